@@ -1,0 +1,156 @@
+// Package durable writes files and directories so that they are still there
+// after a power cut.
+//
+// Three rules, measured on ext4 and xfs, are kept here so that nobody else needs
+// to know them. Bytes are durable after fdatasync of their file. A name (a new
+// file, a rename) is durable after fsync of its directory. A file is replaced by
+// writing a new one beside it, fsync, rename, fsync of the directory: the reader
+// sees the old one or the new one, never a mixture.
+//
+// [FS] is what the ledger needs of a file system. [OS] is the real one; tests
+// put one in its place that fails or forgets on demand.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Modes of everything below the state directory: for its owner alone.
+const (
+	FileMode fs.FileMode = 0o600
+	DirMode  fs.FileMode = 0o700
+)
+
+// A File is an open file of an [FS].
+type File interface {
+	io.Reader
+	io.ReaderAt
+	io.Writer
+	io.Closer
+	Stat() (fs.FileInfo, error)
+	Truncate(size int64) error
+	Sync() error     // fsync: bytes and metadata
+	Datasync() error // fdatasync: bytes, and the size that is needed to read them
+}
+
+// An FS is the part of a file system that the ledger uses.
+type FS interface {
+	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
+	Stat(name string) (fs.FileInfo, error)
+	Rename(oldname, newname string) error
+	Remove(name string) error
+	Mkdir(name string, perm fs.FileMode) error
+	SyncDir(name string) error // makes the names in it durable
+}
+
+// OS is the file system of the machine.
+var OS FS = osFS{}
+
+type osFS struct{}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Datasync() error { return datasync(f.File) }
+
+func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (osFS) Stat(name string) (fs.FileInfo, error)     { return os.Stat(name) }
+func (osFS) Rename(oldname, newname string) error      { return os.Rename(oldname, newname) }
+func (osFS) Remove(name string) error                  { return os.Remove(name) }
+func (osFS) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, perm) }
+
+func (osFS) SyncDir(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// WriteFile replaces the file name by one with the given bytes. After it
+// returns nil the new file survives a power cut. After an error the old one is
+// there, but where only the last step failed: then the new one is there and a
+// power cut may bring the old one back. There is never a mixture.
+func WriteFile(fsys FS, name string, data []byte) (err error) {
+	tmp := name + ".tmp"
+	f, err := fsys.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, FileMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = fsys.Rename(tmp, name)
+	}
+	if err != nil {
+		_ = fsys.Remove(tmp) // the error that matters is err
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}
+
+// MkdirAll makes a directory and what is missing above it, each durable in its
+// parent, for the owner alone. What exists is left as it is.
+func MkdirAll(fsys FS, name string) error {
+	if fi, err := fsys.Stat(name); err == nil {
+		if !fi.IsDir() {
+			return fmt.Errorf("%s is not a directory", name)
+		}
+		return nil
+	}
+	parent := filepath.Dir(name)
+	if parent != name {
+		if err := MkdirAll(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.Mkdir(name, DirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return fsys.SyncDir(parent)
+}
+
+// ReadFile gives the bytes of a file.
+func ReadFile(fsys FS, name string) ([]byte, error) {
+	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readAll(f)
+	return data, errors.Join(err, f.Close())
+}
+
+// readAll reads into one piece of memory of the file's size: a ledger is large.
+func readAll(f File) ([]byte, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, 0, fi.Size()+1)
+	for {
+		n, err := f.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return data, err
+		}
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+	}
+}

@@ -1,0 +1,362 @@
+package durable
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var errInjected = errors.New("injected")
+
+// A faultFS records every operation on the file system below it and lets the
+// failAt-th one fail (counted from 1; 0: none).
+type faultFS struct {
+	FS
+	root   string // left out of the names in ops
+	failAt int
+	failed string // the operation that failed
+	ops    []string
+}
+
+func (f *faultFS) do(op string, names ...string) error {
+	for i, n := range names {
+		names[i] = strings.TrimPrefix(strings.TrimPrefix(n, f.root), "/")
+	}
+	op = strings.TrimSpace(op + " " + strings.Join(names, " "))
+	f.ops = append(f.ops, op)
+	if len(f.ops) == f.failAt {
+		f.failed = op
+		return fmt.Errorf("%s: %w", op, errInjected)
+	}
+	return nil
+}
+
+func (f *faultFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	if err := f.do("open", name); err != nil {
+		return nil, err
+	}
+	file, err := f.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &faultFile{file, f}, nil
+}
+
+func (f *faultFS) Rename(oldname, newname string) error {
+	if err := f.do("rename", oldname, newname); err != nil {
+		return err
+	}
+	return f.FS.Rename(oldname, newname)
+}
+
+func (f *faultFS) Remove(name string) error {
+	if err := f.do("remove", name); err != nil {
+		return err
+	}
+	return f.FS.Remove(name)
+}
+
+func (f *faultFS) Mkdir(name string, perm fs.FileMode) error {
+	if err := f.do("mkdir", name); err != nil {
+		return err
+	}
+	return f.FS.Mkdir(name, perm)
+}
+
+func (f *faultFS) SyncDir(name string) error {
+	if err := f.do("syncdir", name); err != nil {
+		return err
+	}
+	return f.FS.SyncDir(name)
+}
+
+type faultFile struct {
+	File
+	fs *faultFS
+}
+
+// Write fails as a full disk does: with a part of the bytes written.
+func (f *faultFile) Write(p []byte) (int, error) {
+	if err := f.fs.do("write"); err != nil {
+		n, werr := f.File.Write(p[:len(p)/2])
+		return n, errors.Join(err, werr)
+	}
+	return f.File.Write(p)
+}
+
+func (f *faultFile) Sync() error {
+	if err := f.fs.do("sync"); err != nil {
+		return err
+	}
+	return f.File.Sync()
+}
+
+// Close fails as close(2) does: the descriptor is gone all the same.
+func (f *faultFile) Close() error {
+	return errors.Join(f.fs.do("close"), f.File.Close())
+}
+
+func TestWriteFileOrder(t *testing.T) {
+	dir := t.TempDir()
+	fsys := &faultFS{FS: OS, root: dir}
+	if err := WriteFile(fsys, filepath.Join(dir, "a"), []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"open a.tmp", "write", "sync", "close", "rename a.tmp a", "syncdir"}
+	if diff := cmp.Diff(want, fsys.ops); diff != "" {
+		t.Errorf("operations (-want +got):\n%s", diff)
+	}
+}
+
+// Whichever operation fails, WriteFile says so and a reader sees the whole old
+// content, except when only the directory could not be synced: then the new
+// content stands there, whole, but may be gone after a power cut.
+func TestWriteFileFaults(t *testing.T) {
+	for _, old := range []string{"", "old content"} {
+		ops := 6
+		for n := 1; n <= ops+1; n++ {
+			dir := t.TempDir()
+			name := filepath.Join(dir, "a")
+			if old != "" {
+				writeOld(t, name, old)
+			}
+			fsys := &faultFS{FS: OS, root: dir, failAt: n}
+			err := WriteFile(fsys, name, []byte("new"))
+			if n > ops {
+				if err != nil || len(fsys.ops) != ops {
+					t.Fatalf("without a fault: %v after %v", err, fsys.ops)
+				}
+				continue
+			}
+			if !errors.Is(err, errInjected) {
+				t.Errorf("%s fails: WriteFile gives %v", fsys.failed, err)
+			}
+			want := old
+			if fsys.failed == "syncdir" {
+				want = "new"
+			}
+			if got := content(t, name); got != want {
+				t.Errorf("%s fails: the file has %q, want %q", fsys.failed, got, want)
+			}
+			if got := content(t, name+".tmp"); got != "" {
+				t.Errorf("%s fails: %q is left behind", fsys.failed, got)
+			}
+			// What a fault left behind does not disturb the next write.
+			if err := WriteFile(OS, name, []byte("newer")); err != nil || content(t, name) != "newer" {
+				t.Errorf("%s failed: next write %v", fsys.failed, err)
+			}
+		}
+	}
+}
+
+func writeOld(t *testing.T, name, data string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// content gives what is in a file, "" if there is none.
+func content(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// When even Remove fails, the error is that of the write, and the half file
+// left behind is replaced by the next write.
+func TestWriteFileRemoveFails(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "a")
+	writeOld(t, name, "old")
+	fsys := &keepFS{faultFS{FS: OS, root: dir, failAt: 2}}
+	err := WriteFile(fsys, name, []byte("much longer new content"))
+	if !errors.Is(err, errInjected) || errors.Is(err, errKept) {
+		t.Errorf("got %v, want the write's error", err)
+	}
+	if content(t, name) != "old" || content(t, name+".tmp") == "" {
+		t.Errorf("file %q, temporary file %q", content(t, name), content(t, name+".tmp"))
+	}
+	if err := WriteFile(OS, name, []byte("new")); err != nil || content(t, name) != "new" || content(t, name+".tmp") != "" {
+		t.Errorf("next write: %v, file %q", err, content(t, name))
+	}
+}
+
+var errKept = errors.New("cannot remove")
+
+type keepFS struct{ faultFS }
+
+func (*keepFS) Remove(string) error { return errKept }
+
+func TestWriteFileContentAndMode(t *testing.T) {
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	name := filepath.Join(t.TempDir(), "a")
+	for _, data := range [][]byte{bytes.Repeat([]byte("x\x00\r\n"), 1<<18), []byte("short"), nil} {
+		if err := WriteFile(OS, name, data); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadFile(OS, name)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Errorf("wrote %d bytes, read %d, %v", len(data), len(got), err)
+		}
+		if fi, err := os.Stat(name); err != nil || fi.Mode() != FileMode {
+			t.Errorf("mode %v, %v", fi.Mode(), err)
+		}
+	}
+}
+
+// A reader that opens the file at any time sees one whole content.
+func TestWriteFileReadersSeeWholeFiles(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a")
+	whole := func(c byte) []byte { return bytes.Repeat([]byte{c}, 64<<10) }
+	if err := WriteFile(OS, name, whole('a')); err != nil {
+		t.Fatal(err)
+	}
+	stop, seen := make(chan struct{}), make(chan error)
+	go func() {
+		var bad error
+		for bad == nil {
+			select {
+			case <-stop:
+				seen <- nil
+				return
+			default:
+			}
+			data, err := ReadFile(OS, name)
+			if err != nil || len(data) != 64<<10 || bytes.Count(data, data[:1]) != len(data) {
+				bad = fmt.Errorf("a reader saw %d bytes, %w", len(data), err)
+			}
+		}
+		<-stop
+		seen <- bad
+	}()
+	for i := range 100 {
+		if err := WriteFile(OS, name, whole(byte('a'+i%26))); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	if err := <-seen; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMkdirAll(t *testing.T) {
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	dir := t.TempDir()
+	fsys := &faultFS{FS: OS, root: dir}
+	if err := MkdirAll(fsys, filepath.Join(dir, "a", "b", "c")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"mkdir a", "syncdir", "mkdir a/b", "syncdir a", "mkdir a/b/c", "syncdir a/b"}
+	if diff := cmp.Diff(want, fsys.ops); diff != "" {
+		t.Errorf("operations (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"a", "a/b", "a/b/c"} {
+		if fi, err := os.Stat(filepath.Join(dir, name)); err != nil || fi.Mode() != DirMode|fs.ModeDir {
+			t.Errorf("%s: %v, %v", name, fi.Mode(), err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, "a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fsys.ops = nil
+	if err := MkdirAll(fsys, filepath.Join(dir, "a")); err != nil || fsys.ops != nil {
+		t.Errorf("a directory that exists: %v after %v", err, fsys.ops)
+	}
+	if fi, err := os.Stat(filepath.Join(dir, "a")); err != nil || fi.Mode().Perm() != 0o755 {
+		t.Errorf("what exists was changed: %v, %v", fi.Mode(), err)
+	}
+}
+
+func TestMkdirAllFaults(t *testing.T) {
+	for n := 1; n <= 6; n++ {
+		dir := t.TempDir()
+		name := filepath.Join(dir, "a", "b", "c")
+		fsys := &faultFS{FS: OS, root: dir, failAt: n}
+		if err := MkdirAll(fsys, name); !errors.Is(err, errInjected) {
+			t.Errorf("%s fails: %v", fsys.failed, err)
+		}
+		if err := MkdirAll(OS, name); err != nil {
+			t.Errorf("%s failed: second call: %v", fsys.failed, err)
+		}
+	}
+}
+
+func TestMkdirAllErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	writeOld(t, file, "x")
+	for _, name := range []string{file, filepath.Join(file, "below"), filepath.Join(file, "far", "below")} {
+		if err := MkdirAll(OS, name); err == nil {
+			t.Errorf("%s was made", name)
+		}
+	}
+	racer := &raceFS{OS}
+	if err := MkdirAll(racer, filepath.Join(dir, "x", "y")); err != nil {
+		t.Errorf("somebody else makes the same directories: %v", err)
+	}
+}
+
+// raceFS is a file system in which somebody else is always a little faster.
+type raceFS struct{ FS }
+
+func (r *raceFS) Mkdir(name string, perm fs.FileMode) error {
+	return errors.Join(r.FS.Mkdir(name, perm), r.FS.Mkdir(name, perm))
+}
+
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := ReadFile(OS, filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if _, err := ReadFile(OS, dir); err == nil {
+		t.Error("a directory was read")
+	}
+	name := filepath.Join(dir, "a")
+	writeOld(t, name, "x")
+	fsys := &faultFS{FS: OS, root: dir, failAt: 2}
+	if _, err := ReadFile(fsys, name); !errors.Is(err, errInjected) || !slices.Equal(fsys.ops, []string{"open a", "close"}) {
+		t.Errorf("close fails: %v after %v", err, fsys.ops)
+	}
+}
+
+func TestOSFile(t *testing.T) {
+	dir := t.TempDir()
+	f, err := OS.OpenFile(filepath.Join(dir, "a"), os.O_RDWR|os.O_CREATE, FileMode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("0123456789")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Datasync(), f.Truncate(4), f.Sync(), OS.SyncDir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if got := content(t, filepath.Join(dir, "a")); got != "0123" {
+		t.Errorf("content %q", got)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Datasync(); err == nil {
+		t.Error("a closed file was synced")
+	}
+	if err := OS.SyncDir(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("SyncDir of nothing: %v", err)
+	}
+}

@@ -1,0 +1,102 @@
+package ledger
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// FormatVersion is the version of the grammar that this package writes. A file
+// that names a newer one is refused.
+const FormatVersion = 1
+
+// maxID bounds the id of a record, in bytes.
+const maxID = 128
+
+// ValidID reports whether id can name a record: 1 to 128 of A-Z a-z 0-9 . _ : -
+func ValidID(id string) bool { return validID([]byte(id)) }
+
+func validID(id []byte) bool {
+	if len(id) == 0 || len(id) > maxID {
+		return false
+	}
+	for _, c := range id {
+		if !isAlnum(c) && c != '.' && c != '_' && c != ':' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// validKey reports whether key can name a field: a letter, then letters, digits, . _ -
+func validKey(key []byte) bool {
+	if len(key) == 0 || !isAlnum(key[0]) || key[0] <= '9' {
+		return false
+	}
+	for _, c := range key {
+		if !isAlnum(c) && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func isAlnum(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// AppendRecord appends r as stint writes it, with an empty line after it. The
+// error says what of r cannot be written; dst is then returned as it was.
+func AppendRecord(dst []byte, r *Record) ([]byte, error) {
+	return appendRecord(dst, r, 0)
+}
+
+// appendRecord also says how many records of the same change follow.
+func appendRecord(dst []byte, r *Record, more int) ([]byte, error) {
+	if !validKey([]byte(r.Kind)) || !ValidID(r.ID) {
+		return dst, fmt.Errorf("a record cannot be headed %q %q: an id is 1 to %d of A-Z a-z 0-9 . _ : -", r.Kind, r.ID, maxID)
+	}
+	for _, f := range r.Fields {
+		if !validKey([]byte(f.Key)) || f.Key == KeySeq {
+			return dst, fmt.Errorf("%s %s: %q cannot be the key of a field", r.Kind, r.ID, f.Key)
+		}
+	}
+	dst = append(dst, "## "...)
+	dst = append(dst, r.Kind...)
+	dst = append(dst, ' ')
+	dst = append(dst, r.ID...)
+	dst = append(dst, "\n- seq: "...)
+	dst = strconv.AppendUint(dst, r.Seq, 10)
+	dst = append(dst, '\n')
+	for _, f := range r.Fields {
+		dst = appendField(dst, f)
+	}
+	dst = append(dst, "<!-- end "...)
+	dst = strconv.AppendUint(dst, r.Seq, 10)
+	if more > 0 {
+		dst = append(dst, ", "...)
+		dst = strconv.AppendInt(dst, int64(more), 10)
+		dst = append(dst, " more"...)
+	}
+	return append(dst, " -->\n\n"...), nil
+}
+
+func appendField(dst []byte, f Pair) []byte {
+	dst = append(dst, "- "...)
+	dst = append(dst, f.Key...)
+	dst = append(dst, ':')
+	if f.Value == "" {
+		return append(dst, '\n')
+	}
+	dst = append(dst, ' ')
+	switch formOf(f.Value) {
+	case formBlock:
+		dst = append(dst, markBlock+"\n"...)
+		return appendBlock(dst, f.Value)
+	case formEscaped:
+		dst = append(dst, markEscaped+"\n"...)
+		return appendBlock(dst, escape(f.Value))
+	default:
+		dst = append(dst, f.Value...)
+		return append(dst, '\n')
+	}
+}

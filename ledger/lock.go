@@ -1,0 +1,77 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gofrs/flock"
+)
+
+// A BusyError says that another process holds the lock of a state directory.
+type BusyError struct {
+	Dir string
+	PID int // of the holder; 0 if it could not be read
+}
+
+func (e *BusyError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%s is in use by another master", e.Dir)
+	}
+	return fmt.Sprintf("%s is in use by the master with pid %d", e.Dir, e.PID)
+}
+
+// Lock takes the right to write the state directory dir, without waiting. The
+// lock file is never renamed or removed; the kernel frees the lock when the
+// process ends, however it ends. The error is a *BusyError if another process
+// holds it.
+func Lock(dir string) (unlock func() error, err error) {
+	path := filepath.Join(dir, "lock")
+	l := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+	ok, err := l.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	if !ok {
+		return nil, &BusyError{Dir: dir, PID: lockHolder(path)}
+	}
+	if err := samePath(l, path); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l.Close, nil
+}
+
+// samePath makes sure that the locked file is the one that others will lock:
+// someone may have removed it in between.
+func samePath(l *flock.Flock, path string) error {
+	locked, err := l.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(locked, named) {
+		return fmt.Errorf("%s was replaced while it was being locked; try again", path)
+	}
+	return nil
+}
+
+func lockHolder(path string) int {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}

@@ -1,0 +1,416 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"stint/ledger/durable"
+)
+
+// Errors that a caller of [Log.Update] decides on.
+var (
+	ErrFull   = errors.New("no space left for the ledger; nothing was acknowledged")
+	ErrClosed = errors.New("the ledger is closed")
+
+	errNotWritten = errors.New("nothing was written")
+)
+
+// Options say where a log lies and who folds its records.
+type Options struct {
+	Dir string     // state directory; it exists, and the caller holds its Lock
+	FS  durable.FS // nil: the machine's
+
+	// Started is given the log before anything else is called, so that Apply can
+	// read older records by [Log.SectionAt]. nil: nobody asks.
+	Started func(*Log)
+	// Apply is given every record in order: on Open those on disk, then each
+	// batch once it is durable. It is called with Locker held. The section is a
+	// view that is valid during the call.
+	Apply  func(*Section)
+	Locker sync.Locker
+
+	// Check says whether a record that a person wrote can be taken over. nil: all.
+	Check func(*Section) error
+	// Notify hears of edits that were taken over and of findings. It is called by
+	// the goroutine that reconciles, or by Open. nil: nobody.
+	Notify func(Notice)
+	// Watch makes the log take over edits while it is open.
+	Watch bool
+}
+
+// A Log is the only writer of journal.md and appends to tasks.md. One goroutine
+// owns both files: it takes all updates that wait, makes one write and one
+// fdatasync for them, applies their records, answers them, and then appends the
+// same bytes to tasks.md.
+type Log struct {
+	opts    Options
+	journal *journal // owned by the log's goroutine; sectionAt by anyone
+	seq     uint64   // last one given; owned by the log's goroutine
+	edited  bool     // some record adopts the edit of another; owned by the log's goroutine
+	tasks   *tasksFile
+
+	mu       sync.Mutex // guards what follows
+	queue    []*update
+	closed   bool
+	err      error // why the log stopped
+	findings []*SyntaxError
+
+	wake chan struct{} // capacity 1: something is in queue, or closed is set
+	done chan struct{} // closed when the log's goroutine has ended
+	stop context.CancelFunc
+	side sync.WaitGroup // the watcher and the syncer
+}
+
+// An update is a change that waits for its batch, or something else that must
+// happen on the log's goroutine.
+type update struct {
+	f    func(*Tx) error
+	side func() error // instead of f; an error means that the disk failed
+	tx   Tx
+	done chan error
+}
+
+// A Tx collects the records of one change. They become durable together: after a
+// crash all of them are there or none.
+type Tx struct {
+	records []Record
+	claims  []string
+}
+
+// Append adds a record. Its Seq is given by the log.
+func (tx *Tx) Append(r *Record) {
+	tx.records = append(tx.records, *r)
+	tx.Claim(string(r.Kind) + " " + r.ID)
+}
+
+// Claim names something that this change decided upon, such as an idempotency
+// key. Two changes that claim the same never share a batch: the second is asked
+// again when the first has been applied. Each record claims its own id.
+func (tx *Tx) Claim(what string) { tx.claims = append(tx.claims, what) }
+
+// Open replays the journal through Apply, takes over what a person changed in
+// tasks.md meanwhile, and starts the log.
+func Open(opts Options) (*Log, error) {
+	if opts.FS == nil {
+		opts.FS = durable.OS
+	}
+	l := &Log{opts: opts, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := l.openFiles(); err != nil {
+		if l.journal != nil && l.journal.file != nil {
+			err = errors.Join(err, l.journal.file.Close())
+		}
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.stop = cancel
+	go l.run()
+	l.side.Go(func() { l.tasks.syncEverySecond(ctx, l.note) })
+	if opts.Watch {
+		l.side.Go(func() { l.watch(ctx) })
+	}
+	return l, nil
+}
+
+func (l *Log) openFiles() error {
+	if err := l.checkLayout(); err != nil {
+		return err
+	}
+	l.tasks = &tasksFile{fs: l.opts.FS, path: filepath.Join(l.opts.Dir, TasksName)}
+	if err := l.rebuildIfLost(); err != nil {
+		return err
+	}
+	var err error
+	if l.journal, err = openJournal(l.opts.FS, l.opts.Dir); err != nil {
+		return err
+	}
+	if l.opts.Started != nil {
+		l.opts.Started(l)
+	}
+	if l.seq, err = l.journal.replay(l.applyOne, l.addFinding); err != nil {
+		return err
+	}
+	return l.reconcileAtStart()
+}
+
+// layoutVersion is the version of the state directory's layout.
+const layoutVersion = 1
+
+// checkLayout refuses a directory that a newer stint wrote, and marks a new one.
+func (l *Log) checkLayout() error {
+	path := filepath.Join(l.opts.Dir, "format")
+	data, err := durable.ReadFile(l.opts.FS, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return durable.WriteFile(l.opts.FS, path, fmt.Appendf(nil, "%d\n", layoutVersion))
+	}
+	if err != nil {
+		return err
+	}
+	v, err := strconv.Atoi(string(trimRight(data[:max(0, len(data)-1)])))
+	if err != nil {
+		return fmt.Errorf("%s does not hold a version number; this stint writes %d there", path, layoutVersion)
+	}
+	if v > layoutVersion {
+		return newerFormat(path, v)
+	}
+	return nil
+}
+
+func (l *Log) applyOne(s *Section) {
+	l.edited = l.edited || s.Get(KeyEdits) != nil
+	l.opts.Locker.Lock()
+	defer l.opts.Locker.Unlock()
+	l.opts.Apply(s)
+}
+
+// Update calls f on the log's goroutine, where nothing changes the fold
+// meanwhile, and makes the records that f appends durable. It returns when they
+// have been applied, or with f's error. f may be called more than once, so it
+// must begin anew each time. After ErrFull nothing was kept; after any other
+// error of the disk the log has stopped ([Log.Err]).
+func (l *Log) Update(ctx context.Context, f func(*Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	return l.enqueue(&update{f: f, done: make(chan error, 1)})
+}
+
+// enqueue waits for the answer whatever happens to the caller: once an update
+// was taken, the disk decides.
+func (l *Log) enqueue(u *update) error {
+	l.mu.Lock()
+	if l.closed {
+		defer l.mu.Unlock()
+		return errors.Join(ErrClosed, l.err)
+	}
+	l.queue = append(l.queue, u)
+	l.mu.Unlock()
+	l.poke()
+	return <-u.done
+}
+
+func (l *Log) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run is the log's goroutine.
+func (l *Log) run() {
+	defer close(l.done)
+	var again []*update // updates whose claims were taken in the last batch
+	for {
+		l.mu.Lock()
+		waiting := append(again, l.queue...)
+		l.queue = nil
+		closed := l.closed
+		l.mu.Unlock()
+		if len(waiting) == 0 {
+			if closed {
+				return
+			}
+			<-l.wake
+			continue
+		}
+		var err error
+		if again, err = l.commit(waiting); err != nil {
+			l.fail(err, again)
+			return
+		}
+	}
+}
+
+// maxBatch bounds the bytes of one write.
+const maxBatch = 8 << 20
+
+// commit makes one batch of as many updates as go together, and gives back the
+// others. An error means that the disk failed and the log must stop; then the
+// updates that were in the batch have been answered.
+func (l *Log) commit(waiting []*update) (again []*update, err error) {
+	b := batch{claimed: map[string]bool{}, seq: l.seq}
+	for i, u := range waiting {
+		if u.side != nil {
+			if len(b.bytes) > 0 || i > 0 {
+				again = append(again, waiting[i:]...)
+				break
+			}
+			err := u.side()
+			u.done <- err
+			return waiting[1:], err
+		}
+		if len(b.bytes) > maxBatch {
+			again = append(again, waiting[i:]...)
+			break
+		}
+		if !b.take(u) {
+			again = append(again, u)
+		}
+	}
+	if len(b.bytes) == 0 {
+		b.answer(nil)
+		return again, nil
+	}
+	if err := l.journal.append(b.bytes); err != nil {
+		if errors.Is(err, errNotWritten) {
+			if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+				err = fmt.Errorf("%w (%w)", ErrFull, err)
+			}
+			b.answer(err)
+			return again, nil
+		}
+		b.answer(err)
+		return again, err
+	}
+	l.seq = b.seq
+	l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes)))
+	b.answer(nil)
+	l.tasks.append(b.bytes, l.note)
+	return again, nil
+}
+
+// A batch is what goes to the disk in one write.
+type batch struct {
+	claimed map[string]bool
+	taken   []*update
+	bytes   []byte
+	seq     uint64
+}
+
+// take asks an update for its records and adds them. It gives false if the
+// update must wait for the next batch.
+func (b *batch) take(u *update) bool {
+	u.tx.records, u.tx.claims = u.tx.records[:0], u.tx.claims[:0]
+	if err := u.f(&u.tx); err != nil {
+		u.done <- err
+		return true
+	}
+	if slices.ContainsFunc(u.tx.claims, func(c string) bool { return b.claimed[c] }) {
+		return false
+	}
+	size, seq := len(b.bytes), b.seq
+	for i := range u.tx.records {
+		seq++
+		u.tx.records[i].Seq = seq
+		var err error
+		if b.bytes, err = appendRecord(b.bytes, &u.tx.records[i], len(u.tx.records)-1-i); err != nil {
+			b.bytes = b.bytes[:size]
+			u.done <- err
+			return true
+		}
+	}
+	for _, c := range u.tx.claims {
+		b.claimed[c] = true
+	}
+	b.seq = seq
+	b.taken = append(b.taken, u)
+	return true
+}
+
+func (b *batch) answer(err error) {
+	for _, u := range b.taken {
+		u.done <- err
+	}
+}
+
+// applyBatch folds the bytes that were written at off, read back as on replay.
+func (l *Log) applyBatch(data []byte, off int64) {
+	l.opts.Locker.Lock()
+	defer l.opts.Locker.Unlock()
+	var s Section
+	for pos := 0; pos < len(data); {
+		if data[pos] != '#' {
+			pos++
+			continue
+		}
+		n, _, err := scanStrict(data[pos:], &s)
+		if err != nil {
+			panic("ledger: a record just written does not parse: " + err.Error())
+		}
+		s.Off = off + int64(pos)
+		l.opts.Apply(&s)
+		pos += n
+	}
+}
+
+// fail stops the log for good: what is on the disk is not known any more, and
+// only a restart reads it anew.
+func (l *Log) fail(err error, waiting []*update) {
+	l.mu.Lock()
+	l.closed, l.err = true, err
+	waiting = append(waiting, l.queue...)
+	l.queue = nil
+	l.mu.Unlock()
+	for _, u := range waiting {
+		u.done <- errors.Join(ErrClosed, err)
+	}
+}
+
+// Done is closed when the log takes no more updates: after Close, or because
+// the disk failed ([Log.Err]).
+func (l *Log) Done() <-chan struct{} { return l.done }
+
+// Err says why the log stopped; nil if it was closed or still runs.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// SectionAt reads one record of the journal by its offset ([Section].Off).
+func (l *Log) SectionAt(off int64) (*Section, error) { return l.journal.sectionAt(off) }
+
+// Behind reports whether tasks.md was changed by another hand (or could not be
+// written) and is yet to be reconciled.
+func (l *Log) Behind() bool { return l.tasks.changed() }
+
+// Close answers what waits, brings tasks.md up to date and closes the files. It
+// does not free the Lock, which is the caller's.
+func (l *Log) Close() error {
+	l.stop()
+	l.side.Wait()
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.poke()
+	<-l.done
+	return errors.Join(l.tasks.sync(), l.journal.file.Close())
+}
+
+// A Notice is something that a person should hear of: an edit that was taken
+// over, records that were put back, or a finding.
+type Notice struct {
+	Finding *SyntaxError // nil if nothing is wrong
+	Text    string       // what happened, with file and line
+}
+
+func (l *Log) note(n Notice) {
+	if l.opts.Notify != nil {
+		l.opts.Notify(n)
+	}
+}
+
+func (l *Log) addFinding(e *SyntaxError) {
+	l.mu.Lock()
+	l.findings = append(l.findings, e)
+	l.mu.Unlock()
+	l.note(Notice{Finding: e, Text: e.Error()})
+}
+
+// Findings gives what is wrong in the ledger at present, in file order.
+func (l *Log) Findings() []*SyntaxError {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.findings)
+}
+
+// settle is how long tasks.md must have rested before a save counts as complete:
+// some editors truncate a file and write it in pieces.
+const settle = 100 * time.Millisecond

@@ -1,0 +1,704 @@
+package ledger_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+)
+
+// A world is a log in a directory together with what was folded from it.
+type world struct {
+	t    testing.TB
+	dir  string
+	fs   durable.FS
+	log  *ledger.Log
+	mu   sync.Mutex
+	fold []ledger.Record // guarded by mu
+	said []string        // guarded by mu
+	news chan struct{}
+}
+
+func newWorld(t testing.TB) *world { return &world{t: t, dir: t.TempDir(), fs: durable.OS} }
+
+func (w *world) options(watch bool) ledger.Options {
+	w.fold, w.said, w.news = nil, nil, make(chan struct{}, 1000)
+	return ledger.Options{
+		Dir: w.dir, FS: w.fs, Locker: &w.mu, Watch: watch,
+		Apply: func(s *ledger.Section) { w.fold = append(w.fold, s.Record()) },
+		Check: func(s *ledger.Section) error {
+			if s.Value("status") == "qeued" {
+				return errors.New(`unknown status "qeued"; did you mean queued?`)
+			}
+			return nil
+		},
+		Notify: func(n ledger.Notice) {
+			w.mu.Lock()
+			w.said = append(w.said, n.Text)
+			w.mu.Unlock()
+			w.news <- struct{}{}
+		},
+	}
+}
+
+func (w *world) open(watch bool) {
+	w.t.Helper()
+	var err error
+	if w.log, err = ledger.Open(w.options(watch)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) close() {
+	w.t.Helper()
+	if err := w.log.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// add appends one record and expects it to be acknowledged.
+func (w *world) add(id string, fields ...string) {
+	w.t.Helper()
+	if err := w.try(id, fields...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) try(id string, fields ...string) error {
+	return w.log.Update(context.Background(), func(tx *ledger.Tx) error {
+		tx.Append(record(id, fields...))
+		return nil
+	})
+}
+
+func record(id string, fields ...string) *ledger.Record {
+	r := &ledger.Record{Kind: ledger.KindTask, ID: id}
+	for i := 0; i < len(fields); i += 2 {
+		r.Add(fields[i], fields[i+1])
+	}
+	return r
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+func (w *world) read(name string) string {
+	w.t.Helper()
+	data, err := os.ReadFile(w.path(name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// edit changes tasks.md as an editor that saves by rename does.
+func (w *world) edit(f func(string) string) {
+	w.t.Helper()
+	old := w.read("tasks.md")
+	now := f(old)
+	if now == old {
+		w.t.Fatal("the edit changes nothing")
+	}
+	if err := os.WriteFile(w.path("tasks.md~"), []byte(now), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.Rename(w.path("tasks.md~"), w.path("tasks.md")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func replace(old, now string) func(string) string {
+	return func(s string) string { return strings.Replace(s, old, now, 1) }
+}
+
+func appended(text string) func(string) string { return func(s string) string { return s + text } }
+
+// lines gives the fold as "id key=value …" without what differs from run to run.
+func (w *world) lines() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var b strings.Builder
+	for _, r := range w.fold {
+		fmt.Fprintf(&b, "%d %s", r.Seq, r.ID)
+		for _, f := range r.Fields {
+			if f.Key != ledger.KeyAdopts {
+				fmt.Fprintf(&b, " %s=%s", f.Key, f.Value)
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func (w *world) expect(want string) {
+	w.t.Helper()
+	if got := w.lines(); got != strings.TrimLeft(want, "\n") {
+		w.t.Errorf("the fold is\n%s\nand not\n%s", got, want)
+	}
+}
+
+// await waits until the log has said something that contains text.
+func (w *world) await(text string) {
+	w.t.Helper()
+	for deadline := time.After(10 * time.Second); ; {
+		w.mu.Lock()
+		said := strings.Join(w.said, "\n")
+		w.mu.Unlock()
+		if strings.Contains(said, text) {
+			return
+		}
+		select {
+		case <-w.news:
+		case <-deadline:
+			w.t.Fatalf("never heard %q, but:\n%s", text, said)
+		}
+	}
+}
+
+// reopened closes the log, opens it again and expects the same fold: what is
+// live is what is on the disk.
+func (w *world) reopened() {
+	w.t.Helper()
+	live := w.lines()
+	w.close()
+	w.open(false)
+	if again := w.lines(); again != live {
+		w.t.Errorf("the live fold was\n%s\nand the fold of the files is\n%s", live, again)
+	}
+	w.close()
+}
+
+func TestRecordsAreThereAfterReopen(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued", "prompt", "x\n\ny")
+	w.add("b", "status", "queued", "prompt", "## Task forged\n- status: done")
+	w.add("a", "status", "running")
+	w.expect("1 a status=queued prompt=x\n\ny\n2 b status=queued prompt=## Task forged\n- status: done\n3 a status=running\n")
+	w.reopened()
+	if !strings.HasSuffix(w.read("tasks.md"), strings.TrimPrefix(w.read("journal.md"), ledger.VersionLine+"\n\n")) {
+		t.Error("tasks.md does not end with the journal's records")
+	}
+}
+
+func TestManyWaitersShareASync(t *testing.T) {
+	w := newWorld(t)
+	slow := &countingFS{FS: durable.OS}
+	w.fs = slow
+	w.open(false)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for j := range 20 {
+				w.add(fmt.Sprintf("t-%d-%d", i, j), "status", "queued")
+			}
+		})
+	}
+	wg.Wait()
+	if n := slow.syncs.Load(); n > 64*20/4 {
+		t.Errorf("%d syncs for %d records", n, 64*20)
+	}
+	w.reopened()
+}
+
+// TestTornTailAtEveryByte: cut anywhere, the journal gives a prefix of its
+// changes, and a change of several records is there whole or not at all.
+func TestTornTailAtEveryByte(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued", "prompt", "one\ntwo")
+	if err := w.log.Update(t.Context(), func(tx *ledger.Tx) error {
+		tx.Append(record("a", "status", "failed"))
+		tx.Append(record("followup", "status", "queued"))
+		tx.Append(record("third", "status", "queued"))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.add("b", "status", "queued")
+	w.close()
+	journal := w.read("journal.md")
+	seen := map[int]bool{}
+	for cut := range len(journal) {
+		v := newWorld(t)
+		if err := os.WriteFile(v.path("journal.md"), []byte(journal[:cut]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		v.open(false)
+		n := len(v.fold)
+		seen[n] = true
+		if n != 0 && n != 1 && n != 4 && cut < len(journal)-1 {
+			t.Fatalf("cut at %d of %d: %d records", cut, len(journal), n)
+		}
+		v.add("next", "status", "queued") // the tail was mended: this must not be glued to it
+		v.reopened()
+		if len(v.fold) != n+1 {
+			t.Fatalf("cut at %d: %d records after one more, want %d", cut, len(v.fold), n+1)
+		}
+	}
+	if !seen[0] || !seen[1] || !seen[4] {
+		t.Error("not every prefix was seen")
+	}
+}
+
+func TestTasksFileAloneRebuildsAll(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	for i := range 50 {
+		w.add(fmt.Sprint("t", i), "status", "queued", "prompt", nasty[i%len(nasty)])
+	}
+	w.close()
+	w.edit(appended("\n## Task mine\n- status: queued\n- prompt: by hand\n"))
+	w.edit(replace("\n- status: queued", "\n- status: canceled"))
+	w.open(false)
+	want := w.lines()
+	w.close()
+	alone := newWorld(t)
+	if err := os.WriteFile(alone.path("tasks.md"), []byte(w.read("tasks.md")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	alone.open(false)
+	// The edited field stands in the edited section itself now.
+	if got := alone.lines(); got != strings.Replace(want, "1 t0 status=queued", "1 t0 status=canceled", 1) {
+		t.Errorf("rebuilt:\n%s\nwant:\n%s", got[:200], want[:200])
+	}
+	alone.reopened()
+}
+
+// The rows of the reconcile table, each at start and live.
+func TestReconcile(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		edit  func(string) string
+		twice bool // save the same again
+		want  string
+		said  string
+	}{
+		{
+			name: "edited by hand", edit: replace("- priority: 5", "- priority: 9"),
+			want: "3 a by=hand edits=1 priority=9\n", said: "edited by hand",
+		},
+		{
+			name: "a field added and one removed", edit: replace("- label: x\n", "- model: m\n"),
+			want: "3 a by=hand edits=1 model=m label=\n", said: "edited by hand",
+		},
+		{
+			name: "a body changed", edit: replace("  first prompt\n", "  first prompt\n\n  second line\n"),
+			want: "3 a by=hand edits=1 prompt=first prompt\n\nsecond line\n", said: "edited by hand",
+		},
+		{
+			name: "written by hand", edit: appended("## Task mine\n- status: queued\n- prompt: hello"),
+			want: "3 mine by=hand status=queued prompt=hello\n", said: "tasks.md:", twice: true,
+		},
+		{
+			name: "two equal ones", edit: appended("\n## Task a\n- status: queued\n\n## Task a\n- status: queued\n"),
+			want: "3 a by=hand status=queued\n4 a by=hand status=queued\n", said: "written by hand", twice: true,
+		},
+		{
+			name: "only text", edit: appended("\nnotes\n"), want: "",
+		},
+		{
+			name: "CRLF", edit: func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }, want: "",
+		},
+		{
+			name: "overridden later", edit: replace("- status: queued\n- priority", "- status: canceled\n- priority"),
+			want: "3 a by=hand edits=1\n", said: "has no effect: the section in line",
+		},
+		{
+			name: "unknown status", edit: appended("\n## Task mine\n- status: qeued\n"),
+			want: "", said: `unknown status "qeued"; did you mean queued?`,
+		},
+		{
+			name: "a stale buffer", edit: func(s string) string { return s[:strings.LastIndex(s, "## Task a")] },
+			want: "", said: "1 records were missing",
+		},
+		{
+			name: "a stale buffer with a new section", edit: func(s string) string {
+				return s[:strings.LastIndex(s, "## Task a")] + "## Task mine\n- status: queued\n"
+			},
+			want: "3 mine by=hand status=queued\n", said: "1 records were missing",
+		},
+	} {
+		for _, live := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/live=%v", tc.name, live), func(t *testing.T) {
+				w := newWorld(t)
+				w.open(live)
+				w.add("a", "status", "queued", "priority", "5", "label", "x", "prompt", "first prompt\n")
+				// The prompt above ends with a newline and is escaped; this one is a body.
+				w.add("a", "status", "running")
+				if !live {
+					w.close()
+				}
+				w.settle(live)
+				edit := tc.edit
+				if strings.Contains(tc.name, "body") {
+					edit = replace("  first prompt\\n\n", "  first prompt\n\n  second line\n")
+				}
+				w.edit(edit)
+				w.look(live)
+				if tc.said != "" {
+					w.await(tc.said)
+				}
+				if tc.twice {
+					buffer := w.read("tasks.md")
+					w.settle(live)
+					w.edit(func(string) string { return buffer + "\n" })
+					w.look(live)
+				}
+				w.settle(live)
+				folded := func() string {
+					return strings.TrimPrefix(w.lines(), "1 a status=queued priority=5 label=x prompt=first prompt\n\n2 a status=running\n")
+				}
+				got := folded()
+				for end := time.Now().Add(5 * time.Second); live && got != tc.want && time.Now().Before(end); got = folded() {
+					time.Sleep(time.Millisecond) // the file is marked as seen a moment before its edits are folded
+				}
+				if got != tc.want {
+					t.Errorf("records:\n%s\nwant:\n%s", got, tc.want)
+				}
+				if live {
+					w.reopened()
+				}
+				w.everythingIsInTasks()
+			})
+		}
+	}
+}
+
+// look makes the log see an edit: by opening it again, or by waiting.
+func (w *world) look(live bool) {
+	w.t.Helper()
+	if live {
+		w.settle(true)
+		return
+	}
+	w.open(false)
+	w.close()
+}
+
+// settle waits until a live log has nothing more to take over: an appended
+// record is in tasks.md only when the file has been reconciled.
+func (w *world) settle(live bool) {
+	w.t.Helper()
+	if !live {
+		return
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		if !w.log.Behind() {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatal("the log never caught up with tasks.md")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// everythingIsInTasks: each record of the journal stands in tasks.md.
+func (w *world) everythingIsInTasks() {
+	w.t.Helper()
+	seqs := func(name string) map[uint64]bool {
+		m := map[uint64]bool{}
+		doc := ledger.Parse([]byte(w.read(name)))
+		for i := range doc.Sections {
+			m[doc.Sections[i].Seq] = true
+		}
+		return m
+	}
+	have := seqs("tasks.md")
+	for seq := range seqs("journal.md") {
+		if !have[seq] {
+			w.t.Errorf("record %d is not in tasks.md:\n%s", seq, w.read("tasks.md"))
+		}
+	}
+}
+
+// TestEditAgainAfterAdoption: what counts is the difference to what was last
+// seen, also when an edit is taken back.
+func TestEditAgainAfterAdoption(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued", "priority", "5")
+	w.close()
+	for i, p := range []string{"7", "5", "7", "7"} {
+		if i < 3 {
+			w.edit(func(s string) string {
+				at := strings.Index(s, "- priority: ") + len("- priority: ")
+				return s[:at] + p + s[at+1:]
+			})
+		}
+		w.open(false)
+		w.close()
+	}
+	w.expect("1 a status=queued priority=5\n2 a by=hand edits=1 priority=7\n3 a by=hand edits=1 priority=5\n4 a by=hand edits=1 priority=7\n")
+}
+
+// TestTypingInSteps: a section that is saved while it is being written is one
+// section, not several: a status that was taken over is not set again.
+func TestTypingInSteps(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "done")
+	w.close()
+	w.edit(appended("## Task mine\n- status: queued\n"))
+	w.open(false)
+	w.close()
+	w.edit(replace("## Task mine\n- status: queued\n", "## Task mine\n- status: queued\n- label: later\n"))
+	w.open(false)
+	first := ""
+	w.mu.Lock()
+	first, _ = w.fold[1].Get(ledger.KeyAdopts)
+	w.mu.Unlock()
+	w.expect("1 a status=done\n2 mine by=hand status=queued\n3 mine by=hand edits=" + first + " label=later\n")
+	w.reopened()
+}
+
+// TestCutTasksTailIsCompleted: what a power cut leaves of the last record in
+// tasks.md is completed, not rewritten.
+func TestCutTasksTailIsCompleted(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued", "prompt", "x")
+	w.add("b", "status", "queued", "prompt", "y\nz")
+	w.close()
+	whole := w.read("tasks.md")
+	for cut := strings.Index(whole, "## Task b"); cut < len(whole)-1; cut++ {
+		if err := os.WriteFile(w.path("tasks.md"), []byte(whole[:cut]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.open(false)
+		if n := len(w.log.Findings()); n > 0 {
+			t.Fatalf("cut at %d: %v", cut, w.log.Findings()[0])
+		}
+		w.close()
+		if got := w.read("tasks.md"); strings.TrimSpace(strings.ReplaceAll(got, "\n\n", "\n")) != strings.TrimSpace(strings.ReplaceAll(whole, "\n\n", "\n")) {
+			t.Fatalf("cut at %d, tasks.md is\n%s\nand was\n%s", cut, got, whole)
+		}
+	}
+}
+
+// TestPromise7WhenTheDiskFailsWeStopSayingYes: after a failed fdatasync nothing
+// is acknowledged any more, and what was not acknowledged may be gone.
+func TestPromise7WhenTheDiskFailsWeStopSayingYes(t *testing.T) {
+	w := newWorld(t)
+	broken := &countingFS{FS: durable.OS}
+	w.fs = broken
+	w.open(false)
+	w.add("a", "status", "queued")
+	broken.failSync.Store(true)
+	if err := w.try("b", "status", "queued"); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("acknowledged although the sync failed: %v", err)
+	}
+	<-w.log.Done()
+	broken.failSync.Store(false)
+	if err := w.try("c", "status", "queued"); !errors.Is(err, ledger.ErrClosed) {
+		t.Fatalf("acknowledged after a failed sync: %v", err)
+	}
+	if !errors.Is(w.log.Err(), syscall.EIO) {
+		t.Errorf("the log does not say why it stopped: %v", w.log.Err())
+	}
+	w.expect("1 a status=queued\n")
+	w.close()
+}
+
+// TestDiskFull: nothing half written stays, the answer says so, and the next
+// record goes in when there is room.
+func TestDiskFull(t *testing.T) {
+	w := newWorld(t)
+	full := &countingFS{FS: durable.OS}
+	w.fs = full
+	w.open(false)
+	w.add("a", "status", "queued")
+	before := w.read("journal.md")
+	full.room.Store(10)
+	full.limited.Store(true)
+	if err := w.try("b", "status", "queued", "prompt", strings.Repeat("x", 1000)); !errors.Is(err, ledger.ErrFull) {
+		t.Fatalf("on a full disk: %v", err)
+	}
+	if got := w.read("journal.md"); got != before {
+		t.Errorf("the journal was not cut back:\n%s", got)
+	}
+	full.limited.Store(false)
+	w.add("c", "status", "queued")
+	w.expect("1 a status=queued\n2 c status=queued\n")
+	w.reopened()
+}
+
+func TestNewerFormatIsRefused(t *testing.T) {
+	for name, text := range map[string]string{"tasks.md": "<!-- stint ledger 2 -->\n", "journal.md": "<!-- stint ledger 9 -->\n", "format": "7\n"} {
+		w := newWorld(t)
+		if err := os.WriteFile(w.path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ledger.Open(w.options(false)); err == nil || !strings.Contains(err.Error(), "use the newer stint that wrote it") {
+			t.Errorf("%s of a newer format: %v", name, err)
+		}
+		if w.read(name) != text {
+			t.Errorf("%s was changed", name)
+		}
+	}
+}
+
+func TestTasksFileOfAnotherKind(t *testing.T) {
+	for name, make := range map[string]func(string) error{
+		"directory": func(p string) error { return os.Mkdir(p, 0o700) },
+		"FIFO":      func(p string) error { return syscall.Mkfifo(p, 0o600) },
+		"sparse": func(p string) error {
+			return errors.Join(os.WriteFile(p, nil, 0o600), os.Truncate(p, 10<<30))
+		},
+	} {
+		w := newWorld(t)
+		if err := make(w.path("tasks.md")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ledger.Open(w.options(false)); err == nil || !strings.Contains(err.Error(), "move it away") {
+			t.Errorf("a tasks.md that is a %s: %v", name, err)
+		}
+	}
+}
+
+func TestOneLock(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := ledger.Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ledger.Lock(dir)
+	var busy *ledger.BusyError
+	if !errors.As(err, &busy) || busy.PID != os.Getpid() {
+		t.Fatalf("a second lock: %v", err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if unlock, err = ledger.Lock(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSameClaimNeverSharesABatch: of many who claim one key in the same moment,
+// the second sees what the first has done.
+func TestSameClaimNeverSharesABatch(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			err := w.log.Update(context.Background(), func(tx *ledger.Tx) error {
+				tx.Claim("key")
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if len(w.fold) == 0 {
+					tx.Append(record(fmt.Sprint("t", i), "status", "queued"))
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(w.fold) != 1 {
+		t.Errorf("%d records under one key", len(w.fold))
+	}
+	w.close()
+}
+
+// countingFS counts syncs of the journal and fails on demand.
+type countingFS struct {
+	durable.FS
+	syncs    atomic.Int64
+	failSync atomic.Bool
+	limited  atomic.Bool
+	room     atomic.Int64 // bytes that can be written while limited
+}
+
+func (c *countingFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
+	f, err := c.FS.OpenFile(name, flag, perm)
+	if err != nil || !strings.HasSuffix(name, "journal.md") {
+		return f, err
+	}
+	return &countingFile{f, c}, nil
+}
+
+type countingFile struct {
+	durable.File
+	fs *countingFS
+}
+
+func (f *countingFile) Datasync() error {
+	f.fs.syncs.Add(1)
+	if f.fs.failSync.Load() {
+		return syscall.EIO
+	}
+	return f.File.Datasync()
+}
+
+func (f *countingFile) Write(p []byte) (int, error) {
+	if room := f.fs.room.Load(); f.fs.limited.Load() && int64(len(p)) > room {
+		n, err := f.File.Write(p[:room])
+		return n, errors.Join(err, syscall.ENOSPC)
+	}
+	return f.File.Write(p)
+}
+
+func TestSectionAt(t *testing.T) {
+	w := newWorld(t)
+	var offs []int64
+	opts := w.options(false)
+	opts.Apply = func(s *ledger.Section) { offs = append(offs, s.Off) }
+	var err error
+	if w.log, err = ledger.Open(opts); err != nil {
+		t.Fatal(err)
+	}
+	bodies := []string{"x", strings.Repeat("long\n", 20000) + "end", "## Task y"}
+	for i, b := range bodies {
+		w.add(fmt.Sprint("t", i), "prompt", b)
+	}
+	for i, off := range offs {
+		s, err := w.log.SectionAt(off)
+		if err != nil || s.Value("prompt") != bodies[i] {
+			t.Errorf("record %d: %v", i, err)
+		}
+	}
+	if _, err := w.log.SectionAt(3); err == nil {
+		t.Error("a record where none begins")
+	}
+	w.close()
+}
+
+func TestDamageInTheMiddleIsPassedOver(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	for i := range 5 {
+		w.add(fmt.Sprint("t", i), "status", "queued")
+	}
+	w.close()
+	j := []byte(w.read("journal.md"))
+	at := bytes.Index(j, []byte("## Task t2"))
+	copy(j[at:], "XX Task t2")
+	if err := os.WriteFile(w.path("journal.md"), j, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.open(false)
+	defer w.close()
+	if len(w.fold) != 4 {
+		t.Errorf("%d records beside a damaged one, want 4:\n%s", len(w.fold), w.lines())
+	}
+}

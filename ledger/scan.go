@@ -1,0 +1,207 @@
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// A SyntaxError says where a file does not follow the grammar. It is reported
+// as file:line: message.
+type SyntaxError struct {
+	File string // base name; "" if the bytes came from no file
+	Line int    // from 1
+	Msg  string
+	Torn bool // the bytes end before the record does: a cut tail
+}
+
+func (e *SyntaxError) Error() string {
+	if e.File == "" {
+		return fmt.Sprintf("line %d: %s", e.Line, e.Msg)
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
+}
+
+// errNotStrict says that bytes are not a record just as stint writes it.
+var (
+	errNotStrict = errors.New("not a record as stint writes it")
+	errCut       = errors.New("the bytes end before the record does")
+)
+
+func kindOf(word []byte) (Kind, bool) {
+	switch string(word) {
+	case string(KindTask):
+		return KindTask, true
+	case string(KindJob):
+		return KindJob, true
+	case string(KindControl):
+		return KindControl, true
+	}
+	return "", false
+}
+
+var (
+	hashes   = []byte("## ")
+	seqField = []byte("- seq: ")
+	endOpen  = []byte("<!-- end ")
+	endClose = []byte(" -->")
+	moreWord = []byte(" more")
+)
+
+// scanStrict reads the record that begins at data[0] if it stands there just as
+// stint wrote it. It gives the length up to and with the end line, and how many
+// records of the same change follow. It reuses the memory of s.
+//
+// This is the fast way, for the journal and the untouched parts of tasks.md. It
+// looks at each byte about once and allocates nothing.
+func scanStrict(data []byte, s *Section) (n, more int, err error) {
+	line, pos, ok := cutLine(data, 0)
+	if !ok {
+		return 0, 0, errCut
+	}
+	if !bytes.HasPrefix(line, hashes) {
+		return 0, 0, errNotStrict
+	}
+	word, id, _ := bytes.Cut(line[len(hashes):], []byte(" "))
+	kind, known := kindOf(word)
+	if !known || !validID(id) {
+		return 0, 0, errNotStrict
+	}
+	line, pos, ok = cutLine(data, pos)
+	if !ok {
+		return 0, 0, errCut
+	}
+	if !bytes.HasPrefix(line, seqField) {
+		return 0, 0, errNotStrict
+	}
+	seq, okSeq := parseUint(line[len(seqField):])
+	if !okSeq || seq == 0 {
+		return 0, 0, errNotStrict
+	}
+	s.Kind, s.ID, s.Seq, s.Fields = kind, id, seq, s.Fields[:0]
+	pos, lines, err := scanFields(data, pos, s)
+	if err != nil {
+		return 0, 0, err
+	}
+	line, pos, ok = cutLine(data, pos)
+	if !ok {
+		return 0, 0, errCut
+	}
+	endSeq, more, ok := parseEnd(line)
+	if !ok || endSeq != seq {
+		return 0, 0, errNotStrict
+	}
+	s.Raw = data[:pos]
+	s.lines = lines + 1
+	return pos, more, nil
+}
+
+// scanFields reads the fields up to the first line that is none. lines counts
+// the lines from the heading to there.
+func scanFields(data []byte, pos int, s *Section) (next, lines int, err error) {
+	lines = 2
+	for {
+		line, after, ok := cutLine(data, pos)
+		if !ok {
+			return 0, 0, errCut
+		}
+		if len(line) < 3 || line[0] != '-' || line[1] != ' ' {
+			return pos, lines, nil
+		}
+		colon := bytes.IndexByte(line, ':')
+		if colon < 0 || !validKey(line[2:colon]) {
+			return 0, 0, errNotStrict
+		}
+		f := Field{Key: line[2:colon], line: lines}
+		value := line[colon+1:]
+		pos, lines = after, lines+1
+		if len(value) > 0 {
+			if value[0] != ' ' || len(value) == 1 || value[1] == ' ' || value[len(value)-1] == ' ' || value[len(value)-1] == '\r' {
+				return 0, 0, errNotStrict
+			}
+			value = value[1:]
+		}
+		if len(value) > 0 && value[0] == '|' && (len(value) == 1 || string(value) == markEscaped) {
+			f.form = formBlock
+			if len(value) > 1 {
+				f.form = formEscaped
+			}
+			end, bodyLines := scanBody(data, pos)
+			value = data[pos:end]
+			pos, lines = end, lines+bodyLines
+		}
+		f.raw = value
+		s.Fields = append(s.Fields, f)
+	}
+}
+
+// scanBody gives the end of the indented or empty lines from pos on.
+func scanBody(data []byte, pos int) (end, lines int) {
+	for pos < len(data) {
+		c := data[pos]
+		if c != '\n' && (c != ' ' || pos+1 >= len(data) || data[pos+1] != ' ') {
+			break
+		}
+		i := bytes.IndexByte(data[pos:], '\n')
+		if i < 0 {
+			break
+		}
+		pos += i + 1
+		lines++
+	}
+	return pos, lines
+}
+
+// cutLine gives the line at pos without its newline, and where the next begins.
+func cutLine(data []byte, pos int) (line []byte, next int, ok bool) {
+	i := bytes.IndexByte(data[pos:], '\n')
+	if i < 0 {
+		return nil, 0, false
+	}
+	return data[pos : pos+i], pos + i + 1, true
+}
+
+// parseEnd reads "<!-- end 12 -->" or "<!-- end 12, 3 more -->".
+func parseEnd(line []byte) (seq uint64, more int, ok bool) {
+	line, ok1 := bytes.CutPrefix(line, endOpen)
+	line, ok2 := bytes.CutSuffix(line, endClose)
+	if !ok1 || !ok2 {
+		return 0, 0, false
+	}
+	if i := bytes.IndexByte(line, ','); i >= 0 {
+		count, ok := bytes.CutSuffix(bytes.TrimPrefix(line[i+1:], []byte(" ")), moreWord)
+		n, okN := parseUint(count)
+		if !ok || !okN || n > 1<<30 {
+			return 0, 0, false
+		}
+		line, more = line[:i], int(n)
+	}
+	seq, ok = parseUint(line)
+	return seq, more, ok
+}
+
+func parseUint(b []byte) (uint64, bool) {
+	if len(b) == 0 || len(b) > 20 {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(string(b), 10, 64)
+	return v, err == nil
+}
+
+// parseOne reads the one record that raw holds.
+func parseOne(raw []byte) (*Section, error) {
+	s := new(Section)
+	if _, _, err := scanStrict(raw, s); err == nil {
+		s.Line = 1
+		return s, nil
+	}
+	doc := Parse(raw)
+	switch {
+	case len(doc.Findings) > 0:
+		return nil, doc.Findings[0]
+	case len(doc.Sections) != 1:
+		return nil, fmt.Errorf("%d records where one was expected", len(doc.Sections))
+	}
+	return &doc.Sections[0], nil
+}
