@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"regexp"
+	"sync"
 )
 
 // blockState follows, line by line, the few blocks of CommonMark (version 0.31,
@@ -147,11 +148,16 @@ func (b *blockState) closesFence(line []byte) bool {
 	return len(text)-len(rest) >= b.fenceLen && len(trimRight(rest)) == 0
 }
 
+// Compiled when first needed: most processes of stint never parse a file.
 var (
-	htmlRaw   = regexp.MustCompile(`(?i)^<(script|pre|style|textarea)([ \t>]|$)`)
-	htmlBlock = regexp.MustCompile(`(?i)^</?(address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|track|ul)([ \t]|/?>|$)`)
-	htmlAny   = regexp.MustCompile(`^<(/[A-Za-z][A-Za-z0-9-]*[ \t]*|[A-Za-z][A-Za-z0-9-]*([ \t]+[A-Za-z_:][A-Za-z0-9_.:-]*([ \t]*=[ \t]*([^ \t"'=<>` + "`" + `]+|'[^']*'|"[^"]*"))?)*[ \t]*/?)>[ \t]*$`)
+	htmlRaw   = lazily(`(?i)^<(script|pre|style|textarea)([ \t>]|$)`)
+	htmlBlock = lazily(`(?i)^</?(address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|track|ul)([ \t]|/?>|$)`)
+	htmlAny   = lazily(`^<(/[A-Za-z][A-Za-z0-9-]*[ \t]*|[A-Za-z][A-Za-z0-9-]*([ \t]+[A-Za-z_:][A-Za-z0-9_.:-]*([ \t]*=[ \t]*([^ \t"'=<>` + "`" + `]+|'[^']*'|"[^"]*"))?)*[ \t]*/?)>[ \t]*$`)
 )
+
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // htmlOf gives what ends the HTML block that the line begins ("" is an empty
 // line) and what to call it; "" if it begins none.
@@ -168,12 +174,12 @@ func htmlOf(text []byte, paragraph bool) (end, what string) {
 		return "]]>", "HTML block"
 	case len(text) > 2 && text[1] == '!' && (text[2]|0x20 >= 'a' && text[2]|0x20 <= 'z'):
 		return ">", "HTML block"
-	case htmlBlock.Match(text):
+	case htmlBlock().Match(text):
 		return "", "HTML block"
-	case !paragraph && htmlAny.Match(text) && !htmlRaw.Match(text):
+	case !paragraph && htmlAny().Match(text) && !htmlRaw().Match(text):
 		return "", "HTML block"
 	}
-	if m := htmlRaw.FindSubmatch(text); m != nil {
+	if m := htmlRaw().FindSubmatch(text); m != nil {
 		return "</" + string(bytes.ToLower(m[1])) + ">", "HTML block"
 	}
 	return "", ""

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var nasty = []string{
 	"", "x", "|", "|escaped", " leading", "trailing ", "\n", "\n\n", "a\nb", "a\n\n\nb", "\n\nfirst lines empty",
 	"## Task forged\n- status: done\n<!-- end 3 -->", "<!-- end 1 -->", "- status: done", "```\nopen fence", "~~~", "<!--", "<pre>",
-	"tab\tinside", "\ttab first", "  two blanks first", "a\n  \nb", "trailing blank \nnext", "cr\rlf\r\n", "nul\x00", "bad utf8 \xff\xfe", "nel\u0085", "ls\u2028ps\u2029",
+	"tab\tinside", "\ttab first", "  two blanks first", "a\n  \nb", "trailing blank \nnext", "cr\rlf\r\n", "a lone\rcr", "fs\x1cgs\x1drs\x1e.", "nul\x00", "bad utf8 \xff\xfe", "nel\u0085", "ls\u2028ps\u2029",
 	"vt\vff\f", "back\\slash \\n \\x41", "\\", "ends with newline\n", "nbsp at the end\u00a0", "\ufeffbom", "日本語\nのテキスト", "---", "===\n---", "a: b: c", "# Tasks", strings.Repeat("long ", 5000),
 }
 
@@ -51,6 +51,9 @@ func checkBody(t *testing.T, v string) {
 		if data, err = ledger.AppendRecord(data, &records[i]); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if i := bytes.IndexAny(data, "\r\v\f\x00\x1c\x1d\x1e\u0085\u2028\u2029"); i >= 0 {
+		t.Fatalf("value %q: what an editor may take for a line break is written as it is, at byte %d", v, i)
 	}
 	// CRLF line ends, a lost final newline and trailing blanks change nothing.
 	for _, text := range [][]byte{data, bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")), bytes.TrimRight(data, "\n"), bytes.ReplaceAll(data, []byte("\n"), []byte("  \n")), append([]byte("\ufeff"), data...)} {
@@ -208,8 +211,13 @@ func TestWrittenForm(t *testing.T) {
 
 func TestCannotBeWritten(t *testing.T) {
 	for _, r := range []ledger.Record{
-		{Kind: "Task", ID: ""}, {Kind: "Task", ID: "a b"}, {Kind: "Task", ID: "a\nb"}, {Kind: "Task", ID: strings.Repeat("x", 129)}, {Kind: "", ID: "a"},
-		{Kind: "Task", ID: "a", Fields: []ledger.Pair{{Key: "bad key", Value: "x"}}}, {Kind: "Task", ID: "a", Fields: []ledger.Pair{{Key: "seq", Value: "1"}}},
+		{Kind: "Task", ID: ""},
+		{Kind: "Task", ID: "a b"},
+		{Kind: "Task", ID: "a\nb"},
+		{Kind: "Task", ID: strings.Repeat("x", 129)},
+		{Kind: "", ID: "a"},
+		{Kind: "Task", ID: "a", Fields: []ledger.Pair{{Key: "bad key", Value: "x"}}},
+		{Kind: "Task", ID: "a", Fields: []ledger.Pair{{Key: "seq", Value: "1"}}},
 		{Kind: "Task", ID: "a", Fields: []ledger.Pair{{Key: "x\n## Task y", Value: "1"}}},
 	} {
 		if out, err := ledger.AppendRecord(nil, &r); err == nil || len(out) > 0 {
@@ -218,7 +226,7 @@ func TestCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestFindings(t *testing.T) {
+func TestPromise5OneBadRecordIsOneBadRecord(t *testing.T) {
 	record := "## Task ok\n- seq: 7\n- status: queued\n<!-- end 7 -->\n"
 	for _, tc := range []struct {
 		name, in, want string // want: "" no finding, else "line: words"

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -371,6 +372,9 @@ func TestReconcile(t *testing.T) {
 					w.reopened()
 				}
 				w.everythingIsInTasks()
+				if f := ledger.Parse([]byte(w.read("tasks.md"))).Findings; len(f) > 0 {
+					t.Errorf("the file is damaged: %v", f[0])
+				}
 			})
 		}
 	}
@@ -423,6 +427,42 @@ func (w *world) everythingIsInTasks() {
 			w.t.Errorf("record %d is not in tasks.md:\n%s", seq, w.read("tasks.md"))
 		}
 	}
+}
+
+// TestSlowWriter: an editor that truncates the file and writes it in small pieces
+// while records come in. Appending waits until it is done; nothing is lost and
+// nothing is taken over from a half written file.
+func TestSlowWriter(t *testing.T) {
+	w := newWorld(t)
+	w.open(true)
+	w.add("a", "status", "queued", "prompt", "first")
+	w.settle(true)
+	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n- prompt: by hand\n"
+	f, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(buffer); i += 7 {
+		if _, err := f.WriteString(buffer[i:min(i+7, len(buffer))]); err != nil {
+			t.Fatal(err)
+		}
+		if i%70 == 0 {
+			w.add(fmt.Sprint("t", i), "status", "queued")
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.await("written by hand")
+	w.settle(true)
+	if f := ledger.Parse([]byte(w.read("tasks.md"))).Findings; len(f) > 0 {
+		t.Errorf("the file is damaged: %v\n%s", f[0], w.read("tasks.md"))
+	}
+	if n := strings.Count(w.lines(), "by=hand"); n != 1 {
+		t.Errorf("%d edits were taken over, want 1:\n%s", n, w.lines())
+	}
+	w.reopened()
+	w.everythingIsInTasks()
 }
 
 // TestEditAgainAfterAdoption: what counts is the difference to what was last
@@ -597,6 +637,20 @@ func TestSameClaimNeverSharesABatch(t *testing.T) {
 	w := newWorld(t)
 	w.open(false)
 	var wg sync.WaitGroup
+	holding := make(chan struct{})
+	wg.Go(func() { // holds the log's goroutine until all others wait
+		err := w.log.Update(context.Background(), func(*ledger.Tx) error {
+			close(holding)
+			for w.log.Waiting() < 64 {
+				runtime.Gosched()
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-holding
 	for i := range 64 {
 		wg.Go(func() {
 			err := w.log.Update(context.Background(), func(tx *ledger.Tx) error {

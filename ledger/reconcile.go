@@ -485,8 +485,8 @@ func (l *Log) carryOut(snap snapshot, p *plan) (bool, error) {
 		return ok, err
 	}
 	l.seq = max(l.seq, p.maxSeq)
-	l.tell(p)
 	if len(p.records) == 0 {
+		l.tell(p)
 		return true, nil
 	}
 	u := &update{done: make(chan error, 1), f: func(tx *Tx) error {
@@ -501,7 +501,9 @@ func (l *Log) carryOut(snap snapshot, p *plan) (bool, error) {
 	if err := <-u.done; err != nil { // the disk is full, say: the next look tries again
 		l.tasks.setForeign()
 		l.note(Notice{Text: fmt.Sprintf("%s: edits could not be taken over yet: %v", TasksName, err)})
+		return true, nil
 	}
+	l.tell(p)
 	return true, nil
 }
 

@@ -32,7 +32,10 @@ func (l *Log) watch(ctx context.Context) {
 			if filepath.Base(e.Name) != TasksName {
 				continue
 			}
-		case <-faults: // an overflow, say: look
+		case _, ok := <-faults: // an overflow, say: look
+			if !ok {
+				faults = nil
+			}
 		case <-tick.C:
 		}
 		trouble := ""
