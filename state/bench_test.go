@@ -1,0 +1,148 @@
+package state
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"stint/ledger"
+)
+
+// history gives the sections of n tasks that were queued, run and done, three
+// records each, of about 1 KB on average, as a scanner gives them.
+func history(t testing.TB, n int) (secs []*ledger.Section, size int64) {
+	prompt := strings.Repeat("Fix the flaky login test and keep the diff small.\n", 30)
+	result := strings.Repeat("The test waited for a timer.\n", 30)
+	add := func(id string, fields ...ledger.Pair) {
+		sec, err := ledger.Encode(&ledger.Record{Kind: ledger.KindTask, ID: id, Seq: uint64(len(secs) + 1), Fields: fields})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sec.Off = size
+		size += int64(len(sec.Raw))
+		secs = append(secs, sec)
+	}
+	for i := range n {
+		id, now := uuid(i), noon.Add(time.Duration(i)*time.Millisecond)
+		sid, run, thread := fmt.Sprintf("019ab3f0-5e55-7c3a-9a51-%012x", i), fmt.Sprintf("019ab3f0-4444-7c3a-9a51-%012x", i), fmt.Sprintf("019ab3f0-7777-7c3a-9a51-%012x", i)
+		add(id, ledger.Pair{Key: "status", Value: "queued"}, ledger.Pair{Key: "sessionKey", Value: fmt.Sprintf("dir:/home/ana/shop%d", i%10)},
+			ledger.Pair{Key: "sessionId", Value: sid}, ledger.Pair{Key: "workspace", Value: "/home/ana/shop"}, ledger.Pair{Key: "agent", Value: "codex"},
+			ledger.Pair{Key: "createdAt", Value: FormatTime(now)}, ledger.Pair{Key: "updatedAt", Value: FormatTime(now)}, ledger.Pair{Key: "resume", Value: "auto"},
+			ledger.Pair{Key: "maxAttempts", Value: "3"}, ledger.Pair{Key: "prompt", Value: prompt})
+		add(id, ledger.Pair{Key: "status", Value: "running"}, ledger.Pair{Key: "runId", Value: run}, ledger.Pair{Key: "attempt", Value: "1"},
+			ledger.Pair{Key: "codexSessionId", Value: thread}, ledger.Pair{Key: "updatedAt", Value: FormatTime(now)})
+		add(id, ledger.Pair{Key: "status", Value: "done"}, ledger.Pair{Key: "exitCode", Value: "0"}, ledger.Pair{Key: "inputTokens", Value: "12345"},
+			ledger.Pair{Key: "outputTokens", Value: "1234"}, ledger.Pair{Key: "updatedAt", Value: FormatTime(now)}, ledger.Pair{Key: "result", Value: result})
+	}
+	return secs, size
+}
+
+// BenchmarkApply is the fold alone, without the scanner. Allocations are per task
+// of three records.
+func BenchmarkApply(b *testing.B) {
+	const tasks = 20_000
+	secs, size := history(b, tasks)
+	b.SetBytes(size / tasks)
+	b.ReportAllocs()
+	b.ResetTimer()
+	s := New(nil)
+	for i := 0; i < b.N; i++ {
+		if i%tasks == 0 {
+			s = New(nil)
+		}
+		for _, sec := range secs[i%tasks*3 : i%tasks*3+3] {
+			if err := s.Apply(sec); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// BenchmarkReplay opens a journal of 300,000 records of 1.1 KB, up to its last record:
+// with the scanner alone, and with the fold. Of the fold itself that is the difference.
+func BenchmarkReplay(b *testing.B) {
+	const tasks = 100_000
+	secs, size := history(b, tasks)
+	data := make([]byte, 0, size+100)
+	data = append(data, ledger.VersionLine+"\n\n"...)
+	for _, sec := range secs {
+		data = append(data, sec.Raw...)
+	}
+	dir := b.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "journal.md"), data, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	data, secs = nil, nil
+	for _, name := range []string{"scan", "fold"} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(size)
+			b.ReportAllocs()
+			for b.Loop() {
+				replay(b, dir, name == "fold", 3*tasks)
+			}
+		})
+	}
+}
+
+// replay opens the log in dir and stops the clock after its last record.
+func replay(b *testing.B, dir string, fold bool, records int) {
+	s, n := New(nil), 0
+	log, err := ledger.Open(ledger.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(sec *ledger.Section) {
+		if fold {
+			if err := s.Apply(sec); err != nil {
+				b.Error(err)
+			}
+		}
+		if n++; n == records {
+			b.StopTimer()
+		}
+	}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.StartTimer()
+}
+
+// finishedBytes gives the heap that a finished task costs.
+func finishedBytes(tb testing.TB, tasks int) float64 {
+	secs, _ := history(tb, tasks)
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	s := New(nil)
+	for _, sec := range secs {
+		if err := s.Apply(sec); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	after := heap()
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(secs)
+	return float64(after-before) / float64(tasks)
+}
+
+func BenchmarkFinishedTaskMemory(b *testing.B) {
+	for b.Loop() {
+		b.ReportMetric(finishedBytes(b, 20_000), "bytes/task")
+	}
+}
+
+// TestFinishedTaskIsSmall keeps the bound of 200 bytes a finished task.
+func TestFinishedTaskIsSmall(t *testing.T) {
+	if got := finishedBytes(t, 20_000); got > 200 {
+		t.Errorf("a finished task costs %.0f bytes", got)
+	}
+}

@@ -1,0 +1,101 @@
+package state
+
+import (
+	"strings"
+	"time"
+
+	"stint/ledger"
+)
+
+// An Account is what the control records say of an account's credentials.
+type Account struct {
+	Name       string    `json:"name"`
+	Hold       bool      `json:"hold,omitempty"`
+	Reason     string    `json:"reason,omitempty"`     // why it is on hold or cools down
+	CoolUntil  time.Time `json:"coolUntil,omitzero"`   // no task starts before
+	LimitWaits int       `json:"limitWaits,omitempty"` // rate limits in a row
+}
+
+// control is what a control record can say: of dispatch, or of an account.
+type control struct {
+	paused     bool
+	hold       bool
+	reason     string
+	coolUntil  time.Time
+	limitWaits int
+}
+
+// readControl folds a control record into c.
+func readControl(sec *ledger.Section, c control) (control, error) {
+	for i := range sec.Fields {
+		f := &sec.Fields[i]
+		var err error
+		switch string(f.Key) {
+		case KeyPaused:
+			c.paused, err = parseBool(f.Bytes())
+		case KeyHold:
+			c.hold, err = parseBool(f.Bytes())
+		case KeyReason:
+			c.reason = f.String()
+		case KeyCoolUntil:
+			c.coolUntil, err = parseTime(f.Bytes())
+		case KeyLimitWaits:
+			c.limitWaits, err = parseCount(f.Bytes())
+		}
+		if err != nil {
+			return c, recordError(sec, f, err)
+		}
+	}
+	return c, nil
+}
+
+// applyControl folds a control record; one with a name that nobody here knows is
+// passed over.
+func (s *State) applyControl(sec *ledger.Section) error {
+	name, isAccount := strings.CutPrefix(string(sec.ID), ControlAccount)
+	if !isAccount && name != ControlDispatch {
+		return nil
+	}
+	now := s.dispatch
+	if a := s.accounts[name]; isAccount {
+		now = control{}
+		if a != nil {
+			now = a.control
+		}
+	}
+	next, err := readControl(sec, now)
+	switch {
+	case err != nil:
+		return err
+	case isAccount:
+		s.account(name).control = next
+	default:
+		s.dispatch = next
+	}
+	return nil
+}
+
+// Paused reports whether dispatch is paused, and why.
+func (s *State) Paused() (paused bool, reason string) {
+	return s.dispatch.paused, s.dispatch.reason
+}
+
+// Account gives what is known of the account of that name ([Task.AccountName]).
+// One that no record names is free.
+func (s *State) Account(name string) Account {
+	v := Account{Name: name}
+	if a := s.accounts[name]; a != nil {
+		v.Hold, v.Reason, v.CoolUntil, v.LimitWaits = a.hold, a.reason, a.coolUntil, a.limitWaits
+	}
+	return v
+}
+
+// account gives the account of that name, made anew if need be.
+func (s *State) account(name string) *account {
+	a := s.accounts[name]
+	if a == nil {
+		a = &account{name: name}
+		s.accounts[name] = a
+	}
+	return a
+}

@@ -1,0 +1,398 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"stint/ledger"
+)
+
+// A RecordError says why a record has no effect.
+type RecordError struct {
+	Kind ledger.Kind
+	ID   string
+	Seq  uint64 // 0: written by a person
+	Key  string // the field concerned, "" if it is the record as a whole
+	Line int    // of that field in its file, as far as the section knows it
+	Err  error
+}
+
+// Error gives the sentence, without the line, which only means something beside
+// a file's name.
+func (e *RecordError) Error() string {
+	where := fmt.Sprintf("%s %s", e.Kind, e.ID)
+	if e.Seq > 0 {
+		where += fmt.Sprintf(", record %d", e.Seq)
+	}
+	if e.Key != "" {
+		where += ": " + e.Key
+	}
+	return where + ": " + e.Err.Error()
+}
+
+// Unwrap gives the reason.
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// FieldKey gives Key; by it the ledger finds the line in the file of a person's
+// section.
+func (e *RecordError) FieldKey() string { return e.Key }
+
+// recordError puts err into its place; f is the field concerned, or nil.
+func recordError(sec *ledger.Section, f *ledger.Field, err error) error {
+	e := &RecordError{Kind: sec.Kind, ID: string(sec.ID), Seq: sec.Seq, Line: sec.Line, Err: err}
+	if f != nil {
+		e.Key, e.Line = string(f.Key), sec.LineOf(f)
+	}
+	return e
+}
+
+// agents lists the agents whose native session ids have keys of their own.
+var agents = [...]string{"codex", "claude", "gemini", "demo"}
+
+// keep says how much of a task's texts the fold holds on to.
+type keep uint8
+
+const (
+	keepNone  keep = iota
+	keepTitle      // the first line of the prompt
+	keepAll        // prompt, result and unknown keys too
+)
+
+// folded is one task as its records make it. Of the Task in it, ID and Title
+// are left empty, and the texts too, unless keep says otherwise.
+type folded struct {
+	Task
+	natives  [len(agents)]string // native session ids, by agent
+	promptAt int64               // offset of the record that has the prompt, plus 1
+
+	binds   bool // the last record named the session, its key, agent or account
+	learned bool // the last record named a native session id
+}
+
+// apply folds one record into t. It is the same for live records, replay and
+// reading back. On an error t is spoilt: callers work on a copy.
+func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
+	from, named := t.Status, (*ledger.Field)(nil)
+	started := t.StartedAt
+	t.By, t.binds, t.learned = "", false, false
+	for i := range sec.Fields {
+		f := &sec.Fields[i]
+		if err := t.set(sec, f, p, k); err != nil {
+			return recordError(sec, f, err)
+		}
+		if string(f.Key) == KeyStatus {
+			named = f
+		}
+	}
+	if from == "" && named == nil {
+		t.Status = Draft
+	}
+	byHand := t.By == ledger.ByHand
+	if (from == "" || named != nil) && !CanFollow(from, t.Status, byHand) {
+		return recordError(sec, named, &TransitionError{From: from, To: t.Status, ByHand: byHand})
+	}
+	if t.Status == Running && from != Running && t.StartedAt.Equal(started) {
+		t.StartedAt = t.UpdatedAt
+	}
+	t.AgentSession = t.native(t.Agent)
+	return nil
+}
+
+// native gives the native session id that the task has with that agent.
+func (t *folded) native(agent string) string {
+	for i, a := range agents {
+		if a == agent {
+			return t.natives[i]
+		}
+	}
+	return ""
+}
+
+// set takes over one field.
+func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err error) {
+	switch string(f.Key) {
+	case KeyStatus:
+		t.Status, err = parseStatus(f.Bytes())
+	case KeySessionKey:
+		t.SessionKey, t.binds = p.get(f.Bytes()), true
+	case KeySessionID:
+		t.SessionID, t.binds = p.get(f.Bytes()), true
+	case KeyWorkspace:
+		t.Workspace = p.get(f.Bytes())
+	case KeyAgent, KeyTool:
+		t.Agent, t.binds = p.get(f.Bytes()), true
+	case KeyModel:
+		t.Model = p.get(f.Bytes())
+	case KeyAccount:
+		t.Account, t.binds = p.get(f.Bytes()), true
+	case KeyResume:
+		t.Resume, err = parseResume(f.Bytes(), p)
+	case KeyPriority:
+		t.Priority, err = parsePriority(f.Bytes())
+	case KeyOrder:
+		t.Order, err = parseInt(f.Bytes())
+	case KeyLabel:
+		t.Label = p.get(f.Bytes())
+	case KeyIdempotencyKey:
+		setString(&t.IdempotencyKey, f)
+	case KeyAfter:
+		t.After = parseList(f.Bytes())
+	case KeyAfterPolicy:
+		t.AfterPolicy = p.get(f.Bytes())
+	case KeyHold:
+		t.Hold, err = parseBool(f.Bytes())
+	case KeyNotBefore:
+		t.NotBefore, err = parseTime(f.Bytes())
+	case KeyTimeout:
+		t.Timeout, err = parseDuration(f.Bytes(), p)
+	case KeyMaxAttempts:
+		t.MaxAttempts, err = parseCount(f.Bytes())
+	case KeyMaxLimitWait:
+		t.MaxLimitWait, err = parseDuration(f.Bytes(), p)
+	case KeyPrompt:
+		t.promptAt = sec.Off + 1
+		t.setPrompt(f, k)
+	case KeyResult:
+		if k == keepAll {
+			t.Result = f.String()
+		}
+	case ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits:
+		// The engine's own.
+	default:
+		return t.setRun(f, p, k)
+	}
+	return err
+}
+
+// setRun takes over one field of those that running a task adds, or one that
+// nobody here knows.
+func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
+	switch string(f.Key) {
+	case KeyRunID:
+		setString(&t.RunID, f)
+	case KeyAttempt:
+		t.Attempt, err = parseCount(f.Bytes())
+	case KeyRetries:
+		t.Retries, err = parseCount(f.Bytes())
+	case KeyLimitWaits:
+		t.LimitWaits, err = parseCount(f.Bytes())
+	case KeyIteration:
+		t.Iteration, err = parseCount(f.Bytes())
+	case KeyReason:
+		t.Reason = Class(p.get(f.Bytes()))
+	case KeyError:
+		setString(&t.Error, f)
+	case KeyExitCode:
+		t.ExitCode, err = parseExit(f.Bytes())
+	case KeyNote:
+		setString(&t.Note, f)
+	case KeyBy:
+		t.By = p.get(f.Bytes())
+	case KeyCreatedAt:
+		t.CreatedAt, err = parseTime(f.Bytes())
+	case KeyStartedAt:
+		t.StartedAt, err = parseTime(f.Bytes())
+	case KeyUpdatedAt:
+		t.UpdatedAt, err = parseTime(f.Bytes())
+	case KeyLimitSince:
+		t.LimitSince, err = parseTime(f.Bytes())
+	case KeyInputTokens:
+		t.Usage.InputTokens, err = parseTokens(f.Bytes())
+	case KeyCachedInputTokens:
+		t.Usage.CachedInputTokens, err = parseTokens(f.Bytes())
+	case KeyOutputTokens:
+		t.Usage.OutputTokens, err = parseTokens(f.Bytes())
+	case KeyReasoningTokens:
+		t.Usage.ReasoningTokens, err = parseTokens(f.Bytes())
+	case KeyCostUSD:
+		t.Usage.CostUSD, err = parseCost(f.Bytes())
+	case KeyCodexSessionID:
+		t.setNative(0, f, p)
+	case KeyClaudeSessionID:
+		t.setNative(1, f, p)
+	case KeyGeminiSessionID:
+		t.setNative(2, f, p)
+	case KeyDemoSessionID:
+		t.setNative(3, f, p)
+	default:
+		t.setExtra(f, k)
+	}
+	return err
+}
+
+func (t *folded) setNative(agent int, f *ledger.Field, p *pool) {
+	t.natives[agent], t.learned = p.get(f.Bytes()), true
+}
+
+func (t *folded) setPrompt(f *ledger.Field, k keep) {
+	if k == keepNone {
+		return
+	}
+	prompt := f.String()
+	t.Title = titleOf(prompt)
+	if k == keepAll {
+		t.Prompt = prompt
+	}
+}
+
+func (t *folded) setExtra(f *ledger.Field, k keep) {
+	switch {
+	case k != keepAll:
+	case f.Empty():
+		delete(t.Extra, string(f.Key))
+	case t.Extra == nil:
+		t.Extra = map[string]string{string(f.Key): f.String()}
+	default:
+		t.Extra[string(f.Key)] = f.String()
+	}
+}
+
+// setString copies a value that few tasks share, unless it is the same as before.
+func setString(dst *string, f *ledger.Field) {
+	if b := f.Bytes(); *dst != string(b) {
+		*dst = string(b)
+	}
+}
+
+// Check says whether a section that a person wrote can be taken over: every value
+// can be read and is within its bounds, and the status is one that a person may
+// set. It looks at the section alone, so that a step which the task's present
+// status forbids is only found by Apply. For an edited section it is to be given
+// what was changed, not the whole. The error is a [*RecordError].
+func Check(sec *ledger.Section) error {
+	switch sec.Kind {
+	case ledger.KindTask:
+		var t folded
+		if err := t.apply(sec, nil, keepNone); err != nil {
+			return err
+		}
+		if f := sec.Get(KeyStatus); f != nil && t.Status == Running {
+			return recordError(sec, f, &TransitionError{To: Running, ByHand: true})
+		}
+	case ledger.KindControl:
+		_, err := readControl(sec, control{})
+		return err
+	}
+	return nil
+}
+
+func parseInt(b []byte) (int64, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a whole number", b)
+	}
+	return n, nil
+}
+
+// parseCount reads a whole number that is not below zero.
+func parseCount(b []byte) (int, error) {
+	n, err := parseTokens(b)
+	if err == nil && n > math.MaxInt32 {
+		return 0, fmt.Errorf("%q is too big", b)
+	}
+	return int(n), err
+}
+
+func parseTokens(b []byte) (int64, error) {
+	n, err := parseInt(b)
+	if err == nil && n < 0 {
+		return 0, fmt.Errorf("%q is below zero", b)
+	}
+	return n, err
+}
+
+func parsePriority(b []byte) (int, error) {
+	n, err := parseInt(b)
+	if err == nil && len(b) > 0 && (n < 1 || n > 9) {
+		return 0, fmt.Errorf("%q is not within 1 to 9, where 9 goes first", b)
+	}
+	return int(n), err
+}
+
+// exits holds the usual exit codes, so that they need no memory of their own.
+var exits = func() (t [257]int) {
+	for i := range t {
+		t[i] = i - 1
+	}
+	return t
+}()
+
+func parseExit(b []byte) (*int, error) {
+	n, err := parseInt(b)
+	switch {
+	case err != nil || len(b) == 0:
+		return nil, err
+	case n >= -1 && n <= 255:
+		return &exits[n+1], nil
+	case n < math.MinInt32 || n > math.MaxInt32:
+		return nil, fmt.Errorf("%q is not an exit code", b)
+	}
+	code := int(n)
+	return &code, nil
+}
+
+func parseCost(b []byte) (float64, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	v, err := strconv.ParseFloat(string(b), 64)
+	if err != nil || v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("%q is not an amount of money", b)
+	}
+	return v, nil
+}
+
+func parseBool(b []byte) (bool, error) {
+	switch string(b) {
+	case "true":
+		return true, nil
+	case "false", "":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither true nor false", b)
+}
+
+func parseDuration(b []byte, p *pool) (string, error) {
+	if len(b) == 0 {
+		return "", nil
+	}
+	s := p.get(b)
+	if d, err := time.ParseDuration(s); err != nil || d < 0 {
+		return "", fmt.Errorf("%q is not a duration such as 90s, 30m or 2h", b)
+	}
+	return s, nil
+}
+
+var errResume = errors.New("resume is one of auto, always, never")
+
+func parseResume(b []byte, p *pool) (string, error) {
+	switch string(b) {
+	case "", "auto", "always", "never":
+		return p.get(b), nil
+	}
+	return "", fmt.Errorf("unknown value %q: %w", b, errResume)
+}
+
+// parseList reads ids that are separated by blanks or commas.
+func parseList(b []byte) []string {
+	var list []string
+	start := -1
+	for i, c := range b {
+		switch separator := c == ' ' || c == ',' || c == '\t' || c == '\n'; {
+		case separator && start >= 0:
+			list, start = append(list, string(b[start:i])), -1
+		case !separator && start < 0:
+			start = i
+		}
+	}
+	if start >= 0 {
+		list = append(list, string(b[start:]))
+	}
+	return list
+}

@@ -1,0 +1,149 @@
+package state
+
+import (
+	"fmt"
+	"time"
+
+	"stint/ledger"
+)
+
+// Keys of task records. They are the JSON names of [Task].
+const (
+	KeyStatus         = "status"
+	KeySessionKey     = "sessionKey"
+	KeySessionID      = "sessionId"
+	KeyWorkspace      = "workspace"
+	KeyAgent          = "agent"
+	KeyTool           = "tool" // read as agent, never written
+	KeyModel          = "model"
+	KeyAccount        = "account"
+	KeyResume         = "resume"
+	KeyPriority       = "priority"
+	KeyOrder          = "order"
+	KeyLabel          = "label"
+	KeyIdempotencyKey = "idempotencyKey"
+	KeyAfter          = "after"
+	KeyAfterPolicy    = "afterPolicy"
+	KeyHold           = "hold"
+	KeyNotBefore      = "notBefore"
+	KeyTimeout        = "timeout"
+	KeyMaxAttempts    = "maxAttempts"
+	KeyMaxLimitWait   = "maxLimitWait"
+	KeyRunID          = "runId"
+	KeyAttempt        = "attempt"
+	KeyRetries        = "retries"
+	KeyLimitWaits     = "limitWaits"
+	KeyIteration      = "iteration"
+	KeyReason         = "reason"
+	KeyError          = "error"
+	KeyExitCode       = "exitCode"
+	KeyNote           = "note"
+	KeyBy             = ledger.KeyBy
+	KeyCreatedAt      = "createdAt"
+	KeyStartedAt      = "startedAt"
+	KeyUpdatedAt      = "updatedAt"
+	KeyLimitSince     = "limitSince"
+	KeyPrompt         = "prompt"
+	KeyResult         = "result"
+
+	KeyInputTokens       = "inputTokens"
+	KeyCachedInputTokens = "cachedInputTokens"
+	KeyOutputTokens      = "outputTokens"
+	KeyReasoningTokens   = "reasoningTokens"
+	KeyCostUSD           = "costUsd"
+
+	KeyCodexSessionID  = "codexSessionId"
+	KeyClaudeSessionID = "claudeSessionId"
+	KeyGeminiSessionID = "geminiSessionId"
+	KeyDemoSessionID   = "demoSessionId"
+)
+
+// Names and keys of control records. KeyHold, KeyReason and KeyLimitWaits are
+// theirs too.
+const (
+	ControlDispatch = "dispatch"  // the record that pauses dispatch
+	ControlAccount  = "account:"  // with the account's name behind it
+	KeyPaused       = "paused"    // of ControlDispatch
+	KeyCoolUntil    = "coolUntil" // of ControlAccount
+)
+
+// LanePrefixTask begins the session key of a task that has a lane of its own;
+// the task's id follows. LanePrefixDir begins the key of a directory's lane.
+const (
+	LanePrefixTask = "task:"
+	LanePrefixDir  = "dir:"
+)
+
+// AfterAny is the value of afterPolicy with which a task may run when the tasks
+// it comes after have ended, however they ended.
+const AfterAny = "any"
+
+// NativeKey gives the key under which the native session id of an agent stands
+// in a task record: codexSessionId for codex.
+func NativeKey(agent string) string { return agent + "SessionId" }
+
+// timeFormat is RFC 3339 with milliseconds, in UTC.
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// FormatTime gives t as it stands in the ledger: UTC, with milliseconds, such as
+// 2026-11-21T03:12:45.123Z. The zero time gives "", which unsets a field.
+func FormatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(timeFormat)
+}
+
+// ParseTime reads a time as RFC 3339 has it, with any zone and any fraction of a
+// second, and gives it in UTC. "" is the zero time.
+func ParseTime(s string) (time.Time, error) { return parseTime([]byte(s)) }
+
+func parseTime(b []byte) (time.Time, error) {
+	var t time.Time
+	if len(b) == 0 {
+		return t, nil
+	}
+	if ms, ok := parseOwnTime(b); ok {
+		return time.UnixMilli(ms).UTC(), nil
+	}
+	if err := t.UnmarshalText(b); err != nil {
+		return time.Time{}, fmt.Errorf("%q is not a time such as 2026-11-21T03:12:45Z", b)
+	}
+	if t = t.UTC(); t.Year() < 1 || t.Year() > 9999 { // no JSON can hold it
+		return time.Time{}, fmt.Errorf("%q is outside the years 1 to 9999", b)
+	}
+	return t, nil
+}
+
+// parseOwnTime reads just what FormatTime writes, as Unix time in milliseconds:
+// times are a good part of a replay. It leaves the last days of a month and what
+// is odd to the library.
+func parseOwnTime(b []byte) (ms int64, ok bool) {
+	if len(b) != len(timeFormat) || b[4] != '-' || b[7] != '-' || b[10] != 'T' || b[13] != ':' || b[16] != ':' || b[19] != '.' || b[23] != 'Z' {
+		return 0, false
+	}
+	year, month, day := two(b)*100+two(b[2:]), two(b[5:]), two(b[8:])
+	hour, minute, second, milli := two(b[11:]), two(b[14:]), two(b[17:]), two(b[20:])*10+two(b[21:])%10
+	if year < 1970 || year > 9999 || month < 1 || month > 12 || day < 1 || day > 28 || hour > 23 || minute > 59 || second > 59 || milli > 999 || two(b[21:]) > 99 {
+		return 0, false
+	}
+	days := daysBefore(year, month) + day - 1
+	return (((days*24+hour)*60+minute)*60+second)*1000 + milli, true
+}
+
+// two reads two digits; what are none give a number beyond all bounds.
+func two(b []byte) int64 {
+	d, u := b[0]-'0', b[1]-'0'
+	if d > 9 || u > 9 {
+		return 1 << 32
+	}
+	return int64(d)*10 + int64(u)
+}
+
+// daysBefore counts the days from 1970 to the first of a month.
+func daysBefore(year, month int64) int64 {
+	if month <= 2 { // count years from March: the leap day is the last of a year
+		year, month = year-1, month+12
+	}
+	return year*365 + year/4 - year/100 + year/400 + (153*(month-3)+2)/5 - 719468
+}

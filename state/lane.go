@@ -1,0 +1,335 @@
+package state
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// A lane is the serial queue of one session key. It exists while a task is queued
+// or running in it.
+type lane struct {
+	key   string
+	queue []*live // the queued tasks, in order
+	busy  int     // running tasks; more than one only if the records say so
+
+	// What the last refresh found. It holds until the lane is touched, or until
+	// wake has come.
+	touched bool
+	head    *live     // to start now, as far as the lane goes; nil: none
+	wake    time.Time // when head may change by time alone; zero: never
+	after   []string  // ids of the tasks that head, or what blocks the lane, comes after
+	rank    int       // of head, as it stands in the heap
+	age     uint32    // likewise
+	in      *account  // in whose ready heap the lane is, or nil
+	readyAt int       // place in that heap, plus 1
+	wakeAt  int       // place in plan.wakes, plus 1
+}
+
+// An account is one set of credentials: what the control records say of it, and
+// the tasks that use it or want to.
+type account struct {
+	control
+	name    string
+	running int
+	chosen  int       // by the round of Ready that is under way
+	ready   readyHeap // the lanes whose head wants this account
+}
+
+// plan holds what Ready and NextWake know from the last time. Records only touch
+// lanes; so a replay costs nothing here, and a round costs as much as changed.
+type plan struct {
+	now     time.Time // of the last refresh
+	touched []*lane
+	wakes   wakeHeap
+}
+
+// readyHeap orders lanes by their heads: higher priority first, then age.
+type readyHeap []*lane
+
+func (h readyHeap) Len() int           { return len(h) }
+func (h readyHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h readyHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].readyAt, h[j].readyAt = i+1, j+1
+}
+
+// Push is for container/heap.
+func (h *readyHeap) Push(x any) {
+	*h = append(*h, x.(*lane))
+	x.(*lane).readyAt = len(*h)
+}
+
+// Pop is for container/heap.
+func (h *readyHeap) Pop() any {
+	i := len(*h) - 1
+	x := (*h)[i]
+	(*h)[i], *h = nil, (*h)[:i]
+	x.readyAt = 0
+	return x
+}
+
+// before reports whether the head of x goes before the head of y.
+func (x *lane) before(y *lane) bool {
+	return x.rank > y.rank || x.rank == y.rank && x.age < y.age
+}
+
+// wakeHeap orders lanes by the time at which to look at them again.
+type wakeHeap []*lane
+
+func (h wakeHeap) Len() int           { return len(h) }
+func (h wakeHeap) Less(i, j int) bool { return h[i].wake.Before(h[j].wake) }
+func (h wakeHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].wakeAt, h[j].wakeAt = i+1, j+1
+}
+
+// Push is for container/heap.
+func (h *wakeHeap) Push(x any) {
+	*h = append(*h, x.(*lane))
+	x.(*lane).wakeAt = len(*h)
+}
+
+// Pop is for container/heap.
+func (h *wakeHeap) Pop() any {
+	i := len(*h) - 1
+	x := (*h)[i]
+	(*h)[i], *h = nil, (*h)[:i]
+	x.wakeAt = 0
+	return x
+}
+
+// inLane compares two tasks of a lane: explicit order first, then age.
+func inLane(a, b *live) int {
+	if a.Order != b.Order && a.Order != 0 && b.Order != 0 {
+		return cmp.Compare(a.Order, b.Order)
+	}
+	if (a.Order == 0) != (b.Order == 0) {
+		if a.Order != 0 {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(a.n, b.n)
+}
+
+// leaveLane takes l out of its lane, and out of what is in use.
+func (s *State) leaveLane(l *live) {
+	ln := l.lane
+	if ln == nil {
+		return
+	}
+	s.touch(ln)
+	l.lane = nil
+	if l.Status == Running {
+		ln.busy--
+		l.acct.running--
+		l.acct = nil
+		last := len(s.running) - 1
+		s.running[l.at] = s.running[last]
+		s.running[l.at].at = l.at
+		s.running[last], s.running = nil, s.running[:last]
+		return
+	}
+	if l.Hold {
+		s.held--
+	}
+	ln.remove(l)
+}
+
+// shortQueue is the length up to which a queue is moved up when its head leaves;
+// of a longer one the beginning is cut off.
+const shortQueue = 64
+
+func (x *lane) remove(l *live) {
+	i, _ := slices.BinarySearchFunc(x.queue, l, inLane)
+	if i == 0 && len(x.queue) > shortQueue {
+		x.queue[0], x.queue = nil, x.queue[1:]
+		return
+	}
+	x.queue = slices.Delete(x.queue, i, i+1)
+}
+
+// joinLane puts l where its status, lane and order say; old is the lane that it
+// was in before.
+func (s *State) joinLane(l *live, old *lane) {
+	if l.Status == Queued || l.Status == Running {
+		s.enter(l, old)
+	}
+	if old != nil && old.busy == 0 && len(old.queue) == 0 {
+		s.dropLane(old)
+	}
+}
+
+func (s *State) enter(l *live, old *lane) {
+	ln, key := old, l.Lane()
+	if ln == nil || ln.key != key {
+		ln = s.lane(key)
+	}
+	l.lane = ln
+	s.touch(ln)
+	if l.Status == Running {
+		ln.busy++
+		l.acct = s.account(l.AccountName())
+		l.acct.running++
+		l.at = len(s.running)
+		s.running = append(s.running, l)
+		return
+	}
+	if l.Hold {
+		s.held++
+	}
+	i := len(ln.queue)
+	if i > 0 && inLane(ln.queue[i-1], l) > 0 {
+		i, _ = slices.BinarySearchFunc(ln.queue, l, inLane)
+	}
+	ln.queue = slices.Insert(ln.queue, i, l)
+}
+
+// lane gives the lane of that key, made anew if need be.
+func (s *State) lane(key string) *lane {
+	ln := s.lanes[key]
+	if ln != nil {
+		return ln
+	}
+	if i := len(s.idle) - 1; i >= 0 {
+		ln, s.idle = s.idle[i], s.idle[:i]
+	} else {
+		ln = new(lane)
+	}
+	ln.key = key
+	s.lanes[key] = ln
+	return ln
+}
+
+// dropLane forgets an empty lane. It is touched, so that the next refresh takes it
+// out of the heaps, whoever uses it by then.
+func (s *State) dropLane(ln *lane) {
+	delete(s.lanes, ln.key)
+	ln.key = ""
+	if len(s.idle) < maxSpare {
+		s.idle = append(s.idle, ln)
+	}
+}
+
+// touch notes that the lane must be looked at again.
+func (s *State) touch(ln *lane) {
+	if !ln.touched {
+		ln.touched = true
+		s.plan.touched = append(s.plan.touched, ln)
+	}
+}
+
+// wakeWaiting touches the lanes that depend on the status of that task.
+func (s *State) wakeWaiting(id string) {
+	for ln := range s.waiting[id] {
+		s.touch(ln)
+	}
+}
+
+// refresh looks again at every lane that was touched, or whose time has come.
+func (s *State) refresh(now time.Time) {
+	p := &s.plan
+	if now.Before(p.now) { // a clock was set back: nothing is known any more
+		for _, ln := range s.lanes {
+			s.touch(ln)
+		}
+	}
+	p.now = now
+	for len(p.wakes) > 0 && !p.wakes[0].wake.After(now) {
+		s.touch(heap.Pop(&p.wakes).(*lane))
+	}
+	for _, ln := range p.touched {
+		ln.touched = false
+		s.look(ln, now)
+	}
+	clear(p.touched)
+	p.touched = p.touched[:0]
+}
+
+// look finds the head of a lane and puts the lane into the heaps where it belongs.
+func (s *State) look(ln *lane, now time.Time) {
+	if ln.in != nil {
+		heap.Remove(&ln.in.ready, ln.readyAt-1)
+		ln.in = nil
+	}
+	if ln.wakeAt > 0 {
+		heap.Remove(&s.plan.wakes, ln.wakeAt-1)
+	}
+	s.watchAfter(ln, false)
+	ln.head, ln.wake, ln.after = s.headOf(ln, now)
+	s.watchAfter(ln, true)
+	if ln.head != nil {
+		ln.rank, ln.age, ln.in = ln.head.rank(), ln.head.n, s.account(ln.head.AccountName())
+		heap.Push(&ln.in.ready, ln)
+	}
+	if !ln.wake.IsZero() {
+		heap.Push(&s.plan.wakes, ln)
+	}
+}
+
+// watchAfter makes the lane hear of the tasks in ln.after, or no longer.
+func (s *State) watchAfter(ln *lane, on bool) {
+	for _, id := range ln.after {
+		switch lanes := s.waiting[id]; {
+		case !on:
+			if delete(lanes, ln); len(lanes) == 0 {
+				delete(s.waiting, id)
+			}
+		case lanes == nil:
+			s.waiting[id] = map[*lane]bool{ln: true}
+		default:
+			lanes[ln] = true
+		}
+	}
+}
+
+// headOf gives the task of a lane that may start, when that may change by time
+// alone, and the ids of the tasks on whose status it depends.
+func (s *State) headOf(ln *lane, now time.Time) (head *live, wake time.Time, after []string) {
+	if ln.busy > 0 {
+		return nil, wake, nil
+	}
+	for _, l := range ln.queue {
+		if l.Hold {
+			continue
+		}
+		if l.NotBefore.After(now) {
+			wake = earlier(wake, l.NotBefore)
+			if l.tried() {
+				return nil, wake, nil
+			}
+			continue
+		}
+		if _, _, open := s.openAfter(&l.Task); open {
+			return nil, wake, l.After
+		}
+		return l, wake, l.After
+	}
+	return nil, wake, nil
+}
+
+// openAfter gives the first task that t comes after and that is not done, with
+// its status: "" if no record names it.
+func (s *State) openAfter(t *Task) (id string, st Status, open bool) {
+	for _, id := range t.After {
+		n, _ := s.ids.find([]byte(id))
+		if n == 0 {
+			return id, "", true
+		}
+		st := statuses[s.entries.at(n).status]
+		if st != Done && !(t.AfterPolicy == AfterAny && st.Terminal()) {
+			return id, st, true
+		}
+	}
+	return "", "", false
+}
+
+// earlier gives the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,275 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+	"stint/ledger"
+)
+
+// pick gives one of the words.
+func pick(t *rapid.T, words ...string) string { return rapid.SampledFrom(words).Draw(t, "word") }
+
+// drawField gives a field that may be good or bad, of the few that matter to order.
+func drawField(t *rapid.T) string {
+	switch key := pick(t, "status", "status", "status", "sessionKey", "sessionId", "agent", "account", "order", "priority", "hold",
+		"notBefore", "attempt", "after", "after", "afterPolicy", "idempotencyKey", "codexSessionId", "claudeSessionId", "by", "label", "prompt",
+		"workspace", "updatedAt", "exitCode", "color"); key {
+	case "status":
+		return "status: " + pick(t, "queued", "queued", "running", "running", "done", "failed", "canceled", "dead", "draft", "qeued")
+	case "sessionKey":
+		return "sessionKey: " + pick(t, "web", "api", "dir:/w", "task:"+uuid(1), "task:"+uuid(2), "")
+	case "sessionId":
+		return "sessionId: " + pick(t, "s1", "s2", "s3", "")
+	case "agent":
+		return pick(t, "agent", "tool") + ": " + pick(t, "codex", "claude", "")
+	case "account":
+		return "account: " + pick(t, "two", "one", "")
+	case "order", "priority", "attempt":
+		return key + ": " + pick(t, "1", "2", "9", "", "x")
+	case "hold":
+		return "hold: " + pick(t, "true", "false", "")
+	case "notBefore", "updatedAt":
+		return key + ": " + pick(t, at(0), at(time.Minute), at(time.Hour), "", "soon")
+	case "after":
+		return "after: " + pick(t, uuid(1), uuid(2)+" "+uuid(3), "five", "nobody", "")
+	case "afterPolicy":
+		return "afterPolicy: " + pick(t, "any", "")
+	case "idempotencyKey":
+		return "idempotencyKey: " + pick(t, "k1", "k2", "")
+	case "by":
+		return "by: " + pick(t, "hand", "ana")
+	default:
+		return key + ": " + pick(t, "1", "2", "3", "")
+	}
+}
+
+// drawRecord appends one record of a few tasks and controls.
+func drawRecord(t *rapid.T, j *journal) error {
+	if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
+		id := pick(t, "dispatch", "account:two", "account:codex")
+		return j.append(ledger.KindControl, id, pick(t, "paused: true", "paused: false", "hold: true", "hold: false",
+			"coolUntil: "+at(time.Minute), "coolUntil:", "limitWaits: 1", "hold: x"))
+	}
+	id := pick(t, uuid(1), uuid(2), uuid(3), uuid(4), "five")
+	if rapid.Bool().Draw(t, "plain") { // many records that are good, so that tasks get about
+		return j.append(ledger.KindTask, id, "status: "+pick(t, "queued", "queued", "running", "done"), "by: "+pick(t, "hand", "ana"))
+	}
+	return j.append(ledger.KindTask, id, rapid.SliceOfN(rapid.Custom(drawField), 1, 4).Draw(t, "fields")...)
+}
+
+// TestLiveStateEqualsRefold makes random histories of good and bad records, asks
+// in between, and compares the state with a new fold of the same journal, with
+// the records read back, and Ready with a plain telling of its rules.
+func TestLiveStateEqualsRefold(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		j := newJournal(t)
+		for range rapid.IntRange(1, 40).Draw(rt, "records") {
+			before := ""
+			if rapid.IntRange(0, 4).Draw(rt, "look") == 0 {
+				before = dump(t, j.state)
+			}
+			if err := drawRecord(rt, j); err != nil && before != "" && before != dump(t, j.state) {
+				rt.Fatalf("a refused record had an effect: %v", err)
+			}
+			if rapid.IntRange(0, 2).Draw(rt, "ask") == 0 {
+				checkReady(rt, j)
+			}
+		}
+		checkReady(rt, j)
+		if live, again := dump(t, j.state), dump(t, j.refold()); live != again {
+			rt.Fatalf("live state and refold differ:\n--- live\n%s--- refold\n%s", live, again)
+		}
+		checkReadBack(rt, j)
+	})
+}
+
+// checkReadBack compares what is in memory of the live tasks with their records.
+func checkReadBack(t *rapid.T, j *journal) {
+	for _, l := range j.state.live {
+		var again folded
+		if err := j.state.read(l.n, &again, keepNone); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := fmt.Sprintf("%+v", l.folded), fmt.Sprintf("%+v", again); got != want {
+			t.Fatalf("in memory\n%s\nin the journal\n%s", got, want)
+		}
+	}
+}
+
+// checkReady compares Ready, at a random time and with random limits, with a plain
+// telling of the rules, and with Why.
+func checkReady(t *rapid.T, j *journal) {
+	now := noon.Add(time.Duration(rapid.IntRange(-1, 3601).Draw(t, "now")) * time.Second)
+	lim := Limits{MaxWorkers: rapid.IntRange(0, 5).Draw(t, "workers"), AccountSlots: slotsOfTwo}
+	got, want := taskIDs(j.state.Ready(now, lim)), plainReady(j, now, lim)
+	if !slices.Equal(got, want) {
+		t.Fatalf("ready: %v, by the rules %v\n%s", got, want, dump(j.t, j.state))
+	}
+	for _, task := range allTasks(j) {
+		why := j.state.Why(task.ID, now, lim)
+		if slices.Contains(got, task.ID) && why != "ready: it starts next" {
+			t.Fatalf("%s is ready, but %s", task.ID, why)
+		}
+		if task.Status != Queued && strings.HasPrefix(why, "ready") || why == "" {
+			t.Fatalf("%s is %s, but %q", task.ID, task.Status, why)
+		}
+	}
+	wake := j.state.NextWake(now)
+	if !wake.IsZero() && !wake.After(now) {
+		t.Fatalf("at %v it wakes at %v", now, wake)
+	}
+	before := noon.Add(2 * time.Hour)
+	if !wake.IsZero() {
+		before = wake.Add(-time.Millisecond)
+	}
+	if later := plainReady(j, before, lim); !slices.Equal(later, want) {
+		t.Fatalf("ready changes from %v to %v before %v", want, later, wake)
+	}
+}
+
+// allTasks gives all tasks by age.
+func allTasks(j *journal) (tasks []Task) {
+	for n := uint32(1); n < j.state.entries.len(); n++ {
+		t, _ := j.state.Peek(j.state.id(n))
+		tasks = append(tasks, t)
+	}
+	return tasks
+}
+
+// plainReady tells from the tasks alone which may start: no caches, no heaps.
+func plainReady(j *journal, now time.Time, lim Limits) []string {
+	tasks := allTasks(j)
+	byID, age := map[string]Task{}, map[string]int{}
+	laneBusy, accounts, used := map[string]bool{}, map[string]int{}, map[string]bool{}
+	running := 0
+	sessions := func(t Task) (names []string) {
+		native := t.AgentSession
+		if s, ok := j.state.SessionByID(t.SessionID); native == "" && ok && s.Agent == t.Agent {
+			native = s.Native
+		}
+		if native != "" {
+			names = append(names, t.Agent+" "+native)
+		}
+		if t.SessionID != "" {
+			names = append(names, t.SessionID)
+		}
+		return names
+	}
+	lanes := map[string][]Task{}
+	for i, t := range tasks {
+		byID[t.ID], age[t.ID] = t, i
+		switch t.Status {
+		case Running:
+			running++
+			laneBusy[t.Lane()] = true
+			accounts[t.AccountName()]++
+			for _, name := range sessions(t) {
+				used[name] = true
+			}
+		case Queued:
+			lanes[t.Lane()] = append(lanes[t.Lane()], t)
+		}
+	}
+	var heads []Task
+	for key, queue := range lanes {
+		if h := plainHead(queue, byID, age, now); h != nil && !laneBusy[key] {
+			heads = append(heads, *h)
+		}
+	}
+	slices.SortFunc(heads, func(a, b Task) int { return cmp.Or(b.rank()-a.rank(), age[a.ID]-age[b.ID]) })
+	ids := []string{}
+	for _, t := range heads {
+		a := j.state.Account(t.AccountName())
+		slots := slotsOfTwo(t.AccountName())
+		paused, _ := j.state.Paused()
+		switch {
+		case paused || running+len(ids) >= lim.MaxWorkers, a.Hold, a.CoolUntil.After(now), slots > 0 && accounts[t.AccountName()] >= slots:
+			continue
+		case slices.ContainsFunc(sessions(t), func(name string) bool { return used[name] }):
+			continue
+		}
+		for _, name := range sessions(t) {
+			used[name] = true
+		}
+		accounts[t.AccountName()]++
+		ids = append(ids, t.ID)
+	}
+	return ids
+}
+
+func plainHead(queue []Task, byID map[string]Task, age map[string]int, now time.Time) *Task {
+	slices.SortFunc(queue, func(a, b Task) int {
+		switch {
+		case a.Order != 0 && b.Order == 0:
+			return -1
+		case a.Order == 0 && b.Order != 0:
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.Order, b.Order), age[a.ID]-age[b.ID])
+	})
+	for i := range queue {
+		t := &queue[i]
+		switch {
+		case t.Hold, t.NotBefore.After(now) && !t.tried():
+			continue
+		case t.NotBefore.After(now):
+			return nil
+		}
+		for _, id := range t.After {
+			dep := byID[id]
+			if dep.Status != Done && !(t.AfterPolicy == AfterAny && dep.Status.Terminal()) {
+				return nil
+			}
+		}
+		return t
+	}
+	return nil
+}
+
+// TestDispatchKeepsTheRules runs random tasks as a coordinator does: what Ready
+// gives is started, tasks end, and never are two in a lane or too many at once.
+func TestDispatchKeepsTheRules(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		j := newJournal(t)
+		lim := Limits{MaxWorkers: rapid.IntRange(1, 4).Draw(rt, "workers"), AccountSlots: slotsOfTwo}
+		n := rapid.IntRange(1, 20).Draw(rt, "tasks")
+		for i := range n {
+			j.task(uuid(i), "status: queued", "sessionKey: "+pick(rt, "a", "b", "c", "d"), "account: "+pick(rt, "two", "one"),
+				"priority: "+pick(rt, "1", "5", "9"))
+		}
+		for steps := 0; !j.state.Idle(); steps++ {
+			if steps > 3*n {
+				rt.Fatalf("not done after %d steps:\n%s", steps, dump(t, j.state))
+			}
+			for _, task := range j.state.Ready(noon, lim) {
+				j.task(task.ID, "status: running", "attempt: 1")
+			}
+			checkRunning(rt, j, lim)
+			end := rapid.SampledFrom(j.state.Running()).Draw(rt, "end")
+			j.task(end, "status: "+pick(rt, "done", "failed", "dead", "canceled"))
+		}
+		j.checkRefold()
+	})
+}
+
+func checkRunning(t *rapid.T, j *journal, lim Limits) {
+	lanes, accounts := map[string]int{}, map[string]int{}
+	running := j.state.Running()
+	for _, id := range running {
+		task := j.peek(id)
+		lanes[task.Lane()]++
+		accounts[task.Account]++
+		if lanes[task.Lane()] > 1 {
+			t.Fatalf("two running tasks in lane %s", task.Lane())
+		}
+	}
+	if len(running) == 0 || len(running) > lim.MaxWorkers || accounts["two"] > 2 {
+		t.Fatalf("%d running with %d workers, by account %v", len(running), lim.MaxWorkers, accounts)
+	}
+}

@@ -1,0 +1,264 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// A Filter says which tasks to list. Its zero value lists all.
+type Filter struct {
+	Status  []Status `json:"status,omitempty"`  // one of these; none: any
+	Session string   `json:"session,omitempty"` // session key
+	Label   string   `json:"label,omitempty"`
+	Limit   int      `json:"limit,omitempty"` // at most so many; 0: no limit
+}
+
+// view gives a task as it is in memory, without its texts.
+func (s *State) view(l *live) Task {
+	t := l.Task
+	t.ID, t.Title = s.id(l.n), l.title
+	return t
+}
+
+// Peek gives what is in memory of a task, and reads nothing. Of one that has not
+// ended that is all but its texts; of one that has ended only the id, status,
+// session key, label and time of the last record.
+func (s *State) Peek(id string) (Task, bool) {
+	n, _ := s.ids.find([]byte(id))
+	if n == 0 {
+		return Task{}, false
+	}
+	if l := s.live[n]; l != nil {
+		return s.view(l), true
+	}
+	e := s.entries.at(n)
+	return Task{
+		ID: s.id(n), Status: statuses[e.status], SessionKey: s.keyOf(n, e),
+		Label: s.names.list[e.label], UpdatedAt: e.updatedAt(),
+	}, true
+}
+
+// keyOf gives the session key of an entry.
+func (s *State) keyOf(n uint32, e *entry) string {
+	if e.key == ownLane {
+		return LanePrefixTask + s.id(n)
+	}
+	return s.names.list[e.key]
+}
+
+// Task gives a whole task, with prompt, result and unknown keys, read from its
+// records. The error is that of the Reader.
+func (s *State) Task(id string) (t Task, ok bool, err error) {
+	n, _ := s.ids.find([]byte(id))
+	if n == 0 {
+		return Task{}, false, nil
+	}
+	var whole folded
+	if err := s.read(n, &whole, keepAll); err != nil {
+		return Task{}, true, fmt.Errorf("read task %s: %w", id, err)
+	}
+	whole.ID = id
+	return whole.Task, true, nil
+}
+
+// Offsets gives where the records of a task stand in the journal, in order; nil if
+// there is no such task.
+func (s *State) Offsets(id string) []int64 {
+	n, _ := s.ids.find([]byte(id))
+	if n == 0 {
+		return nil
+	}
+	return s.offsets(n)
+}
+
+// List gives tasks without their texts but with titles, newest first by first
+// appearance. What is not in memory of the tasks that it gives is read; the error
+// is that of the Reader.
+func (s *State) List(f Filter) ([]Task, error) {
+	var list []Task
+	match, ok := s.matcher(f)
+	if !ok {
+		return nil, nil
+	}
+	for n := s.entries.len() - 1; n > 0; n-- {
+		if f.Limit > 0 && len(list) >= f.Limit {
+			break
+		}
+		if !match(n, s.entries.at(n)) {
+			continue
+		}
+		t, err := s.row(n)
+		if err != nil {
+			return nil, fmt.Errorf("read task %s: %w", s.id(n), err)
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+// matcher turns a filter into a test of entries; ok is false if no task can pass.
+func (s *State) matcher(f Filter) (match func(uint32, *entry) bool, ok bool) {
+	var want [len(statuses)]bool
+	for i, st := range statuses {
+		want[i] = len(f.Status) == 0 || slices.Contains(f.Status, st)
+	}
+	key, keyKnown := s.names.numbers[f.Session]
+	label, labelKnown := s.names.numbers[f.Label]
+	if !labelKnown {
+		return nil, false
+	}
+	return func(n uint32, e *entry) bool {
+		if !want[e.status] || f.Label != "" && e.label != label {
+			return false
+		}
+		if f.Session == "" || keyKnown && e.key == key {
+			return true
+		}
+		return e.key == ownLane && s.isOwnLane(f.Session, n)
+	}, true
+}
+
+// row gives a task for a list.
+func (s *State) row(n uint32) (Task, error) {
+	l := s.live[n]
+	if l == nil {
+		var t folded
+		err := s.read(n, &t, keepTitle)
+		t.ID = s.id(n)
+		return t.Task, err
+	}
+	if !l.known {
+		title, err := s.readTitle(&l.folded)
+		if err != nil {
+			return Task{}, err
+		}
+		l.title, l.known = title, true
+	}
+	return s.view(l), nil
+}
+
+// readTitle reads the first line of a live task's prompt.
+func (s *State) readTitle(t *folded) (string, error) {
+	if t.promptAt == 0 {
+		return "", nil
+	}
+	sec, err := s.reader.SectionAt(t.promptAt - 1)
+	if err != nil {
+		return "", err
+	}
+	return titleOf(sec.Value(KeyPrompt)), nil
+}
+
+// LastRef is the reference that [State.Find] takes for the task created last.
+const LastRef = "@last"
+
+// ErrNotFound says that no task has such an id.
+var ErrNotFound = errors.New("no such task")
+
+// An AmbiguousError says that a piece of an id belongs to several tasks.
+type AmbiguousError struct {
+	Ref string
+	IDs []string // the newest of them, at most 5
+}
+
+// Error gives the sentence.
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%q is a piece of several ids, such as %s and %s", e.Ref, e.IDs[0], e.IDs[1])
+}
+
+// Find gives the id of the task that ref means: a whole id, a piece that only one
+// id has, or @last for the task created last. The error wraps ErrNotFound or is
+// an [*AmbiguousError].
+func (s *State) Find(ref string) (id string, err error) {
+	if n, _ := s.ids.find([]byte(ref)); n != 0 {
+		return ref, nil
+	}
+	if ref == LastRef && s.Len() > 0 {
+		return s.id(s.entries.len() - 1), nil
+	}
+	found := s.having(ref)
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("%w: %q", ErrNotFound, ref)
+	case 1:
+		return found[0], nil
+	default:
+		return "", &AmbiguousError{Ref: ref, IDs: found}
+	}
+}
+
+// having gives up to 5 ids that contain ref, newest first.
+func (s *State) having(ref string) (found []string) {
+	if ref == "" {
+		return nil
+	}
+	piece, buf := []byte(ref), make([]byte, 0, 128)
+	for n := s.entries.len() - 1; n > 0 && len(found) < 5; n-- {
+		buf = s.ids.appendTo(buf[:0], n, s.entries.at(n))
+		if bytes.Contains(buf, piece) {
+			found = append(found, string(buf))
+		}
+	}
+	return found
+}
+
+// Dump writes all that the records made of the state as text, in an order that
+// depends on nothing else. Two states of the same journal give the same bytes.
+func (s *State) Dump(w io.Writer) error {
+	d := json.NewEncoder(w)
+	d.SetEscapeHTML(false)
+	for n := uint32(1); n < s.entries.len(); n++ {
+		e := s.entries.at(n)
+		row := map[string]any{
+			"id": s.id(n), "status": statuses[e.status], "key": s.keyOf(n, e), "label": s.names.list[e.label],
+			"updated": e.updated, "records": s.offsets(n),
+		}
+		if l := s.live[n]; l != nil {
+			t := s.view(l)
+			t.Title = "" // a cache
+			row["task"], row["natives"] = t, l.natives
+		}
+		if err := d.Encode(row); err != nil {
+			return err
+		}
+	}
+	return s.dumpRest(d)
+}
+
+// dumpRest writes what is not of one task.
+func (s *State) dumpRest(d *json.Encoder) error {
+	keys := map[string]string{}
+	for key, n := range s.byKey {
+		keys[key] = s.id(n)
+	}
+	lanes := map[string][]string{}
+	for key, ln := range s.lanes {
+		lanes[key] = []string{}
+		for _, l := range ln.queue {
+			lanes[key] = append(lanes[key], s.id(l.n))
+		}
+	}
+	known := map[string]Session{}
+	for id, x := range s.sessions.byID {
+		known[id], _ = s.sessionView(x)
+	}
+	current := map[string]string{}
+	for p, x := range s.sessions.current {
+		current[fmt.Sprintf("%q %q %q", p.key, p.agent, p.account)] = x.ID
+	}
+	accounts := map[string]any{}
+	for name, a := range s.accounts {
+		if a.control != (control{}) || a.running > 0 {
+			accounts[name] = map[string]any{"control": s.Account(name), "running": a.running}
+		}
+	}
+	return d.Encode(map[string]any{
+		"keys": keys, "lanes": lanes, "sessions": known, "current": current, "accounts": accounts,
+		"paused": s.dispatch.paused, "pauseReason": s.dispatch.reason,
+		"counts": s.Counts(), "running": s.Running(), "held": s.held, "idle": s.Idle(),
+	})
+}

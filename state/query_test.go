@@ -1,0 +1,139 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestList(t *testing.T) {
+	j := newJournal(t)
+	records(j,
+		"a: status=queued; sessionKey=web; label=x; prompt=first",
+		"b: status=queued; sessionKey=api; label=x; prompt=second; agent=codex; color=blue",
+		"c: status=queued; sessionKey=web; label=y; prompt=third",
+		"d: prompt=fourth",
+		"b: status=canceled; result=long",
+		"a: note=moved nothing",
+	)
+	tests := []struct {
+		filter Filter
+		want   string
+	}{
+		{Filter{}, "d c b a"},
+		{Filter{Limit: 2}, "d c"},
+		{Filter{Status: []Status{Queued}}, "c a"},
+		{Filter{Status: []Status{Queued, Canceled}, Limit: 2}, "c b"},
+		{Filter{Session: "web"}, "c a"},
+		{Filter{Session: "web", Label: "x"}, "a"},
+		{Filter{Label: "x"}, "b a"},
+		{Filter{Label: "unheard"}, ""},
+		{Filter{Session: "unheard"}, ""},
+		{Filter{Status: []Status{Dead}}, ""},
+	}
+	for _, tt := range tests {
+		list, err := j.state.List(tt.filter)
+		if got := strings.Join(taskIDs(list), " "); got != tt.want || err != nil {
+			t.Errorf("%+v: %q, %v; want %q", tt.filter, got, err, tt.want)
+		}
+	}
+	list, err := j.state.List(Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Task{
+		{ID: "d", Status: Draft, Title: "fourth"},
+		{ID: "c", Status: Queued, SessionKey: "web", Label: "y", Title: "third"},
+		{ID: "b", Status: Canceled, SessionKey: "api", Label: "x", Agent: "codex", Title: "second"},
+		{ID: "a", Status: Queued, SessionKey: "web", Label: "x", Note: "moved nothing", Title: "first"},
+	}
+	if diff := cmp.Diff(want, list); diff != "" {
+		t.Error(diff)
+	}
+
+	// Titles of live tasks are read once, and again when the prompt changed.
+	j.reads = 0
+	if _, err := j.state.List(Filter{Status: []Status{Queued, Draft}}); err != nil || j.reads != 0 {
+		t.Errorf("%d reads, %v", j.reads, err)
+	}
+	records(j, "a: prompt=changed")
+	if list, err := j.state.List(Filter{Status: []Status{Queued}}); err != nil || list[1].Title != "changed" || j.reads != 1 {
+		t.Errorf("%+v, %d reads, %v", list, j.reads, err)
+	}
+	records(j, "a: prompt=")
+	if list, err := j.state.List(Filter{Status: []Status{Queued}}); err != nil || list[1].Title != "" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	j.checkRefold()
+}
+
+func TestFind(t *testing.T) {
+	j := newJournal(t)
+	if _, err := j.state.Find("@last"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	for i := range 20 {
+		j.task(uuid(i), "status: queued")
+	}
+	j.task("deploy", "status: queued")
+	j.task(uuid(3), "status: canceled")
+	for ref, want := range map[string]string{
+		uuid(3):         uuid(3),
+		"deploy":        "deploy",
+		"plo":           "deploy",
+		"@last":         "deploy",
+		"000000000013":  uuid(19),
+		uuid(18)[9:]:    uuid(18),
+		"9a51-00000000": "",
+		"nothing":       "",
+		"":              "",
+	} {
+		got, err := j.state.Find(ref)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("Find(%q) = %q, %v", ref, got, err)
+		}
+	}
+	if _, err := j.state.Find("nothing"); !errors.Is(err, ErrNotFound) || err.Error() != `no such task: "nothing"` {
+		t.Error(err)
+	}
+	_, err := j.state.Find("019ab3f0")
+	var ae *AmbiguousError
+	if !errors.As(err, &ae) {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{uuid(19), uuid(18), uuid(17), uuid(16), uuid(15)}, ae.IDs); diff != "" || ae.Ref != "019ab3f0" {
+		t.Error(ae.Ref, diff)
+	}
+	if want := fmt.Sprintf(`"019ab3f0" is a piece of several ids, such as %s and %s`, uuid(19), uuid(18)); err.Error() != want {
+		t.Error(err)
+	}
+}
+
+func TestUnknownTask(t *testing.T) {
+	s := newJournal(t).state
+	if _, ok, err := s.Task("x"); ok || err != nil {
+		t.Error(ok, err)
+	}
+	if _, ok := s.Peek("x"); ok || s.Offsets("x") != nil || s.Len() != 0 || !s.Idle() {
+		t.Error("an empty state has something")
+	}
+	if _, ok := s.ByIdempotencyKey(""); ok {
+		t.Error("the empty idempotency key is known")
+	}
+}
+
+// BenchmarkFind looks for a piece of an id among 100,000.
+func BenchmarkFind(b *testing.B) {
+	j := newJournal(b)
+	for i := range 100_000 {
+		j.task(uuid(i), "status: done")
+	}
+	for b.Loop() {
+		if _, err := j.state.Find("51-000000000000"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Session is a conversation with an agent, kept over tasks, as the task records
+// name it.
+type Session struct {
+	Key       string    `json:"key"`               // session key: the lane
+	ID        string    `json:"sessionId"`         // stint's id of it: names the transcript
+	Agent     string    `json:"agent"`             // whose conversation it is
+	Account   string    `json:"account,omitempty"` // as the task names it
+	Native    string    `json:"nativeId,omitempty"`
+	UpdatedAt time.Time `json:"updatedAt,omitzero"` // of the last record of a task that uses it
+	LastTask  string    `json:"lastTask,omitempty"` // id of that task
+}
+
+// sessions holds every session that is the current one of its place, or that a
+// live task uses. All others are forgotten.
+type sessions struct {
+	byID    map[string]*session
+	current map[place]*session
+	spare   []*session
+}
+
+// place is what a session is the current one of.
+type place struct{ key, agent, account string }
+
+type session struct {
+	Session        // LastTask is left empty
+	last    uint32 // the last task
+	uses    int    // live tasks
+	seated  bool   // it is the current one of its place
+}
+
+func (x *session) place() place { return place{x.Key, x.Agent, x.Account} }
+
+func newSessions() sessions {
+	return sessions{byID: map[string]*session{}, current: map[place]*session{}}
+}
+
+// useSession takes over what the last record of a live task says of its session.
+func (s *State) useSession(l *live) {
+	if l.sess != nil && l.sess.ID != l.SessionID {
+		s.leaveSession(l, false)
+	}
+	if l.SessionID == "" {
+		return
+	}
+	x := l.sess
+	if x == nil {
+		x = s.sessions.get(l.SessionID)
+		x.uses++
+		l.sess = x
+	}
+	if l.binds || x.last == 0 {
+		s.sessions.move(x, place{l.SessionKey, l.Agent, l.Account}, l.binds)
+	}
+	if l.AgentSession != "" && (l.learned || x.Native == "") {
+		x.Native = l.AgentSession
+	}
+	x.UpdatedAt, x.last = l.UpdatedAt, l.n
+}
+
+// get gives the session of that id, made anew if need be.
+func (t *sessions) get(id string) *session {
+	x := t.byID[id]
+	if x != nil {
+		return x
+	}
+	if i := len(t.spare) - 1; i >= 0 {
+		x, t.spare = t.spare[i], t.spare[:i]
+	} else {
+		x = new(session)
+	}
+	x.ID = id
+	t.byID[id] = x
+	return x
+}
+
+// move puts x where the task that uses it says. It becomes the current session
+// there if the task named it, or if there is none.
+func (t *sessions) move(x *session, to place, named bool) {
+	if x.place() != to {
+		t.unseat(x)
+		if x.Agent != to.agent {
+			x.Native = ""
+		}
+		x.Key, x.Agent, x.Account = to.key, to.agent, to.account
+	}
+	if x.seated {
+		return
+	}
+	old := t.current[to]
+	if old != nil && !named {
+		return
+	}
+	t.current[to], x.seated = x, true
+	if old != nil {
+		old.seated = false
+		t.dropUnused(old)
+	}
+}
+
+// unseat makes x the current session of nothing.
+func (t *sessions) unseat(x *session) {
+	if x.seated {
+		delete(t.current, x.place())
+		x.seated = false
+	}
+}
+
+// leaveSession ends a task's use of its session. The session of a lane that ends
+// with its task goes with it.
+func (s *State) leaveSession(l *live, ended bool) {
+	x := l.sess
+	if x == nil {
+		return
+	}
+	l.sess = nil
+	x.uses--
+	if ended && strings.HasPrefix(x.Key, LanePrefixTask) {
+		s.sessions.unseat(x)
+	}
+	s.sessions.dropUnused(x)
+}
+
+// dropUnused forgets x unless a task uses it or it is a current one.
+func (t *sessions) dropUnused(x *session) {
+	if x.uses > 0 || x.seated {
+		return
+	}
+	delete(t.byID, x.ID)
+	*x = session{}
+	if len(t.spare) < maxSpare {
+		t.spare = append(t.spare, x)
+	}
+}
+
+// native gives the native session id that a task will go on with, or "".
+func (s *State) native(t *Task) string {
+	if t.AgentSession != "" || t.SessionID == "" {
+		return t.AgentSession
+	}
+	if x := s.sessions.byID[t.SessionID]; x != nil && x.Agent == t.Agent {
+		return x.Native
+	}
+	return ""
+}
+
+// CurrentSession gives the session that the last task of that session key, agent
+// and account names; account is as the tasks name it, "" for the default one.
+func (s *State) CurrentSession(key, agent, account string) (Session, bool) {
+	return s.sessionView(s.sessions.current[place{key, agent, account}])
+}
+
+// SessionByID gives the session with that id of stint's, if it is the current one
+// of its lane or a task that has not ended uses it.
+func (s *State) SessionByID(id string) (Session, bool) {
+	return s.sessionView(s.sessions.byID[id])
+}
+
+func (s *State) sessionView(x *session) (Session, bool) {
+	if x == nil {
+		return Session{}, false
+	}
+	v := x.Session
+	v.LastTask = s.id(x.last)
+	return v, true
+}
+
+// Sessions gives the current sessions, the one that was used last first. Those of
+// lanes that belong to one task are left out.
+func (s *State) Sessions() []Session {
+	var list []*session
+	for p, x := range s.sessions.current {
+		if !strings.HasPrefix(p.key, LanePrefixTask) {
+			list = append(list, x)
+		}
+	}
+	slices.SortFunc(list, func(a, b *session) int {
+		return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(b.last, a.last), cmp.Compare(a.ID, b.ID))
+	})
+	views := make([]Session, len(list))
+	for i, x := range list {
+		views[i], _ = s.sessionView(x)
+	}
+	return views
+}

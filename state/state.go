@@ -1,0 +1,310 @@
+package state
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/ledger"
+)
+
+// A Reader gives a record of the journal by the offset that its section had when
+// it was applied. The section must stay valid.
+type Reader interface {
+	SectionAt(off int64) (*ledger.Section, error)
+}
+
+// A State is the fold of all records so far. It is not safe for concurrent use,
+// not even for reading: whoever owns it holds a lock around every call.
+type State struct {
+	reader Reader
+
+	// Of every task.
+	ids     ids
+	entries table[entry]
+	refs    table[ref]
+	names   names
+	byKey   map[string]uint32 // idempotency key to task
+
+	// Of the tasks that have not ended.
+	live    map[uint32]*live
+	running []*live // in no order; live.at is the place
+	lanes   map[string]*lane
+	waiting map[string]map[*lane]bool // id of a task to the lanes that depend on its status
+	counts  [len(statuses)]int        // of all tasks
+	held    int                       // queued ones on hold
+
+	dispatch control
+	accounts map[string]*account
+	sessions sessions
+	plan     plan
+
+	// For speed alone.
+	pool    *pool
+	scratch folded
+	spare   []*live
+	idle    []*lane
+}
+
+// live is a task that has not ended.
+type live struct {
+	folded
+	n     uint32   // in State.entries; the age of the task
+	lane  *lane    // where it is queued or running, or nil
+	acct  *account // whose slot it uses, while it is running
+	at    int      // in State.running
+	sess  *session // that it uses, or nil
+	title string
+	known bool // title is the one of the prompt at promptAt
+}
+
+// New gives the state of no records. r may be nil as long as no record comes for
+// a task that has ended and nobody asks for more than what is in memory.
+func New(r Reader) *State {
+	s := &State{
+		reader:   r,
+		ids:      ids{uuids: map[[16]byte]uint32{}, others: map[string]uint32{}, names: map[uint32]string{}},
+		names:    newNames(),
+		byKey:    map[string]uint32{},
+		live:     map[uint32]*live{},
+		lanes:    map[string]*lane{},
+		waiting:  map[string]map[*lane]bool{},
+		accounts: map[string]*account{},
+		sessions: newSessions(),
+		pool:     &pool{seed: maphash.MakeSeed()},
+	}
+	s.entries.add(entry{}) // so that 0 is no task
+	s.refs.add(ref{})      // and no record
+	return s
+}
+
+// Apply folds one record, live and on replay. It keeps nothing of the section's
+// bytes. The error of a record that has no effect is a [*RecordError]; it is the
+// same on every replay, but for one that says that an earlier record of a task
+// that had ended could not be read. Records of other kinds than Task and Control
+// are passed over.
+func (s *State) Apply(sec *ledger.Section) error {
+	switch sec.Kind {
+	case ledger.KindTask:
+		return s.applyTask(sec)
+	case ledger.KindControl:
+		return s.applyControl(sec)
+	}
+	return nil
+}
+
+func (s *State) applyTask(sec *ledger.Section) error {
+	n, _ := s.ids.find(sec.ID)
+	next, cur := &s.scratch, s.live[n]
+	switch {
+	case cur != nil:
+		*next = cur.folded
+	case n != 0:
+		if err := s.read(n, next, keepNone); err != nil {
+			return recordError(sec, nil, fmt.Errorf("read the task's earlier records: %w", err))
+		}
+	default:
+		*next = folded{}
+	}
+	key := next.IdempotencyKey
+	if err := next.apply(sec, s.pool, keepNone); err != nil {
+		return err
+	}
+	if n == 0 {
+		n = s.add(sec.ID)
+	}
+	if cur == nil {
+		cur = s.thaw(n)
+		cur.IdempotencyKey = key
+	}
+	s.commit(cur, next, sec.Off)
+	return nil
+}
+
+// add makes the entry of a new task.
+func (s *State) add(id []byte) uint32 {
+	n := s.entries.add(entry{})
+	s.ids.add(id, n, s.entries.at(n))
+	return n
+}
+
+// thaw gives task n a place among the living; what it is comes with commit.
+func (s *State) thaw(n uint32) *live {
+	var l *live
+	if i := len(s.spare) - 1; i >= 0 {
+		l, s.spare = s.spare[i], s.spare[:i]
+	} else {
+		l = new(live)
+	}
+	l.n = n
+	s.live[n] = l
+	return l
+}
+
+// maxSpare bounds the memory that is kept for tasks to come.
+const maxSpare = 256
+
+// freeze lets go of what was held of a task that has ended.
+func (s *State) freeze(l *live) {
+	s.leaveSession(l, true)
+	delete(s.live, l.n)
+	*l = live{}
+	if len(s.spare) < maxSpare {
+		s.spare = append(s.spare, l)
+	}
+}
+
+// commit makes next the task's new content, after a record at off. Nothing here
+// can fail.
+func (s *State) commit(l *live, next *folded, off int64) {
+	e := s.entries.at(l.n)
+	fresh := e.last == 0
+	changed := fresh || statuses[e.status] != next.Status
+	if !fresh {
+		s.counts[e.status]--
+	}
+	s.rekey(l.n, l.IdempotencyKey, next.IdempotencyKey)
+	old := l.lane
+	s.leaveLane(l)
+	if l.promptAt != next.promptAt {
+		l.title, l.known = "", false
+	}
+	l.folded = *next
+	s.counts[next.Status.index()]++
+	s.note(l, e, off)
+	s.joinLane(l, old)
+	s.useSession(l)
+	if changed && len(s.waiting) > 0 {
+		s.wakeWaiting(s.id(l.n))
+	}
+	if l.Status.Terminal() {
+		s.freeze(l)
+	}
+}
+
+// note writes down in its entry what is kept of a task for ever.
+func (s *State) note(l *live, e *entry, off int64) {
+	e.last = s.refs.add(ref{off: off, prev: e.last})
+	e.status = l.Status.index()
+	e.updated = 0
+	if !l.UpdatedAt.IsZero() {
+		e.updated = l.UpdatedAt.UnixMilli()
+	}
+	if s.names.list[e.label] != l.Label {
+		e.label = s.names.number(l.Label)
+	}
+	switch {
+	case s.isOwnLane(l.SessionKey, l.n):
+		e.key = ownLane
+	case s.names.list[e.key] != l.SessionKey || e.key == ownLane:
+		e.key = s.names.number(l.SessionKey)
+	}
+}
+
+// isOwnLane reports whether key is the one of the lane that task n has for itself.
+func (s *State) isOwnLane(key string, n uint32) bool {
+	id, ok := strings.CutPrefix(key, LanePrefixTask)
+	if !ok {
+		return false
+	}
+	var buf [128]byte
+	return string(s.ids.appendTo(buf[:0], n, s.entries.at(n))) == id
+}
+
+// rekey moves the idempotency key of task n. The first task that names a key has
+// it for good, or until it drops it.
+func (s *State) rekey(n uint32, old, key string) {
+	if old != key && s.byKey[old] == n {
+		delete(s.byKey, old)
+	}
+	if key == "" {
+		return
+	}
+	if _, taken := s.byKey[key]; !taken {
+		s.byKey[key] = n
+	}
+}
+
+// id gives the id of task n.
+func (s *State) id(n uint32) string {
+	var buf [128]byte
+	return string(s.ids.appendTo(buf[:0], n, s.entries.at(n)))
+}
+
+// offsets gives where the records of task n stand, in order.
+func (s *State) offsets(n uint32) []int64 {
+	var list []int64
+	for r := s.entries.at(n).last; r != 0; r = s.refs.at(r).prev {
+		list = append(list, s.refs.at(r).off)
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// read folds the records of task n anew, into t.
+func (s *State) read(n uint32, t *folded, k keep) error {
+	*t = folded{}
+	for _, off := range s.offsets(n) {
+		sec, err := s.reader.SectionAt(off)
+		if err != nil {
+			return err
+		}
+		if m, _ := s.ids.find(sec.ID); m != n || sec.Kind != ledger.KindTask {
+			return fmt.Errorf("at offset %d stands %s %s", off, sec.Kind, sec.ID)
+		}
+		if err := t.apply(sec, s.pool, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ByIdempotencyKey gives the id of the task that was submitted with that key.
+func (s *State) ByIdempotencyKey(key string) (id string, ok bool) {
+	n, ok := s.byKey[key]
+	if !ok {
+		return "", false
+	}
+	return s.id(n), true
+}
+
+// Running gives the ids of the running tasks, oldest first.
+func (s *State) Running() []string {
+	tasks := slices.SortedFunc(slices.Values(s.running), func(a, b *live) int { return int(a.n) - int(b.n) })
+	list := make([]string, len(tasks))
+	for i, l := range tasks {
+		list[i] = s.id(l.n)
+	}
+	return list
+}
+
+// Counts gives the number of tasks of each status; a status that no task has is
+// left out.
+func (s *State) Counts() map[Status]int {
+	m := make(map[Status]int, len(statuses))
+	for i, n := range s.counts {
+		if n > 0 {
+			m[statuses[i]] = n
+		}
+	}
+	return m
+}
+
+// Idle reports whether nothing is running and nothing waits to run. Drafts and
+// held tasks wait for a person and do not count.
+func (s *State) Idle() bool {
+	return len(s.running) == 0 && s.counts[Queued.index()] == s.held
+}
+
+// Len gives the number of tasks, ended ones included.
+func (s *State) Len() int { return int(s.entries.len()) - 1 }
+
+// updatedAt gives the time of the last record of an entry.
+func (e *entry) updatedAt() time.Time {
+	if e.updated == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(e.updated).UTC()
+}

@@ -1,0 +1,174 @@
+package state
+
+import (
+	"strings"
+	"time"
+	"unicode"
+)
+
+// A Status is the state of a task. The set is closed; transition.go says which
+// may follow which.
+type Status string
+
+// The statuses of a task.
+const (
+	Draft    Status = "draft"    // shown, never run
+	Queued   Status = "queued"   // waits for its turn
+	Running  Status = "running"  // an agent works on it
+	Done     Status = "done"     // ended well
+	Failed   Status = "failed"   // ended badly; reason says how
+	Canceled Status = "canceled" // ended by a person
+	Dead     Status = "dead"     // retries used up: the dead letter
+)
+
+// Terminal reports whether a task of that status has ended.
+func (s Status) Terminal() bool {
+	return s == Done || s == Failed || s == Canceled || s == Dead
+}
+
+// A Class is the way in which a run failed; "" is success. It becomes the
+// task's reason.
+type Class string
+
+// The failure classes (closed set).
+const (
+	ClassExit          Class = "exit"           // the agent ended with an error of its own
+	ClassTimeout       Class = "timeout"        // the whole run took too long
+	ClassStalled       Class = "stalled"        // no output for too long
+	ClassVerify        Class = "verify"         // the verify command never passed
+	ClassRateLimited   Class = "rate-limited"   // the provider said: later
+	ClassAuth          Class = "auth"           // not logged in, or refused
+	ClassNetwork       Class = "network"        // not reached, 5xx, broken stream
+	ClassBudget        Class = "budget"         // a spending limit was reached
+	ClassAgentMissing  Class = "agent-missing"  // no such program
+	ClassOutputMissing Class = "output-missing" // ended well without an answer
+	ClassSessionBusy   Class = "session-busy"   // someone else uses the agent's session
+	ClassSessionLost   Class = "session-lost"   // the agent no longer knows the session
+	ClassInterrupted   Class = "interrupted"    // by us: shutdown or crash
+	ClassCanceled      Class = "canceled"
+)
+
+// Usage is what a CLI reports about tokens and money. CLIs count cumulatively
+// over a session or per run; the adapter says what it got.
+type Usage struct {
+	InputTokens       int64   `json:"inputTokens,omitempty"`
+	CachedInputTokens int64   `json:"cachedInputTokens,omitempty"`
+	OutputTokens      int64   `json:"outputTokens,omitempty"`
+	ReasoningTokens   int64   `json:"reasoningTokens,omitempty"`
+	CostUSD           float64 `json:"costUsd,omitempty"`
+}
+
+// A Task is the folded view of one task. The names of its JSON are the keys of
+// the ledger, but for Title, AgentSession and Extra, which are put together from
+// several. Prompt and Result are empty where the text was left in the file. What
+// ExitCode and After point to must not be changed.
+type Task struct {
+	ID             string    `json:"id"`
+	Status         Status    `json:"status"`
+	SessionKey     string    `json:"sessionKey,omitempty"` // the lane: a name, "dir:<path>" or "task:<id>"
+	SessionID      string    `json:"sessionId,omitempty"`  // stint's session: names the transcript
+	Workspace      string    `json:"workspace,omitempty"`
+	Agent          string    `json:"agent,omitempty"`
+	Model          string    `json:"model,omitempty"`
+	Account        string    `json:"account,omitempty"`
+	Resume         string    `json:"resume,omitempty"`       // auto, always, never
+	AgentSession   string    `json:"agentSession,omitempty"` // native session id of the task's own agent
+	Priority       int       `json:"priority,omitempty"`     // 1 to 9, 9 first; 0 counts as 5
+	Order          int64     `json:"order,omitempty"`        // explicit place in the lane; 0: by age
+	Label          string    `json:"label,omitempty"`
+	IdempotencyKey string    `json:"idempotencyKey,omitempty"`
+	After          []string  `json:"after,omitempty"`       // ids that must be done first
+	AfterPolicy    string    `json:"afterPolicy,omitempty"` // "any": it is enough that they have ended
+	Hold           bool      `json:"hold,omitempty"`
+	NotBefore      time.Time `json:"notBefore,omitzero"`
+	Timeout        string    `json:"timeout,omitempty"` // Go duration
+	MaxAttempts    int       `json:"maxAttempts,omitempty"`
+	MaxLimitWait   string    `json:"maxLimitWait,omitempty"` // Go duration; "0s": do not wait for rate limits
+
+	RunID      string    `json:"runId,omitempty"`
+	Attempt    int       `json:"attempt,omitempty"`    // counted tries
+	Retries    int       `json:"retries,omitempty"`    // interruptions by us
+	LimitWaits int       `json:"limitWaits,omitempty"` // waits for a rate limit
+	Iteration  int       `json:"iteration,omitempty"`
+	Reason     Class     `json:"reason,omitempty"`
+	Error      string    `json:"error,omitempty"`
+	ExitCode   *int      `json:"exitCode,omitempty"`
+	Note       string    `json:"note,omitempty"`
+	By         string    `json:"by,omitempty"` // who caused the last record
+	CreatedAt  time.Time `json:"createdAt,omitzero"`
+	StartedAt  time.Time `json:"startedAt,omitzero"`
+	UpdatedAt  time.Time `json:"updatedAt,omitzero"`
+	LimitSince time.Time `json:"limitSince,omitzero"` // when the present wait for a rate limit began
+	Usage      Usage     `json:"usage,omitzero"`
+
+	Title  string            `json:"title,omitempty"` // first line of the prompt that is not blank, cut to 80 characters
+	Prompt string            `json:"prompt,omitempty"`
+	Result string            `json:"result,omitempty"`
+	Extra  map[string]string `json:"extra,omitempty"` // keys that stint does not know, kept
+}
+
+// Lane gives the name of the lane that the task waits in: its session key, or
+// the lane of its workspace if it has none.
+func (t *Task) Lane() string {
+	if t.SessionKey == "" {
+		return LanePrefixDir + t.Workspace
+	}
+	return t.SessionKey
+}
+
+// AccountName gives the name under which the task's account is held, cooled
+// down and counted: its account, or the name of its agent if it has none, which
+// is the name of that agent's default account.
+func (t *Task) AccountName() string {
+	if t.Account == "" {
+		return t.Agent
+	}
+	return t.Account
+}
+
+// tried reports whether the task ran before, so that a time to wait for is a
+// retry's and not the user's.
+func (t *Task) tried() bool { return t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 }
+
+// rank is the task's priority with the default filled in.
+func (t *Task) rank() int {
+	if t.Priority == 0 {
+		return 5
+	}
+	return t.Priority
+}
+
+// maxTitle is the length of a title in characters.
+const maxTitle = 80
+
+// titleOf gives the first line of prompt that is not blank, on one line and cut.
+func titleOf(prompt string) string {
+	for line := range strings.Lines(prompt) {
+		if line = strings.TrimSpace(line); line != "" {
+			return cut(strings.Map(plain, line), maxTitle)
+		}
+	}
+	return ""
+}
+
+// plain turns what could move a terminal's cursor into a blank.
+func plain(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
+}
+
+// cut shortens s to at most n characters; the last one then is an ellipsis.
+func cut(s string, n int) string {
+	end := 0
+	for i := range s {
+		switch n--; n {
+		case 0:
+			end = i
+		case -1:
+			return s[:end] + "…"
+		}
+	}
+	return s
+}

@@ -1,0 +1,170 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// statuses holds the closed set, in the order of a task's life.
+var statuses = [...]Status{Draft, Queued, Running, Done, Failed, Canceled, Dead}
+
+// Statuses gives all statuses in the order of a task's life.
+func Statuses() []Status { return slices.Clone(statuses[:]) }
+
+// index gives the place of s in statuses.
+func (s Status) index() uint8 {
+	for i, v := range statuses {
+		if v == s {
+			return uint8(i)
+		}
+	}
+	return 0 // a task never has a status out of the set
+}
+
+// who says by whom a step may be taken.
+type who uint8
+
+const (
+	nobody  who = iota
+	machine     // by stint alone
+	person      // by hand alone
+	anyone
+)
+
+// transitions is the one table: who may take a task from the status of the row to
+// the status of the column. Saying the same status again is a step that changes
+// only other fields. The row "" is a task's first record; it may carry any status,
+// because a journal that was rebuilt from a tidied ledger may begin anywhere.
+var transitions = map[Status]map[Status]who{
+	"":       {Draft: anyone, Queued: anyone, Running: machine, Done: anyone, Failed: anyone, Canceled: anyone, Dead: anyone},
+	Draft:    {Draft: anyone, Queued: anyone, Canceled: anyone},
+	Queued:   {Draft: person, Queued: anyone, Running: machine, Done: anyone, Failed: anyone, Canceled: anyone, Dead: anyone},
+	Running:  {Queued: anyone, Running: machine, Done: anyone, Failed: anyone, Canceled: anyone, Dead: anyone},
+	Done:     {Queued: anyone, Done: anyone},
+	Failed:   {Queued: anyone, Failed: anyone},
+	Canceled: {Queued: anyone, Canceled: anyone},
+	Dead:     {Queued: anyone, Dead: anyone},
+}
+
+// grid is the table by index, for speed: the last row is the first record's.
+var grid = func() (g [len(statuses) + 1][len(statuses)]who) {
+	for from, row := range transitions {
+		for to, w := range row {
+			g[gridRow(from)][to.index()] = w
+		}
+	}
+	return g
+}()
+
+func gridRow(from Status) int {
+	if from == "" {
+		return len(statuses)
+	}
+	return int(from.index())
+}
+
+// CanFollow reports whether a task may go from one status to another: from is ""
+// for a task's first record, byHand is true for a record that was adopted from
+// a person's edit.
+func CanFollow(from, to Status, byHand bool) bool {
+	switch grid[gridRow(from)][to.index()] {
+	case anyone:
+		return true
+	case person:
+		return byHand
+	case machine:
+		return !byHand
+	default:
+		return false
+	}
+}
+
+// A TransitionError says that a record asks for a step that the table forbids.
+type TransitionError struct {
+	From, To Status // From is "" for a task's first record
+	ByHand   bool
+}
+
+// Error gives the sentence.
+func (e *TransitionError) Error() string {
+	switch {
+	case e.ByHand && e.To == Running:
+		return "running cannot be set by hand; set queued, and it runs when its turn comes"
+	case e.ByHand:
+		return fmt.Sprintf("a task that is %s cannot be made %s by hand", e.From, e.To)
+	default:
+		return fmt.Sprintf("a task that is %s cannot become %s", e.From, e.To)
+	}
+}
+
+// otherNames maps what people and other programs write to what they mean.
+var otherNames = map[string]Status{
+	"todo": Queued, "pending": Queued, "ready": Queued, "waiting": Queued, "leased": Running,
+	"started": Running, "active": Running, "success": Done, "succeeded": Done, "complete": Done, "completed": Done,
+	"finished": Done, "error": Failed, "stopped": Canceled, "deadletter": Dead, "dead-letter": Dead,
+}
+
+// ParseStatus reads a status. The error of an unknown one names the nearest.
+func ParseStatus(s string) (Status, error) {
+	if st := Status(s); slices.Contains(statuses[:], st) {
+		return st, nil
+	}
+	if near := nearest(strings.ToLower(s)); near != "" {
+		return "", fmt.Errorf("unknown status %q; did you mean %s?", s, near)
+	}
+	return "", fmt.Errorf("unknown status %q; it is one of draft, queued, running, done, failed, canceled, dead", s)
+}
+
+// parseStatus is ParseStatus without a copy of a known status. Nothing at all is
+// a draft.
+func parseStatus(b []byte) (Status, error) {
+	for _, st := range statuses {
+		if string(b) == string(st) {
+			return st, nil
+		}
+	}
+	if len(b) == 0 {
+		return Draft, nil
+	}
+	return ParseStatus(string(b))
+}
+
+// nearest gives the status that s was probably meant to be, or "".
+func nearest(s string) Status {
+	if st, ok := otherNames[s]; ok {
+		return st
+	}
+	best, dist := Status(""), 3
+	for _, st := range statuses {
+		if d := distance(s, string(st)); d < dist {
+			best, dist = st, d
+		}
+	}
+	return best
+}
+
+// distance is the number of letters to insert, delete, change or swap with their
+// neighbour that makes b of a.
+func distance(a, b string) int {
+	if len(a) > 16 {
+		return len(a)
+	}
+	var d [18][18]int
+	for i := range len(a) + 1 {
+		for j := range len(b) + 1 {
+			switch {
+			case i == 0 || j == 0:
+				d[i][j] = i + j
+			case a[i-1] == b[j-1]:
+				d[i][j] = d[i-1][j-1]
+			default:
+				d[i][j] = 1 + min(d[i-1][j-1], d[i-1][j], d[i][j-1])
+				if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+					d[i][j] = min(d[i][j], 1+d[i-2][j-2])
+				}
+			}
+		}
+	}
+	return d[len(a)][len(b)]
+}

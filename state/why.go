@@ -1,0 +1,191 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Why says in one sentence why a task does not run now, or how it ended. Times are
+// in the zone of now. It gives the first reason that must go away, though there
+// may be more behind it.
+func (s *State) Why(id string, now time.Time, lim Limits) string {
+	n, _ := s.ids.find([]byte(id))
+	l := s.live[n]
+	switch {
+	case n == 0:
+		return "there is no task " + id
+	case l == nil:
+		return s.whyEnded(n, now)
+	case l.Status == Running:
+		return "running" + since(l.StartedAt, now)
+	case l.Status == Draft:
+		return "a draft: set status queued, and it runs when its turn comes"
+	}
+	return cmp.Or(
+		whyHeld(l),
+		s.whyPaused(),
+		whyTime(&l.Task, now),
+		s.whyAfter(&l.Task),
+		s.whyLane(l, now),
+		s.whyAccount(&l.Task, now, lim),
+		s.whySession(&l.Task),
+		s.whyWorkers(lim),
+		"ready: it starts next",
+	)
+}
+
+// whyEnded reads the reason of a task that has ended, which is not in memory.
+func (s *State) whyEnded(n uint32, now time.Time) string {
+	e := s.entries.at(n)
+	why := string(statuses[e.status])
+	if t := e.updatedAt(); !t.IsZero() {
+		why += " at " + clock(t, now)
+	}
+	var t folded
+	if err := s.read(n, &t, keepNone); err != nil || statuses[e.status] == Done {
+		return why
+	}
+	for _, more := range []string{string(t.Reason), t.Error} {
+		if more != "" && more != string(t.Status) {
+			why += ": " + oneLine(more)
+		}
+	}
+	if t.By != "" {
+		why += " (by " + t.By + ")"
+	}
+	return why
+}
+
+// oneLine makes a sentence of an error that may have many lines.
+func oneLine(s string) string { return cut(strings.Join(strings.Fields(s), " "), 200) }
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + oneLine(reason)
+}
+
+func since(t, now time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " since " + clock(t, now)
+}
+
+// clock gives the time of day, with the date if it is not today.
+func clock(t, now time.Time) string {
+	t = t.In(now.Location())
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
+
+func whyHeld(l *live) string {
+	if !l.Hold {
+		return ""
+	}
+	return "held" + because(cmp.Or(l.Note, string(l.Reason)))
+}
+
+func (s *State) whyPaused() string {
+	if !s.dispatch.paused {
+		return ""
+	}
+	return "dispatch is paused" + because(s.dispatch.reason)
+}
+
+func whyTime(t *Task, now time.Time) string {
+	if !t.NotBefore.After(now) {
+		return ""
+	}
+	why := "waits until " + clock(t.NotBefore, now)
+	switch {
+	case !t.tried():
+		return why + ", as it was told"
+	case t.Reason == ClassRateLimited:
+		return why + fmt.Sprintf(" for the rate limit (wait %d)", t.LimitWaits)
+	case t.MaxAttempts > 0:
+		return why + fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts)
+	default:
+		return why + fmt.Sprintf(" (attempt %d)", t.Attempt+1)
+	}
+}
+
+func (s *State) whyAfter(t *Task) string {
+	id, st, open := s.openAfter(t)
+	switch {
+	case !open:
+		return ""
+	case st == "":
+		return "comes after " + id + ", which no record names"
+	default:
+		return fmt.Sprintf("comes after %s, which is %s", id, st)
+	}
+}
+
+// whyLane says which task is before l in its lane.
+func (s *State) whyLane(l *live, now time.Time) string {
+	for _, r := range s.running {
+		if r.lane == l.lane {
+			return fmt.Sprintf("behind %s, which is running, in %s", s.id(r.n), laneName(l.lane))
+		}
+	}
+	for _, b := range l.lane.queue {
+		switch {
+		case b == l:
+			return ""
+		case b.Hold || b.NotBefore.After(now) && !b.tried():
+			continue
+		}
+		return fmt.Sprintf("behind %s in %s", s.id(b.n), laneName(l.lane))
+	}
+	return ""
+}
+
+func laneName(ln *lane) string {
+	if dir, ok := strings.CutPrefix(ln.key, LanePrefixDir); ok {
+		return "the lane of " + cmp.Or(dir, "no directory")
+	}
+	return "session " + ln.key
+}
+
+func (s *State) whyAccount(t *Task, now time.Time, lim Limits) string {
+	a := s.accounts[t.AccountName()]
+	switch {
+	case a == nil || a.open(now, lim):
+		return ""
+	case a.hold:
+		return fmt.Sprintf("account %s is on hold%s", a.name, because(a.reason))
+	case a.coolUntil.After(now):
+		return fmt.Sprintf("account %s cools down until %s%s", a.name, clock(a.coolUntil, now), because(a.reason))
+	default:
+		return fmt.Sprintf("all %d slots of account %s are in use", lim.slots(a), a.name)
+	}
+}
+
+func (s *State) whySession(t *Task) string {
+	used := s.usedSessions()
+	for _, name := range s.sessionsOf(t) {
+		if l := used[name]; l != nil && name.id != "" {
+			return "its agent session is used by " + s.id(l.n) + ", which is running"
+		}
+	}
+	return ""
+}
+
+func (s *State) whyWorkers(lim Limits) string {
+	switch {
+	case len(s.running) < lim.MaxWorkers:
+		return ""
+	case lim.MaxWorkers == 1:
+		return "the only worker is busy"
+	case lim.MaxWorkers <= 0:
+		return "no task may start: there are no workers"
+	default:
+		return fmt.Sprintf("all %d workers are busy", lim.MaxWorkers)
+	}
+}
