@@ -1,0 +1,125 @@
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// version of the layout of sessions.json.
+const version = 1
+
+// fileEntry is an entry as it stands in sessions.json:
+//
+//	{"version":1,"sessions":{
+//	"web":{"sessionId":"…","updatedAt":"…","transcriptPath":"…","agent":"codex","codexSessionId":"…"}
+//	}}
+//
+// A key that was used with several agents or accounts has its newest session
+// here and the rest, newest first, in "others". TranscriptPath is for readers
+// of the file; it is derived from the id and never read back.
+type fileEntry struct {
+	SessionID      string      `json:"sessionId"`
+	UpdatedAt      time.Time   `json:"updatedAt"`
+	TranscriptPath string      `json:"transcriptPath"`
+	Agent          string      `json:"agent,omitempty"`
+	Account        string      `json:"account,omitempty"`
+	Codex          string      `json:"codexSessionId,omitempty"`
+	Claude         string      `json:"claudeSessionId,omitempty"`
+	Gemini         string      `json:"geminiSessionId,omitempty"`
+	Demo           string      `json:"demoSessionId,omitempty"`
+	Native         string      `json:"agentSessionId,omitempty"` // of any other agent
+	Others         []fileEntry `json:"others,omitempty"`
+}
+
+// native gives the field that holds the native id of the entry's agent.
+func (f *fileEntry) native() *string {
+	switch f.Agent {
+	case "codex":
+		return &f.Codex
+	case "claude":
+		return &f.Claude
+	case "gemini":
+		return &f.Gemini
+	case "demo":
+		return &f.Demo
+	default:
+		return &f.Native
+	}
+}
+
+// encode gives the bytes of sessions.json, one key a line. Entries are in the
+// order of Store.Entries.
+func encode(dir string, entries []Entry) ([]byte, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "{\"version\":%d,\"sessions\":{", version)
+	sep := "\n"
+	for i := 0; i < len(entries); {
+		key := entries[i].Key
+		var forms []fileEntry
+		for ; i < len(entries) && entries[i].Key == key; i++ {
+			forms = append(forms, toFile(dir, &entries[i]))
+		}
+		forms[0].Others = forms[1:]
+		if err := appendPair(&b, sep, key, &forms[0]); err != nil {
+			return nil, err
+		}
+		sep = ",\n"
+	}
+	b.WriteString("\n}}\n")
+	return b.Bytes(), nil
+}
+
+func appendPair(b *bytes.Buffer, sep, key string, f *fileEntry) error {
+	k, err := json.Marshal(key)
+	if err != nil {
+		return err
+	}
+	v, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("session key %q: %w", key, err)
+	}
+	fmt.Fprintf(b, "%s%s:%s", sep, k, v)
+	return nil
+}
+
+func toFile(dir string, e *Entry) fileEntry {
+	f := fileEntry{
+		SessionID:      e.SessionID,
+		UpdatedAt:      e.UpdatedAt,
+		TranscriptPath: TranscriptPath(dir, e.SessionID),
+		Agent:          e.Agent,
+		Account:        e.Account,
+	}
+	*f.native() = e.Native
+	return f
+}
+
+// decode gives the entries of a sessions.json, or an error and nothing else.
+func decode(data []byte) ([]Entry, error) {
+	var file struct {
+		Version  int                  `json:"version"`
+		Sessions map[string]fileEntry `json:"sessions"`
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, err
+	}
+	switch {
+	case file.Version > version:
+		return nil, fmt.Errorf("it has version %d, and this stint reads up to %d", file.Version, version)
+	case file.Version != version:
+		return nil, errors.New("it has no version")
+	}
+	var entries []Entry
+	for key, head := range file.Sessions {
+		for _, f := range append([]fileEntry{head}, head.Others...) {
+			if err := checkID(f.SessionID); err != nil {
+				return nil, fmt.Errorf("session key %q: %w", key, err)
+			}
+			entries = append(entries, Entry{key, f.Agent, f.Account, f.SessionID, *f.native(), f.UpdatedAt.UTC()})
+		}
+	}
+	return entries, nil
+}

@@ -1,0 +1,47 @@
+// Package session keeps what belongs to conversations with agents: which
+// session is the current one of a session key, what was said in it, and the
+// lock that lets one run at a time use it.
+//
+// Everything lies in the state directory, which is the dir of all functions here:
+//
+//	sessions.json         the current sessions          [Store]
+//	sessions/<id>.jsonl   what was said in a session    [Transcript]
+//	sessions/<id>.lock    held while a run uses it      [Lock]
+//
+// None of it is the truth about tasks; that is the ledger. sessions.json is a
+// cache of the fold, and transcripts are there to be read by people.
+package session
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"stint/ledger/durable"
+)
+
+// ValidID reports whether id can name a session. Ids become file names, so they
+// have 1 to 64 letters, digits and hyphens of ASCII and nothing else.
+func ValidID(id string) bool {
+	for _, c := range []byte(id) {
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-') {
+			return false
+		}
+	}
+	return 0 < len(id) && len(id) <= 64
+}
+
+// checkID is ValidID as an error.
+func checkID(id string) error {
+	if !ValidID(id) {
+		return fmt.Errorf("session id %.80q is not 1 to 64 letters, digits and hyphens", id)
+	}
+	return nil
+}
+
+// TranscriptPath names the transcript of a session. id must be valid.
+func TranscriptPath(dir, id string) string { return filepath.Join(dir, "sessions", id+".jsonl") }
+
+// makeDir makes the directory of transcripts and locks.
+func makeDir(dir string) error {
+	return durable.MkdirAll(durable.OS, filepath.Join(dir, "sessions"))
+}

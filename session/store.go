@@ -1,0 +1,287 @@
+package session
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"stint/ledger/durable"
+)
+
+// An Entry says which session is the current one of a session key with an agent
+// and account.
+type Entry struct {
+	Key       string // session key
+	Agent     string
+	Account   string // "" is the default account
+	SessionID string // stint's session; see ValidID
+	Native    string // the agent's own id of the session, "" while unknown
+	UpdatedAt time.Time
+}
+
+type entryKey struct{ key, agent, account string }
+
+func (e *Entry) place() entryKey { return entryKey{e.Key, e.Agent, e.Account} }
+
+// Options say how to open a Store.
+type Options struct {
+	Dir      string           // the state directory; must exist
+	FS       durable.FS       // nil: the machine's
+	Interval time.Duration    // a change is written this much later, with all that came in between
+	Now      func() time.Time // names a file that is put aside; nil: time.Now
+	OnError  func(error)      // told by the store's goroutine that a write failed; nil: only Close tells
+}
+
+// Found says what Open found in place of a readable sessions.json.
+type Found struct {
+	Rebuild bool  // the store is empty because the file was missing or bad
+	Problem error // what was wrong with it and where it is now; nil if it was only missing
+}
+
+// A Store is sessions.json in memory. Its methods may be called by any
+// goroutine. The file is replaced as a whole by a goroutine of the store's own,
+// at most once in an interval and only after a change: writing 10,000 sessions
+// takes 24 ms, which is too much to do for every run. After a crash the file
+// may thus be one interval old; whoever opens a store gives it the sessions of
+// the fold with Reset, which writes nothing where they are the same.
+type Store struct {
+	opts Options
+	file string
+
+	mu      sync.Mutex // guards the next two; never held while writing the file
+	entries map[entryKey]Entry
+	dirty   bool
+
+	wake  chan struct{} // capacity 1: something changed
+	stop  chan struct{} // closed by Close
+	done  chan struct{} // closed when the goroutine has ended
+	close func() error
+}
+
+// Open reads sessions.json. It never fails: a file that cannot be used (cut
+// off, not JSON, of a newer version) is renamed to sessions.json.bad-<unix
+// time>, and the store starts empty. The caller calls Close.
+func Open(o Options) (*Store, Found) {
+	if o.FS == nil {
+		o.FS = durable.OS
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Store{
+		opts:    o,
+		file:    filepath.Join(o.Dir, "sessions.json"),
+		entries: map[entryKey]Entry{},
+		wake:    make(chan struct{}, 1),
+		stop:    make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	s.close = sync.OnceValue(s.shutdown)
+	found := s.load()
+	go s.run()
+	return s, found
+}
+
+// Put makes e the current session of its key, agent and account. It does not
+// wait for the file. Its error says that e cannot stand in the file: its session
+// id is not valid, or its year has not four digits.
+func (s *Store) Put(e Entry) error {
+	e, err := normal(e)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(e)
+	return nil
+}
+
+// Reset makes entries all that the store has: a session that is not among them
+// is forgotten. Entries that cannot stand in the file are left out, and the
+// error names them.
+func (s *Store) Reset(entries []Entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	keep := make(map[entryKey]bool, len(entries))
+	for _, e := range entries {
+		e, err := normal(e)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		keep[e.place()] = true
+		s.put(e)
+	}
+	for k := range s.entries {
+		if !keep[k] {
+			delete(s.entries, k)
+			s.change()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// normal gives e as it will read back from the file.
+func normal(e Entry) (Entry, error) {
+	if err := checkID(e.SessionID); err != nil {
+		return e, err
+	}
+	e.UpdatedAt = e.UpdatedAt.UTC().Round(0)
+	if y := e.UpdatedAt.Year(); y < 0 || y > 9999 {
+		return e, fmt.Errorf("session %s: year %d", e.SessionID, y)
+	}
+	return e, nil
+}
+
+// put is Put with the lock held.
+func (s *Store) put(e Entry) {
+	if old, ok := s.entries[e.place()]; !ok || old != e {
+		s.entries[e.place()] = e
+		s.change()
+	}
+}
+
+// change says that the file is no longer what the store has. The lock is held.
+func (s *Store) change() {
+	s.dirty = true
+	s.poke()
+}
+
+// poke wakes the store's goroutine.
+func (s *Store) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Get gives the current session of a key with an agent and account.
+func (s *Store) Get(key, agent, account string) (Entry, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.entries[entryKey{key, agent, account}]
+	return e, ok
+}
+
+// Entries gives all current sessions, by key; those of one key newest first.
+func (s *Store) Entries() []Entry {
+	s.mu.Lock()
+	all := make([]Entry, 0, len(s.entries))
+	for _, e := range s.entries {
+		all = append(all, e)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b Entry) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), b.UpdatedAt.Compare(a.UpdatedAt),
+			strings.Compare(a.Agent, b.Agent), strings.Compare(a.Account, b.Account))
+	})
+	return all
+}
+
+// Close writes what is not yet written and ends the store's goroutine. It gives
+// the error of that last write. A second Close does nothing and gives the same.
+func (s *Store) Close() error { return s.close() }
+
+func (s *Store) shutdown() error {
+	close(s.stop)
+	<-s.done
+	return s.flush()
+}
+
+// maxBackoff bounds, in intervals, the time between two tries while writes fail.
+const maxBackoff = 64
+
+// run writes the file an interval after a change, until Close. While writes
+// fail it tries again, with growing pauses: the disk may be full for long.
+func (s *Store) run() {
+	defer close(s.done)
+	wait := s.opts.Interval
+	for {
+		select {
+		case <-s.wake:
+		case <-s.stop:
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-s.stop:
+			timer.Stop()
+			return
+		}
+		err := s.flush()
+		if err == nil {
+			wait = s.opts.Interval
+			continue
+		}
+		wait = min(2*wait, maxBackoff*s.opts.Interval)
+		if s.opts.OnError != nil {
+			s.opts.OnError(err)
+		}
+		s.poke()
+	}
+}
+
+// flush writes the file if something changed. Only one goroutine calls it at a
+// time: the store's own, and after its end Close.
+func (s *Store) flush() error {
+	s.mu.Lock()
+	dirty := s.dirty
+	s.dirty = false
+	s.mu.Unlock()
+	if !dirty {
+		return nil
+	}
+	data, err := encode(s.opts.Dir, s.Entries())
+	if err == nil {
+		err = durable.WriteFile(s.opts.FS, s.file, data)
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.dirty = true
+		s.mu.Unlock()
+		return fmt.Errorf("write sessions.json: %w", err)
+	}
+	return nil
+}
+
+// load fills the store from its file, or puts a bad file aside.
+func (s *Store) load() Found {
+	data, err := durable.ReadFile(s.opts.FS, s.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Found{Rebuild: true}
+	}
+	var entries []Entry
+	if err == nil {
+		entries, err = decode(data)
+	}
+	if err != nil {
+		return Found{Rebuild: true, Problem: s.putAside(err)}
+	}
+	for _, e := range entries {
+		s.entries[e.place()] = e
+	}
+	return Found{}
+}
+
+// putAside renames the bad file to a name that is free and gives the problem as
+// a sentence.
+func (s *Store) putAside(problem error) error {
+	for at := s.opts.Now().Unix(); ; at++ {
+		aside := fmt.Sprintf("%s.bad-%d", s.file, at)
+		if _, err := s.opts.FS.Stat(aside); err == nil {
+			continue
+		}
+		if err := s.opts.FS.Rename(s.file, aside); err != nil {
+			return fmt.Errorf("sessions.json cannot be used and will be replaced: %w (it could not be put aside: %w)", problem, err)
+		}
+		return fmt.Errorf("sessions.json cannot be used and is now %s: %w", filepath.Base(aside), problem)
+	}
+}

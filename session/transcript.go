@@ -1,0 +1,182 @@
+package session
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"stint/ledger/durable"
+)
+
+// The roles of a message.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+)
+
+// typeMessage is the type of a line that holds a message.
+const typeMessage = "message"
+
+// A Message is one line of a transcript.
+type Message struct {
+	Type      string    `json:"type"` // "message"
+	Role      string    `json:"role"` // RoleUser or RoleAssistant
+	Text      string    `json:"text"` // bytes that are not UTF-8 become U+FFFD
+	TS        time.Time `json:"ts"`
+	SessionID string    `json:"sessionId"`
+	TaskID    string    `json:"taskId,omitempty"`
+	RunID     string    `json:"runId,omitempty"`
+	Error     string    `json:"error,omitempty"` // why there is no answer, or only part of one
+}
+
+// A Transcript is what was said in one session, to be appended to. It keeps no
+// file open, so an editor may replace the file at any time.
+type Transcript struct {
+	id, path string
+	fs       durable.FS
+}
+
+// OpenTranscript gives the transcript of a session and makes its file if there
+// is none. dir is the state directory.
+func OpenTranscript(dir, sessionID string) (*Transcript, error) {
+	if err := checkID(sessionID); err != nil {
+		return nil, err
+	}
+	if err := makeDir(dir); err != nil {
+		return nil, fmt.Errorf("transcript: %w", err)
+	}
+	t := &Transcript{sessionID, TranscriptPath(dir, sessionID), durable.OS}
+	if _, err := t.fs.Stat(t.path); err == nil {
+		return t, nil
+	}
+	f, err := t.open()
+	if err == nil {
+		err = errors.Join(f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("transcript: %w", err)
+	}
+	return t, nil
+}
+
+// Path gives the path of the transcript's file.
+func (t *Transcript) Path() string { return t.path }
+
+// Append adds a message with one write of one line; Type and SessionID are set
+// by it. A line cut short before, by a crash or a full disk, is first closed
+// with a line break, so that it cannot spoil this one. Append does not sync:
+// the ledger has what must be kept. The caller holds the session's lock or is
+// otherwise the only one to append.
+func (t *Transcript) Append(m Message) (err error) {
+	if m.Role != RoleUser && m.Role != RoleAssistant {
+		return fmt.Errorf("transcript: no such role: %q", m.Role)
+	}
+	m.Type, m.SessionID, m.TS = typeMessage, t.id, m.TS.UTC()
+	var line bytes.Buffer
+	line.WriteByte('\n')
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false) // people grep these files
+	if err := enc.Encode(&m); err != nil {
+		return fmt.Errorf("transcript: %w", err)
+	}
+	f, err := t.open()
+	if err != nil {
+		return fmt.Errorf("transcript: %w", err)
+	}
+	torn, err := endsTorn(f)
+	if err == nil {
+		data := line.Bytes()
+		if !torn {
+			data = data[1:]
+		}
+		_, err = f.Write(data)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("transcript: %w", err)
+	}
+	return nil
+}
+
+func (t *Transcript) open() (durable.File, error) {
+	return t.fs.OpenFile(t.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, durable.FileMode)
+}
+
+// endsTorn reports whether f ends without a line break.
+func endsTorn(f durable.File) (bool, error) {
+	fi, err := f.Stat()
+	if err != nil || fi.Size() == 0 {
+		return false, err
+	}
+	var last [1]byte
+	if _, err := f.ReadAt(last[:], fi.Size()-1); err != nil {
+		return false, err
+	}
+	return last[0] != '\n', nil
+}
+
+// maxLine bounds a line that is read; longer ones count as bad.
+const maxLine = 64 << 20
+
+// ReadTranscript gives the messages of a transcript in order. bad counts the
+// lines that were skipped because they are no message: cut off, damaged, or
+// longer than 64 MiB. Lines of a type other than "message" are passed over.
+func ReadTranscript(path string) (messages []Message, bad int, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("transcript: %w", err)
+	}
+	messages, bad, err = readMessages(f, maxLine)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, 0, fmt.Errorf("transcript: %w", err)
+	}
+	return messages, bad, nil
+}
+
+func readMessages(r io.Reader, limit int) (messages []Message, bad int, err error) {
+	br := bufio.NewReader(r)
+	for {
+		line, tooLong, err := readLine(br, limit)
+		if err != nil && err != io.EOF {
+			return nil, 0, err
+		}
+		var m Message
+		switch {
+		case tooLong:
+			bad++
+		case len(bytes.TrimSpace(line)) == 0:
+		case json.Unmarshal(line, &m) != nil || m.Type == "":
+			bad++
+		case m.Type != typeMessage:
+		case m.Role != RoleUser && m.Role != RoleAssistant:
+			bad++
+		default:
+			messages = append(messages, m)
+		}
+		if err == io.EOF {
+			return messages, bad, nil
+		}
+	}
+}
+
+// readLine gives the next line. Of a line longer than limit it keeps nothing.
+// The last line comes with io.EOF.
+func readLine(br *bufio.Reader, limit int) (line []byte, tooLong bool, err error) {
+	for {
+		part, err := br.ReadSlice('\n')
+		if len(line)+len(part) > limit {
+			line, tooLong = nil, true
+		}
+		if !tooLong {
+			line = append(line, part...)
+		}
+		if err != bufio.ErrBufferFull {
+			return line, tooLong, err
+		}
+	}
+}

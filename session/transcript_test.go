@@ -1,0 +1,256 @@
+package session
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/ledger/durable"
+)
+
+var testTime = time.Date(2026, 11, 21, 3, 12, 45, 131e6, time.UTC)
+
+// conversation has what can go wrong in a line of text.
+var conversation = []Message{
+	{Role: RoleUser, Text: "Fix <the> flaky test.\n\n## Task x\n\"quoted\"\u2028", TaskID: "t-1", RunID: "r-1"},
+	{Role: RoleAssistant, Text: "Done & tested: 漢字 \x00\x1b[0m", TaskID: "t-1", RunID: "r-1"},
+	{Role: RoleAssistant, Text: "", TaskID: "t-2", RunID: "r-2", Error: "exit: status 1"},
+}
+
+func openTest(t *testing.T, dir string) *Transcript {
+	t.Helper()
+	tr, err := OpenTranscript(dir, testID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// say appends the conversation and gives it as it is to read back.
+func say(t *testing.T, tr *Transcript) []Message {
+	t.Helper()
+	want := make([]Message, len(conversation))
+	for i, m := range conversation {
+		m.TS = testTime.Add(time.Duration(i) * time.Second)
+		if err := tr.Append(m); err != nil {
+			t.Fatal(err)
+		}
+		m.Type, m.SessionID = "message", testID
+		want[i] = m
+	}
+	return want
+}
+
+func checkRead(t *testing.T, path string, want []Message, wantBad int) {
+	t.Helper()
+	got, bad, err := ReadTranscript(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || bad != wantBad {
+		t.Errorf("bad lines: %d, want %d; messages (-want +got):\n%s", bad, wantBad, diff)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func writeFile(t *testing.T, path, data string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTranscriptRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	tr := openTest(t, dir)
+	checkRead(t, tr.Path(), nil, 0)
+	want := say(t, tr)
+	want = append(want, say(t, openTest(t, dir))...) // what is there stays
+	checkRead(t, tr.Path(), want, 0)
+	checkModes(t, dir)
+	if got := strings.Count(readFile(t, tr.Path()), "\n"); got != len(want) {
+		t.Errorf("%d lines for %d messages", got, len(want))
+	}
+}
+
+// The form of a line is document 002's, which other programs read.
+func TestTranscriptLine(t *testing.T) {
+	tr := openTest(t, t.TempDir())
+	m := Message{Role: RoleUser, Text: "a <b>\n", TS: testTime.In(time.FixedZone("", 3600)), RunID: "r-1", TaskID: "t-1", SessionID: "other", Type: "other"}
+	if err := tr.Append(m); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"type":"message","role":"user","text":"a <b>\n","ts":"2026-11-21T03:12:45.131Z","sessionId":"` + testID + `","taskId":"t-1","runId":"r-1"}` + "\n"
+	if got := readFile(t, tr.Path()); got != want {
+		t.Errorf("got %s want %s", got, want)
+	}
+}
+
+// A crash may cut the file at any byte; whole lines before it and everything
+// appended after it are kept.
+func TestTranscriptCutAnywhere(t *testing.T) {
+	tr := openTest(t, t.TempDir())
+	want := say(t, tr)
+	whole := readFile(t, tr.Path())
+	for cut := range len(whole) {
+		writeFile(t, tr.Path(), whole[:cut])
+		kept := strings.Count(whole[:cut], "\n")
+		bad := 0
+		switch rest := whole[strings.LastIndexByte(whole[:cut], '\n')+1 : cut]; {
+		case strings.HasPrefix(whole[cut:], "\n"):
+			kept++ // only the line break is missing
+		case rest != "":
+			bad = 1
+		}
+		expect := append(want[:kept:kept], say(t, tr)...)
+		checkRead(t, tr.Path(), expect, bad)
+		if t.Failed() {
+			t.Fatalf("cut at %d", cut)
+		}
+	}
+}
+
+func TestReadTranscriptDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.jsonl")
+	good := `{"type":"message","role":"user","text":"hello"}`
+	m := Message{Type: "message", Role: "user", Text: "hello"}
+	for name, c := range map[string]struct {
+		data string
+		want []Message
+		bad  int
+	}{
+		"empty":         {"", nil, 0},
+		"blank lines":   {"\n\r\n" + good + "\r\n \n", []Message{m}, 0},
+		"no line break": {good, []Message{m}, 0},
+		"half line":     {good[:20] + "\n" + good + "\n", []Message{m}, 1},
+		"half at end":   {good + "\n" + good[:20], []Message{m}, 1},
+		"two in one":    {good + good + "\n" + good, []Message{m}, 1},
+		"NUL bytes":     {good + "\n\x00\x00\x00\x00\n" + good + "\n", []Message{m, m}, 1},
+		"no object":     {"[]\n7\nnull\n\"x\"\n" + good, []Message{m}, 4},
+		"wrong types":   {`{"type":"message","role":7}` + "\n" + good, []Message{m}, 1},
+		"unknown role":  {`{"type":"message","role":"system"}` + "\n" + good, []Message{m}, 1},
+		"other type":    {`{"type":"note","x":1}` + "\n" + good, []Message{m}, 0},
+		"unknown field": {`{"x":1,` + good[1:], []Message{m}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			writeFile(t, path, c.data)
+			checkRead(t, path, c.want, c.bad)
+		})
+	}
+	if _, _, err := ReadTranscript(path + "-none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing file: %v", err)
+	}
+	if _, _, err := ReadTranscript(filepath.Dir(path)); err == nil {
+		t.Error("a directory was read")
+	}
+}
+
+func TestReadTranscriptLongLines(t *testing.T) {
+	line := func(n int) string {
+		frame := `{"type":"message","role":"user","text":""}` + "\n"
+		return strings.Replace(frame, `""`, `"`+strings.Repeat("x", n-len(frame))+`"`, 1)
+	}
+	data := line(10_000) + line(10_001) + line(100) + line(50_000)
+	got, bad, err := readMessages(strings.NewReader(data), 10_000)
+	if err != nil || bad != 2 || len(got) != 2 || len(line(10_000)) != 10_000 {
+		t.Errorf("%d messages, %d bad, %v", len(got), bad, err)
+	}
+	tr := openTest(t, t.TempDir())
+	big := strings.Repeat("y", 20<<20)
+	if err := tr.Append(Message{Role: RoleAssistant, Text: big}); err != nil {
+		t.Fatal(err)
+	}
+	got, bad, err = ReadTranscript(tr.Path())
+	if err != nil || bad != 0 || len(got) != 1 || got[0].Text != big {
+		t.Errorf("20 MiB: %d messages, %d bad, %v", len(got), bad, err)
+	}
+}
+
+func TestTranscriptErrors(t *testing.T) {
+	dir := t.TempDir()
+	for _, id := range []string{"", "../x", "a/b", "a.b", "a b", "x\x00"} {
+		if _, err := OpenTranscript(dir, id); err == nil {
+			t.Errorf("id %q was taken", id)
+		}
+	}
+	tr := openTest(t, dir)
+	if err := tr.Append(Message{Role: "system"}); err == nil {
+		t.Error("an unknown role was taken")
+	}
+	if err := tr.Append(Message{Role: RoleUser, TS: time.Date(12026, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
+		t.Error("a year of five digits was taken")
+	}
+	if got := readFile(t, tr.Path()); got != "" {
+		t.Errorf("after errors the file has %q", got)
+	}
+	if err := os.Remove(tr.Path()); err != nil { // somebody tidied up: a new file begins
+		t.Fatal(err)
+	}
+	checkRead(t, tr.Path(), say(t, tr), 0)
+}
+
+// A full disk leaves half a line; the next line is whole again.
+func TestTranscriptShortWrite(t *testing.T) {
+	tr := openTest(t, t.TempDir())
+	tr.fs = fullFS{durable.OS}
+	if err := tr.Append(Message{Role: RoleUser, Text: "lost"}); !errors.Is(err, errFull) {
+		t.Fatalf("a failed write gave %v", err)
+	}
+	tr.fs = durable.OS
+	want := say(t, tr)
+	checkRead(t, tr.Path(), want, 1)
+}
+
+var errFull = errors.New("no space left on device")
+
+// fullFS writes the first ten bytes of everything and then fails.
+type fullFS struct{ durable.FS }
+
+type fullFile struct{ durable.File }
+
+func (f fullFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
+	file, err := f.FS.OpenFile(name, flag, perm)
+	return fullFile{file}, err
+}
+
+func (f fullFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p[:min(10, len(p))])
+	return n, errors.Join(err, errFull)
+}
+
+func FuzzReadTranscript(f *testing.F) {
+	f.Add([]byte(`{"type":"message","role":"user","text":"hello"}` + "\n{\n\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		messages, bad, err := readMessages(strings.NewReader(string(data)), 1<<20)
+		if lines := strings.Count(string(data), "\n") + 1; err != nil || len(messages)+bad > lines {
+			t.Errorf("%d messages and %d bad lines in %d lines, %v", len(messages), bad, lines, err)
+		}
+	})
+}
+
+func BenchmarkAppend(b *testing.B) {
+	tr, err := OpenTranscript(b.TempDir(), testID)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := Message{Role: RoleAssistant, Text: strings.Repeat("x", 500), TS: testTime, RunID: testID, TaskID: testID}
+	for b.Loop() {
+		if err := tr.Append(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
