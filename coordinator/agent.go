@@ -1,0 +1,67 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"stint/state"
+)
+
+// An Agent runs one CLI. The adapters in coordinator/agent fill it.
+type Agent interface {
+	// Run carries out one turn and returns when nothing of it is left alive: no
+	// process, no descendant. It calls report from one goroutine at a time,
+	// never after it has returned. ctx ends the run early; context.Cause(ctx)
+	// says why (ErrCanceled, ErrTimeout, ErrShutdown). Run does not fail: what
+	// went wrong is in the outcome's Class and Error.
+	Run(ctx context.Context, turn Turn, report func(Event)) Outcome
+}
+
+// Causes with which the coordinator ends a run.
+var (
+	ErrCanceled = errors.New("canceled")
+	ErrTimeout  = errors.New("timeout")
+	ErrShutdown = errors.New("the master is shutting down")
+)
+
+// A Turn is one run of an agent: everything that the adapter needs to build a
+// command line.
+type Turn struct {
+	TaskID    string
+	RunID     string
+	Attempt   int
+	RunDir    string // runs/<runId>, made by the coordinator; holds prompt.md
+	Prompt    string // path of the file with the exact prompt: the agent's stdin
+	Workspace string // absolute path: the agent's working directory
+	Model     string // "" leaves it to the CLI
+	Session   string // native session id to resume; "" begins a new one
+	Limits    RunLimits
+}
+
+// RunLimits bound one run. Zero means no limit.
+type RunLimits struct {
+	Idle    time.Duration // without a byte of output, once there was one
+	Startup time.Duration // until the first byte of output
+	Grace   time.Duration // between SIGTERM and SIGKILL
+}
+
+// An Event is what a running agent tells while it runs. A zero field says nothing.
+type Event struct {
+	Session string // native session id, the moment it is first seen
+	Text    string // a message of the agent, complete
+	Bytes   int64  // size of the output so far; Bytes alone is a sign of life
+}
+
+// An Outcome is how a run ended.
+type Outcome struct {
+	Class    state.Class // "" is success
+	Result   string      // the agent's final answer, whole
+	Error    string      // one sentence for people, "" on success
+	ExitCode int         // of the agent; -1 when it was ended by a signal or never started
+	Session  string      // native session id, "" if none was seen
+	Usage    state.Usage // of this run's thread as the CLI reports it
+	RetryAt  time.Time   // rate-limited: when the agent said that it may go on; zero if it did not
+	Env      []string    // names of the environment variables that were passed
+	Note     string      // something the user should know although the run went on, e.g. that a session was lost
+}

@@ -1,0 +1,93 @@
+package coordinator
+
+import (
+	"time"
+
+	"stint/state"
+)
+
+// A TaskSpec is what a client asks for. The names of its JSON are the keys of
+// the ledger. The client sets every field; a zero field leaves the choice to the
+// master's configuration. Submit checks all of them.
+type TaskSpec struct {
+	ID             string    `json:"id,omitempty"`             // UUIDv7 chosen by the client, so that a resend is harmless; "": the master chooses
+	Prompt         string    `json:"prompt"`                   // UTF-8, not empty, at most 1 MiB
+	Agent          string    `json:"agent,omitempty"`          // name of an adapter; "": the master's default agent
+	Model          string    `json:"model,omitempty"`          // as the agent's CLI knows it; "": the CLI's own choice
+	Account        string    `json:"account,omitempty"`        // name of an account of that agent; "": the default one
+	Workspace      string    `json:"workspace,omitempty"`      // absolute path: the agent's working directory
+	SessionKey     string    `json:"sessionKey,omitempty"`     // a session's name, also its lane; "": the lane of the workspace
+	Label          string    `json:"label,omitempty"`          // free text to filter lists by
+	Continue       bool      `json:"continue,omitempty"`       // binds the task to the last session of its lane, at submit
+	Parallel       bool      `json:"parallel,omitempty"`       // a lane of its own
+	Resume         string    `json:"resume,omitempty"`         // auto, always or never; "": the master's resume_policy
+	AgentSession   string    `json:"agentSession,omitempty"`   // native session id to resume, as the agent's CLI gave it
+	Timeout        string    `json:"timeout,omitempty"`        // of one run: a Go duration such as "30m"; "": the master's
+	Priority       int       `json:"priority,omitempty"`       // 1 to 9, 9 first; 0 counts as 5
+	IdempotencyKey string    `json:"idempotencyKey,omitempty"` // a key that is known gives the old task
+	MaxAttempts    int       `json:"maxAttempts,omitempty"`    // counted tries; 0: the master's max_attempts
+	NotBefore      time.Time `json:"notBefore,omitzero"`       // not run before this instant
+	NoWaitLimit    bool      `json:"noWaitLimit,omitempty"`    // fail instead of waiting for a rate limit to pass
+}
+
+// A Change tells a subscriber that a record of a task was applied. Subscribers
+// get them in the order of the ledger, without gaps.
+type Change struct {
+	Seq  uint64     `json:"seq"`  // number of the record
+	Task state.Task `json:"task"` // the task after it
+}
+
+// Health is what a master says about itself. The coordinator sets all of it but
+// Socket and Background, which it is given when it is opened.
+type Health struct {
+	PID        int                  `json:"pid"`
+	Start      time.Time            `json:"start"`               // when this master began
+	Version    string               `json:"version"`             // of the program
+	Socket     string               `json:"socket,omitempty"`    // path of the unix socket; "": none
+	StateDir   string               `json:"stateDir"`            // absolute path
+	Paused     bool                 `json:"paused"`              // nothing is dispatched
+	Counts     map[state.Status]int `json:"counts"`              // tasks by status
+	Running    []string             `json:"running,omitempty"`   // ids of the tasks that run now
+	Findings   []string             `json:"findings,omitempty"`  // "tasks.md:812: ...": what could not be read
+	LastError  string               `json:"lastError,omitempty"` // the last error that was not a task's own
+	Background bool                 `json:"background"`          // started by a client, ends when idle
+}
+
+// A Code is the kind of an [Error], for programs. The set is closed; HTTP
+// statuses and exit codes are derived from it.
+type Code string
+
+// The codes.
+const (
+	CodeInvalid      Code = "invalid"       // the request cannot be carried out as it stands
+	CodeNotFound     Code = "not-found"     // no such task, session or file
+	CodeAmbiguous    Code = "ambiguous"     // the reference fits more than one
+	CodeConflict     Code = "conflict"      // it contradicts what is already so
+	CodeBusy         Code = "busy"          // a lock or a session is held by someone else
+	CodeFull         Code = "disk-full"     // nothing can be written
+	CodeStopped      Code = "stopped"       // the master is going away, or has gone
+	CodeAgentMissing Code = "agent-missing" // no such program, or not logged in
+)
+
+// An Error is an error for people and programs alike: a sentence that says what
+// and why, and the next command.
+type Error struct {
+	Code    Code
+	Message string // what and why, without a final period
+	Hint    string // what to do next, such as "stint ls"; "" if there is nothing
+}
+
+// Error joins message and hint.
+func (e *Error) Error() string {
+	if e.Hint == "" {
+		return e.Message
+	}
+	return e.Message + "; " + e.Hint
+}
+
+// Is reports whether target is an *Error with the same code that says no more
+// than this, so that errors.Is(err, &Error{Code: CodeNotFound}) asks for a code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code && t.Message == "" && t.Hint == ""
+}

@@ -1,0 +1,256 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"stint/ledger"
+	"stint/session"
+	"stint/state"
+)
+
+// Filter chooses tasks for a list.
+type Filter = state.Filter
+
+// find gives the id that ref stands for: whole, any unique piece, or @last.
+func (c *Coordinator) find(ref string) (string, error) {
+	c.mu.RLock()
+	id, err := c.state.Find(ref)
+	c.mu.RUnlock()
+	var many *state.AmbiguousError
+	switch {
+	case errors.As(err, &many):
+		return "", &Error{Code: CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(many.IDs, ", ")), Hint: "give more of the id"}
+	case errors.Is(err, state.ErrNotFound):
+		return "", &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: "stint ls"}
+	}
+	return id, err
+}
+
+// whole gives a task with its prompt and result, read from the journal.
+func (c *Coordinator) whole(id string) (state.Task, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	t, ok, err := c.state.Task(id)
+	if err == nil && !ok {
+		err = &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
+	}
+	return t, err
+}
+
+// Task gives the whole task that ref stands for: an id, any unique piece of one,
+// or @last.
+func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
+	defer c.call()()
+	id, err := c.find(ref)
+	if err != nil {
+		return state.Task{}, err
+	}
+	return c.whole(id)
+}
+
+// List gives tasks, newest first, without prompts and results.
+func (c *Coordinator) List(f Filter) []state.Task {
+	defer c.call()()
+	c.mu.RLock()
+	tasks, err := c.state.List(f)
+	c.mu.RUnlock()
+	if err != nil {
+		c.trouble("the list is not whole", err)
+	}
+	return tasks
+}
+
+// Why says in one sentence why the task is where it is.
+func (c *Coordinator) Why(ref string) (string, error) {
+	defer c.call()()
+	id, err := c.find(ref)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Why(id, c.cfg.Now(), c.limits()), nil
+}
+
+// Cancel ends a task: a waiting one at once; of a running one the agent is ended
+// first, with all its descendants, and then Cancel returns. by is who asks.
+func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, error) {
+	defer c.call()()
+	id, err := c.find(ref)
+	if err != nil {
+		return state.Task{}, err
+	}
+	running := false
+	err = c.update(ctx, func(tx *ledger.Tx) error {
+		t, err := c.peek(id)
+		if err != nil {
+			return err
+		}
+		switch running = t.Status == state.Running; {
+		case running:
+		case t.Status.Terminal():
+			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s has ended already: %s", id, t.Status), Hint: "stint show " + id}
+		default:
+			r := &ledger.Record{Kind: ledger.KindTask, ID: id}
+			tx.Append(r.Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
+				Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		}
+		return nil
+	})
+	if err != nil {
+		return state.Task{}, err
+	}
+	if running {
+		return c.cancelRun(ctx, id)
+	}
+	return c.whole(id)
+}
+
+// cancelRun ends the run of a task and waits for its end.
+func (c *Coordinator) cancelRun(ctx context.Context, id string) (state.Task, error) {
+	c.runsMu.Lock()
+	if r := c.runs[id]; r != nil {
+		r.cancel(ErrCanceled)
+	}
+	c.runsMu.Unlock()
+	return c.until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running })
+}
+
+func (c *Coordinator) peek(id string) (state.Task, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	t, ok := c.state.Peek(id)
+	if !ok {
+		return t, &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
+	}
+	return t, nil
+}
+
+// Retry queues a task again that has ended or waits, with its counters at zero.
+// A hold of its account is lifted: whoever retries has mended it. by is who asks.
+func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, error) {
+	defer c.call()()
+	id, err := c.find(ref)
+	if err != nil {
+		return state.Task{}, err
+	}
+	err = c.update(ctx, func(tx *ledger.Tx) error {
+		t, err := c.whole(id) // of an ended task only the journal knows the account
+		if err != nil {
+			return err
+		}
+		if t.Status == state.Running {
+			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
+		}
+		now := c.cfg.Now()
+		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
+		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").Add(state.KeyNotBefore, "").
+			Add(state.KeyHold, "").Add(state.KeyAttempt, "0").Add(state.KeyRetries, "0").Add(state.KeyLimitWaits, "0").Add(state.KeyLimitSince, "").
+			Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(now)))
+		c.mu.RLock()
+		a := c.state.Account(t.Account)
+		c.mu.RUnlock()
+		if a.Hold {
+			tx.Append(accountRecord(t.Account).Add(state.KeyHold, "").Add(state.KeyReason, ""))
+		}
+		return nil
+	})
+	if err != nil {
+		return state.Task{}, err
+	}
+	return c.whole(id)
+}
+
+// Wait returns when the task has ended, with the whole task.
+func (c *Coordinator) Wait(ctx context.Context, ref string) (state.Task, error) {
+	defer c.call()()
+	id, err := c.find(ref)
+	if err != nil {
+		return state.Task{}, err
+	}
+	return c.until(ctx, id, func(t *state.Task) bool { return t.Status.Terminal() })
+}
+
+// until waits for a state of a task.
+func (c *Coordinator) until(ctx context.Context, id string, is func(*state.Task) bool) (state.Task, error) {
+	for {
+		changes, stop := c.Subscribe(64)
+		t, err := c.peek(id)
+		if err == nil && is(&t) {
+			stop()
+			return c.whole(id)
+		}
+		if err == nil {
+			err = c.follow(ctx, id, changes, is)
+		}
+		stop()
+		if err != nil {
+			return state.Task{}, err
+		}
+	}
+}
+
+// follow reads changes until one may be the one that is waited for, or until
+// they end because we were too slow: then the caller looks again.
+func (c *Coordinator) follow(ctx context.Context, id string, changes <-chan Change, is func(*state.Task) bool) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.ledger.Done():
+			return c.stopped()
+		case change, ok := <-changes:
+			if !ok || change.Task.ID == id && is(&change.Task) {
+				return nil
+			}
+		}
+	}
+}
+
+// Raw gives the records of a task as they stand in the journal.
+func (c *Coordinator) Raw(_ context.Context, ref string) ([]byte, error) {
+	defer c.call()()
+	id, err := c.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.RLock()
+	offs := c.state.Offsets(id)
+	c.mu.RUnlock()
+	var out []byte
+	for _, off := range offs {
+		s, err := c.ledger.SectionAt(off)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, s.Raw...), '\n')
+	}
+	return out, nil
+}
+
+// Sessions gives the current sessions, newest first.
+func (c *Coordinator) Sessions() []state.Session {
+	defer c.call()()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.state.Sessions()
+}
+
+// Session gives the session with that key or id, and what was said in it.
+func (c *Coordinator) Session(ref string) (state.Session, []session.Message, error) {
+	for _, s := range c.Sessions() {
+		if s.Key != ref && s.ID != ref && s.Native != ref && s.Key != state.LanePrefixDir+ref {
+			continue
+		}
+		messages, _, err := session.ReadTranscript(session.TranscriptPath(c.cfg.StateDir, s.ID))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // nothing was said yet
+		}
+		return s, messages, err
+	}
+	return state.Session{}, nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no session %q", ref), Hint: "stint session ls"}
+}

@@ -1,0 +1,64 @@
+package coordinator
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// A Config is what a coordinator is opened with. All durations must be set; cmd
+// has their defaults.
+type Config struct {
+	StateDir     string           // absolute path; made if missing
+	Agents       map[string]Agent // by name
+	DefaultAgent func() string    // for tasks that name none; asked each time, because one may be installed meanwhile
+
+	MaxWorkers  int // runs at the same time
+	MaxAttempts int // counted tries of a task that does not say
+	MaxRetries  int // interruptions by us until a task is dead
+
+	BackoffBase  time.Duration // before the second attempt; doubled each time
+	BackoffMax   time.Duration
+	MaxLimitWait time.Duration // how long a task waits for rate limits in all
+
+	Timeout            time.Duration // of one run; 0: none
+	IdleTimeout        time.Duration // of one run, without output
+	StartupTimeout     time.Duration // of one run, until the first output
+	Grace              time.Duration // between asking an agent to end and killing it; also how long a shutdown waits for runs
+	SessionLockTimeout time.Duration
+
+	HeartbeatInterval time.Duration
+	HeartbeatPath     string        // "": heartbeat.json in StateDir
+	IdleExit          time.Duration // Run returns after so long without work or clients; 0: never
+
+	ResumePolicy  string // auto, always or never, for tasks that do not say
+	ResumeMissing string // new or error: when there is no session to resume although there must be
+	OutputPolicy  string // the text; "": none
+
+	Socket     string // told in Health and the heartbeat
+	Version    string // likewise
+	Background bool   // likewise
+
+	// Workspace gives what is configured for a task's workspace. nil: nothing.
+	Workspace func(path string) WorkspaceSettings
+	// Recover proves the processes of an old run dead, ending them if need be. An
+	// error says why that cannot be proved.
+	Recover func(ctx context.Context, runDir, runID string) error
+	// FindSession reads an agent's session id from what an old run has written. nil: never.
+	FindSession func(agent, runDir string) string
+
+	Log  *slog.Logger
+	Now  func() time.Time // nil: time.Now
+	Rand func() float64   // 0 to 1, for jitter; nil: math/rand
+	ID   func() string    // nil: UUIDv7
+}
+
+// WorkspaceSettings override the configuration for tasks of one workspace. A
+// zero field overrides nothing.
+type WorkspaceSettings struct {
+	Timeout      time.Duration
+	MaxAttempts  int
+	ResumePolicy string
+	Model        string
+	OutputPolicy *string
+}

@@ -1,0 +1,327 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/session"
+	"stint/state"
+)
+
+// A Coordinator is the master of one state directory. Its methods may be called
+// by any goroutine.
+type Coordinator struct {
+	cfg    Config
+	log    *slog.Logger
+	ledger *ledger.Log
+	unlock func() error
+	store  *session.Store
+	start  time.Time
+
+	mu       sync.RWMutex // guards the fields up to the next blank line; the log holds it while it applies records
+	state    *state.State
+	subs     map[*subscriber]bool
+	rejected []string // records that the fold refused
+	lastErr  string
+	live     bool // Open has returned: subscribers and runs are told of changes
+
+	runsMu   sync.Mutex      // guards the fields up to the next blank line
+	runs     map[string]*run // by task id: being started, at work, or being ended
+	clients  int             // calls that are at work
+	lastCall time.Time
+	handover bool // nothing more is started
+	closing  bool
+
+	wake    chan struct{}  // capacity 1: the dispatcher must look
+	ended   chan struct{}  // capacity 1: a run or a call has ended
+	running sync.WaitGroup // the runs' goroutines
+}
+
+// Open locks the state directory, replays the journal, takes over what was
+// edited meanwhile and ends what is left of old runs. Nothing is started before
+// Run. The error is an *Error where a user can do something about it.
+func Open(cfg Config) (*Coordinator, error) {
+	c := newCoordinator(cfg)
+	if err := prepareDir(c.cfg.StateDir); err != nil {
+		return nil, err
+	}
+	unlock, err := ledger.Lock(c.cfg.StateDir)
+	if err != nil {
+		return nil, lockError(err)
+	}
+	c.unlock = unlock
+	if err := c.openFiles(); err != nil {
+		return nil, errors.Join(err, unlock())
+	}
+	return c, nil
+}
+
+func newCoordinator(cfg Config) *Coordinator {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Float64
+	}
+	if cfg.ID == nil {
+		cfg.ID = func() string { return uuid.Must(uuid.NewV7()).String() }
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.HeartbeatPath == "" {
+		cfg.HeartbeatPath = filepath.Join(cfg.StateDir, "heartbeat.json")
+	}
+	c := &Coordinator{
+		cfg: cfg, log: cfg.Log, start: cfg.Now(), lastCall: cfg.Now(),
+		subs: map[*subscriber]bool{}, runs: map[string]*run{},
+		wake: make(chan struct{}, 1), ended: make(chan struct{}, 1),
+	}
+	c.state = state.New(sections{c})
+	return c
+}
+
+// sections lets the state read records of the journal by offset.
+type sections struct{ c *Coordinator }
+
+func (r sections) SectionAt(off int64) (*ledger.Section, error) { return r.c.ledger.SectionAt(off) }
+
+func (c *Coordinator) openFiles() error {
+	l, err := ledger.Open(ledger.Options{
+		Dir: c.cfg.StateDir, Locker: &c.mu, Watch: true,
+		Started: func(l *ledger.Log) { c.ledger = l },
+		Apply:   c.apply, Check: state.Check, Notify: c.notice,
+	})
+	if err != nil {
+		return err
+	}
+	c.ledger = l
+	c.openStore()
+	c.mu.Lock()
+	c.live = true
+	c.mu.Unlock()
+	return nil
+}
+
+// prepareDir makes the state directory and refuses one that others own or can read.
+func prepareDir(dir string) error {
+	fail := func(what string, hint string) error {
+		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the state directory %s %s", dir, what), Hint: hint}
+	}
+	if err := durable.MkdirAll(durable.OS, dir); err != nil {
+		return fail(fmt.Sprintf("cannot be made: %v", err), "set STINT_STATE_DIR to a directory of your own")
+	}
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return fail(fmt.Sprintf("cannot be read: %v", err), "set STINT_STATE_DIR to a directory of your own")
+	}
+	if owner := ownerOf(fi); owner >= 0 && owner != os.Geteuid() {
+		return fail(fmt.Sprintf("belongs to user %d, not to you", owner), "set STINT_STATE_DIR to a directory of your own")
+	}
+	if fi.Mode().Perm()&0o077 != 0 {
+		if err := os.Chmod(dir, durable.DirMode); err != nil {
+			return fail("can be read by others", "chmod 700 "+dir)
+		}
+	}
+	for _, sub := range []string{"runs", "sessions"} {
+		if err := durable.MkdirAll(durable.OS, filepath.Join(dir, sub)); err != nil {
+			return fail(fmt.Sprintf("cannot be written: %v", err), "set STINT_STATE_DIR to a directory of your own")
+		}
+	}
+	return nil
+}
+
+func lockError(err error) error {
+	var busy *ledger.BusyError
+	if errors.As(err, &busy) {
+		return &Error{Code: CodeBusy, Message: busy.Error(), Hint: "use that one, or end it with: kill " + fmt.Sprint(busy.PID)}
+	}
+	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the state directory cannot be locked: %v", err), Hint: "stint doctor"}
+}
+
+// openStore opens sessions.json and makes it hold the sessions of the fold, which
+// costs nothing where it does.
+func (c *Coordinator) openStore() {
+	store, found := session.Open(session.Options{
+		Dir: c.cfg.StateDir, Interval: time.Second, Now: c.cfg.Now,
+		OnError: func(err error) { c.trouble("sessions.json could not be written", err) },
+	})
+	c.store = store
+	if found.Problem != nil {
+		c.log.Warn("sessions.json is rebuilt from the ledger", "problem", found.Problem)
+	}
+	c.mu.RLock()
+	var entries []session.Entry
+	for _, s := range c.state.Sessions() {
+		entries = append(entries, entryOf(s))
+	}
+	c.mu.RUnlock()
+	if err := store.Reset(entries); err != nil {
+		c.trouble("sessions.json does not have all sessions", err)
+	}
+}
+
+func entryOf(s state.Session) session.Entry {
+	return session.Entry{Key: s.Key, Agent: s.Agent, Account: s.Account, SessionID: s.ID, Native: s.Native, UpdatedAt: s.UpdatedAt}
+}
+
+// trouble notes an error that is no task's own: it goes to the log and to Health.
+func (c *Coordinator) trouble(what string, err error) {
+	c.log.Error(what, "error", err)
+	c.mu.Lock()
+	c.lastErr = fmt.Sprintf("%s: %v", what, err)
+	c.mu.Unlock()
+}
+
+// notice passes on what the ledger says about edits and findings.
+func (c *Coordinator) notice(n ledger.Notice) {
+	if n.Finding != nil {
+		c.log.Warn(n.Text)
+	} else {
+		c.log.Info(n.Text)
+	}
+}
+
+// apply folds one record. The log calls it with mu held, live and on replay.
+func (c *Coordinator) apply(s *ledger.Section) {
+	if err := c.state.Apply(s); err != nil {
+		text := fmt.Sprintf("record %d was not folded: %v", s.Seq, err)
+		c.rejected = append(c.rejected, text)
+		if c.live {
+			c.log.Warn(text)
+		}
+		return
+	}
+	if !c.live {
+		return
+	}
+	if s.Kind == ledger.KindTask {
+		c.changed(s)
+	}
+	c.poke()
+}
+
+// changed tells subscribers of a task's record, and ends a run whose task is no
+// longer running: a person has edited it.
+func (c *Coordinator) changed(s *ledger.Section) {
+	t, ok := c.state.Peek(string(s.ID))
+	if !ok {
+		return
+	}
+	if t.Status != state.Running {
+		c.runsMu.Lock()
+		if r := c.runs[t.ID]; r != nil {
+			r.cancel(ErrCanceled)
+		}
+		c.runsMu.Unlock()
+	}
+	c.publish(Change{Seq: s.Seq, Task: t})
+}
+
+func (c *Coordinator) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// update makes a change durable and turns the ledger's errors into ours.
+func (c *Coordinator) update(ctx context.Context, f func(*ledger.Tx) error) error {
+	err := c.ledger.Update(ctx, f)
+	switch {
+	case errors.Is(err, ledger.ErrFull):
+		return &Error{Code: CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", c.cfg.StateDir), Hint: "make room and try again"}
+	case errors.Is(err, ledger.ErrClosed):
+		return c.stopped()
+	}
+	return err
+}
+
+func (c *Coordinator) stopped() error {
+	if err := c.ledger.Err(); err != nil {
+		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped because its disk failed: %v", err), Hint: "check the disk, then: stint serve"}
+	}
+	return &Error{Code: CodeStopped, Message: "the master is going away", Hint: "try again"}
+}
+
+// Run recovers what was running, then dispatches until ctx ends, a handover was
+// asked for and the runs have ended, or nothing was to be done for IdleExit. The
+// error is not nil if the disk failed.
+func (c *Coordinator) Run(ctx context.Context) error {
+	c.recover(ctx)
+	beat := make(chan struct{})
+	beatCtx, stopBeat := context.WithCancel(context.Background())
+	go func() {
+		defer close(beat)
+		c.heartbeat(beatCtx)
+	}()
+	defer func() {
+		stopBeat()
+		<-beat
+	}()
+	c.dispatchUntil(ctx)
+	c.shutdown()
+	return c.ledger.Err()
+}
+
+// shutdown gives runs the grace time to end by themselves, then ends them; they
+// are recorded as interrupted and run again under the next master.
+func (c *Coordinator) shutdown() {
+	c.runsMu.Lock()
+	c.closing = true
+	c.runsMu.Unlock()
+	grace := time.NewTimer(c.cfg.Grace)
+	defer grace.Stop()
+	for c.busy() {
+		select {
+		case <-c.ended:
+		case <-grace.C:
+			c.cancelRuns(ErrShutdown)
+		case <-c.ledger.Done():
+			c.cancelRuns(ErrShutdown)
+			c.running.Wait()
+			return
+		}
+	}
+	c.running.Wait()
+}
+
+// Hurry ends all runs at once, without the grace time of a shutdown.
+func (c *Coordinator) Hurry() { c.cancelRuns(ErrShutdown) }
+
+func (c *Coordinator) cancelRuns(cause error) {
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	for _, r := range c.runs {
+		r.cancel(cause)
+	}
+}
+
+func (c *Coordinator) busy() bool {
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	return len(c.runs) > 0
+}
+
+// Close ends what Open began. Run must have returned.
+func (c *Coordinator) Close() error {
+	c.mu.Lock()
+	for s := range c.subs {
+		c.drop(s)
+	}
+	c.mu.Unlock()
+	err := errors.Join(c.ledger.Close(), c.store.Close())
+	_ = os.Remove(c.cfg.HeartbeatPath) // it would say that we live
+	return errors.Join(err, c.unlock())
+}

@@ -1,0 +1,684 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeAgent answers with what do says, and remembers its turns.
+type fakeAgent struct {
+	do func(ctx context.Context, t coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome
+
+	mu    sync.Mutex
+	turns []coordinator.Turn
+	alive map[string]int // by task: executions at work
+	most  int            // executions at the same time
+	now   int
+	twice bool // a task had two executions at once
+}
+
+func (f *fakeAgent) Run(ctx context.Context, t coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	f.mu.Lock()
+	f.turns = append(f.turns, t)
+	if f.alive == nil {
+		f.alive = map[string]int{}
+	}
+	f.alive[t.TaskID]++
+	f.twice = f.twice || f.alive[t.TaskID] > 1
+	f.now++
+	f.most = max(f.most, f.now)
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		f.alive[t.TaskID]--
+		f.now--
+		f.mu.Unlock()
+	}()
+	return f.do(ctx, t, report)
+}
+
+// world is a master with a fake agent in a directory that outlives it.
+type world struct {
+	t         *testing.T
+	dir, work string
+	cfg       coordinator.Config
+	agent     *fakeAgent
+	c         *coordinator.Coordinator
+	stop      context.CancelFunc
+	ran       chan error
+}
+
+func answer(text string) func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+	return func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		return coordinator.Outcome{Result: text, Session: "native-1"}
+	}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dir: filepath.Join(t.TempDir(), "state"), work: t.TempDir(), agent: &fakeAgent{do: answer("fine")}}
+	w.cfg = coordinator.Config{
+		StateDir: w.dir, Agents: map[string]coordinator.Agent{"demo": w.agent}, DefaultAgent: func() string { return "demo" },
+		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond,
+		MaxLimitWait: time.Minute, Timeout: time.Minute, Grace: 50 * time.Millisecond, SessionLockTimeout: time.Second,
+		HeartbeatInterval: time.Hour, ResumePolicy: "auto", ResumeMissing: "new",
+	}
+	return w
+}
+
+func (w *world) open() {
+	w.t.Helper()
+	c, err := coordinator.Open(w.cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.c, w.stop, w.ran = c, cancel, make(chan error, 1)
+	go func() { w.ran <- c.Run(ctx) }()
+}
+
+// close shuts the master down, and expects that its state was the fold of its
+// files and that tasks.md alone gives the same.
+func (w *world) close() {
+	w.t.Helper()
+	w.stop()
+	if err := <-w.ran; err != nil {
+		w.t.Error(err)
+	}
+	var live, refold bytes.Buffer
+	if err := errors.Join(w.c.Dump(&live), coordinator.Refold(w.dir, &refold), w.c.Close()); err != nil {
+		w.t.Error(err)
+	}
+	if live.String() != refold.String() {
+		w.t.Errorf("the live state is\n%s\nand the fold of the journal\n%s", live.String(), refold.String())
+	}
+	if err := coordinator.Check(w.dir); err != nil {
+		w.t.Error(err)
+	}
+}
+
+func (w *world) submit(spec coordinator.TaskSpec) state.Task {
+	w.t.Helper()
+	t, err := w.try(spec)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return t
+}
+
+func (w *world) try(spec coordinator.TaskSpec) (state.Task, error) {
+	if spec.Workspace == "" {
+		spec.Workspace = w.work
+	}
+	return w.c.Submit(context.Background(), spec)
+}
+
+func (w *world) wait(id string) state.Task {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	t, err := w.c.Wait(ctx, id)
+	if err != nil {
+		why, _ := w.c.Why(id)
+		w.t.Fatalf("%v; why: %s", err, why)
+	}
+	return t
+}
+
+func (w *world) expect(t state.Task, status state.Status, reason state.Class) {
+	w.t.Helper()
+	if t.Status != status || t.Reason != reason {
+		w.t.Errorf("the task ended as %s (%s), want %s (%s): %s", t.Status, t.Reason, status, reason, t.Error)
+	}
+}
+
+func TestTaskIsCarriedOut(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+	got := w.wait(id)
+	w.expect(got, state.Done, "")
+	if got.Result != "fine" || got.Prompt != "do it" || got.Attempt != 1 || got.AgentSession != "native-1" {
+		t.Errorf("%+v", got)
+	}
+	sent, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "prompt.md"))
+	if err != nil || !strings.HasSuffix(string(sent), "\n\ndo it") {
+		t.Errorf("the agent got %q, %v", sent, err)
+	}
+	_, said, err := w.c.Session(w.work)
+	if err != nil || len(said) != 2 || said[0].Text != "do it" || said[1].Text != "fine" {
+		t.Errorf("the transcript is %v, %v", said, err)
+	}
+	w.close()
+}
+
+// TestLaneOfADirectory: the lane is the checkout's, and an empty .git, as a
+// sandbox leaves it behind, makes no checkout.
+func TestLaneOfADirectory(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	defer w.close()
+	for _, dir := range []string{"empty/.git", "empty/sub", "repo/.git", "repo/sub", "tree/sub"} {
+		if err := os.MkdirAll(filepath.Join(w.work, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"repo/.git/HEAD", "tree/.git"} {
+		if err := os.WriteFile(filepath.Join(w.work, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string]string{"empty/sub": "empty/sub", "repo/sub": "repo", "repo": "repo", "tree/sub": "tree"} {
+		got := w.submit(coordinator.TaskSpec{Prompt: "p", Workspace: filepath.Join(w.work, dir)}).SessionKey
+		if got != "dir:"+filepath.Join(w.work, want) {
+			t.Errorf("a task in %s is in lane %s", dir, got)
+		}
+	}
+}
+
+// TestPromise1AcknowledgedMeansKept: what was acknowledged is there when the
+// master is opened again without ever having been closed, unchanged and once.
+func TestPromise1AcknowledgedMeansKept(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0 // nothing is to run
+	w.open()
+	prompts := map[string]string{}
+	for i, p := range []string{"plain", "## Task forged\n- status: done\n<!-- end 3 -->", "```\n", "a\r\nb \x0b", strings.Repeat("x", 1<<20)} {
+		prompts[w.submit(coordinator.TaskSpec{Prompt: p, IdempotencyKey: fmt.Sprint(i)}).ID] = p
+	}
+	// A copy of the directory is what a kill -9 at this moment leaves.
+	copied := newWorld(t)
+	copied.cfg.MaxWorkers = 0
+	if err := os.CopyFS(copied.dir, os.DirFS(w.dir)); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	copied.open()
+	defer copied.close()
+	for id, p := range prompts {
+		got, err := copied.c.Task(context.Background(), id)
+		if err != nil || got.Prompt != p {
+			t.Errorf("%s came back as %.50q, %v", id, got.Prompt, err)
+		}
+	}
+	if n := len(copied.c.List(coordinator.Filter{})); n != len(prompts) {
+		t.Errorf("%d tasks, want %d", n, len(prompts))
+	}
+}
+
+// TestPromise3AtLeastOnceAndCounted: a task that was running when the master
+// died runs again with its own number and the session that it had begun, and
+// only after the old run was proved dead.
+func TestPromise3AtLeastOnceAndCounted(t *testing.T) {
+	w := newWorld(t)
+	begun := make(chan struct{})
+	w.agent.do = func(ctx context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		report(coordinator.Event{Session: "thread-7"})
+		close(begun)
+		<-ctx.Done()
+		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+	}
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
+	<-begun
+	next := newWorld(t)
+	if err := os.CopyFS(next.dir, os.DirFS(w.dir)); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	var proved []string
+	next.cfg.Recover = func(_ context.Context, dir, run string) error {
+		if len(next.agent.turns) > 0 {
+			t.Error("the agent was started before the old run was proved dead")
+		}
+		proved = append(proved, run)
+		return nil
+	}
+	next.open()
+	got := next.wait(id)
+	next.close()
+	next.expect(got, state.Done, "")
+	if got.Retries != 1 || got.Attempt != 1 || len(proved) != 1 {
+		t.Errorf("retries %d, attempt %d, proved %v", got.Retries, got.Attempt, proved)
+	}
+	turn := next.agent.turns[0]
+	if turn.Session != "thread-7" || turn.RunID == proved[0] {
+		t.Errorf("the second run: %+v", turn)
+	}
+	sent, _ := os.ReadFile(turn.Prompt)
+	if !strings.Contains(string(sent), "cut off") {
+		t.Error("the agent is not told that its run was interrupted")
+	}
+}
+
+// TestPromise2OneAtATime: where the old run cannot be proved dead, the task is
+// held and shown, and not started.
+func TestPromise2OneAtATime(t *testing.T) {
+	w := newWorld(t)
+	begun := make(chan struct{})
+	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		close(begun)
+		<-ctx.Done()
+		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+	}
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
+	<-begun
+	next := newWorld(t)
+	if err := os.CopyFS(next.dir, os.DirFS(w.dir)); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	next.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
+	next.open()
+	other := next.submit(coordinator.TaskSpec{Prompt: "another", SessionKey: "other"})
+	next.expect(next.wait(other.ID), state.Done, "")
+	got, err := next.c.Task(context.Background(), id)
+	if err != nil || got.Status != state.Queued || !got.Hold || !strings.Contains(got.Note, "pid 42") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if why, _ := next.c.Why(id); !strings.Contains(why, "held") {
+		t.Errorf("why: %s", why)
+	}
+	if len(next.agent.turns) != 1 {
+		t.Errorf("%d runs, want the other task's only", len(next.agent.turns))
+	}
+	if _, err := next.c.Retry(context.Background(), id, "client"); err != nil {
+		t.Error(err)
+	}
+	next.expect(next.wait(id), state.Done, "")
+	next.close()
+}
+
+func TestLanesAndWorkers(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 3
+	gate := make(chan struct{})
+	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		<-gate
+		return coordinator.Outcome{Result: "ok"}
+	}
+	w.open()
+	var ids []string
+	for i := range 12 {
+		ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("p", i), SessionKey: fmt.Sprint("s", i%4)}).ID)
+	}
+	close(gate)
+	for _, id := range ids {
+		w.expect(w.wait(id), state.Done, "")
+	}
+	w.close()
+	if w.agent.twice || w.agent.most > 3 {
+		t.Errorf("%d runs at once, want 3 at most (a task twice: %v)", w.agent.most, w.agent.twice)
+	}
+	last := map[string]int{}
+	for _, turn := range w.agent.turns {
+		i := indexOf(ids, turn.TaskID)
+		lane := fmt.Sprint("s", i%4)
+		if before, ok := last[lane]; ok && before > i {
+			t.Errorf("in lane %s task %d ran before task %d", lane, before, i)
+		}
+		last[lane] = i
+	}
+}
+
+func indexOf(ids []string, id string) int {
+	for i := range ids {
+		if ids[i] == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// TestJudgement runs a task through outcomes and looks where it ends.
+func TestJudgement(t *testing.T) {
+	fail := func(class state.Class) coordinator.Outcome {
+		return coordinator.Outcome{Class: class, ExitCode: 1, Error: "no"}
+	}
+	good := coordinator.Outcome{Result: "ok"}
+	for _, tc := range []struct {
+		name     string
+		outcomes []coordinator.Outcome
+		spec     coordinator.TaskSpec
+		status   state.Status
+		reason   state.Class
+		attempt  int
+		runs     int
+	}{
+		{name: "success", outcomes: []coordinator.Outcome{good}, status: state.Done, attempt: 1, runs: 1},
+		{name: "exit", outcomes: []coordinator.Outcome{fail(state.ClassExit)}, status: state.Failed, reason: state.ClassExit, attempt: 1, runs: 1},
+		{name: "exit, told to try twice", outcomes: []coordinator.Outcome{fail(state.ClassExit), good}, spec: coordinator.TaskSpec{MaxAttempts: 2}, status: state.Done, attempt: 2, runs: 2},
+		{name: "network, then fine", outcomes: []coordinator.Outcome{fail(state.ClassNetwork), fail(state.ClassNetwork), good}, status: state.Done, attempt: 3, runs: 3},
+		{name: "network for ever", outcomes: []coordinator.Outcome{fail(state.ClassNetwork), fail(state.ClassNetwork), fail(state.ClassNetwork)}, status: state.Dead, reason: state.ClassNetwork, attempt: 3, runs: 3},
+		{name: "network, one try", outcomes: []coordinator.Outcome{fail(state.ClassNetwork)}, spec: coordinator.TaskSpec{MaxAttempts: 1}, status: state.Failed, reason: state.ClassNetwork, attempt: 1, runs: 1},
+		{name: "rate limit spends nothing", outcomes: []coordinator.Outcome{fail(state.ClassRateLimited), fail(state.ClassRateLimited), good}, status: state.Done, attempt: 1, runs: 3},
+		{name: "rate limit, told not to wait", outcomes: []coordinator.Outcome{fail(state.ClassRateLimited)}, spec: coordinator.TaskSpec{NoWaitLimit: true}, status: state.Failed, reason: state.ClassRateLimited, attempt: 1, runs: 1},
+		{name: "rate limit beyond the longest wait", outcomes: []coordinator.Outcome{{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}, status: state.Dead, reason: state.ClassRateLimited, attempt: 1, runs: 1},
+		{name: "interrupted too often", outcomes: []coordinator.Outcome{fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted)}, status: state.Dead, reason: state.ClassInterrupted, attempt: 0, runs: 6},
+		{name: "auth", outcomes: []coordinator.Outcome{fail(state.ClassAuth)}, status: state.Failed, reason: state.ClassAuth, attempt: 1, runs: 1},
+		{name: "agent missing", outcomes: []coordinator.Outcome{fail(state.ClassAgentMissing)}, status: state.Failed, reason: state.ClassAgentMissing, attempt: 1, runs: 1},
+		{name: "session lost", outcomes: []coordinator.Outcome{fail(state.ClassSessionLost), good}, spec: coordinator.TaskSpec{AgentSession: "gone"}, status: state.Done, attempt: 1, runs: 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			next := 0
+			w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+				next++
+				return tc.outcomes[next-1]
+			}
+			w.open()
+			tc.spec.Prompt = "p"
+			got := w.wait(w.submit(tc.spec).ID)
+			w.close()
+			w.expect(got, tc.status, tc.reason)
+			if got.Attempt != tc.attempt || len(w.agent.turns) != tc.runs {
+				t.Errorf("attempt %d after %d runs, want %d after %d", got.Attempt, len(w.agent.turns), tc.attempt, tc.runs)
+			}
+			if tc.name == "session lost" && (w.agent.turns[0].Session != "gone" || w.agent.turns[1].Session != "") {
+				t.Error("a lost session was asked for again")
+			}
+		})
+	}
+}
+
+func TestSessionsAreResumed(t *testing.T) {
+	w := newWorld(t)
+	n := 0
+	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		n++
+		s := turn.Session
+		if s == "" {
+			s = fmt.Sprint("native-", n)
+		}
+		return coordinator.Outcome{Result: "ok", Session: s}
+	}
+	w.open()
+	run := func(spec coordinator.TaskSpec) string {
+		t.Helper()
+		spec.Prompt = "p"
+		w.expect(w.wait(w.submit(spec).ID), state.Done, "")
+		return w.agent.turns[len(w.agent.turns)-1].Session
+	}
+	for i, tc := range []struct {
+		spec coordinator.TaskSpec
+		want string
+	}{
+		{coordinator.TaskSpec{SessionKey: "web"}, ""},
+		{coordinator.TaskSpec{SessionKey: "web"}, "native-1"},
+		{coordinator.TaskSpec{}, ""},
+		{coordinator.TaskSpec{}, ""},
+		{coordinator.TaskSpec{Continue: true}, "native-4"},
+		{coordinator.TaskSpec{SessionKey: "web", Resume: "never"}, ""},
+		{coordinator.TaskSpec{SessionKey: "web"}, "native-6"},
+		{coordinator.TaskSpec{AgentSession: "given"}, "given"},
+		{coordinator.TaskSpec{Parallel: true}, ""},
+	} {
+		if got := run(tc.spec); got != tc.want {
+			t.Errorf("turn %d (%+v) resumed %q, want %q", i+1, tc.spec, got, tc.want)
+		}
+	}
+	w.close()
+	w.open()
+	if got := run(coordinator.TaskSpec{SessionKey: "web"}); got != "native-6" {
+		t.Errorf("after a restart: resumed %q", got)
+	}
+	w.close()
+}
+
+func TestCancel(t *testing.T) {
+	w := newWorld(t)
+	begun := make(chan struct{}, 1)
+	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		begun <- struct{}{}
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), coordinator.ErrCanceled) {
+			return coordinator.Outcome{Class: state.ClassInterrupted}
+		}
+		return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+	}
+	w.open()
+	defer w.close()
+	running := w.submit(coordinator.TaskSpec{Prompt: "a", SessionKey: "s"}).ID
+	waiting := w.submit(coordinator.TaskSpec{Prompt: "b", SessionKey: "s"}).ID
+	<-begun
+	for _, id := range []string{waiting, running} {
+		got, err := w.c.Cancel(context.Background(), id, "client")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.expect(got, state.Canceled, state.ClassCanceled)
+	}
+	_, err := w.c.Cancel(context.Background(), running, "client")
+	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		t.Errorf("canceled twice: %v", err)
+	}
+}
+
+// TestHandEditEndsARun: a person sets a running task to canceled in tasks.md.
+func TestHandEditEndsARun(t *testing.T) {
+	w := newWorld(t)
+	ended := make(chan error, 1)
+	begun := make(chan struct{})
+	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		close(begun)
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return coordinator.Outcome{Result: "late"}
+	}
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "a"}).ID
+	<-begun
+	f, err := os.OpenFile(filepath.Join(w.dir, "tasks.md"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(f, "\n## Task %s\n- status: canceled\n", id); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	if cause := <-ended; !errors.Is(cause, coordinator.ErrCanceled) {
+		t.Errorf("the run was ended by %v", cause)
+	}
+	got := w.wait(id)
+	w.close() // waits for the run, whose result comes too late to count
+	if got.Status != state.Canceled || got.By != "hand" {
+		t.Errorf("%+v", got)
+	}
+	if journal, err := os.ReadFile(filepath.Join(w.dir, "journal.md")); err != nil || strings.Contains(string(journal), "late") {
+		t.Errorf("a run had a say in a task that a person had ended: %v", err)
+	}
+}
+
+func TestIdempotency(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	defer w.close()
+	var wg sync.WaitGroup
+	ids := make([]string, 64)
+	for i := range ids {
+		wg.Go(func() { ids[i] = w.submit(coordinator.TaskSpec{Prompt: "once", IdempotencyKey: "k"}).ID })
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if id != ids[0] {
+			t.Fatalf("one key gave %s and %s", ids[0], id)
+		}
+	}
+	_, err := w.try(coordinator.TaskSpec{Prompt: "another body", IdempotencyKey: "k"})
+	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		t.Errorf("another body: %v", err)
+	}
+	again := w.submit(coordinator.TaskSpec{ID: ids[0], Prompt: "once"})
+	if again.ID != ids[0] {
+		t.Errorf("a resend gave %s", again.ID)
+	}
+}
+
+func TestBadSpecs(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	defer w.close()
+	file := filepath.Join(w.work, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]coordinator.TaskSpec{
+		"empty":          {Prompt: " \n"},
+		"too long":       {Prompt: strings.Repeat("x", coordinator.MaxPrompt+1)},
+		"invalid UTF-8":  {Prompt: "a\xff"},
+		"agent":          {Prompt: "p", Agent: "nobody"},
+		"account":        {Prompt: "p", Account: "other"},
+		"session slash":  {Prompt: "p", SessionKey: "a/b"},
+		"session line":   {Prompt: "p", SessionKey: "a\n## Task x"},
+		"session dir":    {Prompt: "p", SessionKey: "dir:/x"},
+		"session task":   {Prompt: "p", SessionKey: "task:x"},
+		"workspace":      {Prompt: "p", Workspace: "relative"},
+		"no workspace":   {Prompt: "p", Workspace: "/does/not/exist"},
+		"workspace file": {Prompt: "p", Workspace: file},
+		"resume":         {Prompt: "p", Resume: "maybe"},
+		"timeout":        {Prompt: "p", Timeout: "soon"},
+		"priority":       {Prompt: "p", Priority: 10},
+		"model":          {Prompt: "p", Model: "-x --yolo"},
+		"agent session":  {Prompt: "p", AgentSession: "--last"},
+		"both":           {Prompt: "p", Parallel: true, SessionKey: "a"},
+		"id":             {Prompt: "p", ID: "x"},
+		"label":          {Prompt: "p", Label: "a\nb"},
+	} {
+		_, err := w.try(s)
+		var e *coordinator.Error
+		if !errors.As(err, &e) || e.Code != coordinator.CodeInvalid || e.Message == "" || e.Hint == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := w.try(coordinator.TaskSpec{Prompt: "p", Continue: true})
+	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+		t.Errorf("nothing to continue: %v", err)
+	}
+	if n := len(w.c.List(coordinator.Filter{})); n != 0 {
+		t.Errorf("%d tasks were taken in", n)
+	}
+}
+
+func TestSecondMasterAndBadStateDirs(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	_, err := coordinator.Open(w.cfg)
+	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeBusy}) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Errorf("a second master: %v", err)
+	}
+	w.close()
+	cfg := w.cfg
+	cfg.StateDir = filepath.Join(w.work, "file")
+	if err := os.WriteFile(cfg.StateDir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := coordinator.Open(cfg); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) {
+		t.Errorf("a file as state directory: %v", err)
+	}
+}
+
+func TestShutdownRecordsInterrupted(t *testing.T) {
+	w := newWorld(t)
+	begun := make(chan struct{})
+	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		close(begun)
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), coordinator.ErrShutdown) {
+			t.Errorf("ended by %v", context.Cause(ctx))
+		}
+		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+	}
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
+	<-begun
+	w.close()
+	w.agent.do = answer("fine")
+	w.open()
+	got := w.wait(id)
+	w.close()
+	w.expect(got, state.Done, "")
+	if got.Retries != 1 || got.Attempt != 1 {
+		t.Errorf("retries %d, attempt %d", got.Retries, got.Attempt)
+	}
+}
+
+func TestHandoverAndIdleExit(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.IdleExit = 20 * time.Millisecond
+	w.open()
+	w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+	if err := <-w.ran; err != nil { // by itself
+		t.Fatal(err)
+	}
+	w.ran <- nil
+	w.close()
+	w.cfg.IdleExit = 0
+	w.open()
+	w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+	if err := w.c.Handover(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-w.ran; err != nil {
+		t.Fatal(err)
+	}
+	w.ran <- nil
+	w.close()
+}
+
+func TestRateLimitHoldsTheAccount(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 1
+	until := time.Now().Add(300 * time.Millisecond)
+	n := 0
+	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		if n++; n == 1 {
+			return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, RetryAt: until}
+		}
+		if time.Now().Before(until.Add(-2 * time.Millisecond)) {
+			t.Error("a task of the account ran before the limit had passed")
+		}
+		return coordinator.Outcome{Result: "ok"}
+	}
+	w.open()
+	a := w.submit(coordinator.TaskSpec{Prompt: "a", Parallel: true}).ID
+	b := w.submit(coordinator.TaskSpec{Prompt: "b", Parallel: true}).ID
+	w.expect(w.wait(a), state.Done, "")
+	w.expect(w.wait(b), state.Done, "")
+	w.close()
+}
+
+func TestAuthHoldsTheAccountUntilARetry(t *testing.T) {
+	w := newWorld(t)
+	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		return coordinator.Outcome{Class: state.ClassAuth, ExitCode: 1, Error: "not logged in"}
+	}
+	w.open()
+	a := w.submit(coordinator.TaskSpec{Prompt: "a"}).ID
+	w.expect(w.wait(a), state.Failed, state.ClassAuth)
+	b := w.submit(coordinator.TaskSpec{Prompt: "b"}).ID
+	if why, err := w.c.Why(b); err != nil || !strings.Contains(why, "account demo") {
+		t.Errorf("why %q, %v", why, err)
+	}
+	w.agent.do = answer("ok")
+	if _, err := w.c.Retry(context.Background(), a, "client"); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(w.wait(a), state.Done, "")
+	w.expect(w.wait(b), state.Done, "")
+	w.close()
+}

@@ -1,0 +1,227 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// dispatchUntil starts what is ready whenever something has changed or a time has
+// come, until the coordinator is to end.
+func (c *Coordinator) dispatchUntil(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		if c.mayEnd() {
+			return
+		}
+		c.dispatch()
+		timer.Reset(c.untilNext())
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.ledger.Done():
+			return
+		case <-c.wake:
+		case <-c.ended:
+		case <-timer.C:
+		}
+	}
+}
+
+// farAway is how long the dispatcher sleeps when nothing is due.
+const farAway = time.Hour
+
+// untilNext is how long nothing becomes ready by time alone, and no idle time ends.
+func (c *Coordinator) untilNext() time.Duration {
+	now := c.cfg.Now()
+	c.mu.Lock()
+	next := c.state.NextWake(now)
+	c.mu.Unlock()
+	wait := farAway
+	if !next.IsZero() {
+		wait = min(wait, max(next.Sub(now), time.Millisecond))
+	}
+	if c.cfg.IdleExit > 0 {
+		c.runsMu.Lock()
+		wait = min(wait, max(c.lastCall.Add(c.cfg.IdleExit).Sub(now), 10*time.Millisecond))
+		c.runsMu.Unlock()
+	}
+	return wait
+}
+
+// mayEnd reports whether Run may return by itself: after a handover, or idle.
+func (c *Coordinator) mayEnd() bool {
+	c.mu.Lock()
+	idle := c.state.Idle()
+	c.mu.Unlock()
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	if len(c.runs) > 0 {
+		return false
+	}
+	if c.handover {
+		return true
+	}
+	quiet := c.clients == 0 && c.cfg.Now().Sub(c.lastCall) >= c.cfg.IdleExit
+	return c.cfg.IdleExit > 0 && idle && quiet
+}
+
+// call notes that a client is being served; what it gives notes the end.
+func (c *Coordinator) call() func() {
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	c.clients++
+	return func() {
+		c.runsMu.Lock()
+		c.clients--
+		c.lastCall = c.cfg.Now()
+		c.runsMu.Unlock()
+	}
+}
+
+// Handover makes Run return as soon as the runs at work have ended; nothing more
+// is started. Another master takes over then.
+func (c *Coordinator) Handover(context.Context) error {
+	c.runsMu.Lock()
+	c.handover = true
+	c.runsMu.Unlock()
+	c.poke()
+	return nil
+}
+
+// limits are what bounds the tasks that run at the same time.
+func (c *Coordinator) limits() state.Limits { return state.Limits{MaxWorkers: c.cfg.MaxWorkers} }
+
+// dispatch starts all tasks that are ready: it appends `running` for them in one
+// change, and only when that is durable anything is spawned.
+func (c *Coordinator) dispatch() {
+	c.runsMu.Lock()
+	stop := c.handover || c.closing
+	c.runsMu.Unlock()
+	if stop || !c.anyReady() {
+		return
+	}
+	var chosen []*run
+	err := c.update(context.Background(), func(tx *ledger.Tx) error {
+		c.release(chosen)
+		chosen = c.choose()
+		for _, r := range chosen {
+			tx.Append(r.started)
+		}
+		return nil
+	})
+	if err != nil {
+		c.release(chosen)
+		if !errors.Is(err, &Error{Code: CodeStopped}) {
+			c.trouble("tasks could not be started", err)
+		}
+		return
+	}
+	for _, r := range chosen {
+		c.running.Go(func() { c.execute(r) })
+	}
+}
+
+func (c *Coordinator) anyReady() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.state.Ready(c.cfg.Now(), c.limits())) > 0
+}
+
+// choose takes the tasks that are ready and registers a run for each, so that a
+// cancel that comes right behind the record finds it.
+func (c *Coordinator) choose() []*run {
+	now := c.cfg.Now()
+	c.mu.Lock()
+	ready := c.state.Ready(now, c.limits())
+	runs := make([]*run, 0, len(ready))
+	for i := range ready {
+		runs = append(runs, c.newRun(&ready[i], now))
+	}
+	c.mu.Unlock()
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	free := runs[:0]
+	for _, r := range runs {
+		if len(c.runs) < c.cfg.MaxWorkers && !c.inUse(r) {
+			c.runs[r.task.ID] = r
+			free = append(free, r)
+		} else {
+			r.cancel(nil)
+		}
+	}
+	return free
+}
+
+// inUse reports whether a run that is still being ended (its task was edited
+// meanwhile) holds the task, its lane or its session. runsMu is held.
+func (c *Coordinator) inUse(r *run) bool {
+	for _, other := range c.runs {
+		if other.task.ID == r.task.ID || other.task.SessionKey == r.task.SessionKey || other.task.SessionID == r.task.SessionID {
+			return true
+		}
+	}
+	return false
+}
+
+// release takes back runs that were registered and not started.
+func (c *Coordinator) release(runs []*run) {
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	for _, r := range runs {
+		r.cancel(nil)
+		delete(c.runs, r.task.ID)
+	}
+}
+
+// newRun makes the run of a task with its `running` record. mu is held.
+func (c *Coordinator) newRun(t *state.Task, now time.Time) *run {
+	r := &run{id: c.cfg.ID(), task: *t, begun: now}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	r.interrupted = t.Reason == state.ClassInterrupted
+	r.session = t.AgentSession
+	if s, ok := c.state.SessionByID(t.SessionID); ok && r.session == "" && t.Resume != "never" && s.Agent == t.Agent {
+		r.session = s.Native
+	}
+	r.task.Attempt++
+	r.task.RunID = r.id
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+	rec.Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, r.id).Add(state.KeyAttempt, strconv.Itoa(r.task.Attempt)).
+		Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))
+	c.complete(r, rec)
+	unset(rec, state.KeyReason, t.Reason != "")
+	unset(rec, state.KeyError, t.Error != "")
+	unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
+	unset(rec, state.KeyExitCode, t.ExitCode != nil)
+	r.started = rec
+	return r
+}
+
+// unset takes away what the run before has left, if it has left anything.
+func unset(rec *ledger.Record, key string, was bool) {
+	if was {
+		rec.Add(key, "")
+	}
+}
+
+// complete fills in what a task written by hand has left out.
+func (c *Coordinator) complete(r *run, rec *ledger.Record) {
+	t := &r.task
+	fill := func(field *string, key, value string) {
+		if *field == "" && value != "" {
+			*field = value
+			rec.Add(key, value)
+		}
+	}
+	if t.Agent == "" {
+		fill(&t.Agent, state.KeyAgent, c.cfg.DefaultAgent())
+	}
+	fill(&t.Account, state.KeyAccount, t.Agent)
+	fill(&t.SessionKey, state.KeySessionKey, state.LanePrefixTask+t.ID)
+	fill(&t.SessionID, state.KeySessionID, c.cfg.ID())
+}

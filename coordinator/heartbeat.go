@@ -1,0 +1,55 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"time"
+
+	"stint/ledger/durable"
+)
+
+// Health says how the master is.
+func (c *Coordinator) Health() Health {
+	h := Health{
+		PID: os.Getpid(), Start: c.start.UTC(), Version: c.cfg.Version, Socket: c.cfg.Socket,
+		StateDir: c.cfg.StateDir, Background: c.cfg.Background,
+	}
+	for _, f := range c.ledger.Findings() {
+		h.Findings = append(h.Findings, f.Error())
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	h.Findings = append(h.Findings, c.rejected...)
+	h.Paused, _ = c.state.Paused()
+	h.Counts, h.Running, h.LastError = c.state.Counts(), c.state.Running(), c.lastErr
+	return h
+}
+
+// A beat is the content of heartbeat.json.
+type beat struct {
+	Health
+	Time time.Time `json:"time"` // when it was written: older than three intervals means dead
+	Seq  int       `json:"seq"`  // counts up while the master lives
+}
+
+// heartbeat writes heartbeat.json at once and then in each interval until ctx
+// ends. It is information, never a truth.
+func (c *Coordinator) heartbeat(ctx context.Context) {
+	tick := time.NewTicker(c.cfg.HeartbeatInterval)
+	defer tick.Stop()
+	for seq := 1; ; seq++ {
+		data, err := json.MarshalIndent(beat{c.Health(), c.cfg.Now().UTC(), seq}, "", "  ")
+		if err == nil {
+			err = durable.WriteFile(durable.OS, c.cfg.HeartbeatPath, append(data, '\n'))
+		}
+		if err != nil {
+			c.trouble("the heartbeat could not be written", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package coordinator
+
+import (
+	"math"
+	"time"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// A verdict is what becomes of a task after a run.
+type verdict struct {
+	status      state.Status
+	reason      state.Class
+	notBefore   time.Time
+	attempt     int // counted tries so far
+	retries     int
+	limitWaits  int
+	limitSince  time.Time      // when the present wait for a rate limit began
+	loseSession bool           // the agent's session is gone: begin a new one
+	account     *ledger.Record // what the run says about the account; nil if nothing
+}
+
+// judge decides by this table what becomes of a task whose run has ended.
+//
+//	class                            spends an attempt   what follows
+//	success                          yes                 done
+//	canceled                         yes                 canceled
+//	interrupted                      no, a retry         queued at once; dead after max retries
+//	rate-limited                     no, a limit wait    queued until the time that the agent named, else backoff;
+//	                                                     dead after max_limit_wait, failed if the task does not wait
+//	auth                             yes                 failed, and the account goes on hold
+//	agent-missing                    yes                 failed
+//	session-lost                     no                  queued with a new session, or failed by resume_missing
+//	network, stalled, session-busy   yes                 queued with backoff; dead when the attempts are used up
+//	exit, timeout, output-missing,   yes                 failed; where the task itself says maxAttempts: queued with
+//	verify, budget                                       backoff, dead when they are used up
+func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
+	v := verdict{status: state.Failed, reason: out.Class, attempt: t.Attempt, retries: t.Retries, limitWaits: t.LimitWaits, limitSince: t.LimitSince}
+	if out.Class != state.ClassRateLimited {
+		v.limitSince = time.Time{}
+	}
+	switch out.Class {
+	case "":
+		v.status = state.Done
+	case state.ClassCanceled:
+		v.status = state.Canceled
+	case state.ClassInterrupted:
+		v.attempt, v.retries = t.Attempt-1, t.Retries+1
+		if v.status = state.Queued; v.retries > c.cfg.MaxRetries {
+			v.status = state.Dead
+		}
+	case state.ClassRateLimited:
+		c.judgeLimit(&v, t, out, now)
+	case state.ClassAuth:
+		v.account = accountRecord(t.Account).Add(state.KeyHold, "true").Add(state.KeyReason, "not logged in; met by task "+t.ID)
+	case state.ClassSessionLost:
+		if c.cfg.ResumeMissing != "error" {
+			v.status, v.attempt, v.loseSession = state.Queued, t.Attempt-1, true
+		}
+	case state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
+		c.judgeRetry(&v, t, now)
+	case state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify, state.ClassBudget:
+		if t.MaxAttempts > 0 {
+			c.judgeRetry(&v, t, now)
+		}
+	}
+	return v
+}
+
+// judgeRetry queues a task again until its attempts are used up. A task that has
+// only one attempt has no retries to use up: it failed.
+func (c *Coordinator) judgeRetry(v *verdict, t *state.Task, now time.Time) {
+	limit := t.MaxAttempts
+	if limit == 0 {
+		limit = c.workspace(t.Workspace).MaxAttempts
+	}
+	if limit == 0 {
+		limit = c.cfg.MaxAttempts
+	}
+	switch {
+	case t.Attempt < limit:
+		v.status, v.notBefore = state.Queued, now.Add(c.backoff(t.Attempt-1))
+	case limit > 1:
+		v.status = state.Dead
+	}
+}
+
+// judgeLimit lets a task wait for its account. The wait is the account's, so that
+// its other tasks do not run into the same limit one by one.
+func (c *Coordinator) judgeLimit(v *verdict, t *state.Task, out Outcome, now time.Time) {
+	most := c.cfg.MaxLimitWait
+	if d, err := time.ParseDuration(t.MaxLimitWait); err == nil {
+		most = d
+	}
+	if v.limitSince.IsZero() {
+		v.limitSince = now
+	}
+	until := out.RetryAt
+	if !until.After(now) {
+		until = now.Add(c.backoff(t.LimitWaits))
+	}
+	v.account = accountRecord(t.Account).Add(state.KeyCoolUntil, state.FormatTime(until)).Add(state.KeyReason, string(state.ClassRateLimited))
+	switch {
+	case most == 0: // told not to wait
+	case until.After(v.limitSince.Add(most)):
+		v.status = state.Dead
+	default:
+		v.status, v.notBefore = state.Queued, until
+		v.attempt, v.limitWaits = t.Attempt-1, t.LimitWaits+1
+	}
+}
+
+func accountRecord(name string) *ledger.Record {
+	return &ledger.Record{Kind: ledger.KindControl, ID: state.ControlAccount + name}
+}
+
+// backoff is the wait after the n-th failure (from 0): base·2^n, at most the
+// maximum, and of that a random part between half and all.
+func (c *Coordinator) backoff(n int) time.Duration {
+	d := float64(c.cfg.BackoffBase) * math.Pow(2, float64(min(n, 30)))
+	d = min(d, float64(c.cfg.BackoffMax))
+	return time.Duration(d * (0.5 + 0.5*c.cfg.Rand()))
+}

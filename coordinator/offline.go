@@ -1,0 +1,156 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// SubmitOffline takes a task in where no master runs: it locks the state
+// directory, appends durably and closes. The error has CodeBusy if a master does run.
+func SubmitOffline(ctx context.Context, cfg Config, spec TaskSpec) (state.Task, error) {
+	c, err := Open(cfg)
+	if err != nil {
+		return state.Task{}, err
+	}
+	t, err := c.Submit(ctx, spec)
+	return t, errors.Join(err, c.Close())
+}
+
+// Dump writes the whole state as text, always the same for the same state.
+func (c *Coordinator) Dump(w io.Writer) error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.state.Dump(w)
+}
+
+// Refold reads the journal of a state directory from its beginning and writes the
+// state that it gives, as Dump does. It changes nothing and needs no lock: a
+// master may be at work.
+func Refold(dir string, w io.Writer) error {
+	st, err := fold(dir)
+	if err != nil {
+		return err
+	}
+	return st.Dump(w)
+}
+
+func fold(dir string) (*state.State, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "journal.md"))
+	if err != nil {
+		return nil, err
+	}
+	st := state.New(bytesReader(data))
+	doc := ledger.Parse(data)
+	for i := range doc.Sections {
+		_ = st.Apply(&doc.Sections[i]) // what the fold refuses has no effect, here as there
+	}
+	return st, nil
+}
+
+// bytesReader reads records from a journal in memory.
+type bytesReader []byte
+
+func (b bytesReader) SectionAt(off int64) (*ledger.Section, error) {
+	doc := ledger.Parse(b[off : off+int64(sectionLen(b[off:]))])
+	if len(doc.Sections) != 1 {
+		return nil, fmt.Errorf("no record at offset %d", off)
+	}
+	return &doc.Sections[0], nil
+}
+
+func sectionLen(b []byte) int {
+	if i := bytes.Index(b, []byte("\n<!-- end ")); i >= 0 {
+		if n := bytes.IndexByte(b[i+1:], '\n'); n >= 0 {
+			return i + 1 + n + 1
+		}
+	}
+	return len(b)
+}
+
+// Check looks whether a state directory is sound: tasks.md has no findings and
+// holds all records of the journal, and tasks.md alone gives the same tasks. No
+// master may be at work. It changes nothing.
+func Check(dir string) error {
+	tasks, err := os.ReadFile(filepath.Join(dir, ledger.TasksName))
+	if err != nil {
+		return err
+	}
+	doc := ledger.Parse(tasks)
+	for _, f := range doc.Findings {
+		f.File = ledger.TasksName
+		err = errors.Join(err, f)
+	}
+	if err != nil {
+		return err
+	}
+	want, err := wholeTasks(dir)
+	if err != nil {
+		return err
+	}
+	got, err := aloneTasks(tasks)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(want, got) {
+		return fmt.Errorf("tasks.md alone gives other tasks:\n%s\nthan the journal:\n%s", got, want)
+	}
+	return nil
+}
+
+// wholeTasks gives all tasks of a state directory with their texts, a line each.
+func wholeTasks(dir string) ([]byte, error) {
+	st, err := fold(dir)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := st.List(Filter{})
+	if err != nil {
+		return nil, err
+	}
+	var out []byte
+	for _, row := range rows {
+		t, _, err := st.Task(row.ID)
+		if err != nil {
+			return nil, err
+		}
+		line, err := json.Marshal(t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, line...), '\n')
+	}
+	return out, nil
+}
+
+// aloneTasks rebuilds a state directory from the bytes of tasks.md, elsewhere, and
+// gives its tasks.
+func aloneTasks(tasks []byte) (out []byte, err error) {
+	dir, err := os.MkdirTemp("", "stint-check-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := durable.WriteFile(durable.OS, filepath.Join(dir, ledger.TasksName), tasks); err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	l, err := ledger.Open(ledger.Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) {}, Check: state.Check})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	return wholeTasks(dir)
+}
