@@ -1,0 +1,197 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+const someUUID = "01a1fbfd-004f-7b52-a66b-d51066fa7872"
+
+func TestCodexArgs(t *testing.T) {
+	dir := "/home/ana/shop"
+	for _, c := range []struct {
+		codex Codex
+		turn  coordinator.Turn
+		want  string
+	}{
+		{Codex{}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -"},
+		{Codex{}, coordinator.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR resume UUID -"},
+		{Codex{Model: "gpt-5.5", Profile: "work"}, coordinator.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-5.5 -p work resume UUID -"},
+		{Codex{Model: "gpt-5.5"}, coordinator.Turn{Model: "gpt-6-sol"}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-6-sol -"},
+		{Codex{Sandbox: "read-only"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
+		{Codex{Sandbox: "inherit"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -C DIR -"},
+		{Codex{Sandbox: "inherit", FullAuto: true}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -c approval_policy=never -C DIR -"},
+	} {
+		c.turn.Workspace = dir
+		got := strings.NewReplacer(dir, "DIR", someUUID, "UUID").Replace(strings.Join(c.codex.args(c.turn), " "))
+		if got != c.want {
+			t.Errorf("%s\nwant %s", got, c.want)
+		}
+	}
+}
+
+// No text becomes an option.
+func TestCodexRefuses(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct {
+		codex Codex
+		turn  coordinator.Turn
+		class state.Class
+	}{
+		{Codex{}, coordinator.Turn{Session: "--last"}, state.ClassSessionLost},
+		{Codex{}, coordinator.Turn{Session: "urn:uuid:" + someUUID}, state.ClassSessionLost},
+		{Codex{}, coordinator.Turn{Model: "--dangerously-bypass-approvals-and-sandbox"}, state.ClassExit},
+		{Codex{Profile: "-x"}, coordinator.Turn{}, state.ClassExit},
+		{Codex{Sandbox: "-x"}, coordinator.Turn{}, state.ClassExit},
+		{Codex{Bin: "no-such-codex"}, coordinator.Turn{}, state.ClassAgentMissing},
+		{Codex{Bin: "/no/such/codex"}, coordinator.Turn{}, state.ClassAgentMissing},
+	} {
+		c.codex.Runner = b.demo.Runner
+		if c.turn.Session == "" && c.turn.Model == "" {
+			c.turn.RunDir = b.dir
+		}
+		out := c.codex.Run(t.Context(), c.turn, func(coordinator.Event) {})
+		if out.Class != c.class || out.Error == "" || out.ExitCode != -1 {
+			t.Errorf("%+v gives %+v", c, out)
+		}
+	}
+	if names, err := filepath.Glob(filepath.Join(b.dir, "*")); err != nil || len(names) != 0 {
+		t.Errorf("something was begun: %v, %v", names, err)
+	}
+}
+
+// fakeCodex writes a program that does as script says.
+func (b *bench) fakeCodex(script string) *Codex {
+	b.t.Helper()
+	bin := filepath.Join(b.dir, "codex")
+	must(b.t, os.WriteFile(bin, []byte("#!/bin/bash\n"+script+"\n"), 0o700))
+	return &Codex{Bin: bin, Runner: b.demo.Runner}
+}
+
+func TestCodexPromptOnStdin(t *testing.T) {
+	b := newBench(t)
+	c := b.fakeCodex(`echo "$@" >args; cat >prompt; echo '{"type":"thread.started","thread_id":"` + someUUID + `"}'
+		echo '{"type":"item.completed","item":{"type":"agent_message","text":"42"}}'; echo '{"type":"turn.completed"}'`)
+	turn := b.turn("--dangerous; $(rm -rf /)")
+	turn.Session = "01a1fbfd-004f-7b52-a66b-d51066fa7873"
+	out := c.Run(t.Context(), turn, func(coordinator.Event) {})
+	if out.Class != "" || out.Result != "42" || out.Session != someUUID || !strings.Contains(out.Note, "was not resumed") {
+		t.Errorf("outcome: %+v", out)
+	}
+	sent, err := os.ReadFile(filepath.Join(turn.Workspace, "prompt"))
+	must(t, err)
+	if want, err := os.ReadFile(turn.Prompt); err != nil || string(sent) != string(want) {
+		t.Errorf("sent %q, %v", sent, err)
+	}
+	args, err := os.ReadFile(filepath.Join(turn.Workspace, "args"))
+	must(t, err)
+	if strings.Contains(string(args), "dangerous") {
+		t.Errorf("arguments: %s", args)
+	}
+}
+
+func TestCodexWrapperWithoutNode(t *testing.T) {
+	b := newBench(t)
+	c := b.fakeCodex("")
+	must(t, os.WriteFile(c.Bin, []byte("#!/usr/bin/env no-such-node\n"), 0o700))
+	turn := b.turn("hello")
+	if out := c.Run(t.Context(), turn, func(coordinator.Event) {}); out.Class != state.ClassAgentMissing || out.ExitCode != 127 {
+		t.Errorf("outcome: %+v", out)
+	}
+}
+
+func TestLookPath(t *testing.T) {
+	b := newBench(t)
+	c := b.fakeCodex("")
+	env := []string{"PATH=/no/such:relative:" + b.dir}
+	if got, err := lookPath("codex", env); err != nil || got != c.Bin {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, name := range []string{"codex2", b.dir, ""} {
+		if got, err := lookPath(name, env); err == nil {
+			t.Errorf("%q gives %q", name, got)
+		}
+	}
+}
+
+// The native binary of npm's package, in the three places where it may be.
+func TestNativeCodex(t *testing.T) {
+	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	plat := "codex-" + runtime.GOOS + "-" + arch
+	for _, place := range []string{
+		"node_modules/@openai/" + plat + "/vendor/triple/bin/codex",
+		"node_modules/@openai/codex/node_modules/@openai/" + plat + "/vendor/triple/bin/codex",
+		"node_modules/@openai/codex/vendor/x-" + runtime.GOOS + "-y/bin/codex",
+	} {
+		dir, err := filepath.EvalSymlinks(t.TempDir())
+		must(t, err)
+		dir = filepath.Join(dir, "[odd] dir*")
+		native := filepath.Join(dir, place)
+		wrapper := filepath.Join(dir, "node_modules/@openai/codex/bin/codex.js")
+		link := filepath.Join(dir, "node_modules/.bin/codex")
+		for _, f := range []string{native, wrapper} {
+			must(t, os.MkdirAll(filepath.Dir(f), 0o700))
+			must(t, os.WriteFile(f, nil, 0o700))
+		}
+		must(t, os.MkdirAll(filepath.Dir(link), 0o700))
+		must(t, os.Symlink(wrapper, link))
+		if got := nativeCodex(link); got != native {
+			t.Errorf("%s: %s", place, got)
+		}
+		must(t, os.Remove(native))
+		if got := nativeCodex(link); got != link {
+			t.Errorf("without a native binary: %s", got)
+		}
+	}
+	if got := nativeCodex("/bin/true"); got != "/bin/true" {
+		t.Error(got)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	b := newBench(t)
+	status := `[ "$1" = --version ] && echo codex-cli 1.2.3 && exit; [ -f "$CODEX_HOME/auth.json" ] && echo Logged in using ChatGPT && exit; echo Not logged in; exit 1`
+	c := b.fakeCodex(status)
+	home := filepath.Join(b.dir, "home")
+	must(t, os.MkdirAll(home, 0o700))
+	base := slices.Concat(c.Env, []string{"CODEX_HOME=" + home})
+	probe := func(extra ...string) Probe {
+		c.Env = slices.Concat(base, extra)
+		return c.Probe(t.Context())
+	}
+	write := func(name, text string) {
+		must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
+	}
+	if p := probe(); !p.Found || p.Version != "codex-cli 1.2.3" || p.LoggedIn || p.Fix != "codex login" || p.Detail != "Not logged in" {
+		t.Errorf("nothing there: %+v", p)
+	}
+	if p := probe("CODEX_API_KEY=x"); !p.LoggedIn || p.Fix != "" {
+		t.Errorf("key: %+v", p)
+	}
+	write("config.toml", "model_provider = \"fake\"\n[model_providers.fake]\nenv_key = \"FAKE_KEY\"\n")
+	if p := probe(); p.LoggedIn || !strings.Contains(p.Detail, "FAKE_KEY") {
+		t.Errorf("provider without key: %+v", p)
+	}
+	if p := probe("FAKE_KEY=x"); !p.LoggedIn || strings.Contains(p.Detail, "=x") {
+		t.Errorf("provider with key: %+v", p)
+	}
+	write("config.toml", "model = \"x\"\n")
+	write("auth.json", "{}")
+	if p := probe(); !p.LoggedIn || p.Detail != "Logged in using ChatGPT" {
+		t.Errorf("auth.json: %+v", p)
+	}
+	write("config.toml", "model = \n")
+	if p := probe(); p.LoggedIn || !strings.Contains(p.Detail, "configuration") {
+		t.Errorf("broken configuration: %+v", p)
+	}
+	if p := (&Codex{Bin: "no-such-codex"}).Probe(t.Context()); p.Found || p.Fix == "" {
+		t.Errorf("missing: %+v", p)
+	}
+}

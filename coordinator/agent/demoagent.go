@@ -1,0 +1,330 @@
+package agent
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"stint/ledger/durable"
+)
+
+// envDemoHome names the directory of the demo agent's sessions and log.
+const envDemoHome = "STINT_DEMO_HOME"
+
+// DemoMain is the hidden subcommand demo-agent: a stand-in for codex exec. args
+// is what follows the subcommand (exec --json [-C DIR] [resume ID] -), env reads
+// a variable of the environment. It gives the exit code.
+//
+// It answers with the first line of the user's message, the number of the turn,
+// and what was said before in the session. Words in the message tell it to do
+// something else, in their order:
+//
+//	demo:sleep=2s          work for that long (or plain seconds)
+//	demo:lines=1000        print that many events
+//	demo:say=TEXT          answer with TEXT, up to the end of the line
+//	demo:write=PATH|TEXT   write a file below the workspace
+//	demo:orphan            leave a process of its own session behind
+//	demo:ignore-term       do not end on SIGTERM
+//	demo:hang              never end
+//	demo:hang-after        answer, say that the turn is over, and never end
+//	demo:empty             end well, without an answer
+//	demo:fail              fail the turn
+//	demo:crash             end with exit code 3 in the middle of the turn
+//	demo:429, demo:429=2s  a usage limit, with the time to try again
+//	demo:401, demo:500     not logged in; a server in trouble
+//
+// The last four also exist as demo:fail-first and so on: only on the first try
+// of a task. Every execution is noted in log.jsonl in its home, at its start and
+// at its end.
+func DemoMain(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
+	d := &demo{out: bufio.NewWriter(stdout), env: env, home: env(envDemoHome), dir: "."}
+	code, err := d.main(args, stdin)
+	if err = errors.Join(err, d.out.Flush()); err != nil {
+		_, _ = fmt.Fprintf(stderr, "Error: %v\n", err) // there is nowhere else to say it
+		return 1
+	}
+	return code
+}
+
+// A demo is one execution of the demo agent.
+type demo struct {
+	out    *bufio.Writer
+	env    func(string) string
+	home   string
+	dir    string // workspace
+	resume string // session to go on with
+
+	thread  *os.File // its memory of the session, locked
+	said    []string // the user's messages before this one
+	message string
+	items   int
+
+	answer []string // set by demo:say
+	empty  bool
+	hang   bool
+}
+
+// A demoLine is one message in the file of a session.
+type demoLine struct {
+	Role string `json:"role"`
+	Text string `json:"text"`
+}
+
+func (d *demo) main(args []string, stdin io.Reader) (code int, err error) {
+	if err := d.parse(args); err != nil {
+		return 0, err
+	}
+	if err := durable.MkdirAll(durable.OS, filepath.Join(d.home, "threads")); err != nil {
+		return 0, err
+	}
+	if err := d.log("start"); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, d.log("stop")) }()
+	prompt, err := io.ReadAll(stdin)
+	if err != nil {
+		return 0, err
+	}
+	d.message = userMessage(string(prompt))
+	id, err := d.open()
+	if err != nil {
+		return 0, err
+	}
+	code, err = d.turn(id)
+	return code, errors.Join(err, d.thread.Close())
+}
+
+// parse reads the few options that the adapter uses.
+func (d *demo) parse(args []string) error {
+	if len(args) == 0 || args[0] != "exec" {
+		return errors.New("the demo agent is started by stint: demo-agent exec --json -")
+	}
+	for i := 1; i < len(args); i++ {
+		switch args[i] {
+		case "-C", "resume":
+			if i+1 == len(args) {
+				return fmt.Errorf("%s needs a value", args[i])
+			}
+			if args[i] == "-C" {
+				d.dir = args[i+1]
+			} else {
+				d.resume = args[i+1]
+			}
+			i++
+		case "--json", "-":
+		default:
+			return fmt.Errorf("unexpected argument '%s'", args[i])
+		}
+	}
+	if d.home == "" {
+		return errors.New(envDemoHome + " is not set")
+	}
+	return nil
+}
+
+// userMessage cuts the user's own words out of a prompt: what follows the
+// heading, or everything if there is none.
+func userMessage(prompt string) string {
+	const heading = "## User message\n"
+	if msg, ok := strings.CutPrefix(prompt, heading); ok {
+		return strings.TrimSpace(msg)
+	}
+	if _, msg, ok := strings.Cut(prompt, "\n"+heading); ok {
+		return strings.TrimSpace(msg)
+	}
+	return strings.TrimSpace(prompt)
+}
+
+// open opens the session's memory, a new one or the one to resume, and notes the
+// message in it. Its errors are codex's, word for word.
+func (d *demo) open() (id string, err error) {
+	id, flag := d.resume, os.O_RDWR|os.O_APPEND
+	if id == "" {
+		v7, err := uuid.NewV7()
+		if err != nil {
+			return "", err
+		}
+		id, flag = v7.String(), flag|os.O_CREATE|os.O_EXCL
+	}
+	name := filepath.Join(d.home, "threads", filepath.Base(id)+".jsonl")
+	if d.thread, err = os.OpenFile(name, flag, durable.FileMode); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("thread/resume: thread/resume failed: no rollout found for thread id %s (code -32600)", id)
+		}
+		return "", err
+	}
+	if flock(d.thread) != nil {
+		return "", errors.Join(fmt.Errorf("thread/resume: thread/resume failed: thread %s already has an active writer (code -32600)", id), d.thread.Close())
+	}
+	if err := d.recall(); err != nil {
+		return "", errors.Join(err, d.thread.Close())
+	}
+	return id, d.remember("user", d.message)
+}
+
+func (d *demo) recall() error {
+	dec := json.NewDecoder(d.thread)
+	for {
+		var l demoLine
+		err := dec.Decode(&l)
+		if err != nil { // the end, or a line that a kill has cut
+			_, err = d.thread.Seek(0, io.SeekEnd)
+			return err
+		}
+		if l.Role == "user" {
+			d.said = append(d.said, l.Text)
+		}
+	}
+}
+
+func (d *demo) remember(role, text string) error {
+	return appendLine(d.thread, demoLine{Role: role, Text: text})
+}
+
+func appendLine(f *os.File, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	return err
+}
+
+// turn speaks codex's events from the first to the last.
+func (d *demo) turn(id string) (int, error) {
+	if err := d.emit("thread.started", field{"thread_id", id}); err != nil {
+		return 0, err
+	}
+	if err := d.emit("turn.started"); err != nil {
+		return 0, err
+	}
+	for _, w := range directives(d.message) {
+		end, err := d.do(w)
+		if err != nil {
+			return 1, d.failTurn(err.Error())
+		}
+		if end != nil {
+			return end.code, d.failTurn(end.msg)
+		}
+	}
+	if !d.empty {
+		text := d.text()
+		if err := errors.Join(d.remember("agent", text), d.item("agent_message", field{"text", text})); err != nil {
+			return 0, err
+		}
+	}
+	n := len(d.said) + 1 // codex counts over the whole thread
+	err := d.emit("turn.completed", field{"usage", map[string]int{
+		"input_tokens": 110 * n, "cached_input_tokens": 40 * n, "output_tokens": 21 * n, "reasoning_output_tokens": 5 * n,
+	}})
+	if d.hang && err == nil {
+		sleepForever()
+	}
+	return 0, err
+}
+
+// text is the answer.
+func (d *demo) text() string {
+	if len(d.answer) > 0 {
+		return strings.Join(d.answer, "\n")
+	}
+	text := fmt.Sprintf("turn %d", len(d.said)+1)
+	if len(d.said) > 0 {
+		var earlier []string
+		for _, s := range d.said {
+			earlier = append(earlier, firstLine(s))
+		}
+		text += "; earlier: " + strings.Join(earlier, " | ")
+	}
+	return text + "; you said: " + firstLine(d.message)
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return strings.TrimSpace(line)
+}
+
+// failTurn ends a turn as codex does. Without a message nothing is said.
+func (d *demo) failTurn(msg string) error {
+	if msg == "" {
+		return nil
+	}
+	return errors.Join(
+		d.emit("error", field{"message", msg}),
+		d.emit("turn.failed", field{"error", map[string]string{"message": msg}}))
+}
+
+// A field is one key of an event: their order is part of what codex prints.
+type field struct {
+	key   string
+	value any
+}
+
+func (d *demo) emit(kind string, fields ...field) error {
+	if err := d.write(kind, fields); err != nil {
+		return err
+	}
+	return d.out.Flush()
+}
+
+func (d *demo) write(kind string, fields []field) error {
+	_, _ = d.out.WriteString(`{"type":"` + kind + `"`) // a failure sticks and shows in Flush
+	for _, f := range fields {
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return err
+		}
+		_, _ = d.out.WriteString(`,"` + f.key + `":` + string(value))
+	}
+	_, err := d.out.WriteString("}\n")
+	return err
+}
+
+// item prints one completed item.
+func (d *demo) item(kind string, fields ...field) error {
+	if err := d.bareItem(kind, fields...); err != nil {
+		return err
+	}
+	return d.out.Flush()
+}
+
+// bareItem leaves the event in the buffer.
+func (d *demo) bareItem(kind string, fields ...field) error {
+	item := map[string]any{"id": fmt.Sprintf("item_%d", d.items), "type": kind}
+	for _, f := range fields {
+		item[f.key] = f.value
+	}
+	d.items++
+	return d.write("item.completed", []field{{"item", item}})
+}
+
+// log notes that this execution begins or ends.
+func (d *demo) log(event string) error {
+	f, err := os.OpenFile(filepath.Join(d.home, "log.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
+	if err != nil {
+		return err
+	}
+	err = appendLine(f, struct {
+		Event string `json:"event"`
+		Task  string `json:"task"`
+		Run   string `json:"run"`
+		PID   int    `json:"pid"`
+		Time  int64  `json:"time"` // ns
+	}{event, d.env(envTaskID), d.env(envRunID), syscall.Getpid(), time.Now().UnixNano()})
+	return errors.Join(err, f.Close())
+}
+
+func sleepForever() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}

@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"stint/coordinator"
+	"stint/ledger/durable"
+)
+
+// TestMain lets the test binary be the gate, the demo agent and a master.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "gate":
+			os.Exit(GateMain(os.Stdin, os.Stdout))
+		case "demo-agent":
+			os.Exit(DemoMain(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+		case "test-master":
+			os.Exit(masterMain())
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// A bench is the surroundings of runs: directories and a clean environment.
+type bench struct {
+	t     testing.TB
+	dir   string
+	demo  *Demo
+	tries int
+}
+
+func newBench(t testing.TB) *bench {
+	dir := t.TempDir()
+	b := &bench{t: t, dir: dir}
+	b.demo = &Demo{Home: filepath.Join(dir, "demo"), Runner: Runner{Env: []string{"PATH=" + os.Getenv("PATH")}, Poll: 5 * time.Millisecond}}
+	return b
+}
+
+// turn makes the directory and the prompt of a new run.
+func (b *bench) turn(prompt string) coordinator.Turn {
+	b.t.Helper()
+	b.tries++
+	id := fmt.Sprintf("run-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), b.tries)
+	turn := coordinator.Turn{
+		TaskID: "task-" + id, RunID: id, Attempt: 1, RunDir: filepath.Join(b.dir, "runs", id),
+		Workspace: filepath.Join(b.dir, "work"), Limits: coordinator.RunLimits{Grace: 2 * time.Second},
+	}
+	turn.Prompt = filepath.Join(turn.RunDir, "prompt.md")
+	for _, d := range []string{turn.RunDir, turn.Workspace} {
+		must(b.t, os.MkdirAll(d, 0o700))
+	}
+	must(b.t, os.WriteFile(turn.Prompt, []byte("# Header\n\n## User message\n\n"+prompt+"\n"), 0o600))
+	return turn
+}
+
+// A recorder keeps the events of a run.
+type recorder struct {
+	mu     sync.Mutex
+	events []coordinator.Event
+	notify chan coordinator.Event
+}
+
+func (r *recorder) report(e coordinator.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+	if r.notify != nil {
+		select {
+		case r.notify <- e:
+		default:
+		}
+	}
+}
+
+// run carries out one demo turn.
+func (b *bench) run(ctx context.Context, prompt string) (coordinator.Outcome, coordinator.Turn) {
+	b.t.Helper()
+	turn := b.turn(prompt)
+	return b.demo.Run(ctx, turn, func(coordinator.Event) {}), turn
+}
+
+// shell supervises a script instead of an agent.
+func (b *bench) shell(ctx context.Context, turn coordinator.Turn, script string) ended {
+	b.t.Helper()
+	s := spec{turn: turn, argv: []string{"/bin/bash", "-c", script}, env: b.demo.agentEnv(turn)}
+	return b.demo.supervise(ctx, s, newStream(func(coordinator.Event) {}))
+}
+
+// lives gives the processes that carry the run's marker.
+func lives(t testing.TB, runID string) []proc {
+	t.Helper()
+	found, err := markedProcs(envRunID + "=" + runID)
+	must(t, err)
+	return found
+}
+
+// wantGone checks that nothing of a run lives and its lock is free.
+func wantGone(t testing.TB, turn coordinator.Turn) {
+	t.Helper()
+	if left := lives(t, turn.RunID); len(left) > 0 {
+		t.Errorf("%d processes of the run are left: %v", len(left), left)
+	}
+	if !awaitFree(context.Background(), turn.RunDir, time.Second) {
+		t.Error("the run's lock is held")
+	}
+}
+
+// eventually polls a condition on real processes.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		<-tick.C
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// masterJob is what a master in a process of its own is told.
+type masterJob struct {
+	Turn   coordinator.Turn
+	Home   string
+	Env    []string
+	Before bool // stop in front of run.json
+	After  bool // stop after run.json, before the agent is let go
+}
+
+// masterMain runs one demo turn and prints what happens, to be killed at it.
+func masterMain() int {
+	var job masterJob
+	if err := json.Unmarshal([]byte(os.Args[2]), &job); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	d := &Demo{Home: job.Home, Runner: Runner{Env: job.Env, Poll: 5 * time.Millisecond}}
+	d.FS = haltFS{durable.OS, job}
+	out := d.Run(context.Background(), job.Turn, func(e coordinator.Event) {
+		if e.Session != "" {
+			fmt.Println("session", e.Session)
+		}
+	})
+	fmt.Printf("end %q %s\n", out.Class, out.Error)
+	return 0
+}
+
+// haltFS stops for ever at a point of the protocol.
+type haltFS struct {
+	durable.FS
+	job masterJob
+}
+
+func (h haltFS) Rename(from, to string) error {
+	if h.job.Before {
+		fmt.Println("at the point")
+		sleepForever()
+	}
+	return h.FS.Rename(from, to)
+}
+
+func (h haltFS) SyncDir(name string) error {
+	err := h.FS.SyncDir(name)
+	if h.job.After {
+		fmt.Println("at the point")
+		sleepForever()
+	}
+	return err
+}
+
+// startMaster starts a master and gives its lines of output, which end with it.
+func (b *bench) startMaster(job masterJob) (*exec.Cmd, <-chan string) {
+	b.t.Helper()
+	job.Home, job.Env = b.demo.Home, b.demo.Env
+	data, err := json.Marshal(job)
+	must(b.t, err)
+	cmd := exec.Command(os.Args[0], "test-master", string(data))
+	cmd.Env = b.demo.Env
+	out, err := cmd.StdoutPipe()
+	must(b.t, err)
+	must(b.t, cmd.Start())
+	lines := make(chan string, 100)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(lines)
+		for sc := bufio.NewScanner(out); sc.Scan(); {
+			lines <- sc.Text()
+		}
+	}()
+	b.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may be dead already
+		<-done
+		_ = cmd.Wait()
+		_ = Recover(context.Background(), job.Turn.RunDir, job.Turn.RunID) // for a test that failed half way
+	})
+	return cmd, lines
+}
+
+// await reads a master's lines up to one that begins so.
+func await(t testing.TB, lines <-chan string, prefix string) string {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		select {
+		case l, ok := <-lines:
+			if !ok {
+				t.Fatalf("the master ended before it said %q", prefix)
+			}
+			if strings.HasPrefix(l, prefix) {
+				return l
+			}
+		case <-timeout:
+			t.Fatalf("the master never said %q", prefix)
+		}
+	}
+}
+
+// A logEntry is one line of the demo agent's log.
+type logEntry struct {
+	Event, Task, Run string
+	PID              int
+	Time             int64
+}
+
+// log reads what the demo agent has noted.
+func (b *bench) log() []logEntry {
+	b.t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.demo.Home, "log.jsonl"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	must(b.t, err)
+	var all []logEntry
+	for line := range strings.Lines(string(data)) {
+		var e logEntry
+		must(b.t, json.Unmarshal([]byte(line), &e))
+		all = append(all, e)
+	}
+	return all
+}

@@ -1,0 +1,50 @@
+package agent
+
+import "errors"
+
+// A proc is one process as the system shows it. Pid and start together name a
+// process for as long as the machine is up; a pid alone does not, because it is
+// given out again.
+type proc struct {
+	pid   int
+	ppid  int
+	pgid  int
+	start string // opaque: equal only for the same process
+	dead  bool   // a zombie: ended, and not yet reaped
+}
+
+// errGone is returned for a process that no longer exists.
+var errGone = errors.New("no such process")
+
+// descendants gives all processes below root, nearest first.
+func descendants(all []proc, root int) []proc {
+	children := make(map[int][]proc, len(all))
+	for _, p := range all {
+		if p.pid != p.ppid {
+			children[p.ppid] = append(children[p.ppid], p)
+		}
+	}
+	var found []proc
+	next := children[root]
+	for len(next) > 0 {
+		found = append(found, next...)
+		var below []proc
+		for _, p := range next {
+			below = append(below, children[p.pid]...)
+			delete(children, p.pid)
+		}
+		next = below
+	}
+	return found
+}
+
+// alive keeps the processes that have not ended yet.
+func alive(procs []proc) []proc {
+	kept := procs[:0:0]
+	for _, p := range procs {
+		if !p.dead {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}

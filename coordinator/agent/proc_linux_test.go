@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// orphans gives the command lines of all processes by pid.
+func orphans(t testing.TB) map[int]string {
+	t.Helper()
+	all, err := listProcs()
+	must(t, err)
+	found := make(map[int]string)
+	for _, p := range alive(all) {
+		cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+		if err == nil {
+			found[p.pid] = string(cmd)
+		}
+	}
+	return found
+}
+
+// holdsDir reports whether that is the working directory of a process.
+func holdsDir(pid int, dir string) bool {
+	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	return err == nil && cwd == dir
+}
+
+func clearCloexec(t testing.TB, f *os.File) {
+	t.Helper()
+	_, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0)
+	must(t, err)
+}
+
+func TestParseStat(t *testing.T) {
+	line := "42 (a) b (c)) S 7 8 9 0 -1 4194304 102 0 0 0 0 0 0 0 20 0 1 0 130474 3133440 390\n"
+	p, err := parseStat(42, []byte(line))
+	if want := (proc{pid: 42, ppid: 7, pgid: 8, start: "130474"}); err != nil || p != want {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, bad := range []string{"", "42", "42 (x) S 1", strings.Replace(line, "S 7", "S x", 1)} {
+		if _, err := parseStat(42, []byte(bad)); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+	if p, err := readProc(os.Getpid()); err != nil || p.ppid != os.Getppid() {
+		t.Errorf("myself: %+v, %v", p, err)
+	}
+	if _, err := readProc(1 << 30); err != errGone {
+		t.Errorf("nobody: %v", err)
+	}
+}
+
+// A process is signalled only if it is the one that is meant.
+func TestSignalIsForOneProcess(t *testing.T) {
+	cmd := exec.Command("/bin/sleep", "1000")
+	must(t, cmd.Start())
+	p, err := readProc(cmd.Process.Pid)
+	must(t, err)
+	stranger := p
+	stranger.start += "1"
+	must(t, signalProc(stranger, syscall.SIGKILL))
+	must(t, signalProc(p, 0))
+	if now, err := readProc(p.pid); err != nil || now.dead {
+		t.Fatalf("the stranger was killed: %+v, %v", now, err)
+	}
+	must(t, signalProc(p, syscall.SIGKILL))
+	_ = cmd.Wait() // killed
+	must(t, signalProc(p, syscall.SIGKILL))
+}

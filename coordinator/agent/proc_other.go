@@ -1,0 +1,82 @@
+//go:build !linux
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// readProc looks a process up; errGone when there is none of that pid.
+func readProc(pid int) (proc, error) {
+	all, err := listProcs()
+	if err != nil {
+		return proc{}, err
+	}
+	for _, p := range all {
+		if p.pid == pid {
+			return p, nil
+		}
+	}
+	return proc{}, errGone
+}
+
+// listProcs asks ps, which every Unix has. The start time has a resolution of
+// one second.
+func listProcs() ([]proc, error) {
+	out, err := exec.Command("/bin/ps", "-A", "-o", "pid=,ppid=,pgid=,stat=,lstart=").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ps: %w", err)
+	}
+	var all []proc
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) < 5 {
+			continue
+		}
+		pid, err1 := strconv.Atoi(f[0])
+		ppid, err2 := strconv.Atoi(f[1])
+		pgid, err3 := strconv.Atoi(f[2])
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return nil, fmt.Errorf("ps: %w", err)
+		}
+		all = append(all, proc{
+			pid: pid, ppid: ppid, pgid: pgid,
+			start: strings.Join(f[4:], " "), dead: strings.HasPrefix(f[3], "Z"),
+		})
+	}
+	return all, nil
+}
+
+// markedProcs would find processes by their environment, which these systems do
+// not show.
+func markedProcs(string) ([]proc, error) { return nil, nil }
+
+// signalProc signals that process and no other. A process that has ended is no error.
+func signalProc(p proc, sig syscall.Signal) error {
+	now, err := readProc(p.pid)
+	if errors.Is(err, errGone) || err == nil && now.start != p.start {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signal to process %d: %w", p.pid, err)
+	}
+	return nil
+}
+
+// bootID names the time since the machine was started.
+var bootID = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("/usr/sbin/sysctl", "-n", "kern.boottime").Output()
+	if err != nil {
+		return "", fmt.Errorf("sysctl kern.boottime: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+})

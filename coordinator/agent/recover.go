@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// patience is how long a gate may take to end its run by itself after it has
+// lost the master: a second of grace, and the killing.
+const patience = 3 * time.Second
+
+// Recover proves that nothing of a run lives, and ends what does. The master
+// calls it at start for each task that was running when the last one ended,
+// before the task may run again. It returns nil when the run is dead, and a
+// sentence that says what is in the way when that cannot be proved before ctx
+// ends; then the task must not be started.
+//
+// Dead means: the machine was started anew since; or no agent was ever started;
+// or the gate, its descendants and the agent's group are gone, no process
+// carries the run's marker in its environment, and nobody holds the run's lock.
+// No process is ever signalled by its pid alone.
+func Recover(ctx context.Context, runDir, runID string) error {
+	return endTree(ctx, runDir, runID)
+}
+
+// endTree is Recover, also for a run of this master whose gate was killed.
+func endTree(ctx context.Context, runDir, runID string) error {
+	t := &tree{dir: runDir, mark: envRunID + "=" + runID, gentle: time.Now().Add(patience)}
+	rec, err := readRecord(runDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		// No agent was started. Its gate, if there is one, is found by its mark.
+	case err != nil:
+		return fmt.Errorf("run %s cannot be proved dead: %w", runID, err)
+	default:
+		boot, err := bootID()
+		if err != nil {
+			return fmt.Errorf("run %s cannot be proved dead: %w", runID, err)
+		}
+		if boot != rec.BootID {
+			return nil
+		}
+		t.gate = proc{pid: rec.GatePID, start: rec.GateStart}
+	}
+	if err := t.endAll(ctx); err != nil {
+		return fmt.Errorf("run %s cannot be proved dead: %w", runID, err)
+	}
+	return nil
+}
+
+// A tree is what may be left of a run.
+type tree struct {
+	dir    string
+	gate   proc      // pid 0: not known
+	mark   string    // entry of the environment of all its processes
+	gentle time.Time // until then the gate may do it by itself
+}
+
+// endAll kills until two looks in a row find nothing: a process that forks just
+// then could be missed by one.
+func (t *tree) endAll(ctx context.Context) error {
+	clean := 0
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		reason, err := t.round()
+		if err != nil {
+			return err
+		}
+		if clean++; reason != "" {
+			clean = 0
+		}
+		if clean == 2 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if reason == "" {
+				reason = "there was no time to look twice"
+			}
+			return fmt.Errorf("%s: %w", reason, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// round looks once and kills what may be killed. It says what still lives.
+func (t *tree) round() (reason string, err error) {
+	gate, below, err := t.living()
+	if err != nil {
+		return "", err
+	}
+	for _, p := range below {
+		if p.pid == os.Getpid() {
+			return "", errors.New("this process was started by that very run")
+		}
+	}
+	if gate.pid != 0 && time.Now().Before(t.gentle) {
+		return fmt.Sprintf("its gate, process %d, lives", gate.pid), nil
+	}
+	if len(below) > 0 { // before the gate: while it lives, orphans stay below it
+		return describe(below), killAll(below)
+	}
+	if gate.pid != 0 {
+		return describe([]proc{gate}), killAll([]proc{gate})
+	}
+	free, err := lockFree(t.dir)
+	if err != nil {
+		return "", err
+	}
+	if !free {
+		return "a process that cannot be identified holds " + filepath.Join(t.dir, lockName), nil
+	}
+	return "", nil
+}
+
+// living gives the gate, if it lives, and all other processes of the run.
+func (t *tree) living() (gate proc, below []proc, err error) {
+	all, err := listProcs()
+	if err != nil {
+		return proc{}, nil, err
+	}
+	seen := map[int]bool{}
+	add := func(procs []proc) {
+		for _, p := range alive(procs) {
+			if !seen[p.pid] {
+				seen[p.pid] = true
+				below = append(below, p)
+			}
+		}
+	}
+	if gate = find(all, t.gate); gate.pid != 0 {
+		seen[gate.pid] = true
+		add(descendants(all, gate.pid))
+	}
+	add(groupOf(all, find(all, t.agent())))
+	marked, err := markedProcs(t.mark)
+	if err != nil {
+		return proc{}, nil, err
+	}
+	add(marked)
+	return gate, below, nil
+}
+
+// agent gives the agent's pid and start time as the gate has noted them.
+func (t *tree) agent() proc {
+	data, err := os.ReadFile(filepath.Join(t.dir, markName))
+	if err != nil {
+		return proc{}
+	}
+	pid, start, _ := strings.Cut(strings.TrimSpace(string(data)), " ")
+	return proc{pid: max(atoi(pid), 0), start: start}
+}
+
+// find gives that very process if it lives; a pid of 0 says that it does not.
+func find(all []proc, want proc) proc {
+	for _, p := range all {
+		if want.pid > 0 && p.pid == want.pid && p.start == want.start && !p.dead {
+			return p
+		}
+	}
+	return proc{}
+}
+
+// groupOf gives the process group that leader leads.
+func groupOf(all []proc, leader proc) []proc {
+	var group []proc
+	for _, p := range all {
+		if leader.pid > 0 && p.pgid == leader.pid {
+			group = append(group, p)
+		}
+	}
+	return group
+}
+
+func killAll(procs []proc) error {
+	var errs []error
+	for _, p := range procs {
+		errs = append(errs, signalProc(p, syscall.SIGKILL))
+	}
+	return errors.Join(errs...)
+}
+
+func describe(procs []proc) string {
+	var pids []string
+	for _, p := range procs {
+		pids = append(pids, fmt.Sprint(p.pid))
+	}
+	return "still alive: process " + strings.Join(pids, ", ")
+}

@@ -1,0 +1,230 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+)
+
+func recoverSoon(t testing.TB, turn coordinator.Turn) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	return Recover(ctx, turn.RunDir, turn.RunID)
+}
+
+// agentsOf gives how often the demo agent was started for a run.
+func (b *bench) agentsOf(turn coordinator.Turn) int {
+	n := 0
+	for _, e := range b.log() {
+		if e.Run == turn.RunID && e.Event == "start" {
+			n++
+		}
+	}
+	return n
+}
+
+// A master that dies at any point of the protocol leaves nothing that a restart
+// could not end, and before run.json is on disk no agent is ever started.
+func TestMasterDies(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		job    masterJob
+		prompt string
+		await  string
+		agents int
+	}{
+		{"before run.json", masterJob{Before: true}, "hello", "at the point", 0},
+		{"before the start", masterJob{After: true}, "hello", "at the point", 0},
+		{"in the run", masterJob{}, "demo:orphan demo:ignore-term demo:hang", "session", 1},
+		{"after the turn", masterJob{}, "demo:orphan demo:hang-after", "session", 1},
+		{"after the end", masterJob{}, "hello", "end", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			c.job.Turn = b.turn(c.prompt)
+			master, lines := b.startMaster(c.job)
+			await(t, lines, c.await)
+			must(t, master.Process.Kill())
+			must(t, recoverSoon(t, c.job.Turn))
+			wantGone(t, c.job.Turn)
+			if n := b.agentsOf(c.job.Turn); n != c.agents {
+				t.Errorf("%d agents were started", n)
+			}
+			_, err := os.Stat(filepath.Join(c.job.Turn.RunDir, recordName))
+			if (err == nil) == c.job.Before {
+				t.Errorf("run.json: %v", err)
+			}
+		})
+	}
+}
+
+// Without anybody's help the gate ends its run when the master is killed.
+func TestGateEndsWithTheMaster(t *testing.T) {
+	b := newBench(t)
+	turn := b.turn("demo:orphan demo:ignore-term demo:hang")
+	master, lines := b.startMaster(masterJob{Turn: turn})
+	await(t, lines, "session")
+	must(t, master.Process.Kill())
+	eventually(t, "all of the run gone", func() bool { return len(lives(t, turn.RunID)) == 0 })
+	wantGone(t, turn)
+}
+
+// Master and gate killed together: the environment marker finds the rest.
+func TestMasterAndGateDie(t *testing.T) {
+	b := newBench(t)
+	turn := b.turn("demo:orphan demo:ignore-term demo:hang")
+	master, lines := b.startMaster(masterJob{Turn: turn})
+	session := strings.TrimPrefix(await(t, lines, "session"), "session ")
+	rec, err := readRecord(turn.RunDir)
+	must(t, err)
+	must(t, master.Process.Signal(syscall.SIGSTOP)) // so that it does not clean up
+	must(t, syscall.Kill(rec.GatePID, syscall.SIGKILL))
+	must(t, master.Process.Kill())
+	must(t, recoverSoon(t, turn))
+	wantGone(t, turn)
+	if got := b.demo.FindSession(turn.RunDir); got != session {
+		t.Errorf("FindSession gives %q, not %q", got, session)
+	}
+}
+
+// A gate that does not answer is ended, after what is below it.
+func TestGateHangs(t *testing.T) {
+	b := newBench(t)
+	turn := b.turn("demo:orphan demo:hang")
+	master, lines := b.startMaster(masterJob{Turn: turn})
+	await(t, lines, "session")
+	rec, err := readRecord(turn.RunDir)
+	must(t, err)
+	must(t, syscall.Kill(rec.GatePID, syscall.SIGSTOP))
+	must(t, master.Process.Kill())
+	must(t, recoverSoon(t, turn))
+	wantGone(t, turn)
+}
+
+// fakeRun writes the files of a run whose gate is some other process.
+func (b *bench) fakeRun(change func(*runRecord)) (coordinator.Turn, *exec.Cmd) {
+	b.t.Helper()
+	turn := b.turn("")
+	cmd := exec.Command("/bin/sleep", "1000")
+	must(b.t, cmd.Start())
+	b.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	p, err := readProc(cmd.Process.Pid)
+	must(b.t, err)
+	boot, err := bootID()
+	must(b.t, err)
+	rec := runRecord{RunID: turn.RunID, GatePID: p.pid, GateStart: p.start, BootID: boot}
+	change(&rec)
+	data, err := json.Marshal(rec)
+	must(b.t, err)
+	must(b.t, os.WriteFile(filepath.Join(turn.RunDir, recordName), data, 0o600))
+	return turn, cmd
+}
+
+func wantAlive(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if p, err := readProc(cmd.Process.Pid); err != nil || p.dead {
+		t.Errorf("a stranger was killed: %+v, %v", p, err)
+	}
+}
+
+// A pid that was given out again is a stranger's.
+func TestRecoverSparesStrangers(t *testing.T) {
+	b := newBench(t)
+	turn, cmd := b.fakeRun(func(r *runRecord) { r.GateStart += "1" })
+	mark := strconv.Itoa(cmd.Process.Pid) + " 1\n"
+	must(t, os.WriteFile(filepath.Join(turn.RunDir, markName), []byte(mark), 0o600))
+	must(t, recoverSoon(t, turn))
+	wantAlive(t, cmd)
+}
+
+func TestRecoverOtherBoot(t *testing.T) {
+	b := newBench(t)
+	turn, cmd := b.fakeRun(func(r *runRecord) { r.BootID = "another" })
+	must(t, recoverSoon(t, turn))
+	wantAlive(t, cmd)
+}
+
+// What holds the lock and cannot be identified is not guessed at.
+func TestRecoverHeldLock(t *testing.T) {
+	b := newBench(t)
+	turn, _ := b.fakeRun(func(r *runRecord) { r.GatePID, r.GateStart = 1<<30, "1" })
+	lock, err := takeLock(filepath.Join(turn.RunDir, lockName))
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := Recover(ctx, turn.RunDir, turn.RunID); err == nil || !strings.Contains(err.Error(), "cannot be identified") {
+		t.Errorf("Recover gives %v", err)
+	}
+	must(t, lock.Close())
+	must(t, recoverSoon(t, turn))
+}
+
+func TestRecoverDamagedRecord(t *testing.T) {
+	b := newBench(t)
+	turn := b.turn("")
+	must(t, os.WriteFile(filepath.Join(turn.RunDir, recordName), []byte("{"), 0o600))
+	if err := recoverSoon(t, turn); err == nil || !strings.Contains(err.Error(), recordName) {
+		t.Errorf("Recover gives %v", err)
+	}
+}
+
+func TestRecoverNeverStarted(t *testing.T) {
+	b := newBench(t)
+	turn := b.turn("")
+	must(t, recoverSoon(t, turn))
+	turn.RunDir = filepath.Join(b.dir, "no such run")
+	must(t, recoverSoon(t, turn))
+}
+
+// TestOneAtATimeGate: a task never has two agents, not even after kill -9 of the
+// master at any moment. After each kill the next master recovers and starts the
+// task again at once: a process of the run before, at that moment, would be the
+// second agent.
+func TestOneAtATimeGate(t *testing.T) {
+	b := newBench(t)
+	rounds := 25
+	if testing.Short() {
+		rounds = 5
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var before coordinator.Turn
+	for i := range rounds {
+		prompt := "demo:orphan demo:hang"
+		if i%10 == 0 {
+			prompt = "demo:ignore-term " + prompt // takes the whole grace
+		}
+		turn := b.turn(prompt)
+		master, _ := b.startMaster(masterJob{Turn: turn})
+		pause := time.NewTimer(time.Duration(rng.IntN(30)) * time.Millisecond)
+		<-pause.C
+		must(t, master.Process.Kill())
+		must(t, recoverSoon(t, turn))
+		if left := lives(t, turn.RunID); len(left) > 0 {
+			t.Fatalf("proved dead, and alive: %v", left)
+		}
+		before = turn
+	}
+	wantGone(t, before)
+	seen := map[string]bool{}
+	for _, e := range b.log() {
+		if e.Event == "start" && seen[e.Run] {
+			t.Errorf("run %s had two agents", e.Run)
+		}
+		seen[e.Run] = true
+	}
+	t.Logf("%d of %d masters got as far as an agent", len(seen), rounds)
+}

@@ -1,0 +1,366 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"stint/coordinator"
+	"stint/ledger/durable"
+)
+
+// Names of the files in a run's directory that this package makes.
+const (
+	stdoutName = "stdout"
+	stderrName = "stderr"
+	lockName   = "lock"
+	recordName = "run.json"
+	markName   = "agent.pid" // pid and start time of the agent, written by the gate
+)
+
+// Variables that every agent gets. The first one is also the marker by which a
+// process of a run is found again.
+const (
+	envRunID   = "STINT_RUN_ID"
+	envTaskID  = "STINT_TASK_ID"
+	envAttempt = "STINT_ATTEMPT"
+)
+
+// Defaults of a [Runner].
+const (
+	defaultGrace     = 5 * time.Second
+	defaultHangGrace = 15 * time.Second
+	defaultPoll      = 25 * time.Millisecond
+)
+
+// A Runner is what all adapters need to run a program under the gate. The zero
+// value works, with an empty environment for the agents. It may be used by
+// several goroutines at once.
+type Runner struct {
+	// Self is the command that starts the gate; the default is this program
+	// with the argument "gate".
+	Self []string
+	// Env is the environment of the agents, KEY=VALUE, already filtered. The
+	// variables of the run itself are added.
+	Env []string
+	// Now is the clock for what is recorded and for "try again at 3:47 AM",
+	// which is read in its zone; the default is time.Now.
+	Now func() time.Time
+	// FS is where run.json is written; the default is durable.OS.
+	FS durable.FS
+	// HangGrace is how long an agent may live on after it has said that its turn
+	// is over; the default is 15 s.
+	HangGrace time.Duration
+	// Poll is how often the output is looked at; the default is 25 ms.
+	Poll time.Duration
+}
+
+func (r *Runner) now() time.Time {
+	if r.Now != nil {
+		return r.Now()
+	}
+	return time.Now()
+}
+
+// gateCommand is the command line of the gate.
+func (r *Runner) gateCommand() ([]string, error) {
+	if len(r.Self) > 0 {
+		return r.Self, nil
+	}
+	self, err := selfCommand()
+	return append(self, "gate"), err
+}
+
+// agentEnv is the whole environment of the agent of a run: the filtered one,
+// what the adapter adds, and the variables of the run. A later entry replaces
+// an earlier one of the same name.
+func (r *Runner) agentEnv(turn coordinator.Turn, extra ...string) []string {
+	all := slices.Concat(r.Env, extra, []string{
+		envRunID + "=" + turn.RunID,
+		envTaskID + "=" + turn.TaskID,
+		envAttempt + "=" + strconv.Itoa(turn.Attempt),
+	})
+	at := make(map[string]int, len(all))
+	var env []string
+	for _, kv := range all {
+		name, _, ok := strings.Cut(kv, "=")
+		if !ok || name == "" || strings.ContainsRune(kv, 0) {
+			continue // cannot be passed to a program
+		}
+		if i, twice := at[name]; twice {
+			env[i] = kv
+			continue
+		}
+		at[name] = len(env)
+		env = append(env, kv)
+	}
+	return env
+}
+
+// envNames gives the names of an environment, sorted. Values are never recorded.
+func envNames(env []string) []string {
+	names := make([]string, len(env))
+	for i, kv := range env {
+		names[i], _, _ = strings.Cut(kv, "=")
+	}
+	slices.Sort(names)
+	return names
+}
+
+// lookupEnv gives the value of a variable of an environment.
+func lookupEnv(env []string, name string) string {
+	for _, kv := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// A runRecord is run.json: what is needed to find a run's processes again. It
+// holds no secret and is on disk before the agent is started.
+type runRecord struct {
+	RunID     string    `json:"runId"`
+	TaskID    string    `json:"taskId,omitempty"`
+	Attempt   int       `json:"attempt,omitempty"`
+	GatePID   int       `json:"gatePid"`
+	GateStart string    `json:"gateStart"` // start time, as the system counts it
+	BootID    string    `json:"bootId"`
+	Argv      []string  `json:"argv"`
+	Env       []string  `json:"env"` // names
+	Workspace string    `json:"workspace"`
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// readRecord gives the run.json of a run; fs.ErrNotExist when there is none,
+// and then no agent was ever started.
+func readRecord(runDir string) (*runRecord, error) {
+	data, err := os.ReadFile(filepath.Join(runDir, recordName))
+	if err != nil {
+		return nil, err
+	}
+	rec := new(runRecord)
+	if err := json.Unmarshal(data, rec); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(runDir, recordName), err)
+	}
+	return rec, nil
+}
+
+// A held is a run whose gate lives: its pipes, its lock, its process.
+type held struct {
+	cmd     *exec.Cmd
+	control *os.File
+	lock    *os.File
+	reports chan report   // closed when the gate's end of the pipe is; holds all that a gate says
+	reader  chan struct{} // closed when the reader of the status pipe has ended
+}
+
+// begin makes the files of a run, starts its gate, writes run.json and only then
+// lets the gate start the agent. After an error nothing of the run is left.
+func (r *Runner) begin(s spec) (_ *held, err error) {
+	dir := s.turn.RunDir
+	if err := os.Remove(filepath.Join(dir, markName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err // a stale one would name a stranger
+	}
+	lock, err := takeLock(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, err
+	}
+	h, err := r.startGate(s, lock)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	if err = r.record(s, h.cmd.Process.Pid); err == nil {
+		err = h.send(command{Start: s.start()})
+	}
+	if err != nil {
+		h.close() // the gate reads the end of its pipe and goes
+		return nil, err
+	}
+	return h, nil
+}
+
+// startGate starts the gate with its two pipes, the lock, and nothing else.
+func (r *Runner) startGate(s spec, lock *os.File) (*held, error) {
+	argv, err := r.gateCommand()
+	if err != nil {
+		return nil, err
+	}
+	stderr, err := openOutputs(s.turn.RunDir)
+	if err != nil {
+		return nil, err
+	}
+	controlR, controlW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, stderr.Close())
+	}
+	statusR, statusW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, stderr.Close(), controlR.Close(), controlW.Close())
+	}
+	cmd := &exec.Cmd{
+		Path: argv[0], Args: append([]string{"stint"}, argv[1:]...), Dir: "/",
+		Env:   []string{envRunID + "=" + s.turn.RunID}, // so that a sweep finds it
+		Stdin: controlR, Stdout: statusW, Stderr: stderr, ExtraFiles: []*os.File{lock},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
+	}
+	err = cmd.Start()
+	err = errors.Join(err, controlR.Close(), statusW.Close(), stderr.Close())
+	if cmd.Process == nil {
+		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close(), statusR.Close()))
+	}
+	h := &held{cmd: cmd, control: controlW, lock: lock, reports: make(chan report, 4), reader: make(chan struct{})}
+	go h.read(statusR)
+	return h, nil
+}
+
+// openOutputs makes the agent's two output files and gives the second one, where
+// a gate that crashes leaves its trace.
+func openOutputs(dir string) (*os.File, error) {
+	const flag = os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	stdout, err := os.OpenFile(filepath.Join(dir, stdoutName), flag, durable.FileMode)
+	if err != nil {
+		return nil, err
+	}
+	stderr, err := os.OpenFile(filepath.Join(dir, stderrName), flag, durable.FileMode)
+	return stderr, errors.Join(err, stdout.Close())
+}
+
+// record writes run.json durably.
+func (r *Runner) record(s spec, pid int) error {
+	p, err := readProc(pid)
+	if err != nil {
+		return fmt.Errorf("the gate ended at once: %w", err)
+	}
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(runRecord{
+		RunID: s.turn.RunID, TaskID: s.turn.TaskID, Attempt: s.turn.Attempt,
+		GatePID: p.pid, GateStart: p.start, BootID: boot,
+		Argv: s.argv, Env: envNames(s.env), Workspace: s.turn.Workspace, StartedAt: r.now().UTC(),
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	fsys := r.FS
+	if fsys == nil {
+		fsys = durable.OS
+	}
+	return durable.WriteFile(fsys, filepath.Join(s.turn.RunDir, recordName), append(data, '\n'))
+}
+
+// read passes the gate's reports on. It owns the pipe and ends when the gate does.
+func (h *held) read(status *os.File) {
+	defer close(h.reader)
+	defer close(h.reports)
+	dec := json.NewDecoder(status)
+	for {
+		var rep report
+		if dec.Decode(&rep) != nil {
+			_ = status.Close() // only read from
+			return
+		}
+		h.reports <- rep
+	}
+}
+
+// send writes one command. A gate that is gone shows as the end of its reports too.
+func (h *held) send(c command) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := h.control.SetWriteDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return err
+	}
+	_, err = h.control.Write(append(data, '\n'))
+	return err
+}
+
+// close gives up the pipe and the lock, on which the gate ends, and waits for it.
+func (h *held) close() {
+	h.release()
+	for range h.reports { // what it still says is of no interest
+	}
+	h.wait()
+}
+
+// release closes our ends: the gate reads the end of its pipe, and the lock is
+// held by what lives of the run alone.
+func (h *held) release() {
+	_ = h.control.Close() // a pipe: nothing can be lost
+	_ = h.lock.Close()    // nothing was written
+}
+
+// wait reaps the gate, whose reports have ended.
+func (h *held) wait() {
+	<-h.reader
+	_ = h.cmd.Wait() // how the gate ended does not matter: its last report does
+}
+
+// takeLock locks the run for everything that inherits the descriptor.
+func takeLock(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, durable.FileMode)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s is held: something of this run lives: %w", name, err), f.Close())
+	}
+	return f, nil
+}
+
+func flock(f *os.File) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+// lockFree reports whether nobody holds the lock of a run. That alone proves
+// nothing: shells and wrappers drop descriptors.
+func lockFree(runDir string) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(runDir, lockName), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	err = flock(f)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return false, f.Close()
+	}
+	return err == nil, errors.Join(err, f.Close())
+}
+
+// awaitFree waits until the lock is free: at most d, because a process that is
+// just being forked holds every descriptor of its parent for a moment.
+func awaitFree(ctx context.Context, runDir string, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for {
+		if free, err := lockFree(runDir); free || err != nil {
+			return free
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"stint/coordinator"
+)
+
+const (
+	stderrTail = 16 << 10 // bytes of stderr that are looked at after the end
+	readSize   = 64 << 10
+	readBurst  = 16 << 20 // bytes read in one go, so that limits are looked at between
+	hardExtra  = 10 * time.Second
+)
+
+// Causes with which the supervisor itself stops a run.
+var (
+	errStartup = errors.New("no output within the startup limit")
+	errIdle    = errors.New("no more output within the idle limit")
+	errHung    = errors.New("the agent did not end after its turn was over")
+)
+
+// A spec is one run as an adapter wants it.
+type spec struct {
+	turn coordinator.Turn
+	argv []string // argv[0] is the path of the program
+	env  []string
+}
+
+// start is what the gate is told.
+func (s spec) start() *startCommand {
+	dir := s.turn.RunDir
+	grace := s.turn.Limits.Grace
+	if grace <= 0 {
+		grace = defaultGrace
+	}
+	return &startCommand{
+		Argv: s.argv, Env: s.env, Dir: s.turn.Workspace, Stdin: s.turn.Prompt,
+		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderrName),
+		Mark: filepath.Join(dir, markName), Grace: grace,
+	}
+}
+
+// A sink takes what an agent writes to stdout, from one goroutine.
+type sink interface {
+	feed(p []byte)    // the next bytes; p is reused
+	finished() bool   // the agent has said that its turn is over
+	progress(n int64) // bytes of output so far, stderr included
+}
+
+// An ended is how a run ended.
+type ended struct {
+	err     error     // the run could not be begun
+	started bool      // there was an agent
+	end     endReport // of the agent, if not lost
+	lost    bool      // the gate was killed: nobody knows how the agent ended
+	cause   error     // why we stopped it; nil if it ended by itself
+	stderr  []byte    // the last part of it
+	held    bool      // the lock is held by a process outside the run
+}
+
+// supervise carries out one run and returns when nothing of it is left. It calls
+// out from this goroutine alone and leaves none behind.
+func (r *Runner) supervise(ctx context.Context, s spec, out sink) ended {
+	if ctx.Err() != nil {
+		return ended{cause: context.Cause(ctx)}
+	}
+	tail, err := openTail(s.turn.RunDir)
+	if err != nil {
+		return ended{err: err}
+	}
+	defer tail.close()
+	h, err := r.begin(s)
+	if err != nil {
+		return ended{err: err}
+	}
+	w := &watch{runner: r, limits: s.turn.Limits, out: out, held: h, tail: tail}
+	w.grace = s.start().Grace
+	w.run(ctx)
+	w.finish(ctx, s.turn)
+	return w.ended
+}
+
+// A watch follows one run.
+type watch struct {
+	runner *Runner
+	limits coordinator.RunLimits
+	grace  time.Duration
+	out    sink
+	held   *held
+	tail   *tail
+	ended  ended
+	done   bool // the gate has said that nothing is left
+
+	began   time.Time
+	last    time.Time // of the last byte
+	over    time.Time // when the turn was over
+	total   int64
+	hard    <-chan time.Time // when a gate that does not end is given up
+	stopped <-chan struct{}  // ctx.Done until the run is stopped
+}
+
+// run returns when the gate has reported the end or is no use any more.
+func (w *watch) run(ctx context.Context) {
+	poll := w.runner.Poll
+	if poll <= 0 {
+		poll = defaultPoll
+	}
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	w.began, w.stopped = time.Now(), ctx.Done()
+	for !w.done {
+		select {
+		case rep, ok := <-w.held.reports:
+			if !ok {
+				w.ended.lost = true
+				return
+			}
+			w.take(rep)
+		case <-w.stopped:
+			w.stop(context.Cause(ctx))
+		case <-w.hard:
+			w.ended.lost = true
+			return
+		case <-tick.C:
+			w.look()
+			w.checkLimits()
+		}
+	}
+}
+
+func (w *watch) take(rep report) {
+	if rep.Started > 0 {
+		w.ended.started = true
+	}
+	if rep.End != nil {
+		w.ended.end, w.done = *rep.End, true
+	}
+}
+
+// look reads what is new and notes when something was.
+func (w *watch) look() {
+	for range readBurst / readSize {
+		p := w.tail.read()
+		if len(p) == 0 {
+			break
+		}
+		w.out.feed(p)
+	}
+	now := time.Now()
+	if total := w.tail.total(); total > w.total {
+		w.total, w.last = total, now
+		w.out.progress(total)
+	}
+	if w.over.IsZero() && w.out.finished() {
+		w.over = now
+	}
+}
+
+// checkLimits stops a run that is silent for too long, or that is over and does
+// not end.
+func (w *watch) checkLimits() {
+	hang := w.runner.HangGrace
+	if hang <= 0 {
+		hang = defaultHangGrace
+	}
+	switch {
+	case !w.over.IsZero():
+		if time.Since(w.over) >= hang {
+			w.stop(errHung)
+		}
+	case w.total == 0:
+		if w.limits.Startup > 0 && time.Since(w.began) >= w.limits.Startup {
+			w.stop(errStartup)
+		}
+	case w.limits.Idle > 0 && time.Since(w.last) >= w.limits.Idle:
+		w.stop(errIdle)
+	}
+}
+
+// stop asks the gate, once, to end the run.
+func (w *watch) stop(cause error) {
+	if w.ended.cause != nil {
+		return
+	}
+	w.ended.cause = cause
+	w.stopped = nil
+	w.hard = time.After(w.grace + hardExtra)
+	_ = w.held.send(command{Stop: true}) // a gate that is gone shows at once, one that hangs at hard
+}
+
+// finish makes sure that nothing is left, and reads what is still unread. It
+// waits for that without a limit, because nobody may start the task again before.
+func (w *watch) finish(ctx context.Context, turn coordinator.Turn) {
+	w.held.release()
+	ctx = context.WithoutCancel(ctx)
+	if w.ended.lost {
+		for endTree(ctx, turn.RunDir, turn.RunID) != nil {
+			time.Sleep(time.Second)
+		}
+	}
+	for rep := range w.held.reports { // what a slow gate has said after all
+		w.take(rep)
+	}
+	w.ended.lost = !w.done
+	w.held.wait()
+	w.ended.held = !awaitFree(ctx, turn.RunDir, 2*time.Second)
+	for before := int64(-1); before != w.tail.off; {
+		before = w.tail.off
+		w.look()
+	}
+	w.ended.stderr = w.tail.stderrEnd()
+}
+
+// A tail follows the two output files of a run from where they ended when it
+// began: a run's directory may have served before.
+type tail struct {
+	stdout, stderr *os.File
+	off            int64 // of stdout, read so far
+	begin          int64
+	beginErr       int64
+	buf            []byte
+}
+
+// openTail opens the files, which it makes if need be.
+func openTail(dir string) (*tail, error) {
+	t := &tail{buf: make([]byte, readSize)}
+	var err error
+	if t.stdout, t.begin, err = openAtEnd(filepath.Join(dir, stdoutName)); err != nil {
+		return nil, err
+	}
+	if t.stderr, t.beginErr, err = openAtEnd(filepath.Join(dir, stderrName)); err != nil {
+		return nil, errors.Join(err, t.stdout.Close())
+	}
+	t.off = t.begin
+	return t, nil
+}
+
+func openAtEnd(name string) (*os.File, int64, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, 0, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, fi.Size(), nil
+}
+
+func (t *tail) close() {
+	_ = t.stdout.Close() // only read from
+	_ = t.stderr.Close()
+}
+
+// read gives the next bytes of stdout, none when there are no more.
+func (t *tail) read() []byte {
+	n, err := t.stdout.ReadAt(t.buf, t.off)
+	if err != nil && err != io.EOF {
+		return nil // the file is ours and open: looked at again with the next tick
+	}
+	t.off += int64(n)
+	return t.buf[:n]
+}
+
+// total gives the bytes written by this run so far.
+func (t *tail) total() int64 {
+	n := t.off - t.begin
+	if fi, err := t.stderr.Stat(); err == nil {
+		n += fi.Size() - t.beginErr
+	}
+	return n
+}
+
+// stderrEnd gives the last bytes that this run wrote to stderr.
+func (t *tail) stderrEnd() []byte {
+	fi, err := t.stderr.Stat()
+	if err != nil {
+		return nil
+	}
+	from := max(t.beginErr, fi.Size()-stderrTail)
+	if fi.Size() <= from {
+		return nil // cut by someone
+	}
+	p := make([]byte, fi.Size()-from)
+	n, err := t.stderr.ReadAt(p, from)
+	if err != nil && err != io.EOF {
+		return nil
+	}
+	return p[:n]
+}
