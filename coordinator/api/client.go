@@ -1,0 +1,395 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// ErrNoMaster is what a client's calls wrap when nobody listens at the socket.
+// Nothing was sent then: the call can be made again once a master runs.
+var ErrNoMaster = errors.New("no master is running")
+
+// ErrStreamEnded is what [Client.Events] gives when the server ended the stream:
+// the reader was too slow, or the master went away. What was missed is found by
+// listing anew.
+var ErrStreamEnded = errors.New("the stream of events has ended")
+
+// A Client calls the master that listens at a socket. It is safe for concurrent
+// use. It has no timeouts of its own: the context of a call bounds it, and a call
+// whose context ended gives the context's cause.
+//
+// Errors of the master are [*coordinator.Error]; one that broke off in the middle
+// of a call gives the code stopped.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// Dial gives a client for the master at socket. It does not connect: each call
+// does when it must, so that a client outlives its master.
+func Dial(socket string) *Client {
+	var d net.Dialer
+	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return d.DialContext(ctx, "unix", socket)
+		},
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     idleTimeout / 2, // let go before the server does
+		DisableCompression:  true,
+	}}}
+}
+
+// Close lets go of connections that are kept for later calls. Calls under way go on.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Submit makes a task durable. Without an id in spec the client chooses one, so
+// that a request that had to be sent twice makes one task. The answer is without
+// the prompt.
+func (c *Client) Submit(ctx context.Context, spec coordinator.TaskSpec) (TaskView, error) {
+	if err := checkText(&spec); err != nil {
+		return TaskView{}, err
+	}
+	if spec.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return TaskView{}, fmt.Errorf("id of a task: %w", err)
+		}
+		spec.ID = id.String()
+	}
+	return c.view(ctx, http.MethodPost, "/v1/tasks", spec)
+}
+
+// checkText refuses what JSON cannot carry unchanged.
+func checkText(spec *coordinator.TaskSpec) error {
+	for _, f := range [...]struct{ name, text string }{
+		{"prompt", spec.Prompt},
+		{"workspace", spec.Workspace},
+		{"session key", spec.SessionKey},
+		{"label", spec.Label},
+		{"model", spec.Model},
+		{"agent", spec.Agent},
+		{"account", spec.Account},
+		{"agent session", spec.AgentSession},
+		{"idempotency key", spec.IdempotencyKey},
+		{"id", spec.ID},
+	} {
+		if !utf8.ValidString(f.text) {
+			return invalid("the "+f.name+" is not valid UTF-8", "convert it first, for example with iconv -t UTF-8")
+		}
+	}
+	return nil
+}
+
+// Task gives a whole task. A ref is an id, any unique piece of it, or @last.
+func (c *Client) Task(ctx context.Context, ref string) (TaskView, error) {
+	return c.taskView(ctx, http.MethodGet, ref, "")
+}
+
+// Cancel ends a task.
+func (c *Client) Cancel(ctx context.Context, ref string) (TaskView, error) {
+	return c.taskView(ctx, http.MethodPost, ref, "/cancel")
+}
+
+// Retry queues an ended task again.
+func (c *Client) Retry(ctx context.Context, ref string) (TaskView, error) {
+	return c.taskView(ctx, http.MethodPost, ref, "/retry")
+}
+
+// Wait gives the task when it has ended, which may take days.
+func (c *Client) Wait(ctx context.Context, ref string) (TaskView, error) {
+	return c.taskView(ctx, http.MethodGet, ref, "/wait")
+}
+
+// Why says in one sentence why a task is not running, or how it ended.
+func (c *Client) Why(ctx context.Context, ref string) (string, error) {
+	path, err := refPath("/v1/tasks/", ref, "/why")
+	if err != nil {
+		return "", err
+	}
+	var out struct {
+		Why string `json:"why"`
+	}
+	err = c.call(ctx, http.MethodGet, path, nil, &out)
+	return out.Why, err
+}
+
+// List gives the tasks that f lets through, newest first, without their texts.
+func (c *Client) List(ctx context.Context, f state.Filter) ([]TaskView, error) {
+	q := url.Values{}
+	if len(f.Status) > 0 {
+		names := make([]string, len(f.Status))
+		for i, s := range f.Status {
+			names[i] = string(s)
+		}
+		q.Set("status", strings.Join(names, ","))
+	}
+	if f.Session != "" {
+		q.Set("session", f.Session)
+	}
+	if f.Label != "" {
+		q.Set("label", f.Label)
+	}
+	if f.Limit != 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	path := "/v1/tasks"
+	if len(q) > 0 {
+		path += "?" + q.Encode()
+	}
+	var out struct {
+		Tasks []TaskView `json:"tasks"`
+	}
+	err := c.call(ctx, http.MethodGet, path, nil, &out)
+	return out.Tasks, err
+}
+
+// Raw gives the ledger's sections of a task, in Markdown.
+func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
+	path, err := refPath("/v1/tasks/", ref, "/raw")
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	err = c.call(ctx, http.MethodGet, path, nil, &text)
+	return text, err
+}
+
+// Health gives what the master says about itself.
+func (c *Client) Health(ctx context.Context) (coordinator.Health, error) {
+	var h coordinator.Health
+	err := c.call(ctx, http.MethodGet, "/v1/health", nil, &h)
+	return h, err
+}
+
+// Sessions gives all sessions.
+func (c *Client) Sessions(ctx context.Context) ([]state.Session, error) {
+	var out struct {
+		Sessions []state.Session `json:"sessions"`
+	}
+	err := c.call(ctx, http.MethodGet, "/v1/sessions", nil, &out)
+	return out.Sessions, err
+}
+
+// Session gives a session by its key or its id, with tasks and transcript.
+func (c *Client) Session(ctx context.Context, ref string) (SessionView, error) {
+	var v SessionView
+	path, err := refPath("/v1/sessions/", ref, "")
+	if err != nil {
+		return v, err
+	}
+	err = c.call(ctx, http.MethodGet, path, nil, &v)
+	return v, err
+}
+
+// Handover makes the master start nothing more and end after the runs at work.
+func (c *Client) Handover(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/v1/handover", nil, nil)
+}
+
+func (c *Client) taskView(ctx context.Context, method, ref, action string) (TaskView, error) {
+	path, err := refPath("/v1/tasks/", ref, action)
+	if err != nil {
+		return TaskView{}, err
+	}
+	return c.view(ctx, method, path, nil)
+}
+
+func (c *Client) view(ctx context.Context, method, path string, in any) (TaskView, error) {
+	var v TaskView
+	err := c.call(ctx, method, path, in, &v)
+	return v, err
+}
+
+// refPath puts a reference into a path. What a path cannot hold names nothing.
+func refPath(prefix, ref, action string) (string, error) {
+	switch ref {
+	case "":
+		return "", invalid("the reference is empty", "what there is: stint ls")
+	case ".", "..":
+		return "", &coordinator.Error{
+			Code: coordinator.CodeNotFound, Message: "nothing is called " + ref, Hint: "what there is: stint ls",
+		}
+	}
+	return prefix + url.PathEscape(ref) + action, nil
+}
+
+// call makes one request. The answer goes to out: nil, a *[]byte for the body as
+// it is, else by JSON.
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	resp, err := c.do(ctx, method, path, in)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close() // it was only read
+	if err != nil {
+		return c.broken(ctx, err)
+	}
+	switch out := out.(type) {
+	case nil:
+		return nil
+	case *[]byte:
+		*out = body
+		return nil
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("answer of the master to %s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+// do makes one request and gives an answer that is not an error.
+func (c *Client) do(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	req, err := c.request(ctx, method, path, in)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.broken(ctx, err)
+	}
+	if resp.StatusCode >= 300 {
+		return nil, readError(resp)
+	}
+	return resp, nil
+}
+
+func (c *Client) request(ctx context.Context, method, path string, in any) (*http.Request, error) {
+	var body bytes.Buffer
+	if in != nil {
+		if err := writeJSON(&body, in); err != nil {
+			return nil, fmt.Errorf("request to the master: %w", err)
+		}
+		if body.Len() > maxBody {
+			return nil, invalid(fmt.Sprintf("the request has %d bytes, and the master takes %d", body.Len(), maxBody), "put the text into a file and name it in the prompt")
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://stint"+path, bytes.NewReader(body.Bytes()))
+	if err != nil {
+		return nil, fmt.Errorf("request to the master: %w", err)
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+		// All that we send may be sent twice (a spec has its id). This header lets
+		// the transport do so when a kept connection turns out to be closed.
+		req.Header["Idempotency-Key"] = nil
+	}
+	return req, nil
+}
+
+// broken explains why there was no whole answer.
+func (c *Client) broken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" && nobody(err) {
+		return fmt.Errorf("%w at %s: %w", ErrNoMaster, c.socket, op.Err)
+	}
+	if uerr := (*url.Error)(nil); errors.As(err, &uerr) {
+		err = uerr.Err // without the URL, which names no real host
+	}
+	return &coordinator.Error{
+		Code:    coordinator.CodeStopped,
+		Message: fmt.Sprintf("the master at %s broke off the connection: %v", c.socket, err),
+		Hint:    "see what became of it: stint ls",
+	}
+}
+
+// nobody reports whether a failed dial means that no process listens.
+func nobody(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// readError turns an answer that is an error back into the master's error.
+func readError(resp *http.Response) error {
+	const most = 64 << 10
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	_ = resp.Body.Close() // it was only read
+	var p problem
+	if err != nil || json.Unmarshal(body, &p) != nil || p.Detail == "" {
+		p = problem{Detail: "the master answered " + resp.Status}
+	}
+	if p.Code == "" {
+		p.Code = codeOf(resp.StatusCode)
+	}
+	return &coordinator.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint}
+}
+
+// Logs copies what the task's last run wrote to w. A stream is "stdout", "stderr"
+// or "prompt". With follow it goes on, over later runs too, until the task has ended.
+// An error of w is given as it is.
+func (c *Client) Logs(ctx context.Context, ref, stream string, follow bool, w io.Writer) error {
+	path, err := refPath("/v1/tasks/", ref, "/logs")
+	if err != nil {
+		return err
+	}
+	q := url.Values{"stream": {stream}, "follow": {strconv.FormatBool(follow)}}
+	resp, err := c.do(ctx, http.MethodGet, path+"?"+q.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	out := &noteError{w: w}
+	if _, err := io.Copy(out, resp.Body); err != nil {
+		if out.err != nil {
+			return out.err
+		}
+		return c.broken(ctx, err)
+	}
+	return nil
+}
+
+// A noteError remembers the error of its writer, to tell it from the reader's.
+type noteError struct {
+	w   io.Writer
+	err error
+}
+
+func (n *noteError) Write(p []byte) (int, error) {
+	k, err := n.w.Write(p)
+	if err != nil {
+		n.err = err
+	}
+	return k, err
+}
+
+// Events calls f with every change from now on, in order and in this goroutine,
+// until ctx ends (it gives ctx's cause), f gives an error (it gives that), or
+// the server ends the stream ([ErrStreamEnded]).
+func (c *Client) Events(ctx context.Context, f func(coordinator.Change) error) error {
+	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	dec := json.NewDecoder(resp.Body)
+	for {
+		var change coordinator.Change
+		if err := dec.Decode(&change); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("%w: %w", ErrStreamEnded, err)
+		}
+		if err := f(change); err != nil {
+			return err
+		}
+	}
+}

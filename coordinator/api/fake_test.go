@@ -1,0 +1,354 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"stint/coordinator"
+	"stint/session"
+	"stint/state"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeMaster is a Master in memory. Only what the server can see of a
+// coordinator is real.
+type fakeMaster struct {
+	runs string        // directory of the runs
+	held chan struct{} // Submit sends to it and then waits, if it is there,
+	hold chan struct{} // for this to be closed
+	err  error         // what every call that can fail gives, if set
+	now  func() time.Time
+
+	mu    sync.Mutex
+	tasks []state.Task
+	keys  map[string]string // idempotency key to id
+	subs  map[chan coordinator.Change]bool
+	seq   uint64
+	by    string // of the last Cancel or Retry
+	over  bool   // Handover was called
+}
+
+func newFake(t testing.TB) *fakeMaster {
+	return &fakeMaster{runs: t.TempDir(), now: time.Now, keys: map[string]string{}, subs: map[chan coordinator.Change]bool{}}
+}
+
+func (f *fakeMaster) Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error) {
+	if f.held != nil {
+		f.held <- struct{}{}
+		select {
+		case <-f.hold:
+		case <-ctx.Done():
+			return state.Task{}, context.Cause(ctx)
+		}
+	}
+	if f.err != nil {
+		return state.Task{}, f.err
+	}
+	if spec.Prompt == "" {
+		return state.Task{}, invalid("the prompt is empty", "stint task PROMPT")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if id, ok := f.keys[spec.IdempotencyKey]; ok && spec.IdempotencyKey != "" {
+		return f.find(id)
+	}
+	if t, err := f.find(spec.ID); err == nil {
+		return t, nil
+	}
+	t := state.Task{
+		ID: spec.ID, Status: state.Queued, Prompt: spec.Prompt, Agent: spec.Agent, SessionKey: spec.SessionKey, Label: spec.Label,
+		IdempotencyKey: spec.IdempotencyKey, NotBefore: spec.NotBefore, CreatedAt: f.now().Truncate(time.Millisecond),
+	}
+	f.tasks = append(f.tasks, t)
+	if spec.IdempotencyKey != "" {
+		f.keys[spec.IdempotencyKey] = t.ID
+	}
+	f.publish(t)
+	return t, nil
+}
+
+// find resolves a reference; f.mu is held.
+func (f *fakeMaster) find(ref string) (state.Task, error) {
+	if ref == "@last" && len(f.tasks) > 0 {
+		return f.tasks[len(f.tasks)-1], nil
+	}
+	var hits []state.Task
+	for _, t := range f.tasks {
+		if t.ID == ref {
+			return t, nil
+		}
+		if strings.Contains(t.ID, ref) {
+			hits = append(hits, t)
+		}
+	}
+	switch len(hits) {
+	case 0:
+		return state.Task{}, &coordinator.Error{Code: coordinator.CodeNotFound, Message: "no task " + ref, Hint: "stint ls"}
+	case 1:
+		return hits[0], nil
+	}
+	return state.Task{}, &coordinator.Error{Code: coordinator.CodeAmbiguous, Message: ref + " fits more than one task"}
+}
+
+// publish tells the subscribers; f.mu is held.
+func (f *fakeMaster) publish(t state.Task) {
+	f.seq++
+	for ch := range f.subs {
+		select {
+		case ch <- coordinator.Change{Seq: f.seq, Task: t}:
+		default:
+			delete(f.subs, ch)
+			close(ch)
+		}
+	}
+}
+
+// set changes a task and tells the subscribers.
+func (f *fakeMaster) set(id string, change func(*state.Task)) state.Task {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.tasks, func(t state.Task) bool { return t.ID == id })
+	change(&f.tasks[i])
+	f.publish(f.tasks[i])
+	return f.tasks[i]
+}
+
+// add puts a task there.
+func (f *fakeMaster) add(t state.Task) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tasks = append(f.tasks, t)
+}
+
+// dropSubscribers closes all subscriptions, as if they had lagged.
+func (f *fakeMaster) dropSubscribers() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for ch := range f.subs {
+		delete(f.subs, ch)
+		close(ch)
+	}
+}
+
+func (f *fakeMaster) subscribers() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.subs)
+}
+
+func (f *fakeMaster) Task(_ context.Context, ref string) (state.Task, error) {
+	if f.err != nil {
+		return state.Task{}, f.err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.find(ref)
+}
+
+func (f *fakeMaster) List(flt state.Filter) []state.Task {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []state.Task
+	for _, t := range slices.Backward(f.tasks) {
+		if len(flt.Status) > 0 && !slices.Contains(flt.Status, t.Status) ||
+			flt.Session != "" && t.SessionKey != flt.Session || flt.Label != "" && t.Label != flt.Label {
+			continue
+		}
+		t.Prompt, t.Result = "", ""
+		if out = append(out, t); len(out) == flt.Limit {
+			break
+		}
+	}
+	return out
+}
+
+func (f *fakeMaster) end(ref, by string, s state.Status) (state.Task, error) {
+	if f.err != nil {
+		return state.Task{}, f.err
+	}
+	f.mu.Lock()
+	t, err := f.find(ref)
+	f.by = by
+	f.mu.Unlock()
+	if err != nil {
+		return t, err
+	}
+	return f.set(t.ID, func(t *state.Task) { t.Status = s }), nil
+}
+
+func (f *fakeMaster) Cancel(_ context.Context, ref, by string) (state.Task, error) {
+	return f.end(ref, by, state.Canceled)
+}
+
+func (f *fakeMaster) Retry(_ context.Context, ref, by string) (state.Task, error) {
+	return f.end(ref, by, state.Queued)
+}
+
+func (f *fakeMaster) Why(ref string) (string, error) {
+	if f.err != nil {
+		return "", f.err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t, err := f.find(ref)
+	return "it is " + string(t.Status), err
+}
+
+func (f *fakeMaster) Wait(ctx context.Context, ref string) (state.Task, error) {
+	changes, cancel := f.Subscribe(64)
+	defer cancel()
+	for {
+		t, err := f.Task(ctx, ref)
+		if err != nil || t.Status.Terminal() {
+			return t, err
+		}
+		select {
+		case <-changes:
+		case <-ctx.Done():
+			return state.Task{}, ctx.Err()
+		}
+	}
+}
+
+func (f *fakeMaster) Raw(ctx context.Context, ref string) ([]byte, error) {
+	t, err := f.Task(ctx, ref)
+	return fmt.Appendf(nil, "## Task %s\n", t.ID), err
+}
+
+func (f *fakeMaster) RunDir(runID string) string { return filepath.Join(f.runs, runID) }
+
+func (f *fakeMaster) Subscribe(buffer int) (<-chan coordinator.Change, func()) {
+	ch := make(chan coordinator.Change, buffer)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.subs[ch] = true
+	return ch, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.subs[ch] {
+			delete(f.subs, ch)
+			close(ch)
+		}
+	}
+}
+
+func (f *fakeMaster) Health() coordinator.Health {
+	return coordinator.Health{PID: 7, Counts: map[state.Status]int{state.Queued: len(f.List(state.Filter{}))}}
+}
+
+func (f *fakeMaster) Sessions() []state.Session {
+	return []state.Session{{Key: "web", ID: "s1"}, {Key: "dir:/home/ana/shop", ID: "s2"}}
+}
+
+func (f *fakeMaster) Session(ref string) (state.Session, []session.Message, error) {
+	for _, s := range f.Sessions() {
+		if s.Key == ref || s.ID == ref {
+			return s, []session.Message{{Role: "user", Text: "hello"}}, nil
+		}
+	}
+	return state.Session{}, nil, &coordinator.Error{Code: coordinator.CodeNotFound, Message: "no session " + ref}
+}
+
+func (f *fakeMaster) Handover(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = true
+	return f.err
+}
+
+// write adds to a file of a run.
+func (f *fakeMaster) write(t testing.TB, runID, name, text string) {
+	t.Helper()
+	dir := f.RunDir(runID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// served is a server at work on a socket.
+type served struct {
+	socket string
+	client *Client
+	stop   func() error // ends Serve and gives what it returned; may be called again
+}
+
+// serve starts a server for m. It is stopped with the test.
+func serve(t testing.TB, m Master, opts Options) *served {
+	t.Helper()
+	socket := filepath.Join(socketDir(t), "s.sock")
+	ln, err := Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, m, opts, ln, socket)
+}
+
+func serveOn(t testing.TB, h Master, opts Options, ln net.Listener, socket string) *served {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- NewServer(h, opts).Serve(ctx, ln) }()
+	s := &served{socket: socket, client: Dial(socket)}
+	s.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() {
+		s.client.Close()
+		if err := s.stop(); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return s
+}
+
+// socketDir gives a directory with a short path and mode 0700.
+func socketDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "stint")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// eventually waits until cond holds, for what other processes or the kernel do.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("never: " + what)
+		}
+	}
+}

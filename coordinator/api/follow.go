@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// A follower copies a file of each run of a task, from the present run on, while
+// it is written. It belongs to one goroutine.
+//
+// No byte is lost at the end of a run, because a run has written everything
+// before the record that ends it is applied, and the file is read once more after
+// that record was seen.
+type follower struct {
+	master Master
+	id     string // of the task, whole
+	name   string // of the file in a run's directory
+	poll   time.Duration
+	out    io.Writer
+
+	runs   []string // ids of runs that are not copied to their end; the first is open
+	last   string   // the newest run seen
+	active bool     // the newest run is at work
+	ended  bool     // the task has ended
+	file   *os.File // of runs[0]; nil until it exists
+}
+
+// errLagged says that a subscription was closed because it was too slow.
+var errLagged = errors.New("subscription closed")
+
+// run copies until the task has ended and everything is out (nil), ctx ends, or
+// a file or the output fails.
+func (f *follower) run(ctx context.Context) error {
+	for {
+		if err := f.subscription(ctx); !errors.Is(err, errLagged) {
+			return err
+		}
+	}
+}
+
+// subscription follows as long as one subscription lasts. The task is looked at
+// after subscribing, so that no change falls between.
+func (f *follower) subscription(ctx context.Context) error {
+	changes, cancel := f.master.Subscribe(64)
+	defer cancel()
+	t, err := f.master.Task(ctx, f.id)
+	if err != nil {
+		return err
+	}
+	f.see(t)
+	for {
+		if err := f.copyRuns(); err != nil || f.ended {
+			return err
+		}
+		if err := f.next(ctx, changes); err != nil {
+			return err
+		}
+	}
+}
+
+// next waits for a change or, while a run is at work, for the time to look again.
+func (f *follower) next(ctx context.Context, changes <-chan coordinator.Change) error {
+	var look <-chan time.Time
+	if f.active {
+		look = time.After(f.poll)
+	}
+	select {
+	case c, ok := <-changes:
+		if !ok {
+			return errLagged
+		}
+		if c.Task.ID == f.id {
+			f.see(c.Task)
+		}
+	case <-look:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// see takes note of the task's state.
+func (f *follower) see(t state.Task) {
+	f.ended = t.Status.Terminal()
+	f.active = t.Status == state.Running
+	if t.RunID != f.last && isRunID(t.RunID) {
+		f.runs = append(f.runs, t.RunID)
+		f.last = t.RunID
+	}
+}
+
+// copyRuns copies what there is. A run that has a successor is over.
+func (f *follower) copyRuns() error {
+	for len(f.runs) > 0 {
+		if err := f.copyFile(); err != nil {
+			return err
+		}
+		if len(f.runs) == 1 {
+			return nil
+		}
+		f.close()
+		f.runs = f.runs[1:]
+	}
+	return nil
+}
+
+// copyFile copies what has been added to the file of the first run.
+func (f *follower) copyFile() error {
+	if f.file == nil {
+		file, err := os.Open(filepath.Join(f.master.RunDir(f.runs[0]), f.name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // not yet, or no more
+		}
+		if err != nil {
+			return err
+		}
+		f.file = file
+	}
+	_, err := io.Copy(f.out, f.file)
+	return err
+}
+
+func (f *follower) close() {
+	if f.file != nil {
+		_ = f.file.Close() // it was only read
+		f.file = nil
+	}
+}

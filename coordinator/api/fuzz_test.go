@@ -1,0 +1,61 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"stint/coordinator"
+)
+
+// specNames are the properties that a body may have.
+func specNames() []string {
+	names := []string{"tool"}
+	for f := range reflect.TypeFor[coordinator.TaskSpec]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// FuzzTaskSpec sends any body at all. The server must answer, refuse what it
+// does not know, and hand over exactly what it was given.
+func FuzzTaskSpec(f *testing.F) {
+	for _, body := range []string{
+		`{"prompt":"x"}`, `{"prompt":"x","agent":"codex","priority":9,"continue":true,"notBefore":"2026-12-01T08:00:00Z"}`,
+		`{"prompt":"x","colour":1}`, `{"Prompt":"x","PROMPT":"y"}`, `{"prompt":"\ud800"}`, `{"prompt":"x","priority":1e99}`,
+		`{"prompt":"x","maxAttempts":1.5}`, `{"prompt":null}`, `{"prompt":"x","$schema":"y"}`, `[{}]`, `null`, `"x"`, "", "{\"prompt\":\"\xff\"}",
+		`{"prompt":"x","notBefore":""}`, `{"prompt":"x","notBefore":"0000-01-01T00:00:00+24:00"}`, strings.Repeat("[", 10000),
+	} {
+		f.Add([]byte(body))
+	}
+	known, m := specNames(), newFake(f)
+	server := NewServer(m, Options{})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		m.tasks, m.keys = nil, map[string]string{}
+		w := ask(server, http.MethodPost, "/v1/tasks", jsonType, string(body))
+		if w.Code >= 500 || w.Code < 200 || w.Code >= 300 && w.Code < 400 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		if w.Code >= 400 {
+			if p := decode[problem](t, w.Body.Bytes()); p.Code != coordinator.CodeInvalid || p.Detail == "" || !utf8.ValidString(p.Detail) {
+				t.Fatalf("%s", w.Body)
+			}
+			return
+		}
+		fields := decode[map[string]json.RawMessage](t, body)
+		for name := range fields {
+			if !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+				t.Fatalf("took the unknown property %q", name)
+			}
+		}
+		got, sent := m.tasks[0], decode[coordinator.TaskSpec](t, body)
+		if got.Prompt != sent.Prompt || !got.NotBefore.Equal(sent.NotBefore) {
+			t.Fatalf("got %q %v of %q %v", got.Prompt, got.NotBefore, sent.Prompt, sent.NotBefore)
+		}
+	})
+}

@@ -1,0 +1,146 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"stint/coordinator"
+)
+
+const (
+	socketMode fs.FileMode = 0o600
+	dirMode    fs.FileMode = 0o700
+)
+
+// Listen makes the unix socket of a master at path, for its user alone: mode 0600
+// in a directory of mode 0700, which is made when it is missing and must be ours.
+// A socket that is there already is taken for the leftover of a dead master and
+// replaced, so the caller must hold the master's lock. Connections from other
+// users than ours and root are closed. Close removes the socket, unless another
+// has taken its place by then.
+func Listen(path string) (net.Listener, error) {
+	if n := maxSocketPath(); len(path) > n {
+		return nil, invalid(fmt.Sprintf("the socket's path has %d bytes, and the system allows %d: %s", len(path), n, path),
+			"set XDG_RUNTIME_DIR to a shorter directory")
+	}
+	if err := ownDir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	if err := removeSocket(path); err != nil {
+		return nil, err
+	}
+	return listen(path)
+}
+
+func listen(path string) (net.Listener, error) {
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	ln.SetUnlinkOnClose(false) // Close looks first whether it is still ours
+	err = os.Chmod(path, socketMode)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Lstat(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", errors.Join(err, ln.Close()))
+	}
+	return &listener{UnixListener: ln, path: path, info: info, uid: os.Getuid()}, nil
+}
+
+// maxSocketPath is the room of sockaddr_un without the NUL at its end.
+func maxSocketPath() int {
+	if runtime.GOOS == "linux" {
+		return 107
+	}
+	return 103
+}
+
+// ownDir makes dir, or sees to it that the one that is there is for us alone.
+func ownDir(dir string) error {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return fmt.Errorf("api: directory of the socket: %w", err)
+	}
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("api: directory of the socket: %w", err)
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	switch {
+	case !fi.IsDir():
+		return invalid("the socket's directory "+dir+" is not a directory of its own but a link", "set XDG_RUNTIME_DIR to a directory of yours")
+	case !ok || int(st.Uid) != os.Getuid():
+		return invalid("the socket's directory "+dir+" belongs to another user", "set XDG_RUNTIME_DIR to a directory of yours")
+	case fi.Mode().Perm()&0o077 != 0:
+		return invalid(fmt.Sprintf("the socket's directory %s is open to other users (mode %04o)", dir, fi.Mode().Perm()), "chmod 700 "+dir)
+	}
+	return nil
+}
+
+// removeSocket removes what a dead master left at path.
+func removeSocket(path string) error {
+	fi, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("api: %w", err)
+	}
+	if fi.Mode().Type() != fs.ModeSocket {
+		return invalid(path+" is in the way: it is not a socket", "move it elsewhere")
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("api: leftover socket: %w", err)
+	}
+	return nil
+}
+
+func invalid(message, hint string) error {
+	return &coordinator.Error{Code: coordinator.CodeInvalid, Message: message, Hint: hint}
+}
+
+// A listener accepts connections of its own user only.
+type listener struct {
+	*net.UnixListener
+	path  string
+	info  fs.FileInfo // of the socket that we made
+	uid   int
+	close sync.Once
+}
+
+// Accept gives the next connection of a user who may call.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := peerUID(c)
+		if err == nil && mayCall(uid, l.uid) {
+			return c, nil
+		}
+		_ = c.Close() // a stranger, or one that has gone already
+	}
+}
+
+// mayCall reports whether a process of user uid may call the master of user own.
+func mayCall(uid, own int) bool { return uid == own || uid == 0 }
+
+// Close ends Accept and removes the socket. It may be called again.
+func (l *listener) Close() (err error) {
+	l.close.Do(func() {
+		if fi, serr := os.Lstat(l.path); serr == nil && os.SameFile(fi, l.info) {
+			err = os.Remove(l.path)
+		}
+		err = errors.Join(err, l.UnixListener.Close())
+	})
+	return err
+}

@@ -1,0 +1,145 @@
+package api
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stint/coordinator"
+)
+
+// connected reports whether somebody listens at socket.
+func connected(socket string) bool {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}
+
+func TestListenModes(t *testing.T) {
+	socket := filepath.Join(socketDir(t), "new", "deep", "s.sock")
+	ln, err := Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{
+		socket:                             os.ModeSocket | 0o600,
+		filepath.Dir(socket):               os.ModeDir | 0o700,
+		filepath.Dir(filepath.Dir(socket)): os.ModeDir | 0o700,
+	} {
+		if fi, err := os.Lstat(path); err != nil || fi.Mode() != want {
+			t.Errorf("%s: %v %v, want %v", path, fi.Mode(), err, want)
+		}
+	}
+	if err := errors.Join(ln.Close(), ln.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
+		t.Errorf("the socket is left: %v", err)
+	}
+}
+
+func TestListenTakesTheLeftoverOfADeadMaster(t *testing.T) {
+	socket := filepath.Join(socketDir(t), "s.sock")
+	old, err := Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Close(); err != nil {
+		t.Error(err)
+	}
+	if !connected(socket) {
+		t.Error("closing the old listener removed the socket of the new one")
+	}
+	if err := now.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestListenRefuses(t *testing.T) {
+	dir := socketDir(t)
+	open, link, file := filepath.Join(dir, "open"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o750), os.Symlink(dir, link), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(open, "s"): "open to other users (mode 0750)",
+		filepath.Join(link, "s"): "a link",
+		file:                     "not a socket",
+		filepath.Join(file, "s"): "directory",
+		filepath.Join(dir, strings.Repeat("x", 108), "s"): "the system allows",
+	} {
+		ln, err := Listen(path)
+		if err == nil {
+			t.Errorf("%s: accepted; close: %v", path, ln.Close())
+			continue
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+		if e := (*coordinator.Error)(nil); errors.As(err, &e) && e.Hint == "" {
+			t.Errorf("no hint: %v", err)
+		}
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the file in the way is gone: %v", err)
+	}
+}
+
+func TestMayCall(t *testing.T) {
+	for _, c := range []struct {
+		uid, own int
+		want     bool
+	}{{1000, 1000, true}, {0, 1000, true}, {1001, 1000, false}, {1000, 0, false}, {0, 0, true}} {
+		if got := mayCall(c.uid, c.own); got != c.want {
+			t.Errorf("mayCall(%d, %d) = %v", c.uid, c.own, got)
+		}
+	}
+}
+
+func TestPeerUIDIsAskedOfTheKernel(t *testing.T) {
+	ln, err := Listen(filepath.Join(socketDir(t), "s.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial, err := net.Dial("unix", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid, err := peerUID(c.(*net.UnixConn)); err != nil || uid != os.Getuid() {
+		t.Errorf("peerUID = %d, %v, want %d", uid, err, os.Getuid())
+	}
+	if err := errors.Join(dial.Close(), c.Close(), ln.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStrangerIsCutOff makes the listener believe that it belongs to someone
+// else, so that we are the stranger.
+func TestStrangerIsCutOff(t *testing.T) {
+	socket := filepath.Join(socketDir(t), "s.sock")
+	ln, err := Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := ln.(*listener)
+	allow := mayCall(os.Getuid(), l.uid+1) // root may call everyone
+	l.uid++
+	s := serveOn(t, newFake(t), Options{}, ln, socket)
+	_, err = s.client.Health(t.Context())
+	if allow && err != nil || !allow && !errors.Is(err, &coordinator.Error{Code: coordinator.CodeStopped}) {
+		t.Errorf("allowed %v, got %v", allow, err)
+	}
+}

@@ -1,0 +1,166 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"stint/coordinator"
+)
+
+// routes registers every path. What huma would add by itself is turned off: a
+// page with scripts from elsewhere, $schema in answers, and its way to serve the
+// description, which is not safe for concurrent use.
+func (s *Server) routes() {
+	cfg := huma.DefaultConfig("stint", s.opts.Version)
+	cfg.DocsPath, cfg.SchemasPath, cfg.OpenAPIPath = "", "", ""
+	cfg.CreateHooks = nil
+	cfg.RejectUnknownQueryParameters = true
+	cfg.Transformers = []huma.Transformer{plainErrors}
+	format := huma.Format{Marshal: writeJSON, Unmarshal: readJSON(cfg.Components.Schemas)}
+	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
+	api := humago.New(s.mux, cfg)
+
+	s.taskRoutes(api)
+	s.streamRoutes(api)
+	s.masterRoutes(api)
+	s.describe(api)
+	s.mux.HandleFunc("/", s.noRoute)
+}
+
+// describe serves the OpenAPI description.
+func (s *Server) describe(api huma.API) {
+	if m := api.OpenAPI().Components.Schemas.Map()["ErrorModel"]; m != nil {
+		m.Properties = maps.Clone(m.Properties)
+		delete(m.Properties, "errors")
+		m.Properties["code"] = &huma.Schema{Type: huma.TypeString, Description: "Kind of the error, for programs"}
+		m.Properties["hint"] = &huma.Schema{Type: huma.TypeString, Description: "The next command"}
+	}
+	spec, err := json.Marshal(api.OpenAPI())
+	if err != nil {
+		panic("api: the description does not marshal: " + err.Error())
+	}
+	s.openAPI = spec
+	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(s.openAPI) // the client may be gone
+	})
+}
+
+// op describes one operation.
+func op(method, path, id, summary string) huma.Operation {
+	return huma.Operation{
+		Method: method, Path: path, OperationID: id, Summary: summary,
+		MaxBodyBytes: maxBody + 1, BodyReadTimeout: bodyTimeout,
+		SkipValidateBody: true, // see readJSON
+	}
+}
+
+// alias gives an operation under another path, which the description leaves out.
+func alias(o huma.Operation, path string) huma.Operation {
+	o.Path, o.OperationID, o.Hidden = path, o.OperationID+"-alias", true
+	return o
+}
+
+var errNotUTF8 = errors.New("the body is not valid UTF-8")
+
+// readJSON gives the decoder of bodies. It is strict: unknown properties are
+// refused, and so is text that is not UTF-8, for which encoding/json would put
+// U+FFFD; a prompt has to arrive as it was sent. One pass decodes; only what it
+// refuses goes through huma's validation, for a message that names every fault.
+func readJSON(reg huma.Registry) func(data []byte, v any) error {
+	return func(data []byte, v any) error {
+		if !utf8.Valid(data) {
+			return errNotUTF8
+		}
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.DisallowUnknownFields()
+		err := dec.Decode(v)
+		if err == nil {
+			if _, err = dec.Token(); errors.Is(err, io.EOF) {
+				return nil
+			}
+		}
+		return explain(reg, data, v, err)
+	}
+}
+
+// explain gives the faults of a body that should have become v, else err.
+func explain(reg huma.Registry, data []byte, v any, err error) error {
+	var parsed any
+	if err := json.Unmarshal(data, &parsed); err != nil {
+		return fmt.Errorf("the body is not JSON: %w", err)
+	}
+	var res huma.ValidateResult
+	path := huma.NewPathBuffer(nil, 0)
+	path.Push("body")
+	huma.Validate(reg, reg.Schema(reflect.TypeOf(v), true, ""), path, huma.ModeWriteToServer, parsed, &res)
+	if len(res.Errors) == 0 {
+		return err
+	}
+	details := make([]*huma.ErrorDetail, len(res.Errors))
+	for i, e := range res.Errors {
+		details[i] = &huma.ErrorDetail{Message: e.Error()}
+		if d, ok := e.(huma.ErrorDetailer); ok {
+			details[i] = d.ErrorDetail()
+		}
+	}
+	return errors.New(complaints(details))
+}
+
+// writeJSON writes v in one piece. The client may be gone, which is no fault of
+// the answer, so an error of w is not reported.
+func writeJSON(w io.Writer, v any) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, _ = w.Write(buf.Bytes())
+	return nil
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
+		newProblem(http.StatusUnsupportedMediaType, coordinator.CodeInvalid,
+			"the body's Content-Type must be application/json", "").write(w)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+func isJSON(contentType string) bool {
+	t, _, err := mime.ParseMediaType(contentType)
+	return err == nil && t == "application/json"
+}
+
+// noRoute answers what no operation takes.
+func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := s.mux.Handler(probe); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	status, detail := http.StatusNotFound, "there is nothing at "+clip(r.URL.Path)
+	if len(allowed) > 0 {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		status, detail = http.StatusMethodNotAllowed, r.Method+" is not possible at "+clip(r.URL.Path)
+	}
+	newProblem(status, codeOf(status), detail, "what there is: GET /v1/openapi.json").write(w)
+}

@@ -1,0 +1,194 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"stint/coordinator"
+	"stint/session"
+	"stint/state"
+)
+
+// A Master is what the server needs of a coordinator. Its methods may be called
+// from any goroutine. An error that a client should be able to act on is, or
+// wraps, a [*coordinator.Error].
+type Master interface {
+	// Submit makes a task durable. A spec whose id or idempotency key is known
+	// gives the task of old.
+	Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error)
+	// Task gives a whole task, with prompt and result.
+	Task(ctx context.Context, ref string) (state.Task, error)
+	// List gives tasks without their texts, newest first.
+	List(f state.Filter) []state.Task
+	// Cancel ends a task; by says who asked for it.
+	Cancel(ctx context.Context, ref, by string) (state.Task, error)
+	// Retry queues an ended task again; by says who asked for it.
+	Retry(ctx context.Context, ref, by string) (state.Task, error)
+	// Why says in one sentence why a task is not running, or how it ended.
+	Why(ref string) (string, error)
+	// Wait returns when the task has ended, or ctx has.
+	Wait(ctx context.Context, ref string) (state.Task, error)
+	// Raw gives the ledger's sections of a task.
+	Raw(ctx context.Context, ref string) ([]byte, error)
+	// RunDir gives the directory of a run, which need not exist.
+	RunDir(runID string) string
+	// Subscribe gives every change from now on, in order. The channel is closed
+	// when more than buffer of them wait, and by cancel.
+	Subscribe(buffer int) (changes <-chan coordinator.Change, cancel func())
+	Health() coordinator.Health
+	Sessions() []state.Session
+	// Session gives a session by its key or id, and its transcript.
+	Session(ref string) (state.Session, []session.Message, error)
+	// Handover makes the master dispatch nothing more and end after its runs.
+	Handover(ctx context.Context) error
+}
+
+var _ Master = (*coordinator.Coordinator)(nil)
+
+// Bounds of the server. They keep a broken client from holding on to it.
+const (
+	maxHeader     = 32 << 10
+	headerTimeout = 5 * time.Second
+	bodyTimeout   = 10 * time.Second
+	idleTimeout   = time.Minute
+
+	// maxBody fits a prompt of 1 MiB in which JSON has to write every byte as
+	// six (control characters), and the other fields.
+	maxBody = 8 << 20
+)
+
+// errStopping is why long requests end when the server does.
+var errStopping = &coordinator.Error{
+	Code:    coordinator.CodeStopped,
+	Message: "the master is shutting down",
+	Hint:    "the tasks are kept; start it again with: stint serve",
+}
+
+// Options are what a [Server] can be told. The zero value is good for a master.
+type Options struct {
+	Version      string           // of the program, for the API's description
+	Log          *slog.Logger     // nil: nothing is logged
+	Now          func() time.Time // nil: time.Now. To be the clock of the master's createdAt
+	NewID        func() string    // ids of tasks whose client chose none; nil: UUIDv7
+	Poll         time.Duration    // between two looks at a log that is followed; 0: 100 ms
+	Grace        time.Duration    // that short requests have left when the server is stopped; 0: 2 s
+	EventBuffer  int              // changes that a reader of events may lag behind; 0: 256
+	WriteTimeout time.Duration    // that a reader of events may take for one; 0: 10 s
+}
+
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.NewID == nil {
+		o.NewID = func() string { return uuid.Must(uuid.NewV7()).String() }
+	}
+	o.Poll = orElse(o.Poll, 100*time.Millisecond)
+	o.Grace = orElse(o.Grace, 2*time.Second)
+	o.EventBuffer = orElse(o.EventBuffer, 256)
+	o.WriteTimeout = orElse(o.WriteTimeout, 10*time.Second)
+	return o
+}
+
+func orElse[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+// A Server answers requests with what a [Master] says. It is an [http.Handler]
+// and safe for concurrent use.
+type Server struct {
+	master  Master
+	opts    Options
+	mux     *http.ServeMux
+	openAPI []byte
+}
+
+// NewServer gives a server for m. It starts nothing: see [Server.Serve].
+func NewServer(m Master, opts Options) *Server {
+	s := &Server{master: m, opts: opts.withDefaults(), mux: http.NewServeMux()}
+	s.routes()
+	return s
+}
+
+// Serve answers the connections of ln until ctx ends, and returns nil then. By
+// then ln is closed and nothing of the server runs any more: long requests are
+// ended at once, short ones are given the grace time. Any other error is ln's.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	base, end := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), stopKey{}, ctx))
+	defer end(nil)
+	var conns sync.WaitGroup
+	srv := s.httpServer(base, &conns)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+
+	var err error
+	select {
+	case err = <-served:
+		err = fmt.Errorf("api: accept: %w", err)
+	case <-ctx.Done():
+		grace, cancel := context.WithTimeout(base, s.opts.Grace)
+		_ = srv.Shutdown(grace) // what has not ended by itself is closed below
+		cancel()
+		if err = <-served; errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
+	}
+	end(errStopping)
+	_ = srv.Close() // the listener and what is left of the connections; nobody can do more about it
+	conns.Wait()
+	return err
+}
+
+// httpServer builds the server; conns counts the goroutines of its connections.
+func (s *Server) httpServer(base context.Context, conns *sync.WaitGroup) *http.Server {
+	return &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnState: func(_ net.Conn, cs http.ConnState) {
+			switch cs {
+			case http.StateNew:
+				conns.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				conns.Done()
+			}
+		},
+	}
+}
+
+// stopKey is the key under which a request's context carries the context of Serve.
+type stopKey struct{}
+
+// long gives the context of a request that may last: it ends with the request
+// and, with errStopping as its cause, as soon as the server is stopped.
+func long(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := func() bool { return true }
+	if stop, ok := ctx.Value(stopKey{}).(context.Context); ok {
+		release = context.AfterFunc(stop, func() { cancel(errStopping) })
+	}
+	return ctx, func() { release(); cancel(nil) }
+}
+
+// stopped reports whether a long context ended because the server did.
+func stopped(ctx context.Context) bool {
+	return errors.Is(context.Cause(ctx), errStopping)
+}

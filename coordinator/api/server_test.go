@@ -1,0 +1,409 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// ask makes a request to a server without a network.
+func ask(h http.Handler, method, path, contentType, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func decode[T any](t testing.TB, data []byte) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatalf("%v in %s", err, data)
+	}
+	return v
+}
+
+const jsonType = "application/json"
+
+func twoTasks(t testing.TB) *fakeMaster {
+	m := newFake(t)
+	m.add(state.Task{ID: "aa-1", Status: state.Done, Prompt: "one", Result: "1", SessionKey: "web", Label: "x"})
+	m.add(state.Task{ID: "aa-2", Status: state.Queued, Prompt: "two"})
+	return m
+}
+
+func TestRequests(t *testing.T) {
+	big := `{"prompt":"` + strings.Repeat("a", maxBody) + `"}`
+	for _, c := range []struct {
+		method, path, contentType, body string
+		status                          int
+		code                            coordinator.Code
+		want                            string // in the answer
+	}{
+		{"GET", "/v1/tasks/aa-1", "", "", 200, "", `"status":"done"`},
+		{"GET", "/v1/tasks/@last", "", "", 200, "", `"id":"aa-2"`},
+		{"GET", "/v1/tasks/aa-2", "", "", 200, "", `"why":"it is queued"`},
+		{"GET", "/v1/tasks/aa", "", "", 409, "ambiguous", "more than one"},
+		{"GET", "/v1/tasks/zz", "", "", 404, "not-found", `"hint":"stint ls"`},
+		{"GET", "/v1/tasks/aa-2/why", "", "", 200, "", `{"why":"it is queued"}`},
+		{"GET", "/v1/tasks/aa-1/wait", "", "", 200, "", `"result":"1"`},
+		{"GET", "/v1/tasks/aa-1/raw", "", "", 200, "", "## Task aa-1\n"},
+		{"GET", "/v1/tasks", "", "", 200, "", `{"tasks":[{"id":"aa-2"`},
+		{"GET", "/v1/tasks?status=done,failed&label=x&session=web&limit=3", "", "", 200, "", `{"tasks":[{"id":"aa-1"`},
+		{"GET", "/v1/tasks?status=dead", "", "", 200, "", `{"tasks":[]}`},
+		{"GET", "/v1/tasks?status=finished", "", "", 422, "invalid", "draft"},
+		{"GET", "/v1/tasks?limit=-1", "", "", 422, "invalid", "query.limit"},
+		{"GET", "/v1/tasks?limt=1", "", "", 422, "invalid", "query.limt"},
+		{"GET", "/v1/sessions", "", "", 200, "", `{"sessions":[{"key":"web"`},
+		{"GET", "/v1/sessions/web", "", "", 200, "", `"tasks":[{"id":"aa-1"`},
+		{"GET", "/v1/sessions/dir:%2Fhome%2Fana%2Fshop", "", "", 200, "", `"tasks":[]`},
+		{"GET", "/v1/sessions/dir:/home/ana/shop", "", "", 200, "", `"text":"hello"`},
+		{"GET", "/v1/sessions/nope", "", "", 404, "not-found", "no session nope"},
+		{"GET", "/v1/health", "", "", 200, "", `"pid":7`},
+		{"POST", "/v1/handover", "", "", 204, "", ""},
+		{"POST", "/v1/tasks/aa-2/cancel", "", "", 200, "", `"status":"canceled"`},
+		{"POST", "/v1/tasks/aa-1/retry", "", "", 200, "", `"status":"queued"`},
+		{"GET", "/v1/tasks/aa-1/logs", "", "", 404, "not-found", "has not run yet"},
+		{"GET", "/v1/tasks/aa-1/logs?stream=stdin", "", "", 422, "invalid", "stdout"},
+		{"GET", "/v1/tasks/zz/logs?follow=true", "", "", 404, "not-found", "no task zz"},
+
+		{"POST", "/v1/tasks", jsonType, `{"prompt":"x"}`, 201, "", `"status":"queued"`},
+		{"POST", "/v1/tasks", "application/json; charset=utf-8", `{"prompt":"x"}`, 201, "", ""},
+		{"POST", "/v1/tasks", jsonType, `{"prompt":""}`, 422, "invalid", `"hint":"stint task PROMPT"`},
+		{"POST", "/v1/tasks", jsonType, `{}`, 422, "invalid", "the prompt is empty"},
+		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","colour":1,"agnet":"codex"}`, 422, "invalid", "body.agnet: unexpected property; body.colour: unexpected property"},
+		{"POST", "/v1/tasks", jsonType, `{"prompt":7}`, 422, "invalid", "body.prompt: expected string"},
+		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","notBefore":"soon"}`, 422, "invalid", "body.notBefore"},
+		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","agent":"codex","tool":"claude"}`, 422, "invalid", "agent and tool"},
+		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","tool":"claude"}`, 201, "", `"agent":"claude"`},
+		{"POST", "/v1/tasks", jsonType, `{"prompt":"x"} {"prompt":"y"}`, 422, "invalid", "after top-level value"},
+		{"POST", "/v1/tasks", jsonType, `{"prompt":`, 422, "invalid", "JSON"},
+		{"POST", "/v1/tasks", jsonType, "{\"prompt\":\"\xff\"}", 422, "invalid", "UTF-8"},
+		{"POST", "/v1/tasks", jsonType, `[]`, 422, "invalid", "object"},
+		{"POST", "/v1/tasks", jsonType, ``, 400, "invalid", "body is required"},
+		{"POST", "/v1/tasks", jsonType, big, 413, "invalid", "too large"},
+		{"POST", "/v1/tasks", "text/plain", `{"prompt":"x"}`, 415, "invalid", "application/json"},
+		{"POST", "/v1/tasks", "application/x+json", `{"prompt":"x"}`, 415, "invalid", "application/json"},
+		{"POST", "/v1/tasks", "", `{"prompt":"x"}`, 415, "invalid", "application/json"},
+
+		{"GET", "/v1/nothing", "", "", 404, "not-found", "nothing at /v1/nothing"},
+		{"DELETE", "/v1/tasks/aa-1", "", "", 405, "invalid", "DELETE is not possible"},
+		{"GET", "/docs", "", "", 404, "not-found", "nothing"},
+		{"GET", "/schemas/TaskSpec.json", "", "", 404, "not-found", "nothing"},
+	} {
+		t.Run(c.method+" "+c.path+" "+clip(c.body), func(t *testing.T) {
+			w := ask(NewServer(twoTasks(t), Options{}), c.method, c.path, c.contentType, c.body)
+			body := w.Body.String()
+			if w.Code != c.status || !strings.Contains(body, c.want) {
+				t.Fatalf("%d %s, want %d with %q", w.Code, clip(body), c.status, c.want)
+			}
+			if strings.Contains(body, "$schema") {
+				t.Errorf("$schema in %s", body)
+			}
+			if c.status < 400 {
+				return
+			}
+			p := decode[problem](t, w.Body.Bytes())
+			if w.Header().Get("Content-Type") != "application/problem+json" || p.Status != c.status || p.Code != c.code || p.Title == "" {
+				t.Errorf("%s %+v", w.Header().Get("Content-Type"), p)
+			}
+			if len(body) > 2000 {
+				t.Errorf("the answer repeats the request: %d bytes", len(body))
+			}
+		})
+	}
+}
+
+func TestMethodNotAllowedSaysWhatIs(t *testing.T) {
+	w := ask(NewServer(newFake(t), Options{}), "DELETE", "/v1/tasks", "", "")
+	if got := w.Header().Get("Allow"); !strings.Contains(got, "GET") || !strings.Contains(got, "POST") {
+		t.Errorf("Allow: %q", got)
+	}
+}
+
+func TestErrorsOfTheMaster(t *testing.T) {
+	for code, status := range map[coordinator.Code]int{
+		coordinator.CodeInvalid: 422, coordinator.CodeNotFound: 404, coordinator.CodeAmbiguous: 409, coordinator.CodeConflict: 409,
+		coordinator.CodeBusy: 423, coordinator.CodeFull: 507, coordinator.CodeStopped: 503, coordinator.CodeAgentMissing: 424,
+	} {
+		m := twoTasks(t)
+		want := &coordinator.Error{Code: code, Message: "no", Hint: "do this"}
+		m.err = fmt.Errorf("wrapped: %w", want)
+		s := serve(t, m, Options{})
+		ctx := t.Context()
+		for name, call := range map[string]func() error{
+			"submit": func() error { _, err := s.client.Submit(ctx, coordinator.TaskSpec{Prompt: "x"}); return err },
+			"task":   func() error { _, err := s.client.Task(ctx, "aa-1"); return err },
+			"cancel": func() error { _, err := s.client.Cancel(ctx, "aa-1"); return err },
+			"retry":  func() error { _, err := s.client.Retry(ctx, "aa-1"); return err },
+			"wait":   func() error { _, err := s.client.Wait(ctx, "aa-1"); return err },
+			"why":    func() error { _, err := s.client.Why(ctx, "aa-1"); return err },
+			"raw":    func() error { _, err := s.client.Raw(ctx, "aa-1"); return err },
+			"logs":   func() error { return s.client.Logs(ctx, "aa-1", "stdout", true, io.Discard) },
+			"over":   func() error { return s.client.Handover(ctx) },
+		} {
+			var got *coordinator.Error
+			if err := call(); !errors.As(err, &got) || *got != *want {
+				t.Errorf("%s: %v, want %v", name, err, want)
+			}
+		}
+		if w := ask(NewServer(m, Options{}), "GET", "/v1/tasks/aa-1", "", ""); w.Code != status {
+			t.Errorf("%s: %d, want %d", code, w.Code, status)
+		}
+	}
+	m := twoTasks(t)
+	m.err = errors.New("the disk is on fire")
+	w := ask(NewServer(m, Options{}), "GET", "/v1/tasks/aa-1", "", "")
+	if p := decode[problem](t, w.Body.Bytes()); w.Code != 500 || p.Code != "" || p.Detail != "the disk is on fire" {
+		t.Errorf("%d %+v", w.Code, p)
+	}
+}
+
+func TestAliases(t *testing.T) {
+	m := twoTasks(t)
+	s := NewServer(m, Options{})
+	for _, path := range []string{"/tasks/aa-1", "/health"} {
+		old, now := ask(s, "GET", path, "", ""), ask(s, "GET", "/v1"+path, "", "")
+		if old.Code != 200 || old.Body.String() != now.Body.String() {
+			t.Errorf("%s: %d %s, want %s", path, old.Code, old.Body, now.Body)
+		}
+	}
+	if w := ask(s, "POST", "/tasks", jsonType, `{"prompt":"x"}`); w.Code != 201 {
+		t.Errorf("POST /tasks: %d %s", w.Code, w.Body)
+	}
+	if w := ask(s, "POST", "/tasks", "text/plain", `{"prompt":"x"}`); w.Code != 415 {
+		t.Errorf("POST /tasks as text: %d", w.Code)
+	}
+}
+
+func TestSubmitTellsCreatedFromKnown(t *testing.T) {
+	m := newFake(t)
+	clock := time.Date(2026, 11, 21, 3, 0, 0, 123456789, time.UTC)
+	m.now = func() time.Time { return clock }
+	next := 0
+	s := NewServer(m, Options{Now: m.now, NewID: func() string { next++; return fmt.Sprint("id-", next) }})
+	submit := func(body string) (int, string, TaskView) {
+		w := ask(s, "POST", "/v1/tasks", jsonType, body)
+		return w.Code, w.Header().Get("Location"), decode[TaskView](t, w.Body.Bytes())
+	}
+	for _, c := range []struct {
+		body   string
+		status int
+		id     string
+	}{
+		{`{"prompt":"x"}`, 201, "id-1"},
+		{`{"prompt":"x","idempotencyKey":"k"}`, 201, "id-2"},
+		{`{"prompt":"x","idempotencyKey":"k"}`, 200, "id-2"},
+		{`{"prompt":"x","id":"mine"}`, 201, "mine"},
+		{`{"prompt":"x","id":"mine"}`, 200, "mine"},
+		{`{"prompt":"x","id":"other","idempotencyKey":"k"}`, 200, "id-2"},
+	} {
+		status, location, v := submit(c.body)
+		if status != c.status || v.ID != c.id || location != "/v1/tasks/"+c.id || v.Status != state.Queued {
+			t.Errorf("%s: %d %s %s %s", c.body, status, location, v.ID, v.Status)
+		}
+		clock = clock.Add(time.Second)
+	}
+}
+
+func TestStatusesOfTheListAreThoseOfState(t *testing.T) {
+	s := NewServer(twoTasks(t), Options{})
+	for _, st := range []state.Status{state.Draft, state.Queued, state.Running, state.Done, state.Failed, state.Canceled, state.Dead} {
+		if w := ask(s, "GET", "/v1/tasks?status="+string(st), "", ""); w.Code != 200 {
+			t.Errorf("%s: %d %s", st, w.Code, w.Body)
+		}
+	}
+}
+
+func TestDescription(t *testing.T) {
+	w := ask(NewServer(newFake(t), Options{Version: "1.2.3"}), "GET", "/v1/openapi.json", "", "")
+	doc := decode[struct {
+		OpenAPI string `json:"openapi"`
+		Info    struct{ Version string }
+		Paths   map[string]map[string]any
+	}](t, w.Body.Bytes())
+	var got []string
+	for path, methods := range doc.Paths {
+		for m := range methods {
+			got = append(got, strings.ToUpper(m)+" "+path)
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"GET /v1/events", "GET /v1/health", "GET /v1/sessions", "GET /v1/sessions/{key}", "GET /v1/tasks", "GET /v1/tasks/{id}",
+		"GET /v1/tasks/{id}/logs", "GET /v1/tasks/{id}/raw", "GET /v1/tasks/{id}/wait", "GET /v1/tasks/{id}/why",
+		"POST /v1/handover", "POST /v1/tasks", "POST /v1/tasks/{id}/cancel", "POST /v1/tasks/{id}/retry",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("paths\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if w.Code != 200 || doc.OpenAPI == "" || doc.Info.Version != "1.2.3" {
+		t.Errorf("%d %+v", w.Code, doc.Info)
+	}
+	for _, word := range []string{`"sessionKey"`, `"hint"`, `"code"`, "problem+json"} {
+		if !bytes.Contains(w.Body.Bytes(), []byte(word)) {
+			t.Errorf("the description has no %s", word)
+		}
+	}
+}
+
+// deadlines is a ResponseWriter that records the read deadlines.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	last time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error { d.last = t; return nil }
+
+// deadlineMaster looks at the deadline from within Submit.
+type deadlineMaster struct {
+	*fakeMaster
+	look func()
+}
+
+func (m deadlineMaster) Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error) {
+	m.look()
+	return m.fakeMaster.Submit(ctx, spec)
+}
+
+func TestDeadlineOfTheBodyDoesNotEndTheSubmit(t *testing.T) {
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder(), last: time.Unix(1, 0)}
+	looked := false
+	m := deadlineMaster{newFake(t), func() { looked = w.last.IsZero() }}
+	r := httptest.NewRequest("POST", "/v1/tasks", strings.NewReader(`{"prompt":"x"}`))
+	r.Header.Set("Content-Type", jsonType)
+	NewServer(m, Options{}).ServeHTTP(w, r)
+	if w.Code != 201 || !looked {
+		t.Errorf("%d, deadline %v while the task was submitted", w.Code, w.last)
+	}
+}
+
+func TestDetail(t *testing.T) {
+	m := newFake(t)
+	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r1", Title: "one"})
+	m.add(state.Task{ID: "b", Status: state.Done, RunID: "../escape"})
+	m.write(t, "r1", "run.json", `{"pid":1,"env":["HOME","PATH"]}`)
+	m.write(t, "../escape", "run.json", `{"env":["SECRET"]}`)
+	s := serve(t, m, Options{})
+	v, err := s.client.Task(t.Context(), "a")
+	if err != nil || v.RunDir != m.RunDir("r1") || !slices.Equal(v.Env, []string{"HOME", "PATH"}) || v.Why != "it is running" || v.Title != "one" {
+		t.Errorf("%+v %v", v, err)
+	}
+	v, err = s.client.Task(t.Context(), "b")
+	if err != nil || v.RunDir != "" || v.Env != nil || v.Why != "" {
+		t.Errorf("a run id of a person's: %+v %v", v, err)
+	}
+	if err := s.client.Logs(t.Context(), "b", "stdout", false, io.Discard); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+		t.Errorf("logs outside of the runs: %v", err)
+	}
+}
+
+func TestStopAnswersWaits(t *testing.T) {
+	m := twoTasks(t)
+	s := serve(t, m, Options{Grace: 10 * time.Second})
+	errs := make(chan error, 3)
+	go func() { _, err := s.client.Wait(context.Background(), "aa-2"); errs <- err }()
+	go func() { errs <- s.client.Logs(context.Background(), "aa-2", "stdout", true, io.Discard) }()
+	go func() {
+		err := s.client.Events(context.Background(), func(coordinator.Change) error { return nil })
+		if errors.Is(err, ErrStreamEnded) {
+			err = errStopping
+		}
+		errs <- err
+	}()
+	eventually(t, "three subscribers", func() bool { return m.subscribers() == 3 })
+	begun := time.Now()
+	if err := s.stop(); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if d := time.Since(begun); d > 5*time.Second {
+		t.Errorf("stopping took %v", d)
+	}
+	for range 3 {
+		if err := <-errs; !errors.Is(err, &coordinator.Error{Code: coordinator.CodeStopped}) {
+			t.Errorf("%v, want code stopped", err)
+		}
+	}
+}
+
+func TestStopLetsASubmitFinish(t *testing.T) {
+	m := newFake(t)
+	m.held, m.hold = make(chan struct{}), make(chan struct{})
+	s := serve(t, m, Options{Grace: 10 * time.Second})
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.client.Submit(context.Background(), coordinator.TaskSpec{Prompt: "x"})
+		result <- err
+	}()
+	<-m.held
+	served := make(chan error, 1)
+	go func() { served <- s.stop() }()
+	eventually(t, "the socket is gone", func() bool { return !connected(s.socket) })
+	close(m.hold)
+	if err := <-result; err != nil {
+		t.Errorf("submit while stopping: %v", err)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestStopEndsWhatDoesNotFinish(t *testing.T) {
+	m := newFake(t)
+	m.held, m.hold = make(chan struct{}), make(chan struct{})
+	s := serve(t, m, Options{Grace: time.Millisecond})
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.client.Submit(context.Background(), coordinator.TaskSpec{Prompt: "x"})
+		result <- err
+	}()
+	<-m.held
+	if err := s.stop(); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if err := <-result; err == nil {
+		t.Error("the submit was answered")
+	}
+}
+
+func TestManyClients(t *testing.T) {
+	m := newFake(t)
+	s := serve(t, m, Options{})
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			c := Dial(s.socket)
+			defer c.Close()
+			for range 8 {
+				v, err := c.Submit(t.Context(), coordinator.TaskSpec{Prompt: "x"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := c.Task(t.Context(), v.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(m.List(state.Filter{})); n != 64*8 {
+		t.Errorf("%d tasks", n)
+	}
+}

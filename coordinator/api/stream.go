@@ -1,0 +1,156 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+type logsInput struct {
+	ID     string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
+	Stream string `query:"stream" default:"stdout" enum:"stdout,stderr,prompt"`
+	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from the present one on"`
+}
+
+// streamFile names the file of a run that holds a stream.
+var streamFile = map[string]string{"stdout": "stdout", "stderr": "stderr", "prompt": "prompt.md"}
+
+func (s *Server) streamRoutes(api huma.API) {
+	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "What the task's last run wrote")
+	logs.Responses = streams("text/plain")
+	huma.Register(api, logs, s.logs)
+	events := op(http.MethodGet, "/v1/events", "events", "Every change from now on, one JSON object a line")
+	events.Responses = streams("application/jsonl")
+	huma.Register(api, events, s.events)
+}
+
+func streams(contentType string) map[string]*huma.Response {
+	return map[string]*huma.Response{"200": {Description: "A stream", Content: map[string]*huma.MediaType{contentType: {}}}}
+}
+
+// startStream sends the header of a stream at once and gives what to write to.
+func startStream(hctx huma.Context, contentType string) *streamWriter {
+	_, w := humago.Unwrap(hctx)
+	hctx.SetHeader("Content-Type", contentType)
+	hctx.SetStatus(http.StatusOK)
+	out := &streamWriter{w: w, rc: http.NewResponseController(w)}
+	out.flush()
+	return out
+}
+
+// A streamWriter sends what it is given without delay.
+type streamWriter struct {
+	w  http.ResponseWriter
+	rc *http.ResponseController
+}
+
+func (s *streamWriter) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err == nil {
+		err = s.rc.Flush()
+	}
+	return n, err
+}
+
+// flush sends the header. An error shows again with the first write.
+func (s *streamWriter) flush() { _ = s.rc.Flush() }
+
+// breakOff ends a stream so that the client sees that it is not whole.
+func breakOff() { panic(http.ErrAbortHandler) }
+
+// events streams changes. A reader that lags is cut off, by the master when too
+// many changes wait and by the deadline when it takes none at all; it has to
+// look at everything anew then.
+func (s *Server) events(context.Context, *struct{}) (*huma.StreamResponse, error) {
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		ctx, release := long(hctx.Context())
+		defer release()
+		changes, cancel := s.master.Subscribe(s.opts.EventBuffer)
+		defer cancel()
+		s.sendChanges(ctx, changes, startStream(hctx, "application/jsonl"))
+		breakOff() // it has no end of its own
+	}}, nil
+}
+
+func (s *Server) sendChanges(ctx context.Context, changes <-chan coordinator.Change, out *streamWriter) {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	for {
+		select {
+		case c, ok := <-changes:
+			if !ok {
+				return
+			}
+			_ = out.rc.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout)) // not every writer has deadlines
+			if enc.Encode(c) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse, error) {
+	t, err := s.master.Task(ctx, in.ID)
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	name := streamFile[in.Stream]
+	if in.Follow {
+		return &huma.StreamResponse{Body: func(hctx huma.Context) { s.followLogs(hctx, t.ID, name) }}, nil
+	}
+	f, err := s.openLast(t, name)
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		defer func() { _ = f.Close() }() // it was only read
+		if _, err := io.Copy(startStream(hctx, textPlain), f); err != nil {
+			breakOff()
+		}
+	}}, nil
+}
+
+const textPlain = "text/plain; charset=utf-8"
+
+// openLast opens a file of the task's last run.
+func (s *Server) openLast(t state.Task, name string) (*os.File, error) {
+	if !isRunID(t.RunID) {
+		return nil, &coordinator.Error{
+			Code: coordinator.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID,
+		}
+	}
+	f, err := os.Open(filepath.Join(s.master.RunDir(t.RunID), name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &coordinator.Error{
+			Code: coordinator.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", t.RunID, t.ID, name),
+			Hint: "the files of old runs are removed in time",
+		}
+	}
+	return f, err
+}
+
+// followLogs streams a file of the task's runs until the task has ended.
+func (s *Server) followLogs(hctx huma.Context, id, name string) {
+	ctx, release := long(hctx.Context())
+	defer release()
+	f := &follower{master: s.master, id: id, name: name, poll: s.opts.Poll, out: startStream(hctx, textPlain)}
+	defer f.close()
+	if f.run(ctx) != nil {
+		breakOff()
+	}
+}

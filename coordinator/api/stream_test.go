@@ -1,0 +1,246 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+func TestLogsOfTheLastRun(t *testing.T) {
+	m := newFake(t)
+	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r2"})
+	m.write(t, "r1", "stdout", "old")
+	for name, text := range map[string]string{"stdout": "out\xff\n", "stderr": strings.Repeat("e", 100_000), "prompt.md": "the prompt"} {
+		m.write(t, "r2", name, text)
+	}
+	s := serve(t, m, Options{})
+	for stream, want := range map[string]string{"stdout": "out\xff\n", "stderr": strings.Repeat("e", 100_000), "prompt": "the prompt"} {
+		var got bytes.Buffer
+		if err := s.client.Logs(t.Context(), "a", stream, false, &got); err != nil || got.String() != want {
+			t.Errorf("%s: %q %v", stream, clip(got.String()), err)
+		}
+	}
+	m.set("a", func(t *state.Task) { t.RunID = "r3" })
+	err := s.client.Logs(t.Context(), "a", "stdout", false, io.Discard)
+	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) || !strings.Contains(err.Error(), "stdout") {
+		t.Errorf("no such file: %v", err)
+	}
+}
+
+// failingWriter fails.
+type failingWriter struct{ err error }
+
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
+
+func TestLogsGiveTheWritersError(t *testing.T) {
+	m := newFake(t)
+	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r"})
+	m.write(t, "r", "stdout", "x")
+	s := serve(t, m, Options{})
+	full := errors.New("full")
+	for _, follow := range []bool{false, true} {
+		if err := s.client.Logs(t.Context(), "a", "stdout", follow, failingWriter{full}); !errors.Is(err, full) {
+			t.Errorf("follow %v: %v", follow, err)
+		}
+	}
+	eventually(t, "no subscriber is left", func() bool { return m.subscribers() == 0 })
+}
+
+// safeBuffer is a bytes.Buffer that two goroutines may use.
+type safeBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// TestFollow goes through the life of a task with two runs, in fake time.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFake(t)
+		m.add(state.Task{ID: "a", Status: state.Queued})
+		var out safeBuffer
+		f := &follower{master: m, id: "a", name: "stdout", poll: 100 * time.Millisecond, out: &out}
+		done := make(chan error, 1)
+		go func() { done <- f.run(t.Context()); f.close() }()
+		expect := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := out.String(); got != want {
+				t.Fatalf("%q, want %q", got, want)
+			}
+		}
+		start := func(run string) {
+			m.set("a", func(t *state.Task) { t.Status, t.RunID = state.Running, run })
+		}
+
+		synctest.Wait()
+		start("r1")
+		expect("")
+		m.write(t, "r1", "stdout", "one ")
+		time.Sleep(100 * time.Millisecond) // fake time: the next look
+		expect("one ")
+		m.dropSubscribers()
+		synctest.Wait()
+		m.write(t, "r1", "stdout", "two ")
+		m.set("a", func(t *state.Task) { t.Status = state.Queued })
+		expect("one two ")
+		m.write(t, "r2", "stdout", "three ")
+		start("r2")
+		expect("one two three ")
+		m.write(t, "r2", "stdout", "last")
+		m.set("a", func(t *state.Task) { t.Status = state.Done })
+		expect("one two three last")
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := m.subscribers(); n != 0 {
+			t.Errorf("%d subscribers left", n)
+		}
+	})
+}
+
+// TestFollowCopiesRunsThatItSawLate queues several runs before the follower
+// gets to look.
+func TestFollowCopiesRunsThatItSawLate(t *testing.T) {
+	m := newFake(t)
+	var out bytes.Buffer
+	f := &follower{master: m, id: "a", name: "stdout", out: &out}
+	defer f.close()
+	for _, r := range []string{"r1", "r2", "r3"} {
+		m.write(t, r, "stdout", r+" ")
+		f.see(state.Task{Status: state.Running, RunID: r})
+		f.see(state.Task{Status: state.Queued, RunID: r})
+	}
+	if err := f.copyRuns(); err != nil || out.String() != "r1 r2 r3 " || f.active || f.ended {
+		t.Errorf("%q %v", out.String(), err)
+	}
+}
+
+func TestFollowEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFake(t)
+		m.add(state.Task{ID: "a", Status: state.Running, RunID: "r"})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		f := &follower{master: m, id: "a", name: "stdout", poll: time.Second, out: io.Discard}
+		done := make(chan error, 1)
+		go func() { done <- f.run(ctx) }()
+		synctest.Wait()
+		cancel(errStopping)
+		if err := <-done; !errors.Is(err, errStopping) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFollowOverTheSocket(t *testing.T) {
+	m := newFake(t)
+	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r"})
+	s := serve(t, m, Options{Poll: time.Millisecond})
+	var out safeBuffer
+	done := make(chan error, 1)
+	go func() { done <- s.client.Logs(context.Background(), "a", "stdout", true, &out) }()
+	var want strings.Builder
+	for i := range 50 {
+		line := fmt.Sprintln("line", i)
+		want.WriteString(line)
+		m.write(t, "r", "stdout", line)
+		if i == 20 {
+			eventually(t, "the first lines", func() bool { return out.String() == want.String() })
+		}
+	}
+	m.set("a", func(t *state.Task) { t.Status = state.Failed })
+	if err := <-done; err != nil || out.String() != want.String() {
+		t.Errorf("%v, %d bytes of %d", err, len(out.String()), want.Len())
+	}
+}
+
+func TestEvents(t *testing.T) {
+	m := newFake(t)
+	s := serve(t, m, Options{})
+	enough := errors.New("enough")
+	var got []string
+	done := make(chan error, 1)
+	go func() {
+		done <- s.client.Events(context.Background(), func(c coordinator.Change) error {
+			if got = append(got, fmt.Sprint(c.Seq, " ", c.Task.ID)); len(got) == 3 {
+				return enough
+			}
+			return nil
+		})
+	}()
+	eventually(t, "a subscriber", func() bool { return m.subscribers() == 1 })
+	for i := range 3 {
+		if _, err := s.client.Submit(t.Context(), coordinator.TaskSpec{Prompt: "x", ID: fmt.Sprint("t", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-done; !errors.Is(err, enough) || strings.Join(got, ",") != "1 t0,2 t1,3 t2" {
+		t.Errorf("%v %v", err, got)
+	}
+	eventually(t, "the subscription ends with the client", func() bool { return m.subscribers() == 0 })
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() { done <- s.client.Events(ctx, func(coordinator.Change) error { return nil }) }()
+	eventually(t, "a subscriber", func() bool { return m.subscribers() == 1 })
+	cancel(enough)
+	if err := <-done; !errors.Is(err, enough) {
+		t.Errorf("after its context: %v", err)
+	}
+}
+
+func TestEventsThatLagAreCutByTheMaster(t *testing.T) {
+	m := newFake(t)
+	s := serve(t, m, Options{})
+	done := make(chan error, 1)
+	go func() { done <- s.client.Events(context.Background(), func(coordinator.Change) error { return nil }) }()
+	eventually(t, "a subscriber", func() bool { return m.subscribers() == 1 })
+	m.dropSubscribers()
+	if err := <-done; !errors.Is(err, ErrStreamEnded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestEventsReaderThatTakesNothingIsCut fills the socket of a client that asks
+// for events and does not read them.
+func TestEventsReaderThatTakesNothingIsCut(t *testing.T) {
+	m := newFake(t)
+	s := serve(t, m, Options{EventBuffer: 1 << 20, WriteTimeout: 20 * time.Millisecond})
+	conn, err := net.Dial("unix", s.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: stint\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a subscriber", func() bool { return m.subscribers() == 1 })
+	m.add(state.Task{ID: "a", Status: state.Running})
+	for range 200 {
+		m.set("a", func(t *state.Task) { t.Note = strings.Repeat("n", 64<<10) })
+	}
+	eventually(t, "the reader is cut", func() bool { return m.subscribers() == 0 })
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// byUser is who asks when a request comes over the socket: its own user.
+const byUser = "user"
+
+type (
+	refInput struct {
+		ID string `path:"id" doc:"A task: its id, any unique piece of it, or @last"`
+	}
+
+	taskOutput struct{ Body TaskView }
+
+	submitInput struct{ Body submitBody }
+
+	// submitBody is a TaskSpec in which the agent may be called a tool.
+	submitBody struct {
+		coordinator.TaskSpec
+		Tool string `json:"tool,omitempty" doc:"Another word for agent"`
+	}
+
+	// submitOutput has a field Status, which huma takes for the HTTP status. No
+	// other output may have one.
+	submitOutput struct {
+		Status   int
+		Location string `header:"Location"`
+		Body     TaskView
+	}
+
+	listInput struct {
+		Status  []string `query:"status" enum:"draft,queued,running,done,failed,canceled,dead" doc:"Any of these, separated by commas"`
+		Session string   `query:"session" doc:"Session key"`
+		Label   string   `query:"label"`
+		Limit   int      `query:"limit" minimum:"0" doc:"At most so many; 0: all"`
+	}
+
+	listOutput struct {
+		Body struct {
+			Tasks []TaskView `json:"tasks"`
+		}
+	}
+
+	whyOutput struct {
+		Body struct {
+			Why string `json:"why"`
+		}
+	}
+
+	rawOutput struct {
+		ContentType string `header:"Content-Type"`
+		Body        []byte
+	}
+)
+
+func (s *Server) taskRoutes(api huma.API) {
+	submit := op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task (201), or find the one with that id or key (200)")
+	submit.DefaultStatus = http.StatusCreated
+	huma.Register(api, submit, s.submit)
+	huma.Register(api, alias(submit, "/tasks"), s.submit)
+
+	get := op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task")
+	huma.Register(api, get, s.task)
+	huma.Register(api, alias(get, "/tasks/{id}"), s.task)
+
+	huma.Register(api, op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first"), s.list)
+	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/cancel", "cancel-task", "Cancel a task"), s.cancel)
+	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/retry", "retry-task", "Queue an ended task again"), s.retry)
+	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Answer when the task has ended"), s.wait)
+	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why the task does not run"), s.why)
+	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "The ledger's sections of the task"), s.raw)
+}
+
+// Resolve runs between the reading of the body and the handler. It takes the
+// body's deadline off the connection: net/http goes on reading there to notice
+// that a client has gone, and would take the deadline for that.
+func (*submitInput) Resolve(ctx huma.Context) []error {
+	_ = ctx.SetReadDeadline(time.Time{}) // not supported by a test's recorder, which has none
+	return nil
+}
+
+// spec gives the TaskSpec of a body. A time is put into UTC: JSON can be read with
+// offsets and years that cannot be written again.
+func (b *submitBody) spec() (coordinator.TaskSpec, error) {
+	spec := b.TaskSpec
+	spec.NotBefore = spec.NotBefore.UTC()
+	if y := spec.NotBefore.Year(); y < 1 || y > 9999 {
+		return spec, invalid("notBefore is out of range", "give a time such as 2026-12-01T08:00:00Z")
+	}
+	switch {
+	case b.Tool == "" || b.Tool == spec.Agent:
+	case spec.Agent == "":
+		spec.Agent = b.Tool
+	default:
+		return spec, invalid("agent and tool mean the same, and differ", "leave tool out")
+	}
+	return spec, nil
+}
+
+func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, error) {
+	spec, err := in.Body.spec()
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	chosen := spec.ID != ""
+	if !chosen {
+		spec.ID = s.opts.NewID()
+	}
+	begun := s.opts.Now().Truncate(time.Millisecond) // as exact as createdAt in the ledger
+	t, err := s.master.Submit(ctx, spec)
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	t.Prompt = "" // the client has it
+	out := &submitOutput{Status: http.StatusCreated, Location: taskPath(t.ID), Body: s.view(t)}
+	if t.ID != spec.ID || chosen && t.CreatedAt.Before(begun) {
+		out.Status = http.StatusOK
+	}
+	return out, nil
+}
+
+// taskPath gives the path of a task below the server's root.
+func taskPath(ref string) string { return "/v1/tasks/" + url.PathEscape(ref) }
+
+// answer shows what a call to the master gave.
+func (s *Server) answer(t state.Task, err error) (*taskOutput, error) {
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	return &taskOutput{Body: s.detail(t)}, nil
+}
+
+func (s *Server) task(ctx context.Context, in *refInput) (*taskOutput, error) {
+	return s.answer(s.master.Task(ctx, in.ID))
+}
+
+func (s *Server) cancel(ctx context.Context, in *refInput) (*taskOutput, error) {
+	return s.answer(s.master.Cancel(ctx, in.ID, byUser))
+}
+
+func (s *Server) retry(ctx context.Context, in *refInput) (*taskOutput, error) {
+	return s.answer(s.master.Retry(ctx, in.ID, byUser))
+}
+
+func (s *Server) wait(ctx context.Context, in *refInput) (*taskOutput, error) {
+	ctx, release := long(ctx)
+	defer release()
+	t, err := s.master.Wait(ctx, in.ID)
+	if err != nil && stopped(ctx) {
+		err = errStopping
+	}
+	return s.answer(t, err)
+}
+
+func (s *Server) list(_ context.Context, in *listInput) (*listOutput, error) {
+	f := state.Filter{Session: in.Session, Label: in.Label, Limit: in.Limit}
+	for _, status := range in.Status {
+		f.Status = append(f.Status, state.Status(status))
+	}
+	tasks := s.master.List(f)
+	out := &listOutput{}
+	out.Body.Tasks = make([]TaskView, len(tasks))
+	for i, t := range tasks {
+		out.Body.Tasks[i] = s.view(t)
+	}
+	return out, nil
+}
+
+func (s *Server) why(_ context.Context, in *refInput) (*whyOutput, error) {
+	why, err := s.master.Why(in.ID)
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	out := &whyOutput{}
+	out.Body.Why = why
+	return out, nil
+}
+
+func (s *Server) raw(ctx context.Context, in *refInput) (*rawOutput, error) {
+	text, err := s.master.Raw(ctx, in.ID)
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	return &rawOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, nil
+}

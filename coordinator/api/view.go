@@ -1,0 +1,70 @@
+package api
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	"stint/session"
+	"stint/state"
+)
+
+// A TaskView is a task as the API shows it: its fields, and what is around it.
+type TaskView struct {
+	state.Task
+	Why    string   `json:"why,omitempty"`    // why it is not running or what it does; of one task that has not ended
+	Env    []string `json:"env,omitempty"`    // names of the variables that the last run was given; of one task
+	RunDir string   `json:"runDir,omitempty"` // absolute path of the last run's files
+}
+
+// A SessionView is a session with its tasks, newest first, and its transcript.
+type SessionView struct {
+	state.Session
+	Tasks      []state.Task      `json:"tasks"`
+	Transcript []session.Message `json:"transcript"`
+}
+
+// view shows one task of a list.
+func (s *Server) view(t state.Task) TaskView {
+	v := TaskView{Task: t}
+	if isRunID(t.RunID) {
+		v.RunDir = s.master.RunDir(t.RunID)
+	}
+	return v
+}
+
+// detail shows one task with everything there is to say.
+func (s *Server) detail(t state.Task) TaskView {
+	v := s.view(t)
+	if !t.Status.Terminal() {
+		if why, err := s.master.Why(t.ID); err == nil {
+			v.Why = why
+		}
+	}
+	if v.RunDir != "" {
+		v.Env = readEnv(v.RunDir)
+	}
+	return v
+}
+
+// isRunID reports whether id can be the name of a run's directory. A run id may
+// come from a ledger that was edited by hand, and must not lead elsewhere.
+func isRunID(id string) bool {
+	return id != "" && filepath.IsLocal(id) && filepath.Base(id) == id && id != "."
+}
+
+// readEnv gives the names of the variables in a run's run.json. Files of runs are
+// removed in time; then there is nothing to tell.
+func readEnv(runDir string) []string {
+	data, err := os.ReadFile(filepath.Join(runDir, "run.json"))
+	if err != nil {
+		return nil
+	}
+	var run struct {
+		Env []string `json:"env"`
+	}
+	if json.Unmarshal(data, &run) != nil {
+		return nil
+	}
+	return run.Env
+}
