@@ -17,9 +17,9 @@ type Filter = state.Filter
 
 // find gives the id that ref stands for: whole, any unique piece, or @last.
 func (c *Coordinator) find(ref string) (string, error) {
-	c.mu.RLock()
+	c.mu.Lock()
 	id, err := c.state.Find(ref)
-	c.mu.RUnlock()
+	c.mu.Unlock()
 	var many *state.AmbiguousError
 	switch {
 	case errors.As(err, &many):
@@ -32,8 +32,8 @@ func (c *Coordinator) find(ref string) (string, error) {
 
 // whole gives a task with its prompt and result, read from the journal.
 func (c *Coordinator) whole(id string) (state.Task, error) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	t, ok, err := c.state.Task(id)
 	if err == nil && !ok {
 		err = &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
@@ -55,9 +55,9 @@ func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
 // List gives tasks, newest first, without prompts and results.
 func (c *Coordinator) List(f Filter) []state.Task {
 	defer c.call()()
-	c.mu.RLock()
+	c.mu.Lock()
 	tasks, err := c.state.List(f)
-	c.mu.RUnlock()
+	c.mu.Unlock()
 	if err != nil {
 		c.trouble("the list is not whole", err)
 	}
@@ -84,7 +84,25 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 	if err != nil {
 		return state.Task{}, err
 	}
-	running := false
+	for {
+		running, err := c.cancelWaiting(ctx, id, by)
+		if err == nil && running {
+			err = c.cancelRun(ctx, id)
+		}
+		if err != nil {
+			return state.Task{}, err
+		}
+		t, err := c.whole(id)
+		if err != nil || t.Status.Terminal() {
+			return t, err
+		}
+		// The run ended and left the task in the queue: it was interrupted just
+		// then, or belonged to a master before this one.
+	}
+}
+
+// cancelWaiting cancels a task that waits, or says that it is running.
+func (c *Coordinator) cancelWaiting(ctx context.Context, id, by string) (running bool, err error) {
 	err = c.update(ctx, func(tx *ledger.Tx) error {
 		t, err := c.peek(id)
 		if err != nil {
@@ -101,28 +119,23 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 		}
 		return nil
 	})
-	if err != nil {
-		return state.Task{}, err
-	}
-	if running {
-		return c.cancelRun(ctx, id)
-	}
-	return c.whole(id)
+	return running, err
 }
 
 // cancelRun ends the run of a task and waits for its end.
-func (c *Coordinator) cancelRun(ctx context.Context, id string) (state.Task, error) {
+func (c *Coordinator) cancelRun(ctx context.Context, id string) error {
 	c.runsMu.Lock()
 	if r := c.runs[id]; r != nil {
 		r.cancel(ErrCanceled)
 	}
 	c.runsMu.Unlock()
-	return c.until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running })
+	_, err := c.until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running })
+	return err
 }
 
 func (c *Coordinator) peek(id string) (state.Task, error) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	t, ok := c.state.Peek(id)
 	if !ok {
 		return t, &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
@@ -151,9 +164,9 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").Add(state.KeyNotBefore, "").
 			Add(state.KeyHold, "").Add(state.KeyAttempt, "0").Add(state.KeyRetries, "0").Add(state.KeyLimitWaits, "0").Add(state.KeyLimitSince, "").
 			Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(now)))
-		c.mu.RLock()
+		c.mu.Lock()
 		a := c.state.Account(t.Account)
-		c.mu.RUnlock()
+		c.mu.Unlock()
 		if a.Hold {
 			tx.Append(accountRecord(t.Account).Add(state.KeyHold, "").Add(state.KeyReason, ""))
 		}
@@ -218,9 +231,9 @@ func (c *Coordinator) Raw(_ context.Context, ref string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.mu.RLock()
+	c.mu.Lock()
 	offs := c.state.Offsets(id)
-	c.mu.RUnlock()
+	c.mu.Unlock()
 	var out []byte
 	for _, off := range offs {
 		s, err := c.ledger.SectionAt(off)
@@ -235,8 +248,8 @@ func (c *Coordinator) Raw(_ context.Context, ref string) ([]byte, error) {
 // Sessions gives the current sessions, newest first.
 func (c *Coordinator) Sessions() []state.Session {
 	defer c.call()()
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.state.Sessions()
 }
 

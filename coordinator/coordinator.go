@@ -29,7 +29,7 @@ type Coordinator struct {
 	store  *session.Store
 	start  time.Time
 
-	mu       sync.RWMutex // guards the fields up to the next blank line; the log holds it while it applies records
+	mu       sync.Mutex // guards the fields up to the next blank line, for reading too; the log holds it while it applies records
 	state    *state.State
 	subs     map[*subscriber]bool
 	rejected []string // records that the fold refused
@@ -161,12 +161,12 @@ func (c *Coordinator) openStore() {
 	if found.Problem != nil {
 		c.log.Warn("sessions.json is rebuilt from the ledger", "problem", found.Problem)
 	}
-	c.mu.RLock()
+	c.mu.Lock()
 	var entries []session.Entry
 	for _, s := range c.state.Sessions() {
 		entries = append(entries, entryOf(s))
 	}
-	c.mu.RUnlock()
+	c.mu.Unlock()
 	if err := store.Reset(entries); err != nil {
 		c.trouble("sessions.json does not have all sessions", err)
 	}

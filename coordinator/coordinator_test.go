@@ -390,8 +390,8 @@ func TestJudgement(t *testing.T) {
 			if got.Attempt != tc.attempt || len(w.agent.turns) != tc.runs {
 				t.Errorf("attempt %d after %d runs, want %d after %d", got.Attempt, len(w.agent.turns), tc.attempt, tc.runs)
 			}
-			if tc.name == "session lost" && (w.agent.turns[0].Session != "gone" || w.agent.turns[1].Session != "") {
-				t.Error("a lost session was asked for again")
+			if tc.name == "session lost" && (w.agent.turns[0].Session != "gone" || w.agent.turns[1].Session != "" || got.Note == "") {
+				t.Errorf("a lost session was asked for again, or nothing is said about it: %q", got.Note)
 			}
 		})
 	}
@@ -468,6 +468,44 @@ func TestCancel(t *testing.T) {
 	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
 		t.Errorf("canceled twice: %v", err)
 	}
+}
+
+// TestCancelWhileRecovering: a cancel that comes before the old run of a task was
+// proved dead is not forgotten when the task is put back into the queue.
+func TestCancelWhileRecovering(t *testing.T) {
+	w := newWorld(t)
+	begun := make(chan struct{})
+	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		close(begun)
+		<-ctx.Done()
+		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+	}
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
+	<-begun
+	next := newWorld(t)
+	if err := os.CopyFS(next.dir, os.DirFS(w.dir)); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	proved := make(chan struct{})
+	next.cfg.Recover = func(context.Context, string, string) error {
+		<-proved
+		return nil
+	}
+	next.cfg.MaxWorkers = 0
+	next.open()
+	defer next.close()
+	canceled := make(chan error, 1)
+	go func() {
+		_, err := next.c.Cancel(context.Background(), id, "client")
+		canceled <- err
+	}()
+	close(proved)
+	if err := <-canceled; err != nil {
+		t.Fatal(err)
+	}
+	next.expect(next.wait(id), state.Canceled, state.ClassCanceled)
 }
 
 // TestHandEditEndsARun: a person sets a running task to canceled in tasks.md.
@@ -657,6 +695,14 @@ func TestRateLimitHoldsTheAccount(t *testing.T) {
 	w.open()
 	a := w.submit(coordinator.TaskSpec{Prompt: "a", Parallel: true}).ID
 	b := w.submit(coordinator.TaskSpec{Prompt: "b", Parallel: true}).ID
+	for why := ""; !strings.Contains(why, "cools down"); { // until the first run has met the limit
+		var err error
+		if why, err = w.c.Why(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hasty := w.submit(coordinator.TaskSpec{Prompt: "c", Parallel: true, NoWaitLimit: true}).ID
+	w.expect(w.wait(hasty), state.Failed, state.ClassRateLimited)
 	w.expect(w.wait(a), state.Done, "")
 	w.expect(w.wait(b), state.Done, "")
 	w.close()

@@ -103,7 +103,11 @@ func (c *Coordinator) dispatch() {
 	c.runsMu.Lock()
 	stop := c.handover || c.closing
 	c.runsMu.Unlock()
-	if stop || !c.anyReady() {
+	if stop {
+		return
+	}
+	c.failUnwilling()
+	if !c.anyReady() {
 		return
 	}
 	var chosen []*run
@@ -124,6 +128,30 @@ func (c *Coordinator) dispatch() {
 	}
 	for _, r := range chosen {
 		c.running.Go(func() { c.execute(r) })
+	}
+}
+
+// failUnwilling ends the tasks that are not to wait for rate limits and would have to.
+func (c *Coordinator) failUnwilling() {
+	unwilling := func() []state.Task {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.state.Unwilling(c.cfg.Now())
+	}
+	if len(unwilling()) == 0 {
+		return
+	}
+	err := c.update(context.Background(), func(tx *ledger.Tx) error {
+		for _, t := range unwilling() {
+			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+			tx.Append(rec.Add(state.KeyStatus, string(state.Failed)).Add(state.KeyReason, string(state.ClassRateLimited)).
+				Add(state.KeyError, "account "+t.AccountName()+" waits for a rate limit to pass").
+				Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+		c.trouble("tasks that do not wait for a rate limit could not be ended", err)
 	}
 }
 

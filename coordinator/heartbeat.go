@@ -18,8 +18,8 @@ func (c *Coordinator) Health() Health {
 	for _, f := range c.ledger.Findings() {
 		h.Findings = append(h.Findings, f.Error())
 	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	h.Findings = append(h.Findings, c.rejected...)
 	h.Paused, _ = c.state.Paused()
 	h.Counts, h.Running, h.LastError = c.state.Counts(), c.state.Running(), c.lastErr

@@ -18,6 +18,7 @@ type verdict struct {
 	limitWaits  int
 	limitSince  time.Time      // when the present wait for a rate limit began
 	loseSession bool           // the agent's session is gone: begin a new one
+	note        string         // what the user should know about that
 	account     *ledger.Record // what the run says about the account; nil if nothing
 }
 
@@ -57,6 +58,7 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 	case state.ClassSessionLost:
 		if c.cfg.ResumeMissing != "error" {
 			v.status, v.attempt, v.loseSession = state.Queued, t.Attempt-1, true
+			v.note = "the agent's session is gone; a new one was begun"
 		}
 	case state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
 		c.judgeRetry(&v, t, now)

@@ -29,8 +29,8 @@ func SubmitOffline(ctx context.Context, cfg Config, spec TaskSpec) (state.Task, 
 
 // Dump writes the whole state as text, always the same for the same state.
 func (c *Coordinator) Dump(w io.Writer) error {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.state.Dump(w)
 }
 

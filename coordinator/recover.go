@@ -17,9 +17,9 @@ const recoverTimeout = 30 * time.Second
 // First the old processes are proved dead; a task for which that cannot be done
 // is held and shown, never started again by itself.
 func (c *Coordinator) recover(ctx context.Context) {
-	c.mu.RLock()
+	c.mu.Lock()
 	ids := c.state.Running()
-	c.mu.RUnlock()
+	c.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, id := range ids {
 		wg.Go(func() { c.recoverTask(ctx, id) })
@@ -28,9 +28,9 @@ func (c *Coordinator) recover(ctx context.Context) {
 }
 
 func (c *Coordinator) recoverTask(ctx context.Context, id string) {
-	c.mu.RLock()
+	c.mu.Lock()
 	t, _ := c.state.Peek(id)
-	c.mu.RUnlock()
+	c.mu.Unlock()
 	dir := c.RunDir(t.RunID)
 	var alive error
 	if c.cfg.Recover != nil {

@@ -173,9 +173,9 @@ func (c *Coordinator) heard(r *run, e Event) {
 }
 
 func (c *Coordinator) keepSession(id string) {
-	c.mu.RLock()
+	c.mu.Lock()
 	s, ok := c.state.SessionByID(id)
-	c.mu.RUnlock()
+	c.mu.Unlock()
 	if !ok {
 		return
 	}
@@ -187,8 +187,8 @@ func (c *Coordinator) keepSession(id string) {
 // stillRuns reports whether the task is still in this run: a person may have
 // ended or requeued it meanwhile, and then the run has no say any more.
 func (c *Coordinator) stillRuns(r *run) bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	t, ok := c.state.Peek(r.task.ID)
 	return ok && t.Status == state.Running && t.RunID == r.id
 }
@@ -253,7 +253,7 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 	v := c.judge(&r.task, out, now)
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
 	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).
-		AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore)).AddIf(state.KeyError, out.Error).AddIf(state.KeyNote, out.Note)
+		AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore)).AddIf(state.KeyError, out.Error).AddIf(state.KeyNote, first(out.Note, v.note))
 	number := func(key string, old, now int) {
 		if old != now {
 			rec.Add(key, strconv.Itoa(now))

@@ -212,8 +212,8 @@ func (c *Coordinator) Submit(ctx context.Context, s TaskSpec) (state.Task, error
 
 // known gives the id of the task that the spec asks for again; "" if it is new.
 func (c *Coordinator) known(s *TaskSpec) (string, error) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if _, ok := c.state.Peek(s.ID); ok {
 		return s.ID, nil
 	}
@@ -295,9 +295,9 @@ func (c *Coordinator) sessionFor(s *TaskSpec, resume string, tx *ledger.Tx) (lan
 	if s.SessionKey == "" && !s.Continue || resume == "never" || s.AgentSession != "" {
 		return lane, c.cfg.ID(), resume, nil
 	}
-	c.mu.RLock()
+	c.mu.Lock()
 	current, ok := c.state.CurrentSession(lane, s.Agent, s.Account)
-	c.mu.RUnlock()
+	c.mu.Unlock()
 	switch {
 	case ok:
 		return lane, current.ID, resume, nil

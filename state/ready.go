@@ -1,7 +1,9 @@
 package state
 
 import (
+	"cmp"
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -60,6 +62,39 @@ func (s *State) Ready(now time.Time, lim Limits) []Task {
 		ln.in.chosen = 0
 	}
 	return tasks
+}
+
+// Unwilling gives the queued tasks, oldest first, that were told not to wait for
+// rate limits and whose account cools down.
+func (s *State) Unwilling(now time.Time) []Task {
+	cooling := false
+	for _, a := range s.accounts {
+		cooling = cooling || a.coolUntil.After(now)
+	}
+	if !cooling {
+		return nil
+	}
+	var found []*live
+	for _, l := range s.live {
+		if l.Status == Queued && !l.Hold && l.maxLimitWait() == 0 && s.Account(l.AccountName()).CoolUntil.After(now) {
+			found = append(found, l)
+		}
+	}
+	slices.SortFunc(found, func(a, b *live) int { return cmp.Compare(a.n, b.n) })
+	tasks := make([]Task, len(found))
+	for i, l := range found {
+		tasks[i] = s.view(l)
+	}
+	return tasks
+}
+
+// maxLimitWait gives how long the task waits for rate limits; -1 if it does not say.
+func (l *live) maxLimitWait() time.Duration {
+	d, err := time.ParseDuration(l.MaxLimitWait)
+	if err != nil {
+		return -1
+	}
+	return d
 }
 
 // mostUrgent gives the account with the most urgent head among those that may
