@@ -170,6 +170,14 @@ func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
 	return text, err
 }
 
+// State gives the master's whole state as text, to compare it with the fold of
+// the journal (coordinator.Refold).
+func (c *Client) State(ctx context.Context) ([]byte, error) {
+	var text []byte
+	err := c.call(ctx, http.MethodGet, "/v1/state", nil, &text)
+	return text, err
+}
+
 // Health gives what the master says about itself.
 func (c *Client) Health(ctx context.Context) (coordinator.Health, error) {
 	var h coordinator.Health

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -219,6 +220,11 @@ func (f *fakeMaster) Wait(ctx context.Context, ref string) (state.Task, error) {
 			return state.Task{}, ctx.Err()
 		}
 	}
+}
+
+func (f *fakeMaster) Dump(w io.Writer) error {
+	_, err := io.WriteString(w, "the whole state\n")
+	return err
 }
 
 func (f *fakeMaster) Raw(ctx context.Context, ref string) ([]byte, error) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 
@@ -37,6 +38,8 @@ func (s *Server) masterRoutes(api huma.API) {
 	huma.Register(api, one, s.session)
 	huma.Register(api, alias(one, "/v1/sessions/{key...}"), s.session) // a key with slashes that were not escaped
 
+	huma.Register(api, op(http.MethodGet, "/v1/state", "state", "The whole state as text, to compare with the fold of the journal"), s.state)
+
 	over := op(http.MethodPost, "/v1/handover", "handover", "Start nothing more and end after the runs at work")
 	over.DefaultStatus = http.StatusNoContent
 	huma.Register(api, over, s.handover)
@@ -44,6 +47,14 @@ func (s *Server) masterRoutes(api huma.API) {
 
 func (s *Server) health(context.Context, *struct{}) (*healthOutput, error) {
 	return &healthOutput{Body: s.master.Health()}, nil
+}
+
+func (s *Server) state(context.Context, *struct{}) (*textOutput, error) {
+	var text bytes.Buffer
+	if err := s.master.Dump(&text); err != nil {
+		return nil, asProblem(err)
+	}
+	return &textOutput{ContentType: "text/plain; charset=utf-8", Body: text.Bytes()}, nil
 }
 
 func (s *Server) sessions(context.Context, *struct{}) (*sessionsOutput, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -47,6 +48,8 @@ type Master interface {
 	Sessions() []state.Session
 	// Session gives a session by its key or id, and its transcript.
 	Session(ref string) (state.Session, []session.Message, error)
+	// Dump writes the whole state as text, the same for the same state.
+	Dump(w io.Writer) error
 	// Handover makes the master dispatch nothing more and end after its runs.
 	Handover(ctx context.Context) error
 }

@@ -57,7 +57,7 @@ type (
 		}
 	}
 
-	rawOutput struct {
+	textOutput struct {
 		ContentType string `header:"Content-Type"`
 		Body        []byte
 	}
@@ -186,10 +186,10 @@ func (s *Server) why(_ context.Context, in *refInput) (*whyOutput, error) {
 	return out, nil
 }
 
-func (s *Server) raw(ctx context.Context, in *refInput) (*rawOutput, error) {
+func (s *Server) raw(ctx context.Context, in *refInput) (*textOutput, error) {
 	text, err := s.master.Raw(ctx, in.ID)
 	if err != nil {
 		return nil, asProblem(err)
 	}
-	return &rawOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, nil
+	return &textOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, nil
 }
