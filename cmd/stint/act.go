@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/api"
+)
+
+func (a *app) whyCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "why ID",
+		Short:   "say in one sentence why a task is not running, or how it ended",
+		Example: `  stint why 2b4f6c8e`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var why string
+			err := a.call(c.Context(), func(cl *api.Client) (err error) { why, err = cl.Why(c.Context(), args[0]); return err })
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.stdout, map[string]string{"why": why})
+			}
+			return printText(a.stdout, why)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	return a.actCommand("cancel", "end tasks that are queued or running", (*api.Client).Cancel)
+}
+
+func (a *app) retryCommand() *cobra.Command {
+	return a.actCommand("retry", "queue tasks that have ended again", (*api.Client).Retry)
+}
+
+// actCommand builds a command that does one thing to each of several tasks.
+func (a *app) actCommand(name, short string, act func(*api.Client, context.Context, string) (api.TaskView, error)) *cobra.Command {
+	var asJSON, quiet bool
+	c := &cobra.Command{
+		Use:     name + " [OPTIONS] ID...",
+		Short:   short,
+		Example: "  stint " + name + " 2b4f6c8e\n  stint " + name + " @last",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, refs []string) error {
+			var errs []error
+			for _, ref := range refs {
+				var view api.TaskView
+				err := a.call(c.Context(), func(cl *api.Client) (err error) { view, err = act(cl, c.Context(), ref); return err })
+				if err == nil {
+					err = a.printEnd(&waitOptions{json: asJSON, quiet: quiet}, &view)
+				} else if len(refs) > 1 {
+					printError(a.stderr, fmt.Errorf("%s: %w", ref, err))
+				}
+				errs = append(errs, err)
+			}
+			return lastWord(firstError(errs), len(refs))
+		},
+	}
+	jsonFlag(c, &asJSON)
+	quietFlag(c, &quiet)
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+// lastWord gives the error of several tasks; each of them was printed already.
+func lastWord(err error, tasks int) error {
+	if err == nil || tasks == 1 {
+		return err
+	}
+	return &cliError{code: exitCode(err)}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/api"
+	"stint/state"
+)
+
+// completionTime bounds what a press of the tab key may take.
+const completionTime = time.Second
+
+// completeIDs offers the ids of the newest tasks with their prompts. It asks a
+// running master only.
+func (a *app) completeIDs(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(contextOf(c), completionTime)
+	defer cancel()
+	var views []api.TaskView
+	err := a.callRunning(func(cl *api.Client) (err error) {
+		views, err = cl.List(ctx, state.Filter{Limit: 50})
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ids := make([]string, len(views))
+	for i, v := range views {
+		ids[i] = v.ID
+	}
+	var out []string
+	for i, short := range shortIDs(ids) {
+		out = append(out, short+"\t"+string(views[i].Status)+" "+escapeText(views[i].Title))
+	}
+	return append(out, "@last\tthe newest task"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// sessionNames gives the keys of the sessions of a running master.
+func (a *app) sessionNames(ctx context.Context) (names []string) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	err := a.callRunning(func(cl *api.Client) error {
+		sessions, err := cl.Sessions(ctx)
+		for _, s := range sessions {
+			names = append(names, s.Key)
+		}
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	return names
+}
+
+// completeTask offers values for the options of a new task.
+func (a *app) completeTask(c *cobra.Command) {
+	complete(c, "session", func() []string { return a.sessionNames(contextOf(c)) })
+	complete(c, "agent", func() []string { return []string{"codex", "demo"} })
+	complete(c, "resume", func() []string { return []string{"auto", "always", "never"} })
+}
+
+// complete registers the values of an option.
+func complete(c *cobra.Command, flag string, values func() []string) {
+	err := c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return values(), cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err) // the option does not exist: a mistake of ours
+	}
+}
+
+// contextOf gives the command's context; while completing there may be none.
+func contextOf(c *cobra.Command) context.Context {
+	if ctx := c.Context(); ctx != nil {
+		return ctx
+	}
+	return context.Background()
+}

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Config is every setting of stint, after all layers: flag, environment,
+// workspace section, file, default. The table [keys] says what each is.
+type Config struct {
+	WorkspaceRoot      string
+	MaxWorkers         int
+	MaxAttempts        int
+	MaxRetries         int
+	BackoffBase        time.Duration
+	BackoffMax         time.Duration
+	MaxLimitWait       time.Duration
+	Timeout            time.Duration
+	IdleTimeout        time.Duration
+	StartupTimeout     time.Duration
+	Grace              time.Duration
+	SessionLockTimeout time.Duration
+	Agent              string
+	CodexBin           string
+	CodexModel         string
+	CodexProfile       string
+	CodexFullAuto      bool
+	CodexSandbox       string
+	AutoStart          bool
+	IdleExit           time.Duration
+	ResumePolicy       string
+	ResumeMissing      string
+	OutputPolicy       string
+	HeartbeatInterval  time.Duration
+	HeartbeatPath      string
+	LogLevel           string
+	LogFormat          string
+	Env                []string
+
+	file     string // the configuration file; it need not exist
+	origins  map[string]origin
+	sections []section
+}
+
+// A layer is a place where a value can come from; a higher one wins.
+type layer int
+
+const (
+	layerDefault layer = iota
+	layerFile
+	layerWorkspace
+	layerEnv
+	layerFlag
+)
+
+// An origin says where a value came from.
+type origin struct {
+	layer layer
+	where string // "default", "config.toml:12", "STINT_MAX_WORKERS", "--max-workers"
+}
+
+// A key is one setting. Defaults, environment, file, flags and `config show` are
+// all made from the table of keys.
+type key struct {
+	name      string
+	def       string
+	workspace bool // may stand in a [workspace."/path"] section
+	help      string
+	kind      kind
+	set       func(c *Config, text string) error
+	get       func(c *Config) any // string, int, bool or []string
+}
+
+// A kind is the type that the file must give a value.
+type kind string
+
+const (
+	kindText     kind = "a string"
+	kindNumber   kind = "a whole number"
+	kindBool     kind = "true or false"
+	kindDuration kind = `a duration such as "90s" or "10m"`
+	kindList     kind = "a list of strings"
+)
+
+// keys is the table of all settings, in the order in which they are shown.
+var keys = []key{
+	pathKey("workspace_root", "directory of tasks without -C; empty: the directory of the call", func(c *Config) *string { return &c.WorkspaceRoot }),
+	numberKey("max_workers", "4", 1, 256, "runs at the same time", func(c *Config) *int { return &c.MaxWorkers }),
+	numberKey("max_attempts", "3", 1, 100, "tries of a task", func(c *Config) *int { return &c.MaxAttempts }).perWorkspace(),
+	numberKey("max_retries", "5", 0, 1000, "interruptions of a task before it is dead", func(c *Config) *int { return &c.MaxRetries }),
+	durationKey("backoff_base", "30s", "wait before the second try", func(c *Config) *time.Duration { return &c.BackoffBase }),
+	durationKey("backoff_max", "300s", "longest wait between tries", func(c *Config) *time.Duration { return &c.BackoffMax }),
+	durationKey("max_limit_wait", "24h", "longest wait for a rate limit", func(c *Config) *time.Duration { return &c.MaxLimitWait }),
+	durationKey("timeout", "30m", "longest run; 0: no limit", func(c *Config) *time.Duration { return &c.Timeout }).perWorkspace(),
+	durationKey("idle_timeout", "10m", "longest silence of a run; 0: no limit", func(c *Config) *time.Duration { return &c.IdleTimeout }),
+	durationKey("startup_timeout", "2m", "longest wait for the first output; 0: no limit", func(c *Config) *time.Duration { return &c.StartupTimeout }),
+	durationKey("grace", "5s", "time between SIGTERM and SIGKILL", func(c *Config) *time.Duration { return &c.Grace }),
+	durationKey("session_lock_timeout", "10s", "longest wait for a session that is in use", func(c *Config) *time.Duration { return &c.SessionLockTimeout }),
+	choiceKey("agent", "", "agent of tasks without --agent; empty: codex if it is ready, else demo", func(c *Config) *string { return &c.Agent }, "", "codex", "demo").perWorkspace(),
+	textKey("codex_bin", "codex", "name or path of the codex CLI", func(c *Config) *string { return &c.CodexBin }),
+	textKey("codex_model", "", "model of codex; empty: as codex is configured", func(c *Config) *string { return &c.CodexModel }).perWorkspace(),
+	textKey("codex_profile", "", "profile of codex; empty: as codex is configured", func(c *Config) *string { return &c.CodexProfile }),
+	boolKey("codex_full_auto", "false", "codex_sandbox workspace-write, and codex never asks", func(c *Config) *bool { return &c.CodexFullAuto }),
+	choiceKey("codex_sandbox", "workspace-write", "what codex may write; inherit: as codex is configured", func(c *Config) *string { return &c.CodexSandbox }, "read-only", "workspace-write", "danger-full-access", "inherit"),
+	boolKey("auto_start", "true", "start a master in the background when there is none", func(c *Config) *bool { return &c.AutoStart }),
+	durationKey("idle_exit", "30s", "a master in the background ends after that long without work", func(c *Config) *time.Duration { return &c.IdleExit }),
+	choiceKey("resume_policy", "auto", "whether a session's tasks resume the agent's session", func(c *Config) *string { return &c.ResumePolicy }, "auto", "always", "never").perWorkspace(),
+	choiceKey("resume_missing", "new", "when the agent's session is gone", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
+	textKey("output_policy", policyDefault, "how answers are to look: default, none, or the text", func(c *Config) *string { return &c.OutputPolicy }).perWorkspace(),
+	durationKey("heartbeat_interval", "10s", "how often heartbeat.json is written", func(c *Config) *time.Duration { return &c.HeartbeatInterval }),
+	pathKey("heartbeat_path", "heartbeat file; empty: heartbeat.json in the state directory", func(c *Config) *string { return &c.HeartbeatPath }),
+	choiceKey("log_level", "info", "what the master logs", func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
+	choiceKey("log_format", "text", "how the master logs; by default json in master.log", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
+	listKey("env", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }),
+}
+
+// policyDefault is the value of output_policy that means the built-in text.
+const policyDefault = "default"
+
+// perWorkspace lets the key stand in a workspace section.
+func (k key) perWorkspace() key {
+	k.workspace = true
+	return k
+}
+
+// env gives the key's environment variable.
+func (k key) env() string { return "STINT_" + strings.ToUpper(k.name) }
+
+// flag gives the key's long option.
+func (k key) flag() string { return strings.ReplaceAll(k.name, "_", "-") }
+
+func textKey(name, def, help string, field func(*Config) *string) key {
+	return key{
+		name: name, def: def, help: help, kind: kindText,
+		set: func(c *Config, s string) error { *field(c) = s; return nil },
+		get: func(c *Config) any { return *field(c) },
+	}
+}
+
+// pathKey is a text that must be an absolute path or empty; ~/ is the home.
+func pathKey(name, help string, field func(*Config) *string) key {
+	k := textKey(name, "", help, field)
+	k.set = func(c *Config, s string) error {
+		s, err := expandHome(s)
+		if err != nil {
+			return err
+		}
+		if s != "" && !filepath.IsAbs(s) {
+			return fmt.Errorf("%q is not an absolute path", s)
+		}
+		*field(c) = s
+		return nil
+	}
+	return k
+}
+
+func choiceKey(name, def, help string, field func(*Config) *string, choices ...string) key {
+	k := textKey(name, def, help, field)
+	k.set = func(c *Config, s string) error {
+		if !slices.Contains(choices, s) {
+			named := slices.DeleteFunc(slices.Clone(choices), func(s string) bool { return s == "" })
+			return fmt.Errorf("%q is not one of %s", s, strings.Join(named, ", "))
+		}
+		*field(c) = s
+		return nil
+	}
+	return k
+}
+
+func numberKey(name, def string, low, high int, help string, field func(*Config) *int) key {
+	return key{
+		name: name, def: def, help: help, kind: kindNumber,
+		set: func(c *Config, s string) error {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < low || n > high {
+				return fmt.Errorf("%q is not a whole number from %d to %d", s, low, high)
+			}
+			*field(c) = n
+			return nil
+		},
+		get: func(c *Config) any { return *field(c) },
+	}
+}
+
+func durationKey(name, def, help string, field func(*Config) *time.Duration) key {
+	return key{
+		name: name, def: def, help: help, kind: kindDuration,
+		set: func(c *Config, s string) error {
+			d, err := parseDuration(s)
+			if err != nil {
+				return err
+			}
+			*field(c) = d
+			return nil
+		},
+		get: func(c *Config) any { return shortDuration(*field(c)) },
+	}
+}
+
+func boolKey(name, def, help string, field func(*Config) *bool) key {
+	return key{
+		name: name, def: def, help: help, kind: kindBool,
+		set: func(c *Config, s string) error {
+			b, err := strconv.ParseBool(s)
+			if err != nil {
+				return fmt.Errorf("%q is not true or false", s)
+			}
+			*field(c) = b
+			return nil
+		},
+		get: func(c *Config) any { return *field(c) },
+	}
+}
+
+// listKey is a list of names of environment variables; as text, with commas.
+func listKey(name, help string, field func(*Config) *[]string) key {
+	return key{
+		name: name, help: help, kind: kindList,
+		set: func(c *Config, s string) error {
+			list := []string{}
+			for _, v := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' }) {
+				if strings.ContainsAny(v, "=\x00\n") {
+					return fmt.Errorf("%q is not the name of an environment variable; values are taken from the master's environment", v)
+				}
+				list = append(list, v)
+			}
+			*field(c) = list
+			return nil
+		},
+		get: func(c *Config) any { return *field(c) },
+	}
+}
+
+// put sets a key from one layer and remembers the origin. A value from a lower
+// layer than the present one is checked and not taken.
+func (c *Config) put(k *key, text string, o origin) error {
+	if have, ok := c.origins[k.name]; ok && have.layer > o.layer {
+		scratch := *c
+		return k.set(&scratch, text)
+	}
+	if err := k.set(c, text); err != nil {
+		return err
+	}
+	c.origins[k.name] = o
+	return nil
+}
+
+// isDefault reports whether nobody has set the key.
+func (c *Config) isDefault(name string) bool { return c.origins[name].layer == layerDefault }
+
+// check looks at settings that only make sense together.
+func (c *Config) check() error {
+	if c.BackoffBase > c.BackoffMax {
+		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", shortDuration(c.BackoffBase), shortDuration(c.BackoffMax))
+	}
+	if c.HeartbeatInterval <= 0 {
+		return fmt.Errorf("heartbeat_interval must be longer than 0")
+	}
+	return nil
+}
+
+// findKey gives the key of that name, nil if there is none.
+func findKey(name string) *key {
+	for i := range keys {
+		if keys[i].name == name {
+			return &keys[i]
+		}
+	}
+	return nil
+}
+
+// nearestKey gives the known key that looks most like name, "" if none does.
+func nearestKey(name string) string {
+	best, most := "", max(2, len(name)/3)+1
+	for _, k := range keys {
+		if d := distance(name, k.name); d < most {
+			best, most = k.name, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// load reads a configuration from the text of a file, an environment and options.
+func load(t *testing.T, file string, env, flags map[string]string) (*Config, error) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(name, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }
+	return loadConfig(configSource{file: name, required: true, lookup: lookup, flags: flags})
+}
+
+func mustLoad(t *testing.T, file string, env, flags map[string]string) *Config {
+	t.Helper()
+	c, err := load(t, file, env, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestConfigDefaults(t *testing.T) {
+	c := mustLoad(t, "", nil, nil)
+	if c.MaxWorkers != 4 || c.MaxRetries != 5 || c.Timeout != 30*time.Minute || c.MaxLimitWait != 24*time.Hour ||
+		!c.AutoStart || c.CodexSandbox != "workspace-write" || c.ResumePolicy != "auto" || len(c.Env) != 0 {
+		t.Errorf("defaults: %+v", c)
+	}
+	for _, k := range keys {
+		if !c.isDefault(k.name) {
+			t.Errorf("%s is not a default", k.name)
+		}
+	}
+}
+
+// Every field of Config that is a setting has exactly one key.
+func TestEverySettingHasAKey(t *testing.T) {
+	fields := 0
+	for f := range reflect.TypeFor[Config]().Fields() {
+		if f.IsExported() {
+			fields++
+		}
+	}
+	if fields != len(keys) {
+		t.Errorf("%d fields, %d keys", fields, len(keys))
+	}
+}
+
+func TestConfigLayers(t *testing.T) {
+	const file = `max_workers = 2
+timeout = "1h"
+[workspace."/work"]
+timeout = "2h"
+max_attempts = 7
+[workspace."/work/deep"]
+timeout = "3h"
+`
+	env := map[string]string{"STINT_MAX_WORKERS": "5", "STINT_MAX_ATTEMPTS": "6"}
+	c := mustLoad(t, file, env, map[string]string{"max_workers": "8"})
+	for _, want := range []struct {
+		dir, key string
+		value    any
+		origin   string
+	}{
+		{"/", "max_workers", 8, "--max-workers"},
+		{"/", "timeout", "1h", "config.toml:2"},
+		{"/work", "timeout", "2h", "config.toml:4"},
+		{"/work/sub", "timeout", "2h", "config.toml:4"},
+		{"/work/deep/er", "timeout", "3h", "config.toml:7"},
+		{"/workshop", "timeout", "1h", "config.toml:2"},
+		{"/work", "max_attempts", 6, "STINT_MAX_ATTEMPTS"},
+		{"/work", "grace", "5s", "default"},
+	} {
+		w := c.forWorkspace(want.dir)
+		if got := findKey(want.key).get(w); got != want.value || w.origins[want.key].where != want.origin {
+			t.Errorf("%s in %s: %v from %s, want %v from %s", want.key, want.dir, got, w.origins[want.key].where, want.value, want.origin)
+		}
+	}
+}
+
+func TestWorkspaceSettings(t *testing.T) {
+	c := mustLoad(t, "timeout = \"1h\"\n[workspace.\"/w\"]\nmax_attempts = 9\noutput_policy = \"none\"\n", nil, nil)
+	s := workspaceSettings(c)("/w/x")
+	if s.MaxAttempts != 9 || s.OutputPolicy == nil || *s.OutputPolicy != "" {
+		t.Errorf("in the workspace: %+v", s)
+	}
+	if s.Timeout != 0 || s.ResumePolicy != "" || s.Model != "" {
+		t.Errorf("what the section does not name is overridden: %+v", s)
+	}
+	if s := workspaceSettings(c)("/elsewhere"); s.MaxAttempts != 0 || s.OutputPolicy != nil {
+		t.Errorf("elsewhere: %+v", s)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for _, c := range []struct{ name, file, want string }{
+		{"unknown key", "\n\nmax_worker = 3\n", `config.toml:3: unknown key "max_worker"; did you mean max_workers?`},
+		{"nothing like it", "zzzzzzzz = 1\n", `config.toml:1: unknown key "zzzzzzzz"`},
+		{"unknown section", "[memory]\npaths = 1\n", `config.toml:1: unknown key "memory"`},
+		{"the first of two", "# x\nworkers_max = 1\nfoo = 1\n", `config.toml:2: `},
+		{"text for a number", "max_workers = \"3\"\n", `config.toml:1: max_workers must be a whole number`},
+		{"number for a duration", "\ntimeout = 30\n", `config.toml:2: timeout must be a duration such as "90s" or "10m"`},
+		{"bad duration", "timeout = \"soon\"\n", `config.toml:1: timeout: "soon" is not a duration such as 90s, 10m, 2h or 3d`},
+		{"negative duration", "grace = \"-1s\"\n", `config.toml:1: grace: the duration -1s is negative`},
+		{"out of range", "max_workers = 0\n", `config.toml:1: max_workers: "0" is not a whole number from 1 to 256`},
+		{"bad choice", "\n\ncodex_sandbox = \"open\"\n", `config.toml:3: codex_sandbox: "open" is not one of read-only, workspace-write, danger-full-access, inherit`},
+		{"text for a bool", "auto_start = \"no\"\n", `config.toml:1: auto_start must be true or false`},
+		{"a list of numbers", "env = [1]\n", `config.toml:1: env must be a list of strings`},
+		{"a value in env", "env = [\"A=b\"]\n", `config.toml:1: env: "A=b" is not the name of an environment variable; values are taken from the master's environment`},
+		{"relative path", "workspace_root = \"x\"\n", `config.toml:1: workspace_root: "x" is not an absolute path`},
+		{"not for one workspace", "[workspace.\"/w\"]\nmax_workers = 1\n", `config.toml:2: max_workers cannot be set for one workspace; move it above the first section`},
+		{"unknown key of a workspace", "[workspace.\"/w\"]\n\ntimeot = \"1s\"\n", `config.toml:3: unknown key "timeot"; did you mean timeout?`},
+		{"relative workspace", "[workspace.w]\ntimeout = \"1s\"\n", `config.toml:1: "w" is not an absolute path; write [workspace."/path"]`},
+		{"workspace is a value", "workspace = 1\n", `config.toml:1: workspace is not a section; write [workspace."/path"]`},
+		{"no TOML", "a = \n", "config.toml:1: "},
+		{"twice", "max_workers = 1\nmax_workers = 2\n", "config.toml:2: "},
+		{"contradiction", "backoff_base = \"10m\"\n", "backoff_base (10m) is longer than backoff_max (5m)"},
+	} {
+		_, err := load(t, c.file, nil, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+		if exitCode(err) != exitUsage {
+			t.Errorf("%s: exit code %d, want %d", c.name, exitCode(err), exitUsage)
+		}
+	}
+}
+
+func TestConfigErrorsOutsideTheFile(t *testing.T) {
+	_, err := load(t, "", map[string]string{"STINT_TIMEOUT": "x"}, nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "STINT_TIMEOUT: ") {
+		t.Errorf("environment: %v", err)
+	}
+	_, err = load(t, "", nil, map[string]string{"max_workers": "many"})
+	if err == nil || !strings.HasPrefix(err.Error(), "--max-workers: ") {
+		t.Errorf("option: %v", err)
+	}
+	// A lower layer is checked although a higher one wins.
+	if _, err = load(t, "timeout = \"x\"", map[string]string{"STINT_TIMEOUT": "1s"}, nil); err == nil {
+		t.Error("a wrong value in the file goes unnoticed")
+	}
+	_, err = loadConfig(configSource{file: filepath.Join(t.TempDir(), "none.toml"), required: true})
+	if err == nil {
+		t.Error("a file that was named and is missing goes unnoticed")
+	}
+}
+
+// What `config show` prints is a configuration file with the same meaning.
+func TestConfigShowRoundTrip(t *testing.T) {
+	c := mustLoad(t, "output_policy = \"a \\\"b\\\"\\n\\tc\\u0001\\U0001F600\"\nenv = [\"A\", \"B\"]\nagent = \"demo\"\n", nil, nil)
+	var b strings.Builder
+	for _, k := range c.shown() {
+		b.WriteString(k.Key + " = " + tomlValue(k.Value) + "\n")
+	}
+	again := mustLoad(t, b.String(), nil, nil)
+	for i := range keys {
+		if a, b := keys[i].get(c), keys[i].get(again); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: %v, read again %v", keys[i].name, a, b)
+		}
+	}
+}
+
+func FuzzTomlString(f *testing.F) {
+	f.Add("a\"b\\c\nd\x7f\u2028é")
+	f.Fuzz(func(t *testing.T, s string) {
+		s = strings.ToValidUTF8(s, "")
+		var got struct{ V string }
+		if _, err := toml.Decode("V = "+tomlString(s), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.V != s {
+			t.Errorf("%q became %q", s, got.V)
+		}
+	})
+}
+
+func TestNearestKey(t *testing.T) {
+	for _, c := range []struct{ name, want string }{
+		{"max_worker", "max_workers"},
+		{"codexbin", "codex_bin"},
+		{"autostart", "auto_start"},
+		{"agnet", "agent"},
+		{"x", ""},
+		{"quite_another_thing", ""},
+	} {
+		if got := nearestKey(c.name); got != c.want {
+			t.Errorf("nearest to %s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}

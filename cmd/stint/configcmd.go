@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) configCommand() *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "show the configuration", Example: "  stint config show --origin"}
+	c.AddCommand(a.configShowCommand())
+	return c
+}
+
+func (a *app) configShowCommand() *cobra.Command {
+	var origins, asJSON bool
+	var dir string
+	c := &cobra.Command{
+		Use:   "show [OPTIONS]",
+		Short: "print every setting, and where it came from",
+		Long: `Print every setting as it holds in a workspace, as TOML that can be used as
+config.toml. A flag wins over STINT_KEY in the environment, that over a
+[workspace."/path"] section, that over the file, that over the default.`,
+		Example: `  stint config show --origin
+  stint config show > ~/.config/stint/config.toml`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.showConfig(dir, origins, asJSON) },
+	}
+	c.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
+	c.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// A shownKey is one line of `config show --json`.
+type shownKey struct {
+	Key    string `json:"key"`
+	Value  any    `json:"value"`
+	Origin string `json:"origin"`
+}
+
+func (a *app) showConfig(dir string, origins, asJSON bool) error {
+	cfg, err := a.base()
+	if err != nil {
+		return err
+	}
+	where, err := workspace(dir, cfg.WorkspaceRoot)
+	if err != nil {
+		return err
+	}
+	cfg = cfg.forWorkspace(where)
+	if asJSON {
+		return printEach(a.stdout, cfg.shown())
+	}
+	var b strings.Builder
+	for _, k := range cfg.shown() {
+		line := k.Key + " = " + tomlValue(k.Value)
+		if origins {
+			line = pad(line, 36) + "  # " + k.Origin
+		}
+		b.WriteString(line + "\n")
+	}
+	if origins {
+		a.hint("stint: the file is %s\n", cfg.file)
+	}
+	return printText(a.stdout, b.String())
+}
+
+func (c *Config) shown() []shownKey {
+	var list []shownKey
+	for _, k := range keys {
+		list = append(list, shownKey{k.name, k.get(c), c.origins[k.name].where})
+	}
+	return list
+}
+
+// tomlValue writes a value as TOML.
+func tomlValue(v any) string {
+	switch v := v.(type) {
+	case string:
+		return tomlString(v)
+	case []string:
+		parts := make([]string, len(v))
+		for i, s := range v {
+			parts[i] = tomlString(s)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// tomlString quotes a string as TOML has it, which knows fewer escapes than Go.
+func tomlString(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteString(`\` + string(r))
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r < ' ' || r == 0x7f:
+			b.WriteString(`\u` + fmt.Sprintf("%04X", r))
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(fmt.Sprintf(`\U%08X`, r))
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// A configSource is where the layers of a configuration come from.
+type configSource struct {
+	file     string                      // path of config.toml
+	required bool                        // it was named by the user: it must exist
+	lookup   func(string) (string, bool) // environment
+	flags    map[string]string           // options that were given, by key
+}
+
+// A section is one [workspace."/path"].
+type section struct {
+	path   string
+	values []setting
+}
+
+// A setting is one value of the file.
+type setting struct {
+	key   *key
+	text  string
+	where string // "config.toml:12"
+}
+
+// loadConfig reads all layers. Tasks of a workspace see [Config.forWorkspace].
+func loadConfig(src configSource) (*Config, error) {
+	c := &Config{file: src.file, origins: make(map[string]origin, len(keys))}
+	for i := range keys {
+		if err := c.put(&keys[i], keys[i].def, origin{layerDefault, "default"}); err != nil {
+			return nil, fmt.Errorf("default of %s: %w", keys[i].name, err)
+		}
+	}
+	if err := c.loadFile(src); err != nil {
+		return nil, &cliError{code: exitUsage, message: err.Error(), try: "stint config show --origin"}
+	}
+	for i := range keys {
+		if err := c.loadOutside(&keys[i], src); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.check(); err != nil {
+		return nil, &cliError{code: exitUsage, message: err.Error(), try: "stint config show --origin"}
+	}
+	return c, nil
+}
+
+// loadOutside takes one key from the environment and from the options.
+func (c *Config) loadOutside(k *key, src configSource) error {
+	if text, ok := src.lookup(k.env()); ok {
+		if err := c.put(k, text, origin{layerEnv, k.env()}); err != nil {
+			return usage("unset "+k.env(), "%s: %v", k.env(), err)
+		}
+	}
+	if text, ok := src.flags[k.name]; ok {
+		if err := c.put(k, text, origin{layerFlag, "--" + k.flag()}); err != nil {
+			return usage("stint serve --help", "--%s: %v", k.flag(), err)
+		}
+	}
+	return nil
+}
+
+// forWorkspace gives the configuration of tasks in dir: the section with the
+// longest path that holds dir lies over the file.
+func (c *Config) forWorkspace(dir string) *Config {
+	var best *section
+	for i := range c.sections {
+		s := &c.sections[i]
+		if within(s.path, dir) && (best == nil || len(s.path) > len(best.path)) {
+			best = s
+		}
+	}
+	out := *c
+	if best == nil {
+		return &out
+	}
+	out.origins = make(map[string]origin, len(c.origins))
+	for name, o := range c.origins {
+		out.origins[name] = o
+	}
+	for _, v := range best.values {
+		_ = out.put(v.key, v.text, origin{layerWorkspace, v.where}) // checked when it was read
+	}
+	return &out
+}
+
+// loadFile reads config.toml. Its errors begin with "config.toml:12: ".
+func (c *Config) loadFile(src configSource) error {
+	data, err := os.ReadFile(src.file)
+	if errors.Is(err, fs.ErrNotExist) && !src.required {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	f := &fileReader{name: filepath.Base(src.file), config: c}
+	var top map[string]toml.Primitive
+	if f.meta, err = toml.Decode(string(data), &top); err != nil {
+		return f.located(err)
+	}
+	return f.table(top, nil)
+}
+
+// A fileReader decodes one file, strictly.
+type fileReader struct {
+	name   string
+	meta   toml.MetaData
+	config *Config
+}
+
+// table takes the settings of the top level, or of a section.
+func (f *fileReader) table(t map[string]toml.Primitive, s *section) error {
+	for _, name := range f.inOrder(t) {
+		if s == nil && name == "workspace" {
+			if err := f.workspaces(t[name]); err != nil {
+				return err
+			}
+			continue
+		}
+		v := &fileValue{key: findKey(name), name: name, section: s != nil}
+		if err := f.meta.PrimitiveDecode(t[name], v); err != nil {
+			return f.located(err)
+		}
+		set := setting{v.key, v.text, fmt.Sprintf("%s:%d", f.name, f.line(t[name]))}
+		if s != nil {
+			s.values = append(s.values, set)
+		} else if err := f.config.put(set.key, set.text, origin{layerFile, set.where}); err != nil {
+			return fmt.Errorf("%s: %s: %w", set.where, name, err)
+		}
+	}
+	return nil
+}
+
+// workspaces takes the [workspace."/path"] sections.
+func (f *fileReader) workspaces(p toml.Primitive) error {
+	var all map[string]toml.Primitive
+	if err := f.meta.PrimitiveDecode(p, &all); err != nil || all == nil {
+		return fmt.Errorf(`%s:%d: workspace is not a section; write [workspace."/path"]`, f.name, f.line(p))
+	}
+	for _, path := range f.inOrder(all) {
+		dir, err := expandHome(path)
+		if err == nil && !filepath.IsAbs(dir) {
+			err = fmt.Errorf(`%q is not an absolute path; write [workspace."/path"]`, path)
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", f.name, f.line(all[path]), err)
+		}
+		var values map[string]toml.Primitive
+		if err := f.meta.PrimitiveDecode(all[path], &values); err != nil || values == nil {
+			return fmt.Errorf("%s:%d: workspace.%q is not a section", f.name, f.line(all[path]), path)
+		}
+		s := section{path: resolved(dir)}
+		if err := f.table(values, &s); err != nil {
+			return err
+		}
+		f.config.sections = append(f.config.sections, s)
+	}
+	return nil
+}
+
+// inOrder gives the names of a table in the order of the file, so that the first
+// mistake is the one that is reported.
+func (f *fileReader) inOrder(t map[string]toml.Primitive) []string {
+	names := make([]string, 0, len(t))
+	for name := range t {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if d := f.line(t[a]) - f.line(t[b]); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+// line gives the line of a value: an Unmarshaler's error carries it.
+func (f *fileReader) line(p toml.Primitive) int {
+	var at toml.ParseError
+	if errors.As(f.meta.PrimitiveDecode(p, refuse{}), &at) {
+		return at.Position.Line
+	}
+	return 0
+}
+
+// refuse is a target that takes nothing.
+type refuse struct{}
+
+func (refuse) UnmarshalTOML(any) error { return errors.New("position") }
+
+// located rewrites an error of the decoder as "config.toml:12: what".
+func (f *fileReader) located(err error) error {
+	var at toml.ParseError
+	if errors.As(err, &at) {
+		return fmt.Errorf("%s:%d: %s", f.name, at.Position.Line, at.Message)
+	}
+	return fmt.Errorf("%s: %w", f.name, err)
+}
+
+// A fileValue takes one value of the file and checks name, type and text.
+type fileValue struct {
+	key     *key
+	name    string
+	section bool
+	text    string
+}
+
+// UnmarshalTOML is called by the decoder, which adds the line to the error.
+func (v *fileValue) UnmarshalTOML(data any) error {
+	switch {
+	case v.key == nil:
+		return unknownKey(v.name)
+	case v.section && !v.key.workspace:
+		return fmt.Errorf("%s cannot be set for one workspace; move it above the first section", v.name)
+	}
+	text, ok := v.key.kind.text(data)
+	if !ok {
+		return fmt.Errorf("%s must be %s", v.name, v.key.kind)
+	}
+	v.text = text
+	var scratch Config
+	if err := v.key.set(&scratch, text); err != nil {
+		return fmt.Errorf("%s: %w", v.name, err)
+	}
+	return nil
+}
+
+// unknownKey names the nearest known key.
+func unknownKey(name string) error {
+	if near := nearestKey(name); near != "" {
+		return fmt.Errorf("unknown key %q; did you mean %s?", name, near)
+	}
+	return fmt.Errorf("unknown key %q", name)
+}
+
+// text gives a value of the file as text if it has the right type.
+func (k kind) text(data any) (string, bool) {
+	switch v := data.(type) {
+	case string:
+		return v, k == kindText || k == kindDuration
+	case int64:
+		return strconv.FormatInt(v, 10), k == kindNumber
+	case bool:
+		return strconv.FormatBool(v), k == kindBool
+	case []any:
+		return joinStrings(v, k == kindList)
+	default:
+		return "", false
+	}
+}
+
+// joinStrings joins a list if it holds nothing but strings.
+func joinStrings(list []any, ok bool) (string, bool) {
+	var parts []string
+	for _, e := range list {
+		s, isString := e.(string)
+		ok = ok && isString
+		parts = append(parts, s)
+	}
+	return strings.Join(parts, ","), ok
+}

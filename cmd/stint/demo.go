@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/ledger/durable"
+)
+
+// demoBudget is how long the whole demo may take.
+const demoBudget = time.Minute
+
+func (a *app) demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "show in ten seconds what stint does, in a temporary directory",
+		Long: `Show what stint does: sessions side by side, a follow-up that resumes, a master
+that is killed in mid-run and the run recovered. It uses the built-in agent, a
+temporary directory and a master of its own, and touches nothing else.`,
+		Example: "  stint demo",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.runDemo(c.Context()) },
+	}
+}
+
+// demoConfig is the configuration of the demo.
+const demoConfig = "agent = \"demo\"\ngrace = \"1s\"\nidle_exit = \"1m\"\n"
+
+// A demonstration is one run of `stint demo`.
+type demonstration struct {
+	*app
+	state     string
+	workspace string
+	start     time.Time
+}
+
+func (a *app) runDemo(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, demoBudget)
+	defer cancel()
+	d, err := newDemonstration(a)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.stopMaster()) }()
+	d.say("Everything happens in %s; the agent is the built-in one.\n", filepath.Dir(d.state))
+	for _, step := range []func(context.Context) error{d.sideBySide, d.followUp, d.killed} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	d.whereToLook()
+	return nil
+}
+
+// newDemonstration makes the directories and points this process, and the master
+// that it will start, to them and away from the user's own settings.
+func newDemonstration(a *app) (*demonstration, error) {
+	base, err := os.MkdirTemp("", "stint-demo-")
+	if err != nil {
+		return nil, err
+	}
+	d := &demonstration{state: filepath.Join(base, "state"), workspace: filepath.Join(base, "workspace"), start: time.Now()}
+	config := filepath.Join(base, "config.toml")
+	err = errors.Join(
+		os.Mkdir(d.state, durable.DirMode), os.Mkdir(d.workspace, durable.DirMode),
+		os.WriteFile(config, []byte(demoConfig), durable.FileMode),
+	)
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "STINT_") {
+			err = errors.Join(err, os.Unsetenv(name))
+		}
+	}
+	d.app = &app{
+		stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, stateOption: d.state, configOption: config,
+		warned: true, // it is meant to be in the temporary directory
+	}
+	return d, err
+}
+
+// say prints a part of the account.
+func (d *demonstration) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(d.stdout, format+"\n", args...) // without anyone to see it, there is nothing to show
+}
+
+// add queues a task.
+func (d *demonstration) add(ctx context.Context, session, prompt string) (view api.TaskView, err error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return view, err
+	}
+	spec := coordinator.TaskSpec{ID: id.String(), SessionKey: session, Workspace: d.workspace, Prompt: prompt}
+	d.say("   $ stint task -d --session %s %q", session, prompt)
+	err = d.call(ctx, func(c *api.Client) (err error) { view, err = c.Submit(ctx, spec); return err })
+	return view, err
+}
+
+// await waits for a task that is to end well.
+func (d *demonstration) await(ctx context.Context, id string) (api.TaskView, error) {
+	view, err := d.wait(ctx, id)
+	if err == nil {
+		err = taskEnd(&view)
+	}
+	return view, err
+}
+
+// sideBySide shows that sessions do not wait for each other.
+func (d *demonstration) sideBySide(ctx context.Context) error {
+	d.say("1. Three sessions run side by side; each task works for a second.")
+	began := time.Now()
+	var ids []string
+	for _, session := range []string{"web", "api", "docs"} {
+		view, err := d.add(ctx, session, "Look at the "+session+" folder. demo:sleep=1s")
+		if err != nil {
+			return err
+		}
+		ids = append(ids, view.ID)
+	}
+	for _, id := range ids {
+		if _, err := d.await(ctx, id); err != nil {
+			return err
+		}
+	}
+	d.say("   All three were done after %.1f s.\n", time.Since(began).Seconds())
+	return nil
+}
+
+// followUp shows that a session goes on where it was.
+func (d *demonstration) followUp(ctx context.Context) error {
+	d.say("2. A follow-up in the session web resumes the agent's own session.")
+	view, err := d.add(ctx, "web", "And what did I ask you before?")
+	if err == nil {
+		view, err = d.await(ctx, view.ID)
+	}
+	if err != nil {
+		return err
+	}
+	d.say("   %s", strings.ReplaceAll(escapeText(strings.TrimSpace(view.Result)), "\n", "\n   "))
+	d.say("   It is the agent's session %s.\n", view.AgentSession)
+	return nil
+}
+
+// killed shows that a run survives its master.
+func (d *demonstration) killed(ctx context.Context) error {
+	d.say("3. The master is killed with SIGKILL while a task runs.")
+	view, err := d.add(ctx, "api", "Work for a moment. demo:sleep=1s")
+	if err != nil {
+		return err
+	}
+	running, pid, err := d.untilRunning(ctx, view.ID)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("cannot kill the demo's master: %w", err)
+	}
+	d.say("   $ kill -9 %d", pid)
+	d.say("   $ stint wait %s          (starts a new master)", shortID(view.ID))
+	after, err := d.await(ctx, view.ID)
+	if err != nil {
+		return err
+	}
+	same := "another one"
+	if after.AgentSession == running.AgentSession {
+		same = "the same one"
+	}
+	d.say("   The task is %s: run again with retries %d, in the agent's session %s (%s).\n", after.Status, after.Retries, after.AgentSession, same)
+	return nil
+}
+
+// untilRunning waits until the agent works and its session is known. It gives the
+// task and the pid of its master.
+func (d *demonstration) untilRunning(ctx context.Context, id string) (view api.TaskView, pid int, err error) {
+	for {
+		err = d.callRunning(func(c *api.Client) error {
+			var health coordinator.Health
+			if health, err = c.Health(ctx); err == nil {
+				pid = health.PID
+				view, err = c.Task(ctx, id)
+			}
+			return err
+		})
+		switch {
+		case err != nil:
+			return view, 0, err
+		case view.Status.Terminal():
+			return view, 0, errors.New("the task ended before its master could be killed; the machine is too busy for the demo")
+		case view.AgentSession != "" && !view.StartedAt.IsZero():
+			if lastOutput(view.RunDir).After(d.start) {
+				return view, pid, nil
+			}
+		}
+		if err := pause(ctx, masterPoll/5); err != nil {
+			return view, 0, err
+		}
+	}
+}
+
+// whereToLook names what is left to look at.
+func (d *demonstration) whereToLook() {
+	d.say("Done in %.1f s. What is left to look at:", time.Since(d.start).Seconds())
+	d.say("   %s    every step, in Markdown", filepath.Join(d.state, "tasks.md"))
+	d.say("   %s        what the agent was sent and wrote", filepath.Join(d.state, "runs"))
+	d.say("   stint --state-dir %s ls", d.state)
+	d.say("Remove it with: rm -r %s", filepath.Dir(d.state))
+}
+
+// stopMaster ends the demo's master and waits until it is gone.
+func (d *demonstration) stopMaster() error {
+	ctx, cancel := context.WithTimeout(context.Background(), masterWait)
+	defer cancel()
+	for asked := false; ; {
+		var health coordinator.Health
+		err := d.callRunning(func(c *api.Client) (err error) { health, err = c.Health(ctx); return err })
+		if err != nil {
+			return nil // nobody answers: it is gone
+		}
+		if !asked {
+			asked = true
+			if err := syscall.Kill(health.PID, syscall.SIGTERM); err != nil {
+				return fmt.Errorf("cannot end the demo's master: %w", err)
+			}
+		}
+		if pause(ctx, masterPoll) != nil {
+			return fmt.Errorf("the demo's master (pid %d) does not end", health.PID)
+		}
+	}
+}

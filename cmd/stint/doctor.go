@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+)
+
+// How a finding of doctor stands.
+const (
+	healthOK   = "ok"
+	healthWarn = "warning"
+	healthFail = "problem" // something cannot work
+)
+
+// A finding is one thing that doctor looked at.
+type finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"`
+	Text   string `json:"text"`
+	Try    string `json:"try,omitempty"`
+}
+
+// Bounds of what doctor takes for enough.
+const (
+	diskLow   = 1 << 30 // bytes
+	diskEmpty = 64 << 20
+	filesLow  = 1024
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "doctor",
+		Short:   "check everything that stint needs, and say what mends it",
+		Example: "  stint doctor\n  stint doctor --json | jq 'select(.status!=\"ok\")'",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
+			defer cancel()
+			return a.printFindings(a.examine(ctx), asJSON)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// examine makes all checks that are possible.
+func (a *app) examine(ctx context.Context) []finding {
+	list := []finding{{"stint", healthOK, versionName(), ""}}
+	cfg, err := a.base()
+	if err != nil {
+		message, try := explain(err)
+		return append(list, finding{"configuration", healthFail, message, try})
+	}
+	list = append(list, finding{"configuration", healthOK, cfg.file, ""})
+	dir, err := a.state()
+	if err != nil {
+		message, try := explain(err)
+		return append(list, finding{"state directory", healthFail, message, try})
+	}
+	list = append(list, examineState(dir)...)
+	list = append(list, a.examineMaster(ctx)...)
+	return append(list, examineCodex(ctx, cfg), examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
+		examineTool("git", "agents often need it", "apt install git, or brew install git"), examineFiles())
+}
+
+// examineState looks at the state directory, its place and its disk.
+func examineState(dir string) []finding {
+	var notes strings.Builder
+	if err := checkStateDir(dir, &notes); err != nil {
+		message, try := explain(err)
+		return []finding{{"state directory", healthFail, message, try}}
+	}
+	warnBelowTemp(dir, &notes)
+	f := finding{"state directory", healthOK, dir, ""}
+	if text := strings.TrimSpace(notes.String()); text != "" {
+		f.Status, f.Text = healthWarn, oneLine(strings.ReplaceAll(text, "stint: ", ""))
+		f.Try = "export STINT_STATE_DIR=~/.local/state/stint"
+	}
+	return []finding{f, examineDisk(dir)}
+}
+
+func examineDisk(dir string) finding {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return finding{"disk", healthWarn, fmt.Sprintf("the space in %s is unknown: %v", dir, err), ""}
+	}
+	free := fs.Bavail * uint64(fs.Bsize) // the types differ between systems
+	f := finding{"disk", healthOK, fmt.Sprintf("%d MiB free", free>>20), ""}
+	switch {
+	case free < diskEmpty:
+		f.Status, f.Try = healthFail, "make room in "+dir
+	case free < diskLow:
+		f.Status, f.Try = healthWarn, "make room in "+dir
+	}
+	return f
+}
+
+// examineMaster asks a running master about itself. None is no problem: it is
+// started when it is needed.
+func (a *app) examineMaster(ctx context.Context) []finding {
+	var h coordinator.Health
+	err := a.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err })
+	if err != nil {
+		if isGone(err) {
+			return []finding{{"master", healthOK, "none is running; commands that need one start it", ""}}
+		}
+		message, try := explain(err)
+		return []finding{{"master", healthFail, message, try}}
+	}
+	kind := "in the foreground"
+	if h.Background {
+		kind = "in the background"
+	}
+	list := []finding{{"master", healthOK, fmt.Sprintf("pid %d, %s, up %s", h.PID, kind, ago(time.Since(h.Start))), ""}}
+	if h.Version != versionName() {
+		list = append(list, finding{"master", healthWarn, "it has version " + h.Version, fmt.Sprintf("kill %d", h.PID)})
+	}
+	if h.LastError != "" {
+		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})
+	}
+	for _, text := range h.Findings {
+		list = append(list, finding{"ledger", healthWarn, text, "$EDITOR " + filepath.Join(h.StateDir, "tasks.md")})
+	}
+	return list
+}
+
+// examineCodex looks at codex. Without it, the demo agent answers.
+func examineCodex(ctx context.Context, cfg *Config) finding {
+	p := codexAgent(cfg).Probe(ctx)
+	f := finding{"codex", healthOK, strings.TrimSpace(p.Path + " " + p.Version + " " + oneLine(p.Detail)), p.Fix}
+	if p.Found && p.LoggedIn {
+		return f
+	}
+	f.Status = healthWarn
+	if cfg.Agent == "codex" {
+		f.Status = healthFail
+	}
+	return f
+}
+
+func examineTool(name, without, install string) finding {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return finding{name, healthWarn, "not found; " + without, install}
+	}
+	return finding{name, healthOK, path, ""}
+}
+
+// examineFiles looks at the limit of open files: every run needs some.
+func examineFiles() finding {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return finding{"open files", healthWarn, err.Error(), ""}
+	}
+	f := finding{"open files", healthOK, fmt.Sprintf("limit %d", limit.Cur), ""}
+	if limit.Cur < filesLow {
+		f.Status, f.Try = healthWarn, "ulimit -n 4096"
+	}
+	return f
+}
+
+// printFindings prints the list; a problem makes the exit code 1.
+func (a *app) printFindings(list []finding, asJSON bool) error {
+	var err error
+	var rows [][]string
+	for _, f := range list {
+		if f.Status == healthFail {
+			err = &cliError{code: exitFailure} // the list says it
+		}
+		rows = append(rows, []string{f.Status, f.Check, f.Text})
+		if f.Try != "" && f.Status != healthOK {
+			rows = append(rows, []string{"", "", "  try: " + f.Try})
+		}
+	}
+	if asJSON {
+		if perr := printEach(a.stdout, list); perr != nil {
+			return perr
+		}
+		return err
+	}
+	if perr := writeTable(a.stdout, escapeRows(rows), nil); perr != nil {
+		return perr
+	}
+	return err
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/state"
+)
+
+// The exit codes, a contract with scripts. The same end of a task gives the same
+// code whichever command reports it.
+const (
+	exitOK          = 0   // done
+	exitFailure     = 1   // anything that has no code of its own
+	exitUsage       = 2   // the command line or the configuration is wrong
+	exitNoMaster    = 3   // no master, or it went away
+	exitAgent       = 4   // agent missing or not logged in
+	exitBusy        = 5   // a lock or a session is held by someone else
+	exitNotFound    = 6   // no such task or session, or more than one
+	exitFailed      = 7   // the task failed
+	exitVerify      = 8   // the verify command never passed
+	exitCanceled    = 9   // the task was canceled
+	exitDead        = 10  // the task's tries are used up
+	exitRateLimited = 75  // rate-limited, and told not to wait
+	exitTimeout     = 124 // wait timed out; the task goes on
+	exitInterrupted = 130 // Ctrl-C; the task goes on
+)
+
+// A cliError is an error with an exit code and the next command. A message of ""
+// prints nothing: what happened has been said already.
+type cliError struct {
+	code    int
+	message string
+	try     string
+	err     error // the cause, may be nil
+}
+
+func (e *cliError) Error() string {
+	if e.err == nil {
+		return e.message
+	}
+	return e.message + ": " + e.err.Error()
+}
+
+func (e *cliError) Unwrap() error { return e.err }
+
+// usage gives an error of the command line: exit 2.
+func usage(try, format string, args ...any) error {
+	return &cliError{code: exitUsage, message: fmt.Sprintf(format, args...), try: try}
+}
+
+// errDetached is the cause with which Ctrl-C ends what a command waits for.
+var errDetached = errors.New("interrupted")
+
+// exitCode gives the exit code of what a command returned.
+func exitCode(err error) int {
+	var cli *cliError
+	var remote *coordinator.Error
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &cli):
+		return cli.code
+	case errors.As(err, &remote):
+		return remoteCode(remote.Code)
+	case errors.Is(err, api.ErrNoMaster):
+		return exitNoMaster
+	case errors.Is(err, errDetached), errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		return exitTimeout
+	default:
+		return exitFailure
+	}
+}
+
+// remoteCode maps what the coordinator says.
+func remoteCode(c coordinator.Code) int {
+	switch c {
+	case coordinator.CodeInvalid:
+		return exitUsage
+	case coordinator.CodeNotFound, coordinator.CodeAmbiguous:
+		return exitNotFound
+	case coordinator.CodeBusy:
+		return exitBusy
+	case coordinator.CodeStopped:
+		return exitNoMaster
+	case coordinator.CodeAgentMissing:
+		return exitAgent
+	default:
+		return exitFailure
+	}
+}
+
+// taskCode maps how a task ended. The reasons that a person has to mend come
+// before the status: they say more.
+func taskCode(t *state.Task) int {
+	switch {
+	case t.Status == state.Done:
+		return exitOK
+	case t.Status == state.Canceled:
+		return exitCanceled
+	case t.Reason == state.ClassAuth, t.Reason == state.ClassAgentMissing:
+		return exitAgent
+	case t.Reason == state.ClassRateLimited && noLimitWait(t):
+		return exitRateLimited
+	case t.Status == state.Dead:
+		return exitDead
+	case t.Reason == state.ClassVerify:
+		return exitVerify
+	case t.Reason == state.ClassSessionBusy:
+		return exitBusy
+	case t.Status == state.Failed:
+		return exitFailed
+	default:
+		return exitFailure // not a task that has ended
+	}
+}
+
+// noLimitWait reports whether the task was told not to wait for rate limits.
+func noLimitWait(t *state.Task) bool {
+	return t.MaxLimitWait == "0s" || t.MaxLimitWait == "0"
+}
+
+// printError writes the two lines of an error: what and why, and what to do.
+func printError(w io.Writer, err error) {
+	if err == nil {
+		return
+	}
+	message, try := explain(err)
+	if message == "" {
+		return
+	}
+	// Nothing is left to do about a broken stderr.
+	_, _ = fmt.Fprintf(w, "stint: %s\n", escapeText(message))
+	if try != "" {
+		_, _ = fmt.Fprintf(w, "  try: %s\n", escapeText(try))
+	}
+}
+
+// explain gives message and next command of an error.
+func explain(err error) (message, try string) {
+	var cli *cliError
+	var remote *coordinator.Error
+	switch {
+	case errors.As(err, &cli):
+		if cli.message == "" && cli.err == nil {
+			return "", ""
+		}
+		return oneLine(cli.Error()), cli.try
+	case errors.As(err, &remote):
+		return oneLine(remote.Message), remote.Hint
+	case errors.Is(err, api.ErrNoMaster):
+		return "no master is running", "stint serve"
+	case errors.Is(err, errDetached), errors.Is(err, context.Canceled):
+		return "interrupted", ""
+	default:
+		return oneLine(err.Error()), ""
+	}
+}
+
+// oneLine makes one line of a message that came with several.
+func oneLine(s string) string {
+	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
+	return strings.Join(lines, "; ")
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/state"
+)
+
+func TestExitCode(t *testing.T) {
+	remote := func(c coordinator.Code) error {
+		return fmt.Errorf("call: %w", &coordinator.Error{Code: c, Message: "m"})
+	}
+	for _, c := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"nothing", nil, 0},
+		{"some error", errors.New("x"), 1},
+		{"usage", usage("", "x"), 2},
+		{"invalid", remote(coordinator.CodeInvalid), 2},
+		{"no master", fmt.Errorf("dial: %w", api.ErrNoMaster), 3},
+		{"no master, none to be started", errNoAutoStart(), 3},
+		{"stopped", remote(coordinator.CodeStopped), 3},
+		{"agent missing", remote(coordinator.CodeAgentMissing), 4},
+		{"busy", remote(coordinator.CodeBusy), 5},
+		{"not found", remote(coordinator.CodeNotFound), 6},
+		{"ambiguous", remote(coordinator.CodeAmbiguous), 6},
+		{"conflict", remote(coordinator.CodeConflict), 1},
+		{"disk full", remote(coordinator.CodeFull), 1},
+		{"wait timed out", &cliError{code: exitTimeout}, 124},
+		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), 124},
+		{"Ctrl-C", fmt.Errorf("x: %w", errDetached), 130},
+		{"context canceled", context.Canceled, 130},
+		{"wrapped", fmt.Errorf("x: %w", &cliError{code: exitVerify}), 8},
+	} {
+		if got := exitCode(c.err); got != c.want {
+			t.Errorf("%s: exit code %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestTaskCode(t *testing.T) {
+	for _, c := range []struct {
+		task state.Task
+		want int
+	}{
+		{state.Task{Status: state.Done}, 0},
+		{state.Task{Status: state.Done, Reason: state.ClassAuth}, 0},
+		{state.Task{Status: state.Failed, Reason: state.ClassExit}, 7},
+		{state.Task{Status: state.Failed, Reason: state.ClassTimeout}, 7},
+		{state.Task{Status: state.Failed, Reason: state.ClassVerify}, 8},
+		{state.Task{Status: state.Failed, Reason: state.ClassAuth}, 4},
+		{state.Task{Status: state.Failed, Reason: state.ClassAgentMissing}, 4},
+		{state.Task{Status: state.Failed, Reason: state.ClassSessionBusy}, 5},
+		{state.Task{Status: state.Failed, Reason: state.ClassRateLimited, MaxLimitWait: "0s"}, 75},
+		{state.Task{Status: state.Dead, Reason: state.ClassRateLimited, MaxLimitWait: "0s"}, 75},
+		{state.Task{Status: state.Dead, Reason: state.ClassRateLimited}, 10},
+		{state.Task{Status: state.Dead, Reason: state.ClassInterrupted}, 10},
+		{state.Task{Status: state.Dead, Reason: state.ClassNetwork}, 10},
+		{state.Task{Status: state.Canceled, Reason: state.ClassCanceled}, 9},
+		{state.Task{Status: state.Queued}, 1},
+	} {
+		if got := taskCode(&c.task); got != c.want {
+			t.Errorf("%s, %s: exit code %d, want %d", c.task.Status, c.task.Reason, got, c.want)
+		}
+	}
+}
+
+func TestTaskEndSaysWhatAndWhy(t *testing.T) {
+	view := &api.TaskView{Task: state.Task{
+		ID: "01a1fcac-dc6d-769a-8c86-84d75f21a9c2", Agent: "codex", Status: state.Failed,
+		Reason: state.ClassAuth, Error: "not logged in",
+	}}
+	message, try := explain(taskEnd(view))
+	if want := "task 5f21a9c2 failed (auth): not logged in"; message != want {
+		t.Errorf("message %q, want %q", message, want)
+	}
+	if want := "codex login, then stint retry 5f21a9c2"; try != want {
+		t.Errorf("try %q, want %q", try, want)
+	}
+	view.Status, view.Reason, view.Error = state.Canceled, state.ClassCanceled, "canceled"
+	if message, _ := explain(taskEnd(view)); message != "task 5f21a9c2 was canceled" {
+		t.Errorf("message %q", message)
+	}
+	view.Status = state.Done
+	if err := taskEnd(view); err != nil {
+		t.Errorf("a task that is done gives %v", err)
+	}
+}
+
+func TestPrintError(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{nil, ""},
+		{&cliError{code: 1}, ""},
+		{usage("stint ls", "no %s", "task"), "stint: no task\n  try: stint ls\n"},
+		{&coordinator.Error{Message: "what", Hint: "how"}, "stint: what\n  try: how\n"},
+		{&cliError{message: "a", err: errors.New("b\nc")}, "stint: a: b; c\n"},
+		{errors.New("\x1b[31mred"), "stint: \\x1b[31mred\n"},
+		{fmt.Errorf("x: %w", api.ErrNoMaster), "stint: no master is running\n  try: stint serve\n"},
+	} {
+		var b bytes.Buffer
+		printError(&b, c.err)
+		if b.String() != c.want {
+			t.Errorf("%v prints %q, want %q", c.err, b.String(), c.want)
+		}
+	}
+}
+
+// One line of `wait --all` decides the exit code: the first one that is not 0.
+func TestFirstError(t *testing.T) {
+	errs := []error{nil, &cliError{code: exitCanceled}, &cliError{code: exitFailed}}
+	if got := exitCode(firstError(errs)); got != exitCanceled {
+		t.Errorf("exit code %d, want %d", got, exitCanceled)
+	}
+	if err := firstError([]error{nil, nil}); err != nil {
+		t.Error(err)
+	}
+}

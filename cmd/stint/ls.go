@@ -1,0 +1,186 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/api"
+	"stint/state"
+)
+
+// lsOptions are the options of `stint ls`.
+type lsOptions struct {
+	filter state.Filter
+	status []string
+	json   bool
+	quiet  bool
+}
+
+func (a *app) lsCommand() *cobra.Command {
+	o := &lsOptions{}
+	c := &cobra.Command{
+		Use:   "ls [OPTIONS]",
+		Short: "list tasks, newest first",
+		Example: `  stint ls
+  stint ls --status queued,running --session web
+  stint ls --json -n 0 | jq -r 'select(.status=="failed") | .id'`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.runLs(c, o) },
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.status, "status", nil, "only these `statuses`: draft, queued, running, done, failed, canceled, dead")
+	f.StringVar(&o.filter.Session, "session", "", "only tasks of this `session`")
+	f.StringVar(&o.filter.Label, "label", "", "only tasks with this `label`")
+	f.IntVarP(&o.filter.Limit, "limit", "n", 50, "at most this `number`; 0: all")
+	quietFlag(c, &o.quiet)
+	jsonFlag(c, &o.json)
+	complete(c, "status", func() []string { return statusNames() })
+	complete(c, "session", func() []string { return a.sessionNames(c.Context()) })
+	return c
+}
+
+func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
+	for _, s := range o.status {
+		st, err := state.ParseStatus(s)
+		if err != nil {
+			return usage("stint ls --help", "%v", err)
+		}
+		o.filter.Status = append(o.filter.Status, st)
+	}
+	if o.filter.Limit < 0 {
+		return usage("stint ls --help", "--limit %d is negative; 0 is all", o.filter.Limit)
+	}
+	var views []api.TaskView
+	err := a.call(c.Context(), func(cl *api.Client) (err error) {
+		views, err = cl.List(c.Context(), o.filter)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		return printEach(a.stdout, views)
+	case o.quiet:
+		return printIDs(a.stdout, views)
+	}
+	if len(views) == 0 {
+		a.hint("stint: no tasks; add one with: stint task -d \"PROMPT\"\n")
+		return nil
+	}
+	if err := a.printTasks(views, time.Now()); err != nil {
+		return err
+	}
+	if len(views) == o.filter.Limit {
+		a.hint("stint: the newest %d; all of them: stint ls -n 0\n", o.filter.Limit)
+	}
+	return nil
+}
+
+// printEach prints JSON lines.
+func printEach[T any](w io.Writer, list []T) error {
+	for _, v := range list {
+		if err := printJSON(w, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printIDs(w io.Writer, views []api.TaskView) error {
+	for _, v := range views {
+		if _, err := fmt.Fprintln(w, v.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printTasks prints the table for people.
+func (a *app) printTasks(views []api.TaskView, now time.Time) error {
+	ids := make([]string, len(views))
+	for i, v := range views {
+		ids[i] = v.ID
+	}
+	rows := [][]string{{"ID", "STATUS", "AGE", "SESSION", "AGENT", "PROMPT"}}
+	for i, short := range shortIDs(ids) {
+		v := &views[i]
+		rows = append(rows, []string{
+			short, statusText(v), ago(now.Sub(v.CreatedAt)), clip(laneName(v.SessionKey), 20), v.Agent, v.Title,
+		})
+	}
+	fit(rows, terminalWidth(a.stdout))
+	p := newPainter(a.stdout)
+	return writeTable(a.stdout, escapeRows(rows), func(row, col int, cell string) string {
+		if row == 0 || col != 1 {
+			return cell
+		}
+		return p.status(views[row-1].Status, cell)
+	})
+}
+
+// statusText gives the status, and what is special about it.
+func statusText(v *api.TaskView) string {
+	switch {
+	case v.Hold:
+		return string(v.Status) + " (held)"
+	case v.Status == state.Failed && v.Reason != "":
+		return string(v.Status) + " (" + string(v.Reason) + ")"
+	default:
+		return string(v.Status)
+	}
+}
+
+// laneName shows a lane as people know it: the name of a session, or the last
+// part of a directory.
+func laneName(key string) string {
+	if dir, ok := strings.CutPrefix(key, "dir:"); ok {
+		return filepath.Base(dir) + "/"
+	}
+	if strings.HasPrefix(key, "task:") {
+		return "-"
+	}
+	return key
+}
+
+// fit cuts the last column so that rows fit into a terminal of that width.
+func fit(rows [][]string, width int) {
+	if width == 0 {
+		return
+	}
+	last := len(rows[0]) - 1
+	used := 0
+	for col := range last {
+		widest := 0
+		for _, row := range rows {
+			widest = max(widest, len([]rune(row[col])))
+		}
+		used += widest + 2
+	}
+	for _, row := range rows {
+		row[last] = clip(row[last], max(10, width-used))
+	}
+}
+
+// escapeRows makes every cell safe to show, one line each.
+func escapeRows(rows [][]string) [][]string {
+	for _, row := range rows {
+		for i := range row {
+			row[i] = escapeText(strings.ReplaceAll(oneLine(row[i]), "\t", " "))
+		}
+	}
+	return rows
+}
+
+func statusNames() []string {
+	var names []string
+	for _, s := range state.Statuses() {
+		names = append(names, string(s))
+	}
+	return names
+}

@@ -1,0 +1,51 @@
+// Command stint queues tasks for coding agents, runs them and keeps their answers.
+//
+// This package is the only one that reads the command line, the environment and
+// the configuration, and it wires the others together. Results go to stdout,
+// everything else to stderr; exit.go has the exit codes.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"stint/coordinator/agent"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run carries out one command line and gives the exit code.
+func run(args []string) int {
+	// The two programs that a master starts for each run come first: they need
+	// nothing of what follows.
+	if len(args) > 0 {
+		switch args[0] {
+		case "gate":
+			return agent.GateMain(os.Stdin, os.Stdout)
+		case "demo-agent":
+			return agent.DemoMain(args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+		}
+	}
+	ctx, stop := detachable()
+	defer stop()
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	err := a.rootCommand(args).ExecuteContext(ctx)
+	printError(os.Stderr, err)
+	return exitCode(err)
+}
+
+// detachable gives a context that the first Ctrl-C ends with errDetached. The
+// second one ends the program: by then nobody listens any more.
+func detachable() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() { // ends with the program
+		<-signals
+		signal.Stop(signals)
+		cancel(errDetached)
+	}()
+	return ctx, func() { cancel(nil) }
+}

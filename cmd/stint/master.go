@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/ledger/durable"
+)
+
+// Bounds of finding a master.
+const (
+	maxStarts    = 3                     // masters that one command may start
+	masterWait   = 15 * time.Second      // for one that is just starting or ending
+	masterPoll   = 50 * time.Millisecond // between two looks at it
+	lockPoll     = 5 * time.Millisecond  // between two tries of `serve` to get the lock, before a client starts a master
+	readyTimeout = 60 * time.Second      // replaying a long journal takes its time
+	maxLog       = 8 << 20               // bytes of master.log before it is rotated
+	readyFD      = 3                     // of a master in the background: where it says that it is ready
+)
+
+// A ready is what a master in the background tells the one who started it: the
+// socket, or why there is none.
+type ready struct {
+	Socket  string `json:"socket,omitempty"`
+	Exit    int    `json:"exit,omitempty"`
+	Message string `json:"message,omitempty"`
+	Try     string `json:"try,omitempty"`
+}
+
+// call makes a request to the master, which is started in the background if there
+// is none. The request is made again if the master went away meanwhile, so it
+// must be one that may be repeated.
+func (a *app) call(ctx context.Context, request func(*api.Client) error) error {
+	return a.callUntil(ctx, time.Now().Add(masterWait), request)
+}
+
+func (a *app) callUntil(ctx context.Context, deadline time.Time, request func(*api.Client) error) error {
+	for starts := 0; ; {
+		err := a.callRunning(request)
+		if errors.Is(err, api.ErrNoMaster) && starts < maxStarts {
+			if err = a.startBackground(ctx); err == nil {
+				starts++
+				continue
+			}
+		}
+		if !isPassing(err) || time.Now().After(deadline) {
+			return err
+		}
+		if err := pause(ctx, masterPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// isPassing reports an error of the moment between two masters: one holds the
+// lock and does not answer yet, or does not take anything any more.
+func isPassing(err error) bool {
+	var remote *coordinator.Error
+	return errors.Is(err, errLockBusy) || errors.As(err, &remote) && remote.Code == coordinator.CodeStopped
+}
+
+// errLockBusy says that a master could not be started because there is one.
+var errLockBusy error = &cliError{
+	code: exitBusy, message: "another process holds the state directory's lock and does not answer", try: "stint doctor",
+}
+
+// callRunning makes a request to a running master, and gives api.ErrNoMaster if
+// there is none.
+func (a *app) callRunning(request func(*api.Client) error) error {
+	sockets, err := a.sockets()
+	if err != nil {
+		return err
+	}
+	for _, socket := range sockets {
+		client := api.Dial(socket)
+		err = request(client)
+		client.Close()
+		if !errors.Is(err, api.ErrNoMaster) {
+			return err
+		}
+	}
+	return err
+}
+
+// wait returns when a task has ended, whatever becomes of the master meanwhile. A
+// master in the background that is gone is started again. One in the foreground
+// was perhaps stopped on purpose: then another one is waited for, but not long.
+func (a *app) wait(ctx context.Context, ref string) (api.TaskView, error) {
+	var view api.TaskView
+	var health coordinator.Health
+	look := func(c *api.Client) (err error) {
+		if view.ID == "" { // @last may mean another task next time
+			if view, err = c.Task(ctx, ref); err != nil {
+				return err
+			}
+		}
+		health, err = c.Health(ctx)
+		return err
+	}
+	for {
+		if err := a.call(ctx, look); err != nil {
+			return view, err
+		}
+		var end api.TaskView
+		err := a.callRunning(func(c *api.Client) (err error) { end, err = c.Wait(ctx, view.ID); return err })
+		if !isGone(err) {
+			return end, err
+		}
+		if !health.Background {
+			if err := a.awaitMaster(ctx, look); err != nil {
+				return view, err
+			}
+		}
+	}
+}
+
+// awaitMaster makes a request as soon as there is a master, and starts none.
+func (a *app) awaitMaster(ctx context.Context, request func(*api.Client) error) error {
+	for deadline := time.Now().Add(masterWait); ; {
+		err := a.callRunning(request)
+		if !isGone(err) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return &cliError{code: exitNoMaster, message: "the master went away; the task is kept", try: "stint serve"}
+		}
+		if err := pause(ctx, masterPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// isGone reports that there is no master, or that it broke off.
+func isGone(err error) bool { return errors.Is(err, api.ErrNoMaster) || isPassing(err) }
+
+// sockets gives the places where a master may listen, the likeliest first.
+func (a *app) sockets() ([]string, error) {
+	state, err := a.state()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := a.base()
+	if err != nil {
+		return nil, err
+	}
+	list := []string{a.socket, findSocket(state, cfg.HeartbeatPath), defaultSocket(state)}
+	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
+	return slices.Compact(list), nil
+}
+
+// pause waits for d, or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// errNoAutoStart says that there is no master and that none is to be started.
+func errNoAutoStart() error {
+	return &cliError{code: exitNoMaster, message: "no master is running, and auto_start is off", try: "stint serve", err: nil}
+}
+
+// startBackground starts a master that ends when it is idle, and returns when it
+// answers. errLockBusy says that somebody else was faster.
+func (a *app) startBackground(ctx context.Context) error {
+	cfg, err := a.base()
+	if err != nil {
+		return err
+	}
+	if !cfg.AutoStart {
+		return errNoAutoStart()
+	}
+	state, err := a.state()
+	if err != nil {
+		return err
+	}
+	if err := checkStateDir(state, a.stderr); err != nil {
+		return err
+	}
+	if !a.warned {
+		a.warned = true
+		warnBelowTemp(state, a.stderr)
+	}
+	r, err := a.spawnMaster(ctx, state)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.Exit == exitBusy:
+		return errLockBusy
+	case r.Socket == "":
+		return &cliError{code: max(r.Exit, exitFailure), message: "the master did not start: " + r.Message, try: r.Try}
+	}
+	a.socket = r.Socket
+	return nil
+}
+
+// spawnMaster starts `stint serve --background` in a session of its own and gives
+// what it says about itself.
+func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
+	closeOnExec()
+	log, err := openLog(filepath.Join(state, "master.log"))
+	if err != nil {
+		return ready{}, &cliError{code: exitFailure, message: "cannot start a master", err: err, try: "stint doctor"}
+	}
+	readEnd, writeEnd, err := os.Pipe()
+	if err != nil {
+		return ready{}, errors.Join(err, log.Close())
+	}
+	defer func() { _ = readEnd.Close() }() // only read from
+	cmd, err := a.masterCommand(state)
+	if err == nil {
+		cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{writeEnd}
+		err = cmd.Start()
+	}
+	if err = errors.Join(err, writeEnd.Close(), log.Close()); err != nil {
+		return ready{}, fmt.Errorf("cannot start a master: %w", err)
+	}
+	if err := cmd.Process.Release(); err != nil { // it outlives us
+		return ready{}, err
+	}
+	return awaitReady(ctx, readEnd, filepath.Join(state, "master.log"))
+}
+
+// closeOnExec keeps descriptors that we were started with, such as a script's
+// lock, from the programs that we start and that outlive it.
+func closeOnExec() {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return // a system without it; then there is no way to tell
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
+// masterCommand gives the command line of a master in the background.
+func (a *app) masterCommand(state string) (*exec.Cmd, error) {
+	self, err := selfPath()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"stint", "serve", "--background", "--state-dir", state}
+	if a.configOption != "" {
+		file, _, err := configFile(a.configOption)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--config", file)
+	}
+	return &exec.Cmd{Path: self, Args: args, Dir: "/", Env: a.masterEnv(), SysProcAttr: &syscall.SysProcAttr{Setsid: true}}, nil
+}
+
+// masterEnv is our environment, without the marks of a run: a master that an
+// agent happens to start is no part of that run. A relative $STINT_CONFIG would
+// mean another file in the master's directory.
+func (a *app) masterEnv() []string {
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return name == "STINT_RUN_ID" || name == "STINT_TASK_ID" || name == "STINT_ATTEMPT"
+	})
+	if file, named, err := configFile(""); err == nil && named {
+		env = append(env, "STINT_CONFIG="+file)
+	}
+	return env
+}
+
+// selfPath gives the path of this program, also when it was deleted after its
+// start, as with `go run`.
+func selfPath() (string, error) {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe", nil
+	}
+	return os.Executable()
+}
+
+// openLog opens the log of masters in the background. A long one is moved to
+// master.log.1 first.
+func openLog(path string) (*os.File, error) {
+	if fi, err := os.Stat(path); err == nil && fi.Size() > maxLog {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
+}
+
+// awaitReady reads what the master says. The end of the pipe without a word means
+// that it ended.
+func awaitReady(ctx context.Context, pipe *os.File, log string) (r ready, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = pipe.SetReadDeadline(time.Now()) }) // wakes the reader
+	defer stop()
+	if err := pipe.SetReadDeadline(time.Now().Add(readyTimeout)); err != nil {
+		return r, err
+	}
+	data, err := io.ReadAll(pipe)
+	if ctx.Err() != nil {
+		return r, context.Cause(ctx)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil {
+		return r, &cliError{code: exitNoMaster, message: "the master did not start", try: "see " + log}
+	}
+	return r, nil
+}

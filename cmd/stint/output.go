@@ -1,0 +1,286 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"stint/state"
+)
+
+// isTTY reports whether w is a terminal.
+func isTTY(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// escapeText shows what could move the cursor, change colours or hide text as
+// \x1b and the like. Newlines and tabs stay. Terminals believe every byte that
+// they get; agents, and files that they quote, are not to be believed.
+func escapeText(s string) string {
+	if !needsEscape(s) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case !isHarmful(r):
+			b.WriteString(s[i : i+size])
+		case r < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		i += size
+	}
+	return b.String()
+}
+
+func needsEscape(s string) bool {
+	return !utf8.ValidString(s) || strings.ContainsFunc(s, isHarmful)
+}
+
+// isHarmful reports control characters and the marks that reorder text.
+func isHarmful(r rune) bool {
+	if r == '\n' || r == '\t' {
+		return false
+	}
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+}
+
+// A safeWriter escapes what goes to a terminal. Bytes of a rune that is cut
+// between two writes wait for the rest; flush writes what still waits.
+type safeWriter struct {
+	w    io.Writer
+	rest []byte
+}
+
+// terminalSafe wraps w if it is a terminal. What is piped stays as it is. The
+// second result is to be called at the end.
+func terminalSafe(w io.Writer) (io.Writer, func() error) {
+	if !isTTY(w) {
+		return w, func() error { return nil }
+	}
+	s := &safeWriter{w: w}
+	return s, s.flush
+}
+
+func (s *safeWriter) Write(p []byte) (int, error) {
+	data := append(s.rest, p...)
+	cut := len(data) - partialRune(data)
+	s.rest = append([]byte(nil), data[cut:]...)
+	if _, err := io.WriteString(s.w, escapeText(string(data[:cut]))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (s *safeWriter) flush() error {
+	_, err := io.WriteString(s.w, escapeText(string(s.rest)))
+	s.rest = nil
+	return err
+}
+
+// partialRune gives the number of bytes at the end of p that begin a rune
+// without ending it.
+func partialRune(p []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
+		if utf8.RuneStart(p[len(p)-n]) {
+			if utf8.FullRune(p[len(p)-n:]) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// printText writes text for people: escaped on a terminal, ending in a newline.
+func printText(w io.Writer, s string) error {
+	if isTTY(w) {
+		s = escapeText(s)
+	}
+	if !strings.HasSuffix(s, "\n") {
+		s += "\n"
+	}
+	_, err := io.WriteString(w, s)
+	return err
+}
+
+// printJSON writes v as one line. What could harm a terminal stands only within
+// strings, where it can be written as \u009b and the like.
+func printJSON(w io.Writer, v any) error {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, escapeJSON(b.String()))
+	return err
+}
+
+// escapeJSON writes the harmful runes of a JSON text, which is valid UTF-8.
+func escapeJSON(text string) string {
+	if !needsEscape(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if isHarmful(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// shortIDs gives for each id a tail of at least eight hex digits, as long as is
+// needed to tell the ids apart. The front of a UUIDv7 is its time, which
+// neighbours share; its tail is random.
+func shortIDs(ids []string) []string {
+	short := make([]string, len(ids))
+	for n := 8; ; n++ {
+		seen := make(map[string]string, len(ids))
+		clash := false
+		for i, id := range ids {
+			short[i] = tail(id, n)
+			if other, ok := seen[short[i]]; ok && other != id {
+				clash = true
+			}
+			seen[short[i]] = id
+		}
+		if !clash {
+			return short
+		}
+	}
+}
+
+// shortID gives the tail of one id.
+func shortID(id string) string { return tail(id, 8) }
+
+// tail gives the last n bytes, one more if that begins with a hyphen.
+func tail(id string, n int) string {
+	if len(id) <= n {
+		return id
+	}
+	t := id[len(id)-n:]
+	if t[0] == '-' {
+		return id[max(0, len(id)-n-1):]
+	}
+	return t
+}
+
+// ago gives a short duration such as 4s, 2m14s, 3h5m or 2d4h.
+func ago(d time.Duration) string {
+	d = max(d, 0).Truncate(time.Second)
+	day := 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	}
+}
+
+// localTime shows an instant in local time; "" for none.
+func localTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// A painter colours words; off, it leaves them as they are. Nothing is said by
+// colour alone.
+type painter bool
+
+// newPainter decides by terminal, NO_COLOR and TERM.
+func newPainter(w any) painter {
+	return painter(isTTY(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
+}
+
+// sgr holds the colour of each status.
+var sgr = map[state.Status]string{
+	state.Running: "36", state.Done: "32", state.Failed: "31", state.Dead: "31", state.Canceled: "33", state.Draft: "2",
+}
+
+// status gives text in the colour of the status.
+func (p painter) status(s state.Status, text string) string {
+	code := sgr[s]
+	if !bool(p) || code == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// clip cuts s to n runes.
+func clip(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	r := []rune(s)
+	return string(r[:max(0, n-1)]) + "…"
+}
+
+// pad fills s with blanks to n runes.
+func pad(s string, n int) string {
+	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
+}
+
+// writeTable writes rows in columns that fit; the last one is not padded. paint
+// may colour a padded cell, nil leaves all plain.
+func writeTable(w io.Writer, rows [][]string, paint func(row, col int, cell string) string) error {
+	var width []int
+	for _, row := range rows {
+		for i, c := range row {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	var b strings.Builder
+	for y, row := range rows {
+		for x, c := range row {
+			if x < len(row)-1 {
+				c = pad(c, width[x]+2)
+			}
+			if paint != nil {
+				c = paint(y, x, c)
+			}
+			b.WriteString(c)
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// terminalWidth gives the columns of w, 0 if it is no terminal.
+func terminalWidth(w any) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	n, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return n
+}

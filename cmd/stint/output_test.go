@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"stint/coordinator/api"
+	"stint/state"
+)
+
+func TestEscapeText(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"plain, with\ttab and\nnewline, é 漢 😀", "plain, with\ttab and\nnewline, é 漢 😀"},
+		{"\x1b[2J\x07", `\x1b[2J\x07`},
+		{"\x1b]52;c;aGk=\x1b\\", `\x1b]52;c;aGk=\x1b\`},
+		{"a\rb\x00\x7f", `a\x0db\x00\x7f`},
+		{"\u009b31m", `\x9b31m`},
+		{"bad \xff\xc3 bytes", `bad \xff\xc3 bytes`},
+		{"a\u202eb", `a\u202eb`},
+		{"\ufffd", "\ufffd"},
+	} {
+		if got := escapeText(c.in); got != c.want {
+			t.Errorf("%q: %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
+// However the bytes are cut into writes, the terminal sees the same.
+func FuzzSafeWriter(f *testing.F) {
+	f.Add("é漢😀\x1b[31m\xff\xf0\x9f", uint8(3))
+	f.Fuzz(func(t *testing.T, s string, n uint8) {
+		var b bytes.Buffer
+		w := &safeWriter{w: &b}
+		for rest := s; rest != ""; {
+			k := min(len(rest), int(n%7)+1)
+			if _, err := w.Write([]byte(rest[:k])); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[k:]
+		}
+		if err := w.flush(); err != nil {
+			t.Fatal(err)
+		}
+		if b.String() != escapeText(s) {
+			t.Errorf("%q in parts is %q, at once %q", s, b.String(), escapeText(s))
+		}
+		if strings.ContainsFunc(b.String(), isHarmful) {
+			t.Errorf("%q lets something through: %q", s, b.String())
+		}
+	})
+}
+
+// What is piped is left as it is.
+func TestPipedTextIsRaw(t *testing.T) {
+	var b bytes.Buffer
+	if err := printText(&b, "\x1b[31mred"); err != nil || b.String() != "\x1b[31mred\n" {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}
+
+func TestShortIDs(t *testing.T) {
+	ids := []string{
+		"01a1fcac-dc95-7885-9f7b-39cdf56b17d8",
+		"01a1fcac-dc6d-769a-8c86-84d75f21a9c2",
+		"01a1fcac-dc6d-769a-8c86-84d00f21a9c2",
+	}
+	got := shortIDs(ids[:2])
+	if got[0] != "f56b17d8" || got[1] != "5f21a9c2" {
+		t.Errorf("%q", got)
+	}
+	got = shortIDs([]string{ids[0], "01a1fcac-dc6d-769a-8c86-84d75f21a9c2", "01a1fcac-dc6d-769a-8c86-84d05f21a9c2"})
+	for i, want := range []string{"df56b17d8", "75f21a9c2", "05f21a9c2"} {
+		if got[i] != want {
+			t.Errorf("%d: %s, want %s", i, got[i], want)
+		}
+	}
+	if got := shortIDs([]string{ids[0], ids[0]}); got[0] != "f56b17d8" {
+		t.Errorf("the same id twice: %q", got)
+	}
+	if got := shortID("short"); got != "short" {
+		t.Errorf("%q", got)
+	}
+	if len(shortIDs(nil)) != 0 {
+		t.Error("ids out of nothing")
+	}
+}
+
+func TestLaneName(t *testing.T) {
+	for key, want := range map[string]string{"web": "web", "dir:/home/ana/shop": "shop/", "task:x": "-", "": ""} {
+		if got := laneName(key); got != want {
+			t.Errorf("%s: %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestWriteTable(t *testing.T) {
+	var b bytes.Buffer
+	rows := escapeRows([][]string{{"ID", "PROMPT"}, {"1", "évil\x1b\nline"}, {"1234", "x"}})
+	if err := writeTable(&b, rows, nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := "ID    PROMPT\n1     évil\\x1b; line\n1234  x\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
+func TestProgressLine(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	view := &api.TaskView{Task: state.Task{Status: state.Running, StartedAt: now.Add(-134 * time.Second)}}
+	if got, want := progressLine(view, now, now.Add(-4*time.Second)), "running 2m14s · last output 4s ago"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := progressLine(view, now, time.Time{}), "running 2m14s"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	view = &api.TaskView{Task: state.Task{Status: state.Queued}, Why: "behind x\nin the lane"}
+	if got, want := progressLine(view, now, time.Time{}), "behind x; in the lane"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	text := describe(&api.TaskView{
+		Task: state.Task{
+			ID: "x", Status: state.Failed, Reason: state.ClassExit, Error: "one\ntwo", Prompt: "p1\np2\n", Result: "r",
+			StartedAt: now, UpdatedAt: now.Add(time.Minute),
+		},
+		Env: []string{"HOME", "PATH"},
+	}, now)
+	for _, want := range []string{
+		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "label") {
+		t.Error("a line that says nothing is shown")
+	}
+}
+
+// JSON is the same value for programs, and harmless on a terminal.
+func TestPrintJSON(t *testing.T) {
+	in := map[string]string{"a": "\x1b[31m \u009b \x7f \u202e \\x41 <b> \n\t é"}
+	var b bytes.Buffer
+	if err := printJSON(&b, in); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsFunc(b.String(), isHarmful) || strings.Count(b.String(), "\n") != 1 {
+		t.Errorf("%q", b.String())
+	}
+	var out map[string]string
+	if err := json.Unmarshal(b.Bytes(), &out); err != nil || out["a"] != in["a"] {
+		t.Errorf("%q came back as %q, %v", in["a"], out["a"], err)
+	}
+}

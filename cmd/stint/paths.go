@@ -1,0 +1,207 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"stint/ledger/durable"
+)
+
+// xdg gives a directory of the XDG specification: the variable if it holds an
+// absolute path, else home/fallback.
+func xdg(variable, fallback string) (string, error) {
+	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", usage("export HOME=/home/you", "cannot find your directories: %v", err)
+	}
+	return filepath.Join(home, fallback), nil
+}
+
+// expandHome replaces a leading ~/ by the home directory.
+func expandHome(path string) (string, error) {
+	rest, ok := strings.CutPrefix(path, "~/")
+	if !ok {
+		return path, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, rest), nil
+}
+
+// stateDir gives the absolute path of the state directory: the option, else
+// $STINT_STATE_DIR, else $XDG_STATE_HOME/stint, else ~/.local/state/stint.
+func stateDir(option string) (string, error) {
+	if option == "" {
+		option = os.Getenv("STINT_STATE_DIR")
+	}
+	if option == "" {
+		base, err := xdg("XDG_STATE_HOME", ".local/state")
+		return filepath.Join(base, "stint"), err
+	}
+	dir, err := filepath.Abs(option)
+	if err != nil {
+		return "", fmt.Errorf("state directory: %w", err)
+	}
+	return dir, nil
+}
+
+// configFile gives the path of config.toml and whether the user named it.
+func configFile(option string) (path string, named bool, err error) {
+	if option == "" {
+		option = os.Getenv("STINT_CONFIG")
+	}
+	if option != "" {
+		path, err = filepath.Abs(option)
+		return path, true, err
+	}
+	base, err := xdg("XDG_CONFIG_HOME", ".config")
+	return filepath.Join(base, "stint", "config.toml"), false, err
+}
+
+// defaultSocket gives the path of the unix socket for a state directory. It is
+// not in that directory because such a path has only about 100 bytes.
+func defaultSocket(state string) string {
+	sum := sha256.Sum256([]byte(resolved(state)))
+	name := hex.EncodeToString(sum[:8]) + ".sock"
+	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) && len(run) < 70 && isOurs(run) {
+		return filepath.Join(run, "stint", name)
+	}
+	return filepath.Join(os.TempDir(), "stint-"+strconv.Itoa(os.Geteuid()), name)
+}
+
+// isOurs reports a directory that belongs to us and that nobody else can write.
+func isOurs(dir string) bool {
+	fi, err := os.Lstat(dir)
+	return err == nil && fi.IsDir() && ownedByUs(fi) && fi.Mode().Perm()&0o022 == 0
+}
+
+// ownedByUs reports whether a file is the user's own.
+func ownedByUs(fi fs.FileInfo) bool {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// findSocket gives the socket that heartbeat.json names, else the default one.
+func findSocket(state, heartbeat string) string {
+	if heartbeat == "" {
+		heartbeat = filepath.Join(state, "heartbeat.json")
+	}
+	var beat struct {
+		Socket string `json:"socket"`
+	}
+	data, err := os.ReadFile(heartbeat)
+	if err == nil && json.Unmarshal(data, &beat) == nil && filepath.IsAbs(beat.Socket) {
+		return beat.Socket
+	}
+	return defaultSocket(state)
+}
+
+// checkStateDir makes the state directory if it is missing and refuses one that
+// cannot be trusted or written. It says on warn what it had to mend.
+func checkStateDir(dir string, warn io.Writer) error {
+	try := "stint --state-dir ANOTHER ..., or export STINT_STATE_DIR=ANOTHER"
+	fi, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := durable.MkdirAll(durable.OS, dir); err != nil {
+			return &cliError{code: exitFailure, message: "cannot make the state directory", err: err, try: try}
+		}
+		return nil
+	}
+	switch {
+	case err != nil:
+		return &cliError{code: exitFailure, message: "cannot use the state directory", err: err, try: try}
+	case !fi.IsDir():
+		return usage(try, "the state directory %s is a file", dir)
+	case !ownedByUs(fi):
+		return usage(try, "the state directory %s belongs to another user, who could change your tasks", dir)
+	}
+	if fi.Mode().Perm()&0o077 != 0 {
+		if err := closeToOthers(dir, fi, warn); err != nil {
+			return err
+		}
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return &cliError{code: exitFailure, message: "cannot write to the state directory " + dir, err: err, try: try}
+	}
+	return nil
+}
+
+// closeToOthers takes the rights of group and others from a directory that is a
+// state directory or empty. Any other one is refused: its rights are not ours.
+func closeToOthers(dir string, fi fs.FileInfo, warn io.Writer) error {
+	if !isStateDir(dir) {
+		return usage("chmod 700 "+dir, "the state directory %s is open to others (mode %04o) and holds other files", dir, fi.Mode().Perm())
+	}
+	if err := os.Chmod(dir, durable.DirMode); err != nil {
+		return &cliError{code: exitFailure, message: "cannot close the state directory to others", err: err, try: "chmod 700 " + dir}
+	}
+	_, _ = fmt.Fprintf(warn, "stint: the state directory %s was open to others (mode %04o); it is 0700 now\n", dir, fi.Mode().Perm())
+	return nil
+}
+
+// isStateDir reports an empty directory, or one with a ledger.
+func isStateDir(dir string) bool {
+	for _, name := range []string{"tasks.md", "journal.md", "format"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) == 0
+}
+
+// warnBelowTemp warns of a state directory that sandboxed agents can write.
+func warnBelowTemp(dir string, warn io.Writer) {
+	for _, tmp := range []string{"/tmp", os.TempDir()} {
+		if within(resolved(tmp), resolved(dir)) {
+			_, _ = fmt.Fprintf(warn, "stint: warning: the state directory %s is below %s, which codex's sandbox may write\n", dir, tmp)
+			return
+		}
+	}
+}
+
+// resolved gives the path without symbolic links, as far as it exists.
+func resolved(path string) string {
+	path = filepath.Clean(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(resolved(parent), filepath.Base(path))
+}
+
+// within reports whether path is dir or below it. Both are clean and absolute.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+// checkOutside refuses a workspace that holds the state directory: its agent
+// could write tasks and configuration.
+func checkOutside(state, workspace string) error {
+	if !within(resolved(workspace), resolved(state)) {
+		return nil
+	}
+	return usage("stint task -C ANOTHER ..., or --allow-state-in-workspace",
+		"the state directory %s lies inside the workspace %s, where the agent could write tasks of its own", state, workspace)
+}

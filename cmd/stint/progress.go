@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"stint/coordinator/api"
+	"stint/state"
+)
+
+// firstProgress is how long a task may take before a line is shown.
+const firstProgress = 300 * time.Millisecond
+
+// startProgress shows one line on a terminal while a task is waited for. The
+// function that it gives removes the line and ends it.
+func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
+	if a.quiet || !isTTY(a.stderr) || os.Getenv("TERM") == "dumb" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { a.showProgress(ctx, id) })
+	return func() {
+		cancel()
+		wg.Wait()
+		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K") // removes the line
+	}
+}
+
+// showProgress draws the line once a second until ctx ends.
+func (a *app) showProgress(ctx context.Context, id string) {
+	next := firstProgress
+	for pause(ctx, next) == nil {
+		next = time.Second
+		err := a.callRunning(func(c *api.Client) error {
+			view, err := c.Task(ctx, id)
+			if err == nil {
+				line := progressLine(&view, time.Now(), lastOutput(view.RunDir))
+				_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K%s", clip(line, lineWidth(a.stderr)))
+			}
+			return err
+		})
+		if err != nil {
+			_, _ = fmt.Fprint(a.stderr, "\r\x1b[Kwaiting for a master")
+		}
+	}
+}
+
+// lastOutput gives the time of the agent's last sign of life, zero if there is
+// none yet.
+func lastOutput(runDir string) (last time.Time) {
+	if runDir == "" {
+		return last
+	}
+	for _, name := range []string{"stdout", "stderr"} {
+		fi, err := os.Stat(filepath.Join(runDir, name))
+		if err == nil && fi.Size() > 0 && fi.ModTime().After(last) {
+			last = fi.ModTime()
+		}
+	}
+	return last
+}
+
+// progressLine says what a task does: "running 2m14s · last output 4s ago".
+func progressLine(view *api.TaskView, now, output time.Time) string {
+	switch {
+	case view.Status != state.Running && view.Why != "":
+		return escapeText(oneLine(view.Why))
+	case view.Status != state.Running:
+		return string(view.Status)
+	case view.StartedAt.IsZero():
+		return "running"
+	}
+	line := "running " + ago(now.Sub(view.StartedAt))
+	if !output.IsZero() {
+		line += " · last output " + ago(now.Sub(output)) + " ago"
+	}
+	return line
+}
+
+// lineWidth gives the room of one line that must not wrap.
+func lineWidth(w any) int {
+	if n := terminalWidth(w); n > 20 {
+		return n - 1
+	}
+	return 79 // a terminal that does not know
+}

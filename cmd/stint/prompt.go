@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"stint/coordinator"
+)
+
+// A promptSource is where a prompt comes from.
+type promptSource struct {
+	args    []string
+	literal bool // the arguments stood after --: they are the prompt, whatever they look like
+	edit    bool
+	stdin   io.Reader
+	editor  func(text string) (string, error)
+}
+
+// read gives the prompt, checked. Newlines at the end of a file, of stdin and of
+// an edited text are not part of it.
+func (p promptSource) read() (string, error) {
+	text, err := p.text()
+	if err != nil {
+		return "", err
+	}
+	return text, coordinator.CheckPrompt(text)
+}
+
+func (p promptSource) text() (string, error) {
+	joined := strings.Join(p.args, " ")
+	switch {
+	case p.edit:
+		text, err := p.editor(joined)
+		return trimEnd(text), err
+	case len(p.args) == 0:
+		return "", usage(`stint task "PROMPT", stint task @FILE, or stint task - for stdin`, "there is no prompt")
+	case p.literal || len(p.args) > 1:
+		return joined, nil
+	case joined == "-":
+		text, err := readPrompt(p.stdin, "stdin")
+		return trimEnd(text), err
+	case strings.HasPrefix(joined, "@@"):
+		return joined[1:], nil
+	case strings.HasPrefix(joined, "@"):
+		text, err := readPromptFile(joined[1:])
+		return trimEnd(text), err
+	default:
+		return joined, nil
+	}
+}
+
+// readPromptFile reads a prompt from a file.
+func readPromptFile(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", &cliError{code: exitUsage, message: "cannot read the prompt", err: err, try: "stint task @FILE; for a prompt that begins with @: stint task @@..."}
+	}
+	text, err := readPrompt(f, name)
+	return text, errors.Join(err, f.Close())
+}
+
+// readPrompt reads a prompt that is not much too long.
+func readPrompt(r io.Reader, name string) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(r, coordinator.MaxPrompt+4096))
+	if err != nil {
+		return "", &cliError{code: exitFailure, message: "cannot read the prompt from " + name, err: err}
+	}
+	return string(data), nil
+}
+
+func trimEnd(s string) string { return strings.TrimRight(s, "\r\n") }
+
+// runEditor lets the user write a text with $VISUAL or $EDITOR. It needs a shell
+// because the variables may hold options.
+func runEditor(text string) (string, error) {
+	editor := os.Getenv("VISUAL")
+	if editor == "" {
+		editor = os.Getenv("EDITOR")
+	}
+	if editor == "" {
+		editor = "vi"
+	}
+	dir, err := os.MkdirTemp("", "stint-edit-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
+	name := filepath.Join(dir, "prompt.md")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("/bin/sh", "-c", editor+` "$1"`, "sh", name)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stderr, os.Stderr // stdout is for the answer
+	if err := cmd.Run(); err != nil {
+		return "", &cliError{code: exitFailure, message: fmt.Sprintf("the editor %q failed, nothing was queued", editor), err: err, try: "export EDITOR=..."}
+	}
+	return readPromptFile(name)
+}

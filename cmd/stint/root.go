@@ -1,0 +1,202 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// An app is one run of the program: its streams and what all commands share.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	stateOption  string // --state-dir
+	configOption string // --config
+
+	settings *Config // without options; see base
+	socket   string  // of the master that we started ourselves
+	warned   bool    // of a state directory below /tmp
+	quiet    bool    // no hints and no progress
+}
+
+const rootHelp = `stint queues tasks for coding agents on this machine, runs them one at a time
+per session, and keeps every step in a Markdown file that you can read and edit.`
+
+const rootExample = `  stint task "Summarise this repository in one line"
+  stint task -d --session web "Fix the login test"
+  stint ls
+  stint demo`
+
+const exitHelp = `Exit codes: 0 done, 1 other failure, 2 usage, 3 no master, 4 agent missing or
+not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
+9 canceled, 10 dead letter, 75 rate-limited, 124 wait timed out, 130 Ctrl-C.`
+
+// commands holds how each command is built, in no order: help sorts them.
+var commands = map[string]func(*app) *cobra.Command{
+	"serve": (*app).serveCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
+	"ls": (*app).lsCommand, "show": (*app).showCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
+	"why": (*app).whyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
+	"session": (*app).sessionCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"demo": (*app).demoCommand, "config": (*app).configCommand, "version": (*app).versionCommand,
+}
+
+// rootCommand builds the command tree for a command line: the one command that
+// it begins with, or all of them. A script that queues a thousand tasks does not
+// want to wait for the others.
+func (a *app) rootCommand(args []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "stint",
+		Short:         "queue tasks for coding agents and keep their answers",
+		Long:          rootHelp + "\n\n" + exitHelp,
+		Example:       rootExample,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.PersistentFlags().StringVar(&a.stateOption, "state-dir", "", "state `directory` (or $STINT_STATE_DIR)")
+	root.PersistentFlags().StringVar(&a.configOption, "config", "", "configuration `file` (or $STINT_CONFIG)")
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetHelpTemplate(helpTemplate)
+	if len(args) > 0 && commands[args[0]] != nil {
+		root.AddCommand(commands[args[0]](a))
+		root.CompletionOptions.DisableDefaultCmd = true
+	} else {
+		for _, build := range commands {
+			root.AddCommand(build(a))
+		}
+		root.InitDefaultCompletionCmd()
+		root.InitDefaultHelpCmd()
+	}
+	prepare(root)
+	root.SetArgs(args)
+	return root
+}
+
+// helpTemplate shows what a command is for, then examples, then the options.
+const helpTemplate = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{if .HasExample}}Examples:
+{{.Example}}
+
+{{end}}Usage:
+{{if and .Runnable (not .HasAvailableSubCommands)}}  {{.UseLine}}
+{{end}}{{if .HasAvailableSubCommands}}  {{.CommandPath}} COMMAND
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+{{end}}{{if .HasAvailableLocalFlags}}
+Options:
+{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
+{{end}}{{if .HasAvailableInheritedFlags}}
+Options of all commands:
+{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
+{{end}}`
+
+// prepare gives every command of the tree our usage errors.
+func prepare(c *cobra.Command) {
+	c.SetFlagErrorFunc(flagError)
+	c.Flags().SortFlags = false
+	c.DisableFlagsInUseLine = true
+	c.SuggestionsMinimumDistance = 2
+	if c.HasSubCommands() && c.RunE == nil && c.Run == nil {
+		c.Args = knownCommand
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	} else if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usage(cmd.CommandPath()+" --help", "%s: %v", cmd.CommandPath(), err)
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		prepare(sub)
+	}
+}
+
+// flagError tells of an unknown or wrong option.
+func flagError(cmd *cobra.Command, err error) error {
+	try := cmd.CommandPath() + " --help"
+	if cmd.Name() == "task" || cmd.Name() == "enqueue" {
+		try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + ` -- "PROMPT"`
+	}
+	return usage(try, "%v", err)
+}
+
+// knownCommand refuses an unknown subcommand and names the one that was meant.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	try := cmd.CommandPath() + " --help"
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		try = cmd.CommandPath() + " " + strings.Join(near, ", or ")
+	}
+	return usage(try, "there is no command %q", cmd.CommandPath()+" "+args[0])
+}
+
+// exclusive refuses a command line with more than one of these options.
+func exclusive(c *cobra.Command, names ...string) {
+	before := c.PreRunE
+	c.PreRunE = func(cmd *cobra.Command, args []string) error {
+		var given []string
+		for _, name := range names {
+			if cmd.Flags().Changed(name) {
+				given = append(given, "--"+name)
+			}
+		}
+		if len(given) > 1 {
+			return usage(cmd.CommandPath()+" --help", "%s exclude each other", strings.Join(given, " and "))
+		}
+		if before != nil {
+			return before(cmd, args)
+		}
+		return nil
+	}
+}
+
+// config loads the configuration; flags are the options of the command, nil for
+// none.
+func (a *app) config(flags *pflag.FlagSet) (*Config, error) {
+	file, named, err := configFile(a.configOption)
+	if err != nil {
+		return nil, err
+	}
+	given := map[string]string{}
+	for i := range keys {
+		if flags == nil {
+			break
+		}
+		if f := flags.Lookup(keys[i].flag()); f != nil && f.Changed {
+			given[keys[i].name] = f.Value.String()
+		}
+	}
+	return loadConfig(configSource{file: file, required: named, lookup: os.LookupEnv, flags: given})
+}
+
+// base gives the configuration without the options of a command, which only serve
+// has. It is read once.
+func (a *app) base() (*Config, error) {
+	if a.settings != nil {
+		return a.settings, nil
+	}
+	c, err := a.config(nil)
+	a.settings = c
+	return c, err
+}
+
+// state gives the state directory.
+func (a *app) state() (string, error) { return stateDir(a.stateOption) }
+
+// jsonFlag adds --json, quietFlag -q; they are the same everywhere.
+func jsonFlag(c *cobra.Command, v *bool) {
+	c.Flags().BoolVar(v, "json", false, "print JSON; lists print one object a line")
+}
+
+func quietFlag(c *cobra.Command, v *bool) {
+	c.Flags().BoolVarP(v, "quiet", "q", false, "print ids only")
+}

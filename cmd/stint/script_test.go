@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain makes the test binary the program too: it is stint when it is called
+// by that name, and when it is called through /proc/self/exe, as a master calls
+// itself for gates and demo agents.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "exe" {
+		main()
+	}
+	testscript.Main(m, map[string]func(){"stint": main})
+}
+
+// TestScript runs testdata/script: each file documents one thing by showing it.
+//
+// A script begins in the empty directory $WORK/ws, which is the workspace of its
+// tasks. The state directory is $STATE. The agent is the built-in demo, unless
+// the script's name begins with codex_: then it is the real codex, in front of
+// a model server of ours (see modelServer). After every script its master is
+// stopped, nothing may be left of its runs, and the ledger must give the same
+// tasks as the journal; see endOfScript.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata/script",
+		Setup:              setupScript,
+		Cmds:               scriptCommands,
+		Condition:          scriptCondition,
+		RequireUniqueNames: true,
+		Deadline:           time.Now().Add(8 * time.Minute), // for what hangs
+	})
+}
+
+// scriptCondition knows [root] and [mount]: whether this process may mount.
+func scriptCondition(name string) (bool, error) {
+	switch name {
+	case "root":
+		return os.Geteuid() == 0, nil
+	case "mount":
+		return mayMount(), nil
+	}
+	return false, fmt.Errorf("unknown condition %q", name)
+}
+
+// mayMount tries it, once.
+var mayMount = sync.OnceValue(func() bool {
+	dir, err := os.MkdirTemp("", "mount")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = os.Remove(dir) }() // in the temporary directory
+	if exec.Command("mount", "-t", "tmpfs", "none", dir).Run() != nil {
+		return false
+	}
+	return exec.Command("umount", dir).Run() == nil
+})
+
+// A scriptState is what the commands of one script share.
+type scriptState struct {
+	name  string
+	state string       // its state directory
+	model *modelServer // of codex scripts
+	tests testing.TB
+
+	unlike string // why the ledger is not to be compared with the journal
+}
+
+// scriptStateKey finds it in testscript's values.
+type scriptStateKey struct{}
+
+func setupScript(env *testscript.Env) error {
+	s := &scriptState{
+		name:  strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"),
+		state: filepath.Join(env.WorkDir, "state"),
+		tests: env.T().(testing.TB),
+	}
+	env.Values[scriptStateKey{}] = s
+	env.Cd = filepath.Join(env.WorkDir, "ws")
+	for _, dir := range []string{"ws", "home", "config/stint"} {
+		if err := os.MkdirAll(filepath.Join(env.WorkDir, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	run, err := os.MkdirTemp("", "s") // short, as a socket's path must be
+	if err != nil {
+		return err
+	}
+	env.Defer(func() {
+		endOfScript(s)
+		if err := os.RemoveAll(run); err != nil {
+			s.tests.Error(err)
+		}
+	})
+	for name, value := range map[string]string{
+		"HOME":            filepath.Join(env.WorkDir, "home"),
+		"XDG_CONFIG_HOME": filepath.Join(env.WorkDir, "config"),
+		"XDG_STATE_HOME":  filepath.Join(env.WorkDir, "home/state"),
+		"XDG_RUNTIME_DIR": run,
+		"STINT_STATE_DIR": s.state,
+		"STATE":           s.state,
+		"CONFIG":          filepath.Join(env.WorkDir, "config/stint/config.toml"),
+		"TZ":              "UTC",
+		"NO_COLOR":        "1",
+		"GORACE":          "atexit_sleep_ms=0", // else each command takes a second
+		"PATH":            withoutCodex(env.Getenv("PATH")),
+	} {
+		env.Setenv(name, value)
+	}
+	if !strings.HasPrefix(s.name, "codex_") {
+		return nil
+	}
+	return s.setupCodex(env)
+}
+
+// withoutCodex drops the directories with a codex from a PATH: a script without
+// the real codex must not find the one of this machine.
+func withoutCodex(path string) string {
+	dirs := slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, "codex"))
+		return err == nil
+	})
+	return strings.Join(dirs, string(filepath.ListSeparator))
+}
+
+// setupCodex puts the real codex first on PATH, with a configuration that points
+// it to a new model server.
+func (s *scriptState) setupCodex(env *testscript.Env) error {
+	codex := findCodex(env.T())
+	home := filepath.Join(env.WorkDir, "codex")
+	logPath := filepath.Join(env.WorkDir, "requests.jsonl")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return err
+	}
+	log, err := os.Create(logPath)
+	if err != nil {
+		return err
+	}
+	s.model = newModelServer(log)
+	env.Defer(func() {
+		s.model.Close()
+		if err := log.Close(); err != nil {
+			s.tests.Error(err)
+		}
+	})
+	env.Setenv("PATH", filepath.Dir(codex)+string(filepath.ListSeparator)+env.Getenv("PATH"))
+	env.Setenv("CODEX_HOME", home)
+	env.Setenv("FAKE_KEY", "a-secret-of-codex")
+	env.Setenv("STINT_ENV", "FAKE_KEY") // stint hands no variable on that it is not told of
+	env.Setenv("REQUESTS", logPath)
+	return codexConfig(filepath.Join(home, "config.toml"), s.model.URL)
+}
+
+// findCodex gives the path of the real codex. CI must have it; elsewhere its
+// scripts are skipped without it.
+func findCodex(t testscript.T) string {
+	path := os.Getenv("STINT_TEST_CODEX")
+	if path == "" {
+		path, _ = exec.LookPath("codex") // "" is the answer
+	}
+	if path != "" {
+		return path
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("codex is missing; .ci/run installs it")
+	}
+	t.Skip("codex is not installed: npm install -g @openai/codex, or set STINT_TEST_CODEX")
+	return ""
+}
+
+// TestReexecution pins what gates and demo agents rest on: the test binary is
+// stint under the name of /proc/self/exe.
+func TestReexecution(t *testing.T) {
+	self, err := selfPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"stint", "/proc/self/exe"} {
+		cmd := &exec.Cmd{Path: self, Args: []string{name, "version"}}
+		out, err := cmd.Output()
+		if err != nil || !strings.HasPrefix(string(out), "stint ") {
+			t.Errorf("as %s: %q, %v", name, out, err)
+		}
+	}
+	cmd := &exec.Cmd{Path: self, Args: []string{"/proc/self/exe", "demo-agent"}, Stderr: io.Discard}
+	var exit *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("the demo agent without arguments: %v, want exit code 1", err)
+	}
+}

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// scriptCommands are the commands that scripts have beside testscript's own.
+var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"exits":        cmdExits,
+	"capture":      cmdCapture,
+	"waitfor":      cmdWaitFor,
+	"waitstatus":   cmdWaitStatus,
+	"killmaster":   cmdKillMaster,
+	"stopmaster":   cmdStopMaster,
+	"masterpid":    cmdMasterPID,
+	"noagents":     cmdNoAgents,
+	"checkoverlap": cmdCheckOverlap,
+	"ranorder":     cmdRanOrder,
+	"requests":     cmdRequests,
+	"edit":         cmdEdit,
+	"makefile":     cmdMakeFile,
+	"nocompare":    cmdNoCompare,
+}
+
+// scriptDeadline is how long a script waits for anything.
+const scriptDeadline = 30 * time.Second
+
+// poll calls done until it is true, and says whether that happened in time. It
+// is for other processes, which cannot tell us.
+func poll(limit time.Duration, done func() bool) bool {
+	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		if done() {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+}
+
+func stateOf(ts *testscript.TestScript) *scriptState {
+	return ts.Value(scriptStateKey{}).(*scriptState)
+}
+
+// need checks the number of arguments.
+func need(ts *testscript.TestScript, neg bool, args []string, low, high int, use string) {
+	if neg || len(args) < low || len(args) > high {
+		ts.Fatalf("usage: %s", use)
+	}
+}
+
+// cmdExits: exits CODE PROGRAM [ARG...] runs a program and checks its exit code.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 2, 1000, "exits CODE PROGRAM [ARG...]")
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// cmdCapture: capture NAME puts the last output on stdout into a variable.
+func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 1, 1, "capture NAME")
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// cmdWaitFor: waitfor FILE REGEXP waits until a file has a match.
+func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 2, 2, "waitfor FILE REGEXP")
+	form := regexp.MustCompile(`(?m)` + args[1])
+	path := ts.MkAbs(args[0])
+	var text []byte
+	if !poll(scriptDeadline, func() bool {
+		text, _ = os.ReadFile(path) // it may come later
+		return form.Match(text)
+	}) {
+		ts.Fatalf("no %q in %s, which has:\n%s", args[1], args[0], text)
+	}
+}
+
+// cmdWaitStatus: waitstatus ID STATUS [KEY=VALUE...] waits until a task has that
+// status, and these values in its JSON.
+func cmdWaitStatus(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 2, 10, "waitstatus ID STATUS [KEY=VALUE...]")
+	want := append([]string{"status=" + args[1]}, args[2:]...)
+	if !poll(scriptDeadline, func() bool {
+		if ts.Exec("stint", "show", "--json", args[0]) != nil {
+			return false
+		}
+		var task map[string]any
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &task))
+		return !slices.ContainsFunc(want, func(kv string) bool {
+			k, v, _ := strings.Cut(kv, "=")
+			return fmt.Sprint(task[k]) != v
+		})
+	}) {
+		ts.Fatalf("task %s does not get %v", args[0], want)
+	}
+}
+
+// A heartbeat is what the tests need of heartbeat.json.
+type heartbeat struct {
+	PID        int    `json:"pid"`
+	Socket     string `json:"socket"`
+	Background bool   `json:"background"`
+}
+
+// master gives the running master's heartbeat; pid 0 if none runs.
+func (s *scriptState) master() heartbeat {
+	var h heartbeat
+	text, err := os.ReadFile(filepath.Join(s.state, "heartbeat.json"))
+	if err != nil || json.Unmarshal(text, &h) != nil || !isAlive(h.PID) {
+		return heartbeat{}
+	}
+	return h
+}
+
+// isAlive reports a process that is there and no zombie.
+func isAlive(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return syscall.Kill(pid, 0) == nil && pid > 0 && !hasProc()
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+func hasProc() bool {
+	_, err := os.Stat("/proc/self/stat")
+	return err == nil
+}
+
+// end sends a signal to the master and waits until it is gone.
+func (s *scriptState) end(sig syscall.Signal, limit time.Duration) error {
+	h := s.master()
+	if h.PID == 0 {
+		return errors.New("no master is running")
+	}
+	if err := syscall.Kill(h.PID, sig); err != nil {
+		return err
+	}
+	if !poll(limit, func() bool { return !isAlive(h.PID) }) {
+		return fmt.Errorf("the master (pid %d) does not end on %v", h.PID, sig)
+	}
+	return nil
+}
+
+// cmdKillMaster: killmaster kills the master with SIGKILL.
+func cmdKillMaster(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 0, 0, "killmaster")
+	ts.Check(stateOf(ts).end(syscall.SIGKILL, scriptDeadline))
+}
+
+// cmdStopMaster: stopmaster [HUP|INT] ends the master with SIGTERM or that signal.
+func cmdStopMaster(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 0, 1, "stopmaster [HUP|INT]")
+	sig := syscall.SIGTERM
+	if len(args) == 1 {
+		sig = map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT}[args[0]]
+	}
+	ts.Check(stateOf(ts).end(sig, scriptDeadline))
+}
+
+// cmdMasterPID: masterpid [serve] prints the pid of the running master, and waits
+// for it: with serve for one in the foreground. ! masterpid waits until there is none.
+func cmdMasterPID(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, false, args, 0, 1, "[!] masterpid [serve]")
+	s := stateOf(ts)
+	if neg {
+		if !poll(scriptDeadline, func() bool { return s.master().PID == 0 }) {
+			ts.Fatalf("the master (pid %d) goes on", s.master().PID)
+		}
+		return
+	}
+	if !poll(scriptDeadline, func() bool {
+		h := s.master()
+		return h.PID != 0 && (len(args) == 0 || !h.Background)
+	}) {
+		ts.Fatalf("no master is running")
+	}
+	_, err := fmt.Fprintln(ts.Stdout(), s.master().PID)
+	ts.Check(err)
+}
+
+// cmdNoAgents: noagents waits until no process of any run is left; it may not
+// take longer than a gate needs to end a tree.
+func cmdNoAgents(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 0, 0, "noagents")
+	ts.Check(stateOf(ts).noAgents(10 * time.Second))
+}
+
+// cmdRequests: requests prints what the model server was asked, a line each.
+func cmdRequests(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 0, 0, "requests")
+	for i, r := range stateOf(ts).model.Requests() {
+		_, err := fmt.Fprintf(ts.Stdout(), "#%d model=%s prompts=%q answers=%q\n", i+1, r.Model, r.Prompts, r.Answers)
+		ts.Check(err)
+	}
+}
+
+// cmdEdit: edit FILE OLD NEW replaces text in a file as most editors do, with a
+// new file under the old name. NEW may have Go's escapes.
+func cmdEdit(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 3, 3, "edit FILE OLD NEW")
+	path := ts.MkAbs(args[0])
+	text, err := os.ReadFile(path)
+	ts.Check(err)
+	if !strings.Contains(string(text), args[1]) {
+		ts.Fatalf("%s has no %q:\n%s", args[0], args[1], text)
+	}
+	fresh, err := strconv.Unquote(`"` + args[2] + `"`)
+	ts.Check(err)
+	next := strings.Replace(string(text), args[1], fresh, 1)
+	ts.Check(os.WriteFile(path+".new~", []byte(next), 0o600))
+	ts.Check(os.Rename(path+".new~", path))
+}
+
+// cmdMakeFile: makefile FILE TEXT COUNT writes TEXT, COUNT times, into a file;
+// TEXT may have Go's escapes.
+func cmdMakeFile(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 3, 3, "makefile FILE TEXT COUNT")
+	text, err := strconv.Unquote(`"` + args[1] + `"`)
+	ts.Check(err)
+	n, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Repeat(text, n)), 0o600))
+}
+
+// cmdNoCompare: nocompare REASON tells that this script leaves a ledger that does
+// not give the same tasks as the journal, on purpose.
+func cmdNoCompare(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 1, 1, "nocompare REASON")
+	stateOf(ts).unlike = args[0]
+}
+
+// cmdCheckOverlap: checkoverlap checks from the demo agent's log that no lane ran
+// two tasks at once, and each its tasks in the order in which they were made. It
+// prints how many runs there were and how many at once.
+func cmdCheckOverlap(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 0, 0, "checkoverlap")
+	ts.Check(ts.Exec("stint", "ls", "--json", "-n", "0"))
+	lanes := map[string]string{}
+	for line := range strings.Lines(ts.ReadFile("stdout")) {
+		var t struct{ ID, SessionKey string }
+		ts.Check(json.Unmarshal([]byte(line), &t))
+		lanes[t.ID] = t.SessionKey
+	}
+	runs, most := 0, 0
+	busy, newest := map[string]demoRun{}, map[string]string{}
+	for _, r := range readDemoLog(ts) {
+		lane := lanes[r.Task]
+		if r.Event == "stop" {
+			delete(busy, lane)
+			continue
+		}
+		if old, ok := busy[lane]; ok && isAlive(old.PID) {
+			ts.Fatalf("lane %s began %s while %s ran", lane, r.Task, old.Task)
+		}
+		if r.Task < newest[lane] { // a UUID's order is that of time
+			ts.Fatalf("lane %s ran %s before %s", lane, newest[lane], r.Task)
+		}
+		busy[lane], newest[lane] = r, r.Task
+		runs++
+		most = max(most, len(busy))
+	}
+	_, err := fmt.Fprintf(ts.Stdout(), "runs: %d, at once: %d\n", runs, most)
+	ts.Check(err)
+}
+
+// cmdRanOrder: ranorder ID... checks that these tasks began in this order.
+func cmdRanOrder(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 2, 100, "ranorder ID ID...")
+	var began []string
+	for _, r := range readDemoLog(ts) {
+		if r.Event == "start" && slices.Contains(args, r.Task) {
+			began = append(began, r.Task)
+		}
+	}
+	if !slices.Equal(began, args) {
+		ts.Fatalf("the order was\n%s\nwant\n%s", strings.Join(began, "\n"), strings.Join(args, "\n"))
+	}
+}
+
+// A demoRun is a line of the demo agent's log.
+type demoRun struct {
+	Event, Task, Run string
+	PID              int
+	Time             int64
+}
+
+func readDemoLog(ts *testscript.TestScript) (runs []demoRun) {
+	f, err := os.Open(filepath.Join(stateOf(ts).state, "demo", "log.jsonl"))
+	ts.Check(err)
+	defer func() { _ = f.Close() }() // only read from
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var r demoRun
+		ts.Check(json.Unmarshal(lines.Bytes(), &r))
+		runs = append(runs, r)
+	}
+	slices.SortStableFunc(runs, func(a, b demoRun) int { return int(a.Time - b.Time) })
+	return runs
+}

@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/coordinator/api"
+	"stint/prompt"
+	"stint/state"
+)
+
+const serveHelp = `Run the master in the foreground, until Ctrl-C or SIGTERM: then runs have the
+grace time to end, are ended, and are recorded as interrupted; a second signal
+ends them at once. A master in the background, which other commands start when
+they need one, makes room for this one.`
+
+func (a *app) serveCommand() *cobra.Command {
+	var background bool
+	c := &cobra.Command{
+		Use:     "serve [OPTIONS]",
+		Short:   "run the master in the foreground",
+		Long:    serveHelp,
+		Example: "  stint serve\n  stint serve --max-workers 8 --log-format json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			m := &master{app: a, flags: c.Flags(), background: background}
+			return m.serve(context.WithoutCancel(c.Context()))
+		},
+	}
+	c.Flags().BoolVar(&background, "background", false, "")
+	_ = c.Flags().MarkHidden("background") // it exists
+	for i := range keys {
+		addKeyFlag(c.Flags(), &keys[i])
+	}
+	return c
+}
+
+// addKeyFlag gives a key its option.
+func addKeyFlag(f *pflag.FlagSet, k *key) {
+	if k.name == "workspace_root" || k.name == "auto_start" {
+		return // for clients
+	}
+	f.Var(&keyValue{text: k.def, kind: k.kind}, k.flag(), k.help)
+	if k.kind == kindBool {
+		f.Lookup(k.flag()).NoOptDefVal = "true"
+	}
+}
+
+// A keyValue is the text of an option. It is checked with the other layers.
+type keyValue struct {
+	text string
+	kind kind
+}
+
+func (v *keyValue) String() string     { return v.text }
+func (v *keyValue) Set(s string) error { v.text = s; return nil }
+
+// Type gives what the help shows for the value.
+func (v *keyValue) Type() string {
+	switch v.kind {
+	case kindNumber:
+		return "number"
+	case kindDuration:
+		return "duration"
+	case kindList:
+		return "names"
+	case kindBool:
+		return "bool"
+	default:
+		return "value"
+	}
+}
+
+// A master is one run of `stint serve`.
+type master struct {
+	app        *app
+	flags      *pflag.FlagSet
+	background bool
+
+	cfg    *Config
+	state  string
+	socket string
+	log    *slog.Logger
+	ready  *os.File // nil in the foreground
+}
+
+// serve runs the master until it is ended. In the background it tells the one
+// who started it how it went.
+func (m *master) serve(ctx context.Context) error {
+	closeOnExec() // the agents are not to hold anything of ours open
+	if m.background && isPipe(readyFD) {
+		m.ready = os.NewFile(readyFD, "ready")
+	}
+	err := m.run(ctx)
+	if err != nil {
+		message, try := explain(err)
+		m.tell(ready{Exit: exitCode(err), Message: message, Try: try})
+	}
+	return err
+}
+
+// isPipe reports whether a descriptor is a pipe. Any other one, under a master
+// that somebody started by hand, is not ours to write to.
+func isPipe(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
+}
+
+// tell writes to the one who started us, once.
+func (m *master) tell(r ready) {
+	if m.ready == nil {
+		return
+	}
+	_ = json.NewEncoder(m.ready).Encode(r) // if nobody waits for it any more, so be it
+	_ = m.ready.Close()
+	m.ready = nil
+}
+
+func (m *master) run(ctx context.Context) (err error) {
+	if m.cfg, err = m.app.config(m.flags); err != nil {
+		return err
+	}
+	if m.state, err = m.app.state(); err != nil {
+		return err
+	}
+	if err := checkStateDir(m.state, m.app.stderr); err != nil {
+		return err
+	}
+	if !m.background {
+		warnBelowTemp(m.state, m.app.stderr)
+	}
+	m.socket = defaultSocket(m.state)
+	m.log = m.logger()
+	var opened atomic.Pointer[coordinator.Coordinator]
+	ctx, stop := m.signals(ctx, func() {
+		if c := opened.Load(); c != nil {
+			c.Hurry()
+		}
+	})
+	defer stop()
+	c, err := m.open(ctx)
+	if err != nil {
+		return err
+	}
+	opened.Store(c)
+	return errors.Join(m.work(ctx, c), c.Close())
+}
+
+// signals gives a context that the first signal ends, and calls hurry at the second
+// one. The third one ends the program; the gates then end the agents.
+func (m *master) signals(ctx context.Context, hurry func()) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 3)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() { // ends with the program
+		m.log.Info("stopping: runs have a grace time, a second signal ends them at once", "signal", (<-signals).String())
+		cancel(coordinator.ErrShutdown)
+		m.log.Warn("ending the runs at once", "signal", (<-signals).String())
+		hurry()
+		m.log.Warn("stopped at once", "signal", (<-signals).String())
+		os.Exit(exitInterrupted)
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// logger logs to stderr, which is master.log in the background. Nothing that is
+// logged holds a prompt, an answer or a secret.
+func (m *master) logger() *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(m.cfg.LogLevel)) // the table of keys has checked it
+	options := &slog.HandlerOptions{Level: level}
+	if m.cfg.LogFormat == "json" || m.background && m.cfg.isDefault("log_format") {
+		return slog.New(slog.NewJSONHandler(m.app.stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(m.app.stderr, options))
+}
+
+// open opens the coordinator. Where a master in the background holds the lock, it
+// is asked to make room; one in the foreground stays.
+func (m *master) open(ctx context.Context) (*coordinator.Coordinator, error) {
+	config := m.coordinatorConfig(ctx)
+	deadline := time.Now().Add(masterWait)
+	for asked := 0; ; { // the pid of the master that was asked last: a client may start another one meanwhile
+		c, err := coordinator.Open(config)
+		if exitCode(err) != exitBusy || m.background {
+			return c, err
+		}
+		holder, herr := m.holder(ctx)
+		switch {
+		case herr == nil && !holder.Background:
+			return nil, &cliError{
+				code: exitBusy, message: fmt.Sprintf("another master is running (pid %d)", holder.PID),
+				try: fmt.Sprintf("stint ls, or end that one with: kill %d", holder.PID),
+			}
+		case herr == nil && asked != holder.PID:
+			asked = holder.PID
+			m.takeOver(ctx, holder)
+		case herr != nil && asked == 0 && time.Now().After(deadline):
+			return nil, err // somebody holds the lock who is no master
+		}
+		if pause(ctx, lockPoll) != nil {
+			return nil, &cliError{code: exitInterrupted}
+		}
+	}
+}
+
+// holder asks the master that runs now about itself.
+func (m *master) holder(ctx context.Context) (h coordinator.Health, err error) {
+	err = m.app.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err })
+	return h, err
+}
+
+// takeOver asks the master in the background to end after its runs.
+func (m *master) takeOver(ctx context.Context, h coordinator.Health) {
+	err := m.app.callRunning(func(c *api.Client) error { return c.Handover(ctx) })
+	if err != nil {
+		m.log.Warn("the master in the background was asked to make room and refused", "pid", h.PID, "error", err)
+		return
+	}
+	m.app.hint("stint: taking over from the master in the background (pid %d), once its %d runs have ended\n", h.PID, len(h.Running))
+}
+
+// coordinatorConfig translates the configuration.
+func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
+	cfg := m.cfg
+	config := coordinator.Config{
+		StateDir:           m.state,
+		Agents:             agents(cfg, m.state),
+		DefaultAgent:       defaultAgent(ctx, cfg),
+		MaxWorkers:         cfg.MaxWorkers,
+		MaxAttempts:        cfg.MaxAttempts,
+		MaxRetries:         cfg.MaxRetries,
+		BackoffBase:        cfg.BackoffBase,
+		BackoffMax:         cfg.BackoffMax,
+		MaxLimitWait:       cfg.MaxLimitWait,
+		Timeout:            cfg.Timeout,
+		IdleTimeout:        cfg.IdleTimeout,
+		StartupTimeout:     cfg.StartupTimeout,
+		Grace:              cfg.Grace,
+		SessionLockTimeout: cfg.SessionLockTimeout,
+		HeartbeatInterval:  cfg.HeartbeatInterval,
+		HeartbeatPath:      cfg.HeartbeatPath,
+		ResumePolicy:       cfg.ResumePolicy,
+		ResumeMissing:      cfg.ResumeMissing,
+		OutputPolicy:       policyText(cfg.OutputPolicy),
+		Socket:             m.socket,
+		Version:            versionName(),
+		Log:                m.log,
+		Background:         m.background,
+		Workspace:          workspaceSettings(cfg),
+		Recover:            agent.Recover,
+		FindSession:        findSession,
+	}
+	if config.HeartbeatPath == "" {
+		config.HeartbeatPath = filepath.Join(m.state, "heartbeat.json")
+	}
+	if m.background {
+		config.IdleExit = cfg.IdleExit
+	}
+	return config
+}
+
+// policyText gives the text of an output policy.
+func policyText(value string) string {
+	switch value {
+	case policyDefault:
+		return prompt.DefaultPolicy
+	case "none":
+		return ""
+	default:
+		return value
+	}
+}
+
+// workspaceSettings gives what the [workspace] sections say of a directory, as far
+// as environment and options do not overrule it.
+func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
+	return func(dir string) (w coordinator.WorkspaceSettings) {
+		c := cfg.forWorkspace(dir)
+		set := func(name string) bool { return c.origins[name].layer == layerWorkspace }
+		if set("timeout") {
+			w.Timeout = c.Timeout
+		}
+		if set("max_attempts") {
+			w.MaxAttempts = c.MaxAttempts
+		}
+		if set("resume_policy") {
+			w.ResumePolicy = c.ResumePolicy
+		}
+		if set("codex_model") {
+			w.Model = c.CodexModel
+		}
+		if set("output_policy") {
+			w.OutputPolicy = new(policyText(c.OutputPolicy))
+		}
+		return w
+	}
+}
+
+// work listens, dispatches, and returns when both have ended.
+func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
+	ln, err := api.Listen(m.socket)
+	if err != nil {
+		return err
+	}
+	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log})
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		served <- server.Serve(serving, ln)
+		stop()
+	}()
+	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket)
+	m.tell(ready{Socket: m.socket})
+
+	// A master that nobody can call has to end; one that ends goes on answering
+	// until its runs have ended.
+	running, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	release := context.AfterFunc(serving, func() { cancel(coordinator.ErrShutdown) })
+	defer release()
+	err = c.Run(running)
+	stop()
+	err = errors.Join(err, <-served)
+	if err == nil {
+		m.log.Info("master has ended")
+	}
+	return err
+}
+
+// submitOffline adds a task while no master runs.
+func (a *app) submitOffline(ctx context.Context, dir string, cfg *Config, spec coordinator.TaskSpec) (state.Task, error) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	m := &master{app: &app{stderr: io.Discard}, flags: flags, cfg: cfg, state: dir}
+	m.log = slog.New(slog.DiscardHandler)
+	return coordinator.SubmitOffline(ctx, m.coordinatorConfig(ctx), spec)
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/api"
+	"stint/state"
+)
+
+// showOptions are the options of `stint show`.
+type showOptions struct{ prompt, answer, raw, json, quiet bool }
+
+func (a *app) showCommand() *cobra.Command {
+	o := &showOptions{}
+	c := &cobra.Command{
+		Use:   "show [OPTIONS] ID",
+		Short: "show a task: what was asked, what happened, the answer",
+		Example: `  stint show @last
+  stint show --answer 2b4f6c8e      # the answer alone
+  stint show --prompt 2b4f6c8e      # exactly what the agent was sent
+  stint show --raw 2b4f6c8e         # the sections of the ledger`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return a.runShow(c.Context(), o, args[0]) },
+	}
+	f := c.Flags()
+	f.BoolVar(&o.prompt, "prompt", false, "print what the agent was sent, byte for byte")
+	f.BoolVar(&o.answer, "answer", false, "print the answer alone")
+	f.BoolVar(&o.raw, "raw", false, "print the task's sections of the ledger")
+	jsonFlag(c, &o.json)
+	quietFlag(c, &o.quiet)
+	exclusive(c, "prompt", "answer", "raw", "json", "quiet")
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
+	switch {
+	case o.prompt:
+		return a.copyLog(ctx, ref, "prompt", false)
+	case o.raw:
+		return a.showRaw(ctx, ref)
+	}
+	var view api.TaskView
+	err := a.call(ctx, func(c *api.Client) (err error) { view, err = c.Task(ctx, ref); return err })
+	switch {
+	case err != nil:
+		return err
+	case o.answer:
+		if view.Status != state.Done && view.Result == "" {
+			return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has no answer: it is %s", shortID(view.ID), view.Status), try: "stint wait " + shortID(view.ID)}
+		}
+		return a.writeAnswer(a.stdout, &view)
+	case o.json:
+		return printJSON(a.stdout, view)
+	case o.quiet:
+		return printIDs(a.stdout, []api.TaskView{view})
+	default:
+		return printText(a.stdout, describe(&view, time.Now()))
+	}
+}
+
+// showRaw prints the sections of the ledger.
+func (a *app) showRaw(ctx context.Context, ref string) error {
+	var text []byte
+	err := a.call(ctx, func(c *api.Client) (err error) { text, err = c.Raw(ctx, ref); return err })
+	if err != nil {
+		return err
+	}
+	return printText(a.stdout, string(text))
+}
+
+// A description is made of lines "name: value", without those that say nothing.
+type description struct{ strings.Builder }
+
+func (d *description) line(name, value string) {
+	if value != "" {
+		d.WriteString(pad(name+":", 14) + " " + oneLine(value) + "\n")
+	}
+}
+
+func (d *description) text(name, value string) {
+	if value = strings.TrimRight(value, "\n"); value != "" {
+		d.WriteString("\n" + name + ":\n  " + strings.ReplaceAll(value, "\n", "\n  ") + "\n")
+	}
+}
+
+// describe gives the view for people.
+func describe(v *api.TaskView, now time.Time) string {
+	d := &description{}
+	d.line("task", v.ID)
+	d.line("status", statusLine(v, now))
+	d.line("why", v.Why)
+	d.line("error", v.Error)
+	d.line("note", v.Note)
+	d.line("session", v.SessionKey)
+	d.line("agent", strings.TrimSpace(v.Agent+" "+v.Model))
+	d.line("agent session", v.AgentSession)
+	d.line("account", v.Account)
+	d.line("workspace", v.Workspace)
+	d.line("label", v.Label)
+	d.line("priority", orNone(v.Priority))
+	d.line("attempt", orNone(v.Attempt))
+	d.line("retries", orNone(v.Retries))
+	d.line("limit waits", orNone(v.LimitWaits))
+	d.line("not before", localTime(v.NotBefore))
+	d.line("created", localTime(v.CreatedAt))
+	d.line("started", localTime(v.StartedAt))
+	d.line("updated", localTime(v.UpdatedAt))
+	d.line("tokens", tokens(v.Usage))
+	d.line("environment", strings.Join(v.Env, " "))
+	d.line("files", v.RunDir)
+	d.text("prompt", v.Prompt)
+	d.text("answer", v.Result)
+	return d.String()
+}
+
+func statusLine(v *api.TaskView, now time.Time) string {
+	s := statusText(v)
+	switch {
+	case v.Status == state.Running && !v.StartedAt.IsZero():
+		s += " for " + ago(now.Sub(v.StartedAt))
+		if last := lastOutput(v.RunDir); !last.IsZero() {
+			s += ", last output " + ago(now.Sub(last)) + " ago"
+		}
+	case v.Status.Terminal() && !v.StartedAt.IsZero() && v.UpdatedAt.After(v.StartedAt):
+		s += " after " + ago(v.UpdatedAt.Sub(v.StartedAt))
+	}
+	return s
+}
+
+// orNone gives a number, "" for 0.
+func orNone(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func tokens(u state.Usage) string {
+	if u == (state.Usage{}) {
+		return ""
+	}
+	s := fmt.Sprintf("%d in (%d cached), %d out", u.InputTokens, u.CachedInputTokens, u.OutputTokens)
+	if u.CostUSD > 0 {
+		s += fmt.Sprintf(", $%.4f", u.CostUSD)
+	}
+	return s
+}
+
+// copyLog copies a stream of a task's run to stdout.
+func (a *app) copyLog(ctx context.Context, ref, stream string, follow bool) error {
+	out, flush := terminalSafe(a.stdout)
+	count := &countingWriter{w: out}
+	err := a.call(ctx, func(c *api.Client) error {
+		err := c.Logs(ctx, ref, stream, follow, count)
+		if count.n > 0 && isGone(err) { // to begin again would repeat what was printed
+			return &cliError{code: exitNoMaster, message: "the master went away", try: "stint logs " + ref}
+		}
+		return err
+	})
+	if ferr := flush(); err == nil {
+		err = ferr
+	}
+	return err
+}
+
+// A countingWriter counts what went through.
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

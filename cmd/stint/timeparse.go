@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// parseDuration reads a Go duration, or whole days such as "3d". Negative ones
+// are refused.
+func parseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if days, ok := strings.CutSuffix(s, "d"); ok && err != nil {
+		var n uint64
+		if n, err = strconv.ParseUint(days, 10, 15); err == nil {
+			d = time.Duration(n) * 24 * time.Hour
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration such as 90s, 10m, 2h or 3d", s)
+	}
+	if d < 0 {
+		return 0, fmt.Errorf("the duration %s is negative", s)
+	}
+	return d, nil
+}
+
+// shortDuration prints a duration without units that are zero: 30m, not 30m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// parseAt reads an instant: RFC 3339, or local time as "2006-01-02 15:04" or
+// "15:04", which is the next time that the clock shows it.
+func parseAt(s string, now time.Time) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return t, nil
+	}
+	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04"} {
+		if t, err := time.ParseInLocation(layout, s, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	if c, err := time.Parse("15:04", s); err == nil {
+		return nextClock(now, c.Hour(), c.Minute()), nil
+	}
+	return time.Time{}, fmt.Errorf("%q is not a time; write 15:04, \"2006-01-02 15:04\" or 2006-01-02T15:04:05Z", s)
+}
+
+// nextClock gives the first hour:minute after now, today or tomorrow.
+func nextClock(now time.Time, hour, minute int) time.Time {
+	y, m, d := now.Date()
+	t := time.Date(y, m, d, hour, minute, 0, 0, now.Location())
+	if !t.After(now) {
+		t = time.Date(y, m, d+1, hour, minute, 0, 0, now.Location())
+	}
+	return t
+}

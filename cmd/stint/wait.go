@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/api"
+)
+
+// waitOptions are the options of `stint wait`.
+type waitOptions struct {
+	any, all, json, quiet bool
+	timeout               string
+}
+
+func (a *app) waitCommand() *cobra.Command {
+	o := &waitOptions{}
+	c := &cobra.Command{
+		Use:   "wait [OPTIONS] ID...",
+		Short: "wait until tasks have ended; the exit code is theirs",
+		Long: `Wait until tasks have ended, and print id and status of each as it ends.
+
+The exit code is the task's own; of several tasks the first one, in the order of
+the arguments, that is not 0. With --timeout it is 124 if they still go on.`,
+		Example: `  id=$(stint task -d "Fix the login test")
+  stint wait $id && stint show --answer $id
+  stint wait --any --timeout 10m 2b4f6c8e 91c0d3aa`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return a.runWait(c.Context(), o, args) },
+	}
+	f := c.Flags()
+	f.BoolVar(&o.all, "all", false, "until all have ended (the default)")
+	f.BoolVar(&o.any, "any", false, "until one has ended")
+	f.StringVar(&o.timeout, "timeout", "", "wait no longer than this `duration`")
+	quietFlag(c, &o.quiet)
+	jsonFlag(c, &o.json)
+	exclusive(c, "any", "all")
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+// errWaitTimeout is the cause with which --timeout ends the wait.
+var errWaitTimeout = errors.New("wait timed out")
+
+// A waited is the end of one task.
+type waited struct {
+	index int
+	view  api.TaskView
+	err   error
+}
+
+func (a *app) runWait(ctx context.Context, o *waitOptions, refs []string) error {
+	a.quiet = o.quiet
+	if o.timeout != "" {
+		d, err := parseDuration(o.timeout)
+		if err != nil {
+			return usage("stint wait --help", "--timeout %v", err)
+		}
+		timed, cancel := context.WithTimeoutCause(ctx, d, errWaitTimeout)
+		defer cancel()
+		ctx = timed
+	}
+	stop := func() {}
+	if len(refs) == 1 && !o.json {
+		stop = a.startProgress(ctx, refs[0])
+	}
+	err := a.waitAll(ctx, o, refs, stop)
+	stop()
+	switch {
+	case isDetached(ctx):
+		return &cliError{code: exitInterrupted, message: "detached; the tasks go on", try: "stint ls"}
+	case errors.Is(err, errWaitTimeout):
+		return &cliError{code: exitTimeout, message: "wait timed out after " + o.timeout + "; the tasks go on", try: "stint why " + refs[0]}
+	}
+	return err
+}
+
+// waitAll waits for the tasks side by side, prints each end, and gives the error
+// that decides the exit code. before is called before anything is printed.
+func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before func()) error {
+	if _, err := a.base(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	ends := make(chan waited, len(refs)) // nobody blocks on it when we have enough
+	for i, ref := range refs {
+		waiting.Go(func() {
+			one := *a // each finds its way to the master
+			one.warned = one.warned || i > 0
+			view, err := one.wait(ctx, ref)
+			ends <- waited{i, view, err}
+		})
+	}
+	errs := make([]error, len(refs))
+	for range refs {
+		end := <-ends
+		before()
+		if end.err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if end.err == nil {
+			if err := a.printEnd(o, &end.view); err != nil {
+				return err
+			}
+			end.err = taskEnd(&end.view)
+		}
+		errs[end.index] = end.err
+		if o.any {
+			return end.err
+		}
+	}
+	return firstError(errs)
+}
+
+// firstError gives the first error, and says nothing of the others: their tasks
+// were printed.
+func firstError(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) printEnd(o *waitOptions, v *api.TaskView) (err error) {
+	switch {
+	case o.json:
+		return printJSON(a.stdout, v)
+	case o.quiet:
+		_, err = fmt.Fprintln(a.stdout, v.ID)
+	default:
+		_, err = fmt.Fprintln(a.stdout, v.ID, statusText(v))
+	}
+	return err
+}
