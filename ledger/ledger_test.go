@@ -145,6 +145,9 @@ func FuzzPrefix(f *testing.F) {
 			}
 		}
 		doc := ledger.Parse(data[:at])
+		if n := len(doc.Sections); n > whole && doc.Sections[n-1].Seq == 0 && len(doc.Sections[n-1].Fields) == 0 {
+			doc.Sections = doc.Sections[:n-1] // cut before its seq, a heading is what a person may have begun to write
+		}
 		if len(doc.Sections) != whole {
 			t.Fatalf("%d of %d bytes: %d records, want %d\n%s", at, len(data), len(doc.Sections), whole, data[:at])
 		}
