@@ -28,6 +28,9 @@ type TaskSpec struct {
 	MaxAttempts    int       `json:"maxAttempts,omitempty"`    // counted tries; 0: the master's max_attempts
 	NotBefore      time.Time `json:"notBefore,omitzero"`       // not run before this instant
 	NoWaitLimit    bool      `json:"noWaitLimit,omitempty"`    // fail instead of waiting for a rate limit to pass
+
+	// AllowStateInWorkspace takes the task although the agent can write the state directory.
+	AllowStateInWorkspace bool `json:"allowStateInWorkspace,omitempty"`
 }
 
 // A Change tells a subscriber that a record of a task was applied. Subscribers

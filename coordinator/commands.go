@@ -147,6 +147,9 @@ func (c *Coordinator) peek(id string) (state.Task, error) {
 // A hold of its account is lifted: whoever retries has mended it. by is who asks.
 func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, error) {
 	defer c.call()()
+	if c.isGoing() {
+		return state.Task{}, c.stopped()
+	}
 	id, err := c.find(ref)
 	if err != nil {
 		return state.Task{}, err
@@ -161,14 +164,15 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 		}
 		now := c.cfg.Now()
 		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
-		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").Add(state.KeyNotBefore, "").
+		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").Add(state.KeyNote, "").
+			Add(state.KeyResult, "").Add(state.KeyNotBefore, "").
 			Add(state.KeyHold, "").Add(state.KeyAttempt, "0").Add(state.KeyRetries, "0").Add(state.KeyLimitWaits, "0").Add(state.KeyLimitSince, "").
 			Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(now)))
 		c.mu.Lock()
-		a := c.state.Account(t.Account)
+		a := c.state.Account(t.AccountName())
 		c.mu.Unlock()
 		if a.Hold {
-			tx.Append(accountRecord(t.Account).Add(state.KeyHold, "").Add(state.KeyReason, ""))
+			tx.Append(accountRecord(t.AccountName()).Add(state.KeyHold, "").Add(state.KeyReason, ""))
 		}
 		return nil
 	})

@@ -34,7 +34,8 @@ type Coordinator struct {
 	subs     map[*subscriber]bool
 	rejected []string // records that the fold refused
 	lastErr  string
-	live     bool // Open has returned: subscribers and runs are told of changes
+	live     bool              // Open has returned: subscribers and runs are told of changes
+	orphans  map[string]string // task to run: a person has changed the status of a running task while no master ran
 
 	runsMu   sync.Mutex      // guards the fields up to the next blank line
 	runs     map[string]*run // by task id: being started, at work, or being ended
@@ -48,9 +49,8 @@ type Coordinator struct {
 	running sync.WaitGroup // the runs' goroutines
 }
 
-// Open locks the state directory, replays the journal, takes over what was
-// edited meanwhile and ends what is left of old runs. Nothing is started before
-// Run. The error is an *Error where a user can do something about it.
+// Open locks the state directory, replays the journal and takes over what was
+// edited meanwhile. Nothing is started or ended before Run. The error is an *Error where a user can do something about it.
 func Open(cfg Config) (*Coordinator, error) {
 	c := newCoordinator(cfg)
 	if err := prepareDir(c.cfg.StateDir); err != nil {
@@ -85,7 +85,7 @@ func newCoordinator(cfg Config) *Coordinator {
 	}
 	c := &Coordinator{
 		cfg: cfg, log: cfg.Log, start: cfg.Now(), lastCall: cfg.Now(),
-		subs: map[*subscriber]bool{}, runs: map[string]*run{},
+		subs: map[*subscriber]bool{}, runs: map[string]*run{}, orphans: map[string]string{},
 		wake: make(chan struct{}, 1), ended: make(chan struct{}, 1),
 	}
 	c.state = state.New(sections{c})
@@ -101,7 +101,7 @@ func (c *Coordinator) openFiles() error {
 	l, err := ledger.Open(ledger.Options{
 		Dir: c.cfg.StateDir, Locker: &c.mu, Watch: true,
 		Started: func(l *ledger.Log) { c.ledger = l },
-		Apply:   c.apply, Check: state.Check, Notify: c.notice,
+		Apply:   c.apply, Check: c.checkEdit, Notify: c.notice,
 	})
 	if err != nil {
 		return err
@@ -195,6 +195,9 @@ func (c *Coordinator) notice(n ledger.Notice) {
 
 // apply folds one record. The log calls it with mu held, live and on replay.
 func (c *Coordinator) apply(s *ledger.Section) {
+	if !c.live && s.Value(ledger.KeyBy) == ledger.ByHand {
+		defer c.noteOrphan(s)()
+	}
 	if err := c.state.Apply(s); err != nil {
 		text := fmt.Sprintf("record %d was not folded: %v", s.Seq, err)
 		c.rejected = append(c.rejected, text)
@@ -210,6 +213,30 @@ func (c *Coordinator) apply(s *ledger.Section) {
 		c.changed(s)
 	}
 	c.poke()
+}
+
+// noteOrphan looks whether a person's record takes a task out of its run while
+// replay or reconcile at start applies it: what it gives is called afterwards.
+// The old run must be proved dead like that of any interrupted task.
+func (c *Coordinator) noteOrphan(s *ledger.Section) func() {
+	id := string(s.ID)
+	before, _ := c.state.Peek(id)
+	return func() {
+		if after, _ := c.state.Peek(id); before.Status == state.Running && after.Status != state.Running {
+			c.orphans[id] = before.RunID
+		}
+	}
+}
+
+// checkEdit says whether a person's record can be taken over: it must be well
+// formed, and the status that it sets must be able to follow the present one.
+func (c *Coordinator) checkEdit(s *ledger.Section) error {
+	if err := state.Check(s); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.CheckNext(s)
 }
 
 // changed tells subscribers of a task's record, and ends a run whose task is no
@@ -259,7 +286,6 @@ func (c *Coordinator) stopped() error {
 // asked for and the runs have ended, or nothing was to be done for IdleExit. The
 // error is not nil if the disk failed.
 func (c *Coordinator) Run(ctx context.Context) error {
-	c.recover(ctx)
 	beat := make(chan struct{})
 	beatCtx, stopBeat := context.WithCancel(context.Background())
 	go func() {
@@ -270,6 +296,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		stopBeat()
 		<-beat
 	}()
+	c.recover(ctx)
 	c.dispatchUntil(ctx)
 	c.shutdown()
 	return c.ledger.Err()

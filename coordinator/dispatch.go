@@ -64,11 +64,19 @@ func (c *Coordinator) mayEnd() bool {
 	if len(c.runs) > 0 {
 		return false
 	}
-	if c.handover {
-		return true
-	}
 	quiet := c.clients == 0 && c.cfg.Now().Sub(c.lastCall) >= c.cfg.IdleExit
-	return c.cfg.IdleExit > 0 && idle && quiet
+	if c.handover || c.cfg.IdleExit > 0 && idle && quiet {
+		c.closing = true // a task that comes from here on is for the next master
+	}
+	return c.closing
+}
+
+// isGoing reports whether Run is about to return: nobody would carry out a task
+// that is taken in now.
+func (c *Coordinator) isGoing() bool {
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	return c.closing
 }
 
 // call notes that a client is being served; what it gives notes the end.
@@ -111,9 +119,10 @@ func (c *Coordinator) dispatch() {
 		return
 	}
 	var chosen []*run
+	agent := c.cfg.DefaultAgent() // asked here, because it may start a program
 	err := c.update(context.Background(), func(tx *ledger.Tx) error {
 		c.release(chosen)
-		chosen = c.choose()
+		chosen = c.choose(agent)
 		for _, r := range chosen {
 			tx.Append(r.started)
 		}
@@ -163,13 +172,13 @@ func (c *Coordinator) anyReady() bool {
 
 // choose takes the tasks that are ready and registers a run for each, so that a
 // cancel that comes right behind the record finds it.
-func (c *Coordinator) choose() []*run {
+func (c *Coordinator) choose(defaultAgent string) []*run {
 	now := c.cfg.Now()
 	c.mu.Lock()
 	ready := c.state.Ready(now, c.limits())
 	runs := make([]*run, 0, len(ready))
 	for i := range ready {
-		runs = append(runs, c.newRun(&ready[i], now))
+		runs = append(runs, c.newRun(&ready[i], defaultAgent, now))
 	}
 	c.mu.Unlock()
 	c.runsMu.Lock()
@@ -208,7 +217,7 @@ func (c *Coordinator) release(runs []*run) {
 }
 
 // newRun makes the run of a task with its `running` record. mu is held.
-func (c *Coordinator) newRun(t *state.Task, now time.Time) *run {
+func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) *run {
 	r := &run{id: c.cfg.ID(), task: *t, begun: now}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.interrupted = t.Reason == state.ClassInterrupted
@@ -221,7 +230,7 @@ func (c *Coordinator) newRun(t *state.Task, now time.Time) *run {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	rec.Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, r.id).Add(state.KeyAttempt, strconv.Itoa(r.task.Attempt)).
 		Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))
-	c.complete(r, rec)
+	c.complete(r, defaultAgent, rec)
 	unset(rec, state.KeyReason, t.Reason != "")
 	unset(rec, state.KeyError, t.Error != "")
 	unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
@@ -238,7 +247,7 @@ func unset(rec *ledger.Record, key string, was bool) {
 }
 
 // complete fills in what a task written by hand has left out.
-func (c *Coordinator) complete(r *run, rec *ledger.Record) {
+func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) {
 	t := &r.task
 	fill := func(field *string, key, value string) {
 		if *field == "" && value != "" {
@@ -246,10 +255,11 @@ func (c *Coordinator) complete(r *run, rec *ledger.Record) {
 			rec.Add(key, value)
 		}
 	}
-	if t.Agent == "" {
-		fill(&t.Agent, state.KeyAgent, c.cfg.DefaultAgent())
-	}
+	fill(&t.Agent, state.KeyAgent, defaultAgent)
 	fill(&t.Account, state.KeyAccount, t.Agent)
+	if t.CreatedAt.IsZero() {
+		rec.Add(state.KeyCreatedAt, state.FormatTime(r.begun))
+	}
 	fill(&t.SessionKey, state.KeySessionKey, state.LanePrefixTask+t.ID)
 	fill(&t.SessionID, state.KeySessionID, c.cfg.ID())
 }

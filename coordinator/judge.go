@@ -54,7 +54,7 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 	case state.ClassRateLimited:
 		c.judgeLimit(&v, t, out, now)
 	case state.ClassAuth:
-		v.account = accountRecord(t.Account).Add(state.KeyHold, "true").Add(state.KeyReason, "not logged in; met by task "+t.ID)
+		v.account = accountRecord(t.AccountName()).Add(state.KeyHold, "true").Add(state.KeyReason, "not logged in; met by task "+t.ID)
 	case state.ClassSessionLost:
 		if c.cfg.ResumeMissing != "error" {
 			v.status, v.attempt, v.loseSession = state.Queued, t.Attempt-1, true
@@ -102,7 +102,7 @@ func (c *Coordinator) judgeLimit(v *verdict, t *state.Task, out Outcome, now tim
 	if !until.After(now) {
 		until = now.Add(c.backoff(t.LimitWaits))
 	}
-	v.account = accountRecord(t.Account).Add(state.KeyCoolUntil, state.FormatTime(until)).Add(state.KeyReason, string(state.ClassRateLimited))
+	v.account = accountRecord(t.AccountName()).Add(state.KeyCoolUntil, state.FormatTime(until)).Add(state.KeyReason, string(state.ClassRateLimited))
 	switch {
 	case most == 0: // told not to wait
 	case until.After(v.limitSince.Add(most)):

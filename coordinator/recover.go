@@ -3,6 +3,8 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,48 +20,68 @@ const recoverTimeout = 30 * time.Second
 // is held and shown, never started again by itself.
 func (c *Coordinator) recover(ctx context.Context) {
 	c.mu.Lock()
-	ids := c.state.Running()
+	runs := maps.Clone(c.orphans)
+	for _, id := range c.state.Running() {
+		t, _ := c.state.Peek(id)
+		runs[id] = t.RunID
+	}
 	c.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, id := range ids {
-		wg.Go(func() { c.recoverTask(ctx, id) })
+	for id, run := range runs {
+		wg.Go(func() { c.recoverTask(ctx, id, run) })
 	}
 	wg.Wait()
 }
 
-func (c *Coordinator) recoverTask(ctx context.Context, id string) {
-	c.mu.Lock()
-	t, _ := c.state.Peek(id)
-	c.mu.Unlock()
-	dir := c.RunDir(t.RunID)
+// recoverTask proves the old run of a task dead and records what follows. If the
+// master is to end meanwhile, the task is left as it is for the next one.
+func (c *Coordinator) recoverTask(ctx context.Context, id, runID string) {
 	var alive error
 	if c.cfg.Recover != nil {
-		ctx, stop := context.WithTimeout(ctx, recoverTimeout)
-		alive = c.cfg.Recover(ctx, dir, t.RunID)
+		limited, stop := context.WithTimeout(ctx, recoverTimeout)
+		alive = c.cfg.Recover(limited, c.RunDir(runID), runID)
 		stop()
 	}
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: id}
-	retries := t.Retries + 1
-	status := state.Queued
-	if retries > c.cfg.MaxRetries {
-		status = state.Dead
+	if alive != nil && ctx.Err() != nil {
+		return
 	}
-	rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, fmt.Sprint(retries)).
-		Add(state.KeyAttempt, fmt.Sprint(max(0, t.Attempt-1))).Add(state.KeyReason, string(state.ClassInterrupted))
-	if alive != nil {
-		rec.Add(state.KeyHold, "true").Add(state.KeyNote, fmt.Sprintf("held: the agent of the interrupted run may still be alive: %v", alive))
-	}
-	if t.AgentSession == "" && c.cfg.FindSession != nil {
-		rec.AddIf(state.NativeKey(t.Agent), c.cfg.FindSession(t.Agent, dir))
-	}
-	rec.Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
 	err := c.update(context.Background(), func(tx *ledger.Tx) error {
-		tx.Append(rec)
+		t, err := c.peek(id)
+		if err != nil {
+			return err
+		}
+		if rec := c.recovered(&t, runID, alive); rec != nil {
+			tx.Append(rec)
+		}
 		return nil
 	})
 	if err != nil {
 		c.trouble("an interrupted task could not be requeued", err)
 		return
 	}
-	c.log.Info("recovered an interrupted task", "task", id, "run", t.RunID, "retries", retries, "held", alive != nil)
+	c.log.Info("looked after an interrupted run", "task", id, "run", runID, "dead", alive == nil)
+}
+
+// recovered gives the record for a task whose old run was looked after; nil if
+// there is nothing to say. A person may have changed its status: that stays.
+func (c *Coordinator) recovered(t *state.Task, runID string, alive error) *ledger.Record {
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+	switch {
+	case t.Status == state.Running && t.RunID == runID:
+		status := state.Queued
+		if t.Retries+1 > c.cfg.MaxRetries {
+			status = state.Dead
+		}
+		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(t.Retries+1)).
+			Add(state.KeyAttempt, strconv.Itoa(max(0, t.Attempt-1))).Add(state.KeyReason, string(state.ClassInterrupted))
+		if t.AgentSession == "" && c.cfg.FindSession != nil {
+			rec.AddIf(state.NativeKey(t.Agent), c.cfg.FindSession(t.Agent, c.RunDir(runID)))
+		}
+	case alive == nil || t.Status != state.Queued:
+		return nil
+	}
+	if alive != nil {
+		rec.Add(state.KeyHold, "true").Add(state.KeyNote, fmt.Sprintf("held: the agent of the interrupted run may still be alive: %v", alive))
+	}
+	return rec.Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
 }

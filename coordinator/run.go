@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -59,6 +61,9 @@ func (c *Coordinator) attempt(r *run) Outcome {
 	if t.Prompt == "" {
 		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
+	if t.By == ledger.ByHand && t.Workspace != "" && isBelow(c.cfg.StateDir, t.Workspace) {
+		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the state directory lies in the task's workspace, where the agent could change tasks; name another workspace in tasks.md and retry"}
+	}
 	agent := c.cfg.Agents[r.task.Agent]
 	if agent == nil {
 		return Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: fmt.Sprintf("there is no agent %q here; stint doctor lists them", r.task.Agent)}
@@ -99,6 +104,10 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 	}
 	c.say(r, session.RoleUser, t.Prompt, "")
 	out := agent.Run(ctx, turn, func(e Event) { c.heard(r, e) })
+	if out.Class == state.ClassTimeout {
+		out.Error = strings.TrimPrefix(fmt.Sprintf("it ran longer than its limit of %s; %s", c.timeout(t), strings.TrimPrefix(out.Error, "timeout")), "; ")
+		out.Error = strings.TrimRight(out.Error, "; ")
+	}
 	c.say(r, session.RoleAssistant, out.Result, out.Error)
 	if out.Session == "" {
 		out.Session = r.task.AgentSession
@@ -112,7 +121,8 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 // prepare makes runs/<runId> with the prompt as it is sent.
 func (c *Coordinator) prepare(r *run, t *state.Task) (Turn, error) {
 	dir := c.RunDir(r.id)
-	if err := os.MkdirAll(dir, durable.DirMode); err != nil {
+	files := filepath.Join(dir, "files") // where a task without a workspace works
+	if err := os.MkdirAll(files, durable.DirMode); err != nil {
 		return Turn{}, err
 	}
 	policy := c.cfg.OutputPolicy
@@ -130,7 +140,7 @@ func (c *Coordinator) prepare(r *run, t *state.Task) (Turn, error) {
 	}
 	return Turn{
 		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: path,
-		Workspace: first(t.Workspace, dir), Model: t.Model, Session: r.session,
+		Workspace: first(t.Workspace, files), Model: t.Model, Session: r.session,
 		Limits: RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
 	}, nil
 }
@@ -156,8 +166,7 @@ func (c *Coordinator) heard(r *run, e Event) {
 	if e.Session == "" || e.Session == r.task.AgentSession {
 		return
 	}
-	r.task.AgentSession = e.Session
-	err := c.update(r.ctx, func(tx *ledger.Tx) error {
+	err := c.update(context.Background(), func(tx *ledger.Tx) error {
 		if !c.stillRuns(r) {
 			return nil
 		}
@@ -166,9 +175,11 @@ func (c *Coordinator) heard(r *run, e Event) {
 			Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
 		return nil
 	})
-	if err != nil && r.ctx.Err() == nil {
+	if err != nil { // conclude tries again
 		c.trouble("a session id could not be recorded", err)
+		return
 	}
+	r.task.AgentSession = e.Session
 	c.keepSession(r.task.SessionID)
 }
 
@@ -185,12 +196,13 @@ func (c *Coordinator) keepSession(id string) {
 }
 
 // stillRuns reports whether the task is still in this run: a person may have
-// ended or requeued it meanwhile, and then the run has no say any more.
+// ended or requeued it meanwhile, and then the run has no say any more. No other
+// run of the task is started while this one is on the list.
 func (c *Coordinator) stillRuns(r *run) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, ok := c.state.Peek(r.task.ID)
-	return ok && t.Status == state.Running && t.RunID == r.id
+	return ok && t.Status == state.Running
 }
 
 // say adds a message to the session's transcript. The transcript is for people;
@@ -215,6 +227,12 @@ func bounded(answer string) string {
 		return answer
 	}
 	head, tail := maxResult*3/4, maxResult/4
+	for head > 0 && !utf8.RuneStart(answer[head]) {
+		head--
+	}
+	for tail > 0 && !utf8.RuneStart(answer[len(answer)-tail]) {
+		tail--
+	}
 	return fmt.Sprintf("%s\n[… %d bytes are left out here; the whole answer is in the run's file answer …]\n%s",
 		answer[:head], len(answer)-head-tail, answer[len(answer)-tail:])
 }
@@ -250,6 +268,9 @@ func (c *Coordinator) finish(r *run, out Outcome) error {
 // conclude appends the records with which a run ends.
 func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 	now := c.cfg.Now()
+	if out.Class == state.ClassSessionLost && r.session == "" && c.cfg.ResumeMissing != "error" {
+		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
+	}
 	v := c.judge(&r.task, out, now)
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
 	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).

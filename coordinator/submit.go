@@ -102,6 +102,10 @@ func (c *Coordinator) check(s *TaskSpec) error {
 	if err := checkWorkspace(s.Workspace); err != nil {
 		return err
 	}
+	if !s.AllowStateInWorkspace && isBelow(c.cfg.StateDir, s.Workspace) {
+		return invalid("choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
+			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", c.cfg.StateDir, s.Workspace)
+	}
 	return errors.Join(checkSession(s), checkLimits(s))
 }
 
@@ -126,6 +130,17 @@ func checkWorkspace(dir string) error {
 		return invalid("name a directory with -C", "the workspace %s is not a directory", dir)
 	}
 	return nil
+}
+
+// isBelow reports whether path is dir or lies in it, links resolved.
+func isBelow(path, dir string) bool {
+	for _, p := range []*string{&path, &dir} {
+		if real, err := filepath.EvalSymlinks(*p); err == nil {
+			*p = real
+		}
+	}
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
 func checkSession(s *TaskSpec) error {
@@ -181,6 +196,9 @@ func printable(s string) bool {
 // same key with another body is a conflict.
 func (c *Coordinator) Submit(ctx context.Context, s TaskSpec) (state.Task, error) {
 	defer c.call()()
+	if c.isGoing() {
+		return state.Task{}, c.stopped()
+	}
 	if err := c.check(&s); err != nil {
 		return state.Task{}, err
 	}
@@ -228,10 +246,22 @@ func (c *Coordinator) known(s *TaskSpec) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if old.Prompt != s.Prompt || old.Agent != s.Agent || old.Workspace != s.Workspace {
-		return "", &Error{Code: CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to task %s, which has another prompt, agent or workspace", s.IdempotencyKey, id), Hint: "stint show " + id}
+	if !sameBody(&old, s) {
+		return "", &Error{Code: CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to task %s, which asks for something else", s.IdempotencyKey, id), Hint: "stint show " + id}
 	}
 	return id, nil
+}
+
+// sameBody reports whether a task is what the spec asks for. What the spec leaves
+// to the configuration does not count, nor does the time.
+func sameBody(t *state.Task, s *TaskSpec) bool {
+	named := t.SessionKey
+	if strings.Contains(named, ":") {
+		named = "" // a lane that the task was given
+	}
+	return t.Prompt == s.Prompt && t.Agent == s.Agent && t.Workspace == s.Workspace && named == s.SessionKey &&
+		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
+		(s.Model == "" || t.Model == s.Model)
 }
 
 // newTask makes the record of a new task.

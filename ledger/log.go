@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ type Options struct {
 	// Check says whether a record that a person wrote can be taken over. nil: all.
 	Check func(*Section) error
 	// Notify hears of edits that were taken over and of findings. It is called by
-	// the goroutine that reconciles, or by Open. nil: nobody.
+	// Open and by the log's own goroutines, and must not call the log. nil: nobody.
 	Notify func(Notice)
 	// Watch makes the log take over edits while it is open.
 	Watch bool
@@ -153,7 +154,7 @@ func (l *Log) checkLayout() error {
 	if err != nil {
 		return err
 	}
-	v, err := strconv.Atoi(string(trimRight(data[:max(0, len(data)-1)])))
+	v, err := strconv.Atoi(string(bytes.TrimSpace(data)))
 	if err != nil {
 		return fmt.Errorf("%s does not hold a version number; this stint writes %d there", path, layoutVersion)
 	}

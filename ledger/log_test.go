@@ -505,6 +505,39 @@ func TestTypingInSteps(t *testing.T) {
 	w.reopened()
 }
 
+// TestSameNameAgain: a section that a person writes under an old name, after the
+// first one was taken over and tidied away, is a new one and no edit of that.
+func TestSameNameAgain(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "done")
+	w.close()
+	section := "## Task fix\n- status: queued\n- prompt: mend it\n"
+	w.edit(appended(section))
+	w.open(false)
+	w.close()
+	w.edit(func(s string) string { return strings.Replace(s, section, "", 1) + "\n## Task fix\n- status: queued\n" })
+	w.open(false)
+	w.expect("1 a status=done\n2 fix by=hand status=queued prompt=mend it\n3 fix by=hand status=queued\n")
+	w.reopened()
+}
+
+// TestHugeSeq: a number that no record can have is a finding, not the end of numbers.
+func TestHugeSeq(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued")
+	w.close()
+	w.edit(appended("\n## Task b\n- seq: 18446744073709551615\n- status: queued\n<!-- end 18446744073709551615 -->\n"))
+	w.open(false)
+	if f := w.log.Findings(); len(f) != 1 || !strings.Contains(f[0].Error(), "is no number") {
+		t.Errorf("findings: %v", f)
+	}
+	w.add("c", "status", "queued")
+	w.expect("1 a status=queued\n2 c status=queued\n")
+	w.reopened()
+}
+
 // TestCutTasksTailIsCompleted: what a power cut leaves of the last record in
 // tasks.md is completed, not rewritten.
 func TestCutTasksTailIsCompleted(t *testing.T) {

@@ -267,7 +267,8 @@ func (p *parser) field(line []byte, next int) bool {
 func (p *parser) seqField(value []byte) {
 	seq, ok := parseUint(value)
 	switch {
-	case !ok || seq == 0:
+	case !ok || seq == 0 || seq > maxSeq:
+		seq = 1 // whatever it is, it makes no section of a person's
 		p.fail("seq %q is no number; stint writes it, leave it out of what you add", value)
 	case len(p.open.Fields) > 0 || p.open.Seq > 0:
 		p.fail("seq must be the first field")

@@ -346,6 +346,18 @@ func (p *planner) editedRecord(i int, s *Section) {
 	}
 }
 
+// isBelowAdoption reports whether section i stands below the record that took o
+// over: then it was written later, and is no newer version of o.
+func (p *planner) isBelowAdoption(i int, o *origin) bool {
+	for j := range p.doc.Sections[:i] {
+		s := &p.doc.Sections[j]
+		if s.Seq > 0 && s.Value(KeyAdopts) == o.name && nameOf(s) == o.id {
+			return true
+		}
+	}
+	return false
+}
+
 // written takes over the sections without seq. One whose id has an adopted
 // section that is gone from the file is a newer version of that one.
 func (p *planner) written() {
@@ -354,7 +366,7 @@ func (p *planner) written() {
 		name := nameOf(s)
 		var before *origin
 		for _, o := range p.h.hand {
-			if o.id == name && slices.Contains(p.h.adopted[o.digest], o) {
+			if o.id == name && slices.Contains(p.h.adopted[o.digest], o) && !p.isBelowAdoption(f.index, o) {
 				before = o
 				break
 			}

@@ -23,6 +23,10 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
 }
 
+// maxSeq is the highest number that a record can have: a larger one is a
+// person's mistake, and numbers after it would soon run out.
+const maxSeq = 1 << 53
+
 // errNotStrict says that bytes are not a record just as stint writes it.
 var (
 	errNotStrict = errors.New("not a record as stint writes it")
@@ -76,7 +80,7 @@ func scanStrict(data []byte, s *Section) (n, more int, err error) {
 		return 0, 0, errNotStrict
 	}
 	seq, okSeq := parseUint(line[len(seqField):])
-	if !okSeq || seq == 0 {
+	if !okSeq || seq == 0 || seq > maxSeq {
 		return 0, 0, errNotStrict
 	}
 	s.Kind, s.ID, s.Seq, s.Fields = kind, id, seq, s.Fields[:0]

@@ -231,9 +231,12 @@ func (t *tasksFile) syncEverySecond(ctx context.Context, note func(Notice)) {
 // text above, nothing was changed since the file was written, and it is marked as
 // seen. With edited, the same bytes may still be an edit that was taken back.
 func (t *tasksFile) endsWith(j *journal, edited bool) (same bool, err error) {
+	if edited {
+		return false, nil
+	}
 	header := int64(len(VersionLine) + 1)
 	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil || edited {
+	if err != nil {
 		return false, nil // read it as usual, and fail there if need be
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()

@@ -269,12 +269,37 @@ func Check(sec *ledger.Section) error {
 		if err := t.apply(sec, nil, keepNone); err != nil {
 			return err
 		}
+		if f := sec.Get(KeyAccount); f != nil && t.Account != "" && !ledger.ValidID(ControlAccount+t.Account) {
+			return recordError(sec, f, fmt.Errorf("%q cannot be the name of an account: letters, digits, . _ : and - only", t.Account))
+		}
 		if f := sec.Get(KeyStatus); f != nil && t.Status == Running {
 			return recordError(sec, f, &TransitionError{To: Running, ByHand: true})
 		}
 	case ledger.KindControl:
 		_, err := readControl(sec, control{})
 		return err
+	}
+	return nil
+}
+
+// CheckNext says whether the status that a person's section sets can follow the
+// one that the task has now, and whether a task that is to be queued can run at
+// all. It is for sections that [Check] has passed. The error is a [*RecordError].
+func (s *State) CheckNext(sec *ledger.Section) error {
+	f := sec.Get(KeyStatus)
+	if sec.Kind != ledger.KindTask || f == nil {
+		return nil
+	}
+	to, err := ParseStatus(f.String())
+	if err != nil {
+		return recordError(sec, f, err)
+	}
+	now, known := s.Peek(string(sec.ID))
+	switch {
+	case !CanFollow(now.Status, to, true):
+		return recordError(sec, f, &TransitionError{From: now.Status, To: to, ByHand: true})
+	case !known && to == Queued && sec.Get(KeyPrompt) == nil:
+		return recordError(sec, f, errors.New("there is no task of that name yet, and this one has no prompt; add - prompt: what to do"))
 	}
 	return nil
 }

@@ -310,7 +310,7 @@ func TestWhy(t *testing.T) {
 		{"nothing to wait for", []string{
 			"h: status=queued; sessionKey=web; hold=true", "l: status=queued; sessionKey=web; notBefore=" + at(time.Hour), "t: status=queued; sessionKey=web",
 		}, "ready: it starts next"},
-		{"account on hold", []string{"t: status=queued; agent=codex", "control account:codex: hold=true; reason=not logged in"}, "account codex is on hold: not logged in"},
+		{"account on hold", []string{"t: status=queued; agent=codex", "control account:codex: hold=true; reason=not logged in"}, "account codex is on hold: not logged in; when that is mended, stint retry of any of its tasks lifts the hold"},
 		{"account cools down", []string{"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(time.Minute)}, "account codex cools down until 12:01:00"},
 		{"account full", []string{
 			"a: status=running; sessionKey=1; account=two", "b: status=running; sessionKey=2; account=two", "t: status=queued; account=two",

@@ -159,7 +159,7 @@ func (s *State) whyAccount(t *Task, now time.Time, lim Limits) string {
 	case a == nil || a.open(now, lim):
 		return ""
 	case a.hold:
-		return fmt.Sprintf("account %s is on hold%s", a.name, because(a.reason))
+		return fmt.Sprintf("account %s is on hold%s; when that is mended, stint retry of any of its tasks lifts the hold", a.name, because(a.reason))
 	case a.coolUntil.After(now):
 		return fmt.Sprintf("account %s cools down until %s%s", a.name, clock(a.coolUntil, now), because(a.reason))
 	default:

@@ -111,7 +111,7 @@ func (a *app) printTasks(views []api.TaskView, now time.Time) error {
 	for i, short := range shortIDs(ids) {
 		v := &views[i]
 		rows = append(rows, []string{
-			short, statusText(v), ago(now.Sub(v.CreatedAt)), clip(laneName(v.SessionKey), 20), v.Agent, v.Title,
+			short, statusText(v), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, v.Title,
 		})
 	}
 	fit(rows, terminalWidth(a.stdout))
@@ -183,4 +183,13 @@ func statusNames() []string {
 		names = append(names, string(s))
 	}
 	return names
+}
+
+// age says how long ago a task was made; one that was written by hand says so
+// only once it has run.
+func age(created, now time.Time) string {
+	if created.IsZero() {
+		return "-"
+	}
+	return ago(now.Sub(created))
 }

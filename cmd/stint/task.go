@@ -143,6 +143,7 @@ func (a *app) completeSpec(c *cobra.Command, o *taskOptions, now time.Time) erro
 	if s.Agent == "" {
 		s.Agent = base.forWorkspace(s.Workspace).Agent
 	}
+	s.AllowStateInWorkspace = o.inside
 	if err := checkOptions(c, o, now); err != nil {
 		return err
 	}
@@ -284,6 +285,9 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error 
 	}
 	if err != nil {
 		return err
+	}
+	if view.Note != "" {
+		a.hint("stint: note: %s\n", view.Note)
 	}
 	if err := a.printAnswer(o, &view); err != nil {
 		return err
