@@ -811,7 +811,7 @@ func TestShutdownRecordsInterrupted(t *testing.T) {
 
 func TestHandoverAndIdleExit(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.IdleExit = 20 * time.Millisecond
+	w.cfg.IdleExit = time.Second
 	w.open()
 	w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
 	if err := <-w.ran; err != nil { // by itself
