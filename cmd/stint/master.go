@@ -71,13 +71,9 @@ func (a *app) callUntil(ctx context.Context, deadline time.Time, request func(*a
 // isPassing reports an error of the moment between two masters: one holds the
 // lock and does not answer yet, or does not take anything any more.
 func isPassing(err error) bool {
+	var busy *cliError
 	var remote *coordinator.Error
-	return errors.Is(err, errLockBusy) || errors.As(err, &remote) && remote.Code == coordinator.CodeStopped
-}
-
-// errLockBusy says that a master could not be started because there is one.
-var errLockBusy error = &cliError{
-	code: exitBusy, message: "another process holds the state directory's lock and does not answer", try: "stint doctor",
+	return errors.As(err, &busy) && busy.code == exitBusy || errors.As(err, &remote) && remote.Code == coordinator.CodeStopped
 }
 
 // callRunning makes a request to a running master, and gives api.ErrNoMaster if
@@ -180,7 +176,8 @@ func errNoAutoStart() error {
 }
 
 // startBackground starts a master that ends when it is idle, and returns when it
-// answers. errLockBusy says that somebody else was faster.
+// answers. An error with exitBusy says that there is one that holds the lock: it
+// was faster, or does not answer any more.
 func (a *app) startBackground(ctx context.Context) error {
 	cfg, err := a.base()
 	if err != nil {
@@ -206,7 +203,7 @@ func (a *app) startBackground(ctx context.Context) error {
 	}
 	switch {
 	case r.Exit == exitBusy:
-		return errLockBusy
+		return &cliError{code: exitBusy, message: "no master answers, and yet " + r.Message, try: r.Try}
 	case r.Socket == "":
 		return &cliError{code: max(r.Exit, exitFailure), message: "the master did not start: " + r.Message, try: r.Try}
 	}

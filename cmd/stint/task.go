@@ -106,7 +106,7 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 	}
 	prompt := promptSource{args: args, literal: c.ArgsLenAtDash() >= 0, edit: o.edit, stdin: a.stdin, editor: runEditor}
 	var err error
-	if o.spec.Prompt, err = prompt.read(); err != nil {
+	if o.spec.Prompt, err = readInterruptibly(c.Context(), prompt.read); err != nil {
 		return err
 	}
 	view, err := a.submit(c.Context(), o)
@@ -118,6 +118,26 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 		return a.printQueued(o, &view)
 	}
 	return a.awaitAnswer(c.Context(), o, view.ID)
+}
+
+// readInterruptibly lets Ctrl-C end a command that waits for its prompt on stdin.
+// The reader ends with the program.
+func readInterruptibly(ctx context.Context, read func() (string, error)) (string, error) {
+	type result struct {
+		text string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := read()
+		done <- result{text, err}
+	}()
+	select {
+	case r := <-done:
+		return r.text, r.err
+	case <-ctx.Done():
+		return "", &cliError{code: exitInterrupted, message: "interrupted; nothing was queued"}
+	}
 }
 
 // completeSpec fills what comes from the options' texts and the configuration,
