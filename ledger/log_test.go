@@ -338,6 +338,7 @@ func TestReconcile(t *testing.T) {
 				w.add("a", "status", "queued", "priority", "5", "label", "x", "prompt", "first prompt\n")
 				// The prompt above ends with a newline and is escaped; this one is a body.
 				w.add("a", "status", "running")
+				w.caughtUp()
 				if !live {
 					w.close()
 				}
@@ -391,6 +392,19 @@ func (w *world) look(live bool) {
 	w.close()
 }
 
+// caughtUp waits until tasks.md has what was acknowledged: that is appended a
+// moment after the answer.
+func (w *world) caughtUp() {
+	w.t.Helper()
+	_, records, _ := strings.Cut(w.read("journal.md"), "\n")
+	for end := time.Now().Add(10 * time.Second); !strings.HasSuffix(w.read("tasks.md"), records); {
+		if time.Now().After(end) {
+			w.t.Fatal("tasks.md does not get what was acknowledged")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // settle waits until a live log has nothing more to take over: an appended
 // record is in tasks.md only when the file has been reconciled.
 func (w *world) settle(live bool) {
@@ -436,7 +450,7 @@ func TestSlowWriter(t *testing.T) {
 	w := newWorld(t)
 	w.open(true)
 	w.add("a", "status", "queued", "prompt", "first")
-	w.settle(true)
+	w.caughtUp()
 	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n- prompt: by hand\n"
 	f, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -58,8 +57,7 @@ func (c *Codex) login(ctx context.Context, path string) (ok bool, detail string)
 	}
 	out, err := c.output(ctx, path, "login", "status")
 	if err == nil {
-		first, _, _ := strings.Cut(out, "\n")
-		return true, or(first, "logged in")
+		return true, or(out, "logged in")
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -68,8 +66,8 @@ func (c *Codex) login(ctx context.Context, path string) (ok bool, detail string)
 	return false, err.Error()
 }
 
-// output runs codex for a question about itself. It may print its answer on
-// either stream.
+// output runs codex for a question about itself and gives the last line: the
+// answer may be on either stream, with warnings above it.
 func (c *Codex) output(ctx context.Context, path string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -80,7 +78,8 @@ func (c *Codex) output(ctx context.Context, path string, args ...string) (string
 	}
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
-	return string(bytes.TrimSpace(out)), err
+	out = bytes.TrimSpace(out)
+	return string(out[bytes.LastIndexByte(out, '\n')+1:]), err
 }
 
 // A provider is a model provider of codex's own configuration.
