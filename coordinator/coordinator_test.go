@@ -269,21 +269,7 @@ func TestPromise3AtLeastOnceAndCounted(t *testing.T) {
 // TestPromise2OneAtATime: where the old run cannot be proved dead, the task is
 // held and shown, and not started.
 func TestPromise2OneAtATime(t *testing.T) {
-	w := newWorld(t)
-	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-		close(begun)
-		<-ctx.Done()
-		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
-	}
-	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
-	<-begun
-	next := newWorld(t)
-	if err := os.CopyFS(next.dir, os.DirFS(w.dir)); err != nil {
-		t.Fatal(err)
-	}
-	w.close()
+	next, id := interrupted(t)
 	next.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
 	next.open()
 	other := next.submit(coordinator.TaskSpec{Prompt: "another", SessionKey: "other"})
@@ -473,21 +459,7 @@ func TestCancel(t *testing.T) {
 // TestCancelWhileRecovering: a cancel that comes before the old run of a task was
 // proved dead is not forgotten when the task is put back into the queue.
 func TestCancelWhileRecovering(t *testing.T) {
-	w := newWorld(t)
-	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-		close(begun)
-		<-ctx.Done()
-		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
-	}
-	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
-	<-begun
-	next := newWorld(t)
-	if err := os.CopyFS(next.dir, os.DirFS(w.dir)); err != nil {
-		t.Fatal(err)
-	}
-	w.close()
+	next, id := interrupted(t)
 	proved := make(chan struct{})
 	next.cfg.Recover = func(context.Context, string, string) error {
 		<-proved

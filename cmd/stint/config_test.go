@@ -60,10 +60,10 @@ func TestEverySettingHasAKey(t *testing.T) {
 func TestConfigLayers(t *testing.T) {
 	const file = `max_workers = 2
 timeout = "1h"
-[workspace."/work"]
+[workspace."/srv"]
 timeout = "2h"
 max_attempts = 7
-[workspace."/work/deep"]
+[workspace."/srv/deep"]
 timeout = "3h"
 `
 	env := map[string]string{"STINT_MAX_WORKERS": "5", "STINT_MAX_ATTEMPTS": "6"}
@@ -75,12 +75,12 @@ timeout = "3h"
 	}{
 		{"/", "max_workers", 8, "--max-workers"},
 		{"/", "timeout", "1h", "config.toml:2"},
-		{"/work", "timeout", "2h", "config.toml:4"},
-		{"/work/sub", "timeout", "2h", "config.toml:4"},
-		{"/work/deep/er", "timeout", "3h", "config.toml:7"},
+		{"/srv", "timeout", "2h", "config.toml:4"},
+		{"/srv/sub", "timeout", "2h", "config.toml:4"},
+		{"/srv/deep/er", "timeout", "3h", "config.toml:7"},
 		{"/workshop", "timeout", "1h", "config.toml:2"},
-		{"/work", "max_attempts", 6, "STINT_MAX_ATTEMPTS"},
-		{"/work", "grace", "5s", "default"},
+		{"/srv", "max_attempts", 6, "STINT_MAX_ATTEMPTS"},
+		{"/srv", "grace", "5s", "default"},
 	} {
 		w := c.forWorkspace(want.dir)
 		if got := findKey(want.key).get(w); got != want.value || w.origins[want.key].where != want.origin {
