@@ -78,7 +78,7 @@ timeout = "3h"
 		{"/srv", "timeout", "2h", "config.toml:4"},
 		{"/srv/sub", "timeout", "2h", "config.toml:4"},
 		{"/srv/deep/er", "timeout", "3h", "config.toml:7"},
-		{"/workshop", "timeout", "1h", "config.toml:2"},
+		{"/srvshop", "timeout", "1h", "config.toml:2"},
 		{"/srv", "max_attempts", 6, "STINT_MAX_ATTEMPTS"},
 		{"/srv", "grace", "5s", "default"},
 	} {
