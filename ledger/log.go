@@ -55,6 +55,7 @@ type Log struct {
 	opts    Options
 	journal *journal // owned by the log's goroutine; sectionAt by anyone
 	seq     uint64   // last one given; owned by the log's goroutine
+	batch   batch    // the present one; its memory serves the next one too; owned by the log's goroutine
 	edited  bool     // some record adopts the edit of another; owned by the log's goroutine
 	tasks   *tasksFile
 
@@ -236,7 +237,8 @@ const maxBatch = 8 << 20
 // others. An error means that the disk failed and the log must stop; then the
 // updates that were in the batch have been answered.
 func (l *Log) commit(waiting []*update) (again []*update, err error) {
-	b := batch{claimed: map[string]bool{}, seq: l.seq}
+	b := &l.batch
+	b.reset(l.seq)
 	for i, u := range waiting {
 		if u.side != nil {
 			if len(b.bytes) > 0 || i > 0 {
@@ -283,6 +285,22 @@ type batch struct {
 	taken   []*update
 	bytes   []byte
 	seq     uint64
+}
+
+// maxKept is how much memory of a batch is kept for the next one.
+const maxKept = 1 << 20
+
+// reset begins a new batch behind record seq.
+func (b *batch) reset(seq uint64) {
+	if b.claimed == nil {
+		b.claimed = map[string]bool{}
+	}
+	clear(b.claimed)
+	clear(b.taken)
+	b.taken, b.seq = b.taken[:0], seq
+	if b.bytes = b.bytes[:0]; cap(b.bytes) > maxKept {
+		b.bytes = nil
+	}
 }
 
 // take asks an update for its records and adds them. It gives false if the
