@@ -149,10 +149,10 @@ func (r *replayer) scan() error {
 			if next < 0 {
 				break
 			}
-			if pos += next + 1; len(r.group) == 0 && len(bytes.TrimSpace(r.buf[pos-next-1:pos])) == 0 {
-				r.good = r.off + int64(pos) // the empty line behind a record
-			} else if r.off+int64(pos) == int64(next+1) {
-				r.good = int64(next + 1) // the version line
+			first := r.off+int64(pos) == 0 // the version line
+			empty := len(bytes.TrimSpace(r.buf[pos:pos+next])) == 0
+			if pos += next + 1; first || empty && len(r.group) == 0 {
+				r.good = r.off + int64(pos)
 			}
 			continue
 		}

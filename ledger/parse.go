@@ -11,7 +11,6 @@ type Document struct {
 	Sections []Section      // the good records, in file order
 	Findings []*SyntaxError // what is wrong, in file order
 	Version  int            // of the version line; 0 without one
-	Damaged  int            // sections that were set aside
 	data     []byte
 }
 
@@ -293,7 +292,6 @@ func (p *parser) closeSection(end int) {
 		p.bad = &SyntaxError{Line: s.Line, Msg: "NUL bytes in this section"}
 	}
 	if p.bad != nil {
-		p.doc.Damaged++
 		p.doc.Findings = append(p.doc.Findings, p.bad)
 		return
 	}

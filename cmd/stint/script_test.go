@@ -49,11 +49,19 @@ func TestScript(t *testing.T) {
 func scriptCondition(name string) (bool, error) {
 	switch name {
 	case "root":
-		return os.Geteuid() == 0, nil
+		return inCI(name, os.Geteuid() == 0)
 	case "mount":
-		return mayMount(), nil
+		return inCI(name, mayMount())
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
+}
+
+// inCI makes a condition that does not hold an error in CI, which skips nothing.
+func inCI(name string, holds bool) (bool, error) {
+	if !holds && os.Getenv("CI") == "true" {
+		return false, fmt.Errorf("CI cannot run what needs [%s]", name)
+	}
+	return holds, nil
 }
 
 // mayMount tries it, once.

@@ -196,10 +196,7 @@ func TestRecoverNeverStarted(t *testing.T) {
 // second agent.
 func TestOneAtATimeGate(t *testing.T) {
 	b := newBench(t)
-	rounds := 25
-	if testing.Short() {
-		rounds = 5
-	}
+	const rounds, each = 25, 5 // in each 5th round the agent is at work for sure
 	rng := rand.New(rand.NewPCG(1, 2))
 	var before coordinator.Turn
 	for i := range rounds {
@@ -209,6 +206,9 @@ func TestOneAtATimeGate(t *testing.T) {
 		}
 		turn := b.turn(prompt)
 		master, _ := b.startMaster(masterJob{Turn: turn})
+		if i%each == 0 {
+			eventually(t, "an agent at work", func() bool { return b.agentsOf(turn) > 0 })
+		}
 		pause := time.NewTimer(time.Duration(rng.IntN(30)) * time.Millisecond)
 		<-pause.C
 		must(t, master.Process.Kill())
@@ -227,4 +227,7 @@ func TestOneAtATimeGate(t *testing.T) {
 		seen[e.Run] = true
 	}
 	t.Logf("%d of %d masters got as far as an agent", len(seen), rounds)
+	if len(seen) < rounds/each {
+		t.Errorf("only %d masters had an agent when they were killed", len(seen))
+	}
 }
