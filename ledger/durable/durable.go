@@ -43,6 +43,10 @@ type FS interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Stat(name string) (fs.FileInfo, error)
 	Rename(oldname, newname string) error
+	// Exchange swaps two names at once: nobody ever sees one of them missing. The
+	// error wraps syscall.ENOSYS or EINVAL where the system or the file system cannot
+	// do it; nothing has happened then.
+	Exchange(a, b string) error
 	Remove(name string) error
 	Mkdir(name string, perm fs.FileMode) error
 	SyncDir(name string) error // makes the names in it durable
@@ -67,6 +71,7 @@ func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 
 func (osFS) Stat(name string) (fs.FileInfo, error)     { return os.Stat(name) }
 func (osFS) Rename(oldname, newname string) error      { return os.Rename(oldname, newname) }
+func (osFS) Exchange(a, b string) error                { return exchange(a, b) }
 func (osFS) Remove(name string) error                  { return os.Remove(name) }
 func (osFS) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, perm) }
 

@@ -58,6 +58,13 @@ func (f *faultFS) Rename(oldname, newname string) error {
 	return f.FS.Rename(oldname, newname)
 }
 
+func (f *faultFS) Exchange(a, b string) error {
+	if err := f.do("exchange", a, b); err != nil {
+		return err
+	}
+	return f.FS.Exchange(a, b)
+}
+
 func (f *faultFS) Remove(name string) error {
 	if err := f.do("remove", name); err != nil {
 		return err
@@ -358,5 +365,28 @@ func TestOSFile(t *testing.T) {
 	}
 	if err := OS.SyncDir(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("SyncDir of nothing: %v", err)
+	}
+}
+
+func TestExchange(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	writeOld(t, a, "one")
+	writeOld(t, b, "two")
+	err := OS.Exchange(a, b)
+	if errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL) {
+		if content(t, a) != "one" || content(t, b) != "two" {
+			t.Errorf("Exchange is not supported, and yet there are %q and %q", content(t, a), content(t, b))
+		}
+		return
+	}
+	if err != nil || content(t, a) != "two" || content(t, b) != "one" {
+		t.Errorf("%v; then %q and %q", err, content(t, a), content(t, b))
+	}
+	if err := OS.Exchange(a, filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || content(t, a) != "two" {
+		t.Errorf("with a name that is not there: %v, %q", err, content(t, a))
+	}
+	if err := OS.Exchange("a\x00", b); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("a name with NUL: %v", err)
 	}
 }
