@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -226,4 +227,79 @@ func BenchmarkParse(b *testing.B) {
 			b.Fatal(len(doc.Sections))
 		}
 	}
+}
+
+// BenchmarkHandEdit100k is a hand edit of one task in 100,000 records, while one
+// client submits all the time: how long after the save it is taken over, and the
+// longest that a submit took meanwhile.
+func BenchmarkHandEdit100k(b *testing.B) {
+	edits := make(chan struct{}, 1)
+	var mu sync.Mutex
+	dir := b.TempDir()
+	writeJournal(b, dir, 100_000)
+	l, err := ledger.Open(ledger.Options{
+		Dir: dir, Locker: &mu, Watch: true,
+		Apply: func(s *ledger.Section) {
+			if s.Get(ledger.KeyEdits) != nil {
+				edits <- struct{}{}
+			}
+		},
+		Deleted: func(map[string]bool) []ledger.Record { return nil },
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	path := filepath.Join(dir, ledger.TasksName)
+	var takeover, worst time.Duration
+	b.ResetTimer()
+	for i := range b.N {
+		b.StopTimer()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		at := len(text)/2 + bytes.Index(text[len(text)/2:], []byte("- sessionKey: "))
+		text = append(text[:at:at], append(fmt.Appendf(nil, "- priority: %d\n", 1+i%9), text[at:]...)...)
+		ctx, stop := context.WithCancel(b.Context())
+		slowest := make(chan time.Duration)
+		go func() { slowest <- submitUntil(b, ctx, l) }()
+		if err := os.WriteFile(path+"~", text, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		saved := time.Now()
+		if err := os.Rename(path+"~", path); err != nil {
+			b.Fatal(err)
+		}
+		<-edits
+		takeover += time.Since(saved)
+		b.StopTimer()
+		stop()
+		worst = max(worst, <-slowest)
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(takeover.Milliseconds())/float64(b.N), "takeover-ms")
+	b.ReportMetric(float64(worst.Microseconds())/1000, "worst-submit-ms")
+	b.StopTimer()
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// submitUntil appends a record every millisecond and gives the longest wait for one.
+func submitUntil(b *testing.B, ctx context.Context, l *ledger.Log) (worst time.Duration) {
+	for i := 0; ctx.Err() == nil; i++ {
+		begun := time.Now()
+		err := l.Update(context.Background(), func(tx *ledger.Tx) error {
+			tx.Append(kilobyte(fmt.Sprint("new", i)))
+			return nil
+		})
+		if err != nil {
+			b.Error(err)
+			return worst
+		}
+		worst = max(worst, time.Since(begun))
+		time.Sleep(time.Millisecond)
+	}
+	return worst
 }

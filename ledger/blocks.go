@@ -3,33 +3,60 @@ package ledger
 import (
 	"bytes"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 )
 
-// blockState follows, line by line, the few blocks of CommonMark (version 0.31,
-// chapters 4.5, 4.6 and 5.2) that can hide a heading: fenced code, HTML blocks and list
-// items. It only knows the top level; what is inside a list item stays there.
+// blockState follows, line by line, the blocks of CommonMark (version 0.31,
+// chapters 4 and 5) as far as they decide what is a heading at the top level:
+// code, HTML blocks, paragraphs, list items and block quotes.
 type blockState struct {
-	what     string // "code fence", "comment" or "HTML block" that is open; "" if none
+	what     string // "code fence", "comment" or "HTML block" that is open at the top level; "" if none
 	line     int    // where it was opened
 	reported bool   // it was reported as open before a record
 	hidden   int    // line of the first record heading in it
 
-	fence    byte   // ` or ~
-	fenceLen int    // length of the opening fence
-	htmlEnd  string // what closes the HTML block; "" is an empty line
-
-	item      int  // columns that a line must be indented by to be in the open list item; 0 without one
-	paragraph bool // the line before was text of a paragraph
-	blank     bool // the line before was blank
+	containers []container // open list items and block quotes, the outermost first
+	leaf       leaf        // what is open in the innermost of them
+	fence      byte        // ` or ~
+	fenceLen   int         // length of the opening fence
+	htmlEnd    string      // what closes the HTML block; "" is an empty line
+	setext     bool        // the line before made a top-level heading of the lines above it
+	lazy       bool        // the line before went on with a paragraph of containers that it was not in
 }
+
+// A container is an open list item or block quote.
+type container struct {
+	item  int  // columns that the content of a list item is indented by; 0: a block quote
+	empty bool // the item has nothing in it yet: a blank line ends it
+}
+
+// leaf is the kind of the innermost open block.
+type leaf uint8
+
+const (
+	leafNone leaf = iota
+	leafParagraph
+	leafFence
+	leafHTML
+	leafCode // indented code
+)
 
 // inside reports whether a line is in a block that can hold no top-level heading.
 func (b *blockState) inside(line []byte) bool {
 	if b.what != "" {
 		return true
 	}
-	return b.item > 0 && len(line) > 0 && indentOf(line) >= b.item
+	return len(b.containers) > 0 && b.containers[0].item > 0 && len(line) > 0 && indentOf(line) >= b.containers[0].item
+}
+
+// itemIndent gives by how many blanks a line must be indented to be in the open list item.
+func (b *blockState) itemIndent() int {
+	if len(b.containers) == 0 {
+		return 2
+	}
+	return max(2, b.containers[0].item)
 }
 
 // hide notes that a record heading is hidden by the open block.
@@ -40,91 +67,230 @@ func (b *blockState) hide(line int) {
 }
 
 // afterRecord is the state behind the end line of a record: no list and no
-// paragraph is open there. A fence or comment stays open, as Markdown has it.
+// paragraph is open there. A fence stays open, as Markdown has it.
 func (b *blockState) afterRecord() {
-	b.item, b.paragraph, b.blank = 0, false, false
-	if b.what == "HTML block" && b.htmlEnd == "" {
-		b.close()
+	if b.what == "" || b.endsAtRecord() {
+		b.closeTo(0)
 	}
 }
 
-func (b *blockState) open(what string, line int) {
-	b.what, b.line, b.reported, b.hidden = what, line, false, 0
-	b.item, b.paragraph = 0, false
+// endsAtRecord reports whether the open block does not outlive a record: an empty
+// line or the end line closes it.
+func (b *blockState) endsAtRecord() bool {
+	return b.leaf == leafHTML && (b.htmlEnd == "" || b.htmlEnd == "-->" || b.htmlEnd == ">")
 }
 
-func (b *blockState) close() { b.what, b.reported, b.hidden, b.paragraph = "", false, 0, false }
+// closeTo closes all but the n outermost containers, and the leaf.
+func (b *blockState) closeTo(n int) {
+	b.containers = b.containers[:n]
+	b.leaf, b.what, b.reported, b.hidden = leafNone, "", false, 0
+}
 
-// feed moves the state over one line, without its newline.
+// open begins a leaf in the innermost container.
+func (b *blockState) open(kind leaf, what string, line int) {
+	b.leaf = kind
+	if len(b.containers) == 0 {
+		b.what, b.line, b.reported, b.hidden = what, line, false, 0
+	}
+}
+
+// A cursor is what is left of a line behind the marks of its containers.
+type cursor struct {
+	text   []byte // from the first character that is no blank
+	indent int    // columns of blanks before it
+	col    int    // its column in the line
+}
+
+// skip moves the cursor to the first character of rest that is no blank.
+func (c *cursor) skip(rest []byte) {
+	c.text, c.indent = bytes.TrimLeft(rest, " \t"), 0
+	for _, b := range rest[:len(rest)-len(c.text)] {
+		n := 1
+		if b == '\t' {
+			n = 4 - c.col%4
+		}
+		c.indent += n
+		c.col += n
+	}
+}
+
+// past moves the cursor over n bytes of text and the blanks behind them.
+func (c *cursor) past(n int) {
+	c.col += n
+	c.skip(c.text[n:])
+}
+
+// feed moves the state over one line, without its newline and trailing blanks.
 func (b *blockState) feed(line []byte, number int) {
-	wasBlank := b.blank
-	b.blank = len(trimRight(line)) == 0
-	switch {
-	case b.what == "code fence":
-		if b.closesFence(line) {
-			b.close()
-		}
-	case b.what != "":
-		if b.htmlEnd == "" && b.blank || b.htmlEnd != "" && bytes.Contains(bytes.ToLower(line), []byte(b.htmlEnd)) {
-			b.close()
-		}
-	case b.blank:
-		b.paragraph = false
-	case b.item > 0 && indentOf(line) >= b.item:
-		b.paragraph = true
-	case indentOf(line) > 3:
-		// indented code, or the paragraph goes on
-	default:
-		b.topLevel(line, number, wasBlank)
-	}
-}
-
-// topLevel takes a line that is in no open block and indented by three at most.
-func (b *blockState) topLevel(line []byte, number int, wasBlank bool) {
-	text := bytes.TrimLeft(line, " ")
-	if c, n := fenceOf(text); n > 0 {
-		b.open("code fence", number)
-		b.fence, b.fenceLen = c, n
+	var c cursor
+	c.skip(line)
+	b.setext, b.lazy = false, false
+	n := b.matching(&c)
+	if n == len(b.containers) && b.continues(&c) {
 		return
 	}
-	if end, what := htmlOf(text, b.paragraph); what != "" {
-		if end != "" && bytes.Contains(bytes.ToLower(text[2:]), []byte(end)) {
-			b.item, b.paragraph = 0, false
+	if len(c.text) == 0 {
+		b.closeTo(n)
+		return
+	}
+	paragraph := b.leaf == leafParagraph // that may go on lazily
+	for {
+		began := b.begin(&c, n, paragraph, number)
+		if began == beganNothing {
+			break
+		}
+		if began == beganLeaf || len(c.text) == 0 {
 			return
 		}
-		b.open(what, number)
-		b.htmlEnd = end
-		return
+		n, paragraph = len(b.containers), false
 	}
-	level, _ := headingText(line)
-	switch offset := itemOf(line); {
-	case level > 0 || isThematicBreak(text):
-		b.item, b.paragraph = 0, false
-	case offset > 0:
-		b.item, b.paragraph = offset, true
-	case text[0] == '>':
-		b.item, b.paragraph = 0, false
-	default:
-		if wasBlank {
-			b.item = 0 // else the line lazily continues the item's paragraph
+	b.lazy = paragraph && n < len(b.containers)
+	if !paragraph {
+		b.closeTo(n)
+		b.leaf = leafParagraph
+	}
+}
+
+// matching gives how many of the open containers go on in this line.
+func (b *blockState) matching(c *cursor) int {
+	for i := range b.containers {
+		k := &b.containers[i]
+		switch {
+		case k.item == 0:
+			if c.indent > 3 || len(c.text) == 0 || c.text[0] != '>' {
+				return i
+			}
+			c.quote()
+		case len(c.text) == 0:
+			if k.empty {
+				return i
+			}
+		case c.indent < k.item:
+			return i
+		default:
+			k.empty = false
+			c.indent -= k.item
 		}
-		b.paragraph = true
 	}
+	return len(b.containers)
+}
+
+// quote moves the cursor behind the > of a block quote.
+func (c *cursor) quote() {
+	c.past(1)
+	c.indent = max(0, c.indent-1)
+}
+
+// continues reports whether the open leaf takes the whole line.
+func (b *blockState) continues(c *cursor) bool {
+	blank := len(c.text) == 0
+	switch b.leaf {
+	case leafFence:
+		if c.indent <= 3 && b.closesFence(c.text) {
+			b.closeTo(len(b.containers))
+		}
+	case leafHTML:
+		if b.htmlEnd == "" && blank || closesHTML(c.text, b.htmlEnd) {
+			b.closeTo(len(b.containers))
+		}
+	case leafCode:
+		if !blank && c.indent < 4 {
+			b.leaf = leafNone
+			return false
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// maxDepth bounds how many containers are followed: what is deeper is text. No
+// heading at the top level depends on it, and a blank line costs a step for each.
+const maxDepth = 64
+
+// What a line can begin.
+const (
+	beganNothing = iota
+	beganContainer
+	beganLeaf
+)
+
+// begin looks whether a block begins at the cursor, inside the n outermost
+// containers. paragraph says that a paragraph is open, in them or deeper.
+func (b *blockState) begin(c *cursor, n int, paragraph bool, number int) int {
+	text := c.text
+	if c.indent > 3 {
+		if paragraph {
+			return beganNothing
+		}
+		b.closeTo(n)
+		b.leaf = leafCode
+		return beganLeaf
+	}
+	direct := paragraph && n == len(b.containers)
+	deep := n >= maxDepth
+	if text[0] == '>' && !deep {
+		b.closeTo(n)
+		c.quote()
+		b.containers = append(b.containers, container{})
+		return beganContainer
+	}
+	if b.beginLeaf(text, n, paragraph, number) {
+		return beganLeaf
+	}
+	if isThematicBreak(text) || direct && isUnderline(text) {
+		b.setext = n == 0 && direct && isUnderline(text)
+		b.closeTo(n)
+		return beganLeaf
+	}
+	if width := markerOf(text, direct); width > 0 && !deep {
+		b.closeTo(n)
+		b.beginItem(c, width)
+		return beganContainer
+	}
+	return beganNothing
+}
+
+// beginLeaf begins a heading, a code fence or an HTML block.
+func (b *blockState) beginLeaf(text []byte, n int, paragraph bool, number int) bool {
+	if level, _ := headingText(text); level > 0 {
+		b.closeTo(n)
+		return true
+	}
+	if char, length := fenceOf(text); length > 0 {
+		b.closeTo(n)
+		b.fence, b.fenceLen = char, length
+		b.open(leafFence, "code fence", number)
+		return true
+	}
+	end, what := htmlOf(text, paragraph)
+	if what == "" {
+		return false
+	}
+	b.closeTo(n)
+	if !closesHTML(text, end) {
+		b.htmlEnd = end
+		b.open(leafHTML, what, number)
+	}
+	return true
+}
+
+// beginItem begins a list item whose marker has that width.
+func (b *blockState) beginItem(c *cursor, width int) {
+	before := c.indent
+	c.past(width)
+	padding := width + c.indent
+	if c.indent > 4 || len(c.text) == 0 {
+		padding = width + 1
+	}
+	c.indent = max(0, c.indent+width-padding)
+	b.containers = append(b.containers, container{item: before + padding, empty: len(c.text) == 0})
 }
 
 func indentOf(line []byte) int {
-	col := 0
-	for _, c := range line {
-		switch c {
-		case ' ':
-			col++
-		case '\t':
-			col += 4 - col%4
-		default:
-			return col
-		}
-	}
-	return col
+	var c cursor
+	c.skip(line)
+	return c.indent
 }
 
 // fenceOf gives the character and length of an opening code fence; length 0 if it is none.
@@ -139,20 +305,27 @@ func fenceOf(text []byte) (byte, int) {
 	return text[0], n
 }
 
-func (b *blockState) closesFence(line []byte) bool {
-	text := bytes.TrimLeft(line, " ")
-	if len(line)-len(text) > 3 || len(text) == 0 {
-		return false
-	}
+func (b *blockState) closesFence(text []byte) bool {
 	rest := bytes.TrimLeft(text, string(b.fence))
-	return len(text)-len(rest) >= b.fenceLen && len(trimRight(rest)) == 0
+	return len(text)-len(rest) >= b.fenceLen && len(rest) == 0
+}
+
+// closesHTML reports whether the line has what ends an HTML block; it need not
+// be the tag that began it.
+func closesHTML(line []byte, end string) bool {
+	if strings.HasPrefix(end, "</") {
+		return htmlRawEnd().Match(line)
+	}
+	return end != "" && bytes.Contains(line, []byte(end))
 }
 
 // Compiled when first needed: most processes of stint never parse a file.
 var (
-	htmlRaw   = lazily(`(?i)^<(script|pre|style|textarea)([ \t>]|$)`)
-	htmlBlock = lazily(`(?i)^</?(address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|track|ul)([ \t]|/?>|$)`)
-	htmlAny   = lazily(`^<(/[A-Za-z][A-Za-z0-9-]*[ \t]*|[A-Za-z][A-Za-z0-9-]*([ \t]+[A-Za-z_:][A-Za-z0-9_.:-]*([ \t]*=[ \t]*([^ \t"'=<>` + "`" + `]+|'[^']*'|"[^"]*"))?)*[ \t]*/?)>[ \t]*$`)
+	htmlRaw    = lazily(`(?i)^<(script|pre|style|textarea)([ \t>]|$)`)
+	htmlRawTag = lazily(`(?i)^</?(script|pre|style|textarea)([ \t/>]|$)`)
+	htmlRawEnd = lazily(`(?i)</(script|pre|style|textarea)>`)
+	htmlBlock  = lazily(`(?i)^</?(address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|track|ul)([ \t]|/?>|$)`)
+	htmlAny    = lazily(`^<(/[A-Za-z][A-Za-z0-9-]*[ \t]*|[A-Za-z][A-Za-z0-9-]*([ \t]+[A-Za-z_:][A-Za-z0-9_.:-]*([ \t]*=[ \t]*([^ \t"'=<>` + "`" + `]+|'[^']*'|"[^"]*"))?)*[ \t]*/?)>[ \t]*$`)
 )
 
 func lazily(expr string) func() *regexp.Regexp {
@@ -176,7 +349,7 @@ func htmlOf(text []byte, paragraph bool) (end, what string) {
 		return ">", "HTML block"
 	case htmlBlock().Match(text):
 		return "", "HTML block"
-	case !paragraph && htmlAny().Match(text) && !htmlRaw().Match(text):
+	case !paragraph && htmlAny().Match(text) && !htmlRawTag().Match(text):
 		return "", "HTML block"
 	}
 	if m := htmlRaw().FindSubmatch(text); m != nil {
@@ -185,31 +358,33 @@ func htmlOf(text []byte, paragraph bool) (end, what string) {
 	return "", ""
 }
 
-// itemOf gives how far a line must be indented to stand in the list item that
-// this line begins; 0 if it begins none.
-func itemOf(line []byte) int {
-	text := bytes.TrimLeft(line, " ")
-	marker := 0
-	if isBullet(text[0]) {
-		marker = 1
-	} else {
-		for marker < len(text) && marker < 10 && text[marker] >= '0' && text[marker] <= '9' {
-			marker++
+// markerOf gives the width of the marker of the list item that text begins; 0 if
+// it begins none. Only some can end a paragraph without a blank line.
+func markerOf(text []byte, paragraph bool) int {
+	width := 1
+	if !isBullet(text[0]) {
+		width = 0
+		for width < len(text) && width < 10 && text[width] >= '0' && text[width] <= '9' {
+			width++
 		}
-		if marker == 0 || marker == len(text) || text[marker] != '.' && text[marker] != ')' {
+		if width == 0 || width > 9 || width == len(text) || text[width] != '.' && text[width] != ')' {
 			return 0
 		}
-		marker++
+		if first, _ := parseUint(text[:width]); paragraph && first != 1 {
+			return 0
+		}
+		width++
 	}
-	rest := text[marker:]
-	if len(rest) > 0 && rest[0] != ' ' && rest[0] != '\t' {
+	rest := text[width:]
+	if len(rest) > 0 && rest[0] != ' ' && rest[0] != '\t' || paragraph && len(rest) == 0 {
 		return 0
 	}
-	blanks := indentOf(rest)
-	if blanks == 0 || blanks > 4 || len(trimRight(rest)) == 0 {
-		blanks = 1
-	}
-	return len(line) - len(text) + marker + blanks
+	return width
+}
+
+// isUnderline reports whether text makes a heading of the paragraph above it.
+func isUnderline(text []byte) bool {
+	return (text[0] == '=' || text[0] == '-') && !slices.ContainsFunc(text, func(c byte) bool { return c != text[0] })
 }
 
 func isThematicBreak(text []byte) bool {

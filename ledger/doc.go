@@ -42,9 +42,38 @@
 // A column-0 heading whose next line that is not blank is "- seq:" is a record
 // whatever surrounds it. Without seq it must be a top-level heading of the
 // document as CommonMark sees it: not inside a code fence, comment, HTML block or
-// list item. A person's file may use CRLF, a BOM, "*" or "+" bullets, trailing
-// blanks, a closing ##, up to three blanks before the ##, and no final newline.
+// list item. Its fields end at the next heading of level 1 or 2, also one that is
+// made by a line of --- or === below its text. A person's file may use CRLF, a BOM,
+// "*" or "+" bullets, tabs behind them, blanks of any kind at the ends of lines and
+// around values, a closing ##, up to three blanks before the ##, and no final
+// newline. A heading with an id that is none, and no field that tells of a record
+// below it, is text.
 //
 // One bad record is one bad record: it is reported with file and line
-// ([SyntaxError]) and set aside where it stands; everything else goes on.
+// ([SyntaxError]) and set aside where it stands; everything else goes on. Set aside,
+// with all that belongs to it, is also what was probably meant for a record:
+//
+//   - a section under a heading that is nearly right (## Tsk x, ##Task x, ### Task x),
+//     if a seq or another field that tells of a record stands below it;
+//   - a seq with a number, outside of any section: its heading is lost;
+//   - a section without seq that has an end line or the seq of another record in it:
+//     a part of that record was glued to it;
+//   - a line of a section without seq that is nearly a field (– status: x), goes on
+//     with a value (indented, or wrapped to the margin), or should be the body of one;
+//   - an own record that has a field or an indented line directly below its end line.
+//
+// A line of its own is set aside alone: an end line or a field that belongs to
+// nothing, a mark of a merge conflict (what people wrote in the conflict waits), NUL
+// bytes, and a CR or the like with what would be a line of a record behind it.
+//
+// # What is taken over
+//
+// A record that was taken over from a person's edit says "by: hand" and has the
+// digest of the section's text in "adopts": the same text is never taken over
+// twice. "edits" says what was edited: the seq of a record, or the digest under
+// which a section without seq was adopted first. "copies" has the seq of the record
+// whose section was copied under another id. "ignored" has the fields that stand in
+// the section without an effect: a later section names them, or they are as they
+// were before a later edit, because an old buffer was saved. A record with "adopts"
+// and "ignored" alone, without "by", notes nothing else.
 package ledger

@@ -101,7 +101,28 @@ func decodeBlock(raw []byte) []byte {
 	return bytes.TrimRight(out, "\n")
 }
 
-func trimRight(line []byte) []byte { return bytes.TrimRight(line, " \t\r") }
+// trimRight takes away what an editor may have put at the end of a line. Nothing
+// that stint writes ends with any kind of blank.
+func trimRight(line []byte) []byte {
+	for len(line) > 0 {
+		c := line[len(line)-1]
+		switch {
+		case c == ' ' || '\t' <= c && c <= '\r':
+			line = line[:len(line)-1]
+		case c < utf8.RuneSelf:
+			return line
+		default:
+			return bytes.TrimRightFunc(line, unicode.IsSpace)
+		}
+	}
+	return line
+}
+
+// trimBoth takes the blanks from both ends of a value. A value that begins with
+// one of its own is written as a body.
+func trimBoth(value []byte) []byte {
+	return trimRight(bytes.TrimLeftFunc(value, unicode.IsSpace))
+}
 
 // escape gives text without anything that an editor could change.
 func escape(text string) string {

@@ -1,8 +1,20 @@
 package ledger
 
+import "context"
+
 // Waiting gives how many updates wait for the log's goroutine.
 func (l *Log) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.queue)
 }
+
+// SetUser makes the ledger believe that it runs as that user, until undo.
+func SetUser(uid int) (undo func()) {
+	old := euid
+	euid = uid
+	return func() { euid = old }
+}
+
+// LookBehind looks at what a compaction has put aside, as the watch does.
+func (l *Log) LookBehind(ctx context.Context) error { return l.lookBehind(ctx) }

@@ -55,6 +55,9 @@ func appendRecord(dst []byte, r *Record, more int) ([]byte, error) {
 	if !validKey([]byte(r.Kind)) || !ValidID(r.ID) {
 		return dst, fmt.Errorf("a record cannot be headed %q %q: an id is 1 to %d of A-Z a-z 0-9 . _ : -", r.Kind, r.ID, maxID)
 	}
+	if r.Seq > maxSeq {
+		return dst, fmt.Errorf("%s %s: record %d is beyond the last number that there can be", r.Kind, r.ID, r.Seq)
+	}
 	for _, f := range r.Fields {
 		if !validKey([]byte(f.Key)) || f.Key == KeySeq {
 			return dst, fmt.Errorf("%s %s: %q cannot be the key of a field", r.Kind, r.ID, f.Key)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 
 	"stint/ledger/durable"
@@ -18,13 +19,17 @@ import (
 type journal struct {
 	fs   durable.FS
 	path string
-	file durable.File
-	size int64 // bytes that are durable
+	file durable.File // other goroutines hold mu
+	size int64        // bytes that are durable
 
+	mu      sync.RWMutex // held for reading by who reads file from elsewhere, for writing while it is swapped
 	durable atomic.Int64 // size, for other goroutines
 }
 
 const journalName = "journal.md"
+
+// emptyJournal is a journal without records.
+const emptyJournal = VersionLine + "\n\n"
 
 // chunk is how much of a file is read at a time on replay.
 const chunk = 1 << 20
@@ -34,7 +39,12 @@ func openJournal(fsys durable.FS, dir string) (*journal, error) {
 	_, err := fsys.Stat(j.path)
 	fresh := errors.Is(err, fs.ErrNotExist)
 	if fresh {
-		if err := durable.WriteFile(fsys, j.path, []byte(VersionLine+"\n\n")); err != nil {
+		if err := durable.WriteFile(fsys, j.path, []byte(emptyJournal)); err != nil {
+			return nil, err
+		}
+	}
+	if !fresh { // whoever made it may have come to an end before its name was durable
+		if err := fsys.SyncDir(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -42,25 +52,31 @@ func openJournal(fsys durable.FS, dir string) (*journal, error) {
 	return j, err
 }
 
+// A listener hears what a replay finds.
+type listener struct {
+	apply  func(*Section)     // each record, in order
+	report func(*SyntaxError) // damage that stays
+	note   func(Notice)       // damage that was mended
+}
+
 // replay gives every record of the journal to apply, in order, cuts a torn tail
-// off, and gives the highest seq. What is damaged in the middle is reported and
-// passed over: the rest must not be lost for it.
-func (j *journal) replay(apply func(*Section), report func(*SyntaxError)) (seq uint64, err error) {
-	r := replayer{journal: j, apply: apply, report: report}
+// off, makes durable what is left, and gives the highest seq. Damage in the middle
+// is mended from tasks.md ([replayer.mend]); what cannot be is reported and passed
+// over: the rest must not be lost for it.
+func (j *journal) replay(to listener) (seq uint64, err error) {
+	r := replayer{journal: j, listener: to}
 	if err := r.run(); err != nil {
 		return 0, err
 	}
-	fi, err := j.file.Stat()
-	if err != nil {
-		return 0, err
-	}
 	j.setSize(r.good)
-	if fi.Size() > r.good {
-		if err := j.cutTail(fi.Size()); err != nil {
+	if r.size > r.good {
+		if err := j.cutTail(r.size, to.note); err != nil {
 			return 0, err
 		}
 	}
-	return r.seq, nil
+	// What another master has written may be in the kernel's memory alone. It must be
+	// durable before anyone, or tasks.md, hears of it.
+	return r.seq, j.file.Datasync()
 }
 
 func (j *journal) setSize(n int64) {
@@ -70,56 +86,81 @@ func (j *journal) setSize(n int64) {
 
 // cutTail removes what was never acknowledged. The bytes are kept aside, in case
 // that a person wants to see them.
-func (j *journal) cutTail(end int64) error {
+func (j *journal) cutTail(end int64, note func(Notice)) error {
 	tail := make([]byte, end-j.size)
 	if _, err := j.file.ReadAt(tail, j.size); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if len(bytes.TrimSpace(tail)) > 0 {
+	if !isVoid(tail) {
 		if err := durable.WriteFile(j.fs, j.path+".torn", tail); err != nil {
 			return err
 		}
+		note(Notice{Text: fmt.Sprintf("%s: the last %d bytes are of a change that was cut off before it was acknowledged; they are now in %s.torn", journalName, len(tail), journalName)})
 	}
-	if err := j.file.Truncate(j.size); err != nil {
-		return err
-	}
-	return j.file.Sync()
+	return j.file.Truncate(j.size)
 }
+
+// isVoid reports whether nobody has written anything in data: a power cut may
+// leave a file longer than what was written, with zeros in it.
+func isVoid(data []byte) bool { return len(bytes.Trim(data, "\x00 \t\r\n")) == 0 }
 
 // A replayer reads a journal in chunks and scans the records in them.
 type replayer struct {
 	*journal
-	apply  func(*Section)
-	report func(*SyntaxError)
+	listener
 
 	buf    []byte // unread bytes from offset off on
 	off    int64
-	eof    bool
-	good   int64 // end of the last record that counts
-	seq    uint64
+	size   int64 // of the file
+	good   int64 // end of the last change that counts
+	last   uint64
+	seq    uint64     // highest
 	group  []*Section // records of a change that is not complete yet
 	record Section
+	mended bool // mend was tried
 }
 
 func (r *replayer) run() error {
-	header := true
+	if err := r.restart(); err != nil {
+		return err
+	}
+	if v := versionOf(r.buf); v > FormatVersion {
+		return newerFormat(r.path, v)
+	}
 	for {
-		if err := r.fill(); err != nil {
-			return err
+		damaged := r.scan()
+		if !damaged && r.off+int64(len(r.buf)) < r.size {
+			if err := r.fill(); err != nil {
+				return err
+			}
+			continue
 		}
-		if header {
-			header = false
-			if v := versionOf(r.buf); v > FormatVersion {
-				return newerFormat(r.path, v)
+		again := false
+		if !r.mended && (damaged || !isVoid(r.buf) || len(r.group) > 0) {
+			var err error
+			if again, err = r.mend(); err != nil {
+				return err
 			}
 		}
-		if err := r.scan(); err != nil {
-			return err
-		}
-		if r.eof {
+		switch {
+		case again:
+			if err := r.restart(); err != nil {
+				return err
+			}
+		case !damaged:
 			return nil
 		}
 	}
+}
+
+// restart begins to read behind the last change that counts.
+func (r *replayer) restart() error {
+	fi, err := r.file.Stat()
+	if err != nil {
+		return err
+	}
+	r.size, r.off, r.buf, r.group = fi.Size(), r.good, r.buf[:0], r.group[:0]
+	return r.fill()
 }
 
 func newerFormat(path string, v int) error {
@@ -128,89 +169,125 @@ func newerFormat(path string, v int) error {
 
 // fill reads more behind the bytes that are left.
 func (r *replayer) fill() error {
-	need := max(chunk, len(r.buf)*2)
+	need := int(min(max(chunk, int64(len(r.buf))*2), r.size-r.off))
 	if cap(r.buf) < need {
 		r.buf = append(make([]byte, 0, need), r.buf...)
 	}
-	n, err := r.file.ReadAt(r.buf[len(r.buf):cap(r.buf)], r.off+int64(len(r.buf)))
+	n, err := r.file.ReadAt(r.buf[len(r.buf):need], r.off+int64(len(r.buf)))
 	r.buf = r.buf[:len(r.buf)+n]
-	if errors.Is(err, io.EOF) {
-		r.eof, err = true, nil
+	if errors.Is(err, io.EOF) { // it has become shorter
+		r.size, err = r.off+int64(len(r.buf)), nil
 	}
 	return err
 }
 
-// scan takes all whole records from buf and moves the rest to its beginning.
-func (r *replayer) scan() error {
+// scan takes all whole records from buf and moves the rest to its beginning. It
+// stops at damage once, so that it can be mended.
+func (r *replayer) scan() (damaged bool) {
 	pos := 0
+loop:
 	for pos < len(r.buf) {
-		if r.buf[pos] != '#' {
-			next := bytes.IndexByte(r.buf[pos:], '\n')
+		n, more, err := scanPiece(r.buf[pos:], r.off+int64(pos) == 0, &r.record)
+		switch {
+		case err == errCut:
+			break loop
+		case err != nil:
+			next := nextRecord(r.buf[pos:])
 			if next < 0 {
-				break
+				break loop // a torn tail, or more must be read
 			}
-			first := r.off+int64(pos) == 0 // the version line
-			empty := len(bytes.TrimSpace(r.buf[pos:pos+next])) == 0
-			if pos += next + 1; first || empty && len(r.group) == 0 {
+			if !r.mended {
+				damaged = true
+				break loop
+			}
+			r.reportDamage(r.off+int64(pos), next)
+			pos += next
+		case more < 0: // no record
+			if pos += n; len(r.group) == 0 {
 				r.good = r.off + int64(pos)
 			}
-			continue
+		default:
+			r.record.Off = r.off + int64(pos)
+			pos += n
+			r.take(more, r.off+int64(pos))
 		}
-		n, more, err := scanStrict(r.buf[pos:], &r.record)
-		if err == errCut {
-			break
-		}
-		if err != nil {
-			skipped, ok := r.skipDamage(pos)
-			if !ok {
-				break
-			}
-			pos = skipped
-			continue
-		}
-		r.record.Off = r.off + int64(pos)
-		pos += n
-		r.take(more, r.off+int64(pos))
 	}
 	r.off += int64(pos)
 	r.buf = r.buf[:copy(r.buf, r.buf[pos:])]
-	return nil
+	return damaged
 }
 
-// take applies the record, or keeps it until its change is complete.
+// scanPiece takes a record of a journal, or a line that is none and may stand
+// there: then more is -1. first says that data begins the file.
+func scanPiece(data []byte, first bool, s *Section) (n, more int, err error) {
+	if data[0] == '#' {
+		return scanStrict(data, s)
+	}
+	line, n, ok := cutLine(data, 0)
+	switch {
+	case !ok:
+		return 0, 0, errCut
+	case first && isVersionLine(line), len(bytes.TrimSpace(line)) == 0:
+		return n, -1, nil
+	}
+	return 0, 0, errNotStrict
+}
+
+// isVersionLine reports whether a line is the first of a journal.
+func isVersionLine(line []byte) bool { return versionOf(line) > 0 && bytes.HasSuffix(line, endClose) }
+
+// nextRecord gives where behind damaged bytes a record begins; -1 if none does.
+func nextRecord(data []byte) int {
+	var s Section
+	for i := 0; ; {
+		next := bytes.Index(data[i:], []byte("\n## "))
+		if next < 0 {
+			return -1
+		}
+		i += next + 1
+		if _, _, err := scanStrict(data[i:], &s); err == nil {
+			return i
+		}
+	}
+}
+
+// take applies the record, or keeps it until its change is complete. What is left
+// of a change that was damaged is all that there is of it.
 func (r *replayer) take(more int, end int64) {
+	if n := len(r.group); n > 0 && r.record.Seq != r.group[n-1].Seq+1 {
+		r.applyGroup()
+	}
 	r.seq = max(r.seq, r.record.Seq)
 	if more > 0 {
 		r.group = append(r.group, r.record.Clone())
 		return
 	}
+	r.applyGroup()
+	r.apply(&r.record)
+	r.good, r.last = end, r.record.Seq
+}
+
+func (r *replayer) applyGroup() {
 	for _, s := range r.group {
 		r.apply(s)
 	}
 	r.group = r.group[:0]
-	r.apply(&r.record)
-	r.good = end
 }
 
-// skipDamage gives where the next record begins behind bytes that are none. It
-// gives false if there is no such record in buf: then it is a torn tail, or more
-// must be read.
-func (r *replayer) skipDamage(pos int) (int, bool) {
-	for i := pos; ; {
-		next := bytes.Index(r.buf[i:], []byte("\n## "))
-		if next < 0 {
-			return 0, false
-		}
-		i += next + 1
-		var s Section
-		if _, _, err := scanStrict(r.buf[i:], &s); err == nil {
-			r.report(&SyntaxError{
-				File: journalName,
-				Msg:  fmt.Sprintf("%d bytes at offset %d are damaged and were passed over", i-pos, r.off+int64(pos)),
-			})
-			return i, true
-		}
+func (r *replayer) reportDamage(off int64, n int) {
+	r.report(&SyntaxError{
+		File: journalName, Line: r.lineAt(off),
+		Msg: fmt.Sprintf("%d bytes are damaged and were passed over", n),
+	})
+}
+
+// lineAt gives the line of an offset; 0 if it cannot be read.
+func (j *journal) lineAt(off int64) int {
+	head := make([]byte, off)
+	if _, err := j.file.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return 0
 	}
+	return 1 + bytes.Count(head, []byte("\n"))
 }
 
 // append writes batch behind the journal and makes it durable. An error that
@@ -224,7 +301,10 @@ func (j *journal) append(batch []byte) error {
 		return fmt.Errorf("%w: write %s: %w", errNotWritten, j.path, err)
 	}
 	if err := j.file.Datasync(); err != nil {
-		return fmt.Errorf("fdatasync %s: %w", j.path, err)
+		// The kernel may hold the bytes as clean and never write them. A restart must
+		// not read them from its memory and build upon them.
+		terr := j.file.Truncate(j.size)
+		return errors.Join(fmt.Errorf("fdatasync %s: %w", j.path, err), terr)
 	}
 	j.setSize(j.size + int64(len(batch)))
 	return nil
@@ -232,9 +312,16 @@ func (j *journal) append(batch []byte) error {
 
 // sectionAt reads the record at off. It may be called by any goroutine.
 func (j *journal) sectionAt(off int64) (*Section, error) {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return sectionIn(j.file, j.path, off)
+}
+
+// sectionIn reads the record at off of a file, whose name is for the error.
+func sectionIn(f io.ReaderAt, name string, off int64) (*Section, error) {
 	for size := 4 << 10; ; size *= 4 {
 		buf := make([]byte, size)
-		n, err := j.file.ReadAt(buf, off)
+		n, err := f.ReadAt(buf, off)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
@@ -245,7 +332,7 @@ func (j *journal) sectionAt(off int64) (*Section, error) {
 			return s, nil
 		}
 		if serr != errCut || n < size {
-			return nil, fmt.Errorf("%s: no record at offset %d", j.path, off)
+			return nil, fmt.Errorf("%s: no record at offset %d", name, off)
 		}
 	}
 }

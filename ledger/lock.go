@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/gofrs/flock"
 )
@@ -25,9 +26,10 @@ func (e *BusyError) Error() string {
 }
 
 // Lock takes the right to write the state directory dir, without waiting. The
-// lock file is never renamed or removed; the kernel frees the lock when the
-// process ends, however it ends. The error is a *BusyError if another process
-// holds it.
+// lock file is never renamed or removed by us; should somebody else do that, the
+// lock of the directory itself, which is taken too, still keeps others out. The
+// kernel frees both when the process ends, however it ends. The error is a
+// *BusyError if another process holds them.
 func Lock(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")
 	l := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
@@ -38,13 +40,37 @@ func Lock(dir string) (unlock func() error, err error) {
 	if !ok {
 		return nil, &BusyError{Dir: dir, PID: lockHolder(path)}
 	}
-	if err := samePath(l, path); err != nil {
+	d, err := lockDir(dir)
+	if err != nil {
 		return nil, errors.Join(err, l.Close())
+	}
+	unlock = func() error { return errors.Join(d.Close(), l.Close()) }
+	if err := samePath(l, path); err != nil {
+		return nil, errors.Join(err, unlock())
 	}
 	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
+		return nil, errors.Join(err, unlock())
 	}
-	return l.Close, nil
+	return unlock, nil
+}
+
+// lockDir locks the directory itself. A file system that cannot do that (NFS, for
+// one) leaves the lock file as the only lock.
+func lockDir(dir string) (*os.File, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err != syscall.EINTR {
+			break
+		}
+	}
+	if err == syscall.EWOULDBLOCK {
+		return nil, errors.Join(&BusyError{Dir: dir}, d.Close())
+	}
+	return d, nil
 }
 
 // samePath makes sure that the locked file is the one that others will lock:

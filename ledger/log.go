@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,13 +39,44 @@ type Options struct {
 	Apply  func(*Section)
 	Locker sync.Locker
 
+	// Archived is given each entry of the archive's index, in order, before any Apply:
+	// on Open and after Reset. Locker is held. nil: nobody asks.
+	Archived func(ArchiveEntry)
+	// Reset says that the journal was compacted: the fold begins anew, Archived and
+	// Apply of all records follow, and Refolded ends it. Locker is held from Reset to
+	// Refolded. nil: nobody asks; without Reset a log cannot be compacted.
+	Reset    func()
+	Refolded func()
+	// Now gives the time of an edit that is taken over, and of a compaction. nil: time.Now.
+	Now func() time.Time
+
 	// Check says whether a record that a person wrote can be taken over. nil: all.
 	Check func(*Section) error
+	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may
+	// spoil: a save that changes them in more than three records is held until
+	// [Log.Reconcile] accepts it.
+	Guarded []string
+	// Copied says whether a section that a person copied under another id keeps that
+	// field in its draft. nil: all but those of the engine.
+	Copied func(key string) bool
+	// Deleted is asked for the records that say what becomes of records whose sections
+	// a person has deleted: gone has "Kind id" of all records that have no section in
+	// tasks.md any more, those that were deleted earlier too. It is called on the log's
+	// goroutine without Locker, and when nothing is gone but something was before.
+	// nil: deleting a section means nothing.
+	Deleted func(gone map[string]bool) []Record
 	// Notify hears of edits that were taken over and of findings. It is called by
 	// Open and by the log's own goroutines, and must not call the log. nil: nobody.
 	Notify func(Notice)
 	// Watch makes the log take over edits while it is open.
 	Watch bool
+}
+
+func (o *Options) now() time.Time {
+	if o.Now == nil {
+		return time.Now()
+	}
+	return o.Now()
 }
 
 // A Log is the only writer of journal.md and appends to tasks.md. One goroutine
@@ -58,12 +90,20 @@ type Log struct {
 	batch   batch    // the present one; its memory serves the next one too; owned by the log's goroutine
 	edited  bool     // some record adopts the edit of another; owned by the log's goroutine
 	tasks   *tasksFile
+	gone    map[string]bool // what Options.Deleted was last told; owned by the log's goroutine
+
+	looking sync.Mutex      // held while tasks.md is compared and taken over; guards the next three
+	held    map[string]bool // sections that are held as the work of a formatter
+	old     int             // sections from before the compaction that were last seen
+	past    *past           // the files before the last compaction, for a while; or nil
 
 	mu       sync.Mutex // guards what follows
 	queue    []*update
 	closed   bool
-	err      error // why the log stopped
-	findings []*SyntaxError
+	err      error              // why the log stopped
+	damage   []*SyntaxError     // in the journal
+	findings []*SyntaxError     // in tasks.md
+	follow   map[*Follower]bool // the open followers of this log
 
 	wake chan struct{} // capacity 1: something is in queue, or closed is set
 	done chan struct{} // closed when the log's goroutine has ended
@@ -125,7 +165,13 @@ func (l *Log) openFiles() error {
 	if err := l.checkLayout(); err != nil {
 		return err
 	}
+	if err := finishRestore(l.opts.FS, l.opts.Dir); err != nil {
+		return err
+	}
 	l.tasks = &tasksFile{fs: l.opts.FS, path: filepath.Join(l.opts.Dir, TasksName)}
+	if err := finishSwap(l.opts.FS, l.tasks.path); err != nil {
+		return err
+	}
 	if err := l.rebuildIfLost(); err != nil {
 		return err
 	}
@@ -136,7 +182,10 @@ func (l *Log) openFiles() error {
 	if l.opts.Started != nil {
 		l.opts.Started(l)
 	}
-	if l.seq, err = l.journal.replay(l.applyOne, l.addFinding); err != nil {
+	if err := l.openArchive(); err != nil {
+		return err
+	}
+	if l.seq, err = l.journal.replay(listener{l.applyOne, l.addFinding, l.note}); err != nil {
 		return err
 	}
 	return l.reconcileAtStart()
@@ -272,10 +321,12 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		b.answer(err)
 		return again, err
 	}
+	first := l.seq + 1
 	l.seq = b.seq
 	l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes)))
 	b.answer(nil)
-	l.tasks.append(b.bytes, l.note)
+	l.tellFollowers()
+	l.tasks.append(b.bytes, first, l.note)
 	return again, nil
 }
 
@@ -383,15 +434,21 @@ func (l *Log) Err() error {
 	return l.err
 }
 
-// SectionAt reads one record of the journal by its offset ([Section].Off).
+// Size gives the bytes of the journal that are durable.
+func (l *Log) Size() int64 { return l.journal.durable.Load() }
+
+// SectionAt reads one record of the journal by its offset ([Section].Off). An
+// offset holds until a compaction: who takes one from the fold holds Locker until
+// the record was read.
 func (l *Log) SectionAt(off int64) (*Section, error) { return l.journal.sectionAt(off) }
 
 // Behind reports whether tasks.md was changed by another hand (or could not be
 // written) and is yet to be reconciled.
 func (l *Log) Behind() bool { return l.tasks.changed() }
 
-// Close answers what waits, brings tasks.md up to date and closes the files. It
-// does not free the Lock, which is the caller's.
+// Close answers what waits and closes the files. What tasks.md lacks then because
+// another hand has changed it, the next Open brings. Close does not free the Lock,
+// which is the caller's.
 func (l *Log) Close() error {
 	l.stop()
 	l.side.Wait()
@@ -400,6 +457,9 @@ func (l *Log) Close() error {
 	l.mu.Unlock()
 	l.poke()
 	<-l.done
+	l.looking.Lock()
+	l.forgetPast(time.Time{})
+	l.looking.Unlock()
 	return errors.Join(l.tasks.sync(), l.journal.file.Close())
 }
 
@@ -418,18 +478,26 @@ func (l *Log) note(n Notice) {
 
 func (l *Log) addFinding(e *SyntaxError) {
 	l.mu.Lock()
-	l.findings = append(l.findings, e)
+	l.damage = append(l.damage, e)
 	l.mu.Unlock()
 	l.note(Notice{Finding: e, Text: e.Error()})
 }
 
-// Findings gives what is wrong in the ledger at present, in file order.
+// Findings gives what is wrong in the ledger at present, by file and line.
 func (l *Log) Findings() []*SyntaxError {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.findings)
+	list := slices.Concat(l.damage, l.findings)
+	l.mu.Unlock()
+	slices.SortStableFunc(list, func(a, b *SyntaxError) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	return list
 }
 
 // settle is how long tasks.md must have rested before a save counts as complete:
-// some editors truncate a file and write it in pieces.
-const settle = 100 * time.Millisecond
+// some editors truncate a file and write it in pieces. What is only the beginning
+// of the file that was there must rest for settleCut.
+const (
+	settle    = 100 * time.Millisecond
+	settleCut = 2 * time.Second
+)

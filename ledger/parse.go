@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -12,6 +14,26 @@ type Document struct {
 	Findings []*SyntaxError // what is wrong, in file order
 	Version  int            // of the version line; 0 without one
 	data     []byte
+
+	damaged   []damage   // the sections that were set aside, in file order
+	opens     []opening  // records that stand in an open block, in file order
+	last      blockState // what is open at the end
+	openAtEnd int        // line in which the block was opened that is still open at the end; 0 if none is
+}
+
+// damage is what was set aside, a section or a line of text: data[from:to].
+type damage struct {
+	finding  *SyntaxError
+	name     string // kind and id of a section, as far as they can be told
+	seq      uint64
+	from, to int
+	mended   []byte // what a line of text would do no harm as; nil for a section
+}
+
+// opening is a fence, comment or HTML block that is open where a record begins.
+type opening struct {
+	block blockState // as it is there
+	at    int        // line of the record
 }
 
 var (
@@ -29,12 +51,19 @@ func Parse(data []byte) *Document {
 	if bytes.HasPrefix(data, bom) {
 		p.pos = len(bom)
 	}
+	if p.utf16File() {
+		return p.doc
+	}
 	p.doc.Version = versionOf(data[p.pos:])
 	for p.pos < len(data) {
 		p.step()
 	}
 	p.closeSection(len(data))
 	p.reportOpen(0)
+	if p.blocks.what != "" {
+		p.doc.openAtEnd, p.doc.last = p.blocks.line, p.blocks
+	}
+	slices.SortStableFunc(p.doc.Findings, func(a, b *SyntaxError) int { return cmp.Compare(a.Line, b.Line) })
 	return p.doc
 }
 
@@ -61,12 +90,24 @@ type parser struct {
 	line   int
 	blocks blockState
 
+	spare  []Field // memory for the fields of one record
+	fields []Field // memory for those of many; see keep
+
 	open    *Section // a section being read by lines, or nil
 	body    bool     // the last field of open takes indented lines
 	from    int      // where that body begins
 	bad     *SyntaxError
+	own     bool // open begins with a seq: nothing around it matters
 	sealed  bool // open had its end line: only text may follow
+	text    bool // open has a line that is no field
 	lastEnd int  // end of the last line that belongs to open
+
+	outer    blockState   // the blocks around the open record of stint's own; none outlives it that began in it
+	apart    bool         // the line belongs to a good record of stint's own: Markdown's blocks do not matter
+	nul      *SyntaxError // the finding about NUL bytes in the text since the last section
+	ended    damage       // the record that has ended, as long as nothing but empty lines and fields follows
+	conflict int          // line of the merge conflict that is not over; 0 without one
+	before   int          // how many good sections there were before it
 }
 
 // step takes one line, or one whole record that is just as stint wrote it.
@@ -78,10 +119,34 @@ func (p *parser) step() {
 	if i := bytes.IndexByte(p.data[p.pos:], '\n'); i >= 0 {
 		next = p.pos + i + 1
 	}
-	line := trimRight(p.data[start : next-newlineLen(p.data[start:next])])
-	p.takeLine(line, start, next)
+	line := p.data[start : next-newlineLen(p.data[start:next])]
+	p.apart = false
+	p.takeLine(trimRight(line), start, next)
+	if !p.apart {
+		p.feed(line, start)
+	}
 	p.pos = next
 	p.line++
+}
+
+// feed tells the blocks of a line. A heading that is made by the line below it
+// ends a section as any other heading does.
+func (p *parser) feed(line []byte, start int) {
+	p.blocks.feed(bytes.TrimRight(line, " \t\r"), p.line)
+	switch {
+	case p.open == nil || p.sealed || p.inRecord():
+	case p.blocks.setext:
+		p.closeSection(start)
+	case p.blocks.lazy && p.lastEnd == start && p.isLong(start):
+		p.fail("%q goes on with the value above it, as Markdown reads it; write the value as | and lines indented by two blanks, or put an empty line above a note", shorten(trimRight(line)))
+	}
+}
+
+// isLong reports whether the line above offset end is so long that an editor may
+// have wrapped it. Below a short one, people write notes.
+func (p *parser) isLong(end int) bool {
+	above := bytes.TrimRight(p.data[p.open.Off:end], "\r\n")
+	return len(above)-bytes.LastIndexByte(above, '\n') > 60
 }
 
 func newlineLen(line []byte) int {
@@ -93,61 +158,127 @@ func newlineLen(line []byte) int {
 
 // strict takes a whole record the fast way.
 func (p *parser) strict() bool {
-	var s Section
+	s := Section{Fields: p.spare}
 	n, _, err := scanStrict(p.data[p.pos:], &s)
 	if err != nil {
 		return false
 	}
+	s.Fields = p.keep(s.Fields)
 	p.closeSection(p.pos)
 	p.reportOpen(p.line)
 	p.blocks.afterRecord()
+	p.nul = nil
 	s.Off, s.Line = int64(p.pos), p.line
 	p.doc.Sections = append(p.doc.Sections, s)
 	p.pos += n
 	p.line += s.lines
+	p.ended = damage{seq: s.Seq, to: p.pos}
 	return true
+}
+
+// keep copies fields to where they stay: those of many sections share one piece of
+// memory, because a large ledger has a million.
+func (p *parser) keep(fields []Field) []Field {
+	p.spare = fields[:0]
+	if cap(p.fields)-len(p.fields) < len(fields) {
+		p.fields = make([]Field, 0, max(len(fields), min(len(p.data)/64, 4096)))
+	}
+	n := len(p.fields)
+	p.fields = append(p.fields, fields...)
+	return p.fields[n:len(p.fields):len(p.fields)]
 }
 
 // takeLine does what one line asks for: begin a section, add to it, close it,
 // or nothing, when it is a person's text.
 func (p *parser) takeLine(line []byte, start, next int) {
+	if p.unreadable(line, start, next) {
+		return
+	}
 	if p.inBody() && (len(line) == 0 || isIndented(line)) {
 		p.extend(line, next)
 		return
 	}
-	if kind, id, ok := recordHeading(line); ok {
-		hasSeq := line[0] == '#' && isSeqLine(p.nextLine(next))
-		if hasSeq || !p.blocks.inside(line) {
-			p.closeSection(start)
-			if hasSeq {
-				p.reportOpen(p.line)
-				p.blocks.afterRecord()
-			} else {
-				p.blocks.feed(line, p.line)
-			}
-			p.begin(kind, id, start, next)
-			return
-		}
-		p.blocks.hide(p.line)
+	if p.heading(line, start, next) || p.astray(line, start, next) {
+		return
+	}
+	if len(line) > 0 {
+		p.ended = damage{}
 	}
 	if p.continues(line, start) {
+		p.apart = p.inRecord()
 		p.fail("%q continues the line above; write the value as | and lines indented by two blanks", shorten(bytes.TrimSpace(line)))
 		return
 	}
-	if p.open != nil && p.open.Seq > 0 && !p.sealed {
+	if p.inRecord() {
 		p.ownLine(line, start, next)
 		return
 	}
-	heading := !p.blocks.inside(line) && isHeading(line)
-	if heading {
+	switch inside := p.blocks.inside(line); {
+	case !inside && isHeading(line):
 		p.closeSection(start)
-	}
-	wasInside := p.blocks.inside(line)
-	p.blocks.feed(line, p.line)
-	if p.open != nil && !p.sealed && !wasInside && !heading {
-		p.personsLine(line, next)
+	case p.open != nil && !p.sealed:
+		p.personsLine(line, next, inside)
 	}
 }
+
+// inRecord reports whether a record of stint's own is open.
+func (p *parser) inRecord() bool {
+	return p.open != nil && !p.sealed && (p.open.Seq > 0 || p.own)
+}
+
+// heading begins a section if the line is the heading of a record.
+func (p *parser) heading(line []byte, start, next int) bool {
+	if len(line) == 0 || line[0] != '#' && line[0] != ' ' {
+		return false
+	}
+	kind, id, ok := recordHeading(line)
+	if !ok {
+		return false
+	}
+	below := p.nextLine(next)
+	hasSeq := line[0] == '#' && isSeqLine(below)
+	switch {
+	case hasSeq:
+		p.closeSection(start)
+		p.reportOpen(p.line)
+		p.blocks.afterRecord()
+	case p.blocks.inside(line) || p.inRecord() && p.outer.what != "":
+		p.blocks.hide(p.line)
+		return false
+	case !validID(id) && !isTellingField(below) && !bytes.Contains(id, []byte("seq:")):
+		return false // ## Task force meets today
+	default:
+		p.closeSection(start)
+		p.blocks.closeTo(0)
+	}
+	p.begin(kind, id, start, next)
+	p.own, p.apart, p.outer = hasSeq, hasSeq, p.blocks
+	if !validID(id) {
+		p.badID(id, line)
+	}
+	return true
+}
+
+// badID says what is wrong with the id in a heading.
+func (p *parser) badID(id, line []byte) {
+	likely := bytes.Trim(notInName().ReplaceAll(bytes.ToLower(id), []byte("-")), "-")
+	switch {
+	case len(id) == 0:
+		p.fail("the heading has no id; write ## %s and a name of %s", p.open.Kind, idRule)
+	case hasInvisible(line):
+		p.fail("%+q has a character that cannot be seen; type the heading anew", shorten(line))
+	case p.own:
+		p.fail("%q cannot be an id, which is %s; put the one back that it had", shorten(id), idRule)
+	case validID(likely) && len(likely) <= 40:
+		p.fail("%q cannot be an id, which is %s; %s would do", shorten(id), idRule, likely)
+	default:
+		p.fail("%q cannot be an id, which is %s", shorten(id), idRule)
+	}
+}
+
+const idRule = "1 to 128 of A-Z a-z 0-9 . _ : -"
+
+var notInName = lazily(`[^a-z0-9._]+`)
 
 func (p *parser) inBody() bool { return p.open != nil && p.body }
 
@@ -172,53 +303,110 @@ func (p *parser) nextLine(pos int) []byte {
 
 func (p *parser) begin(kind Kind, id []byte, start, next int) {
 	p.open = &Section{Kind: kind, ID: id, Off: int64(start), Line: p.line}
-	p.body, p.sealed, p.bad, p.lastEnd = false, false, nil, next
-	if !validID(id) {
-		p.fail("%q cannot be an id: 1 to %d of A-Z a-z 0-9 . _ : -", id, maxID)
-	}
+	p.body, p.sealed, p.bad, p.own, p.text, p.lastEnd = false, false, nil, false, false, next
+	p.nul, p.ended = nil, damage{}
 }
 
-// fail sets the open section aside. The first reason counts.
-func (p *parser) fail(format string, args ...any) {
-	if p.bad == nil {
-		p.bad = &SyntaxError{Line: p.line, Msg: fmt.Sprintf(format, args...)}
+// fail sets the open section aside. The first reason counts. From here on it is
+// text, and the blocks are told of all of it.
+func (p *parser) fail(format string, args ...any) { p.failAt(p.line, format, args...) }
+
+func (p *parser) failAt(line int, format string, args ...any) {
+	if p.bad != nil {
+		return
 	}
+	p.bad = &SyntaxError{Line: line, Msg: fmt.Sprintf(format, args...)}
+	if !p.inRecord() {
+		return
+	}
+	for line := range bytes.Lines(p.data[p.open.Off:max(int(p.open.Off), p.pos)]) {
+		p.blocks.feed(bytes.TrimRight(line, " \t\r\n"), p.open.Line)
+	}
+	p.apart = false
 }
 
 // extend adds a line to the body of the last field.
 func (p *parser) extend(line []byte, next int) {
+	own := p.inRecord()
+	p.apart = own && p.bad == nil
+	if !own && p.isMarkdownHeading(line) {
+		p.fail("Markdown takes this line of %s for a heading; indent the whole text by %d blanks", p.lastKey(), p.blocks.itemIndent())
+	}
 	if len(line) > 0 {
 		p.open.Fields[len(p.open.Fields)-1].raw = p.data[p.from:next]
 		p.lastEnd = next
 	}
 }
 
-// ownLine takes a line of a section that has a seq: fields, then the end line.
-func (p *parser) ownLine(line []byte, start, next int) {
-	if seq, _, ok := parseEnd(line); ok {
-		if seq != p.open.Seq {
-			p.fail("end line of record %d in record %d: a line in between is missing", seq, p.open.Seq)
-		}
-		p.sealed, p.body, p.lastEnd = true, false, next
+// seal ends the open section behind its end line. No block outlives a record that
+// began in it.
+func (p *parser) seal(next int) {
+	if p.apart = p.inRecord(); p.apart {
+		p.blocks = p.outer
 		p.blocks.afterRecord()
-		return
+		p.ended = damage{seq: p.open.Seq, to: next}
 	}
+	p.sealed, p.body, p.lastEnd = true, false, next
+}
+
+// isMarkdownHeading reports whether Markdown sees the heading of a record in a line.
+func (p *parser) isMarkdownHeading(line []byte) bool {
+	_, _, ok := recordHeading(line)
+	return ok && !p.blocks.inside(line)
+}
+
+// ownLine takes a line of a section that has a seq: a field, or one too many.
+func (p *parser) ownLine(line []byte, start, next int) {
+	p.apart = p.bad == nil
 	switch {
 	case len(line) == 0:
 	case p.field(line, next):
-	case isHeading(line):
+	case isHeading(line) && (p.bad == nil || !p.blocks.inside(line)):
 		p.closeSection(start)
-		p.blocks.feed(line, p.line)
+		p.apart = false
+	case p.bodyMissing():
+		p.fail(unindented, p.lastKey())
+	case isNearEnd(line):
+		p.fail("%q is no end line; write <!-- end %d -->", shorten(line), p.open.Seq)
+		p.seal(next)
+	case nearField(line) != "":
+		p.fail(notQuiteField, shorten(bytes.TrimSpace(line)), nearField(line))
 	default:
 		p.fail("%q is no field of record %d; write - key: value, or put your text behind its end line", shorten(line), p.open.Seq)
 	}
 }
 
-// personsLine takes a line of a section without seq: a field, or text that is kept.
-func (p *parser) personsLine(line []byte, next int) {
-	if len(line) > 0 && !p.field(line, next) {
-		p.body = false
+const (
+	notQuiteField = "%q is not quite a field; write - %s: value at the beginning of the line"
+	unindented    = "%s: | is to be followed by lines that are indented by two blanks"
+)
+
+// bodyMissing reports whether the last field has a | with nothing below it yet.
+func (p *parser) bodyMissing() bool {
+	return p.body && p.open.Fields[len(p.open.Fields)-1].raw == nil
+}
+
+func (p *parser) lastKey() []byte { return p.open.Fields[len(p.open.Fields)-1].Key }
+
+// personsLine takes a line of a section without seq: a field, or text that is
+// kept. inside says that Markdown has it in another block.
+func (p *parser) personsLine(line []byte, next int, inside bool) {
+	if len(line) == 0 {
+		return
 	}
+	if hasGluedHeading(line) && isTellingField(p.nextLine(next)) {
+		p.fail("the heading of another record stands at the end of this line; put it on a line of its own")
+	}
+	if !inside && p.field(line, next) {
+		return
+	}
+	if key := nearField(line); key != "" && p.blocks.what == "" {
+		p.fail(notQuiteField, shorten(bytes.TrimSpace(line)), key)
+	}
+	if p.bodyMissing() {
+		p.fail(unindented, p.lastKey())
+	}
+	p.body, p.text = false, true
 }
 
 // continues reports whether the line directly below a field is indented without
@@ -227,13 +415,23 @@ func (p *parser) continues(line []byte, start int) bool {
 	if p.open == nil || p.sealed || p.lastEnd != start || len(p.open.Fields) == 0 || len(line) == 0 || line[0] != ' ' && line[0] != '\t' {
 		return false
 	}
+	if isNearEnd(line) && p.inRecord() {
+		return false
+	}
 	text := bytes.TrimLeft(line, " \t")
 	return !(isBullet(text[0]) && len(text) > 1 && text[1] == ' ')
 }
 
 // isSeqLine reports whether the line is a record's "- seq:".
 func isSeqLine(line []byte) bool {
-	return len(line) > 1 && isBullet(line[0]) && bytes.HasPrefix(bytes.TrimLeft(line[1:], " "), []byte("seq:"))
+	return len(line) > 1 && isBullet(line[0]) && bytes.HasPrefix(bytes.TrimLeft(line[1:], " \t"), []byte("seq:"))
+}
+
+// isNumbered reports whether the value of a seq line is a number.
+func isNumbered(line []byte) bool {
+	_, value, _ := bytes.Cut(line, []byte(":"))
+	_, ok := parseUint(trimBoth(value))
+	return ok
 }
 
 // field reads "- key: value" and reports whether the line is one.
@@ -246,7 +444,7 @@ func (p *parser) field(line []byte, next int) bool {
 	if !ok || !validKey(key) {
 		return false
 	}
-	value = bytes.Trim(value, " \t")
+	value = trimBoth(value)
 	p.body, p.lastEnd = false, next
 	if string(key) == KeySeq {
 		p.seqField(value)
@@ -268,9 +466,15 @@ func (p *parser) seqField(value []byte) {
 	switch {
 	case !ok || seq == 0 || seq > maxSeq:
 		seq = 1 // whatever it is, it makes no section of a person's
-		p.fail("seq %q is no number; stint writes it, leave it out of what you add", value)
-	case len(p.open.Fields) > 0 || p.open.Seq > 0:
-		p.fail("seq must be the first field")
+		p.fail("seq %q is no number of a record; put back the one that the end line names, or leave seq and end line out of what you write", shorten(value))
+	case p.open.Seq == seq:
+		p.fail("record %d has its seq twice; delete one", seq)
+	case p.open.Seq > 0:
+		p.fail("a second seq in record %d; put the end line of record %d and the heading of record %d back above this line", p.open.Seq, p.open.Seq, seq)
+	case len(p.open.Fields) == 0 && p.text:
+		p.fail("there is text between the heading and the seq of record %d; put it above the heading", seq)
+	case len(p.open.Fields) > 0:
+		p.fail("record %d was glued to the section above; put its heading ## Task ID back above this line", seq)
 	}
 	p.open.Seq = seq
 }
@@ -281,18 +485,22 @@ func (p *parser) closeSection(end int) {
 	if s == nil {
 		return
 	}
+	if p.inRecord() {
+		p.blocks = p.outer
+	}
 	p.open = nil
 	if s.Seq > 0 && !p.sealed && p.bad == nil {
 		p.bad = &SyntaxError{
 			Line: s.Line, Torn: end == len(p.data),
-			Msg: fmt.Sprintf("record %d has no end line <!-- end %d -->", s.Seq, s.Seq),
+			Msg: fmt.Sprintf("record %d has no end line <!-- end %d -->; write it below the last field", s.Seq, s.Seq),
 		}
 	}
-	if p.bad == nil && bytes.IndexByte(p.data[s.Off:p.lastEnd], 0) >= 0 {
-		p.bad = &SyntaxError{Line: s.Line, Msg: "NUL bytes in this section"}
-	}
 	if p.bad != nil {
+		if p.sealed {
+			end = p.lastEnd
+		}
 		p.doc.Findings = append(p.doc.Findings, p.bad)
+		p.doc.damaged = append(p.doc.damaged, damage{finding: p.bad, name: nameOf(s), seq: s.Seq, from: int(s.Off), to: end})
 		return
 	}
 	s.Raw = p.data[s.Off:p.lastEnd]
@@ -306,12 +514,21 @@ func (p *parser) reportOpen(at int) {
 	if at == 0 {
 		at = b.hidden
 	}
-	if b.what == "" || b.reported || at == 0 {
+	if b.what == "" || at == 0 {
+		return
+	}
+	p.doc.opens = append(p.doc.opens, opening{*b, at})
+	if b.reported {
 		return
 	}
 	b.reported = true
+	closer, _ := b.marks()
+	how := "close it with " + closer
+	if closer == "" {
+		how = "put an empty line above that"
+	}
 	p.doc.Findings = append(p.doc.Findings, &SyntaxError{
-		Line: b.line, Msg: fmt.Sprintf("this %s is still open at the record in line %d; close it", b.what, at),
+		Line: b.line, Msg: fmt.Sprintf("this %s is still open at the record in line %d; %s", b.what, at, how),
 	})
 }
 
@@ -323,7 +540,7 @@ func recordHeading(line []byte) (Kind, []byte, bool) {
 	}
 	word, id := text, []byte(nil)
 	if i := bytes.IndexAny(text, " \t"); i >= 0 {
-		word, id = text[:i], bytes.Trim(text[i:], " \t")
+		word, id = text[:i], trimBoth(text[i:])
 	}
 	kind, ok := kindOf(word)
 	return kind, id, ok

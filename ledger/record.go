@@ -16,13 +16,19 @@ const (
 // Keys that the engine itself reads. All others belong to the reader of the fold.
 const (
 	KeySeq    = "seq"    // number of the record, written by stint alone
-	KeyBy     = "by"     // who caused the record: "hand" for an adopted edit
+	KeyBy     = "by"     // who caused the record: ByHand, ByClient; without it the master
 	KeyAdopts = "adopts" // digest of the section that an adopted edit was read from
-	KeyEdits  = "edits"  // seq of the record whose section was edited, if it had one
+	KeyEdits  = "edits"  // what was edited: the seq of a record, or the name of a section that was adopted before
+
+	KeyCopies  = "copies"  // seq of the record whose section a person copied
+	KeyIgnored = "ignored" // fields of the adopted section that have no effect, as they stand there
 )
 
-// ByHand is the value of KeyBy in a record that was adopted from a person's edit.
-const ByHand = "hand"
+// Values of KeyBy. A record without the key is the master's own.
+const (
+	ByHand   = "hand"   // adopted from a person's edit
+	ByClient = "client" // asked for by a command or a request
+)
 
 // A Pair is one field of a record to be written. An empty Value unsets the key.
 type Pair struct {

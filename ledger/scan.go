@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 )
 
 // A SyntaxError says where a file does not follow the grammar. It is reported
@@ -96,6 +97,9 @@ func scanStrict(data []byte, s *Section) (n, more int, err error) {
 	if !ok || endSeq != seq {
 		return 0, 0, errNotStrict
 	}
+	if bytes.IndexByte(data[:pos], 0) >= 0 {
+		return 0, 0, errNotStrict // stint writes none: a power cut has left them
+	}
 	s.Raw = data[:pos]
 	s.lines = lines + 1
 	return pos, more, nil
@@ -114,14 +118,14 @@ func scanFields(data []byte, pos int, s *Section) (next, lines int, err error) {
 			return pos, lines, nil
 		}
 		colon := bytes.IndexByte(line, ':')
-		if colon < 0 || !validKey(line[2:colon]) {
+		if colon < 0 || !validKey(line[2:colon]) || string(line[2:colon]) == KeySeq {
 			return 0, 0, errNotStrict
 		}
 		f := Field{Key: line[2:colon], line: lines}
 		value := line[colon+1:]
 		pos, lines = after, lines+1
 		if len(value) > 0 {
-			if value[0] != ' ' || len(value) == 1 || value[1] == ' ' || value[len(value)-1] == ' ' || value[len(value)-1] == '\r' {
+			if value[0] != ' ' || len(value) == 1 || hasBlankEnd(value[1:]) {
 				return 0, 0, errNotStrict
 			}
 			value = value[1:]
@@ -138,6 +142,16 @@ func scanFields(data []byte, pos int, s *Section) (next, lines int, err error) {
 		f.raw = value
 		s.Fields = append(s.Fields, f)
 	}
+}
+
+// hasBlankEnd reports whether a value begins or ends with a blank of any kind,
+// which stint never writes on a line.
+func hasBlankEnd(value []byte) bool {
+	first, last := value[0], value[len(value)-1]
+	if first > ' ' && first < utf8.RuneSelf && last > ' ' && last < utf8.RuneSelf {
+		return false
+	}
+	return len(trimBoth(value)) < len(value)
 }
 
 // scanBody gives the end of the indented or empty lines from pos on.

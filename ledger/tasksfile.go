@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -55,20 +56,26 @@ type tasksFile struct {
 	mu      sync.Mutex // guards what follows; held while the file is written
 	seen    fileID     // the file after our last look
 	endsInN bool       // it ended with a newline then
+	shape   outline    // its content then
 	foreign bool       // another hand has changed it since; reconcile must look
 	dirty   bool       // written and not yet synced
+	landed  uint64     // the record from which on ours may stand behind another hand's text without those before them; 0: none
 }
 
 // append writes records behind the file, unless another hand has changed it.
 // Errors are no loss: the records are in the journal, and reconcile brings what is missing.
-func (t *tasksFile) append(data []byte, note func(Notice)) {
+func (t *tasksFile) append(data []byte, first uint64, note func(Notice)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.foreign {
 		return
 	}
-	if err := t.write(data); err != nil {
+	if err := t.write(data, first); err != nil {
 		t.foreign = true
+		var bad *FileError
+		if errors.As(err, &bad) {
+			return // whoever watches the file tells of it
+		}
 		note(Notice{Text: fmt.Sprintf("tasks.md could not be written: %v; it is brought up to date when it can be", err)})
 	}
 }
@@ -76,10 +83,10 @@ func (t *tasksFile) append(data []byte, note func(Notice)) {
 // write appends data if the file is as it was seen, and looks again afterwards:
 // an editor may have replaced the file meanwhile, and then the bytes went to the
 // old one.
-func (t *tasksFile) write(data []byte) (err error) {
-	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND, 0)
+func (t *tasksFile) write(data []byte, first uint64) (err error) {
+	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND|tasksFlags, 0)
 	if err != nil {
-		return err
+		return badTasks(t.path, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	fi, err := f.Stat()
@@ -104,12 +111,104 @@ func (t *tasksFile) write(data []byte) (err error) {
 		return err
 	}
 	now := idOf(fi)
-	if now.ino != t.seen.ino || now.dev != t.seen.dev || now.size != want {
+	if now.ino != t.seen.ino || now.dev != t.seen.dev {
 		t.foreign = true
 		return nil
 	}
+	if now.size != want {
+		t.foreign, t.landed = true, first
+		return nil
+	}
 	t.seen, t.endsInN = now, true
+	t.shape.add(data)
 	return nil
+}
+
+// cutVoid takes zero bytes off the end of the file: a power cut leaves them where
+// what was appended last had not reached the disk. Nobody has written them, and the
+// journal has what should stand there. It gives the file as it is then.
+func (t *tasksFile) cutVoid(snap snapshot) (snapshot, error) {
+	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|tasksFlags, 0)
+	if err != nil {
+		return snap, badTasks(t.path, err)
+	}
+	fi, err := f.Stat()
+	if err == nil && idOf(fi) == snap.id {
+		err = f.Truncate(int64(len(bytes.TrimRight(snap.data, "\x00"))))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return snap, err
+	}
+	return t.read()
+}
+
+// appendTo writes data behind the file if it is as the snapshot has it, which has
+// been reconciled; torn says that data goes on in the middle of its last line. It
+// gives false if another hand has changed the file since.
+func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first uint64) (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fi, err := t.fs.Stat(t.path)
+	if err != nil || idOf(fi) != snap.id {
+		return false, nil
+	}
+	t.seen, t.endsInN, t.foreign, t.landed = snap.id, snap.endsInN() || torn, false, 0
+	t.shape = snap.shape
+	if len(data) == 0 {
+		return true, nil
+	}
+	if err := t.write(data, first); err != nil {
+		t.foreign = true
+		return true, err
+	}
+	return !t.foreign, nil
+}
+
+// landedFrom gives the record from which on what stint appended may have landed
+// behind a text that another hand saved in that moment; 0 if there is none.
+func (t *tasksFile) landedFrom() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.landed
+}
+
+// isStill reports whether the file is in the state id.
+func (t *tasksFile) isStill(id fileID) bool { return t.now() == id }
+
+// isCut reports whether an editor may be about to write the rest of the snapshot:
+// it is empty, or the beginning of what was last seen and no more, or shorter than
+// that and ends in the middle of a line or a record.
+func (t *tasksFile) isCut(snap snapshot) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	shorter := int64(len(snap.data)) < t.seen.size
+	return len(snap.data) == 0 || t.shape.beginsWith(snap.data) || shorter && endsWithin(snap.data)
+}
+
+// endsWithin reports whether text ends in the middle of a line, or of a record
+// that stint wrote.
+func endsWithin(text []byte) bool {
+	last := bytes.TrimRight(text, " \t\r\n")
+	if bytes.HasSuffix(last, endClose) {
+		return false
+	}
+	if !bytes.HasSuffix(text, []byte("\n")) {
+		return true
+	}
+	_, fields, _ := bytes.Cut(last[bytes.LastIndex(last, []byte("\n## "))+1:], []byte("\n"))
+	return isSeqLine(fields)
+}
+
+// gluedBytes gives how many bytes at the end of the snapshot are as they were
+// when stint wrote there, if an editor may have written over those before them: it
+// had truncated the same file, and was slower than our patience.
+func (t *tasksFile) gluedBytes(snap snapshot) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if snap.id.dev != t.seen.dev || snap.id.ino != t.seen.ino || snap.id.size != t.seen.size {
+		return 0
+	}
+	return t.shape.commonEnd(snap.data)
 }
 
 // changed reports whether the file is not as it was last seen.
@@ -139,48 +238,123 @@ func (t *tasksFile) setForeign() {
 	t.mu.Unlock()
 }
 
-// markSeen says that the file was read whole in the state id, and that all of it
-// has been reconciled.
-func (t *tasksFile) markSeen(id fileID, endsInN bool) {
-	t.seen, t.endsInN, t.foreign = id, endsInN, false
-}
-
 // A snapshot is the content of tasks.md at one moment.
 type snapshot struct {
-	id   fileID
-	data []byte
+	id    fileID
+	data  []byte
+	shape outline // of data, for the next look; the tasksFile takes it
 }
+
+// tasksFlags keep the opening of tasks.md from waiting for ever at a FIFO, and
+// from following a symbolic link to where an agent may write.
+const tasksFlags = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 
 // read gives the file as it is now, and makes it if it is not there.
 func (t *tasksFile) read() (snapshot, error) {
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := durable.WriteFile(t.fs, t.path, []byte(preamble)); err != nil {
+		if err := t.create(); err != nil {
 			return snapshot{}, err
 		}
 		return t.read()
 	}
 	if err != nil {
-		return snapshot{}, err
+		return snapshot{}, badTasks(t.path, err)
 	}
 	s, err := readSnapshot(f, t.path)
 	return s, errors.Join(err, f.Close())
+}
+
+// create makes the file with its first lines. It never replaces one: an editor that
+// has moved the old file away may write the new one in this moment.
+func (t *tasksFile) create() (err error) {
+	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(preamble))
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
 }
 
 // maxTasks bounds what is read of tasks.md: far above any ledger, below what a
 // sparse file may claim.
 const maxTasks = 4 << 30
 
+// A FileError says that tasks.md is not a file that stint can use.
+type FileError struct {
+	Path string
+	What string // what is wrong with it
+	Hint string // what mends it best; "" if there is nothing better than moving it away
+	Lost bool   // the journal is not there either
+}
+
+// Error gives what is wrong and what to do.
+func (e *FileError) Error() string {
+	away := "move it away and start again: the journal has every record"
+	if e.Lost {
+		away = "move it away and put a good copy there; there is no journal that has its records"
+	}
+	if e.Hint != "" {
+		away = e.Hint + ", or " + away
+	}
+	return fmt.Sprintf("%s %s; %s", e.Path, e.What, away)
+}
+
+// badTasks explains why tasks.md could not be opened, where that is known.
+func badTasks(path string, err error) error {
+	e := &FileError{Path: path}
+	switch {
+	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EMLINK):
+		e.What, e.Hint = "is a symbolic link, and what it points to may be where an agent can write", "put the file itself in its place: mv the file that it points to here"
+	case errors.Is(err, fs.ErrPermission):
+		e.What, e.Hint = "cannot be read and written by you", "chmod 600 it"
+	case errors.Is(err, syscall.EISDIR):
+		e.What = "is a directory"
+	case errors.Is(err, syscall.ENXIO):
+		e.What = "is a FIFO or a socket"
+	default:
+		return err
+	}
+	return e
+}
+
+// euid is the user that the files must belong to.
+var euid = os.Geteuid()
+
+// badKind says what of an open file makes it no ledger.
+func badKind(fi fs.FileInfo, path string) error {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	e := &FileError{Path: path}
+	switch mode := fi.Mode(); {
+	case mode.IsDir():
+		e.What = "is a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		e.What = "is a FIFO"
+	case !mode.IsRegular():
+		e.What = "is not a regular file"
+	case fi.Size() > maxTasks:
+		e.What = fmt.Sprintf("has %d bytes, more than a ledger may have", fi.Size())
+	case ok && euid != 0 && int(st.Uid) != euid:
+		e.What, e.Hint = fmt.Sprintf("belongs to user %d, not to you", st.Uid), "make it yours with chown"
+	default:
+		return nil
+	}
+	return e
+}
+
 func readSnapshot(f durable.File, path string) (snapshot, error) {
 	fi, err := f.Stat()
 	if err != nil {
 		return snapshot{}, err
 	}
-	switch {
-	case !fi.Mode().IsRegular():
-		return snapshot{}, fmt.Errorf("%s is not a regular file; move it away and start again: the journal has every record", path)
-	case fi.Size() > maxTasks:
-		return snapshot{}, fmt.Errorf("%s has %d bytes, more than a ledger may have; move it away and start again: the journal has every record", path, fi.Size())
+	if err := badKind(fi, path); err != nil {
+		return snapshot{}, err
 	}
 	s := snapshot{id: idOf(fi), data: make([]byte, fi.Size())}
 	n, err := io.ReadFull(f, s.data)
@@ -188,6 +362,7 @@ func readSnapshot(f durable.File, path string) (snapshot, error) {
 		err = nil // it was cut meanwhile; the next look sees another size
 	}
 	s.data = s.data[:n]
+	s.shape.add(s.data)
 	return s, err
 }
 
@@ -202,11 +377,21 @@ func (t *tasksFile) sync() error {
 	if !dirty {
 		return nil
 	}
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
+	if err != nil {
+		return badTasks(t.path, err)
+	}
+	return errors.Join(f.Datasync(), f.Close())
+}
+
+// secure makes durable what a person saved, before the journal says that it was
+// taken over: if a power cut took it back afterwards, that would look like an edit.
+func (t *tasksFile) secure() error {
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Datasync(), f.Close())
+	return errors.Join(f.Sync(), f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
 }
 
 // syncEverySecond keeps what a power cut can take from tasks.md small. It takes
@@ -219,7 +404,8 @@ func (t *tasksFile) syncEverySecond(ctx context.Context, note func(Notice)) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := t.sync(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			var bad *FileError // told by whoever watches the file
+			if err := t.sync(); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &bad) {
 				note(Notice{Text: fmt.Sprintf("tasks.md could not be synced: %v", err)})
 			}
 		}
@@ -235,13 +421,13 @@ func (t *tasksFile) endsWith(j *journal, edited bool) (same bool, err error) {
 		return false, nil
 	}
 	header := int64(len(VersionLine) + 1)
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
 	if err != nil {
 		return false, nil // read it as usual, and fail there if need be
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	fi, err := f.Stat()
-	if err != nil || !fi.Mode().IsRegular() {
+	if err != nil || badKind(fi, t.path) != nil {
 		return false, err
 	}
 	head := fi.Size() - (j.size - header)
@@ -255,18 +441,22 @@ func (t *tasksFile) endsWith(j *journal, edited bool) (same bool, err error) {
 	if doc := Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > FormatVersion {
 		return false, nil
 	}
-	same, err = sameBytes(io.NewSectionReader(f, head, j.size), io.NewSectionReader(j.file, header, j.size-header))
+	shape := outline{}
+	shape.add(text)
+	tasks := io.TeeReader(io.NewSectionReader(f, head, j.size), &shape)
+	same, err = sameBytes(tasks, io.NewSectionReader(j.file, header, j.size-header))
 	if same {
 		t.mu.Lock()
-		t.markSeen(idOf(fi), true)
+		t.seen, t.endsInN, t.foreign, t.shape = idOf(fi), true, false, shape
 		t.mu.Unlock()
 	}
 	return same, err
 }
 
-// sameBytes reports whether two readers give the same bytes.
-func sameBytes(a, b io.Reader) (bool, error) {
-	x, y := make([]byte, chunk), make([]byte, chunk)
+// sameBytes reports whether two readers give the same bytes up to the end of b, and end there.
+func sameBytes(a io.Reader, b *io.SectionReader) (bool, error) {
+	size := min(chunk, b.Size()+1) // a small ledger needs little
+	x, y := make([]byte, size), make([]byte, size)
 	for {
 		n, errA := io.ReadFull(a, x)
 		m, errB := io.ReadFull(b, y)

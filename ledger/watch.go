@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -29,7 +30,7 @@ func (l *Log) watch(ctx context.Context) {
 			if !ok {
 				events = nil
 			}
-			if filepath.Base(e.Name) != TasksName {
+			if name := filepath.Base(e.Name); name != TasksName && name != TasksName+beforeSuffix {
 				continue
 			}
 		case _, ok := <-faults: // an overflow, say: look
@@ -39,7 +40,7 @@ func (l *Log) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		trouble := ""
-		if err := l.takeOver(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(l.takeOver(ctx), l.lookBehind(ctx)); err != nil && ctx.Err() == nil {
 			trouble = fmt.Sprintf("%s was not taken over: %v", TasksName, err)
 		}
 		if trouble != told && trouble != "" {
@@ -70,39 +71,85 @@ func (l *Log) takeOver(ctx context.Context) error {
 		if !l.settled(ctx) {
 			return nil
 		}
+		if gone := (fileID{}); l.tasks.isStill(gone) && !l.stays(ctx, gone) {
+			continue // an editor that moves the old file away first is writing the new one
+		}
 		snap, err := l.tasks.read()
 		if err != nil {
 			return err
 		}
-		p, err := l.planFor(snap)
-		if err != nil {
-			return err
+		if l.tasks.isCut(snap) && !l.stays(ctx, snap.id) {
+			continue
 		}
-		done := false
-		err = l.enqueue(&update{done: make(chan error, 1), side: func() (err error) {
-			done, err = l.carryOut(snap, p)
-			return err
-		}})
-		if done || err != nil {
+		l.looking.Lock()
+		c, _, err := l.look(snap, false)
+		l.looking.Unlock()
+		if err := errors.Join(err, c.trouble); c.done && !c.more || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// look compares a state of tasks.md and carries out what is to be done. The
+// caller holds looking.
+func (l *Log) look(snap snapshot, accept bool) (c carry, p *plan, err error) {
+	p, err = l.planFor(snap, accept)
+	if err == nil {
+		err = l.secure(p)
+	}
+	if err != nil {
+		return carry{}, nil, err
+	}
+	err = l.enqueue(&update{done: make(chan error, 1), side: func() (err error) {
+		c, err = l.carryOut(snap, p)
+		return err
+	}})
+	return c, p, err
+}
+
 // settled waits until tasks.md has rested for a while, also where it is gone
 // (read makes it anew then). It gives false if ctx ends.
 func (l *Log) settled(ctx context.Context) bool {
 	for last := l.tasks.now(); ; {
-		select {
-		case <-ctx.Done():
+		if !wait(ctx, settle) {
 			return false
-		case <-time.After(settle):
 		}
 		now := l.tasks.now()
 		if now == last {
 			return true
 		}
 		last = now
+	}
+}
+
+// rested waits until tasks.md has rested, if another hand has changed it just now.
+// It gives false if ctx ends.
+func (l *Log) rested(ctx context.Context) bool {
+	age := time.Since(time.Unix(0, l.tasks.now().mtime))
+	if age < 0 || age >= settle || !l.tasks.changed() {
+		return true
+	}
+	return l.settled(ctx)
+}
+
+// stays reports whether tasks.md stays in the state id for as long as a slow
+// editor may take between cutting a file and writing it. It gives false if ctx ends.
+func (l *Log) stays(ctx context.Context, id fileID) bool {
+	for rested := settle; rested < settleCut; rested += settle {
+		if !wait(ctx, settle) || !l.tasks.isStill(id) {
+			return false
+		}
+	}
+	return true
+}
+
+// wait gives false if ctx ends before d is over.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }

@@ -1,0 +1,85 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"stint/ledger/durable"
+)
+
+// A Report says what reconciling tasks.md did, or would do.
+type Report struct {
+	Findings []*SyntaxError // what is wrong in tasks.md, by line
+	Notices  []Notice       // what a person should hear of, findings among them
+	Records  []Record       // what was taken over; their Seq is 0
+	Missing  int            // records that an old buffer had dropped and that were appended again
+	Held     int            // sections that are held because a formatter seems to have changed them
+}
+
+// add notes what one plan did.
+func (r *Report) add(p *plan) {
+	r.Findings, r.Held = p.findings, len(p.held)
+	r.Notices = append(r.Notices, p.notices...)
+	r.Records = append(r.Records, p.records...)
+	r.Missing += p.lost
+}
+
+// Reconcile takes over tasks.md without waiting for a watch to tell of a save, as
+// soon as the file rests, and says what it did. With accept it also takes what is
+// held as the work of a formatter. It may be called by any goroutine but the log's own.
+func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	var r Report
+	for {
+		if !l.rested(ctx) || ctx.Err() != nil {
+			return r, context.Cause(ctx)
+		}
+		snap, err := l.tasks.read()
+		if err != nil {
+			return r, err
+		}
+		c, p, err := l.look(snap, accept)
+		if p != nil && (c.done || c.committed) {
+			r.add(p)
+		}
+		if err = errors.Join(err, c.trouble); c.done && !c.more || err != nil {
+			return r, err
+		}
+	}
+}
+
+// Preview says what Reconcile would do if tasks.md were these bytes. It reads the
+// journal of opts.Dir and writes nothing; it needs no lock, and of opts only Dir,
+// FS, Check, Guarded and Copied count. Without a journal it gives the findings alone.
+func Preview(opts Options, tasks []byte) (Report, error) {
+	if opts.FS == nil {
+		opts.FS = durable.OS
+	}
+	opts.Deleted = nil
+	doc := Parse(tasks)
+	path := filepath.Join(opts.Dir, journalName)
+	journal, err := durable.ReadFile(opts.FS, path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		p := plan{}
+		p.parsed(doc.Findings)
+		return Report{Findings: p.findings, Notices: p.notices}, nil
+	case err != nil:
+		return Report{}, err
+	case doc.Version > FormatVersion:
+		return Report{}, newerFormat(filepath.Join(opts.Dir, TasksName), doc.Version)
+	case versionOf(journal) > FormatVersion:
+		return Report{}, newerFormat(path, versionOf(journal))
+	}
+	p, err := makePlan(doc, newHistory(journal), opts.terms())
+	if err != nil {
+		return Report{}, err
+	}
+	p.sort()
+	var r Report
+	r.add(p)
+	return r, nil
+}

@@ -1,0 +1,387 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// An adoption is the record that takes over how a section differs from what was
+// last seen of it.
+type adoption struct {
+	change
+	section *Section
+	name    string // kind and id of the record
+	record  Record
+	ignored []Pair // what stands in the section without an effect
+	real    int    // fields that a person has changed, with those that have no effect
+	stale   bool   // some fields are as they were before an edit that is in force
+	guarded bool   // one of the changed fields is a guarded key
+	notices []Notice
+}
+
+func newAdoption(c change, s *Section) *adoption {
+	a := &adoption{change: c, section: s, name: nameOf(s)}
+	if c.origin != nil {
+		a.name = c.origin.id
+	}
+	return a
+}
+
+// finish completes the record. It gives false if there is nothing to take over:
+// only blanks or line ends differ.
+func (a *adoption) finish() bool {
+	if a.origin != nil && a.real == 0 && len(a.ignored) == 0 {
+		return false
+	}
+	fields := a.record.Fields
+	a.record = Record{Kind: a.section.Kind, ID: a.name[len(a.section.Kind)+1:]}
+	if a.origin == nil || a.real > 0 {
+		a.record.Add(KeyBy, ByHand)
+	}
+	a.record.Add(KeyAdopts, a.digest)
+	switch {
+	case a.origin != nil:
+		a.record.Add(KeyEdits, a.origin.name)
+	case a.copyOf > 0:
+		a.record.Add(KeyCopies, strconv.FormatUint(a.copyOf, 10))
+	}
+	a.record.Fields = append(a.record.Fields, fields...)
+	a.record.AddIf(KeyIgnored, ignoredText(a.ignored))
+	return true
+}
+
+// decide takes over what people changed, in the order of the file. One save is
+// one change: what a formatter did is held first.
+func (p *planner) decide() {
+	var list []*adoption
+	for _, c := range p.todo {
+		p.resolve(&c)
+		a := newAdoption(c, &p.doc.Sections[c.index])
+		if c.origin == nil && c.copyOf > 0 && !p.newCopy(a) {
+			continue
+		}
+		base, latest := p.before(a)
+		p.compare(a, base, latest)
+		if a.finish() {
+			list = append(list, a)
+		}
+	}
+	p.hold(list)
+	batch := map[string]*Record{} // what this plan adds, by kind and id
+	for _, a := range list {
+		if !p.isHeld(a) {
+			p.take(a, batch)
+		}
+	}
+}
+
+// resolve finds the section that a new one is a later version of: one of the
+// same id that was adopted, is like it, and is gone from the file. Another editor,
+// whose buffer never had that one, may have written something else for the same id.
+func (p *planner) resolve(c *change) {
+	if c.origin != nil {
+		return
+	}
+	s := &p.doc.Sections[c.index]
+	for _, o := range p.candidates(s, c.copyOf) {
+		if o.copies == c.copyOf && !o.found && o.isLike(s) && !p.isBelowAdoption(c, o) {
+			o.found = true
+			c.origin = o
+			return
+		}
+	}
+}
+
+// isLike reports whether a section can be a later version of o: one thing that it
+// says is the same, or it still speaks of all that o spoke of.
+func (o *origin) isLike(s *Section) bool {
+	now := fieldsOf(s)
+	still := 0
+	for key, old := range o.fields {
+		value, has := now[key]
+		if has && value == old {
+			return true
+		}
+		if has || old == "" {
+			still++
+		}
+	}
+	return still == len(o.fields) || o.copies > 0
+}
+
+// candidates gives the adopted sections that s may be a later version of.
+func (p *planner) candidates(s *Section, copyOf uint64) []*origin {
+	list := p.h.hand[nameOf(s)]
+	if copyOf == 0 {
+		return list
+	}
+	list = slices.Clone(list)
+	for n := 1; ; n++ { // a copy under the same id has a name of its own
+		more := p.h.hand[string(s.Kind)+" "+copyName(string(s.ID), n)]
+		if len(more) == 0 {
+			return list
+		}
+		list = append(list, more...)
+	}
+}
+
+// isBelowAdoption reports whether a section stands below the record that took o
+// over: then it was written later, and is no newer version of o.
+func (p *planner) isBelowAdoption(c *change, o *origin) bool {
+	if c.copyOf > 0 {
+		return false
+	}
+	for _, j := range p.sectionsOf(o.id) {
+		s := &p.doc.Sections[j]
+		if j < c.index && s.Seq > 0 && s.Value(KeyAdopts) == o.first {
+			return true
+		}
+	}
+	return false
+}
+
+// before gives the fields of the section that its editor had before him, and
+// those that are in force, which may be newer.
+func (p *planner) before(a *adoption) (base, latest map[string]string) {
+	if a.origin == nil {
+		return nil, nil
+	}
+	base, latest = a.origin.seenBy(p.newest), a.origin.fields
+	if a.copyOf == 0 {
+		return base, latest
+	}
+	return p.withOriginal(a, base), p.withOriginal(a, latest)
+}
+
+// withOriginal adds to the fields of a copy those of the record that it is a copy
+// of and that it did not keep.
+func (p *planner) withOriginal(a *adoption, fields map[string]string) map[string]string {
+	all := map[string]string{}
+	if o := p.h.originOf(a.copyOf); o != nil {
+		maps.Copy(all, o.fields)
+		maps.DeleteFunc(all, func(key, _ string) bool { return p.keeps(key) })
+	}
+	maps.Copy(all, fields)
+	return all
+}
+
+// compare finds the fields that differ: from base by the hand of a person, or
+// only from what is in force, because the section is from an old buffer.
+func (p *planner) compare(a *adoption, base, latest map[string]string) {
+	now := fieldsOf(a.section)
+	for _, key := range keysIn(a) {
+		value, present := now[key]
+		switch {
+		case same(base, key, value, present) && same(latest, key, value, present):
+		case a.origin == nil && a.copyOf > 0 && !p.keeps(key):
+			a.ignored = append(a.ignored, p.unlikeOriginal(a, key, value)...)
+		case same(base, key, value, present):
+			a.ignored, a.stale = append(a.ignored, Pair{key, value}), true
+		case !same(latest, key, value, present):
+			p.takeField(a, key, value)
+		}
+	}
+}
+
+// keysIn gives the keys of a section in their order, each once, then those that
+// were last seen in it and are gone.
+func keysIn(a *adoption) []string {
+	var keys []string
+	seen := map[string]bool{}
+	for _, f := range fieldList(a.section) {
+		if !seen[f.Key] {
+			keys, seen[f.Key] = append(keys, f.Key), true
+		}
+	}
+	if a.origin == nil {
+		return keys
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.origin.fields)) {
+		if !seen[key] {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// same reports whether a field is as it was: with that value, or not there, which
+// is as good as empty.
+func same(before map[string]string, key, value string, present bool) bool {
+	old, had := before[key]
+	return old == value && (had || !present)
+}
+
+// takeField adds a changed field, unless a later section has the last word.
+func (p *planner) takeField(a *adoption, key, value string) {
+	a.real++
+	a.guarded = a.guarded || slices.Contains(p.opts.Guarded, key)
+	if later := p.overriddenBy(a, key); later != nil {
+		a.ignored = append(a.ignored, Pair{key, value})
+		a.notices = append(a.notices, Notice{Text: fmt.Sprintf("%s:%d: this %s has no effect: the section in line %d names it later", TasksName, a.section.Line, key, later.Line)})
+		return
+	}
+	a.record.Add(key, value)
+}
+
+func (p *planner) keeps(key string) bool { return p.opts.Copied == nil || p.opts.Copied(key) }
+
+// unlikeOriginal gives the field if the copied record has another value there: a
+// person wrote it before the copy was first seen.
+func (p *planner) unlikeOriginal(a *adoption, key, value string) []Pair {
+	if o := p.h.originOf(a.copyOf); o != nil && o.fields[key] == value {
+		return nil
+	}
+	return []Pair{{key, value}}
+}
+
+// newCopy names the record that a copied section becomes. It gives false if there
+// is nothing in it that a copy could keep, or its id is another's already.
+func (p *planner) newCopy(a *adoption) bool {
+	i, _ := p.h.find(a.copyOf)
+	owner := string(p.h.nameAt(i))
+	if owner == a.name {
+		a.name = p.freeName(a.section)
+	}
+	empty := !slices.ContainsFunc(fieldList(a.section), func(f Pair) bool { return p.keeps(f.Key) && f.Value != "" })
+	known := p.h.has(a.name)
+	switch {
+	case empty && (known || p.isCopiedTo(a.name, a.index)):
+		return false
+	case empty:
+		p.misplaced(a, "record %d belongs to %s, and a copy of it would keep nothing; put the heading right, or take the section out", a.copyOf, owner)
+		return false
+	case known:
+		p.misplaced(a, "record %d belongs to %s, and there is a %s already; put the heading right, or leave the seq line out of a section that you copy", a.copyOf, owner, a.name)
+		return false
+	}
+	return true
+}
+
+// misplaced reports a section whose heading or seq must be wrong.
+func (p *planner) misplaced(a *adoption, format string, args ...any) {
+	p.hurt = true
+	p.findingAt(a.section.Line, format, args...)
+}
+
+// isCopiedTo reports whether a section before the i-th is a copy to that id that
+// this plan takes: what is renamed as a whole stays together.
+func (p *planner) isCopiedTo(name string, i int) bool {
+	return slices.ContainsFunc(p.todo, func(c change) bool {
+		return c.index < i && c.copyOf > 0 && nameOf(&p.doc.Sections[c.index]) == name
+	})
+}
+
+// freeName gives the name of a section that was copied without a new id.
+func (p *planner) freeName(s *Section) string {
+	for n := 1; ; n++ {
+		name := string(s.Kind) + " " + copyName(string(s.ID), n)
+		if !p.h.has(name) && len(p.sectionsOf(name)) == 0 && !slices.Contains(p.taken, name) {
+			p.taken = append(p.taken, name)
+			return name
+		}
+	}
+}
+
+// copyName gives id-copy, id-copy2 and so on, cut to the length of an id.
+func copyName(id string, n int) string {
+	suffix := "-copy"
+	if n > 1 {
+		suffix = fmt.Sprintf("-copy%d", n)
+	}
+	return id[:min(len(id), maxID-len(suffix))] + suffix
+}
+
+// overriddenBy gives the later section that names key for the same record, so
+// that the changed section has no say about it; nil if there is none. Records that
+// were taken over from that section itself do not count, nor do, for a section
+// that is new, others that people wrote: those below are taken over after it, and
+// what was taken over from one above is older, wherever it stands.
+func (p *planner) overriddenBy(a *adoption, key string) *Section {
+	for _, j := range slices.Backward(p.sectionsOf(a.name)) {
+		if j <= a.index {
+			return nil
+		}
+		s := &p.doc.Sections[j]
+		ours := a.origin == nil && (s.Seq == 0 || p.isFromAbove(a, s))
+		if o := a.origin; o != nil {
+			ours = s.Value(KeyEdits) == o.name || o.first != "" && s.Value(KeyAdopts) == o.first
+		}
+		if !ours && s.Get(key) != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// isFromAbove reports whether s is the record that took over a section which a
+// person wrote above a.
+func (p *planner) isFromAbove(a *adoption, s *Section) bool {
+	digest := s.Value(KeyAdopts)
+	return digest != "" && slices.ContainsFunc(p.sectionsOf(a.name), func(j int) bool {
+		above := &p.doc.Sections[j]
+		return j < a.index && above.Seq == 0 && digestOf(above.Raw) == digest
+	})
+}
+
+// take adds a record to the plan if the reader of the fold can take it. Of an id
+// that is new, the records of one plan are checked together.
+func (p *planner) take(a *adoption, batch map[string]*Record) {
+	p.notices = append(p.notices, a.notices...)
+	if a.stale {
+		p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s is as it was before a later edit of it, which stays in force (an old buffer was saved?)", TasksName, a.section.Line, a.name)})
+	}
+	if a.origin != nil && a.real == 0 {
+		p.records = append(p.records, a.record)
+		return
+	}
+	all := &a.record
+	switch before := batch[a.name]; {
+	case before == nil:
+	case p.h.has(a.name) && namesStatus(before) && namesStatus(all):
+		p.more = true // whether it can follow is known when the fold has the step before
+		return
+	case !p.h.has(a.name):
+		all = &Record{Kind: before.Kind, ID: before.ID, Fields: slices.Concat(before.Fields, a.record.Fields)}
+	}
+	if err := p.checked(all, a.section); err != nil {
+		p.finding(err)
+		return
+	}
+	batch[a.name] = all
+	a.record.Add(keyUpdated, stamp(p.opts.now()))
+	p.records = append(p.records, a.record)
+	p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s: %s", TasksName, a.section.Line, a.name, a.what())})
+}
+
+func namesStatus(r *Record) bool {
+	_, ok := r.Get(keyStatus)
+	return ok
+}
+
+// what says in a few words what was taken over.
+func (a *adoption) what() string {
+	switch {
+	case a.origin != nil:
+		return "edited by hand: " + strings.Join(a.keys(), ", ")
+	case a.copyOf > 0:
+		return fmt.Sprintf("copied by hand from record %d, as a draft; set its status to queued to run it: add \"## %s\" and \"- status: queued\" at the end", a.copyOf, a.name)
+	}
+	return "written by hand"
+}
+
+// keys gives the keys that the record sets.
+func (a *adoption) keys() []string {
+	var keys []string
+	for _, f := range a.record.Fields {
+		if !ownKey(f.Key) {
+			keys = append(keys, f.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return []string{"nothing that has an effect"}
+	}
+	return keys
+}

@@ -1,0 +1,215 @@
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/ledger/durable"
+)
+
+// CheckFile gives everything that is wrong in one ledger file by itself, in the
+// order of its lines. name is what the findings call the file. check is given the
+// records as a new state directory with this file alone would take them in: those
+// with a seq in the order of the file, then what people wrote. It says what is
+// wrong with a record; nil: nothing is.
+func CheckFile(name string, data []byte, check func(*Section) error) []*SyntaxError {
+	doc := Parse(data)
+	found := slices.Clone(doc.Findings)
+	if doc.Version > FormatVersion {
+		found = append(found, &SyntaxError{Line: 1, Msg: newerFormat(name, doc.Version).Error()})
+	}
+	for _, r := range refusals(doc, check) {
+		found = append(found, r.finding)
+	}
+	for _, f := range found {
+		f.File = name
+	}
+	slices.SortStableFunc(found, func(a, b *SyntaxError) int { return a.Line - b.Line })
+	return found
+}
+
+// MergedBehind gives how many merged records follow a record that begins a
+// compacted journal; 0 for any other.
+func MergedBehind(s *Section) int {
+	m, _ := markIn(s)
+	return m.merged
+}
+
+// CheckArchive gives everything that is wrong in the archive of a state directory:
+// files that are damaged, and tasks that the index names and that are not where it
+// says. The File of a finding is relative to dir.
+func CheckArchive(dir string) (found []*SyntaxError) {
+	for _, name := range archiveNames(time.Now()) {
+		file := filepath.Join(archiveDir, name)
+		data, err := ReadLedger(filepath.Join(dir, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			found = append(found, &SyntaxError{File: file, Msg: err.Error()})
+			continue
+		}
+		for _, f := range CheckJournal(data, func(*Section) {}) {
+			if f.File = file; !f.Torn { // a compaction that did not come to its end leaves a torn one
+				found = append(found, f)
+			}
+		}
+	}
+	wrong := func(err error) {
+		found = append(found, &SyntaxError{File: filepath.Join(archiveDir, indexName), Msg: err.Error()})
+	}
+	entries, err := ReadArchive(durable.OS, dir)
+	if err != nil {
+		wrong(err)
+	}
+	for _, e := range entries {
+		if _, err := ReadArchived(durable.OS, dir, e); err != nil {
+			wrong(err)
+		}
+	}
+	return found
+}
+
+// A refusal is a section that parses and that the reader of the fold refuses.
+type refusal struct {
+	section *Section
+	finding *SyntaxError
+}
+
+// refusals asks check about the sections that count when the file is all there
+// is: of several with one seq the first, and of what people wrote that which no
+// record of the file has taken over. What check says of a section that a later
+// record has taken over once more is of no account.
+func refusals(doc *Document, check func(*Section) error) (list []refusal) {
+	if check == nil {
+		return nil
+	}
+	adopted, edited := takenOver(doc)
+	ask := func(s *Section) {
+		if err := check(s); err != nil && !edited[s.Seq] {
+			list = append(list, refusal{s, refusedAt(s, err)})
+		}
+	}
+	seen := map[uint64]bool{}
+	var written []*Section
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		switch {
+		case s.Seq > 0 && !seen[s.Seq]:
+			seen[s.Seq] = true
+			ask(s)
+		case s.Seq == 0 && !adopted.take(digestOf(s.Raw)):
+			written = append(written, s)
+		}
+	}
+	for _, s := range written {
+		ask(s)
+	}
+	return list
+}
+
+// counts says how often a digest was adopted.
+type counts map[string]int
+
+// take takes one away, if there is one.
+func (c counts) take(digest string) bool {
+	c[digest]--
+	return c[digest] >= 0
+}
+
+// takenOver gives what the file's own records say they have taken over: the
+// digests of hand-written sections, and the seqs of edited ones.
+func takenOver(doc *Document) (adopted counts, edited map[uint64]bool) {
+	adopted, edited = counts{}, map[uint64]bool{}
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		if s.Seq == 0 || s.Get(KeyAdopts) == nil {
+			continue
+		}
+		seq, isSeq := parseUint([]byte(s.Value(KeyEdits)))
+		if isSeq {
+			edited[seq] = true
+		} else {
+			adopted[s.Value(KeyAdopts)]++
+		}
+	}
+	return adopted, edited
+}
+
+// refusedAt makes a finding of what check said, at the line of the field that it
+// names: there the reason alone is enough, if it says what it speaks of.
+func refusedAt(s *Section, err error) *SyntaxError {
+	f := &SyntaxError{Line: s.Line, Msg: strings.Join(strings.Fields(err.Error()), " ")}
+	var at interface {
+		FieldKey() string
+		Unwrap() error
+	}
+	if !errors.As(err, &at) {
+		return f
+	}
+	if field := s.Get(at.FieldKey()); field != nil {
+		f.Line = s.LineOf(field)
+		if f.Msg = strings.Join(strings.Fields(at.Unwrap().Error()), " "); !strings.Contains(f.Msg, at.FieldKey()) {
+			f.Msg = at.FieldKey() + ": " + f.Msg
+		}
+	}
+	return f
+}
+
+// CheckJournal gives everything that is wrong in the bytes of a journal, in the
+// order of its lines, and calls apply with each record that counts, in order. The
+// last finding is Torn if the bytes end within a change, as they may when they
+// were read while it was being written, or after a crash: nothing of that was
+// acknowledged. Lines and offsets are those of data.
+func CheckJournal(data []byte, apply func(*Section)) (found []*SyntaxError) {
+	var group []*Section // of a change that is not complete yet
+	applyAll := func() {
+		for _, s := range group {
+			apply(s)
+		}
+		group = group[:0]
+	}
+	for pos, line := 0, 1; pos < len(data); {
+		s := &Section{}
+		n, more, err := scanPiece(data[pos:], pos == 0, s)
+		if err != nil {
+			next := nextRecord(data[pos:])
+			if next < 0 {
+				return append(found, tornTail(data, pos, line, group))
+			}
+			n, more = next, -1
+			found = append(found, &SyntaxError{File: journalName, Line: line, Msg: fmt.Sprintf("%d bytes at offset %d are damaged and are passed over", n, pos)})
+		}
+		if more >= 0 {
+			s.Off, s.Line = int64(pos), line
+			if k := len(group); k > 0 && s.Seq != group[k-1].Seq+1 {
+				applyAll() // what is left of a change that was damaged
+			}
+			if group = append(group, s); more == 0 {
+				applyAll()
+			}
+		}
+		line += bytes.Count(data[pos:pos+n], newline)
+		pos += n
+	}
+	if len(group) > 0 {
+		found = append(found, tornTail(data, len(data), 0, group))
+	}
+	return found
+}
+
+// tornTail is the finding of a journal that ends within a change.
+func tornTail(data []byte, pos, line int, group []*Section) *SyntaxError {
+	f := &SyntaxError{File: journalName, Line: line, Torn: true}
+	if len(group) > 0 {
+		pos, f.Line = int(group[0].Off), group[0].Line
+	}
+	f.Msg = fmt.Sprintf("the last %d bytes are of a change that is not complete; it was never acknowledged", len(data)-pos)
+	return f
+}

@@ -1,0 +1,432 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"stint/ledger/durable"
+)
+
+// Keep is what the fold wants of a compaction.
+type Keep struct {
+	Records []Record // what the journal is to hold from now on, tasks first and oldest first
+	Out     []Moved  // what goes to the archive
+	Dry     bool     // only say what would be done
+}
+
+// Moved is a task that goes to the archive: all that its records say, in one.
+type Moved struct {
+	Record Record
+	Entry  ArchiveEntry // File and Off are given by the log
+}
+
+// A CompactReport says what a compaction did, or would do. Sizes are in bytes.
+type CompactReport struct {
+	Before   int64  `json:"before"`            // size of the journal
+	After    int64  `json:"after"`             // the same afterwards; as Before if there was nothing to do
+	Merged   int    `json:"merged"`            // records that are left
+	Archived int    `json:"archived"`          // tasks that were moved out
+	Archive  string `json:"archive,omitempty"` // file below archive/ that has what is gone; "": there was nothing to do
+}
+
+// A RefusedError says why a log was not compacted. Nothing was changed.
+type RefusedError struct {
+	Why  string
+	Hint string // what to do; "" if it is to be tried again later
+}
+
+// Error joins the two.
+func (e *RefusedError) Error() string {
+	if e.Hint == "" {
+		return e.Why
+	}
+	return e.Why + "; " + e.Hint
+}
+
+func notNow(hint, format string, args ...any) error {
+	return &RefusedError{Why: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// errAgain says that something changed in the moment before a compaction.
+var errAgain = errors.New("changed meanwhile")
+
+const (
+	compactTries = 5
+	followWait   = 5 * time.Second // for followers that have not read everything
+)
+
+// Compact writes both files anew with the records that the fold wants to keep, and
+// moves everything else into the archive. plan is called on the log's goroutine,
+// where nothing changes meanwhile, and perhaps more than once; it must not call the
+// log but for SectionAt. The fold is then made anew ([Options.Reset]).
+//
+// It is refused, with a *RefusedError, while something in tasks.md waits for its
+// repair or a follower has not read everything. Any other error is plan's or the
+// disk's; only when the disk failed at the last step has the log stopped ([Log.Err]).
+//
+// What a crash leaves behind, step by step:
+//
+//  1. While the archive and its index are written: the old journal, which is still
+//     the truth. What the archive has of this compaction is superseded by the next
+//     one, because no journal begins with its mark.
+//  2. While the new journal is written beside the old one: likewise.
+//  3. The rename of the journal is the moment at which the compaction is done. Before
+//     the directory is synced either journal may be there; both are whole.
+//  4. After that tasks.md is still the old one: a buffer from before the compaction.
+//     The next start appends the merged records to it; its old sections are passed
+//     over, and the compaction after this one removes them.
+//  5. When the two files have changed places, the old one is tasks.md.before.
+func (l *Log) Compact(ctx context.Context, plan func() (Keep, error)) (CompactReport, error) {
+	if l.opts.Reset == nil {
+		return CompactReport{}, errors.New("ledger: a log whose fold cannot be made anew cannot be compacted")
+	}
+	for range compactTries {
+		if err := l.readyToCompact(ctx); err != nil {
+			return CompactReport{}, err
+		}
+		c := &compactor{log: l, ctx: ctx, plan: plan}
+		l.looking.Lock() // a plan that was made of the old journal must not be carried out afterwards
+		err := l.enqueue(&update{side: c.run, done: make(chan error, 1)})
+		l.looking.Unlock()
+		if err != nil {
+			return CompactReport{}, err
+		}
+		if !errors.Is(c.refused, errAgain) {
+			return c.report, c.refused
+		}
+	}
+	return CompactReport{}, notNow("try again", "%s is being changed all the time", TasksName)
+}
+
+// readyToCompact takes over what people changed, and waits for the followers.
+func (l *Log) readyToCompact(ctx context.Context) error {
+	if err := l.takeOver(ctx); err != nil { // which waits for an editor that is at work
+		return err
+	}
+	l.looking.Lock()
+	held := len(l.held)
+	l.looking.Unlock()
+	if held > 0 {
+		return notNow("stint edit --accept, or undo the change", "%d sections of %s are held because a formatter seems to have changed them", held, TasksName)
+	}
+	size := l.journal.durable.Load()
+	for end := time.Now().Add(followWait); l.anyBehind(size); {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return notNow("", "a reader of the journal has not read everything yet; what it misses must not be moved away")
+		}
+	}
+	return nil
+}
+
+func (l *Log) anyBehind(size int64) bool {
+	for _, f := range l.followers() {
+		if f.isBehind(size) {
+			return true
+		}
+	}
+	return false
+}
+
+// A compactor carries out one compaction, on the log's goroutine.
+type compactor struct {
+	log  *Log
+	ctx  context.Context
+	plan func() (Keep, error)
+
+	report  CompactReport
+	refused error
+
+	data    []byte   // the old journal
+	snap    snapshot // tasks.md
+	doc     *Document
+	keep    Keep
+	at      time.Time
+	texts   [][]byte // the new records, the mark first
+	journal []byte
+	tasks   []byte
+}
+
+// run is the whole of it. An error means that the disk failed at a moment when
+// nobody knows what is there.
+func (c *compactor) run() error {
+	c.refused = c.prepare()
+	if c.refused != nil || c.keep.Dry || c.report.Archive == "" {
+		return nil
+	}
+	if c.refused = c.archiveAll(); c.refused != nil {
+		return nil
+	}
+	file, err := c.commit()
+	if err != nil || file == nil {
+		return err
+	}
+	if err := c.refold(file); err != nil {
+		return err
+	}
+	c.swapTasks()
+	return nil
+}
+
+// prepare makes everything that is to be written, and refuses if that cannot be.
+func (c *compactor) prepare() error {
+	l := c.log
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	if l.tasks.changed() || l.anyBehind(l.journal.size) {
+		return errAgain
+	}
+	if err := c.readFiles(); err != nil {
+		return err
+	}
+	var err error
+	if c.keep, err = c.plan(); err != nil {
+		return err
+	}
+	c.report = CompactReport{Before: l.journal.size, After: l.journal.size, Merged: len(c.keep.Records)}
+	superseded, _ := c.superseded()
+	if !hasText(superseded) && len(c.keep.Out) == 0 {
+		return nil
+	}
+	c.at = l.opts.now()
+	if err := c.encode(); err != nil {
+		return err
+	}
+	c.report.After, c.report.Archived, c.report.Archive = int64(len(c.journal)), len(c.keep.Out), archiveName(c.at)
+	c.tasks = rewrite(c.doc, c.keep.Records, c.texts)
+	return c.verify()
+}
+
+// readFiles reads both, and refuses if something in them waits for its repair.
+func (c *compactor) readFiles() (err error) {
+	l := c.log
+	if c.snap, err = l.tasks.read(); err != nil {
+		return err
+	}
+	c.data = make([]byte, l.journal.size)
+	if _, err := l.journal.file.ReadAt(c.data, 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	c.doc = Parse(c.snap.data)
+	list := l.Findings()
+	for _, f := range c.doc.Findings {
+		f.File = TasksName
+		list = append(list, f)
+	}
+	if len(list) > 0 {
+		return notNow("repair it first: stint fsck", "%v", list[0])
+	}
+	if l.tasks.changed() || !l.tasks.isStill(c.snap.id) {
+		return errAgain
+	}
+	return nil
+}
+
+// superseded gives the part of the old journal that goes to the archive: all but
+// what the compaction before has merged, which is in the archive already.
+func (c *compactor) superseded() (data []byte, before uint64) {
+	m, end := markOf(c.data)
+	if end == 0 {
+		_, from, _ := cutLine(c.data, 0)
+		return c.data[from:], 0
+	}
+	var s Section
+	for next := m.seq + 1; next <= m.seq+uint64(m.merged) && end < len(c.data); {
+		if c.data[end] == '\n' {
+			end++
+			continue
+		}
+		n, _, err := scanStrict(c.data[end:], &s)
+		if err != nil || s.Seq != next {
+			break
+		}
+		end += n
+		next++
+	}
+	return c.data[end:], m.through
+}
+
+// encode makes the new records and the new journal of them.
+func (c *compactor) encode() error {
+	through := c.log.seq
+	m := Record{Kind: KindControl, ID: ControlCompaction, Seq: through + 1}
+	m.Add(keyThrough, strconv.FormatUint(through, 10)).Add(keyMerged, strconv.Itoa(len(c.keep.Records))).
+		Add(keyArchive, archiveName(c.at)).Add(keyUpdated, stamp(c.at))
+	c.journal = []byte(VersionLine + "\n\n")
+	for i := -1; i < len(c.keep.Records); i++ {
+		r := &m
+		if i >= 0 {
+			r = &c.keep.Records[i]
+			r.Seq = m.Seq + uint64(i) + 1
+		}
+		from := len(c.journal)
+		var err error
+		if c.journal, err = AppendRecord(c.journal, r); err != nil {
+			return fmt.Errorf("merge %s %s: %w", r.Kind, r.ID, err)
+		}
+		c.texts = append(c.texts, c.journal[from:len(c.journal):len(c.journal)])
+	}
+	return nil
+}
+
+// stamp gives t as it stands in the ledger.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// verify parses what tasks.md is to become: whatever stands around them, the
+// records must be just those of the new journal.
+func (c *compactor) verify() error {
+	doc := Parse(c.tasks)
+	for _, f := range doc.Findings {
+		return notNow("repair it first: stint fsck", "%s cannot be written anew without touching your text: line %d of it would read: %s", TasksName, f.Line, f.Msg)
+	}
+	same := len(doc.Sections) == len(c.texts)
+	for i := 0; same && i < len(c.texts); i++ {
+		same = bytes.Equal(trimBlank(doc.Sections[i].Raw), trimBlank(c.texts[i]))
+	}
+	if !same {
+		return notNow("repair it first: stint fsck", "%s cannot be written anew without touching your text: it would have %d records, not %d", TasksName, len(doc.Sections), len(c.texts))
+	}
+	return nil
+}
+
+// archiveAll writes what is gone into the archive, and then into its index what is
+// needed of that every day, all of it durable. An error has changed nothing that
+// counts.
+func (c *compactor) archiveAll() error {
+	l := c.log
+	dir := archivePath(l.opts.Dir)
+	if err := durable.MkdirAll(l.opts.FS, dir); err != nil {
+		return archiveError(err)
+	}
+	superseded, before := c.superseded()
+	data := append(bytes.TrimLeft(superseded, "\n"), '\n')
+	done := &compaction{through: l.seq, before: before, adopted: adoptedIn(c.data)}
+	if before == 0 {
+		if err := c.keepEntries(done); err != nil {
+			return archiveError(err)
+		}
+	}
+	first := len(done.entries)
+	for _, m := range c.keep.Out {
+		m.Record.Seq = l.seq + 1
+		m.Record.Add(KeyArchived, stamp(c.at))
+		m.Entry.File, m.Entry.Off = c.report.Archive, int64(len(data))
+		done.entries = append(done.entries, m.Entry)
+		var err error
+		if data, err = AppendRecord(data, &m.Record); err != nil {
+			return fmt.Errorf("archive %s %s: %w", m.Record.Kind, m.Record.ID, err)
+		}
+	}
+	off, err := appendTo(l.opts.FS, archiveFile(l.opts.Dir, c.report.Archive), VersionLine+"\n\n", data)
+	if err != nil {
+		return archiveError(err)
+	}
+	for i := range done.entries[first:] {
+		done.entries[first+i].Off += off
+	}
+	err = appendIndex(l.opts.FS, l.opts.Dir, done)
+	if err == nil {
+		err = l.opts.FS.SyncDir(dir)
+	}
+	return archiveError(err)
+}
+
+// keepEntries takes over the entries of an archive whose journal was lost: the
+// first compaction of a rebuilt journal begins a new chain in the index.
+func (c *compactor) keepEntries(done *compaction) error {
+	a, _, err := readArchive(c.log.opts.FS, c.log.opts.Dir, 0)
+	if err != nil || len(a.entries) == 0 {
+		return err
+	}
+	inJournal := map[string]bool{}
+	eachRecord(c.data, func(s *Section) { inJournal[nameOf(s)] = true })
+	for _, e := range a.entries {
+		if !inJournal[string(KindTask)+" "+e.ID] {
+			done.entries = append(done.entries, e)
+		}
+	}
+	return nil
+}
+
+func archiveError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("nothing was compacted: the archive cannot be written: %w", err)
+}
+
+// commit puts the new journal in the place of the old one. It gives the new file,
+// or none and c.refused if the old one is still there.
+func (c *compactor) commit() (file durable.File, err error) {
+	l := c.log
+	tmp := l.journal.path + ".new"
+	if file, err = writeNew(l.opts.FS, tmp, c.journal, durable.FileMode); err != nil {
+		c.refused = errors.Join(fmt.Errorf("nothing was compacted: %w", err), dropFile(l.opts.FS, tmp))
+		return nil, nil
+	}
+	if err := l.opts.FS.Rename(tmp, l.journal.path); err != nil {
+		same, serr := l.journal.isAt()
+		if same {
+			c.refused = errors.Join(fmt.Errorf("nothing was compacted: %w", err), file.Close(), dropFile(l.opts.FS, tmp))
+			return nil, nil
+		}
+		return nil, errors.Join(err, serr, file.Close())
+	}
+	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("the new journal may be gone after a power cut: %w", err), file.Close())
+	}
+	return file, nil
+}
+
+// refold makes the fold anew from the new journal, while nobody can look.
+func (c *compactor) refold(file durable.File) error {
+	l := c.log
+	through, err := compactedThrough(l.opts.FS, l.opts.Dir)
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	a, _, err := readArchive(l.opts.FS, l.opts.Dir, through)
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	l.opts.Locker.Lock()
+	defer l.opts.Locker.Unlock()
+	old := l.journal.swap(file)
+	l.keepOld(old, int64(len(c.data)), c.snap.id)
+	l.opts.Reset()
+	l.giveArchive(a)
+	var damage error
+	report := func(e *SyntaxError) { damage = errors.Join(damage, e) }
+	l.seq, err = l.journal.replay(listener{l.opts.Apply, report, l.note})
+	l.edited, l.gone, l.held, l.old = false, map[string]bool{}, nil, 0
+	l.mu.Lock()
+	l.damage = nil
+	l.mu.Unlock()
+	if l.opts.Refolded != nil {
+		l.opts.Refolded()
+	}
+	for _, f := range l.followers() {
+		f.replaced()
+	}
+	return errors.Join(err, damage)
+}
+
+// giveArchive tells the fold what is in the archive. Locker is held.
+func (l *Log) giveArchive(a *archive) {
+	if l.opts.Archived == nil {
+		return
+	}
+	for _, e := range a.entries {
+		l.opts.Archived(e)
+	}
+}

@@ -1,0 +1,773 @@
+package ledger_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+)
+
+// A shelf is a world that can be compacted.
+type shelf struct {
+	*world
+	archived []ledger.ArchiveEntry // guarded by mu
+	folds    int                   // how often the fold began anew; guarded by mu
+}
+
+func newShelf(t testing.TB) *shelf { return &shelf{world: newWorld(t)} }
+
+func (w *shelf) open(watch bool) {
+	w.t.Helper()
+	if err := w.tryOpen(watch); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *shelf) tryOpen(watch bool) (err error) {
+	opts := w.options(watch)
+	w.archived = nil
+	opts.Archived = func(e ledger.ArchiveEntry) { w.archived = append(w.archived, e) }
+	opts.Reset = func() {
+		w.fold, w.archived = nil, nil
+		w.folds++
+	}
+	opts.Now = func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
+	w.log, err = ledger.Open(opts)
+	return err
+}
+
+// caughtUp waits until tasks.md has what was acknowledged last.
+func (w *shelf) caughtUp() {
+	w.t.Helper()
+	journal := w.read("journal.md")
+	last := journal[strings.LastIndex(journal, "\n## ")+1:]
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(w.read("tasks.md"), last); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatalf("tasks.md does not get what was acknowledged:\n%s", last)
+		}
+	}
+}
+
+// plan keeps one record of each id with the last value of each field, in the order
+// of age, and moves the given ids out.
+func (w *shelf) plan(out ...string) func() (ledger.Keep, error) {
+	return func() (keep ledger.Keep, err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, r := range merge(w.fold) {
+			if !slices.Contains(out, r.ID) {
+				keep.Records = append(keep.Records, r)
+				continue
+			}
+			status, _ := r.Get("status")
+			key, _ := r.Get("idempotencyKey")
+			keep.Out = append(keep.Out, ledger.Moved{Record: r, Entry: ledger.ArchiveEntry{ID: r.ID, Status: status, Key: key}})
+		}
+		return keep, nil
+	}
+}
+
+// merge gives a record of each task, by age.
+func merge(fold []ledger.Record) (list []ledger.Record) {
+	at := map[string]int{}
+	for _, r := range fold {
+		if r.Kind == ledger.KindControl {
+			continue
+		}
+		i, known := at[r.ID]
+		if !known {
+			i = len(list)
+			at[r.ID] = i
+			list = append(list, ledger.Record{Kind: r.Kind, ID: r.ID})
+		}
+		for _, f := range r.Fields {
+			if f.Key == ledger.KeyAdopts || f.Key == ledger.KeyEdits || f.Key == ledger.KeyBy {
+				continue
+			}
+			if j := slices.IndexFunc(list[i].Fields, func(p ledger.Pair) bool { return p.Key == f.Key }); j >= 0 {
+				list[i].Fields[j].Value = f.Value
+			} else {
+				list[i].Add(f.Key, f.Value)
+			}
+		}
+	}
+	return list
+}
+
+// meaning gives what the records say of each task, and what is in the archive.
+func (w *shelf) meaning() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var b strings.Builder
+	for _, r := range merge(w.fold) {
+		fields := slices.DeleteFunc(slices.Clone(r.Fields), func(f ledger.Pair) bool { return f.Key == "updatedAt" }) // when it was said is no part of it
+		fmt.Fprintf(&b, "%s %q\n", r.ID, fields)
+	}
+	return b.String()
+}
+
+func (w *shelf) compact(out ...string) ledger.CompactReport {
+	w.t.Helper()
+	r, err := w.log.Compact(w.t.Context(), w.plan(out...))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// refuse expects that a compaction is refused with these words, and changes nothing.
+func (w *shelf) refuse(words string) {
+	w.t.Helper()
+	journal, tasks := w.read("journal.md"), w.read("tasks.md")
+	_, err := w.log.Compact(w.t.Context(), w.plan())
+	var refused *ledger.RefusedError
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), words) {
+		w.t.Errorf("the error is %v, not one with %q", err, words)
+	}
+	if w.read("journal.md") != journal || w.read("tasks.md") != tasks {
+		w.t.Error("a refused compaction has changed something")
+	}
+}
+
+// lessThan gives the lines of a meaning but for those of some ids.
+func lessThan(meaning string, ids ...string) string {
+	var b strings.Builder
+	for line := range strings.Lines(meaning) {
+		if id, _, _ := strings.Cut(line, " "); !slices.Contains(ids, id) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// isSound: both files have the same records in the same order, tasks.md alone gives
+// the same, and it has no findings.
+func (w *shelf) isSound() {
+	w.t.Helper()
+	doc := ledger.Parse([]byte(w.read("tasks.md")))
+	if len(doc.Findings) > 0 {
+		w.t.Errorf("tasks.md has a finding: %v", doc.Findings[0])
+	}
+	var tasks, journal []uint64
+	for i := range doc.Sections {
+		tasks = append(tasks, doc.Sections[i].Seq)
+	}
+	doc = ledger.Parse([]byte(w.read("journal.md")))
+	for i := range doc.Sections {
+		journal = append(journal, doc.Sections[i].Seq)
+	}
+	if !slices.Equal(tasks, journal) {
+		w.t.Errorf("tasks.md has the records %d, the journal %d", tasks, journal)
+	}
+	alone := newShelf(w.t)
+	if err := os.WriteFile(alone.path("tasks.md"), []byte(w.read("tasks.md")), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	alone.open(false)
+	if diff := cmp.Diff(w.meaning(), alone.meaning()); diff != "" {
+		w.t.Errorf("tasks.md alone gives other tasks (+):\n%s", diff)
+	}
+	alone.close()
+}
+
+// filled is a shelf with three tasks, of which b has ended.
+func filled(t testing.TB) *shelf {
+	w := newShelf(t)
+	w.open(false)
+	w.add("a", "status", "queued", "prompt", "one\n\n  two \x00\n", "color", "red")
+	w.add("b", "status", "queued", "idempotencyKey", "k")
+	w.add("c", "status", "queued")
+	w.add("a", "status", "running")
+	w.add("b", "status", "done", "result", "well", "updatedAt", "2026-01-02T03:04:05.000Z")
+	w.caughtUp()
+	return w
+}
+
+func TestCompaction(t *testing.T) {
+	w := filled(t)
+	before, old := w.meaning(), w.read("journal.md")
+	r := w.compact("b")
+	if r.Before != int64(len(old)) || r.After != int64(len(w.read("journal.md"))) || r.Merged != 2 || r.Archived != 1 || r.Archive != "tasks-2026-11.md" {
+		t.Errorf("the report is %+v", r)
+	}
+	want := lessThan(before, "b")
+	if diff := cmp.Diff(want, w.meaning()); diff != "" {
+		t.Errorf("the fold (+) is not the old one:\n%s", diff)
+	}
+	if got, want := w.lines(), "6 compaction through=5 merged=2 archive=tasks-2026-11.md updatedAt=2026-11-21T12:00:00.000Z\n7 a "; !strings.HasPrefix(got, want) {
+		t.Errorf("the journal begins with %q", got)
+	}
+	w.isSound()
+	w.add("d", "status", "queued") // numbers go on
+	w.caughtUp()
+	if !strings.Contains(w.lines(), "\n9 d status=queued") || w.folds != 1 || w.log.Behind() {
+		t.Errorf("after one more record: %d folds, behind %v\n%s", w.folds, w.log.Behind(), w.lines())
+	}
+	w.isSound()
+	if archive := w.read("archive/tasks-2026-11.md"); !strings.Contains(archive, strings.TrimPrefix(old, ledger.VersionLine+"\n")) {
+		t.Errorf("the archive does not have the old journal:\n%s", archive)
+	}
+	w.checkArchived("b", "done", "k", "well")
+	w.reopened()
+}
+
+func (w *shelf) reopened() {
+	w.t.Helper()
+	live, archived := w.lines(), slices.Clone(w.archived)
+	w.close()
+	w.open(false)
+	if again := w.lines(); again != live || !slices.Equal(w.archived, archived) {
+		w.t.Errorf("the live fold was\n%s\nand the fold of the files is\n%s\narchived: %v, and then %v", live, again, archived, w.archived)
+	}
+	w.close()
+}
+
+// checkArchived: the archive has that task, whole.
+func (w *shelf) checkArchived(id, status, key, result string) {
+	w.t.Helper()
+	list, err := ledger.ReadArchive(nil, w.dir)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	i := slices.IndexFunc(list, func(e ledger.ArchiveEntry) bool { return e.ID == id })
+	if i < 0 || list[i].Status != status || list[i].Key != key || !slices.Contains(w.archived, list[i]) {
+		w.t.Fatalf("of %s the archive has %+v, and the fold was given %+v", id, list, w.archived)
+	}
+	s, err := ledger.ReadArchived(nil, w.dir, list[i])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if s.Value("result") != result || s.Value(ledger.KeyArchived) != "2026-11-21T12:00:00.000Z" {
+		w.t.Errorf("the archive's record is\n%s", s.Raw)
+	}
+}
+
+// TestCompactionTwice: what one compaction has merged the next one does not archive
+// again, the archive grows, and with nothing to do nothing is done.
+func TestCompactionTwice(t *testing.T) {
+	w := filled(t)
+	w.compact("b")
+	tasks := w.read("tasks.md")
+	if r := w.compact(); r.Before != r.After || r.Archive != "" || w.read("tasks.md") != tasks {
+		t.Errorf("with nothing to do: %+v", r)
+	}
+	w.add("c", "status", "done", "result", "ok")
+	w.caughtUp()
+	w.compact("c")
+	w.checkArchived("b", "done", "k", "well")
+	w.checkArchived("c", "done", "", "ok")
+	archive := w.read("archive/tasks-2026-11.md")
+	for text, n := range map[string]int{"- seq: 1\n": 1, "- seq: 7\n": 0, "- seq: 8\n": 0, "- seq: 9\n": 1, "- through: 5\n": 0} {
+		if got := strings.Count(archive, text); got != n {
+			t.Errorf("%q stands %d times in the archive, not %d times:\n%s", text, got, n, archive)
+		}
+	}
+	if strings.Count(archive, "\n## Task a\n") != 2 {
+		t.Errorf("the merged record of a is in the archive:\n%s", archive)
+	}
+	w.isSound()
+	w.reopened()
+}
+
+// TestLostIndex: the index of the archive is a cache.
+func TestLostIndex(t *testing.T) {
+	w := filled(t)
+	w.edit(appended("\n## Task mine\n- status: queued\n"))
+	w.compact("b")
+	w.add("c", "status", "done")
+	w.compact("c")
+	want := slices.Clone(w.archived)
+	buffer := "## Task mine\n- status: queued\n"
+	w.close()
+	if err := os.Remove(w.path("archive/index")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // made anew, and then read
+		w.open(false)
+		for i := range want {
+			want[i].UpdatedAt = w.archived[i].UpdatedAt // the fold of this test gave none
+		}
+		if diff := cmp.Diff(want, w.archived); diff != "" {
+			t.Errorf("the index from the files: %s", diff)
+		}
+		w.close()
+	}
+	if !strings.Contains(strings.Join(w.said, "\n"), "made anew") && !strings.Contains(w.read("archive/index"), `"adopted"`) {
+		t.Errorf("the index is\n%s", w.read("archive/index"))
+	}
+	w.edit(func(s string) string { return buffer + s })
+	w.open(false)
+	if strings.Contains(w.lines(), "by=hand") {
+		t.Errorf("a section that was adopted before the compaction was adopted again:\n%s", w.lines())
+	}
+	w.close()
+}
+
+// TestTextStaysInPlace: of a tasks.md that a person lives in only sections are
+// touched.
+func TestTextStaysInPlace(t *testing.T) {
+	const mine = "## Task mine\n- status: queued\nsome words of mine\n- prompt: |\n  two\n\n  lines\nand more\n"
+	for _, crlf := range []bool{false, true} {
+		w := newShelf(t)
+		w.open(false)
+		w.add("a", "status", "queued")
+		w.add("b", "status", "queued")
+		w.caughtUp()
+		w.close()
+		w.edit(func(s string) string {
+			s = strings.Replace(s, "## Task b", "text between  \n\n```\n## Task no\n```\n## Task b", 1)
+			return s + "below\n\n" + mine + "\n# Own heading\n- a list\n\n    code\nlast line, no newline"
+		})
+		w.open(false)
+		w.add("a", "status", "done")
+		w.caughtUp()
+		w.close()
+		if crlf {
+			w.edit(func(s string) string { return "\ufeff" + strings.ReplaceAll(s, "\n", "\r\n") })
+		}
+		w.open(false)
+		text := plainText(w.read("tasks.md"))
+		want := w.meaning()
+		for range 2 {
+			w.compact()
+			if diff := cmp.Diff(text, plainText(w.read("tasks.md"))); diff != "" {
+				t.Errorf("CRLF %v: the text has changed:\n%s", crlf, diff)
+			}
+			if diff := cmp.Diff(want, w.meaning()); diff != "" {
+				t.Errorf("the tasks have changed:\n%s", diff)
+			}
+			w.isSound()
+			w.add("a", "label", "x")
+			w.caughtUp()
+			want = w.meaning()
+		}
+		got := w.read("tasks.md")
+		for _, order := range [][2]string{{"## Task a", "text between"}, {"text between", "## Task b"}, {"below", "## Task mine"}, {"## Task mine", "some words of mine\n"}, {"and more", "# Own heading"}} {
+			if !crlf && strings.Index(got, order[0]) > strings.Index(got, order[1]) {
+				t.Errorf("%q does not stand above %q:\n%s", order[0], order[1], got)
+			}
+		}
+		w.reopened()
+	}
+}
+
+// plainText gives the lines of a ledger that are in no section, without empty ones.
+func plainText(s string) string {
+	doc := ledger.Parse([]byte(s))
+	var b strings.Builder
+	pos := 0
+	lines := func(text string) {
+		for line := range strings.Lines(text) {
+			if strings.TrimSpace(line) != "" {
+				b.WriteString(line)
+			}
+		}
+	}
+	for i := range doc.Sections {
+		sec := &doc.Sections[i]
+		lines(s[pos:sec.Off])
+		if pos = int(sec.Off) + len(sec.Raw); sec.Seq == 0 {
+			for line := range strings.Lines(string(sec.Raw)) {
+				if strings.Contains(line, "words") || strings.Contains(line, "more") {
+					b.WriteString(line)
+				}
+			}
+		}
+	}
+	lines(s[pos:])
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// TestBufferFromBeforeCompaction: an editor that had the file loaded saves it after
+// the compaction. What was merged comes back to the file, edits made in the old
+// sections count once, and what the archive has does not come to life.
+func TestBufferFromBeforeCompaction(t *testing.T) {
+	w := filled(t)
+	w.edit(appended("\n## Task mine\n- status: queued\n"))
+	if _, err := w.log.Reconcile(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	buffer := w.read("tasks.md")
+	w.compact("b")
+	before := w.meaning()
+	w.edit(func(string) string {
+		return strings.Replace(buffer, "- color: red\n", "- color: blue\n", 1) + "\n## Task new\n- status: queued\n"
+	})
+	for range 2 {
+		if _, err := w.log.Reconcile(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		want := strings.Replace(before, `{"color" "red"}`, `{"color" "blue"}`, 1) + "new [{\"status\" \"queued\"}]\n"
+		if diff := cmp.Diff(want, w.meaning()); diff != "" {
+			t.Errorf("after the save (+):\n%s", diff)
+		}
+		saved := w.read("tasks.md")
+		w.edit(func(string) string { return saved + "\n" }) // the same buffer once more
+	}
+	if n := strings.Count(w.lines(), "by=hand"); n != 2 {
+		t.Errorf("%d edits were taken over:\n%s", n, w.lines())
+	}
+	w.await("in a text from before the compaction")
+	w.reopened()
+}
+
+// TestWriterOfTheOldFile: an editor that writes in place has the old file open, and
+// goes on writing there.
+func TestWriterOfTheOldFile(t *testing.T) {
+	w := filled(t)
+	w.close()
+	w.open(true)
+	f, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.compact("b")
+	tasks := w.read("tasks.md")
+	if _, err := f.WriteString("\n## Task late\n- status: queued\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.await("Task late was edited in a text from before the compaction")
+	w.caughtUp()
+	if got := w.read("tasks.md"); !strings.HasPrefix(got, tasks) || strings.Count(got, "## Task late") != 1 {
+		t.Errorf("tasks.md is\n%s", got)
+	}
+	w.isSound()
+	w.reopened()
+}
+
+func TestCompactionIsRefused(t *testing.T) {
+	w := filled(t)
+	w.edit(appended("\n## Task x\n- status: qeued\n"))
+	w.refuse(`unknown status "qeued"; did you mean queued?; repair it first: stint fsck`)
+	w.edit(replace("qeued", "queued"))
+	w.compact()
+	w.add("a", "status", "done")
+	w.caughtUp()
+	f := w.log.Follow(0)
+	w.refuse("a reader of the journal has not read everything")
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) { return ledger.Keep{}, errBroken })
+	if !errors.Is(err, errBroken) {
+		t.Errorf("the plan's error became %v", err)
+	}
+	keep, _ := w.plan()()
+	keep.Dry = true
+	journal := w.read("journal.md")
+	r, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) { return keep, nil })
+	if err != nil || r.After >= r.Before || r.Merged != 4 || w.read("journal.md") != journal {
+		t.Errorf("a dry run gives %+v, %v", r, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.log.Compact(ctx, w.plan()); !errors.Is(err, context.Canceled) {
+		t.Errorf("when nobody waits any more: %v", err)
+	}
+	w.close()
+	w.open(false)
+	w.close()
+}
+
+var errBroken = errors.New("broken")
+
+// haltFS stops at its n-th operation that changes something: that one and all
+// later ones fail, as if the power had failed there. A write leaves half.
+type haltFS struct {
+	durable.FS
+	left atomic.Int64
+	err  error
+}
+
+func (h *haltFS) do() error {
+	if h.left.Add(-1) < 0 {
+		return h.err
+	}
+	return nil
+}
+
+func (h *haltFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
+	if flag&os.O_CREATE != 0 {
+		if err := h.do(); err != nil {
+			return nil, err
+		}
+	}
+	f, err := h.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &haltFile{f, h}, nil
+}
+
+func (h *haltFS) Rename(a, b string) error {
+	if err := h.do(); err != nil {
+		return err
+	}
+	return h.FS.Rename(a, b)
+}
+
+func (h *haltFS) Exchange(a, b string) error {
+	if err := h.do(); err != nil {
+		return err
+	}
+	return h.FS.Exchange(a, b)
+}
+
+func (h *haltFS) Remove(a string) error {
+	if err := h.do(); err != nil {
+		return err
+	}
+	return h.FS.Remove(a)
+}
+
+func (h *haltFS) Mkdir(a string, perm fs.FileMode) error {
+	if err := h.do(); err != nil {
+		return err
+	}
+	return h.FS.Mkdir(a, perm)
+}
+
+func (h *haltFS) SyncDir(a string) error {
+	if err := h.do(); err != nil {
+		return err
+	}
+	return h.FS.SyncDir(a)
+}
+
+type haltFile struct {
+	durable.File
+	fs *haltFS
+}
+
+func (f *haltFile) Write(p []byte) (int, error) {
+	if err := f.fs.do(); err != nil {
+		n, _ := f.File.Write(p[:len(p)/2])
+		return n, err
+	}
+	return f.File.Write(p)
+}
+
+func (f *haltFile) Sync() error {
+	if err := f.fs.do(); err != nil {
+		return err
+	}
+	return f.File.Sync()
+}
+
+func (f *haltFile) Truncate(n int64) error {
+	if err := f.fs.do(); err != nil {
+		return err
+	}
+	return f.File.Truncate(n)
+}
+
+// noExchange is a file system that cannot let two names change places.
+type noExchange struct{ durable.FS }
+
+func (noExchange) Exchange(string, string) error { return syscall.EINVAL }
+
+// TestCrashAtEveryStepOfACompaction: wherever it stops, the next start has every
+// task, either compacted or not, and can compact again.
+func TestCrashAtEveryStepOfACompaction(t *testing.T) {
+	for name, below := range map[string]durable.FS{"exchange": durable.OS, "rename": noExchange{durable.OS}} {
+		compacted := 0
+		for n := int64(0); ; n++ {
+			w := filled(t)
+			w.edit(appended("\ntext of mine\n\n## Task mine\n- status: queued\n"))
+			w.close()
+			w.open(false)
+			want := w.meaning()
+			w.close()
+			halt := &haltFS{FS: below, err: syscall.EIO}
+			halt.left.Store(1 << 40)
+			w.fs = halt
+			w.open(false)
+			halt.left.Store(n)
+			_, cerr := w.log.Compact(t.Context(), w.plan("b"))
+			ended := halt.left.Load() >= 0
+			_ = w.log.Close() // the power is off
+			w.fs = below
+			w.open(false)
+			got := w.meaning()
+			if strings.Contains(w.read("journal.md"), "\n## Control compaction\n") {
+				compacted++
+				want = lessThan(want, "b")
+				w.checkArchived("b", "done", "k", "well")
+			}
+			if got != want || cerr == nil && compacted == 0 {
+				t.Fatalf("%s, stopped at operation %d (%v): the tasks are\n%s\nand were\n%s", name, n, cerr, got, want)
+			}
+			if !strings.Contains(w.read("tasks.md"), "text of mine") {
+				t.Fatalf("%s, stopped at operation %d: text is lost:\n%s", name, n, w.read("tasks.md"))
+			}
+			w.add("e", "status", "queued")
+			w.caughtUp()
+			w.compact("b")
+			w.checkArchived("b", "done", "k", "well")
+			if got := w.meaning(); got != lessThan(want, "b")+"e [{\"status\" \"queued\"}]\n" {
+				t.Fatalf("%s, stopped at operation %d, and compacted again:\n%s", name, n, got)
+			}
+			w.isSound()
+			if n := strings.Count(w.read("tasks.md"), "text of mine"); n != 1 {
+				t.Fatalf("the text stands there %d times", n)
+			}
+			w.close()
+			if ended {
+				if n < 12 || compacted == 0 || compacted > int(n) {
+					t.Errorf("%s: %d operations, compacted after %d of them", name, n, compacted)
+				}
+				break
+			}
+		}
+	}
+}
+
+// TestSaveInTheMomentOfTheSwap: a person saves between the last look at tasks.md
+// and the exchange. Nothing of that is lost.
+func TestSaveInTheMomentOfTheSwap(t *testing.T) {
+	for name, below := range map[string]durable.FS{"exchange": durable.OS, "rename": noExchange{durable.OS}} {
+		w := filled(t)
+		w.close()
+		save := &saveFS{FS: below}
+		w.fs = save
+		w.open(false)
+		save.save = func() {
+			w.edit(func(s string) string {
+				return strings.Replace(s, "- color: red\n", "- color: blue\n", 1) + "\nwords of mine\n\n## Task new\n- status: queued\n"
+			})
+		}
+		before := w.meaning()
+		w.compact("b")
+		if save.save != nil {
+			t.Fatal("nobody saved")
+		}
+		if _, err := w.log.Reconcile(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.log.LookBehind(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(w.lines(), "by=hand"); n != 2 {
+			t.Errorf("%s: %d edits were taken over, not 2; the new file is no edit of the old one:\n%s", name, n, w.lines())
+		}
+		want := strings.Replace(lessThan(before, "b"), `{"color" "red"}`, `{"color" "blue"}`, 1) + "new [{\"status\" \"queued\"}]\n"
+		if diff := cmp.Diff(want, w.meaning()); diff != "" {
+			t.Errorf("%s: after the save (+):\n%s", name, diff)
+		}
+		w.compact()
+		if tasks := w.read("tasks.md"); !strings.Contains(tasks, "\nwords of mine\n") {
+			t.Errorf("%s: text is lost:\n%s", name, tasks)
+		}
+		w.isSound()
+		w.reopened()
+	}
+}
+
+// saveFS calls save just before the new tasks.md takes its place.
+type saveFS struct {
+	durable.FS
+	save func()
+}
+
+func (s *saveFS) now(a, b string) {
+	if save := s.save; save != nil && (filepath.Base(a) == "tasks.md" || filepath.Base(b) == "tasks.md") {
+		s.save = nil
+		save()
+	}
+}
+
+func (s *saveFS) Exchange(a, b string) error {
+	if _, cannot := s.FS.(noExchange); !cannot {
+		s.now(a, b)
+	}
+	return s.FS.Exchange(a, b)
+}
+
+func (s *saveFS) Rename(a, b string) error {
+	s.now(a, b)
+	return s.FS.Rename(a, b)
+}
+
+// TestCompactionWhileRecordsComeIn: submits go on, readers read the right records
+// and nothing is lost.
+func TestCompactionWhileRecordsComeIn(t *testing.T) {
+	w := newShelf(t)
+	w.open(true)
+	stop, done := make(chan struct{}), make(chan struct{})
+	var added atomic.Int64
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				n := added.Load()
+				w.add(fmt.Sprint("t", n), "status", "queued", "prompt", strings.Repeat("x", int(n%100)))
+				added.Add(1)
+			}
+		}
+	}()
+	for i := range int64(5) {
+		for added.Load() < 20*i+20 {
+			runtime.Gosched()
+		}
+		if r := w.compact(); r.Archive == "" {
+			t.Errorf("nothing was compacted: %+v", r)
+		}
+	}
+	close(stop)
+	<-done
+	n := int(added.Load())
+	if got := strings.Count(w.meaning(), "\n"); got != n {
+		t.Errorf("%d tasks of %d", got, n)
+	}
+	w.settle(true)
+	w.caughtUp()
+	w.isSound()
+	w.reopened()
+}
+
+// TestIndexOfAnotherCompaction: what a compaction that did not come to its end has
+// written into the index does not count, whole or torn.
+func TestIndexOfAnotherCompaction(t *testing.T) {
+	w := filled(t)
+	w.compact("b")
+	w.close()
+	index := w.read("archive/index")
+	for _, more := range []string{`{"through":99,"before":5}` + "\n" + `{"id":"a","status":"done"}` + "\n", `{"through":99,"before":5}` + "\n" + `{"id":"a`} {
+		if err := os.WriteFile(w.path("archive/index"), []byte(index+more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.open(false)
+		if len(w.archived) != 1 || w.archived[0].ID != "b" {
+			t.Errorf("with %q the archive has %+v", more, w.archived)
+		}
+		w.add("c", "status", "done")
+		w.caughtUp()
+		w.compact()
+		if len(w.archived) != 1 || !bytes.Contains([]byte(w.read("archive/index")), []byte("\n{\"through\":")) {
+			t.Errorf("with %q the archive then has %+v:\n%s", more, w.archived, w.read("archive/index"))
+		}
+		w.reopened()
+		index = w.read("archive/index")
+	}
+}

@@ -1,0 +1,236 @@
+package ledger
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// pieces are what ledgerOfBytes makes a ledger of.
+var pieces = []string{
+	"## Task a\n- seq: 1\n- status: queued\n<!-- end 1 -->\n\n", "## Task b\n- seq: 2\n- prompt: |\n  words\n\n  ```\n  ## Task x\n<!-- end 2 -->\n\n", "## Task hand\n- status: queued\n- prompt: do it\n\n",
+	"## Task a\n", "## Task b\n", "## Job j\n", "## Control c\n", " ## Task a\n", "##Task a\n", "### Task a\n", "## Tsk a\n", "## Task\n", "## Task a b\n", "## Notes\n", "# One\n", "##\tTask t ##\n", "Task a\n---\n", "===\n", "---\n",
+	"- seq: 1\n", "- seq: 2\n", "- seq: 3\n", "- seq: x\n", "* seq: 4\n", "-\tseq: 5\n", "  - seq: 6\n", "seq: 7\n",
+	"<!-- end 1 -->\n", "<!-- end 2 -->\n", "<!-- end 3 -->\n", " <!-- end 1 -->\n", "<!-- end 1\n", "<!-- end 4, 2 more -->\n", "<!--\n", "-->\n", "<!-- x -->\n",
+	"- status: queued\n", "- status: done\n", "- Status: x\n", "* label: x\n", "-   prompt: |\n", "- prompt: |\n", "- prompt: |escaped\n", "- prompt:\n", "-prompt: x\n", "– prompt: x\n", "1. status: x\n", "    - status: x\n", "- prompt: " + longWords + "\n",
+	"  body\n", "  ## Task x\n", "\tbody\n", " one blank\n", "   \n", "\n", "\n", "\n\n", "text\n", "> quote\n", "> - item\n", "- item\n", "  - nested\n", "1. one\n", "-\n",
+	"```\n", "~~~\n", "````go\n", "  ```\n", "<pre>\n", "</pre>\n", "<div>\n", "<x>\n", "<?\n", "<!X\n", "<![CDATA[\n", "]]>\n",
+	"<<<<<<< a\n", "=======\n", ">>>>>>> b\n", "\x00\n", "a\x00b\n", "x\r## Task y\n", "\ufeff## Task a\n", "##\u00a0Task a\n", "\u00a0\n", "words## Task a\n", "caf\xe9\n", "x", "\r\n", " ",
+}
+
+const longWords = "words and words and words and words and words and words and words and words"
+
+// ledgerOfBytes makes a ledger of one piece a byte.
+func ledgerOfBytes(choices []byte) (data []byte) {
+	for _, c := range choices {
+		data = append(data, pieces[int(c)%len(pieces)]...)
+	}
+	return data
+}
+
+// addLedgers gives a fuzz target the broken ledgers as seeds, and some choices.
+func addLedgers(f *testing.F) {
+	brokenLedgers(f, func(_, _ string, data []byte) { f.Add(data) })
+	for i := range pieces {
+		f.Add([]byte{0, byte(i), 1, 2})
+		f.Add([]byte{2, byte(i), byte(i), 0})
+	}
+}
+
+// FuzzParse: what is found is in order and has its place; good sections and damaged
+// ones share no byte; and every good section can be read and written on its own.
+func FuzzParse(f *testing.F) {
+	addLedgers(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		checkParse(t, data)
+		checkParse(t, ledgerOfBytes(data))
+	})
+}
+
+func checkParse(t *testing.T, data []byte) {
+	doc := Parse(data)
+	if err := placesOf(doc, data); err != nil {
+		t.Fatalf("%v in\n%q", err, data)
+	}
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		want := s.Record()
+		if diff := cmp.Diff(want, s.Clone().Record()); diff != "" {
+			t.Fatalf("alone, the section in line %d is another one: %s\n%q", s.Line, diff, data)
+		}
+		want.Seq = max(1, want.Seq)
+		written, err := Encode(&want)
+		if err != nil {
+			t.Fatalf("line %d: %v\n%q", s.Line, err, data)
+		}
+		if diff := cmp.Diff(want, written.Record()); diff != "" {
+			t.Fatalf("written, the section in line %d is another one: %s\n%q", s.Line, diff, data)
+		}
+	}
+	if !bytes.ContainsAny(data, "\r\x00") {
+		crlf := bytes.ReplaceAll(data, newline, []byte("\r\n"))
+		if diff := cmp.Diff(summaryOf(doc), summaryOf(Parse(crlf))); diff != "" {
+			t.Fatalf("with CRLF: %s\n%q", diff, data)
+		}
+	}
+}
+
+// placesOf checks where sections and findings are.
+func placesOf(doc *Document, data []byte) error {
+	taken := make([]bool, len(data))
+	take := func(from, to int) error {
+		if from < 0 || to > len(data) || from > to {
+			return fmt.Errorf("%d to %d of %d bytes", from, to, len(data))
+		}
+		for i := from; i < to; i++ {
+			if taken[i] {
+				return fmt.Errorf("byte %d belongs to two sections", i)
+			}
+			taken[i] = true
+		}
+		return nil
+	}
+	end := int64(-1)
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		if s.Off <= end || !bytes.HasPrefix(data[s.Off:], s.Raw) || s.Line != 1+bytes.Count(data[:s.Off], newline) {
+			return fmt.Errorf("section in line %d, offset %d is not there", s.Line, s.Off)
+		}
+		if end = s.Off; len(s.Raw) == 0 {
+			return fmt.Errorf("section in line %d is empty", s.Line)
+		}
+		if err := take(int(s.Off), int(s.Off)+len(s.Raw)); err != nil {
+			return err
+		}
+	}
+	for _, d := range doc.damaged {
+		if err := take(d.from, d.to); err != nil {
+			return fmt.Errorf("%v: %w", d.finding, err)
+		}
+	}
+	line := 1
+	for _, f := range doc.Findings {
+		if f.Line < line || f.Msg == "" || f.Line > 1+bytes.Count(data, newline) {
+			return fmt.Errorf("%v is out of order", f)
+		}
+		line = f.Line
+	}
+	return nil
+}
+
+// FuzzRepair: a repaired ledger has no findings, repairing it again changes nothing,
+// and no good record is lost.
+func FuzzRepair(f *testing.F) {
+	addLedgers(f)
+	for _, s := range []string{ // that once went wrong
+		"## Task okx\n- status: queued\n- prompt: do it\n #T#ask oky\n- seq: 5",
+		"## Task hand\n- prompt: do it\n\n- seq: 3\n<!-- end 2 -->\n- status: done\n  ## Task x\n-->\n  ## Task x\n",
+		"## Control c\n<<<<<<< a\n<!-- end 2 -->\n ## Task a\n````go\n## Task a\n- seq: 1\n- status: queued\n<!-- end 1 -->\n>>>>>>> b\n",
+		"a\x00b\n### Task a\n– prompt: x\n  - seq: 6\n<!-- end 2 -->\n<x>\n ## Task a\n",
+		"## Job j\n~~~\na\x00b\n- seq: 1\n<x>\n## Control c\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, data := range [][]byte{data, ledgerOfBytes(data)} {
+			got, _ := Repair(data, nil, nil)
+			doc := Parse(got)
+			if len(doc.Findings) > 0 {
+				t.Fatalf("%v is left in\n%s\nof %q", doc.Findings[0], got, data)
+			}
+			if again, _ := Repair(got, nil, nil); !bytes.Equal(again, got) {
+				t.Fatalf("%q\nbecomes %q\nand then %q", data, got, again)
+			}
+			after := recordsOf(doc)
+			for _, r := range recordsOf(Parse(data)) {
+				for len(after) > 0 && !cmp.Equal(r, after[0]) {
+					after = after[1:]
+				}
+				if len(after) == 0 {
+					t.Fatalf("%v is lost in\n%s\nof %q", r, got, data)
+				}
+				after = after[1:]
+			}
+		}
+	})
+}
+
+// FuzzEditMerge: whatever is done to tasks.md, a record of stint's own that still
+// stands in it as it was is not taken for edited, and all that is taken over can be
+// written.
+func FuzzEditMerge(f *testing.F) {
+	f.Add([]byte{0, 3, 3, 1, 5, 40, 2, 9, 0})
+	f.Add([]byte{3, 12, 19, 3, 14, 27})
+	for i := range pieces {
+		f.Add([]byte{3, byte(i), byte(i), 1, byte(2 * i), 0})
+	}
+	journal := []byte(VersionLine + "\n\n")
+	for seq := 1; seq <= 6; seq++ {
+		r := &Record{Kind: KindTask, ID: fmt.Sprintf("t%d", (seq+1)/2), Seq: uint64(seq)}
+		r.Add("status", []string{"queued", "done"}[seq%2]).Add("prompt", fmt.Sprintf("words %d\n\n## Task x\n```", seq))
+		journal, _ = AppendRecord(journal, r)
+	}
+	tasks := bytes.Replace(journal, []byte("## Task t3"), []byte("A note.\n\n## Task hand\n- status: draft\n- prompt: x\n\n## Task t3"), 1)
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		edited := edit3(tasks, ops)
+		doc := Parse(edited)
+		p, err := makePlan(doc, newHistory(journal), (&Options{}).terms())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.records {
+			r := &p.records[i]
+			if _, err := Encode(r); err != nil {
+				t.Errorf("%v\n%s", err, edited)
+			}
+			edits, _ := r.Get(KeyEdits)
+			seq, err := strconv.ParseUint(edits, 10, 64)
+			if err != nil {
+				continue
+			}
+			raw := rawOf(t, journal, seq)
+			if bytes.HasPrefix(edited, raw) || bytes.Contains(edited, append([]byte("\n"), raw...)) {
+				t.Errorf("record %d stands as it was, and is taken for edited: %v\n%s", seq, r, edited)
+			}
+		}
+	})
+}
+
+// edit3 applies edits of three bytes each to the lines of data: what, where, which piece.
+func edit3(data, ops []byte) []byte {
+	lines := bytes.SplitAfter(data, newline)
+	for ; len(ops) >= 3 && len(lines) > 0; ops = ops[3:] {
+		i := int(ops[1]) % len(lines)
+		piece := []byte(pieces[int(ops[2])%len(pieces)])
+		switch ops[0] % 5 {
+		case 0:
+			lines = append(lines[:i:i], lines[i+1:]...)
+		case 1:
+			lines = append(lines[:i+1:i+1], lines[i:]...)
+		case 2:
+			j := int(ops[2]) % len(lines)
+			lines[i], lines[j] = lines[j], lines[i]
+		case 3:
+			lines = append(lines[:i:i], append([][]byte{piece}, lines[i:]...)...)
+		default:
+			lines = append([][]byte{}, lines...)
+			lines[i] = piece
+		}
+	}
+	return bytes.Join(lines, nil)
+}
+
+// rawOf gives the bytes of a record in a journal.
+func rawOf(t *testing.T, journal []byte, seq uint64) []byte {
+	doc := Parse(journal)
+	for i := range doc.Sections {
+		if doc.Sections[i].Seq == seq {
+			return doc.Sections[i].Raw
+		}
+	}
+	t.Fatalf("no record %d", seq)
+	return nil
+}

@@ -1,0 +1,335 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// digestOf gives the digest of a section's text, the same with any line ends,
+// trailing blanks and empty lines behind it.
+func digestOf(raw []byte) string {
+	h := sha256.New()
+	for line := range bytes.Lines(bytes.TrimRight(raw, " \t\r\n")) {
+		_, _ = h.Write(trimRight(bytes.TrimRight(line, "\n"))) // a hash never fails
+		_, _ = h.Write([]byte("\n"))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// An origin is a section as it first came into the ledger, with the fields that
+// were last seen of it: the record with that seq, or a section that a person
+// wrote or copied.
+type origin struct {
+	id     string // kind and id of the record
+	name   string // what a record that adopts an edit of it has in KeyEdits: its seq, or a digest
+	first  string // digest of the text that was adopted first; "" for a record of ours
+	copies uint64 // seq of the record whose section a person copied; 0 if it is no copy
+	digest string // of the text that was last seen; "" for an unedited record
+	found  bool   // a section with that text is in tasks.md; set by the planner
+	fields map[string]string
+	before []version // older ones, oldest first
+}
+
+// A version is what was seen of a section until a record took over an edit of it.
+type version struct {
+	until  uint64 // seq of that record
+	fields map[string]string
+}
+
+// seenBy gives the fields that whoever had read the ledger up to record seq could
+// see. Who edits a section that was not there then has written it himself.
+func (o *origin) seenBy(seq uint64) map[string]string {
+	for _, v := range o.before {
+		if v.until > seq {
+			return v.fields
+		}
+	}
+	return o.fields
+}
+
+// renew notes what record seq says of a newer version, or of the first.
+func (o *origin) renew(seq uint64, fields []Pair) {
+	if o.first == "" || o.digest != "" {
+		o.before = append(o.before, version{seq, o.fields})
+		o.fields = maps.Clone(o.fields)
+	}
+	for _, f := range fields {
+		o.fields[f.Key] = f.Value
+	}
+}
+
+// A history is what the journal knows about the sections of tasks.md. It serves
+// one plan and is owned by the goroutine that makes it.
+type history struct {
+	data     []byte // the journal
+	end      int64  // its size
+	records  []place
+	sorted   bool   // records are in the order of their seqs, as ever but after a rebuild
+	next     int    // index behind the record that was found last: the next one, as a rule
+	last     uint64 // highest seq
+	through  uint64 // highest seq of those that a compaction has merged or archived; 0 without one
+	restored uint64 // highest seq of those that a restore has taken back, and its own; 0 without one
+	edited   map[uint64]*origin
+	hand     map[string][]*origin // sections without seq and copies by kind and id, in the order in which they were adopted
+	names    map[string]*origin   // the same by name
+	times    map[string]int       // how many sections of equal text were adopted, by that digest
+	adopted  map[string][]*origin // the same by the digest of what was last seen
+}
+
+// A place is where in the journal a record stands.
+type place struct {
+	seq uint64
+	off int64
+}
+
+// newHistory scans the bytes of a journal.
+func newHistory(data []byte) *history {
+	h := &history{
+		data: data, end: int64(len(data)), sorted: true,
+		edited: map[uint64]*origin{}, hand: map[string][]*origin{}, names: map[string]*origin{},
+		times: map[string]int{}, adopted: map[string][]*origin{},
+	}
+	h.scan()
+	if !h.sorted {
+		slices.SortStableFunc(h.records, func(a, b place) int { return cmp.Compare(a.seq, b.seq) })
+		h.sorted = true
+	}
+	return h
+}
+
+// find gives the index of record seq. Records are mostly asked for in their order.
+func (h *history) find(seq uint64) (int, bool) {
+	i, ok := h.next, h.next < len(h.records) && h.records[h.next].seq == seq
+	switch {
+	case ok:
+	case h.sorted:
+		i, ok = slices.BinarySearchFunc(h.records, seq, func(p place, seq uint64) int { return cmp.Compare(p.seq, seq) })
+	default: // while a rebuilt journal is scanned
+		i = slices.IndexFunc(h.records, func(p place) bool { return p.seq == seq })
+		ok = i >= 0
+	}
+	if !ok {
+		return 0, false
+	}
+	h.next = i + 1
+	return i, true
+}
+
+func (h *history) scan() {
+	var s Section
+	for pos := 0; pos < len(h.data); {
+		n := 0
+		var err error
+		if h.data[pos] == '#' {
+			n, _, err = scanStrict(h.data[pos:], &s)
+		}
+		if n == 0 || err != nil {
+			next := bytes.IndexByte(h.data[pos:], '\n')
+			if next < 0 {
+				return
+			}
+			pos += next + 1
+			continue
+		}
+		h.record(&s, int64(pos))
+		pos += n
+	}
+}
+
+// record notes one record of the journal.
+func (h *history) record(s *Section, off int64) {
+	if len(h.records) == 0 && s.Kind == KindControl && string(s.ID) == ControlCompaction {
+		h.through, _ = parseUint([]byte(s.Value(keyThrough)))
+	}
+	if s.Kind == KindControl && string(s.ID) == ControlRestored {
+		h.restored = s.Seq
+	}
+	h.sorted = h.sorted && s.Seq > h.last
+	h.records = append(h.records, place{s.Seq, off})
+	h.last = max(h.last, s.Seq)
+	if s.Get(KeyAdopts) != nil {
+		h.adopt(s)
+	}
+}
+
+// adopt notes a record that was taken over from a person's edit.
+func (h *history) adopt(s *Section) {
+	digest, edits := s.Value(KeyAdopts), s.Value(KeyEdits)
+	seq, isSeq := parseUint([]byte(edits))
+	var o *origin
+	switch {
+	case edits == "":
+		o = h.newOrigin(s, digest)
+	case isSeq:
+		if o = h.lastSeen(seq); o == nil {
+			return
+		}
+		h.edited[seq] = o
+	default:
+		if o = h.names[edits]; o == nil {
+			return
+		}
+		h.forget(o)
+	}
+	o.renew(s.Seq, append(fieldList(s), ignoredFields(s)...))
+	o.digest = digest
+	if !isSeq {
+		h.adopted[digest] = append(h.adopted[digest], o)
+	}
+}
+
+// newOrigin notes a section that a person wrote or copied. The second of equal
+// text is called digest.2, and so on.
+func (h *history) newOrigin(s *Section, digest string) *origin {
+	o := &origin{id: nameOf(s), name: digest, first: digest, fields: map[string]string{}}
+	o.copies, _ = parseUint([]byte(s.Value(KeyCopies)))
+	if h.times[digest]++; h.times[digest] > 1 {
+		o.name = fmt.Sprintf("%s.%d", digest, h.times[digest])
+	}
+	h.names[o.name] = o
+	h.hand[o.id] = append(h.hand[o.id], o)
+	return o
+}
+
+// forget takes a hand-written section's last seen text out of the index.
+func (h *history) forget(o *origin) {
+	list := h.adopted[o.digest]
+	if i := slices.Index(list, o); i >= 0 {
+		h.adopted[o.digest] = slices.Delete(list, i, i+1)
+	}
+}
+
+// claim reports whether a section with that digest was adopted before, and counts
+// it as found: of equal ones the n-th in the file is the n-th that was adopted.
+func (h *history) claim(digest string) bool {
+	list := h.adopted[digest]
+	if len(list) == 0 {
+		return false
+	}
+	list[0].found = true
+	h.adopted[digest] = list[1:]
+	return true
+}
+
+// lastSeen gives what was last seen of record seq; nil if the journal has none.
+func (h *history) lastSeen(seq uint64) *origin {
+	if o := h.edited[seq]; o != nil {
+		return o
+	}
+	return h.originOf(seq)
+}
+
+// originOf gives the record seq as it was written; nil if the journal has none.
+func (h *history) originOf(seq uint64) *origin {
+	s := h.section(seq)
+	if s == nil {
+		return nil
+	}
+	return &origin{id: nameOf(s), name: strconv.FormatUint(seq, 10), fields: fieldsOf(s)}
+}
+
+// pristine gives the digest of record seq as it was written; "" if there is none.
+func (h *history) pristine(seq uint64) string {
+	s := h.section(seq)
+	if s == nil {
+		return ""
+	}
+	return digestOf(s.Raw)
+}
+
+// section gives the journal's record seq, or nil.
+func (h *history) section(seq uint64) *Section {
+	i, ok := h.find(seq)
+	if !ok {
+		return nil
+	}
+	s := new(Section)
+	if _, _, err := scanStrict(h.data[h.records[i].off:], s); err != nil {
+		return nil
+	}
+	return s
+}
+
+// nameAt gives kind and id of the i-th record, as a view.
+func (h *history) nameAt(i int) []byte {
+	line, _, _ := cutLine(h.data, int(h.records[i].off))
+	return line[len(hashes):]
+}
+
+// has reports whether the journal has a record of that kind and id. It looks at
+// all of them and is meant for rare cases.
+func (h *history) has(name string) bool {
+	for i := range h.records {
+		if string(h.nameAt(i)) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// ownKey reports whether a key belongs to the engine: a person's edit cannot set
+// it. When a record was written is for its writer to say.
+func ownKey(k string) bool {
+	switch k {
+	case KeyAdopts, KeyEdits, KeyBy, KeyCopies, KeyIgnored, keyUpdated:
+		return true
+	}
+	return false
+}
+
+func nameOf(s *Section) string { return string(s.Kind) + " " + string(s.ID) }
+
+// isNamed reports whether the section is of that kind and id.
+func isNamed(s *Section, name string) bool {
+	n := len(s.Kind)
+	return len(name) == n+1+len(s.ID) && name[:n] == string(s.Kind) && name[n+1:] == string(s.ID)
+}
+
+// fieldList gives the fields of a section that are not the engine's, in order.
+func fieldList(s *Section) []Pair {
+	list := make([]Pair, 0, len(s.Fields))
+	for i := range s.Fields {
+		if k := string(s.Fields[i].Key); !ownKey(k) {
+			list = append(list, Pair{k, s.Fields[i].String()})
+		}
+	}
+	return list
+}
+
+func fieldsOf(s *Section) map[string]string {
+	m := make(map[string]string, len(s.Fields))
+	for _, f := range fieldList(s) {
+		m[f.Key] = f.Value
+	}
+	return m
+}
+
+// ignoredFields gives what a person wrote in the section that the record adopts
+// and that had no effect: it is no news when the section is edited again.
+func ignoredFields(s *Section) []Pair {
+	text := s.Value(KeyIgnored)
+	if text == "" {
+		return nil
+	}
+	text += "\n" + string(endOpen)
+	var inner Section
+	if _, _, err := scanFields([]byte(text+"\n"), 0, &inner); err != nil {
+		return nil
+	}
+	return fieldList(&inner)
+}
+
+// ignoredText is the value of KeyIgnored for such fields.
+func ignoredText(list []Pair) string {
+	var text []byte
+	for _, f := range list {
+		text = appendField(text, f)
+	}
+	return string(bytes.TrimRight(text, "\n"))
+}

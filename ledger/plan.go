@@ -1,0 +1,473 @@
+package ledger
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+)
+
+// A plan is what is to be done about one state of tasks.md.
+type plan struct {
+	missing  int64  // offset in the journal from which on the records are missing in tasks.md; -1 if none are
+	inFile   int    // bytes of the record at missing that are in the file already: its end was cut off
+	lost     int    // records that are missing
+	end      int64  // size of the journal that the plan knows
+	maxSeq   uint64 // highest seq in the file that stint may have given
+	newest   uint64 // highest seq of a record that is in the file as the last save left it
+	records  []Record
+	notices  []Notice
+	findings []*SyntaxError
+	more     bool            // a section asks for a step that depends on one before it in this save
+	held     map[string]bool // sections that are held, by origin
+	gone     map[string]bool // kinds and ids that have no section any more; nil: it cannot be said
+	old      oldBuffer
+	past     []string // edits of sections from before the compaction that the records take over
+}
+
+// oldBuffer counts the sections of a buffer from before the compaction.
+type oldBuffer struct {
+	count, line int // line of the first
+}
+
+// terms are what a plan is made under, beside the two files.
+type terms struct {
+	opts   *Options
+	held   map[string]bool                // what the plan before held
+	accept bool                           // hold nothing
+	glued  int                            // bytes at the end of tasks.md that are as they were when we last wrote it, where an editor may have written over ours
+	landed uint64                         // the record from which on ours may have landed behind a text that was saved without those before them; 0: none
+	merged func() (map[string]int, error) // digests of hand sections that were adopted before the compaction, with their number
+}
+
+// makePlan compares tasks.md with what the journal knows.
+func makePlan(doc *Document, h *history, t terms) (*plan, error) {
+	p := planner{plan: &plan{missing: -1, end: h.end, held: map[string]bool{}}, terms: t, doc: doc, h: h}
+	p.match()
+	p.findMissing()
+	if err := p.classify(); err != nil {
+		return nil, err
+	}
+	p.keepEdits()
+	p.decide()
+	p.findGone()
+	return p.plan, nil
+}
+
+type planner struct {
+	*plan
+	terms
+	doc *Document
+	h   *history
+
+	at     []match       // of each section of the file
+	owner  []int         // of each record of the journal: index of its section plus 1; -1 if only copies of it are there
+	twice  map[int][]int // record to its sections, where there are several
+	byName map[string][]int
+	copied map[int]bool // sections that are copies
+	todo   []change
+	taken  []string // names that this plan gives to copies
+	hurt   bool     // something in the file is damaged, so that nothing can be said to be deleted
+}
+
+// match says which record a section is.
+type match struct {
+	record int // index in the journal; -1 if it is none of its records
+	as     likeness
+}
+
+type likeness uint8
+
+const (
+	unknown   likeness = iota // no record of the journal has its seq
+	untouched                 // just as stint wrote it
+	changed                   // the same record with another text
+	foreign                   // it has the seq of another record
+)
+
+// A change is a section that differs from what was last seen.
+type change struct {
+	index  int
+	digest string
+	origin *origin // whose text a person has edited; nil if the section is new
+	copyOf uint64  // seq of the record that it is a copy of; 0 if it is none
+}
+
+// finding reports what is wrong.
+func (p *plan) finding(f *SyntaxError) {
+	p.findings = append(p.findings, f)
+	p.notices = append(p.notices, Notice{Finding: f, Text: f.Error()})
+}
+
+func (p *plan) findingAt(line int, format string, args ...any) {
+	p.finding(&SyntaxError{File: TasksName, Line: line, Msg: fmt.Sprintf(format, args...)})
+}
+
+// match finds the record of each section.
+func (p *planner) match() {
+	p.at = make([]match, len(p.doc.Sections))
+	p.owner = make([]int, len(p.h.records))
+	p.twice, p.copied = map[int][]int{}, map[int]bool{}
+	for i := range p.doc.Sections {
+		s := &p.doc.Sections[i]
+		if !isTyped(s.Seq, p.h.last) {
+			p.maxSeq = max(p.maxSeq, s.Seq)
+		}
+		p.at[i] = p.matchOf(s)
+		m := p.at[i]
+		switch {
+		case m.as == unknown:
+			continue
+		case m.as == foreign:
+			if p.owner[m.record] == 0 {
+				p.owner[m.record] = -1
+			}
+			continue
+		case p.owner[m.record] <= 0:
+			p.owner[m.record] = i + 1
+		case p.twice[m.record] == nil:
+			p.twice[m.record] = []int{p.owner[m.record] - 1, i}
+		default:
+			p.twice[m.record] = append(p.twice[m.record], i)
+		}
+		p.newest = max(p.newest, s.Seq)
+	}
+	p.leaveLanded()
+}
+
+// leaveLanded does not count the records that landed behind what a person saved in
+// that moment, where the save has dropped others before them: those must be put
+// back, and were not deleted by hand.
+func (p *planner) leaveLanded() {
+	if p.landed == 0 {
+		return
+	}
+	saved := uint64(0)
+	for i, owner := range p.owner {
+		if seq := p.h.records[i].seq; owner != 0 && seq < p.landed {
+			saved = max(saved, seq)
+		}
+	}
+	for i, owner := range p.owner {
+		if seq := p.h.records[i].seq; owner == 0 && seq > saved && seq < p.newest {
+			p.newest = saved
+			return
+		}
+	}
+}
+
+func (p *planner) matchOf(s *Section) match {
+	if s.Seq == 0 {
+		return match{-1, unknown}
+	}
+	i, ok := p.h.find(s.Seq)
+	if !ok {
+		return match{-1, unknown}
+	}
+	if bytes.HasPrefix(p.h.data[p.h.records[i].off:], s.Raw) {
+		return match{i, untouched}
+	}
+	if !isNamed(s, string(p.h.nameAt(i))) {
+		return match{i, foreign}
+	}
+	return match{i, changed}
+}
+
+// findMissing looks whether the newest records of the journal are not in the
+// file: then an editor saved a buffer that it had loaded before they were written.
+func (p *planner) findMissing() {
+	p.missing = p.h.end
+	for _, r := range slices.Backward(p.h.records) {
+		if r.seq <= p.newest {
+			break
+		}
+		p.lost++
+		p.missing = min(p.missing, r.off)
+	}
+	if p.lost == 0 {
+		p.missing = -1
+	}
+	p.findTorn()
+}
+
+// keepEdits sees to it that a record which is put back as stint wrote it is not
+// taken for an edit that was taken back: the journal gets to know that its text
+// has no effect.
+func (p *planner) keepEdits() {
+	for _, r := range p.h.records[len(p.h.records)-p.lost:] {
+		o := p.h.edited[r.seq]
+		if o == nil {
+			continue
+		}
+		if digest := p.h.pristine(r.seq); digest != o.digest {
+			a := newAdoption(change{origin: o, digest: digest}, p.h.section(r.seq))
+			p.compare(a, fieldsOf(a.section), o.fields)
+			if a.finish() {
+				p.records = append(p.records, a.record)
+			}
+		}
+	}
+}
+
+// findTorn looks at a record that is cut off at the end of the file. If its
+// beginning is ours, the rest is put behind it: nothing is rewritten. All other
+// findings are reported.
+func (p *planner) findTorn() {
+	from := bytes.LastIndex(p.doc.data, []byte("\n#")) + 1
+	tail, line := p.doc.data[from:], 1+bytes.Count(p.doc.data[:from], []byte("\n"))
+	ours := p.lost > 0 && len(tail) > 0 && bytes.HasPrefix(p.h.data[p.missing:], tail)
+	if ours {
+		p.inFile = len(tail)
+	}
+	damage := p.doc.Findings
+	if ours {
+		damage = slices.DeleteFunc(slices.Clone(damage), func(f *SyntaxError) bool { return f.Line >= line })
+	}
+	p.hurt = len(damage) > 0
+	p.parsed(damage)
+}
+
+// parsed reports what the parser found.
+func (p *plan) parsed(findings []*SyntaxError) {
+	for _, f := range findings {
+		f.File = TasksName
+		p.finding(f)
+	}
+}
+
+// classify finds the sections that differ from what was last seen of them.
+func (p *planner) classify() error {
+	first := p.firstNew()
+	for i := range p.doc.Sections {
+		s, m := &p.doc.Sections[i], p.at[i]
+		switch {
+		case p.inFile > 0 && s.Off >= int64(len(p.doc.data)-p.inFile):
+			// the beginning of a record of ours
+		case s.Seq == 0 && i < first:
+			known, err := p.fromBefore(s)
+			if err != nil {
+				return err
+			}
+			if !known {
+				p.hand(i, s)
+			}
+		case isTyped(s.Seq, p.h.last):
+			p.hurt = true
+			p.findingAt(s.Line, "seq %d is no number that stint has given; leave seq and end line out of what you write", s.Seq)
+		case s.Seq == 0 || m.as == unknown && s.Seq > max(p.h.through, p.h.restored):
+			p.hand(i, s)
+		case m.as == unknown:
+			p.noteOld(s)
+		case m.as == foreign:
+			p.copy(i, s)
+		case p.twice[m.record] != nil:
+			if p.twice[m.record][0] == i {
+				p.several(m.record)
+			}
+		case m.as == changed || p.h.edited[s.Seq] != nil:
+			p.editedRecord(i, s)
+		}
+	}
+	return nil
+}
+
+// maxLeap is how far the numbers in tasks.md may be ahead of those in the journal.
+const maxLeap = 1 << 32
+
+// isTyped reports whether a person must have made up that seq. To go on from it could
+// use up the numbers that there are.
+func isTyped(seq, last uint64) bool { return seq > last && seq-last > maxLeap }
+
+// firstNew gives the index of the first section that stint wrote after the
+// compaction; 0 where there was none, so that no section stands before it.
+func (p *planner) firstNew() int {
+	if p.h.through == 0 {
+		return 0
+	}
+	for i := range p.at {
+		if p.at[i].as != unknown && p.doc.Sections[i].Seq > p.h.through {
+			return i
+		}
+	}
+	return len(p.at)
+}
+
+// fromBefore reports whether a section without seq was adopted before the compaction.
+func (p *planner) fromBefore(s *Section) (bool, error) {
+	if p.merged == nil {
+		return false, nil
+	}
+	digests, err := p.merged()
+	if err != nil {
+		return false, fmt.Errorf("read what was adopted before the compaction: %w", err)
+	}
+	digest := digestOf(s.Raw)
+	if digests[digest] == 0 {
+		return false, nil
+	}
+	digests[digest]--
+	return true, nil
+}
+
+func (p *planner) noteOld(s *Section) {
+	if s.Seq > p.h.through {
+		return
+	}
+	if p.old.count++; p.old.count == 1 {
+		p.old.line = s.Line
+	}
+}
+
+// hand takes a section without seq.
+func (p *planner) hand(i int, s *Section) {
+	if p.isGlued(i, s) {
+		p.hurt = true
+		p.findingAt(s.Line, "this section ends with the rest of a record that an editor wrote over; mend its last lines")
+		return
+	}
+	if len(s.Fields) == 0 && p.h.has(nameOf(s)) {
+		return // it says nothing, and may be what a power cut has left of a record
+	}
+	if digest := digestOf(s.Raw); !p.h.claim(digest) {
+		p.todo = append(p.todo, change{index: i, digest: digest})
+	}
+}
+
+// isGlued reports whether the last section ends with bytes that stint wrote
+// there: an editor that had read the file before wrote its text over them.
+func (p *planner) isGlued(i int, s *Section) bool {
+	end := len(p.doc.data) - p.glued
+	return p.glued > 0 && p.lost > 0 && i == len(p.doc.Sections)-1 && hasText(p.doc.data[end:]) && int(s.Off)+len(trimBlank(s.Raw)) > end
+}
+
+func trimBlank(raw []byte) []byte { return bytes.TrimRight(raw, " \t\r\n") }
+
+// copy takes a section with the seq of another record.
+func (p *planner) copy(i int, s *Section) {
+	p.copied[i] = true
+	if digest := digestOf(s.Raw); !p.h.claim(digest) {
+		p.todo = append(p.todo, change{index: i, digest: digest, copyOf: s.Seq})
+	}
+}
+
+// editedRecord takes a section of a record that is not as stint wrote it, or was not.
+func (p *planner) editedRecord(i int, s *Section) {
+	digest, o := digestOf(s.Raw), p.h.lastSeen(s.Seq)
+	switch {
+	case o == nil || digest == o.digest:
+	case len(p.h.adopted[digest]) > 0: // a copy, and the record itself is gone
+		p.copied[i] = p.h.claim(digest)
+	default:
+		p.todo = append(p.todo, change{index: i, digest: digest, origin: o})
+	}
+}
+
+// several takes the sections that have one seq and id. One of them is the record;
+// those that have the same text as that, or as it was written or last seen, are
+// nothing (stint itself may have put the record back), and the others were copied
+// by hand.
+func (p *planner) several(record int) {
+	seq := p.h.records[record].seq
+	last, pristine := p.h.lastSeen(seq).digest, p.h.pristine(seq)
+	if last == "" {
+		last = pristine
+	}
+	original, digests := -1, map[int]string{}
+	for _, want := range []func(string) bool{
+		func(d string) bool { return d == last },
+		func(d string) bool { return d == pristine },
+		func(d string) bool { return len(p.h.adopted[d]) == 0 },
+	} {
+		for _, i := range p.twice[record] {
+			if digests[i] == "" {
+				digests[i] = digestOf(p.doc.Sections[i].Raw)
+			}
+			if original < 0 && want(digests[i]) {
+				original = i
+			}
+		}
+	}
+	for _, i := range p.twice[record] {
+		switch {
+		case i == original:
+			p.editedRecord(i, &p.doc.Sections[i])
+		case digests[i] != last && digests[i] != pristine && (original < 0 || digests[i] != digests[original]):
+			p.copy(i, &p.doc.Sections[i])
+		}
+	}
+}
+
+// sectionsOf gives the sections of that kind and id that are no copies. For few
+// changes it looks for each id; for many it makes an index of all.
+func (p *planner) sectionsOf(name string) []int {
+	if p.byName == nil {
+		p.byName = map[string][]int{}
+		if len(p.todo) > 32 {
+			p.indexNames()
+		}
+	}
+	list, known := p.byName[name]
+	if !known && len(p.todo) <= 32 {
+		for j := range p.doc.Sections {
+			if s := &p.doc.Sections[j]; isNamed(s, name) && !p.copied[j] {
+				list = append(list, j)
+			}
+		}
+		p.byName[name] = list
+	}
+	return list
+}
+
+func (p *planner) indexNames() {
+	for j := range p.doc.Sections {
+		if !p.copied[j] {
+			name := nameOf(&p.doc.Sections[j])
+			p.byName[name] = append(p.byName[name], j)
+		}
+	}
+}
+
+// findGone lists the records that have no section in the file any more, though
+// a newer one of another has: a person has deleted them.
+func (p *planner) findGone() {
+	if p.opts.Deleted == nil || p.hurt || p.glued > 0 || p.newest == 0 {
+		return
+	}
+	p.gone = map[string]bool{}
+	for i, owner := range p.owner {
+		if owner == 0 && p.h.records[i].seq <= p.newest {
+			p.gone[string(p.h.nameAt(i))] = true
+		}
+	}
+	if len(p.gone) == 0 {
+		return
+	}
+	var name []byte
+	for i := range p.doc.Sections {
+		s := &p.doc.Sections[i]
+		name = append(append(append(name[:0], s.Kind...), ' '), s.ID...)
+		delete(p.gone, string(name))
+	}
+	for i, owner := range p.owner {
+		if owner != 0 || p.h.records[i].seq > p.newest { // a copy of it is there, or it is put back
+			delete(p.gone, string(p.h.nameAt(i)))
+		}
+	}
+}
+
+// checked asks the reader of the fold whether it can take the record.
+func (p *planner) checked(r *Record, s *Section) *SyntaxError {
+	if p.opts.Check == nil {
+		return nil
+	}
+	enc, err := Encode(r)
+	if err == nil {
+		enc.Seq = r.Seq // it has no number yet, and a finding is not to name one
+		err = p.opts.Check(enc)
+	}
+	if err == nil {
+		return nil
+	}
+	f := refusedAt(s, err)
+	f.File = TasksName
+	return f
+}

@@ -1,0 +1,373 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Repair gives a ledger file without findings. All records that are good stand
+// in it as they stood, in their order, and so does all text. A fence, comment or
+// HTML block that is open at a record is closed before it. A damaged record that
+// the journal has is replaced by the journal's; one that it does not have becomes
+// text in a code fence, below a heading that says what was wrong. Of a section
+// that a person wrote only the heading is changed so. Nothing is thrown away.
+//
+// journal may be nil. check is as for [CheckFile]; it is called once for each
+// record, and again for the journal's record where it refuses one. notes say what
+// was done, with the lines of data; without any, repaired is data.
+func Repair(data, journal []byte, check func(*Section) error) (repaired []byte, notes []*SyntaxError) {
+	m := &mender{data: data, journal: map[uint64]*Section{}, origin: func(line int) int { return line }}
+	doc := Parse(journal)
+	for i := range doc.Sections {
+		m.journal[doc.Sections[i].Seq] = &doc.Sections[i]
+	}
+	m.mendSyntax()
+	if check != nil {
+		m.mendRefused(check)
+		m.mendSyntax()
+	}
+	slices.SortStableFunc(m.notes, func(a, b *SyntaxError) int { return cmp.Compare(a.Line, b.Line) })
+	return m.data, m.notes
+}
+
+// A mender works in passes: what one mends may bring to light what another must.
+type mender struct {
+	data    []byte
+	journal map[uint64]*Section
+	notes   []*SyntaxError
+	edits   []edit             // of this pass
+	origin  func(line int) int // gives the line that a line of data had at first
+	present map[uint64]bool    // seqs of the good records in data
+	last    *SyntaxError       // the finding about lines of text that was noted last
+}
+
+// An edit replaces data[from:to].
+type edit struct {
+	from, to int
+	text     []byte
+}
+
+// maxPasses bounds the passes over a file: far more than any needs.
+const maxPasses = 1000
+
+// mendSyntax makes passes until nothing is found. Each one takes damaged sections
+// out or closes blocks, and makes neither, so that they come to an end.
+func (m *mender) mendSyntax() {
+	var good []Section // before the first pass
+	for pass := range maxPasses {
+		doc := Parse(m.data)
+		if pass == 0 {
+			good = doc.Sections
+		}
+		m.begin(doc)
+		if pass > 0 && m.uncover(doc, good) {
+			m.apply()
+			continue
+		}
+		if len(doc.Findings) == 0 {
+			return
+		}
+		for _, d := range doc.damaged {
+			m.replace(d, func(*Section) bool { return true })
+		}
+		starts := lineStarts(m.data)
+		m.closeBlocks(doc, starts)
+		if !m.apply() {
+			return
+		}
+	}
+}
+
+// uncover looks for a good section that what was mended above it has hidden in a
+// block, closes that, and says whether there was one. No block was open there at
+// first, so that what follows is read as it was.
+func (m *mender) uncover(doc *Document, good []Section) bool {
+	next, pos := 0, 0
+	for i := range good {
+		raw := bytes.TrimSpace(good[i].Raw)
+		n := slices.IndexFunc(doc.Sections[next:], func(s Section) bool { return bytes.Equal(bytes.TrimSpace(s.Raw), raw) })
+		if n >= 0 {
+			next += n + 1
+			pos = int(doc.Sections[next-1].Off) + len(doc.Sections[next-1].Raw)
+			continue
+		}
+		at := bytes.Index(m.data[pos:], append([]byte("\n"), raw...))
+		if at < 0 {
+			continue
+		}
+		from := pos + at + 1
+		if block := Parse(m.data[:from]).last; block.what != "" {
+			closer, _ := block.marks()
+			m.edits = append(m.edits, edit{from, from, []byte(closer + "\n")})
+			return true
+		}
+	}
+	return false
+}
+
+// mendRefused replaces what check refuses.
+func (m *mender) mendRefused(check func(*Section) error) {
+	doc := Parse(m.data)
+	m.begin(doc)
+	for _, r := range refusals(doc, check) {
+		s := r.section
+		delete(m.present, s.Seq)
+		d := damage{finding: r.finding, name: nameOf(s), seq: s.Seq, from: int(s.Off), to: int(s.Off) + len(s.Raw)}
+		m.replace(d, func(s *Section) bool { return check(s) == nil })
+	}
+	m.apply()
+}
+
+func (m *mender) begin(doc *Document) {
+	m.edits, m.present = nil, map[uint64]bool{}
+	for i := range doc.Sections {
+		m.present[doc.Sections[i].Seq] = true
+	}
+}
+
+func (m *mender) note(line int, msg string) {
+	m.notes = append(m.notes, &SyntaxError{Line: m.origin(line), Msg: msg})
+}
+
+// replace puts the journal's record, or text, in the place of a section. What
+// stands around it is read as before.
+func (m *mender) replace(d damage, accept func(*Section) bool) {
+	switch {
+	case d.mended != nil:
+		if m.last != d.finding {
+			m.note(d.finding.Line, d.finding.Msg+": made harmless")
+		}
+		m.last = d.finding
+		m.edits = append(m.edits, edit{d.from, d.to, d.mended})
+		return
+	case d.seq == 0:
+		m.renameHeading(d)
+		return
+	}
+	raw := m.data[d.from:d.to]
+	var text []byte
+	done := "kept as text"
+	if s := m.journal[d.seq]; s != nil && nameOf(s) == d.name && !m.present[d.seq] && !bytes.Equal(s.Raw, raw) && accept(s) {
+		m.present[d.seq] = true
+		text = append(bytes.Clone(s.Raw), '\n')
+		done = "the journal's record is in its place"
+		if raw = behindSame(raw, s.Raw); len(raw) > 0 {
+			done += ", and what differed is kept as text"
+		}
+	}
+	if len(bytes.TrimSpace(raw)) > 0 {
+		text = appendAside(text, d.finding.Msg, raw)
+	}
+	m.note(d.finding.Line, d.finding.Msg+": "+done)
+	m.edits = append(m.edits, edit{d.from, d.to, text})
+}
+
+// aside begins the heading of what is no record any more.
+const aside = "## Set aside: "
+
+// renameHeading makes text of a section that a person wrote.
+func (m *mender) renameHeading(d damage) {
+	n := lineLen(m.data[d.from:])
+	_, name := headingText(trimRight(bytes.TrimRight(m.data[d.from:d.from+n], "\n")))
+	text := append([]byte(aside), name...)
+	text = append(append(text, ": "...), d.finding.Msg...)
+	m.note(d.finding.Line, d.finding.Msg+": kept as text")
+	m.edits = append(m.edits, edit{d.from, d.from + n, append(text, '\n')})
+}
+
+func lineLen(data []byte) int {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(data)
+}
+
+// behindSame gives the lines of raw from the first on that is not the record's own.
+func behindSame(raw, record []byte) []byte {
+	for len(raw) > 0 {
+		n, k := lineLen(raw), lineLen(record)
+		line := trimRight(bytes.TrimRight(raw[:n], "\n"))
+		switch {
+		case bytes.Equal(line, trimRight(bytes.TrimRight(record[:k], "\n"))):
+			record = record[k:]
+		case n == len(raw) && bytes.HasPrefix(record, line): // cut within a line
+		case len(line) > 0:
+			return raw
+		}
+		raw = raw[n:]
+	}
+	return nil
+}
+
+// appendAside writes raw where it can be no record: indented, in a fence that is
+// longer than any in it, below a heading that ends what stands above.
+func appendAside(dst []byte, why string, raw []byte) []byte {
+	fence := strings.Repeat("~", max(3, longestRun(raw, '~')+1))
+	dst = append(dst, aside...)
+	dst = append(dst, why...)
+	dst = append(dst, "\n\n"+fence+"\n"...)
+	for line := range bytes.Lines(bytes.TrimRight(raw, "\r\n")) {
+		if len(bytes.TrimRight(line, "\r\n")) > 0 {
+			dst = append(dst, ' ', ' ')
+		}
+		dst = append(dst, spellNULs(line)...)
+	}
+	return append(dst, "\n"+fence+"\n\n"...)
+}
+
+func longestRun(data []byte, c byte) (longest int) {
+	run := 0
+	for _, b := range data {
+		if run++; b != c {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return longest
+}
+
+// closeBlocks closes what is open at a record. Where the block is closed further
+// down, and more of its text follows the record, it is opened again behind it:
+// what Markdown hides stays hidden.
+func (m *mender) closeBlocks(doc *Document, starts []int) {
+	for len(doc.opens) > 0 {
+		line := doc.opens[0].block.line
+		n := slices.IndexFunc(doc.opens, func(o opening) bool { return o.block.line != line })
+		if n < 0 {
+			n = len(doc.opens)
+		}
+		group := doc.opens[:n]
+		doc.opens = doc.opens[n:]
+		o := group[0]
+		m.note(line, "this "+o.block.what+" was open at a record: closed before it")
+		if doc.openAtEnd == line {
+			group = group[:1]
+		}
+		endsItself := o.block.endsAtRecord()
+		m.cutOut(doc, group, starts, doc.openAtEnd != line && !endsItself)
+	}
+}
+
+// spellNULs writes each run of NUL bytes as [12 NUL bytes].
+func spellNULs(line []byte) []byte {
+	var out []byte
+	for len(line) > 0 {
+		rest := bytes.TrimLeft(line, "\x00")
+		if n := len(line) - len(rest); n > 0 {
+			out = fmt.Appendf(out, "[%d NUL bytes]", n)
+		}
+		n := bytes.IndexByte(rest, 0)
+		if n < 0 {
+			n = len(rest)
+		}
+		out, line = append(out, rest[:n]...), rest[n:]
+	}
+	return out
+}
+
+func lineStarts(data []byte) []int {
+	starts := []int{0}
+	for i, c := range data {
+		if c == '\n' {
+			starts = append(starts, i+1)
+		}
+	}
+	return starts
+}
+
+// cutOut takes the records of group out of the block that they stand in.
+func (m *mender) cutOut(doc *Document, group []opening, starts []int, reopen bool) {
+	closer, opener := group[0].block.marks()
+	end := -1 // of the record before
+	for i, o := range group {
+		from := starts[o.at-1]
+		if end < 0 || len(bytes.TrimSpace(m.data[end:from])) > 0 {
+			m.edits = append(m.edits, edit{from, from, []byte(closer + "\n")})
+		}
+		end = doc.endOf(from)
+		last := i == len(group)-1
+		if reopen && (last || len(bytes.TrimSpace(m.data[end:starts[group[i+1].at-1]])) > 0) {
+			m.edits = append(m.edits, edit{end, end, []byte(opener + "\n")})
+		}
+	}
+}
+
+// endOf gives where the record that begins at from ends, good or damaged.
+func (d *Document) endOf(from int) int {
+	if i, ok := slices.BinarySearchFunc(d.Sections, from, func(s Section, off int) int { return int(s.Off) - off }); ok {
+		return from + len(d.Sections[i].Raw)
+	}
+	for _, x := range d.damaged {
+		if x.from == from {
+			return x.to
+		}
+	}
+	return from
+}
+
+// marks gives the lines that close the open block and open it again.
+func (b *blockState) marks() (closer, opener string) {
+	switch {
+	case b.what == "code fence":
+		fence := strings.Repeat(string(b.fence), b.fenceLen)
+		return fence, fence
+	case b.htmlEnd == "-->":
+		return "-->", "<!--"
+	case b.htmlEnd == "?>":
+		return "?>", "<?"
+	case b.htmlEnd == "]]>":
+		return "]]>", "<![CDATA["
+	case b.htmlEnd == ">":
+		return ">", "<!X"
+	default: // </script> and the like, or an empty line
+		return b.htmlEnd, strings.Replace(b.htmlEnd, "/", "", 1)
+	}
+}
+
+// apply makes the edits of this pass, and says whether there were any.
+func (m *mender) apply() bool {
+	slices.SortStableFunc(m.edits, func(a, b edit) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+	var out []byte
+	var moved []shift
+	pos, line, delta := 0, 1, 0
+	for _, e := range m.edits {
+		if e.from < pos {
+			continue // within what was just replaced; the next pass looks again
+		}
+		out = append(out, m.data[pos:e.from]...)
+		line += bytes.Count(m.data[pos:e.from], newline)
+		if n := len(out); len(e.text) > 0 && n > 0 && out[n-1] != '\n' {
+			out = append(out, '\n')
+		}
+		out = append(out, e.text...)
+		removed := bytes.Count(m.data[e.from:e.to], newline)
+		delta += bytes.Count(e.text, newline) - removed
+		line += removed
+		moved = append(moved, shift{line + delta, delta})
+		pos = e.to
+	}
+	if len(moved) == 0 {
+		return false
+	}
+	m.data = append(out, m.data[pos:]...)
+	before := m.origin
+	m.origin = func(line int) int { return before(shiftBack(moved, line)) }
+	return true
+}
+
+var newline = []byte("\n")
+
+// A shift says that the lines from one on stood delta lines further up.
+type shift struct{ from, delta int }
+
+func shiftBack(moved []shift, line int) int {
+	for _, s := range slices.Backward(moved) {
+		if line >= s.from {
+			return line - s.delta
+		}
+	}
+	return line
+}

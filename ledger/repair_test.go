@@ -1,0 +1,234 @@
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var repairSeed = flag.Uint64("repair.seed", 1, "seed of TestRepairLosesNothing; 0: another one each time")
+
+// refuseBad is a check that refuses what says so.
+func refuseBad(s *Section) error {
+	if s.Value("status") == "bad" {
+		return errors.New(`unknown status "bad"`)
+	}
+	return nil
+}
+
+// ledgerOf makes a ledger of n records with text and hand-written sections between
+// them, and its journal.
+func ledgerOf(r *rand.Rand, n int) (tasks, journal []byte) {
+	journal = []byte(VersionLine + "\n\n")
+	tasks = []byte(preamble)
+	for seq := 1; seq <= n; seq++ {
+		rec := &Record{Kind: KindTask, ID: fmt.Sprintf("t%d", r.IntN(n)), Seq: uint64(seq)}
+		rec.Add("status", []string{"queued", "done", "draft"}[r.IntN(3)]).Add("prompt", []string{"short", "two\nlines\n\n~~~\n## Task x\n- seq: 1", "tail \n"}[r.IntN(3)])
+		raw, err := AppendRecord(nil, rec)
+		if err != nil {
+			panic(err)
+		}
+		journal = append(journal, raw...)
+		tasks = append(tasks, raw...)
+		switch r.IntN(5) {
+		case 0:
+			tasks = append(tasks, "Some text.\n\n```\ncode\n## Task hidden\n```\n\n"...)
+		case 1:
+			tasks = append(tasks, fmt.Sprintf("## Task hand%d\n- status: queued\n- prompt: |\n  by hand\n\n  more\n\nA note.\n\n", seq)...)
+		case 2:
+			tasks = append(tasks, "# A heading\n\n- an item\n\n      - deep\n\n"...)
+		}
+	}
+	return tasks, journal
+}
+
+// mutate damages one line of a ledger.
+func mutate(r *rand.Rand, data []byte) []byte {
+	lines := bytes.SplitAfter(data, newline)
+	i := r.IntN(len(lines))
+	junk := []string{
+		"```\n", "~~~~ x\n", "<!--\n", "-->\n", "<pre>\n", "</pre>\n", "<div>\n", "<?php\n", "<![CDATA[\n", "<!DOCTYPE\n",
+		" - x\n", "## Task \xff\xfe\n", "## Task open\n", "- seq: 7\n", "- status: bad\n", "\n", "text\n", "<!-- end 3 -->\n", "\x00\n", "  body\n", " one blank\n", "## Task t1\n- seq: 99x\n",
+	}
+	switch r.IntN(6) {
+	case 0:
+		lines = slices.Delete(lines, i, i+1)
+	case 1:
+		lines[i] = lines[i][:r.IntN(len(lines[i])+1)]
+	case 2:
+		lines[i] = append([]byte(" "), lines[i]...)
+	case 3: // a block is copied
+		j := min(len(lines), i+r.IntN(8))
+		lines = slices.Insert(lines, j, slices.Clone(lines[i:j])...)
+	default:
+		lines = slices.Insert(lines, i, []byte(junk[r.IntN(len(junk))]))
+	}
+	return bytes.Join(lines, nil)
+}
+
+// TestRepairLosesNothing damages ledgers and repairs them: no finding is left, all
+// good records are there in their order, all lines are, and a second repair
+// changes nothing.
+func TestRepairLosesNothing(t *testing.T) {
+	seed := *repairSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	rounds := 1000
+	if testing.Short() {
+		rounds = 100
+	}
+	for round := range rounds {
+		r := rand.New(rand.NewPCG(seed, uint64(round)))
+		data, journal := ledgerOf(r, 1+r.IntN(12))
+		for range r.IntN(6) {
+			data = mutate(r, data)
+		}
+		if r.IntN(2) == 0 {
+			journal = nil
+		}
+		var check func(*Section) error
+		if r.IntN(2) == 0 {
+			check = refuseBad
+		}
+		if err := checkRepair(data, journal, check); err != nil {
+			t.Fatalf("-repair.seed=%d, round %d: %v\n--- was\n%s", seed, round, err, data)
+		}
+	}
+}
+
+func checkRepair(data, journal []byte, check func(*Section) error) error {
+	got, notes := Repair(data, journal, check)
+	if left := CheckFile("x", got, check); len(left) > 0 {
+		return fmt.Errorf("%v is left in\n%s", left[0], got)
+	}
+	found := CheckFile("x", data, check)
+	if len(found) == 0 != (len(notes) == 0) || len(found) == 0 && !bytes.Equal(got, data) {
+		return fmt.Errorf("%d findings, and %d notes for\n%s", len(found), len(notes), got)
+	}
+	if again, _ := Repair(got, journal, check); !bytes.Equal(again, got) {
+		return fmt.Errorf("the repaired file\n%s\nbecomes\n%s", got, again)
+	}
+	before, after := Parse(data), Parse(got)
+	refused := map[*Section]bool{}
+	for _, f := range refusals(before, check) {
+		refused[f.section] = true
+	}
+	at := 0
+	for i := range before.Sections {
+		s := &before.Sections[i]
+		if refused[s] || len(before.opens) > 0 && isCrowded(data, s) || s.Raw[0] == ' ' || len(s.Fields) == 0 {
+			continue // the last two are pieces of damaged records that look like records themselves
+		}
+		n := slices.IndexFunc(after.Sections[at:], func(x Section) bool { return bytes.Equal(bytes.TrimSpace(x.Raw), bytes.TrimSpace(s.Raw)) })
+		if n < 0 {
+			return fmt.Errorf("%q of line %d is lost or moved in\n%s", s.Raw, s.Line, got)
+		}
+		at += n + 1
+	}
+	for seq, n := range seqsOf(after) {
+		if n > max(1, seqsOf(before)[seq]) {
+			return fmt.Errorf("record %d stands there %d times in\n%s", seq, n, got)
+		}
+	}
+	return linesKept(data, got)
+}
+
+// isCrowded reports a line directly below a record. What that says of the record is
+// seen only when the block is closed that the record stands in.
+func isCrowded(data []byte, s *Section) bool {
+	end := int(s.Off) + len(s.Raw)
+	return end < len(data) && data[end] != '\n'
+}
+
+// seqsOf counts the records of each seq that stand as stint writes them.
+func seqsOf(doc *Document) map[uint64]int {
+	n := map[uint64]int{}
+	for i := range doc.Sections {
+		if s := &doc.Sections[i]; s.Raw[0] == '#' {
+			n[s.Seq]++
+		}
+	}
+	delete(n, 0)
+	return n
+}
+
+// harmless is how lines are kept that would be findings anywhere.
+var harmless = strings.NewReplacer("<!-- end ", "<!-- was: end ")
+
+// linesKept looks for every line of data in got, as often as it stood there. One
+// may be longer now: the cut end of a record that is whole again.
+func linesKept(data, got []byte) error {
+	fresh := strings.Split(string(got), "\n")
+	old := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		old[strings.TrimSpace(string(spellNULs([]byte(line))))]++
+	}
+	for line, n := range old {
+		for _, s := range fresh {
+			_, name := headingText([]byte(line))
+			kept := strings.TrimSpace(s)
+			if spoilt := strings.Replace(kept, `\`, "", 1); strings.HasPrefix(kept, line) || strings.HasPrefix(spoilt, line) || strings.HasPrefix(kept, harmless.Replace(line)) || strings.HasPrefix(strings.TrimSpace(s), aside+string(name)+": ") {
+				n--
+			}
+		}
+		if n > 0 && line != "" {
+			return fmt.Errorf("the line %q is lost in\n%s", line, got)
+		}
+	}
+	return nil
+}
+
+// TestRepairNeverTurnsTextIntoARecord looks at what Repair puts into a fence.
+func TestRepairNeverTurnsTextIntoARecord(t *testing.T) {
+	data := "## Task a\n- seq: 5\n- prompt: x\nno field\n~~~~~\n## not a heading\n\n## Task b\n- seq: 6\n- status: queued\n"
+	got, notes := Repair([]byte(data), nil, nil)
+	if doc := Parse(got); len(doc.Sections) > 0 || len(doc.Findings) > 0 || len(notes) != 2 {
+		t.Errorf("%d records, %v, %v in\n%s", len(doc.Sections), doc.Findings, notes, got)
+	}
+}
+
+// TestRepairTakesTheJournalsRecord replaces a damaged record, and keeps what a
+// person wrote in it.
+func TestRepairTakesTheJournalsRecord(t *testing.T) {
+	raw, err := AppendRecord(nil, (&Record{Kind: KindTask, ID: "a", Seq: 5}).Add("status", "queued").Add("prompt", "one\ntwo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, old, fresh, want string }{
+		{"torn", "two\n<!-- end 5 -->\n\n", "tw", ""},
+		{"edited badly", "  two\n", " my two\n", "my two"},
+		{"other id", "## Task a", "## Task b", "b"},
+	} {
+		data := strings.Replace(string(raw), tt.old, tt.fresh, 1)
+		data = strings.Replace(data, "<!-- end 5", "<!-- end 4", 1)
+		got, notes := Repair([]byte(data), raw, nil)
+		aside := bytes.Contains(got, []byte("## Set aside: "))
+		if len(notes) != 1 || aside != (tt.want != "") || !bytes.Contains(got, []byte(tt.want)) || bytes.Contains(got, raw) != (tt.name != "other id") {
+			t.Errorf("%s: %v\n%s", tt.name, notes, got)
+		}
+	}
+}
+
+// TestRepairClosesBlocks closes what hides records, and leaves hidden what was.
+func TestRepairClosesBlocks(t *testing.T) {
+	const record = "## Task a\n- seq: 1\n- status: done\n<!-- end 1 -->\n"
+	for _, tt := range []struct{ data, want string }{
+		{"```\ntext\n" + record, "```\ntext\n```\n" + record},
+		{"<!--\n" + record, "<!--\n-->\n" + record},
+		{"<pre>\n" + record, "<pre>\n</pre>\n" + record},
+		{"<div>\n" + record, "<div>\n\n" + record},
+		{"~~~\n" + record + "## Task hidden\n~~~\n", "~~~\n~~~\n" + record + "~~~\n## Task hidden\n~~~\n"},
+		{"```\n## Task shown\n- status: draft\n", "```\n```\n## Task shown\n- status: draft\n"},
+	} {
+		if got, _ := Repair([]byte(tt.data), nil, nil); string(got) != tt.want {
+			t.Errorf("%q\nbecomes %q\nwant    %q", tt.data, got, tt.want)
+		}
+	}
+}
