@@ -52,6 +52,13 @@ func readControl(sec *ledger.Section, c control) (control, error) {
 // applyControl folds a control record; one with a name that nobody here knows is
 // passed over.
 func (s *State) applyControl(sec *ledger.Section) error {
+	if string(sec.ID) == ControlDeleted {
+		s.applyDeleted(sec)
+		return nil
+	}
+	if string(sec.ID) == ControlCarried {
+		return s.applyCarried(sec)
+	}
 	name, isAccount := strings.CutPrefix(string(sec.ID), ControlAccount)
 	if !isAccount && name != ControlDispatch {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"stint/ledger"
@@ -159,7 +160,7 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 		if k == keepAll {
 			t.Result = f.String()
 		}
-	case ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits:
+	case ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
 		// The engine's own.
 	default:
 		return t.setRun(f, p, k)
@@ -275,9 +276,30 @@ func Check(sec *ledger.Section) error {
 		if f := sec.Get(KeyStatus); f != nil && t.Status == Running {
 			return recordError(sec, f, &TransitionError{To: Running, ByHand: true})
 		}
+		return checkKeys(sec)
 	case ledger.KindControl:
-		_, err := readControl(sec, control{})
-		return err
+		if id := string(sec.ID); (id == ControlCarried || id == ledger.ControlCompaction) && sec.Value(KeyBy) == ledger.ByHand {
+			return recordError(sec, nil, errors.New("compaction writes this record, and nobody else; undo the change"))
+		}
+		if _, err := readControl(sec, control{}); err != nil {
+			return err
+		}
+		return checkKeys(sec)
+	}
+	return nil
+}
+
+// checkKeys looks for keys that a person wrote with other capitals than they have:
+// as unknown keys they would be kept, and do nothing.
+func checkKeys(sec *ledger.Section) error {
+	if sec.Seq > 0 && sec.Value(KeyBy) != ledger.ByHand {
+		return nil
+	}
+	for i := range sec.Fields {
+		f := &sec.Fields[i]
+		if want := spelling()[strings.ToLower(string(f.Key))]; want != "" && want != string(f.Key) {
+			return recordError(sec, f, fmt.Errorf("unknown key; did you mean %s?", want))
+		}
 	}
 	return nil
 }
@@ -287,6 +309,9 @@ func Check(sec *ledger.Section) error {
 // all. It is for sections that [Check] has passed. The error is a [*RecordError].
 func (s *State) CheckNext(sec *ledger.Section) error {
 	f := sec.Get(KeyStatus)
+	if _, ok := s.Archived(string(sec.ID)); ok && sec.Kind == ledger.KindTask {
+		return recordError(sec, nil, fmt.Errorf("the task was archived; stint retry %s brings it back, or give yours another name", sec.ID))
+	}
 	if sec.Kind != ledger.KindTask || f == nil {
 		return nil
 	}

@@ -296,6 +296,11 @@ func TestCheck(t *testing.T) {
 		{ledger.KindTask, []string{"notBefore: 9 o'clock"}, "is not a time such as 2026-11-21T03:12:45Z"},
 		{ledger.KindTask, []string{"timeout: 30"}, "is not a duration such as 90s, 30m or 2h"},
 		{ledger.KindTask, []string{"attempt: x"}, "is not a whole number"},
+		{ledger.KindTask, []string{"Status: queued", "by: hand"}, "Status: unknown key; did you mean status?"},
+		{ledger.KindTask, []string{"sessionkey: web", "by: hand"}, "did you mean sessionKey?"},
+		{ledger.KindTask, []string{"Colour: red", "by: hand"}, ""},
+		{ledger.KindTask, []string{"Status: queued"}, ""}, // not a person's
+		{ledger.KindControl, []string{"Paused: true", "by: hand"}, "did you mean paused?"},
 		{ledger.KindControl, []string{"paused: true", "reason: lunch"}, ""},
 		{ledger.KindControl, []string{"paused: on"}, "is neither true nor false"},
 		{ledger.KindControl, []string{"coolUntil: later"}, "is not a time"},

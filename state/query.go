@@ -69,7 +69,7 @@ func (s *State) Task(id string) (t Task, ok bool, err error) {
 // there is no such task.
 func (s *State) Offsets(id string) []int64 {
 	n, _ := s.ids.find([]byte(id))
-	if n == 0 {
+	if n == 0 || s.entries.at(n).kept != inJournal {
 		return nil
 	}
 	return s.offsets(n)
@@ -88,7 +88,7 @@ func (s *State) List(f Filter) ([]Task, error) {
 		if f.Limit > 0 && len(list) >= f.Limit {
 			break
 		}
-		if !match(n, s.entries.at(n)) {
+		if e := s.entries.at(n); e.deleted || e.kept != inJournal || !match(n, e) {
 			continue
 		}
 		t, err := s.row(n)
@@ -177,10 +177,13 @@ func (s *State) Find(ref string) (id string, err error) {
 	if n, _ := s.ids.find([]byte(ref)); n != 0 {
 		return ref, nil
 	}
-	if ref == LastRef && s.Len() > 0 {
-		return s.id(s.entries.len() - 1), nil
+	if n := s.newest(); ref == LastRef && n > 0 {
+		return s.id(n), nil
 	}
-	found := s.having(ref)
+	found := s.having(ref, inJournal)
+	if len(found) == 0 {
+		found = s.having(ref, inArchive)
+	}
 	switch len(found) {
 	case 0:
 		return "", fmt.Errorf("%w: %q", ErrNotFound, ref)
@@ -191,15 +194,25 @@ func (s *State) Find(ref string) (id string, err error) {
 	}
 }
 
-// having gives up to 5 ids that contain ref, newest first.
-func (s *State) having(ref string) (found []string) {
+// newest gives the task that was created last and is not hidden; 0 if there is none.
+func (s *State) newest() uint32 {
+	n := s.entries.len() - 1
+	for n > 0 && (s.entries.at(n).deleted || s.entries.at(n).kept != inJournal) {
+		n--
+	}
+	return n
+}
+
+// having gives up to 5 ids of tasks kept there that contain ref, newest first.
+func (s *State) having(ref string, where keeping) (found []string) {
 	if ref == "" {
 		return nil
 	}
 	piece, buf := []byte(ref), make([]byte, 0, 128)
 	for n := s.entries.len() - 1; n > 0 && len(found) < 5; n-- {
-		buf = s.ids.appendTo(buf[:0], n, s.entries.at(n))
-		if bytes.Contains(buf, piece) {
+		e := s.entries.at(n)
+		buf = s.ids.appendTo(buf[:0], n, e)
+		if !e.deleted && e.kept == where && bytes.Contains(buf, piece) {
 			found = append(found, string(buf))
 		}
 	}
@@ -213,9 +226,18 @@ func (s *State) Dump(w io.Writer) error {
 	d.SetEscapeHTML(false)
 	for n := uint32(1); n < s.entries.len(); n++ {
 		e := s.entries.at(n)
+		if e.kept != inJournal {
+			if err := s.dumpArchived(d, n, e); err != nil {
+				return err
+			}
+			continue
+		}
 		row := map[string]any{
 			"id": s.id(n), "status": statuses[e.status], "key": s.keyOf(n, e), "label": s.names.list[e.label],
 			"updated": e.updated, "records": s.offsets(n),
+		}
+		if e.deleted {
+			row["deleted"] = true
 		}
 		if l := s.live[n]; l != nil {
 			t := s.view(l)
@@ -232,8 +254,10 @@ func (s *State) Dump(w io.Writer) error {
 // dumpRest writes what is not of one task.
 func (s *State) dumpRest(d *json.Encoder) error {
 	keys := map[string]string{}
-	for key, n := range s.byKey {
-		keys[key] = s.id(n)
+	for key := range s.byKey {
+		if id, ok := s.ByIdempotencyKey(key); ok {
+			keys[key] = id
+		}
 	}
 	lanes := map[string][]string{}
 	for key, ln := range s.lanes {

@@ -35,6 +35,8 @@ type State struct {
 	waiting map[string]map[*lane]bool // id of a task to the lanes that depend on its status
 	counts  [len(statuses)]int        // of all tasks
 	held    int                       // queued ones on hold
+	deleted map[uint32]bool           // of all tasks, those that are hidden
+	away    int                       // entries that are not in the journal
 
 	dispatch control
 	accounts map[string]*account
@@ -69,6 +71,7 @@ func New(r Reader) *State {
 		names:    newNames(),
 		byKey:    map[string]uint32{},
 		live:     map[uint32]*live{},
+		deleted:  map[uint32]bool{},
 		lanes:    map[string]*lane{},
 		waiting:  map[string]map[*lane]bool{},
 		accounts: map[string]*account{},
@@ -97,6 +100,10 @@ func (s *State) Apply(sec *ledger.Section) error {
 
 func (s *State) applyTask(sec *ledger.Section) error {
 	n, _ := s.ids.find(sec.ID)
+	back := uint32(0)
+	if n != 0 && s.entries.at(n).kept == inArchive {
+		back, n = n, 0 // a whole record brings it back
+	}
 	next, cur := &s.scratch, s.live[n]
 	switch {
 	case cur != nil:
@@ -114,6 +121,9 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	}
 	if n == 0 {
 		n = s.add(sec.ID)
+	}
+	if back != 0 {
+		s.entries.at(back).kept = broughtBack
 	}
 	if cur == nil {
 		cur = s.thaw(n)
@@ -163,6 +173,7 @@ func (s *State) commit(l *live, next *folded, off int64) {
 	fresh := e.last == 0
 	changed := fresh || statuses[e.status] != next.Status
 	if !fresh {
+		s.show(l.n)
 		s.counts[e.status]--
 	}
 	s.rekey(l.n, l.IdempotencyKey, next.IdempotencyKey)
@@ -222,7 +233,7 @@ func (s *State) rekey(n uint32, old, key string) {
 	if key == "" {
 		return
 	}
-	if _, taken := s.byKey[key]; !taken {
+	if holder, taken := s.byKey[key]; !taken || s.entries.at(holder).kept == broughtBack {
 		s.byKey[key] = n
 	}
 }
@@ -246,6 +257,9 @@ func (s *State) offsets(n uint32) []int64 {
 // read folds the records of task n anew, into t.
 func (s *State) read(n uint32, t *folded, k keep) error {
 	*t = folded{}
+	if s.entries.at(n).kept != inJournal {
+		return errArchived
+	}
 	for _, off := range s.offsets(n) {
 		sec, err := s.reader.SectionAt(off)
 		if err != nil {
@@ -264,7 +278,7 @@ func (s *State) read(n uint32, t *folded, k keep) error {
 // ByIdempotencyKey gives the id of the task that was submitted with that key.
 func (s *State) ByIdempotencyKey(key string) (id string, ok bool) {
 	n, ok := s.byKey[key]
-	if !ok {
+	if !ok || s.entries.at(n).kept == broughtBack {
 		return "", false
 	}
 	return s.id(n), true
@@ -298,8 +312,8 @@ func (s *State) Idle() bool {
 	return len(s.running) == 0 && s.counts[Queued.index()] == s.held
 }
 
-// Len gives the number of tasks, ended ones included.
-func (s *State) Len() int { return int(s.entries.len()) - 1 }
+// Len gives the number of tasks, ended ones included and archived ones not.
+func (s *State) Len() int { return int(s.entries.len()) - 1 - s.away }
 
 // updatedAt gives the time of the last record of an entry.
 func (e *entry) updatedAt() time.Time {

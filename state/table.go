@@ -36,7 +36,18 @@ type entry struct {
 	label   uint32   // in State.names
 	status  uint8    // in statuses
 	named   bool     // the id is in ids.names
+	deleted bool     // a person has deleted its sections: it is in no list
+	kept    keeping
 }
+
+// keeping says where a task is kept.
+type keeping uint8
+
+const (
+	inJournal   keeping = iota
+	inArchive           // moved out; refs has offset and, as prev, the number of the file's name
+	broughtBack         // it was in the archive, and another entry has its id now
+)
 
 // A ref is one record of a task: where it stands, and the one before it, plus 1.
 type ref struct {

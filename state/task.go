@@ -101,6 +101,8 @@ type Task struct {
 	LimitSince time.Time `json:"limitSince,omitzero"` // when the present wait for a rate limit began
 	Usage      Usage     `json:"usage,omitzero"`
 
+	Archived string `json:"archived,omitempty"` // file of the archive that has the task; "": it is in the journal
+
 	Title  string            `json:"title,omitempty"` // first line of the prompt that is not blank, cut to 80 characters
 	Prompt string            `json:"prompt,omitempty"`
 	Result string            `json:"result,omitempty"`
