@@ -34,6 +34,14 @@ func (c *Coordinator) find(ref string) (string, error) {
 func (c *Coordinator) whole(id string) (state.Task, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.wholeOf(id)
+}
+
+// wholeOf is whole. mu is held.
+func (c *Coordinator) wholeOf(id string) (state.Task, error) {
+	if e, ok := c.state.Archived(id); ok {
+		return c.readArchived(e)
+	}
 	t, ok, err := c.state.Task(id)
 	if err == nil && !ok {
 		err = &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
@@ -162,6 +170,9 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 		if t.Status == state.Running {
 			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
 		}
+		if err := c.revive(tx, id); err != nil {
+			return err
+		}
 		now := c.cfg.Now()
 		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
 		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").Add(state.KeyNote, "").
@@ -172,7 +183,7 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 		a := c.state.Account(t.AccountName())
 		c.mu.Unlock()
 		if a.Hold {
-			tx.Append(accountRecord(t.AccountName()).Add(state.KeyHold, "").Add(state.KeyReason, ""))
+			tx.Append(accountRecord(t.AccountName()).Add(state.KeyHold, "").Add(state.KeyReason, "").Add(state.KeyBy, by))
 		}
 		return nil
 	})
@@ -236,10 +247,12 @@ func (c *Coordinator) Raw(_ context.Context, ref string) ([]byte, error) {
 		return nil, err
 	}
 	c.mu.Lock()
-	offs := c.state.Offsets(id)
-	c.mu.Unlock()
+	defer c.mu.Unlock() // no offset is one of another file
+	if e, ok := c.state.Archived(id); ok {
+		return c.rawArchived(e)
+	}
 	var out []byte
-	for _, off := range offs {
+	for _, off := range c.state.Offsets(id) {
 		s, err := c.ledger.SectionAt(off)
 		if err != nil {
 			return nil, err

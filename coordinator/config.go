@@ -27,6 +27,9 @@ type Config struct {
 	Grace              time.Duration // between asking an agent to end and killing it; also how long a shutdown waits for runs
 	SessionLockTimeout time.Duration
 
+	CompactSize      int64         // bytes of the journal from which on the ledger is compacted by itself; 0: never
+	CompactOlderThan time.Duration // how long ago tasks ended that are then moved to the archive
+
 	HeartbeatInterval time.Duration
 	HeartbeatPath     string        // "": heartbeat.json in StateDir
 	IdleExit          time.Duration // Run returns after so long without work or clients; 0: never

@@ -29,13 +29,14 @@ type Coordinator struct {
 	store  *session.Store
 	start  time.Time
 
-	mu       sync.Mutex // guards the fields up to the next blank line, for reading too; the log holds it while it applies records
-	state    *state.State
-	subs     map[*subscriber]bool
-	rejected []string // records that the fold refused
-	lastErr  string
-	live     bool              // Open has returned: subscribers and runs are told of changes
-	orphans  map[string]string // task to run: a person has changed the status of a running task while no master ran
+	mu        sync.Mutex // guards the fields up to the next blank line, for reading too; the log holds it while it applies records
+	state     *state.State
+	subs      map[*subscriber]bool
+	rejected  []string // records that the fold refused
+	lastErr   string
+	live      bool              // Open has returned: subscribers and runs are told of changes
+	refolding bool              // the fold is made anew after a compaction: all of it was told before
+	orphans   map[string]string // task to run: a person has changed the status of a running task while no master ran
 
 	runsMu   sync.Mutex      // guards the fields up to the next blank line
 	runs     map[string]*run // by task id: being started, at work, or being ended
@@ -102,6 +103,8 @@ func (c *Coordinator) openFiles() error {
 		Dir: c.cfg.StateDir, Locker: &c.mu, Watch: true,
 		Started: func(l *ledger.Log) { c.ledger = l },
 		Apply:   c.apply, Check: c.checkEdit, Notify: c.notice,
+		Archived: c.archived, Reset: c.refold, Refolded: c.refolded, Now: c.cfg.Now,
+		Guarded: guardedKeys, Copied: state.Copied, Deleted: c.deleted,
 	})
 	if err != nil {
 		return err
@@ -139,13 +142,33 @@ func prepareDir(dir string) error {
 			return fail(fmt.Sprintf("cannot be written: %v", err), "set STINT_STATE_DIR to a directory of your own")
 		}
 	}
+	keepFormattersOff(dir)
 	return nil
+}
+
+// keepFormattersOff tells Prettier, which many editors run when they save, to leave
+// tasks.md alone: it rewrites prompts. A new directory gets the file once; whoever
+// deletes it wants it so.
+func keepFormattersOff(dir string) {
+	if _, err := os.Lstat(filepath.Join(dir, "format")); err == nil {
+		return
+	}
+	f, err := os.OpenFile(filepath.Join(dir, ".prettierrc"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	if err != nil {
+		return // it is there, or the ledger will say what is wrong with the directory
+	}
+	_, _ = f.WriteString(`{"requirePragma": true}` + "\n") // a comfort: what a formatter changes is held anyway
+	_ = f.Close()
 }
 
 func lockError(err error) error {
 	var busy *ledger.BusyError
 	if errors.As(err, &busy) {
-		return &Error{Code: CodeBusy, Message: busy.Error(), Hint: "use that one, or end it with: kill " + fmt.Sprint(busy.PID)}
+		hint := "use that one, or end it"
+		if busy.PID > 0 { // kill 0 would end the shell that it is typed into
+			hint += fmt.Sprint(" with: kill ", busy.PID)
+		}
+		return &Error{Code: CodeBusy, Message: busy.Error(), Hint: hint}
 	}
 	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the state directory cannot be locked: %v", err), Hint: "stint doctor"}
 }
@@ -195,7 +218,7 @@ func (c *Coordinator) notice(n ledger.Notice) {
 
 // apply folds one record. The log calls it with mu held, live and on replay.
 func (c *Coordinator) apply(s *ledger.Section) {
-	if !c.live && s.Value(ledger.KeyBy) == ledger.ByHand {
+	if !c.live && !c.refolding && s.Value(ledger.KeyBy) == ledger.ByHand {
 		defer c.noteOrphan(s)()
 	}
 	if err := c.state.Apply(s); err != nil {
@@ -297,6 +320,15 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		<-beat
 	}()
 	c.recover(ctx)
+	compacting := make(chan struct{})
+	go func() {
+		defer close(compacting)
+		c.compactWhenLarge(beatCtx)
+	}()
+	defer func() {
+		stopBeat()
+		<-compacting
+	}()
 	c.dispatchUntil(ctx)
 	c.shutdown()
 	return c.ledger.Err()

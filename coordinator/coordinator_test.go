@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
 	"stint/coordinator"
@@ -668,12 +670,26 @@ func TestHandEditEndsARun(t *testing.T) {
 	}
 }
 
+// TestIdempotency: of many who submit one key in the same moment, all get one task.
+// The task before them holds the ledger until they have all been given an id.
 func TestIdempotency(t *testing.T) {
 	w := newWorld(t)
+	ids := make([]string, 64)
+	var given atomic.Int64
+	all, holding := make(chan struct{}), make(chan struct{})
+	hold := sync.OnceFunc(func() { close(holding); <-all })
+	w.cfg.Workspace = func(string) coordinator.WorkspaceSettings { hold(); return coordinator.WorkspaceSettings{} }
+	w.cfg.ID = func() string {
+		if given.Add(1) == int64(1+len(ids)) {
+			close(all)
+		}
+		return uuid.NewString()
+	}
 	w.open()
 	defer w.close()
 	var wg sync.WaitGroup
-	ids := make([]string, 64)
+	wg.Go(func() { w.submit(coordinator.TaskSpec{Prompt: "before"}) })
+	<-holding
 	for i := range ids {
 		wg.Go(func() { ids[i] = w.submit(coordinator.TaskSpec{Prompt: "once", IdempotencyKey: "k"}).ID })
 	}

@@ -46,16 +46,29 @@ func Refold(dir string, w io.Writer) error {
 }
 
 func fold(dir string) (*state.State, error) {
-	data, err := os.ReadFile(filepath.Join(dir, "journal.md"))
+	data, err := os.ReadFile(filepath.Join(dir, ledger.JournalName))
 	if err != nil {
 		return nil, err
 	}
 	st := state.New(bytesReader(data))
-	doc := ledger.Parse(data)
-	for i := range doc.Sections {
-		_ = st.Apply(&doc.Sections[i]) // what the fold refuses has no effect, here as there
+	if err := feedArchive(st, dir); err != nil {
+		return nil, err
 	}
+	foldInto(st, data)
 	return st, nil
+}
+
+// foldJournal folds the bytes of a journal.
+func foldJournal(data []byte) *state.State {
+	st := state.New(bytesReader(data))
+	foldInto(st, data)
+	return st
+}
+
+func foldInto(st *state.State, data []byte) {
+	ledger.CheckJournal(data, func(s *ledger.Section) {
+		_ = st.Apply(s) // what the fold refuses has no effect, here as there
+	})
 }
 
 // bytesReader reads records from a journal in memory.
@@ -79,8 +92,9 @@ func sectionLen(b []byte) int {
 }
 
 // Check looks whether a state directory is sound: tasks.md has no findings and
-// holds all records of the journal, and tasks.md alone gives the same tasks. No
-// master may be at work. It changes nothing.
+// holds all records of the journal, and tasks.md alone gives the same tasks. It may
+// have more that are in the archive: a compaction was killed before it came to
+// tasks.md. No master may be at work. It changes nothing.
 func Check(dir string) error {
 	tasks, err := os.ReadFile(filepath.Join(dir, ledger.TasksName))
 	if err != nil {
@@ -94,11 +108,11 @@ func Check(dir string) error {
 	if err != nil {
 		return err
 	}
-	want, err := wholeTasks(dir)
+	journal, err := os.ReadFile(filepath.Join(dir, ledger.JournalName))
 	if err != nil {
 		return err
 	}
-	got, err := aloneTasks(tasks)
+	want, got, err := bothTasks(dir, journal, tasks)
 	if err != nil {
 		return err
 	}
@@ -108,18 +122,49 @@ func Check(dir string) error {
 	return nil
 }
 
-// wholeTasks gives all tasks of a state directory with their texts, a line each.
-func wholeTasks(dir string) ([]byte, error) {
-	st, err := fold(dir)
+// bothTasks gives the tasks of the journal, and those that tasks.md gives alone but
+// for what is in the archive and no more in the journal.
+func bothTasks(dir string, journal, tasks []byte) (want, got []byte, err error) {
+	archived, err := archivedOnly(dir, journal)
+	if err != nil {
+		return nil, nil, err
+	}
+	if want, err = tasksText(journal, nil); err != nil {
+		return nil, nil, err
+	}
+	got, err = aloneTasks(tasks, archived)
+	return want, got, err
+}
+
+// archivedOnly gives the ids of the tasks that are in the archive and no more in
+// the journal.
+func archivedOnly(dir string, journal []byte) (map[string]bool, error) {
+	entries, err := ledger.ReadArchive(nil, dir)
 	if err != nil {
 		return nil, err
 	}
+	st, ids := foldJournal(journal), map[string]bool{}
+	for _, e := range entries {
+		if _, ok := st.Peek(e.ID); !ok {
+			ids[e.ID] = true
+		}
+	}
+	return ids, nil
+}
+
+// tasksText gives the tasks of a journal with their texts, a line each, without
+// those to leave out.
+func tasksText(journal []byte, leaveOut map[string]bool) ([]byte, error) {
+	st := foldJournal(journal)
 	rows, err := st.List(Filter{})
 	if err != nil {
 		return nil, err
 	}
 	var out []byte
 	for _, row := range rows {
+		if leaveOut[row.ID] {
+			continue
+		}
 		t, _, err := st.Task(row.ID)
 		if err != nil {
 			return nil, err
@@ -134,8 +179,8 @@ func wholeTasks(dir string) ([]byte, error) {
 }
 
 // aloneTasks rebuilds a state directory from the bytes of tasks.md, elsewhere, and
-// gives its tasks.
-func aloneTasks(tasks []byte) (out []byte, err error) {
+// gives its tasks without those to leave out.
+func aloneTasks(tasks []byte, leaveOut map[string]bool) (out []byte, err error) {
 	dir, err := os.MkdirTemp("", "stint-check-")
 	if err != nil {
 		return nil, err
@@ -152,5 +197,9 @@ func aloneTasks(tasks []byte) (out []byte, err error) {
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
-	return wholeTasks(dir)
+	journal, err := os.ReadFile(filepath.Join(dir, ledger.JournalName))
+	if err != nil {
+		return nil, err
+	}
+	return tasksText(journal, leaveOut)
 }

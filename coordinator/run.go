@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +62,7 @@ func (c *Coordinator) attempt(r *run) Outcome {
 	if t.Prompt == "" {
 		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
-	if t.By == ledger.ByHand && t.Workspace != "" && isBelow(c.cfg.StateDir, t.Workspace) {
+	if t.Workspace != "" && isBelow(c.cfg.StateDir, t.Workspace) && c.isWorkspaceByHand(t.ID) {
 		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the state directory lies in the task's workspace, where the agent could change tasks; name another workspace in tasks.md and retry"}
 	}
 	agent := c.cfg.Agents[r.task.Agent]
@@ -89,6 +90,24 @@ func (c *Coordinator) attempt(r *run) Outcome {
 // broken is the outcome of a run that could not begin for a reason of ours.
 func broken(err error) Outcome {
 	return Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error()}
+}
+
+// isWorkspaceByHand reports whether a person's edit has named the workspace of a
+// task: then Submit has not checked it.
+func (c *Coordinator) isWorkspaceByHand(id string) bool {
+	c.mu.Lock()
+	offs := c.state.Offsets(id)
+	c.mu.Unlock()
+	for _, off := range slices.Backward(offs) {
+		s, err := c.ledger.SectionAt(off)
+		if err != nil {
+			return true // to be on the safe side
+		}
+		if s.Get(state.KeyWorkspace) != nil {
+			return s.Value(ledger.KeyBy) == ledger.ByHand
+		}
+	}
+	return false
 }
 
 func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
@@ -295,6 +314,9 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 		rec.Add(state.KeyExitCode, strconv.Itoa(out.ExitCode))
 	}
 	addUsage(rec, out.Usage)
+	if v.reason == state.ClassCanceled {
+		rec.Add(state.KeyBy, ledger.ByClient) // an edit would have taken the task out of its run
+	}
 	rec.Add(state.KeyUpdatedAt, state.FormatTime(now)).AddIf(state.KeyResult, bounded(out.Result))
 	tx.Append(rec)
 	if v.account != nil {

@@ -242,7 +242,7 @@ func (c *Coordinator) known(s *TaskSpec) (string, error) {
 	if !ok {
 		return "", nil
 	}
-	old, _, err := c.state.Task(id)
+	old, err := c.wholeOf(id)
 	if err != nil {
 		return "", err
 	}
@@ -277,7 +277,7 @@ func (c *Coordinator) newTask(s *TaskSpec, tx *ledger.Tx) (*ledger.Record, error
 		Add(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
 		AddIf(state.KeyModel, first(s.Model, set.Model)).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, resume).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
-		AddIf(state.KeyTimeout, s.Timeout)
+		AddIf(state.KeyTimeout, s.Timeout).Add(state.KeyBy, ledger.ByClient)
 	if s.Priority > 0 {
 		r.Add(state.KeyPriority, strconv.Itoa(s.Priority))
 	}

@@ -1,0 +1,85 @@
+package coordinator_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// TestCompaction: archived tasks are still known, nobody is told of them again, and
+// a retry brings one back.
+func TestCompaction(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	defer w.close()
+	spec := coordinator.TaskSpec{Prompt: "once", IdempotencyKey: "k", SessionKey: "web"}
+	one := w.wait(w.submit(spec).ID)
+	later := w.submit(coordinator.TaskSpec{Prompt: "later", NotBefore: time.Now().Add(time.Hour)})
+	changes, stop := w.c.Subscribe(10)
+	defer stop()
+	if r, err := w.c.Compact(t.Context(), 24*time.Hour, false); err != nil || r.Archived != 0 || r.Merged != 3 {
+		t.Errorf("what has just ended was archived: %+v, %v", r, err)
+	}
+	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || r.Archived != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if list := w.c.List(coordinator.Filter{}); len(list) != 1 || list[0].ID != later.ID {
+		t.Errorf("the list is %+v", list)
+	}
+	got, err := w.c.Task(t.Context(), one.ID)
+	if err != nil || got.Prompt != "once" || got.Result != "fine" || !strings.HasPrefix(got.Archived, "tasks-") {
+		t.Errorf("the archived task is %+v, %v", got, err)
+	}
+	if got := w.submit(spec); got.ID != one.ID {
+		t.Errorf("its key gives %s", got.ID)
+	}
+	spec.Prompt = "another body"
+	if _, err := w.try(spec); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		t.Errorf("its key with another body: %v", err)
+	}
+	if _, err := w.c.Cancel(t.Context(), one.ID, "user"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		t.Errorf("canceled: %v", err)
+	}
+	if next := w.wait(w.submit(coordinator.TaskSpec{Prompt: "next", SessionKey: "web"}).ID); next.SessionID != one.SessionID {
+		t.Errorf("its session is forgotten: %s and %s", next.SessionID, one.SessionID)
+	}
+	if c := <-changes; c.Task.ID == one.ID || c.Task.ID == later.ID {
+		t.Errorf("a compaction was told as a change: %+v", c)
+	}
+	if _, err := w.c.Retry(t.Context(), one.ID, "user"); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.wait(one.ID); got.Archived != "" || got.Prompt != "once" || got.Status != state.Done {
+		t.Errorf("brought back: %+v", got)
+	}
+}
+
+// TestCompactionByItself: the master compacts a journal that is too large.
+func TestCompactionByItself(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	for range 5 {
+		w.wait(w.submit(coordinator.TaskSpec{Prompt: strings.Repeat("long ", 1000)}).ID)
+	}
+	w.close()
+	w.cfg.CompactSize = 10_000
+	w.open()
+	for end := time.Now().Add(20 * time.Second); len(w.c.List(coordinator.Filter{})) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nothing was compacted")
+		}
+	}
+	w.close()
+	list, err := coordinator.ListArchive(w.dir, coordinator.Filter{Limit: 3})
+	if fi, serr := os.Stat(filepath.Join(w.dir, "journal.md")); err != nil || serr != nil || len(list) != 3 || fi.Size() > 10_000 {
+		t.Errorf("%d archived tasks, %v, %v", len(list), err, serr)
+	}
+	w.open()
+	w.close()
+}

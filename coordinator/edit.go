@@ -1,0 +1,111 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// A Finding is something that is wrong in a file of the ledger.
+type Finding struct {
+	File    string `json:"file"` // base name
+	Line    int    `json:"line"` // from 1; 0: the file as a whole
+	Message string `json:"message"`
+}
+
+// String gives "tasks.md:812: message".
+func (f Finding) String() string {
+	if f.Line == 0 {
+		return f.File + ": " + f.Message
+	}
+	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
+}
+
+// A TakeOver says what taking over tasks.md did, or would do.
+type TakeOver struct {
+	Notices  []string  `json:"notices"`  // what a person should hear of, without the findings
+	Findings []Finding `json:"findings"` // what is wrong in tasks.md now
+	Adopted  int       `json:"adopted"`  // records that were made of a person's edits
+	Missing  int       `json:"missing"`  // records that an old buffer had dropped and that were put back
+	Held     int       `json:"held"`     // edits that are held as the work of a formatter
+}
+
+// Findings gives what is wrong in the ledger at present.
+func (c *Coordinator) Findings() []Finding { return findingsOf(c.ledger.Findings()) }
+
+// Reconcile takes over tasks.md now, without waiting for the watch to see that it
+// was saved. With accept it also takes what is held as the work of a formatter.
+func (c *Coordinator) Reconcile(ctx context.Context, accept bool) (TakeOver, error) {
+	defer c.call()()
+	r, err := c.ledger.Reconcile(ctx, accept)
+	if errors.Is(err, ledger.ErrClosed) {
+		return TakeOver{}, c.stopped()
+	}
+	if err != nil {
+		return TakeOver{}, err
+	}
+	t := takeOverOf(r)
+	t.Findings = c.Findings()
+	return t, nil
+}
+
+// Preview says what a master of this state directory would do if tasks.md were
+// these bytes. It reads the journal and changes nothing; a master may be at work.
+// The records are those that it would make of edits; they have no seq yet.
+func Preview(dir string, tasks []byte) (TakeOver, []ledger.Record, error) {
+	check, err := EditCheck(dir)
+	if err != nil {
+		return TakeOver{}, nil, err
+	}
+	r, err := ledger.Preview(editOptions(dir, check), tasks)
+	if err != nil {
+		return TakeOver{}, nil, err
+	}
+	return takeOverOf(r), r.Records, nil
+}
+
+// EditCheck gives what says whether a record that a person wrote can be taken over,
+// as the journal of a state directory stands now. It reads the journal and needs no
+// lock. The errors are those of state.Check.
+func EditCheck(dir string) (func(*ledger.Section) error, error) {
+	st, err := fold(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		st, err = state.New(nil), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(s *ledger.Section) error {
+		if err := state.Check(s); err != nil {
+			return err
+		}
+		return st.CheckNext(s)
+	}, nil
+}
+
+// editOptions are those of the ledger that decide about edits.
+func editOptions(dir string, check func(*ledger.Section) error) ledger.Options {
+	return ledger.Options{Dir: dir, Check: check, Guarded: guardedKeys, Copied: state.Copied}
+}
+
+func takeOverOf(r ledger.Report) TakeOver {
+	t := TakeOver{Notices: []string{}, Findings: findingsOf(r.Findings), Adopted: len(r.Records), Missing: r.Missing, Held: r.Held}
+	for _, n := range r.Notices {
+		if n.Finding == nil {
+			t.Notices = append(t.Notices, n.Text)
+		}
+	}
+	return t
+}
+
+func findingsOf(list []*ledger.SyntaxError) []Finding {
+	out := make([]Finding, len(list))
+	for i, f := range list {
+		out[i] = Finding{File: f.File, Line: f.Line, Message: f.Msg}
+	}
+	return out
+}

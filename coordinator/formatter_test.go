@@ -1,0 +1,51 @@
+package coordinator_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"stint/coordinator"
+)
+
+// TestPrettierLeavesTheLedgerAlone: wherever it is called, Prettier finds in the
+// state directory that it is not to format tasks.md.
+func TestPrettierLeavesTheLedgerAlone(t *testing.T) {
+	prettier := os.Getenv("STINT_TEST_PRETTIER")
+	if prettier == "" {
+		prettier = "prettier"
+	}
+	needPrograms(t, prettier)
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	w.submit(coordinator.TaskSpec{Prompt: "* mend __init__.py\n* and *more*"})
+	w.close()
+	path := filepath.Join(w.dir, "tasks.md")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, err := exec.Command(prettier, "--write", path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || string(after) != string(before) {
+		t.Errorf("%v; tasks.md is now\n%s", err, after)
+	}
+}
+
+// needPrograms skips the test where a program is missing, but not in CI.
+func needPrograms(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err == nil {
+			continue
+		}
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s is not installed", name)
+		}
+		t.Skipf("%s is not installed", name)
+	}
+}

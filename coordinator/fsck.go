@@ -1,0 +1,325 @@
+package coordinator
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// Kinds of what fsck finds, for programs. More may be added.
+const (
+	KindFile    = "file"    // a file as a whole cannot be used
+	KindSection = "section" // a section of tasks.md is set aside
+	KindHeld    = "held"    // edits are held as the work of a formatter
+	KindJournal = "journal" // bytes of the journal are damaged or lost
+	KindRefused = "refused" // a record has no effect
+	KindDiffers = "differs" // tasks.md alone gives other tasks than the journal
+	KindArchive = "archive" // the archive is damaged
+)
+
+// A Fault is a finding of [Fsck].
+type Fault struct {
+	Finding
+	Kind string `json:"kind"`
+}
+
+// A FsckReport is what [Fsck] saw.
+type FsckReport struct {
+	Faults  []Fault  // what is wrong
+	Notes   []string // what is worth knowing and not wrong
+	Records int      // of the journal
+
+	Held []state.Account // accounts on hold, by name
+}
+
+func (r *FsckReport) fault(kind string, f Finding) { r.Faults = append(r.Faults, Fault{f, kind}) }
+
+func (r *FsckReport) faults(kind string, list []Finding) {
+	for _, f := range list {
+		r.fault(kind, f)
+	}
+}
+
+func (r *FsckReport) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// Bounds of how long Fsck waits for a master to finish what it is just doing.
+const (
+	fsckLooks = 20
+	fsckPause = 100 * time.Millisecond
+)
+
+// Fsck checks the ledger of a state directory. It changes nothing and takes no
+// lock. live says whether a master is at work: then what looks unfinished is
+// looked at again until it has settled. The error says that the directory cannot
+// be read at all, or is ctx's.
+func Fsck(ctx context.Context, dir string, live func() bool) (*FsckReport, error) {
+	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
+		return nil, invalid("stint doctor", "there is no state directory %s", dir)
+	}
+	for look := 1; ; look++ {
+		r, settled := fsckOnce(dir)
+		if settled || look == fsckLooks || !live() {
+			r.faults(KindArchive, findingsOf(ledger.CheckArchive(dir)))
+			fsckAround(dir, r)
+			slices.SortStableFunc(r.Faults, func(a, b Fault) int {
+				return cmp.Or(-cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) // tasks.md before journal.md
+			})
+			return r, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(fsckPause):
+		}
+	}
+}
+
+// A fsck is one look at a state directory.
+type fsck struct {
+	*FsckReport
+	dir            string
+	tasks, journal []byte
+	settled        bool // nothing is under way, as far as can be seen
+}
+
+// fsckOnce makes one look. tasks.md is read before the journal, which then has
+// all that tasks.md has.
+func fsckOnce(dir string) (r *FsckReport, settled bool) {
+	c := &fsck{FsckReport: &FsckReport{}, dir: dir, settled: true}
+	path := filepath.Join(dir, ledger.TasksName)
+	before, _ := os.Stat(path) // what is wrong with it comes out below
+	var tasksErr, journalErr error
+	c.tasks, tasksErr = ledger.ReadTasks(dir)
+	c.journal, journalErr = ledger.ReadLedger(filepath.Join(dir, ledger.JournalName))
+	var bad *ledger.FileError
+	if errors.As(tasksErr, &bad) {
+		bad.Lost = errors.Is(journalErr, fs.ErrNotExist)
+	}
+	c.unreadable(ledger.TasksName, tasksErr)
+	c.unreadable(ledger.JournalName, journalErr)
+	after, _ := os.Stat(path)
+	if !sameState(before, after) {
+		c.settled = false
+	}
+	switch noTasks, noJournal := errors.Is(tasksErr, fs.ErrNotExist), errors.Is(journalErr, fs.ErrNotExist); {
+	case noTasks && noJournal:
+		c.note("there is no ledger in %s yet", dir)
+	case noJournal && tasksErr == nil:
+		c.note("there is no journal: the next master rebuilds it from %s", ledger.TasksName)
+		c.faults(KindSection, CheckLedger(ledger.TasksName, c.tasks))
+	case noTasks:
+		c.note("there is no %s: the next master writes it anew from the journal", ledger.TasksName)
+	}
+	if journalErr == nil {
+		c.checkJournal()
+	}
+	if journalErr == nil && tasksErr == nil {
+		c.checkTasks()
+	}
+	return c.FsckReport, c.settled
+}
+
+func sameState(a, b fs.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// unreadable makes a fault of a file that is there and cannot be read.
+func (c *fsck) unreadable(name string, err error) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.fault(KindFile, Finding{File: name, Message: err.Error()})
+	}
+}
+
+// checkJournal looks at every record of the journal and folds it.
+func (c *fsck) checkJournal() {
+	st := state.New(bytesReader(c.journal))
+	var last uint64
+	accounts := map[string]bool{}
+	found := ledger.CheckJournal(c.journal, func(s *ledger.Section) {
+		c.Records++
+		if name, ok := strings.CutPrefix(string(s.ID), state.ControlAccount); ok && s.Kind == ledger.KindControl {
+			accounts[name] = true
+		}
+		last = max(last, s.Seq)
+		if err := st.Apply(s); err != nil {
+			c.fault(KindRefused, Finding{File: ledger.JournalName, Line: s.Line, Message: fmt.Sprintf("record %d has no effect: %v", s.Seq, err)})
+		}
+	})
+	for _, f := range found {
+		if f.Torn {
+			c.settled = false
+			c.note("%s: the next master cuts it off", f.Error())
+			continue
+		}
+		c.faults(KindJournal, findingsOf([]*ledger.SyntaxError{f}))
+	}
+	for _, name := range sortedNames(accounts) {
+		if a := st.Account(name); a.Hold {
+			c.Held = append(c.Held, a)
+		}
+	}
+	c.checkLost(last)
+}
+
+// checkLost looks for records that tasks.md has and the journal has not: tasks.md
+// gets them only when they are in the journal.
+func (c *fsck) checkLost(last uint64) {
+	doc := ledger.Parse(c.tasks)
+	for i := range doc.Sections {
+		if s := &doc.Sections[i]; s.Seq > last {
+			c.fault(KindJournal, Finding{
+				File: ledger.TasksName, Line: s.Line,
+				Message: fmt.Sprintf("record %d is not in the journal, which ends with record %d; the next master takes it from here", s.Seq, last),
+			})
+			return
+		}
+	}
+}
+
+// checkTasks asks what a master would take over from tasks.md, and whether it
+// gives the same tasks as the journal.
+func (c *fsck) checkTasks() {
+	t, _, err := Preview(c.dir, c.tasks)
+	if err != nil {
+		c.fault(KindFile, Finding{File: ledger.TasksName, Message: err.Error()})
+		return
+	}
+	c.faults(KindSection, t.Findings)
+	if t.Held > 0 {
+		c.fault(KindHeld, Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are held as the work of a formatter; to take them over: stint edit --accept", t.Held)})
+	}
+	if t.Missing > 0 {
+		c.settled = false
+		c.note("%s: the newest %d records are missing; a master appends them again", ledger.TasksName, t.Missing)
+	}
+	if t.Adopted > 0 {
+		c.settled = false
+		c.note("%s: %d edits are not taken over yet; a master does that", ledger.TasksName, t.Adopted)
+	}
+	if len(c.Faults) == 0 && t.Missing == 0 && t.Adopted == 0 {
+		c.compare()
+	}
+}
+
+// compare compares the tasks of the journal with those that tasks.md gives alone.
+// A ledger that a person has tidied has fewer records, and gives what it has.
+func (c *fsck) compare() {
+	if n := countTidied(c.tasks, c.journal); n > 0 {
+		c.note("%s: %d records were taken out by hand; the journal has them", ledger.TasksName, n)
+		return
+	}
+	want, got, err := bothTasks(c.dir, c.journal, c.tasks)
+	if err == nil && bytes.Equal(want, got) {
+		return
+	}
+	if err == nil {
+		err = differs(got, want)
+	}
+	c.fault(KindDiffers, Finding{File: ledger.TasksName, Message: err.Error()})
+}
+
+// differs names the first line in which two lists of tasks differ.
+func differs(got, want []byte) error {
+	g, w := bytes.Split(got, []byte("\n")), bytes.Split(want, []byte("\n"))
+	for i := range min(len(g), len(w)) {
+		if !bytes.Equal(g[i], w[i]) {
+			return fmt.Errorf("alone it gives\n%s\nwhere the journal gives\n%s", g[i], w[i])
+		}
+	}
+	return fmt.Errorf("alone it gives %d tasks, the journal gives %d", len(g)-1, len(w)-1)
+}
+
+// countTidied counts the journal's records that tasks.md does not have.
+func countTidied(tasks, journal []byte) (n int) {
+	have := map[uint64]bool{}
+	doc := ledger.Parse(tasks)
+	for i := range doc.Sections {
+		have[doc.Sections[i].Seq] = true
+	}
+	ledger.CheckJournal(journal, func(s *ledger.Section) {
+		if !have[s.Seq] {
+			n++
+		}
+	})
+	return n
+}
+
+// fsckAround notes what lies about in the state directory and is no part of it.
+func fsckAround(dir string, r *FsckReport) {
+	for _, pattern := range []string{"*.tmp", "*.torn", "*.damaged", "stint-edit-*", ledger.TasksName + ".before*"} {
+		paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
+		for _, p := range paths {
+			r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))
+		}
+	}
+	for _, name := range ledger.ConflictCopies(dir) {
+		r.note("%s is a copy that a sync program made of a conflict; what it has is not read", name)
+	}
+}
+
+// CheckLedger gives what is wrong in one ledger file by itself: what cannot be
+// read, and what a new state directory with this file alone would not take over.
+func CheckLedger(name string, data []byte) []Finding {
+	return findingsOf(ledger.CheckFile(name, data, newAlone().check))
+}
+
+// RepairLedger gives a ledger file without findings, and what was done to make it,
+// as [ledger.Repair] does. journal may be nil.
+func RepairLedger(name string, data, journal []byte) ([]byte, []Finding) {
+	repaired, notes := ledger.Repair(data, journal, newAlone().check)
+	for _, n := range notes {
+		n.File = name
+	}
+	return repaired, findingsOf(notes)
+}
+
+// alone folds the records of one file as a new state directory would.
+type alone struct {
+	state    *state.State
+	sections []*ledger.Section // by the offset that they are folded under
+}
+
+func newAlone() *alone {
+	a := &alone{}
+	a.state = state.New(a)
+	return a
+}
+
+// SectionAt implements [state.Reader].
+func (a *alone) SectionAt(off int64) (*ledger.Section, error) { return a.sections[off], nil }
+
+// check says what is wrong with a record, and folds it if nothing is. What a
+// person wrote is folded as the record that it would become.
+func (a *alone) check(s *ledger.Section) error {
+	own := *s
+	if s.Seq == 0 {
+		if err := errors.Join(state.Check(s), a.state.CheckNext(s)); err != nil {
+			return err
+		}
+		r := s.Record()
+		enc, err := ledger.Encode(r.Add(ledger.KeyBy, ledger.ByHand))
+		if err != nil {
+			return err
+		}
+		own = *enc
+	}
+	own.Off = int64(len(a.sections))
+	a.sections = append(a.sections, &own)
+	return a.state.Apply(&own)
+}

@@ -1,0 +1,160 @@
+package coordinator_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stint/coordinator"
+	"stint/ledger"
+)
+
+// records gives the bytes of task records, "id key=value key=value", numbered from 1.
+func records(t *testing.T, lines ...string) string {
+	t.Helper()
+	out := []byte(ledger.VersionLine + "\n\n")
+	for i, line := range lines {
+		words := strings.Fields(line)
+		r := &ledger.Record{Kind: ledger.KindTask, ID: words[0], Seq: uint64(i + 1)}
+		for _, w := range words[1:] {
+			key, value, _ := strings.Cut(w, "=")
+			r.Add(key, value)
+		}
+		var err error
+		if out, err = ledger.AppendRecord(out, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return string(out)
+}
+
+func ledgerDir(t *testing.T, tasks, journal string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"tasks.md": tasks, "journal.md": journal, "format": "1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func idle() bool { return false }
+
+func fsckText(t *testing.T, dir string, live func() bool) string {
+	t.Helper()
+	r, err := coordinator.Fsck(context.Background(), dir, live)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range r.Faults {
+		out = append(out, f.Kind+" "+f.String())
+	}
+	for _, n := range r.Notes {
+		out = append(out, "note "+n)
+	}
+	return strings.Join(out, "\n")
+}
+
+// TestFsckTellsFaultsFromNotes pins what is wrong and what is only under way.
+func TestFsckTellsFaultsFromNotes(t *testing.T) {
+	good := records(t, "a status=queued prompt=x", "a status=running", "a status=done", "b status=queued prompt=y")
+	short := records(t, "a status=queued prompt=x", "a status=running")
+	refused := records(t, "a status=done prompt=x", "a status=draft")
+	formatted := strings.NewReplacer("prompt: ", "prompt: *").Replace(records(t, "a status=queued prompt=x", "b status=queued prompt=x", "c status=queued prompt=x", "d status=queued prompt=x"))
+	plain := records(t, "a status=queued prompt=x", "b status=queued prompt=x", "c status=queued prompt=x", "d status=queued prompt=x")
+	for _, tt := range []struct{ name, tasks, journal, want string }{
+		{"clean", good, good, ""},
+		{"edit", strings.Replace(good, "prompt: y", "prompt: z", 1), good, "note tasks.md: 1 edits are not taken over yet; a master does that"},
+		{"written", good + "## Task c\n- status: queued\n- prompt: z\n", good, "note tasks.md: 1 edits are not taken over yet; a master does that"},
+		{"old buffer", short, good, "note tasks.md: the newest 2 records are missing; a master appends them again"},
+		{"tidied", strings.Replace(good, "## Task a\n- seq: 2\n- status: running\n<!-- end 2 -->\n", "", 1), good, "note tasks.md: 1 records were taken out by hand; the journal has them"},
+		{"typo", good + "## Task c\n- status: qeued\n", good, `section tasks.md:26: unknown status "qeued"; did you mean queued?`},
+		{"formatter", formatted, plain, "held tasks.md: "},
+		{"refused", refused, refused, "refused journal.md:9: record 2 has no effect: Task a, record 2: status: a task that is done cannot become draft"},
+		{"lost", good, short, "journal tasks.md:14: record 3 is not in the journal, which ends with record 2; "},
+		{"torn", good, good + "## Task c\n- seq: 5\n", "note journal.md:25: the last 19 bytes are of a change that is not complete"},
+	} {
+		got := fsckText(t, ledgerDir(t, tt.tasks, tt.journal), idle)
+		if !strings.HasPrefix(got, tt.want) || (tt.want == "") != (got == "") {
+			t.Errorf("%s: got\n%s\nwant\n%s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestFsckWaitsForTheMaster looks at a moment in which the journal has a record
+// that tasks.md is about to get.
+func TestFsckWaitsForTheMaster(t *testing.T) {
+	good := records(t, "a status=queued prompt=x", "b status=queued prompt=y")
+	dir := ledgerDir(t, records(t, "a status=queued prompt=x"), good)
+	looks := 0
+	live := func() bool {
+		if looks++; looks == 3 {
+			if err := os.WriteFile(filepath.Join(dir, "tasks.md"), []byte(good), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		return true
+	}
+	if got := fsckText(t, dir, live); got != "" || looks != 3 {
+		t.Errorf("after %d looks:\n%s", looks, got)
+	}
+}
+
+// TestFsckNotesWhatLiesAbout names what is left of earlier days.
+func TestFsckNotesWhatLiesAbout(t *testing.T) {
+	good := records(t, "a status=done prompt=x")
+	dir := ledgerDir(t, good, good)
+	for _, name := range []string{"tasks.md.tmp", "journal.md.torn", "tasks (1).md"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := fsckText(t, dir, idle)
+	if strings.Count(got, "note ") != 3 || strings.Count(got, "\n") != 2 {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestRepairLedgerKeepsTheTasks repairs a copy, with and without its journal, and
+// folds what came out.
+func TestRepairLedgerKeepsTheTasks(t *testing.T) {
+	good := records(t, "a status=queued prompt=x", "a status=running", "a status=done", "b status=queued prompt=y")
+	bad := strings.Replace(good, "- status: done\n", "- status: finishd\n", 1) + "## Task c\n- status: queued\n"
+	for _, tt := range []struct{ journal, want string }{
+		{good, "done"},
+		{"", "running"},
+	} {
+		mended, notes := coordinator.RepairLedger("x", []byte(bad), []byte(tt.journal))
+		if left := coordinator.CheckLedger("x", mended); len(left) > 0 || len(notes) != 2 {
+			t.Errorf("%v is left; done: %v", left, notes)
+		}
+		var dump strings.Builder
+		if err := coordinator.Refold(ledgerDir(t, "", string(mended)), &dump); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(dump.String(), fmt.Sprintf(`"status":%q`, tt.want)) {
+			t.Errorf("want a task that is %s in\n%s", tt.want, dump.String())
+		}
+	}
+}
+
+// TestFsckPromisesNoJournalThatIsNotThere: "the journal has every record" is not
+// said where there is none.
+func TestFsckPromisesNoJournalThatIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "tasks.md"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, err := coordinator.Fsck(t.Context(), dir, func() bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Faults) != 1 || !strings.Contains(r.Faults[0].Message, "there is no journal") {
+		t.Errorf("got %v", r.Faults)
+	}
+}

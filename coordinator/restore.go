@@ -1,0 +1,203 @@
+package coordinator
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// A Restoration is what going back to an earlier copy of tasks.md means.
+type Restoration struct {
+	From     string       // absolute path of the copy
+	Tasks    int          // in the copy
+	Gone     []state.Task // that the copy does not have
+	Changed  []state.Task // as they are in the copy
+	Back     []state.Task // that only the copy has
+	Running  []string     // ids of tasks that run now
+	Findings []Finding    // what is wrong in the copy
+	Backup   string       // where the ledger of before was put; "" if nothing was done
+}
+
+// A RestorePlan is a copy of tasks.md that was read, for [RestorePlan.Compare].
+type RestorePlan struct {
+	path  string
+	data  []byte
+	tasks map[string]state.Task
+	found []Finding
+}
+
+// ReadRestore reads a copy of tasks.md. The error says why a ledger of dir cannot
+// be made of it at all; what is wrong in single sections are findings.
+func ReadRestore(dir, path string) (*RestorePlan, error) {
+	refuse := func(hint, format string, args ...any) (*RestorePlan, error) {
+		return nil, invalid(hint, path+" "+format, args...)
+	}
+	fi, err := os.Stat(path)
+	if err != nil {
+		return refuse("name a copy of "+ledger.TasksName, "cannot be read: %v", errors.Unwrap(err))
+	}
+	if !fi.Mode().IsRegular() {
+		return refuse("name a copy of "+ledger.TasksName, "is not a regular file")
+	}
+	if own, err := os.Stat(filepath.Join(dir, ledger.TasksName)); err == nil && os.SameFile(fi, own) {
+		return refuse("name a copy of it; what is in tasks.md itself counts already", "is the ledger itself")
+	}
+	data, err := ledger.ReadLedger(path)
+	if err != nil {
+		return refuse("chmod u+r "+path, "cannot be read: %v", err)
+	}
+	p := &RestorePlan{path: path, data: data}
+	doc := ledger.Parse(data)
+	if doc.Version > ledger.FormatVersion {
+		return refuse("use the newer stint that wrote it", "has format %d, this stint knows formats up to %d", doc.Version, ledger.FormatVersion)
+	}
+	base, fold := filepath.Base(path), newAlone()
+	p.found = findingsOf(ledger.CheckFile(base, data, fold.check))
+	if len(doc.Sections) == 0 {
+		p.found = append(p.found, Finding{File: base, Line: 1, Message: "there is no record in this file"})
+	}
+	p.tasks, err = tasksOf(fold.state)
+	return p, err
+}
+
+// tasksOf gives all tasks of a state by id, with their texts.
+func tasksOf(st *state.State) (map[string]state.Task, error) {
+	rows, err := st.List(Filter{})
+	if err != nil {
+		return nil, err
+	}
+	tasks := make(map[string]state.Task, len(rows))
+	for _, row := range rows {
+		t, _, err := st.Task(row.ID)
+		if err != nil {
+			return nil, err
+		}
+		tasks[t.ID] = t
+	}
+	return tasks, nil
+}
+
+// Compare says what restoring the copy would change in the ledger of dir, as its
+// journal is now. It changes nothing and needs no lock.
+func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
+	r := &Restoration{From: p.path, Tasks: len(p.tasks), Findings: p.found}
+	st, err := fold(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		st, err = state.New(nil), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.Running = st.Running()
+	now, err := tasksOf(st)
+	if err != nil {
+		return nil, err
+	}
+	for id, t := range now {
+		then, ok := p.tasks[id]
+		switch {
+		case !ok:
+			r.Gone = append(r.Gone, t)
+		case !sameTask(&t, &then):
+			r.Changed = append(r.Changed, then)
+		}
+	}
+	for id, t := range p.tasks {
+		if _, ok := now[id]; !ok {
+			r.Back = append(r.Back, t)
+		}
+	}
+	for _, list := range [][]state.Task{r.Gone, r.Changed, r.Back} {
+		slices.SortFunc(list, func(a, b state.Task) int { return bytes.Compare([]byte(a.ID), []byte(b.ID)) })
+	}
+	return r, nil
+}
+
+func sameTask(a, b *state.Task) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// Restore makes an earlier copy of tasks.md the ledger. It locks the state
+// directory, takes over what a person has edited, and asks confirm, which may
+// refuse; the ledger of then is kept in archive. An error of another kind than
+// confirm's leaves the ledger as it was, or says that the next start goes on with
+// the restore. The error has CodeBusy if a master runs, CodeConflict if a task is
+// running whose agent nobody has proved dead.
+func Restore(cfg Config, plan *RestorePlan, confirm func(*Restoration) error) (r *Restoration, err error) {
+	c, err := Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.unlock()) }()
+	if err := c.closeFiles(); err != nil {
+		return nil, err
+	}
+	if r, err = plan.Compare(cfg.StateDir); err != nil {
+		return nil, err
+	}
+	if len(r.Running) > 0 {
+		return nil, r.RunningError()
+	}
+	if err := confirm(r); err != nil {
+		return nil, err
+	}
+	if r.Backup, err = freeBackup(cfg.StateDir, c.cfg.Now()); err != nil {
+		return nil, err
+	}
+	note := ledger.Record{Kind: ledger.KindControl, ID: ledger.ControlRestored}
+	note.Add("from", r.From).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
+	if err := ledger.Restore(durable.OS, cfg.StateDir, plan.data, note, r.Backup); err != nil {
+		return nil, err
+	}
+	return r, reopen(cfg)
+}
+
+// RunningError refuses to take a running task from its agent.
+func (r *Restoration) RunningError() error {
+	return &Error{
+		Code: CodeConflict, Message: fmt.Sprintf("task %s is running, as far as the ledger knows; nobody has looked whether its agent is dead", r.Running[0]),
+		Hint: "stint cancel " + r.Running[0] + ", or start a master and stop it: stint serve",
+	}
+}
+
+// reopen opens the restored ledger once: that takes over the sections in it which
+// nobody had taken over when it was copied, and rebuilds sessions.json.
+func reopen(cfg Config) error {
+	c := newCoordinator(cfg)
+	if err := c.openFiles(); err != nil {
+		return fmt.Errorf("the ledger was restored and cannot be opened: %w", err)
+	}
+	return c.closeFiles()
+}
+
+// closeFiles ends what openFiles began. The lock stays.
+func (c *Coordinator) closeFiles() error { return errors.Join(c.ledger.Close(), c.store.Close()) }
+
+// freeBackup gives a name for a directory that is not there yet.
+func freeBackup(dir string, now time.Time) (string, error) {
+	name := filepath.Join(dir, "archive", "before-restore-"+now.UTC().Format("20060102T150405Z"))
+	for n := 1; ; n++ {
+		path := name
+		if n > 1 {
+			path += "-" + strconv.Itoa(n)
+		}
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return path, nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+}
