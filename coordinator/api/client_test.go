@@ -74,7 +74,7 @@ func TestClientRoundTrip(t *testing.T) {
 	if raw, err := c.Raw(ctx, "@last"); err != nil || string(raw) != "## Task "+v.ID+"\n" {
 		t.Errorf("raw: %q %v", raw, err)
 	}
-	if got, err := c.Cancel(ctx, v.ID); err != nil || got.Status != state.Canceled || m.by != "user" {
+	if got, err := c.Cancel(ctx, v.ID); err != nil || got.Status != state.Canceled || m.by != "client" {
 		t.Errorf("cancel: %+v %v", got, err)
 	}
 	if got, err := c.Wait(ctx, v.ID); err != nil || got.Status != state.Canceled {

@@ -38,6 +38,8 @@ type fakeMaster struct {
 	seq   uint64
 	by    string // of the last Cancel or Retry
 	over  bool   // Handover was called
+
+	findings []coordinator.Finding // what is wrong in its ledger
 }
 
 func newFake(t testing.TB) *fakeMaster {

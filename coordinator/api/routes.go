@@ -35,6 +35,8 @@ func (s *Server) routes() {
 	s.taskRoutes(api)
 	s.streamRoutes(api)
 	s.masterRoutes(api)
+	s.ledgerRoutes(api)
+	s.compactRoutes(api)
 	s.describe(api)
 	s.mux.HandleFunc("/", s.noRoute)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/ledger"
 	"stint/session"
 	"stint/state"
 )
@@ -50,6 +51,14 @@ type Master interface {
 	Session(ref string) (state.Session, []session.Message, error)
 	// Dump writes the whole state as text, the same for the same state.
 	Dump(w io.Writer) error
+	// Findings gives what is wrong in the ledger.
+	Findings() []coordinator.Finding
+	// Reconcile takes over tasks.md now; with accept also what is held as the work
+	// of a formatter.
+	Reconcile(ctx context.Context, accept bool) (coordinator.TakeOver, error)
+	// Compact merges records and moves tasks that ended more than olderThan ago to
+	// the archive; with dryRun it only says what it would do.
+	Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error)
 	// Handover makes the master dispatch nothing more and end after its runs.
 	Handover(ctx context.Context) error
 }

@@ -9,11 +9,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"stint/coordinator"
+	"stint/ledger"
 	"stint/state"
 )
-
-// byUser is who asks when a request comes over the socket: its own user.
-const byUser = "user"
 
 type (
 	refInput struct {
@@ -145,11 +143,11 @@ func (s *Server) task(ctx context.Context, in *refInput) (*taskOutput, error) {
 }
 
 func (s *Server) cancel(ctx context.Context, in *refInput) (*taskOutput, error) {
-	return s.answer(s.master.Cancel(ctx, in.ID, byUser))
+	return s.answer(s.master.Cancel(ctx, in.ID, ledger.ByClient))
 }
 
 func (s *Server) retry(ctx context.Context, in *refInput) (*taskOutput, error) {
-	return s.answer(s.master.Retry(ctx, in.ID, byUser))
+	return s.answer(s.master.Retry(ctx, in.ID, ledger.ByClient))
 }
 
 func (s *Server) wait(ctx context.Context, in *refInput) (*taskOutput, error) {

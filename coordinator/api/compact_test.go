@@ -1,0 +1,38 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/ledger"
+)
+
+func (f *fakeMaster) Compact(_ context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
+	r := ledger.CompactReport{Before: int64(olderThan / time.Hour), After: 1, Merged: 2, Archived: 3, Archive: "tasks-2026-11.md"}
+	if dryRun {
+		r.Before = -r.Before
+	}
+	return r, f.err
+}
+
+func TestCompactRoute(t *testing.T) {
+	m := newFake(t)
+	s := serve(t, m, Options{})
+	for dry, before := range map[bool]int64{false: 720, true: -720} {
+		want := ledger.CompactReport{Before: before, After: 1, Merged: 2, Archived: 3, Archive: "tasks-2026-11.md"}
+		if got, err := s.client.Compact(t.Context(), 720*time.Hour, dry); err != nil || got != want {
+			t.Errorf("dry run %v: %+v %v", dry, got, err)
+		}
+	}
+	var bad *coordinator.Error
+	if err := s.client.call(t.Context(), "POST", "/v1/ledger/compact", compactBody{OlderThan: "30d"}, nil); !errors.As(err, &bad) || bad.Code != coordinator.CodeInvalid {
+		t.Errorf("a duration that is none: %v", err)
+	}
+	m.err = &coordinator.Error{Code: coordinator.CodeConflict, Message: "not now"}
+	if _, err := s.client.Compact(t.Context(), 0, false); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		t.Errorf("the master's error became %v", err)
+	}
+}

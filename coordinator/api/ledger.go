@@ -1,0 +1,62 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"stint/coordinator"
+)
+
+type (
+	findingsOutput struct {
+		Body struct {
+			Findings []coordinator.Finding `json:"findings"`
+		}
+	}
+
+	reconcileInput struct{ Body reconcileBody }
+
+	reconcileBody struct {
+		Accept bool `json:"accept,omitempty" doc:"Also take over what is held as the work of a formatter"`
+	}
+
+	reconcileOutput struct{ Body coordinator.TakeOver }
+)
+
+func (s *Server) ledgerRoutes(api huma.API) {
+	huma.Register(api, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "What is wrong in the ledger"), s.findings)
+	huma.Register(api, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Take over tasks.md now"), s.reconcile)
+}
+
+func (s *Server) findings(context.Context, *struct{}) (*findingsOutput, error) {
+	out := &findingsOutput{}
+	out.Body.Findings = append([]coordinator.Finding{}, s.master.Findings()...)
+	return out, nil
+}
+
+func (s *Server) reconcile(ctx context.Context, in *reconcileInput) (*reconcileOutput, error) {
+	t, err := s.master.Reconcile(ctx, in.Body.Accept)
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	return &reconcileOutput{Body: t}, nil
+}
+
+// Findings gives what is wrong in the ledger.
+func (c *Client) Findings(ctx context.Context) ([]coordinator.Finding, error) {
+	var out struct {
+		Findings []coordinator.Finding `json:"findings"`
+	}
+	err := c.call(ctx, http.MethodGet, "/v1/ledger/findings", nil, &out)
+	return out.Findings, err
+}
+
+// Reconcile makes the master take over tasks.md now, and with accept also what is
+// held as the work of a formatter.
+func (c *Client) Reconcile(ctx context.Context, accept bool) (coordinator.TakeOver, error) {
+	var t coordinator.TakeOver
+	err := c.call(ctx, http.MethodPost, "/v1/ledger/reconcile", reconcileBody{Accept: accept}, &t)
+	return t, err
+}
