@@ -35,6 +35,8 @@ type Config struct {
 	ResumePolicy       string
 	ResumeMissing      string
 	OutputPolicy       string
+	CompactSize        int64 // bytes; 0: never
+	CompactOlderThan   time.Duration
 	HeartbeatInterval  time.Duration
 	HeartbeatPath      string
 	LogLevel           string
@@ -84,6 +86,7 @@ const (
 	kindBool     kind = "true or false"
 	kindDuration kind = `a duration such as "90s" or "10m"`
 	kindList     kind = "a list of strings"
+	kindSize     kind = `a size such as "64MiB"`
 )
 
 // keys is the table of all settings, in the order in which they are shown.
@@ -111,6 +114,8 @@ var keys = []key{
 	choiceKey("resume_policy", "auto", "whether a session's tasks resume the agent's session", func(c *Config) *string { return &c.ResumePolicy }, "auto", "always", "never").perWorkspace(),
 	choiceKey("resume_missing", "new", "when the agent's session is gone", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
 	textKey("output_policy", policyDefault, "how answers are to look: default, none, or the text", func(c *Config) *string { return &c.OutputPolicy }).perWorkspace(),
+	sizeKey("compact_size", "64MiB", "the master compacts the ledger when journal.md is larger, if half of it can go; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
+	durationKey("compact_older_than", "30d", "tasks that ended longer ago go to the archive then", func(c *Config) *time.Duration { return &c.CompactOlderThan }),
 	durationKey("heartbeat_interval", "10s", "how often heartbeat.json is written", func(c *Config) *time.Duration { return &c.HeartbeatInterval }),
 	pathKey("heartbeat_path", "heartbeat file; empty: heartbeat.json in the state directory", func(c *Config) *string { return &c.HeartbeatPath }),
 	choiceKey("log_level", "info", "what the master logs", func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
@@ -199,6 +204,54 @@ func durationKey(name, def, help string, field func(*Config) *time.Duration) key
 		},
 		get: func(c *Config) any { return shortDuration(*field(c)) },
 	}
+}
+
+// sizeKey is a number of bytes, with a unit or without.
+func sizeKey(name, def, help string, field func(*Config) *int64) key {
+	return key{
+		name: name, def: def, help: help, kind: kindSize,
+		set: func(c *Config, s string) error {
+			n, err := parseSize(s)
+			if err != nil {
+				return err
+			}
+			*field(c) = n
+			return nil
+		},
+		get: func(c *Config) any { return shortSize(*field(c)) },
+	}
+}
+
+// sizeUnits are the units of sizes, the largest first.
+var sizeUnits = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+// parseSize reads a size such as 64MiB; without a unit it is in bytes.
+func parseSize(s string) (int64, error) {
+	number, unit := s, int64(1)
+	for _, u := range sizeUnits {
+		if n, ok := strings.CutSuffix(s, u.name); ok {
+			number, unit = strings.TrimSpace(n), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > 1<<50/unit {
+		return 0, fmt.Errorf("%q is not a size such as 64MiB or 0", s)
+	}
+	return n * unit, nil
+}
+
+// shortSize gives a size with the largest unit that loses nothing.
+func shortSize(n int64) string {
+	for _, u := range sizeUnits {
+		if n > 0 && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return "0"
 }
 
 func boolKey(name, def, help string, field func(*Config) *bool) key {

@@ -248,9 +248,9 @@ func unknownKey(name string) error {
 func (k kind) text(data any) (string, bool) {
 	switch v := data.(type) {
 	case string:
-		return v, k == kindText || k == kindDuration
+		return v, k == kindText || k == kindDuration || k == kindSize
 	case int64:
-		return strconv.FormatInt(v, 10), k == kindNumber
+		return strconv.FormatInt(v, 10), k == kindNumber || k == kindSize
 	case bool:
 		return strconv.FormatBool(v), k == kindBool
 	case []any:

@@ -29,12 +29,14 @@ func TestPromise1And2KillsAtRandomTimes(t *testing.T) {
 	seed := envInt(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))
 	t.Logf("seed %d, %d kills", seed, kills)
 	w := newCrashWorld(t, uint64(seed))
-	for range kills {
+	for done := 0; done < kills; {
 		for range 1 + w.rand.IntN(3) {
 			w.submit()
 		}
 		time.Sleep(time.Duration(w.rand.IntN(400)) * time.Millisecond) // the random moment
-		w.kill()
+		if w.kill() {
+			done++
+		}
 	}
 	w.run("wait", append([]string{"--all", "--timeout", "120s"}, w.ids()...)...)
 	w.expectAll()
@@ -43,6 +45,7 @@ func TestPromise1And2KillsAtRandomTimes(t *testing.T) {
 	if err := coordinator.Check(w.state); err != nil {
 		t.Error(err)
 	}
+	t.Logf("kills: random=%d strace=0 lost=%d overlapping=%d seed=%d", kills, w.lost, w.overlapping, seed)
 }
 
 func envInt(t *testing.T, name string, otherwise int) int {
@@ -65,8 +68,18 @@ type crashWorld struct {
 	rand        *rand.Rand
 	self        string
 	state, work string
+	sockets     string // directory of the masters' sockets
 	env         []string
 	told        map[string]string // acknowledged id -> prompt
+
+	lost, overlapping int // what broke the promises
+}
+
+// lose reports a task that was lost, changed or doubled.
+func (w *crashWorld) lose(format string, args ...any) {
+	w.t.Helper()
+	w.lost++
+	w.t.Errorf(format, args...)
 }
 
 func newCrashWorld(t *testing.T, seed uint64) *crashWorld {
@@ -81,7 +94,7 @@ func newCrashWorld(t *testing.T, seed uint64) *crashWorld {
 	}
 	w := &crashWorld{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), self: self, told: map[string]string{},
-		state: filepath.Join(dir, "state"), work: filepath.Join(dir, "ws"),
+		state: filepath.Join(dir, "state"), work: filepath.Join(dir, "ws"), sockets: filepath.Join(run, "stint"),
 	}
 	w.env = append(
 		os.Environ(), "STINT_STATE_DIR="+w.state, "XDG_CONFIG_HOME="+dir, "XDG_RUNTIME_DIR="+run,
@@ -137,15 +150,19 @@ func (w *crashWorld) master() int {
 	return (&scriptState{state: w.state}).master().PID
 }
 
-func (w *crashWorld) kill() {
+// kill kills the master; false if that did not happen, because it had not told its
+// pid yet.
+func (w *crashWorld) kill() bool {
 	w.t.Helper()
 	pid := w.master()
 	if pid == 0 {
-		return // it was killed before it had told its pid
+		return false
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	err := syscall.Kill(pid, syscall.SIGKILL)
+	if err != nil && !errors.Is(err, syscall.ESRCH) {
 		w.t.Fatal(err)
 	}
+	return err == nil
 }
 
 func (w *crashWorld) stop() {
@@ -165,22 +182,27 @@ func (w *crashWorld) expectAll() {
 			w.t.Fatal(err)
 		}
 		if listed[row.ID] || w.told[row.ID] == "" {
-			w.t.Errorf("task %s was never acknowledged, or is there twice", row.ID)
+			w.lose("task %s was never acknowledged, or is there twice", row.ID)
 		}
 		listed[row.ID] = true
 	}
 	retries := 0
 	for id, prompt := range w.told {
 		var task state.Task
-		if err := json.Unmarshal([]byte(w.run("show", "--json", id)), &task); err != nil {
-			w.t.Fatal(err)
-		}
+		w.show(id, &task)
 		if !listed[id] || task.Prompt != prompt || task.Status != state.Done {
-			w.t.Errorf("task %s (listed: %v) is %s with the prompt %q", id, listed[id], task.Status, task.Prompt)
+			w.lose("task %s (listed: %v) is %s with the prompt %q", id, listed[id], task.Status, task.Prompt)
 		}
 		retries += task.Retries
 	}
 	w.t.Logf("%d tasks acknowledged, none lost, %d interrupted runs were repeated", len(w.told), retries)
+}
+
+func (w *crashWorld) show(id string, task *state.Task) {
+	w.t.Helper()
+	if err := json.Unmarshal([]byte(w.run("show", "--json", id)), task); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // expectNoOverlap reads the agents' own log: no run says that it has stopped
@@ -201,8 +223,10 @@ func (w *crashWorld) expectNoOverlap() {
 		before, again := last[r.Task]
 		switch {
 		case r.Event == "stop" && before.Run != r.Run:
+			w.overlapping++
 			w.t.Errorf("run %s of task %s still worked when run %s had begun", r.Run, r.Task, before.Run)
 		case r.Event == "start" && again && before.Run == r.Run:
+			w.overlapping++
 			w.t.Errorf("run %s of task %s began twice", r.Run, r.Task)
 		case r.Event == "start":
 			last[r.Task] = r

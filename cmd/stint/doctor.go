@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +17,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/api"
+	"stint/ledger"
 )
 
 // How a finding of doctor stands.
@@ -70,6 +75,7 @@ func (a *app) examine(ctx context.Context) []finding {
 	}
 	list = append(list, examineState(dir)...)
 	list = append(list, a.examineMaster(ctx)...)
+	list = append(list, a.examineLedger(ctx, dir)...)
 	return append(list, examineCodex(ctx, cfg), examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
 		examineTool("git", "agents often need it", "apt install git, or brew install git"), examineFiles())
 }
@@ -81,7 +87,7 @@ func examineState(dir string) []finding {
 		message, try := explain(err)
 		return []finding{{"state directory", healthFail, message, try}}
 	}
-	warnBelowTemp(dir, &notes)
+	warnPlace(dir, &notes)
 	f := finding{"state directory", healthOK, dir, ""}
 	if text := strings.TrimSpace(notes.String()); text != "" {
 		f.Status, f.Text = healthWarn, oneLine(strings.ReplaceAll(text, "stint: ", ""))
@@ -113,7 +119,7 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 	err := a.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err })
 	if err != nil {
 		if isGone(err) {
-			return []finding{{"master", healthOK, "none is running; commands that need one start it", ""}}
+			return []finding{a.examineSocket()}
 		}
 		message, try := explain(err)
 		return []finding{{"master", healthFail, message, try}}
@@ -129,8 +135,63 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 	if h.LastError != "" {
 		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})
 	}
-	for _, text := range h.Findings {
-		list = append(list, finding{"ledger", healthWarn, text, "$EDITOR " + filepath.Join(h.StateDir, "tasks.md")})
+	return list
+}
+
+// examineSocket looks whether no master runs, as it seems, or one whose socket file
+// somebody has removed.
+func (a *app) examineSocket() finding {
+	none := finding{"master", healthOK, "none is running; commands that need one start it", ""}
+	cfg, err := a.base()
+	if err != nil {
+		return none
+	}
+	dir, err := a.state()
+	if err != nil {
+		return none
+	}
+	data, err := os.ReadFile(cmp.Or(cfg.HeartbeatPath, filepath.Join(dir, "heartbeat.json")))
+	var beat struct {
+		PID    int       `json:"pid"`
+		Socket string    `json:"socket"`
+		Time   time.Time `json:"time"`
+	}
+	if err != nil || json.Unmarshal(data, &beat) != nil || time.Since(beat.Time) > 3*cfg.HeartbeatInterval || syscall.Kill(beat.PID, 0) != nil {
+		return none
+	}
+	if _, err := os.Lstat(beat.Socket); err == nil {
+		return none
+	}
+	return finding{
+		"master", healthFail, fmt.Sprintf("the master (pid %d) cannot be reached: its socket %s is gone", beat.PID, beat.Socket),
+		fmt.Sprintf("kill %d; the next command starts another one, and nothing is lost", beat.PID),
+	}
+}
+
+// examineLedger looks at the ledger as fsck does, and at what stops tasks in it.
+func (a *app) examineLedger(ctx context.Context, dir string) (list []finding) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil // there is none yet
+	}
+	r, err := coordinator.Fsck(ctx, dir, a.isLive(ctx))
+	if err != nil {
+		message, try := explain(err)
+		return []finding{{"ledger", healthFail, message, try}}
+	}
+	for _, f := range r.Faults {
+		list = append(list, finding{"ledger", healthWarn, oneLine(f.String()), "stint fsck"})
+	}
+	if len(list) == 0 {
+		list = []finding{{"ledger", healthOK, fmt.Sprintf("%d records, no findings", r.Records), ""}}
+	}
+	for _, name := range ledger.ConflictCopies(dir) {
+		list = append(list, finding{
+			"ledger", healthWarn, name + " is a copy that a sync program made of a conflict; what it has is not read",
+			"compare it with tasks.md, take over what is missing, and remove it; keep the state directory out of sync folders",
+		})
+	}
+	for _, acc := range r.Held {
+		list = append(list, finding{"account", healthWarn, strings.TrimSuffix(acc.Name+" is on hold: "+acc.Reason, ": "), "mend it, then: stint retry ID of a task that it stopped"})
 	}
 	return list
 }

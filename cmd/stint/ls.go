@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stint/coordinator"
 	"stint/coordinator/api"
 	"stint/state"
 )
@@ -19,6 +21,8 @@ type lsOptions struct {
 	status []string
 	json   bool
 	quiet  bool
+
+	archive bool // of the archive, not of the master
 }
 
 func (a *app) lsCommand() *cobra.Command {
@@ -28,6 +32,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Short: "list tasks, newest first",
 		Example: `  stint ls
   stint ls --status queued,running --session web
+  stint ls --archive --status failed
   stint ls --json -n 0 | jq -r 'select(.status=="failed") | .id'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.runLs(c, o) },
@@ -37,6 +42,7 @@ func (a *app) lsCommand() *cobra.Command {
 	f.StringVar(&o.filter.Session, "session", "", "only tasks of this `session`")
 	f.StringVar(&o.filter.Label, "label", "", "only tasks with this `label`")
 	f.IntVarP(&o.filter.Limit, "limit", "n", 50, "at most this `number`; 0: all")
+	f.BoolVar(&o.archive, "archive", false, "tasks that compaction has moved to the archive, the one that ended last first")
 	quietFlag(c, &o.quiet)
 	jsonFlag(c, &o.json)
 	complete(c, "status", func() []string { return statusNames() })
@@ -55,19 +61,22 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	if o.filter.Limit < 0 {
 		return usage("stint ls --help", "--limit %d is negative; 0 is all", o.filter.Limit)
 	}
-	var views []api.TaskView
-	err := a.call(c.Context(), func(cl *api.Client) (err error) {
-		views, err = cl.List(c.Context(), o.filter)
-		return err
-	})
+	views, err := a.list(c.Context(), o)
 	if err != nil {
 		return err
+	}
+	if !o.archive {
+		defer a.tellFindings(c.Context())
 	}
 	switch {
 	case o.json:
 		return printEach(a.stdout, views)
 	case o.quiet:
 		return printIDs(a.stdout, views)
+	}
+	if len(views) == 0 && o.archive {
+		a.hint("stint: no such task in the archive; what it holds was moved there by: stint compact-tasks\n")
+		return nil
 	}
 	if len(views) == 0 {
 		a.hint("stint: no tasks; add one with: stint task -d \"PROMPT\"\n")
@@ -77,9 +86,30 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		return err
 	}
 	if len(views) == o.filter.Limit {
-		a.hint("stint: the newest %d; all of them: stint ls -n 0\n", o.filter.Limit)
+		all := "stint ls -n 0"
+		if o.archive {
+			all = "stint ls --archive -n 0"
+		}
+		a.hint("stint: the newest %d; all of them: %s\n", o.filter.Limit, all)
 	}
 	return nil
+}
+
+// list asks the master, or reads the archive, for which none is needed.
+func (a *app) list(ctx context.Context, o *lsOptions) (views []api.TaskView, err error) {
+	if !o.archive {
+		err = a.call(ctx, func(cl *api.Client) (err error) { views, err = cl.List(ctx, o.filter); return err })
+		return views, err
+	}
+	dir, err := a.state()
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := coordinator.ListArchive(dir, o.filter)
+	for i := range tasks {
+		views = append(views, api.TaskView{Task: tasks[i]})
+	}
+	return views, err
 }
 
 // printEach prints JSON lines.

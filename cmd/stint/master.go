@@ -195,7 +195,7 @@ func (a *app) startBackground(ctx context.Context) error {
 	}
 	if !a.warned {
 		a.warned = true
-		warnBelowTemp(state, a.stderr)
+		warnPlace(state, a.stderr)
 	}
 	r, err := a.spawnMaster(ctx, state)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"stint/ledger"
 	"stint/ledger/durable"
 )
 
@@ -165,6 +166,14 @@ func isStateDir(dir string) bool {
 	}
 	entries, err := os.ReadDir(dir)
 	return err == nil && len(entries) == 0
+}
+
+// warnPlace warns of a state directory that lies where it is not safe.
+func warnPlace(dir string, warn io.Writer) {
+	warnBelowTemp(dir, warn)
+	if name := ledger.RemoteFS(dir); name != "" {
+		_, _ = fmt.Fprintf(warn, "stint: warning: the state directory %s is on a file system of the kind %s, where locks and fsync may not hold: two masters may start, and a crash may lose tasks\n", dir, name)
+	}
 }
 
 // warnBelowTemp warns of a state directory that sandboxed agents can write.

@@ -2,10 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -75,16 +73,9 @@ func readPrompt(r io.Reader, name string) (string, error) {
 
 func trimEnd(s string) string { return strings.TrimRight(s, "\r\n") }
 
-// runEditor lets the user write a text with $VISUAL or $EDITOR. It needs a shell
-// because the variables may hold options.
+// runEditor lets the user write a text with an editor. Its output goes to stderr:
+// stdout is for the answer.
 func runEditor(text string) (string, error) {
-	editor := os.Getenv("VISUAL")
-	if editor == "" {
-		editor = os.Getenv("EDITOR")
-	}
-	if editor == "" {
-		editor = "vi"
-	}
 	dir, err := os.MkdirTemp("", "stint-edit-")
 	if err != nil {
 		return "", err
@@ -94,10 +85,8 @@ func runEditor(text string) (string, error) {
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		return "", err
 	}
-	cmd := exec.Command("/bin/sh", "-c", editor+` "$1"`, "sh", name)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stderr, os.Stderr // stdout is for the answer
-	if err := cmd.Run(); err != nil {
-		return "", &cliError{code: exitFailure, message: fmt.Sprintf("the editor %q failed, nothing was queued", editor), err: err, try: "export EDITOR=..."}
+	if err := openEditor(name, os.Stderr); err != nil {
+		return "", &cliError{code: exitFailure, message: "nothing was queued", err: err, try: "export EDITOR=..."}
 	}
 	return readPromptFile(name)
 }

@@ -41,6 +41,8 @@ var commands = map[string]func(*app) *cobra.Command{
 	"ls": (*app).lsCommand, "show": (*app).showCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
 	"why": (*app).whyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
 	"session": (*app).sessionCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"edit": (*app).editCommand, "restore": (*app).restoreCommand,
+	"compact-tasks": (*app).compactCommand, "compact": (*app).compactAlias, "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
 	"demo": (*app).demoCommand, "config": (*app).configCommand, "version": (*app).versionCommand,
 }
 
@@ -134,7 +136,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	}
 	try := cmd.CommandPath() + " --help"
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		try = cmd.CommandPath() + " " + strings.Join(near, ", or ")
+		try = cmd.CommandPath() + " " + strings.Join(near, ", or "+cmd.CommandPath()+" ")
 	}
 	return usage(try, "there is no command %q", cmd.CommandPath()+" "+args[0])
 }

@@ -45,13 +45,16 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// scriptCondition knows [root] and [mount]: whether this process may mount.
+// scriptCondition knows [root], [mount]: whether this process may mount, and [fuse]:
+// whether it may do so with bindfs.
 func scriptCondition(name string) (bool, error) {
 	switch name {
 	case "root":
 		return inCI(name, os.Geteuid() == 0)
 	case "mount":
 		return inCI(name, mayMount())
+	case "fuse":
+		return inCI(name, mayBind())
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
 }
@@ -72,6 +75,19 @@ var mayMount = sync.OnceValue(func() bool {
 	}
 	defer func() { _ = os.Remove(dir) }() // in the temporary directory
 	if exec.Command("mount", "-t", "tmpfs", "none", dir).Run() != nil {
+		return false
+	}
+	return exec.Command("umount", dir).Run() == nil
+})
+
+// mayBind tries a FUSE file system, once.
+var mayBind = sync.OnceValue(func() bool {
+	dir, err := os.MkdirTemp("", "fuse")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = os.Remove(dir) }() // in the temporary directory
+	if exec.Command("bindfs", os.TempDir(), dir).Run() != nil {
 		return false
 	}
 	return exec.Command("umount", dir).Run() == nil

@@ -250,7 +250,7 @@ func cmdMakeFile(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // cmdNoCompare: nocompare REASON tells that this script leaves a ledger that does
-// not give the same tasks as the journal, on purpose.
+// not give the same tasks as the journal, or has findings, on purpose.
 func cmdNoCompare(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, args, 1, 1, "nocompare REASON")
 	stateOf(ts).unlike = args[0]

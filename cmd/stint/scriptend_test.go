@@ -38,8 +38,21 @@ func endOfScript(s *scriptState) {
 	if err := coordinator.Check(s.state); err != nil {
 		s.tests.Errorf("the state directory: %v", err)
 	}
+	s.fsckIsClean()
 	if settled {
 		s.compareWithRefold(live)
+	}
+}
+
+// fsckIsClean checks the state directory as `stint fsck` does.
+func (s *scriptState) fsckIsClean() {
+	r, err := coordinator.Fsck(context.Background(), s.state, func() bool { return false })
+	if err != nil {
+		s.tests.Errorf("fsck: %v", err)
+		return
+	}
+	for _, f := range r.Faults {
+		s.tests.Errorf("fsck: %s (%s)", f, f.Kind)
 	}
 }
 

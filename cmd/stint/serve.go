@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -78,6 +77,8 @@ func (v *keyValue) Type() string {
 		return "number"
 	case kindDuration:
 		return "duration"
+	case kindSize:
+		return "size"
 	case kindList:
 		return "names"
 	case kindBool:
@@ -143,7 +144,7 @@ func (m *master) run(ctx context.Context) (err error) {
 		return err
 	}
 	if !m.background {
-		warnBelowTemp(m.state, m.app.stderr)
+		warnPlace(m.state, m.app.stderr)
 	}
 	m.socket = defaultSocket(m.state)
 	m.log = m.logger()
@@ -194,17 +195,27 @@ func (m *master) logger() *slog.Logger {
 // open opens the coordinator. Where a master in the background holds the lock, it
 // is asked to make room; one in the foreground stays.
 func (m *master) open(ctx context.Context) (*coordinator.Coordinator, error) {
+	var c *coordinator.Coordinator
 	config := m.coordinatorConfig(ctx)
+	err := m.claim(ctx, func() (err error) {
+		c, err = coordinator.Open(config)
+		return err
+	})
+	return c, err
+}
+
+// claim does what needs the lock, once that is free.
+func (m *master) claim(ctx context.Context, do func() error) error {
 	deadline := time.Now().Add(masterWait)
 	for asked := 0; ; { // the pid of the master that was asked last: a client may start another one meanwhile
-		c, err := coordinator.Open(config)
+		err := do()
 		if exitCode(err) != exitBusy || m.background {
-			return c, err
+			return err
 		}
 		holder, herr := m.holder(ctx)
 		switch {
 		case herr == nil && !holder.Background:
-			return nil, &cliError{
+			return &cliError{
 				code: exitBusy, message: fmt.Sprintf("another master is running (pid %d)", holder.PID),
 				try: fmt.Sprintf("stint ls, or end that one with: kill %d", holder.PID),
 			}
@@ -212,10 +223,10 @@ func (m *master) open(ctx context.Context) (*coordinator.Coordinator, error) {
 			asked = holder.PID
 			m.takeOver(ctx, holder)
 		case herr != nil && asked == 0 && time.Now().After(deadline):
-			return nil, err // somebody holds the lock who is no master
+			return err // somebody holds the lock who is no master
 		}
 		if pause(ctx, lockPoll) != nil {
-			return nil, &cliError{code: exitInterrupted}
+			return &cliError{code: exitInterrupted}
 		}
 	}
 }
@@ -254,6 +265,8 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 		StartupTimeout:     cfg.StartupTimeout,
 		Grace:              cfg.Grace,
 		SessionLockTimeout: cfg.SessionLockTimeout,
+		CompactSize:        cfg.CompactSize,
+		CompactOlderThan:   cfg.CompactOlderThan,
 		HeartbeatInterval:  cfg.HeartbeatInterval,
 		HeartbeatPath:      cfg.HeartbeatPath,
 		ResumePolicy:       cfg.ResumePolicy,
@@ -347,8 +360,29 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 
 // submitOffline adds a task while no master runs.
 func (a *app) submitOffline(ctx context.Context, dir string, cfg *Config, spec coordinator.TaskSpec) (state.Task, error) {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	m := &master{app: &app{stderr: io.Discard}, flags: flags, cfg: cfg, state: dir}
-	m.log = slog.New(slog.DiscardHandler)
-	return coordinator.SubmitOffline(ctx, m.coordinatorConfig(ctx), spec)
+	return coordinator.SubmitOffline(ctx, a.offlineMaster(dir, cfg).coordinatorConfig(ctx), spec)
+}
+
+// offlineMaster is a master that only opens the state directory for a moment,
+// where none is to run.
+func (a *app) offlineMaster(dir string, cfg *Config) *master {
+	m := &master{app: a, flags: pflag.NewFlagSet("", pflag.ContinueOnError), cfg: cfg, state: dir}
+	m.log = slog.New(&hints{Handler: slog.DiscardHandler, app: a})
+	return m
+}
+
+// hints tells a person at the terminal what a master that only opens the state
+// directory for a moment has to say, such as which edits it took over.
+type hints struct {
+	slog.Handler
+	app *app
+}
+
+// Enabled implements slog.Handler.
+func (*hints) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+// Handle implements slog.Handler.
+func (h *hints) Handle(_ context.Context, r slog.Record) error {
+	h.app.hint("stint: %s\n", r.Message)
+	return nil
 }

@@ -49,9 +49,11 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	}
 	var view api.TaskView
 	err := a.call(ctx, func(c *api.Client) (err error) { view, err = c.Task(ctx, ref); return err })
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	defer a.tellFindings(ctx)
+	switch {
 	case o.answer:
 		if view.Status != state.Done && view.Result == "" {
 			return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has no answer: it is %s", shortID(view.ID), view.Status), try: "stint wait " + shortID(view.ID)}
@@ -62,7 +64,11 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	case o.quiet:
 		return printIDs(a.stdout, []api.TaskView{view})
 	default:
-		return printText(a.stdout, describe(&view, time.Now()))
+		var raw []byte
+		if err := a.call(ctx, func(c *api.Client) (err error) { raw, err = c.Raw(ctx, view.ID); return err }); err != nil {
+			return err
+		}
+		return printText(a.stdout, describe(&view, byHand(raw), time.Now()))
 	}
 }
 
@@ -91,8 +97,8 @@ func (d *description) text(name, value string) {
 	}
 }
 
-// describe gives the view for people.
-func describe(v *api.TaskView, now time.Time) string {
+// describe gives the view for people. edits names what was set by hand.
+func describe(v *api.TaskView, edits string, now time.Time) string {
 	d := &description{}
 	d.line("task", v.ID)
 	d.line("status", statusLine(v, now))
@@ -116,9 +122,19 @@ func describe(v *api.TaskView, now time.Time) string {
 	d.line("tokens", tokens(v.Usage))
 	d.line("environment", strings.Join(v.Env, " "))
 	d.line("files", v.RunDir)
+	d.line("archived", archivePlace(v.Archived))
+	d.line("edited by hand", edits)
 	d.text("prompt", v.Prompt)
 	d.text("answer", v.Result)
 	return d.String()
+}
+
+// archivePlace says where an archived task stands; "" for any other.
+func archivePlace(file string) string {
+	if file == "" {
+		return ""
+	}
+	return "archive/" + file
 }
 
 func statusLine(v *api.TaskView, now time.Time) string {

@@ -114,6 +114,7 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 		return err
 	}
 	a.noteDemo(c.Context(), o, &view)
+	defer a.tellFindings(c.Context())
 	if o.detach {
 		return a.printQueued(o, &view)
 	}

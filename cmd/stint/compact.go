@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/ledger"
+)
+
+const compactHelp = `Make the ledger small again: the records of each task become one, in tasks.md and
+in the journal, and tasks that ended long ago move to archive/. What you wrote
+around the tasks stays where it is. Archived tasks are still known: tasks that come
+after them run, stint show and logs find them, stint ls --archive lists them, and
+stint retry brings one back.
+
+The master does this by itself when the journal is larger than compact_size.`
+
+// compactOptions are the options of `stint compact-tasks`.
+type compactOptions struct {
+	olderThan    string
+	dryRun, json bool
+}
+
+func (a *app) compactCommand() *cobra.Command {
+	o := &compactOptions{}
+	c := &cobra.Command{
+		Use:     "compact-tasks [OPTIONS]",
+		Short:   "merge the records of each task, and archive tasks that ended long ago",
+		Long:    compactHelp,
+		Example: "  stint compact-tasks --dry-run\n  stint compact-tasks --older-than 12h\n  stint compact-tasks --older-than 0   # all that have ended",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.compact(c, o) },
+	}
+	c.Flags().StringVar(&o.olderThan, "older-than", "", "archive tasks that ended longer ago than this `duration`, such as 30d or 12h (default: compact_older_than)")
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	jsonFlag(c, &o.json)
+	return c
+}
+
+// compactAlias is the short name.
+func (a *app) compactAlias() *cobra.Command {
+	c := a.compactCommand()
+	c.Use, c.Short, c.Hidden = "compact [OPTIONS]", "the same as compact-tasks", true
+	return c
+}
+
+func (a *app) compact(c *cobra.Command, o *compactOptions) error {
+	cfg, err := a.base()
+	if err != nil {
+		return err
+	}
+	olderThan := cfg.CompactOlderThan
+	if c.Flags().Changed("older-than") {
+		if olderThan, err = parseDuration(o.olderThan); err != nil {
+			return usage("stint compact-tasks --help", "--older-than: %v", err)
+		}
+	}
+	r, err := a.compactBy(c.Context(), cfg, olderThan, o.dryRun)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return printJSON(a.stdout, r)
+	}
+	return printText(a.stdout, compactText(&r, o.dryRun))
+}
+
+// compactBy compacts by a master, or without one where none is to be started.
+func (a *app) compactBy(ctx context.Context, cfg *Config, olderThan time.Duration, dryRun bool) (r ledger.CompactReport, err error) {
+	err = a.call(ctx, func(cl *api.Client) (err error) { r, err = cl.Compact(ctx, olderThan, dryRun); return err })
+	if cfg.AutoStart || exitCode(err) != exitNoMaster {
+		return r, err
+	}
+	dir, err := a.state()
+	if err != nil {
+		return r, err
+	}
+	if err := checkStateDir(dir, a.stderr); err != nil {
+		return r, err
+	}
+	return coordinator.CompactOffline(ctx, a.offlineMaster(dir, cfg).coordinatorConfig(ctx), olderThan, dryRun)
+}
+
+// compactText says what was done, or would be.
+func compactText(r *ledger.CompactReport, dryRun bool) string {
+	if r.Archive == "" {
+		return fmt.Sprintf("nothing to compact: %s in %d bytes", count(r.Merged, "record"), r.Before)
+	}
+	var b strings.Builder
+	if dryRun {
+		b.WriteString("this would be done:\n")
+	}
+	fmt.Fprintf(&b, "journal:  %d bytes before, %d after\n", r.Before, r.After)
+	fmt.Fprintf(&b, "merged:   %s left\n", count(r.Merged, "record"))
+	fmt.Fprintf(&b, "archived: %s\n", count(r.Archived, "task"))
+	fmt.Fprintf(&b, "file:     archive/%s\n", r.Archive)
+	return b.String()
+}

@@ -1,0 +1,420 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/ledger"
+)
+
+const editHelp = `Edit the ledger with $VISUAL or $EDITOR, as visudo does it: you get a copy, which
+is checked when you save it and then merged with what was written meanwhile.
+With an ID, you get that one task with the fields that you may change.
+
+Nothing is taken over before the editor has ended. If there is something wrong,
+you can edit again, discard your changes, or keep the good part of them.`
+
+func (a *app) editCommand() *cobra.Command {
+	var accept bool
+	c := &cobra.Command{
+		Use:     "edit [ID]",
+		Short:   "edit the ledger, or one task, with a check and a merge",
+		Long:    editHelp,
+		Example: "  stint edit\n  stint edit @last\n  EDITOR='code --wait' stint edit 2b4f6c8e",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case accept && len(args) > 0:
+				return usage("stint edit --accept", "--accept concerns the whole ledger")
+			case accept:
+				return a.acceptEdits(c.Context())
+			case len(args) == 1:
+				return a.editTask(c.Context(), args[0])
+			default:
+				return a.editLedger(c.Context())
+			}
+		},
+	}
+	c.Flags().BoolVar(&accept, "accept", false, "take over edits that are held because a formatter seems to have made them")
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+// acceptEdits takes over what is held as the work of a formatter.
+func (a *app) acceptEdits(ctx context.Context) error {
+	t, err := a.reconcile(ctx, true)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(a.stdout, "%s taken over\n", count(t.Adopted, "edit")); err != nil {
+		return err
+	}
+	for _, n := range t.Notices {
+		a.hint("stint: %s\n", n)
+	}
+	return a.reportTakeOver(t)
+}
+
+// reconcile lets a master take over tasks.md, or does it where none is to run.
+func (a *app) reconcile(ctx context.Context, accept bool) (t coordinator.TakeOver, err error) {
+	err = a.withCoordinator(ctx,
+		func(c *api.Client) (err error) { t, err = c.Reconcile(ctx, accept); return err },
+		func(c *coordinator.Coordinator) (err error) { t, err = c.Reconcile(ctx, accept); return err })
+	return t, err
+}
+
+// withCoordinator asks a master, which is started if need be; where none is to be
+// started and none runs, it opens the state directory itself, under its lock.
+func (a *app) withCoordinator(ctx context.Context, ask func(*api.Client) error, do func(*coordinator.Coordinator) error) error {
+	err := a.call(ctx, ask)
+	base, cerr := a.base()
+	if cerr != nil || base.AutoStart || exitCode(err) != exitNoMaster {
+		return err
+	}
+	dir, err := a.state()
+	if err != nil {
+		return err
+	}
+	if err := checkStateDir(dir, a.stderr); err != nil {
+		return err
+	}
+	c, err := coordinator.Open(a.offlineMaster(dir, base).coordinatorConfig(ctx))
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(c), c.Close())
+}
+
+// reportTakeOver tells what is wrong in tasks.md; the error is not nil if anything
+// is. What is held as the work of a formatter is a finding, too.
+func (a *app) reportTakeOver(t coordinator.TakeOver) error {
+	if t.Missing > 0 {
+		a.hint("stint: tasks.md had not %s; put back (sections that are deleted at the end of the file come back: use stint cancel)\n", count(t.Missing, "newest record"))
+	}
+	a.showFindings(t.Findings, "")
+	if len(t.Findings) == 0 {
+		return nil
+	}
+	err := &cliError{code: exitFailure, message: fmt.Sprintf("tasks.md has %s; the sections concerned wait", count(len(t.Findings), "finding")), try: "stint edit"}
+	if t.Held > 0 {
+		err.try = "stint edit --accept, if the texts are meant so; else stint edit"
+	}
+	return err
+}
+
+// count gives "1 finding" or "2 findings".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// showFindings prints findings, a line each.
+func (a *app) showFindings(list []coordinator.Finding, note string) {
+	for _, f := range list {
+		_, _ = fmt.Fprintf(a.stderr, "%s%s\n", escapeText(f.String()), note) // nothing is left to do about a broken stderr
+	}
+}
+
+// An editing is a copy that a person is working on.
+type editing struct {
+	app  *app
+	dir  string // the state directory
+	file string // the copy
+	old  []coordinator.Finding
+
+	base *ledger.Copy // tasks.md as it was when text was made of it; nil where one task is edited
+	text []byte       // what the person made of base: the two change together, or somebody's change is undone
+}
+
+// newEditing makes a copy with that text.
+func (a *app) newEditing(dir string, text []byte) (*editing, error) {
+	f, err := os.CreateTemp(dir, "stint-edit-copy-*.md") // of mode 0600, and the state directory is closed to others
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(text)
+	return &editing{app: a, dir: dir, file: f.Name()}, errors.Join(err, f.Close())
+}
+
+// editDir gives the state directory, if there is an editor. Its tasks.md is there
+// then and has everything that was acknowledged.
+func (a *app) editDir(ctx context.Context) (string, error) {
+	if _, err := chooseEditor(); err != nil {
+		return "", err
+	}
+	dir, err := a.state()
+	if err != nil {
+		return "", err
+	}
+	if err := checkStateDir(dir, a.stderr); err != nil {
+		return "", err
+	}
+	_, err = a.reconcile(ctx, false)
+	return dir, err
+}
+
+// editLedger lets the user edit a copy of the whole ledger.
+func (a *app) editLedger(ctx context.Context) error {
+	dir, err := a.editDir(ctx)
+	if err != nil {
+		return err
+	}
+	base, err := ledger.ReadCopy(ctx, nil, dir)
+	if err != nil {
+		return err
+	}
+	before, _, err := coordinator.Preview(dir, base.Data)
+	if err != nil {
+		return err
+	}
+	e, err := a.newEditing(dir, base.Data)
+	if err != nil {
+		return err
+	}
+	e.base, e.old = base, before.Findings
+	for {
+		if e.text, err = e.open(ctx); err != nil {
+			return err
+		}
+		if bytes.Equal(e.text, e.base.Data) {
+			return e.unchanged()
+		}
+		again, err := e.save(ctx)
+		if !again {
+			return err
+		}
+	}
+}
+
+// open runs the editor on the copy and gives what it has become. After an error
+// the copy is kept if it has anything that is not elsewhere.
+func (e *editing) open(ctx context.Context) ([]byte, error) {
+	before, err := os.ReadFile(e.file)
+	if err != nil {
+		return nil, err
+	}
+	failed := openEditor(e.file, os.Stdout)
+	text, err := os.ReadFile(e.file)
+	if err != nil {
+		return nil, fmt.Errorf("the copy is gone, and nothing was taken over: %w", err)
+	}
+	if failed == nil && ctx.Err() == nil {
+		return text, nil
+	}
+	if failed == nil {
+		failed = context.Cause(ctx)
+	}
+	if bytes.Equal(before, text) {
+		return nil, errors.Join(&cliError{code: exitFailure, message: "nothing was taken over", err: failed, try: "export EDITOR=..."}, e.drop())
+	}
+	return nil, e.kept(failed.Error())
+}
+
+// drop removes the copy.
+func (e *editing) drop() error { return os.Remove(e.file) }
+
+// unchanged ends an editing without a change.
+func (e *editing) unchanged() error {
+	_, err := fmt.Fprintln(e.app.stdout, "no change")
+	return errors.Join(err, e.drop())
+}
+
+// kept ends an editing whose copy is still needed.
+func (e *editing) kept(why string) error {
+	return &cliError{code: exitFailure, message: "nothing was taken over: " + why + "; your copy is " + e.file, try: "stint edit, and put it in from there"}
+}
+
+// save merges the text with what was written meanwhile, checks it, and puts it in
+// the place of tasks.md. again says that the user wants to edit once more.
+func (e *editing) save(ctx context.Context) (again bool, err error) {
+	for left := saveTries; ; {
+		conflict, err := e.rebase(ctx)
+		if err != nil {
+			return false, e.kept(err.Error())
+		}
+		if conflict {
+			return e.askConflict()
+		}
+		plan, records, err := coordinator.Preview(e.dir, e.text)
+		if err != nil {
+			return false, e.kept(err.Error())
+		}
+		fresh, old := splitFindings(plan.Findings, e.old)
+		if len(fresh) > 0 {
+			e.app.showFindings(fresh, "")
+			e.app.showFindings(old, " (as before)")
+			if answer, ok := e.app.ask("edit again (e), discard (d), or keep the good part (k)?", "edk"); !ok {
+				return false, e.kept(count(len(fresh), "finding"))
+			} else if answer != 'k' {
+				return e.decline(answer)
+			}
+		}
+		err = e.base.Replace(e.text)
+		if errors.Is(err, ledger.ErrChanged) {
+			continue
+		}
+		if err != nil {
+			return false, e.kept(err.Error())
+		}
+		t, err := e.app.reconcile(ctx, false)
+		if err == nil && e.overwritten(e.text, records) {
+			if left--; left == 0 {
+				return false, e.kept(savedOver)
+			}
+			continue
+		}
+		return false, errors.Join(e.drop(), e.app.taken(t, err, plan))
+	}
+}
+
+// What is said of a save that another program undoes each time, and how often it is
+// made again.
+const (
+	savedOver = "another program saves an older tasks.md over it each time"
+	saveTries = 4
+)
+
+// overwritten reports whether records that a save was to bring about have not come
+// of it: somebody else has saved a buffer of before over it, in the same moment.
+func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
+	_, left, err := coordinator.Preview(e.dir, text)
+	same := func(a, b *ledger.Record) bool {
+		x, _ := a.Get(ledger.KeyAdopts)
+		y, _ := b.Get(ledger.KeyAdopts)
+		return x == y && a.ID == b.ID
+	}
+	return err == nil && slices.ContainsFunc(left, func(a ledger.Record) bool {
+		return slices.ContainsFunc(records, func(b ledger.Record) bool { return same(&a, &b) })
+	})
+}
+
+// rebase merges the text into tasks.md as it is now, which becomes the base. The
+// copy gets the outcome. conflict says that it has conflict markers.
+func (e *editing) rebase(ctx context.Context) (conflict bool, err error) {
+	now, err := ledger.ReadCopy(ctx, nil, e.dir)
+	if err != nil {
+		return false, err
+	}
+	merged, conflict, err := merge(e.dir, e.base.Data, e.text, now.Data)
+	if err != nil {
+		return false, err
+	}
+	if !bytes.Equal(merged, e.text) {
+		if err := os.WriteFile(e.file, merged, 0o600); err != nil {
+			return false, err
+		}
+	}
+	e.base, e.text = now, merged
+	return conflict || hasMarkers(merged) && !hasMarkers(now.Data), nil
+}
+
+// askConflict asks what to do about a text with conflict markers, which is never saved.
+func (e *editing) askConflict() (again bool, err error) {
+	e.app.hint("stint: somebody else has changed the same lines of tasks.md; your copy has both, between <<<<<<< and >>>>>>>\n")
+	answer, ok := e.app.ask("edit again (e), discard (d), or keep your copy for later (k)?", "edk")
+	if !ok || answer == 'k' {
+		return false, e.kept("somebody else has changed the same lines of tasks.md")
+	}
+	return e.decline(answer)
+}
+
+// decline carries out the answers that save nothing.
+func (e *editing) decline(answer byte) (again bool, err error) {
+	if answer == 'e' {
+		return true, nil
+	}
+	return false, errors.Join(&cliError{code: exitFailure, message: "discarded; nothing was taken over"}, e.drop())
+}
+
+// ask puts a question on the terminal and reads the answer: the first letter of a
+// line, one of letters. It gives false if there is no terminal, or no answer.
+func (a *app) ask(question, letters string) (byte, bool) {
+	if !isTTY(a.stdin) {
+		return 0, false
+	}
+	for {
+		_, _ = fmt.Fprintf(a.stderr, "%s ", question) // nothing is left to do about a broken stderr
+		line, err := readLine(a.stdin)
+		if err != nil {
+			return 0, false
+		}
+		if line = strings.ToLower(strings.TrimSpace(line)); len(line) > 0 && strings.IndexByte(letters, line[0]) >= 0 {
+			return line[0], true
+		}
+	}
+}
+
+// readLine reads to the end of a line and no further: what follows may be for an
+// editor.
+func readLine(r io.Reader) (string, error) {
+	var line []byte
+	for b := make([]byte, 1); ; {
+		if n, err := r.Read(b); n == 0 && err != nil {
+			return "", err
+		} else if n == 0 {
+			continue
+		}
+		if b[0] == '\n' {
+			return string(line), nil
+		}
+		line = append(line, b[0])
+	}
+}
+
+// taken tells what a save has brought about: what it was to bring about, and what
+// came of taking it over.
+func (a *app) taken(t coordinator.TakeOver, err error, plan coordinator.TakeOver) error {
+	if err != nil {
+		return fmt.Errorf("tasks.md is saved, and the next master takes it over: %w", err)
+	}
+	notices := t.Notices
+	for _, n := range plan.Notices {
+		if !slices.Contains(notices, n) { // the master has seen the save before we could tell it
+			notices = append(notices, n)
+		}
+	}
+	for _, n := range notices {
+		if _, err := fmt.Fprintln(a.stdout, escapeText(n)); err != nil {
+			return err
+		}
+	}
+	if len(notices) == 0 {
+		if _, err := fmt.Fprintln(a.stdout, "saved; no task is changed by it"); err != nil {
+			return err
+		}
+	}
+	return a.reportTakeOver(t)
+}
+
+var lineNumber = regexp.MustCompile(`\bline \d+`)
+
+// splitFindings tells findings that are new from those that were there before,
+// on whichever line.
+func splitFindings(now, before []coordinator.Finding) (fresh, old []coordinator.Finding) {
+	known := map[string]int{}
+	name := func(f coordinator.Finding) string { return lineNumber.ReplaceAllString(f.Message, "line") }
+	for _, f := range before {
+		known[name(f)]++
+	}
+	for _, f := range now {
+		if known[name(f)]--; known[name(f)] >= 0 {
+			old = append(old, f)
+		} else {
+			fresh = append(fresh, f)
+		}
+	}
+	return fresh, old
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/ledger"
+	"stint/state"
+)
+
+const taskComment = `<!--
+Change what you like, save, and leave the editor. What differs then becomes one
+section at the end of tasks.md. Remove a line to unset its field. A text of
+several lines is "|" and then lines that are indented by two blanks.
+
+status: queued runs the task (again), canceled ends it, draft puts it aside
+priority: 1 to 9, 9 first     after: ids of tasks     hold: true
+notBefore: 2026-11-21T08:00:00Z     timeout: 30m     maxAttempts: 3
+and sessionKey, agent, model, account, workspace, resume, label, verifyCommand
+-->
+
+`
+
+// A taskEdit is a task as it is given to a person to edit.
+type taskEdit struct {
+	*editing
+	id     string
+	fields []ledger.Pair // as they were shown
+}
+
+// editTask lets the user edit one task.
+func (a *app) editTask(ctx context.Context, ref string) error {
+	dir, err := a.editDir(ctx)
+	if err != nil {
+		return err
+	}
+	task, err := a.taskToEdit(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if task.Archived != "" {
+		return usage("stint retry "+task.ID+", which brings it back", "task %s was archived, and cannot be edited there", task.ID)
+	}
+	t := &taskEdit{id: task.ID, fields: editableFields(task)}
+	text, err := ledger.AppendSection([]byte(taskComment), &ledger.Record{Kind: ledger.KindTask, ID: task.ID, Fields: t.fields})
+	if err != nil {
+		return err
+	}
+	if t.editing, err = a.newEditing(dir, text); err != nil {
+		return err
+	}
+	for {
+		text, err := t.open(ctx)
+		if err != nil {
+			return err
+		}
+		again, err := t.take(ctx, text)
+		if !again {
+			return err
+		}
+	}
+}
+
+// taskToEdit gives the whole task.
+func (a *app) taskToEdit(ctx context.Context, ref string) (task *state.Task, err error) {
+	task = new(state.Task)
+	err = a.withCoordinator(ctx,
+		func(c *api.Client) error { v, err := c.Task(ctx, ref); *task = v.Task; return err },
+		func(c *coordinator.Coordinator) (err error) { *task, err = c.Task(ctx, ref); return err })
+	return task, err
+}
+
+// editableFields gives what a person may change of a task, without what is unset.
+func editableFields(t *state.Task) []ledger.Pair {
+	number := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	r := &ledger.Record{}
+	r.Add(state.KeyStatus, string(t.Status)).AddIf(state.KeySessionKey, t.SessionKey).AddIf(state.KeyAgent, t.Agent).
+		AddIf(state.KeyAccount, t.Account).AddIf(state.KeyModel, t.Model).AddIf(state.KeyWorkspace, t.Workspace).
+		AddIf(state.KeyResume, t.Resume).AddIf(state.KeyLabel, t.Label).AddIf(state.KeyPriority, number(int64(t.Priority))).
+		AddIf(state.KeyOrder, number(t.Order)).AddIf(state.KeyAfter, strings.Join(t.After, " ")).AddIf(state.KeyAfterPolicy, t.AfterPolicy).
+		AddIf(state.KeyNotBefore, state.FormatTime(t.NotBefore)).AddIf(state.KeyTimeout, t.Timeout).
+		AddIf(state.KeyMaxAttempts, number(int64(t.MaxAttempts))).AddIf(state.KeyMaxLimitWait, t.MaxLimitWait)
+	if t.Hold {
+		r.Add(state.KeyHold, "true")
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.Extra)) {
+		r.AddIf(key, t.Extra[key])
+	}
+	return r.AddIf(state.KeyPrompt, t.Prompt).Fields
+}
+
+// take checks what the copy has become and saves what differs. again says that
+// the user wants to edit once more.
+func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error) {
+	section, findings := t.parse(text)
+	var r ledger.Record
+	if section != nil {
+		r = t.changes(section)
+		if len(r.Fields) == 0 {
+			return false, t.unchanged()
+		}
+		check, err := coordinator.EditCheck(t.dir)
+		if err != nil {
+			return false, t.kept(err.Error())
+		}
+		r, findings = t.goodPart(r, section, check)
+	}
+	if len(findings) > 0 {
+		again, save, err := t.askAbout(findings, len(r.Fields) > 0)
+		if !save {
+			return again, err
+		}
+	}
+	return false, t.append(ctx, &r)
+}
+
+// askAbout shows what is wrong and asks what to do. Without a good part there is
+// nothing to keep.
+func (t *taskEdit) askAbout(findings []coordinator.Finding, hasGood bool) (again, save bool, err error) {
+	t.app.showFindings(findings, "")
+	question, letters := "edit again (e), or discard (d)?", "ed"
+	if hasGood {
+		question, letters = "edit again (e), discard (d), or keep the good part (k)?", "edk"
+	}
+	answer, ok := t.app.ask(question, letters)
+	switch {
+	case !ok:
+		return false, false, t.kept(count(len(findings), "finding"))
+	case answer == 'k':
+		return false, true, nil
+	}
+	again, err = t.decline(answer)
+	return again, false, err
+}
+
+// parse gives the section of the copy, or what is wrong with it. Lines are those
+// of the copy.
+func (t *taskEdit) parse(text []byte) (*ledger.Section, []coordinator.Finding) {
+	doc := ledger.Parse(text)
+	var list []coordinator.Finding
+	wrong := func(line int, message string) { list = append(list, t.finding(line, message)) }
+	for _, f := range doc.Findings {
+		wrong(f.Line, f.Msg)
+	}
+	for i := range doc.Sections {
+		if s := &doc.Sections[i]; i > 0 || s.Kind != ledger.KindTask || string(s.ID) != t.id || s.Seq != 0 {
+			wrong(s.Line, "only task "+t.id+" can be edited here; edit the whole ledger with: stint edit")
+		}
+	}
+	if len(doc.Sections) == 0 && len(list) == 0 {
+		wrong(1, "the heading ## Task "+t.id+" is gone")
+	}
+	if len(list) > 0 {
+		return nil, list
+	}
+	return &doc.Sections[0], nil
+}
+
+// finding says what is wrong in a line of the copy.
+func (t *taskEdit) finding(line int, message string) coordinator.Finding {
+	return coordinator.Finding{File: filepath.Base(t.file), Line: line, Message: message}
+}
+
+// changes gives a record of what differs from what was shown.
+func (t *taskEdit) changes(s *ledger.Section) ledger.Record {
+	r := ledger.Record{Kind: ledger.KindTask, ID: t.id}
+	shown := ledger.Record{Fields: t.fields}
+	now := s.Record()
+	done := map[string]bool{}
+	for _, f := range now.Fields {
+		value, _ := now.Get(f.Key) // a key that stands twice counts once, with its last value
+		if old, _ := shown.Get(f.Key); !done[f.Key] && value != old {
+			r.Add(f.Key, value)
+		}
+		done[f.Key] = true
+	}
+	for _, f := range t.fields {
+		if !done[f.Key] {
+			r.Add(f.Key, "")
+		}
+	}
+	return r
+}
+
+// goodPart takes from r the fields that cannot be taken over, and says why.
+func (t *taskEdit) goodPart(r ledger.Record, s *ledger.Section, check func(*ledger.Section) error) (ledger.Record, []coordinator.Finding) {
+	var list []coordinator.Finding
+	for len(r.Fields) > 0 {
+		section, err := ledger.Encode(&r)
+		if err == nil {
+			section.Seq = 0 // it has no number yet
+			err = check(section)
+		}
+		if err == nil {
+			break
+		}
+		key, line := "", s.Line
+		var at interface{ FieldKey() string }
+		if errors.As(err, &at) {
+			key = at.FieldKey()
+		}
+		if f := s.Get(key); f != nil {
+			line = s.LineOf(f)
+		}
+		list = append(list, t.finding(line, err.Error()))
+		n := len(r.Fields)
+		r.Fields = slices.DeleteFunc(slices.Clone(r.Fields), func(p ledger.Pair) bool { return p.Key == key || key == "" })
+		if len(r.Fields) == n {
+			r.Fields = nil
+		}
+	}
+	return r, list
+}
+
+// append puts the changes behind tasks.md as a section by hand.
+func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
+	// As every change has it; and a section of equal text, in a buffer of old, is another one.
+	r.Add(state.KeyUpdatedAt, state.FormatTime(time.Now()))
+	for left := saveTries; ; {
+		now, err := ledger.ReadCopy(ctx, nil, t.dir)
+		if err != nil {
+			return t.kept(err.Error())
+		}
+		text, err := ledger.AppendSection(append(endLine(now.Data), '\n'), r)
+		if err != nil {
+			return t.kept(err.Error())
+		}
+		plan, records, err := coordinator.Preview(t.dir, append(text, '\n'))
+		if err != nil {
+			return t.kept(err.Error())
+		}
+		if !slices.ContainsFunc(records, func(o ledger.Record) bool { return o.ID == r.ID }) {
+			t.app.showFindings(plan.Findings, "")
+			return t.kept("the section would have no effect in tasks.md as it is; mend that first")
+		}
+		if err = now.Replace(append(text, '\n')); errors.Is(err, ledger.ErrChanged) {
+			continue
+		}
+		if err != nil {
+			return t.kept(err.Error())
+		}
+		over, err := t.app.reconcile(ctx, false)
+		if err == nil && t.overwritten(append(text, '\n'), records) {
+			if left--; left == 0 {
+				return t.kept(savedOver)
+			}
+			continue
+		}
+		plan.Notices = slices.DeleteFunc(plan.Notices, func(n string) bool { return !strings.Contains(n, r.ID) })
+		return errors.Join(t.drop(), t.app.taken(over, err, plan))
+	}
+}

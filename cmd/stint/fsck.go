@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/ledger"
+	"stint/ledger/durable"
+)
+
+const fsckHelp = `Check the ledger: every section of tasks.md, every record of the journal, whether
+both give the same tasks, and the archive. Nothing is changed, and a master may be
+at work. With FILE, check that one ledger file by itself, as if it were all there
+is. Findings go to stdout as file:line: message; the exit code is 1 if there are any.
+
+--repair writes a ledger file without findings to the new file --output NEW; the
+file itself is never changed. Damaged records come from the journal where it has
+them; what cannot be mended is kept as text.`
+
+// fsckOptions are the options of `stint fsck`.
+type fsckOptions struct {
+	json, repair bool
+	output       string
+}
+
+func (a *app) fsckCommand() *cobra.Command {
+	o := &fsckOptions{}
+	c := &cobra.Command{
+		Use:   "fsck [OPTIONS] [FILE]",
+		Short: "check the ledger and print what is wrong as file:line: message",
+		Long:  fsckHelp,
+		Example: `  stint fsck
+  stint fsck backup/tasks.md
+  stint fsck --repair --output mended.md`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case o.repair != (o.output != ""):
+				return usage("stint fsck --repair --output NEW", "--repair and --output need each other: the file itself is never changed")
+			case o.repair:
+				return a.repair(o, args)
+			case len(args) == 1:
+				return a.fsckFile(o, args[0])
+			default:
+				return a.fsckState(c.Context(), o)
+			}
+		},
+	}
+	jsonFlag(c, &o.json)
+	c.Flags().BoolVar(&o.repair, "repair", false, "write a ledger without findings to --output")
+	c.Flags().StringVar(&o.output, "output", "", "the `file` that --repair makes; it must not exist")
+	exclusive(c, "json", "repair")
+	return c
+}
+
+// fsckState checks the state directory.
+func (a *app) fsckState(ctx context.Context, o *fsckOptions) error {
+	dir, err := a.state()
+	if err != nil {
+		return err
+	}
+	r, err := coordinator.Fsck(ctx, dir, a.isLive(ctx))
+	if err != nil {
+		return err
+	}
+	if !o.json {
+		for _, n := range r.Notes {
+			a.hint("stint: note: %s\n", n)
+		}
+	}
+	return a.printFaults(o, r.Faults, fmt.Sprintf("%d records in %s", r.Records, dir))
+}
+
+// isLive tells whether a master answers.
+func (a *app) isLive(ctx context.Context) func() bool {
+	return func() bool {
+		return a.callRunning(func(c *api.Client) error { _, err := c.Health(ctx); return err }) == nil
+	}
+}
+
+// fsckFile checks one file by itself.
+func (a *app) fsckFile(o *fsckOptions, path string) error {
+	data, err := readFile(path)
+	if err != nil {
+		return err
+	}
+	var faults []coordinator.Fault
+	for _, f := range coordinator.CheckLedger(path, data) {
+		faults = append(faults, coordinator.Fault{Finding: f, Kind: coordinator.KindSection})
+	}
+	return a.printFaults(o, faults, fmt.Sprintf("%d sections in %s", len(ledger.Parse(data).Sections), path))
+}
+
+// readFile reads a ledger file that the user named.
+func readFile(path string) ([]byte, error) {
+	data, err := ledger.ReadLedger(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, usage("stint fsck --help", "there is no file %s", path)
+	case err != nil:
+		return nil, &cliError{code: exitFailure, message: "cannot read the ledger", err: err}
+	}
+	return data, nil
+}
+
+// printFaults prints the findings and how many there are; what was looked at is
+// said if there are none.
+func (a *app) printFaults(o *fsckOptions, faults []coordinator.Fault, what string) error {
+	for _, f := range faults {
+		var err error
+		if o.json {
+			err = printJSON(a.stdout, f)
+		} else {
+			err = printText(a.stdout, f.String())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(faults) == 0 {
+		a.hint("stint: %s, no findings\n", what)
+		return nil
+	}
+	a.hint("stint: %s\n", count(len(faults), "finding"))
+	return &cliError{code: exitFailure} // the list says it
+}
+
+// repair writes a mended copy of a ledger file to a new file.
+func (a *app) repair(o *fsckOptions, args []string) error {
+	dir, err := a.state()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, ledger.TasksName)
+	if len(args) == 1 {
+		path = args[0]
+	}
+	if _, err := os.Lstat(o.output); err == nil {
+		return usage("name a file that does not exist yet", "%s is there already; a repair overwrites nothing", o.output)
+	}
+	data, err := readFile(path)
+	if err != nil {
+		return err
+	}
+	if v := ledger.Parse(data).Version; v > ledger.FormatVersion {
+		return &cliError{code: exitFailure, message: fmt.Sprintf("%s has format %d, this stint knows formats up to %d", path, v, ledger.FormatVersion), try: "use the newer stint that wrote it"}
+	}
+	mended, done := coordinator.RepairLedger(path, data, a.journalOf(dir, path))
+	if err := writeNew(o.output, mended); err != nil {
+		return &cliError{code: exitFailure, message: "cannot write " + o.output, err: err, try: "name another file with --output"}
+	}
+	for _, f := range done {
+		if err := printText(a.stdout, f.String()); err != nil {
+			return err
+		}
+	}
+	a.hint("stint: %s; the whole ledger is in %s\n", count(len(done), "repair"), o.output)
+	if !bytes.Equal(data, mended) {
+		a.hint("stint: look at it, then: stint restore %s\n", o.output)
+	}
+	return nil
+}
+
+// journalOf gives the journal that belongs to a ledger file: of the state directory
+// that was named, else the one beside the file; nil if there is none.
+func (a *app) journalOf(dir, path string) []byte {
+	if a.stateOption == "" {
+		if filepath.Base(path) != ledger.TasksName {
+			return nil
+		}
+		dir = filepath.Dir(path)
+	}
+	data, err := ledger.ReadLedger(filepath.Join(dir, ledger.JournalName))
+	if err != nil {
+		return nil // then nothing can be taken from it
+	}
+	return data
+}
+
+// writeNew writes a file that did not exist, durably.
+func writeNew(path string, data []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path)) // half a ledger is worse than none
+	}
+	return durable.OS.SyncDir(filepath.Dir(path))
+}

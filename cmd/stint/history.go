@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator"
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+const historyHelp = `Print the records of all tasks or of one, oldest first: when, number, by whom
+(hand: edited in tasks.md, client: a command, master: stint itself), and what
+changed. It reads the journal itself; no master is needed and none is started.
+A record without a time of its own gets that of the record before.`
+
+// historyOptions are the options of `stint history`.
+type historyOptions struct {
+	json, archive, follow bool
+	limit                 int
+}
+
+func (a *app) historyCommand() *cobra.Command {
+	o := &historyOptions{}
+	c := &cobra.Command{
+		Use:   "history [OPTIONS] [ID]",
+		Short: "print what happened to tasks, and by whom",
+		Long:  historyHelp,
+		Example: `  stint history -n 20
+  stint history 2b4f6c8e
+  stint history --json --follow | jq 'select(.by=="hand")'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.limit < 0 {
+				return usage("stint history --help", "--limit %d is negative; 0 is all", o.limit)
+			}
+			return a.runHistory(c.Context(), o, args)
+		},
+	}
+	f := c.Flags()
+	f.IntVarP(&o.limit, "limit", "n", 0, "the newest `number` of records; 0: all")
+	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes, until Ctrl-C")
+	f.BoolVar(&o.archive, "archive", false, "also what compaction has moved to archive/")
+	jsonFlag(c, &o.json)
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+// An event is one record as history tells it.
+type event struct {
+	Seq    uint64            `json:"seq"`
+	At     time.Time         `json:"at,omitzero"` // where it has none: when the record before was written
+	By     string            `json:"by"`          // hand, client or master
+	Kind   ledger.Kind       `json:"kind"`
+	ID     string            `json:"id"`
+	Fields map[string]string `json:"fields"` // what the record sets; "" unsets
+
+	keys []string // of Fields, as they stand in the record
+}
+
+// byMaster is who wrote a record that names nobody.
+const byMaster = "master"
+
+// eventOf tells of a record; before is the time of the one before it.
+func eventOf(s *ledger.Section, before time.Time) event {
+	e := event{Seq: s.Seq, At: before, By: byMaster, Kind: s.Kind, ID: string(s.ID), Fields: map[string]string{}}
+	for i := range s.Fields {
+		key, value := string(s.Fields[i].Key), s.Fields[i].String()
+		if key == ledger.KeyBy && value != "" {
+			e.By = value
+			continue
+		}
+		if at, err := state.ParseTime(value); key == state.KeyUpdatedAt && err == nil && !at.IsZero() && e.Seq > 0 {
+			e.At = at
+		}
+		if _, twice := e.Fields[key]; !twice {
+			e.keys = append(e.keys, key)
+		}
+		e.Fields[key] = value
+	}
+	return e
+}
+
+// A chronicle is what the files of a state directory tell, in order.
+type chronicle struct {
+	events []event
+	faults []*ledger.SyntaxError
+	whole  bool            // the archive is in it: what compaction merged has been told
+	skip   int             // merged records that follow
+	told   map[uint64]bool // seqs; a compaction that was cut off leaves records in the archive that the next one moves there again
+}
+
+// add tells of a record, unless it only repeats what has been told.
+func (h *chronicle) add(s *ledger.Section) {
+	if s.Get(ledger.KeyArchived) != nil {
+		return
+	}
+	if h.whole && h.skip > 0 {
+		h.skip--
+		return
+	}
+	if h.whole && h.told[s.Seq] {
+		return
+	}
+	h.told[s.Seq] = true
+	var before time.Time
+	if n := len(h.events); n > 0 {
+		before = h.events[n-1].At
+	}
+	h.events = append(h.events, eventOf(s, before))
+	h.skip = ledger.MergedBehind(s)
+}
+
+// read adds the records of a file, if it is there.
+func (h *chronicle) read(path string) error {
+	data, err := ledger.ReadLedger(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return &cliError{code: exitFailure, message: "cannot read the history", err: err, try: "stint fsck"}
+	}
+	for _, f := range ledger.CheckJournal(data, h.add) {
+		if !f.Torn {
+			f.File = filepath.Base(path)
+			h.faults = append(h.faults, f)
+		}
+	}
+	return nil
+}
+
+// readChronicle reads the journal, and the archive before it if that is wanted.
+func readChronicle(dir string, archive bool) (*chronicle, error) {
+	h := &chronicle{whole: archive, told: map[uint64]bool{}}
+	var paths []string
+	if archive {
+		paths, _ = filepath.Glob(filepath.Join(dir, "archive", "tasks-*.md")) // the pattern is good; names sort by month
+	}
+	for _, path := range append(paths, filepath.Join(dir, ledger.JournalName)) {
+		if err := h.read(path); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// find gives the id of the task that ref means: whole, a unique piece, or @last.
+func (h *chronicle) find(ref string) (string, error) {
+	var found []string
+	last := ""
+	known := map[string]bool{}
+	for _, e := range h.events {
+		switch {
+		case e.Kind != ledger.KindTask || known[e.ID]:
+			continue
+		case e.ID == ref:
+			return ref, nil
+		case strings.Contains(e.ID, ref):
+			found = append(found, e.ID)
+		}
+		known[e.ID], last = true, e.ID
+	}
+	switch {
+	case ref == state.LastRef && last != "":
+		return last, nil
+	case ref == "" || len(found) == 0:
+		hint := "stint history --archive " + ref
+		if h.whole {
+			hint = "stint ls, or stint ls --archive"
+		}
+		return "", &coordinator.Error{Code: coordinator.CodeNotFound, Message: fmt.Sprintf("the history has no task %q", ref), Hint: hint}
+	case len(found) > 1:
+		return "", &coordinator.Error{Code: coordinator.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks, such as %s and %s", ref, found[0], found[1]), Hint: "give more of the id"}
+	}
+	return found[0], nil
+}
+
+func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) error {
+	dir, err := a.state()
+	if err != nil {
+		return err
+	}
+	h, err := readChronicle(dir, o.archive)
+	if err != nil {
+		return err
+	}
+	id := ""
+	if len(args) == 1 {
+		if id, err = h.find(args[0]); err != nil {
+			return err
+		}
+	}
+	for _, f := range h.faults {
+		a.hint("stint: %s; more: stint fsck\n", f)
+	}
+	p := &historian{app: a, id: id, asJSON: o.json}
+	if err := p.printAll(h.events, o.limit); err != nil || !o.follow {
+		return err
+	}
+	return p.follow(ctx, dir)
+}
+
+// A historian prints events.
+type historian struct {
+	*app
+	id     string // only this task's; "": all
+	asJSON bool
+	last   event // the newest that was read, printed or not
+}
+
+func (p *historian) wants(e *event) bool {
+	return p.id == "" || e.Kind == ledger.KindTask && e.ID == p.id
+}
+
+// printAll prints the newest events, limit of them; 0: all.
+func (p *historian) printAll(events []event, limit int) error {
+	if n := len(events); n > 0 {
+		p.last = events[n-1]
+	}
+	events = slices.DeleteFunc(events, func(e event) bool { return !p.wants(&e) })
+	if limit > 0 && len(events) > limit {
+		events = events[len(events)-limit:]
+	}
+	for i := range events {
+		if err := p.print(&events[i]); err != nil {
+			return err
+		}
+	}
+	if len(events) == 0 {
+		p.hint("stint: no history yet\n")
+	}
+	return nil
+}
+
+// follow prints what comes, until ctx ends.
+func (p *historian) follow(ctx context.Context, dir string) (err error) {
+	f := ledger.FollowDir(durable.OS, dir, p.last.Seq)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for {
+		s, err := f.Next(ctx)
+		if isDetached(ctx) {
+			return &cliError{code: exitInterrupted}
+		}
+		if err != nil {
+			return err
+		}
+		p.last = eventOf(s, p.last.At)
+		if !p.wants(&p.last) {
+			continue
+		}
+		if err := p.print(&p.last); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *historian) print(e *event) error {
+	if p.asJSON {
+		return printJSON(p.stdout, e)
+	}
+	return printText(p.stdout, e.line())
+}
+
+// maxValue is how many characters of a value a line of history shows.
+const maxValue = 60
+
+// line gives the event for people: status first, then what else changed.
+func (e *event) line() string {
+	id := e.ID
+	if len(id) == 36 && e.Kind == ledger.KindTask {
+		id = shortID(id)
+	}
+	when := localTime(e.At)
+	if when == "" {
+		when = "-"
+	}
+	words := []string{fmt.Sprintf("%-19s %6d  %-6s  %-8s", when, e.Seq, e.By, id)}
+	if status := e.Fields[state.KeyStatus]; status != "" {
+		words = append(words, status)
+	}
+	for _, key := range e.keys {
+		if w := e.word(key); w != "" {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, "  ")
+}
+
+// word tells of one field; "" where the line has it already, or nobody asks.
+func (e *event) word(key string) string {
+	value := e.Fields[key]
+	switch {
+	case key == state.KeyStatus && value != "", key == state.KeyUpdatedAt, key == state.KeyCreatedAt, key == ledger.KeyAdopts:
+		return ""
+	case value == "":
+		return key + " unset"
+	}
+	lines := strings.Split(strings.TrimSpace(value), "\n")
+	text := clip(lines[0], maxValue)
+	if len(lines) > 1 && !strings.HasSuffix(text, "…") {
+		text += " …"
+	}
+	return key + ": " + text
+}

@@ -1,0 +1,251 @@
+//go:build planted
+
+package main
+
+// crashImages has the numbers for a bug that only a power cut shows.
+var crashImages = []string{"STINT_TEST_IMAGES=20000", "STINT_TEST_SEED=1"}
+
+// The tests that catch most of the bugs.
+const (
+	rowTest   = "^TestPromise4YourEditsCount$/^"
+	crashTest = "^TestPromise1CrashImages$"
+)
+
+// bugs are what a hurried change could bring, each with the tests that see it.
+var bugs = []bug{
+	// What is durable, and when.
+	{
+		name: "the directory is not synced after a rename", file: "ledger/durable/durable.go",
+		old: "return fsys.SyncDir(filepath.Dir(name))", now: "return nil",
+		pkg: "./ledger/durable", run: "^TestWriteFileOrder$",
+	},
+	{
+		name: "a file is renamed before it is synced", file: "ledger/durable/durable.go",
+		old: "err = f.Sync()", now: "err = nil",
+		pkg: "./ledger/durable", run: "^TestWriteFileOrder$",
+	},
+	{
+		name: "acknowledged before it is written", file: "ledger/log.go",
+		old: "if err := l.journal.append(b.bytes); err != nil {",
+		now: "b.answer(nil)\n\tb.taken = nil\n\tif err := l.journal.append(b.bytes); err != nil {",
+		pkg: "./ledger", run: "^TestPromise7WhenTheDiskFailsWeStopSayingYes$",
+	},
+	{
+		name: "acknowledged before the fdatasync", file: "ledger/journal.go",
+		old: "if err := j.file.Datasync(); err != nil {", now: "if err := error(nil); err != nil {",
+		pkg: "./ledger", run: crashTest, env: crashImages,
+	},
+	{
+		name: "going on after a failed fdatasync", file: "ledger/journal.go",
+		old: `fmt.Errorf("fdatasync %s: %w", j.path, err)`, now: `fmt.Errorf("%w: fdatasync %s: %w", errNotWritten, j.path, err)`,
+		pkg: "./ledger", run: "^TestPromise7WhenTheDiskFailsWeStopSayingYes$",
+	},
+	{
+		name: "a failed fdatasync is tried again", file: "ledger/journal.go",
+		old: "if err := j.file.Datasync(); err != nil {",
+		now: "err := j.file.Datasync()\n\tif err != nil {\n\t\terr = j.file.Datasync()\n\t}\n\tif err != nil {",
+		pkg: "./ledger", run: "^TestPromise7WhenTheDiskFailsWeStopSayingYes$",
+	},
+	{
+		name: "a restart builds on what is not durable", file: "ledger/journal.go",
+		old: "return r.seq, j.file.Datasync()", now: "return r.seq, nil",
+		pkg: "./ledger", run: "^TestPromise1WhatARestartShowsIsKept$",
+	},
+	{
+		name: "an edit is recorded before the save is durable", file: "ledger/tasksfile.go",
+		old: "return errors.Join(f.Sync(), f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))", now: "return f.Close()",
+		pkg: "./ledger", run: crashTest, env: crashImages,
+	},
+
+	// What a crash leaves behind.
+	{
+		name: "no repair of a torn tail", file: "ledger/journal.go",
+		old: "if r.size > r.good {", now: "if false {",
+		pkg: "./ledger", run: "^TestTornTailAtEveryByte$",
+	},
+	{
+		name: "the marks of a change of several records are ignored", file: "ledger/journal.go",
+		old: "\tif more > 0 {", now: "\tif false && more > 0 {",
+		pkg: "./ledger", run: "^TestTornTailAtEveryByte$",
+	},
+	{
+		name: "no look for a newline before an append", file: "ledger/tasksfile.go",
+		old: "if !t.endsInN {", now: "if false {",
+		pkg: "./ledger", run: rowTest + "written_by_hand$",
+	},
+	{
+		name: "no look for a newline before a line of the transcript", file: "session/transcript.go",
+		old: "if !torn {", now: "if torn || !torn {",
+		pkg: "./session", run: "^TestTranscriptCutAnywhere$",
+	},
+
+	// The text.
+	{
+		name: "characters that break lines are not escaped", file: "ledger/escape.go",
+		old: "if breaksLine(r) {\n\t\t\treturn formEscaped", now: "if false {\n\t\t\treturn formEscaped",
+		pkg: "./ledger", run: "^TestPromise6NoTextBecomesARecord$",
+	},
+	{
+		name: "a line behind an empty one is not indented", file: "ledger/escape.go",
+		old: "if line != \"\" {\n\t\t\tdst = append(dst, ' ', ' ')", now: "if line != \"\" {\n\t\t\tif n := len(dst); n < 2 || dst[n-2] != '\\n' {\n\t\t\t\tdst = append(dst, ' ', ' ')\n\t\t\t}",
+		pkg: "./ledger", run: "^TestPromise6NoTextBecomesARecord$",
+	},
+
+	// The lock.
+	{
+		name: "only a file is locked, which others may replace", file: "ledger/lock.go",
+		old: "d, err := lockDir(dir)", now: "d, err := os.Open(dir)",
+		pkg: "./ledger", run: "^TestOneLockWithoutItsFile$",
+	},
+	{
+		name: "a session in use is used twice", file: "session/lock.go",
+		old: "case !held:", now: "case false:",
+		pkg: "./session", run: "^TestLockBusyInProcess$",
+	},
+
+	// One run at a time, one task of one key.
+	{
+		name: "requeued without a proof that the old run is dead", file: "coordinator/recover.go",
+		old: "if c.cfg.Recover != nil {", now: "if false {",
+		pkg: "./coordinator", run: "^TestEditedWhileItsMasterWasDead$",
+	},
+	{
+		name: "nothing is killed before a requeue", file: "coordinator/agent/recover.go",
+		old: "return endTree(ctx, runDir, runID)", now: "return nil",
+		pkg: "./coordinator/agent", run: "^TestMasterAndGateDie$",
+	},
+	{
+		name: "a process is known by its pid, without its start time", file: "coordinator/agent/recover.go",
+		old: "p.start == want.start && ", now: "",
+		pkg: "./coordinator/agent", run: "^TestRecoverSparesStrangers$",
+	},
+	{
+		name: "a run has a say after a person has ended it", file: "coordinator/run.go",
+		old: "return ok && t.Status == state.Running", now: "return ok && t.Status != state.Queued",
+		pkg: "./coordinator", run: "^TestHandEditEndsARun$",
+	},
+	{
+		name: "idempotency is checked outside of the lock", file: "coordinator/submit.go",
+		old: `tx.Claim("key " + s.IdempotencyKey)`, now: "_ = tx",
+		pkg: "./coordinator", run: "^TestIdempotency$",
+	},
+	{
+		name: "a key is free again when its task is archived", file: "state/compact.go",
+		old: "c.holder[key] = id // the archive comes before all records", now: "key = \"\"",
+		pkg: "./state", run: "^TestCompactedJournalGivesTheSameState$",
+	},
+
+	// A person's edits.
+	{
+		name: "the digest of an adopted section is forgotten", file: "ledger/history.go",
+		old: "h.adopted[digest] = append(h.adopted[digest], o)", now: "_ = h",
+		pkg: "./ledger", run: rowTest + "a_requeue_that_is_done,_moved_to_the_end$",
+	},
+	{
+		name: "the newest records are not put back", file: "ledger/reconcile.go",
+		old: "from = p.missing + int64(p.inFile)", now: "from = p.end",
+		pkg: "./ledger", run: rowTest + "a_stale_buffer$",
+	},
+	{
+		name: "taken for deleted although something is damaged", file: "ledger/plan.go",
+		old: "p.opts.Deleted == nil || p.hurt ||", now: "p.opts.Deleted == nil ||",
+		pkg: "./ledger", run: rowTest + "taken_out_while_something_is_damaged$",
+	},
+	{
+		name: "the work of a formatter is not held", file: "ledger/hold.go",
+		old: "const maxReworded = 3", now: "const maxReworded = 1 << 30",
+		pkg: "./ledger", run: rowTest + "a_formatter$",
+	},
+	{
+		name: "appended although another hand has changed the file", file: "ledger/tasksfile.go",
+		old: "if idOf(fi) != t.seen {\n\t\tt.foreign = true", now: "if false {\n\t\tt.foreign = true",
+		pkg: "./ledger", run: "^TestNothingIsAppendedToAnothersText$/^another_size$",
+	},
+	{
+		name: "only the inode tells whether another hand has changed the file", file: "ledger/tasksfile.go",
+		old: "if idOf(fi) != t.seen {\n\t\tt.foreign = true", now: "if !sameFile(idOf(fi), t.seen) {\n\t\tt.foreign = true",
+		pkg: "./ledger", run: "^TestNothingIsAppendedToAnothersText$/^another_size$",
+	},
+	{
+		name: "a save of the same size is not seen", file: "ledger/tasksfile.go",
+		old: "if idOf(fi) != t.seen {\n\t\tt.foreign = true", now: "if id := idOf(fi); !sameFile(id, t.seen) || id.size != t.seen.size {\n\t\tt.foreign = true",
+		pkg: "./ledger", run: "^TestNothingIsAppendedToAnothersText$/^another_time$",
+	},
+	{
+		name: "a copy of a section keeps its status and its run", file: "ledger/adopt.go",
+		old: "return p.opts.Copied == nil || p.opts.Copied(key)", now: "return true",
+		pkg: "./ledger", run: rowTest + "copied$",
+	},
+	{
+		name: "a refused edit is applied anyway", file: "ledger/adopt.go",
+		old: "p.finding(err)\n\t\treturn", now: "p.finding(err)",
+		pkg: "./ledger", run: rowTest + "an_unknown_status,_then_a_known_one$",
+	},
+	{
+		name: "an edit takes a step that the task's status forbids", file: "state/transition.go",
+		old: "Done:     {Queued: anyone, Done: anyone}", now: "Done:     {Queued: anyone, Done: anyone, Canceled: anyone}",
+		pkg: "./state", run: "^TestPromise4EveryStatusByHand$/^done_to_canceled$",
+	},
+	{
+		name: "a number that a person wrote is given again", file: "ledger/reconcile.go",
+		old: "l.seq = max(l.seq, p.maxSeq)", now: "_ = p.maxSeq",
+		pkg: "./ledger", run: rowTest + "a_number_of_his_own$",
+	},
+	{
+		name: "a task that a person has deleted stays in the lists", file: "state/deleted.go",
+		old: "e.deleted = true\n", now: "",
+		pkg: "./state", run: "^TestDeletedTaskIsInNoList$",
+	},
+
+	// Compaction and restore.
+	{
+		name: "sections from before a compaction are taken for new", file: "ledger/plan.go",
+		old: "p.noteOld(s)", now: "p.hand(i, s)",
+		pkg: "./ledger", run: "^TestPromise4SaveFromBeforeACompaction$",
+	},
+	{
+		name: "a compaction forgets what was adopted", file: "ledger/compact.go",
+		old: "adopted: adoptedIn(c.data)}", now: "adopted: nil}",
+		pkg: "./ledger", run: "^TestBufferFromBeforeCompaction$",
+	},
+	{
+		name: "a compaction does not look at what it has swapped out", file: "ledger/swap.go",
+		old: "case out == c.snap.id:", now: "case out != c.snap.id || out == c.snap.id:",
+		pkg: "./ledger", run: "^TestSaveInTheMomentOfTheSwap$",
+	},
+	{
+		name: "the journal is renamed before the archive is durable", file: "ledger/archive.go",
+		old: "err = f.Sync()", now: "err = nil",
+		pkg: "./ledger", run: crashTest, env: crashImages,
+	},
+	{
+		name: "the journal is renamed before the name of the archive is durable", file: "ledger/compact.go",
+		old: "err = l.opts.FS.SyncDir(dir)", now: "err = nil",
+		pkg: "./ledger", run: crashTest, env: crashImages,
+	},
+	{
+		name: "a compaction does not wait for a follower", file: "ledger/follow.go",
+		old: "return f.stale || f.read < size", now: "return false",
+		pkg: "./ledger", run: "^TestFollowerThatLagsHoldsBackCompaction$",
+	},
+	{
+		name: "a follower loses its place at a compaction", file: "ledger/follow.go",
+		old: "f.after, f.last, f.merged = after, after, 0", now: "f.after, f.last, f.merged = 0, 0, 0",
+		pkg: "./ledger", run: "^TestFollow$",
+	},
+	{
+		name: "a restore goes on before it cannot go back", file: "ledger/restore.go",
+		old: "err := fsys.SyncDir(dir) // what decides that there is no way back must last longer than what follows", now: "var err error",
+		pkg: "./ledger", run: "^TestRestoreCrash$", env: []string{"STINT_TEST_SEED=1"},
+	},
+	{
+		name: "a restore replaces what was saved meanwhile", file: "ledger/restore.go",
+		old: "if err == nil && idOf(now) != seen {", now: "if false && idOf(now) != seen {",
+		pkg: "./ledger", run: "^TestRestoreSeesASave$",
+	},
+	{
+		name: "a restore gives numbers twice", file: "ledger/restore.go",
+		old: "note.Seq = before.last + 1", now: "note.Seq = 1",
+		pkg: "./ledger", run: "^TestRestoreKeepsWhatWasBefore$",
+	},
+}

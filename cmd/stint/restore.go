@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/state"
+)
+
+const restoreHelp = `Go back to an earlier copy of tasks.md, on purpose: tasks that are newer than the
+copy are gone afterwards, and the others are as they were then. (A copy that is
+merely put in the place of tasks.md counts as a stale save: what is missing in it
+is appended again.)
+
+The ledger of before is kept in archive/before-restore-TIME; restoring the tasks.md
+there undoes a restore. No task may be running. A master in the background is
+asked to make room; one that you started with stint serve has to be stopped.`
+
+// restoreOptions are the options of `stint restore`.
+type restoreOptions struct {
+	dryRun, yes, force bool
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	o := &restoreOptions{}
+	c := &cobra.Command{
+		Use:     "restore [OPTIONS] FILE",
+		Short:   "go back to an earlier copy of tasks.md",
+		Long:    restoreHelp,
+		Example: "  stint restore --dry-run ~/backup/tasks.md\n  stint restore ~/backup/tasks.md",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(c *cobra.Command, args []string) error { return a.restore(c.Context(), o, args[0]) },
+	}
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
+	c.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&o.force, "force", false, "leave out what is wrong in FILE instead of refusing it")
+	return c
+}
+
+func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	dir, err := a.state()
+	if err != nil {
+		return err
+	}
+	if err := checkStateDir(dir, a.stderr); err != nil {
+		return err
+	}
+	plan, err := coordinator.ReadRestore(dir, file)
+	if err != nil {
+		return err
+	}
+	r, err := plan.Compare(dir)
+	if err != nil {
+		return err
+	}
+	if err := a.checkCopy(o, r); err != nil {
+		return err
+	}
+	if o.dryRun {
+		return a.printRestoration(r)
+	}
+	if err := a.mayRestore(ctx, r); err != nil {
+		return err
+	}
+	return a.carryOutRestore(ctx, o, dir, plan, r)
+}
+
+// checkCopy shows what is wrong in the copy, and refuses it for that without --force.
+func (a *app) checkCopy(o *restoreOptions, r *coordinator.Restoration) error {
+	if len(r.Findings) == 0 {
+		return nil
+	}
+	note := ""
+	if o.force {
+		note = " (left out)"
+	}
+	a.showFindings(r.Findings, note)
+	if o.force {
+		return nil
+	}
+	return &cliError{
+		code: exitFailure, message: fmt.Sprintf("%s has %s; nothing was restored", r.From, count(len(r.Findings), "finding")),
+		try: "mend it, or leave those sections out with: stint restore --force " + r.From,
+	}
+}
+
+// printRestoration prints a line for each task that a restore concerns.
+func (a *app) printRestoration(r *coordinator.Restoration) error {
+	var rows [][]string
+	for _, part := range []struct {
+		what  string
+		tasks []state.Task
+	}{{"gone", r.Gone}, {"changed", r.Changed}, {"back", r.Back}} {
+		for i := range part.tasks {
+			t := &part.tasks[i]
+			rows = append(rows, []string{part.what, t.ID, string(t.Status), t.Title})
+		}
+	}
+	if err := writeTable(a.stdout, escapeRows(rows), nil); err != nil {
+		return err
+	}
+	a.hint("stint: %s\n", summary(r))
+	return nil
+}
+
+// summary says in a sentence what a restore changes.
+func summary(r *coordinator.Restoration) string {
+	parts := []string{
+		count(len(r.Gone), "task") + " newer than " + filepath.Base(r.From) + " will be gone",
+		fmt.Sprintf("%d will be as they were", len(r.Changed)),
+	}
+	if n := len(r.Back); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d will be there again", n))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// mayRestore refuses where a master stays or a task runs that nobody looks after.
+func (a *app) mayRestore(ctx context.Context, r *coordinator.Restoration) error {
+	var h coordinator.Health
+	err := a.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err })
+	switch {
+	case err == nil && !h.Background:
+		return &cliError{
+			code: exitBusy, message: fmt.Sprintf("a master is running (pid %d), and it writes the ledger", h.PID),
+			try: fmt.Sprintf("end it with: kill %d, and then: stint restore %s", h.PID, r.From),
+		}
+	case errors.Is(err, api.ErrNoMaster) && len(r.Running) > 0:
+		return r.RunningError()
+	}
+	return nil
+}
+
+// carryOutRestore asks, and asks again if the ledger has changed since.
+func (a *app) carryOutRestore(ctx context.Context, o *restoreOptions, dir string, plan *coordinator.RestorePlan, r *coordinator.Restoration) error {
+	agreed := ""
+	confirm := func(r *coordinator.Restoration) error {
+		text := summary(r)
+		if o.yes || text == agreed {
+			return nil
+		}
+		agreed = text
+		return a.confirm(text)
+	}
+	if err := confirm(r); err != nil {
+		return err
+	}
+	base, err := a.base()
+	if err != nil {
+		return err
+	}
+	m := a.offlineMaster(dir, base)
+	config := m.coordinatorConfig(ctx)
+	if err := m.claim(ctx, func() (err error) {
+		r, err = coordinator.Restore(config, plan, confirm)
+		return err
+	}); err != nil {
+		return err
+	}
+	a.hint("stint: %s is the ledger now, with %s; what it was before is kept\n  undo: stint restore %s\n", r.From, count(r.Tasks, "task"), filepath.Join(r.Backup, "tasks.md"))
+	return nil
+}
+
+// confirm asks for a yes on the terminal.
+func (a *app) confirm(text string) error {
+	if !isTTY(a.stdin) {
+		return usage("stint restore --yes ..., or first: stint restore --dry-run ...", "%s, and there is no terminal to ask on", text)
+	}
+	_, _ = fmt.Fprintf(a.stderr, "%s; type yes: ", text) // nothing is left to do about a broken stderr
+	answer, err := readLine(a.stdin)
+	if err != nil || strings.ToLower(strings.TrimSpace(answer)) != "yes" {
+		return &cliError{code: exitFailure, message: "nothing was restored"}
+	}
+	return nil
+}
