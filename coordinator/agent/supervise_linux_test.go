@@ -43,9 +43,9 @@ func TestAgentInheritsNothing(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftBehind: when a run ends, no descendant of it remains,
+// TestPromise8NothingIsLeftBehind: when a run ends, no descendant of it remains,
 // however it hides.
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestPromise8NothingIsLeftBehind(t *testing.T) {
 	for name, script := range map[string]string{
 		"background":         "sleep 1000 & exit 0",
 		"nohup":              "nohup sleep 1000 >/dev/null 2>&1 & exit 0",

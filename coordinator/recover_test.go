@@ -1,0 +1,193 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// TestCancelWhileRecovering: a cancel that comes before the old run of a task was
+// proved dead is not forgotten when the task is put back into the queue.
+func TestCancelWhileRecovering(t *testing.T) {
+	next, id := interrupted(t)
+	proved := make(chan struct{})
+	next.cfg.Recover = func(context.Context, string, string) error {
+		<-proved
+		return nil
+	}
+	next.cfg.MaxWorkers = 0
+	next.open()
+	defer next.close()
+	canceled := make(chan error, 1)
+	go func() {
+		_, err := next.c.Cancel(context.Background(), id, "client")
+		canceled <- err
+	}()
+	close(proved)
+	if err := <-canceled; err != nil {
+		t.Fatal(err)
+	}
+	next.expect(next.wait(id), state.Canceled, state.ClassCanceled)
+}
+
+// interrupted gives a world whose state directory is what a kill -9 leaves while
+// the task with that id runs.
+func interrupted(t *testing.T) (next *world, id string) {
+	t.Helper()
+	w := newWorld(t)
+	begun := make(chan struct{})
+	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		close(begun)
+		<-ctx.Done()
+		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+	}
+	w.open()
+	id = w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
+	<-begun
+	next = newWorld(t)
+	if err := os.CopyFS(next.dir, os.DirFS(w.dir)); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	return next, id
+}
+
+// edit appends a section to tasks.md, as a person would.
+func (w *world) edit(format string, args ...any) {
+	w.t.Helper()
+	f, err := os.OpenFile(filepath.Join(w.dir, "tasks.md"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(f, format, args...)
+	if err := errors.Join(err, f.Close()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestEditedWhileItsMasterWasDead: a person requeues or cancels a task whose
+// master was killed. Its old run is proved dead before anything else.
+func TestEditedWhileItsMasterWasDead(t *testing.T) {
+	for _, status := range []state.Status{state.Queued, state.Canceled} {
+		next, id := interrupted(t)
+		next.edit("\n## Task %s\n- status: %s\n", id, status)
+		proofs := 0
+		next.cfg.Recover = func(context.Context, string, string) error {
+			proofs++
+			if len(next.agent.turns) > 0 {
+				t.Error("the task was started again before its old run was proved dead")
+			}
+			return errors.New("pid 42 is still there")
+		}
+		next.open()
+		next.expect(next.wait(next.submit(coordinator.TaskSpec{Prompt: "another", SessionKey: "s"}).ID), state.Done, "")
+		got, err := next.c.Task(context.Background(), id)
+		if err != nil || proofs != 1 || got.Status != status || got.Hold != (status == state.Queued) {
+			t.Errorf("%d proofs, and the task is %s, held %v, %v", proofs, got.Status, got.Hold, err)
+		}
+		next.close()
+	}
+}
+
+// TestEditWhileRecovering: what a person says while the old run is being proved
+// dead counts.
+func TestEditWhileRecovering(t *testing.T) {
+	next, id := interrupted(t)
+	next.cfg.Recover = func(context.Context, string, string) error {
+		next.edit("\n## Task %s\n- status: canceled\n", id)
+		got, err := next.c.Wait(context.Background(), id)
+		next.expect(got, state.Canceled, "")
+		return err
+	}
+	next.open()
+	next.expect(next.wait(next.submit(coordinator.TaskSpec{Prompt: "another", SessionKey: "s"}).ID), state.Done, "")
+	next.expect(next.wait(id), state.Canceled, "")
+	next.close()
+}
+
+// TestShutdownWhileRecovering leaves the task to the next master.
+func TestShutdownWhileRecovering(t *testing.T) {
+	next, id := interrupted(t)
+	next.cfg.Recover = func(ctx context.Context, _, _ string) error {
+		next.stop()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	next.open()
+	if err := <-next.ran; err != nil {
+		t.Error(err)
+	}
+	next.ran <- nil
+	next.close()
+	next.cfg.Recover = nil
+	next.open()
+	got := next.wait(id)
+	next.close()
+	next.expect(got, state.Done, "")
+	if got.Retries != 1 || got.Hold {
+		t.Errorf("%d retries, held %v", got.Retries, got.Hold)
+	}
+}
+
+// TestForbiddenEditIsAFinding: a status that cannot follow is not taken over, and
+// is shown until it is mended.
+func TestForbiddenEditIsAFinding(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+	w.wait(id)
+	w.stop()
+	if err := <-w.ran; err != nil {
+		t.Fatal(err)
+	}
+	if err := w.c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.edit("\n## Task %s\n- status: canceled\n\n## Task new\n- status: queued\n", id)
+	w.open()
+	findings := strings.Join(w.c.Health().Findings, "\n")
+	for _, want := range []string{"a task that is done cannot be made canceled by hand", "has no prompt", "tasks.md:"} {
+		if !strings.Contains(findings, want) {
+			t.Errorf("no finding says %q:\n%s", want, findings)
+		}
+	}
+	if n := len(w.c.List(coordinator.Filter{})); n != 1 {
+		t.Errorf("%d tasks", n)
+	}
+	w.stop()
+	if err := errors.Join(<-w.ran, w.c.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestShutdownRecordsInterrupted(t *testing.T) {
+	w := newWorld(t)
+	begun := make(chan struct{})
+	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		close(begun)
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), coordinator.ErrShutdown) {
+			t.Errorf("ended by %v", context.Cause(ctx))
+		}
+		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+	}
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
+	<-begun
+	w.close()
+	w.agent.do = answer("fine")
+	w.open()
+	got := w.wait(id)
+	w.close()
+	w.expect(got, state.Done, "")
+	if got.Retries != 1 || got.Attempt != 1 {
+		t.Errorf("retries %d, attempt %d", got.Retries, got.Attempt)
+	}
+}
