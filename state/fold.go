@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"stint/ledger"
@@ -297,7 +296,7 @@ func checkKeys(sec *ledger.Section) error {
 	}
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
-		if want := spelling()[strings.ToLower(string(f.Key))]; want != "" && want != string(f.Key) {
+		if want := spellingOf(string(f.Key)); want != "" && want != string(f.Key) {
 			return recordError(sec, f, fmt.Errorf("unknown key; did you mean %s?", want))
 		}
 	}

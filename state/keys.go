@@ -3,7 +3,6 @@ package state
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"stint/ledger"
@@ -69,22 +68,27 @@ const (
 	KeyCoolUntil    = "coolUntil" // of ControlAccount
 )
 
-// spelling gives the keys that mean something, here or in the packages that read a
-// task's further fields, by their spelling in lower case.
-var spelling = sync.OnceValue(func() map[string]string {
-	m := map[string]string{}
-	for _, key := range []string{
-		KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyAgent, KeyTool, KeyModel, KeyAccount, KeyResume, KeyPriority, KeyOrder,
-		KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
-		KeyRunID, KeyAttempt, KeyRetries, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
-		KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil,
-		"verifyCommand", "maxIterations", "triggeredByTaskId", "tenantId", "queue", "onFailure", "fallback", "budget", "isolation",
-		"inputFiles", "outputSpec", "outputFiles",
-	} {
-		m[strings.ToLower(key)] = key
+// knownKeys are the keys that mean something, here or in the packages that read a
+// task's further fields.
+var knownKeys = [...]string{
+	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyAgent, KeyTool, KeyModel, KeyAccount, KeyResume, KeyPriority, KeyOrder,
+	KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
+	KeyRunID, KeyAttempt, KeyRetries, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
+	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil,
+	"verifyCommand", "maxIterations", "triggeredByTaskId", "tenantId", "queue", "onFailure", "fallback", "budget", "isolation",
+	"inputFiles", "outputSpec", "outputFiles",
+}
+
+// spellingOf gives the known key that is key but for upper and lower case; "" if
+// there is none.
+func spellingOf(key string) string {
+	for _, known := range knownKeys {
+		if strings.EqualFold(known, key) {
+			return known
+		}
 	}
-	return m
-})
+	return ""
+}
 
 // LanePrefixTask begins the session key of a task that has a lane of its own;
 // the task's id follows. LanePrefixDir begins the key of a directory's lane.

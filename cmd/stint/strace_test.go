@@ -374,7 +374,9 @@ func playCompact(ctx context.Context, w *killWorld, l *life) {
 
 // compact runs `stint compact-tasks`; it may fail, because its master is killed.
 func (w *killWorld) compact(ctx context.Context) {
+	w.mu.Lock()
 	older := []string{"0s", "1h"}[len(w.wishes)%2]
+	w.mu.Unlock()
 	cmd := exec.CommandContext(ctx, w.self, "compact-tasks", "--older-than", older)
 	cmd.Env, cmd.Dir = append(slices.Clone(w.env), "STINT_AUTO_START=false"), w.work
 	_ = cmd.Run()
