@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -214,14 +215,8 @@ func AppendSection(dst []byte, r *Record) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	heading, rest, _ := cutLineWhole(raw)
-	_, fields, _ := cutLineWhole(rest)
+	lines := bytes.SplitAfterN(raw, []byte("\n"), 3) // heading, seq, and the rest
+	heading, fields := lines[0], lines[2]
 	const end = "<!-- end 1 -->\n\n"
 	return append(append(dst, heading...), fields[:len(fields)-len(end)]...), nil
-}
-
-// cutLineWhole gives the first line of data, with its newline, and what follows.
-func cutLineWhole(data []byte) (line, rest []byte, ok bool) {
-	_, next, ok := cutLine(data, 0)
-	return data[:next], data[next:], ok
 }

@@ -190,7 +190,7 @@ func TestPromise7NothingIsAcknowledgedAfterAFailedSync(t *testing.T) {
 // master out.
 func TestAgentsInheritNoLock(t *testing.T) {
 	if !hasProc() {
-		t.Skip("there is no /proc to look into")
+		missing(t, "there is no /proc to look into")
 	}
 	w := newKillWorld(newCrashWorld(t, 1), "")
 	w.prepare()

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,20 +13,8 @@ import (
 	"stint/ledger"
 )
 
-// needGit skips a test without git, which CI must have.
-func needGit(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("git"); err == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("git is missing; .ci/run installs it")
-	}
-	t.Skip("git is not installed")
-}
-
 func TestMerge(t *testing.T) {
-	needGit(t)
+	needProgram(t, "git")
 	const base = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
 	changed := func(old, now string) string { return strings.Replace(base, old, now, 1) }
 	for name, test := range map[string]struct {
@@ -68,7 +55,7 @@ func TestMerge(t *testing.T) {
 // TestMergeLastLine is about a file that ends in the middle of a line, which
 // somebody else has written to its end: that line was changed, not appended to.
 func TestMergeLastLine(t *testing.T) {
-	needGit(t)
+	needProgram(t, "git")
 	if _, conflict, err := merge(t.TempDir(), []byte("a\nb"), []byte("a\nmine"), []byte("a\nbbb\n")); !conflict || err != nil {
 		t.Errorf("conflict %v, %v", conflict, err)
 	}
@@ -128,7 +115,7 @@ func TestSplitFindings(t *testing.T) {
 // TestRebaseTwice has tasks.md change twice before a text is saved: the second
 // merge must not undo what came with the first.
 func TestRebaseTwice(t *testing.T) {
-	needGit(t)
+	needProgram(t, "git")
 	dir := t.TempDir()
 	path := filepath.Join(dir, "tasks.md")
 	write := func(text string) {

@@ -78,12 +78,8 @@ func needLoopDevices(t *testing.T) {
 	} else if !mayMount() {
 		why = "mounting is not allowed"
 	}
-	switch {
-	case why == "":
-	case os.Getenv("CI") == "true":
-		t.Fatalf("no power was cut: %s", why)
-	default:
-		t.Skipf("no power was cut: %s", why)
+	if why != "" {
+		missing(t, "no power was cut: "+why)
 	}
 }
 
