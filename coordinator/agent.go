@@ -36,6 +36,7 @@ type Turn struct {
 	Workspace string // absolute path: the agent's working directory
 	Model     string // "" leaves it to the CLI
 	Session   string // native session id to resume; "" begins a new one
+	Files     string // directory of the task's input files, which the agent must be able to read; "": none
 	Limits    RunLimits
 }
 
@@ -60,7 +61,9 @@ type Outcome struct {
 	Error    string      // one sentence for people, "" on success
 	ExitCode int         // of the agent; -1 when it was ended by a signal or never started
 	Session  string      // native session id, "" if none was seen
-	Usage    state.Usage // of this run's thread as the CLI reports it
+	Usage    state.Usage // of this run alone, where the CLI counts so; else zero
+	Thread   state.Usage // of the whole native session up to now, where the CLI counts so; a field of 0 is not counted so
+	Kept     bool        // the turn did not end well, but the native session has the prompt in its history: it must not be sent again
 	RetryAt  time.Time   // rate-limited: when the agent said that it may go on; zero if it did not
 	Env      []string    // names of the environment variables that were passed
 	Note     string      // something the user should know although the run went on, e.g. that a session was lost

@@ -28,6 +28,15 @@ type TaskSpec struct {
 	MaxAttempts    int       `json:"maxAttempts,omitempty"`    // counted tries; 0: the master's max_attempts
 	NotBefore      time.Time `json:"notBefore,omitzero"`       // not run before this instant
 	NoWaitLimit    bool      `json:"noWaitLimit,omitempty"`    // fail instead of waiting for a rate limit to pass
+	After          []string  `json:"after,omitempty"`          // tasks that must be done first: ids, unique pieces of them, @last, or ids of the same batch
+	AfterPolicy    string    `json:"afterPolicy,omitempty"`    // "any": it is enough that they have ended; "" or "done": they must be done
+	Hold           bool      `json:"hold,omitempty"`           // queued, but not run before it is released
+	TenantID       string    `json:"tenantId,omitempty"`       // free text to filter lists by
+	Queue          string    `json:"queue,omitempty"`          // likewise
+	Fallback       []string  `json:"fallback,omitempty"`       // agents that may take over when this one is rate-limited; "none": none
+
+	InputFiles []state.InputFile `json:"inputFiles,omitempty"` // small files that the agent can read
+	OutputSpec []string          `json:"outputSpec,omitempty"` // files of the workspace to collect after the run: relative paths
 
 	// AllowStateInWorkspace takes the task although the agent can write the state directory.
 	AllowStateInWorkspace bool `json:"allowStateInWorkspace,omitempty"`

@@ -44,11 +44,18 @@ type Config struct {
 
 	// Workspace gives what is configured for a task's workspace. nil: nothing.
 	Workspace func(path string) WorkspaceSettings
+	// Fallback names the agents, in order, that take over the tasks of a rate-limited
+	// one, for tasks that name neither an agent nor a session nor a fallback.
+	Fallback []string
 	// Recover proves the processes of an old run dead, ending them if need be. An
 	// error says why that cannot be proved.
 	Recover func(ctx context.Context, runDir, runID string) error
-	// FindSession reads an agent's session id from what an old run has written. nil: never.
-	FindSession func(agent, runDir string) string
+	// FindSession reads from what an old run has written the agent's session id, ""
+	// if it got no further, and whether that session has kept the prompt. nil: never.
+	FindSession func(agent, runDir string) (session string, kept bool)
+	// AgentReady reports whether an agent's program is there and logged in, for a
+	// fallback. It may be slow, and is not called with a lock held. nil: all are.
+	AgentReady func(agent string) bool
 
 	Log  *slog.Logger
 	Now  func() time.Time // nil: time.Now

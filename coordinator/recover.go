@@ -75,7 +75,8 @@ func (c *Coordinator) recovered(t *state.Task, runID string, alive error) *ledge
 		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(t.Retries+1)).
 			Add(state.KeyAttempt, strconv.Itoa(max(0, t.Attempt-1))).Add(state.KeyReason, string(state.ClassInterrupted))
 		if t.AgentSession == "" && c.cfg.FindSession != nil {
-			rec.AddIf(state.NativeKey(t.Agent), c.cfg.FindSession(t.Agent, c.RunDir(runID)))
+			session, _ := c.cfg.FindSession(t.Agent, c.RunDir(runID))
+			rec.AddIf(state.NativeKey(t.Agent), session)
 		}
 	case alive == nil || t.Status != state.Queued:
 		return nil

@@ -1,10 +1,13 @@
 package state
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"stint/ledger"
@@ -67,6 +70,8 @@ type folded struct {
 	Task
 	natives  [len(agents)]string // native session ids, by agent
 	promptAt int64               // offset of the record that has the prompt, plus 1
+	thread   Usage               // what the CLI has counted over the whole native session
+	counted  bool                // the last record says so
 
 	binds   bool // the last record named the session, its key, agent or account
 	learned bool // the last record named a native session id
@@ -77,7 +82,7 @@ type folded struct {
 func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	from, named := t.Status, (*ledger.Field)(nil)
 	started := t.StartedAt
-	t.By, t.binds, t.learned = "", false, false
+	t.By, t.binds, t.learned, t.counted = "", false, false, false
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
 		if err := t.set(sec, f, p, k); err != nil {
@@ -154,7 +159,18 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 		t.MaxLimitWait, err = parseDuration(f.Bytes(), p)
 	case KeyPrompt:
 		t.promptAt = sec.Off + 1
+		t.PromptKept = "" // what an agent remembers is another one
 		t.setPrompt(f, k)
+	case KeyTenantID:
+		t.TenantID = p.get(f.Bytes())
+	case KeyQueue:
+		t.Queue = p.get(f.Bytes())
+	case KeyFallback:
+		t.Fallback = parseList(f.Bytes())
+	case KeyOutputSpec:
+		t.OutputSpec = parseLines(f.Bytes())
+	case KeyInputFiles:
+		return setFiles(&t.InputFiles, f, k)
 	case KeyResult:
 		if k == keepAll {
 			t.Result = f.String()
@@ -181,6 +197,13 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 		t.LimitWaits, err = parseCount(f.Bytes())
 	case KeyIteration:
 		t.Iteration, err = parseCount(f.Bytes())
+	case KeyOutputFiles:
+		return setFiles(&t.OutputFiles, f, k)
+	case KeyPromptKept:
+		setString(&t.PromptKept, f)
+	case KeyThreadTokens:
+		t.thread, err = parseThread(f.Bytes())
+		t.counted = true
 	case KeyReason:
 		t.Reason = Class(p.get(f.Bytes()))
 	case KeyError:
@@ -248,6 +271,21 @@ func (t *folded) setExtra(f *ledger.Field, k keep) {
 	default:
 		t.Extra[string(f.Key)] = f.String()
 	}
+}
+
+// setFiles reads a list of files, which stands in the ledger as JSON; it is kept
+// with the texts alone, and checked always.
+func setFiles[T any](dst *[]T, f *ledger.Field, k keep) error {
+	var files []T
+	if !f.Empty() {
+		if err := json.Unmarshal([]byte(f.String()), &files); err != nil {
+			return fmt.Errorf("it is no JSON list of files: %w", err)
+		}
+	}
+	if k == keepAll {
+		*dst = files
+	}
+	return nil
 }
 
 // setString copies a value that few tasks share, unless it is the same as before.
@@ -426,6 +464,42 @@ func parseResume(b []byte, p *pool) (string, error) {
 		return p.get(b), nil
 	}
 	return "", fmt.Errorf("unknown value %q: %w", b, errResume)
+}
+
+// parseLines reads a list of one item a line.
+func parseLines(b []byte) []string {
+	var list []string
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSpace(line); line != "" {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// FormatThread gives the value of threadTokens: input, cached input, output and
+// reasoning tokens, and the cost, with blanks between them.
+func FormatThread(u Usage) string {
+	return fmt.Sprintf("%d %d %d %d %s", u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens,
+		strconv.FormatFloat(u.CostUSD, 'f', -1, 64))
+}
+
+// parseThread is the inverse of FormatThread.
+func parseThread(b []byte) (u Usage, err error) {
+	f := bytes.Fields(b)
+	if len(b) == 0 {
+		return u, nil
+	}
+	if len(f) != 5 {
+		return u, fmt.Errorf("%q is not five numbers: input, cached, output and reasoning tokens, and the cost", b)
+	}
+	for i, to := range []*int64{&u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens} {
+		if *to, err = parseTokens(f[i]); err != nil {
+			return Usage{}, err
+		}
+	}
+	u.CostUSD, err = parseCost(f[4])
+	return u, err
 }
 
 // parseList reads ids that are separated by blanks or commas.

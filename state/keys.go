@@ -30,6 +30,14 @@ const (
 	KeyTimeout        = "timeout"
 	KeyMaxAttempts    = "maxAttempts"
 	KeyMaxLimitWait   = "maxLimitWait"
+	KeyTenantID       = "tenantId"
+	KeyQueue          = "queue"
+	KeyFallback       = "fallback"
+	KeyInputFiles     = "inputFiles"
+	KeyOutputSpec     = "outputSpec"
+	KeyOutputFiles    = "outputFiles"
+	KeyPromptKept     = "promptKept"
+	KeyThreadTokens   = "threadTokens"
 	KeyRunID          = "runId"
 	KeyAttempt        = "attempt"
 	KeyRetries        = "retries"
@@ -75,8 +83,8 @@ var knownKeys = [...]string{
 	KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
 	KeyRunID, KeyAttempt, KeyRetries, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
 	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil,
-	"verifyCommand", "maxIterations", "triggeredByTaskId", "tenantId", "queue", "onFailure", "fallback", "budget", "isolation",
-	"inputFiles", "outputSpec", "outputFiles",
+	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens,
+	"verifyCommand", "maxIterations", "triggeredByTaskId", "onFailure", "budget", "isolation",
 }
 
 // spellingOf gives the known key that is key but for upper and lower case; "" if

@@ -48,8 +48,23 @@ const (
 	ClassCanceled      Class = "canceled"
 )
 
-// Usage is what a CLI reports about tokens and money. CLIs count cumulatively
-// over a session or per run; the adapter says what it got.
+// An InputFile is a small file that comes with a task. Name is a relative path.
+type InputFile struct {
+	Name    string `json:"name"`
+	Content string `json:"content"`
+}
+
+// An OutputFile is a file that was collected from the workspace after a run, into
+// the run's directory files. Path is relative to both.
+type OutputFile struct {
+	Path   string `json:"path"`
+	Size   int64  `json:"size"`             // bytes
+	SHA256 string `json:"sha256,omitempty"` // in hex
+}
+
+// Usage is an amount of tokens and money. Input tokens include the cached ones,
+// output tokens those of reasoning. CostUSD is 0 where the CLI does not know a
+// price, as with a flat plan.
 type Usage struct {
 	InputTokens       int64   `json:"inputTokens,omitempty"`
 	CachedInputTokens int64   `json:"cachedInputTokens,omitempty"`
@@ -84,6 +99,10 @@ type Task struct {
 	Timeout        string    `json:"timeout,omitempty"` // Go duration
 	MaxAttempts    int       `json:"maxAttempts,omitempty"`
 	MaxLimitWait   string    `json:"maxLimitWait,omitempty"` // Go duration; "0s": do not wait for rate limits
+	TenantID       string    `json:"tenantId,omitempty"`     // free text to filter by
+	Queue          string    `json:"queue,omitempty"`        // likewise
+	Fallback       []string  `json:"fallback,omitempty"`     // agents that may take over when the task's own is rate-limited
+	OutputSpec     []string  `json:"outputSpec,omitempty"`   // files of the workspace to collect after the run: relative paths
 
 	RunID      string    `json:"runId,omitempty"`
 	Attempt    int       `json:"attempt,omitempty"`    // counted tries
@@ -98,10 +117,14 @@ type Task struct {
 	CreatedAt  time.Time `json:"createdAt,omitzero"`
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	UpdatedAt  time.Time `json:"updatedAt,omitzero"`
-	LimitSince time.Time `json:"limitSince,omitzero"` // when the present wait for a rate limit began
-	Usage      Usage     `json:"usage,omitzero"`
+	LimitSince time.Time `json:"limitSince,omitzero"`  // when the present wait for a rate limit began
+	Usage      Usage     `json:"usage,omitzero"`       // of all runs of the task so far
+	PromptKept string    `json:"promptKept,omitempty"` // native session whose history has the prompt of a turn that did not end well
 
 	Archived string `json:"archived,omitempty"` // file of the archive that has the task; "": it is in the journal
+
+	InputFiles  []InputFile  `json:"inputFiles,omitempty"`  // of a whole task only, like its texts
+	OutputFiles []OutputFile `json:"outputFiles,omitempty"` // likewise
 
 	Title  string            `json:"title,omitempty"` // first line of the prompt that is not blank, cut to 80 characters
 	Prompt string            `json:"prompt,omitempty"`
