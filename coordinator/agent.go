@@ -5,8 +5,13 @@ import (
 	"errors"
 	"time"
 
+	"stint/prompt"
 	"stint/state"
 )
+
+// GoOn is the user's message in a turn whose session has the real one already; see
+// [Outcome].Kept.
+const GoOn = prompt.GoOn
 
 // An Agent runs one CLI. The adapters in coordinator/agent fill it.
 type Agent interface {

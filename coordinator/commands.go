@@ -79,9 +79,11 @@ func (c *Coordinator) Why(ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	now := c.cfg.Now()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Why(id, c.cfg.Now(), c.limits()), nil
+	why := c.state.Why(id, now, c.limits())
+	c.mu.Unlock()
+	return why + c.silence(id, now), nil
 }
 
 // Cancel ends a task: a waiting one at once; of a running one the agent is ended
@@ -93,9 +95,9 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 		return state.Task{}, err
 	}
 	for {
-		running, err := c.cancelWaiting(ctx, id, by)
-		if err == nil && running {
-			err = c.cancelRun(ctx, id)
+		run, err := c.cancelWaiting(ctx, id, by)
+		if err == nil && run != "" {
+			err = c.cancelRun(ctx, id, run)
 		}
 		if err != nil {
 			return state.Task{}, err
@@ -109,15 +111,16 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 	}
 }
 
-// cancelWaiting cancels a task that waits, or says that it is running.
-func (c *Coordinator) cancelWaiting(ctx context.Context, id, by string) (running bool, err error) {
+// cancelWaiting cancels a task that waits, or names the run of one that is running.
+func (c *Coordinator) cancelWaiting(ctx context.Context, id, by string) (run string, err error) {
 	err = c.update(ctx, func(tx *ledger.Tx) error {
 		t, err := c.peek(id)
 		if err != nil {
 			return err
 		}
-		switch running = t.Status == state.Running; {
-		case running:
+		switch {
+		case t.Status == state.Running:
+			run = t.RunID
 		case t.Status.Terminal():
 			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s has ended already: %s", id, t.Status), Hint: "stint show " + id}
 		default:
@@ -127,17 +130,18 @@ func (c *Coordinator) cancelWaiting(ctx context.Context, id, by string) (running
 		}
 		return nil
 	})
-	return running, err
+	return run, err
 }
 
-// cancelRun ends the run of a task and waits for its end.
-func (c *Coordinator) cancelRun(ctx context.Context, id string) error {
+// cancelRun ends a run of a task and waits for its end. Another run may have begun
+// by then: one of a master before this one is put back and started anew at once.
+func (c *Coordinator) cancelRun(ctx context.Context, id, run string) error {
 	c.runsMu.Lock()
 	if r := c.runs[id]; r != nil {
 		r.cancel(ErrCanceled)
 	}
 	c.runsMu.Unlock()
-	_, err := c.until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running })
+	_, err := c.until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
 	return err
 }
 
@@ -170,11 +174,15 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 		if t.Status == state.Running {
 			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
 		}
+		if err := c.checkRetry(tx, &t); err != nil {
+			return err
+		}
 		if err := c.revive(tx, id); err != nil {
 			return err
 		}
 		now := c.cfg.Now()
 		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
+		unset(r, state.KeyOutputFiles, len(t.OutputFiles) > 0)
 		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").Add(state.KeyNote, "").
 			Add(state.KeyResult, "").Add(state.KeyNotBefore, "").
 			Add(state.KeyHold, "").Add(state.KeyAttempt, "0").Add(state.KeyRetries, "0").Add(state.KeyLimitWaits, "0").Add(state.KeyLimitSince, "").
@@ -191,6 +199,23 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 		return state.Task{}, err
 	}
 	return c.whole(id)
+}
+
+// checkRetry says why a task that has ended cannot be queued again where it was: it
+// would fail at once, or never run.
+func (c *Coordinator) checkRetry(tx *ledger.Tx, t *state.Task) error {
+	tx.Claim(claimOrder) // others may come after t, or be behind it
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id, st, bad := c.state.EndedBadly(t); bad {
+		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s comes after %s, which is %s", t.ID, id, st), Hint: "first: stint retry " + id}
+	}
+	again := *t
+	again.Status = state.Queued
+	if err := c.state.CheckOrder([]state.Task{again}); err != nil {
+		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s cannot be queued: %v", t.ID, err), Hint: "stint show " + t.ID}
+	}
+	return nil
 }
 
 // Wait returns when the task has ended, with the whole task.

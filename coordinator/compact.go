@@ -192,10 +192,10 @@ func ListArchive(dir string, f Filter) ([]state.Task, error) {
 		if err != nil {
 			return list, err
 		}
-		if f.Session != "" && t.SessionKey != f.Session || f.Label != "" && t.Label != f.Label {
+		if !f.Match(&t) {
 			continue
 		}
-		t.Prompt, t.Result = "", ""
+		t.Prompt, t.Result, t.InputFiles, t.OutputFiles = "", "", nil, nil
 		list = append(list, t)
 	}
 	return list, nil

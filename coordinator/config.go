@@ -69,6 +69,6 @@ type WorkspaceSettings struct {
 	Timeout      time.Duration
 	MaxAttempts  int
 	ResumePolicy string
-	Model        string
+	Models       map[string]string // by agent
 	OutputPolicy *string
 }

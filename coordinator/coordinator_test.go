@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -316,22 +317,13 @@ func TestLanesAndWorkers(t *testing.T) {
 	}
 	last := map[string]int{}
 	for _, turn := range w.agent.turns {
-		i := indexOf(ids, turn.TaskID)
+		i := slices.Index(ids, turn.TaskID)
 		lane := fmt.Sprint("s", i%4)
 		if before, ok := last[lane]; ok && before > i {
 			t.Errorf("in lane %s task %d ran before task %d", lane, before, i)
 		}
 		last[lane] = i
 	}
-}
-
-func indexOf(ids []string, id string) int {
-	for i := range ids {
-		if ids[i] == id {
-			return i
-		}
-	}
-	return -1
 }
 
 // TestJudgement runs a task through outcomes and looks where it ends.
@@ -555,51 +547,6 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
-func TestBadSpecs(t *testing.T) {
-	w := newWorld(t)
-	w.open()
-	defer w.close()
-	file := filepath.Join(w.work, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, s := range map[string]coordinator.TaskSpec{
-		"empty":          {Prompt: " \n"},
-		"too long":       {Prompt: strings.Repeat("x", coordinator.MaxPrompt+1)},
-		"invalid UTF-8":  {Prompt: "a\xff"},
-		"agent":          {Prompt: "p", Agent: "nobody"},
-		"account":        {Prompt: "p", Account: "other"},
-		"session slash":  {Prompt: "p", SessionKey: "a/b"},
-		"session line":   {Prompt: "p", SessionKey: "a\n## Task x"},
-		"session dir":    {Prompt: "p", SessionKey: "dir:/x"},
-		"session task":   {Prompt: "p", SessionKey: "task:x"},
-		"workspace":      {Prompt: "p", Workspace: "relative"},
-		"no workspace":   {Prompt: "p", Workspace: "/does/not/exist"},
-		"workspace file": {Prompt: "p", Workspace: file},
-		"resume":         {Prompt: "p", Resume: "maybe"},
-		"timeout":        {Prompt: "p", Timeout: "soon"},
-		"priority":       {Prompt: "p", Priority: 10},
-		"model":          {Prompt: "p", Model: "-x --yolo"},
-		"agent session":  {Prompt: "p", AgentSession: "--last"},
-		"both":           {Prompt: "p", Parallel: true, SessionKey: "a"},
-		"id":             {Prompt: "p", ID: "x"},
-		"label":          {Prompt: "p", Label: "a\nb"},
-	} {
-		_, err := w.try(s)
-		var e *coordinator.Error
-		if !errors.As(err, &e) || e.Code != coordinator.CodeInvalid || e.Message == "" || e.Hint == "" {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	_, err := w.try(coordinator.TaskSpec{Prompt: "p", Continue: true})
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
-		t.Errorf("nothing to continue: %v", err)
-	}
-	if n := len(w.c.List(coordinator.Filter{})); n != 0 {
-		t.Errorf("%d tasks were taken in", n)
-	}
-}
-
 func TestSecondMasterAndBadStateDirs(t *testing.T) {
 	w := newWorld(t)
 	w.open()
@@ -631,63 +578,16 @@ func TestHandoverAndIdleExit(t *testing.T) {
 	w.cfg.IdleExit = 0
 	w.open()
 	w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+	held := w.submit(coordinator.TaskSpec{Prompt: "p", Hold: true}).ID
 	if err := w.c.Handover(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-w.ran; err != nil {
 		t.Fatal(err)
 	}
+	if _, err := w.c.Release(t.Context(), held, "client"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeStopped}) {
+		t.Errorf("a task is released although nobody would run it: %v", err)
+	}
 	w.ran <- nil
-	w.close()
-}
-
-func TestRateLimitHoldsTheAccount(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 1
-	until := time.Now().Add(300 * time.Millisecond)
-	n := 0
-	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-		if n++; n == 1 {
-			return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, RetryAt: until}
-		}
-		if time.Now().Before(until.Add(-2 * time.Millisecond)) {
-			t.Error("a task of the account ran before the limit had passed")
-		}
-		return coordinator.Outcome{Result: "ok"}
-	}
-	w.open()
-	a := w.submit(coordinator.TaskSpec{Prompt: "a", Parallel: true}).ID
-	b := w.submit(coordinator.TaskSpec{Prompt: "b", Parallel: true}).ID
-	for why := ""; !strings.Contains(why, "cools down"); { // until the first run has met the limit
-		var err error
-		if why, err = w.c.Why(b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hasty := w.submit(coordinator.TaskSpec{Prompt: "c", Parallel: true, NoWaitLimit: true}).ID
-	w.expect(w.wait(hasty), state.Failed, state.ClassRateLimited)
-	w.expect(w.wait(a), state.Done, "")
-	w.expect(w.wait(b), state.Done, "")
-	w.close()
-}
-
-func TestAuthHoldsTheAccountUntilARetry(t *testing.T) {
-	w := newWorld(t)
-	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-		return coordinator.Outcome{Class: state.ClassAuth, ExitCode: 1, Error: "not logged in"}
-	}
-	w.open()
-	a := w.submit(coordinator.TaskSpec{Prompt: "a"}).ID
-	w.expect(w.wait(a), state.Failed, state.ClassAuth)
-	b := w.submit(coordinator.TaskSpec{Prompt: "b"}).ID
-	if why, err := w.c.Why(b); err != nil || !strings.Contains(why, "account demo") {
-		t.Errorf("why %q, %v", why, err)
-	}
-	w.agent.do = answer("ok")
-	if _, err := w.c.Retry(context.Background(), a, "client"); err != nil {
-		t.Fatal(err)
-	}
-	w.expect(w.wait(a), state.Done, "")
-	w.expect(w.wait(b), state.Done, "")
 	w.close()
 }

@@ -114,6 +114,8 @@ func (c *Coordinator) dispatch() {
 	if stop {
 		return
 	}
+	c.failDoomed()
+	c.fallBack()
 	c.failUnwilling()
 	if !c.anyReady() {
 		return
@@ -122,9 +124,13 @@ func (c *Coordinator) dispatch() {
 	agent := c.cfg.DefaultAgent() // asked here, because it may start a program
 	err := c.update(context.Background(), func(tx *ledger.Tx) error {
 		c.release(chosen)
-		chosen = c.choose(agent)
+		var waiting []*ledger.Record
+		chosen, waiting = c.choose(agent)
 		for _, r := range chosen {
 			tx.Append(r.started)
+		}
+		for _, r := range waiting {
+			tx.Append(r)
 		}
 		return nil
 	})
@@ -140,30 +146,6 @@ func (c *Coordinator) dispatch() {
 	}
 }
 
-// failUnwilling ends the tasks that are not to wait for rate limits and would have to.
-func (c *Coordinator) failUnwilling() {
-	unwilling := func() []state.Task {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.state.Unwilling(c.cfg.Now())
-	}
-	if len(unwilling()) == 0 {
-		return
-	}
-	err := c.update(context.Background(), func(tx *ledger.Tx) error {
-		for _, t := range unwilling() {
-			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-			tx.Append(rec.Add(state.KeyStatus, string(state.Failed)).Add(state.KeyReason, string(state.ClassRateLimited)).
-				Add(state.KeyError, "account "+t.AccountName()+" waits for a rate limit to pass").
-				Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
-		c.trouble("tasks that do not wait for a rate limit could not be ended", err)
-	}
-}
-
 func (c *Coordinator) anyReady() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,13 +153,18 @@ func (c *Coordinator) anyReady() bool {
 }
 
 // choose takes the tasks that are ready and registers a run for each, so that a
-// cancel that comes right behind the record finds it.
-func (c *Coordinator) choose(defaultAgent string) []*run {
+// cancel that comes right behind the record finds it. waiting has records for those
+// that turn out to wait for an account.
+func (c *Coordinator) choose(defaultAgent string) (chosen []*run, waiting []*ledger.Record) {
 	now := c.cfg.Now()
 	c.mu.Lock()
 	ready := c.state.Ready(now, c.limits())
 	runs := make([]*run, 0, len(ready))
 	for i := range ready {
+		if r := c.joinAccount(&ready[i], defaultAgent, now); r != nil {
+			waiting = append(waiting, r)
+			continue
+		}
 		runs = append(runs, c.newRun(&ready[i], defaultAgent, now))
 	}
 	c.mu.Unlock()
@@ -192,7 +179,19 @@ func (c *Coordinator) choose(defaultAgent string) []*run {
 			r.cancel(nil)
 		}
 	}
-	return free
+	return free, waiting
+}
+
+// joinAccount gives the record that makes a task without an agent, as people write
+// them, wait for the account of the default one; nil if there is nothing to wait for.
+// mu is held.
+func (c *Coordinator) joinAccount(t *state.Task, defaultAgent string, now time.Time) *ledger.Record {
+	a := c.state.Account(defaultAgent)
+	if defaultAgent == "" || t.AccountName() != "" || !a.Hold && a.LimitWaits == 0 && !a.CoolUntil.After(now) {
+		return nil
+	}
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+	return rec.Add(state.KeyAgent, defaultAgent).Add(state.KeyAccount, defaultAgent).Add(state.KeyUpdatedAt, state.FormatTime(now))
 }
 
 // inUse reports whether a run that is still being ended (its task was edited
@@ -221,12 +220,14 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 	r := &run{id: c.cfg.ID(), task: *t, begun: now}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.interrupted = t.Reason == state.ClassInterrupted
+	r.named = t.AgentSession != "" && t.RunID == ""
 	r.session = t.AgentSession
 	if s, ok := c.state.SessionByID(t.SessionID); ok && r.session == "" && t.Resume != "never" && s.Agent == t.Agent {
 		r.session = s.Native
 	}
 	r.task.Attempt++
 	r.task.RunID = r.id
+	r.task.StartedAt = now
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	rec.Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, r.id).Add(state.KeyAttempt, strconv.Itoa(r.task.Attempt)).
 		Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))

@@ -28,8 +28,9 @@ type verdict struct {
 //	success                          yes                 done
 //	canceled                         yes                 canceled
 //	interrupted                      no, a retry         queued at once; dead after max retries
-//	rate-limited                     no, a limit wait    queued until the time that the agent named, else backoff;
-//	                                                     dead after max_limit_wait, failed if the task does not wait
+//	rate-limited                     no, a limit wait    queued; the account cools down until the time that the agent
+//	                                                     named, else by its backoff. Dead after max_limit_wait, failed
+//	                                                     if the task does not wait, but never before its fallbacks
 //	auth                             yes                 failed, and the account goes on hold
 //	agent-missing                    yes                 failed
 //	session-lost                     no                  queued with a new session, or failed by resume_missing
@@ -67,6 +68,9 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 			c.judgeRetry(&v, t, now)
 		}
 	}
+	if v.account == nil {
+		v.account = c.gotThrough(t, out.Class)
+	}
 	return v
 }
 
@@ -85,31 +89,6 @@ func (c *Coordinator) judgeRetry(v *verdict, t *state.Task, now time.Time) {
 		v.status, v.notBefore = state.Queued, now.Add(c.backoff(t.Attempt-1))
 	case limit > 1:
 		v.status = state.Dead
-	}
-}
-
-// judgeLimit lets a task wait for its account. The wait is the account's, so that
-// its other tasks do not run into the same limit one by one.
-func (c *Coordinator) judgeLimit(v *verdict, t *state.Task, out Outcome, now time.Time) {
-	most := c.cfg.MaxLimitWait
-	if d, err := time.ParseDuration(t.MaxLimitWait); err == nil {
-		most = d
-	}
-	if v.limitSince.IsZero() {
-		v.limitSince = now
-	}
-	until := out.RetryAt
-	if !until.After(now) {
-		until = now.Add(c.backoff(t.LimitWaits))
-	}
-	v.account = accountRecord(t.AccountName()).Add(state.KeyCoolUntil, state.FormatTime(until)).Add(state.KeyReason, string(state.ClassRateLimited))
-	switch {
-	case most == 0: // told not to wait
-	case until.After(v.limitSince.Add(most)):
-		v.status = state.Dead
-	default:
-		v.status, v.notBefore = state.Queued, until
-		v.attempt, v.limitWaits = t.Attempt-1, t.LimitWaits+1
 	}
 }
 

@@ -33,24 +33,35 @@ func (c *Coordinator) recover(ctx context.Context) {
 	wg.Wait()
 }
 
+// An oldRun is what is known of a run whose master has ended.
+type oldRun struct {
+	id      string
+	alive   error  // why it cannot be proved dead; nil if it is
+	session string // native session that its output names
+	kept    bool   // that session has the prompt
+}
+
 // recoverTask proves the old run of a task dead and records what follows. If the
 // master is to end meanwhile, the task is left as it is for the next one.
 func (c *Coordinator) recoverTask(ctx context.Context, id, runID string) {
-	var alive error
+	old := oldRun{id: runID}
 	if c.cfg.Recover != nil {
 		limited, stop := context.WithTimeout(ctx, recoverTimeout)
-		alive = c.cfg.Recover(limited, c.RunDir(runID), runID)
+		old.alive = c.cfg.Recover(limited, c.RunDir(runID), runID)
 		stop()
 	}
-	if alive != nil && ctx.Err() != nil {
+	if old.alive != nil && ctx.Err() != nil {
 		return
+	}
+	if t, err := c.peek(id); err == nil && c.cfg.FindSession != nil {
+		old.session, old.kept = c.cfg.FindSession(t.Agent, c.RunDir(runID)) // here, because the output may be long
 	}
 	err := c.update(context.Background(), func(tx *ledger.Tx) error {
 		t, err := c.peek(id)
 		if err != nil {
 			return err
 		}
-		if rec := c.recovered(&t, runID, alive); rec != nil {
+		if rec := c.recovered(&t, &old); rec != nil {
 			tx.Append(rec)
 		}
 		return nil
@@ -59,30 +70,42 @@ func (c *Coordinator) recoverTask(ctx context.Context, id, runID string) {
 		c.trouble("an interrupted task could not be requeued", err)
 		return
 	}
-	c.log.Info("looked after an interrupted run", "task", id, "run", runID, "dead", alive == nil)
+	c.log.Info("looked after an interrupted run", "task", id, "run", runID, "dead", old.alive == nil)
 }
 
 // recovered gives the record for a task whose old run was looked after; nil if
 // there is nothing to say. A person may have changed its status: that stays.
-func (c *Coordinator) recovered(t *state.Task, runID string, alive error) *ledger.Record {
+func (c *Coordinator) recovered(t *state.Task, old *oldRun) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	switch {
-	case t.Status == state.Running && t.RunID == runID:
+	case t.Status == state.Running && t.RunID == old.id:
 		status := state.Queued
 		if t.Retries+1 > c.cfg.MaxRetries {
 			status = state.Dead
 		}
 		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(t.Retries+1)).
 			Add(state.KeyAttempt, strconv.Itoa(max(0, t.Attempt-1))).Add(state.KeyReason, string(state.ClassInterrupted))
-		if t.AgentSession == "" && c.cfg.FindSession != nil {
-			session, _ := c.cfg.FindSession(t.Agent, c.RunDir(runID))
-			rec.AddIf(state.NativeKey(t.Agent), session)
-		}
-	case alive == nil || t.Status != state.Queued:
+		c.addFound(rec, t, old)
+	case old.alive == nil || t.Status != state.Queued:
 		return nil
 	}
-	if alive != nil {
-		rec.Add(state.KeyHold, "true").Add(state.KeyNote, fmt.Sprintf("held: the agent of the interrupted run may still be alive: %v", alive))
+	if old.alive != nil {
+		rec.Add(state.KeyHold, "true").Add(state.KeyNote, fmt.Sprintf("held: the agent of the interrupted run may still be alive: %v", old.alive))
 	}
 	return rec.Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
+}
+
+// addFound says what the output of a run that was cut off tells of its session:
+// its id, if the master had no time to record it, and whether the prompt is in it.
+func (c *Coordinator) addFound(rec *ledger.Record, t *state.Task, old *oldRun) {
+	switch t.AgentSession {
+	case "":
+		rec.AddIf(state.NativeKey(t.Agent), old.session)
+	case old.session:
+	default:
+		return // a person has named another one
+	}
+	if old.kept && old.session != "" && old.session != t.PromptKept && c.hasSent(t) {
+		rec.Add(state.KeyPromptKept, old.session)
+	}
 }

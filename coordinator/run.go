@@ -7,10 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -20,16 +19,22 @@ import (
 )
 
 // A run is one execution of an agent for a task. Its fields are set when it is
-// chosen and then belong to its goroutine, but for cancel, which anyone may call.
+// chosen and then belong to its goroutine, but for cancel, which anyone may call,
+// and lastOutput, which anyone may read.
 type run struct {
 	id          string
 	task        state.Task // as it is while the run is at work
 	begun       time.Time
 	started     *ledger.Record // the `running` record
 	session     string         // native session to resume; "" begins a new one
+	named       bool           // the task brought that session from outside: stint has not run in it yet
 	interrupted bool           // the run before this one did not end by itself
+	kept        bool           // session has the prompt already
+	strayed     string         // the session that the agent began in place of the one that it had to resume
+	outputs     []state.OutputFile
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
+	lastOutput  atomic.Pointer[time.Time] // nil: the agent has put nothing out yet
 }
 
 // execute carries out a run and records how it ended. The run is taken off the
@@ -111,7 +116,12 @@ func (c *Coordinator) isWorkspaceByHand(id string) bool {
 }
 
 func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
+	r.kept = r.session != "" && t.PromptKept == r.session
 	turn, err := c.prepare(r, t)
+	var wrong *fileError
+	if errors.As(err, &wrong) {
+		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error() + "; correct inputFiles in tasks.md and retry"}
+	}
 	if err != nil {
 		return broken(err)
 	}
@@ -121,47 +131,100 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 		ctx, stop = context.WithTimeoutCause(ctx, limit, ErrTimeout)
 		defer stop()
 	}
-	c.say(r, session.RoleUser, t.Prompt, "")
+	said := t.Prompt
+	if r.kept {
+		said = prompt.GoOn
+	}
+	c.say(r, session.RoleUser, said, "")
 	out := agent.Run(ctx, turn, func(e Event) { c.heard(r, e) })
+	if cause := context.Cause(r.ctx); out.Class == state.ClassTimeout && errors.Is(cause, ErrCanceled) && !errors.Is(cause, errStrayed) {
+		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled) // by a person, while the agent had its grace
+	}
 	if out.Class == state.ClassTimeout {
 		out.Error = strings.TrimPrefix(fmt.Sprintf("it ran longer than its limit of %s; %s", c.timeout(t), strings.TrimPrefix(out.Error, "timeout")), "; ")
 		out.Error = strings.TrimRight(out.Error, "; ")
 	}
+	c.checkSession(r, t, &out)
+	if out.Class == "" && len(t.OutputSpec) > 0 {
+		if r.outputs, err = c.collect(turn.Workspace, r.id, t.OutputSpec); err != nil {
+			out.Class, out.Error = state.ClassOutputMissing, err.Error()
+		}
+	}
 	c.say(r, session.RoleAssistant, out.Result, out.Error)
-	if out.Session == "" {
-		out.Session = r.task.AgentSession
-	}
-	if r.session == "" && t.Resume == "always" && out.Note == "" {
-		out.Note = "there was no session to resume; a new one was begun"
-	}
 	return out
 }
 
-// prepare makes runs/<runId> with the prompt as it is sent.
+// errStrayed ends a run that goes on in another session than it must.
+var errStrayed = fmt.Errorf("%w: the session was not resumed", ErrCanceled)
+
+// mayNotStray reports whether the run makes no sense in another session than the
+// one to resume: its user wants an error, or it does not have the prompt.
+func (c *Coordinator) mayNotStray(r *run, now string) bool {
+	return r.session != "" && now != "" && !strings.EqualFold(now, r.session) && (r.kept || c.cfg.ResumeMissing == "error")
+}
+
+// checkSession makes sure that the outcome is one of the session that was to be
+// resumed, and completes what it says about sessions.
+func (c *Coordinator) checkSession(r *run, t *state.Task, out *Outcome) {
+	if r.strayed == "" && c.mayNotStray(r, out.Session) {
+		r.strayed = out.Session
+	}
+	if r.strayed != "" {
+		out.Session = "" // nothing is to go on with it
+		if cause := context.Cause(r.ctx); cause == nil || errors.Is(cause, errStrayed) {
+			out.Class, out.Result, out.Kept = state.ClassSessionLost, "", false
+			out.Error = fmt.Sprintf("session %s was not resumed: the agent began %s instead", r.session, r.strayed)
+		}
+	}
+	if out.Session == "" {
+		out.Session = r.task.AgentSession
+	}
+	switch {
+	case out.Note != "" || out.Class == state.ClassSessionLost:
+	case r.session == "" && t.Resume == "always":
+		out.Note = "there was no session to resume; a new one was begun"
+	case r.session != "" && out.Session != "" && !strings.EqualFold(out.Session, r.session):
+		out.Note = fmt.Sprintf("session %s was not resumed: the agent began %s instead", r.session, out.Session)
+	}
+}
+
+// promptName is the file in a run's directory with what the agent was told.
+const promptName = "prompt.md"
+
+// prepare makes runs/<runId> with the prompt as it is sent and the task's files.
 func (c *Coordinator) prepare(r *run, t *state.Task) (Turn, error) {
 	dir := c.RunDir(r.id)
-	files := filepath.Join(dir, "files") // where a task without a workspace works
+	files := filepath.Join(dir, filesName) // where a task without a workspace works
 	if err := os.MkdirAll(files, durable.DirMode); err != nil {
 		return Turn{}, err
 	}
+	turn := Turn{
+		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName),
+		Workspace: first(t.Workspace, files), Model: t.Model, Session: r.session,
+		Limits: RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
+	}
+	inputs, err := writeInputs(files, t.InputFiles)
+	if err != nil {
+		return Turn{}, err
+	}
+	if len(inputs) > 0 {
+		turn.Files = files
+	}
+	return turn, os.WriteFile(turn.Prompt, []byte(c.prompt(r, t, inputs)), durable.FileMode)
+}
+
+// prompt gives what the agent is told.
+func (c *Coordinator) prompt(r *run, t *state.Task, inputs []string) string {
 	policy := c.cfg.OutputPolicy
 	if set := c.workspace(t.Workspace); set.OutputPolicy != nil {
 		policy = *set.OutputPolicy
 	}
-	built := prompt.Build(prompt.Input{
+	return prompt.Build(prompt.Input{
 		SessionKey: r.task.SessionKey, SessionID: r.task.SessionID, TaskID: t.ID, RunID: r.id,
 		Attempt: r.task.Attempt, Agent: r.task.Agent, Workspace: t.Workspace, Policy: policy,
 		Message: t.Prompt, Resumed: r.session != "", Interrupted: r.interrupted,
+		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec,
 	})
-	path := filepath.Join(dir, "prompt.md")
-	if err := os.WriteFile(path, []byte(built), durable.FileMode); err != nil {
-		return Turn{}, err
-	}
-	return Turn{
-		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: path,
-		Workspace: first(t.Workspace, files), Model: t.Model, Session: r.session,
-		Limits: RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
-	}, nil
 }
 
 // RunDir gives the directory of a run's files.
@@ -182,7 +245,17 @@ func (c *Coordinator) timeout(t *state.Task) time.Duration {
 // heard takes what a running agent tells. Its session id is recorded the moment
 // it is known, so that a crash can resume it.
 func (c *Coordinator) heard(r *run, e Event) {
+	now := c.cfg.Now()
+	r.lastOutput.Store(&now)
+	if e.Text != "" {
+		c.noteAnswer(&r.task)
+	}
 	if e.Session == "" || e.Session == r.task.AgentSession {
+		return
+	}
+	if c.mayNotStray(r, e.Session) {
+		r.strayed = e.Session
+		r.cancel(errStrayed)
 		return
 	}
 	err := c.update(context.Background(), func(tx *ledger.Tx) error {
@@ -190,7 +263,8 @@ func (c *Coordinator) heard(r *run, e Event) {
 			return nil
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
-		tx.Append(rec.Add(state.KeyStatus, string(state.Running)).Add(state.NativeKey(r.task.Agent), e.Session).
+		// No status: that of a person who ends the task just now is to count.
+		tx.Append(rec.Add(state.NativeKey(r.task.Agent), e.Session).
 			Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
 		return nil
 	})
@@ -233,112 +307,5 @@ func (c *Coordinator) say(r *run, role, text, problem string) {
 	}
 	if err != nil {
 		c.trouble("the transcript could not be written", err)
-	}
-}
-
-// maxResult is how much of an answer stands in the ledger; the whole answer is
-// in runs/<runId>/answer.
-const maxResult = 64 << 10
-
-// bounded gives head and tail of a long answer, marked as cut.
-func bounded(answer string) string {
-	if len(answer) <= maxResult {
-		return answer
-	}
-	head, tail := maxResult*3/4, maxResult/4
-	for head > 0 && !utf8.RuneStart(answer[head]) {
-		head--
-	}
-	for tail > 0 && !utf8.RuneStart(answer[len(answer)-tail]) {
-		tail--
-	}
-	return fmt.Sprintf("%s\n[… %d bytes are left out here; the whole answer is in the run's file answer …]\n%s",
-		answer[:head], len(answer)-head-tail, answer[len(answer)-tail:])
-}
-
-// finish records how a run ended. Where the disk is full it waits until there is
-// room, so that a result is not lost; the lane stays taken meanwhile.
-func (c *Coordinator) finish(r *run, out Outcome) error {
-	if out.Result != "" {
-		if err := os.WriteFile(filepath.Join(c.RunDir(r.id), "answer"), []byte(out.Result), durable.FileMode); err != nil {
-			c.trouble("an answer could not be written to its file", err)
-		}
-	}
-	for {
-		err := c.update(context.Background(), func(tx *ledger.Tx) error {
-			if c.stillRuns(r) {
-				c.conclude(r, out, tx)
-			}
-			return nil
-		})
-		if !errors.Is(err, &Error{Code: CodeFull}) {
-			c.keepSession(r.task.SessionID)
-			return err
-		}
-		c.trouble("a result waits for room on the disk", err)
-		select {
-		case <-c.ledger.Done():
-			return err
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-// conclude appends the records with which a run ends.
-func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
-	now := c.cfg.Now()
-	if out.Class == state.ClassSessionLost && r.session == "" && c.cfg.ResumeMissing != "error" {
-		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
-	}
-	v := c.judge(&r.task, out, now)
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
-	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).
-		AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore)).AddIf(state.KeyError, out.Error).AddIf(state.KeyNote, first(out.Note, v.note))
-	number := func(key string, old, now int) {
-		if old != now {
-			rec.Add(key, strconv.Itoa(now))
-		}
-	}
-	number(state.KeyAttempt, r.task.Attempt, v.attempt)
-	number(state.KeyRetries, r.task.Retries, v.retries)
-	number(state.KeyLimitWaits, r.task.LimitWaits, v.limitWaits)
-	if !v.limitSince.Equal(r.task.LimitSince) {
-		rec.Add(state.KeyLimitSince, state.FormatTime(v.limitSince))
-	}
-	if v.loseSession {
-		rec.Add(state.NativeKey(r.task.Agent), "").Add(state.KeySessionID, c.cfg.ID())
-	} else if out.Session != "" && out.Session != r.task.AgentSession {
-		rec.Add(state.NativeKey(r.task.Agent), out.Session)
-	}
-	if out.Class == "" || out.ExitCode >= 0 {
-		rec.Add(state.KeyExitCode, strconv.Itoa(out.ExitCode))
-	}
-	addUsage(rec, out.Usage)
-	if v.reason == state.ClassCanceled {
-		rec.Add(state.KeyBy, ledger.ByClient) // an edit would have taken the task out of its run
-	}
-	rec.Add(state.KeyUpdatedAt, state.FormatTime(now)).AddIf(state.KeyResult, bounded(out.Result))
-	tx.Append(rec)
-	if v.account != nil {
-		tx.Append(v.account)
-	}
-}
-
-func addUsage(rec *ledger.Record, u state.Usage) {
-	for _, f := range []struct {
-		key string
-		n   int64
-	}{
-		{state.KeyInputTokens, u.InputTokens},
-		{state.KeyCachedInputTokens, u.CachedInputTokens},
-		{state.KeyOutputTokens, u.OutputTokens},
-		{state.KeyReasoningTokens, u.ReasoningTokens},
-	} {
-		if f.n > 0 {
-			rec.Add(f.key, strconv.FormatInt(f.n, 10))
-		}
-	}
-	if u.CostUSD > 0 {
-		rec.Add(state.KeyCostUSD, strconv.FormatFloat(u.CostUSD, 'f', -1, 64))
 	}
 }

@@ -7,14 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
-	"stint/ledger"
 	"stint/state"
 )
 
@@ -76,37 +72,6 @@ func CheckSessionKey(key string) error {
 		return invalid("choose a name such as web or fix-42", "%q cannot be the name of a session: 1 to 64 of A-Z a-z 0-9 . _ @ + -", key)
 	}
 	return nil
-}
-
-// check says what is wrong with a spec, and fills in what it leaves to us.
-func (c *Coordinator) check(s *TaskSpec) error {
-	if err := CheckPrompt(s.Prompt); err != nil {
-		return err
-	}
-	if s.ID == "" {
-		s.ID = c.cfg.ID()
-	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
-		return invalid("leave it out", "the id %q is no UUID", s.ID)
-	}
-	if s.Agent == "" {
-		s.Agent = c.cfg.DefaultAgent()
-	}
-	if c.cfg.Agents[s.Agent] == nil {
-		return invalid("stint doctor", "there is no agent %q; known are %s", s.Agent, strings.Join(sortedNames(c.cfg.Agents), ", "))
-	}
-	if s.Account == "" {
-		s.Account = s.Agent
-	} else if s.Account != s.Agent {
-		return invalid("leave it out", "there is no account %q; known is %s", s.Account, s.Agent)
-	}
-	if err := checkWorkspace(s.Workspace); err != nil {
-		return err
-	}
-	if !s.AllowStateInWorkspace && isBelow(c.cfg.StateDir, s.Workspace) {
-		return invalid("choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
-			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", c.cfg.StateDir, s.Workspace)
-	}
-	return errors.Join(checkSession(s), checkLimits(s))
 }
 
 func sortedNames[V any](m map[string]V) []string {
@@ -178,14 +143,30 @@ func checkLimits(s *TaskSpec) error {
 	case s.MaxAttempts < 0:
 		return invalid("use 1 or more", "max-attempts %d makes no sense", s.MaxAttempts)
 	case s.Model != "" && !isArgument(s.Model):
-		return invalid("name it as the agent's CLI does", "%q cannot be the name of a model", s.Model)
-	case len(s.IdempotencyKey) > 256 || !printable(s.IdempotencyKey):
-		return invalid("use at most 256 printable characters", "the idempotency key cannot be used")
-	case len(s.Label) > 256 || !printable(s.Label):
-		return invalid("use at most 256 printable characters", "the label cannot be used")
+		return invalid("name it as the agent's CLI does", "%q cannot be the name of a model: it is one word of letters, digits and . _ : / @ + -", s.Model)
+	case s.AfterPolicy != "" && s.AfterPolicy != state.AfterDone && s.AfterPolicy != state.AfterAny:
+		return invalid("use done or any", "the after-policy %q is unknown", s.AfterPolicy)
+	}
+	return checkWords(s)
+}
+
+// checkWords checks what is free text on one line.
+func checkWords(s *TaskSpec) error {
+	for _, w := range []struct{ what, text string }{
+		{"idempotency key", s.IdempotencyKey},
+		{"label", s.Label},
+		{"tenant", s.TenantID},
+		{"queue", s.Queue},
+	} {
+		if len(w.text) > maxWords || !printable(w.text) {
+			return invalid(fmt.Sprintf("use at most %d printable characters", maxWords), "the %s cannot be used", w.what)
+		}
 	}
 	return nil
 }
+
+// maxWords is the length of free text on one line, in bytes.
+const maxWords = 256
 
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
@@ -196,101 +177,11 @@ func printable(s string) bool {
 // same key with another body is a conflict.
 func (c *Coordinator) Submit(ctx context.Context, s TaskSpec) (state.Task, error) {
 	defer c.call()()
-	if c.isGoing() {
-		return state.Task{}, c.stopped()
-	}
-	if err := c.check(&s); err != nil {
-		return state.Task{}, err
-	}
-	id := s.ID
-	err := c.update(ctx, func(tx *ledger.Tx) error {
-		old, err := c.known(&s)
-		if err != nil {
-			return err
-		}
-		if id = s.ID; old != "" {
-			id = old
-			return nil
-		}
-		r, err := c.newTask(&s, tx)
-		if err != nil {
-			return err
-		}
-		if s.IdempotencyKey != "" {
-			tx.Claim("key " + s.IdempotencyKey)
-		}
-		tx.Append(r)
-		return nil
-	})
+	ids, err := c.take(ctx, []TaskSpec{s})
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.whole(id)
-}
-
-// known gives the id of the task that the spec asks for again; "" if it is new.
-func (c *Coordinator) known(s *TaskSpec) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.state.Peek(s.ID); ok {
-		return s.ID, nil
-	}
-	if s.IdempotencyKey == "" {
-		return "", nil
-	}
-	id, ok := c.state.ByIdempotencyKey(s.IdempotencyKey)
-	if !ok {
-		return "", nil
-	}
-	old, err := c.wholeOf(id)
-	if err != nil {
-		return "", err
-	}
-	if !sameBody(&old, s) {
-		return "", &Error{Code: CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to task %s, which asks for something else", s.IdempotencyKey, id), Hint: "stint show " + id}
-	}
-	return id, nil
-}
-
-// sameBody reports whether a task is what the spec asks for. What the spec leaves
-// to the configuration does not count, nor does the time.
-func sameBody(t *state.Task, s *TaskSpec) bool {
-	named := t.SessionKey
-	if strings.Contains(named, ":") {
-		named = "" // a lane that the task was given
-	}
-	return t.Prompt == s.Prompt && t.Agent == s.Agent && t.Workspace == s.Workspace && named == s.SessionKey &&
-		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
-		(s.Model == "" || t.Model == s.Model)
-}
-
-// newTask makes the record of a new task.
-func (c *Coordinator) newTask(s *TaskSpec, tx *ledger.Tx) (*ledger.Record, error) {
-	now := state.FormatTime(c.cfg.Now())
-	set := c.workspace(s.Workspace)
-	lane, sessionID, resume, err := c.sessionFor(s, first(s.Resume, set.ResumePolicy, c.cfg.ResumePolicy, "auto"), tx)
-	if err != nil {
-		return nil, err
-	}
-	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID}
-	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, lane).Add(state.KeySessionID, sessionID).
-		Add(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
-		AddIf(state.KeyModel, first(s.Model, set.Model)).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, resume).
-		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
-		AddIf(state.KeyTimeout, s.Timeout).Add(state.KeyBy, ledger.ByClient)
-	if s.Priority > 0 {
-		r.Add(state.KeyPriority, strconv.Itoa(s.Priority))
-	}
-	if s.MaxAttempts > 0 {
-		r.Add(state.KeyMaxAttempts, strconv.Itoa(s.MaxAttempts))
-	}
-	if s.NoWaitLimit {
-		r.Add(state.KeyMaxLimitWait, "0s")
-	}
-	if !s.NotBefore.IsZero() {
-		r.Add(state.KeyNotBefore, state.FormatTime(s.NotBefore))
-	}
-	return r.Add(state.KeyPrompt, s.Prompt), nil
+	return c.whole(ids[0])
 }
 
 // first gives the first word that is not empty.
@@ -308,34 +199,6 @@ func (c *Coordinator) workspace(path string) WorkspaceSettings {
 		return WorkspaceSettings{}
 	}
 	return c.cfg.Workspace(path)
-}
-
-// sessionFor decides about lane and session of a new task. A session is context,
-// a lane is order: a named session is both; without a name, the lane is the
-// directory's and the session is new, unless the task continues the last one.
-func (c *Coordinator) sessionFor(s *TaskSpec, resume string, tx *ledger.Tx) (lane, sessionID, policy string, err error) {
-	switch {
-	case s.Parallel:
-		return state.LanePrefixTask + s.ID, c.cfg.ID(), resume, nil
-	case s.SessionKey == "":
-		lane = state.LanePrefixDir + repositoryRoot(s.Workspace)
-	default:
-		lane = s.SessionKey
-	}
-	if s.SessionKey == "" && !s.Continue || resume == "never" || s.AgentSession != "" {
-		return lane, c.cfg.ID(), resume, nil
-	}
-	c.mu.Lock()
-	current, ok := c.state.CurrentSession(lane, s.Agent, s.Account)
-	c.mu.Unlock()
-	switch {
-	case ok:
-		return lane, current.ID, resume, nil
-	case s.Continue:
-		return "", "", "", &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(lane, state.LanePrefixDir)), Hint: "leave --continue out"}
-	}
-	tx.Claim("session " + lane) // two first tasks of a session must not both begin it
-	return lane, c.cfg.ID(), resume, nil
 }
 
 // repositoryRoot gives the directory above (or at) dir that is the top of a

@@ -125,7 +125,7 @@ func (m *merger) add(sec *ledger.Section) {
 	for i := range sec.Fields {
 		key := string(sec.Fields[i].Key)
 		switch key {
-		case KeyStatus, KeyBy, KeyStartedAt, ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
+		case KeyStatus, KeyBy, KeyStartedAt, KeyThreadTokens, KeyPromptKept, ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
 			continue // told by the fold, or the engine's
 		case KeyTool:
 			key = KeyAgent
@@ -148,7 +148,8 @@ func (m *merger) records() (first, second ledger.Record) {
 	for _, key := range m.keys {
 		first.AddIf(key, m.values[key])
 	}
-	first.AddIf(KeyStartedAt, exactTime(t.StartedAt))
+	first.AddIf(KeyStartedAt, exactTime(t.StartedAt)).
+		AddIf(KeyThreadTokens, threadTokens(t.thread)).AddIf(KeyPromptKept, t.PromptKept) // behind the prompt, which unsets it
 	if t.Status == Running && t.StartedAt.IsZero() && !t.UpdatedAt.IsZero() {
 		second.Add(KeyStartedAt, "")
 	}
@@ -158,6 +159,14 @@ func (m *merger) records() (first, second ledger.Record) {
 		first.AddIf(KeyBy, t.By)
 	}
 	return first, second
+}
+
+// threadTokens is FormatThread, "" where nothing was counted.
+func threadTokens(u Usage) string {
+	if u == (Usage{}) {
+		return ""
+	}
+	return FormatThread(u)
 }
 
 // exactTime is FormatTime without loss.
@@ -233,7 +242,7 @@ func (s *State) carriedSessions() []string {
 			current = "true"
 		}
 		lines = append(lines, words("key", x.Key, "sessionId", x.ID, "agent", x.Agent, "account", x.Account, "nativeId", x.Native,
-			"updatedAt", exactTime(x.UpdatedAt), "lastTask", s.id(x.last), "current", current))
+			"updatedAt", exactTime(x.UpdatedAt), "lastTask", s.id(x.last), "current", current, "thread", threadTokens(x.Thread)))
 	}
 	return lines
 }
@@ -312,6 +321,7 @@ func (s *State) setSessions(lines []map[string]string) {
 		x := t.get(m["sessionId"])
 		x.Key, x.Agent, x.Account, x.Native, x.last = m["key"], m["agent"], m["account"], m["nativeId"], n
 		x.UpdatedAt, _ = ParseTime(m["updatedAt"]) // zero if it cannot be read
+		x.Thread, _ = parseThread([]byte(m["thread"]))
 		if m["current"] != "" {
 			t.current[x.place()], x.seated = x, true
 		}

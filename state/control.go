@@ -13,7 +13,7 @@ type Account struct {
 	Hold       bool      `json:"hold,omitempty"`
 	Reason     string    `json:"reason,omitempty"`     // why it is on hold or cools down
 	CoolUntil  time.Time `json:"coolUntil,omitzero"`   // no task starts before
-	LimitWaits int       `json:"limitWaits,omitempty"` // rate limits in a row
+	LimitWaits int       `json:"limitWaits,omitempty"` // rate limits in a row; while it is not 0, one task at a time starts
 }
 
 // control is what a control record can say: of dispatch, or of an account.
@@ -76,6 +76,7 @@ func (s *State) applyControl(sec *ledger.Section) error {
 		return err
 	case isAccount:
 		s.account(name).control = next
+		s.plan.accounts = true
 	default:
 		s.dispatch = next
 	}

@@ -9,8 +9,8 @@ var copied = map[string]bool{
 	KeyAccount: true, KeyResume: true, KeyPriority: true, KeyLabel: true, KeyAfter: true, KeyAfterPolicy: true,
 	KeyTimeout: true, KeyMaxAttempts: true, KeyMaxLimitWait: true, KeyVerifyCommand: true,
 
-	"maxIterations": true, "tenantId": true, "queue": true, "onFailure": true, "fallback": true, "budget": true,
-	"isolation": true, "inputFiles": true, "outputSpec": true, "outputFiles": true,
+	KeyTenantID: true, KeyQueue: true, KeyFallback: true, KeyInputFiles: true, KeyOutputSpec: true,
+	"maxIterations": true, "onFailure": true, "budget": true, "isolation": true,
 }
 
 // Copied reports whether a task that a person makes by copying the section of

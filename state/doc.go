@@ -27,19 +27,26 @@
 //
 // A lane is the serial queue of one session key. In it explicit order comes first,
 // then age, which is the order of first appearance. A held task and one whose
-// time the user set ahead are passed over. A head that waits for its retry or for
-// another task blocks its lane, and a lane never has two running tasks. Among the
-// heads of lanes the higher priority goes first, then age. [State.Ready] gives
+// time the user set ahead are passed over. A head that waits for its retry, for
+// another task or for its account blocks its lane, but not that of a directory,
+// which only keeps tasks apart: there those of other sessions go first. A lane
+// never has two running tasks. Among the heads of lanes the higher priority goes first, then age. [State.Ready] gives
 // the tasks to start now, [State.Why] says of one why it is not among them,
 // [State.NextWake] when time alone may change the answer. What is in use (workers,
 // slots of accounts, sessions) is counted from the running tasks and never stored.
+//
+// A task that comes after others waits until they are done. [State.CheckOrder] says
+// beforehand whether tasks would wait for each other for ever, over lanes and after;
+// a person's record that would make it so is refused. [State.Doomed] gives those that
+// can never run, because a task before them has ended otherwise than done.
 //
 // # Sessions and controls
 //
 // Sessions are folded from the task records that name them: [State.CurrentSession] is
 // the one that a new task of a lane goes on with. Control records carry what is
 // neither a task nor configuration: "Control dispatch" pauses dispatch, "Control
-// account:NAME" holds or cools down an account.
+// account:NAME" holds or cools down an account. After a cool-down the account's
+// tasks start one at a time until a record takes its limitWaits away.
 //
 // # Use
 //

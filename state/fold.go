@@ -72,17 +72,18 @@ type folded struct {
 	promptAt int64               // offset of the record that has the prompt, plus 1
 	thread   Usage               // what the CLI has counted over the whole native session
 	counted  bool                // the last record says so
+	named    uint8               // the agents whose native session id it named: bits in the order of agents
 
 	binds   bool // the last record named the session, its key, agent or account
-	learned bool // the last record named a native session id
+	learned bool // the last record named the native session id of the task's agent
 }
 
 // apply folds one record into t. It is the same for live records, replay and
 // reading back. On an error t is spoilt: callers work on a copy.
 func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	from, named := t.Status, (*ledger.Field)(nil)
-	started := t.StartedAt
-	t.By, t.binds, t.learned, t.counted = "", false, false, false
+	started, native := t.StartedAt, t.AgentSession
+	t.By, t.binds, t.named, t.counted = "", false, 0, false
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
 		if err := t.set(sec, f, p, k); err != nil {
@@ -102,18 +103,22 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	if t.Status == Running && from != Running && t.StartedAt.Equal(started) {
 		t.StartedAt = t.UpdatedAt
 	}
-	t.AgentSession = t.native(t.Agent)
+	t.AgentSession, t.learned = t.native(t.Agent)
+	if t.AgentSession != native && !t.counted {
+		t.thread = Usage{} // what was counted was another session
+	}
 	return nil
 }
 
-// native gives the native session id that the task has with that agent.
-func (t *folded) native(agent string) string {
+// native gives the native session id that the task has with that agent, and
+// whether the last record named it.
+func (t *folded) native(agent string) (id string, named bool) {
 	for i, a := range agents {
 		if a == agent {
-			return t.natives[i]
+			return t.natives[i], t.named&(1<<i) != 0
 		}
 	}
-	return ""
+	return "", false
 }
 
 // set takes over one field.
@@ -247,7 +252,8 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 }
 
 func (t *folded) setNative(agent int, f *ledger.Field, p *pool) {
-	t.natives[agent], t.learned = p.get(f.Bytes()), true
+	t.natives[agent] = p.get(f.Bytes())
+	t.named |= 1 << agent
 }
 
 func (t *folded) setPrompt(f *ledger.Field, k keep) {
@@ -310,6 +316,9 @@ func Check(sec *ledger.Section) error {
 		if f := sec.Get(KeyAccount); f != nil && t.Account != "" && !ledger.ValidID(ControlAccount+t.Account) {
 			return recordError(sec, f, fmt.Errorf("%q cannot be the name of an account: letters, digits, . _ : and - only", t.Account))
 		}
+		if f := sec.Get(KeyAfterPolicy); f != nil && t.AfterPolicy != "" && t.AfterPolicy != AfterAny && t.AfterPolicy != AfterDone {
+			return recordError(sec, f, fmt.Errorf("%q is neither done nor any", t.AfterPolicy))
+		}
 		if f := sec.Get(KeyStatus); f != nil && t.Status == Running {
 			return recordError(sec, f, &TransitionError{To: Running, ByHand: true})
 		}
@@ -343,14 +352,18 @@ func checkKeys(sec *ledger.Section) error {
 
 // CheckNext says whether the status that a person's section sets can follow the
 // one that the task has now, and whether a task that is to be queued can run at
-// all. It is for sections that [Check] has passed. The error is a [*RecordError].
+// all: it must have a prompt, and not wait for itself. It is for sections that
+// [Check] has passed. The error is a [*RecordError].
 func (s *State) CheckNext(sec *ledger.Section) error {
 	f := sec.Get(KeyStatus)
 	if _, ok := s.Archived(string(sec.ID)); ok && sec.Kind == ledger.KindTask {
 		return recordError(sec, nil, fmt.Errorf("the task was archived; stint retry %s brings it back, or give yours another name", sec.ID))
 	}
-	if sec.Kind != ledger.KindTask || f == nil {
+	if sec.Kind != ledger.KindTask {
 		return nil
+	}
+	if f == nil {
+		return s.checkHand(sec)
 	}
 	to, err := ParseStatus(f.String())
 	if err != nil {
@@ -363,7 +376,7 @@ func (s *State) CheckNext(sec *ledger.Section) error {
 	case !known && to == Queued && sec.Get(KeyPrompt) == nil:
 		return recordError(sec, f, errors.New("there is no task of that name yet, and this one has no prompt; add - prompt: what to do"))
 	}
-	return nil
+	return s.checkHand(sec)
 }
 
 func parseInt(b []byte) (int64, error) {

@@ -200,7 +200,7 @@ func TestEndedTaskIsThawed(t *testing.T) {
 	j.task(id, "status: queued", "sessionKey: web", "agent: codex", "label: l", "prompt: Fix it", "idempotencyKey: k", "maxAttempts: 2")
 	j.task(id, "status: running", "attempt: 1", "codexSessionId: c", "runId: r1")
 	j.task(id, "status: failed", "reason: timeout", "updatedAt: "+at(0))
-	want := Task{ID: id, Status: Failed, SessionKey: "web", Label: "l", UpdatedAt: noon}
+	want := Task{ID: id, Status: Failed, SessionKey: "web", Agent: "codex", Label: "l", UpdatedAt: noon}
 	if diff := cmp.Diff(want, j.peek(id)); diff != "" {
 		t.Error(diff)
 	}

@@ -105,9 +105,12 @@ const (
 	LanePrefixDir  = "dir:"
 )
 
-// AfterAny is the value of afterPolicy with which a task may run when the tasks
-// it comes after have ended, however they ended.
-const AfterAny = "any"
+// The values of afterPolicy: a task may run when those that it comes after have
+// ended, however they ended; or, as without a value, when they are done.
+const (
+	AfterAny  = "any"
+	AfterDone = "done"
+)
 
 // NativeKey gives the key under which the native session id of an agent stands
 // in a task record: codexSessionId for codex.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,8 +23,9 @@ type lane struct {
 	after   []string  // ids of the tasks that head, or what blocks the lane, comes after
 	rank    int       // of head, as it stands in the heap
 	age     uint32    // likewise
-	in      *account  // in whose ready heap the lane is, or nil
-	readyAt int       // place in that heap, plus 1
+	in      *account  // which head wants, or nil
+	ready   *heads    // of that account, in which the lane is
+	readyAt int       // place there, plus 1
 	wakeAt  int       // place in plan.wakes, plus 1
 }
 
@@ -33,36 +35,39 @@ type account struct {
 	control
 	name    string
 	running int
-	chosen  int       // by the round of Ready that is under way
-	ready   readyHeap // the lanes whose head wants this account
+	chosen  int   // by the round of Ready that is under way
+	ready   heads // the lanes whose head wants this account
+	backed  heads // those of them whose head names a fallback, which are not in ready
 }
 
 // plan holds what Ready and NextWake know from the last time. Records only touch
 // lanes; so a replay costs nothing here, and a round costs as much as changed.
 type plan struct {
-	now     time.Time // of the last refresh
-	touched []*lane
-	wakes   wakeHeap
+	now      time.Time // of the last refresh
+	touched  []*lane
+	accounts bool // what the controls say of an account has changed
+	wakes    wakeHeap
 }
 
-// readyHeap orders lanes by their heads: higher priority first, then age.
-type readyHeap []*lane
+// heads is a heap of lanes in the order of their heads: higher priority first, then
+// age.
+type heads []*lane
 
-func (h readyHeap) Len() int           { return len(h) }
-func (h readyHeap) Less(i, j int) bool { return h[i].before(h[j]) }
-func (h readyHeap) Swap(i, j int) {
+func (h heads) Len() int           { return len(h) }
+func (h heads) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h heads) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].readyAt, h[j].readyAt = i+1, j+1
 }
 
 // Push is for container/heap.
-func (h *readyHeap) Push(x any) {
+func (h *heads) Push(x any) {
 	*h = append(*h, x.(*lane))
 	x.(*lane).readyAt = len(*h)
 }
 
 // Pop is for container/heap.
-func (h *readyHeap) Pop() any {
+func (h *heads) Pop() any {
 	i := len(*h) - 1
 	x := (*h)[i]
 	(*h)[i], *h = nil, (*h)[:i]
@@ -101,17 +106,19 @@ func (h *wakeHeap) Pop() any {
 }
 
 // inLane compares two tasks of a lane: explicit order first, then age.
-func inLane(a, b *live) int {
-	if a.Order != b.Order && a.Order != 0 && b.Order != 0 {
-		return cmp.Compare(a.Order, b.Order)
-	}
-	if (a.Order == 0) != (b.Order == 0) {
-		if a.Order != 0 {
-			return -1
-		}
+func inLane(a, b *live) int { return byOrder(a.Order, b.Order, a.n, b.n) }
+
+// byOrder is inLane for tasks of which only order and age are known.
+func byOrder(a, b int64, ageA, ageB uint32) int {
+	switch {
+	case a == b:
+		return cmp.Compare(ageA, ageB)
+	case a == 0:
 		return 1
+	case b == 0:
+		return -1
 	}
-	return cmp.Compare(a.n, b.n)
+	return cmp.Compare(a, b)
 }
 
 // leaveLane takes l out of its lane, and out of what is in use.
@@ -240,6 +247,14 @@ func (s *State) refresh(now time.Time) {
 	for len(p.wakes) > 0 && !p.wakes[0].wake.After(now) {
 		s.touch(heap.Pop(&p.wakes).(*lane))
 	}
+	if p.accounts {
+		p.accounts = false
+		for _, ln := range s.lanes {
+			if ln.excludes() {
+				s.touch(ln)
+			}
+		}
+	}
 	for _, ln := range p.touched {
 		ln.touched = false
 		s.look(ln, now)
@@ -251,8 +266,8 @@ func (s *State) refresh(now time.Time) {
 // look finds the head of a lane and puts the lane into the heaps where it belongs.
 func (s *State) look(ln *lane, now time.Time) {
 	if ln.in != nil {
-		heap.Remove(&ln.in.ready, ln.readyAt-1)
-		ln.in = nil
+		heap.Remove(ln.ready, ln.readyAt-1)
+		ln.in, ln.ready = nil, nil
 	}
 	if ln.wakeAt > 0 {
 		heap.Remove(&s.plan.wakes, ln.wakeAt-1)
@@ -262,7 +277,10 @@ func (s *State) look(ln *lane, now time.Time) {
 	s.watchAfter(ln, true)
 	if ln.head != nil {
 		ln.rank, ln.age, ln.in = ln.head.rank(), ln.head.n, s.account(ln.head.AccountName())
-		heap.Push(&ln.in.ready, ln)
+		if ln.ready = &ln.in.ready; len(ln.head.Fallback) > 0 {
+			ln.ready = &ln.in.backed
+		}
+		heap.Push(ln.ready, ln)
 	}
 	if !ln.wake.IsZero() {
 		heap.Push(&s.plan.wakes, ln)
@@ -285,29 +303,74 @@ func (s *State) watchAfter(ln *lane, on bool) {
 	}
 }
 
+// maxPassed is how far the lane of a directory is searched for a task that can
+// start: a long queue that waits for one account must not cost its length each time.
+const maxPassed = 256
+
+// excludes reports whether the lane only keeps its tasks from running at the same
+// time, as that of a directory does: one that waits is passed over. In any other
+// lane it blocks those behind it.
+func (x *lane) excludes() bool { return strings.HasPrefix(x.key, LanePrefixDir) }
+
 // headOf gives the task of a lane that may start, when that may change by time
-// alone, and the ids of the tasks on whose status it depends.
+// alone, and the ids of the tasks on whose status it depends. If all that a lane of a
+// directory has waits for accounts, it is the first one of these.
 func (s *State) headOf(ln *lane, now time.Time) (head *live, wake time.Time, after []string) {
 	if ln.busy > 0 {
 		return nil, wake, nil
 	}
-	for _, l := range ln.queue {
-		if l.Hold {
+	var passed []string // sessions of tasks that wait: what goes on with them waits too
+	for i, l := range ln.queue {
+		if i == maxPassed && ln.excludes() {
+			break
+		}
+		if l.Hold || l.SessionID != "" && slices.Contains(passed, l.SessionID) {
 			continue
 		}
-		if l.NotBefore.After(now) {
-			wake = earlier(wake, l.NotBefore)
-			if l.tried() {
-				return nil, wake, nil
-			}
+		after = slices.Concat(after, l.After)
+		w := s.waitOf(l, now)
+		if !w.any || w.account && !ln.excludes() { // the account is looked at when the heads are compared
+			return l, wake, after
+		}
+		wake = earlier(wake, w.until)
+		switch {
+		case w.planned:
 			continue
+		case !ln.excludes():
+			return nil, wake, after
+		case w.account && head == nil:
+			head = l
 		}
-		if _, _, open := s.openAfter(&l.Task); open {
-			return nil, wake, l.After
-		}
-		return l, wake, l.After
+		passed = append(passed, l.SessionID)
 	}
-	return nil, wake, nil
+	return head, wake, after
+}
+
+// A wait is what keeps a task from starting when its lane is free.
+type wait struct {
+	any     bool
+	until   time.Time // when it may end by time alone; zero: not so
+	planned bool      // a time that the user named: it has not come to its turn yet
+	account bool      // its account alone, which is on hold or cools down
+}
+
+func (s *State) waitOf(l *live, now time.Time) wait {
+	if l.NotBefore.After(now) {
+		return wait{any: true, until: l.NotBefore, planned: !l.tried()}
+	}
+	if _, _, open := s.openAfter(&l.Task); open {
+		return wait{any: true}
+	}
+	a := s.accounts[l.AccountName()]
+	switch {
+	case a == nil:
+		return wait{}
+	case a.hold:
+		return wait{any: true, account: true}
+	case a.coolUntil.After(now):
+		return wait{any: true, account: true, until: a.coolUntil}
+	}
+	return wait{}
 }
 
 // openAfter gives the first task that t comes after and that is not done, with

@@ -19,7 +19,7 @@ func pick(t *rapid.T, words ...string) string { return rapid.SampledFrom(words).
 func drawField(t *rapid.T) string {
 	switch key := pick(t, "status", "status", "status", "sessionKey", "sessionId", "agent", "account", "order", "priority", "hold",
 		"notBefore", "attempt", "after", "after", "afterPolicy", "idempotencyKey", "codexSessionId", "claudeSessionId", "by", "label", "prompt",
-		"workspace", "updatedAt", "exitCode", "color"); key {
+		"threadTokens", "threadTokens", "promptKept", "workspace", "updatedAt", "exitCode", "color"); key {
 	case "status":
 		return "status: " + pick(t, "queued", "queued", "running", "running", "done", "failed", "canceled", "dead", "draft", "qeued")
 	case "sessionKey":
@@ -42,6 +42,8 @@ func drawField(t *rapid.T) string {
 		return "afterPolicy: " + pick(t, "any", "")
 	case "idempotencyKey":
 		return "idempotencyKey: " + pick(t, "k1", "k2", "")
+	case "threadTokens":
+		return "threadTokens: " + pick(t, "1 2 3 4 0.5", "9 0 9 0 0", "0 0 0 0 0", "", "1 2 3")
 	case "by":
 		return "by: " + pick(t, "hand", "ana")
 	default:
@@ -147,7 +149,7 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 	tasks := allTasks(j)
 	byID, age := map[string]Task{}, map[string]int{}
 	laneBusy, accounts, used := map[string]bool{}, map[string]int{}, map[string]bool{}
-	running := 0
+	running, probes := 0, map[string]int{} // those that began after the account's last cool-down
 	sessions := func(t Task) (names []string) {
 		native := t.AgentSession
 		if s, ok := j.state.SessionByID(t.SessionID); native == "" && ok && s.Agent == t.Agent {
@@ -169,6 +171,9 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 			running++
 			laneBusy[t.Lane()] = true
 			accounts[t.AccountName()]++
+			if a := j.state.Account(t.AccountName()); !t.StartedAt.Before(a.CoolUntil) {
+				probes[t.AccountName()]++
+			}
 			for _, name := range sessions(t) {
 				used[name] = true
 			}
@@ -178,7 +183,7 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 	}
 	var heads []Task
 	for key, queue := range lanes {
-		if h := plainHead(queue, byID, age, now); h != nil && !laneBusy[key] {
+		if h := plainHead(j, queue, byID, age, now); h != nil && !laneBusy[key] {
 			heads = append(heads, *h)
 		}
 	}
@@ -191,6 +196,8 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 		switch {
 		case paused || running+len(ids) >= lim.MaxWorkers, a.Hold, a.CoolUntil.After(now), slots > 0 && accounts[t.AccountName()] >= slots:
 			continue
+		case a.LimitWaits > 0 && probes[t.AccountName()] > 0:
+			continue
 		case slices.ContainsFunc(sessions(t), func(name string) bool { return used[name] }):
 			continue
 		}
@@ -198,12 +205,13 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 			used[name] = true
 		}
 		accounts[t.AccountName()]++
+		probes[t.AccountName()]++
 		ids = append(ids, t.ID)
 	}
 	return ids
 }
 
-func plainHead(queue []Task, byID map[string]Task, age map[string]int, now time.Time) *Task {
+func plainHead(j *journal, queue []Task, byID map[string]Task, age map[string]int, now time.Time) *Task {
 	slices.SortFunc(queue, func(a, b Task) int {
 		switch {
 		case a.Order != 0 && b.Order == 0:
@@ -213,23 +221,31 @@ func plainHead(queue []Task, byID map[string]Task, age map[string]int, now time.
 		}
 		return cmp.Or(cmp.Compare(a.Order, b.Order), age[a.ID]-age[b.ID])
 	})
+	strict, waiting := !strings.HasPrefix(queue[0].Lane(), LanePrefixDir), map[string]bool{}
+	var limited *Task
 	for i := range queue {
 		t := &queue[i]
-		switch {
-		case t.Hold, t.NotBefore.After(now) && !t.tried():
+		if t.Hold || t.NotBefore.After(now) && !t.tried() || t.SessionID != "" && waiting[t.SessionID] {
 			continue
-		case t.NotBefore.After(now):
-			return nil
 		}
+		blocked := t.NotBefore.After(now)
 		for _, id := range t.After {
 			dep := byID[id]
-			if dep.Status != Done && !(t.AfterPolicy == AfterAny && dep.Status.Terminal()) {
-				return nil
-			}
+			blocked = blocked || dep.Status != Done && !(t.AfterPolicy == AfterAny && dep.Status.Terminal())
 		}
-		return t
+		a := j.state.Account(t.AccountName())
+		closed := a.Hold || a.CoolUntil.After(now)
+		switch {
+		case strict && blocked:
+			return nil
+		case strict || !blocked && !closed:
+			return t
+		case !blocked && limited == nil:
+			limited = t
+		}
+		waiting[t.SessionID] = true
 	}
-	return nil
+	return limited
 }
 
 // TestDispatchKeepsTheRules runs random tasks as a coordinator does: what Ready

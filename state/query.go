@@ -11,10 +11,19 @@ import (
 
 // A Filter says which tasks to list. Its zero value lists all.
 type Filter struct {
-	Status  []Status `json:"status,omitempty"`  // one of these; none: any
-	Session string   `json:"session,omitempty"` // session key
-	Label   string   `json:"label,omitempty"`
-	Limit   int      `json:"limit,omitempty"` // at most so many; 0: no limit
+	Status   []Status `json:"status,omitempty"`  // one of these; none: any
+	Session  string   `json:"session,omitempty"` // session key
+	Label    string   `json:"label,omitempty"`
+	TenantID string   `json:"tenantId,omitempty"`
+	Queue    string   `json:"queue,omitempty"`
+	Agent    string   `json:"agent,omitempty"`
+	Limit    int      `json:"limit,omitempty"` // at most so many; 0: no limit
+}
+
+// Match reports whether the filter lets a task through.
+func (f *Filter) Match(t *Task) bool {
+	return (len(f.Status) == 0 || slices.Contains(f.Status, t.Status)) && (f.Session == "" || f.Session == t.SessionKey) &&
+		tagsOf(t).match(tags{f.Label, f.TenantID, f.Queue, f.Agent})
 }
 
 // view gives a task as it is in memory, without its texts.
@@ -26,7 +35,7 @@ func (s *State) view(l *live) Task {
 
 // Peek gives what is in memory of a task, and reads nothing. Of one that has not
 // ended that is all but its texts; of one that has ended only the id, status,
-// session key, label and time of the last record.
+// session key, time of the last record, and what lists are filtered by.
 func (s *State) Peek(id string) (Task, bool) {
 	n, _ := s.ids.find([]byte(id))
 	if n == 0 {
@@ -36,9 +45,10 @@ func (s *State) Peek(id string) (Task, bool) {
 		return s.view(l), true
 	}
 	e := s.entries.at(n)
+	tag := s.tags.list[e.tags]
 	return Task{
-		ID: s.id(n), Status: statuses[e.status], SessionKey: s.keyOf(n, e),
-		Label: s.names.list[e.label], UpdatedAt: e.updatedAt(),
+		ID: s.id(n), Status: statuses[e.status], SessionKey: s.keyOf(n, e), UpdatedAt: e.updatedAt(),
+		Label: tag.label, TenantID: tag.tenant, Queue: tag.queue, Agent: tag.agent,
 	}, true
 }
 
@@ -107,12 +117,12 @@ func (s *State) matcher(f Filter) (match func(uint32, *entry) bool, ok bool) {
 		want[i] = len(f.Status) == 0 || slices.Contains(f.Status, st)
 	}
 	key, keyKnown := s.names.numbers[f.Session]
-	label, labelKnown := s.names.numbers[f.Label]
-	if !labelKnown {
+	tagged, any := s.tags.matching(f)
+	if !any {
 		return nil, false
 	}
 	return func(n uint32, e *entry) bool {
-		if !want[e.status] || f.Label != "" && e.label != label {
+		if !want[e.status] || tagged != nil && !tagged[e.tags] {
 			return false
 		}
 		if f.Session == "" || keyKnown && e.key == key {
@@ -232,9 +242,10 @@ func (s *State) Dump(w io.Writer) error {
 			}
 			continue
 		}
+		tag := s.tags.list[e.tags]
 		row := map[string]any{
-			"id": s.id(n), "status": statuses[e.status], "key": s.keyOf(n, e), "label": s.names.list[e.label],
-			"updated": e.updated, "records": s.offsets(n),
+			"id": s.id(n), "status": statuses[e.status], "key": s.keyOf(n, e), "label": tag.label,
+			"tags": []string{tag.tenant, tag.queue, tag.agent}, "updated": e.updated, "records": s.offsets(n),
 		}
 		if e.deleted {
 			row["deleted"] = true

@@ -20,15 +20,33 @@ func (m Limits) slots(a *account) int {
 	return m.AccountSlots(a.name)
 }
 
-// full reports whether the account has no slot left.
-func (a *account) full(lim Limits) bool {
+// full reports whether the account has no slot left. After a cool-down it has one
+// only, for a task that finds out whether the limit has passed: what was at work
+// before the limit was met does not take it.
+func (s *State) full(a *account, lim Limits) bool {
 	slots := lim.slots(a)
-	return slots > 0 && a.running+a.chosen >= slots
+	return slots > 0 && a.running+a.chosen >= slots || a.limitWaits > 0 && a.chosen+s.probes(a) > 0
+}
+
+// probes counts the running tasks of the account that began after its last cool-down.
+func (s *State) probes(a *account) (n int) {
+	for _, l := range s.running {
+		if l.acct == a && !l.StartedAt.Before(a.coolUntil) {
+			n++
+		}
+	}
+	return n
 }
 
 // open reports whether a task of the account may start now.
-func (a *account) open(now time.Time, lim Limits) bool {
-	return !a.hold && !a.coolUntil.After(now) && !a.full(lim)
+func (s *State) open(a *account, now time.Time, lim Limits) bool {
+	return !a.hold && !a.coolUntil.After(now) && !s.full(a, lim)
+}
+
+// Open reports whether a task of that account may start now, as far as the account goes.
+func (s *State) Open(name string, now time.Time, lim Limits) bool {
+	a := s.accounts[name]
+	return a == nil || s.open(a, now, lim)
 }
 
 // Ready gives the tasks to start now, the most urgent first: at most one of each
@@ -37,46 +55,100 @@ func (a *account) open(now time.Time, lim Limits) bool {
 // as much as has changed since the last one, and nothing while all workers are
 // busy.
 func (s *State) Ready(now time.Time, lim Limits) []Task {
+	var tasks []Task
+	for _, l := range s.urgent(now, lim) {
+		tasks = append(tasks, s.view(l))
+	}
+	return tasks
+}
+
+// urgent is Ready, without copies.
+func (s *State) urgent(now time.Time, lim Limits) []*live {
 	free := lim.MaxWorkers - len(s.running)
 	if s.dispatch.paused || free <= 0 {
 		return nil
 	}
 	s.refresh(now)
-	var tasks []Task
+	var list []*live
 	var tried []*lane
 	used := s.usedSessions()
-	for len(tasks) < free {
-		a := s.mostUrgent(now, lim)
-		if a == nil {
+	for len(list) < free {
+		h := s.mostUrgent(now, lim)
+		if h == nil {
 			break
 		}
-		ln := heap.Pop(&a.ready).(*lane)
+		ln := heap.Pop(h).(*lane)
 		tried = append(tried, ln)
 		if used.take(s.sessionsOf(&ln.head.Task)) {
-			a.chosen++
-			tasks = append(tasks, s.view(ln.head))
+			ln.in.chosen++
+			list = append(list, ln.head)
 		}
 	}
 	for _, ln := range tried {
-		heap.Push(&ln.in.ready, ln)
+		heap.Push(ln.ready, ln)
 		ln.in.chosen = 0
+	}
+	return list
+}
+
+// Stranded gives the tasks that name a fallback and would start now, the most
+// urgent first, if their accounts did not cool down. It changes nothing, and costs
+// as much as Ready.
+func (s *State) Stranded(now time.Time, lim Limits) []Task {
+	free := lim.MaxWorkers - len(s.running)
+	if s.dispatch.paused || free <= 0 || !s.cooling(now) {
+		return nil
+	}
+	list := s.urgent(now, lim)
+	for _, a := range s.accounts {
+		if !a.hold && a.coolUntil.After(now) {
+			list = append(list, a.backed.first(free)...)
+		}
+	}
+	slices.SortFunc(list, func(a, b *live) int { return cmp.Or(b.rank()-a.rank(), cmp.Compare(a.n, b.n)) })
+	var tasks []Task
+	for _, l := range list[:min(free, len(list))] {
+		if l.lane.in.coolUntil.After(now) {
+			tasks = append(tasks, s.view(l))
+		}
 	}
 	return tasks
 }
 
-// Unwilling gives the queued tasks, oldest first, that were told not to wait for
-// rate limits and whose account cools down.
-func (s *State) Unwilling(now time.Time) []Task {
-	cooling := false
-	for _, a := range s.accounts {
-		cooling = cooling || a.coolUntil.After(now)
+// first gives up to n heads, the most urgent ones.
+func (h *heads) first(n int) (list []*live) {
+	var popped []*lane
+	for len(*h) > 0 && len(list) < n {
+		ln := heap.Pop(h).(*lane)
+		popped = append(popped, ln)
+		list = append(list, ln.head)
 	}
-	if !cooling {
+	for _, ln := range popped {
+		heap.Push(h, ln)
+	}
+	return list
+}
+
+// cooling reports whether any account cools down.
+func (s *State) cooling(now time.Time) bool {
+	for _, a := range s.accounts {
+		if a.coolUntil.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// Unwilling gives the queued tasks, oldest first, whose account cools down for
+// longer than they wait for rate limits: most, if they do not say themselves. One
+// that has not met the limit itself counts only if it does not wait at all.
+func (s *State) Unwilling(now time.Time, most time.Duration) []Task {
+	if len(s.hasty) == 0 || !s.cooling(now) {
 		return nil
 	}
 	var found []*live
-	for _, l := range s.live {
-		if l.Status == Queued && !l.Hold && l.maxLimitWait() == 0 && s.Account(l.AccountName()).CoolUntil.After(now) {
+	for _, l := range s.hasty {
+		if a := s.accounts[l.AccountName()]; !l.Hold && a != nil && a.coolUntil.After(now) && l.waitsLess(a.coolUntil, most) {
 			found = append(found, l)
 		}
 	}
@@ -88,6 +160,24 @@ func (s *State) Unwilling(now time.Time) []Task {
 	return tasks
 }
 
+// waitsLess reports whether the task does not wait for a rate limit until then.
+func (l *live) waitsLess(until time.Time, most time.Duration) bool {
+	if d := l.maxLimitWait(); d >= 0 {
+		most = d
+	}
+	return most == 0 || !l.LimitSince.IsZero() && until.After(l.LimitSince.Add(most))
+}
+
+// noteHasty keeps the list of the queued tasks that may not wait for a cool-down to
+// end.
+func (s *State) noteHasty(l *live) {
+	if l.Status == Queued && (l.MaxLimitWait != "" || !l.LimitSince.IsZero()) {
+		s.hasty[l.n] = l
+	} else {
+		delete(s.hasty, l.n)
+	}
+}
+
 // maxLimitWait gives how long the task waits for rate limits; -1 if it does not say.
 func (l *live) maxLimitWait() time.Duration {
 	d, err := time.ParseDuration(l.MaxLimitWait)
@@ -97,13 +187,14 @@ func (l *live) maxLimitWait() time.Duration {
 	return d
 }
 
-// mostUrgent gives the account with the most urgent head among those that may
-// start a task.
-func (s *State) mostUrgent(now time.Time, lim Limits) *account {
-	var best *account
+// mostUrgent gives the heap with the most urgent head among those of accounts that
+// may start a task.
+func (s *State) mostUrgent(now time.Time, lim Limits) (best *heads) {
 	for _, a := range s.accounts {
-		if len(a.ready) > 0 && (best == nil || a.ready[0].before(best.ready[0])) && a.open(now, lim) {
-			best = a
+		for _, h := range [...]*heads{&a.ready, &a.backed} {
+			if len(*h) > 0 && (best == nil || (*h)[0].before((*best)[0])) && s.open(a, now, lim) {
+				best = h
+			}
 		}
 	}
 	return best
@@ -146,7 +237,8 @@ func (u sessionSet) take(names [2]sessionName) bool {
 }
 
 // NextWake gives the earliest time after now at which Ready may give more by time
-// alone: a task's notBefore, or the end of a cool-down. Zero means never.
+// alone: a task's notBefore, or the end of a cool-down, which may also be that of
+// an account that tasks can fall back to. Zero means never.
 func (s *State) NextWake(now time.Time) time.Time {
 	var t time.Time
 	if s.dispatch.paused {
@@ -156,8 +248,12 @@ func (s *State) NextWake(now time.Time) time.Time {
 	if w := s.plan.wakes; len(w) > 0 {
 		t = w[0].wake
 	}
+	backed := false
 	for _, a := range s.accounts {
-		if len(a.ready) > 0 && !a.hold && a.coolUntil.After(now) {
+		backed = backed || len(a.backed) > 0
+	}
+	for _, a := range s.accounts {
+		if (len(a.ready) > 0 || backed) && !a.hold && a.coolUntil.After(now) {
 			t = earlier(t, a.coolUntil)
 		}
 	}

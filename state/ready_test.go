@@ -85,6 +85,22 @@ func TestReady(t *testing.T) {
 			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=y", "control account:y: coolUntil=" + late,
 		}, 4, "a"},
 		{"account has cooled down", []string{"a: " + q + "; account=x", "control account:x: coolUntil=" + at(0)}, 4, "a"},
+		{"after a cool-down, one at a time", []string{
+			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=x", "c: " + q + "; sessionKey=3; account=y",
+			"control account:x: coolUntil=" + at(0) + "; limitWaits=2",
+		}, 4, "a c"},
+		{"after a cool-down, while one is tried", []string{
+			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=x",
+			"control account:x: coolUntil=" + at(-time.Second) + "; limitWaits=2", "a: status=running; startedAt=" + at(-time.Second),
+		}, 4, ""},
+		{"after a cool-down, beside what began before it", []string{
+			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=x", "c: " + q + "; sessionKey=3; account=x",
+			"a: status=running; startedAt=" + at(-time.Minute), "control account:x: coolUntil=" + at(-time.Second) + "; limitWaits=1",
+		}, 4, "b"},
+		{"after one got through, all", []string{
+			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=x",
+			"control account:x: coolUntil=" + at(0) + "; limitWaits=2", "control account:x: coolUntil=; limitWaits=",
+		}, 4, "a b"},
 		{"the default account bears its agent's name", []string{"a: " + q + "; agent=codex", "control account:codex: hold=true"}, 4, ""},
 		{"account slots", []string{
 			"a: " + q + "; sessionKey=1; account=two", "b: " + q + "; sessionKey=2; account=two", "c: " + q + "; sessionKey=3; account=two",
@@ -299,9 +315,9 @@ func TestWhy(t *testing.T) {
 		{"paused", []string{"t: status=queued", "control dispatch: paused=true"}, "dispatch is paused"},
 		{"paused, with a reason", []string{"t: status=queued", "control dispatch: paused=true; reason=lunch"}, "dispatch is paused: lunch"},
 		{"the user's time", []string{"t: status=queued; notBefore=" + at(time.Hour)}, "waits until 13:00:00, as it was told"},
-		{"retry", []string{"t: status=queued; attempt=1; maxAttempts=3; notBefore=" + at(30*time.Second)}, "waits until 12:00:30 (attempt 2 of 3)"},
-		{"retry without a bound", []string{"t: status=queued; attempt=1; notBefore=" + at(30*time.Second)}, "waits until 12:00:30 (attempt 2)"},
-		{"rate limit", []string{"t: status=queued; limitWaits=2; reason=rate-limited; notBefore=" + at(24*time.Hour)}, "waits until 2026-11-22 12:00:00 for the rate limit (wait 2)"},
+		{"retry", []string{"t: status=queued; attempt=1; maxAttempts=3; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2 of 3)"},
+		{"retry without a bound", []string{"t: status=queued; attempt=1; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2)"},
+		{"rate limit", []string{"t: status=queued; limitWaits=2; reason=rate-limited; notBefore=" + at(24*time.Hour)}, "waits until 2026-11-22 12:00:00, in 24h0m0s, for the rate limit (wait 2)"},
 		{"after", []string{"z: status=queued; sessionKey=z", "t: status=queued; after=z"}, "comes after z, which is queued"},
 		{"after nobody", []string{"t: status=queued; after=z"}, "comes after z, which no record names"},
 		{"behind a running one", []string{"a: status=running; sessionKey=web", "t: status=queued; sessionKey=web"}, "behind a, which is running, in session web"},
@@ -311,7 +327,13 @@ func TestWhy(t *testing.T) {
 			"h: status=queued; sessionKey=web; hold=true", "l: status=queued; sessionKey=web; notBefore=" + at(time.Hour), "t: status=queued; sessionKey=web",
 		}, "ready: it starts next"},
 		{"account on hold", []string{"t: status=queued; agent=codex", "control account:codex: hold=true; reason=not logged in"}, "account codex is on hold: not logged in; when that is mended, stint retry of any of its tasks lifts the hold"},
-		{"account cools down", []string{"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(time.Minute)}, "account codex cools down until 12:01:00"},
+		{"account cools down", []string{"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(time.Minute)}, "account codex cools down until 12:01:00, in 1m0s"},
+		{"account cools down, with a reason", []string{
+			"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(252*time.Second-time.Millisecond) + "; reason=rate-limited; limitWaits=3",
+		}, "account codex cools down until 12:04:11, in 4m12s: rate-limited (wait 3)"},
+		{"one after the other", []string{
+			"a: status=running; sessionKey=1; agent=codex; startedAt=" + at(0), "t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(0) + "; reason=rate-limited; limitWaits=3",
+		}, "account codex was rate-limited (wait 3); one task at a time until one gets through"},
 		{"account full", []string{
 			"a: status=running; sessionKey=1; account=two", "b: status=running; sessionKey=2; account=two", "t: status=queued; account=two",
 		}, "all 2 slots of account two are in use"},
@@ -381,4 +403,38 @@ func BenchmarkReady(b *testing.B) {
 			j.state.Ready(noon, Limits{MaxWorkers: 4})
 		}
 	})
+}
+
+// TestDirectoryOnlyExcludes: in the lane of a directory a task that waits for its
+// account, for other tasks or for a retry lets the others go first, but not those
+// of its own session. In a named session it blocks them.
+func TestDirectoryOnlyExcludes(t *testing.T) {
+	lim := Limits{MaxWorkers: 9}
+	for _, tt := range []struct {
+		name    string
+		records []string
+		want    string // ready at noon
+		why     string // of the last task
+	}{
+		{"its account cools down", []string{"control account:codex: coolUntil=" + at(time.Hour), "a: status=queued; sessionKey=KEY; agent=codex", "b: status=queued; sessionKey=KEY; agent=claude"}, "b", "ready: it starts next"},
+		{"its account is on hold", []string{"control account:codex: hold=true", "a: status=queued; sessionKey=KEY; agent=codex", "b: status=queued; sessionKey=KEY; agent=claude"}, "b", "ready: it starts next"},
+		{"it comes after another", []string{"z: status=queued; sessionKey=z; hold=true", "a: status=queued; sessionKey=KEY; after=z", "b: status=queued; sessionKey=KEY"}, "b", "ready: it starts next"},
+		{"it waits for a retry", []string{"a: status=queued; sessionKey=KEY; attempt=1; notBefore=" + at(time.Minute), "b: status=queued; sessionKey=KEY"}, "b", "ready: it starts next"},
+		{"and so does its session", []string{"a: status=queued; sessionKey=KEY; sessionId=1; attempt=1; notBefore=" + at(time.Minute), "c: status=queued; sessionKey=KEY; sessionId=2", "b: status=queued; sessionKey=KEY; sessionId=1"}, "c", "behind c in the lane of /w"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for key, want := range map[string]string{LanePrefixDir + "/w": tt.want, "web": ""} {
+				j := newJournal(t)
+				for _, r := range tt.records {
+					records(j, strings.ReplaceAll(r, "KEY", key))
+				}
+				if got := strings.Join(taskIDs(j.state.Ready(noon, lim)), " "); got != want {
+					t.Errorf("in %s: ready %q, want %q", key, got, want)
+				}
+				if why := j.state.Why("b", noon, lim); key != "web" && why != tt.why {
+					t.Errorf("why b: %s, want %s", why, tt.why)
+				}
+			}
+		})
+	}
 }

@@ -17,6 +17,7 @@ type Session struct {
 	Native    string    `json:"nativeId,omitempty"`
 	UpdatedAt time.Time `json:"updatedAt,omitzero"` // of the last record of a task that uses it
 	LastTask  string    `json:"lastTask,omitempty"` // id of that task
+	Thread    Usage     `json:"thread,omitzero"`    // what the CLI has counted over the whole native session so far
 }
 
 // sessions holds every session that is the current one of its place, or that a
@@ -43,8 +44,9 @@ func newSessions() sessions {
 	return sessions{byID: map[string]*session{}, current: map[place]*session{}}
 }
 
-// useSession takes over what the last record of a live task says of its session.
-func (s *State) useSession(l *live) {
+// useSession takes over what the last record of a live task says of its session;
+// before is the native id that the task named until then.
+func (s *State) useSession(l *live, before string) {
 	if l.sess != nil && l.sess.ID != l.SessionID {
 		s.leaveSession(l, false)
 	}
@@ -57,14 +59,40 @@ func (s *State) useSession(l *live) {
 		x.uses++
 		l.sess = x
 	}
-	if l.binds || x.last == 0 {
-		s.sessions.move(x, place{l.SessionKey, l.Agent, l.Account}, l.binds)
+	var counted Usage
+	if to := (place{l.SessionKey, l.Agent, l.Account}); l.binds || x.last == 0 {
+		if old := s.sessions.current[to]; old != nil && old != x && old.Native == l.AgentSession {
+			counted = old.Thread // x takes its place, with the same native session
+		}
+		s.sessions.move(x, to, l.binds)
 	}
-	if l.AgentSession != "" && (l.learned || x.Native == "") {
-		x.Native = l.AgentSession
+	x.learn(&l.folded, before)
+	if x.Thread == (Usage{}) && x.Native != "" {
+		x.Thread = counted
 	}
 	x.UpdatedAt, x.last = l.UpdatedAt, l.n
 }
+
+// learn takes over the native session that a task names and what was counted in
+// it. An empty one, in a record that names it, says that the agent has lost the
+// session, unless it was another one that the task had to itself.
+func (x *session) learn(t *folded, before string) {
+	own := t.AgentSession
+	switch {
+	case own == "":
+		if t.learned && (before == "" || before == x.Native) {
+			x.setNative("")
+		}
+		return
+	case own != x.Native && (t.learned || x.Native == ""):
+		x.setNative(own)
+	}
+	if own == x.Native && (t.counted || x.Thread == Usage{}) {
+		x.Thread = t.thread
+	}
+}
+
+func (x *session) setNative(id string) { x.Native, x.Thread = id, Usage{} }
 
 // get gives the session of that id, made anew if need be.
 func (t *sessions) get(id string) *session {
@@ -88,7 +116,7 @@ func (t *sessions) move(x *session, to place, named bool) {
 	if x.place() != to {
 		t.unseat(x)
 		if x.Agent != to.agent {
-			x.Native = ""
+			x.setNative("")
 		}
 		x.Key, x.Agent, x.Account = to.key, to.agent, to.account
 	}
@@ -150,6 +178,42 @@ func (s *State) native(t *Task) string {
 		return x.Native
 	}
 	return ""
+}
+
+// ThreadOf gives what an agent's CLI has counted over a native session so far; ok
+// is false if no session that is known tells. Several sessions of stint may go on
+// with one native session: the highest count is the latest.
+func (s *State) ThreadOf(agent, native string) (counted Usage, ok bool) {
+	for _, x := range s.sessions.byID {
+		if native == "" || x.Native != native || x.Agent != agent || x.Thread == (Usage{}) {
+			continue
+		}
+		counted, ok = Usage{
+			InputTokens:       max(counted.InputTokens, x.Thread.InputTokens),
+			CachedInputTokens: max(counted.CachedInputTokens, x.Thread.CachedInputTokens),
+			OutputTokens:      max(counted.OutputTokens, x.Thread.OutputTokens),
+			ReasoningTokens:   max(counted.ReasoningTokens, x.Thread.ReasoningTokens),
+			CostUSD:           max(counted.CostUSD, x.Thread.CostUSD),
+		}, true
+	}
+	return counted, ok
+}
+
+// Naming gives the queued tasks, oldest first, that themselves name a native
+// session of an agent, without their texts.
+func (s *State) Naming(agent, native string) []Task {
+	var list []*live
+	for _, l := range s.live {
+		if native != "" && l.Status == Queued && l.Agent == agent && l.AgentSession == native {
+			list = append(list, l)
+		}
+	}
+	slices.SortFunc(list, func(a, b *live) int { return cmp.Compare(a.n, b.n) })
+	tasks := make([]Task, len(list))
+	for i, l := range list {
+		tasks[i] = s.view(l)
+	}
+	return tasks
 }
 
 // CurrentSession gives the session that the last task of that session key, agent

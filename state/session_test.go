@@ -1,6 +1,7 @@
 package state
 
 import (
+	"regexp"
 	"testing"
 	"time"
 
@@ -184,4 +185,91 @@ func TestControls(t *testing.T) {
 		t.Error(diff)
 	}
 	j.checkRefold()
+}
+
+// TestThreadOfASession: what the CLI has counted belongs to the native session,
+// and goes when that goes.
+func TestThreadOfASession(t *testing.T) {
+	j := newJournal(t)
+	check := func(id string, want Usage) {
+		t.Helper()
+		if s, ok := j.state.SessionByID(id); !ok || s.Thread != want {
+			t.Errorf("session %s: %+v, %v; want %+v", id, s.Thread, ok, want)
+		}
+		j.checkRefold()
+		if diff := cmp.Diff(dump(t, j.state), dump(t, j.compacted(j.compact(time.Time{})).state), ignoreOffsets); diff != "" {
+			t.Errorf("compacted:\n%s", diff)
+		}
+	}
+	first, second := Usage{InputTokens: 110, OutputTokens: 21}, Usage{InputTokens: 230, OutputTokens: 42, CostUSD: 0.25}
+	records(j,
+		"a: status=queued; sessionKey=web; sessionId=s1; agent=codex",
+		"a: status=running; codexSessionId=n1",
+		"a: status=queued; threadTokens="+FormatThread(first),
+	)
+	check("s1", first)
+	records(j, "b: status=queued; sessionKey=web; sessionId=s1; agent=codex", "b: codexSessionId=n1; threadTokens="+FormatThread(second))
+	check("s1", second)
+	records(j, "a: note=x") // its own count is an old one
+	check("s1", second)
+
+	// Another session of stint goes on with the same native one.
+	records(j, "c: status=queued; sessionKey=api; sessionId=s2; agent=codex; codexSessionId=n1")
+	if got, ok := j.state.ThreadOf("codex", "n1"); !ok || got != second {
+		t.Errorf("of n1 %+v is known, %v", got, ok)
+	}
+	for _, unknown := range [][2]string{{"claude", "n1"}, {"codex", "n2"}, {"codex", ""}} {
+		if got, ok := j.state.ThreadOf(unknown[0], unknown[1]); ok {
+			t.Errorf("of %v %+v is known", unknown, got)
+		}
+	}
+
+	records(j, "b: status=running; codexSessionId=n2") // the CLI has begun another one
+	check("s1", Usage{})
+	records(j, "b: threadTokens="+FormatThread(first))
+	check("s1", first)
+}
+
+// ignoreOffsets leaves out where records stand.
+var ignoreOffsets = cmp.Transformer("offsets", func(s string) string {
+	return regexp.MustCompile(`"records":\[[0-9,]*\]`).ReplaceAllString(s, "")
+})
+
+// TestNativeSessionIsLost: an empty id clears that of the stint session, whose own
+// id stays; those of other sessions are not touched.
+func TestNativeSessionIsLost(t *testing.T) {
+	j := newJournal(t)
+	native := func(id, want string) {
+		t.Helper()
+		if s, ok := j.state.SessionByID(id); !ok || s.Native != want {
+			t.Errorf("session %s has native %q, %v; want %q", id, s.Native, ok, want)
+		}
+		j.checkRefold()
+	}
+	records(j,
+		"a: status=queued; sessionKey=web; sessionId=s1; agent=codex; codexSessionId=n1; threadTokens=1 0 1 0 0",
+		"b: status=queued; sessionKey=web; sessionId=s1; agent=codex",
+		"c: status=queued; sessionKey=web; sessionId=s1; agent=codex; codexSessionId=n1",
+		"d: status=queued; sessionKey=api; sessionId=s2; agent=codex; codexSessionId=n2",
+	)
+	if got := taskIDs(j.state.Naming("codex", "n1")); !cmp.Equal(got, []string{"a", "c"}) {
+		t.Errorf("n1 is named by %v", got)
+	}
+	if got := append(j.state.Naming("codex", ""), j.state.Naming("claude", "n1")...); len(got) > 0 {
+		t.Errorf("found %v", taskIDs(got))
+	}
+	records(j, "b: claudeSessionId=") // says nothing about codex
+	native("s1", "n1")
+	records(j, "b: status=running; codexSessionId=") // it shared the session's
+	native("s1", "")
+	if s, _ := j.state.SessionByID("s1"); s.Thread != (Usage{}) {
+		t.Errorf("of a lost session %+v is counted", s.Thread)
+	}
+	records(j, "c: codexSessionId=", "a: codexSessionId=")
+	native("s1", "")
+	native("s2", "n2")
+	records(j, "b: codexSessionId=n3")
+	native("s1", "n3")
+	records(j, "c: codexSessionId=n1", "b: codexSessionId=n3", "c: codexSessionId=") // c had another one to itself
+	native("s1", "n3")
 }

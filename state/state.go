@@ -26,6 +26,7 @@ type State struct {
 	entries table[entry]
 	refs    table[ref]
 	names   names
+	tags    tagTable
 	byKey   map[string]uint32 // idempotency key to task
 
 	// Of the tasks that have not ended.
@@ -35,8 +36,10 @@ type State struct {
 	waiting map[string]map[*lane]bool // id of a task to the lanes that depend on its status
 	counts  [len(statuses)]int        // of all tasks
 	held    int                       // queued ones on hold
-	deleted map[uint32]bool           // of all tasks, those that are hidden
-	away    int                       // entries that are not in the journal
+	after   dependants
+	hasty   map[uint32]*live // queued ones that may not wait for a cool-down to end
+	deleted map[uint32]bool  // of all tasks, those that are hidden
+	away    int              // entries that are not in the journal
 
 	dispatch control
 	accounts map[string]*account
@@ -69,8 +72,11 @@ func New(r Reader) *State {
 		reader:   r,
 		ids:      ids{uuids: map[[16]byte]uint32{}, others: map[string]uint32{}, names: map[uint32]string{}},
 		names:    newNames(),
+		tags:     newTagTable(),
 		byKey:    map[string]uint32{},
 		live:     map[uint32]*live{},
+		after:    newDependants(),
+		hasty:    map[uint32]*live{},
 		deleted:  map[uint32]bool{},
 		lanes:    map[string]*lane{},
 		waiting:  map[string]map[*lane]bool{},
@@ -119,6 +125,9 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	if err := next.apply(sec, s.pool, keepNone); err != nil {
 		return err
 	}
+	if err := s.checkAdoption(sec, next); err != nil {
+		return err
+	}
 	if n == 0 {
 		n = s.add(sec.ID)
 	}
@@ -159,6 +168,8 @@ const maxSpare = 256
 // freeze lets go of what was held of a task that has ended.
 func (s *State) freeze(l *live) {
 	s.leaveSession(l, true)
+	s.after.noteAfter(l.n, l.After, nil)
+	delete(s.after.maybe, l.n)
 	delete(s.live, l.n)
 	*l = live{}
 	if len(s.spare) < maxSpare {
@@ -182,11 +193,15 @@ func (s *State) commit(l *live, next *folded, off int64) {
 	if l.promptAt != next.promptAt {
 		l.title, l.known = "", false
 	}
+	s.after.noteAfter(l.n, l.After, next.After)
+	native := l.AgentSession
 	l.folded = *next
 	s.counts[next.Status.index()]++
 	s.note(l, e, off)
 	s.joinLane(l, old)
-	s.useSession(l)
+	s.useSession(l, native)
+	s.noteHasty(l)
+	s.noteEnd(l)
 	if changed && len(s.waiting) > 0 {
 		s.wakeWaiting(s.id(l.n))
 	}
@@ -203,9 +218,7 @@ func (s *State) note(l *live, e *entry, off int64) {
 	if !l.UpdatedAt.IsZero() {
 		e.updated = l.UpdatedAt.UnixMilli()
 	}
-	if s.names.list[e.label] != l.Label {
-		e.label = s.names.number(l.Label)
-	}
+	e.tags = s.tags.number(tagsOf(&l.Task), e.tags)
 	switch {
 	case s.isOwnLane(l.SessionKey, l.n):
 		e.key = ownLane

@@ -33,7 +33,7 @@ type entry struct {
 	updated int64    // Unix time in milliseconds
 	last    uint32   // newest record, in State.refs
 	key     uint32   // session key, in State.names, or ownLane
-	label   uint32   // in State.names
+	tags    uint32   // in State.tags
 	status  uint8    // in statuses
 	named   bool     // the id is in ids.names
 	deleted bool     // a person has deleted its sections: it is in no list
@@ -151,6 +151,55 @@ func (x *names) number(s string) uint32 {
 		x.numbers[s], x.list = n, append(x.list, s)
 	}
 	return n
+}
+
+// tags are the words of a task that lists are filtered by.
+type tags struct{ label, tenant, queue, agent string }
+
+func tagsOf(t *Task) tags { return tags{t.Label, t.TenantID, t.Queue, t.Agent} }
+
+// tagTable numbers combinations of tags, for good. That of none is 0.
+type tagTable struct {
+	numbers map[tags]uint32
+	list    []tags
+}
+
+func newTagTable() tagTable {
+	return tagTable{numbers: map[tags]uint32{{}: 0}, list: make([]tags, 1)}
+}
+
+// number gives the number of v; most often it is now, that of the task before.
+func (x *tagTable) number(v tags, now uint32) uint32 {
+	if x.list[now] == v {
+		return now
+	}
+	n, ok := x.numbers[v]
+	if !ok {
+		n = uint32(len(x.list))
+		x.numbers[v], x.list = n, append(x.list, v)
+	}
+	return n
+}
+
+// matching gives the combinations that a filter lets through, by number; nil if it
+// lets all through, and any is false if it lets none through.
+func (x *tagTable) matching(f Filter) (let []bool, any bool) {
+	want := tags{f.Label, f.TenantID, f.Queue, f.Agent}
+	if want == (tags{}) {
+		return nil, true
+	}
+	let = make([]bool, len(x.list))
+	for i, v := range x.list {
+		let[i] = v.match(want)
+		any = any || let[i]
+	}
+	return let, any
+}
+
+// match reports whether v has every word of want that is not empty.
+func (v tags) match(want tags) bool {
+	return (want.label == "" || want.label == v.label) && (want.tenant == "" || want.tenant == v.tenant) &&
+		(want.queue == "" || want.queue == v.queue) && (want.agent == "" || want.agent == v.agent)
 }
 
 // A pool gives one string for equal bytes that come often, so that most fields

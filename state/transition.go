@@ -135,22 +135,34 @@ func nearest(s string) Status {
 	if st, ok := otherNames[s]; ok {
 		return st
 	}
-	best, dist := Status(""), 3
-	for _, st := range statuses {
-		if d := distance(s, string(st)); d < dist {
-			best, dist = st, d
+	known := make([]string, len(statuses))
+	for i, st := range statuses {
+		known[i] = string(st)
+	}
+	return Status(Nearest(s, known))
+}
+
+// Nearest gives the known word that a word was probably meant to be, or "".
+func Nearest(word string, known []string) string {
+	best, dist := "", 3
+	for _, k := range known {
+		if d := distance(word, k); d < dist && d < len(word) {
+			best, dist = k, d
 		}
 	}
 	return best
 }
 
+// maxWord bounds the words that distance compares.
+const maxWord = 32
+
 // distance is the number of letters to insert, delete, change or swap with their
 // neighbour that makes b of a.
 func distance(a, b string) int {
-	if len(a) > 16 {
-		return len(a)
+	if len(a) > maxWord || len(b) > maxWord {
+		return max(len(a), len(b))
 	}
-	var d [18][18]int
+	var d [maxWord + 1][maxWord + 1]int
 	for i := range len(a) + 1 {
 		for j := range len(b) + 1 {
 			switch {

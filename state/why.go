@@ -103,11 +103,13 @@ func whyTime(t *Task, now time.Time) string {
 		return ""
 	}
 	why := "waits until " + clock(t.NotBefore, now)
-	switch {
-	case !t.tried():
+	if !t.tried() {
 		return why + ", as it was told"
+	}
+	why += in(t.NotBefore, now)
+	switch {
 	case t.Reason == ClassRateLimited:
-		return why + fmt.Sprintf(" for the rate limit (wait %d)", t.LimitWaits)
+		return why + ", for the rate limit" + waitNumber(t.LimitWaits)
 	case t.MaxAttempts > 0:
 		return why + fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts)
 	default:
@@ -134,14 +136,27 @@ func (s *State) whyLane(l *live, now time.Time) string {
 			return fmt.Sprintf("behind %s, which is running, in %s", s.id(r.n), laneName(l.lane))
 		}
 	}
-	for _, b := range l.lane.queue {
+	behind := func(b *live) string { return fmt.Sprintf("behind %s in %s", s.id(b.n), laneName(l.lane)) }
+	passed := map[string]*live{} // as in headOf
+	for i, b := range l.lane.queue {
+		p := passed[b.SessionID]
 		switch {
+		case b == l && p != nil:
+			return behind(p)
 		case b == l:
 			return ""
-		case b.Hold || b.NotBefore.After(now) && !b.tried():
+		case i == maxPassed && l.lane.excludes():
+			return fmt.Sprintf("behind %d others that wait, in %s", i, laneName(l.lane))
+		case b.Hold || p != nil:
 			continue
 		}
-		return fmt.Sprintf("behind %s in %s", s.id(b.n), laneName(l.lane))
+		switch w := s.waitOf(b, now); {
+		case w.planned:
+		case !w.any || !l.lane.excludes():
+			return behind(b)
+		case b.SessionID != "":
+			passed[b.SessionID] = b
+		}
 	}
 	return ""
 }
@@ -156,15 +171,30 @@ func laneName(ln *lane) string {
 func (s *State) whyAccount(t *Task, now time.Time, lim Limits) string {
 	a := s.accounts[t.AccountName()]
 	switch {
-	case a == nil || a.open(now, lim):
+	case a == nil || s.open(a, now, lim):
 		return ""
 	case a.hold:
 		return fmt.Sprintf("account %s is on hold%s; when that is mended, stint retry of any of its tasks lifts the hold", a.name, because(a.reason))
 	case a.coolUntil.After(now):
-		return fmt.Sprintf("account %s cools down until %s%s", a.name, clock(a.coolUntil, now), because(a.reason))
-	default:
+		return fmt.Sprintf("account %s cools down until %s%s%s%s", a.name, clock(a.coolUntil, now), in(a.coolUntil, now), because(a.reason), waitNumber(a.limitWaits))
+	case lim.slots(a) > 0 && a.running >= lim.slots(a):
 		return fmt.Sprintf("all %d slots of account %s are in use", lim.slots(a), a.name)
+	default:
+		return fmt.Sprintf("account %s was rate-limited%s; one task at a time until one gets through", a.name, waitNumber(a.limitWaits))
 	}
+}
+
+// in counts down to t, in seconds.
+func in(t, now time.Time) string {
+	left := t.Sub(now)
+	return fmt.Sprintf(", in %s", (left + time.Second - 1).Truncate(time.Second))
+}
+
+func waitNumber(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (wait %d)", n)
 }
 
 func (s *State) whySession(t *Task) string {

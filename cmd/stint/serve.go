@@ -317,7 +317,7 @@ func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
 			w.ResumePolicy = c.ResumePolicy
 		}
 		if set("codex_model") {
-			w.Model = c.CodexModel
+			w.Models = map[string]string{"codex": c.CodexModel}
 		}
 		if set("output_policy") {
 			w.OutputPolicy = new(policyText(c.OutputPolicy))

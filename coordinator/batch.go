@@ -1,0 +1,47 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+
+	"stint/state"
+)
+
+// MaxBatch is how many tasks SubmitAll takes at once.
+const MaxBatch = 100_000
+
+// SubmitAll takes many tasks in, all or none of them, in one durable change, and
+// gives them in the order of their specs. A spec may come after others of the batch
+// by their ids. Specs whose id or idempotency key is known give the tasks that are
+// there already. The error names the first spec that is wrong: "task 3 of 7: …".
+func (c *Coordinator) SubmitAll(ctx context.Context, specs []TaskSpec) ([]state.Task, error) {
+	defer c.call()()
+	switch {
+	case len(specs) == 0:
+		return nil, invalid("give at least one", "there is no task to take in")
+	case len(specs) > MaxBatch:
+		return nil, invalid("give them in several parts", "%d tasks are too many at once; at most %d are taken", len(specs), MaxBatch)
+	}
+	ids, err := c.take(ctx, specs)
+	if err != nil {
+		return nil, err
+	}
+	tasks := make([]state.Task, len(ids))
+	for i, id := range ids {
+		if tasks[i], err = c.whole(id); err != nil {
+			return nil, err
+		}
+	}
+	return tasks, nil
+}
+
+// SubmitAllOffline is SubmitAll where no master runs: it locks the state
+// directory, appends durably and closes. The error has CodeBusy if a master does run.
+func SubmitAllOffline(ctx context.Context, cfg Config, specs []TaskSpec) ([]state.Task, error) {
+	c, err := Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := c.SubmitAll(ctx, specs)
+	return tasks, errors.Join(err, c.Close())
+}

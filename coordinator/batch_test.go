@@ -1,0 +1,234 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// submitAll is SubmitAll with the world's workspace.
+func (w *world) submitAll(specs []coordinator.TaskSpec) ([]state.Task, error) {
+	for i := range specs {
+		if specs[i].Workspace == "" {
+			specs[i].Workspace = w.work
+		}
+	}
+	return w.c.SubmitAll(context.Background(), specs)
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// TestBatchIsAllOrNothing: of 10,001 tasks of which the last is wrong, none is
+// taken in; put right, all are, in one change of the ledger.
+func TestBatchIsAllOrNothing(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	defer func() { w.close() }()
+	const n = 10_001
+	specs := make([]coordinator.TaskSpec, n)
+	for i := range specs {
+		specs[i] = coordinator.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true}
+	}
+	specs[n-1].Model = "two words"
+	_, err := w.submitAll(specs)
+	if want := `task 10001 of 10001: "two words" cannot be the name of a model`; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	specs[n-1].Model, specs[n-1].After = "", []string{"nobody"} // seen when the others are on their way
+	if _, err = w.submitAll(specs); err == nil || !strings.HasPrefix(err.Error(), `task 10001 of 10001: there is no task "nobody"`) {
+		t.Errorf("got %v", err)
+	}
+	if got := len(w.c.List(coordinator.Filter{})); got != 0 {
+		t.Fatalf("%d tasks were taken in", got)
+	}
+	specs[n-1].After = nil
+	tasks, err := w.submitAll(specs)
+	if err != nil || len(tasks) != n || tasks[n-1].Prompt != "task 10000" || len(w.c.List(coordinator.Filter{})) != n {
+		t.Fatalf("%d tasks, %v", len(tasks), err)
+	}
+	w.cutInTheMiddle()
+	if got := len(w.c.List(coordinator.Filter{})); got != 0 {
+		t.Errorf("of a batch that was cut off %d tasks are there", got)
+	}
+}
+
+// cutInTheMiddle takes the second half of the journal away, as a crash while it is
+// written does, and opens it again.
+func (w *world) cutInTheMiddle() {
+	w.t.Helper()
+	w.close()
+	path := filepath.Join(w.dir, "journal.md")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(path, data[:len(data)/2], 0o600), os.WriteFile(filepath.Join(w.dir, "tasks.md"), nil, 0o600)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.open()
+}
+
+// TestBatchKnowsItsOwn: tasks of a batch may come after each other, in any order,
+// and share a new session as if they had come one by one.
+func TestBatchKnowsItsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	a, b := newID(), newID()
+	tasks, err := w.submitAll([]coordinator.TaskSpec{
+		{ID: a, Prompt: "a", After: []string{b}, SessionKey: "one"},
+		{ID: b, Prompt: "b", SessionKey: "two"},
+		{Prompt: "c", SessionKey: "two"},
+		{Prompt: "d", After: []string{a, b}},
+		{Prompt: "e", Continue: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tasks[1].SessionID != tasks[2].SessionID || tasks[0].SessionID == tasks[1].SessionID || tasks[3].SessionID != tasks[4].SessionID {
+		t.Errorf("sessions: %+v", tasks)
+	}
+	for _, task := range tasks {
+		w.expect(w.wait(task.ID), state.Done, "")
+	}
+	var order []string
+	for _, turn := range w.agent.turns {
+		order = append(order, turn.TaskID)
+	}
+	at := func(id string) int { return strings.Index(strings.Join(order, " "), id) }
+	if at(a) < at(b) || at(tasks[3].ID) < at(a) || at(tasks[4].ID) < at(tasks[3].ID) {
+		t.Errorf("a %s, b %s: the order was %v", a, b, order)
+	}
+	w.close()
+}
+
+func TestBatchRefuses(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	defer w.close()
+	a, b := newID(), newID()
+	tests := []struct {
+		specs []coordinator.TaskSpec
+		want  string
+	}{
+		{nil, "there is no task to take in"},
+		{make([]coordinator.TaskSpec, coordinator.MaxBatch+1), "100001 tasks are too many at once; at most 100000 are taken"},
+		{[]coordinator.TaskSpec{{Prompt: "a", ID: a}, {Prompt: "b", ID: a}}, "task 2 of 2: the id " + a + " is that of task 1 as well"},
+		{[]coordinator.TaskSpec{{Prompt: "a", IdempotencyKey: "k"}, {Prompt: "a", IdempotencyKey: "k"}}, `task 2 of 2: the idempotency key "k" is that of task 1 as well`},
+		{
+			[]coordinator.TaskSpec{{Prompt: "a", ID: a, After: []string{b}, SessionKey: "s"}, {Prompt: "b", ID: b, SessionKey: "s"}},
+			"task 1 of 2: it would wait for itself: " + a + " comes after " + b + ", " + b + " is behind " + a + " in session s",
+		},
+		{
+			[]coordinator.TaskSpec{{Prompt: "x"}, {Prompt: "a", ID: a, After: []string{b}, Parallel: true}, {Prompt: "b", ID: b, After: []string{a}, Parallel: true}},
+			"task 2 of 3: it would wait for itself: " + a + " comes after " + b + ", " + b + " comes after " + a,
+		},
+		{[]coordinator.TaskSpec{{Prompt: "a", ID: a, After: []string{a}}}, "the task cannot come after itself"},
+		{[]coordinator.TaskSpec{{Prompt: "a"}, {Prompt: " "}}, "task 2 of 2: the prompt is empty"},
+	}
+	for _, tt := range tests {
+		if _, err := w.submitAll(tt.specs); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("got  %v\nwant %s", err, tt.want)
+		}
+	}
+	if got := len(w.c.List(coordinator.Filter{})); got != 0 {
+		t.Errorf("%d tasks were taken in", got)
+	}
+}
+
+// TestBatchAgain: a batch that is sent again gives the tasks that are there.
+func TestBatchAgain(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	specs := []coordinator.TaskSpec{{Prompt: "a", IdempotencyKey: "ka", Workspace: w.work}, {Prompt: "b", ID: newID(), Workspace: w.work}}
+	specs = append(specs, coordinator.TaskSpec{Prompt: "c", After: []string{specs[1].ID}, IdempotencyKey: "kc", Workspace: w.work})
+	first, err := coordinator.SubmitAllOffline(t.Context(), w.cfg, specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.open()
+	defer w.close()
+	var journal [2]bytes.Buffer
+	if err := w.c.Dump(&journal[0]); err != nil {
+		t.Fatal(err)
+	}
+	again, err := w.submitAll(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range first {
+		if first[i].ID != again[i].ID {
+			t.Errorf("task %d was %s and is %s", i, first[i].ID, again[i].ID)
+		}
+	}
+	if err := w.c.Dump(&journal[1]); err != nil || journal[0].String() != journal[1].String() {
+		t.Errorf("something has changed: %v", err)
+	}
+	if _, err := coordinator.SubmitAllOffline(t.Context(), w.cfg, specs); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeBusy}) {
+		t.Errorf("beside a master: %v", err)
+	}
+}
+
+// TestAgainWithAnotherConfiguration: what a spec left to the configuration may be
+// another one when it is sent again.
+func TestAgainWithAnotherConfiguration(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.cfg.Agents["claude"] = w.agent
+	w.cfg.Fallback = []string{"claude"}
+	spec := coordinator.TaskSpec{Prompt: "a", IdempotencyKey: "k", Parallel: true}
+	w.open()
+	first := w.submit(spec)
+	w.close()
+	w.cfg.DefaultAgent, w.cfg.Fallback = func() string { return "claude" }, nil
+	w.open()
+	defer w.close()
+	if again, err := w.try(spec); err != nil || again.ID != first.ID {
+		t.Errorf("again: %v", err)
+	}
+	spec.Agent = "claude"
+	if _, err := w.try(spec); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		t.Errorf("with another agent: %v", err)
+	}
+}
+
+// TestArchiveIsFiltered: tasks in the archive are found by the same words.
+func TestArchiveIsFiltered(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	a := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", TenantID: "ana", Queue: "nightly"}).ID)
+	b := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", TenantID: "bob", InputFiles: []state.InputFile{{Name: "a", Content: "x"}}}).ID)
+	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	for want, f := range map[string]coordinator.Filter{
+		a.ID:              {TenantID: "ana"},
+		b.ID:              {TenantID: "bob", Agent: "demo"},
+		b.ID + " " + a.ID: {Agent: "demo"},
+		"":                {Queue: "nightly", TenantID: "bob"},
+	} {
+		list, err := coordinator.ListArchive(w.dir, f)
+		var ids []string
+		for _, task := range list {
+			ids = append(ids, task.ID)
+			if task.InputFiles != nil {
+				t.Error("a list has files")
+			}
+		}
+		if got := strings.Join(ids, " "); got != want || err != nil {
+			t.Errorf("%+v: %q, %v, want %q", f, got, err, want)
+		}
+	}
+}

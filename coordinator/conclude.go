@@ -1,0 +1,180 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/prompt"
+	"stint/state"
+)
+
+// maxResult is how much of an answer stands in the ledger; the whole answer is
+// in runs/<runId>/answer.
+const maxResult = 64 << 10
+
+// bounded gives head and tail of a long answer, marked as cut.
+func bounded(answer string) string {
+	if len(answer) <= maxResult {
+		return answer
+	}
+	head, tail := maxResult*3/4, maxResult/4
+	for head > 0 && !utf8.RuneStart(answer[head]) {
+		head--
+	}
+	for tail > 0 && !utf8.RuneStart(answer[len(answer)-tail]) {
+		tail--
+	}
+	return fmt.Sprintf("%s\n[… %d bytes are left out here; the whole answer is in the run's file answer …]\n%s",
+		answer[:head], len(answer)-head-tail, answer[len(answer)-tail:])
+}
+
+// finish records how a run ended. Where the disk is full it waits until there is
+// room, so that a result is not lost; the lane stays taken meanwhile.
+func (c *Coordinator) finish(r *run, out Outcome) error {
+	if out.Result != "" {
+		if err := os.WriteFile(filepath.Join(c.RunDir(r.id), "answer"), []byte(out.Result), durable.FileMode); err != nil {
+			c.trouble("an answer could not be written to its file", err)
+		}
+	}
+	for {
+		err := c.update(context.Background(), func(tx *ledger.Tx) error {
+			if c.stillRuns(r) {
+				c.conclude(r, out, tx)
+			} else {
+				c.tally(r, &out, tx)
+			}
+			return nil
+		})
+		if !errors.Is(err, &Error{Code: CodeFull}) {
+			c.keepSession(r.task.SessionID)
+			return err
+		}
+		c.trouble("a result waits for room on the disk", err)
+		select {
+		case <-c.ledger.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// conclude appends the records with which a run ends.
+func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
+	now := c.cfg.Now()
+	if out.Class == state.ClassSessionLost && r.session == "" && c.cfg.ResumeMissing != "error" {
+		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
+	}
+	v := c.judge(&r.task, out, now)
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
+	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).
+		AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore)).AddIf(state.KeyError, out.Error).AddIf(state.KeyNote, first(out.Note, v.note))
+	addCounters(rec, &r.task, &v)
+	c.addSession(rec, r, &out, &v)
+	c.addKept(rec, r, &out, &v)
+	if out.Class == "" || out.ExitCode >= 0 {
+		rec.Add(state.KeyExitCode, strconv.Itoa(out.ExitCode))
+	}
+	c.addUsage(rec, r, &out)
+	if v.reason == state.ClassCanceled {
+		rec.Add(state.KeyBy, ledger.ByClient) // an edit would have taken the task out of its run
+	}
+	addOutputs(rec, r)
+	rec.Add(state.KeyUpdatedAt, state.FormatTime(now)).AddIf(state.KeyResult, bounded(out.Result))
+	tx.Append(rec)
+	if v.loseSession {
+		c.loseSession(r, v.note, tx)
+	}
+	if v.account != nil {
+		tx.Append(v.account)
+	}
+}
+
+// addCounters says which of a task's counters the run has changed.
+func addCounters(rec *ledger.Record, t *state.Task, v *verdict) {
+	number := func(key string, old, now int) {
+		if old != now {
+			rec.Add(key, strconv.Itoa(now))
+		}
+	}
+	number(state.KeyAttempt, t.Attempt, v.attempt)
+	number(state.KeyRetries, t.Retries, v.retries)
+	number(state.KeyLimitWaits, t.LimitWaits, v.limitWaits)
+	if !v.limitSince.Equal(t.LimitSince) {
+		rec.Add(state.KeyLimitSince, state.FormatTime(v.limitSince))
+	}
+}
+
+// addSession says which native session the task goes on with. A stint session
+// whose native one is lost keeps its own id, and so its transcript.
+func (c *Coordinator) addSession(rec *ledger.Record, r *run, out *Outcome, v *verdict) {
+	switch {
+	case v.loseSession:
+		rec.Add(state.NativeKey(r.task.Agent), "")
+	case out.Session != "" && out.Session != r.task.AgentSession:
+		rec.Add(state.NativeKey(r.task.Agent), out.Session)
+	}
+}
+
+// loseSession makes the other waiting tasks forget a native session that is gone.
+// Those that only share the stint session forget it by the record of the task.
+func (c *Coordinator) loseSession(r *run, note string, tx *ledger.Tx) {
+	c.mu.Lock()
+	others := c.state.Naming(r.task.Agent, r.session)
+	c.mu.Unlock()
+	for _, t := range others {
+		if t.ID == r.task.ID {
+			continue
+		}
+		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+		unset(rec, state.KeyPromptKept, t.PromptKept != "")
+		tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, note).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+	}
+}
+
+// addKept says which native session has the prompt of a turn that did not end
+// well, so that a later run goes on with it. A run that went on with it and did
+// not end well either changes nothing.
+func (c *Coordinator) addKept(rec *ledger.Record, r *run, out *Outcome, v *verdict) {
+	was, is := r.task.PromptKept, ""
+	switch {
+	case v.status == state.Done || v.loseSession:
+	case r.kept:
+		is = was
+	case out.Kept && c.hasSent(&r.task):
+		is = first(out.Session, r.session)
+	}
+	if is != was {
+		rec.Add(state.KeyPromptKept, is)
+	}
+}
+
+// hasSent reports whether the task's run has sent the prompt that the task has now:
+// a person may have changed it since, and that one is still to be sent.
+func (c *Coordinator) hasSent(t *state.Task) bool {
+	sent, err := os.ReadFile(filepath.Join(c.RunDir(t.RunID), promptName))
+	if err != nil {
+		return false
+	}
+	now, err := c.whole(t.ID)
+	return err == nil && prompt.UserMessage(string(sent)) == now.Prompt
+}
+
+// addOutputs names the files that were collected. Those of an earlier run are
+// forgotten with its run id.
+func addOutputs(rec *ledger.Record, r *run) {
+	switch list, err := json.Marshal(r.outputs); {
+	case len(r.outputs) > 0 && err == nil:
+		rec.Add(state.KeyOutputFiles, string(list))
+	case len(r.task.OutputSpec) > 0:
+		rec.Add(state.KeyOutputFiles, "")
+	}
+}

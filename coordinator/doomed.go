@@ -1,0 +1,89 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// failDoomed ends the queued tasks that come after one that has ended otherwise
+// than done, and those that come after them: they could never run. The dispatcher
+// calls it.
+func (c *Coordinator) failDoomed() {
+	doomed := func() []state.Task {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.state.Doomed()
+	}
+	if len(doomed()) == 0 {
+		return
+	}
+	err := c.update(context.Background(), func(tx *ledger.Tx) error {
+		causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
+		for _, t := range doomed() {
+			id, cause := c.causeOf(&t, causes)
+			t.Status, t.Reason = state.Failed, reasonAfter(&cause)
+			t.Error = "it comes after " + id + ", which ended " + howEnded(&cause)
+			causes[t.ID] = t
+			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+			tx.Append(r.Add(state.KeyStatus, string(t.Status)).Add(state.KeyReason, string(t.Reason)).Add(state.KeyError, t.Error).
+				Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+		c.trouble("tasks that come after a failed one could not be ended", err)
+	}
+}
+
+// causeOf gives the task because of which a doomed one cannot run.
+func (c *Coordinator) causeOf(t *state.Task, causes map[string]state.Task) (string, state.Task) {
+	for _, id := range t.After {
+		if cause, ok := causes[id]; ok {
+			return id, cause
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id, st, _ := c.state.EndedBadly(t)
+	cause, err := c.wholeOf(id)
+	if err != nil { // its status is enough
+		cause = state.Task{}
+	}
+	cause.Status, cause.Prompt, cause.Result = st, "", ""
+	causes[id] = cause // a task may have thousands after it
+	return id, cause
+}
+
+// reasonAfter gives the reason of a task that fails because of another.
+func reasonAfter(cause *state.Task) state.Class {
+	switch {
+	case cause.Reason != "":
+		return cause.Reason
+	case cause.Status == state.Canceled:
+		return state.ClassCanceled
+	}
+	return state.ClassExit
+}
+
+// maxCause is how much of another task's error is told, in bytes.
+const maxCause = 200
+
+// howEnded gives a few words such as "failed (exit): no such file".
+func howEnded(t *state.Task) string {
+	how := string(t.Status)
+	if t.Reason != "" && string(t.Reason) != how {
+		how += " (" + string(t.Reason) + ")"
+	}
+	if t.Error == "" {
+		return how
+	}
+	line := strings.ToValidUTF8(strings.Join(strings.Fields(t.Error), " "), "")
+	if len(line) > maxCause {
+		line = strings.ToValidUTF8(line[:maxCause], "") + "…"
+	}
+	return how + ": " + line
+}

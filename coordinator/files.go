@@ -1,0 +1,270 @@
+package coordinator
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// filesName is the directory in a run's directory with the files that came with
+// the task and those that were collected after the run.
+const filesName = "files"
+
+// maxOutput is the size of the largest file that is collected, in bytes.
+const maxOutput = 64 << 20
+
+// guardedDirs hold what belongs to other programs, and their secrets: no file in
+// them is collected.
+var guardedDirs = []string{".git", ".claude", ".codex", ".gemini"}
+
+// A fileError says why a file of a task cannot be taken or given.
+type fileError struct {
+	what string // "input file" or "output file"
+	path string
+	err  error
+}
+
+func (e *fileError) Error() string { return fmt.Sprintf("the %s %q %v", e.what, e.path, e.err) }
+
+func (e *fileError) Unwrap() error { return e.err }
+
+// maxFileName is the length of the path of a file that goes with a task, in bytes.
+const maxFileName = 1024
+
+// cleanPath gives a relative path in its shortest form, or says why it is none
+// that stays below its directory.
+func cleanPath(path string) (string, error) {
+	switch {
+	case path == "":
+		return "", errors.New("has no name")
+	case len(path) > maxFileName || !printable(path) || strings.TrimSpace(path) != path:
+		return "", errors.New("has a name that cannot be used")
+	case filepath.IsAbs(path):
+		return "", errors.New("is an absolute path")
+	case slices.Contains(strings.Split(path, "/"), ".."):
+		return "", errors.New("leads out of its directory by \"..\"")
+	case strings.HasSuffix(path, "/") || filepath.Clean(path) == ".":
+		return "", errors.New("is a directory")
+	}
+	return filepath.Clean(path), nil
+}
+
+// writeInputs writes the files that come with a task below dir, which is the
+// run's alone, and gives their paths.
+func writeInputs(dir string, files []state.InputFile) (paths []string, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	for _, f := range files {
+		path, err := cleanPath(f.Name)
+		if err == nil {
+			err = root.MkdirAll(filepath.Dir(path), durable.DirMode)
+		}
+		if err == nil {
+			err = root.WriteFile(path, []byte(f.Content), durable.FileMode)
+		}
+		if err != nil {
+			return nil, &fileError{"input file", f.Name, err}
+		}
+		paths = append(paths, filepath.Join(dir, path))
+	}
+	return paths, nil
+}
+
+// collect copies the files of a workspace that a task names from there into the
+// run's directory files. It gives those that could be taken; the error has a
+// sentence for each of the others. Nothing of the run may be alive any more.
+func (c *Coordinator) collect(workspace, runID string, spec []string) (taken []state.OutputFile, err error) {
+	from, err := os.OpenRoot(workspace)
+	if err != nil {
+		return nil, fmt.Errorf("no output file could be collected: %w", err)
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	to, err := openFiles(c.RunDir(runID))
+	if err != nil {
+		return nil, fmt.Errorf("no output file could be collected: %w", err)
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	var problems []string
+	for _, path := range spec {
+		f, err := take(from, to, path)
+		if err != nil {
+			problems = append(problems, (&fileError{"output file", path, err}).Error())
+			continue
+		}
+		taken = append(taken, f)
+	}
+	if len(problems) > 0 {
+		return taken, errors.New(firstOf(problems, 5))
+	}
+	return taken, nil
+}
+
+// openFiles opens the directory files of a run. That an agent may have put a link
+// in its place changes nothing.
+func openFiles(runDir string) (*os.Root, error) {
+	run, err := os.OpenRoot(runDir)
+	if err != nil {
+		return nil, err
+	}
+	files, err := run.OpenRoot(filesName)
+	return files, errors.Join(err, run.Close())
+}
+
+// firstOf joins up to n sentences and counts the others.
+func firstOf(sentences []string, n int) string {
+	if len(sentences) <= n {
+		return strings.Join(sentences, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(sentences[:n], "; "), len(sentences)-n)
+}
+
+// take copies one file. Where both directories are the same, it is there already.
+func take(from, to *os.Root, path string) (out state.OutputFile, err error) {
+	clean, err := cleanPath(path)
+	if err != nil {
+		return out, err
+	}
+	in, err := openRegular(from, clean)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	sum := sha256.New()
+	var sinks io.Writer = sum
+	if !sameDir(from, to) {
+		dst, err := createNew(to, clean)
+		if err != nil {
+			return out, fmt.Errorf("could not be copied: %w", err)
+		}
+		defer func() { err = errors.Join(err, dst.Close()) }()
+		sinks = io.MultiWriter(sum, dst)
+	}
+	n, err := io.Copy(sinks, io.LimitReader(in, maxOutput+1))
+	switch {
+	case err != nil:
+		return out, fmt.Errorf("could not be copied: %w", err)
+	case n > maxOutput:
+		return out, errTooLarge
+	}
+	return state.OutputFile{Path: clean, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+var errTooLarge = fmt.Errorf("is larger than %d MiB", maxOutput>>20)
+
+// createNew makes a file in the place of whatever is there.
+func createNew(to *os.Root, path string) (*os.File, error) {
+	if err := to.MkdirAll(filepath.Dir(path), durable.DirMode); err != nil {
+		return nil, err
+	}
+	if err := to.RemoveAll(path); err != nil {
+		return nil, err
+	}
+	return to.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+}
+
+func sameDir(a, b *os.Root) bool {
+	x, err := a.Stat(".")
+	if err != nil {
+		return false
+	}
+	y, err := b.Stat(".")
+	return err == nil && os.SameFile(x, y)
+}
+
+// openRegular opens a file that an agent may have chosen to our harm. It follows
+// no link, opens nothing that could block or do something when it is opened, and
+// takes no file that has another name, because that may lie anywhere. Should the
+// path change meanwhile, the root still keeps everything below it, and what was
+// opened is compared with what was looked at.
+func openRegular(root *os.Root, path string) (*os.File, error) {
+	seen, err := lookAt(root, path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, readError(err)
+	}
+	opened, err := f.Stat()
+	if err == nil && !os.SameFile(seen, opened) {
+		err = errors.New("was exchanged while it was opened")
+	}
+	if err == nil {
+		err = checkRegular(opened)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// lookAt gives what stands at path, or says why it is nothing to be collected.
+func lookAt(root *os.Root, path string) (fs.FileInfo, error) {
+	top, err := root.Stat(".")
+	if err != nil {
+		return nil, readError(err)
+	}
+	parts := strings.Split(path, string(filepath.Separator))
+	for i, part := range parts {
+		if slices.ContainsFunc(guardedDirs, func(dir string) bool { return strings.EqualFold(dir, part) }) {
+			return nil, fmt.Errorf("lies in %s, from which nothing is collected", part)
+		}
+		fi, err := root.Lstat(filepath.Join(parts[:i+1]...))
+		switch {
+		case err != nil:
+			return nil, readError(err)
+		case fi.Mode().Type() == fs.ModeSymlink:
+			return nil, errors.New("is or lies behind a symbolic link, which is not followed")
+		case i == len(parts)-1:
+			return fi, checkRegular(fi)
+		case !fi.IsDir():
+			return nil, errors.New("is missing")
+		case statOf(fi).Dev != statOf(top).Dev:
+			return nil, errors.New("lies on another file system than the workspace")
+		}
+	}
+	return nil, errors.New("is missing")
+}
+
+func checkRegular(fi fs.FileInfo) error {
+	switch {
+	case fi.IsDir():
+		return errors.New("is a directory; name the files in it")
+	case !fi.Mode().IsRegular():
+		return errors.New("is no regular file")
+	case statOf(fi).Nlink > 1:
+		return errors.New("has another name (a hard link), so that it may belong elsewhere; copy it")
+	case fi.Size() > maxOutput:
+		return errTooLarge
+	}
+	return nil
+}
+
+// readError makes a sentence's end of what went wrong with a path.
+func readError(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("is missing")
+	}
+	return fmt.Errorf("cannot be read: %w", err)
+}
+
+func statOf(fi fs.FileInfo) syscall.Stat_t {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return *st
+	}
+	return syscall.Stat_t{}
+}

@@ -1,0 +1,307 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/state"
+)
+
+// secret stands in files that nothing of a run may see.
+const secret = "the secret of somebody else"
+
+// place is a workspace, a directory that is none of the agent's business, and a
+// coordinator with one run's directory.
+type place struct {
+	t             *testing.T
+	work, outside string
+	c             *Coordinator
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	dir := t.TempDir()
+	p := &place{t: t, work: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), c: &Coordinator{cfg: Config{StateDir: filepath.Join(dir, "state")}}}
+	p.must(os.MkdirAll(filepath.Join(p.c.RunDir("r"), filesName), 0o700), os.Mkdir(p.work, 0o700), os.Mkdir(p.outside, 0o700))
+	p.must(os.WriteFile(filepath.Join(p.outside, "secret"), []byte(secret), 0o600))
+	return p
+}
+
+func (p *place) must(errs ...error) {
+	p.t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *place) in(path string) string { return filepath.Join(p.work, path) }
+
+func (p *place) write(path, text string) {
+	p.t.Helper()
+	p.must(os.MkdirAll(filepath.Dir(p.in(path)), 0o700), os.WriteFile(p.in(path), []byte(text), 0o600))
+}
+
+// collected gives what lies in the run's directory files.
+func (p *place) collected() map[string]string {
+	p.t.Helper()
+	found := map[string]string{}
+	top := filepath.Join(p.c.RunDir("r"), filesName)
+	p.must(filepath.WalkDir(top, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		name, _ := filepath.Rel(top, path)
+		found[name] = string(data)
+		return err
+	}))
+	return found
+}
+
+// hostile fills the workspace with what an agent could put in place of a file, and
+// gives the paths.
+func (p *place) hostile() []string {
+	p.write("dir/file", "x")
+	p.write("results.txt", "fine")
+	link := func(to, from string) { p.must(os.Symlink(to, p.in(from))) }
+	link(filepath.Join(p.outside, "secret"), "link")
+	link("../outside/secret", "link-relative")
+	link("results.txt", "link-inside")
+	link("link", "link-chain")
+	link("link-loop", "link-loop")
+	link("nowhere", "link-dangling")
+	link("/proc/self/environ", "link-environ")
+	link("/dev/zero", "link-zero")
+	link(p.outside, "outside")
+	link("..", "up")
+	link("dir", "dirlink")
+	link("/", "root")
+	p.must(os.Link(filepath.Join(p.outside, "secret"), p.in("hard")), os.Link(p.in("dir/file"), p.in("dir/twin")))
+	p.must(syscall.Mkfifo(p.in("fifo"), 0o600), syscall.Mkfifo(p.in("dir/fifo"), 0o600))
+	for name, size := range map[string]int64{"sparse": 1 << 40, "large": maxOutput + 1} {
+		p.write(name, "")
+		p.must(os.Truncate(p.in(name), size))
+	}
+	paths := []string{
+		"link", "link-relative", "link-inside", "link-chain", "link-loop", "link-dangling", "link-environ", "link-zero", "outside", "outside/secret",
+		"up", "up/outside/secret", "up/work/results.txt", "dirlink/file", "root", "root/etc/passwd", "root/proc/self/environ", "root/proc/self/mem",
+		"dirlink/../results.txt", "hard", "dir/file", "dir/twin", "fifo", "dir/fifo", "sparse", "large", "dir", "dir/", "fifo/x", "results.txt/x", "link/", "link-inside/",
+	}
+	for _, dir := range []string{".git", ".GIT", ".Git", ".claude", ".codex", ".CODEX", ".gemini", "dir/.git", "dir/deep/.claude", ".git/hooks"} {
+		p.write(filepath.Join(dir, "config"), secret)
+		paths = append(paths, dir+"/config", dir, "./"+dir+"/config")
+	}
+	return append(paths, p.specials()...)
+}
+
+// specials makes a socket and, where we may, devices.
+func (p *place) specials() []string {
+	var paths []string
+	dir, err := os.MkdirTemp("", "s") // the name of a socket is short
+	p.must(err)
+	p.t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	p.must(err)
+	p.t.Cleanup(func() { _ = l.Close() })
+	if os.Rename(filepath.Join(dir, "s"), p.in("socket")) == nil {
+		paths = append(paths, "socket")
+	}
+	for name, device := range map[string]int{"zero": 1<<8 | 5, "null": 1<<8 | 3, "random": 1<<8 | 8} {
+		if syscall.Mknod(p.in(name), syscall.S_IFCHR|0o600, device) == nil {
+			paths = append(paths, name)
+		}
+	}
+	return paths
+}
+
+// badPaths are no paths of files in a workspace, whatever stands in it.
+func badPaths(work, outside string) []string {
+	paths := []string{
+		"", ".", "./", ".//", "./.", "..", "../", "../..", "../outside/secret", "..//outside/secret", "./../outside/secret", "dir/../../outside/secret",
+		"dir/../results.txt", "dir/..", "dir/../", "../work/results.txt", "../../../../../../../../etc/passwd", "dir/../../../etc/passwd", "results.txt/..", "results.txt/../results.txt",
+		"/", "//", "/etc/passwd", "//etc/passwd", "/etc/../etc/passwd", "/proc/self/environ", "/proc/self/root/etc/passwd", "/proc/1/environ", "/dev/zero", "/dev/stdin",
+		"/dev/fd/0", "/sys/power/state", "/root/.ssh/id_rsa", work + "/results.txt", outside + "/secret", "//" + outside + "/secret",
+		"results.txt\x00", "\x00", "results.txt\x00.png", "\nresults.txt", "results.txt\n", "a\x1b[2Jb", "\x7f", "results\xff.txt", "\xc3\x28", "\rresults.txt",
+		"missing", "dir/missing", "missing/missing", "Results.txt", "RESULTS.TXT", "results.txt ", " results.txt", "results.txt.", "results", "dir/FILE", "DIR/file",
+		`..\outside\secret`, `dir\file`, `C:\secret`, "C:results.txt", `\\host\share`, "file:///etc/passwd", "~/.ssh/id_rsa", "$HOME/.ssh/id_rsa", "${HOME}", "$(id)", "`id`", "*", "*.txt", "dir/*", "?esults.txt",
+		"%2e%2e/outside/secret", "..%2foutside%2fsecret", "．．/outside/secret", "dir／file", "..\u2215outside", "results.txt\u202e", "--help", "-", "results.txt;id", "|id", "results.txt:stream",
+		strings.Repeat("a", 256), strings.Repeat("a", 5000), strings.Repeat("a/", 3000) + "a", strings.Repeat("../", 2000) + "etc/passwd", strings.Repeat("dir/../", 500) + "results.txt",
+		"proc/self/environ", "etc/passwd", "dev/null", "...", "..../secret", ".../secret", ". ./secret", ".. /outside/secret", " ../outside/secret", "..;/outside/secret",
+	}
+	for _, sep := range []string{"", "/", "//", "/./", "/dir/"} {
+		paths = append(paths, ".."+sep, "dir/../.."+sep+"/outside/secret", "."+sep+"../outside/secret")
+	}
+	return paths
+}
+
+// TestBadOutputPaths: of all the paths that could lead out of a workspace, block,
+// or give more than a file of the agent's, none is collected.
+func TestBadOutputPaths(t *testing.T) {
+	p := newPlace(t)
+	paths := append(p.hostile(), badPaths(p.work, p.outside)...)
+	if len(paths) < 150 {
+		t.Errorf("%d paths, want 150", len(paths))
+	}
+	begun := time.Now()
+	for _, path := range paths {
+		taken, err := p.c.collect(p.work, "r", []string{path})
+		if err == nil || len(taken) > 0 || !strings.Contains(err.Error(), "output file") {
+			t.Errorf("%.60q was taken: %+v, %v", path, taken, err)
+		}
+	}
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if got := p.collected(); len(got) > 0 {
+		t.Errorf("collected: %.300q", fmt.Sprint(got))
+	}
+	t.Logf("bad paths: %d refused=%d", len(paths), len(paths))
+}
+
+// TestOutputsOfOtherFileSystems: a workspace that is the whole machine gives
+// nothing of the kernel's.
+func TestOutputsOfOtherFileSystems(t *testing.T) {
+	p := newPlace(t)
+	for _, path := range []string{"proc/self/environ", "proc/self/mem", "proc/kmsg", "proc/version", "dev/null", "dev/zero", "dev/tty"} {
+		if _, err := os.Stat("/" + path); err != nil {
+			continue
+		}
+		if taken, err := p.c.collect("/", "r", []string{path}); err == nil {
+			t.Errorf("/%s was taken: %v", path, taken)
+		}
+	}
+}
+
+func TestOutputsAreCollected(t *testing.T) {
+	p := newPlace(t)
+	good := map[string]string{
+		"results.txt": "fine\n", "out/table.csv": "a,b\n", "out/deep/er/x": "", "a b.txt": "b", "-rf": "r", "..data": "d", "ünï.txt": "u", "dot.git/x": "g", "$HOME": "h",
+	}
+	spec := []string{"./spelled//long.txt"}
+	p.write("spelled/long.txt", "s")
+	for path, text := range good {
+		p.write(path, text)
+		spec = append(spec, path)
+	}
+	good["spelled/long.txt"] = "s"
+	for range 2 { // a second time, over the first
+		taken, err := p.c.collect(p.work, "r", spec)
+		if err != nil || len(taken) != len(good) {
+			t.Errorf("%d taken, %v", len(taken), err)
+		}
+		for _, f := range taken {
+			if f.Size != int64(len(good[f.Path])) || len(f.SHA256) != 64 {
+				t.Errorf("%+v", f)
+			}
+		}
+	}
+	if diff := cmp.Diff(good, p.collected()); diff != "" {
+		t.Error(diff)
+	}
+
+	// What is there is taken though something else is not.
+	taken, err := p.c.collect(p.work, "r", []string{"no-1", "results.txt", "no-2", "no-3", "no-4", "no-5", "no-6", "no-7"})
+	if err == nil || len(taken) != 1 || !strings.Contains(err.Error(), `the output file "no-2" is missing`) || !strings.HasSuffix(err.Error(), "; and 2 more") {
+		t.Errorf("%v, %v", taken, err)
+	}
+	// A task without a workspace works where the files are to be.
+	taken, err = p.c.collect(filepath.Join(p.c.RunDir("r"), filesName), "r", []string{"results.txt"})
+	if err != nil || len(taken) != 1 || taken[0].Path != "results.txt" || taken[0].Size != 5 || p.collected()["results.txt"] != "fine\n" {
+		t.Errorf("%v, %v", taken, err)
+	}
+}
+
+// TestOutputsDoNotLeaveTheRun: links that an agent has laid in the run's own
+// directory lead nowhere.
+func TestOutputsDoNotLeaveTheRun(t *testing.T) {
+	p := newPlace(t)
+	p.write("a/victim", "overwritten")
+	p.write("victim", "overwritten")
+	files := filepath.Join(p.c.RunDir("r"), filesName)
+	victim := filepath.Join(p.outside, "victim")
+	p.must(os.WriteFile(victim, []byte("mine"), 0o600), os.Symlink(victim, filepath.Join(files, "victim")), os.Symlink(p.outside, filepath.Join(files, "a")))
+	_, err := p.c.collect(p.work, "r", []string{"a/victim", "victim"})
+	if err == nil || !strings.Contains(err.Error(), "could not be copied") {
+		t.Errorf("a directory outside was taken for the run's: %v", err)
+	}
+	p.must(os.RemoveAll(files), os.Symlink(p.outside, files))
+	if _, err := p.c.collect(p.work, "r", []string{"victim"}); err == nil {
+		t.Error("the run's directory files was taken to be outside")
+	}
+	if data, err := os.ReadFile(victim); string(data) != "mine" {
+		t.Errorf("a file outside is now %q, %v", data, err)
+	}
+}
+
+// TestOutputSwappedWhileRead: something that exchanges a file or its directory for a
+// link, again and again, never makes us collect what lies outside.
+func TestOutputSwappedWhileRead(t *testing.T) {
+	p := newPlace(t)
+	p.write("d1/secret", "mine")
+	p.must(os.Symlink(p.outside, p.in("d2")), syscall.Mkfifo(p.in("f1"), 0o600), os.Symlink(filepath.Join(p.outside, "secret"), p.in("f2")))
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			for _, names := range [][2]string{{"d1", "d"}, {"d", "d1"}, {"d2", "d"}, {"d", "d2"}, {"f1", "f"}, {"f", "f1"}, {"f2", "f"}, {"f", "f2"}} {
+				_ = os.Rename(p.in(names[0]), p.in(names[1])) // a name may be in use just then
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	got := 0
+	for range 10_000 {
+		taken, _ := p.c.collect(p.work, "r", []string{"d/secret", "f"})
+		got += len(taken)
+		for _, f := range taken {
+			if f.Size != 4 {
+				t.Fatalf("collected %+v", f)
+			}
+		}
+	}
+	close(stop)
+	<-ended
+	for path, text := range p.collected() {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s is %q", path, text)
+		}
+	}
+	if got == 0 {
+		t.Error("the file itself was never there: nothing was tried")
+	}
+}
+
+func TestInputFiles(t *testing.T) {
+	p := newPlace(t)
+	dir := filepath.Join(p.c.RunDir("r"), filesName)
+	paths, err := writeInputs(dir, []state.InputFile{{Name: "notes.txt", Content: "n"}, {Name: "data/a b.csv", Content: "1,2\n"}, {Name: "./x//y", Content: ""}})
+	want := []string{filepath.Join(dir, "notes.txt"), filepath.Join(dir, "data/a b.csv"), filepath.Join(dir, "x/y")}
+	if diff := cmp.Diff(want, paths); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if diff := cmp.Diff(map[string]string{"notes.txt": "n", "data/a b.csv": "1,2\n", "x/y": ""}, p.collected()); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range []string{"", ".", "..", "../x", "a/../../x", "/etc/x", "a\x00b", "a\nb", strings.Repeat("n", 300), "notes.txt/x", "data"} {
+		var wrong *fileError
+		if _, err := writeInputs(dir, []state.InputFile{{Name: name, Content: "bad"}}); !errors.As(err, &wrong) {
+			t.Errorf("%.20q: %v", name, err)
+		}
+	}
+	if got := p.collected(); len(got) != 3 {
+		t.Errorf("%v", got)
+	}
+}

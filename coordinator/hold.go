@@ -1,0 +1,90 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// Hold keeps a queued task from being run until it is released. One that is held
+// already stays as it is. The error has CodeConflict if the task is not queued. by
+// is who asks.
+func (c *Coordinator) Hold(ctx context.Context, ref, by string) (state.Task, error) {
+	return c.setHold(ctx, ref, by, true)
+}
+
+// Release ends the hold of a queued task; one that is not held stays as it is. The
+// error has CodeConflict if the task is not queued. by is who asks.
+func (c *Coordinator) Release(ctx context.Context, ref, by string) (state.Task, error) {
+	return c.setHold(ctx, ref, by, false)
+}
+
+func (c *Coordinator) setHold(ctx context.Context, ref, by string, hold bool) (state.Task, error) {
+	defer c.call()()
+	if !hold && c.isGoing() {
+		return state.Task{}, c.stopped()
+	}
+	id, err := c.find(ref)
+	if err != nil {
+		return state.Task{}, err
+	}
+	err = c.update(ctx, func(tx *ledger.Tx) error {
+		t, err := c.peek(id)
+		switch {
+		case err != nil:
+			return err
+		case t.Status != state.Queued:
+			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is %s; only a queued task can be held or released", id, t.Status), Hint: "stint show " + id}
+		case t.Hold == hold:
+			return nil
+		}
+		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
+		value := ""
+		if hold {
+			value = "true"
+		}
+		r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyHold, value)
+		if !hold && t.Note != "" {
+			r.Add(state.KeyNote, "") // it says why the task was held
+		}
+		tx.Append(r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		return nil
+	})
+	if err != nil {
+		return state.Task{}, err
+	}
+	return c.whole(id)
+}
+
+// Pause stops dispatch: nothing is started until Resume, over restarts too. What
+// runs goes on. reason is for people, and may be "". by is who asks.
+func (c *Coordinator) Pause(ctx context.Context, reason, by string) error {
+	return c.setPaused(ctx, true, reason, by)
+}
+
+// Resume lets dispatch go on after a Pause. by is who asks.
+func (c *Coordinator) Resume(ctx context.Context, by string) error {
+	return c.setPaused(ctx, false, "", by)
+}
+
+func (c *Coordinator) setPaused(ctx context.Context, paused bool, reason, by string) error {
+	defer c.call()()
+	return c.update(ctx, func(tx *ledger.Tx) error {
+		c.mu.Lock()
+		was, why := c.state.Paused()
+		c.mu.Unlock()
+		if was == paused && why == reason {
+			return nil
+		}
+		r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
+		value := ""
+		if paused {
+			value = "true"
+		}
+		tx.Append(r.Add(state.KeyPaused, value).Add(state.KeyReason, reason).Add(state.KeyBy, by).
+			Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		return nil
+	})
+}

@@ -1,0 +1,400 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// A submission is a spec with what it leaves to the master filled in.
+type submission struct {
+	TaskSpec
+	named bool     // the spec names an agent
+	open  bool     // it leaves the fallback to the configuration
+	root  string   // checkout or directory whose lane it may be in
+	after []string // the ids that After means, set on the log's goroutine
+}
+
+// An intake is one or more specs that are taken in together. It belongs to one
+// call; what is in the last three fields is made anew on the log's goroutine.
+type intake struct {
+	c     *Coordinator
+	list  []submission
+	index map[string]int // id to place in list
+	agent string         // the default agent, asked at most once
+	seen  map[string]checkedWorkspace
+
+	ids   []string // of the tasks: new ones, or old ones that were asked for again
+	fresh []state.Task
+	begun map[sessionPlace]string // sessions of the new tasks: the last one of each place
+}
+
+// A checkedWorkspace is what is known of a workspace that tasks may work in.
+type checkedWorkspace struct {
+	root       string // the directory whose lane is its own
+	holdsState bool   // the state directory lies in it
+}
+
+// sessionPlace is what a session is the current one of.
+type sessionPlace struct{ lane, agent, account string }
+
+// take takes specs in, all or none, and gives the ids of their tasks.
+func (c *Coordinator) take(ctx context.Context, specs []TaskSpec) ([]string, error) {
+	if c.isGoing() {
+		return nil, c.stopped()
+	}
+	in := &intake{c: c, list: make([]submission, 0, len(specs)), index: map[string]int{}, seen: map[string]checkedWorkspace{}}
+	for i, s := range specs {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		sub := submission{TaskSpec: s}
+		if err := in.check(&sub); err != nil {
+			return nil, atSpec(err, i, len(specs))
+		}
+		in.list = append(in.list, sub)
+	}
+	if err := in.checkTwins(); err != nil {
+		return nil, err
+	}
+	err := c.update(ctx, in.record)
+	return in.ids, err
+}
+
+// atSpec says which of many specs an error is about.
+func atSpec(err error, i, n int) error {
+	var e *Error
+	if n == 1 || !errors.As(err, &e) {
+		return err
+	}
+	return &Error{Code: e.Code, Message: fmt.Sprintf("task %d of %d: %s", i+1, n, e.Message), Hint: e.Hint}
+}
+
+// check says what is wrong with a spec, and fills in what it leaves to us. What
+// depends on other tasks is looked at by record.
+func (in *intake) check(s *submission) error {
+	if err := CheckPrompt(s.Prompt); err != nil {
+		return err
+	}
+	if s.ID == "" {
+		s.ID = in.c.cfg.ID()
+	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
+		return invalid("leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
+	}
+	if err := in.checkAgent(s); err != nil {
+		return err
+	}
+	if err := in.checkPlace(s); err != nil {
+		return err
+	}
+	for _, check := range []func(*TaskSpec) error{checkSession, checkLimits, checkInputFiles, checkOutputSpec} {
+		if err := check(&s.TaskSpec); err != nil {
+			return err
+		}
+	}
+	return in.c.fillFallback(s)
+}
+
+// checkAgent fills in agent and account.
+func (in *intake) checkAgent(s *submission) error {
+	if s.named = s.Agent != ""; !s.named {
+		if in.agent == "" {
+			in.agent = in.c.cfg.DefaultAgent()
+		}
+		s.Agent = in.agent
+	}
+	if err := in.c.checkAgentName(s.Agent); err != nil {
+		return err
+	}
+	if s.Account == "" {
+		s.Account = s.Agent
+	} else if s.Account != s.Agent {
+		return invalid("leave it out", "there is no account %q; known is %s", s.Account, s.Agent)
+	}
+	if s.AgentSession == "" {
+		return nil
+	}
+	in.c.mu.Lock()
+	owner, ok := in.c.state.NativeOwner(s.AgentSession)
+	in.c.mu.Unlock()
+	if ok && owner != s.Agent {
+		return invalid("use --agent "+owner+", or the id of a session of "+s.Agent, "the session %s belongs to %s, not to %s", s.AgentSession, owner, s.Agent)
+	}
+	return nil
+}
+
+// checkAgentName says what is wrong with the name of an agent.
+func (c *Coordinator) checkAgentName(name string) error {
+	if c.cfg.Agents[name] != nil {
+		return nil
+	}
+	known := sortedNames(c.cfg.Agents)
+	if near := state.Nearest(strings.ToLower(name), known); near != "" {
+		return invalid("stint doctor", "there is no agent %q; did you mean %s?", name, near)
+	}
+	return invalid("stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
+}
+
+// checkPlace checks the workspace, once for all specs that name the same.
+func (in *intake) checkPlace(s *submission) error {
+	w, checked := in.seen[s.Workspace]
+	if !checked {
+		if err := checkWorkspace(s.Workspace); err != nil {
+			return err
+		}
+		w = checkedWorkspace{repositoryRoot(s.Workspace), isBelow(in.c.cfg.StateDir, s.Workspace)}
+		in.seen[s.Workspace] = w
+	}
+	s.root = w.root
+	if !s.AllowStateInWorkspace && w.holdsState {
+		return invalid("choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
+			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.c.cfg.StateDir, s.Workspace)
+	}
+	return nil
+}
+
+// checkTwins refuses specs that are given together and want to be the same task.
+func (in *intake) checkTwins() error {
+	keys := map[string]int{}
+	for i := range in.list {
+		s := &in.list[i]
+		if first, twice := in.index[s.ID]; twice {
+			return atSpec(invalid("give each task an id of its own, or none", "the id %s is that of task %d as well", s.ID, first+1), i, len(in.list))
+		}
+		if first, twice := keys[s.IdempotencyKey]; twice {
+			return atSpec(invalid("give each task a key of its own, or none", "the idempotency key %q is that of task %d as well", s.IdempotencyKey, first+1), i, len(in.list))
+		}
+		in.index[s.ID] = i
+		if s.IdempotencyKey != "" {
+			keys[s.IdempotencyKey] = i
+		}
+	}
+	return nil
+}
+
+// record appends the records of all specs that ask for something new. The log may
+// call it more than once.
+func (in *intake) record(tx *ledger.Tx) error {
+	in.ids, in.fresh, in.begun = make([]string, len(in.list)), nil, map[sessionPlace]string{}
+	for i := range in.list {
+		if err := in.recordOne(tx, i); err != nil {
+			return atSpec(err, i, len(in.list))
+		}
+	}
+	in.c.mu.Lock()
+	err := in.c.state.CheckOrder(in.fresh)
+	in.c.mu.Unlock()
+	var cycle *state.CycleError
+	if errors.As(err, &cycle) {
+		return atSpec(invalid("let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text), in.index[cycle.IDs[0]], len(in.list))
+	}
+	return err
+}
+
+func (in *intake) recordOne(tx *ledger.Tx, i int) error {
+	s := &in.list[i]
+	if err := in.resolveAfter(s); err != nil {
+		return err
+	}
+	old, err := in.c.known(s)
+	if err != nil {
+		return err
+	}
+	if in.ids[i] = s.ID; old != "" {
+		in.ids[i] = old
+		return nil
+	}
+	if now := in.c.cfg.Now(); !s.NotBefore.IsZero() && s.NotBefore.Before(now.Add(-clockDifference)) {
+		return invalid("leave it out to run the task at once", "the time %s has passed; it is %s now",
+			s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	r, lane, err := in.newTask(s, tx)
+	if err != nil {
+		return err
+	}
+	if s.IdempotencyKey != "" {
+		tx.Claim("key " + s.IdempotencyKey)
+	}
+	tx.Append(r)
+	in.fresh = append(in.fresh, state.Task{ID: s.ID, Status: state.Queued, SessionKey: lane, After: s.after})
+	return nil
+}
+
+// clockDifference is how much the clock of a client may be behind ours.
+const clockDifference = time.Minute
+
+// maxAfter is how many tasks one may come after.
+const maxAfter = 1000
+
+// resolveAfter finds the tasks that a spec comes after: of those that are given
+// together, or of those that are there.
+func (in *intake) resolveAfter(s *submission) error {
+	s.after = nil
+	if len(s.After) > maxAfter {
+		return invalid("let it come after the last of them", "a task can come after %d others, not %d", maxAfter, len(s.After))
+	}
+	for _, ref := range s.After {
+		id := ref
+		if _, together := in.index[ref]; !together {
+			var err error
+			if id, err = in.c.find(ref); err != nil {
+				return err
+			}
+		}
+		if id == s.ID {
+			return invalid("name another task", "the task cannot come after itself")
+		}
+		if !slices.Contains(s.after, id) {
+			s.after = append(s.after, id)
+		}
+	}
+	return nil
+}
+
+// known gives the id of the task that the spec asks for again; "" if it is new.
+func (c *Coordinator) known(s *submission) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.state.Peek(s.ID); ok {
+		return s.ID, nil
+	}
+	if s.IdempotencyKey == "" {
+		return "", nil
+	}
+	id, ok := c.state.ByIdempotencyKey(s.IdempotencyKey)
+	if !ok {
+		return "", nil
+	}
+	old, err := c.wholeOf(id)
+	if err != nil {
+		return "", err
+	}
+	if !s.isBodyOf(&old) {
+		return "", &Error{Code: CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to task %s, which asks for something else", s.IdempotencyKey, id), Hint: "stint show " + id}
+	}
+	return id, nil
+}
+
+// isBodyOf reports whether a task is what the spec asks for. What the spec leaves
+// to the configuration does not count, nor do times and holds, which pass.
+func (s *submission) isBodyOf(t *state.Task) bool {
+	key := t.SessionKey
+	if strings.Contains(key, ":") {
+		key = "" // a lane that the task was given
+	}
+	policy := strings.TrimPrefix(s.AfterPolicy, state.AfterDone)
+	return t.Prompt == s.Prompt && t.Workspace == s.Workspace && key == s.SessionKey &&
+		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
+		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && slices.Equal(t.After, s.after) &&
+		slices.Equal(t.InputFiles, s.InputFiles) && slices.Equal(t.OutputSpec, s.OutputSpec) && s.isCarriedOutBy(t)
+}
+
+// isCarriedOutBy reports whether the task has the spec's agent, or one that the
+// configuration chose, or has come to a fallback meanwhile, with those that are left.
+func (s *submission) isCarriedOutBy(t *state.Task) bool {
+	if t.Agent != s.Agent && slices.Contains(s.Fallback, t.Agent) {
+		return s.open || !slices.ContainsFunc(t.Fallback, func(agent string) bool { return !slices.Contains(s.Fallback, agent) })
+	}
+	return (t.Agent == s.Agent || !s.named) && (s.Model == "" || t.Model == s.Model) && (s.open || slices.Equal(t.Fallback, s.Fallback))
+}
+
+// newTask makes the record of a new task, and gives its lane.
+func (in *intake) newTask(s *submission, tx *ledger.Tx) (*ledger.Record, string, error) {
+	c := in.c
+	now := state.FormatTime(c.cfg.Now())
+	set := c.workspace(s.Workspace)
+	resume := first(s.Resume, set.ResumePolicy, c.cfg.ResumePolicy, "auto")
+	lane, sessionID, err := in.sessionFor(s, resume, tx)
+	if err != nil {
+		return nil, "", err
+	}
+	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID}
+	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, lane).Add(state.KeySessionID, sessionID).
+		Add(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
+		AddIf(state.KeyModel, first(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, resume).
+		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
+		AddIf(state.KeyTimeout, s.Timeout).Add(state.KeyBy, ledger.ByClient)
+	if s.Priority > 0 {
+		r.Add(state.KeyPriority, strconv.Itoa(s.Priority))
+	}
+	if s.MaxAttempts > 0 {
+		r.Add(state.KeyMaxAttempts, strconv.Itoa(s.MaxAttempts))
+	}
+	if s.NoWaitLimit {
+		r.Add(state.KeyMaxLimitWait, "0s")
+	}
+	r.AddIf(state.KeyNotBefore, state.FormatTime(s.NotBefore))
+	if err := s.addRest(r); err != nil {
+		return nil, "", err
+	}
+	return r.Add(state.KeyPrompt, s.Prompt), lane, nil
+}
+
+// addRest adds what few tasks have.
+func (s *submission) addRest(r *ledger.Record) error {
+	r.AddIf(state.KeyAfter, strings.Join(s.after, " "))
+	if s.AfterPolicy == state.AfterAny {
+		r.Add(state.KeyAfterPolicy, state.AfterAny)
+	}
+	if s.Hold {
+		r.Add(state.KeyHold, "true")
+	}
+	r.AddIf(state.KeyTenantID, s.TenantID).AddIf(state.KeyQueue, s.Queue).
+		AddIf(state.KeyFallback, strings.Join(s.Fallback, " ")).AddIf(state.KeyOutputSpec, strings.Join(s.OutputSpec, "\n"))
+	if len(s.InputFiles) == 0 {
+		return nil
+	}
+	files, err := json.Marshal(s.InputFiles)
+	if err != nil {
+		return err
+	}
+	r.Add(state.KeyInputFiles, string(files))
+	return nil
+}
+
+// sessionFor decides about lane and session of a new task. A session is context,
+// a lane is order: a named session is both; without a name, the lane is the
+// directory's and the session is new, unless the task continues the last one.
+func (in *intake) sessionFor(s *submission, resume string, tx *ledger.Tx) (lane, id string, err error) {
+	if s.Parallel {
+		return state.LanePrefixTask + s.ID, in.c.cfg.ID(), nil
+	}
+	at := sessionPlace{first(s.SessionKey, state.LanePrefixDir+s.root), s.Agent, s.Account}
+	goesOn := s.SessionKey != "" || s.Continue
+	if goesOn && resume != "never" && s.AgentSession == "" {
+		id = in.currentSession(at)
+		if id == "" && s.Continue {
+			return "", "", &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(at.lane, state.LanePrefixDir)), Hint: "leave --continue out"}
+		}
+		if id == "" {
+			tx.Claim("session " + at.lane) // two first tasks of a session must not both begin it
+		}
+	}
+	if id == "" {
+		id = in.c.cfg.ID()
+	}
+	in.begun[at] = id
+	return at.lane, id, nil
+}
+
+// currentSession gives the session that the next task there goes on with, "" if
+// there is none yet. Those of the tasks that are taken in just now count.
+func (in *intake) currentSession(at sessionPlace) string {
+	if id, ok := in.begun[at]; ok {
+		return id
+	}
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	current, _ := in.c.state.CurrentSession(at.lane, at.agent, at.account)
+	return current.ID
+}

@@ -1,0 +1,455 @@
+package coordinator_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// openUnwatched is open within a bubble of synctest.
+func (w *world) openUnwatched() {
+	w.t.Helper()
+	c, err := coordinator.OpenUnwatched(w.cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.c, w.stop, w.ran = c, cancel, make(chan error, 1)
+	go func() { w.ran <- c.Run(ctx) }()
+}
+
+// ended waits for a task within a bubble, where a long time is short.
+func (w *world) ended(id string) state.Task {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Hour)
+	defer cancel()
+	t, err := w.c.Wait(ctx, id)
+	if err != nil {
+		why, _ := w.c.Why(id)
+		w.t.Fatalf("%v; why: %s", err, why)
+	}
+	return t
+}
+
+// limitedWorld is a world with the waits of a real one, whose provider is busy.
+func limitedWorld(t *testing.T) *world {
+	w := newWorld(t)
+	w.cfg.BackoffBase, w.cfg.BackoffMax, w.cfg.MaxLimitWait = 30*time.Second, 5*time.Minute, 24*time.Hour
+	w.cfg.HeartbeatInterval = time.Hour
+	return w
+}
+
+// A provider says that it is busy until a time, and notes who asked. Each answer
+// takes a second.
+type provider struct {
+	busyUntil time.Time
+
+	mu        sync.Mutex
+	now, most int // runs at once, and the most of those that began after a refusal and before the first success
+	refused   int
+	served    int
+	alone     bool // the first that was served had no other beside it
+}
+
+func (p *provider) answer(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	p.mu.Lock()
+	p.now++
+	if p.refused > 0 && p.served == 0 {
+		p.most = max(p.most, p.now)
+	}
+	p.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now--
+	if time.Now().Before(p.busyUntil) {
+		p.refused++
+		return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Error: "429"}
+	}
+	p.alone = p.alone || p.served == 0 && p.now == 0
+	p.served++
+	return coordinator.Outcome{Result: "ok"}
+}
+
+// mostRefusals is how many runs may meet a limit of that length: all workers at
+// once, then one after each wait, of which the shortest is half of what it grows to.
+func mostRefusals(cfg *coordinator.Config, length time.Duration) int {
+	n := cfg.MaxWorkers
+	for wait := cfg.BackoffBase; length > 0; wait = min(2*wait, cfg.BackoffMax) {
+		length -= wait/2 + time.Second
+		n++
+	}
+	return n
+}
+
+// TestRateLimitStorm: 500 tasks meet a provider that is busy for ten minutes. Few of
+// them are started meanwhile, and none beside another until one got through.
+func TestRateLimitStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks, length = 500, 10 * time.Minute
+		w := limitedWorld(t)
+		p := &provider{}
+		w.agent.do = p.answer
+		w.cfg.MaxWorkers = 0
+		w.openUnwatched()
+		var ids []string
+		for i := range tasks {
+			ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true}).ID)
+		}
+		w.close()
+		w.cfg.MaxWorkers = 4
+		p.busyUntil = time.Now().Add(length)
+		w.openUnwatched()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if why, err := w.c.Why(ids[tasks-1]); err != nil || !strings.Contains(why, "account demo cools down until ") || !strings.HasSuffix(why, ": rate-limited (wait 1)") {
+			t.Errorf("four runs have met one limit: why %q, %v", why, err)
+		}
+		w.close() // what the master knows of the limit outlives it
+		w.openUnwatched()
+		time.Sleep(time.Until(p.busyUntil))
+		for _, id := range ids {
+			if got := w.ended(id); got.Status != state.Done || got.Attempt != 1 {
+				t.Fatalf("%s after %d attempts: %s", got.Status, got.Attempt, got.Error)
+			}
+		}
+		most := mostRefusals(&w.cfg, length)
+		t.Logf("limits: tasks=%d refused=%d bound=%d", tasks, p.refused, most)
+		if p.refused < w.cfg.MaxWorkers+3 || p.refused > most {
+			t.Errorf("%d runs met the limit, want %d at most", p.refused, most)
+		}
+		if p.most != 1 || !p.alone || p.served != tasks {
+			t.Errorf("until one got through up to %d ran at once; the first was alone: %v; %d were served", p.most, p.alone, p.served)
+		}
+		w.close()
+	})
+}
+
+// A step is what one run of a task does.
+type step struct {
+	takes time.Duration
+	out   coordinator.Outcome
+}
+
+// script plays the steps of each task, a run at a time; further runs end well
+// after a second. started gives the number of runs.
+func (w *world) script(steps map[string][]step) (started func() int) {
+	var mu sync.Mutex
+	n := 0
+	w.agent.do = func(ctx context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		mu.Lock()
+		n++
+		now := step{time.Second, coordinator.Outcome{Result: "ok"}}
+		if list := steps[turn.TaskID]; len(list) > 0 {
+			now, steps[turn.TaskID] = list[0], list[1:]
+		}
+		mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+		case <-time.After(now.takes):
+			return now.out
+		}
+	}
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
+}
+
+func taskID(i int) string { return fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012d", i) }
+
+// why gives what is said of a task once the bubble has come to rest.
+func (w *world) why(id string) string {
+	w.t.Helper()
+	synctest.Wait()
+	why, err := w.c.Why(id)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return why
+}
+
+// TestRateLimitTimes: the account cools down until the time that an agent named,
+// the latest of several, and else for longer each time.
+func TestRateLimitTimes(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		named [][]time.Duration // of each task, the times its runs name after the beginning; 0: none
+		want  []string          // what is said after each run of the first task
+	}{
+		{"named", [][]time.Duration{{time.Hour}}, []string{"in 59m59s: rate-limited (wait 1)"}},
+		{"the latest one", [][]time.Duration{{time.Minute}, {time.Hour}, {0}}, []string{"in 59m59s: rate-limited (wait 1)"}},
+		{"past", [][]time.Duration{{-time.Hour}}, []string{"in 30s: rate-limited (wait 1)"}},
+		{"not named", [][]time.Duration{{0, 0, 0, 0, 0}}, []string{
+			"in 30s: rate-limited (wait 1)", "in 1m0s: rate-limited (wait 2)", "in 2m0s: rate-limited (wait 3)", "in 4m0s: rate-limited (wait 4)", "in 5m0s: rate-limited (wait 5)",
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := limitedWorld(t)
+				w.cfg.Rand = func() float64 { return 1 }
+				steps := map[string][]step{}
+				for i, list := range tc.named {
+					for _, d := range list {
+						out := coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
+						if d != 0 {
+							out.RetryAt = time.Now().Add(d)
+						}
+						steps[taskID(i)] = append(steps[taskID(i)], step{time.Second, out})
+					}
+				}
+				w.script(steps)
+				w.openUnwatched()
+				for i := range tc.named {
+					w.submit(coordinator.TaskSpec{ID: taskID(i), Prompt: "p", Parallel: true})
+				}
+				for _, want := range tc.want {
+					time.Sleep(time.Second)
+					why := w.why(taskID(0))
+					if !strings.HasSuffix(why, want) {
+						t.Errorf("why is %q, want %q", why, want)
+					}
+					wait, err := time.ParseDuration(strings.TrimSuffix(strings.Fields(why[strings.Index(why, ", in ")+5:])[0], ":"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(wait)
+				}
+				for i := range tc.named {
+					w.expect(w.ended(taskID(i)), state.Done, "")
+				}
+				w.close()
+			})
+		})
+	}
+}
+
+// TestOneAtATimeUntilOneGetsThrough: a run that began before the limit was met says
+// nothing about it, and neither does one that did not come as far as the provider.
+func TestOneAtATimeUntilOneGetsThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 1 }
+		fine := coordinator.Outcome{Result: "ok"}
+		started := w.script(map[string][]step{
+			taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited}}, {20 * time.Second, coordinator.Outcome{Class: state.ClassNetwork}}, {time.Hour, fine}},
+			taskID(2): {{5 * time.Second, fine}},
+			taskID(3): {{time.Hour, fine}},
+			taskID(4): {{time.Hour, fine}},
+			taskID(5): {{time.Hour, fine}},
+		})
+		play := w.agent.do
+		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			if turn.TaskID == taskID(3) { // works for an hour, and says something after a minute
+				time.AfterFunc(time.Minute, func() { report(coordinator.Event{Text: "working on it"}) })
+			}
+			return play(ctx, turn, report)
+		}
+		w.cfg.MaxWorkers, w.cfg.Timeout = 2, 0
+		w.openUnwatched()
+		for i := range 5 {
+			w.submit(coordinator.TaskSpec{ID: taskID(i + 1), Prompt: "p", Parallel: true})
+		}
+		for _, at := range []struct {
+			after time.Duration
+			runs  int
+		}{
+			{2 * time.Second, 2},  // task 1 has met the limit, task 2 goes on
+			{8 * time.Second, 2},  // it has ended well, and that lifts nothing
+			{2 * time.Second, 3},  // at 12 s: the cool-down is over, and task 1 is tried
+			{18 * time.Second, 3}, // alone
+			{2 * time.Second, 4},  // at 32 s: it did not reach the provider; task 3 is tried
+			{55 * time.Second, 4}, // alone
+			{10 * time.Second, 5}, // it has got through, and is still at work: two at once
+		} {
+			time.Sleep(at.after)
+			synctest.Wait()
+			if got := started(); got != at.runs {
+				t.Errorf("after %s more, %d runs were started, want %d", at.after, got, at.runs)
+			}
+			if why := w.why(taskID(5)); at.runs == 4 && why != "account demo was rate-limited (wait 1); one task at a time until one gets through" {
+				t.Errorf("why is %q", why)
+			}
+		}
+		w.ended(taskID(5))
+		w.close()
+	})
+}
+
+// TestRateLimitEndings: who does not wait has failed, who has waited too long is
+// dead, and neither before a fallback that it names.
+func TestRateLimitEndings(t *testing.T) {
+	limit := coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
+	far := limit
+	far.RetryAt = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, tc := range []struct {
+		name   string
+		spec   coordinator.TaskSpec
+		first  coordinator.Outcome
+		status state.Status
+		reason state.Class
+		agent  string
+	}{
+		{"waits", coordinator.TaskSpec{}, limit, state.Done, "", "demo"},
+		{"does not wait", coordinator.TaskSpec{NoWaitLimit: true}, limit, state.Failed, state.ClassRateLimited, "demo"},
+		{"too long", coordinator.TaskSpec{}, far, state.Dead, state.ClassRateLimited, "demo"},
+		{"does not wait, falls back", coordinator.TaskSpec{NoWaitLimit: true, Fallback: []string{"claude"}}, limit, state.Done, "", "claude"},
+		{"too long, falls back", coordinator.TaskSpec{Fallback: []string{"claude"}}, far, state.Done, "", "claude"},
+		{"does not wait, and the fallback is not ready", coordinator.TaskSpec{NoWaitLimit: true, Fallback: []string{"gemini"}}, limit, state.Failed, state.ClassRateLimited, "demo"},
+		{"too long, and the fallback is not ready", coordinator.TaskSpec{Fallback: []string{"gemini"}}, far, state.Dead, state.ClassRateLimited, "demo"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := limitedWorld(t)
+				w.cfg.Agents["claude"], w.cfg.Agents["gemini"] = w.agent, w.agent
+				w.cfg.AgentReady = func(agent string) bool { return agent != "gemini" }
+				w.script(map[string][]step{taskID(1): {{time.Second, tc.first}}})
+				w.openUnwatched()
+				tc.spec.ID, tc.spec.Prompt, tc.spec.Agent = taskID(1), "p", "demo"
+				w.submit(tc.spec)
+				got := w.ended(taskID(1))
+				w.expect(got, tc.status, tc.reason)
+				if got.Agent != tc.agent || got.Attempt != 1 && tc.status == state.Done {
+					t.Errorf("%s has carried it out, at attempt %d", got.Agent, got.Attempt)
+				}
+				w.close()
+			})
+		})
+	}
+}
+
+// TestFallbackHasNoWorkerYet: a task that does not wait for its account waits for a
+// worker to be carried out by its fallback.
+func TestFallbackHasNoWorkerYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		w.cfg.Agents["claude"] = w.agent
+		w.cfg.MaxWorkers = 1
+		w.script(map[string][]step{
+			taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}},
+			taskID(2): {{time.Minute, coordinator.Outcome{Result: "ok"}}},
+		})
+		w.openUnwatched()
+		defer w.close()
+		w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
+		w.submit(coordinator.TaskSpec{ID: taskID(2), Prompt: "p", Parallel: true, Agent: "claude"})
+		time.Sleep(2 * time.Second)
+		got := w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true, NoWaitLimit: true, Fallback: []string{"claude"}})
+		if got = w.ended(got.ID); got.Status != state.Done || got.Agent != "claude" {
+			t.Errorf("it is %s with %s: %s", got.Status, got.Agent, got.Error)
+		}
+	})
+}
+
+// TestTaskWithoutAgentWaitsForTheAccount: a task by hand that names no agent does
+// not run into the limit of the default one.
+func TestTaskWithoutAgentWaitsForTheAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		started := w.script(map[string][]step{taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
+		w.openUnwatched()
+		w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
+		time.Sleep(time.Minute)
+		w.edit("\n## Task mine\n- status: queued\n- workspace: %s\n- prompt: by hand\n", w.work)
+		if _, err := w.c.Reconcile(context.Background(), false); err != nil {
+			t.Fatal(err)
+		}
+		if why := w.why("mine"); !strings.HasPrefix(why, "account demo cools down until ") || started() != 1 {
+			t.Errorf("why is %q after %d runs", why, started())
+		}
+		w.expect(w.ended("mine"), state.Done, "")
+		w.close()
+	})
+}
+
+func TestRateLimitHoldsTheAccount(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 1
+	until := time.Now().Add(300 * time.Millisecond)
+	n := 0
+	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		if n++; n == 1 {
+			return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, RetryAt: until}
+		}
+		if time.Now().Before(until.Add(-2 * time.Millisecond)) {
+			t.Error("a task of the account ran before the limit had passed")
+		}
+		return coordinator.Outcome{Result: "ok"}
+	}
+	w.open()
+	a := w.submit(coordinator.TaskSpec{Prompt: "a", Parallel: true}).ID
+	b := w.submit(coordinator.TaskSpec{Prompt: "b", Parallel: true}).ID
+	for why := ""; !strings.Contains(why, "cools down"); { // until the first run has met the limit
+		var err error
+		if why, err = w.c.Why(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hasty := w.submit(coordinator.TaskSpec{Prompt: "c", Parallel: true, NoWaitLimit: true}).ID
+	w.expect(w.wait(hasty), state.Failed, state.ClassRateLimited)
+	w.expect(w.wait(a), state.Done, "")
+	w.expect(w.wait(b), state.Done, "")
+	w.close()
+}
+
+func TestAuthHoldsTheAccountUntilARetry(t *testing.T) {
+	w := newWorld(t)
+	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		return coordinator.Outcome{Class: state.ClassAuth, ExitCode: 1, Error: "not logged in"}
+	}
+	w.open()
+	a := w.submit(coordinator.TaskSpec{Prompt: "a"}).ID
+	w.expect(w.wait(a), state.Failed, state.ClassAuth)
+	b := w.submit(coordinator.TaskSpec{Prompt: "b"}).ID
+	if why, err := w.c.Why(b); err != nil || !strings.Contains(why, "account demo") {
+		t.Errorf("why %q, %v", why, err)
+	}
+	w.agent.do = answer("ok")
+	if _, err := w.c.Retry(context.Background(), a, "client"); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(w.wait(a), state.Done, "")
+	w.expect(w.wait(b), state.Done, "")
+	w.close()
+}
+
+// TestCanceledAfterTheTimeout: a person who cancels a run that is being ended for
+// its timeout does not see it queued again.
+func TestCanceledAfterTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		release := make(chan struct{})
+		w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			<-ctx.Done()
+			<-release
+			return coordinator.Outcome{Class: state.ClassTimeout, ExitCode: -1}
+		}
+		w.openUnwatched()
+		task := w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true, MaxAttempts: 2})
+		time.Sleep(w.cfg.Timeout + time.Second)
+		canceled := make(chan state.Task)
+		go func() {
+			got, err := w.c.Cancel(t.Context(), task.ID, "client")
+			if err != nil {
+				t.Error(err)
+			}
+			canceled <- got
+		}()
+		synctest.Wait()
+		close(release)
+		w.expect(<-canceled, state.Canceled, state.ClassCanceled)
+		w.close()
+	})
+}

@@ -1,0 +1,189 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// A Place is where in its lane a task is to wait. Exactly one field is set.
+type Place struct {
+	First  bool   `json:"first,omitempty"`  // before all that wait
+	Before string `json:"before,omitempty"` // before that task of the lane: an id, a unique piece of one, or @last
+}
+
+// claimOrder is claimed by what decides upon the order of several tasks.
+const claimOrder = "order"
+
+// Move gives a queued task another place among those that wait in its lane. The
+// error has CodeConflict if one of them does not wait there, or if the order would
+// contradict what a task is to come after. by is who asks.
+func (c *Coordinator) Move(ctx context.Context, ref string, to Place, by string) (state.Task, error) {
+	defer c.call()()
+	if to.First == (to.Before != "") {
+		return state.Task{}, invalid("say either that it is to be the first, or before which task", "it is not clear where the task is to go")
+	}
+	id, err := c.find(ref)
+	before := ""
+	if err == nil && to.Before != "" {
+		before, err = c.find(to.Before)
+	}
+	if err != nil {
+		return state.Task{}, err
+	}
+	err = c.update(ctx, func(tx *ledger.Tx) error {
+		moved, err := c.moved(id, before)
+		if err != nil {
+			return err
+		}
+		tx.Claim(claimOrder)
+		for _, t := range moved {
+			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+			tx.Append(r.Add(state.KeyOrder, strconv.FormatInt(t.Order, 10)).Add(state.KeyBy, by).
+				Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		}
+		return nil
+	})
+	if err != nil {
+		return state.Task{}, err
+	}
+	return c.whole(id)
+}
+
+// moved gives the tasks whose order must change, with the new one, so that a task
+// comes before another, or before all that wait if that is "". Running ones keep
+// their places, to which they may come back.
+func (c *Coordinator) moved(id, before string) ([]state.Task, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, err := c.waiting(id)
+	if err != nil {
+		return nil, err
+	}
+	if before != "" {
+		if err := c.checkBefore(&t, before); err != nil {
+			return nil, err
+		}
+	}
+	lane := c.state.Lane(t.Lane())
+	was := slices.IndexFunc(lane, func(o state.Task) bool { return o.ID == id })
+	lane = slices.Delete(lane, was, was+1)
+	at := slices.IndexFunc(lane, func(o state.Task) bool {
+		return o.ID == before || before == "" && isQueued(o)
+	})
+	if at < 0 || was <= at && !slices.ContainsFunc(lane[was:at], isQueued) { // alone, or there already
+		return nil, nil
+	}
+	changed := reorder(slices.Insert(lane, at, t), at)
+	var cycle *state.CycleError
+	if err := c.state.CheckOrder(changed); errors.As(err, &cycle) {
+		return nil, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s cannot be there: %s", id, cycle.Text), Hint: "stint show " + id}
+	}
+	return changed, nil
+}
+
+func isQueued(t state.Task) bool { return t.Status == state.Queued }
+
+// waiting gives a task that is queued. mu is held.
+func (c *Coordinator) waiting(id string) (state.Task, error) {
+	t, _ := c.state.Peek(id)
+	if t.Status != state.Queued {
+		return t, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is %s; only queued tasks have a place in a queue", id, t.Status), Hint: "stint show " + id}
+	}
+	return t, nil
+}
+
+// checkBefore says why a task cannot come before another. mu is held.
+func (c *Coordinator) checkBefore(t *state.Task, before string) error {
+	if before == t.ID {
+		return invalid("name another task", "task %s cannot come before itself", t.ID)
+	}
+	other, err := c.waiting(before)
+	if err != nil {
+		return err
+	}
+	if other.Lane() != t.Lane() {
+		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s waits in %s, and task %s in %s", t.ID, t.Lane(), before, other.Lane()), Hint: "stint session queue " + t.Lane()}
+	}
+	return nil
+}
+
+// orderStep is the distance of the orders that are given out, so that there is room
+// between them.
+const orderStep = 1000
+
+// reorder gives the tasks of a lane whose order must change so that they come as
+// they stand there, with their new orders: the one at a place is new in it.
+func reorder(lane []state.Task, at int) []state.Task {
+	if order, ok := orderFor(lane, at); ok {
+		lane[at].Order = order
+		return lane[at : at+1]
+	}
+	last := at
+	for i := range lane {
+		if lane[i].Order != 0 {
+			last = max(last, i)
+		}
+	}
+	var changed []state.Task
+	for i := range lane[:last+1] {
+		if order := int64(i+1) * orderStep; lane[i].Order != order {
+			lane[i].Order = order
+			changed = append(changed, lane[i])
+		}
+	}
+	return changed
+}
+
+// orderFor gives an order with which the task at a place comes there while all
+// others stay as they are; ok is false if there is none, as among tasks that come
+// by age. An order of 0 is none.
+func orderFor(lane []state.Task, at int) (order int64, ok bool) {
+	var left, right int64
+	if at > 0 {
+		left = lane[at-1].Order
+	}
+	if at+1 < len(lane) {
+		right = lane[at+1].Order
+	}
+	switch {
+	case at > 0 && left == 0 || max(left, right) > maxOrder || min(left, right) < -maxOrder:
+		return 0, false
+	case right == 0: // the last of those that have an order, or the only one
+		order = left + orderStep
+	case at == 0:
+		order = right - orderStep
+	default:
+		order = left + (right-left)/2
+	}
+	if order == 0 {
+		order = 1
+	}
+	above, below := at == 0 || order > left, right == 0 || order < right
+	return order, above && below
+}
+
+// maxOrder bounds the orders to which others are added: a person can write any.
+const maxOrder = 1 << 60
+
+// Queue gives the tasks that wait in the lane of that key, in the order in which
+// they will run, without prompts and results but with titles. The lane of a
+// directory is also found by its path alone.
+func (c *Coordinator) Queue(key string) []state.Task {
+	defer c.call()()
+	c.mu.Lock()
+	tasks, err := c.state.Queue(key)
+	if len(tasks) == 0 && err == nil {
+		tasks, err = c.state.Queue(state.LanePrefixDir + key)
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.trouble("the list is not whole", err)
+	}
+	return tasks
+}

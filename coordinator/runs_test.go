@@ -1,0 +1,519 @@
+package coordinator_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/coordinator"
+	"stint/prompt"
+	"stint/state"
+)
+
+// outcomes makes the agent end its runs so, one after the other. Each reports its
+// session first, as the CLIs do.
+func (w *world) outcomes(list ...coordinator.Outcome) {
+	w.agent.do = func(_ context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		out := list[0]
+		list = list[1:]
+		report(coordinator.Event{Session: out.Session})
+		return out
+	}
+}
+
+func (w *world) task(id string) state.Task {
+	w.t.Helper()
+	t, err := w.c.Task(context.Background(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return t
+}
+
+// sent gives what the agent got on its n-th run.
+func (w *world) sent(n int) string {
+	w.t.Helper()
+	data, err := os.ReadFile(w.agent.turns[n].Prompt)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return prompt.UserMessage(string(data))
+}
+
+func tokens(in, out int64) state.Usage { return state.Usage{InputTokens: in, OutputTokens: out} }
+
+// TestUsageOfARun: where the CLI counts over the whole session, a run has used the
+// difference, over tasks, retries, restarts and sessions that begin anew.
+func TestUsageOfARun(t *testing.T) {
+	w := newWorld(t)
+	run := func(spec coordinator.TaskSpec, want state.Usage, list ...coordinator.Outcome) string {
+		t.Helper()
+		w.outcomes(list...)
+		spec.Prompt = "p"
+		got := w.wait(w.submit(spec).ID)
+		if diff := cmp.Diff(want, got.Usage); diff != "" {
+			t.Errorf("usage (-want +got):\n%s", diff)
+		}
+		return got.ID
+	}
+	cumulative := func(session string, in, out int64) coordinator.Outcome {
+		return coordinator.Outcome{Result: "ok", Session: session, Thread: tokens(in, out)}
+	}
+	web := coordinator.TaskSpec{SessionKey: "web"}
+	w.open()
+	run(web, tokens(110, 21), cumulative("n1", 110, 21))
+	run(web, tokens(120, 21), cumulative("n1", 230, 42))
+
+	// A run that fails after it was counted, and one before.
+	failed := cumulative("n1", 360, 63)
+	failed.Class, failed.ExitCode = state.ClassNetwork, 1
+	nothing := coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1"}
+	last := run(web, tokens(270, 42), failed, nothing, cumulative("n1", 500, 84))
+
+	w.close()
+	w.open()
+	run(web, tokens(10, 1), cumulative("n1", 510, 85))                                      // after a restart
+	run(coordinator.TaskSpec{AgentSession: "n1"}, tokens(5, 2), cumulative("n1", 515, 87))  // by its native id
+	run(web, tokens(5, 0), cumulative("n1", 520, 87))                                       // which the session knows
+	run(web, tokens(30, 3), cumulative("n1", 30, 3))                                        // the count began anew
+	run(web, tokens(70, 7), cumulative("n2", 70, 7))                                        // another session instead
+	run(coordinator.TaskSpec{AgentSession: "x1"}, state.Usage{}, cumulative("x1", 9000, 9)) // nobody knows what was before
+	run(coordinator.TaskSpec{AgentSession: "x1"}, tokens(10, 1), cumulative("x1", 9010, 10))
+
+	// Some count each run alone, and the cost of the session.
+	spend := func(in int64, cost float64) coordinator.Outcome {
+		return coordinator.Outcome{Result: "ok", Session: "c1", Usage: tokens(in, 1), Thread: state.Usage{CostUSD: cost}}
+	}
+	api := coordinator.TaskSpec{SessionKey: "api"}
+	run(api, state.Usage{InputTokens: 5, OutputTokens: 1, CostUSD: 0.25}, spend(5, 0.25))
+	run(api, state.Usage{InputTokens: 7, OutputTokens: 1, CostUSD: 0.5}, spend(7, 0.75))
+
+	// A retry keeps what was used before.
+	w.outcomes(cumulative("n2", 100, 10))
+	if _, err := w.c.Retry(context.Background(), last, "client"); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.wait(last).Usage; got != tokens(270+30, 42+3) && got != tokens(270+100, 42+10) {
+		t.Errorf("after a retry: %+v", got)
+	}
+	w.close()
+}
+
+// TestUsageOfATaskThatWasTakenOut: a person cancels a running task; what its run
+// has used is counted all the same.
+func TestUsageOfATaskThatWasTakenOut(t *testing.T) {
+	w := newWorld(t)
+	begun := make(chan struct{})
+	w.agent.do = func(ctx context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		report(coordinator.Event{Session: "n1"})
+		close(begun)
+		<-ctx.Done()
+		return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "n1", Thread: tokens(110, 21)}
+	}
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+	<-begun
+	w.edit("\n## Task %s\n- status: canceled\n", id)
+	w.wait(id)
+	w.close()
+	w.open()
+	if got := w.task(id); got.Usage != tokens(110, 21) || got.Status != state.Canceled {
+		t.Errorf("%s, %+v", got.Status, got.Usage)
+	}
+	rows, err := coordinator.ReadUsage(t.Context(), w.dir, coordinator.UsageQuery{By: "task"})
+	if want := []coordinator.UsageRow{{Key: id, Runs: 1, Tasks: 1, Usage: tokens(110, 21)}}; err != nil || !cmp.Equal(rows, want) {
+		t.Errorf("usage: %+v, %v", rows, err)
+	}
+	w.close()
+}
+
+// TestKeptPromptIsNotSentAgain: what the session has already is not sent twice,
+// whatever ended the turn.
+func TestKeptPromptIsNotSentAgain(t *testing.T) {
+	for _, class := range []state.Class{state.ClassRateLimited, state.ClassNetwork, state.ClassInterrupted, state.ClassStalled} {
+		t.Run(string(class), func(t *testing.T) {
+			w := newWorld(t)
+			bad := coordinator.Outcome{Class: class, ExitCode: 1, Error: "no", Session: "n1", Kept: true}
+			again := bad
+			again.Kept = false // it got no further than before
+			w.outcomes(bad, again, coordinator.Outcome{Result: "ok", Session: "n1"}, coordinator.Outcome{Result: "ok", Session: "n1"})
+			w.open()
+			id := w.submit(coordinator.TaskSpec{Prompt: "do it", SessionKey: "web"}).ID
+			w.expect(w.wait(id), state.Done, "")
+			w.wait(w.submit(coordinator.TaskSpec{Prompt: "do more", SessionKey: "web"}).ID)
+			w.close()
+			got := []string{w.sent(0), w.sent(1), w.sent(2), w.sent(3)}
+			if diff := cmp.Diff([]string{"do it", prompt.GoOn, prompt.GoOn, "do more"}, got); diff != "" {
+				t.Errorf("sent:\n%s", diff)
+			}
+			w.open()
+			if kept := w.task(id).PromptKept; kept != "" {
+				t.Errorf("a task that is done is still kept in %s", kept)
+			}
+			w.close()
+		})
+	}
+}
+
+// TestPromptIsSentAgain where the session does not have it: it did not keep it, or
+// another one goes on, or the prompt is a new one.
+func TestPromptIsSentAgain(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.BackoffBase = time.Hour
+	w.cfg.BackoffMax = time.Hour
+	w.outcomes(coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: 1, Session: "n1"},
+		coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1", Kept: true})
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+	w.until(id, func(t *state.Task) bool { return t.PromptKept == "n1" })
+	w.outcomes(coordinator.Outcome{Result: "ok", Session: "n1"})
+	w.edit("\n## Task %s\n- prompt: do that\n- notBefore:\n", id)
+	w.expect(w.wait(id), state.Done, "")
+	w.close()
+	if got := []string{w.sent(0), w.sent(1), w.sent(2)}; !cmp.Equal(got, []string{"do it", "do it", "do that"}) {
+		t.Errorf("sent: %q", got)
+	}
+}
+
+// TestPromptIsEditedWhileItRuns: the session has the old one, and is sent the new
+// one, also if the master was killed meanwhile.
+func TestPromptIsEditedWhileItRuns(t *testing.T) {
+	w := newWorld(t)
+	begun, edited := make(chan struct{}), make(chan struct{})
+	w.agent.do = func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		report(coordinator.Event{Session: "n1"})
+		if turn.Attempt > 1 {
+			return coordinator.Outcome{Result: "ok", Session: "n1"}
+		}
+		close(begun)
+		<-edited
+		return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1", Kept: true}
+	}
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+	<-begun
+	w.takeOver("## Task %s\n- prompt: do that\n", id)
+	close(edited)
+	w.wait(id)
+	w.close()
+	if got := w.sent(1); got != "do that" || w.agent.turns[1].Session != "n1" {
+		t.Errorf("sent: %q", got)
+	}
+
+	next, id := interrupted(t)
+	next.edit("\n## Task %s\n- prompt: do that\n", id)
+	next.cfg.FindSession = func(string, string) (string, bool) { return "n1", true }
+	next.open()
+	next.wait(id)
+	next.close()
+	if got := next.sent(0); got != "do that" || next.agent.turns[0].Session != "n1" {
+		t.Errorf("sent after a kill: %q", got)
+	}
+}
+
+// until waits for a state of a task that has not ended.
+func (w *world) until(id string, is func(*state.Task) bool) state.Task {
+	w.t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		changes, stop := w.c.Subscribe(64)
+		t := w.task(id)
+		if is(&t) {
+			stop()
+			return t
+		}
+		select {
+		case <-changes:
+		case <-limit:
+			w.t.Fatalf("the task is still %+v", t)
+		}
+		stop()
+	}
+}
+
+// TestKeptPromptAfterACrash: what the run that was cut off has written says whether
+// its session has the prompt.
+func TestKeptPromptAfterACrash(t *testing.T) {
+	for _, tc := range []struct {
+		session string
+		kept    bool
+		want    string
+		resumed string
+	}{
+		{"n1", true, prompt.GoOn, "n1"}, {"n1", false, "long", "n1"}, {"", false, "long", ""}, {"", true, "long", ""},
+	} {
+		next, id := interrupted(t)
+		var asked string
+		next.cfg.FindSession = func(agent, dir string) (string, bool) {
+			asked = agent + " " + filepath.Base(dir)
+			return tc.session, tc.kept
+		}
+		next.open()
+		got := next.wait(id)
+		next.close()
+		next.expect(got, state.Done, "")
+		if turn := next.agent.turns[0]; next.sent(0) != tc.want || turn.Session != tc.resumed || !strings.HasPrefix(asked, "demo ") {
+			t.Errorf("%+v: resumed %q with %q; asked for %s", tc, turn.Session, next.sent(0), asked)
+		}
+	}
+}
+
+// TestLostSession: stint's session stays, with its transcript, and the tasks that
+// wait for it begin a new native one; or the task fails, as configured.
+func TestLostSession(t *testing.T) {
+	lost := coordinator.Outcome{Class: state.ClassSessionLost, ExitCode: 1, Error: "no rollout found"}
+	for _, missing := range []string{"new", "error"} {
+		t.Run(missing, func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.ResumeMissing = missing
+			w.cfg.MaxWorkers = 1
+			w.outcomes(coordinator.Outcome{Result: "ok", Session: "n1"})
+			w.open()
+			web := coordinator.TaskSpec{Prompt: "p", SessionKey: "web"}
+			first := w.wait(w.submit(web).ID)
+			gate := make(chan struct{})
+			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+				switch turn.Session {
+				case "n1":
+					<-gate
+					return lost
+				case "":
+					return coordinator.Outcome{Result: "ok", Session: "of " + turn.TaskID}
+				}
+				return coordinator.Outcome{Result: "ok", Session: turn.Session}
+			}
+			second := w.submit(web).ID
+			w.until(second, func(t *state.Task) bool { return t.Status == state.Running })
+			named := w.submit(coordinator.TaskSpec{Prompt: "p", AgentSession: "n1", SessionKey: "api"}).ID
+			third := w.submit(web).ID
+			if missing == "error" {
+				close(gate)
+				got := w.wait(second)
+				w.expect(got, state.Failed, state.ClassSessionLost)
+				if got.AgentSession != "" && got.AgentSession != "n1" {
+					t.Errorf("it has session %s now", got.AgentSession)
+				}
+				w.wait(third)
+				w.wait(named)
+				w.close()
+				return
+			}
+			close(gate)
+			got := w.wait(second)
+			w.expect(got, state.Done, "")
+			if got.SessionID != first.SessionID || got.AgentSession != "of "+second || got.Attempt != 1 || !strings.Contains(got.Note, "session is gone") {
+				t.Errorf("session %s (native %s), attempt %d, note %q", got.SessionID, got.AgentSession, got.Attempt, got.Note)
+			}
+			w.wait(third)
+			if got := w.wait(named); !strings.Contains(got.Note, "session is gone") {
+				t.Errorf("the note is %q", got.Note)
+			}
+			s, said, err := w.c.Session("web")
+			if err != nil || s.ID != first.SessionID || s.Native != "of "+second || len(said) != 8 {
+				t.Errorf("%+v with %d messages, %v", s, len(said), err)
+			}
+			resumed := map[string][]string{}
+			for _, turn := range w.agent.turns {
+				resumed[turn.TaskID] = append(resumed[turn.TaskID], turn.Session)
+			}
+			want := map[string][]string{first.ID: {""}, second: {"n1", ""}, third: {"of " + second}, named: {""}}
+			if diff := cmp.Diff(want, resumed); diff != "" {
+				t.Errorf("resumed:\n%s", diff)
+			}
+			w.close()
+		})
+	}
+}
+
+// TestAgentStrays: an agent that quietly begins another session than the one to
+// resume.
+func TestAgentStrays(t *testing.T) {
+	stray := func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		if turn.Session == "" {
+			return coordinator.Outcome{Result: "new", Session: "n9", Thread: tokens(7, 1)}
+		}
+		report(coordinator.Event{Session: "n2"})
+		out := coordinator.Outcome{Result: "ok", Session: "n2", Thread: tokens(50, 5)}
+		if ctx.Err() != nil {
+			out.Class, out.Error = state.ClassCanceled, "canceled"
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		name, missing string
+		kept          bool
+		status        state.Status
+		reason        state.Class
+		runs          int
+		native, text  string
+		used          state.Usage
+	}{
+		{"goes on there", "new", false, state.Done, "", 1, "n2", "session n1 was not resumed: the agent began n2", tokens(50, 5)},
+		{"may not", "error", false, state.Failed, state.ClassSessionLost, 1, "n1", "session n1 was not resumed: the agent began n2", tokens(50, 5)},
+		{"does not have the prompt there", "new", true, state.Done, "", 2, "n9", "session is gone", tokens(57, 6)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.ResumeMissing = tc.missing
+			w.cfg.MaxWorkers = 0
+			w.open()
+			id := w.submit(coordinator.TaskSpec{Prompt: "do it", SessionKey: "web", AgentSession: "n1"}).ID
+			if tc.kept {
+				w.edit("\n## Task %s\n- promptKept: n1\n", id)
+				w.until(id, func(t *state.Task) bool { return t.PromptKept == "n1" })
+			}
+			w.close()
+			w.cfg.MaxWorkers, w.agent.do = 1, stray
+			w.open()
+			got := w.wait(id)
+			w.close()
+			w.expect(got, tc.status, tc.reason)
+			if len(w.agent.turns) != tc.runs || got.AgentSession != tc.native || !strings.Contains(got.Note+got.Error, tc.text) || got.Usage != tc.used {
+				t.Errorf("%d runs, session %s, note %q, error %q, used %+v", len(w.agent.turns), got.AgentSession, got.Note, got.Error, got.Usage)
+			}
+			if last := len(w.agent.turns) - 1; w.sent(last) != "do it" {
+				t.Errorf("the agent that answered was told %q", w.sent(last))
+			}
+		})
+	}
+}
+
+// TestFilesOfATask: input files reach the agent, and the files that the task is to
+// leave are collected; without them it has not done its work.
+func TestFilesOfATask(t *testing.T) {
+	w := newWorld(t)
+	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		notes, err := os.ReadFile(filepath.Join(turn.Files, "data/notes.txt"))
+		if err == nil && len(w.agent.turns) > 1 {
+			err = os.WriteFile(filepath.Join(turn.Workspace, "results.txt"), append([]byte("got "), notes...), 0o600)
+		}
+		if err != nil {
+			return coordinator.Outcome{Class: state.ClassExit, Error: err.Error()}
+		}
+		return coordinator.Outcome{Result: "ok", Session: "n1"}
+	}
+	w.open()
+	spec := coordinator.TaskSpec{Prompt: "p", OutputSpec: []string{"results.txt"}, InputFiles: []state.InputFile{{Name: "data/notes.txt", Content: "a note"}}}
+	got := w.wait(w.submit(spec).ID)
+	w.expect(got, state.Failed, state.ClassOutputMissing)
+	if got.Error != `the output file "results.txt" is missing` || len(got.OutputFiles) > 0 || got.Result != "ok" {
+		t.Errorf("%q, %v", got.Error, got.OutputFiles)
+	}
+	told, err := os.ReadFile(w.agent.turns[0].Prompt)
+	for _, want := range []string{"## Input files", filepath.Join(w.c.RunDir(got.RunID), "files/data/notes.txt"), "## Output files", "- results.txt"} {
+		if !strings.Contains(string(told), want) {
+			t.Errorf("the agent is not told %q: %v", want, err)
+		}
+	}
+	if _, err := w.c.Retry(context.Background(), got.ID, "client"); err != nil {
+		t.Fatal(err)
+	}
+	got = w.wait(got.ID)
+	w.expect(got, state.Done, "")
+	data, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "files/results.txt"))
+	if string(data) != "got a note" || len(got.OutputFiles) != 1 || got.OutputFiles[0].Size != int64(len(data)) {
+		t.Errorf("%q, %+v, %v", data, got.OutputFiles, err)
+	}
+	w.close()
+}
+
+// TestBadFilesByHand: names in tasks.md that nobody has checked end the task with a
+// sentence, and lead nowhere.
+func TestBadFilesByHand(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	files, err := json.Marshal([]state.InputFile{{Name: "../../../escaped", Content: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.edit("\n## Task bad-input\n- status: queued\n- prompt: p\n- inputFiles: %s\n", files)
+	w.edit("\n## Task bad-output\n- status: queued\n- prompt: p\n- workspace: %s\n- outputSpec: ../secret\n", w.work)
+	for id, want := range map[string]state.Class{"bad-input": state.ClassExit, "bad-output": state.ClassOutputMissing} {
+		got := w.seen(id)
+		w.expect(got, state.Failed, want)
+		if !strings.Contains(got.Error, "leads out of its directory") {
+			t.Errorf("%s: %s", id, got.Error)
+		}
+	}
+	w.close()
+	if found, _ := filepath.Glob(filepath.Join(filepath.Dir(w.dir), "*", "escaped")); len(found) > 0 {
+		t.Errorf("written: %v", found)
+	}
+}
+
+// seen waits for a task that a person wrote, and for its end.
+func (w *world) seen(id string) state.Task {
+	w.t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		changes, stop := w.c.Subscribe(64)
+		t, err := w.c.Task(context.Background(), id)
+		if err == nil && t.Status.Terminal() {
+			stop()
+			return t
+		}
+		select {
+		case <-changes:
+		case <-limit:
+			w.t.Fatalf("%s: %+v, %v", id, t, err)
+		}
+		stop()
+	}
+}
+
+// TestSilenceShows: why says for how long an agent has said nothing, before that
+// ends it, and LastOutput when it last did.
+func TestSilenceShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cfg.IdleTimeout, w.cfg.StartupTimeout, w.cfg.Timeout = 10*time.Minute, 2*time.Minute, time.Hour
+		speak := make(chan struct{})
+		w.agent.do = func(_ context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			for range speak {
+				report(coordinator.Event{Bytes: 1})
+			}
+			return coordinator.Outcome{Result: "ok"}
+		}
+		w.openUnwatched()
+		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		synctest.Wait()
+		begun := time.Now()
+		check := func(silent time.Duration, want string) {
+			t.Helper()
+			synctest.Wait()
+			why, err := w.c.Why(id)
+			if got := strings.TrimPrefix(why, "running since "+begun.Local().Format(time.TimeOnly)); got != want || err != nil {
+				t.Errorf("why: %q, want %q, %v", why, want, err)
+			}
+			if last := w.c.LastOutput(id); !last.Equal(time.Now().Add(-silent)) {
+				t.Errorf("the last output was at %v", last)
+			}
+		}
+		check(0, "")
+		time.Sleep(24 * time.Second)
+		check(24*time.Second, "")
+		time.Sleep(time.Second)
+		check(25*time.Second, "; no output for 25s, ended as stalled at 2m")
+		speak <- struct{}{}
+		check(0, "")
+		time.Sleep(time.Minute)
+		check(time.Minute, "")
+		time.Sleep(time.Second)
+		check(61*time.Second, "; no output for 1m1s, ended as stalled at 10m")
+		time.Sleep(8 * time.Minute)
+		check(541*time.Second, "; no output for 9m, ended as stalled at 10m")
+		close(speak)
+		w.expect(w.ended(id), state.Done, "")
+		if why, _ := w.c.Why(id); strings.Contains(why, "output") || !w.c.LastOutput(id).IsZero() {
+			t.Errorf("of an ended task: %s, %v", why, w.c.LastOutput(id))
+		}
+		w.close()
+	})
+}

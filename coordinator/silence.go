@@ -1,0 +1,81 @@
+package coordinator
+
+import (
+	"strings"
+	"time"
+
+	"stint/state"
+)
+
+// LastOutput gives when the agent of a running task last put something out, or
+// when its run began if it has not yet; the zero time if the task is not running.
+func (c *Coordinator) LastOutput(id string) time.Time {
+	r := c.runOf(id)
+	if r == nil {
+		return time.Time{}
+	}
+	if last := r.lastOutput.Load(); last != nil {
+		return *last
+	}
+	return r.begun
+}
+
+// runOf gives the run of a running task; nil if it is not running, though its run
+// may still be on the list.
+func (c *Coordinator) runOf(id string) *run {
+	c.mu.Lock()
+	t, _ := c.state.Peek(id)
+	c.mu.Unlock()
+	if t.Status != state.Running {
+		return nil
+	}
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	return c.runs[id]
+}
+
+// silentAfter is how long an agent may be silent before that is told, if its idle
+// limit is not so short that it is told earlier.
+const silentAfter = time.Minute
+
+// silence says for how long a running task has put nothing out, and when that ends
+// it; "" if there is nothing remarkable.
+func (c *Coordinator) silence(id string, now time.Time) string {
+	r := c.runOf(id)
+	if r == nil {
+		return ""
+	}
+	last, limit := r.begun, c.cfg.StartupTimeout
+	if out := r.lastOutput.Load(); out != nil {
+		last, limit = *out, c.cfg.IdleTimeout
+	}
+	quiet := now.Sub(last)
+	if quiet <= silentAfter && (limit <= 0 || quiet <= limit/5) {
+		return ""
+	}
+	text := "; no output for " + rough(quiet)
+	if limit > 0 {
+		text += ", ended as " + string(state.ClassStalled) + " at " + short(limit)
+	}
+	return text
+}
+
+// rough gives a duration without seconds from two minutes on.
+func rough(d time.Duration) string {
+	if d >= 2*time.Minute {
+		d = d.Truncate(time.Minute)
+	}
+	return short(d.Truncate(time.Second))
+}
+
+// short gives a duration without the zeros at its end: 50s, 9m, 1h30m.
+func short(d time.Duration) string {
+	text := d.String()
+	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = rest + "m"
+	}
+	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = rest + "h"
+	}
+	return text
+}

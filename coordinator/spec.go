@@ -1,0 +1,256 @@
+package coordinator
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"stint/state"
+)
+
+// ParseSpecs reads task specs as JSON: one object, or an array of them. name is
+// the file's, for errors. The names are those of TaskSpec's JSON, the same with
+// underscores (session_key), or those that other programs use: tool for agent,
+// session for sessionKey, tenant for tenantId, output_files for outputSpec. What is
+// wrong is an *Error with CodeInvalid that begins with "name:line:". Nothing is
+// filled in, and of the values only their kinds are checked.
+func ParseSpecs(name string, data []byte) ([]TaskSpec, error) {
+	r := &specReader{name: name, data: bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))}
+	if err := r.checkSyntax(); err != nil {
+		return nil, err
+	}
+	r.dec = json.NewDecoder(bytes.NewReader(r.data))
+	if bytes.HasPrefix(bytes.TrimSpace(r.data), []byte("{")) {
+		s, err := r.spec()
+		return []TaskSpec{s}, err
+	}
+	var specs []TaskSpec
+	err := r.list("a task, or a list of tasks", func() error {
+		s, err := r.spec()
+		specs = append(specs, s)
+		return err
+	})
+	if err == nil && len(specs) == 0 {
+		err = r.fail(0, "write for example [{\"prompt\": \"what to do\"}]", "there is no task in it")
+	}
+	return specs, err
+}
+
+// A specReader reads a JSON text, whose syntax was checked, piece by piece.
+type specReader struct {
+	name string
+	data []byte
+	dec  *json.Decoder
+}
+
+// fail makes an error about what stands at an offset.
+func (r *specReader) fail(off int64, hint, format string, args ...any) error {
+	line := 1 + bytes.Count(r.data[:off], []byte("\n"))
+	return invalid(hint, "%s:%d: %s", r.name, line, fmt.Sprintf(format, args...))
+}
+
+func (r *specReader) checkSyntax() error {
+	if !utf8.Valid(r.data) {
+		off := firstInvalid(string(r.data))
+		return r.fail(int64(off), "convert it, for example with: iconv -t UTF-8", "it is not valid UTF-8")
+	}
+	var all json.RawMessage
+	err := json.Unmarshal(r.data, &all)
+	var bad *json.SyntaxError
+	switch {
+	case err == nil:
+		return nil
+	case len(bytes.TrimSpace(r.data)) == 0:
+		return r.fail(0, "write for example {\"prompt\": \"what to do\"}", "it is empty")
+	case !errors.As(err, &bad):
+		return r.fail(0, "mend it", "it is no JSON: %v", err)
+	}
+	hint := "mend the JSON there"
+	if strings.HasSuffix(bad.Error(), "after top-level value") {
+		hint = "write several tasks as a list: [{…}, {…}]"
+	}
+	return r.fail(min(bad.Offset, int64(len(r.data))), hint, "%v", bad)
+}
+
+// next reads a token. None can fail: the syntax was checked.
+func (r *specReader) next() (json.Token, error) {
+	tok, err := r.dec.Token()
+	if err != nil {
+		return nil, r.fail(r.dec.InputOffset(), "mend it", "it is no JSON: %v", err)
+	}
+	return tok, nil
+}
+
+// list reads an array of what item reads; kind says what is expected in its place.
+func (r *specReader) list(kind string, item func() error) error {
+	tok, err := r.next()
+	if err != nil {
+		return err
+	}
+	if tok != json.Delim('[') {
+		return r.fail(r.dec.InputOffset(), "write it as JSON has it", "here must be %s", kind)
+	}
+	for r.dec.More() {
+		if err := item(); err != nil {
+			return err
+		}
+	}
+	_, err = r.next()
+	return err
+}
+
+// spec reads one task.
+func (r *specReader) spec() (s TaskSpec, err error) {
+	err = r.object("a task such as {\"prompt\": \"what to do\"}", specFields(&s), specNames)
+	return s, err
+}
+
+// object reads an object into what fields point to. names has all names that a field
+// may have.
+func (r *specReader) object(kind string, fields map[string]any, names map[string]string) error {
+	tok, err := r.next()
+	if err != nil {
+		return err
+	}
+	if tok != json.Delim('{') {
+		return r.fail(r.dec.InputOffset(), "write it as JSON has it", "here must be %s", kind)
+	}
+	given := map[string]string{}
+	for r.dec.More() {
+		tok, err := r.next()
+		if err != nil {
+			return err
+		}
+		key, _ := tok.(string)
+		name, known := names[key]
+		switch before, twice := given[name]; {
+		case !known:
+			return r.unknown(key, names)
+		case twice && before == key:
+			return r.fail(r.dec.InputOffset(), "leave one of them out", "%s is given twice", key)
+		case twice:
+			return r.fail(r.dec.InputOffset(), "leave one of them out", "%s and %s mean the same", before, key)
+		}
+		given[name] = key
+		if err := r.value(key, fields[name]); err != nil {
+			return err
+		}
+	}
+	_, err = r.next()
+	return err
+}
+
+// unknown makes the error of a field that nobody knows.
+func (r *specReader) unknown(key string, names map[string]string) error {
+	known := slices.Sorted(maps.Keys(names))
+	if near := state.Nearest(key, known); near != "" {
+		return r.fail(r.dec.InputOffset(), "", "unknown field %q; did you mean %s?", key, near)
+	}
+	own := slices.Compact(slices.Sorted(maps.Values(names)))
+	return r.fail(r.dec.InputOffset(), "", "unknown field %q; known are %s", key, strings.Join(own, ", "))
+}
+
+// value reads the value of a field. null is as good as none.
+func (r *specReader) value(key string, dst any) error {
+	if files, ok := dst.(*[]state.InputFile); ok {
+		return r.inputFiles(files)
+	}
+	var raw json.RawMessage
+	if err := r.dec.Decode(&raw); err != nil {
+		return r.fail(r.dec.InputOffset(), "mend it", "it is no JSON: %v", err)
+	}
+	kind, err := "", error(nil)
+	switch dst := dst.(type) {
+	case *time.Time:
+		kind, err = "a time such as \"2026-11-21T03:12:45Z\"", readTime(raw, dst)
+	case *string:
+		kind, err = "a text in quotes", json.Unmarshal(raw, dst)
+	case *int:
+		kind, err = "a whole number", json.Unmarshal(raw, dst)
+	case *bool:
+		kind, err = "true or false", json.Unmarshal(raw, dst)
+	case *[]string:
+		kind, err = "a list of texts such as [\"a\", \"b\"]", json.Unmarshal(raw, dst)
+	default:
+		err = fmt.Errorf("%s cannot be read", key)
+	}
+	if err != nil {
+		return r.fail(r.dec.InputOffset()-int64(len(raw)), "write it so", "%s must be %s, not %s", key, kind, shortened(raw))
+	}
+	return nil
+}
+
+func readTime(raw []byte, t *time.Time) (err error) {
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	*t, err = state.ParseTime(s)
+	return err
+}
+
+// shortened gives the beginning of a value on one line.
+func shortened(raw []byte) string {
+	s := strings.Join(strings.Fields(string(raw)), " ")
+	if len(s) > 40 {
+		s = strings.ToValidUTF8(s[:40], "") + "…"
+	}
+	return s
+}
+
+// inputFiles reads the list of files that come with a task.
+func (r *specReader) inputFiles(files *[]state.InputFile) error {
+	if rest := bytes.TrimLeft(r.data[r.dec.InputOffset():], ": \t\r\n"); bytes.HasPrefix(rest, []byte("null")) {
+		_, err := r.next()
+		return err
+	}
+	names := map[string]string{"name": "name", "content": "content"}
+	return r.list("a list such as [{\"name\": \"notes.txt\", \"content\": \"…\"}]", func() error {
+		var f state.InputFile
+		err := r.object("a file such as {\"name\": \"notes.txt\", \"content\": \"…\"}", map[string]any{"name": &f.Name, "content": &f.Content}, names)
+		*files = append(*files, f)
+		return err
+	})
+}
+
+// specFields gives the fields of a spec by their names.
+func specFields(s *TaskSpec) map[string]any {
+	return map[string]any{
+		"id": &s.ID, "prompt": &s.Prompt, "agent": &s.Agent, "model": &s.Model, "account": &s.Account, "workspace": &s.Workspace,
+		"sessionKey": &s.SessionKey, "label": &s.Label, "continue": &s.Continue, "parallel": &s.Parallel, "resume": &s.Resume,
+		"agentSession": &s.AgentSession, "timeout": &s.Timeout, "priority": &s.Priority, "idempotencyKey": &s.IdempotencyKey,
+		"maxAttempts": &s.MaxAttempts, "notBefore": &s.NotBefore, "noWaitLimit": &s.NoWaitLimit, "after": &s.After,
+		"afterPolicy": &s.AfterPolicy, "hold": &s.Hold, "tenantId": &s.TenantID, "queue": &s.Queue, "fallback": &s.Fallback,
+		"inputFiles": &s.InputFiles, "outputSpec": &s.OutputSpec, "allowStateInWorkspace": &s.AllowStateInWorkspace,
+	}
+}
+
+// specNames gives every name that a field of a spec may have, with the field's own.
+var specNames = func() map[string]string {
+	names := map[string]string{
+		"tool": "agent", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec",
+	}
+	for name := range specFields(&TaskSpec{}) {
+		names[name], names[withUnderscores(name)] = name, name
+	}
+	return names
+}()
+
+// withUnderscores turns sessionKey into session_key.
+func withUnderscores(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if unicode.IsUpper(r) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

@@ -1,0 +1,113 @@
+package coordinator
+
+import (
+	"math"
+	"strconv"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// addUsage says what the task has used over all its runs with this one, and what
+// is now counted over the native session.
+func (c *Coordinator) addUsage(rec *ledger.Record, r *run, out *Outcome) {
+	used, thread := c.usage(r, out)
+	addTotals(rec, r.task.Usage, r.task.Usage.Plus(used))
+	if thread != (state.Usage{}) {
+		rec.Add(state.KeyThreadTokens, state.FormatThread(thread))
+	}
+}
+
+// usage gives what a run alone has used, and what the CLI has now counted over the
+// native session; zero where that is not to be recorded. What a session that was
+// begun outside of stint had used before cannot be known: then nothing is made up.
+func (c *Coordinator) usage(r *run, out *Outcome) (used, thread state.Usage) {
+	if out.Thread == (state.Usage{}) {
+		return out.Usage, thread
+	}
+	native := first(r.strayed, out.Session, r.session)
+	c.mu.Lock()
+	before, counted := c.state.ThreadOf(r.task.Agent, native)
+	c.mu.Unlock()
+	if counted || !r.named || native != r.session {
+		used = since(out.Thread, before)
+	}
+	if r.strayed == "" {
+		thread = latest(out.Thread, before)
+	}
+	return out.Usage.Plus(used), thread
+}
+
+// since gives what was added to a count. A count that went down began anew.
+func since(now, before state.Usage) state.Usage {
+	fell := func(now, before int64) bool { return 0 < now && now < before }
+	if fell(now.InputTokens, before.InputTokens) || fell(now.OutputTokens, before.OutputTokens) || 0 < now.CostUSD && now.CostUSD < before.CostUSD {
+		return now
+	}
+	return state.Usage{
+		InputTokens:       max(0, now.InputTokens-before.InputTokens),
+		CachedInputTokens: max(0, now.CachedInputTokens-before.CachedInputTokens),
+		OutputTokens:      max(0, now.OutputTokens-before.OutputTokens),
+		ReasoningTokens:   max(0, now.ReasoningTokens-before.ReasoningTokens),
+		CostUSD:           max(0, now.CostUSD-before.CostUSD),
+	}
+}
+
+// latest gives the count that stands now: a field of 0 was not counted this time.
+func latest(now, before state.Usage) state.Usage {
+	keep := func(now, before int64) int64 {
+		if now == 0 {
+			return before
+		}
+		return now
+	}
+	u := state.Usage{
+		InputTokens:       keep(now.InputTokens, before.InputTokens),
+		CachedInputTokens: keep(now.CachedInputTokens, before.CachedInputTokens),
+		OutputTokens:      keep(now.OutputTokens, before.OutputTokens),
+		ReasoningTokens:   keep(now.ReasoningTokens, before.ReasoningTokens),
+		CostUSD:           now.CostUSD,
+	}
+	if u.CostUSD == 0 {
+		u.CostUSD = before.CostUSD
+	}
+	return u
+}
+
+// addTotals adds the fields that have changed.
+func addTotals(rec *ledger.Record, was, is state.Usage) {
+	for _, f := range []struct {
+		key     string
+		was, is int64
+	}{
+		{state.KeyInputTokens, was.InputTokens, is.InputTokens},
+		{state.KeyCachedInputTokens, was.CachedInputTokens, is.CachedInputTokens},
+		{state.KeyOutputTokens, was.OutputTokens, is.OutputTokens},
+		{state.KeyReasoningTokens, was.ReasoningTokens, is.ReasoningTokens},
+	} {
+		if f.is != f.was {
+			rec.Add(f.key, strconv.FormatInt(f.is, 10))
+		}
+	}
+	if is.CostUSD != was.CostUSD {
+		nano := math.Round(is.CostUSD*1e9) / 1e9 // sums of floats have odd ends
+		rec.Add(state.KeyCostUSD, strconv.FormatFloat(nano, 'f', -1, 64))
+	}
+}
+
+// tally records what a run has used whose task a person took out of it. A task
+// that is back in the queue goes on with these figures; one that was archived
+// meanwhile keeps those that it has.
+func (c *Coordinator) tally(r *run, out *Outcome, tx *ledger.Tx) {
+	c.mu.Lock()
+	_, archived := c.state.Archived(r.task.ID)
+	_, known := c.state.Peek(r.task.ID)
+	c.mu.Unlock()
+	if archived || !known {
+		return
+	}
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
+	if c.addUsage(rec, r, out); len(rec.Fields) > 0 {
+		tx.Append(rec)
+	}
+}

@@ -1,0 +1,162 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// A UsageQuery chooses runs that have ended, and says how to put them together.
+type UsageQuery struct {
+	By       string         // run, task, session, agent, model, account or day; "": all in one row
+	Since    time.Time      // runs that ended then or later; zero: from the first
+	Until    time.Time      // runs that ended before; zero: to the last
+	Location *time.Location // whose days are meant; nil: UTC
+}
+
+// A UsageRow is what the runs of one key have used together.
+type UsageRow struct {
+	Key         string `json:"key,omitempty"` // as By says: an id, a name, or a day such as 2026-11-21; "" where the task does not say
+	Runs        int    `json:"runs"`
+	Tasks       int    `json:"tasks"`
+	state.Usage        // of these runs
+}
+
+// usageKeys gives the key of a run for each way to put runs together.
+var usageKeys = map[string]func(*state.Run, *time.Location) string{
+	"":        func(*state.Run, *time.Location) string { return "" },
+	"run":     func(r *state.Run, _ *time.Location) string { return r.ID },
+	"task":    func(r *state.Run, _ *time.Location) string { return r.TaskID },
+	"session": func(r *state.Run, _ *time.Location) string { return r.SessionKey },
+	"agent":   func(r *state.Run, _ *time.Location) string { return r.Agent },
+	"model":   func(r *state.Run, _ *time.Location) string { return r.Model },
+	"account": func(r *state.Run, _ *time.Location) string { return r.Account },
+	"day": func(r *state.Run, in *time.Location) string {
+		if r.Ended.IsZero() {
+			return ""
+		}
+		return r.Ended.In(in).Format(time.DateOnly)
+	},
+}
+
+// ReadUsage adds up what runs have used, from the journal and the archive of a state
+// directory. It needs no lock: a master may be at work. A session is named by its
+// key. An archived task counts as one run. Days come newest first, all else by
+// tokens, most first; a query for all in one row gives just that one. The error of
+// an unknown By is an *Error.
+func ReadUsage(ctx context.Context, dir string, q UsageQuery) ([]UsageRow, error) {
+	key := usageKeys[q.By]
+	if key == nil {
+		known := slices.DeleteFunc(sortedNames(usageKeys), func(s string) bool { return s == "" })
+		return nil, invalid("use one of "+strings.Join(known, ", "), "usage cannot be put together by %q", q.By)
+	}
+	if q.Location == nil {
+		q.Location = time.UTC
+	}
+	sum := usageSum{query: q, key: key, rows: map[string]*usageRow{}}
+	if q.By == "" {
+		sum.row("")
+	}
+	err := eachRun(dir, func(r state.Run) error {
+		sum.add(&r)
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sum.sorted(), nil
+}
+
+// eachRun gives the runs in the journal and in the archive of a state directory.
+func eachRun(dir string, f func(state.Run) error) error {
+	st, err := fold(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was ever run here
+	}
+	if err != nil {
+		return err
+	}
+	if err := st.EachRun(f); err != nil {
+		return err
+	}
+	entries, err := ledger.ReadArchive(nil, dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, inJournal := st.Peek(e.ID); inJournal {
+			if _, away := st.Archived(e.ID); !away {
+				continue // brought back, or moved out since the journal was read
+			}
+		}
+		t, err := ReadArchived(dir, e)
+		if err != nil {
+			return err
+		}
+		if r, ok := state.MergedRun(&t); ok {
+			if err := f(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// A usageSum adds up runs that come task by task.
+type usageSum struct {
+	query UsageQuery
+	key   func(*state.Run, *time.Location) string
+	rows  map[string]*usageRow
+}
+
+type usageRow struct {
+	UsageRow
+	task string // the last one that was counted
+}
+
+func (s *usageSum) row(key string) *usageRow {
+	r := s.rows[key]
+	if r == nil {
+		r = &usageRow{UsageRow: UsageRow{Key: key}}
+		s.rows[key] = r
+	}
+	return r
+}
+
+func (s *usageSum) add(r *state.Run) {
+	if r.Ended.Before(s.query.Since) || !s.query.Until.IsZero() && !r.Ended.Before(s.query.Until) {
+		return
+	}
+	row := s.row(s.key(r, s.query.Location))
+	row.Runs++
+	row.Usage = row.Plus(r.Usage)
+	if row.task != r.TaskID {
+		row.task = r.TaskID
+		row.Tasks++
+	}
+}
+
+func (s *usageSum) sorted() []UsageRow {
+	rows := []UsageRow{}
+	for r := range maps.Values(s.rows) {
+		r.CostUSD = math.Round(r.CostUSD*1e9) / 1e9 // sums of decimal fractions
+		rows = append(rows, r.UsageRow)
+	}
+	slices.SortFunc(rows, func(a, b UsageRow) int {
+		if s.query.By == "day" {
+			return cmp.Compare(b.Key, a.Key)
+		}
+		tokens := cmp.Compare(b.InputTokens+b.OutputTokens, a.InputTokens+a.OutputTokens)
+		return cmp.Or(tokens, cmp.Compare(b.CostUSD, a.CostUSD), cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Key, b.Key))
+	})
+	return rows
+}

@@ -1,0 +1,146 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// TestReadUsage: figures are the same while a master works, after it, after a
+// compaction, with tasks in the archive and with one that was brought back.
+func TestReadUsage(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Agents["claude"] = w.agent
+	next := map[string][]coordinator.Outcome{
+		"a": {
+			{Class: state.ClassNetwork, ExitCode: 1, Usage: state.Usage{InputTokens: 100, OutputTokens: 10, CostUSD: 0.1}},
+			{Result: "ok", Usage: state.Usage{InputTokens: 50, CachedInputTokens: 20, OutputTokens: 5, CostUSD: 0.2}},
+		},
+		"b": {{Result: "ok", Usage: state.Usage{InputTokens: 1000, OutputTokens: 1}}},
+		"c": {{Class: state.ClassExit, ExitCode: 1}, {Result: "ok", Usage: state.Usage{OutputTokens: 7}}},
+	}
+	label := map[string]string{}
+	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		l := label[turn.TaskID]
+		out := next[l][0]
+		next[l] = next[l][1:]
+		return out
+	}
+	for i, l := range []string{"a", "b", "c"} {
+		label[taskID(i)] = l
+	}
+	w.open()
+	ctx := context.Background()
+	run := func(i int, spec coordinator.TaskSpec) {
+		t.Helper()
+		spec.ID, spec.Prompt = taskID(i), "p"
+		w.submit(spec)
+		w.wait(spec.ID)
+	}
+	run(0, coordinator.TaskSpec{SessionKey: "web", Model: "m1"})
+	run(1, coordinator.TaskSpec{SessionKey: "web", Agent: "claude"})
+	run(2, coordinator.TaskSpec{SessionKey: "api"})
+	expect := func(q coordinator.UsageQuery, want ...string) {
+		t.Helper()
+		rows, err := coordinator.ReadUsage(ctx, w.dir, q)
+		got := []string{}
+		for _, r := range rows {
+			got = append(got, fmt.Sprintf("%s %d/%d %d+%d $%v", r.Key, r.Runs, r.Tasks, r.InputTokens, r.OutputTokens, r.CostUSD))
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("by %s: got %q, %v, want %q", q.By, got, err, want)
+		}
+	}
+	expect(coordinator.UsageQuery{}, " 4/3 1150+16 $0.3")
+	expect(coordinator.UsageQuery{By: "task"}, taskID(1)+" 1/1 1000+1 $0", taskID(0)+" 2/1 150+15 $0.3", taskID(2)+" 1/1 0+0 $0")
+	expect(coordinator.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", "api 1/1 0+0 $0")
+	expect(coordinator.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
+	expect(coordinator.UsageQuery{By: "account"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
+	expect(coordinator.UsageQuery{By: "model"}, " 2/2 1000+1 $0", "m1 2/1 150+15 $0.3")
+	first, second := w.agent.turns[0].RunID, w.agent.turns[1].RunID
+	if runs, err := coordinator.ReadUsage(ctx, w.dir, coordinator.UsageQuery{By: "run"}); err != nil || len(runs) != 4 ||
+		runs[1].Key != first || runs[1].OutputTokens != 10 || runs[2].Key != second || runs[2].OutputTokens != 5 || runs[2].CachedInputTokens != 20 {
+		t.Errorf("by run: %+v, %v", runs, err)
+	}
+	if _, err := w.c.Compact(ctx, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	expect(coordinator.UsageQuery{}, " 3/3 1150+16 $0.3")
+	expect(coordinator.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 2/2 150+15 $0.3")
+	if _, err := w.c.Retry(ctx, taskID(2), "client"); err != nil {
+		t.Fatal(err)
+	}
+	w.wait(taskID(2))
+	expect(coordinator.UsageQuery{By: "session"}, "web 2/2 1150+16 $0.3", "api 2/1 0+7 $0")
+	w.close()
+	expect(coordinator.UsageQuery{}, " 4/3 1150+23 $0.3")
+}
+
+// TestReadUsageOfDays: a day is that of the zone that is asked for, and of the end
+// of a run.
+func TestReadUsageOfDays(t *testing.T) {
+	w := newWorld(t)
+	now := time.Date(2026, 11, 21, 23, 30, 0, 0, time.UTC)
+	var mu sync.Mutex
+	w.cfg.Now = func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return now
+	}
+	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		return coordinator.Outcome{Result: "ok", Usage: state.Usage{InputTokens: 1}}
+	}
+	w.open()
+	start := now
+	for range 3 {
+		w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		mu.Lock()
+		now = now.Add(time.Hour)
+		mu.Unlock()
+	}
+	w.close()
+	for _, tc := range []struct {
+		q    coordinator.UsageQuery
+		want string
+	}{
+		{coordinator.UsageQuery{}, "2026-11-22:2 2026-11-21:1"},
+		{coordinator.UsageQuery{Location: time.FixedZone("", 3600)}, "2026-11-22:3"},
+		{coordinator.UsageQuery{Location: time.FixedZone("", -3600)}, "2026-11-22:1 2026-11-21:2"},
+		{coordinator.UsageQuery{Since: start.Add(time.Hour)}, "2026-11-22:2"},
+		{coordinator.UsageQuery{Until: start.Add(time.Hour)}, "2026-11-21:1"},
+		{coordinator.UsageQuery{Since: start.Add(time.Hour), Until: start.Add(2 * time.Hour)}, "2026-11-22:1"},
+	} {
+		tc.q.By = "day"
+		rows, err := coordinator.ReadUsage(context.Background(), w.dir, tc.q)
+		var got []string
+		for _, r := range rows {
+			got = append(got, fmt.Sprintf("%s:%d", r.Key, r.Runs))
+		}
+		if strings.Join(got, " ") != tc.want || err != nil {
+			t.Errorf("%+v: got %q, %v, want %q", tc.q, got, err, tc.want)
+		}
+	}
+}
+
+func TestReadUsageOfNothing(t *testing.T) {
+	dir, ctx := filepath.Join(t.TempDir(), "none"), context.Background()
+	if rows, err := coordinator.ReadUsage(ctx, dir, coordinator.UsageQuery{}); err != nil || len(rows) != 1 || rows[0] != (coordinator.UsageRow{}) {
+		t.Errorf("%v, %v", rows, err)
+	}
+	if rows, err := coordinator.ReadUsage(ctx, dir, coordinator.UsageQuery{By: "day"}); err != nil || len(rows) != 0 {
+		t.Errorf("%v, %v", rows, err)
+	}
+	_, err := coordinator.ReadUsage(ctx, dir, coordinator.UsageQuery{By: "week"})
+	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !strings.Contains(err.Error(), "use one of account, agent, day, model, run, session, task") {
+		t.Error(err)
+	}
+}

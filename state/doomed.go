@@ -1,0 +1,109 @@
+package state
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// dependants knows which live tasks come after which, and which of them may come
+// after one that has ended badly.
+type dependants struct {
+	of    map[string]map[uint32]bool // id of a task, which need not be there, to those that come after it
+	maybe map[uint32]bool            // to be looked at by Doomed
+}
+
+func newDependants() dependants {
+	return dependants{of: map[string]map[uint32]bool{}, maybe: map[uint32]bool{}}
+}
+
+// noteAfter takes over what task n comes after, which was the list before.
+func (d *dependants) noteAfter(n uint32, before, now []string) {
+	if slices.Equal(before, now) {
+		return
+	}
+	for _, id := range before {
+		if tasks := d.of[id]; tasks[n] {
+			if delete(tasks, n); len(tasks) == 0 {
+				delete(d.of, id)
+			}
+		}
+	}
+	for _, id := range now {
+		if d.of[id] == nil {
+			d.of[id] = map[uint32]bool{}
+		}
+		d.of[id][n] = true
+	}
+}
+
+// noteEnd notes what a new record of a live task may mean for Doomed: that it is
+// doomed itself, or those that come after it are.
+func (s *State) noteEnd(l *live) {
+	switch {
+	case l.Status == Queued && len(l.After) > 0:
+		s.after.maybe[l.n] = true
+	case l.Status.Terminal() && l.Status != Done && len(s.after.of) > 0:
+		for n := range s.after.of[s.id(l.n)] {
+			s.after.maybe[n] = true
+		}
+	}
+}
+
+// Doomed gives the queued tasks that come after one that has ended otherwise than
+// done, or after another of the list, which is then before them. They can never
+// run. Those whose afterPolicy is any are not among them, nor are those on hold: a
+// person looks after them. A call costs nothing when nothing has changed.
+func (s *State) Doomed() []Task {
+	var list []*live
+	for n := range s.after.maybe {
+		l, bad := s.live[n], false
+		if l != nil && l.Status == Queued {
+			_, _, bad = s.EndedBadly(&l.Task)
+		}
+		switch {
+		case !bad:
+			delete(s.after.maybe, n)
+		case !l.Hold:
+			list = append(list, l)
+		}
+	}
+	slices.SortFunc(list, func(a, b *live) int { return cmp.Compare(a.n, b.n) })
+	return s.withThoseAfter(list)
+}
+
+// EndedBadly gives the first task, and its status, that t must come after and that
+// has ended otherwise than done, so that t cannot run; bad is false if there is none.
+func (s *State) EndedBadly(t *Task) (id string, st Status, bad bool) {
+	if t.AfterPolicy == AfterAny {
+		return "", "", false
+	}
+	for _, id := range t.After {
+		n, _ := s.ids.find([]byte(id))
+		if st := statuses[s.entries.at(n).status]; n != 0 && st.Terminal() && st != Done {
+			return id, st, true
+		}
+	}
+	return "", "", false
+}
+
+// withThoseAfter adds to queued tasks all that come after one of them and would
+// fail with it.
+func (s *State) withThoseAfter(list []*live) []Task {
+	seen := map[uint32]bool{}
+	for _, l := range list {
+		seen[l.n] = true
+	}
+	var tasks []Task
+	for i := 0; i < len(list); i++ {
+		t := s.view(list[i])
+		tasks = append(tasks, t)
+		for _, n := range slices.Sorted(maps.Keys(s.after.of[t.ID])) {
+			if l := s.live[n]; !seen[n] && l.Status == Queued && !l.Hold && l.AfterPolicy != AfterAny {
+				seen[n] = true
+				list = append(list, l)
+			}
+		}
+	}
+	return tasks
+}

@@ -1,0 +1,156 @@
+package state
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestStranded: a task with a fallback is stranded when it would start now but for
+// its account's cool-down, and not before its turn.
+func TestStranded(t *testing.T) {
+	cool := "control account:codex: coolUntil=" + at(time.Minute) + "; limitWaits=1"
+	f := func(key, more string) string {
+		return "status=queued; agent=codex; fallback=claude; sessionKey=" + key + more
+	}
+	tests := []struct {
+		name    string
+		records []string
+		workers int
+		want    string
+	}{
+		{"nobody cools down", []string{"a: " + f("1", "")}, 4, ""},
+		{"the heads of lanes", []string{"a: " + f("1", ""), "b: " + f("1", ""), "c: " + f("2", ""), cool}, 4, "a c"},
+		{"without a fallback", []string{"a: status=queued; agent=codex", cool}, 4, ""},
+		{"no longer than there are workers", []string{"a: " + f("1", ""), "b: " + f("2", ""), "c: " + f("3", ""), cool}, 2, "a b"},
+		{"more urgent ones take the workers", []string{
+			"a: " + f("1", ""), "b: status=queued; agent=claude; sessionKey=2; priority=9", "c: " + f("3", "; priority=9"), cool,
+		}, 2, "c"},
+		{"the workers are busy", []string{"a: " + f("1", ""), "b: status=running; sessionKey=9", cool}, 1, ""},
+		{"held", []string{"a: " + f("1", "; hold=true"), cool}, 4, ""},
+		{"its time has not come", []string{"a: " + f("1", "; notBefore="+at(time.Hour)), cool}, 4, ""},
+		{"it comes after another", []string{"z: status=queued; hold=true; sessionKey=z", "a: " + f("1", "; after=z"), cool}, 4, ""},
+		{"paused", []string{"a: " + f("1", ""), cool, "control dispatch: paused=true"}, 4, ""},
+		{"on hold as well", []string{"a: " + f("1", ""), cool, "control account:codex: hold=true"}, 4, ""},
+		{"the cool-down is over", []string{"a: " + f("1", ""), "control account:codex: coolUntil=" + at(0) + "; limitWaits=1"}, 4, ""},
+		{"it has ended", []string{"a: " + f("1", ""), cool, "a: status=canceled"}, 4, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := newJournal(t)
+			records(j, tt.records...)
+			lim := Limits{MaxWorkers: tt.workers}
+			for range 2 { // it changes nothing
+				if got := strings.Join(taskIDs(j.state.Stranded(noon, lim)), " "); got != tt.want {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+			}
+			j.checkRefold()
+		})
+	}
+}
+
+// TestStrandedCostsLittle: the dispatcher asks after every record, however much
+// there is in the queue.
+func TestStrandedCostsLittle(t *testing.T) {
+	j := newJournal(t)
+	for i := range 5000 {
+		records(j, uuid(i)+": status=queued; agent=codex; fallback=claude; sessionKey="+LanePrefixTask+uuid(i))
+	}
+	records(j, "control account:codex: coolUntil="+at(time.Minute))
+	lim := Limits{MaxWorkers: 4}
+	allocs := testing.AllocsPerRun(10, func() {
+		if got := j.state.Stranded(noon, lim); len(got) != 4 || got[3].ID != uuid(3) {
+			t.Errorf("got %v", taskIDs(got))
+		}
+	})
+	if allocs > 50 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
+// TestStrandedWakes: the end of the fallback's own cool-down is a time to look.
+func TestStrandedWakes(t *testing.T) {
+	j := newJournal(t)
+	records(j, "a: status=queued; agent=codex; fallback=claude",
+		"control account:codex: coolUntil="+at(time.Hour), "control account:claude: coolUntil="+at(time.Minute))
+	if got := j.state.NextWake(noon); !got.Equal(noon.Add(time.Minute)) {
+		t.Errorf("wakes at %v", got)
+	}
+	records(j, "a: fallback=")
+	if got := j.state.NextWake(noon); !got.Equal(noon.Add(time.Hour)) {
+		t.Errorf("without a fallback it wakes at %v", got)
+	}
+}
+
+func TestUnwilling(t *testing.T) {
+	cool := "control account:codex: coolUntil=" + at(2*time.Hour)
+	for _, tt := range []struct{ name, task, want string }{
+		{"waits", "status=queued; agent=codex", ""},
+		{"does not wait", "status=queued; agent=codex; maxLimitWait=0s", "t"},
+		{"has not met the limit", "status=queued; agent=codex; maxLimitWait=1m", ""},
+		{"has waited long", "status=queued; agent=codex; limitSince=" + at(-time.Hour), "t"},
+		{"waits longer than most", "status=queued; agent=codex; maxLimitWait=3h; limitSince=" + at(-time.Minute), ""},
+		{"has waited a little", "status=queued; agent=codex; limitSince=" + at(0), ""},
+		{"held", "status=queued; agent=codex; maxLimitWait=0s; hold=true", ""},
+		{"of another account", "status=queued; agent=claude; maxLimitWait=0s", ""},
+		{"running", "status=running; agent=codex; maxLimitWait=0s", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			j := newJournal(t)
+			records(j, "t: "+tt.task, cool)
+			if got := strings.Join(taskIDs(j.state.Unwilling(noon, 2*time.Hour)), " "); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if got := j.state.Unwilling(noon.Add(2*time.Hour), 0); len(got) > 0 {
+				t.Error("unwilling although nobody cools down")
+			}
+		})
+	}
+}
+
+// TestRuns: a run's figures are what its task's totals have grown by.
+func TestRuns(t *testing.T) {
+	j := newJournal(t)
+	records(j,
+		"a: status=queued; agent=codex; sessionKey=web",
+		"a: status=running; runId=r1; model=m1",
+		"a: status=running; codexSessionId=n",
+		"a: status=queued; retries=1; inputTokens=100; outputTokens=10; costUsd=0.5; updatedAt="+at(time.Minute),
+		"a: agent=claude; account=work; model=",
+		"a: status=running; runId=r2",
+		"a: status=done; inputTokens=150; outputTokens=15; costUsd=0.75; updatedAt="+at(2*time.Minute),
+		"a: status=queued",
+		"a: status=running; runId=r3",
+		"a: status=failed; inputTokens=40", // counted anew
+		"b: status=queued", "b: status=canceled",
+		"c: status=running; runId=r4", "c: status=queued",
+		"m: status=done; runId=r5; inputTokens=7; updatedAt="+at(0), // merged
+		"n: status=running; runId=r6; inputTokens=9", "n: status=done; inputTokens=11",
+	)
+	var got []Run
+	if err := j.state.EachRun(func(r Run) error { got = append(got, r); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	want := []Run{
+		{"r1", "a", "web", "codex", "m1", "codex", noon.Add(time.Minute), Usage{InputTokens: 100, OutputTokens: 10, CostUSD: 0.5}},
+		{"r2", "a", "web", "claude", "", "work", noon.Add(2 * time.Minute), Usage{InputTokens: 50, OutputTokens: 5, CostUSD: 0.25}},
+		{"r3", "a", "web", "claude", "", "work", noon.Add(2 * time.Minute), Usage{InputTokens: 40, OutputTokens: 15, CostUSD: 0.75}},
+		{"r4", "c", "", "", "", "", time.Time{}, Usage{}},
+		{"r5", "m", "", "", "", "", noon, Usage{InputTokens: 7}},
+		{"r6", "n", "", "", "", "", time.Time{}, Usage{InputTokens: 9}},
+		{"r6", "n", "", "", "", "", time.Time{}, Usage{InputTokens: 2}},
+	}
+	if len(got) != len(want) {
+		t.Fatalf("got %d runs: %+v", len(got), got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("run %d is\n%+v, want\n%+v", i, got[i], want[i])
+		}
+	}
+	j.broken = true
+	if err := j.state.EachRun(func(Run) error { return nil }); err == nil {
+		t.Error("records that cannot be read are no error")
+	}
+}

@@ -1,0 +1,341 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"stint/ledger"
+)
+
+// A CycleError says that tasks would wait for each other for ever.
+type CycleError struct {
+	IDs  []string // of the tasks, each waiting for the next, and the last for the first
+	Text string   // says how
+}
+
+// Error gives the sentence.
+func (e *CycleError) Error() string { return "it would wait for itself: " + e.Text }
+
+// CheckOrder says whether tasks can be as they are given here, new ones or others
+// than now: nothing that waits may come, by after and by the order of lanes, behind
+// itself. Of the tasks their ids, statuses, lanes, orders and what they come after
+// count; those that are new are the youngest, in the order given. Held tasks and
+// those of a later time are taken as if they waited in their places. The error is a
+// [*CycleError].
+func (s *State) CheckOrder(tasks []Task) error {
+	o := ordering{state: s, given: map[string]*Task{}}
+	for i := range tasks {
+		o.given[tasks[i].ID] = &tasks[i]
+	}
+	if !o.mayCycle(tasks) {
+		return nil
+	}
+	o.place(tasks)
+	for i := range tasks {
+		if err := o.search(tasks[i].ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An ordering is who would wait for whom.
+type ordering struct {
+	state  *State
+	given  map[string]*Task
+	before map[string]string // of the tasks in the lanes that would change: the one before; "": none
+	seen   map[string]bool   // true: on the path of the search; false: searched already
+}
+
+// mayCycle reports whether there can be a cycle at all. Behind a new task without
+// an explicit order there is nobody, unless its id was named before it came.
+func (o *ordering) mayCycle(tasks []Task) bool {
+	for i := range tasks {
+		t := &tasks[i]
+		known := !o.isNew(t.ID)
+		if (known || t.Order != 0 || len(o.state.after.of[t.ID]) > 0) && (len(o.state.after.of) > 0 || len(t.After) > 0) {
+			return true
+		}
+		if slices.ContainsFunc(t.After, func(id string) bool { return o.given[id] != nil }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *ordering) isNew(id string) bool {
+	n, _ := o.state.ids.find([]byte(id))
+	return n == 0 || o.state.entries.at(n).kept != inJournal
+}
+
+// A slot is a task's place in a lane.
+type slot struct {
+	id    string
+	chain string // tasks of one lane wait for those before them with the same one
+	order int64
+	age   uint32
+}
+
+// chainOf gives the chain of a task: in the lane of a directory, which only
+// excludes, a task waits for those before it in its session alone.
+func chainOf(t *Task) string {
+	if !strings.HasPrefix(t.Lane(), LanePrefixDir) {
+		return ""
+	}
+	return cmp.Or(t.SessionID, t.ID)
+}
+
+// place makes the lanes anew that the given tasks are in now, or would be in.
+func (o *ordering) place(tasks []Task) {
+	s := o.state
+	lanes := map[string][]slot{}
+	for i := range tasks {
+		t := &tasks[i]
+		n, _ := s.ids.find([]byte(t.ID))
+		if l := s.live[n]; n != 0 && l != nil && l.lane != nil {
+			lanes[l.lane.key] = nil
+		}
+		lanes[t.Lane()] = nil
+	}
+	for key := range lanes {
+		lanes[key] = o.unchanged(key)
+	}
+	for i := range tasks {
+		t := &tasks[i]
+		age, _ := s.ids.find([]byte(t.ID))
+		if o.isNew(t.ID) {
+			age = s.entries.len() + uint32(i)
+		}
+		if waits(t.Status) {
+			lanes[t.Lane()] = append(lanes[t.Lane()], slot{t.ID, chainOf(t), t.Order, age})
+		}
+	}
+	o.before = map[string]string{}
+	for _, list := range lanes {
+		slices.SortFunc(list, func(a, b slot) int { return byOrder(a.order, b.order, a.age, b.age) })
+		last := map[string]string{}
+		for _, x := range list {
+			o.before[x.id], last[x.chain] = last[x.chain], x.id
+		}
+	}
+}
+
+// waits reports whether a task of that status has a place in its lane. A running
+// one may come back to it.
+func waits(st Status) bool { return st == Queued || st == Running }
+
+// unchanged gives the tasks of a lane that are not among the given ones.
+func (o *ordering) unchanged(key string) (list []slot) {
+	s := o.state
+	ln := s.lanes[key]
+	if ln == nil {
+		return nil
+	}
+	add := func(l *live) {
+		if id := s.id(l.n); o.given[id] == nil {
+			t := s.view(l)
+			list = append(list, slot{id, chainOf(&t), l.Order, l.n})
+		}
+	}
+	for _, l := range ln.queue {
+		add(l)
+	}
+	for _, l := range s.running {
+		if l.lane == ln {
+			add(l)
+		}
+	}
+	return list
+}
+
+// stepsFrom gives the tasks that a task waits for: those that it comes after, then
+// the one before it in its lane. What has ended, or is not there, waits for nothing.
+func (o *ordering) stepsFrom(id string) []string {
+	t, l := o.given[id], (*live)(nil)
+	if t == nil {
+		n, _ := o.state.ids.find([]byte(id))
+		if l = o.state.live[n]; l == nil {
+			return nil
+		}
+		t = &l.Task
+	}
+	if !waits(t.Status) {
+		return nil
+	}
+	steps := slices.Clone(t.After)
+	before, placed := o.before[id]
+	if !placed {
+		before = o.state.beforeInLane(l)
+	}
+	if before != "" {
+		steps = append(steps, before)
+	}
+	return steps
+}
+
+// beforeInLane gives the id of the task that is before l in its lane, or would be if
+// the running ones came back; "" if there is none.
+func (s *State) beforeInLane(l *live) string {
+	if l.lane.excludes() && (l.sess == nil || l.sess.uses < 2) {
+		return "" // there is no other task of its session
+	}
+	follows := func(b *live) bool { return !l.lane.excludes() || b.SessionID == l.SessionID }
+	i, _ := slices.BinarySearchFunc(l.lane.queue, l, inLane)
+	var before *live
+	for _, b := range slices.Backward(l.lane.queue[:i]) {
+		if follows(b) {
+			before = b
+			break
+		}
+	}
+	for _, r := range s.running {
+		if r.lane == l.lane && follows(r) && inLane(r, l) < 0 && (before == nil || inLane(before, r) < 0) {
+			before = r
+		}
+	}
+	if before == nil {
+		return ""
+	}
+	return s.id(before.n)
+}
+
+// A visit is a task on the path of the search, with those that it waits for and
+// that are still to be looked at.
+type visit struct {
+	id   string
+	rest []string
+}
+
+// search looks for a cycle that one can come to from a task, and that has a given
+// one in it. A path may be as long as a queue, so it is no recursion.
+func (o *ordering) search(from string) error {
+	if o.seen == nil {
+		o.seen = map[string]bool{}
+	}
+	if _, seen := o.seen[from]; seen {
+		return nil
+	}
+	o.seen[from] = true
+	path := []visit{{from, o.stepsFrom(from)}}
+	for len(path) > 0 {
+		v := &path[len(path)-1]
+		if len(v.rest) == 0 {
+			o.seen[v.id] = false
+			path = path[:len(path)-1]
+			continue
+		}
+		next := v.rest[0]
+		v.rest = v.rest[1:]
+		onPath, seen := o.seen[next]
+		switch {
+		case onPath:
+			if err := o.cycle(path, next); err != nil {
+				return err
+			}
+		case !seen:
+			o.seen[next] = true
+			path = append(path, visit{next, o.stepsFrom(next)})
+		}
+	}
+	return nil
+}
+
+// cycle makes the error of a path that comes back to one of its own tasks; nil if
+// no given task is in it.
+func (o *ordering) cycle(path []visit, back string) error {
+	i := slices.IndexFunc(path, func(v visit) bool { return v.id == back })
+	e := &CycleError{}
+	for _, v := range path[i:] {
+		e.IDs = append(e.IDs, v.id)
+	}
+	// Begin with a given task: it is the one that somebody speaks of.
+	start := slices.IndexFunc(e.IDs, func(id string) bool { return o.given[id] != nil })
+	if start < 0 {
+		return nil
+	}
+	e.IDs = slices.Concat(e.IDs[start:], e.IDs[:start])
+	e.Text = o.describe(e.IDs)
+	return e
+}
+
+// maxSteps bounds how much of a cycle is told.
+const maxSteps = 6
+
+// describe says how the tasks of a cycle wait for each other.
+func (o *ordering) describe(ids []string) string {
+	var list []string
+	for i, id := range ids {
+		if i == maxSteps {
+			list = append(list, fmt.Sprintf("and so on over %d tasks", len(ids)))
+			break
+		}
+		next := ids[(i+1)%len(ids)]
+		t := o.given[id]
+		if t == nil {
+			n, _ := o.state.ids.find([]byte(id))
+			t = &o.state.live[n].Task
+		}
+		if slices.Contains(t.After, next) {
+			list = append(list, id+" comes after "+next)
+		} else {
+			list = append(list, fmt.Sprintf("%s is behind %s in %s", id, next, laneName(&lane{key: t.Lane()})))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// checkHand says whether a task would wait for itself after a person's section. The
+// error is a [*RecordError].
+func (s *State) checkHand(sec *ledger.Section) error {
+	if orderField(sec) == nil {
+		return nil
+	}
+	var next folded
+	n, _ := s.ids.find(sec.ID)
+	if l := s.live[n]; l != nil {
+		next = l.folded
+	} else if n != 0 {
+		if err := s.read(n, &next, keepNone); err != nil {
+			return recordError(sec, nil, fmt.Errorf("read the task's earlier records: %w", err))
+		}
+	}
+	if err := next.apply(sec, nil, keepNone); err != nil {
+		return err
+	}
+	return s.checkOrderOf(sec, &next)
+}
+
+// checkAdoption is checkHand for a record that has become one of the journal, of
+// which next is made: what two sections of one save say together is seen only now.
+// What compaction has merged was accepted before.
+func (s *State) checkAdoption(sec *ledger.Section, next *folded) error {
+	if sec.Get(ledger.KeyAdopts) == nil || orderField(sec) == nil {
+		return nil
+	}
+	return s.checkOrderOf(sec, next)
+}
+
+// checkOrderOf is CheckOrder for one task as a section makes it.
+func (s *State) checkOrderOf(sec *ledger.Section, next *folded) error {
+	t := next.Task
+	if t.ID = string(sec.ID); !waits(t.Status) {
+		return nil
+	}
+	if err := s.CheckOrder([]Task{t}); err != nil {
+		return recordError(sec, orderField(sec), err)
+	}
+	return nil
+}
+
+// orderField gives the field of a section that most likely makes a task wait for
+// another; nil if none can.
+func orderField(sec *ledger.Section) *ledger.Field {
+	for _, key := range []string{KeyAfter, KeyOrder, KeySessionKey, KeyWorkspace, KeyStatus} {
+		if f := sec.Get(key); f != nil {
+			return f
+		}
+	}
+	return nil
+}
