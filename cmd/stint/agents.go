@@ -69,7 +69,7 @@ func agents(cfg *Config, state string) map[string]coordinator.Agent {
 // findSession reads the agent's session from what an old run has written. All
 // adapters of today speak the same events.
 func findSession(_, runDir string) (session string, kept bool) {
-	return (&agent.Codex{}).FindSession(runDir), false
+	return (&agent.Codex{}).FindSession(runDir)
 }
 
 // probeAgain is how long the answer counts that there is no codex yet.

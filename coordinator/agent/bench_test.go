@@ -39,7 +39,7 @@ func BenchmarkDispatch(b *testing.B) {
 			id := <-ids
 			turn := coordinator.Turn{RunID: id, RunDir: filepath.Join(bench.dir, id), Prompt: prompt, Workspace: bench.dir}
 			s := spec{turn: turn, argv: []string{"/bin/true"}, env: bench.demo.agentEnv(turn)}
-			e := bench.demo.supervise(b.Context(), s, newStream(func(coordinator.Event) {}))
+			e := bench.demo.supervise(b.Context(), s, newStream(codexEars(), quiet))
 			return e.err
 		}
 	})

@@ -2,11 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -38,43 +33,29 @@ func (c *Codex) Run(ctx context.Context, turn coordinator.Turn, report func(coor
 		return refused(state.ClassAgentMissing, err.Error())
 	}
 	s := spec{turn: turn, argv: append([]string{bin}, c.args(turn)...), env: c.agentEnv(turn)}
-	return c.runEvents(ctx, s, report)
+	return c.runEvents(ctx, s, newCodexDecoder(turn, report), report)
 }
 
 // FindSession gives the native session id that the run in runDir began or
-// resumed, as its output tells, and "" if it got no further. It is for a master
-// that died between the first event and its record.
-func (c *Codex) FindSession(runDir string) string { return findSession(runDir) }
+// resumed, as its output tells, and "" if it got no further; kept says that the
+// session has the run's prompt in its history. It is for a master that died
+// between the first event and its record.
+func (c *Codex) FindSession(runDir string) (session string, kept bool) {
+	return findSession(runDir, newCodexDecoder)
+}
 
-// refuse checks what must not reach the command line.
+// ResumeCommand is what a person types to go on with a session of codex.
+func (c *Codex) ResumeCommand(session, workspace string) string {
+	return resumeCommand(workspace, or(c.Bin, "codex"), "resume", session)
+}
+
+// LoginCommand is what a person types to log in.
+func (c *Codex) LoginCommand() string { return quote(or(c.Bin, "codex")) + " login" }
+
+// refuse checks what must not reach the command line. Codex would silently begin
+// a new thread for a session that is no UUID.
 func (c *Codex) refuse(turn coordinator.Turn) *coordinator.Outcome {
-	if out := refuseSession(turn); out != nil {
-		return out
-	}
-	for _, v := range []struct{ what, value string }{
-		{"model", c.model(turn)}, {"profile", c.Profile}, {"sandbox", c.Sandbox},
-	} {
-		if strings.HasPrefix(v.value, "-") || strings.ContainsRune(v.value, 0) {
-			out := refused(state.ClassExit, fmt.Sprintf("%q is no name of a %s", v.value, v.what))
-			return &out
-		}
-	}
-	return nil
-}
-
-// refuseSession refuses to resume what is no UUID: codex would silently begin a
-// new thread.
-func refuseSession(turn coordinator.Turn) *coordinator.Outcome {
-	if turn.Session == "" || isUUID(turn.Session) {
-		return nil
-	}
-	out := refused(state.ClassSessionLost, fmt.Sprintf("session %q cannot be resumed: codex's sessions are named by UUIDs", turn.Session))
-	return &out
-}
-
-// refused is the outcome of a run that was not begun.
-func refused(class state.Class, msg string) coordinator.Outcome {
-	return coordinator.Outcome{Class: class, Error: msg, ExitCode: -1}
+	return refuse("codex", turn, value{"model", c.model(turn)}, value{"profile", c.Profile}, value{"sandbox", c.Sandbox})
 }
 
 func (c *Codex) model(turn coordinator.Turn) string { return or(turn.Model, c.Model) }
@@ -114,34 +95,6 @@ func (c *Codex) find() (string, error) {
 	return nativeCodex(path), nil
 }
 
-// lookPath finds a program as a shell with that environment would.
-func lookPath(name string, env []string) (string, error) {
-	if strings.ContainsRune(name, filepath.Separator) {
-		if err := executable(name); err != nil {
-			return "", err
-		}
-		return filepath.Abs(name)
-	}
-	for _, dir := range filepath.SplitList(lookupEnv(env, "PATH")) {
-		path := filepath.Join(dir, name)
-		if filepath.IsAbs(path) && executable(path) == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%s: not found in PATH: %w", name, fs.ErrNotExist)
-}
-
-func executable(path string) error {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if fi.IsDir() || fi.Mode()&0o111 == 0 {
-		return fmt.Errorf("%s: %w", path, fs.ErrPermission)
-	}
-	return nil
-}
-
 // nativeCodex gives the native binary that belongs to npm's bin/codex.js: in the
 // platform's package, which npm puts beside or below the main one, or in older
 // versions in the main one. Anything else is given back as it is.
@@ -169,80 +122,4 @@ func nativeCodex(path string) string {
 
 func escapeGlob(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
-}
-
-// runEvents runs a program that speaks codex's events.
-func (r *Runner) runEvents(ctx context.Context, s spec, report func(coordinator.Event)) coordinator.Outcome {
-	st := newStream(report)
-	e := r.supervise(ctx, s, st)
-	st.lines.end()
-	d := &st.decoder
-	v := classify(e, d, r.now())
-	out := coordinator.Outcome{
-		Class: v.class, Error: v.msg, RetryAt: v.retryAt, Result: d.answer, ExitCode: e.end.Exit,
-		Session: d.session, Usage: d.usage, Env: envNames(s.env), Note: note(e, st, s.turn),
-	}
-	if !e.started || e.lost {
-		out.ExitCode = -1
-	}
-	if v.class == "" && e.end.Exit != 0 {
-		out.ExitCode = -1
-	}
-	return out
-}
-
-// note says what the user should know although the run went on.
-func note(e ended, st *stream, turn coordinator.Turn) string {
-	d := &st.decoder
-	var notes []string
-	if turn.Session != "" && d.session != "" && !strings.EqualFold(turn.Session, d.session) {
-		notes = append(notes, fmt.Sprintf("session %s was not resumed: the agent began %s instead", turn.Session, d.session))
-	}
-	if errors.Is(e.cause, errHung) {
-		notes = append(notes, "the agent did not end after its turn was over and was stopped")
-	}
-	if d.cut {
-		notes = append(notes, fmt.Sprintf("the answer was cut at %d MiB; the run's stdout has all of it", maxAnswer>>20))
-	}
-	if st.lines.skipped > 0 {
-		notes = append(notes, fmt.Sprintf("%d events were too long to be read", st.lines.skipped))
-	}
-	if e.held {
-		notes = append(notes, "a process outside the run holds its lock")
-	}
-	return strings.Join(notes, "; ")
-}
-
-// A stream turns the output of codex exec --json into events for the coordinator.
-type stream struct {
-	lines   lines
-	decoder decoder
-	report  func(coordinator.Event)
-}
-
-func newStream(report func(coordinator.Event)) *stream {
-	st := &stream{report: report}
-	st.decoder.onSession = func(id string) { report(coordinator.Event{Session: id}) }
-	st.decoder.onMessage = func(text string) { report(coordinator.Event{Text: text}) }
-	st.lines = lines{line: st.decoder.line, keep: mayMatter}
-	return st
-}
-
-func (st *stream) feed(p []byte)    { st.lines.feed(p) }
-func (st *stream) finished() bool   { return st.decoder.end != noTerminal }
-func (st *stream) progress(n int64) { st.report(coordinator.Event{Bytes: n}) }
-
-// findSession reads the beginning of a run's output; the session's event is the
-// first one.
-func findSession(runDir string) string {
-	f, err := os.Open(filepath.Join(runDir, stdoutName))
-	if err != nil {
-		return ""
-	}
-	var d decoder
-	l := lines{line: d.line, keep: mayMatter}
-	data, _ := io.ReadAll(io.LimitReader(f, 1<<20)) // what could be read is enough
-	_ = f.Close()                                   // only read from
-	l.feed(data)
-	return d.session
 }

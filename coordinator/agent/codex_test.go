@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"stint/coordinator"
 	"stint/state"
@@ -169,7 +171,7 @@ func TestProbe(t *testing.T) {
 	write := func(name, text string) {
 		must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
 	}
-	if p := probe(); !p.Found || p.Version != "codex-cli 1.2.3" || p.LoggedIn || p.Fix != "codex login" || p.Detail != "Not logged in" {
+	if p := probe(); !p.Found || p.Version != "codex-cli 1.2.3" || p.LoggedIn || p.Fix != c.Bin+" login" || p.Detail != "Not logged in" {
 		t.Errorf("nothing there: %+v", p)
 	}
 	if p := probe("CODEX_API_KEY=x"); !p.LoggedIn || p.Fix != "" {
@@ -193,5 +195,52 @@ func TestProbe(t *testing.T) {
 	}
 	if p := (&Codex{Bin: "no-such-codex"}).Probe(t.Context()); p.Found || p.Fix == "" {
 		t.Errorf("missing: %+v", p)
+	}
+}
+
+// What does not answer a question about itself is ended with all that it started,
+// and is not taken for an answer.
+func TestProbeHangs(t *testing.T) {
+	b := newBench(t)
+	c := &Codex{Runner: b.demo.Runner}
+	c.Env = append(c.Env, envRunID+"=probe-"+b.dir)
+	c.Bin = b.fakeProgram("codex", `[ "$1" = --version ] && echo codex-cli 0.169.0 && exit; sleep 1000 & setsid sleep 1000 & wait`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if p := c.Probe(ctx); p.LoggedIn || !strings.Contains(p.Detail, "no answer") {
+		t.Errorf("%+v", p)
+	}
+	eventually(t, "nothing of it is left", func() bool { return len(lives(t, "probe-"+b.dir)) == 0 })
+}
+
+func TestCodexExamine(t *testing.T) {
+	b := newBench(t)
+	home := filepath.Join(b.dir, "home")
+	must(t, os.MkdirAll(home, 0o700))
+	examine := func(version, sandbox, home string) []Problem {
+		c := b.fakeCodex(`[ "$1" = --version ] && echo "codex-cli ` + version + `" && exit; [ "$1" = sandbox ] && ` + sandbox)
+		c.Env = slices.Concat(c.Env, []string{"CODEX_HOME=" + home})
+		return c.Examine(t.Context())
+	}
+	if found := examine("0.169.0", "exit 0", home); len(found) != 0 {
+		t.Errorf("nothing is wrong: %+v", found)
+	}
+	if found := examine("0.159.3", "exit 0", home); len(found) != 1 || found[0].Fatal || !strings.Contains(found[0].Text, "older than 0.160") || found[0].Fix == "" {
+		t.Errorf("old version: %+v", found)
+	}
+	if found := examine("of the future", "exit 0", home); len(found) != 0 {
+		t.Errorf("a version that cannot be read: %+v", found)
+	}
+	if found := examine("1.0.0", "{ echo 'bwrap: Creating new namespace failed'; exit 1; }", home); len(found) != 1 || !found[0].Fatal || !strings.Contains(found[0].Text, "bwrap") {
+		t.Errorf("no sandbox: %+v", found)
+	}
+	if found := examine("1.0.0", "exit 0", home+"/none"); len(found) != 1 || !found[0].Fatal || !strings.HasPrefix(found[0].Fix, "mkdir -p ") {
+		t.Errorf("no home: %+v", found)
+	}
+	if found := examine("1.0.0", "exit 0", "relative"); len(found) != 1 {
+		t.Errorf("odd home: %+v", found)
+	}
+	if found := (&Codex{Bin: "no-such-codex"}).Examine(t.Context()); len(found) != 1 || !found[0].Fatal {
+		t.Errorf("missing: %+v", found)
 	}
 }

@@ -4,145 +4,134 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 	"unicode/utf8"
 
+	"stint/coordinator"
 	"stint/state"
 )
 
-// maxAnswer bounds what is held of one message of an agent. The whole stream
-// stays in the run's stdout.
-const maxAnswer = 8 << 20
-
-// A terminal event says that the agent's turn is over.
-type terminal string
-
+// Bounds of what is held of one message of an agent, and of what is told of an
+// error. The whole stream stays in the run's stdout.
 const (
-	noTerminal    terminal = ""
-	turnCompleted terminal = "turn.completed"
-	turnFailed    terminal = "turn.failed"
+	maxAnswer = 8 << 20
+	maxError  = 4 << 10
 )
 
-// A decoder reads the events of codex exec --json, one a line, and keeps what a
-// run comes to. It does no I/O. Lines that are no event are counted and passed
-// over, and so is what it does not know: new versions bring new events.
-type decoder struct {
-	onSession func(id string)
-	onMessage func(text string)
-
-	session   string // the first thread.started
-	answer    string // the last agent_message
-	cut       bool   // a message was longer than maxAnswer
-	usage     state.Usage
-	end       terminal
-	failure   string // message of turn.failed
-	lastError string // last top-level error that is not transient
-	transient string // last "Reconnecting..."
-	events    int
-	bad       int // lines that are no event
+// A decoder reads the events of one CLI, one a line. It does no I/O. Lines that
+// are no event are counted and passed over, and so is what it does not know: new
+// versions bring new events.
+type decoder interface {
+	// line takes one line of the stream; b is reused.
+	line(b []byte)
+	// keep reports, by its first part, whether a very long line may matter.
+	keep(head []byte) bool
+	// close is called behind the last line.
+	close()
+	// said gives what was heard so far; it stays the decoder's own.
+	said() *heard
+	// complaint is what the CLI itself reports as wrong, by its events, its exit
+	// code and its stderr. Without a sentence there is nothing.
+	complaint(e ended, now time.Time) verdict
 }
 
-// event has the fields of all events that matter.
-type event struct {
-	Type     string `json:"type"`
-	ThreadID string `json:"thread_id"`
-	Message  string `json:"message"`
-	Item     struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	} `json:"item"`
-	Error struct {
-		Message string `json:"message"`
-	} `json:"error"`
-	Usage struct {
-		Input     int64 `json:"input_tokens"`
-		Cached    int64 `json:"cached_input_tokens"`
-		Output    int64 `json:"output_tokens"`
-		Reasoning int64 `json:"reasoning_output_tokens"`
-	} `json:"usage"`
+// A terminal event says that the agent's turn is over.
+type terminal int
+
+const (
+	noTerminal terminal = iota
+	turnCompleted
+	turnFailed
+)
+
+// A heard is what an agent has told of its turn, whatever CLI it is.
+type heard struct {
+	report  func(coordinator.Event)
+	resumed bool // the turn goes on with an older session
+
+	named   string // the session, as the agent has called it
+	session string // the same, once it is known that it can be resumed
+	answer  string // the last message
+	cut     bool   // a message was longer than maxAnswer
+	usage   state.Usage
+	thread  state.Usage
+	end     terminal
+	kept    bool     // the session's history surely has the prompt
+	waiting bool     // the agent does nothing but wait for the network
+	remarks []string // what the user should know although the turn went well
+	events  int
+	bad     int // lines that are no event
 }
 
-// line takes one line of the stream.
-func (d *decoder) line(b []byte) {
+func (h *heard) said() *heard { return h }
+func (h *heard) close()       {}
+
+// read decodes one line into e, whose type of event is kind, and counts it. It
+// reports whether it was an event.
+func (h *heard) read(b []byte, e any, kind *string) bool {
 	if len(b) == 0 {
-		return
+		return false
 	}
-	var e event
-	err := json.Unmarshal(b, &e)
+	err := json.Unmarshal(b, e)
 	var mistyped *json.UnmarshalTypeError // the other fields were read all the same
-	if err != nil && !errors.As(err, &mistyped) || e.Type == "" {
-		d.bad++
+	if err != nil && !errors.As(err, &mistyped) || *kind == "" {
+		h.bad++
+		return false
+	}
+	h.events++
+	return true
+}
+
+// name notes what the agent calls its session: the first name, because those of
+// sub-agents may follow, and only a UUID, because it becomes an argument of a
+// command.
+func (h *heard) name(id string) {
+	if h.named == "" && isUUID(id) {
+		h.named = id
+	}
+}
+
+// settle is called when the session can be resumed from now on: a CLI that is
+// killed right after it has named a new session has not saved it yet.
+func (h *heard) settle() {
+	if h.session != "" || h.named == "" {
 		return
 	}
-	d.events++
-	d.take(&e)
+	h.session = h.named
+	h.report(coordinator.Event{Session: h.session})
 }
 
-func (d *decoder) take(e *event) {
-	switch e.Type {
-	case "thread.started":
-		d.begin(e.ThreadID)
-	case "turn.started":
-		d.end, d.failure, d.lastError, d.transient = noTerminal, "", "", ""
-	case "item.completed":
-		// An item of type "error" is a warning. What a tool printed is not looked at.
-		if e.Item.Type == "agent_message" {
-			d.message(e.Item.Text)
-		}
-	case "error":
-		if strings.HasPrefix(e.Message, "Reconnecting...") {
-			d.transient = e.Message
-		} else {
-			d.lastError = e.Message
-		}
-	case string(turnCompleted):
-		d.end = turnCompleted
-		d.usage = state.Usage{
-			InputTokens: max(e.Usage.Input, 0), CachedInputTokens: max(e.Usage.Cached, 0),
-			OutputTokens: max(e.Usage.Output, 0), ReasoningTokens: max(e.Usage.Reasoning, 0),
-		}
-	case string(turnFailed):
-		d.end, d.failure = turnFailed, e.Error.Message
-	}
+// hold notes that the session's history has the prompt, so that there is a session.
+func (h *heard) hold() {
+	h.settle()
+	h.kept = true
 }
 
-// begin notes the session: the first one, because threads of sub-agents may
-// follow, and only if it is a UUID, because it becomes an argument of a command.
-func (d *decoder) begin(id string) {
-	if d.session != "" || !isUUID(id) {
-		return
-	}
-	d.session = id
-	if d.onSession != nil {
-		d.onSession(id)
-	}
-}
-
-func (d *decoder) message(text string) {
+func (h *heard) message(text string) {
 	if len(text) > maxAnswer {
-		n := maxAnswer
-		for n > 0 && !utf8.RuneStart(text[n]) {
-			n--
-		}
-		text, d.cut = strings.Clone(text[:n]), true
+		text, h.cut = cutText(text, maxAnswer), true
 	}
-	d.answer = text
-	if d.onMessage != nil {
-		d.onMessage(text)
+	h.answer = text
+	h.report(coordinator.Event{Text: text})
+}
+
+// cutText gives the first n bytes of a text, without half a character.
+func cutText(text string, n int) string {
+	if len(text) <= n {
+		return text
 	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return strings.Clone(text[:n])
 }
 
 // answered reports whether there is a final answer.
-func (d *decoder) answered() bool { return strings.TrimSpace(d.answer) != "" }
+func (h *heard) answered() bool { return strings.TrimSpace(h.answer) != "" }
 
-// complaint is the error that codex itself reported last, "" if none.
-func (d *decoder) complaint() string {
-	for _, msg := range []string{d.failure, d.lastError, d.transient} {
-		if msg != "" {
-			return msg
-		}
-	}
-	return ""
-}
+// tokens and dollars bound what an agent says, so that no sum can overflow.
+func tokens(n int64) int64        { return min(max(n, 0), 1e15) }
+func dollars(sum float64) float64 { return min(max(sum, 0), 1e9) }
 
 // isUUID accepts the 36 characters of a UUID and nothing else: no braces, no
 // "urn:uuid:".

@@ -24,7 +24,7 @@ var _ coordinator.Agent = (*Demo)(nil)
 
 // Run carries out one turn; see coordinator.Agent.
 func (d *Demo) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-	if out := refuseSession(turn); out != nil {
+	if out := refuse("the demo agent", turn); out != nil {
 		return *out
 	}
 	argv, err := d.program()
@@ -36,11 +36,16 @@ func (d *Demo) Run(ctx context.Context, turn coordinator.Turn, report func(coord
 		argv = append(argv, "resume", turn.Session)
 	}
 	s := spec{turn: turn, argv: append(argv, "-"), env: d.agentEnv(turn, envDemoHome+"="+d.Home)}
-	return d.runEvents(ctx, s, report)
+	return d.runEvents(ctx, s, newCodexDecoder(turn, report), report)
 }
 
 // FindSession gives the native session id of the run in runDir; see [Codex.FindSession].
-func (d *Demo) FindSession(runDir string) string { return findSession(runDir) }
+func (d *Demo) FindSession(runDir string) (session string, kept bool) {
+	return findSession(runDir, newCodexDecoder)
+}
+
+// ResumeCommand gives "": nobody talks to the demo agent by hand.
+func (d *Demo) ResumeCommand(_, _ string) string { return "" }
 
 func (d *Demo) program() ([]string, error) {
 	if len(d.Program) > 0 {

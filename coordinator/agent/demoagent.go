@@ -8,12 +8,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/google/uuid"
 
+	"stint/coordinator"
 	"stint/ledger/durable"
 )
 
@@ -30,6 +32,8 @@ const envDemoHome = "STINT_DEMO_HOME"
 //
 //	demo:sleep=2s          work for that long (or plain seconds)
 //	demo:lines=1000        print that many events
+//	demo:usage=500/20      take that many tokens of input and output
+//	demo:newthread         begin a new session instead of the one to resume
 //	demo:say=TEXT          answer with TEXT, up to the end of the line
 //	demo:write=PATH|TEXT   write a file below the workspace
 //	demo:orphan            leave a process of its own session behind
@@ -47,6 +51,7 @@ const envDemoHome = "STINT_DEMO_HOME"
 // at its end.
 func DemoMain(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
 	d := &demo{out: bufio.NewWriter(stdout), env: env, home: env(envDemoHome), dir: "."}
+	d.turnUse = demoUsage{Input: 110, Cached: 40, Output: 21, Reasoning: 5}
 	code, err := d.main(args, stdin)
 	if err = errors.Join(err, d.out.Flush()); err != nil {
 		_, _ = fmt.Fprintf(stderr, "Error: %v\n", err) // there is nowhere else to say it
@@ -63,8 +68,10 @@ type demo struct {
 	dir    string // workspace
 	resume string // session to go on with
 
-	thread  *os.File // its memory of the session, locked
-	said    []string // the user's messages before this one
+	thread  *os.File  // its memory of the session, locked
+	said    []string  // the user's messages before this one
+	spent   demoUsage // by the turns of the session that ended well
+	turnUse demoUsage // by this one
 	message string
 	items   int
 
@@ -75,8 +82,24 @@ type demo struct {
 
 // A demoLine is one message in the file of a session.
 type demoLine struct {
-	Role string `json:"role"`
-	Text string `json:"text"`
+	Role  string     `json:"role"`
+	Text  string     `json:"text"`
+	Usage *demoUsage `json:"usage,omitempty"` // of the turn, with its answer
+}
+
+// A demoUsage is an amount of tokens in codex's words.
+type demoUsage struct {
+	Input     int64 `json:"input_tokens"`
+	Cached    int64 `json:"cached_input_tokens"`
+	Output    int64 `json:"output_tokens"`
+	Reasoning int64 `json:"reasoning_output_tokens"`
+}
+
+func (u *demoUsage) add(v demoUsage) {
+	u.Input += v.Input
+	u.Cached += v.Cached
+	u.Output += v.Output
+	u.Reasoning += v.Reasoning
 }
 
 func (d *demo) main(args []string, stdin io.Reader) (code int, err error) {
@@ -148,7 +171,8 @@ func userMessage(prompt string) string {
 // message in it. Its errors are codex's, word for word.
 func (d *demo) open() (id string, err error) {
 	id, flag := d.resume, os.O_RDWR|os.O_APPEND
-	if id == "" {
+	anew := slices.ContainsFunc(directives(d.message), func(w directive) bool { return w.name == "newthread" })
+	if id == "" || anew {
 		v7, err := uuid.NewV7()
 		if err != nil {
 			return "", err
@@ -168,7 +192,11 @@ func (d *demo) open() (id string, err error) {
 	if err := d.recall(); err != nil {
 		return "", errors.Join(err, d.thread.Close())
 	}
-	return id, d.remember("user", d.message)
+	if last := len(d.said) - 1; d.message == coordinator.GoOn && last >= 0 {
+		d.message, d.said = d.said[last], d.said[:last] // the turn that broke off goes on
+		return id, nil
+	}
+	return id, appendLine(d.thread, demoLine{Role: "user", Text: d.message})
 }
 
 func (d *demo) recall() error {
@@ -183,11 +211,10 @@ func (d *demo) recall() error {
 		if l.Role == "user" {
 			d.said = append(d.said, l.Text)
 		}
+		if l.Usage != nil {
+			d.spent.add(*l.Usage)
+		}
 	}
-}
-
-func (d *demo) remember(role, text string) error {
-	return appendLine(d.thread, demoLine{Role: role, Text: text})
 }
 
 func appendLine(f *os.File, v any) error {
@@ -216,20 +243,25 @@ func (d *demo) turn(id string) (int, error) {
 			return end.code, d.failTurn(end.msg)
 		}
 	}
+	return 0, d.finish()
+}
+
+// finish answers and ends the turn. Like codex it counts over the whole session,
+// and only the turns that ended well.
+func (d *demo) finish() error {
+	answer := demoLine{Role: "agent", Usage: &d.turnUse}
 	if !d.empty {
-		text := d.text()
-		if err := errors.Join(d.remember("agent", text), d.item("agent_message", field{"text", text})); err != nil {
-			return 0, err
+		answer.Text = d.text()
+		if err := d.item("agent_message", field{"text", answer.Text}); err != nil {
+			return err
 		}
 	}
-	n := len(d.said) + 1 // codex counts over the whole thread
-	err := d.emit("turn.completed", field{"usage", map[string]int{
-		"input_tokens": 110 * n, "cached_input_tokens": 40 * n, "output_tokens": 21 * n, "reasoning_output_tokens": 5 * n,
-	}})
+	d.spent.add(d.turnUse)
+	err := errors.Join(appendLine(d.thread, answer), d.emit("turn.completed", field{"usage", d.spent}))
 	if d.hang && err == nil {
 		sleepForever()
 	}
-	return 0, err
+	return err
 }
 
 // text is the answer.

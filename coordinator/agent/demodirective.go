@@ -58,6 +58,10 @@ func (d *demo) do(w directive) (*ending, error) {
 		return nil, err
 	case "lines":
 		return nil, d.printLines(w.value)
+	case "usage":
+		d.turnUse = demoUsage{}
+		_, err := fmt.Sscanf(w.value, "%d/%d", &d.turnUse.Input, &d.turnUse.Output)
+		return nil, err
 	case "say":
 		d.answer = append(d.answer, w.value)
 	case "write":

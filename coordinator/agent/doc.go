@@ -1,6 +1,7 @@
 // Package agent runs coding agents: argv out, events in. It fills
-// coordinator.Agent with one adapter for each CLI ([Codex], [Demo]) over one
-// supervisor.
+// coordinator.Agent with one adapter for each CLI ([Codex], [Claude], [Gemini],
+// [Demo]) over one supervisor. Each has a decoder of its own for the CLI's events
+// and for what it says of its errors; the table below is for all.
 //
 // # How a run is held
 //
@@ -17,45 +18,86 @@
 //	       <--status pipe---      stdin prompt.md, stdout and stderr to files
 //	                              fd 3: the run's lock, held by gate and agent
 //
+// Where a cgroup (version 2) can be made below the master's own, the agent is born
+// in one, stint-<runId>: then the kernel kills all of a run at one blow, however
+// fast it forks and whoever its processes belong to, also when the gate is dead.
+// Where not, the gate goes through its descendants until there are none. What has
+// lost its gate and has no cgroup is found by the run's id in its environment.
+//
 // After a crash [Recover] proves an old run dead, or says that it cannot.
 //
 // # What counts as success
 //
-// The exit code alone says little: codex ends with 0 after a turn that failed,
-// and may hang after one that went well. So the class of a run comes from this
-// table, read from the top; "stopped" means that we ended the run.
+// The exit code alone says little: codex ends with 0 after a turn that failed, and
+// may hang after one that went well; claude ends with 0 when it is interrupted,
+// gemini when it is told to end. So the class of a run comes from this table, read
+// from the top; "stopped" means that we ended the run.
 //
 //	how it ended                            terminal event   answer  class
 //	--------------------------------------  ---------------  ------  --------------
 //	program not found or not executable     -                -       agent-missing
 //	canceled by a person                    any              any     canceled
-//	stopped, for whatever other reason      turn.completed   yes     success
-//	stopped after a hang                    turn.completed   no      output-missing
-//	stopped after a hang                    turn.failed      any     by its message
+//	stopped, for whatever other reason      completed        yes     success
+//	stopped after a hang                    completed        no      output-missing
+//	stopped after a hang                    failed           any     by its report
+//	stopped: waits for the network only     else             any     network
 //	stopped: timeout                        else             any     timeout
 //	stopped: no output for too long         else             any     stalled
 //	stopped: shutdown                       else             any     interrupted
-//	the gate was killed by someone          turn.completed   yes     success
+//	the gate was killed by someone          completed        yes     success
 //	the gate was killed by someone          else             any     interrupted
-//	exit 0                                  turn.completed   yes     success
-//	exit 0                                  turn.completed   no      output-missing
-//	exit 0 or not                           turn.failed      any     by its message
+//	exit 0                                  completed        yes     success
+//	exit 0                                  completed        no      output-missing
+//	exit 0 or not                           failed           any     by its report
 //	exit 0                                  none             any     exit
-//	exit not 0, or a signal                 turn.completed   any     exit
-//	exit not 0                              none, an error   any     by its message
+//	exit not 0, or a signal                 completed        any     exit
+//	exit not 0                              none, an error   any     by its report
 //	exit 127                                no event at all  -       agent-missing
-//	exit not 0                              no event at all  -       by codex's "Error:" line on stderr
+//	exit not 0                              no event at all  -       by its stderr
 //	a signal                                none             any     exit
 //
-// By its message means [state.ClassRateLimited], [state.ClassAuth],
+// The terminal event of each CLI, and where its report of an error is read:
+//
+//	        completed                    failed                     the report
+//	------  ---------------------------  -------------------------  ---------------------------------
+//	codex   turn.completed               turn.failed                the message of turn.failed, or of
+//	                                                                the last error; without any event
+//	                                                                the "Error:" line of stderr
+//	claude  result, not is_error, and    result otherwise: its      error and HTTP status of the
+//	        subtype success              subtype may be success     result, the last assistant event
+//	                                     too; also on SIGINT        or api_retry
+//	gemini  result, status success:      result, status error       exit code + 256 as HTTP status,
+//	        also when it stopped in a                               else the code in the quoted API
+//	        loop, then without answer                               error; without any event 41, and
+//	                                                                42 with its line on stderr
+//
+// The answer is the last message of the agent. Tools that claude was not allowed
+// to use (permission_denials) and warnings of gemini are notes of a success.
+//
+// By its report means [state.ClassRateLimited], [state.ClassAuth],
 // [state.ClassNetwork], [state.ClassSessionLost], [state.ClassSessionBusy] or
 // [state.ClassExit]. Only what the CLI itself reports as an error is looked at,
 // never the agent's answer: a program about rate limits is not rate-limited.
+//
+// # Sessions
+//
+// A session is told of when it can be resumed, not when it is first named: codex
+// from turn.started, claude once a request was on its way, gemini once a tool was
+// called or the turn is over. A turn that did not end well may have left its
+// prompt in the session (coordinator.Outcome.Kept): with codex and claude as soon
+// as a request was on its way; gemini takes it out again when the first request of
+// the turn fails, and keeps it when a tool was called or it was killed while the
+// model spoke.
+//
+// Codex counts the tokens of the whole thread (coordinator.Outcome.Thread); claude
+// and gemini count those of the run. Claude's dollars are taken only where an API
+// key or a cloud pays by them.
 //
 // # Where this ends
 //
 // Other systems than Linux have no subreaper: there a run is ended by its
 // process group, and what left the group is out of reach. So is, everywhere,
-// work that was handed to another program (tmux, at, docker), and a process of
-// another user.
+// work that was handed to another program (tmux, at, docker), and, without a
+// cgroup, a process of another user, or one that has killed the gate and cleared
+// its environment.
 package agent

@@ -38,6 +38,8 @@ type startCommand struct {
 	Stderr string        `json:"stderr"`
 	Mark   string        `json:"mark"` // where the agent's pid and start time go
 	Grace  time.Duration `json:"grace"`
+	Cgroup cgroup        `json:"cgroup,omitempty"`
+	Limits Resources     `json:"limits"`
 }
 
 // A report is one line from the gate to the master.
@@ -94,6 +96,8 @@ type gate struct {
 	out     *json.Encoder
 	changed chan struct{}  // something below was reaped
 	killed  map[int]string // start times of what was killed, by pid
+	cgroup  cgroup         // of the agent; set by start, as is failure
+	failure string         // why the agent was not let go although it was started
 
 	mu     sync.Mutex // held while reaping, and while the agent's pid is signalled
 	pid    int
@@ -113,7 +117,9 @@ func (g *gate) run(dec *json.Decoder) endReport {
 	}
 	started := make(chan *endReport)
 	go g.hold(started)
-	if end := <-started; end != nil {
+	end := <-started
+	defer func() { _ = g.cgroup.remove() }() // an empty one that stays is taken away by Recover
+	if end != nil {
 		return *end
 	}
 	_ = g.out.Encode(report{Started: g.pid}) // a lost master shows as the end of control
@@ -144,11 +150,10 @@ func (g *gate) watch(commands <-chan command, signals <-chan os.Signal) {
 	for {
 		select {
 		case <-g.changed:
-			exited, empty := g.state()
-			if empty {
+			if g.over() {
 				return
 			}
-			if exited {
+			if exited, _ := g.state(); exited {
 				pause = time.Millisecond
 				kill.Reset(0)
 			}
@@ -167,6 +172,9 @@ func (g *gate) watch(commands <-chan command, signals <-chan os.Signal) {
 			kill.Reset(0)
 		case <-kill.C:
 			g.killAll()
+			if g.over() {
+				return
+			}
 			kill.Reset(pause)
 			pause = min(2*pause, time.Second) // what cannot be killed must not cost a core
 		}
@@ -185,16 +193,39 @@ func (g *gate) start() *endReport {
 		return &endReport{Exit: -1, Err: err.Error()}
 	}
 	fds := []uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd(), lockFD}
-	attr := &syscall.ProcAttr{Dir: g.spec.Dir, Env: g.spec.Env, Files: fds, Sys: agentAttr()}
-	pid, err := forkExec(g.spec.Argv, attr)
-	if err != nil {
-		missing := errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EACCES) ||
+	attr := &syscall.ProcAttr{Dir: g.spec.Dir, Env: g.spec.Env, Files: fds}
+	missing := false
+	pid, err := g.spec.Limits.start(func() (int, error) {
+		pid, err := asVictim(func() (int, error) { return g.fork(attr) })
+		missing = errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EACCES) ||
 			errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENOEXEC)
+		return pid, err
+	})
+	if pid == 0 {
 		return &endReport{Exit: -1, Err: fmt.Sprintf("%s: %v", g.spec.Argv[0], err), Missing: missing}
 	}
 	g.pid = pid
+	if err != nil { // it lives, and without all its limits
+		g.failure = err.Error()
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 	g.mark()
 	return nil
+}
+
+// fork starts the agent in a cgroup of its own if there can be one, and else
+// without: then being its reaper must do.
+func (g *gate) fork(attr *syscall.ProcAttr) (pid int, err error) {
+	if dir, err := g.spec.Cgroup.make(); err == nil {
+		g.cgroup, attr.Sys = g.spec.Cgroup, agentAttr(dir)
+		pid, err = forkExec(g.spec.Argv, attr)
+		_ = dir.Close() // only the kernel needed it
+		if err == nil {
+			return pid, nil
+		}
+	}
+	attr.Sys = agentAttr(nil)
+	return forkExec(g.spec.Argv, attr)
 }
 
 // open opens the agent's three files and looks at its directory, so that what
@@ -255,9 +286,10 @@ func (g *gate) terminate(grace time.Duration) <-chan time.Time {
 // killAll kills every descendant that is there now, as long as it finds new
 // ones. The caller comes again until there is no child.
 func (g *gate) killAll() {
+	_ = g.cgroup.kill() // all at once; what has left the cgroup is found below
 	g.mu.Lock()
 	if !g.exited {
-		_ = syscall.Kill(-g.pid, syscall.SIGKILL) // all at once, and where there is no /proc
+		_ = syscall.Kill(-g.pid, syscall.SIGKILL) // where there is neither a cgroup nor /proc
 	}
 	g.mu.Unlock()
 	for fresh := true; fresh; {
@@ -310,6 +342,7 @@ func (g *gate) collect() {
 			return
 		case pid == g.pid:
 			g.exited, g.status = true, status
+			endGroup(pid)
 		}
 	}
 }
@@ -320,11 +353,30 @@ func (g *gate) state() (exited, empty bool) {
 	return g.exited, g.empty
 }
 
+// over reports whether nothing of the run is left.
+func (g *gate) over() bool {
+	_, empty := g.state()
+	return empty && g.cgroup.empty()
+}
+
 func (g *gate) end() endReport {
+	if g.failure != "" {
+		return endReport{Exit: -1, Err: g.failure}
+	}
 	if g.status.Signaled() {
 		return endReport{Exit: -1, Signal: int(g.status.Signal())}
 	}
 	return endReport{Exit: g.status.ExitStatus()}
+}
+
+// closeListed is closeOnExec by a directory of the descriptors.
+func closeListed(dir string, first int) {
+	names, _ := os.ReadDir(dir) // what could be read
+	for _, n := range names {
+		if fd := atoi(n.Name()); fd >= first {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 // atoi gives -1 for what is no number.

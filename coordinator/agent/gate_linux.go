@@ -23,22 +23,21 @@ func closeOnExec(first int) {
 	if unix.CloseRange(uint(first), math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}
-	names, err := os.ReadDir("/proc/self/fd") // a kernel before 5.11
-	if err != nil {
-		return
-	}
-	for _, n := range names {
-		if fd := atoi(n.Name()); fd >= first {
-			syscall.CloseOnExec(fd)
-		}
-	}
+	closeListed("/proc/self/fd", first) // a kernel before 5.11
 }
 
-// agentAttr puts the agent into a session and group of its own. It is killed
-// when the gate is, whatever ended the gate.
-func agentAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+// agentAttr puts the agent into a session and group of its own, and into a cgroup
+// if dir is not nil. It is killed when the gate is, whatever ended the gate.
+func agentAttr(dir *os.File) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if dir != nil {
+		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+	}
+	return attr
 }
+
+// endGroup has nothing to do: what is left of the agent's group is now below the gate.
+func endGroup(int) {}
 
 // awaitChild blocks until a child has ended and leaves it unreaped. It fails
 // with ECHILD when there is no child, which here is the proof that there is no

@@ -17,22 +17,15 @@ func selfCommand() ([]string, error) {
 // becomeReaper does nothing: only Linux knows subreapers.
 func becomeReaper() error { return nil }
 
-// closeOnExec keeps descriptors from first on out of the agent: those that the
-// master itself had inherited without the flag.
-func closeOnExec(first int) {
-	names, err := os.ReadDir("/dev/fd")
-	if err != nil {
-		return
-	}
-	for _, n := range names {
-		if fd := atoi(n.Name()); fd >= first {
-			syscall.CloseOnExec(fd)
-		}
-	}
-}
+// closeOnExec keeps descriptors from first on out of the agent.
+func closeOnExec(first int) { closeListed("/dev/fd", first) }
 
 // agentAttr puts the agent into a session and group of its own.
-func agentAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+func agentAttr(*os.File) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// endGroup kills what is left of the group of a leader that was reaped just now. As
+// long as there is a member, the group's number is given to nobody else.
+func endGroup(leader int) { _ = syscall.Kill(-leader, syscall.SIGKILL) }
 
 // awaitChild is a short pause: the caller then looks without waiting.
 func awaitChild() error {

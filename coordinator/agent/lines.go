@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	maxLine  = 64 << 20 // a longer line is passed over
-	longLine = 1 << 20  // from here on only lines that matter are kept
+	maxLine  = 64 << 20  // a longer line is passed over
+	longLine = 256 << 10 // from here on only lines that matter are kept
 )
 
-// lines cuts a stream into lines. Codex writes one event a line, however long: a
-// command that prints 50 MB is one line of 50 MB. Such a line is kept only if
-// keep says, by its first part, that it matters.
+// lines cuts a stream into lines. Agents write one event a line, however long: a
+// command that prints 50 MB is one line of 50 MB with codex. Such a line is kept
+// only if keep says, by its first part, that it matters.
 type lines struct {
 	line func(b []byte) // gets each whole line without its end; b is reused
 	keep func(b []byte) bool
@@ -58,7 +58,11 @@ func (l *lines) add(p []byte) {
 	}
 	if !l.decided && len(l.buf)+len(p) > longLine {
 		l.decided = true
-		l.skip = !l.keep(l.buf)
+		head := l.buf
+		if len(head) == 0 {
+			head = p
+		}
+		l.skip = !bytes.HasPrefix(head, []byte("{")) || !l.keep(head) // no event begins otherwise
 	}
 	if len(l.buf)+len(p) > maxLine {
 		l.skip = true
@@ -71,34 +75,36 @@ func (l *lines) add(p []byte) {
 	l.buf = append(l.buf, p...)
 }
 
-// mayMatter reads the beginning of a long event and reports whether the rest may
-// be worth keeping: false only for items that are known not to be an answer.
-func mayMatter(head []byte) bool {
+// headValue reads the beginning of a long event, as far as its plain values, and
+// gives the string at a path of keys. Not ok says that it did not come to it.
+func headValue(head []byte, path ...string) (value string, ok bool) {
 	const prefix = 4 << 10
 	dec := json.NewDecoder(bytes.NewReader(head[:min(len(head), prefix)]))
-	depth, inItem := 0, false
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return "", false
+	}
 	for {
 		key, err := dec.Token()
-		if err != nil {
-			return true
+		if err != nil || key == json.Delim('}') {
+			return "", false
 		}
-		if d, ok := key.(json.Delim); ok {
-			if d != '{' {
-				return true
+		if key != path[0] {
+			var other json.RawMessage
+			if dec.Decode(&other) != nil {
+				return "", false // cut within it
 			}
-			depth++
 			continue
 		}
-		switch {
-		case depth == 1 && key == "item":
-			inItem = true
-			continue // its value is the object whose keys come next
-		case depth == 2 && inItem && key == "type":
-			kind, err := dec.Token()
-			return err != nil || kind == "agent_message"
+		v, err := dec.Token()
+		if err != nil {
+			return "", false
 		}
-		if _, err := dec.Token(); err != nil { // a plain value
-			return true
+		if path = path[1:]; len(path) == 0 {
+			value, ok = v.(string)
+			return value, ok
+		}
+		if v != json.Delim('{') {
+			return "", false
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,7 +26,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "gate":
-			os.Exit(GateMain(os.Stdin, os.Stdout))
+			// os.Exit would wait for a second under the race detector.
+			syscall.Exit(GateMain(os.Stdin, os.Stdout))
 		case "demo-agent":
 			os.Exit(DemoMain(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 		case "test-master":
@@ -97,8 +99,14 @@ func (b *bench) run(ctx context.Context, prompt string) (coordinator.Outcome, co
 func (b *bench) shell(ctx context.Context, turn coordinator.Turn, script string) ended {
 	b.t.Helper()
 	s := spec{turn: turn, argv: []string{"/bin/bash", "-c", script}, env: b.demo.agentEnv(turn)}
-	return b.demo.supervise(ctx, s, newStream(func(coordinator.Event) {}))
+	return b.demo.supervise(ctx, s, newStream(codexEars(), quiet))
 }
+
+// quiet takes events that nobody wants.
+func quiet(coordinator.Event) {}
+
+// codexEars is a decoder of codex's events.
+func codexEars() decoder { return newCodexDecoder(coordinator.Turn{}, quiet) }
 
 // lives gives the processes that carry the run's marker.
 func lives(t testing.TB, runID string) []proc {
@@ -147,6 +155,8 @@ type masterJob struct {
 	Env    []string
 	Before bool // stop in front of run.json
 	After  bool // stop after run.json, before the agent is let go
+
+	NoCgroup bool
 }
 
 // masterMain runs one demo turn and prints what happens, to be killed at it.
@@ -157,7 +167,7 @@ func masterMain() int {
 		return 1
 	}
 	d := &Demo{Home: job.Home, Runner: Runner{Env: job.Env, Poll: 5 * time.Millisecond}}
-	d.FS = haltFS{durable.OS, job}
+	d.FS, d.NoCgroup = haltFS{durable.OS, job}, job.NoCgroup
 	out := d.Run(context.Background(), job.Turn, func(e coordinator.Event) {
 		if e.Session != "" {
 			fmt.Println("session", e.Session)

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
+	"runtime"
 
 	"github.com/BurntSushi/toml"
 )
@@ -24,29 +23,50 @@ type Probe struct {
 	Fix      string // the command that helps; "" if nothing is wrong
 }
 
-// Probe looks whether codex is installed and logged in. It starts codex twice,
-// offline, and takes some 30 ms; ctx bounds it.
-func (c *Codex) Probe(ctx context.Context) Probe {
+// A cli is one that can be asked about itself.
+type cli interface {
+	find() (string, error)
+	version(ctx context.Context, path string) (string, error)
+	login(ctx context.Context, path string) (ok bool, detail, fix string)
+}
+
+// probe looks whether a CLI is installed and logged in.
+func probe(ctx context.Context, c cli, install string) Probe {
 	path, err := c.find()
 	if err != nil {
-		return Probe{Detail: err.Error(), Fix: "npm install -g @openai/codex"}
+		return Probe{Detail: err.Error(), Fix: install}
 	}
 	p := Probe{Found: true, Path: path}
-	out, err := c.output(ctx, path, "--version")
-	if err != nil {
-		p.Detail, p.Fix = fmt.Sprintf("%s --version: %v", path, err), "npm install -g @openai/codex"
+	if p.Version, err = c.version(ctx, path); err != nil {
+		p.Detail, p.Fix = err.Error(), install
 		return p
 	}
-	p.Version = out
-	p.LoggedIn, p.Detail = c.login(ctx, path)
-	if !p.LoggedIn {
-		p.Fix = "codex login"
+	if p.LoggedIn, p.Detail, p.Fix = c.login(ctx, path); p.LoggedIn {
+		p.Fix = ""
 	}
 	return p
 }
 
-// login looks for credentials in the order in which codex takes them.
-func (c *Codex) login(ctx context.Context, path string) (ok bool, detail string) {
+// version asks a program for its version.
+func (r *Runner) version(ctx context.Context, path string) (string, error) {
+	out, err := r.output(ctx, path, "--version")
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", path, err)
+	}
+	return lastLine(out), nil
+}
+
+// Probe looks whether codex is installed and logged in. It starts codex twice,
+// offline, and takes some 30 ms; ctx bounds it.
+func (c *Codex) Probe(ctx context.Context) Probe { return probe(ctx, c, oldestCodex.install) }
+
+func (c *Codex) login(ctx context.Context, path string) (ok bool, detail, fix string) {
+	ok, detail = c.credentials(ctx, path)
+	return ok, detail, c.LoginCommand()
+}
+
+// credentials looks for them in the order in which codex takes them.
+func (c *Codex) credentials(ctx context.Context, path string) (ok bool, detail string) {
 	if provider, found, err := c.provider(); err != nil {
 		return false, err.Error()
 	} else if found {
@@ -57,29 +77,13 @@ func (c *Codex) login(ctx context.Context, path string) (ok bool, detail string)
 	}
 	out, err := c.output(ctx, path, "login", "status")
 	if err == nil {
-		return true, or(out, "logged in")
+		return true, or(lastLine(out), "logged in")
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return false, or(out, "not logged in")
+		return false, or(lastLine(out), "not logged in")
 	}
 	return false, err.Error()
-}
-
-// output runs codex for a question about itself and gives the last line: the
-// answer may be on either stream, with warnings above it.
-func (c *Codex) output(ctx context.Context, path string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = c.Env
-	if cmd.Env == nil {
-		cmd.Env = []string{} // nil would be our own
-	}
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	out = bytes.TrimSpace(out)
-	return string(out[bytes.LastIndexByte(out, '\n')+1:]), err
 }
 
 // A provider is a model provider of codex's own configuration.
@@ -101,10 +105,7 @@ func (p provider) ready(env []string) (bool, string) {
 
 // provider gives the configured model provider if it is one with a login of its own.
 func (c *Codex) provider() (p provider, found bool, err error) {
-	home := lookupEnv(c.Env, "CODEX_HOME")
-	if home == "" {
-		home = filepath.Join(lookupEnv(c.Env, "HOME"), ".codex")
-	}
+	home := c.home()
 	var conf struct {
 		Provider  string              `toml:"model_provider"`
 		Providers map[string]provider `toml:"model_providers"`
@@ -124,4 +125,53 @@ func (c *Codex) provider() (p provider, found bool, err error) {
 	p, found = conf.Providers[conf.Provider]
 	p.name = conf.Provider
 	return p, found && !p.NeedAuth, nil
+}
+
+// home is where codex keeps its configuration and its threads.
+func (c *Codex) home() string {
+	if dir := lookupEnv(c.Env, "CODEX_HOME"); dir != "" {
+		return dir
+	}
+	return filepath.Join(lookupEnv(c.Env, "HOME"), ".codex")
+}
+
+// Examine looks closer than Probe, for a person who asks: whether the version is
+// known, the sandbox works and the home can be written. It gives only what is
+// wrong. It takes up to some seconds; ctx bounds it.
+func (c *Codex) Examine(ctx context.Context) []Problem {
+	path, found := examine(ctx, c, oldestCodex)
+	if path == "" {
+		return found
+	}
+	found = append(found, c.homeProblem()...)
+	return append(found, c.sandboxProblem(ctx, path)...)
+}
+
+func (c *Codex) homeProblem() []Problem {
+	if dir := lookupEnv(c.Env, "CODEX_HOME"); dir != "" {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return []Problem{{Text: "CODEX_HOME names a directory that does not exist, and codex does not make it: " + dir, Fix: "mkdir -p " + quote(dir), Fatal: true}}
+		}
+	}
+	if err := writable(c.home()); err != nil {
+		return []Problem{{Text: fmt.Sprintf("codex cannot write its home: %v", err), Fix: "chmod u+rwx " + quote(c.home()), Fatal: true}}
+	}
+	return nil
+}
+
+// sandboxProblem runs a command in codex's sandbox: where it cannot be set up,
+// every command of the agent fails and codex still ends well.
+func (c *Codex) sandboxProblem(ctx context.Context, path string) []Problem {
+	if c.Sandbox == "danger-full-access" {
+		return nil
+	}
+	out, err := c.output(ctx, path, "sandbox", "--", "true")
+	if err == nil {
+		return nil
+	}
+	p := Problem{Text: fmt.Sprintf("codex's sandbox does not work here, so that all commands of the agent fail (%v): %s", err, lastLine(out)), Fatal: true}
+	if runtime.GOOS == "linux" {
+		p.Fix = "sudo sysctl -e -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=15000"
+	}
+	return []Problem{p}
 }

@@ -1,6 +1,10 @@
 package agent
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
 
 // A proc is one process as the system shows it. Pid and start together name a
 // process for as long as the machine is up; a pid alone does not, because it is
@@ -47,4 +51,20 @@ func alive(procs []proc) []proc {
 		}
 	}
 	return kept
+}
+
+// signalChecked sends a signal to a process if that pid is still its own. A process
+// that has ended is no error.
+func signalChecked(p proc, send func() error) error {
+	now, err := readProc(p.pid)
+	if errors.Is(err, errGone) || err == nil && now.start != p.start {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := send(); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signal to process %d: %w", p.pid, err)
+	}
+	return nil
 }

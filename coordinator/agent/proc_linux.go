@@ -111,20 +111,6 @@ func signalProc(p proc, sig syscall.Signal) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-func signalChecked(p proc, send func() error) error {
-	now, err := readProc(p.pid)
-	if errors.Is(err, errGone) || err == nil && now.start != p.start {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := send(); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("signal to process %d: %w", p.pid, err)
-	}
-	return nil
-}
-
 // bootID names the time since the machine was started: pids and start times of
 // another boot mean nothing.
 var bootID = sync.OnceValues(func() (string, error) {

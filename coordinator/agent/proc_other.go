@@ -59,17 +59,7 @@ func markedProcs(string) ([]proc, error) { return nil, nil }
 
 // signalProc signals that process and no other. A process that has ended is no error.
 func signalProc(p proc, sig syscall.Signal) error {
-	now, err := readProc(p.pid)
-	if errors.Is(err, errGone) || err == nil && now.start != p.start {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("signal to process %d: %w", p.pid, err)
-	}
-	return nil
+	return signalChecked(p, func() error { return syscall.Kill(p.pid, sig) })
 }
 
 // bootID names the time since the machine was started.

@@ -2,38 +2,91 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"stint/coordinator"
 	"stint/state"
 )
 
-// realCodex gives the installed codex with a model server of ours.
-func realCodex(t *testing.T, b *bench) *Codex {
+// missing skips a test for want of something, which must not happen in CI.
+func missing(t testing.TB, why string) {
 	t.Helper()
-	bin, err := exec.LookPath("codex")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("codex is not installed")
-		}
-		t.Skip("codex is not installed")
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
 	}
-	server := httptest.NewServer(http.HandlerFunc(answerModel))
-	t.Cleanup(server.Close)
-	home, err := os.MkdirTemp("testdata", "home-") // codex dislikes a home below the temp directory
+	t.Skip(why)
+}
+
+// A real is the adapter of an installed CLI with a provider of ours.
+type real interface {
+	coordinator.Agent
+	Probe(ctx context.Context) Probe
+	Examine(ctx context.Context) []Problem
+	FindSession(runDir string) (session string, kept bool)
+}
+
+// realHome makes the home of a real CLI. It lies below the package, because codex
+// dislikes one below the temp directory.
+func realHome(t *testing.T) string {
+	t.Helper()
+	home, err := os.MkdirTemp("testdata", "home-")
 	must(t, err)
 	home, err = filepath.Abs(home)
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(home)) })
+	return home
+}
+
+// rootDir makes a directory that only root can change, as all above it.
+func rootDir(t *testing.T) string {
+	t.Helper()
+	if dir := realHome(t); rootOwned(dir) {
+		return dir
+	}
+	home, err := os.UserHomeDir()
+	must(t, err)
+	dir, err := os.MkdirTemp(home, "stint-test-")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	if !rootOwned(dir) {
+		missing(t, dir+" can be changed by others than root")
+	}
+	return dir
+}
+
+func realBin(t *testing.T, name string) string {
+	t.Helper()
+	bin, err := exec.LookPath(name)
+	if err != nil {
+		missing(t, name+" is not installed")
+	}
+	return bin
+}
+
+// realAgent gives the adapter of an installed CLI.
+func realAgent(t *testing.T, b *bench, name string) (real, *fakeProvider) {
+	t.Helper()
+	bin, home, server := realBin(t, name), realHome(t), startProvider(t)
+	env := append(b.demo.Env, "HOME="+home, "LANG=C.UTF-8", "TMPDIR="+t.TempDir()) // gemini leaves reports of its errors there
+	switch name {
+	case "claude":
+		env = append(env, "ANTHROPIC_BASE_URL="+server.URL, "ANTHROPIC_API_KEY=sk-ant-x", "CLAUDE_CONFIG_DIR="+home,
+			"DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "CLAUDE_CODE_MAX_RETRIES=1")
+		return &Claude{Bin: bin, Runner: Runner{Env: env}}, server
+	case "gemini":
+		must(t, os.Mkdir(filepath.Join(home, ".gemini"), 0o700))
+		settings := `{"security":{"auth":{"selectedType":"gemini-api-key"}}, // a comment
+			"general":{"enableAutoUpdate":false,"enableAutoUpdateNotification":false,"maxAttempts":1},"telemetry":{"enabled":false},"privacy":{"usageStatisticsEnabled":false}}`
+		must(t, os.WriteFile(filepath.Join(home, ".gemini", "settings.json"), []byte(settings), 0o600))
+		env = append(env, "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL="+server.URL, "GEMINI_CLI_HOME="+home)
+		return &Gemini{Bin: bin, Model: "gemini-2.5-flash", Runner: Runner{Env: env}}, server
+	}
 	config := fmt.Sprintf(`model = "gpt-5.5"
 model_provider = "fake"
 check_for_update_on_startup = false
@@ -48,113 +101,179 @@ stream_max_retries = 0
 enabled = false
 `, server.URL+"/v1")
 	must(t, os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600))
-	env := append(b.demo.Env, "HOME="+home, "CODEX_HOME="+home, "FAKE_KEY=x")
-	return &Codex{Bin: bin, Runner: Runner{Env: env}}
+	env = append(env, "CODEX_HOME="+home, "FAKE_KEY=x")
+	return &Codex{Bin: bin, Runner: Runner{Env: env}}, server
 }
 
-// answerModel speaks as much of the Responses API as codex needs: it answers
-// with all that the user has said so far, or with the error that is asked for.
-func answerModel(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	var req struct {
-		Input []struct {
-			Role    string
-			Content []struct{ Text string }
-		}
-	}
-	if err == nil {
-		err = json.Unmarshal(body, &req)
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	var said []string
-	for _, in := range req.Input {
-		for _, c := range in.Content {
-			if _, msg, ok := strings.Cut(c.Text, "## User message\n"); ok && in.Role == "user" {
-				said = append(said, strings.TrimSpace(msg))
-			}
-		}
-	}
-	last := said[len(said)-1]
-	var code int
-	if n, _ := fmt.Sscanf(last, "fail %d", &code); n == 1 {
-		http.Error(w, `{"error":{"message":"as you wish"}}`, code)
-		return
-	}
-	if last == "hang" {
-		<-r.Context().Done()
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	item := map[string]any{"type": "message", "role": "assistant", "id": "m", "content": []any{map[string]any{"type": "output_text", "text": strings.Join(said, " ;; ")}}}
-	usage := map[string]any{"input_tokens": 110, "output_tokens": 21, "total_tokens": 131, "input_tokens_details": map[string]int{"cached_tokens": 40}, "output_tokens_details": map[string]int{"reasoning_tokens": 5}}
-	for _, e := range []map[string]any{
-		{"type": "response.created", "response": map[string]any{"id": "r"}},
-		{"type": "response.output_item.done", "output_index": 0, "item": item},
-		{"type": "response.completed", "response": map[string]any{"id": "r", "usage": usage}},
-	} {
-		data, err := json.Marshal(e)
-		if err != nil {
-			return
-		}
-		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e["type"], data); err != nil {
-			return
-		}
-	}
-}
+var realNames = []string{"codex", "claude", "gemini"}
 
-func TestRealCodex(t *testing.T) {
-	b := newBench(t)
-	c := realCodex(t, b)
-	run := func(session, prompt string) (coordinator.Outcome, coordinator.Turn) {
-		turn := b.turn(prompt)
-		turn.Session = session
-		out := c.Run(t.Context(), turn, func(coordinator.Event) {})
-		wantGone(t, turn)
-		return out, turn
-	}
-	if p := c.Probe(t.Context()); !p.Found || !p.LoggedIn || !strings.HasPrefix(p.Version, "codex-cli ") {
-		t.Errorf("probe: %+v", p)
-	}
-	first, turn := run("", "hello alpha")
-	if first.Class != "" || first.Result != "hello alpha" || first.Usage.InputTokens != 110 || !isUUID(first.Session) {
-		t.Fatalf("first turn: %+v\n%s", first, readAll(turn))
-	}
-	second, turn := run(first.Session, "hello beta")
-	if second.Class != "" || second.Result != "hello alpha ;; hello beta" || second.Session != first.Session || second.Note != "" {
-		t.Errorf("second turn: %+v\n%s", second, readAll(turn))
-	}
-	for prompt, class := range map[string]state.Class{"fail 401": state.ClassAuth, "fail 429": state.ClassRateLimited, "fail 500": state.ClassNetwork, "fail 400": state.ClassExit} {
-		if out, turn := run("", prompt); out.Class != class || out.ExitCode != 1 {
-			t.Errorf("%s: %+v\n%s", prompt, out, readAll(turn))
-		}
-	}
-	if out, _ := run("00000000-0000-7000-8000-000000000000", "x"); out.Class != state.ClassSessionLost {
-		t.Errorf("unknown session: %+v", out)
-	}
-	c.Sandbox = "no-such-mode"
-	if out, _ := run("", "x"); out.Class != state.ClassExit || out.ExitCode != 2 {
-		t.Errorf("bad flag: %+v", out)
-	}
-}
-
-func TestRealCodexCanceled(t *testing.T) {
-	b := newBench(t)
-	c := realCodex(t, b)
-	turn := b.turn("hang")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	out := c.Run(ctx, turn, func(e coordinator.Event) {
-		if e.Session != "" {
-			cancel(coordinator.ErrCanceled)
-		}
-	})
-	if out.Class != state.ClassCanceled || out.Session == "" || c.FindSession(turn.RunDir) != out.Session {
-		t.Errorf("outcome: %+v\n%s", out, readAll(turn))
-	}
+// runReal carries out a turn of a real CLI.
+func runReal(t *testing.T, b *bench, c real, session, prompt string) (coordinator.Outcome, coordinator.Turn) {
+	t.Helper()
+	turn := b.turn(prompt)
+	turn.Session = session
+	out := c.Run(t.Context(), turn, quiet)
 	wantGone(t, turn)
+	return out, turn
+}
+
+func TestRealTurns(t *testing.T) {
+	for _, name := range realNames {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			c, _ := realAgent(t, b, name)
+			if p := c.Probe(t.Context()); !p.Found || !p.LoggedIn || p.Version == "" || p.Fix != "" {
+				t.Errorf("probe: %+v", p)
+			}
+			first, turn := runReal(t, b, c, "", "hello alpha")
+			if first.Class != "" || first.Result != "hello alpha" || !isUUID(first.Session) || first.Kept {
+				t.Fatalf("first turn: %+v\n%s", first, readAll(turn))
+			}
+			if in := first.Usage.InputTokens + first.Thread.InputTokens; in != 110 {
+				t.Errorf("%d tokens: %+v", in, first)
+			}
+			second, turn := runReal(t, b, c, first.Session, "hello beta")
+			if second.Class != "" || second.Result != "hello alpha ;; hello beta" || second.Session != first.Session || second.Note != "" {
+				t.Errorf("second turn: %+v\n%s", second, readAll(turn))
+			}
+			if one, all := second.Usage.InputTokens, second.Thread.InputTokens; one+all != 110 && (one != 0 || all != 220) {
+				t.Errorf("usage %+v, thread %+v", second.Usage, second.Thread)
+			}
+			if out, turn := runReal(t, b, c, "00000000-0000-4000-8000-000000000000", "x"); out.Class != state.ClassSessionLost || out.Session != "" {
+				t.Errorf("unknown session: %+v\n%s", out, readAll(turn))
+			}
+		})
+	}
+}
+
+// What each CLI makes of an error of its provider in the first turn of a session.
+func TestRealErrors(t *testing.T) {
+	classes := map[string]state.Class{
+		"fail 401": state.ClassAuth, "fail 429": state.ClassRateLimited, "fail 503": state.ClassNetwork, "fail 400": state.ClassExit,
+	}
+	for _, name := range realNames {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			c, p := realAgent(t, b, name)
+			for prompt, class := range classes {
+				p.asked.Store(0)
+				out, turn := runReal(t, b, c, "", prompt)
+				gemini := name == "gemini" // its session cannot be resumed then
+				if out.Class != class || out.ExitCode < 1 || out.Kept == gemini || (out.Session == "") != gemini {
+					t.Errorf("%s: %+v\n%s", prompt, out, readAll(turn))
+				}
+				if n := p.asked.Load(); n > 3 && prompt != "fail 400" { // claude tries those six times, at once
+					t.Errorf("%s: %d requests", prompt, n)
+				}
+			}
+		})
+	}
+}
+
+// Whether a session has the prompt of a turn that failed: then, and only then, the
+// next turn shows it.
+func TestRealKept(t *testing.T) {
+	for _, name := range realNames {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			c, p := realAgent(t, b, name)
+			p.retry.Store(7200)
+			first, _ := runReal(t, b, c, "", "begin")
+			before := time.Now()
+			out, turn := runReal(t, b, c, first.Session, "fail 429")
+			if out.Class != state.ClassRateLimited || out.Session != first.Session || out.Kept == (name == "gemini") {
+				t.Errorf("%+v\n%s", out, readAll(turn))
+			}
+			t.Logf("retry at %v; %s", out.RetryAt.Sub(before), out.Error)
+			want := "begin ;; fail 429 ;; go on"
+			if !out.Kept {
+				want = "begin ;; go on"
+			}
+			if after, turn := runReal(t, b, c, out.Session, "go on"); after.Result != want {
+				t.Errorf("after it: %+v\n%s", after, readAll(turn))
+			}
+		})
+	}
+}
+
+// A provider that is not there.
+func TestRealUnreachable(t *testing.T) {
+	for _, name := range realNames {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			c, p := realAgent(t, b, name)
+			p.Close()
+			if codex, ok := c.(*Codex); ok {
+				codex.NetworkPatience = time.Second
+			}
+			if out, turn := runReal(t, b, c, "", "hello"); out.Class != state.ClassNetwork {
+				t.Errorf("%+v\n%s", out, readAll(turn))
+			}
+		})
+	}
+}
+
+// Where gemini reads them, stint's defaults shorten its retries, and the user's
+// own settings win over them.
+func TestRealGeminiDefaults(t *testing.T) {
+	b := newBench(t)
+	c, p := realAgent(t, b, "gemini")
+	g := c.(*Gemini)
+	b.dir = rootDir(t)
+	ask := func(want int64) {
+		t.Helper()
+		p.asked.Store(0)
+		out, turn := runReal(t, b, g, "", "fail 503")
+		if n := p.asked.Load(); out.Class != state.ClassNetwork || n != want {
+			t.Errorf("%d requests: %+v\n%s", n, out, readAll(turn))
+		}
+	}
+	settings := func(attempts string) {
+		must(t, os.WriteFile(g.settingsPath(), []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"}},"general":{`+attempts+`"enableAutoUpdate":false}}`), 0o600))
+	}
+	settings(`"maxAttempts":1,`)
+	ask(1)
+	settings("")
+	ask(geminiAttempts)
+}
+
+// Examine finds nothing wrong with the real ones but gemini's defaults.
+func TestRealExamine(t *testing.T) {
+	for _, name := range realNames {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			c, _ := realAgent(t, b, name)
+			for _, found := range c.Examine(t.Context()) {
+				if name != "gemini" || !strings.Contains(found.Fix, `"general"`) {
+					t.Errorf("%+v", found)
+				}
+			}
+		})
+	}
+}
+
+func TestRealCanceled(t *testing.T) {
+	for _, name := range realNames {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			c, p := realAgent(t, b, name)
+			first, _ := runReal(t, b, c, "", "begin")
+			p.asked.Store(0)
+			turn := b.turn("hang")
+			turn.Session = first.Session
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			done := make(chan coordinator.Outcome, 1)
+			go func() { done <- c.Run(ctx, turn, quiet) }()
+			eventually(t, "a request", func() bool { return p.asked.Load() > 0 })
+			cancel(coordinator.ErrCanceled)
+			out := <-done
+			if out.Class != state.ClassCanceled || out.Session != first.Session {
+				t.Errorf("outcome: %+v\n%s", out, readAll(turn))
+			}
+			wantGone(t, turn)
+		})
+	}
 }
 
 func readAll(turn coordinator.Turn) string {

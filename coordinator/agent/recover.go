@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,35 +24,47 @@ const patience = 3 * time.Second
 // ends; then the task must not be started.
 //
 // Dead means: the machine was started anew since; or no agent was ever started;
-// or the gate, its descendants and the agent's group are gone, no process
-// carries the run's marker in its environment, and nobody holds the run's lock.
-// No process is ever signalled by its pid alone.
+// or the gate, its descendants and the agent's group are gone, the run's cgroup is
+// empty, no process carries the run's marker in its environment, and nobody holds
+// the run's lock. No process is ever signalled by its pid alone. The empty cgroup
+// is removed.
 func Recover(ctx context.Context, runDir, runID string) error {
-	return endTree(ctx, runDir, runID)
-}
-
-// endTree is Recover, also for a run of this master whose gate was killed.
-func endTree(ctx context.Context, runDir, runID string) error {
-	t := &tree{dir: runDir, mark: envRunID + "=" + runID, gentle: time.Now().Add(patience)}
+	boot, err := bootID()
+	if err != nil {
+		return unproved(runID, err)
+	}
 	rec, err := readRecord(runDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// No agent was started. Its gate, if there is one, is found by its mark.
+		// No agent was started, or it has deleted the file. What there is is found by
+		// its mark, and in the cgroup if this process is where the last one was.
+		rec = &runRecord{Cgroup: planCgroup(runID)}
 	case err != nil:
-		return fmt.Errorf("run %s cannot be proved dead: %w", runID, err)
-	default:
-		boot, err := bootID()
-		if err != nil {
-			return fmt.Errorf("run %s cannot be proved dead: %w", runID, err)
-		}
-		if boot != rec.BootID {
-			return nil
-		}
-		t.gate = proc{pid: rec.GatePID, start: rec.GateStart}
+		return unproved(runID, err)
+	case rec.BootID != boot:
+		return nil
+	}
+	rec.RunID = runID
+	return rec.end(ctx, runDir)
+}
+
+func unproved(runID string, err error) error {
+	return fmt.Errorf("run %s cannot be proved dead: %w", runID, err)
+}
+
+// end ends what is left of a run of this boot; see [Recover].
+func (rec *runRecord) end(ctx context.Context, runDir string) error {
+	t := &tree{
+		dir: runDir, mark: envRunID + "=" + rec.RunID, gentle: time.Now().Add(patience),
+		gate: proc{pid: rec.GatePID, start: rec.GateStart},
+	}
+	if filepath.Base(string(rec.Cgroup)) == cgroupName(rec.RunID) { // and no other one
+		t.cgroup = rec.Cgroup
 	}
 	if err := t.endAll(ctx); err != nil {
-		return fmt.Errorf("run %s cannot be proved dead: %w", runID, err)
+		return unproved(rec.RunID, err)
 	}
+	_ = t.cgroup.remove() // that it stays does not keep the task from running
 	return nil
 }
 
@@ -59,6 +72,7 @@ func endTree(ctx context.Context, runDir, runID string) error {
 type tree struct {
 	dir    string
 	gate   proc      // pid 0: not known
+	cgroup cgroup    // "": none
 	mark   string    // entry of the environment of all its processes
 	gentle time.Time // until then the gate may do it by itself
 }
@@ -95,19 +109,17 @@ func (t *tree) round() (reason string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for _, p := range below {
-		if p.pid == os.Getpid() {
-			return "", errors.New("this process was started by that very run")
-		}
+	if t.cgroup.holdsSelf() || slices.ContainsFunc(below, func(p proc) bool { return p.pid == os.Getpid() }) {
+		return "", errors.New("this process was started by that very run")
 	}
 	if gate.pid != 0 && time.Now().Before(t.gentle) {
 		return fmt.Sprintf("its gate, process %d, lives", gate.pid), nil
 	}
-	if len(below) > 0 { // before the gate: while it lives, orphans stay below it
-		return describe(below), killAll(below)
+	if len(below) > 0 || !t.cgroup.empty() { // before the gate: while it lives, orphans stay below it
+		return t.describe(below), errors.Join(t.cgroup.kill(), killAll(below))
 	}
 	if gate.pid != 0 {
-		return describe([]proc{gate}), killAll([]proc{gate})
+		return t.describe([]proc{gate}), killAll([]proc{gate})
 	}
 	free, err := lockFree(t.dir)
 	if err != nil {
@@ -186,7 +198,10 @@ func killAll(procs []proc) error {
 	return errors.Join(errs...)
 }
 
-func describe(procs []proc) string {
+func (t *tree) describe(procs []proc) string {
+	if len(procs) == 0 {
+		return "still alive: what is in " + string(t.cgroup)
+	}
 	var pids []string
 	for _, p := range procs {
 		pids = append(pids, fmt.Sprint(p.pid))

@@ -47,6 +47,7 @@ func TestMasterDies(t *testing.T) {
 		{"before run.json", masterJob{Before: true}, "hello", "at the point", 0},
 		{"before the start", masterJob{After: true}, "hello", "at the point", 0},
 		{"in the run", masterJob{}, "demo:orphan demo:ignore-term demo:hang", "session", 1},
+		{"in the run, without a cgroup", masterJob{NoCgroup: true}, "demo:orphan demo:ignore-term demo:hang", "session", 1},
 		{"after the turn", masterJob{}, "demo:orphan demo:hang-after", "session", 1},
 		{"after the end", masterJob{}, "hello", "end", 1},
 	} {
@@ -80,21 +81,25 @@ func TestGateEndsWithTheMaster(t *testing.T) {
 	wantGone(t, turn)
 }
 
-// Master and gate killed together: the environment marker finds the rest.
+// Master and gate killed together: the cgroup ends the rest, and where there is
+// none the environment marker finds it.
 func TestMasterAndGateDie(t *testing.T) {
-	b := newBench(t)
-	turn := b.turn("demo:orphan demo:ignore-term demo:hang")
-	master, lines := b.startMaster(masterJob{Turn: turn})
-	session := strings.TrimPrefix(await(t, lines, "session"), "session ")
-	rec, err := readRecord(turn.RunDir)
-	must(t, err)
-	must(t, master.Process.Signal(syscall.SIGSTOP)) // so that it does not clean up
-	must(t, syscall.Kill(rec.GatePID, syscall.SIGKILL))
-	must(t, master.Process.Kill())
-	must(t, recoverSoon(t, turn))
-	wantGone(t, turn)
-	if got := b.demo.FindSession(turn.RunDir); got != session {
-		t.Errorf("FindSession gives %q, not %q", got, session)
+	for _, without := range []bool{false, true} {
+		b := newBench(t)
+		turn := b.turn("demo:orphan demo:ignore-term demo:hang")
+		master, lines := b.startMaster(masterJob{Turn: turn, NoCgroup: without})
+		session := strings.TrimPrefix(await(t, lines, "session"), "session ")
+		eventually(t, "the gate, the agent and its orphan", func() bool { return len(lives(t, turn.RunID)) == 3 })
+		rec, err := readRecord(turn.RunDir)
+		must(t, err)
+		must(t, master.Process.Signal(syscall.SIGSTOP)) // so that it does not clean up
+		must(t, syscall.Kill(rec.GatePID, syscall.SIGKILL))
+		must(t, master.Process.Kill())
+		must(t, recoverSoon(t, turn))
+		wantGone(t, turn)
+		if got, _ := b.demo.FindSession(turn.RunDir); got != session {
+			t.Errorf("FindSession gives %q, not %q", got, session)
+		}
 	}
 }
 
@@ -108,7 +113,11 @@ func TestGateHangs(t *testing.T) {
 	must(t, err)
 	must(t, syscall.Kill(rec.GatePID, syscall.SIGSTOP))
 	must(t, master.Process.Kill())
+	began := time.Now()
 	must(t, recoverSoon(t, turn))
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
 	wantGone(t, turn)
 }
 
@@ -199,22 +208,28 @@ func TestOneAtATimeGate(t *testing.T) {
 	const rounds, each = 25, 5 // in each 5th round the agent is at work for sure
 	rng := rand.New(rand.NewPCG(1, 2))
 	var before coordinator.Turn
+	var slowest time.Duration
 	for i := range rounds {
 		prompt := "demo:orphan demo:hang"
 		if i%10 == 0 {
 			prompt = "demo:ignore-term " + prompt // takes the whole grace
 		}
 		turn := b.turn(prompt)
-		master, _ := b.startMaster(masterJob{Turn: turn})
+		master, _ := b.startMaster(masterJob{Turn: turn, NoCgroup: i%2 == 1})
 		if i%each == 0 {
 			eventually(t, "an agent at work", func() bool { return b.agentsOf(turn) > 0 })
 		}
 		pause := time.NewTimer(time.Duration(rng.IntN(30)) * time.Millisecond)
 		<-pause.C
 		must(t, master.Process.Kill())
+		began := time.Now()
 		must(t, recoverSoon(t, turn))
+		slowest = max(slowest, time.Since(began))
 		if left := lives(t, turn.RunID); len(left) > 0 {
 			t.Fatalf("proved dead, and alive: %v", left)
+		}
+		if _, err := os.Stat(string(planCgroup(turn.RunID))); err == nil {
+			t.Fatal("proved dead, and its cgroup is there")
 		}
 		before = turn
 	}
@@ -226,7 +241,10 @@ func TestOneAtATimeGate(t *testing.T) {
 		}
 		seen[e.Run] = true
 	}
-	t.Logf("%d of %d masters got as far as an agent", len(seen), rounds)
+	t.Logf("%d of %d masters got as far as an agent; slowest recovery %v", len(seen), rounds, slowest)
+	if slowest > 5*time.Second {
+		t.Error("a recovery takes too long")
+	}
 	if len(seen) < rounds/each {
 		t.Errorf("only %d masters had an agent when they were killed", len(seen))
 	}

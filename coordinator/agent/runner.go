@@ -63,6 +63,13 @@ type Runner struct {
 	HangGrace time.Duration
 	// Poll is how often the output is looked at; the default is 25 ms.
 	Poll time.Duration
+	// NetworkPatience is how long an agent may do nothing but wait for the network
+	// before its run is stopped; the default is one minute.
+	NetworkPatience time.Duration
+	// Resources are the limits of the agent and all its tools.
+	Resources Resources
+	// NoCgroup leaves cgroups alone, as on a system where none can be made.
+	NoCgroup bool
 }
 
 func (r *Runner) now() time.Time {
@@ -136,6 +143,7 @@ type runRecord struct {
 	GatePID   int       `json:"gatePid"`
 	GateStart string    `json:"gateStart"` // start time, as the system counts it
 	BootID    string    `json:"bootId"`
+	Cgroup    cgroup    `json:"cgroup,omitempty"` // where the gate makes one if it can
 	Argv      []string  `json:"argv"`
 	Env       []string  `json:"env"` // names
 	Workspace string    `json:"workspace"`
@@ -159,6 +167,7 @@ func readRecord(runDir string) (*runRecord, error) {
 // A held is a run whose gate lives: its pipes, its lock, its process.
 type held struct {
 	cmd     *exec.Cmd
+	record  *runRecord // as it was written: the agent may change the file
 	control *os.File
 	lock    *os.File
 	reports chan report   // closed when the gate's end of the pipe is; holds all that a gate says
@@ -169,6 +178,10 @@ type held struct {
 // lets the gate start the agent. After an error nothing of the run is left.
 func (r *Runner) begin(s spec) (_ *held, err error) {
 	dir := s.turn.RunDir
+	s.limits = r.Resources
+	if !r.NoCgroup {
+		s.cgroup = planCgroup(s.turn.RunID)
+	}
 	if err := os.Remove(filepath.Join(dir, markName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err // a stale one would name a stranger
 	}
@@ -180,7 +193,7 @@ func (r *Runner) begin(s spec) (_ *held, err error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	if err = r.record(s, h.cmd.Process.Pid); err == nil {
+	if h.record, err = r.record(s, h.cmd.Process.Pid); err == nil {
 		err = h.send(command{Start: s.start()})
 	}
 	if err != nil {
@@ -237,28 +250,29 @@ func openOutputs(dir string) (*os.File, error) {
 }
 
 // record writes run.json durably.
-func (r *Runner) record(s spec, pid int) error {
+func (r *Runner) record(s spec, pid int) (*runRecord, error) {
 	p, err := readProc(pid)
 	if err != nil {
-		return fmt.Errorf("the gate ended at once: %w", err)
+		return nil, fmt.Errorf("the gate ended at once: %w", err)
 	}
 	boot, err := bootID()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	data, err := json.MarshalIndent(runRecord{
+	rec := &runRecord{
 		RunID: s.turn.RunID, TaskID: s.turn.TaskID, Attempt: s.turn.Attempt,
-		GatePID: p.pid, GateStart: p.start, BootID: boot,
+		GatePID: p.pid, GateStart: p.start, BootID: boot, Cgroup: s.cgroup,
 		Argv: s.argv, Env: envNames(s.env), Workspace: s.turn.Workspace, StartedAt: r.now().UTC(),
-	}, "", "  ")
+	}
+	data, err := json.MarshalIndent(rec, "", "  ")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fsys := r.FS
 	if fsys == nil {
 		fsys = durable.OS
 	}
-	return durable.WriteFile(fsys, filepath.Join(s.turn.RunDir, recordName), append(data, '\n'))
+	return rec, durable.WriteFile(fsys, filepath.Join(s.turn.RunDir, recordName), append(data, '\n'))
 }
 
 // read passes the gate's reports on. It owns the pipe and ends when the gate does.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"stint/coordinator"
@@ -30,6 +31,9 @@ type spec struct {
 	turn coordinator.Turn
 	argv []string // argv[0] is the path of the program
 	env  []string
+
+	limits Resources // these two come from the runner
+	cgroup cgroup
 }
 
 // start is what the gate is told.
@@ -42,7 +46,7 @@ func (s spec) start() *startCommand {
 	return &startCommand{
 		Argv: s.argv, Env: s.env, Dir: s.turn.Workspace, Stdin: s.turn.Prompt,
 		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderrName),
-		Mark: filepath.Join(dir, markName), Grace: grace,
+		Mark: filepath.Join(dir, markName), Grace: grace, Cgroup: s.cgroup, Limits: s.limits,
 	}
 }
 
@@ -51,6 +55,9 @@ type sink interface {
 	feed(p []byte)    // the next bytes; p is reused
 	finished() bool   // the agent has said that its turn is over
 	progress(n int64) // bytes of output so far, stderr included
+	// stuck is asked regularly with the time; what it gives ends the run with that
+	// cause. nil lets it go on.
+	stuck(now time.Time) error
 }
 
 // An ended is how a run ended.
@@ -82,7 +89,10 @@ func (r *Runner) supervise(ctx context.Context, s spec, out sink) ended {
 	w := &watch{runner: r, limits: s.turn.Limits, out: out, held: h, tail: tail}
 	w.grace = s.start().Grace
 	w.run(ctx)
-	w.finish(ctx, s.turn)
+	w.finish(ctx, s.turn.RunDir)
+	if cause := context.Cause(ctx); w.ended.cause != nil && errors.Is(cause, coordinator.ErrCanceled) {
+		w.ended.cause = cause // a person's word counts, also when it came second
+	}
 	return w.ended
 }
 
@@ -157,7 +167,9 @@ func (w *watch) look() {
 		w.total, w.last = total, now
 		w.out.progress(total)
 	}
-	if w.over.IsZero() && w.out.finished() {
+	if !w.out.finished() {
+		w.over = time.Time{} // another turn has begun
+	} else if w.over.IsZero() {
 		w.over = now
 	}
 }
@@ -180,6 +192,10 @@ func (w *watch) checkLimits() {
 		}
 	case w.limits.Idle > 0 && time.Since(w.last) >= w.limits.Idle:
 		w.stop(errIdle)
+	default:
+		if err := w.out.stuck(time.Now()); err != nil {
+			w.stop(err)
+		}
 	}
 }
 
@@ -191,16 +207,17 @@ func (w *watch) stop(cause error) {
 	w.ended.cause = cause
 	w.stopped = nil
 	w.hard = time.After(w.grace + hardExtra)
-	_ = w.held.send(command{Stop: true}) // a gate that is gone shows at once, one that hangs at hard
+	_ = w.held.cmd.Process.Signal(syscall.SIGCONT) // an agent may have stopped its gate
+	_ = w.held.send(command{Stop: true})           // a gate that is gone shows at once, one that hangs at hard
 }
 
 // finish makes sure that nothing is left, and reads what is still unread. It
 // waits for that without a limit, because nobody may start the task again before.
-func (w *watch) finish(ctx context.Context, turn coordinator.Turn) {
+func (w *watch) finish(ctx context.Context, runDir string) {
 	w.held.release()
 	ctx = context.WithoutCancel(ctx)
 	if w.ended.lost {
-		for endTree(ctx, turn.RunDir, turn.RunID) != nil {
+		for w.held.record.end(ctx, runDir) != nil {
 			time.Sleep(time.Second)
 		}
 	}
@@ -209,7 +226,7 @@ func (w *watch) finish(ctx context.Context, turn coordinator.Turn) {
 	}
 	w.ended.lost = !w.done
 	w.held.wait()
-	w.ended.held = !awaitFree(ctx, turn.RunDir, 2*time.Second)
+	w.ended.held = !awaitFree(ctx, runDir, 2*time.Second)
 	for before := int64(-1); before != w.tail.off; {
 		before = w.tail.off
 		w.look()

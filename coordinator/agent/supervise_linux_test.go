@@ -118,6 +118,25 @@ func TestStopReasons(t *testing.T) {
 	}
 }
 
+// A person's word counts, also while the run is being stopped for another reason.
+func TestCanceledWhileStopped(t *testing.T) {
+	b := newBench(t)
+	turn := b.turn("")
+	turn.Limits = coordinator.RunLimits{Idle: 100 * time.Millisecond, Grace: 300 * time.Millisecond}
+	c := b.fakeCodex(`trap 'echo "{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"no\"}}"' TERM
+		echo '{"type":"turn.started"}'; while :; do sleep 1000; done`)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	out := c.Run(ctx, turn, func(e coordinator.Event) {
+		if e.Text != "" {
+			cancel(coordinator.ErrCanceled)
+		}
+	})
+	if out.Class != state.ClassCanceled || out.Result != "no" {
+		t.Errorf("outcome: %+v", out)
+	}
+}
+
 // Who kills the gate does not get rid of the supervision.
 func TestGateKilled(t *testing.T) {
 	b := newBench(t)
@@ -127,7 +146,7 @@ func TestGateKilled(t *testing.T) {
 		t.Errorf("ended: %+v", e)
 	}
 	wantGone(t, turn)
-	if v := classify(e, new(decoder), time.Now()); v.class != state.ClassInterrupted {
+	if v := classify(e, codexEars(), time.Now()); v.class != state.ClassInterrupted {
 		t.Errorf("verdict: %+v", v)
 	}
 }

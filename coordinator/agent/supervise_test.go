@@ -22,8 +22,8 @@ func TestDemoSuccess(t *testing.T) {
 	if out.Class != "" || out.Result != "turn 1; you said: Say hello" || out.ExitCode != 0 || out.Note != "" {
 		t.Fatalf("outcome: %+v", out)
 	}
-	if !isUUID(out.Session) || out.Usage.InputTokens != 110 {
-		t.Errorf("session %q, usage %+v", out.Session, out.Usage)
+	if !isUUID(out.Session) || out.Thread.InputTokens != 110 {
+		t.Errorf("session %q, usage %+v", out.Session, out.Thread)
 	}
 	if got := strings.Join(out.Env, " "); got != "PATH STINT_ATTEMPT STINT_DEMO_HOME STINT_RUN_ID STINT_TASK_ID" {
 		t.Errorf("names of the environment: %s", got)
@@ -38,7 +38,7 @@ func TestDemoSuccess(t *testing.T) {
 	if session != out.Session || text != out.Result || bytes != fi.Size() {
 		t.Errorf("events say %q %q %d of %d", session, text, bytes, fi.Size())
 	}
-	if got := b.demo.FindSession(turn.RunDir); got != out.Session {
+	if got, _ := b.demo.FindSession(turn.RunDir); got != out.Session {
 		t.Errorf("FindSession gives %q", got)
 	}
 	wantGone(t, turn)
@@ -145,12 +145,22 @@ func TestHangAfterIsSuccess(t *testing.T) {
 	wantGone(t, turn)
 }
 
+// An agent that begins another turn after the first one was over does not hang.
+func TestAnotherTurn(t *testing.T) {
+	b := newBench(t)
+	b.demo.HangGrace = 200 * time.Millisecond
+	const turn = `echo '{"type":"turn.started"}'; sleep 0.4; echo '{"type":"item.completed","item":{"type":"agent_message","text":"x"}}'; echo '{"type":"turn.completed"}'; `
+	if e := b.shell(t.Context(), b.turn(""), turn+"sleep 0.1; "+turn); e.cause != nil || e.end.Exit != 0 {
+		t.Errorf("ended: %+v", e)
+	}
+}
+
 func TestStartupLimit(t *testing.T) {
 	b := newBench(t)
 	turn := b.turn("")
 	turn.Limits = coordinator.RunLimits{Startup: 100 * time.Millisecond, Idle: time.Hour}
 	e := b.shell(t.Context(), turn, "sleep 100")
-	if !errors.Is(e.cause, errStartup) || classify(e, new(decoder), time.Now()).class != state.ClassStalled {
+	if !errors.Is(e.cause, errStartup) || classify(e, codexEars(), time.Now()).class != state.ClassStalled {
 		t.Errorf("ended: %+v", e)
 	}
 	wantGone(t, turn)
@@ -173,7 +183,7 @@ func TestAgentCannotStart(t *testing.T) {
 		turn := b.turn("")
 		change(&turn)
 		s := spec{turn: turn, argv: []string{argv0}, env: nil}
-		return classify(b.demo.supervise(t.Context(), s, newStream(func(coordinator.Event) {})), new(decoder), time.Now())
+		return classify(b.demo.supervise(t.Context(), s, newStream(codexEars(), quiet)), codexEars(), time.Now())
 	}
 	same := func(*coordinator.Turn) {}
 	plain := filepath.Join(b.dir, "plain")

@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A cgroup is the directory of a run's cgroup (version 2); "" means that the run
+// has none, and then all its methods do nothing. The agent is born in it, and
+// what is in it can be killed at one blow, however fast it forks. Only root can
+// leave it.
+type cgroup string
+
+// planCgroup gives the place of a run's cgroup, below that of this process, and
+// "" on a system without. It makes nothing: whether it may be made is seen by the
+// gate when it tries.
+func planCgroup(runID string) cgroup {
+	own := ownCgroup()
+	if own == "" || strings.ContainsAny(runID, "/\n") {
+		return ""
+	}
+	return cgroup(filepath.Join(own, cgroupName(runID)))
+}
+
+// cgroupName is the last part of the path of a run's cgroup.
+func cgroupName(runID string) string { return "stint-" + runID }
+
+// ownCgroup gives the directory of the cgroup in which this process is, "" if
+// that cannot be told.
+func ownCgroup() string {
+	mounts, err1 := os.ReadFile("/proc/self/mountinfo")
+	self, err2 := os.ReadFile("/proc/self/cgroup")
+	if errors.Join(err1, err2) != nil {
+		return "" // no Linux, or no /proc
+	}
+	return findCgroup(string(mounts), string(self))
+}
+
+// findCgroup reads the two tables of /proc/self: mountinfo says where the tree of
+// cgroup v2 is mounted, cgroup where in that tree this process is.
+func findCgroup(mounts, self string) string {
+	var path string
+	for line := range strings.Lines(self) {
+		if p, ok := strings.CutPrefix(line, "0::"); ok {
+			path = strings.TrimSuffix(p, "\n")
+		}
+	}
+	if path == "" || strings.Contains(path+"/", "/../") {
+		return "" // no cgroup v2, or one outside what can be seen from here
+	}
+	for line := range strings.Lines(mounts) {
+		mount, kind, _ := strings.Cut(line, " - ")
+		f := strings.Fields(mount)
+		if len(f) < 6 || !strings.HasPrefix(kind, "cgroup2 ") {
+			continue
+		}
+		below, ok := strings.CutPrefix(path+"/", strings.TrimSuffix(f[3], "/")+"/")
+		if ok {
+			return filepath.Join(unescapeMount(f[4]), below)
+		}
+	}
+	return ""
+}
+
+// unescapeMount gives back the blanks of a path in mountinfo.
+func unescapeMount(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// make makes the cgroup and opens it for the agent to be born in. An error says
+// that there can be none here: no right to make it, or a kernel before 5.14.
+func (c cgroup) make() (*os.File, error) {
+	if c == "" {
+		return nil, fs.ErrNotExist
+	}
+	err := os.Mkdir(string(c), 0o755)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	made := err == nil // else it is of the same run's earlier turn, or not ours
+	if _, err = os.Stat(filepath.Join(string(c), "cgroup.kill")); err != nil {
+		if made {
+			err = errors.Join(err, syscall.Rmdir(string(c)))
+		}
+		return nil, err
+	}
+	return os.Open(string(c))
+}
+
+// kill kills all that is in the cgroup and below. One that is gone is no error.
+func (c cgroup) kill() error {
+	if c == "" {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(string(c), "cgroup.kill"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("1")
+		err = errors.Join(err, f.Close())
+	}
+	if cgroupGone(err) {
+		return nil
+	}
+	return err
+}
+
+// empty reports whether nothing lives in the cgroup and below; false too when
+// that cannot be told.
+func (c cgroup) empty() bool {
+	if c == "" {
+		return true
+	}
+	events, err := os.ReadFile(filepath.Join(string(c), "cgroup.events"))
+	if err != nil {
+		return cgroupGone(err)
+	}
+	return bytes.Contains(events, []byte("populated 0\n"))
+}
+
+// remove takes an empty cgroup away, with those that the agent has made below it.
+func (c cgroup) remove() error {
+	if c == "" {
+		return nil
+	}
+	var err error
+	for range 20 {
+		if err = removeCgroups(string(c)); err == nil || cgroupGone(err) {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond) // the kernel may still be busy with the last exit
+	}
+	return fmt.Errorf("the run's cgroup: %w", err)
+}
+
+// removeCgroups removes a directory of cgroups from below: the files in them go
+// with them.
+func removeCgroups(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeCgroups(filepath.Join(dir, e.Name())); err != nil && !cgroupGone(err) {
+				return err
+			}
+		}
+	}
+	return syscall.Rmdir(dir)
+}
+
+// cgroupGone reports whether an error only says that a cgroup is not there (any
+// more).
+func cgroupGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
+}
+
+// holdsSelf reports whether this process is in the cgroup or below it.
+func (c cgroup) holdsSelf() bool {
+	own := ownCgroup()
+	return c != "" && own != "" && strings.HasPrefix(own+"/", string(c)+"/")
+}

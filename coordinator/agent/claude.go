@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// A Claude runs claude -p. Its fields are set before the first Run; then it may
+// be used by several goroutines at once.
+type Claude struct {
+	Runner
+	Bin            string   // name or path of the program; the default is "claude"
+	Model          string   // used when a turn names none; "" leaves it to claude
+	PermissionMode string   // the default is acceptEdits; "inherit" leaves it to claude's settings
+	AllowedTools   []string // permission rules, such as Bash(git diff:*), besides those of claude's settings
+	MaxTurns       int      // 0: no bound
+}
+
+var _ coordinator.Agent = (*Claude)(nil)
+
+// Run carries out one turn; see coordinator.Agent.
+func (c *Claude) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	if out := c.refuse(turn); out != nil {
+		return *out
+	}
+	bin, err := c.find()
+	if err != nil {
+		return refused(state.ClassAgentMissing, err.Error())
+	}
+	s := spec{turn: turn, argv: append([]string{bin}, c.args(turn)...), env: c.agentEnv(turn, c.env()...)}
+	return c.runEvents(ctx, s, newClaudeDecoder(turn, report), report)
+}
+
+// FindSession gives the native session id of the run in runDir; see [Codex.FindSession].
+func (c *Claude) FindSession(runDir string) (session string, kept bool) {
+	return findSession(runDir, newClaudeDecoder)
+}
+
+// ResumeCommand is what a person types to go on with a session of claude.
+func (c *Claude) ResumeCommand(session, workspace string) string {
+	return resumeCommand(workspace, or(c.Bin, "claude"), "--resume", session)
+}
+
+// LoginCommand is what a person types to log in.
+func (c *Claude) LoginCommand() string { return quote(or(c.Bin, "claude")) + " auth login" }
+
+func (c *Claude) find() (string, error) { return lookPath(or(c.Bin, "claude"), c.Env) }
+
+// refuse checks what must not reach the command line. Rules of tools do not: they
+// go in a JSON object.
+func (c *Claude) refuse(turn coordinator.Turn) *coordinator.Outcome {
+	return refuse("claude", turn, value{"model", or(turn.Model, c.Model)}, value{"permission mode", c.PermissionMode})
+}
+
+// args gives the command line of a turn without the program. The prompt comes on
+// stdin: --add-dir takes all arguments up to the next option, and would take it.
+func (c *Claude) args(turn coordinator.Turn) []string {
+	args := []string{"-p"}
+	if turn.Files != "" {
+		args = append(args, "--add-dir", turn.Files)
+	}
+	args = append(args, "--output-format", "stream-json", "--verbose")
+	if c.PermissionMode != "inherit" {
+		args = append(args, "--permission-mode", or(c.PermissionMode, "acceptEdits"))
+	}
+	if len(c.AllowedTools) > 0 {
+		args = append(args, "--settings", c.settings())
+	}
+	if m := or(turn.Model, c.Model); m != "" {
+		args = append(args, "--model", m)
+	}
+	if c.MaxTurns > 0 {
+		args = append(args, "--max-turns", strconv.Itoa(c.MaxTurns))
+	}
+	if turn.Session != "" {
+		args = append(args, "--resume", turn.Session)
+	}
+	return args
+}
+
+// settings gives the allowed tools as settings of claude, which are added to the
+// user's own.
+func (c *Claude) settings() string {
+	var s struct {
+		Permissions struct {
+			Allow []string `json:"allow"`
+		} `json:"permissions"`
+	}
+	s.Permissions.Allow = c.AllowedTools
+	data, _ := json.Marshal(s) // strings alone
+	return string(data)
+}
+
+// env gives what shortens claude's own retries, some three minutes of them, and
+// keeps it from changing under a run. The user's values win.
+func (c *Claude) env() []string {
+	return unset(c.Env, "CLAUDE_CODE_MAX_RETRIES=2", "DISABLE_AUTOUPDATER=1")
+}
+
+// unset gives the entries whose variables an environment does not have.
+func unset(env []string, entries ...string) []string {
+	return slices.DeleteFunc(entries, func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+	})
+}

@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// A Gemini runs gemini without its user interface. Its fields are set before the
+// first Run; then it may be used by several goroutines at once.
+type Gemini struct {
+	Runner
+	Bin          string // name or path of the program; the default is "gemini"
+	Model        string // used when a turn names none; "" leaves it to gemini
+	ApprovalMode string // the default is auto_edit; "inherit" leaves it to gemini's settings
+}
+
+var _ coordinator.Agent = (*Gemini)(nil)
+
+// Run carries out one turn; see coordinator.Agent.
+func (g *Gemini) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	if out := g.refuse(turn); out != nil {
+		return *out
+	}
+	bin, err := g.find()
+	if err != nil {
+		return refused(state.ClassAgentMissing, err.Error())
+	}
+	env, err := g.env(turn)
+	if err != nil {
+		return refused(state.ClassInterrupted, err.Error())
+	}
+	s := spec{turn: turn, argv: append([]string{bin}, g.args(turn)...), env: g.agentEnv(turn, env...)}
+	return g.runEvents(ctx, s, newGeminiDecoder(turn, report), report)
+}
+
+// FindSession gives the native session id of the run in runDir; see
+// [Codex.FindSession].
+func (g *Gemini) FindSession(runDir string) (session string, kept bool) {
+	return findSession(runDir, newGeminiDecoder)
+}
+
+// ResumeCommand is what a person types to go on with a session of gemini, which
+// finds it from its own workspace alone.
+func (g *Gemini) ResumeCommand(session, workspace string) string {
+	return resumeCommand(workspace, or(g.Bin, "gemini"), "--resume", session)
+}
+
+// LoginCommand is what a person types to log in.
+func (g *Gemini) LoginCommand() string { return "export GEMINI_API_KEY=..." }
+
+func (g *Gemini) find() (string, error) { return lookPath(or(g.Bin, "gemini"), g.Env) }
+
+// refuse checks what must not reach the command line.
+func (g *Gemini) refuse(turn coordinator.Turn) *coordinator.Outcome {
+	return refuse("gemini", turn, value{"model", or(turn.Model, g.Model)}, value{"approval mode", g.ApprovalMode})
+}
+
+// args gives the command line of a turn without the program. The prompt comes on
+// stdin. Without --skip-trust gemini refuses a directory that it does not know.
+func (g *Gemini) args(turn coordinator.Turn) []string {
+	args := []string{"--skip-trust"}
+	if turn.Files != "" {
+		args = append(args, "--include-directories", turn.Files)
+	}
+	args = append(args, "--output-format", "stream-json")
+	if g.ApprovalMode != "inherit" {
+		args = append(args, "--approval-mode", or(g.ApprovalMode, "auto_edit"))
+	}
+	if m := or(turn.Model, g.Model); m != "" {
+		args = append(args, "--model", m)
+	}
+	if turn.Session != "" {
+		args = append(args, "--resume", turn.Session)
+	}
+	return args
+}

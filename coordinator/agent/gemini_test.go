@@ -1,0 +1,274 @@
+package agent
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+func TestGeminiArgs(t *testing.T) {
+	for _, c := range []struct {
+		gemini Gemini
+		turn   coordinator.Turn
+		want   string
+	}{
+		{Gemini{}, coordinator.Turn{}, "--skip-trust --output-format stream-json --approval-mode auto_edit"},
+		{Gemini{}, coordinator.Turn{Session: someUUID}, "--skip-trust --output-format stream-json --approval-mode auto_edit --resume UUID"},
+		{Gemini{ApprovalMode: "inherit", Model: "pro"}, coordinator.Turn{}, "--skip-trust --output-format stream-json --model pro"},
+		{Gemini{ApprovalMode: "plan", Model: "pro"}, coordinator.Turn{Model: "flash"}, "--skip-trust --output-format stream-json --approval-mode plan --model flash"},
+		{Gemini{}, coordinator.Turn{Files: "/runs/r/files"}, "--skip-trust --include-directories /runs/r/files --output-format stream-json --approval-mode auto_edit"},
+	} {
+		got := strings.ReplaceAll(strings.Join(c.gemini.args(c.turn), " "), someUUID, "UUID")
+		if got != c.want {
+			t.Errorf("%s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestGeminiPromptOnStdin(t *testing.T) {
+	b := newBench(t)
+	g := &Gemini{Runner: b.demo.Runner}
+	g.Bin = b.fakeProgram("gemini", `echo "$GEMINI_CLI_NO_RELAUNCH $@" >args; cat >prompt; cat <<'END'
+{"type":"init","session_id":"`+someUUID+`"}
+{"type":"message","role":"assistant","content":"let me","delta":true}
+{"type":"message","role":"assistant","content":" see","delta":true}
+{"type":"tool_use","tool_name":"x"}
+{"type":"tool_result","status":"success","output":"no"}
+{"type":"message","role":"assistant","content":"4","delta":true}
+{"type":"message","role":"assistant","content":"2","delta":true}
+{"type":"error","severity":"warning","message":"Something odd"}
+{"type":"result","status":"success","stats":{"total_tokens":10,"input_tokens":6,"output_tokens":3,"cached":2}}
+END`)
+	turn := b.turn("--yolo; $(rm -rf /)")
+	var texts []string
+	out := g.Run(t.Context(), turn, func(e coordinator.Event) {
+		if e.Text != "" {
+			texts = append(texts, e.Text)
+		}
+	})
+	if out.Class != "" || out.Result != "42" || out.Session != someUUID || out.Note != "Something odd" || out.Kept {
+		t.Errorf("outcome: %+v", out)
+	}
+	if out.Usage != (state.Usage{InputTokens: 6, CachedInputTokens: 2, OutputTokens: 4, ReasoningTokens: 1}) {
+		t.Errorf("usage: %+v", out.Usage)
+	}
+	if !slices.Equal(texts, []string{"let me see", "42"}) {
+		t.Errorf("messages: %q", texts)
+	}
+	sent, err := os.ReadFile(filepath.Join(turn.Workspace, "prompt"))
+	must(t, err)
+	if want, err := os.ReadFile(turn.Prompt); err != nil || string(sent) != string(want) {
+		t.Errorf("sent %q, %v", sent, err)
+	}
+	args, err := os.ReadFile(filepath.Join(turn.Workspace, "args"))
+	must(t, err)
+	if strings.Contains(string(args), "yolo") || !strings.HasPrefix(string(args), "true ") {
+		t.Errorf("arguments: %s", args)
+	}
+}
+
+// The rows of the table that no recording of gemini has.
+func TestGeminiClasses(t *testing.T) {
+	fail := func(msg string) string {
+		text, err := json.Marshal(msg)
+		must(t, err)
+		return `{"type":"result","status":"error","error":{"type":"unknown","message":` + string(text) + `}}`
+	}
+	const badKey = `[API Error: {"error":{"code":400,"status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]`
+	good := `{"type":"result","status":"success"}`
+	said := `{"type":"message","role":"assistant","content":"[API Error: fetch failed] 429"}`
+	for i, c := range []struct {
+		lines []string
+		exit  int
+		class state.Class
+	}{
+		{[]string{said, good}, 0, ""},
+		{[]string{said, good}, 173, state.ClassExit},
+		{[]string{good}, 0, state.ClassOutputMissing},
+		{[]string{said}, 0, state.ClassExit},
+		{[]string{said, fail("x")}, 0, state.ClassExit},
+		{[]string{fail("x")}, 173, state.ClassRateLimited},
+		{[]string{fail("x")}, 147, state.ClassAuth},
+		{[]string{fail("x")}, 144, state.ClassExit},
+		{[]string{fail(badKey)}, 144, state.ClassAuth},
+		{[]string{fail("x")}, 247, state.ClassNetwork},
+		{[]string{fail("x")}, 152, state.ClassNetwork},
+		{[]string{fail("x")}, 53, state.ClassExit},
+		{[]string{fail("x")}, 41, state.ClassAuth},
+		{[]string{fail("[API Error: terminated]")}, 1, state.ClassNetwork},
+		{[]string{fail("[API Error: exception TypeError: fetch failed sending request]")}, 1, state.ClassNetwork},
+		{[]string{fail(`[API Error: {"error":{"code":429}}]`)}, -1, state.ClassRateLimited},
+		{[]string{fail("your prompt says: terminated")}, 1, state.ClassExit},
+		{[]string{`{"type":"result","status":"error","error":"only text"}`}, 1, state.ClassExit},
+		{[]string{`{"type":"error","message":"Maximum session turns exceeded"}`}, 53, state.ClassExit},
+	} {
+		if _, v := play("gemini", c.exit, c.lines...); v.class != c.class || v.msg == "" && v.class != "" {
+			t.Errorf("row %d: %+v, want %q", i, v, c.class)
+		}
+	}
+	for msg, want := range map[string]time.Duration{
+		"[API Error: x\nSuggested retry after 60s.]":  time.Minute,
+		"[API Error: Please retry in 34.5s. y]":       34500 * time.Millisecond,
+		"[API Error: Please retry in 250ms.]":         250 * time.Millisecond,
+		"[API Error: You have exhausted your quota.]": 0,
+	} {
+		at := geminiVerdict(msg, 173, testNow).retryAt
+		if got := at.Sub(testNow); got != want && (want != 0 || !at.IsZero()) {
+			t.Errorf("%q: %v", msg, got)
+		}
+	}
+}
+
+// When gemini's history has the prompt of a turn, and its session is one that can
+// be resumed.
+func TestGeminiKept(t *testing.T) {
+	begin := `{"type":"init","session_id":"` + someUUID + `"}`
+	said := `{"type":"message","role":"assistant","content":"hm"}`
+	tool := `{"type":"tool_use","tool_name":"x"}`
+	fail := `{"type":"result","status":"error","error":{"message":"x"}}`
+	for i, c := range []struct {
+		lines         []string
+		session, kept bool
+	}{
+		{[]string{begin}, false, false},
+		{[]string{begin, fail}, false, false},
+		{[]string{begin, said, fail}, false, false},
+		{[]string{begin, said}, true, true}, // killed
+		{[]string{begin, tool}, true, true},
+		{[]string{begin, tool, said, fail}, true, true},
+	} {
+		if h, _ := play("gemini", 1, c.lines...); h.kept != c.kept || (h.session != "") != c.session {
+			t.Errorf("row %d: session %q, kept %v", i, h.session, h.kept)
+		}
+	}
+}
+
+func TestGeminiProbe(t *testing.T) {
+	b := newBench(t)
+	home := filepath.Join(b.dir, "home")
+	must(t, os.MkdirAll(filepath.Join(home, ".gemini"), 0o700))
+	g := &Gemini{Runner: b.demo.Runner, Bin: b.fakeProgram("gemini", "echo 0.61.0")}
+	base := slices.Concat(g.Env, []string{"GEMINI_CLI_HOME=" + home, envGeminiDefaults + "=" + filepath.Join(b.dir, "none")})
+	write := func(name, text string) {
+		must(t, os.WriteFile(filepath.Join(home, ".gemini", name), []byte(text), 0o600))
+	}
+	probe := func(extra ...string) Probe {
+		g.Env = slices.Concat(base, extra)
+		return g.Probe(t.Context())
+	}
+	if p := probe(); !p.Found || p.LoggedIn || p.Version != "0.61.0" || p.Fix != "export GEMINI_API_KEY=..." {
+		t.Errorf("nothing there: %+v", p)
+	}
+	if p := probe("GEMINI_API_KEY=secret"); !p.LoggedIn || p.Fix != "" || strings.Contains(p.Detail, "secret") {
+		t.Errorf("key: %+v", p)
+	}
+	if p := probe("GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1"); p.LoggedIn || !strings.Contains(p.Fix, "selectedType") {
+		t.Errorf("base URL without a method: %+v", p)
+	}
+	if p := probe("GOOGLE_GENAI_USE_VERTEXAI=true", "GOOGLE_CLOUD_PROJECT=p"); p.LoggedIn || !strings.Contains(p.Detail, "GOOGLE_CLOUD_LOCATION") {
+		t.Errorf("half of Vertex AI: %+v", p)
+	}
+	if found := g.Examine(t.Context()); len(found) != 2 || found[0].Fatal || !strings.Contains(found[0].Fix, "sessionRetention") || !strings.Contains(found[1].Text, "for minutes") {
+		t.Errorf("defaults: %+v", found)
+	}
+	write("settings.json", "{ // mine\n\"security\": {\"auth\": {\"selectedType\": \"oauth-personal\"}}, /* \" */ \"general\": {\"maxAttempts\": 2, \"sessionRetention\": {\"enabled\": false}}}")
+	if p := probe("GEMINI_API_KEY=x"); p.LoggedIn {
+		t.Errorf("no login with Google: %+v", p)
+	}
+	write("oauth_creds.json", "{}")
+	if p := probe(); !p.LoggedIn {
+		t.Errorf("login with Google: %+v", p)
+	}
+	if found := g.Examine(t.Context()); len(found) != 0 {
+		t.Errorf("nothing is wrong: %+v", found)
+	}
+	write(".env", "OTHER=1\nexport GEMINI_API_KEY=y\n")
+	write("settings.json", `{"security":{"auth":{"selectedType":"gemini-api-key"}}}`)
+	if p := probe(); !p.LoggedIn {
+		t.Errorf("key in .env: %+v", p)
+	}
+	write("settings.json", `{"security":`)
+	if p, found := probe(), g.Examine(t.Context()); p.LoggedIn || !strings.Contains(p.Detail, "settings") || len(found) != 1 || !found[0].Fatal {
+		t.Errorf("broken settings: %+v, %+v", p, found)
+	}
+	g.Bin = b.fakeProgram("gemini", "echo 0.9.3")
+	if found := g.Examine(t.Context()); len(found) != 2 || !strings.Contains(found[0].Text, "older than 0.50") {
+		t.Errorf("old version: %+v", found)
+	}
+	g.Bin = "no-such-gemini"
+	if p, found := probe(), g.Examine(t.Context()); p.Found || p.Fix == "" || len(found) != 1 || !found[0].Fatal {
+		t.Errorf("missing: %+v, %+v", p, found)
+	}
+}
+
+// Gemini's version from its package, without starting it.
+func TestGeminiVersion(t *testing.T) {
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bundle", "gemini.js")
+	must(t, os.MkdirAll(filepath.Dir(bin), 0o700))
+	must(t, os.WriteFile(bin, []byte("#!/bin/false\n"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"name":"@google/gemini-cli","version":"0.61.0"}`), 0o600))
+	link := filepath.Join(dir, "gemini")
+	must(t, os.Symlink(bin, link))
+	if v, err := (&Gemini{}).version(t.Context(), link); err != nil || v != "0.61.0" {
+		t.Errorf("%q, %v", v, err)
+	}
+}
+
+// What the machine has as defaults stays, and ours are added to it. They are not
+// written where gemini would refuse to read them.
+func TestGeminiDefaults(t *testing.T) {
+	dir := rootDir(t)
+	machine := filepath.Join(dir, "machine.json")
+	g := &Gemini{Runner: Runner{Env: []string{envGeminiDefaults + "=" + machine}}}
+	if path, err := g.writeDefaults(t.TempDir()); err != nil || path != "" {
+		t.Errorf("below the temp directory: %q, %v", path, err)
+	}
+	write := func(text string) map[string]any {
+		t.Helper()
+		must(t, os.WriteFile(machine, []byte(text), 0o600))
+		path, err := g.writeDefaults(dir)
+		must(t, err)
+		settings, err := readSettings(path)
+		must(t, err)
+		return settings
+	}
+	got := write(`{"general": {"maxAttempts": 7 /* ours */}, "ui": {"theme": "http://x"}}`)
+	if at(got, "general", "maxAttempts") != 7.0 || at(got, "ui", "theme") != "http://x" || at(got, "general", "sessionRetention", "enabled") != false {
+		t.Errorf("%+v", got)
+	}
+	must(t, os.Remove(machine))
+	if path, err := g.writeDefaults(dir); err != nil || path == "" {
+		t.Errorf("without the machine's: %q, %v", path, err)
+	}
+	for _, text := range []string{"{", "null", "[]", ""} {
+		must(t, os.WriteFile(machine, []byte(text), 0o600))
+		if path, err := g.writeDefaults(dir); err != nil || path != "" {
+			t.Errorf("the machine's cannot be read (%q): %q, %v", text, path, err)
+		}
+	}
+}
+
+func TestBlankComments(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a": "//x\"/*"} // y`: `{"a": "//x\"/*"}`,
+		`{/*"*/"a":1,//"`:       `{     "a":1,`,
+		`/*/ 1 */2/**/3`:        `        2    3`,
+		"//a\n//b\n/**/{}":      "            {}",
+		`"open`:                 `"open`,
+		`"\`:                    `"\`,
+		`/* open`:               ``,
+	} {
+		got := string(blankComments([]byte(in)))
+		if strings.TrimRight(got, " ") != want || len(got) != len(in) {
+			t.Errorf("%q gives %q, not %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"stint/coordinator"
+	"stint/ledger/durable"
+)
+
+const (
+	envGeminiDefaults = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"
+	envGeminiSystem   = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
+	geminiAttempts    = 3 // of a request: the default of 10 takes minutes
+)
+
+// env gives what keeps gemini in one process, which then listens to signals, and
+// our defaults for its settings.
+func (g *Gemini) env(turn coordinator.Turn) ([]string, error) {
+	env := []string{"GEMINI_CLI_NO_RELAUNCH=true"}
+	path, err := g.writeDefaults(turn.RunDir)
+	if path != "" {
+		env = append(env, envGeminiDefaults+"="+path)
+	}
+	return env, err
+}
+
+// writeDefaults writes the lowest layer of gemini's settings: those that the
+// machine has there, with fewer tries of a request and without the retention
+// that deletes sessions which are still used. What the user has set wins. It
+// gives "" where gemini would not read ours, or the machine's own cannot be read:
+// then those stay in force, and Examine tells of it.
+func (g *Gemini) writeDefaults(dir string) (path string, err error) {
+	settings, err := readSettings(g.defaultsPath())
+	if err != nil || !rootOwned(dir) {
+		return "", nil
+	}
+	general, ok := settings["general"].(map[string]any)
+	if !ok {
+		general = map[string]any{}
+	}
+	settings["general"] = general
+	if _, ok := general["maxAttempts"]; !ok {
+		general["maxAttempts"] = geminiAttempts
+	}
+	if _, ok := general["sessionRetention"]; !ok {
+		general["sessionRetention"] = map[string]any{"enabled": false}
+	}
+	data, err := json.MarshalIndent(settings, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "gemini-defaults.json")
+	if err := os.WriteFile(path, append(data, '\n'), durable.FileMode); err != nil {
+		return "", fmt.Errorf("settings for gemini: %w", err)
+	}
+	return path, nil
+}
+
+// defaultsPath is where gemini looks for the machine's defaults.
+func (g *Gemini) defaultsPath() string {
+	if path := lookupEnv(g.Env, envGeminiDefaults); path != "" {
+		return path
+	}
+	dir := "/etc/gemini-cli"
+	if runtime.GOOS == "darwin" {
+		dir = "/Library/Application Support/GeminiCli"
+	}
+	if path := lookupEnv(g.Env, envGeminiSystem); path != "" {
+		dir = filepath.Dir(path)
+	}
+	return filepath.Join(dir, "system-defaults.json")
+}
+
+// rootOwned reports whether nobody but root can change what lies in a directory.
+// From elsewhere gemini takes no defaults.
+func rootOwned(dir string) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil || real != filepath.Clean(dir) {
+		return false
+	}
+	for {
+		fi, err := os.Stat(dir)
+		if err != nil {
+			return false
+		}
+		st, ok := fi.Sys().(*syscall.Stat_t)
+		if !ok || st.Uid != 0 || fi.Mode().Perm()&0o022 != 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// readSettings reads a settings file of gemini: JSON with comments. One that is
+// not there is empty.
+func readSettings(path string) (map[string]any, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]any{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var settings map[string]any
+	if err = json.Unmarshal(blankComments(data), &settings); err == nil && settings == nil {
+		err = errors.New("null is no object")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return settings, nil
+}
+
+// blankComments writes blanks over the comments of a JSON text.
+func blankComments(data []byte) []byte {
+	out := bytes.Clone(data)
+	for i := 0; i < len(out); i++ {
+		if out[i] == '"' {
+			i = stringEnd(out, i)
+			continue
+		}
+		n := 0
+		switch rest := data[i:]; {
+		case bytes.HasPrefix(rest, []byte("//")):
+			n = endOf(rest, "\n")
+		case bytes.HasPrefix(rest, []byte("/*")):
+			n = 2 + endOf(rest[2:], "*/")
+		}
+		for j := range n {
+			out[i+j] = ' '
+		}
+		i += max(n-1, 0)
+	}
+	return out
+}
+
+// endOf gives the index behind the first occurrence of a mark, or the end.
+func endOf(data []byte, mark string) int {
+	if n := bytes.Index(data, []byte(mark)); n >= 0 {
+		return n + len(mark)
+	}
+	return len(data)
+}
+
+// stringEnd gives the index of the quote that ends the string that begins at i,
+// or of the last byte.
+func stringEnd(data []byte, i int) int {
+	for i++; i < len(data) && data[i] != '"'; i++ {
+		if data[i] == '\\' {
+			i++
+		}
+	}
+	return min(i, len(data)-1)
+}

@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Probe looks whether gemini is installed and has credentials. It starts gemini
+// only where its version stands in no package.json, because that takes a second
+// and more; ctx bounds it.
+func (g *Gemini) Probe(ctx context.Context) Probe { return probe(ctx, g, oldestGemini.install) }
+
+// version reads the package that the program is from, or asks the program.
+func (g *Gemini) version(ctx context.Context, path string) (string, error) {
+	var pkg struct{ Name, Version string }
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(target)), "package.json"))
+		if err == nil && json.Unmarshal(data, &pkg) == nil && strings.HasSuffix(pkg.Name, "gemini-cli") {
+			return pkg.Version, nil
+		}
+	}
+	return g.Runner.version(ctx, path)
+}
+
+// login finds out as gemini does: the method that is chosen in the settings, or
+// else the one that the environment names.
+func (g *Gemini) login(context.Context, string) (ok bool, detail, fix string) {
+	method, err := g.method()
+	if err != nil {
+		return false, err.Error(), ""
+	}
+	switch method {
+	case "gemini-api-key":
+		return g.needs("the API key", "GEMINI_API_KEY")
+	case "vertex-ai":
+		if g.has("GOOGLE_API_KEY") {
+			return true, "GOOGLE_API_KEY is set, for Vertex AI", ""
+		}
+		return g.needs("Vertex AI", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+	case "oauth-personal":
+		if _, err := os.Stat(filepath.Join(g.home(), "oauth_creds.json")); err == nil {
+			return true, "logged in with Google", ""
+		}
+		return false, "not logged in with Google, as its settings ask for", "gemini"
+	case "gateway":
+		return false, "GOOGLE_GEMINI_BASE_URL is set and no method of login is chosen: gemini ends with \"Invalid auth method selected\"",
+			"set security.auth.selectedType to \"gemini-api-key\" in " + quote(g.settingsPath())
+	case "":
+		return false, "no API key and no login", g.LoginCommand()
+	}
+	return true, "logged in by " + method, ""
+}
+
+// needs checks that variables are set, in the environment or in gemini's .env.
+func (g *Gemini) needs(what string, names ...string) (ok bool, detail, fix string) {
+	for _, name := range names {
+		if !g.has(name) {
+			return false, what + " needs " + name + " in the environment", "export " + name + "=..."
+		}
+	}
+	return true, strings.Join(names, " and ") + " set", ""
+}
+
+func (g *Gemini) has(name string) bool {
+	if lookupEnv(g.Env, name) != "" {
+		return true
+	}
+	data, err := os.ReadFile(filepath.Join(g.home(), ".env"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
+		if key, v, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == name && strings.TrimSpace(v) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// method is the way of logging in that gemini will take, "" if there is none.
+func (g *Gemini) method() (string, error) {
+	settings, err := g.settings()
+	if err != nil {
+		return "", fmt.Errorf("gemini's settings: %w", err)
+	}
+	if m, ok := at(settings, "security", "auth", "selectedType").(string); ok && m != "" {
+		return m, nil
+	}
+	switch {
+	case lookupEnv(g.Env, "GOOGLE_GENAI_USE_GCA") == "true":
+		return "oauth-personal", nil
+	case lookupEnv(g.Env, "GOOGLE_GENAI_USE_VERTEXAI") == "true":
+		return "vertex-ai", nil
+	case lookupEnv(g.Env, "GOOGLE_GEMINI_BASE_URL") != "":
+		return "gateway", nil
+	case g.has("GEMINI_API_KEY"):
+		return "gemini-api-key", nil
+	case lookupEnv(g.Env, "CLOUD_SHELL") == "true" || lookupEnv(g.Env, "GEMINI_CLI_USE_COMPUTE_ADC") == "true":
+		return "compute-default-credentials", nil
+	}
+	return "", nil
+}
+
+// home is where gemini keeps its settings and sessions.
+func (g *Gemini) home() string {
+	home := lookupEnv(g.Env, "GEMINI_CLI_HOME")
+	if home == "" {
+		home = lookupEnv(g.Env, "HOME")
+	}
+	return filepath.Join(home, ".gemini")
+}
+
+func (g *Gemini) settingsPath() string { return filepath.Join(g.home(), "settings.json") }
+
+func (g *Gemini) settings() (map[string]any, error) { return readSettings(g.settingsPath()) }
+
+// at gives the value at a path of keys, nil if there is none.
+func at(settings map[string]any, path ...string) any {
+	var v any = settings
+	for _, key := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[key]
+	}
+	return v
+}
+
+// Examine looks closer than Probe; see [Codex.Examine].
+func (g *Gemini) Examine(ctx context.Context) []Problem {
+	path, found := examine(ctx, g, oldestGemini)
+	if path == "" {
+		return found
+	}
+	if err := writable(g.home()); err != nil {
+		found = append(found, Problem{
+			Text: fmt.Sprintf("gemini cannot write its home, and then hangs without a word: %v", err),
+			Fix:  "chmod u+rwx " + quote(g.home()), Fatal: true,
+		})
+	}
+	return append(found, g.settingsProblems()...)
+}
+
+// settingsProblems tells of settings with which gemini deletes sessions that are
+// still used, or tries for minutes before it says that something is wrong. Stint's
+// own defaults help only where gemini reads them, and only in stint's runs.
+func (g *Gemini) settingsProblems() (found []Problem) {
+	defaults, err := readSettings(g.defaultsPath())
+	if err != nil {
+		found = append(found, Problem{Text: fmt.Sprintf("the machine's defaults for gemini cannot be read: %v", err)})
+	}
+	settings, err := g.settings()
+	if err != nil {
+		return append(found, Problem{Text: fmt.Sprintf("gemini's settings cannot be read: %v", err), Fatal: true})
+	}
+	set := func(key ...string) any {
+		if v := at(settings, key...); v != nil {
+			return v
+		}
+		return at(defaults, key...)
+	}
+	if set("general", "sessionRetention", "enabled") != false {
+		found = append(found, Problem{
+			Text: "gemini's session retention is on: it deletes sessions that stint may have to resume",
+			Fix:  `set "general": {"sessionRetention": {"enabled": false}} in ` + g.settingsPath(),
+		})
+	}
+	if set("general", "maxAttempts") == nil && !rootOwned(filepath.Dir(g.home())) {
+		found = append(found, Problem{
+			Text: "gemini tries for minutes before it tells of a limit or an error, and takes stint's defaults only from root",
+			Fix:  `set "general": {"maxAttempts": 3} in ` + g.settingsPath(),
+		})
+	}
+	return found
+}
