@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -77,23 +78,40 @@ func (c *Client) Submit(ctx context.Context, spec coordinator.TaskSpec) (TaskVie
 
 // checkText refuses what JSON cannot carry unchanged.
 func checkText(spec *coordinator.TaskSpec) error {
-	for _, f := range [...]struct{ name, text string }{
-		{"prompt", spec.Prompt},
-		{"workspace", spec.Workspace},
-		{"session key", spec.SessionKey},
-		{"label", spec.Label},
-		{"model", spec.Model},
-		{"agent", spec.Agent},
-		{"account", spec.Account},
-		{"agent session", spec.AgentSession},
-		{"idempotency key", spec.IdempotencyKey},
-		{"id", spec.ID},
+	for _, f := range [...]struct {
+		name  string
+		texts []string
+	}{
+		{"prompt", []string{spec.Prompt}},
+		{"workspace", []string{spec.Workspace}},
+		{"session key", []string{spec.SessionKey}},
+		{"label", []string{spec.Label}},
+		{"model", []string{spec.Model}},
+		{"agent", []string{spec.Agent}},
+		{"account", []string{spec.Account}},
+		{"agent session", []string{spec.AgentSession}},
+		{"idempotency key", []string{spec.IdempotencyKey}},
+		{"id", []string{spec.ID}},
+		{"tenant", []string{spec.TenantID}},
+		{"queue", []string{spec.Queue}},
+		{"list of tasks to come after", spec.After},
+		{"list of fallbacks", spec.Fallback},
+		{"list of output files", spec.OutputSpec},
 	} {
-		if !utf8.ValidString(f.text) {
-			return invalid("the "+f.name+" is not valid UTF-8", "convert it first, for example with iconv -t UTF-8")
+		if slices.ContainsFunc(f.texts, func(s string) bool { return !utf8.ValidString(s) }) {
+			return notUTF8(f.name)
+		}
+	}
+	for _, f := range spec.InputFiles {
+		if !utf8.ValidString(f.Name) || !utf8.ValidString(f.Content) {
+			return notUTF8("input file " + strconv.QuoteToASCII(f.Name))
 		}
 	}
 	return nil
+}
+
+func notUTF8(what string) error {
+	return invalid("the "+what+" is not valid UTF-8", "convert it first, for example with iconv -t UTF-8")
 }
 
 // Task gives a whole task. A ref is an id, any unique piece of it, or @last.
@@ -139,11 +157,12 @@ func (c *Client) List(ctx context.Context, f state.Filter) ([]TaskView, error) {
 		}
 		q.Set("status", strings.Join(names, ","))
 	}
-	if f.Session != "" {
-		q.Set("session", f.Session)
-	}
-	if f.Label != "" {
-		q.Set("label", f.Label)
+	for name, value := range map[string]string{
+		"session": f.Session, "label": f.Label, "tenant": f.TenantID, "queue": f.Queue, "agent": f.Agent,
+	} {
+		if value != "" {
+			q.Set(name, value)
+		}
 	}
 	if f.Limit != 0 {
 		q.Set("limit", strconv.Itoa(f.Limit))
@@ -284,8 +303,8 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 		if err := writeJSON(&body, in); err != nil {
 			return nil, fmt.Errorf("request to the master: %w", err)
 		}
-		if body.Len() > maxBody {
-			return nil, invalid(fmt.Sprintf("the request has %d bytes, and the master takes %d", body.Len(), maxBody), "put the text into a file and name it in the prompt")
+		if err := checkSize(body.Len(), in); err != nil {
+			return nil, err
 		}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://stint"+path, bytes.NewReader(body.Bytes()))
@@ -299,6 +318,18 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 		req.Header["Idempotency-Key"] = nil
 	}
 	return req, nil
+}
+
+// checkSize refuses a body that the master would not read.
+func checkSize(size int, in any) error {
+	most, hint := maxBody, "put the text into a file and name it in the prompt"
+	if _, ok := in.([]coordinator.TaskSpec); ok {
+		most, hint = maxBatch, "submit it in several parts"
+	}
+	if size <= most {
+		return nil
+	}
+	return invalid(fmt.Sprintf("the request has %d bytes, and the master takes %d", size, most), hint)
 }
 
 // broken explains why there was no whole answer.

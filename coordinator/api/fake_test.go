@@ -39,6 +39,8 @@ type fakeMaster struct {
 	by    string // of the last Cancel or Retry
 	over  bool   // Handover was called
 
+	paused string // why, after a Pause
+
 	findings []coordinator.Finding // what is wrong in its ledger
 }
 
@@ -72,6 +74,7 @@ func (f *fakeMaster) Submit(ctx context.Context, spec coordinator.TaskSpec) (sta
 	t := state.Task{
 		ID: spec.ID, Status: state.Queued, Prompt: spec.Prompt, Agent: spec.Agent, SessionKey: spec.SessionKey, Label: spec.Label,
 		IdempotencyKey: spec.IdempotencyKey, NotBefore: spec.NotBefore, CreatedAt: f.now().Truncate(time.Millisecond),
+		TenantID: spec.TenantID, Queue: spec.Queue, After: spec.After, InputFiles: spec.InputFiles,
 	}
 	f.tasks = append(f.tasks, t)
 	if spec.IdempotencyKey != "" {
@@ -165,7 +168,8 @@ func (f *fakeMaster) List(flt state.Filter) []state.Task {
 	var out []state.Task
 	for _, t := range slices.Backward(f.tasks) {
 		if len(flt.Status) > 0 && !slices.Contains(flt.Status, t.Status) ||
-			flt.Session != "" && t.SessionKey != flt.Session || flt.Label != "" && t.Label != flt.Label {
+			flt.Session != "" && t.SessionKey != flt.Session || flt.Label != "" && t.Label != flt.Label ||
+			flt.TenantID != "" && t.TenantID != flt.TenantID || flt.Queue != "" && t.Queue != flt.Queue || flt.Agent != "" && t.Agent != flt.Agent {
 			continue
 		}
 		t.Prompt, t.Result = "", ""
@@ -176,7 +180,8 @@ func (f *fakeMaster) List(flt state.Filter) []state.Task {
 	return out
 }
 
-func (f *fakeMaster) end(ref, by string, s state.Status) (state.Task, error) {
+// change does to a task what a call asks for.
+func (f *fakeMaster) change(ref, by string, do func(*state.Task)) (state.Task, error) {
 	if f.err != nil {
 		return state.Task{}, f.err
 	}
@@ -187,7 +192,11 @@ func (f *fakeMaster) end(ref, by string, s state.Status) (state.Task, error) {
 	if err != nil {
 		return t, err
 	}
-	return f.set(t.ID, func(t *state.Task) { t.Status = s }), nil
+	return f.set(t.ID, do), nil
+}
+
+func (f *fakeMaster) end(ref, by string, s state.Status) (state.Task, error) {
+	return f.change(ref, by, func(t *state.Task) { t.Status = s })
 }
 
 func (f *fakeMaster) Cancel(_ context.Context, ref, by string) (state.Task, error) {

@@ -70,6 +70,7 @@ func (s *Server) session(_ context.Context, in *keyInput) (*sessionOutput, error
 	}
 	return &sessionOutput{Body: SessionView{
 		Session:    ses,
+		Queue:      s.queue(ses.Key),
 		Tasks:      append([]state.Task{}, s.master.List(state.Filter{Session: ses.Key})...),
 		Transcript: append([]session.Message{}, transcript...),
 	}}, nil

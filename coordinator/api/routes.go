@@ -33,6 +33,7 @@ func (s *Server) routes() {
 	api := humago.New(s.mux, cfg)
 
 	s.taskRoutes(api)
+	s.queueRoutes(api)
 	s.streamRoutes(api)
 	s.masterRoutes(api)
 	s.ledgerRoutes(api)

@@ -26,6 +26,8 @@ type Master interface {
 	// Submit makes a task durable. A spec whose id or idempotency key is known
 	// gives the task of old.
 	Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error)
+	// SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong.
+	SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([]state.Task, error)
 	// Task gives a whole task, with prompt and result.
 	Task(ctx context.Context, ref string) (state.Task, error)
 	// List gives tasks without their texts, newest first.
@@ -34,12 +36,27 @@ type Master interface {
 	Cancel(ctx context.Context, ref, by string) (state.Task, error)
 	// Retry queues an ended task again; by says who asked for it.
 	Retry(ctx context.Context, ref, by string) (state.Task, error)
+	// Hold lets a queued task wait until it is released.
+	Hold(ctx context.Context, ref, by string) (state.Task, error)
+	// Release lets a held task run.
+	Release(ctx context.Context, ref, by string) (state.Task, error)
+	// Move changes a queued task's place in its lane.
+	Move(ctx context.Context, ref string, to coordinator.Place, by string) (state.Task, error)
+	// Pause makes the master start no more tasks, durably; those at work go on.
+	Pause(ctx context.Context, reason, by string) error
+	// Resume makes the master start tasks again.
+	Resume(ctx context.Context, by string) error
+	// Queue gives the tasks that wait in a lane, in the order in which they will run.
+	Queue(key string) []state.Task
 	// Why says in one sentence why a task is not running, or how it ended.
 	Why(ref string) (string, error)
 	// Wait returns when the task has ended, or ctx has.
 	Wait(ctx context.Context, ref string) (state.Task, error)
 	// Raw gives the ledger's sections of a task.
 	Raw(ctx context.Context, ref string) ([]byte, error)
+	// LastOutput says when the agent of a running task last wrote anything, or when
+	// its run began if it has not yet; zero if the task does not run.
+	LastOutput(id string) time.Time
 	// RunDir gives the directory of a run, which need not exist.
 	RunDir(runID string) string
 	// Subscribe gives every change from now on, in order. The channel is closed

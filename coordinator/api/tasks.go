@@ -40,6 +40,9 @@ type (
 		Status  []string `query:"status" enum:"draft,queued,running,done,failed,canceled,dead" doc:"Any of these, separated by commas"`
 		Session string   `query:"session" doc:"Session key"`
 		Label   string   `query:"label"`
+		Tenant  string   `query:"tenant" doc:"Tenant id"`
+		Queue   string   `query:"queue"`
+		Agent   string   `query:"agent"`
 		Limit   int      `query:"limit" minimum:"0" doc:"At most so many; 0: all"`
 	}
 
@@ -119,7 +122,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 	if err != nil {
 		return nil, asProblem(err)
 	}
-	t.Prompt = "" // the client has it
+	t.Prompt, t.InputFiles = "", nil // the client has them
 	out := &submitOutput{Status: http.StatusCreated, Location: taskPath(t.ID), Body: s.view(t)}
 	if t.ID != spec.ID || chosen && t.CreatedAt.Before(begun) {
 		out.Status = http.StatusOK
@@ -161,7 +164,9 @@ func (s *Server) wait(ctx context.Context, in *refInput) (*taskOutput, error) {
 }
 
 func (s *Server) list(_ context.Context, in *listInput) (*listOutput, error) {
-	f := state.Filter{Session: in.Session, Label: in.Label, Limit: in.Limit}
+	f := state.Filter{
+		Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Limit: in.Limit,
+	}
 	for _, status := range in.Status {
 		f.Status = append(f.Status, state.Status(status))
 	}

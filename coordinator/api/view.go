@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"time"
 
 	"stint/session"
 	"stint/state"
@@ -12,14 +13,17 @@ import (
 // A TaskView is a task as the API shows it: its fields, and what is around it.
 type TaskView struct {
 	state.Task
-	Why    string   `json:"why,omitempty"`    // why it is not running or what it does; of one task that has not ended
-	Env    []string `json:"env,omitempty"`    // names of the variables that the last run was given; of one task
-	RunDir string   `json:"runDir,omitempty"` // absolute path of the last run's files
+	Why        string    `json:"why,omitempty"`       // why it is not running or what it does; of one task that has not ended
+	Env        []string  `json:"env,omitempty"`       // names of the variables that the last run was given; of one task
+	RunDir     string    `json:"runDir,omitempty"`    // absolute path of the last run's files
+	LastOutput time.Time `json:"lastOutput,omitzero"` // of a running task: when its agent last wrote anything, or its run began
 }
 
-// A SessionView is a session with its tasks, newest first, and its transcript.
+// A SessionView is a session with its tasks, newest first, those of its lane that
+// wait, in the order in which they will run, and its transcript.
 type SessionView struct {
 	state.Session
+	Queue      []TaskView        `json:"queue"`
 	Tasks      []state.Task      `json:"tasks"`
 	Transcript []session.Message `json:"transcript"`
 }
@@ -30,6 +34,9 @@ func (s *Server) view(t state.Task) TaskView {
 	if isRunID(t.RunID) {
 		v.RunDir = s.master.RunDir(t.RunID)
 	}
+	if t.Status == state.Running {
+		v.LastOutput = s.master.LastOutput(t.ID)
+	}
 	return v
 }
 
@@ -37,14 +44,21 @@ func (s *Server) view(t state.Task) TaskView {
 func (s *Server) detail(t state.Task) TaskView {
 	v := s.view(t)
 	if !t.Status.Terminal() {
-		if why, err := s.master.Why(t.ID); err == nil {
-			v.Why = why
-		}
+		v.Why = s.whyNow(t.ID)
 	}
 	if v.RunDir != "" {
 		v.Env = readEnv(v.RunDir)
 	}
 	return v
+}
+
+// whyNow says why a task is where it is; "" if that cannot be told.
+func (s *Server) whyNow(id string) string {
+	why, err := s.master.Why(id)
+	if err != nil {
+		return ""
+	}
+	return why
 }
 
 // isRunID reports whether id can be the name of a run's directory. A run id may

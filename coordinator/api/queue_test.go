@@ -1,0 +1,215 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+func (f *fakeMaster) SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([]state.Task, error) {
+	for i, spec := range specs {
+		if spec.Prompt == "" {
+			return nil, nameInBatch(invalid("the prompt is empty", "stint task PROMPT"), i, len(specs))
+		}
+	}
+	var out []state.Task
+	for _, spec := range specs {
+		t, err := f.Submit(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func (f *fakeMaster) Hold(_ context.Context, ref, by string) (state.Task, error) {
+	return f.change(ref, by, func(t *state.Task) { t.Hold = true })
+}
+
+func (f *fakeMaster) Release(_ context.Context, ref, by string) (state.Task, error) {
+	return f.change(ref, by, func(t *state.Task) { t.Hold = false })
+}
+
+func (f *fakeMaster) Move(_ context.Context, ref string, to coordinator.Place, by string) (state.Task, error) {
+	return f.change(ref, by, func(t *state.Task) { t.Note = fmt.Sprintf("%+v", to) })
+}
+
+func (f *fakeMaster) Pause(_ context.Context, reason, by string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.paused, f.by = "because "+reason, by
+	return f.err
+}
+
+func (f *fakeMaster) Resume(_ context.Context, by string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.paused, f.by = "", by
+	return f.err
+}
+
+func (f *fakeMaster) Queue(key string) []state.Task {
+	tasks := f.List(state.Filter{Session: key, Status: []state.Status{state.Queued}})
+	slices.Reverse(tasks) // the oldest is the next
+	return tasks
+}
+
+func (f *fakeMaster) LastOutput(id string) time.Time {
+	if id != "aa-3" {
+		return time.Time{}
+	}
+	return lastWord
+}
+
+var lastWord = time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC)
+
+func TestBatch(t *testing.T) {
+	m := newFake(t)
+	s := serve(t, m, Options{})
+	specs := []coordinator.TaskSpec{
+		{Prompt: "one", ID: "mine", TenantID: "ana", InputFiles: []state.InputFile{{Name: "a", Content: "b"}}},
+		{Prompt: "two", After: []string{"mine"}},
+	}
+	views, err := s.client.SubmitAll(t.Context(), specs)
+	if err != nil || len(views) != 2 || views[0].ID != "mine" || len(views[1].ID) != 36 || views[0].Prompt != "" || views[0].InputFiles != nil {
+		t.Fatalf("%+v %v", views, err)
+	}
+	if specs[1].ID != "" {
+		t.Error("the caller's specs were changed")
+	}
+	if got := m.tasks; len(got) != 2 || got[0].Prompt != "one" || got[0].TenantID != "ana" || !slices.Equal(got[1].After, []string{"mine"}) {
+		t.Errorf("the master has %+v", got)
+	}
+
+	specs = []coordinator.TaskSpec{{Prompt: "three"}, {}}
+	_, err = s.client.SubmitAll(t.Context(), specs)
+	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !strings.Contains(err.Error(), "task 2 of 2: the prompt is empty") || len(m.tasks) != 2 {
+		t.Errorf("%v, and %d tasks", err, len(m.tasks))
+	}
+	specs[1] = coordinator.TaskSpec{Prompt: "x", InputFiles: []state.InputFile{{Name: "b", Content: "\xff"}}}
+	if _, err = s.client.SubmitAll(t.Context(), specs); err == nil || !strings.Contains(err.Error(), `task 2 of 2: the input file "b" is not valid UTF-8`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestBatchMayBeLargerThanATask(t *testing.T) {
+	m := newFake(t)
+	s := serve(t, m, Options{})
+	long := strings.Repeat("x", 1<<20)
+	specs := make([]coordinator.TaskSpec, 63)
+	for i := range specs {
+		specs[i].Prompt = long
+	}
+	if views, err := s.client.SubmitAll(t.Context(), specs); err != nil || len(views) != 63 {
+		t.Errorf("63 MiB: %d tasks, %v", len(views), err)
+	}
+	specs = append(specs, specs[0])
+	if _, err := s.client.SubmitAll(t.Context(), specs); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) {
+		t.Errorf("64 MiB and more: %v", err)
+	}
+}
+
+func TestQueueRequests(t *testing.T) {
+	for _, c := range []struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		{"/v1/tasks/aa-2/hold", "", 200, `"hold":true`},
+		{"/v1/tasks/aa-2/release", "", 200, `"id":"aa-2"`},
+		{"/v1/tasks/zz/hold", "", 404, "no task zz"},
+		{"/v1/tasks/aa-2/move", `{"first":true}`, 200, `"note":"{First:true Before:}"`},
+		{"/v1/tasks/aa-2/move", `{"before":"aa-1"}`, 200, `"note":"{First:false Before:aa-1}"`},
+		{"/v1/tasks/aa-2/move", `{}`, 422, "one of them is needed"},
+		{"/v1/tasks/aa-2/move", `{"first":true,"before":"aa-1"}`, 422, "exclude each other"},
+		{"/v1/tasks/aa-2/move", `{"last":true}`, 422, "body.last: unexpected property"},
+		{"/v1/pause", `{"reason":"lunch"}`, 204, ""},
+		{"/v1/pause", "", 204, ""},
+		{"/v1/pause", `{"why":"lunch"}`, 422, "body.why"},
+		{"/v1/resume", "", 204, ""},
+		{"/v1/tasks/batch", `[{"prompt":"x","tool":"claude"},{"prompt":"y"}]`, 201, `"agent":"claude"`},
+		{"/v1/tasks/batch", `[]`, 201, `{"tasks":[]}`},
+		{"/v1/tasks/batch", `[{"prompt":"x"},{"prompt":"y","colour":1}]`, 422, "body[1].colour: unexpected property"},
+		{"/v1/tasks/batch", `[{"prompt":"x"},{"prompt":"y","tool":"a","agent":"b"}]`, 422, "task 2 of 2: agent and tool"},
+		{"/v1/tasks/batch", `{"prompt":"x"}`, 422, "array"},
+	} {
+		contentType := ""
+		if c.body != "" {
+			contentType = jsonType
+		}
+		m := twoTasks(t)
+		w := ask(NewServer(m, Options{}), "POST", c.path, contentType, c.body)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s %s: %d %s, want %d with %q", c.path, c.body, w.Code, w.Body, c.status, c.want)
+		}
+		if w.Code >= 400 && len(m.tasks) != 2 {
+			t.Errorf("%s %s: a refused request added a task", c.path, c.body)
+		}
+	}
+}
+
+func TestQueueRoundTrip(t *testing.T) {
+	m := twoTasks(t)
+	s := serve(t, m, Options{})
+	c, ctx := s.client, t.Context()
+	if v, err := c.Hold(ctx, "aa-2"); err != nil || !v.Hold || m.by != "client" {
+		t.Errorf("hold: %+v %v", v, err)
+	}
+	if v, err := c.Release(ctx, "@last"); err != nil || v.Hold {
+		t.Errorf("release: %+v %v", v, err)
+	}
+	if v, err := c.Move(ctx, "aa-2", coordinator.Place{Before: "aa-1"}); err != nil || v.Note != "{First:false Before:aa-1}" {
+		t.Errorf("move: %+v %v", v, err)
+	}
+	if err := c.Pause(ctx, "lunch"); err != nil || m.paused != "because lunch" {
+		t.Errorf("pause: %q %v", m.paused, err)
+	}
+	if err := c.Pause(ctx, "\xff"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) {
+		t.Errorf("a reason that is no text: %v", err)
+	}
+	if err := c.Resume(ctx); err != nil || m.paused != "" {
+		t.Errorf("resume: %q %v", m.paused, err)
+	}
+	m.err = &coordinator.Error{Code: coordinator.CodeConflict, Message: "not now"}
+	for name, err := range map[string]error{"pause": c.Pause(ctx, ""), "resume": c.Resume(ctx)} {
+		if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+			t.Errorf("the master's error of %s became %v", name, err)
+		}
+	}
+}
+
+func TestFiltersReachTheMaster(t *testing.T) {
+	m := newFake(t)
+	m.add(state.Task{ID: "a", TenantID: "ana", Queue: "slow", Agent: "codex"})
+	m.add(state.Task{ID: "b", TenantID: "bob", Queue: "fast", Agent: "claude"})
+	s := serve(t, m, Options{})
+	for _, f := range []state.Filter{{TenantID: "ana"}, {Queue: "slow"}, {Agent: "codex"}} {
+		if got, err := s.client.List(t.Context(), f); err != nil || len(got) != 1 || got[0].ID != "a" {
+			t.Errorf("%+v: %+v %v", f, got, err)
+		}
+	}
+}
+
+func TestSessionHasItsQueue(t *testing.T) {
+	m := twoTasks(t)
+	m.add(state.Task{ID: "aa-3", Status: state.Running, SessionKey: "web"})
+	m.add(state.Task{ID: "aa-4", Status: state.Queued, SessionKey: "web"})
+	m.add(state.Task{ID: "aa-5", Status: state.Queued, SessionKey: "web"})
+	s := serve(t, m, Options{})
+	ses, err := s.client.Session(t.Context(), "web")
+	if err != nil || len(ses.Queue) != 2 || ses.Queue[0].ID != "aa-4" || ses.Queue[1].ID != "aa-5" || ses.Queue[0].Why != "it is queued" {
+		t.Errorf("%+v %v", ses.Queue, err)
+	}
+	list, err := s.client.List(t.Context(), state.Filter{Status: []state.Status{state.Running}})
+	if err != nil || len(list) != 1 || !list[0].LastOutput.Equal(lastWord) {
+		t.Errorf("last output: %+v %v", list, err)
+	}
+}
