@@ -41,6 +41,18 @@ func (a *app) retryCommand() *cobra.Command {
 	return a.actCommand("retry", "queue tasks that have ended again", (*api.Client).Retry)
 }
 
+func (a *app) holdCommand() *cobra.Command {
+	c := a.actCommand("hold", "let queued tasks wait until they are released", (*api.Client).Hold)
+	c.ValidArgsFunction = a.completeQueued
+	return c
+}
+
+func (a *app) releaseCommand() *cobra.Command {
+	c := a.actCommand("release", "let held tasks run", (*api.Client).Release)
+	c.ValidArgsFunction = a.completeQueued
+	return c
+}
+
 // actCommand builds a command that does one thing to each of several tasks.
 func (a *app) actCommand(name, short string, act func(*api.Client, context.Context, string) (api.TaskView, error)) *cobra.Command {
 	var asJSON, quiet bool

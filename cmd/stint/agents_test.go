@@ -1,30 +1,50 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/state"
 )
 
 func TestAgentEnv(t *testing.T) {
-	environ := []string{
+	common := []string{
 		"PATH=/bin", "HOME=/h", "LC_ALL=C", "LANG=C", "XDG_CONFIG_HOME=/c", "HTTPS_PROXY=p", "https_proxy=p", "NO_PROXY=n",
-		"OPENAI_API_KEY=k", "CODEX_HOME=/x", "GOFLAGS=-v", "SSH_AUTH_SOCK=/s", "MY_TOKEN=t", "EMPTY=",
-		"AWS_SECRET_ACCESS_KEY=s", "GITHUB_TOKEN=t", "ANTHROPIC_API_KEY=k", "STINT_STATE_DIR=/s", "LD_PRELOAD=/x", "PATHX=1", "XPATH=1",
+		"GOFLAGS=-v", "SSH_AUTH_SOCK=/s", "MY_TOKEN=t", "EMPTY=",
 	}
-	want := []string{
-		"PATH=/bin", "HOME=/h", "LC_ALL=C", "LANG=C", "XDG_CONFIG_HOME=/c", "HTTPS_PROXY=p", "https_proxy=p", "NO_PROXY=n",
-		"OPENAI_API_KEY=k", "CODEX_HOME=/x", "GOFLAGS=-v", "SSH_AUTH_SOCK=/s", "MY_TOKEN=t", "EMPTY=",
+	own := map[string][]string{
+		"codex":  {"OPENAI_API_KEY=k", "CODEX_HOME=/x"},
+		"claude": {"ANTHROPIC_API_KEY=k", "CLAUDE_CONFIG_DIR=/c", "CLAUDE_CODE_OAUTH_TOKEN=t", "CLAUDE_CODE_USE_BEDROCK=1", "CLAUDE_CODE_SKIP_BEDROCK_AUTH=1", "ANTHROPIC_DEFAULT_OPUS_MODEL=m", "DISABLE_TELEMETRY=1", "API_TIMEOUT_MS=1"},
+		"gemini": {"GEMINI_API_KEY=k", "GEMINI_CLI_HOME=/g", "GOOGLE_CLOUD_PROJECT=p", "GOOGLE_GEMINI_BASE_URL=u"},
+		"demo":   nil,
 	}
-	if got := agentEnv(environ, []string{"MY_TOKEN", "EMPTY", "NOT_SET"}); !slices.Equal(got, want) {
-		t.Errorf("agents get %q, want %q", got, want)
+	nobodys := []string{
+		"AWS_SECRET_ACCESS_KEY=s", "GITHUB_TOKEN=t", "STINT_STATE_DIR=/s", "LD_PRELOAD=/x", "PATHX=1", "XPATH=1",
+		"CLAUDECODE=1", "CLAUDE_CODE_SESSION_ID=x", "CLAUDE_PID=1", "ANTHROPIC_SESSION_ID=x", "GEMINI_CLI=1", "GEMINI_SESSION_ID=x", "CLAUDE_CODE_SSE_PORT=1",
+	}
+	environ := slices.Concat(common, nobodys)
+	for _, name := range agentNames {
+		environ = append(environ, own[name]...)
+	}
+	for name, list := range own {
+		got := agentEnv(environ, name, []string{"MY_TOKEN", "EMPTY", "NOT_SET"})
+		if want := slices.Concat(common, list); !slices.Equal(got, want) {
+			t.Errorf("%s gets %q, want %q", name, got, want)
+		}
 	}
 	// A name that is a pattern gone wrong lets nothing through.
-	if got := agentEnv([]string{"[=x", "A=1"}, []string{"["}); len(got) != 0 {
+	if got := agentEnv([]string{"[=x", "A=1"}, "codex", []string{"["}); len(got) != 0 {
 		t.Errorf("agents get %q", got)
 	}
 }
 
-func TestCodexFromConfig(t *testing.T) {
+func TestAgentsFromConfig(t *testing.T) {
 	c := mustLoad(t, "codex_bin = \"/opt/codex\"\ncodex_model = \"m\"\ncodex_profile = \"p\"\ncodex_sandbox = \"inherit\"\n", nil, nil)
 	if a := codexAgent(c); a.Bin != "/opt/codex" || a.Model != "m" || a.Profile != "p" || a.Sandbox != "inherit" || a.FullAuto {
 		t.Errorf("%+v", a)
@@ -33,15 +53,266 @@ func TestCodexFromConfig(t *testing.T) {
 	if a := codexAgent(c); !a.FullAuto || a.Sandbox != "workspace-write" {
 		t.Errorf("codex_full_auto: %+v", a)
 	}
+	c = mustLoad(t, `claude_bin = "/opt/claude"
+claude_model = "opus"
+claude_permission_mode = "plan"
+claude_allowed_tools = ["Edit", "Bash(git log:*, x)"]
+claude_max_turns = 7
+gemini_bin = "/opt/gemini"
+gemini_model = "flash"
+gemini_approval_mode = "inherit"
+limit_cpu = "1h"
+limit_files = 512
+limit_file_size = "1GiB"
+limit_memory = "64GiB"
+nice = 5
+`, nil, nil)
+	a := cliOf(c, "claude").(*agent.Claude)
+	if a.Bin != "/opt/claude" || a.Model != "opus" || a.PermissionMode != "plan" || a.MaxTurns != 7 || !slices.Equal(a.AllowedTools, []string{"Edit", "Bash(git log:*, x)"}) {
+		t.Errorf("claude: %+v", a)
+	}
+	g := cliOf(c, "gemini").(*agent.Gemini)
+	if g.Bin != "/opt/gemini" || g.Model != "flash" || g.ApprovalMode != "inherit" {
+		t.Errorf("gemini: %+v", g)
+	}
+	want := agent.Resources{CPU: time.Hour, Files: 512, FileSize: 1 << 30, Memory: 64 << 30, Nice: 5}
+	demo := agents(c, "/s")["demo"].(*agent.Demo)
+	for name, got := range map[string]agent.Resources{"codex": codexAgent(c).Resources, "claude": a.Resources, "gemini": g.Resources, "demo": demo.Resources} {
+		if got != want {
+			t.Errorf("%s has the limits %+v, want %+v", name, got, want)
+		}
+	}
+	if got := codexAgent(mustLoad(t, "", nil, nil)).Resources; got != (agent.Resources{}) {
+		t.Errorf("by default there are limits: %+v", got)
+	}
+}
+
+// Every name that the configuration takes for an agent has an adapter, and every
+// CLI says how to log in.
+func TestEveryAgentHasAnAdapter(t *testing.T) {
+	all := agents(mustLoad(t, "", nil, nil), t.TempDir())
+	for _, name := range agentNames {
+		if _, ok := all[name].(adapter); !ok {
+			t.Errorf("%s has no adapter that stint can ask", name)
+		}
+		if (loginCommand(name) == "") != (name == "demo") {
+			t.Errorf("the login command of %s is %q", name, loginCommand(name))
+		}
+	}
+	if len(all) != len(agentNames) {
+		t.Errorf("%d adapters, %d names", len(all), len(agentNames))
+	}
+	if session, kept := findSession(all)("nobody", t.TempDir()); session != "" || kept {
+		t.Error("an unknown agent has a session")
+	}
+}
+
+func TestResumeCommand(t *testing.T) {
+	const session = "01a1fbfd-004f-7b52-a66b-d51066fa7872"
+	cfg := mustLoad(t, "", nil, nil)
+	for _, name := range cliNames {
+		got := resumeCommand(cfg, &state.Task{Agent: name, AgentSession: session, Workspace: "/my work"})
+		if !strings.Contains(got, session) || !strings.Contains(got, "'/my work'") {
+			t.Errorf("%s: %q", name, got)
+		}
+		if got := resumeCommand(cfg, &state.Task{Agent: name, Workspace: "/w"}); got != "" {
+			t.Errorf("%s without a session: %q", name, got)
+		}
+	}
+	if got := resumeCommand(cfg, &state.Task{Agent: "demo", AgentSession: session, Workspace: "/w"}); got != "" {
+		t.Errorf("demo: %q", got)
+	}
+}
+
+// fakeCLIs gives a configuration whose CLIs are scripts that count their starts in
+// a file. Codex is logged in if the file "login" is beside them.
+func fakeCLIs(t *testing.T, settings string) (c *Config, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	script := "#!/bin/sh\necho x >>" + dir + "/starts\ncase $1 in --version) echo codex-cli 0.169.0;; *) test -e " + dir + "/login;; esac\n"
+	if err := os.WriteFile(filepath.Join(dir, "codex"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CODEX_HOME", dir)
+	t.Setenv("CODEX_API_KEY", "")
+	return mustLoad(t, "codex_bin = \""+dir+"/codex\"\nclaude_bin = \"/does/not/exist\"\ngemini_bin = \"/does/not/exist\"\n"+settings, nil, nil), dir
 }
 
 func TestDefaultAgent(t *testing.T) {
-	c := mustLoad(t, "codex_bin = \"/does/not/exist\"\n", nil, nil)
-	if got := defaultAgent(t.Context(), c)(); got != "demo" {
-		t.Errorf("without codex: %q", got)
+	c := mustLoad(t, "codex_bin = \"/none\"\nclaude_bin = \"/none\"\ngemini_bin = \"/none\"\n", nil, nil)
+	if got := newReadiness(t.Context(), c).defaultAgent(); got != "demo" {
+		t.Errorf("without any CLI: %q", got)
 	}
-	c = mustLoad(t, "codex_bin = \"/does/not/exist\"\nagent = \"codex\"\n", nil, nil)
-	if got := defaultAgent(t.Context(), c)(); got != "codex" {
+	c, dir := fakeCLIs(t, "agent = \"gemini\"\n")
+	if got := newReadiness(t.Context(), c).defaultAgent(); got != "gemini" {
 		t.Errorf("as configured: %q", got)
+	}
+	c.Agent = ""
+	r := newReadiness(t.Context(), c)
+	if got := r.defaultAgent(); got != "demo" || r.ready("codex") || !r.ready("demo") || r.ready("nobody") {
+		t.Errorf("codex is not logged in: %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "login"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.defaultAgent(); got != "demo" {
+		t.Errorf("it looked again at once: %q", got)
+	}
+	r.seen["codex"] = seen{at: time.Now().Add(-missingFor)}
+	if got := r.defaultAgent(); got != "codex" || !r.ready("codex") {
+		t.Errorf("codex is logged in: %q", got)
+	}
+	before := starts(t, dir)
+	if r.defaultAgent() != "codex" || !r.ready("codex") || starts(t, dir) != before {
+		t.Error("codex is looked at for every task")
+	}
+	// A logout shows, but tasks without an agent stay with theirs.
+	if err := os.Remove(filepath.Join(dir, "login")); err != nil {
+		t.Fatal(err)
+	}
+	r.seen["codex"] = seen{ready: true, at: time.Now().Add(-readyFor)}
+	if got := r.defaultAgent(); got != "codex" || r.ready("codex") {
+		t.Errorf("after a logout: %q", got)
+	}
+}
+
+func starts(t *testing.T, dir string) int {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "starts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(data), "\n")
+}
+
+// The first CLI that is ready is the default, in the order codex, claude, gemini.
+func TestOrderOfAgents(t *testing.T) {
+	c := mustLoad(t, "", nil, nil)
+	for _, test := range []struct {
+		ready []string
+		want  string
+	}{
+		{nil, "demo"},
+		{[]string{"gemini"}, "gemini"},
+		{[]string{"gemini", "claude"}, "claude"},
+		{[]string{"gemini", "claude", "codex"}, "codex"},
+	} {
+		r := newReadiness(t.Context(), c)
+		for _, name := range cliNames {
+			r.seen[name] = seen{ready: slices.Contains(test.ready, name), at: time.Now()}
+		}
+		if got := r.defaultAgent(); got != test.want {
+			t.Errorf("with %q ready it is %s, want %s", test.ready, got, test.want)
+		}
+	}
+}
+
+func TestChooseAgent(t *testing.T) {
+	c := mustLoad(t, "agent = \"codex\"\nfallback = [\"claude\"]\n[workspace.\"/w\"]\nagent = \"gemini\"\n", nil, nil)
+	for name, test := range map[string]struct {
+		spec     coordinator.TaskSpec
+		agent    string
+		fallback string
+	}{
+		"all open":         {coordinator.TaskSpec{}, "codex", "claude"},
+		"workspace":        {coordinator.TaskSpec{Workspace: "/w/x"}, "gemini", "claude"},
+		"agent named":      {coordinator.TaskSpec{Agent: "gemini"}, "gemini", ""},
+		"session named":    {coordinator.TaskSpec{SessionKey: "web"}, "codex", ""},
+		"continued":        {coordinator.TaskSpec{Continue: true}, "codex", ""},
+		"native session":   {coordinator.TaskSpec{AgentSession: "x"}, "codex", ""},
+		"fallback named":   {coordinator.TaskSpec{Fallback: []string{"gemini"}}, "codex", "gemini"},
+		"fallback refused": {coordinator.TaskSpec{Fallback: []string{"none"}}, "codex", "none"},
+	} {
+		c.chooseAgent(&test.spec)
+		if got := strings.Join(test.spec.Fallback, " "); test.spec.Agent != test.agent || got != test.fallback {
+			t.Errorf("%s: %s with fallback %q, want %s with %q", name, test.spec.Agent, got, test.agent, test.fallback)
+		}
+	}
+	c.Agent = ""
+	spec := coordinator.TaskSpec{Workspace: "/elsewhere"}
+	if c.chooseAgent(&spec); spec.Agent != "" || len(spec.Fallback) != 0 {
+		t.Errorf("the master is to choose: %+v", spec)
+	}
+}
+
+func TestWhyDemo(t *testing.T) {
+	c, dir := fakeCLIs(t, "")
+	if why, help := whyDemo(t.Context(), c); why != "codex is not logged in" || help != dir+"/codex login" {
+		t.Errorf("%s; %s", why, help)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "login"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if why, help := whyDemo(t.Context(), c); why != "the master does not find codex as you do" || help != "stint task --agent codex ..." {
+		t.Errorf("%s; %s", why, help)
+	}
+	c.CodexBin = "/none"
+	if why, help := whyDemo(t.Context(), c); why != "neither codex nor claude nor gemini is installed" || !strings.Contains(help, "npm i -g") {
+		t.Errorf("%s; %s", why, help)
+	}
+}
+
+func TestDoctorOnAgents(t *testing.T) {
+	type row struct{ check, status, text string }
+	rows := func(list []finding) (got []row) {
+		for _, f := range list {
+			if f.Status != healthOK && f.Try == "" {
+				t.Errorf("no way out of: %+v", f)
+			}
+			got = append(got, row{f.Check, f.Status, f.Text})
+		}
+		return got
+	}
+	nothing := "codex_bin = \"/none\"\nclaude_bin = \"/none\"\ngemini_bin = \"/none\"\n"
+	got := rows(examineAgents(t.Context(), mustLoad(t, nothing, nil, nil)))
+	if len(got) != 1 || got[0].status != healthWarn || got[0].check != "agents" {
+		t.Errorf("without any CLI: %+v", got)
+	}
+	for _, settings := range []string{"agent = \"codex\"\n", "fallback = [\"codex\"]\n", "[workspace.\"/w\"]\nagent = \"codex\"\n"} {
+		got = rows(examineAgents(t.Context(), mustLoad(t, nothing+settings, nil, nil)))
+		if len(got) != 1 || got[0].status != healthFail || got[0].check != "codex" {
+			t.Errorf("with %q: %+v", settings, got)
+		}
+	}
+	c, dir := fakeCLIs(t, "")
+	got = rows(examineAgents(t.Context(), c))
+	if i := slices.IndexFunc(got, func(r row) bool { return r.check == "codex" }); i < 0 || got[i].status != healthWarn || got[i].text == "" {
+		t.Errorf("not logged in: %+v", got)
+	}
+	if !slices.Contains(got, row{"gemini", healthOK, "not installed, and not needed; to get it: npm install -g @google/gemini-cli"}) {
+		t.Errorf("no word about gemini: %+v", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "login"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got = rows(examineAgents(t.Context(), c))
+	if got[0].check != "codex" || got[0].status != healthOK || !strings.Contains(got[0].text, "0.169.0") {
+		t.Errorf("ready: %+v", got)
+	}
+}
+
+// What stops an agent is a problem where it is needed, else a warning.
+func TestFatalFindings(t *testing.T) {
+	l := &look{
+		name: "claude", probe: agent.Probe{Found: true, LoggedIn: true, Path: "/c", Version: "1"},
+		problems: []agent.Problem{{Text: "home is read-only", Fix: "chmod", Fatal: true}, {Text: "old", Fix: "npm"}},
+	}
+	for needed, want := range map[bool]string{true: healthFail, false: healthWarn} {
+		got := l.findings(needed)
+		if len(got) != 3 || got[0].Status != healthOK || got[1] != (finding{"claude", want, "home is read-only", "chmod"}) || got[2].Status != healthWarn {
+			t.Errorf("needed %v: %+v", needed, got)
+		}
+	}
+}
+
+func TestDoctorOnLimits(t *testing.T) {
+	for _, test := range []struct{ file, status, text string }{
+		{"", healthOK, "none"},
+		{"limit_cpu = \"1h\"\nnice = 3\n", healthOK, "limit_cpu 1h, nice 3"},
+		{"limit_memory = \"8GiB\"\n", healthWarn, "limit_memory 8GiB; limit_memory bounds address space"},
+	} {
+		if f := examineLimits(mustLoad(t, test.file, nil, nil)); f.Status != test.status || !strings.HasPrefix(f.Text, test.text) {
+			t.Errorf("%q: %+v", test.file, f)
+		}
 	}
 }

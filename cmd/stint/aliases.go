@@ -1,17 +1,89 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
 
 // tasksCommand gives the names that other tools and schedulers use.
 func (a *app) tasksCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "tasks",
 		Short:   "the same as ls, show, retry and cancel",
-		Example: "  stint tasks ls\n  stint tasks get 2b4f6c8e\n  stint tasks requeue 2b4f6c8e",
+		Example: "  stint tasks ls\n  stint tasks get --with-files 2b4f6c8e\n  stint tasks requeue 2b4f6c8e",
 	}
 	get, requeue := a.showCommand(), a.retryCommand()
 	get.Use = "get [OPTIONS] ID"
 	requeue.Use = "requeue [OPTIONS] ID..."
 	c.AddCommand(a.lsCommand(), get, requeue, a.cancelCommand())
 	return c
+}
+
+// listAlias and getAlias are further names of ls and show.
+func (a *app) listAlias() *cobra.Command {
+	c := a.lsCommand()
+	c.Use, c.Short, c.Hidden = "list [OPTIONS]", "the same as ls", true
+	return c
+}
+
+func (a *app) getAlias() *cobra.Command {
+	c := a.showCommand()
+	c.Use, c.Short, c.Hidden = "get [OPTIONS] ID", "the same as show", true
+	return c
+}
+
+// enqueueCommand is `task -d` under the name that schedulers use, and with their
+// way to name the agent: as the first of several arguments.
+func (a *app) enqueueCommand() *cobra.Command {
+	o := &taskOptions{detach: true}
+	c := &cobra.Command{
+		Use:   "enqueue [OPTIONS] [AGENT] PROMPT",
+		Short: "queue a task and print its id (task -d)",
+		Example: `  stint enqueue --session web "Fix the login test"
+  stint enqueue claude "Refactor this code" --model sonnet
+  stint enqueue --tool codex --prompt @prompt.txt --output-spec results.txt`,
+		RunE: func(c *cobra.Command, args []string) error {
+			args, err := o.takeAgent(c, args)
+			if err != nil {
+				return err
+			}
+			return a.runTask(c, o, args)
+		},
+	}
+	o.addFlags(c)
+	for _, name := range []string{"tool", "prompt"} {
+		c.Flags().Lookup(name).Hidden = false
+	}
+	a.completeTask(c)
+	return c
+}
+
+// takeAgent takes the name of an agent off the arguments, if the first one is one
+// and no option names another. What looks like AGENT PROMPT and is not, is refused:
+// it would otherwise be a prompt for any agent.
+func (o *taskOptions) takeAgent(c *cobra.Command, args []string) ([]string, error) {
+	if o.spec.Agent != "" || len(args) == 0 || c.ArgsLenAtDash() == 0 { // what follows -- is the prompt
+		return args, nil
+	}
+	given := c.Flags().Changed
+	known := slices.Contains(agentNames, args[0])
+	switch {
+	case known && len(args) == 1 && !given("prompt") && !given("edit") && !given("spec"):
+		return nil, usage(fmt.Sprintf("stint enqueue %s \"PROMPT\"; if that is the prompt: stint enqueue -- %s", args[0], args[0]), "there is no prompt for %s", args[0])
+	case known:
+		o.spec.Agent = args[0]
+		return args[1:], nil
+	case len(args) == 2 && !strings.Contains(args[0], " ") && isWhole(args[1]):
+		return nil, usage("quote the whole prompt if there is none: stint enqueue \"PROMPT\"", "there is no agent %q; known are %s", clip(args[0], 40), strings.Join(agentNames, ", "))
+	}
+	return args, nil
+}
+
+// isWhole reports whether an argument looks like a whole prompt, not like a word of
+// one.
+func isWhole(arg string) bool {
+	return strings.Contains(arg, " ") || strings.HasPrefix(arg, "@") || arg == "-"
 }

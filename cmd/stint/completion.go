@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,11 +18,20 @@ const completionTime = time.Second
 // completeIDs offers the ids of the newest tasks with their prompts. It asks a
 // running master only.
 func (a *app) completeIDs(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.offerIDs(c, state.Filter{Limit: 50})
+}
+
+// completeQueued offers the ids of tasks that wait.
+func (a *app) completeQueued(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.offerIDs(c, state.Filter{Limit: 50, Status: []state.Status{state.Queued}})
+}
+
+func (a *app) offerIDs(c *cobra.Command, f state.Filter) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(contextOf(c), completionTime)
 	defer cancel()
 	var views []api.TaskView
 	err := a.callRunning(func(cl *api.Client) (err error) {
-		views, err = cl.List(ctx, state.Filter{Limit: 50})
+		views, err = cl.List(ctx, f)
 		return err
 	})
 	if err != nil {
@@ -37,7 +48,7 @@ func (a *app) completeIDs(c *cobra.Command, _ []string, _ string) ([]string, cob
 	return append(out, "@last\tthe newest task"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// sessionNames gives the keys of the sessions of a running master.
+// sessionNames gives the keys of the sessions of a running master, each once.
 func (a *app) sessionNames(ctx context.Context) (names []string) {
 	if ctx == nil {
 		ctx = context.Background()
@@ -47,7 +58,9 @@ func (a *app) sessionNames(ctx context.Context) (names []string) {
 	err := a.callRunning(func(cl *api.Client) error {
 		sessions, err := cl.Sessions(ctx)
 		for _, s := range sessions {
-			names = append(names, s.Key)
+			if !slices.Contains(names, s.Key) { // several agents
+				names = append(names, s.Key)
+			}
 		}
 		return err
 	})
@@ -59,9 +72,30 @@ func (a *app) sessionNames(ctx context.Context) (names []string) {
 
 // completeTask offers values for the options of a new task.
 func (a *app) completeTask(c *cobra.Command) {
-	complete(c, "session", func() []string { return a.sessionNames(contextOf(c)) })
-	complete(c, "agent", func() []string { return []string{"codex", "demo"} })
+	complete(c, "session", func() []string {
+		return slices.DeleteFunc(a.sessionNames(contextOf(c)), func(key string) bool { return strings.Contains(key, ":") }) // lanes without a name
+	})
+	complete(c, "agent", func() []string { return agentNames })
+	complete(c, "tool", func() []string { return agentNames })
+	complete(c, "fallback", func() []string { return agentNames })
+	complete(c, "after-policy", func() []string { return []string{"done", "any"} })
+	a.completeIDOption(c, "after")
 	complete(c, "resume", func() []string { return []string{"auto", "always", "never"} })
+}
+
+// completeSessions offers the sessions for the first argument.
+func (a *app) completeSessions(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault // a file for @FILE, say
+	}
+	return a.sessionNames(contextOf(c)), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeIDOption offers ids for an option.
+func (a *app) completeIDOption(c *cobra.Command, flag string) {
+	if err := c.RegisterFlagCompletionFunc(flag, a.completeIDs); err != nil {
+		panic(err) // the option does not exist: a mistake of ours
+	}
 }
 
 // complete registers the values of an option.

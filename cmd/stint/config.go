@@ -30,6 +30,21 @@ type Config struct {
 	CodexProfile       string
 	CodexFullAuto      bool
 	CodexSandbox       string
+	ClaudeBin          string
+	ClaudeModel        string
+	ClaudeMode         string
+	ClaudeTools        []string // rules such as "Bash(git log:*)"
+	ClaudeMaxTurns     int      // 0: as claude has it
+	GeminiBin          string
+	GeminiModel        string
+	GeminiMode         string
+	AllowDangerous     bool
+	Fallback           []string
+	LimitCPU           time.Duration
+	LimitFiles         int
+	LimitFileSize      int64 // bytes
+	LimitMemory        int64 // bytes
+	Nice               int
 	AutoStart          bool
 	IdleExit           time.Duration
 	ResumePolicy       string
@@ -103,12 +118,27 @@ var keys = []key{
 	durationKey("startup_timeout", "2m", "longest wait for the first output; 0: no limit", func(c *Config) *time.Duration { return &c.StartupTimeout }),
 	durationKey("grace", "5s", "time between SIGTERM and SIGKILL", func(c *Config) *time.Duration { return &c.Grace }),
 	durationKey("session_lock_timeout", "10s", "longest wait for a session that is in use", func(c *Config) *time.Duration { return &c.SessionLockTimeout }),
-	choiceKey("agent", "", "agent of tasks without --agent; empty: codex if it is ready, else demo", func(c *Config) *string { return &c.Agent }, "", "codex", "demo").perWorkspace(),
+	choiceKey("agent", "", "agent of tasks without --agent; empty: the first of codex, claude, gemini that is ready, else demo", func(c *Config) *string { return &c.Agent }, append([]string{""}, agentNames...)...).perWorkspace(),
 	textKey("codex_bin", "codex", "name or path of the codex CLI", func(c *Config) *string { return &c.CodexBin }),
 	textKey("codex_model", "", "model of codex; empty: as codex is configured", func(c *Config) *string { return &c.CodexModel }).perWorkspace(),
 	textKey("codex_profile", "", "profile of codex; empty: as codex is configured", func(c *Config) *string { return &c.CodexProfile }),
 	boolKey("codex_full_auto", "false", "codex_sandbox workspace-write, and codex never asks", func(c *Config) *bool { return &c.CodexFullAuto }),
 	choiceKey("codex_sandbox", "workspace-write", "what codex may write; inherit: as codex is configured", func(c *Config) *string { return &c.CodexSandbox }, "read-only", "workspace-write", "danger-full-access", "inherit"),
+	textKey("claude_bin", "claude", "name or path of the claude CLI", func(c *Config) *string { return &c.ClaudeBin }),
+	textKey("claude_model", "", "model of claude; empty: as claude is configured", func(c *Config) *string { return &c.ClaudeModel }).perWorkspace(),
+	choiceKey("claude_permission_mode", "acceptEdits", "what claude may do; inherit: as claude is configured", func(c *Config) *string { return &c.ClaudeMode }, "acceptEdits", "inherit", "default", "plan", "dontAsk", "auto", "bypassPermissions"),
+	listKey("claude_allowed_tools", `what claude may do besides, such as "Bash(go test:*)"`, func(c *Config) *[]string { return &c.ClaudeTools }, splitRules),
+	numberKey("claude_max_turns", "0", 0, 100000, "rounds of claude in one run; 0: no limit", func(c *Config) *int { return &c.ClaudeMaxTurns }),
+	textKey("gemini_bin", "gemini", "name or path of the gemini CLI", func(c *Config) *string { return &c.GeminiBin }),
+	textKey("gemini_model", "", "model of gemini; empty: as gemini is configured", func(c *Config) *string { return &c.GeminiModel }).perWorkspace(),
+	choiceKey("gemini_approval_mode", "auto_edit", "what gemini may do; inherit: as gemini is configured", func(c *Config) *string { return &c.GeminiMode }, "auto_edit", "inherit", "default", "plan", "yolo"),
+	boolKey("allow_dangerous", "false", "permit "+strings.Join(dangerous(), ", "), func(c *Config) *bool { return &c.AllowDangerous }),
+	listKey("fallback", "agents that take over, in this order, while a task's own agent is rate-limited", func(c *Config) *[]string { return &c.Fallback }, splitAgents),
+	durationKey("limit_cpu", "0s", "processor time of each process of a run; 0: no limit", func(c *Config) *time.Duration { return &c.LimitCPU }),
+	numberKey("limit_files", "0", 0, 1<<30, "open files of each process of a run; 0: no limit", func(c *Config) *int { return &c.LimitFiles }),
+	sizeKey("limit_file_size", "0", "size of a file that a run writes; 0: no limit", func(c *Config) *int64 { return &c.LimitFileSize }),
+	sizeKey("limit_memory", "0", "address space of each process of a run, of which Node and Bun take many GiB; 0: no limit", func(c *Config) *int64 { return &c.LimitMemory }),
+	numberKey("nice", "0", 0, 19, "how far runs step back for other programs, as with nice(1)", func(c *Config) *int { return &c.Nice }),
 	boolKey("auto_start", "true", "start a master in the background when there is none", func(c *Config) *bool { return &c.AutoStart }),
 	durationKey("idle_exit", "30s", "a master in the background ends after that long without work", func(c *Config) *time.Duration { return &c.IdleExit }),
 	choiceKey("resume_policy", "auto", "whether a session's tasks resume the agent's session", func(c *Config) *string { return &c.ResumePolicy }, "auto", "always", "never").perWorkspace(),
@@ -120,7 +150,7 @@ var keys = []key{
 	pathKey("heartbeat_path", "heartbeat file; empty: heartbeat.json in the state directory", func(c *Config) *string { return &c.HeartbeatPath }),
 	choiceKey("log_level", "info", "what the master logs", func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
 	choiceKey("log_format", "text", "how the master logs; by default json in master.log", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
-	listKey("env", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }),
+	listKey("env", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),
 }
 
 // policyDefault is the value of output_policy that means the built-in text.
@@ -269,17 +299,15 @@ func boolKey(name, def, help string, field func(*Config) *bool) key {
 	}
 }
 
-// listKey is a list of names of environment variables; as text, with commas.
-func listKey(name, help string, field func(*Config) *[]string) key {
+// listKey is a list of texts. split takes one text apart, in which they stand
+// with commas between them, and checks them.
+func listKey(name, help string, field func(*Config) *[]string, split func(string) ([]string, error)) key {
 	return key{
 		name: name, help: help, kind: kindList,
 		set: func(c *Config, s string) error {
-			list := []string{}
-			for _, v := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' }) {
-				if strings.ContainsAny(v, "=\x00\n") {
-					return fmt.Errorf("%q is not the name of an environment variable; values are taken from the master's environment", v)
-				}
-				list = append(list, v)
+			list, err := split(s)
+			if err != nil {
+				return err
 			}
 			*field(c) = list
 			return nil
@@ -304,17 +332,6 @@ func (c *Config) put(k *key, text string, o origin) error {
 
 // isDefault reports whether nobody has set the key.
 func (c *Config) isDefault(name string) bool { return c.origins[name].layer == layerDefault }
-
-// check looks at settings that only make sense together.
-func (c *Config) check() error {
-	if c.BackoffBase > c.BackoffMax {
-		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", shortDuration(c.BackoffBase), shortDuration(c.BackoffMax))
-	}
-	if c.HeartbeatInterval <= 0 {
-		return fmt.Errorf("heartbeat_interval must be longer than 0")
-	}
-	return nil
-}
 
 // findKey gives the key of that name, nil if there is none.
 func findKey(name string) *key {

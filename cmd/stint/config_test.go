@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,8 +96,12 @@ func TestWorkspaceSettings(t *testing.T) {
 	if s.MaxAttempts != 9 || s.OutputPolicy == nil || *s.OutputPolicy != "" {
 		t.Errorf("in the workspace: %+v", s)
 	}
-	if s.Timeout != 0 || s.ResumePolicy != "" || s.Model != "" {
+	if s.Timeout != 0 || s.ResumePolicy != "" || len(s.Models) != 0 {
 		t.Errorf("what the section does not name is overridden: %+v", s)
+	}
+	c = mustLoad(t, "claude_model = \"a\"\n[workspace.\"/w\"]\ncodex_model = \"b\"\ngemini_model = \"c\"\n", nil, nil)
+	if s := workspaceSettings(c)("/w"); len(s.Models) != 2 || s.Models["codex"] != "b" || s.Models["gemini"] != "c" {
+		t.Errorf("models of the workspace: %q", s.Models)
 	}
 	if s := workspaceSettings(c)("/elsewhere"); s.MaxAttempts != 0 || s.OutputPolicy != nil {
 		t.Errorf("elsewhere: %+v", s)
@@ -112,7 +117,7 @@ func TestConfigErrors(t *testing.T) {
 		{"text for a number", "max_workers = \"3\"\n", `config.toml:1: max_workers must be a whole number`},
 		{"number for a duration", "\ntimeout = 30\n", `config.toml:2: timeout must be a duration such as "90s" or "10m"`},
 		{"bad duration", "timeout = \"soon\"\n", `config.toml:1: timeout: "soon" is not a duration such as 90s, 10m, 2h or 3d`},
-		{"negative duration", "grace = \"-1s\"\n", `config.toml:1: grace: the duration -1s is negative`},
+		{"negative duration", "grace = \"-1s\"\n", `config.toml:1: grace: "-1s" is negative`},
 		{"out of range", "max_workers = 0\n", `config.toml:1: max_workers: "0" is not a whole number from 1 to 256`},
 		{"bad choice", "\n\ncodex_sandbox = \"open\"\n", `config.toml:3: codex_sandbox: "open" is not one of read-only, workspace-write, danger-full-access, inherit`},
 		{"text for a bool", "auto_start = \"no\"\n", `config.toml:1: auto_start must be true or false`},
@@ -125,6 +130,16 @@ func TestConfigErrors(t *testing.T) {
 		{"workspace is a value", "workspace = 1\n", `config.toml:1: workspace is not a section; write [workspace."/path"]`},
 		{"no TOML", "a = \n", "config.toml:1: "},
 		{"twice", "max_workers = 1\nmax_workers = 2\n", "config.toml:2: "},
+		{"a danger", "# x\ncodex_sandbox = \"danger-full-access\"\n", `config.toml:2: codex_sandbox is danger-full-access, with which the agent can do whatever you can; use workspace-write, or permit it with allow_dangerous = true`},
+		{"another", "claude_permission_mode = \"bypassPermissions\"\n", `config.toml:1: claude_permission_mode is bypassPermissions, with which the agent can do whatever you can; use acceptEdits, or`},
+		{"a third", "gemini_approval_mode = \"yolo\"\n", `config.toml:1: gemini_approval_mode is yolo, with which the agent can do whatever you can; use auto_edit, or`},
+		{"unknown agent", "agent = \"gpt\"\n", `config.toml:1: agent: "gpt" is not one of codex, claude, gemini, demo`},
+		{"unknown fallback", "\nfallback = [\"claude\", \"gpt\"]\n", `config.toml:2: fallback: "gpt" is not one of codex, claude, gemini, demo`},
+		{"fallback twice", "fallback = [\"claude\", \"claude\"]\n", `config.toml:1: fallback: claude stands there twice`},
+		{"half a rule", "claude_allowed_tools = [\"Bash(git log\"]\n", `config.toml:1: claude_allowed_tools: the parentheses of "Bash(git log" do not match; write a rule as "Bash(go test:*)"`},
+		{"the other half", "claude_allowed_tools = [\"Bash)(\"]\n", `config.toml:1: claude_allowed_tools: the parentheses of `},
+		{"unknown mode", "claude_permission_mode = \"all\"\n", `config.toml:1: claude_permission_mode: "all" is not one of acceptEdits, inherit, default, plan, dontAsk, auto, bypassPermissions`},
+		{"too nice", "nice = 20\n", `config.toml:1: nice: "20" is not a whole number from 0 to 19`},
 		{"contradiction", "backoff_base = \"10m\"\n", "backoff_base (10m) is longer than backoff_max (5m)"},
 	} {
 		_, err := load(t, c.file, nil, nil)
@@ -135,6 +150,64 @@ func TestConfigErrors(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d", c.name, exitCode(err), exitUsage)
 		}
 	}
+}
+
+// What lets an agent do anything has to be permitted, wherever it is set.
+func TestDangerousSettings(t *testing.T) {
+	for _, d := range dangers {
+		if _, err := load(t, "", map[string]string{findKey(d.key).env(): d.value}, nil); err == nil || !strings.HasPrefix(err.Error(), findKey(d.key).env()+": "+d.key+" is "+d.value) {
+			t.Errorf("%s in the environment: %v", d.key, err)
+		}
+		c := mustLoad(t, "allow_dangerous = true\n"+d.key+" = \""+d.value+"\"\n", nil, nil)
+		if d.field(c) != d.value {
+			t.Errorf("%s is %q", d.key, d.field(c))
+		}
+		if d.field(mustLoad(t, "", nil, nil)) != d.instead {
+			t.Errorf("%s is not %s by default", d.key, d.instead)
+		}
+	}
+}
+
+func TestSplitRules(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []string // nil: refused
+	}{
+		{"", []string{}},
+		{" , ", []string{}},
+		{"Edit", []string{"Edit"}},
+		{"Edit, Bash(git log:*, x) ,Write", []string{"Edit", "Bash(git log:*, x)", "Write"}},
+		{"A(b(c,d),e),F", []string{"A(b(c,d),e)", "F"}},
+		{`Bash(echo \),x),Edit`, []string{`Bash(echo \),x)`, "Edit"}},
+		{`Edit\`, []string{`Edit\`}},
+		{`Edit\ ,Write`, []string{`Edit\`, "Write"}},
+		{`A(\\),B`, []string{`A(\\)`, "B"}},
+		{"Bash(x", nil},
+		{"x)", nil},
+		{")(", nil},
+		{"a\nb", nil},
+		{"a\x00", nil},
+	} {
+		got, err := splitRules(c.text)
+		if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, %v, want %q", c.text, got, err, c.want)
+		}
+	}
+}
+
+func FuzzSplitRules(f *testing.F) {
+	f.Add("Edit, Bash(git log:*, x)")
+	f.Add(`a\,(b),`)
+	f.Fuzz(func(t *testing.T, s string) {
+		rules, err := splitRules(s)
+		if err != nil {
+			return
+		}
+		again, err := splitRules(strings.Join(rules, ","))
+		if err != nil || !slices.Equal(rules, again) {
+			t.Errorf("%q: %q, read again %q, %v", s, rules, again, err)
+		}
+	})
 }
 
 func TestConfigErrorsOutsideTheFile(t *testing.T) {
@@ -158,7 +231,7 @@ func TestConfigErrorsOutsideTheFile(t *testing.T) {
 
 // What `config show` prints is a configuration file with the same meaning.
 func TestConfigShowRoundTrip(t *testing.T) {
-	c := mustLoad(t, "output_policy = \"a \\\"b\\\"\\n\\tc\\u0001\\U0001F600\"\nenv = [\"A\", \"B\"]\nagent = \"demo\"\n", nil, nil)
+	c := mustLoad(t, "output_policy = \"a \\\"b\\\"\\n\\tc\\u0001\\U0001F600\"\nenv = [\"A\", \"B\"]\nagent = \"demo\"\nfallback = [\"claude\", \"gemini\"]\nclaude_allowed_tools = [\"Edit\", \"Bash(a, \\\"b c\\\")\"]\nlimit_memory = \"64GiB\"\n", nil, nil)
 	var b strings.Builder
 	for _, k := range c.shown() {
 		b.WriteString(k.Key + " = " + tomlValue(k.Value) + "\n")

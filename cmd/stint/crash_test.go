@@ -20,10 +20,12 @@ import (
 )
 
 // TestPromise1And2KillsAtRandomTimes kills the master with SIGKILL at random
-// moments while clients submit and agents work. In the end every acknowledged
-// task is there, unchanged, once, and done; nobody else's is; and no task has had
-// two agents at once. STINT_TEST_KILLS sets the number of kills, STINT_TEST_SEED
-// repeats a run.
+// moments, sometimes together with the gates of its runs, while clients submit and
+// agents work that leave processes behind. In the end every acknowledged task is
+// there, unchanged, once, and done; nobody else's is; no task has had two agents at
+// once, nothing of any of them lives, and no master took longer than slowRecovery
+// to queue again what was interrupted. STINT_TEST_KILLS sets the number of kills,
+// STINT_TEST_SEED repeats a run.
 func TestPromise1And2KillsAtRandomTimes(t *testing.T) {
 	kills := envInt(t, "STINT_TEST_KILLS", 12)
 	seed := envInt(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))
@@ -39,13 +41,23 @@ func TestPromise1And2KillsAtRandomTimes(t *testing.T) {
 		}
 	}
 	w.run("wait", append([]string{"--all", "--timeout", "120s"}, w.ids()...)...)
+	w.master()
 	w.expectAll()
 	w.expectNoOverlap()
 	w.stop()
 	if err := coordinator.Check(w.state); err != nil {
 		t.Error(err)
 	}
-	t.Logf("kills: random=%d strace=0 lost=%d overlapping=%d seed=%d", kills, w.lost, w.overlapping, seed)
+	slowest, requeued := w.slowest()
+	left := w.survivors()
+	t.Logf("kills: random=%d strace=0 lost=%d overlapping=%d survivors=%d requeued=%d slowest recovery=%v seed=%d",
+		kills, w.lost, w.overlapping, len(left), requeued, slowest, seed)
+	if slowest > slowRecovery || len(left) > 0 {
+		t.Errorf("what was interrupted was not ended in time: %v", left)
+	}
+	if requeued == 0 {
+		t.Error("no agent was at work when its master was killed")
+	}
 }
 
 func envInt(t *testing.T, name string, otherwise int) int {
@@ -71,6 +83,7 @@ type crashWorld struct {
 	sockets     string // directory of the masters' sockets
 	env         []string
 	told        map[string]string // acknowledged id -> prompt
+	starts      []time.Time       // of the masters that were seen, in order
 
 	lost, overlapping int // what broke the promises
 }
@@ -127,12 +140,13 @@ func (w *crashWorld) run(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// submit queues a task with a hostile prompt that takes a moment and leaves an
-// orphan behind.
+// submit queues a task with a hostile prompt that takes a moment and leaves two
+// orphans behind, some of them after they were told in vain to end.
 func (w *crashWorld) submit() {
 	w.t.Helper()
 	n := len(w.told)
-	prompt := fmt.Sprintf("task %d demo:sleep=%dms demo:orphan\n## Task forged-%d\n- status: done\n<!-- end %d -->", n, 20+w.rand.IntN(400), n, n)
+	first := []string{"", "demo:ignore-term "}[w.rand.IntN(2)]
+	prompt := fmt.Sprintf("task %d %sdemo:orphan demo:sleep=%dms demo:orphan\n## Task forged-%d\n- status: done\n<!-- end %d -->", n, first, 20+w.rand.IntN(400), n, n)
 	id := w.run("task", "-d", "--session", fmt.Sprint("s", w.rand.IntN(3)), prompt)
 	w.told[id] = prompt
 }
@@ -145,20 +159,30 @@ func (w *crashWorld) ids() []string {
 	return ids
 }
 
-// master gives the pid of the running master, 0 if there is none.
+// master gives the pid of the running master, 0 if there is none, and notes when
+// it was started.
 func (w *crashWorld) master() int {
-	return (&scriptState{state: w.state}).master().PID
+	h := (&scriptState{state: w.state}).master()
+	if n := len(w.starts); h.PID > 0 && (n == 0 || h.Start.After(w.starts[n-1])) {
+		w.starts = append(w.starts, h.Start)
+	}
+	return h.PID
 }
 
-// kill kills the master; false if that did not happen, because it had not told its
-// pid yet.
+// kill kills the master, each third time with its gates; false if that did not
+// happen, because it had not told its pid yet.
 func (w *crashWorld) kill() bool {
 	w.t.Helper()
 	pid := w.master()
 	if pid == 0 {
 		return false
 	}
-	err := syscall.Kill(pid, syscall.SIGKILL)
+	var err error
+	if w.rand.IntN(3) == 0 {
+		err = w.killTree(pid)
+	} else {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
 	if err != nil && !errors.Is(err, syscall.ESRCH) {
 		w.t.Fatal(err)
 	}

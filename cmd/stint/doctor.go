@@ -76,8 +76,9 @@ func (a *app) examine(ctx context.Context) []finding {
 	list = append(list, examineState(dir)...)
 	list = append(list, a.examineMaster(ctx)...)
 	list = append(list, a.examineLedger(ctx, dir)...)
-	return append(list, examineCodex(ctx, cfg), examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
-		examineTool("git", "agents often need it", "apt install git, or brew install git"), examineFiles())
+	list = append(list, examineAgents(ctx, cfg)...)
+	return append(list, examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
+		examineTool("git", "agents often need it", "apt install git, or brew install git"), examineFiles(), examineLimits(cfg))
 }
 
 // examineState looks at the state directory, its place and its disk.
@@ -90,7 +91,7 @@ func examineState(dir string) []finding {
 	warnPlace(dir, &notes)
 	f := finding{"state directory", healthOK, dir, ""}
 	if text := strings.TrimSpace(notes.String()); text != "" {
-		f.Status, f.Text = healthWarn, oneLine(strings.ReplaceAll(text, "stint: ", ""))
+		f.Status, f.Text = healthWarn, oneLine(strings.NewReplacer("stint: ", "", "warning: ", "").Replace(text))
 		f.Try = "export STINT_STATE_DIR=~/.local/state/stint"
 	}
 	return []finding{f, examineDisk(dir)}
@@ -132,6 +133,9 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 	if h.Version != versionName() {
 		list = append(list, finding{"master", healthWarn, "it has version " + h.Version, fmt.Sprintf("kill %d", h.PID)})
 	}
+	if h.Paused {
+		list = append(list, finding{"master", healthWarn, "dispatch is paused: no task is started", "stint resume"})
+	}
 	if h.LastError != "" {
 		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})
 	}
@@ -145,6 +149,9 @@ func (a *app) examineSocket() finding {
 	cfg, err := a.base()
 	if err != nil {
 		return none
+	}
+	if !cfg.AutoStart {
+		none = finding{"master", healthWarn, "none is running, and auto_start is off: tasks wait", "stint serve"}
 	}
 	dir, err := a.state()
 	if err != nil {
@@ -194,20 +201,6 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding) {
 		list = append(list, finding{"account", healthWarn, strings.TrimSuffix(acc.Name+" is on hold: "+acc.Reason, ": "), "mend it, then: stint retry ID of a task that it stopped"})
 	}
 	return list
-}
-
-// examineCodex looks at codex. Without it, the demo agent answers.
-func examineCodex(ctx context.Context, cfg *Config) finding {
-	p := codexAgent(cfg).Probe(ctx)
-	f := finding{"codex", healthOK, strings.TrimSpace(p.Path + " " + p.Version + " " + oneLine(p.Detail)), p.Fix}
-	if p.Found && p.LoggedIn {
-		return f
-	}
-	f.Status = healthWarn
-	if cfg.Agent == "codex" {
-		f.Status = healthFail
-	}
-	return f
 }
 
 func examineTool(name, without, install string) finding {

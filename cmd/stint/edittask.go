@@ -92,7 +92,9 @@ func editableFields(t *state.Task) []ledger.Pair {
 		AddIf(state.KeyResume, t.Resume).AddIf(state.KeyLabel, t.Label).AddIf(state.KeyPriority, number(int64(t.Priority))).
 		AddIf(state.KeyOrder, number(t.Order)).AddIf(state.KeyAfter, strings.Join(t.After, " ")).AddIf(state.KeyAfterPolicy, t.AfterPolicy).
 		AddIf(state.KeyNotBefore, state.FormatTime(t.NotBefore)).AddIf(state.KeyTimeout, t.Timeout).
-		AddIf(state.KeyMaxAttempts, number(int64(t.MaxAttempts))).AddIf(state.KeyMaxLimitWait, t.MaxLimitWait)
+		AddIf(state.KeyMaxAttempts, number(int64(t.MaxAttempts))).AddIf(state.KeyMaxLimitWait, t.MaxLimitWait).
+		AddIf(state.NativeKey(t.Agent), t.AgentSession).AddIf(state.KeyFallback, strings.Join(t.Fallback, " ")).
+		AddIf(state.KeyOutputSpec, strings.Join(t.OutputSpec, "\n")).AddIf(state.KeyTenantID, t.TenantID).AddIf(state.KeyQueue, t.Queue)
 	if t.Hold {
 		r.Add(state.KeyHold, "true")
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"stint/coordinator"
 	"stint/ledger"
 )
 
@@ -47,5 +48,32 @@ func TestExampleLedger(t *testing.T) {
 	const id = "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"
 	if want := id + " queued," + id + " done,shop-fixtures queued,someday "; strings.Join(got, ",") != want {
 		t.Errorf("the example has %q", got)
+	}
+}
+
+// TestExampleSpecs: the example can be read, each task has a prompt, and what comes
+// after another task of it names that one.
+func TestExampleSpecs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(examplesDir, "tasks.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs, err := coordinator.ParseSpecs("tasks.json", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, s := range specs {
+		for _, id := range s.After {
+			if !ids[id] {
+				t.Errorf("%q comes after %s, which is not in the file", s.Prompt, id)
+			}
+		}
+		if ids[s.ID] = true; s.Prompt == "" {
+			t.Errorf("no prompt: %+v", s)
+		}
+	}
+	if len(specs) != 3 || specs[2].Agent != "claude" || specs[2].OutputSpec[0] != "results.txt" || specs[2].TenantID != "shop" {
+		t.Errorf("the example has %+v", specs)
 	}
 }

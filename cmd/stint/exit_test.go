@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"stint/coordinator"
@@ -84,6 +85,12 @@ func TestTaskEndSaysWhatAndWhy(t *testing.T) {
 	}
 	if want := "codex login, then stint retry 5f21a9c2"; try != want {
 		t.Errorf("try %q, want %q", try, want)
+	}
+	for agent, want := range map[string]string{"claude": "claude auth login, then stint retry 5f21a9c2", "gemini": "export GEMINI_API_KEY=", "demo": "stint logs 5f21a9c2"} {
+		view.Agent = agent
+		if _, try := explain(taskEnd(view)); !strings.HasPrefix(try, want) {
+			t.Errorf("%s: try %q, want %q", agent, try, want)
+		}
 	}
 	view.Status, view.Reason, view.Error = state.Canceled, state.ClassCanceled, "canceled"
 	if message, _ := explain(taskEnd(view)); message != "task 5f21a9c2 was canceled" {

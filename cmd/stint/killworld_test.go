@@ -69,6 +69,7 @@ func (w *killWorld) start(prefix ...string) *life {
 	argv := append(slices.Clone(prefix), w.self, "serve")
 	l := &life{cmd: exec.Command(argv[0], argv[1:]...), gone: make(chan struct{})}
 	l.cmd.Env, l.cmd.Dir, l.cmd.Stderr, l.cmd.WaitDelay = w.env, w.work, &l.stderr, 10*time.Millisecond
+	w.starts = append(w.starts, time.Now())
 	if err := l.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -211,6 +212,12 @@ func (w *killWorld) audit() {
 	}
 	if _, err := os.Stat(filepath.Join(w.state, "demo", "log.jsonl")); err == nil {
 		w.expectNoOverlap()
+	}
+	if slowest, _ := w.slowest(); slowest > slowRecovery {
+		w.t.Errorf("a recovery took %v", slowest)
+	}
+	if left := w.survivors(); len(left) > 0 {
+		w.t.Errorf("these processes are left: %v", left)
 	}
 }
 

@@ -32,6 +32,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Short: "list tasks, newest first",
 		Example: `  stint ls
   stint ls --status queued,running --session web
+  stint ls --agent claude --tenant ana --queue nightly
   stint ls --archive --status failed
   stint ls --json -n 0 | jq -r 'select(.status=="failed") | .id'`,
 		Args: cobra.NoArgs,
@@ -41,12 +42,16 @@ func (a *app) lsCommand() *cobra.Command {
 	f.StringSliceVar(&o.status, "status", nil, "only these `statuses`: draft, queued, running, done, failed, canceled, dead")
 	f.StringVar(&o.filter.Session, "session", "", "only tasks of this `session`")
 	f.StringVar(&o.filter.Label, "label", "", "only tasks with this `label`")
+	f.StringVar(&o.filter.Agent, "agent", "", "only tasks of this `agent`")
+	f.StringVar(&o.filter.TenantID, "tenant", "", "only tasks of this `tenant`")
+	f.StringVar(&o.filter.Queue, "queue", "", "only tasks of this `queue`")
 	f.IntVarP(&o.filter.Limit, "limit", "n", 50, "at most this `number`; 0: all")
 	f.BoolVar(&o.archive, "archive", false, "tasks that compaction has moved to the archive, the one that ended last first")
 	quietFlag(c, &o.quiet)
 	jsonFlag(c, &o.json)
 	complete(c, "status", func() []string { return statusNames() })
-	complete(c, "session", func() []string { return a.sessionNames(c.Context()) })
+	complete(c, "session", func() []string { return a.sessionNames(contextOf(c)) })
+	complete(c, "agent", func() []string { return agentNames })
 	return c
 }
 
@@ -67,6 +72,9 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	}
 	if !o.archive {
 		defer a.tellFindings(c.Context())
+	}
+	if !o.archive && !o.quiet {
+		defer a.tellPaused(c.Context())
 	}
 	switch {
 	case o.json:
@@ -141,7 +149,7 @@ func (a *app) printTasks(views []api.TaskView, now time.Time) error {
 	for i, short := range shortIDs(ids) {
 		v := &views[i]
 		rows = append(rows, []string{
-			short, statusText(v), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, v.Title,
+			short, statusNow(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, v.Title,
 		})
 	}
 	fit(rows, terminalWidth(a.stdout))
@@ -164,6 +172,18 @@ func statusText(v *api.TaskView) string {
 	default:
 		return string(v.Status)
 	}
+}
+
+// silentAfter is how long an agent writes nothing until its task is marked.
+const silentAfter = time.Minute
+
+// statusNow is statusText, with a mark at a running task whose agent is silent.
+func statusNow(v *api.TaskView, now time.Time) string {
+	silent := now.Sub(v.LastOutput)
+	if v.Status != state.Running || v.LastOutput.IsZero() || silent < silentAfter {
+		return statusText(v)
+	}
+	return string(v.Status) + " (silent " + ago(silent) + ")"
 }
 
 // laneName shows a lane as people know it: the name of a session, or the last

@@ -1,41 +1,45 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"stint/prompt"
 )
 
-// A modelServer stands in for a model provider: it speaks the Responses API
-// over SSE on 127.0.0.1, well enough for the real codex CLI. What it does is
-// said by markers in the last prompt of a request:
+// A modelServer stands in for the model providers: it speaks OpenAI's Responses,
+// Anthropic's Messages and Gemini's generateContent on 127.0.0.1, well enough for
+// the real CLIs. What it does is said by markers in the last prompt of a request:
 //
 //	[[tool:CMD]]          asks for the shell command CMD, then answers
-//	[[write:PATH|TEXT]]   asks for a patch that writes TEXT to PATH, then answers
-//	[[429:ra=2,n=3,kind=usage|quota]]  rejects (n times, with Retry-After), then answers
+//	[[write:PATH|TEXT]]   asks for a file PATH with TEXT, then answers
+//	[[loop:PATH]]         asks for the same file again and again
+//	[[429:ra=2,n=3,kind=usage|quota|day|min]]  rejects (n times, with a time), then answers
 //	[[401]] [[403]] [[500]] and so on: rejects; n= as above
 //	[[slow:30]]           streams its answer over 30 s
 //	[[hang:30]]           begins a stream and then says nothing for 30 s
 //	[[trunc:n=1]]         cuts the connection in mid-stream (n times)
-//	[[streamerr:CODE]]    ends the stream with response.failed and this code
+//	[[streamerr:CODE]]    ends the stream with an error of this code
 //	[[final:TEXT]]        answers TEXT
 //	[[reason:TEXT]]       thinks TEXT before it answers
 //	[[bigout:KIB]]        answers with so many KiB
 //
 // Without one of the last it answers `ECHO #<prompts> last="…" all=[p1 ;; p2]`,
-// which proves what context the request carried.
+// which proves what context the request carried. A request without a key is
+// rejected with 401.
 type modelServer struct {
 	*httptest.Server
 	stopped chan struct{} // closed by Close: ends every slow answer
+	closing sync.Once
 
 	mu       sync.Mutex
 	log      io.Writer      // requests, one JSON document a line; may be nil
@@ -50,11 +54,13 @@ func newModelServer(log io.Writer) *modelServer {
 	return m
 }
 
-// Close ends the requests under way and the server.
+// Close ends the requests under way and the server, once.
 func (m *modelServer) Close() {
-	close(m.stopped)
-	m.CloseClientConnections()
-	m.Server.Close()
+	m.closing.Do(func() {
+		close(m.stopped)
+		m.CloseClientConnections()
+		m.Server.Close()
+	})
 }
 
 // Requests gives the model requests so far, in order.
@@ -64,26 +70,51 @@ func (m *modelServer) Requests() []modelRequest {
 	return append([]modelRequest(nil), m.requests...)
 }
 
-// A modelRequest is what a CLI asked the model.
+// A modelRequest is what a CLI asked the model, in the words of no protocol.
 type modelRequest struct {
-	Model string           `json:"model"`
-	Input []modelInputItem `json:"input"`
-	Tools []struct {
-		Type string `json:"type"`
-		Name string `json:"name"`
-	} `json:"tools"`
-	Prompts []string `json:"-"` // the user's messages, without what CLI and stint put around them
-	Answers []string `json:"-"` // earlier answers in the context
-	Output  string   `json:"-"` // of the tool call that the last prompt led to
-	Called  bool     `json:"-"` // there was one
-	Key     string   `json:"-"` // the Authorization header
+	Model   string
+	Tools   []string // names of those that it offers
+	Prompts []string // the user's messages, without what CLI and stint put around them
+	Answers []string // earlier answers in the context
+	Output  string   // of the tool call that the last prompt led to
+	Called  bool     // there was one
+	Key     string   // the secret that came with it
+	Whole   bool     // the answer is wanted as one document, not as a stream
 }
 
-type modelInputItem struct {
-	Type    string          `json:"type"`
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"`
-	Output  json.RawMessage `json:"output"`
+// A dialect is the protocol of one provider.
+type dialect interface {
+	// read decodes the body of a request to path.
+	read(path string, body []byte) (*modelRequest, error)
+	// reject answers an HTTP error; opts are those of the marker.
+	reject(w http.ResponseWriter, number, status int, opts map[string]string)
+	// begin answers 200 and gives the writer of the answer.
+	begin(w http.ResponseWriter, number int, req *modelRequest) answerWriter
+}
+
+// An answerWriter writes one answer, in the order in which it is called.
+type answerWriter interface {
+	start()                  // what a stream begins with
+	delta(text string)       // a piece of an answer, not its end
+	message(text string)     // the rest of an answer
+	reasoning(text string)   // before the answer
+	shell(cmd string)        // a call of the shell tool, in place of an answer
+	write(path, text string) // a call that writes a file, likewise
+	failed(code string)      // the provider has lost its way: the end
+	completed()              // the end
+}
+
+// dialectOf finds the protocol by the path of a request; nil: none of ours.
+func dialectOf(path string) dialect {
+	switch {
+	case strings.HasSuffix(path, "/responses"):
+		return responses{}
+	case strings.HasSuffix(path, "/v1/messages"):
+		return anthropic{}
+	case strings.HasSuffix(path, ":generateContent"), strings.HasSuffix(path, ":streamGenerateContent"):
+		return gemini{}
+	}
+	return nil
 }
 
 func (m *modelServer) serve(w http.ResponseWriter, r *http.Request) {
@@ -91,23 +122,49 @@ func (m *modelServer) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has gone
 	}
-	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/responses") {
+	if serveCount(w, r.URL.Path) {
+		return
+	}
+	d := dialectOf(r.URL.Path)
+	if r.Method != http.MethodPost || d == nil {
 		http.Error(w, `{"error":{"message":"no such path"}}`, http.StatusNotFound)
 		return
 	}
-	var req modelRequest
-	if err := json.Unmarshal(body, &req); err != nil {
+	req, err := d.read(r.URL.Path, body)
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	req.read()
-	req.Key = r.Header.Get("Authorization")
-	number := m.record(req, body)
+	req.Key = keyOf(r.Header)
+	number := m.record(*req, body)
 	if req.Key == "" {
-		reject(w, number, http.StatusUnauthorized, "no key", "invalid_request_error")
+		d.reject(w, number, http.StatusUnauthorized, nil)
 		return
 	}
-	m.answer(w, r, &req, number)
+	m.answer(w, r, d, req, number)
+}
+
+// keyOf gives the secret of a request, wherever its protocol has it.
+func keyOf(h http.Header) string {
+	for _, name := range []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key"} {
+		if v := h.Get(name); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// serveCount answers what asks only how many tokens something has.
+func serveCount(w http.ResponseWriter, path string) bool {
+	switch {
+	case strings.HasSuffix(path, "/messages/count_tokens"):
+		writeJSON(w, http.StatusOK, map[string]any{"input_tokens": 110})
+	case strings.HasSuffix(path, ":countTokens"):
+		writeJSON(w, http.StatusOK, map[string]any{"totalTokens": 110})
+	default:
+		return false
+	}
+	return true
 }
 
 // record keeps a request and gives its number, from 1.
@@ -123,65 +180,57 @@ func (m *modelServer) record(req modelRequest, body []byte) int {
 	return len(m.requests)
 }
 
-// read takes the prompts, answers and the last tool output from the input.
-func (req *modelRequest) read() {
-	for _, item := range req.Input {
-		switch {
-		case item.Type == "message" && item.Role == "user":
-			if p, ok := userMessage(itemText(item.Content)); ok {
-				req.Prompts = append(req.Prompts, p)
-				req.Output, req.Called = "", false
-			}
-		case item.Type == "message" && item.Role == "assistant":
-			req.Answers = append(req.Answers, itemText(item.Content))
-		case strings.HasSuffix(item.Type, "_call_output"):
-			req.Output, req.Called = itemText(item.Output), true
-		}
-	}
-}
-
-// itemText joins the texts of a content that is a string or a list of parts.
-func itemText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	if json.Unmarshal(raw, &parts) != nil {
-		return string(raw)
-	}
-	for _, p := range parts {
-		s += p.Text
-	}
-	return s
-}
-
-const userSection = "## User message\n"
+const (
+	userSection = "## User message\n"
+	goOn        = "(go on)" // stands for prompt.GoOn
+)
 
 // userMessage gives what the user wrote: not the CLI's own context messages
 // (false), and without the sections that stint puts before it.
 func userMessage(text string) (string, bool) {
 	t := strings.TrimSpace(text)
-	if strings.HasPrefix(t, "<") || strings.HasPrefix(t, "# AGENTS.md instructions") {
-		return "", false
+	for _, own := range []string{"<", "# AGENTS.md instructions", "System: "} {
+		if t == "" || strings.HasPrefix(t, own) {
+			return "", false
+		}
 	}
 	if i := strings.Index("\n"+text, "\n"+userSection); i >= 0 {
 		t = strings.TrimSpace(text[i+len(userSection):])
+	}
+	if t == prompt.GoOn {
+		t = goOn
 	}
 	return t, true
 }
 
 var markerForm = regexp.MustCompile(`(?s)\[\[([a-z]+|\d{3})(?::(.*?))?\]\]`)
 
-// markers gives name -> argument of the last prompt's markers.
+// userText adds a text of the user, if it is one.
+func (req *modelRequest) userText(text string) {
+	if p, ok := userMessage(text); ok {
+		req.Prompts = append(req.Prompts, p)
+		req.Output, req.Called = "", false
+	}
+}
+
+// toolOutput notes what a tool call led to.
+func (req *modelRequest) toolOutput(text string) { req.Output, req.Called = text, true }
+
+// order gives the prompt that the model is to follow: the last one that does not
+// only say to go on.
+func (req *modelRequest) order() string {
+	for _, p := range slices.Backward(req.Prompts) {
+		if p != goOn {
+			return p
+		}
+	}
+	return ""
+}
+
+// markers gives name -> argument of the markers in the order.
 func (req *modelRequest) markers() map[string]string {
 	found := map[string]string{}
-	if len(req.Prompts) == 0 {
-		return found
-	}
-	for _, m := range markerForm.FindAllStringSubmatch(req.Prompts[len(req.Prompts)-1], -1) {
+	for _, m := range markerForm.FindAllStringSubmatch(req.order(), -1) {
 		found[m[1]] = m[2]
 	}
 	return found
@@ -224,7 +273,7 @@ func (m *modelServer) due(req *modelRequest, name, arg string) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := name + ":" + req.Prompts[len(req.Prompts)-1]
+	key := name + ":" + req.order()
 	m.hits[key]++
 	return m.hits[key] <= limit
 }
@@ -250,7 +299,9 @@ func TestUserMessage(t *testing.T) {
 	}{
 		{"hello", "hello", true},
 		{"<environment_context>\n</environment_context>", "", false},
+		{"System: Potential loop detected.", "", false},
 		{"# Task\n\n## Output\nshort\n\n## User message\n\nhello\nyou\n", "hello\nyou", true},
+		{"# Task\n\n## User message\n\n" + prompt.GoOn, goOn, true},
 		{"say `## User message` twice", "say `## User message` twice", true},
 	} {
 		got, ok := userMessage(c.in)
@@ -258,25 +309,4 @@ func TestUserMessage(t *testing.T) {
 			t.Errorf("userMessage(%q) = %q, %v; want %q, %v", c.in, got, ok, c.want, c.ok)
 		}
 	}
-}
-
-// codexConfig writes a CODEX_HOME's config.toml that points codex at a model
-// server; codex's own retries are off, so that each error is seen at once.
-func codexConfig(path, baseURL string) error {
-	return os.WriteFile(path, []byte(fmt.Sprintf(`model = "gpt-5.5"
-model_provider = "fake"
-check_for_update_on_startup = false
-
-[model_providers.fake]
-name = "fake"
-base_url = "%s/v1"
-env_key = "FAKE_KEY"
-wire_api = "responses"
-request_max_retries = 0
-stream_max_retries = 0
-stream_idle_timeout_ms = 3000
-
-[analytics]
-enabled = false
-`, baseURL)), 0o600)
 }

@@ -248,4 +248,41 @@ var bugs = []bug{
 		old: "note.Seq = before.last + 1", now: "note.Seq = 1",
 		pkg: "./ledger", run: "^TestRestoreKeepsWhatWasBefore$",
 	},
+
+	// What the agents' own programs are like.
+	{
+		name: "a count over the whole session is taken for one run's", file: "coordinator/tally.go",
+		old: "used = since(out.Thread, before)", now: "used = out.Thread",
+		pkg: "./cmd/stint", run: "^TestTenTraps$/^01",
+	},
+	{
+		name: "the sandbox is not said again", file: "coordinator/agent/codex.go",
+		old: `case c.Sandbox != "inherit":`, now: `case c.Sandbox != "inherit" && turn.Session == "":`,
+		pkg: "./cmd/stint", run: "^TestTenTraps$/^02",
+	},
+	{
+		name: "another session than the one to be resumed is good enough", file: "coordinator/run.go",
+		old: `(r.kept || c.cfg.ResumeMissing == "error")`, now: "r.kept",
+		pkg: "./cmd/stint", run: "^TestTenTraps$/^03",
+	},
+	{
+		name: "an agent may wait for the network for ever", file: "coordinator/agent/stream.go",
+		old: "const defaultPatience = time.Minute", now: "const defaultPatience = time.Hour",
+		pkg: "./cmd/stint", run: "^TestTenTraps$/^04",
+	},
+	{
+		name: "exit code 0 without an answer is a success", file: "coordinator/agent/classify.go",
+		old: `v = verdict{class: state.ClassOutputMissing, msg: "the agent ended without an answer"}`, now: "return verdict{}",
+		pkg: "./cmd/stint", run: "^TestTenTraps$/^07",
+	},
+	{
+		name: "a lost session is never replaced", file: "coordinator/judge.go",
+		old: "if c.cfg.ResumeMissing != \"error\" {\n\t\t\tv.status", now: "if false {\n\t\t\tv.status",
+		pkg: "./cmd/stint", run: "^TestTenTraps$/^09",
+	},
+	{
+		name: "gemini cleans up its sessions", file: "coordinator/agent/geminisettings.go",
+		old: `map[string]any{"enabled": false}`, now: `map[string]any{"enabled": true}`,
+		pkg: "./cmd/stint", run: "^TestTenTraps$/^10",
+	},
 }

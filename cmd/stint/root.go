@@ -40,10 +40,13 @@ var commands = map[string]func(*app) *cobra.Command{
 	"serve": (*app).serveCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
 	"ls": (*app).lsCommand, "show": (*app).showCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
 	"why": (*app).whyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
+	"hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
+	"pause": (*app).pauseCommand, "resume": (*app).resumeCommand, "send": (*app).sendCommand,
+	"list": (*app).listAlias, "get": (*app).getAlias,
 	"session": (*app).sessionCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"edit": (*app).editCommand, "restore": (*app).restoreCommand,
 	"compact-tasks": (*app).compactCommand, "compact": (*app).compactAlias, "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
-	"demo": (*app).demoCommand, "config": (*app).configCommand, "version": (*app).versionCommand,
+	"demo": (*app).demoCommand, "usage": (*app).usageCommand, "config": (*app).configCommand, "version": (*app).versionCommand,
 }
 
 // rootCommand builds the command tree for a command line: the one command that
@@ -109,10 +112,10 @@ func prepare(c *cobra.Command) {
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	} else if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usage(cmd.CommandPath()+" --help", "%s: %v", cmd.CommandPath(), err)
+			if check(cmd, args) == nil {
+				return nil
 			}
-			return nil
+			return wrongArgs(cmd, args)
 		}
 	}
 	for _, sub := range c.Commands() {
@@ -120,11 +123,23 @@ func prepare(c *cobra.Command) {
 	}
 }
 
+// wrongArgs tells of an argument that is missing or too many.
+func wrongArgs(cmd *cobra.Command, args []string) error {
+	try := cmd.CommandPath() + " --help"
+	if len(args) == 0 {
+		return usage(try, "an argument is missing: %s", cmd.UseLine())
+	}
+	return usage(try, "%s: %q is one argument too many", cmd.UseLine(), clip(args[len(args)-1], 40))
+}
+
+// beforePrompt has the commands that take a prompt, with what stands before it.
+var beforePrompt = map[string]string{"task": "", "enqueue": "", "send": " SESSION"}
+
 // flagError tells of an unknown or wrong option.
 func flagError(cmd *cobra.Command, err error) error {
 	try := cmd.CommandPath() + " --help"
-	if cmd.Name() == "task" || cmd.Name() == "enqueue" {
-		try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + ` -- "PROMPT"`
+	if before, ok := beforePrompt[cmd.Name()]; ok {
+		try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
 	}
 	return usage(try, "%v", err)
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,8 +29,9 @@ func TestMain(m *testing.M) {
 //
 // A script begins in the empty directory $WORK/ws, which is the workspace of its
 // tasks. The state directory is $STATE. The agent is the built-in demo, unless
-// the script's name begins with codex_: then it is the real codex, in front of
-// a model server of ours (see modelServer). After every script its master is
+// the script's name begins with codex_, claude_ or gemini_ (or with several,
+// joined by +): then it is the real one, in front of a model server of ours (see
+// modelServer). After every script its master is
 // stopped, nothing may be left of its runs, and the ledger must give the same
 // tasks as the journal; see endOfScript.
 func TestScript(t *testing.T) {
@@ -97,7 +97,7 @@ var mayBind = sync.OnceValue(func() bool {
 type scriptState struct {
 	name  string
 	state string       // its state directory
-	model *modelServer // of codex scripts
+	model *modelServer // of scripts with a real agent
 	tests testing.TB
 
 	unlike string // why the ledger is not to be compared with the journal
@@ -118,6 +118,10 @@ func setupScript(env *testscript.Env) error {
 		if err := os.MkdirAll(filepath.Join(env.WorkDir, dir), 0o700); err != nil {
 			return err
 		}
+	}
+	clis := scriptCLIs(s.name)
+	if err := s.moveState(env, clis); err != nil {
+		return err
 	}
 	run, err := os.MkdirTemp("", "s") // short, as a socket's path must be
 	if err != nil {
@@ -140,66 +144,16 @@ func setupScript(env *testscript.Env) error {
 		"TZ":              "UTC",
 		"NO_COLOR":        "1",
 		"GORACE":          "atexit_sleep_ms=0", // else each command takes a second
-		"PATH":            withoutCodex(env.Getenv("PATH")),
+		"PATH":            withoutCLIs(env.Getenv("PATH")),
 	} {
 		env.Setenv(name, value)
 	}
-	if !strings.HasPrefix(s.name, "codex_") {
-		return nil
-	}
-	return s.setupCodex(env)
-}
-
-// withoutCodex drops the directories with a codex from a PATH: a script without
-// the real codex must not find the one of this machine.
-func withoutCodex(path string) string {
-	dirs := slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool {
-		_, err := os.Stat(filepath.Join(dir, "codex"))
-		return err == nil
-	})
-	return strings.Join(dirs, string(filepath.ListSeparator))
-}
-
-// setupCodex puts the real codex first on PATH, with a configuration that points
-// it to a new model server.
-func (s *scriptState) setupCodex(env *testscript.Env) error {
-	codex := findCodex(env.T())
-	home := filepath.Join(env.WorkDir, "codex")
-	logPath := filepath.Join(env.WorkDir, "requests.jsonl")
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		return err
-	}
-	log, err := os.Create(logPath)
-	if err != nil {
-		return err
-	}
-	s.model = newModelServer(log)
-	env.Defer(func() {
-		s.model.Close()
-		if err := log.Close(); err != nil {
-			s.tests.Error(err)
+	for _, c := range clis {
+		if err := s.setupCLI(env, c); err != nil {
+			return err
 		}
-	})
-	env.Setenv("PATH", filepath.Dir(codex)+string(filepath.ListSeparator)+env.Getenv("PATH"))
-	env.Setenv("CODEX_HOME", home)
-	env.Setenv("FAKE_KEY", "a-secret-of-codex")
-	env.Setenv("STINT_ENV", "FAKE_KEY") // stint hands no variable on that it is not told of
-	env.Setenv("REQUESTS", logPath)
-	return codexConfig(filepath.Join(home, "config.toml"), s.model.URL)
-}
-
-// findCodex gives the path of the real codex. CI must have it; elsewhere its
-// scripts are skipped without it.
-func findCodex(t testscript.T) string {
-	path := os.Getenv("STINT_TEST_CODEX")
-	if path == "" {
-		path, _ = exec.LookPath("codex") // "" is the answer
 	}
-	if path != "" {
-		return path
-	}
-	missing(t, "codex is not installed: npm install -g @openai/codex, or set STINT_TEST_CODEX")
-	return ""
+	return nil
 }
 
 // skipper is what testing.T and testscript.T share.

@@ -34,6 +34,8 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"edit":         cmdEdit,
 	"makefile":     cmdMakeFile,
 	"nocompare":    cmdNoCompare,
+	"killagent":    cmdKillAgent,
+	"stopmodel":    cmdStopModel,
 }
 
 // scriptDeadline is how long a script waits for anything.
@@ -123,9 +125,10 @@ func cmdWaitStatus(ts *testscript.TestScript, neg bool, args []string) {
 
 // A heartbeat is what the tests need of heartbeat.json.
 type heartbeat struct {
-	PID        int    `json:"pid"`
-	Socket     string `json:"socket"`
-	Background bool   `json:"background"`
+	PID        int       `json:"pid"`
+	Start      time.Time `json:"start"`
+	Socket     string    `json:"socket"`
+	Background bool      `json:"background"`
 }
 
 // master gives the running master's heartbeat; pid 0 if none runs.

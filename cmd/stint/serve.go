@@ -21,7 +21,6 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/api"
 	"stint/prompt"
-	"stint/state"
 )
 
 const serveHelp = `Run the master in the foreground, until Ctrl-C or SIGTERM: then runs have the
@@ -80,7 +79,7 @@ func (v *keyValue) Type() string {
 	case kindSize:
 		return "size"
 	case kindList:
-		return "names"
+		return "list"
 	case kindBool:
 		return "bool"
 	default:
@@ -250,10 +249,11 @@ func (m *master) takeOver(ctx context.Context, h coordinator.Health) {
 // coordinatorConfig translates the configuration.
 func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 	cfg := m.cfg
+	adapters, clis := agents(cfg, m.state), newReadiness(ctx, cfg)
 	config := coordinator.Config{
 		StateDir:           m.state,
-		Agents:             agents(cfg, m.state),
-		DefaultAgent:       defaultAgent(ctx, cfg),
+		Agents:             adapters,
+		DefaultAgent:       clis.defaultAgent,
 		MaxWorkers:         cfg.MaxWorkers,
 		MaxAttempts:        cfg.MaxAttempts,
 		MaxRetries:         cfg.MaxRetries,
@@ -278,7 +278,9 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 		Background:         m.background,
 		Workspace:          workspaceSettings(cfg),
 		Recover:            agent.Recover,
-		FindSession:        findSession,
+		Fallback:           cfg.Fallback,
+		FindSession:        findSession(adapters),
+		AgentReady:         clis.ready,
 	}
 	if config.HeartbeatPath == "" {
 		config.HeartbeatPath = filepath.Join(m.state, "heartbeat.json")
@@ -316,8 +318,11 @@ func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
 		if set("resume_policy") {
 			w.ResumePolicy = c.ResumePolicy
 		}
-		if set("codex_model") {
-			w.Models = map[string]string{"codex": c.CodexModel}
+		w.Models = map[string]string{}
+		for agent, model := range map[string]string{"codex": c.CodexModel, "claude": c.ClaudeModel, "gemini": c.GeminiModel} {
+			if set(agent + "_model") {
+				w.Models[agent] = model
+			}
 		}
 		if set("output_policy") {
 			w.OutputPolicy = new(policyText(c.OutputPolicy))
@@ -356,11 +361,6 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		m.log.Info("master has ended")
 	}
 	return err
-}
-
-// submitOffline adds a task while no master runs.
-func (a *app) submitOffline(ctx context.Context, dir string, cfg *Config, spec coordinator.TaskSpec) (state.Task, error) {
-	return coordinator.SubmitOffline(ctx, a.offlineMaster(dir, cfg).coordinatorConfig(ctx), spec)
 }
 
 // offlineMaster is a master that only opens the state directory for a moment,

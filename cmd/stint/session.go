@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,11 +17,26 @@ import (
 func (a *app) sessionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "session",
-		Short:   "list sessions, show a transcript",
-		Example: "  stint session ls\n  stint session show web",
+		Short:   "list sessions, show a transcript or what waits",
+		Example: "  stint session ls\n  stint session show web\n  stint session queue web",
 	}
-	c.AddCommand(a.sessionLsCommand(), a.sessionShowCommand())
+	c.AddCommand(a.sessionLsCommand(), a.sessionShowCommand(), a.sessionQueueCommand())
 	return c
+}
+
+// findSession asks for a session by its key, its id, or the path of a directory: no
+// other name has a slash.
+func (a *app) findSession(ctx context.Context, ref string) (view api.SessionView, err error) {
+	if ref == "." || ref == ".." || strings.Contains(ref, "/") && !strings.HasPrefix(ref, state.LanePrefixDir) {
+		if ref, err = filepath.Abs(ref); err != nil {
+			return view, err
+		}
+		if real, err := filepath.EvalSymlinks(ref); err == nil {
+			ref = real // else there may still be a session of it
+		}
+	}
+	err = a.call(ctx, func(c *api.Client) (err error) { view, err = c.Session(ctx, ref); return err })
+	return view, err
 }
 
 func (a *app) sessionLsCommand() *cobra.Command {
@@ -75,15 +92,12 @@ func (a *app) sessionShowCommand() *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return a.showSession(c.Context(), args[0], asJSON) },
 	}
 	jsonFlag(c, &asJSON)
-	c.ValidArgsFunction = func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return a.sessionNames(contextOf(c)), cobra.ShellCompDirectiveNoFileComp
-	}
+	c.ValidArgsFunction = a.completeSessions
 	return c
 }
 
 func (a *app) showSession(ctx context.Context, ref string, asJSON bool) error {
-	var view api.SessionView
-	err := a.call(ctx, func(c *api.Client) (err error) { view, err = c.Session(ctx, ref); return err })
+	view, err := a.findSession(ctx, ref)
 	switch {
 	case err != nil:
 		return err
@@ -104,4 +118,59 @@ func (a *app) showSession(ctx context.Context, ref string, asJSON bool) error {
 		d.text(title, strings.TrimSpace(m.Text+"\n"+m.Error))
 	}
 	return printText(a.stdout, d.String())
+}
+
+func (a *app) sessionQueueCommand() *cobra.Command {
+	var asJSON, quiet bool
+	c := &cobra.Command{
+		Use:   "queue [OPTIONS] SESSION",
+		Short: "list what waits in a session, in the order in which it will run",
+		Example: `  stint session queue web
+  stint move 2b4f6c8e --first      # reorder it
+  stint hold 2b4f6c8e              # let the others pass
+  stint edit 2b4f6c8e              # change what is asked
+  stint cancel 2b4f6c8e            # take it out`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			a.quiet = quiet
+			return a.showQueue(c.Context(), args[0], asJSON, quiet)
+		},
+	}
+	quietFlag(c, &quiet)
+	jsonFlag(c, &asJSON)
+	c.ValidArgsFunction = a.completeSessions
+	return c
+}
+
+func (a *app) showQueue(ctx context.Context, ref string, asJSON, quiet bool) error {
+	view, err := a.findSession(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer a.tellPaused(ctx)
+	switch {
+	case asJSON:
+		return printEach(a.stdout, view.Queue)
+	case quiet:
+		return printIDs(a.stdout, view.Queue)
+	case len(view.Queue) == 0:
+		a.hint("stint: nothing waits in %s; add a follow-up with: stint send %s \"PROMPT\"\n", view.Key, ref)
+		return nil
+	}
+	return a.printQueue(view.Queue)
+}
+
+// printQueue prints the table for people.
+func (a *app) printQueue(queue []api.TaskView) error {
+	ids := make([]string, len(queue))
+	for i, v := range queue {
+		ids[i] = v.ID
+	}
+	rows := [][]string{{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}}
+	for i, short := range shortIDs(ids) {
+		v := &queue[i]
+		rows = append(rows, []string{strconv.Itoa(i + 1), short, statusText(v), v.Why, v.Title})
+	}
+	fit(rows, terminalWidth(a.stdout))
+	return writeTable(a.stdout, escapeRows(rows), nil)
 }

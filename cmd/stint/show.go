@@ -15,7 +15,7 @@ import (
 )
 
 // showOptions are the options of `stint show`.
-type showOptions struct{ prompt, answer, raw, json, quiet bool }
+type showOptions struct{ prompt, answer, raw, json, quiet, withFiles bool }
 
 func (a *app) showCommand() *cobra.Command {
 	o := &showOptions{}
@@ -25,7 +25,8 @@ func (a *app) showCommand() *cobra.Command {
 		Example: `  stint show @last
   stint show --answer 2b4f6c8e      # the answer alone
   stint show --prompt 2b4f6c8e      # exactly what the agent was sent
-  stint show --raw 2b4f6c8e         # the sections of the ledger`,
+  stint show --raw 2b4f6c8e         # the sections of the ledger
+  stint show --with-files 2b4f6c8e  # also the files that were collected`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.runShow(c.Context(), o, args[0]) },
 	}
@@ -33,9 +34,11 @@ func (a *app) showCommand() *cobra.Command {
 	f.BoolVar(&o.prompt, "prompt", false, "print what the agent was sent, byte for byte")
 	f.BoolVar(&o.answer, "answer", false, "print the answer alone")
 	f.BoolVar(&o.raw, "raw", false, "print the task's sections of the ledger")
+	f.BoolVar(&o.withFiles, "with-files", false, "also the files that were collected: names, sizes, paths; with --json their contents")
 	jsonFlag(c, &o.json)
 	quietFlag(c, &o.quiet)
 	exclusive(c, "prompt", "answer", "raw", "json", "quiet")
+	exclusive(c, "with-files", "prompt", "answer", "raw", "quiet")
 	c.ValidArgsFunction = a.completeIDs
 	return c
 }
@@ -59,6 +62,8 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 			return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has no answer: it is %s", shortID(view.ID), view.Status), try: "stint wait " + shortID(view.ID)}
 		}
 		return a.writeAnswer(a.stdout, &view)
+	case o.json && o.withFiles:
+		return printJSON(a.stdout, taskWithFiles{&view, collectedFiles(&view, true)})
 	case o.json:
 		return printJSON(a.stdout, view)
 	case o.quiet:
@@ -68,7 +73,15 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		if err := a.call(ctx, func(c *api.Client) (err error) { raw, err = c.Raw(ctx, view.ID); return err }); err != nil {
 			return err
 		}
-		return printText(a.stdout, describe(&view, byHand(raw), time.Now()))
+		cfg, err := a.base()
+		if err != nil {
+			return err
+		}
+		text := describe(&view, resumeCommand(cfg, &view.Task), byHand(raw), time.Now())
+		if o.withFiles {
+			text += fileTable(&view)
+		}
+		return printText(a.stdout, text)
 	}
 }
 
@@ -97,8 +110,9 @@ func (d *description) text(name, value string) {
 	}
 }
 
-// describe gives the view for people. edits names what was set by hand.
-func describe(v *api.TaskView, edits string, now time.Time) string {
+// describe gives the view for people. resume is the command that goes on with the
+// agent's session by hand; edits names what was set by hand.
+func describe(v *api.TaskView, resume, edits string, now time.Time) string {
 	d := &description{}
 	d.line("task", v.ID)
 	d.line("status", statusLine(v, now))
@@ -108,6 +122,7 @@ func describe(v *api.TaskView, edits string, now time.Time) string {
 	d.line("session", v.SessionKey)
 	d.line("agent", strings.TrimSpace(v.Agent+" "+v.Model))
 	d.line("agent session", v.AgentSession)
+	d.line("resume with", resume)
 	d.line("account", v.Account)
 	d.line("workspace", v.Workspace)
 	d.line("label", v.Label)
@@ -116,6 +131,11 @@ func describe(v *api.TaskView, edits string, now time.Time) string {
 	d.line("retries", orNone(v.Retries))
 	d.line("limit waits", orNone(v.LimitWaits))
 	d.line("not before", localTime(v.NotBefore))
+	d.line("after", strings.TrimSpace(strings.Join(v.After, " ")+" "+v.AfterPolicy))
+	d.line("tenant", v.TenantID)
+	d.line("queue", v.Queue)
+	d.line("fallback", strings.Join(v.Fallback, " "))
+	d.line("to collect", strings.Join(v.OutputSpec, ", "))
 	d.line("created", localTime(v.CreatedAt))
 	d.line("started", localTime(v.StartedAt))
 	d.line("updated", localTime(v.UpdatedAt))
@@ -138,7 +158,7 @@ func archivePlace(file string) string {
 }
 
 func statusLine(v *api.TaskView, now time.Time) string {
-	s := statusText(v)
+	s := statusNow(v, now)
 	switch {
 	case v.Status == state.Running && !v.StartedAt.IsZero():
 		s += " for " + ago(now.Sub(v.StartedAt))

@@ -93,7 +93,7 @@ func TestPromise1And2KillsAtSystemCalls(t *testing.T) {
 	for _, k := range slices.Sorted(maps.Keys(s.at)) {
 		t.Logf("%4d kills at %s", s.at[k], k)
 	}
-	t.Logf("kills: random=0 strace=%d lost=%d overlapping=%d seed=%d", s.kills, s.lost, s.overlapping, seed)
+	t.Logf("kills: random=0 strace=%d lost=%d overlapping=%d slowest recovery=%v seed=%d", s.kills, s.lost, s.overlapping, s.slowest, seed)
 }
 
 // A siege counts over all worlds.
@@ -105,6 +105,7 @@ type siege struct {
 	where string         // the last world's state directory
 
 	lost, overlapping int
+	slowest           time.Duration
 }
 
 // perWorld is how many kills one state directory goes through: enough for a
@@ -139,6 +140,8 @@ func (s *siege) lay(t *testing.T, round, limit int) {
 		s.kills++
 		s.at[at]++
 		w.audit()
+		slowest, _ := w.slowest()
+		s.slowest = max(s.slowest, slowest)
 		if t.Failed() {
 			t.Logf("scenario %s, killed at call %d of %s: %s", scenario.name, nth, k, at)
 		}

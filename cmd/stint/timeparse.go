@@ -21,7 +21,7 @@ func parseDuration(s string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration such as 90s, 10m, 2h or 3d", s)
 	}
 	if d < 0 {
-		return 0, fmt.Errorf("the duration %s is negative", s)
+		return 0, fmt.Errorf("%q is negative", s)
 	}
 	return d, nil
 }

@@ -46,6 +46,9 @@ the arguments, that is not 0. With --timeout it is 124 if they still go on.`,
 // errWaitTimeout is the cause with which --timeout ends the wait.
 var errWaitTimeout = errors.New("wait timed out")
 
+// maxWaits is for how many tasks one command waits at once: each takes a connection.
+const maxWaits = 200
+
 // A waited is the end of one task.
 type waited struct {
 	index int
@@ -90,14 +93,22 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 	defer waiting.Wait()
 	defer cancel()
 	ends := make(chan waited, len(refs)) // nobody blocks on it when we have enough
-	for i, ref := range refs {
-		waiting.Go(func() {
-			one := *a // each finds its way to the master
-			one.warned = one.warned || i > 0
-			view, err := one.wait(ctx, ref)
-			ends <- waited{i, view, err}
-		})
+	slots := make(chan struct{}, maxWaits)
+	if o.any {
+		slots = make(chan struct{}, len(refs)) // the first end may be that of the last
 	}
+	waiting.Go(func() {
+		for i, ref := range refs {
+			slots <- struct{}{}
+			waiting.Go(func() {
+				one := *a // each finds its way to the master
+				one.warned = one.warned || i > 0
+				view, err := one.wait(ctx, ref)
+				ends <- waited{i, view, err}
+				<-slots
+			})
+		}
+	})
 	errs := make([]error, len(refs))
 	for range refs {
 		end := <-ends

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// agentNames are the agents that a task can name, in the order in which a task
+// that names none gets the first that is ready.
+var agentNames = []string{"codex", "claude", "gemini", "demo"}
+
+// splitNames reads names of environment variables.
+func splitNames(s string) ([]string, error) {
+	list := words(s)
+	for _, v := range list {
+		if strings.ContainsAny(v, "=\x00\n") {
+			return nil, fmt.Errorf("%q is not the name of an environment variable; values are taken from the master's environment", v)
+		}
+	}
+	return list, nil
+}
+
+// splitAgents reads names of agents, each at most once.
+func splitAgents(s string) ([]string, error) {
+	list := words(s)
+	for i, v := range list {
+		switch {
+		case !slices.Contains(agentNames, v):
+			return nil, fmt.Errorf("%q is not one of %s", v, strings.Join(agentNames, ", "))
+		case slices.Contains(list[:i], v):
+			return nil, fmt.Errorf("%s stands there twice", v)
+		}
+	}
+	return list, nil
+}
+
+// words reads what stands between commas and blanks; none is an empty list.
+func words(s string) []string {
+	return append([]string{}, strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })...)
+}
+
+// splitRules reads permission rules such as "Edit,Bash(git log:*, git diff)": a
+// comma in parentheses belongs to its rule. \( and \) are no parentheses.
+func splitRules(s string) ([]string, error) {
+	list := []string{}
+	depth, begin := 0, 0
+	for i := 0; i < len(s) && depth >= 0; i++ {
+		switch c := s[i]; {
+		case c == '\\' && i+1 < len(s) && strings.IndexByte(`()\`, s[i+1]) >= 0:
+			i++
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		case c == ',' && depth == 0:
+			list, begin = appendRule(list, s[begin:i]), i+1
+		case c < ' ':
+			return nil, fmt.Errorf("%q has a control character", s)
+		}
+	}
+	if depth != 0 {
+		return nil, fmt.Errorf("the parentheses of %q do not match; write a rule as \"Bash(go test:*)\"", s)
+	}
+	return appendRule(list, s[begin:]), nil
+}
+
+// appendRule adds a rule that says something.
+func appendRule(list []string, rule string) []string {
+	if rule = strings.TrimSpace(rule); rule == "" {
+		return list
+	}
+	return append(list, rule)
+}
+
+// A danger is a setting that lets an agent do anything that the user may do.
+type danger struct {
+	key, value string
+	field      func(*Config) string
+	instead    string
+}
+
+var dangers = []danger{
+	{"codex_sandbox", "danger-full-access", func(c *Config) string { return c.CodexSandbox }, "workspace-write"},
+	{"claude_permission_mode", "bypassPermissions", func(c *Config) string { return c.ClaudeMode }, "acceptEdits"},
+	{"gemini_approval_mode", "yolo", func(c *Config) string { return c.GeminiMode }, "auto_edit"},
+}
+
+// dangerous names the settings that need allow_dangerous.
+func dangerous() []string {
+	var list []string
+	for _, d := range dangers {
+		list = append(list, d.key+" "+d.value)
+	}
+	return list
+}
+
+// check looks at settings that only make sense together.
+func (c *Config) check() error {
+	if c.BackoffBase > c.BackoffMax {
+		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", shortDuration(c.BackoffBase), shortDuration(c.BackoffMax))
+	}
+	if c.HeartbeatInterval <= 0 {
+		return fmt.Errorf("heartbeat_interval must be longer than 0")
+	}
+	for _, d := range dangers {
+		if d.field(c) == d.value && !c.AllowDangerous {
+			return fmt.Errorf("%s: %s is %s, with which the agent can do whatever you can; use %s, or permit it with allow_dangerous = true",
+				c.origins[d.key].where, d.key, d.value, d.instead)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+const usageHelp = `Print what runs have used: tokens, and money where the agent's CLI knows a price,
+which it does not for a flat plan. It reads the files itself; no master is needed
+and none is started. Archived tasks count as one run each.`
+
+// usageBy are what runs can be put together by.
+var usageBy = []string{"day", "agent", "model", "account", "session", "task", "run", "total"}
+
+// usageOptions are the options of `stint usage`.
+type usageOptions struct {
+	by, since, until string
+	json             bool
+}
+
+func (a *app) usageCommand() *cobra.Command {
+	o := &usageOptions{}
+	c := &cobra.Command{
+		Use:   "usage [OPTIONS]",
+		Short: "print what runs have used, by day, agent, session or task",
+		Long:  usageHelp,
+		Example: `  stint usage --since 7d
+  stint usage --by task --since 2026-11-01 --until 2026-11-30
+  stint usage --by agent --json | jq .costUsd`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.runUsage(c.Context(), o, time.Now()) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.by, "by", "day", "one row for each `key`: "+strings.Join(usageBy, ", "))
+	f.StringVar(&o.since, "since", "", "runs that ended at this `time` or later: 7d, 2026-11-21, \"2026-11-21 15:04\"")
+	f.StringVar(&o.until, "until", "", "runs that ended before this `time`, or on this day or before it")
+	jsonFlag(c, &o.json)
+	complete(c, "by", func() []string { return usageBy })
+	return c
+}
+
+// query translates the options.
+func (o *usageOptions) query(now time.Time) (q coordinator.UsageQuery, err error) {
+	const try = "stint usage --help"
+	if !slices.Contains(usageBy, o.by) {
+		return q, usage(try, "--by: %q is not one of %s", o.by, strings.Join(usageBy, ", "))
+	}
+	q = coordinator.UsageQuery{By: o.by, Location: now.Location()}
+	if o.by == "total" {
+		q.By = ""
+	}
+	if q.Since, err = parsePast(o.since, now, 0); err != nil {
+		return q, usage(try, "--since: %v", err)
+	}
+	if q.Until, err = parsePast(o.until, now, 1); err != nil {
+		return q, usage(try, "--until: %v", err)
+	}
+	if !q.Until.IsZero() && !q.Since.Before(q.Until) {
+		return q, usage(try, "nothing can lie between --since %s and --until %s", o.since, o.until)
+	}
+	return q, nil
+}
+
+// parsePast reads an instant that lies behind: a duration before now, a time as
+// [parseAt] knows it, or a day. A day means its midnight, after is added to it in
+// days. "" is no instant.
+func parsePast(s string, now time.Time, after int) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if d, err := parseDuration(s); err == nil {
+		return now.Add(-d), nil
+	}
+	if t, err := time.ParseInLocation("2006-01-02", s, now.Location()); err == nil {
+		return t.AddDate(0, 0, after), nil
+	}
+	if t, err := parseAt(s, now); err == nil && strings.Contains(s, "-") { // a clock time alone would be one to come
+		return t, nil
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-21 or \"2026-11-21 15:04\" nor how long ago it was, such as 12h or 7d", s)
+}
+
+func (a *app) runUsage(ctx context.Context, o *usageOptions, now time.Time) error {
+	q, err := o.query(now)
+	if err != nil {
+		return err
+	}
+	dir, err := a.state()
+	if err != nil {
+		return err
+	}
+	var rows []coordinator.UsageRow
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) { // nothing ran where there is no directory
+		if rows, err = coordinator.ReadUsage(ctx, dir, q); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.json:
+		return printEach(a.stdout, rows)
+	case len(rows) == 0:
+		a.hint("stint: no runs\n")
+		return nil
+	}
+	return writeTable(a.stdout, escapeRows(usageTable(o.by, rows)), nil)
+}
+
+// usageTable gives the rows for people, with a sum below. Money has a column only
+// where some was spent.
+func usageTable(by string, rows []coordinator.UsageRow) [][]string {
+	var sum coordinator.UsageRow
+	for _, r := range rows {
+		sum.Runs += r.Runs
+		sum.Usage = addUsage(sum.Usage, r.Usage)
+	}
+	money := sum.CostUSD > 0
+	head := []string{strings.ToUpper(by), "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT"}
+	if money {
+		head = append(head, "COST")
+	}
+	table := [][]string{head}
+	names := usageNames(by, rows)
+	for i, r := range rows {
+		table = append(table, usageCells(names[i], r, money))
+	}
+	if len(rows) > 1 {
+		last := usageCells("total", sum, money)
+		last[2] = "" // a task may stand in several rows
+		table = append(table, last)
+	}
+	alignRight(table)
+	return table
+}
+
+// usageNames gives the first column.
+func usageNames(by string, rows []coordinator.UsageRow) []string {
+	names := make([]string, len(rows))
+	for i, r := range rows {
+		names[i] = r.Key
+	}
+	switch by {
+	case "total":
+		return []string{"total"}
+	case "task", "run":
+		names = shortIDs(names)
+	}
+	for i := range names {
+		if names[i] == "" {
+			names[i] = "-"
+		}
+	}
+	return names
+}
+
+func usageCells(name string, r coordinator.UsageRow, money bool) []string {
+	cells := []string{
+		name, strconv.Itoa(r.Runs), strconv.Itoa(r.Tasks),
+		strconv.FormatInt(r.InputTokens, 10), strconv.FormatInt(r.CachedInputTokens, 10), strconv.FormatInt(r.OutputTokens, 10),
+	}
+	if money {
+		cells = append(cells, fmt.Sprintf("$%.4f", r.CostUSD))
+	}
+	return cells
+}
+
+func addUsage(a, b state.Usage) state.Usage {
+	a.InputTokens += b.InputTokens
+	a.CachedInputTokens += b.CachedInputTokens
+	a.OutputTokens += b.OutputTokens
+	a.ReasoningTokens += b.ReasoningTokens
+	a.CostUSD += b.CostUSD
+	return a
+}
+
+// alignRight fills all columns but the first with blanks in front.
+func alignRight(table [][]string) {
+	width := make([]int, len(table[0]))
+	for _, row := range table {
+		for x, cell := range row {
+			width[x] = max(width[x], len(cell))
+		}
+	}
+	for _, row := range table {
+		for x := 1; x < len(row); x++ {
+			row[x] = strings.Repeat(" ", width[x]-len(row[x])) + row[x]
+		}
+	}
+}
