@@ -69,7 +69,9 @@ func (w *killWorld) start(prefix ...string) *life {
 	argv := append(slices.Clone(prefix), w.self, "serve")
 	l := &life{cmd: exec.Command(argv[0], argv[1:]...), gone: make(chan struct{})}
 	l.cmd.Env, l.cmd.Dir, l.cmd.Stderr, l.cmd.WaitDelay = w.env, w.work, &l.stderr, 10*time.Millisecond
-	w.starts = append(w.starts, time.Now())
+	w.mu.Lock()
+	w.starts = append(w.starts, time.Now()) // in order, though several may be started at once
+	w.mu.Unlock()
 	if err := l.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
