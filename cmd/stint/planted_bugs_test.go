@@ -111,7 +111,7 @@ var bugs = []bug{
 	},
 	{
 		name: "nothing is killed before a requeue", file: "coordinator/agent/recover.go",
-		old: "return endTree(ctx, runDir, runID)", now: "return nil",
+		old: "return rec.end(ctx, runDir)", now: "return nil",
 		pkg: "./coordinator/agent", run: "^TestMasterAndGateDie$",
 	},
 	{
@@ -125,7 +125,7 @@ var bugs = []bug{
 		pkg: "./coordinator", run: "^TestHandEditEndsARun$",
 	},
 	{
-		name: "idempotency is checked outside of the lock", file: "coordinator/submit.go",
+		name: "idempotency is checked outside of the lock", file: "coordinator/intake.go",
 		old: `tx.Claim("key " + s.IdempotencyKey)`, now: "_ = tx",
 		pkg: "./coordinator", run: "^TestIdempotency$",
 	},
