@@ -42,8 +42,19 @@ func headingsOf(doc *Document) (list []string) {
 }
 
 // otherwise are the lines where goldmark does not follow CommonMark 0.31: a
-// declaration with a small letter, and tabs in tags.
-var otherwise = regexp.MustCompile(`<![a-z]|<[^\n]*\t`)
+// declaration with a small letter, tabs in tags, and an empty item in a container,
+// behind which a blank line ends the outer ones too.
+var otherwise = regexp.MustCompile(`<![a-z]|<[^\n]*\t|(?m:^[ \t>*+0-9.)-]*[ \t>](?:[-+*]|\d{1,9}[.)])[ \t]*\n[ \t>]*$)`)
+
+// TestEmptyItemInAnother: a blank line ends an empty item, and not the one around
+// it, to which the heading belongs.
+func TestEmptyItemInAnother(t *testing.T) {
+	for _, text := range []string{"* *\n\n  ## Task a\n", "1. -\n\n   ## Task a\n", "* a\n\n  -\n\n  ## Task a\n"} {
+		if got := headingsOf(Parse([]byte(text))); len(got) > 0 {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
 
 func compareHeadings(t *testing.T, data []byte) {
 	if otherwise.Match(data) {
