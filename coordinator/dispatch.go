@@ -36,13 +36,21 @@ func (c *Coordinator) dispatchUntil(ctx context.Context) {
 // farAway is how long the dispatcher sleeps when nothing is due.
 const farAway = time.Hour
 
+// lookAgain is how soon the dispatcher looks again when a task is ready that it has
+// not started: the time came after its look, or the disk is full.
+const lookAgain = time.Second
+
 // untilNext is how long nothing becomes ready by time alone, and no idle time ends.
 func (c *Coordinator) untilNext() time.Duration {
 	now := c.cfg.Now()
 	c.mu.Lock()
+	ready := len(c.state.Ready(now, c.limits())) > 0
 	next := c.state.NextWake(now)
 	c.mu.Unlock()
 	wait := farAway
+	if ready {
+		wait = lookAgain
+	}
 	if !next.IsZero() {
 		wait = min(wait, max(next.Sub(now), time.Millisecond))
 	}
