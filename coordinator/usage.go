@@ -50,7 +50,7 @@ var usageKeys = map[string]func(*state.Run, *time.Location) string{
 
 // ReadUsage adds up what runs have used, from the journal and the archive of a state
 // directory. It needs no lock: a master may be at work. A session is named by its
-// key. An archived task counts as one run. Days come newest first, all else by
+// key. Days come newest first, all else by
 // tokens, most first; a query for all in one row gives just that one. The error of
 // an unknown By is an *Error.
 func ReadUsage(ctx context.Context, dir string, q UsageQuery) ([]UsageRow, error) {
@@ -98,11 +98,15 @@ func eachRun(dir string, f func(state.Run) error) error {
 				continue // brought back, or moved out since the journal was read
 			}
 		}
-		t, err := ReadArchived(dir, e)
+		sec, err := ledger.ReadArchived(nil, dir, e)
 		if err != nil {
 			return err
 		}
-		if r, ok := state.MergedRun(&t); ok {
+		runs, err := state.RunsOf(sec)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
 			if err := f(r); err != nil {
 				return err
 			}

@@ -74,15 +74,15 @@ func TestReadUsage(t *testing.T) {
 	if _, err := w.c.Compact(ctx, 0, false); err != nil {
 		t.Fatal(err)
 	}
-	expect(coordinator.UsageQuery{}, " 3/3 1150+16 $0.3")
-	expect(coordinator.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 2/2 150+15 $0.3")
+	expect(coordinator.UsageQuery{}, " 4/3 1150+16 $0.3")
+	expect(coordinator.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
 	if _, err := w.c.Retry(ctx, taskID(2), "client"); err != nil {
 		t.Fatal(err)
 	}
 	w.wait(taskID(2))
-	expect(coordinator.UsageQuery{By: "session"}, "web 2/2 1150+16 $0.3", "api 2/1 0+7 $0")
+	expect(coordinator.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", "api 2/1 0+7 $0")
 	w.close()
-	expect(coordinator.UsageQuery{}, " 4/3 1150+23 $0.3")
+	expect(coordinator.UsageQuery{}, " 5/3 1150+23 $0.3")
 }
 
 // TestReadUsageOfDays: a day is that of the zone that is asked for, and of the end

@@ -98,6 +98,7 @@ type merger struct {
 	task   folded
 	keys   []string // in the order in which they came up
 	values map[string]string
+	runs   []Run
 }
 
 // merge reads the records of task n. Those that were refused are not among them.
@@ -111,9 +112,11 @@ func (s *State) merge(n uint32) (*merger, error) {
 		if string(sec.ID) != m.id || sec.Kind != ledger.KindTask {
 			return nil, fmt.Errorf("at offset %d stands %s %s", off, sec.Kind, sec.ID)
 		}
+		before := m.task.Task
 		if err := m.task.apply(sec, s.pool, keepNone); err != nil {
 			return nil, err
 		}
+		m.runs = runsAfter(m.runs, &before, &m.task.Task, sec)
 		m.add(sec)
 	}
 	return m, nil
@@ -125,7 +128,7 @@ func (m *merger) add(sec *ledger.Section) {
 	for i := range sec.Fields {
 		key := string(sec.Fields[i].Key)
 		switch key {
-		case KeyStatus, KeyBy, KeyStartedAt, KeyThreadTokens, KeyPromptKept, ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
+		case KeyStatus, KeyBy, KeyStartedAt, KeyThreadTokens, KeyPromptKept, KeyEndedRuns, ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
 			continue // told by the fold, or the engine's
 		case KeyTool:
 			key = KeyAgent
@@ -150,6 +153,9 @@ func (m *merger) records() (first, second ledger.Record) {
 	}
 	first.AddIf(KeyStartedAt, exactTime(t.StartedAt)).
 		AddIf(KeyThreadTokens, threadTokens(t.thread)).AddIf(KeyPromptKept, t.PromptKept) // behind the prompt, which unsets it
+	if !slices.Equal(m.runs, mergedRun(&t.Task)) {
+		first.Add(KeyEndedRuns, formatRuns(m.runs))
+	}
 	if t.Status == Running && t.StartedAt.IsZero() && !t.UpdatedAt.IsZero() {
 		second.Add(KeyStartedAt, "")
 	}

@@ -38,6 +38,21 @@ func (j *journal) compacted(keep ledger.Keep) *journal {
 	return next
 }
 
+// runs gives the runs of one task.
+func (j *journal) runs(id string) (runs []Run) {
+	j.t.Helper()
+	err := j.state.EachRun(func(r Run) error {
+		if r.TaskID == id {
+			runs = append(runs, r)
+		}
+		return nil
+	})
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return runs
+}
+
 func (j *journal) compact(before time.Time) ledger.Keep {
 	j.t.Helper()
 	keep, err := j.state.Compact(before)
@@ -157,6 +172,10 @@ func checkMoved(t *rapid.T, j *journal, m ledger.Moved) {
 	if want.Title = got.Title; cmp.Diff(want, got, cmpopts.EquateEmpty()) != "" || !want.Status.Terminal() || m.Entry.Status != string(want.Status) {
 		t.Fatalf("moved out:\n%s", cmp.Diff(want, got))
 	}
+	runs, err := RunsOf(sec)
+	if diff := cmp.Diff(j.runs(want.ID), runs, cmpopts.EquateEmpty()); err != nil || diff != "" {
+		t.Fatalf("runs of the task that was moved out: %v\n%s", err, diff)
+	}
 	if id, ok := j.state.ByIdempotencyKey(m.Entry.Key); m.Entry.Key != "" && (!ok || id != want.ID) {
 		t.Fatalf("%s does not have the key %q", want.ID, m.Entry.Key)
 	}
@@ -172,6 +191,9 @@ func checkSameTasks(t *rapid.T, j, next *journal, out map[string]bool) {
 		}
 		if diff := cmp.Diff(j.whole(id), next.whole(id), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("task %s: %s", id, diff)
+		}
+		if diff := cmp.Diff(j.runs(id), next.runs(id), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("runs of task %s: %s", id, diff)
 		}
 	}
 	for _, now := range []time.Time{noon, noon.Add(time.Minute), noon.Add(3 * time.Hour)} {

@@ -209,6 +209,8 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 	case KeyThreadTokens:
 		t.thread, err = parseThread(f.Bytes())
 		t.counted = true
+	case KeyEndedRuns:
+		_, err = parseRuns(f.String())
 	case KeyReason:
 		t.Reason = Class(p.get(f.Bytes()))
 	case KeyError:

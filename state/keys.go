@@ -38,6 +38,7 @@ const (
 	KeyOutputFiles    = "outputFiles"
 	KeyPromptKept     = "promptKept"
 	KeyThreadTokens   = "threadTokens"
+	KeyEndedRuns      = "endedRuns" // of a merged record: the runs that it tells of
 	KeyRunID          = "runId"
 	KeyAttempt        = "attempt"
 	KeyRetries        = "retries"
@@ -83,7 +84,7 @@ var knownKeys = [...]string{
 	KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
 	KeyRunID, KeyAttempt, KeyRetries, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
 	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil,
-	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens,
+	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns,
 	"verifyCommand", "maxIterations", "triggeredByTaskId", "onFailure", "budget", "isolation",
 }
 

@@ -19,7 +19,7 @@ func pick(t *rapid.T, words ...string) string { return rapid.SampledFrom(words).
 func drawField(t *rapid.T) string {
 	switch key := pick(t, "status", "status", "status", "sessionKey", "sessionId", "agent", "account", "order", "priority", "hold",
 		"notBefore", "attempt", "after", "after", "afterPolicy", "idempotencyKey", "codexSessionId", "claudeSessionId", "by", "label", "prompt",
-		"threadTokens", "threadTokens", "promptKept", "workspace", "updatedAt", "exitCode", "color"); key {
+		"threadTokens", "threadTokens", "promptKept", "runId", "inputTokens", "endedRuns", "workspace", "updatedAt", "exitCode", "color"); key {
 	case "status":
 		return "status: " + pick(t, "queued", "queued", "running", "running", "done", "failed", "canceled", "dead", "draft", "qeued")
 	case "sessionKey":
@@ -44,6 +44,10 @@ func drawField(t *rapid.T) string {
 		return "idempotencyKey: " + pick(t, "k1", "k2", "")
 	case "threadTokens":
 		return "threadTokens: " + pick(t, "1 2 3 4 0.5", "9 0 9 0 0", "0 0 0 0 0", "", "1 2 3")
+	case "inputTokens":
+		return "inputTokens: " + pick(t, "1", "2", "30", "x")
+	case "endedRuns":
+		return "endedRuns: " + pick(t, "", `run="r1" agent="codex" ended="2026-11-21T12:00:00.5Z" used="1 2 3 4 0.5"`, `used="1"`, "x")
 	case "by":
 		return "by: " + pick(t, "hand", "ana")
 	default:

@@ -2,12 +2,14 @@ package state
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	"stint/ledger"
 )
 
 // A Run is one execution of an agent for a task that has ended, as the task's
-// records tell it. Of a task whose records were merged into one, all runs up to then
-// are one.
+// records tell it.
 type Run struct {
 	ID         string // "" if the records do not say
 	TaskID     string
@@ -38,7 +40,7 @@ func (s *State) eachRunOf(n uint32, f func(Run) error) error {
 	var t folded
 	var runs []Run
 	t.ID = s.id(n)
-	for i, off := range s.offsets(n) {
+	for _, off := range s.offsets(n) {
 		sec, err := s.reader.SectionAt(off)
 		if err != nil {
 			return fmt.Errorf("read task %s: %w", t.ID, err)
@@ -47,15 +49,7 @@ func (s *State) eachRunOf(n uint32, f func(Run) error) error {
 		if err := t.apply(sec, s.pool, keepNone); err != nil {
 			return err
 		}
-		r, ended := MergedRun(&t.Task)
-		if i > 0 {
-			r, ended = endedRun(&before, &t.Task)
-		}
-		if ended {
-			runs = append(runs, r)
-		} else if last := len(runs) - 1; last >= 0 && lateUsage(&before, &t.Task) {
-			runs[last].Usage = runs[last].Usage.Plus(t.Usage.since(before.Usage))
-		}
+		runs = runsAfter(runs, &before, &t.Task, sec)
 	}
 	for _, r := range runs {
 		if err := f(r); err != nil {
@@ -65,19 +59,79 @@ func (s *State) eachRunOf(n uint32, f func(Run) error) error {
 	return nil
 }
 
+// RunsOf gives the runs of a task that has one record alone.
+func RunsOf(sec *ledger.Section) ([]Run, error) {
+	t, err := TaskOf(sec)
+	if err != nil {
+		return nil, err
+	}
+	return runsAfter(nil, &Task{}, &t, sec), nil
+}
+
+// runsAfter gives the runs of a task that have ended with a record of it, sec, which
+// made after of before; runs are those until then.
+func runsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
+	if f := sec.Get(KeyEndedRuns); f != nil {
+		runs, _ = parseRuns(f.String()) // what cannot be read was refused
+		for i := range runs {
+			runs[i].TaskID = after.ID
+		}
+		return runs
+	}
+	if before.Status == "" {
+		return mergedRun(after)
+	}
+	if r, ended := endedRun(before, after); ended {
+		return append(runs, r)
+	}
+	if last := len(runs) - 1; last >= 0 && lateUsage(before, after) {
+		runs[last].Usage = runs[last].Usage.Plus(after.Usage.since(before.Usage))
+	}
+	return runs
+}
+
+// formatRuns gives the value of endedRuns: a line for each run.
+func formatRuns(runs []Run) string {
+	lines := make([]string, len(runs))
+	for i, r := range runs {
+		lines[i] = words("run", r.ID, "session", r.SessionKey, "agent", r.Agent, "model", r.Model, "account", r.Account,
+			"ended", exactTime(r.Ended), "used", FormatThread(r.Usage))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// parseRuns is the inverse of formatRuns, but for the task's id.
+func parseRuns(text string) (runs []Run, err error) {
+	for line := range strings.Lines(text) {
+		m, err := readWords(line)
+		if err != nil {
+			return nil, err
+		}
+		r := Run{ID: m["run"], SessionKey: m["session"], Agent: m["agent"], Model: m["model"], Account: m["account"]}
+		if r.Ended, err = ParseTime(m["ended"]); err != nil {
+			return nil, err
+		}
+		if r.Usage, err = parseThread([]byte(m["used"])); err != nil {
+			return nil, err
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
 // lateUsage reports whether a record tells what the last run used: a person had
 // taken the task out of it, and it ended after that.
 func lateUsage(before, after *Task) bool {
 	return before.Status != Running && after.Status != Running && after.By == ""
 }
 
-// MergedRun gives the runs that one record tells of, which is all that there is of
-// its task, as one. ended is false if there were none.
-func MergedRun(t *Task) (r Run, ended bool) {
+// mergedRun gives the run that the first record of a task tells of, which knows of
+// one at most.
+func mergedRun(t *Task) []Run {
 	if t.RunID == "" || t.Status == Running && t.Usage == (Usage{}) {
-		return Run{}, false
+		return nil
 	}
-	return runOf(t, t.UpdatedAt, t.Usage), true
+	return []Run{runOf(t, t.UpdatedAt, t.Usage)}
 }
 
 // endedRun gives the run that a record ends. What it used is what the task's totals
