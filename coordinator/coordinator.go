@@ -105,7 +105,7 @@ func (c *Coordinator) openFiles() error {
 	l, err := ledger.Open(ledger.Options{
 		Dir: c.cfg.StateDir, Locker: &c.mu, Watch: !c.unwatched,
 		Started: func(l *ledger.Log) { c.ledger = l },
-		Apply:   c.apply, Check: c.checkEdit, Notify: c.notice,
+		Apply:   c.apply, Check: c.checkEdit, Together: c.checkTogether, Notify: c.notice,
 		Archived: c.archived, Reset: c.refold, Refolded: c.refolded, Now: c.cfg.Now,
 		Guarded: guardedKeys, Copied: state.Copied, Deleted: c.deleted,
 	})
@@ -263,6 +263,14 @@ func (c *Coordinator) checkEdit(s *ledger.Section) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.CheckNext(s)
+}
+
+// checkTogether says whether what a person wrote in one save can be taken over
+// together.
+func (c *Coordinator) checkTogether(list []*ledger.Section) (bad int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.CheckTogether(list)
 }
 
 // changed tells subscribers of a task's record, and ends a run whose task is no

@@ -57,11 +57,11 @@ func (c *Coordinator) Reconcile(ctx context.Context, accept bool) (TakeOver, err
 // these bytes. It reads the journal and changes nothing; a master may be at work.
 // The records are those that it would make of edits; they have no seq yet.
 func Preview(dir string, tasks []byte) (TakeOver, []ledger.Record, error) {
-	check, err := EditCheck(dir)
+	st, err := foldForEdit(dir)
 	if err != nil {
 		return TakeOver{}, nil, err
 	}
-	r, err := ledger.Preview(editOptions(dir, check), tasks)
+	r, err := ledger.Preview(editOptions(dir, st), tasks)
 	if err != nil {
 		return TakeOver{}, nil, err
 	}
@@ -72,24 +72,34 @@ func Preview(dir string, tasks []byte) (TakeOver, []ledger.Record, error) {
 // as the journal of a state directory stands now. It reads the journal and needs no
 // lock. The errors are those of state.Check.
 func EditCheck(dir string) (func(*ledger.Section) error, error) {
-	st, err := fold(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		st, err = state.New(nil), nil
-	}
+	st, err := foldForEdit(dir)
 	if err != nil {
 		return nil, err
 	}
+	return editCheck(st), nil
+}
+
+// foldForEdit is fold; where nothing was ever written, there are no tasks.
+func foldForEdit(dir string) (*state.State, error) {
+	st, err := fold(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state.New(nil), nil
+	}
+	return st, err
+}
+
+func editCheck(st *state.State) func(*ledger.Section) error {
 	return func(s *ledger.Section) error {
 		if err := state.Check(s); err != nil {
 			return err
 		}
 		return st.CheckNext(s)
-	}, nil
+	}
 }
 
 // editOptions are those of the ledger that decide about edits.
-func editOptions(dir string, check func(*ledger.Section) error) ledger.Options {
-	return ledger.Options{Dir: dir, Check: check, Guarded: guardedKeys, Copied: state.Copied}
+func editOptions(dir string, st *state.State) ledger.Options {
+	return ledger.Options{Dir: dir, Check: editCheck(st), Together: st.CheckTogether, Guarded: guardedKeys, Copied: state.Copied}
 }
 
 func takeOverOf(r ledger.Report) TakeOver {

@@ -76,6 +76,10 @@ func (p *planner) decide() {
 			p.take(a, batch)
 		}
 	}
+	p.checkTogether()
+	for _, a := range p.accepted {
+		p.adopt(a)
+	}
 }
 
 // resolve finds the section that a new one is a later version of: one of the
@@ -326,15 +330,15 @@ func (p *planner) isFromAbove(a *adoption, s *Section) bool {
 	})
 }
 
-// take adds a record to the plan if the reader of the fold can take it. Of an id
-// that is new, the records of one plan are checked together.
+// take accepts a record if the reader of the fold can take it. Of an id that is new,
+// the records of one plan are checked as one.
 func (p *planner) take(a *adoption, batch map[string]*Record) {
 	p.notices = append(p.notices, a.notices...)
 	if a.stale {
 		p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s is as it was before a later edit of it, which stays in force (an old buffer was saved?)", TasksName, a.section.Line, a.name)})
 	}
 	if a.origin != nil && a.real == 0 {
-		p.records = append(p.records, a.record)
+		p.accepted = append(p.accepted, a)
 		return
 	}
 	all := &a.record
@@ -351,6 +355,41 @@ func (p *planner) take(a *adoption, batch map[string]*Record) {
 		return
 	}
 	batch[a.name] = all
+	p.accepted = append(p.accepted, a)
+}
+
+// checkTogether refuses what the reader of the fold can take alone, but not with
+// the rest of this save.
+func (p *planner) checkTogether() {
+	if p.opts.Together == nil || len(p.accepted) < 2 {
+		return
+	}
+	list := make([]*Section, len(p.accepted))
+	for i, a := range p.accepted {
+		enc, err := Encode(&a.record)
+		if err != nil {
+			return // it was encoded before
+		}
+		list[i] = enc
+	}
+	for {
+		bad, err := p.opts.Together(list)
+		if err == nil {
+			return
+		}
+		f := refusedAt(p.accepted[bad].section, err)
+		f.File = TasksName
+		p.finding(f)
+		list, p.accepted = slices.Delete(list, bad, bad+1), slices.Delete(p.accepted, bad, bad+1)
+	}
+}
+
+// adopt adds a record to the plan.
+func (p *planner) adopt(a *adoption) {
+	if a.origin != nil && a.real == 0 {
+		p.records = append(p.records, a.record)
+		return
+	}
 	a.record.Add(keyUpdated, stamp(p.opts.now()))
 	p.records = append(p.records, a.record)
 	p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s: %s", TasksName, a.section.Line, a.name, a.what())})

@@ -52,6 +52,10 @@ type Options struct {
 
 	// Check says whether a record that a person wrote can be taken over. nil: all.
 	Check func(*Section) error
+	// Together says whether records that people wrote in one save, and each of which
+	// Check has passed, can be taken over together; if not, which one of them cannot,
+	// and why. nil: all.
+	Together func([]*Section) (bad int, err error)
 	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may
 	// spoil: a save that changes them in more than three records is held until
 	// [Log.Reconcile] accepts it.

@@ -67,6 +67,8 @@ type planner struct {
 	todo   []change
 	taken  []string // names that this plan gives to copies
 	hurt   bool     // something in the file is damaged, so that nothing can be said to be deleted
+
+	accepted []*adoption // what is taken over, in the order of the file
 }
 
 // match says which record a section is.

@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,10 @@ func (e *CycleError) Error() string { return "it would wait for itself: " + e.Te
 // [*CycleError].
 func (s *State) CheckOrder(tasks []Task) error {
 	o := ordering{state: s, given: map[string]*Task{}}
+	return o.check(tasks)
+}
+
+func (o *ordering) check(tasks []Task) error {
 	for i := range tasks {
 		o.given[tasks[i].ID] = &tasks[i]
 	}
@@ -255,9 +260,14 @@ func (o *ordering) cycle(path []visit, back string) error {
 	if start < 0 {
 		return nil
 	}
-	e.IDs = slices.Concat(e.IDs[start:], e.IDs[:start])
-	e.Text = o.describe(e.IDs)
+	o.begin(e, start)
 	return e
+}
+
+// begin lets a circle begin with its i-th task.
+func (o *ordering) begin(e *CycleError, i int) {
+	e.IDs = slices.Concat(e.IDs[i:], e.IDs[:i])
+	e.Text = o.describe(e.IDs)
 }
 
 // maxSteps bounds how much of a cycle is told.
@@ -292,19 +302,70 @@ func (s *State) checkHand(sec *ledger.Section) error {
 	if orderField(sec) == nil {
 		return nil
 	}
-	var next folded
-	n, _ := s.ids.find(sec.ID)
-	if l := s.live[n]; l != nil {
-		next = l.folded
-	} else if n != 0 {
-		if err := s.read(n, &next, keepNone); err != nil {
-			return recordError(sec, nil, fmt.Errorf("read the task's earlier records: %w", err))
-		}
+	next, err := s.nowOf(sec)
+	if err != nil {
+		return err
 	}
 	if err := next.apply(sec, nil, keepNone); err != nil {
 		return err
 	}
 	return s.checkOrderOf(sec, &next)
+}
+
+// nowOf gives the task of a section as it is now; zero if there is none.
+func (s *State) nowOf(sec *ledger.Section) (now folded, err error) {
+	n, _ := s.ids.find(sec.ID)
+	if l := s.live[n]; l != nil {
+		now = l.folded
+	} else if n != 0 {
+		if err := s.read(n, &now, keepNone); err != nil {
+			return now, recordError(sec, nil, fmt.Errorf("read the task's earlier records: %w", err))
+		}
+	}
+	return now, nil
+}
+
+// CheckTogether says whether the tasks of sections, each of which [State.CheckNext]
+// has passed, wait for each other for ever once all are taken over. If so, it gives
+// the last one of the circle, and a [*RecordError].
+func (s *State) CheckTogether(list []*ledger.Section) (bad int, err error) {
+	next, ids := map[string]*folded{}, []string{}
+	for _, sec := range list {
+		if sec.Kind != ledger.KindTask {
+			continue
+		}
+		id := string(sec.ID)
+		if next[id] == nil {
+			now, err := s.nowOf(sec)
+			if err != nil {
+				continue // CheckNext has told
+			}
+			now.ID, next[id], ids = id, &now, append(ids, id)
+		}
+		after := *next[id]
+		if after.apply(sec, nil, keepNone) == nil {
+			*next[id] = after
+		}
+	}
+	var tasks []Task
+	for _, id := range ids {
+		if waits(next[id].Status) {
+			tasks = append(tasks, next[id].Task)
+		}
+	}
+	var circle *CycleError
+	o := ordering{state: s, given: map[string]*Task{}}
+	if !errors.As(o.check(tasks), &circle) {
+		return 0, nil
+	}
+	for i, sec := range slices.Backward(list) {
+		at, f := slices.Index(circle.IDs, string(sec.ID)), orderField(sec)
+		if at >= 0 && f != nil {
+			o.begin(circle, at)
+			return i, recordError(sec, f, circle)
+		}
+	}
+	return 0, nil
 }
 
 // checkAdoption is checkHand for a record that has become one of the journal, of
