@@ -134,6 +134,10 @@ func TestBatchRefuses(t *testing.T) {
 			[]coordinator.TaskSpec{{Prompt: "x"}, {Prompt: "a", ID: a, After: []string{b}, Parallel: true}, {Prompt: "b", ID: b, After: []string{a}, Parallel: true}},
 			"task 2 of 3: it would wait for itself: " + a + " comes after " + b + ", " + b + " comes after " + a,
 		},
+		{
+			[]coordinator.TaskSpec{{Prompt: "a", ID: a, After: []string{b}}, {Prompt: "b", ID: b, Continue: true}},
+			"task 1 of 2: it would wait for itself: " + a + " comes after " + b + ", " + b + " is behind " + a + " in the lane of",
+		},
 		{[]coordinator.TaskSpec{{Prompt: "a", ID: a, After: []string{a}}}, "the task cannot come after itself"},
 		{[]coordinator.TaskSpec{{Prompt: "a"}, {Prompt: " "}}, "task 2 of 2: the prompt is empty"},
 	}

@@ -218,7 +218,12 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 		return invalid("leave it out to run the task at once", "the time %s has passed; it is %s now",
 			s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
-	r, lane, err := in.newTask(s, tx)
+	t := state.Task{ID: s.ID, Status: state.Queued, After: s.after}
+	t.SessionKey, t.SessionID, err = in.sessionFor(s, in.c.resumeOf(s), tx)
+	if err != nil {
+		return err
+	}
+	r, err := in.c.newTask(s, &t)
 	if err != nil {
 		return err
 	}
@@ -226,7 +231,7 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 		tx.Claim("key " + s.IdempotencyKey)
 	}
 	tx.Append(r)
-	in.fresh = append(in.fresh, state.Task{ID: s.ID, Status: state.Queued, SessionKey: lane, After: s.after})
+	in.fresh = append(in.fresh, t)
 	return nil
 }
 
@@ -308,20 +313,19 @@ func (s *submission) isCarriedOutBy(t *state.Task) bool {
 	return (t.Agent == s.Agent || !s.named) && (s.Model == "" || t.Model == s.Model) && (s.open || slices.Equal(t.Fallback, s.Fallback))
 }
 
-// newTask makes the record of a new task, and gives its lane.
-func (in *intake) newTask(s *submission, tx *ledger.Tx) (*ledger.Record, string, error) {
-	c := in.c
+// resumeOf gives the resume policy of a spec.
+func (c *Coordinator) resumeOf(s *submission) string {
+	return first(s.Resume, c.workspace(s.Workspace).ResumePolicy, c.cfg.ResumePolicy, "auto")
+}
+
+// newTask makes the record of a new task, whose lane and session t has.
+func (c *Coordinator) newTask(s *submission, t *state.Task) (*ledger.Record, error) {
 	now := state.FormatTime(c.cfg.Now())
 	set := c.workspace(s.Workspace)
-	resume := first(s.Resume, set.ResumePolicy, c.cfg.ResumePolicy, "auto")
-	lane, sessionID, err := in.sessionFor(s, resume, tx)
-	if err != nil {
-		return nil, "", err
-	}
 	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID}
-	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, lane).Add(state.KeySessionID, sessionID).
+	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, t.SessionKey).Add(state.KeySessionID, t.SessionID).
 		Add(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
-		AddIf(state.KeyModel, first(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, resume).
+		AddIf(state.KeyModel, first(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, c.resumeOf(s)).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
 		AddIf(state.KeyTimeout, s.Timeout).Add(state.KeyBy, ledger.ByClient)
 	if s.Priority > 0 {
@@ -335,9 +339,9 @@ func (in *intake) newTask(s *submission, tx *ledger.Tx) (*ledger.Record, string,
 	}
 	r.AddIf(state.KeyNotBefore, state.FormatTime(s.NotBefore))
 	if err := s.addRest(r); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return r.Add(state.KeyPrompt, s.Prompt), lane, nil
+	return r.Add(state.KeyPrompt, s.Prompt), nil
 }
 
 // addRest adds what few tasks have.
