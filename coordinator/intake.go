@@ -1,10 +1,13 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +36,8 @@ type intake struct {
 	index map[string]int // id to place in list
 	agent string         // the default agent, asked at most once
 	seen  map[string]checkedWorkspace
+
+	journal []byte // as it was when a spec first named an agent's session that is not in use
 
 	ids   []string // of the tasks: new ones, or old ones that were asked for again
 	fresh []state.Task
@@ -124,13 +129,39 @@ func (in *intake) checkAgent(s *submission) error {
 	if s.AgentSession == "" {
 		return nil
 	}
-	in.c.mu.Lock()
-	owner, ok := in.c.state.NativeOwner(s.AgentSession)
-	in.c.mu.Unlock()
-	if ok && owner != s.Agent {
+	owner, err := in.ownerOf(s)
+	if err != nil {
+		return err
+	}
+	if owner != s.Agent {
 		return invalid("use --agent "+owner+", or the id of a session of "+s.Agent, "the session %s belongs to %s, not to %s", s.AgentSession, owner, s.Agent)
 	}
 	return nil
+}
+
+// ownerOf gives the agent whose session a spec names: as the sessions in use tell,
+// or the records of tasks that have ended; the spec's own if nobody knows.
+func (in *intake) ownerOf(s *submission) (string, error) {
+	in.c.mu.Lock()
+	owner, ok := in.c.state.NativeOwner(s.AgentSession)
+	in.c.mu.Unlock()
+	if ok {
+		return owner, nil
+	}
+	if in.journal == nil {
+		data, err := os.ReadFile(filepath.Join(in.c.cfg.StateDir, ledger.JournalName))
+		if err != nil {
+			return "", fmt.Errorf("look whose session %s is: %w", s.AgentSession, err)
+		}
+		in.journal = data
+	}
+	for _, agent := range append([]string{s.Agent}, sortedNames(in.c.cfg.Agents)...) {
+		// No text can begin a line at column 0, so this is a field of a task.
+		if bytes.Contains(in.journal, []byte("\n- "+state.NativeKey(agent)+": "+s.AgentSession+"\n")) {
+			return agent, nil
+		}
+	}
+	return s.Agent, nil
 }
 
 // checkAgentName says what is wrong with the name of an agent.

@@ -116,6 +116,10 @@ func TestBadSpecFields(t *testing.T) {
 	w.cfg.Agents["codex"] = w.agent
 	w.open()
 	defer w.close()
+	old := w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", AgentSession: "n-0"})
+	if _, err := w.c.Cancel(t.Context(), old.ID, "client"); err != nil {
+		t.Fatal(err)
+	}
 	w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", AgentSession: "n-1"})
 	files := func(names ...string) (list []state.InputFile) {
 		for _, n := range names {
@@ -133,6 +137,7 @@ func TestBadSpecFields(t *testing.T) {
 		{coordinator.TaskSpec{Model: "gpt 5"}, `"gpt 5" cannot be the name of a model`},
 		{coordinator.TaskSpec{Model: "--yolo"}, `"--yolo" cannot be the name of a model`},
 		{coordinator.TaskSpec{Agent: "codex", AgentSession: "n-1"}, `the session n-1 belongs to demo, not to codex; use --agent demo`},
+		{coordinator.TaskSpec{Agent: "codex", AgentSession: "n-0"}, `the session n-0 belongs to demo, not to codex; use --agent demo`},
 		{coordinator.TaskSpec{After: []string{"nobody"}}, `there is no task "nobody"; stint ls`},
 		{coordinator.TaskSpec{AfterPolicy: "some"}, `the after-policy "some" is unknown; use done or any`},
 		{coordinator.TaskSpec{NotBefore: past}, `the time ` + past.UTC().Format(time.RFC3339) + ` has passed; it is `},
@@ -160,7 +165,7 @@ func TestBadSpecFields(t *testing.T) {
 			t.Errorf("%+v:\ngot  %v\nwant %s", tt.spec, err, tt.want)
 		}
 	}
-	if got := len(w.c.List(coordinator.Filter{})); got != 1 {
+	if got := len(w.c.List(coordinator.Filter{})); got != 2 {
 		t.Errorf("%d tasks were taken in", got)
 	}
 }

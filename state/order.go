@@ -21,10 +21,10 @@ func (e *CycleError) Error() string { return "it would wait for itself: " + e.Te
 
 // CheckOrder says whether tasks can be as they are given here, new ones or others
 // than now: nothing that waits may come, by after and by the order of lanes, behind
-// itself. Of the tasks their ids, statuses, lanes, sessions, orders and what they come after
-// count; those that are new are the youngest, in the order given. Held tasks and
-// those of a later time are taken as if they waited in their places. The error is a
-// [*CycleError].
+// itself. Of the tasks their ids, statuses, lanes, sessions, orders and what they
+// come after count; those that are new are the youngest, in the order given. Held
+// tasks and those of a later time are taken as if they waited in their places. The
+// error is a [*CycleError].
 func (s *State) CheckOrder(tasks []Task) error {
 	o := ordering{state: s, given: map[string]*Task{}}
 	return o.check(tasks)
