@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"stint/state"
 )
@@ -20,7 +22,11 @@ func readInputs(paths []string) (files []state.InputFile, err error) {
 	for _, path := range paths {
 		text, err := readInput(path, left)
 		if err != nil {
-			return nil, &cliError{code: exitUsage, message: "cannot take the input file " + path, err: plainError(err), try: "put large files into the working directory and name them in the prompt"}
+			try := "put large files into the working directory and name them in the prompt"
+			if errors.Is(err, syscall.EISDIR) {
+				try = "give each file of it an --input-file of its own, or let the task work in that directory with -C DIR"
+			}
+			return nil, &cliError{code: exitUsage, message: "cannot take the input file " + path, err: plainError(err), try: try}
 		}
 		left -= int64(len(text))
 		name := filepath.Clean(path)

@@ -47,6 +47,14 @@ func TestTaskOptions(t *testing.T) {
 	}
 }
 
+// TestInputDirectory: a directory is told from a file that is too large.
+func TestInputDirectory(t *testing.T) {
+	_, err := spec(t, "--input-file", t.TempDir())
+	if message, try := explain(err); !strings.HasSuffix(message, "is a directory") || !strings.Contains(try, "each file of it") {
+		t.Errorf("%s; try %s", message, try)
+	}
+}
+
 func TestBadTaskOptions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
