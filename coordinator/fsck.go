@@ -40,7 +40,8 @@ type FsckReport struct {
 	Notes   []string // what is worth knowing and not wrong
 	Records int      // of the journal
 
-	Held []state.Account // accounts on hold, by name
+	Held   []state.Account // accounts on hold, by name
+	Paused bool            // no task is started
 }
 
 func (r *FsckReport) fault(kind string, f Finding) { r.Faults = append(r.Faults, Fault{f, kind}) }
@@ -169,6 +170,7 @@ func (c *fsck) checkJournal() {
 		}
 		c.faults(KindJournal, findingsOf([]*ledger.SyntaxError{f}))
 	}
+	c.Paused, _ = st.Paused()
 	for _, name := range sortedNames(accounts) {
 		if a := st.Account(name); a.Hold {
 			c.Held = append(c.Held, a)

@@ -263,18 +263,25 @@ func TestDoctorOnAgents(t *testing.T) {
 		}
 		return got
 	}
-	nothing := "codex_bin = \"/none\"\nclaude_bin = \"/none\"\ngemini_bin = \"/none\"\n"
-	got := rows(examineAgents(t.Context(), mustLoad(t, nothing, nil, nil)))
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", t.TempDir())
+	got := rows(examineAgents(t.Context(), mustLoad(t, "", nil, nil)))
 	if len(got) != 1 || got[0].status != healthWarn || got[0].check != "agents" {
 		t.Errorf("without any CLI: %+v", got)
 	}
 	for _, settings := range []string{"agent = \"codex\"\n", "fallback = [\"codex\"]\n", "[workspace.\"/w\"]\nagent = \"codex\"\n"} {
-		got = rows(examineAgents(t.Context(), mustLoad(t, nothing+settings, nil, nil)))
+		got = rows(examineAgents(t.Context(), mustLoad(t, settings, nil, nil)))
 		if len(got) != 1 || got[0].status != healthFail || got[0].check != "codex" {
 			t.Errorf("with %q: %+v", settings, got)
 		}
 	}
+	got = rows(examineAgents(t.Context(), mustLoad(t, "claude_bin = \"/none\"\n", nil, nil)))
+	if len(got) != 2 || got[0].check != "claude" || got[0].status != healthWarn || !strings.Contains(got[0].text, "/none") || got[1].check != "agents" {
+		t.Errorf("a configured program that is not there: %+v", got)
+	}
+	t.Setenv("PATH", path)
 	c, dir := fakeCLIs(t, "")
+	c.GeminiBin, c.origins["gemini_bin"] = "no-such-gemini", origin{}
 	got = rows(examineAgents(t.Context(), c))
 	if i := slices.IndexFunc(got, func(r row) bool { return r.check == "codex" }); i < 0 || got[i].status != healthWarn || got[i].text == "" {
 		t.Errorf("not logged in: %+v", got)

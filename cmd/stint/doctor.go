@@ -133,9 +133,6 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 	if h.Version != versionName() {
 		list = append(list, finding{"master", healthWarn, "it has version " + h.Version, fmt.Sprintf("kill %d", h.PID)})
 	}
-	if h.Paused {
-		list = append(list, finding{"master", healthWarn, "dispatch is paused: no task is started", "stint resume"})
-	}
 	if h.LastError != "" {
 		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})
 	}
@@ -196,6 +193,9 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding) {
 			"ledger", healthWarn, name + " is a copy that a sync program made of a conflict; what it has is not read",
 			"compare it with tasks.md, take over what is missing, and remove it; keep the state directory out of sync folders",
 		})
+	}
+	if r.Paused {
+		list = append(list, finding{"dispatch", healthWarn, "it is paused: no task is started", "stint resume"})
 	}
 	for _, acc := range r.Held {
 		list = append(list, finding{"account", healthWarn, strings.TrimSuffix(acc.Name+" is on hold: "+acc.Reason, ": "), "mend it, then: stint retry ID of a task that it stopped"})

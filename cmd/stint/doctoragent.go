@@ -41,10 +41,14 @@ func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
 	chosen := chosenAgents(cfg)
 	ready := false // one before it in the order of choice
 	found := slices.ContainsFunc(looks, func(l look) bool { return l.probe.Found })
+	demo := !found
 	for _, l := range looks {
 		needed := slices.Contains(chosen, l.name)
 		usable := l.probe.Found && l.probe.LoggedIn
-		if !l.probe.Found && !needed {
+		demo = demo && !needed
+		if bin := l.name + "_bin"; !l.probe.Found && !cfg.isDefault(bin) {
+			l.probe.Fix = "mend " + bin + " in the configuration, or leave it out"
+		} else if !l.probe.Found && !needed {
 			if found {
 				list = append(list, finding{l.name, healthOK, "not installed, and not needed; to get it: " + l.probe.Fix, ""})
 			}
@@ -55,7 +59,7 @@ func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
 		}
 		list = append(list, l.findings(needed)...)
 	}
-	if !found && len(list) == 0 {
+	if demo {
 		list = append(list, finding{
 			"agents", healthWarn, "neither codex nor claude nor gemini is installed; the built-in demo agent answers",
 			"npm install -g @openai/codex, then codex login",

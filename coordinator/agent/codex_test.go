@@ -234,7 +234,7 @@ func TestCodexExamine(t *testing.T) {
 	if found := examine("1.0.0", "{ echo 'bwrap: Creating new namespace failed'; exit 1; }", home); len(found) != 1 || !found[0].Fatal || !strings.Contains(found[0].Text, "bwrap") {
 		t.Errorf("no sandbox: %+v", found)
 	}
-	if found := examine("1.0.0", "exit 0", home+"/none"); len(found) != 1 || !found[0].Fatal || !strings.HasPrefix(found[0].Fix, "mkdir -p ") {
+	if found := examine("1.0.0", "exit 1", home+"/none"); len(found) != 1 || !found[0].Fatal || !strings.HasPrefix(found[0].Fix, "mkdir -p ") {
 		t.Errorf("no home: %+v", found)
 	}
 	if found := examine("1.0.0", "exit 0", "relative"); len(found) != 1 {

@@ -143,7 +143,9 @@ func (c *Codex) Examine(ctx context.Context) []Problem {
 	if path == "" {
 		return found
 	}
-	found = append(found, c.homeProblem()...)
+	if home := c.homeProblem(); home != nil {
+		return append(found, home...) // without it the sandbox cannot be tried
+	}
 	return append(found, c.sandboxProblem(ctx, path)...)
 }
 
