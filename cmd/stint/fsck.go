@@ -97,7 +97,12 @@ func (a *app) fsckFile(o *fsckOptions, path string) error {
 	for _, f := range coordinator.CheckLedger(path, data) {
 		faults = append(faults, coordinator.Fault{Finding: f, Kind: coordinator.KindSection})
 	}
-	return a.printFaults(o, faults, fmt.Sprintf("%d sections in %s", len(ledger.Parse(data).Sections), path))
+	doc := ledger.Parse(data)
+	if len(faults)+len(doc.Sections)+doc.Version == 0 && len(bytes.TrimSpace(data)) > 0 {
+		none := coordinator.Finding{File: path, Message: fmt.Sprintf("this is no ledger: it has neither the line %s nor a section such as \"## Task <id>\"", ledger.VersionLine)}
+		faults = append(faults, coordinator.Fault{Finding: none, Kind: coordinator.KindFile})
+	}
+	return a.printFaults(o, faults, fmt.Sprintf("%d sections in %s", len(doc.Sections), path))
 }
 
 // readFile reads a ledger file that the user named.
