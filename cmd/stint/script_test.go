@@ -28,12 +28,12 @@ func TestMain(m *testing.M) {
 // TestScript runs testdata/script: each file documents one thing by showing it.
 //
 // A script begins in the empty directory $WORK/ws, which is the workspace of its
-// tasks. The state directory is $STATE. The agent is the built-in demo, unless
-// the script's name begins with codex_, claude_ or gemini_ (or with several,
-// joined by +): then it is the real one, in front of a model server of ours (see
-// modelServer). After every script its master is
-// stopped, nothing may be left of its runs, and the ledger must give the same
-// tasks as the journal; see endOfScript.
+// tasks. The state directory is $STATE; $NONCE is a number that no other script has,
+// by which it knows its processes. The agent is the built-in demo, unless the
+// script's name begins with codex_, claude_ or gemini_ (or with several, joined by +):
+// then it is the real one, in front of a model server of ours (see modelServer).
+// After every script its master is stopped, nothing may be left of its runs, and the
+// ledger must give the same tasks as the journal; see endOfScript.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
@@ -141,6 +141,7 @@ func setupScript(env *testscript.Env) error {
 		"STINT_STATE_DIR": s.state,
 		"STATE":           s.state,
 		"CONFIG":          filepath.Join(env.WorkDir, "config/stint/config.toml"),
+		"NONCE":           strings.TrimPrefix(filepath.Base(run), "s"),
 		"TZ":              "UTC",
 		"NO_COLOR":        "1",
 		"GORACE":          "atexit_sleep_ms=0", // else each command takes a second
