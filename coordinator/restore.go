@@ -19,14 +19,14 @@ import (
 
 // A Restoration is what going back to an earlier copy of tasks.md means.
 type Restoration struct {
-	From     string       // absolute path of the copy
-	Tasks    int          // in the copy
-	Gone     []state.Task // that the copy does not have
-	Changed  []state.Task // as they are in the copy
-	Back     []state.Task // that only the copy has
-	Running  []string     // ids of tasks that run now
-	Findings []Finding    // what is wrong in the copy
-	Backup   string       // where the ledger of before was put; "" if nothing was done
+	From     string       `json:"from"`             // absolute path of the copy
+	Tasks    int          `json:"tasks"`            // in the copy
+	Gone     []state.Task `json:"gone"`             // that the copy does not have
+	Changed  []state.Task `json:"changed"`          // as they are in the copy
+	Back     []state.Task `json:"back"`             // that only the copy has
+	Running  []string     `json:"running"`          // ids of tasks that run now
+	Findings []Finding    `json:"findings"`         // what is wrong in the copy
+	Backup   string       `json:"backup,omitempty"` // where the ledger of before was put; "" if nothing was done
 }
 
 // A RestorePlan is a copy of tasks.md that was read, for [RestorePlan.Compare].
@@ -91,7 +91,10 @@ func tasksOf(st *state.State) (map[string]state.Task, error) {
 // Compare says what restoring the copy would change in the ledger of dir, as its
 // journal is now. It changes nothing and needs no lock.
 func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
-	r := &Restoration{From: p.path, Tasks: len(p.tasks), Findings: p.found}
+	r := &Restoration{
+		From: p.path, Tasks: len(p.tasks), Findings: p.found,
+		Gone: []state.Task{}, Changed: []state.Task{}, Back: []state.Task{}, Running: []string{}, // JSON has no null
+	}
 	st, err := fold(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		st, err = state.New(nil), nil
@@ -99,7 +102,7 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Running = st.Running()
+	r.Running = append(r.Running, st.Running()...)
 	now, err := tasksOf(st)
 	if err != nil {
 		return nil, err

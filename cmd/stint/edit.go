@@ -26,7 +26,7 @@ Nothing is taken over before the editor has ended. If there is something wrong,
 you can edit again, discard your changes, or keep the good part of them.`
 
 func (a *app) editCommand() *cobra.Command {
-	var accept bool
+	var accept, asJSON bool
 	c := &cobra.Command{
 		Use:     "edit [ID]",
 		Short:   "edit the ledger, or one task, with a check and a merge",
@@ -38,7 +38,9 @@ func (a *app) editCommand() *cobra.Command {
 			case accept && len(args) > 0:
 				return usage("stint edit --accept", "--accept concerns the whole ledger")
 			case accept:
-				return a.acceptEdits(c.Context())
+				return a.acceptEdits(c.Context(), asJSON)
+			case asJSON:
+				return usage("stint edit --accept --json", "--json is for --accept alone; an editor is for a person")
 			case len(args) == 1:
 				return a.editTask(c.Context(), args[0])
 			default:
@@ -47,15 +49,19 @@ func (a *app) editCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&accept, "accept", false, "take over edits that are held because a formatter seems to have made them")
+	jsonFlag(c, &asJSON)
 	c.ValidArgsFunction = a.completeIDs
 	return c
 }
 
 // acceptEdits takes over what is held as the work of a formatter.
-func (a *app) acceptEdits(ctx context.Context) error {
+func (a *app) acceptEdits(ctx context.Context, asJSON bool) error {
 	t, err := a.reconcile(ctx, true)
 	if err != nil {
 		return err
+	}
+	if asJSON {
+		return errors.Join(printJSON(a.stdout, t), a.reportTakeOver(t))
 	}
 	if _, err := fmt.Fprintf(a.stdout, "%s taken over\n", count(t.Adopted, "edit")); err != nil {
 		return err

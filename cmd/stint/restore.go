@@ -25,7 +25,7 @@ asked to make room; one that you started with stint serve has to be stopped.`
 
 // restoreOptions are the options of `stint restore`.
 type restoreOptions struct {
-	dryRun, yes, force bool
+	dryRun, yes, force, json bool
 }
 
 func (a *app) restoreCommand() *cobra.Command {
@@ -41,6 +41,7 @@ func (a *app) restoreCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
 	c.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
 	c.Flags().BoolVar(&o.force, "force", false, "leave out what is wrong in FILE instead of refusing it")
+	jsonFlag(c, &o.json)
 	return c
 }
 
@@ -66,6 +67,9 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 	}
 	if err := a.checkCopy(o, r); err != nil {
 		return err
+	}
+	if o.dryRun && o.json {
+		return printJSON(a.stdout, r)
 	}
 	if o.dryRun {
 		return a.printRestoration(r)
@@ -167,6 +171,9 @@ func (a *app) carryOutRestore(ctx context.Context, o *restoreOptions, dir string
 		return err
 	}); err != nil {
 		return err
+	}
+	if o.json {
+		return printJSON(a.stdout, r)
 	}
 	a.hint("stint: %s is the ledger now, with %s; what it was before is kept\n  undo: stint restore %s\n", r.From, count(r.Tasks, "task"), filepath.Join(r.Backup, "tasks.md"))
 	return nil
