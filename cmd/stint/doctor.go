@@ -168,7 +168,7 @@ func (a *app) examineSocket() finding {
 	}
 	return finding{
 		"master", healthFail, fmt.Sprintf("the master (pid %d) cannot be reached: its socket %s is gone", beat.PID, beat.Socket),
-		fmt.Sprintf("kill %d; the next command starts another one, and nothing is lost", beat.PID),
+		fmt.Sprintf("wait some seconds: it makes the socket anew; else kill %d, and the next command starts another one", beat.PID),
 	}
 }
 

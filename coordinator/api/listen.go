@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"stint/coordinator"
 )
@@ -23,7 +24,8 @@ const (
 // in a directory of mode 0700, which is made when it is missing and must be ours.
 // A socket that is there already is taken for the leftover of a dead master and
 // replaced, so the caller must hold the master's lock. Connections from other
-// users than ours and root are closed. Close removes the socket, unless another
+// users than ours and root are closed. While it is accepted from, a socket that
+// somebody has removed is made anew within some seconds. Close removes the socket, unless another
 // has taken its place by then.
 func Listen(path string) (net.Listener, error) {
 	if n := maxSocketPath(); len(path) > n {
@@ -36,13 +38,20 @@ func Listen(path string) (net.Listener, error) {
 	if err := removeSocket(path); err != nil {
 		return nil, err
 	}
-	return listen(path)
+	ln, info, err := listen(path)
+	if err != nil {
+		return nil, err
+	}
+	return &listener{UnixListener: ln, path: path, info: info, uid: os.Getuid(), look: lookInterval}, nil
 }
 
-func listen(path string) (net.Listener, error) {
+// lookInterval is how often a listener looks whether its socket is still there.
+const lookInterval = 5 * time.Second
+
+func listen(path string) (*net.UnixListener, fs.FileInfo, error) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("api: %w", err)
+		return nil, nil, fmt.Errorf("api: %w", err)
 	}
 	ln.SetUnlinkOnClose(false) // Close looks first whether it is still ours
 	err = os.Chmod(path, socketMode)
@@ -51,9 +60,9 @@ func listen(path string) (net.Listener, error) {
 		info, err = os.Lstat(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("api: %w", errors.Join(err, ln.Close()))
+		return nil, nil, fmt.Errorf("api: %w", errors.Join(err, ln.Close()))
 	}
-	return &listener{UnixListener: ln, path: path, info: info, uid: os.Getuid()}, nil
+	return ln, info, nil
 }
 
 // maxSocketPath is the room of sockaddr_un without the NUL at its end.
@@ -109,17 +118,25 @@ func invalid(message, hint string) error {
 
 // A listener accepts connections of its own user only.
 type listener struct {
-	*net.UnixListener
-	path  string
-	info  fs.FileInfo // of the socket that we made
-	uid   int
-	close sync.Once
+	*net.UnixListener             // Accept and Close change it with mu held
+	info              fs.FileInfo // of the socket that we made; likewise
+	path              string
+	uid               int
+	look              time.Duration // between two looks at the socket
+
+	mu     sync.Mutex
+	closed bool
 }
 
 // Accept gives the next connection of a user who may call.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
+		_ = l.SetDeadline(time.Now().Add(l.look)) // of one that is closed, Accept tells
 		c, err := l.AcceptUnix()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			l.renew()
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -134,13 +151,33 @@ func (l *listener) Accept() (net.Conn, error) {
 // mayCall reports whether a process of user uid may call the master of user own.
 func mayCall(uid, own int) bool { return uid == own || uid == 0 }
 
+// renew makes the socket anew if it is gone, as after a cleanup of the temporary
+// directory: else nobody could reach the master until it ends. What cannot be made
+// now is tried again at the next look.
+func (l *listener) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := os.Lstat(l.path); l.closed || !errors.Is(err, fs.ErrNotExist) || ownDir(filepath.Dir(l.path)) != nil {
+		return
+	}
+	ln, info, err := listen(l.path)
+	if err != nil {
+		return
+	}
+	_ = l.UnixListener.Close() // nobody can come by it any more
+	l.UnixListener, l.info = ln, info
+}
+
 // Close ends Accept and removes the socket. It may be called again.
 func (l *listener) Close() (err error) {
-	l.close.Do(func() {
-		if fi, serr := os.Lstat(l.path); serr == nil && os.SameFile(fi, l.info) {
-			err = os.Remove(l.path)
-		}
-		err = errors.Join(err, l.UnixListener.Close())
-	})
-	return err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	if fi, serr := os.Lstat(l.path); serr == nil && os.SameFile(fi, l.info) {
+		err = os.Remove(l.path)
+	}
+	return errors.Join(err, l.UnixListener.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"stint/coordinator"
 )
@@ -61,6 +62,47 @@ func TestListenTakesTheLeftoverOfADeadMaster(t *testing.T) {
 	}
 	if err := now.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestListenAnew: a socket that somebody has removed, with its directory, comes back
+// for its user alone; and not after Close.
+func TestListenAnew(t *testing.T) {
+	socket := filepath.Join(socketDir(t), "stint", "s.sock")
+	ln, err := Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.(*listener).look = 5 * time.Millisecond
+	ended := make(chan error)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				ended <- err
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	for range 2 {
+		if err := os.RemoveAll(filepath.Dir(socket)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it listens again", func() bool { return connected(socket) })
+	}
+	eventually(t, "it is for its user alone", func() bool {
+		fi, err := os.Lstat(socket)
+		return err == nil && fi.Mode() == os.ModeSocket|0o600
+	})
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
+		t.Errorf("the socket is left: %v", err)
 	}
 }
 
