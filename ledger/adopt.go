@@ -14,6 +14,7 @@ type adoption struct {
 	change
 	section *Section
 	name    string // kind and id of the record
+	renamed string // of a copy: the kind and id in whose place it stands; "": the record copied is still there
 	record  Record
 	ignored []Pair // what stands in the section without an effect
 	real    int    // fields that a person has changed, with those that have no effect
@@ -250,6 +251,9 @@ func (p *planner) newCopy(a *adoption) bool {
 		a.name = p.freeName(a.section)
 	}
 	empty := !slices.ContainsFunc(fieldList(a.section), func(f Pair) bool { return p.keeps(f.Key) && f.Value != "" })
+	if p.owner[i] < 0 {
+		a.renamed = owner
+	}
 	known := p.h.has(a.name)
 	switch {
 	case empty && (known || p.isCopiedTo(a.name, a.index)):
@@ -406,7 +410,11 @@ func (a *adoption) what() string {
 	case a.origin != nil:
 		return "edited by hand: " + strings.Join(a.keys(), ", ")
 	case a.copyOf > 0:
-		return fmt.Sprintf("copied by hand from record %d, as a draft; set its status to queued to run it: add \"## %s\" and \"- status: queued\" at the end", a.copyOf, a.name)
+		text := fmt.Sprintf("copied by hand from record %d, as a draft; set its status to queued to run it: add \"## %s\" and \"- status: queued\" at the end", a.copyOf, a.name)
+		if a.renamed != "" {
+			text += fmt.Sprintf("; %s, whose heading this was, is still there and as it was: no task gets another id", a.renamed)
+		}
+		return text
 	}
 	return "written by hand"
 }
