@@ -33,10 +33,15 @@ type UsageRow struct {
 
 // usageKeys gives the key of a run for each way to put runs together.
 var usageKeys = map[string]func(*state.Run, *time.Location) string{
-	"":        func(*state.Run, *time.Location) string { return "" },
-	"run":     func(r *state.Run, _ *time.Location) string { return r.ID },
-	"task":    func(r *state.Run, _ *time.Location) string { return r.TaskID },
-	"session": func(r *state.Run, _ *time.Location) string { return r.SessionKey },
+	"":     func(*state.Run, *time.Location) string { return "" },
+	"run":  func(r *state.Run, _ *time.Location) string { return r.ID },
+	"task": func(r *state.Run, _ *time.Location) string { return r.TaskID },
+	"session": func(r *state.Run, _ *time.Location) string {
+		if strings.HasPrefix(r.SessionKey, state.LanePrefixTask) {
+			return "" // a lane of its own is no session that anyone goes on with
+		}
+		return r.SessionKey
+	},
 	"agent":   func(r *state.Run, _ *time.Location) string { return r.Agent },
 	"model":   func(r *state.Run, _ *time.Location) string { return r.Model },
 	"account": func(r *state.Run, _ *time.Location) string { return r.Account },
@@ -50,7 +55,7 @@ var usageKeys = map[string]func(*state.Run, *time.Location) string{
 
 // ReadUsage adds up what runs have used, from the journal and the archive of a state
 // directory. It needs no lock: a master may be at work. A session is named by its
-// key. Days come newest first, all else by
+// key; tasks with a lane of their own have none. Days come newest first, all else by
 // tokens, most first; a query for all in one row gives just that one. The error of
 // an unknown By is an *Error.
 func ReadUsage(ctx context.Context, dir string, q UsageQuery) ([]UsageRow, error) {

@@ -131,6 +131,21 @@ func TestReadUsageOfDays(t *testing.T) {
 	}
 }
 
+// TestReadUsageWithoutSession: tasks with lanes of their own are one row.
+func TestReadUsageWithoutSession(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	for _, spec := range []coordinator.TaskSpec{{Parallel: true}, {Parallel: true}, {SessionKey: "web"}} {
+		spec.Prompt = "p"
+		w.wait(w.submit(spec).ID)
+	}
+	w.close()
+	rows, err := coordinator.ReadUsage(t.Context(), w.dir, coordinator.UsageQuery{By: "session"})
+	if err != nil || len(rows) != 2 || rows[0].Key != "" || rows[0].Tasks != 2 || rows[1].Key != "web" {
+		t.Errorf("%+v, %v", rows, err)
+	}
+}
+
 func TestReadUsageOfNothing(t *testing.T) {
 	dir, ctx := filepath.Join(t.TempDir(), "none"), context.Background()
 	if rows, err := coordinator.ReadUsage(ctx, dir, coordinator.UsageQuery{}); err != nil || len(rows) != 1 || rows[0] != (coordinator.UsageRow{}) {

@@ -19,7 +19,7 @@ import (
 
 const usageHelp = `Print what runs have used: tokens, and money where the agent's CLI knows a price,
 which it does not for a flat plan. It reads the files itself; no master is needed
-and none is started.`
+and none is started. By session, tasks of --parallel are in one row, "-".`
 
 // usageBy are what runs can be put together by.
 var usageBy = []string{"day", "agent", "model", "account", "session", "task", "run", "total"}
