@@ -1,11 +1,13 @@
 package coordinator
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,7 +39,7 @@ type intake struct {
 	agent string         // the default agent, asked at most once
 	seen  map[string]checkedWorkspace
 
-	journal []byte // as it was when a spec first named an agent's session that is not in use
+	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
 
 	ids   []string // of the tasks: new ones, or old ones that were asked for again
 	fresh []state.Task
@@ -148,20 +150,49 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 	if ok {
 		return owner, nil
 	}
-	if in.journal == nil {
-		data, err := os.ReadFile(filepath.Join(in.c.cfg.StateDir, ledger.JournalName))
+	if in.natives == nil {
+		natives, err := nativeFields(filepath.Join(in.c.cfg.StateDir, ledger.JournalName))
 		if err != nil {
 			return "", fmt.Errorf("look whose session %s is: %w", s.AgentSession, err)
 		}
-		in.journal = data
+		in.natives = natives
 	}
 	for _, agent := range append([]string{s.Agent}, sortedNames(in.c.cfg.Agents)...) {
-		// No text can begin a line at column 0, so this is a field of a task.
-		if bytes.Contains(in.journal, []byte("\n- "+state.NativeKey(agent)+": "+s.AgentSession+"\n")) {
+		if in.natives[nativeField(agent, s.AgentSession)] {
 			return agent, nil
 		}
 	}
 	return s.Agent, nil
+}
+
+func nativeField(agent, session string) string {
+	return "- " + state.NativeKey(agent) + ": " + session
+}
+
+// nativeFields gives the fields of a journal that name agents' sessions, each as its
+// line says it. No text of a prompt or a result can begin a line at column 0.
+func nativeFields(journal string) (map[string]bool, error) {
+	f, err := os.Open(journal)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	fields := map[string]bool{}
+	r := bufio.NewReaderSize(f, 256<<10)
+	for whole := true; ; {
+		line, err := r.ReadSlice('\n')
+		key, _, ok := bytes.Cut(line, []byte("SessionId: "))
+		if whole && ok && bytes.HasPrefix(key, []byte("- ")) {
+			fields[string(bytes.TrimSuffix(line, []byte("\n")))] = true
+		}
+		whole = err == nil // else it is a piece of a long line
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return fields, err
+		}
+	}
 }
 
 // checkAgentName says what is wrong with the name of an agent.
