@@ -38,7 +38,7 @@ func Lock(dir string) (unlock func() error, err error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	if !ok {
-		return nil, &BusyError{Dir: dir, PID: lockHolder(path)}
+		return nil, &BusyError{Dir: dir, PID: LockHolder(dir)}
 	}
 	d, err := lockDir(dir)
 	if err != nil {
@@ -90,8 +90,10 @@ func samePath(l *flock.Flock, path string) error {
 	return nil
 }
 
-func lockHolder(path string) int {
-	data, err := os.ReadFile(path)
+// LockHolder gives the pid of the process that took the Lock of dir last, 0 if that
+// cannot be read. It may have ended.
+func LockHolder(dir string) int {
+	data, err := os.ReadFile(filepath.Join(dir, "lock"))
 	if err != nil {
 		return 0
 	}

@@ -20,6 +20,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/api"
+	"stint/ledger"
 	"stint/ledger/durable"
 )
 
@@ -73,6 +74,9 @@ func (a *app) callUntil(ctx context.Context, deadline time.Time, request func(*a
 func isPassing(err error) bool {
 	var busy *cliError
 	var remote *coordinator.Error
+	if errors.Is(err, api.ErrSilent) {
+		return false
+	}
 	return errors.As(err, &busy) && busy.code == exitBusy || errors.As(err, &remote) && remote.Code == coordinator.CodeStopped
 }
 
@@ -87,11 +91,28 @@ func (a *app) callRunning(request func(*api.Client) error) error {
 		client := api.Dial(socket)
 		err = request(client)
 		client.Close()
+		if errors.Is(err, api.ErrSilent) {
+			return a.silent(err)
+		}
 		if !errors.Is(err, api.ErrNoMaster) {
 			return err
 		}
 	}
 	return err
+}
+
+// silent says what can be done about a master that has the lock and does not answer.
+func (a *app) silent(err error) error {
+	e := &cliError{code: exitBusy, message: "it was stopped, or hangs", err: err, try: "stint doctor"}
+	dir, derr := a.state()
+	if derr != nil {
+		return e
+	}
+	if pid := ledger.LockHolder(dir); pid > 0 {
+		e.message = fmt.Sprintf("process %d has the lock and was stopped, or hangs", pid)
+		e.try = fmt.Sprintf("kill -CONT %d if it was stopped, or end it with: kill -9 %d", pid, pid)
+	}
+	return e
 }
 
 // wait returns when a task has ended, whatever becomes of the master meanwhile. A

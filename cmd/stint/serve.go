@@ -218,6 +218,8 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 				code: exitBusy, message: fmt.Sprintf("another master is running (pid %d)", holder.PID),
 				try: fmt.Sprintf("stint ls, or end that one with: kill %d", holder.PID),
 			}
+		case errors.Is(herr, api.ErrSilent):
+			return herr
 		case herr == nil && asked != holder.PID:
 			asked = holder.PID
 			m.takeOver(ctx, holder)

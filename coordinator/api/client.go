@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -31,8 +32,21 @@ var ErrNoMaster = errors.New("no master is running")
 // listing anew.
 var ErrStreamEnded = errors.New("the stream of events has ended")
 
+// ErrSilent is what a client's calls wrap when a master listens and does not answer,
+// not even to the question whether it is there: it was stopped, or hangs. What was
+// sent may be carried out once it goes on.
+var ErrSilent = errors.New("the master does not answer")
+
+// How long a master may take to answer until it is asked whether it is there at
+// all, and how long it may take to answer that.
+const (
+	askAfter     = 2 * time.Second
+	answerWithin = 4 * time.Second
+)
+
 // A Client calls the master that listens at a socket. It is safe for concurrent
-// use. It has no timeouts of its own: the context of a call bounds it, and a call
+// use. A call takes as long as the master needs, if that answers other requests
+// meanwhile: see [ErrSilent]. Else the context of a call bounds it, and a call
 // whose context ended gives the context's cause.
 //
 // Errors of the master are [*coordinator.Error]; one that broke off in the middle
@@ -46,10 +60,14 @@ type Client struct {
 // does when it must, so that a client outlives its master.
 func Dial(socket string) *Client {
 	var d net.Dialer
+	return newClient(socket, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return d.DialContext(ctx, "unix", socket)
+	})
+}
+
+func newClient(socket string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *Client {
 	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return d.DialContext(ctx, "unix", socket)
-		},
+		DialContext:         dial,
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     idleTimeout / 2, // let go before the server does
 		DisableCompression:  true,
@@ -130,8 +148,12 @@ func (c *Client) Retry(ctx context.Context, ref string) (TaskView, error) {
 }
 
 // Wait gives the task when it has ended, which may take days.
-func (c *Client) Wait(ctx context.Context, ref string) (TaskView, error) {
-	return c.taskView(ctx, http.MethodGet, ref, "/wait")
+func (c *Client) Wait(ctx context.Context, ref string) (v TaskView, err error) {
+	path, err := refPath("/v1/tasks/", ref, "/wait")
+	if err == nil {
+		err = c.callLong(ctx, http.MethodGet, path, nil, &v)
+	}
+	return v, err
 }
 
 // Why says in one sentence why a task is not running, or how it ended.
@@ -256,9 +278,57 @@ func refPath(prefix, ref, action string) (string, error) {
 	return prefix + url.PathEscape(ref) + action, nil
 }
 
-// call makes one request. The answer goes to out: nil, a *[]byte for the body as
-// it is, else by JSON.
+// call makes one request to a master that answers soon, or is busy and says so. The
+// answer goes to out: nil, a *[]byte for the body as it is, else by JSON.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	ctx, release := c.watch(ctx)
+	defer release()
+	return c.callLong(ctx, method, path, in, out)
+}
+
+// watch ends a call as soon as the master turns out to be silent.
+func (c *Client) watch(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(askAfter, func() {
+		for err := c.ask(ctx); ; err = c.ask(ctx) {
+			if err != nil {
+				cancel(err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(askAfter):
+			}
+		}
+	})
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// ask asks the master whether it is there: for *, which its HTTP server answers by
+// itself, whatever the rest of it is busy with.
+func (c *Client) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("%w at %s", ErrSilent, c.socket))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodOptions, "http://stint", nil)
+	if err != nil {
+		return err
+	}
+	req.URL.Opaque = "*"
+	resp, err := c.http.Do(req)
+	if err == nil {
+		return resp.Body.Close()
+	}
+	if errors.Is(context.Cause(ctx), ErrSilent) {
+		return context.Cause(ctx)
+	}
+	return nil // it has gone, which the call itself sees
+}
+
+// callLong is call for a request that may last.
+func (c *Client) callLong(ctx context.Context, method, path string, in, out any) error {
 	resp, err := c.do(ctx, method, path, in)
 	if err != nil {
 		return err
@@ -378,6 +448,11 @@ func (c *Client) Logs(ctx context.Context, ref, stream string, follow bool, w io
 	path, err := refPath("/v1/tasks/", ref, "/logs")
 	if err != nil {
 		return err
+	}
+	if !follow {
+		var release func()
+		ctx, release = c.watch(ctx)
+		defer release()
 	}
 	q := url.Values{"stream": {stream}, "follow": {strconv.FormatBool(follow)}}
 	resp, err := c.do(ctx, http.MethodGet, path+"?"+q.Encode(), nil)

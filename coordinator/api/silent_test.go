@@ -1,0 +1,75 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestSilentMaster: a master that was stopped takes connections and answers nothing.
+func TestSilentMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var peers []net.Conn
+		c := newClient("/run/s", func(context.Context, string, string) (net.Conn, error) {
+			own, peer := net.Pipe()
+			peers = append(peers, peer)
+			return own, nil
+		})
+		begun := time.Now()
+		_, err := c.Why(t.Context(), "x")
+		if took := time.Since(begun); !errors.Is(err, ErrSilent) || took != askAfter+answerWithin {
+			t.Errorf("%v after %s", err, took)
+		}
+		c.Close()
+		for _, peer := range peers {
+			if err := peer.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestBusyMaster: a master that is busy with one thing is not silent.
+func TestBusyMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &http.Server{ReadHeaderTimeout: headerTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			<-time.After(time.Minute)
+			_, _ = w.Write([]byte(`{"why": "at last"}`)) // the client's end is checked below
+		})}
+		ln := pipeListener(make(chan net.Conn))
+		done := make(chan error, 1)
+		go func() { done <- srv.Serve(ln) }()
+		c := newClient("/run/s", func(context.Context, string, string) (net.Conn, error) {
+			own, peer := net.Pipe()
+			ln <- peer
+			return own, nil
+		})
+		if why, err := c.Why(t.Context(), "x"); err != nil || why != "at last" {
+			t.Errorf("%q %v", why, err)
+		}
+		c.Close()
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// A pipeListener accepts what is sent to it.
+type pipeListener chan net.Conn
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	c, ok := <-l
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+func (l pipeListener) Close() error { close(l); return nil }
+func (pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "/run/s", Net: "unix"} }
