@@ -69,6 +69,14 @@ func (c *Coordinator) Resume(ctx context.Context, by string) error {
 	return c.setPaused(ctx, false, "", by)
 }
 
+// Paused reports whether dispatch is stopped.
+func (c *Coordinator) Paused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	paused, _ := c.state.Paused()
+	return paused
+}
+
 func (c *Coordinator) setPaused(ctx context.Context, paused bool, reason, by string) error {
 	defer c.call()()
 	return c.update(ctx, func(tx *ledger.Tx) error {

@@ -21,7 +21,7 @@ const (
 // tellFindings says on stderr what is wrong in the ledger of a running master: a
 // section that waits for its repair looks like a task that was forgotten.
 func (a *app) tellFindings(ctx context.Context) {
-	if a.quiet {
+	if n := a.notice(); a.quiet || n != nil && n.Findings == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxTell)

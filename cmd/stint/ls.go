@@ -74,7 +74,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		defer a.tellFindings(c.Context())
 	}
 	if !o.archive && !o.quiet {
-		defer a.tellPaused(c.Context())
+		defer a.tellPaused()
 	}
 	switch {
 	case o.json:

@@ -88,9 +88,7 @@ func (a *app) callRunning(request func(*api.Client) error) error {
 		return err
 	}
 	for _, socket := range sockets {
-		client := api.Dial(socket)
-		err = request(client)
-		client.Close()
+		err = request(a.client(socket))
 		if errors.Is(err, api.ErrSilent) {
 			return a.silent(err)
 		}
@@ -99,6 +97,36 @@ func (a *app) callRunning(request func(*api.Client) error) error {
 		}
 	}
 	return err
+}
+
+// another gives an app that finds its own way to the master.
+func (a *app) another() *app {
+	return &app{
+		stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, stateOption: a.stateOption, configOption: a.configOption,
+		settings: a.settings, socket: a.socket, warned: a.warned, quiet: a.quiet,
+	}
+}
+
+// client gives a client for the master at socket, the same one for the same master:
+// what a command asks goes over one connection.
+func (a *app) client(socket string) *api.Client {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.dialed != socket {
+		a.dialed, a.last = socket, api.Dial(socket)
+	}
+	return a.last
+}
+
+// notice gives what the master that was asked last said about itself; nil if
+// nothing is known.
+func (a *app) notice() *api.Notice {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.last == nil {
+		return nil
+	}
+	return a.last.Notice()
 }
 
 // silent says what can be done about a master that has the lock and does not answer.

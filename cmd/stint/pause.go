@@ -66,18 +66,10 @@ func (a *app) setPaused(ctx context.Context, paused, asJSON bool, ask func(*api.
 	return err
 }
 
-// tellPaused says on stderr that nothing is started, if that is so.
-func (a *app) tellPaused(ctx context.Context) {
-	if a.quiet {
+// tellPaused says on stderr that nothing is started, if the last answer said so.
+func (a *app) tellPaused() {
+	if n := a.notice(); a.quiet || n == nil || !n.Paused {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxTell)
-	defer cancel()
-	_ = a.callRunning(func(c *api.Client) error { // without a master there is nobody to ask
-		h, err := c.Health(ctx)
-		if err == nil && h.Paused {
-			a.hint("stint: dispatch is paused; to go on: stint resume\n")
-		}
-		return err
-	})
+	a.hint("stint: dispatch is paused; to go on: stint resume\n")
 }

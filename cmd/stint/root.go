@@ -4,9 +4,12 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"stint/coordinator/api"
 )
 
 // An app is one run of the program: its streams and what all commands share.
@@ -21,6 +24,10 @@ type app struct {
 	socket   string  // of the master that we started ourselves
 	warned   bool    // of a state directory below /tmp
 	quiet    bool    // no hints and no progress
+
+	mu     sync.Mutex
+	last   *api.Client // of the master that was asked last
+	dialed string      // its socket
 }
 
 const rootHelp = `stint queues tasks for coding agents on this machine, runs them one at a time

@@ -147,7 +147,7 @@ func (a *app) showQueue(ctx context.Context, ref string, asJSON, quiet bool) err
 	if err != nil {
 		return err
 	}
-	defer a.tellPaused(ctx)
+	defer a.tellPaused()
 	switch {
 	case asJSON:
 		return printEach(a.stdout, view.Queue)

@@ -101,8 +101,8 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 		for i, ref := range refs {
 			slots <- struct{}{}
 			waiting.Go(func() {
-				one := *a // each finds its way to the master
-				one.warned = one.warned || i > 0
+				one := a.another() // each finds its way to the master
+				one.warned = a.warned || i > 0
 				view, err := one.wait(ctx, ref)
 				ends <- waited{i, view, err}
 				<-slots

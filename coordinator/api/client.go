@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -54,6 +55,7 @@ const (
 type Client struct {
 	socket string
 	http   *http.Client
+	notice atomic.Pointer[Notice]
 }
 
 // Dial gives a client for the master at socket. It does not connect: each call
@@ -152,6 +154,7 @@ func (c *Client) Wait(ctx context.Context, ref string) (v TaskView, err error) {
 	path, err := refPath("/v1/tasks/", ref, "/wait")
 	if err == nil {
 		err = c.callLong(ctx, http.MethodGet, path, nil, &v)
+		c.notice.Store(nil) // it is from when the wait began
 	}
 	return v, err
 }
@@ -361,6 +364,7 @@ func (c *Client) do(ctx context.Context, method, path string, in any) (*http.Res
 	if err != nil {
 		return nil, c.broken(ctx, err)
 	}
+	c.notice.Store(readNotice(resp.Header))
 	if resp.StatusCode >= 300 {
 		return nil, readError(resp)
 	}

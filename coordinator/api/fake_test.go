@@ -260,6 +260,12 @@ func (f *fakeMaster) Subscribe(buffer int) (<-chan coordinator.Change, func()) {
 	}
 }
 
+func (f *fakeMaster) Paused() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.paused != ""
+}
+
 func (f *fakeMaster) Health() coordinator.Health {
 	return coordinator.Health{PID: 7, Counts: map[state.Status]int{state.Queued: len(f.List(state.Filter{}))}}
 }
