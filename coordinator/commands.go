@@ -72,6 +72,19 @@ func (c *Coordinator) List(f Filter) []state.Task {
 	return tasks
 }
 
+// Rows is List for who writes the tasks down; see [state.State.Rows]. encode must
+// not call the coordinator.
+func (c *Coordinator) Rows(f Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error) {
+	defer c.call()()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rows, err := c.state.Rows(f, encode)
+	if err != nil {
+		return nil, fmt.Errorf("the list of tasks: %w", err)
+	}
+	return rows, nil
+}
+
 // Why says in one sentence why the task is where it is.
 func (c *Coordinator) Why(ref string) (string, error) {
 	defer c.call()()

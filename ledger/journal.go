@@ -24,6 +24,8 @@ type journal struct {
 
 	mu      sync.RWMutex // held for reading by who reads file from elsewhere, for writing while it is swapped
 	durable atomic.Int64 // size, for other goroutines
+
+	near atomic.Pointer[window] // what was read last
 }
 
 const journalName = "journal.md"
@@ -314,7 +316,51 @@ func (j *journal) append(batch []byte) error {
 func (j *journal) sectionAt(off int64) (*Section, error) {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
+	if s := j.near.Load().section(j.file, off); s != nil {
+		return s, nil
+	}
+	if near, err := readWindow(j.file, off, j.durable.Load()); err == nil {
+		j.near.Store(near)
+		if s := near.section(j.file, off); s != nil {
+			return s, nil
+		}
+	}
 	return sectionIn(j.file, j.path, off)
+}
+
+// A window is a piece of the journal in memory: who reads one record often reads
+// its neighbours next. It has only what is durable, which never changes.
+type window struct {
+	file durable.File
+	off  int64
+	data []byte
+}
+
+// How much of the journal is read around a record. Lists go from the newest to the
+// oldest, so more lies before it.
+const (
+	windowBefore = 48 << 10
+	windowAfter  = 16 << 10
+)
+
+func readWindow(f durable.File, off, end int64) (*window, error) {
+	w := &window{file: f, off: max(0, off-windowBefore)}
+	w.data = make([]byte, max(0, min(off+windowAfter, end)-w.off))
+	_, err := f.ReadAt(w.data, w.off)
+	return w, err
+}
+
+// section gives the record at off, nil if it is not whole in the window.
+func (w *window) section(f durable.File, off int64) *Section {
+	if w == nil || w.file != f || off < w.off || off >= w.off+int64(len(w.data)) {
+		return nil
+	}
+	s := new(Section)
+	if _, _, err := scanStrict(w.data[off-w.off:], s); err != nil {
+		return nil
+	}
+	s.Off = off
+	return s
 }
 
 // sectionIn reads the record at off of a file, whose name is for the error.

@@ -90,24 +90,93 @@ func (s *State) Offsets(id string) []int64 {
 // is that of the Reader.
 func (s *State) List(f Filter) ([]Task, error) {
 	var list []Task
+	for _, n := range s.matching(f) {
+		t, err := s.row(n)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+// A Row is one task of a list. Of a task that has ended it is what was made of it.
+type Row struct {
+	Task    *Task // nil if it has ended
+	Encoded []byte
+}
+
+// Rows is List for who writes the tasks down: encode is called for those that have
+// ended, and what it makes is kept for the next time. It must depend on the task
+// alone, and must not call the state.
+func (s *State) Rows(f Filter, encode func(*Task) ([]byte, error)) ([]Row, error) {
+	numbers := s.matching(f)
+	rows := make([]Row, len(numbers))
+	for i, n := range numbers {
+		last := s.entries.at(n).last
+		if data, ok := s.rows.get(n, last); ok {
+			rows[i].Encoded = data
+			continue
+		}
+		t, err := s.row(n)
+		if err != nil {
+			return nil, err
+		}
+		if !t.Status.Terminal() {
+			rows[i].Task = &t
+			continue
+		}
+		if rows[i].Encoded, err = encode(&t); err != nil {
+			return nil, err
+		}
+		s.rows.put(n, last, rows[i].Encoded)
+	}
+	return rows, nil
+}
+
+// maxRows bounds the rows that are kept, in bytes.
+const maxRows = 16 << 20
+
+// rowCache has rows of ended tasks, each as of the task's newest record.
+type rowCache struct {
+	rows map[uint32]cachedRow
+	size int
+}
+
+type cachedRow struct {
+	last uint32 // in State.refs
+	data []byte
+}
+
+func (c *rowCache) get(n, last uint32) ([]byte, bool) {
+	row, ok := c.rows[n]
+	return row.data, ok && row.last == last
+}
+
+// put keeps a row. What is full is begun anew: then it has what was asked for last.
+func (c *rowCache) put(n, last uint32, data []byte) {
+	if c.rows == nil || c.size+len(data) > maxRows {
+		c.rows, c.size = map[uint32]cachedRow{}, 0
+	}
+	c.size += len(data) - len(c.rows[n].data)
+	c.rows[n] = cachedRow{last, data}
+}
+
+// matching gives the tasks of a list.
+func (s *State) matching(f Filter) (list []uint32) {
 	match, ok := s.matcher(f)
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	for n := s.entries.len() - 1; n > 0; n-- {
 		if f.Limit > 0 && len(list) >= f.Limit {
 			break
 		}
-		if e := s.entries.at(n); e.deleted || e.kept != inJournal || !match(n, e) {
-			continue
+		if e := s.entries.at(n); !e.deleted && e.kept == inJournal && match(n, e) {
+			list = append(list, n)
 		}
-		t, err := s.row(n)
-		if err != nil {
-			return nil, fmt.Errorf("read task %s: %w", s.id(n), err)
-		}
-		list = append(list, t)
 	}
-	return list, nil
+	return list
 }
 
 // matcher turns a filter into a test of entries; ok is false if no task can pass.
@@ -137,14 +206,16 @@ func (s *State) row(n uint32) (Task, error) {
 	l := s.live[n]
 	if l == nil {
 		var t folded
-		err := s.read(n, &t, keepTitle)
+		if err := s.read(n, &t, keepTitle); err != nil {
+			return Task{}, fmt.Errorf("read task %s: %w", s.id(n), err)
+		}
 		t.ID = s.id(n)
-		return t.Task, err
+		return t.Task, nil
 	}
 	if !l.known {
 		title, err := s.readTitle(&l.folded)
 		if err != nil {
-			return Task{}, err
+			return Task{}, fmt.Errorf("read task %s: %w", s.id(n), err)
 		}
 		l.title, l.known = title, true
 	}

@@ -48,6 +48,7 @@ type State struct {
 
 	// For speed alone.
 	pool    *pool
+	rows    rowCache
 	scratch folded
 	spare   []*live
 	idle    []*lane

@@ -66,6 +66,9 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	if o.filter.Limit < 0 {
 		return usage("stint ls --help", "--limit %d is negative; 0 is all", o.filter.Limit)
 	}
+	if o.json && !o.archive {
+		return a.listJSON(c.Context(), o)
+	}
 	views, err := a.list(c.Context(), o)
 	if err != nil {
 		return err
@@ -118,6 +121,26 @@ func (a *app) list(ctx context.Context, o *lsOptions) (views []api.TaskView, err
 		views = append(views, api.TaskView{Task: tasks[i]})
 	}
 	return views, err
+}
+
+// listJSON copies the lines of the master, which has written most of them before.
+func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
+	out := &jsonWriter{w: a.stdout}
+	err := a.call(ctx, func(c *api.Client) error {
+		err := c.ListJSON(ctx, o.filter, out)
+		if out.wrote && isGone(err) { // to begin again would repeat what was printed
+			return &cliError{code: exitNoMaster, message: "the master went away", try: "stint ls"}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !o.quiet {
+		a.tellPaused()
+	}
+	a.tellFindings(ctx)
+	return nil
 }
 
 // printEach prints JSON lines.

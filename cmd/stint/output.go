@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -128,6 +129,37 @@ func printJSON(w io.Writer, v any) error {
 	}
 	_, err := io.WriteString(w, escapeJSON(b.String()))
 	return err
+}
+
+// A jsonWriter writes what it is given of a JSON text as printJSON does.
+type jsonWriter struct {
+	w     io.Writer
+	rest  []byte // of a rune
+	wrote bool
+}
+
+func (j *jsonWriter) Write(p []byte) (int, error) {
+	j.wrote = true
+	if len(j.rest) == 0 && isPlain(p) {
+		return j.w.Write(p)
+	}
+	data := append(j.rest, p...)
+	cut := len(data) - partialRune(data)
+	j.rest = bytes.Clone(data[cut:])
+	if _, err := io.WriteString(j.w, escapeJSON(string(data[:cut]))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// isPlain reports text that is ASCII and cannot harm.
+func isPlain(p []byte) bool {
+	for _, c := range p {
+		if c >= utf8.RuneSelf || c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // escapeJSON writes the harmful runes of a JSON text, which is valid UTF-8.

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -172,37 +171,6 @@ func (c *Client) Why(ctx context.Context, ref string) (string, error) {
 	return out.Why, err
 }
 
-// List gives the tasks that f lets through, newest first, without their texts.
-func (c *Client) List(ctx context.Context, f state.Filter) ([]TaskView, error) {
-	q := url.Values{}
-	if len(f.Status) > 0 {
-		names := make([]string, len(f.Status))
-		for i, s := range f.Status {
-			names[i] = string(s)
-		}
-		q.Set("status", strings.Join(names, ","))
-	}
-	for name, value := range map[string]string{
-		"session": f.Session, "label": f.Label, "tenant": f.TenantID, "queue": f.Queue, "agent": f.Agent,
-	} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	if f.Limit != 0 {
-		q.Set("limit", strconv.Itoa(f.Limit))
-	}
-	path := "/v1/tasks"
-	if len(q) > 0 {
-		path += "?" + q.Encode()
-	}
-	var out struct {
-		Tasks []TaskView `json:"tasks"`
-	}
-	err := c.call(ctx, http.MethodGet, path, nil, &out)
-	return out.Tasks, err
-}
-
 // Raw gives the ledger's sections of a task, in Markdown.
 func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
 	path, err := refPath("/v1/tasks/", ref, "/raw")
@@ -332,7 +300,7 @@ func (c *Client) ask(ctx context.Context) error {
 
 // callLong is call for a request that may last.
 func (c *Client) callLong(ctx context.Context, method, path string, in, out any) error {
-	resp, err := c.do(ctx, method, path, in)
+	resp, err := c.do(ctx, method, path, in, "")
 	if err != nil {
 		return err
 	}
@@ -354,11 +322,15 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 	return nil
 }
 
-// do makes one request and gives an answer that is not an error.
-func (c *Client) do(ctx context.Context, method, path string, in any) (*http.Response, error) {
+// do makes one request and gives an answer that is not an error. accept is the kind
+// of answer, where there are several.
+func (c *Client) do(ctx context.Context, method, path string, in any, accept string) (*http.Response, error) {
 	req, err := c.request(ctx, method, path, in)
 	if err != nil {
 		return nil, err
+	}
+	if accept != "" {
+		req.Header.Set("Accept", accept)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -459,10 +431,15 @@ func (c *Client) Logs(ctx context.Context, ref, stream string, follow bool, w io
 		defer release()
 	}
 	q := url.Values{"stream": {stream}, "follow": {strconv.FormatBool(follow)}}
-	resp, err := c.do(ctx, http.MethodGet, path+"?"+q.Encode(), nil)
+	resp, err := c.do(ctx, http.MethodGet, path+"?"+q.Encode(), nil, "")
 	if err != nil {
 		return err
 	}
+	return c.copyBody(ctx, w, resp)
+}
+
+// copyBody copies an answer as it comes.
+func (c *Client) copyBody(ctx context.Context, w io.Writer, resp *http.Response) error {
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	out := &noteError{w: w}
 	if _, err := io.Copy(out, resp.Body); err != nil {
@@ -492,7 +469,7 @@ func (n *noteError) Write(p []byte) (int, error) {
 // until ctx ends (it gives ctx's cause), f gives an error (it gives that), or
 // the server ends the stream ([ErrStreamEnded]).
 func (c *Client) Events(ctx context.Context, f func(coordinator.Change) error) error {
-	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil)
+	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil, "")
 	if err != nil {
 		return err
 	}

@@ -260,6 +260,20 @@ func (f *fakeMaster) Subscribe(buffer int) (<-chan coordinator.Change, func()) {
 	}
 }
 
+func (f *fakeMaster) Rows(flt state.Filter, encode func(*state.Task) ([]byte, error)) (rows []state.Row, err error) {
+	for _, t := range f.List(flt) {
+		r := state.Row{Task: &t}
+		if t.Status.Terminal() {
+			r.Task = nil
+			if r.Encoded, err = encode(&t); err != nil {
+				return nil, err
+			}
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
 func (f *fakeMaster) Paused() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

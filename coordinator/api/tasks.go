@@ -36,22 +36,6 @@ type (
 		Body     TaskView
 	}
 
-	listInput struct {
-		Status  []string `query:"status" enum:"draft,queued,running,done,failed,canceled,dead" doc:"Any of these, separated by commas"`
-		Session string   `query:"session" doc:"Session key"`
-		Label   string   `query:"label"`
-		Tenant  string   `query:"tenant" doc:"Tenant id"`
-		Queue   string   `query:"queue"`
-		Agent   string   `query:"agent"`
-		Limit   int      `query:"limit" minimum:"0" doc:"At most so many; 0: all"`
-	}
-
-	listOutput struct {
-		Body struct {
-			Tasks []TaskView `json:"tasks"`
-		}
-	}
-
 	whyOutput struct {
 		Body struct {
 			Why string `json:"why"`
@@ -74,7 +58,7 @@ func (s *Server) taskRoutes(api huma.API) {
 	huma.Register(api, get, s.task)
 	huma.Register(api, alias(get, "/tasks/{id}"), s.task)
 
-	huma.Register(api, op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first"), s.list)
+	s.listRoute(api)
 	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/cancel", "cancel-task", "Cancel a task"), s.cancel)
 	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/retry", "retry-task", "Queue an ended task again"), s.retry)
 	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Answer when the task has ended"), s.wait)
@@ -161,22 +145,6 @@ func (s *Server) wait(ctx context.Context, in *refInput) (*taskOutput, error) {
 		err = errStopping
 	}
 	return s.answer(t, err)
-}
-
-func (s *Server) list(_ context.Context, in *listInput) (*listOutput, error) {
-	f := state.Filter{
-		Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Limit: in.Limit,
-	}
-	for _, status := range in.Status {
-		f.Status = append(f.Status, state.Status(status))
-	}
-	tasks := s.master.List(f)
-	out := &listOutput{}
-	out.Body.Tasks = make([]TaskView, len(tasks))
-	for i, t := range tasks {
-		out.Body.Tasks[i] = s.view(t)
-	}
-	return out, nil
 }
 
 func (s *Server) why(_ context.Context, in *refInput) (*whyOutput, error) {
