@@ -101,8 +101,16 @@ func (c *Coordinator) compactWhenLarge(ctx context.Context) {
 	}
 }
 
-// compactHalf compacts if at least half of the journal can go.
+// compactHalf compacts if at least half of the journal can go. To find that out
+// exactly takes seconds in which nothing can be submitted, so it is estimated first.
 func (c *Coordinator) compactHalf(ctx context.Context) (done bool, err error) {
+	size := c.ledger.Size()
+	c.mu.Lock()
+	left := c.state.CompactedSize(c.cfg.Now().Add(-c.cfg.CompactOlderThan), size)
+	c.mu.Unlock()
+	if left > size/2 {
+		return false, nil
+	}
 	r, err := c.Compact(ctx, c.cfg.CompactOlderThan, true)
 	if err != nil || r.After > r.Before/2 {
 		return false, err

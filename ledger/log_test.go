@@ -579,3 +579,26 @@ func TestSectionAt(t *testing.T) {
 	}
 	w.close()
 }
+
+// TestSectionAtNearby: what is read again and again is read in any order, also where
+// the journal has grown since its neighbours were read.
+func TestSectionAtNearby(t *testing.T) {
+	w := newWorld(t)
+	var offs []int64
+	opts := w.options(false)
+	opts.Apply = func(s *ledger.Section) { offs = append(offs, s.Off) }
+	var err error
+	if w.log, err = ledger.Open(opts); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 300 {
+		w.add(fmt.Sprint("t", n), "prompt", fmt.Sprint(n, strings.Repeat(" long", 100)))
+		for _, i := range []int{n, n * 7 % (n + 1), n / 2, n} {
+			s, err := w.log.SectionAt(offs[i])
+			if err != nil || s.Off != offs[i] || string(s.ID) != fmt.Sprint("t", i) || !strings.HasPrefix(s.Value("prompt"), fmt.Sprint(i, " long")) {
+				t.Fatalf("record %d of %d: %+v, %v", i, n, s, err)
+			}
+		}
+	}
+	w.close()
+}

@@ -48,6 +48,41 @@ func (s *State) Compact(before time.Time) (ledger.Keep, error) {
 	return c.keep, nil
 }
 
+// CompactedSize estimates, without reading anything, how many bytes of a journal of
+// that size Compact would leave: of a task that stays about its first and its newest
+// record, which have the prompt and the answer.
+func (s *State) CompactedSize(before time.Time, size int64) (left int64) {
+	for n := uint32(1); n < s.entries.len(); n++ {
+		e := s.entries.at(n)
+		if e.kept != inJournal || s.movesOut(e, before) {
+			continue
+		}
+		first := e.last
+		for s.refs.at(first).prev != 0 {
+			first = s.refs.at(first).prev
+		}
+		left += s.recordSize(e.last, size)
+		if first != e.last {
+			left += s.recordSize(first, size)
+		}
+	}
+	return left
+}
+
+// recordSize gives the room from a record to the next one of a task.
+func (s *State) recordSize(r uint32, size int64) int64 {
+	next := size
+	if r+1 < s.refs.len() {
+		next = s.refs.at(r + 1).off
+	}
+	return max(0, next-s.refs.at(r).off)
+}
+
+// movesOut reports whether a task goes to the archive.
+func (s *State) movesOut(e *entry, before time.Time) bool {
+	return statuses[e.status].Terminal() && (e.deleted || e.updatedAt().Before(before))
+}
+
 // A compaction collects what stays and what goes.
 type compaction struct {
 	state    *State
@@ -66,7 +101,7 @@ func (c *compaction) task(n uint32, before time.Time) error {
 		return err
 	}
 	key := m.values[KeyIdempotencyKey]
-	if !statuses[e.status].Terminal() || !e.deleted && !e.updatedAt().Before(before) {
+	if !s.movesOut(e, before) {
 		first, second := m.records()
 		c.sessions = c.sessions || m.task.SessionID != ""
 		c.keep.Records = append(c.keep.Records, first)

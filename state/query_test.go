@@ -70,6 +70,66 @@ func TestList(t *testing.T) {
 	j.checkRefold()
 }
 
+// TestRows: what was made of a task that has ended is made once for each of its ends.
+func TestRows(t *testing.T) {
+	j := newJournal(t)
+	records(j,
+		"a: status=queued; prompt=first",
+		"b: status=queued; prompt=second",
+		"b: status=canceled",
+	)
+	made := 0
+	list := func(want string) {
+		t.Helper()
+		rows, err := j.state.Rows(Filter{}, func(t *Task) ([]byte, error) {
+			made++
+			return []byte(t.ID + " " + string(t.Status) + " " + t.Title), nil
+		})
+		var got []string
+		for _, r := range rows {
+			if r.Task != nil {
+				r.Encoded = []byte("live " + r.Task.ID)
+			}
+			got = append(got, string(r.Encoded))
+		}
+		if text := strings.Join(got, ", "); text != want || err != nil {
+			t.Errorf("%q, %v; want %q", text, err, want)
+		}
+	}
+	list("b canceled second, live a")
+	list("b canceled second, live a")
+	if made != 1 {
+		t.Errorf("made %d times", made)
+	}
+	records(j, "a: status=canceled", "b: status=queued")
+	list("live b, a canceled first")
+	records(j, "b: status=canceled; prompt=third")
+	list("b canceled third, a canceled first")
+	if made != 3 {
+		t.Errorf("made %d times", made)
+	}
+	j.broken = true
+	list("b canceled third, a canceled first")
+}
+
+// TestRowsAreBounded: a cache that is full begins anew.
+func TestRowsAreBounded(t *testing.T) {
+	var c rowCache
+	row := make([]byte, maxRows/2)
+	for n := range uint32(3) {
+		c.put(n, 1, row)
+	}
+	_, first := c.get(0, 1)
+	_, third := c.get(2, 1)
+	if first || !third || c.size > maxRows {
+		t.Error(first, third, c.size)
+	}
+	c.put(2, 2, row[:1])
+	if _, old := c.get(2, 1); old || c.size != 1 {
+		t.Error(old, c.size)
+	}
+}
+
 func TestFind(t *testing.T) {
 	j := newJournal(t)
 	if _, err := j.state.Find("@last"); !errors.Is(err, ErrNotFound) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +141,24 @@ func TestDescribe(t *testing.T) {
 	}
 	if strings.Contains(text, "label") {
 		t.Error("a line that says nothing is shown")
+	}
+}
+
+// What the master wrote is printed as we would print it, however it is cut.
+func TestJSONWriter(t *testing.T) {
+	for _, text := range []string{"{\"a\":\"plain\"}\n", "{\"a\":\"é \u009b \x7f \u202e ü\"}\n{}\n"} {
+		for cut := range len(text) {
+			var b strings.Builder
+			w := &jsonWriter{w: &b}
+			for _, part := range []string{text[:cut], text[cut:]} {
+				if n, err := io.WriteString(w, part); n != len(part) || err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			if want := escapeJSON(text); b.String() != want {
+				t.Errorf("cut at %d: %q, want %q", cut, b.String(), want)
+			}
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -349,6 +350,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	}()
 	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket)
 	m.tell(ready{Socket: m.socket})
+	go debug.FreeOSMemory() // to start took several times the size of the ledger
 
 	// A master that nobody can call has to end; one that ends goes on answering
 	// until its runs have ended.
