@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"syscall"
 
 	"stint/ledger/durable"
@@ -53,7 +52,7 @@ func ReadLedger(path string) (data []byte, err error) {
 // conflictForms are the names that sync programs give to the other version of
 // tasks.md when two machines have changed it. What editors leave behind, such as
 // tasks.md~, is none of them.
-var conflictForms = regexp.MustCompile(`^tasks(` +
+var conflictForms = lazily(`^tasks(` +
 	`.*[ (-][Cc]onflict.*|` + // Dropbox, Nextcloud, Seafile: tasks (ana's conflicted copy 2026-11-21).md
 	`\.sync-conflict-.*|` + // Syncthing
 	` \([0-9]+\)|` + // Google Drive, and browsers
@@ -68,7 +67,7 @@ func ConflictCopies(dir string) (names []string) {
 		return nil // that the directory cannot be read is said elsewhere
 	}
 	for _, e := range entries {
-		if e.Type() == fs.FileMode(0) && conflictForms.MatchString(e.Name()) {
+		if e.Type() == fs.FileMode(0) && conflictForms().MatchString(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}

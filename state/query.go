@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -290,14 +291,45 @@ func (s *State) having(ref string, where keeping) (found []string) {
 		return nil
 	}
 	piece, buf := []byte(ref), make([]byte, 0, 128)
+	first, second, digits := firstBytes(ref)
 	for n := s.entries.len() - 1; n > 0 && len(found) < 5; n-- {
 		e := s.entries.at(n)
+		if e.deleted || e.kept != where || digits && !e.named && !e.hasByte(first) && !e.hasByte(second) {
+			continue
+		}
 		buf = s.ids.appendTo(buf[:0], n, e)
-		if !e.deleted && e.kept == where && bytes.Contains(buf, piece) {
+		if bytes.Contains(buf, piece) {
 			found = append(found, string(buf))
 		}
 	}
 	return found
+}
+
+// firstBytes gives two bytes of which a UUID must have one to contain ref: what it
+// begins with if its first digit is the first of a byte, and if it is the second. ok
+// is false if that cannot be told. Almost no id has to be written down then to find
+// the one that is meant.
+func firstBytes(ref string) (first, second byte, ok bool) {
+	var d []byte
+	for _, c := range []byte(ref) {
+		if v := nibble[c]; v < 16 {
+			d = append(d, v)
+		} else if c != '-' {
+			return 0, 0, false
+		}
+	}
+	if len(d) < 3 {
+		return 0, 0, false
+	}
+	return d[0]<<4 | d[1], d[1]<<4 | d[2], true
+}
+
+// hasByte reports whether b is one of the bytes of the entry's UUID, eight at a time.
+func (e *entry) hasByte(b byte) bool {
+	const low, high = 0x0101010101010101, 0x8080808080808080
+	x := binary.NativeEndian.Uint64(e.id[:8]) ^ low*uint64(b) // a byte that is b is 0 now
+	y := binary.NativeEndian.Uint64(e.id[8:]) ^ low*uint64(b)
+	return ((x-low)&^x|(y-low)&^y)&high != 0
 }
 
 // Dump writes all that the records made of the state as text, in an order that

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -185,14 +186,38 @@ func TestUnknownTask(t *testing.T) {
 	}
 }
 
+// TestFindEveryPiece: every piece of every id finds it.
+func TestFindEveryPiece(t *testing.T) {
+	j := newJournal(t)
+	ids := []string{"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", "01a2005c-254d-7d55-8a66-91da0f8d1677", "beef-1", "00000000-0000-0000-0000-000000000000"}
+	for _, id := range ids {
+		j.task(id, "status: queued")
+	}
+	for _, id := range ids {
+		for from := range id {
+			for to := from + 1; to <= len(id); to++ {
+				var want []string
+				for _, other := range slices.Backward(ids) {
+					if strings.Contains(other, id[from:to]) {
+						want = append(want, other)
+					}
+				}
+				if got := j.state.having(id[from:to], inJournal); !slices.Equal(got, want) {
+					t.Errorf("%q: %q, want %q", id[from:to], got, want)
+				}
+			}
+		}
+	}
+}
+
 // BenchmarkFind looks for a piece of an id among 100,000.
 func BenchmarkFind(b *testing.B) {
 	j := newJournal(b)
 	for i := range 100_000 {
-		j.task(uuid(i), "status: done")
+		j.task(uuid(i)[:24]+fmt.Sprintf("%012x", uint64(i+1)*0x9e3779b97f4a7c15>>16), "status: done")
 	}
 	for b.Loop() {
-		if _, err := j.state.Find("51-000000000000"); err != nil {
+		if _, err := j.state.Find("9e3779b97f4a"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -405,13 +406,13 @@ func (a *app) taken(t coordinator.TakeOver, err error, plan coordinator.TakeOver
 	return a.reportTakeOver(t)
 }
 
-var lineNumber = regexp.MustCompile(`\bline \d+`)
+var lineNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bline \d+`) }) // few commands need it
 
 // splitFindings tells findings that are new from those that were there before,
 // on whichever line.
 func splitFindings(now, before []coordinator.Finding) (fresh, old []coordinator.Finding) {
 	known := map[string]int{}
-	name := func(f coordinator.Finding) string { return lineNumber.ReplaceAllString(f.Message, "line") }
+	name := func(f coordinator.Finding) string { return lineNumber().ReplaceAllString(f.Message, "line") }
 	for _, f := range before {
 		known[name(f)]++
 	}

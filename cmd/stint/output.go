@@ -48,7 +48,18 @@ func escapeText(s string) string {
 }
 
 func needsEscape(s string) bool {
-	return !utf8.ValidString(s) || strings.ContainsFunc(s, isHarmful)
+	for i := 0; i < len(s); {
+		if c := s[i]; c >= ' ' && c < 0x7f { // most of what is ever written
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 || isHarmful(r) {
+			return true
+		}
+		i += size
+	}
+	return false
 }
 
 // isHarmful reports control characters and the marks that reorder text.
@@ -140,9 +151,6 @@ type jsonWriter struct {
 
 func (j *jsonWriter) Write(p []byte) (int, error) {
 	j.wrote = true
-	if len(j.rest) == 0 && isPlain(p) {
-		return j.w.Write(p)
-	}
 	data := append(j.rest, p...)
 	cut := len(data) - partialRune(data)
 	j.rest = bytes.Clone(data[cut:])
@@ -150,16 +158,6 @@ func (j *jsonWriter) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
-}
-
-// isPlain reports text that is ASCII and cannot harm.
-func isPlain(p []byte) bool {
-	for _, c := range p {
-		if c >= utf8.RuneSelf || c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
 }
 
 // escapeJSON writes the harmful runes of a JSON text, which is valid UTF-8.
