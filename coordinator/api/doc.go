@@ -19,6 +19,14 @@
 // [coordinator.Code], and hint, the next command. The client turns it back into
 // the same [*coordinator.Error].
 //
+// Every answer says in its header how many findings there are and whether dispatch is
+// paused ([Notice]).
+//
+// # A master that does not answer
+//
+// A client that waits for longer than a request should take asks whether the master
+// is there: OPTIONS *, which its HTTP server answers by itself. See [ErrSilent].
+//
 // # Long requests
 //
 // Wait, logs that follow and events last as long as they need to. They end when
