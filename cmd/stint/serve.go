@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -350,7 +351,9 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	}()
 	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket)
 	m.tell(ready{Socket: m.socket})
-	go debug.FreeOSMemory() // to start took several times the size of the ledger
+	var freeing sync.WaitGroup
+	freeing.Go(debug.FreeOSMemory) // to start took several times the size of the ledger
+	defer freeing.Wait()
 
 	// A master that nobody can call has to end; one that ends goes on answering
 	// until its runs have ended.
