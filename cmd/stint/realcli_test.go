@@ -214,7 +214,7 @@ func (s *scriptState) agentOf(ts *testscript.TestScript, task string) int {
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &view))
 	pid := 0
 	if !poll(scriptDeadline, func() bool {
-		text, err := os.ReadFile(filepath.Join(s.state, "runs", view.RunID, "agent.pid"))
+		text, err := os.ReadFile(filepath.Join(s.state, "runs", view.RunID, "lock"))
 		if err != nil {
 			return false // it comes
 		}

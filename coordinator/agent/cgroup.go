@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -35,13 +36,17 @@ func cgroupName(runID string) string { return "stint-" + runID }
 // ownCgroup gives the directory of the cgroup in which this process is, "" if
 // that cannot be told.
 func ownCgroup() string {
-	mounts, err1 := os.ReadFile("/proc/self/mountinfo")
+	mounts, err1 := mountTable()
 	self, err2 := os.ReadFile("/proc/self/cgroup")
 	if errors.Join(err1, err2) != nil {
 		return "" // no Linux, or no /proc
 	}
 	return findCgroup(string(mounts), string(self))
 }
+
+// mountTable is read once: the place of the cgroups does not change, and the kernel
+// takes longer to write this table than for all else that is read for a run.
+var mountTable = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("/proc/self/mountinfo") })
 
 // findCgroup reads the two tables of /proc/self: mountinfo says where the tree of
 // cgroup v2 is mounted, cgroup where in that tree this process is.
@@ -141,6 +146,9 @@ func (c cgroup) remove() error {
 // removeCgroups removes a directory of cgroups from below: the files in them go
 // with them.
 func removeCgroups(dir string) error {
+	if syscall.Rmdir(dir) == nil {
+		return nil // nearly always: nothing is below it
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

@@ -36,7 +36,6 @@ type startCommand struct {
 	Stdin  string        `json:"stdin"`
 	Stdout string        `json:"stdout"`
 	Stderr string        `json:"stderr"`
-	Mark   string        `json:"mark"` // where the agent's pid and start time go
 	Grace  time.Duration `json:"grace"`
 	Cgroup cgroup        `json:"cgroup,omitempty"`
 	Limits Resources     `json:"limits"`
@@ -264,12 +263,13 @@ func forkExec(argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 	return pid, err
 }
 
-// mark notes the agent's pid and start time for Recover. It need not be durable:
-// after a power cut there is no process to find. Without it, the environment
-// marker still finds the agent.
+// mark notes the agent's pid and start time for Recover, in the file that is locked:
+// a file of its own would cost more than all else that is written here. It need not
+// be durable: after a power cut there is no process to find. Without it, the
+// environment marker still finds the agent.
 func (g *gate) mark() {
 	if p, err := readProc(g.pid); err == nil {
-		_ = os.WriteFile(g.spec.Mark, []byte(strconv.Itoa(p.pid)+" "+p.start+"\n"), 0o600)
+		_, _ = syscall.Pwrite(lockFD, []byte(strconv.Itoa(p.pid)+" "+p.start+"\n"), 0)
 	}
 }
 

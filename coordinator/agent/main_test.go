@@ -188,11 +188,7 @@ func (h haltFS) Rename(from, to string) error {
 		fmt.Println("at the point")
 		sleepForever()
 	}
-	return h.FS.Rename(from, to)
-}
-
-func (h haltFS) SyncDir(name string) error {
-	err := h.FS.SyncDir(name)
+	err := h.FS.Rename(from, to)
 	if h.job.After {
 		fmt.Println("at the point")
 		sleepForever()

@@ -161,7 +161,7 @@ func (t *tree) living() (gate proc, below []proc, err error) {
 
 // agent gives the agent's pid and start time as the gate has noted them.
 func (t *tree) agent() proc {
-	data, err := os.ReadFile(filepath.Join(t.dir, markName))
+	data, err := os.ReadFile(filepath.Join(t.dir, lockName))
 	if err != nil {
 		return proc{}
 	}

@@ -155,7 +155,7 @@ func TestRecoverSparesStrangers(t *testing.T) {
 	b := newBench(t)
 	turn, cmd := b.fakeRun(func(r *runRecord) { r.GateStart += "1" })
 	mark := strconv.Itoa(cmd.Process.Pid) + " 1\n"
-	must(t, os.WriteFile(filepath.Join(turn.RunDir, markName), []byte(mark), 0o600))
+	must(t, os.WriteFile(filepath.Join(turn.RunDir, lockName), []byte(mark), 0o600))
 	must(t, recoverSoon(t, turn))
 	wantAlive(t, cmd)
 }

@@ -23,9 +23,8 @@ import (
 const (
 	stdoutName = "stdout"
 	stderrName = "stderr"
-	lockName   = "lock"
+	lockName   = "lock" // has pid and start time of the agent, written by the gate
 	recordName = "run.json"
-	markName   = "agent.pid" // pid and start time of the agent, written by the gate
 )
 
 // Variables that every agent gets. The first one is also the marker by which a
@@ -182,9 +181,6 @@ func (r *Runner) begin(s spec) (_ *held, err error) {
 	if !r.NoCgroup {
 		s.cgroup = planCgroup(s.turn.RunID)
 	}
-	if err := os.Remove(filepath.Join(dir, markName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err // a stale one would name a stranger
-	}
 	lock, err := takeLock(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, err
@@ -223,7 +219,9 @@ func (r *Runner) startGate(s spec, lock *os.File) (*held, error) {
 	}
 	cmd := &exec.Cmd{
 		Path: argv[0], Args: append([]string{"stint"}, argv[1:]...), Dir: "/",
-		Env:   []string{envRunID + "=" + s.turn.RunID}, // so that a sweep finds it
+		// The mark is for a sweep to find it. It needs no more than these processors,
+		// and the runtime need not look how many there are.
+		Env:   []string{envRunID + "=" + s.turn.RunID, "GOMAXPROCS=2"},
 		Stdin: controlR, Stdout: statusW, Stderr: stderr, ExtraFiles: []*os.File{lock},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
 	}
@@ -249,7 +247,8 @@ func openOutputs(dir string) (*os.File, error) {
 	return stderr, errors.Join(err, stdout.Close())
 }
 
-// record writes run.json durably.
+// record writes run.json. Its name need not be durable: a power cut ends all
+// processes, and without the file too no agent is taken for alive.
 func (r *Runner) record(s spec, pid int) (*runRecord, error) {
 	p, err := readProc(pid)
 	if err != nil {
@@ -272,7 +271,7 @@ func (r *Runner) record(s spec, pid int) (*runRecord, error) {
 	if fsys == nil {
 		fsys = durable.OS
 	}
-	return rec, durable.WriteFile(fsys, filepath.Join(s.turn.RunDir, recordName), append(data, '\n'))
+	return rec, durable.ReplaceFile(fsys, filepath.Join(s.turn.RunDir, recordName), append(data, '\n'))
 }
 
 // read passes the gate's reports on. It owns the pipe and ends when the gate does.
@@ -324,7 +323,8 @@ func (h *held) wait() {
 	_ = h.cmd.Wait() // how the gate ended does not matter: its last report does
 }
 
-// takeLock locks the run for everything that inherits the descriptor.
+// takeLock locks the run for everything that inherits the descriptor. It empties
+// the file: the agent of the directory's last run would be a stranger.
 func takeLock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, durable.FileMode)
 	if err != nil {
@@ -332,6 +332,9 @@ func takeLock(name string) (*os.File, error) {
 	}
 	if err := flock(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s is held: something of this run lives: %w", name, err), f.Close())
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

@@ -14,6 +14,7 @@ import (
 
 const (
 	stderrTail = 16 << 10 // bytes of stderr that are looked at after the end
+	firstRead  = 4 << 10
 	readSize   = 64 << 10
 	readBurst  = 16 << 20 // bytes read in one go, so that limits are looked at between
 	hardExtra  = 10 * time.Second
@@ -46,7 +47,7 @@ func (s spec) start() *startCommand {
 	return &startCommand{
 		Argv: s.argv, Env: s.env, Dir: s.turn.Workspace, Stdin: s.turn.Prompt,
 		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderrName),
-		Mark: filepath.Join(dir, markName), Grace: grace, Cgroup: s.cgroup, Limits: s.limits,
+		Grace: grace, Cgroup: s.cgroup, Limits: s.limits,
 	}
 }
 
@@ -246,7 +247,7 @@ type tail struct {
 
 // openTail opens the files, which it makes if need be.
 func openTail(dir string) (*tail, error) {
-	t := &tail{buf: make([]byte, readSize)}
+	t := &tail{buf: make([]byte, firstRead)}
 	var err error
 	if t.stdout, t.begin, err = openAtEnd(filepath.Join(dir, stdoutName)); err != nil {
 		return nil, err
@@ -282,7 +283,11 @@ func (t *tail) read() []byte {
 		return nil // the file is ours and open: looked at again with the next tick
 	}
 	t.off += int64(n)
-	return t.buf[:n]
+	p := t.buf[:n]
+	if n == firstRead && len(t.buf) == n { // most agents never say so much at once
+		t.buf = make([]byte, readSize)
+	}
+	return p
 }
 
 // total gives the bytes written by this run so far.

@@ -66,7 +66,7 @@ var zoo = []animal{
 	{name: "stops the gate", script: `hide; begin; kill -STOP $G; nap`, stop: true, class: state.ClassTimeout},
 	{name: "kills the gate", script: `hide; begin; kill -KILL $G; nap`, class: state.ClassInterrupted},
 	{name: "kills the gate after success", script: `hide; begin; say; over; kill -KILL $G; nap`},
-	{name: "deletes the run's files and kills the gate", script: `hide; begin; rm -f $RUN/run.json $RUN/lock $RUN/agent.pid; kill -KILL $G; nap`, class: state.ClassInterrupted},
+	{name: "deletes the run's files and kills the gate", script: `hide; begin; rm -f $RUN/run.json $RUN/lock; kill -KILL $G; nap`, class: state.ClassInterrupted},
 	{name: "says that it is of another boot and kills the gate", script: `hide; begin; echo '{"bootId":"x"}' >$RUN/run.json; kill -KILL $G; nap`, class: state.ClassInterrupted},
 	{name: "leaves its cgroup", script: `echo $$ >$OUT/cgroup.procs || exit 9; (bare) & hide; win`, inside: true},
 	{name: "hides in a frozen cgroup", script: `mkdir $CG/a $CG/a/b || exit 9; (echo $BASHPID >$CG/a/b/cgroup.procs; nap) & sleep 0.05; echo 1 >$CG/a/cgroup.freeze; win`, inside: true},

@@ -87,7 +87,16 @@ func (osFS) SyncDir(name string) error {
 // returns nil the new file survives a power cut. After an error the old one is
 // there, but where only the last step failed: then the new one is there and a
 // power cut may bring the old one back. There is never a mixture.
-func WriteFile(fsys FS, name string, data []byte) (err error) {
+func WriteFile(fsys FS, name string, data []byte) error {
+	if err := ReplaceFile(fsys, name, data); err != nil {
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}
+
+// ReplaceFile is WriteFile for a file that a power cut may take back: what is found
+// after one is the old one or the new one, never a mixture.
+func ReplaceFile(fsys FS, name string, data []byte) (err error) {
 	tmp := name + ".tmp"
 	f, err := fsys.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, FileMode)
 	if err != nil {
@@ -102,9 +111,8 @@ func WriteFile(fsys FS, name string, data []byte) (err error) {
 	}
 	if err != nil {
 		_ = fsys.Remove(tmp) // the error that matters is err
-		return err
 	}
-	return fsys.SyncDir(filepath.Dir(name))
+	return err
 }
 
 // MkdirAll makes a directory and what is missing above it, each durable in its
