@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -108,7 +109,7 @@ func (r *specReader) list(kind string, item func() error) error {
 
 // spec reads one task.
 func (r *specReader) spec() (s TaskSpec, err error) {
-	err = r.object("a task such as {\"prompt\": \"what to do\"}", specFields(&s), specNames)
+	err = r.object("a task such as {\"prompt\": \"what to do\"}", specFields(&s), specNames())
 	return s, err
 }
 
@@ -233,7 +234,7 @@ func specFields(s *TaskSpec) map[string]any {
 }
 
 // specNames gives every name that a field of a spec may have, with the field's own.
-var specNames = func() map[string]string {
+var specNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{
 		"tool": "agent", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec",
 	}
@@ -241,7 +242,7 @@ var specNames = func() map[string]string {
 		names[name], names[withUnderscores(name)] = name, name
 	}
 	return names
-}()
+})
 
 // withUnderscores turns sessionKey into session_key.
 func withUnderscores(name string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -14,7 +15,7 @@ import (
 
 // telling are the keys by which a section gives itself away as a record, by their
 // spelling in lower case. They decide what is reported, never what is read.
-var telling = func() map[string]string {
+var telling = sync.OnceValue(func() map[string]string {
 	m := map[string]string{}
 	for _, key := range []string{
 		KeySeq, "status", "prompt", "result", "error", "reason", "sessionKey", "sessionId", "workspace", "agent", "tool", "model", "account",
@@ -24,7 +25,7 @@ var telling = func() map[string]string {
 		m[strings.ToLower(key)] = key
 	}
 	return m
-}()
+})
 
 // A nearHeading is a line that may be a misspelt heading of a record.
 type nearHeading struct {
@@ -155,7 +156,7 @@ func nearField(line []byte) string {
 		}
 		return r
 	}, key)
-	return telling[strings.ToLower(string(key))]
+	return telling()[strings.ToLower(string(key))]
 }
 
 var gluedHeading = lazily(`[^ \t]## (Task|Job|Control) [A-Za-z0-9._:-]+$`)
