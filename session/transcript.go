@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"stint/ledger/durable"
@@ -57,7 +56,7 @@ func OpenTranscript(dir, sessionID string) (*Transcript, error) {
 	}
 	f, err := t.open()
 	if err == nil {
-		err = errors.Join(f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
+		err = f.Close() // no sync: the name need not outlive the lines
 	}
 	if err != nil {
 		return nil, fmt.Errorf("transcript: %w", err)
