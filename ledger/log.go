@@ -172,7 +172,7 @@ func (l *Log) openFiles() error {
 	if err := finishRestore(l.opts.FS, l.opts.Dir); err != nil {
 		return err
 	}
-	l.tasks = &tasksFile{fs: l.opts.FS, path: filepath.Join(l.opts.Dir, TasksName)}
+	l.tasks = &tasksFile{fs: l.opts.FS, path: filepath.Join(l.opts.Dir, TasksName), wrote: make(chan struct{}, 1)}
 	if err := finishSwap(l.opts.FS, l.tasks.path); err != nil {
 		return err
 	}

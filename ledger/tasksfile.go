@@ -50,8 +50,9 @@ func idOf(fi fs.FileInfo) fileID {
 // another hand has changed it, appending waits until the change has been
 // reconciled; nothing is lost by that, because the journal has every record.
 type tasksFile struct {
-	fs   durable.FS
-	path string
+	fs    durable.FS
+	path  string
+	wrote chan struct{} // something was written that is not synced; holds one word of it
 
 	mu      sync.Mutex // guards what follows; held while the file is written
 	seen    fileID     // the file after our last look
@@ -106,6 +107,10 @@ func (t *tasksFile) write(data []byte, first uint64) (err error) {
 		return errors.Join(werr, f.Truncate(t.seen.size)) // the file was ours a moment ago: take the half record back
 	}
 	t.dirty = true
+	select {
+	case t.wrote <- struct{}{}:
+	default: // it is known
+	}
 	fi, err = t.fs.Stat(t.path)
 	if err != nil {
 		return err
@@ -395,15 +400,20 @@ func (t *tasksFile) secure() error {
 }
 
 // syncEverySecond keeps what a power cut can take from tasks.md small. It takes
-// nothing of value: the journal is synced before anything is acknowledged.
+// nothing of value: the journal is synced before anything is acknowledged. It sleeps
+// as long as nothing is written.
 func (t *tasksFile) syncEverySecond(ctx context.Context, note func(Notice)) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-t.wrote:
+			if due == nil {
+				due = time.After(time.Second)
+			}
+		case <-due:
+			due = nil
 			var bad *FileError // told by whoever watches the file
 			if err := t.sync(); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &bad) {
 				note(Notice{Text: fmt.Sprintf("tasks.md could not be synced: %v", err)})
