@@ -1,7 +1,8 @@
 package main
 
 import (
-	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,162 +13,219 @@ import (
 	"testing"
 	"time"
 
-	"stint/ledger"
+	"stint/coordinator"
+	"stint/coordinator/api"
 	"stint/state"
 )
 
-// BenchmarkCommands runs commands as a person does, each as a process of its own,
-// beside a Go program that prints one line and does nothing else: with a master that
-// runs and knows no task, 10,000 and 100,000 that have ended. x-hello is the ratio
-// of the medians.
-func BenchmarkCommands(b *testing.B) {
-	bin := b.TempDir()
-	stint, hello := filepath.Join(bin, "stint"), filepath.Join(bin, "hello")
-	source := filepath.Join(bin, "hello.go")
-	writeBench(b, source, []byte("package main\n\nfunc main() { println(\"hello\") }\n"))
-	buildBench(b, stint, ".")
-	buildBench(b, hello, source)
-	for _, tasks := range []int{0, 10_000, 100_000} {
-		w := newBenchWorld(b, stint, tasks)
-		id := benchID(tasks / 2)
-		rows := []benchRow{
-			{"version", "version"}, {"task-d", "task -d -q --agent demo x"}, {"ls", "ls"}, {"show", "show @last"}, {"why", "why @last"},
-		}
-		if tasks > 0 {
-			rows = append(rows, benchRow{"show-old", "show " + id}, benchRow{"why-piece", "why " + shortID(id)})
-		}
-		if tasks == 10_000 {
-			rows = append(rows, benchRow{"ls-all", "ls -n 0"}, benchRow{"ls-all-json", "ls -n 0 --json"})
-		}
-		for _, row := range rows {
-			b.Run(fmt.Sprintf("tasks=%d/%s", tasks, row.name), func(b *testing.B) {
-				w.compare(b, exec.Cmd{Path: hello, Args: []string{hello}}, exec.Cmd{Path: stint, Args: append([]string{stint}, strings.Fields(row.args)...)})
-			})
-		}
-	}
+// BenchmarkStart is the time from a submit over the socket until the agent says its
+// first word, with a worker that waits, beside a bare fork and exec of the same
+// program. The target: p50 at most 5 ms, p99 at most 15 ms.
+func BenchmarkStart(b *testing.B) {
+	w := newBenchWorld(b)
+	said := w.fakeCodex()
+	w.serve()
+	heard := func() { w.must2(said.Read(make([]byte, 1))) }
+	w.sideBySide(func(begin time.Time) time.Duration {
+		cmd := exec.Command(filepath.Join(w.dir, "codex"))
+		w.must(cmd.Start())
+		heard()
+		took := time.Since(begin)
+		w.must(cmd.Wait())
+		return took
+	}, func(begin time.Time) time.Duration {
+		id := w.submit("hello")
+		heard()
+		took := time.Since(begin)
+		w.wait(id)
+		return took
+	})
 }
 
-// A benchRow is a command under the name of its row.
-type benchRow struct{ name, args string }
-
-func buildBench(b *testing.B, name, what string) {
-	if out, err := exec.Command("go", "build", "-o", name, what).CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+// BenchmarkCodexTurn is a turn of the real codex with a model that answers at once:
+// through stint, from the submit to the answer, beside the very command line that
+// stint uses. The target: at most 10 ms more, and 5 MB for a run.
+func BenchmarkCodexTurn(b *testing.B) {
+	codex := realCLIs[0]
+	path := codex.find(b)
+	w := newBenchWorld(b)
+	model := newModelServer(nil)
+	b.Cleanup(model.Close)
+	more, err := codex.configure(filepath.Join(w.dir, "codex"), model.URL)
+	w.must(err)
+	for name, value := range more {
+		w.env = append(w.env, name+"="+value)
 	}
+	w.env = append(w.env, "STINT_CODEX_BIN="+path, codex.secret+"=secret")
+	w.serve()
+	run, memory := w.look(w.submit("[[slow:1]] hello"))
+	w.sideBySide(func(begin time.Time) time.Duration {
+		cmd := &exec.Cmd{Path: run.Argv[0], Args: run.Argv, Env: w.env, Dir: w.work, Stdin: strings.NewReader("hello")}
+		w.must2(cmd.Output())
+		return time.Since(begin)
+	}, func(begin time.Time) time.Duration {
+		w.wait(w.submit("hello"))
+		return time.Since(begin)
+	})
+	b.ReportMetric(memory, "gate-MB")
 }
 
-func writeBench(b *testing.B, name string, data []byte) {
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		b.Fatal(err)
-	}
-}
-
-// A benchWorld is a state directory with a master that starts no tasks.
+// A benchWorld is a state directory with a master of its own.
 type benchWorld struct {
-	dir string
-	env []string
+	*testing.B
+	dir, work string
+	program   string   // stint as it is installed, once there is a master
+	env       []string // of the master and of commands
+	client    *api.Client
 }
 
-func newBenchWorld(b *testing.B, stint string, tasks int) *benchWorld {
-	dir := b.TempDir()
-	run, err := os.MkdirTemp("", "b") // short, as a socket's path must be
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = os.RemoveAll(run) }) // in the temporary directory
-	w := &benchWorld{dir: filepath.Join(dir, "ws")}
-	w.env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_RUNTIME_DIR="+run, "STINT_STATE_DIR="+filepath.Join(dir, "state"), "STINT_CONFIG=")
-	for _, name := range []string{"ws", "state"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			b.Fatal(err)
-		}
-	}
-	writeBench(b, filepath.Join(dir, "state", "tasks.md"), benchLedger(b, tasks))
-	w.serve(b, stint)
-	if out, err := w.command(exec.Cmd{Path: stint, Args: []string{stint, "pause"}}).CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+func newBenchWorld(b *testing.B) *benchWorld {
+	w := &benchWorld{B: b, dir: b.TempDir()}
+	w.work = filepath.Join(w.dir, "ws")
+	w.must(os.Mkdir(w.work, 0o700))
+	run, err := os.MkdirTemp("", "s") // short, as a socket's path must be
+	w.must(err)
+	b.Cleanup(func() { w.must(os.RemoveAll(run)) })
+	w.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "XDG_CONFIG_HOME=" + w.dir, "XDG_RUNTIME_DIR=" + run,
+		"STINT_STATE_DIR=" + w.state(), "STINT_AGENT=codex", "STINT_HTTP=off",
 	}
 	return w
 }
 
-// serve runs a master until the benchmark ends. `stint ls` waits for it.
-func (w *benchWorld) serve(b *testing.B, stint string) {
-	var log bytes.Buffer
-	m := w.command(exec.Cmd{Path: stint, Args: []string{stint, "serve"}})
-	m.Stderr = &log
-	if err := m.Start(); err != nil {
-		b.Fatal(err)
+func (w *benchWorld) state() string { return filepath.Join(w.dir, "state") }
+
+func (w *benchWorld) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
 	}
-	b.Cleanup(func() {
-		if err := m.Process.Signal(syscall.SIGTERM); err != nil {
-			b.Error(err)
-		}
-		if err := m.Wait(); err != nil {
-			b.Errorf("%v\n%s", err, log.String())
-		}
+}
+
+func (w *benchWorld) must2(_ any, err error) {
+	w.Helper()
+	w.must(err)
+}
+
+// fakeCodex writes a codex that says one byte to a pipe when it starts, and then
+// what codex says in a turn. It gives the other end of the pipe.
+func (w *benchWorld) fakeCodex() *os.File {
+	pipe, bin := filepath.Join(w.dir, "pipe"), filepath.Join(w.dir, "codex")
+	w.must(syscall.Mkfifo(pipe, 0o600))
+	said, err := os.OpenFile(pipe, os.O_RDWR, 0) // with a writer it has no end
+	w.must(err)
+	w.Cleanup(func() { _ = said.Close() })
+	script := fmt.Sprintf(`#!/bin/sh
+printf x >%s
+echo '{"type":"thread.started","thread_id":"'$STINT_RUN_ID'"}
+{"type":"turn.started"}
+{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"hello"}}
+{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":1}}'
+`, pipe)
+	w.must(os.WriteFile(bin, []byte(script), 0o700))
+	w.env = append(w.env, "STINT_CODEX_BIN="+bin)
+	return said
+}
+
+// serve starts the master: the program as it is installed, because the test binary
+// takes longer to start, and a gate is a start.
+func (w *benchWorld) serve() {
+	w.program = filepath.Join(w.dir, "program")
+	w.build(w.program, ".")
+	cmd := w.command(w.program, "serve")
+	w.must(cmd.Start())
+	w.Cleanup(func() {
+		w.must(cmd.Process.Signal(syscall.SIGTERM))
+		w.must(cmd.Wait())
 	})
-	if out, err := w.command(exec.Cmd{Path: stint, Args: []string{stint, "ls"}}).CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+	var h heartbeat
+	if !poll(scriptDeadline, func() bool { h = (&scriptState{state: w.state()}).master(); return h.PID == cmd.Process.Pid }) {
+		w.Fatal("the master does not come")
 	}
+	w.client = api.Dial(h.Socket)
+	w.Cleanup(w.client.Close)
 }
 
-func (w *benchWorld) command(c exec.Cmd) *exec.Cmd {
-	c.Dir, c.Env = w.dir, w.env
-	return &c
+func (w *benchWorld) build(program, source string) {
+	w.Helper()
+	build := exec.Command("go", "build", "-o", program, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	w.must2(build.Output())
 }
 
-// compare runs two commands in turn and reports the medians.
-func (w *benchWorld) compare(b *testing.B, limit, cmd exec.Cmd) {
-	var limits, took []time.Duration
-	for b.Loop() {
-		limits = append(limits, w.time(b, limit))
-		took = append(took, w.time(b, cmd))
+func (w *benchWorld) command(program string, args ...string) *exec.Cmd {
+	return &exec.Cmd{Path: program, Args: append([]string{program}, args...), Env: w.env, Dir: w.work}
+}
+
+// submit queues a task that waits for no other.
+func (w *benchWorld) submit(prompt string) (id string) {
+	w.Helper()
+	view, err := w.client.Submit(context.Background(), coordinator.TaskSpec{Prompt: prompt, Workspace: w.work, Parallel: true})
+	w.must(err)
+	return view.ID
+}
+
+// wait waits for a task that must end well.
+func (w *benchWorld) wait(id string) api.TaskView {
+	w.Helper()
+	view, err := w.client.Wait(context.Background(), id)
+	w.must(err)
+	if view.Status != state.Done {
+		w.Fatalf("the task is %s: %s", view.Status, view.Why)
 	}
-	slices.Sort(limits)
-	slices.Sort(took)
-	median, least := took[len(took)/2], limits[len(limits)/2]
-	b.ReportMetric(float64(median.Nanoseconds()), "ns/op")
-	b.ReportMetric(float64(least.Nanoseconds()), "hello-ns")
-	b.ReportMetric(float64(median)/float64(least), "x-hello")
+	return view
 }
 
-func (w *benchWorld) time(b *testing.B, cmd exec.Cmd) time.Duration {
-	c := w.command(cmd)
-	begun := time.Now()
-	if err := c.Run(); err != nil {
-		b.Fatalf("%v: %v", cmd.Args, err)
-	}
-	return time.Since(begun)
+// A benchRun is what is needed of run.json.
+type benchRun struct {
+	GatePID int
+	Argv    []string
 }
 
-// benchID gives the id of task i, with a tail that looks like chance.
-func benchID(i int) string {
-	return fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012x", uint64(i+1)*0x9e3779b97f4a7c15>>16)
-}
-
-// benchLedger gives a ledger of tasks that were queued, run and done.
-func benchLedger(b *testing.B, tasks int) []byte {
-	text, seq := []byte(ledger.VersionLine+"\n\n"), uint64(0)
-	prompt, result := strings.Repeat("Fix the flaky login test. ", 16), strings.Repeat("The test waited for a timer. ", 16)
-	add := func(i int, fields ...string) {
-		seq++
-		r := &ledger.Record{Kind: ledger.KindTask, ID: benchID(i), Seq: seq}
-		for j := 0; j < len(fields); j += 2 {
-			r.Add(fields[j], fields[j+1])
+// look gives the run of a task and, while its agent works, how many megabytes the
+// gate has for itself, beside what it shares with the master.
+func (w *benchWorld) look(id string) (run benchRun, memory float64) {
+	w.Helper()
+	if !poll(scriptDeadline, func() bool {
+		found, _ := filepath.Glob(filepath.Join(w.state(), "runs", "*", "lock"))
+		if len(found) != 1 {
+			return false
 		}
-		sec, err := ledger.Encode(r)
-		if err != nil {
-			b.Fatal(err)
+		agent, err := os.ReadFile(found[0])
+		return err == nil && len(agent) > 0
+	}) {
+		w.Fatal("no agent was started")
+	}
+	found, err := filepath.Glob(filepath.Join(w.state(), "runs", "*", "run.json"))
+	w.must(err)
+	text, err := os.ReadFile(found[0])
+	w.must(err)
+	w.must(json.Unmarshal(text, &run))
+	smaps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", run.GatePID))
+	w.must(err)
+	for line := range strings.Lines(string(smaps)) {
+		var kB float64
+		if name, rest, _ := strings.Cut(line, ":"); strings.HasPrefix(name, "Private_") {
+			w.must2(fmt.Sscan(rest, &kB))
+			memory += kB / 1024
 		}
-		text = append(text, sec.Raw...)
 	}
-	begun := time.Now().Add(-time.Hour)
-	for i := range tasks {
-		now := state.FormatTime(begun.Add(time.Duration(i) * time.Millisecond))
-		add(i, "status", "queued", "sessionKey", fmt.Sprint("s", i%10), "workspace", "/home/ana/shop", "agent", "codex",
-			"createdAt", now, "updatedAt", now, "prompt", prompt)
-		add(i, "status", "running", "runId", strings.Replace(benchID(i), "7c3a", "7aaa", 1), "attempt", "1", "updatedAt", now)
-		add(i, "status", "done", "exitCode", "0", "inputTokens", "12345", "updatedAt", now, "result", result)
+	w.wait(id)
+	return run, memory
+}
+
+// sideBySide runs both in turn and reports how long they took.
+func (w *benchWorld) sideBySide(bare, stint func(begin time.Time) time.Duration) {
+	var alone, held []time.Duration
+	for w.Loop() {
+		alone = append(alone, bare(time.Now()))
+		held = append(held, stint(time.Now()))
 	}
-	return text
+	for name, all := range map[string][]time.Duration{"bare": alone, "stint": held} {
+		slices.Sort(all)
+		for _, p := range []int{50, 99} {
+			w.ReportMetric(float64(all[len(all)*p/100])/1e6, fmt.Sprintf("%s-p%d-ms", name, p))
+		}
+	}
+	w.ReportMetric(0, "ns/op") // both together say nothing
 }
