@@ -12,7 +12,8 @@ import (
 type TaskSpec struct {
 	ID             string    `json:"id,omitempty"`             // UUIDv7 chosen by the client, so that a resend is harmless; "": the master chooses
 	Prompt         string    `json:"prompt"`                   // UTF-8, not empty, at most 1 MiB
-	Agent          string    `json:"agent,omitempty"`          // name of an adapter; "": the master's default agent
+	Agent          string    `json:"agent,omitempty"`          // name of an adapter; "": that of the session, else DefaultAgent, else the master's default agent
+	DefaultAgent   string    `json:"defaultAgent,omitempty"`   // likewise, if Agent is "" and the task goes on with no session, whose agent it would have
 	Model          string    `json:"model,omitempty"`          // as the agent's CLI knows it; "": the CLI's own choice
 	Account        string    `json:"account,omitempty"`        // name of an account of that agent; "": the default one
 	Workspace      string    `json:"workspace,omitempty"`      // absolute path: the agent's working directory

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"stint/ledger"
@@ -194,13 +195,27 @@ func (c *Coordinator) choose(defaultAgent string) (chosen []*run, waiting []*led
 // them, wait for the account of the default one; nil if there is nothing to wait for.
 // mu is held.
 func (c *Coordinator) joinAccount(t *state.Task, defaultAgent string, now time.Time) *ledger.Record {
-	a := c.state.Account(defaultAgent)
-	if defaultAgent == "" || t.AccountName() != "" || !a.Hold && a.LimitWaits == 0 && !a.CoolUntil.After(now) {
+	agent := c.agentFor(t, defaultAgent)
+	a := c.state.Account(agent)
+	if agent == "" || t.AccountName() != "" || !a.Hold && a.LimitWaits == 0 && !a.CoolUntil.After(now) {
 		return nil
 	}
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-	return rec.Add(state.KeyAgent, defaultAgent).Add(state.KeyAccount, defaultAgent).Add(state.KeyUpdatedAt, state.FormatTime(now))
+	return rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeyUpdatedAt, state.FormatTime(now))
 }
+
+// agentFor gives the agent of a task that may name none: a session goes on with its
+// own. mu is held.
+func (c *Coordinator) agentFor(t *state.Task, defaultAgent string) string {
+	if t.Agent != "" || !isNamedLane(t.SessionKey) {
+		return first(t.Agent, defaultAgent)
+	}
+	return first(c.state.LaneAgent(t.SessionKey, sortedNames(c.cfg.Agents)), defaultAgent)
+}
+
+// isNamedLane reports whether a session key is a name that somebody gave, and not a
+// lane that the task was given.
+func isNamedLane(key string) bool { return key != "" && !strings.Contains(key, ":") }
 
 // inUse reports whether a run that is still being ended (its task was edited
 // meanwhile) holds the task, its lane or its session. runsMu is held.
@@ -229,10 +244,6 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.interrupted = t.Reason == state.ClassInterrupted
 	r.named = t.AgentSession != "" && t.RunID == ""
-	r.session = t.AgentSession
-	if s, ok := c.state.SessionByID(t.SessionID); ok && r.session == "" && t.Resume != "never" && s.Agent == t.Agent {
-		r.session = s.Native
-	}
 	r.task.Attempt++
 	r.task.RunID = r.id
 	r.task.StartedAt = now
@@ -240,6 +251,10 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 	rec.Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, r.id).Add(state.KeyAttempt, strconv.Itoa(r.task.Attempt)).
 		Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))
 	c.complete(r, defaultAgent, rec)
+	r.session = t.AgentSession
+	if s, ok := c.state.SessionByID(r.task.SessionID); ok && r.session == "" && t.Resume != "never" && s.Agent == r.task.Agent {
+		r.session = s.Native
+	}
 	unset(rec, state.KeyReason, t.Reason != "")
 	unset(rec, state.KeyError, t.Error != "")
 	unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
@@ -255,7 +270,8 @@ func unset(rec *ledger.Record, key string, was bool) {
 	}
 }
 
-// complete fills in what a task written by hand has left out.
+// complete fills in what a task written by hand has left out. One of a named session
+// goes on with that. mu is held.
 func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) {
 	t := &r.task
 	fill := func(field *string, key, value string) {
@@ -264,11 +280,14 @@ func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) 
 			rec.Add(key, value)
 		}
 	}
-	fill(&t.Agent, state.KeyAgent, defaultAgent)
+	fill(&t.Agent, state.KeyAgent, c.agentFor(t, defaultAgent))
 	fill(&t.Account, state.KeyAccount, t.Agent)
 	if t.CreatedAt.IsZero() {
 		rec.Add(state.KeyCreatedAt, state.FormatTime(r.begun))
 	}
 	fill(&t.SessionKey, state.KeySessionKey, state.LanePrefixTask+t.ID)
+	if s, ok := c.state.CurrentSession(t.SessionKey, t.Agent, t.Account); ok && isNamedLane(t.SessionKey) && t.Resume != "never" {
+		fill(&t.SessionID, state.KeySessionID, s.ID)
+	}
 	fill(&t.SessionID, state.KeySessionID, c.cfg.ID())
 }

@@ -33,11 +33,12 @@ type submission struct {
 // An intake is one or more specs that are taken in together. It belongs to one
 // call; what is in the last three fields is made anew on the log's goroutine.
 type intake struct {
-	c     *Coordinator
-	list  []submission
-	index map[string]int // id to place in list
-	agent string         // the default agent, asked at most once
-	seen  map[string]checkedWorkspace
+	c      *Coordinator
+	list   []submission
+	index  map[string]int    // id to place in list
+	agent  string            // the default agent, asked at most once
+	agents map[string]string // by lane: that of the last spec
+	seen   map[string]checkedWorkspace
 
 	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
 
@@ -60,7 +61,7 @@ func (c *Coordinator) take(ctx context.Context, specs []TaskSpec) ([]string, err
 	if c.isGoing() {
 		return nil, c.stopped()
 	}
-	in := &intake{c: c, list: make([]submission, 0, len(specs)), index: map[string]int{}, seen: map[string]checkedWorkspace{}}
+	in := &intake{c: c, list: make([]submission, 0, len(specs)), index: map[string]int{}, agents: map[string]string{}, seen: map[string]checkedWorkspace{}}
 	for i, s := range specs {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -98,10 +99,10 @@ func (in *intake) check(s *submission) error {
 	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
 		return invalid("leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
 	}
-	if err := in.checkAgent(s); err != nil {
+	if err := in.checkPlace(s); err != nil {
 		return err
 	}
-	if err := in.checkPlace(s); err != nil {
+	if err := in.checkAgent(s); err != nil {
 		return err
 	}
 	for _, check := range []func(*TaskSpec) error{checkSession, checkLimits, checkInputFiles, checkOutputSpec} {
@@ -112,14 +113,38 @@ func (in *intake) check(s *submission) error {
 	return in.c.fillFallback(s)
 }
 
-// checkAgent fills in agent and account.
-func (in *intake) checkAgent(s *submission) error {
-	if s.named = s.Agent != ""; !s.named {
+// fillAgent chooses the agent of a task that names none: a session goes on with its
+// own.
+func (in *intake) fillAgent(s *submission) {
+	lane := s.lane()
+	if goesOn := s.SessionKey != "" || s.Continue; s.Agent == "" && goesOn {
+		if s.Agent = in.agents[lane]; s.Agent == "" {
+			in.c.mu.Lock()
+			s.Agent = in.c.state.LaneAgent(lane, sortedNames(in.c.cfg.Agents))
+			in.c.mu.Unlock()
+		}
+	}
+	if s.Agent == "" {
+		s.Agent = s.DefaultAgent
+	}
+	if s.Agent == "" {
 		if in.agent == "" {
 			in.agent = in.c.cfg.DefaultAgent()
 		}
 		s.Agent = in.agent
 	}
+	in.agents[lane] = s.Agent
+}
+
+// lane gives the lane that the task has unless it is parallel.
+func (s *submission) lane() string {
+	return first(s.SessionKey, state.LanePrefixDir+s.root)
+}
+
+// checkAgent fills in agent and account.
+func (in *intake) checkAgent(s *submission) error {
+	s.named = s.Agent != ""
+	in.fillAgent(s)
 	if err := in.c.checkAgentName(s.Agent); err != nil {
 		return err
 	}
@@ -356,8 +381,8 @@ func (c *Coordinator) known(s *submission) (string, error) {
 // to the configuration does not count, nor do times and holds, which pass.
 func (s *submission) isBodyOf(t *state.Task) bool {
 	key := t.SessionKey
-	if strings.Contains(key, ":") {
-		key = "" // a lane that the task was given
+	if !isNamedLane(key) {
+		key = ""
 	}
 	policy := strings.TrimPrefix(s.AfterPolicy, state.AfterDone)
 	return t.Prompt == s.Prompt && t.Workspace == s.Workspace && key == s.SessionKey &&
@@ -435,7 +460,7 @@ func (in *intake) sessionFor(s *submission, resume string, tx *ledger.Tx) (lane,
 	if s.Parallel {
 		return state.LanePrefixTask + s.ID, in.c.cfg.ID(), nil
 	}
-	at := sessionPlace{first(s.SessionKey, state.LanePrefixDir+s.root), s.Agent, s.Account}
+	at := sessionPlace{s.lane(), s.Agent, s.Account}
 	goesOn := s.SessionKey != "" || s.Continue
 	if goesOn && resume != "never" && s.AgentSession == "" {
 		id = in.currentSession(at)

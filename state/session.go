@@ -222,6 +222,24 @@ func (s *State) CurrentSession(key, agent, account string) (Session, bool) {
 	return s.sessionView(s.sessions.current[place{key, agent, account}])
 }
 
+// LaneAgent gives the one of agents that the next task in the lane of that key goes
+// on with: that of the last task that waits there, else of the session that was used
+// last; "" if there is none.
+func (s *State) LaneAgent(key string, agents []string) (last string) {
+	if ln := s.lanes[key]; ln != nil && len(ln.queue) > 0 {
+		if agent := ln.queue[len(ln.queue)-1].Agent; slices.Contains(agents, agent) {
+			return agent
+		}
+	}
+	var at time.Time
+	for _, agent := range agents {
+		if x := s.sessions.current[place{key, agent, agent}]; x != nil && !x.UpdatedAt.Before(at) {
+			last, at = agent, x.UpdatedAt
+		}
+	}
+	return last
+}
+
 // SessionByID gives the session with that id of stint's, if it is the current one
 // of its lane or a task that has not ended uses it.
 func (s *State) SessionByID(id string) (Session, bool) {

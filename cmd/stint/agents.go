@@ -238,42 +238,35 @@ func (r *readiness) defaultAgent() string {
 	return r.chosen
 }
 
-// chooseAgent gives a task that names no agent the configured one, if there is one.
-// The master then takes the agent for named, so that the fallback, which is for
-// tasks that leave their agent and session open, comes along.
-func (c *Config) chooseAgent(s *coordinator.TaskSpec) {
-	if s.Agent != "" {
-		return
-	}
-	s.Agent = c.forWorkspace(s.Workspace).Agent
-	open := s.SessionKey == "" && !s.Continue && s.AgentSession == "" && len(s.Fallback) == 0
-	if s.Agent != "" && open {
-		s.Fallback = c.Fallback
-	}
-}
-
 // noteDemo says that the demo agent answers, and how to get a real one, unless
 // the user chose it.
 func (a *app) noteDemo(ctx context.Context, o *taskOptions, view *api.TaskView) {
-	if view.Agent != "demo" || o.spec.Agent == "demo" || a.quiet {
+	if view.Agent != "demo" || o.spec.Agent == "demo" || o.spec.DefaultAgent == "demo" || a.quiet {
 		return
 	}
 	base, err := a.base()
-	if err != nil || base.Agent == "demo" {
-		return // told before, or chosen
+	if err != nil {
+		return // told before
 	}
 	why, help := whyDemo(ctx, base)
+	if help == "" {
+		if o.spec.SessionKey != "" || o.spec.Continue {
+			return // its session is one of the demo agent
+		}
+		why, help = "the master does not find "+why+" as you do", "stint task --agent "+why+" ..."
+	}
 	a.hint("stint: using the built-in demo agent (%s); with a real one: %s\n", why, help)
 }
 
-// whyDemo says why no CLI was taken, and what helps.
+// whyDemo says why no CLI was taken, and what helps; without help it is the name of
+// one that is ready.
 func whyDemo(ctx context.Context, cfg *Config) (why, help string) {
 	why, help = "neither codex nor claude nor gemini is installed", "npm i -g @openai/codex && codex login"
 	for _, name := range slices.Backward(cliNames) { // the first one counts most
 		c := cliOf(cfg, name)
 		switch p := c.Probe(ctx); {
 		case p.Found && p.LoggedIn:
-			return "the master does not find " + name + " as you do", "stint task --agent " + name + " ..."
+			return name, ""
 		case p.Found:
 			why, help = name+" is not logged in", c.LoginCommand()
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/state"
 )
@@ -207,34 +206,6 @@ func TestOrderOfAgents(t *testing.T) {
 	}
 }
 
-func TestChooseAgent(t *testing.T) {
-	c := mustLoad(t, "agent = \"codex\"\nfallback = [\"claude\"]\n[workspace.\"/w\"]\nagent = \"gemini\"\n", nil, nil)
-	for name, test := range map[string]struct {
-		spec     coordinator.TaskSpec
-		agent    string
-		fallback string
-	}{
-		"all open":         {coordinator.TaskSpec{}, "codex", "claude"},
-		"workspace":        {coordinator.TaskSpec{Workspace: "/w/x"}, "gemini", "claude"},
-		"agent named":      {coordinator.TaskSpec{Agent: "gemini"}, "gemini", ""},
-		"session named":    {coordinator.TaskSpec{SessionKey: "web"}, "codex", ""},
-		"continued":        {coordinator.TaskSpec{Continue: true}, "codex", ""},
-		"native session":   {coordinator.TaskSpec{AgentSession: "x"}, "codex", ""},
-		"fallback named":   {coordinator.TaskSpec{Fallback: []string{"gemini"}}, "codex", "gemini"},
-		"fallback refused": {coordinator.TaskSpec{Fallback: []string{"none"}}, "codex", "none"},
-	} {
-		c.chooseAgent(&test.spec)
-		if got := strings.Join(test.spec.Fallback, " "); test.spec.Agent != test.agent || got != test.fallback {
-			t.Errorf("%s: %s with fallback %q, want %s with %q", name, test.spec.Agent, got, test.agent, test.fallback)
-		}
-	}
-	c.Agent = ""
-	spec := coordinator.TaskSpec{Workspace: "/elsewhere"}
-	if c.chooseAgent(&spec); spec.Agent != "" || len(spec.Fallback) != 0 {
-		t.Errorf("the master is to choose: %+v", spec)
-	}
-}
-
 func TestWhyDemo(t *testing.T) {
 	c, dir := fakeCLIs(t, "")
 	if why, help := whyDemo(t.Context(), c); why != "codex is not logged in" || help != dir+"/codex login" {
@@ -243,7 +214,7 @@ func TestWhyDemo(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "login"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if why, help := whyDemo(t.Context(), c); why != "the master does not find codex as you do" || help != "stint task --agent codex ..." {
+	if why, help := whyDemo(t.Context(), c); why != "codex" || help != "" {
 		t.Errorf("%s; %s", why, help)
 	}
 	c.CodexBin = "/none"

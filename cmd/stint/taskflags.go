@@ -123,9 +123,7 @@ func (a *app) place(o *taskOptions, s *coordinator.TaskSpec) error {
 			return err
 		}
 	}
-	if s.Agent == "" {
-		s.Agent = base.forWorkspace(s.Workspace).Agent
-	}
+	s.DefaultAgent = base.forWorkspace(s.Workspace).Agent
 	if s.ID == "" {
 		id, err := uuid.NewV7() // ours, so that a request that is sent twice makes one task
 		s.ID = id.String()
