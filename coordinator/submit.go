@@ -45,7 +45,7 @@ func CheckPrompt(text string) error {
 	case strings.TrimSpace(text) == "":
 		return invalid(`stint task "what to do"`, "the prompt is empty")
 	case len(text) > MaxPrompt:
-		return invalid("put the text into a file of the workspace and name it in the prompt", "the prompt has %d bytes; at most %d are taken", len(text), MaxPrompt)
+		return invalid("put the text into a file of the workspace and name it in the prompt", "the prompt has more than the %d bytes that are taken", MaxPrompt)
 	case !utf8.ValidString(text):
 		return invalid("convert it, for example with: iconv -t UTF-8", "the prompt is not valid UTF-8 at byte %d", firstInvalid(text))
 	}

@@ -51,7 +51,7 @@ func TestBadPrompts(t *testing.T) {
 		{"empty", promptSource{args: []string{""}}, "the prompt is empty"},
 		{"blank", promptSource{args: []string{" \n\t"}}, "the prompt is empty"},
 		{"empty stdin", promptSource{args: []string{"-"}, stdin: strings.NewReader("\n")}, "the prompt is empty"},
-		{"too long", promptSource{args: []string{"-"}, stdin: strings.NewReader(big + "b")}, "at most 1048576"},
+		{"too long", promptSource{args: []string{"-"}, stdin: strings.NewReader(big + "b")}, "more than the 1048576 bytes"},
 		{"no UTF-8", promptSource{args: []string{"ab\xffc"}}, "not valid UTF-8 at byte 2"},
 		{"no such file", promptSource{args: []string{"@/does/not/exist"}}, "cannot read the prompt"},
 		{"editor", promptSource{edit: true, editor: func(string) (string, error) { return "", errors.New("boom") }}, "boom"},

@@ -169,7 +169,10 @@ func usageCells(name string, r coordinator.UsageRow, money bool) []string {
 		name, strconv.Itoa(r.Runs), strconv.Itoa(r.Tasks),
 		strconv.FormatInt(r.InputTokens, 10), strconv.FormatInt(r.CachedInputTokens, 10), strconv.FormatInt(r.OutputTokens, 10),
 	}
-	if money {
+	switch {
+	case money && r.CostUSD == 0: // the CLI tells none, which is not the same as no cost
+		cells = append(cells, "-")
+	case money:
 		cells = append(cells, fmt.Sprintf("$%.4f", r.CostUSD))
 	}
 	return cells

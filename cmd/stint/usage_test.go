@@ -75,8 +75,14 @@ func TestUsageTable(t *testing.T) {
 	if got := usageTable("agent", rows); !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	// Money has a column once there is some; one row needs no sum.
+	// Money has a column once there is some, and no figure where a CLI tells none; one
+	// row needs no sum.
 	rows[0].CostUSD = 0.25
+	for i, row := range usageTable("agent", rows) {
+		if cost := []string{"   COST", "$0.2500", "      -", "$0.2500"}[i]; row[6] != cost {
+			t.Errorf("row %d costs %q, want %q", i, row[6], cost)
+		}
+	}
 	want = [][]string{
 		{"TOTAL", "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT", "   COST"},
 		{"total", "  10", "    9", " 1000", "   400", "     7", "$0.2500"},
