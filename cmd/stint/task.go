@@ -82,6 +82,7 @@ func (a *app) runOne(ctx context.Context, o *taskOptions) error {
 	if view.Hold {
 		a.hint("stint: held; it runs after: stint release %s\n", shortID(view.ID))
 	}
+	a.tellPaused(ctx)
 	return a.awaitAnswer(ctx, o, view.ID)
 }
 
