@@ -119,11 +119,14 @@ type placing struct{ session, key, agent string }
 func (t *folded) placing() placing { return placing{t.SessionID, t.SessionKey, t.Agent} }
 
 // leaveSession lets a task that a person has moved to another session key or agent
-// go without the session that it had, which stays where it is. Its run finds the one
-// of its new place.
+// go without the session that it had, which stays where it is, and without the
+// account of the old agent. Its run finds those of its new place.
 func (t *folded) leaveSession(before placing) {
 	if t.SessionID == before.session {
 		t.SessionID = ""
+	}
+	if t.Agent != before.agent && t.Account == before.agent {
+		t.Account = ""
 	}
 	if t.SessionKey != before.key && t.RunID != "" && t.named == 0 {
 		t.natives = [len(agents)]string{} // a run has learned them there

@@ -317,6 +317,7 @@ func TestWhy(t *testing.T) {
 		{"the user's time", []string{"t: status=queued; notBefore=" + at(time.Hour)}, "waits until 13:00:00, as it was told"},
 		{"retry", []string{"t: status=queued; attempt=1; maxAttempts=3; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2 of 3)"},
 		{"retry without a bound", []string{"t: status=queued; attempt=1; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2)"},
+		{"retry after a failure", []string{"t: status=queued; attempt=1; reason=network; error=no route; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2): network: no route"},
 		{"rate limit", []string{"t: status=queued; limitWaits=2; reason=rate-limited; notBefore=" + at(24*time.Hour)}, "waits until 2026-11-22 12:00:00, in 24h0m0s, for the rate limit (wait 2)"},
 		{"after", []string{"z: status=queued; sessionKey=z", "t: status=queued; after=z"}, "comes after z, which is queued"},
 		{"after nobody", []string{"t: status=queued; after=z"}, "comes after z, which no record names"},

@@ -47,13 +47,19 @@ func (s *State) whyEnded(n uint32, now time.Time) string {
 	if err := s.read(n, &t, keepNone); err != nil || statuses[e.status] == Done {
 		return why
 	}
-	for _, more := range []string{string(t.Reason), t.Error} {
-		if more != "" && more != string(t.Status) {
-			why += ": " + oneLine(more)
-		}
-	}
+	why += failure(&t.Task)
 	if t.By != "" {
 		why += " (by " + t.By + ")"
+	}
+	return why
+}
+
+// failure says how the last run of a task went wrong.
+func failure(t *Task) (why string) {
+	for _, more := range []string{string(t.Reason), t.Error} {
+		if more != "" && more != string(t.Status) {
+			why += because(more)
+		}
 	}
 	return why
 }
@@ -111,10 +117,11 @@ func whyTime(t *Task, now time.Time) string {
 	case t.Reason == ClassRateLimited:
 		return why + ", for the rate limit" + waitNumber(t.LimitWaits)
 	case t.MaxAttempts > 0:
-		return why + fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts)
+		why += fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts)
 	default:
-		return why + fmt.Sprintf(" (attempt %d)", t.Attempt+1)
+		why += fmt.Sprintf(" (attempt %d)", t.Attempt+1)
 	}
+	return why + failure(t)
 }
 
 func (s *State) whyAfter(t *Task) string {
