@@ -109,6 +109,9 @@ func drawHistory(t *rapid.T, j *journal, most int) {
 		case 2:
 			_ = j.append(ledger.KindTask, pick(t, uuid(1), uuid(2), uuid(3)), "startedAt: "+pick(t, "", at(0), "2026-11-21T12:00:00.0000005Z"),
 				"updatedAt: "+pick(t, "", at(time.Hour)))
+		case 3:
+			_ = j.append(ledger.KindTask, pick(t, uuid(1), uuid(2), uuid(3)), "sessionKey: "+pick(t, "web", "api"),
+				"agent: "+pick(t, "codex", "claude"), pick(t, "runId: r", "account: codex", "sessionId: s1", "codexSessionId: n1"), "by: "+pick(t, "hand", "ana"))
 		default:
 			_ = drawRecord(t, j)
 		}
@@ -329,6 +332,14 @@ func TestCompactionCarriesOver(t *testing.T) {
 			j.task(uuid(1), "status: queued", "sessionKey: web", "sessionId: s1", "agent: codex")
 			j.task(uuid(2), "status: done", "sessionKey: web", "sessionId: s1", "agent: codex", "updatedAt: "+at(0))
 			j.task(uuid(1), "codexSessionId: n1", "updatedAt: "+at(time.Second))
+		},
+		"a person has moved it to another session": func(j *journal) {
+			j.task(uuid(1), "status: queued", "sessionKey: web", "sessionId: s1", "agent: codex", "runId: r", "codexSessionId: n1")
+			j.task(uuid(1), "sessionKey: api", "by: hand")
+		},
+		"a person has given it another agent": func(j *journal) {
+			j.task(uuid(1), "status: queued", "sessionKey: web", "sessionId: s1", "agent: codex", "account: codex")
+			j.task(uuid(1), "agent: claude", "by: hand")
 		},
 	} {
 		j := newJournal(t)
