@@ -82,7 +82,7 @@ func (a *app) runOne(ctx context.Context, o *taskOptions) error {
 	if view.Hold {
 		a.hint("stint: held; it runs after: stint release %s\n", shortID(view.ID))
 	}
-	a.tellPaused(ctx)
+	a.tellPaused()
 	return a.awaitAnswer(ctx, o, view.ID)
 }
 
