@@ -71,5 +71,6 @@ type Outcome struct {
 	Kept     bool        // the turn did not end well, but the native session has the prompt in its history: it must not be sent again
 	RetryAt  time.Time   // rate-limited: when the agent said that it may go on; zero if it did not
 	Env      []string    // names of the environment variables that were passed
+	Shortage bool        // interrupted before the agent was at work, because the machine lacked something that comes back ([IsShortage])
 	Note     string      // something the user should know although the run went on, e.g. that a session was lost
 }

@@ -27,7 +27,9 @@ type verdict struct {
 //	class                            spends an attempt   what follows
 //	success                          yes                 done
 //	canceled                         yes                 canceled
-//	interrupted                      no, a retry         queued at once; dead after max retries
+//	interrupted, by a shutdown       no, a retry         queued at once; dead after max retries
+//	interrupted, and we go on        no, a retry         queued with backoff; dead after max retries
+//	the same, by a shortage          no                  queued with backoff
 //	rate-limited                     no, a limit wait    queued; the account cools down until the time that the agent
 //	                                                     named, else by its backoff. Dead after max_limit_wait, failed
 //	                                                     if the task does not wait, but never before its fallbacks
@@ -48,10 +50,7 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 	case state.ClassCanceled:
 		v.status = state.Canceled
 	case state.ClassInterrupted:
-		v.attempt, v.retries = t.Attempt-1, t.Retries+1
-		if v.status = state.Queued; v.retries > c.cfg.MaxRetries {
-			v.status = state.Dead
-		}
+		c.judgeInterrupted(&v, t, out, now)
 	case state.ClassRateLimited:
 		c.judgeLimit(&v, t, out, now)
 	case state.ClassAuth:
@@ -72,6 +71,22 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 		v.account = c.gotThrough(t, out.Class)
 	}
 	return v
+}
+
+// judgeInterrupted queues a task again that did not fail by itself. If the master
+// goes on, what was in the way (a full disk, a killed gate) may still be there a
+// moment later: the next try waits. Nobody's retries are used up by a shortage.
+func (c *Coordinator) judgeInterrupted(v *verdict, t *state.Task, out Outcome, now time.Time) {
+	v.status, v.attempt = state.Queued, t.Attempt-1
+	if !out.Shortage {
+		v.retries++
+	}
+	switch {
+	case v.retries > c.cfg.MaxRetries:
+		v.status = state.Dead
+	case !c.isGoing():
+		v.notBefore = now.Add(c.backoff(t.Retries))
+	}
 }
 
 // judgeRetry queues a task again until its attempts are used up. A task that has

@@ -94,7 +94,7 @@ func (c *Coordinator) attempt(r *run) Outcome {
 
 // broken is the outcome of a run that could not begin for a reason of ours.
 func broken(err error) Outcome {
-	return Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error()}
+	return Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error(), Shortage: IsShortage(err)}
 }
 
 // isWorkspaceByHand reports whether a person's edit has named the workspace of a

@@ -153,7 +153,9 @@ func (t *Task) AccountName() string {
 
 // tried reports whether the task ran before, so that a time to wait for is a
 // retry's and not the user's.
-func (t *Task) tried() bool { return t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 }
+func (t *Task) tried() bool {
+	return t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 || t.Reason == ClassInterrupted
+}
 
 // rank is the task's priority with the default filled in.
 func (t *Task) rank() int {

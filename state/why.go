@@ -114,6 +114,8 @@ func whyTime(t *Task, now time.Time) string {
 	}
 	why += in(t.NotBefore, now)
 	switch {
+	case t.Reason == ClassInterrupted:
+		return why + because(t.Error)
 	case t.Reason == ClassRateLimited:
 		return why + ", for the rate limit" + waitNumber(t.LimitWaits)
 	case t.MaxAttempts > 0:

@@ -36,6 +36,7 @@
 //	how it ended                            terminal event   answer  class
 //	--------------------------------------  ---------------  ------  --------------
 //	program not found or not executable     -                -       agent-missing
+//	not started: no room, files, processes  -                -       interrupted
 //	canceled by a person                    any              any     canceled
 //	stopped, for whatever other reason      completed        yes     success
 //	stopped after a hang                    completed        no      output-missing

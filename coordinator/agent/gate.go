@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"stint/coordinator"
 )
 
 // lockFD is the descriptor at which the gate and the agent hold the run's lock.
@@ -53,6 +55,8 @@ type endReport struct {
 	Signal  int    `json:"signal,omitempty"`  // the signal that ended it
 	Err     string `json:"err,omitempty"`     // why it could not be started
 	Missing bool   `json:"missing,omitempty"` // the program is not there or cannot be executed
+
+	Shortage bool `json:"shortage,omitempty"` // Err is a shortage of the machine: see coordinator.IsShortage
 }
 
 // GateMain is the body of the hidden subcommand gate. Only the supervisor starts
@@ -189,7 +193,7 @@ func (g *gate) start() *endReport {
 		}
 	}()
 	if err != nil {
-		return &endReport{Exit: -1, Err: err.Error()}
+		return &endReport{Exit: -1, Err: err.Error(), Shortage: coordinator.IsShortage(err)}
 	}
 	fds := []uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd(), lockFD}
 	attr := &syscall.ProcAttr{Dir: g.spec.Dir, Env: g.spec.Env, Files: fds}
@@ -201,7 +205,7 @@ func (g *gate) start() *endReport {
 		return pid, err
 	})
 	if pid == 0 {
-		return &endReport{Exit: -1, Err: fmt.Sprintf("%s: %v", g.spec.Argv[0], err), Missing: missing}
+		return &endReport{Exit: -1, Err: fmt.Sprintf("%s: %v", g.spec.Argv[0], err), Missing: missing, Shortage: coordinator.IsShortage(err)}
 	}
 	g.pid = pid
 	if err != nil { // it lives, and without all its limits

@@ -331,7 +331,7 @@ func takeLock(name string) (*os.File, error) {
 		return nil, err
 	}
 	if err := flock(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s is held: something of this run lives: %w", name, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s is held: something of this run lives (%v)", name, err), f.Close())
 	}
 	if err := f.Truncate(0); err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -29,6 +29,7 @@ func (r *Runner) runEvents(ctx context.Context, s spec, d decoder, report func(c
 		Class: v.class, Error: cutText(v.msg, maxError), RetryAt: v.retryAt, Result: h.answer, ExitCode: e.end.Exit,
 		Session: h.session, Usage: h.usage, Thread: h.thread, Kept: v.class != "" && h.kept && h.session != "",
 		Env: envNames(s.env), Note: cutText(note(e, st, s.turn), maxError),
+		Shortage: e.end.Shortage || coordinator.IsShortage(e.err),
 	}
 	if !e.started || e.lost || v.class == "" && e.end.Exit != 0 {
 		out.ExitCode = -1

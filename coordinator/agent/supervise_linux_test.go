@@ -150,3 +150,15 @@ func TestGateKilled(t *testing.T) {
 		t.Errorf("verdict: %+v", v)
 	}
 }
+
+// A gate that gets no more files says that this passes.
+func TestNoFilesLeft(t *testing.T) {
+	b := newBench(t)
+	self, err := os.Executable()
+	must(t, err)
+	b.demo.Self = []string{"/bin/sh", "-c", "ulimit -n 6; exec " + self + " gate"}
+	out, _ := b.run(t.Context(), "hello")
+	if out.Class != state.ClassInterrupted || !out.Shortage || !strings.Contains(out.Error, "too many open files") || len(b.log()) != 0 {
+		t.Errorf("outcome: %+v", out)
+	}
+}
