@@ -3,12 +3,10 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"stint/ledger"
@@ -45,26 +43,16 @@ func (c *Coordinator) finish(r *run, out Outcome) error {
 			c.trouble("an answer could not be written to its file", err)
 		}
 	}
-	for {
-		err := c.update(context.Background(), func(tx *ledger.Tx) error {
-			if c.stillRuns(r) {
-				c.conclude(r, out, tx)
-			} else {
-				c.tally(r, &out, tx)
-			}
-			return nil
-		})
-		if !errors.Is(err, &Error{Code: CodeFull}) {
-			c.keepSession(r.task.SessionID)
-			return err
+	err := c.insist(context.Background(), "a result", func(tx *ledger.Tx) error {
+		if c.stillRuns(r) {
+			c.conclude(r, out, tx)
+		} else {
+			c.tally(r, &out, tx)
 		}
-		c.trouble("a result waits for room on the disk", err)
-		select {
-		case <-c.ledger.Done():
-			return err
-		case <-time.After(time.Second):
-		}
-	}
+		return nil
+	})
+	c.keepSession(r.task.SessionID)
+	return err
 }
 
 // conclude appends the records with which a run ends.

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,7 +32,8 @@ type Coordinator struct {
 	store  *session.Store
 	start  time.Time
 
-	unwatched bool // edits are taken over at start only: a test with a clock of its own cannot wait for the kernel
+	fs        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
+	unwatched bool       // edits are taken over at start only: a test with a clock of its own cannot wait for the kernel
 
 	mu        sync.Mutex // guards the fields up to the next blank line, for reading too; the log holds it while it applies records
 	state     *state.State
@@ -47,6 +51,7 @@ type Coordinator struct {
 	handover bool // nothing more is started
 	closing  bool
 
+	full    atomic.Bool    // the disk was, since the dispatcher asked last
 	wake    chan struct{}  // capacity 1: the dispatcher must look
 	ended   chan struct{}  // capacity 1: a run or a call has ended
 	running sync.WaitGroup // the runs' goroutines
@@ -103,7 +108,7 @@ func (r sections) SectionAt(off int64) (*ledger.Section, error) { return r.c.led
 
 func (c *Coordinator) openFiles() error {
 	l, err := ledger.Open(ledger.Options{
-		Dir: c.cfg.StateDir, Locker: &c.mu, Watch: !c.unwatched,
+		Dir: c.cfg.StateDir, FS: c.fs, Locker: &c.mu, Watch: !c.unwatched,
 		Started: func(l *ledger.Log) { c.ledger = l },
 		Apply:   c.apply, Check: c.checkEdit, Together: c.checkTogether, Notify: c.notice,
 		Archived: c.archived, Reset: c.refold, Refolded: c.refolded, Now: c.cfg.Now,
@@ -302,11 +307,31 @@ func (c *Coordinator) update(ctx context.Context, f func(*ledger.Tx) error) erro
 	err := c.ledger.Update(ctx, f)
 	switch {
 	case errors.Is(err, ledger.ErrFull):
+		c.full.Store(true)
 		return &Error{Code: CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", c.cfg.StateDir), Hint: "make room and try again"}
 	case errors.Is(err, ledger.ErrClosed):
 		return c.stopped()
 	}
 	return err
+}
+
+// insist is update that waits for room where the disk is full: what has happened
+// must not be lost. It gives up when ctx ends or the ledger does.
+func (c *Coordinator) insist(ctx context.Context, what string, f func(*ledger.Tx) error) error {
+	for {
+		err := c.update(context.Background(), f)
+		if !errors.Is(err, &Error{Code: CodeFull}) {
+			return err
+		}
+		c.trouble(what+" waits for room on the disk", err)
+		select {
+		case <-c.ledger.Done():
+			return err
+		case <-ctx.Done():
+			return err
+		case <-time.After(lookAgain):
+		}
+	}
 }
 
 func (c *Coordinator) stopped() error {
@@ -346,21 +371,27 @@ func (c *Coordinator) Run(ctx context.Context) error {
 }
 
 // shutdown gives runs the grace time to end by themselves, then ends them; they
-// are recorded as interrupted and run again under the next master.
+// are recorded as interrupted and run again under the next master. One that does not
+// end even so (the kernel does not let a process go, or a disk stays full) is left to
+// the next master as a kill -9 would leave it.
 func (c *Coordinator) shutdown() {
 	c.runsMu.Lock()
 	c.closing = true
 	c.runsMu.Unlock()
-	grace := time.NewTimer(c.cfg.Grace)
+	grace, last := time.NewTimer(c.cfg.Grace), time.NewTimer(2*c.cfg.Grace+recoverTimeout)
 	defer grace.Stop()
+	defer last.Stop()
+	failed := c.ledger.Done()
 	for c.busy() {
 		select {
 		case <-c.ended:
 		case <-grace.C:
 			c.cancelRuns(ErrShutdown)
-		case <-c.ledger.Done():
+		case <-failed:
+			failed = nil
 			c.cancelRuns(ErrShutdown)
-			c.running.Wait()
+		case <-last.C:
+			c.log.Error("some runs cannot be ended: the next master looks after them", "tasks", c.busyTasks())
 			return
 		}
 	}
@@ -378,10 +409,13 @@ func (c *Coordinator) cancelRuns(cause error) {
 	}
 }
 
-func (c *Coordinator) busy() bool {
+func (c *Coordinator) busy() bool { return len(c.busyTasks()) > 0 }
+
+// busyTasks gives the ids of the tasks that have a run.
+func (c *Coordinator) busyTasks() []string {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
-	return len(c.runs) > 0
+	return slices.Sorted(maps.Keys(c.runs))
 }
 
 // Close ends what Open began. Run must have returned.

@@ -38,7 +38,7 @@ func (c *Coordinator) dispatchUntil(ctx context.Context) {
 const farAway = time.Hour
 
 // lookAgain is how soon the dispatcher looks again when a task is ready that it has
-// not started: the time came after its look, or the disk is full.
+// not started, because the time came after its look, or when the disk is full.
 const lookAgain = time.Second
 
 // untilNext is how long nothing becomes ready by time alone, and no idle time ends.
@@ -49,7 +49,7 @@ func (c *Coordinator) untilNext() time.Duration {
 	next := c.state.NextWake(now)
 	c.mu.Unlock()
 	wait := farAway
-	if ready {
+	if c.full.Swap(false) || ready {
 		wait = lookAgain
 	}
 	if !next.IsZero() {

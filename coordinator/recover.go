@@ -56,7 +56,7 @@ func (c *Coordinator) recoverTask(ctx context.Context, id, runID string) {
 	if t, err := c.peek(id); err == nil && c.cfg.FindSession != nil {
 		old.session, old.kept = c.cfg.FindSession(t.Agent, c.RunDir(runID)) // here, because the output may be long
 	}
-	err := c.update(context.Background(), func(tx *ledger.Tx) error {
+	err := c.insist(ctx, "an interrupted task", func(tx *ledger.Tx) error {
 		t, err := c.peek(id)
 		if err != nil {
 			return err

@@ -1,0 +1,179 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"stint/coordinator"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// fullDisk is the machine's file system, on which the journal finds no room while
+// full is set, but for the next few writes.
+type fullDisk struct {
+	durable.FS
+	full    atomic.Bool
+	left    atomic.Int64 // writes for which there is still room
+	refused atomic.Int64
+}
+
+type fullFile struct {
+	durable.File
+	disk *fullDisk
+}
+
+func (d *fullDisk) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
+	f, err := d.FS.OpenFile(name, flag, perm)
+	if err == nil && strings.HasSuffix(name, "journal.md") {
+		f = fullFile{f, d}
+	}
+	return f, err
+}
+
+func (f fullFile) Write(p []byte) (int, error) {
+	if !f.disk.full.Load() || f.disk.left.Add(-1) >= 0 {
+		return f.File.Write(p)
+	}
+	f.disk.refused.Add(1)
+	n, _ := f.File.Write(p[:len(p)/2]) // as much as there is room for
+	return n, syscall.ENOSPC
+}
+
+// openOn is openUnwatched on that disk.
+func (w *world) openOn(d *fullDisk) {
+	w.t.Helper()
+	c, err := coordinator.OpenOn(w.cfg, d)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.c, w.stop, w.ran = c, cancel, make(chan error, 1)
+	go func() { w.ran <- c.Run(ctx) }()
+}
+
+// TestDiskIsFullForAWhile: the disk fills up at each step of a task's life, and
+// minutes later there is room again. Nobody does anything else; every task goes on.
+func TestDiskIsFullForAWhile(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		at   func(w *world, d *fullDisk) (id string, want state.Status) // fills the disk
+	}{
+		{"before it is started", func(w *world, d *fullDisk) (string, state.Status) {
+			id := w.submit(coordinator.TaskSpec{Prompt: "p", NotBefore: time.Now().Add(time.Minute)}).ID
+			d.full.Store(true)
+			return id, state.Done
+		}},
+		{"while it runs", func(w *world, d *fullDisk) (string, state.Status) {
+			w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+				d.full.Store(true)
+				return coordinator.Outcome{Result: "fine"}
+			}
+			return w.submit(coordinator.TaskSpec{Prompt: "p"}).ID, state.Done
+		}},
+		{"before one that can never run is ended", func(w *world, d *fullDisk) (string, state.Status) {
+			w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+				<-ctx.Done()
+				return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+			}
+			first := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+			id := w.submit(coordinator.TaskSpec{Prompt: "then", After: []string{first}}).ID
+			synctest.Wait() // until first is at work
+			d.left.Store(1) // its end
+			d.full.Store(true)
+			if _, err := w.c.Cancel(context.Background(), first, "client"); err != nil {
+				w.t.Fatal(err)
+			}
+			return id, state.Failed
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, d := newWorld(t), &fullDisk{FS: durable.OS}
+				w.openOn(d)
+				id, want := tc.at(w, d)
+				time.Sleep(10 * time.Minute)
+				if got := w.task(id); got.Status.Terminal() || d.refused.Load() == 0 {
+					t.Errorf("the task is %s on a full disk, which has refused %d times", got.Status, d.refused.Load())
+				}
+				d.full.Store(false)
+				begun := time.Now()
+				if got := w.ended(id); got.Status != want || time.Since(begun) > 3*time.Second {
+					t.Errorf("the task is %s, %s after there was room", got.Status, time.Since(begun))
+				}
+				w.close()
+			})
+		})
+	}
+}
+
+// TestDiskIsFullAtARestart: what was running when the last master was killed cannot
+// be put back into the queue at once.
+func TestDiskIsFullAtARestart(t *testing.T) {
+	next, id := interrupted(t)
+	d := &fullDisk{FS: durable.OS}
+	next.cfg.Recover = func(context.Context, string, string) error {
+		d.full.Store(true)
+		time.AfterFunc(10*time.Millisecond, func() { d.full.Store(false) })
+		return nil
+	}
+	next.openOn(d)
+	got := next.wait(id)
+	next.close()
+	next.expect(got, state.Done, "")
+	if got.Retries != 1 || d.refused.Load() == 0 {
+		t.Errorf("%d retries, and the disk has refused %d times", got.Retries, d.refused.Load())
+	}
+}
+
+// TestMasterEndsBesideWhatDoesNot: a run that does not end (the kernel does not let
+// go of its process) and a result for which there is no room keep no master from
+// ending. The next one holds the task if the old run is not proved dead.
+func TestMasterEndsBesideWhatDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, d := newWorld(t), &fullDisk{FS: durable.OS}
+		stuck, stuckRun := make(chan struct{}), ""
+		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			if turn.Model == "stuck" {
+				stuckRun = turn.RunID
+				<-stuck
+			}
+			d.full.Store(true)
+			return coordinator.Outcome{Result: "fine"}
+		}
+		w.openOn(d)
+		id := w.submit(coordinator.TaskSpec{Prompt: "p", Model: "stuck"}).ID
+		full := w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true}).ID
+		time.Sleep(time.Second)
+		w.stop()
+		begun := time.Now()
+		if err := <-w.ran; err != nil || time.Since(begun) > time.Minute {
+			t.Errorf("the master ended after %s: %v", time.Since(begun), err)
+		}
+		if err := w.c.Close(); err != nil {
+			t.Error(err)
+		}
+		close(stuck)
+		synctest.Wait()
+		w.cfg.Recover = func(_ context.Context, _, run string) error {
+			if run == stuckRun {
+				return errors.New("process 42 is still there")
+			}
+			return nil
+		}
+		w.agent.do = answer("again")
+		w.openUnwatched()
+		w.expect(w.ended(full), state.Done, "")
+		if got := w.task(id); got.Status != state.Queued || !got.Hold {
+			t.Errorf("the task is %s, held %v", got.Status, got.Hold)
+		}
+		w.close()
+	})
+}
