@@ -355,7 +355,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		stopBeat()
 		<-beat
 	}()
-	c.recover(ctx)
+	proving, stopProving := context.WithCancel(ctx)
+	c.recover(proving)
 	compacting := make(chan struct{})
 	go func() {
 		defer close(compacting)
@@ -366,6 +367,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		<-compacting
 	}()
 	c.dispatchUntil(ctx)
+	stopProving()
 	c.shutdown()
 	return c.ledger.Err()
 }

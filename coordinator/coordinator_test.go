@@ -284,14 +284,53 @@ func TestPromise2OneAtATime(t *testing.T) {
 	if why, _ := next.c.Why(id); !strings.Contains(why, "held") {
 		t.Errorf("why: %s", why)
 	}
-	if len(next.agent.turns) != 1 {
-		t.Errorf("%d runs, want the other task's only", len(next.agent.turns))
+	behind := next.submit(coordinator.TaskSpec{Prompt: "in the same lane", Workspace: got.Workspace})
+	next.expect(next.wait(next.submit(coordinator.TaskSpec{Prompt: "a third", SessionKey: "other"}).ID), state.Done, "")
+	if why, _ := next.c.Why(behind.ID); !strings.Contains(why, "may still be alive") {
+		t.Errorf("why behind it: %s", why)
+	}
+	if len(next.agent.turns) != 2 {
+		t.Errorf("%d runs, want those of the other lane only", len(next.agent.turns))
 	}
 	if _, err := next.c.Retry(context.Background(), id, "client"); err != nil {
 		t.Error(err)
 	}
 	next.expect(next.wait(id), state.Done, "")
+	next.expect(next.wait(behind.ID), state.Done, "")
 	next.close()
+}
+
+// TestOrphanIsProvedDeadLater: a task that was held because its agent might be alive
+// goes on by itself under the first master that can prove it dead, and as soon as a
+// person releases it. No master waits for the proof.
+func TestOrphanIsProvedDeadLater(t *testing.T) {
+	for _, byPerson := range []bool{false, true} {
+		w, id := interrupted(t)
+		w.cfg.MaxRetries = 0 // that it is dead would free its lane
+		w.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
+		w.open()
+		w.until(id, (*state.Task).Orphaned)
+		w.close()
+		w.cfg.Recover = func(ctx context.Context, _, _ string) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		w.open()
+		w.expect(w.wait(w.submit(coordinator.TaskSpec{Prompt: "another", SessionKey: "other"}).ID), state.Done, "")
+		if byPerson {
+			if _, err := w.c.Release(context.Background(), id, "client"); err != nil {
+				t.Error(err)
+			}
+			w.expect(w.wait(id), state.Done, "")
+			w.close()
+			continue
+		}
+		w.close()
+		w.cfg.Recover = nil
+		w.open()
+		w.expect(w.wait(id), state.Done, "")
+		w.close()
+	}
 }
 
 func TestLanesAndWorkers(t *testing.T) {

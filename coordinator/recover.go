@@ -17,10 +17,16 @@ const recoverTimeout = 30 * time.Second
 
 // recover puts back into the queue what was running when the last master ended.
 // First the old processes are proved dead; a task for which that cannot be done
-// is held and shown, never started again by itself.
+// is held and shown, never started again by itself. Those that an earlier master has
+// held are looked at beside all else: their lanes are taken, and nobody has to wait.
 func (c *Coordinator) recover(ctx context.Context) {
 	c.mu.Lock()
 	runs := maps.Clone(c.orphans)
+	for _, id := range c.state.Orphaned() {
+		if t, _ := c.state.Peek(id); runs[id] == "" {
+			c.running.Go(func() { c.recoverTask(ctx, id, t.RunID) })
+		}
+	}
 	for _, id := range c.state.Running() {
 		t, _ := c.state.Peek(id)
 		runs[id] = t.RunID
@@ -80,17 +86,22 @@ func (c *Coordinator) recovered(t *state.Task, old *oldRun) *ledger.Record {
 	switch {
 	case t.Status == state.Running && t.RunID == old.id:
 		status := state.Queued
-		if t.Retries+1 > c.cfg.MaxRetries {
+		if t.Retries+1 > c.cfg.MaxRetries && old.alive == nil { // else its lane would be free
 			status = state.Dead
 		}
 		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(t.Retries+1)).
-			Add(state.KeyAttempt, strconv.Itoa(max(0, t.Attempt-1))).Add(state.KeyReason, string(state.ClassInterrupted))
+			Add(state.KeyAttempt, strconv.Itoa(max(0, t.Attempt-1)))
 		c.addFound(rec, t, old)
-	case old.alive == nil || t.Status != state.Queued:
+	case t.Orphaned() && t.RunID == old.id && old.alive == nil:
+		rec.Add(state.KeyHold, "").Add(state.KeyNote, "")
+	case t.Orphaned() || old.alive == nil || t.Status != state.Queued:
 		return nil
 	}
 	if old.alive != nil {
-		rec.Add(state.KeyHold, "true").Add(state.KeyNote, fmt.Sprintf("held: the agent of the interrupted run may still be alive: %v", old.alive))
+		rec.Add(state.KeyReason, string(state.ClassOrphaned)).Add(state.KeyHold, "true").
+			Add(state.KeyNote, fmt.Sprintf("its agent may still be alive; once it is not: stint release %s (%v)", t.ID, old.alive))
+	} else {
+		rec.Add(state.KeyReason, string(state.ClassInterrupted))
 	}
 	return rec.Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
 }

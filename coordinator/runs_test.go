@@ -172,6 +172,8 @@ func TestPromptIsSentAgain(t *testing.T) {
 		coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1", Kept: true})
 	w.open()
 	id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+	w.until(id, func(t *state.Task) bool { return t.Reason == state.ClassInterrupted })
+	w.edit("\n## Task %s\n- notBefore:\n", id)
 	w.until(id, func(t *state.Task) bool { return t.PromptKept == "n1" })
 	w.outcomes(coordinator.Outcome{Result: "ok", Session: "n1"})
 	w.edit("\n## Task %s\n- prompt: do that\n- notBefore:\n", id)

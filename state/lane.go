@@ -13,7 +13,7 @@ import (
 type lane struct {
 	key   string
 	queue []*live // the queued tasks, in order
-	busy  int     // running tasks; more than one only if the records say so
+	busy  int     // tasks that run, or may do so still; more than one only if the records say so
 
 	// What the last refresh found. It holds until the lane is touched, or until
 	// wake has come.
@@ -142,6 +142,10 @@ func (s *State) leaveLane(l *live) {
 	if l.Hold {
 		s.held--
 	}
+	if l.Orphaned() {
+		ln.busy--
+		delete(s.orphans, l.n)
+	}
 	ln.remove(l)
 }
 
@@ -186,6 +190,10 @@ func (s *State) enter(l *live, old *lane) {
 	}
 	if l.Hold {
 		s.held++
+	}
+	if l.Orphaned() {
+		ln.busy++
+		s.orphans[l.n] = l
 	}
 	i := len(ln.queue)
 	if i > 0 && inLane(ln.queue[i-1], l) > 0 {

@@ -211,13 +211,20 @@ func (s *State) sessionsOf(t *Task) [2]sessionName {
 	return [2]sessionName{{"", t.SessionID}, {t.Agent, s.native(t)}}
 }
 
-// usedSessions gives the conversations that the running tasks are in.
+// usedSessions gives the conversations that the running tasks are in, and those that
+// may still be.
 func (s *State) usedSessions() sessionSet {
 	used := sessionSet{}
-	for _, l := range s.running {
+	add := func(l *live) {
 		for _, name := range s.sessionsOf(&l.Task) {
 			used[name] = l
 		}
+	}
+	for _, l := range s.running {
+		add(l)
+	}
+	for _, l := range s.orphans {
+		add(l)
 	}
 	return used
 }

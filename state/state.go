@@ -31,7 +31,8 @@ type State struct {
 
 	// Of the tasks that have not ended.
 	live    map[uint32]*live
-	running []*live // in no order; live.at is the place
+	running []*live          // in no order; live.at is the place
+	orphans map[uint32]*live // see Task.Orphaned
 	lanes   map[string]*lane
 	waiting map[string]map[*lane]bool // id of a task to the lanes that depend on its status
 	counts  [len(statuses)]int        // of all tasks
@@ -76,6 +77,7 @@ func New(r Reader) *State {
 		tags:     newTagTable(),
 		byKey:    map[string]uint32{},
 		live:     map[uint32]*live{},
+		orphans:  map[uint32]*live{},
 		after:    newDependants(),
 		hasty:    map[uint32]*live{},
 		deleted:  map[uint32]bool{},
@@ -305,6 +307,17 @@ func (s *State) Running() []string {
 	for i, l := range tasks {
 		list[i] = s.id(l.n)
 	}
+	return list
+}
+
+// Orphaned gives the ids of the tasks that are held because their last agent may
+// still be alive ([Task.Orphaned]).
+func (s *State) Orphaned() []string {
+	var list []string
+	for n := range s.orphans {
+		list = append(list, s.id(n))
+	}
+	slices.Sort(list)
 	return list
 }
 

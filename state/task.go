@@ -45,6 +45,7 @@ const (
 	ClassSessionBusy   Class = "session-busy"   // someone else uses the agent's session
 	ClassSessionLost   Class = "session-lost"   // the agent no longer knows the session
 	ClassInterrupted   Class = "interrupted"    // by us: shutdown or crash
+	ClassOrphaned      Class = "orphaned"       // by us, and its processes cannot be proved dead
 	ClassCanceled      Class = "canceled"
 )
 
@@ -156,6 +157,11 @@ func (t *Task) AccountName() string {
 func (t *Task) tried() bool {
 	return t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 || t.Reason == ClassInterrupted
 }
+
+// Orphaned reports whether the task is held because the agent of its last run may
+// still be alive. Until a person says that it is not, or a master proves it, its lane
+// and its session are taken.
+func (t *Task) Orphaned() bool { return t.Status == Queued && t.Hold && t.Reason == ClassOrphaned }
 
 // rank is the task's priority with the default filled in.
 func (t *Task) rank() int {

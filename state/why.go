@@ -142,7 +142,12 @@ func (s *State) whyAfter(t *Task) string {
 func (s *State) whyLane(l *live, now time.Time) string {
 	for _, r := range s.running {
 		if r.lane == l.lane {
-			return fmt.Sprintf("behind %s, which is running, in %s", s.id(r.n), laneName(l.lane))
+			return fmt.Sprintf("behind %s, which %s, in %s", s.id(r.n), atWork(r), laneName(l.lane))
+		}
+	}
+	for _, r := range s.orphans {
+		if r.lane == l.lane {
+			return fmt.Sprintf("behind %s, which %s, in %s", s.id(r.n), atWork(r), laneName(l.lane))
 		}
 	}
 	behind := func(b *live) string { return fmt.Sprintf("behind %s in %s", s.id(b.n), laneName(l.lane)) }
@@ -168,6 +173,14 @@ func (s *State) whyLane(l *live, now time.Time) string {
 		}
 	}
 	return ""
+}
+
+// atWork says how a task takes its lane and its session.
+func atWork(l *live) string {
+	if l.Orphaned() {
+		return "is held because its agent may still be alive"
+	}
+	return "is running"
 }
 
 func laneName(ln *lane) string {
@@ -210,7 +223,7 @@ func (s *State) whySession(t *Task) string {
 	used := s.usedSessions()
 	for _, name := range s.sessionsOf(t) {
 		if l := used[name]; l != nil && name.id != "" {
-			return "its agent session is used by " + s.id(l.n) + ", which is running"
+			return "its agent session is used by " + s.id(l.n) + ", which " + atWork(l)
 		}
 	}
 	return ""
