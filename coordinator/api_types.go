@@ -59,6 +59,7 @@ type Health struct {
 	Socket     string               `json:"socket,omitempty"`    // path of the unix socket; "": none
 	StateDir   string               `json:"stateDir"`            // absolute path
 	Paused     bool                 `json:"paused"`              // nothing is dispatched
+	PauseWhy   string               `json:"pauseWhy,omitempty"`  // the reason that was given
 	Counts     map[state.Status]int `json:"counts"`              // tasks by status
 	Running    []string             `json:"running,omitempty"`   // ids of the tasks that run now
 	Findings   []string             `json:"findings,omitempty"`  // "tasks.md:812: ...": what could not be read

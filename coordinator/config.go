@@ -16,6 +16,7 @@ type Config struct {
 	MaxWorkers  int // runs at the same time
 	MaxAttempts int // counted tries of a task that does not say
 	MaxRetries  int // interruptions by us until a task is dead
+	CrashLoop   int // masters that die within a minute, soon after they started runs, until nothing is started; 0: no number
 
 	BackoffBase  time.Duration // before the second attempt; doubled each time
 	BackoffMax   time.Duration

@@ -33,6 +33,7 @@ type Coordinator struct {
 	start  time.Time
 
 	fs        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
+	noted     bool       // that this master has started a run; the dispatcher's
 	unwatched bool       // edits are taken over at start only: a test with a clock of its own cannot wait for the kernel
 
 	mu        sync.Mutex // guards the fields up to the next blank line, for reading too; the log holds it while it applies records
@@ -355,6 +356,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		stopBeat()
 		<-beat
 	}()
+	c.enterSafeMode(ctx)
 	proving, stopProving := context.WithCancel(ctx)
 	c.recover(proving)
 	compacting := make(chan struct{})
@@ -369,6 +371,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	c.dispatchUntil(ctx)
 	stopProving()
 	c.shutdown()
+	if c.ledger.Err() == nil {
+		c.forgetStarts()
+	}
 	return c.ledger.Err()
 }
 

@@ -150,6 +150,9 @@ func (c *Coordinator) dispatch() {
 		}
 		return
 	}
+	if len(chosen) > 0 {
+		c.noteStart()
+	}
 	for _, r := range chosen {
 		c.running.Go(func() { c.execute(r) })
 	}

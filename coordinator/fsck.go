@@ -40,8 +40,9 @@ type FsckReport struct {
 	Notes   []string // what is worth knowing and not wrong
 	Records int      // of the journal
 
-	Held   []state.Account // accounts on hold, by name
-	Paused bool            // no task is started
+	Held     []state.Account // accounts on hold, by name
+	Paused   bool            // no task is started
+	PauseWhy string          // the reason that was given
 }
 
 func (r *FsckReport) fault(kind string, f Finding) { r.Faults = append(r.Faults, Fault{f, kind}) }
@@ -170,7 +171,7 @@ func (c *fsck) checkJournal() {
 		}
 		c.faults(KindJournal, findingsOf([]*ledger.SyntaxError{f}))
 	}
-	c.Paused, _ = st.Paused()
+	c.Paused, c.PauseWhy = st.Paused()
 	for _, name := range sortedNames(accounts) {
 		if a := st.Account(name); a.Hold {
 			c.Held = append(c.Held, a)

@@ -21,7 +21,7 @@ func (c *Coordinator) Health() Health {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h.Findings = append(h.Findings, c.rejected...)
-	h.Paused, _ = c.state.Paused()
+	h.Paused, h.PauseWhy = c.state.Paused()
 	h.Counts, h.Running, h.LastError = c.state.Counts(), c.state.Running(), c.lastErr
 	return h
 }

@@ -69,12 +69,11 @@ func (c *Coordinator) Resume(ctx context.Context, by string) error {
 	return c.setPaused(ctx, false, "", by)
 }
 
-// Paused reports whether dispatch is stopped.
-func (c *Coordinator) Paused() bool {
+// Paused reports whether dispatch is stopped, and why.
+func (c *Coordinator) Paused() (paused bool, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	paused, _ := c.state.Paused()
-	return paused
+	return c.state.Paused()
 }
 
 func (c *Coordinator) setPaused(ctx context.Context, paused bool, reason, by string) error {

@@ -101,7 +101,7 @@ func (s *State) whyPaused() string {
 	if !s.dispatch.paused {
 		return ""
 	}
-	return "dispatch is paused" + because(s.dispatch.reason)
+	return "dispatch is paused" + because(s.dispatch.reason) + "; to go on: stint resume"
 }
 
 func whyTime(t *Task, now time.Time) string {

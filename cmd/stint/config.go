@@ -16,6 +16,7 @@ type Config struct {
 	MaxWorkers         int
 	MaxAttempts        int
 	MaxRetries         int
+	CrashLoop          int
 	BackoffBase        time.Duration
 	BackoffMax         time.Duration
 	MaxLimitWait       time.Duration
@@ -110,6 +111,7 @@ var keys = []key{
 	numberKey("max_workers", "4", 1, 256, "runs at the same time", func(c *Config) *int { return &c.MaxWorkers }),
 	numberKey("max_attempts", "3", 1, 100, "tries of a task", func(c *Config) *int { return &c.MaxAttempts }).perWorkspace(),
 	numberKey("max_retries", "5", 0, 1000, "interruptions of a task before it is dead", func(c *Config) *int { return &c.MaxRetries }),
+	numberKey("crash_loop", "5", 0, 1000, "masters that die in one minute, once they run tasks, before no more are run; 0: never", func(c *Config) *int { return &c.CrashLoop }),
 	durationKey("backoff_base", "30s", "wait before the second try", func(c *Config) *time.Duration { return &c.BackoffBase }),
 	durationKey("backoff_max", "300s", "longest wait between tries", func(c *Config) *time.Duration { return &c.BackoffMax }),
 	durationKey("max_limit_wait", "24h", "longest wait for a rate limit", func(c *Config) *time.Duration { return &c.MaxLimitWait }),

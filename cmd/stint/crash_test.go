@@ -111,7 +111,7 @@ func newCrashWorld(t *testing.T, seed uint64) *crashWorld {
 	}
 	w.env = append(
 		os.Environ(), "STINT_STATE_DIR="+w.state, "XDG_CONFIG_HOME="+dir, "XDG_RUNTIME_DIR="+run,
-		"STINT_AGENT=demo", "STINT_MAX_RETRIES=1000", "STINT_IDLE_EXIT=300s",
+		"STINT_AGENT=demo", "STINT_MAX_RETRIES=1000", "STINT_CRASH_LOOP=0", "STINT_IDLE_EXIT=300s",
 	)
 	if err := os.Mkdir(w.work, 0o700); err != nil {
 		t.Fatal(err)

@@ -68,8 +68,9 @@ func (a *app) setPaused(ctx context.Context, paused, asJSON bool, ask func(*api.
 
 // tellPaused says on stderr that nothing is started, if the last answer said so.
 func (a *app) tellPaused() {
-	if n := a.notice(); a.quiet || n == nil || !n.Paused {
+	n := a.notice()
+	if a.quiet || n == nil || !n.Paused {
 		return
 	}
-	a.hint("stint: dispatch is paused; to go on: stint resume\n")
+	a.hint("stint: %s; to go on: stint resume\n", strings.TrimSuffix("dispatch is paused: "+oneLine(n.PauseWhy), ": "))
 }

@@ -261,6 +261,7 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 		MaxWorkers:         cfg.MaxWorkers,
 		MaxAttempts:        cfg.MaxAttempts,
 		MaxRetries:         cfg.MaxRetries,
+		CrashLoop:          cfg.CrashLoop,
 		BackoffBase:        cfg.BackoffBase,
 		BackoffMax:         cfg.BackoffMax,
 		MaxLimitWait:       cfg.MaxLimitWait,

@@ -274,10 +274,10 @@ func (f *fakeMaster) Rows(flt state.Filter, encode func(*state.Task) ([]byte, er
 	return rows, nil
 }
 
-func (f *fakeMaster) Paused() bool {
+func (f *fakeMaster) Paused() (paused bool, reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.paused != ""
+	return f.paused != "", f.paused
 }
 
 func (f *fakeMaster) Health() coordinator.Health {

@@ -8,20 +8,32 @@ import (
 // A Notice is what every answer of a master says in its header about the master,
 // so that a command need not ask for it.
 type Notice struct {
-	Findings int  // in the ledger
-	Paused   bool // dispatch is
+	Findings int    // in the ledger
+	Paused   bool   // dispatch is
+	PauseWhy string // the reason that was given, or its beginning
 }
 
 const (
 	findingsHeader = "Stint-Findings"
 	pausedHeader   = "Stint-Paused"
+	pauseWhyHeader = "Stint-Pause-Why" // as a Go string, because a person may have written it
 )
 
-func noticeOf(m Master) Notice { return Notice{Findings: len(m.Findings()), Paused: m.Paused()} }
+// maxWhy bounds the reason of a pause in a header, in bytes.
+const maxWhy = 1 << 10
+
+func noticeOf(m Master) Notice {
+	n := Notice{Findings: len(m.Findings())}
+	n.Paused, n.PauseWhy = m.Paused()
+	return n
+}
 
 func (n Notice) write(h http.Header) {
 	h.Set(findingsHeader, strconv.Itoa(n.Findings))
 	h.Set(pausedHeader, strconv.FormatBool(n.Paused))
+	if n.PauseWhy != "" {
+		h.Set(pauseWhyHeader, strconv.QuoteToASCII(n.PauseWhy[:min(len(n.PauseWhy), maxWhy)]))
+	}
 }
 
 // readNotice gives nil for the answer of a master that writes none.
@@ -30,7 +42,8 @@ func readNotice(h http.Header) *Notice {
 	if err != nil {
 		return nil
 	}
-	return &Notice{Findings: findings, Paused: h.Get(pausedHeader) == "true"}
+	why, _ := strconv.Unquote(h.Get(pauseWhyHeader)) // "" if there is none
+	return &Notice{Findings: findings, Paused: h.Get(pausedHeader) == "true", PauseWhy: why}
 }
 
 // Notice gives what the last answer said about the master; nil if it said nothing,

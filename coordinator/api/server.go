@@ -49,8 +49,8 @@ type Master interface {
 	Pause(ctx context.Context, reason, by string) error
 	// Resume makes the master start tasks again.
 	Resume(ctx context.Context, by string) error
-	// Paused reports whether dispatch is stopped.
-	Paused() bool
+	// Paused reports whether dispatch is stopped, and why.
+	Paused() (paused bool, reason string)
 	// Queue gives the tasks that wait in a lane, in the order in which they will run.
 	Queue(key string) []state.Task
 	// Why says in one sentence why a task is not running, or how it ended.

@@ -1,0 +1,91 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// Safe mode. A task, or a fault of ours, may bring down the master each time that it
+// is started; clients and service managers start the next master at once, and each
+// time every running task loses a retry. So a master notes when it first starts a run,
+// in a file that a clean end removes. One that finds too many such notes pauses
+// dispatch in the ledger, where resume, why and doctor know it.
+
+// crashWindow is the time in which Config.CrashLoop masters must have died.
+const crashWindow = time.Minute
+
+// startsPath is the file with the times at which masters that had no clean end first
+// started a run, a line each.
+func (c *Coordinator) startsPath() string { return filepath.Join(c.cfg.StateDir, "starts") }
+
+// enterSafeMode pauses dispatch if the masters before this one died one after the
+// other, soon after they had started runs.
+func (c *Coordinator) enterSafeMode(ctx context.Context) {
+	n := len(c.recentStarts())
+	if c.cfg.CrashLoop == 0 || n < c.cfg.CrashLoop {
+		return
+	}
+	err := c.insist(ctx, "safe mode", func(tx *ledger.Tx) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if paused, _ := c.state.Paused(); paused {
+			return nil
+		}
+		r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
+		tx.Append(r.Add(state.KeyPaused, "true").Add(state.KeyBy, "").
+			Add(state.KeyReason, fmt.Sprintf("safe mode: %d masters died within a minute, each soon after it had started tasks; see master.log", n)).
+			Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		return nil
+	})
+	if err != nil {
+		c.trouble("safe mode could not be entered", err)
+		return
+	}
+	c.log.Error("safe mode: the masters before this one died, each soon after it had started tasks; to go on: stint resume", "masters", n)
+	c.forgetStarts()
+}
+
+// recentStarts gives the lines of the file that are of the last crashWindow.
+func (c *Coordinator) recentStarts() (lines []string) {
+	data, err := os.ReadFile(c.startsPath())
+	if err != nil {
+		return nil // there is none, or nobody can tell
+	}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if t, err := time.Parse(time.RFC3339Nano, line); err == nil && c.cfg.Now().Sub(t).Abs() < crashWindow {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// noteStart notes that this master starts its first run now. It need not be durable:
+// a machine that goes down is not a master that dies.
+func (c *Coordinator) noteStart() {
+	if c.noted || c.cfg.CrashLoop == 0 {
+		return
+	}
+	c.noted = true
+	lines := append(c.recentStarts(), c.cfg.Now().UTC().Format(time.RFC3339Nano))
+	if err := os.WriteFile(c.startsPath(), []byte(strings.Join(lines, "\n")+"\n"), durable.FileMode); err != nil {
+		c.trouble("a start could not be noted", err)
+	}
+}
+
+// forgetStarts begins the count anew.
+func (c *Coordinator) forgetStarts() {
+	if err := os.Remove(c.startsPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.trouble("the notes of starts could not be removed", err)
+	}
+}
