@@ -41,6 +41,11 @@ const farAway = time.Hour
 // not started, because the time came after its look, or when the disk is full.
 const lookAgain = time.Second
 
+// clockCheck is how long the dispatcher sleeps at most while a task waits for a time.
+// Its timer stands still while the machine is suspended, and knows nothing of a clock
+// that is set: the time may come much earlier than the timer says.
+const clockCheck = 30 * time.Second
+
 // untilNext is how long nothing becomes ready by time alone, and no idle time ends.
 func (c *Coordinator) untilNext() time.Duration {
 	now := c.cfg.Now()
@@ -53,7 +58,7 @@ func (c *Coordinator) untilNext() time.Duration {
 		wait = lookAgain
 	}
 	if !next.IsZero() {
-		wait = min(wait, max(next.Sub(now), time.Millisecond))
+		wait = min(wait, max(next.Sub(now), time.Millisecond), clockCheck)
 	}
 	if c.cfg.IdleExit > 0 {
 		c.runsMu.Lock()

@@ -33,3 +33,23 @@ func TestATimeThatComesWhileTheDispatcherLooks(t *testing.T) {
 		}
 	})
 }
+
+// TestTheMachineSleeps: a time that has come while the machine was suspended, or that a
+// clock which was set has passed, is noticed soon after.
+func TestTheMachineSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var slept atomic.Int64
+		w.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+		w.openUnwatched()
+		id := w.submit(coordinator.TaskSpec{Prompt: "p", NotBefore: w.cfg.Now().Add(9 * time.Hour)}).ID
+		time.Sleep(time.Minute)
+		slept.Store(int64(9 * time.Hour))
+		begun := time.Now()
+		got := w.ended(id)
+		w.close()
+		if took := time.Since(begun); got.Status != state.Done || took > time.Minute {
+			t.Errorf("%s %s after the machine woke up", got.Status, took)
+		}
+	})
+}
