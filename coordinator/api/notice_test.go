@@ -1,0 +1,19 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestNoticeTakesAnyReason: the reason of a pause is a person's, and stays one value.
+func TestNoticeTakesAnyReason(t *testing.T) {
+	for _, why := range []string{"", "lunch", "a\r\nSet-Cookie: x=\"é\"\x00\u2028 end", strings.Repeat("x", 5000)} {
+		h := http.Header{}
+		Notice{Findings: 3, Paused: true, PauseWhy: why}.write(h)
+		got, value := readNotice(h), h.Get(pauseWhyHeader)
+		if got == nil || got.PauseWhy != why[:min(len(why), maxWhy)] || !got.Paused || got.Findings != 3 || strings.ContainsAny(value, "\r\n\x00") {
+			t.Errorf("%q became %+v by %q", why, got, value)
+		}
+	}
+}
