@@ -195,32 +195,40 @@ func nativeField(agent, session string) string {
 }
 
 // nativeFields gives the fields of a journal that name agents' sessions, each as its
-// line says it. No text of a prompt or a result can begin a line at column 0.
+// line says it. No text of a prompt or a result can begin a line at column 0. What a
+// task named that failed because its agent did not know the session is left out.
 func nativeFields(journal string) (map[string]bool, error) {
 	f, err := os.Open(journal)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	fields := map[string]bool{}
+	task, named := "", map[string]string{} // by the task's heading
 	r := bufio.NewReaderSize(f, 256<<10)
-	for whole := true; ; {
-		line, err := r.ReadSlice('\n')
-		key, _, ok := bytes.Cut(line, []byte("SessionId: "))
-		if whole && ok && bytes.HasPrefix(key, []byte("- ")) {
-			fields[string(bytes.TrimSuffix(line, []byte("\n")))] = true
+	for whole := true; err == nil || errors.Is(err, bufio.ErrBufferFull); {
+		var line []byte
+		line, err = r.ReadSlice('\n')
+		switch text := bytes.TrimSuffix(line, []byte("\n")); {
+		case !whole: // a piece of a long line
+		case bytes.HasPrefix(text, []byte("## ")):
+			task = string(text)
+		case bytes.HasPrefix(text, []byte("- ")) && bytes.Contains(text, []byte("SessionId: ")):
+			named[task] = string(text)
+		case string(text) == "- "+state.KeyReason+": "+string(state.ClassSessionLost):
+			delete(named, task)
 		}
-		whole = err == nil // else it is a piece of a long line
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return fields, err
-		}
+		whole = err == nil
 	}
+	if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	fields := map[string]bool{}
+	for _, field := range named {
+		fields[field] = true
+	}
+	return fields, nil
 }
 
-// checkAgentName says what is wrong with the name of an agent.
 func (c *Coordinator) checkAgentName(name string) error {
 	if c.cfg.Agents[name] != nil {
 		return nil

@@ -170,6 +170,21 @@ func TestBadSpecFields(t *testing.T) {
 	}
 }
 
+// TestAnIdThatAnAgentDidNotKnow is not that agent's: it may be tried with another.
+func TestAnIdThatAnAgentDidNotKnow(t *testing.T) {
+	for _, key := range []string{"web", ""} { // a session that stays known, and one that does not
+		w := newWorld(t)
+		w.cfg.ResumeMissing, w.cfg.Agents["codex"] = "error", w.agent
+		w.outcomes(coordinator.Outcome{Class: state.ClassSessionLost, ExitCode: 1, Error: "no rollout found"}, coordinator.Outcome{Result: "fine"})
+		w.open()
+		named := coordinator.TaskSpec{Prompt: "p", SessionKey: key, Parallel: key == "", AgentSession: "n1"}
+		w.expect(w.wait(w.submit(named).ID), state.Failed, state.ClassSessionLost)
+		named.Agent = "codex"
+		w.expect(w.wait(w.submit(named).ID), state.Done, "")
+		w.close()
+	}
+}
+
 // TestSpecIsRecorded: every field comes back, also from tasks.md alone.
 func TestSpecIsRecorded(t *testing.T) {
 	w := newWorld(t)

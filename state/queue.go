@@ -43,12 +43,21 @@ func (s *State) Lane(key string) []Task {
 }
 
 // NativeOwner gives the agent whose native session has that id, as far as the
-// sessions that are known tell.
+// sessions that are known tell. One that the agent did not know is not its own.
 func (s *State) NativeOwner(native string) (agent string, ok bool) {
 	for _, x := range s.sessions.byID {
-		if native != "" && x.Native == native {
+		if native != "" && x.Native == native && !s.wasLost(x.last) {
 			return x.Agent, true
 		}
 	}
 	return "", false
+}
+
+// wasLost reports whether a task failed because its agent did not know the session.
+func (s *State) wasLost(n uint32) bool {
+	if statuses[s.entries.at(n).status] != Failed {
+		return false
+	}
+	var t folded
+	return s.read(n, &t, keepNone) == nil && t.Reason == ClassSessionLost
 }

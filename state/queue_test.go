@@ -45,8 +45,9 @@ func TestQueue(t *testing.T) {
 func TestNativeOwner(t *testing.T) {
 	j := newJournal(t)
 	records(j, "a: status=queued; sessionKey=x; sessionId=s1; agent=codex; codexSessionId=n1",
-		"b: status=queued; sessionKey=x; sessionId=s2; agent=claude", "b: status=running; claudeSessionId=n2", "b: status=done")
-	for native, want := range map[string]string{"n1": "codex", "n2": "claude", "n3": "", "": ""} {
+		"b: status=queued; sessionKey=x; sessionId=s2; agent=claude", "b: status=running; claudeSessionId=n2", "b: status=done",
+		"c: status=queued; sessionKey=y; sessionId=s3; agent=codex; codexSessionId=n4", "c: status=failed; reason=session-lost")
+	for native, want := range map[string]string{"n1": "codex", "n2": "claude", "n3": "", "n4": "", "": ""} {
 		if got, ok := j.state.NativeOwner(native); got != want || ok != (want != "") {
 			t.Errorf("%q belongs to %q, %v", native, got, ok)
 		}
