@@ -118,22 +118,21 @@ func (in *intake) check(s *submission) error {
 func (in *intake) fillAgent(s *submission) {
 	lane := s.lane()
 	if goesOn := s.SessionKey != "" || s.Continue; s.Agent == "" && goesOn {
-		if s.Agent = in.agents[lane]; s.Agent == "" {
-			in.c.mu.Lock()
-			s.Agent = in.c.state.LaneAgent(lane, sortedNames(in.c.cfg.Agents))
-			in.c.mu.Unlock()
-		}
+		s.Agent = first(in.agents[lane], in.laneAgent(lane))
 	}
-	if s.Agent == "" {
-		s.Agent = s.DefaultAgent
-	}
-	if s.Agent == "" {
+	if s.Agent = first(s.Agent, s.DefaultAgent); s.Agent == "" {
 		if in.agent == "" {
 			in.agent = in.c.cfg.DefaultAgent()
 		}
 		s.Agent = in.agent
 	}
 	in.agents[lane] = s.Agent
+}
+
+func (in *intake) laneAgent(lane string) string {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	return in.c.state.LaneAgent(lane, sortedNames(in.c.cfg.Agents))
 }
 
 // lane gives the lane that the task has unless it is parallel.
@@ -143,7 +142,12 @@ func (s *submission) lane() string {
 
 // checkAgent fills in agent and account.
 func (in *intake) checkAgent(s *submission) error {
+	owner, err := in.ownerOf(s)
+	if err != nil {
+		return err
+	}
 	s.named = s.Agent != ""
+	s.Agent = first(s.Agent, owner)
 	in.fillAgent(s)
 	if err := in.c.checkAgentName(s.Agent); err != nil {
 		return err
@@ -153,22 +157,18 @@ func (in *intake) checkAgent(s *submission) error {
 	} else if s.Account != s.Agent {
 		return invalid("leave it out", "there is no account %q; known is %s", s.Account, s.Agent)
 	}
-	if s.AgentSession == "" {
-		return nil
-	}
-	owner, err := in.ownerOf(s)
-	if err != nil {
-		return err
-	}
-	if owner != s.Agent {
+	if owner != "" && owner != s.Agent {
 		return invalid("use --agent "+owner+", or the id of a session of "+s.Agent, "the session %s belongs to %s, not to %s", s.AgentSession, owner, s.Agent)
 	}
 	return nil
 }
 
 // ownerOf gives the agent whose session a spec names: as the sessions in use tell,
-// or the records of tasks that have ended; the spec's own if nobody knows.
+// or the records of tasks that have ended; "" if it names none or nobody knows.
 func (in *intake) ownerOf(s *submission) (string, error) {
+	if s.AgentSession == "" {
+		return "", nil
+	}
 	in.c.mu.Lock()
 	owner, ok := in.c.state.NativeOwner(s.AgentSession)
 	in.c.mu.Unlock()
@@ -187,7 +187,7 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 			return agent, nil
 		}
 	}
-	return s.Agent, nil
+	return "", nil
 }
 
 func nativeField(agent, session string) string {

@@ -236,7 +236,7 @@ func specFields(s *TaskSpec) map[string]any {
 // specNames gives every name that a field of a spec may have, with the field's own.
 var specNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{
-		"tool": "agent", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec",
+		"tool": "agent", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec", "scheduled_at": "notBefore",
 	}
 	for name := range specFields(&TaskSpec{}) {
 		names[name], names[withUnderscores(name)] = name, name

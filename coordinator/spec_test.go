@@ -30,6 +30,7 @@ func TestParseSpecs(t *testing.T) {
 			OutputSpec: []string{"out.txt"}, IdempotencyKey: "k", Priority: 7, TenantID: "ana",
 		}}},
 		{"output_files", `{"prompt": "p", "output_files": ["a"], "input_files": []}`, []coordinator.TaskSpec{{Prompt: "p", OutputSpec: []string{"a"}}}},
+		{"scheduled_at", `{"prompt": "p", "scheduled_at": "2026-11-22T03:00:00Z"}`, []coordinator.TaskSpec{{Prompt: "p", NotBefore: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)}}},
 		{"our names", `{"prompt": "p", "agent": "codex", "sessionKey": "web", "after": ["a", "b"], "afterPolicy": "any", "hold": true,
 			"notBefore": "2026-11-21T04:12:45+01:00", "noWaitLimit": true, "fallback": ["claude"], "queue": "nightly", "max_attempts": 3}`, []coordinator.TaskSpec{{
 			Prompt: "p", Agent: "codex", SessionKey: "web", After: []string{"a", "b"}, AfterPolicy: "any", Hold: true, NotBefore: when,
@@ -167,6 +168,18 @@ func TestBadSpecFields(t *testing.T) {
 	}
 	if got := len(w.c.List(coordinator.Filter{})); got != 2 {
 		t.Errorf("%d tasks were taken in", got)
+	}
+}
+
+// TestAnIdChoosesItsAgent: who names a session need not name its agent.
+func TestAnIdChoosesItsAgent(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers, w.cfg.Agents["codex"] = 0, w.agent
+	w.open()
+	defer w.close()
+	w.submit(coordinator.TaskSpec{Prompt: "p", Agent: "codex", AgentSession: "n1"})
+	if got := w.submit(coordinator.TaskSpec{Prompt: "p", AgentSession: "n1", DefaultAgent: "demo"}); got.Agent != "codex" || got.AgentSession != "n1" {
+		t.Errorf("%s, session %s", got.Agent, got.AgentSession)
 	}
 }
 
