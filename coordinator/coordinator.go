@@ -111,7 +111,7 @@ func (c *Coordinator) openFiles() error {
 	l, err := ledger.Open(ledger.Options{
 		Dir: c.cfg.StateDir, FS: c.fs, Locker: &c.mu, Watch: !c.unwatched,
 		Started: func(l *ledger.Log) { c.ledger = l },
-		Apply:   c.apply, Check: c.checkEdit, Together: c.checkTogether, Notify: c.notice,
+		Apply:   c.apply, Check: c.checkEdit, Implied: c.implied, Together: c.checkTogether, Notify: c.notice,
 		Archived: c.archived, Reset: c.refold, Refolded: c.refolded, Now: c.cfg.Now,
 		Guarded: guardedKeys, Copied: state.Copied, Deleted: c.deleted,
 	})
@@ -269,6 +269,13 @@ func (c *Coordinator) checkEdit(s *ledger.Section) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.CheckNext(s)
+}
+
+// implied gives what a person's record changes beside what it names.
+func (c *Coordinator) implied(r *ledger.Record) []ledger.Pair {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.LeftBehind(r)
 }
 
 // checkTogether says whether what a person wrote in one save can be taken over

@@ -99,7 +99,7 @@ func editCheck(st *state.State) func(*ledger.Section) error {
 
 // editOptions are those of the ledger that decide about edits.
 func editOptions(dir string, st *state.State) ledger.Options {
-	return ledger.Options{Dir: dir, Check: editCheck(st), Together: st.CheckTogether, Guarded: guardedKeys, Copied: state.Copied}
+	return ledger.Options{Dir: dir, Check: editCheck(st), Implied: st.LeftBehind, Together: st.CheckTogether, Guarded: guardedKeys, Copied: state.Copied}
 }
 
 func takeOverOf(r ledger.Report) TakeOver {

@@ -16,6 +16,7 @@ type adoption struct {
 	name    string // kind and id of the record
 	renamed string // of a copy: the kind and id in whose place it stands; "": the record copied is still there
 	record  Record
+	text    string // what was taken over, in a few words
 	ignored []Pair // what stands in the section without an effect
 	real    int    // fields that a person has changed, with those that have no effect
 	stale   bool   // some fields are as they were before an edit that is in force
@@ -345,6 +346,10 @@ func (p *planner) take(a *adoption, batch map[string]*Record) {
 		p.accepted = append(p.accepted, a)
 		return
 	}
+	a.text = a.what()
+	if p.opts.Implied != nil {
+		a.record.Fields = append(a.record.Fields, p.opts.Implied(&a.record)...)
+	}
 	all := &a.record
 	switch before := batch[a.name]; {
 	case before == nil:
@@ -396,7 +401,7 @@ func (p *planner) adopt(a *adoption) {
 	}
 	a.record.Add(keyUpdated, stamp(p.opts.now()))
 	p.records = append(p.records, a.record)
-	p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s: %s", TasksName, a.section.Line, a.name, a.what())})
+	p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s: %s", TasksName, a.section.Line, a.name, a.text)})
 }
 
 func namesStatus(r *Record) bool {

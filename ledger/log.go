@@ -52,6 +52,9 @@ type Options struct {
 
 	// Check says whether a record that a person wrote can be taken over. nil: all.
 	Check func(*Section) error
+	// Implied gives what a record that a person wrote changes beside what it names; it
+	// is written down with it. nil: nothing.
+	Implied func(*Record) []Pair
 	// Together says whether records that people wrote in one save, and each of which
 	// Check has passed, can be taken over together; if not, which one of them cannot,
 	// and why. nil: all.

@@ -154,10 +154,6 @@ func (s *State) merge(n uint32) (*merger, error) {
 		m.runs = runsAfter(m.runs, &before, &m.task.Task, sec)
 		m.add(sec)
 	}
-	m.values[KeySessionID], m.values[KeyAccount] = m.task.SessionID, m.task.Account // a move by hand unsets them
-	for i, agent := range agents {
-		m.values[NativeKey(agent)] = m.task.natives[i]
-	}
 	return m, nil
 }
 

@@ -333,14 +333,6 @@ func TestCompactionCarriesOver(t *testing.T) {
 			j.task(uuid(2), "status: done", "sessionKey: web", "sessionId: s1", "agent: codex", "updatedAt: "+at(0))
 			j.task(uuid(1), "codexSessionId: n1", "updatedAt: "+at(time.Second))
 		},
-		"a person has moved it to another session": func(j *journal) {
-			j.task(uuid(1), "status: queued", "sessionKey: web", "sessionId: s1", "agent: codex", "runId: r", "codexSessionId: n1")
-			j.task(uuid(1), "sessionKey: api", "by: hand")
-		},
-		"a person has given it another agent": func(j *journal) {
-			j.task(uuid(1), "status: queued", "sessionKey: web", "sessionId: s1", "agent: codex", "account: codex")
-			j.task(uuid(1), "agent: claude", "by: hand")
-		},
 	} {
 		j := newJournal(t)
 		fill(j)

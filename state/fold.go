@@ -82,7 +82,7 @@ type folded struct {
 // reading back. On an error t is spoilt: callers work on a copy.
 func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	from, named := t.Status, (*ledger.Field)(nil)
-	started, native, before := t.StartedAt, t.AgentSession, t.placing()
+	started, native := t.StartedAt, t.AgentSession
 	t.By, t.binds, t.named, t.counted = "", false, 0, false
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
@@ -103,34 +103,11 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	if t.Status == Running && from != Running && t.StartedAt.Equal(started) {
 		t.StartedAt = t.UpdatedAt
 	}
-	if byHand && t.placing() != before && t.Status != Running {
-		t.leaveSession(before)
-	}
 	t.AgentSession, t.learned = t.native(t.Agent)
 	if t.AgentSession != native && !t.counted {
 		t.thread = Usage{} // what was counted was another session
 	}
 	return nil
-}
-
-// A placing is what binds a task to a session of stint's.
-type placing struct{ session, key, agent string }
-
-func (t *folded) placing() placing { return placing{t.SessionID, t.SessionKey, t.Agent} }
-
-// leaveSession lets a task that a person has moved to another session key or agent
-// go without the session that it had, which stays where it is, and without the
-// account of the old agent. Its run finds those of its new place.
-func (t *folded) leaveSession(before placing) {
-	if t.SessionID == before.session {
-		t.SessionID = ""
-	}
-	if t.Agent != before.agent && t.Account == before.agent {
-		t.Account = ""
-	}
-	if t.SessionKey != before.key && t.RunID != "" && t.named == 0 {
-		t.natives = [len(agents)]string{} // a run has learned them there
-	}
 }
 
 // native gives the native session id that the task has with that agent, and

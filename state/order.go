@@ -302,9 +302,9 @@ func (s *State) checkHand(sec *ledger.Section) error {
 	if orderField(sec) == nil {
 		return nil
 	}
-	next, err := s.nowOf(sec)
+	next, err := s.nowOf(sec.ID)
 	if err != nil {
-		return err
+		return recordError(sec, nil, err)
 	}
 	if err := next.apply(sec, nil, keepNone); err != nil {
 		return err
@@ -312,14 +312,14 @@ func (s *State) checkHand(sec *ledger.Section) error {
 	return s.checkOrderOf(sec, &next)
 }
 
-// nowOf gives the task of a section as it is now; zero if there is none.
-func (s *State) nowOf(sec *ledger.Section) (now folded, err error) {
-	n, _ := s.ids.find(sec.ID)
+// nowOf gives the task of that id as it is now; zero if there is none.
+func (s *State) nowOf(id []byte) (now folded, err error) {
+	n, _ := s.ids.find(id)
 	if l := s.live[n]; l != nil {
 		now = l.folded
 	} else if n != 0 {
 		if err := s.read(n, &now, keepNone); err != nil {
-			return now, recordError(sec, nil, fmt.Errorf("read the task's earlier records: %w", err))
+			return now, fmt.Errorf("read the task's earlier records: %w", err)
 		}
 	}
 	return now, nil
@@ -336,7 +336,7 @@ func (s *State) CheckTogether(list []*ledger.Section) (bad int, err error) {
 		}
 		id := string(sec.ID)
 		if next[id] == nil {
-			now, err := s.nowOf(sec)
+			now, err := s.nowOf(sec.ID)
 			if err != nil {
 				continue // CheckNext has told
 			}

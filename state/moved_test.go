@@ -1,0 +1,45 @@
+package state
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/ledger"
+)
+
+func TestLeftBehind(t *testing.T) {
+	pairs := func(list ...string) (fields []ledger.Pair) {
+		for i := 0; i < len(list); i += 2 {
+			fields = append(fields, ledger.Pair{Key: list[i], Value: list[i+1]})
+		}
+		return fields
+	}
+	const web = "a: status=queued; sessionKey=web; sessionId=s1; agent=codex; account=codex"
+	tests := []struct {
+		name   string
+		task   []string
+		edit   []ledger.Pair
+		leaves []ledger.Pair
+	}{
+		{"nothing moved", []string{web}, pairs("prompt", "p", "sessionKey", "web", "agent", "codex"), nil},
+		{"another session", []string{web}, pairs("sessionKey", "api"), pairs("sessionId", "")},
+		{"another session, named", []string{web}, pairs("sessionKey", "api", "sessionId", "s2"), nil},
+		{"another agent", []string{web}, pairs("agent", "claude"), pairs("sessionId", "", "account", "")},
+		{"another agent by its other name", []string{web}, pairs("tool", "claude"), pairs("sessionId", "", "account", "")},
+		{"another agent and its account", []string{web}, pairs("agent", "claude", "account", "claude"), pairs("sessionId", "")},
+		{"what the user has named goes along", []string{web, "a: codexSessionId=n1"}, pairs("sessionKey", "api"), pairs("sessionId", "")},
+		{"what a run has learned does not", []string{web, "a: status=running; runId=r; codexSessionId=n1", "a: status=failed"}, pairs("sessionKey", "api"), pairs("sessionId", "", "codexSessionId", "")},
+		{"unless it is named", []string{web, "a: status=running; runId=r; codexSessionId=n1", "a: status=failed"}, pairs("sessionKey", "api", "codexSessionId", "n1"), pairs("sessionId", "")},
+		{"while it runs", []string{web, "a: status=running; runId=r"}, pairs("sessionKey", "api"), nil},
+		{"a new task", nil, pairs("status", "queued", "sessionKey", "api"), nil},
+	}
+	for _, tt := range tests {
+		j := newJournal(t)
+		records(j, tt.task...)
+		got := j.state.LeftBehind(&ledger.Record{Kind: ledger.KindTask, ID: "a", Fields: tt.edit})
+		if diff := cmp.Diff(tt.leaves, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
