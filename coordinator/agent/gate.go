@@ -38,6 +38,7 @@ type startCommand struct {
 	Stdin  string        `json:"stdin"`
 	Stdout string        `json:"stdout"`
 	Stderr string        `json:"stderr"`
+	Lock   string        `json:"lock"` // where the agent's pid and start time go
 	Grace  time.Duration `json:"grace"`
 	Cgroup cgroup        `json:"cgroup,omitempty"`
 	Limits Resources     `json:"limits"`
@@ -272,8 +273,13 @@ func forkExec(argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 // be durable: after a power cut there is no process to find. Without it, the
 // environment marker still finds the agent.
 func (g *gate) mark() {
-	if p, err := readProc(g.pid); err == nil {
-		_, _ = syscall.Pwrite(lockFD, []byte(strconv.Itoa(p.pid)+" "+p.start+"\n"), 0)
+	p, err := readProc(g.pid)
+	if err != nil {
+		return
+	}
+	if f, err := os.OpenFile(g.spec.Lock, os.O_WRONLY, 0); err == nil { // lockFD cannot be written to
+		_, _ = f.WriteString(strconv.Itoa(p.pid) + " " + p.start + "\n")
+		_ = f.Close()
 	}
 }
 

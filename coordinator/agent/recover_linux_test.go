@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -158,6 +159,26 @@ func TestRecoverSparesStrangers(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(turn.RunDir, lockName), []byte(mark), 0o600))
 	must(t, recoverSoon(t, turn))
 	wantAlive(t, cmd)
+}
+
+// An agent writes through what it has of the lock, and names a stranger as itself.
+func TestAgentNamesAStranger(t *testing.T) {
+	b := newBench(t)
+	stranger := exec.Command("/bin/sleep", "1000")
+	stranger.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	must(t, stranger.Start())
+	defer func() { _, _ = stranger.Process.Kill(), stranger.Wait() }()
+	p, err := readProc(stranger.Process.Pid)
+	must(t, err)
+	turn := b.turn("")
+	e := b.shell(t.Context(), turn, fmt.Sprintf("echo %d %s >&3", p.pid, p.start))
+	must(t, recoverSoon(t, turn))
+	wantAlive(t, stranger)
+	mark, err := os.ReadFile(filepath.Join(turn.RunDir, lockName))
+	must(t, err)
+	if pid, _, _ := strings.Cut(string(mark), " "); e.end.Exit != 1 || atoi(pid) <= 0 || atoi(pid) == p.pid {
+		t.Errorf("ended: %+v; the lock has %q", e, mark)
+	}
 }
 
 func TestRecoverOtherBoot(t *testing.T) {

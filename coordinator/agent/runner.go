@@ -323,17 +323,18 @@ func (h *held) wait() {
 	_ = h.cmd.Wait() // how the gate ended does not matter: its last report does
 }
 
-// takeLock locks the run for everything that inherits the descriptor. It empties
-// the file: the agent of the directory's last run would be a stranger.
+// takeLock locks the run for everything that inherits the descriptor, which cannot
+// be written to: the agent must not say which process is to be killed for its own.
+// It empties the file: the agent of the directory's last run would be a stranger.
 func takeLock(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, durable.FileMode)
+	f, err := os.OpenFile(name, os.O_RDONLY|os.O_CREATE, durable.FileMode)
 	if err != nil {
 		return nil, err
 	}
 	if err := flock(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s is held: something of this run lives (%v)", name, err), f.Close())
 	}
-	if err := f.Truncate(0); err != nil {
+	if err := os.Truncate(name, 0); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

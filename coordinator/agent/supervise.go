@@ -46,7 +46,7 @@ func (s spec) start() *startCommand {
 	}
 	return &startCommand{
 		Argv: s.argv, Env: s.env, Dir: s.turn.Workspace, Stdin: s.turn.Prompt,
-		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderrName),
+		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderrName), Lock: filepath.Join(dir, lockName),
 		Grace: grace, Cgroup: s.cgroup, Limits: s.limits,
 	}
 }
