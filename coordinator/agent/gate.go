@@ -206,7 +206,8 @@ func (g *gate) start() *endReport {
 		return pid, err
 	})
 	if pid == 0 {
-		return &endReport{Exit: -1, Err: fmt.Sprintf("%s: %v", g.spec.Argv[0], err), Missing: missing, Shortage: coordinator.IsShortage(err)}
+		own := g.spec.Limits.Files > 0 && errors.Is(err, syscall.EMFILE) // a limit of the run, which stays
+		return &endReport{Exit: -1, Err: fmt.Sprintf("%s: %v", g.spec.Argv[0], err), Missing: missing, Shortage: !own && coordinator.IsShortage(err)}
 	}
 	g.pid = pid
 	if err != nil { // it lives, and without all its limits

@@ -89,6 +89,15 @@ func TestResourcesAct(t *testing.T) {
 	}
 }
 
+// A limit with which nothing can be started is no shortage that passes.
+func TestTooFewFiles(t *testing.T) {
+	b := newBench(t)
+	e, _ := b.script(b.turn(""), "exit 0", func(r *Runner) { r.Resources.Files = 6 })
+	if !strings.Contains(e.end.Err, "too many open files") || e.end.Shortage {
+		t.Errorf("ended: %+v", e)
+	}
+}
+
 // When memory runs out the agent is to die, and not its gate or its master.
 func TestAgentIsTheVictim(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/oom_score_adj")
