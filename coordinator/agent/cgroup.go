@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -46,7 +45,7 @@ func ownCgroup() string {
 
 // mountTable is read once: the place of the cgroups does not change, and the kernel
 // takes longer to write this table than for all else that is read for a run.
-var mountTable = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("/proc/self/mountinfo") })
+var mountTable = readOnce("/proc/self/mountinfo")
 
 // findCgroup reads the two tables of /proc/self: mountinfo says where the tree of
 // cgroup v2 is mounted, cgroup where in that tree this process is.

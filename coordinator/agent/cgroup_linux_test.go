@@ -42,6 +42,22 @@ func (b *bench) script(turn coordinator.Turn, text string, change func(*Runner))
 	return e, string(out)
 }
 
+// A table that could not be read once is not missing for ever.
+func TestReadOnce(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "table")
+	read := readOnce(name)
+	if _, err := read(); err == nil {
+		t.Error("there is nothing to read")
+	}
+	must(t, os.WriteFile(name, []byte("one"), 0o600))
+	for range 2 {
+		if text, err := read(); string(text) != "one" || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		must(t, os.WriteFile(name, []byte("two"), 0o600))
+	}
+}
+
 func TestFindCgroup(t *testing.T) {
 	const hybrid = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw\n" +
 		"32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n" +

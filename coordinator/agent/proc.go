@@ -3,6 +3,8 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"os"
+	"sync"
 	"syscall"
 )
 
@@ -67,4 +69,23 @@ func signalChecked(p proc, send func() error) error {
 		return fmt.Errorf("signal to process %d: %w", p.pid, err)
 	}
 	return nil
+}
+
+// readOnce gives what reads a file that does not change: once, but for the times
+// that it cannot be read, as when there are no more open files.
+func readOnce(name string) func() ([]byte, error) {
+	var mu sync.Mutex
+	var kept []byte
+	return func() ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if kept != nil {
+			return kept, nil
+		}
+		data, err := os.ReadFile(name)
+		if err == nil {
+			kept = data
+		}
+		return data, err
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -113,7 +112,9 @@ func signalProc(p proc, sig syscall.Signal) error {
 
 // bootID names the time since the machine was started: pids and start times of
 // another boot mean nothing.
-var bootID = sync.OnceValues(func() (string, error) {
-	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+func bootID() (string, error) {
+	data, err := bootFile()
 	return strings.TrimSpace(string(data)), err
-})
+}
+
+var bootFile = readOnce("/proc/sys/kernel/random/boot_id")
