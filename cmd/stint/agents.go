@@ -250,7 +250,7 @@ func (a *app) noteDemo(ctx context.Context, o *taskOptions, view *api.TaskView) 
 	}
 	why, help := whyDemo(ctx, base)
 	if help == "" {
-		if o.spec.SessionKey != "" || o.spec.Continue {
+		if o.spec.SessionKey != "" || o.spec.Continue || o.spec.AgentSession != "" {
 			return // its session is one of the demo agent
 		}
 		why, help = "the master does not find "+why+" as you do", "stint task --agent "+why+" ..."
