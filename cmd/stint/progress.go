@@ -23,7 +23,8 @@ func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { a.showProgress(ctx, id) })
+	one := a.another() // while a finds its way to another master
+	wg.Go(func() { one.showProgress(ctx, id) })
 	return func() {
 		cancel()
 		wg.Wait()
