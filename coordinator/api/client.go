@@ -46,8 +46,9 @@ const (
 
 // A Client calls the master that listens at a socket. It is safe for concurrent
 // use. A call takes as long as the master needs, if that answers other requests
-// meanwhile: see [ErrSilent]. Else the context of a call bounds it, and a call
-// whose context ended gives the context's cause.
+// meanwhile: see [ErrSilent]; Wait, Events and Logs that follow do not look after
+// that while they last. Else the context of a call bounds it, and a call whose
+// context ended gives the context's cause.
 //
 // Errors of the master are [*coordinator.Error]; one that broke off in the middle
 // of a call gives the code stopped.
@@ -425,7 +426,11 @@ func (c *Client) Logs(ctx context.Context, ref, stream string, follow bool, w io
 	if err != nil {
 		return err
 	}
-	if !follow {
+	if follow {
+		if err := c.ask(ctx); err != nil {
+			return err
+		}
+	} else {
 		var release func()
 		ctx, release = c.watch(ctx)
 		defer release()

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"testing"
@@ -23,6 +24,11 @@ func TestSilentMaster(t *testing.T) {
 		_, err := c.Why(t.Context(), "x")
 		if took := time.Since(begun); !errors.Is(err, ErrSilent) || took != askAfter+answerWithin {
 			t.Errorf("%v after %s", err, took)
+		}
+		begun = time.Now()
+		err = c.Logs(t.Context(), "x", "stdout", true, io.Discard)
+		if took := time.Since(begun); !errors.Is(err, ErrSilent) || took != answerWithin {
+			t.Errorf("logs that follow: %v after %s", err, took)
 		}
 		c.Close()
 		for _, peer := range peers {
