@@ -575,10 +575,13 @@ func (h *history) compact() {
 		n, _ := strconv.ParseUint(m[1], 10, 64) // digits
 		through = max(through, n)
 	}
-	if _, err := h.c.Compact(context.Background(), older, false); err != nil {
+	r, err := h.c.Compact(context.Background(), older, false)
+	if err != nil {
 		h.fatal(err)
 	}
-	h.ref.compacted(all, through, past)
+	if r.Archive != "" { // else there was nothing to do, and the master still remembers the one before
+		h.ref.compacted(all, through, past)
+	}
 }
 
 // compare expects the reference's tasks, and every note where it was written.
