@@ -25,7 +25,8 @@ type journal struct {
 	mu      sync.RWMutex // held for reading by who reads file from elsewhere, for writing while it is swapped
 	durable atomic.Int64 // size, for other goroutines
 
-	near atomic.Pointer[window] // what was read last
+	near [4]atomic.Pointer[window] // what was read last: the records of a task may be far from each other, and so may those of its neighbours
+	turn atomic.Uint32             // the next of them to be replaced
 }
 
 const journalName = "journal.md"
@@ -316,11 +317,13 @@ func (j *journal) append(batch []byte) error {
 func (j *journal) sectionAt(off int64) (*Section, error) {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
-	if s := j.near.Load().section(j.file, off); s != nil {
-		return s, nil
+	for i := range j.near {
+		if s := j.near[i].Load().section(j.file, off); s != nil {
+			return s, nil
+		}
 	}
 	if near, err := readWindow(j.file, off, j.durable.Load()); err == nil {
-		j.near.Store(near)
+		j.near[j.turn.Add(1)%uint32(len(j.near))].Store(near)
 		if s := near.section(j.file, off); s != nil {
 			return s, nil
 		}

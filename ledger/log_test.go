@@ -517,10 +517,11 @@ func TestSameClaimNeverSharesABatch(t *testing.T) {
 	w.close()
 }
 
-// countingFS counts syncs of the journal and fails on demand.
+// countingFS counts syncs and reads of the journal, and fails on demand.
 type countingFS struct {
 	durable.FS
 	syncs    atomic.Int64
+	reads    atomic.Int64
 	failSync atomic.Bool
 	limited  atomic.Bool
 	room     atomic.Int64 // bytes that can be written while limited
@@ -545,6 +546,11 @@ func (f *countingFile) Datasync() error {
 		return syscall.EIO
 	}
 	return f.File.Datasync()
+}
+
+func (f *countingFile) ReadAt(p []byte, off int64) (int, error) {
+	f.fs.reads.Add(1)
+	return f.File.ReadAt(p, off)
 }
 
 func (f *countingFile) Write(p []byte) (int, error) {
@@ -601,4 +607,42 @@ func TestSectionAtNearby(t *testing.T) {
 		}
 	}
 	w.close()
+}
+
+// TestSectionAtFarApart: the records of each task lie far from each other, as those of
+// tasks that waited together do. The journal is still read about once.
+func TestSectionAtFarApart(t *testing.T) {
+	const n = 1000
+	var offs []int64
+	var mu sync.Mutex
+	fsys := &countingFS{FS: durable.OS}
+	l, err := ledger.Open(ledger.Options{Dir: t.TempDir(), FS: fsys, Locker: &mu, Apply: func(s *ledger.Section) { offs = append(offs, s.Off) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		err := l.Update(t.Context(), func(tx *ledger.Tx) error {
+			for i := range n {
+				tx.Append(kilobyte(fmt.Sprint("t", i)))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fsys.reads.Store(0)
+	for i := n - 1; i >= 0; i-- {
+		for _, off := range []int64{offs[i], offs[n+i], offs[2*n+i]} {
+			if _, err := l.SectionAt(off); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if reads := fsys.reads.Load(); reads > n/5 {
+		t.Errorf("%d reads for %d records", reads, 3*n)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
 }
