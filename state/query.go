@@ -154,13 +154,21 @@ func (c *rowCache) get(n, last uint32) ([]byte, bool) {
 	return row.data, ok && row.last == last
 }
 
-// put keeps a row. What is full is begun anew: then it has what was asked for last.
+// put keeps a row. What is full lets go of any others: of a list that is longer than
+// the cache a part is there the next time, whichever way it is read.
 func (c *rowCache) put(n, last uint32, data []byte) {
-	if c.rows == nil || c.size+len(data) > maxRows {
-		c.rows, c.size = map[uint32]cachedRow{}, 0
+	if c.rows == nil {
+		c.rows = map[uint32]cachedRow{}
 	}
 	c.size += len(data) - len(c.rows[n].data)
 	c.rows[n] = cachedRow{last, data}
+	for old, row := range c.rows {
+		if c.size <= maxRows {
+			return
+		}
+		c.size -= len(row.data)
+		delete(c.rows, old)
+	}
 }
 
 // matching gives the tasks of a list.

@@ -113,18 +113,25 @@ func TestRows(t *testing.T) {
 	list("b canceled third, a canceled first")
 }
 
-// TestRowsAreBounded: a cache that is full begins anew.
+// TestRowsAreBounded: a cache that is full lets go of what it must, and a list that
+// is longer than it still finds a part of its rows there.
 func TestRowsAreBounded(t *testing.T) {
 	var c rowCache
-	row := make([]byte, maxRows/2)
-	for n := range uint32(3) {
-		c.put(n, 1, row)
+	const n = 4000
+	row := make([]byte, 2*maxRows/n)
+	found := 0
+	for i := range uint32(2 * n) {
+		if _, ok := c.get(i%n, 1); ok {
+			found++
+		} else {
+			c.put(i%n, 1, row)
+		}
 	}
-	_, first := c.get(0, 1)
-	_, third := c.get(2, 1)
-	if first || !third || c.size > maxRows {
-		t.Error(first, third, c.size)
+	if c.size > maxRows || c.size != len(c.rows)*len(row) || found == 0 {
+		t.Errorf("%d rows of %d bytes; %d were there the second time", len(c.rows), c.size, found)
 	}
+	c = rowCache{}
+	c.put(2, 1, row)
 	c.put(2, 2, row[:1])
 	if _, old := c.get(2, 1); old || c.size != 1 {
 		t.Error(old, c.size)
