@@ -112,6 +112,23 @@ func TestBatchKnowsItsOwn(t *testing.T) {
 	w.close()
 }
 
+// TestBatchContinuesBesideParallel: a parallel task of a batch is in no lane, so its
+// agent is not that of the task which continues the directory's last session.
+func TestBatchContinuesBesideParallel(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Agents["codex"] = w.agent
+	w.open()
+	defer w.close()
+	last := w.wait(w.submit(coordinator.TaskSpec{Prompt: "a", Agent: "demo"}).ID)
+	tasks, err := w.submitAll([]coordinator.TaskSpec{{Prompt: "b", Agent: "codex", Parallel: true}, {Prompt: "c", Continue: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tasks[1].Agent != "demo" || tasks[1].SessionID != last.SessionID {
+		t.Errorf("it goes on with %s in %s", tasks[1].Agent, tasks[1].SessionID)
+	}
+}
+
 func TestBatchRefuses(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0

@@ -126,7 +126,9 @@ func (in *intake) fillAgent(s *submission) {
 		}
 		s.Agent = in.agent
 	}
-	in.agents[lane] = s.Agent
+	if !s.Parallel { // else it is in no lane that others go on with
+		in.agents[lane] = s.Agent
+	}
 }
 
 func (in *intake) laneAgent(lane string) string {
@@ -229,6 +231,7 @@ func nativeFields(journal string) (map[string]bool, error) {
 	return fields, nil
 }
 
+// checkAgentName says what is wrong with the name of an agent.
 func (c *Coordinator) checkAgentName(name string) error {
 	if c.cfg.Agents[name] != nil {
 		return nil
