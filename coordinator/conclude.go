@@ -38,11 +38,7 @@ func bounded(answer string) string {
 // finish records how a run ended. Where the disk is full it waits until there is
 // room, so that a result is not lost; the lane stays taken meanwhile.
 func (c *Coordinator) finish(r *run, out Outcome) error {
-	if out.Result != "" {
-		if err := os.WriteFile(filepath.Join(c.RunDir(r.id), "answer"), []byte(out.Result), durable.FileMode); err != nil {
-			c.trouble("an answer could not be written to its file", err)
-		}
-	}
+	unwritten := c.writeAnswer(r, &out)
 	err := c.insist(context.Background(), "a result", func(tx *ledger.Tx) error {
 		if c.stillRuns(r) {
 			c.conclude(r, out, tx)
@@ -51,7 +47,27 @@ func (c *Coordinator) finish(r *run, out Outcome) error {
 		}
 		return nil
 	})
+	if unwritten != nil && err == nil { // by now there may be room
+		unwritten = c.writeAnswer(r, &out)
+	}
+	if unwritten != nil {
+		c.trouble("an answer could not be written to its file", unwritten)
+	}
 	c.keepSession(r.task.SessionID)
+	return err
+}
+
+// writeAnswer puts the whole answer into the run's directory, or nothing: a part of
+// it would be taken for all.
+func (c *Coordinator) writeAnswer(r *run, out *Outcome) error {
+	if out.Result == "" {
+		return nil
+	}
+	path := filepath.Join(c.RunDir(r.id), "answer")
+	err := os.WriteFile(path, []byte(out.Result), durable.FileMode)
+	if err != nil {
+		_ = os.Remove(path) // the error that matters is err
+	}
 	return err
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -111,6 +113,28 @@ func TestDiskIsFullForAWhile(t *testing.T) {
 				w.close()
 			})
 		})
+	}
+}
+
+// TestAnswerIsWrittenLater: a file of which there was no room for all has the whole
+// answer in the end, and never a part of it.
+func TestAnswerIsWrittenLater(t *testing.T) {
+	w := newWorld(t)
+	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		if err := os.Symlink("/dev/full", filepath.Join(turn.RunDir, "answer")); err != nil {
+			t.Error(err)
+		}
+		return coordinator.Outcome{Result: "fine"}
+	}
+	w.open()
+	got := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+	w.close()
+	answer := filepath.Join(w.c.RunDir(got.RunID), "answer")
+	if fi, err := os.Lstat(answer); err != nil || !fi.Mode().IsRegular() { // /dev/full has no end
+		t.Fatal(fi, err)
+	}
+	if data, err := os.ReadFile(answer); err != nil || string(data) != "fine" {
+		t.Errorf("%q, %v", data, err)
 	}
 }
 
