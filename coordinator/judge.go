@@ -82,7 +82,7 @@ func (c *Coordinator) judgeInterrupted(v *verdict, t *state.Task, out Outcome, n
 		v.retries++
 	}
 	switch {
-	case v.retries > c.cfg.MaxRetries:
+	case !out.Shortage && v.retries > c.cfg.MaxRetries:
 		v.status = state.Dead
 	case !c.isGoing():
 		v.notBefore = now.Add(c.backoff(t.Retries))

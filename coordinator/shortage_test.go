@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -40,6 +41,23 @@ func TestShortage(t *testing.T) {
 			t.Errorf("attempt %d, %d retries, %d tries, begun %s after it was back", got.Attempt, got.Retries, tries, late)
 		}
 	})
+}
+
+// TestShortageOfAReleasedTask: also a task whose retries are used up waits, as one may
+// that a person has released.
+func TestShortageOfAReleasedTask(t *testing.T) {
+	w, id := interrupted(t)
+	w.cfg.MaxRetries = 0
+	w.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
+	w.outcomes(coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Shortage: true}, coordinator.Outcome{Result: "fine"})
+	w.open()
+	w.until(id, (*state.Task).Orphaned)
+	if _, err := w.c.Release(t.Context(), id, "client"); err != nil {
+		t.Fatal(err)
+	}
+	got := w.wait(id)
+	w.close()
+	w.expect(got, state.Done, "")
 }
 
 // TestInterruptedWhileWeGoOn: a run that ends through us, though we do not, is tried
