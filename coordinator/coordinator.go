@@ -54,7 +54,7 @@ type Coordinator struct {
 
 	full    atomic.Bool    // the disk was, since the dispatcher asked last
 	wake    chan struct{}  // capacity 1: the dispatcher must look
-	ended   chan struct{}  // capacity 1: a run or a call has ended
+	ended   chan struct{}  // capacity 1: a run has ended
 	running sync.WaitGroup // the runs' goroutines
 }
 

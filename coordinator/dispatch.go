@@ -51,7 +51,7 @@ func (c *Coordinator) untilNext() time.Duration {
 	now := c.cfg.Now()
 	c.mu.Lock()
 	ready := len(c.state.Ready(now, c.limits())) > 0
-	next := c.state.NextWake(now)
+	next, idle := c.state.NextWake(now), c.state.Idle()
 	c.mu.Unlock()
 	wait := farAway
 	if c.full.Swap(false) || ready {
@@ -60,12 +60,22 @@ func (c *Coordinator) untilNext() time.Duration {
 	if !next.IsZero() {
 		wait = min(wait, max(next.Sub(now), time.Millisecond), clockCheck)
 	}
-	if c.cfg.IdleExit > 0 {
-		c.runsMu.Lock()
-		wait = min(wait, max(c.lastCall.Add(c.cfg.IdleExit).Sub(now), 10*time.Millisecond))
-		c.runsMu.Unlock()
+	if c.cfg.IdleExit > 0 && idle { // else a record or the end of a run wakes the dispatcher
+		wait = min(wait, c.untilQuiet(now))
 	}
 	return wait
+}
+
+// untilQuiet is how long it is at least until mayEnd may find that nobody has called
+// for IdleExit.
+func (c *Coordinator) untilQuiet(now time.Time) time.Duration {
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	left := c.lastCall.Add(c.cfg.IdleExit).Sub(now)
+	if c.clients > 0 || len(c.runs) > 0 {
+		left = c.cfg.IdleExit // their end is still to come
+	}
+	return max(left, 10*time.Millisecond)
 }
 
 // mayEnd reports whether Run may return by itself: after a handover, or idle.

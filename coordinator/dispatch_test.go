@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,35 @@ func TestATimeThatComesWhileTheDispatcherLooks(t *testing.T) {
 			}
 			w.close()
 		}
+	})
+}
+
+// TestAMasterThatIsNotIdleSleeps: one that goes away when nothing is to be done does
+// not look all the time whether that is so while a task runs or waits.
+func TestAMasterThatIsNotIdleSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cfg.IdleExit, w.cfg.Timeout = 30*time.Second, 2*time.Hour
+		var looks atomic.Int64
+		w.cfg.Now = func() time.Time {
+			looks.Add(1)
+			return time.Now()
+		}
+		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			time.Sleep(time.Hour)
+			return coordinator.Outcome{Result: "fine"}
+		}
+		w.openUnwatched()
+		w.submit(coordinator.TaskSpec{Prompt: "p", NotBefore: w.cfg.Now().Add(time.Hour)})
+		begun := time.Now()
+		if err := <-w.ran; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begun).Round(time.Second); took != 2*time.Hour+w.cfg.IdleExit || looks.Load() > 5000 {
+			t.Errorf("it went away after %s, and looked %d times at the clock", took, looks.Load())
+		}
+		w.ran <- nil
+		w.close()
 	})
 }
 
