@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -331,6 +332,63 @@ func TestOrphanIsProvedDeadLater(t *testing.T) {
 		w.expect(w.wait(id), state.Done, "")
 		w.close()
 	}
+}
+
+// TestReleaseStands: what a person says of a task whose agent may be alive is not
+// undone by the proof that this master still waits for, nor is a later hold by that of
+// the next one.
+func TestReleaseStands(t *testing.T) {
+	w, id := interrupted(t)
+	w.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
+	w.open()
+	w.until(id, (*state.Task).Orphaned)
+	if err := w.c.Pause(t.Context(), "", "client"); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	asked, fail := make(chan struct{}), make(chan struct{})
+	w.cfg.Recover = func(context.Context, string, string) error {
+		close(asked)
+		<-fail
+		return errors.New("pid 42 is still there")
+	}
+	looked := make(chan struct{})
+	w.cfg.Log = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {
+		if bytes.Contains(line, []byte("looked after an interrupted run")) {
+			close(looked)
+		}
+	}), nil))
+	w.open()
+	<-asked
+	if _, err := w.c.Release(t.Context(), id, "client"); err != nil {
+		t.Fatal(err)
+	}
+	close(fail)
+	<-looked
+	w.close()
+	w.cfg.Recover, w.cfg.Log = nil, nil
+	w.open()
+	if got := w.task(id); got.Hold || got.Reason != state.ClassInterrupted {
+		t.Errorf("held again: %v, %s, %s", got.Hold, got.Reason, got.Note)
+	}
+	if _, err := w.c.Hold(t.Context(), id, "client"); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	w.open()
+	w.close()
+	w.open()
+	defer w.close()
+	if got := w.task(id); !got.Hold || got.Orphaned() {
+		t.Errorf("the hold of a person: %v, %s", got.Hold, got.Reason)
+	}
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f(p)
+	return len(p), nil
 }
 
 func TestLanesAndWorkers(t *testing.T) {

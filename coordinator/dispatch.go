@@ -260,7 +260,7 @@ func (c *Coordinator) release(runs []*run) {
 func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) *run {
 	r := &run{id: c.cfg.ID(), task: *t, begun: now}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	r.interrupted = t.Reason == state.ClassInterrupted || t.Reason == state.ClassOrphaned
+	r.interrupted = t.Reason == state.ClassInterrupted
 	r.named = t.AgentSession != "" && t.RunID == ""
 	r.task.Attempt++
 	r.task.RunID = r.id

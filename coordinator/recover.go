@@ -24,7 +24,7 @@ func (c *Coordinator) recover(ctx context.Context) {
 	runs := maps.Clone(c.orphans)
 	for _, id := range c.state.Orphaned() {
 		if t, _ := c.state.Peek(id); runs[id] == "" {
-			c.running.Go(func() { c.recoverTask(ctx, id, t.RunID) })
+			c.running.Go(func() { c.recoverTask(ctx, id, &oldRun{id: t.RunID, held: true}) })
 		}
 	}
 	for _, id := range c.state.Running() {
@@ -34,7 +34,7 @@ func (c *Coordinator) recover(ctx context.Context) {
 	c.mu.Unlock()
 	var wg sync.WaitGroup
 	for id, run := range runs {
-		wg.Go(func() { c.recoverTask(ctx, id, run) })
+		wg.Go(func() { c.recoverTask(ctx, id, &oldRun{id: run}) })
 	}
 	wg.Wait()
 }
@@ -42,6 +42,7 @@ func (c *Coordinator) recover(ctx context.Context) {
 // An oldRun is what is known of a run whose master has ended.
 type oldRun struct {
 	id      string
+	held    bool   // an earlier master has held the task because of it
 	alive   error  // why it cannot be proved dead; nil if it is
 	session string // native session that its output names
 	kept    bool   // that session has the prompt
@@ -49,25 +50,24 @@ type oldRun struct {
 
 // recoverTask proves the old run of a task dead and records what follows. If the
 // master is to end meanwhile, the task is left as it is for the next one.
-func (c *Coordinator) recoverTask(ctx context.Context, id, runID string) {
-	old := oldRun{id: runID}
+func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
 	if c.cfg.Recover != nil {
 		limited, stop := context.WithTimeout(ctx, recoverTimeout)
-		old.alive = c.cfg.Recover(limited, c.RunDir(runID), runID)
+		old.alive = c.cfg.Recover(limited, c.RunDir(old.id), old.id)
 		stop()
 	}
 	if old.alive != nil && ctx.Err() != nil {
 		return
 	}
 	if t, err := c.peek(id); err == nil && c.cfg.FindSession != nil {
-		old.session, old.kept = c.cfg.FindSession(t.Agent, c.RunDir(runID)) // here, because the output may be long
+		old.session, old.kept = c.cfg.FindSession(t.Agent, c.RunDir(old.id)) // here, because the output may be long
 	}
 	err := c.insist(ctx, "an interrupted task", func(tx *ledger.Tx) error {
 		t, err := c.peek(id)
 		if err != nil {
 			return err
 		}
-		if rec := c.recovered(&t, &old); rec != nil {
+		if rec := c.recovered(&t, old); rec != nil {
 			tx.Append(rec)
 		}
 		return nil
@@ -76,7 +76,7 @@ func (c *Coordinator) recoverTask(ctx context.Context, id, runID string) {
 		c.trouble("an interrupted task could not be requeued", err)
 		return
 	}
-	c.log.Info("looked after an interrupted run", "task", id, "run", runID, "dead", old.alive == nil)
+	c.log.Info("looked after an interrupted run", "task", id, "run", old.id, "dead", old.alive == nil)
 }
 
 // recovered gives the record for a task whose old run was looked after; nil if
@@ -94,8 +94,8 @@ func (c *Coordinator) recovered(t *state.Task, old *oldRun) *ledger.Record {
 		c.addFound(rec, t, old)
 	case t.Orphaned() && t.RunID == old.id && old.alive == nil:
 		rec.Add(state.KeyHold, "").Add(state.KeyNote, "")
-	case t.Orphaned() || old.alive == nil || t.Status != state.Queued:
-		return nil
+	case old.held || old.alive == nil || t.Status != state.Queued:
+		return nil // if it is no longer held, a person has released it
 	}
 	if old.alive != nil {
 		rec.Add(state.KeyReason, string(state.ClassOrphaned)).Add(state.KeyHold, "true").

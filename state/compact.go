@@ -154,6 +154,7 @@ func (s *State) merge(n uint32) (*merger, error) {
 		m.runs = runsAfter(m.runs, &before, &m.task.Task, sec)
 		m.add(sec)
 	}
+	m.values[KeyReason] = string(m.task.Reason) // a release changes it
 	return m, nil
 }
 

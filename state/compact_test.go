@@ -281,7 +281,6 @@ func TestCarriedIsStintsOwn(t *testing.T) {
 	}
 }
 
-// TestCompactReadFails: nothing is merged of a task that cannot be read.
 // TestCompactedSize: tasks that go leave nothing, the others their first and newest
 // records.
 func TestCompactedSize(t *testing.T) {
@@ -298,6 +297,7 @@ func TestCompactedSize(t *testing.T) {
 	}
 }
 
+// TestCompactReadFails: nothing is merged of a task that cannot be read.
 func TestCompactReadFails(t *testing.T) {
 	j := newJournal(t)
 	j.task(uuid(1), "status: queued")
@@ -332,6 +332,11 @@ func TestCompactionCarriesOver(t *testing.T) {
 			j.task(uuid(1), "status: queued", "sessionKey: web", "sessionId: s1", "agent: codex")
 			j.task(uuid(2), "status: done", "sessionKey: web", "sessionId: s1", "agent: codex", "updatedAt: "+at(0))
 			j.task(uuid(1), "codexSessionId: n1", "updatedAt: "+at(time.Second))
+		},
+		"it was released though its agent might have lived, and held again": func(j *journal) {
+			j.task(uuid(1), "status: queued", "reason: orphaned", "hold: true")
+			j.task(uuid(1), "hold:")
+			j.task(uuid(1), "hold: true")
 		},
 	} {
 		j := newJournal(t)

@@ -103,6 +103,9 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	if t.Status == Running && from != Running && t.StartedAt.Equal(started) {
 		t.StartedAt = t.UpdatedAt
 	}
+	if t.Reason == ClassOrphaned && !t.Hold {
+		t.Reason = ClassInterrupted // it was released: a hold from here on is a person's
+	}
 	t.AgentSession, t.learned = t.native(t.Agent)
 	if t.AgentSession != native && !t.counted {
 		t.thread = Usage{} // what was counted was another session

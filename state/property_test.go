@@ -19,7 +19,7 @@ func pick(t *rapid.T, words ...string) string { return rapid.SampledFrom(words).
 func drawField(t *rapid.T) string {
 	switch key := pick(t, "status", "status", "status", "sessionKey", "sessionId", "agent", "account", "order", "priority", "hold",
 		"notBefore", "attempt", "after", "after", "afterPolicy", "idempotencyKey", "codexSessionId", "claudeSessionId", "by", "label", "prompt",
-		"threadTokens", "threadTokens", "promptKept", "runId", "inputTokens", "endedRuns", "workspace", "updatedAt", "exitCode", "color"); key {
+		"threadTokens", "threadTokens", "promptKept", "reason", "runId", "inputTokens", "endedRuns", "workspace", "updatedAt", "exitCode", "color"); key {
 	case "status":
 		return "status: " + pick(t, "queued", "queued", "running", "running", "done", "failed", "canceled", "dead", "draft", "qeued")
 	case "sessionKey":
@@ -48,6 +48,8 @@ func drawField(t *rapid.T) string {
 		return "inputTokens: " + pick(t, "1", "2", "30", "x")
 	case "endedRuns":
 		return "endedRuns: " + pick(t, "", `run="r1" agent="codex" ended="2026-11-21T12:00:00.5Z" used="1 2 3 4 0.5"`, `used="1"`, "x")
+	case "reason":
+		return "reason: " + pick(t, "orphaned", "orphaned", "network", "")
 	case "by":
 		return "by: " + pick(t, "hand", "ana")
 	default:
@@ -183,6 +185,12 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 			}
 		case Queued:
 			lanes[t.Lane()] = append(lanes[t.Lane()], t)
+			if t.Hold && t.Reason == ClassOrphaned { // its agent may be at work
+				laneBusy[t.Lane()] = true
+				for _, name := range sessions(t) {
+					used[name] = true
+				}
+			}
 		}
 	}
 	var heads []Task

@@ -64,6 +64,7 @@ func TestReady(t *testing.T) {
 		{"nor is its session free", []string{"a: " + q + "; sessionKey=1; sessionId=x; hold=true; reason=orphaned", "b: " + q + "; sessionKey=2; sessionId=x", "c: " + q + "; sessionKey=3; sessionId=y"}, 4, "c"},
 		{"it is free once released", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "a: hold=", "b: " + q + "; sessionKey=1"}, 4, "a"},
 		{"or canceled", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "a: status=canceled", "b: " + q + "; sessionKey=1"}, 4, "b"},
+		{"a hold from then on is a person's", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "a: hold=", "a: hold=true", "b: " + q + "; sessionKey=1"}, 4, "b"},
 		{"held is passed over", []string{"a: " + q + "; sessionKey=1; hold=true", "b: " + q + "; sessionKey=1"}, 4, "b"},
 		{"released", []string{"a: " + q + "; sessionKey=1; hold=true", "b: " + q + "; sessionKey=1", "a: hold=false"}, 4, "a"},
 		{"the user's time is passed over", []string{"a: " + q + "; sessionKey=1; notBefore=" + soon, "b: " + q + "; sessionKey=1"}, 4, "b"},
