@@ -228,7 +228,7 @@ func (c *Coordinator) agentFor(t *state.Task, defaultAgent string) string {
 	if t.Agent != "" || !isNamedLane(t.SessionKey) {
 		return first(t.Agent, defaultAgent)
 	}
-	return first(c.state.LaneAgent(t.SessionKey, sortedNames(c.cfg.Agents)), defaultAgent)
+	return first(c.state.SessionAgent(t.SessionKey, sortedNames(c.cfg.Agents)), defaultAgent)
 }
 
 // isNamedLane reports whether a session key is a name that somebody gave, and not a
@@ -304,7 +304,8 @@ func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) 
 		rec.Add(state.KeyCreatedAt, state.FormatTime(r.begun))
 	}
 	fill(&t.SessionKey, state.KeySessionKey, state.LanePrefixTask+t.ID)
-	if s, ok := c.state.CurrentSession(t.SessionKey, t.Agent, t.Account); ok && isNamedLane(t.SessionKey) && t.Resume != "never" {
+	s, ok := c.state.CurrentSession(t.SessionKey, t.Agent, t.Account)
+	if ok && isNamedLane(t.SessionKey) && t.Resume != "never" && (t.AgentSession == "" || t.AgentSession == s.Native) {
 		fill(&t.SessionID, state.KeySessionID, s.ID)
 	}
 	fill(&t.SessionID, state.KeySessionID, c.cfg.ID())

@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"testing"
@@ -62,6 +63,39 @@ func TestAMasterThatIsNotIdleSleeps(t *testing.T) {
 		w.ran <- nil
 		w.close()
 	})
+}
+
+// TestByHandInASession: a task that was written into a session by hand goes on with
+// its agent, whatever comes behind it, and in the native session that it names itself.
+func TestByHandInASession(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Agents["codex"] = w.agent
+	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		return coordinator.Outcome{Result: "fine", Session: cmp.Or(turn.Session, "n-"+turn.TaskID)}
+	}
+	w.open()
+	defer w.close()
+	old := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "demo"}).ID)
+	if err := w.c.Pause(t.Context(), "", "client"); err != nil {
+		t.Fatal(err)
+	}
+	w.takeOver("## Task hand\n- status: queued\n- sessionKey: web\n- prompt: p\n")
+	behind := w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "codex"})
+	if err := w.c.Resume(t.Context(), "client"); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.wait("hand"); got.Agent != "demo" || got.SessionID != old.SessionID {
+		t.Errorf("it went on with %s in %s", got.Agent, got.SessionID)
+	}
+	w.wait(behind.ID)
+	w.takeOver("## Task named\n- status: queued\n- sessionKey: web\n- agent: demo\n- demoSessionId: mine\n- prompt: p\n")
+	named := w.wait("named")
+	if named.AgentSession != "mine" || named.SessionID == old.SessionID {
+		t.Errorf("the session %s is that of %s", named.SessionID, named.AgentSession)
+	}
+	if next := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "demo"}).ID); next.AgentSession != "mine" {
+		t.Errorf("the next one went on with %s", next.AgentSession)
+	}
 }
 
 // TestTheMachineSleeps: a time that has come while the machine was suspended, or that a

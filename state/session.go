@@ -225,15 +225,28 @@ func (s *State) CurrentSession(key, agent, account string) (Session, bool) {
 // LaneAgent gives the one of agents that the next task in the lane of that key goes
 // on with: that of the last task that waits there, else of the session that was used
 // last; "" if there is none.
-func (s *State) LaneAgent(key string, agents []string) (last string) {
+func (s *State) LaneAgent(key string, agents []string) string {
 	if ln := s.lanes[key]; ln != nil && len(ln.queue) > 0 {
 		if agent := ln.queue[len(ln.queue)-1].Agent; slices.Contains(agents, agent) {
 			return agent
 		}
 	}
+	return s.lastUsed(key, agents, false)
+}
+
+// SessionAgent gives the one of agents that a task goes on with which is the next to
+// start in the lane of that key: that of the session that was used last. One that no
+// agent has begun counts only where there is no other: it may be that of a task
+// further behind.
+func (s *State) SessionAgent(key string, agents []string) string {
+	return cmp.Or(s.lastUsed(key, agents, true), s.lastUsed(key, agents, false))
+}
+
+func (s *State) lastUsed(key string, agents []string, begun bool) (last string) {
 	var at time.Time
 	for _, agent := range agents {
-		if x := s.sessions.current[place{key, agent, agent}]; x != nil && !x.UpdatedAt.Before(at) {
+		x := s.sessions.current[place{key, agent, agent}]
+		if x != nil && !x.UpdatedAt.Before(at) && (x.Native != "" || !begun) {
 			last, at = agent, x.UpdatedAt
 		}
 	}
