@@ -15,16 +15,16 @@ import (
 	"stint/state"
 )
 
-// maxResult is how much of an answer stands in the ledger; the whole answer is
+// MaxResult is how much of an answer stands in the ledger; the whole answer is
 // in runs/<runId>/answer.
-const maxResult = 64 << 10
+const MaxResult = 64 << 10
 
 // bounded gives head and tail of a long answer, marked as cut.
 func bounded(answer string) string {
-	if len(answer) <= maxResult {
+	if len(answer) <= MaxResult {
 		return answer
 	}
-	head, tail := maxResult*3/4, maxResult/4
+	head, tail := MaxResult*3/4, MaxResult/4
 	for head > 0 && !utf8.RuneStart(answer[head]) {
 		head--
 	}

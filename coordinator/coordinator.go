@@ -31,6 +31,7 @@ type Coordinator struct {
 	unlock func() error
 	store  *session.Store
 	start  time.Time
+	dir    os.FileInfo // of the state directory
 
 	fs        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
 	noted     bool       // that this master has started a run; the dispatcher's
@@ -71,7 +72,10 @@ func (c *Coordinator) open() (*Coordinator, error) {
 		return nil, lockError(err)
 	}
 	c.unlock = unlock
-	if err := c.openFiles(); err != nil {
+	if c.dir, err = os.Stat(c.cfg.StateDir); err == nil {
+		err = c.openFiles()
+	}
+	if err != nil {
 		return nil, errors.Join(err, unlock())
 	}
 	return c, nil
@@ -355,9 +359,11 @@ func (c *Coordinator) stopped() error {
 func (c *Coordinator) Run(ctx context.Context) error {
 	beat := make(chan struct{})
 	beatCtx, stopBeat := context.WithCancel(context.Background())
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	go func() {
 		defer close(beat)
-		c.heartbeat(beatCtx)
+		c.heartbeat(beatCtx, end)
 	}()
 	defer func() {
 		stopBeat()
@@ -378,6 +384,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	c.dispatchUntil(ctx)
 	stopProving()
 	c.shutdown()
+	if err := context.Cause(ctx); errors.Is(err, errGone) {
+		return err
+	}
 	if c.ledger.Err() == nil {
 		c.forgetStarts()
 	}

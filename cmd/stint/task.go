@@ -244,12 +244,13 @@ func (a *app) printAnswer(o *taskOptions, view *api.TaskView) error {
 	}
 }
 
-// writeAnswer prints the whole answer. The ledger may hold it cut; the run's
+// writeAnswer prints the whole answer. The ledger holds a long one cut; the run's
 // directory has it whole as long as it is kept.
 func (a *app) writeAnswer(w io.Writer, view *api.TaskView) error {
 	text := view.Result
-	if view.RunDir != "" {
-		if data, err := os.ReadFile(filepath.Join(view.RunDir, "answer")); err == nil {
+	if view.RunDir != "" && len(text) > coordinator.MaxResult {
+		data, err := os.ReadFile(filepath.Join(view.RunDir, "answer"))
+		if err == nil && len(data) > coordinator.MaxResult { // it is not synced: a power cut may have left less
 			text = string(data)
 		}
 	}
