@@ -205,12 +205,9 @@ func TestPromise1AcknowledgedMeansKept(t *testing.T) {
 	for i, p := range []string{"plain", "## Task forged\n- status: done\n<!-- end 3 -->", "```\n", "a\r\nb \x0b", strings.Repeat("x", 1<<20)} {
 		prompts[w.submit(coordinator.TaskSpec{Prompt: p, IdempotencyKey: fmt.Sprint(i)}).ID] = p
 	}
-	// A copy of the directory is what a kill -9 at this moment leaves.
 	copied := newWorld(t)
 	copied.cfg.MaxWorkers = 0
-	if err := os.CopyFS(copied.dir, os.DirFS(w.dir)); err != nil {
-		t.Fatal(err)
-	}
+	copied.copies(w)
 	w.close()
 	copied.open()
 	defer copied.close()
@@ -241,9 +238,7 @@ func TestPromise3AtLeastOnceAndCounted(t *testing.T) {
 	id := w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
 	<-begun
 	next := newWorld(t)
-	if err := os.CopyFS(next.dir, os.DirFS(w.dir)); err != nil {
-		t.Fatal(err)
-	}
+	next.copies(w)
 	w.close()
 	var proved []string
 	next.cfg.Recover = func(_ context.Context, dir, run string) error {

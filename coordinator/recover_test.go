@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,11 +53,24 @@ func interrupted(t *testing.T) (next *world, id string) {
 	id = w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
 	<-begun
 	next = newWorld(t)
-	if err := os.CopyFS(next.dir, os.DirFS(w.dir)); err != nil {
-		t.Fatal(err)
-	}
+	next.copies(w)
 	w.close()
 	return next, id
+}
+
+// copies makes the state directory of w what a kill -9 of other's master leaves at
+// this moment. Files that come and go meanwhile make it begin again.
+func (w *world) copies(other *world) {
+	w.t.Helper()
+	err := fs.ErrNotExist
+	for errors.Is(err, fs.ErrNotExist) {
+		if err = os.RemoveAll(w.dir); err == nil {
+			err = os.CopyFS(w.dir, os.DirFS(other.dir))
+		}
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // edit appends a section to tasks.md, as a person would.

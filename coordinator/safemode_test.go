@@ -2,7 +2,6 @@ package coordinator_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,13 +72,10 @@ func (w *world) dies(cleanly bool) *world {
 	synctest.Wait()
 	next := newWorld(w.t)
 	next.cfg.CrashLoop, next.cfg.MaxRetries, next.agent.do = w.cfg.CrashLoop, w.cfg.MaxRetries, w.agent.do
-	dir := os.DirFS(w.dir)
 	if cleanly {
 		w.close()
 	}
-	if err := os.CopyFS(next.dir, dir); err != nil {
-		w.t.Fatal(err)
-	}
+	next.copies(w)
 	if !cleanly {
 		w.close()
 	}
