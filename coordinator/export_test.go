@@ -16,3 +16,6 @@ func OpenOn(cfg Config, fs durable.FS) (*Coordinator, error) {
 	c.unwatched, c.fs = true, fs
 	return c.open()
 }
+
+// NativeFields reads the native sessions that a journal names.
+var NativeFields = nativeFields

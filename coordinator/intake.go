@@ -205,7 +205,7 @@ func nativeFields(journal string) (map[string]bool, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	task, named := "", map[string]string{} // by the task's heading
+	task, named := "", map[string][]string{} // by the task's heading
 	r := bufio.NewReaderSize(f, 256<<10)
 	for whole := true; err == nil || errors.Is(err, bufio.ErrBufferFull); {
 		var line []byte
@@ -215,7 +215,7 @@ func nativeFields(journal string) (map[string]bool, error) {
 		case bytes.HasPrefix(text, []byte("## ")):
 			task = string(text)
 		case bytes.HasPrefix(text, []byte("- ")) && bytes.Contains(text, []byte("SessionId: ")):
-			named[task] = string(text)
+			named[task] = append(named[task], string(text))
 		case string(text) == "- "+state.KeyReason+": "+string(state.ClassSessionLost):
 			delete(named, task)
 		}
@@ -225,8 +225,10 @@ func nativeFields(journal string) (map[string]bool, error) {
 		return nil, err
 	}
 	fields := map[string]bool{}
-	for _, field := range named {
-		fields[field] = true
+	for _, list := range named {
+		for _, field := range list {
+			fields[field] = true
+		}
 	}
 	return fields, nil
 }

@@ -16,7 +16,7 @@ type adoption struct {
 	name    string // kind and id of the record
 	renamed string // of a copy: the kind and id in whose place it stands; "": the record copied is still there
 	record  Record
-	text    string // what was taken over, in a few words
+	text    string // what was taken over, in a few words; "": nothing that has an effect
 	ignored []Pair // what stands in the section without an effect
 	real    int    // fields that a person has changed, with those that have no effect
 	stale   bool   // some fields are as they were before an edit that is in force
@@ -395,13 +395,11 @@ func (p *planner) checkTogether() {
 
 // adopt adds a record to the plan.
 func (p *planner) adopt(a *adoption) {
-	if a.origin != nil && a.real == 0 {
-		p.records = append(p.records, a.record)
-		return
+	if a.text != "" {
+		a.record.Add(keyUpdated, stamp(p.opts.now()))
+		p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s: %s", TasksName, a.section.Line, a.name, a.text)})
 	}
-	a.record.Add(keyUpdated, stamp(p.opts.now()))
 	p.records = append(p.records, a.record)
-	p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s: %s", TasksName, a.section.Line, a.name, a.text)})
 }
 
 func namesStatus(r *Record) bool {

@@ -131,14 +131,14 @@ func (a *app) notice() *api.Notice {
 
 // silent says what can be done about a master that has the lock and does not answer.
 func (a *app) silent(err error) error {
-	e := &cliError{code: exitBusy, message: "it was stopped, or hangs", err: err, try: "stint doctor"}
+	e := &cliError{code: exitBusy, message: "it was stopped, has no more open files, or hangs", err: err, try: "stint doctor"}
 	dir, derr := a.state()
 	if derr != nil {
 		return e
 	}
 	if pid := ledger.LockHolder(dir); pid > 0 {
-		e.message = fmt.Sprintf("process %d has the lock and was stopped, or hangs", pid)
-		e.try = fmt.Sprintf("kill -CONT %d if it was stopped, or end it with: kill -9 %d", pid, pid)
+		e.message = fmt.Sprintf("process %d has the lock and was stopped, has no more open files, or hangs", pid)
+		e.try = fmt.Sprintf("kill -CONT %d if it was stopped, and once more this command; or, which loses nothing: kill -9 %d", pid, pid)
 	}
 	return e
 }

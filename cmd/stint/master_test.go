@@ -23,7 +23,7 @@ func TestSilentMaster(t *testing.T) {
 	}
 	var text bytes.Buffer
 	printError(&text, err)
-	for _, want := range []string{"process 4711", "stopped, or hangs: the master does not answer at /run/s", "kill -CONT 4711", "kill -9 4711"} {
+	for _, want := range []string{"process 4711", "stopped, has no more open files, or hangs: the master does not answer at /run/s", "kill -CONT 4711", "kill -9 4711"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in %q", want, text.String())
 		}
