@@ -67,6 +67,9 @@ func (p *planner) decide() {
 		}
 		base, latest := p.before(a)
 		p.compare(a, base, latest)
+		if p.isCutOff(c.index, c.origin) {
+			a.leave()
+		}
 		if a.finish() {
 			list = append(list, a)
 		}
@@ -93,7 +96,7 @@ func (p *planner) resolve(c *change) {
 	}
 	s := &p.doc.Sections[c.index]
 	for _, o := range p.candidates(s, c.copyOf) {
-		if o.copies == c.copyOf && !o.found && o.isLike(s) && !p.isBelowAdoption(c, o) {
+		if o.copies == c.copyOf && !o.found && (o.isLike(s) || p.isCutOff(c.index, o)) && !p.isBelowAdoption(c, o) {
 			o.found = true
 			c.origin = o
 			return
@@ -116,6 +119,30 @@ func (o *origin) isLike(s *Section) bool {
 		}
 	}
 	return still == len(o.fields) || o.copies > 0
+}
+
+// isCutOff reports whether the i-th section is what a power cut, or a save that did
+// not come to its end, has left of the adopted section o: the beginning of it, at
+// the end of the file, without the records that stood behind it.
+func (p *planner) isCutOff(i int, o *origin) bool {
+	if o == nil || o.first == "" || p.lost == 0 || i != len(p.doc.Sections)-1 {
+		return false
+	}
+	fields := fieldList(&p.doc.Sections[i])
+	for n, f := range fields {
+		was, had := o.fields[f.Key]
+		if !had || !strings.HasPrefix(was, f.Value) || was != f.Value && n < len(fields)-1 {
+			return false
+		}
+	}
+	return true
+}
+
+// leave makes all that the section says differently a thing without an effect.
+func (a *adoption) leave() {
+	a.ignored = append(a.ignored, a.record.Fields...)
+	a.record, a.real, a.guarded = Record{}, 0, false
+	a.notices = append(a.notices, Notice{Text: fmt.Sprintf("%s:%d: %s is cut off here, as a power cut leaves it; it stays as it was", TasksName, a.section.Line, a.name)})
 }
 
 // candidates gives the adopted sections that s may be a later version of.

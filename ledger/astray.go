@@ -198,7 +198,7 @@ func (p *parser) nulBytes(start, next int) {
 		p.own, p.outer = true, p.blocks
 	}
 	if p.open != nil && !p.sealed {
-		p.fail(lost+"take them out, or put the section back from a copy", " in this section")
+		p.fail(lost+"take them out, or put the section back from a copy, such as stint fsck --repair makes", " in this section")
 		return
 	}
 	mended := spellNULs(p.data[start:next])

@@ -521,6 +521,49 @@ func TestVoidAtTheEnd(t *testing.T) {
 	}
 }
 
+// TestPromise4CutOffSection: after a power cut tasks.md can end within a section
+// that a person wrote and that was taken over long ago. That is no edit of it.
+func TestPromise4CutOffSection(t *testing.T) {
+	const first, section = "\n## Task mine\n- status: queued\n", "- label: |\n  one\n  two\n- prompt: by hand\n"
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued")
+	w.close()
+	w.edit(func(s string) string { return s + first + section })
+	w.open(false)
+	w.add("b", "status", "queued")
+	w.close()
+	whole, want := w.read("tasks.md"), w.lines()
+	at := strings.Index(whole, first)
+	for cut := 0; cut < len(first+section); cut += 2 {
+		x := newWorld(t)
+		for name, text := range map[string]string{"journal.md": w.read("journal.md"), "tasks.md": whole[:at+cut]} {
+			long := time.Now().Add(-time.Hour) // nobody is still writing
+			if err := errors.Join(os.WriteFile(x.path(name), []byte(text), 0o600), os.Chtimes(x.path(name), long, long)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x.open(false)
+		got := strings.TrimPrefix(x.lines(), want)
+		if got != "" && !strings.HasPrefix(withoutDigests(got), "4 mine edits=DIGEST ignored=") {
+			t.Errorf("cut after %q: a record %s", (first + section)[:cut], got)
+		}
+		if found := x.log.Findings(); len(found) > 0 {
+			t.Errorf("cut after %q: %v", (first + section)[:cut], found)
+		}
+		x.reopened()
+		x.everythingIsInTasks()
+		if err := os.Remove(x.path("journal.md")); err != nil {
+			t.Fatal(err)
+		}
+		x.open(false)
+		if alone := x.lines(); alone != want+got {
+			t.Errorf("cut after %q: tasks.md alone gives\n%s\nand not\n%s", (first + section)[:cut], alone, want+got)
+		}
+		x.close()
+	}
+}
+
 // TestSlowTruncatingWriter: an editor that cuts the file, thinks for a while, and
 // then writes in small pieces. Nothing is written into its work.
 func TestSlowTruncatingWriter(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator"
 	"stint/coordinator/api"
 )
 
@@ -193,9 +194,9 @@ func (w *cutWorld) cut(editors bool) {
 	w.audit()
 }
 
-// mend does what a person is told to do when a power cut has left NUL bytes in
-// tasks.md, where neither we nor an editor had synced yet what was written: takes
-// them out. ext4 has such a tail after one cut in three, because the sync of the
+// mend does what a person can do when a power cut has left NUL bytes in tasks.md,
+// where neither we nor an editor had synced yet what was written: stint fsck
+// --repair, which has the journal's records for those that are damaged. ext4 has such a tail after one cut in three, because the sync of the
 // journal makes the length of the other file durable, too. Until then all tasks
 // must be there as well.
 func (w *cutWorld) mend() {
@@ -209,7 +210,12 @@ func (w *cutWorld) mend() {
 	if text, err = os.ReadFile(path); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := os.WriteFile(path, bytes.ReplaceAll(text, []byte{0}, nil), 0o600); err != nil {
+	journal, err := os.ReadFile(filepath.Join(w.state, "journal.md"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	text, _ = coordinator.RepairLedger(path, text, journal)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	w.mended++
