@@ -561,15 +561,21 @@ func (f *countingFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
+// openNoting opens the log and notes where each record stands.
+func (w *world) openNoting(offs *[]int64) {
+	w.t.Helper()
+	opts := w.options(false)
+	opts.Apply = func(s *ledger.Section) { *offs = append(*offs, s.Off) }
+	var err error
+	if w.log, err = ledger.Open(opts); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func TestSectionAt(t *testing.T) {
 	w := newWorld(t)
 	var offs []int64
-	opts := w.options(false)
-	opts.Apply = func(s *ledger.Section) { offs = append(offs, s.Off) }
-	var err error
-	if w.log, err = ledger.Open(opts); err != nil {
-		t.Fatal(err)
-	}
+	w.openNoting(&offs)
 	bodies := []string{"x", strings.Repeat("long\n", 20000) + "end", "## Task y"}
 	for i, b := range bodies {
 		w.add(fmt.Sprint("t", i), "prompt", b)
@@ -591,12 +597,7 @@ func TestSectionAt(t *testing.T) {
 func TestSectionAtNearby(t *testing.T) {
 	w := newWorld(t)
 	var offs []int64
-	opts := w.options(false)
-	opts.Apply = func(s *ledger.Section) { offs = append(offs, s.Off) }
-	var err error
-	if w.log, err = ledger.Open(opts); err != nil {
-		t.Fatal(err)
-	}
+	w.openNoting(&offs)
 	for n := range 300 {
 		w.add(fmt.Sprint("t", n), "prompt", fmt.Sprint(n, strings.Repeat(" long", 100)))
 		for _, i := range []int{n, n * 7 % (n + 1), n / 2, n} {

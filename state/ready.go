@@ -211,20 +211,28 @@ func (s *State) sessionsOf(t *Task) [2]sessionName {
 	return [2]sessionName{{"", t.SessionID}, {t.Agent, s.native(t)}}
 }
 
-// usedSessions gives the conversations that the running tasks are in, and those that
-// may still be.
+// occupants gives the tasks that take their lane and their session: those that run,
+// and those that may do so still.
+func (s *State) occupants(yield func(*live) bool) {
+	for _, l := range s.running {
+		if !yield(l) {
+			return
+		}
+	}
+	for _, l := range s.orphans {
+		if !yield(l) {
+			return
+		}
+	}
+}
+
+// usedSessions gives the conversations that are taken.
 func (s *State) usedSessions() sessionSet {
 	used := sessionSet{}
-	add := func(l *live) {
+	for l := range s.occupants {
 		for _, name := range s.sessionsOf(&l.Task) {
 			used[name] = l
 		}
-	}
-	for _, l := range s.running {
-		add(l)
-	}
-	for _, l := range s.orphans {
-		add(l)
 	}
 	return used
 }

@@ -140,12 +140,7 @@ func (s *State) whyAfter(t *Task) string {
 
 // whyLane says which task is before l in its lane.
 func (s *State) whyLane(l *live, now time.Time) string {
-	for _, r := range s.running {
-		if r.lane == l.lane {
-			return fmt.Sprintf("behind %s, which %s, in %s", s.id(r.n), atWork(r), laneName(l.lane))
-		}
-	}
-	for _, r := range s.orphans {
+	for r := range s.occupants {
 		if r.lane == l.lane {
 			return fmt.Sprintf("behind %s, which %s, in %s", s.id(r.n), atWork(r), laneName(l.lane))
 		}

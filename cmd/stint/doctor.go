@@ -195,10 +195,10 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding) {
 		})
 	}
 	if r.Paused {
-		list = append(list, finding{"dispatch", healthWarn, strings.TrimSuffix("it is paused, no task is started: "+oneLine(r.PauseWhy), ": "), "stint resume"})
+		list = append(list, finding{"dispatch", healthWarn, because("it is paused, no task is started", oneLine(r.PauseWhy)), "stint resume"})
 	}
 	for _, acc := range r.Held {
-		list = append(list, finding{"account", healthWarn, strings.TrimSuffix(acc.Name+" is on hold: "+acc.Reason, ": "), "mend it, then: stint retry ID of a task that it stopped"})
+		list = append(list, finding{"account", healthWarn, because(acc.Name+" is on hold", acc.Reason), "mend it, then: stint retry ID of a task that it stopped"})
 	}
 	return list
 }

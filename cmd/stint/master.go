@@ -99,19 +99,16 @@ func (a *app) callRunning(request func(*api.Client) error) error {
 	return err
 }
 
-// another gives an app that finds its own way to the master.
+// another gives an app that finds its own way to the master, for another goroutine.
 func (a *app) another() *app {
-	return &app{
-		stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, stateOption: a.stateOption, configOption: a.configOption,
-		settings: a.settings, socket: a.socket, warned: a.warned, quiet: a.quiet,
-	}
+	one := *a
+	one.last, one.dialed = nil, ""
+	return &one
 }
 
 // client gives a client for the master at socket, the same one for the same master:
 // what a command asks goes over one connection.
 func (a *app) client(socket string) *api.Client {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.dialed != socket {
 		a.dialed, a.last = socket, api.Dial(socket)
 	}
@@ -121,8 +118,6 @@ func (a *app) client(socket string) *api.Client {
 // notice gives what the master that was asked last said about itself; nil if
 // nothing is known.
 func (a *app) notice() *api.Notice {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.last == nil {
 		return nil
 	}

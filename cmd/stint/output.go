@@ -47,6 +47,9 @@ func escapeText(s string) string {
 	return b.String()
 }
 
+// because adds a reason, if there is one.
+func because(what, reason string) string { return strings.TrimSuffix(what+": "+reason, ": ") }
+
 func needsEscape(s string) bool {
 	for i := 0; i < len(s); {
 		if c := s[i]; c >= ' ' && c < 0x7f { // most of what is ever written

@@ -72,5 +72,5 @@ func (a *app) tellPaused() {
 	if a.quiet || n == nil || !n.Paused {
 		return
 	}
-	a.hint("stint: %s; to go on: stint resume\n", escapeText(strings.TrimSuffix("dispatch is paused: "+oneLine(n.PauseWhy), ": ")))
+	a.hint("stint: %s; to go on: stint resume\n", escapeText(because("dispatch is paused", oneLine(n.PauseWhy))))
 }

@@ -4,7 +4,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -12,7 +11,8 @@ import (
 	"stint/coordinator/api"
 )
 
-// An app is one run of the program: its streams and what all commands share.
+// An app is one run of the program: its streams and what all commands share. It is
+// for one goroutine; others take one of their own ([app.another]).
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -25,7 +25,6 @@ type app struct {
 	warned   bool    // of a state directory below /tmp
 	quiet    bool    // no hints and no progress
 
-	mu     sync.Mutex
 	last   *api.Client // of the master that was asked last
 	dialed string      // its socket
 }

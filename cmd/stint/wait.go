@@ -97,12 +97,13 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 	if o.any {
 		slots = make(chan struct{}, len(refs)) // the first end may be that of the last
 	}
+	each := a.another() // a itself prints the ends meanwhile
 	waiting.Go(func() {
 		for i, ref := range refs {
 			slots <- struct{}{}
 			waiting.Go(func() {
-				one := a.another() // each finds its way to the master
-				one.warned = a.warned || i > 0
+				one := each.another()
+				one.warned = each.warned || i > 0
 				view, err := one.wait(ctx, ref)
 				ends <- waited{i, view, err}
 				<-slots
