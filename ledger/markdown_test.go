@@ -42,9 +42,10 @@ func headingsOf(doc *Document) (list []string) {
 }
 
 // otherwise are the lines where goldmark does not follow CommonMark 0.31: a
-// declaration with a small letter, tabs in tags, and an empty item in a container,
-// behind which a blank line ends the outer ones too.
-var otherwise = regexp.MustCompile(`<![a-z]|<[^\n]*\t|(?m:^[ \t>*+0-9.)-]*[ \t>](?:[-+*]|\d{1,9}[.)])[ \t]*\n[ \t>]*$)`)
+// declaration with a small letter, any white space in tags (a lone CR ends a line
+// there, a form feed is a letter), and an empty item in a container, behind which a
+// blank line ends the outer ones too.
+var otherwise = regexp.MustCompile(`<![a-z]|<[^\n]*(?:[\t\f]|\r[^\n])|(?m:^[ \t>*+0-9.)-]*[ \t>](?:[-+*]|\d{1,9}[.)])[ \t]*\n[ \t>]*$)`)
 
 // TestEmptyItemInAnother: a blank line ends an empty item, and not the one around
 // it, to which the heading belongs.
@@ -100,6 +101,7 @@ func FuzzHeadingsLikeGoldmark(f *testing.F) {
 		"-\n\n  ## Task b\n", "```\n## Task b\n```\n## Task c\n", "````\n```\n## Task b\n````\n## Task c\n", "\t## Task b\n", "-\t\t## Task b\n", "[a]: /b\n<x>\n## Task c\n",
 		"text\n---\n## Task b\n", "<pre>\n## Task b\n</script>\n## Task c\n", "- a\n\n\n\n      ## Task b\n", "* * *\n  ## Task c\n",
 		"- prompt: |\n  x\n\npara\n  ## Task b\n", "## Task a\n- prompt: |\n  x\n\npara\n  ## Task b\n", "- ```\n  ## Task a\n## Task b\n", "10) x\n    ## Task c\n",
+		"<A\rA>\n## Task b\n", "<A\fA>\n## Task b\n",
 	} {
 		f.Add([]byte(s))
 	}
