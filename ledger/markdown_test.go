@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -42,15 +43,19 @@ func headingsOf(doc *Document) (list []string) {
 }
 
 // otherwise are the lines where goldmark does not follow CommonMark 0.31: a
-// declaration with a small letter, any white space in tags (a lone CR ends a line
-// there, a form feed is a letter), and an empty item in a container, behind which a
-// blank line ends the outer ones too.
-var otherwise = regexp.MustCompile(`<![a-z]|<[^\n]*(?:[\t\f]|\r[^\n])|(?m:^[ \t>*+0-9.)-]*[ \t>](?:[-+*]|\d{1,9}[.)])[ \t]*\n[ \t>]*$)`)
+// declaration with a small letter, a tab in a tag, and an empty item, for which see
+// TestEmptyItem. Control characters are white space for it nearly everywhere; in
+// CommonMark a lone CR ends a line, for us it does not, and the others are text.
+var otherwise = regexp.MustCompile(`<![a-z]|<[^\n]*\t|(?m:^(?:[ \t>]|(?:[-+*]|\d{1,9}[.)])[ \t])*(?:[-+*]|\d{1,9}[.)])[ \t]*$)` +
+	`|[\x00-\x08\v-\x1f\x7f]`)
 
-// TestEmptyItemInAnother: a blank line ends an empty item, and not the one around
-// it, to which the heading belongs.
-func TestEmptyItemInAnother(t *testing.T) {
-	for _, text := range []string{"* *\n\n  ## Task a\n", "1. -\n\n   ## Task a\n", "* a\n\n  -\n\n  ## Task a\n"} {
+// TestEmptyItem: a heading in an item that begins with an empty line, and in one
+// around such an item, which a blank line ends; as markdown-it has it.
+func TestEmptyItem(t *testing.T) {
+	for _, text := range []string{
+		"* *\n\n  ## Task a\n", "1. -\n\n   ## Task a\n", "* a\n\n  -\n\n  ## Task a\n",
+		"-\n  ## Task a\n", "-   \n   * text\n   ## Task a\n", "- \n   10) text\n  ## Task a\n", "* *\n*\n  ## Task a\n",
+	} {
 		if got := headingsOf(Parse([]byte(text))); len(got) > 0 {
 			t.Errorf("%q: %q", text, got)
 		}
@@ -58,10 +63,10 @@ func TestEmptyItemInAnother(t *testing.T) {
 }
 
 func compareHeadings(t *testing.T, data []byte) {
+	data = bytes.ReplaceAll(bytes.TrimPrefix(data, bom), []byte("\r\n"), newline) // goldmark takes "-\r\n" for an item with text
 	if otherwise.Match(data) {
 		return
 	}
-	data = bytes.ReplaceAll(bytes.TrimPrefix(data, bom), []byte("\r\n"), newline) // goldmark takes "-\r\n" for an item with text
 	doc := Parse(data)
 	if len(doc.Findings) > 0 {
 		return
@@ -93,6 +98,22 @@ func (d *Document) inOwn(off int) bool {
 	return false
 }
 
+// TestHeadingsLikeGoldmark compares the same documents in every run. The search for
+// others is left to .ci/deep: what it finds is as often goldmark's as ours.
+func TestHeadingsLikeGoldmark(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(list []string) string { return list[random.IntN(len(list))] }
+	prefixes := []string{"", "", " ", "  ", "   ", "    ", "\t", "> ", "- ", "-", "* ", "1. ", "10) ", "-   "}
+	for range 30_000 {
+		var doc []byte
+		for range 1 + random.IntN(6) {
+			heading := fmt.Sprintf("## Task %c", 'a'+len(doc)%26)
+			doc = fmt.Append(doc, pick(prefixes), pick(prefixes), pick([]string{"", "text", heading, heading, pick(words)}), "\n")
+		}
+		compareHeadings(t, doc)
+	}
+}
+
 // FuzzHeadingsLikeGoldmark: our records are exactly the record headings at the top
 // level of the document, wherever nothing is found to be wrong.
 func FuzzHeadingsLikeGoldmark(f *testing.F) {
@@ -101,7 +122,6 @@ func FuzzHeadingsLikeGoldmark(f *testing.F) {
 		"-\n\n  ## Task b\n", "```\n## Task b\n```\n## Task c\n", "````\n```\n## Task b\n````\n## Task c\n", "\t## Task b\n", "-\t\t## Task b\n", "[a]: /b\n<x>\n## Task c\n",
 		"text\n---\n## Task b\n", "<pre>\n## Task b\n</script>\n## Task c\n", "- a\n\n\n\n      ## Task b\n", "* * *\n  ## Task c\n",
 		"- prompt: |\n  x\n\npara\n  ## Task b\n", "## Task a\n- prompt: |\n  x\n\npara\n  ## Task b\n", "- ```\n  ## Task a\n## Task b\n", "10) x\n    ## Task c\n",
-		"<A\rA>\n## Task b\n", "<A\fA>\n## Task b\n",
 	} {
 		f.Add([]byte(s))
 	}
