@@ -40,10 +40,11 @@
 // # What is a record
 //
 // A column-0 heading whose next line that is not blank is "- seq:" is a record
-// whatever surrounds it. Without seq it must be a top-level heading of the
-// document as CommonMark sees it: not inside a code fence, comment, HTML block or
-// list item. Its fields end at the next heading of level 1 or 2, also one that is
-// made by a line of --- or === below its text. A person's file may use CRLF, a BOM,
+// whatever surrounds it; so is one that follows an end line without a line break,
+// which an editor has left out while stint wrote. Without seq it must be a top-level
+// heading of the document as CommonMark sees it: not inside a code fence, comment,
+// HTML block or list item. Its fields end at the next heading of level 1 or 2, also one
+// that is made by a line of --- or === below its text. A person's file may use CRLF, a BOM,
 // "*" or "+" bullets, tabs behind them, blanks of any kind at the ends of lines and
 // around values, a closing ##, up to three blanks before the ##, and no final
 // newline. A heading with an id that is none, and no field that tells of a record

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -81,5 +82,40 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 	w.settle(true)
 	w.everythingIsInTasks()
 	w.expect("1 a status=queued\n2 b status=queued\n3 c status=queued\n4 mine by=hand status=queued\n")
+	w.reopened()
+}
+
+// TestPromise4RecordLandsBehindNoLineBreak: an editor that writes no line break at the
+// end saves in the very moment in which a record is appended. The record's heading
+// stands in the end line of the one before, and is its heading all the same: the
+// edits of that save take effect.
+func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
+	w := newWorld(t)
+	fs := &landingFS{FS: durable.OS}
+	w.fs = fs
+	opts := w.options(true)
+	var err error
+	if w.log, err = ledger.Open(opts); err != nil {
+		t.Fatal(err)
+	}
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	head, _, _ := strings.Cut(w.read("tasks.md"), "## Task a\n")
+	w.add("b", "status", "queued")
+	w.caughtUp()
+	_, b, _ := strings.Cut(w.read("tasks.md"), "## Task b\n")
+	fs.set(func() {
+		saved := head + "## Task b\n" + strings.Replace(strings.TrimRight(b, "\n"), "queued", "draft", 1)
+		if err := os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600); err != nil { // in place
+			t.Error(err)
+		}
+	})
+	w.add("c", "status", "queued")
+	w.await("Task b: edited by hand: status")
+	if !strings.Contains(w.read("tasks.md"), "<!-- end 2 -->## Task c\n") {
+		t.Errorf("tasks.md: %s", w.read("tasks.md"))
+	}
+	w.settle(true)
+	w.expect("1 a status=queued\n2 b status=queued\n3 c status=queued\n4 b by=hand edits=2 status=draft\n5 deleted tasks=Task a\n")
 	w.reopened()
 }
