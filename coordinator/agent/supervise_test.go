@@ -148,8 +148,8 @@ func TestHangAfterIsSuccess(t *testing.T) {
 // An agent that begins another turn after the first one was over does not hang.
 func TestAnotherTurn(t *testing.T) {
 	b := newBench(t)
-	b.demo.HangGrace = 200 * time.Millisecond
-	const turn = `echo '{"type":"turn.started"}'; sleep 0.4; echo '{"type":"item.completed","item":{"type":"agent_message","text":"x"}}'; echo '{"type":"turn.completed"}'; `
+	b.demo.HangGrace = time.Second
+	const turn = `echo '{"type":"turn.started"}'; sleep 1.5; echo '{"type":"item.completed","item":{"type":"agent_message","text":"x"}}'; echo '{"type":"turn.completed"}'; `
 	if e := b.shell(t.Context(), b.turn(""), turn+"sleep 0.1; "+turn); e.cause != nil || e.end.Exit != 0 {
 		t.Errorf("ended: %+v", e)
 	}
