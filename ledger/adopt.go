@@ -33,9 +33,9 @@ func newAdoption(c change, s *Section) *adoption {
 }
 
 // finish completes the record. It gives false if there is nothing to take over:
-// only blanks or line ends differ.
+// only blanks or line ends differ, or what has no effect was noted of this text before.
 func (a *adoption) finish() bool {
-	if a.origin != nil && a.real == 0 && len(a.ignored) == 0 {
+	if o := a.origin; o != nil && (a.real+len(a.ignored) == 0 || a.digest == o.digest && len(a.record.Fields) == 0) {
 		return false
 	}
 	fields := a.record.Fields
@@ -202,7 +202,8 @@ func (p *planner) withOriginal(a *adoption, fields map[string]string) map[string
 }
 
 // compare finds the fields that differ: from base by the hand of a person, or
-// only from what is in force, because the section is from an old buffer.
+// only from what is in force, because the section is from an old buffer, which may
+// have been saved before with what a person changed in it.
 func (p *planner) compare(a *adoption, base, latest map[string]string) {
 	now := fieldsOf(a.section)
 	for _, key := range keysIn(a) {
@@ -211,9 +212,11 @@ func (p *planner) compare(a *adoption, base, latest map[string]string) {
 		case same(base, key, value, present) && same(latest, key, value, present):
 		case a.origin == nil && a.copyOf > 0 && !p.keeps(key):
 			a.ignored = append(a.ignored, p.unlikeOriginal(a, key, value)...)
-		case same(base, key, value, present):
-			a.ignored, a.stale = append(a.ignored, Pair{key, value}), true
-		case !same(latest, key, value, present):
+		case same(base, key, value, present) || a.origin != nil && a.origin.wasSetAfter(p.newest, key, value):
+			if !same(latest, key, value, present) {
+				a.ignored, a.stale = append(a.ignored, Pair{key, value}), true
+			}
+		default:
 			p.takeField(a, key, value)
 		}
 	}

@@ -31,6 +31,7 @@ type origin struct {
 	first  string // digest of the text that was adopted first; "" for a record of ours
 	copies uint64 // seq of the record whose section a person copied; 0 if it is no copy
 	digest string // of the text that was last seen; "" for an unedited record
+	seq    uint64 // of the record that says so
 	found  bool   // a section with that text is in tasks.md; set by the planner
 	fields map[string]string
 	before []version // older ones, oldest first
@@ -40,6 +41,7 @@ type origin struct {
 type version struct {
 	until  uint64 // seq of that record
 	fields map[string]string
+	set    []Pair // what that record gave an effect to
 }
 
 // seenBy gives the fields that whoever had read the ledger up to record seq could
@@ -53,15 +55,25 @@ func (o *origin) seenBy(seq uint64) map[string]string {
 	return o.fields
 }
 
-// renew notes what record seq says of a newer version, or of the first.
-func (o *origin) renew(seq uint64, fields []Pair) {
+// wasSetAfter reports whether a record behind seq took over that value: then a buffer
+// that was read up to seq and has it now was saved before.
+func (o *origin) wasSetAfter(seq uint64, key, value string) bool {
+	return slices.ContainsFunc(o.before, func(v version) bool {
+		return v.until > seq && slices.Contains(v.set, Pair{key, value})
+	})
+}
+
+// renew notes what record s says of a newer version, or of the first.
+func (o *origin) renew(s *Section) {
+	set := fieldList(s)
 	if o.first == "" || o.digest != "" {
-		o.before = append(o.before, version{seq, o.fields})
+		o.before = append(o.before, version{s.Seq, o.fields, set})
 		o.fields = maps.Clone(o.fields)
 	}
-	for _, f := range fields {
+	for _, f := range slices.Concat(set, ignoredFields(s)) {
 		o.fields[f.Key] = f.Value
 	}
+	o.seq = s.Seq
 }
 
 // A history is what the journal knows about the sections of tasks.md. It serves
@@ -177,7 +189,7 @@ func (h *history) adopt(s *Section) {
 		}
 		h.forget(o)
 	}
-	o.renew(s.Seq, append(fieldList(s), ignoredFields(s)...))
+	o.renew(s)
 	o.digest = digest
 	if !isSeq {
 		h.adopted[digest] = append(h.adopted[digest], o)
@@ -205,16 +217,16 @@ func (h *history) forget(o *origin) {
 	}
 }
 
-// claim reports whether a section with that digest was adopted before, and counts
+// claim gives the section with that digest that was adopted before, or nil, and counts
 // it as found: of equal ones the n-th in the file is the n-th that was adopted.
-func (h *history) claim(digest string) bool {
+func (h *history) claim(digest string) *origin {
 	list := h.adopted[digest]
 	if len(list) == 0 {
-		return false
+		return nil
 	}
 	list[0].found = true
 	h.adopted[digest] = list[1:]
-	return true
+	return list[0]
 }
 
 // lastSeen gives what was last seen of record seq; nil if the journal has none.

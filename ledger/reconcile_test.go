@@ -456,6 +456,53 @@ func TestPromise4TwoEditorsOneTask(t *testing.T) {
 	w.expect("1 a status=done\n2 a by=hand status=queued\n3 a by=hand label=y\n")
 }
 
+// TestPromise4OldEdits: two editors, neither of whom has in his buffer what the other
+// one saved. An edit that another one came after is not taken over again when its
+// buffer is saved a second time, and is noted once; one that reads like an old buffer
+// is no less an edit of somebody who never had that buffer.
+func TestPromise4OldEdits(t *testing.T) {
+	const field = "\n- priority: "
+	for _, byHand := range []bool{false, true} {
+		w := newWorld(t)
+		save := func(text, priority string) string {
+			before, after, _ := strings.Cut(text, field)
+			w.edit(func(string) string { return before + field + priority + after[1:] })
+			w.open(false)
+			w.close()
+			return w.read("tasks.md")
+		}
+		last := func(want string) {
+			t.Helper()
+			lines := strings.Split(strings.TrimSpace(w.lines()), "\n")
+			if got := lines[len(lines)-1]; !strings.HasSuffix(got, want) {
+				t.Errorf("by hand %v: the last record is\n%s\nand not … %s", byHand, got, want)
+			}
+		}
+		w.open(false)
+		if !byHand {
+			w.add("a", "status", "queued", "priority", "5")
+		}
+		w.close()
+		old := w.read("tasks.md")
+		if byHand {
+			old = save(old+"\n## Task a\n- status: queued"+field+"5\n", "5")
+		}
+		second := save(old, "8")
+		third := save(second, "4")
+		last("priority=4")
+		save(old, "8")
+		save(old, "8")
+		last("ignored=- priority: 8")
+		save(old, "5")
+		last("ignored=- priority: 5")
+		save(third, "5")
+		last("priority=5")
+		if n := strings.Count(w.lines(), "\n"); n != 6 {
+			t.Errorf("by hand %v: there are %d records and not 6:\n%s", byHand, n, w.lines())
+		}
+	}
+}
+
 // TestPromise4StepAfterStep: two sections of one save ask for a step each, and the
 // second can only be judged when the first was taken. What cannot follow is a finding.
 func TestPromise4StepAfterStep(t *testing.T) {
