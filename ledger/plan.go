@@ -434,7 +434,7 @@ func (p *planner) indexNames() {
 // findGone lists the records that have no section in the file any more, though
 // a newer one of another has: a person has deleted them.
 func (p *planner) findGone() {
-	if p.opts.Deleted == nil || p.hurt || p.glued > 0 || p.newest == 0 {
+	if p.opts.Deleted == nil || p.hurt || p.glued > 0 {
 		return
 	}
 	p.gone = map[string]bool{}

@@ -142,6 +142,21 @@ func TestDeletedPutBackInPlace(t *testing.T) {
 	w.reopened()
 }
 
+// TestDeletedPutBackWithAll: a buffer from before all records gets all of them back,
+// also those of what was deleted meanwhile, which is there again.
+func TestDeletedPutBackWithAll(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	empty := w.read("tasks.md")
+	w.add("a", "status", "done")
+	w.add("b", "status", "done")
+	w.caughtUp()
+	w.reload(cutOut(1))
+	w.reload(func(string) string { return empty + "\na note\n" })
+	w.expect("1 a status=done\n2 b status=done\n3 deleted tasks=Task a\n4 deleted tasks=\n")
+	w.reopened()
+}
+
 // TestSameChangeInBothCopies: two sections with one seq and the same text are one,
 // also where that text is not quite as stint wrote it.
 func TestSameChangeInBothCopies(t *testing.T) {
