@@ -229,9 +229,11 @@ func cmdRequests(ts *testscript.TestScript, neg bool, args []string) {
 func cmdEdit(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, args, 3, 3, "edit FILE OLD NEW")
 	path := ts.MkAbs(args[0])
-	text, err := os.ReadFile(path)
-	ts.Check(err)
-	if !strings.Contains(string(text), args[1]) {
+	var text []byte
+	if !poll(scriptDeadline, func() bool {
+		text, _ = os.ReadFile(path) // the journal may be ahead of tasks.md
+		return strings.Contains(string(text), args[1])
+	}) {
 		ts.Fatalf("%s has no %q:\n%s", args[0], args[1], text)
 	}
 	fresh, err := strconv.Unquote(`"` + args[2] + `"`)
