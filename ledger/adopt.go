@@ -33,9 +33,9 @@ func newAdoption(c change, s *Section) *adoption {
 }
 
 // finish completes the record. It gives false if there is nothing to take over:
-// only blanks or line ends differ, or what has no effect was noted of this text before.
+// only blanks or line ends differ.
 func (a *adoption) finish() bool {
-	if o := a.origin; o != nil && (a.real+len(a.ignored) == 0 || a.digest == o.digest && len(a.record.Fields) == 0) {
+	if a.origin != nil && a.real == 0 && len(a.ignored) == 0 {
 		return false
 	}
 	fields := a.record.Fields
@@ -53,6 +53,20 @@ func (a *adoption) finish() bool {
 	a.record.Fields = append(a.record.Fields, fields...)
 	a.record.AddIf(KeyIgnored, ignoredText(a.ignored))
 	return true
+}
+
+// imply adds what the record changes beside what it names. What the section says of
+// that has no effect from now on, and is no edit when another line of it is edited.
+func (a *adoption) imply(fields []Pair) {
+	for _, f := range fields {
+		if v := a.section.Value(f.Key); v != "" {
+			a.ignored = append(a.ignored, Pair{f.Key, v})
+		}
+	}
+	r := &a.record
+	r.Fields = slices.DeleteFunc(r.Fields, func(f Pair) bool { return f.Key == KeyIgnored })
+	r.Fields = append(r.Fields, fields...)
+	r.AddIf(KeyIgnored, ignoredText(a.ignored))
 }
 
 // decide takes over what people changed, in the order of the file. One save is
@@ -216,7 +230,7 @@ func (p *planner) compare(a *adoption, base, latest map[string]string) {
 			if !same(latest, key, value, present) {
 				a.ignored, a.stale = append(a.ignored, Pair{key, value}), true
 			}
-		default:
+		case !same(latest, key, value, present):
 			p.takeField(a, key, value)
 		}
 	}
@@ -378,7 +392,7 @@ func (p *planner) take(a *adoption, batch map[string]*Record) {
 	}
 	a.text = a.what()
 	if p.opts.Implied != nil {
-		a.record.Fields = append(a.record.Fields, p.opts.Implied(&a.record)...)
+		a.imply(p.opts.Implied(&a.record))
 	}
 	all := &a.record
 	switch before := batch[a.name]; {

@@ -74,7 +74,10 @@
 // twice. "edits" says what was edited: the seq of a record, or the digest under
 // which a section without seq was adopted first. "copies" has the seq of the record
 // whose section was copied under another id. "ignored" has the fields that stand in
-// the section without an effect: a later section names them, or they are as they
-// were before a later edit, because an old buffer was saved. A record with "adopts"
-// and "ignored" alone, without "by", notes nothing else.
+// the section without an effect: a later section names them, an edit took them along,
+// or they are as they were before a later edit, because an old buffer was saved. A
+// buffer is old for a field if a record that it has not, of an edit of that section,
+// has given the field that value already; so whoever changes a field and changes it
+// back has to load what was appended in between. A record with "adopts" and "ignored"
+// alone, without "by", notes nothing else.
 package ledger

@@ -31,7 +31,6 @@ type origin struct {
 	first  string // digest of the text that was adopted first; "" for a record of ours
 	copies uint64 // seq of the record whose section a person copied; 0 if it is no copy
 	digest string // of the text that was last seen; "" for an unedited record
-	seq    uint64 // of the record that says so
 	found  bool   // a section with that text is in tasks.md; set by the planner
 	fields map[string]string
 	before []version // older ones, oldest first
@@ -73,7 +72,6 @@ func (o *origin) renew(s *Section) {
 	for _, f := range slices.Concat(set, ignoredFields(s)) {
 		o.fields[f.Key] = f.Value
 	}
-	o.seq = s.Seq
 }
 
 // A history is what the journal knows about the sections of tasks.md. It serves
@@ -217,16 +215,16 @@ func (h *history) forget(o *origin) {
 	}
 }
 
-// claim gives the section with that digest that was adopted before, or nil, and counts
+// claim reports whether a section with that digest was adopted before, and counts
 // it as found: of equal ones the n-th in the file is the n-th that was adopted.
-func (h *history) claim(digest string) *origin {
+func (h *history) claim(digest string) bool {
 	list := h.adopted[digest]
 	if len(list) == 0 {
-		return nil
+		return false
 	}
 	list[0].found = true
 	h.adopted[digest] = list[1:]
-	return list[0]
+	return true
 }
 
 // lastSeen gives what was last seen of record seq; nil if the journal has none.

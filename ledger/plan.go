@@ -329,9 +329,8 @@ func (p *planner) hand(i int, s *Section) {
 	if len(s.Fields) == 0 && p.h.has(nameOf(s)) {
 		return // it says nothing, and may be what a power cut has left of a record
 	}
-	digest := digestOf(s.Raw)
-	if o := p.h.claim(digest); o == nil || o.seq > p.newest {
-		p.todo = append(p.todo, change{index: i, digest: digest, origin: o})
+	if digest := digestOf(s.Raw); !p.h.claim(digest) {
+		p.todo = append(p.todo, change{index: i, digest: digest})
 	}
 }
 
@@ -347,20 +346,18 @@ func trimBlank(raw []byte) []byte { return bytes.TrimRight(raw, " \t\r\n") }
 // copy takes a section with the seq of another record.
 func (p *planner) copy(i int, s *Section) {
 	p.copied[i] = true
-	if digest := digestOf(s.Raw); p.h.claim(digest) == nil {
+	if digest := digestOf(s.Raw); !p.h.claim(digest) {
 		p.todo = append(p.todo, change{index: i, digest: digest, copyOf: s.Seq})
 	}
 }
 
 // editedRecord takes a section of a record that is not as stint wrote it, or was not.
-// The text that was last seen is no news but from a buffer that never had the record
-// which tells of it: there it may be an edit that reads as an older buffer did.
 func (p *planner) editedRecord(i int, s *Section) {
 	digest, o := digestOf(s.Raw), p.h.lastSeen(s.Seq)
 	switch {
-	case o == nil || digest == o.digest && o.seq <= p.newest:
+	case o == nil || digest == o.digest:
 	case len(p.h.adopted[digest]) > 0: // a copy, and the record itself is gone
-		p.copied[i] = p.h.claim(digest) != nil
+		p.copied[i] = p.h.claim(digest)
 	default:
 		p.todo = append(p.todo, change{index: i, digest: digest, origin: o})
 	}
@@ -432,9 +429,10 @@ func (p *planner) indexNames() {
 }
 
 // findGone lists the records that have no section in the file any more, though
-// a newer one of another has: a person has deleted them.
+// a newer one of another has: a person has deleted them. Of an empty file, which an
+// editor may be about to write, nothing is said.
 func (p *planner) findGone() {
-	if p.opts.Deleted == nil || p.hurt || p.glued > 0 {
+	if p.opts.Deleted == nil || p.hurt || p.glued > 0 || !hasText(p.doc.data) {
 		return
 	}
 	p.gone = map[string]bool{}
