@@ -41,7 +41,7 @@ func TestScript(t *testing.T) {
 		Cmds:               scriptCommands,
 		Condition:          scriptCondition,
 		RequireUniqueNames: true,
-		Deadline:           time.Now().Add(8 * time.Minute), // for what hangs
+		Deadline:           time.Now().Add(15 * time.Minute), // of all scripts together: for what hangs
 	})
 }
 
