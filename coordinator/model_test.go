@@ -428,13 +428,15 @@ func (h *history) edit(editor int) {
 // is no older than the last compaction, and no record below it tells of an edit from
 // before that: such a one has the last word.
 func withPriority(text, id, priority string, through uint64) string {
-	last := slices.ContainsFunc(sectionsOf(text), func(s sectionText) bool {
+	if slices.ContainsFunc(sectionsOf(text), func(s sectionText) bool {
 		return s.id == id && s.seq > through && s.edits > 0 && s.edits <= through && s.priority != ""
-	})
+	}) {
+		return text
+	}
 	parts := parts(text)
 	for i, part := range parts {
 		s := sectionsOf(part)
-		if len(s) == 1 && s[0].id == id && s[0].seq > through && !s[0].adoption && !last {
+		if len(s) == 1 && s[0].id == id && s[0].seq > through && !s[0].adoption {
 			parts[i] = strings.Replace(part, "\n- priority: "+s[0].priority+"\n", "\n- priority: "+priority+"\n", 1)
 		}
 	}

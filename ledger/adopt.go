@@ -32,7 +32,7 @@ func newAdoption(c change, s *Section) *adoption {
 	return a
 }
 
-// finish completes the record. It gives false if there is nothing to take over:
+// finish makes the record but for what is ignored. It gives false if there is nothing to take over:
 // only blanks or line ends differ.
 func (a *adoption) finish() bool {
 	if a.origin != nil && a.real == 0 && len(a.ignored) == 0 {
@@ -51,7 +51,6 @@ func (a *adoption) finish() bool {
 		a.record.Add(KeyCopies, strconv.FormatUint(a.copyOf, 10))
 	}
 	a.record.Fields = append(a.record.Fields, fields...)
-	a.record.AddIf(KeyIgnored, ignoredText(a.ignored))
 	return true
 }
 
@@ -63,10 +62,7 @@ func (a *adoption) imply(fields []Pair) {
 			a.ignored = append(a.ignored, Pair{f.Key, v})
 		}
 	}
-	r := &a.record
-	r.Fields = slices.DeleteFunc(r.Fields, func(f Pair) bool { return f.Key == KeyIgnored })
-	r.Fields = append(r.Fields, fields...)
-	r.AddIf(KeyIgnored, ignoredText(a.ignored))
+	a.record.Fields = append(a.record.Fields, fields...)
 }
 
 // decide takes over what people changed, in the order of the file. One save is
@@ -223,14 +219,12 @@ func (p *planner) compare(a *adoption, base, latest map[string]string) {
 	for _, key := range keysIn(a) {
 		value, present := now[key]
 		switch {
-		case same(base, key, value, present) && same(latest, key, value, present):
+		case same(latest, key, value, present):
 		case a.origin == nil && a.copyOf > 0 && !p.keeps(key):
 			a.ignored = append(a.ignored, p.unlikeOriginal(a, key, value)...)
 		case same(base, key, value, present) || a.origin != nil && a.origin.wasSetAfter(p.newest, key, value):
-			if !same(latest, key, value, present) {
-				a.ignored, a.stale = append(a.ignored, Pair{key, value}), true
-			}
-		case !same(latest, key, value, present):
+			a.ignored, a.stale = append(a.ignored, Pair{key, value}), true
+		default:
 			p.takeField(a, key, value)
 		}
 	}
@@ -439,6 +433,7 @@ func (p *planner) checkTogether() {
 
 // adopt adds a record to the plan.
 func (p *planner) adopt(a *adoption) {
+	a.record.AddIf(KeyIgnored, ignoredText(a.ignored))
 	if a.text != "" {
 		a.record.Add(keyUpdated, stamp(p.opts.now()))
 		p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s: %s", TasksName, a.section.Line, a.name, a.text)})

@@ -204,7 +204,7 @@ func (p *planner) keepEdits() {
 			a := newAdoption(change{origin: o, digest: digest}, p.h.section(r.seq))
 			p.compare(a, fieldsOf(a.section), o.fields)
 			if a.finish() {
-				p.records = append(p.records, a.record)
+				p.adopt(a)
 			}
 		}
 	}
