@@ -1,0 +1,185 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxTerms is how many terms a search has: a line's terms are the bits of a word.
+const maxTerms = 64
+
+// maxQuery is how much of a prompt is looked at, in bytes: its beginning and end say
+// what it is about.
+const maxQuery = 64 << 10
+
+// How much the kinds of terms count.
+const (
+	kindName = 1.6 // an identifier or path, whole
+	kindWord = 1.0
+	kindPart = 0.7 // of an identifier or path
+	kindPair = 0.6 // of characters of a script without blanks: a word is two or more
+)
+
+// termsOf gives what a prompt is searched by, what counts most first.
+func termsOf(text string) []Term {
+	if len(text) > maxQuery {
+		text = strings.ToValidUTF8(text[:maxQuery/2]+"\n"+text[len(text)-maxQuery/2:], " ")
+	}
+	q := &query{at: map[string]int{}}
+	for _, token := range strings.FieldsFunc(text, isGap) {
+		q.token(strings.Trim(token, "./-_:@#+'"))
+	}
+	slices.SortStableFunc(q.terms, func(a, b Term) int { return cmp.Compare(b.Kind, a.Kind) })
+	return q.terms[:min(len(q.terms), maxTerms)]
+}
+
+// isGap reports whether a character stands between tokens.
+func isGap(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/:@#+'", r)
+}
+
+// A query gathers terms.
+type query struct {
+	terms []Term
+	at    map[string]int
+}
+
+// add adds a term; the second time it counts as the weightier of both.
+func (q *query) add(text string, kind float64) {
+	text = strings.ToLower(text)
+	if i, known := q.at[text]; known {
+		q.terms[i].Kind = max(q.terms[i].Kind, kind)
+		return
+	}
+	q.at[text] = len(q.terms)
+	q.terms = append(q.terms, Term{Text: text, Kind: kind})
+}
+
+// token takes a piece of text without blanks apart.
+func (q *query) token(token string) {
+	parts := splitToken(token)
+	if len(parts) > 1 && len(token) <= 128 && isASCII(token) && !strings.Contains(token, "'") {
+		q.add(token, kindName)
+	}
+	for _, p := range parts {
+		switch {
+		case isDense(p):
+			q.pairs(p)
+		case len(parts) > 1:
+			q.word(p, kindPart)
+		default:
+			q.word(p, kindWord)
+		}
+	}
+}
+
+func isASCII(s string) bool { return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) }
+
+// splitToken splits at marks, at the humps of camelCase, and where a script with
+// blanks meets one without.
+func splitToken(token string) (parts []string) {
+	begin, runes := 0, []rune(token)
+	cut := func(i int) {
+		if i > begin {
+			parts = append(parts, string(runes[begin:i]))
+		}
+		begin = i
+	}
+	for i, r := range runes {
+		switch {
+		case strings.ContainsRune("._-/:@#+'", r):
+			cut(i)
+			begin = i + 1
+		case i == begin:
+		case dense(r) != dense(runes[i-1]),
+			unicode.IsUpper(r) && unicode.IsLower(runes[i-1]),
+			unicode.IsUpper(r) && i+1 < len(runes) && unicode.IsLower(runes[i+1]) && unicode.IsUpper(runes[i-1]):
+			cut(i)
+		}
+	}
+	cut(len(runes))
+	return parts
+}
+
+// dense reports whether a character is of a script that is written without blanks.
+func dense(r rune) bool {
+	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar) || r == 'ー'
+}
+
+func isDense(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return dense(r)
+}
+
+// pairs adds each pair of neighbours, but for those of hiragana alone: these are
+// endings and particles.
+func (q *query) pairs(s string) {
+	runes := []rune(s)
+	if len(runes) == 1 && unicode.Is(unicode.Han, runes[0]) {
+		q.add(s, kindPair)
+	}
+	for i := range len(runes) - 1 {
+		if unicode.Is(unicode.Hiragana, runes[i]) && unicode.Is(unicode.Hiragana, runes[i+1]) {
+			continue
+		}
+		q.add(string(runes[i:i+2]), kindPair)
+	}
+}
+
+// word adds a word without its ending, if it says something.
+func (q *query) word(s string, kind float64) {
+	s = strings.ToLower(s)
+	n := utf8.RuneCountInString(s)
+	if stopWords[s] || n < 2 || n > 64 {
+		return
+	}
+	if n == 2 && isASCII(s) && kind == kindPart {
+		return
+	}
+	q.add(stem(s), kind)
+}
+
+// stem takes the commonest endings of English off; what is left is the beginning of
+// all its forms.
+func stem(s string) string {
+	for _, ending := range []string{"ations", "ation", "ings", "ing", "ies", "ied", "ers", "ed", "es", "er", "ly", "s", "e", "y"} {
+		if base, ok := strings.CutSuffix(s, ending); ok && len(base) >= 4 && isASCII(s) && !strings.ContainsAny(s, "0123456789") {
+			return undouble(base)
+		}
+	}
+	return s
+}
+
+// undouble makes runn of running run.
+func undouble(s string) string {
+	if n := len(s); n >= 5 && s[n-1] == s[n-2] && !strings.ContainsRune("aeiouls", rune(s[n-1])) {
+		return s[:n-1]
+	}
+	return s
+}
+
+// stopWords say nothing about what a text is about: the commonest words of English,
+// German, French and Spanish, and what prompts say to agents.
+var stopWords = func() map[string]bool {
+	m := map[string]bool{}
+	for w := range strings.FieldsSeq(`
+a about after again all also am an and any are as at be because been before being between both but by can could did do does
+doing don down each few for from further had has have having he her here hers him his how i if in into is it its itself just
+let me more most my no nor not now of off on once only or other our out over own please same shall she should so some such
+than that the their them then there these they this those through to too under until up us very was we were what when where
+which while who whom why will with would you your yours
+add change check create ensure fix give help make need put see show tell update use used using want work
+aber als am an auch auf aus bei bin bis bitte da das dass dem den der des die doch du durch ein eine einem einen einer er es
+für hat ich ihr im in ist ja kann kein man mich mit nach nicht noch nur ob oder sich sie sind so um und uns von vor war was
+wenn wer wie wir wird zu zum zur
+au aux avec ce ces cette comme dans de des du elle en est et eux il je la le les leur lui mais mes moi mon ne nos nous on ou
+par pas pour que qui sa se ses son sur ta te tu un une vos vous
+al con como de del el ella en era es esta este la las lo los mas me mi muy no nos para pero por que se si sin son su sus te
+tu un una uno y ya`) {
+		m[w] = true
+	}
+	return m
+}()
