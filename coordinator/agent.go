@@ -74,3 +74,33 @@ type Outcome struct {
 	Shortage bool        // interrupted before the agent was at work, because the machine lacked something that comes back ([IsShortage])
 	Note     string      // something the user should know although the run went on, e.g. that a session was lost
 }
+
+// A Shell runs verify commands. coordinator/agent fills it.
+type Shell interface {
+	// Verify runs a command and returns when nothing of it is left alive, as
+	// [Agent].Run does. It does not fail: what went wrong is in the result.
+	Verify(ctx context.Context, v VerifyRun) VerifyResult
+}
+
+// A VerifyRun is one run of a verify command.
+type VerifyRun struct {
+	TaskID    string
+	RunID     string
+	Attempt   int
+	Iteration int
+	RunDir    string        // made by the coordinator
+	Workspace string        // absolute path: the command's working directory
+	Command   string        // for sh -c
+	Timeout   time.Duration // of the command; 0: none
+	Grace     time.Duration // between SIGTERM and SIGKILL
+}
+
+// A VerifyResult is how a verify command ended.
+type VerifyResult struct {
+	Class    state.Class // "": by itself; timeout: by its limit; canceled or interrupted: by us, and it says nothing
+	ExitCode int         // -1 if a signal ended it, or it did not end by itself
+	Output   string      // head and tail of what it printed, stderr included
+	Duration time.Duration
+	Error    string // one sentence, if Class is not ""
+	Shortage bool   // as in [Outcome]
+}

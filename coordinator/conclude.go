@@ -63,7 +63,7 @@ func (c *Coordinator) writeAnswer(r *run, out *Outcome) error {
 	if out.Result == "" {
 		return nil
 	}
-	path := filepath.Join(c.RunDir(r.id), "answer")
+	path := filepath.Join(c.RunDir(r.id), answerName)
 	err := os.WriteFile(path, []byte(out.Result), durable.FileMode)
 	if err != nil {
 		_ = os.Remove(path) // the error that matters is err
@@ -92,6 +92,10 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 		rec.Add(state.KeyBy, ledger.ByClient) // an edit would have taken the task out of its run
 	}
 	addOutputs(rec, r)
+	addCheck(rec, r)
+	if v.reason != state.ClassInterrupted { // else the task goes on with that phase
+		unset(rec, state.KeyPhase, r.task.Phase != "")
+	}
 	rec.Add(state.KeyUpdatedAt, state.FormatTime(now)).AddIf(state.KeyResult, bounded(out.Result))
 	tx.Append(rec)
 	if v.loseSession {

@@ -22,6 +22,10 @@ type Config struct {
 	BackoffMax   time.Duration
 	MaxLimitWait time.Duration // how long a task waits for rate limits in all
 
+	Shell         Shell         // runs verify commands
+	MaxIterations int           // rounds of agent and verify command for tasks that do not say
+	VerifyTimeout time.Duration // of a verify command of a task that does not say
+
 	Timeout            time.Duration // of one run; 0: none
 	IdleTimeout        time.Duration // of one run, without output
 	StartupTimeout     time.Duration // of one run, until the first output

@@ -32,6 +32,7 @@ type run struct {
 	kept        bool           // session has the prompt already
 	strayed     string         // the session that the agent began in place of the one that it had to resume
 	outputs     []state.OutputFile
+	check       *VerifyResult // how the verify command ended; nil: it was not run, or was cut off
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	lastOutput  atomic.Pointer[time.Time] // nil: the agent has put nothing out yet
@@ -51,10 +52,40 @@ func (c *Coordinator) execute(r *run) {
 		default:
 		}
 	}()
-	out := c.attempt(r)
-	c.log.Info("run ended", "task", r.task.ID, "run", r.id, "class", first(string(out.Class), "success"), "exit", out.ExitCode)
-	if err := c.finish(r, out); err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
-		c.trouble("the end of run "+r.id+" could not be recorded", err)
+	for goes := true; goes; {
+		var err error
+		if goes, err = c.round(r); err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+			c.trouble("the end of run "+r.id+" could not be recorded", err)
+		}
+	}
+}
+
+// round carries out what a run's phase says, and records how it ended. It gives true
+// if r now is the run that follows.
+func (c *Coordinator) round(r *run) (goes bool, err error) {
+	var out Outcome
+	switch r.task.Phase {
+	case state.PhaseVerify:
+		out = c.verify(r)
+	default:
+		out = c.attempt(r)
+	}
+	c.log.Info("run ended", "task", r.task.ID, "run", r.id, "phase", first(string(r.task.Phase), "agent"), "class", first(string(out.Class), "success"), "exit", out.ExitCode)
+	if s, ok := c.next(r, &out); ok {
+		return c.goOn(r, &out, s)
+	}
+	c.gather(r, &out)
+	return false, c.finish(r, out)
+}
+
+// gather collects the files that a task is to leave, when all else went well.
+func (c *Coordinator) gather(r *run, out *Outcome) {
+	t, err := c.whole(r.task.ID)
+	if err != nil || out.Class != "" || len(t.OutputSpec) == 0 {
+		return
+	}
+	if r.outputs, err = c.collect(first(t.Workspace, filepath.Join(c.RunDir(r.id), filesName)), r.id, t.OutputSpec); err != nil {
+		out.Class, out.Error = state.ClassOutputMissing, err.Error()
 	}
 }
 
@@ -145,11 +176,6 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 		out.Error = strings.TrimRight(out.Error, "; ")
 	}
 	c.checkSession(r, t, &out)
-	if out.Class == "" && len(t.OutputSpec) > 0 {
-		if r.outputs, err = c.collect(turn.Workspace, r.id, t.OutputSpec); err != nil {
-			out.Class, out.Error = state.ClassOutputMissing, err.Error()
-		}
-	}
 	c.say(r, session.RoleAssistant, out.Result, out.Error)
 	return out
 }

@@ -10,7 +10,7 @@ var copied = map[string]bool{
 	KeyTimeout: true, KeyMaxAttempts: true, KeyMaxLimitWait: true, KeyVerifyCommand: true,
 
 	KeyTenantID: true, KeyQueue: true, KeyFallback: true, KeyInputFiles: true, KeyOutputSpec: true,
-	"maxIterations": true, "onFailure": true, "budget": true, "isolation": true,
+	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, "budget": true, "isolation": true,
 }
 
 // Copied reports whether a task that a person makes by copying the section of

@@ -178,11 +178,23 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 	case KeyOutputSpec:
 		t.OutputSpec = parseLines(f.Bytes())
 	case KeyInputFiles:
-		return setFiles(&t.InputFiles, f, k)
+		return setList(&t.InputFiles, f, k)
+	case KeyVerifyCommand:
+		t.VerifyCommand = p.get(f.Bytes())
+	case KeyMaxIterations:
+		t.MaxIterations, err = parseCount(f.Bytes())
+	case KeyVerifyTimeout:
+		t.VerifyTimeout, err = parseDuration(f.Bytes(), p)
+	case KeyOnFailure:
+		setText(&t.OnFailure, f, k)
+	case KeyOnIssue:
+		setText(&t.OnIssue, f, k)
+	case KeyTriggeredBy:
+		t.TriggeredBy = p.get(f.Bytes())
+	case KeyTrigger:
+		t.Trigger = Trigger(p.get(f.Bytes()))
 	case KeyResult:
-		if k == keepAll {
-			t.Result = f.String()
-		}
+		setText(&t.Result, f, k)
 	case ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
 		// The engine's own.
 	default:
@@ -205,8 +217,18 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 		t.LimitWaits, err = parseCount(f.Bytes())
 	case KeyIteration:
 		t.Iteration, err = parseCount(f.Bytes())
+	case KeyPhase:
+		t.Phase, err = parsePhase(f.Bytes())
+	case KeyVerifyExitCode:
+		t.VerifyExitCode, err = parseExit(f.Bytes())
+	case KeyVerifyTime:
+		t.VerifyTime, err = parseDuration(f.Bytes(), p)
+	case KeyVerifyOutput:
+		setText(&t.VerifyOutput, f, k)
+	case KeyFindings:
+		return setList(&t.Findings, f, k)
 	case KeyOutputFiles:
-		return setFiles(&t.OutputFiles, f, k)
+		return setList(&t.OutputFiles, f, k)
 	case KeyPromptKept:
 		setString(&t.PromptKept, f)
 	case KeyThreadTokens:
@@ -284,19 +306,34 @@ func (t *folded) setExtra(f *ledger.Field, k keep) {
 	}
 }
 
-// setFiles reads a list of files, which stands in the ledger as JSON; it is kept
-// with the texts alone, and checked always.
-func setFiles[T any](dst *[]T, f *ledger.Field, k keep) error {
-	var files []T
+// setList reads a list of files or findings, which stands in the ledger as JSON; it
+// is kept with the texts alone, and checked always.
+func setList[T any](dst *[]T, f *ledger.Field, k keep) error {
+	var list []T
 	if !f.Empty() {
-		if err := json.Unmarshal([]byte(f.String()), &files); err != nil {
-			return fmt.Errorf("it is no JSON list of files: %w", err)
+		if err := json.Unmarshal([]byte(f.String()), &list); err != nil {
+			return fmt.Errorf("it is no JSON list of them: %w", err)
 		}
 	}
 	if k == keepAll {
-		*dst = files
+		*dst = list
 	}
 	return nil
+}
+
+// setText keeps a long text, if texts are kept.
+func setText(dst *string, f *ledger.Field, k keep) {
+	if k == keepAll {
+		*dst = f.String()
+	}
+}
+
+func parsePhase(b []byte) (Phase, error) {
+	switch p := Phase(b); p {
+	case "", PhaseVerify, PhaseEvaluate:
+		return p, nil
+	}
+	return "", fmt.Errorf("unknown value %q: phase is verify, evaluate, or nothing", b)
 }
 
 // setString copies a value that few tasks share, unless it is the same as before.

@@ -44,6 +44,7 @@ const (
 	KeyRetries        = "retries"
 	KeyLimitWaits     = "limitWaits"
 	KeyIteration      = "iteration"
+	KeyPhase          = "phase"
 	KeyReason         = "reason"
 	KeyError          = "error"
 	KeyExitCode       = "exitCode"
@@ -61,6 +62,17 @@ const (
 	KeyOutputTokens      = "outputTokens"
 	KeyReasoningTokens   = "reasoningTokens"
 	KeyCostUSD           = "costUsd"
+
+	KeyMaxIterations  = "maxIterations"
+	KeyVerifyTimeout  = "verifyTimeout"
+	KeyVerifyExitCode = "verifyExitCode"
+	KeyVerifyTime     = "verifyTime"
+	KeyVerifyOutput   = "verifyOutput"
+	KeyFindings       = "findings"
+	KeyOnFailure      = "onFailure"
+	KeyOnIssue        = "onIssue"
+	KeyTriggeredBy    = "triggeredByTaskId"
+	KeyTrigger        = "trigger"
 
 	KeyCodexSessionID  = "codexSessionId"
 	KeyClaudeSessionID = "claudeSessionId"
@@ -85,7 +97,8 @@ var knownKeys = [...]string{
 	KeyRunID, KeyAttempt, KeyRetries, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
 	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil,
 	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns,
-	"verifyCommand", "maxIterations", "triggeredByTaskId", "onFailure", "budget", "isolation",
+	KeyVerifyCommand, KeyMaxIterations, KeyVerifyTimeout, KeyPhase, KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput, KeyFindings,
+	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, "budget", "isolation",
 }
 
 // spellingOf gives the known key that is key but for upper and lower case; "" if

@@ -49,6 +49,31 @@ const (
 	ClassCanceled      Class = "canceled"
 )
 
+// A Phase says what a run of a task carries out; "" is an agent's turn.
+type Phase string
+
+// The phases of an attempt, in their order, behind the agent's turn.
+const (
+	PhaseVerify   Phase = "verify"   // the verify command
+	PhaseEvaluate Phase = "evaluate" // the turn of an agent that judges the answer
+)
+
+// A Finding is something about an answer that a person should look at.
+type Finding struct {
+	Kind    string `json:"kind"`    // such as empty or verify-weakened
+	Message string `json:"message"` // one sentence
+}
+
+// A Trigger says why a task was queued by another one.
+type Trigger string
+
+// The triggers of a task that has triggeredByTaskId.
+const (
+	OnFailure Trigger = "failure" // that task failed
+	OnIssue   Trigger = "issue"   // that task's answer has findings
+	ByAgent   Trigger = "agent"   // the agent of that task asked for it
+)
+
 // An InputFile is a small file that comes with a task. Name is a relative path.
 type InputFile struct {
 	Name    string `json:"name"`
@@ -99,17 +124,23 @@ type Task struct {
 	NotBefore      time.Time `json:"notBefore,omitzero"`
 	Timeout        string    `json:"timeout,omitempty"` // Go duration
 	MaxAttempts    int       `json:"maxAttempts,omitempty"`
-	MaxLimitWait   string    `json:"maxLimitWait,omitempty"` // Go duration; "0s": do not wait for rate limits
-	TenantID       string    `json:"tenantId,omitempty"`     // free text to filter by
-	Queue          string    `json:"queue,omitempty"`        // likewise
-	Fallback       []string  `json:"fallback,omitempty"`     // agents that may take over when the task's own is rate-limited
-	OutputSpec     []string  `json:"outputSpec,omitempty"`   // files of the workspace to collect after the run: relative paths
+	MaxLimitWait   string    `json:"maxLimitWait,omitempty"`      // Go duration; "0s": do not wait for rate limits
+	TenantID       string    `json:"tenantId,omitempty"`          // free text to filter by
+	Queue          string    `json:"queue,omitempty"`             // likewise
+	Fallback       []string  `json:"fallback,omitempty"`          // agents that may take over when the task's own is rate-limited
+	OutputSpec     []string  `json:"outputSpec,omitempty"`        // files of the workspace to collect after the run: relative paths
+	VerifyCommand  string    `json:"verifyCommand,omitempty"`     // for the shell: must pass after a run
+	MaxIterations  int       `json:"maxIterations,omitempty"`     // rounds of agent and verify command; 0: as configured
+	VerifyTimeout  string    `json:"verifyTimeout,omitempty"`     // Go duration
+	TriggeredBy    string    `json:"triggeredByTaskId,omitempty"` // the task that has queued this one
+	Trigger        Trigger   `json:"trigger,omitempty"`           // why it has
 
 	RunID      string    `json:"runId,omitempty"`
 	Attempt    int       `json:"attempt,omitempty"`    // counted tries
 	Retries    int       `json:"retries,omitempty"`    // interruptions by us
 	LimitWaits int       `json:"limitWaits,omitempty"` // waits for a rate limit
-	Iteration  int       `json:"iteration,omitempty"`
+	Iteration  int       `json:"iteration,omitempty"`  // round of the verify loop, from 1; 0: there is no loop
+	Phase      Phase     `json:"phase,omitempty"`      // what the present run carries out, or the next one begins with
 	Reason     Class     `json:"reason,omitempty"`
 	Error      string    `json:"error,omitempty"`
 	ExitCode   *int      `json:"exitCode,omitempty"`
@@ -122,10 +153,18 @@ type Task struct {
 	Usage      Usage     `json:"usage,omitzero"`       // of all runs of the task so far
 	PromptKept string    `json:"promptKept,omitempty"` // native session whose history has the prompt of a turn that did not end well
 
+	VerifyExitCode *int   `json:"verifyExitCode,omitempty"` // of the last verify run; -1: it did not end by itself
+	VerifyTime     string `json:"verifyTime,omitempty"`     // how long that took: a Go duration
+
 	Archived string `json:"archived,omitempty"` // file of the archive that has the task; "": it is in the journal
 
 	InputFiles  []InputFile  `json:"inputFiles,omitempty"`  // of a whole task only, like its texts
 	OutputFiles []OutputFile `json:"outputFiles,omitempty"` // likewise
+	Findings    []Finding    `json:"findings,omitempty"`    // likewise
+
+	VerifyOutput string `json:"verifyOutput,omitempty"` // of a whole task: head and tail of what the last verify run printed, if it did not pass
+	OnFailure    string `json:"onFailure,omitempty"`    // of a whole task: prompt of the task to queue when this one fails; a template
+	OnIssue      string `json:"onIssue,omitempty"`      // likewise, when its answer has findings
 
 	Title  string            `json:"title,omitempty"` // first line of the prompt that is not blank, cut to 80 characters
 	Prompt string            `json:"prompt,omitempty"`

@@ -33,6 +33,9 @@ type spec struct {
 	argv []string // argv[0] is the path of the program
 	env  []string
 
+	merged bool  // stderr goes where stdout goes
+	most   int64 // bytes of stdout in its file; what comes before the last ones is dropped; 0: all is kept
+
 	limits Resources // these two come from the runner
 	cgroup cgroup
 }
@@ -44,9 +47,13 @@ func (s spec) start() *startCommand {
 	if grace <= 0 {
 		grace = defaultGrace
 	}
+	stderr := stderrName
+	if s.merged {
+		stderr = stdoutName
+	}
 	return &startCommand{
 		Argv: s.argv, Env: s.env, Dir: s.turn.Workspace, Stdin: s.turn.Prompt,
-		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderrName), Lock: filepath.Join(dir, lockName),
+		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderr), Lock: filepath.Join(dir, lockName),
 		Grace: grace, Cgroup: s.cgroup, Limits: s.limits,
 	}
 }
@@ -82,6 +89,7 @@ func (r *Runner) supervise(ctx context.Context, s spec, out sink) ended {
 	if err != nil {
 		return ended{err: err}
 	}
+	tail.most = s.most
 	defer tail.close()
 	h, err := r.begin(s)
 	if err != nil {
@@ -163,6 +171,7 @@ func (w *watch) look() {
 		}
 		w.out.feed(p)
 	}
+	w.tail.bound()
 	now := time.Now()
 	if total := w.tail.total(); total > w.total {
 		w.total, w.last = total, now
@@ -243,6 +252,8 @@ type tail struct {
 	begin          int64
 	beginErr       int64
 	buf            []byte
+	most           int64 // of stdout in its file; 0: no bound
+	dropped        int64 // taken off stdout, which then began anew
 }
 
 // openTail opens the files, which it makes if need be.
@@ -290,9 +301,18 @@ func (t *tail) read() []byte {
 	return p
 }
 
+// bound empties stdout when it is too long: who writes there does it at the end.
+// What was written since the last read is lost.
+func (t *tail) bound() {
+	if t.most > 0 && t.off > t.most && os.Truncate(t.stdout.Name(), 0) == nil {
+		t.dropped += t.off
+		t.off = 0
+	}
+}
+
 // total gives the bytes written by this run so far.
 func (t *tail) total() int64 {
-	n := t.off - t.begin
+	n := t.off - t.begin + t.dropped
 	if fi, err := t.stderr.Stat(); err == nil {
 		n += fi.Size() - t.beginErr
 	}
