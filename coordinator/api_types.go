@@ -36,6 +36,12 @@ type TaskSpec struct {
 	Queue          string    `json:"queue,omitempty"`          // likewise
 	Fallback       []string  `json:"fallback,omitempty"`       // agents that may take over when this one is rate-limited; "none": none
 
+	VerifyCommand string `json:"verifyCommand,omitempty"` // for sh -c in the workspace: must pass after each run of the agent
+	MaxIterations int    `json:"maxIterations,omitempty"` // rounds of agent and verify command; 0: the master's max_iterations
+	VerifyTimeout string `json:"verifyTimeout,omitempty"` // of the command: a Go duration; "": the master's
+	OnFailure     string `json:"onFailure,omitempty"`     // prompt of the task to queue when this one fails: a template
+	OnIssue       string `json:"onIssue,omitempty"`       // likewise, when its answer has findings
+
 	InputFiles []state.InputFile `json:"inputFiles,omitempty"` // small files that the agent can read
 	OutputSpec []string          `json:"outputSpec,omitempty"` // files of the workspace to collect after the run: relative paths
 

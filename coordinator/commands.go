@@ -196,6 +196,9 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 		now := c.cfg.Now()
 		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
 		unset(r, state.KeyOutputFiles, len(t.OutputFiles) > 0)
+		unset(r, state.KeyPhase, t.Phase != "")
+		unset(r, state.KeyIteration, t.Iteration > 0)
+		unset(r, state.KeyFindings, len(t.Findings) > 0)
 		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").Add(state.KeyNote, "").
 			Add(state.KeyResult, "").Add(state.KeyNotBefore, "").
 			Add(state.KeyHold, "").Add(state.KeyAttempt, "0").Add(state.KeyRetries, "0").Add(state.KeyLimitWaits, "0").Add(state.KeyLimitSince, "").

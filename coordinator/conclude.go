@@ -96,6 +96,9 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 	if v.reason != state.ClassInterrupted { // else the task goes on with that phase
 		unset(rec, state.KeyPhase, r.task.Phase != "")
 	}
+	if v.status == state.Queued && v.attempt == r.task.Attempt { // the attempt is spent: the next one begins from the first round
+		unset(rec, state.KeyIteration, r.task.Iteration > 0)
+	}
 	rec.Add(state.KeyUpdatedAt, state.FormatTime(now)).AddIf(state.KeyResult, bounded(out.Result))
 	tx.Append(rec)
 	if v.loseSession {
@@ -173,7 +176,8 @@ func (c *Coordinator) hasSent(t *state.Task) bool {
 		return false
 	}
 	now, err := c.whole(t.ID)
-	return err == nil && prompt.UserMessage(string(sent)) == now.Prompt
+	message := prompt.UserMessage(string(sent))
+	return err == nil && (message == now.Prompt || message == prompt.MendIt && now.Iteration > 1)
 }
 
 // addOutputs names the files that were collected. Those of an earlier run are

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"stint/memory"
 )
 
 // A Config is what a coordinator is opened with. All durations must be set; cmd
@@ -43,6 +45,10 @@ type Config struct {
 	ResumeMissing string // new or error: when there is no session to resume although there must be
 	OutputPolicy  string // the text; "": none
 
+	// Memory gives what the notes of a workspace have for a prompt. nil: nothing. It
+	// is not called with a lock held.
+	Memory func(ctx context.Context, workspace, prompt string) (memory.Result, error)
+
 	Socket     string // told in Health and the heartbeat
 	Version    string // likewise
 	Background bool   // likewise
@@ -76,4 +82,8 @@ type WorkspaceSettings struct {
 	ResumePolicy string
 	Models       map[string]string // by agent
 	OutputPolicy *string
+
+	VerifyCommand string // of tasks that name none
+	MaxIterations int
+	VerifyTimeout time.Duration
 }

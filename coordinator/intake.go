@@ -105,7 +105,7 @@ func (in *intake) check(s *submission) error {
 	if err := in.checkAgent(s); err != nil {
 		return err
 	}
-	for _, check := range []func(*TaskSpec) error{checkSession, checkLimits, checkInputFiles, checkOutputSpec} {
+	for _, check := range []func(*TaskSpec) error{checkSession, checkLimits, checkVerify, checkInputFiles, checkOutputSpec} {
 		if err := check(&s.TaskSpec); err != nil {
 			return err
 		}
@@ -401,6 +401,8 @@ func (s *submission) isBodyOf(t *state.Task) bool {
 	return t.Prompt == s.Prompt && t.Workspace == s.Workspace && key == s.SessionKey &&
 		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
 		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && slices.Equal(t.After, s.after) &&
+		(s.VerifyCommand == "" || t.VerifyCommand == s.VerifyCommand) && t.MaxIterations == s.MaxIterations && t.VerifyTimeout == s.VerifyTimeout &&
+		t.OnFailure == s.OnFailure && t.OnIssue == s.OnIssue &&
 		slices.Equal(t.InputFiles, s.InputFiles) && slices.Equal(t.OutputSpec, s.OutputSpec) && s.isCarriedOutBy(t)
 }
 
@@ -452,6 +454,11 @@ func (s *submission) addRest(r *ledger.Record) error {
 	}
 	if s.Hold {
 		r.Add(state.KeyHold, "true")
+	}
+	r.AddIf(state.KeyVerifyCommand, s.VerifyCommand).AddIf(state.KeyVerifyTimeout, s.VerifyTimeout).
+		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue)
+	if s.MaxIterations > 0 {
+		r.Add(state.KeyMaxIterations, strconv.Itoa(s.MaxIterations))
 	}
 	r.AddIf(state.KeyTenantID, s.TenantID).AddIf(state.KeyQueue, s.Queue).
 		AddIf(state.KeyFallback, strings.Join(s.Fallback, " ")).AddIf(state.KeyOutputSpec, strings.Join(s.OutputSpec, "\n"))

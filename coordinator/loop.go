@@ -31,7 +31,7 @@ func (c *Coordinator) next(r *run, out *Outcome) (s step, ok bool) {
 	t := &r.task
 	switch {
 	case c.isGoing():
-	case t.Phase == "" && out.Class == "" && t.VerifyCommand != "":
+	case t.Phase == "" && out.Class == "" && hasVerify(t):
 		return step{state.PhaseVerify, max(1, t.Iteration)}, true
 	case t.Phase == state.PhaseVerify && out.Class == state.ClassVerify && t.Iteration < c.maxIterations(t):
 		return step{"", t.Iteration + 1}, true
@@ -39,9 +39,17 @@ func (c *Coordinator) next(r *run, out *Outcome) (s step, ok bool) {
 	return s, false
 }
 
+// NoVerify as a verify command says that there is to be none, whatever is configured.
+const NoVerify = "none"
+
+func hasVerify(t *state.Task) bool { return t.VerifyCommand != "" && t.VerifyCommand != NoVerify }
+
 func (c *Coordinator) maxIterations(t *state.Task) int {
 	if t.MaxIterations > 0 {
 		return t.MaxIterations
+	}
+	if n := c.workspace(t.Workspace).MaxIterations; n > 0 {
+		return n
 	}
 	return c.cfg.MaxIterations
 }
@@ -117,8 +125,8 @@ func (c *Coordinator) verify(r *run) Outcome {
 	if err != nil {
 		return broken(err)
 	}
-	out := Outcome{Result: c.answer(&t), Session: t.AgentSession}
-	if t.VerifyCommand == "" { // a person has taken it out meanwhile
+	out := Outcome{Result: c.answer(r, &t), Session: t.AgentSession}
+	if !hasVerify(&t) { // a person has taken it out meanwhile
 		return out
 	}
 	dir := c.RunDir(r.id)
@@ -148,15 +156,20 @@ func (c *Coordinator) verify(r *run) Outcome {
 }
 
 // answer gives the whole answer of a task that is being verified.
-func (c *Coordinator) answer(t *state.Task) string {
-	if text, err := os.ReadFile(filepath.Join(c.RunDir(t.RunID), answerName)); err == nil {
-		return string(text)
+func (c *Coordinator) answer(r *run, t *state.Task) string {
+	for _, id := range []string{r.id, r.before} {
+		if text, err := os.ReadFile(filepath.Join(c.RunDir(id), answerName)); err == nil && id != "" {
+			return string(text)
+		}
 	}
 	return t.Result
 }
 
 func (c *Coordinator) verifyTimeout(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.VerifyTimeout); err == nil {
+		return d
+	}
+	if d := c.workspace(t.Workspace).VerifyTimeout; d > 0 {
 		return d
 	}
 	return c.cfg.VerifyTimeout

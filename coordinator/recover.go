@@ -59,7 +59,7 @@ func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
 	if old.alive != nil && ctx.Err() != nil {
 		return
 	}
-	if t, err := c.peek(id); err == nil && c.cfg.FindSession != nil {
+	if t, err := c.peek(id); err == nil && t.Phase == "" && c.cfg.FindSession != nil { // what a verify command prints names no session
 		old.session, old.kept = c.cfg.FindSession(t.Agent, c.RunDir(old.id)) // here, because the output may be long
 	}
 	err := c.insist(ctx, "an interrupted task", func(tx *ledger.Tx) error {

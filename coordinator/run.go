@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/memory"
 	"stint/prompt"
 	"stint/session"
 	"stint/state"
@@ -32,6 +34,7 @@ type run struct {
 	kept        bool           // session has the prompt already
 	strayed     string         // the session that the agent began in place of the one that it had to resume
 	outputs     []state.OutputFile
+	before      string        // the task's run before this one, which may have its answer
 	check       *VerifyResult // how the verify command ended; nil: it was not run, or was cut off
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
@@ -246,11 +249,45 @@ func (c *Coordinator) prompt(r *run, t *state.Task, inputs []string) string {
 		policy = *set.OutputPolicy
 	}
 	return prompt.Build(prompt.Input{
+		Memory: c.remember(r, t), Check: c.checkOf(t),
 		SessionKey: r.task.SessionKey, SessionID: r.task.SessionID, TaskID: t.ID, RunID: r.id,
 		Attempt: r.task.Attempt, Agent: r.task.Agent, Workspace: t.Workspace, Policy: policy,
 		Message: t.Prompt, Resumed: r.session != "", Interrupted: r.interrupted,
 		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec,
 	})
+}
+
+// checkOf gives what is known of the verify command when an agent's turn begins.
+func (c *Coordinator) checkOf(t *state.Task) *prompt.Check {
+	if !hasVerify(t) || t.VerifyExitCode == nil || *t.VerifyExitCode == 0 {
+		return nil
+	}
+	return &prompt.Check{
+		Command: t.VerifyCommand, ExitCode: *t.VerifyExitCode, Time: t.VerifyTime, Output: t.VerifyOutput,
+		Iteration: max(1, t.Iteration), Of: c.maxIterations(t),
+	}
+}
+
+// memoryName is the file in a run's directory with what was found in the notes.
+const memoryName = "memory.json"
+
+// remember searches the notes for a turn, and leaves in its directory what was found
+// and why. A search that fails is no reason not to run.
+func (c *Coordinator) remember(r *run, t *state.Task) []memory.Hit {
+	if c.cfg.Memory == nil || t.Workspace == "" || r.kept || t.Iteration > 1 && r.session != "" { // it was told already
+		return nil
+	}
+	found, err := c.cfg.Memory(r.ctx, t.Workspace, t.Prompt)
+	if err == nil && len(found.Hits)+len(found.Skipped) > 0 {
+		var text []byte
+		if text, err = json.MarshalIndent(found, "", "  "); err == nil {
+			err = os.WriteFile(filepath.Join(c.RunDir(r.id), memoryName), append(text, '\n'), durable.FileMode)
+		}
+	}
+	if err != nil {
+		c.trouble("the notes of a workspace could not be searched", err)
+	}
+	return found.Hits
 }
 
 // RunDir gives the directory of a run's files.

@@ -229,6 +229,8 @@ func specFields(s *TaskSpec) map[string]any {
 		"agentSession": &s.AgentSession, "timeout": &s.Timeout, "priority": &s.Priority, "idempotencyKey": &s.IdempotencyKey,
 		"maxAttempts": &s.MaxAttempts, "notBefore": &s.NotBefore, "noWaitLimit": &s.NoWaitLimit, "after": &s.After,
 		"afterPolicy": &s.AfterPolicy, "hold": &s.Hold, "tenantId": &s.TenantID, "queue": &s.Queue, "fallback": &s.Fallback,
+		"verifyCommand": &s.VerifyCommand, "maxIterations": &s.MaxIterations, "verifyTimeout": &s.VerifyTimeout,
+		"onFailure": &s.OnFailure, "onIssue": &s.OnIssue,
 		"inputFiles": &s.InputFiles, "outputSpec": &s.OutputSpec, "allowStateInWorkspace": &s.AllowStateInWorkspace,
 	}
 }
@@ -236,7 +238,7 @@ func specFields(s *TaskSpec) map[string]any {
 // specNames gives every name that a field of a spec may have, with the field's own.
 var specNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{
-		"tool": "agent", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec", "scheduled_at": "notBefore",
+		"tool": "agent", "verify": "verifyCommand", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec", "scheduled_at": "notBefore",
 	}
 	for name := range specFields(&TaskSpec{}) {
 		names[name], names[withUnderscores(name)] = name, name

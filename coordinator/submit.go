@@ -150,6 +150,32 @@ func checkLimits(s *TaskSpec) error {
 	return checkWords(s)
 }
 
+// maxCommand is the length of a verify command, in bytes.
+const maxCommand = 16 << 10
+
+// checkVerify checks what stands around a verify command.
+func checkVerify(s *TaskSpec) error {
+	if s.VerifyTimeout != "" {
+		if d, err := time.ParseDuration(s.VerifyTimeout); err != nil || d <= 0 {
+			return invalid("write for example 90s or 10m", "the verify-timeout %q is no duration", s.VerifyTimeout)
+		}
+	}
+	switch c := s.VerifyCommand; {
+	case c != "" && strings.TrimSpace(c) == "":
+		return invalid("leave it out, or write for example go test ./...", "the verify command is blank")
+	case len(c) > maxCommand:
+		return invalid("put it into a script of the workspace", "the verify command has more than the %d bytes that are taken", maxCommand)
+	case !utf8.ValidString(c) || strings.ContainsRune(c, 0):
+		return invalid("write it as the shell takes it", "the verify command is not valid UTF-8, or has NUL bytes")
+	case s.MaxIterations < 0 || s.MaxIterations > MaxIterations:
+		return invalid("use 3, or a few more", "max-iterations %d is not within 1 to %d", s.MaxIterations, MaxIterations)
+	}
+	return nil
+}
+
+// MaxIterations is the most rounds that a task may have.
+const MaxIterations = 100
+
 // checkWords checks what is free text on one line.
 func checkWords(s *TaskSpec) error {
 	for _, w := range []struct{ what, text string }{

@@ -64,7 +64,7 @@ type Result struct {
 	Hits    []Hit     `json:"hits"` // best first
 	Terms   []Term    `json:"terms"`
 	Skipped []Skipped `json:"skipped,omitempty"`
-	Engine  string    `json:"engine,omitempty"` // rg, grep or scan; "" if there was nothing to search
+	Engine  string    `json:"engine,omitempty"`  // rg, grep or scan; "" if there was nothing to search
 	Partial bool      `json:"partial,omitempty"` // there were so many lines that not all were looked at
 }
 

@@ -76,7 +76,9 @@ func (q *query) token(token string) {
 	}
 }
 
-func isASCII(s string) bool { return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) }
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
+}
 
 // splitToken splits at marks, at the humps of camelCase, and where a script with
 // blanks meets one without.

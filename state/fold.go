@@ -167,7 +167,7 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 		t.MaxLimitWait, err = parseDuration(f.Bytes(), p)
 	case KeyPrompt:
 		t.promptAt = sec.Off + 1
-		t.PromptKept = "" // what an agent remembers is another one
+		t.PromptKept, t.Phase, t.Iteration = "", "", 0 // what an agent remembers, or has answered, is another one
 		t.setPrompt(f, k)
 	case KeyTenantID:
 		t.TenantID = p.get(f.Bytes())

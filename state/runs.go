@@ -137,7 +137,7 @@ func mergedRun(t *Task) []Run {
 // endedRun gives the run that a record ends. What it used is what the task's totals
 // have grown by; where they went down, they were begun anew.
 func endedRun(before, after *Task) (r Run, ended bool) {
-	if before.Status != Running || after.Status == Running && after.RunID == before.RunID {
+	if before.Status != Running || before.Phase == PhaseVerify || after.Status == Running && after.RunID == before.RunID {
 		return Run{}, false
 	}
 	return runOf(before, after.UpdatedAt, after.Usage.since(before.Usage)), true

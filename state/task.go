@@ -58,8 +58,8 @@ const (
 	PhaseEvaluate Phase = "evaluate" // the turn of an agent that judges the answer
 )
 
-// A Finding is something about an answer that a person should look at.
-type Finding struct {
+// An Issue is something about an answer that a person should look at.
+type Issue struct {
 	Kind    string `json:"kind"`    // such as empty or verify-weakened
 	Message string `json:"message"` // one sentence
 }
@@ -160,7 +160,7 @@ type Task struct {
 
 	InputFiles  []InputFile  `json:"inputFiles,omitempty"`  // of a whole task only, like its texts
 	OutputFiles []OutputFile `json:"outputFiles,omitempty"` // likewise
-	Findings    []Finding    `json:"findings,omitempty"`    // likewise
+	Findings    []Issue      `json:"findings,omitempty"`    // likewise
 
 	VerifyOutput string `json:"verifyOutput,omitempty"` // of a whole task: head and tail of what the last verify run printed, if it did not pass
 	OnFailure    string `json:"onFailure,omitempty"`    // of a whole task: prompt of the task to queue when this one fails; a template

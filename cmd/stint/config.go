@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"stint/coordinator"
 )
 
 // A Config is every setting of stint, after all layers: flag, environment,
@@ -51,6 +53,12 @@ type Config struct {
 	ResumePolicy       string
 	ResumeMissing      string
 	OutputPolicy       string
+	MemoryPaths        []string
+	MaxMemoryHits      int
+	MaxMemoryChars     int
+	VerifyCommand      string // of workspaces alone
+	VerifyTimeout      time.Duration
+	MaxIterations      int
 	CompactSize        int64 // bytes; 0: never
 	CompactOlderThan   time.Duration
 	HeartbeatInterval  time.Duration
@@ -146,6 +154,12 @@ var keys = []key{
 	choiceKey("resume_policy", "auto", "whether a session's tasks resume the agent's session", func(c *Config) *string { return &c.ResumePolicy }, "auto", "always", "never").perWorkspace(),
 	choiceKey("resume_missing", "new", "when the agent's session is gone", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
 	textKey("output_policy", policyDefault, "how answers are to look: default, none, or the text", func(c *Config) *string { return &c.OutputPolicy }).perWorkspace(),
+	listKey("memory_paths", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths).perWorkspace(),
+	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
+	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
+	textKey("verify_command", "", "what must pass after each run of a task, for the shell", func(c *Config) *string { return &c.VerifyCommand }).perWorkspace(),
+	durationKey("verify_timeout", "10m", "longest run of a verify command; 0: no limit", func(c *Config) *time.Duration { return &c.VerifyTimeout }).perWorkspace(),
+	numberKey("max_iterations", "3", 1, coordinator.MaxIterations, "rounds of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
 	sizeKey("compact_size", "64MiB", "the master compacts the ledger when journal.md is larger, if half of it can go; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
 	durationKey("compact_older_than", "30d", "tasks that ended longer ago go to the archive then", func(c *Config) *time.Duration { return &c.CompactOlderThan }),
 	durationKey("heartbeat_interval", "10s", "how often heartbeat.json is written", func(c *Config) *time.Duration { return &c.HeartbeatInterval }),

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -31,6 +33,24 @@ func splitAgents(s string) ([]string, error) {
 		case slices.Contains(list[:i], v):
 			return nil, fmt.Errorf("%s stands there twice", v)
 		}
+	}
+	return list, nil
+}
+
+// splitPaths reads paths of notes, which must lie below the workspace.
+func splitPaths(s string) ([]string, error) {
+	list := []string{}
+	for p := range strings.SplitSeq(s, ",") {
+		if p = strings.TrimSpace(p); p == "" {
+			continue
+		}
+		if !filepath.IsLocal(p) {
+			return nil, fmt.Errorf("%q does not lie below the workspace; write for example docs/*.md", p)
+		}
+		if _, err := path.Match(p, ""); err != nil {
+			return nil, fmt.Errorf("%q is no pattern: a [ is not closed", p)
+		}
+		list = append(list, p)
 	}
 	return list, nil
 }

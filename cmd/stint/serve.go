@@ -277,6 +277,10 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 		ResumePolicy:       cfg.ResumePolicy,
 		ResumeMissing:      cfg.ResumeMissing,
 		OutputPolicy:       policyText(cfg.OutputPolicy),
+		Memory:             searchNotes(cfg),
+		Shell:              &agent.Shell{Runner: agentRunner(cfg, "")},
+		MaxIterations:      cfg.MaxIterations,
+		VerifyTimeout:      cfg.VerifyTimeout,
 		Socket:             m.socket,
 		Version:            versionName(),
 		Log:                m.log,
@@ -329,6 +333,13 @@ func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
 				w.Models[agent] = model
 			}
 		}
+		if set("max_iterations") {
+			w.MaxIterations = c.MaxIterations
+		}
+		if set("verify_timeout") {
+			w.VerifyTimeout = c.VerifyTimeout
+		}
+		w.VerifyCommand = c.VerifyCommand
 		if set("output_policy") {
 			w.OutputPolicy = new(policyText(c.OutputPolicy))
 		}

@@ -72,6 +72,9 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringVar(&s.Queue, "queue", "", "likewise, a queue's `name`")
 	f.StringVar(&s.IdempotencyKey, "idempotency-key", "", "`key` under which this task is made once only")
 	f.IntVar(&s.MaxAttempts, "max-attempts", 0, "`number` of tries before the task is given up")
+	f.StringVar(&s.VerifyCommand, "verify", "", "`command` for the shell that must pass after the run; none: not the configured one")
+	f.IntVar(&s.MaxIterations, "max-iterations", 0, "`number` of rounds of agent and verify command")
+	f.StringVar(&s.VerifyTimeout, "verify-timeout", "", "longest run of the verify command: a `duration` such as 5m")
 	f.BoolVar(&s.NoWaitLimit, "no-wait-limit", false, "fail (exit 75) instead of waiting for a rate limit to pass")
 	f.BoolVar(&o.edit, "edit", false, "write the prompt with $VISUAL or $EDITOR")
 	f.BoolVar(&o.inside, "allow-state-in-workspace", false, "run although the agent can write the state directory")
@@ -154,6 +157,13 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 		}
 		s.Timeout = shortDuration(d)
 	}
+	if s.VerifyTimeout != "" {
+		d, err := parseDuration(s.VerifyTimeout)
+		if err != nil || d == 0 {
+			return usage(try, "--verify-timeout %q is not a duration such as 90s or 10m", s.VerifyTimeout)
+		}
+		s.VerifyTimeout = shortDuration(d)
+	}
 	if s.NotBefore, err = notBefore(o, now); err != nil {
 		return usage(try, "%v", err)
 	}
@@ -181,6 +191,8 @@ func (o *taskOptions) checkGiven(given func(string) bool, try string) error {
 		return usage(try, "--priority %d is not from 1 to 9", s.Priority)
 	case given("max-attempts") && s.MaxAttempts < 1:
 		return usage(try, "--max-attempts %d is less than 1", s.MaxAttempts)
+	case given("max-iterations") && (s.MaxIterations < 1 || s.MaxIterations > coordinator.MaxIterations):
+		return usage(try, "--max-iterations %d is not from 1 to %d", s.MaxIterations, coordinator.MaxIterations)
 	case given("resume") && s.Resume != "auto" && s.Resume != "always" && s.Resume != "never":
 		return usage(try, "--resume %q is not auto, always or never", s.Resume)
 	case given("after") && len(s.After) == 0:

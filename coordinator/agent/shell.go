@@ -107,9 +107,9 @@ func (w *window) stuck(time.Time) error { return nil }
 
 // String gives head and tail, as UTF-8, and how much is left out between them.
 func (w *window) String() string {
-	between := ""
-	if left := w.size - int64(len(w.head)+len(w.tail)); left > 0 {
-		between = fmt.Sprintf("\n[… %d bytes are left out here …]\n", left)
+	left := w.size - int64(len(w.head)+len(w.tail))
+	if left == 0 {
+		return strings.ToValidUTF8(string(w.head)+string(w.tail), "\ufffd")
 	}
-	return strings.ToValidUTF8(string(w.head), "") + between + strings.ToValidUTF8(string(w.tail), "")
+	return fmt.Sprintf("%s\n[… %d bytes are left out here …]\n%s", strings.ToValidUTF8(string(w.head), ""), left, strings.ToValidUTF8(string(w.tail), ""))
 }
