@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/prompt"
 )
 
 // A Config is every setting of stint, after all layers: flag, environment,
@@ -52,7 +53,7 @@ type Config struct {
 	IdleExit           time.Duration
 	ResumePolicy       string
 	ResumeMissing      string
-	OutputPolicy       string
+	OutputPolicy       document
 	MemoryPaths        []string
 	MaxMemoryHits      int
 	MaxMemoryChars     int
@@ -153,7 +154,7 @@ var keys = []key{
 	durationKey("idle_exit", "30s", "a master in the background ends after that long without work", func(c *Config) *time.Duration { return &c.IdleExit }),
 	choiceKey("resume_policy", "auto", "whether a session's tasks resume the agent's session", func(c *Config) *string { return &c.ResumePolicy }, "auto", "always", "never").perWorkspace(),
 	choiceKey("resume_missing", "new", "when the agent's session is gone", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
-	textKey("output_policy", policyDefault, "how answers are to look: default, none, or the text", func(c *Config) *string { return &c.OutputPolicy }).perWorkspace(),
+	documentKey("output_policy", "default", "how answers are to look: default, none, the text", policies, nil, func(c *Config) *document { return &c.OutputPolicy }).perWorkspace(),
 	listKey("memory_paths", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths).perWorkspace(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
@@ -169,8 +170,8 @@ var keys = []key{
 	listKey("env", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),
 }
 
-// policyDefault is the value of output_policy that means the built-in text.
-const policyDefault = "default"
+// policies are the output policies that have a name.
+var policies = map[string]string{"default": prompt.DefaultPolicy, "none": "", "": ""}
 
 // perWorkspace lets the key stand in a workspace section.
 func (k key) perWorkspace() key {

@@ -22,7 +22,6 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/api"
-	"stint/prompt"
 )
 
 const serveHelp = `Run the master in the foreground, until Ctrl-C or SIGTERM: then runs have the
@@ -276,7 +275,7 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 		HeartbeatPath:      cfg.HeartbeatPath,
 		ResumePolicy:       cfg.ResumePolicy,
 		ResumeMissing:      cfg.ResumeMissing,
-		OutputPolicy:       policyText(cfg.OutputPolicy),
+		OutputPolicy:       cfg.OutputPolicy.text,
 		Memory:             searchNotes(cfg),
 		Shell:              &agent.Shell{Runner: agentRunner(cfg, "")},
 		MaxIterations:      cfg.MaxIterations,
@@ -298,18 +297,6 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 		config.IdleExit = cfg.IdleExit
 	}
 	return config
-}
-
-// policyText gives the text of an output policy.
-func policyText(value string) string {
-	switch value {
-	case policyDefault:
-		return prompt.DefaultPolicy
-	case "none":
-		return ""
-	default:
-		return value
-	}
 }
 
 // workspaceSettings gives what the [workspace] sections say of a directory, as far
@@ -341,7 +328,7 @@ func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
 		}
 		w.VerifyCommand = c.VerifyCommand
 		if set("output_policy") {
-			w.OutputPolicy = new(policyText(c.OutputPolicy))
+			w.OutputPolicy = &c.OutputPolicy.text
 		}
 		return w
 	}
