@@ -30,7 +30,6 @@ type step struct {
 func (c *Coordinator) next(r *run, out *Outcome) (s step, ok bool) {
 	t := &r.task
 	switch {
-	case c.isGoing():
 	case t.Phase == "" && out.Class == "" && hasVerify(t):
 		return step{state.PhaseVerify, max(1, t.Iteration)}, true
 	case t.Phase == state.PhaseVerify && out.Class == state.ClassVerify && t.Iteration < c.maxIterations(t):
