@@ -50,6 +50,12 @@ func (m *modelServer) finish(r *http.Request, out answerWriter, req *modelReques
 		out.write(path, text)
 		return true
 	}
+	if arg, ok := marks["edit"]; ok && !req.Called {
+		path, change, _ := strings.Cut(arg, "|")
+		from, to, _ := strings.Cut(change, "|")
+		out.edit(path, from, to)
+		return true
+	}
 	if path, ok := marks["loop"]; ok {
 		out.write(path, "x")
 		return true

@@ -178,7 +178,7 @@ func (a *anthropicAnswer) call(name string, input map[string]any) {
 	if err != nil {
 		panic(err)
 	}
-	id := "toolu_" + a.id
+	id := "toolu_" + a.id + "_" + strconv.Itoa(len(a.content))
 	a.block(map[string]any{"type": "tool_use", "id": id, "name": name, "input": input},
 		map[string]any{"type": "tool_use", "id": id, "name": name, "input": map[string]any{}},
 		map[string]any{"type": "input_json_delta", "partial_json": string(text)})
@@ -191,6 +191,12 @@ func (a *anthropicAnswer) shell(cmd string) {
 
 func (a *anthropicAnswer) write(path, text string) {
 	a.call("Write", map[string]any{"file_path": path, "content": text})
+}
+
+// edit reads the file before, or claude refuses.
+func (a *anthropicAnswer) edit(path, from, to string) {
+	a.call("Read", map[string]any{"file_path": path})
+	a.call("Edit", map[string]any{"file_path": path, "old_string": from, "new_string": to})
 }
 
 func (a *anthropicAnswer) failed(code string) {

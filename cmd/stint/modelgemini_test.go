@@ -140,6 +140,12 @@ func (a *geminiAnswer) write(path, text string) {
 	a.call("write_file", map[string]any{"file_path": path, "content": text})
 }
 
+func (a *geminiAnswer) edit(path, from, to string) {
+	a.call("replace", map[string]any{
+		"file_path": path, "old_string": from, "new_string": to, "instruction": "as the test wants it",
+	})
+}
+
 // failed ends the stream as Google does: with an error in place of a chunk.
 func (a *geminiAnswer) failed(code string) {
 	doc := map[string]any{"error": map[string]any{"code": 500, "message": "fake " + code, "status": strings.ToUpper(code)}}

@@ -152,8 +152,16 @@ func (s *responsesAnswer) shell(cmd string) {
 
 // write asks for a patch that adds the file.
 func (s *responsesAnswer) write(path, text string) {
-	patch := "*** Begin Patch\n*** Add File: " + path + "\n+" +
-		strings.ReplaceAll(text, "\n", "\n+") + "\n*** End Patch\n"
+	s.patch("*** Add File: " + path + "\n+" + strings.ReplaceAll(text, "\n", "\n+"))
+}
+
+// edit asks for a patch that changes a line.
+func (s *responsesAnswer) edit(path, from, to string) {
+	s.patch("*** Update File: " + path + "\n@@\n-" + from + "\n+" + to)
+}
+
+func (s *responsesAnswer) patch(hunk string) {
+	patch := "*** Begin Patch\n" + hunk + "\n*** End Patch\n"
 	s.item(map[string]any{
 		"type": "custom_tool_call", "id": "ctc_" + s.id, "call_id": "call_" + s.id,
 		"name": "apply_patch", "input": patch, "status": "completed",

@@ -22,6 +22,8 @@ import (
 //
 //	[[tool:CMD]]          asks for the shell command CMD, then answers
 //	[[write:PATH|TEXT]]   asks for a file PATH with TEXT, then answers
+//	[[edit:PATH|OLD|NEW]] asks for NEW in place of OLD in the file PATH, then answers
+//	[[mend:PATH|OLD|NEW]] the same in the turn after a verify command that failed
 //	[[loop:PATH]]         asks for the same file again and again
 //	[[429:ra=2,n=3,kind=usage|quota|day|min]]  rejects (n times, with a time), then answers
 //	[[401]] [[403]] [[500]] and so on: rejects; n= as above
@@ -76,6 +78,7 @@ type modelRequest struct {
 	Tools   []string // names of those that it offers
 	Prompts []string // the user's messages, without what CLI and stint put around them
 	Answers []string // earlier answers in the context
+	Check   string   // what stint has told in the last prompt of a verify command
 	Output  string   // of the tool call that the last prompt led to
 	Called  bool     // there was one
 	Key     string   // the secret that came with it
@@ -94,14 +97,15 @@ type dialect interface {
 
 // An answerWriter writes one answer, in the order in which it is called.
 type answerWriter interface {
-	start()                  // what a stream begins with
-	delta(text string)       // a piece of an answer, not its end
-	message(text string)     // the rest of an answer
-	reasoning(text string)   // before the answer
-	shell(cmd string)        // a call of the shell tool, in place of an answer
-	write(path, text string) // a call that writes a file, likewise
-	failed(code string)      // the provider has lost its way: the end
-	completed()              // the end
+	start()                     // what a stream begins with
+	delta(text string)          // a piece of an answer, not its end
+	message(text string)        // the rest of an answer
+	reasoning(text string)      // before the answer
+	shell(cmd string)           // a call of the shell tool, in place of an answer
+	write(path, text string)    // a call that writes a file, likewise
+	edit(path, from, to string) // a call that changes a line of a file, likewise
+	failed(code string)         // the provider has lost its way: the end
+	completed()                 // the end
 }
 
 // dialectOf finds the protocol by the path of a request; nil: none of ours.
@@ -181,8 +185,10 @@ func (m *modelServer) record(req modelRequest, body []byte) int {
 }
 
 const (
-	userSection = "## User message\n"
-	goOn        = "(go on)" // stands for prompt.GoOn
+	userSection  = "## User message\n"
+	checkSection = "\n## Verify output\n"
+	goOn         = "(go on)"   // stands for prompt.GoOn
+	mendIt       = "(mend it)" // for prompt.MendIt
 )
 
 // userMessage gives what the user wrote: not the CLI's own context messages
@@ -197,8 +203,11 @@ func userMessage(text string) (string, bool) {
 	if i := strings.Index("\n"+text, "\n"+userSection); i >= 0 {
 		t = strings.TrimSpace(text[i+len(userSection):])
 	}
-	if t == prompt.GoOn {
+	switch t {
+	case prompt.GoOn:
 		t = goOn
+	case prompt.MendIt:
+		t = mendIt
 	}
 	return t, true
 }
@@ -210,6 +219,8 @@ func (req *modelRequest) userText(text string) {
 	if p, ok := userMessage(text); ok {
 		req.Prompts = append(req.Prompts, p)
 		req.Output, req.Called = "", false
+		_, check, _ := strings.Cut(text, checkSection)
+		req.Check, _, _ = strings.Cut(check, "\n## ")
 	}
 }
 
@@ -217,21 +228,29 @@ func (req *modelRequest) userText(text string) {
 func (req *modelRequest) toolOutput(text string) { req.Output, req.Called = text, true }
 
 // order gives the prompt that the model is to follow: the last one that does not
-// only say to go on.
-func (req *modelRequest) order() string {
+// only say to go on, or to mend what that one has led to.
+func (req *modelRequest) order() (order string, mend bool) {
 	for _, p := range slices.Backward(req.Prompts) {
-		if p != goOn {
-			return p
+		switch p {
+		case goOn:
+		case mendIt:
+			mend = true
+		default:
+			return p, mend
 		}
 	}
-	return ""
+	return "", mend
 }
 
 // markers gives name -> argument of the markers in the order.
 func (req *modelRequest) markers() map[string]string {
+	order, mend := req.order()
 	found := map[string]string{}
-	for _, m := range markerForm.FindAllStringSubmatch(req.order(), -1) {
+	for _, m := range markerForm.FindAllStringSubmatch(order, -1) {
 		found[m[1]] = m[2]
+	}
+	if arg, ok := found["mend"]; ok && mend {
+		found["edit"] = arg
 	}
 	return found
 }
@@ -273,7 +292,8 @@ func (m *modelServer) due(req *modelRequest, name, arg string) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := name + ":" + req.order()
+	order, _ := req.order()
+	key := name + ":" + order
 	m.hits[key]++
 	return m.hits[key] <= limit
 }
@@ -302,6 +322,7 @@ func TestUserMessage(t *testing.T) {
 		{"System: Potential loop detected.", "", false},
 		{"# Task\n\n## Output\nshort\n\n## User message\n\nhello\nyou\n", "hello\nyou", true},
 		{"# Task\n\n## User message\n\n" + prompt.GoOn, goOn, true},
+		{"# Task\n\n## User message\n\n" + prompt.MendIt, mendIt, true},
 		{"say `## User message` twice", "say `## User message` twice", true},
 	} {
 		got, ok := userMessage(c.in)

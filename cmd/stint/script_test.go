@@ -146,6 +146,7 @@ func setupScript(env *testscript.Env) error {
 		"NO_COLOR":        "1",
 		"GORACE":          "atexit_sleep_ms=0", // else each command takes a second
 		"PATH":            withoutCLIs(env.Getenv("PATH")),
+		"GOCACHE":         goCache(), // go is not to compile its own packages anew
 	} {
 		env.Setenv(name, value)
 	}
@@ -155,6 +156,18 @@ func setupScript(env *testscript.Env) error {
 		}
 	}
 	return nil
+}
+
+// goCache gives the directory of go's own cache.
+func goCache() string {
+	if dir := os.Getenv("GOCACHE"); dir != "" {
+		return dir
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "" // go says so
+	}
+	return filepath.Join(dir, "go-build")
 }
 
 // skipper is what testing.T and testscript.T share.
