@@ -174,7 +174,7 @@ func checkVerify(s *TaskSpec) error {
 }
 
 // MaxIterations is the most rounds that a task may have.
-const MaxIterations = 100
+const MaxIterations = state.MaxIterations
 
 // checkWords checks what is free text on one line.
 func checkWords(s *TaskSpec) error {

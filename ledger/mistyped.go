@@ -19,8 +19,8 @@ var telling = sync.OnceValue(func() map[string]string {
 	m := map[string]string{}
 	for _, key := range []string{
 		KeySeq, "status", "prompt", "result", "error", "reason", "sessionKey", "sessionId", "workspace", "agent", "tool", "model", "account",
-		"priority", "order", "after", "hold", "label", "notBefore", "timeout", "resume", "verifyCommand", "maxAttempts", "maxIterations",
-		"idempotencyKey", "runId", "attempt", "createdAt", "updatedAt", "paused", "coolUntil", KeyBy, KeyAdopts, KeyEdits,
+		"priority", "order", "after", "hold", "label", "notBefore", "timeout", "resume", "verifyCommand", "verifyTimeout", "maxAttempts", "maxIterations",
+		"onFailure", "onIssue", "idempotencyKey", "runId", "attempt", "createdAt", "updatedAt", "paused", "coolUntil", KeyBy, KeyAdopts, KeyEdits,
 	} {
 		m[strings.ToLower(key)] = key
 	}

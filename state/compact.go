@@ -134,6 +134,7 @@ type merger struct {
 	keys   []string // in the order in which they came up
 	values map[string]string
 	runs   []Run
+	steps  []Step
 }
 
 // merge reads the records of task n. Those that were refused are not among them.
@@ -152,6 +153,7 @@ func (s *State) merge(n uint32) (*merger, error) {
 			return nil, err
 		}
 		m.runs = runsAfter(m.runs, &before, &m.task.Task, sec)
+		m.steps = stepsAfter(m.steps, &before, &m.task.Task, sec)
 		m.add(sec)
 	}
 	m.values[KeyReason] = string(m.task.Reason) // a release changes it
@@ -164,7 +166,8 @@ func (m *merger) add(sec *ledger.Section) {
 	for i := range sec.Fields {
 		key := string(sec.Fields[i].Key)
 		switch key {
-		case KeyStatus, KeyBy, KeyStartedAt, KeyThreadTokens, KeyPromptKept, KeyEndedRuns, ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
+		case KeyStatus, KeyBy, KeyStartedAt, KeyThreadTokens, KeyPromptKept, KeyEndedRuns, KeySteps, KeyPhase, KeyIteration,
+			ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
 			continue // told by the fold, or the engine's
 		case KeyTool:
 			key = KeyAgent
@@ -188,9 +191,13 @@ func (m *merger) records() (first, second ledger.Record) {
 		first.AddIf(key, m.values[key])
 	}
 	first.AddIf(KeyStartedAt, exactTime(t.StartedAt)).
-		AddIf(KeyThreadTokens, threadTokens(t.thread)).AddIf(KeyPromptKept, t.PromptKept) // behind the prompt, which unsets it
+		AddIf(KeyThreadTokens, threadTokens(t.thread)).AddIf(KeyPromptKept, t.PromptKept).AddIf(KeyPhase, string(t.Phase)).
+		AddIf(KeyIteration, orNone(t.Iteration)) // behind the prompt, which unsets it
 	if !slices.Equal(m.runs, mergedRun(&t.Task)) {
 		first.Add(KeyEndedRuns, formatRuns(m.runs))
+	}
+	if hasPhases(m.steps) {
+		first.Add(KeySteps, formatSteps(m.steps))
 	}
 	if t.Status == Running && t.StartedAt.IsZero() && !t.UpdatedAt.IsZero() {
 		second.Add(KeyStartedAt, "")

@@ -81,7 +81,11 @@ type folded struct {
 // apply folds one record into t. It is the same for live records, replay and
 // reading back. On an error t is spoilt: callers work on a copy.
 func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
-	from, named := t.Status, (*ledger.Field)(nil)
+	from, named, by := t.Status, (*ledger.Field)(nil), t.By
+	var before Task
+	if k == keepAll {
+		before = t.Task
+	}
 	started, native := t.StartedAt, t.AgentSession
 	t.By, t.binds, t.named, t.counted = "", false, 0, false
 	for i := range sec.Fields {
@@ -106,9 +110,15 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	if t.Reason == ClassOrphaned && !t.Hold {
 		t.Reason = ClassInterrupted // it was released: a hold from here on is a person's
 	}
+	if t.By == ledger.ByClient && named == nil && from.Terminal() {
+		t.By = by // how the task ended was another's doing
+	}
 	t.AgentSession, t.learned = t.native(t.Agent)
 	if t.AgentSession != native && !t.counted {
 		t.thread = Usage{} // what was counted was another session
+	}
+	if k == keepAll {
+		t.Steps = stepsAfter(t.Steps, &before, &t.Task, sec)
 	}
 	return nil
 }
@@ -182,7 +192,7 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 	case KeyVerifyCommand:
 		t.VerifyCommand = p.get(f.Bytes())
 	case KeyMaxIterations:
-		t.MaxIterations, err = parseCount(f.Bytes())
+		t.MaxIterations, err = parseIterations(f.Bytes())
 	case KeyVerifyTimeout:
 		t.VerifyTimeout, err = parseDuration(f.Bytes(), p)
 	case KeyOnFailure:
@@ -236,6 +246,8 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 		t.counted = true
 	case KeyEndedRuns:
 		_, err = parseRuns(f.String())
+	case KeySteps:
+		_, err = parseSteps(f.String())
 	case KeyReason:
 		t.Reason = Class(p.get(f.Bytes()))
 	case KeyError:
@@ -439,6 +451,17 @@ func parseCount(b []byte) (int, error) {
 		return 0, fmt.Errorf("%q is too big", b)
 	}
 	return int(n), err
+}
+
+// MaxIterations is the most rounds that a verify loop may have.
+const MaxIterations = 100
+
+func parseIterations(b []byte) (int, error) {
+	n, err := parseCount(b)
+	if err == nil && n > MaxIterations {
+		return 0, fmt.Errorf("%q is more than %d", b, MaxIterations)
+	}
+	return n, err
 }
 
 func parseTokens(b []byte) (int64, error) {

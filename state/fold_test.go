@@ -17,23 +17,28 @@ func TestFoldReadsEveryField(t *testing.T) {
 	j.task("t1", "status: queued", "sessionKey: web", "sessionId: s1", "workspace: /w", "tool: codex", "model: m",
 		"account: acct", "resume: always", "priority: 7", "order: -3", "label: l", "idempotencyKey: k", "after: a, b\tc", "afterPolicy: any",
 		"hold: true", "notBefore: 2026-11-21T13:00:00+01:00", "timeout: 30m", "maxAttempts: 4", "maxLimitWait: 0s",
-		"runId: r", "attempt: 1", "retries: 2", "limitWaits: 3", "iteration: 4", "reason: timeout", "error: two\nlines", "exitCode: -1",
+		"runId: r", "attempt: 1", "retries: 2", "limitWaits: 3", "reason: timeout", "error: two\nlines", "exitCode: -1",
 		"note: n", "by: ana", "createdAt: "+at(0), "startedAt: "+at(1), "updatedAt: "+at(2*time.Millisecond), "limitSince: "+at(0),
 		"inputTokens: 5", "cachedInputTokens: 4", "outputTokens: 3", "reasoningTokens: 2", "costUsd: 0.25",
-		"codexSessionId: thread", "claudeSessionId: other", "prompt: \n  \nFix it.\nNow.", "result: answer", "color: blue", "verifyCommand: go test")
+		"codexSessionId: thread", "claudeSessionId: other", "prompt: \n  \nFix it.\nNow.", "result: answer", "color: blue", "verifyCommand: go test",
+		"maxIterations: 5", "verifyTimeout: 90s", "iteration: 4", "phase: verify", "verifyExitCode: 2", "verifyTime: 1.5s", "verifyOutput: no\n",
+		`findings: [{"kind":"empty","message":"m"}]`, "onFailure: mend", "onIssue: look", "triggeredByTaskId: t0", "trigger: failure")
 	want := Task{
 		ID: "t1", Status: Queued, SessionKey: "web", SessionID: "s1", Workspace: "/w", Agent: "codex", Model: "m", Account: "acct",
 		Resume: "always", AgentSession: "thread", Priority: 7, Order: -3, Label: "l", IdempotencyKey: "k", After: []string{"a", "b", "c"},
 		AfterPolicy: "any", Hold: true, NotBefore: noon, Timeout: "30m", MaxAttempts: 4, MaxLimitWait: "0s",
 		RunID: "r", Attempt: 1, Retries: 2, LimitWaits: 3, Iteration: 4, Reason: ClassTimeout, Error: "two\nlines", ExitCode: ptr(-1),
 		Note: "n", By: "ana", CreatedAt: noon, StartedAt: noon, UpdatedAt: noon.Add(2 * time.Millisecond), LimitSince: noon,
-		Usage: Usage{InputTokens: 5, CachedInputTokens: 4, OutputTokens: 3, ReasoningTokens: 2, CostUSD: 0.25},
+		Usage:         Usage{InputTokens: 5, CachedInputTokens: 4, OutputTokens: 3, ReasoningTokens: 2, CostUSD: 0.25},
+		VerifyCommand: "go test", MaxIterations: 5, VerifyTimeout: "90s", Phase: PhaseVerify, VerifyExitCode: ptr(2), VerifyTime: "1.5s",
+		TriggeredBy: "t0", Trigger: OnFailure,
 	}
 	if diff := cmp.Diff(want, j.peek("t1")); diff != "" {
 		t.Error(diff)
 	}
 	want.Title, want.Prompt, want.Result = "Fix it.", "\n  \nFix it.\nNow.", "answer"
-	want.Extra = map[string]string{"color": "blue", "verifyCommand": "go test"}
+	want.VerifyOutput, want.Findings, want.OnFailure, want.OnIssue = "no\n", []Issue{{"empty", "m"}}, "mend", "look"
+	want.Extra = map[string]string{"color": "blue"}
 	if diff := cmp.Diff(want, j.whole("t1")); diff != "" {
 		t.Error(diff)
 	}
@@ -49,7 +54,9 @@ func TestEmptyValueUnsets(t *testing.T) {
 		"maxAttempts: 4", "maxLimitWait: 1h", "runId: r", "attempt: 1", "retries: 2", "limitWaits: 3", "iteration: 4", "reason: timeout",
 		"error: e", "exitCode: 300", "note: n", "createdAt: " + at(0), "startedAt: " + at(0), "updatedAt: " + at(0), "limitSince: " + at(0),
 		"inputTokens: 5", "cachedInputTokens: 4", "outputTokens: 3", "reasoningTokens: 2", "costUsd: 0.25", "codexSessionId: thread",
-		"prompt: p", "result: r", "color: blue",
+		"prompt: p", "result: r", "color: blue", "verifyCommand: go test", "maxIterations: 5", "verifyTimeout: 90s", "phase: verify",
+		"verifyExitCode: 2", "verifyTime: 1.5s", "verifyOutput: no", "findings: []", "onFailure: mend", "onIssue: look", "triggeredByTaskId: t0",
+		"trigger: failure",
 	} {
 		key, _, _ := strings.Cut(f, ":")
 		fields, empty = append(fields, f), append(empty, key+":")
@@ -82,6 +89,14 @@ func TestRefusedRecordsHaveNoEffect(t *testing.T) {
 		{"exit code", "exitCode: 99999999999", "exitCode", "is not an exit code"},
 		{"cost", "costUsd: NaN", "costUsd", "is not an amount of money"},
 		{"tokens", "inputTokens: 1.5", "inputTokens", "is not a whole number"},
+		{"rounds", "maxIterations: x", "maxIterations", `"x" is not a whole number`},
+		{"too many rounds", "maxIterations: 101", "maxIterations", `"101" is more than 100`},
+		{"verify timeout", "verifyTimeout: soon", "verifyTimeout", `"soon" is not a duration`},
+		{"verify exit code", "verifyExitCode: no", "verifyExitCode", "is not a whole number"},
+		{"verify time", "verifyTime: long", "verifyTime", `"long" is not a duration`},
+		{"phase", "phase: test", "phase", `unknown value "test"`},
+		{"findings", "findings: none", "findings", "no JSON list"},
+		{"steps", `steps: run="r" phase="x"`, "steps", "unknown value"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -39,6 +39,7 @@ const (
 	KeyPromptKept     = "promptKept"
 	KeyThreadTokens   = "threadTokens"
 	KeyEndedRuns      = "endedRuns" // of a merged record: the runs that it tells of
+	KeySteps          = "steps"     // likewise: the steps, where there was a verify loop
 	KeyRunID          = "runId"
 	KeyAttempt        = "attempt"
 	KeyRetries        = "retries"
@@ -96,7 +97,7 @@ var knownKeys = [...]string{
 	KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
 	KeyRunID, KeyAttempt, KeyRetries, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
 	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil,
-	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns,
+	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns, KeySteps,
 	KeyVerifyCommand, KeyMaxIterations, KeyVerifyTimeout, KeyPhase, KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput, KeyFindings,
 	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, "budget", "isolation",
 }

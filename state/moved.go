@@ -1,11 +1,16 @@
 package state
 
-import "stint/ledger"
+import (
+	"strconv"
+
+	"stint/ledger"
+)
 
 // LeftBehind gives the fields that a person's record takes from a task by giving it
 // another session key or agent: its session, which stays where it is, with what a run
 // has learned there, and the account of the old agent. Its next run finds those of
-// its new place. What the record names itself counts as it is.
+// its new place. One that has ended and is queued again begins with the first round
+// of its verify loop. What the record names itself counts as it is.
 func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	now, err := s.nowOf([]byte(r.ID))
 	if r.Kind != ledger.KindTask || err != nil || now.Status == "" || now.Status == Running {
@@ -34,7 +39,19 @@ func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 			leave(NativeKey(agent), now.natives[i])
 		}
 	}
+	if to, _ := r.Get(KeyStatus); now.Status.Terminal() && to == string(Queued) {
+		leave(KeyPhase, string(now.Phase))
+		leave(KeyIteration, orNone(now.Iteration))
+	}
 	return fields
+}
+
+// orNone gives a number, "" for 0.
+func orNone(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 func namesNative(r *ledger.Record) bool {

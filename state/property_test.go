@@ -19,7 +19,7 @@ func pick(t *rapid.T, words ...string) string { return rapid.SampledFrom(words).
 func drawField(t *rapid.T) string {
 	switch key := pick(t, "status", "status", "status", "sessionKey", "sessionId", "agent", "account", "order", "priority", "hold",
 		"notBefore", "attempt", "after", "after", "afterPolicy", "idempotencyKey", "codexSessionId", "claudeSessionId", "by", "label", "prompt",
-		"threadTokens", "threadTokens", "promptKept", "reason", "runId", "inputTokens", "endedRuns", "workspace", "updatedAt", "exitCode", "color"); key {
+		"threadTokens", "threadTokens", "promptKept", "phase", "phase", "iteration", "verifyExitCode", "verifyCommand", "maxIterations", "steps", "reason", "runId", "inputTokens", "endedRuns", "workspace", "updatedAt", "exitCode", "color"); key {
 	case "status":
 		return "status: " + pick(t, "queued", "queued", "running", "running", "done", "failed", "canceled", "dead", "draft", "qeued")
 	case "sessionKey":
@@ -50,6 +50,10 @@ func drawField(t *rapid.T) string {
 		return "endedRuns: " + pick(t, "", `run="r1" agent="codex" ended="2026-11-21T12:00:00.5Z" used="1 2 3 4 0.5"`, `used="1"`, "x")
 	case "reason":
 		return "reason: " + pick(t, "orphaned", "orphaned", "network", "")
+	case "phase":
+		return "phase: " + pick(t, "verify", "verify", "evaluate", "", "x")
+	case "steps":
+		return "steps: " + pick(t, "", `run="r1" phase="verify" attempt="1" iteration="2" ended="2026-11-21T12:00:00.5Z" exit="1" took="1s"`, `run="1" attempt="x"`, "x")
 	case "by":
 		return "by: " + pick(t, "hand", "ana")
 	default:

@@ -162,6 +162,8 @@ type Task struct {
 	OutputFiles []OutputFile `json:"outputFiles,omitempty"` // likewise
 	Findings    []Issue      `json:"findings,omitempty"`    // likewise
 
+	Steps []Step `json:"-"` // of a whole task only: its runs, in their order
+
 	VerifyOutput string `json:"verifyOutput,omitempty"` // of a whole task: head and tail of what the last verify run printed, if it did not pass
 	OnFailure    string `json:"onFailure,omitempty"`    // of a whole task: prompt of the task to queue when this one fails; a template
 	OnIssue      string `json:"onIssue,omitempty"`      // likewise, when its answer has findings

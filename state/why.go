@@ -19,7 +19,7 @@ func (s *State) Why(id string, now time.Time, lim Limits) string {
 	case l == nil:
 		return s.whyEnded(n, now)
 	case l.Status == Running:
-		return "running" + since(l.StartedAt, now)
+		return whyRunning(&l.Task, now)
 	case l.Status == Draft:
 		return "a draft: set status queued, and it runs when its turn comes"
 	}
@@ -34,6 +34,30 @@ func (s *State) Why(id string, now time.Time, lim Limits) string {
 		s.whyWorkers(lim),
 		"ready: it starts next",
 	)
+}
+
+// whyRunning says what the run of a task does.
+func whyRunning(t *Task, now time.Time) string {
+	round := ""
+	if t.Iteration > 0 && t.MaxIterations > 1 {
+		round = fmt.Sprintf(", round %d of %d", t.Iteration, t.MaxIterations)
+	}
+	what := ""
+	switch t.Phase {
+	case PhaseVerify:
+		what = "its verify command"
+	case PhaseEvaluate:
+		what = "the agent that judges its answer"
+	default:
+		if t.Iteration <= 1 {
+			round = ""
+		}
+		return "running" + since(t.StartedAt, now) + round
+	}
+	if t.StartedAt.IsZero() {
+		return what + " is running" + round
+	}
+	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.StartedAt)).Truncate(time.Second), round)
 }
 
 // whyEnded reads the reason of a task that has ended, which is not in memory.

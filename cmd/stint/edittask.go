@@ -24,7 +24,8 @@ several lines is "|" and then lines that are indented by two blanks.
 status: queued runs the task (again), canceled ends it, draft puts it aside
 priority: 1 to 9, 9 first     after: ids of tasks     hold: true
 notBefore: 2026-11-21T08:00:00Z     timeout: 30m     maxAttempts: 3
-and sessionKey, agent, model, account, workspace, resume, label, verifyCommand
+verifyCommand: go test ./... (none: no configured one either)     maxIterations: 3     verifyTimeout: 10m
+and sessionKey, agent, model, account, workspace, resume, label, onFailure, onIssue
 -->
 
 `
@@ -94,7 +95,9 @@ func editableFields(t *state.Task) []ledger.Pair {
 		AddIf(state.KeyNotBefore, state.FormatTime(t.NotBefore)).AddIf(state.KeyTimeout, t.Timeout).
 		AddIf(state.KeyMaxAttempts, number(int64(t.MaxAttempts))).AddIf(state.KeyMaxLimitWait, t.MaxLimitWait).
 		AddIf(state.NativeKey(t.Agent), t.AgentSession).AddIf(state.KeyFallback, strings.Join(t.Fallback, " ")).
-		AddIf(state.KeyOutputSpec, strings.Join(t.OutputSpec, "\n")).AddIf(state.KeyTenantID, t.TenantID).AddIf(state.KeyQueue, t.Queue)
+		AddIf(state.KeyOutputSpec, strings.Join(t.OutputSpec, "\n")).AddIf(state.KeyTenantID, t.TenantID).AddIf(state.KeyQueue, t.Queue).
+		AddIf(state.KeyVerifyCommand, t.VerifyCommand).AddIf(state.KeyMaxIterations, number(int64(t.MaxIterations))).AddIf(state.KeyVerifyTimeout, t.VerifyTimeout).
+		AddIf(state.KeyOnFailure, t.OnFailure).AddIf(state.KeyOnIssue, t.OnIssue)
 	if t.Hold {
 		r.Add(state.KeyHold, "true")
 	}

@@ -1,0 +1,137 @@
+package state
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"stint/ledger"
+)
+
+// A Step is one run of a task, at work or ended, as the task's records tell it.
+type Step struct {
+	RunID     string
+	Phase     Phase // what it carried out
+	Attempt   int
+	Iteration int       // round of the verify loop, from 1
+	Started   time.Time // zero if the records do not say, likewise Ended
+	Ended     time.Time
+	ExitCode  *int   // of a verify command that was not cut off; -1: it did not end by itself
+	Took      string // how long that command took
+}
+
+// An Iteration is one round of the verify loop whose command has ended.
+type Iteration struct {
+	Iteration int       `json:"iteration"` // from 1
+	Attempt   int       `json:"attempt"`
+	ExitCode  int       `json:"exitCode"` // -1: it did not end by itself
+	Duration  string    `json:"duration"` // of the command: a Go duration
+	RunID     string    `json:"runId"`    // its run
+	EndedAt   time.Time `json:"endedAt,omitzero"`
+}
+
+// Iterations gives the rounds of the verify loop among steps.
+func Iterations(steps []Step) (list []Iteration) {
+	for _, s := range steps {
+		if s.Phase == PhaseVerify && s.ExitCode != nil {
+			list = append(list, Iteration{s.Iteration, s.Attempt, *s.ExitCode, s.Took, s.RunID, s.Ended})
+		}
+	}
+	return list
+}
+
+// LastAttempt gives the steps of a task's newest attempt. One that was interrupted
+// and goes on is the same attempt.
+func LastAttempt(steps []Step) []Step {
+	for i := len(steps) - 1; i > 0; i-- {
+		if steps[i].Phase == "" && steps[i].Iteration <= 1 {
+			return steps[i:]
+		}
+	}
+	return steps
+}
+
+// stepsAfter gives the steps of a task with a record of it, sec, which made after of
+// before; steps are those until then.
+func stepsAfter(steps []Step, before, after *Task, sec *ledger.Section) []Step {
+	if f := sec.Get(KeySteps); f != nil {
+		steps, _ = parseSteps(f.String()) // what cannot be read was refused
+		return steps
+	}
+	same := before.Status == Running && after.Status == Running && before.RunID == after.RunID
+	if last := len(steps) - 1; before.Status == Running && !same && last >= 0 {
+		s := &steps[last]
+		s.Ended = after.UpdatedAt
+		if s.Phase == PhaseVerify && sec.Get(KeyVerifyExitCode) != nil {
+			s.ExitCode, s.Took = after.VerifyExitCode, after.VerifyTime
+		}
+	}
+	if after.Status == Running && !same {
+		steps = append(steps, Step{
+			RunID: after.RunID, Phase: after.Phase, Attempt: after.Attempt, Iteration: max(1, after.Iteration), Started: after.StartedAt,
+		})
+	}
+	return steps
+}
+
+// hasPhases reports whether there is more to tell than agents' turns.
+func hasPhases(steps []Step) bool {
+	for _, s := range steps {
+		if s.Phase != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// formatSteps gives the value of steps: a line for each.
+func formatSteps(steps []Step) string {
+	lines := make([]string, len(steps))
+	for i, s := range steps {
+		exit := ""
+		if s.ExitCode != nil {
+			exit = strconv.Itoa(*s.ExitCode)
+		}
+		lines[i] = words("run", s.RunID, "phase", string(s.Phase), "attempt", strconv.Itoa(s.Attempt), "iteration", strconv.Itoa(s.Iteration),
+			"started", exactTime(s.Started), "ended", exactTime(s.Ended), "exit", exit, "took", s.Took)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// parseSteps is the inverse of formatSteps.
+func parseSteps(text string) (steps []Step, err error) {
+	for line := range strings.Lines(text) {
+		s, err := parseStep(line)
+		if err != nil {
+			return nil, fmt.Errorf("the step %q: %w", cut(strings.TrimSpace(line), 40), err)
+		}
+		steps = append(steps, s)
+	}
+	return steps, nil
+}
+
+func parseStep(line string) (s Step, err error) {
+	m, err := readWords(line)
+	if err != nil {
+		return s, err
+	}
+	s.RunID, s.Took = m["run"], m["took"]
+	if s.Phase, err = parsePhase([]byte(m["phase"])); err != nil {
+		return s, err
+	}
+	if s.Attempt, err = parseCount([]byte(m["attempt"])); err != nil {
+		return s, err
+	}
+	if s.Iteration, err = parseCount([]byte(m["iteration"])); err != nil {
+		return s, err
+	}
+	if s.Started, err = ParseTime(m["started"]); err != nil {
+		return s, err
+	}
+	if s.Ended, err = ParseTime(m["ended"]); err != nil {
+		return s, err
+	}
+	s.ExitCode, err = parseExit([]byte(m["exit"]))
+	return s, err
+}
