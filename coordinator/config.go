@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"stint/memory"
+	"stint/prompt"
 )
 
 // A Config is what a coordinator is opened with. All durations must be set; cmd
@@ -82,6 +83,8 @@ type WorkspaceSettings struct {
 	ResumePolicy string
 	Models       map[string]string // by agent
 	OutputPolicy *string
+
+	PromptTemplate *prompt.Template // arranges what stands before the message; nil: as prompt.Build does
 
 	VerifyCommand string // of tasks that name none
 	MaxIterations int

@@ -244,8 +244,8 @@ func (c *Coordinator) prepare(r *run, t *state.Task) (Turn, error) {
 
 // prompt gives what the agent is told.
 func (c *Coordinator) prompt(r *run, t *state.Task, inputs []string) string {
-	policy := c.cfg.OutputPolicy
-	if set := c.workspace(t.Workspace); set.OutputPolicy != nil {
+	policy, set := c.cfg.OutputPolicy, c.workspace(t.Workspace)
+	if set.OutputPolicy != nil {
 		policy = *set.OutputPolicy
 	}
 	return prompt.Build(prompt.Input{
@@ -253,8 +253,16 @@ func (c *Coordinator) prompt(r *run, t *state.Task, inputs []string) string {
 		SessionKey: r.task.SessionKey, SessionID: r.task.SessionID, TaskID: t.ID, RunID: r.id,
 		Attempt: r.task.Attempt, Agent: r.task.Agent, Workspace: t.Workspace, Policy: policy,
 		Message: t.Prompt, Resumed: r.session != "", Interrupted: r.interrupted,
-		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec,
+		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iterationOf(t), Template: set.PromptTemplate,
 	})
+}
+
+// iterationOf gives the round of the verify loop that a turn belongs to; 0: there is none.
+func iterationOf(t *state.Task) int {
+	if !hasVerify(t) {
+		return 0
+	}
+	return max(1, t.Iteration)
 }
 
 // checkOf gives what is known of the verify command when an agent's turn begins.
@@ -264,7 +272,7 @@ func (c *Coordinator) checkOf(t *state.Task) *prompt.Check {
 	}
 	return &prompt.Check{
 		Command: t.VerifyCommand, ExitCode: *t.VerifyExitCode, Time: t.VerifyTime, Output: t.VerifyOutput,
-		Iteration: max(1, t.Iteration), Of: c.maxIterations(t),
+		Iteration: iterationOf(t), Of: c.maxIterations(t),
 	}
 }
 

@@ -54,6 +54,7 @@ type Config struct {
 	ResumePolicy       string
 	ResumeMissing      string
 	OutputPolicy       document
+	PromptTemplate     document
 	MemoryPaths        []string
 	MaxMemoryHits      int
 	MaxMemoryChars     int
@@ -67,6 +68,8 @@ type Config struct {
 	LogLevel           string
 	LogFormat          string
 	Env                []string
+
+	template *prompt.Template // of PromptTemplate; nil: none
 
 	file     string // the configuration file; it need not exist
 	origins  map[string]origin
@@ -155,6 +158,7 @@ var keys = []key{
 	choiceKey("resume_policy", "auto", "whether a session's tasks resume the agent's session", func(c *Config) *string { return &c.ResumePolicy }, "auto", "always", "never").perWorkspace(),
 	choiceKey("resume_missing", "new", "when the agent's session is gone", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
 	documentKey("output_policy", "default", "how answers are to look: default, none, the text", policies, nil, func(c *Config) *document { return &c.OutputPolicy }).perWorkspace(),
+	templateKey("prompt_template", "what stands before the user's message: default, a text with fields such as {{.Memory}} (README)").perWorkspace(),
 	listKey("memory_paths", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths).perWorkspace(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),

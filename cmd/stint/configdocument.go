@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"stint/prompt"
 )
 
 // A document is a setting that may be long: the text itself, a word that stands for
@@ -36,13 +38,37 @@ func documentKey(name, def, help string, words map[string]string, check func(tex
 		}
 		if check != nil {
 			if err := check(text); err != nil {
-				return err
+				return inFile(value, err)
 			}
 		}
 		*field(c) = document{value, text}
 		return nil
 	}
 	k.get = func(c *Config) any { return field(c).value }
+	return k
+}
+
+// inFile says in which file something is wrong, if the setting names one.
+func inFile(value string, err error) error {
+	if path, isFile := strings.CutPrefix(value, "@"); isFile {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return err
+}
+
+// templateKey is a document that is a template of prompts.
+func templateKey(name, help string) key {
+	check := func(text string) error { _, err := prompt.ParseTemplate(text); return err }
+	k := documentKey(name, "default", help, map[string]string{"default": "", "": ""}, check, func(c *Config) *document { return &c.PromptTemplate })
+	set := k.set
+	k.set = func(c *Config, value string) error {
+		if err := set(c, value); err != nil {
+			return err
+		}
+		var err error
+		c.template, err = prompt.ParseTemplate(c.PromptTemplate.text)
+		return err
+	}
 	return k
 }
 

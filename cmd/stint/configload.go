@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,7 @@ type configSource struct {
 type section struct {
 	path   string
 	values []setting
+	config *Config // with these over the file
 }
 
 // A setting is one value of the file.
@@ -50,7 +52,13 @@ func loadConfig(src configSource) (*Config, error) {
 			return nil, err
 		}
 	}
-	if err := c.check(); err != nil {
+	err := c.check()
+	for i := range c.sections {
+		if err == nil {
+			c.sections[i].config, err = c.under(&c.sections[i])
+		}
+	}
+	if err != nil {
 		return nil, &cliError{code: exitUsage, message: err.Error(), try: "stint config show --origin"}
 	}
 	return c, nil
@@ -82,17 +90,23 @@ func (c *Config) forWorkspace(dir string) *Config {
 		}
 	}
 	out := *c
-	if best == nil {
-		return &out
-	}
-	out.origins = make(map[string]origin, len(c.origins))
-	for name, o := range c.origins {
-		out.origins[name] = o
-	}
-	for _, v := range best.values {
-		_ = out.put(v.key, v.text, origin{layerWorkspace, v.where}) // checked when it was read
+	if best != nil {
+		out = *best.config
 	}
 	return &out
+}
+
+// under gives the configuration with the values of a section. It is made once: a
+// file that a value names is read with the configuration, and not for each task.
+func (c *Config) under(s *section) (*Config, error) {
+	out := *c
+	out.origins = maps.Clone(c.origins)
+	for _, v := range s.values {
+		if err := out.put(v.key, v.text, origin{layerWorkspace, v.where}); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", v.where, v.key.name, err)
+		}
+	}
+	return &out, nil
 }
 
 // loadFile reads config.toml. Its errors begin with "config.toml:12: ".

@@ -327,6 +327,7 @@ func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
 			w.VerifyTimeout = c.VerifyTimeout
 		}
 		w.VerifyCommand = c.VerifyCommand
+		w.PromptTemplate = c.template
 		if set("output_policy") {
 			w.OutputPolicy = &c.OutputPolicy.text
 		}
