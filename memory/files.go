@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,58 +13,82 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // maxNotes bounds how many files are searched.
 const maxNotes = 10_000
 
+// maxSkipped bounds how many of those that are left out are told one by one.
+const maxSkipped = 20
+
 // A note is a file that is searched.
 type note struct {
 	path string // below the workspace, with slashes
 	size int64
-	mod  time.Time
+}
+
+// A finder gathers the files of a search.
+type finder struct {
+	root    *os.Root // keeps links from leading outside
+	notes   []note
+	skipped []Skipped
+	untold  int // that were left out too
+	seen    map[string]bool
 }
 
 // findNotes gives the files that the paths name, each once, in their order, and
-// what was left out. root keeps links from leading outside.
-func findNotes(root *os.Root, paths []string) (notes []note, skipped []Skipped) {
-	seen := map[string]bool{}
-	skip := func(p string, format string, args ...any) {
-		skipped = append(skipped, Skipped{p, fmt.Sprintf(format, args...)})
-	}
+// what was left out.
+func findNotes(ctx context.Context, root *os.Root, paths []string) ([]note, []Skipped) {
+	f := &finder{root: root, seen: map[string]bool{}}
 	for _, p := range paths {
-		clean := filepath.ToSlash(filepath.Clean(p))
-		if !filepath.IsLocal(clean) {
-			skip(p, "it is not inside the workspace")
+		f.path(ctx, p)
+	}
+	if f.untold > 0 {
+		f.skipped = append(f.skipped, Skipped{"…", fmt.Sprintf("and %d more", f.untold)})
+	}
+	return f.notes, f.skipped
+}
+
+func (f *finder) skip(p, format string, args ...any) {
+	if len(f.skipped) == maxSkipped {
+		f.untold++
+		return
+	}
+	f.skipped = append(f.skipped, Skipped{p, fmt.Sprintf(format, args...)})
+}
+
+// path takes the files that one path names.
+func (f *finder) path(ctx context.Context, p string) {
+	clean := filepath.ToSlash(filepath.Clean(p))
+	if !filepath.IsLocal(clean) {
+		f.skip(p, "it is not inside the workspace")
+		return
+	}
+	names := expand(ctx, f.root, clean)
+	if len(names) == 0 && !slices.Contains(DefaultPaths, p) {
+		f.skip(p, "there is no such file")
+	}
+	for _, name := range names {
+		if f.seen[name] {
 			continue
 		}
-		names := expand(root, clean)
-		if len(names) == 0 && !slices.Contains(DefaultPaths, p) {
-			skip(p, "there is no such file")
-		}
-		for _, name := range names {
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			switch n, err := look(root, name); {
-			case err != nil:
-				skip(name, "%v", err)
-			case len(notes) == maxNotes:
-				skip(name, "there are more than %d files", maxNotes)
-				return notes, skipped
-			default:
-				notes = append(notes, n)
-			}
+		f.seen[name] = true
+		n, err := look(f.root, name)
+		switch {
+		case err != nil:
+			f.skip(name, "%v", err)
+		case len(f.notes) == maxNotes:
+			f.skip(name, "there are more than %d files", maxNotes)
+			return
+		default:
+			f.notes = append(f.notes, n)
 		}
 	}
-	return notes, skipped
 }
 
 // expand gives the names of the files that a pattern names, sorted. A directory
 // stands for the Markdown files below it.
-func expand(root *os.Root, pattern string) []string {
+func expand(ctx context.Context, root *os.Root, pattern string) []string {
 	if fi, err := root.Stat(pattern); err == nil && fi.IsDir() {
 		pattern = path.Join(pattern, "**", "*.md")
 	}
@@ -73,24 +98,27 @@ func expand(root *os.Root, pattern string) []string {
 		}
 		return []string{pattern}
 	}
-	parts := strings.Split(pattern, "/")
+	parts := slices.CompactFunc(strings.Split(pattern, "/"), func(a, b string) bool { return a == "**" && b == "**" })
 	fixed := 0
 	for fixed < len(parts)-1 && !strings.ContainsAny(parts[fixed], "*?[") {
 		fixed++
 	}
+	deep := slices.Contains(parts, "**")
 	var names []string
 	top := path.Join(append([]string{"."}, parts[:fixed]...)...)
-	_ = fs.WalkDir(root.FS(), top, func(name string, d fs.DirEntry, err error) error { // what cannot be read has no notes
+	_ = fs.WalkDir(root.FS(), top, func(name string, d fs.DirEntry, err error) error { // it gives no error but ours
 		switch {
-		case err != nil:
+		case len(names) > maxNotes || ctx.Err() != nil:
+			return fs.SkipAll
+		case err != nil && name == top && !errors.Is(err, fs.ErrNotExist):
+			names = append(names, name) // to be told why it cannot be read
 			return nil
-		case d.IsDir() && (d.Name() == ".git" || depth(name) >= len(parts) && !strings.Contains(pattern, "**")):
+		case err != nil:
+			return nil // what cannot be read has no notes
+		case d.IsDir() && (d.Name() == ".git" || depth(name) >= len(parts) && !deep):
 			return fs.SkipDir
 		case !d.IsDir() && matches(parts, strings.Split(name, "/")):
 			names = append(names, name)
-		}
-		if len(names) > maxNotes {
-			return fs.SkipAll
 		}
 		return nil
 	})
@@ -121,20 +149,9 @@ func matches(pattern, name []string) bool {
 
 // look says whether a file can be searched: a text, in the workspace.
 func look(root *os.Root, name string) (note, error) {
-	fi, err := root.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return note{}, errors.New("it is a link that leads to nothing")
-	case err != nil && strings.Contains(err.Error(), "escapes"):
-		return note{}, errors.New("it is a link that leads out of the workspace")
-	case err != nil:
-		return note{}, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
-	case !fi.Mode().IsRegular():
-		return note{}, errors.New("it is no regular file")
-	}
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := openNote(root, name)
 	if err != nil {
-		return note{}, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
+		return note{}, err
 	}
 	defer func() { _ = f.Close() }() // only read from
 	head := make([]byte, 8000)
@@ -145,5 +162,28 @@ func look(root *os.Root, name string) (note, error) {
 	if bytes.IndexByte(head[:n], 0) >= 0 {
 		return note{}, errors.New("it is no text: it has NUL bytes")
 	}
-	return note{name, fi.Size(), fi.ModTime()}, nil
+	fi, err := f.Stat()
+	if err != nil {
+		return note{}, err
+	}
+	return note{name, fi.Size()}, nil
+}
+
+// openNote opens a file of the workspace to be read. It does not wait for the other
+// end of a pipe.
+func openNote(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errors.New("it is a link that leads to nothing")
+	case err != nil && strings.Contains(err.Error(), "escapes"): // os has no name for it
+		return nil, errors.New("it is a link that leads out of the workspace")
+	case err != nil:
+		return nil, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
+	}
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		_ = f.Close() // only read from
+		return nil, errors.New("it is no regular file")
+	}
+	return f, nil
 }

@@ -39,17 +39,26 @@ type Lesson struct {
 // NewLesson makes one line of a text: blanks for line breaks, no mark of a heading
 // or list before it, at most 500 characters.
 func NewLesson(text, source string, now time.Time) Lesson {
+	text = strings.TrimLeft(oneLine(text), "#-*>| ")
+	if utf8.RuneCountInString(text) > maxLesson {
+		text = strings.TrimSpace(string([]rune(text)[:maxLesson-1])) + "…"
+	}
+	source = oneLine(source)
+	l := Lesson{Date: now.Format(time.DateOnly), Text: text, Source: source}
+	read, _ := parseLesson(l.String()) // so that it is known again, whatever it looks like
+	l.ID = read.ID
+	return l
+}
+
+// oneLine makes one line of a text.
+func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
 			return ' '
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\ufffd"))
-	text = strings.TrimLeft(strings.Join(strings.Fields(text), " "), "#-*>| ")
-	if utf8.RuneCountInString(text) > maxLesson {
-		text = string([]rune(text)[:maxLesson-1]) + "…"
-	}
-	return Lesson{ID: lessonID(text), Date: now.Format(time.DateOnly), Text: text, Source: source}
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // lessonID is the same for lessons that say the same.
@@ -138,7 +147,11 @@ func readLessons(workspace, name string) ([]byte, error) {
 		return nil, fmt.Errorf("read the lessons: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read from
-	return io.ReadAll(io.LimitReader(f, 2*maxLessons))
+	text, err := io.ReadAll(io.LimitReader(f, maxLessons+1))
+	if len(text) > maxLessons {
+		return nil, fmt.Errorf("%w: %s has more than %d bytes; take out by hand what is of no use any more", ErrFull, name, maxLessons)
+	}
+	return text, err
 }
 
 // AddLessons adds those that the note does not have yet, as long as they have at
@@ -191,6 +204,9 @@ func RemoveLesson(workspace, name, id string) (gone Lesson, err error) {
 	if err != nil {
 		return gone, err
 	}
+	if id == "" {
+		return gone, fmt.Errorf("an id is missing: %w", fs.ErrNotExist)
+	}
 	var kept bytes.Buffer
 	for line := range bytes.Lines(text) {
 		l, ok := parseLesson(string(line))
@@ -206,22 +222,42 @@ func RemoveLesson(workspace, name, id string) (gone Lesson, err error) {
 	if gone.ID == "" {
 		return gone, fmt.Errorf("there is no lesson %q in %s: %w", id, name, fs.ErrNotExist)
 	}
-	return gone, replaceLessons(workspace, name, kept.Bytes())
+	if err := replaceLessons(workspace, name, text, kept.Bytes()); err != nil {
+		return Lesson{}, fmt.Errorf("remove a lesson: %w", err)
+	}
+	return gone, nil
 }
 
-// replaceLessons puts a new file in the place of a note.
-func replaceLessons(workspace, name string, text []byte) error {
+// replaceLessons puts a new file in the place of a note that had the text before.
+func replaceLessons(workspace, name string, before, text []byte) error {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }()
-	fresh := name + ".stint-tmp"
-	if err := root.WriteFile(fresh, text, 0o644); err != nil {
-		return fmt.Errorf("remove a lesson: %w", err)
+	defer func() { _ = root.Close() }() // nothing is written to it
+	fi, err := root.Lstat(name)
+	if err != nil {
+		return err
 	}
-	if err := root.Rename(fresh, name); err != nil {
-		return errors.Join(fmt.Errorf("remove a lesson: %w", err), root.Remove(fresh))
+	if !fi.Mode().IsRegular() {
+		return fmt.Errorf("%s is a link: take the line out by hand", name)
+	}
+	fresh := name + ".stint-tmp"
+	_ = root.Remove(fresh) // what a crash has left
+	f, err := root.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fi.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if now, readErr := readLessons(workspace, name); err == nil && (readErr != nil || !bytes.Equal(now, before)) {
+		err = fmt.Errorf("%s has just been changed by someone else; try again", name)
+	}
+	if err == nil {
+		err = root.Rename(fresh, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(fresh))
 	}
 	return nil
 }

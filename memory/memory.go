@@ -53,10 +53,11 @@ func (h Hit) String() string {
 type Searcher struct {
 	Paths    []string // below the workspace: files, directories, or patterns with * ? [] and ** for any directories
 	MaxHits  int
-	MaxChars int       // of all hits as they are shown, with their line breaks
-	Ripgrep  string    // path of rg; "": there is none
-	Grep     string    // path of grep; "": there is none
-	Now      time.Time // what newer is measured by
+	MaxChars int           // of all hits as they are shown, with their line breaks
+	Ripgrep  string        // path of rg; "": there is none
+	Grep     string        // path of grep; "": there is none
+	Now      time.Time     // what newer is measured by
+	Timeout  time.Duration // then a search goes on with what it has; 0: DefaultTimeout
 }
 
 // A Result is what a search found, and why.
@@ -65,14 +66,16 @@ type Result struct {
 	Terms   []Term    `json:"terms"`
 	Skipped []Skipped `json:"skipped,omitempty"`
 	Engine  string    `json:"engine,omitempty"`  // rg, grep or scan; "" if there was nothing to search
-	Partial bool      `json:"partial,omitempty"` // there were so many lines that not all were looked at
+	Partial string    `json:"partial,omitempty"` // why there may be lines that were not looked at
 }
 
 // A Term is something that is searched for.
 type Term struct {
-	Text  string  `json:"text"`  // in lower case
-	Lines int     `json:"lines"` // how many lines have it
-	Kind  float64 `json:"-"`     // how much it counts: an identifier more than a word
+	Text   string  `json:"text"`   // in lower case
+	Lines  int     `json:"lines"`  // how many lines have it, of those that were looked at
+	Weight float64 `json:"weight"` // how much it counts: a rare one more, an identifier more than a word; 0 if no line has it
+
+	kind float64 // how much it counts however rare it is
 }
 
 // A Skipped is a path that was not searched.
@@ -90,22 +93,18 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 		return r, fmt.Errorf("search the notes: %w", err)
 	}
 	defer func() { _ = root.Close() }() // only read from
+	r.Hits, r.Terms = []Hit{}, termsOf(text)
 	var notes []note
-	notes, r.Skipped = findNotes(root, s.Paths)
-	r.Terms = termsOf(text)
+	notes, r.Skipped = findNotes(ctx, root, s.Paths)
 	if len(notes) == 0 || len(r.Terms) == 0 || s.MaxHits <= 0 {
 		return r, ctx.Err()
 	}
 	c := &collector{terms: r.Terms, notes: notes}
-	if r.Engine, err = s.scan(ctx, root, c); err != nil {
+	if r.Engine, r.Partial, err = s.scan(ctx, root, c); err != nil {
 		return r, fmt.Errorf("search the notes: %w", err)
 	}
-	r.Partial = c.full
 	rk := &ranking{collector: c, root: root, now: s.Now}
 	r.Hits = s.fit(rk.best(s.MaxHits * 4))
-	for i := range r.Terms {
-		r.Terms[i].Lines = c.found[i]
-	}
 	return r, nil
 }
 

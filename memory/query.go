@@ -30,15 +30,18 @@ func termsOf(text string) []Term {
 	}
 	q := &query{at: map[string]int{}}
 	for _, token := range strings.FieldsFunc(text, isGap) {
-		q.token(strings.Trim(token, "./-_:@#+'"))
+		q.token(strings.Trim(token, wordMarks))
 	}
-	slices.SortStableFunc(q.terms, func(a, b Term) int { return cmp.Compare(b.Kind, a.Kind) })
+	slices.SortStableFunc(q.terms, func(a, b Term) int { return cmp.Compare(b.kind, a.kind) })
 	return q.terms[:min(len(q.terms), maxTerms)]
 }
 
+// wordMarks may stand within an identifier or a path.
+const wordMarks = "._-/:@#+'"
+
 // isGap reports whether a character stands between tokens.
 func isGap(r rune) bool {
-	return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/:@#+'", r)
+	return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) && !strings.ContainsRune(wordMarks, r)
 }
 
 // A query gathers terms.
@@ -51,11 +54,11 @@ type query struct {
 func (q *query) add(text string, kind float64) {
 	text = strings.ToLower(text)
 	if i, known := q.at[text]; known {
-		q.terms[i].Kind = max(q.terms[i].Kind, kind)
+		q.terms[i].kind = max(q.terms[i].kind, kind)
 		return
 	}
 	q.at[text] = len(q.terms)
-	q.terms = append(q.terms, Term{Text: text, Kind: kind})
+	q.terms = append(q.terms, Term{Text: text, kind: kind})
 }
 
 // token takes a piece of text without blanks apart.
@@ -92,7 +95,7 @@ func splitToken(token string) (parts []string) {
 	}
 	for i, r := range runes {
 		switch {
-		case strings.ContainsRune("._-/:@#+'", r):
+		case strings.ContainsRune(wordMarks, r):
 			cut(i)
 			begin = i + 1
 		case i == begin:
@@ -106,9 +109,10 @@ func splitToken(token string) (parts []string) {
 	return parts
 }
 
-// dense reports whether a character is of a script that is written without blanks.
+// dense reports whether a character is of a script that is written without blanks,
+// or, as in Korean, with endings that hardly leave a word as it is.
 func dense(r rune) bool {
-	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar) || r == 'ー'
+	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar) || r == 'ー'
 }
 
 func isDense(s string) bool {
@@ -144,20 +148,29 @@ func (q *query) word(s string, kind float64) {
 	q.add(stem(s), kind)
 }
 
-// stem takes the commonest endings of English off; what is left is the beginning of
-// all its forms.
+// stem takes the commonest endings of English off, and of a longer word of another
+// language its last letters; what is left is the beginning of all its forms.
 func stem(s string) string {
-	for _, ending := range []string{"ations", "ation", "ings", "ing", "ies", "ied", "ers", "ed", "es", "er", "ly", "s", "e", "y"} {
-		if base, ok := strings.CutSuffix(s, ending); ok && len(base) >= 4 && isASCII(s) && !strings.ContainsAny(s, "0123456789") {
+	if !isASCII(s) {
+		n := utf8.RuneCountInString(s)
+		return string([]rune(s)[:n-min(2, max(0, n-4))])
+	}
+	if strings.ContainsAny(s, "0123456789") || strings.HasSuffix(s, "is") || strings.HasSuffix(s, "us") || strings.HasSuffix(s, "ss") {
+		return s // redis, status, access
+	}
+	for _, ending := range endings {
+		if base, ok := strings.CutSuffix(s, ending); ok && len(base) >= 4 {
 			return undouble(base)
 		}
 	}
 	return s
 }
 
+var endings = []string{"ations", "ation", "ings", "ing", "ies", "ied", "ers", "ed", "es", "er", "ly", "s", "e", "y"}
+
 // undouble makes runn of running run.
 func undouble(s string) string {
-	if n := len(s); n >= 5 && s[n-1] == s[n-2] && !strings.ContainsRune("aeiouls", rune(s[n-1])) {
+	if n := len(s); n >= 4 && s[n-1] == s[n-2] && !strings.ContainsRune("aeiouls", rune(s[n-1])) {
 		return s[:n-1]
 	}
 	return s

@@ -1,7 +1,10 @@
 package memory
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
+	"io"
 	"math"
 	"math/bits"
 	"os"
@@ -32,14 +35,12 @@ type ranking struct {
 	root *os.Root
 	now  time.Time
 
-	worth []float64 // of each term
-	total float64
+	total float64 // weight of all terms
 }
 
 // best gives at most n hits, best first.
 func (r *ranking) best(n int) []Hit {
 	r.weigh()
-	slices.SortFunc(r.lines, func(a, b found) int { return cmp.Or(a.note-b.note, a.line-b.line) })
 	hits := make([]ranked, len(r.lines))
 	for i := range r.lines {
 		hits[i] = ranked{found: &r.lines[i], near: r.nearTo(i)}
@@ -47,7 +48,7 @@ func (r *ranking) best(n int) []Hit {
 	}
 	inOrder(hits)
 	hits = hits[:min(len(hits), 4*n)]
-	r.addHeadings(hits)
+	hits = r.readAgain(hits)
 	inOrder(hits)
 	var list []Hit
 	for i := range hits[:min(n, len(hits))] {
@@ -85,14 +86,13 @@ func (r *ranking) weigh() {
 		size += n.size
 	}
 	lines = max(lines, float64(size)/bytesPerLine)
-	r.worth = make([]float64, len(r.terms))
-	for i, t := range r.terms {
-		if r.found[i] == 0 {
-			continue
+	for i := range r.terms {
+		t := &r.terms[i]
+		if t.Lines = r.found[i]; t.Lines > 0 {
+			n := float64(t.Lines)
+			t.Weight = t.kind * math.Log(1+max(0, lines-n+0.5)/(n+0.5))
+			r.total += t.Weight
 		}
-		n := float64(r.found[i])
-		r.worth[i] = t.Kind * math.Log(1+(lines-n+0.5)/(n+0.5))
-		r.total += r.worth[i]
 	}
 }
 
@@ -119,7 +119,7 @@ func (r *ranking) score(h *ranked) float64 {
 	if r.total > 0 {
 		sum *= 0.6 + 0.4*(has+around)/r.total
 	}
-	if isHeading(h.text) {
+	if headingLevel(h.text) > 0 {
 		sum *= bonusHeading
 	}
 	return sum * (1 + bonusNew*r.newness(h.text))
@@ -127,7 +127,7 @@ func (r *ranking) score(h *ranked) float64 {
 
 func (r *ranking) sum(terms uint64) (sum float64) {
 	for ; terms != 0; terms &= terms - 1 {
-		sum += r.worth[bits.TrailingZeros64(terms)]
+		sum += r.terms[bits.TrailingZeros64(terms)].Weight
 	}
 	return sum
 }
@@ -139,7 +139,15 @@ func (r *ranking) names(terms uint64) (list []string) {
 	return list
 }
 
-func isHeading(text string) bool { return strings.HasPrefix(text, "#") }
+// headingLevel gives the level of a line that is a heading, else 0.
+func headingLevel(line string) int {
+	text := strings.TrimLeft(line, "#")
+	n := len(line) - len(text)
+	if n > 6 || text != "" && !strings.ContainsAny(text[:1], " \t\r") {
+		return 0
+	}
+	return n
+}
 
 var dated = regexp.MustCompile(`\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b`)
 
@@ -152,47 +160,67 @@ func (r *ranking) newness(text string) float64 {
 	return math.Exp2(-float64(max(0, r.now.Sub(day))) / float64(halfLife))
 }
 
-// addHeadings finds the headings that the lines stand below.
-func (r *ranking) addHeadings(hits []ranked) {
-	order := make([]*ranked, len(hits))
-	for i := range hits {
-		order[i] = &hits[i]
-	}
-	slices.SortFunc(order, func(a, b *ranked) int { return cmp.Or(a.note-b.note, a.line-b.line) })
+// readAgain reads the found lines where they stand, with the headings above them. It
+// leaves out those that are no longer there: a program that reads a file by its name
+// may have been shown another one, from outside the workspace even.
+func (r *ranking) readAgain(hits []ranked) (still []ranked) {
+	slices.SortFunc(hits, func(a, b ranked) int { return cmp.Or(a.note-b.note, cmp.Compare(a.off, b.off)) })
 	var f *os.File
-	note := -1
-	for _, h := range order {
+	note, buf := -1, make([]byte, aroundLine+2<<10)
+	for _, h := range hits {
 		if h.note != note {
-			if f != nil {
-				_ = f.Close() // only read from
-			}
+			closeFile(f)
 			note = h.note
-			f, _ = r.root.Open(r.notes[note].path) // it may be gone by now: then without headings
+			f, _ = openNote(r.root, r.notes[note].path) // without it nothing is there any more
 		}
-		if f != nil {
-			h.above = r.termsIn(headingsBefore(f, h.off)) &^ h.terms
-			h.score = r.score(h)
+		if f == nil {
+			continue
 		}
+		before, line := readAround(f, h.off, buf)
+		if m := r.match(line); m.terms != h.terms || m.text != h.text {
+			continue
+		}
+		h.above = r.termsIn(headings(before)) &^ h.terms
+		h.score = r.score(&h)
+		still = append(still, h)
 	}
+	closeFile(f)
+	return still
+}
+
+func closeFile(f *os.File) {
 	if f != nil {
-		_ = f.Close()
+		_ = f.Close() // only read from
 	}
 }
 
-// headingsBefore gives the headings above an offset of a file, a line each, as far
-// as they are close.
-func headingsBefore(f *os.File, off int64) string {
-	buf := make([]byte, min(off, aroundLine))
-	if n, err := f.ReadAt(buf, off-int64(len(buf))); err != nil {
-		buf = buf[:n]
+// readAround gives what stands before an offset of a file, and the line there.
+func readAround(f *os.File, off int64, buf []byte) (before, line []byte) {
+	begin := off - min(off, aroundLine)
+	n, _ := f.ReadAt(buf, begin) // the file may be shorter by now
+	buf = buf[:n]
+	if at := int(off - begin); at <= n && (at == 0 || buf[at-1] == '\n') {
+		before, line = buf[:at], buf[at:]
 	}
+	if end := bytes.IndexByte(line, '\n'); end >= 0 {
+		return before, bytes.TrimRight(line[:end], "\r")
+	}
+	if n == cap(buf) { // the line goes on
+		line, _, _ = readLine(bufio.NewReaderSize(io.NewSectionReader(f, off, maxLine), bufferSize))
+	}
+	return before, line
+}
+
+// headings gives the headings in a text that its end stands below, a line each, in
+// lower case.
+func headings(text []byte) string {
 	var b strings.Builder
 	level := 7
-	lines := strings.Split(string(buf), "\n")
-	for _, line := range slices.Backward(lines) {
-		if n := len(line) - len(strings.TrimLeft(line, "#")); n > 0 && n < level {
+	for _, line := range slices.Backward(bytes.Split(text, []byte("\n"))) {
+		if n := headingLevel(string(line)); n > 0 && n < level {
 			level = n
-			b.WriteString(line + "\n")
+			b.Write(line)
+			b.WriteByte('\n')
 		}
 	}
 	return strings.ToLower(b.String())
@@ -209,5 +237,9 @@ func (r *ranking) termsIn(text string) (terms uint64) {
 
 // sameText makes equal what differs only in blanks, marks and dates.
 func sameText(text string) string {
-	return strings.Join(strings.FieldsFunc(strings.ToLower(dated.ReplaceAllString(text, "")), isGap), " ")
+	words := strings.FieldsFunc(strings.ToLower(dated.ReplaceAllString(text, "")), isGap)
+	for i := range words {
+		words[i] = strings.Trim(words[i], wordMarks)
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }

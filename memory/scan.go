@@ -3,28 +3,41 @@ package memory
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
 
 // Bounds of a search.
 const (
-	maxLines  = 20_000    // that have a term; then it stops
-	maxLine   = 64 << 10  // bytes of a line that are looked at
+	maxLines  = 10_000 // of one pass that have a term; then it stops
+	maxPasses = 3      // each without the commonest terms of the one before
+	fewLines  = maxLines / 8
+	maxLine   = 32 << 10  // bytes of a line that are looked at
 	maxText   = 400       // bytes of a line that are kept
 	maxNames  = 256 << 10 // bytes of file names on one command line
 	maxStarts = 8         // how often a term is looked for at the beginning of a word
+	maxErrors = 4 << 10   // bytes of messages
+
+	bufferSize = maxLine + 1<<10 // with what stands before a line in an answer
 )
 
-// errFull ends a scan that has found more than enough.
+// DefaultTimeout is how long a search may take that has no limit of its own. A run
+// waits for it.
+const DefaultTimeout = 5 * time.Second
+
+// errFull ends a pass that has found more than enough.
 var errFull = errors.New("there are more lines than are looked at")
 
 // A found is a line that has a term.
@@ -39,57 +52,122 @@ type found struct {
 
 // A collector takes the lines of a scan. It belongs to one search.
 type collector struct {
-	terms []Term
-	notes []note
-	lines []found
-	found []int // lines by term
-	full  bool
+	terms  []Term
+	notes  []note
+	lines  []found
+	found  []int  // lines by term
+	common uint64 // terms that are searched for no more: too many lines have them
+	room   int    // lines that this pass still takes
 }
 
-// scan fills c by the first program that works, or reads the files itself, and
-// names what it used. Its environment is empty but for the locale.
-func (s *Searcher) scan(ctx context.Context, root *os.Root, c *collector) (engine string, err error) {
+// An engine reads the notes for the lines that have a term.
+type engine struct {
+	name string
+	scan func(context.Context, *collector) error
+}
+
+// engines gives what can read the notes, the fastest first.
+func (s *Searcher) engines(root *os.Root) (list []engine) {
 	common := []string{"-n", "-b", "-i", "-F", "--null", "--text"}
-	for _, p := range []struct {
-		name, path string
-		args       []string
-	}{
-		{"rg", s.Ripgrep, append([]string{"--no-config", "--no-heading", "--with-filename", "--color=never", "--no-messages"}, common...)},
-		{"grep", s.Grep, append([]string{"-H", "-s"}, common...)},
-	} {
-		if p.path == "" {
-			continue
-		}
-		c.reset()
-		err := c.program(ctx, root.Name(), p.path, p.args)
-		if err == nil || ctx.Err() != nil {
-			return p.name, err
+	program := func(name, path string, args ...string) {
+		if path != "" {
+			list = append(list, engine{name, func(ctx context.Context, c *collector) error {
+				return c.program(ctx, root.Name(), path, append(args, common...))
+			}})
 		}
 	}
-	c.reset()
-	return "scan", c.read(ctx, root)
+	program("rg", s.Ripgrep, "--no-config", "--no-heading", "--with-filename", "--color=never", "--no-messages", "--encoding=none")
+	program("grep", s.Grep, "-H", "-s")
+	return append(list, engine{"scan", func(ctx context.Context, c *collector) error { return c.read(ctx, root) }})
 }
 
-func (c *collector) reset() {
-	c.lines, c.full, c.found = nil, false, make([]int, len(c.terms))
+// scan fills c by the first engine that works and names it. partial says why there
+// may be lines that were not looked at.
+func (s *Searcher) scan(ctx context.Context, root *os.Root, c *collector) (name, partial string, err error) {
+	limit := cmp.Or(s.Timeout, DefaultTimeout)
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for _, e := range s.engines(root) {
+		name = e.name
+		c.lines, c.common, c.found = nil, 0, make([]int, len(c.terms))
+		if err = c.passes(limited, e); err == nil || limited.Err() != nil {
+			break
+		}
+	}
+	order := func(a, b found) int { return cmp.Or(a.note-b.note, a.line-b.line) }
+	slices.SortFunc(c.lines, order)
+	c.lines = slices.CompactFunc(c.lines, func(a, b found) bool { return order(a, b) == 0 })
+	switch {
+	case ctx.Err() != nil:
+		return name, "", ctx.Err()
+	case limited.Err() != nil:
+		return name, fmt.Sprintf("it took longer than %v", limit), nil
+	case c.common != 0:
+		return name, fmt.Sprintf("more than %d lines have one of the terms: of those that have only the commonest of them, not all were looked at", maxLines), nil
+	}
+	return name, "", err
+}
+
+// passes reads the notes; when too many lines have a term, again without the
+// commonest terms, so that the rare ones are found wherever they stand.
+func (c *collector) passes(ctx context.Context, e engine) error {
+	for range maxPasses {
+		before := slices.Clone(c.found)
+		clear(c.found)
+		c.room = maxLines
+		if err := e.scan(ctx, c); err != nil {
+			return err
+		}
+		for i := range before {
+			c.found[i] = max(c.found[i], before[i])
+		}
+		if c.room > 0 || !c.narrow() {
+			break
+		}
+	}
+	return nil
+}
+
+// narrow leaves the commonest terms out of the next pass; false: there is nothing
+// left to search for.
+func (c *collector) narrow() bool {
+	total := 0
+	var order []int
+	for i, n := range c.found {
+		if c.common>>i&1 == 0 {
+			total += n
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return c.found[b] - c.found[a] })
+	for k, i := range order {
+		if k > 0 && total <= fewLines {
+			return true
+		}
+		c.common |= 1 << i
+		total -= c.found[i]
+	}
+	return false
 }
 
 // program runs rg or grep over all notes.
 func (c *collector) program(ctx context.Context, dir, path string, args []string) error {
-	for _, t := range c.terms {
-		args = append(args, "-e", t.Text)
+	for i, t := range c.terms {
+		if c.common>>i&1 == 0 {
+			args = append(args, "-e", t.Text)
+		}
 	}
 	args = append(args, "--")
 	index := map[string]int{}
 	for i, n := range c.notes {
-		index[n.path] = i
+		index["./"+n.path] = i
 	}
-	for from := 0; from < len(c.notes) && !c.full; {
+	for from := 0; from < len(c.notes) && c.room > 0; {
 		to, size := from, 0
 		names := args[:len(args):len(args)]
 		for ; to < len(c.notes) && size < maxNames; to++ {
-			names = append(names, c.notes[to].path)
-			size += len(c.notes[to].path) + 1
+			names = append(names, "./"+c.notes[to].path) // "-" by itself is stdin
+			size += len(c.notes[to].path) + 3
 		}
 		if err := c.run(ctx, dir, path, names, index); err != nil {
 			return err
@@ -99,12 +177,14 @@ func (c *collector) program(ctx context.Context, dir, path string, args []string
 	return nil
 }
 
-// run runs rg or grep once.
+// run runs rg or grep once. Its environment is empty but for the locale.
 func (c *collector) run(ctx context.Context, dir, path string, args []string, index map[string]int) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir, cmd.Env = dir, []string{"LC_ALL=C.UTF-8"}
+	messages := &bounded{room: maxErrors}
+	cmd.Dir, cmd.Env, cmd.Stderr = dir, []string{"LC_ALL=C.UTF-8"}, messages
+	cmd.WaitDelay = 100 * time.Millisecond // for who has its streams open and is not killed with it
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -112,8 +192,9 @@ func (c *collector) run(ctx context.Context, dir, path string, args []string, in
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	context.AfterFunc(ctx, func() { _ = out.Close() }) // for the same
 	before := len(c.lines)
-	parseErr := c.parse(bufio.NewReaderSize(out, maxLine), index)
+	parseErr := c.parse(bufio.NewReaderSize(out, bufferSize), index)
 	if parseErr != nil {
 		stop()
 	}
@@ -121,14 +202,27 @@ func (c *collector) run(ctx context.Context, dir, path string, args []string, in
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(parseErr, errFull):
-		c.full = true
 		return nil
 	case parseErr != nil:
 		return parseErr
-	case errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2 && len(c.lines) > before):
+	case errors.As(err, &exit) && len(messages.text) == 0 && (exit.ExitCode() == 1 || exit.ExitCode() == 2 && len(c.lines) > before):
 		return nil // nothing found, or a file went away meanwhile
+	case err != nil && len(messages.text) > 0:
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(messages.text))
 	}
 	return err
+}
+
+// A bounded keeps the beginning of what is written to it.
+type bounded struct {
+	text []byte
+	room int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	n := min(len(p), b.room)
+	b.text, b.room = append(b.text, p[:n]...), b.room-n
+	return len(p), nil
 }
 
 // parse reads lines of the form path NUL line:offset:text.
@@ -142,7 +236,7 @@ func (c *collector) parse(r *bufio.Reader, index map[string]int) error {
 			return fmt.Errorf("an answer that cannot be read: %w", err)
 		}
 		n, known := index[string(bytes.TrimSuffix(name, []byte{0}))]
-		text, err := readLine(r)
+		text, _, err := readLine(r)
 		if err != nil && err != io.EOF {
 			return err
 		}
@@ -150,7 +244,7 @@ func (c *collector) parse(r *bufio.Reader, index map[string]int) error {
 		off, rest, ok := bytes.Cut(rest, []byte(":"))
 		line, lineErr := strconv.Atoi(string(no))
 		offset, offErr := strconv.ParseInt(string(off), 10, 64)
-		if !known || !ok || lineErr != nil || offErr != nil {
+		if !known || !ok || lineErr != nil || offErr != nil || line < 1 || offset < 0 {
 			return fmt.Errorf("an answer that cannot be read: %.80q", text)
 		}
 		if !c.add(n, line, offset, rest) {
@@ -159,30 +253,16 @@ func (c *collector) parse(r *bufio.Reader, index map[string]int) error {
 	}
 }
 
-// readLine gives a line without its end. Of a long one the rest is read and left
-// out. What it gives is good until the next read.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	line, err := r.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		return bytes.TrimRight(line, "\r\n"), err
-	}
-	line = bytes.Clone(line)
-	for errors.Is(err, bufio.ErrBufferFull) {
-		_, err = r.ReadSlice('\n')
-	}
-	return line, err
-}
-
 // read looks at all notes without another program.
 func (c *collector) read(ctx context.Context, root *os.Root) error {
 	for i, n := range c.notes {
-		f, err := root.Open(n.path)
+		f, err := openNote(root, n.path)
 		if err != nil {
 			continue // it went away meanwhile
 		}
-		err = c.readFile(ctx, i, bufio.NewReaderSize(f, maxLine))
+		err = c.readFile(ctx, i, bufio.NewReaderSize(f, bufferSize))
 		_ = f.Close() // only read from
-		if c.full = errors.Is(err, errFull); c.full {
+		if errors.Is(err, errFull) {
 			return nil
 		}
 		if err != nil {
@@ -194,22 +274,22 @@ func (c *collector) read(ctx context.Context, root *os.Root) error {
 
 func (c *collector) readFile(ctx context.Context, n int, r *bufio.Reader) error {
 	var off int64
-	for no := 1; ; no++ {
-		text, size, err := countLine(r)
+	for no := 1; ctx.Err() == nil; no++ {
+		text, size, err := readLine(r)
 		if len(text) > 0 && !c.add(n, no, off, text) {
 			return errFull
 		}
 		if err != nil {
-			return ctx.Err() // the end, or what cannot be read
+			return nil // the end, or what cannot be read
 		}
-		if off += size; no%1000 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
+		off += size
 	}
+	return ctx.Err()
 }
 
-// countLine is readLine with how many bytes the line has in the file.
-func countLine(r *bufio.Reader) (line []byte, size int64, err error) {
+// readLine gives a line without its end, and how many bytes it has with it. Of a
+// long one the rest is read and left out. The line is good until the next read.
+func readLine(r *bufio.Reader) (line []byte, size int64, err error) {
 	line, err = r.ReadSlice('\n')
 	size = int64(len(line))
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -226,7 +306,22 @@ func countLine(r *bufio.Reader) (line []byte, size int64, err error) {
 
 // add takes a line if it has a term. It gives false when there is no more room.
 func (c *collector) add(n, no int, off int64, text []byte) bool {
-	f := found{note: n, line: no, off: off}
+	f := c.match(text)
+	if f.terms&^c.common == 0 {
+		return true
+	}
+	for rest := f.terms; rest != 0; rest &= rest - 1 {
+		c.found[bits.TrailingZeros64(rest)]++
+	}
+	f.note, f.line, f.off = n, no, off
+	c.lines = append(c.lines, f)
+	c.room--
+	return c.room > 0
+}
+
+// match gives what a line has of the terms.
+func (c *collector) match(text []byte) (f found) {
+	text = text[:min(len(text), maxLine)]
 	low := strings.ToLower(string(text))
 	var places [maxTerms]int
 	for i := range c.terms {
@@ -241,14 +336,10 @@ func (c *collector) add(n, no int, off int64, text []byte) bool {
 		}
 	}
 	if f.terms == 0 || bytes.IndexByte(text, 0) >= 0 {
-		return true
+		return found{}
 	}
-	for i := range c.terms {
-		c.found[i] += int(f.terms >> i & 1)
-	}
-	f.text = strings.TrimSpace(excerpt(text, len(low), f.terms, &places))
-	c.lines = append(c.lines, f)
-	return len(c.lines) < maxLines
+	f.text = strings.TrimSpace(strings.TrimPrefix(excerpt(text, len(low), f.terms, &places), "\ufeff"))
+	return f
 }
 
 // begins reports whether a term stands at the beginning of a word in low, where it

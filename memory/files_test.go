@@ -1,0 +1,147 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// notesOf gives the names of the notes that the paths name in a directory, and why
+// others are left out.
+func notesOf(t *testing.T, dir string, paths ...string) (names, skipped []string) {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	notes, left := findNotes(t.Context(), root, paths)
+	for _, n := range notes {
+		names = append(names, n.path)
+	}
+	return names, why(Result{Skipped: left})
+}
+
+func TestFindNotes(t *testing.T) {
+	dir := workspace(t, map[string]string{
+		"MEMORY.md": "a", "README.md": "a", "memory/b.md": "a", "memory/a.md": "a", "memory/c.txt": "a", "memory/deep/d.md": "a",
+		"docs/x/1.md": "a", "docs/x/y/2.md": "a", "docs/3.md": "a", ".git/4.md": "a", "-": "a", "-e.md": "a", "[a].md": "a",
+	})
+	for _, tt := range []struct {
+		name  string
+		paths []string
+		want  string
+	}{
+		{"the default", DefaultPaths, "MEMORY.md memory/a.md memory/b.md"},
+		{"a file", []string{"README.md"}, "README.md"},
+		{"a directory, and what is below it", []string{"docs"}, "docs/3.md docs/x/1.md docs/x/y/2.md"},
+		{"a pattern", []string{"docs/*/*.md"}, "docs/x/1.md"},
+		{"any directories", []string{"docs/**/*.md"}, "docs/3.md docs/x/1.md docs/x/y/2.md"},
+		{"twice any directories", []string{"docs/**/**/2.md"}, "docs/x/y/2.md"},
+		{"everything but .git", []string{"**/[1-4].md"}, "docs/3.md docs/x/1.md docs/x/y/2.md"},
+		{"each file once", []string{"memory/a.md", "memory", "./memory/../memory/a.md"}, "memory/a.md memory/b.md memory/deep/d.md"},
+		{"names like options", []string{"-", "-e.md"}, "- -e.md"},
+		{"a name with brackets", []string{`[[]a].md`}, "[a].md"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			names, skipped := notesOf(t, dir, tt.paths...)
+			if got := strings.Join(names, " "); got != tt.want || len(skipped) != 0 {
+				t.Errorf("%q gives %q, want %q; skipped: %q", tt.paths, got, tt.want, skipped)
+			}
+		})
+	}
+}
+
+func TestSkippedNotesSayWhy(t *testing.T) {
+	outside := workspace(t, map[string]string{"secret.md": "password", "dir/x.md": "password"})
+	dir := workspace(t, map[string]string{"ok.md": "text", "bin.md": "a\x00b", "empty.md": "", "sub/real.md": "a"})
+	link := func(to, name string) {
+		t.Helper()
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link(filepath.Join(outside, "secret.md"), "out.md")
+	link(filepath.Join(outside, "dir"), "outdir")
+	link("nowhere", "dangling.md")
+	link("loop.md", "loop.md")
+	link("ok.md", "inside.md")
+	link("sub", "subdir")
+	link("..", "sub/up")
+	link("/dev/zero", "zero.md")
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo.md"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ path, notes, skipped string }{
+		{"ok.md", "ok.md", ""},
+		{"empty.md", "empty.md", ""},
+		{"inside.md", "inside.md", ""},
+		{"subdir", "subdir/real.md", ""}, // the loop in it is not followed
+		{"missing.md", "", "missing.md: there is no such file"},
+		{"bin.md", "", "bin.md: it is no text: it has NUL bytes"},
+		{"out.md", "", "out.md: it is a link that leads out of the workspace"},
+		{"zero.md", "", "zero.md: it is a link that leads out of the workspace"},
+		{"outdir", "", "outdir: it is a link that leads out of the workspace"},
+		{"outdir/x.md", "", "outdir/x.md: it is a link that leads out of the workspace"},
+		{"outdir/*.md", "", "outdir: it is a link that leads out of the workspace"},
+		{"dangling.md", "", "dangling.md: it is a link that leads to nothing"},
+		{"loop.md", "", "loop.md: it cannot be read: too many levels of symbolic links"},
+		{"fifo.md", "", "fifo.md: it is no regular file"},
+		{"../x.md", "", "../x.md: it is not inside the workspace"},
+		{"/etc/passwd", "", "/etc/passwd: it is not inside the workspace"},
+		{"sub/up/ok.md", "sub/up/ok.md", ""},
+		{"sub/up/../../../x.md", "", "sub/up/../../../x.md: it is not inside the workspace"},
+	} {
+		t.Run(tt.path, func(t *testing.T) {
+			names, skipped := notesOf(t, dir, tt.path)
+			if strings.Join(names, " ") != tt.notes || strings.Join(skipped, " ") != tt.skipped {
+				t.Errorf("notes %q, skipped %q; want %q, %q", names, skipped, tt.notes, tt.skipped)
+			}
+		})
+	}
+}
+
+func TestManyFilesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "memory"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxNotes + 100 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("memory/%06d.md", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, skipped := notesOf(t, dir, DefaultPaths...)
+	if want := []string{fmt.Sprintf("memory/%06d.md: there are more than %d files", maxNotes, maxNotes)}; len(names) != maxNotes || !slices.Equal(skipped, want) {
+		t.Errorf("%d notes, skipped %q; want %d and %q", len(names), skipped, maxNotes, want)
+	}
+}
+
+func TestManySkippedFilesAreTold(t *testing.T) {
+	files := map[string]string{}
+	for i := range maxSkipped + 5 {
+		files[fmt.Sprintf("memory/%02d.md", i)] = "\x00"
+	}
+	_, skipped := notesOf(t, workspace(t, files), DefaultPaths...)
+	if len(skipped) != maxSkipped+1 || skipped[maxSkipped] != "…: and 5 more" {
+		t.Errorf("%d are told, last %q", len(skipped), skipped[len(skipped)-1])
+	}
+}
+
+func TestFindNotesStops(t *testing.T) {
+	root, err := os.OpenRoot(workspace(t, map[string]string{"memory/a.md": "a"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if notes, _ := findNotes(ctx, root, []string{"memory"}); len(notes) != 0 {
+		t.Errorf("%d notes are found after the end", len(notes))
+	}
+}

@@ -1,0 +1,93 @@
+package memory
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestTermsOfAPrompt(t *testing.T) {
+	for _, tt := range []struct{ name, prompt, want string }{
+		{"stop words are left out", "Please fix the flaky test for me", "flak test"},
+		{"German ones too", "Bitte mach das nicht mit der Datenbank", "mach datenbank"},
+		{"words lose their endings", "running retries, cached configurations", "run retr cach configur"},
+		{"short words keep theirs", "red bus ties", "red bus ties"},
+		{"each once", "Test tests TEST tested", "test"},
+		{"camelCase whole and in parts", "parseHTTPHeader fails", "parsehttpheader fail pars http head"},
+		{"snake_case", "max_worker_count", "max_worker_count max work count"},
+		{"a path", "see cmd/stint/main.go.", "cmd/stint/main.go cmd stint main"},
+		{"an option", "--no-verify", "no-verify verif"},
+		{"an address", "http://localhost:8080/healthz", "http://localhost:8080/healthz http localhost 8080 healthz"},
+		{"apostrophes", "don't break the user's build", "break build user"},
+		{"numbers", "error 10061 on port 443", "error 10061 port 443"},
+		{"Chinese in pairs", "部署失败", "部署 署失 失败"},
+		{"mixed scripts", "用redis缓存", "redis 用 缓存"},
+		{"Japanese without particles", "テストが失敗する", "テス スト トが が失 失敗 敗す"},
+		{"Korean in pairs", "서버가 죽었다", "서버 버가 죽었 었다"},
+		{"accents", "Größe prüfen", "größ prüf"},
+		{"Russian", "настройки сервера", "настрой серве"},
+		{"nothing", " \n\t?!… ", ""},
+		{"bad bytes", "a\xffb\xfeword", "word"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, term := range termsOf(tt.prompt) {
+				got = append(got, term.Text)
+			}
+			if s := strings.Join(got, " "); s != tt.want {
+				t.Errorf("termsOf(%q) = %q, want %q", tt.prompt, s, tt.want)
+			}
+		})
+	}
+}
+
+func TestNamesComeFirst(t *testing.T) {
+	terms := termsOf(strings.Repeat("some ordinary words about things that matter little ", 3) + "pkg/auth/token.go")
+	if terms[0].Text != "pkg/auth/token.go" {
+		t.Errorf("first is %q, want the path: it says most", terms[0].Text)
+	}
+}
+
+func TestALongPromptHasBoundedTerms(t *testing.T) {
+	var b strings.Builder
+	for i := range 300_000 {
+		b.WriteString(string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676%26)) + "x ")
+	}
+	terms := termsOf("firstword " + b.String() + " lastword")
+	if len(terms) != maxTerms {
+		t.Errorf("%d terms, want %d", len(terms), maxTerms)
+	}
+	if terms[0].Text != "firstword" {
+		t.Errorf("the beginning of a long prompt is not looked at: %q", terms[0].Text)
+	}
+}
+
+func FuzzTermsOf(f *testing.F) {
+	for _, seed := range []string{
+		"", "Fix the login test", "--pre=sh -e foo $(x) `y`", "parseHTTPHeader in pkg/a.go:12", "部署失败，请看 deploy.sh", "テスト が", "서버가", "a\xff\xfe\x00b",
+		"....", "'", strings.Repeat("x", 200) + ".go", "İstanbul ǅ ß", "\ufeff", "ﬁ ﬃ", "настройки",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, prompt string) {
+		terms := termsOf(prompt)
+		if len(terms) > maxTerms {
+			t.Fatalf("%d terms", len(terms))
+		}
+		var seen []string
+		for _, term := range terms {
+			switch {
+			case term.Text == "", len(term.Text) > 512, !utf8.ValidString(term.Text), strings.ContainsAny(term.Text, "\x00\r\n"):
+				t.Errorf("term %q cannot be searched for", term.Text)
+			case strings.HasPrefix(term.Text, "-"):
+				t.Errorf("term %q looks like an option", term.Text)
+			case slices.Contains(seen, term.Text):
+				t.Errorf("term %q is there twice", term.Text)
+			case term.kind <= 0:
+				t.Errorf("term %q counts nothing", term.Text)
+			}
+			seen = append(seen, term.Text)
+		}
+	})
+}
