@@ -25,7 +25,7 @@ const (
 	exitFailed      = 7   // the task failed
 	exitVerify      = 8   // the verify command never passed
 	exitCanceled    = 9   // the task was canceled
-	exitDead        = 10  // the task's tries are used up
+	exitDead        = 10  // the task's tries are used up, for no reason that has a code of its own
 	exitRateLimited = 75  // rate-limited, and told not to wait
 	exitTimeout     = 124 // wait timed out; the task goes on
 	exitInterrupted = 130 // Ctrl-C; the task goes on
@@ -109,10 +109,10 @@ func taskCode(t *state.Task) int {
 		return exitAgent
 	case t.Reason == state.ClassRateLimited && noLimitWait(t):
 		return exitRateLimited
-	case t.Status == state.Dead:
-		return exitDead
 	case t.Reason == state.ClassVerify:
 		return exitVerify
+	case t.Status == state.Dead:
+		return exitDead
 	case t.Reason == state.ClassSessionBusy:
 		return exitBusy
 	case t.Status == state.Failed:

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,13 @@ const taskHelp = `Run a task and print the agent's answer, alone, on stdout.
 PROMPT is one or more arguments, - for stdin, @FILE for a file (@@ for a prompt
 that begins with @), or whatever follows --. Ctrl-C while waiting detaches: the
 task goes on.
+
+The exit code says how the task ended, whatever other options are given: 0 done,
+4 agent missing or not logged in, 7 failed, 8 verify never passed, 9 canceled,
+10 tries used up, 75 rate-limited with --no-wait-limit. After 8 (and when a file
+of --output-spec is missing) the answer is on stdout all the same, and why it
+does not count is on stderr. With -d it is 0 once the task is queued; stint wait
+gives the rest.
 
 With --spec, tasks come from JSON: an object is one task, an array are many, of
 which all are queued or none; their ids are printed with -d, else how each ends.
@@ -215,7 +223,26 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error 
 	if err := a.printAnswer(o, &view); err != nil {
 		return err
 	}
+	a.tellCheck(&view)
 	return taskEnd(&view)
+}
+
+// tellCheck prints the end of what a verify command that never passed has printed.
+func (a *app) tellCheck(view *api.TaskView) {
+	text := strings.TrimRight(view.VerifyOutput, "\n")
+	if view.Reason != state.ClassVerify || text == "" {
+		return
+	}
+	const most = 20
+	lines := strings.Split(text, "\n")
+	a.hint("stint: %s printed:\n", escapeText(oneLine(view.VerifyCommand)))
+	if left := len(lines) - most; left > 0 {
+		a.hint("  … (all of it: stint logs %s)\n", shortID(view.ID))
+		lines = lines[left:]
+	}
+	for _, line := range lines {
+		a.hint("  %s\n", clip(escapeText(line), 200))
+	}
 }
 
 // isDetached reports that Ctrl-C ended the wait.
@@ -237,11 +264,21 @@ func (a *app) printAnswer(o *taskOptions, view *api.TaskView) error {
 	case o.quiet:
 		_, err := fmt.Fprintln(a.stdout, view.ID)
 		return err
-	case view.Status != state.Done:
-		return nil // an answer of a task that failed is for `stint show`
+	case !isAnswered(view):
+		return nil // what an agent that failed has said is for `stint show`
 	default:
 		return a.writeAnswer(a.stdout, view)
 	}
+}
+
+// isAnswered reports whether an agent has answered the task to the end: it is done,
+// or what failed is the check of it.
+func isAnswered(view *api.TaskView) bool {
+	switch view.Reason {
+	case state.ClassVerify, state.ClassOutputMissing:
+		return view.Result != ""
+	}
+	return view.Status == state.Done
 }
 
 // writeAnswer prints the whole answer. The ledger holds a long one cut; the run's
