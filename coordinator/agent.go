@@ -23,6 +23,20 @@ type Agent interface {
 	Run(ctx context.Context, turn Turn, report func(Event)) Outcome
 }
 
+// A Planner is an Agent that can say what it would run, without running it.
+type Planner interface {
+	// Plan says what Run would start for a turn, whose files need not exist.
+	Plan(turn Turn) Plan
+}
+
+// A Plan is what a turn would start.
+type Plan struct {
+	Argv  []string
+	Env   []string    // names of the environment variables, sorted
+	Class state.Class // "": it can be started
+	Error string      // one sentence, if Class is not ""
+}
+
 // Causes with which the coordinator ends a run.
 var (
 	ErrCanceled = errors.New("canceled")

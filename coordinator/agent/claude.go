@@ -26,15 +26,26 @@ var _ coordinator.Agent = (*Claude)(nil)
 
 // Run carries out one turn; see coordinator.Agent.
 func (c *Claude) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-	if out := c.refuse(turn); out != nil {
+	s, out := c.spec(turn)
+	if out != nil {
 		return *out
+	}
+	return c.runEvents(ctx, s, newClaudeDecoder(turn, report), report)
+}
+
+// Plan says what Run would start; see coordinator.Planner.
+func (c *Claude) Plan(turn coordinator.Turn) coordinator.Plan { return planOf(c.spec(turn)) }
+
+// spec gives what a turn starts, or the outcome of one that cannot start.
+func (c *Claude) spec(turn coordinator.Turn) (spec, *coordinator.Outcome) {
+	if out := c.refuse(turn); out != nil {
+		return spec{}, out
 	}
 	bin, err := c.find()
 	if err != nil {
-		return refused(state.ClassAgentMissing, err.Error())
+		return spec{}, refused(state.ClassAgentMissing, err.Error())
 	}
-	s := spec{turn: turn, argv: append([]string{bin}, c.args(turn)...), env: c.agentEnv(turn, c.env()...)}
-	return c.runEvents(ctx, s, newClaudeDecoder(turn, report), report)
+	return spec{turn: turn, argv: append([]string{bin}, c.args(turn)...), env: c.agentEnv(turn, c.env()...)}, nil
 }
 
 // FindSession gives the native session id of the run in runDir; see [Codex.FindSession].

@@ -24,19 +24,30 @@ var _ coordinator.Agent = (*Demo)(nil)
 
 // Run carries out one turn; see coordinator.Agent.
 func (d *Demo) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-	if out := refuse("the demo agent", turn); out != nil {
+	s, out := d.spec(turn)
+	if out != nil {
 		return *out
+	}
+	return d.runEvents(ctx, s, newCodexDecoder(turn, report), report)
+}
+
+// Plan says what Run would start; see coordinator.Planner.
+func (d *Demo) Plan(turn coordinator.Turn) coordinator.Plan { return planOf(d.spec(turn)) }
+
+// spec gives what a turn starts, or the outcome of one that cannot start.
+func (d *Demo) spec(turn coordinator.Turn) (spec, *coordinator.Outcome) {
+	if out := refuse("the demo agent", turn); out != nil {
+		return spec{}, out
 	}
 	argv, err := d.program()
 	if err != nil {
-		return refused(state.ClassAgentMissing, err.Error())
+		return spec{}, refused(state.ClassAgentMissing, err.Error())
 	}
 	argv = append(argv, "exec", "--json", "-C", turn.Workspace)
 	if turn.Session != "" {
 		argv = append(argv, "resume", turn.Session)
 	}
-	s := spec{turn: turn, argv: append(argv, "-"), env: d.agentEnv(turn, envDemoHome+"="+d.Home)}
-	return d.runEvents(ctx, s, newCodexDecoder(turn, report), report)
+	return spec{turn: turn, argv: append(argv, "-"), env: d.agentEnv(turn, envDemoHome+"="+d.Home)}, nil
 }
 
 // FindSession gives the native session id of the run in runDir; see [Codex.FindSession].

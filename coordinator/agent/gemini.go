@@ -20,19 +20,29 @@ var _ coordinator.Agent = (*Gemini)(nil)
 
 // Run carries out one turn; see coordinator.Agent.
 func (g *Gemini) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-	if out := g.refuse(turn); out != nil {
+	s, out := g.spec(turn)
+	if out != nil {
 		return *out
+	}
+	if err := g.writeDefaults(turn.RunDir); err != nil {
+		return *refused(state.ClassInterrupted, err.Error())
+	}
+	return g.runEvents(ctx, s, newGeminiDecoder(turn, report), report)
+}
+
+// Plan says what Run would start; see coordinator.Planner.
+func (g *Gemini) Plan(turn coordinator.Turn) coordinator.Plan { return planOf(g.spec(turn)) }
+
+// spec gives what a turn starts, or the outcome of one that cannot start.
+func (g *Gemini) spec(turn coordinator.Turn) (spec, *coordinator.Outcome) {
+	if out := g.refuse(turn); out != nil {
+		return spec{}, out
 	}
 	bin, err := g.find()
 	if err != nil {
-		return refused(state.ClassAgentMissing, err.Error())
+		return spec{}, refused(state.ClassAgentMissing, err.Error())
 	}
-	env, err := g.env(turn)
-	if err != nil {
-		return refused(state.ClassInterrupted, err.Error())
-	}
-	s := spec{turn: turn, argv: append([]string{bin}, g.args(turn)...), env: g.agentEnv(turn, env...)}
-	return g.runEvents(ctx, s, newGeminiDecoder(turn, report), report)
+	return spec{turn: turn, argv: append([]string{bin}, g.args(turn)...), env: g.agentEnv(turn, g.env(turn.RunDir)...)}, nil
 }
 
 // FindSession gives the native session id of the run in runDir; see

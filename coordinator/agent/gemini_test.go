@@ -228,30 +228,41 @@ func TestGeminiDefaults(t *testing.T) {
 	dir := rootDir(t)
 	machine := filepath.Join(dir, "machine.json")
 	g := &Gemini{Runner: Runner{Env: []string{envGeminiDefaults + "=" + machine}}}
-	if path, err := g.writeDefaults(t.TempDir()); err != nil || path != "" {
-		t.Errorf("below the temp directory: %q, %v", path, err)
-	}
-	write := func(text string) map[string]any {
+	ours := func(dir string) map[string]any {
 		t.Helper()
-		must(t, os.WriteFile(machine, []byte(text), 0o600))
-		path, err := g.writeDefaults(dir)
-		must(t, err)
+		must(t, g.writeDefaults(dir))
+		path := filepath.Join(dir, geminiDefaults)
+		env := g.env(dir)
+		if told := lookupEnv(env, envGeminiDefaults) == path; told != (exists(path) == nil) {
+			t.Errorf("%q, and a file: %v", env, !told)
+		}
+		if exists(path) != nil {
+			return nil
+		}
 		settings, err := readSettings(path)
 		must(t, err)
+		must(t, os.Remove(path))
 		return settings
 	}
-	got := write(`{"general": {"maxAttempts": 7 /* ours */}, "ui": {"theme": "http://x"}}`)
+	if got := ours(t.TempDir()); got != nil {
+		t.Errorf("below the temp directory: %v", got)
+	}
+	must(t, os.WriteFile(machine, []byte(`{"general": {"maxAttempts": 7 /* ours */}, "ui": {"theme": "http://x"}}`), 0o600))
+	got := ours(dir)
 	if at(got, "general", "maxAttempts") != 7.0 || at(got, "ui", "theme") != "http://x" || at(got, "general", "sessionRetention", "enabled") != false {
 		t.Errorf("%+v", got)
 	}
 	must(t, os.Remove(machine))
-	if path, err := g.writeDefaults(dir); err != nil || path == "" {
-		t.Errorf("without the machine's: %q, %v", path, err)
+	if got := ours(dir); got == nil {
+		t.Error("none without the machine's")
+	}
+	if g.defaults(filepath.Join(dir, "yet", "to", "come")) == nil {
+		t.Error("none in a directory that is not made yet")
 	}
 	for _, text := range []string{"{", "null", "[]", ""} {
 		must(t, os.WriteFile(machine, []byte(text), 0o600))
-		if path, err := g.writeDefaults(dir); err != nil || path != "" {
-			t.Errorf("the machine's cannot be read (%q): %q, %v", text, path, err)
+		if got := ours(dir); got != nil {
+			t.Errorf("the machine's cannot be read (%q): %v", text, got)
 		}
 	}
 }

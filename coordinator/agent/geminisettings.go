@@ -11,36 +11,51 @@ import (
 	"runtime"
 	"syscall"
 
-	"stint/coordinator"
 	"stint/ledger/durable"
 )
 
 const (
 	envGeminiDefaults = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"
 	envGeminiSystem   = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
+	geminiDefaults    = "gemini-defaults.json"
 	geminiAttempts    = 3 // of a request: the default of 10 takes minutes
 )
 
 // env gives what keeps gemini in one process, which then listens to signals, and
 // our defaults for its settings.
-func (g *Gemini) env(turn coordinator.Turn) ([]string, error) {
+func (g *Gemini) env(runDir string) []string {
 	env := []string{"GEMINI_CLI_NO_RELAUNCH=true"}
-	path, err := g.writeDefaults(turn.RunDir)
-	if path != "" {
-		env = append(env, envGeminiDefaults+"="+path)
+	if g.defaults(runDir) != nil {
+		env = append(env, envGeminiDefaults+"="+filepath.Join(runDir, geminiDefaults))
 	}
-	return env, err
+	return env
 }
 
-// writeDefaults writes the lowest layer of gemini's settings: those that the
-// machine has there, with fewer tries of a request and without the retention
-// that deletes sessions which are still used. What the user has set wins. It
-// gives "" where gemini would not read ours, or the machine's own cannot be read:
+// writeDefaults writes the lowest layer of gemini's settings, where there is to be one.
+func (g *Gemini) writeDefaults(dir string) error {
+	settings := g.defaults(dir)
+	if settings == nil {
+		return nil
+	}
+	data, err := json.MarshalIndent(settings, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, geminiDefaults), append(data, '\n'), durable.FileMode); err != nil {
+		return fmt.Errorf("settings for gemini: %w", err)
+	}
+	return nil
+}
+
+// defaults gives the lowest layer of gemini's settings for a run with files in dir:
+// those that the machine has there, with fewer tries of a request and without the
+// retention that deletes sessions which are still used. What the user has set wins.
+// It gives nil where gemini would not read ours, or the machine's own cannot be read:
 // then those stay in force, and Examine tells of it.
-func (g *Gemini) writeDefaults(dir string) (path string, err error) {
+func (g *Gemini) defaults(dir string) map[string]any {
 	settings, err := readSettings(g.defaultsPath())
 	if err != nil || !rootOwned(dir) {
-		return "", nil
+		return nil
 	}
 	general, ok := settings["general"].(map[string]any)
 	if !ok {
@@ -53,15 +68,7 @@ func (g *Gemini) writeDefaults(dir string) (path string, err error) {
 	if _, ok := general["sessionRetention"]; !ok {
 		general["sessionRetention"] = map[string]any{"enabled": false}
 	}
-	data, err := json.MarshalIndent(settings, "", "  ")
-	if err != nil {
-		return "", err
-	}
-	path = filepath.Join(dir, "gemini-defaults.json")
-	if err := os.WriteFile(path, append(data, '\n'), durable.FileMode); err != nil {
-		return "", fmt.Errorf("settings for gemini: %w", err)
-	}
-	return path, nil
+	return settings
 }
 
 // defaultsPath is where gemini looks for the machine's defaults.
@@ -79,9 +86,12 @@ func (g *Gemini) defaultsPath() string {
 	return filepath.Join(dir, "system-defaults.json")
 }
 
-// rootOwned reports whether nobody but root can change what lies in a directory.
-// From elsewhere gemini takes no defaults.
+// rootOwned reports whether nobody but root can change what lies in a directory, or
+// will lie there once we have made it. From elsewhere gemini takes no defaults.
 func rootOwned(dir string) bool {
+	for errors.Is(exists(dir), fs.ErrNotExist) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || real != filepath.Clean(dir) {
 		return false
@@ -100,6 +110,11 @@ func rootOwned(dir string) bool {
 		}
 		dir = filepath.Dir(dir)
 	}
+}
+
+func exists(path string) error {
+	_, err := os.Lstat(path)
+	return err
 }
 
 // readSettings reads a settings file of gemini: JSON with comments. One that is

@@ -22,21 +22,27 @@ type value struct{ what, text string }
 // command line, nil if all is well: no text may become an option.
 func refuse(agent string, turn coordinator.Turn, values ...value) *coordinator.Outcome {
 	if turn.Session != "" && !isUUID(turn.Session) {
-		out := refused(state.ClassSessionLost, fmt.Sprintf("session %q cannot be resumed: the sessions of %s are named by UUIDs", turn.Session, agent))
-		return &out
+		return refused(state.ClassSessionLost, fmt.Sprintf("session %q cannot be resumed: the sessions of %s are named by UUIDs", turn.Session, agent))
 	}
 	for _, v := range values {
 		if strings.HasPrefix(v.text, "-") || strings.ContainsAny(v.text, "\x00\n\r") {
-			out := refused(state.ClassExit, fmt.Sprintf("%q is no name of a %s", v.text, v.what))
-			return &out
+			return refused(state.ClassExit, fmt.Sprintf("%q is no name of a %s", v.text, v.what))
 		}
 	}
 	return nil
 }
 
 // refused is the outcome of a run that was not begun.
-func refused(class state.Class, msg string) coordinator.Outcome {
-	return coordinator.Outcome{Class: class, Error: msg, ExitCode: -1}
+func refused(class state.Class, msg string) *coordinator.Outcome {
+	return &coordinator.Outcome{Class: class, Error: msg, ExitCode: -1}
+}
+
+// planOf tells of a spec, or of the outcome that a turn without one has.
+func planOf(s spec, out *coordinator.Outcome) coordinator.Plan {
+	if out != nil {
+		return coordinator.Plan{Class: out.Class, Error: out.Error}
+	}
+	return coordinator.Plan{Argv: s.argv, Env: envNames(s.env)}
 }
 
 // resumeCommand is a line for a person's shell.
