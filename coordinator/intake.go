@@ -58,6 +58,16 @@ type sessionPlace struct{ lane, agent, account string }
 
 // take takes specs in, all or none, and gives the ids of their tasks.
 func (c *Coordinator) take(ctx context.Context, specs []TaskSpec) ([]string, error) {
+	in, err := c.newIntake(ctx, specs)
+	if err != nil {
+		return nil, err
+	}
+	err = c.update(ctx, in.record)
+	return in.ids, err
+}
+
+// newIntake checks all of specs that does not depend on other tasks.
+func (c *Coordinator) newIntake(ctx context.Context, specs []TaskSpec) (*intake, error) {
 	if c.isGoing() {
 		return nil, c.stopped()
 	}
@@ -72,11 +82,7 @@ func (c *Coordinator) take(ctx context.Context, specs []TaskSpec) ([]string, err
 		}
 		in.list = append(in.list, sub)
 	}
-	if err := in.checkTwins(); err != nil {
-		return nil, err
-	}
-	err := c.update(ctx, in.record)
-	return in.ids, err
+	return in, in.checkTwins()
 }
 
 // atSpec says which of many specs an error is about.

@@ -108,8 +108,8 @@ func (c *Coordinator) attempt(r *run) Outcome {
 	if agent == nil {
 		return Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: fmt.Sprintf("there is no agent %q here; stint doctor lists them", r.task.Agent)}
 	}
-	if r.session == "" && t.Resume == "always" && c.cfg.ResumeMissing == "error" {
-		return Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: "there is no session to resume; resume_missing is error"}
+	if c.missesSession(r, t.Resume) {
+		return Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: noSession}
 	}
 	unlock, err := session.Lock(r.ctx, c.cfg.StateDir, r.task.SessionID, c.cfg.SessionLockTimeout)
 	if errors.Is(err, session.ErrBusy) {
@@ -124,6 +124,13 @@ func (c *Coordinator) attempt(r *run) Outcome {
 		}
 	}()
 	return c.runAgent(r, agent, &t)
+}
+
+const noSession = "there is no session to resume; resume_missing is error"
+
+// missesSession reports whether a run must not begin a session, and would.
+func (c *Coordinator) missesSession(r *run, resume string) bool {
+	return r.session == "" && resume == "always" && c.cfg.ResumeMissing == "error"
 }
 
 // broken is the outcome of a run that could not begin for a reason of ours.
@@ -222,34 +229,41 @@ const promptName = "prompt.md"
 
 // prepare makes runs/<runId> with the prompt as it is sent and the task's files.
 func (c *Coordinator) prepare(r *run, t *state.Task) (Turn, error) {
-	dir := c.RunDir(r.id)
-	files := filepath.Join(dir, filesName) // where a task without a workspace works
+	turn := c.turn(r, t)
+	files := filepath.Join(turn.RunDir, filesName)
 	if err := os.MkdirAll(files, durable.DirMode); err != nil {
 		return Turn{}, err
-	}
-	turn := Turn{
-		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName),
-		Workspace: first(t.Workspace, files), Model: t.Model, Session: r.session,
-		Limits: RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
 	}
 	inputs, err := writeInputs(files, t.InputFiles)
 	if err != nil {
 		return Turn{}, err
 	}
-	if len(inputs) > 0 {
-		turn.Files = files
-	}
-	return turn, os.WriteFile(turn.Prompt, []byte(c.prompt(r, t, inputs)), durable.FileMode)
+	return turn, os.WriteFile(turn.Prompt, []byte(c.prompt(r, t, inputs, c.remember(r, t))), durable.FileMode)
 }
 
-// prompt gives what the agent is told.
-func (c *Coordinator) prompt(r *run, t *state.Task, inputs []string) string {
+// turn gives what an agent is told to do in a run.
+func (c *Coordinator) turn(r *run, t *state.Task) Turn {
+	dir := c.RunDir(r.id)
+	files := filepath.Join(dir, filesName) // where a task without a workspace works
+	turn := Turn{
+		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName),
+		Workspace: first(t.Workspace, files), Model: t.Model, Session: r.session,
+		Limits: RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
+	}
+	if len(t.InputFiles) > 0 {
+		turn.Files = files
+	}
+	return turn
+}
+
+// prompt gives what the agent is told. hits are what was found in the notes.
+func (c *Coordinator) prompt(r *run, t *state.Task, inputs []string, hits []memory.Hit) string {
 	policy, set := c.cfg.OutputPolicy, c.workspace(t.Workspace)
 	if set.OutputPolicy != nil {
 		policy = *set.OutputPolicy
 	}
 	return prompt.Build(prompt.Input{
-		Memory: c.remember(r, t), Check: c.checkOf(t),
+		Memory: hits, Check: c.checkOf(t),
 		SessionKey: r.task.SessionKey, SessionID: r.task.SessionID, TaskID: t.ID, RunID: r.id,
 		Attempt: r.task.Attempt, Agent: r.task.Agent, Workspace: t.Workspace, Policy: policy,
 		Message: t.Prompt, Resumed: r.session != "", Interrupted: r.interrupted,
@@ -279,13 +293,18 @@ func (c *Coordinator) checkOf(t *state.Task) *prompt.Check {
 // memoryName is the file in a run's directory with what was found in the notes.
 const memoryName = "memory.json"
 
+// recall searches the notes for a turn.
+func (c *Coordinator) recall(ctx context.Context, r *run, t *state.Task) (found memory.Result, err error) {
+	if c.cfg.Memory == nil || t.Workspace == "" || r.kept || t.Iteration > 1 && r.session != "" { // it was told already
+		return found, nil
+	}
+	return c.cfg.Memory(ctx, t.Workspace, t.Prompt)
+}
+
 // remember searches the notes for a turn, and leaves in its directory what was found
 // and why. A search that fails is no reason not to run.
 func (c *Coordinator) remember(r *run, t *state.Task) []memory.Hit {
-	if c.cfg.Memory == nil || t.Workspace == "" || r.kept || t.Iteration > 1 && r.session != "" { // it was told already
-		return nil
-	}
-	found, err := c.cfg.Memory(r.ctx, t.Workspace, t.Prompt)
+	found, err := c.recall(r.ctx, r, t)
 	if err == nil && len(found.Hits)+len(found.Skipped) > 0 {
 		var text []byte
 		if text, err = json.MarshalIndent(found, "", "  "); err == nil {

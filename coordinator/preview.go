@@ -1,0 +1,183 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"stint/ledger"
+	"stint/memory"
+	"stint/state"
+)
+
+// A TaskPreview is what would become of a task if it were submitted now and ran next. The
+// ids of its run, and of a session that begins, are made anew when it is.
+type TaskPreview struct {
+	Task    state.Task `json:"task"`            // as it would be queued
+	Known   bool       `json:"known,omitempty"` // the task is there already, under that id or idempotency key: nothing would be queued, and there is no more to tell
+	Session string     `json:"session,omitempty"`
+	Resumes string     `json:"resumes,omitempty"` // the agent's own session, where Session is resume
+	Ahead   int        `json:"ahead,omitempty"`   // tasks that wait or run in its lane before it
+
+	Argv   []string    `json:"argv,omitempty"`
+	Env    []string    `json:"env,omitempty"`    // names of the agent's variables
+	Reason state.Class `json:"reason,omitempty"` // why the run could not begin; "": it could
+	Error  string      `json:"error,omitempty"`  // likewise, one sentence
+
+	Timeout       string `json:"timeout,omitempty"`       // of a run, "" if there is no limit
+	MaxIterations int    `json:"maxIterations,omitempty"` // where there is a verify command; likewise the next
+	VerifyTimeout string `json:"verifyTimeout,omitempty"`
+
+	Memory *memory.Result `json:"memory,omitempty"` // what was found in the notes; nil: they are not searched
+	Prompt string         `json:"prompt,omitempty"` // the agent's standard input
+}
+
+// How a task gets its session.
+const (
+	SessionNew    = "new"    // the agent begins one
+	SessionResume = "resume" // the agent goes on with one that it has
+	SessionLater  = "later"  // it goes on with that of the tasks before it, which have not run yet
+)
+
+// errPreview ends a change of the ledger of which nothing is to be kept.
+var errPreview = errors.New("this is a preview")
+
+// Preview says what Submit would take in, or why it would not, and what would be run
+// then. Nothing is kept, and no agent is started.
+func (c *Coordinator) Preview(ctx context.Context, specs []TaskSpec) ([]TaskPreview, error) {
+	defer c.call()()
+	in, err := c.newIntake(ctx, specs)
+	if err != nil {
+		return nil, err
+	}
+	err = c.update(ctx, func(*ledger.Tx) error {
+		if err := in.record(&ledger.Tx{}); err != nil {
+			return err
+		}
+		return errPreview
+	})
+	if !errors.Is(err, errPreview) {
+		return nil, err
+	}
+	list := make([]TaskPreview, len(in.list))
+	for i := range in.list {
+		if list[i], err = in.preview(ctx, i); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// preview tells of one of the tasks that are given together.
+func (in *intake) preview(ctx context.Context, i int) (TaskPreview, error) {
+	n := slices.IndexFunc(in.fresh, func(t state.Task) bool { return t.ID == in.ids[i] })
+	if n < 0 {
+		t, err := in.c.whole(in.ids[i])
+		return TaskPreview{Task: t, Known: true}, err
+	}
+	rec, err := in.c.newTask(&in.list[i], &in.fresh[n])
+	if err != nil {
+		return TaskPreview{}, err
+	}
+	t, err := taskOf(rec)
+	if err != nil {
+		return TaskPreview{}, err
+	}
+	p := TaskPreview{Task: t}
+	begun := false
+	for _, before := range in.fresh[:n] {
+		if before.SessionKey == t.SessionKey {
+			p.Ahead++
+		}
+		begun = begun || before.SessionID == t.SessionID
+	}
+	return p, in.c.previewRun(ctx, &p, begun)
+}
+
+// taskOf gives the task that a record would make.
+func taskOf(r *ledger.Record) (state.Task, error) {
+	r.Seq = 1
+	text, err := ledger.AppendRecord(nil, r)
+	if err != nil {
+		return state.Task{}, err
+	}
+	doc := ledger.Parse(text)
+	if len(doc.Sections) != 1 {
+		return state.Task{}, errors.New("the record of the task cannot be read again")
+	}
+	return state.TaskOf(&doc.Sections[0])
+}
+
+// previewRun tells of the first run of a task. begun says that a task before it has
+// its session, of which the ledger knows nothing yet.
+func (c *Coordinator) previewRun(ctx context.Context, p *TaskPreview, begun bool) error {
+	c.mu.Lock()
+	r := c.newRun(&p.Task, p.Task.Agent, c.cfg.Now())
+	_, known := c.state.SessionByID(r.task.SessionID)
+	for _, id := range c.state.Running() {
+		if other, ok := c.state.Peek(id); ok && other.SessionKey == r.task.SessionKey {
+			p.Ahead++
+		}
+	}
+	c.mu.Unlock()
+	r.cancel(nil)
+	p.Ahead += len(c.Queue(r.task.SessionKey))
+	switch {
+	case r.session != "":
+		p.Session, p.Resumes = SessionResume, r.session
+	case (begun || known) && p.Ahead > 0:
+		p.Session = SessionLater
+	default:
+		p.Session = SessionNew
+	}
+	t := &p.Task
+	t.VerifyCommand = r.task.VerifyCommand
+	p.Timeout = lasting(c.timeout(t))
+	if hasVerify(t) {
+		p.MaxIterations, p.VerifyTimeout = c.maxIterations(t), lasting(c.verifyTimeout(t))
+	}
+	c.plan(p, r)
+	return c.foresee(ctx, p, r)
+}
+
+// lasting gives a limit, "" for none.
+func lasting(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+// plan says what would be started.
+func (c *Coordinator) plan(p *TaskPreview, r *run) {
+	if p.Session == SessionNew && c.missesSession(r, p.Task.Resume) {
+		p.Reason, p.Error = state.ClassSessionLost, noSession
+		return
+	}
+	if planner, ok := c.cfg.Agents[r.task.Agent].(Planner); ok {
+		plan := planner.Plan(c.turn(r, &p.Task))
+		p.Argv, p.Env, p.Reason, p.Error = plan.Argv, plan.Env, plan.Class, plan.Error
+	}
+}
+
+// foresee gives the prompt with what is found in the notes.
+func (c *Coordinator) foresee(ctx context.Context, p *TaskPreview, r *run) error {
+	t := &p.Task
+	found, err := c.recall(ctx, r, t)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		c.trouble("the notes of a workspace could not be searched", err) // as for the run itself
+	} else if c.cfg.Memory != nil {
+		p.Memory = &found
+	}
+	var inputs []string
+	for _, f := range t.InputFiles { // their names were checked
+		inputs = append(inputs, filepath.Join(c.RunDir(r.id), filesName, f.Name))
+	}
+	p.Prompt = c.prompt(r, t, inputs, found.Hits)
+	return nil
+}

@@ -1,0 +1,224 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/coordinator"
+	"stint/memory"
+	"stint/state"
+)
+
+// planner is a fakeAgent that can say what it would run.
+type planner struct{ *fakeAgent }
+
+func (planner) Plan(t coordinator.Turn) coordinator.Plan {
+	if t.Model == "none" {
+		return coordinator.Plan{Class: state.ClassAgentMissing, Error: "there is no such program"}
+	}
+	return coordinator.Plan{Argv: []string{"/bin/agent", "--resume", t.Session, "-C", t.Workspace}, Env: []string{"HOME", "PATH"}}
+}
+
+// previewWorld is a world with notes, whose agent can be planned with.
+func previewWorld(t *testing.T) *world {
+	w := newWorld(t)
+	w.cfg.Agents = map[string]coordinator.Agent{"demo": planner{w.agent}}
+	w.cfg.OutputPolicy, w.cfg.MaxIterations, w.cfg.VerifyTimeout = "Be brief.", 3, time.Minute
+	w.cfg.Memory = func(_ context.Context, _, text string) (memory.Result, error) {
+		return memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 3, Text: "about: " + text}}}, nil
+	}
+	w.open()
+	t.Cleanup(w.close)
+	return w
+}
+
+func (w *world) preview(specs ...coordinator.TaskSpec) []coordinator.TaskPreview {
+	w.t.Helper()
+	for i := range specs {
+		specs[i].Workspace = w.work
+	}
+	before := w.files()
+	list, err := w.c.Preview(w.t.Context(), specs)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, w.files()); diff != "" {
+		w.t.Errorf("the preview has changed the state directory:\n%s", diff)
+	}
+	return list
+}
+
+// files gives the journal, and the names of what stands for runs and transcripts.
+// Other files follow the journal in their own time.
+func (w *world) files() map[string]string {
+	w.t.Helper()
+	found := map[string]string{}
+	for _, pattern := range []string{"journal.md", "runs/*", "runs/*/*", "sessions/*"} {
+		names, err := filepath.Glob(filepath.Join(w.dir, pattern))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, name := range names {
+			found[name] = ""
+		}
+	}
+	journal, err := os.ReadFile(filepath.Join(w.dir, "journal.md"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	found["journal"] = string(journal)
+	return found
+}
+
+// What a preview says is what the run is, but for ids; it leaves no trace, and no agent
+// is started.
+func TestPreviewIsTheRun(t *testing.T) {
+	w := previewWorld(t)
+	spec := coordinator.TaskSpec{
+		ID: "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", Prompt: "do it", SessionKey: "web", Model: "m", Timeout: "10m",
+		InputFiles: []state.InputFile{{Name: "a/b.txt", Content: "x"}}, OutputSpec: []string{"out.txt"}, VerifyCommand: coordinator.NoVerify,
+	}
+	p := w.preview(spec)[0]
+	if len(w.agent.turns) > 0 {
+		t.Fatalf("the agent was started: %+v", w.agent.turns)
+	}
+	if p.Known || p.Session != coordinator.SessionNew || p.Resumes != "" || p.Ahead != 0 || p.Reason != "" || p.Timeout != "10m0s" || p.MaxIterations != 0 {
+		t.Errorf("%+v", p)
+	}
+	if diff := cmp.Diff([]string{"/bin/agent", "--resume", "", "-C", w.work}, p.Argv); diff != "" {
+		t.Error(diff)
+	}
+	if p.Memory == nil || len(p.Memory.Hits) != 1 || p.Task.Model != "m" || p.Task.Status != state.Queued || p.Task.SessionKey != "web" {
+		t.Errorf("memory %+v, task %+v", p.Memory, p.Task)
+	}
+	if err := os.WriteFile(filepath.Join(w.work, "out.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := w.wait(w.submit(spec).ID)
+	sent, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "prompt.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(withoutIDs(string(sent)), withoutIDs(p.Prompt)); diff != "" || !strings.Contains(p.Prompt, "> MEMORY.md:3 about: do it") {
+		t.Errorf("the prompt (-sent +preview):\n%s", diff)
+	}
+}
+
+// withoutIDs takes out of a prompt what is made anew for each run.
+func withoutIDs(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "- session id: ") && !strings.HasPrefix(line, "- run: ") {
+			before, name, found := strings.Cut(line, "/files/")
+			if found {
+				before = filepath.Dir(before)
+			}
+			b.WriteString(before + name)
+		}
+	}
+	return b.String()
+}
+
+// A preview knows the sessions, those of the tasks before it included.
+func TestPreviewSession(t *testing.T) {
+	w := previewWorld(t)
+	web, other := coordinator.TaskSpec{Prompt: "a", SessionKey: "web"}, coordinator.TaskSpec{Prompt: "b", SessionKey: "other", Resume: "never"}
+	list := w.preview(web, web, other, other, coordinator.TaskSpec{Prompt: "c", Parallel: true})
+	for i, want := range []struct {
+		session string
+		ahead   int
+	}{{coordinator.SessionNew, 0}, {coordinator.SessionLater, 1}, {coordinator.SessionNew, 0}, {coordinator.SessionNew, 1}, {coordinator.SessionNew, 0}} {
+		if p := list[i]; p.Session != want.session || p.Ahead != want.ahead {
+			t.Errorf("task %d: %s behind %d, want %+v", i+1, p.Session, p.Ahead, want)
+		}
+	}
+	if err := w.c.Pause(t.Context(), "", "test"); err != nil {
+		t.Fatal(err)
+	}
+	id := w.submit(web).ID
+	if p := w.preview(web)[0]; p.Session != coordinator.SessionLater || p.Ahead != 1 {
+		t.Errorf("behind one that waits: %+v", p)
+	}
+	if err := w.c.Resume(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	w.wait(id)
+	p := w.preview(web)[0]
+	if p.Session != coordinator.SessionResume || p.Resumes != "native-1" || p.Argv[2] != "native-1" || p.Ahead != 0 || !strings.Contains(p.Prompt, "- continued: yes") {
+		t.Errorf("behind one that has run: %+v", p)
+	}
+	web.Resume = "never"
+	if p := w.preview(web)[0]; p.Session != coordinator.SessionNew || p.Resumes != "" {
+		t.Errorf("never resumed: %+v", p)
+	}
+}
+
+func TestPreviewOfAKnownTask(t *testing.T) {
+	w := previewWorld(t)
+	spec := coordinator.TaskSpec{Prompt: "a", IdempotencyKey: "k"}
+	id := w.wait(w.submit(spec).ID).ID
+	if p := w.preview(spec)[0]; !p.Known || p.Task.ID != id || p.Prompt != "" || p.Argv != nil {
+		t.Errorf("%+v", p)
+	}
+	spec.Prompt, spec.Workspace = "another", w.work
+	if _, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{spec}); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		t.Errorf("another body: %v", err)
+	}
+}
+
+// A run that could not begin is told of, with its reason.
+func TestPreviewOfARunThatCannotBegin(t *testing.T) {
+	w := previewWorld(t)
+	p := w.preview(coordinator.TaskSpec{Prompt: "a", Model: "none", VerifyCommand: "make test"})[0]
+	if p.Reason != state.ClassAgentMissing || p.Error != "there is no such program" || p.Argv != nil || p.Prompt == "" {
+		t.Errorf("%+v", p)
+	}
+	if p.MaxIterations != 3 || p.VerifyTimeout != "1m0s" || p.Task.VerifyCommand != "make test" {
+		t.Errorf("the verify command: %+v", p)
+	}
+}
+
+// What Submit refuses, a preview refuses with the same words.
+func TestPreviewRefuses(t *testing.T) {
+	w := previewWorld(t)
+	for name, spec := range map[string]coordinator.TaskSpec{
+		"no prompt":     {},
+		"agent":         {Prompt: "a", Agent: "codx"},
+		"workspace":     {Prompt: "a", Workspace: "/no/such"},
+		"session":       {Prompt: "a", SessionKey: "a/b"},
+		"after":         {Prompt: "a", After: []string{"nobody"}},
+		"continue":      {Prompt: "a", Continue: true},
+		"past":          {Prompt: "a", NotBefore: time.Unix(1, 0)},
+		"verify":        {Prompt: "a", VerifyCommand: " "},
+		"input file":    {Prompt: "a", InputFiles: []state.InputFile{{Name: "../x"}}},
+		"id":            {Prompt: "a", ID: "x"},
+		"fallback":      {Prompt: "a", Fallback: []string{"gpt"}},
+		"agent session": {Prompt: "a", AgentSession: "-x"},
+	} {
+		if spec.Workspace == "" {
+			spec.Workspace = w.work
+		}
+		before := w.files()
+		list, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{spec})
+		_, want := w.c.Submit(t.Context(), spec)
+		if want == nil || err == nil || withoutSeconds(err) != withoutSeconds(want) || list != nil {
+			t.Errorf("%s: %v, and Submit says %v", name, err, want)
+		}
+		if diff := cmp.Diff(before, w.files()); diff != "" {
+			t.Errorf("%s: it has changed\n%s", name, diff)
+		}
+	}
+}
+
+// withoutSeconds takes the time of day out of a message.
+func withoutSeconds(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "; it is ")
+	return text
+}
