@@ -107,6 +107,7 @@ type VerifyRun struct {
 	Command   string        // for sh -c
 	Timeout   time.Duration // of the command; 0: none
 	Grace     time.Duration // between SIGTERM and SIGKILL
+	Printed   func()        // called when the command has printed something; nil: nobody asks
 }
 
 // A VerifyResult is how a verify command ended.
@@ -115,6 +116,12 @@ type VerifyResult struct {
 	ExitCode int         // -1 if a signal ended it, or it did not end by itself
 	Output   string      // head and tail of what it printed, stderr included
 	Duration time.Duration
-	Error    string // one sentence, if Class is not ""
+	Error    string // one sentence; "" if it has passed
 	Shortage bool   // as in [Outcome]
 }
+
+// Passed reports whether the command says that all is well.
+func (v *VerifyResult) Passed() bool { return v.Class == "" && v.ExitCode == 0 }
+
+// Told reports whether the command says anything: it ended by itself or by its limit.
+func (v *VerifyResult) Told() bool { return v.Class == "" || v.Class == state.ClassTimeout }

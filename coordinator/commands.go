@@ -198,6 +198,9 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 		unset(r, state.KeyOutputFiles, len(t.OutputFiles) > 0)
 		unset(r, state.KeyPhase, t.Phase != "")
 		unset(r, state.KeyIteration, t.Iteration > 0)
+		if t.VerifyExitCode != nil { // the command may be another one now
+			r.Add(state.KeyVerifyExitCode, "").Add(state.KeyVerifyTime, "").Add(state.KeyVerifyOutput, "")
+		}
 		unset(r, state.KeyFindings, len(t.Findings) > 0)
 		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").Add(state.KeyNote, "").
 			Add(state.KeyResult, "").Add(state.KeyNotBefore, "").

@@ -92,14 +92,17 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 		rec.Add(state.KeyBy, ledger.ByClient) // an edit would have taken the task out of its run
 	}
 	addOutputs(rec, r)
-	addCheck(rec, r)
+	addCheck(rec, r.check)
 	if v.reason != state.ClassInterrupted { // else the task goes on with that phase
 		unset(rec, state.KeyPhase, r.task.Phase != "")
 	}
-	if v.status == state.Queued && v.attempt == r.task.Attempt { // the attempt is spent: the next one begins from the first round
+	if v.status == state.Queued && !goesOn(v.reason) { // the next attempt begins from the first round
 		unset(rec, state.KeyIteration, r.task.Iteration > 0)
 	}
-	rec.Add(state.KeyUpdatedAt, state.FormatTime(now)).AddIf(state.KeyResult, bounded(out.Result))
+	rec.Add(state.KeyUpdatedAt, state.FormatTime(now))
+	if r.task.Phase == "" { // else the record of the agent's turn has it
+		rec.AddIf(state.KeyResult, bounded(out.Result))
+	}
 	tx.Append(rec)
 	if v.loseSession {
 		c.loseSession(r, v.note, tx)
@@ -107,6 +110,16 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 	if v.account != nil {
 		tx.Append(v.account)
 	}
+}
+
+// goesOn reports whether a run that ended so is made again in the same round of the
+// verify loop: the agent never came to an end of its own.
+func goesOn(reason state.Class) bool {
+	switch reason {
+	case state.ClassInterrupted, state.ClassRateLimited, state.ClassSessionLost, state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
+		return true
+	}
+	return false
 }
 
 // addCounters says which of a task's counters the run has changed.

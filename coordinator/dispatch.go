@@ -261,7 +261,6 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 	r := &run{id: c.cfg.ID(), task: *t, begun: now}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.interrupted = t.Reason == state.ClassInterrupted
-	r.before = t.RunID
 	r.named = t.AgentSession != "" && t.RunID == ""
 	r.task.Attempt++
 	r.task.RunID = r.id
@@ -302,6 +301,10 @@ func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) 
 	fill(&t.Agent, state.KeyAgent, c.agentFor(t, defaultAgent))
 	fill(&t.Account, state.KeyAccount, t.Agent)
 	fill(&t.VerifyCommand, state.KeyVerifyCommand, c.workspace(t.Workspace).VerifyCommand)
+	if t.MaxIterations == 0 && hasVerify(t) {
+		t.MaxIterations = c.maxIterations(t)
+		rec.Add(state.KeyMaxIterations, strconv.Itoa(t.MaxIterations))
+	}
 	if t.CreatedAt.IsZero() {
 		rec.Add(state.KeyCreatedAt, state.FormatTime(r.begun))
 	}

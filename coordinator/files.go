@@ -61,7 +61,8 @@ func cleanPath(path string) (string, error) {
 }
 
 // writeInputs writes the files that come with a task below dir, which is the
-// run's alone, and gives their paths.
+// run's alone, and gives their paths. Those that are there from an earlier round
+// stay as they are.
 func writeInputs(dir string, files []state.InputFile) (paths []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -73,7 +74,7 @@ func writeInputs(dir string, files []state.InputFile) (paths []string, err error
 		if err == nil {
 			err = root.MkdirAll(filepath.Dir(path), durable.DirMode)
 		}
-		if err == nil {
+		if fi, there := root.Lstat(path); err == nil && (there != nil || !fi.Mode().IsRegular()) {
 			err = root.WriteFile(path, []byte(f.Content), durable.FileMode)
 		}
 		if err != nil {

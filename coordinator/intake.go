@@ -407,7 +407,7 @@ func (s *submission) isBodyOf(t *state.Task) bool {
 	return t.Prompt == s.Prompt && t.Workspace == s.Workspace && key == s.SessionKey &&
 		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
 		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && slices.Equal(t.After, s.after) &&
-		(s.VerifyCommand == "" || t.VerifyCommand == s.VerifyCommand) && t.MaxIterations == s.MaxIterations && t.VerifyTimeout == s.VerifyTimeout &&
+		(s.VerifyCommand == "" || t.VerifyCommand == s.VerifyCommand) && (s.MaxIterations == 0 || t.MaxIterations == s.MaxIterations) && t.VerifyTimeout == s.VerifyTimeout &&
 		t.OnFailure == s.OnFailure && t.OnIssue == s.OnIssue &&
 		slices.Equal(t.InputFiles, s.InputFiles) && slices.Equal(t.OutputSpec, s.OutputSpec) && s.isCarriedOutBy(t)
 }

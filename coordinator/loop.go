@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,10 +33,18 @@ func (c *Coordinator) next(r *run, out *Outcome) (s step, ok bool) {
 	switch {
 	case t.Phase == "" && out.Class == "" && hasVerify(t):
 		return step{state.PhaseVerify, max(1, t.Iteration)}, true
-	case t.Phase == state.PhaseVerify && out.Class == state.ClassVerify && t.Iteration < c.maxIterations(t):
+	case t.Phase == state.PhaseVerify && out.Class == state.ClassVerify && t.Iteration < c.maxIterations(c.asEdited(t)):
 		return step{"", t.Iteration + 1}, true
 	}
 	return s, false
+}
+
+// asEdited gives a task with what a person has changed since its run began.
+func (c *Coordinator) asEdited(t *state.Task) *state.Task {
+	if now, err := c.peek(t.ID); err == nil {
+		return &now
+	}
+	return t
 }
 
 // NoVerify as a verify command says that there is to be none, whatever is configured.
@@ -57,14 +66,19 @@ func (c *Coordinator) maxIterations(t *state.Task) int {
 // taken out of its run meanwhile.
 func (c *Coordinator) goOn(r *run, out *Outcome, s step) (bool, error) {
 	id := c.cfg.ID()
-	if err := c.carryAnswer(r, out, id); err != nil {
-		c.trouble("an answer could not be written to its file", err)
+	if r.task.Phase == "" {
+		if err := c.writeAnswer(r, out); err != nil {
+			c.trouble("an answer could not be written to its file", err)
+		}
 	}
 	goes := false
 	err := c.insist(context.Background(), "a round", func(tx *ledger.Tx) error {
 		if goes = c.stillRuns(r); !goes {
 			c.tally(r, out, tx)
 			return nil
+		}
+		if t, err := c.peek(r.task.ID); err == nil && t.Phase != r.task.Phase && s.phase == "" {
+			s.iteration = 1 // a person has changed the prompt meanwhile: the agent is to get that
 		}
 		tx.Append(c.stepRecord(r, out, s, id))
 		return nil
@@ -73,17 +87,19 @@ func (c *Coordinator) goOn(r *run, out *Outcome, s step) (bool, error) {
 		return false, err
 	}
 	c.keepSession(r.task.SessionID)
-	c.runsMu.Lock()
-	r.id, r.begun = id, c.cfg.Now()
-	c.runsMu.Unlock()
 	t, err := c.peek(r.task.ID)
 	if err != nil {
 		return false, err
 	}
-	r.task = t
+	c.runsMu.Lock()
+	r.id, r.begun, r.task = id, c.cfg.Now(), t
+	c.runsMu.Unlock()
 	r.session = first(out.Session, r.session)
 	r.interrupted, r.named, r.kept, r.strayed, r.check = false, false, false, "", nil
 	r.lastOutput.Store(nil)
+	if c.isGoing() {
+		r.cancel(ErrShutdown) // the step is for the next master
+	}
 	return true, nil
 }
 
@@ -96,7 +112,7 @@ func (c *Coordinator) stepRecord(r *run, out *Outcome, s step, id string) *ledge
 	c.addSession(rec, r, out, &verdict{})
 	c.addKept(rec, r, out, &verdict{status: state.Done})
 	c.addUsage(rec, r, out)
-	addCheck(rec, r)
+	addCheck(rec, r.check)
 	rec.Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))
 	if r.task.Phase == "" {
 		rec.Add(state.KeyResult, bounded(out.Result))
@@ -107,61 +123,84 @@ func (c *Coordinator) stepRecord(r *run, out *Outcome, s step, id string) *ledge
 // answerName is the file in a run's directory with the whole answer of the task.
 const answerName = "answer"
 
-// carryAnswer puts the whole answer where the next run of the task has it.
-func (c *Coordinator) carryAnswer(r *run, out *Outcome, id string) error {
-	if err := os.MkdirAll(c.RunDir(id), durable.DirMode); err != nil {
-		return err
-	}
-	if err := c.writeAnswer(r, out); err != nil || out.Result == "" {
-		return err
-	}
-	return os.WriteFile(filepath.Join(c.RunDir(id), answerName), []byte(out.Result), durable.FileMode)
-}
-
 // verify runs the task's verify command.
 func (c *Coordinator) verify(r *run) Outcome {
 	t, err := c.whole(r.task.ID)
 	if err != nil {
 		return broken(err)
 	}
-	out := Outcome{Result: c.answer(r, &t), Session: t.AgentSession}
+	passed := Outcome{Result: c.answer(&t), Session: t.AgentSession}
 	if !hasVerify(&t) { // a person has taken it out meanwhile
-		return out
+		return passed
 	}
-	dir := c.RunDir(r.id)
-	if err := os.MkdirAll(filepath.Join(dir, filesName), durable.DirMode); err != nil {
+	files, err := c.makeFiles(r.id, &t)
+	if err != nil {
 		return broken(err)
 	}
-	limit := c.verifyTimeout(&t)
-	res := c.cfg.Shell.Verify(r.ctx, VerifyRun{
-		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir,
-		Workspace: first(t.Workspace, filepath.Join(dir, filesName)), Command: t.VerifyCommand, Timeout: limit, Grace: c.cfg.Grace,
+	check := c.cfg.Shell.Verify(r.ctx, VerifyRun{
+		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
+		Workspace: first(t.Workspace, files), Command: t.VerifyCommand, Timeout: c.verifyTimeout(&t), Grace: c.cfg.Grace,
+		Printed: func() {
+			now := c.cfg.Now()
+			r.lastOutput.Store(&now)
+		},
 	})
-	out.Class, out.Error, out.Shortage = res.Class, res.Error, res.Shortage
-	if res.Class != "" && res.Class != state.ClassTimeout {
+	if check.Told() && !hasVerify(c.asEdited(&t)) { // likewise, while it ran
+		return passed
+	}
+	if check.Told() {
+		r.check = &check
+	}
+	if check.Passed() {
+		return passed
+	}
+	return failedCheck(&check, &t, passed)
+}
+
+// failedCheck makes the outcome of a run of the verify command that did not pass.
+func failedCheck(check *VerifyResult, t *state.Task, out Outcome) Outcome {
+	out.Class, out.Error, out.Shortage, out.ExitCode = check.Class, check.Error, check.Shortage, -1
+	if !check.Told() {
 		return out
 	}
-	r.check = &res
-	switch {
-	case res.Class == state.ClassTimeout:
-		out.Class, out.Error = state.ClassVerify, fmt.Sprintf("the verify command ran longer than its limit of %s", limit)
-	case res.ExitCode != 0:
-		out.Class, out.Error = state.ClassVerify, fmt.Sprintf("the verify command ended with exit code %d", res.ExitCode)
-	}
-	if out.Class != "" && t.Iteration > 1 {
-		out.Error += fmt.Sprintf(", in iteration %d", t.Iteration)
+	if out.Class = state.ClassVerify; t.Iteration > 1 {
+		out.Error += fmt.Sprintf(", in round %d", t.Iteration)
 	}
 	return out
 }
 
-// answer gives the whole answer of a task that is being verified.
-func (c *Coordinator) answer(r *run, t *state.Task) string {
-	for _, id := range []string{r.id, r.before} {
-		if text, err := os.ReadFile(filepath.Join(c.RunDir(id), answerName)); err == nil && id != "" {
+// answer gives the whole answer of a task that is being verified: that of the last
+// turn of its agent.
+func (c *Coordinator) answer(t *state.Task) string {
+	if len(t.Result) <= MaxResult {
+		return t.Result
+	}
+	for _, s := range slices.Backward(t.Steps) {
+		if text, err := os.ReadFile(filepath.Join(c.RunDir(s.RunID), answerName)); err == nil && len(text) > MaxResult {
 			return string(text)
+		}
+		if s.Phase == "" {
+			break
 		}
 	}
 	return t.Result
+}
+
+// makeFiles makes the directory files of a run. A task without a workspace works
+// there: what its attempt has left in that of an earlier run goes along.
+func (c *Coordinator) makeFiles(id string, t *state.Task) (string, error) {
+	files := filepath.Join(c.RunDir(id), filesName)
+	if err := os.MkdirAll(c.RunDir(id), durable.DirMode); err != nil {
+		return "", err
+	}
+	if t.Workspace == "" && (t.Phase != "" || t.Iteration > 1) {
+		for _, s := range slices.Backward(state.LastAttempt(t.Steps)) {
+			if s.RunID != id && os.Rename(filepath.Join(c.RunDir(s.RunID), filesName), files) == nil {
+				return files, nil
+			}
+		}
+	}
+	return files, os.MkdirAll(files, durable.DirMode)
 }
 
 func (c *Coordinator) verifyTimeout(t *state.Task) time.Duration {
@@ -175,14 +214,14 @@ func (c *Coordinator) verifyTimeout(t *state.Task) time.Duration {
 }
 
 // addCheck says how the verify command has ended.
-func addCheck(rec *ledger.Record, r *run) {
-	if r.check == nil {
+func addCheck(rec *ledger.Record, check *VerifyResult) {
+	if check == nil {
 		return
 	}
-	code, output := r.check.ExitCode, r.check.Output
-	if code == 0 && r.check.Class == "" {
+	output := check.Output
+	if check.Passed() {
 		output = ""
 	}
-	rec.Add(state.KeyVerifyExitCode, strconv.Itoa(code)).Add(state.KeyVerifyTime, r.check.Duration.Round(time.Millisecond).String()).
+	rec.Add(state.KeyVerifyExitCode, strconv.Itoa(check.ExitCode)).Add(state.KeyVerifyTime, check.Duration.Round(time.Millisecond).String()).
 		Add(state.KeyVerifyOutput, output)
 }

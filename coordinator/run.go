@@ -34,7 +34,6 @@ type run struct {
 	kept        bool           // session has the prompt already
 	strayed     string         // the session that the agent began in place of the one that it had to resume
 	outputs     []state.OutputFile
-	before      string        // the task's run before this one, which may have its answer
 	check       *VerifyResult // how the verify command ended; nil: it was not run, or was cut off
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
@@ -87,7 +86,11 @@ func (c *Coordinator) gather(r *run, out *Outcome) {
 	if err != nil || out.Class != "" || len(t.OutputSpec) == 0 {
 		return
 	}
-	if r.outputs, err = c.collect(first(t.Workspace, filepath.Join(c.RunDir(r.id), filesName)), r.id, t.OutputSpec); err != nil {
+	files, err := c.makeFiles(r.id, &t)
+	if err == nil {
+		r.outputs, err = c.collect(first(t.Workspace, files), r.id, t.OutputSpec)
+	}
+	if err != nil {
 		out.Class, out.Error = state.ClassOutputMissing, err.Error()
 	}
 }
@@ -172,11 +175,11 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 		ctx, stop = context.WithTimeoutCause(ctx, limit, ErrTimeout)
 		defer stop()
 	}
-	said := t.Prompt
-	if r.kept {
-		said = prompt.GoOn
+	said, err := os.ReadFile(turn.Prompt)
+	if err != nil {
+		return broken(err)
 	}
-	c.say(r, session.RoleUser, said, "")
+	c.say(r, session.RoleUser, prompt.UserMessage(string(said)), "")
 	out := agent.Run(ctx, turn, func(e Event) { c.heard(r, e) })
 	if cause := context.Cause(r.ctx); out.Class == state.ClassTimeout && errors.Is(cause, ErrCanceled) && !errors.Is(cause, errStrayed) {
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled) // by a person, while the agent had its grace
@@ -229,15 +232,15 @@ const promptName = "prompt.md"
 
 // prepare makes runs/<runId> with the prompt as it is sent and the task's files.
 func (c *Coordinator) prepare(r *run, t *state.Task) (Turn, error) {
-	turn := c.turn(r, t)
-	files := filepath.Join(turn.RunDir, filesName)
-	if err := os.MkdirAll(files, durable.DirMode); err != nil {
+	files, err := c.makeFiles(r.id, t)
+	if err != nil {
 		return Turn{}, err
 	}
 	inputs, err := writeInputs(files, t.InputFiles)
 	if err != nil {
 		return Turn{}, err
 	}
+	turn := c.turn(r, t)
 	return turn, os.WriteFile(turn.Prompt, []byte(c.prompt(r, t, inputs, c.remember(r, t))), durable.FileMode)
 }
 

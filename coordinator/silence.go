@@ -17,6 +17,8 @@ func (c *Coordinator) LastOutput(id string) time.Time {
 	if last := r.lastOutput.Load(); last != nil {
 		return *last
 	}
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
 	return r.begun
 }
 
@@ -45,9 +47,14 @@ func (c *Coordinator) silence(id string, now time.Time) string {
 	if r == nil {
 		return ""
 	}
-	last, limit := r.begun, c.cfg.StartupTimeout
+	c.runsMu.Lock()
+	last, limit, phase := r.begun, c.cfg.StartupTimeout, r.task.Phase
+	c.runsMu.Unlock()
 	if out := r.lastOutput.Load(); out != nil {
 		last, limit = *out, c.cfg.IdleTimeout
+	}
+	if phase == state.PhaseVerify {
+		limit = 0 // it has its own limit, however silent it is
 	}
 	quiet := now.Sub(last)
 	if quiet <= silentAfter && (limit <= 0 || quiet <= limit/5) {

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"stint/coordinator"
 	"stint/state"
@@ -44,35 +47,41 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 		ctx, stop = context.WithTimeoutCause(ctx, v.Timeout, coordinator.ErrTimeout)
 		defer stop()
 	}
-	w, began := &window{}, time.Now()
+	w, began := &window{printed: v.Printed}, time.Now()
 	e := s.supervise(ctx, spec{
 		turn: turn, argv: []string{shellPath, "-c", v.Command}, merged: true, most: mostOutput,
 		env: s.agentEnv(turn, envIteration+"="+strconv.Itoa(v.Iteration)),
 	}, w)
-	return result(e, w, time.Since(began))
+	r := result(&e, v.Timeout)
+	r.Output, r.Duration = w.String(), time.Since(began)
+	if r.ExitCode < 0 && r.Told() { // what it printed does not say why there is no more
+		r.Output = strings.TrimSuffix(r.Output, "\n") + "\n[" + r.Error + "]\n"
+	}
+	return r
 }
 
 // result says how a command ended.
-func result(e ended, w *window, took time.Duration) coordinator.VerifyResult {
-	r := coordinator.VerifyResult{
-		ExitCode: e.end.Exit, Output: w.String(), Duration: took,
-		Shortage: e.end.Shortage || coordinator.IsShortage(e.err),
-	}
+func result(e *ended, limit time.Duration) coordinator.VerifyResult {
+	r := coordinator.VerifyResult{ExitCode: e.end.Exit, Shortage: e.end.Shortage || coordinator.IsShortage(e.err)}
 	switch {
 	case e.err != nil:
 		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.err.Error()
-	case e.end.Err != "":
+	case e.end.Err != "" && r.Shortage:
 		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.end.Err
+	case e.end.Err != "": // no shell, no workspace, or a command that is too long: so it stays
+		r.Class, r.Error = state.ClassExit, "the verify command could not be started: "+e.end.Err
 	case errors.Is(e.cause, coordinator.ErrCanceled):
 		r.Class, r.Error = state.ClassCanceled, string(state.ClassCanceled)
 	case errors.Is(e.cause, coordinator.ErrTimeout):
-		r.Class, r.Error = state.ClassTimeout, "the verify command ran for too long"
+		r.Class, r.Error = state.ClassTimeout, fmt.Sprintf("the verify command ran longer than its limit of %s", limit)
 	case e.cause != nil:
 		r.Class, r.Error = state.ClassInterrupted, e.cause.Error()
 	case e.lost:
 		r.Class, r.Error = state.ClassInterrupted, "the gate of the run was killed"
 	case e.end.Signal != 0:
-		r.Output = strings.TrimSuffix(r.Output, "\n") + fmt.Sprintf("\n[ended by a signal: %v]\n", syscall.Signal(e.end.Signal))
+		r.Error = fmt.Sprintf("the verify command was ended by a signal: %v", syscall.Signal(e.end.Signal))
+	case r.ExitCode != 0:
+		r.Error = fmt.Sprintf("the verify command ended with exit code %d%s", r.ExitCode, shellCodes[r.ExitCode])
 	}
 	if r.Class != "" {
 		r.ExitCode = -1
@@ -80,11 +89,15 @@ func result(e ended, w *window, took time.Duration) coordinator.VerifyResult {
 	return r
 }
 
+// shellCodes are the exit codes with which a shell says something of its own.
+var shellCodes = map[int]string{126: ": a program of it cannot be executed", 127: ": a program of it was not found"}
+
 // A window keeps the head and the tail of an output. It belongs to the goroutine
 // that supervises the run.
 type window struct {
 	head, tail []byte
 	size       int64
+	printed    func() // may be nil
 }
 
 func (w *window) feed(p []byte) {
@@ -102,14 +115,46 @@ func (w *window) feed(p []byte) {
 }
 
 func (w *window) finished() bool        { return false }
-func (w *window) progress(int64)        {}
 func (w *window) stuck(time.Time) error { return nil }
 
-// String gives head and tail, as UTF-8, and how much is left out between them.
+func (w *window) progress(int64) {
+	if w.printed != nil {
+		w.printed()
+	}
+}
+
+// String gives head and tail as plain text, and how much is left out between them.
 func (w *window) String() string {
 	left := w.size - int64(len(w.head)+len(w.tail))
 	if left == 0 {
-		return strings.ToValidUTF8(string(w.head)+string(w.tail), "\ufffd")
+		return plainText(string(w.head) + string(w.tail))
 	}
-	return fmt.Sprintf("%s\n[… %d bytes are left out here …]\n%s", strings.ToValidUTF8(string(w.head), ""), left, strings.ToValidUTF8(string(w.tail), ""))
+	return fmt.Sprintf("%s\n[… %d bytes are left out here …]\n%s", plainText(string(w.head)), left, plainText(string(w.tail)))
+}
+
+// terminalCodes are what programs send to terminals to colour and move things.
+var terminalCodes = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-Z\\\\^_])")
+
+// plainText gives what a person would read of it: of a line that was written over
+// again and again, as bars of progress are, the last state; no codes for terminals;
+// and a mark for each thing that is no text.
+func plainText(text string) string {
+	text = terminalCodes.ReplaceAllString(strings.ReplaceAll(text, "\r\n", "\n"), "")
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line, end := strings.CutSuffix(line, "\n")
+		line = strings.TrimRight(line, "\r")
+		b.WriteString(strings.Map(readable, line[strings.LastIndexByte(line, '\r')+1:]))
+		if end {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+func readable(r rune) rune {
+	if unicode.IsControl(r) && r != '\t' {
+		return utf8.RuneError
+	}
+	return r
 }

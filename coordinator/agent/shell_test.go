@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// verify runs a verify command as a coordinator would.
+func (b *bench) verify(ctx context.Context, command string, change func(*coordinator.VerifyRun)) (coordinator.VerifyResult, coordinator.Turn) {
+	b.t.Helper()
+	turn := b.turn("")
+	v := coordinator.VerifyRun{
+		TaskID: turn.TaskID, RunID: turn.RunID, Attempt: 1, Iteration: 2, RunDir: turn.RunDir, Workspace: turn.Workspace,
+		Command: command, Timeout: time.Minute, Grace: 200 * time.Millisecond,
+	}
+	if change != nil {
+		change(&v)
+	}
+	s := &Shell{Runner: b.demo.Runner}
+	return s.Verify(ctx, v), turn
+}
+
+// TestVerifyCommand: how a command ends, what is told of it, and that nothing of it
+// lives on.
+func TestVerifyCommand(t *testing.T) {
+	limit := func(v *coordinator.VerifyRun) { v.Timeout = 300 * time.Millisecond }
+	for _, c := range []struct {
+		name, command string
+		change        func(*coordinator.VerifyRun)
+		class         state.Class
+		exit          int
+		output, error string
+	}{
+		{"passes", "echo fine", nil, "", 0, "fine\n", ""},
+		{"fails", "echo out; echo err >&2; exit 3", nil, "", 3, "out\nerr\n", "ended with exit code 3"},
+		{"is not found", "no-such-program --now", nil, "", 127, "", "exit code 127: a program of it was not found"},
+		{"cannot be executed", "touch x; ./x", nil, "", 126, "", "exit code 126: a program of it cannot be executed"},
+		{"is no shell's", "if", nil, "", 2, "", "exit code 2"},
+		{"is killed", "echo so far; kill -SEGV $$", nil, "", -1, "so far\n[the verify command was ended by a signal: segmentation fault]\n", "by a signal: segmentation fault"},
+		{"kills what it starts", "sh -c 'kill -9 $$'; exit $?", nil, "", 137, "", "exit code 137"},
+		{"hangs", "echo begun; sleep 1000", limit, state.ClassTimeout, -1, "begun\n[the verify command ran longer than its limit of 300ms]\n", "longer than its limit of 300ms"},
+		{"does not listen", "trap '' TERM INT HUP; while :; do sleep 1; done", limit, state.ClassTimeout, -1, "", "longer than its limit"},
+		{"ends well when told to", "trap 'exit 0' TERM; while :; do sleep 0.01; done", limit, state.ClassTimeout, -1, "", "longer than its limit"},
+		{"reads", "cat; echo end", nil, "", 0, "end\n", ""},
+		{"closes its output", "echo one; exec >&- 2>&-; sleep 0.1; exit 4", nil, "", 4, "one\n", "exit code 4"},
+		{"leaves a daemon", "(setsid sleep 1000 >/dev/null 2>&1 &); echo ok", nil, "", 0, "ok\n", ""},
+		{"leaves one that prints", "setsid sh -c 'while :; do echo x >/dev/null; sleep 0.01; done' & exit 5", nil, "", 5, "", "exit code 5"},
+		{"knows its round", `echo "$STINT_ITERATION ${STINT_TASK_ID%%-*} ${HOME-none}"; pwd`, nil, "", 0, "2 task none\n", ""},
+		{"has no directory", "true", func(v *coordinator.VerifyRun) { v.Workspace += "/gone" }, state.ClassExit, -1, "", "could not be started"},
+		{"is too long", "true " + strings.Repeat("x", 200<<10), nil, state.ClassExit, -1, "", "could not be started"},
+		{"cannot have files", "true", func(v *coordinator.VerifyRun) { v.RunDir += "/gone" }, state.ClassInterrupted, -1, "", "could not be started"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			r, turn := b.verify(t.Context(), c.command, c.change)
+			if r.Class != c.class || r.ExitCode != c.exit || !strings.HasPrefix(r.Output, c.output) || !strings.Contains(r.Error, c.error) || (r.Error == "") != (c.error == "") {
+				t.Errorf("%+v", r)
+			}
+			if r.Told() && (r.Duration <= 0 || r.Duration > 30*time.Second) {
+				t.Errorf("it took %v", r.Duration)
+			}
+			wantGone(t, turn)
+		})
+	}
+}
+
+// TestVerifyStopped: a person's cancel and a shutdown say nothing of the answer.
+func TestVerifyStopped(t *testing.T) {
+	for cause, class := range map[error]state.Class{coordinator.ErrCanceled: state.ClassCanceled, coordinator.ErrShutdown: state.ClassInterrupted} {
+		b := newBench(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r, turn := b.verify(ctx, "setsid sleep 1000 & echo begun; sleep 1000", func(v *coordinator.VerifyRun) {
+			v.Printed = func() { cancel(cause) }
+		})
+		cancel(nil)
+		if r.Class != class || r.ExitCode != -1 || r.Told() || r.Passed() {
+			t.Errorf("%v: %+v", cause, r)
+		}
+		wantGone(t, turn)
+	}
+}
+
+// TestVerifyPrintsMuch: of 100 MB the head and the tail are told, the file keeps the
+// last part, and neither the memory nor the disk takes all of it.
+func TestVerifyPrintsMuch(t *testing.T) {
+	b := newBench(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r, turn := b.verify(t.Context(), `echo "the first line"; head -c 100000000 /dev/zero | tr '\0' 'x'; sleep 0.2; echo; echo "the last line"; exit 1`, nil)
+	runtime.ReadMemStats(&after)
+	if r.ExitCode != 1 || !strings.HasPrefix(r.Output, "the first line\nxxx") || !strings.HasSuffix(r.Output, "xxx\nthe last line\n") {
+		t.Errorf("%d, %q", r.ExitCode, r.Output)
+	}
+	if len(r.Output) > outputHead+outputTail+100 || !strings.Contains(r.Output, " bytes are left out here …]") {
+		t.Errorf("%d bytes are told", len(r.Output))
+	}
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 16<<20 {
+		t.Errorf("it took %d bytes of memory", grown)
+	}
+	data, err := os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
+	must(t, err)
+	if len(data) > mostOutput+readBurst || !strings.HasSuffix(string(data), "xxx\nthe last line\n") {
+		t.Errorf("the file has %d bytes", len(data))
+	}
+	wantGone(t, turn)
+}
+
+// TestVerifyOutputIsText: whatever a command prints.
+func TestVerifyOutputIsText(t *testing.T) {
+	for printed, want := range map[string]string{
+		"plain\n\ttext\n":                         "plain\n\ttext\n",
+		"no end":                                  "no end",
+		"10%\r50%\r100%\nok\r\n":                  "100%\nok\n",
+		"bar 1\rbar 2\r":                          "bar 2",
+		"\x1b[31;1mred\x1b[0m \x1b[2K\x1b[1Gend":  "red end",
+		"\x1b]0;title\x07\x1b]8;;http://x\x1b\\a": "a",
+		"nul \x00 bell \a esc \x1b":               "nul \ufffd bell \ufffd esc \ufffd",
+		"bad \xff\xfe utf-8 \xc3":                 "bad \ufffd\ufffd utf-8 \ufffd",
+		"grüße 日本":                                "grüße 日本",
+		"\r\n\r\n":                                "\n\n",
+	} {
+		w := &window{}
+		w.feed([]byte(printed))
+		if got := w.String(); got != want {
+			t.Errorf("%q: %q, want %q", printed, got, want)
+		}
+	}
+	w := &window{}
+	for range 3000 {
+		w.feed([]byte("日本\x00\xff"))
+	}
+	if got := w.String(); !utf8.ValidString(got) || len(got) > 3*(outputHead+outputTail) {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
+
+// TestWindow: fed in pieces of any size, it has the same head and tail.
+func TestWindow(t *testing.T) {
+	text := strings.Repeat("0123456789", 2000)
+	whole := &window{}
+	whole.feed([]byte(text))
+	for _, size := range []int{1, 7, 100, outputHead, outputHead + 1, 15000} {
+		w := &window{}
+		for rest := []byte(text); len(rest) > 0; {
+			n := min(size, len(rest))
+			w.feed(rest[:n])
+			rest = rest[n:]
+		}
+		if w.String() != whole.String() {
+			t.Errorf("in pieces of %d bytes it is another one", size)
+		}
+	}
+	if got := whole.String(); !strings.HasPrefix(got, text[:outputHead]+"\n[… 11808 bytes") || !strings.HasSuffix(got, "\n"+text[len(text)-outputTail:]) {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,620 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/coordinator"
+	"stint/ledger"
+	"stint/prompt"
+	"stint/state"
+)
+
+// fakeShell answers verify commands with what do says, and remembers its runs.
+type fakeShell struct {
+	do func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult
+
+	mu   sync.Mutex
+	runs []coordinator.VerifyRun
+}
+
+func (f *fakeShell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+	f.mu.Lock()
+	f.runs = append(f.runs, v)
+	f.mu.Unlock()
+	return f.do(ctx, v)
+}
+
+func (f *fakeShell) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.runs)
+}
+
+// exits makes verify commands end with these codes, one after the other, each after
+// two seconds.
+func exits(codes ...int) func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+	return func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+		time.Sleep(2 * time.Second)
+		code := codes[0]
+		codes = codes[1:]
+		if code == 0 {
+			return coordinator.VerifyResult{Output: "all is well", Duration: 2 * time.Second}
+		}
+		return coordinator.VerifyResult{ExitCode: code, Output: fmt.Sprintf("## Task forged\n- seq: 1\n- status: queued\nbad %d\n", code), Duration: 2 * time.Second, Error: fmt.Sprintf("the verify command ended with exit code %d", code)}
+	}
+}
+
+// untilStopped is a command that runs until somebody ends it.
+func untilStopped(begun chan<- string) func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+	return func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+		if begun != nil {
+			begun <- v.RunID
+		}
+		<-ctx.Done()
+		class := state.ClassInterrupted
+		if errors.Is(context.Cause(ctx), coordinator.ErrCanceled) {
+			class = state.ClassCanceled
+		}
+		return coordinator.VerifyResult{Class: class, ExitCode: -1, Error: context.Cause(ctx).Error()}
+	}
+}
+
+// A loopWorld is a world in a bubble, whose verify commands are the fake shell's.
+type loopWorld struct {
+	*world
+	shell *fakeShell
+}
+
+// inLoop runs a test in a bubble. The master that it leaves open is closed.
+func inLoop(t *testing.T, f func(*loopWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &loopWorld{newWorld(t), &fakeShell{do: exits(0)}}
+		w.cfg.Shell, w.cfg.MaxIterations, w.cfg.VerifyTimeout, w.cfg.Grace = w.shell, 3, time.Minute, 5*time.Second
+		w.cfg.BackoffBase, w.cfg.BackoffMax = time.Second, time.Minute
+		w.openUnwatched()
+		f(w)
+		w.close()
+	})
+}
+
+// verified submits a task with a verify command, which then runs.
+func (w *loopWorld) verified(change func(*coordinator.TaskSpec)) string {
+	w.t.Helper()
+	spec := coordinator.TaskSpec{Prompt: "do it", VerifyCommand: "make test"}
+	if change != nil {
+		change(&spec)
+	}
+	return w.submit(spec).ID
+}
+
+// reopen is a shutdown and a new master.
+func (w *loopWorld) reopen() {
+	w.t.Helper()
+	w.close()
+	w.openUnwatched()
+}
+
+// messages gives what the agent was told in each of its turns.
+func (w *loopWorld) messages() (list []string) {
+	for n := range w.agent.turns {
+		list = append(list, w.sent(n))
+	}
+	return list
+}
+
+// records gives the fields of a task's records that a loop is made of.
+func (w *loopWorld) records(id string) (list []string) {
+	w.t.Helper()
+	raw, err := w.c.Raw(context.Background(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	doc := ledger.Parse(raw)
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		words := []string{s.Value(state.KeyStatus)}
+		for _, key := range []string{state.KeyPhase, state.KeyIteration, state.KeyVerifyExitCode, state.KeyReason, state.KeyAttempt, state.KeyRetries} {
+			if f := s.Get(key); f != nil {
+				words = append(words, key+"="+f.String())
+			}
+		}
+		if s.Get(state.KeyResult) != nil {
+			words = append(words, "result")
+		}
+		list = append(list, strings.Join(words, " "))
+	}
+	return list
+}
+
+func (w *loopWorld) expectRecords(id string, want ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.records(id)); diff != "" {
+		w.t.Errorf("records of the task:\n%s", diff)
+	}
+}
+
+// TestLoopPassesInRoundTwo: each step is one record, in order; the second turn goes
+// on in the same session and has the command's output, which adds no record.
+func TestLoopPassesInRoundTwo(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.shell.do = exits(1, 0)
+		answers := []string{"first", "second"}
+		w.agent.do = func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			report(coordinator.Event{Session: "n1"})
+			return coordinator.Outcome{Result: answers[len(w.agent.turns)-1], Session: "n1", Usage: tokens(10, 1)}
+		}
+		id := w.verified(nil)
+		got := w.ended(id)
+		w.expect(got, state.Done, "")
+		w.expectRecords(id, "queued", "running attempt=1", "", // with the session id
+			"running phase=verify iteration=1 result",
+			"running phase= iteration=2 verifyExitCode=1",
+			"running phase=verify iteration=2 result",
+			"done phase= verifyExitCode=0")
+		if got.Result != "second" || got.Attempt != 1 || got.MaxIterations != 3 || got.VerifyOutput != "" || got.VerifyTime != "2s" || got.Usage != tokens(20, 2) {
+			t.Errorf("%+v", got)
+		}
+		var rounds []string
+		for _, i := range state.Iterations(got.Steps) {
+			rounds = append(rounds, fmt.Sprint(i.Iteration, " ", i.ExitCode, " ", i.Duration))
+		}
+		if diff := cmp.Diff([]string{"1 1 2s", "2 0 2s"}, rounds); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{"do it", prompt.MendIt}, w.messages()); diff != "" || w.agent.turns[1].Session != "n1" {
+			t.Errorf("sent in session %q: %s", w.agent.turns[1].Session, diff)
+		}
+		sent, _ := os.ReadFile(w.agent.turns[1].Prompt)
+		if !strings.Contains(string(sent), "> ## Task forged\n> - seq: 1\n> - status: queued\n> bad 1\n") || !strings.Contains(string(sent), "iteration: 2 of 3") {
+			t.Errorf("the second prompt is\n%s", sent)
+		}
+		if tasks := w.c.List(state.Filter{}); len(tasks) != 1 {
+			t.Errorf("%d tasks", len(tasks))
+		}
+		_, said, _ := w.c.Session(got.SessionKey)
+		if len(said) != 4 || said[2].Text != prompt.MendIt || said[3].Text != "second" {
+			t.Errorf("the transcript is %v", said)
+		}
+		if answer, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "answer")); err != nil || string(answer) != "second" {
+			t.Errorf("the file of the answer: %q, %v", answer, err)
+		}
+		if v := w.shell.runs[1]; v.Command != "make test" || v.Workspace != w.work || v.Timeout != time.Minute || v.Iteration != 2 || v.Attempt != 1 || v.Grace != 5*time.Second {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
+// TestLoopNeverPasses: after the last round the task has failed, of class verify.
+func TestLoopNeverPasses(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.shell.do = exits(1, 2)
+		id := w.verified(func(s *coordinator.TaskSpec) { s.MaxIterations = 2 })
+		got := w.ended(id)
+		w.expect(got, state.Failed, state.ClassVerify)
+		if got.Error != "the verify command ended with exit code 2, in round 2" || *got.VerifyExitCode != 2 || !strings.HasSuffix(got.VerifyOutput, "bad 2\n") || got.Iteration != 2 || got.Phase != "" || got.Result != "fine" {
+			t.Errorf("%+v", got)
+		}
+		w.shell.do = exits(1, 1, 0) // a retry begins anew
+		w.shell.runs = nil
+		if _, err := w.c.Retry(w.t.Context(), id, "client"); err != nil {
+			t.Fatal(err)
+		}
+		got = w.ended(id)
+		if w.expect(got, state.Failed, state.ClassVerify); w.shell.count() != 2 || w.shell.runs[0].Iteration != 1 {
+			t.Errorf("the second time: %+v", w.shell.runs)
+		}
+		for n, want := range []string{"do it", prompt.MendIt, "do it", prompt.MendIt} {
+			if got := w.sent(n); got != want {
+				t.Errorf("turn %d was sent %q", n, got)
+			}
+		}
+	})
+}
+
+// TestLoopAttempts: with maxAttempts a failed loop is tried again from its first
+// round, and knows what the command said.
+func TestLoopAttempts(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.shell.do = exits(1, 1, 1, 0)
+		id := w.verified(func(s *coordinator.TaskSpec) { s.MaxIterations, s.MaxAttempts = 2, 2 })
+		got := w.ended(id)
+		w.expect(got, state.Done, "")
+		w.expectRecords(id, "queued", "running attempt=1",
+			"running phase=verify iteration=1 result", "running phase= iteration=2 verifyExitCode=1",
+			"running phase=verify iteration=2 result", "queued phase= iteration= verifyExitCode=1 reason=verify",
+			"running reason= attempt=2",
+			"running phase=verify iteration=1 result", "running phase= iteration=2 verifyExitCode=1",
+			"running phase=verify iteration=2 result", "done phase= verifyExitCode=0")
+		if sent, _ := os.ReadFile(w.agent.turns[2].Prompt); !strings.Contains(string(sent), "> bad 1\n") || prompt.UserMessage(string(sent)) != "do it" {
+			t.Errorf("the second attempt was sent\n%s", sent)
+		}
+	})
+}
+
+// TestLoopInterrupted: what cuts a run off in round 2 (a limit, the network, a lost
+// session) is followed by that round, with the command's output.
+func TestLoopInterrupted(t *testing.T) {
+	for _, tc := range []struct {
+		out    coordinator.Outcome
+		second string // what is sent when the round is made again
+	}{
+		{coordinator.Outcome{Class: state.ClassRateLimited, Session: "n1"}, prompt.MendIt},
+		{coordinator.Outcome{Class: state.ClassRateLimited, Session: "n1", Kept: true}, prompt.GoOn},
+		{coordinator.Outcome{Class: state.ClassNetwork, Session: "n1"}, prompt.MendIt},
+		{coordinator.Outcome{Class: state.ClassStalled, Session: "n1", Kept: true}, prompt.GoOn},
+		{coordinator.Outcome{Class: state.ClassInterrupted, Session: "n1"}, prompt.MendIt},
+		{coordinator.Outcome{Class: state.ClassSessionLost, Session: "n1"}, "do it"},
+	} {
+		t.Run(fmt.Sprint(tc.out.Class, tc.out.Kept), func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				w.shell.do = exits(1, 0)
+				ok := coordinator.Outcome{Result: "ok", Session: "n1"}
+				w.outcomes(ok, tc.out, ok)
+				got := w.ended(w.verified(nil))
+				w.expect(got, state.Done, "")
+				if diff := cmp.Diff([]string{"do it", prompt.MendIt, tc.second}, w.messages()); diff != "" {
+					t.Error(diff)
+				}
+				if w.shell.count() != 2 || w.shell.runs[1].Iteration != 2 || got.Iteration != 2 {
+					t.Errorf("round %d: %+v", got.Iteration, w.shell.runs)
+				}
+				sent, _ := os.ReadFile(w.agent.turns[2].Prompt)
+				if has := strings.Contains(string(sent), "> bad 1\n"); has == tc.out.Kept {
+					t.Errorf("the output is in the prompt: %v\n%s", has, sent)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopFailsInRoundTwo: an error of the agent's own spends the attempt.
+func TestLoopFailsInRoundTwo(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.shell.do = exits(1, 0)
+		ok := coordinator.Outcome{Result: "ok", Session: "n1"}
+		w.outcomes(ok, coordinator.Outcome{Class: state.ClassExit, ExitCode: 3, Error: "no", Session: "n1"}, ok)
+		id := w.verified(func(s *coordinator.TaskSpec) { s.MaxAttempts = 2 })
+		w.expect(w.ended(id), state.Done, "")
+		w.expectRecords(id, "queued", "running attempt=1", "", "running phase=verify iteration=1 result", "running phase= iteration=2 verifyExitCode=1",
+			"queued iteration= reason=exit", "running reason= attempt=2", "running phase=verify iteration=1 result", "done phase= verifyExitCode=0")
+	})
+}
+
+// TestLoopShutdown: a command that runs at a shutdown is interrupted, and runs again
+// under the next master, without the agent; no attempt is spent.
+func TestLoopShutdown(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		begun := make(chan string, 1)
+		w.shell.do = untilStopped(begun)
+		w.agent.do = answer(strings.Repeat("long ", coordinator.MaxResult)) // its whole is in a file
+		id := w.verified(nil)
+		<-begun
+		if why, _ := w.c.Why(id); why != "its verify command has been running for 0s, round 1 of 3" {
+			t.Errorf("why: %q", why)
+		}
+		time.Sleep(5 * time.Minute)
+		if why, _ := w.c.Why(id); why != "its verify command has been running for 5m0s, round 1 of 3; no output for 5m" {
+			t.Errorf("why, later: %q", why)
+		}
+		w.close()
+		w.shell.do = exits(0)
+		w.openUnwatched()
+		got := w.ended(id)
+		w.expect(got, state.Done, "")
+		w.expectRecords(id, "queued", "running attempt=1", "running phase=verify iteration=1 result",
+			"queued reason=interrupted attempt=0 retries=1", "running reason= attempt=1", "done phase= verifyExitCode=0")
+		if len(w.agent.turns) != 1 || w.shell.count() != 2 {
+			t.Errorf("%d turns, %d commands", len(w.agent.turns), w.shell.count())
+		}
+		text, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "answer"))
+		if err != nil || len(text) != 5*coordinator.MaxResult {
+			t.Errorf("the whole answer: %d bytes, %v", len(text), err)
+		}
+	})
+}
+
+// TestLoopBeginsNothingAtAShutdown: an answer that comes in the grace time is
+// verified by the next master.
+func TestLoopBeginsNothingAtAShutdown(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			time.Sleep(3 * time.Second)
+			return coordinator.Outcome{Result: "ok", Session: "n1"}
+		}
+		w.shell.do = func(ctx context.Context, _ coordinator.VerifyRun) coordinator.VerifyResult {
+			if ctx.Err() == nil {
+				t.Error("a command was begun at the shutdown")
+			}
+			return coordinator.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1, Error: "end"}
+		}
+		id := w.verified(nil)
+		time.Sleep(time.Second)
+		w.close()
+		w.shell.do = exits(0)
+		w.openUnwatched()
+		if got := w.ended(id); got.Status != state.Done || len(w.agent.turns) != 1 || got.Retries != 1 || got.Attempt != 1 {
+			t.Errorf("%d turns: %+v", len(w.agent.turns), got)
+		}
+	})
+}
+
+// TestLoopCanceled: a cancel ends the command, and the task.
+func TestLoopCanceled(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		begun := make(chan string, 1)
+		w.shell.do = untilStopped(begun)
+		id := w.verified(nil)
+		<-begun
+		got, err := w.c.Cancel(w.t.Context(), id, "client")
+		if err != nil || got.Status != state.Canceled || got.Phase != "" || got.Result != "fine" || got.VerifyExitCode != nil {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// TestLoopIsEditedByHand: a person's edit of a command, or of the prompt, counts from
+// the next step on.
+func TestLoopIsEditedByHand(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit     string
+		codes    []int
+		commands []string
+		messages []string
+		status   state.Status
+	}{
+		"another command": {"- verifyCommand: make check", []int{1, 0}, []string{"make test", "make check"}, []string{"do it", prompt.MendIt}, state.Done},
+		"no command":      {"- verifyCommand: none", []int{1}, []string{"make test"}, []string{"do it"}, state.Done},
+		"another prompt":  {"- prompt: do that", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do that"}, state.Done},
+		"one round":       {"- maxIterations: 1", []int{1}, []string{"make test"}, []string{"do it"}, state.Failed},
+		"held":            {"- hold: true", []int{0}, []string{"make test"}, []string{"do it"}, state.Done},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				ends := exits(tc.codes...)
+				begun, edited := make(chan bool), make(chan bool)
+				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+					if w.shell.count() == 1 {
+						begun <- true
+						<-edited
+					}
+					return ends(ctx, v)
+				}
+				id := w.verified(nil)
+				<-begun
+				w.takeOver("## Task %s\n%s\n", id, tc.edit)
+				edited <- true
+				w.expect(w.ended(id), tc.status, map[state.Status]state.Class{state.Failed: state.ClassVerify}[tc.status])
+				var commands []string
+				for _, v := range w.shell.runs {
+					commands = append(commands, v.Command)
+				}
+				if diff := cmp.Diff(tc.commands, commands); diff != "" {
+					t.Errorf("commands: %s", diff)
+				}
+				if diff := cmp.Diff(tc.messages, w.messages()); diff != "" {
+					t.Errorf("messages: %s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopTakenOut: a person who cancels the task by hand ends the command.
+func TestLoopTakenOut(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		begun := make(chan string, 2)
+		w.shell.do = untilStopped(begun)
+		id := w.verified(nil)
+		<-begun
+		w.takeOver("## Task %s\n- status: canceled\n", id)
+		w.expect(w.ended(id), state.Canceled, "")
+		w.takeOver("## Task %s\n- status: queued\n", id)
+		w.shell.do = exits(0)
+		got := w.ended(id)
+		if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || got.Iteration != 1 {
+			t.Errorf("%d turns: %+v", len(w.agent.turns), got)
+		}
+	})
+}
+
+// TestLoopClasses: what the command could not tell is no verdict on the answer.
+func TestLoopClasses(t *testing.T) {
+	for _, tc := range []struct {
+		res    coordinator.VerifyResult
+		status state.Status
+		reason state.Class
+		code   string
+	}{
+		{coordinator.VerifyResult{Class: state.ClassTimeout, ExitCode: -1, Error: "it ran longer", Duration: time.Minute}, state.Failed, state.ClassVerify, "-1"},
+		{coordinator.VerifyResult{ExitCode: -1, Error: "by a signal"}, state.Failed, state.ClassVerify, "-1"},
+		{coordinator.VerifyResult{ExitCode: 127, Error: "not found"}, state.Failed, state.ClassVerify, "127"},
+		{coordinator.VerifyResult{Class: state.ClassExit, ExitCode: -1, Error: "could not be started"}, state.Failed, state.ClassExit, ""},
+		{coordinator.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1, Error: "gate"}, state.Dead, state.ClassInterrupted, ""},
+	} {
+		t.Run(tc.res.Error, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				w.shell.do = func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult { return tc.res }
+				got := w.ended(w.verified(func(s *coordinator.TaskSpec) { s.MaxIterations = 1 }))
+				w.expect(got, tc.status, tc.reason)
+				code := ""
+				if got.VerifyExitCode != nil {
+					code = fmt.Sprint(*got.VerifyExitCode)
+				}
+				if code != tc.code || len(w.agent.turns) != 1 || got.Error != tc.res.Error {
+					t.Errorf("exit code %q, %d turns: %+v", code, len(w.agent.turns), got)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopCommand: the task's own command counts, else its workspace's; none is none.
+func TestLoopCommand(t *testing.T) {
+	for own, want := range map[string]string{"": "configured", "make": "make", coordinator.NoVerify: ""} {
+		inLoop(t, func(w *loopWorld) {
+			w.close()
+			w.cfg.Workspace = func(string) coordinator.WorkspaceSettings {
+				return coordinator.WorkspaceSettings{VerifyCommand: "configured", MaxIterations: 2, VerifyTimeout: time.Second}
+			}
+			w.openUnwatched()
+			w.shell.do = exits(1, 1)
+			got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: own}).ID)
+			switch {
+			case want == "":
+				if w.expect(got, state.Done, ""); w.shell.count() != 0 || got.MaxIterations != 0 {
+					t.Errorf("%+v", got)
+				}
+			case w.shell.count() != 2 || w.shell.runs[0].Command != want || w.shell.runs[0].Timeout != time.Second || got.VerifyCommand != want || got.MaxIterations != 2:
+				t.Errorf("%q: %+v, %+v", own, w.shell.runs, got)
+			}
+		})
+	}
+}
+
+// TestLoopFiles: a task without a workspace has one directory for all its rounds, and
+// only what passed is collected.
+func TestLoopFiles(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			f, err := os.OpenFile(filepath.Join(turn.Workspace, "in.txt"), os.O_APPEND|os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.WriteString("+")
+				err = errors.Join(err, f.Close())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			return coordinator.Outcome{Result: "ok", Session: "n1"}
+		}
+		begun := make(chan string, 1)
+		stopped := untilStopped(begun)
+		w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+			switch text, err := os.ReadFile(filepath.Join(v.Workspace, "in.txt")); {
+			case err != nil:
+				t.Error(err)
+			case w.shell.count() == 1:
+				return stopped(ctx, v) // a shutdown in between
+			case string(text) == "in++":
+				return coordinator.VerifyResult{}
+			}
+			return coordinator.VerifyResult{ExitCode: 1, Error: "one + only"}
+		}
+		w.takeOver("## Task mine\n- status: queued\n- prompt: p\n- verifyCommand: grep ++ in.txt\n- outputSpec: in.txt\n- inputFiles: %s\n", `[{"name":"in.txt","content":"in"}]`)
+		<-begun
+		w.reopen()
+		got := w.ended("mine")
+		w.expect(got, state.Done, "")
+		if len(got.OutputFiles) != 1 || got.OutputFiles[0].Size != 4 || len(w.agent.turns) != 2 || w.shell.count() != 3 {
+			t.Errorf("%d turns, %d commands, collected %+v", len(w.agent.turns), w.shell.count(), got.OutputFiles)
+		}
+		if raw, _ := w.c.Raw(w.t.Context(), "mine"); strings.Count(string(raw), "- outputFiles: [") != 1 {
+			t.Errorf("collected before it passed:\n%s", raw)
+		}
+	})
+}
+
+// TestLoopFallsBack: the agent that takes over in round 2 gets the whole message and
+// the command's output.
+func TestLoopFallsBack(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.close()
+		other := &fakeAgent{do: answer("by the other")}
+		w.cfg.Agents["other"] = other
+		w.openUnwatched()
+		w.shell.do = exits(1, 0)
+		w.outcomes(coordinator.Outcome{Result: "ok", Session: "n1"}, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour), Session: "n1"})
+		got := w.ended(w.verified(func(s *coordinator.TaskSpec) { s.Fallback = []string{"other"} }))
+		w.expect(got, state.Done, "")
+		if len(other.turns) != 1 || other.turns[0].Session != "" || got.Iteration != 2 || got.Result != "by the other" {
+			t.Fatalf("%+v, %+v", got, other.turns)
+		}
+		sent, _ := os.ReadFile(other.turns[0].Prompt)
+		if prompt.UserMessage(string(sent)) != "do it" || !strings.Contains(string(sent), "> bad 1\n") {
+			t.Errorf("it was sent\n%s", sent)
+		}
+	})
+}
+
+// TestLoopCrash: a master that ended behind any record of a loop is followed by one
+// that goes on there: an answer that was to be verified is verified, not asked for
+// again, and no attempt is spent.
+func TestLoopCrash(t *testing.T) {
+	secondRound := func(_ context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+		if v.Iteration >= 2 {
+			return coordinator.VerifyResult{}
+		}
+		return coordinator.VerifyResult{ExitCode: 1, Output: "bad 1\n", Error: "no"}
+	}
+	var whole []byte
+	var id string
+	inLoop(t, func(w *loopWorld) {
+		w.shell.do = secondRound
+		id = w.verified(nil)
+		w.expect(w.ended(id), state.Done, "")
+		whole, _ = os.ReadFile(filepath.Join(w.dir, ledger.JournalName))
+	})
+	for n, want := range []struct {
+		turns    []string // what the agent is still told
+		commands int
+		retries  int
+	}{
+		{[]string{"do it", prompt.MendIt}, 2, 0}, // behind queued
+		{[]string{"do it", prompt.MendIt}, 2, 1}, // running
+		{[]string{prompt.MendIt}, 2, 1},          // verify
+		{[]string{prompt.MendIt}, 1, 1},          // the second turn
+		{nil, 1, 1},                              // verify
+		{nil, 0, 0},                              // done
+	} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				w.close()
+				journal := firstRecords(t, whole, id, n+1)
+				for _, name := range []string{ledger.JournalName, ledger.TasksName} {
+					if err := os.WriteFile(filepath.Join(w.dir, name), journal, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.shell.do = secondRound
+				w.openUnwatched()
+				got := w.ended(id)
+				if w.expect(got, state.Done, ""); got.Attempt != 1 || got.Retries != want.retries || got.Iteration != 2 || got.Result != "fine" {
+					t.Errorf("%+v", got)
+				}
+				if diff := cmp.Diff(want.turns, w.messages()); diff != "" || w.shell.count() != want.commands {
+					t.Errorf("%d commands, sent: %s", w.shell.count(), diff)
+				}
+			})
+		})
+	}
+}
+
+// firstRecords gives a journal up to the n-th record of a task that has a status.
+func firstRecords(t *testing.T, journal []byte, id string, n int) []byte {
+	t.Helper()
+	doc := ledger.Parse(journal)
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		if string(s.ID) != id || s.Get(state.KeyStatus) == nil {
+			continue
+		}
+		if n--; n == 0 {
+			end := fmt.Sprintf("<!-- end %d -->\n", s.Seq)
+			before, _, _ := strings.Cut(string(journal), end)
+			return []byte(before + end)
+		}
+	}
+	t.Fatal("there are not so many records")
+	return nil
+}
