@@ -18,19 +18,23 @@ import (
 // DefaultLessons is the note of a workspace that lessons are added to.
 const DefaultLessons = "memory/lessons.md"
 
-// Bounds of lessons.
-const (
-	maxLesson  = 500       // characters of one
-	maxLessons = 256 << 10 // bytes of their file; then some must be removed before one is added
-)
+// MaxLesson is how many characters a lesson has at most.
+const MaxLesson = 500
+
+// maxLessons is how many bytes their file has at most; then some must be removed
+// before one is added.
+const maxLessons = 256 << 10
 
 // ErrFull says that there is no room for another lesson.
 var ErrFull = errors.New("the file of the lessons is full")
 
+// ErrNoLesson says that no lesson has that id, or that several begin with it.
+var ErrNoLesson = errors.New("no such lesson")
+
 // A Lesson is something worth knowing for later tasks: one line of a note.
 type Lesson struct {
 	ID     string `json:"id"`               // first 8 digits of the hash of what it says
-	Line   int    `json:"line"`             // in the note
+	Line   int    `json:"line,omitempty"`   // in the note
 	Date   string `json:"date,omitempty"`   // 2026-11-22
 	Text   string `json:"text"`             // on one line
 	Source string `json:"source,omitempty"` // who says so, such as "task 0198…"
@@ -40,8 +44,8 @@ type Lesson struct {
 // or list before it, at most 500 characters.
 func NewLesson(text, source string, now time.Time) Lesson {
 	text = strings.TrimLeft(oneLine(text), "#-*>| ")
-	if utf8.RuneCountInString(text) > maxLesson {
-		text = strings.TrimSpace(string([]rune(text)[:maxLesson-1])) + "…"
+	if utf8.RuneCountInString(text) > MaxLesson {
+		text = strings.TrimSpace(string([]rune(text)[:MaxLesson-1])) + "…"
 	}
 	source = oneLine(source)
 	l := Lesson{Date: now.Format(time.DateOnly), Text: text, Source: source}
@@ -189,40 +193,85 @@ func AddLessons(workspace, name string, list []Lesson, room int) (added []Lesson
 	case len(text)+b.Len() > maxLessons:
 		return nil, fmt.Errorf("%w: %s has %d bytes; remove some with stint lessons rm", ErrFull, name, len(text))
 	}
+	return added, appendTo(workspace, name, b.Bytes())
+}
+
+// AddNote adds a line to a note of a workspace, which is made if it is missing.
+func AddNote(workspace, name string, l Lesson) error {
+	line := l.String() + "\n"
+	last, err := lastByte(workspace, name)
+	if err != nil {
+		return err
+	}
+	if last != '\n' {
+		line = "\n" + line
+	}
+	return appendTo(workspace, name, []byte(line))
+}
+
+// lastByte gives the last byte of a note; a line break if there is none.
+func lastByte(workspace, name string) (byte, error) {
+	f, err := openLessons(workspace, name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return '\n', nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("add a line: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read from
+	last := []byte{'\n'}
+	fi, err := f.Stat()
+	if err == nil && fi.Size() > 0 {
+		_, err = f.ReadAt(last, fi.Size()-1)
+	}
+	return last[0], err
+}
+
+// appendTo adds whole lines to a note with one write.
+func appendTo(workspace, name string, lines []byte) error {
 	f, err := openLessons(workspace, name, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 	if err != nil {
-		return nil, fmt.Errorf("add a lesson: %w", err)
+		return fmt.Errorf("add a line: %w", err)
 	}
-	_, err = f.Write(b.Bytes())
-	return added, errors.Join(err, f.Close())
+	_, err = f.Write(lines)
+	return errors.Join(err, f.Close())
+}
+
+// Find gives the lesson of a list with that id, or with an id that begins so.
+func Find(list []Lesson, id string) (l Lesson, err error) {
+	for _, other := range list {
+		switch {
+		case id == "" || !strings.HasPrefix(other.ID, id) || other.ID == l.ID:
+		case l.ID != "":
+			return Lesson{}, fmt.Errorf("%w: %q is the beginning of several ids, such as %s and %s", ErrNoLesson, id, l.ID, other.ID)
+		default:
+			l = other
+		}
+	}
+	if l.ID == "" {
+		return l, fmt.Errorf("%w: %q", ErrNoLesson, id)
+	}
+	return l, nil
 }
 
 // RemoveLesson takes the lesson with that id, or with an id that begins so, out of a
-// note. fs.ErrNotExist says that there is none.
-func RemoveLesson(workspace, name, id string) (gone Lesson, err error) {
+// note, as often as it stands there.
+func RemoveLesson(workspace, name, id string) (Lesson, error) {
 	text, err := readLessons(workspace, name)
 	if err != nil {
-		return gone, err
+		return Lesson{}, err
 	}
-	if id == "" {
-		return gone, fmt.Errorf("an id is missing: %w", fs.ErrNotExist)
+	gone, err := Find(parseLessons(text), id)
+	if err != nil {
+		return Lesson{}, err
 	}
-	var kept bytes.Buffer
+	var kept []byte
 	for line := range bytes.Lines(text) {
-		l, ok := parseLesson(string(line))
-		switch {
-		case !ok || !strings.HasPrefix(l.ID, id):
-			kept.Write(line)
-		case gone.ID != "" && gone.ID != l.ID:
-			return Lesson{}, fmt.Errorf("%q is the beginning of several ids: %s, %s", id, gone.ID, l.ID)
-		default:
-			gone = l
+		if l, ok := parseLesson(string(line)); !ok || l.ID != gone.ID {
+			kept = append(kept, line...)
 		}
 	}
-	if gone.ID == "" {
-		return gone, fmt.Errorf("there is no lesson %q in %s: %w", id, name, fs.ErrNotExist)
-	}
-	if err := replaceLessons(workspace, name, text, kept.Bytes()); err != nil {
+	if err := replaceLessons(workspace, name, text, kept); err != nil {
 		return Lesson{}, fmt.Errorf("remove a lesson: %w", err)
 	}
 	return gone, nil

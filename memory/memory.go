@@ -24,6 +24,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"time"
@@ -65,6 +66,7 @@ type Result struct {
 	Hits    []Hit     `json:"hits"` // best first
 	Terms   []Term    `json:"terms"`
 	Skipped []Skipped `json:"skipped,omitempty"`
+	Notes   int       `json:"notes"`             // how many files were searched
 	Engine  string    `json:"engine,omitempty"`  // rg, grep or scan; "" if there was nothing to search
 	Partial string    `json:"partial,omitempty"` // why there may be lines that were not looked at
 }
@@ -99,6 +101,7 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	if len(notes) == 0 || len(r.Terms) == 0 || s.MaxHits <= 0 {
 		return r, ctx.Err()
 	}
+	r.Notes = len(notes)
 	c := &collector{terms: r.Terms, notes: notes}
 	if r.Engine, r.Partial, err = s.scan(ctx, root, c); err != nil {
 		return r, fmt.Errorf("search the notes: %w", err)
@@ -122,6 +125,25 @@ func (s *Searcher) fit(hits []Hit) []Hit {
 		kept = append(kept, h)
 	}
 	return kept
+}
+
+// HashFile gives the SHA-256 of a note, in hex.
+func HashFile(workspace, name string) (string, error) {
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = root.Close() }() // only read from
+	f, err := openNote(root, name)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	defer func() { _ = f.Close() }() // only read from
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // hashOf gives the hash of a hit's text.

@@ -159,6 +159,9 @@ func stem(s string) string {
 		return s // redis, status, access
 	}
 	for _, ending := range endings {
+		if ending == "y" && strings.ContainsRune("aeiou", rune(s[len(s)-2])) {
+			break // deploy, deploying
+		}
 		if base, ok := strings.CutSuffix(s, ending); ok && len(base) >= 4 {
 			return undouble(base)
 		}

@@ -13,6 +13,7 @@ func TestTermsOfAPrompt(t *testing.T) {
 		{"German ones too", "Bitte mach das nicht mit der Datenbank", "mach datenbank"},
 		{"words lose their endings", "running retries, cached configurations", "run retr cach configur"},
 		{"short words keep theirs", "red bus ties", "red bus ties"},
+		{"y and ies alike, but not after a vowel", "retry retries deploy deploying", "retr deploy"},
 		{"each once", "Test tests TEST tested", "test"},
 		{"camelCase whole and in parts", "parseHTTPHeader fails", "parsehttpheader fail pars http head"},
 		{"snake_case", "max_worker_count", "max_worker_count max work count"},

@@ -11,13 +11,18 @@ import (
 // searcher gives the search of a workspace's notes as it is configured.
 func searcher(cfg *Config, workspace string) *memory.Searcher {
 	c := cfg.forWorkspace(workspace)
-	s := &memory.Searcher{Paths: c.MemoryPaths, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
-	if len(s.Paths) == 0 {
-		s.Paths = memory.DefaultPaths
-	}
+	s := &memory.Searcher{Paths: notePaths(c), MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
 	s.Ripgrep, _ = exec.LookPath("rg") // without one there is grep, and without that our own scan
 	s.Grep, _ = exec.LookPath("grep")
 	return s
+}
+
+// notePaths gives what is searched.
+func notePaths(c *Config) []string {
+	if len(c.MemoryPaths) == 0 {
+		return memory.DefaultPaths
+	}
+	return c.MemoryPaths
 }
 
 // searchNotes gives the search that the coordinator calls for each turn.

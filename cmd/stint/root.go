@@ -50,6 +50,7 @@ var commands = map[string]func(*app) *cobra.Command{
 	"pause": (*app).pauseCommand, "resume": (*app).resumeCommand, "send": (*app).sendCommand,
 	"list": (*app).listAlias, "get": (*app).getAlias,
 	"session": (*app).sessionCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": (*app).editCommand, "restore": (*app).restoreCommand,
 	"compact-tasks": (*app).compactCommand, "compact": (*app).compactAlias, "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
 	"demo": (*app).demoCommand, "usage": (*app).usageCommand, "config": (*app).configCommand, "version": (*app).versionCommand,
@@ -139,12 +140,14 @@ func wrongArgs(cmd *cobra.Command, args []string) error {
 }
 
 // beforePrompt has the commands that take a prompt, with what stands before it.
-var beforePrompt = map[string]string{"task": "", "enqueue": "", "send": " SESSION"}
+var beforePrompt = map[string]string{
+	"stint task": "", "stint enqueue": "", "stint send": " SESSION", "stint memory search": "", "stint memory add": "",
+}
 
 // flagError tells of an unknown or wrong option.
 func flagError(cmd *cobra.Command, err error) error {
 	try := cmd.CommandPath() + " --help"
-	if before, ok := beforePrompt[cmd.Name()]; ok {
+	if before, ok := beforePrompt[cmd.CommandPath()]; ok {
 		try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
 	}
 	return usage(try, "%v", err)

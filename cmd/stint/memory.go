@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"stint/memory"
+)
+
+func (a *app) memoryCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "memory",
+		Short:   "search a workspace's notes as for a task, or add a line",
+		Example: "  stint memory search \"Rotate the deploy key\"\n  stint memory add \"The deploy key is in the vault.\"",
+	}
+	c.AddCommand(a.memorySearchCommand(), a.memoryAddCommand())
+	return c
+}
+
+// noteOptions are the options of the commands that read or write notes.
+type noteOptions struct {
+	dir, file string
+	json      bool
+}
+
+// directory gives the workspace and the configuration that holds in it.
+func (o *noteOptions) directory(a *app) (string, *Config, error) {
+	cfg, err := a.base()
+	if err != nil {
+		return "", nil, err
+	}
+	dir, err := workspace(o.dir, cfg.WorkspaceRoot)
+	if err != nil {
+		return "", nil, err
+	}
+	return dir, cfg.forWorkspace(dir), nil
+}
+
+func (o *noteOptions) directoryFlag(c *cobra.Command) {
+	c.Flags().StringVarP(&o.dir, "directory", "C", "", "the workspace's `directory`")
+}
+
+const memorySearchHelp = `Print the lines of the workspace's notes that an agent would get with this prompt,
+as path:line text, best first, and below each why: its score, the terms that it,
+its heading or a line close by has, with their weights, and the hashes of the file
+and of the text. Then what was searched for, by what, and which notes were left out.
+
+memory_paths names the notes, max_memory_hits and max_memory_chars bound what is
+given. PROMPT is an argument, - for stdin, or @FILE. No master is needed.`
+
+func (a *app) memorySearchCommand() *cobra.Command {
+	o := &noteOptions{}
+	c := &cobra.Command{
+		Use:   "search [OPTIONS] PROMPT",
+		Short: "print what an agent would get from the notes, and why",
+		Long:  memorySearchHelp,
+		Example: `  stint memory search "Rotate the deploy key"
+  stint memory search --json @prompt.md | jq '.hits[].path'`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			text, err := a.noteText(c, args)
+			if err != nil {
+				return err
+			}
+			return a.searchMemory(c.Context(), o, text)
+		},
+	}
+	o.directoryFlag(c)
+	jsonFlag(c, &o.json)
+	return c
+}
+
+// noteText gives the text of a command line: an argument, stdin or a file.
+func (a *app) noteText(c *cobra.Command, args []string) (string, error) {
+	return promptSource{args: args, literal: c.ArgsLenAtDash() == 0, stdin: a.stdin}.read()
+}
+
+// A foundHit is a hit with the hash of its file.
+type foundHit struct {
+	memory.Hit
+	FileHash string `json:"fileHash"` // SHA-256
+}
+
+// A foundMemory is what memory search prints as JSON.
+type foundMemory struct {
+	Hits []foundHit `json:"hits"`
+	memory.Result
+}
+
+func (a *app) searchMemory(ctx context.Context, o *noteOptions, text string) error {
+	dir, cfg, err := o.directory(a)
+	if err != nil {
+		return err
+	}
+	found, err := searcher(cfg, dir).Search(ctx, dir, text)
+	if err != nil {
+		return err
+	}
+	hits, err := withFileHashes(dir, found.Hits)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(a.stdout, foundMemory{hits, found})
+	}
+	if len(hits) == 0 {
+		a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
+	}
+	return printText(a.stdout, describeMemory(hits, &found))
+}
+
+// withFileHashes adds the hash of its file to each hit.
+func withFileHashes(dir string, hits []memory.Hit) ([]foundHit, error) {
+	list, known := []foundHit{}, map[string]string{}
+	for _, h := range hits {
+		if known[h.Path] == "" {
+			sum, err := memory.HashFile(dir, h.Path)
+			if err != nil {
+				return nil, err
+			}
+			known[h.Path] = sum
+		}
+		list = append(list, foundHit{h, known[h.Path]})
+	}
+	return list, nil
+}
+
+// describeMemory tells what was found and why.
+func describeMemory(hits []foundHit, found *memory.Result) string {
+	var b strings.Builder
+	weights := map[string]string{}
+	var terms []string
+	for _, t := range found.Terms {
+		weights[t.Text] = fmt.Sprintf("%s %.2f", t.Text, t.Weight)
+		terms = append(terms, fmt.Sprintf("%s (%s)", weights[t.Text], counted(t.Lines, "line")))
+	}
+	for _, h := range hits {
+		var has []string
+		for _, t := range h.Terms {
+			has = append(has, weights[t])
+		}
+		fmt.Fprintf(&b, "%s\n  score %.2f: %s\n  file %.16s, text %s\n", oneLine(h.String()), h.Score, strings.Join(has, ", "), h.FileHash, h.Hash)
+	}
+	d := &description{}
+	d.line("terms", strings.Join(terms, ", "))
+	d.line("searched", strings.TrimSuffix(counted(found.Notes, "file")+" with "+found.Engine, " with "))
+	d.line("partial", found.Partial)
+	for _, s := range found.Skipped {
+		d.line("skipped", s.Path+": "+s.Why)
+	}
+	return b.String() + d.String()
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+const memoryAddHelp = `Add TEXT as a dated bullet at the end of a note of the workspace, where the search
+for later tasks finds it: the first path of memory_paths that is no pattern
+(MEMORY.md), or --file. The note is made if it is missing. Line breaks become blanks.
+TEXT is an argument, - for stdin, or @FILE.`
+
+func (a *app) memoryAddCommand() *cobra.Command {
+	o := &noteOptions{}
+	c := &cobra.Command{
+		Use:     "add [OPTIONS] TEXT",
+		Short:   "add a dated line to a note",
+		Long:    memoryAddHelp,
+		Example: "  stint memory add \"Run make gen before the tests.\"\n  stint memory add --file memory/db.md \"Migrations run by hand.\"",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			text, err := a.noteText(c, args)
+			if err != nil {
+				return err
+			}
+			return a.addMemory(o, text, time.Now())
+		},
+	}
+	o.directoryFlag(c)
+	c.Flags().StringVar(&o.file, "file", "", "the note, a `path` below the workspace")
+	jsonFlag(c, &o.json)
+	return c
+}
+
+// addedNote is what memory add prints as JSON.
+type addedNote struct {
+	Path string `json:"path"`
+	memory.Lesson
+}
+
+func (a *app) addMemory(o *noteOptions, text string, now time.Time) error {
+	dir, cfg, err := o.directory(a)
+	if err != nil {
+		return err
+	}
+	name, err := noteFor(cfg, o.file)
+	if err != nil {
+		return err
+	}
+	l := memory.NewLesson(text, "", now)
+	switch n := utf8.RuneCountInString(strings.TrimSpace(text)); {
+	case l.Text == "":
+		return usage("stint memory add \"TEXT\"", "there is no text to add")
+	case n > memory.MaxLesson:
+		return usage("stint memory add, once for each thing to know", "the text has %d characters; a line of a note has at most %d", n, memory.MaxLesson)
+	}
+	if err := memory.AddNote(dir, name, l); err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(a.stdout, addedNote{name, l})
+	}
+	return printText(a.stdout, name+" "+l.String()+"\n")
+}
+
+// noteFor gives the note that a line is added to.
+func noteFor(cfg *Config, option string) (string, error) {
+	if option != "" {
+		if !filepath.IsLocal(option) {
+			return "", usage("stint memory add --file PATH, below the workspace", "%q is not inside the workspace", option)
+		}
+		return filepath.ToSlash(filepath.Clean(option)), nil
+	}
+	for _, p := range notePaths(cfg) {
+		if !strings.ContainsAny(p, "*?[") && strings.EqualFold(filepath.Ext(p), ".md") && filepath.IsLocal(p) {
+			return filepath.ToSlash(filepath.Clean(p)), nil
+		}
+	}
+	return "", usage("stint memory add --file PATH", "memory_paths names no Markdown file that a line could be added to")
+}
