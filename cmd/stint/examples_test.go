@@ -77,3 +77,38 @@ func TestExampleSpecs(t *testing.T) {
 		t.Errorf("the example has %+v", specs)
 	}
 }
+
+// TestExampleScripts: each can be started, says how, is run by recipes.txtar, and
+// is named in the README.
+func TestExampleScripts(t *testing.T) {
+	scripts, err := filepath.Glob(filepath.Join(examplesDir, "*.sh"))
+	if err != nil || len(scripts) < 5 {
+		t.Fatal(scripts, err)
+	}
+	named := map[string]string{}
+	for _, file := range []string{"testdata/script/recipes.txtar", "../../README.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named[file] = string(text)
+	}
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(script)
+		if fi, err := os.Stat(script); err != nil || fi.Mode()&0o111 != 0o111 {
+			t.Errorf("%s cannot be started: %v, %v", name, fi.Mode(), err)
+		}
+		if head, _, _ := strings.Cut(string(text), "\nset -eu\n"); !strings.HasPrefix(head, "#!/bin/sh\n# ") || !strings.Contains(head, name+" ") {
+			t.Errorf("%s does not say at its head how to call it, before set -eu", name)
+		}
+		for file, text := range named {
+			if !strings.Contains(text, name) {
+				t.Errorf("%s does not name %s", file, name)
+			}
+		}
+	}
+}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // TestScript runs testdata/script: each file documents one thing by showing it.
 //
 // A script begins in the empty directory $WORK/ws, which is the workspace of its
-// tasks. The state directory is $STATE; $NONCE is a number that no other script has,
+// tasks. The state directory is $STATE, $EXAMPLES that of the examples; $NONCE is a number that no other script has,
 // by which it knows its processes. The agent is the built-in demo, unless the
 // script's name begins with codex_, claude_ or gemini_ (or with several, joined by +):
 // then it is the real one, in front of a model server of ours (see modelServer).
@@ -119,6 +119,10 @@ func setupScript(env *testscript.Env) error {
 			return err
 		}
 	}
+	examples, err := filepath.Abs(examplesDir)
+	if err != nil {
+		return err
+	}
 	clis := scriptCLIs(s.name)
 	if err := s.moveState(env, clis); err != nil {
 		return err
@@ -140,6 +144,7 @@ func setupScript(env *testscript.Env) error {
 		"XDG_RUNTIME_DIR": run,
 		"STINT_STATE_DIR": s.state,
 		"STATE":           s.state,
+		"EXAMPLES":        examples,
 		"CONFIG":          filepath.Join(env.WorkDir, "config/stint/config.toml"),
 		"NONCE":           strings.TrimPrefix(filepath.Base(run), "s"),
 		"TZ":              "UTC",

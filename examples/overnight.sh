@@ -1,0 +1,36 @@
+#!/bin/sh
+# Many tasks for the night, and how they ended in the morning.
+#
+#   overnight.sh evening tasks.json    # queues the tasks of a file: all of them, or none
+#   overnight.sh morning               # how each ended, and what it answered
+#
+# examples/tasks.json shows such a file; an id or idempotency key in it must be new
+# each night. The tasks of one directory run one after the other, a rate limit is
+# waited for, and a task that fails is tried a second time. In the morning the exit
+# code is 0 if all are done, else that of the first one that is not.
+set -eu
+ids=${OVERNIGHT:-$HOME/.cache/stint-overnight} # the ids of the night's tasks
+
+case ${1-} in
+evening)
+	mkdir -p "$(dirname "$ids")"
+	stint task -d --label overnight --max-attempts 2 --spec "$2" >"$ids.new"
+	mv "$ids.new" "$ids"
+	echo "$(grep -c . "$ids") tasks are queued"
+	;;
+morning)
+	code=0
+	# shellcheck disable=SC2046 # ids are words
+	stint wait --timeout 1h $(cat "$ids") || code=$? # for what is still at work
+	while read -r id; do
+		echo
+		stint show "$id" | sed -n -e '/^task:/p' -e '/^status:/p' -e '/^error:/p' -e '/^tokens:/p' -e '/^prompt:$/{n;p;}'
+		stint show --answer "$id" 2>/dev/null || true # one that failed may have none
+	done <"$ids"
+	exit "$code"
+	;;
+*)
+	echo "usage: overnight.sh evening FILE, or overnight.sh morning" >&2
+	exit 2
+	;;
+esac
