@@ -16,12 +16,6 @@ const MaxBatch = 100_000
 // there already. The error names the first spec that is wrong: "task 3 of 7: …".
 func (c *Coordinator) SubmitAll(ctx context.Context, specs []TaskSpec) ([]state.Task, error) {
 	defer c.call()()
-	switch {
-	case len(specs) == 0:
-		return nil, invalid("give at least one", "there is no task to take in")
-	case len(specs) > MaxBatch:
-		return nil, invalid("give them in several parts", "%d tasks are too many at once; at most %d are taken", len(specs), MaxBatch)
-	}
 	ids, err := c.take(ctx, specs)
 	if err != nil {
 		return nil, err

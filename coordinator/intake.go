@@ -71,6 +71,12 @@ func (c *Coordinator) newIntake(ctx context.Context, specs []TaskSpec) (*intake,
 	if c.isGoing() {
 		return nil, c.stopped()
 	}
+	switch {
+	case len(specs) == 0:
+		return nil, invalid("give at least one", "there is no task to take in")
+	case len(specs) > MaxBatch:
+		return nil, invalid("give them in several parts", "%d tasks are too many at once; at most %d are taken", len(specs), MaxBatch)
+	}
 	in := &intake{c: c, list: make([]submission, 0, len(specs)), index: map[string]int{}, agents: map[string]string{}, seen: map[string]checkedWorkspace{}}
 	for i, s := range specs {
 		if ctx.Err() != nil {

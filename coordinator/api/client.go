@@ -114,6 +114,7 @@ func checkText(spec *coordinator.TaskSpec) error {
 		{"id", []string{spec.ID}},
 		{"tenant", []string{spec.TenantID}},
 		{"queue", []string{spec.Queue}},
+		{"verify command", []string{spec.VerifyCommand}},
 		{"list of tasks to come after", spec.After},
 		{"list of fallbacks", spec.Fallback},
 		{"list of output files", spec.OutputSpec},

@@ -63,17 +63,26 @@ func (s *Server) queueRoutes(api huma.API) {
 // Resolve takes the body's deadline off, as with one task.
 func (*batchInput) Resolve(ctx huma.Context) []error { return (*submitInput)(nil).Resolve(ctx) }
 
-func (s *Server) submitAll(ctx context.Context, in *batchInput) (*batchOutput, error) {
+// batch gives the specs of a body.
+func (s *Server) batch(in *batchInput) ([]coordinator.TaskSpec, error) {
 	specs := make([]coordinator.TaskSpec, len(in.Body))
 	for i := range in.Body {
 		spec, err := in.Body[i].spec()
 		if err != nil {
-			return nil, asProblem(nameInBatch(err, i, len(specs)))
+			return nil, nameInBatch(err, i, len(specs))
 		}
 		if spec.ID == "" {
 			spec.ID = s.opts.NewID()
 		}
 		specs[i] = spec
+	}
+	return specs, nil
+}
+
+func (s *Server) submitAll(ctx context.Context, in *batchInput) (*batchOutput, error) {
+	specs, err := s.batch(in)
+	if err != nil {
+		return nil, asProblem(err)
 	}
 	tasks, err := s.master.SubmitAll(ctx, specs)
 	if err != nil {
@@ -90,6 +99,9 @@ func (s *Server) submitAll(ctx context.Context, in *batchInput) (*batchOutput, e
 
 // nameInBatch says which task of a batch an error is about.
 func nameInBatch(err error, i, n int) error {
+	if n == 1 {
+		return err
+	}
 	var e *coordinator.Error
 	if !errors.As(err, &e) {
 		return fmt.Errorf("task %d of %d: %w", i+1, n, err)
@@ -148,6 +160,19 @@ func (s *Server) queue(key string) []TaskView {
 // Specs without an id get one from the client. The answers are in the order of
 // specs and without the prompts.
 func (c *Client) SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([]TaskView, error) {
+	sent, err := checkBatch(specs)
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		Tasks []TaskView `json:"tasks"`
+	}
+	err = c.call(ctx, http.MethodPost, "/v1/tasks/batch", sent, &out)
+	return out.Tasks, err
+}
+
+// checkBatch gives specs as they can be sent, each with an id.
+func checkBatch(specs []coordinator.TaskSpec) ([]coordinator.TaskSpec, error) {
 	sent := make([]coordinator.TaskSpec, len(specs))
 	for i, spec := range specs {
 		if err := checkText(&spec); err != nil {
@@ -162,11 +187,7 @@ func (c *Client) SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([
 		}
 		sent[i] = spec
 	}
-	var out struct {
-		Tasks []TaskView `json:"tasks"`
-	}
-	err := c.call(ctx, http.MethodPost, "/v1/tasks/batch", sent, &out)
-	return out.Tasks, err
+	return sent, nil
 }
 
 // Hold lets a queued task wait until it is released.

@@ -34,6 +34,7 @@ func (s *Server) routes() {
 
 	s.taskRoutes(api)
 	s.queueRoutes(api)
+	s.promptRoutes(api)
 	s.streamRoutes(api)
 	s.masterRoutes(api)
 	s.ledgerRoutes(api)

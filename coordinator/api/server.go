@@ -28,6 +28,8 @@ type Master interface {
 	Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error)
 	// SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong.
 	SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([]state.Task, error)
+	// Preview says what would be taken in and run for specs, and keeps nothing.
+	Preview(ctx context.Context, specs []coordinator.TaskSpec) ([]coordinator.TaskPreview, error)
 	// Task gives a whole task, with prompt and result.
 	Task(ctx context.Context, ref string) (state.Task, error)
 	// List gives tasks without their texts, newest first.
@@ -59,6 +61,9 @@ type Master interface {
 	Wait(ctx context.Context, ref string) (state.Task, error)
 	// Raw gives the ledger's sections of a task.
 	Raw(ctx context.Context, ref string) ([]byte, error)
+	// SentPrompt gives what the agent was sent in a run of a task: by the run's id, a
+	// unique piece of it, or its number; "" is the last one.
+	SentPrompt(ctx context.Context, ref, run string) (coordinator.SentPrompt, error)
 	// LastOutput says when the agent of a running task last wrote anything, or when
 	// its run began if it has not yet; zero if the task does not run.
 	LastOutput(id string) time.Time

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"stint/coordinator"
+)
+
+type previewOutput struct {
+	Body struct {
+		Previews []coordinator.TaskPreview `json:"previews"`
+	}
+}
+
+type (
+	promptInput struct {
+		ID  string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
+		Run string `query:"run" doc:"A run of its agent: its id, a unique piece of it, or its number from 1; the last one if left out"`
+	}
+
+	promptOutput struct{ Body coordinator.SentPrompt }
+)
+
+func (s *Server) promptRoutes(api huma.API) {
+	preview := op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Say what would be run for tasks, as a batch would be taken; nothing is kept")
+	preview.MaxBodyBytes = maxBatch + 1
+	huma.Register(api, preview, s.preview)
+	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/prompt", "task-prompt", "What the agent was sent in a run, and what was found in the notes"), s.prompt)
+}
+
+func (s *Server) prompt(ctx context.Context, in *promptInput) (*promptOutput, error) {
+	p, err := s.master.SentPrompt(ctx, in.ID, in.Run)
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	return &promptOutput{Body: p}, nil
+}
+
+func (s *Server) preview(ctx context.Context, in *batchInput) (*previewOutput, error) {
+	specs, err := s.batch(in)
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	out := &previewOutput{}
+	if out.Body.Previews, err = s.master.Preview(ctx, specs); err != nil {
+		return nil, asProblem(err)
+	}
+	return out, nil
+}
+
+// Preview says what would be run for tasks if they were submitted together. Nothing
+// is kept, and no agent is started.
+func (c *Client) Preview(ctx context.Context, specs []coordinator.TaskSpec) ([]coordinator.TaskPreview, error) {
+	sent, err := checkBatch(specs)
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		Previews []coordinator.TaskPreview `json:"previews"`
+	}
+	err = c.call(ctx, http.MethodPost, "/v1/tasks/preview", sent, &out)
+	return out.Previews, err
+}
+
+// Prompt gives what the agent was sent in a run of a task: by the run's id, a unique
+// piece of it, or its number; "" is the last one.
+func (c *Client) Prompt(ctx context.Context, ref, run string) (p coordinator.SentPrompt, err error) {
+	path, err := refPath("/v1/tasks/", ref, "/prompt")
+	if err != nil {
+		return p, err
+	}
+	if run != "" {
+		path += "?run=" + url.QueryEscape(run)
+	}
+	err = c.call(ctx, http.MethodGet, path, nil, &p)
+	return p, err
+}

@@ -1,0 +1,148 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"stint/memory"
+	"stint/state"
+)
+
+// A SentPrompt is what an agent was sent in one run of a task, and what was found in
+// the notes for it.
+type SentPrompt struct {
+	TaskID    string         `json:"taskId"`
+	RunID     string         `json:"runId"`
+	Number    int            `json:"number"` // of the agent's runs for the task, from 1
+	Of        int            `json:"of"`     // how many there are
+	Attempt   int            `json:"attempt,omitempty"`
+	Iteration int            `json:"iteration,omitempty"` // round of the verify loop, from 1
+	SHA256    string         `json:"sha256"`              // of the prompt, in hex
+	Prompt    string         `json:"prompt,omitempty"`
+	Base64    []byte         `json:"promptBase64,omitempty"` // in its place where it is not UTF-8
+	Memory    *memory.Result `json:"memory,omitempty"`       // nil: nothing was searched, found or skipped
+}
+
+// Bytes gives the prompt as it was sent.
+func (p *SentPrompt) Bytes() []byte {
+	if p.Base64 != nil {
+		return p.Base64
+	}
+	return []byte(p.Prompt)
+}
+
+// SentPrompt gives the prompt of a run of a task: run is a run's id, a unique piece of
+// it, or its number among the agent's runs, from 1; "" is the agent's last one.
+func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (SentPrompt, error) {
+	t, err := c.Task(ctx, ref)
+	if err != nil {
+		return SentPrompt{}, err
+	}
+	p, err := chooseRun(&t, run)
+	if err != nil {
+		return p, err
+	}
+	dir := c.RunDir(p.RunID)
+	text, err := os.ReadFile(filepath.Join(dir, promptName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, &Error{Code: CodeNotFound, Message: fmt.Sprintf("the prompt of run %s of task %s is not there; the files of old runs are removed in time", p.RunID, t.ID), Hint: "stint show " + t.ID}
+	}
+	if err != nil {
+		return p, err
+	}
+	sum := sha256.Sum256(text)
+	p.SHA256 = hex.EncodeToString(sum[:])
+	if utf8.Valid(text) {
+		p.Prompt = string(text)
+	} else {
+		p.Base64 = text
+	}
+	p.Memory = readMemory(dir)
+	return p, nil
+}
+
+// readMemory reads what was found in the notes for a run; nil if nothing was written
+// down, or it is not to be read any more.
+func readMemory(runDir string) *memory.Result {
+	var found memory.Result
+	data, err := os.ReadFile(filepath.Join(runDir, memoryName))
+	if err != nil || json.Unmarshal(data, &found) != nil {
+		return nil
+	}
+	return &found
+}
+
+// chooseRun finds a run of a task that had a prompt.
+func chooseRun(t *state.Task, run string) (SentPrompt, error) {
+	steps := t.Steps
+	if len(steps) == 0 && t.RunID != "" { // an older stint has merged its records
+		steps = []state.Step{{RunID: t.RunID, Attempt: t.Attempt}}
+	}
+	turns := slices.DeleteFunc(slices.Clone(steps), func(s state.Step) bool { return s.Phase != "" || !isRunID(s.RunID) })
+	fail := func(format string, args ...any) (SentPrompt, error) {
+		return SentPrompt{}, &Error{Code: CodeNotFound, Message: fmt.Sprintf(format, args...), Hint: "stint show " + t.ID}
+	}
+	if len(turns) == 0 {
+		return SentPrompt{}, &Error{Code: CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
+	}
+	n := len(turns)
+	switch number, err := strconv.Atoi(run); {
+	case run == "":
+	case err == nil && len(run) < 5: // no piece of an id
+		if number < 1 || number > len(turns) {
+			return fail("task %s has no run %d of its agent: there are %d", t.ID, number, len(turns))
+		}
+		n = number
+	default:
+		if n, err = findRun(turns, run); err == nil {
+			break
+		}
+		if _, verified := findRun(steps, run); verified == nil {
+			return fail("run %s of task %s is one of its verify command, which gets no prompt", run, t.ID)
+		}
+		return fail("task %s: %v", t.ID, err)
+	}
+	s := turns[n-1]
+	p := SentPrompt{TaskID: t.ID, RunID: s.RunID, Number: n, Of: len(turns), Attempt: s.Attempt}
+	if hasVerify(t) {
+		p.Iteration = max(1, s.Iteration)
+	}
+	return p, nil
+}
+
+// findRun gives the number of the one run whose id has the piece.
+func findRun(steps []state.Step, piece string) (int, error) {
+	found := 0
+	for i, s := range steps {
+		switch {
+		case s.RunID == piece:
+			return i + 1, nil
+		case !strings.Contains(s.RunID, piece):
+		case found > 0:
+			return 0, fmt.Errorf("%q fits several of its runs", piece)
+		default:
+			found = i + 1
+		}
+	}
+	if found == 0 {
+		return 0, fmt.Errorf("it has no run %q of its agent", piece)
+	}
+	return found, nil
+}
+
+// isRunID reports whether id can be the name of a run's directory. It may come from a
+// ledger that was edited by hand, and must not lead elsewhere.
+func isRunID(id string) bool {
+	return id != "" && filepath.IsLocal(id) && filepath.Base(id) == id && id != "."
+}
