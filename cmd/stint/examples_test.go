@@ -46,6 +46,11 @@ func TestExampleLedger(t *testing.T) {
 		got = append(got, string(doc.Sections[i].ID)+" "+doc.Sections[i].Value("status"))
 	}
 	const id = "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"
+	for i, want := range []string{"go test ./...", "", "go test -timeout 30s ./...", ""} {
+		if got := doc.Sections[i].Value("verifyCommand"); got != want {
+			t.Errorf("section %d of the example is verified with %q, want %q", i+1, got, want)
+		}
+	}
 	if want := id + " queued," + id + " done,shop-fixtures queued,someday "; strings.Join(got, ",") != want {
 		t.Errorf("the example has %q", got)
 	}
@@ -73,7 +78,7 @@ func TestExampleSpecs(t *testing.T) {
 			t.Errorf("no prompt: %+v", s)
 		}
 	}
-	if len(specs) != 3 || specs[2].Agent != "claude" || specs[2].OutputSpec[0] != "results.txt" || specs[2].TenantID != "shop" {
+	if len(specs) != 3 || specs[1].VerifyCommand != "go test ./..." || specs[1].MaxIterations != 5 || specs[1].OnFailure == "" || specs[2].Agent != "claude" || specs[2].OutputSpec[0] != "results.txt" || specs[2].TenantID != "shop" {
 		t.Errorf("the example has %+v", specs)
 	}
 }
