@@ -87,6 +87,8 @@ type Outcome struct {
 	Env      []string    // names of the environment variables that were passed
 	Shortage bool        // interrupted before the agent was at work, because the machine lacked something that comes back ([IsShortage])
 	Note     string      // something the user should know although the run went on, e.g. that a session was lost
+
+	Findings []state.Issue // what is wrong with an answer that is one
 }
 
 // A Shell runs verify commands. coordinator/agent fills it.

@@ -47,6 +47,13 @@ type TaskSpec struct {
 
 	// AllowStateInWorkspace takes the task although the agent can write the state directory.
 	AllowStateInWorkspace bool `json:"allowStateInWorkspace,omitempty"`
+
+	// Await says that the client waits for the task's end: one from a run is refused
+	// where that end would have to come after the run's own.
+	Await bool `json:"await,omitempty"`
+	// FromRun is the run that the client is part of; "": none. It is the server's
+	// finding, never the client's word.
+	FromRun string `json:"-"`
 }
 
 // A Change tells a subscriber that a record of a task was applied. Subscribers
@@ -87,6 +94,7 @@ const (
 	CodeFull         Code = "disk-full"     // nothing can be written
 	CodeStopped      Code = "stopped"       // the master is going away, or has gone
 	CodeAgentMissing Code = "agent-missing" // no such program, or not logged in
+	CodeForbidden    Code = "forbidden"     // a run may not do that
 )
 
 // An Error is an error for people and programs alike: a sentence that says what

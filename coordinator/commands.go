@@ -57,7 +57,11 @@ func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.whole(id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, err := c.wholeOf(id)
+	t.FollowUps = c.state.FollowUps(id)
+	return t, err
 }
 
 // List gives tasks, newest first, without prompts and results.

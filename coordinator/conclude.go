@@ -3,11 +3,9 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"unicode/utf8"
 
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -21,18 +19,7 @@ const MaxResult = 64 << 10
 
 // bounded gives head and tail of a long answer, marked as cut.
 func bounded(answer string) string {
-	if len(answer) <= MaxResult {
-		return answer
-	}
-	head, tail := MaxResult*3/4, MaxResult/4
-	for head > 0 && !utf8.RuneStart(answer[head]) {
-		head--
-	}
-	for tail > 0 && !utf8.RuneStart(answer[len(answer)-tail]) {
-		tail--
-	}
-	return fmt.Sprintf("%s\n[… %d bytes are left out here; the whole answer is in the run's file answer …]\n%s",
-		answer[:head], len(answer)-head-tail, answer[len(answer)-tail:])
+	return headAndTail(answer, MaxResult, "; the whole answer is in the run's file answer")
 }
 
 // finish records how a run ended. Where the disk is full it waits until there is
@@ -103,7 +90,9 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 	if r.task.Phase == "" { // else the record of the agent's turn has it
 		rec.AddIf(state.KeyResult, bounded(out.Result))
 	}
+	follow := c.followUp(rec, out.Findings)
 	tx.Append(rec)
+	tx.Merge(follow)
 	if v.loseSession {
 		c.loseSession(r, v.note, tx)
 	}

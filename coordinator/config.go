@@ -29,6 +29,9 @@ type Config struct {
 	MaxIterations int           // rounds of agent and verify command for tasks that do not say
 	VerifyTimeout time.Duration // of a verify command of a task that does not say
 
+	FollowUpDepth int // how many tasks may follow one another, each queued by the one before; 0: none is queued by another
+	MaxFollowUps  int // how many tasks one may queue
+
 	Timeout            time.Duration // of one run; 0: none
 	IdleTimeout        time.Duration // of one run, without output
 	StartupTimeout     time.Duration // of one run, until the first output
@@ -89,4 +92,8 @@ type WorkspaceSettings struct {
 	VerifyCommand string // of tasks that name none
 	MaxIterations int
 	VerifyTimeout time.Duration
+
+	OnFailure      string // prompt of the follow-up of a task that fails and names none; "" or off: none
+	OnIssue        string // likewise, of one whose answer has findings
+	TriggerSession string // session of follow-ups; "": a new one, in the lane of the directory
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // guardedKeys are the long texts of a task that a formatter may spoil.
-var guardedKeys = []string{state.KeyPrompt, state.KeyVerifyCommand}
+var guardedKeys = []string{state.KeyPrompt, state.KeyVerifyCommand, state.KeyOnFailure, state.KeyOnIssue}
 
 // deleted says what becomes of tasks whose sections a person has deleted: those
 // that have not ended are canceled, the others are no longer listed. The log calls

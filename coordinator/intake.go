@@ -28,6 +28,10 @@ type submission struct {
 	open  bool     // it leaves the fallback to the configuration
 	root  string   // checkout or directory whose lane it may be in
 	after []string // the ids that After means, set on the log's goroutine
+
+	parent  string        // the task that queues it; of what came from a run it is set on the log's goroutine
+	trigger state.Trigger // why that does; "": nobody but a client asks
+	note    string        // why it is held
 }
 
 // An intake is one or more specs that are taken in together. It belongs to one
@@ -77,18 +81,31 @@ func (c *Coordinator) newIntake(ctx context.Context, specs []TaskSpec) (*intake,
 	case len(specs) > MaxBatch:
 		return nil, invalid("give them in several parts", "%d tasks are too many at once; at most %d are taken", len(specs), MaxBatch)
 	}
-	in := &intake{c: c, list: make([]submission, 0, len(specs)), index: map[string]int{}, agents: map[string]string{}, seen: map[string]checkedWorkspace{}}
+	in := c.emptyIntake()
+	in.list = make([]submission, 0, len(specs))
 	for i, s := range specs {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		sub := submission{TaskSpec: s}
-		if err := in.check(&sub); err != nil {
+		if err := in.add(submission{TaskSpec: s}); err != nil {
 			return nil, atSpec(err, i, len(specs))
 		}
-		in.list = append(in.list, sub)
 	}
 	return in, in.checkTwins()
+}
+
+func (c *Coordinator) emptyIntake() *intake {
+	return &intake{c: c, index: map[string]int{}, agents: map[string]string{}, seen: map[string]checkedWorkspace{}}
+}
+
+// add checks a submission and adds it to the intake.
+func (in *intake) add(s submission) error {
+	if s.FromRun != "" {
+		s.AllowStateInWorkspace = false // no run gives itself that right
+	}
+	err := in.check(&s)
+	in.list = append(in.list, s)
+	return err
 }
 
 // atSpec says which of many specs an error is about.
@@ -117,7 +134,7 @@ func (in *intake) check(s *submission) error {
 	if err := in.checkAgent(s); err != nil {
 		return err
 	}
-	for _, check := range []func(*TaskSpec) error{checkSession, checkLimits, checkVerify, checkInputFiles, checkOutputSpec} {
+	for _, check := range []func(*TaskSpec) error{checkSession, checkLimits, checkVerify, checkFollowUps, checkInputFiles, checkOutputSpec} {
 		if err := check(&s.TaskSpec); err != nil {
 			return err
 		}
@@ -326,12 +343,25 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 		in.ids[i] = old
 		return nil
 	}
+	if s.FromRun != "" {
+		if err := in.belongTo(s, tx); err != nil {
+			return err
+		}
+	}
+	if s.parent != "" {
+		if err := in.checkFamily(s.parent); err != nil {
+			return err
+		}
+	}
 	if now := in.c.cfg.Now(); !s.NotBefore.IsZero() && s.NotBefore.Before(now.Add(-clockDifference)) {
 		return invalid("leave it out to run the task at once", "the time %s has passed; it is %s now",
 			s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
-	t := state.Task{ID: s.ID, Status: state.Queued, After: s.after}
+	t := state.Task{ID: s.ID, Status: state.Queued, After: s.after, TriggeredBy: s.parent}
 	t.SessionKey, t.SessionID, err = in.sessionFor(s, in.c.resumeOf(s), tx)
+	if err == nil {
+		err = in.checkAwait(s, t.SessionKey)
+	}
 	if err != nil {
 		return err
 	}
@@ -441,7 +471,7 @@ func (c *Coordinator) newTask(s *submission, t *state.Task) (*ledger.Record, err
 		Add(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
 		AddIf(state.KeyModel, first(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, c.resumeOf(s)).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
-		AddIf(state.KeyTimeout, s.Timeout).Add(state.KeyBy, ledger.ByClient)
+		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger))
 	if s.Priority > 0 {
 		r.Add(state.KeyPriority, strconv.Itoa(s.Priority))
 	}
@@ -458,6 +488,17 @@ func (c *Coordinator) newTask(s *submission, t *state.Task) (*ledger.Record, err
 	return r.Add(state.KeyPrompt, s.Prompt), nil
 }
 
+// by says who asks: a client, a run, or, as "", the master itself.
+func (s *submission) by() string {
+	switch s.trigger {
+	case "":
+		return ledger.ByClient
+	case state.ByAgent:
+		return ledger.ByAgent
+	}
+	return ""
+}
+
 // addRest adds what few tasks have.
 func (s *submission) addRest(r *ledger.Record) error {
 	r.AddIf(state.KeyAfter, strings.Join(s.after, " "))
@@ -465,7 +506,7 @@ func (s *submission) addRest(r *ledger.Record) error {
 		r.Add(state.KeyAfterPolicy, state.AfterAny)
 	}
 	if s.Hold {
-		r.Add(state.KeyHold, "true")
+		r.Add(state.KeyHold, "true").AddIf(state.KeyNote, s.note)
 	}
 	r.AddIf(state.KeyVerifyCommand, s.VerifyCommand).AddIf(state.KeyVerifyTimeout, s.VerifyTimeout).
 		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue)

@@ -90,6 +90,9 @@ func TestEveryFieldCanBeSpecified(t *testing.T) {
 	typ := reflect.TypeFor[coordinator.TaskSpec]()
 	for i := range typ.NumField() {
 		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		if name == "-" { // no client's to say
+			continue
+		}
 		if _, err := coordinator.ParseSpecs("spec.json", fmt.Appendf(nil, `{"%s": null}`, name)); err != nil {
 			t.Error(err)
 		}

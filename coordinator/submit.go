@@ -173,6 +173,23 @@ func checkVerify(s *TaskSpec) error {
 	return nil
 }
 
+// checkFollowUps checks the prompts of follow-ups.
+func checkFollowUps(s *TaskSpec) error {
+	if err := CheckTemplate(s.OnFailure); err != nil {
+		return inOption("onFailure", err)
+	}
+	return inOption("onIssue", CheckTemplate(s.OnIssue))
+}
+
+// inOption says which prompt an error is about.
+func inOption(name string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return &Error{Code: e.Code, Message: name + ": " + e.Message, Hint: e.Hint}
+}
+
 // MaxIterations is the most rounds that a task may have.
 const MaxIterations = state.MaxIterations
 

@@ -40,6 +40,7 @@ const (
 const (
 	keyStatus  = "status"
 	keyIdem    = "idempotencyKey"
+	keyParent  = "triggeredByTaskId"
 	keyUpdated = "updatedAt"
 )
 
@@ -49,6 +50,7 @@ type ArchiveEntry struct {
 	ID        string
 	Status    string    // its last one
 	Key       string    // idempotency key; "" if it has none
+	Parent    string    // the task that has queued it; "" if none has
 	UpdatedAt time.Time // of its last record; zero if it has none
 	File      string    // base name of the file in archive/
 	Off       int64     // offset of its record there
@@ -63,6 +65,7 @@ type indexLine struct {
 	ID        string    `json:"id,omitempty"`
 	Status    string    `json:"status,omitempty"`
 	Key       string    `json:"key,omitempty"`
+	Parent    string    `json:"parent,omitempty"`
 	UpdatedAt time.Time `json:"updatedAt,omitzero"`
 	File      string    `json:"file,omitempty"`
 	Off       int64     `json:"off,omitempty"`
@@ -146,7 +149,7 @@ func readIndex(fsys durable.FS, dir string) (list []*compaction, err error) {
 			list = append(list, c)
 		case c == nil:
 		case l.ID != "":
-			c.entries = append(c.entries, ArchiveEntry{l.ID, l.Status, l.Key, l.UpdatedAt, l.File, l.Off})
+			c.entries = append(c.entries, ArchiveEntry{l.ID, l.Status, l.Key, l.Parent, l.UpdatedAt, l.File, l.Off})
 		case l.Adopted != "":
 			c.adopted[l.Adopted] += l.N
 		}
@@ -161,7 +164,7 @@ func appendIndex(fsys durable.FS, dir string, c *compaction) error {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(indexLine{Through: c.through, Before: c.before})
 	for _, e := range c.entries {
-		err = errors.Join(err, enc.Encode(indexLine{ID: e.ID, Status: e.Status, Key: e.Key, UpdatedAt: e.UpdatedAt, File: e.File, Off: e.Off}))
+		err = errors.Join(err, enc.Encode(indexLine{ID: e.ID, Status: e.Status, Key: e.Key, Parent: e.Parent, UpdatedAt: e.UpdatedAt, File: e.File, Off: e.Off}))
 	}
 	for _, digest := range sortedNames(c.adopted) {
 		err = errors.Join(err, enc.Encode(indexLine{Adopted: digest, N: c.adopted[digest]}))
@@ -362,7 +365,7 @@ func rebuildArchive(fsys durable.FS, dir string, through uint64) (*archive, erro
 			switch {
 			case s.Get(KeyArchived) != nil:
 				updated, _ := time.Parse(time.RFC3339Nano, s.Value(keyUpdated)) // zero where a person wrote another form
-				a.entries = append(a.entries, ArchiveEntry{string(s.ID), s.Value(keyStatus), s.Value(keyIdem), updated, name, s.Off})
+				a.entries = append(a.entries, ArchiveEntry{string(s.ID), s.Value(keyStatus), s.Value(keyIdem), s.Value(keyParent), updated, name, s.Off})
 			case s.Seq <= through:
 				old[s.Seq] = bytes.Clone(s.Raw)
 			}

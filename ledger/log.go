@@ -140,6 +140,12 @@ func (tx *Tx) Append(r *Record) {
 	tx.Claim(string(r.Kind) + " " + r.ID)
 }
 
+// Merge adds all that another change has collected.
+func (tx *Tx) Merge(other *Tx) {
+	tx.records = append(tx.records, other.records...)
+	tx.claims = append(tx.claims, other.claims...)
+}
+
 // Claim names something that this change decided upon, such as an idempotency
 // key. Two changes that claim the same never share a batch: the second is asked
 // again when the first has been applied. Each record claims its own id.

@@ -16,7 +16,7 @@ const (
 // Keys that the engine itself reads. All others belong to the reader of the fold.
 const (
 	KeySeq    = "seq"    // number of the record, written by stint alone
-	KeyBy     = "by"     // who caused the record: ByHand, ByClient; without it the master
+	KeyBy     = "by"     // who caused the record: ByHand, ByClient, ByAgent; without it the master
 	KeyAdopts = "adopts" // digest of the section that an adopted edit was read from
 	KeyEdits  = "edits"  // what was edited: the seq of a record, or the name of a section that was adopted before
 
@@ -28,6 +28,7 @@ const (
 const (
 	ByHand   = "hand"   // adopted from a person's edit
 	ByClient = "client" // asked for by a command or a request
+	ByAgent  = "agent"  // asked for by what a run has started
 )
 
 // A Pair is one field of a record to be written. An empty Value unsets the key.

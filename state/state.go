@@ -41,6 +41,7 @@ type State struct {
 	hasty   map[uint32]*live // queued ones that may not wait for a cool-down to end
 	deleted map[uint32]bool  // of all tasks, those that are hidden
 	away    int              // entries that are not in the journal
+	family  family
 
 	dispatch control
 	accounts map[string]*account
@@ -81,6 +82,7 @@ func New(r Reader) *State {
 		after:    newDependants(),
 		hasty:    map[uint32]*live{},
 		deleted:  map[uint32]bool{},
+		family:   newFamily(),
 		lanes:    map[string]*lane{},
 		waiting:  map[string]map[*lane]bool{},
 		accounts: map[string]*account{},
@@ -136,6 +138,7 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	}
 	if back != 0 {
 		s.entries.at(back).kept = broughtBack
+		s.noteParent(back, "") // the new entry has it
 	}
 	if cur == nil {
 		cur = s.thaw(n)
@@ -191,6 +194,7 @@ func (s *State) commit(l *live, next *folded, off int64) {
 		s.counts[e.status]--
 	}
 	s.rekey(l.n, l.IdempotencyKey, next.IdempotencyKey)
+	s.noteParent(l.n, next.TriggeredBy)
 	old := l.lane
 	s.leaveLane(l)
 	if l.promptAt != next.promptAt {

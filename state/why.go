@@ -7,11 +7,15 @@ import (
 	"time"
 )
 
-// Why says in one sentence why a task does not run now, or how it ended. Times are
-// in the zone of now. It gives the first reason that must go away, though there
-// may be more behind it.
+// Why says in one sentence why a task does not run now, or how it ended, and, of one
+// that another task has queued, why that did. Times are in the zone of now. It gives
+// the first reason that must go away, though there may be more behind it.
 func (s *State) Why(id string, now time.Time, lim Limits) string {
 	n, _ := s.ids.find([]byte(id))
+	return s.whyNow(n, id, now, lim) + s.whyQueued(n)
+}
+
+func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 	l := s.live[n]
 	switch {
 	case n == 0:
@@ -58,6 +62,30 @@ func whyRunning(t *Task, now time.Time) string {
 		return what + " is running" + round
 	}
 	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.StartedAt)).Truncate(time.Second), round)
+}
+
+// whyQueued says which task has queued another one, and why.
+func (s *State) whyQueued(n uint32) string {
+	t, parent := Task{}, s.family.parents[n]
+	if l := s.live[n]; l != nil {
+		t = l.Task
+	} else if parent != "" {
+		var ended folded
+		if s.read(n, &ended, keepNone) == nil {
+			t = ended.Task
+		}
+	}
+	switch {
+	case parent == "":
+		return ""
+	case t.Trigger == OnFailure:
+		return "; it was queued because " + parent + " failed"
+	case t.Trigger == OnIssue:
+		return "; it was queued because of the findings about " + parent
+	case t.Trigger == ByAgent:
+		return "; the agent of " + parent + " has queued it"
+	}
+	return "; it was queued by " + parent
 }
 
 // whyEnded reads the reason of a task that has ended, which is not in memory.

@@ -61,6 +61,11 @@ type Config struct {
 	VerifyCommand      string // of workspaces alone
 	VerifyTimeout      time.Duration
 	MaxIterations      int
+	OnFailure          document
+	OnIssue            document
+	TriggerSession     string
+	FollowUpDepth      int
+	MaxFollowUps       int
 	CompactSize        int64 // bytes; 0: never
 	CompactOlderThan   time.Duration
 	HeartbeatInterval  time.Duration
@@ -165,6 +170,11 @@ var keys = []key{
 	textKey("verify_command", "", "what must pass after each run of a task, for the shell", func(c *Config) *string { return &c.VerifyCommand }).perWorkspace(),
 	durationKey("verify_timeout", "10m", "longest run of a verify command; 0: no limit", func(c *Config) *time.Duration { return &c.VerifyTimeout }).perWorkspace(),
 	numberKey("max_iterations", "3", 1, coordinator.MaxIterations, "rounds of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
+	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, coordinator.CheckTemplate, func(c *Config) *document { return &c.OnFailure }).perWorkspace(),
+	documentKey("trigger_on_issue_prompt", "off", "likewise, when there are findings about its answer", noFollowUp, coordinator.CheckTemplate, func(c *Config) *document { return &c.OnIssue }).perWorkspace(),
+	sessionKey("trigger_session_key", "session of these tasks; none: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }).perWorkspace(),
+	numberKey("follow_up_depth", "1", 0, 100, "how many tasks may follow one another, each queued by the one before; 0: no task queues another", func(c *Config) *int { return &c.FollowUpDepth }),
+	numberKey("max_follow_ups", "10", 0, 100000, "how many tasks one may queue: follow-ups, and what its agent asks for", func(c *Config) *int { return &c.MaxFollowUps }),
 	sizeKey("compact_size", "64MiB", "the master compacts the ledger when journal.md is larger, if half of it can go; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
 	durationKey("compact_older_than", "30d", "tasks that ended longer ago go to the archive then", func(c *Config) *time.Duration { return &c.CompactOlderThan }),
 	durationKey("heartbeat_interval", "10s", "how often heartbeat.json is written", func(c *Config) *time.Duration { return &c.HeartbeatInterval }),
@@ -176,6 +186,25 @@ var keys = []key{
 
 // policies are the output policies that have a name.
 var policies = map[string]string{"default": prompt.DefaultPolicy, "none": "", "": ""}
+
+// noFollowUp are the words for no follow-up.
+var noFollowUp = map[string]string{"off": "", "none": "", "": ""}
+
+// noSession is the word for no session's name.
+const noSession = "none"
+
+// sessionKey is the name of a session, or none.
+func sessionKey(name, help string, field func(*Config) *string) key {
+	k := textKey(name, noSession, help, field)
+	k.set = func(c *Config, s string) error {
+		*field(c) = s
+		if s == noSession {
+			return nil
+		}
+		return coordinator.CheckSessionKey(s)
+	}
+	return k
+}
 
 // perWorkspace lets the key stand in a workspace section.
 func (k key) perWorkspace() key {

@@ -89,6 +89,9 @@ func (a *app) withCoordinator(ctx context.Context, ask func(*api.Client) error, 
 	if cerr != nil || base.AutoStart || exitCode(err) != exitNoMaster {
 		return err
 	}
+	if ownRun() != "" {
+		return coordinator.ErrFromRun
+	}
 	dir, err := a.state()
 	if err != nil {
 		return err

@@ -172,7 +172,7 @@ func (a *app) printTasks(views []api.TaskView, now time.Time) error {
 	for i, short := range shortIDs(ids) {
 		v := &views[i]
 		rows = append(rows, []string{
-			short, statusNow(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, v.Title,
+			short, statusNow(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, followMark(v) + v.Title,
 		})
 	}
 	fit(rows, terminalWidth(a.stdout))
@@ -183,6 +183,14 @@ func (a *app) printTasks(views []api.TaskView, now time.Time) error {
 		}
 		return p.status(views[row-1].Status, cell)
 	})
+}
+
+// followMark marks the task that another one has queued.
+func followMark(v *api.TaskView) string {
+	if v.TriggeredBy == "" {
+		return ""
+	}
+	return "↳ "
 }
 
 // statusText gives the status, and what is special about it.

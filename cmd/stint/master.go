@@ -111,6 +111,7 @@ func (a *app) another() *app {
 func (a *app) client(socket string) *api.Client {
 	if a.dialed != socket {
 		a.dialed, a.last = socket, api.Dial(socket)
+		a.last.FromRun(ownRun())
 	}
 	return a.last
 }

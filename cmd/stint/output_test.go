@@ -131,9 +131,9 @@ func TestDescribe(t *testing.T) {
 			StartedAt: now, UpdatedAt: now.Add(time.Minute),
 		},
 		Env: []string{"HOME", "PATH"},
-	}, "claude --resume y", "priority (seq 12)", now)
+	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", now)
 	for _, want := range []string{
-		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
+		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "chain:\n  7f3a  failed  Fix it\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)

@@ -51,8 +51,8 @@ var commands = map[string]func(*app) *cobra.Command{
 	"list": (*app).listAlias, "get": (*app).getAlias,
 	"session": (*app).sessionCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
-	"edit": (*app).editCommand, "restore": (*app).restoreCommand,
-	"compact-tasks": (*app).compactCommand, "compact": (*app).compactAlias, "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
+	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
+	"compact-tasks": noRun((*app).compactCommand), "compact": noRun((*app).compactAlias), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
 	"demo": (*app).demoCommand, "usage": (*app).usageCommand, "config": (*app).configCommand, "version": (*app).versionCommand,
 }
 

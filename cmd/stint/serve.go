@@ -280,6 +280,8 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 		Shell:              &agent.Shell{Runner: agentRunner(cfg, "")},
 		MaxIterations:      cfg.MaxIterations,
 		VerifyTimeout:      cfg.VerifyTimeout,
+		FollowUpDepth:      cfg.FollowUpDepth,
+		MaxFollowUps:       cfg.MaxFollowUps,
 		Socket:             m.socket,
 		Version:            versionName(),
 		Log:                m.log,
@@ -328,6 +330,10 @@ func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
 		}
 		w.VerifyCommand = c.VerifyCommand
 		w.PromptTemplate = c.template
+		w.OnFailure, w.OnIssue = c.OnFailure.text, c.OnIssue.text
+		if w.TriggerSession = c.TriggerSession; w.TriggerSession == noSession {
+			w.TriggerSession = ""
+		}
 		if set("output_policy") {
 			w.OutputPolicy = &c.OutputPolicy.text
 		}
@@ -341,7 +347,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	if err != nil {
 		return err
 	}
-	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log})
+	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log, RunOf: agent.RunOf})
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	served := make(chan error, 1)

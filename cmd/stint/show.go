@@ -77,7 +77,11 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		if err != nil {
 			return err
 		}
-		text := describe(&view, resumeCommand(cfg, &view.Task), byHand(raw), time.Now())
+		chain, err := a.chain(ctx, &view)
+		if err != nil {
+			return err
+		}
+		text := describe(&view, resumeCommand(cfg, &view.Task), byHand(raw), chain, time.Now())
 		if o.withFiles {
 			text += fileTable(&view)
 		}
@@ -111,8 +115,9 @@ func (d *description) text(name, value string) {
 }
 
 // describe gives the view for people. resume is the command that goes on with the
-// agent's session by hand; edits names what was set by hand.
-func describe(v *api.TaskView, resume, edits string, now time.Time) string {
+// agent's session by hand; edits names what was set by hand; chain has the tasks
+// before and behind this one.
+func describe(v *api.TaskView, resume, edits, chain string, now time.Time) string {
 	d := &description{}
 	d.line("task", v.ID)
 	d.line("status", statusLine(v, now))
@@ -144,6 +149,9 @@ func describe(v *api.TaskView, resume, edits string, now time.Time) string {
 	d.line("files", v.RunDir)
 	d.line("archived", archivePlace(v.Archived))
 	d.line("edited by hand", edits)
+	d.line("on failure", clip(v.OnFailure, 80))
+	d.line("on issue", clip(v.OnIssue, 80))
+	d.text("chain", chain)
 	d.text("prompt", v.Prompt)
 	d.text("answer", v.Result)
 	return d.String()

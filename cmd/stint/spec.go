@@ -122,6 +122,9 @@ func (a *app) runMany(ctx context.Context, o *taskOptions, specs []coordinator.T
 
 // submitAll is submit for several tasks: all become durable, or none.
 func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec) (views []api.TaskView, err error) {
+	for i := range specs {
+		specs[i].Await, specs[i].FromRun = !o.detach, ownRun()
+	}
 	err = a.call(ctx, func(c *api.Client) (err error) { views, err = c.SubmitAll(ctx, specs); return err })
 	if !a.mayKeep(o, err) {
 		return views, err

@@ -150,6 +150,7 @@ func plainError(err error) error {
 // submit makes the task durable: by a master, or without one where none is to be
 // started and the task need not run now.
 func (a *app) submit(ctx context.Context, o *taskOptions) (view api.TaskView, err error) {
+	o.spec.Await, o.spec.FromRun = !o.detach, ownRun()
 	err = a.call(ctx, func(c *api.Client) (err error) { view, err = c.Submit(ctx, o.spec); return err })
 	if !a.mayKeep(o, err) {
 		return view, err

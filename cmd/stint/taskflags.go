@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,6 +77,8 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringVar(&s.VerifyCommand, "verify", "", "`command` for the shell that must pass after the run; none: not the configured one")
 	f.IntVar(&s.MaxIterations, "max-iterations", 0, "`number` of rounds of agent and verify command")
 	f.StringVar(&s.VerifyTimeout, "verify-timeout", "", "longest run of the verify command: a `duration` such as 5m")
+	f.StringVar(&s.OnFailure, "on-failure", "", "`prompt` of a task to queue if this one fails; none: not the configured one")
+	f.StringVar(&s.OnIssue, "on-issue", "", "likewise, if there are findings about its answer: a `prompt`")
 	f.BoolVar(&s.NoWaitLimit, "no-wait-limit", false, "fail (exit 75) instead of waiting for a rate limit to pass")
 	f.BoolVar(&o.edit, "edit", false, "write the prompt with $VISUAL or $EDITOR")
 	f.BoolVar(&o.inside, "allow-state-in-workspace", false, "run although the agent can write the state directory")
@@ -164,11 +168,25 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 		}
 		s.VerifyTimeout = shortDuration(d)
 	}
+	if err := checkFollowUps(s, try); err != nil {
+		return err
+	}
 	if s.NotBefore, err = notBefore(o, now); err != nil {
 		return usage(try, "%v", err)
 	}
 	s.InputFiles, err = readInputs(o.inputs)
 	return err
+}
+
+// checkFollowUps checks the prompts of follow-ups.
+func checkFollowUps(s *coordinator.TaskSpec, try string) error {
+	for _, p := range []struct{ option, text string }{{"--on-failure", s.OnFailure}, {"--on-issue", s.OnIssue}} {
+		var wrong *coordinator.Error
+		if err := coordinator.CheckTemplate(p.text); errors.As(err, &wrong) {
+			return usage(cmp.Or(wrong.Hint, try), "%s: %s", p.option, wrong.Message)
+		}
+	}
+	return nil
 }
 
 // checkNotEmpty refuses options with an empty text: most likely a script's variable

@@ -231,6 +231,7 @@ func (r *Runner) startGate(s spec, lock *os.File) (*held, error) {
 		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close(), statusR.Close()))
 	}
 	h := &held{cmd: cmd, control: controlW, lock: lock, reports: make(chan report, 4), reader: make(chan struct{})}
+	noteGate(cmd.Process.Pid, s.turn.RunID)
 	go h.read(statusR)
 	return h, nil
 }
@@ -320,6 +321,7 @@ func (h *held) release() {
 // wait reaps the gate, whose reports have ended.
 func (h *held) wait() {
 	<-h.reader
+	forgetGate(h.cmd.Process.Pid)
 	_ = h.cmd.Wait() // how the gate ended does not matter: its last report does
 }
 

@@ -54,6 +54,7 @@ const (
 // of a call gives the code stopped.
 type Client struct {
 	socket string
+	run    string // that the client is part of
 	http   *http.Client
 	notice atomic.Pointer[Notice]
 }
@@ -75,6 +76,10 @@ func newClient(socket string, dial func(ctx context.Context, network, addr strin
 		DisableCompression:  true,
 	}}}
 }
+
+// FromRun tells the client that it is part of a run, as an agent's command is; "" is
+// none. It is called before all others.
+func (c *Client) FromRun(id string) { c.run = id }
 
 // Close lets go of connections that are kept for later calls. Calls under way go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -115,6 +120,7 @@ func checkText(spec *coordinator.TaskSpec) error {
 		{"tenant", []string{spec.TenantID}},
 		{"queue", []string{spec.Queue}},
 		{"verify command", []string{spec.VerifyCommand}},
+		{"prompts of follow-ups", []string{spec.OnFailure, spec.OnIssue}},
 		{"list of tasks to come after", spec.After},
 		{"list of fallbacks", spec.Fallback},
 		{"list of output files", spec.OutputSpec},
@@ -358,6 +364,9 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	req, err := http.NewRequestWithContext(ctx, method, "http://stint"+path, bytes.NewReader(body.Bytes()))
 	if err != nil {
 		return nil, fmt.Errorf("request to the master: %w", err)
+	}
+	if c.run != "" {
+		req.Header.Set(runHeader, c.run)
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")

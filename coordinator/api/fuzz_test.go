@@ -17,7 +17,9 @@ func specNames() []string {
 	names := []string{"tool"}
 	for f := range reflect.TypeFor[coordinator.TaskSpec]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		names = append(names, name)
+		if name != "-" { // no client's to say
+			names = append(names, name)
+		}
 	}
 	return names
 }

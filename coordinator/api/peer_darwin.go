@@ -25,3 +25,6 @@ func peerUID(c *net.UnixConn) (int, error) {
 	}
 	return int(cred.Uid), nil
 }
+
+// peerPID is not asked for here: agents are not found by their gates.
+func peerPID(*net.UnixConn) (int, error) { return 0, nil }

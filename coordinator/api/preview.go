@@ -41,7 +41,7 @@ func (s *Server) prompt(ctx context.Context, in *promptInput) (*promptOutput, er
 }
 
 func (s *Server) preview(ctx context.Context, in *batchInput) (*previewOutput, error) {
-	specs, err := s.batch(in)
+	specs, err := s.batch(ctx, in)
 	if err != nil {
 		return nil, asProblem(err)
 	}

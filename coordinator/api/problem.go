@@ -23,6 +23,7 @@ var statusOf = map[coordinator.Code]int{
 	coordinator.CodeFull:         http.StatusInsufficientStorage,
 	coordinator.CodeStopped:      http.StatusServiceUnavailable,
 	coordinator.CodeAgentMissing: http.StatusFailedDependency,
+	coordinator.CodeForbidden:    http.StatusForbidden,
 }
 
 // codeOf gives the code of an answer that names none. Statuses of our own
@@ -35,6 +36,8 @@ func codeOf(status int) coordinator.Code {
 		return coordinator.CodeConflict
 	case status == http.StatusLocked:
 		return coordinator.CodeBusy
+	case status == http.StatusForbidden:
+		return coordinator.CodeForbidden
 	case status == http.StatusFailedDependency:
 		return coordinator.CodeAgentMissing
 	case status == http.StatusServiceUnavailable:

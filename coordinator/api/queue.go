@@ -64,10 +64,10 @@ func (s *Server) queueRoutes(api huma.API) {
 func (*batchInput) Resolve(ctx huma.Context) []error { return (*submitInput)(nil).Resolve(ctx) }
 
 // batch gives the specs of a body.
-func (s *Server) batch(in *batchInput) ([]coordinator.TaskSpec, error) {
+func (s *Server) batch(ctx context.Context, in *batchInput) ([]coordinator.TaskSpec, error) {
 	specs := make([]coordinator.TaskSpec, len(in.Body))
 	for i := range in.Body {
-		spec, err := in.Body[i].spec()
+		spec, err := in.Body[i].spec(ctx)
 		if err != nil {
 			return nil, nameInBatch(err, i, len(specs))
 		}
@@ -80,7 +80,7 @@ func (s *Server) batch(in *batchInput) ([]coordinator.TaskSpec, error) {
 }
 
 func (s *Server) submitAll(ctx context.Context, in *batchInput) (*batchOutput, error) {
-	specs, err := s.batch(in)
+	specs, err := s.batch(ctx, in)
 	if err != nil {
 		return nil, asProblem(err)
 	}

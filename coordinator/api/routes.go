@@ -145,6 +145,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"the body's Content-Type must be application/json", "").write(w)
 		return
 	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		var p *problem
+		if r, p = s.admit(r); p != nil {
+			p.write(w)
+			return
+		}
+	}
 	s.mux.ServeHTTP(w, r)
 }
 

@@ -121,6 +121,10 @@ type Options struct {
 	Grace        time.Duration    // that short requests have left when the server is stopped; 0: 2 s
 	EventBuffer  int              // changes that a reader of events may lag behind; 0: 256
 	WriteTimeout time.Duration    // that a reader of events may take for one; 0: 10 s
+
+	// RunOf gives the run that a process is part of, "" if none. An error says that
+	// nobody can tell. nil: requests say it themselves.
+	RunOf func(pid int) (run string, err error)
 }
 
 func (o Options) withDefaults() Options {
@@ -202,6 +206,7 @@ func (s *Server) httpServer(base context.Context, conns *sync.WaitGroup) *http.S
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       withPeer,
 		ConnState: func(_ net.Conn, cs http.ConnState) {
 			switch cs {
 			case http.StateNew:

@@ -76,8 +76,9 @@ func (*submitInput) Resolve(ctx huma.Context) []error {
 
 // spec gives the TaskSpec of a body. A time is put into UTC: JSON can be read with
 // offsets and years that cannot be written again.
-func (b *submitBody) spec() (coordinator.TaskSpec, error) {
+func (b *submitBody) spec(ctx context.Context) (coordinator.TaskSpec, error) {
 	spec := b.TaskSpec
+	spec.FromRun = fromRun(ctx)
 	spec.NotBefore = spec.NotBefore.UTC()
 	if y := spec.NotBefore.Year(); y < 1 || y > 9999 {
 		return spec, invalid("notBefore is out of range", "give a time such as 2026-12-01T08:00:00Z")
@@ -93,7 +94,7 @@ func (b *submitBody) spec() (coordinator.TaskSpec, error) {
 }
 
 func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, error) {
-	spec, err := in.Body.spec()
+	spec, err := in.Body.spec(ctx)
 	if err != nil {
 		return nil, asProblem(err)
 	}
@@ -130,7 +131,14 @@ func (s *Server) task(ctx context.Context, in *refInput) (*taskOutput, error) {
 }
 
 func (s *Server) cancel(ctx context.Context, in *refInput) (*taskOutput, error) {
-	return s.answer(s.master.Cancel(ctx, in.ID, ledger.ByClient))
+	by := ledger.ByClient
+	if run := fromRun(ctx); run != "" {
+		if err := s.checkOwn(ctx, run, in.ID); err != nil {
+			return nil, asProblem(err)
+		}
+		by = ledger.ByAgent
+	}
+	return s.answer(s.master.Cancel(ctx, in.ID, by))
 }
 
 func (s *Server) retry(ctx context.Context, in *refInput) (*taskOutput, error) {

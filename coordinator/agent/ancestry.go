@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// liveGates are the gates that this process has started and not reaped, by pid. A
+// gate keeps all that its agent starts below itself, so a process's ancestors tell
+// which run it is part of, whatever its environment says.
+var liveGates = struct {
+	mu   sync.Mutex
+	runs map[int]string
+}{runs: map[int]string{}}
+
+func noteGate(pid int, run string) {
+	liveGates.mu.Lock()
+	defer liveGates.mu.Unlock()
+	liveGates.runs[pid] = run
+}
+
+// forgetGate is called before a gate is reaped: its pid is not another's before.
+func forgetGate(pid int) {
+	liveGates.mu.Lock()
+	defer liveGates.mu.Unlock()
+	delete(liveGates.runs, pid)
+}
+
+func gateRun(pid int) (run string, any bool) {
+	liveGates.mu.Lock()
+	defer liveGates.mu.Unlock()
+	return liveGates.runs[pid], len(liveGates.runs) > 0
+}
+
+// RunOf gives the run of this master that a process is part of, or "". The error of
+// a process that has ended says that nobody can tell.
+func RunOf(pid int) (run string, err error) {
+	for range 10 { // again if an ancestor ends meanwhile, and its children get another one
+		if run, err = runAbove(pid); !errors.Is(err, errGone) {
+			break
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("process %d: %w", pid, err)
+	}
+	return run, nil
+}
+
+// runAbove looks at a process and its ancestors.
+func runAbove(pid int) (run string, err error) {
+	for pid > 1 {
+		run, any := gateRun(pid)
+		if run != "" || !any {
+			return run, nil
+		}
+		p, err := readProc(pid)
+		if err != nil {
+			return "", err
+		}
+		pid = p.ppid
+	}
+	return "", nil
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"path"
+	"slices"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// runHeader is the header with the run that a client says that it is part of.
+const runHeader = "Stint-Run"
+
+type (
+	peerKey struct{} // under which a connection's context has the pid of its process
+	runKey  struct{} // under which a request's context has the run that it comes from
+)
+
+// withPeer notes which process has made a connection.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if u, ok := c.(*net.UnixConn); ok {
+		if pid, err := peerPID(u); err == nil {
+			return context.WithValue(ctx, peerKey{}, pid)
+		}
+	}
+	return ctx
+}
+
+// forRuns are the requests, beside those that read, which a run may make.
+var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/batch", "/v1/tasks/preview", "/v1/tasks/*/cancel"}
+
+// admit lets a request pass that changes something, with the run that it comes from,
+// unless that run may not make it.
+func (s *Server) admit(r *http.Request) (*http.Request, *problem) {
+	run, err := s.runOf(r)
+	if err != nil {
+		return r, asProblem(&coordinator.Error{Code: coordinator.CodeForbidden, Message: "nobody can tell whether an agent asks: " + err.Error(), Hint: "try again"})
+	}
+	if run == "" {
+		return r, nil
+	}
+	if !slices.ContainsFunc(forRuns, func(pattern string) bool { ok, _ := path.Match(pattern, r.URL.Path); return ok }) {
+		return r, asProblem(coordinator.ErrFromRun)
+	}
+	return r.WithContext(context.WithValue(r.Context(), runKey{}, run)), nil
+}
+
+// runOf gives the run that a request comes from: the one that its process was
+// started in, whatever it says, else the one that it names; "" if none.
+func (s *Server) runOf(r *http.Request) (string, error) {
+	if pid, _ := r.Context().Value(peerKey{}).(int); pid > 0 && s.opts.RunOf != nil {
+		if run, err := s.opts.RunOf(pid); run != "" || err != nil {
+			return run, err
+		}
+	}
+	return r.Header.Get(runHeader), nil
+}
+
+// fromRun gives the run that an admitted request comes from; "" if none.
+func fromRun(ctx context.Context) string {
+	run, _ := ctx.Value(runKey{}).(string)
+	return run
+}
+
+// checkOwn says whether a run may cancel a task: its own task must have queued it.
+func (s *Server) checkOwn(ctx context.Context, run, ref string) error {
+	t, err := s.master.Task(ctx, ref)
+	if err != nil {
+		return err
+	}
+	parent, err := s.master.Task(ctx, t.TriggeredBy)
+	if t.TriggeredBy == "" || err != nil || parent.RunID != run || parent.Status != state.Running {
+		return coordinator.ErrFromRun
+	}
+	return nil
+}
