@@ -372,6 +372,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	c.enterSafeMode(ctx)
 	proving, stopProving := context.WithCancel(ctx)
 	c.recover(proving)
+	c.recoverChecks(proving)
 	compacting := make(chan struct{})
 	go func() {
 		defer close(compacting)

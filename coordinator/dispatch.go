@@ -239,11 +239,16 @@ func isNamedLane(key string) bool { return key != "" && !strings.Contains(key, "
 // meanwhile) holds the task, its lane or its session. runsMu is held.
 func (c *Coordinator) inUse(r *run) bool {
 	for _, other := range c.runs {
-		if other.task.ID == r.task.ID || other.task.SessionKey == r.task.SessionKey || other.task.SessionID == r.task.SessionID {
+		if other.inWayOf(r) {
 			return true
 		}
 	}
 	return false
+}
+
+// inWayOf reports whether a run uses what r needs: its task, its lane or its session.
+func (r *run) inWayOf(next *run) bool {
+	return r.task.ID == next.task.ID || r.task.SessionKey == next.task.SessionKey || r.task.SessionID == next.task.SessionID
 }
 
 // release takes back runs that were registered and not started.

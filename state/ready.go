@@ -226,6 +226,23 @@ func (s *State) occupants(yield func(*live) bool) {
 	}
 }
 
+// Occupant gives the task that takes the lane or the session of t, which may be t
+// itself: nothing else is to run there.
+func (s *State) Occupant(t *Task) (id string, taken bool) {
+	used := s.usedSessions()
+	for _, name := range s.sessionsOf(t) {
+		if l := used[name]; l != nil && name.id != "" {
+			return s.id(l.n), true
+		}
+	}
+	for l := range s.occupants {
+		if l.lane.key == t.Lane() || s.id(l.n) == t.ID {
+			return s.id(l.n), true
+		}
+	}
+	return "", false
+}
+
 // usedSessions gives the conversations that are taken.
 func (s *State) usedSessions() sessionSet {
 	used := sessionSet{}

@@ -45,7 +45,7 @@ not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
 var commands = map[string]func(*app) *cobra.Command{
 	"serve": (*app).serveCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
 	"ls": (*app).lsCommand, "show": (*app).showCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
-	"why": (*app).whyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
+	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
 	"hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": (*app).pauseCommand, "resume": (*app).resumeCommand, "send": (*app).sendCommand,
 	"list": (*app).listAlias, "get": (*app).getAlias,

@@ -156,6 +156,16 @@ func (c *Client) Retry(ctx context.Context, ref string) (TaskView, error) {
 	return c.taskView(ctx, http.MethodPost, ref, "/retry")
 }
 
+// Verify runs the verify command of a task by itself, which may take as long as its
+// limit allows. When ctx ends, so does the command.
+func (c *Client) Verify(ctx context.Context, ref string) (res coordinator.CheckResult, err error) {
+	path, err := refPath("/v1/tasks/", ref, "/verify")
+	if err == nil {
+		err = c.callLong(ctx, http.MethodPost, path, nil, &res)
+	}
+	return res, err
+}
+
 // Wait gives the task when it has ended, which may take days.
 func (c *Client) Wait(ctx context.Context, ref string) (v TaskView, err error) {
 	path, err := refPath("/v1/tasks/", ref, "/wait")

@@ -207,6 +207,11 @@ func (f *fakeMaster) Retry(_ context.Context, ref, by string) (state.Task, error
 	return f.end(ref, by, state.Queued)
 }
 
+func (f *fakeMaster) Verify(_ context.Context, ref, by string) (coordinator.CheckResult, error) {
+	t, err := f.change(ref, by, func(*state.Task) {})
+	return coordinator.CheckResult{TaskID: t.ID, Command: "make", ExitCode: 1, Output: "bad\n"}, err
+}
+
 func (f *fakeMaster) Why(ref string) (string, error) {
 	if f.err != nil {
 		return "", f.err

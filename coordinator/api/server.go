@@ -41,6 +41,8 @@ type Master interface {
 	Cancel(ctx context.Context, ref, by string) (state.Task, error)
 	// Retry queues an ended task again; by says who asked for it.
 	Retry(ctx context.Context, ref, by string) (state.Task, error)
+	// Verify runs the verify command of a task by itself; by says who asked for it.
+	Verify(ctx context.Context, ref, by string) (coordinator.CheckResult, error)
 	// Hold lets a queued task wait until it is released.
 	Hold(ctx context.Context, ref, by string) (state.Task, error)
 	// Release lets a held task run.

@@ -250,7 +250,7 @@ func TestDescription(t *testing.T) {
 		"GET /v1/tasks/{id}/logs", "GET /v1/tasks/{id}/prompt", "GET /v1/tasks/{id}/raw", "GET /v1/tasks/{id}/wait", "GET /v1/tasks/{id}/why",
 		"POST /v1/handover", "POST /v1/ledger/compact", "POST /v1/ledger/reconcile", "POST /v1/pause", "POST /v1/resume",
 		"POST /v1/tasks", "POST /v1/tasks/batch", "POST /v1/tasks/preview", "POST /v1/tasks/{id}/cancel", "POST /v1/tasks/{id}/hold", "POST /v1/tasks/{id}/move",
-		"POST /v1/tasks/{id}/release", "POST /v1/tasks/{id}/retry",
+		"POST /v1/tasks/{id}/release", "POST /v1/tasks/{id}/retry", "POST /v1/tasks/{id}/verify",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("paths\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -36,6 +36,8 @@ type (
 		Body     TaskView
 	}
 
+	checkOutput struct{ Body coordinator.CheckResult }
+
 	whyOutput struct {
 		Body struct {
 			Why string `json:"why"`
@@ -61,6 +63,7 @@ func (s *Server) taskRoutes(api huma.API) {
 	s.listRoute(api)
 	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/cancel", "cancel-task", "Cancel a task"), s.cancel)
 	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/retry", "retry-task", "Queue an ended task again"), s.retry)
+	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself"), s.verify)
 	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Answer when the task has ended"), s.wait)
 	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why the task does not run"), s.why)
 	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "The ledger's sections of the task"), s.raw)
@@ -143,6 +146,19 @@ func (s *Server) cancel(ctx context.Context, in *refInput) (*taskOutput, error) 
 
 func (s *Server) retry(ctx context.Context, in *refInput) (*taskOutput, error) {
 	return s.answer(s.master.Retry(ctx, in.ID, ledger.ByClient))
+}
+
+func (s *Server) verify(ctx context.Context, in *refInput) (*checkOutput, error) {
+	ctx, release := long(ctx)
+	defer release()
+	res, err := s.master.Verify(ctx, in.ID, ledger.ByClient)
+	if err != nil && stopped(ctx) {
+		err = errStopping
+	}
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	return &checkOutput{Body: res}, nil
 }
 
 func (s *Server) wait(ctx context.Context, in *refInput) (*taskOutput, error) {

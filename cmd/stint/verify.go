@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+)
+
+const verifyHelp = `Run the verify command of a task now, by itself: in the task's directory, with its
+time limit, and nothing of it lives on. Its output goes to stdout. How it ended is
+recorded with the task, whose status stays as it is. Nothing else is started in
+the task's lane meanwhile; Ctrl-C ends the command.
+
+Exit codes: 0 passed, 8 not passed, 5 a run is at work in that lane, 2 the task has
+no verify command.`
+
+func (a *app) verifyCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "verify [OPTIONS] ID",
+		Short:   "run the verify command of a task again",
+		Long:    verifyHelp,
+		Example: "  stint verify 2b4f6c8e\n  stint verify @last",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(c *cobra.Command, args []string) error { return a.runVerify(c.Context(), args[0], asJSON) },
+	}
+	jsonFlag(c, &asJSON)
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+func (a *app) runVerify(ctx context.Context, ref string, asJSON bool) error {
+	var res coordinator.CheckResult
+	err := a.call(ctx, func(c *api.Client) (err error) { res, err = c.Verify(ctx, ref); return err })
+	switch {
+	case isDetached(ctx):
+		return &cliError{code: exitInterrupted, message: "interrupted; the verify command was ended"}
+	case err != nil:
+		return err
+	case asJSON:
+		err = printJSON(a.stdout, res)
+	default:
+		err = copyCheck(a.stdout, &res)
+	}
+	if err != nil || res.Passed {
+		return err
+	}
+	return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
+}
+
+// copyCheck prints what a verify command has printed: all that its file has.
+func copyCheck(w io.Writer, res *coordinator.CheckResult) error {
+	out, flush := terminalSafe(w)
+	f, err := os.Open(filepath.Join(res.RunDir, "stdout"))
+	if err != nil {
+		return printText(w, res.Output)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if _, err := io.Copy(out, f); err != nil {
+		return err
+	}
+	return flush()
+}

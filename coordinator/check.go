@@ -1,0 +1,223 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// A CheckResult is how the verify command of a task ended when it was run by itself.
+type CheckResult struct {
+	TaskID   string `json:"taskId"`
+	RunID    string `json:"runId"`
+	RunDir   string `json:"runDir"` // has all that it printed, in the file stdout
+	Command  string `json:"verifyCommand"`
+	Passed   bool   `json:"passed"`
+	ExitCode int    `json:"exitCode"` // -1: it did not end by itself
+	Duration string `json:"duration"` // a Go duration
+	Output   string `json:"output"`   // head and tail
+	Error    string `json:"error,omitempty"`
+}
+
+// Verify runs the verify command of a task now, by itself, and records how it ended;
+// the task's status stays. Its lane is taken meanwhile. The error has CodeBusy if a
+// run is at work there, CodeInvalid if there is no command. When ctx ends, so does the
+// command. by is who asks.
+func (c *Coordinator) Verify(ctx context.Context, ref, by string) (CheckResult, error) {
+	defer c.call()()
+	if c.isGoing() {
+		return CheckResult{}, c.stopped()
+	}
+	id, err := c.find(ref)
+	if err != nil {
+		return CheckResult{}, err
+	}
+	t, err := c.whole(id)
+	if err != nil {
+		return CheckResult{}, err
+	}
+	if err := c.checkable(&t); err != nil {
+		return CheckResult{}, err
+	}
+	r, err := c.takeLane(ctx, &t)
+	if err != nil {
+		return CheckResult{}, err
+	}
+	defer c.leaveLane(r)
+	defer context.AfterFunc(ctx, func() { r.cancel(ErrCanceled) })()
+	return c.check(r, &t, by)
+}
+
+// checkable says why there is nothing to run for a task, and completes its command
+// and where it runs.
+func (c *Coordinator) checkable(t *state.Task) error {
+	t.VerifyCommand = first(t.VerifyCommand, c.workspace(t.Workspace).VerifyCommand)
+	switch {
+	case t.Archived != "":
+		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s was archived", t.ID), Hint: "to bring it back: stint retry " + t.ID}
+	case !hasVerify(t):
+		return invalid("give it one (verifyCommand: go test ./...) with: stint edit "+t.ID, "task %s has no verify command", t.ID)
+	case t.Workspace == "" && t.RunID != "":
+		t.Workspace = filepath.Join(c.RunDir(t.RunID), filesName) // where its last run has worked
+	}
+	if fi, err := os.Stat(t.Workspace); err != nil || !fi.IsDir() {
+		return invalid("stint show "+t.ID, "the directory %q of task %s is not there", t.Workspace, t.ID)
+	}
+	return nil
+}
+
+// takeLane registers a run that no record tells of. While it is on the list nothing
+// else is started in its lane. A run there whose end is recorded is waited for.
+func (c *Coordinator) takeLane(ctx context.Context, t *state.Task) (*run, error) {
+	r := &run{id: c.cfg.ID(), task: *t, begun: c.cfg.Now()}
+	r.task.SessionKey = t.Lane()
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	for {
+		taken, err := c.tryLane(r)
+		if taken || err != nil {
+			return r, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(laneCheck):
+		}
+	}
+}
+
+// laneCheck is how often it is looked whether a run that has ended is off the list.
+const laneCheck = 5 * time.Millisecond
+
+// tryLane registers a run. It gives false if the lane is free in a moment.
+func (c *Coordinator) tryLane(r *run) (taken bool, err error) {
+	id := r.task.ID
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	busy := func(what string) error {
+		return &Error{Code: CodeBusy, Message: fmt.Sprintf("the lane of task %s is busy: %s", id, what), Hint: "once that has ended: stint verify " + id}
+	}
+	if c.closing {
+		return false, c.stopped()
+	}
+	if other, occupied := c.state.Occupant(&r.task); occupied {
+		return false, busy("task " + other + " is at work")
+	}
+	for key, other := range c.runs {
+		if other.inWayOf(r) && strings.HasPrefix(key, checkPrefix) {
+			return false, busy("the verify command of task " + other.task.ID + " runs")
+		}
+	}
+	if c.inUse(r) {
+		return false, nil
+	}
+	c.runs[checkPrefix+id] = r
+	return true, nil
+}
+
+// checkPrefix stands before the id of a task in the list of runs, where its verify
+// command runs by itself: no record of the task ends that.
+const checkPrefix = "verify:"
+
+func (c *Coordinator) leaveLane(r *run) {
+	r.cancel(nil)
+	c.runsMu.Lock()
+	delete(c.runs, checkPrefix+r.task.ID)
+	c.lastCall = c.cfg.Now()
+	c.runsMu.Unlock()
+	select {
+	case c.ended <- struct{}{}:
+	default:
+	}
+}
+
+// check runs the command and records what it told.
+func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, error) {
+	done, err := c.noteCheck(r.id)
+	if err != nil {
+		return CheckResult{}, err
+	}
+	defer done()
+	res := c.cfg.Shell.Verify(r.ctx, VerifyRun{
+		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
+		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(t), Grace: c.cfg.Grace,
+	})
+	switch {
+	case errors.Is(context.Cause(r.ctx), ErrShutdown):
+		return CheckResult{}, c.stopped()
+	case !res.Told():
+		return CheckResult{}, errors.New(res.Error)
+	}
+	c.log.Info("verify command ended", "task", t.ID, "run", r.id, "exit", res.ExitCode)
+	err = c.update(context.Background(), func(tx *ledger.Tx) error {
+		if _, err := c.peek(t.ID); err != nil {
+			return err
+		}
+		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+		addCheck(rec, &res)
+		tx.Append(rec.Add(state.KeyBy, by))
+		return nil
+	})
+	return CheckResult{
+		TaskID: t.ID, RunID: r.id, RunDir: c.RunDir(r.id), Command: t.VerifyCommand, Passed: res.Passed(), ExitCode: res.ExitCode,
+		Duration: res.Duration.Round(time.Millisecond).String(), Output: res.Output, Error: res.Error,
+	}, err
+}
+
+// checksName is the directory with a file for each verify command that runs by
+// itself, named by its run: no record tells the next master of it.
+const checksName = "checks"
+
+// noteCheck makes the directory of a run, and notes that it is at work until done is
+// called.
+func (c *Coordinator) noteCheck(id string) (done func(), err error) {
+	dir := filepath.Join(c.cfg.StateDir, checksName)
+	note := filepath.Join(dir, id)
+	for _, d := range []string{dir, c.RunDir(id)} {
+		if err := os.MkdirAll(d, durable.DirMode); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.WriteFile(note, nil, durable.FileMode); err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := os.Remove(note); err != nil {
+			c.trouble("a verify command that has ended is still noted", err)
+		}
+	}, nil
+}
+
+// recoverChecks ends what is left of verify commands that ran by themselves when the
+// last master ended.
+func (c *Coordinator) recoverChecks(ctx context.Context) {
+	dir := filepath.Join(c.cfg.StateDir, checksName)
+	list, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.trouble("verify commands of the last master could not be looked for", err)
+	}
+	for _, e := range list {
+		limited, stop := context.WithTimeout(ctx, recoverTimeout)
+		err = nil
+		if c.cfg.Recover != nil {
+			err = c.cfg.Recover(limited, c.RunDir(e.Name()), e.Name())
+		}
+		stop()
+		if err == nil {
+			err = os.Remove(filepath.Join(dir, e.Name()))
+		}
+		if err != nil {
+			c.trouble("a verify command of the last master may still be alive", err)
+		}
+	}
+}

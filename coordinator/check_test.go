@@ -1,0 +1,173 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+func code(err error) coordinator.Code {
+	var e *coordinator.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// checks gives the verify commands that are noted as at work.
+func (w *loopWorld) checks() []string {
+	w.t.Helper()
+	list, err := os.ReadDir(filepath.Join(w.dir, "checks"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.t.Error(err)
+	}
+	names := []string{}
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// TestVerifyByItself: how the command ended is recorded, and nothing else changes.
+func TestVerifyByItself(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		id := w.verified(nil)
+		before := w.ended(id)
+		w.shell.do = exits(3)
+		got, err := w.c.Verify(w.t.Context(), id, "client")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := coordinator.CheckResult{
+			TaskID: id, RunID: got.RunID, RunDir: w.c.RunDir(got.RunID), Command: "make test", ExitCode: 3, Duration: "2s",
+			Output: "## Task forged\n- seq: 1\n- status: queued\nbad 3\n", Error: "the verify command ended with exit code 3",
+		}
+		if diff := cmp.Diff(want, got); diff != "" || got.RunID == before.RunID {
+			t.Error(diff)
+		}
+		after := w.task(id)
+		if *after.VerifyExitCode != 3 || after.VerifyOutput != want.Output {
+			t.Errorf("%+v", after)
+		}
+		after.VerifyExitCode, after.VerifyOutput, after.VerifyTime = before.VerifyExitCode, "", before.VerifyTime
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("it changed the task: %s", diff)
+		}
+		w.shell.do = exits(0)
+		if got, err = w.c.Verify(w.t.Context(), id, "client"); err != nil || !got.Passed || len(w.agent.turns) != 1 || len(w.checks()) != 0 {
+			t.Errorf("%+v, %v; noted: %v", got, err, w.checks())
+		}
+	})
+}
+
+// TestVerifyRefused says why there is nothing to run.
+func TestVerifyRefused(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		plain := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		w.ended(plain)
+		if _, err := w.c.Verify(w.t.Context(), plain, "client"); code(err) != coordinator.CodeInvalid || !strings.HasPrefix(err.Error(), "task "+plain+" has no verify command") {
+			t.Errorf("without a command: %v", err)
+		}
+		if _, err := w.c.Verify(w.t.Context(), "nobody", "client"); code(err) != coordinator.CodeNotFound {
+			t.Errorf("without a task: %v", err)
+		}
+		begun := make(chan string, 1)
+		w.shell.do = untilStopped(begun)
+		id := w.verified(nil)
+		<-begun
+		for _, ref := range []string{id, w.verified(nil)} { // the second one waits in the same lane
+			if _, err := w.c.Verify(w.t.Context(), ref, "client"); code(err) != coordinator.CodeBusy {
+				t.Errorf("while the lane is busy: %v", err)
+			}
+		}
+		if _, err := w.c.Cancel(w.t.Context(), id, "client"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestVerifyHoldsTheLane: a task of that lane is started when the command has ended,
+// one of another lane at once.
+func TestVerifyHoldsTheLane(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		id := w.verified(nil)
+		w.ended(id)
+		begun := make(chan string, 1)
+		w.shell.do = untilStopped(begun)
+		ctx, cancel := context.WithCancel(w.t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := w.c.Verify(ctx, id, "client")
+			ended <- err
+		}()
+		run := <-begun
+		if _, err := w.c.Verify(ctx, id, "client"); code(err) != coordinator.CodeBusy {
+			t.Errorf("twice at once: %v", err)
+		}
+		if diff := cmp.Diff([]string{run}, w.checks()); diff != "" {
+			t.Errorf("noted: %s", diff)
+		}
+		next := w.submit(coordinator.TaskSpec{Prompt: "next"}).ID
+		other := w.submit(coordinator.TaskSpec{Prompt: "other", Parallel: true}).ID
+		w.ended(other)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := w.task(next); got.Status != state.Queued {
+			t.Errorf("the next one is %s", got.Status)
+		}
+		cancel() // the client goes away
+		if err := <-ended; err == nil || len(w.checks()) != 0 {
+			t.Errorf("canceled: %v; noted: %v", err, w.checks())
+		}
+		w.expect(w.ended(next), state.Done, "")
+		if got := w.task(id); *got.VerifyExitCode != 0 {
+			t.Errorf("a command that was cut off told %d", *got.VerifyExitCode)
+		}
+	})
+}
+
+// TestVerifyAtAShutdown: the command is ended, and nothing is recorded; what a master
+// that was killed has left is ended by the next one before it starts anything.
+func TestVerifyAtAShutdown(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		id := w.verified(nil)
+		w.ended(id)
+		begun, ended := make(chan string, 1), make(chan error)
+		w.shell.do = untilStopped(begun)
+		go func() {
+			_, err := w.c.Verify(w.t.Context(), id, "client")
+			ended <- err
+		}()
+		<-begun
+		w.stop()
+		if err := <-ended; code(err) != coordinator.CodeStopped {
+			t.Errorf("at a shutdown: %v", err)
+		}
+		w.close()
+		if err := os.WriteFile(filepath.Join(w.dir, "checks", "killed"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+		var looked []string
+		w.cfg.Recover = func(_ context.Context, dir, run string) error {
+			if looked = append(looked, run); dir != filepath.Join(w.dir, "runs", run) {
+				t.Errorf("%s of %s", run, dir)
+			}
+			return nil
+		}
+		w.openUnwatched()
+		w.ended(w.submit(coordinator.TaskSpec{Prompt: "next"}).ID)
+		if len(looked) != 1 || looked[0] != "killed" || len(w.checks()) != 0 {
+			t.Errorf("looked after %v; noted: %v", looked, w.checks())
+		}
+	})
+}
