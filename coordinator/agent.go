@@ -55,6 +55,8 @@ type Turn struct {
 	Workspace string // absolute path: the agent's working directory
 	Model     string // "" leaves it to the CLI
 	Session   string // native session id to resume; "" begins a new one
+	Schema    string // path of a JSON schema that the answer must follow, as far as the CLI can be told so; "": any text
+	ReadOnly  bool   // the agent is only to answer: it needs no right to change anything
 	Files     string // directory of the task's input files, which the agent must be able to read; "": none
 	Limits    RunLimits
 }

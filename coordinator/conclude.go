@@ -65,6 +65,9 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
 	v := c.judge(&r.task, out, now)
+	if r.account != nil {
+		v.account = r.account
+	}
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
 	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).
 		AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore)).AddIf(state.KeyError, out.Error).AddIf(state.KeyNote, first(out.Note, v.note))
@@ -80,6 +83,9 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 	}
 	addOutputs(rec, r)
 	addCheck(rec, r.check)
+	if isFinal(&out) {
+		addFindings(rec, out.Findings, r.flagged)
+	}
 	if v.reason != state.ClassInterrupted { // else the task goes on with that phase
 		unset(rec, state.KeyPhase, r.task.Phase != "")
 	}

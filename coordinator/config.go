@@ -89,6 +89,10 @@ type WorkspaceSettings struct {
 
 	PromptTemplate *prompt.Template // arranges what stands before the message; nil: as prompt.Build does
 
+	EvalPrompt   string // what an agent is told that judges an answer; "": none does
+	EvalMaxChars int    // characters of the lessons that one judgement leaves; 0: no bound
+	LessonsPath  string // note of the workspace that they are added to, relative to it; "": they are not kept
+
 	VerifyCommand string // of tasks that name none
 	MaxIterations int
 	VerifyTimeout time.Duration

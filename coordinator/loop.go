@@ -35,6 +35,8 @@ func (c *Coordinator) next(r *run, out *Outcome) (s step, ok bool) {
 		return step{state.PhaseVerify, max(1, t.Iteration)}, true
 	case t.Phase == state.PhaseVerify && out.Class == state.ClassVerify && t.Iteration < c.maxIterations(c.asEdited(t)):
 		return step{"", t.Iteration + 1}, true
+	case t.Phase != state.PhaseEvaluate && c.evaluates(r, out):
+		return step{state.PhaseEvaluate, t.Iteration}, true
 	}
 	return s, false
 }
@@ -71,6 +73,7 @@ func (c *Coordinator) goOn(r *run, out *Outcome, s step) (bool, error) {
 			c.trouble("an answer could not be written to its file", err)
 		}
 	}
+	c.carrySnapshot(r.id, id)
 	goes := false
 	err := c.insist(context.Background(), "a round", func(tx *ledger.Tx) error {
 		if goes = c.stillRuns(r); !goes {
@@ -107,12 +110,16 @@ func (c *Coordinator) goOn(r *run, out *Outcome, s step) (bool, error) {
 func (c *Coordinator) stepRecord(r *run, out *Outcome, s step, id string) *ledger.Record {
 	now := c.cfg.Now()
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
-	rec.Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, id).Add(state.KeyPhase, string(s.phase)).
-		Add(state.KeyIteration, strconv.Itoa(s.iteration)).AddIf(state.KeyNote, out.Note)
+	rec.Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, id).Add(state.KeyPhase, string(s.phase))
+	if s.iteration > 0 { // else there is no loop
+		rec.Add(state.KeyIteration, strconv.Itoa(s.iteration))
+	}
+	rec.AddIf(state.KeyNote, out.Note)
 	c.addSession(rec, r, out, &verdict{})
 	c.addKept(rec, r, out, &verdict{status: state.Done})
 	c.addUsage(rec, r, out)
 	addCheck(rec, r.check)
+	addFindings(rec, out.Findings, r.flagged)
 	rec.Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))
 	if r.task.Phase == "" {
 		rec.Add(state.KeyResult, bounded(out.Result))

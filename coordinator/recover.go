@@ -88,7 +88,7 @@ func (c *Coordinator) recovered(t *state.Task, old *oldRun) *ledger.Record {
 	switch {
 	case t.Status == state.Running && t.RunID == old.id:
 		status := state.Queued
-		if t.Retries+1 > c.cfg.MaxRetries && old.alive == nil { // else its lane would be free
+		if t.Retries+1 > c.cfg.MaxRetries && old.alive == nil && t.Phase != state.PhaseEvaluate { // else its lane would be free
 			status = state.Dead
 		}
 		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(t.Retries+1)).

@@ -34,7 +34,11 @@ type run struct {
 	kept        bool           // session has the prompt already
 	strayed     string         // the session that the agent began in place of the one that it had to resume
 	outputs     []state.OutputFile
-	check       *VerifyResult // how the verify command ended; nil: it was not run, or was cut off
+	before      string         // the task's run before this one
+	flagged     bool           // the task has findings in its records
+	account     *ledger.Record // what the evaluator's turn says about the account; nil if nothing
+	goesOn      bool           // the run before was cut off, or is tried again by itself
+	check       *VerifyResult  // how the verify command ended; nil: it was not run, or was cut off
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	lastOutput  atomic.Pointer[time.Time] // nil: the agent has put nothing out yet
@@ -54,6 +58,9 @@ func (c *Coordinator) execute(r *run) {
 		default:
 		}
 	}()
+	if r.goesOn {
+		c.carrySnapshot(r.before, r.id)
+	}
 	for goes := true; goes; {
 		var err error
 		if goes, err = c.round(r); err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
@@ -69,11 +76,17 @@ func (c *Coordinator) round(r *run) (goes bool, err error) {
 	switch r.task.Phase {
 	case state.PhaseVerify:
 		out = c.verify(r)
+	case state.PhaseEvaluate:
+		out = c.evaluate(r)
 	default:
 		out = c.attempt(r)
 	}
 	c.log.Info("run ended", "task", r.task.ID, "run", r.id, "phase", first(string(r.task.Phase), "agent"), "class", first(string(out.Class), "success"), "exit", out.ExitCode)
-	if s, ok := c.next(r, &out); ok {
+	s, goes := c.next(r, &out)
+	if r.task.Phase != state.PhaseEvaluate && (!goes || s.phase == state.PhaseEvaluate) {
+		c.inspect(r, &out)
+	}
+	if goes {
 		return c.goOn(r, &out, s)
 	}
 	c.gather(r, &out)
@@ -179,6 +192,7 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 	if err != nil {
 		return broken(err)
 	}
+	c.snapshot(r, t)
 	c.say(r, session.RoleUser, prompt.UserMessage(string(said)), "")
 	out := agent.Run(ctx, turn, func(e Event) { c.heard(r, e) })
 	if cause := context.Cause(r.ctx); out.Class == state.ClassTimeout && errors.Is(cause, ErrCanceled) && !errors.Is(cause, errStrayed) {
@@ -261,16 +275,12 @@ func (c *Coordinator) turn(r *run, t *state.Task) Turn {
 
 // prompt gives what the agent is told. hits are what was found in the notes.
 func (c *Coordinator) prompt(r *run, t *state.Task, inputs []string, hits []memory.Hit) string {
-	policy, set := c.cfg.OutputPolicy, c.workspace(t.Workspace)
-	if set.OutputPolicy != nil {
-		policy = *set.OutputPolicy
-	}
 	return prompt.Build(prompt.Input{
 		Memory: hits, Check: c.checkOf(t),
 		SessionKey: r.task.SessionKey, SessionID: r.task.SessionID, TaskID: t.ID, RunID: r.id,
-		Attempt: r.task.Attempt, Agent: r.task.Agent, Workspace: t.Workspace, Policy: policy,
+		Attempt: r.task.Attempt, Agent: r.task.Agent, Workspace: t.Workspace, Policy: c.policy(t),
 		Message: t.Prompt, Resumed: r.session != "", Interrupted: r.interrupted,
-		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iterationOf(t), Template: set.PromptTemplate,
+		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iterationOf(t), Template: c.workspace(t.Workspace).PromptTemplate,
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/memory"
 	"stint/prompt"
 )
 
@@ -58,6 +59,9 @@ type Config struct {
 	MemoryPaths        []string
 	MaxMemoryHits      int
 	MaxMemoryChars     int
+	SelfEvalPrompt     document
+	SelfEvalMaxChars   int
+	SelfEvalMemoryPath string // relative to a workspace
 	VerifyCommand      string // of workspaces alone
 	VerifyTimeout      time.Duration
 	MaxIterations      int
@@ -167,6 +171,9 @@ var keys = []key{
 	listKey("memory_paths", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths).perWorkspace(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
+	documentKey("self_eval_prompt", "off", "what an agent is told that judges each answer: off, default, the text", evaluations, nil, func(c *Config) *document { return &c.SelfEvalPrompt }).perWorkspace(),
+	numberKey("self_eval_max_chars", "2000", 0, 1000000, "characters of the lessons that one judgement leaves; 0: no limit", func(c *Config) *int { return &c.SelfEvalMaxChars }).perWorkspace(),
+	lessonsKey("self_eval_memory_path", memory.DefaultLessons, "note of the workspace that lessons are added to; empty: none is kept", func(c *Config) *string { return &c.SelfEvalMemoryPath }).perWorkspace(),
 	textKey("verify_command", "", "what must pass after each run of a task, for the shell", func(c *Config) *string { return &c.VerifyCommand }).perWorkspace(),
 	durationKey("verify_timeout", "10m", "longest run of a verify command; 0: no limit", func(c *Config) *time.Duration { return &c.VerifyTimeout }).perWorkspace(),
 	numberKey("max_iterations", "3", 1, coordinator.MaxIterations, "rounds of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
@@ -206,6 +213,9 @@ func sessionKey(name, help string, field func(*Config) *string) key {
 	return k
 }
 
+// evaluations are the prompts of an evaluator that have a name.
+var evaluations = map[string]string{"off": "", "none": "", "": "", "default": coordinator.DefaultEvaluation}
+
 // perWorkspace lets the key stand in a workspace section.
 func (k key) perWorkspace() key {
 	k.workspace = true
@@ -236,6 +246,25 @@ func pathKey(name, help string, field func(*Config) *string) key {
 		}
 		if s != "" && !filepath.IsAbs(s) {
 			return fmt.Errorf("%q is not an absolute path", s)
+		}
+		*field(c) = s
+		return nil
+	}
+	return k
+}
+
+// lessonsKey is the path of a note below a workspace, or empty.
+func lessonsKey(name, def, help string, field func(*Config) *string) key {
+	k := textKey(name, def, help, field)
+	k.set = func(c *Config, s string) error {
+		switch clean := filepath.Clean(s); {
+		case s == "":
+		case filepath.IsAbs(s) || strings.HasPrefix(s, "~"):
+			return fmt.Errorf("%q is not relative to the workspace; write a path such as %s", s, memory.DefaultLessons)
+		case !filepath.IsLocal(s) || clean == "." || strings.HasSuffix(s, "/") || slices.Contains(strings.Split(clean, "/"), ".git"):
+			return fmt.Errorf("%q is not the path of a note below the workspace; write one such as %s", s, memory.DefaultLessons)
+		default:
+			s = clean
 		}
 		*field(c) = s
 		return nil

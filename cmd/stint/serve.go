@@ -334,6 +334,7 @@ func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
 		if w.TriggerSession = c.TriggerSession; w.TriggerSession == noSession {
 			w.TriggerSession = ""
 		}
+		w.EvalPrompt, w.EvalMaxChars, w.LessonsPath = c.SelfEvalPrompt.text, c.SelfEvalMaxChars, c.SelfEvalMemoryPath
 		if set("output_policy") {
 			w.OutputPolicy = &c.OutputPolicy.text
 		}

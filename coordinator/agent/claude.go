@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,10 +79,16 @@ func (c *Claude) args(turn coordinator.Turn) []string {
 		args = append(args, "--add-dir", turn.Files)
 	}
 	args = append(args, "--output-format", "stream-json", "--verbose")
-	if c.PermissionMode != "inherit" {
+	switch {
+	case turn.ReadOnly:
+		args = append(args, "--permission-mode", "default") // without anybody to ask, that denies all edits
+	case c.PermissionMode != "inherit":
 		args = append(args, "--permission-mode", or(c.PermissionMode, "acceptEdits"))
 	}
-	if len(c.AllowedTools) > 0 {
+	if schema, err := os.ReadFile(turn.Schema); err == nil { // claude takes the text; the prompt has it too
+		args = append(args, "--json-schema", string(bytes.TrimSpace(schema)))
+	}
+	if len(c.AllowedTools) > 0 && !turn.ReadOnly {
 		args = append(args, "--settings", c.settings())
 	}
 	if m := or(turn.Model, c.Model); m != "" {

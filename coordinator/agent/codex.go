@@ -77,6 +77,8 @@ func (c *Codex) model(turn coordinator.Turn) string { return or(turn.Model, c.Mo
 func (c *Codex) args(turn coordinator.Turn) []string {
 	args := []string{"exec", "--json", "--skip-git-repo-check"}
 	switch {
+	case turn.ReadOnly:
+		args = append(args, "-s", "read-only")
 	case c.FullAuto:
 		args = append(args, "-s", "workspace-write", "-c", "approval_policy=never")
 	case c.Sandbox != "inherit":
@@ -88,6 +90,9 @@ func (c *Codex) args(turn coordinator.Turn) []string {
 	}
 	if c.Profile != "" {
 		args = append(args, "-p", c.Profile)
+	}
+	if turn.Schema != "" {
+		args = append(args, "--output-schema", turn.Schema)
 	}
 	if turn.Session != "" {
 		args = append(args, "resume", turn.Session)

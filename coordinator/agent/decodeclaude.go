@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,12 +56,13 @@ type claudeEvent struct {
 	Limit claudeLimit `json:"rate_limit_info"` // rate_limit_event
 
 	// result
-	IsError   bool     `json:"is_error"`
-	APIStatus int      `json:"api_error_status"`
-	Result    string   `json:"result"`
-	Errors    []string `json:"errors"`
-	Reason    string   `json:"terminal_reason"`
-	Denials   []struct {
+	IsError    bool            `json:"is_error"`
+	APIStatus  int             `json:"api_error_status"`
+	Result     string          `json:"result"`
+	Structured json.RawMessage `json:"structured_output"` // with a schema: the answer
+	Errors     []string        `json:"errors"`
+	Reason     string          `json:"terminal_reason"`
+	Denials    []struct {
 		Tool string `json:"tool_name"`
 	} `json:"permission_denials"`
 	Usage     claudeUsage                 `json:"usage"`
@@ -147,7 +149,10 @@ func (d *claudeDecoder) result(e *claudeEvent) {
 	d.count(e)
 	if !e.IsError && e.Subtype == "success" {
 		d.end = turnCompleted
-		if e.Result != d.answer && strings.TrimSpace(e.Result) != "" {
+		switch said := string(e.Structured); {
+		case said != "" && said != "null":
+			d.message(said)
+		case e.Result != d.answer && strings.TrimSpace(e.Result) != "":
 			d.message(e.Result)
 		}
 		d.denied(e)

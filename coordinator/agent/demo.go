@@ -44,6 +44,9 @@ func (d *Demo) spec(turn coordinator.Turn) (spec, *coordinator.Outcome) {
 		return spec{}, refused(state.ClassAgentMissing, err.Error())
 	}
 	argv = append(argv, "exec", "--json", "-C", turn.Workspace)
+	if turn.Schema != "" {
+		argv = append(argv, "--output-schema", turn.Schema)
+	}
 	if turn.Session != "" {
 		argv = append(argv, "resume", turn.Session)
 	}

@@ -28,7 +28,7 @@ const envDemoHome = "STINT_DEMO_HOME"
 //
 // It answers with the first line of the user's message, the number of the turn,
 // and what was said before in the session. Words in the message tell it to do
-// something else, in their order:
+// something else, in their order, unless they stand in a quoted line ("> …"):
 //
 //	demo:sleep=2s          work for that long (or plain seconds)
 //	demo:lines=1000        print that many events
@@ -45,6 +45,9 @@ const envDemoHome = "STINT_DEMO_HOME"
 //	demo:crash             end with exit code 3 in the middle of the turn
 //	demo:429, demo:429=2s  a usage limit, with the time to try again
 //	demo:401, demo:500     not logged in; a server in trouble
+//
+// Where an answer must follow a schema (--output-schema) it is the JSON object of an
+// evaluator who has nothing to say, unless demo:say has another.
 //
 // The last four also exist as demo:fail-first and so on: only on the first try
 // of a task. Every execution is noted in log.jsonl in its home, at its start and
@@ -67,6 +70,7 @@ type demo struct {
 	home   string
 	dir    string // workspace
 	resume string // session to go on with
+	judge  bool   // the answer must follow a schema
 
 	thread  *os.File  // its memory of the session, locked
 	said    []string  // the user's messages before this one
@@ -133,14 +137,17 @@ func (d *demo) parse(args []string) error {
 	}
 	for i := 1; i < len(args); i++ {
 		switch args[i] {
-		case "-C", "resume":
+		case "-C", "resume", "--output-schema":
 			if i+1 == len(args) {
 				return fmt.Errorf("%s needs a value", args[i])
 			}
-			if args[i] == "-C" {
+			switch args[i] {
+			case "-C":
 				d.dir = args[i+1]
-			} else {
+			case "resume":
 				d.resume = args[i+1]
+			default:
+				d.judge = true
 			}
 			i++
 		case "--json", "-":
@@ -268,6 +275,9 @@ func (d *demo) finish() error {
 func (d *demo) text() string {
 	if len(d.answer) > 0 {
 		return strings.Join(d.answer, "\n")
+	}
+	if d.judge {
+		return `{"findings":[],"lessons":[]}`
 	}
 	text := fmt.Sprintf("turn %d", len(d.said)+1)
 	if len(d.said) > 0 {

@@ -24,6 +24,9 @@ type directive struct{ name, value string }
 func directives(message string) []directive {
 	var found []directive
 	for line := range strings.Lines(message) {
+		if strings.HasPrefix(line, "> ") {
+			continue
+		}
 		for rest := strings.TrimRight(line, "\r\n"); rest != ""; {
 			word, after, _ := strings.Cut(strings.TrimLeft(rest, " \t"), " ")
 			text, is := strings.CutPrefix(word, "demo:")

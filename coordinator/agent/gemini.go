@@ -75,7 +75,10 @@ func (g *Gemini) args(turn coordinator.Turn) []string {
 		args = append(args, "--include-directories", turn.Files)
 	}
 	args = append(args, "--output-format", "stream-json")
-	if g.ApprovalMode != "inherit" {
+	switch {
+	case turn.ReadOnly:
+		args = append(args, "--approval-mode", "default") // without anybody to ask, that offers no tool that writes
+	case g.ApprovalMode != "inherit":
 		args = append(args, "--approval-mode", or(g.ApprovalMode, "auto_edit"))
 	}
 	if m := or(turn.Model, g.Model); m != "" {
