@@ -24,7 +24,12 @@ func (a *app) lessonsCommand() *cobra.Command {
 }
 
 // lessonsPath gives the note with the lessons.
-func lessonsPath(*Config) string { return memory.DefaultLessons }
+func lessonsPath(c *Config) string {
+	if c.SelfEvalMemoryPath == "" {
+		return memory.DefaultLessons // where they stood before lessons were turned off
+	}
+	return c.SelfEvalMemoryPath
+}
 
 // A shownLesson is a lesson as --json prints it.
 type shownLesson struct {
