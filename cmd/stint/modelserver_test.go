@@ -242,12 +242,15 @@ func (req *modelRequest) order() (order string, mend bool) {
 	return "", mend
 }
 
-// markers gives name -> argument of the markers in the order.
+// markers gives name -> argument of the markers in the order, of equal ones the
+// first: what comes behind may be quoted.
 func (req *modelRequest) markers() map[string]string {
 	order, mend := req.order()
 	found := map[string]string{}
 	for _, m := range markerForm.FindAllStringSubmatch(order, -1) {
-		found[m[1]] = m[2]
+		if _, ok := found[m[1]]; !ok {
+			found[m[1]] = m[2]
+		}
 	}
 	if arg, ok := found["mend"]; ok && mend {
 		found["edit"] = arg
