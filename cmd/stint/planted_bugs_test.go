@@ -285,4 +285,16 @@ var bugs = []bug{
 		old: `map[string]any{"enabled": false}`, now: `map[string]any{"enabled": true}`,
 		pkg: "./cmd/stint", run: "^TestTenTraps$/^10",
 	},
+
+	// What a script is told.
+	{
+		name: "that verify never passed is a failure like any other", file: "cmd/stint/exit.go",
+		old: "return exitVerify", now: "return exitFailed",
+		pkg: "./cmd/stint", run: "^TestScript$/^outcome$",
+	},
+	{
+		name: "an answer that did not pass its check is thrown away", file: "cmd/stint/task.go",
+		old: `return view.Result != ""`, now: "return false",
+		pkg: "./cmd/stint", run: "^TestScript$/^outcome$",
+	},
 }
