@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"stint/ledger"
-	"stint/memory"
 	"stint/state"
 )
 
@@ -30,8 +29,8 @@ type TaskPreview struct {
 	MaxIterations int    `json:"maxIterations,omitempty"` // where there is a verify command; likewise the next
 	VerifyTimeout string `json:"verifyTimeout,omitempty"`
 
-	Memory *memory.Result `json:"memory,omitempty"` // what was found in the notes; nil: they are not searched
-	Prompt string         `json:"prompt,omitempty"` // the agent's standard input
+	Memory *FoundNotes `json:"memory,omitempty"` // what was found in the notes; nil: they are not searched
+	Prompt string      `json:"prompt,omitempty"` // the agent's standard input
 }
 
 // How a task gets its session.

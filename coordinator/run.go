@@ -306,12 +306,27 @@ func (c *Coordinator) checkOf(t *state.Task) *prompt.Check {
 // memoryName is the file in a run's directory with what was found in the notes.
 const memoryName = "memory.json"
 
+// FoundNotes are what the notes of a workspace have for a prompt.
+type FoundNotes struct {
+	memory.Result
+	Files map[string]string `json:"files,omitempty"` // SHA-256 of each note that has a hit, in hex, by its path
+}
+
 // recall searches the notes for a turn.
-func (c *Coordinator) recall(ctx context.Context, r *run, t *state.Task) (found memory.Result, err error) {
+func (c *Coordinator) recall(ctx context.Context, r *run, t *state.Task) (found FoundNotes, err error) {
 	if c.cfg.Memory == nil || t.Workspace == "" || r.kept || t.Iteration > 1 && r.session != "" { // it was told already
 		return found, nil
 	}
-	return c.cfg.Memory(ctx, t.Workspace, t.Prompt)
+	if found.Result, err = c.cfg.Memory(ctx, t.Workspace, t.Prompt); err != nil {
+		return found, err
+	}
+	found.Files = map[string]string{}
+	for _, h := range found.Hits {
+		if sum, err := memory.HashFile(t.Workspace, h.Path); err == nil { // else it has gone meanwhile
+			found.Files[h.Path] = sum
+		}
+	}
+	return found, nil
 }
 
 // remember searches the notes for a turn, and leaves in its directory what was found

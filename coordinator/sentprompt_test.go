@@ -19,6 +19,9 @@ import (
 // of verify commands are none.
 func TestSentPrompt(t *testing.T) {
 	w := previewWorld(t)
+	if err := os.WriteFile(filepath.Join(w.work, "MEMORY.md"), []byte("# Notes\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
 		if turn.Attempt == 1 {
 			return coordinator.Outcome{Class: state.ClassExit, Error: "no"}
@@ -38,7 +41,7 @@ func TestSentPrompt(t *testing.T) {
 	if last.Prompt != string(text) || last.SHA256 != hex.EncodeToString(sum[:]) || last.Number != 2 || last.Of != 2 || last.Attempt != 2 || last.TaskID != id {
 		t.Errorf("%+v", last)
 	}
-	if last.Memory == nil || last.Memory.Hits[0].Line != 3 {
+	if sum := sha256.Sum256([]byte("# Notes\n")); last.Memory == nil || last.Memory.Hits[0].Line != 3 || last.Memory.Files["MEMORY.md"] != hex.EncodeToString(sum[:]) {
 		t.Errorf("the notes: %+v", last.Memory)
 	}
 	one, err := w.c.SentPrompt(t.Context(), id, "1")

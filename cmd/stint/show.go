@@ -15,7 +15,11 @@ import (
 )
 
 // showOptions are the options of `stint show`.
-type showOptions struct{ prompt, answer, raw, json, quiet, withFiles bool }
+type showOptions struct {
+	prompt, answer, raw, json, quiet, withFiles bool
+
+	run string // --run
+}
 
 func (a *app) showCommand() *cobra.Command {
 	o := &showOptions{}
@@ -24,20 +28,23 @@ func (a *app) showCommand() *cobra.Command {
 		Short: "show a task: what was asked, what happened, the answer",
 		Example: `  stint show @last
   stint show --answer 2b4f6c8e      # the answer alone
-  stint show --prompt 2b4f6c8e      # exactly what the agent was sent
+  stint show --prompt 2b4f6c8e      # exactly what the agent was sent, in its last run
+  stint show --prompt --run 1 @last # and in its first one
   stint show --raw 2b4f6c8e         # the sections of the ledger
   stint show --with-files 2b4f6c8e  # also the files that were collected`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.runShow(c.Context(), o, args[0]) },
 	}
 	f := c.Flags()
-	f.BoolVar(&o.prompt, "prompt", false, "print what the agent was sent, byte for byte")
+	f.BoolVar(&o.prompt, "prompt", false, "print what the agent was sent, byte for byte; on stderr its hash and what was found in the notes")
+	f.StringVar(&o.run, "run", "", "with --prompt: `run` of the agent, by id or number from 1, not the last one")
 	f.BoolVar(&o.answer, "answer", false, "print the answer alone")
 	f.BoolVar(&o.raw, "raw", false, "print the task's sections of the ledger")
 	f.BoolVar(&o.withFiles, "with-files", false, "also the files that were collected: names, sizes, paths; with --json their contents")
 	jsonFlag(c, &o.json)
 	quietFlag(c, &o.quiet)
-	exclusive(c, "prompt", "answer", "raw", "json", "quiet")
+	exclusive(c, "prompt", "answer", "raw", "quiet")
+	exclusive(c, "json", "answer", "raw", "quiet")
 	exclusive(c, "with-files", "prompt", "answer", "raw", "quiet")
 	c.ValidArgsFunction = a.completeIDs
 	return c
@@ -46,7 +53,9 @@ func (a *app) showCommand() *cobra.Command {
 func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	switch {
 	case o.prompt:
-		return a.copyLog(ctx, ref, "prompt", false)
+		return a.showPrompt(ctx, o, ref)
+	case o.run != "":
+		return usage("stint show --prompt --run "+o.run+" "+ref, "--run chooses a prompt, and --prompt is not given")
 	case o.raw:
 		return a.showRaw(ctx, ref)
 	}

@@ -101,6 +101,9 @@ func fillIn(spec, options *coordinator.TaskSpec) {
 
 // runMany submits tasks together, and waits for all unless they are detached.
 func (a *app) runMany(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec) error {
+	if o.dryRun {
+		return a.dryRun(ctx, o, specs, true)
+	}
 	views, err := a.submitAll(ctx, o, specs)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ const taskExample = `  stint task "Summarise this repository in one line"
   stint task @review.md                              # or - for stdin
   stint task -d --after 2b4f6c8e "Now deploy it"     # once that one is done
   stint task -d --spec tasks.json                    # queue all of them, or none
+  stint task --dry-run --session web "And now?"      # what would be run, and the prompt
   stint task -- "-v prints nothing: find out why"`
 
 func (a *app) taskCommand() *cobra.Command {
@@ -55,7 +56,12 @@ gives the rest.
 
 With --spec, tasks come from JSON: an object is one task, an array are many, of
 which all are queued or none; their ids are printed with -d, else how each ends.
-Other options are for what a task of the file leaves open.`
+Other options are for what a task of the file leaves open.
+
+With --dry-run nothing is queued and no agent is started: the task is checked as
+usual, and printed are its agent, session and lane, the agent's command line and
+the names of its variables, what was found in the notes, and the exact prompt, in
+which the ids of run and session are those of no other.`
 
 func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 	a.quiet = o.quiet
@@ -78,6 +84,9 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 
 // runOne submits the task of the options, and waits for it unless it is detached.
 func (a *app) runOne(ctx context.Context, o *taskOptions) error {
+	if o.dryRun {
+		return a.dryRun(ctx, o, []coordinator.TaskSpec{o.spec}, false)
+	}
 	view, err := a.submit(ctx, o)
 	if err != nil {
 		return err

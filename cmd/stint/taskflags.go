@@ -18,6 +18,7 @@ import (
 type taskOptions struct {
 	spec   coordinator.TaskSpec
 	detach bool
+	dryRun bool
 	quiet  bool
 	json   bool
 	edit   bool
@@ -45,12 +46,14 @@ func (o *taskOptions) addFlags(c *cobra.Command) {
 	f.StringVarP(&o.dir, "directory", "C", "", "the agent's working `directory`")
 	f.StringVar(&s.AgentSession, "agent-session", "", "`id` of the agent's own session to resume")
 	o.addCommonFlags(c)
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be run, with the exact prompt, and run nothing")
 	f.StringVar(&o.file, "spec", "", "`file` with tasks as JSON, an object or an array; - for stdin")
 	f.StringVar(&o.prompt, "prompt", "", "the `prompt`, as an option")
 	for _, name := range []string{"tool", "prompt"} {
 		f.Lookup(name).Hidden = true // names of other schedulers
 	}
 	exclusive(c, "agent", "tool")
+	exclusive(c, "dry-run", "quiet")
 	exclusive(c, "parallel", "session")
 	exclusive(c, "parallel", "continue")
 	exclusive(c, "spec", "prompt", "edit")

@@ -45,6 +45,9 @@ func planOf(s spec, out *coordinator.Outcome) coordinator.Plan {
 	return coordinator.Plan{Argv: s.argv, Env: envNames(s.env)}
 }
 
+// CommandLine gives words as a person types them to a shell.
+func CommandLine(words ...string) string { return resumeCommand("", words...) }
+
 // resumeCommand is a line for a person's shell.
 func resumeCommand(workspace string, argv ...string) string {
 	words := make([]string, len(argv))

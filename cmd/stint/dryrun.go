@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/coordinator/api"
+	"stint/state"
+)
+
+// dryRun prints what would be run for tasks. many says that they came as a list.
+func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, many bool) error {
+	var list []coordinator.TaskPreview
+	err := a.call(ctx, func(c *api.Client) (err error) { list, err = c.Preview(ctx, specs); return err })
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.json && many:
+		err = printEach(a.stdout, list)
+	case o.json:
+		err = printJSON(a.stdout, list[0])
+	default:
+		texts := make([]string, len(list))
+		for i := range list {
+			texts[i] = describePreview(&list[i])
+		}
+		err = printText(a.stdout, strings.Join(texts, "\n\n"))
+	}
+	for i := range list {
+		if end := previewEnd(&list[i]); err == nil && end != nil {
+			err = inSpecs(end, i, len(list), many)
+		}
+	}
+	return err
+}
+
+// previewEnd gives the error of a task that could not be run: that of its end.
+func previewEnd(p *coordinator.TaskPreview) error {
+	if p.Reason == "" {
+		return nil
+	}
+	view := &api.TaskView{Task: state.Task{ID: p.Task.ID, Agent: p.Task.Agent, Status: state.Failed, Reason: p.Reason}}
+	try := ""
+	if p.Reason == state.ClassAgentMissing {
+		try = "stint doctor"
+	}
+	return &cliError{code: taskCode(&view.Task), message: fmt.Sprintf("the task could not be run (%s): %s", p.Reason, p.Error), try: try}
+}
+
+// describePreview gives a preview for people, with the exact prompt at the end.
+func describePreview(p *coordinator.TaskPreview) string {
+	t := &p.Task
+	if p.Known {
+		return fmt.Sprintf("nothing would be queued: task %s has this id or idempotency key; it is %s\n", t.ID, t.Status)
+	}
+	d := &description{}
+	d.line("agent", strings.TrimSpace(t.Agent+" "+t.Model))
+	d.line("account", t.Account)
+	d.line("workspace", t.Workspace)
+	d.line("session", sessionLine(p))
+	d.line("lane", laneLine(p))
+	d.line("not before", localTime(t.NotBefore))
+	d.line("after", strings.TrimSpace(strings.Join(t.After, " ")+" "+t.AfterPolicy))
+	if t.Hold {
+		d.line("held", "until stint release")
+	}
+	d.line("timeout", lasting(p.Timeout))
+	d.line("verify", verifyLine(p))
+	d.line("to collect", strings.Join(t.OutputSpec, ", "))
+	d.line("command", agent.CommandLine(p.Argv...))
+	d.line("environment", strings.Join(p.Env, " "))
+	if p.Memory != nil {
+		d.text("memory", describeNotes(p.Memory))
+	}
+	return d.String() + "\nprompt:\n" + p.Prompt
+}
+
+func sessionLine(p *coordinator.TaskPreview) string {
+	switch p.Session {
+	case coordinator.SessionResume:
+		return "resumes " + p.Resumes
+	case coordinator.SessionLater:
+		return "goes on with that of the tasks before it"
+	default:
+		return "begins a new one"
+	}
+}
+
+func laneLine(p *coordinator.TaskPreview) string {
+	if p.Ahead == 0 {
+		return p.Task.SessionKey
+	}
+	return fmt.Sprintf("%s, behind %s", p.Task.SessionKey, count(p.Ahead, "task"))
+}
+
+func verifyLine(p *coordinator.TaskPreview) string {
+	if p.MaxIterations == 0 {
+		return ""
+	}
+	line := fmt.Sprintf("%s (%s", p.Task.VerifyCommand, count(p.MaxIterations, "round"))
+	if p.VerifyTimeout != "" {
+		line += " at most, " + lasting(p.VerifyTimeout) + " each time"
+	}
+	return line + ")"
+}
+
+// lasting gives a Go duration as people write it.
+func lasting(s string) string {
+	if d, err := time.ParseDuration(s); err == nil {
+		return shortDuration(d)
+	}
+	return s
+}
