@@ -38,14 +38,13 @@ func (c *Coordinator) whole(id string) (state.Task, error) {
 }
 
 // wholeOf is whole. mu is held.
-func (c *Coordinator) wholeOf(id string) (state.Task, error) {
+func (c *Coordinator) wholeOf(id string) (t state.Task, err error) {
 	if e, ok := c.state.Archived(id); ok {
-		return c.readArchived(e)
-	}
-	t, ok, err := c.state.Task(id)
-	if err == nil && !ok {
+		t, err = c.readArchived(e)
+	} else if t, ok, err = c.state.Task(id); err == nil && !ok {
 		err = &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
 	}
+	t.FollowUps = c.state.FollowUps(id)
 	return t, err
 }
 
@@ -59,9 +58,7 @@ func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t, err := c.wholeOf(id)
-	t.FollowUps = c.state.FollowUps(id)
-	return t, err
+	return c.wholeOf(id)
 }
 
 // List gives tasks, newest first, without prompts and results.

@@ -168,7 +168,7 @@ type Task struct {
 	OnFailure    string `json:"onFailure,omitempty"`    // of a whole task: prompt of the task to queue when this one fails; a template
 	OnIssue      string `json:"onIssue,omitempty"`      // likewise, when its answer has findings
 
-	FollowUps []string `json:"followUps,omitempty"` // ids of the tasks that it has queued; of [coordinator.Coordinator.Task] alone
+	FollowUps []string `json:"followUps,omitempty"` // of a whole task: ids of the tasks that it has queued
 
 	Title  string            `json:"title,omitempty"` // first line of the prompt that is not blank, cut to 80 characters
 	Prompt string            `json:"prompt,omitempty"`
