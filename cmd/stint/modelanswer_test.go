@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,10 +37,21 @@ func (m *modelServer) answer(w http.ResponseWriter, r *http.Request, d dialect, 
 	}
 }
 
+// structuredTool is what claude offers the model for an answer that follows a schema.
+const structuredTool = "StructuredOutput"
+
 // finish writes a tool call or an answer; false: the client has gone.
 func (m *modelServer) finish(r *http.Request, out answerWriter, req *modelRequest, marks map[string]string) bool {
 	if text, ok := marks["reason"]; ok {
 		out.reasoning(text)
+	}
+	if text, ok := marks["schema"]; ok && !req.Called && slices.Contains(req.Tools, structuredTool) {
+		var input map[string]any
+		if err := json.Unmarshal([]byte(text), &input); err != nil {
+			panic(err)
+		}
+		out.(*anthropicAnswer).call(structuredTool, input)
+		return true
 	}
 	if cmd, ok := marks["tool"]; ok && !req.Called {
 		out.shell(cmd)
@@ -80,8 +92,10 @@ func (m *modelServer) drip(r *http.Request, out answerWriter, d time.Duration) b
 }
 
 func answerText(req *modelRequest, marks map[string]string) string {
-	if text, ok := marks["final"]; ok {
-		return text
+	for _, name := range []string{"schema", "final"} {
+		if text, ok := marks[name]; ok {
+			return text
+		}
 	}
 	if kib, ok := marks["bigout"]; ok {
 		n, err := strconv.Atoi(kib)

@@ -32,6 +32,7 @@ import (
 //	[[trunc:n=1]]         cuts the connection in mid-stream (n times)
 //	[[streamerr:CODE]]    ends the stream with an error of this code
 //	[[final:TEXT]]        answers TEXT
+//	[[schema:JSON]]       answers JSON, in the way in which the CLI asks for an answer of a schema
 //	[[reason:TEXT]]       thinks TEXT before it answers
 //	[[bigout:KIB]]        answers with so many KiB
 //

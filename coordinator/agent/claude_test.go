@@ -15,6 +15,10 @@ import (
 
 func TestClaudeArgs(t *testing.T) {
 	const tail = "--output-format stream-json --verbose"
+	schema := filepath.Join(t.TempDir(), "schema.json")
+	if err := os.WriteFile(schema, []byte(`{"type":"object"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		claude Claude
 		turn   coordinator.Turn
@@ -29,6 +33,11 @@ func TestClaudeArgs(t *testing.T) {
 			Claude{PermissionMode: "inherit", AllowedTools: []string{"Bash(git diff:*)", `--x "y"`}},
 			coordinator.Turn{},
 			"-p " + tail + ` --settings {"permissions":{"allow":["Bash(git diff:*)","--x \"y\""]}}`,
+		},
+		{
+			Claude{PermissionMode: "bypassPermissions", AllowedTools: []string{"Bash"}},
+			coordinator.Turn{ReadOnly: true, Schema: schema},
+			"-p " + tail + ` --permission-mode default --json-schema {"type":"object"}`,
 		},
 	} {
 		got := strings.ReplaceAll(strings.Join(c.claude.args(c.turn), " "), someUUID, "UUID")

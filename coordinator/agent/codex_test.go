@@ -30,6 +30,8 @@ func TestCodexArgs(t *testing.T) {
 		{Codex{Sandbox: "read-only"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
 		{Codex{Sandbox: "inherit"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -C DIR -"},
 		{Codex{Sandbox: "inherit", FullAuto: true}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -c approval_policy=never -C DIR -"},
+		{Codex{Sandbox: "danger-full-access"}, coordinator.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "exec --json --skip-git-repo-check -s read-only -C DIR --output-schema /runs/r/schema.json -"},
+		{Codex{FullAuto: true}, coordinator.Turn{ReadOnly: true}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
 	} {
 		c.turn.Workspace = dir
 		got := strings.NewReplacer(dir, "DIR", someUUID, "UUID").Replace(strings.Join(c.codex.args(c.turn), " "))

@@ -345,3 +345,14 @@ func fuzzEvents(f *testing.F, tool string) {
 		}
 	})
 }
+
+// With a schema, the answer of claude is the object that it has checked.
+func TestClaudeStructuredOutput(t *testing.T) {
+	for structured, want := range map[string]string{`{"findings":[]}`: `{"findings":[]}`, "null": "It is good."} {
+		d := newClaudeDecoder(coordinator.Turn{}, func(coordinator.Event) {})
+		d.line([]byte(`{"type":"result","subtype":"success","is_error":false,"result":"It is good.","structured_output":` + structured + `}`))
+		if got := d.said().answer; got != want {
+			t.Errorf("the answer is %q, want %q", got, want)
+		}
+	}
+}

@@ -68,3 +68,19 @@ func TestDemoNewThread(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 }
+
+// A turn with a schema has an answer that follows it, and what is quoted tells the
+// demo agent nothing.
+func TestDemoJudges(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct{ prompt, want string }{
+		{"Judge it.\n\n> demo:fail\n> demo:say=no\n", `{"findings":[],"lessons":[]}`},
+		{"Judge it. demo:say={\"findings\":[]}\n\n> demo:say=no\n", `{"findings":[]}`},
+	} {
+		turn := b.turn(c.prompt)
+		turn.Schema, turn.ReadOnly = "/runs/r/schema.json", true
+		if out := b.demo.Run(t.Context(), turn, quiet); out.Class != "" || out.Result != c.want {
+			t.Errorf("%+v\nwant %s", out, c.want)
+		}
+	}
+}

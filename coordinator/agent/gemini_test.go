@@ -24,6 +24,7 @@ func TestGeminiArgs(t *testing.T) {
 		{Gemini{ApprovalMode: "inherit", Model: "pro"}, coordinator.Turn{}, "--skip-trust --output-format stream-json --model pro"},
 		{Gemini{ApprovalMode: "plan", Model: "pro"}, coordinator.Turn{Model: "flash"}, "--skip-trust --output-format stream-json --approval-mode plan --model flash"},
 		{Gemini{}, coordinator.Turn{Files: "/runs/r/files"}, "--skip-trust --include-directories /runs/r/files --output-format stream-json --approval-mode auto_edit"},
+		{Gemini{ApprovalMode: "yolo"}, coordinator.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "--skip-trust --output-format stream-json --approval-mode default"},
 	} {
 		got := strings.ReplaceAll(strings.Join(c.gemini.args(c.turn), " "), someUUID, "UUID")
 		if got != c.want {

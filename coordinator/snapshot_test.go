@@ -1,0 +1,220 @@
+package coordinator_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// A gitWorld has a checkout with a test in it, runs the commands of git, and answers
+// for verify commands.
+type gitWorld struct {
+	*world
+	checks   []coordinator.VerifyResult
+	git      func(v coordinator.VerifyRun) *coordinator.VerifyResult // nil, or its result is: git runs
+	gitCalls []string
+}
+
+const soundTest = "package calc\n\nfunc TestAdd(t *testing.T) {\n\tif add(1, 2) != 3 {\n\t\tt.Fatal()\n\t}\n}\n"
+
+func newGitWorld(t *testing.T) *gitWorld {
+	w := &gitWorld{world: newWorld(t), checks: []coordinator.VerifyResult{{}}}
+	w.cfg.Shell, w.cfg.MaxIterations = w, 3
+	w.write("calc_test.go", soundTest)
+	w.run("git init -q && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm start")
+	return w
+}
+
+func (w *gitWorld) write(name, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.work, name), []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *gitWorld) run(command string) {
+	w.t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", command)
+	cmd.Dir = w.work
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
+
+func (w *gitWorld) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+	if v.Command == "make test" {
+		res := w.checks[0]
+		if len(w.checks) > 1 {
+			w.checks = w.checks[1:]
+		}
+		return res
+	}
+	w.gitCalls = append(w.gitCalls, filepath.Base(v.RunDir))
+	if w.git != nil {
+		if res := w.git(v); res != nil {
+			return *res
+		}
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", v.Command)
+	cmd.Dir = v.Workspace
+	if err := cmd.Run(); err != nil {
+		return coordinator.VerifyResult{ExitCode: 1, Error: err.Error()}
+	}
+	return coordinator.VerifyResult{}
+}
+
+// weakens makes the agent take the test out in the turns with these numbers, from 0.
+func (w *gitWorld) weakens(turns ...int) {
+	n := -1
+	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		n++
+		for _, turn := range turns {
+			if turn == n {
+				w.write("calc_test.go", "package calc\n")
+			}
+		}
+		return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+	}
+}
+
+func (w *gitWorld) verified(change func(*coordinator.TaskSpec)) state.Task {
+	w.t.Helper()
+	spec := coordinator.TaskSpec{Prompt: "Mend it.", VerifyCommand: "make test"}
+	if change != nil {
+		change(&spec)
+	}
+	return w.wait(w.submit(spec).ID)
+}
+
+func kinds(t state.Task) string {
+	var list []string
+	for _, f := range t.Findings {
+		list = append(list, f.Kind)
+	}
+	return strings.Join(list, " ")
+}
+
+var failedCheck = coordinator.VerifyResult{ExitCode: 1, Error: "the verify command ended with exit code 1"}
+
+// TestWeakenedTestsAreFound in any round and any attempt, against the beginning of
+// the task; what the user had changed before is no agent's doing.
+func TestWeakenedTestsAreFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		weakens []int
+		checks  []coordinator.VerifyResult
+		spec    func(*coordinator.TaskSpec)
+		want    string
+		calls   string
+	}{
+		"honest":            {nil, []coordinator.VerifyResult{{}}, nil, "", "git-snapshot git-diff"},
+		"in the first turn": {[]int{0}, []coordinator.VerifyResult{failedCheck, {}}, nil, "verify-weakened", "git-snapshot git-diff"},
+		"in the last turn":  {[]int{1}, []coordinator.VerifyResult{failedCheck, {}}, nil, "verify-weakened", "git-snapshot git-diff"},
+		"never passed":      {[]int{0}, []coordinator.VerifyResult{failedCheck}, nil, "verify-weakened", "git-snapshot git-diff"},
+		"second attempt": {
+			[]int{0}, []coordinator.VerifyResult{failedCheck, failedCheck, failedCheck, {}},
+			func(s *coordinator.TaskSpec) { s.MaxAttempts = 2 }, "verify-weakened", "git-snapshot git-diff git-diff",
+		},
+		"no verify command": {[]int{0}, nil, func(s *coordinator.TaskSpec) { s.VerifyCommand = "" }, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitWorld(t)
+			w.write("other_test.go", soundTest)
+			w.run("git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm more && rm other_test.go") // by the user, not committed
+			w.weakens(c.weakens...)
+			if c.checks != nil {
+				w.checks = c.checks
+			}
+			w.open()
+			got := w.verified(c.spec)
+			w.close()
+			if kinds(got) != c.want || strings.Join(w.gitCalls, " ") != c.calls {
+				t.Errorf("the findings are %v, git was called for %v", got.Findings, w.gitCalls)
+			}
+			w.run("git status --porcelain >status && grep -q '^ D other_test.go' status && test -z \"$(git stash list)\"") // all is as it was
+		})
+	}
+}
+
+// TestSnapshotSurvivesACrash: the attempt that goes on is looked at from where it
+// began.
+func TestSnapshotSurvivesACrash(t *testing.T) {
+	w := newGitWorld(t)
+	begun := make(chan struct{})
+	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		w.write("calc_test.go", "package calc\n")
+		close(begun)
+		<-ctx.Done()
+		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+	}
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "Mend it.", VerifyCommand: "make test"}).ID
+	<-begun
+	next := newGitWorld(t)
+	next.copies(w.world)
+	w.close()
+	next.weakens()
+	next.open()
+	got := next.wait(id)
+	next.close()
+	if kinds(got) != "verify-weakened" || strings.Join(next.gitCalls, " ") != "git-diff" {
+		t.Errorf("the findings are %v, git was called for %v", got.Findings, next.gitCalls)
+	}
+	// Whoever retries a task begins anew: the tests may be another's by now.
+	next.open()
+	if _, err := next.c.Retry(t.Context(), id, "client"); err != nil {
+		t.Fatal(err)
+	}
+	if got = next.wait(id); kinds(got) != "" {
+		t.Errorf("after a retry by hand: %v", got.Findings)
+	}
+	next.close()
+}
+
+// TestGitDoesNoHarm: without git, with a slow one, and with a checkout that names
+// programs, the task ends as it does, and none of them is run.
+func TestGitDoesNoHarm(t *testing.T) {
+	slow := coordinator.VerifyResult{Class: state.ClassTimeout, ExitCode: -1, Error: "too long"}
+	for name, c := range map[string]struct {
+		setup string
+		git   func(v coordinator.VerifyRun) *coordinator.VerifyResult
+		want  string
+	}{
+		"no git":    {"rm -rf .git", nil, ""},
+		"no commit": {"rm -rf .git && git init -q", nil, ""},
+		"slow":      {"", func(coordinator.VerifyRun) *coordinator.VerifyResult { return &slow }, ""},
+		"slow diff": {"", func(v coordinator.VerifyRun) *coordinator.VerifyResult {
+			return map[bool]*coordinator.VerifyResult{true: &slow}[strings.Contains(v.Command, " diff ")]
+		}, ""},
+		"broken": {"echo x >.git/HEAD", nil, ""},
+		"programs": {
+			`touch ../tool && chmod +x ../tool && t=$(cd .. && pwd)/tool && printf "#!/bin/sh\ntouch $t.ran\n" >../tool
+			git config core.fsmonitor "$t" && git config diff.external "$t" && git config core.pager "$t" && git config diff.x.textconv "$t" && echo '*.go diff=x' >.git/info/attributes &&
+			for h in post-index-change pre-commit reference-transaction post-checkout; do cp "$t" .git/hooks/$h; done`, nil, "verify-weakened",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitWorld(t)
+			if c.setup != "" {
+				w.run(c.setup)
+			}
+			w.git = c.git
+			w.weakens(0)
+			w.open()
+			got := w.verified(nil)
+			w.expect(got, state.Done, "")
+			w.close()
+			if kinds(got) != c.want {
+				t.Errorf("the findings are %v", got.Findings)
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(w.work), "tool.ran")); err == nil {
+				t.Error("a program that the checkout names was run")
+			}
+		})
+	}
+}
