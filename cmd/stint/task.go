@@ -234,6 +234,9 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error 
 		return err
 	}
 	a.tellCheck(&view)
+	for _, f := range view.Findings {
+		a.hint("stint: finding: %s: %s\n", escapeText(f.Kind), escapeText(oneLine(f.Message)))
+	}
 	if len(view.FollowUps) > 0 {
 		a.hint("stint: it has queued %s\n", strings.Join(shortIDs(view.FollowUps), " "))
 	}
