@@ -66,6 +66,8 @@ func (c *Coordinator) checkable(t *state.Task) error {
 		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s was archived", t.ID), Hint: "to bring it back: stint retry " + t.ID}
 	case !hasVerify(t):
 		return invalid("give it one (verifyCommand: go test ./...) with: stint edit "+t.ID, "task %s has no verify command", t.ID)
+	case t.Hold && t.Trigger == state.ByAgent:
+		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
 	case t.Workspace == "" && t.RunID != "":
 		t.Workspace = filepath.Join(c.RunDir(t.RunID), filesName) // where its last run has worked
 	}

@@ -198,6 +198,8 @@ func statusText(v *api.TaskView) string {
 	switch {
 	case v.Hold:
 		return string(v.Status) + " (held)"
+	case v.Status == state.Running && phaseOf(&v.Task) != "":
+		return string(v.Status) + " (" + phaseOf(&v.Task) + ")"
 	case v.Status == state.Failed && v.Reason != "":
 		return string(v.Status) + " (" + string(v.Reason) + ")"
 	default:
@@ -211,7 +213,7 @@ const silentAfter = time.Minute
 // statusNow is statusText, with a mark at a running task whose agent is silent.
 func statusNow(v *api.TaskView, now time.Time) string {
 	silent := now.Sub(v.LastOutput)
-	if v.Status != state.Running || v.LastOutput.IsZero() || silent < silentAfter {
+	if v.Status != state.Running || v.Phase == state.PhaseVerify || v.LastOutput.IsZero() || silent < silentAfter {
 		return statusText(v)
 	}
 	return string(v.Status) + " (silent " + ago(silent) + ")"

@@ -117,6 +117,20 @@ func TestProgressLine(t *testing.T) {
 	if got, want := progressLine(view, now, time.Time{}), "running 2m14s"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	for want, change := range map[string]func(*state.Task){
+		"verifying 2m14s, round 2 of 3":  func(t *state.Task) { t.Phase = state.PhaseVerify },
+		"running 2m14s, round 2 of 3":    func(*state.Task) {},
+		"running 2m14s":                  func(t *state.Task) { t.Iteration = 1 },
+		"evaluating 2m14s, round 2 of 3": func(t *state.Task) { t.Phase = state.PhaseEvaluate },
+		"verifying 2m14s":                func(t *state.Task) { t.Phase, t.Iteration = state.PhaseVerify, 0 },
+	} {
+		of := view.Task
+		of.VerifyCommand, of.MaxIterations, of.Iteration = "make", 3, 2
+		change(&of)
+		if got := progressLine(&api.TaskView{Task: of}, now, time.Time{}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 	view = &api.TaskView{Task: state.Task{Status: state.Queued}, Why: "behind x\nin the lane"}
 	if got, want := progressLine(view, now, time.Time{}), "behind x; in the lane"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -128,12 +142,17 @@ func TestDescribe(t *testing.T) {
 	text := describe(&api.TaskView{
 		Task: state.Task{
 			ID: "x", Status: state.Failed, Reason: state.ClassExit, Error: "one\ntwo", Prompt: "p1\np2\n", Result: "r",
-			StartedAt: now, UpdatedAt: now.Add(time.Minute),
+			StartedAt: now.Add(30 * time.Second), UpdatedAt: now.Add(time.Minute),
+			VerifyCommand: "make", Iteration: 2, MaxIterations: 2, VerifyExitCode: new(int), VerifyTime: "1s", VerifyOutput: "bad\x1b\n",
+			Findings: []state.Issue{{Kind: "empty", Message: "it is\nempty"}},
 		},
+		BeganAt: now, Iterations: []state.Iteration{{Iteration: 1, ExitCode: -1, Duration: "9s", RunID: "r1"}, {Iteration: 2, ExitCode: 0, Duration: "1s", RunID: "r2"}},
 		Env: []string{"HOME", "PATH"},
 	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", now)
 	for _, want := range []string{
 		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "chain:\n  7f3a  failed  Fix it\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
+		"verify:        make\nround:         2 of 2\nlast check:    passed after 1s\n", "rounds:\n  1  did not end by itself after 9s, run r1\n  2  passed after 1s, run r2\n",
+		"findings:\n  empty: it is; empty\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)

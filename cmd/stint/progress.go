@@ -76,11 +76,25 @@ func progressLine(view *api.TaskView, now, output time.Time) string {
 	case view.StartedAt.IsZero():
 		return "running"
 	}
-	line := "running " + ago(now.Sub(view.StartedAt))
+	line := doing(&view.Task) + " " + ago(now.Sub(view.StartedAt))
+	if round := roundOf(&view.Task); round != "" && (view.Phase != "" || view.Iteration > 1) {
+		line += ", round " + round
+	}
 	if !output.IsZero() {
 		line += " · last output " + ago(now.Sub(output)) + " ago"
 	}
 	return line
+}
+
+// doing says what the run of a task carries out.
+func doing(t *state.Task) string {
+	switch t.Phase {
+	case state.PhaseVerify:
+		return "verifying"
+	case state.PhaseEvaluate:
+		return "evaluating"
+	}
+	return "running"
 }
 
 // lineWidth gives the room of one line that must not wrap.

@@ -150,6 +150,9 @@ func describe(v *api.TaskView, resume, edits, chain string, now time.Time) strin
 	d.line("queue", v.Queue)
 	d.line("fallback", strings.Join(v.Fallback, " "))
 	d.line("to collect", strings.Join(v.OutputSpec, ", "))
+	d.line("verify", v.VerifyCommand)
+	d.line("round", roundOf(&v.Task))
+	d.line("last check", lastCheck(&v.Task))
 	d.line("created", localTime(v.CreatedAt))
 	d.line("started", localTime(v.StartedAt))
 	d.line("updated", localTime(v.UpdatedAt))
@@ -161,6 +164,9 @@ func describe(v *api.TaskView, resume, edits, chain string, now time.Time) strin
 	d.line("on failure", clip(v.OnFailure, 80))
 	d.line("on issue", clip(v.OnIssue, 80))
 	d.text("chain", chain)
+	d.text("rounds", roundList(v.Iterations))
+	d.text("verify output", v.VerifyOutput)
+	d.text("findings", findingList(v.Findings))
 	d.text("prompt", v.Prompt)
 	d.text("answer", v.Result)
 	return d.String()
@@ -182,8 +188,8 @@ func statusLine(v *api.TaskView, now time.Time) string {
 		if last := lastOutput(v.RunDir); !last.IsZero() {
 			s += ", last output " + ago(now.Sub(last)) + " ago"
 		}
-	case v.Status.Terminal() && !v.StartedAt.IsZero() && v.UpdatedAt.After(v.StartedAt):
-		s += " after " + ago(v.UpdatedAt.Sub(v.StartedAt))
+	case v.Status.Terminal() && !v.BeganAt.IsZero() && v.UpdatedAt.After(v.BeganAt):
+		s += " after " + ago(v.UpdatedAt.Sub(v.BeganAt))
 	}
 	return s
 }
@@ -207,12 +213,12 @@ func tokens(u state.Usage) string {
 	return s
 }
 
-// copyLog copies a stream of a task's run to stdout.
-func (a *app) copyLog(ctx context.Context, ref, stream string, follow bool) error {
+// copyLog copies what a call gives of a task's runs to stdout.
+func (a *app) copyLog(ctx context.Context, ref string, logs func(*api.Client, io.Writer) error) error {
 	out, flush := terminalSafe(a.stdout)
 	count := &countingWriter{w: out}
 	err := a.call(ctx, func(c *api.Client) error {
-		err := c.Logs(ctx, ref, stream, follow, count)
+		err := logs(c, count)
 		if count.n > 0 && isGone(err) { // to begin again would repeat what was printed
 			return &cliError{code: exitNoMaster, message: "the master went away", try: "stint logs " + ref}
 		}

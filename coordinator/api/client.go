@@ -438,14 +438,17 @@ func readError(resp *http.Response) error {
 	return &coordinator.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint}
 }
 
-// Logs copies what the task's last run wrote to w. A stream is "stdout", "stderr"
+// RunLogs copies what one run of a task wrote to w, named by any unique piece of its id.
+func (c *Client) RunLogs(ctx context.Context, ref, run, stream string, w io.Writer) error {
+	ctx, release := c.watch(ctx)
+	defer release()
+	return c.copyLogs(ctx, ref, url.Values{"stream": {stream}, "run": {run}}, w)
+}
+
+// Logs copies what the runs of a task's last attempt wrote to w. A stream is "stdout", "stderr"
 // or "prompt". With follow it goes on, over later runs too, until the task has ended.
 // An error of w is given as it is.
 func (c *Client) Logs(ctx context.Context, ref, stream string, follow bool, w io.Writer) error {
-	path, err := refPath("/v1/tasks/", ref, "/logs")
-	if err != nil {
-		return err
-	}
 	if follow {
 		if err := c.ask(ctx); err != nil {
 			return err
@@ -455,7 +458,14 @@ func (c *Client) Logs(ctx context.Context, ref, stream string, follow bool, w io
 		ctx, release = c.watch(ctx)
 		defer release()
 	}
-	q := url.Values{"stream": {stream}, "follow": {strconv.FormatBool(follow)}}
+	return c.copyLogs(ctx, ref, url.Values{"stream": {stream}, "follow": {strconv.FormatBool(follow)}}, w)
+}
+
+func (c *Client) copyLogs(ctx context.Context, ref string, q url.Values, w io.Writer) error {
+	path, err := refPath("/v1/tasks/", ref, "/logs")
+	if err != nil {
+		return err
+	}
 	resp, err := c.do(ctx, http.MethodGet, path+"?"+q.Encode(), nil, "")
 	if err != nil {
 		return err

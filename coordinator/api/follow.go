@@ -13,8 +13,8 @@ import (
 	"stint/state"
 )
 
-// A follower copies a file of each run of a task, from the present run on, while
-// it is written. It belongs to one goroutine.
+// A follower copies a file of each run of a task, from those of the present attempt
+// on, while it is written. It belongs to one goroutine.
 //
 // No byte is lost at the end of a run, because a run has written everything
 // before the record that ends it is applied, and the file is read once more after
@@ -31,6 +31,7 @@ type follower struct {
 	active bool     // the newest run is at work
 	ended  bool     // the task has ended
 	file   *os.File // of runs[0]; nil until it exists
+	read   int64    // bytes of file
 }
 
 // errLagged says that a subscription was closed because it was too slow.
@@ -55,7 +56,7 @@ func (f *follower) subscription(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.see(t)
+	f.begin(&t)
 	for {
 		if err := f.copyRuns(); err != nil || f.ended {
 			return err
@@ -85,6 +86,14 @@ func (f *follower) next(ctx context.Context, changes <-chan coordinator.Change) 
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// begin takes note of the runs of the present attempt.
+func (f *follower) begin(t *state.Task) {
+	if ids, err := chooseRuns(t, ""); err == nil && f.last == "" {
+		f.runs, f.last = ids, ids[len(ids)-1]
+	}
+	f.see(*t)
 }
 
 // see takes note of the task's state.
@@ -122,9 +131,16 @@ func (f *follower) copyFile() error {
 		if err != nil {
 			return err
 		}
-		f.file = file
+		f.file, f.read = file, 0
 	}
-	_, err := io.Copy(f.out, f.file)
+	if fi, err := f.file.Stat(); err == nil && fi.Size() < f.read { // it was emptied because it grew too long
+		f.read = 0
+		if _, err := f.file.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	n, err := io.Copy(f.out, f.file)
+	f.read += n
 	return err
 }
 

@@ -3,13 +3,13 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -22,14 +22,15 @@ import (
 type logsInput struct {
 	ID     string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
 	Stream string `query:"stream" default:"stdout" enum:"stdout,stderr,prompt"`
-	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from the present one on"`
+	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from those of the present attempt on"`
+	Run    string `query:"run" doc:"Only that run of the task: its id, or any unique piece of it"`
 }
 
 // streamFile names the file of a run that holds a stream.
 var streamFile = map[string]string{"stdout": "stdout", "stderr": "stderr", "prompt": "prompt.md"}
 
 func (s *Server) streamRoutes(api huma.API) {
-	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "What the task's last run wrote")
+	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "What the runs of the task's last attempt wrote, in their order")
 	logs.Responses = streams("text/plain")
 	huma.Register(api, logs, s.logs)
 	events := op(http.MethodGet, "/v1/events", "events", "Every change from now on, one JSON object a line")
@@ -113,35 +114,82 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	if in.Follow {
 		return &huma.StreamResponse{Body: func(hctx huma.Context) { s.followLogs(hctx, t.ID, name) }}, nil
 	}
-	f, err := s.openLast(t, name)
+	paths, err := s.logPaths(&t, in.Run, name)
 	if err != nil {
 		return nil, asProblem(err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		defer func() { _ = f.Close() }() // it was only read
-		if _, err := io.Copy(startStream(hctx, textPlain), f); err != nil {
-			breakOff()
+		out := startStream(hctx, textPlain)
+		for _, path := range paths {
+			if copyFile(out, path) != nil {
+				breakOff()
+			}
 		}
 	}}, nil
 }
 
+func copyFile(w io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	_, err = io.Copy(w, f)
+	return err
+}
+
 const textPlain = "text/plain; charset=utf-8"
 
-// openLast opens a file of the task's last run.
-func (s *Server) openLast(t state.Task, name string) (*os.File, error) {
-	if !isRunID(t.RunID) {
-		return nil, &coordinator.Error{
-			Code: coordinator.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID,
+// logPaths gives the files of that name of a task's runs: of one of them, or of those
+// of its last attempt, in their order. Of prompts, which repeat themselves, it is the
+// last.
+func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err error) {
+	ids, err := chooseRuns(t, run)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		path := filepath.Join(s.master.RunDir(id), name)
+		if _, err := os.Stat(path); err == nil {
+			paths = append(paths, path)
 		}
 	}
-	f, err := os.Open(filepath.Join(s.master.RunDir(t.RunID), name))
-	if errors.Is(err, fs.ErrNotExist) {
+	if len(paths) == 0 {
 		return nil, &coordinator.Error{
-			Code: coordinator.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", t.RunID, t.ID, name),
+			Code: coordinator.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, name),
 			Hint: "the files of old runs are removed in time",
 		}
 	}
-	return f, err
+	if name == streamFile["prompt"] {
+		paths = paths[len(paths)-1:]
+	}
+	return paths, nil
+}
+
+// chooseRuns gives the runs of a task's last attempt; or that of all its runs which a
+// piece of its id means.
+func chooseRuns(t *state.Task, piece string) ([]string, error) {
+	steps := t.Steps
+	if piece == "" {
+		steps = state.LastAttempt(steps)
+	}
+	var ids []string
+	for _, s := range append(slices.Clip(steps), state.Step{RunID: t.RunID}) {
+		if isRunID(s.RunID) && strings.Contains(s.RunID, piece) && !slices.Contains(ids, s.RunID) {
+			ids = append(ids, s.RunID)
+		}
+	}
+	switch {
+	case !isRunID(t.RunID):
+		return nil, &coordinator.Error{
+			Code: coordinator.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID,
+		}
+	case len(ids) == 0:
+		return nil, &coordinator.Error{Code: coordinator.CodeNotFound, Message: fmt.Sprintf("task %s has no run %q", t.ID, clip(piece)), Hint: "stint history " + t.ID}
+	case piece != "" && len(ids) > 1:
+		return nil, &coordinator.Error{Code: coordinator.CodeAmbiguous, Message: fmt.Sprintf("%q fits several runs, such as %s and %s", clip(piece), ids[0], ids[1]), Hint: "give more of the id"}
+	}
+	return ids, nil
 }
 
 // followLogs streams a file of the task's runs until the task has ended.

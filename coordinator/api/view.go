@@ -13,10 +13,12 @@ import (
 // A TaskView is a task as the API shows it: its fields, and what is around it.
 type TaskView struct {
 	state.Task
-	Why        string    `json:"why,omitempty"`       // why it is not running or what it does; of one task that has not ended
-	Env        []string  `json:"env,omitempty"`       // names of the variables that the last run was given; of one task
-	RunDir     string    `json:"runDir,omitempty"`    // absolute path of the last run's files
-	LastOutput time.Time `json:"lastOutput,omitzero"` // of a running task: when its agent last wrote anything, or its run began
+	Why        string            `json:"why,omitempty"`        // why it is not running or what it does; of one task that has not ended
+	Env        []string          `json:"env,omitempty"`        // names of the variables that the last run was given; of one task
+	RunDir     string            `json:"runDir,omitempty"`     // absolute path of the last run's files
+	Iterations []state.Iteration `json:"iterations,omitempty"` // rounds of the verify loop whose command has ended; of one task
+	BeganAt    time.Time         `json:"beganAt,omitzero"`     // when the first run of the last attempt began; of one task
+	LastOutput time.Time         `json:"lastOutput,omitzero"`  // of a running task: when its agent last wrote anything, or its run began
 }
 
 // A SessionView is a session with its tasks, newest first, those of its lane that
@@ -45,6 +47,10 @@ func (s *Server) detail(t state.Task) TaskView {
 	v := s.view(t)
 	if !t.Status.Terminal() {
 		v.Why = s.whyNow(t.ID)
+	}
+	v.Iterations, v.BeganAt = state.Iterations(t.Steps), t.StartedAt
+	if last := state.LastAttempt(t.Steps); len(last) > 0 {
+		v.BeganAt = last[0].Started
 	}
 	if v.RunDir != "" {
 		v.Env = readEnv(v.RunDir)

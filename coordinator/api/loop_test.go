@@ -1,0 +1,91 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// loopTask is a task that was verified in two rounds.
+func loopTask(m *fakeMaster, t *testing.T) state.Task {
+	t.Helper()
+	code := 1
+	began := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+	task := state.Task{ID: "t", Status: state.Done, RunID: "r4", StartedAt: began.Add(time.Minute), Steps: []state.Step{
+		{RunID: "r0", Iteration: 1, Started: began.Add(-time.Hour)}, // of an attempt before
+		{RunID: "r1", Iteration: 1, Started: began},
+		{RunID: "r2", Iteration: 1, Phase: state.PhaseVerify, ExitCode: &code, Took: "2s"},
+		{RunID: "r3", Iteration: 2},
+		{RunID: "r4", Iteration: 2, Phase: state.PhaseVerify, ExitCode: new(int), Took: "1s"},
+	}}
+	for run, text := range map[string]string{"r0": "old\n", "r1": "agent 1\n", "r2": "bad\n", "r3": "agent 2\n", "r4": "good\n"} {
+		m.write(t, run, "stdout", text)
+		if run == "r1" || run == "r3" {
+			m.write(t, run, "prompt.md", "prompt of "+run)
+		}
+	}
+	m.add(task)
+	return task
+}
+
+// TestLogsOfALoop: those of agent and verify command in their order, or of one run;
+// the prompt is the last that the agent was sent.
+func TestLogsOfALoop(t *testing.T) {
+	m := newFake(t)
+	s := serve(t, m, Options{})
+	loopTask(m, t)
+	for _, tc := range []struct{ run, stream, want string }{
+		{"", "stdout", "agent 1\nbad\nagent 2\ngood\n"},
+		{"r2", "stdout", "bad\n"},
+		{"r0", "stdout", "old\n"},
+		{"", "prompt", "prompt of r3"},
+		{"r1", "prompt", "prompt of r1"},
+	} {
+		var out bytes.Buffer
+		if err := s.client.RunLogs(t.Context(), "t", tc.run, tc.stream, &out); err != nil || out.String() != tc.want {
+			t.Errorf("%s of %q: %q, %v", tc.stream, tc.run, out.String(), err)
+		}
+	}
+	var out bytes.Buffer
+	if err := s.client.Logs(t.Context(), "t", "stdout", true, &out); err != nil || out.String() != "agent 1\nbad\nagent 2\ngood\n" {
+		t.Errorf("followed: %q, %v", out.String(), err)
+	}
+	for run, want := range map[string]coordinator.Code{"nothing": coordinator.CodeNotFound, "r": coordinator.CodeAmbiguous} {
+		if err := s.client.RunLogs(t.Context(), "t", run, "stdout", &out); !errors.Is(err, &coordinator.Error{Code: want}) {
+			t.Errorf("run %q: %v", run, err)
+		}
+	}
+	v, err := s.client.Task(t.Context(), "t")
+	if err != nil || len(v.Iterations) != 2 || v.Iterations[0].ExitCode != 1 || v.Iterations[1].RunID != "r4" || v.BeganAt.Hour() != 8 || v.BeganAt.Minute() != 0 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// TestFollowALogThatIsEmptied: a command's file begins anew when it grows too long.
+func TestFollowALogThatIsEmptied(t *testing.T) {
+	m := newFake(t)
+	m.add(state.Task{ID: "t", Status: state.Running, RunID: "r1"})
+	m.write(t, "r1", "stdout", "a long beginning\n")
+	var out bytes.Buffer
+	f := &follower{master: m, id: "t", name: "stdout", out: &out}
+	task, _ := m.Task(context.Background(), "t")
+	f.begin(&task)
+	defer f.close()
+	if err := f.copyRuns(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(m.RunDir("r1"), "stdout"), 0); err != nil {
+		t.Fatal(err)
+	}
+	m.write(t, "r1", "stdout", "the end\n")
+	if err := f.copyRuns(); err != nil || out.String() != "a long beginning\nthe end\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
