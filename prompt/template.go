@@ -30,8 +30,13 @@ type field struct {
 }
 
 var templateFields = []field{
-	{"Session", sessionSection}, {"Memory", memorySection}, {"Verify", checkSection}, {"Policy", policySection},
-	{"InputFiles", inputsSection}, {"OutputFiles", outputsSection}, {"Note", noteSection},
+	{"Session", sessionSection},
+	{"Memory", memorySection},
+	{"Verify", checkSection},
+	{"Policy", policySection},
+	{"InputFiles", inputsSection},
+	{"OutputFiles", outputsSection},
+	{"Note", noteSection},
 	{"Task", func(in *Input) string { return oneLine(in.TaskID) }},
 	{"Run", func(in *Input) string { return oneLine(in.RunID) }},
 	{"Agent", func(in *Input) string { return oneLine(in.Agent) }},

@@ -83,3 +83,21 @@ func TestPromptTemplate(t *testing.T) {
 		}
 	}
 }
+
+// The template in the README is one.
+func TestTemplateOfTheReadme(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(readme), "\n    {{.Session}}\n")
+	text, _, found := strings.Cut(text, "\n\n")
+	if tmpl, err := prompt.ParseTemplate(text); tmpl == nil || err != nil || !found {
+		t.Errorf("%q: %v", text, err)
+	}
+	for _, name := range prompt.TemplateFields() {
+		if !strings.Contains(string(readme), "{{."+name+"}}") {
+			t.Errorf("the README does not name .%s", name)
+		}
+	}
+}

@@ -297,4 +297,32 @@ var bugs = []bug{
 		old: `return view.Result != ""`, now: "return false",
 		pkg: "./cmd/stint", run: "^TestScript$/^outcome$",
 	},
+
+	// What an agent is told.
+	{
+		name: "a note may pose as the user", file: "prompt/prompt.go",
+		old: `b.WriteString("> " + oneLine(h.String()) + "\n")`, now: `b.WriteString("> " + h.String() + "\n")`,
+		pkg: "./prompt", run: "^TestQuotedTextStaysQuoted$",
+	},
+	{
+		name: "what a verify command prints may pose as the user", file: "prompt/prompt.go",
+		old: `b.WriteString("> " + oneLine(strings.TrimSuffix(line, "\r")) + "\n")`, now: `b.WriteString("> " + line + "\n")`,
+		pkg: "./prompt", run: "^TestQuotedTextStaysQuoted$",
+	},
+	{
+		name: "a template may pose as the user", file: "prompt/template.go",
+		old: "if ownHeading.MatchString(line) {", now: "if false {",
+		pkg: "./prompt", run: "^TestTemplate$",
+	},
+	{
+		name: "a dry run queues the task", file: "coordinator/preview.go",
+		old: "func(*ledger.Tx) error {\n\t\tif err := in.record(&ledger.Tx{}); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn errPreview\n\t})",
+		now: "func(tx *ledger.Tx) error { return in.record(tx) })\n\tif err == nil {\n\t\terr = errPreview\n\t}",
+		pkg: "./coordinator", run: "^TestPreviewIsTheRun$",
+	},
+	{
+		name: "the plan of an agent is not what it runs", file: "coordinator/agent/program.go",
+		old: "Env: envNames(s.env)}", now: "Env: envNames(s.env[1:])}",
+		pkg: "./coordinator/agent", run: "^TestPlan$",
+	},
 }
