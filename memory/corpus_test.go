@@ -73,38 +73,70 @@ var partsEN = []part{
 }
 
 var aspectsEN = []aspect{
-	{[]string{"{C} runs its nightly batch at {T}, because the bank closes its gateway before", "nightly batch of {C}: {T}, not earlier, the gateway is closed"},
-		[]string{"Move the nightly run of {Q} to another hour if the gateway of the bank allows it.", "When may the batch for {Q} start at night?"}},
-	{[]string{"{P} decides about {C}; ask before changing anything visible", "owner of {C} is {P}, who wants to be asked about visible changes"},
-		[]string{"I want to change how {Q} looks. Whom do we ask, who owns it?", "Find the owner for {Q} and write a message with the visible changes."}},
-	{[]string{"{C} was slow in {N} until the missing database index was added; look there first", "slowness of {C} came from a missing index in the database ({N})"},
-		[]string{"Customers complain that {Q} is slow again. Look into the database.", "{Q} takes ages since this morning, is it an index that is missing?"}},
-	{[]string{"never restart {C} on a Friday: the vendor has no support at weekends", "{C} must not be restarted on Fridays, the vendor's support is away"},
-		[]string{"Restart {Q} today, it is Friday and quiet.", "Can you restart {Q} during the weekend? The vendor may have opinions."}},
-	{[]string{"the contract for {C} ends in {N} and is cancelled by letter", "{C}: contract with the supplier until {N}, cancellation by letter only"},
-		[]string{"Write a cancellation for the contract about {Q}.", "Does the contract with our supplier for {Q} end soon?"}},
-	{[]string{"colours of {C} follow the style guide of {N}, the green is too pale for the contrast test", "{C} fails the contrast test with the pale green of the style guide"},
-		[]string{"Check {Q} for accessibility, above all contrast.", "The designers want a paler green for {Q}. Is there anything against that in the style guide?"}},
-	{[]string{"backups of {C} go to {H} and are kept for {N} days", "{C} is backed up to {H}; we keep {N} days"},
-		[]string{"We lost data of {Q}. Where are the backups kept?", "Shorten how many days we keep when backing up {Q}."}},
-	{[]string{"the password of {C} is rotated by {P} each quarter, from the vault", "rotate the credentials of {C} through the vault, each quarter, {P} has the key"},
-		[]string{"Rotating the password for {Q} is due this quarter. Prepare it.", "Which vault holds the credentials of {Q}?"}},
-	{[]string{"translations of {C} come from an agency, they take {N} days", "{C} is translated by the agency, which needs {N} days"},
-		[]string{"We need {Q} in Portuguese. How long does translating take with the agency?", "Plan the translation of {Q}."}},
-	{[]string{"{C} must stay below {N} requests a second or the partner throttles us", "the partner throttles {C} beyond {N} requests per second"},
-		[]string{"Raise the rate of requests for {Q}; does the partner throttle?", "{Q} answers 429 when throttled. What limit did we agree on?"}},
-	{[]string{"tests of {C} are flaky when the clock is near midnight; freeze the time", "flaky around midnight: the tests of {C}; freeze the clock in them"},
-		[]string{"A test of {Q} failed last night and passes now. Find out why it is flaky.", "Tests for {Q} fail around midnight, mend that without sleeping."}},
-	{[]string{"customers in Norway use {C} without VAT, the law of {N} says so", "no VAT in {C} for Norwegian customers, by the law of {N}"},
-		[]string{"A customer from Norway complains about VAT in {Q}.", "Is VAT right in {Q} for all countries? Norway looks strange."}},
-	{[]string{"the migration of {C} to {H} was stopped, since half of the rows had no key", "stopped migrating {C} to {H}: rows without a key"},
-		[]string{"Go on with migrating {Q}, and tell me why it was stopped.", "Plan the migration of {Q} to the new machine, mind the keys of the rows."}},
-	{[]string{"alarms of {C} wake {P} at night; raise the threshold only with a reason in writing", "threshold for alarms of {C} is set by {P}, in writing"},
-		[]string{"The alarm for {Q} wakes people each night, set another threshold.", "Too many alarms from {Q}. Tune the thresholds."}},
-	{[]string{"logs of {C} hold personal data and are deleted after {N} days", "personal data in the logs of {C}: deletion after {N} days"},
-		[]string{"Privacy asks how long we log personal data in {Q}.", "Delete personal data from what {Q} logs."}},
-	{[]string{"screenshots of {C} for the manual are made by {P} with a big font", "{P} makes the screenshots of {C} in the manual, big font"},
-		[]string{"The manual shows an old {Q}. Make new screenshots.", "Update the manual's chapter about {Q}, pictures with a larger font."}},
+	{
+		[]string{"{C} runs its nightly batch at {T}, because the bank closes its gateway before", "nightly batch of {C}: {T}, not earlier, the gateway is closed"},
+		[]string{"Move the nightly run of {Q} to another hour if the gateway of the bank allows it.", "When may the batch for {Q} start at night?"},
+	},
+	{
+		[]string{"{P} decides about {C}; ask before changing anything visible", "owner of {C} is {P}, who wants to be asked about visible changes"},
+		[]string{"I want to change how {Q} looks. Whom do we ask, who owns it?", "Find the owner for {Q} and write a message with the visible changes."},
+	},
+	{
+		[]string{"{C} was slow in {N} until the missing database index was added; look there first", "slowness of {C} came from a missing index in the database ({N})"},
+		[]string{"Customers complain that {Q} is slow again. Look into the database.", "{Q} takes ages since this morning, is it an index that is missing?"},
+	},
+	{
+		[]string{"never restart {C} on a Friday: the vendor has no support at weekends", "{C} must not be restarted on Fridays, the vendor's support is away"},
+		[]string{"Restart {Q} today, it is Friday and quiet.", "Can you restart {Q} during the weekend? The vendor may have opinions."},
+	},
+	{
+		[]string{"the contract for {C} ends in {N} and is cancelled by letter", "{C}: contract with the supplier until {N}, cancellation by letter only"},
+		[]string{"Write a cancellation for the contract about {Q}.", "Does the contract with our supplier for {Q} end soon?"},
+	},
+	{
+		[]string{"colours of {C} follow the style guide of {N}, the green is too pale for the contrast test", "{C} fails the contrast test with the pale green of the style guide"},
+		[]string{"Check {Q} for accessibility, above all contrast.", "The designers want a paler green for {Q}. Is there anything against that in the style guide?"},
+	},
+	{
+		[]string{"backups of {C} go to {H} and are kept for {N} days", "{C} is backed up to {H}; we keep {N} days"},
+		[]string{"We lost data of {Q}. Where are the backups kept?", "Shorten how many days we keep when backing up {Q}."},
+	},
+	{
+		[]string{"the password of {C} is rotated by {P} each quarter, from the vault", "rotate the credentials of {C} through the vault, each quarter, {P} has the key"},
+		[]string{"Rotating the password for {Q} is due this quarter. Prepare it.", "Which vault holds the credentials of {Q}?"},
+	},
+	{
+		[]string{"translations of {C} come from an agency, they take {N} days", "{C} is translated by the agency, which needs {N} days"},
+		[]string{"We need {Q} in Portuguese. How long does translating take with the agency?", "Plan the translation of {Q}."},
+	},
+	{
+		[]string{"{C} must stay below {N} requests a second or the partner throttles us", "the partner throttles {C} beyond {N} requests per second"},
+		[]string{"Raise the rate of requests for {Q}; does the partner throttle?", "{Q} answers 429 when throttled. What limit did we agree on?"},
+	},
+	{
+		[]string{"tests of {C} are flaky when the clock is near midnight; freeze the time", "flaky around midnight: the tests of {C}; freeze the clock in them"},
+		[]string{"A test of {Q} failed last night and passes now. Find out why it is flaky.", "Tests for {Q} fail around midnight, mend that without sleeping."},
+	},
+	{
+		[]string{"customers in Norway use {C} without VAT, the law of {N} says so", "no VAT in {C} for Norwegian customers, by the law of {N}"},
+		[]string{"A customer from Norway complains about VAT in {Q}.", "Is VAT right in {Q} for all countries? Norway looks strange."},
+	},
+	{
+		[]string{"the migration of {C} to {H} was stopped, since half of the rows had no key", "stopped migrating {C} to {H}: rows without a key"},
+		[]string{"Go on with migrating {Q}, and tell me why it was stopped.", "Plan the migration of {Q} to the new machine, mind the keys of the rows."},
+	},
+	{
+		[]string{"alarms of {C} wake {P} at night; raise the threshold only with a reason in writing", "threshold for alarms of {C} is set by {P}, in writing"},
+		[]string{"The alarm for {Q} wakes people each night, set another threshold.", "Too many alarms from {Q}. Tune the thresholds."},
+	},
+	{
+		[]string{"logs of {C} hold personal data and are deleted after {N} days", "personal data in the logs of {C}: deletion after {N} days"},
+		[]string{"Privacy asks how long we log personal data in {Q}.", "Delete personal data from what {Q} logs."},
+	},
+	{
+		[]string{"screenshots of {C} for the manual are made by {P} with a big font", "{P} makes the screenshots of {C} in the manual, big font"},
+		[]string{"The manual shows an old {Q}. Make new screenshots.", "Update the manual's chapter about {Q}, pictures with a larger font."},
+	},
 }
 
 var noiseEN = []string{
@@ -124,53 +156,97 @@ var fillerEN = []string{
 }
 
 var partsZH = []part{
-	{"账单服务", []string{"账单", "账单服务", "开账单"}}, {"结算页面", []string{"结算", "结算页", "结算页面"}},
-	{"搜索索引", []string{"搜索", "索引", "搜索索引"}}, {"邮件队列", []string{"发邮件", "邮件", "邮件队列"}},
-	{"图片缩放", []string{"缩放图片", "图片", "图片缩放功能"}}, {"优惠券引擎", []string{"优惠券", "优惠券引擎", "发放优惠券"}},
-	{"仓库同步", []string{"仓库的同步", "同步仓库", "仓库"}}, {"欺诈检测", []string{"检测欺诈", "欺诈检测", "防欺诈"}},
-	{"登录表单", []string{"登录", "登录表单", "用户登录"}}, {"价格推送", []string{"推送价格", "价格", "价格推送"}},
-	{"税率表", []string{"税率", "税率表", "税率的表"}}, {"聊天窗口", []string{"聊天", "聊天窗口", "在线聊天"}},
-	{"评论表单", []string{"评论", "写评论的表单", "商品评论"}}, {"退款流程", []string{"退款", "退款流程", "给客户退款"}},
-	{"心愿单", []string{"心愿单", "客户的心愿单", "心愿"}}, {"站点地图", []string{"站点地图", "网站地图", "地图文件"}},
-	{"审计日志", []string{"审计", "审计日志", "审计用的日志"}}, {"标签打印机", []string{"打印标签", "标签", "标签打印机"}},
-	{"地址簿", []string{"地址簿", "收货地址", "地址"}}, {"礼品卡", []string{"礼品卡", "礼品", "礼品卡功能"}},
-	{"库存计数", []string{"库存", "计算库存", "库存计数"}}, {"报表生成器", []string{"报表", "生成报表", "报表生成器"}},
-	{"会话缓存", []string{"会话缓存", "缓存会话", "会话"}}, {"快递接口", []string{"快递", "快递接口", "快递公司的接口"}},
+	{"账单服务", []string{"账单", "账单服务", "开账单"}},
+	{"结算页面", []string{"结算", "结算页", "结算页面"}},
+	{"搜索索引", []string{"搜索", "索引", "搜索索引"}},
+	{"邮件队列", []string{"发邮件", "邮件", "邮件队列"}},
+	{"图片缩放", []string{"缩放图片", "图片", "图片缩放功能"}},
+	{"优惠券引擎", []string{"优惠券", "优惠券引擎", "发放优惠券"}},
+	{"仓库同步", []string{"仓库的同步", "同步仓库", "仓库"}},
+	{"欺诈检测", []string{"检测欺诈", "欺诈检测", "防欺诈"}},
+	{"登录表单", []string{"登录", "登录表单", "用户登录"}},
+	{"价格推送", []string{"推送价格", "价格", "价格推送"}},
+	{"税率表", []string{"税率", "税率表", "税率的表"}},
+	{"聊天窗口", []string{"聊天", "聊天窗口", "在线聊天"}},
+	{"评论表单", []string{"评论", "写评论的表单", "商品评论"}},
+	{"退款流程", []string{"退款", "退款流程", "给客户退款"}},
+	{"心愿单", []string{"心愿单", "客户的心愿单", "心愿"}},
+	{"站点地图", []string{"站点地图", "网站地图", "地图文件"}},
+	{"审计日志", []string{"审计", "审计日志", "审计用的日志"}},
+	{"标签打印机", []string{"打印标签", "标签", "标签打印机"}},
+	{"地址簿", []string{"地址簿", "收货地址", "地址"}},
+	{"礼品卡", []string{"礼品卡", "礼品", "礼品卡功能"}},
+	{"库存计数", []string{"库存", "计算库存", "库存计数"}},
+	{"报表生成器", []string{"报表", "生成报表", "报表生成器"}},
+	{"会话缓存", []string{"会话缓存", "缓存会话", "会话"}},
+	{"快递接口", []string{"快递", "快递接口", "快递公司的接口"}},
 }
 
 var aspectsZH = []aspect{
-	{[]string{"{C}的夜间批处理在{T}开始，因为银行网关之前关闭", "{C}每晚{T}跑批处理，不能提前，网关没开"},
-		[]string{"把{Q}的夜间任务换一个时间，看看银行网关允许不允许。", "{Q}的批处理晚上几点可以开始？"}},
-	{[]string{"{C}由{P}负责，改动界面之前先问他", "{P}是{C}的负责人，界面改动要先问"},
-		[]string{"我想改{Q}的界面，应该先问谁？", "找到{Q}的负责人，把界面的改动写成一条消息。"}},
-	{[]string{"{C}在{N}变慢是因为数据库缺少索引，先查这里", "{C}慢的原因是数据库里少了一个索引（{N}）"},
-		[]string{"客户抱怨{Q}又变慢了，查一下数据库。", "{Q}从早上开始很慢，是不是缺少索引？"}},
-	{[]string{"星期五不要重启{C}，供应商周末没有人值班", "{C}不能在星期五重启，周末供应商不在"},
-		[]string{"今天星期五比较空，重启一下{Q}。", "周末能不能重启{Q}？供应商那边可能有要求。"}},
-	{[]string{"{C}的合同到{N}为止，只能写信解约", "{C}：与供货方的合同到{N}，解约要书面"},
-		[]string{"写一份关于{Q}的解约信，合同快到了。", "{Q}的合同是不是快结束了？"}},
-	{[]string{"{C}的颜色按照{N}年的设计规范，浅绿色通不过对比度测试", "浅绿色让{C}通不过对比度测试，设计规范里有"},
-		[]string{"检查{Q}的无障碍，特别是对比度。", "设计师想给{Q}换更浅的绿色，设计规范有没有反对？"}},
-	{[]string{"{C}备份到{H}，保留{N}天", "{C}的备份放在{H}，留{N}天"},
-		[]string{"{Q}的数据丢了，备份放在哪里？", "缩短{Q}备份保留的天数。"}},
-	{[]string{"{C}的密码每季度由{P}从保险库轮换", "通过保险库轮换{C}的凭据，每季度一次，钥匙在{P}那里"},
-		[]string{"这个季度该轮换{Q}的密码了，准备一下。", "{Q}的凭据放在哪个保险库？"}},
-	{[]string{"{C}的翻译由翻译公司做，需要{N}天", "翻译公司翻译{C}要{N}天"},
-		[]string{"{Q}需要葡萄牙语，翻译公司要多久？", "安排一下{Q}的翻译工作。"}},
-	{[]string{"{C}每秒不能超过{N}个请求，否则合作方限流", "合作方对{C}超过每秒{N}个请求就限流"},
-		[]string{"提高{Q}的请求频率，合作方会不会限流？", "{Q}被限流返回429，我们约定的上限是多少？"}},
-	{[]string{"{C}的测试在午夜前后不稳定，要固定时钟", "午夜附近不稳定的是{C}的测试，把时间固定住"},
-		[]string{"{Q}有个测试昨晚失败现在又通过，查一下为什么不稳定。", "{Q}的测试在午夜前后失败，修好它，不要用等待。"}},
-	{[]string{"挪威客户使用{C}不收增值税，{N}年的法律规定", "{C}对挪威客户没有增值税，依据{N}年的法律"},
-		[]string{"一位挪威客户投诉{Q}里的增值税。", "{Q}的增值税在所有国家都对吗？挪威看起来奇怪。"}},
-	{[]string{"{C}迁移到{H}被停止，因为一半的行没有主键", "停止了{C}向{H}的迁移：有的行缺主键"},
-		[]string{"继续迁移{Q}，并说明当时为什么停止。", "计划把{Q}迁移到新机器，注意行的主键。"}},
-	{[]string{"{C}的告警半夜会吵醒{P}，提高阈值要书面理由", "{C}告警的阈值由{P}书面决定"},
-		[]string{"{Q}的告警每晚吵醒人，换一个阈值。", "{Q}的告警太多了，调整阈值。"}},
-	{[]string{"{C}的日志含有个人数据，{N}天后删除", "个人数据在{C}的日志里，{N}天以后要删除"},
-		[]string{"隐私部门问{Q}的日志里个人数据保存多久。", "从{Q}的日志里删除个人数据。"}},
-	{[]string{"手册里{C}的截图由{P}用大字体制作", "{P}负责手册中{C}的截图，字体要大"},
-		[]string{"手册里的{Q}还是旧的，重新做截图。", "更新手册中关于{Q}的一章，图片用更大的字体。"}},
+	{
+		[]string{"{C}的夜间批处理在{T}开始，因为银行网关之前关闭", "{C}每晚{T}跑批处理，不能提前，网关没开"},
+		[]string{"把{Q}的夜间任务换一个时间，看看银行网关允许不允许。", "{Q}的批处理晚上几点可以开始？"},
+	},
+	{
+		[]string{"{C}由{P}负责，改动界面之前先问他", "{P}是{C}的负责人，界面改动要先问"},
+		[]string{"我想改{Q}的界面，应该先问谁？", "找到{Q}的负责人，把界面的改动写成一条消息。"},
+	},
+	{
+		[]string{"{C}在{N}变慢是因为数据库缺少索引，先查这里", "{C}慢的原因是数据库里少了一个索引（{N}）"},
+		[]string{"客户抱怨{Q}又变慢了，查一下数据库。", "{Q}从早上开始很慢，是不是缺少索引？"},
+	},
+	{
+		[]string{"星期五不要重启{C}，供应商周末没有人值班", "{C}不能在星期五重启，周末供应商不在"},
+		[]string{"今天星期五比较空，重启一下{Q}。", "周末能不能重启{Q}？供应商那边可能有要求。"},
+	},
+	{
+		[]string{"{C}的合同到{N}为止，只能写信解约", "{C}：与供货方的合同到{N}，解约要书面"},
+		[]string{"写一份关于{Q}的解约信，合同快到了。", "{Q}的合同是不是快结束了？"},
+	},
+	{
+		[]string{"{C}的颜色按照{N}年的设计规范，浅绿色通不过对比度测试", "浅绿色让{C}通不过对比度测试，设计规范里有"},
+		[]string{"检查{Q}的无障碍，特别是对比度。", "设计师想给{Q}换更浅的绿色，设计规范有没有反对？"},
+	},
+	{
+		[]string{"{C}备份到{H}，保留{N}天", "{C}的备份放在{H}，留{N}天"},
+		[]string{"{Q}的数据丢了，备份放在哪里？", "缩短{Q}备份保留的天数。"},
+	},
+	{
+		[]string{"{C}的密码每季度由{P}从保险库轮换", "通过保险库轮换{C}的凭据，每季度一次，钥匙在{P}那里"},
+		[]string{"这个季度该轮换{Q}的密码了，准备一下。", "{Q}的凭据放在哪个保险库？"},
+	},
+	{
+		[]string{"{C}的翻译由翻译公司做，需要{N}天", "翻译公司翻译{C}要{N}天"},
+		[]string{"{Q}需要葡萄牙语，翻译公司要多久？", "安排一下{Q}的翻译工作。"},
+	},
+	{
+		[]string{"{C}每秒不能超过{N}个请求，否则合作方限流", "合作方对{C}超过每秒{N}个请求就限流"},
+		[]string{"提高{Q}的请求频率，合作方会不会限流？", "{Q}被限流返回429，我们约定的上限是多少？"},
+	},
+	{
+		[]string{"{C}的测试在午夜前后不稳定，要固定时钟", "午夜附近不稳定的是{C}的测试，把时间固定住"},
+		[]string{"{Q}有个测试昨晚失败现在又通过，查一下为什么不稳定。", "{Q}的测试在午夜前后失败，修好它，不要用等待。"},
+	},
+	{
+		[]string{"挪威客户使用{C}不收增值税，{N}年的法律规定", "{C}对挪威客户没有增值税，依据{N}年的法律"},
+		[]string{"一位挪威客户投诉{Q}里的增值税。", "{Q}的增值税在所有国家都对吗？挪威看起来奇怪。"},
+	},
+	{
+		[]string{"{C}迁移到{H}被停止，因为一半的行没有主键", "停止了{C}向{H}的迁移：有的行缺主键"},
+		[]string{"继续迁移{Q}，并说明当时为什么停止。", "计划把{Q}迁移到新机器，注意行的主键。"},
+	},
+	{
+		[]string{"{C}的告警半夜会吵醒{P}，提高阈值要书面理由", "{C}告警的阈值由{P}书面决定"},
+		[]string{"{Q}的告警每晚吵醒人，换一个阈值。", "{Q}的告警太多了，调整阈值。"},
+	},
+	{
+		[]string{"{C}的日志含有个人数据，{N}天后删除", "个人数据在{C}的日志里，{N}天以后要删除"},
+		[]string{"隐私部门问{Q}的日志里个人数据保存多久。", "从{Q}的日志里删除个人数据。"},
+	},
+	{
+		[]string{"手册里{C}的截图由{P}用大字体制作", "{P}负责手册中{C}的截图，字体要大"},
+		[]string{"手册里的{Q}还是旧的，重新做截图。", "更新手册中关于{Q}的一章，图片用更大的字体。"},
+	},
 }
 
 var noiseZH = []string{
@@ -190,41 +266,73 @@ var fillerZH = []string{
 // message, {S} a setting. Prompts have {J}, the identifier as another one writes it,
 // {G}, the end of the file's path, and {L}, a line of a log with the error.
 var codeEN = []aspect{
-	{[]string{"`{I}` in `{F}` must be called with the lock held, else the race detector complains", "call {I} ({F}) only while you hold the lock"},
-		[]string{"Refactor {J} so that it can be used by two goroutines at once.", "There is a data race around {J}:\nWARNING: DATA RACE\nWrite at 0x00c000 by goroutine 7:\n  {G}:88 +0x1d\nMend it."}},
-	{[]string{"`{E}` means that `{K}` was not run first", "when you see \"{E}\", run `{K}` and try again"},
-		[]string{"The build stops with this:\n\n{L}\n\nWhat is wrong?", "CI is red: {L}. Make it green."}},
-	{[]string{"`{S}` must be set before `{K}`, else the fixtures are loaded twice", "set {S}; without it `{K}` loads the fixtures twice"},
-		[]string{"Why are the fixtures there twice after I call {K}?", "Explain what {S} is for and whether we can delete it."}},
-	{[]string{"{F} is generated by `{K}`, edit the template and not the file", "do not edit `{F}`: `{K}` writes it"},
-		[]string{"Rename a field in {G} and adapt the callers.", "{G} has a typo in a comment, correct it and commit."}},
-	{[]string{"`{I}` returns {E} for an empty slice, callers rely on that", "callers rely on `{E}` from {I} when the slice is empty"},
-		[]string{"{J} should return nil when it gets nothing.", "Users see \"{L}\" when the list is empty; change {J}."}},
-	{[]string{"benchmarks of {I} need `{S}=1`, the numbers without it are noise", "`{S}=1` before measuring {I}, else noise"},
-		[]string{"Measure {J} and make it twice as fast.", "Write a benchmark for {J} and compare with main."}},
-	{[]string{"`{F}` must not import net/http, the wasm build breaks", "no net/http in {F}: it breaks wasm"},
-		[]string{"Add a retrying HTTP client to {G}.", "Fetch the list over HTTP from within {G}."}},
-	{[]string{"deprecated: {I}, remove it when {S} is gone from the config", "{I} goes away together with the setting `{S}`"},
-		[]string{"Remove deprecated code, begin with {J}.", "Clean up settings that nobody uses, {S} for instance."}},
+	{
+		[]string{"`{I}` in `{F}` must be called with the lock held, else the race detector complains", "call {I} ({F}) only while you hold the lock"},
+		[]string{"Refactor {J} so that it can be used by two goroutines at once.", "There is a data race around {J}:\nWARNING: DATA RACE\nWrite at 0x00c000 by goroutine 7:\n  {G}:88 +0x1d\nMend it."},
+	},
+	{
+		[]string{"`{E}` means that `{K}` was not run first", "when you see \"{E}\", run `{K}` and try again"},
+		[]string{"The build stops with this:\n\n{L}\n\nWhat is wrong?", "CI is red: {L}. Make it green."},
+	},
+	{
+		[]string{"`{S}` must be set before `{K}`, else the fixtures are loaded twice", "set {S}; without it `{K}` loads the fixtures twice"},
+		[]string{"Why are the fixtures there twice after I call {K}?", "Explain what {S} is for and whether we can delete it."},
+	},
+	{
+		[]string{"{F} is generated by `{K}`, edit the template and not the file", "do not edit `{F}`: `{K}` writes it"},
+		[]string{"Rename a field in {G} and adapt the callers.", "{G} has a typo in a comment, correct it and commit."},
+	},
+	{
+		[]string{"`{I}` returns {E} for an empty slice, callers rely on that", "callers rely on `{E}` from {I} when the slice is empty"},
+		[]string{"{J} should return nil when it gets nothing.", "Users see \"{L}\" when the list is empty; change {J}."},
+	},
+	{
+		[]string{"benchmarks of {I} need `{S}=1`, the numbers without it are noise", "`{S}=1` before measuring {I}, else noise"},
+		[]string{"Measure {J} and make it twice as fast.", "Write a benchmark for {J} and compare with main."},
+	},
+	{
+		[]string{"`{F}` must not import net/http, the wasm build breaks", "no net/http in {F}: it breaks wasm"},
+		[]string{"Add a retrying HTTP client to {G}.", "Fetch the list over HTTP from within {G}."},
+	},
+	{
+		[]string{"deprecated: {I}, remove it when {S} is gone from the config", "{I} goes away together with the setting `{S}`"},
+		[]string{"Remove deprecated code, begin with {J}.", "Clean up settings that nobody uses, {S} for instance."},
+	},
 }
 
 var codeZH = []aspect{
-	{[]string{"调用 `{I}`（{F}）必须持有锁，否则竞态检测会报错", "只有持有锁的时候才能调用 {I}，见 `{F}`"},
-		[]string{"重构 {J}，让两个 goroutine 可以同时使用。", "{J} 附近有数据竞态：\nWARNING: DATA RACE\nWrite at 0x00c000 by goroutine 7:\n  {G}:88 +0x1d\n请修复。"}},
-	{[]string{"`{E}` 的意思是没有先运行 `{K}`", "看到“{E}”就运行 `{K}` 再试"},
-		[]string{"构建停在这里：\n\n{L}\n\n哪里错了？", "CI 红了：{L}。把它修好。"}},
-	{[]string{"运行 `{K}` 之前要设置 `{S}`，否则测试数据加载两次", "不设置 {S} 的话 `{K}` 会把测试数据加载两次"},
-		[]string{"为什么调用 {K} 之后测试数据出现两次？", "解释 {S} 的用途，能不能删掉？"}},
-	{[]string{"{F} 由 `{K}` 生成，要改模板而不是文件", "不要手改 `{F}`，它是 `{K}` 写的"},
-		[]string{"把 {G} 里的一个字段改名，并修改调用者。", "{G} 的注释里有错字，改正并提交。"}},
-	{[]string{"`{I}` 对空切片返回 {E}，调用者依赖这一点", "切片为空时 {I} 返回 `{E}`，调用者依赖它"},
-		[]string{"{J} 没有输入时应该返回 nil。", "列表为空时用户看到“{L}”，修改 {J}。"}},
-	{[]string{"测 {I} 的性能要 `{S}=1`，不然数字都是噪声", "性能测试 {I} 之前设置 `{S}=1`，否则是噪声"},
-		[]string{"测量 {J} 并让它快一倍。", "给 {J} 写一个性能测试，和主分支比较。"}},
-	{[]string{"`{F}` 不能引入 net/http，会弄坏 wasm 构建", "{F} 里不要用 net/http：wasm 会坏"},
-		[]string{"在 {G} 里加一个会重试的 HTTP 客户端。", "在 {G} 里通过 HTTP 获取列表。"}},
-	{[]string{"{I} 已废弃，等配置里没有 {S} 时删除", "{I} 和设置 `{S}` 一起删除"},
-		[]string{"删除废弃的代码，从 {J} 开始。", "清理没有人用的设置，比如 {S}。"}},
+	{
+		[]string{"调用 `{I}`（{F}）必须持有锁，否则竞态检测会报错", "只有持有锁的时候才能调用 {I}，见 `{F}`"},
+		[]string{"重构 {J}，让两个 goroutine 可以同时使用。", "{J} 附近有数据竞态：\nWARNING: DATA RACE\nWrite at 0x00c000 by goroutine 7:\n  {G}:88 +0x1d\n请修复。"},
+	},
+	{
+		[]string{"`{E}` 的意思是没有先运行 `{K}`", "看到“{E}”就运行 `{K}` 再试"},
+		[]string{"构建停在这里：\n\n{L}\n\n哪里错了？", "CI 红了：{L}。把它修好。"},
+	},
+	{
+		[]string{"运行 `{K}` 之前要设置 `{S}`，否则测试数据加载两次", "不设置 {S} 的话 `{K}` 会把测试数据加载两次"},
+		[]string{"为什么调用 {K} 之后测试数据出现两次？", "解释 {S} 的用途，能不能删掉？"},
+	},
+	{
+		[]string{"{F} 由 `{K}` 生成，要改模板而不是文件", "不要手改 `{F}`，它是 `{K}` 写的"},
+		[]string{"把 {G} 里的一个字段改名，并修改调用者。", "{G} 的注释里有错字，改正并提交。"},
+	},
+	{
+		[]string{"`{I}` 对空切片返回 {E}，调用者依赖这一点", "切片为空时 {I} 返回 `{E}`，调用者依赖它"},
+		[]string{"{J} 没有输入时应该返回 nil。", "列表为空时用户看到“{L}”，修改 {J}。"},
+	},
+	{
+		[]string{"测 {I} 的性能要 `{S}=1`，不然数字都是噪声", "性能测试 {I} 之前设置 `{S}=1`，否则是噪声"},
+		[]string{"测量 {J} 并让它快一倍。", "给 {J} 写一个性能测试，和主分支比较。"},
+	},
+	{
+		[]string{"`{F}` 不能引入 net/http，会弄坏 wasm 构建", "{F} 里不要用 net/http：wasm 会坏"},
+		[]string{"在 {G} 里加一个会重试的 HTTP 客户端。", "在 {G} 里通过 HTTP 获取列表。"},
+	},
+	{
+		[]string{"{I} 已废弃，等配置里没有 {S} 时删除", "{I} 和设置 `{S}` 一起删除"},
+		[]string{"删除废弃的代码，从 {J} 开始。", "清理没有人用的设置，比如 {S}。"},
+	},
 }
 
 var (

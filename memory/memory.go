@@ -107,7 +107,7 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 		return r, fmt.Errorf("search the notes: %w", err)
 	}
 	rk := &ranking{collector: c, root: root, now: s.Now}
-	r.Hits = s.fit(rk.best(s.MaxHits * 4))
+	r.Hits = s.fit(rk.best(s.MaxHits * 2))
 	return r, nil
 }
 

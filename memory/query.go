@@ -19,8 +19,8 @@ const maxQuery = 64 << 10
 const (
 	kindName = 1.6 // an identifier or path, whole
 	kindWord = 1.0
-	kindPart = 0.7 // of an identifier or path
-	kindPair = 0.6 // of characters of a script without blanks: a word is two or more
+	kindPart = 0.9 // of an identifier or path
+	kindPair = 0.4 // of characters of a script without blanks: a word is two or more
 )
 
 // termsOf gives what a prompt is searched by, what counts most first.
@@ -169,7 +169,7 @@ func stem(s string) string {
 	return s
 }
 
-var endings = []string{"ations", "ation", "ings", "ing", "ies", "ied", "ers", "ed", "es", "er", "ly", "s", "e", "y"}
+var endings = []string{"ations", "ation", "ions", "ion", "ments", "ment", "ness", "ings", "ing", "ies", "ied", "ers", "ed", "es", "er", "ly", "s", "e", "y"}
 
 // undouble makes runn of running run.
 func undouble(s string) string {

@@ -15,11 +15,11 @@ import (
 )
 
 // How much a term counts, by where it stands; found by measuring, see
-// BenchmarkRetrieval.
+// TestRetrieval.
 const (
 	weightInside  = 0.4  // within a word
-	weightNear    = 0.35 // in the next line; half of that in the one after it
-	weightHeading = 0.5  // in the heading above
+	weightNear    = 0.15 // in one of the three lines before or after it
+	weightHeading = 0.8  // in the headings above
 	bonusHeading  = 1.15 // of a heading that is found
 	bonusNew      = 0.25 // of a lesson of today; it halves every month and a half
 	halfLife      = 45 * 24 * time.Hour
@@ -215,13 +215,15 @@ func readAround(f *os.File, off int64, buf []byte) (before, line []byte) {
 // lower case.
 func headings(text []byte) string {
 	var b strings.Builder
-	level := 7
-	for _, line := range slices.Backward(bytes.Split(text, []byte("\n"))) {
+	for level := 7; level > 1 && len(text) > 0; {
+		at := bytes.LastIndex(text, []byte("\n#")) + 1 // 0: the first line, or none
+		line, _, _ := bytes.Cut(text[at:], []byte("\n"))
 		if n := headingLevel(string(line)); n > 0 && n < level {
 			level = n
 			b.Write(line)
 			b.WriteByte('\n')
 		}
+		text = text[:max(0, at-1)]
 	}
 	return strings.ToLower(b.String())
 }
