@@ -62,6 +62,9 @@ func (c *Coordinator) Preview(ctx context.Context, specs []TaskSpec) ([]TaskPrev
 	}
 	list := make([]TaskPreview, len(in.list))
 	for i := range in.list {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if list[i], err = in.preview(ctx, i); err != nil {
 			return nil, err
 		}

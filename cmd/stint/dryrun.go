@@ -19,6 +19,7 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.Ta
 	if err != nil {
 		return err
 	}
+	a.tellDryRun(ctx, o, specs, list)
 	switch {
 	case o.json && many:
 		err = printEach(a.stdout, list)
@@ -37,6 +38,16 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.Ta
 		}
 	}
 	return err
+}
+
+// tellDryRun says on stderr what is said when tasks are queued.
+func (a *app) tellDryRun(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, list []coordinator.TaskPreview) {
+	views := make([]api.TaskView, len(list))
+	for i := range list {
+		views[i].Task = list[i].Task
+	}
+	a.noteDemos(ctx, o, specs, views)
+	a.tellPaused()
 }
 
 // previewEnd gives the error of a task that could not be run: that of its end.
