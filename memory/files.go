@@ -21,10 +21,21 @@ const maxNotes = 10_000
 // maxSkipped bounds how many of those that are left out are told one by one.
 const maxSkipped = 20
 
+// maxLooked is how many files are opened before the search; of more, those that have
+// a line that is found.
+const maxLooked = 200
+
 // A note is a file that is searched.
 type note struct {
-	path string // below the workspace, with slashes
-	size int64
+	path   string // below the workspace, with slashes
+	size   int64  // about
+	looked bool   // it is a text that can be read
+}
+
+// A candidate is a file that a path names.
+type candidate struct {
+	name    string
+	regular bool // it is known to be a regular file and no link
 }
 
 // A finder gathers the files of a search.
@@ -68,27 +79,36 @@ func (f *finder) path(ctx context.Context, p string) {
 	if len(names) == 0 && !slices.Contains(DefaultPaths, p) {
 		f.skip(p, "there is no such file")
 	}
-	for _, name := range names {
-		if f.seen[name] {
+	for _, c := range names {
+		if f.seen[c.name] {
 			continue
 		}
-		f.seen[name] = true
-		n, err := look(f.root, name)
-		switch {
-		case err != nil:
-			f.skip(name, "%v", err)
-		case len(f.notes) == maxNotes:
-			f.skip(name, "there are more than %d files", maxNotes)
+		f.seen[c.name] = true
+		if len(f.notes) == maxNotes {
+			f.skip(c.name, "there are more than %d files", maxNotes)
 			return
-		default:
-			f.notes = append(f.notes, n)
 		}
+		n, err := f.note(c)
+		if err != nil {
+			f.skip(c.name, "%v", err)
+			continue
+		}
+		f.notes = append(f.notes, n)
 	}
+}
+
+// note says whether a file can be searched. Of many regular files the first ones say
+// how large the others are.
+func (f *finder) note(c candidate) (note, error) {
+	if n := len(f.notes); n >= maxLooked && c.regular {
+		return note{path: c.name, size: f.notes[n%maxLooked].size}, nil
+	}
+	return look(f.root, c.name)
 }
 
 // expand gives the names of the files that a pattern names, sorted. A directory
 // stands for the Markdown files below it.
-func expand(ctx context.Context, root *os.Root, pattern string) []string {
+func expand(ctx context.Context, root *os.Root, pattern string) []candidate {
 	if fi, err := root.Stat(pattern); err == nil && fi.IsDir() {
 		pattern = path.Join(pattern, "**", "*.md")
 	}
@@ -96,7 +116,7 @@ func expand(ctx context.Context, root *os.Root, pattern string) []string {
 		if _, err := root.Lstat(pattern); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return []string{pattern}
+		return []candidate{{name: pattern}}
 	}
 	parts := slices.CompactFunc(strings.Split(pattern, "/"), func(a, b string) bool { return a == "**" && b == "**" })
 	fixed := 0
@@ -104,21 +124,21 @@ func expand(ctx context.Context, root *os.Root, pattern string) []string {
 		fixed++
 	}
 	deep := slices.Contains(parts, "**")
-	var names []string
+	var names []candidate
 	top := path.Join(append([]string{"."}, parts[:fixed]...)...)
 	_ = fs.WalkDir(root.FS(), top, func(name string, d fs.DirEntry, err error) error { // it gives no error but ours
 		switch {
 		case len(names) > maxNotes || ctx.Err() != nil:
 			return fs.SkipAll
 		case err != nil && name == top && !errors.Is(err, fs.ErrNotExist):
-			names = append(names, name) // to be told why it cannot be read
+			names = append(names, candidate{name: name}) // to be told why it cannot be read
 			return nil
 		case err != nil:
 			return nil // what cannot be read has no notes
 		case d.IsDir() && (d.Name() == ".git" || depth(name) >= len(parts) && !deep):
 			return fs.SkipDir
 		case !d.IsDir() && matches(parts, strings.Split(name, "/")):
-			names = append(names, name)
+			names = append(names, candidate{name, d.Type().IsRegular()})
 		}
 		return nil
 	})
@@ -166,7 +186,7 @@ func look(root *os.Root, name string) (note, error) {
 	if err != nil {
 		return note{}, err
 	}
-	return note{name, fi.Size()}, nil
+	return note{name, fi.Size(), true}, nil
 }
 
 // openNote opens a file of the workspace to be read. It does not wait for the other

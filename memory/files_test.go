@@ -133,6 +133,28 @@ func TestManySkippedFilesAreTold(t *testing.T) {
 	}
 }
 
+// TestOfManyFilesThoseWithFindsAreLookedAt: a binary file among many is told when it
+// would have been a find.
+func TestOfManyFilesThoseWithFindsAreLookedAt(t *testing.T) {
+	files := map[string]string{"memory/z1.md": "\x00\ndeploy key one\n", "memory/z2.md": "deploy key two\n", "memory/z3.md": "\x00\n"}
+	for i := range maxLooked + 10 {
+		files[fmt.Sprintf("memory/%04d.md", i)] = "nothing\n"
+	}
+	dir := workspace(t, files)
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "memory/z4.md")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range engineNames {
+		t.Run(name, func(t *testing.T) {
+			r := search(t, withEngine(t, name), dir, "the deploy key")
+			want := []string{"memory/z4.md: it is a link that leads out of the workspace", "memory/z1.md: it is no text: it has NUL bytes"}
+			if !slices.Equal(places(r), []string{"memory/z2.md:1"}) || !slices.Equal(why(r), want) {
+				t.Errorf("hits %v, skipped %q", places(r), why(r))
+			}
+		})
+	}
+}
+
 func TestFindNotesStops(t *testing.T) {
 	root, err := os.OpenRoot(workspace(t, map[string]string{"memory/a.md": "a"}))
 	if err != nil {

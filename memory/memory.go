@@ -108,6 +108,7 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	}
 	rk := &ranking{collector: c, root: root, now: s.Now}
 	r.Hits = s.fit(rk.best(s.MaxHits * 2))
+	r.Skipped = append(r.Skipped, rk.skipped...)
 	return r, nil
 }
 

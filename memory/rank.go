@@ -35,7 +35,8 @@ type ranking struct {
 	root *os.Root
 	now  time.Time
 
-	total float64 // weight of all terms
+	total   float64 // weight of all terms
+	skipped []Skipped
 }
 
 // best gives at most n hits, best first.
@@ -171,7 +172,7 @@ func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 		if h.note != note {
 			closeFile(f)
 			note = h.note
-			f, _ = openNote(r.root, r.notes[note].path) // without it nothing is there any more
+			f = r.open(&r.notes[note])
 		}
 		if f == nil {
 			continue
@@ -186,6 +187,21 @@ func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 	}
 	closeFile(f)
 	return still
+}
+
+// open opens a note; nil if nothing of it is to be given.
+func (r *ranking) open(n *note) *os.File {
+	if !n.looked {
+		if _, err := look(r.root, n.path); err != nil {
+			r.skipped = append(r.skipped, Skipped{n.path, err.Error()})
+			return nil
+		}
+	}
+	f, err := openNote(r.root, n.path)
+	if err != nil {
+		return nil // it was there a moment ago: what was found is there no more
+	}
+	return f
 }
 
 func closeFile(f *os.File) {
