@@ -23,8 +23,9 @@ import (
 type SentPrompt struct {
 	TaskID    string      `json:"taskId"`
 	RunID     string      `json:"runId"`
-	Number    int         `json:"number"` // of the agent's runs for the task, from 1
-	Of        int         `json:"of"`     // how many there are
+	Phase     state.Phase `json:"phase,omitempty"` // evaluate: it is that of a judge of the answer
+	Number    int         `json:"number"`          // among the agent's runs for the task, from 1; 0: it is none of them
+	Of        int         `json:"of"`              // how many there are
 	Attempt   int         `json:"attempt,omitempty"`
 	Iteration int         `json:"iteration,omitempty"` // round of the verify loop, from 1
 	SHA256    string      `json:"sha256"`              // of the prompt, in hex
@@ -84,60 +85,48 @@ func readMemory(runDir string) *FoundNotes {
 
 // chooseRun finds a run of a task that had a prompt.
 func chooseRun(t *state.Task, run string) (SentPrompt, error) {
-	steps := t.Steps
-	if len(steps) == 0 && t.RunID != "" { // an older stint has merged its records
+	steps := slices.DeleteFunc(slices.Clone(t.Steps), func(s state.Step) bool { return !isRunID(s.RunID) })
+	if len(t.Steps) == 0 && isRunID(t.RunID) { // an older stint has merged its records
 		steps = []state.Step{{RunID: t.RunID, Attempt: t.Attempt}}
 	}
-	turns := slices.DeleteFunc(slices.Clone(steps), func(s state.Step) bool { return s.Phase != "" || !isRunID(s.RunID) })
-	fail := func(format string, args ...any) (SentPrompt, error) {
-		return SentPrompt{}, &Error{Code: CodeNotFound, Message: fmt.Sprintf(format, args...), Hint: "stint show " + t.ID}
-	}
+	turns := slices.DeleteFunc(slices.Clone(steps), func(s state.Step) bool { return s.Phase != "" })
 	if len(turns) == 0 {
 		return SentPrompt{}, &Error{Code: CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
 	}
-	n := len(turns)
-	switch number, err := strconv.Atoi(run); {
-	case run == "":
-	case err == nil && len(run) < 5: // no piece of an id
-		if number < 1 || number > len(turns) {
-			return fail("task %s has no run %d of its agent: there are %d", t.ID, number, len(turns))
+	s, err := turns[len(turns)-1], error(nil)
+	if n, no := strconv.Atoi(run); no == nil && len(run) < 5 { // no piece of an id
+		if n < 1 || n > len(turns) {
+			return SentPrompt{}, noRun(t, "it has no run %d of its agent: there are %d", n, len(turns))
 		}
-		n = number
-	default:
-		if n, err = findRun(turns, run); err == nil {
-			break
-		}
-		if _, verified := findRun(steps, run); verified == nil {
-			return fail("run %s of task %s is one of its verify command, which gets no prompt", run, t.ID)
-		}
-		return fail("task %s: %v", t.ID, err)
+		s = turns[n-1]
+	} else if run != "" {
+		s, err = findRun(t, steps, run)
 	}
-	s := turns[n-1]
-	p := SentPrompt{TaskID: t.ID, RunID: s.RunID, Number: n, Of: len(turns), Attempt: s.Attempt}
+	p := SentPrompt{TaskID: t.ID, RunID: s.RunID, Phase: s.Phase, Of: len(turns), Attempt: s.Attempt}
+	p.Number = 1 + slices.IndexFunc(turns, func(turn state.Step) bool { return turn.RunID == s.RunID })
 	if hasVerify(t) {
 		p.Iteration = max(1, s.Iteration)
 	}
-	return p, nil
+	return p, err
 }
 
-// findRun gives the number of the one run whose id has the piece.
-func findRun(steps []state.Step, piece string) (int, error) {
-	found := 0
-	for i, s := range steps {
-		switch {
-		case s.RunID == piece:
-			return i + 1, nil
-		case !strings.Contains(s.RunID, piece):
-		case found > 0:
-			return 0, fmt.Errorf("%q fits several of its runs", piece)
-		default:
-			found = i + 1
-		}
+// noRun says that a task has no such run, or no prompt of it.
+func noRun(t *state.Task, format string, args ...any) error {
+	return &Error{Code: CodeNotFound, Message: "task " + t.ID + ": " + fmt.Sprintf(format, args...), Hint: "stint show " + t.ID}
+}
+
+// findRun gives the one run with a prompt whose id has the piece.
+func findRun(t *state.Task, steps []state.Step, piece string) (state.Step, error) {
+	found := slices.DeleteFunc(steps, func(s state.Step) bool { return !strings.Contains(s.RunID, piece) })
+	switch {
+	case len(found) == 0:
+		return state.Step{}, noRun(t, "it has no run %q", piece)
+	case len(found) > 1:
+		return state.Step{}, noRun(t, "%q fits several of its runs", piece)
+	case found[0].Phase == state.PhaseVerify:
+		return state.Step{}, noRun(t, "run %s is one of its verify command, which gets no prompt", piece)
 	}
-	if found == 0 {
-		return 0, fmt.Errorf("it has no run %q of its agent", piece)
-	}
-	return found, nil
+	return found[0], nil
 }
 
 // isRunID reports whether id can be the name of a run's directory. It may come from a

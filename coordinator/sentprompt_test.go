@@ -53,7 +53,7 @@ func TestSentPrompt(t *testing.T) {
 			t.Errorf("%s: %+v, %v", ref, got, err)
 		}
 	}
-	for run, want := range map[string]string{"0": "has no run 0 of its agent: there are 2", "3": "has no run 3", "nobody": "it has no run \"nobody\"", one.RunID[:4] + "-": "it has no run"} {
+	for run, want := range map[string]string{"0": "it has no run 0 of its agent: there are 2", "3": "it has no run 3", "nobody": "it has no run \"nobody\"", one.RunID[:4] + "-": "it has no run"} {
 		w.refusesPrompt(id, run, want)
 	}
 	w.refusesPrompt(id, one.RunID[:3], "fits several of its runs")

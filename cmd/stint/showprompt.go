@@ -35,7 +35,11 @@ func (a *app) showPrompt(ctx context.Context, o *showOptions, ref string) error 
 
 // describeSent tells which prompt it is, and what was found for it.
 func describeSent(p *coordinator.SentPrompt) string {
-	text := fmt.Sprintf("stint: run %s of task %s (%d of %d, attempt %d", p.RunID, p.TaskID, p.Number, p.Of, p.Attempt)
+	which := fmt.Sprintf("%d of %d", p.Number, p.Of)
+	if p.Number == 0 {
+		which = string(p.Phase)
+	}
+	text := fmt.Sprintf("stint: run %s of task %s (%s, attempt %d", p.RunID, p.TaskID, which, p.Attempt)
 	if p.Iteration > 0 {
 		text += fmt.Sprintf(", round %d", p.Iteration)
 	}
