@@ -12,7 +12,7 @@
 set -eu
 PATH=$HOME/.local/bin:$HOME/go/bin:/usr/local/bin:$PATH
 export PATH
-directory=$1 prompt=$2
+directory=${1:?usage: cron.sh DIRECTORY PROMPT} prompt=${2:?usage: cron.sh DIRECTORY PROMPT}
 
 stint task -d -C "$directory" --label daily --idempotency-key "$(basename "$directory")-$(date +%F)" \
 	--max-attempts 2 --timeout 2h -- "$prompt" >/dev/null

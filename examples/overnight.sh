@@ -14,7 +14,7 @@ ids=${OVERNIGHT:-$HOME/.cache/stint-overnight} # the ids of the night's tasks
 case ${1-} in
 evening)
 	mkdir -p "$(dirname "$ids")"
-	stint task -d --label overnight --max-attempts 2 --spec "$2" >"$ids.new"
+	stint task -d --label overnight --max-attempts 2 --spec "${2:?usage: overnight.sh evening FILE}" >"$ids.new"
 	mv "$ids.new" "$ids"
 	echo "$(grep -c . "$ids") tasks are queued"
 	;;

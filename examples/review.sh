@@ -9,7 +9,7 @@
 # reviewer has a session of its own and sees only the change. If one of them fails,
 # those after it do not run: the exit code is that of the last.
 set -eu
-change=$1
+change=${1:?usage: review.sh CHANGE}
 name=change-$(date +%Y%m%d-%H%M%S)
 
 made=$(stint task -d --session "$name" -- "$change")

@@ -7,7 +7,7 @@
 # most. The answer is on stdout, and the exit code is 0 if the command has passed
 # and 8 if it never did.
 set -eu
-command=$1 prompt=$2
+command=${1:?usage: verify.sh COMMAND PROMPT} prompt=${2:?usage: verify.sh COMMAND PROMPT}
 
 if sh -c "$command" >/dev/null 2>&1; then
 	echo "it passes already: $command" >&2
