@@ -37,6 +37,7 @@ type fakeMaster struct {
 	subs  map[chan coordinator.Change]bool
 	seq   uint64
 	by    string // of the last Cancel or Retry
+	run   string // of the last Submit
 	over  bool   // Handover was called
 
 	paused string // why, after a Pause
@@ -65,6 +66,7 @@ func (f *fakeMaster) Submit(ctx context.Context, spec coordinator.TaskSpec) (sta
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.run = spec.FromRun
 	if id, ok := f.keys[spec.IdempotencyKey]; ok && spec.IdempotencyKey != "" {
 		return f.find(id)
 	}

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestRunOf: whatever a run starts is found by its gate: children, orphans in sessions
+// of their own, programs without any environment. What a run did not start is not.
+func TestRunOf(t *testing.T) {
+	b := newBench(t)
+	turn := b.turn("")
+	pids := filepath.Join(turn.Workspace, "pids")
+	script := `echo $$ >>pids
+sh -c 'echo $$ >>pids; sleep 1000' &
+(setsid env -i /bin/sh -c 'echo $$ >>pids; sleep 1000' >/dev/null 2>&1 &)
+sh -c 'env -i setsid /bin/sh -c "echo \$\$ >>pids; sleep 1000" &'
+wait`
+	ended := make(chan ended, 1)
+	ctx, stop := t.Context(), make(chan struct{})
+	go func() { ended <- b.shell(ctx, turn, script); close(stop) }()
+	var list []string
+	eventually(t, "four processes", func() bool {
+		data, _ := os.ReadFile(pids)
+		list = strings.Fields(string(data))
+		return len(list) == 4
+	})
+	for _, text := range list {
+		pid, err := strconv.Atoi(text)
+		must(t, err)
+		if run, err := RunOf(pid); run != turn.RunID || err != nil {
+			t.Errorf("process %d is part of %q, %v", pid, run, err)
+		}
+	}
+	for _, pid := range []int{os.Getpid(), os.Getppid(), 1, 0} {
+		if run, err := RunOf(pid); run != "" || err != nil {
+			t.Errorf("process %d is part of %q, %v", pid, run, err)
+		}
+	}
+	if run, err := RunOf(1 << 30); run != "" || err == nil {
+		t.Errorf("a process that has ended is part of %q, %v", run, err)
+	}
+	pid, err := strconv.Atoi(list[0])
+	must(t, err)
+	must(t, signalProc(proc{pid: pid, start: startOf(t, pid)}, 9))
+	<-stop
+	wantGone(t, turn)
+	if run, any := gateRun(0); run != "" || any {
+		t.Error("a gate that has ended is still known")
+	}
+}
+
+func startOf(t *testing.T, pid int) string {
+	t.Helper()
+	p, err := readProc(pid)
+	must(t, err)
+	return p.start
+}

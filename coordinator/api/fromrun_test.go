@@ -1,0 +1,155 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"stint/coordinator"
+	"stint/ledger"
+	"stint/state"
+)
+
+// familyOf has a running task aa-1 of the run r-1, its child aa-2 and the stranger aa-3.
+func familyOf(t testing.TB) *fakeMaster {
+	m := newFake(t)
+	m.add(state.Task{ID: "aa-1", Status: state.Running, RunID: "r-1"})
+	m.add(state.Task{ID: "aa-2", Status: state.Queued, TriggeredBy: "aa-1"})
+	m.add(state.Task{ID: "aa-3", Status: state.Queued})
+	return m
+}
+
+// askAs makes a request that says which run it comes from.
+func askAs(h http.Handler, run, method, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", jsonType)
+	}
+	r.Header.Set(runHeader, run)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// TestARunMayOnlyQueueAndRead: of all requests that change something, also of those
+// to come, a run may make three, beside the one that cancels what is its own.
+func TestARunMayOnlyQueueAndRead(t *testing.T) {
+	server := NewServer(familyOf(t), Options{})
+	api := decode[struct{ Paths map[string]map[string]any }](t, ask(server, "GET", "/v1/openapi.json", "", "").Body.Bytes())
+	refused := 0
+	for path, methods := range api.Paths {
+		for method := range methods {
+			path := strings.NewReplacer("{id}", "aa-1", "{key}", "web").Replace(path)
+			if path == "/v1/events" || strings.HasSuffix(path, "/wait") || strings.HasSuffix(path, "/logs") {
+				continue // they read, and last
+			}
+			w := askAs(server, "r-1", strings.ToUpper(method), path, "")
+			may := method == "get" || path == "/v1/tasks" || path == "/v1/tasks/batch" || path == "/v1/tasks/preview"
+			if (w.Code != http.StatusForbidden) != may {
+				t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+			}
+			if !may {
+				refused++
+				if p := decode[problem](t, w.Body.Bytes()); p.Code != coordinator.CodeForbidden || p.Detail != coordinator.ErrFromRun.Message {
+					t.Errorf("%s %s: %+v", method, path, p)
+				}
+			}
+		}
+	}
+	if refused < 8 {
+		t.Errorf("%d kinds of requests are refused", refused)
+	}
+}
+
+// TestRunsCancelTheirOwn: a run may cancel what its task has queued, while it runs.
+func TestRunsCancelTheirOwn(t *testing.T) {
+	m := familyOf(t)
+	server := NewServer(m, Options{})
+	for _, c := range []struct {
+		run, id string
+		want    int
+	}{{"r-1", "aa-3", 403}, {"r-1", "aa-1", 403}, {"r-2", "aa-2", 403}, {"r-1", "aa-9", 404}, {"r-1", "aa-2", 200}} {
+		if w := askAs(server, c.run, "POST", "/v1/tasks/"+c.id+"/cancel", ""); w.Code != c.want {
+			t.Errorf("run %s cancels %s: %d %s", c.run, c.id, w.Code, w.Body)
+		}
+	}
+	if m.by != ledger.ByAgent {
+		t.Errorf("it was canceled by %q", m.by)
+	}
+	m.set("aa-1", func(t *state.Task) { t.Status = state.Done })
+	if w := askAs(server, "r-1", "POST", "/v1/tasks/aa-2/cancel", ""); w.Code != 403 {
+		t.Errorf("a run that has ended cancels: %d", w.Code)
+	}
+}
+
+// TestRunIsNoWordOfTheBody: the body of a request cannot say which run it comes from.
+func TestRunIsNoWordOfTheBody(t *testing.T) {
+	m := familyOf(t)
+	server := NewServer(m, Options{})
+	for _, name := range []string{"fromRun", "FromRun", "-", "run"} {
+		if w := ask(server, "POST", "/v1/tasks", jsonType, `{"prompt":"x","`+name+`":"r-1"}`); w.Code < 400 {
+			t.Errorf("%s: %d", name, w.Code)
+		}
+	}
+	for _, body := range []string{`{"prompt":"x"}`, `[{"prompt":"x"}]`} {
+		path := "/v1/tasks"
+		if body[0] == '[' {
+			path += "/batch"
+		}
+		m.run = ""
+		if w := askAs(server, "r-1", "POST", path, body); w.Code != 201 || m.run != "r-1" {
+			t.Errorf("%s: %d, run %q", path, w.Code, m.run)
+		}
+	}
+}
+
+// TestPeerIsARun: what a process was started by counts, and not what it says; where
+// nobody can tell, it may only read.
+func TestPeerIsARun(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the kernel is asked on Linux only")
+	}
+	ctx := context.Background()
+	for _, c := range []struct {
+		name, found string
+		err         error
+		says, want  string // the run that a task is submitted from
+		forbidden   bool
+	}{
+		{"nobody's", "", nil, "", "", false},
+		{"it says so", "", nil, "r-1", "r-1", false},
+		{"it says nothing", "r-1", nil, "", "r-1", false},
+		{"it says another", "r-1", nil, "r-2", "r-1", false},
+		{"it has gone", "", errors.New("no such process"), "", "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, asked := familyOf(t), 0
+			s := serve(t, m, Options{RunOf: func(pid int) (string, error) {
+				if asked = pid; pid != os.Getpid() {
+					t.Errorf("asked for process %d, which is not %d", pid, os.Getpid())
+				}
+				return c.found, c.err
+			}})
+			s.client.FromRun(c.says)
+			if _, err := s.client.List(ctx, state.Filter{}); err != nil {
+				t.Error(err)
+			}
+			if asked != 0 {
+				t.Error("it was asked for a request that only reads")
+			}
+			_, err := s.client.Submit(ctx, coordinator.TaskSpec{Prompt: "x"})
+			forbidden := errors.Is(err, &coordinator.Error{Code: coordinator.CodeForbidden})
+			if m.run != c.want || forbidden != c.forbidden || asked == 0 {
+				t.Errorf("run %q, %v", m.run, err)
+			}
+			if err := s.client.Pause(ctx, ""); errors.Is(err, &coordinator.Error{Code: coordinator.CodeForbidden}) != (c.want != "" || c.forbidden) {
+				t.Errorf("a pause: %v", err)
+			}
+		})
+	}
+}

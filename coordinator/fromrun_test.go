@@ -1,0 +1,202 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"stint/coordinator"
+	"stint/ledger"
+	"stint/state"
+)
+
+// fromRun lets a task run that does things while its agent is at work, and waits for
+// all ends. The task is called parent.
+func fromRun(t *testing.T, configure func(*world), do func(w *world, parent state.Task)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := followWorld(t)
+		if configure != nil {
+			configure(w)
+		}
+		plain := w.agent.do
+		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			if turn.TaskID == taskID(1) {
+				do(w, w.task(turn.TaskID))
+			}
+			return plain(ctx, turn, report)
+		}
+		w.openUnwatched()
+		w.ended(w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", Priority: 9}).ID)
+		w.close()
+	})
+}
+
+var forbidden = &coordinator.Error{Code: coordinator.CodeForbidden}
+
+// TestARunQueuesTasks: what a run asks for belongs to its task; the same request again
+// gives the same task; the number is bounded, in one batch as in many requests.
+func TestARunQueuesTasks(t *testing.T) {
+	fromRun(t, nil, func(w *world, parent state.Task) {
+		spec := coordinator.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Workspace: w.work}
+		child := w.submit(spec)
+		if child.TriggeredBy != parent.ID || child.Trigger != state.ByAgent || child.By != ledger.ByAgent || child.Hold || child.Priority != 0 {
+			t.Errorf("child %+v", child)
+		}
+		if again, err := w.try(spec); err != nil || again.ID != child.ID {
+			t.Errorf("again: %s, %v", again.ID, err)
+		}
+		spec.ID, spec.IdempotencyKey = "", "k"
+		keyed := w.submit(spec)
+		if again, err := w.try(spec); err != nil || again.ID != keyed.ID {
+			t.Errorf("again by key: %s, %v", again.ID, err)
+		}
+		spec.IdempotencyKey = ""
+		if _, err := w.submitAll([]coordinator.TaskSpec{spec, spec}); !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "has queued 3 others, and max_follow_ups is 3") {
+			t.Errorf("a batch that goes beyond the number: %v", err)
+		}
+		w.submit(spec)
+		if _, err := w.try(spec); !errors.Is(err, forbidden) {
+			t.Errorf("one too many: %v", err)
+		}
+		if got := w.task(parent.ID).FollowUps; len(got) != 3 {
+			t.Errorf("children %q", got)
+		}
+	})
+}
+
+// TestARunQueuesNoChains: where the depth is used up, a run queues nothing.
+func TestARunQueuesNoChains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := followWorld(t)
+		w.cfg.FollowUpDepth, w.cfg.MaxFollowUps = 3, 2
+		var last error
+		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			for {
+				if _, last = w.try(coordinator.TaskSpec{Prompt: "more", FromRun: turn.RunID, Workspace: w.work, Parallel: true}); last != nil {
+					return coordinator.Outcome{Result: "x"}
+				}
+			}
+		}
+		w.openUnwatched()
+		w.submit(coordinator.TaskSpec{Prompt: "p"})
+		synctest.Wait()
+		list := w.c.List(coordinator.Filter{})
+		for _, task := range list {
+			w.ended(task.ID)
+		}
+		if len(list) != 1+2+4+8 || !errors.Is(last, forbidden) {
+			t.Errorf("%d tasks; the last answer was %v", len(list), last)
+		}
+		w.close()
+	})
+}
+
+// TestARunHasNoRights: what would give a run more than its own task has waits for a
+// person, or is refused.
+func TestARunHasNoRights(t *testing.T) {
+	other := t.TempDir()
+	configure := func(w *world) {
+		w.cfg.MaxFollowUps = 100
+		w.settings(coordinator.WorkspaceSettings{VerifyCommand: "make test"})
+		w.cfg.Shell = passes{}
+	}
+	fromRun(t, configure, func(w *world, parent state.Task) {
+		if err := os.Mkdir(filepath.Join(w.work, "sub"), 0o700); err != nil {
+			t.Error(err)
+		}
+		for _, c := range []struct {
+			name string
+			spec coordinator.TaskSpec
+			note string // "": it is not held
+		}{
+			{"nothing", coordinator.TaskSpec{}, ""},
+			{"its own verify command", coordinator.TaskSpec{VerifyCommand: "rm -rf /"}, "an agent named its verify command"},
+			{"no verify command", coordinator.TaskSpec{VerifyCommand: coordinator.NoVerify}, ""},
+			{"the configured one", coordinator.TaskSpec{VerifyCommand: "make test"}, ""},
+			{"elsewhere", coordinator.TaskSpec{Workspace: other}, "an agent of " + w.work + " asked for it: look at prompt and workspace"},
+			{"below", coordinator.TaskSpec{Workspace: filepath.Join(w.work, "sub")}, ""},
+		} {
+			spec := c.spec
+			spec.Prompt, spec.FromRun = "child", parent.RunID
+			got, err := w.try(spec)
+			if err != nil || got.Hold != (c.note != "") || !strings.HasPrefix(got.Note, c.note) || got.Hold && !strings.HasSuffix(got.Note, "then stint release "+got.ID) {
+				t.Errorf("%s: hold %v, note %q, %v", c.name, got.Hold, got.Note, err)
+			}
+			if got.Hold { // for the end of the test
+				if _, err := w.c.Cancel(t.Context(), got.ID, ledger.ByAgent); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		spec := coordinator.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: filepath.Dir(w.dir), AllowStateInWorkspace: true}
+		if _, err := w.try(spec); err == nil || !strings.Contains(err.Error(), "the state directory") {
+			t.Errorf("where the state is: %v", err)
+		}
+	})
+}
+
+// passes is a shell in which every command passes.
+type passes struct{}
+
+func (passes) Verify(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+	return coordinator.VerifyResult{}
+}
+
+// TestARunMustRun: a run that nobody knows, or that has ended, queues nothing.
+func TestARunMustRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := followWorld(t)
+		w.openUnwatched()
+		ended := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		for _, run := range []string{ended.RunID, taskID(7), "../x", "\x00"} {
+			if _, err := w.try(coordinator.TaskSpec{Prompt: "child", FromRun: run}); !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "does not run any more, or not here") {
+				t.Errorf("run %q: %v", run, err)
+			}
+		}
+		w.close()
+	})
+}
+
+// TestARunWaitsInVain: a client within a run is told at once that what it would wait
+// for cannot run before the run has ended, and how to go on.
+func TestARunWaitsInVain(t *testing.T) {
+	for _, c := range []struct {
+		spec    coordinator.TaskSpec
+		workers int
+		want    string // "": it may wait
+		hint    string
+	}{
+		{coordinator.TaskSpec{}, 4, "both are in the lane of its directory", "stint task -d, or --parallel"},
+		{coordinator.TaskSpec{Parallel: true}, 4, "", ""},
+		{coordinator.TaskSpec{SessionKey: "other"}, 4, "", ""},
+		{coordinator.TaskSpec{Parallel: true}, 1, "there is one worker", "stint task -d"},
+		{coordinator.TaskSpec{Parallel: true, After: []string{taskID(1)}}, 4, "it comes after the task that waits for it", "stint task -d"},
+		{coordinator.TaskSpec{Parallel: true, VerifyCommand: "true"}, 4, "it is held until a person releases it", "stint task -d"},
+	} {
+		t.Run(fmt.Sprintf("%+v %d", c.spec.After, c.workers), func(t *testing.T) {
+			fromRun(t, func(w *world) { w.cfg.MaxWorkers = c.workers }, func(w *world, parent state.Task) {
+				c.spec.Prompt, c.spec.FromRun, c.spec.Await = "child", parent.RunID, true
+				child, err := w.try(c.spec)
+				if c.want == "" {
+					if err != nil || w.ended(child.ID).Status != state.Done {
+						t.Errorf("it cannot wait: %v", err)
+					}
+					return
+				}
+				var e *coordinator.Error
+				if !errors.As(err, &e) || !strings.Contains(e.Message, ": "+c.want) || e.Hint != c.hint {
+					t.Errorf("%+v: %v", c.spec, err)
+				}
+				if got := w.task(parent.ID).FollowUps; len(got) > 0 {
+					t.Errorf("it was queued all the same: %q", got)
+				}
+			})
+		})
+	}
+}
