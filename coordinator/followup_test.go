@@ -212,7 +212,7 @@ func TestFollowUpsEnd(t *testing.T) {
 			w.settings(coordinator.WorkspaceSettings{OnFailure: "fail again"})
 			w.openUnwatched()
 			at, n := w.ended(w.submit(coordinator.TaskSpec{Prompt: "fail"}).ID), 0
-			for list := w.children(at.ID); len(list) > 0; list = w.children(at.ID) {
+			for list := w.children(at.ID); len(list) > 0 && n < 10; list = w.children(at.ID) {
 				at = w.onlyChild(at.ID)
 				n++
 			}
@@ -247,6 +247,24 @@ func TestRetryFollowsUpAgain(t *testing.T) {
 		}
 		w.close()
 	})
+}
+
+// TestArchiveKnowsFollowUps: also one whose index has to be made anew.
+func TestArchiveKnowsFollowUps(t *testing.T) {
+	w := followWorld(t)
+	w.open()
+	id := w.wait(w.submit(coordinator.TaskSpec{Prompt: "fail", OnFailure: "look"}).ID).ID
+	child := w.onlyChild(id)
+	w.moveOut()
+	w.close()
+	if err := os.Remove(filepath.Join(w.dir, "archive", "index")); err != nil {
+		t.Fatal(err)
+	}
+	w.open()
+	if got := w.task(id); len(got.FollowUps) != 1 || got.FollowUps[0] != child.ID || got.Archived == "" {
+		t.Errorf("follow-ups %q in %q", got.FollowUps, got.Archived)
+	}
+	w.close()
 }
 
 // moveOut moves all that has ended into the archive.

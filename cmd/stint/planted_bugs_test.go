@@ -325,4 +325,32 @@ var bugs = []bug{
 		old: "Env: envNames(s.env)}", now: "Env: envNames(s.env[1:])}",
 		pkg: "./coordinator/agent", run: "^TestPlan$",
 	},
+
+	// What tasks queue, and who asks.
+	{
+		name: "a follow-up is queued in a change of its own", file: "coordinator/conclude.go",
+		old: "tx.Merge(follow)",
+		now: "go func() { _ = c.update(context.Background(), func(tx *ledger.Tx) error { tx.Merge(follow); return nil }) }()",
+		pkg: "./coordinator", run: "^TestNoCrashBetweenEndAndFollowUp$",
+	},
+	{
+		name: "follow-ups have follow-ups without end", file: "coordinator/followup.go",
+		old: "case depth >= c.cfg.FollowUpDepth:", now: "case depth > c.cfg.FollowUpDepth:",
+		pkg: "./coordinator", run: "^TestFollowUpsEnd$",
+	},
+	{
+		name: "what was archived is not counted", file: "state/archive.go",
+		old: `s.noteParent(n, a.Parent)`, now: `s.noteParent(n, "")`,
+		pkg: "./coordinator", run: "^TestRetryFollowsUpAgain$",
+	},
+	{
+		name: "an agent's verify command is run at once", file: "coordinator/fromrun.go",
+		old: `if s.note != "" {`, now: `if false {`,
+		pkg: "./coordinator", run: "^TestARunHasNoRights$",
+	},
+	{
+		name: "a process is part of the run that it names", file: "coordinator/api/fromrun.go",
+		old: `; run != "" || err != nil {`, now: `; err != nil {`,
+		pkg: "./coordinator/api", run: "^TestPeerIsARun$",
+	},
 }
