@@ -31,7 +31,7 @@ type step struct {
 func (c *Coordinator) next(r *run, out *Outcome) (s step, ok bool) {
 	t := &r.task
 	switch {
-	case t.Phase == "" && out.Class == "" && hasVerify(t):
+	case t.Phase == "" && out.Class == "" && hasVerify(c.asEdited(t)):
 		return step{state.PhaseVerify, max(1, t.Iteration)}, true
 	case t.Phase == state.PhaseVerify && out.Class == state.ClassVerify && t.Iteration < c.maxIterations(c.asEdited(t)):
 		return step{"", t.Iteration + 1}, true

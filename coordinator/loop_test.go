@@ -411,6 +411,28 @@ func TestLoopIsEditedByHand(t *testing.T) {
 	}
 }
 
+// TestLoopIsBegunByHand: a command that a person gives a task while its agent works.
+func TestLoopIsBegunByHand(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		begun, edited := make(chan bool), make(chan bool)
+		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			if len(w.agent.turns) == 1 {
+				begun <- true
+				<-edited
+			}
+			return coordinator.Outcome{Result: "ok", Session: "n1"}
+		}
+		w.shell.do = exits(1, 0)
+		id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+		<-begun
+		w.takeOver("## Task %s\n- verifyCommand: make test\n", id)
+		edited <- true
+		if got := w.ended(id); got.Status != state.Done || w.shell.count() != 2 || got.Iteration != 2 {
+			t.Errorf("%d commands: %+v", w.shell.count(), got)
+		}
+	})
+}
+
 // TestLoopTakenOut: a person who cancels the task by hand ends the command.
 func TestLoopTakenOut(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
@@ -569,13 +591,14 @@ func TestLoopCrash(t *testing.T) {
 		turns    []string // what the agent is still told
 		commands int
 		retries  int
+		looked   int // for a session in the output of a run
 	}{
-		{[]string{"do it", prompt.MendIt}, 2, 0}, // behind queued
-		{[]string{"do it", prompt.MendIt}, 2, 1}, // running
-		{[]string{prompt.MendIt}, 2, 1},          // verify
-		{[]string{prompt.MendIt}, 1, 1},          // the second turn
-		{nil, 1, 1},                              // verify
-		{nil, 0, 0},                              // done
+		{[]string{"do it", prompt.MendIt}, 2, 0, 0}, // behind queued
+		{[]string{"do it", prompt.MendIt}, 2, 1, 1}, // running
+		{[]string{prompt.MendIt}, 2, 1, 0},          // verify: what the command prints names none
+		{[]string{prompt.MendIt}, 1, 1, 1},          // the second turn
+		{nil, 1, 1, 0},                              // verify
+		{nil, 0, 0, 0},                              // done
 	} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
@@ -587,8 +610,16 @@ func TestLoopCrash(t *testing.T) {
 					}
 				}
 				w.shell.do = secondRound
+				looked := 0
+				w.cfg.FindSession = func(string, string) (string, bool) {
+					looked++
+					return "", false
+				}
 				w.openUnwatched()
 				got := w.ended(id)
+				if looked != want.looked {
+					t.Errorf("looked for a session %d times, want %d", looked, want.looked)
+				}
 				if w.expect(got, state.Done, ""); got.Attempt != 1 || got.Retries != want.retries || got.Iteration != 2 || got.Result != "fine" {
 					t.Errorf("%+v", got)
 				}

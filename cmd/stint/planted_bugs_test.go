@@ -353,4 +353,31 @@ var bugs = []bug{
 		old: `; run != "" || err != nil {`, now: `; err != nil {`,
 		pkg: "./coordinator/api", run: "^TestPeerIsARun$",
 	},
+
+	// The verify loop.
+	{
+		name: "a verify command is not run at a shutdown, and not after it", file: "coordinator/loop.go",
+		old: "\tcase t.Phase == \"\" && out.Class == \"\" && hasVerify(c.asEdited(t)):", now: "\tcase c.isGoing():\n\tcase t.Phase == \"\" && out.Class == \"\" && hasVerify(c.asEdited(t)):",
+		pkg: "./coordinator", run: "^TestLoopBeginsNothingAtAShutdown$",
+	},
+	{
+		name: "a task that was interrupted while it was verified asks the agent again", file: "coordinator/conclude.go",
+		old: "if v.reason != state.ClassInterrupted { // else the task goes on with that phase", now: "if true {",
+		pkg: "./coordinator", run: "^TestLoopShutdown$",
+	},
+	{
+		name: "the exit code of a verify command is ignored", file: "coordinator/agent/shell.go",
+		old: "ExitCode: e.end.Exit, Shortage", now: "Shortage",
+		pkg: "./coordinator/agent", run: "^TestVerifyCommand$",
+	},
+	{
+		name: "what a verify command prints is searched for the agent's session", file: "coordinator/recover.go",
+		old: "err == nil && t.Phase == \"\" && c.cfg.FindSession", now: "err == nil && c.cfg.FindSession",
+		pkg: "./coordinator", run: "^TestLoopCrash$",
+	},
+	{
+		name: "a verify command that stint verify began outlives its master", file: "coordinator/coordinator.go",
+		old: "\tc.recoverChecks(proving)\n", now: "",
+		pkg: "./coordinator", run: "^TestVerifyAtAShutdown$",
+	},
 }
