@@ -27,9 +27,11 @@ const (
 // gitCommand runs no program that the checkout names, and waits for nobody.
 const gitCommand = "GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git --no-pager -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.quotePath=false "
 
-const snapshotCommand = "s=$(" + gitCommand + "stash create) || exit 1\n" +
-	`[ -n "$s" ] || s=$(` + gitCommand + "rev-parse --verify HEAD) || exit 1\n" +
-	`printf '%s\n' "$s"`
+// snapshotCommand takes HEAD where nothing differs from it. What stash create says of
+// that, and of a trouble, is the same.
+const snapshotCommand = "s=$(" + gitCommand + `stash create)
+[ -n "$s" ] || { ` + gitCommand + `diff --no-ext-diff --no-textconv --ignore-submodules=all --quiet HEAD -- && s=$(` + gitCommand + `rev-parse --verify HEAD); } || exit 1
+printf '%s\n' "$s"`
 
 const diffCommand = gitCommand + "diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all -M -D -U0 --src-prefix=a/ --dst-prefix=b/ %s -- ."
 

@@ -117,7 +117,8 @@ func TestWeakenedTestsAreFound(t *testing.T) {
 		"in the last turn":  {[]int{1}, []coordinator.VerifyResult{failedCheck, {}}, nil, "verify-weakened", "git-snapshot git-diff"},
 		"never passed":      {[]int{0}, []coordinator.VerifyResult{failedCheck}, nil, "verify-weakened", "git-snapshot git-diff"},
 		"second attempt": {
-			[]int{0}, []coordinator.VerifyResult{failedCheck, failedCheck, failedCheck, {}},
+			[]int{0},
+			[]coordinator.VerifyResult{failedCheck, failedCheck, failedCheck, {}},
 			func(s *coordinator.TaskSpec) { s.MaxAttempts = 2 }, "verify-weakened", "git-snapshot git-diff git-diff",
 		},
 		"no verify command": {[]int{0}, nil, func(s *coordinator.TaskSpec) { s.VerifyCommand = "" }, "", ""},
@@ -195,7 +196,7 @@ func TestGitDoesNoHarm(t *testing.T) {
 		"programs": {
 			`touch ../tool && chmod +x ../tool && t=$(cd .. && pwd)/tool && printf "#!/bin/sh\ntouch $t.ran\n" >../tool
 			git config core.fsmonitor "$t" && git config diff.external "$t" && git config core.pager "$t" && git config diff.x.textconv "$t" && echo '*.go diff=x' >.git/info/attributes &&
-			for h in post-index-change pre-commit reference-transaction post-checkout; do cp "$t" .git/hooks/$h; done`, nil, "verify-weakened",
+			touch -t 202001010000 calc_test.go && for h in post-index-change pre-commit reference-transaction post-checkout; do cp "$t" .git/hooks/$h; done`, nil, "verify-weakened",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

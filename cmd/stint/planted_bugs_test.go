@@ -286,6 +286,28 @@ var bugs = []bug{
 		pkg: "./cmd/stint", run: "^TestTenTraps$/^10",
 	},
 
+	// What an evaluator may not change.
+	{
+		name: "that verify never passed is forgotten while the answer is judged", file: "coordinator/evaluate.go",
+		old: "if hasVerify(t) && t.VerifyExitCode != nil && *t.VerifyExitCode != 0 {", now: "if false {",
+		pkg: "./coordinator", run: "^TestEvaluationOfWhatNeverPassed$",
+	},
+	{
+		name: "the task goes on in the session of its evaluator", file: "coordinator/evaluate.go",
+		old: "out.Usage = said.Usage.Plus(said.Thread)", now: "out.Session, out.Usage = said.Session, said.Usage.Plus(said.Thread)",
+		pkg: "./coordinator", run: "^TestEvaluation$",
+	},
+	{
+		name: "a task is dead because its evaluator was cut off", file: "coordinator/recover.go",
+		old: " && t.Phase != state.PhaseEvaluate", now: "",
+		pkg: "./coordinator", run: "^TestCrashWhileEvaluated$",
+	},
+	{
+		name: "git runs what a checkout names", file: "coordinator/snapshot.go",
+		old: "--no-ext-diff --no-textconv --no-color", now: "--no-color",
+		pkg: "./coordinator", run: "^TestGitDoesNoHarm$",
+	},
+
 	// What a script is told.
 	{
 		name: "that verify never passed is a failure like any other", file: "cmd/stint/exit.go",
