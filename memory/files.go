@@ -49,10 +49,13 @@ type finder struct {
 
 // findNotes gives the files that the paths name, each once, in their order, and
 // what was left out.
-func findNotes(ctx context.Context, root *os.Root, paths []string) ([]note, []Skipped) {
+func findNotes(ctx context.Context, root *os.Root, paths []string, lessons string) ([]note, []Skipped) {
 	f := &finder{root: root, seen: map[string]bool{}}
 	for _, p := range paths {
-		f.path(ctx, p)
+		f.path(ctx, p, slices.Contains(DefaultPaths, p))
+	}
+	if lessons != "" {
+		f.path(ctx, lessons, true)
 	}
 	if f.untold > 0 {
 		f.skipped = append(f.skipped, Skipped{"…", fmt.Sprintf("and %d more", f.untold)})
@@ -68,15 +71,15 @@ func (f *finder) skip(p, format string, args ...any) {
 	f.skipped = append(f.skipped, Skipped{p, fmt.Sprintf(format, args...)})
 }
 
-// path takes the files that one path names.
-func (f *finder) path(ctx context.Context, p string) {
+// path takes the files that one path names. One that need not exist is not missed.
+func (f *finder) path(ctx context.Context, p string, optional bool) {
 	clean := filepath.ToSlash(filepath.Clean(p))
 	if !filepath.IsLocal(clean) {
 		f.skip(p, "it is not inside the workspace")
 		return
 	}
 	names := expand(ctx, f.root, clean)
-	if len(names) == 0 && !slices.Contains(DefaultPaths, p) {
+	if len(names) == 0 && !optional {
 		f.skip(p, "there is no such file")
 	}
 	for _, c := range names {

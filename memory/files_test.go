@@ -20,7 +20,7 @@ func notesOf(t *testing.T, dir string, paths ...string) (names, skipped []string
 		t.Fatal(err)
 	}
 	defer func() { _ = root.Close() }()
-	notes, left := findNotes(t.Context(), root, paths)
+	notes, left := findNotes(t.Context(), root, paths, "")
 	for _, n := range notes {
 		names = append(names, n.path)
 	}
@@ -163,7 +163,7 @@ func TestFindNotesStops(t *testing.T) {
 	defer func() { _ = root.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if notes, _ := findNotes(ctx, root, []string{"memory"}); len(notes) != 0 {
+	if notes, _ := findNotes(ctx, root, []string{"memory"}, ""); len(notes) != 0 {
 		t.Errorf("%d notes are found after the end", len(notes))
 	}
 }

@@ -100,6 +100,17 @@ func TestALessonIsOneBullet(t *testing.T) {
 	}
 }
 
+// TestALessonIsKnownAgain: also one whose end looks like the source that it has not.
+func TestALessonIsKnownAgain(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 2 {
+		added, err := AddLessons(dir, DefaultLessons, []Lesson{NewLesson("2020-01-01 it ends (task 1)", "", aDay)}, 0)
+		if err != nil || len(added) != 1-i {
+			t.Errorf("time %d: added %v, %v", i+1, added, err)
+		}
+	}
+}
+
 func TestLessonsHaveBounds(t *testing.T) {
 	dir := t.TempDir()
 	if added := addLessons(t, dir, 20, "twelve chars", "more than is left", "8 chars."); len(added) != 2 {
@@ -277,6 +288,20 @@ func TestLessonsAreFound(t *testing.T) {
 	r := search(t, ownScan(), dir, "Run the linter and mend what it says")
 	if len(r.Hits) != 1 || r.Hits[0].String() != "memory/lessons.md:3 - 2026-11-22 The linter needs GOFLAGS=-mod=mod. (task 019ab3f0)" {
 		t.Errorf("hits %v", r.Hits)
+	}
+}
+
+// TestLessonsElsewhereAreFound: also where the notes are not.
+func TestLessonsElsewhereAreFound(t *testing.T) {
+	dir := workspace(t, map[string]string{"docs/learnt.md": "- the linter needs a flag\n", "n.md": "nothing\n"})
+	s := ownScan()
+	s.Paths, s.Lessons = []string{"n.md"}, "docs/learnt.md"
+	if r := search(t, s, dir, "run the linter"); !slices.Equal(places(r), []string{"docs/learnt.md:1"}) {
+		t.Errorf("hits %v", places(r))
+	}
+	s.Lessons = "docs/none.md"
+	if r := search(t, s, dir, "run the linter"); len(r.Hits) != 0 || len(r.Skipped) != 0 {
+		t.Errorf("hits %v, skipped %v", places(r), why(r))
 	}
 }
 

@@ -12,11 +12,18 @@
 //	           characters where a script has no blanks, no stop words
 //	scan.go    ripgrep, else grep, else our own scan gives the lines that have one
 //	           of the terms. Terms are passed with -F -e: none is a pattern or an
-//	           option
+//	           option. A pass that finds too many lines stops, and the next one
+//	           leaves the commonest terms out
 //	rank.go    lines with rare terms, near each other or below a heading that has
 //	           them, come first; then newer lessons
 //
-// Nothing outside the workspace is read, whatever the paths or links in it say.
+// files.go says which files are notes; lessons.go adds lines to them. A lesson is a
+// dated bullet, told apart by a hash of what it says.
+//
+// Nothing outside the workspace is given, whatever the paths or links in it say: files
+// are opened below an os.Root, and each line that another program has found is read
+// again there. A search has a time limit; a run does not wait for it any longer.
+// [Result] tells what was left out, and why.
 package memory
 
 import (
@@ -53,6 +60,7 @@ func (h Hit) String() string {
 // A Searcher searches notes. It holds no state: several goroutines may use it.
 type Searcher struct {
 	Paths    []string // below the workspace: files, directories, or patterns with * ? [] and ** for any directories
+	Lessons  string   // a note that is searched too if it exists; "": none
 	MaxHits  int
 	MaxChars int           // of all hits as they are shown, with their line breaks
 	Ripgrep  string        // path of rg; "": there is none
@@ -97,7 +105,7 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	defer func() { _ = root.Close() }() // only read from
 	r.Hits, r.Terms = []Hit{}, termsOf(text)
 	var notes []note
-	notes, r.Skipped = findNotes(ctx, root, s.Paths)
+	notes, r.Skipped = findNotes(ctx, root, s.Paths, s.Lessons)
 	if len(notes) == 0 || len(r.Terms) == 0 || s.MaxHits <= 0 {
 		return r, ctx.Err()
 	}

@@ -192,7 +192,6 @@ func (c *collector) run(ctx context.Context, dir, path string, args []string, in
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { _ = out.Close() }) // for the same
 	before := len(c.lines)
 	parseErr := c.parse(bufio.NewReaderSize(out, bufferSize), index)
 	if parseErr != nil {

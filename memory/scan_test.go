@@ -244,6 +244,17 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
+// TestLinesAreLookedAtToTheSamePlace: by how much an engine has read does not matter.
+func TestLinesAreLookedAtToTheSamePlace(t *testing.T) {
+	c := &collector{terms: termsOf("deploy")}
+	if f := c.match([]byte(strings.Repeat("x", maxLine-7) + " deploy key")); f.terms != 1 {
+		t.Error("a term at the end of what is looked at is not found")
+	}
+	if f := c.match([]byte(strings.Repeat("x", maxLine-6) + " deploy key")); f.terms != 0 {
+		t.Error("a term beyond what is looked at is found")
+	}
+}
+
 // TestRareTermsAreFoundBehindCommonOnes: a word that floods the search hides nothing.
 func TestRareTermsAreFoundBehindCommonOnes(t *testing.T) {
 	var notes bytes.Buffer

@@ -10,7 +10,7 @@ import (
 )
 
 const lessonsHelp = `The lessons of a workspace are what earlier tasks have left for later ones: dated
-lines of a note (memory/lessons.md) that the memory search finds. You may edit it.`
+lines of a note (self_eval_memory_path) that the memory search finds. You may edit it.`
 
 func (a *app) lessonsCommand() *cobra.Command {
 	c := &cobra.Command{

@@ -11,7 +11,7 @@ import (
 // searcher gives the search of a workspace's notes as it is configured.
 func searcher(cfg *Config, workspace string) *memory.Searcher {
 	c := cfg.forWorkspace(workspace)
-	s := &memory.Searcher{Paths: notePaths(c), MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
+	s := &memory.Searcher{Paths: notePaths(c), Lessons: c.SelfEvalMemoryPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
 	s.Ripgrep, _ = exec.LookPath("rg") // without one there is grep, and without that our own scan
 	s.Grep, _ = exec.LookPath("grep")
 	return s
