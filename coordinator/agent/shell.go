@@ -36,7 +36,7 @@ const (
 )
 
 // Verify runs one command; see coordinator.Shell. Its output stands in the run's
-// file stdout; of more than 8 MiB only the last part does.
+// file stdout; when it has more than 8 MiB it is emptied, and begins anew.
 func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
 	turn := coordinator.Turn{
 		TaskID: v.TaskID, RunID: v.RunID, Attempt: v.Attempt, RunDir: v.RunDir, Prompt: os.DevNull,
