@@ -76,7 +76,7 @@ func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) string 
 
 // recordFollowUp takes in a follow-up of a task that ends just now.
 func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text string, tx *ledger.Tx) error {
-	prompt, err := fillTemplate(text, fieldsOf(t))
+	prompt, err := fillTemplate(text, t)
 	if err != nil {
 		return err
 	}

@@ -11,15 +11,19 @@ import (
 	"unicode/utf8"
 )
 
-// A Template arranges what stands before the user's message: text, fields such as
-// {{.Memory}}, and {{if .Memory}}…{{else}}…{{end}}. It has no loops and calls
-// nothing, so that its work is bounded by its length, and it cannot put anything
-// behind the message or in its place.
-type Template struct{ root *parse.ListNode }
+// A Template is text, fields such as {{.Memory}}, texts in quotes such as {{"{{"}},
+// and {{if .Memory}}…{{else}}…{{end}}. It has no loops and calls nothing, so that its
+// work is bounded by its length. One of [ParseTemplate] arranges what stands before
+// the user's message: it cannot put anything behind the message or in its place.
+type Template struct {
+	root  *parse.ListNode
+	names map[string]bool // the fields in it
+}
 
 const (
 	maxTemplate = 64 << 10 // bytes
 	maxFields   = 200      // fields of one template: each may be a whole section
+	maxComplain = 400      // bytes of an error about a template
 )
 
 // A field is what a template can name. Sections come whole, with their headings, or
@@ -63,50 +67,66 @@ func TemplateFields() []string {
 	return names
 }
 
-// ParseTemplate reads a template. The error begins with the line: "line 3: …". An
-// empty text gives nil, with which Build arranges the prompt itself.
+// ParseTemplate reads a template of a prompt. The error begins with the line:
+// "line 3: …". An empty text gives nil, with which Build arranges the prompt itself.
 func ParseTemplate(text string) (*Template, error) {
 	switch {
 	case text == "":
 		return nil, nil
 	case len(text) > maxTemplate:
 		return nil, fmt.Errorf("the template has more than the %d bytes that are taken", maxTemplate)
-	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+	}
+	return parseTemplate(text, TemplateFields(), noHeading)
+}
+
+// ParseFields reads a template with other fields than those of a prompt, which
+// [Template.Fill] fills in. Its errors are like those of ParseTemplate.
+func ParseFields(text string, fields []string) (*Template, error) {
+	return parseTemplate(text, fields, func(string) (int, string) { return 0, "" })
+}
+
+// parseTemplate reads a template that may have these fields. wrong says what is wrong
+// with a piece of its text, and where; "" if nothing is.
+func parseTemplate(text string, fields []string, wrong func(text string) (at int, what string)) (*Template, error) {
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return nil, errors.New("the template is no text in UTF-8")
 	}
-	p := &templateParser{text: newlines.Replace(text)}
+	p := &templateParser{text: newlines.Replace(text), known: fields, wrong: wrong, names: map[string]bool{}}
 	trees := map[string]*parse.Tree{}
 	tree, err := parse.New("").Parse(p.text, "", "", trees)
 	if err != nil {
-		return nil, errors.New("line " + strings.TrimPrefix(err.Error(), "template: :"))
+		return nil, fmt.Errorf("line %.*s", maxComplain, strings.TrimPrefix(err.Error(), "template: :"))
 	}
 	for name, t := range trees {
 		if name != "" {
-			return nil, p.fail(t.Root, "{{define}} and {{block}} have no place here; "+tame)
+			return nil, p.fail(int(t.Root.Position()), "{{define}} and {{block}} have no place here; "+tame)
 		}
 	}
 	if err := p.list(tree.Root); err != nil {
 		return nil, err
 	}
-	return &Template{tree.Root}, nil
+	return &Template{tree.Root, p.names}, nil
 }
 
 var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // tame is what a template may have.
-const tame = "a template has text, {{.Field}}, {{if .Field}}, {{else}}, {{end}} and {{/* comments */}}"
+const tame = `a template has text, {{.Field}}, {{if .Field}}, {{else}}, {{end}}, {{"text"}} and {{/* comments */}}`
+
+// Names reports whether a template has a field; the arrangement of Build itself, nil,
+// has all.
+func (t *Template) Names(field string) bool { return t == nil || t.names[field] }
 
 // A templateParser checks what the parser of text/template has read.
 type templateParser struct {
 	text   string
+	known  []string
+	wrong  func(text string) (at int, what string)
 	fields int
+	names  map[string]bool
 }
 
-func (p *templateParser) fail(at parse.Node, format string, args ...any) error {
-	return p.failAt(int(at.Position()), format, args...)
-}
-
-func (p *templateParser) failAt(pos int, format string, args ...any) error {
+func (p *templateParser) fail(pos int, format string, args ...any) error {
 	return fmt.Errorf("line %d: %s", 1+strings.Count(p.text[:pos], "\n"), fmt.Sprintf(format, args...))
 }
 
@@ -125,88 +145,107 @@ func (p *templateParser) list(l *parse.ListNode) error {
 func (p *templateParser) node(n parse.Node) error {
 	switch n := n.(type) {
 	case *parse.TextNode:
-		if at := ownHeading.FindIndex(n.Text); at != nil {
-			return p.failAt(int(n.Position())+at[0], "the heading \"## User message\" is written by stint itself, with the message behind it; take it out")
+		if at, what := p.wrong(string(n.Text)); what != "" {
+			return p.fail(int(n.Position())+at, "%s", what)
 		}
 		return nil
 	case *parse.ActionNode:
 		return p.pipe(n.Pipe)
 	case *parse.IfNode:
-		return errors.Join(p.pipe(n.Pipe), p.list(n.List), p.list(n.ElseList))
+		if err := p.pipe(n.Pipe); err != nil {
+			return err
+		}
+		if err := p.list(n.List); err != nil {
+			return err
+		}
+		return p.list(n.ElseList)
 	}
-	return p.fail(n, "%.40q has no place here; %s", n.String(), tame)
+	return p.fail(int(n.Position()), "%.40q has no place here; %s", n.String(), tame)
 }
 
-// pipe checks that there is nothing but one field.
+// pipe checks that there is nothing but one field, or a text in quotes.
 func (p *templateParser) pipe(pipe *parse.PipeNode) error {
-	name, ok := fieldOf(pipe)
+	at := int(pipe.Position())
+	name, _, ok := operand(pipe)
 	switch {
 	case !ok:
-		return p.fail(pipe, "%.40q is more than the name of a field; %s", pipe.String(), tame)
-	case !slices.Contains(TemplateFields(), name):
-		return p.fail(pipe, "there is no field .%.40s; there are .%s", name, strings.Join(TemplateFields(), ", ."))
+		return p.fail(at, "%.40q is more than the name of a field; %s", pipe.String(), tame)
+	case name == "":
+		return nil
+	case !slices.Contains(p.known, name):
+		return p.fail(at, "there is no field .%.40s; there are .%s", name, strings.Join(p.known, ", ."))
 	}
+	p.names[name] = true
 	if p.fields++; p.fields > maxFields {
-		return p.fail(pipe, "it has more than the %d fields that are taken", maxFields)
+		return p.fail(at, "it has more than the %d fields that are taken", maxFields)
 	}
 	return nil
 }
 
-// fieldOf gives the field that a pipeline consists of.
-func fieldOf(pipe *parse.PipeNode) (name string, ok bool) {
+// operand gives the field that a pipeline consists of, or the text.
+func operand(pipe *parse.PipeNode) (name, text string, ok bool) {
 	if len(pipe.Decl) > 0 || len(pipe.Cmds) != 1 || len(pipe.Cmds[0].Args) != 1 {
-		return "", false
+		return "", "", false
 	}
-	f, ok := pipe.Cmds[0].Args[0].(*parse.FieldNode)
-	if !ok || len(f.Ident) != 1 {
-		return "", false
+	switch arg := pipe.Cmds[0].Args[0].(type) {
+	case *parse.StringNode:
+		return "", arg.Text, true
+	case *parse.FieldNode:
+		return arg.Ident[0], "", len(arg.Ident) == 1
 	}
-	return f.Ident[0], true
+	return "", "", false
 }
 
 // arrange gives what stands before the message.
 func (t *Template) arrange(in *Input) string {
-	a := arrangement{values: map[string]string{}}
+	values := map[string]string{}
 	for _, f := range templateFields {
-		a.values[f.name] = f.value(in)
+		values[f.name] = f.value(in)
 	}
-	a.write(t.root)
-	return tidy(a.String())
+	return tidy(t.Fill(values))
 }
 
-// An arrangement is a template that is being carried out.
-type arrangement struct {
-	strings.Builder
-	values map[string]string
+// Fill gives the text of a template whose fields have these values.
+func (t *Template) Fill(values map[string]string) string {
+	var b strings.Builder
+	fill(&b, t.root, values)
+	return b.String()
 }
 
-func (a *arrangement) write(l *parse.ListNode) {
+func fill(b *strings.Builder, l *parse.ListNode, values map[string]string) {
 	if l == nil {
 		return
+	}
+	value := func(pipe *parse.PipeNode) string {
+		name, text, _ := operand(pipe) // the parser has seen to it
+		return text + values[name]
 	}
 	for _, n := range l.Nodes {
 		switch n := n.(type) {
 		case *parse.TextNode:
-			a.Write(n.Text)
+			b.Write(n.Text)
 		case *parse.ActionNode:
-			a.WriteString(a.value(n.Pipe))
+			b.WriteString(value(n.Pipe))
 		case *parse.IfNode:
-			if a.value(n.Pipe) != "" {
-				a.write(n.List)
+			if value(n.Pipe) != "" {
+				fill(b, n.List, values)
 			} else {
-				a.write(n.ElseList)
+				fill(b, n.ElseList, values)
 			}
 		}
 	}
 }
 
-func (a *arrangement) value(pipe *parse.PipeNode) string {
-	name, _ := fieldOf(pipe) // ParseTemplate has seen to it
-	return a.values[name]
-}
-
 // ownHeading is a line that could be taken for the heading of the message.
 var ownHeading = regexp.MustCompile(`(?im)^[ \t]*#+[ \t]*user[ \t]+message`)
+
+// noHeading finds the heading of the message in a template's text.
+func noHeading(text string) (at int, what string) {
+	if at := ownHeading.FindStringIndex(text); at != nil {
+		return at[0], "the heading \"## User message\" is written by stint itself, with the message behind it; take it out"
+	}
+	return 0, ""
+}
 
 // tidy makes lines of the text that a template gives: none that drives a terminal or
 // poses as the heading of the message, no two blank ones together, none at the ends.

@@ -361,6 +361,11 @@ var bugs = []bug{
 		pkg: "./coordinator", run: "^TestFollowUpsEnd$",
 	},
 	{
+		name: "what an agent said reads as the user's words in a follow-up", file: "coordinator/template.go",
+		old: `return "\n\n" + quoted + "\n"`, now: `return text`,
+		pkg: "./coordinator", run: "^TestFollowUpQuotes$",
+	},
+	{
 		name: "what was archived is not counted", file: "state/archive.go",
 		old: `s.noteParent(n, a.Parent)`, now: `s.noteParent(n, "")`,
 		pkg: "./coordinator", run: "^TestRetryFollowsUpAgain$",
