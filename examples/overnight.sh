@@ -7,26 +7,30 @@
 # examples/tasks.json shows such a file; an id or idempotency key in it must be new
 # each night. The tasks of one directory run one after the other, a rate limit is
 # waited for, and a task that fails is tried a second time. In the morning the exit
-# code is 0 if all are done, else that of the first one that is not.
+# code is 0 if all are done, else that of the first one that is not. `evening` may be
+# called for several files: `morning` tells of all since the last morning, or once
+# more of those of that one.
 set -eu
 ids=${OVERNIGHT:-$HOME/.cache/stint-overnight} # the ids of the night's tasks
+told=$ids.told                                 # of those that morning has told of
 
 case ${1-} in
 evening)
 	mkdir -p "$(dirname "$ids")"
 	stint task -d --label overnight --max-attempts 2 --spec "${2:?usage: overnight.sh evening FILE}" >"$ids.new"
-	mv "$ids.new" "$ids"
-	echo "$(grep -c . "$ids") tasks are queued"
+	cat "$ids.new" >>"$ids"
+	echo "$(grep -c . "$ids.new") tasks are queued"
 	;;
 morning)
+	test ! -e "$ids" || mv "$ids" "$told"
 	code=0
 	# shellcheck disable=SC2046 # ids are words
-	stint wait --timeout 1h $(cat "$ids") || code=$? # for what is still at work
+	stint wait --timeout 1h $(cat "$told") || code=$? # for what is still at work
 	while read -r id; do
 		echo
 		stint show "$id" | sed -n -e '/^task:/p' -e '/^status:/p' -e '/^error:/p' -e '/^tokens:/p' -e '/^prompt:$/{n;p;}'
 		stint show --answer "$id" 2>/dev/null || true # one that failed may have none
-	done <"$ids"
+	done <"$told"
 	exit "$code"
 	;;
 *)

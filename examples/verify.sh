@@ -5,7 +5,8 @@
 #
 # What the command prints goes back into the same conversation, in five rounds at
 # most. The answer is on stdout, and the exit code is 0 if the command has passed
-# and 8 if it never did.
+# and 8 if it never did. The command is run once before, here and without a limit
+# of time: no agent is asked for what passes already.
 set -eu
 command=${1:?usage: verify.sh COMMAND PROMPT} prompt=${2:?usage: verify.sh COMMAND PROMPT}
 
