@@ -58,52 +58,73 @@ func (c *Coordinator) writeAnswer(r *run, out *Outcome) error {
 	return err
 }
 
-// conclude appends the records with which a run ends.
+// conclude appends the records with which a run and its attempt end.
 func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
-	now := c.cfg.Now()
 	if out.Class == state.ClassSessionLost && r.session == "" && c.cfg.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
-	v := c.judge(&r.task, out, now)
+	v := c.judge(&r.task, out, c.cfg.Now())
 	if r.account != nil {
 		v.account = r.account
 	}
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
-	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).
-		AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore)).AddIf(state.KeyError, out.Error).AddIf(state.KeyNote, first(out.Note, v.note))
-	addCounters(rec, &r.task, &v)
-	c.addSession(rec, r, &out, &v)
-	c.addKept(rec, r, &out, &v)
+	rec := c.endRecord(r, &out, &v)
+	rec.AddIf(state.KeyError, out.Error).AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore))
 	if out.Class == "" || out.ExitCode >= 0 {
 		rec.Add(state.KeyExitCode, strconv.Itoa(out.ExitCode))
 	}
-	c.addUsage(rec, r, &out)
 	if v.reason == state.ClassCanceled {
 		rec.Add(state.KeyBy, ledger.ByClient) // an edit would have taken the task out of its run
 	}
 	addOutputs(rec, r)
-	addCheck(rec, r.check)
-	if isFinal(&out) {
-		addFindings(rec, out.Findings, r.flagged)
-	}
 	if v.reason != state.ClassInterrupted { // else the task goes on with that phase
 		unset(rec, state.KeyPhase, r.task.Phase != "")
 	}
 	if v.status == state.Queued && !goesOn(v.reason) { // the next attempt begins from the first round
 		unset(rec, state.KeyIteration, r.task.Iteration > 0)
 	}
-	rec.Add(state.KeyUpdatedAt, state.FormatTime(now))
-	if r.task.Phase == "" { // else the record of the agent's turn has it
-		rec.AddIf(state.KeyResult, bounded(out.Result))
-	}
-	follow := c.followUp(rec, out.Findings)
-	tx.Append(rec)
-	tx.Merge(follow)
+	c.addAnswer(rec, r, &out)
+	c.end(tx, rec, out.Findings)
 	if v.loseSession {
 		c.loseSession(r, v.note, tx)
 	}
 	if v.account != nil {
 		tx.Append(v.account)
+	}
+}
+
+// end appends the record with which a task may end, and what then follows it.
+func (c *Coordinator) end(tx *ledger.Tx, rec *ledger.Record, findings []state.Issue) {
+	follow := c.followUp(rec, findings)
+	tx.Append(rec)
+	tx.Merge(follow)
+}
+
+// endRecord begins the record of a run's end: what is to be said whether a step or
+// the end of its attempt follows.
+func (c *Coordinator) endRecord(r *run, out *Outcome, v *verdict) *ledger.Record {
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
+	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, first(out.Note, v.note))
+	addCounters(rec, &r.task, v)
+	c.addSession(rec, r, out, v)
+	c.addKept(rec, r, out, v)
+	c.addUsage(rec, r, out)
+	addCheck(rec, r.check)
+	if isFinal(out) {
+		addFindings(rec, out.Findings, r.flagged)
+	}
+	return rec
+}
+
+// addAnswer ends that record with the answer, which comes with the agent's turn. One
+// that ended well has one, though it may be empty.
+func (c *Coordinator) addAnswer(rec *ledger.Record, r *run, out *Outcome) {
+	rec.Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
+	switch {
+	case r.task.Phase != "":
+	case out.Class == "":
+		rec.Add(state.KeyResult, bounded(out.Result))
+	default:
+		rec.AddIf(state.KeyResult, bounded(out.Result))
 	}
 }
 
@@ -165,7 +186,7 @@ func (c *Coordinator) loseSession(r *run, note string, tx *ledger.Tx) {
 func (c *Coordinator) addKept(rec *ledger.Record, r *run, out *Outcome, v *verdict) {
 	was, is := r.task.PromptKept, ""
 	switch {
-	case v.status == state.Done || v.loseSession:
+	case out.Class == "" || v.loseSession:
 	case r.kept:
 		is = was
 	case out.Kept && c.hasSent(&r.task):

@@ -40,9 +40,10 @@ type verdict struct {
 //	exit, timeout, output-missing,   yes                 failed; where the task itself says maxAttempts: queued with
 //	verify, budget                                       backoff, dead when they are used up
 func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
-	v := verdict{status: state.Failed, reason: out.Class, attempt: t.Attempt, retries: t.Retries, limitWaits: t.LimitWaits, limitSince: t.LimitSince}
-	if out.Class != state.ClassRateLimited {
-		v.limitSince = time.Time{}
+	v := verdictOf(t, state.Failed)
+	v.reason = out.Class
+	if out.Class == state.ClassRateLimited {
+		v.limitSince = t.LimitSince
 	}
 	switch out.Class {
 	case "":
@@ -71,6 +72,12 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 		v.account = c.gotThrough(t, out.Class)
 	}
 	return v
+}
+
+// verdictOf gives a verdict that leaves a task's counters as they are, and ends its
+// wait for a rate limit.
+func verdictOf(t *state.Task, status state.Status) verdict {
+	return verdict{status: status, attempt: t.Attempt, retries: t.Retries, limitWaits: t.LimitWaits}
 }
 
 // judgeInterrupted queues a task again that did not fail by itself. If the master

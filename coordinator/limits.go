@@ -125,9 +125,10 @@ func (c *Coordinator) failUnwilling() {
 				status, what = state.Failed, "waits for a rate limit to pass"
 			}
 			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-			tx.Append(rec.Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited)).
+			rec.Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited)).
 				Add(state.KeyError, "account "+t.AccountName()+" "+what).
-				Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+				Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
+			c.end(tx, rec, nil)
 		}
 		return nil
 	})

@@ -453,3 +453,36 @@ func TestCanceledAfterTheTimeout(t *testing.T) {
 		w.close()
 	})
 }
+
+// TestUnwillingIsFollowed: a task that ends because it would have to wait too long for
+// its account is followed as one that ends in a run of its own.
+func TestUnwillingIsFollowed(t *testing.T) {
+	for _, want := range []state.Status{state.Failed, state.Dead} {
+		t.Run(string(want), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := followWorld(t)
+				w.cfg.MaxLimitWait = 30 * time.Minute
+				w.openUnwatched()
+				begun := time.Now()
+				w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+					out := coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, RetryAt: begun.Add(10 * time.Minute)}
+					if turn.Model == "slow" { // and learns that it takes longer
+						time.Sleep(time.Minute)
+						out.RetryAt = begun.Add(time.Hour)
+					}
+					return out
+				}
+				w.submit(coordinator.TaskSpec{Prompt: "p", Model: "slow", Parallel: true})
+				if want == state.Failed {
+					time.Sleep(2 * time.Minute)
+				}
+				got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "q", NoWaitLimit: want == state.Failed, OnFailure: "Look: {{.Error}}"}).ID)
+				w.expect(got, want, state.ClassRateLimited)
+				if child := w.task(got.ID).FollowUps; len(child) != 1 || w.task(child[0]).Prompt != "Look: "+got.Error || got.Note != "" {
+					t.Errorf("note %q, followed by %q", got.Note, child)
+				}
+				w.close()
+			})
+		})
+	}
+}

@@ -64,9 +64,9 @@ func (c *Coordinator) maxIterations(t *state.Task) int {
 	return c.cfg.MaxIterations
 }
 
-// goOn records a step and makes the run that of it. It gives false if the task was
-// taken out of its run meanwhile.
-func (c *Coordinator) goOn(r *run, out *Outcome, s step) (bool, error) {
+// goOn records a step and gives the run that it begins; nil if the task was taken out
+// of its run meanwhile.
+func (c *Coordinator) goOn(r *run, out *Outcome, s step) (*run, error) {
 	id := c.cfg.ID()
 	if r.task.Phase == "" {
 		if err := c.writeAnswer(r, out); err != nil {
@@ -87,43 +87,40 @@ func (c *Coordinator) goOn(r *run, out *Outcome, s step) (bool, error) {
 		return nil
 	})
 	if err != nil || !goes {
-		return false, err
+		return nil, err
 	}
 	c.keepSession(r.task.SessionID)
 	t, err := c.peek(r.task.ID)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	c.runsMu.Lock()
-	r.id, r.begun, r.task = id, c.cfg.Now(), t
-	c.runsMu.Unlock()
-	r.session = first(out.Session, r.session)
-	r.interrupted, r.named, r.kept, r.strayed, r.check = false, false, false, "", nil
-	r.lastOutput.Store(nil)
+	next := c.become(r, id, &t, first(out.Session, r.session))
 	if c.isGoing() {
-		r.cancel(ErrShutdown) // the step is for the next master
+		next.cancel(ErrShutdown) // the step is for the next master
 	}
-	return true, nil
+	return next, nil
+}
+
+// become puts a run into the place of the one before it in its attempt. Whatever is not
+// named here begins anew.
+func (c *Coordinator) become(r *run, id string, t *state.Task, native string) *run {
+	next := &run{id: id, task: *t, begun: c.cfg.Now(), session: native, ctx: r.ctx, cancel: r.cancel}
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	c.runs[t.ID] = next
+	return next
 }
 
 // stepRecord says how a run has ended and what follows it.
 func (c *Coordinator) stepRecord(r *run, out *Outcome, s step, id string) *ledger.Record {
-	now := c.cfg.Now()
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
-	rec.Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, id).Add(state.KeyPhase, string(s.phase))
+	v := verdictOf(&r.task, state.Running)
+	rec := c.endRecord(r, out, &v)
+	rec.Add(state.KeyRunID, id).Add(state.KeyPhase, string(s.phase))
 	if s.iteration > 0 { // else there is no loop
 		rec.Add(state.KeyIteration, strconv.Itoa(s.iteration))
 	}
-	rec.AddIf(state.KeyNote, out.Note)
-	c.addSession(rec, r, out, &verdict{})
-	c.addKept(rec, r, out, &verdict{status: state.Done})
-	c.addUsage(rec, r, out)
-	addCheck(rec, r.check)
-	addFindings(rec, out.Findings, r.flagged)
-	rec.Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))
-	if r.task.Phase == "" {
-		rec.Add(state.KeyResult, bounded(out.Result))
-	}
+	rec.Add(state.KeyStartedAt, state.FormatTime(c.cfg.Now()))
+	c.addAnswer(rec, r, out)
 	return rec
 }
 

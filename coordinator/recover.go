@@ -68,9 +68,7 @@ func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
 			return err
 		}
 		if rec := c.recovered(&t, old); rec != nil {
-			follow := c.followUp(rec, nil)
-			tx.Append(rec)
-			tx.Merge(follow)
+			c.end(tx, rec, nil)
 		}
 		return nil
 	})

@@ -61,17 +61,18 @@ func (c *Coordinator) execute(r *run) {
 	if r.goesOn {
 		c.carrySnapshot(r.before, r.id)
 	}
-	for goes := true; goes; {
-		var err error
-		if goes, err = c.round(r); err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
-			c.trouble("the end of run "+r.id+" could not be recorded", err)
+	for now := r; now != nil; {
+		next, err := c.round(now)
+		if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+			c.trouble("the end of run "+now.id+" could not be recorded", err)
 		}
+		now = next
 	}
 }
 
-// round carries out what a run's phase says, and records how it ended. It gives true
-// if r now is the run that follows.
-func (c *Coordinator) round(r *run) (goes bool, err error) {
+// round carries out what a run's phase says, and records how it ended. It gives the
+// run that follows in the same attempt; nil if none does.
+func (c *Coordinator) round(r *run) (*run, error) {
 	var out Outcome
 	switch r.task.Phase {
 	case state.PhaseVerify:
@@ -90,7 +91,7 @@ func (c *Coordinator) round(r *run) (goes bool, err error) {
 		return c.goOn(r, &out, s)
 	}
 	c.gather(r, &out)
-	return false, c.finish(r, out)
+	return nil, c.finish(r, out)
 }
 
 // gather collects the files that a task is to leave, when all else went well.
