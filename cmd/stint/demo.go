@@ -25,7 +25,7 @@ func (a *app) demoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "show in ten seconds what stint does, in a temporary directory",
-		Long: `Show what stint does: sessions side by side, a follow-up that resumes, a master
+		Long: `Show what stint does: sessions side by side, one that is resumed, a master
 that is killed in mid-run and the run recovered. It uses the built-in agent, a
 temporary directory and a master of its own, and touches nothing else.`,
 		Example: "  stint demo",
@@ -137,7 +137,7 @@ func (d *demonstration) sideBySide(ctx context.Context) error {
 
 // followUp shows that a session goes on where it was.
 func (d *demonstration) followUp(ctx context.Context) error {
-	d.say("2. A follow-up in the session web resumes the agent's own session.")
+	d.say("2. The next task of the session web resumes the agent's own session.")
 	view, err := d.add(ctx, "web", "And what did I ask you before?")
 	if err == nil {
 		view, err = d.await(ctx, view.ID)

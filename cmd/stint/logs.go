@@ -17,7 +17,7 @@ func (a *app) logsCommand() *cobra.Command {
 		Example: `  stint logs @last
   stint logs -f 2b4f6c8e            # until the task has ended
   stint logs --stderr 2b4f6c8e
-  stint logs --run 5d1c 2b4f6c8e    # of one run: stint show lists those that verified`,
+  stint logs --run 5d1c 2b4f6c8e    # of one run; stint show lists the verify runs`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			stream := "stdout"

@@ -146,12 +146,12 @@ func TestDescribe(t *testing.T) {
 			VerifyCommand: "make", Iteration: 2, MaxIterations: 2, VerifyExitCode: new(int), VerifyTime: "1s", VerifyOutput: "bad\x1b\n",
 			Findings: []state.Issue{{Kind: "empty", Message: "it is\nempty"}},
 		},
-		BeganAt: now, Iterations: []state.Iteration{{Iteration: 1, ExitCode: -1, Duration: "9s", RunID: "r1"}, {Iteration: 2, ExitCode: 0, Duration: "1s", RunID: "r2"}},
+		BeganAt: now, Iterations: []state.Iteration{{Iteration: 1, ExitCode: -1, Duration: "9s", RunID: "r1"}, {Iteration: 2, ExitCode: 0, Duration: "1s", RunID: "r2"}, {Iteration: 1, Attempt: 2, ExitCode: 3, Duration: "1s", RunID: "r3"}},
 		Env: []string{"HOME", "PATH"},
 	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", now)
 	for _, want := range []string{
 		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "chain:\n  7f3a  failed  Fix it\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
-		"verify:        make\nround:         2 of 2\nlast check:    passed after 1s\n", "rounds:\n  1  did not end by itself after 9s, run r1\n  2  passed after 1s, run r2\n",
+		"verify:        make\nround:         2 of 2\nlast check:    passed after 1s\n", "rounds:\n  1  did not end by itself after 9s, run r1\n  2  passed after 1s, run r2\n  attempt 2, round 1  exit code 3 after 1s, run r3\n",
 		"findings:\n  empty: it is; empty\n",
 	} {
 		if !strings.Contains(text, want) {

@@ -19,8 +19,8 @@ func (a *app) sendCommand() *cobra.Command {
 	var wait bool
 	c := &cobra.Command{
 		Use:   "send [OPTIONS] SESSION PROMPT",
-		Short: "queue a follow-up in a session, busy or not, and print its id",
-		Long: `Queue a follow-up in a session and print its id. It runs after what waits there
+		Short: "queue the next message of a session, busy or not, and print its id",
+		Long: `Queue the next message of a session and print its id. It runs after what waits there
 already, with the agent, account, model and directory of the session's last task.
 
 SESSION is a name, an id, or the directory of tasks without a session. PROMPT is
@@ -54,7 +54,7 @@ func (a *app) runSend(c *cobra.Command, o *taskOptions, args []string) error {
 	if err := o.check(c, time.Now()); err != nil {
 		return err
 	}
-	if err := a.followUp(c.Context(), &o.spec, args[0]); err != nil {
+	if err := a.putInto(c.Context(), &o.spec, args[0]); err != nil {
 		return err
 	}
 	if err := a.place(o, &o.spec); err != nil {
@@ -67,9 +67,9 @@ func (a *app) runSend(c *cobra.Command, o *taskOptions, args []string) error {
 	return a.runOne(c.Context(), o)
 }
 
-// followUp puts a task into the session that ref means, with what the session's
+// putInto puts a task into the session that ref means, with what the session's
 // last task had.
-func (a *app) followUp(ctx context.Context, s *coordinator.TaskSpec, ref string) error {
+func (a *app) putInto(ctx context.Context, s *coordinator.TaskSpec, ref string) error {
 	ses, err := a.findSession(ctx, ref)
 	if errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
 		message, _ := explain(err)

@@ -154,7 +154,7 @@ func (a *app) showQueue(ctx context.Context, ref string, asJSON, quiet bool) err
 	case quiet:
 		return printIDs(a.stdout, view.Queue)
 	case len(view.Queue) == 0:
-		a.hint("stint: nothing waits in %s; add a follow-up with: stint send %s \"PROMPT\"\n", view.Key, ref)
+		a.hint("stint: nothing waits in %s; add a message with: stint send %s \"PROMPT\"\n", view.Key, ref)
 		return nil
 	}
 	return a.printQueue(view.Queue)

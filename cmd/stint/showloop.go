@@ -54,11 +54,16 @@ func checkEnd(code int) string {
 	return fmt.Sprintf("exit code %d", code)
 }
 
-// roundList has a line for each round whose verify command has ended.
+// roundList has a line for each round whose verify command has ended. Each attempt
+// counts its rounds from 1.
 func roundList(list []state.Iteration) string {
 	lines := make([]string, len(list))
 	for i, r := range list {
-		lines[i] = fmt.Sprintf("%d  %s after %s, run %s", r.Iteration, checkEnd(r.ExitCode), r.Duration, r.RunID)
+		round := fmt.Sprint(r.Iteration)
+		if r.Attempt > 1 {
+			round = fmt.Sprintf("attempt %d, round %d", r.Attempt, r.Iteration)
+		}
+		lines[i] = fmt.Sprintf("%s  %s after %s, run %s", round, checkEnd(r.ExitCode), r.Duration, r.RunID)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -60,8 +60,13 @@ Other options are for what a task of the file leaves open.
 
 With --dry-run nothing is queued and no agent is started: the task is checked as
 usual, and printed are its agent, session and lane, the agent's command line and
-the names of its variables, what was found in the notes, and the exact prompt, in
-which the ids of run and session are those of no other.`
+the names of its variables, what was found in the notes, and the exact prompt, with
+made-up ids of run and session.
+
+With --on-failure or --on-issue the end of the task queues another one. Its PROMPT may
+name what has ended: {{.Prompt}}, {{.Error}}, {{.Result}}, {{.VerifyOutput}}, {{.Findings}}
+and more (a wrong name is refused with a list of them). If it names none of these, they
+are quoted at its end.`
 
 func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 	a.quiet = o.quiet

@@ -59,7 +59,7 @@ func (o *taskOptions) addFlags(c *cobra.Command) {
 	exclusive(c, "spec", "prompt", "edit")
 }
 
-// addCommonFlags adds the options that a follow-up has, too.
+// addCommonFlags adds the options that `stint send` has, too.
 func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f, s := c.Flags(), &o.spec
 	f.StringVar(&s.Model, "model", "", "`model`, as the agent's CLI knows it")
@@ -78,9 +78,9 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringVar(&s.IdempotencyKey, "idempotency-key", "", "`key` under which this task is made once only")
 	f.IntVar(&s.MaxAttempts, "max-attempts", 0, "`number` of tries before the task is given up")
 	f.StringVar(&s.VerifyCommand, "verify", "", "`command` for the shell that must pass after the run; none: not the configured one")
-	f.IntVar(&s.MaxIterations, "max-iterations", 0, "`number` of rounds of agent and verify command")
-	f.StringVar(&s.VerifyTimeout, "verify-timeout", "", "longest run of the verify command: a `duration` such as 5m")
-	f.StringVar(&s.OnFailure, "on-failure", "", "`prompt` of a task to queue if this one fails; none: not the configured one")
+	f.IntVar(&s.MaxIterations, "max-iterations", 0, "`number` of rounds of agent and verify command, by default max_iterations (3)")
+	f.StringVar(&s.VerifyTimeout, "verify-timeout", "", "longest run of the verify command: a `duration` such as 5m, by default verify_timeout (10m)")
+	f.StringVar(&s.OnFailure, "on-failure", "", "`prompt`, a template, of a task to queue if this one fails; none: not the configured one")
 	f.StringVar(&s.OnIssue, "on-issue", "", "likewise, if there are findings about its answer: a `prompt`")
 	f.BoolVar(&s.NoWaitLimit, "no-wait-limit", false, "fail (exit 75) instead of waiting for a rate limit to pass")
 	f.BoolVar(&o.edit, "edit", false, "write the prompt with $VISUAL or $EDITOR")
