@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -76,6 +77,9 @@ func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) string 
 
 // recordFollowUp takes in a follow-up of a task that ends just now.
 func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text string, tx *ledger.Tx) error {
+	if wrong := c.misplaced(t); wrong != "" {
+		return errors.New(wrong)
+	}
 	prompt, err := fillTemplate(text, t)
 	if err != nil {
 		return err

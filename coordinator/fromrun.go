@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"stint/ledger"
 	"stint/state"
@@ -33,17 +34,83 @@ func (in *intake) belongTo(s *submission, tx *ledger.Tx) error {
 	}
 	s.parent, s.trigger = parent, state.ByAgent
 	tx.Claim(string(ledger.KindTask) + " " + parent) // its end, and what else it queues, are decided after this
-	s.note = ""
-	if v := s.VerifyCommand; v != "" && v != NoVerify && v != c.workspace(s.Workspace).VerifyCommand {
-		s.note = "an agent named its verify command, which is run as you: look at verifyCommand in stint show"
-	}
-	if s.Workspace != t.Workspace && !isBelow(s.Workspace, repositoryRoot(t.Workspace)) {
-		s.note = "an agent of " + first(t.Workspace, "another directory") + " asked for it: look at prompt and workspace in stint show"
-	}
-	if s.note != "" {
-		s.Hold, s.note = true, s.note+", then stint release "+s.ID
+	if why := in.exceeds(s, &t); why != "" {
+		s.Hold, s.note = true, "an agent asked for it, "+why+" in stint show, then stint release "+s.ID
 	}
 	return nil
+}
+
+// exceeds says what a submission asks for that the task t, whose run asks, does not
+// have itself, and where to look at it; "" if nothing.
+func (in *intake) exceeds(s *submission, t *state.Task) string {
+	var what, where []string
+	hold := func(is bool, why, field string) {
+		if is {
+			what, where = append(what, why), append(where, field)
+		}
+	}
+	configured := first(in.c.workspace(s.Workspace).VerifyCommand, NoVerify)
+	isOwn := func(agent string) bool { return agent == t.Agent || slices.Contains(t.Fallback, agent) }
+	hold(s.VerifyCommand == NoVerify && configured != NoVerify, "without the configured verify command", "verifyCommand")
+	hold(first(s.VerifyCommand, NoVerify) != NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
+	hold(!isWithin(s.Workspace, t.Workspace), "outside of "+first(t.Workspace, "its own directory"), "workspace and prompt")
+	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
+	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
+	hold(in.isForeignSession(s, t), "in a session that is not its own", "session and prompt")
+	if len(what) == 0 {
+		return ""
+	}
+	return strings.Join(what, ", ") + ": look at " + strings.Join(where, ", ")
+}
+
+// isForeignSession reports whether a submission goes on with a conversation that
+// neither the task t nor a task that t has queued, and that was free to run, is in.
+func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
+	current := ""
+	if s.Continue {
+		current = in.currentSession(sessionPlace{s.lane(), s.Agent, s.Account})
+	}
+	is := func(x *state.Task) bool {
+		return (s.SessionKey == "" || x.SessionKey == s.SessionKey) && (!s.Continue || x.SessionID == current) && (s.AgentSession == "" || x.AgentSession == s.AgentSession)
+	}
+	if is(t) {
+		return false
+	}
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	for _, id := range in.c.state.FollowUps(t.ID) {
+		if child, err := in.c.wholeOf(id); err == nil && !child.Hold && is(&child) {
+			return false
+		}
+	}
+	return s.AgentSession != "" || s.Continue || in.c.state.LaneAgent(s.SessionKey, sortedNames(in.c.cfg.Agents)) != ""
+}
+
+// agentOfRun gives the agent whose run that is; "" if it does not run here.
+func (c *Coordinator) agentOfRun(run string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id, _ := c.state.RunningAs(run)
+	t, _ := c.state.Peek(id)
+	return t.Agent
+}
+
+// misplaced says why a task must not begin in its workspace, which may be another
+// directory than it was when it was taken in: an agent can put a link in its place.
+// What a person wrote since has not been checked at all, and may be a link.
+func (c *Coordinator) misplaced(t *state.Task) string {
+	if t.Workspace == "" {
+		return ""
+	}
+	real, fromTask := withoutLinks(t.Workspace), t.Trigger != ""
+	moved, holdsState := real != t.Workspace, isBelow(c.cfg.StateDir, real)
+	switch {
+	case holdsState && (moved || fromTask || c.isWorkspaceByHand(t.ID)):
+		return "the state directory lies in the task's workspace, where the agent could change tasks"
+	case moved && fromTask && !c.isWorkspaceByHand(t.ID):
+		return "the workspace of the task, which another task has queued, has become a link to " + real
+	}
+	return ""
 }
 
 // checkAwait refuses a task for which its client would wait in vain: the client is

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -75,10 +76,14 @@ func TestARunQueuesNoChains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
 		w.cfg.FollowUpDepth, w.cfg.MaxFollowUps = 3, 2
-		var last error
+		var last error // of whichever run was told so last
+		var mu sync.Mutex
 		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
 			for {
-				if _, last = w.try(coordinator.TaskSpec{Prompt: "more", FromRun: turn.RunID, Workspace: w.work, Parallel: true}); last != nil {
+				if _, err := w.try(coordinator.TaskSpec{Prompt: "more", FromRun: turn.RunID, Workspace: w.work, Parallel: true}); err != nil {
+					mu.Lock()
+					last = err
+					mu.Unlock()
 					return coordinator.Outcome{Result: "x"}
 				}
 			}
@@ -98,35 +103,70 @@ func TestARunQueuesNoChains(t *testing.T) {
 }
 
 // TestARunHasNoRights: what would give a run more than its own task has waits for a
-// person, or is refused.
+// person, who is told all of it, or is refused.
 func TestARunHasNoRights(t *testing.T) {
-	other := t.TempDir()
+	root, other := t.TempDir(), t.TempDir()
+	const native = "11111111-1111-4111-8111-111111111111"
+	var home string // of the parent
 	configure := func(w *world) {
 		w.cfg.MaxFollowUps = 100
 		w.settings(coordinator.WorkspaceSettings{VerifyCommand: "make test"})
 		w.cfg.Shell = passes{}
+		w.cfg.Agents["other"] = w.agent
+		home = filepath.Join(root, "a")
+		if err := errors.Join(
+			os.MkdirAll(filepath.Join(home, "sub"), 0o700), os.Mkdir(filepath.Join(root, "b"), 0o700), os.Symlink(other, filepath.Join(home, "link")),
+			os.Mkdir(filepath.Join(root, ".git"), 0o700), os.WriteFile(filepath.Join(root, ".git", "HEAD"), nil, 0o600),
+		); err != nil {
+			t.Fatal(err)
+		}
+		w.work = home
 	}
 	fromRun(t, configure, func(w *world, parent state.Task) {
-		if err := os.Mkdir(filepath.Join(w.work, "sub"), 0o700); err != nil {
-			t.Error(err)
-		}
+		w.submit(coordinator.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: other})
+		w.submit(coordinator.TaskSpec{Prompt: "the user's", Workspace: filepath.Join(root, "b")})
 		for _, c := range []struct {
 			name string
 			spec coordinator.TaskSpec
 			note string // "": it is not held
 		}{
 			{"nothing", coordinator.TaskSpec{}, ""},
-			{"its own verify command", coordinator.TaskSpec{VerifyCommand: "rm -rf /"}, "an agent named its verify command"},
-			{"no verify command", coordinator.TaskSpec{VerifyCommand: coordinator.NoVerify}, ""},
+			{"its own verify command", coordinator.TaskSpec{VerifyCommand: "rm -rf /"}, "with a verify command of its own, which is run as you: look at verifyCommand"},
+			{"no verify command", coordinator.TaskSpec{VerifyCommand: coordinator.NoVerify}, "without the configured verify command: look at verifyCommand"},
 			{"the configured one", coordinator.TaskSpec{VerifyCommand: "make test"}, ""},
-			{"elsewhere", coordinator.TaskSpec{Workspace: other}, "an agent of " + w.work + " asked for it: look at prompt and workspace"},
-			{"below", coordinator.TaskSpec{Workspace: filepath.Join(w.work, "sub")}, ""},
+			{"elsewhere", coordinator.TaskSpec{Workspace: other}, "outside of " + home + ": look at workspace and prompt"},
+			{"elsewhere by a link", coordinator.TaskSpec{Workspace: filepath.Join(home, "link")}, "outside of " + home + ": look at workspace and prompt"},
+			{"above, in the same checkout", coordinator.TaskSpec{Workspace: root}, "outside of " + home + ": look at workspace and prompt"},
+			{"a sibling", coordinator.TaskSpec{Workspace: filepath.Join(root, "b")}, "outside of " + home + ": look at workspace and prompt"},
+			{"below", coordinator.TaskSpec{Workspace: filepath.Join(home, "sub")}, ""},
+			{"another agent", coordinator.TaskSpec{Agent: "other"}, "for another agent: look at agent and prompt"},
+			{"its own agent", coordinator.TaskSpec{Agent: "demo"}, ""},
+			{"the client's default agent", coordinator.TaskSpec{DefaultAgent: "other"}, ""},
+			{"another fallback", coordinator.TaskSpec{Fallback: []string{"other"}}, "with another fallback: look at fallback"},
+			{"no fallback", coordinator.TaskSpec{Fallback: []string{"none"}}, ""},
+			{"a session of the user", coordinator.TaskSpec{SessionKey: "web"}, "in a session that is not its own: look at session and prompt"},
+			{"again", coordinator.TaskSpec{SessionKey: "web"}, "in a session that is not its own: look at session and prompt"},
+			{"a new session", coordinator.TaskSpec{SessionKey: "mine"}, ""},
+			{"a session of its own", coordinator.TaskSpec{SessionKey: "mine"}, ""},
+			{"the last session here", coordinator.TaskSpec{Continue: true}, ""},
+			{"a session of an agent", coordinator.TaskSpec{AgentSession: native}, "in a session that is not its own: look at session and prompt"},
+			{
+				"all of it",
+				coordinator.TaskSpec{VerifyCommand: "true", Workspace: filepath.Join(root, "b"), Agent: "other", Continue: true},
+				"with a verify command of its own, which is run as you, outside of " + home + ", for another agent, in a session that is not its own: look at verifyCommand, workspace and prompt, agent and prompt, session and prompt",
+			},
 		} {
 			spec := c.spec
 			spec.Prompt, spec.FromRun = "child", parent.RunID
+			if c.name == "all of it" { // there is one to continue
+				w.submit(coordinator.TaskSpec{Prompt: "the user's", Workspace: filepath.Join(root, "b"), Agent: "other"})
+			}
 			got, err := w.try(spec)
-			if err != nil || got.Hold != (c.note != "") || !strings.HasPrefix(got.Note, c.note) || got.Hold && !strings.HasSuffix(got.Note, "then stint release "+got.ID) {
+			if want := "an agent asked for it, " + c.note + " in stint show, then stint release " + got.ID; err != nil || got.Hold != (c.note != "") || got.Hold && got.Note != want {
 				t.Errorf("%s: hold %v, note %q, %v", c.name, got.Hold, got.Note, err)
+			}
+			if c.spec.Agent == "" && got.Agent != "demo" {
+				t.Errorf("%s: it is for %s", c.name, got.Agent)
 			}
 			if got.Hold { // for the end of the test
 				if _, err := w.c.Cancel(t.Context(), got.ID, ledger.ByAgent); err != nil {
@@ -139,6 +179,41 @@ func TestARunHasNoRights(t *testing.T) {
 			t.Errorf("where the state is: %v", err)
 		}
 	})
+}
+
+// TestARunCannotMoveItsTasks: a link in the place of a directory that a run has named
+// leads no task there, nor the follow-up of that task.
+func TestARunCannotMoveItsTasks(t *testing.T) {
+	for _, toState := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := followWorld(t)
+			to, want := t.TempDir(), "which another task has queued, has become a link to "
+			if toState {
+				to, want = filepath.Dir(w.dir), "the state directory lies in the task's workspace"
+			}
+			dir := filepath.Join(w.work, "d")
+			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+				if turn.TaskID != taskID(1) {
+					t.Errorf("an agent was started in %s", turn.Workspace)
+					return coordinator.Outcome{}
+				}
+				err := os.Mkdir(dir, 0o700)
+				child, tried := w.try(coordinator.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: turn.RunID, Workspace: dir, OnFailure: "look", After: []string{taskID(1)}})
+				if err := errors.Join(err, tried, os.Remove(dir), os.Symlink(to, dir)); err != nil || child.Hold {
+					t.Errorf("hold %v, %v", child.Hold, err)
+				}
+				return coordinator.Outcome{}
+			}
+			w.cfg.FollowUpDepth = 3
+			w.openUnwatched()
+			w.ended(w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p"}).ID)
+			end := w.ended(taskID(2))
+			if end.Status != state.Failed || !strings.Contains(end.Error, want) || len(end.FollowUps) > 0 || !strings.Contains(end.Note, "no follow-up was queued: ") {
+				t.Errorf("%s: %q, note %q, %d follow-ups", end.Status, end.Error, end.Note, len(end.FollowUps))
+			}
+			w.close()
+		})
+	}
 }
 
 // passes is a shell in which every command passes.

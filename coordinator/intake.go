@@ -51,10 +51,12 @@ type intake struct {
 	begun map[sessionPlace]string // sessions of the new tasks: the last one of each place
 }
 
-// A checkedWorkspace is what is known of a workspace that tasks may work in.
+// A checkedWorkspace is what is known of a workspace that a task names.
 type checkedWorkspace struct {
+	path       string // without links
 	root       string // the directory whose lane is its own
 	holdsState bool   // the state directory lies in it
+	err        error  // why no task can work there
 }
 
 // sessionPlace is what a session is the current one of.
@@ -148,6 +150,9 @@ func (in *intake) fillAgent(s *submission) {
 	lane := s.lane()
 	if goesOn := s.SessionKey != "" || s.Continue; s.Agent == "" && goesOn {
 		s.Agent = first(in.agents[lane], in.laneAgent(lane))
+	}
+	if s.Agent == "" && s.FromRun != "" { // what a run queues is for its own agent, not for the user's default
+		s.Agent = in.c.agentOfRun(s.FromRun)
 	}
 	if s.Agent = first(s.Agent, s.DefaultAgent); s.Agent == "" {
 		if in.agent == "" {
@@ -274,22 +279,33 @@ func (c *Coordinator) checkAgentName(name string) error {
 	return invalid("stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
 }
 
-// checkPlace checks the workspace, once for all specs that name the same.
+// checkPlace checks the workspace, once for all specs that name the same. It is
+// recorded without links: another task may change where they lead.
 func (in *intake) checkPlace(s *submission) error {
 	w, checked := in.seen[s.Workspace]
 	if !checked {
-		if err := checkWorkspace(s.Workspace); err != nil {
-			return err
-		}
-		w = checkedWorkspace{repositoryRoot(s.Workspace), isBelow(in.c.cfg.StateDir, s.Workspace)}
+		w = in.c.lookAt(s.Workspace)
 		in.seen[s.Workspace] = w
 	}
-	s.root = w.root
-	if !s.AllowStateInWorkspace && w.holdsState {
+	switch {
+	case w.err != nil:
+		return w.err
+	case w.holdsState && !s.AllowStateInWorkspace:
 		return invalid("choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.c.cfg.StateDir, s.Workspace)
 	}
+	s.Workspace, s.root = w.path, w.root
 	return nil
+}
+
+// lookAt asks the file system about a workspace, which may take long: never on the
+// log's goroutine.
+func (c *Coordinator) lookAt(dir string) checkedWorkspace {
+	if err := checkWorkspace(dir); err != nil {
+		return checkedWorkspace{err: err}
+	}
+	path := withoutLinks(dir)
+	return checkedWorkspace{path: path, root: repositoryRoot(path), holdsState: isBelow(c.cfg.StateDir, path)}
 }
 
 // checkTwins refuses specs that are given together and want to be the same task.

@@ -118,8 +118,8 @@ func (c *Coordinator) attempt(r *run) Outcome {
 	if t.Prompt == "" {
 		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
-	if t.Workspace != "" && isBelow(c.cfg.StateDir, t.Workspace) && c.isWorkspaceByHand(t.ID) {
-		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the state directory lies in the task's workspace, where the agent could change tasks; name another workspace in tasks.md and retry"}
+	if wrong := c.misplaced(&t); wrong != "" {
+		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: wrong + "; name another workspace in tasks.md and retry"}
 	}
 	agent := c.cfg.Agents[r.task.Agent]
 	if agent == nil {

@@ -98,14 +98,20 @@ func checkWorkspace(dir string) error {
 }
 
 // isBelow reports whether path is dir or lies in it, links resolved.
-func isBelow(path, dir string) bool {
-	for _, p := range []*string{&path, &dir} {
-		if real, err := filepath.EvalSymlinks(*p); err == nil {
-			*p = real
-		}
-	}
+func isBelow(path, dir string) bool { return isWithin(withoutLinks(path), withoutLinks(dir)) }
+
+// isWithin is isBelow of paths as they are written.
+func isWithin(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+// withoutLinks resolves the links of a path, as far as it is there.
+func withoutLinks(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
 }
 
 func checkSession(s *TaskSpec) error {
@@ -247,9 +253,7 @@ func (c *Coordinator) workspace(path string) WorkspaceSettings {
 // repositoryRoot gives the directory above (or at) dir that is the top of a
 // checkout, else dir: two tasks in one checkout are in one lane.
 func repositoryRoot(dir string) string {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
-	}
+	dir = withoutLinks(dir)
 	for at := dir; ; at = filepath.Dir(at) {
 		if isCheckout(at) {
 			return at

@@ -372,8 +372,18 @@ var bugs = []bug{
 	},
 	{
 		name: "an agent's verify command is run at once", file: "coordinator/fromrun.go",
-		old: `if s.note != "" {`, now: `if false {`,
+		old: `why != "" {`, now: `false {`,
 		pkg: "./coordinator", run: "^TestARunHasNoRights$",
+	},
+	{
+		name: "a run gets out of its directory", file: "coordinator/fromrun.go",
+		old: `hold(!isWithin(s.Workspace, t.Workspace),`, now: `hold(false,`,
+		pkg: "./coordinator", run: "^TestARunHasNoRights$",
+	},
+	{
+		name: "a run gets out of its directory by a link", file: "coordinator/fromrun.go",
+		old: `case moved && fromTask &&`, now: `case false &&`,
+		pkg: "./coordinator", run: "^TestARunCannotMoveItsTasks$",
 	},
 	{
 		name: "a process is part of the run that it names", file: "coordinator/api/fromrun.go",
