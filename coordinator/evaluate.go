@@ -72,7 +72,7 @@ func (c *Coordinator) inspect(r *run, out *Outcome) {
 	if hasVerify(&t) {
 		a.verify, a.diff = t.VerifyCommand, c.changes(r, &t)
 	}
-	out.Findings = together(out.Findings, inspect(a))
+	out.Findings = together(out.Findings, inspect(r.ctx, a))
 }
 
 // policy gives the output policy of a task.

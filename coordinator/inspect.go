@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,9 +18,6 @@ import (
 // meant to be right rather than complete: a finding that is none costs a person's
 // time, and may queue a task.
 
-// maxFindings is how many findings the heuristics leave on a task.
-const maxFindings = 10
-
 // An answered is what the heuristics look at.
 type answered struct {
 	prompt string
@@ -26,6 +25,9 @@ type answered struct {
 	policy string // the output policy, as text
 	verify string // the verify command; "": there is none
 	diff   string // what the attempt has changed in its checkout, as git diff -U0 has it; "": not known
+
+	prose     string   // of the answer; inspect sets it
+	sentences []string // likewise
 }
 
 // heuristics are the kinds of findings in their order. find gives the message, or "".
@@ -43,11 +45,17 @@ var heuristics = []struct {
 	{"verify-weakened", findWeakened},
 }
 
-// inspect gives what is to be said of an answer, a kind at most once.
-func inspect(a answered) (found []state.Issue) {
+// inspect gives what is to be said of an answer, a kind at most once. Its work grows
+// with the length of what it looks at, and ends with ctx.
+func inspect(ctx context.Context, a answered) (found []state.Issue) {
 	a.answer, a.prompt = ends(strings.ReplaceAll(a.answer, "\r\n", "\n")), ends(a.prompt)
+	a.prose = prose(a.answer)
+	a.sentences = sentences(a.prose)
 	for _, h := range heuristics {
-		if message := h.find(&a); message != "" && len(found) < maxFindings {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if message := h.find(&a); message != "" {
 			found = append(found, state.Issue{Kind: h.kind, Message: message})
 		}
 	}
@@ -101,43 +109,94 @@ func prose(text string) string {
 	return strings.ReplaceAll(inlineCode.ReplaceAllString(b.String(), "`x`"), "’", "'")
 }
 
-var shortForm = rx(`(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|mr|mrs|dr|z\.b|d\.h|bzw|usw|ca|nr|p\.ex)|^\d+)\.$`)
+var shortForm = rx(`^(?:\(?(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|mr|mrs|dr|z\.b|d\.h|bzw|usw|ca|nr|p\.ex))\.$`)
 
 // sentences takes a prose apart. The end of a line ends a sentence.
 func sentences(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(listMark.ReplaceAllString(line, ""))
 		line = strings.TrimSpace(strings.Trim(line, "#*_ "))
-		begin, runes := 0, []rune(line)
+		begin, word, runes := 0, 0, []rune(line)
 		for i, r := range runes {
-			last := i+1 == len(runes)
-			far := strings.ContainsRune("。！？", r)
-			if last || far || strings.ContainsRune(".!?", r) && unicode.IsSpace(runes[i+1]) && !shortForm.MatchString(string(runes[begin:i+1])) {
-				if s := strings.Trim(string(runes[begin:i+1]), " *_"); strings.ContainsFunc(s, isWordRune) {
-					list = append(list, s)
-				}
-				begin = i + 1
+			if unicode.IsSpace(r) {
+				word = i + 1
+			}
+			if i+1 < len(runes) && !strings.ContainsRune("。！？", r) && !(strings.ContainsRune(".!?", r) && unicode.IsSpace(runes[i+1]) && !isShort(runes[word:i+1], word == begin)) {
+				continue
+			}
+			if s := strings.Trim(string(runes[begin:i+1]), " *_"); strings.ContainsFunc(s, isWordRune) {
+				list = append(list, s)
+			}
+			begin = i + 1
+			if begin < len(runes) && unicode.IsSpace(runes[begin]) {
+				begin++
 			}
 		}
 	}
 	return list
 }
 
+// isShort reports whether a word with a dot behind it goes on: a short form, or the
+// number of an item.
+func isShort(word []rune, first bool) bool {
+	const longest = 8
+	return len(word) <= longest && (shortForm.MatchString(string(word)) || first && !slices.ContainsFunc(word[:len(word)-1], func(r rune) bool { return !unicode.IsDigit(r) }))
+}
+
 func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// What is asked for, and what was done.
+
+var (
+	// question is a prompt that an answer in words satisfies.
+	question = rx(`[?？]\s*$|^(?:how|why|what|which|who|when|where|is|are|can|could|should|does|do|suggest|propose|recommend|advise|plan|explain|describe|compare|check|review|investigate|analy[sz]e|audit|find|verify)\b`)
+	// asksForError is a prompt whose right answer may be an error message.
+	asksForError = rx(`\b(?:what|which|show|print|paste|give|report|quote|return|reply|say|tell)\b[^.?!\n]*\b(?:errors?|outputs?|messages?|traces?|logs?|prints?|stderr)\b`)
+	// asksForSame is a prompt whose answer rightly has much of it.
+	asksForSame = rx(`\b(?:translat|rewrit|rephras|paraphras|proofread|correct|edit|format|repeat|echo|quot|copy|summari[sz]|shorten|reply with|answer with|print|say|output|spell|convert|polish|sort|list|extract)|übersetz|korrigier|wiederhol|tradui|traduc|翻译|改写|重复|校对`)
+	// asksForMuch is a prompt whose answer rightly is long: a list, code, a text.
+	asksForMuch = rx(`(?:^|[.!?:;,\n] *|\b(?:and|then|also|please|to|me|you) )(?:list|show|print|write|draft|report|explain|describe|document|review|compare|translate|generate|quote|give|summari[sz]e|outline|plan|propose|suggest|output|table)\b`)
+)
+
+func matchesAny(list []*regexp.Regexp, s string) bool {
+	return slices.ContainsFunc(list, func(p *regexp.Regexp) bool { return p.MatchString(s) })
+}
+
+var (
+	deeds = []*regexp.Regexp{ // their verb
+		rx(`\b(?:i|we)(?:'ve| have)? (?:(?:now|also|just|already|then|\pL+ly) )?(\pL+)`),
+		rx(`(?:^|[\n.!?:;])[^\pL\n.!?:;]*(\pL+)`), // a sentence that begins with it
+	}
+	deedForm = rx(`^(?:\pL+ed|made|wrote|written|rewrote|built|split|cut|put|took|ran|done)$`)
+	// Who has looked, or speaks of what is, has done nothing yet.
+	noDeed = rx(`^(?:need|indeed|based|looked|examined|inspected|investigated|reviewed|analy[sz]ed|identified|traced|located|searched|reproduced|tried|attempted|wanted|needed|explored|noticed|discovered|planned|considered|expected|failed|refused|declined|decided|denied|apologi[sz]ed|determined|learned|started|opened|asked|limited|required|related|supposed|proceed|succeed|feed|red|speed)$`)
+	isDone = rx(`\b(?:is|are|been) (?:now |all )*(?:fixed|done|in place|complete|completed|updated|implemented|added|removed|corrected|ready|rewritten|resolved|gone)\b|\btests? (?:now |all )*pass|\b(?:habe|wurden?|(?:ist|sind) (?:jetzt|nun)|behoben)\b|\bj'ai \pL+é|\best corrigé|\bhe (?:añadido|corregido|creado|actualizado)\b|已`)
+)
+
+// worked reports whether an attempt has done something, by its changes or its words.
+func (a *answered) worked() bool {
+	return strings.TrimSpace(a.diff) != "" || isDone.MatchString(a.prose) || slices.ContainsFunc(deeds, func(p *regexp.Regexp) bool {
+		return slices.ContainsFunc(p.FindAllStringSubmatch(a.prose, -1), func(m []string) bool {
+			return deedForm.MatchString(m[1]) && !noDeed.MatchString(m[1])
+		})
+	})
+}
 
 // empty
 
-var nothing = rx(`^[\[(<{*_]*(?:no (?:output|content|answer|response|response requested|text)|empty(?: (?:answer|response|output|message))?|blank|nothing to (?:say|report)|no response (?:needed|required))[\])>}*_.]*$`)
+var nothing = rx(`^[\[(<*_]*(?:no (?:output|content|answer|response|response requested|text)|empty(?: (?:answer|response|output|message))?)[\])>*_.]*$`)
 
 func findEmpty(a *answered) string {
 	text := strings.TrimSpace(a.answer)
-	bare := strings.ReplaceAll(text, "`", "")
+	says := func(r rune) bool {
+		return isWordRune(r) || r != '`' && unicode.IsSymbol(r) || strings.ContainsRune(`[]{}"`, r)
+	}
 	switch {
 	case text == "":
 		return "the answer is empty"
-	case !strings.ContainsFunc(bare, func(r rune) bool { return isWordRune(r) || unicode.IsSymbol(r) }):
+	case !strings.ContainsFunc(text, says):
 		return "the answer says nothing: " + evidence(text)
-	case nothing.MatchString(text):
+	case nothing.MatchString(text) && !asksForError.MatchString(a.prompt):
 		return "the answer says that it is none: " + evidence(text)
 	}
 	return ""
@@ -146,60 +205,37 @@ func findEmpty(a *answered) string {
 // refusal
 
 var (
-	apology = rx(`^(?:(?:i'm|i am|we're|we are) (?:very |so |really |terribly )?(?:sorry|afraid)\b|sorry\b|my apologies\b|i apologi[sz]e\b|as an? (?:ai|artificial|(?:large )?language model)\b)`)
+	apology = rx(`^(?:(?:i'm|i am) (?:very |so |really )?(?:sorry|afraid)\b|sorry\b|my apologies\b|i apologi[sz]e\b|as an? (?:ai|(?:large )?language model)\b)`)
 	// After an apology, what is not done is mostly refused; without one the words must say so.
-	declines = rx(`\b(?:i|we) (?:can't|cannot|can not|won't|will not|am not able to|am unable to|must decline|have to decline|am not going to|do not have|don't have)\b|\bi'm (?:not able|unable|not going) to\b|\bnot able to (?:help|assist|comply)`)
+	declines = rx(`\bi(?:'m| am)? (?:can't|cannot|can not|won't|will not|not able to|unable to|must decline|not going to)\b`)
+	refuses  = rx(`^(?:unfortunately,? )?i(?:'m| am)? (?:can't|cannot|can not|won't|will not|not able to|unable to|not going to) (?:help|assist|comply|fulfill?|do (?:that|this|so)|engage|(?:provide|create|write|generate|share|complete|perform|answer|carry out|proceed with) (?:that|this|such|the requested|your request|instructions))\b|` +
+		`^i (?:must|have to) decline|^i (?:decline|refuse) to\b|^i(?:'m| am) not comfortable\b|^i (?:don't|do not) feel comfortable\b|^(?:this|that|your) request (?:violates|goes against)|` +
+		`\bkann ich (?:\pL+ ){0,2}nicht (?:weiter)?helfen|\bje ne peux pas (?:vous |t')?aider|\bno puedo ayudar|我(?:无法|不能)(?:帮助|协助)`)
 	// Somebody who looked and found nothing has not refused.
-	looked  = rx(`(?:can't|cannot|can not|unable to|not able to|wasn't able to) (?:find|reproduce|see|locate|tell|confirm|say|verify|determine|detect|spot|connect|open|reach)\b`)
-	refuses = rx(`^(?:unfortunately,? )?(?:(?:i|we) (?:can't|cannot|can not|won't|will not|am not able to|am unable to|'m unable to)|i'm (?:unable|not able|not going) to) (?:help|assist|comply|fulfil|fulfill|do (?:that|this|so)\b|engage|participate|accommodate|discuss|(?:proceed|continue) with (?:this|that|your)|(?:provide|create|write|generate|produce|share|give|perform|support|complete|answer|carry out|process) (?:that|this|such|the requested|your request|instructions|assistance|help|any (?:help|information|assistance|content)))`)
-	unable  = rx(`^(?:unfortunately,? )?(?:i|we) (?:must|have to|need to|respectfully) (?:respectfully )?decline|^i (?:decline|refuse) to\b|^i(?:'m| am) not comfortable\b|^i (?:don't|do not) feel comfortable\b|^(?:this|that|your) request (?:violates|goes against)|^(?:this|that) (?:is|would be) against my (?:guidelines|policy|policies)`)
-	noHelp  = rx(`help (?:but|noticing|feeling|thinking|wondering)\b`)
-
-	refusesElsewhere = []*regexp.Regexp{
-		rx(`^(?:es )?tut mir (?:sehr )?leid\b.*\b(?:kann|darf|werde)\b.*\b(?:nicht|keine?n?)\b`),
-		rx(`^(?:leider )?(?:(?:das|dabei|hierbei|damit) kann ich|kann ich|ich kann|ich darf)\b.*\bnicht (?:helfen|weiterhelfen|tun|machen|erfüllen|nachkommen|behilflich|beantworten|unterstützen)`),
-		rx(`^(?:je suis )?(?:vraiment )?désolée?.*\bje ne (?:peux|puis|suis) pas`),
-		rx(`^(?:malheureusement,? )?je ne (?:peux|puis) pas (?:vous |t'|te )?(?:aider|faire (?:cela|ça)|répondre à (?:cette|votre)|donner suite|accéder à votre)`),
-		rx(`^lo (?:siento|lamento)\b.*\bno puedo`),
-		rx(`^(?:lamentablemente,? )?no puedo (?:ayudar|cumplir|hacer eso|asistir|ayudarte|ayudarle)`),
-		rx(`^(?:非常|很|十分)?(?:抱歉|对不起|不好意思).{0,12}(?:无法|不能|没办法|没有办法)`),
-		rx(`^我(?:无法|不能)(?:帮助|协助|提供|满足|回答您|回答你|完成(?:这个|该|此))`),
-	}
+	looked = rx(`(?:can't|cannot|can not|able to) (?:find|reproduce|see|locate|tell|confirm|say|verify|determine|detect|help (?:but|noticing|feeling|thinking|wondering))\b`)
 )
 
 func findRefusal(a *answered) string {
-	list := sentences(prose(a.answer))
+	list := a.sentences
 	for i, s := range list[:min(2, len(list))] {
 		sorry := apology.MatchString(s) || i == 1 && apology.MatchString(list[0]) && utf8.RuneCountInString(list[0]) < 40
-		switch {
-		case noHelp.MatchString(s), looked.MatchString(s):
-		case sorry && declines.MatchString(s), refuses.MatchString(s), unable.MatchString(s), matchesAny(refusesElsewhere, s):
+		if (sorry && declines.MatchString(s) || refuses.MatchString(s)) && !looked.MatchString(s) && !a.worked() {
 			return "the agent refuses: " + evidence(s)
 		}
 	}
 	return ""
 }
 
-func matchesAny(list []*regexp.Regexp, s string) bool {
-	return slices.ContainsFunc(list, func(p *regexp.Regexp) bool { return p.MatchString(s) })
-}
-
 // error-text
 
 var (
-	// asksForError is a prompt whose right answer may be an error message.
-	asksForError = rx(`\b(?:what|which|show|print|paste|give|report|quote|repeat|return|run|output|reply|say|tell|translate|write)\b[^.?!\n]{0,80}\b(?:errors?|outputs?|messages?|traces?|tracebacks?|logs?|prints?|printed|says?|stderr)\b`)
-	errorLines   = []*regexp.Regexp{
-		rx(`^api error\b`), rx(`^traceback \(most recent call last\)`), regexp.MustCompile(`^panic: `), rx(`^exception in thread\b`),
-		rx(`\bcommand not found$`), rx(`^\S+:.*: (?:no such file or directory|permission denied)$`), rx(`^npm err!`),
-		rx(`^\{\s*"(?:type"\s*:\s*"error"|error"\s*:)`), rx(`^(?:http )?(?:400|401|403|404|429|5\d\d)[: ]+(?:bad request|unauthorized|forbidden|not found|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)`),
-		rx(`^segmentation fault\b`), rx(`^prompt is too long\b`), rx(`^credit balance is too low`), rx(`^request timed out\b`), rx(`^(?:error: )?connection (?:refused|reset|error)\b`),
-		rx(`^(?:error: )?rate limit (?:exceeded|reached)`), rx(`^internal server error\b`), rx(`^stream (?:error|disconnected)\b`), rx(`^invalid api key\b`), rx(`^not logged in\b`), rx(`^you(?:'ve| have) (?:hit|reached) your (?:usage )?limit`),
-		rx(`^(?:un(?:caught|handled)) (?:\(in promise\) )?\w*(?:error|exception|rejection)`), rx(`^execution error$`),
-		regexp.MustCompile(`^(?:[\w.$]+\.)?[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: `), regexp.MustCompile(`^(?i:error|fatal|fatal error|runtime error): `), regexp.MustCompile(`^goroutine \d+ \[`),
+	errorLines = []*regexp.Regexp{
+		rx(`^(?:error|fatal|fatal error|runtime error|api error|panic): |^npm err!|^traceback \(most recent call last\)|^exception in thread |^\S+:.*(?:command not found|no such file or directory|permission denied)$|^\{\s*"(?:type"\s*:\s*"error|error"\s*:)`),
+		rx(`^(?:(?:http )?(?:4|5)\d\d[: ]+(?:bad request|unauthorized|forbidden|not found|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)|internal server error|prompt is too long|credit balance is too low|request timed out|connection (?:refused|reset|error)|rate limit (?:exceeded|reached)|invalid api key|not logged in|execution error|segmentation fault|you(?:'ve| have) (?:hit|reached) your (?:usage )?limit) ?(?:[.!:·(]|$)`),
+		regexp.MustCompile(`^(?:Uncaught )?(?:[\w.$]+\.)?[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: |^goroutine \d+ \[`),
 	}
 	traceLine = regexp.MustCompile(`^(?:\s+at |\s+File "|\s{2,}\S|\t|goroutine \d+|created by |exit status \d|Caused by|caused by|\s*\.\.\. \d+ more|[\w./*()\-]+\(.*\)$|npm ERR!|Node\.js v|\s*\^+\s*$|[\w.]+(?:Error|Exception)\b|[\w./\-]+:\d+)`)
-	explains  = rx(`\b(?:i|we|fixed|added|changed|should|because|was|were|happens|occurs|so that)\b`)
+	explains  = rx(`\b(?:i|we|now|none|pass|passes|fixed|added|changed|should|because|was|were|happens|occurs|so that)\b`)
 )
 
 func findErrorText(a *answered) string {
@@ -211,7 +247,7 @@ func findErrorText(a *answered) string {
 		return ""
 	}
 	head := strings.TrimSpace(strings.ReplaceAll(lines[0], "’", "'"))
-	if !matchesAny(errorLines, head) || explains.MatchString(inlineCode.ReplaceAllString(head, "")) && !errorLines[0].MatchString(head) {
+	if !matchesAny(errorLines, head) || explains.MatchString(inlineCode.ReplaceAllString(head, "")) {
 		return ""
 	}
 	other := 0
@@ -229,80 +265,58 @@ func findErrorText(a *answered) string {
 // reasoning
 
 var (
-	thinkTag  = rx(`</?(?:think|thinking|thought|thoughts|reasoning|scratchpad|inner_monologue|antthinking)>|<\|channel\|>\s*analysis|\[/?think(?:ing)?\]`)
-	thinkHead = rx(`(?m)^[\s#*_>]*(?:thinking(?: process)?|chain of thought|(?:internal|my) (?:reasoning|thoughts|thinking)|thought process|scratchpad)[\s:*_]*$`)
-	thinks    = rx(`^(?:ok(?:ay)?,? |alright,? |so,? |well,? |now,? )*(?:let me think\b|let's think\b|let me reason\b|let me work through\b|let me reconsider\b|let me break (?:this|it) down\b|hmm+\b|the user (?:wants|is asking|asked|asks|needs|said|has asked)\b|i need to (?:figure out|think about|first)\b|first,? i (?:need|have|should|will)(?: to)?\b|wait,? (?:no|actually|i|that|but|the user|let)\b|actually,? wait\b|hold on,)|^step \d+[:.)\-– ]+(?:i |i'll|i'm|let me|first,? i|understand the (?:request|question|task))`)
+	thinkTag  = rx(`</?(?:think|thinking|thought|reasoning|scratchpad)>|<\|channel\|>`)
+	thinkHead = rx(`(?m)^[\s#*_>]*(?:thinking(?: process)?|thought process|chain of thought)[\s:*_]*$`)
+	thinks    = rx(`^(?:ok(?:ay)?,? |so,? |well,? |now,? )*(?:let me think\b|hmm+\b|i need to (?:figure out|think about)\b|wait,? (?:no|actually)\b)|^step \d+[:.)]+ (?:i will|i'll|i need|let me)\b`)
+	begins    = rx(`^(?:ok(?:ay)?,? |so,? )*(?:the user (?:wants|asks|asked|is asking)\b|first,? i(?:'ll| will| need to| should) (?:find|look|understand|check|read|figure|see)\b)`)
 	asksWhy   = rx(`step[- ]by[- ]step|\breason|\bthink|\bthought|\bexplain|walk (?:me|us) through|show your work|\bwhy\b|<think`)
+	ofPeople  = rx(`\b(?:users?|customers?|tickets?|issues?|feedback|reports?|mails?|emails?)\b`)
 )
 
 func findReasoning(a *answered) string {
 	if asksWhy.MatchString(a.prompt) {
 		return ""
 	}
-	text := prose(a.answer)
-	if tag := thinkTag.FindString(text); tag != "" {
-		return "the answer shows its reasoning: " + evidence(tag)
+	shown := first(thinkTag.FindString(a.prose), thinkHead.FindString(a.prose))
+	list := a.sentences
+	if shown == "" && len(list) > 0 && begins.MatchString(list[0]) && !ofPeople.MatchString(a.prompt) {
+		shown = list[0]
 	}
-	if head := thinkHead.FindString(text); head != "" {
-		return "the answer shows its reasoning: " + evidence(head)
+	if i := slices.IndexFunc(list, thinks.MatchString); shown == "" && i >= 0 {
+		shown = list[i]
 	}
-	for _, s := range sentences(text) {
-		if thinks.MatchString(s) {
-			return "the answer shows its reasoning: " + evidence(s)
-		}
+	if shown == "" {
+		return ""
 	}
-	return ""
+	return "the answer shows its reasoning: " + evidence(shown)
 }
 
 // promised
 
 var (
-	promises = []*regexp.Regexp{
-		rx(`^(?:(?:ok(?:ay)?|great|perfect|now|next|then|first|so|finally|and|after that|from here)[,:]? )*(?:i'll|i will|i'm going to|i am going to|we'll|we will) (?:(?:now|next|first) \w|(?:then |also |just |quickly )*(?:start|begin|go ahead|proceed|continue|implement|add|fix|update|create|write|run|check|look|read|examine|inspect|investigate|explore|search|review|refactor|make|apply|remove|rename|replace|test|verify|move|set up|work|use|open|analy[sz]e|do|try|build|prepare|draft|edit|mend|solve|resolve|handle|address|change|delete|install|generate|extend|convert|debug|finish|complete)\b)`),
-		rx(`^(?:(?:ok(?:ay)?|great|perfect|now|next|then|first|so|finally|and)[,:]? )*let me (?:now |first |just |quickly |also |start by |begin by )*(?:check|look|take a look|examin|inspect|explor|read|run|search|find|fix|updat|creat|implement|add|writ|start|begin|try|verify|see|review|investigat|continue|proceed|mak|apply|test|open|analy[sz])`),
-		rx(`^(?:ich werde|ich will|ich schaue|ich beginne|ich fange) (?:nun|jetzt|als nächstes|zuerst|mir jetzt|damit)\b`), rx(`^als nächstes (?:werde|\S+) ich\b`), rx(`^(?:nun|jetzt) werde ich\b`),
-		rx(`^(?:maintenant,? |ensuite,? )?je vais (?:maintenant|ensuite|d'abord|commencer|créer|ajouter|corriger|vérifier|exécuter|lire)\b`),
-		rx(`^(?:ahora|a continuación|luego),? (?:voy a|procederé|comenzaré)\b`), rx(`^voy a (?:empezar|crear|añadir|corregir|revisar|ejecutar|leer|implementar)`),
-		rx(`^(?:接下来|现在|下一步|然后)[，,]?我(?:将|会|要|来|就)`), rx(`^我(?:现在|马上|接下来|稍后)(?:将|会|就|来|开始)`), rx(`^让我(?:先|来|现在)?(?:看|检查|查看|修改|运行|开始)`),
-	}
-	asksLeave = []*regexp.Regexp{
-		rx(`^(?:so,? )?(?:shall|should) (?:i|we)\b.*\?$`), rx(`^(?:would|do) you (?:like|want|prefer) (?:me|us) to\b.*\?$`), rx(`^(?:do you )?want me to\b.*\?$`),
-		rx(`^(?:may|can) i (?:proceed|go ahead|continue|start|begin|apply)\b.*\?$`), rx(`^is it ok(?:ay)? (?:if i|for me to)\b.*\?$`), rx(`^(?:please )?let me know if (?:i should|you(?:'d| would) like me to|you want me to)\b`),
-		rx(`^soll ich\b.*\?$`), rx(`^(?:möchtest du|möchten sie|willst du|wollen sie),? dass ich\b`), rx(`^(?:voulez-vous|souhaitez-vous|veux-tu) que je\b`), rx(`^dois-je\b.*\?$`),
-		rx(`^¿(?:quieres|quiere|desea|deseas) que\b`), rx(`(?:需要|要不要|是否需要|要)我.*[吗？?]`),
-	}
-	depends = rx(`\b(?:if|once|when|whenever|unless|until|as soon as|after) (?:you|i|we|the|that|this|it|there)\b|\bif needed\b|\b(?:wenn|falls|sobald) (?:du|sie)\b|\bsi (?:vous|tu)\b|如果`)
-	didWork = rx(`\b(?:i|we)(?:'ve| have)? (?:now |also |just |already |successfully )?(?:added|fixed|updated|implemented|created|removed|changed|renamed|refactored|moved|replaced|wrote|written|deleted|converted|bumped|made|ran|run|corrected|checked)\b|(?:^|\n)\W*(?:added|fixed|updated|implemented|created|removed|changed|renamed|refactored|moved|replaced|wrote|done|deleted|converted|bumped|corrected)\b|\b(?:is|are|was|were|been) (?:now )?(?:fixed|done|in place|complete|completed|updated|implemented|added|removed|corrected)\b|\btests? (?:now |all )?pass\b|\b(?:habe|wurde|wurden|ist jetzt|sind jetzt)\b|\bj'ai \p{L}+é|\bhe (?:añadido|corregido|creado|actualizado)|已(?:经)?`)
-	asks    = rx(`\?\s*$|？\s*$|^(?:how|why|what|which|who|when|where|is|are|can|could|should|does|do|suggest|propose|recommend|advise|plan|explain|describe|compare)\b`)
+	promises = rx(`^(?:(?:ok(?:ay)?|great|perfect|now|next|then|first|so|finally|and)[,:]? )*(?:i'll|i will|i'm going to|i am going to|let me) (?:(?:now|next|first|then|also|just|quickly) )*(?:start|begin|proceed|continue|go ahead|implement|add|fix|update|create|write|run|check|look|take a look|read|inspect|investigate|explore|search|review|refactor|make|apply|remove|rename|replace|change|test|mend)\b|` +
+		`^ich werde (?:nun|jetzt|zuerst)\b|^(?:nun|jetzt|als nächstes) werde ich\b|^je vais (?:maintenant|ensuite|d'abord|commencer)\b|^voy a \pL+r\b|^(?:接下来|下一步)[，,]?我|^让我`)
+	asksLeave = rx(`^(?:so,? )?(?:(?:shall|should) (?:i|we)|(?:would|do) you (?:like|want|prefer) me to|(?:do you )?want me to|(?:may|can) i (?:proceed|go ahead|continue|start)|is it ok(?:ay)? (?:if i|for me to)|soll ich|dois-je|voulez-vous que je|¿quieres que)\b.*\?$|` +
+		`^(?:please )?let me know if (?:i should|you(?:'d| would) like me to|you want me to)\b|(?:需要|要不要)我.*[吗？?]`)
+	depends = rx(`\b(?:if|once|when|whenever|unless|until|as soon as|after|wenn|falls|sobald)\b|如果`)
 )
 
 // findPromise looks at how an answer ends.
 func findPromise(a *answered) string {
-	if strings.HasSuffix(strings.TrimSpace(a.answer), "```") {
-		return "" // it ends with what it promises
-	}
-	text := prose(a.answer)
-	list := sentences(text)
-	if len(list) == 0 {
+	list := a.sentences
+	if len(list) == 0 || strings.HasSuffix(strings.TrimSpace(a.answer), "```") || question.MatchString(strings.TrimSpace(a.prompt)) || a.worked() {
 		return ""
 	}
-	last := list[len(list)-1]
-	switch {
-	case matchesAny(asksLeave, last):
-		if didWork.MatchString(text) || asks.MatchString(strings.TrimSpace(a.prompt)) {
-			return "" // an offer
-		}
+	switch last := list[len(list)-1]; {
+	case asksLeave.MatchString(last):
 		return "the answer ends with a question in place of the work: " + evidence(last)
-	case !depends.MatchString(last) && matchesAny(promises, last) && !asks.MatchString(strings.TrimSpace(a.prompt)):
+	case promises.MatchString(last) && !depends.MatchString(last):
 		return "the answer ends with what it is yet to do: " + evidence(last)
 	}
 	return ""
 }
 
 // repeats-question
-
-// asksForText is a prompt whose answer rightly has much of it.
-var asksForText = rx(`\b(?:translat|rewrit|rephras|paraphras|proofread|correct|edit|format|repeat|echo|quot|copy|summari[sz]|shorten|reply with|answer with|print|say|output|spell|convert|polish|sort|list|extract)|übersetz|korrigier|wiederhol|tradui|traduc|翻译|改写|重复|校对`)
 
 const (
 	wholePrompt = 12 // words of a prompt that is repeated nearly whole
@@ -311,50 +325,70 @@ const (
 )
 
 func findRepeat(a *answered) string {
-	if asksForText.MatchString(a.prompt) {
+	if asksForSame.MatchString(a.prompt) {
 		return ""
 	}
-	asked, said := words(prose(a.prompt)), words(prose(a.answer))
-	from, n := longestRun(asked[:min(len(asked), mostWords)], said[:min(len(said), mostWords)])
-	if n >= partPrompt || n >= wholePrompt && n*10 >= len(asked)*8 {
-		return "the answer repeats the question: " + evidence(strings.Join(said[from:from+n], " "))
+	var asked []string
+	starts := map[int]bool{} // who reports on the work changes at least the verb that a sentence begins with
+	for _, s := range sentences(prose(a.prompt)) {
+		starts[len(asked)] = true
+		asked = append(asked, words(s)...)
+	}
+	run := longestRun(asked[:min(len(asked), mostWords)], words(a.prose), starts)
+	if n := size(run); n >= partPrompt || n >= wholePrompt && n*10 >= size(asked)*8 {
+		return "the answer repeats the question: " + evidence(strings.Join(run, " "))
 	}
 	return ""
 }
 
-var wordForm = regexp.MustCompile(`[\p{Han}\p{Hiragana}\p{Katakana}]|[\p{L}\p{N}_]+`)
+// wordForm takes a path or a name for one word.
+var wordForm = regexp.MustCompile(`[\p{Han}\p{Hiragana}\p{Katakana}]|[\pL\pN_]+(?:[./\-]+[\pL\pN_]+)*`)
 
-func words(text string) []string { return wordForm.FindAllString(strings.ToLower(text), -1) }
+func words(text string) []string {
+	return wordForm.FindAllString(strings.ToLower(text), mostWords)
+}
 
-// longestRun gives the longest run of words of b that stands in a too.
-func longestRun(a, b []string) (from, n int) {
-	row := make([]int, len(b)+1)
-	for i := range a {
-		for j := len(b); j > 0; j-- {
-			if a[i] != b[j-1] {
-				row[j] = 0
-			} else if row[j] = row[j-1] + 1; row[j] > n {
-				from, n = j-row[j], row[j]
+// size counts words; of Han and kana two characters are one.
+func size(list []string) int {
+	n := 0
+	for _, w := range list {
+		n++
+		if r, _ := utf8.DecodeRuneInString(w); !unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana) {
+			n++
+		}
+	}
+	return n / 2
+}
+
+// longestRun gives the longest run of words that begins in a at one of starts and
+// stands in b too.
+func longestRun(a, b []string, starts map[int]bool) (run []string) {
+	row := make([]int, len(b)+1) // how far a and b go on alike, from here
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := range b {
+			if row[j] = 0; a[i] == b[j] {
+				row[j] = row[j+1] + 1
+			}
+			if starts[i] && row[j] > len(run) {
+				run = b[j : j+row[j]]
 			}
 		}
 	}
-	return from, n
+	return run
 }
 
 // over-policy
 
-const numberForm = `(\d[\d,]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|fifty|a hundred|one hundred|a single)`
-
-const unitForm = `(?:short |brief |concise |plain |full |bullet[- ]?)?(lines?|words?|characters?|chars?|sentences?|bullets?|points?|paragraphs?)\b`
+var numbers = map[string]int{"one": 1, "a single": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "twelve": 12, "fifteen": 15, "twenty": 20, "fifty": 50, "a hundred": 100, "one hundred": 100}
 
 var (
-	atMost = rx(`\b(at most|no more than|not more than|maximum(?: of)?|max\.?|up to|within|under|fewer than|less than|below|limit(?:ed)?(?: \w+){0,3} to|not exceed(?:ing)?|no longer than)\s+` + numberForm + `\s+` + unitForm)
-	orLess = rx(`\b(?:in )?` + numberForm + `\s+` + unitForm + `\s*(?:,? ?(?:at most|or fewer|or less|max(?:imum)?))`)
+	amount = `(\d[\d,]*|` + strings.Join(slices.Sorted(maps.Keys(numbers)), "|") + `)\s+(?:short |brief |plain |bullet[- ]?)?(lines?|words?|characters?|chars?|sentences?|bullets?|points?|paragraphs?)\b`
+	atMost = rx(`\b(at most|no more than|not more than|maximum(?: of)?|up to|within|under|fewer than|less than|below|limit(?:ed)?(?: \w+){0,3} to|not exceed(?:ing)?|no longer than)\s+` + amount)
+	orLess = rx(`()\b` + amount + `\s*,? ?(?:at most|or fewer|or less|max(?:imum)?)`)
+	clause = regexp.MustCompile(`[.;\n]+(?:\s|$)|\n`)
 	// Not a limit of the whole answer: "each bullet at most ten words".
-	ofParts   = rx(`\b(?:each|every|per|summary|titles?|subjects?|headings?|headers?|names?|intro\w*|commit|messages?|wrap|columns?|width|quot\w+|code|snippets?|examples?|comments?|bullets?|lines? (?:of|with|longer|should)|paragraphs? (?:of|with)|sentences? (?:of|with))\b[^.;\n]*$`)
-	perPart   = rx(`^\s*(?:per\b|each\b|wide\b|long lines\b|in each\b|for each\b|of (?:code|context)\b)`)
+	ofParts   = rx(`\b(?:each|every|per|summar\w+|titles?|subjects?|headings?|headers?|names?|intro\w*|commits?|messages?|columns?|wide|width|quot\w+|code|functions?|methods?|files?|snippets?|examples?|comments?|bullets?|lines? of|paragraphs? of|sentences? of|then|followed by)\b`)
 	mayBeLong = rx(`\b(?:begin|start|open)s? with an? (?:\w+ )?summary\b`)
-	numbers   = map[string]int{"one": 1, "a single": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30, "fifty": 50, "a hundred": 100, "one hundred": 100}
 )
 
 // A textLimit is how much of a unit an answer may have.
@@ -363,31 +397,26 @@ type textLimit struct {
 	unit string // lines, words, characters, sentences, bullets, paragraphs
 }
 
-// limitsOf reads the limits of a whole answer from an output policy.
+// limitsOf reads the limits of a whole answer from an output policy, one of a clause.
 func limitsOf(policy string) (list []textLimit) {
-	add := func(at []int, number, unit string, strict bool) {
-		clause := policy[:at[0]]
-		clause = clause[strings.LastIndexAny(clause, ".;\n")+1:]
-		if ofParts.MatchString(clause) || perPart.MatchString(policy[at[1]:]) {
-			return
+	for _, text := range clause.Split(policy, -1) {
+		m := atMost.FindStringSubmatchIndex(text)
+		if m == nil {
+			m = orLess.FindStringSubmatchIndex(text)
 		}
-		n, ok := numbers[strings.ToLower(number)]
+		if m == nil || ofParts.MatchString(text[:m[0]]) || ofParts.MatchString(text[m[1]:]) {
+			continue
+		}
+		n, ok := numbers[strings.ToLower(text[m[4]:m[5]])]
 		if !ok {
-			n, _ = strconv.Atoi(strings.ReplaceAll(number, ",", "")) // 0 for what is beyond an int
+			n, _ = strconv.Atoi(strings.ReplaceAll(text[m[4]:m[5]], ",", "")) // 0 for what is beyond an int
 		}
-		if strict {
+		if slices.Contains([]string{"fewer than", "less than", "under", "below"}, strings.ToLower(text[m[2]:m[3]])) {
 			n--
 		}
 		if n > 0 {
-			list = append(list, textLimit{n, unitName(unit)})
+			list = append(list, textLimit{n, unitName(text[m[6]:m[7]])})
 		}
-	}
-	for _, m := range atMost.FindAllStringSubmatchIndex(policy, -1) {
-		how := strings.ToLower(policy[m[2]:m[3]])
-		add(m[:2], policy[m[4]:m[5]], policy[m[6]:m[7]], slices.Contains([]string{"fewer than", "less than", "under", "below"}, how))
-	}
-	for _, m := range orLess.FindAllStringSubmatchIndex(policy, -1) {
-		add(m[:2], policy[m[2]:m[3]], policy[m[4]:m[5]], false)
 	}
 	return list
 }
@@ -403,33 +432,23 @@ func unitName(unit string) string {
 	return unit
 }
 
-// count gives how much of a unit a text has.
+// count gives how much of a unit a text has. Code and quotations are no lines.
 func (l textLimit) count(text string) (n int) {
 	switch l.unit {
-	case "lines":
-		for line := range strings.Lines(text) {
-			if mark := strings.TrimSpace(line); mark != "" && !strings.HasPrefix(mark, "```") {
-				n++
-			}
-		}
 	case "words":
 		return len(slices.DeleteFunc(strings.Fields(text), func(w string) bool { return !strings.ContainsFunc(w, isWordRune) }))
 	case "characters":
 		return utf8.RuneCountInString(strings.TrimSpace(text))
 	case "sentences":
 		return len(sentences(prose(text)))
-	case "bullets":
-		for line := range strings.Lines(prose(text)) {
-			if listMark.MatchString(line) {
-				n++
-			}
+	}
+	between := true // paragraphs
+	for line := range strings.Lines(prose(text)) {
+		blank := strings.TrimSpace(line) == ""
+		if !blank && (l.unit == "lines" || l.unit == "bullets" && listMark.MatchString(line) || l.unit == "paragraphs" && between) {
+			n++
 		}
-	case "paragraphs":
-		for part := range strings.SplitSeq(prose(text), "\n\n") {
-			if strings.TrimSpace(part) != "" {
-				n++
-			}
-		}
+		between = blank
 	}
 	return n
 }
@@ -443,6 +462,9 @@ func (l textLimit) slack() int {
 }
 
 func findOver(a *answered) string {
+	if asksForMuch.MatchString(a.prompt) {
+		return ""
+	}
 	for _, l := range limitsOf(a.policy) {
 		n := l.count(a.answer)
 		if n <= l.most+l.slack() || mayBeLong.MatchString(a.policy) && hasSummary(a.answer, l) {
@@ -453,19 +475,21 @@ func findOver(a *answered) string {
 	return ""
 }
 
-// hasSummary reports whether a text begins with a paragraph that keeps the limit, and
-// is one: no list, no code, no heading alone.
+var heading = regexp.MustCompile(`^(?:#|\*\*.*\*\*:?$)`)
+
+// hasSummary reports whether a text begins with words that keep the limit, before the
+// first blank line, list, table or code.
 func hasSummary(text string, l textLimit) bool {
-	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
-		part = strings.TrimSpace(part)
-		if strings.HasPrefix(part, "#") || strings.HasPrefix(part, "**") && strings.HasSuffix(part, "**") {
-			_, rest, more := strings.Cut(part, "\n")
-			if !more {
-				continue // a heading
-			}
-			part = rest
+	var summary strings.Builder
+	for line := range strings.Lines(text) {
+		mark := strings.TrimSpace(line)
+		switch {
+		case summary.Len() == 0 && (mark == "" || heading.MatchString(mark)):
+		case mark == "", listMark.MatchString(line), strings.HasPrefix(mark, "|"), strings.HasPrefix(mark, "```"):
+			return summary.Len() > 0 && l.count(summary.String()) <= l.most
+		default:
+			summary.WriteString(line)
 		}
-		return len(part) < len(strings.TrimSpace(text)) && l.count(part) <= l.most && !listMark.MatchString(part) && !strings.HasPrefix(part, "```") && !strings.HasPrefix(part, "|")
 	}
 	return false
 }

@@ -1,10 +1,12 @@
 package coordinator
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"stint/prompt"
 )
@@ -82,7 +84,7 @@ var heuristicCases = []struct {
 	{
 		"promised",
 		answers(
-			fixIt, "I will now fix the test.", "I looked at the parser. Next, I'll update the lexer.", "The cause is an off-by-one in next(). Let me fix it.", "Let me look at the test file first:", "I've added the helper. Now I'll update the callers.",
+			fixIt, "I will now fix the test.", "I looked at the parser. Next, I'll update the lexer.", "The cause is an off-by-one in next(). Let me fix it.", "Let me look at the test file first:",
 			"The test expects 3. Shall I change the parser?", "There are two ways to fix it. Would you like me to change the lexer?", "I'm going to start by reading the test file.", "Great! Now let me run the tests", "I found the cause. Let me know if you'd like me to apply the fix.", "1. Read the test\n2. Fix the lexer\n\nI'll start with the first step.",
 			"Ich werde nun den Test reparieren.", "Der Fehler liegt im Lexer. Soll ich ihn beheben?", "Je vais maintenant corriger le test.", "Voy a corregir el test.", "接下来我会修复这个测试。", "需要我修复这个测试吗？",
 		),
@@ -125,7 +127,6 @@ var heuristicCases = []struct {
 		[]answered{
 			policy(prompt.DefaultPolicy, strings.Repeat("- a point\n", 7)),
 			policy(prompt.DefaultPolicy, strings.Repeat("a line\n", 7)),
-			policy(prompt.DefaultPolicy, "```\n"+strings.Repeat("code()\n", 9)+"```"),
 			policy("Answer in at most 20 words.", strings.Repeat("word ", 30)),
 			policy("At most two sentences.", "One. Two. Three. Four."),
 			policy("Keep it under 50 characters.", strings.Repeat("x", 50)),
@@ -196,7 +197,7 @@ func TestGoodAnswersHaveNoFinding(t *testing.T) {
 }
 
 func TestFindingsAreShortAndOnce(t *testing.T) {
-	found := inspect(answered{
+	found := inspect(t.Context(), answered{
 		prompt: longAsk, policy: "At most one line.",
 		answer: "I'm sorry, but I can't " + strings.Repeat("very ", 200) + "do it.\n\nLet me think. Let me think again.\n" + longAsk + "\nI will now fix the test.",
 	})
@@ -213,14 +214,28 @@ func TestFindingsAreShortAndOnce(t *testing.T) {
 	}
 }
 
-// The work that the heuristics do is bounded, whatever an agent answers.
+// The work that the heuristics do grows with the length of the answer, and no more.
 func TestHeuristicsOfHugeAnswer(t *testing.T) {
-	huge := strings.Repeat("I'll do x. <a `b ", 200_000)
-	inspect(answered{prompt: huge, answer: huge, policy: prompt.DefaultPolicy})
+	for _, piece := range []string{"I'll do x. <a `b ", "no. ", "etc. ", "I ", "The user ", "say error ", "a.b/c-", "**", "12. ", "at most ten ", "\u62b1\u6b49", "{", "| "} {
+		huge := strings.Repeat(piece, 1<<20/len(piece))
+		begun := time.Now()
+		inspect(t.Context(), answered{prompt: huge, answer: huge, policy: huge[:32<<10] + "\n" + prompt.DefaultPolicy})
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("%q took %s", piece, took)
+		}
+	}
+}
+
+func TestHeuristicsEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if found := inspect(ctx, answered{}); found != nil {
+		t.Errorf("after the end there is %v", found)
+	}
 }
 
 func kindsOf(a answered) (kinds []string) {
-	for _, f := range inspect(a) {
+	for _, f := range inspect(context.Background(), a) {
 		kinds = append(kinds, f.Kind)
 	}
 	return kinds

@@ -90,7 +90,7 @@ func TestVerifyWeakened(t *testing.T) {
 	if kinds := kindsOf(answered{prompt: fixIt, answer: "Fixed.", diff: deleted("a_test.go")}); len(kinds) > 0 {
 		t.Errorf("without a verify command nothing is weakened, but: %v", kinds)
 	}
-	message := inspect(answered{answer: "Fixed.", verify: "make", diff: deleted("a_test.go") + deleted("b_test.go") + deleted("c_test.go") + deleted("d_test.go")})[0].Message
+	message := inspect(t.Context(), answered{answer: "Fixed.", verify: "make", diff: deleted("a_test.go") + deleted("b_test.go") + deleted("c_test.go") + deleted("d_test.go")})[0].Message
 	if !strings.HasSuffix(message, ": a_test.go, b_test.go, c_test.go and 1 more") {
 		t.Errorf("the message is %q", message)
 	}
