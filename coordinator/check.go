@@ -106,19 +106,22 @@ func (c *Coordinator) tryLane(r *run) (taken bool, err error) {
 	defer c.mu.Unlock()
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
-	busy := func(what string) error {
-		return &Error{Code: CodeBusy, Message: fmt.Sprintf("the lane of task %s is busy: %s", id, what), Hint: "once that has ended: stint verify " + id}
+	busy := func(format string, args ...any) error {
+		return &Error{Code: CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + id}
 	}
 	if c.closing {
 		return false, c.stopped()
 	}
 	if other, occupied := c.state.Occupant(&r.task); occupied {
-		return false, busy("task " + other + " is at work")
+		return false, busy("the lane of task %s is busy: task %s is at work", id, other)
 	}
 	for key, other := range c.runs {
-		if other.inWayOf(r) && strings.HasPrefix(key, checkPrefix) {
-			return false, busy("the verify command of task " + other.task.ID + " runs")
+		if other.inWayOf(r) && isCheck(key) {
+			return false, busy("the lane of task %s is busy: %s is at work", id, other.asCheck())
 		}
+	}
+	if n := c.countChecks(); n >= max(1, c.cfg.MaxWorkers) {
+		return false, busy("%d verify commands run by themselves, and no more may (max_workers)", n)
 	}
 	if c.inUse(r) {
 		return false, nil
@@ -130,6 +133,38 @@ func (c *Coordinator) tryLane(r *run) (taken bool, err error) {
 // checkPrefix stands before the id of a task in the list of runs, where its verify
 // command runs by itself: no record of the task ends that.
 const checkPrefix = "verify:"
+
+func isCheck(key string) bool { return strings.HasPrefix(key, checkPrefix) }
+
+// asCheck names a run that is a verify command by itself.
+func (r *run) asCheck() string { return "the verify command of task " + r.task.ID }
+
+// countChecks counts the verify commands that run by themselves: they take no worker,
+// and are bounded by the same number. runsMu is held.
+func (c *Coordinator) countChecks() (n int) {
+	for key := range c.runs {
+		if isCheck(key) {
+			n++
+		}
+	}
+	return n
+}
+
+// checkedLanes gives the lanes in which a verify command runs by itself.
+func (c *Coordinator) checkedLanes() map[string]string {
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	var lanes map[string]string
+	for key, r := range c.runs {
+		if isCheck(key) {
+			if lanes == nil {
+				lanes = map[string]string{}
+			}
+			lanes[r.task.SessionKey] = r.asCheck()
+		}
+	}
+	return lanes
+}
 
 func (c *Coordinator) leaveLane(r *run) {
 	r.cancel(nil)
@@ -162,8 +197,8 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 	}
 	c.log.Info("verify command ended", "task", t.ID, "run", r.id, "exit", res.ExitCode)
 	err = c.update(context.Background(), func(tx *ledger.Tx) error {
-		if _, err := c.peek(t.ID); err != nil {
-			return err
+		if !c.inJournal(t.ID) {
+			return nil
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		addCheck(rec, &res)

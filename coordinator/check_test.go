@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,6 +71,31 @@ func TestVerifyByItself(t *testing.T) {
 	})
 }
 
+// TestVerifyOfAnArchivedTask: one that is archived while its command runs stays as it
+// is, and the caller still hears how the command ended.
+func TestVerifyOfAnArchivedTask(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		id := w.verified(nil)
+		w.ended(id)
+		w.shell.do = func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+			time.Sleep(time.Second)
+			if r, err := w.c.Compact(w.t.Context(), 0, false); err != nil || r.Archived != 1 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			return coordinator.VerifyResult{ExitCode: 3, Error: "no"}
+		}
+		if got, err := w.c.Verify(w.t.Context(), id, "client"); err != nil || got.ExitCode != 3 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		for range 2 {
+			if got := w.task(id); got.Status != state.Done || got.Prompt != "do it" || got.Archived == "" || *got.VerifyExitCode != 0 {
+				t.Errorf("%s, %q, %+v", got.Status, got.Prompt, got.VerifyExitCode)
+			}
+			w.reopen()
+		}
+	})
+}
+
 // TestVerifyRefused says why there is nothing to run.
 func TestVerifyRefused(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
@@ -97,9 +123,11 @@ func TestVerifyRefused(t *testing.T) {
 }
 
 // TestVerifyHoldsTheLane: a task of that lane is started when the command has ended,
-// one of another lane at once.
+// one of another lane at once, also if there is only one worker.
 func TestVerifyHoldsTheLane(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
+		w.cfg.MaxWorkers = 1
+		w.reopen()
 		id := w.verified(nil)
 		w.ended(id)
 		begun := make(chan string, 1)
@@ -125,6 +153,9 @@ func TestVerifyHoldsTheLane(t *testing.T) {
 		if got := w.task(next); got.Status != state.Queued {
 			t.Errorf("the next one is %s", got.Status)
 		}
+		if why, err := w.c.Why(next); err != nil || !strings.HasPrefix(why, "behind the verify command of task "+id+", in the lane of ") {
+			t.Errorf("%q, %v", why, err)
+		}
 		cancel() // the client goes away
 		if err := <-ended; err == nil || len(w.checks()) != 0 {
 			t.Errorf("canceled: %v; noted: %v", err, w.checks())
@@ -133,6 +164,45 @@ func TestVerifyHoldsTheLane(t *testing.T) {
 		if got := w.task(id); *got.VerifyExitCode != 0 {
 			t.Errorf("a command that was cut off told %d", *got.VerifyExitCode)
 		}
+	})
+}
+
+// TestVerifyOfTasksThatNeverRan: they have no session yet, and none of them is in
+// another's way. More commands than there may be tasks do not run at once.
+func TestVerifyOfTasksThatNeverRan(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.cfg.MaxWorkers = 2
+		w.close()
+		for n := range 3 {
+			w.edit("\n## Task hand%d\n- status: queued\n- hold: true\n- sessionKey: s%d\n- workspace: %s\n- verifyCommand: make test\n- prompt: p\n", n, n, w.work)
+		}
+		w.openUnwatched()
+		begun := make(chan string, 1)
+		w.shell.do = untilStopped(begun)
+		ctx, cancel := context.WithCancel(w.t.Context())
+		ended := make(chan error)
+		for n := range 3 {
+			id := fmt.Sprint("hand", n)
+			if n == 2 {
+				if _, err := w.c.Verify(ctx, id, "client"); code(err) != coordinator.CodeBusy || !strings.Contains(err.Error(), "2 verify commands run") {
+					t.Errorf("the third one: %v", err)
+				}
+				continue
+			}
+			go func() {
+				_, err := w.c.Verify(ctx, id, "client")
+				ended <- err
+			}()
+			select {
+			case <-begun:
+			case err := <-ended:
+				t.Errorf("number %d: %v", n, err)
+				return
+			}
+		}
+		cancel()
+		<-ended
+		<-ended
 	})
 }
 

@@ -127,7 +127,9 @@ func (c *Coordinator) Handover(context.Context) error {
 }
 
 // limits are what bounds the tasks that run at the same time.
-func (c *Coordinator) limits() state.Limits { return state.Limits{MaxWorkers: c.cfg.MaxWorkers} }
+func (c *Coordinator) limits() state.Limits {
+	return state.Limits{MaxWorkers: c.cfg.MaxWorkers, Taken: c.checkedLanes()}
+}
 
 // dispatch starts all tasks that are ready: it appends `running` for them in one
 // change, and only when that is durable anything is spawned.
@@ -197,9 +199,9 @@ func (c *Coordinator) choose(defaultAgent string) (chosen []*run, waiting []*led
 	c.mu.Unlock()
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
-	free := runs[:0]
+	free, busy := runs[:0], len(c.runs)-c.countChecks()
 	for _, r := range runs {
-		if len(c.runs) < c.cfg.MaxWorkers && !c.inUse(r) {
+		if busy+len(free) < c.cfg.MaxWorkers && !c.inUse(r) {
 			c.runs[r.task.ID] = r
 			free = append(free, r)
 		} else {
@@ -248,7 +250,7 @@ func (c *Coordinator) inUse(r *run) bool {
 
 // inWayOf reports whether a run uses what r needs: its task, its lane or its session.
 func (r *run) inWayOf(next *run) bool {
-	return r.task.ID == next.task.ID || r.task.SessionKey == next.task.SessionKey || r.task.SessionID == next.task.SessionID
+	return r.task.ID == next.task.ID || r.task.SessionKey == next.task.SessionKey || r.task.SessionID != "" && r.task.SessionID == next.task.SessionID
 }
 
 // release takes back runs that were registered and not started.

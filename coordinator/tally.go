@@ -99,15 +99,21 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 // that is back in the queue goes on with these figures; one that was archived
 // meanwhile keeps those that it has.
 func (c *Coordinator) tally(r *run, out *Outcome, tx *ledger.Tx) {
-	c.mu.Lock()
-	_, archived := c.state.Archived(r.task.ID)
-	_, known := c.state.Peek(r.task.ID)
-	c.mu.Unlock()
-	if archived || !known {
+	if !c.inJournal(r.task.ID) {
 		return
 	}
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
 	if c.addUsage(rec, r, out); len(rec.Fields) > 0 {
 		tx.Append(rec)
 	}
+}
+
+// inJournal reports whether a task is there and was not archived: a record of one that
+// was would be taken for the first of a new task.
+func (c *Coordinator) inJournal(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, archived := c.state.Archived(id)
+	_, known := c.state.Peek(id)
+	return known && !archived
 }

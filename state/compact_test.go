@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -254,6 +255,9 @@ func TestArchivedTaskComesBack(t *testing.T) {
 	}
 	if id, err := next.state.Find("000000001"); err != nil || id != uuid(1) {
 		t.Errorf("found by a piece of its id: %q, %v", id, err)
+	}
+	if err := next.refuse(uuid(1), "verifyExitCode: 0"); !errors.Is(err, errArchived) {
+		t.Errorf("a record of a part of it: %v", err)
 	}
 	for i, fields := range [][]string{{"status: done", "prompt: one", "idempotencyKey: k"}, {"status: queued"}} {
 		if err := next.append(ledger.KindTask, uuid(1), fields...); err != nil {

@@ -11,6 +11,7 @@ import (
 type Limits struct {
 	MaxWorkers   int                      // running tasks in all; at 0 none may start
 	AccountSlots func(account string) int // running tasks of one account; 0 or a nil func: no limit
+	Taken        map[string]string        // lanes that no task takes and where none may start, by key: with what is there
 }
 
 func (m Limits) slots(a *account) int {
@@ -79,7 +80,7 @@ func (s *State) urgent(now time.Time, lim Limits) []*live {
 		}
 		ln := heap.Pop(h).(*lane)
 		tried = append(tried, ln)
-		if used.take(s.sessionsOf(&ln.head.Task)) {
+		if lim.Taken[ln.key] == "" && used.take(s.sessionsOf(&ln.head.Task)) {
 			ln.in.chosen++
 			list = append(list, ln.head)
 		}

@@ -113,6 +113,9 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	n, _ := s.ids.find(sec.ID)
 	back := uint32(0)
 	if n != 0 && s.entries.at(n).kept == inArchive {
+		if sec.Get(KeyStatus) == nil {
+			return recordError(sec, nil, errArchived)
+		}
 		back, n = n, 0 // a whole record brings it back
 	}
 	next, cur := &s.scratch, s.live[n]

@@ -33,6 +33,7 @@ func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 		whyTime(&l.Task, now),
 		s.whyAfter(&l.Task),
 		s.whyLane(l, now),
+		whyTaken(l.lane, lim),
 		s.whyAccount(&l.Task, now, lim),
 		s.whySession(&l.Task),
 		s.whyWorkers(lim),
@@ -220,6 +221,15 @@ func (s *State) whyLane(l *live, now time.Time) string {
 		}
 	}
 	return ""
+}
+
+// whyTaken says what keeps all tasks of a lane from starting.
+func whyTaken(ln *lane, lim Limits) string {
+	what := lim.Taken[ln.key]
+	if what == "" {
+		return ""
+	}
+	return "behind " + what + ", in " + laneName(ln)
 }
 
 // atWork says how a task takes its lane and its session.
