@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"stint/ledger"
@@ -115,10 +116,8 @@ func (c *Coordinator) tryLane(r *run) (taken bool, err error) {
 	if other, occupied := c.state.Occupant(&r.task); occupied {
 		return false, busy("the lane of task %s is busy: task %s is at work", id, other)
 	}
-	for key, other := range c.runs {
-		if other.inWayOf(r) && isCheck(key) {
-			return false, busy("the lane of task %s is busy: %s is at work", id, other.asCheck())
-		}
+	if what := c.takenLanes()[r.task.SessionKey]; what != "" {
+		return false, busy("the lane of task %s is busy: in it is %s", id, what)
 	}
 	if n := c.countChecks(); n >= max(1, c.cfg.MaxWorkers) {
 		return false, busy("%d verify commands run by themselves, and no more may (max_workers)", n)
@@ -136,9 +135,6 @@ const checkPrefix = "verify:"
 
 func isCheck(key string) bool { return strings.HasPrefix(key, checkPrefix) }
 
-// asCheck names a run that is a verify command by itself.
-func (r *run) asCheck() string { return "the verify command of task " + r.task.ID }
-
 // countChecks counts the verify commands that run by themselves: they take no worker,
 // and are bounded by the same number. runsMu is held.
 func (c *Coordinator) countChecks() (n int) {
@@ -150,18 +146,17 @@ func (c *Coordinator) countChecks() (n int) {
 	return n
 }
 
-// checkedLanes gives the lanes in which a verify command runs by itself.
-func (c *Coordinator) checkedLanes() map[string]string {
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
-	var lanes map[string]string
+// takenLanes gives the lanes in which a verify command runs by itself, or may run
+// still, and what is there. runsMu is held.
+func (c *Coordinator) takenLanes() map[string]string {
+	lanes := map[string]string{}
 	for key, r := range c.runs {
 		if isCheck(key) {
-			if lanes == nil {
-				lanes = map[string]string{}
-			}
-			lanes[r.task.SessionKey] = r.asCheck()
+			lanes[r.task.SessionKey] = "the verify command of task " + r.task.ID
 		}
+	}
+	for _, t := range c.leftovers {
+		lanes[t.SessionKey] = "the verify command of task " + t.ID + ", which may still be alive"
 	}
 	return lanes
 }
@@ -180,7 +175,7 @@ func (c *Coordinator) leaveLane(r *run) {
 
 // check runs the command and records what it told.
 func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, error) {
-	done, err := c.noteCheck(r.id)
+	done, err := c.noteCheck(r)
 	if err != nil {
 		return CheckResult{}, err
 	}
@@ -212,20 +207,21 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 }
 
 // checksName is the directory with a file for each verify command that runs by
-// itself, named by its run: no record tells the next master of it.
+// itself: it is named by the run, and has the task and its lane, one a line. No record
+// tells the next master of it.
 const checksName = "checks"
 
 // noteCheck makes the directory of a run, and notes that it is at work until done is
 // called.
-func (c *Coordinator) noteCheck(id string) (done func(), err error) {
+func (c *Coordinator) noteCheck(r *run) (done func(), err error) {
 	dir := filepath.Join(c.cfg.StateDir, checksName)
-	note := filepath.Join(dir, id)
-	for _, d := range []string{dir, c.RunDir(id)} {
+	note := filepath.Join(dir, r.id)
+	for _, d := range []string{dir, c.RunDir(r.id)} {
 		if err := os.MkdirAll(d, durable.DirMode); err != nil {
 			return nil, err
 		}
 	}
-	if err := os.WriteFile(note, nil, durable.FileMode); err != nil {
+	if err := os.WriteFile(note, []byte(r.task.ID+"\n"+r.task.SessionKey+"\n"), durable.FileMode); err != nil {
 		return nil, err
 	}
 	return func() {
@@ -236,25 +232,63 @@ func (c *Coordinator) noteCheck(id string) (done func(), err error) {
 }
 
 // recoverChecks ends what is left of verify commands that ran by themselves when the
-// last master ended.
+// last master ended. Where that cannot be proved, nothing is started in the lane until
+// it is, or until ctx ends.
 func (c *Coordinator) recoverChecks(ctx context.Context) {
-	dir := filepath.Join(c.cfg.StateDir, checksName)
-	list, err := os.ReadDir(dir)
+	list, err := os.ReadDir(filepath.Join(c.cfg.StateDir, checksName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.trouble("verify commands of the last master could not be looked for", err)
 	}
+	var wg sync.WaitGroup
 	for _, e := range list {
+		wg.Go(func() {
+			if c.recoverCheck(ctx, e.Name()) {
+				return
+			}
+			done := c.noteLeftover(e.Name())
+			c.running.Go(func() {
+				defer done()
+				for ctx.Err() == nil && !c.recoverCheck(ctx, e.Name()) {
+					select {
+					case <-ctx.Done():
+					case <-time.After(recoverTimeout):
+					}
+				}
+			})
+		})
+	}
+	wg.Wait()
+}
+
+// recoverCheck proves that nothing is left of such a run, and takes its note away.
+func (c *Coordinator) recoverCheck(ctx context.Context, id string) (dead bool) {
+	var err error
+	if c.cfg.Recover != nil {
 		limited, stop := context.WithTimeout(ctx, recoverTimeout)
-		err = nil
-		if c.cfg.Recover != nil {
-			err = c.cfg.Recover(limited, c.RunDir(e.Name()), e.Name())
-		}
+		err = c.cfg.Recover(limited, c.RunDir(id), id)
 		stop()
-		if err == nil {
-			err = os.Remove(filepath.Join(dir, e.Name()))
-		}
-		if err != nil {
-			c.trouble("a verify command of the last master may still be alive", err)
-		}
+	}
+	if err == nil {
+		err = os.Remove(filepath.Join(c.cfg.StateDir, checksName, id))
+	}
+	if err != nil && ctx.Err() == nil {
+		c.trouble("a verify command of the last master may still be alive", err)
+	}
+	return err == nil
+}
+
+// noteLeftover notes that a run of the last master may still be alive in its lane,
+// until done is called.
+func (c *Coordinator) noteLeftover(id string) (done func()) {
+	note, _ := os.ReadFile(filepath.Join(c.cfg.StateDir, checksName, id)) // without: there is no lane to take
+	task, lane, _ := strings.Cut(strings.TrimSuffix(string(note), "\n"), "\n")
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	c.leftovers[id] = state.Task{ID: task, SessionKey: lane}
+	return func() {
+		c.runsMu.Lock()
+		delete(c.leftovers, id)
+		c.runsMu.Unlock()
+		c.poke()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,6 +239,52 @@ func TestVerifyAtAShutdown(t *testing.T) {
 		w.ended(w.submit(coordinator.TaskSpec{Prompt: "next"}).ID)
 		if len(looked) != 1 || looked[0] != "killed" || len(w.checks()) != 0 {
 			t.Errorf("looked after %v; noted: %v", looked, w.checks())
+		}
+	})
+}
+
+// TestVerifyThatMayStillBeAlive: while the last master's command cannot be proved dead
+// nothing starts in its lane, and why says so. Others need not wait for the proof.
+func TestVerifyThatMayStillBeAlive(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.shell.do = exits(0, 0)
+		id := w.verified(nil)
+		lane := w.ended(id).SessionKey
+		w.close()
+		if err := os.Mkdir(filepath.Join(w.dir, "checks"), 0o700); err != nil {
+			t.Error(err)
+		}
+		for n := range 5 {
+			if err := os.WriteFile(filepath.Join(w.dir, "checks", fmt.Sprint("killed", n)), []byte(id+"\n"+lane+"\n"), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		var dead atomic.Bool
+		w.cfg.Recover = func(ctx context.Context, _, _ string) error {
+			if dead.Load() {
+				return nil
+			}
+			<-ctx.Done()
+			return errors.New("it lives")
+		}
+		begun := time.Now()
+		w.openUnwatched()
+		next := w.submit(coordinator.TaskSpec{Prompt: "next"}).ID
+		w.ended(w.submit(coordinator.TaskSpec{Prompt: "other", Parallel: true}).ID)
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("others waited for %s", took)
+		}
+		if why, err := w.c.Why(next); err != nil || !strings.HasPrefix(why, "behind the verify command of task "+id+", which may still be alive, in the lane of ") {
+			t.Errorf("%q, %v", why, err)
+		}
+		if _, err := w.c.Verify(w.t.Context(), id, "client"); code(err) != coordinator.CodeBusy {
+			t.Errorf("in its lane: %v", err)
+		}
+		w.reopen() // a shutdown does not wait for it either
+		dead.Store(true)
+		w.ended(next)
+		if len(w.checks()) != 0 {
+			t.Errorf("noted: %v", w.checks())
 		}
 	})
 }

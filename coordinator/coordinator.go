@@ -46,12 +46,13 @@ type Coordinator struct {
 	refolding bool              // the fold is made anew after a compaction: all of it was told before
 	orphans   map[string]string // task to run: a person has changed the status of a running task while no master ran
 
-	runsMu   sync.Mutex      // guards the fields up to the next blank line
-	runs     map[string]*run // by task id: being started, at work, or being ended
-	clients  int             // calls that are at work
-	lastCall time.Time
-	handover bool // nothing more is started
-	closing  bool
+	runsMu    sync.Mutex            // guards the fields up to the next blank line
+	runs      map[string]*run       // by task id: being started, at work, or being ended
+	leftovers map[string]state.Task // verify commands of the last master that may still be alive, by run: task and lane
+	clients   int                   // calls that are at work
+	lastCall  time.Time
+	handover  bool // nothing more is started
+	closing   bool
 
 	full    atomic.Bool    // the disk was, since the dispatcher asked last
 	wake    chan struct{}  // capacity 1: the dispatcher must look
@@ -99,7 +100,7 @@ func newCoordinator(cfg Config) *Coordinator {
 	}
 	c := &Coordinator{
 		cfg: cfg, log: cfg.Log, start: cfg.Now(), lastCall: cfg.Now(),
-		subs: map[*subscriber]bool{}, runs: map[string]*run{}, orphans: map[string]string{},
+		subs: map[*subscriber]bool{}, runs: map[string]*run{}, leftovers: map[string]state.Task{}, orphans: map[string]string{},
 		wake: make(chan struct{}, 1), ended: make(chan struct{}, 1),
 	}
 	c.state = state.New(sections{c})

@@ -128,7 +128,9 @@ func (c *Coordinator) Handover(context.Context) error {
 
 // limits are what bounds the tasks that run at the same time.
 func (c *Coordinator) limits() state.Limits {
-	return state.Limits{MaxWorkers: c.cfg.MaxWorkers, Taken: c.checkedLanes()}
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	return state.Limits{MaxWorkers: c.cfg.MaxWorkers, Taken: c.takenLanes()}
 }
 
 // dispatch starts all tasks that are ready: it appends `running` for them in one
