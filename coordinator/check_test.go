@@ -181,6 +181,7 @@ func TestVerifyOfTasksThatNeverRan(t *testing.T) {
 		begun := make(chan string, 1)
 		w.shell.do = untilStopped(begun)
 		ctx, cancel := context.WithCancel(w.t.Context())
+		defer cancel()
 		ended := make(chan error)
 		for n := range 3 {
 			id := fmt.Sprint("hand", n)
