@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"stint/ledger"
+	"stint/memory"
 	"stint/state"
 )
 
@@ -18,7 +19,7 @@ type TaskPreview struct {
 	Known   bool       `json:"known,omitempty"` // the task is there already, under that id or idempotency key: nothing would be queued, and there is no more to tell
 	Session string     `json:"session,omitempty"`
 	Resumes string     `json:"resumes,omitempty"` // the agent's own session, where Session is resume
-	Ahead   int        `json:"ahead,omitempty"`   // tasks that wait or run in its lane before it
+	Ahead   int        `json:"ahead,omitempty"`   // tasks that run in its lane, or wait there to run before it
 
 	Argv   []string    `json:"argv,omitempty"`
 	Env    []string    `json:"env,omitempty"`    // names of the agent's variables
@@ -29,8 +30,8 @@ type TaskPreview struct {
 	MaxIterations int    `json:"maxIterations,omitempty"` // where there is a verify command; likewise the next
 	VerifyTimeout string `json:"verifyTimeout,omitempty"`
 
-	Memory *FoundNotes `json:"memory,omitempty"` // what was found in the notes; nil: they are not searched
-	Prompt string      `json:"prompt,omitempty"` // the agent's standard input
+	Memory *memory.Result `json:"memory,omitempty"` // what was found in the notes; nil: there is nothing that could be searched
+	Prompt string         `json:"prompt,omitempty"` // the agent's standard input
 }
 
 // How a task gets its session.
@@ -43,10 +44,16 @@ const (
 // errPreview ends a change of the ledger of which nothing is to be kept.
 var errPreview = errors.New("this is a preview")
 
+// maxPreviews is how many tasks a preview tells of: each has a search and a prompt.
+const maxPreviews = 100
+
 // Preview says what Submit would take in, or why it would not, and what would be run
 // then. Nothing is kept, and no agent is started.
 func (c *Coordinator) Preview(ctx context.Context, specs []TaskSpec) ([]TaskPreview, error) {
 	defer c.call()()
+	if len(specs) > maxPreviews {
+		return nil, invalid("give it some of them", "%d tasks are too many for a preview; at most %d are taken", len(specs), maxPreviews)
+	}
 	in, err := c.newIntake(ctx, specs)
 	if err != nil {
 		return nil, err
@@ -90,6 +97,9 @@ func (in *intake) preview(ctx context.Context, i int) (TaskPreview, error) {
 	p := TaskPreview{Task: t}
 	begun := false
 	for _, before := range in.fresh[:n] {
+		if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(in.c.cfg.Now()) {
+			continue // it is passed, as in the lane
+		}
 		if before.SessionKey == t.SessionKey {
 			p.Ahead++
 		}
@@ -125,7 +135,11 @@ func (c *Coordinator) previewRun(ctx context.Context, p *TaskPreview, begun bool
 	}
 	c.mu.Unlock()
 	r.cancel(nil)
-	p.Ahead += len(c.Queue(r.task.SessionKey))
+	for _, other := range c.Queue(r.task.SessionKey) {
+		if !other.Passed(c.cfg.Now()) {
+			p.Ahead++
+		}
+	}
 	switch {
 	case r.session != "":
 		p.Session, p.Resumes = SessionResume, r.session
@@ -171,9 +185,10 @@ func (c *Coordinator) foresee(ctx context.Context, p *TaskPreview, r *run) error
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err != nil {
-		c.trouble("the notes of a workspace could not be searched", err) // as for the run itself
-	} else if c.cfg.Memory != nil {
+	if err != nil { // no reason not to run
+		found.Partial = err.Error()
+	}
+	if found.Engine != "" || found.Partial != "" || len(found.Skipped) > 0 {
 		p.Memory = &found
 	}
 	var inputs []string

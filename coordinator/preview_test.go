@@ -28,12 +28,17 @@ func (planner) Plan(t coordinator.Turn) coordinator.Plan {
 
 // previewWorld is a world with notes, whose agent can be planned with.
 func previewWorld(t *testing.T) *world {
+	return noteWorld(t, func(text string) (memory.Result, error) {
+		return memory.Result{Engine: "scan", Hits: []memory.Hit{{Path: "MEMORY.md", Line: 3, Text: "about: " + text}}}, nil
+	})
+}
+
+// noteWorld is one whose notes give what find says.
+func noteWorld(t *testing.T, find func(text string) (memory.Result, error)) *world {
 	w := newWorld(t)
 	w.cfg.Agents = map[string]coordinator.Agent{"demo": planner{w.agent}}
 	w.cfg.OutputPolicy, w.cfg.MaxIterations, w.cfg.VerifyTimeout = "Be brief.", 3, time.Minute
-	w.cfg.Memory = func(_ context.Context, _, text string) (memory.Result, error) {
-		return memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 3, Text: "about: " + text}}}, nil
-	}
+	w.cfg.Memory = func(_ context.Context, _, text string) (memory.Result, error) { return find(text) }
 	w.open()
 	t.Cleanup(w.close)
 	return w
@@ -139,6 +144,16 @@ func TestPreviewSession(t *testing.T) {
 			t.Errorf("task %d: %s behind %d, want %+v", i+1, p.Session, p.Ahead, want)
 		}
 	}
+	held, planned := web, web
+	held.Hold, planned.NotBefore = true, time.Now().Add(time.Hour)
+	list = w.preview(held, planned, web)
+	w.submit(held)
+	w.submit(planned)
+	for _, p := range []coordinator.TaskPreview{list[2], w.preview(web)[0]} {
+		if p.Session != coordinator.SessionNew || p.Ahead != 0 {
+			t.Errorf("behind one that is held and one that is planned, which it passes: %+v", p)
+		}
+	}
 	if err := w.c.Pause(t.Context(), "", "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +197,43 @@ func TestPreviewOfARunThatCannotBegin(t *testing.T) {
 	}
 	if p.MaxIterations != 3 || p.VerifyTimeout != "1m0s" || p.Task.VerifyCommand != "make test" {
 		t.Errorf("the verify command: %+v", p)
+	}
+}
+
+// What keeps the notes from being searched is told, and nothing is kept of it. Where
+// there is nothing to search, nothing is told.
+func TestPreviewWithoutNotes(t *testing.T) {
+	var found memory.Result
+	var err error
+	w := noteWorld(t, func(string) (memory.Result, error) { return found, err })
+	found.Terms = []memory.Term{{Text: "x"}}
+	if p := w.preview(coordinator.TaskSpec{Prompt: "a"})[0]; p.Memory != nil {
+		t.Errorf("nothing to search: %+v", p.Memory)
+	}
+	found.Skipped = []memory.Skipped{{Path: "a", Why: "b"}}
+	if p := w.preview(coordinator.TaskSpec{Prompt: "a"})[0]; p.Memory == nil || len(p.Memory.Skipped) != 1 {
+		t.Errorf("a note that is left out: %+v", p.Memory)
+	}
+	err = errors.New("no such directory")
+	if p := w.preview(coordinator.TaskSpec{Prompt: "a"})[0]; p.Memory == nil || p.Memory.Partial != "no such directory" {
+		t.Errorf("a search that fails: %+v", p.Memory)
+	}
+	if got := w.c.Health().LastError; got != "" {
+		t.Errorf("the preview is the master's trouble: %s", got)
+	}
+}
+
+func TestPreviewOfManyTasks(t *testing.T) {
+	w := previewWorld(t)
+	specs := make([]coordinator.TaskSpec, 101)
+	for i := range specs {
+		specs[i] = coordinator.TaskSpec{Prompt: "a", Workspace: w.work}
+	}
+	if list := w.preview(specs[:100]...); len(list) != 100 {
+		t.Errorf("%d previews", len(list))
+	}
+	if _, err := w.c.Preview(t.Context(), specs); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !strings.Contains(err.Error(), "101 tasks are too many for a preview; at most 100 are taken") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -307,34 +307,22 @@ func (c *Coordinator) checkOf(t *state.Task) *prompt.Check {
 // memoryName is the file in a run's directory with what was found in the notes.
 const memoryName = "memory.json"
 
-// FoundNotes are what the notes of a workspace have for a prompt.
-type FoundNotes struct {
-	memory.Result
-	Files map[string]string `json:"files,omitempty"` // SHA-256 of each note that has a hit, in hex, by its path
-}
-
 // recall searches the notes for a turn.
-func (c *Coordinator) recall(ctx context.Context, r *run, t *state.Task) (found FoundNotes, err error) {
+func (c *Coordinator) recall(ctx context.Context, r *run, t *state.Task) (found memory.Result, err error) {
 	if c.cfg.Memory == nil || t.Workspace == "" || r.kept || t.Iteration > 1 && r.session != "" { // it was told already
 		return found, nil
 	}
-	if found.Result, err = c.cfg.Memory(ctx, t.Workspace, t.Prompt); err != nil {
-		return found, err
-	}
-	found.Files = map[string]string{}
-	for _, h := range found.Hits {
-		if sum, err := memory.HashFile(t.Workspace, h.Path); err == nil { // else it has gone meanwhile
-			found.Files[h.Path] = sum
-		}
-	}
-	return found, nil
+	return c.cfg.Memory(ctx, t.Workspace, t.Prompt)
 }
 
 // remember searches the notes for a turn, and leaves in its directory what was found
 // and why. A search that fails is no reason not to run.
 func (c *Coordinator) remember(r *run, t *state.Task) []memory.Hit {
 	found, err := c.recall(r.ctx, r, t)
-	if err == nil && len(found.Hits)+len(found.Skipped) > 0 {
+	if found.Partial != "" {
+		c.log.Warn("the notes of a workspace were not searched whole", "workspace", t.Workspace, "why", found.Partial)
+	}
+	if err == nil && (len(found.Hits)+len(found.Skipped) > 0 || found.Partial != "") {
 		var text []byte
 		if text, err = json.MarshalIndent(found, "", "  "); err == nil {
 			err = os.WriteFile(filepath.Join(c.RunDir(r.id), memoryName), append(text, '\n'), durable.FileMode)

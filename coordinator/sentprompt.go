@@ -15,23 +15,24 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"stint/memory"
 	"stint/state"
 )
 
 // A SentPrompt is what an agent was sent in one run of a task, and what was found in
 // the notes for it.
 type SentPrompt struct {
-	TaskID    string      `json:"taskId"`
-	RunID     string      `json:"runId"`
-	Phase     state.Phase `json:"phase,omitempty"` // evaluate: it is that of a judge of the answer
-	Number    int         `json:"number"`          // among the agent's runs for the task, from 1; 0: it is none of them
-	Of        int         `json:"of"`              // how many there are
-	Attempt   int         `json:"attempt,omitempty"`
-	Iteration int         `json:"iteration,omitempty"` // round of the verify loop, from 1
-	SHA256    string      `json:"sha256"`              // of the prompt, in hex
-	Prompt    string      `json:"prompt,omitempty"`
-	Base64    []byte      `json:"promptBase64,omitempty"` // in its place where it is not UTF-8
-	Memory    *FoundNotes `json:"memory,omitempty"`       // nil: nothing was searched, found or skipped
+	TaskID    string         `json:"taskId"`
+	RunID     string         `json:"runId"`
+	Phase     state.Phase    `json:"phase,omitempty"` // evaluate: it is that of a judge of the answer
+	Number    int            `json:"number"`          // among the agent's runs for the task, from 1; 0: it is none of them
+	Of        int            `json:"of"`              // how many there are
+	Attempt   int            `json:"attempt,omitempty"`
+	Iteration int            `json:"iteration,omitempty"` // round of the verify loop, from 1
+	SHA256    string         `json:"sha256"`              // of the prompt, in hex
+	Prompt    string         `json:"prompt,omitempty"`
+	Base64    []byte         `json:"promptBase64,omitempty"` // in its place where it is not UTF-8
+	Memory    *memory.Result `json:"memory,omitempty"`       // nil: nothing was searched, found or skipped
 }
 
 // Bytes gives the prompt as it was sent.
@@ -74,8 +75,8 @@ func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (SentProm
 
 // readMemory reads what was found in the notes for a run; nil if nothing was written
 // down, or it is not to be read any more.
-func readMemory(runDir string) *FoundNotes {
-	var found FoundNotes
+func readMemory(runDir string) *memory.Result {
+	var found memory.Result
 	data, err := os.ReadFile(filepath.Join(runDir, memoryName))
 	if err != nil || json.Unmarshal(data, &found) != nil {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"stint/coordinator"
+	"stint/memory"
 	"stint/prompt"
 	"stint/state"
 )
@@ -19,9 +20,6 @@ import (
 // of verify commands are none.
 func TestSentPrompt(t *testing.T) {
 	w := previewWorld(t)
-	if err := os.WriteFile(filepath.Join(w.work, "MEMORY.md"), []byte("# Notes\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
 		if turn.Attempt == 1 {
 			return coordinator.Outcome{Class: state.ClassExit, Error: "no"}
@@ -41,7 +39,7 @@ func TestSentPrompt(t *testing.T) {
 	if last.Prompt != string(text) || last.SHA256 != hex.EncodeToString(sum[:]) || last.Number != 2 || last.Of != 2 || last.Attempt != 2 || last.TaskID != id {
 		t.Errorf("%+v", last)
 	}
-	if sum := sha256.Sum256([]byte("# Notes\n")); last.Memory == nil || last.Memory.Hits[0].Line != 3 || last.Memory.Files["MEMORY.md"] != hex.EncodeToString(sum[:]) {
+	if last.Memory == nil || last.Memory.Hits[0].Line != 3 {
 		t.Errorf("the notes: %+v", last.Memory)
 	}
 	one, err := w.c.SentPrompt(t.Context(), id, "1")
@@ -64,6 +62,18 @@ func TestSentPrompt(t *testing.T) {
 	waits := w.submit(coordinator.TaskSpec{Prompt: "later", Hold: true}).ID
 	w.refusesPrompt(waits, "", "has not run yet")
 	w.refusesPrompt("nobody", "", "there is no task")
+}
+
+// A search that has found nothing in its time leaves word why.
+func TestSentPromptOfAPartialSearch(t *testing.T) {
+	w := noteWorld(t, func(string) (memory.Result, error) {
+		return memory.Result{Hits: []memory.Hit{}, Partial: "it took longer than 5s"}, nil
+	})
+	id := w.wait(w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID).ID
+	p, err := w.c.SentPrompt(t.Context(), id, "")
+	if err != nil || p.Memory == nil || p.Memory.Partial != "it took longer than 5s" {
+		t.Errorf("the notes: %+v, %v", p.Memory, err)
+	}
 }
 
 func (w *world) refusesPrompt(id, run, want string) {

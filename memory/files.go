@@ -13,10 +13,15 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 )
 
 // maxNotes bounds how many files are searched.
 const maxNotes = 10_000
+
+// maxEntries bounds how many names of files and directories are looked at for them.
+const maxEntries = 200_000
 
 // maxSkipped bounds how many of those that are left out are told one by one.
 const maxSkipped = 20
@@ -45,12 +50,13 @@ type finder struct {
 	skipped []Skipped
 	untold  int // that were left out too
 	seen    map[string]bool
+	room    int // names that may still be looked at
 }
 
 // findNotes gives the files that the paths name, each once, in their order, and
 // what was left out.
 func findNotes(ctx context.Context, root *os.Root, paths []string, lessons string) ([]note, []Skipped) {
-	f := &finder{root: root, seen: map[string]bool{}}
+	f := &finder{root: root, seen: map[string]bool{}, room: maxEntries}
 	for _, p := range paths {
 		f.path(ctx, p, slices.Contains(DefaultPaths, p))
 	}
@@ -61,6 +67,12 @@ func findNotes(ctx context.Context, root *os.Root, paths []string, lessons strin
 		f.skipped = append(f.skipped, Skipped{"…", fmt.Sprintf("and %d more", f.untold)})
 	}
 	return f.notes, f.skipped
+}
+
+// unseen reports whether a character breaks a line, drives a terminal or reorders what
+// is shown.
+func unseen(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
 func (f *finder) skip(p, format string, args ...any) {
@@ -78,8 +90,14 @@ func (f *finder) path(ctx context.Context, p string, optional bool) {
 		f.skip(p, "it is not inside the workspace")
 		return
 	}
-	names := expand(ctx, f.root, clean)
-	if len(names) == 0 && !optional {
+	before := f.room
+	names := f.expand(ctx, clean)
+	switch {
+	case f.room < before && f.room < 0:
+		f.skip(p, "there are more than %d files and directories to look at; name those of the notes", maxEntries)
+	case ctx.Err() != nil:
+		f.skip(p, "it takes too long to find its files")
+	case len(names) == 0 && !optional:
 		f.skip(p, "there is no such file")
 	}
 	for _, c := range names {
@@ -103,6 +121,9 @@ func (f *finder) path(ctx context.Context, p string, optional bool) {
 // note says whether a file can be searched. Of many regular files the first ones say
 // how large the others are.
 func (f *finder) note(c candidate) (note, error) {
+	if !utf8.ValidString(c.name) || strings.ContainsFunc(c.name, unseen) {
+		return note{}, errors.New("its name has characters that cannot be shown")
+	}
 	if n := len(f.notes); n >= maxLooked && c.regular {
 		return note{path: c.name, size: f.notes[n%maxLooked].size}, nil
 	}
@@ -111,12 +132,12 @@ func (f *finder) note(c candidate) (note, error) {
 
 // expand gives the names of the files that a pattern names, sorted. A directory
 // stands for the Markdown files below it.
-func expand(ctx context.Context, root *os.Root, pattern string) []candidate {
-	if fi, err := root.Stat(pattern); err == nil && fi.IsDir() {
+func (f *finder) expand(ctx context.Context, pattern string) []candidate {
+	if fi, err := f.root.Stat(pattern); err == nil && fi.IsDir() {
 		pattern = path.Join(pattern, "**", "*.md")
 	}
 	if !strings.ContainsAny(pattern, "*?[") {
-		if _, err := root.Lstat(pattern); errors.Is(err, fs.ErrNotExist) {
+		if _, err := f.root.Lstat(pattern); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return []candidate{{name: pattern}}
@@ -129,9 +150,10 @@ func expand(ctx context.Context, root *os.Root, pattern string) []candidate {
 	deep := slices.Contains(parts, "**")
 	var names []candidate
 	top := path.Join(append([]string{"."}, parts[:fixed]...)...)
-	_ = fs.WalkDir(root.FS(), top, func(name string, d fs.DirEntry, err error) error { // it gives no error but ours
+	_ = fs.WalkDir(f.root.FS(), top, func(name string, d fs.DirEntry, err error) error { // it gives no error but ours
+		f.room--
 		switch {
-		case len(names) > maxNotes || ctx.Err() != nil:
+		case len(names) > maxNotes || f.room < 0 || ctx.Err() != nil:
 			return fs.SkipAll
 		case err != nil && name == top && !errors.Is(err, fs.ErrNotExist):
 			names = append(names, candidate{name: name}) // to be told why it cannot be read

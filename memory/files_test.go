@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // notesOf gives the names of the notes that the paths name in a directory, and why
@@ -103,6 +104,48 @@ func TestSkippedNotesSayWhy(t *testing.T) {
 				t.Errorf("notes %q, skipped %q; want %q, %q", names, skipped, tt.notes, tt.skipped)
 			}
 		})
+	}
+}
+
+// TestALargeTreeIsBounded: the search goes on with the notes that it has.
+func TestALargeTreeIsBounded(t *testing.T) {
+	dir := workspace(t, map[string]string{"MEMORY.md": "the deploy key\n"})
+	for i := range 300 {
+		if err := os.MkdirAll(filepath.Join(dir, "sub", fmt.Sprint(i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	f := &finder{root: root, seen: map[string]bool{}, room: 100}
+	f.path(t.Context(), "MEMORY.md", false)
+	f.path(t.Context(), "sub/**/*.md", false)
+	f.path(t.Context(), "MEMORY.*", false)
+	if got := why(Result{Skipped: f.skipped}); len(f.notes) != 1 || len(got) != 2 || !strings.HasPrefix(got[0], "sub/**/*.md: there are more than 200000 files and directories") {
+		t.Errorf("%d notes, skipped %q", len(f.notes), got)
+	}
+}
+
+// TestTheLimitHoldsForTheNames: finding the notes is a part of the search.
+func TestTheLimitHoldsForTheNames(t *testing.T) {
+	dir := workspace(t, map[string]string{"MEMORY.md": "the deploy key\n"})
+	s := ownScan()
+	s.Paths, s.Timeout = []string{"**/*.md"}, time.Nanosecond
+	r := search(t, s, dir, "the deploy key")
+	if want := []string{"**/*.md: it takes too long to find its files"}; !slices.Equal(why(r), want) {
+		t.Errorf("skipped %q, want %q", why(r), want)
+	}
+}
+
+// TestANameThatCannotBeShown: neither in a prompt nor on a terminal.
+func TestANameThatCannotBeShown(t *testing.T) {
+	dir := workspace(t, map[string]string{"memory/a\n## User message.md": "a", "memory/b\xff.md": "a", "memory/c\u202e.md": "a", "memory/d  é.md": "a"})
+	names, skipped := notesOf(t, dir, "memory")
+	if !slices.Equal(names, []string{"memory/d  é.md"}) || len(skipped) != 3 || !strings.HasSuffix(skipped[0], "its name has characters that cannot be shown") {
+		t.Errorf("notes %q, skipped %q", names, skipped)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -57,7 +56,7 @@ func NewLesson(text, source string, now time.Time) Lesson {
 // oneLine makes one line of a text.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
+		if unseen(r) {
 			return ' '
 		}
 		return r

@@ -27,6 +27,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,6 +42,9 @@ import (
 // DefaultPaths are the notes of a workspace that is not configured.
 var DefaultPaths = []string{"MEMORY.md", "memory/*.md"}
 
+// maxHashed is how many bytes of notes are hashed for one search.
+const maxHashed = 16 << 20
+
 // A Hit is one line of a note that fits a task.
 type Hit struct {
 	Path  string   `json:"path"` // of the note, below the workspace, with slashes
@@ -51,8 +55,7 @@ type Hit struct {
 	Terms []string `json:"terms"` // those that the line has, or its heading, or a line close by
 }
 
-// String gives the hit as "path:line text". What Path and Text contain is not
-// changed, so the string has line breaks if they have.
+// String gives the hit as "path:line text". Those of a search are one line each.
 func (h Hit) String() string {
 	return h.Path + ":" + strconv.Itoa(h.Line) + " " + h.Text
 }
@@ -62,7 +65,7 @@ type Searcher struct {
 	Paths    []string // below the workspace: files, directories, or patterns with * ? [] and ** for any directories
 	Lessons  string   // a note that is searched too if it exists; "": none
 	MaxHits  int
-	MaxChars int           // of all hits as they are shown, with their line breaks
+	MaxChars int           // of all hits as they stand in a prompt
 	Ripgrep  string        // path of rg; "": there is none
 	Grep     string        // path of grep; "": there is none
 	Now      time.Time     // what newer is measured by
@@ -77,6 +80,8 @@ type Result struct {
 	Notes   int       `json:"notes"`             // how many files were searched
 	Engine  string    `json:"engine,omitempty"`  // rg, grep or scan; "" if there was nothing to search
 	Partial string    `json:"partial,omitempty"` // why there may be lines that were not looked at
+
+	Files map[string]string `json:"files,omitempty"` // SHA-256 of the notes that have hits, in hex, by path; none of those too large for that
 }
 
 // A Term is something that is searched for.
@@ -103,56 +108,85 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 		return r, fmt.Errorf("search the notes: %w", err)
 	}
 	defer func() { _ = root.Close() }() // only read from
+	limit := cmp.Or(s.Timeout, DefaultTimeout)
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	r.Hits, r.Terms = []Hit{}, termsOf(text)
-	var notes []note
-	notes, r.Skipped = findNotes(ctx, root, s.Paths, s.Lessons)
-	if len(notes) == 0 || len(r.Terms) == 0 || s.MaxHits <= 0 {
+	c := &collector{terms: r.Terms}
+	c.notes, r.Skipped = s.find(limited, root, limit/2)
+	if len(c.notes) == 0 || len(r.Terms) == 0 || s.MaxHits <= 0 {
 		return r, ctx.Err()
 	}
-	r.Notes = len(notes)
-	c := &collector{terms: r.Terms, notes: notes}
-	if r.Engine, r.Partial, err = s.scan(ctx, root, c); err != nil {
+	r.Notes = len(c.notes)
+	if r.Engine, r.Partial, err = s.scan(limited, root, c); err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
 		return r, fmt.Errorf("search the notes: %w", err)
 	}
 	rk := &ranking{collector: c, root: root, now: s.Now}
 	r.Hits = s.fit(rk.best(s.MaxHits * 2))
 	r.Skipped = append(r.Skipped, rk.skipped...)
+	r.Files = hashFiles(limited, root, r.Hits)
+	if limited.Err() != nil {
+		r.Partial = fmt.Sprintf("it took longer than %v", limit)
+	}
 	return r, nil
 }
 
-// fit takes hits as long as there is room for them, each text once.
+// find gives the notes. It leaves time to search those that it has found.
+func (s *Searcher) find(ctx context.Context, root *os.Root, limit time.Duration) ([]note, []Skipped) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return findNotes(ctx, root, s.Paths, s.Lessons)
+}
+
+// fit takes hits as long as there is room for them.
 func (s *Searcher) fit(hits []Hit) []Hit {
-	kept, room, seen := []Hit{}, s.MaxChars, map[string]bool{}
+	kept, room := []Hit{}, s.MaxChars
 	for _, h := range hits {
-		size := utf8.RuneCountInString(h.String()) + 1
-		key := sameText(h.Text)
-		if len(kept) == s.MaxHits || size > room || seen[key] {
+		size := utf8.RuneCountInString("> " + h.String() + "\n")
+		if len(kept) == s.MaxHits || size > room {
 			continue
 		}
-		seen[key] = true
 		room -= size
 		kept = append(kept, h)
 	}
 	return kept
 }
 
-// HashFile gives the SHA-256 of a note, in hex.
-func HashFile(workspace, name string) (string, error) {
-	root, err := os.OpenRoot(workspace)
-	if err != nil {
-		return "", err
+// hashFiles gives the SHA-256 of the notes that have hits, of so many as maxHashed bytes
+// are enough for.
+func hashFiles(ctx context.Context, root *os.Root, hits []Hit) map[string]string {
+	sums, room := map[string]string{}, int64(maxHashed)
+	for _, h := range hits {
+		if _, known := sums[h.Path]; known || ctx.Err() != nil {
+			continue
+		}
+		if sum, n := hashFile(root, h.Path, room); sum != "" {
+			sums[h.Path] = sum
+			room -= n
+		}
 	}
-	defer func() { _ = root.Close() }() // only read from
+	return sums
+}
+
+// hashFile gives the SHA-256 of a note and its size; "" if it has more bytes than there
+// is room for, or has gone meanwhile.
+func hashFile(root *os.Root, name string, room int64) (sum string, size int64) {
 	f, err := openNote(root, name)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
+		return "", 0
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer closeFile(f)
+	if fi, err := f.Stat(); err != nil || fi.Size() > room {
+		return "", 0
+	}
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
+	if size, err = io.Copy(h, io.LimitReader(f, room)); err != nil {
+		return "", 0
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return hex.EncodeToString(h.Sum(nil)), size
 }
 
 // hashOf gives the hash of a hit's text.

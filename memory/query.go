@@ -2,6 +2,7 @@ package memory
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,10 +18,12 @@ const maxQuery = 64 << 10
 
 // How much the kinds of terms count.
 const (
-	kindName = 1.6 // an identifier or path, whole
-	kindWord = 1.0
-	kindPart = 0.9 // of an identifier or path
-	kindPair = 0.4 // of characters of a script without blanks: a word is two or more
+	kindName   = 1.6 // an identifier or path, whole
+	kindWord   = 1.0
+	kindPart   = 0.9  // of an identifier or path
+	kindNumber = 0.8  // a date, a time, an address, a version
+	kindPair   = 0.4  // of characters of a script without blanks: a word is two or more
+	kindKana   = 0.15 // of hiragana alone: mostly endings and particles, and yet some words
 )
 
 // termsOf gives what a prompt is searched by, what counts most first.
@@ -32,8 +35,48 @@ func termsOf(text string) []Term {
 	for _, token := range strings.FieldsFunc(text, isGap) {
 		q.token(strings.Trim(token, wordMarks))
 	}
-	slices.SortStableFunc(q.terms, func(a, b Term) int { return cmp.Compare(b.kind, a.kind) })
-	return q.terms[:min(len(q.terms), maxTerms)]
+	terms := chosen(q.terms)
+	slices.SortStableFunc(terms, func(a, b Term) int { return cmp.Compare(b.kind, a.kind) })
+	return terms
+}
+
+// chosen gives as many terms as a search has, in their order: of names, of words, of
+// numbers and of pairs by turns, and of each from the beginning and the end of the
+// prompt. What a user asks stands there, and a log between that or beside it.
+func chosen(terms []Term) []Term {
+	if len(terms) <= maxTerms {
+		return terms
+	}
+	var groups [4][]int
+	for i, t := range terms {
+		g := 3
+		switch t.kind {
+		case kindName:
+			g = 0
+		case kindWord, kindPart:
+			g = 1
+		case kindNumber:
+			g = 2
+		}
+		groups[g] = append(groups[g], i)
+	}
+	var taken []int
+	for n := 0; len(taken) < maxTerms; n++ {
+		for g, left := range groups {
+			if len(left) == 0 || len(taken) == maxTerms {
+				continue
+			}
+			at := n % 2 * (len(left) - 1) // the first, the last, the first …
+			taken = append(taken, left[at])
+			groups[g] = slices.Delete(left, at, at+1)
+		}
+	}
+	slices.Sort(taken)
+	list := make([]Term, len(taken))
+	for i, at := range taken {
+		list[i] = terms[at]
+	}
+	return list
 }
 
 // wordMarks may stand within an identifier or a path.
@@ -61,8 +104,16 @@ func (q *query) add(text string, kind float64) {
 	q.terms = append(q.terms, Term{Text: text, kind: kind})
 }
 
+// inFile is the name of a file with a line and column behind it.
+var inFile = regexp.MustCompile(`(\.[a-z]{1,4})(:[0-9]+)+$`)
+
 // token takes a piece of text without blanks apart.
 func (q *query) token(token string) {
+	token = inFile.ReplaceAllString(token, "$1")
+	if isNumber(token) {
+		q.word(token, kindNumber)
+		return
+	}
 	parts := splitToken(token)
 	if len(parts) > 1 && len(token) <= 128 && isASCII(token) && !strings.Contains(token, "'") {
 		q.add(token, kindName)
@@ -77,6 +128,28 @@ func (q *query) token(token string) {
 			q.word(p, kindWord)
 		}
 	}
+}
+
+// isNumber reports whether a token is a number, a date, a time, an address, a version
+// or the like: it has digits, and no three letters together.
+func isNumber(token string) bool {
+	digits, letters := false, 0
+	for _, r := range token {
+		switch {
+		case unicode.IsDigit(r):
+			digits, letters = true, 0
+		case dense(r):
+			return false
+		case unicode.IsLetter(r):
+			letters++
+		default:
+			letters = 0
+		}
+		if letters > 2 {
+			return false
+		}
+	}
+	return digits
 }
 
 func isASCII(s string) bool {
@@ -120,18 +193,25 @@ func isDense(s string) bool {
 	return dense(r)
 }
 
-// pairs adds each pair of neighbours, but for those of hiragana alone: these are
-// endings and particles.
+// pairs adds each pair of neighbours, but for those of short hiragana behind another
+// script: these are endings and particles.
 func (q *query) pairs(s string) {
 	runes := []rune(s)
-	if len(runes) == 1 && unicode.Is(unicode.Han, runes[0]) {
+	if len(runes) == 1 && !unicode.Is(unicode.Hiragana, runes[0]) {
 		q.add(s, kindPair)
 	}
-	for i := range len(runes) - 1 {
-		if unicode.Is(unicode.Hiragana, runes[i]) && unicode.Is(unicode.Hiragana, runes[i+1]) {
-			continue
+	for from, to := 0, 0; from < len(runes); from = to {
+		kana := unicode.Is(unicode.Hiragana, runes[from])
+		for to = from; to < len(runes) && unicode.Is(unicode.Hiragana, runes[to]) == kana; to++ {
 		}
-		q.add(string(runes[i:i+2]), kindPair)
+		for i := from; i < min(to, len(runes)-1); i++ {
+			switch {
+			case !kana || i == to-1: // the last one of a run stands before another script
+				q.add(string(runes[i:i+2]), kindPair)
+			case from == 0 || to-from > 2:
+				q.add(string(runes[i:i+2]), kindKana)
+			}
+		}
 	}
 }
 

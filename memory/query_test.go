@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -21,10 +22,15 @@ func TestTermsOfAPrompt(t *testing.T) {
 		{"an option", "--no-verify", "no-verify verif"},
 		{"an address", "http://localhost:8080/healthz", "http://localhost:8080/healthz http localhost 8080 healthz"},
 		{"apostrophes", "don't break the user's build", "break build user"},
-		{"numbers", "error 10061 on port 443", "error 10061 port 443"},
+		{"numbers", "error 10061 on port 443", "error port 10061 443"},
 		{"Chinese in pairs", "部署失败", "部署 署失 失败"},
 		{"mixed scripts", "用redis缓存", "redis 用 缓存"},
 		{"Japanese without particles", "テストが失敗する", "テス スト トが が失 失敗 敗す"},
+		{"Japanese words of hiragana", "さくら", "さく くら"},
+		{"short ones too, by themselves", "ねこ が", "ねこ"},
+		{"one character of katakana or hangul", "ア 서", "ア 서"},
+		{"a time and an address", "2026-11-22T03:12:45.123Z 10.0.0.7:443 v1.2.3 slow", "slow 2026-11-22t03:12:45.123z 10.0.0.7:443 v1.2.3"},
+		{"a place in a file", "pkg/auth/token.go:88:12 fails", "pkg/auth/token.go fail pkg auth token"},
 		{"Korean in pairs", "서버가 죽었다", "서버 버가 죽었 었다"},
 		{"accents", "Größe prüfen", "größ prüf"},
 		{"Russian", "настройки сервера", "настрой серве"},
@@ -47,6 +53,29 @@ func TestNamesComeFirst(t *testing.T) {
 	terms := termsOf(strings.Repeat("some ordinary words about things that matter little ", 3) + "pkg/auth/token.go")
 	if terms[0].Text != "pkg/auth/token.go" {
 		t.Errorf("first is %q, want the path: it says most", terms[0].Text)
+	}
+}
+
+// TestALogDoesNotHideTheQuestion: a pasted log or a trace of a hundred lines, before
+// the question or behind it, in a language with blanks and in one without.
+func TestALogDoesNotHideTheQuestion(t *testing.T) {
+	var log, trace strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&log, "2026-11-22T03:12:%02d.%03dZ 10.0.%d.7:443 I%04d handler-%d served /api/v%d/items_%d in %dms\n", i%60, i*7, i, i, i, i%3, i, i*3)
+		fmt.Fprintf(&trace, "  shop/internal/part%dHandler.serveHTTP(0x14000%04x)\n\t/src/internal/part%d/serve_handler.go:%d +0x1d\n", i, i, i, i)
+	}
+	dir := workspace(t, map[string]string{"MEMORY.md": strings.Repeat("nothing of use\n", 30) + "The deploy key is in the vault.\n部署密钥在保险库里。\n"})
+	for _, ask := range []struct{ question, place string }{{"Why is the deploy key refused?", "MEMORY.md:31"}, {"为什么部署密钥被拒绝？", "MEMORY.md:32"}} {
+		for name, prompt := range map[string]string{
+			"before a log":   ask.question + "\n\n" + log.String(),
+			"behind a log":   log.String() + "\n" + ask.question,
+			"before a trace": ask.question + "\n\n" + trace.String(),
+			"behind a trace": trace.String() + "\n" + ask.question,
+		} {
+			if got := places(search(t, ownScan(), dir, prompt)); len(got) == 0 || got[0] != ask.place {
+				t.Errorf("%s %s: hits %v", ask.question, name, got)
+			}
+		}
 	}
 }
 

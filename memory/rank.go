@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/bits"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -48,8 +47,7 @@ func (r *ranking) best(n int) []Hit {
 		hits[i].score = r.score(&hits[i])
 	}
 	inOrder(hits)
-	hits = hits[:min(len(hits), 4*n)]
-	hits = r.readAgain(hits)
+	hits = r.readAgain(eachOnce(hits, 4*n))
 	inOrder(hits)
 	var list []Hit
 	for i := range hits[:min(n, len(hits))] {
@@ -57,10 +55,24 @@ func (r *ranking) best(n int) []Hit {
 		if h.score < hits[0].score*leastShare {
 			break
 		}
+		text := oneLine(h.text)
 		list = append(list, Hit{
-			Path: r.notes[h.note].path, Line: h.line, Text: h.text, Hash: hashOf(h.text),
+			Path: r.notes[h.note].path, Line: h.line, Text: text, Hash: hashOf(text),
 			Score: math.Round(h.score*100) / 100, Terms: r.names(h.terms | h.near | h.above),
 		})
+	}
+	return list
+}
+
+// eachOnce gives the first n hits of those that say different things: copies of one
+// line crowd nothing out.
+func eachOnce(hits []ranked, n int) (list []ranked) {
+	seen := map[string]bool{}
+	for _, h := range hits {
+		if key := sameLine(h.text); !seen[key] && len(list) < n {
+			seen[key] = true
+			list = append(list, h)
+		}
 	}
 	return list
 }
@@ -70,6 +82,7 @@ type ranked struct {
 	*found
 	near  uint64 // terms of lines close by
 	above uint64 // terms of its headings
+	code  bool   // it stands in a block of code: a # begins a comment
 	score float64
 }
 
@@ -120,7 +133,7 @@ func (r *ranking) score(h *ranked) float64 {
 	if r.total > 0 {
 		sum *= 0.6 + 0.4*(has+around)/r.total
 	}
-	if headingLevel(h.text) > 0 {
+	if headingLevel(h.text) > 0 && !h.code {
 		sum *= bonusHeading
 	}
 	return sum * (1 + bonusNew*r.newness(h.text))
@@ -150,15 +163,31 @@ func headingLevel(line string) int {
 	return n
 }
 
-var dated = regexp.MustCompile(`\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b`)
-
-// newness is 1 for a line with today's date, and less the older it is; 0 without one.
+// newness is 1 for a line that begins with today's date, and less the older it is; 0
+// without one.
 func (r *ranking) newness(text string) float64 {
-	day, err := time.Parse(time.DateOnly, dated.FindString(text))
-	if err != nil || r.now.IsZero() {
+	day, _ := undated(text)
+	age := r.now.Sub(day)
+	if day.IsZero() || r.now.IsZero() || age < -24*time.Hour { // not even tomorrow: it is no lesson's date
 		return 0
 	}
-	return math.Exp2(-float64(max(0, r.now.Sub(day))) / float64(halfLife))
+	return math.Exp2(-float64(max(0, age)) / float64(halfLife))
+}
+
+// undated takes the mark of a list or heading off a line, and the date behind it, as
+// a lesson has one.
+func undated(line string) (day time.Time, rest string) {
+	mark, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	if strings.Trim(mark, "#-*+>") != "" {
+		mark, rest = "", line
+	}
+	rest = strings.TrimSpace(rest)
+	first, behind, _ := strings.Cut(rest, " ")
+	day, err := time.Parse(time.DateOnly, strings.TrimRight(first, ":,"))
+	if err != nil {
+		return time.Time{}, rest
+	}
+	return day, behind
 }
 
 // readAgain reads the found lines where they stand, with the headings above them. It
@@ -181,7 +210,9 @@ func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 		if m := r.match(line); m.terms != h.terms || m.text != h.text {
 			continue
 		}
-		h.above = r.termsIn(headings(before)) &^ h.terms
+		var above string
+		above, h.code = headings(before)
+		h.above = r.termsIn(above) &^ h.terms
 		h.score = r.score(&h)
 		still = append(still, h)
 	}
@@ -227,21 +258,25 @@ func readAround(f *os.File, off int64, buf []byte) (before, line []byte) {
 	return before, line
 }
 
-// headings gives the headings in a text that its end stands below, a line each, in
-// lower case.
-func headings(text []byte) string {
-	var b strings.Builder
-	for level := 7; level > 1 && len(text) > 0; {
-		at := bytes.LastIndex(text, []byte("\n#")) + 1 // 0: the first line, or none
-		line, _, _ := bytes.Cut(text[at:], []byte("\n"))
-		if n := headingLevel(string(line)); n > 0 && n < level {
-			level = n
-			b.Write(line)
-			b.WriteByte('\n')
+// headings gives the headings that the end of a text stands below, a line each, in
+// lower case, and whether it stands in a block of code.
+func headings(text []byte) (above string, code bool) {
+	var list [7][]byte // by level
+	for line := range bytes.Lines(text) {
+		mark := bytes.TrimLeft(line, " ")
+		if bytes.HasPrefix(mark, []byte("```")) || bytes.HasPrefix(mark, []byte("~~~")) {
+			code = !code || len(bytes.TrimSpace(bytes.TrimLeft(mark, "`~"))) > 0 // what names a language begins one
 		}
-		text = text[:max(0, at-1)]
+		if code || line[0] != '#' {
+			continue
+		}
+		if n := headingLevel(string(line)); n > 0 {
+			list[n] = line
+			clear(list[n+1:])
+		}
 	}
-	return strings.ToLower(b.String())
+	slices.Reverse(list[:])
+	return strings.ToLower(string(bytes.Join(list[:], nil))), code
 }
 
 func (r *ranking) termsIn(text string) (terms uint64) {
@@ -253,11 +288,15 @@ func (r *ranking) termsIn(text string) (terms uint64) {
 	return terms
 }
 
-// sameText makes equal what differs only in blanks, marks and dates.
+// sameLine makes equal lines that say the same, whatever their marks and dates.
+func sameLine(line string) string {
+	_, rest := undated(line)
+	return sameText(rest)
+}
+
+// sameText makes equal what differs only in the size of letters, in blanks, in marks of
+// code, and in the full stop.
 func sameText(text string) string {
-	words := strings.FieldsFunc(strings.ToLower(dated.ReplaceAllString(text, "")), isGap)
-	for i := range words {
-		words[i] = strings.Trim(words[i], wordMarks)
-	}
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+	text = strings.ToLower(strings.ReplaceAll(text, "`", ""))
+	return strings.TrimRight(strings.Join(strings.Fields(text), " "), ".!。！")
 }

@@ -11,6 +11,7 @@ import (
 	"math/bits"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +59,7 @@ type collector struct {
 	found  []int  // lines by term
 	common uint64 // terms that are searched for no more: too many lines have them
 	room   int    // lines that this pass still takes
+	sorted bool   // rg is to read the notes one after the other
 }
 
 // An engine reads the notes for the lines that have a term.
@@ -70,9 +72,13 @@ type engine struct {
 func (s *Searcher) engines(root *os.Root) (list []engine) {
 	common := []string{"-n", "-b", "-i", "-F", "--null", "--text"}
 	program := func(name, path string, args ...string) {
-		if path != "" {
+		if filepath.IsAbs(path) { // what a relative one names is decided by the workspace
 			list = append(list, engine{name, func(ctx context.Context, c *collector) error {
-				return c.program(ctx, root.Name(), path, append(args, common...))
+				all := slices.Concat(args, common)
+				if name == "rg" && c.sorted {
+					all = append(all, "--sort=path")
+				}
+				return c.program(ctx, root.Name(), path, all)
 			}})
 		}
 	}
@@ -84,32 +90,28 @@ func (s *Searcher) engines(root *os.Root) (list []engine) {
 // scan fills c by the first engine that works and names it. partial says why there
 // may be lines that were not looked at.
 func (s *Searcher) scan(ctx context.Context, root *os.Root, c *collector) (name, partial string, err error) {
-	limit := cmp.Or(s.Timeout, DefaultTimeout)
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	for _, e := range s.engines(root) {
 		name = e.name
 		c.lines, c.common, c.found = nil, 0, make([]int, len(c.terms))
-		if err = c.passes(limited, e); err == nil || limited.Err() != nil {
+		if err = c.passes(ctx, e); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
 	order := func(a, b found) int { return cmp.Or(a.note-b.note, a.line-b.line) }
 	slices.SortFunc(c.lines, order)
 	c.lines = slices.CompactFunc(c.lines, func(a, b found) bool { return order(a, b) == 0 })
-	switch {
-	case ctx.Err() != nil:
-		return name, "", ctx.Err()
-	case limited.Err() != nil:
-		return name, fmt.Sprintf("it took longer than %v", limit), nil
-	case c.common != 0:
-		return name, fmt.Sprintf("more than %d lines have one of the terms: of those that have only the commonest of them, not all were looked at", maxLines), nil
+	if ctx.Err() != nil { // the time is over: what there is is used
+		return name, "", nil
 	}
-	return name, "", err
+	if c.common != 0 {
+		partial = fmt.Sprintf("more than %d lines have one of the terms: of those that have only the commonest of them, not all were looked at", maxLines)
+	}
+	return name, partial, err
 }
 
 // passes reads the notes; when too many lines have a term, again without the
-// commonest terms, so that the rare ones are found wherever they stand.
+// commonest terms, so that the rare ones are found wherever they stand. Which lines a
+// pass has when it stops must not depend on which of rg's threads was faster.
 func (c *collector) passes(ctx context.Context, e engine) error {
 	for range maxPasses {
 		before := slices.Clone(c.found)
@@ -117,6 +119,11 @@ func (c *collector) passes(ctx context.Context, e engine) error {
 		c.room = maxLines
 		if err := e.scan(ctx, c); err != nil {
 			return err
+		}
+		if c.room == 0 && !c.sorted && e.name == "rg" && len(c.notes) > 1 {
+			c.sorted, c.lines = true, nil
+			clear(c.found)
+			return c.passes(ctx, e)
 		}
 		for i := range before {
 			c.found[i] = max(c.found[i], before[i])
@@ -337,8 +344,26 @@ func (c *collector) match(text []byte) (f found) {
 	if f.terms == 0 || bytes.IndexByte(text, 0) >= 0 {
 		return found{}
 	}
-	f.text = strings.TrimSpace(strings.TrimPrefix(excerpt(text, len(low), f.terms, &places), "\ufeff"))
+	if len(text) > maxText && len(low) != len(text) {
+		for i := range places {
+			places[i] = placeIn(text, places[i])
+		}
+	}
+	f.text = strings.TrimSpace(strings.TrimPrefix(excerpt(text, f.terms, &places), "\ufeff"))
 	return f
+}
+
+// placeIn gives the place in a text that stands for one in the same text in lower case,
+// in which some characters are longer or shorter.
+func placeIn(text []byte, place int) int {
+	low := 0
+	for i, r := range string(text) {
+		if low >= place {
+			return i
+		}
+		low += utf8.RuneLen(unicode.ToLower(r))
+	}
+	return len(text)
 }
 
 // begins reports whether a term stands at the beginning of a word in low, where it
@@ -362,13 +387,13 @@ func begins(low, term string, at int) bool {
 }
 
 // excerpt gives the text of a line, of a long one the part with the most terms.
-func excerpt(text []byte, low int, terms uint64, places *[maxTerms]int) string {
+func excerpt(text []byte, terms uint64, places *[maxTerms]int) string {
 	if len(text) <= maxText {
 		return strings.ToValidUTF8(string(text), "\ufffd")
 	}
 	begin, most := 0, 0
 	for i := range maxTerms {
-		if terms>>i&1 == 0 || low != len(text) {
+		if terms>>i&1 == 0 {
 			continue
 		}
 		here := 0

@@ -244,6 +244,37 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
+// TestLongLinesInOtherLetters: also where a letter has another length in lower case.
+func TestLongLinesInOtherLetters(t *testing.T) {
+	for name, filler := range map[string]string{"longer": "GROẞE KELVIN\u212a ", "shorter": "ȺȾ ", "bad bytes": "\xff\xfe "} {
+		t.Run(name, func(t *testing.T) {
+			long := strings.Repeat(filler, 300) + "THE DEPLOY KEY IS IN THE VAULT " + strings.Repeat(filler, 300)
+			dir := workspace(t, map[string]string{"MEMORY.md": long})
+			r := search(t, ownScan(), dir, "Where is the deploy key? vault")
+			if len(r.Hits) != 1 || !strings.Contains(r.Hits[0].Text, "DEPLOY KEY IS IN THE VAULT") {
+				t.Errorf("hits %q", r.Hits)
+			}
+		})
+	}
+}
+
+// TestAProgramIsNamedByItsWholePath: another one would be that of the workspace.
+func TestAProgramIsNamedByItsWholePath(t *testing.T) {
+	fake, _ := fakeRg(t, "touch pwned")
+	dir := workspace(t, map[string]string{"MEMORY.md": "the deploy key\n"})
+	if err := os.Rename(fake, filepath.Join(dir, "rg")); err != nil {
+		t.Fatal(err)
+	}
+	s := ownScan()
+	s.Ripgrep, s.Grep = "./rg", "./rg"
+	if r := search(t, s, dir, "the deploy key"); r.Engine != "scan" {
+		t.Errorf("searched by %s", r.Engine)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pwned")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the workspace's own rg was run: %v", err)
+	}
+}
+
 // TestLinesAreLookedAtToTheSamePlace: by how much an engine has read does not matter.
 func TestLinesAreLookedAtToTheSamePlace(t *testing.T) {
 	c := &collector{terms: termsOf("deploy")}

@@ -201,6 +201,12 @@ func (t *Task) tried() bool {
 	return t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 || t.Reason == ClassInterrupted
 }
 
+// Passed reports whether the tasks behind it in its lane go before it: it is held, or
+// waits for a time that its user has named.
+func (t *Task) Passed(now time.Time) bool {
+	return t.Hold || t.NotBefore.After(now) && !t.tried()
+}
+
 // Orphaned reports whether the task is held because the agent of its last run may
 // still be alive. Until a person says that it is not, or a master proves it, its lane
 // and its session are taken.

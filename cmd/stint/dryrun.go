@@ -86,7 +86,7 @@ func describePreview(p *coordinator.TaskPreview) string {
 	d.line("command", agent.CommandLine(p.Argv...))
 	d.line("environment", strings.Join(p.Env, " "))
 	if p.Memory != nil {
-		d.text("memory", describeNotes(p.Memory))
+		d.text("memory", describeMemory(p.Memory))
 	}
 	return d.String() + "\nprompt:\n" + p.Prompt
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -81,18 +82,6 @@ func (a *app) noteText(c *cobra.Command, args []string) (string, error) {
 	return promptSource{args: args, literal: c.ArgsLenAtDash() == 0, stdin: a.stdin}.read()
 }
 
-// A foundHit is a hit with the hash of its file.
-type foundHit struct {
-	memory.Hit
-	FileHash string `json:"fileHash"` // SHA-256
-}
-
-// A foundMemory is what memory search prints as JSON.
-type foundMemory struct {
-	Hits []foundHit `json:"hits"`
-	memory.Result
-}
-
 func (a *app) searchMemory(ctx context.Context, o *noteOptions, text string) error {
 	dir, cfg, err := o.directory(a)
 	if err != nil {
@@ -102,66 +91,40 @@ func (a *app) searchMemory(ctx context.Context, o *noteOptions, text string) err
 	if err != nil {
 		return err
 	}
-	hits, err := withFileHashes(dir, found.Hits)
-	if err != nil {
-		return err
-	}
 	if o.json {
-		return printJSON(a.stdout, foundMemory{hits, found})
+		return printJSON(a.stdout, found)
 	}
-	if len(hits) == 0 {
+	if len(found.Hits) == 0 {
 		a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
 	}
-	return printText(a.stdout, describeMemory(hits, &found))
-}
-
-// withFileHashes adds the hash of its file to each hit.
-func withFileHashes(dir string, hits []memory.Hit) ([]foundHit, error) {
-	list, known := []foundHit{}, map[string]string{}
-	for _, h := range hits {
-		if known[h.Path] == "" {
-			sum, err := memory.HashFile(dir, h.Path)
-			if err != nil {
-				return nil, err
-			}
-			known[h.Path] = sum
-		}
-		list = append(list, foundHit{h, known[h.Path]})
-	}
-	return list, nil
+	return printText(a.stdout, describeMemory(&found))
 }
 
 // describeMemory tells what was found and why.
-func describeMemory(hits []foundHit, found *memory.Result) string {
+func describeMemory(found *memory.Result) string {
 	var b strings.Builder
 	weights := map[string]string{}
 	var terms []string
 	for _, t := range found.Terms {
 		weights[t.Text] = fmt.Sprintf("%s %.2f", t.Text, t.Weight)
-		terms = append(terms, fmt.Sprintf("%s (%s)", weights[t.Text], counted(t.Lines, "line")))
+		terms = append(terms, fmt.Sprintf("%s (%s)", weights[t.Text], count(t.Lines, "line")))
 	}
-	for _, h := range hits {
+	for _, h := range found.Hits {
 		var has []string
 		for _, t := range h.Terms {
 			has = append(has, weights[t])
 		}
-		fmt.Fprintf(&b, "%s\n  score %.2f: %s\n  file %.16s, text %s\n", oneLine(h.String()), h.Score, strings.Join(has, ", "), h.FileHash, h.Hash)
+		fmt.Fprintf(&b, "%s\n  score %.2f: %s\n", oneLine(h.String()), h.Score, strings.Join(has, ", "))
+		fmt.Fprintf(&b, "  file %.16s, text %s\n", cmp.Or(found.Files[h.Path], "not hashed"), h.Hash)
 	}
 	d := &description{}
 	d.line("terms", strings.Join(terms, ", "))
-	d.line("searched", strings.TrimSuffix(counted(found.Notes, "file")+" with "+found.Engine, " with "))
+	d.line("searched", strings.TrimSuffix(count(found.Notes, "file")+" with "+found.Engine, " with "))
 	d.line("partial", found.Partial)
 	for _, s := range found.Skipped {
 		d.line("skipped", s.Path+": "+s.Why)
 	}
 	return b.String() + d.String()
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 const memoryAddHelp = `Add TEXT as a dated bullet at the end of a note of the workspace, where the search

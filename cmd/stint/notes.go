@@ -12,9 +12,18 @@ import (
 func searcher(cfg *Config, workspace string) *memory.Searcher {
 	c := cfg.forWorkspace(workspace)
 	s := &memory.Searcher{Paths: notePaths(c), Lessons: c.SelfEvalMemoryPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
-	s.Ripgrep, _ = exec.LookPath("rg") // without one there is grep, and without that our own scan
-	s.Grep, _ = exec.LookPath("grep")
+	s.Ripgrep, s.Grep = lookUp("rg"), lookUp("grep")
 	return s
+}
+
+// lookUp gives the path of a program; "" if there is none, or if it would be one of the
+// current directory, in which an agent may write.
+func lookUp(name string) string {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // notePaths gives what is searched.

@@ -47,14 +47,5 @@ func describeSent(p *coordinator.SentPrompt) string {
 	if p.Memory == nil {
 		return text
 	}
-	return text + describeNotes(p.Memory)
-}
-
-// describeNotes tells what was found in the notes and why.
-func describeNotes(found *coordinator.FoundNotes) string {
-	hits := make([]foundHit, len(found.Hits))
-	for i, h := range found.Hits {
-		hits[i] = foundHit{h, found.Files[h.Path]}
-	}
-	return describeMemory(hits, &found.Result)
+	return text + describeMemory(p.Memory)
 }

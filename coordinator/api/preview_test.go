@@ -26,7 +26,7 @@ func (f *fakeMaster) Preview(ctx context.Context, specs []coordinator.TaskSpec) 
 
 func (f *fakeMaster) SentPrompt(_ context.Context, ref, run string) (coordinator.SentPrompt, error) {
 	t, err := f.find(ref)
-	return coordinator.SentPrompt{TaskID: t.ID, RunID: run, Base64: []byte("a\xff"), Memory: &coordinator.FoundNotes{Result: memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}}, err
+	return coordinator.SentPrompt{TaskID: t.ID, RunID: run, Base64: []byte("a\xff"), Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}, err
 }
 
 func TestPreview(t *testing.T) {
@@ -49,7 +49,7 @@ func TestSentPrompt(t *testing.T) {
 	m.tasks = []state.Task{{ID: "t-1"}}
 	s := serve(t, m, Options{})
 	got, err := s.client.Prompt(t.Context(), "t-1", "a&b/c")
-	want := coordinator.SentPrompt{TaskID: "t-1", RunID: "a&b/c", Base64: []byte("a\xff"), Memory: &coordinator.FoundNotes{Result: memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}}
+	want := coordinator.SentPrompt{TaskID: "t-1", RunID: "a&b/c", Base64: []byte("a\xff"), Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil || string(got.Bytes()) != "a\xff" {
 		t.Errorf("%v\n%s", err, diff)
 	}
