@@ -112,9 +112,12 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	r.Hits, r.Terms = []Hit{}, termsOf(text)
+	if s.MaxHits <= 0 {
+		return r, nil
+	}
 	c := &collector{terms: r.Terms}
 	c.notes, r.Skipped = s.find(limited, root, limit/2)
-	if len(c.notes) == 0 || len(r.Terms) == 0 || s.MaxHits <= 0 {
+	if len(c.notes) == 0 || len(r.Terms) == 0 {
 		return r, ctx.Err()
 	}
 	r.Notes = len(c.notes)
