@@ -319,6 +319,33 @@ var bugs = []bug{
 		old: `return view.Result != ""`, now: "return false",
 		pkg: "./cmd/stint", run: "^TestScript$/^outcome$",
 	},
+	{
+		name: "the exit code is lost where the document has the end", file: "cmd/stint/task.go",
+		old: "return taskEnd(&view)", now: "if o.json {\n\t\treturn nil\n\t}\n\treturn taskEnd(&view)",
+		pkg: "./cmd/stint", run: "^TestScript$/^exit_codes$",
+	},
+
+	// What the notes give.
+	{
+		name: "words of a prompt are patterns", file: "memory/scan.go",
+		old: `"-i", "-F", "--null"`, now: `"-i", "--null"`,
+		pkg: "./memory", run: "^TestNoPromptIsAnOption$",
+	},
+	{
+		name: "a link leads the search out of the workspace", file: "memory/files.go",
+		old: "f, err := root.OpenFile(name, ", now: "f, err := os.OpenFile(filepath.Join(root.Name(), name), ",
+		pkg: "./memory", run: "^TestSkippedNotesSayWhy$",
+	},
+	{
+		name: "notes take more room than they may", file: "memory/memory.go",
+		old: "len(kept) == s.MaxHits || size > room", now: "len(kept) == s.MaxHits",
+		pkg: "./memory", run: "^TestSearchKeepsItsBounds$",
+	},
+	{
+		name: "a lesson is kept each time that it is learnt", file: "memory/lessons.go",
+		old: `known[l.ID] || room > 0`, now: "room > 0",
+		pkg: "./memory", run: "^TestAddLessons$",
+	},
 
 	// What an agent is told.
 	{

@@ -46,12 +46,12 @@ const envDemoHome = "STINT_DEMO_HOME"
 //	demo:429, demo:429=2s  a usage limit, with the time to try again
 //	demo:401, demo:500     not logged in; a server in trouble
 //
-// Where an answer must follow a schema (--output-schema) it is the JSON object of an
-// evaluator who has nothing to say, unless demo:say has another.
+// demo:fail and those below it exist as demo:fail-first and so on, too: only on the
+// first try of a task.
 //
-// The last four also exist as demo:fail-first and so on: only on the first try
-// of a task. Every execution is noted in log.jsonl in its home, at its start and
-// at its end.
+// Where an answer must follow a schema (--output-schema) it is the JSON object of an
+// evaluator who has nothing to say, unless demo:say has another. Every execution is
+// noted in log.jsonl in its home, at its start and at its end.
 func DemoMain(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
 	d := &demo{out: bufio.NewWriter(stdout), env: env, home: env(envDemoHome), dir: "."}
 	d.turnUse = demoUsage{Input: 110, Cached: 40, Output: 21, Reasoning: 5}
