@@ -153,7 +153,9 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled)
 		return
 	}
-	r.account = c.judge(t, Outcome{Class: said.Class, RetryAt: said.RetryAt}, c.cfg.Now()).account
+	asked := *t
+	asked.Phase = "" // it is the account's agent all the same
+	r.account = c.judge(&asked, Outcome{Class: said.Class, RetryAt: said.RetryAt}, c.cfg.Now()).account
 	if said.Class != "" {
 		out.Note = "the answer was not evaluated: " + notJudged(&said)
 		return

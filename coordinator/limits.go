@@ -76,8 +76,12 @@ func (c *Coordinator) coolDown(a state.Account, named, now time.Time) (until tim
 
 // gotThrough gives the record that ends an account's time of one task after the
 // other: a run that began after the cool-down has shown that the provider answers
-// again. nil if the run does not show it.
+// again. nil if the run does not show it. A run in which the task's agent is not
+// asked shows nothing.
 func (c *Coordinator) gotThrough(t *state.Task, class state.Class) *ledger.Record {
+	if t.Phase != "" {
+		return nil
+	}
 	switch class {
 	case "", state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify, state.ClassBudget:
 	default:

@@ -288,6 +288,46 @@ func TestOneAtATimeUntilOneGetsThrough(t *testing.T) {
 	})
 }
 
+// TestVerifyCommandSaysNothingOfALimit: what a run of it shows is not that the provider
+// answers again. The turn before it does, also when it has said nothing on its way.
+func TestVerifyCommandSaysNothingOfALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 1 }
+		w.cfg.Shell, w.cfg.MaxIterations, w.cfg.VerifyTimeout = &fakeShell{do: exits(0, 0)}, 3, time.Minute
+		fine := coordinator.Outcome{Result: "ok"}
+		started := w.script(map[string][]step{
+			taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited}}, {10 * time.Second, fine}},
+			taskID(2): {{12 * time.Second, fine}},
+			taskID(3): {{time.Hour, fine}},
+			taskID(4): {{time.Hour, fine}},
+		})
+		w.openUnwatched()
+		for i, command := range []string{"make test", "make test", "", ""} {
+			if i == 2 {
+				time.Sleep(2 * time.Second)
+			}
+			w.submit(coordinator.TaskSpec{ID: taskID(i + 1), Prompt: "p", Parallel: true, VerifyCommand: command})
+		}
+		for _, at := range []struct {
+			after time.Duration
+			runs  int
+		}{
+			{11500 * time.Millisecond, 3}, // task 1 met the limit at 1 s and is tried since 11 s; the command of task 2 runs since 12 s
+			{3 * time.Second, 3},          // it has passed at 14 s, and lifts nothing
+			{5 * time.Second, 5},          // at 21 s task 1 has got through: while its command runs the others start
+		} {
+			time.Sleep(at.after)
+			synctest.Wait()
+			if got := started(); got != at.runs {
+				t.Errorf("after %s more, %d runs were started, want %d", at.after, got, at.runs)
+			}
+		}
+		w.ended(taskID(4))
+		w.close()
+	})
+}
+
 // TestRateLimitEndings: who does not wait has failed, who has waited too long is
 // dead, and neither before a fallback that it names.
 func TestRateLimitEndings(t *testing.T) {

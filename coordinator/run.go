@@ -88,6 +88,7 @@ func (c *Coordinator) round(r *run) (*run, error) {
 		c.inspect(r, &out)
 	}
 	if goes {
+		c.noteAnswer(&r.task) // an agent's turn behind which another step comes has ended well
 		return c.goOn(r, &out, s)
 	}
 	c.gather(r, &out)

@@ -182,7 +182,7 @@ func (s *State) enter(l *live, old *lane) {
 	s.touch(ln)
 	if l.Status == Running {
 		ln.busy++
-		l.acct = s.account(l.AccountName())
+		l.acct = s.account(l.using())
 		l.acct.running++
 		l.at = len(s.running)
 		s.running = append(s.running, l)
@@ -284,7 +284,7 @@ func (s *State) look(ln *lane, now time.Time) {
 	ln.head, ln.wake, ln.after = s.headOf(ln, now)
 	s.watchAfter(ln, true)
 	if ln.head != nil {
-		ln.rank, ln.age, ln.in = ln.head.rank(), ln.head.n, s.account(ln.head.AccountName())
+		ln.rank, ln.age, ln.in = ln.head.rank(), ln.head.n, s.account(ln.head.using())
 		if ln.ready = &ln.in.ready; len(ln.head.Fallback) > 0 {
 			ln.ready = &ln.in.backed
 		}
@@ -369,7 +369,7 @@ func (s *State) waitOf(l *live, now time.Time) wait {
 	if _, _, open := s.openAfter(&l.Task); open {
 		return wait{any: true}
 	}
-	a := s.accounts[l.AccountName()]
+	a := s.accounts[l.using()]
 	switch {
 	case a == nil:
 		return wait{}

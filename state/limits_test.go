@@ -93,6 +93,7 @@ func TestUnwilling(t *testing.T) {
 		{"waits longer than most", "status=queued; agent=codex; maxLimitWait=3h; limitSince=" + at(-time.Minute), ""},
 		{"has waited a little", "status=queued; agent=codex; limitSince=" + at(0), ""},
 		{"held", "status=queued; agent=codex; maxLimitWait=0s; hold=true", ""},
+		{"needs no account", "status=queued; agent=codex; maxLimitWait=0s; phase=verify", ""},
 		{"of another account", "status=queued; agent=claude; maxLimitWait=0s", ""},
 		{"running", "status=running; agent=codex; maxLimitWait=0s", ""},
 	} {

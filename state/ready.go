@@ -149,7 +149,7 @@ func (s *State) Unwilling(now time.Time, most time.Duration) []Task {
 	}
 	var found []*live
 	for _, l := range s.hasty {
-		if a := s.accounts[l.AccountName()]; !l.Hold && a != nil && a.coolUntil.After(now) && l.waitsLess(a.coolUntil, most) {
+		if a := s.accounts[l.using()]; !l.Hold && a != nil && a.coolUntil.After(now) && l.waitsLess(a.coolUntil, most) {
 			found = append(found, l)
 		}
 	}

@@ -195,6 +195,15 @@ func (t *Task) AccountName() string {
 	return t.Account
 }
 
+// using gives the account that the task's run needs, the present or the next one: none
+// for its verify command.
+func (t *Task) using() string {
+	if t.Phase == PhaseVerify {
+		return ""
+	}
+	return t.AccountName()
+}
+
 // tried reports whether the task ran before, so that a time to wait for is a
 // retry's and not the user's.
 func (t *Task) tried() bool {

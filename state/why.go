@@ -248,7 +248,7 @@ func laneName(ln *lane) string {
 }
 
 func (s *State) whyAccount(t *Task, now time.Time, lim Limits) string {
-	a := s.accounts[t.AccountName()]
+	a := s.accounts[t.using()]
 	switch {
 	case a == nil || s.open(a, now, lim):
 		return ""
