@@ -26,9 +26,10 @@ func bounded(answer string) string {
 // room, so that a result is not lost; the lane stays taken meanwhile.
 func (c *Coordinator) finish(r *run, out Outcome) error {
 	unwritten := c.writeAnswer(r, &out)
+	places := c.placesOf(r.task.ID)
 	err := c.insist(context.Background(), "a result", func(tx *ledger.Tx) error {
 		if c.stillRuns(r) {
-			c.conclude(r, out, tx)
+			c.conclude(r, out, places, tx)
 		} else {
 			c.tally(r, &out, tx)
 		}
@@ -59,7 +60,7 @@ func (c *Coordinator) writeAnswer(r *run, out *Outcome) error {
 }
 
 // conclude appends the records with which a run and its attempt end.
-func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
+func (c *Coordinator) conclude(r *run, out Outcome, places map[string]checkedWorkspace, tx *ledger.Tx) {
 	if out.Class == state.ClassSessionLost && r.session == "" && c.cfg.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
@@ -83,7 +84,7 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 		unset(rec, state.KeyIteration, r.task.Iteration > 0)
 	}
 	c.addAnswer(rec, r, &out)
-	c.end(tx, rec, out.Findings)
+	c.end(tx, rec, out.Findings, places)
 	if v.loseSession {
 		c.loseSession(r, v.note, tx)
 	}
@@ -93,8 +94,9 @@ func (c *Coordinator) conclude(r *run, out Outcome, tx *ledger.Tx) {
 }
 
 // end appends the record with which a task may end, and what then follows it.
-func (c *Coordinator) end(tx *ledger.Tx, rec *ledger.Record, findings []state.Issue) {
-	follow := c.followUp(rec, findings)
+// places are those of its follow-up, if they were looked at.
+func (c *Coordinator) end(tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, places map[string]checkedWorkspace) {
+	follow := c.followUp(rec, findings, places)
 	tx.Append(rec)
 	tx.Merge(follow)
 }

@@ -81,9 +81,14 @@ func howEnded(t *state.Task) string {
 	if t.Error == "" {
 		return how
 	}
-	line := strings.ToValidUTF8(strings.Join(strings.Fields(t.Error), " "), "")
-	if len(line) > maxCause {
-		line = strings.ToValidUTF8(line[:maxCause], "") + "…"
+	return how + ": " + oneSentence(t.Error, maxCause)
+}
+
+// oneSentence gives a text in one line, of a long one the beginning.
+func oneSentence(text string, most int) string {
+	line := strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "")
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "…"
 	}
-	return how + ": " + line
+	return line
 }

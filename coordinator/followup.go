@@ -3,7 +3,6 @@ package coordinator
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"stint/ledger"
 	"stint/state"
@@ -14,10 +13,30 @@ import (
 // submission like any other, with a place and a prompt and without the rights of the
 // task that it follows. What stands in its way is noted at that task's end.
 
+// placesOf looks at the directories in which follow-ups of tasks may be queued: before
+// their ends are recorded, because a file system may keep us waiting.
+func (c *Coordinator) placesOf(ids ...string) map[string]checkedWorkspace {
+	places := map[string]checkedWorkspace{}
+	for _, id := range ids {
+		t, err := c.whole(id)
+		onFailure, _ := c.followUpText(&t, state.OnFailure)
+		onIssue, _ := c.followUpText(&t, state.OnIssue)
+		if err != nil || t.Workspace == "" || onFailure+onIssue == "" {
+			continue
+		}
+		w := c.lookAt(t.Workspace)
+		if wrong := c.misplaced(&t); wrong != "" {
+			w.err = errors.New(wrong)
+		}
+		places[id] = w
+	}
+	return places
+}
+
 // followUp gives the records of the task that is to follow the end that rec says;
 // there are none where nothing is to follow. If what is to follow cannot be queued,
 // it says so in rec. It is called on the log's goroutine, before rec is appended.
-func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue) *ledger.Tx {
+func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue, places map[string]checkedWorkspace) *ledger.Tx {
 	trigger := triggerOf(rec, findings)
 	if trigger == "" {
 		return &ledger.Tx{}
@@ -26,8 +45,9 @@ func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue) *ledg
 	t, err := c.whole(rec.ID)
 	if err == nil {
 		endAs(&t, rec, findings)
-		if text := c.followUpText(&t, trigger); text != "" {
-			err = c.recordFollowUp(&t, trigger, text, tx)
+		text, own := c.followUpText(&t, trigger)
+		if depth := c.depth(t.ID); text != "" && (own || depth < c.cfg.FollowUpDepth) { // a configured prompt is meant to end there, and no note says so
+			err = c.recordFollowUp(&t, trigger, text, places, tx)
 		}
 	}
 	if err != nil {
@@ -62,29 +82,31 @@ func endAs(t *state.Task, rec *ledger.Record, findings []state.Issue) {
 	t.Status, t.Reason, t.Findings = state.Status(status), state.Class(reason), findings
 }
 
-// followUpText gives the template of a task's follow-up; "" if there is to be none.
-func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) string {
+// followUpText gives the template of a task's follow-up, and whether it is the task's
+// own; "" if there is to be none.
+func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) (text string, own bool) {
 	set := c.workspace(t.Workspace)
-	text := first(t.OnFailure, set.OnFailure)
+	text, configured := t.OnFailure, set.OnFailure
 	if trigger == state.OnIssue {
-		text = first(t.OnIssue, set.OnIssue)
+		text, configured = t.OnIssue, set.OnIssue
 	}
-	if isNoFollowUp(text) {
-		return ""
+	own = text != ""
+	if text = first(text, configured); isNoFollowUp(text) {
+		return "", own
 	}
-	return text
+	return text, own
 }
 
 // recordFollowUp takes in a follow-up of a task that ends just now.
-func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text string, tx *ledger.Tx) error {
-	if wrong := c.misplaced(t); wrong != "" {
-		return errors.New(wrong)
-	}
+func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text string, places map[string]checkedWorkspace, tx *ledger.Tx) error {
 	prompt, err := fillTemplate(text, t)
 	if err != nil {
 		return err
 	}
 	in := c.emptyIntake()
+	if place, ok := places[t.ID]; ok {
+		in.seen[t.Workspace] = place
+	}
 	err = in.add(submission{
 		TaskSpec: TaskSpec{
 			Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
@@ -98,9 +120,13 @@ func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text 
 	return in.record(tx)
 }
 
+// maxNote bounds a sentence in a note, in bytes: it may tell of a text that a person
+// wrote.
+const maxNote = 600
+
 // addNote adds a sentence to a record's note.
 func addNote(rec *ledger.Record, text string) {
-	text = strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "")
+	text = oneSentence(text, maxNote)
 	for i := range rec.Fields {
 		if f := &rec.Fields[i]; f.Key == state.KeyNote && f.Value != "" {
 			f.Value += "; " + text
@@ -113,32 +139,40 @@ func addNote(rec *ledger.Record, text string) {
 	rec.Add(state.KeyNote, text)
 }
 
+// depth counts the tasks that led to one by queueing one another.
+func (c *Coordinator) depth(id string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Depth(id, c.cfg.FollowUpDepth)
+}
+
 // checkFamily says whether a task may queue one more, beside those that it has
 // queued and those that it queues just now: chains and families are bounded, so that
-// tasks that queue tasks come to an end.
-func (in *intake) checkFamily(parent string) error {
+// tasks that queue tasks come to an end. What its agent asks for and what is queued
+// at its ends are counted apart: neither takes the other's place.
+func (in *intake) checkFamily(s *submission) error {
 	c, now := in.c, 0
 	for i := range in.fresh {
-		if in.fresh[i].TriggeredBy == parent {
+		if in.fresh[i].TriggeredBy == s.parent {
 			now++
 		}
 	}
 	c.mu.Lock()
-	depth, have := c.state.Depth(parent, c.cfg.FollowUpDepth), len(c.state.FollowUps(parent))
+	have, who := c.state.Asked(s.parent), "the agent of task "+s.parent
+	if s.trigger != state.ByAgent {
+		have, who = len(c.state.FollowUps(s.parent))-have, "task "+s.parent
+	}
 	c.mu.Unlock()
-	switch {
+	refused := func(key, format string, args ...any) error {
+		return &Error{Code: CodeForbidden, Message: fmt.Sprintf(format, args...), Hint: "queue it by hand, or set " + key + " in the configuration"}
+	}
+	switch depth := c.depth(s.parent); {
+	case c.cfg.FollowUpDepth == 0:
+		return refused("follow_up_depth", "follow_up_depth is 0: no task queues another")
 	case depth >= c.cfg.FollowUpDepth:
-		return &Error{
-			Code:    CodeForbidden,
-			Message: fmt.Sprintf("task %s has %d others before it that queued each other, and follow_up_depth is %d", parent, depth, c.cfg.FollowUpDepth),
-			Hint:    "queue it by hand, or set follow_up_depth in the configuration",
-		}
+		return refused("follow_up_depth", "follow_up_depth is %d, and task %s is number %d of a chain", c.cfg.FollowUpDepth, s.parent, depth)
 	case have+now >= c.cfg.MaxFollowUps:
-		return &Error{
-			Code:    CodeForbidden,
-			Message: fmt.Sprintf("task %s has queued %d others, and max_follow_ups is %d", parent, have+now, c.cfg.MaxFollowUps),
-			Hint:    "queue it by hand, or set max_follow_ups in the configuration",
-		}
+		return refused("max_follow_ups", "max_follow_ups is %d, and %s has queued as many", c.cfg.MaxFollowUps, who)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"stint/coordinator"
 	"stint/ledger"
@@ -58,7 +59,7 @@ func TestARunQueuesTasks(t *testing.T) {
 			t.Errorf("again by key: %s, %v", again.ID, err)
 		}
 		spec.IdempotencyKey = ""
-		if _, err := w.submitAll([]coordinator.TaskSpec{spec, spec}); !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "has queued 3 others, and max_follow_ups is 3") {
+		if _, err := w.submitAll([]coordinator.TaskSpec{spec, spec}); !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "max_follow_ups is 3, and the agent of task "+parent.ID+" has queued as many") {
 			t.Errorf("a batch that goes beyond the number: %v", err)
 		}
 		w.submit(spec)
@@ -68,6 +69,46 @@ func TestARunQueuesTasks(t *testing.T) {
 		if got := w.task(parent.ID).FollowUps; len(got) != 3 {
 			t.Errorf("children %q", got)
 		}
+	})
+}
+
+// TestARunLeavesTheFollowUp: what an agent queues does not take the place of what the
+// user wants to follow, nor the other way round; those in the archive are what they were.
+func TestARunLeavesTheFollowUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := followWorld(t)
+		plain := w.agent.do
+		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			for turn.TaskID == taskID(1) {
+				if _, err := w.try(coordinator.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work}); err != nil {
+					break
+				}
+			}
+			return plain(ctx, turn, report)
+		}
+		w.openUnwatched()
+		w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look"})
+		for n, want := range []int{3 + 1, 3 + 2} {
+			if n > 0 {
+				time.Sleep(time.Hour)
+				w.moveOut()
+				w.close()
+				w.openUnwatched()
+				if _, err := w.c.Retry(t.Context(), taskID(1), ledger.ByClient); err != nil {
+					t.Fatal(err)
+				}
+			}
+			end, failed := w.ended(taskID(1)), 0
+			for _, child := range w.children(taskID(1)) {
+				if child.Trigger == state.OnFailure {
+					failed++
+				}
+			}
+			if len(end.FollowUps) != want || failed != n+1 || end.Note != "" {
+				t.Errorf("it has queued %d others, %d of them at its ends; note %q", len(end.FollowUps), failed, end.Note)
+			}
+		}
+		w.close()
 	})
 }
 

@@ -282,6 +282,9 @@ func (c *Coordinator) checkAgentName(name string) error {
 // checkPlace checks the workspace, once for all specs that name the same. It is
 // recorded without links: another task may change where they lead.
 func (in *intake) checkPlace(s *submission) error {
+	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
+		return nil
+	}
 	w, checked := in.seen[s.Workspace]
 	if !checked {
 		w = in.c.lookAt(s.Workspace)
@@ -365,7 +368,7 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 		}
 	}
 	if s.parent != "" {
-		if err := in.checkFamily(s.parent); err != nil {
+		if err := in.checkFamily(s); err != nil {
 			return err
 		}
 	}
@@ -484,7 +487,7 @@ func (c *Coordinator) newTask(s *submission, t *state.Task) (*ledger.Record, err
 	set := c.workspace(s.Workspace)
 	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID}
 	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, t.SessionKey).Add(state.KeySessionID, t.SessionID).
-		Add(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
+		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
 		AddIf(state.KeyModel, first(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, c.resumeOf(s)).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
 		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger))

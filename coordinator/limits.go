@@ -119,9 +119,15 @@ func (c *Coordinator) noteAnswer(t *state.Task) {
 // would have to: what was told not to wait has failed, the others are dead.
 func (c *Coordinator) failUnwilling() {
 	able := c.able(c.unwilling(nil))
-	if len(c.unwilling(able)) == 0 {
+	list := c.unwilling(able)
+	if len(list) == 0 {
 		return
 	}
+	ids := make([]string, len(list))
+	for i := range list {
+		ids[i] = list[i].ID
+	}
+	places := c.placesOf(ids...)
 	err := c.update(context.Background(), func(tx *ledger.Tx) error {
 		for _, t := range c.unwilling(able) {
 			status, what := state.Dead, "cools down for longer than the task waits for rate limits"
@@ -132,7 +138,7 @@ func (c *Coordinator) failUnwilling() {
 			rec.Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited)).
 				Add(state.KeyError, "account "+t.AccountName()+" "+what).
 				Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
-			c.end(tx, rec, nil)
+			c.end(tx, rec, nil, places)
 		}
 		return nil
 	})

@@ -62,13 +62,14 @@ func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
 	if t, err := c.peek(id); err == nil && t.Phase == "" && c.cfg.FindSession != nil { // what a verify command prints names no session
 		old.session, old.kept = c.cfg.FindSession(t.Agent, c.RunDir(old.id)) // here, because the output may be long
 	}
+	places := c.placesOf(id)
 	err := c.insist(ctx, "an interrupted task", func(tx *ledger.Tx) error {
 		t, err := c.peek(id)
 		if err != nil {
 			return err
 		}
 		if rec := c.recovered(&t, old); rec != nil {
-			c.end(tx, rec, nil)
+			c.end(tx, rec, nil, places)
 		}
 		return nil
 	})

@@ -41,6 +41,7 @@ const (
 	keyStatus  = "status"
 	keyIdem    = "idempotencyKey"
 	keyParent  = "triggeredByTaskId"
+	keyTrigger = "trigger"
 	keyUpdated = "updatedAt"
 )
 
@@ -51,6 +52,7 @@ type ArchiveEntry struct {
 	Status    string    // its last one
 	Key       string    // idempotency key; "" if it has none
 	Parent    string    // the task that has queued it; "" if none has
+	Trigger   string    // why that has
 	UpdatedAt time.Time // of its last record; zero if it has none
 	File      string    // base name of the file in archive/
 	Off       int64     // offset of its record there
@@ -66,6 +68,7 @@ type indexLine struct {
 	Status    string    `json:"status,omitempty"`
 	Key       string    `json:"key,omitempty"`
 	Parent    string    `json:"parent,omitempty"`
+	Trigger   string    `json:"trigger,omitempty"`
 	UpdatedAt time.Time `json:"updatedAt,omitzero"`
 	File      string    `json:"file,omitempty"`
 	Off       int64     `json:"off,omitempty"`
@@ -149,7 +152,7 @@ func readIndex(fsys durable.FS, dir string) (list []*compaction, err error) {
 			list = append(list, c)
 		case c == nil:
 		case l.ID != "":
-			c.entries = append(c.entries, ArchiveEntry{l.ID, l.Status, l.Key, l.Parent, l.UpdatedAt, l.File, l.Off})
+			c.entries = append(c.entries, ArchiveEntry{l.ID, l.Status, l.Key, l.Parent, l.Trigger, l.UpdatedAt, l.File, l.Off})
 		case l.Adopted != "":
 			c.adopted[l.Adopted] += l.N
 		}
@@ -164,7 +167,7 @@ func appendIndex(fsys durable.FS, dir string, c *compaction) error {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(indexLine{Through: c.through, Before: c.before})
 	for _, e := range c.entries {
-		err = errors.Join(err, enc.Encode(indexLine{ID: e.ID, Status: e.Status, Key: e.Key, Parent: e.Parent, UpdatedAt: e.UpdatedAt, File: e.File, Off: e.Off}))
+		err = errors.Join(err, enc.Encode(indexLine{ID: e.ID, Status: e.Status, Key: e.Key, Parent: e.Parent, Trigger: e.Trigger, UpdatedAt: e.UpdatedAt, File: e.File, Off: e.Off}))
 	}
 	for _, digest := range sortedNames(c.adopted) {
 		err = errors.Join(err, enc.Encode(indexLine{Adopted: digest, N: c.adopted[digest]}))
@@ -365,7 +368,7 @@ func rebuildArchive(fsys durable.FS, dir string, through uint64) (*archive, erro
 			switch {
 			case s.Get(KeyArchived) != nil:
 				updated, _ := time.Parse(time.RFC3339Nano, s.Value(keyUpdated)) // zero where a person wrote another form
-				a.entries = append(a.entries, ArchiveEntry{string(s.ID), s.Value(keyStatus), s.Value(keyIdem), s.Value(keyParent), updated, name, s.Off})
+				a.entries = append(a.entries, ArchiveEntry{string(s.ID), s.Value(keyStatus), s.Value(keyIdem), s.Value(keyParent), s.Value(keyTrigger), updated, name, s.Off})
 			case s.Seq <= through:
 				old[s.Seq] = bytes.Clone(s.Raw)
 			}

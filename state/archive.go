@@ -29,7 +29,7 @@ func (s *State) Archive(a ledger.ArchiveEntry) {
 	}
 	e.last = s.refs.add(ref{off: a.Off, prev: s.names.number(a.File)})
 	s.rekey(n, "", a.Key)
-	s.noteParent(n, a.Parent)
+	s.noteParent(n, a.Parent, Trigger(a.Trigger))
 }
 
 // Archived gives where a task stands that was moved out; ok is false of any other.

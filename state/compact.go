@@ -122,7 +122,7 @@ func (c *compaction) task(n uint32, before time.Time) error {
 	first, _ := m.records()
 	c.keep.Out = append(c.keep.Out, ledger.Moved{
 		Record: first,
-		Entry:  ledger.ArchiveEntry{ID: id, Status: string(statuses[e.status]), Key: key, Parent: m.task.TriggeredBy, UpdatedAt: e.updatedAt()},
+		Entry:  ledger.ArchiveEntry{ID: id, Status: string(statuses[e.status]), Key: key, Parent: m.task.TriggeredBy, Trigger: string(m.task.Trigger), UpdatedAt: e.updatedAt()},
 	})
 	return nil
 }

@@ -5,40 +5,58 @@ import "slices"
 // A family knows which tasks were queued by others, for as long as they are known,
 // the archived ones too.
 type family struct {
-	parents  map[uint32]string   // in State.entries; of tasks that have one
-	children map[string][]string // by the parent's id; in the order in which they came up
+	parents  map[uint32]parent   // in State.entries; of tasks that have one
+	children map[string][]string // by the parent's id; sorted, for they come up in another order after a restart
+}
+
+// A parent is the task that has queued another one.
+type parent struct {
+	id    string
+	asked bool // its agent asked for that
 }
 
 func newFamily() family {
-	return family{parents: map[uint32]string{}, children: map[string][]string{}}
+	return family{parents: map[uint32]parent{}, children: map[string][]string{}}
 }
 
-// noteParent says which task has queued task n; "" if none has.
-func (s *State) noteParent(n uint32, parent string) {
-	f, old := &s.family, s.family.parents[n]
-	if old == parent {
+// noteParent says which task has queued task n, and why; "" if none has.
+func (s *State) noteParent(n uint32, by string, why Trigger) {
+	f, old, id := &s.family, s.family.parents[n], s.id(n)
+	if old.id != "" && old.id != by {
+		f.children[old.id] = slices.DeleteFunc(f.children[old.id], func(child string) bool { return child == id })
+		if len(f.children[old.id]) == 0 {
+			delete(f.children, old.id)
+		}
+	}
+	if by == "" {
+		delete(f.parents, n)
 		return
 	}
-	id := s.id(n)
-	if old != "" {
-		f.children[old] = slices.DeleteFunc(f.children[old], func(child string) bool { return child == id })
-		delete(f.parents, n)
-	}
-	if parent != "" {
-		f.parents[n] = parent
-		f.children[parent] = append(f.children[parent], id)
+	f.parents[n] = parent{by, why == ByAgent}
+	if at, known := slices.BinarySearch(f.children[by], id); !known {
+		f.children[by] = slices.Insert(f.children[by], at, id)
 	}
 }
 
 // Parent gives the id of the task that has queued this one; "" if none has.
 func (s *State) Parent(id string) string {
 	n, _ := s.ids.find([]byte(id))
-	return s.family.parents[n]
+	return s.family.parents[n].id
 }
 
 // FollowUps gives the ids of the tasks that a task has queued, for whatever reason,
-// archived ones first.
+// in the order of the ids.
 func (s *State) FollowUps(id string) []string { return slices.Clone(s.family.children[id]) }
+
+// Asked counts those tasks that a task has queued because its agent asked for them.
+func (s *State) Asked(id string) (count int) {
+	for _, child := range s.family.children[id] {
+		if n, _ := s.ids.find([]byte(child)); s.family.parents[n].asked {
+			count++
+		}
+	}
+	return count
+}
 
 // Depth counts the tasks that led to this one, each having queued the next, but no
 // more than most: a person may have written a circle.
@@ -61,15 +79,4 @@ func (s *State) RunningAs(run string) (id string, ok bool) {
 		}
 	}
 	return "", false
-}
-
-// sorted gives all follow-ups in an order that compaction does not change.
-func (f *family) sorted() map[string][]string {
-	m := map[string][]string{}
-	for parent, children := range f.children {
-		if len(children) > 0 {
-			m[parent] = slices.Sorted(slices.Values(children))
-		}
-	}
-	return m
 }

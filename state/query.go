@@ -404,7 +404,7 @@ func (s *State) dumpRest(d *json.Encoder) error {
 	}
 	return d.Encode(map[string]any{
 		"keys": keys, "lanes": lanes, "sessions": known, "current": current, "accounts": accounts,
-		"followUps": s.family.sorted(), "paused": s.dispatch.paused, "pauseReason": s.dispatch.reason,
+		"followUps": s.family.children, "paused": s.dispatch.paused, "pauseReason": s.dispatch.reason,
 		"counts": s.Counts(), "running": s.Running(), "held": s.held, "idle": s.Idle(),
 	})
 }

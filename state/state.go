@@ -141,7 +141,7 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	}
 	if back != 0 {
 		s.entries.at(back).kept = broughtBack
-		s.noteParent(back, "") // the new entry has it
+		s.noteParent(back, "", "") // the new entry has it
 	}
 	if cur == nil {
 		cur = s.thaw(n)
@@ -197,7 +197,7 @@ func (s *State) commit(l *live, next *folded, off int64) {
 		s.counts[e.status]--
 	}
 	s.rekey(l.n, l.IdempotencyKey, next.IdempotencyKey)
-	s.noteParent(l.n, next.TriggeredBy)
+	s.noteParent(l.n, next.TriggeredBy, next.Trigger)
 	old := l.lane
 	s.leaveLane(l)
 	if l.promptAt != next.promptAt {

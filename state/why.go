@@ -67,7 +67,7 @@ func whyRunning(t *Task, now time.Time) string {
 
 // whyQueued says which task has queued another one, and why.
 func (s *State) whyQueued(n uint32) string {
-	t, parent := Task{}, s.family.parents[n]
+	t, parent := Task{}, s.family.parents[n].id
 	if l := s.live[n]; l != nil {
 		t = l.Task
 	} else if parent != "" {

@@ -394,7 +394,7 @@ var bugs = []bug{
 	},
 	{
 		name: "what was archived is not counted", file: "state/archive.go",
-		old: `s.noteParent(n, a.Parent)`, now: `s.noteParent(n, "")`,
+		old: `s.noteParent(n, a.Parent, Trigger(a.Trigger))`, now: `s.noteParent(n, "", "")`,
 		pkg: "./coordinator", run: "^TestRetryFollowsUpAgain$",
 	},
 	{
