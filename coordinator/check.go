@@ -247,13 +247,14 @@ func (c *Coordinator) recoverChecks(ctx context.Context) {
 			}
 			done := c.noteLeftover(e.Name())
 			c.running.Go(func() {
-				defer done()
-				for ctx.Err() == nil && !c.recoverCheck(ctx, e.Name()) {
+				for !c.recoverCheck(ctx, e.Name()) {
 					select {
 					case <-ctx.Done():
+						return // its lane stays taken until we have ended
 					case <-time.After(recoverTimeout):
 					}
 				}
+				done()
 			})
 		})
 	}
