@@ -1,10 +1,10 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -82,15 +82,15 @@ var (
 	testDir  = regexp.MustCompile(`(?:^|/)(?:tests?|specs?|__tests__|t)/`)
 	codeName = regexp.MustCompile(`\.(?:go|py|rb|exs?|rs|[cm]?[jt]sx?|java|kt|scala|cs|swift|php|c|cc|cpp|h|hpp|sh|bats|t|pl|lua|sql|dart)$`)
 
-	testDecl = regexp.MustCompile(`^\s*(?:func ((?:Test|Fuzz|Example)\w*)\(|(?:async )?def (test\w*)\(|(?:export )?(?:it|test|specify|describe|context)(?:\.\w+)*\(?\s*(["'\x60].+?["'\x60])|@test (".+")|TEST(?:_F|_P)?\((\w+, *\w+)\)|(?:public )?(?:async )?func(?:tion)? (test\w+)\()`)
-	testMark = regexp.MustCompile(`^\s*(?:@(?:Test|ParameterizedTest|RepeatedTest)\b|\[(?:Fact|Theory|Test|TestMethod)\b|#\[(?:\w+::)?test\b)`)
+	// testDecl is a line that declares a test, by its name or by a mark.
+	testDecl = regexp.MustCompile(`^\s*(?:func ((?:Test|Fuzz)\w*)\(|(?:async )?def (test\w*)\(|[xf]?(?:it|test|specify|describe|context)(?:\.\w+)*\(?\s*(["'\x60].+?["'\x60])|@test (".+")|TEST(?:_F|_P)?\((\w+, *\w+)\)|(?:public )?(?:async )?func(?:tion)? (test\w+)\(|(@(?:Parameterized|Repeated)?Test\b|\[(?:Fact|Theory|Test|TestMethod)\b|#\[(?:\w+::)?test\b))`)
+	skips    = regexp.MustCompile(`^\s*[tbf]\.Skip(?:Now|f)?\(|^\s*@(?:pytest\.mark|unittest)\.(?:skip|xfail|expectedFailure)\b|^\s*(?:pytest\.(?:skip|xfail)|self\.skipTest)\(|` +
+		`^\s*(?:it|test|describe|context)\.(?:skip|only)\b|^\s*(?:x(?:it|test|describe)|f(?:it|describe))\(|#\[ignore\b|^\s*@(?:Disabled|Ignore)\b|\[(?:Fact|Theory)\(Skip|^TEST\w*\(.*\bDISABLED_|^//go:build ignore`)
+	isMark    = regexp.MustCompile(`^\s*[@#\[]`)
+	condition = regexp.MustCompile(`^\s*(?:\} else )?(?:if|unless|switch|case)\b`)
 
-	skips = regexp.MustCompile(`\b[tbf]\.Skip(?:Now|f)?\(|@(?:pytest\.mark|unittest)\.(?:skip|xfail|expectedFailure)|\bpytest\.(?:skip|xfail)\(|^\s*pytestmark\s*=.*skip|\bself\.skipTest\(|\bunittest\.SkipTest\b|` +
-		`\b(?:it|test|describe|context|suite)\.(?:skip|todo|fixme|only)\b|^\s*(?:x(?:it|test|describe|context)|f(?:it|describe))\(|\bthis\.skip\(\)|#\[ignore\b|^\s*@(?:Disabled|Ignore)\b|\[(?:Fact|Theory)\(Skip|^\s*\[Ignore\b|` +
-		`\bmarkTest(?:Skipped|Incomplete)\(|\bXCTSkip\b|\bGTEST_SKIP\(|\bDISABLED_\w+|@tag :skip|^//go:build ignore|^\s*(?:skip|pending)(?:\s+["']|\s*$)`)
-	asserts = regexp.MustCompile(`\bassert\w*\b|\bexpect\(|\brequire\.\w+\(|\bt\.(?:Error|Errorf|Fatal|Fatalf|Fail|FailNow)\(|\bshould\b|\bEXPECT_\w+|\bASSERT_\w+|\bself\.assert\w+|\bAssert\.\w+|\bXCTAssert\w*|\bcmp\.Diff\(`)
-	vacuous = regexp.MustCompile(`^\s*(?:assert(?:\s+True\b|\s+1\b|\(\s*true\s*\)|!\(\s*true\s*\)|\.ok\(\s*true\s*\)|True\(\s*true\s*\)|\.True\(\w+,\s*true\))|self\.assertTrue\(True\)|expect\(\s*true\s*\)\.to(?:Be|Equal)\(\s*true\s*\)|expect\(\s*1\s*\)\.toBe\(\s*1\s*\)|assert\.Equal\(t, 1, 1\))\s*[;]?\s*$`)
-	passes  = regexp.MustCompile(`\|\|\s*(?:true|:|exit 0|/bin/true)\b?|\|\|\s*:\s*$|^\s*(?:[-\w"':]*\s*)?exit 0\s*$|^\s*set \+e\b|--passWithNoTests|--exit-zero|continue-on-error:\s*true`)
+	// asksForLess is a prompt that wants tests to go, or code that they may go with.
+	asksForLess = rx(`\b(?:remov|delet|drop|merg|consolidat|table|prun|clean|skip|disabl|ignor|get rid|obsolete|retir|rewrit|simplif|refactor|mov|split|renam|replac|port|migrat)|entfern|lösch|supprim|elimin|删|移除`)
 )
 
 func isTestFile(name string) bool {
@@ -98,86 +98,48 @@ func isTestFile(name string) bool {
 	return testName.MatchString(base) || testDir.MatchString(name) && codeName.MatchString(base)
 }
 
-// findWeakened gives the first thing that makes the verify command check less.
+// findWeakened gives the first thing that makes the verify command check less. It
+// takes clear cases alone: whether fewer assertions check less, no pattern can tell.
 func findWeakened(a *answered) string {
 	if a.verify == "" || a.diff == "" {
 		return ""
 	}
 	files := parseDiff(a.diff)
-	for _, find := range []func() string{
-		func() string { return deletedTests(files) },
-		func() string { return removedTests(files) },
-		func() string { return eachOld(files, addedSkip) },
-		func() string { return removedAsserts(files) },
-		func() string { return eachOld(files, vacuousTest) },
-		func() string { return tamperedScript(files, a.verify) },
-	} {
-		if message := find(); message != "" {
-			return message
-		}
+	if asksForLess.MatchString(a.prompt) {
+		return neuteredScript(files, a.verify)
 	}
-	return ""
+	return cmp.Or(lostTests(files), addedSkip(files), neuteredScript(files, a.verify))
 }
 
-// eachOld gives what find says of the first test file that was there before.
-func eachOld(files []*fileDiff, find func(*fileDiff) string) string {
+// lostTests names tests that are gone, or their files, while what they test stays: no
+// test came in the attempt, and the other code did not become less.
+func lostTests(files []*fileDiff) string {
+	var whole, lost []string
+	from := ""
+	code := 0
 	for _, f := range files {
-		if f.old != "" && f.new != "" && (isTestFile(f.old) || path.Ext(f.old) == ".rs") {
-			if message := find(f); message != "" {
-				return message
-			}
-		}
-	}
-	return ""
-}
-
-// deletedTests names the test files that are gone. Files whose tests stand elsewhere
-// now were moved.
-func deletedTests(files []*fileDiff) string {
-	var gone []string
-	for _, f := range files {
-		if f.old != "" && isTestFile(f.old) && (f.new == "" || !isTestFile(f.new)) {
-			gone = append(gone, f.old)
-		}
-	}
-	if len(gone) == 0 || len(gone) <= newTestFiles(files) {
-		return ""
-	}
-	return "test files were deleted or renamed away: " + listed(gone)
-}
-
-func newTestFiles(files []*fileDiff) (n int) {
-	for _, f := range files {
-		if f.old == "" && f.new != "" && isTestFile(f.new) {
-			n++
-		}
-	}
-	return n
-}
-
-// removedTests names tests that are in no file any more. As many new ones in the same
-// file are taken for them under other names.
-func removedTests(files []*fileDiff) string {
-	came := map[string]bool{}
-	for _, f := range files {
-		_, added := f.lines()
-		for _, name := range declared(added) {
-			came[name] = true
-		}
-	}
-	for _, f := range files {
-		if f.old == "" || f.new == "" || !isTestFile(f.old) && path.Ext(f.old) != ".rs" {
-			continue
-		}
 		gone, added := f.lines()
-		left := slices.DeleteFunc(declared(gone), func(name string) bool { return came[name] })
-		fresh := slices.DeleteFunc(declared(added), func(name string) bool { return slices.Contains(declared(gone), name) })
-		if len(left) > len(fresh) {
-			return fmt.Sprintf("tests were removed from %s: %s", f.old, listed(left))
+		names := declared(gone)
+		switch {
+		case len(declared(added)) > 0:
+			return ""
+		case f.old == "":
+		case isTestFile(f.old) && !isTestFile(f.new) && (len(names) > 0 || f.new != "" && testName.MatchString(path.Base(f.old))):
+			whole = append(whole, f.old)
+		case isTestFile(f.old) && len(names) > 0:
+			from, lost = f.old, append(lost, names...)
+		case isTestFile(f.old):
+		case codeName.MatchString(f.old):
+			code += len(added) - len(gone)
 		}
-		if n := countOf(testMark, gone) - countOf(testMark, added); n > 0 && newTestFiles(files) == 0 {
-			return fmt.Sprintf("%d of the tests were removed from %s", n, f.old)
-		}
+	}
+	switch {
+	case code < 0:
+		return ""
+	case len(whole) > 0:
+		return "test files were deleted or renamed away: " + listed(whole)
+	case len(lost) > 0:
+		return fmt.Sprintf("tests were removed from %s: %s", from, listed(lost))
 	}
 	return ""
 }
@@ -186,22 +148,28 @@ func removedTests(files []*fileDiff) string {
 func declared(lines []string) (names []string) {
 	for _, line := range lines {
 		if m := testDecl.FindStringSubmatch(line); m != nil {
-			names = append(names, strings.Join(m[1:], ""))
+			names = append(names, strings.Replace(strings.Join(m[1:], ""), "DISABLED_", "", 1))
 		}
 	}
 	return names
 }
 
-// addedSkip gives a skip that an old test has now.
-func addedSkip(f *fileDiff) string {
-	gone, added := f.lines()
-	if countOf(skips, added) <= countOf(skips, gone) {
-		return ""
-	}
-	for _, h := range f.hunks {
-		isNew := len(h.gone) == 0 && (len(declared(h.added)) > 0 || countOf(testMark, h.added) > 0) && !declaresSkipped(h.added)
-		for _, line := range h.added {
-			if skips.MatchString(line) && !isNew && !isComment(line) {
+// addedSkip gives a skip that a test has now which was there before.
+func addedSkip(files []*fileDiff) string {
+	for _, f := range files {
+		if f.old == "" || !isTestFile(f.old) && path.Ext(f.old) != ".rs" {
+			continue
+		}
+		gone, added := f.lines()
+		if countOf(skips, added) <= countOf(skips, gone) {
+			continue
+		}
+		old := map[string]bool{}
+		for _, name := range declared(gone) {
+			old[name] = true
+		}
+		for _, h := range f.hunks {
+			if line := h.skipped(old); line != "" {
 				return fmt.Sprintf("a skip was added to %s: %s", f.old, evidence(line))
 			}
 		}
@@ -209,39 +177,27 @@ func addedSkip(f *fileDiff) string {
 	return ""
 }
 
-// declaresSkipped reports whether lines that were only added can still change an old
-// test: a mark that stands at their end is that of what follows.
-func declaresSkipped(added []string) bool {
-	return skips.MatchString(added[len(added)-1]) && !strings.HasPrefix(strings.TrimSpace(added[len(added)-1]), "t.")
-}
-
-func isComment(line string) bool {
-	line = strings.TrimSpace(line)
-	return strings.HasPrefix(line, "// ") || strings.HasPrefix(line, "# ") || strings.HasPrefix(line, "* ")
-}
-
-// removedAsserts says where most assertions of a file are gone and none came for them.
-func removedAsserts(files []*fileDiff) string {
-	came := 0
-	for _, f := range files {
-		if _, added := f.lines(); f.old == "" {
-			came += countOf(asserts, added)
-		}
+// skipped gives a line of a hunk that skips a test which is not new. One behind a
+// condition skips nothing here, where the command has run.
+func (h *hunk) skipped(old map[string]bool) string {
+	declares := func(i int) string { return strings.Join(declared(h.added[i:i+1]), "") }
+	following := make([]string, len(h.added)+1) // the test that is declared next
+	for i := len(h.added) - 1; i >= 0; i-- {
+		following[i] = cmp.Or(declares(i), following[i+1])
 	}
-	return eachOld(files, func(f *fileDiff) string {
-		gone, added := f.lines()
-		was, is := countOf(asserts, gone), countOf(asserts, added)-countOf(vacuous, added)+came
-		if was < 3 || is*4 > was {
-			return ""
+	last := "" // the test that was declared last
+	for i, line := range h.added {
+		last = cmp.Or(declares(i), last)
+		test := last
+		if isMark.MatchString(line) {
+			test = following[i]
 		}
-		return fmt.Sprintf("%d assertions were removed from %s, and %d came for them", was, f.old, is)
-	})
-}
-
-func vacuousTest(f *fileDiff) string {
-	gone, added := f.lines()
-	if i := slices.IndexFunc(added, vacuous.MatchString); i >= 0 && countOf(asserts, gone) > 0 {
-		return fmt.Sprintf("a check of %s now always passes: %s", f.old, evidence(added[i]))
+		if isMark.MatchString(line) && test == "" && i+1 < len(h.added) {
+			test = last // below the mark that makes a test of it
+		}
+		if skips.MatchString(line) && (test == "" || old[test]) && (i == 0 || !condition.MatchString(h.added[i-1])) {
+			return line
+		}
 	}
 	return ""
 }
@@ -249,29 +205,54 @@ func vacuousTest(f *fileDiff) string {
 // scripts are the files that the first word of a command runs by.
 var scripts = map[string][]string{
 	"make": {"Makefile", "makefile", "GNUmakefile"}, "npm": {"package.json"}, "yarn": {"package.json"}, "pnpm": {"package.json"},
-	"npx": {"package.json"}, "bun": {"package.json"}, "just": {"justfile", "Justfile"}, "task": {"Taskfile.yml"}, "tox": {"tox.ini"}, "rake": {"Rakefile"},
+	"bun": {"package.json"}, "just": {"justfile", "Justfile"}, "task": {"Taskfile.yml"}, "tox": {"tox.ini"}, "rake": {"Rakefile"},
 }
 
-// tamperedScript looks into the files that the verify command runs.
-func tamperedScript(files []*fileDiff, command string) string {
-	var named []string
+var (
+	scriptName = regexp.MustCompile(`(?:^\./.*|\.(?:sh|bash|bats))$`)
+	checks     = regexp.MustCompile(`(?:test|check|lint|vet|build|spec)`)
+	passes     = regexp.MustCompile(`\s*\|\|\s*(?:true\b|:|exit 0\b)`)
+)
+
+// neuteredScript looks into the files that the verify command runs.
+func neuteredScript(files []*fileDiff, command string) string {
+	named := map[string]bool{}
 	for _, word := range strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\n;&|()'\"", r) }) {
-		named = append(named, path.Clean(word))
-		named = append(named, scripts[word]...)
+		if scriptName.MatchString(word) {
+			named[path.Base(word)] = true
+		}
+		for _, name := range scripts[word] {
+			named[name] = true
+		}
 	}
 	for _, f := range files {
-		if f.old == "" || !slices.ContainsFunc(named, func(n string) bool { return f.old == n || strings.HasSuffix(f.old, "/"+n) && path.Ext(n) != "" }) {
-			continue
-		}
-		if f.new == "" {
+		switch {
+		case f.old == "" || !named[path.Base(f.old)]:
+		case f.new == "":
 			return f.old + ", which the verify command runs, was deleted"
+		default:
+			for _, h := range f.hunks {
+				if line := h.neutered(); line != "" {
+					return fmt.Sprintf("%s, which the verify command runs, passes in any case now: %s", f.old, evidence(line))
+				}
+			}
 		}
-		gone, added := f.lines()
-		if countOf(passes, added) <= countOf(passes, gone) {
-			continue
-		}
-		if i := slices.IndexFunc(added, passes.MatchString); i >= 0 {
-			return fmt.Sprintf("%s, which the verify command runs, passes in any case now: %s", f.old, evidence(added[i]))
+	}
+	return ""
+}
+
+// neutered gives a line that passes in any case now: a check that stood there without
+// that, or an end before all that follows.
+func (h *hunk) neutered() string {
+	bare := func(line string) string { return strings.Trim(line, " \t-@") }
+	gone := map[string]bool{}
+	for _, line := range h.gone {
+		gone[bare(line)] = true
+	}
+	for _, line := range h.added {
+		without := passes.ReplaceAllString(line, "")
+		if !gone[bare(line)] && (strings.TrimRight(line, " \t") == "exit 0" || without != line && checks.MatchString(line) && gone[bare(without)]) {
+			return line
 		}
 	}
 	return ""
