@@ -270,7 +270,7 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 	r := &run{id: c.cfg.ID(), task: *t, begun: now}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.interrupted = t.Reason == state.ClassInterrupted
-	r.before, r.goesOn = t.RunID, t.Reason != ""
+	r.before, r.goesOn = t.RunID, t.Reason == state.ClassInterrupted || t.Reason == state.ClassVerify
 	r.named = t.AgentSession != "" && t.RunID == ""
 	r.task.Attempt++
 	r.task.RunID = r.id

@@ -70,7 +70,7 @@ func (c *Coordinator) inspect(r *run, out *Outcome) {
 	r.flagged = len(t.Findings) > 0
 	a := answered{prompt: t.Prompt, answer: out.Result, policy: c.policy(&t)}
 	if hasVerify(&t) {
-		a.verify, a.diff = t.VerifyCommand, c.changes(r, &t)
+		a.verify, a.diff = t.VerifyCommand, c.changes(r, &t, allLines)
 	}
 	out.Findings = together(out.Findings, inspect(r.ctx, a))
 }

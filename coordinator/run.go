@@ -37,7 +37,7 @@ type run struct {
 	before      string         // the task's run before this one
 	flagged     bool           // the task has findings in its records
 	account     *ledger.Record // what the evaluator's turn says about the account; nil if nothing
-	goesOn      bool           // the run before was cut off, or is tried again by itself
+	goesOn      bool           // what the run before it has changed is this task's: nobody had to wait in between
 	check       *VerifyResult  // how the verify command ended; nil: it was not run, or was cut off
 	ctx         context.Context
 	cancel      context.CancelCauseFunc

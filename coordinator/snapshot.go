@@ -15,27 +15,45 @@ import (
 
 // What an attempt changes in a git checkout is seen against a snapshot, a commit that
 // git makes of the tracked files before the agent's first turn and that no branch
-// has. Files that were not tracked then are not in it: that one is gone goes unseen.
-// Where there is no git, or it takes too long, nothing is said.
+// has. Of the files that were not tracked then only the names are kept: that one was
+// changed or is gone goes unseen. Where there is no git, or it takes too long, nothing
+// is said.
 
 const (
-	snapshotName = "snapshot" // in a run's directory: the commit that its attempt began from
+	snapshotName = "snapshot" // in a run's directory: the commit that its attempt began from, and what was not tracked
 	gitLimit     = 30 * time.Second
 	mostDiff     = 4 << 20 // bytes of a diff that are looked at
 )
 
-// gitCommand runs no program that the checkout names, and waits for nobody.
-const gitCommand = "GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git --no-pager -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.quotePath=false "
+// gitCommand runs no program that the checkout names, but for filters of its
+// attributes, without which git knows no file's content, and waits for nobody.
+const gitCommand = "GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_TERMINAL_PROMPT=0 " +
+	"git --no-pager -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.quotePath=false -c diff.relative=false "
+
+// untracked lists what is not tracked. $d is the directory of the command's files.
+const untracked = gitCommand + `ls-files --others --exclude-standard >"$d/untracked" && LC_ALL=C sort "$d/untracked"`
 
 // snapshotCommand takes HEAD where nothing differs from it. What stash create says of
 // that, and of a trouble, is the same.
 const snapshotCommand = "s=$(" + gitCommand + `stash create)
 [ -n "$s" ] || { ` + gitCommand + `diff --no-ext-diff --no-textconv --ignore-submodules=all --quiet HEAD -- && s=$(` + gitCommand + `rev-parse --verify HEAD); } || exit 1
-printf '%s\n' "$s"`
+printf '%s\n' "$s"
+` + untracked
 
-const diffCommand = gitCommand + "diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all -M -D -U0 --src-prefix=a/ --dst-prefix=b/ %s -- ."
+// diffCommand shows new files too, by a copy of the index that is told of them: an
+// agent seldom adds a file, and may not be able to.
+const diffCommand = `cp "$(` + gitCommand + `rev-parse --git-path index)" "$d/index" && GIT_INDEX_FILE=$d/index && export GIT_INDEX_FILE && ` + untracked + ` >"$d/now" &&
+tail -n +2 %[1]s | LC_ALL=C comm -13 - "$d/now" | grep -v '/"\{0,1\}$' | ` + gitCommand + `--literal-pathspecs add --intent-to-add --pathspec-from-file=- &&
+` + gitCommand + `diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all -M --src-prefix=a/ --dst-prefix=b/ %[3]s %[2]s -- .
+code=$?; rm -f "$d/index"; exit $code`
 
-var commitForm = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
+// How a diff is shown.
+const (
+	allLines  = "-U0"
+	fileSizes = "--stat=100"
+)
+
+var commitForm = regexp.MustCompile(`(?m)\A[0-9a-f]{40,64}$`)
 
 // snapshot makes the snapshot of an attempt that begins.
 func (c *Coordinator) snapshot(r *run, t *state.Task) {
@@ -43,12 +61,11 @@ func (c *Coordinator) snapshot(r *run, t *state.Task) {
 		return
 	}
 	text, err := c.git(r, t, "git-snapshot", snapshotCommand)
-	commit := strings.TrimSpace(text)
-	if err == nil && !commitForm.MatchString(commit) {
+	if err == nil && !commitForm.MatchString(text) {
 		err = errors.New("git gave no commit")
 	}
 	if err == nil {
-		err = c.keepSnapshot(r.id, commit)
+		err = c.keepSnapshot(r.id, text)
 	}
 	if err != nil {
 		c.log.Info("no snapshot of the checkout: whether tests are weakened is not looked at", "task", t.ID, "error", err)
@@ -58,39 +75,38 @@ func (c *Coordinator) snapshot(r *run, t *state.Task) {
 // snapshotOf gives the snapshot in a run's directory, "" if there is none.
 func (c *Coordinator) snapshotOf(runID string) string {
 	data, err := os.ReadFile(filepath.Join(c.RunDir(runID), snapshotName))
-	commit := strings.TrimSpace(string(data))
-	if err != nil || !commitForm.MatchString(commit) {
+	if err != nil || !commitForm.Match(data) {
 		return ""
 	}
-	return commit
+	return string(data)
 }
 
-func (c *Coordinator) keepSnapshot(runID, commit string) error {
+func (c *Coordinator) keepSnapshot(runID, text string) error {
 	dir := c.RunDir(runID)
 	if err := os.MkdirAll(dir, durable.DirMode); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, snapshotName), []byte(commit+"\n"), durable.FileMode)
+	return os.WriteFile(filepath.Join(dir, snapshotName), []byte(text), durable.FileMode)
 }
 
 // carrySnapshot hands the snapshot of a run on to the one that follows it.
 func (c *Coordinator) carrySnapshot(from, to string) {
-	commit := c.snapshotOf(from)
-	if from == "" || commit == "" {
+	text := c.snapshotOf(from)
+	if from == "" || text == "" {
 		return
 	}
-	if err := c.keepSnapshot(to, commit); err != nil {
+	if err := c.keepSnapshot(to, text); err != nil {
 		c.trouble("the snapshot of a checkout could not be kept", err)
 	}
 }
 
 // changes gives what the attempt of a run has changed, "" where that is not known.
-func (c *Coordinator) changes(r *run, t *state.Task) string {
-	commit := c.snapshotOf(r.id)
-	if commit == "" || t.Workspace == "" || c.cfg.Shell == nil {
+func (c *Coordinator) changes(r *run, t *state.Task, shown string) string {
+	commit := commitForm.FindString(c.snapshotOf(r.id))
+	if commit == "" || !hasVerify(t) || t.Workspace == "" || c.cfg.Shell == nil {
 		return ""
 	}
-	diff, err := c.git(r, t, "git-diff", fmt.Sprintf(diffCommand, commit))
+	diff, err := c.git(r, t, "git-diff", fmt.Sprintf(diffCommand, shellQuote(filepath.Join(c.RunDir(r.id), snapshotName)), commit, shown))
 	if err != nil {
 		c.log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
 	}
@@ -104,19 +120,26 @@ func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, 
 	if err := os.MkdirAll(dir, durable.DirMode); err != nil {
 		return "", err
 	}
-	out := filepath.Join(dir, "out")
+	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
 	res := c.cfg.Shell.Verify(r.ctx, VerifyRun{
-		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace,
-		Command: fmt.Sprintf("{ %s\n} | head -c %d >%s", command, mostDiff, shellQuote(out)), Timeout: gitLimit, Grace: c.cfg.Grace,
+		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: c.cfg.Grace,
+		Command: fmt.Sprintf("d=%s; { ( %s\n); echo $? >%s; } | head -c %d >%s", shellQuote(dir), command, shellQuote(code), mostDiff, shellQuote(out)),
 	})
-	switch {
-	case res.Class != "":
+	if res.Class != "" || res.ExitCode != 0 {
 		return "", errors.New(res.Error)
-	case res.ExitCode != 0:
-		return "", fmt.Errorf("git ended with exit code %d", res.ExitCode)
 	}
 	text, err := os.ReadFile(out)
-	return string(text), err
+	if err == nil && len(text) == mostDiff {
+		return "", fmt.Errorf("git prints more than the %d bytes that are looked at", mostDiff)
+	}
+	ended, codeErr := os.ReadFile(code)
+	if err = errors.Join(err, codeErr); err == nil && strings.TrimSpace(string(ended)) != "0" {
+		err = fmt.Errorf("git ended with exit code %s", strings.TrimSpace(string(ended)))
+	}
+	if err != nil {
+		return "", err
+	}
+	return string(text), nil
 }
 
 // shellQuote makes one word of a text for sh.

@@ -2,11 +2,14 @@ package coordinator_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"stint/coordinator"
 	"stint/state"
@@ -217,5 +220,91 @@ func TestGitDoesNoHarm(t *testing.T) {
 				t.Error("a program that the checkout names was run")
 			}
 		})
+	}
+}
+
+// TestChangesOfFilesThatNobodyAdded: agents seldom add a file, and what they moved is
+// not gone. What was not tracked before is no work of theirs.
+func TestChangesOfFilesThatNobodyAdded(t *testing.T) {
+	const refusal = "I'm sorry, but I can't help with that."
+	for name, c := range map[string]struct{ before, does, answer, want string }{
+		"moved":                  {"", "mkdir sub && mv calc_test.go sub/calc_test.go", "Mended.", ""},
+		"moved into a new file":  {"", "mv calc_test.go more_test.go; echo package calc >calc_test.go", "Mended.", ""},
+		"gone":                   {"", "rm calc_test.go", "Mended.", "verify-weakened"},
+		"a new file is work":     {"", "echo package calc >calc.go", refusal, ""},
+		"none of it new":         {"echo x >calc.go; echo x >'a \"b\" é.go'; echo x >\"$(printf 'a\\nb')\"; git init -q nested; echo x >nested/y", "", refusal, "refusal"},
+		"new beside strange":     {"git init -q nested; echo x >nested/y", "echo x >'a \"b\" é.go'; echo x >\"$(printf 'a\\nb')\"", refusal, ""},
+		"new in a new directory": {"", "mkdir -p 'a b/:(top)*' && echo x >'a b/:(top)*/y.go'", refusal, ""},
+		"ignored":                {"echo '*.log' >.gitignore && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm i", "echo x >a.log", refusal, "refusal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitWorld(t)
+			w.run(c.before)
+			w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+				w.run(c.does)
+				w.run("git status --porcelain >../before")
+				return coordinator.Outcome{Result: c.answer, Session: "native-1"}
+			}
+			w.open()
+			got := w.verified(nil)
+			w.close()
+			if kinds(got) != c.want {
+				t.Errorf("the findings are %v", got.Findings)
+			}
+			w.run("git status --porcelain | cmp - ../before && test -z \"$(git stash list)\"")
+			if left, err := filepath.Glob(filepath.Join(w.dir, "runs", "*", "git-diff", "index")); err != nil || len(left) > 0 {
+				t.Errorf("copies of the index are left: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestUnknownChangesAreTold in the log, and are not taken for none.
+func TestUnknownChangesAreTold(t *testing.T) {
+	for name, does := range map[string]string{
+		"the snapshot is gone": "rm -rf .git/objects/* && git init -q && rm calc_test.go",
+		"too much":             "rm calc_test.go && head -c 5000000 /dev/zero | tr '\\0' a | fold >a.txt",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitWorld(t)
+			w.write("calc.go", "package calc\n")
+			w.run("git add .") // so that the snapshot is a commit of its own
+			var told atomic.Bool
+			w.cfg.Log = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {
+				if strings.Contains(string(line), "the changes of a checkout are not known") {
+					told.Store(true)
+				}
+			}), nil))
+			w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+				w.run(does)
+				return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+			}
+			w.open()
+			got := w.verified(nil)
+			w.close()
+			if kinds(got) != "" || !told.Load() {
+				t.Errorf("told: %v, findings %v", told.Load(), got.Findings)
+			}
+		})
+	}
+}
+
+// TestSnapshotOfAWait: while a task waits for its account or the network, the checkout
+// is the user's, and what happens there no agent's doing.
+func TestSnapshotOfAWait(t *testing.T) {
+	w := newGitWorld(t)
+	turns := 0
+	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		if turns++; turns == 1 {
+			w.write("calc_test.go", "package calc\n") // by the user, meanwhile
+			return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Error: "429", RetryAt: time.Now()}
+		}
+		return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+	}
+	w.open()
+	got := w.verified(nil)
+	w.close()
+	if kinds(got) != "" || turns != 2 {
+		t.Errorf("%d turns, findings %v", turns, got.Findings)
 	}
 }
