@@ -9,7 +9,8 @@
 //
 //	query.go   the task's prompt becomes at most 64 terms: identifiers and paths
 //	           whole and in parts, words without their endings, pairs of
-//	           characters where a script has no blanks, no stop words
+//	           characters where a script has no blanks, no stop words; of a log
+//	           that is pasted into it a quarter of them at least
 //	scan.go    ripgrep, else grep, else our own scan gives the lines that have one
 //	           of the terms. Terms are passed with -F -e: none is a pattern or an
 //	           option. A pass that finds too many lines stops, and the next one

@@ -12,6 +12,9 @@ import (
 // maxTerms is how many terms a search has: a line's terms are the bits of a word.
 const maxTerms = 64
 
+// maxPasted is how many of them are of a log at least, if there is one.
+const maxPasted = 16
+
 // maxQuery is how much of a prompt is looked at, in bytes: its beginning and end say
 // what it is about.
 const maxQuery = 64 << 10
@@ -23,6 +26,7 @@ const (
 	kindPart   = 0.9  // of an identifier or path
 	kindNumber = 0.8  // a date, a time, an address, a version
 	kindPair   = 0.4  // of characters of a script without blanks: a word is two or more
+	lessPasted = 0.7  // of these, for what stands in a log alone
 	kindKana   = 0.15 // of hiragana alone: mostly endings and particles, and yet some words
 )
 
@@ -32,51 +36,12 @@ func termsOf(text string) []Term {
 		text = strings.ToValidUTF8(text[:maxQuery/2]+"\n"+text[len(text)-maxQuery/2:], " ")
 	}
 	q := &query{at: map[string]int{}}
-	for _, token := range strings.FieldsFunc(text, isGap) {
-		q.token(strings.Trim(token, wordMarks))
+	for line := range strings.Lines(text) {
+		q.line(line)
 	}
-	terms := chosen(q.terms)
+	terms := q.chosen()
 	slices.SortStableFunc(terms, func(a, b Term) int { return cmp.Compare(b.kind, a.kind) })
 	return terms
-}
-
-// chosen gives as many terms as a search has, in their order: of names, of words, of
-// numbers and of pairs by turns, and of each from the beginning and the end of the
-// prompt. What a user asks stands there, and a log between that or beside it.
-func chosen(terms []Term) []Term {
-	if len(terms) <= maxTerms {
-		return terms
-	}
-	var groups [4][]int
-	for i, t := range terms {
-		g := 3
-		switch t.kind {
-		case kindName:
-			g = 0
-		case kindWord, kindPart:
-			g = 1
-		case kindNumber:
-			g = 2
-		}
-		groups[g] = append(groups[g], i)
-	}
-	var taken []int
-	for n := 0; len(taken) < maxTerms; n++ {
-		for g, left := range groups {
-			if len(left) == 0 || len(taken) == maxTerms {
-				continue
-			}
-			at := n % 2 * (len(left) - 1) // the first, the last, the first …
-			taken = append(taken, left[at])
-			groups[g] = slices.Delete(left, at, at+1)
-		}
-	}
-	slices.Sort(taken)
-	list := make([]Term, len(taken))
-	for i, at := range taken {
-		list[i] = terms[at]
-	}
-	return list
 }
 
 // wordMarks may stand within an identifier or a path.
@@ -89,19 +54,105 @@ func isGap(r rune) bool {
 
 // A query gathers terms.
 type query struct {
-	terms []Term
+	terms []asked
 	at    map[string]int
+
+	pasted bool // the line is one of a log or a trace
+}
+
+// An asked is a term of a prompt.
+type asked struct {
+	Term
+	count  int  // how often it is there
+	pasted bool // in lines of a log alone
 }
 
 // add adds a term; the second time it counts as the weightier of both.
 func (q *query) add(text string, kind float64) {
 	text = strings.ToLower(text)
-	if i, known := q.at[text]; known {
-		q.terms[i].kind = max(q.terms[i].kind, kind)
-		return
+	i, known := q.at[text]
+	if !known {
+		i = len(q.terms)
+		q.at[text] = i
+		q.terms = append(q.terms, asked{Term: Term{Text: text, kind: kind}, pasted: q.pasted})
 	}
-	q.at[text] = len(q.terms)
-	q.terms = append(q.terms, Term{Text: text, kind: kind})
+	t := &q.terms[i]
+	t.kind = max(t.kind, kind)
+	t.count++
+	t.pasted = t.pasted && q.pasted
+}
+
+// line takes a line apart.
+func (q *query) line(line string) {
+	tokens := strings.FieldsFunc(line, isGap)
+	q.pasted = strings.HasPrefix(line, "\t") || slices.ContainsFunc(tokens, isMeasure)
+	for _, token := range tokens {
+		q.token(strings.Trim(token, wordMarks))
+	}
+}
+
+// isMeasure reports whether a token is a time, an address, a place in a file, as the
+// lines of logs and traces have them.
+func isMeasure(token string) bool {
+	return strings.ContainsFunc(token, unicode.IsDigit) && strings.Count(token, ":")+strings.Count(token, ".") > 1
+}
+
+// chosen gives as many terms as a search has: most of them from what is asked, from
+// its beginning and its end, the others from what is pasted, where the rare says most.
+func (q *query) chosen() []Term {
+	if len(q.terms) <= maxTerms {
+		return byTurns(q.terms, maxTerms)
+	}
+	var own, pasted []asked
+	for _, t := range q.terms {
+		if t.pasted {
+			pasted = append(pasted, t)
+		} else {
+			own = append(own, t)
+		}
+	}
+	slices.SortStableFunc(pasted, func(a, b asked) int { return a.count - b.count })
+	share := min(len(pasted), max(maxPasted, maxTerms-len(own)))
+	list := byTurns(pasted, share)
+	for i := range list {
+		list[i].kind *= lessPasted
+	}
+	return append(byTurns(fromBothEnds(own), maxTerms-share), list...)
+}
+
+// fromBothEnds gives the first, the last, the second …
+func fromBothEnds(list []asked) (turned []asked) {
+	for len(list) > 1 {
+		turned = append(turned, list[0], list[len(list)-1])
+		list = list[1 : len(list)-1]
+	}
+	return append(turned, list...)
+}
+
+// byTurns gives n terms: a name, a word, a number and a pair by turns.
+func byTurns(terms []asked, n int) (list []Term) {
+	var groups [4][]Term
+	for _, t := range terms {
+		g := 3
+		switch t.kind {
+		case kindName:
+			g = 0
+		case kindWord, kindPart:
+			g = 1
+		case kindNumber:
+			g = 2
+		}
+		groups[g] = append(groups[g], t.Term)
+	}
+	for n = min(n, len(terms)); len(list) < n; {
+		for g, left := range groups {
+			if len(left) > 0 && len(list) < n {
+				list = append(list, left[0])
+				groups[g] = left[1:]
+			}
+		}
+	}
+	return list
 }
 
 // inFile is the name of a file with a line and column behind it.
