@@ -111,7 +111,7 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 	for {
 		run, err := c.cancelWaiting(ctx, id, by)
 		if err == nil && run != "" {
-			err = c.cancelRun(ctx, id, run)
+			err = c.cancelRun(ctx, id, run, by)
 		}
 		if err != nil {
 			return state.Task{}, err
@@ -149,14 +149,29 @@ func (c *Coordinator) cancelWaiting(ctx context.Context, id, by string) (run str
 
 // cancelRun ends a run of a task and waits for its end. Another run may have begun
 // by then: one of a master before this one is put back and started anew at once.
-func (c *Coordinator) cancelRun(ctx context.Context, id, run string) error {
+func (c *Coordinator) cancelRun(ctx context.Context, id, run, by string) error {
 	c.runsMu.Lock()
 	if r := c.runs[id]; r != nil {
-		r.cancel(ErrCanceled)
+		r.cancel(cancelBy(by))
 	}
 	c.runsMu.Unlock()
 	_, err := c.until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
 	return err
+}
+
+// cancelBy is ErrCanceled with who asked for it.
+type cancelBy string
+
+func (cancelBy) Error() string { return ErrCanceled.Error() }
+func (cancelBy) Unwrap() error { return ErrCanceled }
+
+// canceledBy gives who has canceled a run.
+func canceledBy(ctx context.Context) string {
+	var by cancelBy
+	if errors.As(context.Cause(ctx), &by) {
+		return string(by)
+	}
+	return ledger.ByClient
 }
 
 func (c *Coordinator) peek(id string) (state.Task, error) {

@@ -25,30 +25,39 @@ func bounded(answer string) string {
 // finish records how a run ended. Where the disk is full it waits until there is
 // room, so that a result is not lost; the lane stays taken meanwhile.
 func (c *Coordinator) finish(r *run, out Outcome) error {
-	unwritten := c.writeAnswer(r, &out)
 	places := c.placesOf(r.task.ID)
-	err := c.insist(context.Background(), "a result", func(tx *ledger.Tx) error {
-		if c.stillRuns(r) {
-			c.conclude(r, out, places, tx)
-		} else {
-			c.tally(r, &out, tx)
-		}
-		return nil
+	err := c.keepAnswer(r, &out, func() error {
+		return c.insist(context.Background(), "a result", func(tx *ledger.Tx) error {
+			if c.stillRuns(r) {
+				c.conclude(r, out, places, tx)
+			} else {
+				c.tally(r, &out, tx)
+			}
+			return nil
+		})
 	})
-	if unwritten != nil && err == nil { // by now there may be room
-		unwritten = c.writeAnswer(r, &out)
+	c.keepSession(r.task.SessionID)
+	return err
+}
+
+// keepAnswer puts a run's answer into its file and records the run's end. If there was
+// no room for the file, it tries once more when there was some for the record.
+func (c *Coordinator) keepAnswer(r *run, out *Outcome, record func() error) error {
+	unwritten := c.writeAnswer(r, out)
+	err := record()
+	if unwritten != nil && err == nil {
+		unwritten = c.writeAnswer(r, out)
 	}
 	if unwritten != nil {
 		c.trouble("an answer could not be written to its file", unwritten)
 	}
-	c.keepSession(r.task.SessionID)
 	return err
 }
 
 // writeAnswer puts the whole answer into the run's directory, or nothing: a part of
 // it would be taken for all.
 func (c *Coordinator) writeAnswer(r *run, out *Outcome) error {
-	if out.Result == "" {
+	if out.Result == "" || r.cut {
 		return nil
 	}
 	path := filepath.Join(c.RunDir(r.id), answerName)
@@ -69,12 +78,15 @@ func (c *Coordinator) conclude(r *run, out Outcome, places map[string]checkedWor
 		v.account = r.account
 	}
 	rec := c.endRecord(r, &out, &v)
-	rec.AddIf(state.KeyError, out.Error).AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore))
+	if r.task.Phase != state.PhaseEvaluate || v.reason != state.ClassInterrupted { // else the task keeps the error of what is judged
+		rec.AddIf(state.KeyError, out.Error)
+	}
+	rec.AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore))
 	if out.Class == "" || out.ExitCode >= 0 {
 		rec.Add(state.KeyExitCode, strconv.Itoa(out.ExitCode))
 	}
 	if v.reason == state.ClassCanceled {
-		rec.Add(state.KeyBy, ledger.ByClient) // an edit would have taken the task out of its run
+		rec.Add(state.KeyBy, canceledBy(r.ctx)) // an edit would have taken the task out of its run
 	}
 	addOutputs(rec, r)
 	if v.reason != state.ClassInterrupted { // else the task goes on with that phase

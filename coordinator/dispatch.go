@@ -103,6 +103,14 @@ func (c *Coordinator) isGoing() bool {
 	return c.closing
 }
 
+// isLeaving reports whether nothing more is started: Run returns when the runs at work
+// have ended.
+func (c *Coordinator) isLeaving() bool {
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	return c.handover || c.closing
+}
+
 // call notes that a client is being served; what it gives notes the end.
 func (c *Coordinator) call() func() {
 	c.runsMu.Lock()
@@ -136,10 +144,7 @@ func (c *Coordinator) limits() state.Limits {
 // dispatch starts all tasks that are ready: it appends `running` for them in one
 // change, and only when that is durable anything is spawned.
 func (c *Coordinator) dispatch() {
-	c.runsMu.Lock()
-	stop := c.handover || c.closing
-	c.runsMu.Unlock()
-	if stop {
+	if c.isLeaving() {
 		return
 	}
 	c.failDoomed()
@@ -270,7 +275,7 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 	r := &run{id: c.cfg.ID(), task: *t, begun: now}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.interrupted = t.Reason == state.ClassInterrupted
-	r.before, r.goesOn = t.RunID, t.Reason == state.ClassInterrupted || t.Reason == state.ClassVerify
+	r.before, r.goesOn = t.RunID, t.Reason == state.ClassInterrupted || t.Reason == state.ClassVerify || t.Phase != ""
 	r.named = t.AgentSession != "" && t.RunID == ""
 	r.task.Attempt++
 	r.task.RunID = r.id
@@ -284,7 +289,7 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 		r.session = s.Native
 	}
 	unset(rec, state.KeyReason, t.Reason != "")
-	unset(rec, state.KeyError, t.Error != "")
+	unset(rec, state.KeyError, t.Error != "" && t.Phase != state.PhaseEvaluate) // else it is that of the answer
 	unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
 	unset(rec, state.KeyExitCode, t.ExitCode != nil)
 	r.started = rec

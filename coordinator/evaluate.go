@@ -102,7 +102,7 @@ func (c *Coordinator) evaluate(r *run) Outcome {
 		return broken(err)
 	}
 	r.flagged = len(t.Findings) > 0
-	out, set := c.unjudged(&t), c.workspace(t.Workspace)
+	out, set := c.unjudged(r, &t), c.workspace(t.Workspace)
 	switch agent := c.cfg.Agents[t.Agent]; {
 	case set.EvalPrompt == "": // somebody has taken it out meanwhile
 	case t.Retries > c.cfg.MaxRetries:
@@ -116,17 +116,12 @@ func (c *Coordinator) evaluate(r *run) Outcome {
 }
 
 // unjudged gives the outcome that an attempt had before its evaluation began, as the
-// task's records tell it.
-func (c *Coordinator) unjudged(t *state.Task) Outcome {
-	out := Outcome{Result: c.answer(t), Session: t.AgentSession, Findings: t.Findings}
-	if hasVerify(t) && t.VerifyExitCode != nil && *t.VerifyExitCode != 0 {
-		out.Class, out.ExitCode, out.Error = state.ClassVerify, -1, fmt.Sprintf("the verify command ended with exit code %d", *t.VerifyExitCode)
-		if *t.VerifyExitCode < 0 {
-			out.Error = "the verify command did not end by itself"
-		}
-		if t.Iteration > 1 {
-			out.Error += fmt.Sprintf(", in round %d", t.Iteration)
-		}
+// record of that step tells it. Only the verify command gives an answer that is judged
+// an error.
+func (c *Coordinator) unjudged(r *run, t *state.Task) Outcome {
+	out := Outcome{Session: t.AgentSession, Findings: t.Findings}
+	if out.Result, r.cut = c.answer(t); t.Error != "" {
+		out.Class, out.ExitCode, out.Error = state.ClassVerify, -1, t.Error
 	}
 	return out
 }

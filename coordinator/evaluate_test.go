@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -281,7 +282,7 @@ func (w *judgeWorld) waits() (begun chan struct{}) {
 		close(begun)
 		<-ctx.Done()
 		class := state.ClassInterrupted
-		if context.Cause(ctx) == coordinator.ErrCanceled {
+		if errors.Is(context.Cause(ctx), coordinator.ErrCanceled) {
 			class = state.ClassCanceled
 		}
 		return coordinator.Outcome{Class: class, ExitCode: -1, Error: context.Cause(ctx).Error()}

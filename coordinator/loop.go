@@ -64,41 +64,45 @@ func (c *Coordinator) maxIterations(t *state.Task) int {
 	return c.cfg.MaxIterations
 }
 
-// goOn records a step and gives the run that it begins; nil if the task was taken out
-// of its run meanwhile.
-func (c *Coordinator) goOn(r *run, out *Outcome, s step) (*run, error) {
+// goOn records a step and gives the run that it begins; nil if none does: the step
+// waits in the queue, or the task was taken out of its run meanwhile.
+func (c *Coordinator) goOn(r *run, out *Outcome, s step) (next *run, err error) {
 	id := c.cfg.ID()
-	if r.task.Phase == "" {
-		if err := c.writeAnswer(r, out); err != nil {
-			c.trouble("an answer could not be written to its file", err)
-		}
-	}
 	c.carrySnapshot(r.id, id)
 	goes := false
-	err := c.insist(context.Background(), "a round", func(tx *ledger.Tx) error {
-		if goes = c.stillRuns(r); !goes {
-			c.tally(r, out, tx)
+	err = c.keepAnswer(r, out, func() error {
+		return c.insist(context.Background(), "a round", func(tx *ledger.Tx) error {
+			t, err := c.peek(r.task.ID)
+			if err != nil || t.Status != state.Running { // as stillRuns
+				goes = false
+				c.tally(r, out, tx)
+				return nil
+			}
+			goes = !c.mustWait(r, &t, s)
+			tx.Append(c.stepRecord(r, out, &t, s, id, goes))
 			return nil
-		}
-		if t, err := c.peek(r.task.ID); err == nil && t.Phase != r.task.Phase && s.phase == "" {
-			s.iteration = 1 // a person has changed the prompt meanwhile: the agent is to get that
-		}
-		tx.Append(c.stepRecord(r, out, s, id))
-		return nil
+		})
 	})
+	c.keepSession(r.task.SessionID)
 	if err != nil || !goes {
 		return nil, err
 	}
-	c.keepSession(r.task.SessionID)
 	t, err := c.peek(r.task.ID)
 	if err != nil {
 		return nil, err
 	}
-	next := c.become(r, id, &t, first(out.Session, r.session))
-	if c.isGoing() {
-		next.cancel(ErrShutdown) // the step is for the next master
+	return c.become(r, id, &t, first(out.Session, r.session)), nil
+}
+
+// mustWait reports whether a step is for the dispatcher to begin: the master is about
+// to go, a person has given the task, t now, another agent or lane, or the agent's
+// account takes no turn now.
+func (c *Coordinator) mustWait(r *run, t *state.Task, s step) bool {
+	if t.Agent != r.task.Agent || t.Lane() != r.task.Lane() || c.isLeaving() {
+		return true
 	}
-	return next, nil
+	a := c.account(t)
+	return s.phase == "" && (a.Hold || a.CoolUntil.After(c.cfg.Now()))
 }
 
 // become puts a run into the place of the one before it in its attempt. Whatever is not
@@ -111,15 +115,30 @@ func (c *Coordinator) become(r *run, id string, t *state.Task, native string) *r
 	return next
 }
 
-// stepRecord says how a run has ended and what follows it.
-func (c *Coordinator) stepRecord(r *run, out *Outcome, s step, id string) *ledger.Record {
+// stepRecord says how a run has ended and what follows it: the run with that id, or,
+// if it does not go on at once, the step in its turn. t is the task as it is now.
+func (c *Coordinator) stepRecord(r *run, out *Outcome, t *state.Task, s step, id string, goes bool) *ledger.Record {
 	v := verdictOf(&r.task, state.Running)
+	if !goes {
+		v.status, v.attempt = state.Queued, v.attempt-1
+	}
+	if s.phase == "" && t.Reworded && v.retries < c.cfg.MaxRetries { // the agent is to get the prompt that a person has changed meanwhile
+		s.iteration, v.retries = 1, v.retries+1 // counted, for it may be the command that does it
+	}
 	rec := c.endRecord(r, out, &v)
-	rec.Add(state.KeyRunID, id).Add(state.KeyPhase, string(s.phase))
+	if goes {
+		rec.Add(state.KeyRunID, id).Add(state.KeyStartedAt, state.FormatTime(c.cfg.Now()))
+	} else if t.Agent != r.task.Agent { // its session and account are the other's
+		unset(rec, state.KeySessionID, t.SessionID == r.task.SessionID)
+		unset(rec, state.KeyAccount, t.Account == r.task.Agent)
+	}
+	rec.Add(state.KeyPhase, string(s.phase))
 	if s.iteration > 0 { // else there is no loop
 		rec.Add(state.KeyIteration, strconv.Itoa(s.iteration))
 	}
-	rec.Add(state.KeyStartedAt, state.FormatTime(c.cfg.Now()))
+	if s.phase == state.PhaseEvaluate {
+		rec.AddIf(state.KeyError, out.Error) // with which the task ends, whatever is found
+	}
 	c.addAnswer(rec, r, out)
 	return rec
 }
@@ -133,7 +152,8 @@ func (c *Coordinator) verify(r *run) Outcome {
 	if err != nil {
 		return broken(err)
 	}
-	passed := Outcome{Result: c.answer(&t), Session: t.AgentSession}
+	passed := Outcome{Session: t.AgentSession}
+	passed.Result, r.cut = c.answer(&t)
 	if !hasVerify(&t) { // a person has taken it out meanwhile
 		return passed
 	}
@@ -153,6 +173,9 @@ func (c *Coordinator) verify(r *run) Outcome {
 		return passed
 	}
 	if check.Told() {
+		if now := c.asEdited(&t).VerifyCommand; now != t.VerifyCommand { // what is said of that one would be said of another
+			check.Output = fmt.Sprintf("(of the command until then: %s)\n%s", t.VerifyCommand, check.Output)
+		}
 		r.check = &check
 	}
 	if check.Passed() {
@@ -173,21 +196,21 @@ func failedCheck(check *VerifyResult, t *state.Task, out Outcome) Outcome {
 	return out
 }
 
-// answer gives the whole answer of a task that is being verified: that of the last
-// turn of its agent.
-func (c *Coordinator) answer(t *state.Task) string {
+// answer gives the answer of a task that is being verified: that of the last turn of
+// its agent. cut says that only its head and tail are left.
+func (c *Coordinator) answer(t *state.Task) (text string, cut bool) {
 	if len(t.Result) <= MaxResult {
-		return t.Result
+		return t.Result, false
 	}
 	for _, s := range slices.Backward(t.Steps) {
 		if text, err := os.ReadFile(filepath.Join(c.RunDir(s.RunID), answerName)); err == nil && len(text) > MaxResult {
-			return string(text)
+			return string(text), false
 		}
 		if s.Phase == "" {
 			break
 		}
 	}
-	return t.Result
+	return t.Result, true
 }
 
 // makeFiles makes the directory files of a run. A task without a workspace works

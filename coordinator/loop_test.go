@@ -83,6 +83,7 @@ func inLoop(t *testing.T, f func(*loopWorld)) {
 		w := &loopWorld{newWorld(t), &fakeShell{do: exits(0)}}
 		w.cfg.Shell, w.cfg.MaxIterations, w.cfg.VerifyTimeout, w.cfg.Grace = w.shell, 3, time.Minute, 5*time.Second
 		w.cfg.BackoffBase, w.cfg.BackoffMax = time.Second, time.Minute
+		w.cfg.Agents["claude"] = w.agent
 		w.openUnwatched()
 		f(w)
 		w.close()
@@ -325,43 +326,88 @@ func TestLoopShutdown(t *testing.T) {
 	})
 }
 
-// TestLoopBeginsNothingAtAShutdown: an answer that comes in the grace time is
-// verified by the next master.
+// TestLoopBeginsNothingAtAShutdown: an answer that comes in the grace time, or after a
+// handover was asked for, is verified by the next master. Nothing was interrupted.
 func TestLoopBeginsNothingAtAShutdown(t *testing.T) {
-	inLoop(t, func(w *loopWorld) {
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-			time.Sleep(3 * time.Second)
-			return coordinator.Outcome{Result: "ok", Session: "n1"}
-		}
-		w.shell.do = func(ctx context.Context, _ coordinator.VerifyRun) coordinator.VerifyResult {
-			if ctx.Err() == nil {
-				t.Error("a command was begun at the shutdown")
+	for name, leave := range map[string]func(*loopWorld){
+		"shutdown": func(w *loopWorld) { w.close() },
+		"handover": func(w *loopWorld) {
+			if err := w.c.Handover(context.Background()); err != nil {
+				w.t.Error(err)
 			}
-			return coordinator.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1, Error: "end"}
-		}
-		id := w.verified(nil)
-		time.Sleep(time.Second)
-		w.close()
-		w.shell.do = exits(0)
-		w.openUnwatched()
-		if got := w.ended(id); got.Status != state.Done || len(w.agent.turns) != 1 || got.Retries != 1 || got.Attempt != 1 {
-			t.Errorf("%d turns: %+v", len(w.agent.turns), got)
-		}
-	})
+			synctest.Wait()
+			<-w.ran // it ends by itself
+			w.ran <- nil
+			w.close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+					time.Sleep(3 * time.Second)
+					return coordinator.Outcome{Result: "ok", Session: "n1"}
+				}
+				id := w.verified(nil)
+				time.Sleep(time.Second)
+				leave(w)
+				if w.shell.count() != 0 {
+					t.Error("a command was begun by the master that goes")
+				}
+				w.openUnwatched()
+				w.expect(w.ended(id), state.Done, "")
+				w.expectRecords(id, "queued", "running attempt=1", "queued phase=verify iteration=1 attempt=0 result",
+					"running attempt=1", "done phase= verifyExitCode=0")
+				if len(w.agent.turns) != 1 || w.shell.count() != 1 {
+					t.Errorf("%d turns, %d commands", len(w.agent.turns), w.shell.count())
+				}
+			})
+		})
+	}
 }
 
-// TestLoopCanceled: a cancel ends the command, and the task.
+// TestLoopCanceled: a cancel ends the task wherever its loop is, and says who asked.
 func TestLoopCanceled(t *testing.T) {
-	inLoop(t, func(w *loopWorld) {
-		begun := make(chan string, 1)
-		w.shell.do = untilStopped(begun)
-		id := w.verified(nil)
-		<-begun
-		got, err := w.c.Cancel(w.t.Context(), id, "client")
-		if err != nil || got.Status != state.Canceled || got.Phase != "" || got.Result != "fine" || got.VerifyExitCode != nil {
-			t.Errorf("%+v, %v", got, err)
-		}
-	})
+	for name, at := range map[string]struct{ turn, command, turns, commands int }{
+		"in the command":                   {0, 1, 1, 1},
+		"in the second turn":               {2, 0, 2, 1},
+		"in the second command":            {0, 2, 2, 2},
+		"between an answer and its step":   {1, 0, 1, 1}, // the command ends at once
+		"between the second and that step": {3, 0, 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				begun := make(chan string, 1)
+				stopped := untilStopped(begun)
+				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+					if w.shell.count() == at.command || ctx.Err() != nil {
+						return stopped(ctx, v)
+					}
+					return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
+				}
+				w.agent.do = func(ctx context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+					out, n := coordinator.Outcome{Result: "fine", Session: "n1"}, len(w.agent.turns)
+					switch {
+					case n == 2 && at.turn == 2:
+						out = coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "n1"}
+					case n != at.turn && (n != 2 || at.turn != 3):
+						return out
+					}
+					begun <- turn.RunID
+					<-ctx.Done()
+					return out
+				}
+				id := w.verified(nil)
+				<-begun
+				got, err := w.c.Cancel(w.t.Context(), id, "somebody")
+				if err != nil || got.Status != state.Canceled || got.Phase != "" || got.Result != "fine" || got.By != "somebody" {
+					t.Errorf("%+v, %v", got, err)
+				}
+				if len(w.agent.turns) != at.turns || w.shell.count() != at.commands {
+					t.Errorf("%d turns, %d commands", len(w.agent.turns), w.shell.count())
+				}
+			})
+		})
+	}
 }
 
 // TestLoopIsEditedByHand: a person's edit of a command, or of the prompt, counts from
@@ -379,6 +425,7 @@ func TestLoopIsEditedByHand(t *testing.T) {
 		"another prompt":  {"- prompt: do that", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do that"}, state.Done},
 		"one round":       {"- maxIterations: 1", []int{1}, []string{"make test"}, []string{"do it"}, state.Failed},
 		"held":            {"- hold: true", []int{0}, []string{"make test"}, []string{"do it"}, state.Done},
+		"another agent":   {"- agent: claude", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do it"}, state.Done},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
@@ -390,6 +437,11 @@ func TestLoopIsEditedByHand(t *testing.T) {
 						<-edited
 					}
 					return ends(ctx, v)
+				}
+				w.agent.do = func(_ context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+					session := fmt.Sprint("n", len(w.agent.turns))
+					report(coordinator.Event{Session: session})
+					return coordinator.Outcome{Result: "fine", Session: session}
 				}
 				id := w.verified(nil)
 				<-begun
@@ -405,6 +457,64 @@ func TestLoopIsEditedByHand(t *testing.T) {
 				}
 				if diff := cmp.Diff(tc.messages, w.messages()); diff != "" {
 					t.Errorf("messages: %s", diff)
+				}
+				if name == "another agent" && (w.agent.turns[1].Session != "" || w.task(id).Account != "claude" || w.task(id).Attempt != 1) {
+					t.Errorf("the other one goes on in session %q: %+v", w.agent.turns[1].Session, w.task(id))
+				}
+				if name == "another command" {
+					sent, _ := os.ReadFile(w.agent.turns[1].Prompt)
+					if !strings.Contains(string(sent), "- command: make check\n") || !strings.Contains(string(sent), "> (of the command until then: make test)\n") {
+						t.Errorf("the second turn was told\n%s", sent)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestLoopPromptIsEditedInATurn: the prompt that a person changes while the agent works
+// on another one is what its next turn gets, also of another master.
+func TestLoopPromptIsEditedInATurn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		turn    int
+		restart bool
+		want    []string
+	}{
+		"first turn":            {1, false, []string{"do it", "do that"}},
+		"first turn, restart":   {1, true, []string{"do it", "do that"}},
+		"second turn":           {2, false, []string{"do it", prompt.MendIt, "do that", prompt.MendIt}},
+		"second turn, shutdown": {2, true, []string{"do it", prompt.MendIt, "do that", prompt.MendIt}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				var id string
+				stopped := make(chan string, 1)
+				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+					if len(w.agent.turns) == tc.turn {
+						w.takeOver("## Task %s\n- prompt: do that\n", id)
+					}
+					return coordinator.Outcome{Result: "fine", Session: "n1"}
+				}
+				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+					switch n := w.shell.count(); {
+					case tc.restart && n == tc.turn:
+						return untilStopped(stopped)(ctx, v)
+					case len(w.agent.turns) < len(tc.want):
+						return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
+					}
+					return coordinator.VerifyResult{}
+				}
+				id = w.submit(coordinator.TaskSpec{Prompt: "do it", VerifyCommand: "make test", NotBefore: time.Now().Add(time.Second)}).ID
+				if tc.restart {
+					<-stopped
+					if got := w.task(id); got.Phase != state.PhaseVerify || !got.Reworded {
+						t.Errorf("while the command runs: %+v", got)
+					}
+					w.reopen()
+				}
+				w.expect(w.ended(id), state.Done, "")
+				if diff := cmp.Diff(tc.want, w.messages()); diff != "" {
+					t.Error(diff)
 				}
 			})
 		})
@@ -433,22 +543,132 @@ func TestLoopIsBegunByHand(t *testing.T) {
 	})
 }
 
-// TestLoopTakenOut: a person who cancels the task by hand ends the command.
+// TestLoopTakenOut: a person who cancels the task by hand, or queues it again, ends the
+// command; queued again, it begins with its first round.
 func TestLoopTakenOut(t *testing.T) {
-	inLoop(t, func(w *loopWorld) {
-		begun := make(chan string, 2)
-		w.shell.do = untilStopped(begun)
-		id := w.verified(nil)
-		<-begun
-		w.takeOver("## Task %s\n- status: canceled\n", id)
-		w.expect(w.ended(id), state.Canceled, "")
-		w.takeOver("## Task %s\n- status: queued\n", id)
-		w.shell.do = exits(0)
-		got := w.ended(id)
-		if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || got.Iteration != 1 {
-			t.Errorf("%d turns: %+v", len(w.agent.turns), got)
-		}
-	})
+	for _, first := range []string{"canceled", "queued"} {
+		t.Run(first, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				begun := make(chan string, 2)
+				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+					if w.shell.count() == 1 {
+						return untilStopped(begun)(ctx, v)
+					}
+					return coordinator.VerifyResult{}
+				}
+				id := w.verified(nil)
+				<-begun
+				w.takeOver("## Task %s\n- status: %s\n", id, first)
+				retries := 1
+				if first == "canceled" {
+					w.expect(w.ended(id), state.Canceled, "")
+					w.takeOver("## Task %s\n- status: queued\n", id)
+					retries = 0 // it was not taken out of a run
+				}
+				got := w.ended(id)
+				if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || w.shell.count() != 2 || got.Iteration != 1 || got.Retries != retries {
+					t.Errorf("%d turns, %d commands: %+v", len(w.agent.turns), w.shell.count(), got)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopCommandEditsTheLedger: what a verify command writes into tasks.md counts as a
+// person's, for it may be one; but there is an end to it.
+func TestLoopCommandEditsTheLedger(t *testing.T) {
+	const all = "" // the file is removed
+	for edit, want := range map[string]struct {
+		status          state.Status
+		reason          state.Class
+		turns, commands int
+	}{
+		"- status: queued":        {state.Dead, state.ClassInterrupted, 3, 3}, // after two retries
+		"- status: done":          {state.Done, "", 1, 1},
+		"- verifyCommand: always": {state.Failed, state.ClassVerify, 3, 3},
+		"- prompt: do that":       {state.Failed, state.ClassVerify, 5, 5}, // likewise
+		all:                       {state.Failed, state.ClassVerify, 3, 3}, // and is written again
+	} {
+		t.Run(edit, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				w.close()
+				w.cfg.MaxRetries = 2
+				w.openUnwatched()
+				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+					if edit == all {
+						if err := os.Remove(filepath.Join(w.dir, ledger.TasksName)); err != nil {
+							t.Error(err)
+						}
+						if _, err := w.c.Reconcile(context.Background(), false); err != nil {
+							t.Error(err)
+						}
+					} else {
+						w.takeOver("## Task %s\n%s\n- label: %d\n", v.TaskID, edit, w.shell.count())
+					}
+					if ctx.Err() != nil {
+						return coordinator.VerifyResult{Class: state.ClassCanceled, ExitCode: -1}
+					}
+					return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
+				}
+				id := w.verified(nil)
+				got := w.ended(id)
+				w.expect(got, want.status, want.reason)
+				if len(w.agent.turns) != want.turns || w.shell.count() != want.commands {
+					t.Errorf("%d turns, %d commands: %+v", len(w.agent.turns), w.shell.count(), got)
+				}
+				if text, err := os.ReadFile(filepath.Join(w.dir, ledger.TasksName)); err != nil || !strings.Contains(string(text), "## Task "+id) {
+					t.Errorf("tasks.md: %v\n%s", err, text)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopWaitsForItsAccount: a round does not begin while the account cools down, or is
+// held; the task waits as others do, and no attempt or limit of its own is counted.
+func TestLoopWaitsForItsAccount(t *testing.T) {
+	for name, close := range map[string]func(w *loopWorld, until time.Time){
+		"cools down": func(w *loopWorld, until time.Time) {
+			w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(until))
+		},
+		"held": func(w *loopWorld, until time.Time) {
+			w.takeOver("## Control account:demo\n- hold: true\n")
+			time.AfterFunc(time.Until(until), func() { w.takeOver("## Control account:demo\n- hold: false\n") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				until, began := time.Now().Add(time.Hour), time.Time{}
+				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+					began = time.Now()
+					return coordinator.Outcome{Result: "fine", Session: "n1"}
+				}
+				ends := exits(1, 0)
+				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+					if w.shell.count() == 1 {
+						close(w, until)
+					}
+					return ends(ctx, v)
+				}
+				id := w.verified(nil)
+				time.Sleep(time.Minute)
+				if why, _ := w.c.Why(id); !strings.Contains(why, "account demo") {
+					t.Errorf("why: %s", why)
+				}
+				got := w.ended(id)
+				w.expect(got, state.Done, "")
+				if began.Before(until) || got.LimitWaits != 0 || got.Retries != 0 || got.Attempt != 1 || got.Iteration != 2 {
+					t.Errorf("the second turn began at %s, not %s: %+v", began, until, got)
+				}
+				if diff := cmp.Diff([]string{"do it", prompt.MendIt}, w.messages()); diff != "" {
+					t.Error(diff)
+				}
+				if sent, _ := os.ReadFile(w.agent.turns[1].Prompt); strings.Contains(string(sent), "## Note") {
+					t.Errorf("nothing was cut off, but it was told\n%s", sent)
+				}
+			})
+		})
+	}
 }
 
 // TestLoopClasses: what the command could not tell is no verdict on the answer.

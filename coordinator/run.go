@@ -38,6 +38,7 @@ type run struct {
 	flagged     bool           // the task has findings in its records
 	account     *ledger.Record // what the evaluator's turn says about the account; nil if nothing
 	goesOn      bool           // what the run before it has changed is this task's: nobody had to wait in between
+	cut         bool           // of the attempt's answer only head and tail are left
 	check       *VerifyResult  // how the verify command ended; nil: it was not run, or was cut off
 	ctx         context.Context
 	cancel      context.CancelCauseFunc

@@ -106,6 +106,12 @@ func (c *Coordinator) tally(r *run, out *Outcome, tx *ledger.Tx) {
 	if c.addUsage(rec, r, out); len(rec.Fields) > 0 {
 		tx.Append(rec)
 	}
+	if t, err := c.peek(r.task.ID); err == nil && t.Status == state.Queued && t.Retries > c.cfg.MaxRetries {
+		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+		rec.Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted)).
+			Add(state.KeyError, "it was queued again by hand while it ran, time and again").Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
+		c.end(tx, rec, nil, nil)
+	}
 }
 
 // inJournal reports whether a task is there and was not archived: a record of one that

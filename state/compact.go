@@ -180,8 +180,8 @@ func (m *merger) add(sec *ledger.Section) {
 }
 
 // records gives the one record that says all, and a second one, mostly empty, with
-// what it cannot say of a running task: that a person had the last word, and that
-// nobody knows when it started.
+// what it cannot say of a running task: that a person had the last word or has changed
+// the prompt meanwhile, and that nobody knows when it started.
 func (m *merger) records() (first, second ledger.Record) {
 	t := &m.task
 	first = ledger.Record{Kind: ledger.KindTask, ID: m.id}
@@ -192,7 +192,7 @@ func (m *merger) records() (first, second ledger.Record) {
 	}
 	first.AddIf(KeyStartedAt, exactTime(t.StartedAt)).
 		AddIf(KeyThreadTokens, threadTokens(t.thread)).AddIf(KeyPromptKept, t.PromptKept).AddIf(KeyPhase, string(t.Phase)).
-		AddIf(KeyIteration, orNone(t.Iteration)) // behind the prompt, which unsets it
+		AddIf(KeyIteration, orNone(t.Iteration))
 	if !slices.Equal(m.runs, mergedRun(&t.Task)) {
 		first.Add(KeyEndedRuns, formatRuns(m.runs))
 	}
@@ -201,6 +201,9 @@ func (m *merger) records() (first, second ledger.Record) {
 	}
 	if t.Status == Running && t.StartedAt.IsZero() && !t.UpdatedAt.IsZero() {
 		second.Add(KeyStartedAt, "")
+	}
+	if t.Reworded {
+		second.Add(KeyPrompt, m.values[KeyPrompt]).AddIf(KeyPromptKept, t.PromptKept)
 	}
 	if len(second.Fields) > 0 || t.Status == Running && t.By == ledger.ByHand {
 		second.AddIf(KeyBy, t.By)

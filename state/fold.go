@@ -86,7 +86,7 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	if k == keepAll {
 		before = t.Task
 	}
-	started, native := t.StartedAt, t.AgentSession
+	started, native, run, promptAt := t.StartedAt, t.AgentSession, t.RunID, t.promptAt
 	t.By, t.binds, t.named, t.counted = "", false, 0, false
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
@@ -107,6 +107,9 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	if t.Status == Running && from != Running && t.StartedAt.Equal(started) {
 		t.StartedAt = t.UpdatedAt
 	}
+	if from != "" {
+		t.rewind(t.promptAt != promptAt, run)
+	}
 	if t.Reason == ClassOrphaned && !t.Hold {
 		t.Reason = ClassInterrupted // it was released: a hold from here on is a person's
 	}
@@ -121,6 +124,23 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 		t.Steps = stepsAfter(t.Steps, &before, &t.Task, sec)
 	}
 	return nil
+}
+
+// rewind lets a verify loop begin anew when the prompt has changed: at once, or, while
+// the task runs, with the next turn of its agent. run is the one before the record.
+func (t *folded) rewind(changed bool, run string) {
+	switch {
+	case changed:
+		t.Reworded = true
+	case t.RunID != run && t.Phase == "":
+		t.Reworded = false // that turn gets it
+	}
+	if !t.Reworded || t.Status == Running {
+		return
+	}
+	if t.Reworded = false; changed || !t.Status.Terminal() {
+		t.Phase, t.Iteration = "", 0
+	}
 }
 
 // native gives the native session id that the task has with that agent, and
@@ -177,7 +197,7 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 		t.MaxLimitWait, err = parseDuration(f.Bytes(), p)
 	case KeyPrompt:
 		t.promptAt = sec.Off + 1
-		t.PromptKept, t.Phase, t.Iteration = "", "", 0 // what an agent remembers, or has answered, is another one
+		t.PromptKept = "" // what an agent remembers is another one
 		t.setPrompt(f, k)
 	case KeyTenantID:
 		t.TenantID = p.get(f.Bytes())

@@ -6,20 +6,35 @@ import (
 	"stint/ledger"
 )
 
-// LeftBehind gives the fields that a person's record takes from a task by giving it
-// another session key or agent: its session, which stays where it is, with what a run
-// has learned there, and the account of the old agent. Its next run finds those of
-// its new place. One that has ended and is queued again begins with the first round
-// of its verify loop. What the record names itself counts as it is.
+// LeftBehind gives the fields that a person's record takes from a task: by giving it
+// another session key or agent, its session, which stays where it is, with what a run
+// has learned there, and the account of the old agent; its next run finds those of its
+// new place. By giving it another verify command, what the old one has said. One that
+// has ended or runs and is queued again begins with the first round of its verify loop;
+// that it was taken out of its run is counted. What the record names itself counts as
+// it is.
 func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	now, err := s.nowOf([]byte(r.ID))
-	if r.Kind != ledger.KindTask || err != nil || now.Status == "" || now.Status == Running {
+	if r.Kind != ledger.KindTask || err != nil || now.Status == "" {
 		return nil // what cannot be read is told when the record is checked
 	}
-	leave := func(key, value string) {
-		if _, named := r.Get(key); !named && value != "" {
-			fields = append(fields, ledger.Pair{Key: key})
+	put := func(key, value string, is bool) {
+		if _, named := r.Get(key); !named && is {
+			fields = append(fields, ledger.Pair{Key: key, Value: value})
 		}
+	}
+	if command, named := r.Get(KeyVerifyCommand); named && command != now.VerifyCommand {
+		for _, key := range []string{KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput} {
+			put(key, "", now.VerifyExitCode != nil)
+		}
+	}
+	to, _ := r.Get(KeyStatus)
+	again := to == string(Queued) && (now.Status == Running || now.Status.Terminal())
+	put(KeyPhase, "", again && now.Phase != "")
+	put(KeyIteration, "", again && now.Iteration > 0)
+	put(KeyRetries, strconv.Itoa(now.Retries+1), again && now.Status == Running)
+	if now.Status == Running && !again {
+		return fields
 	}
 	key, moved := r.Get(KeySessionKey)
 	moved = moved && key != now.SessionKey
@@ -28,20 +43,12 @@ func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 		agent, given = tool, true
 	}
 	given = given && agent != now.Agent
-	if moved || given {
-		leave(KeySessionID, now.SessionID)
-	}
-	if given && now.Account == now.Agent {
-		leave(KeyAccount, now.Account)
-	}
+	put(KeySessionID, "", (moved || given) && now.SessionID != "")
+	put(KeyAccount, "", given && now.Account == now.Agent && now.Account != "")
 	if moved && now.RunID != "" && !namesNative(r) {
 		for i, agent := range agents {
-			leave(NativeKey(agent), now.natives[i])
+			put(NativeKey(agent), "", now.natives[i] != "")
 		}
-	}
-	if to, _ := r.Get(KeyStatus); now.Status.Terminal() && to == string(Queued) {
-		leave(KeyPhase, string(now.Phase))
-		leave(KeyIteration, orNone(now.Iteration))
 	}
 	return fields
 }

@@ -162,6 +162,8 @@ type Task struct {
 	OutputFiles []OutputFile `json:"outputFiles,omitempty"` // likewise
 	Findings    []Issue      `json:"findings,omitempty"`    // likewise
 
+	Reworded bool `json:"-"` // it runs, and its prompt was changed since its agent's last turn began
+
 	Steps []Step `json:"-"` // of a whole task only: its runs, in their order
 
 	VerifyOutput string `json:"verifyOutput,omitempty"` // of a whole task: head and tail of what the last verify run printed, if it did not pass

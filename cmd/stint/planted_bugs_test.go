@@ -289,7 +289,7 @@ var bugs = []bug{
 	// What an evaluator may not change.
 	{
 		name: "that verify never passed is forgotten while the answer is judged", file: "coordinator/evaluate.go",
-		old: "if hasVerify(t) && t.VerifyExitCode != nil && *t.VerifyExitCode != 0 {", now: "if false {",
+		old: `c.answer(t); t.Error != "" {`, now: "c.answer(t); false {",
 		pkg: "./coordinator", run: "^TestEvaluationOfWhatNeverPassed$",
 	},
 	{
@@ -423,6 +423,16 @@ var bugs = []bug{
 		name: "a verify command is not run at a shutdown, and not after it", file: "coordinator/loop.go",
 		old: "\tcase t.Phase == \"\" && out.Class == \"\" && hasVerify(c.asEdited(t)):", now: "\tcase c.isGoing():\n\tcase t.Phase == \"\" && out.Class == \"\" && hasVerify(c.asEdited(t)):",
 		pkg: "./coordinator", run: "^TestLoopBeginsNothingAtAShutdown$",
+	},
+	{
+		name: "a round begins while its account cools down", file: "coordinator/loop.go",
+		old: `s.phase == "" && (a.Hold || a.CoolUntil.After(c.cfg.Now()))`, now: "false && a.Hold",
+		pkg: "./coordinator", run: "^TestLoopWaitsForItsAccount$",
+	},
+	{
+		name: "a prompt that is changed while its agent works never reaches it", file: "state/fold.go",
+		old: "\t\tt.Reworded = true\n", now: "",
+		pkg: "./coordinator", run: "^TestLoopPromptIsEditedInATurn$",
 	},
 	{
 		name: "a task that was interrupted while it was verified asks the agent again", file: "coordinator/conclude.go",
