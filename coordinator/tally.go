@@ -96,8 +96,9 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 }
 
 // tally records what a run has used whose task a person took out of it. A task
-// that is back in the queue goes on with these figures; one that was archived
-// meanwhile keeps those that it has.
+// that is back in the queue goes on with these figures, unless that came about too
+// often: it may be its own doing. One that was archived meanwhile keeps those that it
+// has.
 func (c *Coordinator) tally(r *run, out *Outcome, tx *ledger.Tx) {
 	if !c.inJournal(r.task.ID) {
 		return
