@@ -17,6 +17,7 @@ import (
 	"stint/coordinator"
 	"stint/ledger"
 	"stint/memory"
+	"stint/prompt"
 	"stint/state"
 )
 
@@ -167,6 +168,7 @@ func TestEvaluationFails(t *testing.T) {
 		"auth":         {bad(state.ClassAuth, "401"), "not evaluated: auth: 401"},
 		"missing":      {bad(state.ClassAgentMissing, "no such program"), "not evaluated: agent-missing"},
 		"network":      {bad(state.ClassNetwork, "500"), "not evaluated: network"},
+		"terminal":     {bad(state.ClassNetwork, "x\x1b]0;pwned\x07\nstint: finding: y"), "not evaluated: network: x ]0;pwned stint: finding: y"},
 		"session lost": {bad(state.ClassSessionLost, "gone"), "not evaluated: session-lost"},
 		"interrupted":  {bad(state.ClassInterrupted, "no room"), "not evaluated: interrupted"},
 		"timeout": {func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
@@ -391,4 +393,35 @@ func TestLessonsStayLines(t *testing.T) {
 		t.Errorf("the note is %q", got.Note)
 	}
 	w.close()
+}
+
+// TestPolicyOfATemplate: an answer is not measured by a policy that the agent was not
+// told.
+func TestPolicyOfATemplate(t *testing.T) {
+	for text, want := range map[string]int{"{{.Policy}}": 1, "{{.Memory}}": 0, "": 1} {
+		template, err := prompt.ParseTemplate(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newJudgeWorld(t)
+		w.cfg.OutputPolicy = prompt.DefaultPolicy
+		w.cfg.Workspace = func(string) coordinator.WorkspaceSettings {
+			return coordinator.WorkspaceSettings{EvalPrompt: "Judge it.", PromptTemplate: template}
+		}
+		said := w.agent.do
+		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			out := said(ctx, turn, report)
+			if turn.Schema == "" {
+				out.Result = strings.Repeat("A line.\n", 9)
+			}
+			return out
+		}
+		w.open()
+		got := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		w.close()
+		told, err := os.ReadFile(w.agent.turns[1].Prompt)
+		if strings.Contains(string(told), "at most six lines") != (want == 1) || err != nil || len(got.Findings) != want {
+			t.Errorf("with %q the findings are %v, and the evaluator is told, %v:\n%s", text, got.Findings, err, told)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -306,5 +307,29 @@ func TestSnapshotOfAWait(t *testing.T) {
 	w.close()
 	if kinds(got) != "" || turns != 2 {
 		t.Errorf("%d turns, findings %v", turns, got.Findings)
+	}
+}
+
+// TestJudgeSeesWhatChanged, by the names and sizes of files.
+func TestJudgeSeesWhatChanged(t *testing.T) {
+	w := newGitWorld(t)
+	w.cfg.Workspace = func(string) coordinator.WorkspaceSettings {
+		return coordinator.WorkspaceSettings{EvalPrompt: "Judge it."}
+	}
+	var told string
+	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		if turn.Schema != "" {
+			text, err := os.ReadFile(turn.Prompt)
+			told = fmt.Sprint(string(text), err)
+			return coordinator.Outcome{Result: `{"findings":[]}`}
+		}
+		w.write("calc.go", "package calc\n")
+		return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+	}
+	w.open()
+	w.verified(nil)
+	w.close()
+	if !strings.Contains(told, "\n## Changed files\n\n>  calc.go | 1 +\n") {
+		t.Errorf("the evaluator is told:\n%s", told)
 	}
 }

@@ -233,7 +233,7 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error 
 		return err
 	}
 	if view.Note != "" {
-		a.hint("stint: note: %s\n", view.Note)
+		a.hint("stint: note: %s\n", escapeText(oneLine(view.Note)))
 	}
 	if err := a.printAnswer(o, &view); err != nil {
 		return err
