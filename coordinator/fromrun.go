@@ -115,32 +115,76 @@ func (c *Coordinator) misplaced(t *state.Task) string {
 
 // checkAwait refuses a task for which its client would wait in vain: the client is
 // part of a run that has to end first.
-func (in *intake) checkAwait(s *submission, lane string) error {
-	c := in.c
+func (in *intake) checkAwait(s *submission, t *state.Task) error {
 	if s.FromRun == "" || !s.Await {
 		return nil
 	}
-	c.mu.Lock()
-	parent, _ := c.state.Peek(s.parent)
-	c.mu.Unlock()
-	why := ""
+	why, lane := in.c.waitsInVain(t, s.Hold, s.parent, in.fresh)
 	switch {
-	case s.Hold:
-		why = "it is held until a person releases it"
-	case slices.Contains(s.after, s.parent):
-		why = "it comes after the task that waits for it"
-	case lane == parent.Lane():
-		why = "both are in " + laneText(lane) + ", which runs one task at a time"
-	case c.cfg.MaxWorkers == 1:
-		why = "there is one worker"
-	default:
+	case why == "":
+		return nil
+	case lane && !s.Hold:
+		return inVain(why, "stint task -d, or --parallel")
+	}
+	return inVain(why, "stint task -d")
+}
+
+// CheckWait says why a run would wait in vain for a task; nil if it would not.
+func (c *Coordinator) CheckWait(run, ref string) error {
+	id, err := c.find(ref)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	parent, runs := c.state.RunningAs(run)
+	t, _ := c.state.Peek(id)
+	c.mu.Unlock()
+	if !runs || t.Status.Terminal() || t.Status == state.Running && id != parent {
 		return nil
 	}
-	hint := "stint task -d, or --parallel"
-	if lane != parent.Lane() || s.Hold {
-		hint = "stint task -d"
+	if why, _ := c.waitsInVain(&t, t.Hold, parent, nil); why != "" {
+		return inVain(why, "stint show "+id+", once this run has ended")
 	}
+	return nil
+}
+
+func inVain(why, hint string) error {
 	return &Error{Code: CodeConflict, Message: "this run would wait for a task that cannot run before this run has ended: " + why, Hint: hint}
+}
+
+// waitsInVain says why a task cannot run before the running one has ended, and
+// whether it is in that one's lane; "" if it can.
+func (c *Coordinator) waitsInVain(t *state.Task, held bool, running string, fresh []state.Task) (why string, lane bool) {
+	c.mu.Lock()
+	at, behind := c.state.Behind(t, running, fresh)
+	c.mu.Unlock()
+	whose := "both"
+	if at.Task != t.ID {
+		whose = "it comes after " + at.Task + ", and that one and the run"
+	}
+	switch {
+	case held:
+		why = "it is held until a person releases it"
+	case behind && at.Is == state.ObstacleSelf && t.ID == running:
+		why = "it is the task of this run"
+	case behind && at.Is == state.ObstacleSelf:
+		why = "it comes after the task that waits for it"
+	case behind && at.Is == state.ObstacleLane:
+		why = whose + " are in " + laneText(c.laneOf(running)) + ", which runs one task at a time"
+	case behind:
+		why = whose + " use one session of the agent"
+	case c.cfg.MaxWorkers == 1:
+		why = "there is one worker"
+	}
+	return why, behind && at == state.Obstacle{Task: t.ID, Is: state.ObstacleLane}
+}
+
+// laneOf gives the lane of a task.
+func (c *Coordinator) laneOf(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, _ := c.state.Peek(id)
+	return t.Lane()
 }
 
 // laneText names a lane in a sentence.

@@ -17,6 +17,9 @@ import (
 	"stint/state"
 )
 
+// parentNative is the agent's session of the task in fromRun.
+const parentNative = "22222222-2222-4222-8222-222222222222"
+
 // fromRun lets a task run that does things while its agent is at work, and waits for
 // all ends. The task is called parent.
 func fromRun(t *testing.T, configure func(*world), do func(w *world, parent state.Task)) {
@@ -29,6 +32,7 @@ func fromRun(t *testing.T, configure func(*world), do func(w *world, parent stat
 		plain := w.agent.do
 		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
 			if turn.TaskID == taskID(1) {
+				report(coordinator.Event{Session: parentNative})
 				do(w, w.task(turn.TaskID))
 			}
 			return plain(ctx, turn, report)
@@ -190,6 +194,7 @@ func TestARunHasNoRights(t *testing.T) {
 			{"a new session", coordinator.TaskSpec{SessionKey: "mine"}, ""},
 			{"a session of its own", coordinator.TaskSpec{SessionKey: "mine"}, ""},
 			{"the last session here", coordinator.TaskSpec{Continue: true}, ""},
+			{"the agent's own session", coordinator.TaskSpec{AgentSession: parentNative}, ""},
 			{"a session of an agent", coordinator.TaskSpec{AgentSession: native}, "in a session that is not its own: look at session and prompt"},
 			{
 				"all of it",
@@ -315,4 +320,50 @@ func TestARunWaitsInVain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARunWaitsForOthers: a run may wait for a task that it has queued, unless that one
+// or what it waits for comes behind the run.
+func TestARunWaitsForOthers(t *testing.T) {
+	fromRun(t, func(w *world) { w.cfg.MaxFollowUps = 100 }, func(w *world, parent state.Task) {
+		child := func(id int, spec coordinator.TaskSpec) {
+			spec.ID, spec.Prompt, spec.FromRun = taskID(id), "child", parent.RunID
+			if _, err := w.try(spec); err != nil {
+				t.Error(err)
+			}
+		}
+		child(2, coordinator.TaskSpec{})
+		child(3, coordinator.TaskSpec{Parallel: true, After: []string{taskID(2)}})
+		child(4, coordinator.TaskSpec{SessionKey: "mine", After: []string{taskID(3)}})
+		child(5, coordinator.TaskSpec{SessionKey: "mine"})
+		child(6, coordinator.TaskSpec{Parallel: true, AgentSession: parentNative})
+		child(7, coordinator.TaskSpec{Parallel: true})
+		child(8, coordinator.TaskSpec{Parallel: true, VerifyCommand: "true"})
+		lane := "are in the lane of its directory, which runs one task at a time"
+		for id, want := range map[int]string{
+			1: "it is the task of this run", 2: "both " + lane,
+			3: "it comes after " + taskID(2) + ", and that one and the run " + lane, 4: "it comes after " + taskID(2) + ", and that one and the run " + lane,
+			5: "it comes after " + taskID(2) + ", and that one and the run " + lane, 6: "both use one session of the agent", 7: "", 8: "it is held until a person releases it",
+		} {
+			err := w.c.CheckWait(parent.RunID, taskID(id))
+			if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), "this run would wait for a task that cannot run before this run has ended: "+want) {
+				t.Errorf("task %d: %v, want %s", id, err, want)
+			}
+		}
+		w.ended(taskID(7))
+		for _, id := range []int{7, 2} {
+			if err := w.c.CheckWait(map[int]string{7: parent.RunID, 2: taskID(9)}[id], taskID(id)); err != nil {
+				t.Errorf("one that has ended, or of no run: %v", err)
+			}
+		}
+		for _, spec := range []coordinator.TaskSpec{{Parallel: true, After: []string{taskID(3)}}, {SessionKey: "mine"}, {Parallel: true, AgentSession: parentNative}} {
+			spec.Prompt, spec.FromRun, spec.Await = "child", parent.RunID, true
+			if got, err := w.try(spec); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+				t.Errorf("%+v: queued as %s, %v", spec, got.ID, err)
+			}
+		}
+		if _, err := w.c.Cancel(t.Context(), taskID(8), ledger.ByAgent); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -35,9 +35,11 @@ func gateRun(pid int) (run string, any bool) {
 
 // RunOf gives the run of this master that a process is part of, or "". The error of
 // a process that has ended says that nobody can tell.
-func RunOf(pid int) (run string, err error) {
+func RunOf(pid int) (run string, err error) { return runOf(pid, readProc) }
+
+func runOf(pid int, read func(pid int) (proc, error)) (run string, err error) {
 	for range 10 { // again if an ancestor ends meanwhile, and its children get another one
-		if run, err = runAbove(pid); !errors.Is(err, errGone) {
+		if run, err = runAbove(pid, read); !errors.Is(err, errGone) {
 			break
 		}
 	}
@@ -47,18 +49,27 @@ func RunOf(pid int) (run string, err error) {
 	return run, nil
 }
 
-// runAbove looks at a process and its ancestors.
-func runAbove(pid int) (run string, err error) {
-	for pid > 1 {
-		run, any := gateRun(pid)
+// runAbove looks at a process and its ancestors. One that is there and cannot be seen
+// is somebody else's, as /proc may be set up: all of a run is the user's own.
+func runAbove(pid int, read func(pid int) (proc, error)) (run string, err error) {
+	child := proc{ppid: pid}
+	for child.ppid > 1 {
+		run, any := gateRun(child.ppid)
 		if run != "" || !any {
 			return run, nil
 		}
-		p, err := readProc(pid)
+		p, err := read(child.ppid)
+		if err != nil && child.pid != 0 {
+			again, gone := read(child.pid)
+			if gone == nil && again.ppid == child.ppid {
+				return "", nil
+			}
+			return "", errGone
+		}
 		if err != nil {
 			return "", err
 		}
-		pid = p.ppid
+		child = p
 	}
 	return "", nil
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -50,6 +51,39 @@ wait`
 	wantGone(t, turn)
 	if run, any := gateRun(0); run != "" || any {
 		t.Error("a gate that has ended is still known")
+	}
+}
+
+// TestRunOfHidden: where /proc does not show the processes of others, what is below
+// one of them is no run's. One that ends meanwhile leaves its child to another.
+func TestRunOfHidden(t *testing.T) {
+	noteGate(40, "r-1")
+	defer forgetGate(40)
+	for _, tc := range []struct {
+		name    string
+		parents map[int]int // by pid; those of others cannot be seen
+		hidden  error
+		want    string
+		known   bool
+	}{
+		{"all are seen", map[int]int{50: 45, 45: 40}, errGone, "r-1", true},
+		{"a shell of the user's", map[int]int{50: 45, 45: 30}, errGone, "", true},
+		{"likewise, and the kernel says no", map[int]int{50: 45, 45: 30}, syscall.EACCES, "", true},
+		{"the caller has ended", map[int]int{45: 40}, errGone, "", false},
+		{"an ancestor ends", map[int]int{50: 45, 51: 40}, errGone, "r-1", true},
+	} {
+		read := func(pid int) (proc, error) {
+			if tc.name == "an ancestor ends" && pid == 45 {
+				tc.parents[50] = 51
+			}
+			if ppid := tc.parents[pid]; ppid != 0 {
+				return proc{pid: pid, ppid: ppid}, nil
+			}
+			return proc{}, tc.hidden
+		}
+		if run, err := runOf(50, read); run != tc.want || (err == nil) != tc.known {
+			t.Errorf("%s: %q, %v", tc.name, run, err)
+		}
 	}
 }
 

@@ -224,6 +224,13 @@ func (f *fakeMaster) Why(ref string) (string, error) {
 	return "it is " + string(t.Status), err
 }
 
+func (f *fakeMaster) CheckWait(run, ref string) error {
+	if t, err := f.Task(context.Background(), ref); err == nil && t.RunID == run {
+		return &coordinator.Error{Code: coordinator.CodeConflict, Message: "in vain"}
+	}
+	return nil
+}
+
 func (f *fakeMaster) Wait(ctx context.Context, ref string) (state.Task, error) {
 	changes, cancel := f.Subscribe(64)
 	defer cancel()

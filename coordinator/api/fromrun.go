@@ -48,6 +48,12 @@ func (s *Server) admit(r *http.Request) (*http.Request, *problem) {
 	return r.WithContext(context.WithValue(r.Context(), runKey{}, run)), nil
 }
 
+// withRun notes the run that a request comes from, as far as it can be told.
+func (s *Server) withRun(r *http.Request) *http.Request {
+	run, _ := s.runOf(r)
+	return r.WithContext(context.WithValue(r.Context(), runKey{}, run))
+}
+
 // runOf gives the run that a request comes from: the one that its process was
 // started in, whatever it says, else the one that it names; "" if none.
 func (s *Server) runOf(r *http.Request) (string, error) {
@@ -59,21 +65,23 @@ func (s *Server) runOf(r *http.Request) (string, error) {
 	return r.Header.Get(runHeader), nil
 }
 
-// fromRun gives the run that an admitted request comes from; "" if none.
+// fromRun gives the run that a request comes from which was admitted, or waits; "" if
+// none.
 func fromRun(ctx context.Context) string {
 	run, _ := ctx.Value(runKey{}).(string)
 	return run
 }
 
-// checkOwn says whether a run may cancel a task: its own task must have queued it.
-func (s *Server) checkOwn(ctx context.Context, run, ref string) error {
+// ownTask gives the id of a task that a run may cancel: its own task must have queued
+// it. What ref means may be another task a moment later.
+func (s *Server) ownTask(ctx context.Context, run, ref string) (id string, err error) {
 	t, err := s.master.Task(ctx, ref)
 	if err != nil {
-		return err
+		return "", err
 	}
 	parent, err := s.master.Task(ctx, t.TriggeredBy)
 	if t.TriggeredBy == "" || err != nil || parent.RunID != run || parent.Status != state.Running {
-		return coordinator.ErrFromRun
+		return "", coordinator.ErrFromRun
 	}
-	return nil
+	return t.ID, nil
 }

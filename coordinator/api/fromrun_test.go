@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -77,9 +78,39 @@ func TestRunsCancelTheirOwn(t *testing.T) {
 	if m.by != ledger.ByAgent {
 		t.Errorf("it was canceled by %q", m.by)
 	}
+	if w := askAs(NewServer(&lateMaster{m}, Options{}), "r-1", "POST", "/v1/tasks/@last/cancel", ""); w.Code != 200 || m.by != "aa-2" {
+		t.Errorf("the task that is canceled is not the one that was looked at: %d, %s", w.Code, m.by)
+	}
 	m.set("aa-1", func(t *state.Task) { t.Status = state.Done })
 	if w := askAs(server, "r-1", "POST", "/v1/tasks/aa-2/cancel", ""); w.Code != 403 {
 		t.Errorf("a run that has ended cancels: %d", w.Code)
+	}
+}
+
+// A lateMaster has another last task as soon as it was asked for it.
+type lateMaster struct{ *fakeMaster }
+
+func (m *lateMaster) Task(ctx context.Context, ref string) (state.Task, error) {
+	if ref == "@last" {
+		ref = "aa-2"
+	}
+	return m.fakeMaster.Task(ctx, ref)
+}
+
+func (m *lateMaster) Cancel(_ context.Context, ref, _ string) (state.Task, error) {
+	m.by = ref
+	return state.Task{ID: ref}, nil
+}
+
+// TestARunWaits: it is told at once where it would wait in vain; nobody else is.
+func TestARunWaits(t *testing.T) {
+	m := familyOf(t)
+	m.add(state.Task{ID: "aa-4", Status: state.Done, RunID: "r-4"})
+	server := NewServer(m, Options{})
+	for run, want := range map[string]int{"r-4": 409, "r-1": 200, "": 200} {
+		if w := askAs(server, run, "GET", "/v1/tasks/aa-4/wait", ""); w.Code != want {
+			t.Errorf("run %q: %d %s", run, w.Code, w.Body)
+		}
 	}
 }
 

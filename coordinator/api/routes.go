@@ -151,6 +151,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.write(w)
 			return
 		}
+	} else if strings.HasSuffix(r.URL.Path, "/wait") {
+		r = s.withRun(r)
 	}
 	s.mux.ServeHTTP(w, r)
 }

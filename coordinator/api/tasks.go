@@ -134,14 +134,15 @@ func (s *Server) task(ctx context.Context, in *refInput) (*taskOutput, error) {
 }
 
 func (s *Server) cancel(ctx context.Context, in *refInput) (*taskOutput, error) {
-	by := ledger.ByClient
+	id, by := in.ID, ledger.ByClient
 	if run := fromRun(ctx); run != "" {
-		if err := s.checkOwn(ctx, run, in.ID); err != nil {
+		var err error
+		if id, err = s.ownTask(ctx, run, in.ID); err != nil {
 			return nil, asProblem(err)
 		}
 		by = ledger.ByAgent
 	}
-	return s.answer(s.master.Cancel(ctx, in.ID, by))
+	return s.answer(s.master.Cancel(ctx, id, by))
 }
 
 func (s *Server) retry(ctx context.Context, in *refInput) (*taskOutput, error) {
@@ -164,6 +165,11 @@ func (s *Server) verify(ctx context.Context, in *refInput) (*checkOutput, error)
 func (s *Server) wait(ctx context.Context, in *refInput) (*taskOutput, error) {
 	ctx, release := long(ctx)
 	defer release()
+	if run := fromRun(ctx); run != "" {
+		if err := s.master.CheckWait(run, in.ID); err != nil {
+			return nil, asProblem(err)
+		}
+	}
 	t, err := s.master.Wait(ctx, in.ID)
 	if err != nil && stopped(ctx) {
 		err = errStopping
