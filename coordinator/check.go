@@ -20,7 +20,8 @@ import (
 type CheckResult struct {
 	TaskID   string `json:"taskId"`
 	RunID    string `json:"runId"`
-	RunDir   string `json:"runDir"` // has all that it printed, in the file stdout
+	RunDir   string `json:"runDir"`        // has what it printed, in the file stdout
+	Cut      bool   `json:"cut,omitempty"` // that file has not all of it
 	Command  string `json:"verifyCommand"`
 	Passed   bool   `json:"passed"`
 	ExitCode int    `json:"exitCode"` // -1: it did not end by itself
@@ -202,7 +203,7 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 	})
 	return CheckResult{
 		TaskID: t.ID, RunID: r.id, RunDir: c.RunDir(r.id), Command: t.VerifyCommand, Passed: res.Passed(), ExitCode: res.ExitCode,
-		Duration: res.Duration.Round(time.Millisecond).String(), Output: res.Output, Error: res.Error,
+		Duration: res.Duration.Round(time.Millisecond).String(), Output: res.Output, Cut: res.Cut, Error: res.Error,
 	}, err
 }
 

@@ -258,7 +258,7 @@ func (a *app) tellCheck(view *api.TaskView) {
 	lines := strings.Split(text, "\n")
 	a.hint("stint: %s printed:\n", escapeText(oneLine(view.VerifyCommand)))
 	if left := len(lines) - most; left > 0 {
-		a.hint("  … (all of it: stint logs %s)\n", shortID(view.ID))
+		a.hint("  … (more of it: stint logs %s)\n", shortID(view.ID))
 		lines = lines[left:]
 	}
 	for _, line := range lines {

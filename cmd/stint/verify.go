@@ -14,9 +14,10 @@ import (
 )
 
 const verifyHelp = `Run the verify command of a task now, by itself: in the task's directory, with its
-time limit, and nothing of it lives on. Its output goes to stdout. How it ended is
-recorded with the task, whose status stays as it is. Nothing else is started in
-the task's lane meanwhile; Ctrl-C ends the command.
+time limit, and nothing of it lives on. Its output goes to stdout, of more than
+8 MiB the first and the last lines. How it ended is recorded with the task, whose
+status stays as it is. Nothing else is started in the task's lane meanwhile; Ctrl-C
+ends the command.
 
 Exit codes: 0 passed, 8 not passed, 5 a run is at work in that lane, 2 the task has
 no verify command.`
@@ -47,7 +48,7 @@ func (a *app) runVerify(ctx context.Context, ref string, asJSON bool) error {
 	case asJSON:
 		err = printJSON(a.stdout, res)
 	default:
-		err = copyCheck(a.stdout, &res)
+		err = a.copyCheck(&res)
 	}
 	if err != nil || res.Passed {
 		return err
@@ -55,12 +56,13 @@ func (a *app) runVerify(ctx context.Context, ref string, asJSON bool) error {
 	return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
 }
 
-// copyCheck prints what a verify command has printed: all that its file has.
-func copyCheck(w io.Writer, res *coordinator.CheckResult) error {
-	out, flush := terminalSafe(w)
+// copyCheck prints what a verify command has printed: what its file has, if that is
+// all, or else head and tail.
+func (a *app) copyCheck(res *coordinator.CheckResult) error {
+	out, flush := terminalSafe(a.stdout)
 	f, err := os.Open(filepath.Join(res.RunDir, "stdout"))
-	if err != nil {
-		return printText(w, res.Output)
+	if err != nil || res.Cut {
+		return printText(a.stdout, res.Output)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	if _, err := io.Copy(out, f); err != nil {

@@ -36,7 +36,8 @@ const (
 )
 
 // Verify runs one command; see coordinator.Shell. Its output stands in the run's
-// file stdout; when it has more than 8 MiB it is emptied, and begins anew.
+// file stdout; of one that has more than 8 MiB only the end is kept, below a line that
+// says so.
 func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
 	turn := coordinator.Turn{
 		TaskID: v.TaskID, RunID: v.RunID, Attempt: v.Attempt, RunDir: v.RunDir, Prompt: os.DevNull,
@@ -52,7 +53,9 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 		turn: turn, argv: []string{shellPath, "-c", v.Command}, merged: true, most: mostOutput,
 		env: s.agentEnv(turn, envIteration+"="+strconv.Itoa(v.Iteration)),
 	}, w)
+	w.size += e.skipped
 	r := result(&e, v.Timeout)
+	r.Cut = e.gone > 0
 	r.Output, r.Duration = w.String(), time.Since(began)
 	if r.ExitCode < 0 && r.Told() { // what it printed does not say why there is no more
 		r.Output = strings.TrimSuffix(r.Output, "\n") + "\n[" + r.Error + "]\n"

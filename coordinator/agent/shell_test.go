@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -53,7 +54,7 @@ func TestVerifyCommand(t *testing.T) {
 		{"reads", "cat; echo end", nil, "", 0, "end\n", ""},
 		{"closes its output", "echo one; exec >&- 2>&-; sleep 0.1; exit 4", nil, "", 4, "one\n", "exit code 4"},
 		{"leaves a daemon", "(setsid sleep 1000 >/dev/null 2>&1 &); echo ok", nil, "", 0, "ok\n", ""},
-		{"leaves one that prints", "setsid sh -c 'while :; do echo x >/dev/null; sleep 0.01; done' & exit 5", nil, "", 5, "", "exit code 5"},
+		{"leaves one that prints", "setsid sh -c 'while :; do echo x; sleep 0.01; done' & while ! [ -s ../runs/*/stdout ]; do sleep 0.01; done; exit 5", nil, "", 5, "x\n", "exit code 5"},
 		{"knows its round", `echo "$STINT_ITERATION ${STINT_TASK_ID%%-*} ${HOME-none}"; pwd`, nil, "", 0, "2 task none\n", ""},
 		{"has no directory", "true", func(v *coordinator.VerifyRun) { v.Workspace += "/gone" }, state.ClassExit, -1, "", "could not be started"},
 		{"is too long", "true " + strings.Repeat("x", 200<<10), nil, state.ClassExit, -1, "", "could not be started"},
@@ -90,29 +91,89 @@ func TestVerifyStopped(t *testing.T) {
 	}
 }
 
-// TestVerifyPrintsMuch: of 100 MB the head and the tail are told, the file keeps what
-// came since it was last emptied, and neither the memory nor the disk takes all of it.
+// TestVerifyPrintsMuch: head and tail are told, and what is left out between them; the
+// file keeps the end of what was too long, below a line that says so. Neither the
+// memory nor the disk takes all of it.
 func TestVerifyPrintsMuch(t *testing.T) {
+	for _, size := range []int{mostOutput - 1000, mostOutput + 1000, 100_000_000} {
+		b := newBench(t)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, turn := b.verify(t.Context(), fmt.Sprintf(`echo "the first line"; head -c %d /dev/zero | tr '\0' 'x'; echo; echo "the last line"; exit 1`, size), nil)
+		runtime.ReadMemStats(&after)
+		if r.ExitCode != 1 || !strings.HasPrefix(r.Output, "the first line\nxxx") || !strings.HasSuffix(r.Output, "xxx\nthe last line\n") {
+			t.Errorf("%d, %q", r.ExitCode, r.Output)
+		}
+		left, told := 0, len(r.Output)
+		_, note, _ := strings.Cut(r.Output, "\n[… ")
+		_, err := fmt.Sscanf(note, "%d bytes are left out here …]", &left)
+		if want := len("the first line\n\nthe last line\n") + size - outputHead - outputTail; err != nil || told > outputHead+outputTail+100 || left > want || left < want-want/50 {
+			t.Errorf("%d bytes are told, and of %d left out %d; %v", told, want, left, err)
+		}
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > 16<<20 {
+			t.Errorf("it took %d bytes of memory", grown)
+		}
+		var data []byte
+		data, err = os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
+		must(t, err)
+		if begin, cut := "[the first ", size > mostOutput; r.Cut != cut || strings.HasPrefix(string(data), begin) != cut {
+			t.Errorf("%d bytes: cut %v, the file begins with %q", size, r.Cut, data[:100])
+		}
+		if len(data) > mostOutput || len(data) < keptOutput || !strings.HasSuffix(string(data), "xxx\nthe last line\n") {
+			t.Errorf("of %d bytes the file has %d", size, len(data))
+		}
+		wantGone(t, turn)
+	}
+}
+
+// TestVerifyPrintsOn: what comes after the file was cut down is told and kept as well,
+// and the line at its begin counts all that is gone, but for what the cut has lost.
+func TestVerifyPrintsOn(t *testing.T) {
 	b := newBench(t)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	r, turn := b.verify(t.Context(), `echo "the first line"; head -c 100000000 /dev/zero | tr '\0' 'x'; sleep 0.2; echo; echo "the last line"; exit 1`, nil)
-	runtime.ReadMemStats(&after)
-	if r.ExitCode != 1 || !strings.HasPrefix(r.Output, "the first line\nxxx") || !strings.HasSuffix(r.Output, "xxx\nthe last line\n") {
-		t.Errorf("%d, %q", r.ExitCode, r.Output)
-	}
-	if len(r.Output) > outputHead+outputTail+100 || !strings.Contains(r.Output, " bytes are left out here …]") {
-		t.Errorf("%d bytes are told", len(r.Output))
-	}
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > 16<<20 {
-		t.Errorf("it took %d bytes of memory", grown)
-	}
+	much := fmt.Sprintf(`head -c %d /dev/zero | tr '\0' 'x'; sleep 0.2; `, mostOutput+1)
+	r, turn := b.verify(t.Context(), much+much+`echo; echo "the last line"; exit 1`, nil)
 	data, err := os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
 	must(t, err)
-	if len(data) > mostOutput+readBurst || !strings.HasSuffix(string(data), "\nthe last line\n") {
-		t.Errorf("the file has %d bytes", len(data))
+	begin, rest, _ := strings.Cut(string(data), "\n")
+	gone, want := 0, 2*(mostOutput+1)+len("\nthe last line\n")-len(rest)
+	if _, err := fmt.Sscanf(begin, "[the first %d bytes of this output were not kept]", &gone); err != nil || gone > want || gone < want-want/50 {
+		t.Errorf("%q: of %d bytes; %v", begin, want, err)
 	}
-	wantGone(t, turn)
+	if !strings.HasSuffix(r.Output, "xxx\nthe last line\n") || !strings.HasSuffix(rest, "xxx\nthe last line\n") {
+		t.Errorf("%q", r.Output)
+	}
+}
+
+// TestTailIsCutUnread: what nobody had time to read before the cut is counted, and its
+// end is still read.
+func TestTailIsCutUnread(t *testing.T) {
+	tail, err := openTail(t.TempDir())
+	must(t, err)
+	defer tail.close()
+	tail.most = mostOutput
+	size := int64(2 * mostOutput)
+	must(t, os.WriteFile(tail.stdout.Name(), append(make([]byte, size-3), "end"...), 0o600))
+	tail.read()
+	for range 2 { // the second time there is nothing to do
+		tail.bound()
+	}
+	var last []byte
+	for p := tail.read(); len(p) > 0; p = tail.read() {
+		last = append(last, p...)
+	}
+	if len(last) != keptOutput || string(last[keptOutput-3:]) != "end" || tail.total() != size || tail.skipped != size-keptOutput-firstRead {
+		t.Errorf("%d bytes, %d skipped, %d in all", len(last), tail.skipped, tail.total())
+	}
+}
+
+// TestVerifyCutsItsOutput: a script that opens /dev/stderr anew empties the file that
+// it is. What comes then is told, and what had come before.
+func TestVerifyCutsItsOutput(t *testing.T) {
+	b := newBench(t)
+	r, _ := b.verify(t.Context(), `seq 200; sleep 0.2; echo "the real error" > /dev/stderr; sleep 0.2; echo end; exit 1`, nil)
+	if !r.Cut || !strings.HasPrefix(r.Output, "1\n2\n") || !strings.HasSuffix(r.Output, "\n200\nthe real error\nend\n") {
+		t.Errorf("cut %v: %q", r.Cut, r.Output)
+	}
 }
 
 // TestVerifyOutputIsText: whatever a command prints.

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ const (
 	firstRead  = 4 << 10
 	readSize   = 64 << 10
 	readBurst  = 16 << 20 // bytes read in one go, so that limits are looked at between
+	keptOutput = 64 << 10 // bytes of an output that is too long that its file keeps
 	hardExtra  = 10 * time.Second
 )
 
@@ -34,7 +36,7 @@ type spec struct {
 	env  []string
 
 	merged bool  // stderr goes where stdout goes
-	most   int64 // bytes of stdout in its file; what comes before the last ones is dropped; 0: all is kept
+	most   int64 // bytes of stdout in its file, about; of more only the last ones are kept; 0: all are
 
 	limits Resources // these two come from the runner
 	cgroup cgroup
@@ -77,6 +79,8 @@ type ended struct {
 	cause   error     // why we stopped it; nil if it ended by itself
 	stderr  []byte    // the last part of it
 	held    bool      // the lock is held by a process outside the run
+	gone    int64     // bytes of its output that their file has no more
+	skipped int64     // of these, nobody has read
 }
 
 // supervise carries out one run and returns when nothing of it is left. It calls
@@ -241,7 +245,7 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 		before = w.tail.off
 		w.look()
 	}
-	w.ended.stderr = w.tail.stderrEnd()
+	w.ended.stderr, w.ended.gone, w.ended.skipped = w.tail.stderrEnd(), w.tail.gone, w.tail.skipped
 }
 
 // A tail follows the two output files of a run from where they ended when it
@@ -253,7 +257,8 @@ type tail struct {
 	beginErr       int64
 	buf            []byte
 	most           int64 // of stdout in its file; 0: no bound
-	dropped        int64 // taken off stdout, which then began anew
+	gone           int64 // of stdout, is no more in its file: off and gone are the place in the output
+	skipped        int64 // of that, was never read
 }
 
 // openTail opens the files, which it makes if need be.
@@ -271,7 +276,7 @@ func openTail(dir string) (*tail, error) {
 }
 
 func openAtEnd(name string) (*os.File, int64, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -283,7 +288,7 @@ func openAtEnd(name string) (*os.File, int64, error) {
 }
 
 func (t *tail) close() {
-	_ = t.stdout.Close() // only read from
+	_ = t.stdout.Close() // what was written to it is no loss
 	_ = t.stderr.Close()
 }
 
@@ -293,6 +298,9 @@ func (t *tail) read() []byte {
 	if err != nil && err != io.EOF {
 		return nil // the file is ours and open: looked at again with the next tick
 	}
+	if n == 0 && t.emptied() {
+		return t.read()
+	}
 	t.off += int64(n)
 	p := t.buf[:n]
 	if n == firstRead && len(t.buf) == n { // most agents never say so much at once
@@ -301,18 +309,63 @@ func (t *tail) read() []byte {
 	return p
 }
 
-// bound empties stdout when it is too long: who writes there does it at the end.
-// What was written since the last read is lost.
-func (t *tail) bound() {
-	if t.most > 0 && t.off > t.most && os.Truncate(t.stdout.Name(), 0) == nil {
-		t.dropped += t.off
-		t.off = 0
+// emptied reports whether the run itself has cut off its output, as "echo x >
+// /dev/stderr" does where that is a file, and goes back to the begin of it.
+func (t *tail) emptied() bool {
+	if t.size() >= t.off {
+		return false
 	}
+	t.moveTo(0)
+	return true
+}
+
+// size gives that of stdout's file.
+func (t *tail) size() int64 {
+	fi, err := t.stdout.Stat()
+	if err != nil {
+		return t.off
+	}
+	return fi.Size()
+}
+
+// moveTo goes on at another offset, because what stands before it is gone.
+func (t *tail) moveTo(off int64) {
+	t.gone += t.off - off
+	t.off = off
+}
+
+// bound cuts stdout down when it is too long: to a line that says so, and its last
+// bytes. Who writes there does it at the end. What is written during the cut is lost.
+func (t *tail) bound() {
+	if t.most == 0 {
+		return
+	}
+	size := t.size()
+	if size <= t.most {
+		return
+	}
+	from := size - keptOutput
+	begin := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", t.gone+from)
+	head := int64(len(begin))
+	begin = append(begin, make([]byte, keptOutput)...)
+	if _, err := t.stdout.ReadAt(begin[head:], from); err != nil {
+		return // looked at again with the next tick
+	}
+	if _, err := t.stdout.WriteAt(begin, 0); err != nil {
+		return
+	}
+	skipped := max(0, from-t.off) + t.size() - size
+	if t.stdout.Truncate(int64(len(begin))) != nil {
+		return
+	}
+	t.moveTo(head + max(0, t.off-from))
+	t.gone += skipped
+	t.skipped += skipped
 }
 
 // total gives the bytes written by this run so far.
 func (t *tail) total() int64 {
-	n := t.off - t.begin + t.dropped
+	n := t.off - t.begin + t.gone
 	if fi, err := t.stderr.Stat(); err == nil {
 		n += fi.Size() - t.beginErr
 	}
