@@ -154,10 +154,7 @@ func checkSection(in *Input) string {
 		b.WriteString("- iteration: " + strconv.Itoa(c.Iteration) + " of " + strconv.Itoa(c.Of) + "\n")
 	}
 	b.WriteString("\n" + checkIntro)
-	for line := range strings.SplitSeq(strings.TrimRight(c.Output, "\n"), "\n") {
-		b.WriteString("> " + oneLine(strings.TrimSuffix(line, "\r")) + "\n")
-	}
-	return b.String()
+	return b.String() + Quote(c.Output)
 }
 
 // policySection has the policy, with a backslash before every heading in it, so that

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -134,13 +135,35 @@ func TestQuotedTextStaysQuoted(t *testing.T) {
 			own := line == "\n" || slices.Contains([]string{
 				"## Session\n", "## Memory context\n", memoryIntro[:len(memoryIntro)-1], "## Verify output\n", checkIntro[:len(checkIntro)-1], "- exit code: 0\n", "## User message\n",
 			}, line)
-			if !own && !strings.HasPrefix(line, "> ") && !strings.HasPrefix(line, "- command: ") {
+			if !own && line != ">\n" && !strings.HasPrefix(line, "> ") && !strings.HasPrefix(line, "- command: ") {
 				t.Errorf("%.60q stands outside of a quotation", line)
 			}
 		}
 		if !strings.Contains(built, "\n> MEMORY.md:7 ") {
 			t.Errorf("the place of the hit is missing in %.200q", built)
 		}
+	}
+}
+
+// max_memory_chars holds for what stands in the prompt, whatever the notes have in them.
+func TestMemoryKeepsItsBoundInThePrompt(t *testing.T) {
+	var notes strings.Builder
+	for i := range 40 {
+		notes.WriteString("deploy key " + strconv.Itoa(i) + strings.Repeat("\x01\u202e", 100) + "part\xff\n")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "MEMORY.md"), []byte(notes.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := memory.Searcher{Paths: memory.DefaultPaths, MaxHits: 50, MaxChars: 500}
+	found, err := s.Search(t.Context(), dir, "deploy key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(Build(Input{Memory: found.Hits, Policy: "Be brief."}), memoryIntro)
+	text, _, _ = strings.Cut(text, "\n## Output policy")
+	if n := utf8.RuneCountInString(text); n > 500 || n < 400 {
+		t.Errorf("%d characters of notes, at most 500 are wanted:\n%s", n, text)
 	}
 }
 

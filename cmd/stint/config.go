@@ -62,7 +62,7 @@ type Config struct {
 	SelfEvalPrompt     document
 	SelfEvalMaxChars   int
 	SelfEvalMemoryPath string // relative to a workspace
-	VerifyCommand      string // of workspaces alone
+	VerifyCommand      string // of a workspace, or of all
 	VerifyTimeout      time.Duration
 	MaxIterations      int
 	OnFailure          document
@@ -123,6 +123,7 @@ const (
 	kindBool     kind = "true or false"
 	kindDuration kind = `a duration such as "90s" or "10m"`
 	kindList     kind = "a list of strings"
+	kindPaths    kind = "a list of paths"
 	kindSize     kind = `a size such as "64MiB"`
 )
 
@@ -168,7 +169,7 @@ var keys = []key{
 	choiceKey("resume_missing", "new", "when the agent's session is gone", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
 	documentKey("output_policy", "default", "how answers are to look: default, none, the text", policies, nil, func(c *Config) *document { return &c.OutputPolicy }).perWorkspace(),
 	templateKey("prompt_template", "what stands before the user's message: default, a text with fields such as {{.Memory}} (README)").perWorkspace(),
-	listKey("memory_paths", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths).perWorkspace(),
+	listKey("memory_paths", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths).perWorkspace().ofPaths(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
 	documentKey("self_eval_prompt", "off", "what an agent is told that judges each answer: off, default, the text", evaluations, nil, func(c *Config) *document { return &c.SelfEvalPrompt }).perWorkspace(),
@@ -393,6 +394,12 @@ func listKey(name, help string, field func(*Config) *[]string, split func(string
 		},
 		get: func(c *Config) any { return *field(c) },
 	}
+}
+
+// ofPaths makes it a list whose texts may have commas where they come from the file.
+func (k key) ofPaths() key {
+	k.kind = kindPaths
+	return k
 }
 
 // put sets a key from one layer and remembers the origin. A value from a lower

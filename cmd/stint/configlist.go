@@ -37,10 +37,14 @@ func splitAgents(s string) ([]string, error) {
 	return list, nil
 }
 
-// splitPaths reads paths of notes, which must lie below the workspace.
+// splitPaths reads paths of notes, which must lie below the workspace: those of the
+// file end with a line break each, others have commas between them.
 func splitPaths(s string) ([]string, error) {
-	list := []string{}
-	for p := range strings.SplitSeq(s, ",") {
+	list, between := []string{}, ","
+	if strings.Contains(s, "\n") {
+		between = "\n"
+	}
+	for p := range strings.SplitSeq(s, between) {
 		if p = strings.TrimSpace(p); p == "" {
 			continue
 		}

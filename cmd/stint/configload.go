@@ -268,19 +268,26 @@ func (k kind) text(data any) (string, bool) {
 	case bool:
 		return strconv.FormatBool(v), k == kindBool
 	case []any:
-		return joinStrings(v, k == kindList)
+		if k == kindPaths {
+			text, ok := joinStrings(v, "\n")
+			return text + "\n", ok
+		}
+		text, ok := joinStrings(v, ",")
+		return text, ok && k == kindList
 	default:
 		return "", false
 	}
 }
 
 // joinStrings joins a list if it holds nothing but strings.
-func joinStrings(list []any, ok bool) (string, bool) {
+func joinStrings(list []any, between string) (string, bool) {
 	var parts []string
 	for _, e := range list {
-		s, isString := e.(string)
-		ok = ok && isString
+		s, ok := e.(string)
+		if !ok {
+			return "", false
+		}
 		parts = append(parts, s)
 	}
-	return strings.Join(parts, ","), ok
+	return strings.Join(parts, between), true
 }

@@ -354,8 +354,8 @@ var bugs = []bug{
 		pkg: "./prompt", run: "^TestQuotedTextStaysQuoted$",
 	},
 	{
-		name: "what a verify command prints may pose as the user", file: "prompt/prompt.go",
-		old: `b.WriteString("> " + oneLine(strings.TrimSuffix(line, "\r")) + "\n")`, now: `b.WriteString("> " + line + "\n")`,
+		name: "what a verify command prints may pose as the user", file: "prompt/quote.go",
+		old: `oneLine(strings.TrimSuffix(line, "\r"))`, now: "line",
 		pkg: "./prompt", run: "^TestQuotedTextStaysQuoted$",
 	},
 	{

@@ -79,7 +79,7 @@ func (v *keyValue) Type() string {
 		return "duration"
 	case kindSize:
 		return "size"
-	case kindList:
+	case kindList, kindPaths:
 		return "list"
 	case kindBool:
 		return "bool"
