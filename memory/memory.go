@@ -35,6 +35,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -143,6 +144,17 @@ func (s *Searcher) find(ctx context.Context, root *os.Root, limit time.Duration)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return findNotes(ctx, root, s.Paths, s.Lessons)
+}
+
+// Has reports whether a file is among the notes that are searched.
+func (s *Searcher) Has(ctx context.Context, workspace, name string) bool {
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = root.Close() }() // only read from
+	notes, _ := s.find(ctx, root, DefaultTimeout)
+	return slices.ContainsFunc(notes, func(n note) bool { return n.path == name })
 }
 
 // fit takes hits as long as there is room for them.

@@ -129,7 +129,7 @@ func describeMemory(found *memory.Result) string {
 
 const memoryAddHelp = `Add TEXT as a dated bullet at the end of a note of the workspace, where the search
 for later tasks finds it: the first path of memory_paths that is no pattern
-(MEMORY.md), or --file. The note is made if it is missing. Line breaks become blanks.
+(MEMORY.md), or --file, a Markdown or text file. The note is made if it is missing. Line breaks become blanks.
 TEXT is an argument, - for stdin, or @FILE.`
 
 func (a *app) memoryAddCommand() *cobra.Command {
@@ -145,7 +145,7 @@ func (a *app) memoryAddCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.addMemory(o, text, time.Now())
+			return a.addMemory(c.Context(), o, text, time.Now())
 		},
 	}
 	o.directoryFlag(c)
@@ -160,7 +160,7 @@ type addedNote struct {
 	memory.Lesson
 }
 
-func (a *app) addMemory(o *noteOptions, text string, now time.Time) error {
+func (a *app) addMemory(ctx context.Context, o *noteOptions, text string, now time.Time) error {
 	dir, cfg, err := o.directory(a)
 	if err != nil {
 		return err
@@ -179,6 +179,9 @@ func (a *app) addMemory(o *noteOptions, text string, now time.Time) error {
 	if err := memory.AddNote(dir, name, l); err != nil {
 		return err
 	}
+	if !searcher(cfg, dir).Has(ctx, dir, name) {
+		a.hint("stint: warning: %s is not searched for tasks; name it in memory_paths\n", escapeText(oneLine(name)))
+	}
 	if o.json {
 		return printJSON(a.stdout, addedNote{name, l})
 	}
@@ -188,10 +191,14 @@ func (a *app) addMemory(o *noteOptions, text string, now time.Time) error {
 // noteFor gives the note that a line is added to.
 func noteFor(cfg *Config, option string) (string, error) {
 	if option != "" {
-		if !filepath.IsLocal(option) {
+		name := filepath.ToSlash(filepath.Clean(option))
+		switch ext := strings.ToLower(filepath.Ext(name)); {
+		case !filepath.IsLocal(option):
 			return "", usage("stint memory add --file PATH, below the workspace", "%q is not inside the workspace", option)
+		case ext != ".md" && ext != ".txt" || strings.HasPrefix(name, ".git/") || strings.Contains(name, "/.git/"):
+			return "", usage("stint memory add --file NOTE.md", "%q is no note: neither a Markdown nor a text file", option)
 		}
-		return filepath.ToSlash(filepath.Clean(option)), nil
+		return name, nil
 	}
 	for _, p := range notePaths(cfg) {
 		if !strings.ContainsAny(p, "*?[") && strings.EqualFold(filepath.Ext(p), ".md") && filepath.IsLocal(p) {
