@@ -308,6 +308,18 @@ var bugs = []bug{
 		pkg: "./coordinator", run: "^TestGitDoesNoHarm$",
 	},
 
+	// What is found in an answer.
+	{
+		name: "an agent that apologises has refused, whatever it has done", file: "coordinator/inspect.go",
+		old: " && !looked.MatchString(s) && !a.worked() {", now: " && !looked.MatchString(s) {",
+		pkg: "./coordinator", run: "^TestWorkIsNoRefusal$",
+	},
+	{
+		name: "tests may not go with the code that they test", file: "coordinator/weakened.go",
+		old: "case code < 0:\n\t\treturn \"\"", now: "case false:\n\t\treturn \"\"",
+		pkg: "./coordinator", run: "^TestVerifyWeakened$",
+	},
+
 	// What a script is told.
 	{
 		name: "that verify never passed is a failure like any other", file: "cmd/stint/exit.go",
