@@ -411,7 +411,7 @@ var bugs = []bug{
 	},
 	{
 		name: "an agent's verify command is run at once", file: "coordinator/fromrun.go",
-		old: `why != "" {`, now: `false {`,
+		old: `if why := in.exceeds(s, &t); why != "" {`, now: `if why := in.exceeds(s, &t); false {`,
 		pkg: "./coordinator", run: "^TestARunHasNoRights$",
 	},
 	{
