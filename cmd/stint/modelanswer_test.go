@@ -45,16 +45,16 @@ func (m *modelServer) finish(r *http.Request, out answerWriter, req *modelReques
 	if text, ok := marks["reason"]; ok {
 		out.reasoning(text)
 	}
-	if text, ok := marks["schema"]; ok && !req.Called && slices.Contains(req.Tools, structuredTool) {
+	if cmd, ok := marks["tool"]; ok && !req.Called {
+		out.shell(cmd)
+		return true
+	}
+	if text, ok := marks["schema"]; ok && (!req.Called || marks["tool"] != "") && slices.Contains(req.Tools, structuredTool) {
 		var input map[string]any
 		if err := json.Unmarshal([]byte(text), &input); err != nil {
 			panic(err)
 		}
 		out.(*anthropicAnswer).call(structuredTool, input)
-		return true
-	}
-	if cmd, ok := marks["tool"]; ok && !req.Called {
-		out.shell(cmd)
 		return true
 	}
 	if arg, ok := marks["write"]; ok && !req.Called {

@@ -81,7 +81,8 @@ func (c *Claude) args(turn coordinator.Turn) []string {
 	args = append(args, "--output-format", "stream-json", "--verbose")
 	switch {
 	case turn.ReadOnly:
-		args = append(args, "--permission-mode", "default") // without anybody to ask, that denies all edits
+		// What the user's settings allow is not for it: it has no tools, and no MCP servers.
+		args = append(args, "--permission-mode", "default", "--tools", "", "--strict-mcp-config")
 	case c.PermissionMode != "inherit":
 		args = append(args, "--permission-mode", or(c.PermissionMode, "acceptEdits"))
 	}

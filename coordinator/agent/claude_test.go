@@ -37,7 +37,7 @@ func TestClaudeArgs(t *testing.T) {
 		{
 			Claude{PermissionMode: "bypassPermissions", AllowedTools: []string{"Bash"}},
 			coordinator.Turn{ReadOnly: true, Schema: schema},
-			"-p " + tail + ` --permission-mode default --json-schema {"type":"object"}`,
+			"-p " + tail + ` --permission-mode default --tools  --strict-mcp-config --json-schema {"type":"object"}`,
 		},
 	} {
 		got := strings.ReplaceAll(strings.Join(c.claude.args(c.turn), " "), someUUID, "UUID")
