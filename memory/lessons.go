@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -126,10 +128,8 @@ func openLessons(workspace, name string, flag int) (*os.File, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // the file stays open
-	if flag&os.O_CREATE != 0 {
-		if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
-			return nil, err
-		}
+	if err := notOfGit(workspace, name); err != nil {
+		return nil, err
 	}
 	f, err := root.OpenFile(name, flag|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
@@ -139,6 +139,69 @@ func openLessons(workspace, name string, flag int) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("%s is no regular file", name), err, f.Close())
 	}
 	return f, nil
+}
+
+// notOfGit refuses a note that a link has put among git's own files, where a line of
+// text is configuration, or a command.
+func notOfGit(workspace, name string) error {
+	workspace, err := filepath.EvalSymlinks(workspace)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{path.Dir(name), name} {
+		real, err := filepath.EvalSymlinks(filepath.Join(workspace, name))
+		if _, missing := os.Lstat(filepath.Join(workspace, name)); errors.Is(missing, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s is a link that leads nowhere: %w", name, err)
+		}
+		inside, err := filepath.Rel(workspace, real)
+		if err != nil || slices.ContainsFunc(strings.Split(inside, string(filepath.Separator)), func(s string) bool { return strings.EqualFold(s, ".git") }) {
+			return fmt.Errorf("%s is among the files of git; take the link out, or name another note", name)
+		}
+	}
+	return nil
+}
+
+// lockPatience is how long a change of a note waits for that of another.
+const lockPatience = 10 * time.Second
+
+// makeLessonsDir makes the directory of a note, and locks it.
+func makeLessonsDir(workspace, name string) (unlock func(), err error) {
+	root, err := os.OpenRoot(workspace)
+	if err == nil {
+		err = errors.Join(root.MkdirAll(path.Dir(name), 0o755), root.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("add a line: %w", err)
+	}
+	return lockLessons(workspace, name)
+}
+
+// lockLessons keeps others from changing a note, also in another process, until
+// unlock: by its directory, since the note itself may be replaced.
+func lockLessons(workspace, name string) (unlock func(), err error) {
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }() // the directory stays open
+	dir, err := root.Open(path.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	for {
+		err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = dir.Close() }, nil // which unlocks it
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || time.Since(begun) > lockPatience {
+			return nil, errors.Join(fmt.Errorf("lock the directory of %s: %w", name, err), dir.Close())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 func readLessons(workspace, name string) ([]byte, error) {
@@ -160,6 +223,11 @@ func readLessons(workspace, name string) ([]byte, error) {
 // AddLessons adds those that the note does not have yet, as long as they have at
 // most room characters in all (0: any number), and gives them.
 func AddLessons(workspace, name string, list []Lesson, room int) (added []Lesson, err error) {
+	unlock, err := makeLessonsDir(workspace, name)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	text, err := readLessons(workspace, name)
 	if err != nil {
 		return nil, err
@@ -197,6 +265,11 @@ func AddLessons(workspace, name string, list []Lesson, room int) (added []Lesson
 
 // AddNote adds a line to a note of a workspace, which is made if it is missing.
 func AddNote(workspace, name string, l Lesson) error {
+	unlock, err := makeLessonsDir(workspace, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	line := l.String() + "\n"
 	last, err := lastByte(workspace, name)
 	if err != nil {
@@ -256,6 +329,12 @@ func Find(list []Lesson, id string) (l Lesson, err error) {
 // RemoveLesson takes the lesson with that id, or with an id that begins so, out of a
 // note, as often as it stands there.
 func RemoveLesson(workspace, name, id string) (Lesson, error) {
+	switch unlock, err := lockLessons(workspace, name); {
+	case err == nil:
+		defer unlock()
+	case !errors.Is(err, fs.ErrNotExist):
+		return Lesson{}, fmt.Errorf("remove a lesson: %w", err)
+	}
 	text, err := readLessons(workspace, name)
 	if err != nil {
 		return Lesson{}, err

@@ -2,11 +2,13 @@ package memory
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -193,7 +195,16 @@ func TestLessonsStayInTheWorkspace(t *testing.T) {
 		"an absolute path":      func(string) (string, error) { return outside + "/l.md", nil },
 		"a pipe":                func(dir string) (string, error) { return "l.md", syscall.Mkfifo(dir+"/l.md", 0o600) },
 		"a directory":           func(dir string) (string, error) { return "l.md", os.Mkdir(dir+"/l.md", 0o700) },
-		"below a file":          func(dir string) (string, error) { return "f/l.md", os.WriteFile(dir+"/f", nil, 0o600) },
+		"a link into git": func(dir string) (string, error) {
+			return "memory/l.md", errors.Join(os.MkdirAll(dir+"/.git", 0o700), os.Mkdir(dir+"/memory", 0o700), os.WriteFile(dir+"/.git/config", []byte("- secret\n"), 0o600), os.Symlink("../.git/config", dir+"/memory/l.md"))
+		},
+		"a link to a hook to be": func(dir string) (string, error) {
+			return "l.md", errors.Join(os.MkdirAll(dir+"/.git/hooks", 0o700), os.Symlink(".git/hooks/post-commit", dir+"/l.md"))
+		},
+		"a directory of git": func(dir string) (string, error) {
+			return "m/l.md", errors.Join(os.MkdirAll(dir+"/.git/hooks", 0o700), os.Symlink(".git/hooks", dir+"/m"))
+		},
+		"below a file": func(dir string) (string, error) { return "f/l.md", os.WriteFile(dir+"/f", nil, 0o600) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -212,6 +223,12 @@ func TestLessonsStayInTheWorkspace(t *testing.T) {
 			}
 			if _, err := RemoveLesson(dir, path, NewLesson("secret", "", aDay).ID); err == nil {
 				t.Error("removed")
+			}
+			if text, err := os.ReadFile(dir + "/.git/config"); err == nil && string(text) != "- secret\n" {
+				t.Errorf("git has %q", text)
+			}
+			if names, err := filepath.Glob(dir + "/.git/hooks/*"); err != nil || len(names) > 0 {
+				t.Errorf("git has %v, %v", names, err)
 			}
 		})
 	}
@@ -330,4 +347,27 @@ func FuzzLessons(f *testing.F) {
 			t.Errorf("%q is not found again", line)
 		}
 	})
+}
+
+// TestLessonsOfManyAtOnce: none twice, none lost, one heading.
+func TestLessonsOfManyAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			own := NewLesson(fmt.Sprintf("own %d", i), "", aDay)
+			_, err := AddLessons(dir, DefaultLessons, []Lesson{NewLesson("the same", "", aDay), own}, 0)
+			if err == nil && i%2 == 0 {
+				_, err = RemoveLesson(dir, DefaultLessons, own.ID)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	list, err := Lessons(dir, DefaultLessons)
+	if text := fileText(t, dir, DefaultLessons); err != nil || len(list) != 11 || strings.Count(text, "# Lessons") != 1 || strings.Count(text, "the same") != 1 {
+		t.Errorf("%d lessons, %v:\n%s", len(list), err, text)
+	}
 }
