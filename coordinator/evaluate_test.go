@@ -242,6 +242,45 @@ func TestEvaluationOfWhatNeverPassed(t *testing.T) {
 	w.close()
 }
 
+// TestVerifyWhileJudged: what stint verify finds while an answer waits to be judged is
+// recorded, and changes nothing about how the task ends.
+func TestVerifyWhileJudged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, then int // exit codes
+		status       state.Status
+		reason       state.Class
+		err          string
+	}{
+		"it passes now":        {127, 0, state.Failed, state.ClassVerify, "the verify command ended with exit code 127, in round 2"},
+		"it passed until then": {0, 3, state.Done, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old, next := newJudgeWorld(t), newJudgeWorld(t)
+			old.checks = []int{tc.before}
+			begun := old.waits()
+			old.open()
+			id := old.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: "make test"}).ID
+			<-begun
+			next.copies(old.world) // as if its master was killed
+			old.close()
+			next.edit("\n## Task %s\n- hold: true\n", id)
+			next.checks = []int{tc.then}
+			next.open()
+			next.until(id, func(t *state.Task) bool { return t.Status == state.Queued })
+			if res, err := next.c.Verify(t.Context(), id, "client"); err != nil || res.ExitCode != tc.then {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			next.takeOver("## Task %s\n- hold: false\n", id)
+			got := next.wait(id)
+			next.expect(got, tc.status, tc.reason)
+			if got.Error != tc.err || *got.VerifyExitCode != tc.then {
+				t.Errorf("it ended with %q, exit code %d", got.Error, *got.VerifyExitCode)
+			}
+			next.close()
+		})
+	}
+}
+
 // TestFindingsOfAnEarlierAttemptGo with the attempt.
 func TestFindingsOfAnEarlierAttemptGo(t *testing.T) {
 	w := newJudgeWorld(t)

@@ -117,24 +117,33 @@ func TestDiskIsFullForAWhile(t *testing.T) {
 }
 
 // TestAnswerIsWrittenLater: a file of which there was no room for all has the whole
-// answer in the end, and never a part of it.
+// answer in the end, and never a part of it; also where the answer is verified before the
+// task ends.
 func TestAnswerIsWrittenLater(t *testing.T) {
-	w := newWorld(t)
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-		if err := os.Symlink("/dev/full", filepath.Join(turn.RunDir, "answer")); err != nil {
-			t.Error(err)
-		}
-		return coordinator.Outcome{Result: "fine"}
-	}
-	w.open()
-	got := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
-	w.close()
-	answer := filepath.Join(w.c.RunDir(got.RunID), "answer")
-	if fi, err := os.Lstat(answer); err != nil || !fi.Mode().IsRegular() { // /dev/full has no end
-		t.Fatal(fi, err)
-	}
-	if data, err := os.ReadFile(answer); err != nil || string(data) != "fine" {
-		t.Errorf("%q, %v", data, err)
+	for _, command := range []string{"", "make test"} {
+		t.Run(command, func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.Shell, w.cfg.MaxIterations = &fakeShell{do: func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+				return coordinator.VerifyResult{}
+			}}, 3
+			long := strings.Repeat("long ", coordinator.MaxResult)
+			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+				if err := os.Symlink("/dev/full", filepath.Join(turn.RunDir, "answer")); err != nil {
+					t.Error(err)
+				}
+				return coordinator.Outcome{Result: long}
+			}
+			w.open()
+			got := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: command}).ID)
+			w.close()
+			answer := filepath.Join(w.c.RunDir(got.RunID), "answer")
+			if fi, err := os.Lstat(answer); err != nil || !fi.Mode().IsRegular() { // /dev/full has no end
+				t.Fatal(fi, err)
+			}
+			if data, err := os.ReadFile(answer); err != nil || string(data) != long {
+				t.Errorf("%d bytes, %v", len(data), err)
+			}
+		})
 	}
 }
 

@@ -869,3 +869,92 @@ func firstRecords(t *testing.T, journal []byte, id string, n int) []byte {
 	t.Fatal("there are not so many records")
 	return nil
 }
+
+// TestLoopCrashBeforeItsFiles: a master that ended behind the record of a step, and
+// before it made the directory of that run, has left the files of a task without a
+// workspace where the next one finds them.
+func TestLoopCrashBeforeItsFiles(t *testing.T) {
+	for n, verified := range map[int]int{3: 2, 4: 1, 5: 1} { // of the records with a status: the command, the second turn, the command
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+					f, err := os.OpenFile(filepath.Join(turn.Workspace, "out.txt"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+					if err == nil {
+						_, err = f.WriteString("+")
+						err = errors.Join(err, f.Close())
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					return coordinator.Outcome{Result: "ok", Session: "n1"}
+				}
+				second := func(_ context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+					if text, _ := os.ReadFile(filepath.Join(v.Workspace, "out.txt")); len(text) != v.Iteration {
+						t.Errorf("in round %d there is %q", v.Iteration, text)
+					}
+					return coordinator.VerifyResult{ExitCode: 2 - v.Iteration, Error: "no"}
+				}
+				w.shell.do = second
+				w.takeOver("## Task mine\n- status: queued\n- prompt: p\n- verifyCommand: true\n- outputSpec: out.txt\n")
+				whole := w.ended("mine")
+				w.expect(whole, state.Done, "")
+				journal, err := os.ReadFile(filepath.Join(w.dir, ledger.JournalName))
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.close()
+				journal = firstRecords(t, journal, "mine", n)
+				for _, name := range []string{ledger.JournalName, ledger.TasksName} {
+					if err := os.WriteFile(filepath.Join(w.dir, name), journal, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				// The files as they were then: with the run before, one + for each turn.
+				for _, s := range whole.Steps {
+					if err := os.RemoveAll(w.c.RunDir(s.RunID)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				files := filepath.Join(w.c.RunDir(whole.Steps[n-3].RunID), "files")
+				if err := os.MkdirAll(files, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(files, "out.txt"), []byte(strings.Repeat("+", (n-1)/2)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				w.shell.runs = nil
+				w.openUnwatched()
+				got := w.ended("mine")
+				if w.expect(got, state.Done, ""); len(got.OutputFiles) != 1 || got.OutputFiles[0].Size != 2 || w.shell.count() != verified {
+					t.Errorf("%d commands, collected %+v", w.shell.count(), got.OutputFiles)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopAnswerIsLost: where the file of a long answer is gone before the task ends,
+// there is none in the end, and not one with the part that the ledger has.
+func TestLoopAnswerIsLost(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		begun := make(chan string, 1)
+		w.shell.do = untilStopped(begun)
+		w.agent.do = answer(strings.Repeat("long ", coordinator.MaxResult))
+		id := w.verified(nil)
+		<-begun
+		w.close()
+		answers, _ := filepath.Glob(filepath.Join(w.dir, "runs", "*", "answer"))
+		for _, path := range answers {
+			if err := os.Remove(path); err != nil {
+				t.Error(err)
+			}
+		}
+		w.shell.do = exits(0)
+		w.openUnwatched()
+		got := w.ended(id)
+		w.expect(got, state.Done, "")
+		if text, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "answer")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%d bytes, %v", len(text), err)
+		}
+	})
+}

@@ -32,6 +32,13 @@ func TestLeftBehind(t *testing.T) {
 		{"what a run has learned does not", []string{web, "a: status=running; runId=r; codexSessionId=n1", "a: status=failed"}, pairs("sessionKey", "api"), pairs("sessionId", "", "codexSessionId", "")},
 		{"unless it is named", []string{web, "a: status=running; runId=r; codexSessionId=n1", "a: status=failed"}, pairs("sessionKey", "api", "codexSessionId", "n1"), pairs("sessionId", "")},
 		{"while it runs", []string{web, "a: status=running; runId=r"}, pairs("sessionKey", "api"), nil},
+		{"queued again while it runs", []string{web, "a: status=running; runId=r; phase=verify; iteration=2; retries=1"}, pairs("status", "queued"), pairs("phase", "", "iteration", "", "retries", "2")},
+		{"queued again after its end", []string{web, "a: status=failed; iteration=2"}, pairs("status", "queued"), pairs("iteration", "")},
+		{"queued as it was", []string{web, "a: phase=verify; iteration=2"}, pairs("status", "queued"), nil},
+		{"queued again while it runs, elsewhere", []string{web, "a: status=running; runId=r"}, pairs("status", "queued", "agent", "claude"), pairs("retries", "1", "sessionId", "", "account", "")},
+		{"another command", []string{web, "a: verifyCommand=a; verifyExitCode=1; verifyTime=1s; verifyOutput=x"}, pairs("verifyCommand", "b"), pairs("verifyExitCode", "", "verifyTime", "", "verifyOutput", "")},
+		{"another command while it runs", []string{web, "a: verifyCommand=a; verifyExitCode=1; status=running; runId=r"}, pairs("verifyCommand", "b", "verifyTime", "2s"), pairs("verifyExitCode", "", "verifyOutput", "")},
+		{"the same command", []string{web, "a: verifyCommand=a; verifyExitCode=1"}, pairs("verifyCommand", "a"), nil},
 		{"a new task", nil, pairs("status", "queued", "sessionKey", "api"), nil},
 	}
 	for _, tt := range tests {

@@ -168,3 +168,36 @@ func TestWhyRunning(t *testing.T) {
 		}
 	}
 }
+
+// TestPromptChangesInTheLoop: what runs goes on, and is told for what it is; the loop
+// begins anew with the next turn of the agent, or when the task is queued.
+func TestPromptChangesInTheLoop(t *testing.T) {
+	for _, tc := range []struct {
+		then      string // a record behind the change, as in TestLeftBehind
+		phase     Phase
+		iteration int
+		reworded  bool
+	}{
+		{"label: x", PhaseVerify, 2, true},
+		{"status: running; runId: v2; phase: verify", PhaseVerify, 2, true},
+		{"status: running; runId: a2; phase:; iteration: 1", "", 1, false},
+		{"status: queued; reason: interrupted", "", 0, false},
+		{"status: done; phase:", "", 2, false},
+	} {
+		j := newJournal(t)
+		j.task("t", "status: queued", "prompt: p")
+		j.task("t", "status: running", "runId: v1", "phase: verify", "iteration: 2", "startedAt: "+at(0))
+		j.task("t", "prompt: q", "by: hand")
+		if got := j.peek("t"); got.Phase != PhaseVerify || got.Iteration != 2 || !got.Reworded {
+			t.Errorf("while the command runs: %+v", got)
+		}
+		for what, j := range map[string]*journal{"live": j, "compacted": j.compacted(j.compact(time.Time{}))} {
+			j.task("t", strings.Split(tc.then, "; ")...)
+			got := j.whole("t")
+			if got.Phase != tc.phase || got.Iteration != tc.iteration || got.Reworded != tc.reworded || got.Prompt != "q" {
+				t.Errorf("%s, behind %s: %+v", what, tc.then, got)
+			}
+			j.checkRefold()
+		}
+	}
+}
