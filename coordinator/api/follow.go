@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"stint/coordinator"
@@ -88,22 +89,32 @@ func (f *follower) next(ctx context.Context, changes <-chan coordinator.Change) 
 	return nil
 }
 
-// begin takes note of the runs of the present attempt.
+// begin takes note of the runs of the present attempt or, after another subscription,
+// of those that have begun since.
 func (f *follower) begin(t *state.Task) {
 	if ids, err := chooseRuns(t, ""); err == nil && f.last == "" {
 		f.runs, f.last = ids, ids[len(ids)-1]
 	}
+	if seen := slices.IndexFunc(t.Steps, func(s state.Step) bool { return s.RunID == f.last }); seen >= 0 {
+		for _, s := range t.Steps[seen+1:] {
+			f.add(s.RunID)
+		}
+	}
 	f.see(*t)
+}
+
+func (f *follower) add(run string) {
+	if run != f.last && isRunID(run) {
+		f.runs = append(f.runs, run)
+		f.last = run
+	}
 }
 
 // see takes note of the task's state.
 func (f *follower) see(t state.Task) {
 	f.ended = t.Status.Terminal()
 	f.active = t.Status == state.Running
-	if t.RunID != f.last && isRunID(t.RunID) {
-		f.runs = append(f.runs, t.RunID)
-		f.last = t.RunID
-	}
+	f.add(t.RunID)
 }
 
 // copyRuns copies what there is. A run that has a successor is over.

@@ -138,6 +138,26 @@ func TestFollowCopiesRunsThatItSawLate(t *testing.T) {
 	}
 }
 
+// TestFollowAfterALag: the runs that began and ended while no subscription lasted are
+// copied as well, in their order.
+func TestFollowAfterALag(t *testing.T) {
+	m := newFake(t)
+	var out bytes.Buffer
+	f := &follower{master: m, id: "a", name: "stdout", out: &out}
+	defer f.close()
+	task := state.Task{ID: "a", Status: state.Running}
+	for _, r := range []string{"r1", "r2", "r3", "r4"} {
+		m.write(t, r, "stdout", r+" ")
+		task.RunID, task.Steps = r, append(task.Steps, state.Step{RunID: r})
+		if r == "r1" || r == "r4" {
+			f.begin(&task)
+		}
+	}
+	if err := f.copyRuns(); err != nil || out.String() != "r1 r2 r3 r4 " {
+		t.Errorf("%q %v", out.String(), err)
+	}
+}
+
 func TestFollowEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFake(t)
