@@ -41,8 +41,9 @@ func Iterations(steps []Step) (list []Iteration) {
 	return list
 }
 
-// LastAttempt gives the steps of a task's newest attempt. One that was interrupted
-// and goes on is the same attempt.
+// LastAttempt gives the steps of a task's newest attempt, from the last time that its
+// agent began the first round: a first turn that was cut off and is made again is left
+// out. What was interrupted later goes on in the same attempt.
 func LastAttempt(steps []Step) []Step {
 	for i := len(steps) - 1; i > 0; i-- {
 		if steps[i].Phase == "" && steps[i].Iteration <= 1 {

@@ -90,7 +90,7 @@ func TestStepsAreCompacted(t *testing.T) {
 	}
 }
 
-// TestLastAttempt begins with the agent's turn of the first round.
+// TestLastAttempt begins with the agent's turn of the first round, the last one.
 func TestLastAttempt(t *testing.T) {
 	j := newJournal(t)
 	loopRecords(j)
@@ -98,6 +98,8 @@ func TestLastAttempt(t *testing.T) {
 		t.Error(got)
 	}
 	j.task("t", "status: queued", "attempt: 0", "iteration:", "by: client")
+	j.task("t", "status: running", "runId: a0", "attempt: 1")
+	j.task("t", "status: queued", "attempt: 0", "reason: interrupted")
 	j.task("t", "status: running", "runId: a3", "attempt: 1")
 	j.task("t", "status: running", "runId: v4", "phase: verify", "iteration: 1")
 	if got := fmt.Sprint(stepNames(LastAttempt(j.whole("t").Steps))); got != "[a3 v4]" {
