@@ -170,7 +170,7 @@ func TestSnapshotSurvivesACrash(t *testing.T) {
 	if kinds(got) != "verify-weakened" || strings.Join(next.gitCalls, " ") != "git-diff" {
 		t.Errorf("the findings are %v, git was called for %v", got.Findings, next.gitCalls)
 	}
-	// Whoever retries a task begins anew: the tests may be another's by now.
+	// Whoever queues a task again begins anew: the tests may be another's by now.
 	next.open()
 	if _, err := next.c.Retry(t.Context(), id, "client"); err != nil {
 		t.Fatal(err)
@@ -179,6 +179,26 @@ func TestSnapshotSurvivesACrash(t *testing.T) {
 		t.Errorf("after a retry by hand: %v", got.Findings)
 	}
 	next.close()
+}
+
+// TestSnapshotOfATaskQueuedByHand: what a person does to the tests of a task that failed,
+// before it is queued again in tasks.md, is not held against its agent.
+func TestSnapshotOfATaskQueuedByHand(t *testing.T) {
+	w := newGitWorld(t)
+	w.cfg.MaxIterations, w.checks = 1, []coordinator.VerifyResult{failedCheck, {}}
+	w.weakens()
+	w.open()
+	got := w.verified(nil)
+	w.expect(got, state.Failed, state.ClassVerify)
+	w.close()
+	w.write("calc_test.go", "package calc\n")
+	w.edit("\n## Task %s\n- status: queued\n", got.ID)
+	w.open()
+	got = w.wait(got.ID)
+	w.close()
+	if w.expect(got, state.Done, ""); kinds(got) != "" {
+		t.Errorf("the findings are %v", got.Findings)
+	}
 }
 
 // TestGitDoesNoHarm: without git, with a slow one, and with a checkout that names

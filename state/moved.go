@@ -10,8 +10,8 @@ import (
 // another session key or agent, its session, which stays where it is, with what a run
 // has learned there, and the account of the old agent; its next run finds those of its
 // new place. By giving it another verify command, what the old one has said. One that
-// has ended or runs and is queued again begins with the first round of its verify loop;
-// that it was taken out of its run is counted. What the record names itself counts as
+// has ended or runs and is queued again begins with the first round of its verify loop,
+// and has no failure any more; that it was taken out of its run is counted. What the record names itself counts as
 // it is.
 func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	now, err := s.nowOf([]byte(r.ID))
@@ -32,6 +32,8 @@ func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	again := to == string(Queued) && (now.Status == Running || now.Status.Terminal())
 	put(KeyPhase, "", again && now.Phase != "")
 	put(KeyIteration, "", again && now.Iteration > 0)
+	put(KeyReason, "", again && now.Reason != "")
+	put(KeyError, "", again && now.Error != "")
 	put(KeyRetries, strconv.Itoa(now.Retries+1), again && now.Status == Running)
 	if now.Status == Running && !again {
 		return fields

@@ -31,6 +31,7 @@ func TestLeftBehind(t *testing.T) {
 		{"what the user has named goes along", []string{web, "a: codexSessionId=n1"}, pairs("sessionKey", "api"), pairs("sessionId", "")},
 		{"what a run has learned does not", []string{web, "a: status=running; runId=r; codexSessionId=n1", "a: status=failed"}, pairs("sessionKey", "api"), pairs("sessionId", "", "codexSessionId", "")},
 		{"unless it is named", []string{web, "a: status=running; runId=r; codexSessionId=n1", "a: status=failed"}, pairs("sessionKey", "api", "codexSessionId", "n1"), pairs("sessionId", "")},
+		{"queued again, it has not failed", []string{web, "a: status=failed; reason=verify; error=no; iteration=3"}, pairs("status", "queued"), pairs("iteration", "", "reason", "", "error", "")},
 		{"while it runs", []string{web, "a: status=running; runId=r"}, pairs("sessionKey", "api"), nil},
 		{"queued again while it runs", []string{web, "a: status=running; runId=r; phase=verify; iteration=2; retries=1"}, pairs("status", "queued"), pairs("phase", "", "iteration", "", "retries", "2")},
 		{"queued again after its end", []string{web, "a: status=failed; iteration=2"}, pairs("status", "queued"), pairs("iteration", "")},

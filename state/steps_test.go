@@ -132,7 +132,7 @@ func TestPhaseInterrupted(t *testing.T) {
 	j.task("t", "status: running", "runId: v2")
 	j.task("t", "status: failed", "phase:", "reason: verify", "verifyExitCode: 1")
 	again := &ledger.Record{Kind: ledger.KindTask, ID: "t", Fields: []ledger.Pair{{Key: "status", Value: "queued"}}}
-	if diff := cmp.Diff([]ledger.Pair{{Key: "iteration"}}, j.state.LeftBehind(again)); diff != "" {
+	if diff := cmp.Diff([]ledger.Pair{{Key: "iteration"}, {Key: "reason"}}, j.state.LeftBehind(again)); diff != "" {
 		t.Errorf("queued by hand: %s", diff)
 	}
 }
