@@ -45,7 +45,7 @@ import (
 var DefaultPaths = []string{"MEMORY.md", "memory/*.md"}
 
 // maxHashed is how many bytes of notes are hashed for one search.
-const maxHashed = 16 << 20
+const maxHashed = 4 << 20
 
 // A Hit is one line of a note that fits a task.
 type Hit struct {

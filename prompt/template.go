@@ -260,7 +260,7 @@ func tidy(text string) string {
 		if blank {
 			b.WriteByte('\n')
 		}
-		if ownHeading.MatchString(line) {
+		if strings.HasPrefix(strings.TrimLeft(line, " \t"), "#") && ownHeading.MatchString(line) {
 			line = strings.Replace(line, "#", `\#`, 1)
 		}
 		b.WriteString(line + "\n")

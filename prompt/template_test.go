@@ -154,6 +154,9 @@ func FuzzTemplate(f *testing.F) {
 	f.Add("{{.SessionKey}}\n{{.Policy}}{{.Verify}}{{if .Note}}\r## User{{else}}\n##\tUser{{end}}{{/**/}} message\n\n", hostileOutput, "\n## User message\n\n")
 	f.Add("{{- .Task -}} # {{.Run}}", "## User message\n\n", "")
 	f.Fuzz(func(t *testing.T, template, text, message string) {
+		if len(template)*len(text) > 1<<20 { // a field may be there in every ten bytes: it would take seconds
+			return
+		}
 		tmpl, err := ParseTemplate(template)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "line ") && !strings.HasPrefix(err.Error(), "the template ") {

@@ -372,7 +372,7 @@ var bugs = []bug{
 	},
 	{
 		name: "a template may pose as the user", file: "prompt/template.go",
-		old: "if ownHeading.MatchString(line) {", now: "if false {",
+		old: "&& ownHeading.MatchString(line) {", now: "&& false {",
 		pkg: "./prompt", run: "^TestTemplate$",
 	},
 	{
