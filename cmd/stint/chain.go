@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"stint/coordinator"
 	"stint/coordinator/api"
+	"stint/state"
 )
 
 // maxChain bounds the tasks that a chain shows above and below one.
@@ -20,7 +22,7 @@ func (a *app) chain(ctx context.Context, v *api.TaskView) (string, error) {
 		return "", nil
 	}
 	path := []api.TaskView{*v}
-	for path[0].TriggeredBy != "" && len(path) <= maxChain {
+	for path[0].TriggeredBy != "" && len(path) <= maxChain && !slices.ContainsFunc(path[1:], func(t api.TaskView) bool { return t.ID == path[0].ID }) {
 		parent, err := a.chainTask(ctx, path[0].TriggeredBy)
 		if err != nil {
 			return "", err
@@ -28,8 +30,11 @@ func (a *app) chain(ctx context.Context, v *api.TaskView) (string, error) {
 		path = append([]api.TaskView{parent}, path...)
 	}
 	var b strings.Builder
+	if path[0].TriggeredBy != "" { // there are more, or it is a circle, which a person wrote
+		b.WriteString("…\n")
+	}
 	for level := range path {
-		chainLine(&b, level, &path[level], path[level].ID == v.ID)
+		chainLine(&b, level, &path[level], level == len(path)-1)
 	}
 	for i, id := range v.FollowUps {
 		if i == maxChain {
@@ -45,11 +50,13 @@ func (a *app) chain(ctx context.Context, v *api.TaskView) (string, error) {
 	return b.String(), nil
 }
 
-// chainTask gives a task of a chain. A person may have written the id of none.
+// chainTask gives a task of a chain. A person may have written the id of none, or what
+// would mean a task elsewhere.
 func (a *app) chainTask(ctx context.Context, id string) (v api.TaskView, err error) {
 	err = a.call(ctx, func(c *api.Client) (err error) { v, err = c.Task(ctx, id); return err })
-	if errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
-		v.ID, v.Title, err = id, "(there is no such task)", nil
+	var wrong *coordinator.Error
+	if errors.As(err, &wrong) && slices.Contains([]coordinator.Code{coordinator.CodeNotFound, coordinator.CodeAmbiguous, coordinator.CodeInvalid}, wrong.Code) || err == nil && v.ID != id {
+		return api.TaskView{Task: state.Task{ID: oneLine(id), Title: "(there is no such task)"}}, nil
 	}
 	return v, err
 }
