@@ -218,9 +218,12 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 			r.Add(state.KeyVerifyExitCode, "").Add(state.KeyVerifyTime, "").Add(state.KeyVerifyOutput, "")
 		}
 		unset(r, state.KeyFindings, len(t.Findings) > 0)
-		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").Add(state.KeyNote, "").
+		if !t.Hold || t.Trigger != state.ByAgent || t.Orphaned() { // else nobody has released yet what an agent asked for
+			r.Add(state.KeyHold, "").Add(state.KeyNote, "")
+		}
+		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").
 			Add(state.KeyResult, "").Add(state.KeyNotBefore, "").
-			Add(state.KeyHold, "").Add(state.KeyAttempt, "0").Add(state.KeyRetries, "0").Add(state.KeyLimitWaits, "0").Add(state.KeyLimitSince, "").
+			Add(state.KeyAttempt, "0").Add(state.KeyRetries, "0").Add(state.KeyLimitWaits, "0").Add(state.KeyLimitSince, "").
 			Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(now)))
 		c.mu.Lock()
 		a := c.state.Account(t.AccountName())

@@ -46,6 +46,10 @@ func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue, place
 	if err == nil {
 		endAs(&t, rec, findings)
 		text, own := c.followUpText(&t, trigger)
+		if text == "" && len(findings) > 0 { // it has failed, and is flagged as well
+			trigger = state.OnIssue
+			text, own = c.followUpText(&t, trigger)
+		}
 		if depth := c.depth(t.ID); text != "" && (own || depth < c.cfg.FollowUpDepth) { // a configured prompt is meant to end there, and no note says so
 			err = c.recordFollowUp(&t, trigger, text, places, tx)
 		}

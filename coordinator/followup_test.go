@@ -32,6 +32,8 @@ func outcomes(w *world) {
 			return coordinator.Outcome{Class: state.ClassStalled, ExitCode: -1}
 		case "flawed":
 			return coordinator.Outcome{Result: "fine", Findings: []state.Issue{{Kind: "empty", Message: "it says nothing"}}}
+		case "bad":
+			return coordinator.Outcome{Class: state.ClassExit, ExitCode: 1, Findings: []state.Issue{{Kind: "refusal", Message: "it refuses"}}}
 		case "gone":
 			_ = os.Remove(turn.Workspace) // of a test that wants it so
 			return coordinator.Outcome{Class: state.ClassExit}
@@ -102,6 +104,8 @@ func TestFollowUps(t *testing.T) {
 			coordinator.WorkspaceSettings{},
 			"Look: empty: it says nothing", state.OnIssue,
 		},
+		{"failed, with findings", coordinator.TaskSpec{Prompt: "bad", OnIssue: "look"}, coordinator.WorkspaceSettings{}, "look", state.OnIssue},
+		{"failed, with findings and both", coordinator.TaskSpec{Prompt: "bad", OnIssue: "look", OnFailure: "mend"}, coordinator.WorkspaceSettings{}, "mend", state.OnFailure},
 		{"findings, not wanted", coordinator.TaskSpec{Prompt: "flawed", OnIssue: "off"}, coordinator.WorkspaceSettings{OnIssue: "c"}, "", ""},
 		{"dead", coordinator.TaskSpec{Prompt: "stall", OnFailure: "It is {{.Status}}{{if .Error}} badly{{else}} quietly{{end}}"}, coordinator.WorkspaceSettings{}, "It is dead quietly", state.OnFailure},
 		{

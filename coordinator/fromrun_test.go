@@ -214,9 +214,12 @@ func TestARunHasNoRights(t *testing.T) {
 			if c.spec.Agent == "" && got.Agent != "demo" {
 				t.Errorf("%s: it is for %s", c.name, got.Agent)
 			}
-			if got.Hold { // for the end of the test
-				if _, err := w.c.Cancel(t.Context(), got.ID, ledger.ByAgent); err != nil {
-					t.Error(err)
+			if got.Hold { // it stays so for one who takes it up again without having looked
+				_, canceled := w.c.Cancel(t.Context(), got.ID, ledger.ByAgent)
+				again, retried := w.c.Retry(t.Context(), got.ID, ledger.ByClient)
+				_, end := w.c.Cancel(t.Context(), got.ID, ledger.ByAgent)
+				if err := errors.Join(canceled, retried, end); err != nil || !again.Hold || again.Note != got.Note {
+					t.Errorf("%s: retried it has hold %v, note %q, %v", c.name, again.Hold, again.Note, err)
 				}
 			}
 		}

@@ -182,7 +182,7 @@ var keys = []key{
 	documentKey("trigger_on_issue_prompt", "off", "likewise, when there are findings about its answer", noFollowUp, coordinator.CheckTemplate, func(c *Config) *document { return &c.OnIssue }).perWorkspace(),
 	sessionKey("trigger_session_key", "session of these tasks; none: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }).perWorkspace(),
 	numberKey("follow_up_depth", "1", 0, 100, "how many tasks may follow one another, each queued by the one before; 0: no task queues another", func(c *Config) *int { return &c.FollowUpDepth }),
-	numberKey("max_follow_ups", "10", 0, 100000, "how many tasks one may queue: follow-ups, and what its agent asks for", func(c *Config) *int { return &c.MaxFollowUps }),
+	numberKey("max_follow_ups", "10", 0, 100000, "how many follow-ups a task may have, and how many tasks its agent may queue", func(c *Config) *int { return &c.MaxFollowUps }),
 	sizeKey("compact_size", "64MiB", "the master compacts the ledger when journal.md is larger, if half of it can go; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
 	durationKey("compact_older_than", "30d", "tasks that ended longer ago go to the archive then", func(c *Config) *time.Duration { return &c.CompactOlderThan }),
 	durationKey("heartbeat_interval", "10s", "how often heartbeat.json is written", func(c *Config) *time.Duration { return &c.HeartbeatInterval }),
