@@ -333,6 +333,21 @@ func TestNotAFailure(t *testing.T) {
 	})
 }
 
+// TestEndedByHand: nor of what a person ends in tasks.md.
+func TestEndedByHand(t *testing.T) {
+	w := followWorld(t)
+	w.settings(coordinator.WorkspaceSettings{OnFailure: "look"})
+	w.open()
+	for _, status := range []state.Status{state.Failed, state.Dead} {
+		id := w.submit(coordinator.TaskSpec{Prompt: "p", Hold: true}).ID
+		w.edit("\n## Task %s\n- status: %s\n", id, status)
+		if end := w.seen(id); end.Status != status || len(end.FollowUps) > 0 || end.Note != "" {
+			t.Errorf("%s, with %d follow-ups, note %q", end.Status, len(end.FollowUps), end.Note)
+		}
+	}
+	w.close()
+}
+
 // TestDeadOfInterruptions: a task that is dead because its masters were killed has
 // its follow-up, from the same change.
 func TestDeadOfInterruptions(t *testing.T) {

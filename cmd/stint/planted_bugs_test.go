@@ -429,6 +429,46 @@ var bugs = []bug{
 		old: `; run != "" || err != nil {`, now: `; err != nil {`,
 		pkg: "./coordinator/api", run: "^TestPeerIsARun$",
 	},
+	{
+		name: "a follow-up claims nothing", file: "ledger/log.go",
+		old: `tx.claims = append(tx.claims, other.claims...)`, now: ``,
+		pkg: "./ledger", run: "^TestSameClaimNeverSharesABatch$",
+	},
+	{
+		name: "a gate is not known", file: "coordinator/agent/runner.go",
+		old: `noteGate(cmd.Process.Pid, s.turn.RunID)`, now: ``,
+		pkg: "./coordinator/agent", run: "^TestRunOf$",
+	},
+	{
+		name: "a gate that has ended is known still", file: "coordinator/agent/runner.go",
+		old: `forgetGate(h.cmd.Process.Pid)`, now: ``,
+		pkg: "./coordinator/agent", run: "^TestRunOf$",
+	},
+	{
+		name: "a run cancels any task", file: "coordinator/api/fromrun.go",
+		old: `t.TriggeredBy == "" || err != nil || parent.RunID != run || `, now: `err != nil || `,
+		pkg: "./coordinator/api", run: "^TestRunsCancelTheirOwn$",
+	},
+	{
+		name: "a run cancels another task than was looked at", file: "coordinator/api/fromrun.go",
+		old: `return t.ID, nil`, now: `return ref, nil`,
+		pkg: "./coordinator/api", run: "^TestRunsCancelTheirOwn$",
+	},
+	{
+		name: "an agent uses up the follow-ups of the user", file: "coordinator/followup.go",
+		old: `len(c.state.FollowUps(s.parent))-have`, now: `len(c.state.FollowUps(s.parent))`,
+		pkg: "./coordinator", run: "^TestARunLeavesTheFollowUp$",
+	},
+	{
+		name: "a run waits for what waits for it", file: "state/await.go",
+		old: `append(s.earlier(list[0], x), x.After...)`, now: `s.earlier(list[0], x)`,
+		pkg: "./coordinator", run: "^TestARunWaitsForOthers$",
+	},
+	{
+		name: "a retry releases what an agent asked for", file: "coordinator/commands.go",
+		old: `if !t.Hold || t.Trigger != state.ByAgent`, now: `if true || t.Trigger != state.ByAgent`,
+		pkg: "./coordinator", run: "^TestARunHasNoRights$",
+	},
 
 	// The verify loop.
 	{
