@@ -15,7 +15,9 @@ import (
 // dryRun prints what would be run for tasks. many says that they came as a list.
 func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, many bool) error {
 	var list []coordinator.TaskPreview
-	err := a.call(ctx, func(c *api.Client) (err error) { list, err = c.Preview(ctx, specs); return err })
+	err := a.withCoordinator(ctx,
+		func(c *api.Client) (err error) { list, err = c.Preview(ctx, specs); return err },
+		func(c *coordinator.Coordinator) (err error) { list, err = c.Preview(ctx, specs); return err })
 	if err != nil {
 		return err
 	}
