@@ -108,8 +108,11 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 	if err != nil {
 		return state.Task{}, err
 	}
-	for {
+	for again := false; ; again = true {
 		run, err := c.cancelWaiting(ctx, id, by)
+		if again && errors.Is(err, &Error{Code: CodeConflict}) {
+			return c.whole(id) // it has ended meanwhile
+		}
 		if err == nil && run != "" {
 			err = c.cancelRun(ctx, id, run, by)
 		}
@@ -120,8 +123,8 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 		if err != nil || t.Status.Terminal() {
 			return t, err
 		}
-		// The run ended and left the task in the queue: it was interrupted just
-		// then, or belonged to a master before this one.
+		// The run ended and left the task in the queue, or at its next step: it was
+		// interrupted just then, or belonged to a master before this one.
 	}
 }
 

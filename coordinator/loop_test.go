@@ -335,8 +335,9 @@ func TestLoopBeginsNothingAtAShutdown(t *testing.T) {
 			if err := w.c.Handover(context.Background()); err != nil {
 				w.t.Error(err)
 			}
-			synctest.Wait()
-			<-w.ran // it ends by itself
+			if err := <-w.ran; err != nil { // it ends by itself
+				w.t.Error(err)
+			}
 			w.ran <- nil
 			w.close()
 		},
@@ -487,11 +488,10 @@ func TestLoopPromptIsEditedInATurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
-				var id string
 				stopped := make(chan string, 1)
-				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+				w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
 					if len(w.agent.turns) == tc.turn {
-						w.takeOver("## Task %s\n- prompt: do that\n", id)
+						w.takeOver("## Task %s\n- prompt: do that\n", turn.TaskID)
 					}
 					return coordinator.Outcome{Result: "fine", Session: "n1"}
 				}
@@ -504,7 +504,7 @@ func TestLoopPromptIsEditedInATurn(t *testing.T) {
 					}
 					return coordinator.VerifyResult{}
 				}
-				id = w.submit(coordinator.TaskSpec{Prompt: "do it", VerifyCommand: "make test", NotBefore: time.Now().Add(time.Second)}).ID
+				id := w.verified(nil)
 				if tc.restart {
 					<-stopped
 					if got := w.task(id); got.Phase != state.PhaseVerify || !got.Reworded {
