@@ -44,8 +44,8 @@ import (
 // DefaultPaths are the notes of a workspace that is not configured.
 var DefaultPaths = []string{"MEMORY.md", "memory/*.md"}
 
-// maxHashed is how many bytes of notes are hashed for one search.
-const maxHashed = 4 << 20
+// maxHashed is how many bytes of notes are hashed for one search: a run waits for it.
+const maxHashed = 1 << 20
 
 // A Hit is one line of a note that fits a task.
 type Hit struct {
