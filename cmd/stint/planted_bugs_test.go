@@ -502,6 +502,26 @@ var bugs = []bug{
 		pkg: "./coordinator", run: "^TestLoopCrash$",
 	},
 	{
+		name: "what a command prints after it has emptied its output is lost", file: "coordinator/agent/supervise.go",
+		old: "n == 0 && t.emptied()", now: "n == 0 && false",
+		pkg: "./coordinator/agent", run: "^TestVerifyCutsItsOutput$",
+	},
+	{
+		name: "a part of an archived task makes a new one of it", file: "state/state.go",
+		old: "if sec.Get(KeyStatus) == nil {", now: "if false {",
+		pkg: "./state", run: "^TestArchivedTaskComesBack$",
+	},
+	{
+		name: "an agent starts beside a verify command of the last master that may be alive", file: "coordinator/check.go",
+		old: "for _, t := range c.leftovers {", now: "for _, t := range c.leftovers {\n\t\tbreak",
+		pkg: "./coordinator", run: "^TestVerifyThatMayStillBeAlive$",
+	},
+	{
+		name: "a verify command waits for the account", file: "state/task.go",
+		old: "if t.Phase == PhaseVerify {", now: "if false {",
+		pkg: "./state", run: "^(TestReady|TestUnwilling)$",
+	},
+	{
 		name: "a verify command that stint verify began outlives its master", file: "coordinator/coordinator.go",
 		old: "\tc.recoverChecks(proving)\n", now: "",
 		pkg: "./coordinator", run: "^TestVerifyAtAShutdown$",
