@@ -74,6 +74,109 @@ var goodAnswers = map[string][]string{
 	"Add retries to the uploader.":                           {"The uploader retries three times with backoff. It will wait at most 7 s in all.", "Three tries, 1-2-4 s apart, only for 5xx and resets. The user sees one line for each."},
 	"Split the billing package.":                             {"billing is now invoice and ledger.\nThe import path of Rate changed; callers are adapted.\nI'd leave tax in place until the new rules are known."},
 	"Bring the docs of the API up to date with the handlers": {"Step 1 of the guide had the old host, step 4 the old header; both are current. Everything else agreed with the handlers."},
+	"Fix the flaky test TestUpload.": {
+		"TestUpload raced with the janitor goroutine. The janitor is now stopped in t.Cleanup. 500 runs with -race, no failure.",
+		"The flake comes from the port: two tests pick the same. They listen on :0 now.",
+		"I couldn't make it fail in 2,000 runs, so I left the code alone and added logging to the one suspicious branch.",
+	},
+	"Upgrade the dependency sqlx to v2.": {
+		"sqlx is at v2.1.0. `Get` takes a context now, so 14 call sites changed. Two of them had none to pass and use context.TODO().",
+		"There is no v2 of sqlx; the newest is v1.4.0, which go.mod has already. Nothing to do.",
+	},
+	"Write a unit test for ParseDuration.": {
+		"parse_test.go has 9 cases: units, signs, overflow, empty input. One found a bug: \"1.5h\" gave 1h; mended in the same commit.",
+	},
+	"Why does make fail on macOS?": {
+		"`sed -i` needs an argument there. Use `sed -i ''` or perl.",
+		"Because `date -d` is GNU only. I would replace it with a small Go helper; shall I?",
+	},
+	"Remove the deprecated endpoint /v1/users.": {
+		"Removed the handler, its route, its tests and the page in docs/. Clients get 410 from the catch-all.",
+	},
+	"Add a --json flag to `shop orders`.": {
+		"`shop orders --json` prints one object a line. The help and the golden file are updated.",
+		"Added. Field names follow the API: id, total_cents, placed_at. After the release I'd drop the undocumented --raw.",
+	},
+	"Make the build faster.": {
+		"From 4m10s to 1m35s: the cache key no longer has the commit in it, and lint runs beside the tests.",
+	},
+	"Refactor the config loader.": {
+		"The loader is split into read, merge and check. No behaviour changed; the 41 tests pass unchanged.",
+		"config.go went from 612 to 340 lines.\n\nWhat moved:\n- parsing to parse.go\n- defaults to defaults.go\n- checks to check.go\n\nWhat went:\n- the reflection\n- two globals\n- an init()",
+	},
+	"Check the links in docs/.": {
+		"All 212 links answer 200, but for two: docs/faq.md:14 (404) and docs/setup.md:3 (certificate expired).",
+		"404 Not Found: docs/faq.md:14, docs/setup.md:3. The other 210 are fine.",
+	},
+	"Investigate the crash in report #88.": {
+		"panic: assignment to entry in nil map, at store.go:51: New() forgets to make the map when the file is empty. A test and the fix are in.",
+		"The user had an empty data.json. New() returns a store without a map then.",
+	},
+	"Format the repository.": {
+		"gofumpt changed 12 files, all whitespace.",
+		"No file needed it.",
+	},
+	"Bump the version to 2.4.0 and tag it.": {
+		"Version 2.4.0 is in version.go and CHANGELOG.md. I can't push tags from this sandbox; run `git push origin v2.4.0`.",
+		"Done: v2.4.0.",
+	},
+	"Port the script to Python.": {
+		"report.py replaces report.sh. It gives the same output on the three sample months (diffed). Python 3.9 is enough.",
+	},
+	"Answer the question in issue 12.": {
+		"Yes: set `idle_exit` to 0. The docs say so in the third paragraph of Configuration.",
+	},
+	"Use the new logger everywhere.": {
+		"37 call sites switched. Errors in the hot path are logged once a minute only, as before. I'm not sure about cmd/legacy, which nobody builds; it is unchanged.",
+		"Everything but vendor/ uses slog now. Let me know if the key names should follow the old ones.",
+	},
+	"Tighten the file permissions of the cache.": {
+		"Cache files are 0600 and directories 0700. Old ones are corrected at start. Permission denied: none of the tests needs more.",
+	},
+	"Make login errors consistent.": {
+		"Unauthorized requests get 401 with a JSON body, forbidden ones 403. The texts are in one table, errors.go.",
+	},
+	"Update the docs for the new flag.": {
+		"README.md, docs/flags.md and the man page describe --since. The example in the README was wrong before: it used seconds.",
+	},
+	"Vereinheitliche die Fehlermeldungen.": {
+		"Alle Meldungen beginnen jetzt klein und nennen die Datei. Ich habe 23 Stellen geändert; die Tests sind grün.",
+		"Erledigt. Eine Ausnahme: die Meldung beim Start kann nicht geändert werden, weil Skripte sie lesen.",
+	},
+	"Corrige le test qui échoue.": {
+		"Le test comparait des flottants à l'égalité. Il compare maintenant à 1e-9 près, et passe.",
+	},
+	"修复登录测试。": {
+		"原因是时区：测试使用本地时间，服务器使用 UTC。现在两边都用 UTC，测试通过。",
+	},
+	"Delete the unused assets.": {
+		"47 files, 3.1 MB. logo-old.svg looks unused but is in the mail template, so it stays.",
+	},
+	"Set up CI for pull requests.": {
+		"CI runs on each pull request: vet, test -race, lint. First run: https://ci.example.org/1, green, 3m.",
+		"The workflow is in .github/workflows/ci.yml. It will run on the next push; I can't trigger it from here.",
+	},
+	"Get the coverage of the parser above 90%.": {
+		"Coverage of parser/ is 93.4% (was 71.2%). The rest is error paths that only a broken reader reaches.",
+	},
+	"Find the owner of billing.": {
+		"Nobody since March: CODEOWNERS names ana, who left. The last ten commits are from ben.",
+	},
+	"Rename Foo to Bar.": {
+		"Bar it is, in 19 files. The JSON key stays \"foo\" so that old files still load.",
+	},
+	"Describe what each package does.": {
+		"cmd: the command line.\nstore: files.\nsync: the copy to S3.\nhttp: the API.\nauth: tokens.\nui: pages.\nmetrics: counters.\ntestdata: samples.\nThat is all of them.",
+	},
+	"Sort the imports.": {
+		"Sorted with goimports; nothing else touched. Should anything look odd in the diff of gen.go: it is generated, and I left it out.",
+	},
+	"Fix the typo in the error message.": {
+		"Error: \"recieved\" is \"received\" now, in two places.",
+	},
+	"Fix the N+1 query in the order list.": {
+		"One query instead of 1+n: a JOIN on items. 20 orders took 340 ms, and take 12 ms.",
+	},
 }
 
 func TestGoodAnswersOfAllKinds(t *testing.T) {

@@ -109,7 +109,7 @@ func prose(text string) string {
 	return strings.ReplaceAll(inlineCode.ReplaceAllString(b.String(), "`x`"), "’", "'")
 }
 
-var shortForm = rx(`^(?:\(?(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|mr|mrs|dr|z\.b|d\.h|bzw|usw|ca|nr|p\.ex))\.$`)
+var shortForm = rx(`^\(?(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|mr|mrs|dr|z\.b|d\.h|bzw|usw|ca|nr|p\.ex)\.$`)
 
 // sentences takes a prose apart. The end of a line ends a sentence.
 func sentences(text string) (list []string) {
@@ -121,27 +121,21 @@ func sentences(text string) (list []string) {
 			if unicode.IsSpace(r) {
 				word = i + 1
 			}
-			if i+1 < len(runes) && !strings.ContainsRune("。！？", r) && !(strings.ContainsRune(".!?", r) && unicode.IsSpace(runes[i+1]) && !isShort(runes[word:i+1], word == begin)) {
+			last := i+1 == len(runes) || strings.ContainsRune("。！？", r)
+			if !last && (!strings.ContainsRune(".!?", r) || !unicode.IsSpace(runes[i+1]) || isShort(runes[word:i+1])) {
 				continue
 			}
 			if s := strings.Trim(string(runes[begin:i+1]), " *_"); strings.ContainsFunc(s, isWordRune) {
 				list = append(list, s)
 			}
 			begin = i + 1
-			if begin < len(runes) && unicode.IsSpace(runes[begin]) {
-				begin++
-			}
 		}
 	}
 	return list
 }
 
-// isShort reports whether a word with a dot behind it goes on: a short form, or the
-// number of an item.
-func isShort(word []rune, first bool) bool {
-	const longest = 8
-	return len(word) <= longest && (shortForm.MatchString(string(word)) || first && !slices.ContainsFunc(word[:len(word)-1], func(r rune) bool { return !unicode.IsDigit(r) }))
-}
+// isShort reports whether a dot belongs to the word before it.
+func isShort(word []rune) bool { return len(word) < 10 && shortForm.MatchString(string(word)) }
 
 func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
@@ -229,9 +223,11 @@ func findRefusal(a *answered) string {
 // error-text
 
 var (
+	ofCLI      = rx(`^(?:npm err|prompt is too long|credit balance is too low|invalid api key|not logged in|you(?:'ve| have) (?:hit|reached) your (?:usage )?limit) ?(?:[.!:·(]|$)`)
 	errorLines = []*regexp.Regexp{
-		rx(`^(?:error|fatal|fatal error|runtime error|api error|panic): |^npm err!|^traceback \(most recent call last\)|^exception in thread |^\S+:.*(?:command not found|no such file or directory|permission denied)$|^\{\s*"(?:type"\s*:\s*"error|error"\s*:)`),
-		rx(`^(?:(?:http )?(?:4|5)\d\d[: ]+(?:bad request|unauthorized|forbidden|not found|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)|internal server error|prompt is too long|credit balance is too low|request timed out|connection (?:refused|reset|error)|rate limit (?:exceeded|reached)|invalid api key|not logged in|execution error|segmentation fault|you(?:'ve| have) (?:hit|reached) your (?:usage )?limit) ?(?:[.!:·(]|$)`),
+		ofCLI,
+		rx(`^(?:error|fatal|fatal error|runtime error|api error|panic): |^traceback \(most recent call last\)|^exception in thread |^\S+:.*(?:command not found|no such file or directory|permission denied)$|^\{\s*"(?:type"\s*:\s*"error|error"\s*:)`),
+		rx(`^(?:(?:http )?(?:4|5)\d\d[: ]+(?:bad request|unauthorized|forbidden|not found|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)|internal server error|request timed out|connection (?:refused|reset|error)|rate limit (?:exceeded|reached)|execution error|segmentation fault) ?(?:[.!:·(]|$)`),
 		regexp.MustCompile(`^(?:Uncaught )?(?:[\w.$]+\.)?[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: |^goroutine \d+ \[`),
 	}
 	traceLine = regexp.MustCompile(`^(?:\s+at |\s+File "|\s{2,}\S|\t|goroutine \d+|created by |exit status \d|Caused by|caused by|\s*\.\.\. \d+ more|[\w./*()\-]+\(.*\)$|npm ERR!|Node\.js v|\s*\^+\s*$|[\w.]+(?:Error|Exception)\b|[\w./\-]+:\d+)`)
@@ -247,7 +243,7 @@ func findErrorText(a *answered) string {
 		return ""
 	}
 	head := strings.TrimSpace(strings.ReplaceAll(lines[0], "’", "'"))
-	if !matchesAny(errorLines, head) || explains.MatchString(inlineCode.ReplaceAllString(head, "")) {
+	if !matchesAny(errorLines, head) || explains.MatchString(inlineCode.ReplaceAllString(head, "")) || len(sentences(head)) > 1 && !ofCLI.MatchString(head) {
 		return ""
 	}
 	other := 0
@@ -294,7 +290,7 @@ func findReasoning(a *answered) string {
 // promised
 
 var (
-	promises = rx(`^(?:(?:ok(?:ay)?|great|perfect|now|next|then|first|so|finally|and)[,:]? )*(?:i'll|i will|i'm going to|i am going to|let me) (?:(?:now|next|first|then|also|just|quickly) )*(?:start|begin|proceed|continue|go ahead|implement|add|fix|update|create|write|run|check|look|take a look|read|inspect|investigate|explore|search|review|refactor|make|apply|remove|rename|replace|change|test|mend)\b|` +
+	promises = rx(`^(?:(?:ok(?:ay)?|great|perfect|now|next|then|first|so|finally|and)[,:]? )*(?:i'll|i will|i'm going to|i am going to|let me) (?:(?:now|next|first|then|also|just|quickly) )*(?:start|begin|proceed|continue|go ahead|implement|add|fix|update|create|write|run|check|look|take a look|read|examine|inspect|investigate|explore|search|review|refactor|make|apply|remove|rename|replace|change|test|mend|move|install|set up|use|handle|address)\b|` +
 		`^ich werde (?:nun|jetzt|zuerst)\b|^(?:nun|jetzt|als nächstes) werde ich\b|^je vais (?:maintenant|ensuite|d'abord|commencer)\b|^voy a \pL+r\b|^(?:接下来|下一步)[，,]?我|^让我`)
 	asksLeave = rx(`^(?:so,? )?(?:(?:shall|should) (?:i|we)|(?:would|do) you (?:like|want|prefer) me to|(?:do you )?want me to|(?:may|can) i (?:proceed|go ahead|continue|start)|is it ok(?:ay)? (?:if i|for me to)|soll ich|dois-je|voulez-vous que je|¿quieres que)\b.*\?$|` +
 		`^(?:please )?let me know if (?:i should|you(?:'d| would) like me to|you want me to)\b|(?:需要|要不要)我.*[吗？?]`)
