@@ -303,6 +303,36 @@ var bugs = []bug{
 		pkg: "./coordinator", run: "^TestCrashWhileEvaluated$",
 	},
 	{
+		name: "an apology is a refusal, whatever was done", file: "coordinator/inspect.go",
+		old: " && !a.worked() {", now: " {",
+		pkg: "./coordinator", run: "^TestWorkIsNoRefusal$",
+	},
+	{
+		name: "a test that was moved is one that was deleted", file: "coordinator/snapshot.go",
+		old: "add --intent-to-add", now: "add --dry-run",
+		pkg: "./coordinator", run: "^TestChangesOfFilesThatNobodyAdded$",
+	},
+	{
+		name: "the schema is taken for the judgement", file: "coordinator/evaluate.go",
+		old: `(isSaid(raw["findings"]) || isSaid(raw["lessons"]))`, now: `raw["findings"] != nil`,
+		pkg: "./coordinator", run: "^TestReadJudgement$",
+	},
+	{
+		name: "an evaluator has the tools of the user", file: "coordinator/agent/claude.go",
+		old: `"--tools", "", `, now: "",
+		pkg: "./coordinator/agent", run: "^TestClaudeArgs$",
+	},
+	{
+		name: "two tasks write lessons at once", file: "memory/lessons.go",
+		old: "syscall.LOCK_EX|syscall.LOCK_NB", now: "syscall.LOCK_SH|syscall.LOCK_NB",
+		pkg: "./memory", run: "^TestLessonsOfManyAtOnce$",
+	},
+	{
+		name: "a lesson is written into git's configuration", file: "memory/lessons.go",
+		old: `strings.EqualFold(s, ".git")`, now: "false",
+		pkg: "./memory", run: "^TestLessonsStayInTheWorkspace$",
+	},
+	{
 		name: "git runs what a checkout names", file: "coordinator/snapshot.go",
 		old: "--no-ext-diff --no-textconv --no-color", now: "--no-color",
 		pkg: "./coordinator", run: "^TestGitDoesNoHarm$",
