@@ -19,8 +19,8 @@ time limit, and nothing of it lives on. Its output goes to stdout, of more than
 status stays as it is. Nothing else is started in the task's lane meanwhile; Ctrl-C
 ends the command.
 
-Exit codes: 0 passed, 8 not passed, 5 a run is at work in that lane, 2 the task has
-no verify command.`
+Exit codes: 0 passed, 8 not passed, 5 a run is at work in that lane or max_workers
+commands run by themselves already, 2 the task has no verify command.`
 
 func (a *app) verifyCommand() *cobra.Command {
 	var asJSON bool
