@@ -30,7 +30,7 @@ type Config struct {
 	VerifyTimeout time.Duration // of a verify command of a task that does not say
 
 	FollowUpDepth int // how many tasks may follow one another, each queued by the one before; 0: none is queued by another
-	MaxFollowUps  int // how many tasks one may queue
+	MaxFollowUps  int // how many follow-ups a task may have, and how many tasks its agent may queue
 
 	Timeout            time.Duration // of one run; 0: none
 	IdleTimeout        time.Duration // of one run, without output

@@ -50,7 +50,7 @@ func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue, place
 			trigger = state.OnIssue
 			text, own = c.followUpText(&t, trigger)
 		}
-		if depth := c.depth(t.ID); text != "" && (own || depth < c.cfg.FollowUpDepth) { // a configured prompt is meant to end there, and no note says so
+		if text != "" && (own || c.depth(t.ID) < c.cfg.FollowUpDepth) { // a configured prompt is meant to end there: no note says so
 			err = c.recordFollowUp(&t, trigger, text, places, tx)
 		}
 	}
