@@ -83,6 +83,7 @@ func (c *Coordinator) round(r *run) (*run, error) {
 	default:
 		out = c.attempt(r)
 	}
+	c.settle()
 	c.log.Info("run ended", "task", r.task.ID, "run", r.id, "phase", first(string(r.task.Phase), "agent"), "class", first(string(out.Class), "success"), "exit", out.ExitCode)
 	s, goes := c.next(r, &out)
 	if r.task.Phase != state.PhaseEvaluate && (!goes || s.phase == state.PhaseEvaluate) {
@@ -94,6 +95,19 @@ func (c *Coordinator) round(r *run) (*run, error) {
 	}
 	c.gather(r, &out)
 	return nil, c.finish(r, out)
+}
+
+// settleLimit bounds how long the end of a run waits for tasks.md.
+const settleLimit = time.Second
+
+// settle takes over what a run has written into tasks.md before its end is recorded: a
+// command that queues its task again does that to a task that runs, which is counted.
+func (c *Coordinator) settle() {
+	ctx, stop := context.WithTimeout(context.Background(), settleLimit)
+	defer stop()
+	if err := c.ledger.Settle(ctx); err != nil { // the watch tries again, and tells
+		c.log.Debug("tasks.md was not taken over at the end of a run", "error", err)
+	}
 }
 
 // gather collects the files that a task is to leave, when all else went well.

@@ -51,6 +51,11 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 	}
 }
 
+// Settle takes over what another hand has written into tasks.md until now, by the rules
+// of the watch and before it comes to that. It waits for an editor at work until ctx
+// ends, and costs next to nothing where there is nothing.
+func (l *Log) Settle(ctx context.Context) error { return l.takeOver(ctx) }
+
 // Preview says what Reconcile would do if tasks.md were these bytes. It reads the
 // journal of opts.Dir and writes nothing; it needs no lock, and of opts only Dir,
 // FS, Check, Guarded and Copied count. Without a journal it gives the findings alone.
