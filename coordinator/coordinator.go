@@ -42,9 +42,10 @@ type Coordinator struct {
 	subs      map[*subscriber]bool
 	rejected  []string // records that the fold refused
 	lastErr   string
-	live      bool              // Open has returned: subscribers and runs are told of changes
-	refolding bool              // the fold is made anew after a compaction: all of it was told before
-	orphans   map[string]string // task to run: a person has changed the status of a running task while no master ran
+	live      bool                // Open has returned: subscribers and runs are told of changes
+	refolding bool                // the fold is made anew after a compaction: all of it was told before
+	orphans   map[string]string   // task to run: a person has changed the status of a running task while no master ran
+	waits     map[string][]string // by running task: those that clients within its run wait for
 
 	runsMu    sync.Mutex            // guards the fields up to the next blank line
 	runs      map[string]*run       // by task id: being started, at work, or being ended
@@ -100,7 +101,7 @@ func newCoordinator(cfg Config) *Coordinator {
 	}
 	c := &Coordinator{
 		cfg: cfg, log: cfg.Log, start: cfg.Now(), lastCall: cfg.Now(),
-		subs: map[*subscriber]bool{}, runs: map[string]*run{}, leftovers: map[string]state.Task{}, orphans: map[string]string{},
+		subs: map[*subscriber]bool{}, runs: map[string]*run{}, leftovers: map[string]state.Task{}, orphans: map[string]string{}, waits: map[string][]string{},
 		wake: make(chan struct{}, 1), ended: make(chan struct{}, 1),
 	}
 	c.state = state.New(sections{c})

@@ -119,33 +119,47 @@ func (in *intake) checkAwait(s *submission, t *state.Task) error {
 	if s.FromRun == "" || !s.Await {
 		return nil
 	}
-	why, lane := in.c.waitsInVain(t, s.Hold, s.parent, in.fresh)
+	in.c.mu.Lock()
+	why, lane := in.c.waitsInVain(t, s.parent, in.fresh)
+	in.c.mu.Unlock()
 	switch {
 	case why == "":
 		return nil
-	case lane && !s.Hold:
+	case lane:
 		return inVain(why, "stint task -d, or --parallel")
 	}
 	return inVain(why, "stint task -d")
 }
 
-// CheckWait says why a run would wait in vain for a task; nil if it would not.
-func (c *Coordinator) CheckWait(run, ref string) error {
+// BeginWait notes that a run waits for a task, until done is called, or says why it
+// would do so in vain.
+func (c *Coordinator) BeginWait(run, ref string) (done func(), err error) {
 	id, err := c.find(ref)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	parent, runs := c.state.RunningAs(run)
 	t, _ := c.state.Peek(id)
-	c.mu.Unlock()
-	if !runs || t.Status.Terminal() || t.Status == state.Running && id != parent {
-		return nil
+	if !runs || t.Status.Terminal() {
+		return func() {}, nil
 	}
-	if why, _ := c.waitsInVain(&t, t.Hold, parent, nil); why != "" {
-		return inVain(why, "stint show "+id+", once this run has ended")
+	if why, _ := c.waitsInVain(&t, parent, nil); why != "" {
+		return nil, inVain(why, "stint show "+id+", once this run has ended")
 	}
-	return nil
+	c.waits[parent] = append(c.waits[parent], id)
+	return func() { c.endWait(parent, id) }, nil
+}
+
+func (c *Coordinator) endWait(parent, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := c.waits[parent]
+	i := slices.Index(list, id)
+	if c.waits[parent] = slices.Delete(list, i, i+1); len(list) == 1 {
+		delete(c.waits, parent)
+	}
 }
 
 func inVain(why, hint string) error {
@@ -153,38 +167,47 @@ func inVain(why, hint string) error {
 }
 
 // waitsInVain says why a task cannot run before the running one has ended, and
-// whether it is in that one's lane; "" if it can.
-func (c *Coordinator) waitsInVain(t *state.Task, held bool, running string, fresh []state.Task) (why string, lane bool) {
-	c.mu.Lock()
-	at, behind := c.state.Behind(t, running, fresh)
-	c.mu.Unlock()
-	whose := "both"
+// whether it is in that one's lane; "" if it can. mu is held.
+func (c *Coordinator) waitsInVain(t *state.Task, running string, fresh []state.Task) (why string, lane bool) {
+	at, behind := c.state.Behind(t, running, fresh, c.waits)
+	whose, which := "both", "it is"
 	if at.Task != t.ID {
-		whose = "it comes after " + at.Task + ", and that one and the run"
+		whose, which = "it comes after "+at.Task+", and that one and the run", "it comes after "+at.Task+", which is"
 	}
 	switch {
-	case held:
-		why = "it is held until a person releases it"
+	case behind && at.Is == state.ObstacleHeld:
+		why = which + " held until a person releases it"
+	case behind && t.Status == state.Running && t.ID != running:
+		why = "its own run waits for this one"
 	case behind && at.Is == state.ObstacleSelf && t.ID == running:
 		why = "it is the task of this run"
 	case behind && at.Is == state.ObstacleSelf:
 		why = "it comes after the task that waits for it"
 	case behind && at.Is == state.ObstacleLane:
-		why = whose + " are in " + laneText(c.laneOf(running)) + ", which runs one task at a time"
+		r, _ := c.state.Peek(running)
+		why = whose + " are in " + laneText(r.Lane()) + ", which runs one task at a time"
 	case behind:
 		why = whose + " use one session of the agent"
-	case c.cfg.MaxWorkers == 1:
-		why = "there is one worker"
+	case c.allWait(running):
+		why = fmt.Sprintf("all workers would wait (max_workers is %d)", c.cfg.MaxWorkers)
 	}
 	return why, behind && at == state.Obstacle{Task: t.ID, Is: state.ObstacleLane}
 }
 
-// laneOf gives the lane of a task.
-func (c *Coordinator) laneOf(id string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t, _ := c.state.Peek(id)
-	return t.Lane()
+// allWait reports whether nothing could start or end if that running task waited as
+// well. mu is held.
+func (c *Coordinator) allWait(running string) bool {
+	list := c.state.Running()
+	return len(list) >= c.cfg.MaxWorkers && !slices.ContainsFunc(list, func(id string) bool { return id != running && !c.isWaiting(id) })
+}
+
+// isWaiting reports whether the run of a task waits for one that has not ended. mu is
+// held.
+func (c *Coordinator) isWaiting(id string) bool {
+	return slices.ContainsFunc(c.waits[id], func(other string) bool {
+		t, ok := c.state.Peek(other)
+		return ok && !t.Status.Terminal()
+	})
 }
 
 // laneText names a lane in a sentence.

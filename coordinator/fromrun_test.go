@@ -299,12 +299,14 @@ func TestARunWaitsInVain(t *testing.T) {
 		{coordinator.TaskSpec{}, 4, "both are in the lane of its directory", "stint task -d, or --parallel"},
 		{coordinator.TaskSpec{Parallel: true}, 4, "", ""},
 		{coordinator.TaskSpec{SessionKey: "other"}, 4, "", ""},
-		{coordinator.TaskSpec{Parallel: true}, 1, "there is one worker", "stint task -d"},
+		{coordinator.TaskSpec{Parallel: true}, 1, "all workers would wait (max_workers is 1)", "stint task -d"},
 		{coordinator.TaskSpec{Parallel: true, After: []string{taskID(1)}}, 4, "it comes after the task that waits for it", "stint task -d"},
 		{coordinator.TaskSpec{Parallel: true, VerifyCommand: "true"}, 4, "it is held until a person releases it", "stint task -d"},
+		{coordinator.TaskSpec{Parallel: true, After: []string{taskID(8)}}, 4, "it comes after " + taskID(8) + ", which is held until a person releases it", "stint task -d"},
 	} {
 		t.Run(fmt.Sprintf("%+v %d", c.spec.After, c.workers), func(t *testing.T) {
 			fromRun(t, func(w *world) { w.cfg.MaxWorkers = c.workers }, func(w *world, parent state.Task) {
+				w.submit(coordinator.TaskSpec{ID: taskID(8), Prompt: "the user's", Parallel: true, Hold: true})
 				c.spec.Prompt, c.spec.FromRun, c.spec.Await = "child", parent.RunID, true
 				child, err := w.try(c.spec)
 				if c.want == "" {
@@ -342,20 +344,24 @@ func TestARunWaitsForOthers(t *testing.T) {
 		child(6, coordinator.TaskSpec{Parallel: true, AgentSession: parentNative})
 		child(7, coordinator.TaskSpec{Parallel: true})
 		child(8, coordinator.TaskSpec{Parallel: true, VerifyCommand: "true"})
+		child(9, coordinator.TaskSpec{Parallel: true, After: []string{taskID(8)}})
+		w.submit(coordinator.TaskSpec{ID: taskID(10), Prompt: "the user's", SessionKey: "web", Hold: true})
+		w.submit(coordinator.TaskSpec{ID: taskID(11), Prompt: "the user's", SessionKey: "web", NotBefore: time.Now().Add(time.Hour)})
 		lane := "are in the lane of its directory, which runs one task at a time"
 		for id, want := range map[int]string{
 			1: "it is the task of this run", 2: "both " + lane,
 			3: "it comes after " + taskID(2) + ", and that one and the run " + lane, 4: "it comes after " + taskID(2) + ", and that one and the run " + lane,
 			5: "it comes after " + taskID(2) + ", and that one and the run " + lane, 6: "both use one session of the agent", 7: "", 8: "it is held until a person releases it",
+			9: "it comes after " + taskID(8) + ", which is held until a person releases it", 11: "",
 		} {
-			err := w.c.CheckWait(parent.RunID, taskID(id))
+			err := w.mayWait(parent.RunID, taskID(id))
 			if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), "this run would wait for a task that cannot run before this run has ended: "+want) {
 				t.Errorf("task %d: %v, want %s", id, err, want)
 			}
 		}
 		w.ended(taskID(7))
 		for _, id := range []int{7, 2} {
-			if err := w.c.CheckWait(map[int]string{7: parent.RunID, 2: taskID(9)}[id], taskID(id)); err != nil {
+			if err := w.mayWait(map[int]string{7: parent.RunID, 2: taskID(9)}[id], taskID(id)); err != nil {
 				t.Errorf("one that has ended, or of no run: %v", err)
 			}
 		}
@@ -369,4 +375,62 @@ func TestARunWaitsForOthers(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// mayWait lets a run begin to wait for a task, and end that at once.
+func (w *world) mayWait(run, id string) error {
+	done, err := w.c.BeginWait(run, id)
+	if err == nil {
+		done()
+	}
+	return err
+}
+
+// TestRunsWaitForEachOther: no run waits for one that waits for it, and the last one
+// that does not wait keeps its worker for the others.
+func TestRunsWaitForEachOther(t *testing.T) {
+	for _, workers := range []int{2, 3} {
+		var waits chan struct{}
+		asChild := func(w *world, run string) {
+			<-waits
+			if err := w.mayWait(run, taskID(1)); err == nil || !strings.Contains(err.Error(), ": its own run waits for this one") {
+				t.Errorf("for its parent: %v", err)
+			}
+			_, err := w.try(coordinator.TaskSpec{ID: taskID(3), Prompt: "grandchild", FromRun: run, Await: true, Parallel: true})
+			if workers == 2 {
+				if err == nil || !strings.Contains(err.Error(), ": all workers would wait (max_workers is 2)") {
+					t.Errorf("for the last worker: %v", err)
+				}
+				return
+			}
+			if err := errors.Join(err, w.mayWait(run, taskID(3))); err != nil {
+				t.Error(err)
+			}
+			w.ended(taskID(3))
+		}
+		configure := func(w *world) {
+			waits, w.cfg.MaxWorkers, w.cfg.FollowUpDepth = make(chan struct{}), workers, 3
+			plain := w.agent.do
+			w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+				if turn.TaskID == taskID(2) {
+					asChild(w, turn.RunID)
+				}
+				return plain(ctx, turn, report)
+			}
+		}
+		fromRun(t, configure, func(w *world, parent state.Task) {
+			w.submit(coordinator.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Await: true, Parallel: true})
+			done, err := w.c.BeginWait(parent.RunID, taskID(2))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			close(waits)
+			w.ended(taskID(2))
+			done()
+			if err := w.mayWait(parent.RunID, w.submit(coordinator.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true}).ID); err != nil {
+				t.Errorf("nobody else waits any more: %v", err)
+			}
+		})
+	}
 }

@@ -376,7 +376,7 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 		return invalid("leave it out to run the task at once", "the time %s has passed; it is %s now",
 			s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
-	t := state.Task{ID: s.ID, Status: state.Queued, After: s.after, TriggeredBy: s.parent, Agent: s.Agent, AgentSession: s.AgentSession}
+	t := state.Task{ID: s.ID, Status: state.Queued, Hold: s.Hold, After: s.after, TriggeredBy: s.parent, Agent: s.Agent, AgentSession: s.AgentSession}
 	t.SessionKey, t.SessionID, err = in.sessionFor(s, in.c.resumeOf(s), tx)
 	if err == nil {
 		err = in.checkAwait(s, &t)

@@ -3,20 +3,22 @@ package state
 // An Obstacle says why a task cannot run before another one has ended.
 type Obstacle struct {
 	Task string // the task that cannot: the one asked about, or one that it waits for
-	Is   string // ObstacleSelf, ObstacleLane or ObstacleSession
+	Is   string // one of those below
 }
 
 // What stands in the way of a task.
 const (
 	ObstacleSelf    = "self"    // it is that other task
+	ObstacleHeld    = "held"    // it is held until a person releases it, and who knows when that is
 	ObstacleLane    = "lane"    // both are in one lane
 	ObstacleSession = "session" // both speak with an agent in one session
 )
 
 // Behind says why a queued task, which may be a new one, cannot run before a running
-// one has ended; ok is false if it can. Those that it waits for count, by after and
-// by the order of their lanes; fresh are tasks that are taken in with it.
-func (s *State) Behind(t *Task, running string, fresh []Task) (o Obstacle, ok bool) {
+// one has ended, or without a person; ok is false if it can. Those that it waits for
+// count, by after and by the order of their lanes, and those that running ones wait
+// for, as waits tells; fresh are tasks that are taken in with it.
+func (s *State) Behind(t *Task, running string, fresh []Task, waits map[string][]string) (o Obstacle, ok bool) {
 	n, _ := s.ids.find([]byte(running))
 	at := s.live[n]
 	if at == nil {
@@ -35,10 +37,11 @@ func (s *State) Behind(t *Task, running string, fresh []Task) (o Obstacle, ok bo
 		if is := s.obstacle(list[0], x, at); is != "" {
 			return Obstacle{list[0], is}, true
 		}
-		if x == nil || x.Status != Queued {
-			continue
+		next := waits[list[0]]
+		if x != nil && x.Status == Queued {
+			next = append(s.earlier(list[0], x), x.After...)
 		}
-		for _, id := range append(s.earlier(list[0], x), x.After...) {
+		for _, id := range next {
 			if !seen[id] {
 				seen[id] = true
 				list = append(list, id)
@@ -55,6 +58,8 @@ func (s *State) obstacle(id string, x *Task, at *live) string {
 		return ObstacleSelf
 	case x == nil || x.Status != Queued:
 		return ""
+	case x.Hold:
+		return ObstacleHeld
 	case x.Lane() == at.Lane():
 		return ObstacleLane
 	}
@@ -66,7 +71,8 @@ func (s *State) obstacle(id string, x *Task, at *live) string {
 	return ""
 }
 
-// earlier gives the task that is before x in a lane that has an order.
+// earlier gives the task that is before x in a lane that has an order. One that is
+// held is passed there.
 func (s *State) earlier(id string, x *Task) []string {
 	ln := s.lanes[x.Lane()]
 	if ln == nil || ln.excludes() {
@@ -78,8 +84,12 @@ func (s *State) earlier(id string, x *Task) []string {
 	} else if last := len(ln.queue) - 1; last >= 0 {
 		before = s.id(ln.queue[last].n)
 	}
-	if before == "" {
-		return nil
+	for before != "" {
+		n, _ := s.ids.find([]byte(before))
+		if l := s.live[n]; l == nil || l.Status != Queued || !l.Hold {
+			return []string{before}
+		}
+		before = s.beforeInLane(s.live[n])
 	}
-	return []string{before}
+	return nil
 }

@@ -224,11 +224,11 @@ func (f *fakeMaster) Why(ref string) (string, error) {
 	return "it is " + string(t.Status), err
 }
 
-func (f *fakeMaster) CheckWait(run, ref string) error {
+func (f *fakeMaster) BeginWait(run, ref string) (done func(), err error) {
 	if t, err := f.Task(context.Background(), ref); err == nil && t.RunID == run {
-		return &coordinator.Error{Code: coordinator.CodeConflict, Message: "in vain"}
+		return nil, &coordinator.Error{Code: coordinator.CodeConflict, Message: "in vain"}
 	}
-	return nil
+	return func() {}, nil
 }
 
 func (f *fakeMaster) Wait(ctx context.Context, ref string) (state.Task, error) {

@@ -59,8 +59,9 @@ type Master interface {
 	Queue(key string) []state.Task
 	// Why says in one sentence why a task is not running, or how it ended.
 	Why(ref string) (string, error)
-	// CheckWait says why a run would wait in vain for a task.
-	CheckWait(run, ref string) error
+	// BeginWait notes that a run waits for a task, until done is called, or says why it
+	// would do so in vain.
+	BeginWait(run, ref string) (done func(), err error)
 	// Wait returns when the task has ended, or ctx has.
 	Wait(ctx context.Context, ref string) (state.Task, error)
 	// Raw gives the ledger's sections of a task.

@@ -166,9 +166,11 @@ func (s *Server) wait(ctx context.Context, in *refInput) (*taskOutput, error) {
 	ctx, release := long(ctx)
 	defer release()
 	if run := fromRun(ctx); run != "" {
-		if err := s.master.CheckWait(run, in.ID); err != nil {
+		done, err := s.master.BeginWait(run, in.ID)
+		if err != nil {
 			return nil, asProblem(err)
 		}
+		defer done()
 	}
 	t, err := s.master.Wait(ctx, in.ID)
 	if err != nil && stopped(ctx) {
