@@ -28,6 +28,10 @@ const maxOutput = 64 << 20
 // them is collected.
 var guardedDirs = []string{".git", ".claude", ".codex", ".gemini"}
 
+func isGuardedDir(name string) bool {
+	return slices.ContainsFunc(guardedDirs, func(dir string) bool { return strings.EqualFold(dir, name) })
+}
+
 // A fileError says why a file of a task cannot be taken or given.
 type fileError struct {
 	what string // "input file" or "output file"
@@ -221,7 +225,7 @@ func lookAt(root *os.Root, path string) (fs.FileInfo, error) {
 	}
 	parts := strings.Split(path, string(filepath.Separator))
 	for i, part := range parts {
-		if slices.ContainsFunc(guardedDirs, func(dir string) bool { return strings.EqualFold(dir, part) }) {
+		if isGuardedDir(part) {
 			return nil, fmt.Errorf("lies in %s, from which nothing is collected", part)
 		}
 		fi, err := root.Lstat(filepath.Join(parts[:i+1]...))

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -54,6 +55,7 @@ func (in *intake) exceeds(s *submission, t *state.Task) string {
 	hold(s.VerifyCommand == NoVerify && configured != NoVerify, "without the configured verify command", "verifyCommand")
 	hold(first(s.VerifyCommand, NoVerify) != NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
 	hold(!isWithin(s.Workspace, t.Workspace), "outside of "+first(t.Workspace, "its own directory"), "workspace and prompt")
+	hold(isGuarded(s.Workspace, t.Workspace), "in a directory that is not its own", "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
 	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
 	hold(in.isForeignSession(s, t), "in a session that is not its own", "session and prompt")
@@ -63,8 +65,16 @@ func (in *intake) exceeds(s *submission, t *state.Task) string {
 	return strings.Join(what, ", ") + ": look at " + strings.Join(where, ", ")
 }
 
+// isGuarded reports whether a path below a directory is among git's own files, which
+// agents keep out of where they may write, or among their own.
+func isGuarded(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && isWithin(path, dir) && slices.ContainsFunc(strings.Split(rel, string(filepath.Separator)), isGuardedDir)
+}
+
 // isForeignSession reports whether a submission goes on with a conversation that
-// neither the task t nor a task that t has queued, and that was free to run, is in.
+// neither the task t is in nor one that its agent has queued and that nobody had to
+// release: a person who releases one lets that one in.
 func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
 	current := ""
 	if s.Continue {
@@ -79,11 +89,21 @@ func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
 	in.c.mu.Lock()
 	defer in.c.mu.Unlock()
 	for _, id := range in.c.state.FollowUps(t.ID) {
-		if child, err := in.c.wholeOf(id); err == nil && !child.Hold && is(&child) {
+		if child, err := in.c.wholeOf(id); err == nil && child.Trigger == state.ByAgent && !in.c.beganHeld(id) && is(&child) {
 			return false
 		}
 	}
 	return s.AgentSession != "" || s.Continue || in.c.state.LaneAgent(s.SessionKey, sortedNames(in.c.cfg.Agents)) != ""
+}
+
+// beganHeld reports whether a task was held when it was taken in. mu is held.
+func (c *Coordinator) beganHeld(id string) bool {
+	offs := c.state.Offsets(id)
+	if len(offs) == 0 {
+		return true
+	}
+	s, err := c.ledger.SectionAt(offs[0])
+	return err != nil || s.Get(state.KeyHold) != nil
 }
 
 // agentOfRun gives the agent whose run that is; "" if it does not run here.

@@ -160,7 +160,7 @@ func TestARunHasNoRights(t *testing.T) {
 		w.cfg.Agents["other"] = w.agent
 		home = filepath.Join(root, "a")
 		if err := errors.Join(
-			os.MkdirAll(filepath.Join(home, "sub"), 0o700), os.Mkdir(filepath.Join(root, "b"), 0o700), os.Symlink(other, filepath.Join(home, "link")),
+			os.MkdirAll(filepath.Join(home, "sub", ".Git", "hooks"), 0o700), os.Mkdir(filepath.Join(root, "b"), 0o700), os.Symlink(other, filepath.Join(home, "link")),
 			os.Mkdir(filepath.Join(root, ".git"), 0o700), os.WriteFile(filepath.Join(root, ".git", "HEAD"), nil, 0o600),
 		); err != nil {
 			t.Fatal(err)
@@ -184,6 +184,7 @@ func TestARunHasNoRights(t *testing.T) {
 			{"above, in the same checkout", coordinator.TaskSpec{Workspace: root}, "outside of " + home + ": look at workspace and prompt"},
 			{"a sibling", coordinator.TaskSpec{Workspace: filepath.Join(root, "b")}, "outside of " + home + ": look at workspace and prompt"},
 			{"below", coordinator.TaskSpec{Workspace: filepath.Join(home, "sub")}, ""},
+			{"git's own files", coordinator.TaskSpec{Workspace: filepath.Join(home, "sub", ".Git", "hooks")}, "in a directory that is not its own: look at workspace and prompt"},
 			{"another agent", coordinator.TaskSpec{Agent: "other"}, "for another agent: look at agent and prompt"},
 			{"its own agent", coordinator.TaskSpec{Agent: "demo"}, ""},
 			{"the client's default agent", coordinator.TaskSpec{DefaultAgent: "other"}, ""},
@@ -214,6 +215,12 @@ func TestARunHasNoRights(t *testing.T) {
 			if c.spec.Agent == "" && got.Agent != "demo" {
 				t.Errorf("%s: it is for %s", c.name, got.Agent)
 			}
+			if c.name == "a session of the user" { // it alone is let in
+				if _, err := w.c.Release(t.Context(), got.ID, ledger.ByClient); err != nil || w.ended(got.ID).Status != state.Done {
+					t.Errorf("%s: released it does not run: %v", c.name, err)
+				}
+				continue
+			}
 			if got.Hold { // it stays so for one who takes it up again without having looked
 				_, canceled := w.c.Cancel(t.Context(), got.ID, ledger.ByAgent)
 				again, retried := w.c.Retry(t.Context(), got.ID, ledger.ByClient)
@@ -227,6 +234,35 @@ func TestARunHasNoRights(t *testing.T) {
 		if _, err := w.try(spec); err == nil || !strings.Contains(err.Error(), "the state directory") {
 			t.Errorf("where the state is: %v", err)
 		}
+	})
+}
+
+// TestARunIsNoMender: the session of a task's follow-up is not its run's own.
+func TestARunIsNoMender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := followWorld(t)
+		w.settings(coordinator.WorkspaceSettings{TriggerSession: "mender"})
+		plain := w.agent.do
+		var asked state.Task
+		again := false
+		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			if turn.TaskID == taskID(1) && again {
+				asked = w.submit(coordinator.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work, SessionKey: "mender"})
+			}
+			return plain(ctx, turn, report)
+		}
+		w.openUnwatched()
+		w.ended(w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look", Workspace: w.work}).ID)
+		w.onlyChild(taskID(1))
+		again = true
+		if _, err := w.c.Retry(t.Context(), taskID(1), ledger.ByClient); err != nil {
+			t.Fatal(err)
+		}
+		w.ended(taskID(1))
+		if asked.ID == "" || !asked.Hold {
+			t.Errorf("what its agent asks for: %q, hold %v", asked.ID, asked.Hold)
+		}
+		w.close()
 	})
 }
 
