@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -41,10 +42,14 @@ type Lesson struct {
 	Source string `json:"source,omitempty"` // who says so, such as "task 0198…"
 }
 
+// leadingMarks are those of headings, lists, quotes and tables, each with a blank
+// behind it: "-1", "--force" and "*.go" are words.
+var leadingMarks = regexp.MustCompile(`^((#{1,6}|[-*>|])( |$))+`)
+
 // NewLesson makes one line of a text: blanks for line breaks, no mark of a heading
 // or list before it, at most 500 characters.
 func NewLesson(text, source string, now time.Time) Lesson {
-	text = strings.TrimLeft(oneLine(text), "#-*>| ")
+	text = leadingMarks.ReplaceAllString(oneLine(text), "")
 	if utf8.RuneCountInString(text) > MaxLesson {
 		text = strings.TrimSpace(string([]rune(text)[:MaxLesson-1])) + "…"
 	}
@@ -327,7 +332,7 @@ func Find(list []Lesson, id string) (l Lesson, err error) {
 }
 
 // RemoveLesson takes the lesson with that id, or with an id that begins so, out of a
-// note, as often as it stands there.
+// note, as often as it stands there, with the further lines that a person has given it.
 func RemoveLesson(workspace, name, id string) (Lesson, error) {
 	switch unlock, err := lockLessons(workspace, name); {
 	case err == nil:
@@ -344,8 +349,11 @@ func RemoveLesson(workspace, name, id string) (Lesson, error) {
 		return Lesson{}, err
 	}
 	var kept []byte
+	within := false // of a lesson that goes
 	for line := range bytes.Lines(text) {
-		if l, ok := parseLesson(string(line)); !ok || l.ID != gone.ID {
+		l, ok := parseLesson(string(line))
+		goesOn := strings.ContainsRune(" \t", rune(line[0])) && len(bytes.TrimSpace(line)) > 0
+		if within = ok && l.ID == gone.ID || within && !ok && goesOn; !within {
 			kept = append(kept, line...)
 		}
 	}

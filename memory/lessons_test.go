@@ -83,7 +83,7 @@ func TestALessonIsOneBullet(t *testing.T) {
 		if len(lines) != 4 || !strings.HasPrefix(lines[2], "- 2026-11-22 ") || strings.ContainsAny(lines[2], "\r\v\f\x00\x1b\u0085\u2028\u2029\u202e") {
 			t.Errorf("%.40q becomes %q", text, lines)
 		}
-		if rest := strings.TrimPrefix(lines[2], "- 2026-11-22 "); strings.IndexAny(rest, "#->|") == 0 || len([]rune(rest)) > MaxLesson+30 {
+		if rest := strings.TrimPrefix(lines[2], "- 2026-11-22 "); leadingMarks.MatchString(rest) || len([]rune(rest)) > MaxLesson+30 {
 			t.Errorf("%.40q becomes %q", text, rest)
 		}
 		list, err := Lessons(dir, DefaultLessons)
@@ -99,6 +99,25 @@ func TestALessonIsOneBullet(t *testing.T) {
 	}
 	if added := addLessons(t, t.TempDir(), 0, "", " \n", "###", "- - -"); len(added) != 0 {
 		t.Errorf("nothing is added as %q", added)
+	}
+}
+
+// TestALessonIsKeptAsItWasSaid: what begins with a character of Markdown may be a word,
+// and says something else without it.
+func TestALessonIsKeptAsItWasSaid(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"--no-verify is forbidden here": "--no-verify is forbidden here", ">= 1.26 of Go is needed": ">= 1.26 of Go is needed",
+		"-1 means no limit": "-1 means no limit", "1 means no limit": "1 means no limit",
+		"*.pb.go is generated": "*.pb.go is generated", "|| true hides the failure": "|| true hides the failure", "#12 is still open": "#12 is still open",
+		"## - > | * A heading of a list": "A heading of a list", "- -5 is the code": "-5 is the code",
+	} {
+		if added := addLessons(t, dir, 0, text); len(added) != 1 || added[0].Text != want {
+			t.Errorf("%q is added as %v", text, added)
+		}
+	}
+	if list, err := Lessons(dir, DefaultLessons); err != nil || len(list) != 9 || list[0].Date == "" {
+		t.Errorf("read as %v, %v", list, err)
 	}
 }
 
@@ -147,7 +166,14 @@ func TestRemoveLesson(t *testing.T) {
 	if err != nil || gone.Text != "one" {
 		t.Errorf("gone %v, %v", gone, err)
 	}
-	want := "\ufeff# Mine\r\n\r\nText stays.\r\n- two\r\n  and its second line\r\n* three\r\n\tEnd without newline"
+	want := "\ufeff# Mine\r\n\r\nText stays.\r\n- two\r\n  and its second line\r\n* three\r\n"
+	if got := fileText(t, dir, DefaultLessons); got != want {
+		t.Errorf("the note is %q, want %q", got, want)
+	}
+	if _, err := RemoveLesson(dir, DefaultLessons, list[1].ID); err != nil {
+		t.Error(err)
+	}
+	want = "\ufeff# Mine\r\n\r\nText stays.\r\n* three\r\n"
 	if got := fileText(t, dir, DefaultLessons); got != want {
 		t.Errorf("the note is %q, want %q", got, want)
 	}

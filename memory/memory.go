@@ -37,6 +37,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -134,7 +135,8 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	r.Skipped = append(r.Skipped, rk.skipped...)
 	r.Files = hashFiles(limited, root, r.Hits)
 	if limited.Err() != nil {
-		r.Partial = fmt.Sprintf("it took longer than %v", limit)
+		late := fmt.Sprintf("it took longer than %v", limit)
+		r.Partial = strings.TrimPrefix(r.Partial+"; "+late, "; ")
 	}
 	return r, nil
 }

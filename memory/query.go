@@ -111,6 +111,7 @@ func (q *query) chosen() []Term {
 			own = append(own, t)
 		}
 	}
+	pasted = fromBothEnds(pasted) // a question with a time or a version in it looks pasted
 	slices.SortStableFunc(pasted, func(a, b asked) int { return a.count - b.count })
 	share := min(len(pasted), max(maxPasted, maxTerms-len(own)))
 	list := byTurns(pasted, share)

@@ -56,21 +56,33 @@ func TestNamesComeFirst(t *testing.T) {
 	}
 }
 
-// TestALogDoesNotHideTheQuestion: a pasted log or a trace of a hundred lines, before
-// the question or behind it, in a language with blanks and in one without.
+// TestALogDoesNotHideTheQuestion: a pasted log or a trace of a hundred lines, whose
+// words repeat or do not, before the question or behind it, in a language with blanks
+// and in one without, also if the question looks like a line of a log.
 func TestALogDoesNotHideTheQuestion(t *testing.T) {
-	var log, trace strings.Builder
+	var log, trace, names strings.Builder
 	for i := range 100 {
 		fmt.Fprintf(&log, "2026-11-22T03:12:%02d.%03dZ 10.0.%d.7:443 I%04d handler-%d served /api/v%d/items_%d in %dms\n", i%60, i*7, i, i, i, i%3, i, i*3)
 		fmt.Fprintf(&trace, "  shop/internal/part%dHandler.serveHTTP(0x14000%04x)\n\t/src/internal/part%d/serve_handler.go:%d +0x1d\n", i, i, i, i)
+		word := func(n int) string {
+			return strings.Repeat(string(rune('b'+n%20)), 2) + "o" + string(rune('b'+n/20)) + "u"
+		}
+		fmt.Fprintf(&names, "2026-11-22T03:12:%02d.%03dZ %sson has left %sberg for %stown\n", i%60, i*7, word(i), word(i), word(i))
 	}
 	dir := workspace(t, map[string]string{"MEMORY.md": strings.Repeat("nothing of use\n", 30) + "The deploy key is in the vault.\n部署密钥在保险库里。\n"})
-	for _, ask := range []struct{ question, place string }{{"Why is the deploy key refused?", "MEMORY.md:31"}, {"为什么部署密钥被拒绝？", "MEMORY.md:32"}} {
+	for _, ask := range []struct{ question, place string }{
+		{"Why is the deploy key refused?", "MEMORY.md:31"},
+		{"为什么部署密钥被拒绝？", "MEMORY.md:32"},
+		{"Since 14:05:12 the deploy key is refused, why?", "MEMORY.md:31"},
+		{"After the upgrade to 1.24.3 the deploy key is refused.\nWhy is that so?", "MEMORY.md:31"},
+	} {
 		for name, prompt := range map[string]string{
 			"before a log":   ask.question + "\n\n" + log.String(),
 			"behind a log":   log.String() + "\n" + ask.question,
 			"before a trace": ask.question + "\n\n" + trace.String(),
 			"behind a trace": trace.String() + "\n" + ask.question,
+			"before names":   ask.question + "\n" + names.String(),
+			"behind names":   names.String() + "\n" + ask.question,
 		} {
 			if got := places(search(t, ownScan(), dir, prompt)); len(got) == 0 || got[0] != ask.place {
 				t.Errorf("%s %s: hits %v", ask.question, name, got)

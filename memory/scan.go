@@ -101,7 +101,7 @@ func (s *Searcher) scan(ctx context.Context, root *os.Root, c *collector) (name,
 	slices.SortFunc(c.lines, order)
 	c.lines = slices.CompactFunc(c.lines, func(a, b found) bool { return order(a, b) == 0 })
 	if ctx.Err() != nil { // the time is over: what there is is used
-		return name, "", nil
+		err = nil
 	}
 	if c.common != 0 {
 		partial = fmt.Sprintf("more than %d lines have one of the terms: of those that have only the commonest of them, not all were looked at", maxLines)
