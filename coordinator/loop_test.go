@@ -577,7 +577,7 @@ func TestLoopTakenOut(t *testing.T) {
 // TestLoopCommandEditsTheLedger: what a verify command writes into tasks.md counts as a
 // person's, for it may be one; but there is an end to it.
 func TestLoopCommandEditsTheLedger(t *testing.T) {
-	const all = "" // the file is removed
+	const all, short = "", "short" // the file is removed, or cut, as an editor may do that is at work still
 	for edit, want := range map[string]struct {
 		status          state.Status
 		reason          state.Class
@@ -588,6 +588,7 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 		"- verifyCommand: always": {state.Failed, state.ClassVerify, 3, 3},
 		"- prompt: do that":       {state.Failed, state.ClassVerify, 5, 5}, // likewise
 		all:                       {state.Failed, state.ClassVerify, 3, 3}, // and is written again
+		short:                     {state.Dead, state.ClassInterrupted, 3, 3},
 	} {
 		t.Run(edit, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
@@ -595,14 +596,20 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 				w.cfg.MaxRetries = 2
 				w.openUnwatched()
 				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
-					if edit == all {
-						if err := os.Remove(filepath.Join(w.dir, ledger.TasksName)); err != nil {
+					tasks := filepath.Join(w.dir, ledger.TasksName)
+					switch edit {
+					case all:
+						if err := os.Remove(tasks); err != nil {
 							t.Error(err)
 						}
 						if _, err := w.c.Reconcile(context.Background(), false); err != nil {
 							t.Error(err)
 						}
-					} else {
+					case short: // and the command ends at once
+						if err := os.WriteFile(tasks, []byte(strings.Repeat("\n\n## Task "+v.TaskID+"\n- status: queued", w.shell.count())), 0o600); err != nil {
+							t.Error(err)
+						}
+					default:
 						w.takeOver("## Task %s\n%s\n- label: %d\n", v.TaskID, edit, w.shell.count())
 					}
 					if ctx.Err() != nil {

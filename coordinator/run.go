@@ -97,8 +97,9 @@ func (c *Coordinator) round(r *run) (*run, error) {
 	return nil, c.finish(r, out)
 }
 
-// settleLimit bounds how long the end of a run waits for tasks.md.
-const settleLimit = time.Second
+// settleLimit bounds how long the end of a run waits for tasks.md: for longer than the
+// ledger waits for the rest of a file that seems to be cut off.
+const settleLimit = 10 * time.Second
 
 // settle takes over what a run has written into tasks.md before its end is recorded: a
 // command that queues its task again does that to a task that runs, which is counted.
@@ -323,9 +324,10 @@ func (c *Coordinator) checkOf(t *state.Task) *prompt.Check {
 // memoryName is the file in a run's directory with what was found in the notes.
 const memoryName = "memory.json"
 
-// recall searches the notes for a turn.
+// recall searches the notes for a turn, unless it was told already, or its template has
+// no place for what is found.
 func (c *Coordinator) recall(ctx context.Context, r *run, t *state.Task) (found memory.Result, err error) {
-	if c.cfg.Memory == nil || t.Workspace == "" || r.kept || t.Iteration > 1 && r.session != "" { // it was told already
+	if c.cfg.Memory == nil || t.Workspace == "" || r.kept || t.Iteration > 1 && r.session != "" || !c.workspace(t.Workspace).PromptTemplate.Names("Memory") {
 		return found, nil
 	}
 	return c.cfg.Memory(ctx, t.Workspace, t.Prompt)
