@@ -169,7 +169,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 		return
 	}
 	out.Findings = together(out.Findings, j.findings)
-	out.Note = c.learn(t, set, j.lessons)
+	out.Note = c.learn(r, t, set, j.lessons)
 }
 
 // notJudged says why there is no judgement.
@@ -193,7 +193,7 @@ func together(list, more []state.Issue) []state.Issue {
 
 // learn adds lessons to the workspace's notes. What it gives is a note about what
 // went wrong, "" for nothing.
-func (c *Coordinator) learn(t *state.Task, set *WorkspaceSettings, texts []string) string {
+func (c *Coordinator) learn(r *run, t *state.Task, set *WorkspaceSettings, texts []string) string {
 	if t.Workspace == "" || set.LessonsPath == "" || len(texts) == 0 {
 		return ""
 	}
@@ -201,7 +201,11 @@ func (c *Coordinator) learn(t *state.Task, set *WorkspaceSettings, texts []strin
 	for i, text := range texts {
 		lessons[i] = memory.NewLesson(text, "task "+t.ID, c.cfg.Now())
 	}
-	if _, err := memory.AddLessons(t.Workspace, set.LessonsPath, lessons, set.EvalMaxChars); err != nil {
+	err := c.hasMoved(r, t)
+	if err == nil {
+		_, err = memory.AddLessons(t.Workspace, set.LessonsPath, lessons, set.EvalMaxChars)
+	}
+	if err != nil {
 		return "the lessons of this task were not kept: " + err.Error()
 	}
 	return ""

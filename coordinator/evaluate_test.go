@@ -207,6 +207,26 @@ func TestEvaluationFails(t *testing.T) {
 	}
 }
 
+// TestLessonsGoNowhereElse: a link that comes in the place of the workspace while the
+// answer is judged leads no lesson to another one.
+func TestLessonsGoNowhereElse(t *testing.T) {
+	w, other := newJudgeWorld(t), t.TempDir()
+	says := judges(`{"findings":[],"lessons":["The tests need make."]}`)
+	w.judge = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		if err := errors.Join(os.RemoveAll(w.work), os.Symlink(other, w.work)); err != nil {
+			t.Error(err)
+		}
+		return says(ctx, turn, report)
+	}
+	w.open()
+	got := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+	w.expect(got, state.Done, "")
+	w.close()
+	if left, err := os.ReadDir(other); err != nil || len(left) > 0 || !strings.Contains(got.Note, "were not kept") {
+		t.Errorf("there is %v, %v; note %q", left, err, got.Note)
+	}
+}
+
 // controls gives the control records as text.
 func (w *world) controls() (list []string) {
 	text, err := os.ReadFile(filepath.Join(w.dir, "tasks.md"))

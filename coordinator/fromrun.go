@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,11 @@ func (in *intake) belongTo(s *submission, tx *ledger.Tx) error {
 	parent, ok := c.state.RunningAs(s.FromRun)
 	t, _ := c.state.Peek(parent)
 	c.mu.Unlock()
+	c.runsMu.Lock()
+	if r := c.runs[parent]; r != nil {
+		t.Workspace = r.home // without links, as what it asks for has it
+	}
+	c.runsMu.Unlock()
 	if !ok {
 		return &Error{
 			Code: CodeForbidden, Message: fmt.Sprintf("run %s, which asks for it, does not run any more, or not here", s.FromRun),
@@ -131,6 +137,18 @@ func (c *Coordinator) misplaced(t *state.Task) string {
 		return "the workspace of the task, which another task has queued, has become a link to " + real
 	}
 	return ""
+}
+
+// hasMoved says that the workspace of a run is another directory than its attempt has
+// found, or may be: what runs below it can put a link in its place at any time.
+func (c *Coordinator) hasMoved(r *run, t *state.Task) error {
+	if wrong := c.misplaced(t); wrong != "" {
+		return errors.New(wrong)
+	}
+	if real := withoutLinks(t.Workspace); t.Workspace == r.task.Workspace && real != r.home {
+		return fmt.Errorf("the workspace %s leads to %s now", t.Workspace, real)
+	}
+	return nil
 }
 
 // checkAwait refuses a task for which its client would wait in vain: the client is

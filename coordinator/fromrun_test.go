@@ -301,6 +301,66 @@ func TestARunCannotMoveItsTasks(t *testing.T) {
 	}
 }
 
+// TestNothingIsCollectedElsewhere: a link that comes in the place of a workspace while
+// its agent is at work leads nobody to the files there.
+func TestNothingIsCollectedElsewhere(t *testing.T) {
+	secret, dir := t.TempDir(), ""
+	configure := func(w *world) {
+		dir = filepath.Join(w.work, "d")
+		if err := errors.Join(os.WriteFile(filepath.Join(secret, "key"), nil, 0o600), os.Mkdir(dir, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			if turn.Workspace == dir {
+				if err := errors.Join(os.Remove(dir), os.Symlink(secret, dir)); err != nil {
+					t.Error(err)
+				}
+			}
+			return coordinator.Outcome{}
+		}
+	}
+	for _, of := range []string{"the user's", "a run's"} {
+		fromRun(t, configure, func(w *world, parent state.Task) {
+			spec := coordinator.TaskSpec{Prompt: "p", Workspace: dir, OutputSpec: []string{"key"}, Parallel: true}
+			if of == "a run's" {
+				spec.FromRun = parent.RunID
+			}
+			w.cfg.MaxAttempts = 1
+			got := w.ended(w.submit(spec).ID)
+			w.expect(got, state.Failed, state.ClassOutputMissing)
+			if _, err := os.Stat(filepath.Join(w.dir, "runs", got.RunID, "files", "key")); len(got.OutputFiles) > 0 || err == nil || !strings.Contains(got.Error, secret) {
+				t.Errorf("%s: %v, %q", of, got.OutputFiles, got.Error)
+			}
+		})
+	}
+}
+
+// TestARunBehindALink: a person's workspace may have a link in it; what its run asks
+// for there is not elsewhere.
+func TestARunBehindALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := followWorld(t)
+		link := filepath.Join(t.TempDir(), "link")
+		text := fmt.Sprintf("## Task %s\n- status: queued\n- workspace: %s\n- prompt: p\n", taskID(1), link)
+		if err := errors.Join(os.Symlink(w.work, link), os.Mkdir(w.dir, 0o700), os.WriteFile(filepath.Join(w.dir, "tasks.md"), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		plain := w.agent.do
+		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			if turn.TaskID == taskID(1) {
+				child := w.submit(coordinator.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work})
+				if child.Hold {
+					t.Errorf("it is held: %s", child.Note)
+				}
+			}
+			return plain(ctx, turn, report)
+		}
+		w.openUnwatched()
+		w.ended(taskID(1))
+		w.close()
+	})
+}
+
 // passes is a shell in which every command passes.
 type passes struct{}
 

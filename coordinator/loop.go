@@ -108,7 +108,10 @@ func (c *Coordinator) mustWait(r *run, t *state.Task, s step) bool {
 // become puts a run into the place of the one before it in its attempt. Whatever is not
 // named here begins anew.
 func (c *Coordinator) become(r *run, id string, t *state.Task, native string) *run {
-	next := &run{id: id, task: *t, begun: c.cfg.Now(), session: native, ctx: r.ctx, cancel: r.cancel}
+	next := &run{id: id, task: *t, begun: c.cfg.Now(), session: native, home: r.home, ctx: r.ctx, cancel: r.cancel}
+	if t.Workspace != r.task.Workspace {
+		next.home = withoutLinks(t.Workspace)
+	}
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	c.runs[t.ID] = next

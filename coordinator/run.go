@@ -30,6 +30,7 @@ type run struct {
 	started     *ledger.Record // the `running` record
 	session     string         // native session to resume; "" begins a new one
 	named       bool           // the task brought that session from outside: stint has not run in it yet
+	home        string         // the workspace without links, as its attempt found it; written with runsMu
 	interrupted bool           // the run before this one did not end by itself
 	kept        bool           // session has the prompt already
 	strayed     string         // the session that the agent began in place of the one that it had to resume
@@ -59,6 +60,10 @@ func (c *Coordinator) execute(r *run) {
 		default:
 		}
 	}()
+	home := withoutLinks(r.task.Workspace)
+	c.runsMu.Lock()
+	r.home = home
+	c.runsMu.Unlock()
 	if r.goesOn {
 		c.carrySnapshot(r.before, r.id)
 	}
@@ -118,6 +123,9 @@ func (c *Coordinator) gather(r *run, out *Outcome) {
 		return
 	}
 	files, err := c.makeFiles(r.id, &t)
+	if err == nil {
+		err = c.hasMoved(r, &t)
+	}
 	if err == nil {
 		r.outputs, err = c.collect(first(t.Workspace, files), r.id, t.OutputSpec)
 	}
