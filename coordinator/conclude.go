@@ -123,7 +123,7 @@ func (c *Coordinator) endRecord(r *run, out *Outcome, v *verdict) *ledger.Record
 	c.addKept(rec, r, out, v)
 	c.addUsage(rec, r, out)
 	addCheck(rec, r.check)
-	if isFinal(out) {
+	if r.looked {
 		addFindings(rec, out.Findings, r.flagged)
 	}
 	return rec

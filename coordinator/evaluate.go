@@ -67,7 +67,7 @@ func (c *Coordinator) inspect(r *run, out *Outcome) {
 		c.trouble("an answer could not be looked at", err)
 		return
 	}
-	r.flagged = len(t.Findings) > 0
+	r.looked, r.flagged = true, len(t.Findings) > 0
 	a := answered{prompt: t.Prompt, answer: out.Result, policy: c.toldPolicy(&t)}
 	if hasVerify(&t) {
 		a.verify, a.diff = t.VerifyCommand, c.changes(r, &t, allLines)
@@ -109,7 +109,7 @@ func (c *Coordinator) evaluate(r *run) Outcome {
 	if err != nil {
 		return broken(err)
 	}
-	r.flagged = len(t.Findings) > 0
+	r.looked, r.flagged = true, len(t.Findings) > 0
 	out, set := c.unjudged(r, &t), c.workspace(t.Workspace)
 	switch agent := c.cfg.Agents[t.Agent]; {
 	case set.EvalPrompt == "": // somebody has taken it out meanwhile

@@ -227,6 +227,35 @@ func TestLessonsGoNowhereElse(t *testing.T) {
 	}
 }
 
+// TestFindingsWithoutOutput: what is found of an answer stays on the task though a file
+// is missing then, and goes where nothing is found of a later one.
+func TestFindingsWithoutOutput(t *testing.T) {
+	w := newJudgeWorld(t)
+	w.judge = judges(`{"findings":[{"kind":"wrong","message":"It is not."}],"lessons":[]}`)
+	w.open()
+	got := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", OutputSpec: []string{"report.md"}, OnFailure: "look at {{.Findings}}"}).ID)
+	w.expect(got, state.Failed, state.ClassOutputMissing)
+	if len(got.Findings) != 1 {
+		t.Errorf("it has the findings %v", got.Findings)
+	}
+	w.close()
+	w = newJudgeWorld(t)
+	w.settings(coordinator.WorkspaceSettings{})
+	answers := []string{"I'm sorry, but I can't help with that.", "Done: report.md is written."}
+	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		defer func() { answers = answers[1:] }()
+		return coordinator.Outcome{Result: answers[0]}
+	}
+	w.checks, w.cfg.MaxIterations = []int{1, 0}, 1
+	w.open()
+	got = w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: "make", MaxAttempts: 2, OutputSpec: []string{"report.md"}}).ID)
+	said := w.records(got.ID, state.KeyFindings)
+	if len(got.Findings) > 0 || len(said) != 2 || got.Reason != state.ClassOutputMissing {
+		t.Errorf("it has the findings %v of an earlier attempt; %q, %s", got.Findings, said, got.Reason)
+	}
+	w.close()
+}
+
 // controls gives the control records as text.
 func (w *world) controls() (list []string) {
 	text, err := os.ReadFile(filepath.Join(w.dir, "tasks.md"))

@@ -325,7 +325,6 @@ func TestNothingIsCollectedElsewhere(t *testing.T) {
 			if of == "a run's" {
 				spec.FromRun = parent.RunID
 			}
-			w.cfg.MaxAttempts = 1
 			got := w.ended(w.submit(spec).ID)
 			w.expect(got, state.Failed, state.ClassOutputMissing)
 			if _, err := os.Stat(filepath.Join(w.dir, "runs", got.RunID, "files", "key")); len(got.OutputFiles) > 0 || err == nil || !strings.Contains(got.Error, secret) {

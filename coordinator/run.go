@@ -36,6 +36,7 @@ type run struct {
 	strayed     string         // the session that the agent began in place of the one that it had to resume
 	outputs     []state.OutputFile
 	before      string         // the task's run before this one
+	looked      bool           // the answer was looked at: the findings are the outcome's
 	flagged     bool           // the task has findings in its records
 	account     *ledger.Record // what the evaluator's turn says about the account; nil if nothing
 	goesOn      bool           // what the run before it has changed is this task's: nobody had to wait in between
