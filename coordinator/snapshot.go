@@ -44,7 +44,7 @@ printf '%s\n' "$s"
 // agent seldom adds a file, and may not be able to.
 const diffCommand = `cp "$(` + gitCommand + `rev-parse --git-path index)" "$d/index" && GIT_INDEX_FILE=$d/index && export GIT_INDEX_FILE && ` + untracked + ` >"$d/now" &&
 tail -n +2 %[1]s | LC_ALL=C comm -13 - "$d/now" | grep -v '/"\{0,1\}$' | ` + gitCommand + `--literal-pathspecs add --intent-to-add --pathspec-from-file=- &&
-` + gitCommand + `diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all -M --src-prefix=a/ --dst-prefix=b/ %[3]s %[2]s -- .
+` + gitCommand + `diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all --relative -M --src-prefix=a/ --dst-prefix=b/ %[3]s %[2]s -- .
 code=$?; rm -f "$d/index"; exit $code`
 
 // How a diff is shown.

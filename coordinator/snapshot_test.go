@@ -280,6 +280,25 @@ func TestChangesOfFilesThatNobodyAdded(t *testing.T) {
 	}
 }
 
+// TestMakefileOfTheWorkspace: the files that a verify command runs are those of the
+// directory that it runs in.
+func TestMakefileOfTheWorkspace(t *testing.T) {
+	for workspace, want := range map[string]string{"": "", "sub": "verify-weakened"} {
+		w := newGitWorld(t)
+		w.run(`mkdir sub && printf 'test:\n\tgo test\n' >Makefile && cp Makefile sub && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm make`)
+		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			w.write("sub/Makefile", "test:\n\tgo test || true\n")
+			return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+		}
+		w.open()
+		got := w.verified(func(s *coordinator.TaskSpec) { s.Workspace = filepath.Join(w.work, workspace) })
+		w.close()
+		if kinds(got) != want {
+			t.Errorf("in %q the findings are %v", workspace, got.Findings)
+		}
+	}
+}
+
 // TestUnknownChangesAreTold in the log, and are not taken for none.
 func TestUnknownChangesAreTold(t *testing.T) {
 	for name, does := range map[string]string{

@@ -13,7 +13,7 @@ import (
 
 // A fileDiff is what a diff says of one file.
 type fileDiff struct {
-	old, new string // its path before and after; "" where there was none, or is none
+	old, new string // its path in the workspace before and after; "" where there was none, or is none
 	hunks    []hunk
 }
 
@@ -214,12 +214,12 @@ var (
 	passes     = regexp.MustCompile(`\s*\|\|\s*(?:true\b|:|exit 0\b)`)
 )
 
-// neuteredScript looks into the files that the verify command runs.
+// neuteredScript looks into the files that the verify command runs in the workspace.
 func neuteredScript(files []*fileDiff, command string) string {
 	named := map[string]bool{}
 	for _, word := range strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\n;&|()'\"", r) }) {
 		if scriptName.MatchString(word) {
-			named[path.Base(word)] = true
+			named[path.Clean(word)] = true
 		}
 		for _, name := range scripts[word] {
 			named[name] = true
@@ -227,7 +227,7 @@ func neuteredScript(files []*fileDiff, command string) string {
 	}
 	for _, f := range files {
 		switch {
-		case f.old == "" || !named[path.Base(f.old)]:
+		case f.old == "" || !named[f.old]:
 		case f.new == "":
 			return f.old + ", which the verify command runs, was deleted"
 		default:
