@@ -476,7 +476,7 @@ var bugs = []bug{
 	},
 	{
 		name: "a run cancels any task", file: "coordinator/api/fromrun.go",
-		old: `t.TriggeredBy == "" || err != nil || parent.RunID != run || `, now: `err != nil || `,
+		old: `t.Trigger != state.ByAgent || err != nil || parent.RunID != run || `, now: `err != nil || `,
 		pkg: "./coordinator/api", run: "^TestRunsCancelTheirOwn$",
 	},
 	{

@@ -72,15 +72,15 @@ func fromRun(ctx context.Context) string {
 	return run
 }
 
-// ownTask gives the id of a task that a run may cancel: its own task must have queued
-// it. What ref means may be another task a moment later.
+// ownTask gives the id of a task that a run may cancel: its own task's agent must have
+// asked for it. What ref means may be another task a moment later.
 func (s *Server) ownTask(ctx context.Context, run, ref string) (id string, err error) {
 	t, err := s.master.Task(ctx, ref)
 	if err != nil {
 		return "", err
 	}
 	parent, err := s.master.Task(ctx, t.TriggeredBy)
-	if t.TriggeredBy == "" || err != nil || parent.RunID != run || parent.Status != state.Running {
+	if t.Trigger != state.ByAgent || err != nil || parent.RunID != run || parent.Status != state.Running {
 		return "", coordinator.ErrFromRun
 	}
 	return t.ID, nil

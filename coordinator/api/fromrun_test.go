@@ -12,11 +12,13 @@ import (
 	"stint/state"
 )
 
-// familyOf has a running task aa-1 of the run r-1, its child aa-2 and the stranger aa-3.
+// familyOf has a running task aa-1 of the run r-1, its agent's child aa-2, its follow-up aa-5
+// and the stranger aa-3.
 func familyOf(t testing.TB) *fakeMaster {
 	m := newFake(t)
 	m.add(state.Task{ID: "aa-1", Status: state.Running, RunID: "r-1"})
-	m.add(state.Task{ID: "aa-2", Status: state.Queued, TriggeredBy: "aa-1"})
+	m.add(state.Task{ID: "aa-2", Status: state.Queued, TriggeredBy: "aa-1", Trigger: state.ByAgent})
+	m.add(state.Task{ID: "aa-5", Status: state.Queued, TriggeredBy: "aa-1", Trigger: state.OnFailure})
 	m.add(state.Task{ID: "aa-3", Status: state.Queued})
 	return m
 }
@@ -70,7 +72,7 @@ func TestRunsCancelTheirOwn(t *testing.T) {
 	for _, c := range []struct {
 		run, id string
 		want    int
-	}{{"r-1", "aa-3", 403}, {"r-1", "aa-1", 403}, {"r-2", "aa-2", 403}, {"r-1", "aa-9", 404}, {"r-1", "aa-2", 200}} {
+	}{{"r-1", "aa-3", 403}, {"r-1", "aa-5", 403}, {"r-1", "aa-1", 403}, {"r-2", "aa-2", 403}, {"r-1", "aa-9", 404}, {"r-1", "aa-2", 200}} {
 		if w := askAs(server, c.run, "POST", "/v1/tasks/"+c.id+"/cancel", ""); w.Code != c.want {
 			t.Errorf("run %s cancels %s: %d %s", c.run, c.id, w.Code, w.Body)
 		}
