@@ -418,6 +418,21 @@ func TestNoCrashBetweenEndAndFollowUp(t *testing.T) {
 	}
 }
 
+// TestFollowUpsFallback: a follow-up has the agent of its task, and what is configured
+// for one that is not there.
+func TestFollowUpsFallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := followWorld(t)
+		w.cfg.Agents["other"], w.cfg.Fallback = w.agent, []string{"other"}
+		w.openUnwatched()
+		got := w.onlyChild(w.ended(w.submit(coordinator.TaskSpec{Prompt: "fail", Agent: "demo", OnFailure: "look"}).ID).ID)
+		if got.Agent != "demo" || !slices.Equal(got.Fallback, []string{"other"}) {
+			t.Errorf("it has the agent %s and the fallback %q", got.Agent, got.Fallback)
+		}
+		w.close()
+	})
+}
+
 // TestTriggerSession: follow-ups of one session key are one conversation.
 func TestTriggerSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

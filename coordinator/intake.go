@@ -182,7 +182,7 @@ func (in *intake) checkAgent(s *submission) error {
 	if err != nil {
 		return err
 	}
-	s.named = s.Agent != ""
+	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
 	s.Agent = first(s.Agent, owner)
 	in.fillAgent(s)
 	if err := in.c.checkAgentName(s.Agent); err != nil {
