@@ -86,22 +86,16 @@ func readMemory(runDir string) *memory.Result {
 
 // chooseRun finds a run of a task that had a prompt.
 func chooseRun(t *state.Task, run string) (SentPrompt, error) {
-	steps := slices.DeleteFunc(slices.Clone(t.Steps), func(s state.Step) bool { return !isRunID(s.RunID) })
-	if len(t.Steps) == 0 && isRunID(t.RunID) { // an older stint has merged its records
-		steps = []state.Step{{RunID: t.RunID, Attempt: t.Attempt}}
-	}
-	turns := slices.DeleteFunc(slices.Clone(steps), func(s state.Step) bool { return s.Phase != "" })
+	turns := turnsOf(t)
 	if len(turns) == 0 {
 		return SentPrompt{}, &Error{Code: CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
 	}
 	s, err := turns[len(turns)-1], error(nil)
-	if n, no := strconv.Atoi(run); no == nil && len(run) < 5 { // no piece of an id
-		if n < 1 || n > len(turns) {
-			return SentPrompt{}, noRun(t, "it has no run %d of its agent: there are %d", n, len(turns))
-		}
-		s = turns[n-1]
-	} else if run != "" {
-		s, err = findRun(t, steps, run)
+	if run != "" {
+		s, err = FindRun(t, run)
+	}
+	if err == nil && s.Phase == state.PhaseVerify {
+		err = noRun(t, "run %s is one of its verify command, which gets no prompt", run)
 	}
 	p := SentPrompt{TaskID: t.ID, RunID: s.RunID, Phase: s.Phase, Of: len(turns), Attempt: s.Attempt}
 	p.Number = 1 + slices.IndexFunc(turns, func(turn state.Step) bool { return turn.RunID == s.RunID })
@@ -111,23 +105,49 @@ func chooseRun(t *state.Task, run string) (SentPrompt, error) {
 	return p, err
 }
 
+// FindRun gives a run of a task: by its id, a unique piece of that, or its number among
+// the runs of the task's agent, from 1.
+func FindRun(t *state.Task, run string) (state.Step, error) {
+	if n, err := strconv.Atoi(run); err == nil && len(run) < 5 { // no piece of an id
+		turns := turnsOf(t)
+		if n < 1 || n > len(turns) {
+			return state.Step{}, noRun(t, "it has no run %d of its agent: there are %d", n, len(turns))
+		}
+		return turns[n-1], nil
+	}
+	found := slices.DeleteFunc(runsOf(t), func(s state.Step) bool { return !strings.Contains(s.RunID, run) })
+	switch len(found) {
+	case 0:
+		return state.Step{}, noRun(t, "it has no run %q", run)
+	case 1:
+		return found[0], nil
+	}
+	return state.Step{}, &Error{
+		Code: CodeAmbiguous, Hint: "give more of the id",
+		Message: fmt.Sprintf("task %s: %q fits several of its runs, such as %s and %s", t.ID, run, found[0].RunID, found[1].RunID),
+	}
+}
+
+// runsOf gives the runs of a task, in their order. An older stint has merged records
+// that tell of the last one alone.
+func runsOf(t *state.Task) (runs []state.Step) {
+	for _, s := range append(slices.Clip(t.Steps), state.Step{RunID: t.RunID, Attempt: t.Attempt}) {
+		known := slices.ContainsFunc(runs, func(r state.Step) bool { return r.RunID == s.RunID })
+		if isRunID(s.RunID) && !known {
+			runs = append(runs, s)
+		}
+	}
+	return runs
+}
+
+// turnsOf gives the runs of a task's agent.
+func turnsOf(t *state.Task) []state.Step {
+	return slices.DeleteFunc(runsOf(t), func(s state.Step) bool { return s.Phase != "" })
+}
+
 // noRun says that a task has no such run, or no prompt of it.
 func noRun(t *state.Task, format string, args ...any) error {
 	return &Error{Code: CodeNotFound, Message: "task " + t.ID + ": " + fmt.Sprintf(format, args...), Hint: "stint show " + t.ID}
-}
-
-// findRun gives the one run with a prompt whose id has the piece.
-func findRun(t *state.Task, steps []state.Step, piece string) (state.Step, error) {
-	found := slices.DeleteFunc(steps, func(s state.Step) bool { return !strings.Contains(s.RunID, piece) })
-	switch {
-	case len(found) == 0:
-		return state.Step{}, noRun(t, "it has no run %q", piece)
-	case len(found) > 1:
-		return state.Step{}, noRun(t, "%q fits several of its runs", piece)
-	case found[0].Phase == state.PhaseVerify:
-		return state.Step{}, noRun(t, "run %s is one of its verify command, which gets no prompt", piece)
-	}
-	return found[0], nil
 }
 
 // isRunID reports whether id can be the name of a run's directory. It may come from a

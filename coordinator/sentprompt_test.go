@@ -54,7 +54,9 @@ func TestSentPrompt(t *testing.T) {
 	for run, want := range map[string]string{"0": "it has no run 0 of its agent: there are 2", "3": "it has no run 3", "nobody": "it has no run \"nobody\"", one.RunID[:4] + "-": "it has no run"} {
 		w.refusesPrompt(id, run, want)
 	}
-	w.refusesPrompt(id, one.RunID[:3], "fits several of its runs")
+	if _, err := w.c.SentPrompt(t.Context(), id, one.RunID[:3]); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeAmbiguous}) || !strings.Contains(err.Error(), "fits several of its runs") {
+		t.Error(err)
+	}
 	if err := os.RemoveAll(w.c.RunDir(last.RunID)); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,11 @@ import (
 	"stint/state"
 )
 
-// dryRun prints what would be run for tasks. many says that they came as a list.
+// dryRun prints what would be run for tasks, and starts no master. many says that they came as a list.
 func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, many bool) error {
+	if base, err := a.base(); err == nil {
+		base.AutoStart = false // a master goes on with what is queued
+	}
 	var list []coordinator.TaskPreview
 	err := a.withCoordinator(ctx,
 		func(c *api.Client) (err error) { list, err = c.Preview(ctx, specs); return err },

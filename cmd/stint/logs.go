@@ -41,7 +41,7 @@ func (a *app) logsCommand() *cobra.Command {
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task has ended")
 	c.Flags().BoolVar(&stderr, "stderr", false, "what the agent wrote to stderr")
-	c.Flags().StringVar(&run, "run", "", "only this `run`, by any unique piece of its id; else all of the last attempt")
+	c.Flags().StringVar(&run, "run", "", "only this `run`, by id or number of the agent's from 1; else all of the last attempt")
 	c.ValidArgsFunction = a.completeIDs
 	return c
 }

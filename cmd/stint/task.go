@@ -61,8 +61,7 @@ Other options are for what a task of the file leaves open.
 With --dry-run nothing is queued and no agent is started: the task is checked as
 usual, and printed are its agent, session and lane, the agent's command line and
 the names of its variables, what was found in the notes, and the exact prompt, with
-made-up ids of run and session. A master is started for it if there is none, as by any
-command, and goes on with what is queued; not so with auto_start = false.
+made-up ids of run and session. No master is started for it either.
 
 With --on-failure or --on-issue the end of the task queues another one. Its PROMPT may
 name what has ended: {{.Prompt}}, {{.Error}}, {{.Result}}, {{.VerifyOutput}}, {{.Findings}}

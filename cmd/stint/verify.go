@@ -20,7 +20,8 @@ status stays as it is. Nothing else is started in the task's lane meanwhile; Ctr
 ends the command.
 
 Exit codes: 0 passed, 8 not passed, 5 a run is at work in that lane or max_workers
-commands run by themselves already, 2 the task has no verify command.`
+commands run by themselves already, 2 the task has no verify command or no directory,
+1 it was archived, is held because an agent asked for it, or could not be started.`
 
 func (a *app) verifyCommand() *cobra.Command {
 	var asJSON bool
@@ -59,12 +60,15 @@ func (a *app) runVerify(ctx context.Context, ref string, asJSON bool) error {
 // copyCheck prints what a verify command has printed: what its file has, if that is
 // all, or else head and tail.
 func (a *app) copyCheck(res *coordinator.CheckResult) error {
-	out, flush := terminalSafe(a.stdout)
+	if res.Cut {
+		return printText(a.stdout, res.Output)
+	}
 	f, err := os.Open(filepath.Join(res.RunDir, "stdout"))
-	if err != nil || res.Cut {
+	if err != nil {
 		return printText(a.stdout, res.Output)
 	}
 	defer func() { _ = f.Close() }() // it was only read
+	out, flush := terminalSafe(a.stdout)
 	if _, err := io.Copy(out, f); err != nil {
 		return err
 	}

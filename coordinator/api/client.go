@@ -438,7 +438,8 @@ func readError(resp *http.Response) error {
 	return &coordinator.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint}
 }
 
-// RunLogs copies what one run of a task wrote to w, named by any unique piece of its id.
+// RunLogs copies what one run of a task wrote to w; run is its id, a
+// unique piece of it, or the number of one of the agent's.
 func (c *Client) RunLogs(ctx context.Context, ref, run, stream string, w io.Writer) error {
 	ctx, release := c.watch(ctx)
 	defer release()

@@ -45,6 +45,7 @@ func TestLogsOfALoop(t *testing.T) {
 		{"", "stdout", "agent 1\nbad\nagent 2\ngood\n"},
 		{"r2", "stdout", "bad\n"},
 		{"r0", "stdout", "old\n"},
+		{"3", "stdout", "agent 2\n"}, // of the agent's
 		{"", "prompt", "prompt of r3"},
 		{"r1", "prompt", "prompt of r1"},
 	} {
@@ -57,7 +58,7 @@ func TestLogsOfALoop(t *testing.T) {
 	if err := s.client.Logs(t.Context(), "t", "stdout", true, &out); err != nil || out.String() != "agent 1\nbad\nagent 2\ngood\n" {
 		t.Errorf("followed: %q, %v", out.String(), err)
 	}
-	for run, want := range map[string]coordinator.Code{"nothing": coordinator.CodeNotFound, "r": coordinator.CodeAmbiguous} {
+	for run, want := range map[string]coordinator.Code{"nothing": coordinator.CodeNotFound, "4": coordinator.CodeNotFound, "r": coordinator.CodeAmbiguous} {
 		if err := s.client.RunLogs(t.Context(), "t", run, "stdout", &out); !errors.Is(err, &coordinator.Error{Code: want}) {
 			t.Errorf("run %q: %v", run, err)
 		}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -23,7 +22,7 @@ type logsInput struct {
 	ID     string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
 	Stream string `query:"stream" default:"stdout" enum:"stdout,stderr,prompt"`
 	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from those of the present attempt on"`
-	Run    string `query:"run" doc:"Only that run of the task: its id, or any unique piece of it"`
+	Run    string `query:"run" doc:"Only that run of the task: its id, a unique piece of it, or the number from 1 of one of its agent"`
 }
 
 // streamFile names the file of a run that holds a stream.
@@ -166,28 +165,22 @@ func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err 
 	return paths, nil
 }
 
-// chooseRuns gives the runs of a task's last attempt; or that of all its runs which a
-// piece of its id means.
-func chooseRuns(t *state.Task, piece string) ([]string, error) {
-	steps := t.Steps
-	if piece == "" {
-		steps = state.LastAttempt(steps)
-	}
-	var ids []string
-	for _, s := range append(slices.Clip(steps), state.Step{RunID: t.RunID}) {
-		if isRunID(s.RunID) && strings.Contains(s.RunID, piece) && !slices.Contains(ids, s.RunID) {
-			ids = append(ids, s.RunID)
-		}
-	}
-	switch {
-	case !isRunID(t.RunID):
+// chooseRuns gives the runs of a task's last attempt; or one of all its runs, see
+// coordinator.FindRun.
+func chooseRuns(t *state.Task, run string) (ids []string, err error) {
+	if !isRunID(t.RunID) {
 		return nil, &coordinator.Error{
 			Code: coordinator.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID,
 		}
-	case len(ids) == 0:
-		return nil, &coordinator.Error{Code: coordinator.CodeNotFound, Message: fmt.Sprintf("task %s has no run %q", t.ID, clip(piece)), Hint: "stint history " + t.ID}
-	case piece != "" && len(ids) > 1:
-		return nil, &coordinator.Error{Code: coordinator.CodeAmbiguous, Message: fmt.Sprintf("%q fits several runs, such as %s and %s", clip(piece), ids[0], ids[1]), Hint: "give more of the id"}
+	}
+	if run != "" {
+		s, err := coordinator.FindRun(t, run)
+		return []string{s.RunID}, err
+	}
+	for _, s := range append(slices.Clip(state.LastAttempt(t.Steps)), state.Step{RunID: t.RunID}) {
+		if isRunID(s.RunID) && !slices.Contains(ids, s.RunID) {
+			ids = append(ids, s.RunID)
+		}
 	}
 	return ids, nil
 }
