@@ -25,5 +25,8 @@ for part in "$@"; do
 	ids="$ids $id"
 done
 
-stint task --parallel --after "$(echo $ids | tr ' ' ,)" --after-policy any -- \
-	"Read $reports/*.md, of which there should be $n. Join them into one list, the worst first, without what is there twice. Name the parts that lack a report."
+joined=$(stint task -d --parallel --after "$(echo $ids | tr ' ' ,)" --after-policy any -- \
+	"Read $reports/*.md, of which there should be $n. Join them into one list, the worst first, without what is there twice. Name the parts that lack a report.") ||
+	{ stint cancel $ids >&2; exit 1; }
+stint wait "$joined" >&2
+stint show --answer "$joined"

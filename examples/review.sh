@@ -21,5 +21,8 @@ reviewed=$(stint task -d --session "$name-review" --agent "${REVIEWER:-${STINT_A
 Write REVIEW.md: what is wrong or missing, with file and line, the worst first. Change nothing else.") ||
 	{ stint cancel "$made" >&2; exit 1; } # a change that nobody reviews is not wanted
 
-stint task --session "$name" --after "$reviewed" -- \
-	"REVIEW.md has a review of your changes. Mend what it is right about, say what you leave as it is and why, and delete REVIEW.md."
+mended=$(stint task -d --session "$name" --after "$reviewed" -- \
+	"REVIEW.md has a review of your changes. Mend what it is right about, say what you leave as it is and why, and delete REVIEW.md.") ||
+	{ stint cancel "$reviewed" "$made" >&2; exit 1; }
+stint wait "$mended" >&2
+stint show --answer "$mended"
