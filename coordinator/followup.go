@@ -13,24 +13,20 @@ import (
 // submission like any other, with a place and a prompt and without the rights of the
 // task that it follows. What stands in its way is noted at that task's end.
 
-// placesOf looks at the directories in which follow-ups of tasks may be queued: before
-// their ends are recorded, because a file system may keep us waiting.
-func (c *Coordinator) placesOf(ids ...string) map[string]checkedWorkspace {
-	places := map[string]checkedWorkspace{}
-	for _, id := range ids {
-		t, err := c.whole(id)
-		onFailure, _ := c.followUpText(&t, state.OnFailure)
-		onIssue, _ := c.followUpText(&t, state.OnIssue)
-		if err != nil || t.Workspace == "" || onFailure+onIssue == "" {
-			continue
-		}
-		w := c.lookAt(t.Workspace)
-		if wrong := c.misplaced(&t); wrong != "" {
-			w.err = errors.New(wrong)
-		}
-		places[id] = w
+// placesOf looks at the directory in which a follow-up of a task may be queued: before
+// the end is recorded, because a file system may keep us waiting.
+func (c *Coordinator) placesOf(id string) map[string]checkedWorkspace {
+	t, err := c.whole(id)
+	onFailure, _ := c.followUpText(&t, state.OnFailure)
+	onIssue, _ := c.followUpText(&t, state.OnIssue)
+	if err != nil || t.Workspace == "" || onFailure+onIssue == "" {
+		return nil
 	}
-	return places
+	w := c.lookAt(t.Workspace)
+	if wrong := c.misplaced(&t); wrong != "" {
+		w.err = errors.New(wrong)
+	}
+	return map[string]checkedWorkspace{id: w}
 }
 
 // followUp gives the records of the task that is to follow the end that rec says;

@@ -418,6 +418,31 @@ func TestNoCrashBetweenEndAndFollowUp(t *testing.T) {
 	}
 }
 
+// TestTriggerSessionOfMany: that holds also where several tasks end at once.
+func TestTriggerSessionOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		w.cfg.FollowUpDepth, w.cfg.MaxFollowUps, w.cfg.MaxWorkers = 1, 3, 1
+		w.settings(coordinator.WorkspaceSettings{TriggerSession: "mender"})
+		w.script(map[string][]step{taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
+		w.openUnwatched()
+		w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
+		synctest.Wait()
+		for i := range 3 {
+			w.submit(coordinator.TaskSpec{ID: taskID(i + 2), Prompt: "p", Parallel: true, NoWaitLimit: true, OnFailure: "look"})
+		}
+		sessions := map[string]bool{}
+		for i := range 3 {
+			w.expect(w.ended(taskID(i+2)), state.Failed, state.ClassRateLimited)
+			sessions[w.onlyChild(taskID(i+2)).SessionID] = true
+		}
+		if len(sessions) != 1 {
+			t.Errorf("sessions %v", sessions)
+		}
+		w.close()
+	})
+}
+
 // TestFollowUpsFallback: a follow-up has the agent of its task, and what is configured
 // for one that is not there.
 func TestFollowUpsFallback(t *testing.T) {

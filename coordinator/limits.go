@@ -123,13 +123,15 @@ func (c *Coordinator) failUnwilling() {
 	if len(list) == 0 {
 		return
 	}
-	ids := make([]string, len(list))
-	for i := range list {
-		ids[i] = list[i].ID
+	places, ends := map[string]checkedWorkspace{}, map[string]bool{}
+	for i := 0; i < len(list) && len(places) == 0; i++ { // one follow-up at a time: the next may go on with its session
+		places, ends[list[i].ID] = c.placesOf(list[i].ID), true
 	}
-	places := c.placesOf(ids...)
 	err := c.update(context.Background(), func(tx *ledger.Tx) error {
 		for _, t := range c.unwilling(able) {
+			if !ends[t.ID] {
+				continue // the record wakes the dispatcher, which comes back
+			}
 			status, what := state.Dead, "cools down for longer than the task waits for rate limits"
 			if d, err := time.ParseDuration(t.MaxLimitWait); err == nil && d == 0 {
 				status, what = state.Failed, "waits for a rate limit to pass"
