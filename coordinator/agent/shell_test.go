@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -34,6 +35,7 @@ func (b *bench) verify(ctx context.Context, command string, change func(*coordin
 // lives on.
 func TestVerifyCommand(t *testing.T) {
 	limit := func(v *coordinator.VerifyRun) { v.Timeout = 300 * time.Millisecond }
+	later := func(v *coordinator.VerifyRun) { v.Timeout = 3 * time.Second } // time enough to begin
 	for _, c := range []struct {
 		name, command string
 		change        func(*coordinator.VerifyRun)
@@ -48,7 +50,7 @@ func TestVerifyCommand(t *testing.T) {
 		{"is no shell's", "if", nil, "", 2, "", "exit code 2"},
 		{"is killed", "echo so far; kill -SEGV $$", nil, "", -1, "so far\n[the verify command was ended by a signal: segmentation fault]\n", "by a signal: segmentation fault"},
 		{"kills what it starts", "sh -c 'kill -9 $$'; exit $?", nil, "", 137, "", "exit code 137"},
-		{"hangs", "echo begun; sleep 1000", limit, state.ClassTimeout, -1, "begun\n[the verify command ran longer than its limit of 300ms]\n", "longer than its limit of 300ms"},
+		{"hangs", "echo begun; sleep 1000", later, state.ClassTimeout, -1, "begun\n[the verify command ran longer than its limit of 3s]\n", "longer than its limit of 3s"},
 		{"does not listen", "trap '' TERM INT HUP; while :; do sleep 1; done", limit, state.ClassTimeout, -1, "", "longer than its limit"},
 		{"ends well when told to", "trap 'exit 0' TERM; while :; do sleep 0.01; done", limit, state.ClassTimeout, -1, "", "longer than its limit"},
 		{"reads", "cat; echo end", nil, "", 0, "end\n", ""},
@@ -152,7 +154,7 @@ func TestTailIsCutUnread(t *testing.T) {
 	defer tail.close()
 	tail.most = mostOutput
 	size := int64(2 * mostOutput)
-	must(t, os.WriteFile(tail.stdout.Name(), append(make([]byte, size-3), "end"...), 0o600))
+	must(t, os.WriteFile(tail.stdout.Name(), append(bytes.Repeat([]byte("x"), int(size-3)), "end"...), 0o600))
 	tail.read()
 	for range 2 { // the second time there is nothing to do
 		tail.bound()
@@ -166,11 +168,53 @@ func TestTailIsCutUnread(t *testing.T) {
 	}
 }
 
+// TestTailOfAWriterWithAnOffset: one that does not write at the end leaves a hole where
+// its output was cut. It is no part of what is told, nor of what is kept.
+func TestTailOfAWriterWithAnOffset(t *testing.T) {
+	tail, err := openTail(t.TempDir())
+	must(t, err)
+	defer tail.close()
+	tail.most = mostOutput
+	look := func() (text string) {
+		for before := int64(-1); before != tail.off; {
+			before = tail.off
+			text += string(tail.read())
+			tail.bound()
+		}
+		return text
+	}
+	f, err := os.OpenFile(tail.stdout.Name(), os.O_WRONLY, 0)
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	_, err = f.Write(bytes.Repeat([]byte("x"), mostOutput+1))
+	must(t, err)
+	look()
+	for _, line := range []string{"the error\n", "the last line\n"} {
+		_, err = f.WriteString(line)
+		must(t, err)
+		if got := look(); got != line {
+			t.Errorf("%d bytes were read, the last of them %q", len(got), got[max(0, len(got)-100):])
+		}
+	}
+	data, err := os.ReadFile(tail.stdout.Name())
+	must(t, err)
+	if got, want := string(data), fmt.Sprintf("[the first %d bytes of this output were not kept]\nthe last line\n", tail.off+tail.gone-int64(len("the last line\n"))); got != want {
+		t.Errorf("the file has %d bytes: %q", len(got), got[:min(len(got), 200)])
+	}
+}
+
 // TestVerifyCutsItsOutput: a script that opens /dev/stderr anew empties the file that
 // it is. What comes then is told, and what had come before.
 func TestVerifyCutsItsOutput(t *testing.T) {
 	b := newBench(t)
-	r, _ := b.verify(t.Context(), `seq 200; sleep 0.2; echo "the real error" > /dev/stderr; sleep 0.2; echo end; exit 1`, nil)
+	seen := filepath.Join(t.TempDir(), "seen")
+	r, _ := b.verify(t.Context(), `seq 200; while ! [ -e `+seen+` ]; do sleep 0.01; done; echo "the real error" > /dev/stderr; echo end; exit 1`, func(v *coordinator.VerifyRun) {
+		v.Printed = func() {
+			if err := os.WriteFile(seen, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	if !r.Cut || !strings.HasPrefix(r.Output, "1\n2\n") || !strings.HasSuffix(r.Output, "\n200\nthe real error\nend\n") {
 		t.Errorf("cut %v: %q", r.Cut, r.Output)
 	}

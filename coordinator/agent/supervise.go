@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -303,6 +304,9 @@ func (t *tail) read() []byte {
 	}
 	t.off += int64(n)
 	p := t.buf[:n]
+	if t.most > 0 && t.gone > 0 && bytes.IndexByte(p, 0) >= 0 { // as in bound
+		p = bytes.ReplaceAll(p, []byte{0}, nil)
+	}
 	if n == firstRead && len(t.buf) == n { // most agents never say so much at once
 		t.buf = make([]byte, readSize)
 	}
@@ -335,7 +339,8 @@ func (t *tail) moveTo(off int64) {
 }
 
 // bound cuts stdout down when it is too long: to a line that says so, and its last
-// bytes. Who writes there does it at the end. What is written during the cut is lost.
+// bytes. Who writes there does it at the end. What is written in the very moment of the
+// cut is lost.
 func (t *tail) bound() {
 	if t.most == 0 {
 		return
@@ -344,18 +349,25 @@ func (t *tail) bound() {
 	if size <= t.most {
 		return
 	}
-	from := size - keptOutput
-	begin := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", t.gone+from)
-	head := int64(len(begin))
-	begin = append(begin, make([]byte, keptOutput)...)
-	if _, err := t.stdout.ReadAt(begin[head:], from); err != nil {
+	kept := make([]byte, keptOutput)
+	if _, err := t.stdout.ReadAt(kept, size-keptOutput); err != nil {
 		return // looked at again with the next tick
 	}
-	if _, err := t.stdout.WriteAt(begin, 0); err != nil {
+	kept = bytes.TrimLeft(kept, "\x00") // the hole before what is written at an offset of the writer's own
+	from := size - int64(len(kept))
+	begin := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", t.gone+from)
+	head := int64(len(begin))
+	if _, err := t.stdout.WriteAt(append(begin, kept...), 0); err != nil {
 		return
 	}
-	skipped := max(0, from-t.off) + t.size() - size
-	if t.stdout.Truncate(int64(len(begin))) != nil {
+	end := head + int64(len(kept))
+	late := make([]byte, min(keptOutput, max(0, t.size()-size))) // written meanwhile
+	n, _ := t.stdout.ReadAt(late, size)                          // without it, that is lost as well
+	if _, err := t.stdout.WriteAt(late[:n], end); err != nil {
+		return
+	}
+	skipped := max(0, from-t.off) + max(0, t.size()-size-int64(n))
+	if t.stdout.Truncate(end+int64(n)) != nil {
 		return
 	}
 	t.moveTo(head + max(0, t.off-from))
