@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -33,6 +34,7 @@ type follower struct {
 	ended  bool     // the task has ended
 	file   *os.File // of runs[0]; nil until it exists
 	read   int64    // bytes of file
+	first  []byte   // of those, the first ones: when they are others, it was cut down
 }
 
 // errLagged says that a subscription was closed because it was too slow.
@@ -142,17 +144,37 @@ func (f *follower) copyFile() error {
 		if err != nil {
 			return err
 		}
-		f.file, f.read = file, 0
+		f.file, f.read, f.first = file, 0, nil
 	}
-	if fi, err := f.file.Stat(); err == nil && fi.Size() < f.read { // it was emptied because it grew too long
-		f.read = 0
+	if f.isCut() {
+		f.read, f.first = 0, nil
 		if _, err := f.file.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
 	}
 	n, err := io.Copy(f.out, f.file)
 	f.read += n
+	if len(f.first) < manyFirst {
+		f.first = f.begins(min(f.read, manyFirst))
+	}
 	return err
+}
+
+// manyFirst is how many bytes of a file are remembered. The line that says how much was
+// cut off differs within them.
+const manyFirst = 64
+
+// isCut reports whether the file was cut down, or emptied, because it grew too long.
+func (f *follower) isCut() bool {
+	fi, err := f.file.Stat()
+	return err == nil && (fi.Size() < f.read || !bytes.Equal(f.begins(int64(len(f.first))), f.first))
+}
+
+// begins gives the first n bytes of the file, or what there is of them.
+func (f *follower) begins(n int64) []byte {
+	p := make([]byte, n)
+	m, _ := f.file.ReadAt(p, 0) // what cannot be read fails where it is copied
+	return p[:m]
 }
 
 func (f *follower) close() {

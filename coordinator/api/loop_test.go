@@ -69,7 +69,8 @@ func TestLogsOfALoop(t *testing.T) {
 	}
 }
 
-// TestFollowALogThatIsEmptied: a command's file begins anew when it grows too long.
+// TestFollowALogThatIsEmptied: a command's file begins anew when it grows too long, also
+// where more is left of it than was read.
 func TestFollowALogThatIsEmptied(t *testing.T) {
 	m := newFake(t)
 	m.add(state.Task{ID: "t", Status: state.Running, RunID: "r1"})
@@ -88,5 +89,14 @@ func TestFollowALogThatIsEmptied(t *testing.T) {
 	m.write(t, "r1", "stdout", "the end\n")
 	if err := f.copyRuns(); err != nil || out.String() != "a long beginning\nthe end\n" {
 		t.Errorf("%q, %v", out.String(), err)
+	}
+	if err := os.WriteFile(filepath.Join(m.RunDir("r1"), "stdout"), []byte("[the first 99 bytes were not kept]\nmore\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "a long beginning\nthe end\n[the first 99 bytes were not kept]\nmore\n"
+	for range 2 { // the second time there is nothing new
+		if err := f.copyRuns(); err != nil || out.String() != want {
+			t.Errorf("%q, %v", out.String(), err)
+		}
 	}
 }
