@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -70,13 +71,25 @@ func (c *Coordinator) checkable(t *state.Task) error {
 		return invalid("give it one (verifyCommand: go test ./...) with: stint edit "+t.ID, "task %s has no verify command", t.ID)
 	case t.Hold && t.Trigger == state.ByAgent:
 		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
-	case t.Workspace == "" && t.RunID != "":
-		t.Workspace = filepath.Join(c.RunDir(t.RunID), filesName) // where its last run has worked
+	case t.Workspace == "":
+		t.Workspace = c.lastFiles(t)
 	}
 	if fi, err := os.Stat(t.Workspace); err != nil || !fi.IsDir() {
 		return invalid("stint show "+t.ID, "the directory %q of task %s is not there", t.Workspace, t.ID)
 	}
 	return nil
+}
+
+// lastFiles gives the directory where a task without a workspace has worked: that of
+// the last run that has one, which an evaluator's has not.
+func (c *Coordinator) lastFiles(t *state.Task) string {
+	for _, s := range slices.Backward(t.Steps) {
+		files := filepath.Join(c.RunDir(s.RunID), filesName)
+		if _, err := os.Stat(files); err == nil {
+			return files
+		}
+	}
+	return filepath.Join(c.RunDir(t.RunID), filesName)
 }
 
 // takeLane registers a run that no record tells of. While it is on the list nothing
