@@ -103,7 +103,7 @@ func (s *State) Stranded(now time.Time, lim Limits) []Task {
 	list := s.urgent(now, lim)
 	for _, a := range s.accounts {
 		if !a.hold && a.coolUntil.After(now) {
-			list = append(list, a.backed.first(free)...)
+			list = append(list, a.backed.first(free, lim)...)
 		}
 	}
 	slices.SortFunc(list, func(a, b *live) int { return cmp.Or(b.rank()-a.rank(), cmp.Compare(a.n, b.n)) })
@@ -116,13 +116,15 @@ func (s *State) Stranded(now time.Time, lim Limits) []Task {
 	return tasks
 }
 
-// first gives up to n heads, the most urgent ones.
-func (h *heads) first(n int) (list []*live) {
+// first gives up to n heads, the most urgent ones, of lanes where a task may start.
+func (h *heads) first(n int, lim Limits) (list []*live) {
 	var popped []*lane
 	for len(*h) > 0 && len(list) < n {
 		ln := heap.Pop(h).(*lane)
 		popped = append(popped, ln)
-		list = append(list, ln.head)
+		if lim.Taken[ln.key] == "" {
+			list = append(list, ln.head)
+		}
 	}
 	for _, ln := range popped {
 		heap.Push(h, ln)

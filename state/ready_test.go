@@ -84,11 +84,15 @@ func TestReady(t *testing.T) {
 		{"after one that failed, any", []string{"z: status=failed", "a: " + q + "; sessionKey=1; after=z; afterPolicy=any"}, 4, "a"},
 		{"paused", []string{"a: " + q, "control dispatch: paused=true; reason=lunch"}, 4, ""},
 		{"resumed", []string{"a: " + q, "control dispatch: paused=true", "control dispatch: paused=false"}, 4, "a"},
-		{"a verify command needs no account", []string{
+		{"a verify command needs no account, nor does a judgement", []string{
 			"a: " + q + "; sessionKey=1; account=x; phase=verify; maxLimitWait=0s", "b: " + q + "; sessionKey=2; account=y; phase=verify; fallback=z",
 			"z: " + q + "; sessionKey=dir:/w; account=x", "c: " + q + "; sessionKey=dir:/w; account=x; phase=verify", "d: " + q + "; sessionKey=3; account=x; phase=evaluate",
 			"control account:x: hold=true", "control account:y: coolUntil=" + late + "; limitWaits=1",
-		}, 4, "a b c"},
+		}, 4, "a b c d"},
+		{"but it takes its account while it is made", []string{
+			"a: status=running; sessionKey=1; account=x; phase=evaluate; startedAt=" + at(0), "b: " + q + "; sessionKey=2; account=x",
+			"control account:x: coolUntil=" + at(-time.Second) + "; limitWaits=1",
+		}, 4, ""},
 		{"and is no trial after a cool-down", []string{
 			"a: status=running; sessionKey=1; account=x; phase=verify; startedAt=" + at(0), "b: " + q + "; sessionKey=2; account=x", "c: " + q + "; sessionKey=3; account=x",
 			"control account:x: coolUntil=" + at(-time.Second) + "; limitWaits=1",

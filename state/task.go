@@ -198,9 +198,10 @@ func (t *Task) AccountName() string {
 }
 
 // using gives the account that the task's run needs, the present or the next one: none
-// for its verify command.
+// for its verify command, and none for a judgement that is still to be asked for, as
+// the task ends as it would without it: it is not to wait for one, nor to end for it.
 func (t *Task) using() string {
-	if t.Phase == PhaseVerify {
+	if t.Phase == PhaseVerify || t.Phase == PhaseEvaluate && t.Status == Queued {
 		return ""
 	}
 	return t.AccountName()
