@@ -217,6 +217,7 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 		unset(r, state.KeyOutputFiles, len(t.OutputFiles) > 0)
 		unset(r, state.KeyPhase, t.Phase != "")
 		unset(r, state.KeyIteration, t.Iteration > 0)
+		unset(r, state.KeyRequeues, t.Requeues > 0)
 		if t.VerifyExitCode != nil { // the command may be another one now
 			r.Add(state.KeyVerifyExitCode, "").Add(state.KeyVerifyTime, "").Add(state.KeyVerifyOutput, "")
 		}

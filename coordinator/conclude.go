@@ -31,7 +31,7 @@ func (c *Coordinator) finish(r *run, out Outcome) error {
 			if c.stillRuns(r) {
 				c.conclude(r, out, places, tx)
 			} else {
-				c.tally(r, &out, tx)
+				c.tally(r, &out, places, tx)
 			}
 			return nil
 		})
@@ -161,6 +161,7 @@ func addCounters(rec *ledger.Record, t *state.Task, v *verdict) {
 	}
 	number(state.KeyAttempt, t.Attempt, v.attempt)
 	number(state.KeyRetries, t.Retries, v.retries)
+	number(state.KeyRequeues, t.Requeues, v.requeues)
 	number(state.KeyLimitWaits, t.LimitWaits, v.limitWaits)
 	if !v.limitSince.Equal(t.LimitSince) {
 		rec.Add(state.KeyLimitSince, state.FormatTime(v.limitSince))
@@ -220,7 +221,7 @@ func (c *Coordinator) hasSent(t *state.Task) bool {
 	}
 	now, err := c.whole(t.ID)
 	message := prompt.UserMessage(string(sent))
-	return err == nil && (message == now.Prompt || message == prompt.MendIt && now.Iteration > 1)
+	return err == nil && (message == now.Prompt || now.Iteration > 1 && (message == prompt.MendIt || message == prompt.MendOn))
 }
 
 // addOutputs names the files that were collected. Those of an earlier run are

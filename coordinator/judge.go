@@ -15,6 +15,7 @@ type verdict struct {
 	notBefore   time.Time
 	attempt     int // counted tries so far
 	retries     int
+	requeues    int
 	limitWaits  int
 	limitSince  time.Time      // when the present wait for a rate limit began
 	loseSession bool           // the agent's session is gone: begin a new one
@@ -77,7 +78,7 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 // verdictOf gives a verdict that leaves a task's counters as they are, and ends its
 // wait for a rate limit.
 func verdictOf(t *state.Task, status state.Status) verdict {
-	return verdict{status: status, attempt: t.Attempt, retries: t.Retries, limitWaits: t.LimitWaits}
+	return verdict{status: status, attempt: t.Attempt, retries: t.Retries, requeues: t.Requeues, limitWaits: t.LimitWaits}
 }
 
 // judgeInterrupted queues a task again that did not fail by itself. If the master

@@ -33,12 +33,29 @@ func (c *Coordinator) next(r *run, out *Outcome) (s step, ok bool) {
 	switch {
 	case t.Phase == "" && out.Class == "" && hasVerify(c.asEdited(t)):
 		return step{state.PhaseVerify, max(1, t.Iteration)}, true
-	case t.Phase == state.PhaseVerify && out.Class == state.ClassVerify && t.Iteration < c.maxIterations(c.asEdited(t)):
+	case t.Phase == state.PhaseVerify && out.Class == state.ClassVerify && c.hasRound(t, out):
 		return step{"", t.Iteration + 1}, true
 	case t.Phase != state.PhaseEvaluate && c.evaluates(r, out):
 		return step{state.PhaseEvaluate, t.Iteration}, true
 	}
 	return s, false
+}
+
+// hasRound reports whether a round follows the one whose command did not pass: one is
+// left, or a person has changed the prompt meanwhile.
+func (c *Coordinator) hasRound(t *state.Task, out *Outcome) bool {
+	now := c.asEdited(t)
+	if now.Reworded && !c.beginsAnew(now) {
+		out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change"
+	}
+	return t.Iteration < c.maxIterations(now) || c.beginsAnew(now)
+}
+
+// beginsAnew reports whether a task's next turn gets the prompt that a person has
+// changed meanwhile, in a first round. It may be the verify command that does it:
+// there is an end to it.
+func (c *Coordinator) beginsAnew(t *state.Task) bool {
+	return t.Reworded && t.Requeues < c.cfg.MaxRetries
 }
 
 // asEdited gives a task with what a person has changed since its run began.
@@ -69,13 +86,13 @@ func (c *Coordinator) maxIterations(t *state.Task) int {
 func (c *Coordinator) goOn(r *run, out *Outcome, s step) (next *run, err error) {
 	id := c.cfg.ID()
 	c.carrySnapshot(r.id, id)
-	goes := false
+	goes, places := false, c.placesOf(r.task.ID)
 	err = c.keepAnswer(r, out, func() error {
 		return c.insist(context.Background(), "a round", func(tx *ledger.Tx) error {
 			t, err := c.peek(r.task.ID)
 			if err != nil || t.Status != state.Running { // as stillRuns
 				goes = false
-				c.tally(r, out, tx)
+				c.tally(r, out, places, tx)
 				return nil
 			}
 			goes = !c.mustWait(r, &t, s)
@@ -84,6 +101,9 @@ func (c *Coordinator) goOn(r *run, out *Outcome, s step) (next *run, err error) 
 		})
 	})
 	c.keepSession(r.task.SessionID)
+	if err == nil && !goes {
+		_ = os.RemoveAll(c.RunDir(id)) // nobody carries out that run; a file that is left does no harm
+	}
 	if err != nil || !goes {
 		return nil, err
 	}
@@ -125,8 +145,8 @@ func (c *Coordinator) stepRecord(r *run, out *Outcome, t *state.Task, s step, id
 	if !goes {
 		v.status, v.attempt = state.Queued, v.attempt-1
 	}
-	if s.phase == "" && t.Reworded && v.retries < c.cfg.MaxRetries { // the agent is to get the prompt that a person has changed meanwhile
-		s.iteration, v.retries = 1, v.retries+1 // counted, for it may be the command that does it
+	if s.phase == "" && c.beginsAnew(t) {
+		s.iteration, v.requeues = 1, v.requeues+1
 	}
 	rec := c.endRecord(r, out, &v)
 	if goes {

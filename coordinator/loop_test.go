@@ -485,6 +485,7 @@ func TestLoopPromptIsEditedInATurn(t *testing.T) {
 		"first turn, restart":   {1, true, []string{"do it", "do that"}},
 		"second turn":           {2, false, []string{"do it", prompt.MendIt, "do that", prompt.MendIt}},
 		"second turn, shutdown": {2, true, []string{"do it", prompt.MendIt, "do that", prompt.MendIt}},
+		"last turn":             {3, false, []string{"do it", prompt.MendIt, prompt.MendIt, "do that", prompt.MendIt}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
@@ -559,14 +560,14 @@ func TestLoopTakenOut(t *testing.T) {
 				id := w.verified(nil)
 				<-begun
 				w.takeOver("## Task %s\n- status: %s\n", id, first)
-				retries := 1
+				requeues := 1
 				if first == "canceled" {
 					w.expect(w.ended(id), state.Canceled, "")
 					w.takeOver("## Task %s\n- status: queued\n", id)
-					retries = 0 // it was not taken out of a run
+					requeues = 0 // it was not taken out of a run
 				}
 				got := w.ended(id)
-				if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || w.shell.count() != 2 || got.Iteration != 1 || got.Retries != retries {
+				if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || w.shell.count() != 2 || got.Iteration != 1 || got.Requeues != requeues || got.Retries != 0 {
 					t.Errorf("%d turns, %d commands: %+v", len(w.agent.turns), w.shell.count(), got)
 				}
 			})
@@ -620,11 +621,43 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 				id := w.verified(nil)
 				got := w.ended(id)
 				w.expect(got, want.status, want.reason)
-				if len(w.agent.turns) != want.turns || w.shell.count() != want.commands {
+				if len(w.agent.turns) != want.turns || w.shell.count() != want.commands || got.Retries != 0 {
 					t.Errorf("%d turns, %d commands: %+v", len(w.agent.turns), w.shell.count(), got)
+				}
+				if told := strings.Contains(got.Note, "changed too often"); told != (edit == "- prompt: do that") {
+					t.Errorf("the note is %q", got.Note)
 				}
 				if text, err := os.ReadFile(filepath.Join(w.dir, ledger.TasksName)); err != nil || !strings.Contains(string(text), "## Task "+id) {
 					t.Errorf("tasks.md: %v\n%s", err, text)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopCountsApart: a task that was interrupted as often as it may be can still be
+// queued again by hand, and gets the prompt that a person changes while it runs.
+func TestLoopCountsApart(t *testing.T) {
+	for edit, want := range map[string][]string{
+		"- status: queued":  {"do it", "do it"},
+		"- prompt: do that": {"do it", "do that"},
+	} {
+		t.Run(edit, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+					if w.shell.count() > 1 {
+						return coordinator.VerifyResult{}
+					}
+					w.takeOver("## Task %s\n%s\n", v.TaskID, edit)
+					return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
+				}
+				w.takeOver("## Task mine\n- status: queued\n- retries: 5\n- prompt: do it\n- verifyCommand: make test\n")
+				got := w.ended("mine")
+				if w.expect(got, state.Done, ""); got.Retries != 5 || got.Requeues != 1 {
+					t.Errorf("%+v", got)
+				}
+				if diff := cmp.Diff(want, w.messages()); diff != "" {
+					t.Error(diff)
 				}
 			})
 		})
@@ -672,6 +705,44 @@ func TestLoopWaitsForItsAccount(t *testing.T) {
 				}
 				if sent, _ := os.ReadFile(w.agent.turns[1].Prompt); strings.Contains(string(sent), "## Note") {
 					t.Errorf("nothing was cut off, but it was told\n%s", sent)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopCheckIsTakenAway: a round that waits while its command passes after all, or is
+// edited, goes on in its session, and the prompt is not sent again.
+func TestLoopCheckIsTakenAway(t *testing.T) {
+	for name, takeAway := range map[string]func(w *loopWorld, id string){
+		"it passes": func(w *loopWorld, id string) {
+			if res, err := w.c.Verify(w.t.Context(), id, "client"); err != nil || !res.Passed {
+				w.t.Errorf("%+v, %v", res, err)
+			}
+		},
+		"another command": func(w *loopWorld, id string) { w.takeOver("## Task %s\n- verifyCommand: make check\n", id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				ends := exits(1, 0, 0)
+				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+					if w.shell.count() == 1 {
+						w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Hour)))
+					}
+					return ends(ctx, v)
+				}
+				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+					return coordinator.Outcome{Result: "fine", Session: "n1"}
+				}
+				id := w.verified(nil)
+				time.Sleep(time.Minute)
+				takeAway(w, id)
+				got := w.ended(id)
+				if w.expect(got, state.Done, ""); got.Iteration != 2 {
+					t.Errorf("%+v", got)
+				}
+				if diff := cmp.Diff([]string{"do it", prompt.MendOn}, w.messages()); diff != "" {
+					t.Error(diff)
 				}
 			})
 		})

@@ -35,11 +35,10 @@ type run struct {
 	kept        bool           // session has the prompt already
 	strayed     string         // the session that the agent began in place of the one that it had to resume
 	outputs     []state.OutputFile
-	before      string         // the task's run before this one
+	before      string         // the run that this one goes on from: what that has changed is the attempt's; "": none
 	looked      bool           // the answer was looked at: the findings are the outcome's
 	flagged     bool           // the task has findings in its records
 	account     *ledger.Record // what the evaluator's turn says about the account; nil if nothing
-	goesOn      bool           // what the run before it has changed is this task's: nobody had to wait in between
 	cut         bool           // of the attempt's answer only head and tail are left
 	check       *VerifyResult  // how the verify command ended; nil: it was not run, or was cut off
 	ctx         context.Context
@@ -65,9 +64,7 @@ func (c *Coordinator) execute(r *run) {
 	c.runsMu.Lock()
 	r.home = home
 	c.runsMu.Unlock()
-	if r.goesOn {
-		c.carrySnapshot(r.before, r.id)
-	}
+	c.carrySnapshot(r.before, r.id)
 	for now := r; now != nil; {
 		next, err := c.round(now)
 		if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {

@@ -349,6 +349,40 @@ func TestSnapshotOfAWait(t *testing.T) {
 	}
 }
 
+// TestSnapshotOfALaterRound: a round that had to wait goes on from the snapshot of the
+// first one, and a run that never began leaves nothing.
+func TestSnapshotOfALaterRound(t *testing.T) {
+	for _, limited := range []bool{false, true} {
+		w := newGitWorld(t)
+		w.checks = []coordinator.VerifyResult{failedCheck, {}}
+		turns := 0
+		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			if turns++; turns == 2 {
+				w.write("calc_test.go", "package calc\n")
+				if limited {
+					return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Session: "native-1", RetryAt: time.Now()}
+				}
+			}
+			return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+		}
+		w.cfg.Shell = &fakeShell{do: func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+			if v.Command == "make test" && turns == 1 && !limited {
+				w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Second)))
+			}
+			return w.Verify(ctx, v)
+		}}
+		w.open()
+		got := w.verified(nil)
+		w.close()
+		if kinds(got) != "verify-weakened" {
+			t.Errorf("limited %v: the findings are %v", limited, got.Findings)
+		}
+		if dirs, err := os.ReadDir(filepath.Join(w.dir, "runs")); err != nil || len(dirs) != len(got.Steps) {
+			t.Errorf("limited %v: %d directories for %d runs, %v", limited, len(dirs), len(got.Steps), err)
+		}
+	}
+}
+
 // TestJudgeSeesWhatChanged, by the names and sizes of files.
 func TestJudgeSeesWhatChanged(t *testing.T) {
 	w := newGitWorld(t)

@@ -99,7 +99,7 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 // that is back in the queue goes on with these figures, unless that came about too
 // often: it may be its own doing. One that was archived meanwhile keeps those that it
 // has.
-func (c *Coordinator) tally(r *run, out *Outcome, tx *ledger.Tx) {
+func (c *Coordinator) tally(r *run, out *Outcome, places map[string]checkedWorkspace, tx *ledger.Tx) {
 	if !c.inJournal(r.task.ID) {
 		return
 	}
@@ -107,11 +107,11 @@ func (c *Coordinator) tally(r *run, out *Outcome, tx *ledger.Tx) {
 	if c.addUsage(rec, r, out); len(rec.Fields) > 0 {
 		tx.Append(rec)
 	}
-	if t, err := c.peek(r.task.ID); err == nil && t.Status == state.Queued && t.Retries > c.cfg.MaxRetries {
+	if t, err := c.peek(r.task.ID); err == nil && t.Status == state.Queued && t.Requeues > c.cfg.MaxRetries {
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		rec.Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted)).
 			Add(state.KeyError, "it was queued again by hand while it ran, time and again").Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
-		c.end(tx, rec, nil, nil)
+		c.end(tx, rec, nil, places)
 	}
 }
 

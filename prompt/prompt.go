@@ -14,7 +14,7 @@
 // Where the agent's own session has the user's words already, because a run that
 // sent them did not end well, the last section has [GoOn] in their place, and what
 // was said with them is left out. Where the session goes on because the verify
-// command did not pass, it has [MendIt] in their place.
+// command did not pass, it has [MendIt] or [MendOn] in their place.
 //
 // Nothing comes after the message, so no text in it can pose as a section of
 // ours. Nothing that stands before it can pose as the message: header values
@@ -55,6 +55,10 @@ const GoOn = "My last message for this task is above, in this session, and is no
 // verify command, in the same session.
 const MendIt = "The verify command did not pass after your last answer; above is what it printed. Find the cause and mend it, so that the command passes. " +
 	"Do not weaken, skip or delete what it checks. Then answer my first message for this task again, whole."
+
+// MendOn is that message where nothing is known any more of what the command has said.
+const MendOn = "The verify command did not pass after your last answer; what it printed is not known any more. Look for what is wrong with your work and mend it. " +
+	"Do not weaken, skip or delete what the command checks. Then answer my first message for this task again, whole."
 
 // A Check is a run of a verify command that did not pass.
 type Check struct {
@@ -117,6 +121,8 @@ func (in *Input) message() string {
 		return GoOn
 	case in.Resumed && in.Check != nil && in.Check.Iteration > 1:
 		return MendIt
+	case in.Resumed && in.Check == nil && in.Iteration > 1:
+		return MendOn
 	}
 	return in.Message
 }
@@ -215,8 +221,8 @@ func listSection(heading, intro string, names []string) string {
 	return b.String()
 }
 
-// UserMessage gives back the message of a prompt that Build made: [GoOn] or [MendIt]
-// if the agent's session has the user's own already. A text that Build did not make,
+// UserMessage gives back the message of a prompt that Build made: [GoOn],
+// [MendIt] or [MendOn] if the agent's session has the user's own already. A text that Build did not make,
 // and that has no such section, is all message.
 func UserMessage(built string) string {
 	if _, message, ok := strings.Cut(built, "\n"+messageHeading); ok {

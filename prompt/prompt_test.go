@@ -203,7 +203,7 @@ func anyInput(t *rapid.T) Input {
 	return Input{
 		Check:      rapid.OneOf(rapid.Just[*Check](nil), check).Draw(t, "check"),
 		SessionKey: str.Draw(t, "key"), SessionID: str.Draw(t, "sid"), TaskID: str.Draw(t, "task"),
-		RunID: str.Draw(t, "run"), Attempt: rapid.Int().Draw(t, "attempt"), Agent: str.Draw(t, "agent"),
+		RunID: str.Draw(t, "run"), Attempt: rapid.Int().Draw(t, "attempt"), Iteration: rapid.IntRange(0, 3).Draw(t, "round"), Agent: str.Draw(t, "agent"),
 		Workspace: str.Draw(t, "workspace"), Memory: rapid.SliceOfN(hit, 0, 3).Draw(t, "memory"),
 		Policy: str.Draw(t, "policy"), Message: str.Draw(t, "message"),
 		Resumed: rapid.Bool().Draw(t, "resumed"), Interrupted: rapid.Bool().Draw(t, "interrupted"),
@@ -235,6 +235,8 @@ func checkPrompt(t errorer, in Input) {
 		message = GoOn
 	case in.Resumed && in.Check != nil && in.Check.Iteration > 1:
 		message = MendIt
+	case in.Resumed && in.Check == nil && in.Iteration > 1:
+		message = MendOn
 	}
 	if got := UserMessage(built); got != message {
 		t.Errorf("UserMessage gives %q, the message was %q", got, message)

@@ -243,6 +243,8 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 		t.Attempt, err = parseCount(f.Bytes())
 	case KeyRetries:
 		t.Retries, err = parseCount(f.Bytes())
+	case KeyRequeues:
+		t.Requeues, err = parseCount(f.Bytes())
 	case KeyLimitWaits:
 		t.LimitWaits, err = parseCount(f.Bytes())
 	case KeyIteration:

@@ -43,6 +43,7 @@ const (
 	KeyRunID          = "runId"
 	KeyAttempt        = "attempt"
 	KeyRetries        = "retries"
+	KeyRequeues       = "requeues"
 	KeyLimitWaits     = "limitWaits"
 	KeyIteration      = "iteration"
 	KeyPhase          = "phase"
@@ -95,7 +96,7 @@ const (
 var knownKeys = [...]string{
 	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyAgent, KeyTool, KeyModel, KeyAccount, KeyResume, KeyPriority, KeyOrder,
 	KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
-	KeyRunID, KeyAttempt, KeyRetries, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
+	KeyRunID, KeyAttempt, KeyRetries, KeyRequeues, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
 	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil,
 	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns, KeySteps,
 	KeyVerifyCommand, KeyMaxIterations, KeyVerifyTimeout, KeyPhase, KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput, KeyFindings,

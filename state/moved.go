@@ -6,13 +6,15 @@ import (
 	"stint/ledger"
 )
 
-// LeftBehind gives the fields that a person's record takes from a task: by giving it
-// another session key or agent, its session, which stays where it is, with what a run
-// has learned there, and the account of the old agent; its next run finds those of its
-// new place. By giving it another verify command, what the old one has said. One that
-// has ended or runs and is queued again begins with the first round of its verify loop,
-// and has no failure any more; that it was taken out of its run is counted. What the record names itself counts as
-// it is.
+// LeftBehind gives the fields that a person's record changes in a task beside those
+// that it names, which count as they are:
+//   - With another session key or agent the task leaves its session, which stays where
+//     it is, with what a run has learned there, and the account of the old agent. Its
+//     next run finds those of its new place.
+//   - With another verify command it leaves what the old one has said.
+//   - Queued again after its end, or while it runs, it begins with the first round of
+//     its verify loop, and has no failure any more.
+//   - That it was taken out of its run so is counted.
 func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	now, err := s.nowOf([]byte(r.ID))
 	if r.Kind != ledger.KindTask || err != nil || now.Status == "" {
@@ -34,7 +36,7 @@ func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	put(KeyIteration, "", again && now.Iteration > 0)
 	put(KeyReason, "", again && now.Reason != "")
 	put(KeyError, "", again && now.Error != "")
-	put(KeyRetries, strconv.Itoa(now.Retries+1), again && now.Status == Running)
+	put(KeyRequeues, strconv.Itoa(now.Requeues+1), again && now.Status == Running)
 	if now.Status == Running && !again {
 		return fields
 	}

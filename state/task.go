@@ -138,6 +138,7 @@ type Task struct {
 	RunID      string    `json:"runId,omitempty"`
 	Attempt    int       `json:"attempt,omitempty"`    // counted tries
 	Retries    int       `json:"retries,omitempty"`    // interruptions by us
+	Requeues   int       `json:"requeues,omitempty"`   // edits by hand that began it anew while it ran
 	LimitWaits int       `json:"limitWaits,omitempty"` // waits for a rate limit
 	Iteration  int       `json:"iteration,omitempty"`  // round of the verify loop, from 1; 0: there is no loop
 	Phase      Phase     `json:"phase,omitempty"`      // what the present run carries out, or the next one begins with

@@ -143,6 +143,7 @@ func describe(v *api.TaskView, resume, edits, chain string, now time.Time) strin
 	d.line("priority", orNone(v.Priority))
 	d.line("attempt", orNone(v.Attempt))
 	d.line("retries", orNone(v.Retries))
+	d.line("requeues", orNone(v.Requeues))
 	d.line("limit waits", orNone(v.LimitWaits))
 	d.line("not before", localTime(v.NotBefore))
 	d.line("after", strings.TrimSpace(strings.Join(v.After, " ")+" "+v.AfterPolicy))
