@@ -330,6 +330,32 @@ func TestVerifyWhileJudged(t *testing.T) {
 	}
 }
 
+// TestJudgementWaitsForNoAccount: an answer that is right ends its task well, also if the
+// account meets a limit, or is held, before the next master has it judged.
+func TestJudgementWaitsForNoAccount(t *testing.T) {
+	for _, account := range []string{"coolUntil: " + state.FormatTime(time.Now().Add(time.Hour)), "hold: true"} {
+		old, next := newJudgeWorld(t), newJudgeWorld(t)
+		old.checks = []int{0}
+		begun := old.waits()
+		old.open()
+		id := old.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: "make test", NoWaitLimit: true, OnFailure: "Mend it."}).ID
+		<-begun
+		next.copies(old.world) // as if its master was killed
+		old.close()
+		next.edit("\n## Control account:demo\n- %s\n", account)
+		next.judge = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: -1}
+		}
+		next.open()
+		got := next.wait(id)
+		next.expect(got, state.Done, "")
+		if got.Result != "the answer" || len(got.FollowUps) > 0 || !strings.Contains(got.Note, "not evaluated: rate-limited") {
+			t.Errorf("%s: %+v", account, got)
+		}
+		next.close()
+	}
+}
+
 // TestVerifyAfterAnEvaluation: the command of a task without a workspace runs where its
 // agent has worked, not where its evaluator has.
 func TestVerifyAfterAnEvaluation(t *testing.T) {
