@@ -50,7 +50,8 @@ func runOf(pid int, read func(pid int) (proc, error)) (run string, err error) {
 }
 
 // runAbove looks at a process and its ancestors. One that is there and cannot be seen
-// is somebody else's, as /proc may be set up: all of a run is the user's own.
+// is taken for somebody else's, as /proc may be set up: all of a run is the user's own,
+// and is seen unless it makes itself undumpable, as sshd is too.
 func runAbove(pid int, read func(pid int) (proc, error)) (run string, err error) {
 	child := proc{ppid: pid}
 	for child.ppid > 1 {
