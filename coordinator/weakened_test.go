@@ -152,7 +152,7 @@ func TestWeakenedIsFast(t *testing.T) {
 	}
 	begun := time.Now()
 	inspect(t.Context(), answered{prompt: fixIt, answer: "Fixed.", verify: "./a_test.sh", diff: change("a_test.go", hunk.String()) + change("a_test.sh", hunk.String())})
-	if took := time.Since(begun); took > 10*time.Second {
+	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }
