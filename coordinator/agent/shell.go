@@ -36,8 +36,8 @@ const (
 )
 
 // Verify runs one command; see coordinator.Shell. Its output stands in the run's
-// file stdout; of one that has more than 8 MiB only the end is kept, below a line that
-// says so.
+// file stdout; of one that has more than 8 MiB only the last 64 KiB or more are kept,
+// below a line that says so.
 func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
 	turn := coordinator.Turn{
 		TaskID: v.TaskID, RunID: v.RunID, Attempt: v.Attempt, RunDir: v.RunDir, Prompt: os.DevNull,
