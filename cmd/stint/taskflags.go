@@ -157,19 +157,15 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 	if err := o.checkGiven(c.Flags().Changed, try); err != nil {
 		return err
 	}
-	if s.Timeout != "" {
-		d, err := parseDuration(s.Timeout)
-		if err != nil || d == 0 {
-			return usage(try, "--timeout %q is not a duration such as 90s, 30m or 2h", s.Timeout)
+	for option, limit := range map[string]*string{"timeout": &s.Timeout, "verify-timeout": &s.VerifyTimeout} {
+		if *limit == "" {
+			continue
 		}
-		s.Timeout = shortDuration(d)
-	}
-	if s.VerifyTimeout != "" {
-		d, err := parseDuration(s.VerifyTimeout)
+		d, err := parseDuration(*limit)
 		if err != nil || d == 0 {
-			return usage(try, "--verify-timeout %q is not a duration such as 90s or 10m", s.VerifyTimeout)
+			return usage(try, "--%s %q is not a duration such as 90s, 30m or 2h", option, *limit)
 		}
-		s.VerifyTimeout = shortDuration(d)
+		*limit = shortDuration(d)
 	}
 	if err := checkFollowUps(s, try); err != nil {
 		return err
