@@ -217,20 +217,29 @@ func TestFindingsAreShortAndOnce(t *testing.T) {
 // The work that the heuristics do grows with the length of the answer, and no more.
 func TestHeuristicsOfHugeAnswer(t *testing.T) {
 	for _, piece := range []string{"I'll do x. <a `b ", "no. ", "etc. ", "I ", "The user ", "say error ", "a.b/c-", "**", "12. ", "at most ten ", "\u62b1\u6b49", "{", "| "} {
-		took := func(size int) (least time.Duration) {
+		isLinear(t, fmt.Sprintf("%q", piece), 512, func(size int) {
 			text := strings.Repeat(piece, size/len(piece))
-			for range 3 {
-				begun := time.Now()
-				inspect(t.Context(), answered{prompt: text, answer: text, policy: text[:len(text)/2] + "\n" + prompt.DefaultPolicy})
-				if now := time.Since(begun); least == 0 || now < least {
-					least = now
-				}
+			inspect(t.Context(), answered{prompt: text, answer: text, policy: text[:len(text)/2] + "\n" + prompt.DefaultPolicy})
+		})
+	}
+}
+
+// isLinear measures work on an input of a size and on one of 8 times that: it would
+// take 64 times as long if it grew with the square.
+func isLinear(t *testing.T, what string, size int, work func(size int)) {
+	t.Helper()
+	took := func(size int) (least time.Duration) {
+		for range 3 {
+			begun := time.Now()
+			work(size)
+			if now := time.Since(begun); least == 0 || now < least {
+				least = now
 			}
-			return least
 		}
-		if small, large := took(512), took(4<<10); large > 25*small+50*time.Millisecond { // 64 times as much, if it grew with the square
-			t.Errorf("%q took %s, and with 8 times as much %s", piece, small, large)
-		}
+		return least
+	}
+	if small, large := took(size), took(8*size); large > 25*small+50*time.Millisecond {
+		t.Errorf("%s took %s, and with 8 times as much %s", what, small, large)
 	}
 }
 
