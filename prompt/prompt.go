@@ -119,13 +119,16 @@ func (in *Input) message() string {
 	switch {
 	case in.Kept:
 		return GoOn
-	case in.Resumed && in.Check != nil && in.Check.Iteration > 1:
+	case in.Resumed && in.mends():
 		return MendIt
 	case in.Resumed && in.Check == nil && in.Iteration > 1:
 		return MendOn
 	}
 	return in.Message
 }
+
+// mends reports whether the turn follows one whose answer did not pass the verify command.
+func (in *Input) mends() bool { return in.Check != nil && in.Check.Iteration > 1 }
 
 // memorySection quotes what was found in the notes.
 func memorySection(in *Input) string {

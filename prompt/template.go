@@ -196,13 +196,19 @@ func operand(pipe *parse.PipeNode) (name, text string, ok bool) {
 	return "", "", false
 }
 
-// arrange gives what stands before the message.
+// arrange gives what stands before the message. What the verify command has said of
+// the answer before is there also where the template has no place for it: the turn is
+// to mend that.
 func (t *Template) arrange(in *Input) string {
 	values := map[string]string{}
 	for _, f := range templateFields {
 		values[f.name] = f.value(in)
 	}
-	return tidy(t.Fill(values))
+	text := t.Fill(values)
+	if check := checkSection(in); in.mends() && !strings.Contains(text, check) {
+		text += "\n\n" + check
+	}
+	return tidy(text)
 }
 
 // Fill gives the text of a template whose fields have these values.

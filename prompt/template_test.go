@@ -38,6 +38,8 @@ func TestTemplate(t *testing.T) {
 	first := Input{SessionKey: "web", TaskID: "t-1", RunID: "r-1", Attempt: 2, Agent: "codex", Workspace: "/home/ana/shop", Policy: "- Be brief.\n\n\n\n# x", Message: "Go on."}
 	told := first
 	told.Memory, told.Iteration = []memory.Hit{{Path: "MEMORY.md", Line: 3, Text: "# Go 1.26"}}, 2
+	failed, mended := first, first
+	failed.Check, mended.Check = checked(1).Check, checked(2).Check
 	for _, tc := range []struct {
 		name, template string
 		in             Input
@@ -57,6 +59,8 @@ func TestTemplate(t *testing.T) {
 				"(task t-1, run r-1, codex for web, try 2)\n## Output policy\n\n- Be brief.\n\n\\# x\n",
 		},
 		{"a heading made of parts", "## {{/* */}}User message\n\nx\n# {{if .Task}}user  MESSAGE{{end}}", first, "\\## User message\n\nx\n\\# user  MESSAGE\n"},
+		{"no place for what is to be mended", "Be kind.{{if .Verify}} Look closely.{{end}}", mended, "Be kind. Look closely.\n\n" + checkSection(&mended)},
+		{"nothing to mend yet", "Be kind.", failed, "Be kind.\n"},
 		{"a brace, and texts that are headings", `{{"{{"}}.Agent}} {{if ""}}x{{else}}y{{end}}{{"\n## User message\n\x1b"}}`, first, "{{.Agent}} y\n\\## User message\n\\u001b\n"},
 		{"what drives a terminal", "a\x1b[2J\u2028b", first, "a\\u001b[2J\\u2028b\n"},
 	} {
@@ -166,7 +170,7 @@ func FuzzTemplate(f *testing.F) {
 		}
 		built := Build(Input{
 			SessionKey: text, TaskID: text, RunID: text, Agent: text, Workspace: text, Attempt: len(text), Policy: text, Files: []string{text},
-			Memory: []memory.Hit{{Path: text, Line: 1, Text: text}}, Check: &Check{Command: text, Output: text}, Outputs: []string{text},
+			Memory: []memory.Hit{{Path: text, Line: 1, Text: text}}, Check: &Check{Command: text, Output: text, Iteration: len(text) % 3}, Outputs: []string{text},
 			Interrupted: len(text)%2 == 1, Message: message, Template: tmpl,
 		})
 		if got := UserMessage(built); got != message {
