@@ -332,7 +332,8 @@ func Find(list []Lesson, id string) (l Lesson, err error) {
 }
 
 // RemoveLesson takes the lesson with that id, or with an id that begins so, out of a
-// note, as often as it stands there, with the further lines that a person has given it.
+// note, as often as it stands there, with what a person has written below it, indented
+// deeper: further lines, and bullets that say nothing without it.
 func RemoveLesson(workspace, name, id string) (Lesson, error) {
 	switch unlock, err := lockLessons(workspace, name); {
 	case err == nil:
@@ -349,18 +350,40 @@ func RemoveLesson(workspace, name, id string) (Lesson, error) {
 		return Lesson{}, err
 	}
 	var kept []byte
-	within := false // of a lesson that goes
+	depth := -1 // of a lesson that goes, as long as lines below it are indented deeper
 	for line := range bytes.Lines(text) {
 		l, ok := parseLesson(string(line))
-		goesOn := strings.ContainsRune(" \t", rune(line[0])) && len(bytes.TrimSpace(line)) > 0
-		if within = ok && l.ID == gone.ID || within && !ok && goesOn; !within {
-			kept = append(kept, line...)
+		switch in := indent(line); {
+		case len(bytes.TrimSpace(line)) == 0:
+		case depth >= 0 && in > depth:
+			continue
+		case ok && l.ID == gone.ID:
+			depth = in
+			continue
+		default:
+			depth = -1
 		}
+		kept = append(kept, line...)
 	}
 	if err := replaceLessons(workspace, name, text, kept); err != nil {
 		return Lesson{}, fmt.Errorf("remove a lesson: %w", err)
 	}
 	return gone, nil
+}
+
+// indent gives the column in which a line begins.
+func indent(line []byte) (column int) {
+	for _, c := range line {
+		switch c {
+		case ' ':
+			column++
+		case '\t':
+			column += 4 - column%4
+		default:
+			return column
+		}
+	}
+	return column
 }
 
 // replaceLessons puts a new file in the place of a note that had the text before.
