@@ -28,5 +28,7 @@ done
 joined=$(stint task -d --parallel --after "$(echo $ids | tr ' ' ,)" --after-policy any -- \
 	"Read $reports/*.md, of which there should be $n. Join them into one list, the worst first, without what is there twice. Name the parts that lack a report.") ||
 	{ stint cancel $ids >&2; exit 1; }
-stint wait "$joined" >&2
-stint show --answer "$joined"
+code=0
+stint wait "$joined" >&2 || code=$?
+stint show --answer "$joined" || test "$code" != 0 # it may have one also where it failed
+exit "$code"

@@ -24,5 +24,7 @@ Write REVIEW.md: what is wrong or missing, with file and line, the worst first. 
 mended=$(stint task -d --session "$name" --after "$reviewed" -- \
 	"REVIEW.md has a review of your changes. Mend what it is right about, say what you leave as it is and why, and delete REVIEW.md.") ||
 	{ stint cancel "$reviewed" "$made" >&2; exit 1; }
-stint wait "$mended" >&2
-stint show --answer "$mended"
+code=0
+stint wait "$mended" >&2 || code=$?
+stint show --answer "$mended" || test "$code" != 0 # it may have one also where it failed
+exit "$code"
