@@ -20,7 +20,12 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.Ta
 	var list []coordinator.TaskPreview
 	err := a.withCoordinator(ctx,
 		func(c *api.Client) (err error) { list, err = c.Preview(ctx, specs); return err },
-		func(c *coordinator.Coordinator) (err error) { list, err = c.Preview(ctx, specs); return err })
+		func(c *coordinator.Coordinator) (err error) {
+			if list, err = c.Preview(ctx, specs); err == nil {
+				a.tellPause(c.Paused())
+			}
+			return err
+		})
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,8 @@ func (a *app) reconcile(ctx context.Context, accept bool) (t coordinator.TakeOve
 }
 
 // withCoordinator asks a master, which is started if need be; where none is to be
-// started and none runs, it opens the state directory itself, under its lock.
+// started and none runs, it opens the state directory itself, under its lock, but for
+// a run, whose master may only be out of reach.
 func (a *app) withCoordinator(ctx context.Context, ask func(*api.Client) error, do func(*coordinator.Coordinator) error) error {
 	err := a.call(ctx, ask)
 	base, cerr := a.base()
@@ -90,7 +91,7 @@ func (a *app) withCoordinator(ctx context.Context, ask func(*api.Client) error, 
 		return err
 	}
 	if ownRun() != "" {
-		return coordinator.ErrFromRun
+		return &cliError{code: exitNoMaster, message: "no master can be reached from this run", try: "the same outside of the run"}
 	}
 	dir, err := a.state()
 	if err != nil {

@@ -68,9 +68,13 @@ func (a *app) setPaused(ctx context.Context, paused, asJSON bool, ask func(*api.
 
 // tellPaused says on stderr that nothing is started, if the last answer said so.
 func (a *app) tellPaused() {
-	n := a.notice()
-	if a.quiet || n == nil || !n.Paused {
-		return
+	if n := a.notice(); n != nil {
+		a.tellPause(n.Paused, n.PauseWhy)
 	}
-	a.hint("stint: %s; to go on: stint resume\n", escapeText(because("dispatch is paused", oneLine(n.PauseWhy))))
+}
+
+func (a *app) tellPause(paused bool, why string) {
+	if paused {
+		a.hint("stint: %s; to go on: stint resume\n", escapeText(because("dispatch is paused", oneLine(why))))
+	}
 }

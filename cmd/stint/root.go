@@ -47,7 +47,7 @@ var commands = map[string]func(*app) *cobra.Command{
 	"ls": (*app).lsCommand, "show": (*app).showCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
 	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
 	"hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
-	"pause": (*app).pauseCommand, "resume": (*app).resumeCommand, "send": (*app).sendCommand,
+	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
 	"list": (*app).listAlias, "get": (*app).getAlias,
 	"session": (*app).sessionCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
