@@ -1,5 +1,7 @@
 package state
 
+import "slices"
+
 // An Obstacle says why a task cannot run before another one has ended.
 type Obstacle struct {
 	Task string // the task that cannot: the one asked about, or one that it waits for
@@ -16,8 +18,9 @@ const (
 
 // Behind says why a queued task, which may be a new one, cannot run before a running
 // one has ended, or without a person; ok is false if it can. Those that it waits for
-// count, by after and by the order of their lanes, and those that running ones wait
-// for, as waits tells; fresh are tasks that are taken in with it.
+// count, by after, by the order of their lanes and because they take its lane or its
+// session, and those that running ones wait for, as waits tells; fresh are tasks that
+// are taken in with it.
 func (s *State) Behind(t *Task, running string, fresh []Task, waits map[string][]string) (o Obstacle, ok bool) {
 	n, _ := s.ids.find([]byte(running))
 	at := s.live[n]
@@ -39,7 +42,7 @@ func (s *State) Behind(t *Task, running string, fresh []Task, waits map[string][
 		}
 		next := waits[list[0]]
 		if x != nil && x.Status == Queued {
-			next = append(s.earlier(list[0], x), x.After...)
+			next = slices.Concat(x.After, s.earlier(list[0], x), s.takers(x))
 		}
 		for _, id := range next {
 			if !seen[id] {
@@ -63,33 +66,53 @@ func (s *State) obstacle(id string, x *Task, at *live) string {
 	case x.Lane() == at.Lane():
 		return ObstacleLane
 	}
-	for i, name := range s.sessionsOf(x) {
-		if name.id != "" && name == s.sessionsOf(&at.Task)[i] {
-			return ObstacleSession
-		}
+	if s.shareSession(x, &at.Task) {
+		return ObstacleSession
 	}
 	return ""
 }
 
-// earlier gives the task that is before x in a lane that has an order. One that is
-// held is passed there.
+// shareSession reports whether two tasks go on with one conversation.
+func (s *State) shareSession(x, y *Task) bool {
+	of := s.sessionsOf(y)
+	for i, name := range s.sessionsOf(x) {
+		if name.id != "" && name == of[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// takers gives the tasks that take the lane of x or one of its sessions now.
+func (s *State) takers(x *Task) (ids []string) {
+	for l := range s.occupants {
+		if l.lane.key == x.Lane() || s.shareSession(x, &l.Task) {
+			ids = append(ids, s.id(l.n))
+		}
+	}
+	return ids
+}
+
+// earlier gives the queued task that is before x in its lane; in that of a directory,
+// which only excludes, the one of its session. One that is held is passed there.
 func (s *State) earlier(id string, x *Task) []string {
 	ln := s.lanes[x.Lane()]
-	if ln == nil || ln.excludes() {
+	if ln == nil {
 		return nil
 	}
-	before := ""
+	queue := ln.queue
 	if n, _ := s.ids.find([]byte(id)); n != 0 && s.live[n] != nil {
-		before = s.beforeInLane(s.live[n])
-	} else if last := len(ln.queue) - 1; last >= 0 {
-		before = s.id(ln.queue[last].n)
-	}
-	for before != "" {
-		n, _ := s.ids.find([]byte(before))
-		if l := s.live[n]; l == nil || l.Status != Queued || !l.Hold {
-			return []string{before}
+		l := s.live[n]
+		if ln.excludes() && (l.sess == nil || l.sess.uses < 2) {
+			return nil // there is no other task of its session
 		}
-		before = s.beforeInLane(s.live[n])
+		i, _ := slices.BinarySearchFunc(queue, l, inLane)
+		queue = queue[:i]
+	}
+	for _, l := range slices.Backward(queue) {
+		if !l.Hold && (!ln.excludes() || l.SessionID != "" && l.SessionID == x.SessionID) {
+			return []string{s.id(l.n)}
+		}
 	}
 	return nil
 }

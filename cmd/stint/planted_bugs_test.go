@@ -491,7 +491,7 @@ var bugs = []bug{
 	},
 	{
 		name: "a run waits for what waits for it", file: "state/await.go",
-		old: `append(s.earlier(list[0], x), x.After...)`, now: `s.earlier(list[0], x)`,
+		old: `slices.Concat(x.After, s.earlier(list[0], x), s.takers(x))`, now: `slices.Concat(s.earlier(list[0], x), s.takers(x))`,
 		pkg: "./coordinator", run: "^TestARunWaitsForOthers$",
 	},
 	{
