@@ -36,7 +36,7 @@ const (
 )
 
 // Verify runs one command; see coordinator.Shell. Its output stands in the run's
-// file stdout; of one that has more than 8 MiB only the last 64 KiB or more are kept,
+// file stdout; of one that has more than 8 MiB only the last 64 KiB are kept,
 // below a line that says so.
 func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
 	turn := coordinator.Turn{
@@ -55,7 +55,7 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 	}, w)
 	w.size += e.skipped
 	r := result(&e, v.Timeout)
-	r.Cut = e.gone > 0
+	r.Cut = e.cut
 	r.Output, r.Duration = w.String(), time.Since(began)
 	if r.ExitCode < 0 && r.Told() { // what it printed does not say why there is no more
 		r.Output = strings.TrimSuffix(r.Output, "\n") + "\n[" + r.Error + "]\n"

@@ -3,11 +3,13 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -93,63 +95,66 @@ func TestVerifyStopped(t *testing.T) {
 	}
 }
 
+// wantKept looks at the file of a long output: its last bytes stand below a line that
+// says how many there were before.
+func wantKept(t *testing.T, turn coordinator.Turn, size int, end string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
+	must(t, err)
+	want := fmt.Sprintf("[the first %d bytes of this output were not kept]\n", size-keptOutput)
+	if got := string(data); !strings.HasPrefix(got, want) || len(got) != len(want)+keptOutput || !strings.HasSuffix(got, end) {
+		t.Errorf("of %d bytes the file has %d: %q", size, len(got), got[:min(len(got), 100)])
+	}
+}
+
 // TestVerifyPrintsMuch: head and tail are told, and what is left out between them; the
-// file keeps the end of what was too long, below a line that says so. Neither the
-// memory nor the disk takes all of it.
+// file keeps the end of what was too long. Neither the memory nor the disk takes all of
+// it.
 func TestVerifyPrintsMuch(t *testing.T) {
-	// What is printed during the cut is lost, and the last line is not to be that.
-	afterCut := fmt.Sprintf("set ../runs/*/stdout; while [ $(wc -c <$1) -gt %d ]; do sleep 0.01; done; ", mostOutput)
-	for _, size := range []int{mostOutput - 1000, mostOutput + 1000, 100_000_000} {
+	const first, last = "the first line\n", "xxx\nthe last line\n"
+	for _, many := range []int{mostOutput - 1000, mostOutput + 1000, 100_000_000} {
 		b := newBench(t)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		r, turn := b.verify(t.Context(), fmt.Sprintf(`echo "the first line"; head -c %d /dev/zero | tr '\0' 'x'; `, size)+afterCut+`echo; echo "the last line"; exit 1`, nil)
+		r, turn := b.verify(t.Context(), fmt.Sprintf(`echo "the first line"; head -c %d /dev/zero | tr '\0' 'x'; echo xxx; echo "the last line"; exit 1`, many), nil)
 		runtime.ReadMemStats(&after)
-		if r.ExitCode != 1 || !strings.HasPrefix(r.Output, "the first line\nxxx") || !strings.HasSuffix(r.Output, "xxx\nthe last line\n") {
+		size := len(first) + many + len(last)
+		note := fmt.Sprintf("\n[… %d bytes are left out here …]\n", size-outputHead-outputTail)
+		if r.ExitCode != 1 || !strings.HasPrefix(r.Output, first+"xxx") || !strings.Contains(r.Output, note) || !strings.HasSuffix(r.Output, last) {
 			t.Errorf("%d, %q", r.ExitCode, r.Output)
 		}
-		left, told := 0, len(r.Output)
-		_, note, _ := strings.Cut(r.Output, "\n[… ")
-		_, err := fmt.Sscanf(note, "%d bytes are left out here …]", &left)
-		if want := len("the first line\n\nthe last line\n") + size - outputHead - outputTail; err != nil || told > outputHead+outputTail+100 || left > want || left < want-want/50 {
-			t.Errorf("%d bytes are told, and of %d left out %d; %v", told, want, left, err)
+		if len(r.Output) != outputHead+len(note)+outputTail {
+			t.Errorf("%d bytes are told", len(r.Output))
 		}
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > 16<<20 {
 			t.Errorf("it took %d bytes of memory", grown)
 		}
-		var data []byte
-		data, err = os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
-		must(t, err)
-		if begin, cut := "[the first ", size > mostOutput; r.Cut != cut || strings.HasPrefix(string(data), begin) != cut {
-			t.Errorf("%d bytes: cut %v, the file begins with %q", size, r.Cut, data[:100])
+		if r.Cut != (size > mostOutput) {
+			t.Errorf("%d bytes: cut %v", size, r.Cut)
 		}
-		if len(data) > mostOutput || len(data) < keptOutput || !strings.HasSuffix(string(data), "xxx\nthe last line\n") {
-			t.Errorf("of %d bytes the file has %d", size, len(data))
+		if r.Cut {
+			wantKept(t, turn, size, last)
 		}
 		wantGone(t, turn)
 	}
 }
 
-// TestVerifyPrintsOn: what comes after the file was cut down is told and kept as well,
-// and the line at its begin counts all that is gone, but for what the cut has lost.
+// TestVerifyPrintsOn: what comes after the output was cut is told and kept as well. One
+// who writes at an offset of his own, as tee does here, is no different.
 func TestVerifyPrintsOn(t *testing.T) {
-	b := newBench(t)
-	much := fmt.Sprintf(`head -c %d /dev/zero | tr '\0' 'x'; sleep 0.2; `, mostOutput+1)
-	r, turn := b.verify(t.Context(), much+much+`echo; echo "the last line"; exit 1`, nil)
-	data, err := os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
-	must(t, err)
-	begin, rest, _ := strings.Cut(string(data), "\n")
-	gone, want := 0, 2*(mostOutput+1)+len("\nthe last line\n")-len(rest)
-	if _, err := fmt.Sscanf(begin, "[the first %d bytes of this output were not kept]", &gone); err != nil || gone > want || gone < want-want/50 {
-		t.Errorf("%q: of %d bytes; %v", begin, want, err)
-	}
-	if !strings.HasSuffix(r.Output, "xxx\nthe last line\n") || !strings.HasSuffix(rest, "xxx\nthe last line\n") {
-		t.Errorf("%q", r.Output)
+	many := fmt.Sprintf(`{ head -c %d /dev/zero | tr '\0' 'x'; sleep 0.2; }; `, mostOutput+1)
+	for _, end := range []string{"", " | tee /dev/stderr >/dev/null"} {
+		b := newBench(t)
+		r, turn := b.verify(t.Context(), "{ "+many+many+`echo; echo "the last line"; }`+end+"; exit 1", nil)
+		if note := "\n[… 16769041 bytes are left out here …]\n"; !strings.Contains(r.Output, note) || !strings.HasSuffix(r.Output, "xxx\nthe last line\n") {
+			t.Errorf("%q", r.Output)
+		}
+		wantKept(t, turn, 16777233, "xxx\nthe last line\n")
 	}
 }
 
 // TestTailIsCutUnread: what nobody had time to read before the cut is counted, and its
-// end is still read.
+// end is still read. The file takes no more room than that.
 func TestTailIsCutUnread(t *testing.T) {
 	tail, err := openTail(t.TempDir())
 	must(t, err)
@@ -161,6 +166,9 @@ func TestTailIsCutUnread(t *testing.T) {
 	for range 2 { // the second time there is nothing to do
 		tail.bound()
 	}
+	if fi, err := tail.stdout.Stat(); err != nil || fi.Size() != size || fi.Sys().(*syscall.Stat_t).Blocks*512 > 4*keptOutput {
+		t.Errorf("%+v, %v", fi.Sys(), err)
+	}
 	var last []byte
 	for p := tail.read(); len(p) > 0; p = tail.read() {
 		last = append(last, p...)
@@ -170,38 +178,49 @@ func TestTailIsCutUnread(t *testing.T) {
 	}
 }
 
-// TestTailOfAWriterWithAnOffset: one that does not write at the end leaves a hole where
-// its output was cut. It is no part of what is told, nor of what is kept.
-func TestTailOfAWriterWithAnOffset(t *testing.T) {
+// TestRewriteIsAsPunch: where the file system makes no holes of what was written.
+func TestRewriteIsAsPunch(t *testing.T) {
+	for name, cut := range map[string]func(*os.File, int64) error{"punch": punch, "rewrite": rewrite} {
+		f, err := os.Create(filepath.Join(t.TempDir(), stdoutName))
+		must(t, err)
+		_, err = f.WriteString(strings.Repeat("x", 2*keptOutput) + "end")
+		must(t, errors.Join(err, cut(f, 2*keptOutput)))
+		data, err := os.ReadFile(f.Name())
+		must(t, errors.Join(err, f.Close()))
+		if want := strings.Repeat("\x00", 2*keptOutput) + "end"; string(data) != want {
+			t.Errorf("%s: %d bytes, %q", name, len(data), data[max(0, len(data)-10):])
+		}
+		must(t, Recover(t.Context(), filepath.Dir(f.Name()), "a run")) // as after a crash
+		data, err = os.ReadFile(f.Name())
+		if want := fmt.Sprintf("[the first %d bytes of this output were not kept]\nend", 2*keptOutput); err != nil || string(data) != want {
+			t.Errorf("%s: %d bytes, %q; %v", name, len(data), data[:min(len(data), 100)], err)
+		}
+	}
+}
+
+// TestTailOfAFileWithAHole: where a run has emptied its output itself, one that does not
+// write at the end leaves a hole. It is no part of what is told.
+func TestTailOfAFileWithAHole(t *testing.T) {
 	tail, err := openTail(t.TempDir())
 	must(t, err)
 	defer tail.close()
-	tail.most = mostOutput
-	look := func() (text string) {
-		for before := int64(-1); before != tail.off; {
-			before = tail.off
-			text += string(tail.read())
-			tail.bound()
-		}
-		return text
-	}
 	f, err := os.OpenFile(tail.stdout.Name(), os.O_WRONLY, 0)
 	must(t, err)
 	defer func() { _ = f.Close() }()
-	_, err = f.Write(bytes.Repeat([]byte("x"), mostOutput+1))
-	must(t, err)
-	look()
-	for _, line := range []string{"the error\n", "the last line\n"} {
-		_, err = f.WriteString(line)
-		must(t, err)
-		if got := look(); got != line {
-			t.Errorf("%d bytes were read, the last of them %q", len(got), got[max(0, len(got)-100):])
+	look := func() (text string) {
+		for p := tail.read(); len(p) > 0; p = tail.read() {
+			text += string(p)
 		}
+		return text
 	}
-	data, err := os.ReadFile(tail.stdout.Name())
-	must(t, err)
-	if got, want := string(data), fmt.Sprintf("[the first %d bytes of this output were not kept]\nthe last line\n", tail.off+tail.gone-int64(len("the last line\n"))); got != want {
-		t.Errorf("the file has %d bytes: %q", len(got), got[:min(len(got), 200)])
+	for _, want := range []string{strings.Repeat("x", 2*keptOutput), "the last line\n"} {
+		_, err = f.WriteString(want)
+		must(t, err)
+		if got := look(); got != want || tail.total() > 2*keptOutput+14 {
+			t.Errorf("%d bytes were read of %d, the last of them %q", len(got), tail.total(), got[max(0, len(got)-100):])
+		}
+		must(t, f.Truncate(0))
+		look()
 	}
 }
 

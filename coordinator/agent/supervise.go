@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/ledger/durable"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 	firstRead  = 4 << 10
 	readSize   = 64 << 10
 	readBurst  = 16 << 20 // bytes read in one go, so that limits are looked at between
-	keptOutput = 64 << 10 // bytes of an output that is too long that its file keeps
+	keptOutput = 64 << 10 // bytes of an output that is too long that its file keeps at the end
 	hardExtra  = 10 * time.Second
 )
 
@@ -80,8 +80,8 @@ type ended struct {
 	cause   error     // why we stopped it; nil if it ended by itself
 	stderr  []byte    // the last part of it
 	held    bool      // the lock is held by a process outside the run
-	gone    int64     // bytes of its output that their file has no more
-	skipped int64     // of these, nobody has read
+	cut     bool      // its file has not all of its output
+	skipped int64     // bytes of its output that nobody has read
 }
 
 // supervise carries out one run and returns when nothing of it is left. It calls
@@ -246,7 +246,11 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 		before = w.tail.off
 		w.look()
 	}
-	w.ended.stderr, w.ended.gone, w.ended.skipped = w.tail.stderrEnd(), w.tail.gone, w.tail.skipped
+	w.ended.stderr, w.ended.skipped = w.tail.stderrEnd(), w.tail.skipped
+	w.ended.cut = w.tail.first > 0 || w.tail.gone > 0
+	if w.tail.most > 0 {
+		_ = compact(runDir) // as it is, it can be read as well
+	}
 }
 
 // A tail follows the two output files of a run from where they ended when it
@@ -258,8 +262,9 @@ type tail struct {
 	beginErr       int64
 	buf            []byte
 	most           int64 // of stdout in its file; 0: no bound
-	gone           int64 // of stdout, is no more in its file: off and gone are the place in the output
-	skipped        int64 // of that, was never read
+	first          int64 // of stdout: its file has nothing before it
+	gone           int64 // that the run itself has emptied: off and gone are the place in its output
+	skipped        int64 // of stdout, was cut out before it was read
 }
 
 // openTail opens the files, which it makes if need be.
@@ -302,11 +307,17 @@ func (t *tail) read() []byte {
 	if n == 0 && t.emptied() {
 		return t.read()
 	}
+	if n == 0 {
+		return nil
+	}
+	from, to := coordinator.DataAt(t.stdout, t.off)
+	if from > t.off { // it was emptied, by one who goes on at an offset of his own
+		t.moveTo(from)
+		return t.read()
+	}
+	n = int(min(int64(n), to-t.off))
 	t.off += int64(n)
 	p := t.buf[:n]
-	if t.most > 0 && t.gone > 0 && bytes.IndexByte(p, 0) >= 0 { // as in bound
-		p = bytes.ReplaceAll(p, []byte{0}, nil)
-	}
 	if n == firstRead && len(t.buf) == n { // most agents never say so much at once
 		t.buf = make([]byte, readSize)
 	}
@@ -335,44 +346,62 @@ func (t *tail) size() int64 {
 // moveTo goes on at another offset, because what stands before it is gone.
 func (t *tail) moveTo(off int64) {
 	t.gone += t.off - off
-	t.off = off
+	t.off, t.first = off, off
 }
 
-// bound cuts stdout down when it is too long: to a line that says so, and its last
-// bytes. Who writes there does it at the end. What is written in the very moment of the
-// cut is lost.
+// bound cuts the begin out of stdout when it is too long. That becomes a hole: what is
+// written meanwhile is not touched, and each offset stays what it is. [coordinator.Output]
+// reads such a file.
 func (t *tail) bound() {
-	if t.most == 0 {
-		return
-	}
 	size := t.size()
-	if size <= t.most {
+	if t.most == 0 || size-t.first <= t.most {
 		return
 	}
-	kept := make([]byte, keptOutput)
-	if _, err := t.stdout.ReadAt(kept, size-keptOutput); err != nil {
+	from := (size - keptOutput) / keptOutput * keptOutput // holes are of whole blocks
+	if punch(t.stdout, from) != nil {
 		return // looked at again with the next tick
 	}
-	kept = bytes.TrimLeft(kept, "\x00") // the hole before what is written at an offset of the writer's own
-	from := size - int64(len(kept))
-	begin := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", t.gone+from)
-	head := int64(len(begin))
-	if _, err := t.stdout.WriteAt(append(begin, kept...), 0); err != nil {
-		return
+	t.skipped += max(0, from-t.off)
+	t.off, t.first = max(t.off, from), from
+}
+
+// rewrite makes a hole of the first n bytes where punch cannot: it empties the file and
+// writes what stays to where it was. What the run writes in that very moment is lost.
+func rewrite(f *os.File, n int64) error {
+	kept, err := io.ReadAll(io.NewSectionReader(f, n, mostOutput))
+	if err != nil {
+		return err
 	}
-	end := head + int64(len(kept))
-	late := make([]byte, min(keptOutput, max(0, t.size()-size))) // written meanwhile
-	n, _ := t.stdout.ReadAt(late, size)                          // without it, that is lost as well
-	if _, err := t.stdout.WriteAt(late[:n], end); err != nil {
-		return
+	if err := f.Truncate(0); err != nil {
+		return err
 	}
-	skipped := max(0, from-t.off) + max(0, t.size()-size-int64(n))
-	if t.stdout.Truncate(end+int64(n)) != nil {
-		return
+	_, err = f.WriteAt(kept, n)
+	return err
+}
+
+// compact makes a file without a hole of an output that was cut: its last bytes, below a
+// line that says so. Nobody writes to it any more; who reads it goes on with the old file.
+func compact(runDir string) error {
+	f, err := os.Open(filepath.Join(runDir, stdoutName))
+	if err != nil {
+		return err
 	}
-	t.moveTo(head + max(0, t.off-from))
-	t.gone += skipped
-	t.skipped += skipped
+	defer func() { _ = f.Close() }() // it was only read
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	from, _ := coordinator.DataAt(f, 0)
+	if from == 0 {
+		return nil
+	}
+	from = max(from, fi.Size()-keptOutput)
+	text := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", from)
+	kept, err := io.ReadAll(io.NewSectionReader(f, from, fi.Size()-from))
+	if err != nil {
+		return err
+	}
+	return durable.ReplaceFile(durable.OS, f.Name(), append(text, kept...))
 }
 
 // total gives the bytes written by this run so far.

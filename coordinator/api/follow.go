@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -33,8 +32,7 @@ type follower struct {
 	active bool     // the newest run is at work
 	ended  bool     // the task has ended
 	file   *os.File // of runs[0]; nil until it exists
-	read   int64    // bytes of file
-	first  []byte   // of those, the first ones: when they are others, it was cut down
+	output coordinator.Output
 }
 
 // errLagged says that a subscription was closed because it was too slow.
@@ -144,37 +142,13 @@ func (f *follower) copyFile() error {
 		if err != nil {
 			return err
 		}
-		f.file, f.read, f.first = file, 0, nil
+		f.file, f.output = file, coordinator.Output{File: file}
 	}
-	if f.isCut() {
-		f.read, f.first = 0, nil
-		if _, err := f.file.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
+	if fi, err := f.file.Stat(); err == nil && fi.Size() < f.output.Off {
+		f.output.Off = 0 // the run has emptied it
 	}
-	n, err := io.Copy(f.out, f.file)
-	f.read += n
-	if len(f.first) < manyFirst {
-		f.first = f.begins(min(f.read, manyFirst))
-	}
+	_, err := io.Copy(f.out, &f.output)
 	return err
-}
-
-// manyFirst is how many bytes of a file are remembered. The line that says how much was
-// cut off differs within them.
-const manyFirst = 64
-
-// isCut reports whether the file was cut down, or emptied, because it grew too long.
-func (f *follower) isCut() bool {
-	fi, err := f.file.Stat()
-	return err == nil && (fi.Size() < f.read || !bytes.Equal(f.begins(int64(len(f.first))), f.first))
-}
-
-// begins gives the first n bytes of the file, or what there is of them.
-func (f *follower) begins(n int64) []byte {
-	p := make([]byte, n)
-	m, _ := f.file.ReadAt(p, 0) // what cannot be read fails where it is copied
-	return p[:m]
 }
 
 func (f *follower) close() {

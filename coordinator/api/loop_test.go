@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,8 +70,7 @@ func TestLogsOfALoop(t *testing.T) {
 	}
 }
 
-// TestFollowALogThatIsEmptied: a command's file begins anew when it grows too long, also
-// where more is left of it than was read.
+// TestFollowALogThatIsEmptied: a run can begin its file anew.
 func TestFollowALogThatIsEmptied(t *testing.T) {
 	m := newFake(t)
 	m.add(state.Task{ID: "t", Status: state.Running, RunID: "r1"})
@@ -90,13 +90,52 @@ func TestFollowALogThatIsEmptied(t *testing.T) {
 	if err := f.copyRuns(); err != nil || out.String() != "a long beginning\nthe end\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
-	if err := os.WriteFile(filepath.Join(m.RunDir("r1"), "stdout"), []byte("[the first 99 bytes were not kept]\nmore\n"), 0o600); err != nil {
+}
+
+// TestFollowALogThatIsCut: of a log that grew too long the begin becomes a hole, and then
+// another file takes its place. Who has read up to there misses nothing; who has not is told.
+func TestFollowALogThatIsCut(t *testing.T) {
+	const much = 1 << 20
+	m := newFake(t)
+	m.add(state.Task{ID: "t", Status: state.Running, RunID: "r1"})
+	m.write(t, "r1", "stdout", strings.Repeat("x", much))
+	var early, late bytes.Buffer
+	task, _ := m.Task(context.Background(), "t")
+	follow := func(out *bytes.Buffer) *follower {
+		f := &follower{master: m, id: "t", name: "stdout", out: out}
+		f.begin(&task)
+		t.Cleanup(f.close)
+		return f
+	}
+	copyRuns := func(followers ...*follower) {
+		for _, f := range followers {
+			if err := f.copyRuns(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	path := filepath.Join(m.RunDir("r1"), "stdout")
+	one, two := follow(&early), follow(&late)
+	copyRuns(one)
+	for _, size := range []int64{0, much} { // all of it is a hole
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.write(t, "r1", "stdout", "more\n")
+	copyRuns(one, two)
+	m.write(t, "r1", "stdout", "the end\n")
+	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	want := "a long beginning\nthe end\n[the first 99 bytes were not kept]\nmore\n"
+	m.write(t, "r1", "stdout", "[the first 1048581 bytes of this output were not kept]\nthe end\n")
 	for range 2 { // the second time there is nothing new
-		if err := f.copyRuns(); err != nil || out.String() != want {
-			t.Errorf("%q, %v", out.String(), err)
+		copyRuns(one, two)
+		if got, want := early.String(), strings.Repeat("x", much)+"more\nthe end\n"; got != want {
+			t.Errorf("%d bytes: %q", len(got), got[len(got)-20:])
+		}
+		if got, want := late.String(), "\n[1048576 bytes of this output were not kept]\nmore\nthe end\n"; got != want {
+			t.Errorf("%d bytes: %q", len(got), got[:min(len(got), 100)])
 		}
 	}
 }

@@ -133,7 +133,7 @@ func copyFile(w io.Writer, path string) error {
 		return err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	_, err = io.Copy(w, f)
+	_, err = io.Copy(w, &coordinator.Output{File: f})
 	return err
 }
 
