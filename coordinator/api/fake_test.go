@@ -38,6 +38,7 @@ type fakeMaster struct {
 	seq   uint64
 	by    string // of the last Cancel or Retry
 	run   string // of the last Submit
+	waits int    // begun by runs, and not over
 	over  bool   // Handover was called
 
 	paused string // why, after a Pause
@@ -228,7 +229,8 @@ func (f *fakeMaster) BeginWait(run, ref string) (done func(), err error) {
 	if t, err := f.Task(context.Background(), ref); err == nil && t.RunID == run {
 		return nil, &coordinator.Error{Code: coordinator.CodeConflict, Message: "in vain"}
 	}
-	return func() {}, nil
+	f.waits++
+	return func() { f.waits-- }, nil
 }
 
 func (f *fakeMaster) Wait(ctx context.Context, ref string) (state.Task, error) {

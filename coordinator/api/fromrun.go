@@ -72,6 +72,16 @@ func fromRun(ctx context.Context) string {
 	return run
 }
 
+// beginWait notes that the run which asks, if one does, waits for a task until done is
+// called, or says why it would do so in vain.
+func (s *Server) beginWait(ctx context.Context, ref string) (done func(), err error) {
+	run := fromRun(ctx)
+	if run == "" {
+		return func() {}, nil
+	}
+	return s.master.BeginWait(run, ref)
+}
+
 // ownTask gives the id of a task that a run may cancel: its own task's agent must have
 // asked for it. What ref means may be another task a moment later.
 func (s *Server) ownTask(ctx context.Context, run, ref string) (id string, err error) {

@@ -110,9 +110,14 @@ func TestARunWaits(t *testing.T) {
 	m.add(state.Task{ID: "aa-4", Status: state.Done, RunID: "r-4"})
 	server := NewServer(m, Options{})
 	for run, want := range map[string]int{"r-4": 409, "r-1": 200, "": 200} {
-		if w := askAs(server, run, "GET", "/v1/tasks/aa-4/wait", ""); w.Code != want {
-			t.Errorf("run %q: %d %s", run, w.Code, w.Body)
+		for _, path := range []string{"wait", "logs?follow=true"} {
+			if w := askAs(server, run, "GET", "/v1/tasks/aa-4/"+path, ""); w.Code != want {
+				t.Errorf("run %q, %s: %d %s", run, path, w.Code, w.Body)
+			}
 		}
+	}
+	if m.waits != 0 {
+		t.Errorf("%d waits are noted still", m.waits)
 	}
 }
 

@@ -151,7 +151,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.write(w)
 			return
 		}
-	} else if strings.HasSuffix(r.URL.Path, "/wait") {
+	} else if strings.HasSuffix(r.URL.Path, "/wait") || strings.HasSuffix(r.URL.Path, "/logs") {
 		r = s.withRun(r)
 	}
 	s.mux.ServeHTTP(w, r)

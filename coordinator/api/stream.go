@@ -111,7 +111,14 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	}
 	name := streamFile[in.Stream]
 	if in.Follow {
-		return &huma.StreamResponse{Body: func(hctx huma.Context) { s.followLogs(hctx, t.ID, name) }}, nil
+		done, err := s.beginWait(ctx, t.ID)
+		if err != nil {
+			return nil, asProblem(err)
+		}
+		return &huma.StreamResponse{Body: func(hctx huma.Context) {
+			defer done()
+			s.followLogs(hctx, t.ID, name)
+		}}, nil
 	}
 	paths, err := s.logPaths(&t, in.Run, name)
 	if err != nil {

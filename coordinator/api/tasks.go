@@ -165,13 +165,11 @@ func (s *Server) verify(ctx context.Context, in *refInput) (*checkOutput, error)
 func (s *Server) wait(ctx context.Context, in *refInput) (*taskOutput, error) {
 	ctx, release := long(ctx)
 	defer release()
-	if run := fromRun(ctx); run != "" {
-		done, err := s.master.BeginWait(run, in.ID)
-		if err != nil {
-			return nil, asProblem(err)
-		}
-		defer done()
+	done, err := s.beginWait(ctx, in.ID)
+	if err != nil {
+		return nil, asProblem(err)
 	}
+	defer done()
 	t, err := s.master.Wait(ctx, in.ID)
 	if err != nil && stopped(ctx) {
 		err = errStopping
