@@ -227,6 +227,29 @@ func TestLessonsGoNowhereElse(t *testing.T) {
 	}
 }
 
+// TestNothingGoesElsewhereLater: nor does a link that the task's run has made before its
+// master was killed lead the next one there, to add lessons or to collect files.
+func TestNothingGoesElsewhereLater(t *testing.T) {
+	old, next, other := newJudgeWorld(t), newJudgeWorld(t), t.TempDir()
+	begun := old.waits()
+	old.open()
+	id := old.submit(coordinator.TaskSpec{Prompt: "p", OutputSpec: []string{"key"}}).ID
+	<-begun
+	next.copies(old.world) // as if its master was killed
+	old.close()
+	if err := errors.Join(os.RemoveAll(old.work), os.Symlink(other, old.work), os.WriteFile(filepath.Join(other, "key"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	next.judge = judges(`{"findings":[],"lessons":["The tests need make."]}`)
+	next.open()
+	got := next.wait(id)
+	next.expect(got, state.Failed, state.ClassOutputMissing)
+	next.close()
+	if left, err := os.ReadDir(other); err != nil || len(left) != 1 || len(got.OutputFiles) > 0 || !strings.Contains(got.Note, "were not kept") {
+		t.Errorf("there is %v, %v; collected %v, note %q", left, err, got.OutputFiles, got.Note)
+	}
+}
+
 // TestFindingsWithoutOutput: what is found of an answer stays on the task though a file
 // is missing then, and goes where nothing is found of a later one.
 func TestFindingsWithoutOutput(t *testing.T) {

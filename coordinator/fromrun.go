@@ -131,9 +131,9 @@ func (c *Coordinator) misplaced(t *state.Task) string {
 	real, fromTask := withoutLinks(t.Workspace), t.Trigger != ""
 	moved, holdsState := real != t.Workspace, isBelow(c.cfg.StateDir, real)
 	switch {
-	case holdsState && (moved || fromTask || c.isWorkspaceByHand(t.ID)):
+	case holdsState && (moved || fromTask || t.WorkspaceByHand):
 		return "the state directory lies in the task's workspace, where the agent could change tasks"
-	case moved && fromTask && !c.isWorkspaceByHand(t.ID):
+	case moved && fromTask && !t.WorkspaceByHand:
 		return "the workspace of the task, which another task has queued, has become a link to " + real
 	}
 	return ""

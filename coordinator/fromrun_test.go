@@ -301,6 +301,35 @@ func TestARunCannotMoveItsTasks(t *testing.T) {
 	}
 }
 
+// TestARunCannotMoveItself: a link that a run has made in the place of its own workspace
+// makes nothing its task's own, also for a later run of the task.
+func TestARunCannotMoveItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, other := followWorld(t), t.TempDir()
+		dir := filepath.Join(w.work, "d")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			if turn.Attempt == 1 {
+				if err := errors.Join(os.Remove(dir), os.Symlink(other, dir)); err != nil {
+					t.Error(err)
+				}
+				return coordinator.Outcome{Class: state.ClassNetwork}
+			}
+			if child, err := w.try(coordinator.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: other}); err != nil || !child.Hold {
+				t.Errorf("hold %v, %v", child.Hold, err)
+			}
+			return coordinator.Outcome{}
+		}
+		w.openUnwatched()
+		if got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", Workspace: dir, MaxAttempts: 2}).ID); got.Attempt != 2 {
+			t.Errorf("attempt %d: %s", got.Attempt, got.Error)
+		}
+		w.close()
+	})
+}
+
 // TestNothingIsCollectedElsewhere: a link that comes in the place of a workspace while
 // its agent is at work leads nobody to the files there.
 func TestNothingIsCollectedElsewhere(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -30,7 +29,7 @@ type run struct {
 	started     *ledger.Record // the `running` record
 	session     string         // native session to resume; "" begins a new one
 	named       bool           // the task brought that session from outside: stint has not run in it yet
-	home        string         // the workspace without links, as its attempt found it; written with runsMu
+	home        string         // the workspace, which has no links as it is recorded; of one named by hand, where it led when the run was begun; written with runsMu
 	interrupted bool           // the run before this one did not end by itself
 	kept        bool           // session has the prompt already
 	strayed     string         // the session that the agent began in place of the one that it had to resume
@@ -61,6 +60,9 @@ func (c *Coordinator) execute(r *run) {
 		}
 	}()
 	home := withoutLinks(r.task.Workspace)
+	if home != r.task.Workspace && !r.task.WorkspaceByHand {
+		home = r.task.Workspace // the link came later: an earlier run of the attempt can have made it
+	}
 	c.runsMu.Lock()
 	r.home = home
 	c.runsMu.Unlock()
@@ -176,24 +178,6 @@ func (c *Coordinator) missesSession(r *run, resume string) bool {
 // broken is the outcome of a run that could not begin for a reason of ours.
 func broken(err error) Outcome {
 	return Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error(), Shortage: IsShortage(err)}
-}
-
-// isWorkspaceByHand reports whether a person's edit has named the workspace of a
-// task: then Submit has not checked it.
-func (c *Coordinator) isWorkspaceByHand(id string) bool {
-	c.mu.Lock()
-	offs := c.state.Offsets(id)
-	c.mu.Unlock()
-	for _, off := range slices.Backward(offs) {
-		s, err := c.ledger.SectionAt(off)
-		if err != nil {
-			return true // to be on the safe side
-		}
-		if s.Get(state.KeyWorkspace) != nil {
-			return s.Value(ledger.KeyBy) == ledger.ByHand
-		}
-	}
-	return false
 }
 
 func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {

@@ -166,7 +166,7 @@ func (m *merger) add(sec *ledger.Section) {
 	for i := range sec.Fields {
 		key := string(sec.Fields[i].Key)
 		switch key {
-		case KeyStatus, KeyBy, KeyStartedAt, KeyThreadTokens, KeyPromptKept, KeyEndedRuns, KeySteps, KeyPhase, KeyIteration,
+		case KeyStatus, KeyBy, KeyStartedAt, KeyThreadTokens, KeyPromptKept, KeyEndedRuns, KeySteps, KeyWorkspaceBy, KeyPhase, KeyIteration,
 			ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
 			continue // told by the fold, or the engine's
 		case KeyTool:
@@ -193,6 +193,11 @@ func (m *merger) records() (first, second ledger.Record) {
 	first.AddIf(KeyStartedAt, exactTime(t.StartedAt)).
 		AddIf(KeyThreadTokens, threadTokens(t.thread)).AddIf(KeyPromptKept, t.PromptKept).AddIf(KeyPhase, string(t.Phase)).
 		AddIf(KeyIteration, orNone(t.Iteration))
+	if t.WorkspaceByHand {
+		first.Add(KeyWorkspaceBy, ledger.ByHand)
+	} else if t.Workspace != "" && t.By == ledger.ByHand {
+		first.Add(KeyWorkspaceBy, "none")
+	}
 	if !slices.Equal(m.runs, mergedRun(&t.Task)) {
 		first.Add(KeyEndedRuns, formatRuns(m.runs))
 	}

@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,6 +75,7 @@ type folded struct {
 	counted  bool                // the last record says so
 	named    uint8               // the agents whose native session id it named: bits in the order of agents
 
+	placed  bool // the last record named the workspace
 	binds   bool // the last record named the session, its key, agent or account
 	learned bool // the last record named the native session id of the task's agent
 }
@@ -87,7 +89,7 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 		before = t.Task
 	}
 	started, native, run, promptAt := t.StartedAt, t.AgentSession, t.RunID, t.promptAt
-	t.By, t.binds, t.named, t.counted = "", false, 0, false
+	t.By, t.placed, t.binds, t.named, t.counted = "", false, false, 0, false
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
 		if err := t.set(sec, f, p, k); err != nil {
@@ -101,6 +103,9 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 		t.Status = Draft
 	}
 	byHand := t.By == ledger.ByHand
+	if t.placed {
+		t.WorkspaceByHand = t.Workspace != "" && cmp.Or(sec.Value(KeyWorkspaceBy), t.By) == ledger.ByHand
+	}
 	if (from == "" || named != nil) && !CanFollow(from, t.Status, byHand) {
 		return recordError(sec, named, &TransitionError{From: from, To: t.Status, ByHand: byHand})
 	}
@@ -164,7 +169,7 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 	case KeySessionID:
 		t.SessionID, t.binds = p.get(f.Bytes()), true
 	case KeyWorkspace:
-		t.Workspace = p.get(f.Bytes())
+		t.Workspace, t.placed = p.get(f.Bytes()), true
 	case KeyAgent, KeyTool:
 		t.Agent, t.binds = p.get(f.Bytes()), true
 	case KeyModel:
@@ -270,6 +275,8 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 		_, err = parseRuns(f.String())
 	case KeySteps:
 		_, err = parseSteps(f.String())
+	case KeyWorkspaceBy:
+		// Read with the workspace.
 	case KeyReason:
 		t.Reason = Class(p.get(f.Bytes()))
 	case KeyError:

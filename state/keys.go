@@ -14,6 +14,7 @@ const (
 	KeySessionKey     = "sessionKey"
 	KeySessionID      = "sessionId"
 	KeyWorkspace      = "workspace"
+	KeyWorkspaceBy    = "workspaceBy" // of a merged record: hand or none, if not the one in by has named the workspace
 	KeyAgent          = "agent"
 	KeyTool           = "tool" // read as agent, never written
 	KeyModel          = "model"
@@ -98,7 +99,7 @@ var knownKeys = [...]string{
 	KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
 	KeyRunID, KeyAttempt, KeyRetries, KeyRequeues, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
 	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil,
-	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns, KeySteps,
+	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns, KeySteps, KeyWorkspaceBy,
 	KeyVerifyCommand, KeyMaxIterations, KeyVerifyTimeout, KeyPhase, KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput, KeyFindings,
 	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, "budget", "isolation",
 }
