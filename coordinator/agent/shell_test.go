@@ -178,22 +178,29 @@ func TestTailIsCutUnread(t *testing.T) {
 	}
 }
 
-// TestRewriteIsAsPunch: where the file system makes no holes of what was written.
+// TestRewriteIsAsPunch: where the file system makes no holes of what was written. The next
+// master makes a short file of what the last one has cut, also of one to which something
+// was written meanwhile.
 func TestRewriteIsAsPunch(t *testing.T) {
 	for name, cut := range map[string]func(*os.File, int64) error{"punch": punch, "rewrite": rewrite} {
-		f, err := os.Create(filepath.Join(t.TempDir(), stdoutName))
+		path := filepath.Join(t.TempDir(), stdoutName)
+		kept := strings.Repeat("x", keptOutput-3) + "end"
+		must(t, os.WriteFile(path, []byte(strings.Repeat("x", mostOutput)+kept), 0o600))
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		must(t, err)
-		_, err = f.WriteString(strings.Repeat("x", 2*keptOutput) + "end")
-		must(t, errors.Join(err, cut(f, 2*keptOutput)))
-		data, err := os.ReadFile(f.Name())
-		must(t, errors.Join(err, f.Close()))
-		if want := strings.Repeat("\x00", 2*keptOutput) + "end"; string(data) != want {
-			t.Errorf("%s: %d bytes, %q", name, len(data), data[max(0, len(data)-10):])
+		must(t, cut(f, mostOutput))
+		data, err := os.ReadFile(path)
+		if want := strings.Repeat("\x00", mostOutput) + kept; err != nil || string(data) != want {
+			t.Errorf("%s: %d bytes, %q; %v", name, len(data), data[max(0, len(data)-10):], err)
 		}
-		must(t, Recover(t.Context(), filepath.Dir(f.Name()), "a run")) // as after a crash
-		data, err = os.ReadFile(f.Name())
-		if want := fmt.Sprintf("[the first %d bytes of this output were not kept]\nend", 2*keptOutput); err != nil || string(data) != want {
-			t.Errorf("%s: %d bytes, %q; %v", name, len(data), data[:min(len(data), 100)], err)
+		_, err = f.WriteAt([]byte("meanwhile"), 0)
+		must(t, errors.Join(err, f.Close()))
+		for range 2 { // the second time there is nothing to do
+			must(t, Recover(t.Context(), filepath.Dir(path), "a run"))
+			data, err = os.ReadFile(path)
+			if want := fmt.Sprintf("[the first %d bytes of this output were not kept]\n", mostOutput) + kept; err != nil || string(data) != want {
+				t.Errorf("%s: %d bytes, %q; %v", name, len(data), data[:min(len(data), 100)], err)
+			}
 		}
 	}
 }

@@ -391,13 +391,13 @@ func compact(runDir string) error {
 	if err != nil {
 		return err
 	}
-	from, _ := coordinator.DataAt(f, 0)
-	if from == 0 {
-		return nil
+	size := fi.Size()
+	if begin, end := coordinator.DataAt(f, 0); size <= mostOutput || begin == 0 && end >= size {
+		return nil // not by us, or not at all
 	}
-	from = max(from, fi.Size()-keptOutput)
+	from := size - keptOutput
 	text := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", from)
-	kept, err := io.ReadAll(io.NewSectionReader(f, from, fi.Size()-from))
+	kept, err := io.ReadAll(io.NewSectionReader(f, from, keptOutput))
 	if err != nil {
 		return err
 	}
