@@ -95,21 +95,11 @@ func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
 	in.c.mu.Lock()
 	defer in.c.mu.Unlock()
 	for _, id := range in.c.state.FollowUps(t.ID) {
-		if child, err := in.c.wholeOf(id); err == nil && child.Trigger == state.ByAgent && !in.c.beganHeld(id) && is(&child) {
+		if child, err := in.c.wholeOf(id); err == nil && child.Trigger == state.ByAgent && child.Intake != state.IntakeHeld && is(&child) {
 			return false
 		}
 	}
 	return s.AgentSession != "" || s.Continue || in.c.state.LaneAgent(s.SessionKey, sortedNames(in.c.cfg.Agents)) != ""
-}
-
-// beganHeld reports whether a task was held when it was taken in. mu is held.
-func (c *Coordinator) beganHeld(id string) bool {
-	offs := c.state.Offsets(id)
-	if len(offs) == 0 {
-		return true
-	}
-	s, err := c.ledger.SectionAt(offs[0])
-	return err != nil || s.Get(state.KeyHold) != nil
 }
 
 // agentOfRun gives the agent whose run that is; "" if it does not run here.

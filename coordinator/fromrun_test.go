@@ -219,6 +219,9 @@ func TestARunHasNoRights(t *testing.T) {
 				if _, err := w.c.Release(t.Context(), got.ID, ledger.ByClient); err != nil || w.ended(got.ID).Status != state.Done {
 					t.Errorf("%s: released it does not run: %v", c.name, err)
 				}
+				if r, err := w.c.Compact(t.Context(), time.Hour, false); err != nil || r.Archive == "" { // that it was held is not forgotten
+					t.Errorf("compaction: %+v, %v", r, err)
+				}
 				continue
 			}
 			if got.Hold { // it stays so for one who takes it up again without having looked

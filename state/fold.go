@@ -228,6 +228,8 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 		t.TriggeredBy = p.get(f.Bytes())
 	case KeyTrigger:
 		t.Trigger = Trigger(p.get(f.Bytes()))
+	case KeyIntake:
+		t.Intake = p.get(f.Bytes())
 	case KeyResult:
 		setText(&t.Result, f, k)
 	case ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:

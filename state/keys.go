@@ -76,6 +76,7 @@ const (
 	KeyOnIssue        = "onIssue"
 	KeyTriggeredBy    = "triggeredByTaskId"
 	KeyTrigger        = "trigger"
+	KeyIntake         = "intake"
 
 	KeyCodexSessionID  = "codexSessionId"
 	KeyClaudeSessionID = "claudeSessionId"
@@ -101,7 +102,7 @@ var knownKeys = [...]string{
 	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil,
 	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns, KeySteps, KeyWorkspaceBy,
 	KeyVerifyCommand, KeyMaxIterations, KeyVerifyTimeout, KeyPhase, KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput, KeyFindings,
-	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, "budget", "isolation",
+	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, KeyIntake, "budget", "isolation",
 }
 
 // spellingOf gives the known key that is key but for upper and lower case; "" if

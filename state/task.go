@@ -74,6 +74,10 @@ const (
 	ByAgent   Trigger = "agent"   // the agent of that task asked for it
 )
 
+// IntakeHeld is the intake of a task that an agent asked for and that was held from the
+// beginning; it stays so when a person has released the task.
+const IntakeHeld = "held"
+
 // An InputFile is a small file that comes with a task. Name is a relative path.
 type InputFile struct {
 	Name    string `json:"name"`
@@ -134,6 +138,7 @@ type Task struct {
 	VerifyTimeout  string    `json:"verifyTimeout,omitempty"`     // Go duration
 	TriggeredBy    string    `json:"triggeredByTaskId,omitempty"` // the task that has queued this one
 	Trigger        Trigger   `json:"trigger,omitempty"`           // why it has
+	Intake         string    `json:"intake,omitempty"`            // "held": an agent asked for it, and it had to wait for a person
 
 	RunID      string    `json:"runId,omitempty"`
 	Attempt    int       `json:"attempt,omitempty"`    // counted tries
