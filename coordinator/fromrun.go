@@ -61,7 +61,7 @@ func (in *intake) exceeds(s *submission, t *state.Task) string {
 	hold(s.VerifyCommand == NoVerify && configured != NoVerify, "without the configured verify command", "verifyCommand")
 	hold(first(s.VerifyCommand, NoVerify) != NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
 	hold(!isWithin(s.Workspace, t.Workspace), "outside of "+first(t.Workspace, "its own directory"), "workspace and prompt")
-	hold(isGuarded(s.Workspace, t.Workspace), "in a directory that is not its own", "workspace and prompt")
+	hold(isGuarded(s.Workspace, t.Workspace), "in or below "+strings.Join(guardedDirs, ", "), "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
 	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
 	hold(in.isForeignSession(s, t), "in a session that is not its own", "session and prompt")
@@ -142,18 +142,19 @@ func (c *Coordinator) hasMoved(r *run, t *state.Task) error {
 }
 
 // checkAwait refuses a task for which its client would wait in vain: the client is
-// part of a run that has to end first.
+// part of a run that has to end first. One that is held is taken in, so that a person
+// is shown it; BeginWait tells the client.
 func (in *intake) checkAwait(s *submission, t *state.Task) error {
-	if s.FromRun == "" || !s.Await {
+	if s.FromRun == "" || !s.Await || t.Hold {
 		return nil
 	}
 	in.c.mu.Lock()
-	why, lane := in.c.waitsInVain(t, s.parent, in.fresh)
+	why, at := in.c.waitsInVain(t, s.parent, in.fresh)
 	in.c.mu.Unlock()
 	switch {
 	case why == "":
 		return nil
-	case lane:
+	case at == state.Obstacle{Task: t.ID, Is: state.ObstacleLane}:
 		return inVain(why, "stint task -d, or --parallel")
 	}
 	return inVain(why, "stint task -d")
@@ -173,7 +174,10 @@ func (c *Coordinator) BeginWait(run, ref string) (done func(), err error) {
 	if !runs || t.Status.Terminal() {
 		return func() {}, nil
 	}
-	if why, _ := c.waitsInVain(&t, parent, nil); why != "" {
+	switch why, at := c.waitsInVain(&t, parent, nil); {
+	case why != "" && at.Is == state.ObstacleHeld:
+		return nil, inVain(why, "leave it to the user")
+	case why != "":
 		return nil, inVain(why, "stint show "+id+", once this run has ended")
 	}
 	c.waits[parent] = append(c.waits[parent], id)
@@ -191,24 +195,28 @@ func (c *Coordinator) endWait(parent, id string) {
 }
 
 func inVain(why, hint string) error {
-	return &Error{Code: CodeConflict, Message: "this run would wait for a task that cannot run before this run has ended: " + why, Hint: hint}
+	return &Error{Code: CodeConflict, Message: "this run would wait for " + why, Hint: hint}
 }
 
-// waitsInVain says why a task cannot run before the running one has ended, and
-// whether it is in that one's lane; "" if it can. mu is held.
-func (c *Coordinator) waitsInVain(t *state.Task, running string, fresh []state.Task) (why string, lane bool) {
+// waitsInVain says for what the running task would wait that cannot come while it does,
+// and what is in the way; "" if it may wait. mu is held.
+func (c *Coordinator) waitsInVain(t *state.Task, running string, fresh []state.Task) (why string, at state.Obstacle) {
 	at, behind := c.state.Behind(t, running, fresh, c.waits)
+	comes := "it comes after "
+	if t.Status == state.Running {
+		comes = "its own run waits for "
+	}
 	whose, which := "both", "it is"
 	if at.Task != t.ID {
-		whose, which = "it comes after "+at.Task+", and that one and the run", "it comes after "+at.Task+", which is"
+		whose, which = comes+at.Task+", and that one and the run", comes+at.Task+", which is"
 	}
 	switch {
 	case behind && at.Is == state.ObstacleHeld:
-		why = which + " held until a person releases it"
-	case behind && t.Status == state.Running && t.ID != running:
-		why = "its own run waits for this one"
+		return "a person: " + which + " held until stint release " + at.Task, at
 	case behind && at.Is == state.ObstacleSelf && t.ID == running:
 		why = "it is the task of this run"
+	case behind && at.Is == state.ObstacleSelf && t.Status == state.Running:
+		why = "its own run waits for this one"
 	case behind && at.Is == state.ObstacleSelf:
 		why = "it comes after the task that waits for it"
 	case behind && at.Is == state.ObstacleLane:
@@ -218,8 +226,10 @@ func (c *Coordinator) waitsInVain(t *state.Task, running string, fresh []state.T
 		why = whose + " use one session of the agent"
 	case c.allWait(running):
 		why = fmt.Sprintf("all workers would wait (max_workers is %d)", c.cfg.MaxWorkers)
+	default:
+		return "", at
 	}
-	return why, behind && at == state.Obstacle{Task: t.ID, Is: state.ObstacleLane}
+	return "a task that cannot run before this run has ended: " + why, at
 }
 
 // allWait reports whether nothing could start or end if that running task waited as

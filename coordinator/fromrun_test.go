@@ -184,7 +184,7 @@ func TestARunHasNoRights(t *testing.T) {
 			{"above, in the same checkout", coordinator.TaskSpec{Workspace: root}, "outside of " + home + ": look at workspace and prompt"},
 			{"a sibling", coordinator.TaskSpec{Workspace: filepath.Join(root, "b")}, "outside of " + home + ": look at workspace and prompt"},
 			{"below", coordinator.TaskSpec{Workspace: filepath.Join(home, "sub")}, ""},
-			{"git's own files", coordinator.TaskSpec{Workspace: filepath.Join(home, "sub", ".Git", "hooks")}, "in a directory that is not its own: look at workspace and prompt"},
+			{"git's own files", coordinator.TaskSpec{Workspace: filepath.Join(home, "sub", ".Git", "hooks")}, "in or below .git, .claude, .codex, .gemini: look at workspace and prompt"},
 			{"another agent", coordinator.TaskSpec{Agent: "other"}, "for another agent: look at agent and prompt"},
 			{"its own agent", coordinator.TaskSpec{Agent: "demo"}, ""},
 			{"the client's default agent", coordinator.TaskSpec{DefaultAgent: "other"}, ""},
@@ -428,8 +428,7 @@ func TestARunWaitsInVain(t *testing.T) {
 		{coordinator.TaskSpec{SessionKey: "other"}, 4, "", ""},
 		{coordinator.TaskSpec{Parallel: true}, 1, "all workers would wait (max_workers is 1)", "stint task -d"},
 		{coordinator.TaskSpec{Parallel: true, After: []string{taskID(1)}}, 4, "it comes after the task that waits for it", "stint task -d"},
-		{coordinator.TaskSpec{Parallel: true, VerifyCommand: "true"}, 4, "it is held until a person releases it", "stint task -d"},
-		{coordinator.TaskSpec{Parallel: true, After: []string{taskID(8)}}, 4, "it comes after " + taskID(8) + ", which is held until a person releases it", "stint task -d"},
+		{coordinator.TaskSpec{Parallel: true, After: []string{taskID(8)}}, 4, "it comes after " + taskID(8) + ", which is held until stint release " + taskID(8), "stint task -d"},
 	} {
 		t.Run(fmt.Sprintf("%+v %d", c.spec.After, c.workers), func(t *testing.T) {
 			fromRun(t, func(w *world) { w.cfg.MaxWorkers = c.workers }, func(w *world, parent state.Task) {
@@ -470,19 +469,19 @@ func TestARunWaitsForOthers(t *testing.T) {
 		child(5, coordinator.TaskSpec{SessionKey: "mine"})
 		child(6, coordinator.TaskSpec{Parallel: true, AgentSession: parentNative})
 		child(7, coordinator.TaskSpec{Parallel: true})
-		child(8, coordinator.TaskSpec{Parallel: true, VerifyCommand: "true"})
+		child(8, coordinator.TaskSpec{Parallel: true, VerifyCommand: "true", Await: true}) // a person is shown it
 		child(9, coordinator.TaskSpec{Parallel: true, After: []string{taskID(8)}})
 		w.submit(coordinator.TaskSpec{ID: taskID(10), Prompt: "the user's", SessionKey: "web", Hold: true})
 		w.submit(coordinator.TaskSpec{ID: taskID(11), Prompt: "the user's", SessionKey: "web", NotBefore: time.Now().Add(time.Hour)})
+		const vain = "a task that cannot run before this run has ended: "
 		lane := "are in the lane of its directory, which runs one task at a time"
+		through := vain + "it comes after " + taskID(2) + ", and that one and the run " + lane
 		for id, want := range map[int]string{
-			1: "it is the task of this run", 2: "both " + lane,
-			3: "it comes after " + taskID(2) + ", and that one and the run " + lane, 4: "it comes after " + taskID(2) + ", and that one and the run " + lane,
-			5: "it comes after " + taskID(2) + ", and that one and the run " + lane, 6: "both use one session of the agent", 7: "", 8: "it is held until a person releases it",
-			9: "it comes after " + taskID(8) + ", which is held until a person releases it", 11: "",
+			1: vain + "it is the task of this run", 2: vain + "both " + lane, 3: through, 4: through, 5: through, 6: vain + "both use one session of the agent", 7: "",
+			8: "a person: it is held until stint release " + taskID(8), 9: "a person: it comes after " + taskID(8) + ", which is held until stint release " + taskID(8), 11: "",
 		} {
 			err := w.mayWait(parent.RunID, taskID(id))
-			if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), "this run would wait for a task that cannot run before this run has ended: "+want) {
+			if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), "this run would wait for "+want) {
 				t.Errorf("task %d: %v, want %s", id, err, want)
 			}
 		}
@@ -511,6 +510,43 @@ func (w *world) mayWait(run, id string) error {
 		done()
 	}
 	return err
+}
+
+// TestARunWaitsForAPerson: a task whose run waits for one that is held meanwhile waits
+// for a person.
+func TestARunWaitsForAPerson(t *testing.T) {
+	var waits chan struct{}
+	configure := func(w *world) {
+		waits, w.cfg.FollowUpDepth = make(chan struct{}), 3
+		plain := w.agent.do
+		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			if turn.TaskID == taskID(2) {
+				<-waits
+				want := "this run would wait for a person: its own run waits for " + taskID(3) + ", which is held until stint release " + taskID(3)
+				if err := w.mayWait(turn.RunID, taskID(1)); err == nil || !strings.HasPrefix(err.Error(), want) {
+					t.Errorf("%v, want %s", err, want)
+				}
+			}
+			return plain(ctx, turn, report)
+		}
+	}
+	fromRun(t, configure, func(w *world, parent state.Task) {
+		w.submit(coordinator.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Parallel: true})
+		w.submit(coordinator.TaskSpec{ID: taskID(3), Prompt: "child", FromRun: parent.RunID, Parallel: true, NotBefore: time.Now().Add(time.Hour)})
+		done, err := w.c.BeginWait(parent.RunID, taskID(3))
+		if err == nil {
+			_, err = w.c.Hold(t.Context(), taskID(3), ledger.ByClient)
+		}
+		close(waits)
+		w.ended(taskID(2))
+		if err == nil {
+			done()
+			_, err = w.c.Cancel(t.Context(), taskID(3), ledger.ByAgent)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestRunsWaitForEachOther: no run waits for one that waits for it, and the last one
