@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stint/coordinator"
 	"stint/coordinator/api"
 )
 
@@ -124,7 +125,7 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 			end.err = taskEnd(&end.view)
 		}
 		errs[end.index] = end.err
-		if o.any {
+		if o.any && !errors.Is(end.err, &coordinator.Error{Code: coordinator.CodeConflict}) { // that one is waited for in vain
 			return end.err
 		}
 	}
