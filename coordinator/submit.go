@@ -106,9 +106,9 @@ func isWithin(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-// withoutLinks resolves the links of a path, as far as it is there.
+// withoutLinks resolves the links of a path, as far as it is there. "" is no path.
 func withoutLinks(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
+	if real, err := filepath.EvalSymlinks(path); err == nil && path != "" {
 		return real
 	}
 	return path
