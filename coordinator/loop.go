@@ -46,7 +46,7 @@ func (c *Coordinator) next(r *run, out *Outcome) (s step, ok bool) {
 func (c *Coordinator) hasRound(t *state.Task, out *Outcome) bool {
 	now := c.asEdited(t)
 	if now.Reworded && !c.beginsAnew(now) {
-		out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change"
+		out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change; queue it again to have that sent"
 	}
 	return t.Iteration < c.maxIterations(now) || c.beginsAnew(now)
 }

@@ -107,6 +107,14 @@ func (w *loopWorld) reopen() {
 	w.openUnwatched()
 }
 
+// takeOver is an edit of the records until now: the last of them may not be in tasks.md
+// yet when its run begins.
+func (w *loopWorld) takeOver(format string, args ...any) {
+	w.t.Helper()
+	synctest.Wait()
+	w.world.takeOver(format, args...)
+}
+
 // messages gives what the agent was told in each of its turns.
 func (w *loopWorld) messages() (list []string) {
 	for n := range w.agent.turns {
@@ -560,6 +568,7 @@ func TestLoopTakenOut(t *testing.T) {
 				id := w.verified(nil)
 				<-begun
 				w.takeOver("## Task %s\n- status: %s\n", id, first)
+				time.Sleep(time.Second) // the end of its run is recorded
 				requeues := 1
 				if first == "canceled" {
 					w.expect(w.ended(id), state.Canceled, "")
@@ -584,7 +593,8 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 		reason          state.Class
 		turns, commands int
 	}{
-		"- status: queued":        {state.Dead, state.ClassInterrupted, 3, 3}, // after two retries
+		"- status: queued": {state.Dead, state.ClassInterrupted, 3, 3}, // after two retries
+		"- status: canceled\n\n## Task ID\n- status: queued": {state.Dead, state.ClassInterrupted, 3, 3},
 		"- status: done":          {state.Done, "", 1, 1},
 		"- verifyCommand: always": {state.Failed, state.ClassVerify, 3, 3},
 		"- prompt: do that":       {state.Failed, state.ClassVerify, 5, 5}, // likewise
@@ -598,6 +608,7 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 				w.openUnwatched()
 				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
 					tasks := filepath.Join(w.dir, ledger.TasksName)
+					synctest.Wait() // as takeOver
 					switch edit {
 					case all:
 						if err := os.Remove(tasks); err != nil {
@@ -611,7 +622,7 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 							t.Error(err)
 						}
 					default:
-						w.takeOver("## Task %s\n%s\n- label: %d\n", v.TaskID, edit, w.shell.count())
+						w.takeOver("## Task %s\n%s\n- label: %d\n", v.TaskID, strings.ReplaceAll(edit, "ID", v.TaskID), w.shell.count())
 					}
 					if ctx.Err() != nil {
 						return coordinator.VerifyResult{Class: state.ClassCanceled, ExitCode: -1}
@@ -619,6 +630,7 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 					return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
 				}
 				id := w.verified(nil)
+				time.Sleep(time.Minute) // it may end more than once
 				got := w.ended(id)
 				w.expect(got, want.status, want.reason)
 				if len(w.agent.turns) != want.turns || w.shell.count() != want.commands || got.Retries != 0 {

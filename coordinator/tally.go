@@ -95,22 +95,29 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 	}
 }
 
-// tally records what a run has used whose task a person took out of it. A task
-// that is back in the queue goes on with these figures, unless that came about too
-// often: it may be its own doing. One that was archived meanwhile keeps those that it
-// has.
+// tally records what a run has used whose task a person took out of it, and counts
+// that where the task is back in the queue, by whatever steps: it goes on, unless
+// that came about too often, for it may be its own doing. A task that was archived
+// meanwhile keeps the figures that it has.
 func (c *Coordinator) tally(r *run, out *Outcome, places map[string]checkedWorkspace, tx *ledger.Tx) {
 	if !c.inJournal(r.task.ID) {
 		return
 	}
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
-	if c.addUsage(rec, r, out); len(rec.Fields) > 0 {
+	c.addUsage(rec, r, out)
+	t, err := c.peek(r.task.ID)
+	again, requeues := err == nil && t.Status == state.Queued, r.task.Requeues+1
+	if again {
+		rec.Add(state.KeyRequeues, strconv.Itoa(requeues))
+	}
+	if len(rec.Fields) > 0 {
 		tx.Append(rec)
 	}
-	if t, err := c.peek(r.task.ID); err == nil && t.Status == state.Queued && t.Requeues > c.cfg.MaxRetries {
+	if again && requeues > c.cfg.MaxRetries {
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		rec.Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted)).
-			Add(state.KeyError, "it was queued again by hand while it ran, time and again").Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
+			Add(state.KeyError, "it was queued again by hand while it ran, time and again; to begin anew: stint retry "+t.ID).
+			Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
 		c.end(tx, rec, nil, places)
 	}
 }

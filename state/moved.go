@@ -14,7 +14,7 @@ import (
 //   - With another verify command it leaves what the old one has said.
 //   - Queued again after its end, or while it runs, it begins with the first round of
 //     its verify loop, and has no failure any more.
-//   - That it was taken out of its run so is counted.
+//   - Queued again after its end, it has not been taken out of any run.
 func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	now, err := s.nowOf([]byte(r.ID))
 	if r.Kind != ledger.KindTask || err != nil || now.Status == "" {
@@ -36,7 +36,7 @@ func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	put(KeyIteration, "", again && now.Iteration > 0)
 	put(KeyReason, "", again && now.Reason != "")
 	put(KeyError, "", again && now.Error != "")
-	put(KeyRequeues, strconv.Itoa(now.Requeues+1), again && now.Status == Running)
+	put(KeyRequeues, "", again && now.Status.Terminal() && now.Requeues > 0)
 	if now.Status == Running && !again {
 		return fields
 	}

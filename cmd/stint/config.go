@@ -132,7 +132,7 @@ var keys = []key{
 	pathKey("workspace_root", "directory of tasks without -C; empty: the directory of the call", func(c *Config) *string { return &c.WorkspaceRoot }),
 	numberKey("max_workers", "4", 1, 256, "runs at the same time", func(c *Config) *int { return &c.MaxWorkers }),
 	numberKey("max_attempts", "3", 1, 100, "tries of a task", func(c *Config) *int { return &c.MaxAttempts }).perWorkspace(),
-	numberKey("max_retries", "5", 0, 1000, "interruptions of a task before it is dead", func(c *Config) *int { return &c.MaxRetries }),
+	numberKey("max_retries", "5", 0, 1000, "interruptions of a task before it is dead; likewise edits that begin it anew while it runs", func(c *Config) *int { return &c.MaxRetries }),
 	numberKey("crash_loop", "5", 0, 1000, "masters that die in one minute, once they run tasks, before no more are run; 0: never", func(c *Config) *int { return &c.CrashLoop }),
 	durationKey("backoff_base", "30s", "wait before the second try", func(c *Config) *time.Duration { return &c.BackoffBase }),
 	durationKey("backoff_max", "300s", "longest wait between tries", func(c *Config) *time.Duration { return &c.BackoffMax }),
