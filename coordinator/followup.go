@@ -14,13 +14,16 @@ import (
 // task that it follows. What stands in its way is noted at that task's end.
 
 // placesOf looks at the directory in which a follow-up of a task may be queued: before
-// the end is recorded, because a file system may keep us waiting.
+// the end is recorded, because a file system may keep us waiting. nil: it has none.
 func (c *Coordinator) placesOf(id string) map[string]checkedWorkspace {
 	t, err := c.whole(id)
 	onFailure, _ := c.followUpText(&t, state.OnFailure)
 	onIssue, _ := c.followUpText(&t, state.OnIssue)
-	if err != nil || t.Workspace == "" || onFailure+onIssue == "" {
+	if err != nil || onFailure+onIssue == "" {
 		return nil
+	}
+	if t.Workspace == "" {
+		return map[string]checkedWorkspace{}
 	}
 	w := c.lookAt(t.Workspace)
 	if wrong := c.misplaced(&t); wrong != "" {

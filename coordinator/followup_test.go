@@ -420,27 +420,35 @@ func TestNoCrashBetweenEndAndFollowUp(t *testing.T) {
 
 // TestTriggerSessionOfMany: that holds also where several tasks end at once.
 func TestTriggerSessionOfMany(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := limitedWorld(t)
-		w.cfg.FollowUpDepth, w.cfg.MaxFollowUps, w.cfg.MaxWorkers = 1, 3, 1
-		w.settings(coordinator.WorkspaceSettings{TriggerSession: "mender"})
-		w.script(map[string][]step{taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
-		w.openUnwatched()
-		w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
-		synctest.Wait()
-		for i := range 3 {
-			w.submit(coordinator.TaskSpec{ID: taskID(i + 2), Prompt: "p", Parallel: true, NoWaitLimit: true, OnFailure: "look"})
+	for _, byHand := range []bool{false, true} { // then without a workspace
+		synctest.Test(t, func(t *testing.T) { triggerSessionOfMany(t, byHand) })
+	}
+}
+
+func triggerSessionOfMany(t *testing.T, byHand bool) {
+	w := limitedWorld(t)
+	w.cfg.FollowUpDepth, w.cfg.MaxFollowUps, w.cfg.MaxWorkers = 1, 3, 1
+	w.settings(coordinator.WorkspaceSettings{TriggerSession: "mender"})
+	w.script(map[string][]step{taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
+	w.openUnwatched()
+	w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
+	synctest.Wait()
+	for i := range 3 {
+		if byHand {
+			w.takeOver("## Task %s\n- status: queued\n- agent: demo\n- maxLimitWait: 0s\n- onFailure: look\n- prompt: p\n", taskID(i+2))
+			continue
 		}
-		sessions := map[string]bool{}
-		for i := range 3 {
-			w.expect(w.ended(taskID(i+2)), state.Failed, state.ClassRateLimited)
-			sessions[w.onlyChild(taskID(i+2)).SessionID] = true
-		}
-		if len(sessions) != 1 {
-			t.Errorf("sessions %v", sessions)
-		}
-		w.close()
-	})
+		w.submit(coordinator.TaskSpec{ID: taskID(i + 2), Prompt: "p", Parallel: true, NoWaitLimit: true, OnFailure: "look"})
+	}
+	sessions := map[string]bool{}
+	for i := range 3 {
+		w.expect(w.ended(taskID(i+2)), state.Failed, state.ClassRateLimited)
+		sessions[w.onlyChild(taskID(i+2)).SessionID] = true
+	}
+	if len(sessions) != 1 {
+		t.Errorf("by hand %v: sessions %v", byHand, sessions)
+	}
+	w.close()
 }
 
 // TestFollowUpsFallback: a follow-up has the agent of its task, and what is configured

@@ -123,8 +123,9 @@ func (c *Coordinator) failUnwilling() {
 	if len(list) == 0 {
 		return
 	}
-	places, ends := map[string]checkedWorkspace{}, map[string]bool{}
-	for i := 0; i < len(list) && len(places) == 0; i++ { // one follow-up at a time: the next may go on with its session
+	var places map[string]checkedWorkspace
+	ends := map[string]bool{}
+	for i := 0; i < len(list) && places == nil; i++ { // one follow-up at a time: the next may go on with its session
 		places, ends[list[i].ID] = c.placesOf(list[i].ID), true
 	}
 	err := c.update(context.Background(), func(tx *ledger.Tx) error {
