@@ -275,7 +275,7 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 	r := &run{id: c.cfg.ID(), task: *t, begun: now}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.interrupted = t.Reason == state.ClassInterrupted
-	if t.Reason == state.ClassInterrupted || t.Reason == state.ClassVerify || t.Phase != "" || t.Iteration > 1 {
+	if t.Reason == state.ClassInterrupted || t.Reason == state.ClassVerify || t.Phase != "" || t.Iteration > 0 {
 		r.before = t.RunID
 	}
 	r.named = t.AgentSession != "" && t.RunID == ""

@@ -243,8 +243,8 @@ func (c *Coordinator) makeFiles(id string, t *state.Task) (string, error) {
 	if err := os.MkdirAll(c.RunDir(id), durable.DirMode); err != nil {
 		return "", err
 	}
-	if t.Workspace == "" && (t.Phase != "" || t.Iteration > 1) {
-		for _, s := range slices.Backward(state.LastAttempt(t.Steps)) {
+	if t.Workspace == "" && (t.Phase != "" || t.Iteration > 0) {
+		for _, s := range slices.Backward(t.Steps) {
 			if s.RunID != id && os.Rename(filepath.Join(c.RunDir(s.RunID), filesName), files) == nil {
 				return files, nil
 			}

@@ -573,7 +573,7 @@ func TestLoopTakenOut(t *testing.T) {
 				if first == "canceled" {
 					w.expect(w.ended(id), state.Canceled, "")
 					w.takeOver("## Task %s\n- status: queued\n", id)
-					requeues = 0 // it was not taken out of a run
+					requeues = 0 // its run had ended when it was queued
 				}
 				got := w.ended(id)
 				if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || w.shell.count() != 2 || got.Iteration != 1 || got.Requeues != requeues || got.Retries != 0 {
@@ -855,6 +855,43 @@ func TestLoopFiles(t *testing.T) {
 			t.Errorf("collected before it passed:\n%s", raw)
 		}
 	})
+}
+
+// TestLoopFilesOfAnotherPrompt: a task without a workspace keeps its files where a
+// person changes its prompt, whether the next turn follows at once or has to wait.
+func TestLoopFilesOfAnotherPrompt(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		inLoop(t, func(w *loopWorld) {
+			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+				path := filepath.Join(turn.Workspace, "out.txt")
+				if _, err := os.Stat(path); (err == nil) != (len(w.agent.turns) > 1) {
+					t.Errorf("waits %v, turn %d: %v", waits, len(w.agent.turns), err)
+				}
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Error(err)
+				}
+				return coordinator.Outcome{Result: "ok", Session: "n1"}
+			}
+			w.shell.do = func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+				if w.shell.count() > 1 {
+					return coordinator.VerifyResult{}
+				}
+				if waits {
+					w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Hour)))
+				}
+				w.takeOver("## Task mine\n- prompt: do that\n")
+				return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
+			}
+			w.takeOver("## Task mine\n- status: queued\n- prompt: do it\n- verifyCommand: true\n")
+			got := w.ended("mine")
+			if w.expect(got, state.Done, ""); got.Iteration != 1 {
+				t.Errorf("waits %v: %+v", waits, got)
+			}
+			if diff := cmp.Diff([]string{"do it", "do that"}, w.messages()); diff != "" {
+				t.Errorf("waits %v: %s", waits, diff)
+			}
+		})
+	}
 }
 
 // TestLoopFallsBack: the agent that takes over in round 2 gets the whole message and

@@ -350,14 +350,18 @@ func TestSnapshotOfAWait(t *testing.T) {
 }
 
 // TestSnapshotOfALaterRound: a round that had to wait goes on from the snapshot of the
-// first one, and a run that never began leaves nothing.
+// first one, also with another prompt, and a run that never began leaves nothing.
 func TestSnapshotOfALaterRound(t *testing.T) {
-	for _, limited := range []bool{false, true} {
+	for _, why := range []string{"cools down", "limited", "reworded"} {
+		limited, weakens := why == "limited", 2
+		if why == "reworded" {
+			weakens = 1
+		}
 		w := newGitWorld(t)
 		w.checks = []coordinator.VerifyResult{failedCheck, {}}
 		turns := 0
 		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-			if turns++; turns == 2 {
+			if turns++; turns == weakens {
 				w.write("calc_test.go", "package calc\n")
 				if limited {
 					return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Session: "native-1", RetryAt: time.Now()}
@@ -366,6 +370,9 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 			return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
 		}
 		w.cfg.Shell = &fakeShell{do: func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+			if v.Command == "make test" && turns == 1 && why == "reworded" {
+				w.takeOver("## Task %s\n- prompt: do that\n", v.TaskID)
+			}
 			if v.Command == "make test" && turns == 1 && !limited {
 				w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Second)))
 			}
@@ -375,10 +382,10 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 		got := w.verified(nil)
 		w.close()
 		if kinds(got) != "verify-weakened" {
-			t.Errorf("limited %v: the findings are %v", limited, got.Findings)
+			t.Errorf("%s: the findings are %v", why, got.Findings)
 		}
 		if dirs, err := os.ReadDir(filepath.Join(w.dir, "runs")); err != nil || len(dirs) != len(got.Steps) {
-			t.Errorf("limited %v: %d directories for %d runs, %v", limited, len(dirs), len(got.Steps), err)
+			t.Errorf("%s: %d directories for %d runs, %v", why, len(dirs), len(got.Steps), err)
 		}
 	}
 }

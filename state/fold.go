@@ -144,7 +144,7 @@ func (t *folded) rewind(changed bool, run string) {
 		return
 	}
 	if t.Reworded = false; changed || !t.Status.Terminal() {
-		t.Phase, t.Iteration = "", 0
+		t.Phase, t.Iteration = "", min(t.Iteration, 1) // 0 is for an attempt that begins
 	}
 }
 

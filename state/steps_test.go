@@ -123,7 +123,7 @@ func TestPhaseInterrupted(t *testing.T) {
 		t.Errorf("it goes on in phase %q, iteration %d", got.Phase, got.Iteration)
 	}
 	j.task("t", "prompt: another", "by: hand")
-	if got := j.peek("t"); got.Phase != "" || got.Iteration != 0 {
+	if got := j.peek("t"); got.Phase != "" || got.Iteration != 1 {
 		t.Errorf("with another prompt it is in phase %q, iteration %d", got.Phase, got.Iteration)
 	}
 	j.checkRefold()
@@ -183,7 +183,7 @@ func TestPromptChangesInTheLoop(t *testing.T) {
 		{"label: x", PhaseVerify, 2, true},
 		{"status: running; runId: v2; phase: verify", PhaseVerify, 2, true},
 		{"status: running; runId: a2; phase:; iteration: 1", "", 1, false},
-		{"status: queued; reason: interrupted", "", 0, false},
+		{"status: queued; reason: interrupted", "", 1, false},
 		{"status: done; phase:", "", 2, false},
 	} {
 		j := newJournal(t)
