@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,9 +33,9 @@ type CheckResult struct {
 }
 
 // Verify runs the verify command of a task now, by itself, and records how it ended;
-// the task's status stays. Its lane is taken meanwhile. The error has CodeBusy if a
-// run is at work there, CodeInvalid if there is no command. When ctx ends, so does the
-// command. by is who asks.
+// the task's status stays. Its lane is taken meanwhile. One that waits for a round and
+// passes ends without it. The error has CodeBusy if a run is at work there, CodeInvalid
+// if there is no command. When ctx ends, so does the command. by is who asks.
 func (c *Coordinator) Verify(ctx context.Context, ref, by string) (CheckResult, error) {
 	defer c.call()()
 	if c.isGoing() {
@@ -211,6 +212,9 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		addCheck(rec, &res)
+		if now, err := c.peek(t.ID); err == nil && res.Passed() && awaitsRound(&now) {
+			rec.Add(state.KeyPhase, string(state.PhaseVerify)).Add(state.KeyIteration, strconv.Itoa(now.Iteration-1))
+		}
 		tx.Append(rec.Add(state.KeyBy, by))
 		return nil
 	})
@@ -218,6 +222,12 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 		TaskID: t.ID, RunID: r.id, RunDir: c.RunDir(r.id), Command: t.VerifyCommand, Passed: res.Passed(), ExitCode: res.ExitCode,
 		Duration: res.Duration.Round(time.Millisecond).String(), Output: res.Output, Cut: res.Cut, Error: res.Error,
 	}, err
+}
+
+// awaitsRound reports whether a task waits for a turn in which its agent is to mend what
+// did not pass. If it passes now, its answer is verified instead.
+func awaitsRound(t *state.Task) bool {
+	return t.Status == state.Queued && t.Phase == "" && t.Iteration > 1
 }
 
 // checksName is the directory with a file for each verify command that runs by

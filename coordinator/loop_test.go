@@ -723,20 +723,29 @@ func TestLoopWaitsForItsAccount(t *testing.T) {
 	}
 }
 
-// TestLoopCheckIsTakenAway: a round that waits while its command passes after all, or is
-// edited, goes on in its session, and the prompt is not sent again.
+// TestLoopCheckIsTakenAway: a round that waits while its command is edited goes on in
+// its session, and the prompt is not sent again. One whose command passes meanwhile
+// is not needed: the answer is verified once more, whatever its account says.
 func TestLoopCheckIsTakenAway(t *testing.T) {
-	for name, takeAway := range map[string]func(w *loopWorld, id string){
-		"it passes": func(w *loopWorld, id string) {
-			if res, err := w.c.Verify(w.t.Context(), id, "client"); err != nil || !res.Passed {
-				w.t.Errorf("%+v, %v", res, err)
-			}
-		},
-		"another command": func(w *loopWorld, id string) { w.takeOver("## Task %s\n- verifyCommand: make check\n", id) },
+	verify := func(w *loopWorld, id string) {
+		if res, err := w.c.Verify(w.t.Context(), id, "client"); err != nil || !res.Passed {
+			w.t.Errorf("%+v, %v", res, err)
+		}
+	}
+	edit := func(w *loopWorld, id string) { w.takeOver("## Task %s\n- verifyCommand: make check\n", id) }
+	for name, tc := range map[string]struct {
+		takeAway func(w *loopWorld, id string)
+		codes    []int
+		turns    []string
+		waits    bool
+	}{
+		"it passes":       {verify, []int{1, 0, 0}, []string{"do it"}, false},
+		"it passes once":  {verify, []int{1, 0, 2, 0}, []string{"do it", prompt.MendIt}, true},
+		"another command": {edit, []int{1, 0}, []string{"do it", prompt.MendOn}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
-				ends := exits(1, 0, 0)
+				ends := exits(tc.codes...)
 				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
 					if w.shell.count() == 1 {
 						w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Hour)))
@@ -746,14 +755,14 @@ func TestLoopCheckIsTakenAway(t *testing.T) {
 				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
 					return coordinator.Outcome{Result: "fine", Session: "n1"}
 				}
-				id := w.verified(nil)
+				begun, id := time.Now(), w.verified(nil)
 				time.Sleep(time.Minute)
-				takeAway(w, id)
+				tc.takeAway(w, id)
 				got := w.ended(id)
-				if w.expect(got, state.Done, ""); got.Iteration != 2 {
-					t.Errorf("%+v", got)
+				if w.expect(got, state.Done, ""); got.Iteration != len(tc.turns) || time.Since(begun) > time.Hour != tc.waits || w.shell.count() != len(tc.codes) {
+					t.Errorf("%d commands: %+v", w.shell.count(), got)
 				}
-				if diff := cmp.Diff([]string{"do it", prompt.MendOn}, w.messages()); diff != "" {
+				if diff := cmp.Diff(tc.turns, w.messages()); diff != "" {
 					t.Error(diff)
 				}
 			})

@@ -16,8 +16,9 @@ import (
 const verifyHelp = `Run the verify command of a task now, by itself: in the task's directory, with its
 time limit, and nothing of it lives on. Its output goes to stdout, of more than
 8 MiB the first and the last lines. How it ended is recorded with the task, whose
-status stays as it is. Nothing else is started in the task's lane meanwhile; Ctrl-C
-ends the command.
+status stays as it is; if it waits for a round of its verify loop, and passes now, no
+round follows. Nothing else is started in the task's lane meanwhile; Ctrl-C ends the
+command.
 
 Exit codes: 0 passed, 8 not passed, 5 a run is at work in that lane or max_workers
 commands run by themselves already, 2 the task has no verify command or no directory,
