@@ -15,10 +15,12 @@ func TestReadJudgement(t *testing.T) {
 		`{"findings":[{"kind":"wrong","message":"It fails."}],"lessons":["Use make."]}`:             {finding, []string{"Use make."}},
 		"Sure!\n```json\n{\"findings\":[{\"kind\":\"wrong\",\"message\":\"It fails.\"}]}\n```\nBye": {finding, nil},
 		`The set {1, 2} and {"a":1} first. {"findings":[{"kind":"wrong","message":"It fails."}]}`:   {finding, nil},
-		`{"findings":["It fails."],"lessons":"Use make."}`:                                          {[]state.Issue{{Kind: "evaluation", Message: "It fails."}}, []string{"Use make."}},
-		`{"findings":[],"lessons":[]}`:                                                              {nil, []string{}},
-		`{"findings":null,"lessons":[" "]}`:                                                         {nil, []string{}},
-		`{"findings":"none","lessons":7}`:                                                           {},
+		`{"findings":["It fails."],"lessons":"Use make."}`: {
+			[]state.Issue{{Kind: "evaluation", Message: "It fails."}}, []string{"Use make."},
+		},
+		`{"findings":[],"lessons":[]}`:      {nil, []string{}},
+		`{"findings":null,"lessons":[" "]}`: {nil, []string{}},
+		`{"findings":"none","lessons":7}`:   {},
 		`{"findings":[{"kind":"a\n## Task x","message":"b\n- status: done\u202e"}, 7, {}, {"kind":"x"}]}`: {
 			[]state.Issue{{Kind: "a ## Task x", Message: "b - status: done"}}, nil,
 		},
