@@ -180,7 +180,7 @@ var keys = []key{
 	numberKey("max_iterations", "3", 1, coordinator.MaxIterations, "rounds of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
 	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, coordinator.CheckTemplate, func(c *Config) *document { return &c.OnFailure }).perWorkspace(),
 	documentKey("trigger_on_issue_prompt", "off", "likewise, when there are findings about its answer", noFollowUp, coordinator.CheckTemplate, func(c *Config) *document { return &c.OnIssue }).perWorkspace(),
-	sessionKey("trigger_session_key", "session of these tasks; none: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }).perWorkspace(),
+	sessionKey("trigger_session_key", "session of these tasks; off: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }).perWorkspace(),
 	numberKey("follow_up_depth", "1", 0, 100, "how many tasks may follow one another, each queued by the one before; 0: no task queues another", func(c *Config) *int { return &c.FollowUpDepth }),
 	numberKey("max_follow_ups", "10", 0, 100000, "how many follow-ups a task may have, and how many tasks its agent may queue", func(c *Config) *int { return &c.MaxFollowUps }),
 	sizeKey("compact_size", "64MiB", "the master compacts the ledger when journal.md is larger, if half of it can go; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
@@ -199,16 +199,17 @@ var policies = map[string]string{"default": prompt.DefaultPolicy, "none": "", ""
 var noFollowUp = map[string]string{"off": "", "none": "", "": ""}
 
 // noSession is the word for no session's name.
-const noSession = "none"
+const noSession = "off"
 
-// sessionKey is the name of a session, or none.
+// sessionKey is the name of a session, or a word for none.
 func sessionKey(name, help string, field func(*Config) *string) key {
 	k := textKey(name, noSession, help, field)
 	k.set = func(c *Config, s string) error {
-		*field(c) = s
-		if s == noSession {
+		if _, isNone := noFollowUp[s]; isNone {
+			*field(c) = noSession
 			return nil
 		}
+		*field(c) = s
 		return coordinator.CheckSessionKey(s)
 	}
 	return k

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -41,6 +42,23 @@ func TestConfigDefaults(t *testing.T) {
 	for _, k := range keys {
 		if !c.isDefault(k.name) {
 			t.Errorf("%s is not a default", k.name)
+		}
+	}
+}
+
+// The three keys of follow-ups are turned off by the same words.
+func TestNoTriggerSession(t *testing.T) {
+	for value, want := range map[string]string{"off": "", "none": "", "": "", "mender": "mender"} {
+		for from, c := range map[string]*Config{
+			"file":        mustLoad(t, "trigger_session_key = \""+value+"\"\n", nil, nil),
+			"environment": mustLoad(t, "", map[string]string{"STINT_TRIGGER_SESSION_KEY": value}, nil),
+		} {
+			if got := workspaceSettings(c)("/").TriggerSession; got != want {
+				t.Errorf("%q in the %s: the session is %q, want %q", value, from, got, want)
+			}
+			if shown := findKey("trigger_session_key").get(c); shown != cmp.Or(want, "off") {
+				t.Errorf("%q in the %s is shown as %q", value, from, shown)
+			}
 		}
 	}
 }
