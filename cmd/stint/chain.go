@@ -12,42 +12,77 @@ import (
 	"stint/state"
 )
 
-// maxChain bounds the tasks that a chain shows above and below one.
-const maxChain = 20
+// maxChain bounds the tasks that a chain shows above one, and those beside and below
+// these.
+const maxChain = 50
 
-// chain draws the tasks that led to a task by queueing one another, the task, and
-// those that it has queued; "" of one that stands alone.
-func (a *app) chain(ctx context.Context, v *api.TaskView) (string, error) {
+// A chain is the drawing of tasks that have queued one another.
+type chain struct {
+	strings.Builder
+	task func(id string) (api.TaskView, error)
+	this string                  // id of the task that it is drawn for
+	root string                  // and of the first one
+	path map[string]api.TaskView // the tasks from there to this one
+	left int                     // how many others may still be drawn
+}
+
+// drawChain draws the tasks that led to a task by queueing one another, the task, and
+// all that these have queued; "" of one that stands alone. task gives one of them.
+func drawChain(v *api.TaskView, task func(id string) (api.TaskView, error)) (string, error) {
 	if v.TriggeredBy == "" && len(v.FollowUps) == 0 {
 		return "", nil
 	}
-	path := []api.TaskView{*v}
-	for path[0].TriggeredBy != "" && len(path) <= maxChain && !slices.ContainsFunc(path[1:], func(t api.TaskView) bool { return t.ID == path[0].ID }) {
-		parent, err := a.chainTask(ctx, path[0].TriggeredBy)
-		if err != nil {
-			return "", err
-		}
-		path = append([]api.TaskView{parent}, path...)
-	}
-	var b strings.Builder
-	if path[0].TriggeredBy != "" { // there are more, or it is a circle, which a person wrote
-		b.WriteString("…\n")
-	}
-	for level := range path {
-		chainLine(&b, level, &path[level], level == len(path)-1)
-	}
-	for i, id := range v.FollowUps {
-		if i == maxChain {
-			fmt.Fprintf(&b, "%s… and %d more\n", strings.Repeat("  ", len(path)), len(v.FollowUps)-i)
+	c := &chain{task: task, this: v.ID, path: map[string]api.TaskView{v.ID: *v}, left: maxChain}
+	root := *v
+	for root.TriggeredBy != "" && len(c.path) <= maxChain {
+		if _, isCircle := c.path[root.TriggeredBy]; isCircle { // which a person wrote
 			break
 		}
-		child, err := a.chainTask(ctx, id)
+		parent, err := task(root.TriggeredBy)
 		if err != nil {
 			return "", err
 		}
-		chainLine(&b, len(path), &child, false)
+		if !slices.Contains(parent.FollowUps, root.ID) { // there is no such task
+			parent.FollowUps = append(parent.FollowUps, root.ID)
+		}
+		c.path[parent.ID] = parent
+		root = parent
 	}
-	return b.String(), nil
+	if root.TriggeredBy != "" {
+		c.WriteString("…\n")
+	}
+	c.root = root.ID
+	err := c.draw(&root, 0)
+	return c.String(), err
+}
+
+// draw draws a task, and below it those that it has queued.
+func (c *chain) draw(v *api.TaskView, level int) error {
+	c.line(v, level)
+	more := 0
+	for _, id := range v.FollowUps {
+		child, isOnPath := c.path[id]
+		switch {
+		case id == c.root: // of a circle
+			continue
+		case !isOnPath && c.left == 0:
+			more++
+			continue
+		case !isOnPath:
+			c.left--
+			var err error
+			if child, err = c.task(id); err != nil {
+				return err
+			}
+		}
+		if err := c.draw(&child, level+1); err != nil {
+			return err
+		}
+	}
+	if more > 0 {
+		fmt.Fprintf(c, "%s… and %d more\n", strings.Repeat("  ", level+1), more)
+	}
+	return nil
 }
 
 // chainTask gives a task of a chain. A person may have written the id of none, or what
@@ -61,8 +96,8 @@ func (a *app) chainTask(ctx context.Context, id string) (v api.TaskView, err err
 	return v, err
 }
 
-// chainLine writes the line of one task.
-func chainLine(b *strings.Builder, level int, v *api.TaskView, isThis bool) {
+// line writes the line of one task.
+func (c *chain) line(v *api.TaskView, level int) {
 	mark := ""
 	if level > 0 {
 		mark = strings.Repeat("  ", level-1) + "└ "
@@ -72,8 +107,8 @@ func chainLine(b *strings.Builder, level int, v *api.TaskView, isThis bool) {
 		words = append(words, "["+string(v.Trigger)+"]")
 	}
 	words = append(words, oneLine(v.Title))
-	if isThis {
+	if v.ID == c.this {
 		words = append(words, "(this task)")
 	}
-	b.WriteString(mark + strings.Join(words, "  ") + "\n")
+	c.WriteString(mark + strings.Join(words, "  ") + "\n")
 }

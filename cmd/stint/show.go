@@ -86,7 +86,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		if err != nil {
 			return err
 		}
-		chain, err := a.chain(ctx, &view)
+		chain, err := drawChain(&view, func(id string) (api.TaskView, error) { return a.chainTask(ctx, id) })
 		if err != nil {
 			return err
 		}
