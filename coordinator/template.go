@@ -69,7 +69,7 @@ func parseTemplate(text string) (*prompt.Template, error) {
 	}
 	t, err := prompt.ParseFields(text, fieldNames())
 	if err != nil {
-		return nil, invalid(`a brace itself is {{"{{"}}`, "the prompt of a follow-up is no template: %s", err)
+		return nil, invalid("stint task --help", "the prompt of a follow-up is no template: %s", err)
 	}
 	return t, nil
 }

@@ -129,8 +129,8 @@ func describeMemory(found *memory.Result) string {
 
 const memoryAddHelp = `Add TEXT as a dated bullet at the end of a note of the workspace, where the search
 for later tasks finds it: the first path of memory_paths that is no pattern
-(MEMORY.md), or --file, a Markdown or text file. The note is made if it is missing. Line breaks become blanks.
-TEXT is an argument, - for stdin, or @FILE.`
+(MEMORY.md), or --file, a Markdown or text file. The note is made if it is missing.
+Line breaks become blanks. TEXT is an argument, - for stdin, or @FILE.`
 
 func (a *app) memoryAddCommand() *cobra.Command {
 	o := &noteOptions{}

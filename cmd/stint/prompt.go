@@ -42,13 +42,21 @@ func (p promptSource) text() (string, error) {
 	case joined == "-":
 		text, err := readPrompt(p.stdin, "stdin")
 		return trimEnd(text), err
-	case strings.HasPrefix(joined, "@@"):
-		return joined[1:], nil
-	case strings.HasPrefix(joined, "@"):
-		text, err := readPromptFile(joined[1:])
+	default:
+		return textOrFile(joined)
+	}
+}
+
+// textOrFile gives a text, or with @FILE that of a file; @@ begins a text with @.
+func textOrFile(text string) (string, error) {
+	switch {
+	case strings.HasPrefix(text, "@@"):
+		return text[1:], nil
+	case strings.HasPrefix(text, "@"):
+		text, err := readPromptFile(text[1:])
 		return trimEnd(text), err
 	default:
-		return joined, nil
+		return text, nil
 	}
 }
 

@@ -63,10 +63,11 @@ usual, and printed are its agent, session and lane, the agent's command line and
 the names of its variables, what was found in the notes, and the exact prompt, with
 made-up ids of run and session. No master is started for it either.
 
-With --on-failure or --on-issue the end of the task queues another one. Its PROMPT may
-name what has ended: {{.Prompt}}, {{.Error}}, {{.Result}}, {{.VerifyOutput}}, {{.Findings}}
-and more (a wrong name is refused with a list of them). If it names none of these, they
-are quoted at its end.`
+With --on-failure or --on-issue the end of the task queues another one. Its PROMPT, or
+@FILE, may name what has ended: {{.ID}} {{.Status}} {{.Reason}} {{.Error}} {{.Prompt}} {{.Result}}
+{{.Findings}} {{.VerifyCommand}} {{.VerifyOutput}} {{.Agent}} {{.Workspace}} {{.SessionKey}}, and
+{{if .Error}}...{{else}}...{{end}}. If it names none of these, they are quoted at its end.
+Two braces themselves are {{"{{"}}.`
 
 func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 	a.quiet = o.quiet

@@ -93,6 +93,9 @@ func TestBadTaskOptions(t *testing.T) {
 		{[]string{"-C", file}, "is not a directory"},
 		{[]string{"-C", ""}, ""},
 		{[]string{"--frob"}, "unknown flag: --frob"},
+		{[]string{"--on-failure", "@" + file}, "--on-failure: the file has no text"},
+		{[]string{"--on-issue", "@" + file + ".md"}, "--on-issue: cannot read the prompt: open " + file + ".md: no such file"},
+		{[]string{"--on-issue", "@/"}, "--on-issue: cannot read the prompt from /: read /: is a directory"},
 		{[]string{"-v is broken"}, "unknown shorthand flag"},
 	} {
 		_, err := spec(t, c.args...)
@@ -185,6 +188,14 @@ func TestHelpGolden(t *testing.T) {
 		{"demo"},
 		{"config", "show"},
 		{"serve"},
+		{"memory"},
+		{"memory", "search"},
+		{"memory", "add"},
+		{"lessons"},
+		{"lessons", "ls"},
+		{"lessons", "show"},
+		{"lessons", "rm"},
+		{"verify"},
 	} {
 		all.WriteString("$ stint " + strings.Join(append(args, "--help"), " ") + "\n")
 		if err := tree(&all, append(args, "--help")...); err != nil {

@@ -80,7 +80,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringVar(&s.VerifyCommand, "verify", "", "`command` for the shell that must pass after the run; none: not the configured one")
 	f.IntVar(&s.MaxIterations, "max-iterations", 0, "`number` of rounds of agent and verify command, by default max_iterations (3)")
 	f.StringVar(&s.VerifyTimeout, "verify-timeout", "", "longest run of the verify command: a `duration` such as 5m, by default verify_timeout (10m)")
-	f.StringVar(&s.OnFailure, "on-failure", "", "`prompt`, a template, of a task to queue if this one fails; none: not the configured one")
+	f.StringVar(&s.OnFailure, "on-failure", "", "`prompt`, a template or @FILE, of a task to queue if this one fails; none: not the configured one")
 	f.StringVar(&s.OnIssue, "on-issue", "", "likewise, if there are findings about its answer: a `prompt`")
 	f.BoolVar(&s.NoWaitLimit, "no-wait-limit", false, "fail (exit 75) instead of waiting for a rate limit to pass")
 	f.BoolVar(&o.edit, "edit", false, "write the prompt with $VISUAL or $EDITOR")
@@ -167,8 +167,11 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 		}
 		*limit = shortDuration(d)
 	}
-	if err := checkFollowUps(s, try); err != nil {
-		return err
+	for option, text := range map[string]*string{"on-failure": &s.OnFailure, "on-issue": &s.OnIssue} {
+		if err := readFollowUp(text); err != nil {
+			message, hint := explain(err)
+			return usage(cmp.Or(hint, try), "--%s: %s", option, message)
+		}
 	}
 	if s.NotBefore, err = notBefore(o, now); err != nil {
 		return usage(try, "%v", err)
@@ -177,15 +180,18 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 	return err
 }
 
-// checkFollowUps checks the prompts of follow-ups.
-func checkFollowUps(s *coordinator.TaskSpec, try string) error {
-	for _, p := range []struct{ option, text string }{{"--on-failure", s.OnFailure}, {"--on-issue", s.OnIssue}} {
-		var wrong *coordinator.Error
-		if err := coordinator.CheckTemplate(p.text); errors.As(err, &wrong) {
-			return usage(cmp.Or(wrong.Hint, try), "%s: %s", p.option, wrong.Message)
-		}
+// readFollowUp reads the prompt of a follow-up where it is @FILE, and checks it.
+func readFollowUp(text *string) (err error) {
+	if *text == "" {
+		return nil // it is not given
 	}
-	return nil
+	if *text, err = textOrFile(*text); err != nil {
+		return err
+	}
+	if *text == "" {
+		return errors.New("the file has no text")
+	}
+	return coordinator.CheckTemplate(*text)
 }
 
 // checkNotEmpty refuses options with an empty text: most likely a script's variable
