@@ -50,7 +50,7 @@ func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue, place
 			text, own = c.followUpText(&t, trigger)
 		}
 		if text != "" && (own || c.depth(t.ID) < c.cfg.FollowUpDepth) { // a configured prompt is meant to end there: no note says so
-			err = c.recordFollowUp(&t, trigger, text, places, tx)
+			err = c.recordFollowUp(&t, trigger, text, own, places, tx)
 		}
 	}
 	if err != nil {
@@ -100,8 +100,9 @@ func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) (text s
 	return text, own
 }
 
-// recordFollowUp takes in a follow-up of a task that ends just now.
-func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text string, places map[string]checkedWorkspace, tx *ledger.Tx) error {
+// recordFollowUp takes in a follow-up of a task that ends just now. own says that the
+// task itself has asked for it.
+func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text string, own bool, places map[string]checkedWorkspace, tx *ledger.Tx) error {
 	prompt, err := fillTemplate(text, t)
 	if err != nil {
 		return err
@@ -110,13 +111,14 @@ func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text 
 	if place, ok := places[t.ID]; ok {
 		in.seen[t.Workspace] = place
 	}
-	err = in.add(submission{
-		TaskSpec: TaskSpec{
-			Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
-			SessionKey: c.workspace(t.Workspace).TriggerSession,
-		},
-		parent: t.ID, trigger: trigger,
-	})
+	spec := TaskSpec{
+		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
+		SessionKey: c.workspace(t.Workspace).TriggerSession,
+	}
+	if !own && t.Status != state.Done { // it is to look at what has failed: the command cannot be expected to pass
+		spec.VerifyCommand = NoVerify
+	}
+	err = in.add(submission{TaskSpec: spec, parent: t.ID, trigger: trigger})
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ func outcomes(w *world) {
 			return coordinator.Outcome{Class: state.ClassStalled, ExitCode: -1}
 		case "flawed":
 			return coordinator.Outcome{Result: "fine", Findings: []state.Issue{{Kind: "empty", Message: "it says nothing"}}}
+		case "refuse":
+			return coordinator.Outcome{Result: "I am sorry, but I cannot help with that."}
 		case "bad":
 			return coordinator.Outcome{Class: state.ClassExit, ExitCode: 1, Findings: []state.Issue{{Kind: "refusal", Message: "it refuses"}}}
 		case "gone":
@@ -140,6 +142,39 @@ func TestFollowUps(t *testing.T) {
 				}
 				if got.SessionKey != state.LanePrefixDir+w.work || got.SessionID == parent.SessionID || got.Label+got.OnFailure+got.OnIssue != "" || got.MaxIterations != 0 {
 					t.Errorf("it has what was the task's own: %+v", got)
+				}
+				w.close()
+			})
+		})
+	}
+}
+
+// TestFollowUpsVerified: the configured command, which a follow-up gets like any task,
+// is not for one that the configuration queues after a failure.
+func TestFollowUpsVerified(t *testing.T) {
+	for _, tc := range []struct {
+		name, prompt, want string
+		own                bool
+	}{
+		{"configured, after a failure", "fail", coordinator.NoVerify, false},
+		{"configured, after a failure with findings", "bad", coordinator.NoVerify, false},
+		{"configured, after findings", "refuse", "make test", false},
+		{"the task's own, after a failure", "fail", "make test", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := followWorld(t)
+				w.cfg.Shell = &fakeShell{do: exits(0, 0)}
+				set, spec := coordinator.WorkspaceSettings{VerifyCommand: "make test"}, coordinator.TaskSpec{Prompt: tc.prompt}
+				if tc.own {
+					spec.OnFailure = "why"
+				} else if set.OnIssue = "why"; tc.prompt == "fail" {
+					set.OnFailure, set.OnIssue = "why", ""
+				}
+				w.settings(set)
+				w.openUnwatched()
+				if got := w.onlyChild(w.ended(w.submit(spec).ID).ID); got.VerifyCommand != tc.want || got.Status != state.Done {
+					t.Errorf("it ended %s, verified by %q, want %q", got.Status, got.VerifyCommand, tc.want)
 				}
 				w.close()
 			})
