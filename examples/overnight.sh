@@ -4,8 +4,9 @@
 #   overnight.sh evening tasks.json    # queues the tasks of a file: all of them, or none
 #   overnight.sh morning               # how each ended, and what it answered
 #
-# examples/tasks.json shows such a file; an id or idempotency key in it must be new
-# each night. The tasks of one directory run one after the other, a rate limit is
+# examples/tasks.json shows such a file, for any checkout with a README.md; write a check
+# of yours into it, such as go test ./... An id or idempotency key in it must be new each
+# night. The tasks of one directory run one after the other, a rate limit is
 # waited for, and a task that fails is tried a second time. In the morning the exit
 # code is 0 if all are done, else that of the first one that is not. `evening` may be
 # called for several files: `morning` tells of all since the last morning, or once
