@@ -50,9 +50,9 @@ func TestEnginesAgree(t *testing.T) {
 	}
 }
 
-// TestNoPromptIsAnOption: terms are fixed strings behind -e, and file names stand
+// TestPromise6NoPromptIsAnOption: terms are fixed strings behind -e, and file names stand
 // after -- with a directory before them.
-func TestNoPromptIsAnOption(t *testing.T) {
+func TestPromise6NoPromptIsAnOption(t *testing.T) {
 	dir := workspace(t, map[string]string{"MEMORY.md": "x\n", "-rf": "x\n"})
 	fake, args := fakeRg(t, "exit 1")
 	for _, prompt := range []string{

@@ -167,7 +167,9 @@ func TestMemoryKeepsItsBoundInThePrompt(t *testing.T) {
 	}
 }
 
-func TestNoTextBecomesTheMessage(t *testing.T) {
+// TestPromise6NoTextPosesAsTheUser: whatever stands in it, a prompt has our headings and
+// then the message, and nothing else has either.
+func TestPromise6NoTextPosesAsTheUser(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyInput(t)
 		checkPrompt(t, in)

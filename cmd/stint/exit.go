@@ -13,7 +13,7 @@ import (
 )
 
 // The exit codes, a contract with scripts. The same end of a task gives the same
-// code whichever command reports it.
+// code whichever command waits for it.
 const (
 	exitOK          = 0   // done
 	exitFailure     = 1   // anything that has no code of its own

@@ -371,7 +371,7 @@ var bugs = []bug{
 	{
 		name: "words of a prompt are patterns", file: "memory/scan.go",
 		old: `"-i", "-F", "--null"`, now: `"-i", "--null"`,
-		pkg: "./memory", run: "^TestNoPromptIsAnOption$",
+		pkg: "./memory", run: "^TestPromise6NoPromptIsAnOption$",
 	},
 	{
 		name: "a link leads the search out of the workspace", file: "memory/files.go",

@@ -47,8 +47,8 @@ func TestClaudeArgs(t *testing.T) {
 	}
 }
 
-// No text becomes an option, of any CLI.
-func TestAgentsRefuse(t *testing.T) {
+// TestPromise6NoTextBecomesAnOption: of any CLI.
+func TestPromise6NoTextBecomesAnOption(t *testing.T) {
 	b := newBench(t)
 	r := b.demo.Runner
 	for _, c := range []struct {

@@ -41,8 +41,8 @@ func TestCodexArgs(t *testing.T) {
 	}
 }
 
-// No text becomes an option.
-func TestCodexRefuses(t *testing.T) {
+// No text becomes an option, of codex either.
+func TestPromise6NoTextBecomesAnOptionOfCodex(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct {
 		codex Codex
