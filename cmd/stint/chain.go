@@ -80,7 +80,7 @@ func (c *chain) draw(v *api.TaskView, level int) error {
 		}
 	}
 	if more > 0 {
-		fmt.Fprintf(c, "%s… and %d more\n", strings.Repeat("  ", level+1), more)
+		fmt.Fprintf(&c.Builder, "%s… and %d more\n", strings.Repeat("  ", level+1), more)
 	}
 	return nil
 }
