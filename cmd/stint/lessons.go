@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -153,7 +154,7 @@ func (a *app) printLesson(o *noteOptions, name string, l memory.Lesson) error {
 	}
 	d := &description{}
 	d.line("id", l.ID)
-	d.line("note", memory.Hit{Path: name, Line: l.Line}.String())
+	d.line("note", fmt.Sprintf("%s:%d", name, l.Line))
 	d.line("date", l.Date)
 	d.line("source", l.Source)
 	d.line("lesson", l.Text)

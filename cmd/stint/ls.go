@@ -196,7 +196,7 @@ func followMark(v *api.TaskView) string {
 // statusText gives the status, and what is special about it.
 func statusText(v *api.TaskView) string {
 	switch {
-	case v.Hold:
+	case v.Hold && !v.Status.Terminal():
 		return string(v.Status) + " (held)"
 	case v.Status == state.Running && phaseOf(&v.Task) != "":
 		return string(v.Status) + " (" + phaseOf(&v.Task) + ")"
