@@ -201,12 +201,16 @@ func (c *Coordinator) learn(r *run, t *state.Task, set *WorkspaceSettings, texts
 	for i, text := range texts {
 		lessons[i] = memory.NewLesson(text, "task "+t.ID, c.cfg.Now())
 	}
+	var left []memory.Lesson
 	err := c.hasMoved(r, t)
 	if err == nil {
-		_, err = memory.AddLessons(t.Workspace, set.LessonsPath, lessons, set.EvalMaxChars)
+		_, left, err = memory.AddLessons(t.Workspace, set.LessonsPath, lessons, set.EvalMaxChars)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return "the lessons of this task were not kept: " + err.Error()
+	case len(left) > 0:
+		return fmt.Sprintf("%d of the %d lessons of this task were not kept: they do not fit into self_eval_max_chars (%d)", len(left), len(lessons), set.EvalMaxChars)
 	}
 	return ""
 }

@@ -549,6 +549,20 @@ func TestLessonsStayLines(t *testing.T) {
 	w.close()
 }
 
+// TestLessonsWithoutRoom: lessons for which there is no room are not dropped in silence.
+func TestLessonsWithoutRoom(t *testing.T) {
+	w := newJudgeWorld(t)
+	w.settings(coordinator.WorkspaceSettings{EvalPrompt: "Judge it.", EvalMaxChars: 20, LessonsPath: memory.DefaultLessons})
+	w.judge = judges(`{"findings":[],"lessons":["twelve chars","more than is left","8 chars."]}`)
+	w.open()
+	got := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+	w.expect(got, state.Done, "")
+	if want := "1 of the 3 lessons of this task were not kept: they do not fit into self_eval_max_chars (20)"; got.Note != want {
+		t.Errorf("the note is %q", got.Note)
+	}
+	w.close()
+}
+
 // TestPolicyOfATemplate: an answer is not measured by a policy that the agent was not
 // told.
 func TestPolicyOfATemplate(t *testing.T) {

@@ -226,16 +226,17 @@ func readLessons(workspace, name string) ([]byte, error) {
 }
 
 // AddLessons adds those that the note does not have yet, as long as they have at
-// most room characters in all (0: any number), and gives them.
-func AddLessons(workspace, name string, list []Lesson, room int) (added []Lesson, err error) {
+// most room characters in all (0: any number), and gives them; left are those for
+// which there was no room.
+func AddLessons(workspace, name string, list []Lesson, room int) (added, left []Lesson, err error) {
 	unlock, err := makeLessonsDir(workspace, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer unlock()
 	text, err := readLessons(workspace, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	known := map[string]bool{}
 	for _, l := range parseLessons(text) {
@@ -250,22 +251,26 @@ func AddLessons(workspace, name string, list []Lesson, room int) (added []Lesson
 	}
 	used := 0
 	for _, l := range list {
-		size := utf8.RuneCountInString(l.Text)
-		if l.Text == "" || known[l.ID] || room > 0 && used+size > room {
+		if l.Text == "" || known[l.ID] {
 			continue
 		}
 		known[l.ID] = true
+		size := utf8.RuneCountInString(l.Text)
+		if room > 0 && used+size > room {
+			left = append(left, l)
+			continue
+		}
 		used += size
 		added = append(added, l)
 		b.WriteString(l.String() + "\n")
 	}
 	switch {
 	case len(added) == 0:
-		return nil, nil
+		return nil, left, nil
 	case len(text)+b.Len() > maxLessons:
-		return nil, fmt.Errorf("%w: %s has %d bytes; remove some with stint lessons rm", ErrFull, name, len(text))
+		return nil, nil, fmt.Errorf("%w: %s has %d bytes; remove some with stint lessons rm", ErrFull, name, len(text))
 	}
-	return added, appendTo(workspace, name, b.Bytes())
+	return added, left, appendTo(workspace, name, b.Bytes())
 }
 
 // AddNote adds a line to a note of a workspace, which is made if it is missing.

@@ -22,7 +22,7 @@ func addLessons(t *testing.T, dir string, room int, texts ...string) []Lesson {
 	for _, text := range texts {
 		list = append(list, NewLesson(text, "task 019ab3f0", aDay))
 	}
-	added, err := AddLessons(dir, DefaultLessons, list, room)
+	added, _, err := AddLessons(dir, DefaultLessons, list, room)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestALessonIsKeptAsItWasSaid(t *testing.T) {
 func TestALessonIsKnownAgain(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 2 {
-		added, err := AddLessons(dir, DefaultLessons, []Lesson{NewLesson("2020-01-01 it ends (task 1)", "", aDay)}, 0)
+		added, _, err := AddLessons(dir, DefaultLessons, []Lesson{NewLesson("2020-01-01 it ends (task 1)", "", aDay)}, 0)
 		if err != nil || len(added) != 1-i {
 			t.Errorf("time %d: added %v, %v", i+1, added, err)
 		}
@@ -138,7 +138,7 @@ func TestLessonsHaveBounds(t *testing.T) {
 		t.Errorf("%d are added within 20 characters, want the first and the last", len(added))
 	}
 	full := workspace(t, map[string]string{DefaultLessons: strings.Repeat("- a lesson\n", maxLessons/11)})
-	_, err := AddLessons(full, DefaultLessons, []Lesson{NewLesson("another one", "", aDay)}, 0)
+	_, _, err := AddLessons(full, DefaultLessons, []Lesson{NewLesson("another one", "", aDay)}, 0)
 	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "stint lessons rm") {
 		t.Errorf("err = %v", err)
 	}
@@ -256,7 +256,7 @@ func TestLessonsStayInTheWorkspace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if added, err := AddLessons(dir, path, []Lesson{NewLesson("new", "", aDay)}, 0); err == nil {
+			if added, _, err := AddLessons(dir, path, []Lesson{NewLesson("new", "", aDay)}, 0); err == nil {
 				t.Errorf("added %v to %s", added, path)
 			}
 			if err := AddNote(dir, path, NewLesson("new", "", aDay)); err == nil {
@@ -289,7 +289,7 @@ func TestLessonsBehindALinkInTheWorkspace(t *testing.T) {
 	if err := os.Symlink("docs/l.md", filepath.Join(dir, "l.md")); err != nil {
 		t.Fatal(err)
 	}
-	added, err := AddLessons(dir, "l.md", []Lesson{NewLesson("two", "", aDay)}, 0)
+	added, _, err := AddLessons(dir, "l.md", []Lesson{NewLesson("two", "", aDay)}, 0)
 	if err != nil || len(added) != 1 || fileText(t, dir, "docs/l.md") != "- one\n- 2026-11-22 two\n" {
 		t.Errorf("added %v, %v; the note is %q", added, err, fileText(t, dir, "docs/l.md"))
 	}
@@ -301,11 +301,11 @@ func TestLessonsBehindALinkInTheWorkspace(t *testing.T) {
 // TestLessonsThatCannotBeWritten: root may write anything, so the disk says no here.
 func TestLessonsThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := AddLessons(filepath.Join(dir, "gone"), DefaultLessons, []Lesson{NewLesson("x", "", aDay)}, 0); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := AddLessons(filepath.Join(dir, "gone"), DefaultLessons, []Lesson{NewLesson("x", "", aDay)}, 0); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("err = %v", err)
 	}
 	long := strings.Repeat("n", 300) + ".md"
-	if _, err := AddLessons(dir, long, []Lesson{NewLesson("x", "", aDay)}, 0); !errors.Is(err, syscall.ENAMETOOLONG) {
+	if _, _, err := AddLessons(dir, long, []Lesson{NewLesson("x", "", aDay)}, 0); !errors.Is(err, syscall.ENAMETOOLONG) {
 		t.Errorf("err = %v", err)
 	}
 	if os.Geteuid() == 0 {
@@ -314,7 +314,7 @@ func TestLessonsThatCannotBeWritten(t *testing.T) {
 	if err := os.Chmod(dir, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := AddLessons(dir, DefaultLessons, []Lesson{NewLesson("x", "", aDay)}, 0); !errors.Is(err, fs.ErrPermission) {
+	if _, _, err := AddLessons(dir, DefaultLessons, []Lesson{NewLesson("x", "", aDay)}, 0); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -400,7 +400,7 @@ func TestLessonsOfManyAtOnce(t *testing.T) {
 	for i := range 20 {
 		all.Go(func() {
 			own := NewLesson(fmt.Sprintf("own %d", i), "", aDay)
-			_, err := AddLessons(dir, DefaultLessons, []Lesson{NewLesson("the same", "", aDay), own}, 0)
+			_, _, err := AddLessons(dir, DefaultLessons, []Lesson{NewLesson("the same", "", aDay), own}, 0)
 			if err == nil && i%2 == 0 {
 				_, err = RemoveLesson(dir, DefaultLessons, own.ID)
 			}

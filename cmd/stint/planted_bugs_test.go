@@ -385,7 +385,7 @@ var bugs = []bug{
 	},
 	{
 		name: "a lesson is kept each time that it is learnt", file: "memory/lessons.go",
-		old: `known[l.ID] || room > 0`, now: "room > 0",
+		old: `l.Text == "" || known[l.ID]`, now: `l.Text == ""`,
 		pkg: "./memory", run: "^TestAddLessons$",
 	},
 
