@@ -8,8 +8,13 @@ import (
 
 // punch makes a hole of the first n bytes of a file.
 func punch(f *os.File, n int64) error {
-	if unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, n) == nil {
-		return nil
+	for {
+		switch err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, n); err {
+		case unix.EINTR:
+		case unix.EOPNOTSUPP, unix.ENOSYS:
+			return rewrite(f, n) // not every file system can
+		default:
+			return err // what is printed meanwhile is worth more than the room
+		}
 	}
-	return rewrite(f, n) // not every file system can
 }
