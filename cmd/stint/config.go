@@ -160,7 +160,7 @@ var keys = []key{
 	listKey("fallback", "agents that take over, in this order, while a task's own agent is rate-limited", func(c *Config) *[]string { return &c.Fallback }, splitAgents),
 	durationKey("limit_cpu", "0s", "processor time of each process of a run; 0: no limit", func(c *Config) *time.Duration { return &c.LimitCPU }),
 	numberKey("limit_files", "0", 0, 1<<30, "open files of each process of a run; 0: no limit", func(c *Config) *int { return &c.LimitFiles }),
-	sizeKey("limit_file_size", "0", "size of a file that a run writes; 0: no limit", func(c *Config) *int64 { return &c.LimitFileSize }),
+	sizeKey("limit_file_size", "0", "size of a file that a run writes, and of all that it prints; 0: no limit", func(c *Config) *int64 { return &c.LimitFileSize }),
 	sizeKey("limit_memory", "0", "address space of each process of a run, of which Node and Bun take many GiB; 0: no limit", func(c *Config) *int64 { return &c.LimitMemory }),
 	numberKey("nice", "0", 0, 19, "how far runs step back for other programs, as with nice(1)", func(c *Config) *int { return &c.Nice }),
 	boolKey("auto_start", "true", "start a master in the background when there is none", func(c *Config) *bool { return &c.AutoStart }),
