@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -8,13 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A SparseFile can have holes, as an [os.File] can.
+type SparseFile interface {
+	io.ReaderAt
+	io.Seeker
+}
+
 // An Output reads a file that a run may still be writing. What was cut out of it, because
 // it grew too long, is a hole: in its place stands a line that says so.
 type Output struct {
-	File interface { // an [os.File]
-		io.ReaderAt
-		io.Seeker
-	}
+	File SparseFile
 	Off  int64 // of the next byte
 	line []byte
 }
@@ -22,10 +27,8 @@ type Output struct {
 // Read gives the next bytes, and io.EOF where there are no more yet.
 func (o *Output) Read(p []byte) (int, error) {
 	if len(o.line) == 0 {
-		n, err := o.File.ReadAt(p, o.Off)
-		from, to := DataAt(o.File, o.Off) // after the read, before which it may not yet have been cut
-		if n == 0 || from == o.Off {
-			n = int(min(int64(n), to-o.Off))
+		n, from, err := ReadData(o.File, p, o.Off)
+		if from == o.Off {
 			o.Off += int64(n)
 			return n, err
 		}
@@ -37,10 +40,32 @@ func (o *Output) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// ReadData reads the bytes at an offset up to the next hole. Where a hole is, it reads none
+// and gives where that ends, else the offset itself.
+func ReadData(f SparseFile, p []byte, off int64) (n int, from int64, err error) {
+	n, err = f.ReadAt(p, off)
+	if bytes.IndexByte(p[:n], 0) < 0 {
+		return n, off, err // nothing of it is a hole, also if it has become one since
+	}
+	from, to := DataAt(f, off) // after the read, before which it may not yet have been cut
+	if from > off {
+		return 0, from, nil
+	}
+	if most := to - off; int64(n) > most {
+		n, err = int(most), nil // an end of the file is behind the hole
+	}
+	return n, off, err
+}
+
 // DataAt gives where the next bytes begin that are no hole, from an offset on, and where
-// they end. If the file system knows of no holes, it is all of the file.
+// they end. If only a hole follows, that is the end of the file; if the file system knows
+// of no holes, it is all of the file.
 func DataAt(f io.Seeker, off int64) (from, to int64) {
 	from, err := f.Seek(off, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		end, _ := f.Seek(0, io.SeekEnd) // 0 if it fails, which it cannot
+		return max(off, end), math.MaxInt64
+	}
 	if err != nil {
 		return off, math.MaxInt64
 	}

@@ -31,7 +31,7 @@ const patience = 3 * time.Second
 func Recover(ctx context.Context, runDir, runID string) error {
 	err := recoverRun(ctx, runDir, runID)
 	if err == nil {
-		_ = compact(runDir) // as it is, it can be read as well
+		_ = compact(runDir, false) // as it is, it can be read as well
 	}
 	return err
 }

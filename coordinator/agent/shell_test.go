@@ -101,7 +101,7 @@ func wantKept(t *testing.T, turn coordinator.Turn, size int, end string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
 	must(t, err)
-	want := fmt.Sprintf("[the first %d bytes of this output were not kept]\n", size-keptOutput)
+	want := cutNote(size - keptOutput)
 	if got := string(data); !strings.HasPrefix(got, want) || len(got) != len(want)+keptOutput || !strings.HasSuffix(got, end) {
 		t.Errorf("of %d bytes the file has %d: %q", size, len(got), got[:min(len(got), 100)])
 	}
@@ -166,8 +166,8 @@ func TestTailIsCutUnread(t *testing.T) {
 	for range 2 { // the second time there is nothing to do
 		tail.bound()
 	}
-	if fi, err := tail.stdout.Stat(); err != nil || fi.Size() != size || fi.Sys().(*syscall.Stat_t).Blocks*512 > 4*keptOutput {
-		t.Errorf("%+v, %v", fi.Sys(), err)
+	if from, _ := coordinator.DataAt(tail.stdout, 0); from != size-keptOutput || tail.size() != size {
+		t.Errorf("its data begins at %d of %d bytes", from, tail.size())
 	}
 	var last []byte
 	for p := tail.read(); len(p) > 0; p = tail.read() {
@@ -198,7 +198,7 @@ func TestRewriteIsAsPunch(t *testing.T) {
 		for range 2 { // the second time there is nothing to do
 			must(t, Recover(t.Context(), filepath.Dir(path), "a run"))
 			data, err = os.ReadFile(path)
-			if want := fmt.Sprintf("[the first %d bytes of this output were not kept]\n", mostOutput) + kept; err != nil || string(data) != want {
+			if want := cutNote(mostOutput) + kept; err != nil || string(data) != want {
 				t.Errorf("%s: %d bytes, %q; %v", name, len(data), data[:min(len(data), 100)], err)
 			}
 		}
@@ -228,6 +228,91 @@ func TestTailOfAFileWithAHole(t *testing.T) {
 		}
 		must(t, f.Truncate(0))
 		look()
+	}
+	must(t, f.Truncate(64<<20)) // with nothing behind the hole
+	if got := look(); got != "" {
+		t.Errorf("%d bytes were read of a hole", len(got))
+	}
+}
+
+// TestCompact: what is a short file afterwards, with what it says in place of the rest.
+func TestCompact(t *testing.T) {
+	long := strings.Repeat("x", mostOutput+1)
+	for _, c := range []struct {
+		name, text string
+		size       int64 // with a hole behind the text; 0: none
+		cut        bool
+		want       string
+	}{
+		{"was cut, without a hole", long, 0, true, cutNote(mostOutput+1-keptOutput) + long[:keptOutput]},
+		{"was not cut", long, 0, false, long},
+		{"is short", "short\n", 1 << 20, true, "short\n" + strings.Repeat("\x00", 1<<20-6)},
+		{"is little but a hole", "text\n", 1 << 30, true, cutNote(1 << 30)},
+		{"is a hole", "", 1 << 30, false, cutNote(1 << 30)},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, stdoutName)
+		must(t, os.WriteFile(path, []byte(c.text), 0o600))
+		if c.size > 0 {
+			must(t, os.Truncate(path, c.size))
+		}
+		must(t, compact(dir, c.cut))
+		fi, err := os.Stat(path)
+		must(t, err)
+		if fi.Size() != int64(len(c.want)) {
+			t.Errorf("%s: it has %d bytes, want %d", c.name, fi.Size(), len(c.want))
+			continue
+		}
+		if data, err := os.ReadFile(path); err != nil || string(data) != c.want {
+			t.Errorf("%s: %q, %v", c.name, data[:min(len(data), 100)], err)
+		}
+	}
+}
+
+// cutNote is the first line of a file that was compacted.
+func cutNote(bytes int) string {
+	return fmt.Sprintf("[the first %d bytes of this output were not kept]\n", bytes)
+}
+
+// TestCompactTakesOnlyFiles: a command can put anything in the place of its output. Nothing
+// waits for a pipe, and a link is left alone.
+func TestCompactTakesOnlyFiles(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "other")
+	must(t, errors.Join(os.WriteFile(other, nil, 0o600), os.Truncate(other, mostOutput+1)))
+	for name, put := range map[string]func(path string) error{
+		"pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link": func(path string) error { return os.Symlink(other, path) },
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, stdoutName)
+		must(t, put(path))
+		before, err := os.Lstat(path)
+		must(t, err)
+		_ = compact(dir, true)
+		if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
+			t.Errorf("the %s is another one: %v", name, err)
+		}
+	}
+}
+
+// TestVerifyOutputIsHeld: a process outside the run that holds its lock may print on. Its
+// file stays the one that it has.
+func TestVerifyOutputIsHeld(t *testing.T) {
+	b := newBench(t)
+	seen, lock := filepath.Join(t.TempDir(), "seen"), filepath.Join(t.TempDir(), "lock")
+	f, err := os.Create(lock)
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	must(t, flock(f))
+	r, turn := b.verify(t.Context(), fmt.Sprintf(`head -c %d /dev/zero | tr '\0' 'x'; while ! [ -e %s ]; do sleep 0.01; done`, 2*mostOutput, seen), func(v *coordinator.VerifyRun) {
+		v.Printed = func() {
+			if os.Rename(lock, filepath.Join(v.RunDir, lockName)) == nil {
+				must(t, os.WriteFile(seen, nil, 0o600))
+			}
+		}
+	})
+	if fi, err := os.Stat(filepath.Join(turn.RunDir, stdoutName)); err != nil || !r.Passed() || !r.Cut || fi.Size() != 2*mostOutput {
+		t.Errorf("%v, %v, %+v", err, fi, r)
 	}
 }
 

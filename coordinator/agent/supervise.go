@@ -248,8 +248,8 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 	}
 	w.ended.stderr, w.ended.skipped = w.tail.stderrEnd(), w.tail.skipped
 	w.ended.cut = w.tail.first > 0 || w.tail.gone > 0
-	if w.tail.most > 0 {
-		_ = compact(runDir) // as it is, it can be read as well
+	if w.tail.most > 0 && !w.ended.held { // one outside the run may go on writing
+		_ = compact(runDir, w.tail.first > 0) // as it is, it can be read as well
 	}
 }
 
@@ -300,22 +300,17 @@ func (t *tail) close() {
 
 // read gives the next bytes of stdout, none when there are no more.
 func (t *tail) read() []byte {
-	n, err := t.stdout.ReadAt(t.buf, t.off)
+	n, from, err := coordinator.ReadData(t.stdout, t.buf, t.off)
 	if err != nil && err != io.EOF {
 		return nil // the file is ours and open: looked at again with the next tick
 	}
-	if n == 0 && t.emptied() {
-		return t.read()
-	}
-	if n == 0 {
-		return nil
-	}
-	from, to := coordinator.DataAt(t.stdout, t.off)
 	if from > t.off { // it was emptied, by one who goes on at an offset of his own
 		t.moveTo(from)
 		return t.read()
 	}
-	n = int(min(int64(n), to-t.off))
+	if n == 0 && t.emptied() {
+		return t.read()
+	}
 	t.off += int64(n)
 	p := t.buf[:n]
 	if n == firstRead && len(t.buf) == n { // most agents never say so much at once
@@ -380,24 +375,26 @@ func rewrite(f *os.File, n int64) error {
 }
 
 // compact makes a file without a hole of an output that was cut: its last bytes, below a
-// line that says so. Nobody writes to it any more; who reads it goes on with the old file.
-func compact(runDir string) error {
-	f, err := os.Open(filepath.Join(runDir, stdoutName))
+// line that says so. That it was cut shows in a hole too, but not on every file system.
+// Nobody writes to it any more; who reads it goes on with the old file.
+func compact(runDir string, cut bool) error {
+	// The command may have put another thing there. A pipe is not waited for, and has no size.
+	f, err := os.OpenFile(filepath.Join(runDir, stdoutName), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	fi, err := f.Stat()
-	if err != nil {
+	if err != nil || fi.Size() <= mostOutput {
 		return err
 	}
 	size := fi.Size()
-	if begin, end := coordinator.DataAt(f, 0); size <= mostOutput || begin == 0 && end >= size {
-		return nil // not by us, or not at all
+	if begin, end := coordinator.DataAt(f, 0); !cut && begin == 0 && end >= size {
+		return nil
 	}
-	from := size - keptOutput
+	from, _ := coordinator.DataAt(f, size-keptOutput)
 	text := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", from)
-	kept, err := io.ReadAll(io.NewSectionReader(f, from, keptOutput))
+	kept, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
 	if err != nil {
 		return err
 	}
