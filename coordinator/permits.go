@@ -24,10 +24,10 @@ var (
 		`(?:just |now |first |also |please |\pL+ly )?(?:(` + removing + `)|` + changing + `)|\b(?:by|consider|start|try) (?:` + gerunds + `))\b` +
 		`(?: (?:all|any|some|most|many|both|half|one|two) of)?`)
 	asksOtherwise = rx(`\bmake (?:\w+ ){0,4}tests? (?:(?:in|of|for) (?:\S+ ){1,3}?)?table[- ]driven\b|\buse table[- ]driven tests\b|` +
-		`\b(?:tests?|specs?|suites?)(?: (?:of|for|in|from|on|with|under)(?: [^ ,]+){1,4}?)? (?:can|may|should|must|could|to) (?:\w+ )?(?:be (?:\w+ )?(?:` + done + `)\b|go(?: away)?(?:$|[,.!]))`)
+		`\b(?:tests?|test cases|specs?|suites?)(?: (?:of|for|in|from|on|with|under)(?: [^ ,]+){1,4}?)? (?:can|may|should|must|could|to) (?:\w+ )?(?:be (?:\w+ )?(?:` + done + `)\b|go(?: away)?(?:$|[,.!]))`)
 	asksElsewhere = rx(`\b(?:entfernen?|löschen?|supprime[rz]?|elimin(?:a|e|ar|en))\b|删除|删掉|移除`)
 
-	forbids = rx(`\b(?:not|never|no|none|nobody|nothing|nor|neither|cannot|(?:do|does|must|should|may|wo|would|need|ca)n't|dont|without|avoid to|instead of|rather than|forbid\w*|prohibit\w*|` +
+	forbids = rx(`\b(?:not|never|no|none|nobody|nothing|nor|neither|cannot|(?:do|does|is|are|must|should|may|wo|would|need|ca)n't|dont|without|avoid to|instead of|rather than|forbid\w*|prohibit\w*|tempt\w*|` +
 		`nicht|kein\w*|ohne|nie|niemals|ne|pas|sans|aucune?|sin eliminar|nunca|ninguna?)\b|不|别|勿|禁止`)
 	// isFact is a negation that forbids nothing.
 	isFact = rx(`\b(?:no longer|nicht mehr)\b|不再|\b(?:that|which) (?:is|are|do|does|did|was|were|can|has|have)(?: not|n't)\b|\b(?:is|are)(?: not|n't) (?:\w+ )?(?:needed|used|necessary|useful|relevant)\b`)
