@@ -338,7 +338,8 @@ func Find(list []Lesson, id string) (l Lesson, err error) {
 
 // RemoveLesson takes the lesson with that id, or with an id that begins so, out of a
 // note, as often as it stands there, with what a person has written below it, indented
-// deeper: further lines, and bullets that say nothing without it.
+// deeper: further lines, and bullets that say nothing without it. Those stand below its
+// text: one that is indented by a blank less is a lesson beside it.
 func RemoveLesson(workspace, name, id string) (Lesson, error) {
 	switch unlock, err := lockLessons(workspace, name); {
 	case err == nil:
@@ -360,7 +361,7 @@ func RemoveLesson(workspace, name, id string) (Lesson, error) {
 		l, ok := parseLesson(string(line))
 		switch in := indent(line); {
 		case len(bytes.TrimSpace(line)) == 0:
-		case depth >= 0 && in > depth:
+		case depth >= 0 && in > depth && (!ok || in >= depth+len("- ")):
 			continue
 		case ok && l.ID == gone.ID:
 			depth = in

@@ -193,10 +193,11 @@ func TestRemoveLesson(t *testing.T) {
 // What stands below a lesson would say something else below the one before it.
 func TestALessonGoesWithWhatIsBelowIt(t *testing.T) {
 	for note, want := range map[string]string{
-		"- never push\n- deploy:\n  - only from CI\n    and tagged\n- x\n":              "- never push\n- x\n",
-		"- never push\n- deploy:\n\n  - only from CI\n\n\tIt was tried.\n\nText.\n":     "- never push\n\n\n\nText.\n",
-		"- never push\n  - deploy:\n\t- only from CI\n  - or pull\n- x\n  - y\n":        "- never push\n  - or pull\n- x\n  - y\n",
-		"- never push\r\n- deploy:\r\n\t* only from CI\r\n- deploy:\r\n - a\r\n- x\r\n": "- never push\r\n- x\r\n",
+		"- never push\n- deploy:\n  - only from CI\n    and tagged\n- x\n":            "- never push\n- x\n",
+		"- never push\n- deploy:\n\n  - only from CI\n\n\tIt was tried.\n\nText.\n":   "- never push\n\n\n\nText.\n",
+		"- never push\n  - deploy:\n\t- only from CI\n  - or pull\n- x\n  - y\n":      "- never push\n  - or pull\n- x\n  - y\n",
+		"- never push\r\n- deploy:\r\n\t* only from CI\r\n- deploy:\r\n a\r\n- x\r\n": "- never push\r\n- x\r\n",
+		"- deploy:\n - a lesson of its own\n   - and its own\n- deploy:\n  - b\n":     " - a lesson of its own\n   - and its own\n",
 	} {
 		dir := workspace(t, map[string]string{DefaultLessons: note})
 		if _, err := RemoveLesson(dir, DefaultLessons, lessonID("deploy:")); err != nil {
