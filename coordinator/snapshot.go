@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 // is said.
 
 const (
-	snapshotName = "snapshot" // in a run's directory: the commit that its attempt began from, and what was not tracked
+	snapshotName = "snapshot" // in a run's directory: the commit that its attempt began from, where that is, and what was not tracked
 	gitLimit     = 30 * time.Second
 	mostDiff     = 4 << 20 // bytes of a diff that are looked at
 )
@@ -43,7 +44,7 @@ printf '%s\n' "$s"
 // diffCommand shows new files too, by a copy of the index that is told of them: an
 // agent seldom adds a file, and may not be able to.
 const diffCommand = `cp "$(` + gitCommand + `rev-parse --git-path index)" "$d/index" && GIT_INDEX_FILE=$d/index && export GIT_INDEX_FILE && ` + untracked + ` >"$d/now" &&
-tail -n +2 %[1]s | LC_ALL=C comm -13 - "$d/now" | grep -v '/"\{0,1\}$' | ` + gitCommand + `--literal-pathspecs add --intent-to-add --pathspec-from-file=- &&
+tail -n +3 %[1]s | LC_ALL=C comm -13 - "$d/now" | grep -v '/"\{0,1\}$' | ` + gitCommand + `--literal-pathspecs add --intent-to-add --pathspec-from-file=- &&
 ` + gitCommand + `diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all --relative -M --src-prefix=a/ --dst-prefix=b/ %[3]s %[2]s -- .
 code=$?; rm -f "$d/index"; exit $code`
 
@@ -53,11 +54,17 @@ const (
 	fileSizes = "--stat=100"
 )
 
-var commitForm = regexp.MustCompile(`(?m)\A[0-9a-f]{40,64}$`)
+var (
+	commitForm   = regexp.MustCompile(`\A[0-9a-f]{40,64}\n`)
+	snapshotForm = regexp.MustCompile(`\A([0-9a-f]{40,64})\n(".*")\n`)
+)
 
-// snapshot makes the snapshot of an attempt that begins.
+// snapshot makes the snapshot of an attempt that begins, or that goes on in another
+// workspace.
 func (c *Coordinator) snapshot(r *run, t *state.Task) {
-	if !hasVerify(t) || t.Iteration > 1 || t.Workspace == "" || c.cfg.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) || c.snapshotOf(r.id) != "" {
+	commit, of := c.snapshotOf(r.id)
+	made := commit == "" && t.Iteration > 1 || of == strconv.Quote(t.Workspace)
+	if made || !hasVerify(t) || t.Workspace == "" || c.cfg.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
 		return
 	}
 	text, err := c.git(r, t, "git-snapshot", snapshotCommand)
@@ -65,20 +72,23 @@ func (c *Coordinator) snapshot(r *run, t *state.Task) {
 		err = errors.New("git gave no commit")
 	}
 	if err == nil {
-		err = c.keepSnapshot(r.id, text)
+		commit, untracked, _ := strings.Cut(text, "\n")
+		err = c.keepSnapshot(r.id, commit+"\n"+strconv.Quote(t.Workspace)+"\n"+untracked)
 	}
 	if err != nil {
 		c.log.Info("no snapshot of the checkout: whether tests are weakened is not looked at", "task", t.ID, "error", err)
 	}
 }
 
-// snapshotOf gives the snapshot in a run's directory, "" if there is none.
-func (c *Coordinator) snapshotOf(runID string) string {
+// snapshotOf gives the commit of the snapshot in a run's directory, and the quoted
+// workspace that it is of; "" if there is none.
+func (c *Coordinator) snapshotOf(runID string) (commit, of string) {
 	data, err := os.ReadFile(filepath.Join(c.RunDir(runID), snapshotName))
-	if err != nil || !commitForm.Match(data) {
-		return ""
+	parts := snapshotForm.FindStringSubmatch(string(data))
+	if err != nil || parts == nil {
+		return "", ""
 	}
-	return string(data)
+	return parts[1], parts[2]
 }
 
 func (c *Coordinator) keepSnapshot(runID, text string) error {
@@ -91,19 +101,19 @@ func (c *Coordinator) keepSnapshot(runID, text string) error {
 
 // carrySnapshot hands the snapshot of a run on to the one that follows it.
 func (c *Coordinator) carrySnapshot(from, to string) {
-	text := c.snapshotOf(from)
-	if from == "" || text == "" {
+	text, err := os.ReadFile(filepath.Join(c.RunDir(from), snapshotName))
+	if err != nil || from == "" {
 		return
 	}
-	if err := c.keepSnapshot(to, text); err != nil {
+	if err := c.keepSnapshot(to, string(text)); err != nil {
 		c.trouble("the snapshot of a checkout could not be kept", err)
 	}
 }
 
 // changes gives what the attempt of a run has changed, "" where that is not known.
 func (c *Coordinator) changes(r *run, t *state.Task, shown string) string {
-	commit := commitForm.FindString(c.snapshotOf(r.id))
-	if commit == "" || !hasVerify(t) || t.Workspace == "" || c.cfg.Shell == nil {
+	commit, of := c.snapshotOf(r.id)
+	if of != strconv.Quote(t.Workspace) || !hasVerify(t) || c.cfg.Shell == nil {
 		return ""
 	}
 	diff, err := c.git(r, t, "git-diff", fmt.Sprintf(diffCommand, shellQuote(filepath.Join(c.RunDir(r.id), snapshotName)), commit, shown))

@@ -350,9 +350,10 @@ func TestSnapshotOfAWait(t *testing.T) {
 }
 
 // TestSnapshotOfALaterRound: a round that had to wait goes on from the snapshot of the
-// first one, also with another prompt, and a run that never began leaves nothing.
+// first one, also with another prompt, and a run that never began leaves nothing. In
+// another checkout it has one of its own.
 func TestSnapshotOfALaterRound(t *testing.T) {
-	for _, why := range []string{"cools down", "limited", "reworded"} {
+	for _, why := range []string{"cools down", "limited", "reworded", "moved", "moved and reworded"} {
 		limited, weakens := why == "limited", 2
 		if why == "reworded" {
 			weakens = 1
@@ -370,12 +371,18 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 			return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
 		}
 		w.cfg.Shell = &fakeShell{do: func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
-			if v.Command == "make test" && turns == 1 && why == "reworded" {
+			if v.Command != "make test" || turns != 1 || limited {
+				return w.Verify(ctx, v)
+			}
+			if strings.Contains(why, "moved") {
+				w.work = newGitWorld(t).work
+				w.run("git -c user.name=ben -c user.email=ben@localhost commit -q --amend --reset-author -m other")
+				w.takeOver("## Task %s\n- workspace: %s\n", v.TaskID, w.work)
+			}
+			if strings.Contains(why, "reworded") {
 				w.takeOver("## Task %s\n- prompt: do that\n", v.TaskID)
 			}
-			if v.Command == "make test" && turns == 1 && !limited {
-				w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Second)))
-			}
+			w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Second)))
 			return w.Verify(ctx, v)
 		}}
 		w.open()
