@@ -134,6 +134,37 @@ func TestUsageOfATaskThatWasTakenOut(t *testing.T) {
 	w.close()
 }
 
+// TestRetryOfATaskThatWasTakenOut: a person's stint retry is counted as no edit that
+// begins a running task anew, also while its agent has its grace.
+func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, ends := newWorld(t), make(chan struct{})
+		w.cfg.MaxRetries = 0
+		w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			select {
+			case <-ends:
+				return coordinator.Outcome{Result: "fine"}
+			case <-ctx.Done():
+				<-ends
+				return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+			}
+		}
+		w.openUnwatched()
+		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		synctest.Wait()
+		w.takeOver("## Task %s\n- status: canceled\n", id)
+		if _, err := w.c.Retry(t.Context(), id, "client"); err != nil {
+			t.Error(err)
+		}
+		close(ends)
+		got := w.ended(id)
+		if w.expect(got, state.Done, ""); got.Requeues != 0 || len(w.agent.turns) != 2 {
+			t.Errorf("%d turns, requeues %d: %s", len(w.agent.turns), got.Requeues, got.Error)
+		}
+		w.close()
+	})
+}
+
 // TestKeptPromptIsNotSentAgain: what the session has already is not sent twice,
 // whatever ended the turn.
 func TestKeptPromptIsNotSentAgain(t *testing.T) {
