@@ -214,6 +214,7 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 		addCheck(rec, &res)
 		if now, err := c.peek(t.ID); err == nil && res.Passed() && awaitsRound(&now) {
 			rec.Add(state.KeyPhase, string(state.PhaseVerify)).Add(state.KeyIteration, strconv.Itoa(now.Iteration-1))
+			unset(rec, state.KeyNotBefore, isOfTurn(now.Reason) && !now.NotBefore.IsZero())
 		}
 		tx.Append(rec.Add(state.KeyBy, by))
 		return nil
@@ -228,6 +229,11 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 // did not pass. If it passes now, its answer is verified instead.
 func awaitsRound(t *state.Task) bool {
 	return t.Status == state.Queued && t.Phase == "" && t.Iteration > 1
+}
+
+// isOfTurn reports whether what such a run waits for is needed by an agent's turn alone.
+func isOfTurn(reason state.Class) bool {
+	return reason == state.ClassNetwork || reason == state.ClassStalled || reason == state.ClassSessionBusy
 }
 
 // checksName is the directory with a file for each verify command that runs by

@@ -770,6 +770,32 @@ func TestLoopCheckIsTakenAway(t *testing.T) {
 	}
 }
 
+// TestLoopPassesInABackoff: what only a turn of its agent waits for keeps nothing from
+// being verified.
+func TestLoopPassesInABackoff(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.close()
+		w.cfg.BackoffBase, w.cfg.BackoffMax = time.Hour, time.Hour
+		w.openUnwatched()
+		w.shell.do = exits(1, 0, 0)
+		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			if len(w.agent.turns) == 2 {
+				return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"}
+			}
+			return coordinator.Outcome{Result: "fine", Session: "n1"}
+		}
+		begun, id := time.Now(), w.verified(nil)
+		time.Sleep(time.Minute)
+		if _, err := w.c.Verify(w.t.Context(), id, "client"); err != nil {
+			w.t.Error(err)
+		}
+		got := w.ended(id)
+		if w.expect(got, state.Done, ""); time.Since(begun) > 2*time.Minute || len(w.agent.turns) != 2 {
+			w.t.Errorf("%d turns, after %s", len(w.agent.turns), time.Since(begun))
+		}
+	})
+}
+
 // TestLoopClasses: what the command could not tell is no verdict on the answer.
 func TestLoopClasses(t *testing.T) {
 	for _, tc := range []struct {
