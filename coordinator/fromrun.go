@@ -95,7 +95,7 @@ func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
 	in.c.mu.Lock()
 	defer in.c.mu.Unlock()
 	for _, id := range in.c.state.FollowUps(t.ID) {
-		if child, err := in.c.wholeOf(id); err == nil && child.Trigger == state.ByAgent && child.Intake != state.IntakeHeld && is(&child) {
+		if child, err := in.c.wholeOf(id); err == nil && child.Intake == state.IntakeOpen && is(&child) {
 			return false
 		}
 	}

@@ -527,8 +527,8 @@ func (s *submission) addRest(r *ledger.Record) error {
 	if s.Hold {
 		r.Add(state.KeyHold, "true").AddIf(state.KeyNote, s.note)
 	}
-	if s.Hold && s.trigger == state.ByAgent {
-		r.Add(state.KeyIntake, state.IntakeHeld)
+	if !s.Hold && s.trigger == state.ByAgent {
+		r.Add(state.KeyIntake, state.IntakeOpen)
 	}
 	r.AddIf(state.KeyVerifyCommand, s.VerifyCommand).AddIf(state.KeyVerifyTimeout, s.VerifyTimeout).
 		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue)

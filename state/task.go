@@ -74,9 +74,8 @@ const (
 	ByAgent   Trigger = "agent"   // the agent of that task asked for it
 )
 
-// IntakeHeld is the intake of a task that an agent asked for and that was held from the
-// beginning; it stays so when a person has released the task.
-const IntakeHeld = "held"
+// IntakeOpen is the intake of a task that an agent asked for and that was not held then.
+const IntakeOpen = "open"
 
 // An InputFile is a small file that comes with a task. Name is a relative path.
 type InputFile struct {
@@ -138,7 +137,7 @@ type Task struct {
 	VerifyTimeout  string    `json:"verifyTimeout,omitempty"`     // Go duration
 	TriggeredBy    string    `json:"triggeredByTaskId,omitempty"` // the task that has queued this one
 	Trigger        Trigger   `json:"trigger,omitempty"`           // why it has
-	Intake         string    `json:"intake,omitempty"`            // "held": an agent asked for it, and it had to wait for a person
+	Intake         string    `json:"intake,omitempty"`            // "open": an agent asked for it, and it had to wait for no person
 
 	RunID      string    `json:"runId,omitempty"`
 	Attempt    int       `json:"attempt,omitempty"`    // counted tries
