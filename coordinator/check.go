@@ -74,6 +74,10 @@ func (c *Coordinator) checkable(t *state.Task) error {
 		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
 	case t.Workspace == "":
 		t.Workspace = c.lastFiles(t)
+	default:
+		if wrong := c.misplaced(t); wrong != "" {
+			return invalid("name another workspace with: stint edit "+t.ID, "%s", wrong)
+		}
 	}
 	if fi, err := os.Stat(t.Workspace); err != nil || !fi.IsDir() {
 		return invalid("stint show "+t.ID, "the directory %q of task %s is not there", t.Workspace, t.ID)

@@ -112,8 +112,9 @@ func (c *Coordinator) agentOfRun(run string) string {
 }
 
 // misplaced says why a task must not begin in its workspace, which may be another
-// directory than it was when it was taken in: an agent can put a link in its place.
-// What a person wrote since has not been checked at all, and may be a link.
+// directory than it was when it was taken in: an agent can put a link in its place, and
+// what is recorded has none. What a person wrote since has not been checked at all, and
+// may be a link.
 func (c *Coordinator) misplaced(t *state.Task) string {
 	if t.Workspace == "" {
 		return ""
@@ -123,10 +124,24 @@ func (c *Coordinator) misplaced(t *state.Task) string {
 	switch {
 	case holdsState && (moved || fromTask || t.WorkspaceByHand):
 		return "the state directory lies in the task's workspace, where the agent could change tasks"
-	case moved && fromTask && !t.WorkspaceByHand:
-		return "the workspace of the task, which another task has queued, has become a link to " + real
+	case moved && !t.WorkspaceByHand:
+		return "the workspace of the task has become a link to " + real
 	}
 	return ""
+}
+
+// isMisplaced is the outcome of a run that must not begin for that reason.
+func isMisplaced(why string) Outcome {
+	return Outcome{Class: state.ClassExit, ExitCode: -1, Error: why + "; name the directory that you mean as its workspace in tasks.md, and retry"}
+}
+
+// homeOf gives the directory in which a run of a task begins: what is recorded has no
+// links, and one that is there now came later.
+func homeOf(t *state.Task) string {
+	if t.WorkspaceByHand {
+		return withoutLinks(t.Workspace)
+	}
+	return t.Workspace
 }
 
 // hasMoved says that the workspace of a run is another directory than its attempt has

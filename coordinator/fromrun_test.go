@@ -277,7 +277,7 @@ func TestARunCannotMoveItsTasks(t *testing.T) {
 	for _, toState := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := followWorld(t)
-			to, want := t.TempDir(), "which another task has queued, has become a link to "
+			to, want := t.TempDir(), "the workspace of the task has become a link to "
 			if toState {
 				to, want = filepath.Dir(w.dir), "the state directory lies in the task's workspace"
 			}
@@ -307,32 +307,49 @@ func TestARunCannotMoveItsTasks(t *testing.T) {
 }
 
 // TestARunCannotMoveItself: a link that a run has made in the place of its own workspace
-// makes nothing its task's own, also for a later run of the task.
+// makes nothing its task's own, and nothing else is begun there: no later run of the
+// task, and no verify command. A person may name that directory.
 func TestARunCannotMoveItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, other := followWorld(t), t.TempDir()
-		dir := filepath.Join(w.work, "d")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-			if turn.Attempt == 1 {
+	for _, then := range []state.Class{"", state.ClassNetwork} {
+		synctest.Test(t, func(t *testing.T) {
+			w, other := followWorld(t), t.TempDir()
+			dir, named := filepath.Join(w.work, "d"), false
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+				if turn.Workspace != dir {
+					return coordinator.Outcome{}
+				}
 				if err := errors.Join(os.Remove(dir), os.Symlink(other, dir)); err != nil {
 					t.Error(err)
 				}
-				return coordinator.Outcome{Class: state.ClassNetwork}
+				if child, err := w.try(coordinator.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: other}); err != nil || !child.Hold {
+					t.Errorf("hold %v, %v", child.Hold, err)
+				}
+				return coordinator.Outcome{Class: then}
 			}
-			if child, err := w.try(coordinator.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: other}); err != nil || !child.Hold {
-				t.Errorf("hold %v, %v", child.Hold, err)
+			w.cfg.Shell = &fakeShell{do: func(_ context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+				if !named {
+					t.Errorf("a command was run in %s", v.Workspace)
+				}
+				return coordinator.VerifyResult{}
+			}}
+			w.openUnwatched()
+			got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", Workspace: dir, VerifyCommand: "make test"}).ID)
+			w.expect(got, state.Failed, state.ClassExit)
+			if !strings.Contains(got.Error, "has become a link to "+other+"; name the directory that you mean") || len(w.agent.turns) != 1 {
+				t.Errorf("%d turns: %s", len(w.agent.turns), got.Error)
 			}
-			return coordinator.Outcome{}
-		}
-		w.openUnwatched()
-		if got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", Workspace: dir, MaxAttempts: 2}).ID); got.Attempt != 2 {
-			t.Errorf("attempt %d: %s", got.Attempt, got.Error)
-		}
-		w.close()
-	})
+			if _, err := w.c.Verify(t.Context(), got.ID, ledger.ByClient); code(err) != coordinator.CodeInvalid || !strings.Contains(err.Error(), "has become a link") {
+				t.Errorf("stint verify: %v", err)
+			}
+			named = true
+			w.takeOver("## Task %s\n- status: queued\n- workspace: %s\n", got.ID, other)
+			w.expect(w.ended(got.ID), state.Done, "")
+			w.close()
+		})
+	}
 }
 
 // TestNothingIsCollectedElsewhere: a link that comes in the place of a workspace while

@@ -130,7 +130,7 @@ func (c *Coordinator) mustWait(r *run, t *state.Task, s step) bool {
 func (c *Coordinator) become(r *run, id string, t *state.Task, native string) *run {
 	next := &run{id: id, task: *t, begun: c.cfg.Now(), session: native, home: r.home, ctx: r.ctx, cancel: r.cancel}
 	if t.Workspace != r.task.Workspace {
-		next.home = withoutLinks(t.Workspace)
+		next.home = homeOf(t)
 	}
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
@@ -179,6 +179,9 @@ func (c *Coordinator) verify(r *run) Outcome {
 	passed.Result, r.cut = c.answer(&t)
 	if !hasVerify(&t) { // a person has taken it out meanwhile
 		return passed
+	}
+	if wrong := c.misplaced(&t); wrong != "" {
+		return isMisplaced(wrong)
 	}
 	files, err := c.makeFiles(r.id, &t)
 	if err != nil {

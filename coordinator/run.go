@@ -29,7 +29,7 @@ type run struct {
 	started     *ledger.Record // the `running` record
 	session     string         // native session to resume; "" begins a new one
 	named       bool           // the task brought that session from outside: stint has not run in it yet
-	home        string         // the workspace, which has no links as it is recorded; of one named by hand, where it led when the run was begun; written with runsMu
+	home        string         // where its workspace led when it was begun; written with runsMu
 	interrupted bool           // the run before this one did not end by itself
 	kept        bool           // session has the prompt already
 	strayed     string         // the session that the agent began in place of the one that it had to resume
@@ -59,10 +59,7 @@ func (c *Coordinator) execute(r *run) {
 		default:
 		}
 	}()
-	home := withoutLinks(r.task.Workspace)
-	if home != r.task.Workspace && !r.task.WorkspaceByHand {
-		home = r.task.Workspace // the link came later: an earlier run of the attempt can have made it
-	}
+	home := homeOf(&r.task)
 	c.runsMu.Lock()
 	r.home = home
 	c.runsMu.Unlock()
@@ -144,7 +141,7 @@ func (c *Coordinator) attempt(r *run) Outcome {
 		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
 	if wrong := c.misplaced(&t); wrong != "" {
-		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: wrong + "; name another workspace in tasks.md and retry"}
+		return isMisplaced(wrong)
 	}
 	agent := c.cfg.Agents[r.task.Agent]
 	if agent == nil {
