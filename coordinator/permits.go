@@ -25,15 +25,17 @@ var (
 		`(?: (?:all|any|some|most|many|both|half|one|two) of)?`)
 	asksOtherwise = rx(`\bmake (?:\w+ ){0,4}tests? (?:(?:in|of|for) (?:\S+ ){1,3}?)?table[- ]driven\b|\buse table[- ]driven tests\b|` +
 		`\b(?:tests?|test cases|specs?|suites?)(?: (?:of|for|in|from|on|with|under)(?: [^ ,]+){1,4}?)? (?:can|may|should|must|could|to) (?:\w+ )?(?:be (?:\w+ )?(?:` + done + `)\b|go(?: away)?(?:$|[,.!]))`)
-	asksElsewhere = rx(`\b(?:entfernen?|löschen?|supprime[rz]?|elimin(?:a|e|ar|en))\b|删除|删掉|移除`)
+	ofTheTests    = rx(`\b(?:of|by|in|from|for) (?:\w+ )?$`)
+	asksElsewhere = rx(`(?:\b(?:entfernen?|löschen?|supprime[rz]?|elimin(?:a|e|ar|en))\b|删除|删掉|移除)([^,;，。、]{0,60}?)(?:\b(?:tests?|testfälle|pruebas?)\b|测试|用例)`)
+	joins         = rx(`\b(?:und|et|y|e)\b|并|和|然后`)
 
 	forbids = rx(`\b(?:not|never|no|none|nobody|nothing|nor|neither|cannot|(?:do|does|is|are|must|should|may|wo|would|need|ca)n't|dont|without|avoid to|instead of|rather than|forbid\w*|prohibit\w*|tempt\w*|` +
 		`nicht|kein\w*|ohne|nie|niemals|ne|pas|sans|aucune?|sin eliminar|nunca|ninguna?)\b|不|别|勿|禁止`)
 	// isFact is a negation that forbids nothing.
-	isFact = rx(`\b(?:no longer|nicht mehr)\b|不再|\b(?:that|which) (?:is|are|do|does|did|was|were|can|has|have)(?: not|n't)\b|\b(?:is|are)(?: not|n't) (?:\w+ )?(?:needed|used|necessary|useful|relevant)\b`)
+	isFact = rx(`\b(?:no longer|nicht mehr)\b|不再|\b(?:that|which) (?:is|are|was|were|has|have)(?: not|n't)\b|\b(?:is|are)(?: not|n't) (?:\w+ )?(?:needed|used|necessary|useful|relevant)\b`)
 
 	// What a verb is about ends before the next phrase, but not before another of its kind.
-	objectEnd = rx(`[,;:(]| [–—-] |\b(?:and|or|in|from|of|for|to|into|by|with|on|at|under|below|before|after|out|that|which|whose|where|when|while|if|unless|until|so|as|because|since|than|via|marked|tagged|named|called|needing|requiring|using|covering)\b`)
+	objectEnd = rx(`[,;:(]| [–—-] |\b(?:and|or|in|from|of|for|to|into|by|with|on|at|under|below|before|after|out|that|which|whose|where|when|while|if|unless|until|so|as|because|since|than|via|marked|tagged|named|called|needing|requiring|using|covering|inside|within|between|among|across|during|through|against|over|around|except|excluding|besides|but|like|keeping)\b`)
 	another   = rx(`(?:,|,? and|,? or) ((?:its|their|the|all|any|every|our|my|both|these|those)\b|\S*[./]\w)`)
 	aTest     = rx(`\b(?:tests?|specs?|suites?|pruebas?|testfälle)\b|测试|用例`)
 	theTests  = rx(`(?:\b(?:tests?|specs?)/?(?: (?:cases?|files?|suites?|functions?|methods?|code|director(?:y|ies)|folders?|packages?|class(?:es)?))?|\bsuites?|\b(?-i:Test[A-Z_]\w*)|\btest_\w+(?:\.py)?|_test\.\w+|\.(?:test|spec)\.\w+)` +
@@ -44,17 +46,19 @@ var (
 	wrapped   = regexp.MustCompile(`\r?\n[ \t]*(\p{Ll})`)
 	clauseEnd = rx(`[;；]|\bbut\b`)
 	nameWord  = regexp.MustCompile(`\p{Lu}?[\p{Ll}\d]{3,}`)
+	anyName   = rx(`^(?:the|all|any|its|our|your|their|this|that|these|those|every|some|both|old|new|unused|not|files?|code|functions?|methods?)$`)
 )
 
 // permits gives what a prompt lets an attempt do without: tests, whichever they are, or
 // those that are named after certain things.
 func permits(prompt string) (tests bool, things []string) {
+	const most = 100 // each is compared with each test that is gone
 	for _, clause := range clauses(prompt) {
 		all, some := clausePermits(clause)
 		if all {
 			return true, nil
 		}
-		things = append(things, some...)
+		things = append(things, some[:min(len(some), most-len(things))]...)
 	}
 	return false, things
 }
@@ -62,17 +66,17 @@ func permits(prompt string) (tests bool, things []string) {
 func clausePermits(clause string) (tests bool, things []string) {
 	const mostObject = 200
 	no, test := firstIn(clause, forbids), firstIn(clause, aTest)
-	if m := asksOtherwise.FindStringIndex(clause); m != nil && m[1] <= no {
+	if m := asksOtherwise.FindStringIndex(clause); m != nil && m[1] <= no && !ofTheTests.MatchString(clause[:m[0]]) {
 		return true, nil
 	}
-	if no == len(clause) && test < no && asksElsewhere.MatchString(clause) {
+	if m := asksElsewhere.FindStringSubmatch(clause); m != nil && no == len(clause) && !joins.MatchString(m[1]) {
 		return true, nil
 	}
 	for _, m := range asks.FindAllStringSubmatchIndex(clause, -1) {
 		if m[1] > no {
 			break
 		}
-		object := clause[m[1]:min(m[1]+mostObject, len(clause))]
+		object := clause[m[1]:min(m[1]+mostObject, no)]
 		removes, itself := m[4] >= 0, testItself.MatchString(object)
 		object = objectEnd.Split(another.ReplaceAllString(object, " $1"), 2)[0]
 		switch {
@@ -120,10 +124,10 @@ func clauses(text string) (list []string) {
 	return list
 }
 
-// nameWords gives the words of a name that tell something.
+// nameWords gives the words of a name, or of a file's, that tell something.
 func nameWords(name string) (words []string) {
-	for _, word := range nameWord.FindAllString(name, -1) {
-		if word = strings.ToLower(word); !aTest.MatchString(word) {
+	for _, word := range nameWord.FindAllString(codeName.ReplaceAllString(name, ""), -1) {
+		if word = strings.ToLower(word); !aTest.MatchString(word) && !anyName.MatchString(word) {
 			words = append(words, word)
 		}
 	}

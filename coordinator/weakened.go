@@ -112,36 +112,49 @@ func findWeakened(a *answered) string {
 
 // lostTests names tests that are gone, or their files, while what they test stays: no
 // test came in the attempt, the other code did not become less, and they are not named
-// after what the prompt wants to be removed.
+// after what the prompt wants to be removed. For a file only tests in its directory and
+// code near it count, or those of its name.
 func lostTests(files []*fileDiff, removed []string) string {
-	var whole, lost []string
-	from := ""
-	code := 0
+	came, code := map[string]bool{}, map[string]int{}
 	for _, f := range files {
 		gone, added := f.lines()
+		for _, name := range declared(added) {
+			came[name], came[path.Dir(f.new)+"/"] = true, true
+		}
+		if f.old != "" && !isTestFile(f.old) && codeName.MatchString(f.old) {
+			for _, key := range append(about(f.old), "") {
+				code[key] += len(added) - len(gone)
+			}
+		}
+	}
+	var whole, lost []string
+	from := ""
+	for _, f := range files {
+		gone, _ := f.lines()
 		names := slices.DeleteFunc(declared(gone), func(name string) bool { return isNamed(name, removed) })
 		switch {
-		case len(declared(added)) > 0:
-			return ""
-		case f.old == "", isTestFile(f.old) && isNamed(f.old, removed):
-		case isTestFile(f.old) && !isTestFile(f.new) && (len(names) > 0 || f.new != "" && testName.MatchString(path.Base(f.old))):
-			whole = append(whole, f.old)
-		case isTestFile(f.old) && len(names) > 0:
+		case f.old == "" || !isTestFile(f.old) || isNamed(path.Base(f.old), removed):
+		case !isTestFile(f.new) && (len(names) > 0 || f.new != "" && testName.MatchString(path.Base(f.old))):
+			keys := about(f.old)
+			if !slices.ContainsFunc(append(names, keys...), func(key string) bool { return came[key] || code[key] < 0 }) {
+				whole = append(whole, f.old)
+			}
+		case len(names) > 0:
 			from, lost = f.old, append(lost, names...)
-		case isTestFile(f.old):
-		case codeName.MatchString(f.old):
-			code += len(added) - len(gone)
 		}
 	}
 	switch {
-	case code < 0:
-		return ""
 	case len(whole) > 0:
 		return "test files were deleted or renamed away: " + listed(whole)
-	case len(lost) > 0:
+	case len(lost) > 0 && len(came) == 0 && code[""] >= 0:
 		return fmt.Sprintf("tests were removed from %s: %s", from, listed(lost))
 	}
 	return ""
+}
+
+// about gives the directory of a file, and the words of its name.
+func about(file string) []string {
+	return append(nameWords(path.Base(file)), path.Dir(file)+"/")
 }
 
 // declared gives the names of the tests that lines declare.
