@@ -81,7 +81,7 @@ type Config struct {
 // WorkspaceSettings override the configuration for tasks of one workspace. A
 // zero field overrides nothing.
 type WorkspaceSettings struct {
-	Timeout      time.Duration
+	Timeout      *time.Duration // 0: no limit
 	MaxAttempts  int
 	ResumePolicy string
 	Models       map[string]string // by agent
@@ -95,7 +95,7 @@ type WorkspaceSettings struct {
 
 	VerifyCommand string // of tasks that name none
 	MaxIterations int
-	VerifyTimeout time.Duration
+	VerifyTimeout *time.Duration // 0: no limit
 
 	OnFailure      string // prompt of the follow-up of a task that fails and names none; "" or off: none
 	OnIssue        string // likewise, of one whose answer has findings

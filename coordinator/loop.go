@@ -260,8 +260,8 @@ func (c *Coordinator) verifyTimeout(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.VerifyTimeout); err == nil {
 		return d
 	}
-	if d := c.workspace(t.Workspace).VerifyTimeout; d > 0 {
-		return d
+	if d := c.workspace(t.Workspace).VerifyTimeout; d != nil {
+		return *d
 	}
 	return c.cfg.VerifyTimeout
 }

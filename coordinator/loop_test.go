@@ -833,7 +833,7 @@ func TestLoopCommand(t *testing.T) {
 		inLoop(t, func(w *loopWorld) {
 			w.close()
 			w.cfg.Workspace = func(string) coordinator.WorkspaceSettings {
-				return coordinator.WorkspaceSettings{VerifyCommand: "configured", MaxIterations: 2, VerifyTimeout: time.Second}
+				return coordinator.WorkspaceSettings{VerifyCommand: "configured", MaxIterations: 2, VerifyTimeout: new(time.Second)}
 			}
 			w.openUnwatched()
 			w.shell.do = exits(1, 1)

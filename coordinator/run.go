@@ -348,8 +348,8 @@ func (c *Coordinator) timeout(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.Timeout); err == nil {
 		return d
 	}
-	if set := c.workspace(t.Workspace); set.Timeout > 0 {
-		return set.Timeout
+	if d := c.workspace(t.Workspace).Timeout; d != nil {
+		return *d
 	}
 	return c.cfg.Timeout
 }

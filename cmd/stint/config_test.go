@@ -114,8 +114,12 @@ func TestWorkspaceSettings(t *testing.T) {
 	if s.MaxAttempts != 9 || s.OutputPolicy == nil || *s.OutputPolicy != "" {
 		t.Errorf("in the workspace: %+v", s)
 	}
-	if s.Timeout != 0 || s.ResumePolicy != "" || len(s.Models) != 0 {
+	if s.Timeout != nil || s.VerifyTimeout != nil || s.ResumePolicy != "" || len(s.Models) != 0 {
 		t.Errorf("what the section does not name is overridden: %+v", s)
+	}
+	c = mustLoad(t, "[workspace.\"/w\"]\ntimeout = \"0\"\nverify_timeout = \"0\"\n", nil, nil)
+	if s := workspaceSettings(c)("/w"); s.Timeout == nil || *s.Timeout != 0 || s.VerifyTimeout == nil || *s.VerifyTimeout != 0 {
+		t.Errorf("no limit in the workspace: %+v", s)
 	}
 	c = mustLoad(t, "claude_model = \"a\"\n[workspace.\"/w\"]\ncodex_model = \"b\"\ngemini_model = \"c\"\n", nil, nil)
 	if s := workspaceSettings(c)("/w"); len(s.Models) != 2 || s.Models["codex"] != "b" || s.Models["gemini"] != "c" {

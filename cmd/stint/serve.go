@@ -308,7 +308,7 @@ func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
 		c := cfg.forWorkspace(dir)
 		set := func(name string) bool { return c.origins[name].layer == layerWorkspace }
 		if set("timeout") {
-			w.Timeout = c.Timeout
+			w.Timeout = &c.Timeout
 		}
 		if set("max_attempts") {
 			w.MaxAttempts = c.MaxAttempts
@@ -326,7 +326,7 @@ func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
 			w.MaxIterations = c.MaxIterations
 		}
 		if set("verify_timeout") {
-			w.VerifyTimeout = c.VerifyTimeout
+			w.VerifyTimeout = &c.VerifyTimeout
 		}
 		w.VerifyCommand = c.VerifyCommand
 		w.PromptTemplate = c.template
