@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -518,7 +519,7 @@ func TestUnwillingIsFollowed(t *testing.T) {
 				}
 				got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "q", NoWaitLimit: want == state.Failed, OnFailure: "Look: {{.Error}}"}).ID)
 				w.expect(got, want, state.ClassRateLimited)
-				if child := w.task(got.ID).FollowUps; len(child) != 1 || w.task(child[0]).Prompt != "Look: "+got.Error || got.Note != "" {
+				if child := w.task(got.ID).FollowUps; len(child) != 1 || w.task(child[0]).Prompt != "Look: "+strconv.Quote(got.Error) || got.Note != "" {
 					t.Errorf("note %q, followed by %q", got.Note, child)
 				}
 				w.close()

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -10,23 +11,25 @@ import (
 	"stint/state"
 )
 
-// followFields are what the prompt of a follow-up may name of the task that ended.
+// followFields are what the prompt of a follow-up may name of the task that ended. What
+// somebody has said there is not to read as the user's own words.
 var followFields = []struct {
 	name string
+	said bool
 	of   func(*state.Task) string
 }{
-	{"ID", func(t *state.Task) string { return t.ID }},
-	{"Prompt", func(t *state.Task) string { return t.Prompt }},
-	{"Result", func(t *state.Task) string { return t.Result }},
-	{"Error", func(t *state.Task) string { return t.Error }},
-	{"Reason", func(t *state.Task) string { return string(t.Reason) }},
-	{"Status", func(t *state.Task) string { return string(t.Status) }},
-	{"Agent", func(t *state.Task) string { return t.Agent }},
-	{"Workspace", func(t *state.Task) string { return t.Workspace }},
-	{"SessionKey", func(t *state.Task) string { return t.SessionKey }},
-	{"Findings", findingsText},
-	{"VerifyCommand", func(t *state.Task) string { return t.VerifyCommand }},
-	{"VerifyOutput", func(t *state.Task) string { return t.VerifyOutput }},
+	{"ID", false, func(t *state.Task) string { return t.ID }},
+	{"Prompt", true, func(t *state.Task) string { return t.Prompt }},
+	{"Result", true, func(t *state.Task) string { return t.Result }},
+	{"Error", true, func(t *state.Task) string { return t.Error }},
+	{"Reason", false, func(t *state.Task) string { return string(t.Reason) }},
+	{"Status", false, func(t *state.Task) string { return string(t.Status) }},
+	{"Agent", false, func(t *state.Task) string { return t.Agent }},
+	{"Workspace", false, func(t *state.Task) string { return t.Workspace }},
+	{"SessionKey", false, func(t *state.Task) string { return t.SessionKey }},
+	{"Findings", true, findingsText},
+	{"VerifyCommand", false, func(t *state.Task) string { return t.VerifyCommand }},
+	{"VerifyOutput", true, func(t *state.Task) string { return t.VerifyOutput }},
 }
 
 // maxField is how much of a field goes into the prompt of a follow-up, in bytes.
@@ -86,21 +89,22 @@ func fillTemplate(text string, t *state.Task) (string, error) {
 	}
 	values := map[string]string{}
 	for _, f := range followFields {
-		values[f.name] = inserted(f.of(t))
+		values[f.name] = inserted(f.of(t), f.said)
 	}
 	return tmpl.Fill(values), nil
 }
 
 // inserted gives a field as it goes into a prompt. Several lines are a quotation with
-// room around it: what an agent or a command has said is not to read as the user's
-// own words.
-func inserted(text string) string {
+// room around it; one that was said stands in quotation marks.
+func inserted(text string, said bool) string {
 	text = strings.TrimSpace(headAndTail(text, maxField, ""))
 	switch quoted := prompt.Quote(text); {
 	case text == "":
 		return ""
 	case strings.Contains(text, "\n"):
 		return "\n\n" + quoted + "\n"
+	case said:
+		return strconv.Quote(text)
 	default:
 		return strings.TrimSuffix(strings.TrimPrefix(quoted, "> "), "\n")
 	}
