@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +16,19 @@ import (
 type SparseFile interface {
 	io.ReaderAt
 	io.Seeker
+}
+
+// OpenOutput opens a file of a run's directory for reading. A command may have put
+// another thing there: it follows no link and waits for no pipe, which is an error.
+func OpenOutput(runDir, name string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(runDir, name), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s is no file any more", f.Name()), err, f.Close())
+	}
+	return f, nil
 }
 
 // An Output reads a file that a run may still be writing. What was cut out of it, because

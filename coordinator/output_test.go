@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -19,6 +20,23 @@ func (c *cutFile) ReadAt(p []byte, off int64) (int, error) {
 	n, err := c.File.ReadAt(p, off)
 	c.cut()
 	return n, err
+}
+
+// What a command has put in the place of its output is not waited for, nor followed.
+func TestOpenOutputTakesOnlyFiles(t *testing.T) {
+	dir := t.TempDir()
+	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	must(t, os.Symlink("file", filepath.Join(dir, "link")))
+	for name, good := range map[string]bool{"file": true, "pipe": false, "link": false, ".": false} {
+		f, err := OpenOutput(dir, name)
+		if (err == nil) != good {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			must(t, f.Close())
+		}
+	}
 }
 
 // TestOutputIsCutWhileItIsRead: where a read has NULs, what it gives from before the cut and

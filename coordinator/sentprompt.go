@@ -57,7 +57,7 @@ func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (SentProm
 	dir := c.RunDir(p.RunID)
 	text, err := os.ReadFile(filepath.Join(dir, promptName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return p, &Error{Code: CodeNotFound, Message: fmt.Sprintf("the prompt of run %s of task %s is not there; the files of old runs are removed in time", p.RunID, t.ID), Hint: "stint show " + t.ID}
+		return p, &Error{Code: CodeNotFound, Message: fmt.Sprintf("the prompt of run %s of task %s is not there: its file was removed", p.RunID, t.ID), Hint: "stint show " + t.ID}
 	}
 	if err != nil {
 		return p, err

@@ -60,7 +60,7 @@ func TestSentPrompt(t *testing.T) {
 	if err := os.RemoveAll(w.c.RunDir(last.RunID)); err != nil {
 		t.Fatal(err)
 	}
-	w.refusesPrompt(id, "", "is not there; the files of old runs are removed in time")
+	w.refusesPrompt(id, "", "is not there: its file was removed")
 	waits := w.submit(coordinator.TaskSpec{Prompt: "later", Hold: true}).ID
 	w.refusesPrompt(waits, "", "has not run yet")
 	w.refusesPrompt("nobody", "", "there is no task")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +62,7 @@ func (a *app) copyCheck(res *coordinator.CheckResult) error {
 	if res.Cut {
 		return printText(a.stdout, res.Output)
 	}
-	f, err := os.Open(filepath.Join(res.RunDir, "stdout"))
+	f, err := coordinator.OpenOutput(res.RunDir, "stdout")
 	if err != nil {
 		return printText(a.stdout, res.Output)
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -105,7 +103,7 @@ func (st *stream) stuck(now time.Time) error {
 // findSession reads the beginning of a run's output, where the session is named
 // and the turn begins.
 func findSession(runDir string, newDecoder func(coordinator.Turn, func(coordinator.Event)) decoder) (session string, kept bool) {
-	f, err := os.Open(filepath.Join(runDir, stdoutName))
+	f, err := coordinator.OpenOutput(runDir, stdoutName)
 	if err != nil {
 		return "", false
 	}

@@ -378,8 +378,7 @@ func rewrite(f *os.File, n int64) error {
 // line that says so. That it was cut shows in a hole too, but not on every file system.
 // Nobody writes to it any more; who reads it goes on with the old file.
 func compact(runDir string, cut bool) error {
-	// The command may have put another thing there. A pipe is not waited for, and has no size.
-	f, err := os.OpenFile(filepath.Join(runDir, stdoutName), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	f, err := coordinator.OpenOutput(runDir, stdoutName)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -135,7 +134,7 @@ func (f *follower) copyRuns() error {
 // copyFile copies what has been added to the file of the first run.
 func (f *follower) copyFile() error {
 	if f.file == nil {
-		file, err := os.Open(filepath.Join(f.master.RunDir(f.runs[0]), f.name))
+		file, err := coordinator.OpenOutput(f.master.RunDir(f.runs[0]), f.name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // not yet, or no more
 		}

@@ -127,15 +127,15 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		out := startStream(hctx, textPlain)
 		for _, path := range paths {
-			if copyFile(out, path) != nil {
+			if copyOutput(out, path) != nil {
 				breakOff()
 			}
 		}
 	}}, nil
 }
 
-func copyFile(w io.Writer, path string) error {
-	f, err := os.Open(path)
+func copyOutput(w io.Writer, path string) error {
+	f, err := coordinator.OpenOutput(filepath.Split(path))
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err 
 	if len(paths) == 0 {
 		return nil, &coordinator.Error{
 			Code: coordinator.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, name),
-			Hint: "the files of old runs are removed in time",
+			Hint: "it was removed, or never written",
 		}
 	}
 	if name == streamFile["prompt"] {

@@ -73,8 +73,8 @@ func isRunID(id string) bool {
 	return id != "" && filepath.IsLocal(id) && filepath.Base(id) == id && id != "."
 }
 
-// readEnv gives the names of the variables in a run's run.json. Files of runs are
-// removed in time; then there is nothing to tell.
+// readEnv gives the names of the variables in a run's run.json. Where the
+// files of the run were removed, there is nothing to tell.
 func readEnv(runDir string) []string {
 	data, err := os.ReadFile(filepath.Join(runDir, "run.json"))
 	if err != nil {
