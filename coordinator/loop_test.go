@@ -796,6 +796,32 @@ func TestLoopPassesInABackoff(t *testing.T) {
 	})
 }
 
+// A time that a person has set meanwhile is waited for.
+func TestLoopPassesBeforeItsTime(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.close()
+		w.cfg.BackoffBase, w.cfg.BackoffMax = time.Hour, time.Hour
+		w.openUnwatched()
+		w.shell.do = exits(1, 0, 0)
+		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			if len(w.agent.turns) == 2 {
+				return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"}
+			}
+			return coordinator.Outcome{Result: "fine", Session: "n1"}
+		}
+		begun, id := time.Now(), w.verified(nil)
+		time.Sleep(time.Minute)
+		w.takeOver("## Task %s\n- notBefore: %s\n", id, state.FormatTime(begun.Add(3*time.Hour)))
+		if _, err := w.c.Verify(w.t.Context(), id, "client"); err != nil {
+			w.t.Error(err)
+		}
+		got := w.ended(id)
+		if w.expect(got, state.Done, ""); time.Since(begun) < 3*time.Hour || len(w.agent.turns) != 2 {
+			w.t.Errorf("%d turns, after %s", len(w.agent.turns), time.Since(begun))
+		}
+	})
+}
+
 // TestLoopClasses: what the command could not tell is no verdict on the answer.
 func TestLoopClasses(t *testing.T) {
 	for _, tc := range []struct {

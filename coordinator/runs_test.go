@@ -156,6 +156,7 @@ func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
 		if _, err := w.c.Retry(t.Context(), id, "client"); err != nil {
 			t.Error(err)
 		}
+		w.takeOver("## Task %s\n- priority: 1\n", id) // which is no requeue
 		close(ends)
 		got := w.ended(id)
 		if w.expect(got, state.Done, ""); got.Requeues != 0 || len(w.agent.turns) != 2 {

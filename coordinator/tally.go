@@ -97,8 +97,8 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 
 // tally records what a run has used whose task a person took out of it, and counts
 // that where the task is back in the queue, by whatever edits: it goes on, unless
-// that came about too often, for it may be its own doing. A person's stint retry has
-// set the count back. A task that was archived meanwhile keeps the figures that it has.
+// that came about too often, for it may be its own doing. A stint retry has begun it
+// anew, with no attempt counted. A task that was archived meanwhile keeps the figures that it has.
 func (c *Coordinator) tally(r *run, out *Outcome, places map[string]checkedWorkspace, tx *ledger.Tx) {
 	if !c.inJournal(r.task.ID) {
 		return
@@ -106,7 +106,7 @@ func (c *Coordinator) tally(r *run, out *Outcome, places map[string]checkedWorks
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
 	c.addUsage(rec, r, out)
 	t, err := c.peek(r.task.ID)
-	again, requeues := err == nil && t.Status == state.Queued && t.By != ledger.ByClient, r.task.Requeues+1
+	again, requeues := err == nil && t.Status == state.Queued && t.Attempt > 0, r.task.Requeues+1
 	if again {
 		rec.Add(state.KeyRequeues, strconv.Itoa(requeues))
 	}
