@@ -131,13 +131,16 @@ func bySync(f editedFile, text string, mid func()) error {
 	return errors.Join(os.Chtimes(tmp, old, old), os.Rename(tmp, f.path))
 }
 
-// slowly truncates, waits for longer than a save may rest, and writes 7 bytes at
-// a time.
+// slowly truncates, waits for longer than a save may rest, and writes in small pieces.
+// They are few, because a machine that is busy may stop it between any two of them for so
+// long that the master takes the save for finished and appends; what is written over
+// that later is damaged.
 func slowly(f editedFile, text string, _ func()) error {
+	piece := len(text)/20 + 1
 	return rewrite(f.path, func(file *os.File) error {
 		time.Sleep(500 * time.Millisecond)
 		for len(text) > 0 {
-			n := min(7, len(text))
+			n := min(piece, len(text))
 			if _, err := file.WriteString(text[:n]); err != nil {
 				return err
 			}
