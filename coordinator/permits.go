@@ -25,9 +25,7 @@ var (
 		`(?: (?:all|any|some|most|many|both|half|one|two) of)?`)
 	asksOtherwise = rx(`\bmake (?:\w+ ){0,4}tests? (?:(?:in|of|for) (?:\S+ ){1,3}?)?table[- ]driven\b|\buse table[- ]driven tests\b|` +
 		`\b(?:tests?|test cases|specs?|suites?)(?: (?:of|for|in|from|on|with|under)(?: [^ ,]+){1,4}?)? (?:can|may|should|must|could|to) (?:\w+ )?(?:be (?:\w+ )?(?:` + done + `)\b|go(?: away)?(?:$|[,.!]))`)
-	ofTheTests    = rx(`\b(?:of|by|in|from|for) (?:\w+ )?$`)
-	asksElsewhere = rx(`(?:\b(?:entfernen?|löschen?|supprime[rz]?|elimin(?:a|e|ar|en))\b|删除|删掉|移除)([^,;，。、]{0,60}?)(?:\b(?:tests?|testfälle|pruebas?)\b|测试|用例)`)
-	joins         = rx(`\b(?:und|et|y|e)\b|并|和|然后`)
+	asksElsewhere = rx(`\b(?:entfernen?|löschen?|supprime[rz]?|elimin(?:a|e|ar|en))\b|删除|删掉|移除`)
 
 	forbids = rx(`\b(?:not|never|no|none|nobody|nothing|nor|neither|cannot|(?:do|does|is|are|must|should|may|wo|would|need|ca)n't|dont|without|avoid to|instead of|rather than|forbid\w*|prohibit\w*|tempt\w*|` +
 		`nicht|kein\w*|ohne|nie|niemals|ne|pas|sans|aucune?|sin eliminar|nunca|ninguna?)\b|不|别|勿|禁止`)
@@ -66,10 +64,10 @@ func permits(prompt string) (tests bool, things []string) {
 func clausePermits(clause string) (tests bool, things []string) {
 	const mostObject = 200
 	no, test := firstIn(clause, forbids), firstIn(clause, aTest)
-	if m := asksOtherwise.FindStringIndex(clause); m != nil && m[1] <= no && !ofTheTests.MatchString(clause[:m[0]]) {
+	if m := asksOtherwise.FindStringIndex(clause); m != nil && m[1] <= no {
 		return true, nil
 	}
-	if m := asksElsewhere.FindStringSubmatch(clause); m != nil && no == len(clause) && !joins.MatchString(m[1]) {
+	if no == len(clause) && test < no && asksElsewhere.MatchString(clause) {
 		return true, nil
 	}
 	for _, m := range asks.FindAllStringSubmatchIndex(clause, -1) {
@@ -80,7 +78,7 @@ func clausePermits(clause string) (tests bool, things []string) {
 		removes, itself := m[4] >= 0, testItself.MatchString(object)
 		object = objectEnd.Split(another.ReplaceAllString(object, " $1"), 2)[0]
 		switch {
-		case theTests.MatchString(object), removes && itself && test < m[0]:
+		case theTests.MatchString(object) && (removes || no == len(clause)), removes && itself && test < m[0]:
 			return true, nil
 		case removes && m[2] >= 0:
 			for _, word := range strings.Fields(object) {

@@ -112,14 +112,16 @@ func findWeakened(a *answered) string {
 
 // lostTests names tests that are gone, or their files, while what they test stays: no
 // test came in the attempt, the other code did not become less, and they are not named
-// after what the prompt wants to be removed. For a file only tests in its directory and
-// code near it count, or those of its name.
+// after what the prompt wants to be removed. For a file only tests and code near it
+// count, or those of its name.
 func lostTests(files []*fileDiff, removed []string) string {
 	came, code := map[string]bool{}, map[string]int{}
 	for _, f := range files {
 		gone, added := f.lines()
 		for _, name := range declared(added) {
-			came[name], came[path.Dir(f.new)+"/"] = true, true
+			for _, key := range append(about(f.new), name) {
+				came[key] = came[key] || !isMark.MatchString(key) // which is no name
+			}
 		}
 		if f.old != "" && !isTestFile(f.old) && codeName.MatchString(f.old) {
 			for _, key := range append(about(f.old), "") {
@@ -133,7 +135,7 @@ func lostTests(files []*fileDiff, removed []string) string {
 		gone, _ := f.lines()
 		names := slices.DeleteFunc(declared(gone), func(name string) bool { return isNamed(name, removed) })
 		switch {
-		case f.old == "" || !isTestFile(f.old) || isNamed(path.Base(f.old), removed):
+		case f.old == "" || !isTestFile(f.old) || isNamed(path.Base(f.old), removed) || code[""] < 0 && isNamed(f.old, removed):
 		case !isTestFile(f.new) && (len(names) > 0 || f.new != "" && testName.MatchString(path.Base(f.old))):
 			keys := about(f.old)
 			if !slices.ContainsFunc(append(names, keys...), func(key string) bool { return came[key] || code[key] < 0 }) {
@@ -152,9 +154,11 @@ func lostTests(files []*fileDiff, removed []string) string {
 	return ""
 }
 
-// about gives the directory of a file, and the words of its name.
+// about gives what tells near which others a file is: its directory, the words of that
+// one's name and of its own.
 func about(file string) []string {
-	return append(nameWords(path.Base(file)), path.Dir(file)+"/")
+	dir := path.Dir(file)
+	return append(nameWords(path.Base(dir)+" "+path.Base(file)), dir+"/")
 }
 
 // declared gives the names of the tests that lines declare.

@@ -25,6 +25,8 @@ func deleted(name string) string {
 		return text + "-func TestOld(t *testing.T) {\n-}\n"
 	case strings.HasSuffix(name, ".py"):
 		return text + "-def test_old():\n-    pass\n"
+	case strings.HasSuffix(name, "Test.java"):
+		return text + "-    @Test\n-    void old() {\n"
 	}
 	return text + "-x\n-y\n"
 }
@@ -43,6 +45,7 @@ func TestVerifyWeakened(t *testing.T) {
 		deleted("tests/test_a.py") + change("a.py", "-x\n+y"),
 		deleted("parser_test.go") + change("smoke/smoke_test.go", "+func TestSmoke(t *testing.T) {\n+}"),
 		deleted("parser/parser_test.go") + change("web/server.go", "-x\n-y\n+z"),
+		deleted("src/test/parser/ParserTest.java") + change("src/test/smoke/SmokeTest.java", "+    @Test\n+    void smoke() {\n+    }"),
 		renamed("parser_test.go", "parser_test.go.bak"),
 		renamed("web/a.test.ts", "web/a.disabled.ts"),
 		change("a_test.go", "-func TestA(t *testing.T) {\n-\tif f() != 3 {\n-\t\tt.Fatal()\n-\t}\n-}"),
@@ -101,6 +104,8 @@ func TestVerifyWeakened(t *testing.T) {
 		change("io.go", "-func Export() {\n-}") + change("io_test.go", "-func TestExport(t *testing.T) {\n-}"),
 		deleted("tests/test_exporter.py") + deleted("src/app/exporter.py"),
 		deleted("tests/test_exporter.py") + change("checks/test_all.py", "+def test_old():\n+    pass"),
+		deleted("tests/exporter/test_basic.py") + deleted("src/exporter/core.py"),
+		deleted("src/test/a/ParserTest.java") + created("src/test/b/ParserTest.java", "+    @Test"),
 		deleted("tests/helper.rb"),
 		renamed("tests/helpers.py", "src/helpers.py"),
 		change("a_test.go", "-func TestA(t *testing.T) {\n-}\n-func TestB(t *testing.T) {\n-}\n-func TestC(t *testing.T) {\n-}\n+func TestAll(t *testing.T) {\n+}"),
@@ -162,6 +167,8 @@ func TestPromptsThatPermit(t *testing.T) {
 		"Remove the exporter and its tests.":                                 deleted("a_test.go"),
 		"Drop `TestA`.":                                                      change("a_test.go", "-func TestA(t *testing.T) {\n-}"),
 		"Delete `export_test.go`.":                                           export,
+		"Remove the slow tests without touching the others.":                 export,
+		"Remove the internal cache.":                                         deleted("internal/a/a_test.go") + deleted("internal/cache.go"),
 		"## Tidy up\n\n- run gofmt\n- delete the old tests\n":                export,
 		"Tidy up the\nold code: merge or rewrite\nthe test cases.":           export,
 		"Lösche die nicht mehr benötigten Tests.":                            export,
@@ -210,9 +217,8 @@ func TestPromptsThatPermit(t *testing.T) {
 		"Ignore the warnings printed during the tests.",
 		"Delete everything except the tests.",
 		"Find a fix that does not delete or skip tests.",
-		"The temporary files of the tests must be deleted.",
-		"Entferne den Sleep und repariere den Test.",
-		"删除未使用的导入并修复测试。",
+		"Refactor the tests without deleting any.",
+		"Replace the test no-op server by a real one.",
 		"Remove the internal cache.",
 		"Fix the table-driven test.",
 		"Make the tests pass.",
