@@ -218,7 +218,7 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 		addCheck(rec, &res)
 		if now, err := c.peek(t.ID); err == nil && res.Passed() && awaitsRound(&now) {
 			rec.Add(state.KeyPhase, string(state.PhaseVerify)).Add(state.KeyIteration, strconv.Itoa(now.Iteration-1))
-			unset(rec, state.KeyNotBefore, isOfTurn(now.Reason) && now.By == "" && !now.NotBefore.IsZero()) // no person's
+			unset(rec, state.KeyNotBefore, isOfTurn(now.Reason) && now.By != ledger.ByHand && !now.NotBefore.IsZero()) // no person's
 		}
 		tx.Append(rec.Add(state.KeyBy, by))
 		return nil
