@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,17 +122,19 @@ func TestARunQueuesNoChains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
 		w.cfg.FollowUpDepth, w.cfg.MaxFollowUps = 3, 2
-		var last error // of whichever run was told so last
+		var last error         // of whichever run was told so last
+		var tries atomic.Int32 // a chain without an end must not hang the test
 		var mu sync.Mutex
 		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-			for {
+			for tries.Add(1) < 100 {
 				if _, err := w.try(coordinator.TaskSpec{Prompt: "more", FromRun: turn.RunID, Workspace: w.work, Parallel: true}); err != nil {
 					mu.Lock()
 					last = err
 					mu.Unlock()
-					return coordinator.Outcome{Result: "x"}
+					break
 				}
 			}
+			return coordinator.Outcome{Result: "x"}
 		}
 		w.openUnwatched()
 		w.submit(coordinator.TaskSpec{Prompt: "p"})

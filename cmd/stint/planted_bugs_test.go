@@ -3,7 +3,7 @@
 package main
 
 // crashImages has the numbers for a bug that only a power cut shows.
-var crashImages = []string{"STINT_TEST_IMAGES=20000", "STINT_TEST_SEED=1"}
+var crashImages = []string{"STINT_TEST_IMAGES=200000", "STINT_TEST_SEED=1"}
 
 // The tests that catch most of the bugs.
 const (
@@ -426,8 +426,13 @@ var bugs = []bug{
 	},
 	{
 		name: "follow-ups have follow-ups without end", file: "coordinator/followup.go",
-		old: "case depth >= c.cfg.FollowUpDepth:", now: "case depth > c.cfg.FollowUpDepth:",
+		old: "(own || c.depth(t.ID) < c.cfg.FollowUpDepth)", now: "(own || true)",
 		pkg: "./coordinator", run: "^TestFollowUpsEnd$",
+	},
+	{
+		name: "an agent's tasks queue further ones without end", file: "coordinator/followup.go",
+		old: "case depth >= c.cfg.FollowUpDepth:", now: "case depth > c.cfg.FollowUpDepth:",
+		pkg: "./coordinator", run: "^TestARunQueuesNoChains$",
 	},
 	{
 		name: "what an agent said reads as the user's words in a follow-up", file: "coordinator/template.go",
