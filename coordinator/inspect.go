@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -81,12 +82,19 @@ func evidence(text string) string {
 	return strconv.Quote(text)
 }
 
-// rx compiles a pattern that knows no upper and lower case.
-func rx(pattern string) *regexp.Regexp { return regexp.MustCompile("(?i)" + pattern) }
+// A pattern is compiled when it is first used: most processes, the gates of all runs
+// among them, never use it.
+type pattern = func() *regexp.Regexp
+
+func caseless(expr string) pattern { return exactly("(?i)" + expr) }
+
+func exactly(expr string) pattern {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 var (
-	inlineCode = regexp.MustCompile("`[^`\n]*`")
-	listMark   = regexp.MustCompile(`^\s*(?:[-*+•]|\d+[.)])\s+`)
+	inlineCode = exactly("`[^`\n]*`")
+	listMark   = exactly(`^\s*(?:[-*+•]|\d+[.)])\s+`)
 )
 
 // prose gives a text without its code and its quotations, with plain apostrophes.
@@ -106,15 +114,15 @@ func prose(text string) string {
 			b.WriteString(line)
 		}
 	}
-	return strings.ReplaceAll(inlineCode.ReplaceAllString(b.String(), "`x`"), "’", "'")
+	return strings.ReplaceAll(inlineCode().ReplaceAllString(b.String(), "`x`"), "’", "'")
 }
 
-var shortForm = rx(`^\(?(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|mr|mrs|dr|z\.b|d\.h|bzw|usw|ca|nr|p\.ex)\.$`)
+var shortForm = caseless(`^\(?(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|mr|mrs|dr|z\.b|d\.h|bzw|usw|ca|nr|p\.ex)\.$`)
 
 // sentences takes a prose apart. The end of a line ends a sentence.
 func sentences(text string) (list []string) {
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(listMark.ReplaceAllString(line, ""))
+		line = strings.TrimSpace(listMark().ReplaceAllString(line, ""))
 		line = strings.TrimSpace(strings.Trim(line, "#*_ "))
 		begin, word, runes := 0, 0, []rune(line)
 		for i, r := range runes {
@@ -135,7 +143,7 @@ func sentences(text string) (list []string) {
 }
 
 // isShort reports whether a dot belongs to the word before it.
-func isShort(word []rune) bool { return len(word) < 10 && shortForm.MatchString(string(word)) }
+func isShort(word []rune) bool { return len(word) < 10 && shortForm().MatchString(string(word)) }
 
 func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
@@ -143,42 +151,42 @@ func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) 
 
 var (
 	// question is a prompt that an answer in words satisfies.
-	question = rx(`[?？]\s*$|^(?:how|why|what|which|who|when|where|is|are|can|could|should|does|do|suggest|propose|recommend|advise|plan|explain|describe|compare|check|review|investigate|analy[sz]e|audit|find|verify)\b`)
+	question = caseless(`[?？]\s*$|^(?:how|why|what|which|who|when|where|is|are|can|could|should|does|do|suggest|propose|recommend|advise|plan|explain|describe|compare|check|review|investigate|analy[sz]e|audit|find|verify)\b`)
 	// asksForError is a prompt whose right answer may be an error message.
-	asksForError = rx(`\b(?:what|which|show|print|paste|give|report|quote|return|reply|say|tell)\b[^.?!\n]*\b(?:errors?|outputs?|messages?|traces?|logs?|prints?|stderr)\b`)
+	asksForError = caseless(`\b(?:what|which|show|print|paste|give|report|quote|return|reply|say|tell)\b[^.?!\n]*\b(?:errors?|outputs?|messages?|traces?|logs?|prints?|stderr)\b`)
 	// asksForSame is a prompt whose answer rightly has much of it.
-	asksForSame = rx(`\b(?:translat|rewrit|rephras|paraphras|proofread|correct|edit|format|repeat|echo|quot|copy|summari[sz]|shorten|reply with|answer with|print|say|output|spell|convert|polish|sort|list|extract)|übersetz|korrigier|wiederhol|tradui|traduc|翻译|改写|重复|校对`)
+	asksForSame = caseless(`\b(?:translat|rewrit|rephras|paraphras|proofread|correct|edit|format|repeat|echo|quot|copy|summari[sz]|shorten|reply with|answer with|print|say|output|spell|convert|polish|sort|list|extract)|übersetz|korrigier|wiederhol|tradui|traduc|翻译|改写|重复|校对`)
 	// asksForMuch is a prompt whose answer rightly is long: a list, code, a text.
-	asksForMuch = rx(`(?:^|[.!?:;,\n] *|\b(?:and|then|also|please|to|me|you) )(?:list|show|print|write|draft|report|explain|describe|document|review|compare|translate|generate|quote|give|summari[sz]e|outline|plan|propose|suggest|output|table)\b`)
+	asksForMuch = caseless(`(?:^|[.!?:;,\n] *|\b(?:and|then|also|please|to|me|you) )(?:list|show|print|write|draft|report|explain|describe|document|review|compare|translate|generate|quote|give|summari[sz]e|outline|plan|propose|suggest|output|table)\b`)
 )
 
-func matchesAny(list []*regexp.Regexp, s string) bool {
-	return slices.ContainsFunc(list, func(p *regexp.Regexp) bool { return p.MatchString(s) })
+func matchesAny(list []pattern, s string) bool {
+	return slices.ContainsFunc(list, func(p pattern) bool { return p().MatchString(s) })
 }
 
 var (
-	deeds = []*regexp.Regexp{ // their verb
-		rx(`\b(?:i|we)(?:'ve| have)? (?:(?:now|also|just|already|then|\pL+ly) )?(\pL+)`),
-		rx(`(?:^|[\n.!?:;])[^\pL\n.!?:;]*(\pL+)`), // a sentence that begins with it
+	deeds = []pattern{ // their verb
+		caseless(`\b(?:i|we)(?:'ve| have)? (?:(?:now|also|just|already|then|\pL+ly) )?(\pL+)`),
+		caseless(`(?:^|[\n.!?:;])[^\pL\n.!?:;]*(\pL+)`), // a sentence that begins with it
 	}
-	deedForm = rx(`^(?:\pL+ed|made|wrote|written|rewrote|built|split|cut|put|took|ran|done)$`)
+	deedForm = caseless(`^(?:\pL+ed|made|wrote|written|rewrote|built|split|cut|put|took|ran|done)$`)
 	// Who has looked, or speaks of what is, has done nothing yet.
-	noDeed = rx(`^(?:need|indeed|based|looked|examined|inspected|investigated|reviewed|analy[sz]ed|identified|traced|located|searched|reproduced|tried|attempted|wanted|needed|explored|noticed|discovered|planned|considered|expected|failed|refused|declined|decided|denied|apologi[sz]ed|determined|learned|started|opened|asked|limited|required|related|supposed|proceed|succeed|feed|red|speed)$`)
-	isDone = rx(`\b(?:is|are|been) (?:now |all )*(?:fixed|done|in place|complete|completed|updated|implemented|added|removed|corrected|ready|rewritten|resolved|gone)\b|\btests? (?:now |all )*pass|\b(?:habe|wurden?|(?:ist|sind) (?:jetzt|nun)|behoben)\b|\bj'ai \pL+é|\best corrigé|\bhe (?:añadido|corregido|creado|actualizado)\b|已`)
+	noDeed = caseless(`^(?:need|indeed|based|looked|examined|inspected|investigated|reviewed|analy[sz]ed|identified|traced|located|searched|reproduced|tried|attempted|wanted|needed|explored|noticed|discovered|planned|considered|expected|failed|refused|declined|decided|denied|apologi[sz]ed|determined|learned|started|opened|asked|limited|required|related|supposed|proceed|succeed|feed|red|speed)$`)
+	isDone = caseless(`\b(?:is|are|been) (?:now |all )*(?:fixed|done|in place|complete|completed|updated|implemented|added|removed|corrected|ready|rewritten|resolved|gone)\b|\btests? (?:now |all )*pass|\b(?:habe|wurden?|(?:ist|sind) (?:jetzt|nun)|behoben)\b|\bj'ai \pL+é|\best corrigé|\bhe (?:añadido|corregido|creado|actualizado)\b|已`)
 )
 
 // worked reports whether an attempt has done something, by its changes or its words.
 func (a *answered) worked() bool {
-	return strings.TrimSpace(a.diff) != "" || isDone.MatchString(a.prose) || slices.ContainsFunc(deeds, func(p *regexp.Regexp) bool {
-		return slices.ContainsFunc(p.FindAllStringSubmatch(a.prose, -1), func(m []string) bool {
-			return deedForm.MatchString(m[1]) && !noDeed.MatchString(m[1])
+	return strings.TrimSpace(a.diff) != "" || isDone().MatchString(a.prose) || slices.ContainsFunc(deeds, func(p pattern) bool {
+		return slices.ContainsFunc(p().FindAllStringSubmatch(a.prose, -1), func(m []string) bool {
+			return deedForm().MatchString(m[1]) && !noDeed().MatchString(m[1])
 		})
 	})
 }
 
 // empty
 
-var nothing = rx(`^[\[(<*_]*(?:no (?:output|content|answer|response|response requested|text)|empty(?: (?:answer|response|output|message))?)[\])>*_.]*$`)
+var nothing = caseless(`^[\[(<*_]*(?:no (?:output|content|answer|response|response requested|text)|empty(?: (?:answer|response|output|message))?)[\])>*_.]*$`)
 
 func findEmpty(a *answered) string {
 	text := strings.TrimSpace(a.answer)
@@ -190,7 +198,7 @@ func findEmpty(a *answered) string {
 		return "the answer is empty"
 	case !strings.ContainsFunc(text, says):
 		return "the answer says nothing: " + evidence(text)
-	case nothing.MatchString(text) && !asksForError.MatchString(a.prompt):
+	case nothing().MatchString(text) && !asksForError().MatchString(a.prompt):
 		return "the answer says that it is none: " + evidence(text)
 	}
 	return ""
@@ -199,21 +207,21 @@ func findEmpty(a *answered) string {
 // refusal
 
 var (
-	apology = rx(`^(?:(?:i'm|i am) (?:very |so |really )?(?:sorry|afraid)\b|sorry\b|my apologies\b|i apologi[sz]e\b|as an? (?:ai|(?:large )?language model)\b)`)
+	apology = caseless(`^(?:(?:i'm|i am) (?:very |so |really )?(?:sorry|afraid)\b|sorry\b|my apologies\b|i apologi[sz]e\b|as an? (?:ai|(?:large )?language model)\b)`)
 	// After an apology, what is not done is mostly refused; without one the words must say so.
-	declines = rx(`\bi(?:'m| am)? (?:can't|cannot|can not|won't|will not|not able to|unable to|must decline|not going to)\b`)
-	refuses  = rx(`^(?:unfortunately,? )?i(?:'m| am)? (?:can't|cannot|can not|won't|will not|not able to|unable to|not going to) (?:help|assist|comply|fulfill?|do (?:that|this|so)|engage|(?:provide|create|write|generate|share|complete|perform|answer|carry out|proceed with) (?:that|this|such|the requested|your request|instructions))\b|` +
+	declines = caseless(`\bi(?:'m| am)? (?:can't|cannot|can not|won't|will not|not able to|unable to|must decline|not going to)\b`)
+	refuses  = caseless(`^(?:unfortunately,? )?i(?:'m| am)? (?:can't|cannot|can not|won't|will not|not able to|unable to|not going to) (?:help|assist|comply|fulfill?|do (?:that|this|so)|engage|(?:provide|create|write|generate|share|complete|perform|answer|carry out|proceed with) (?:that|this|such|the requested|your request|instructions))\b|` +
 		`^i (?:must|have to) decline|^i (?:decline|refuse) to\b|^i(?:'m| am) not comfortable\b|^i (?:don't|do not) feel comfortable\b|^(?:this|that|your) request (?:violates|goes against)|` +
 		`\bkann ich (?:\pL+ ){0,2}nicht (?:weiter)?helfen|\bje ne peux pas (?:vous |t')?aider|\bno puedo ayudar|我(?:无法|不能)(?:帮助|协助)`)
 	// Somebody who looked and found nothing has not refused.
-	looked = rx(`(?:can't|cannot|can not|able to) (?:find|reproduce|see|locate|tell|confirm|say|verify|determine|detect|help (?:but|noticing|feeling|thinking|wondering))\b`)
+	looked = caseless(`(?:can't|cannot|can not|able to) (?:find|reproduce|see|locate|tell|confirm|say|verify|determine|detect|help (?:but|noticing|feeling|thinking|wondering))\b`)
 )
 
 func findRefusal(a *answered) string {
 	list := a.sentences
 	for i, s := range list[:min(2, len(list))] {
-		sorry := apology.MatchString(s) || i == 1 && apology.MatchString(list[0]) && utf8.RuneCountInString(list[0]) < 40
-		if (sorry && declines.MatchString(s) || refuses.MatchString(s)) && !looked.MatchString(s) && !a.worked() {
+		sorry := apology().MatchString(s) || i == 1 && apology().MatchString(list[0]) && utf8.RuneCountInString(list[0]) < 40
+		if (sorry && declines().MatchString(s) || refuses().MatchString(s)) && !looked().MatchString(s) && !a.worked() {
 			return "the agent refuses: " + evidence(s)
 		}
 	}
@@ -223,15 +231,15 @@ func findRefusal(a *answered) string {
 // error-text
 
 var (
-	ofCLI      = rx(`^(?:npm err|prompt is too long|credit balance is too low|invalid api key|not logged in|you(?:'ve| have) (?:hit|reached) your (?:usage )?limit) ?(?:[.!:·(]|$)`)
-	errorLines = []*regexp.Regexp{
+	ofCLI      = caseless(`^(?:npm err|prompt is too long|credit balance is too low|invalid api key|not logged in|you(?:'ve| have) (?:hit|reached) your (?:usage )?limit) ?(?:[.!:·(]|$)`)
+	errorLines = []pattern{
 		ofCLI,
-		rx(`^(?:error|fatal|fatal error|runtime error|api error|panic): |^traceback \(most recent call last\)|^exception in thread |^\S+:.*(?:command not found|no such file or directory|permission denied)$|^\{\s*"(?:type"\s*:\s*"error|error"\s*:)`),
-		rx(`^(?:(?:http )?(?:4|5)\d\d[: ]+(?:bad request|unauthorized|forbidden|not found|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)|internal server error|request timed out|connection (?:refused|reset|error)|rate limit (?:exceeded|reached)|execution error|segmentation fault) ?(?:[.!:·(]|$)`),
-		regexp.MustCompile(`^(?:Uncaught )?(?:[\w.$]+\.)?[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: |^goroutine \d+ \[`),
+		caseless(`^(?:error|fatal|fatal error|runtime error|api error|panic): |^traceback \(most recent call last\)|^exception in thread |^\S+:.*(?:command not found|no such file or directory|permission denied)$|^\{\s*"(?:type"\s*:\s*"error|error"\s*:)`),
+		caseless(`^(?:(?:http )?(?:4|5)\d\d[: ]+(?:bad request|unauthorized|forbidden|not found|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)|internal server error|request timed out|connection (?:refused|reset|error)|rate limit (?:exceeded|reached)|execution error|segmentation fault) ?(?:[.!:·(]|$)`),
+		exactly(`^(?:Uncaught )?(?:[\w.$]+\.)?[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: |^goroutine \d+ \[`),
 	}
-	traceLine = regexp.MustCompile(`^(?:\s+at |\s+File "|\s{2,}\S|\t|goroutine \d+|created by |exit status \d|Caused by|caused by|\s*\.\.\. \d+ more|[\w./*()\-]+\(.*\)$|npm ERR!|Node\.js v|\s*\^+\s*$|[\w.]+(?:Error|Exception)\b|[\w./\-]+:\d+)`)
-	explains  = rx(`\b(?:i|we|now|none|pass|passes|fixed|added|changed|should|because|was|were|happens|occurs|so that)\b`)
+	traceLine = exactly(`^(?:\s+at |\s+File "|\s{2,}\S|\t|goroutine \d+|created by |exit status \d|Caused by|caused by|\s*\.\.\. \d+ more|[\w./*()\-]+\(.*\)$|npm ERR!|Node\.js v|\s*\^+\s*$|[\w.]+(?:Error|Exception)\b|[\w./\-]+:\d+)`)
+	explains  = caseless(`\b(?:i|we|now|none|pass|passes|fixed|added|changed|should|because|was|were|happens|occurs|so that)\b`)
 )
 
 func findErrorText(a *answered) string {
@@ -239,16 +247,16 @@ func findErrorText(a *answered) string {
 		l = strings.TrimSpace(l)
 		return l == "" || strings.HasPrefix(l, "```")
 	})
-	if len(lines) == 0 || len(a.answer) > 16<<10 || asksForError.MatchString(a.prompt) {
+	if len(lines) == 0 || len(a.answer) > 16<<10 || asksForError().MatchString(a.prompt) {
 		return ""
 	}
 	head := strings.TrimSpace(strings.ReplaceAll(lines[0], "’", "'"))
-	if !matchesAny(errorLines, head) || explains.MatchString(inlineCode.ReplaceAllString(head, "")) || len(sentences(head)) > 1 && !ofCLI.MatchString(head) {
+	if !matchesAny(errorLines, head) || explains().MatchString(inlineCode().ReplaceAllString(head, "")) || len(sentences(head)) > 1 && !ofCLI().MatchString(head) {
 		return ""
 	}
 	other := 0
 	for _, l := range lines[1:] {
-		if !traceLine.MatchString(l) && !matchesAny(errorLines, l) {
+		if !traceLine().MatchString(l) && !matchesAny(errorLines, l) {
 			other++
 		}
 	}
@@ -261,24 +269,24 @@ func findErrorText(a *answered) string {
 // reasoning
 
 var (
-	thinkTag  = rx(`</?(?:think|thinking|thought|reasoning|scratchpad)>|<\|channel\|>`)
-	thinkHead = rx(`(?m)^[\s#*_>]*(?:thinking(?: process)?|thought process|chain of thought)[\s:*_]*$`)
-	thinks    = rx(`^(?:ok(?:ay)?,? |so,? |well,? |now,? )*(?:let me think\b|hmm+\b|i need to (?:figure out|think about)\b|wait,? (?:no|actually)\b)|^step \d+[:.)]+ (?:i will|i'll|i need|let me)\b`)
-	begins    = rx(`^(?:ok(?:ay)?,? |so,? )*(?:the user (?:wants|asks|asked|is asking)\b|first,? i(?:'ll| will| need to| should) (?:find|look|understand|check|read|figure|see)\b)`)
-	asksWhy   = rx(`step[- ]by[- ]step|\breason|\bthink|\bthought|\bexplain|walk (?:me|us) through|show your work|\bwhy\b|<think`)
-	ofPeople  = rx(`\b(?:users?|customers?|tickets?|issues?|feedback|reports?|mails?|emails?)\b`)
+	thinkTag  = caseless(`</?(?:think|thinking|thought|reasoning|scratchpad)>|<\|channel\|>`)
+	thinkHead = caseless(`(?m)^[\s#*_>]*(?:thinking(?: process)?|thought process|chain of thought)[\s:*_]*$`)
+	thinks    = caseless(`^(?:ok(?:ay)?,? |so,? |well,? |now,? )*(?:let me think\b|hmm+\b|i need to (?:figure out|think about)\b|wait,? (?:no|actually)\b)|^step \d+[:.)]+ (?:i will|i'll|i need|let me)\b`)
+	begins    = caseless(`^(?:ok(?:ay)?,? |so,? )*(?:the user (?:wants|asks|asked|is asking)\b|first,? i(?:'ll| will| need to| should) (?:find|look|understand|check|read|figure|see)\b)`)
+	asksWhy   = caseless(`step[- ]by[- ]step|\breason|\bthink|\bthought|\bexplain|walk (?:me|us) through|show your work|\bwhy\b|<think`)
+	ofPeople  = caseless(`\b(?:users?|customers?|tickets?|issues?|feedback|reports?|mails?|emails?)\b`)
 )
 
 func findReasoning(a *answered) string {
-	if asksWhy.MatchString(a.prompt) {
+	if asksWhy().MatchString(a.prompt) {
 		return ""
 	}
-	shown := first(thinkTag.FindString(a.prose), thinkHead.FindString(a.prose))
+	shown := first(thinkTag().FindString(a.prose), thinkHead().FindString(a.prose))
 	list := a.sentences
-	if shown == "" && len(list) > 0 && begins.MatchString(list[0]) && !ofPeople.MatchString(a.prompt) {
+	if shown == "" && len(list) > 0 && begins().MatchString(list[0]) && !ofPeople().MatchString(a.prompt) {
 		shown = list[0]
 	}
-	if i := slices.IndexFunc(list, thinks.MatchString); shown == "" && i >= 0 {
+	if i := slices.IndexFunc(list, thinks().MatchString); shown == "" && i >= 0 {
 		shown = list[i]
 	}
 	if shown == "" {
@@ -290,23 +298,23 @@ func findReasoning(a *answered) string {
 // promised
 
 var (
-	promises = rx(`^(?:(?:ok(?:ay)?|great|perfect|now|next|then|first|so|finally|and)[,:]? )*(?:i'll|i will|i'm going to|i am going to|let me) (?:(?:now|next|first|then|also|just|quickly) )*(?:start|begin|proceed|continue|go ahead|implement|add|fix|update|create|write|run|check|look|take a look|read|examine|inspect|investigate|explore|search|review|refactor|make|apply|remove|rename|replace|change|test|mend|move|install|set up|use|handle|address)\b|` +
+	promises = caseless(`^(?:(?:ok(?:ay)?|great|perfect|now|next|then|first|so|finally|and)[,:]? )*(?:i'll|i will|i'm going to|i am going to|let me) (?:(?:now|next|first|then|also|just|quickly) )*(?:start|begin|proceed|continue|go ahead|implement|add|fix|update|create|write|run|check|look|take a look|read|examine|inspect|investigate|explore|search|review|refactor|make|apply|remove|rename|replace|change|test|mend|move|install|set up|use|handle|address)\b|` +
 		`^ich werde (?:nun|jetzt|zuerst)\b|^(?:nun|jetzt|als nächstes) werde ich\b|^je vais (?:maintenant|ensuite|d'abord|commencer)\b|^voy a \pL+r\b|^(?:接下来|下一步)[，,]?我|^让我`)
-	asksLeave = rx(`^(?:so,? )?(?:(?:shall|should) (?:i|we)|(?:would|do) you (?:like|want|prefer) me to|(?:do you )?want me to|(?:may|can) i (?:proceed|go ahead|continue|start)|is it ok(?:ay)? (?:if i|for me to)|soll ich|dois-je|voulez-vous que je|¿quieres que)\b.*\?$|` +
+	asksLeave = caseless(`^(?:so,? )?(?:(?:shall|should) (?:i|we)|(?:would|do) you (?:like|want|prefer) me to|(?:do you )?want me to|(?:may|can) i (?:proceed|go ahead|continue|start)|is it ok(?:ay)? (?:if i|for me to)|soll ich|dois-je|voulez-vous que je|¿quieres que)\b.*\?$|` +
 		`^(?:please )?let me know if (?:i should|you(?:'d| would) like me to|you want me to)\b|(?:需要|要不要)我.*[吗？?]`)
-	depends = rx(`\b(?:if|once|when|whenever|unless|until|as soon as|after|wenn|falls|sobald)\b|如果`)
+	depends = caseless(`\b(?:if|once|when|whenever|unless|until|as soon as|after|wenn|falls|sobald)\b|如果`)
 )
 
 // findPromise looks at how an answer ends.
 func findPromise(a *answered) string {
 	list := a.sentences
-	if len(list) == 0 || strings.HasSuffix(strings.TrimSpace(a.answer), "```") || question.MatchString(strings.TrimSpace(a.prompt)) || a.worked() {
+	if len(list) == 0 || strings.HasSuffix(strings.TrimSpace(a.answer), "```") || question().MatchString(strings.TrimSpace(a.prompt)) || a.worked() {
 		return ""
 	}
 	switch last := list[len(list)-1]; {
-	case asksLeave.MatchString(last):
+	case asksLeave().MatchString(last):
 		return "the answer ends with a question in place of the work: " + evidence(last)
-	case promises.MatchString(last) && !depends.MatchString(last):
+	case promises().MatchString(last) && !depends().MatchString(last):
 		return "the answer ends with what it is yet to do: " + evidence(last)
 	}
 	return ""
@@ -321,7 +329,7 @@ const (
 )
 
 func findRepeat(a *answered) string {
-	if asksForSame.MatchString(a.prompt) {
+	if asksForSame().MatchString(a.prompt) {
 		return ""
 	}
 	var asked []string
@@ -338,10 +346,10 @@ func findRepeat(a *answered) string {
 }
 
 // wordForm takes a path or a name for one word.
-var wordForm = regexp.MustCompile(`[\p{Han}\p{Hiragana}\p{Katakana}]|[\pL\pN_]+(?:[./\-]+[\pL\pN_]+)*`)
+var wordForm = exactly(`[\p{Han}\p{Hiragana}\p{Katakana}]|[\pL\pN_]+(?:[./\-]+[\pL\pN_]+)*`)
 
 func words(text string) []string {
-	return wordForm.FindAllString(strings.ToLower(text), mostWords)
+	return wordForm().FindAllString(strings.ToLower(text), mostWords)
 }
 
 // size counts words; of Han and kana two characters are one.
@@ -379,12 +387,12 @@ var numbers = map[string]int{"one": 1, "a single": 1, "two": 2, "three": 3, "fou
 
 var (
 	amount = `(\d[\d,]*|` + strings.Join(slices.Sorted(maps.Keys(numbers)), "|") + `)\s+(?:short |brief |plain |bullet[- ]?)?(lines?|words?|characters?|chars?|sentences?|bullets?|points?|paragraphs?)\b`
-	atMost = rx(`\b(at most|no more than|not more than|maximum(?: of)?|up to|within|under|fewer than|less than|below|limit(?:ed)?(?: \w+){0,3} to|not exceed(?:ing)?|no longer than)\s+` + amount)
-	orLess = rx(`()\b` + amount + `\s*,? ?(?:at most|or fewer|or less|max(?:imum)?)`)
-	clause = regexp.MustCompile(`[.;\n]+(?:\s|$)|\n`)
+	atMost = caseless(`\b(at most|no more than|not more than|maximum(?: of)?|up to|within|under|fewer than|less than|below|limit(?:ed)?(?: \w+){0,3} to|not exceed(?:ing)?|no longer than)\s+` + amount)
+	orLess = caseless(`()\b` + amount + `\s*,? ?(?:at most|or fewer|or less|max(?:imum)?)`)
+	clause = exactly(`[.;\n]+(?:\s|$)|\n`)
 	// Not a limit of the whole answer: "each bullet at most ten words".
-	ofParts   = rx(`\b(?:each|every|per|summar\w+|titles?|subjects?|headings?|headers?|names?|intro\w*|commits?|messages?|columns?|wide|width|quot\w+|code|functions?|methods?|files?|snippets?|examples?|comments?|bullets?|lines? of|paragraphs? of|sentences? of|then|followed by)\b`)
-	mayBeLong = rx(`\b(?:begin|start|open)s? with an? (?:\w+ )?summary\b`)
+	ofParts   = caseless(`\b(?:each|every|per|summar\w+|titles?|subjects?|headings?|headers?|names?|intro\w*|commits?|messages?|columns?|wide|width|quot\w+|code|functions?|methods?|files?|snippets?|examples?|comments?|bullets?|lines? of|paragraphs? of|sentences? of|then|followed by)\b`)
+	mayBeLong = caseless(`\b(?:begin|start|open)s? with an? (?:\w+ )?summary\b`)
 )
 
 // A textLimit is how much of a unit an answer may have.
@@ -395,12 +403,12 @@ type textLimit struct {
 
 // limitsOf reads the limits of a whole answer from an output policy, one of a clause.
 func limitsOf(policy string) (list []textLimit) {
-	for _, text := range clause.Split(policy, -1) {
-		m := atMost.FindStringSubmatchIndex(text)
+	for _, text := range clause().Split(policy, -1) {
+		m := atMost().FindStringSubmatchIndex(text)
 		if m == nil {
-			m = orLess.FindStringSubmatchIndex(text)
+			m = orLess().FindStringSubmatchIndex(text)
 		}
-		if m == nil || ofParts.MatchString(text[:m[0]]) || ofParts.MatchString(text[m[1]:]) {
+		if m == nil || ofParts().MatchString(text[:m[0]]) || ofParts().MatchString(text[m[1]:]) {
 			continue
 		}
 		n, ok := numbers[strings.ToLower(text[m[4]:m[5]])]
@@ -441,7 +449,7 @@ func (l textLimit) count(text string) (n int) {
 	between := true // paragraphs
 	for line := range strings.Lines(prose(text)) {
 		blank := strings.TrimSpace(line) == ""
-		if !blank && (l.unit == "lines" || l.unit == "bullets" && listMark.MatchString(line) || l.unit == "paragraphs" && between) {
+		if !blank && (l.unit == "lines" || l.unit == "bullets" && listMark().MatchString(line) || l.unit == "paragraphs" && between) {
 			n++
 		}
 		between = blank
@@ -458,12 +466,12 @@ func (l textLimit) slack() int {
 }
 
 func findOver(a *answered) string {
-	if asksForMuch.MatchString(a.prompt) {
+	if asksForMuch().MatchString(a.prompt) {
 		return ""
 	}
 	for _, l := range limitsOf(a.policy) {
 		n := l.count(a.answer)
-		if n <= l.most+l.slack() || mayBeLong.MatchString(a.policy) && hasSummary(a.answer, l) {
+		if n <= l.most+l.slack() || mayBeLong().MatchString(a.policy) && hasSummary(a.answer, l) {
 			continue
 		}
 		return fmt.Sprintf("the answer has %d %s, and the output policy allows %d", n, l.unit, l.most)
@@ -471,7 +479,7 @@ func findOver(a *answered) string {
 	return ""
 }
 
-var heading = regexp.MustCompile(`^(?:#|\*\*.*\*\*:?$)`)
+var heading = exactly(`^(?:#|\*\*.*\*\*:?$)`)
 
 // hasSummary reports whether a text begins with words that keep the limit, before the
 // first blank line, list, table or code.
@@ -480,8 +488,8 @@ func hasSummary(text string, l textLimit) bool {
 	for line := range strings.Lines(text) {
 		mark := strings.TrimSpace(line)
 		switch {
-		case summary.Len() == 0 && (mark == "" || heading.MatchString(mark)):
-		case mark == "", listMark.MatchString(line), strings.HasPrefix(mark, "|"), strings.HasPrefix(mark, "```"):
+		case summary.Len() == 0 && (mark == "" || heading().MatchString(mark)):
+		case mark == "", listMark().MatchString(line), strings.HasPrefix(mark, "|"), strings.HasPrefix(mark, "```"):
 			return summary.Len() > 0 && l.count(summary.String()) <= l.most
 		default:
 			summary.WriteString(line)

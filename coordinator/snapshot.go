@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -55,8 +54,8 @@ const (
 )
 
 var (
-	commitForm   = regexp.MustCompile(`\A[0-9a-f]{40,64}\n`)
-	snapshotForm = regexp.MustCompile(`\A([0-9a-f]{40,64})\n(".*")\n`)
+	commitForm   = exactly(`\A[0-9a-f]{40,64}\n`)
+	snapshotForm = exactly(`\A([0-9a-f]{40,64})\n(".*")\n`)
 )
 
 // snapshot makes the snapshot of an attempt that begins, or that goes on in another
@@ -68,7 +67,7 @@ func (c *Coordinator) snapshot(r *run, t *state.Task) {
 		return
 	}
 	text, err := c.git(r, t, "git-snapshot", snapshotCommand)
-	if err == nil && !commitForm.MatchString(text) {
+	if err == nil && !commitForm().MatchString(text) {
 		err = errors.New("git gave no commit")
 	}
 	if err == nil {
@@ -84,7 +83,7 @@ func (c *Coordinator) snapshot(r *run, t *state.Task) {
 // workspace that it is of; "" if there is none.
 func (c *Coordinator) snapshotOf(runID string) (commit, of string) {
 	data, err := os.ReadFile(filepath.Join(c.RunDir(runID), snapshotName))
-	parts := snapshotForm.FindStringSubmatch(string(data))
+	parts := snapshotForm().FindStringSubmatch(string(data))
 	if err != nil || parts == nil {
 		return "", ""
 	}

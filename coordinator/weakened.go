@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -79,21 +78,21 @@ func (f *fileDiff) lines() (gone, added []string) {
 }
 
 var (
-	testName = regexp.MustCompile(`(?:_test\.(?:go|py|rb|exs|dart|cc|cpp|c)|^test_[^/]*\.py|\.(?:test|spec)\.[cm]?[jt]sx?|(?:Test|Tests|IT|Spec)\.(?:java|kt|kts|scala|groovy|cs|swift|php)|_spec\.rb|\.bats)$`)
-	testDir  = regexp.MustCompile(`(?:^|/)(?:tests?|specs?|__tests__|t)/`)
-	codeName = regexp.MustCompile(`\.(?:go|py|rb|exs?|rs|[cm]?[jt]sx?|java|kt|scala|cs|swift|php|c|cc|cpp|h|hpp|sh|bats|t|pl|lua|sql|dart)$`)
+	testName = exactly(`(?:_test\.(?:go|py|rb|exs|dart|cc|cpp|c)|^test_[^/]*\.py|\.(?:test|spec)\.[cm]?[jt]sx?|(?:Test|Tests|IT|Spec)\.(?:java|kt|kts|scala|groovy|cs|swift|php)|_spec\.rb|\.bats)$`)
+	testDir  = exactly(`(?:^|/)(?:tests?|specs?|__tests__|t)/`)
+	codeName = exactly(`\.(?:go|py|rb|exs?|rs|[cm]?[jt]sx?|java|kt|scala|cs|swift|php|c|cc|cpp|h|hpp|sh|bats|t|pl|lua|sql|dart)$`)
 
 	// testDecl is a line that declares a test, by its name or by a mark.
-	testDecl = regexp.MustCompile(`^\s*(?:func ((?:Test|Fuzz)\w*)\(|(?:async )?def (test\w*)\(|[xf]?(?:it|test|specify|describe|context)(?:\.\w+)*\(?\s*(["'\x60].+?["'\x60])|@test (".+")|TEST(?:_F|_P)?\((\w+, *\w+)\)|(?:public )?(?:async )?func(?:tion)? (test\w+)\(|(@(?:Parameterized|Repeated)?Test\b|\[(?:Fact|Theory|Test|TestMethod)\b|#\[(?:\w+::)?test\b))`)
-	skips    = regexp.MustCompile(`^\s*[tbf]\.Skip(?:Now|f)?\(|^\s*@(?:pytest\.mark|unittest)\.(?:skip|xfail|expectedFailure)\b|^\s*(?:pytest\.(?:skip|xfail)|self\.skipTest)\(|` +
+	testDecl = exactly(`^\s*(?:func ((?:Test|Fuzz)\w*)\(|(?:async )?def (test\w*)\(|[xf]?(?:it|test|specify|describe|context)(?:\.\w+)*\(?\s*(["'\x60].+?["'\x60])|@test (".+")|TEST(?:_F|_P)?\((\w+, *\w+)\)|(?:public )?(?:async )?func(?:tion)? (test\w+)\(|(@(?:Parameterized|Repeated)?Test\b|\[(?:Fact|Theory|Test|TestMethod)\b|#\[(?:\w+::)?test\b))`)
+	skips    = exactly(`^\s*[tbf]\.Skip(?:Now|f)?\(|^\s*@(?:pytest\.mark|unittest)\.(?:skip|xfail|expectedFailure)\b|^\s*(?:pytest\.(?:skip|xfail)|self\.skipTest)\(|` +
 		`^\s*(?:it|test|describe|context)\.(?:skip|only)\b|^\s*(?:x(?:it|test|describe)|f(?:it|describe))\(|#\[ignore\b|^\s*@(?:Disabled|Ignore)\b|\[(?:Fact|Theory)\(Skip|^TEST\w*\(.*\bDISABLED_|^//go:build ignore`)
-	isMark    = regexp.MustCompile(`^\s*[@#\[]`)
-	condition = regexp.MustCompile(`^\s*(?:\} else )?(?:if|unless|switch|case)\b`)
+	isMark    = exactly(`^\s*[@#\[]`)
+	condition = exactly(`^\s*(?:\} else )?(?:if|unless|switch|case)\b`)
 )
 
 func isTestFile(name string) bool {
 	base := path.Base(name)
-	return testName.MatchString(base) || testDir.MatchString(name) && codeName.MatchString(base)
+	return testName().MatchString(base) || testDir().MatchString(name) && codeName().MatchString(base)
 }
 
 // findWeakened gives the first thing that makes the verify command check less. It
@@ -120,10 +119,10 @@ func lostTests(files []*fileDiff, removed []string) string {
 		gone, added := f.lines()
 		for _, name := range declared(added) {
 			for _, key := range append(about(f.new), name) {
-				came[key] = came[key] || !isMark.MatchString(key) // which is no name
+				came[key] = came[key] || !isMark().MatchString(key) // which is no name
 			}
 		}
-		if f.old != "" && !isTestFile(f.old) && codeName.MatchString(f.old) {
+		if f.old != "" && !isTestFile(f.old) && codeName().MatchString(f.old) {
 			for _, key := range append(about(f.old), "") {
 				code[key] += len(added) - len(gone)
 			}
@@ -136,7 +135,7 @@ func lostTests(files []*fileDiff, removed []string) string {
 		names := slices.DeleteFunc(declared(gone), func(name string) bool { return isNamed(name, removed) })
 		switch {
 		case f.old == "" || !isTestFile(f.old) || isNamed(path.Base(f.old), removed) || code[""] < 0 && isNamed(f.old, removed):
-		case !isTestFile(f.new) && (len(names) > 0 || f.new != "" && testName.MatchString(path.Base(f.old))):
+		case !isTestFile(f.new) && (len(names) > 0 || f.new != "" && testName().MatchString(path.Base(f.old))):
 			keys := about(f.old)
 			if !slices.ContainsFunc(append(names, keys...), func(key string) bool { return came[key] || code[key] < 0 }) {
 				whole = append(whole, f.old)
@@ -164,7 +163,7 @@ func about(file string) []string {
 // declared gives the names of the tests that lines declare.
 func declared(lines []string) (names []string) {
 	for _, line := range lines {
-		if m := testDecl.FindStringSubmatch(line); m != nil {
+		if m := testDecl().FindStringSubmatch(line); m != nil {
 			names = append(names, strings.Replace(strings.Join(m[1:], ""), "DISABLED_", "", 1))
 		}
 	}
@@ -206,13 +205,13 @@ func (h *hunk) skipped(old map[string]bool) string {
 	for i, line := range h.added {
 		last = cmp.Or(declares(i), last)
 		test := last
-		if isMark.MatchString(line) {
+		if isMark().MatchString(line) {
 			test = following[i]
 		}
-		if isMark.MatchString(line) && test == "" && i+1 < len(h.added) {
+		if isMark().MatchString(line) && test == "" && i+1 < len(h.added) {
 			test = last // below the mark that makes a test of it
 		}
-		if skips.MatchString(line) && (test == "" || old[test]) && (i == 0 || !condition.MatchString(h.added[i-1])) {
+		if skips().MatchString(line) && (test == "" || old[test]) && (i == 0 || !condition().MatchString(h.added[i-1])) {
 			return line
 		}
 	}
@@ -226,16 +225,16 @@ var scripts = map[string][]string{
 }
 
 var (
-	scriptName = regexp.MustCompile(`(?:^\./.*|\.(?:sh|bash|bats))$`)
-	checks     = regexp.MustCompile(`(?:test|check|lint|vet|build|spec)`)
-	passes     = regexp.MustCompile(`\s*\|\|\s*(?:true\b|:|exit 0\b)`)
+	scriptName = exactly(`(?:^\./.*|\.(?:sh|bash|bats))$`)
+	checks     = exactly(`(?:test|check|lint|vet|build|spec)`)
+	passes     = exactly(`\s*\|\|\s*(?:true\b|:|exit 0\b)`)
 )
 
 // neuteredScript looks into the files that the verify command runs in the workspace.
 func neuteredScript(files []*fileDiff, command string) string {
 	named := map[string]bool{}
 	for _, word := range strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\n;&|()'\"", r) }) {
-		if scriptName.MatchString(word) {
+		if scriptName().MatchString(word) {
 			named[path.Clean(word)] = true
 		}
 		for _, name := range scripts[word] {
@@ -267,17 +266,17 @@ func (h *hunk) neutered() string {
 		gone[bare(line)] = true
 	}
 	for _, line := range h.added {
-		without := passes.ReplaceAllString(line, "")
-		if !gone[bare(line)] && (strings.TrimRight(line, " \t") == "exit 0" || without != line && checks.MatchString(line) && gone[bare(without)]) {
+		without := passes().ReplaceAllString(line, "")
+		if !gone[bare(line)] && (strings.TrimRight(line, " \t") == "exit 0" || without != line && checks().MatchString(line) && gone[bare(without)]) {
 			return line
 		}
 	}
 	return ""
 }
 
-func countOf(p *regexp.Regexp, lines []string) (n int) {
+func countOf(p pattern, lines []string) (n int) {
 	for _, line := range lines {
-		if p.MatchString(line) {
+		if p().MatchString(line) {
 			n++
 		}
 	}

@@ -341,7 +341,7 @@ var bugs = []bug{
 	// What is found in an answer.
 	{
 		name: "an agent that apologises has refused, whatever it has done", file: "coordinator/inspect.go",
-		old: " && !looked.MatchString(s) && !a.worked() {", now: " && !looked.MatchString(s) {",
+		old: " && !looked().MatchString(s) && !a.worked() {", now: " && !looked().MatchString(s) {",
 		pkg: "./coordinator", run: "^TestWorkIsNoRefusal$",
 	},
 	{

@@ -122,12 +122,10 @@ func geminiSilent(e ended) verdict {
 	return verdict{class: state.ClassExit, msg: said}
 }
 
-var colours = lazyRegexp(`\x1b\[[0-9;]*m`)
-
 // geminiSays gives the lines of stderr that are no warnings of its start.
 func geminiSays(stderr []byte) []string {
 	var said []string
-	text := colours().ReplaceAllString(strings.ToValidUTF8(string(stderr), "\uFFFD"), "")
+	text := terminalCodes().ReplaceAllString(strings.ToValidUTF8(string(stderr), "\uFFFD"), "")
 	for l := range strings.Lines(text) {
 		l = strings.TrimSpace(l)
 		noise := slices.ContainsFunc([]string{"Warning:", "Security Warning:", "[STARTUP]", "YOLO mode is enabled"}, func(p string) bool { return strings.HasPrefix(l, p) })

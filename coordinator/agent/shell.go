@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -136,13 +135,13 @@ func (w *window) String() string {
 }
 
 // terminalCodes are what programs send to terminals to colour and move things.
-var terminalCodes = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-Z\\\\^_])")
+var terminalCodes = lazyRegexp("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-Z\\\\^_])")
 
 // plainText gives what a person would read of it: of a line that was written over
 // again and again, as bars of progress are, the last state; no codes for terminals;
 // and a mark for each thing that is no text.
 func plainText(text string) string {
-	text = terminalCodes.ReplaceAllString(strings.ReplaceAll(text, "\r\n", "\n"), "")
+	text = terminalCodes().ReplaceAllString(strings.ReplaceAll(text, "\r\n", "\n"), "")
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		line, end := strings.CutSuffix(line, "\n")
