@@ -17,9 +17,12 @@ import (
 // the end is recorded, because a file system may keep us waiting. nil: it has none.
 func (c *Coordinator) placesOf(id string) map[string]checkedWorkspace {
 	t, err := c.whole(id)
+	if err != nil {
+		return map[string]checkedWorkspace{} // the end notes why
+	}
 	onFailure, _ := c.followUpText(&t, state.OnFailure)
 	onIssue, _ := c.followUpText(&t, state.OnIssue)
-	if err != nil || onFailure+onIssue == "" {
+	if onFailure+onIssue == "" {
 		return nil
 	}
 	if t.Workspace == "" {
@@ -37,7 +40,7 @@ func (c *Coordinator) placesOf(id string) map[string]checkedWorkspace {
 // it says so in rec. It is called on the log's goroutine, before rec is appended.
 func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue, places map[string]checkedWorkspace) *ledger.Tx {
 	trigger := triggerOf(rec, findings)
-	if trigger == "" {
+	if trigger == "" || places == nil {
 		return &ledger.Tx{}
 	}
 	tx := &ledger.Tx{}

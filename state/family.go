@@ -21,7 +21,11 @@ func newFamily() family {
 
 // noteParent says which task has queued task n, and why; "" if none has.
 func (s *State) noteParent(n uint32, by string, why Trigger) {
-	f, old, id := &s.family, s.family.parents[n], s.id(n)
+	f, old, next := &s.family, s.family.parents[n], parent{by, why == ByAgent}
+	if old == next || by == "" && old.id == "" {
+		return // as nearly always
+	}
+	id := s.id(n)
 	if old.id != "" && old.id != by {
 		f.children[old.id] = slices.DeleteFunc(f.children[old.id], func(child string) bool { return child == id })
 		if len(f.children[old.id]) == 0 {
@@ -32,7 +36,7 @@ func (s *State) noteParent(n uint32, by string, why Trigger) {
 		delete(f.parents, n)
 		return
 	}
-	f.parents[n] = parent{by, why == ByAgent}
+	f.parents[n] = next
 	if at, known := slices.BinarySearch(f.children[by], id); !known {
 		f.children[by] = slices.Insert(f.children[by], at, id)
 	}
