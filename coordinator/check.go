@@ -149,8 +149,8 @@ func (c *Coordinator) tryLane(r *run) (taken bool, err error) {
 }
 
 // checkPrefix stands before the id of a task in the list of runs, where its verify
-// command runs by itself: no record of the task ends that.
-const checkPrefix = "verify:"
+// command runs by itself: no record of the task ends that. No id has a blank.
+const checkPrefix = "verify "
 
 func isCheck(key string) bool { return strings.HasPrefix(key, checkPrefix) }
 

@@ -56,9 +56,7 @@ func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
 	if err != nil {
 		return state.Task{}, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.wholeOf(id)
+	return c.whole(id)
 }
 
 // List gives tasks, newest first, without prompts and results.

@@ -179,7 +179,7 @@ func broken(err error) Outcome {
 
 func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 	r.kept = r.session != "" && t.PromptKept == r.session
-	turn, err := c.prepare(r, t)
+	turn, sent, err := c.prepare(r, t)
 	var wrong *fileError
 	if errors.As(err, &wrong) {
 		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error() + "; correct inputFiles in tasks.md and retry"}
@@ -193,12 +193,8 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 		ctx, stop = context.WithTimeoutCause(ctx, limit, ErrTimeout)
 		defer stop()
 	}
-	said, err := os.ReadFile(turn.Prompt)
-	if err != nil {
-		return broken(err)
-	}
 	c.snapshot(r, t)
-	c.say(r, session.RoleUser, prompt.UserMessage(string(said)), "")
+	c.say(r, session.RoleUser, prompt.UserMessage(sent), "")
 	out := agent.Run(ctx, turn, func(e Event) { c.heard(r, e) })
 	if cause := context.Cause(r.ctx); out.Class == state.ClassTimeout && errors.Is(cause, ErrCanceled) && !errors.Is(cause, errStrayed) {
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled) // by a person, while the agent had its grace
@@ -250,17 +246,17 @@ func (c *Coordinator) checkSession(r *run, t *state.Task, out *Outcome) {
 const promptName = "prompt.md"
 
 // prepare makes runs/<runId> with the prompt as it is sent and the task's files.
-func (c *Coordinator) prepare(r *run, t *state.Task) (Turn, error) {
+func (c *Coordinator) prepare(r *run, t *state.Task) (turn Turn, sent string, err error) {
 	files, err := c.makeFiles(r.id, t)
 	if err != nil {
-		return Turn{}, err
+		return Turn{}, "", err
 	}
 	inputs, err := writeInputs(files, t.InputFiles)
 	if err != nil {
-		return Turn{}, err
+		return Turn{}, "", err
 	}
-	turn := c.turn(r, t)
-	return turn, os.WriteFile(turn.Prompt, []byte(c.prompt(r, t, inputs, c.remember(r, t))), durable.FileMode)
+	turn, sent = c.turn(r, t), c.prompt(r, t, inputs, c.remember(r, t))
+	return turn, sent, os.WriteFile(turn.Prompt, []byte(sent), durable.FileMode)
 }
 
 // turn gives what an agent is told to do in a run.

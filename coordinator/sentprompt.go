@@ -133,7 +133,7 @@ func FindRun(t *state.Task, run string) (state.Step, error) {
 func runsOf(t *state.Task) (runs []state.Step) {
 	for _, s := range append(slices.Clip(t.Steps), state.Step{RunID: t.RunID, Attempt: t.Attempt}) {
 		known := slices.ContainsFunc(runs, func(r state.Step) bool { return r.RunID == s.RunID })
-		if isRunID(s.RunID) && !known {
+		if IsRunID(s.RunID) && !known {
 			runs = append(runs, s)
 		}
 	}
@@ -150,8 +150,8 @@ func noRun(t *state.Task, format string, args ...any) error {
 	return &Error{Code: CodeNotFound, Message: "task " + t.ID + ": " + fmt.Sprintf(format, args...), Hint: "stint show " + t.ID}
 }
 
-// isRunID reports whether id can be the name of a run's directory. It may come from a
+// IsRunID reports whether id can be the name of a run's directory. It may come from a
 // ledger that was edited by hand, and must not lead elsewhere.
-func isRunID(id string) bool {
+func IsRunID(id string) bool {
 	return id != "" && filepath.IsLocal(id) && filepath.Base(id) == id && id != "."
 }

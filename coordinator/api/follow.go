@@ -103,7 +103,7 @@ func (f *follower) begin(t *state.Task) {
 }
 
 func (f *follower) add(run string) {
-	if run != f.last && isRunID(run) {
+	if run != f.last && coordinator.IsRunID(run) {
 		f.runs = append(f.runs, run)
 		f.last = run
 	}

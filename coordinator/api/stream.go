@@ -175,7 +175,7 @@ func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err 
 // chooseRuns gives the runs of a task's last attempt; or one of all its runs, see
 // coordinator.FindRun.
 func chooseRuns(t *state.Task, run string) (ids []string, err error) {
-	if !isRunID(t.RunID) {
+	if !coordinator.IsRunID(t.RunID) {
 		return nil, &coordinator.Error{
 			Code: coordinator.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID,
 		}
@@ -185,7 +185,7 @@ func chooseRuns(t *state.Task, run string) (ids []string, err error) {
 		return []string{s.RunID}, err
 	}
 	for _, s := range append(slices.Clip(state.LastAttempt(t.Steps)), state.Step{RunID: t.RunID}) {
-		if isRunID(s.RunID) && !slices.Contains(ids, s.RunID) {
+		if coordinator.IsRunID(s.RunID) && !slices.Contains(ids, s.RunID) {
 			ids = append(ids, s.RunID)
 		}
 	}

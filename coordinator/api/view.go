@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"stint/coordinator"
 	"stint/session"
 	"stint/state"
 )
@@ -33,7 +34,7 @@ type SessionView struct {
 // view shows one task of a list.
 func (s *Server) view(t state.Task) TaskView {
 	v := TaskView{Task: t}
-	if isRunID(t.RunID) {
+	if coordinator.IsRunID(t.RunID) {
 		v.RunDir = s.master.RunDir(t.RunID)
 	}
 	if t.Status == state.Running {
@@ -65,12 +66,6 @@ func (s *Server) whyNow(id string) string {
 		return ""
 	}
 	return why
-}
-
-// isRunID reports whether id can be the name of a run's directory. A run id may
-// come from a ledger that was edited by hand, and must not lead elsewhere.
-func isRunID(id string) bool {
-	return id != "" && filepath.IsLocal(id) && filepath.Base(id) == id && id != "."
 }
 
 // readEnv gives the names of the variables in a run's run.json. Where the
