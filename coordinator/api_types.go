@@ -94,7 +94,9 @@ const (
 	CodeFull         Code = "disk-full"     // nothing can be written
 	CodeStopped      Code = "stopped"       // the master is going away, or has gone
 	CodeAgentMissing Code = "agent-missing" // no such program, or not logged in
-	CodeForbidden    Code = "forbidden"     // a run may not do that
+	CodeForbidden    Code = "forbidden"     // a run, or a page of another site, may not do that
+	CodeUnauthorized Code = "unauthorized"  // no token, or not the present one
+	CodeTooMany      Code = "too-many"      // a bound is reached: of the queue, or of streams
 )
 
 // An Error is an error for people and programs alike: a sentence that says what
@@ -103,6 +105,7 @@ type Error struct {
 	Code    Code
 	Message string // what and why, without a final period
 	Hint    string // what to do next, such as "stint ls"; "" if there is nothing
+	Field   string // what of the request is wrong, by its name in JSON, such as "prompt", or "2.prompt" in a list (from 0); "": all of it
 }
 
 // Error joins message and hint.

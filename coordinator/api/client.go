@@ -435,7 +435,7 @@ func readError(resp *http.Response) error {
 	if p.Code == "" {
 		p.Code = codeOf(resp.StatusCode)
 	}
-	return &coordinator.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint}
+	return &coordinator.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint, Field: p.Field}
 }
 
 // RunLogs copies what one run of a task wrote to w; run is its id, a

@@ -24,6 +24,8 @@ var statusOf = map[coordinator.Code]int{
 	coordinator.CodeStopped:      http.StatusServiceUnavailable,
 	coordinator.CodeAgentMissing: http.StatusFailedDependency,
 	coordinator.CodeForbidden:    http.StatusForbidden,
+	coordinator.CodeUnauthorized: http.StatusUnauthorized,
+	coordinator.CodeTooMany:      http.StatusTooManyRequests,
 }
 
 // codeOf gives the code of an answer that names none. Statuses of our own
@@ -38,6 +40,10 @@ func codeOf(status int) coordinator.Code {
 		return coordinator.CodeBusy
 	case status == http.StatusForbidden:
 		return coordinator.CodeForbidden
+	case status == http.StatusUnauthorized:
+		return coordinator.CodeUnauthorized
+	case status == http.StatusTooManyRequests:
+		return coordinator.CodeTooMany
 	case status == http.StatusFailedDependency:
 		return coordinator.CodeAgentMissing
 	case status == http.StatusServiceUnavailable:
@@ -52,15 +58,17 @@ func codeOf(status int) coordinator.Code {
 
 // A problem is an error as it goes over the wire (RFC 9457).
 type problem struct {
-	Title  string           `json:"title"`  // text of the HTTP status
-	Status int              `json:"status"` // the HTTP status
-	Detail string           `json:"detail"` // what and why
-	Code   coordinator.Code `json:"code,omitempty"`
-	Hint   string           `json:"hint,omitempty"` // the next command
+	Title   string           `json:"title"`   // text of the HTTP status
+	Status  int              `json:"status"`  // the HTTP status
+	Detail  string           `json:"detail"`  // what and why
+	Message string           `json:"message"` // the same: Detail is the RFC's name for it
+	Code    coordinator.Code `json:"code,omitempty"`
+	Hint    string           `json:"hint,omitempty"`  // the next command
+	Field   string           `json:"field,omitempty"` // what of the request is wrong
 }
 
 func newProblem(status int, code coordinator.Code, detail, hint string) *problem {
-	return &problem{Title: http.StatusText(status), Status: status, Detail: detail, Code: code, Hint: hint}
+	return &problem{Title: http.StatusText(status), Status: status, Detail: detail, Message: detail, Code: code, Hint: hint}
 }
 
 // Error, GetStatus and ContentType make huma write a problem as it is.
@@ -76,7 +84,9 @@ func asProblem(err error) *problem {
 	}
 	var e *coordinator.Error
 	if errors.As(err, &e) {
-		return newProblem(cmp.Or(statusOf[e.Code], http.StatusInternalServerError), e.Code, e.Message, e.Hint)
+		p := newProblem(cmp.Or(statusOf[e.Code], http.StatusInternalServerError), e.Code, e.Message, e.Hint)
+		p.Field = e.Field
+		return p
 	}
 	return newProblem(http.StatusInternalServerError, "", err.Error(), "")
 }
@@ -106,7 +116,25 @@ func plainErrors(_ huma.Context, _ string, v any) (any, error) {
 	if faults := complaints(m.Errors); faults != "" {
 		detail = "the request is not valid: " + faults
 	}
-	return newProblem(m.Status, codeOf(m.Status), detail, ""), nil
+	p := newProblem(m.Status, codeOf(m.Status), detail, "")
+	p.Field = fieldOf(m.Errors)
+	return p, nil
+}
+
+// fieldOf gives the property or parameter that the first of some faults is about, in
+// the order in which they are told; "" if none names one.
+func fieldOf(errs []*huma.ErrorDetail) string {
+	var fields []string
+	for _, e := range errs {
+		if e == nil {
+			continue
+		}
+		if _, field, ok := strings.Cut(e.Location, "."); ok {
+			fields = append(fields, clip(field))
+		}
+	}
+	slices.Sort(fields)
+	return append(fields, "")[0]
 }
 
 func complaints(errs []*huma.ErrorDetail) string {

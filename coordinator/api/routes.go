@@ -49,7 +49,9 @@ func (s *Server) describe(api huma.API) {
 		m.Properties = maps.Clone(m.Properties)
 		delete(m.Properties, "errors")
 		m.Properties["code"] = &huma.Schema{Type: huma.TypeString, Description: "Kind of the error, for programs"}
+		m.Properties["message"] = &huma.Schema{Type: huma.TypeString, Description: "The same as detail"}
 		m.Properties["hint"] = &huma.Schema{Type: huma.TypeString, Description: "The next command"}
+		m.Properties["field"] = &huma.Schema{Type: huma.TypeString, Description: "What of the request is wrong: a property's name, in a list after the place from 0, as in 2.prompt"}
 	}
 	spec, err := json.Marshal(api.OpenAPI())
 	if err != nil {
