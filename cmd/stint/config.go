@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/api"
 	"stint/memory"
 	"stint/prompt"
 )
@@ -74,6 +75,7 @@ type Config struct {
 	CompactOlderThan   time.Duration
 	HeartbeatInterval  time.Duration
 	HeartbeatPath      string
+	HTTP               string // an address of this machine, or off
 	LogLevel           string
 	LogFormat          string
 	Env                []string
@@ -187,6 +189,7 @@ var keys = []key{
 	durationKey("compact_older_than", "30d", "tasks that ended longer ago go to the archive then", func(c *Config) *time.Duration { return &c.CompactOlderThan }),
 	durationKey("heartbeat_interval", "10s", "how often heartbeat.json is written", func(c *Config) *time.Duration { return &c.HeartbeatInterval }),
 	pathKey("heartbeat_path", "heartbeat file; empty: heartbeat.json in the state directory", func(c *Config) *string { return &c.HeartbeatPath }),
+	httpKey("http", "127.0.0.1:7433", "where stint serve answers HTTP, for this machine alone: 127.0.0.1, [::1] or localhost, and a port; or off", func(c *Config) *string { return &c.HTTP }),
 	choiceKey("log_level", "info", "what the master logs", func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
 	choiceKey("log_format", "text", "how the master logs; by default json in master.log", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
 	listKey("env", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),
@@ -270,6 +273,23 @@ func lessonsKey(name, def, help string, field func(*Config) *string) key {
 		}
 		*field(c) = s
 		return nil
+	}
+	return k
+}
+
+// httpOff is the word for no HTTP interface.
+const httpOff = "off"
+
+// httpKey is an address of this machine alone, or off.
+func httpKey(name, def, help string, field func(*Config) *string) key {
+	k := textKey(name, def, help, field)
+	k.set = func(c *Config, s string) error {
+		if _, isOff := noFollowUp[s]; isOff {
+			*field(c) = httpOff
+			return nil
+		}
+		*field(c) = s
+		return api.CheckLoopback(s)
 	}
 	return k
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -348,15 +350,25 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	if err != nil {
 		return err
 	}
-	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log, RunOf: agent.RunOf})
+	options := api.Options{Version: versionName(), Log: m.log, RunOf: agent.RunOf}
+	loopback := m.listenHTTP(&options)
+	server := api.NewServer(c, options)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	served := make(chan error, 1)
-	go func() {
-		served <- server.Serve(serving, ln)
+	served := make(chan error, 2)
+	serve := func(listen func() error) {
+		served <- listen()
 		stop()
-	}()
-	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket)
+	}
+	go serve(func() error { return server.Serve(serving, ln) })
+	go serve(func() error {
+		if len(loopback) == 0 {
+			<-serving.Done()
+			return nil
+		}
+		return server.ServeLoopback(serving, loopback)
+	})
+	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket, "http", cmp.Or(options.HTTP, httpOff))
 	m.tell(ready{Socket: m.socket})
 	var freeing sync.WaitGroup
 	freeing.Go(debug.FreeOSMemory) // to start took several times the size of the ledger
@@ -370,12 +382,37 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	defer release()
 	err = c.Run(running)
 	stop()
-	err = errors.Join(err, <-served)
+	err = errors.Join(err, <-served, <-served)
 	if err == nil {
 		m.log.Info("master has ended")
 	}
 	return err
 }
+
+// listenHTTP opens the HTTP interface and tells options of it. A master in the
+// background has none, and one that cannot have it works without: commands do not need it.
+func (m *master) listenHTTP(options *api.Options) []net.Listener {
+	if m.background || m.cfg.HTTP == httpOff {
+		return nil
+	}
+	token, err := api.OpenToken(tokenFile(m.state))
+	var lns []net.Listener
+	if err == nil {
+		lns, err = api.ListenLoopback(m.cfg.HTTP)
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("someone else listens at %s; name another port with --http, or off", m.cfg.HTTP)
+	}
+	if err != nil {
+		m.log.Warn("no HTTP interface: " + err.Error())
+		return nil
+	}
+	options.Token, options.HTTP = token, lns[0].Addr().String()
+	return lns
+}
+
+// tokenFile is where the token of the HTTP interface lies.
+func tokenFile(state string) string { return filepath.Join(state, "token") }
 
 // offlineMaster is a master that only opens the state directory for a moment,
 // where none is to run.

@@ -112,6 +112,9 @@ func plainErrors(_ huma.Context, _ string, v any) (any, error) {
 	if !ok {
 		return v, nil
 	}
+	if p := unreadable(m); p != nil {
+		return p, nil
+	}
 	detail := m.Detail
 	if faults := complaints(m.Errors); faults != "" {
 		detail = "the request is not valid: " + faults
@@ -119,6 +122,20 @@ func plainErrors(_ huma.Context, _ string, v any) (any, error) {
 	p := newProblem(m.Status, codeOf(m.Status), detail, "")
 	p.Field = fieldOf(m.Errors)
 	return p, nil
+}
+
+// unreadable gives the answer where a body could not be read to its end, which is the
+// client's doing and not ours; else nil.
+func unreadable(m *huma.ErrorModel) *problem {
+	if m.Status != http.StatusInternalServerError || m.Detail != "cannot read request body" {
+		return nil
+	}
+	for _, e := range m.Errors {
+		if e != nil && e.Message == (&http.MaxBytesError{}).Error() {
+			return tooLarge()
+		}
+	}
+	return newProblem(http.StatusBadRequest, coordinator.CodeInvalid, "the body could not be read to its end", "send it as its Content-Length or its chunks say")
 }
 
 // fieldOf gives the property or parameter that the first of some faults is about, in

@@ -60,9 +60,6 @@ func (s *Server) queueRoutes(api huma.API) {
 	huma.Register(api, resume, s.resume)
 }
 
-// Resolve takes the body's deadline off, as with one task.
-func (*batchInput) Resolve(ctx huma.Context) []error { return (*submitInput)(nil).Resolve(ctx) }
-
 // batch gives the specs of a body.
 func (s *Server) batch(ctx context.Context, in *batchInput) ([]coordinator.TaskSpec, error) {
 	specs := make([]coordinator.TaskSpec, len(in.Body))

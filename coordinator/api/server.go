@@ -127,6 +127,9 @@ type Options struct {
 	EventBuffer  int              // changes that a reader of events may lag behind; 0: 256
 	WriteTimeout time.Duration    // that a reader of events may take for one; 0: 10 s
 
+	Token *Token // that requests over TCP must have; nil: there is no listener on TCP
+	HTTP  string // address of that listener, such as 127.0.0.1:7433; "": none
+
 	// RunOf gives the run that a process is part of, "" if none. An error says that
 	// nobody can tell. nil: requests say it themselves.
 	RunOf func(pid int) (run string, err error)
@@ -164,6 +167,7 @@ type Server struct {
 	opts    Options
 	mux     *http.ServeMux
 	openAPI []byte
+	codes   codes
 }
 
 // NewServer gives a server for m. It starts nothing: see [Server.Serve].
@@ -177,27 +181,39 @@ func NewServer(m Master, opts Options) *Server {
 // then ln is closed and nothing of the server runs any more: long requests are
 // ended at once, short ones are given the grace time. Any other error is ln's.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	return s.serve(ctx, []net.Listener{ln}, func(*http.Server) {})
+}
+
+// serve is Serve for several listeners, with a server that set has changed.
+func (s *Server) serve(ctx context.Context, lns []net.Listener, set func(*http.Server)) error {
 	base, end := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), stopKey{}, ctx))
 	defer end(nil)
 	var conns sync.WaitGroup
 	srv := s.httpServer(base, &conns)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
+	set(srv)
+	served := make(chan error, len(lns))
+	for _, ln := range lns {
+		go func() { served <- srv.Serve(ln) }()
+	}
 
 	var err error
+	left := len(lns)
 	select {
 	case err = <-served:
+		left--
 		err = fmt.Errorf("api: accept: %w", err)
 	case <-ctx.Done():
 		grace, cancel := context.WithTimeout(base, s.opts.Grace)
 		_ = srv.Shutdown(grace) // what has not ended by itself is closed below
 		cancel()
-		if err = <-served; errors.Is(err, http.ErrServerClosed) {
-			err = nil
-		}
 	}
 	end(errStopping)
-	_ = srv.Close() // the listener and what is left of the connections; nobody can do more about it
+	_ = srv.Close() // the listeners and what is left of the connections; nobody can do more about it
+	for range left {
+		if e := <-served; !errors.Is(e, http.ErrServerClosed) {
+			err = errors.Join(err, e)
+		}
+	}
 	conns.Wait()
 	return err
 }

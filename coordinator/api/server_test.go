@@ -248,9 +248,11 @@ func TestDescription(t *testing.T) {
 	want := []string{
 		"GET /v1/events", "GET /v1/health", "GET /v1/ledger/findings", "GET /v1/sessions", "GET /v1/sessions/{key}", "GET /v1/state", "GET /v1/tasks", "GET /v1/tasks/{id}",
 		"GET /v1/tasks/{id}/logs", "GET /v1/tasks/{id}/prompt", "GET /v1/tasks/{id}/raw", "GET /v1/tasks/{id}/wait", "GET /v1/tasks/{id}/why",
+		"POST /ui/session",
 		"POST /v1/handover", "POST /v1/ledger/compact", "POST /v1/ledger/reconcile", "POST /v1/pause", "POST /v1/resume",
 		"POST /v1/tasks", "POST /v1/tasks/batch", "POST /v1/tasks/preview", "POST /v1/tasks/{id}/cancel", "POST /v1/tasks/{id}/hold", "POST /v1/tasks/{id}/move",
 		"POST /v1/tasks/{id}/release", "POST /v1/tasks/{id}/retry", "POST /v1/tasks/{id}/verify",
+		"POST /v1/ui/code",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("paths\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

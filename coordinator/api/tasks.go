@@ -69,14 +69,6 @@ func (s *Server) taskRoutes(api huma.API) {
 	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "The ledger's sections of the task"), s.raw)
 }
 
-// Resolve runs between the reading of the body and the handler. It takes the
-// body's deadline off the connection: net/http goes on reading there to notice
-// that a client has gone, and would take the deadline for that.
-func (*submitInput) Resolve(ctx huma.Context) []error {
-	_ = ctx.SetReadDeadline(time.Time{}) // not supported by a test's recorder, which has none
-	return nil
-}
-
 // spec gives the TaskSpec of a body. A time is put into UTC: JSON can be read with
 // offsets and years that cannot be written again.
 func (b *submitBody) spec(ctx context.Context) (coordinator.TaskSpec, error) {

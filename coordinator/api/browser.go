@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"stint/coordinator"
+)
+
+type (
+	codeOutput struct{ Body PageAddress }
+
+	sessionInput struct {
+		Body struct {
+			Code string `json:"code" doc:"The one-time code of the address that stint ui opened"`
+		}
+	}
+
+	cookieOutput struct {
+		Cookie http.Cookie `header:"Set-Cookie"`
+	}
+)
+
+// A PageAddress lets one browser in, once.
+type PageAddress struct {
+	URL       string    `json:"url" doc:"Address of the page, with a one-time code behind its #, which no browser sends to a server"`
+	ExpiresAt time.Time `json:"expiresAt" doc:"When the code counts no more"`
+}
+
+// pathSignIn is where the page's script gives the code for a cookie.
+const pathSignIn = "/ui/session"
+
+func (s *Server) browserRoutes(api huma.API) {
+	huma.Register(api, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once"), s.code)
+	signIn := op(http.MethodPost, pathSignIn, "ui-session", "Take a one-time code, and give a browser its cookie (TCP only)")
+	signIn.DefaultStatus = http.StatusNoContent
+	huma.Register(api, signIn, s.signIn)
+}
+
+// publicRoutes are those that need no token: what they give is the same for everyone,
+// but for the page itself, which tells who has no cookie nothing, and the sign-in.
+var publicRoutes = map[string]bool{"GET /{$}": true, "GET /ui/{file}": true, "POST " + pathSignIn: true}
+
+func (s *Server) isPublic(r *http.Request) bool {
+	_, pattern := s.mux.Handler(r)
+	return publicRoutes[pattern]
+}
+
+func (s *Server) code(context.Context, *struct{}) (*codeOutput, error) {
+	if s.opts.HTTP == "" {
+		return nil, asProblem(&coordinator.Error{
+			Code: coordinator.CodeConflict, Message: "this master has no page: it opens no TCP port",
+			Hint: "run one that does: stint serve (http = \"127.0.0.1:7433\")",
+		})
+	}
+	now := s.opts.Now()
+	return &codeOutput{Body: PageAddress{URL: "http://" + s.opts.HTTP + "/#code=" + s.codes.add(now), ExpiresAt: now.Add(codeTime).UTC()}}, nil
+}
+
+func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, error) {
+	g := guardOf(ctx)
+	if g == nil || !s.codes.take(in.Body.Code, s.opts.Now()) {
+		return nil, newProblem(http.StatusUnauthorized, coordinator.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
+	}
+	value, err := s.opts.Token.cookie(s.opts.Now())
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	return &cookieOutput{Cookie: http.Cookie{Name: g.cookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}}, nil
+}
+
+// PageAddress gives the address of the page, with a code that lets one browser in.
+func (c *Client) PageAddress(ctx context.Context) (p PageAddress, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/ui/code", nil, &p)
+	return p, err
+}

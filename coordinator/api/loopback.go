@@ -1,0 +1,236 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/net/netutil"
+
+	"stint/coordinator"
+)
+
+// Bounds of the listener on TCP (reliability: exhaustion). Those of headers are the
+// same as on the socket.
+const (
+	maxConns     = 256
+	maxStreams   = 64
+	readTimeout  = 30 * time.Second // of a request
+	writeTimeout = time.Minute      // of an answer that does not last
+	maxTCPBody   = 4 << 20
+)
+
+// ListenLoopback listens for the HTTP interface at an address such as 127.0.0.1:7433,
+// [::1]:7433 or localhost:7433, which means both; port 0 is any that is free. Another
+// address is refused with a [*coordinator.Error]: nothing but this machine may connect.
+// An error that wraps [syscall.EADDRINUSE] says that someone else listens there.
+func ListenLoopback(addr string) ([]net.Listener, error) {
+	host, port, err := splitLoopback(addr)
+	if err != nil {
+		return nil, err
+	}
+	if host != "localhost" {
+		ln, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		return []net.Listener{ln}, err
+	}
+	ln, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		return nil, err
+	}
+	_, port, err = net.SplitHostPort(ln.Addr().String())
+	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	six, err := net.Listen("tcp6", net.JoinHostPort("::1", port))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, errors.Join(err, ln.Close())
+	case err != nil:
+		return []net.Listener{ln}, nil // a machine without IPv6
+	}
+	return []net.Listener{ln, six}, nil
+}
+
+// CheckLoopback says what is wrong with an address for [ListenLoopback]; nil if nothing is.
+func CheckLoopback(addr string) error {
+	_, _, err := splitLoopback(addr)
+	return err
+}
+
+// splitLoopback takes an address apart that means this machine, written in one of three ways.
+func splitLoopback(addr string) (host, port string, err error) {
+	host, port, err = net.SplitHostPort(addr)
+	if err == nil && (host == "127.0.0.1" || host == "::1" || host == "localhost") {
+		if p, perr := netip.ParseAddrPort("127.0.0.1:" + port); perr == nil && fmt.Sprint(p.Port()) == port {
+			return host, port, nil
+		}
+	}
+	return "", "", invalid(fmt.Sprintf("%q is not an address of this machine alone: 127.0.0.1, [::1] or localhost, and a port", addr),
+		"use 127.0.0.1:7433, and from another machine: ssh -L 7433:127.0.0.1:7433 HOST")
+}
+
+// ServeLoopback answers the connections of lns like [Server.Serve], once each request
+// has shown that it is for us (Host), from no other page (Origin), and from who has the
+// token, which [Options] must have.
+func (s *Server) ServeLoopback(ctx context.Context, lns []net.Listener) error {
+	g := &guard{server: s, hosts: map[string]bool{}, streams: make(chan struct{}, maxStreams)}
+	bounded := make([]net.Listener, len(lns))
+	for i, ln := range lns {
+		if a, ok := ln.Addr().(*net.TCPAddr); ok {
+			for _, host := range []string{"127.0.0.1", "[::1]", "localhost"} {
+				g.hosts[fmt.Sprintf("%s:%d", host, a.Port)] = true
+			}
+			g.cookie = fmt.Sprintf("stint_%d", a.Port) // the ports of a host share their cookies
+		}
+		bounded[i] = netutil.LimitListener(ln, maxConns)
+	}
+	return s.serve(ctx, bounded, func(srv *http.Server) {
+		srv.Handler = g
+		srv.ReadTimeout = readTimeout
+		srv.DisableGeneralOptionsHandler = true // OPTIONS * would pass by the guard
+	})
+}
+
+// A guard stands before the handlers on TCP, where every page in a browser and every
+// user of the machine can knock.
+type guard struct {
+	server  *Server
+	hosts   map[string]bool
+	cookie  string // its name
+	origins http.CrossOriginProtection
+	streams chan struct{} // one for each long request
+}
+
+// tcpKey is the key under which a request's context has the guard that it came by.
+type tcpKey struct{}
+
+// overTCP reports whether a request came by TCP.
+func overTCP(ctx context.Context) bool { return guardOf(ctx) != nil }
+
+func guardOf(ctx context.Context) *guard {
+	g, _ := ctx.Value(tcpKey{}).(*guard)
+	return g
+}
+
+// ServeHTTP answers one request. Nothing is looked at before the Host is known to be
+// ours, and nothing is told before the token is.
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secureHeaders(w.Header())
+	if p := g.check(r); p != nil {
+		g.refuse(w, p)
+		return
+	}
+	r = r.WithContext(context.WithValue(r.Context(), tcpKey{}, g))
+	rc := http.NewResponseController(w)
+	if !isLong(r) {
+		_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection has one
+	} else {
+		_ = rc.SetWriteDeadline(time.Time{}) // that of the request before
+		select {
+		case g.streams <- struct{}{}:
+			defer func() { <-g.streams }()
+		default:
+			g.refuse(w, asProblem(&coordinator.Error{
+				Code: coordinator.CodeTooMany, Message: fmt.Sprintf("%d requests that last are open already, and no more are taken", maxStreams),
+				Hint: "close some, or use the unix socket",
+			}))
+			return
+		}
+	}
+	if r.ContentLength == 0 {
+		_ = huma.SetReadDeadline(w, time.Time{}) // net/http goes on reading there to notice that a client has gone
+	} else {
+		r.Body = http.MaxBytesReader(w, r.Body, maxTCPBody)
+	}
+	g.server.ServeHTTP(w, r)
+}
+
+// check gives what a request is refused with; nil if it may pass.
+func (g *guard) check(r *http.Request) *problem {
+	switch {
+	case !g.hosts[r.Host] || !strings.HasPrefix(r.RequestURI, "/"):
+		return newProblem(http.StatusMisdirectedRequest, coordinator.CodeForbidden, "this is not the host that was asked for", "use the address that stint ui shows")
+	case !g.sameOrigin(r):
+		return newProblem(http.StatusForbidden, coordinator.CodeForbidden, "the request comes from the page of another site", "open the page with: stint ui")
+	case !g.server.isPublic(r) && !g.knows(r):
+		return newProblem(http.StatusUnauthorized, coordinator.CodeUnauthorized, "the token is missing or is not the present one",
+			"curl: stint token header | curl -H @- URL; in a browser: stint ui")
+	case r.ContentLength > maxTCPBody:
+		return tooLarge()
+	}
+	return nil
+}
+
+func tooLarge() *problem {
+	return newProblem(http.StatusRequestEntityTooLarge, coordinator.CodeInvalid, fmt.Sprintf("the body has more than %d bytes", maxTCPBody), "send it over the unix socket, or in several parts")
+}
+
+// sameOrigin reports whether a request comes from our own page or from no browser. Of
+// what comes from elsewhere only the address of the page itself may be followed, as a
+// link to it is; what a page of another port of this machine sends is from elsewhere too.
+func (g *guard) sameOrigin(r *http.Request) bool {
+	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && origins[0] != "http://"+r.Host {
+		return false
+	}
+	if g.origins.Check(r) != nil {
+		return false
+	}
+	switch sites := r.Header.Values("Sec-Fetch-Site"); {
+	case len(sites) == 0 || len(sites) == 1 && (sites[0] == "same-origin" || sites[0] == "none"):
+		return true
+	default:
+		return r.Method == http.MethodGet && r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	}
+}
+
+// knows reports whether a request has the token, or a browser's cookie.
+func (g *guard) knows(r *http.Request) bool {
+	token := g.server.opts.Token
+	if auth := r.Header.Values("Authorization"); len(auth) > 0 {
+		scheme, given, _ := strings.Cut(auth[0], " ")
+		return len(auth) == 1 && strings.EqualFold(scheme, "Bearer") && token.isToken(given)
+	}
+	c, err := r.Cookie(g.cookie)
+	return err == nil && token.isCookie(c.Value, g.server.opts.Now())
+}
+
+// refuse answers with p.
+func (g *guard) refuse(w http.ResponseWriter, p *problem) {
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="stint"`)
+	}
+	p.write(w)
+}
+
+// pagePolicy is what our page may do: show what comes from here, and run the one script.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// secureHeaders tells browsers to run nothing, keep nothing and tell nobody. No header
+// lets another origin read an answer.
+func secureHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cache-Control", "no-store")
+}
+
+// isLong reports whether a request may last for long.
+func isLong(r *http.Request) bool {
+	path := r.URL.Path
+	switch {
+	case strings.HasSuffix(path, "/logs"):
+		return r.URL.Query().Has("follow")
+	default:
+		return strings.HasSuffix(path, "/events") || strings.HasSuffix(path, "/wait") || strings.HasSuffix(path, "/verify") || strings.HasSuffix(path, "/compact")
+	}
+}

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"stint/coordinator"
+)
+
+// A tcpServer is a server on a port of this machine.
+type tcpServer struct {
+	addr  string
+	token string
+	api   *Server
+	stop  func() error // ends it, and gives what ServeLoopback gave
+}
+
+func serveTCP(t testing.TB, m Master, opts Options) *tcpServer {
+	t.Helper()
+	lns, err := ListenLoopback("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Token, opts.HTTP = newToken(t), lns[0].Addr().String()
+	s := &tcpServer{addr: opts.HTTP, token: textOf(t, opts.Token), api: NewServer(m, opts)}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.api.ServeLoopback(ctx, lns) }()
+	s.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Errorf("ServeLoopback: %v", err)
+		}
+	})
+	return s
+}
+
+// do makes a request with headers given as "Name: value", over a connection of its own.
+func (s *tcpServer) do(t testing.TB, method, path, body string, headers ...string) (int, string, http.Header) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.addr+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", jsonType)
+	}
+	for _, h := range headers {
+		if name, value, ok := strings.Cut(h, ": "); ok {
+			req.Header.Add(name, value)
+		}
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text), resp.Header
+}
+
+func (s *tcpServer) bearer() string { return "Authorization: Bearer " + s.token }
+
+// TestPromise11Token: without the token nothing is told and nothing is done.
+func TestPromise11Token(t *testing.T) {
+	s := serveTCP(t, twoTasks(t), Options{})
+	for _, auth := range []string{"", "Authorization: Bearer ", "Authorization: Bearer x", "Authorization: " + s.token, "Authorization: Basic " + s.token, "Cookie: stint=" + s.token, "Authorization: Bearer " + s.token + "x"} {
+		code, body, h := s.do(t, "GET", "/v1/tasks", "", auth)
+		if code != 401 || h.Get("WWW-Authenticate") == "" || strings.Contains(body, "aa-1") || !strings.Contains(body, `"code":"unauthorized"`) {
+			t.Errorf("%q: %d %s", auth, code, body)
+		}
+	}
+	if code, body, _ := s.do(t, "GET", "/v1/tasks?token="+s.token, ""); code != 401 {
+		t.Errorf("a token in the URL counts: %d %s", code, body)
+	}
+	for _, auth := range []string{s.bearer(), "Authorization: bearer " + s.token} {
+		if code, body, _ := s.do(t, "GET", "/v1/tasks", "", auth); code != 200 || !strings.Contains(body, "aa-1") {
+			t.Errorf("%d %s", code, body)
+		}
+	}
+}
+
+// TestBrowserIsLetInOnce: a code gives a cookie, once; the cookie counts as the token does.
+func TestBrowserIsLetInOnce(t *testing.T) {
+	s := serveTCP(t, twoTasks(t), Options{})
+	code, body, _ := s.do(t, "POST", "/v1/ui/code", "", s.bearer())
+	page := decode[PageAddress](t, []byte(body))
+	before, secret, ok := strings.Cut(page.URL, "#code=")
+	if code != 200 || !ok || before != "http://"+s.addr+"/" {
+		t.Fatalf("%d %s", code, body)
+	}
+	ask := `{"code":"` + secret + `"}`
+	if code, _, _ := s.do(t, "POST", pathSignIn, ask, "Origin: http://evil.example"); code != 403 {
+		t.Errorf("another page gets a cookie: %d", code)
+	}
+	code, _, h := s.do(t, "POST", pathSignIn, ask, "Origin: http://"+s.addr, "Sec-Fetch-Site: same-origin")
+	cookie := h.Get("Set-Cookie")
+	if code != 204 || !strings.HasSuffix(cookie, "; Path=/; HttpOnly; SameSite=Strict") || strings.Contains(cookie, s.token) {
+		t.Fatalf("%d %q", code, cookie)
+	}
+	if code, _, h := s.do(t, "POST", pathSignIn, ask); code != 401 || h.Get("Set-Cookie") != "" {
+		t.Errorf("the code counts twice: %d", code)
+	}
+	pair, _, _ := strings.Cut(cookie, ";")
+	if code, body, _ := s.do(t, "GET", "/v1/tasks", "", "Cookie: "+pair); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+func TestAddressesOfThisMachineAlone(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:7433", "[::1]:7433", "localhost:7433", "127.0.0.1:0"} {
+		if err := CheckLoopback(addr); err != nil {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+	for _, addr := range []string{
+		"", ":7433", "7433", "0.0.0.0:7433", "[::]:7433", "[::ffff:127.0.0.1]:7433", "[::1%lo]:7433", "lo:7433", "localhost.:7433", "LOCALHOST:7433", "127.0.0.2:7433",
+		"127.1:7433", "2130706433:7433", "0x7f000001:7433", "192.168.1.2:7433", "example.com:7433", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:70000", "127.0.0.1:-1",
+		"127.0.0.1:07433", "http://127.0.0.1:7433", "127.0.0.1:7433/", "user@127.0.0.1:7433", " 127.0.0.1:7433", "unix:/tmp/s",
+	} {
+		var e *coordinator.Error
+		if err := CheckLoopback(addr); !errors.As(err, &e) || !strings.Contains(e.Hint, "ssh -L") {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+}
+
+func TestTakenPort(t *testing.T) {
+	lns, err := ListenLoopback("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lns[0].Close() }()
+	if _, err := ListenLoopback(lns[0].Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Error(err)
+	}
+}
+
+// TestLocalhostIsBoth: nobody else can answer for one of the two addresses that
+// localhost may mean.
+func TestLocalhostIsBoth(t *testing.T) {
+	lns, err := ListenLoopback("localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ln := range lns {
+		defer func() { _ = ln.Close() }()
+	}
+	_, port, err := net.SplitHostPort(lns[0].Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ln, err := net.Listen("tcp6", "[::1]:"+port); err == nil {
+		t.Error("[::1] is free", ln.Close())
+	}
+}
+
+func TestBodiesOverTCP(t *testing.T) {
+	s := serveTCP(t, twoTasks(t), Options{})
+	big := `{"prompt":"` + strings.Repeat("x", maxTCPBody) + `"}`
+	if code, body, _ := s.do(t, "POST", "/v1/tasks", big, s.bearer()); code != 413 || !strings.Contains(body, "more than 4194304 bytes") {
+		t.Errorf("%d %s", code, body)
+	}
+}
