@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -147,7 +148,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		_ = huma.SetReadDeadline(w, time.Time{}) // net/http goes on reading there to notice that a client has gone
 	} else {
-		r.Body = http.MaxBytesReader(w, r.Body, maxTCPBody)
+		r.Body = &boundedBody{r.Body, maxTCPBody}
 	}
 	g.server.ServeHTTP(w, r)
 }
@@ -163,13 +164,37 @@ func (g *guard) check(r *http.Request) *problem {
 		return newProblem(http.StatusUnauthorized, coordinator.CodeUnauthorized, "the token is missing or is not the present one",
 			"curl: stint token header | curl -H @- URL; in a browser: stint ui")
 	case r.ContentLength > maxTCPBody:
+		discard(r.Body)
 		return tooLarge()
 	}
 	return nil
 }
 
+// errTooLarge says that a body is larger than is taken over TCP.
+var errTooLarge = fmt.Errorf("the body has more than %d bytes", maxTCPBody)
+
 func tooLarge() *problem {
-	return newProblem(http.StatusRequestEntityTooLarge, coordinator.CodeInvalid, fmt.Sprintf("the body has more than %d bytes", maxTCPBody), "send it over the unix socket, or in several parts")
+	return newProblem(http.StatusRequestEntityTooLarge, coordinator.CodeInvalid, errTooLarge.Error(), "send it over the unix socket, or in several parts")
+}
+
+// discard takes what else comes of a body that is too large, as far as that is
+// bearable: a client that cannot send all of it does not look for the answer.
+func discard(body io.Reader) { _, _ = io.CopyN(io.Discard, body, 4*maxTCPBody) }
+
+// A boundedBody is a body of at most left bytes. It belongs to one request.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		discard(b.ReadCloser)
+		return 0, errTooLarge
+	}
+	return n, err
 }
 
 // sameOrigin reports whether a request comes from our own page or from no browser. Of

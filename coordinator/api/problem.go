@@ -131,7 +131,7 @@ func unreadable(m *huma.ErrorModel) *problem {
 		return nil
 	}
 	for _, e := range m.Errors {
-		if e != nil && e.Message == (&http.MaxBytesError{}).Error() {
+		if e != nil && e.Message == errTooLarge.Error() {
 			return tooLarge()
 		}
 	}

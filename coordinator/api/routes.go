@@ -45,8 +45,21 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("/", s.noRoute)
 }
 
-// describe serves the OpenAPI description.
+// aboutAPI is what the description says about all requests.
+const aboutAPI = "The interface of a stint master. The same requests are answered on its unix socket, " +
+	"which its user alone can open and where no token is needed, and, by stint serve, on a port of this machine, where each needs the token " +
+	"(stint token header) or the cookie of a browser that stint ui has let in. " +
+	"Errors are application/problem+json; code is for programs."
+
+// describe serves the OpenAPI description, openapi.json beside this file.
 func (s *Server) describe(api huma.API) {
+	doc := api.OpenAPI()
+	doc.Info.Description = aboutAPI
+	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token":  {Type: "http", Scheme: "bearer", Description: "The token in the file token of the state directory; over TCP alone"},
+		"cookie": {Type: "apiKey", In: "cookie", Name: "stint_7433", Description: "The cookie of a browser; its name ends with the port"},
+	}
+	doc.Security = []map[string][]string{{"token": {}}, {"cookie": {}}, {}}
 	if m := api.OpenAPI().Components.Schemas.Map()["ErrorModel"]; m != nil {
 		m.Properties = maps.Clone(m.Properties)
 		delete(m.Properties, "errors")
