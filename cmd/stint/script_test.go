@@ -104,6 +104,8 @@ type scriptState struct {
 	tests testing.TB
 
 	unlike string // why the ledger is not to be compared with the journal
+
+	addresses map[int]string // of the ports of its masters, by their pids
 }
 
 // scriptStateKey finds it in testscript's values.
@@ -114,6 +116,8 @@ func setupScript(env *testscript.Env) error {
 		name:  strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"),
 		state: filepath.Join(env.WorkDir, "state"),
 		tests: env.T().(testing.TB),
+
+		addresses: map[int]string{},
 	}
 	env.Values[scriptStateKey{}] = s
 	env.Cd = filepath.Join(env.WorkDir, "ws")

@@ -36,6 +36,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"nocompare":    cmdNoCompare,
 	"killagent":    cmdKillAgent,
 	"stopmodel":    cmdStopModel,
+	"http":         cmdHTTP,
 }
 
 // scriptDeadline is how long a script waits for anything.
