@@ -72,16 +72,25 @@ func (c *Coordinator) List(f Filter) []state.Task {
 }
 
 // Rows is List for who writes the tasks down; see [state.State.Rows]. encode must
-// not call the coordinator.
+// not call the coordinator. The error has CodeInvalid if f.Before is no place in this
+// list.
 func (c *Coordinator) Rows(f Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error) {
 	defer c.call()()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if f.Before > c.state.Seq() {
+		return nil, BadCursor("it is from another list")
+	}
 	rows, err := c.state.Rows(f, encode)
 	if err != nil {
 		return nil, fmt.Errorf("the list of tasks: %w", err)
 	}
 	return rows, nil
+}
+
+// BadCursor says that a list cannot be gone on with, and why.
+func BadCursor(why string) error {
+	return &Error{Code: CodeInvalid, Message: "the cursor means nothing here: " + why, Hint: "list anew, without cursor", Field: "cursor"}
 }
 
 // Why says in one sentence why the task is where it is.

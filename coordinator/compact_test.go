@@ -83,3 +83,49 @@ func TestCompactionByItself(t *testing.T) {
 	w.open()
 	w.close()
 }
+
+// TestPagesOverCompaction: the place in a list outlives the task that it names, a
+// compaction and a restart; a place that no list has is refused.
+func TestPagesOverCompaction(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	waits := coordinator.TaskSpec{Prompt: "later", NotBefore: time.Now().Add(time.Hour)}
+	old := w.submit(waits)
+	w.wait(w.submit(coordinator.TaskSpec{Prompt: "once"}).ID)
+	newest := w.submit(waits)
+	page := func(before uint64) (ids []string, last uint64) {
+		rows, err := w.c.Rows(coordinator.Filter{Limit: 2, Before: before}, func(t *state.Task) ([]byte, error) { return []byte(t.ID), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			if last = r.First; r.Task != nil {
+				r.Encoded = []byte(r.Task.ID)
+			}
+			ids = append(ids, string(r.Encoded))
+		}
+		return ids, last
+	}
+	ids, last := page(0)
+	if len(ids) != 2 || ids[0] != newest.ID {
+		t.Fatalf("the first page is %v", ids)
+	}
+	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || r.Archived != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	next := func(when string) {
+		if ids, _ := page(last); len(ids) != 1 || ids[0] != old.ID {
+			t.Errorf("%s the page that follows is %v, want %s", when, ids, old.ID)
+		}
+	}
+	next("after a compaction")
+	w.close()
+	w.open()
+	defer w.close()
+	next("after a restart")
+	_, err := w.c.Rows(coordinator.Filter{Before: last + 1000}, nil)
+	var wrong *coordinator.Error
+	if !errors.As(err, &wrong) || wrong.Code != coordinator.CodeInvalid || wrong.Field != "cursor" {
+		t.Errorf("a place that no list has: %v", err)
+	}
+}

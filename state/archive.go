@@ -16,7 +16,7 @@ var errArchived = errors.New("the task was archived")
 func (s *State) Archive(a ledger.ArchiveEntry) {
 	n, _ := s.ids.find([]byte(a.ID))
 	if n == 0 {
-		n = s.add([]byte(a.ID))
+		n = s.add([]byte(a.ID), 0)
 		s.away++
 	}
 	e := s.entries.at(n)

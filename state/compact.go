@@ -135,11 +135,12 @@ type merger struct {
 	values map[string]string
 	runs   []Run
 	steps  []Step
+	first  uint64 // number of the first record
 }
 
 // merge reads the records of task n. Those that were refused are not among them.
 func (s *State) merge(n uint32) (*merger, error) {
-	m := &merger{id: s.id(n), values: map[string]string{}}
+	m := &merger{id: s.id(n), values: map[string]string{}, first: s.entries.at(n).first}
 	for _, off := range s.offsets(n) {
 		sec, err := s.reader.SectionAt(off)
 		if err != nil {
@@ -166,7 +167,7 @@ func (m *merger) add(sec *ledger.Section) {
 	for i := range sec.Fields {
 		key := string(sec.Fields[i].Key)
 		switch key {
-		case KeyStatus, KeyBy, KeyStartedAt, KeyThreadTokens, KeyPromptKept, KeyEndedRuns, KeySteps, KeyWorkspaceBy, KeyPhase, KeyIteration,
+		case KeyStatus, KeyBy, KeyStartedAt, KeyThreadTokens, KeyPromptKept, KeyEndedRuns, KeySteps, KeyFirstSeq, KeyWorkspaceBy, KeyPhase, KeyIteration,
 			ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
 			continue // told by the fold, or the engine's
 		case KeyTool:
@@ -192,7 +193,7 @@ func (m *merger) records() (first, second ledger.Record) {
 	}
 	first.AddIf(KeyStartedAt, exactTime(t.StartedAt)).
 		AddIf(KeyThreadTokens, threadTokens(t.thread)).AddIf(KeyPromptKept, t.PromptKept).AddIf(KeyPhase, string(t.Phase)).
-		AddIf(KeyIteration, orNone(t.Iteration))
+		AddIf(KeyIteration, orNone(t.Iteration)).Add(KeyFirstSeq, strconv.FormatUint(m.first, 10))
 	if t.WorkspaceByHand {
 		first.Add(KeyWorkspaceBy, ledger.ByHand)
 	} else if t.Workspace != "" && t.By == ledger.ByHand {

@@ -277,6 +277,8 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 		_, err = parseRuns(f.String())
 	case KeySteps:
 		_, err = parseSteps(f.String())
+	case KeyFirstSeq:
+		_, err = parseSeq(f.Bytes())
 	case KeyWorkspaceBy:
 		// Read with the workspace.
 	case KeyReason:

@@ -15,6 +15,8 @@ type journal struct {
 	t        testing.TB
 	state    *State
 	sections [][]byte // raw, by offset
+	seq      uint64   // of the last record
+	archive  []ledger.ArchiveEntry
 	reads    int
 	broken   bool // reads fail
 }
@@ -63,7 +65,8 @@ func encode(t testing.TB, kind ledger.Kind, id string, seq uint64, fields ...str
 // scanner's buffer is.
 func (j *journal) append(kind ledger.Kind, id string, fields ...string) error {
 	j.t.Helper()
-	sec := encode(j.t, kind, id, uint64(len(j.sections)+1), fields...)
+	j.seq++
+	sec := encode(j.t, kind, id, j.seq, fields...)
 	j.sections = append(j.sections, slices.Clone(sec.Raw))
 	return j.apply(j.state, sec, len(j.sections)-1)
 }
@@ -110,6 +113,9 @@ func (j *journal) refuse(id string, fields ...string) error {
 func (j *journal) refold() *State {
 	j.t.Helper()
 	s := New(j)
+	for _, a := range j.archive {
+		s.Archive(a)
+	}
 	for i, raw := range j.sections {
 		_ = j.apply(s, parse(j.t, raw, 0), i) // refused live, refused again
 	}

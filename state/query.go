@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 )
 
 // A Filter says which tasks to list. Its zero value lists all.
@@ -18,7 +19,8 @@ type Filter struct {
 	TenantID string   `json:"tenantId,omitempty"`
 	Queue    string   `json:"queue,omitempty"`
 	Agent    string   `json:"agent,omitempty"`
-	Limit    int      `json:"limit,omitempty"` // at most so many; 0: no limit
+	Before   uint64   `json:"before,omitempty"` // of a list, only what is older than the task with this Row.First; 0: from the newest on
+	Limit    int      `json:"limit,omitempty"`  // at most so many; 0: no limit
 }
 
 // Match reports whether the filter lets a task through.
@@ -105,6 +107,7 @@ func (s *State) List(f Filter) ([]Task, error) {
 type Row struct {
 	Task    *Task // nil if it has ended
 	Encoded []byte
+	First   uint64 // number of the task's first record, by which lists are ordered: it stays, whatever becomes of the task
 }
 
 // Rows is List for who writes the tasks down: encode is called for those that have
@@ -115,6 +118,7 @@ func (s *State) Rows(f Filter, encode func(*Task) ([]byte, error)) ([]Row, error
 	rows := make([]Row, len(numbers))
 	for i, n := range numbers {
 		last := s.entries.at(n).last
+		rows[i].First = s.entries.at(n).first
 		if data, ok := s.rows.get(n, last); ok {
 			rows[i].Encoded = data
 			continue
@@ -177,7 +181,7 @@ func (s *State) matching(f Filter) (list []uint32) {
 	if !ok {
 		return nil
 	}
-	for n := s.entries.len() - 1; n > 0; n-- {
+	for n := s.newestBefore(f.Before); n > 0; n-- {
 		if f.Limit > 0 && len(list) >= f.Limit {
 			break
 		}
@@ -186,6 +190,16 @@ func (s *State) matching(f Filter) (list []uint32) {
 		}
 	}
 	return list
+}
+
+// newestBefore gives the last entry whose first record has a lower number; with 0 the
+// last of all.
+func (s *State) newestBefore(first uint64) uint32 {
+	last := int(s.entries.len()) - 1
+	if first == 0 {
+		return uint32(last)
+	}
+	return uint32(sort.Search(last, func(i int) bool { return s.entries.at(uint32(i+1)).first >= first }))
 }
 
 // matcher turns a filter into a test of entries; ok is false if no task can pass.
@@ -355,7 +369,7 @@ func (s *State) Dump(w io.Writer) error {
 		}
 		tag := s.tags.list[e.tags]
 		row := map[string]any{
-			"id": s.id(n), "status": statuses[e.status], "key": s.keyOf(n, e), "label": tag.label,
+			"id": s.id(n), "status": statuses[e.status], "key": s.keyOf(n, e), "label": tag.label, "first": e.first,
 			"tags": []string{tag.tenant, tag.queue, tag.agent}, "updated": e.updated, "records": s.offsets(n),
 		}
 		if e.deleted {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,6 +41,7 @@ type State struct {
 	after   dependants
 	hasty   map[uint32]*live // queued ones that may not wait for a cool-down to end
 	deleted map[uint32]bool  // of all tasks, those that are hidden
+	seq     uint64           // highest number of a record
 	away    int              // entries that are not in the journal
 	family  family
 
@@ -100,6 +102,7 @@ func New(r Reader) *State {
 // that had ended could not be read. Records of other kinds than Task and Control
 // are passed over.
 func (s *State) Apply(sec *ledger.Section) error {
+	s.seq = max(s.seq, sec.Seq)
 	switch sec.Kind {
 	case ledger.KindTask:
 		return s.applyTask(sec)
@@ -137,7 +140,7 @@ func (s *State) applyTask(sec *ledger.Section) error {
 		return err
 	}
 	if n == 0 {
-		n = s.add(sec.ID)
+		n = s.add(sec.ID, s.firstSeq(sec))
 	}
 	if back != 0 {
 		s.entries.at(back).kept = broughtBack
@@ -151,9 +154,33 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	return nil
 }
 
+// firstSeq gives the number of a new task's first record, which a merged record, sec,
+// remembers. Whatever is written there, each task has a higher one than those before.
+func (s *State) firstSeq(sec *ledger.Section) uint64 {
+	n := sec.Seq
+	if f := sec.Get(KeyFirstSeq); f != nil {
+		if first, _ := parseSeq(f.Bytes()); first > 0 && first < n { // what cannot be read was refused
+			n = first
+		}
+	}
+	return max(n, s.entries.at(s.entries.len()-1).first+1)
+}
+
+// parseSeq reads the number of a record; "" is 0.
+func parseSeq(b []byte) (uint64, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not the number of a record", b)
+	}
+	return n, nil
+}
+
 // add makes the entry of a new task.
-func (s *State) add(id []byte) uint32 {
-	n := s.entries.add(entry{})
+func (s *State) add(id []byte, first uint64) uint32 {
+	n := s.entries.add(entry{first: first})
 	s.ids.add(id, n, s.entries.at(n))
 	return n
 }
@@ -345,6 +372,9 @@ func (s *State) Counts() map[Status]int {
 func (s *State) Idle() bool {
 	return len(s.running) == 0 && s.counts[Queued.index()] == s.held
 }
+
+// Seq gives the highest number of a record so far; 0 if there was none.
+func (s *State) Seq() uint64 { return s.seq }
 
 // Len gives the number of tasks, ended ones included and archived ones not.
 func (s *State) Len() int { return int(s.entries.len()) - 1 - s.away }

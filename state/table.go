@@ -31,6 +31,7 @@ func (t *table[T]) add(v T) uint32 {
 type entry struct {
 	id      [16]byte // if it is a UUID as uuid writes it; else see ids.names
 	updated int64    // Unix time in milliseconds
+	first   uint64   // number of the task's first record: grows from entry to entry; 0 in the archive
 	last    uint32   // newest record, in State.refs
 	key     uint32   // session key, in State.names, or ownLane
 	tags    uint32   // in State.tags

@@ -169,7 +169,10 @@ func (f *fakeMaster) List(flt state.Filter) []state.Task {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []state.Task
-	for _, t := range slices.Backward(f.tasks) {
+	for i, t := range slices.Backward(f.tasks) {
+		if flt.Before > 0 && uint64(i) >= flt.Before-1 {
+			continue
+		}
 		if len(flt.Status) > 0 && !slices.Contains(flt.Status, t.Status) ||
 			flt.Session != "" && t.SessionKey != flt.Session || flt.Label != "" && t.Label != flt.Label ||
 			flt.TenantID != "" && t.TenantID != flt.TenantID || flt.Queue != "" && t.Queue != flt.Queue || flt.Agent != "" && t.Agent != flt.Agent {
@@ -276,9 +279,19 @@ func (f *fakeMaster) Subscribe(buffer int) (<-chan coordinator.Change, func()) {
 	}
 }
 
+// first gives the number of a task's first record: its place among all.
+func (f *fakeMaster) first(id string) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return uint64(slices.IndexFunc(f.tasks, func(t state.Task) bool { return t.ID == id }) + 1)
+}
+
 func (f *fakeMaster) Rows(flt state.Filter, encode func(*state.Task) ([]byte, error)) (rows []state.Row, err error) {
+	if flt.Before > uint64(len(f.tasks)) {
+		return nil, coordinator.BadCursor("it is from another list")
+	}
 	for _, t := range f.List(flt) {
-		r := state.Row{Task: &t}
+		r := state.Row{Task: &t, First: f.first(t.ID)}
 		if t.Status.Terminal() {
 			r.Task = nil
 			if r.Encoded, err = encode(&t); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator"
 	"stint/state"
 )
 
@@ -26,49 +27,84 @@ type (
 		Queue   string   `query:"queue"`
 		Agent   string   `query:"agent"`
 		Limit   int      `query:"limit" minimum:"0" doc:"At most so many; 0: all"`
+		Cursor  string   `query:"cursor" doc:"The next of an answer: go on behind its last task"`
 	}
 
 	listBody struct {
 		Tasks []TaskView `json:"tasks"`
+		Next  string     `json:"next,omitempty" doc:"Cursor for the next page; left out on the last one"`
 	}
 )
 
 const jsonLines = "application/jsonl"
 
 func (s *Server) listRoute(api huma.API) {
-	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first")
+	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, all or page by page")
 	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[listBody](), true, "")
-	list.Responses = map[string]*huma.Response{"200": {Description: "The tasks", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: schema}, jsonLines: {},
-	}}}
+	list.Responses = map[string]*huma.Response{"200": {
+		Description: "The tasks",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}, jsonLines: {}},
+		Headers:     map[string]*huma.Param{"Link": {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}}},
+	}}
 	huma.Register(api, list, s.list)
 }
 
-func (in *listInput) filter() state.Filter {
+func (in *listInput) filter() (state.Filter, error) {
 	f := state.Filter{
 		Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Limit: in.Limit,
 	}
 	for _, status := range in.Status {
 		f.Status = append(f.Status, state.Status(status))
 	}
-	return f
+	var err error
+	f.Before, err = parseCursor(in.Cursor)
+	return f, err
+}
+
+// cursorBase is the base in which a cursor is written: it is short, and does not
+// look like a number that a client could reckon with.
+const cursorBase = 36
+
+// formatCursor gives the cursor of the page that follows a task, by its [state.Row.First].
+func formatCursor(first uint64) string { return strconv.FormatUint(first, cursorBase) }
+
+// parseCursor is the inverse of formatCursor; "" is 0, the newest task.
+func parseCursor(s string) (uint64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	first, err := strconv.ParseUint(s, cursorBase, 64)
+	if err != nil || first == 0 || formatCursor(first) != s {
+		return 0, coordinator.BadCursor("it is none")
+	}
+	return first, nil
 }
 
 // list writes the rows one by one: there may be many, and most of them have been
 // encoded before.
 func (s *Server) list(_ context.Context, in *listInput) (*huma.StreamResponse, error) {
-	rows, err := s.rows(in.filter())
+	f, err := in.filter()
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	rows, next, err := s.page(f)
 	if err != nil {
 		return nil, asProblem(err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		end := "]}\n"
+		if next > 0 {
+			f.Before = next
+			hctx.SetHeader("Link", "<"+listPath(f)+`>; rel="next"`)
+			end = `],"next":"` + formatCursor(next) + "\"}\n"
+		}
 		if in.Accept == jsonLines {
 			hctx.SetHeader("Content-Type", jsonLines)
 			writeRows(hctx, rows, "", "\n", "\n")
 			return
 		}
 		hctx.SetHeader("Content-Type", "application/json")
-		writeRows(hctx, rows, `{"tasks":[`, ",", "]}\n")
+		writeRows(hctx, rows, `{"tasks":[`, ",", end)
 	}}, nil
 }
 
@@ -90,22 +126,31 @@ func writeRows(hctx huma.Context, rows [][]byte, before, between, after string) 
 	}
 }
 
-// rows gives the tasks of a list in JSON.
-func (s *Server) rows(f state.Filter) ([][]byte, error) {
+// page gives the tasks of a list in JSON, and where the next page begins; 0 if there
+// is none. To know that, it asks for one task more than are wanted.
+func (s *Server) page(f state.Filter) (rows [][]byte, next uint64, err error) {
+	most := f.Limit
+	if most > 0 {
+		f.Limit++
+	}
 	list, err := s.master.Rows(f, s.row)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	rows := make([][]byte, len(list))
+	if most > 0 && len(list) > most {
+		list = list[:most]
+		next = list[most-1].First
+	}
+	rows = make([][]byte, len(list))
 	for i := range list {
 		rows[i] = list[i].Encoded
 		if t := list[i].Task; t != nil {
 			if rows[i], err = s.row(t); err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 		}
 	}
-	return rows, nil
+	return rows, next, nil
 }
 
 // row gives one task of a list in JSON.
@@ -152,6 +197,9 @@ func listPath(f state.Filter) string {
 	}
 	if f.Limit != 0 {
 		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	if f.Before != 0 {
+		q.Set("cursor", formatCursor(f.Before))
 	}
 	if len(q) == 0 {
 		return "/v1/tasks"

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"stint/state"
+)
+
+// linked gives the path in the header Link of an answer; "" if it has none.
+func linked(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	link := w.Header().Get("Link")
+	if link == "" {
+		return ""
+	}
+	path, ok := strings.CutSuffix(link, `>; rel="next"`)
+	if !ok || !strings.HasPrefix(path, "</v1/tasks?") {
+		t.Fatalf("Link: %q", link)
+	}
+	return path[1:]
+}
+
+// TestPages: a client gets from page to page by the header and by the body, with its
+// filters, and no further than to the end. What is added meanwhile changes nothing.
+func TestPages(t *testing.T) {
+	m := newFake(t)
+	key := `we&b=ü;>,"`
+	for i := range 7 {
+		m.add(state.Task{ID: fmt.Sprint("t", i), Status: state.Queued, SessionKey: key, Label: "x"})
+		m.add(state.Task{ID: fmt.Sprint("u", i), Status: state.Done})
+	}
+	s := NewServer(m, Options{})
+	path := listPath(state.Filter{Session: key, Label: "x", Status: []state.Status{state.Queued, state.Running}, Limit: 3})
+	var seen []string
+	for pages := 0; path != ""; pages++ {
+		w := ask(s, "GET", path, "", "")
+		body := decode[listBody](t, w.Body.Bytes())
+		for _, v := range body.Tasks {
+			seen = append(seen, v.ID)
+		}
+		path = linked(t, w)
+		if (body.Next == "") != (path == "") || path != "" && !strings.Contains(path, "cursor="+body.Next) || pages > 3 {
+			t.Fatalf("page %d: next %q, Link to %q", pages, body.Next, path)
+		}
+		m.add(state.Task{ID: fmt.Sprint("n", pages), Status: state.Queued, SessionKey: key, Label: "x"})
+	}
+	if want := []string{"t6", "t5", "t4", "t3", "t2", "t1", "t0"}; !slices.Equal(seen, want) {
+		t.Errorf("%v, want %v", seen, want)
+	}
+}
+
+func TestPagesOfLines(t *testing.T) {
+	m := newFake(t)
+	for i := range 4 {
+		m.add(state.Task{ID: fmt.Sprint("t", i), Status: state.Queued})
+	}
+	s := NewServer(m, Options{})
+	page := func(path string) (lines int, next string) {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Accept", jsonLines)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if strings.Contains(w.Body.String(), "next") {
+			t.Errorf("a line that is no task: %s", w.Body)
+		}
+		return strings.Count(w.Body.String(), "\n"), linked(t, w)
+	}
+	lines, next := page("/v1/tasks?limit=2")
+	if lines != 2 || next == "" {
+		t.Fatalf("%d lines, and then %q", lines, next)
+	}
+	if lines, next = page(next); lines != 2 || next != "" { // as many as are left
+		t.Errorf("%d lines, and then %q", lines, next)
+	}
+	if lines, next = page("/v1/tasks"); lines != 4 || next != "" {
+		t.Errorf("all at once: %d lines, and then %q", lines, next)
+	}
+}
+
+func TestBadCursors(t *testing.T) {
+	s := NewServer(twoTasks(t), Options{})
+	for _, cursor := range []string{"0", "01", "-1", "+1", "A", "1%20", "%00", "1_0", "3", "zzzzzzzzzzzzzzzzzzzz", "3w5e11264sgsg", strings.Repeat("1", 5000)} {
+		w := ask(s, "GET", "/v1/tasks?limit=1&cursor="+cursor, "", "")
+		p := decode[problem](t, w.Body.Bytes())
+		if w.Code != 422 || p.Field != "cursor" || !strings.Contains(p.Hint, "list anew") || len(p.Detail) > 200 {
+			t.Errorf("%s: %d %+v", clip(cursor), w.Code, p)
+		}
+	}
+}
+
+// FuzzCursor: a text that is taken for a cursor is the one that is written for it.
+func FuzzCursor(f *testing.F) {
+	for _, s := range []string{"", "1", "0", "zz", "3w5e11264sgsf", "3w5e11264sgsg", "1Z", " 1", "é"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		first, err := parseCursor(s)
+		switch {
+		case err != nil && first != 0:
+			t.Errorf("%d beside %v", first, err)
+		case err == nil && s != "" && formatCursor(first) != s:
+			t.Errorf("%q is read as %d, which is %q", s, first, formatCursor(first))
+		}
+	})
+}
