@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"stint/ledger/durable"
 )
@@ -293,24 +294,27 @@ func (j *journal) lineAt(off int64) int {
 	return 1 + bytes.Count(head, []byte("\n"))
 }
 
-// append writes batch behind the journal and makes it durable. An error that
-// wraps errNotWritten left the journal as it was; after any other error nobody
-// knows what is on the disk, and the log must stop.
-func (j *journal) append(batch []byte) error {
+// append writes batch behind the journal and makes it durable, and says how long that
+// fdatasync took. An error that wraps errNotWritten left the journal as
+// it was; after any other error nobody knows what is on the disk, and the log must stop.
+func (j *journal) append(batch []byte, now func() time.Time) (took time.Duration, err error) {
 	if _, err := j.file.Write(batch); err != nil {
 		if terr := j.file.Truncate(j.size); terr != nil {
-			return fmt.Errorf("write %s: %w, and then truncate: %w", j.path, err, terr)
+			return took, fmt.Errorf("write %s: %w, and then truncate: %w", j.path, err, terr)
 		}
-		return fmt.Errorf("%w: write %s: %w", errNotWritten, j.path, err)
+		return took, fmt.Errorf("%w: write %s: %w", errNotWritten, j.path, err)
 	}
-	if err := j.file.Datasync(); err != nil {
+	begun := now()
+	err = j.file.Datasync()
+	took = now().Sub(begun)
+	if err != nil {
 		// The kernel may hold the bytes as clean and never write them. A restart must
 		// not read them from its memory and build upon them.
 		terr := j.file.Truncate(j.size)
-		return errors.Join(fmt.Errorf("fdatasync %s: %w", j.path, err), terr)
+		return took, errors.Join(fmt.Errorf("fdatasync %s: %w", j.path, err), terr)
 	}
 	j.setSize(j.size + int64(len(batch)))
-	return nil
+	return took, nil
 }
 
 // sectionAt reads the record at off. It may be called by any goroutine.

@@ -47,7 +47,8 @@ type Options struct {
 	// Refolded. nil: nobody asks; without Reset a log cannot be compacted.
 	Reset    func()
 	Refolded func()
-	// Now gives the time of an edit that is taken over, and of a compaction. nil: time.Now.
+	// Now gives the time of an edit that is taken over, and of a compaction, and the
+	// times for Observe. nil: time.Now.
 	Now func() time.Time
 
 	// Check says whether a record that a person wrote can be taken over. nil: all.
@@ -75,6 +76,10 @@ type Options struct {
 	// Notify hears of edits that were taken over and of findings. It is called by
 	// Open and by the log's own goroutines, and must not call the log. nil: nobody.
 	Notify func(Notice)
+	// Observe hears what each write to the journal has taken, once its waiters have been
+	// answered. It is called on the log's goroutine without Locker, and must not call the
+	// log. nil: nobody.
+	Observe func(*Commit)
 	// Watch makes the log take over edits while it is open.
 	Watch bool
 }
@@ -92,10 +97,11 @@ func (o *Options) now() time.Time {
 // same bytes to tasks.md.
 type Log struct {
 	opts    Options
-	journal *journal // owned by the log's goroutine; sectionAt by anyone
-	seq     uint64   // last one given; owned by the log's goroutine
-	batch   batch    // the present one; its memory serves the next one too; owned by the log's goroutine
-	edited  bool     // some record adopts the edit of another; owned by the log's goroutine
+	journal *journal        // owned by the log's goroutine; sectionAt by anyone
+	seq     uint64          // last one given; owned by the log's goroutine
+	batch   batch           // the present one; its memory serves the next one too; owned by the log's goroutine
+	waits   []time.Duration // for Observe; owned by the log's goroutine
+	edited  bool            // some record adopts the edit of another; owned by the log's goroutine
 	tasks   *tasksFile
 	gone    map[string]bool // what Options.Deleted was last told; owned by the log's goroutine
 
@@ -121,10 +127,11 @@ type Log struct {
 // An update is a change that waits for its batch, or something else that must
 // happen on the log's goroutine.
 type update struct {
-	f    func(*Tx) error
-	side func() error // instead of f; an error means that the disk failed
-	tx   Tx
-	done chan error
+	f     func(*Tx) error
+	side  func() error // instead of f; an error means that the disk failed
+	tx    Tx
+	begun time.Time // if Observe wants to know
+	done  chan error
 }
 
 // A Tx collects the records of one change. They become durable together: after a
@@ -243,7 +250,11 @@ func (l *Log) Update(ctx context.Context, f func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	return l.enqueue(&update{f: f, done: make(chan error, 1)})
+	u := &update{f: f, done: make(chan error, 1)}
+	if l.opts.Observe != nil {
+		u.begun = l.opts.now()
+	}
+	return l.enqueue(u)
 }
 
 // enqueue waits for the answer whatever happens to the caller: once an update
@@ -323,24 +334,32 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		b.answer(nil)
 		return again, nil
 	}
-	if err := l.journal.append(b.bytes); err != nil {
-		if errors.Is(err, errNotWritten) {
-			if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-				err = fmt.Errorf("%w (%w)", ErrFull, err)
-			}
-			b.answer(err)
-			return again, nil
-		}
-		b.answer(err)
-		return again, err
+	took := Commit{Records: int(b.seq - l.seq)}
+	took.Sync, err = l.journal.append(b.bytes, l.opts.now)
+	if err != nil {
+		told, fatal := sortError(err)
+		l.answer(&took, told)
+		return again, fatal
 	}
 	first := l.seq + 1
 	l.seq = b.seq
 	l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes)))
-	b.answer(nil)
+	l.answer(&took, nil)
 	l.tellFollowers()
 	l.tasks.append(b.bytes, first, l.note)
 	return again, nil
+}
+
+// sortError gives what those are told whose batch was not kept, and why the log must
+// stop; nil if it need not.
+func sortError(err error) (told, fatal error) {
+	switch {
+	case !errors.Is(err, errNotWritten):
+		return err, err
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w (%w)", ErrFull, err), nil
+	}
+	return err, nil
 }
 
 // A batch is what goes to the disk in one write.
@@ -401,6 +420,29 @@ func (b *batch) answer(err error) {
 	for _, u := range b.taken {
 		u.done <- err
 	}
+}
+
+// A Commit is what one write to the journal has taken.
+type Commit struct {
+	Records int             // that were written
+	Sync    time.Duration   // of the fdatasync
+	Waits   []time.Duration // of each change, from Update to its answer; valid during the call
+	Err     error           // nil, or why nothing was kept; it wraps ErrFull where the disk is full
+}
+
+// answer answers those who wait for the batch, and tells the observer what that took.
+func (l *Log) answer(took *Commit, err error) {
+	l.batch.answer(err)
+	if l.opts.Observe == nil {
+		return
+	}
+	now := l.opts.now()
+	l.waits = l.waits[:0]
+	for _, u := range l.batch.taken {
+		l.waits = append(l.waits, now.Sub(u.begun))
+	}
+	took.Waits, took.Err = l.waits, err
+	l.opts.Observe(took)
 }
 
 // applyBatch folds the bytes that were written at off, read back as on replay.
