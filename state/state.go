@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -38,6 +39,7 @@ type State struct {
 	waiting map[string]map[*lane]bool // id of a task to the lanes that depend on its status
 	counts  [len(statuses)]int        // of all tasks
 	held    int                       // queued ones on hold
+	due     dueHeap                   // the other queued ones
 	after   dependants
 	hasty   map[uint32]*live // queued ones that may not wait for a cool-down to end
 	deleted map[uint32]bool  // of all tasks, those that are hidden
@@ -50,10 +52,13 @@ type State struct {
 	sessions sessions
 	plan     plan
 
+	tell func(before, after *Task) // see OnChange
+
 	// For speed alone.
 	pool    *pool
 	rows    rowCache
 	scratch folded
+	before  Task // what scratch was, for tell
 	spare   []*live
 	idle    []*lane
 }
@@ -61,11 +66,14 @@ type State struct {
 // live is a task that has not ended.
 type live struct {
 	folded
-	n     uint32   // in State.entries; the age of the task
-	lane  *lane    // where it is queued or running, or nil
-	acct  *account // whose slot it uses, while it is running
-	at    int      // in State.running
-	sess  *session // that it uses, or nil
+	n     uint32    // in State.entries; the age of the task
+	lane  *lane     // where it is queued or running, or nil
+	acct  *account  // whose slot it uses, while it is running
+	at    int       // in State.running
+	sess  *session  // that it uses, or nil
+	since time.Time // when it was queued, or last released; zero if no record says
+	due   time.Time // from when on it waits for its turn; of one in State.due
+	dueAt int       // place there, plus 1
 	title string
 	known bool // title is the one of the prompt at promptAt
 }
@@ -132,6 +140,9 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	default:
 		*next = folded{}
 	}
+	if s.tell != nil {
+		s.before = next.Task
+	}
 	key := next.IdempotencyKey
 	if err := next.apply(sec, s.pool, keepNone); err != nil {
 		return err
@@ -151,8 +162,16 @@ func (s *State) applyTask(sec *ledger.Section) error {
 		cur.IdempotencyKey = key
 	}
 	s.commit(cur, next, sec.Off)
+	if s.tell != nil {
+		s.tell(&s.before, &next.Task)
+	}
 	return nil
 }
+
+// OnChange makes f hear of each task's record that is applied from now on: what the
+// task was before, with no status if it is new, and what it is after. Both are without
+// ids and texts, and valid during the call. nil: nobody hears.
+func (s *State) OnChange(f func(before, after *Task)) { s.tell = f }
 
 // firstSeq gives the number of a new task's first record, which a merged record, sec,
 // remembers. Whatever is written there, each task has a higher one than those before.
@@ -227,15 +246,20 @@ func (s *State) commit(l *live, next *folded, off int64) {
 	s.noteParent(l.n, next.TriggeredBy, next.Trigger)
 	old := l.lane
 	s.leaveLane(l)
+	s.leaveDue(l)
 	if l.promptAt != next.promptAt {
 		l.title, l.known = "", false
 	}
 	s.after.noteAfter(l.n, l.After, next.After)
-	native := l.AgentSession
+	native, waited := l.AgentSession, l.waits()
 	l.folded = *next
+	if !waited {
+		l.since = cmp.Or(l.UpdatedAt, l.CreatedAt)
+	}
 	s.counts[next.Status.index()]++
 	s.note(l, e, off)
 	s.joinLane(l, old)
+	s.noteDue(l)
 	s.useSession(l, native)
 	s.noteHasty(l)
 	s.noteEnd(l)
