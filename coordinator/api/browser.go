@@ -30,13 +30,15 @@ type PageAddress struct {
 	ExpiresAt time.Time `json:"expiresAt" doc:"When the code counts no more"`
 }
 
-// pathSignIn is where the page's script gives the code for a cookie.
-const pathSignIn = "/ui/session"
+const (
+	pathSignIn = "/ui/session" // where the page's script gives the code for a cookie
+	maxSignIn  = 1 << 10       // bytes of a body that is read from whoever sends one
+)
 
 func (s *Server) browserRoutes(api huma.API) {
 	huma.Register(api, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once"), s.code)
 	signIn := op(http.MethodPost, pathSignIn, "ui-session", "Take a one-time code, and give a browser its cookie (TCP only)")
-	signIn.DefaultStatus = http.StatusNoContent
+	signIn.DefaultStatus, signIn.MaxBodyBytes = http.StatusNoContent, maxSignIn
 	huma.Register(api, signIn, s.signIn)
 }
 

@@ -81,22 +81,31 @@ func splitLoopback(addr string) (host, port string, err error) {
 // has shown that it is for us (Host), from no other page (Origin), and from who has the
 // token, which [Options] must have.
 func (s *Server) ServeLoopback(ctx context.Context, lns []net.Listener) error {
-	g := &guard{server: s, hosts: map[string]bool{}, streams: make(chan struct{}, maxStreams)}
 	bounded := make([]net.Listener, len(lns))
 	for i, ln := range lns {
+		bounded[i] = netutil.LimitListener(ln, maxConns/len(lns))
+	}
+	g := s.newGuard(lns)
+	return s.serve(ctx, bounded, func(srv *http.Server) {
+		srv.Handler = g
+		srv.ReadTimeout = readTimeout
+		srv.WriteTimeout = writeTimeout         // also of what is refused
+		srv.DisableGeneralOptionsHandler = true // OPTIONS * would pass by the guard
+	})
+}
+
+// newGuard gives the guard for the port of lns.
+func (s *Server) newGuard(lns []net.Listener) *guard {
+	g := &guard{server: s, hosts: map[string]bool{}, streams: make(chan struct{}, maxStreams)}
+	for _, ln := range lns {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {
 			for _, host := range []string{"127.0.0.1", "[::1]", "localhost"} {
 				g.hosts[fmt.Sprintf("%s:%d", host, a.Port)] = true
 			}
 			g.cookie = fmt.Sprintf("stint_%d", a.Port) // the ports of a host share their cookies
 		}
-		bounded[i] = netutil.LimitListener(ln, maxConns)
 	}
-	return s.serve(ctx, bounded, func(srv *http.Server) {
-		srv.Handler = g
-		srv.ReadTimeout = readTimeout
-		srv.DisableGeneralOptionsHandler = true // OPTIONS * would pass by the guard
-	})
+	return g
 }
 
 // A guard stands before the handlers on TCP, where every page in a browser and every
@@ -129,11 +138,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(context.WithValue(r.Context(), tcpKey{}, g))
-	rc := http.NewResponseController(w)
-	if !isLong(r) {
-		_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection has one
-	} else {
-		_ = rc.SetWriteDeadline(time.Time{}) // that of the request before
+	if isLong(r) {
 		select {
 		case g.streams <- struct{}{}:
 			defer func() { <-g.streams }()
@@ -144,6 +149,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}))
 			return
 		}
+		w = &lateWriter{w}
 	}
 	if r.ContentLength == 0 {
 		_ = huma.SetReadDeadline(w, time.Time{}) // net/http goes on reading there to notice that a client has gone
@@ -152,6 +158,19 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	g.server.ServeHTTP(w, r)
 }
+
+// A lateWriter gives the answer of a request that lasts the time of any other, from
+// when it begins.
+type lateWriter struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *lateWriter) WriteHeader(code int) {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection has one
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap gives http.ResponseController what it controls.
+func (w *lateWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // check gives what a request is refused with; nil if it may pass.
 func (g *guard) check(r *http.Request) *problem {
@@ -226,8 +245,9 @@ func (g *guard) knows(r *http.Request) bool {
 	return err == nil && token.isCookie(c.Value, g.server.opts.Now())
 }
 
-// refuse answers with p.
+// refuse answers with p, and lets go of the connection: there are not many.
 func (g *guard) refuse(w http.ResponseWriter, p *problem) {
+	w.Header().Set("Connection", "close")
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="stint"`)
 	}

@@ -176,3 +176,23 @@ func TestBodiesOverTCP(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 }
+
+// TestStrangersAreToldNothing: what needs no token says nothing about the master, and
+// reads no more than it has to.
+func TestStrangersAreToldNothing(t *testing.T) {
+	m := twoTasks(t)
+	m.paused, m.findings = "secret plans", []coordinator.Finding{{}}
+	s := serveTCP(t, m, Options{})
+	for _, body := range []string{`{"code":"x"}`, `{}`, `{"code":"` + strings.Repeat("x", maxSignIn) + `"}`} {
+		code, answer, h := s.do(t, "POST", pathSignIn, body)
+		if want := map[bool]int{true: 413}[len(body) > maxSignIn]; want != 0 && code != want {
+			t.Errorf("%d bytes: %d %s", len(body), code, answer)
+		}
+		if h.Get(findingsHeader)+h.Get(pausedHeader)+h.Get(pauseWhyHeader) != "" {
+			t.Errorf("%s: %v", clip(body), h)
+		}
+	}
+	if _, _, h := s.do(t, "GET", "/v1/health", "", s.bearer()); h.Get(findingsHeader) != "1" {
+		t.Errorf("who has the token is not told: %v", h)
+	}
+}

@@ -156,7 +156,9 @@ func writeJSON(w io.Writer, v any) error {
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	noticeOf(s.master).write(w.Header())
+	if !overTCP(r.Context()) || !s.isPublic(r) {
+		noticeOf(s.master).write(w.Header())
+	}
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
 		newProblem(http.StatusUnsupportedMediaType, coordinator.CodeInvalid,
 			"the body's Content-Type must be application/json", "").write(w)

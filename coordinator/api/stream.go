@@ -47,17 +47,24 @@ func startStream(hctx huma.Context, contentType string) *streamWriter {
 	hctx.SetHeader("Content-Type", contentType)
 	hctx.SetStatus(http.StatusOK)
 	out := &streamWriter{w: w, rc: http.NewResponseController(w)}
+	if overTCP(hctx.Context()) {
+		out.limit = writeTimeout
+	}
 	out.flush()
 	return out
 }
 
 // A streamWriter sends what it is given without delay.
 type streamWriter struct {
-	w  http.ResponseWriter
-	rc *http.ResponseController
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	limit time.Duration // that a reader may take for one piece; 0: as long as it likes
 }
 
 func (s *streamWriter) Write(p []byte) (int, error) {
+	if s.limit > 0 {
+		_ = s.rc.SetWriteDeadline(time.Now().Add(s.limit)) // not every writer has deadlines
+	}
 	n, err := s.w.Write(p)
 	if err == nil {
 		err = s.rc.Flush()
@@ -86,6 +93,7 @@ func (s *Server) events(context.Context, *struct{}) (*huma.StreamResponse, error
 }
 
 func (s *Server) sendChanges(ctx context.Context, changes <-chan coordinator.Change, out *streamWriter) {
+	out.limit = s.opts.WriteTimeout
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
 	for {
@@ -94,7 +102,6 @@ func (s *Server) sendChanges(ctx context.Context, changes <-chan coordinator.Cha
 			if !ok {
 				return
 			}
-			_ = out.rc.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout)) // not every writer has deadlines
 			if enc.Encode(c) != nil {
 				return
 			}
