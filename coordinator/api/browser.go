@@ -21,6 +21,9 @@ type (
 
 	cookieOutput struct {
 		Cookie http.Cookie `header:"Set-Cookie"`
+		Body   struct {
+			Key string `json:"key" doc:"For the header Stint-Page, which requests that change something need beside the cookie"`
+		}
 	}
 )
 
@@ -38,7 +41,7 @@ const (
 func (s *Server) browserRoutes(api huma.API) {
 	huma.Register(api, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once"), s.code)
 	signIn := op(http.MethodPost, pathSignIn, "ui-session", "Take a one-time code, and give a browser its cookie (TCP only)")
-	signIn.DefaultStatus, signIn.MaxBodyBytes = http.StatusNoContent, maxSignIn
+	signIn.MaxBodyBytes = maxSignIn
 	huma.Register(api, signIn, s.signIn)
 }
 
@@ -71,7 +74,11 @@ func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, e
 	if err != nil {
 		return nil, asProblem(err)
 	}
-	return &cookieOutput{Cookie: http.Cookie{Name: g.cookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}}, nil
+	out := &cookieOutput{Cookie: http.Cookie{Name: g.cookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}}
+	if out.Body.Key, err = s.opts.Token.pageKey(value); err != nil {
+		return nil, asProblem(err)
+	}
+	return out, nil
 }
 
 // PageAddress gives the address of the page, with a code that lets one browser in.

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -150,6 +152,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w = &lateWriter{w}
+		ctx, release := g.whileKnown(r)
+		defer release()
+		r = r.WithContext(ctx)
 	}
 	if r.ContentLength == 0 {
 		_ = huma.SetReadDeadline(w, time.Time{}) // net/http goes on reading there to notice that a client has gone
@@ -234,15 +239,47 @@ func (g *guard) sameOrigin(r *http.Request) bool {
 	}
 }
 
-// knows reports whether a request has the token, or a browser's cookie.
+// pageHeader is the header with the page key: see [Token.pageKey].
+const pageHeader = "Stint-Page"
+
+// knows reports whether a request has the token, or a browser's cookie, which alone is
+// good for reading. What another port has set as a cookie of that name is passed over.
 func (g *guard) knows(r *http.Request) bool {
 	token := g.server.opts.Token
 	if auth := r.Header.Values("Authorization"); len(auth) > 0 {
 		scheme, given, _ := strings.Cut(auth[0], " ")
 		return len(auth) == 1 && strings.EqualFold(scheme, "Bearer") && token.isToken(given)
 	}
-	c, err := r.Cookie(g.cookie)
-	return err == nil && token.isCookie(c.Value, g.server.opts.Now())
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	return slices.ContainsFunc(r.CookiesNamed(g.cookie), func(c *http.Cookie) bool {
+		return token.isCookie(c.Value, g.server.opts.Now()) && (reads || token.isPageKey(r.Header.Get(pageHeader), c.Value))
+	})
+}
+
+// lookAgain is how often it is looked whether the token of a request that lasts still counts.
+const lookAgain = time.Second
+
+// whileKnown gives a context that ends with the request, or soon after its token was
+// replaced by another one.
+func (g *guard) whileKnown(r *http.Request) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	var look sync.WaitGroup
+	look.Go(func() {
+		tick := time.NewTicker(lookAgain)
+		defer tick.Stop()
+		for g.knows(r) {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		cancel(&coordinator.Error{Code: coordinator.CodeUnauthorized, Message: "the token counts no more", Hint: "stint token header; in a browser: stint ui"})
+	})
+	return ctx, func() {
+		cancel(nil)
+		look.Wait()
+	}
 }
 
 // refuse answers with p, and lets go of the connection: there are not many.
@@ -273,6 +310,8 @@ func secureHeaders(h http.Header) {
 func isLong(r *http.Request) bool {
 	path := r.URL.Path
 	switch {
+	case !strings.HasPrefix(path, "/v1/"):
+		return false
 	case strings.HasSuffix(path, "/logs"):
 		return r.URL.Query().Has("follow")
 	default:

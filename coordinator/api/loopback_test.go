@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"stint/coordinator"
 )
@@ -94,7 +95,17 @@ func TestPromise11Token(t *testing.T) {
 	}
 }
 
-// TestBrowserIsLetInOnce: a code gives a cookie, once; the cookie counts as the token does.
+// signIn lets a browser in, and gives its cookie and its page key, as headers.
+func (s *tcpServer) signIn(t testing.TB) (cookie, key string) {
+	t.Helper()
+	_, body, _ := s.do(t, "POST", "/v1/ui/code", "", s.bearer())
+	_, code, _ := strings.Cut(decode[PageAddress](t, []byte(body)).URL, "#code=")
+	_, body, h := s.do(t, "POST", pathSignIn, `{"code":"`+code+`"}`, "Origin: http://"+s.addr, "Sec-Fetch-Site: same-origin")
+	pair, _, _ := strings.Cut(h.Get("Set-Cookie"), ";")
+	return "Cookie: " + pair, pageHeader + ": " + decode[struct{ Key string }](t, []byte(body)).Key
+}
+
+// TestBrowserIsLetInOnce: a code gives a cookie, once.
 func TestBrowserIsLetInOnce(t *testing.T) {
 	s := serveTCP(t, twoTasks(t), Options{})
 	code, body, _ := s.do(t, "POST", "/v1/ui/code", "", s.bearer())
@@ -107,9 +118,9 @@ func TestBrowserIsLetInOnce(t *testing.T) {
 	if code, _, _ := s.do(t, "POST", pathSignIn, ask, "Origin: http://evil.example"); code != 403 {
 		t.Errorf("another page gets a cookie: %d", code)
 	}
-	code, _, h := s.do(t, "POST", pathSignIn, ask, "Origin: http://"+s.addr, "Sec-Fetch-Site: same-origin")
+	code, body, h := s.do(t, "POST", pathSignIn, ask, "Origin: http://"+s.addr, "Sec-Fetch-Site: same-origin")
 	cookie := h.Get("Set-Cookie")
-	if code != 204 || !strings.HasSuffix(cookie, "; Path=/; HttpOnly; SameSite=Strict") || strings.Contains(cookie, s.token) {
+	if code != 200 || !strings.HasSuffix(cookie, "; Path=/; HttpOnly; SameSite=Strict") || strings.Contains(cookie+body, s.token) {
 		t.Fatalf("%d %q", code, cookie)
 	}
 	if code, _, h := s.do(t, "POST", pathSignIn, ask); code != 401 || h.Get("Set-Cookie") != "" {
@@ -118,6 +129,71 @@ func TestBrowserIsLetInOnce(t *testing.T) {
 	pair, _, _ := strings.Cut(cookie, ";")
 	if code, body, _ := s.do(t, "GET", "/v1/tasks", "", "Cookie: "+pair); code != 200 {
 		t.Errorf("%d %s", code, body)
+	}
+}
+
+// TestStolenCookieChangesNothing: browsers send our cookie to every port of this
+// machine, so who has it alone can read, and change nothing. And what another port
+// sets in its place does not lock the user out.
+func TestStolenCookieChangesNothing(t *testing.T) {
+	m := twoTasks(t)
+	s := serveTCP(t, m, Options{})
+	cookie, key := s.signIn(t)
+	otherCookie, otherKey := s.signIn(t)
+	for _, headers := range [][]string{{cookie}, {cookie, pageHeader + ": "}, {cookie, pageHeader + ": x"}, {cookie, otherKey}, {key}, {cookie, key + "x"}} {
+		if code, body, _ := s.do(t, "POST", "/v1/tasks/aa-1/hold", "", headers...); code != 401 {
+			t.Errorf("%q: %d %s", headers, code, body)
+		}
+	}
+	tossed := strings.Replace(cookie, ": ", ": stint_"+strings.Split(s.addr, ":")[1]+"=tossed; ", 1)
+	for _, headers := range [][]string{{cookie, key}, {otherCookie, otherKey}, {tossed, key}} {
+		if code, body, _ := s.do(t, "POST", "/v1/tasks/aa-1/hold", "", headers...); code != 200 {
+			t.Errorf("%q: %d %s", headers, code, body)
+		}
+	}
+	if err := RotateToken(s.api.opts.Token.path); err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{"GET", "POST"} {
+		if code, body, _ := s.do(t, method, "/v1/tasks/aa-1", "", cookie, key); code != 401 {
+			t.Errorf("after a rotation: %d %s", code, body)
+		}
+	}
+}
+
+// TestRotationEndsStreams: a stream does not outlive the token that it was opened with.
+func TestRotationEndsStreams(t *testing.T) {
+	m := twoTasks(t)
+	s := serveTCP(t, m, Options{})
+	cookie, _ := s.signIn(t)
+	ended := make(chan string, 2)
+	for _, header := range []string{cookie, s.bearer()} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+s.addr+"/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, value, _ := strings.Cut(header, ": ")
+		req.Header.Set(name, value)
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatal(resp, err)
+		}
+		go func() {
+			_, _ = io.Copy(io.Discard, resp.Body) // its end is what counts
+			_ = resp.Body.Close()
+			ended <- name
+		}()
+	}
+	eventually(t, "two readers", func() bool { return m.subscribers() == 2 })
+	if err := RotateToken(s.api.opts.Token.path); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		select {
+		case <-ended:
+		case <-time.After(10 * lookAgain):
+			t.Fatal("a stream goes on with a token that counts no more")
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ func (s *Server) routes() {
 // aboutAPI is what the description says about all requests.
 const aboutAPI = "The interface of a stint master. The same requests are answered on its unix socket, " +
 	"which its user alone can open and where no token is needed, and, by stint serve, on a port of this machine, where each needs the token " +
-	"(stint token header) or the cookie of a browser that stint ui has let in. " +
+	"(stint token header) or the cookie of a browser that stint ui has let in, and where something is changed the header Stint-Page beside that. " +
 	"Errors are application/problem+json; code is for programs."
 
 // describe serves the OpenAPI description, openapi.json beside this file.

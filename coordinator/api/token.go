@@ -141,7 +141,7 @@ func (t *Token) cookie(now time.Time) (string, error) {
 		return "", err
 	}
 	body := strconv.FormatInt(now.Add(browserTime).Unix(), 10) + "." + randomText(16)
-	return body + "." + proof(text, body), nil
+	return body + "." + proof(text, "cookie "+body), nil
 }
 
 // isCookie reports whether value is a cookie of the present token that has not ended.
@@ -151,7 +151,7 @@ func (t *Token) isCookie(value string, now time.Time) bool {
 		return false
 	}
 	i := strings.LastIndexByte(value, '.')
-	if i < 0 || !equalText(value[i+1:], proof(text, value[:i])) {
+	if i < 0 || !equalText(value[i+1:], proof(text, "cookie "+value[:i])) {
 		return false
 	}
 	until, _, _ := strings.Cut(value, ".")
@@ -159,10 +159,24 @@ func (t *Token) isCookie(value string, now time.Time) bool {
 	return err == nil && now.Unix() < end
 }
 
-// proof is the code that only who has the token can make for a cookie.
-func proof(token, body string) string {
+// pageKey gives what a page has to show beside its cookie before it may change
+// anything: browsers send the cookies of a host to all of its ports, so whoever listens
+// at another one may come to have the cookie, but never this.
+func (t *Token) pageKey(cookie string) (string, error) {
+	text, err := t.Text()
+	return proof(text, "page "+cookie), err
+}
+
+// isPageKey reports whether given is the page key of a cookie.
+func (t *Token) isPageKey(given, cookie string) bool {
+	key, err := t.pageKey(cookie)
+	return err == nil && equalText(given, key)
+}
+
+// proof is the code for a text that only who has the token can make.
+func proof(token, text string) string {
 	mac := hmac.New(sha256.New, []byte(token))
-	_, _ = mac.Write([]byte("stint cookie " + body)) // a hash takes all
+	_, _ = mac.Write([]byte("stint " + text)) // a hash takes all
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
