@@ -1,10 +1,19 @@
 // Package api is the way into a master from other processes: an HTTP server over
-// a unix socket, and the client that the command line uses.
+// a unix socket and, where it is asked for, on a port of this machine; a small page;
+// and the client that the command line uses.
 //
 // # Who may call
 //
 // The socket has mode 0600 in a directory of mode 0700, and a connection from
 // another user than ours or root is closed before a byte of it is read ([Listen]).
+//
+// A port can be reached by every user of the machine and every page in a browser
+// ([ListenLoopback]), so a guard stands before the same handlers ([Server.ServeLoopback]).
+// In this order it asks for the Host that we are (421 otherwise: a name that was made to
+// mean this machine), for no other Origin than our own page's (403), and for the token or
+// a browser's cookie (401). The token
+// lies in a file ([Token]); it never stands in a URL. A browser gets its cookie for a
+// one-time code, which stint ui puts behind the # of the page's address.
 //
 // # Requests
 //
@@ -15,9 +24,9 @@
 //
 // # Errors
 //
-// An error is application/problem+json (RFC 9457) with two members more: code, a
-// [coordinator.Code], and hint, the next command. The client turns it back into
-// the same [*coordinator.Error].
+// An error is application/problem+json (RFC 9457) with more members: code, a
+// [coordinator.Code]; message, which is detail; hint, the next command; and field, what
+// of the request is wrong. The client turns it back into the same [*coordinator.Error].
 //
 // Every answer says in its header how many findings there are and whether dispatch is
 // paused ([Notice]).
@@ -26,6 +35,11 @@
 //
 // A client that waits for longer than a request should take asks whether the master
 // is there: OPTIONS *, which its HTTP server answers by itself. See [ErrSilent].
+//
+// # Bounds over TCP
+//
+// 256 connections, 64 requests that last, bodies of 4 MiB; 5 s for a header, 30 s for a
+// request. None of it is shared with the socket, so a flood there costs commands nothing.
 //
 // # Long requests
 //

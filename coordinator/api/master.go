@@ -38,7 +38,9 @@ func (s *Server) masterRoutes(api huma.API) {
 	huma.Register(api, one, s.session)
 	huma.Register(api, alias(one, "/v1/sessions/{key...}"), s.session) // a key with slashes that were not escaped
 
-	huma.Register(api, op(http.MethodGet, "/v1/state", "state", "The whole state as text, to compare with the fold of the journal"), s.state)
+	whole := op(http.MethodGet, "/v1/state", "state", "The whole state as text, to compare with the fold of the journal")
+	whole.Responses = answers("The state", "text/plain")
+	huma.Register(api, whole, s.state)
 
 	over := op(http.MethodPost, "/v1/handover", "handover", "Start nothing more and end after the runs at work")
 	over.DefaultStatus = http.StatusNoContent

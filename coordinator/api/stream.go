@@ -38,7 +38,12 @@ func (s *Server) streamRoutes(api huma.API) {
 }
 
 func streams(contentType string) map[string]*huma.Response {
-	return map[string]*huma.Response{"200": {Description: "A stream", Content: map[string]*huma.MediaType{contentType: {}}}}
+	return answers("A stream", contentType)
+}
+
+// answers describes a good answer that is no JSON.
+func answers(what, contentType string) map[string]*huma.Response {
+	return map[string]*huma.Response{"200": {Description: what, Content: map[string]*huma.MediaType{contentType: {}}}}
 }
 
 // startStream sends the header of a stream at once and gives what to write to.

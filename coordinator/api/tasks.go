@@ -66,7 +66,9 @@ func (s *Server) taskRoutes(api huma.API) {
 	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself"), s.verify)
 	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Answer when the task has ended"), s.wait)
 	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why the task does not run"), s.why)
-	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "The ledger's sections of the task"), s.raw)
+	raw := op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "The ledger's sections of the task")
+	raw.Responses = answers("The sections", "text/markdown")
+	huma.Register(api, raw, s.raw)
 }
 
 // spec gives the TaskSpec of a body. A time is put into UTC: JSON can be read with
