@@ -44,15 +44,19 @@ func (s *State) Peek(id string) (Task, bool) {
 	if n == 0 {
 		return Task{}, false
 	}
+	return s.peek(n), true
+}
+
+func (s *State) peek(n uint32) Task {
 	if l := s.live[n]; l != nil {
-		return s.view(l), true
+		return s.view(l)
 	}
 	e := s.entries.at(n)
 	tag := s.tags.list[e.tags]
 	return Task{
 		ID: s.id(n), Status: statuses[e.status], SessionKey: s.keyOf(n, e), UpdatedAt: e.updatedAt(),
 		Label: tag.label, TenantID: tag.tenant, Queue: tag.queue, Agent: tag.agent,
-	}, true
+	}
 }
 
 // keyOf gives the session key of an entry.

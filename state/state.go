@@ -43,9 +43,9 @@ type State struct {
 	after   dependants
 	hasty   map[uint32]*live // queued ones that may not wait for a cool-down to end
 	deleted map[uint32]bool  // of all tasks, those that are hidden
-	seq     uint64           // highest number of a record
 	away    int              // entries that are not in the journal
 	family  family
+	recent  recent
 
 	dispatch control
 	accounts map[string]*account
@@ -110,7 +110,10 @@ func New(r Reader) *State {
 // that had ended could not be read. Records of other kinds than Task and Control
 // are passed over.
 func (s *State) Apply(sec *ledger.Section) error {
-	s.seq = max(s.seq, sec.Seq)
+	s.recent.begin(sec.Seq)
+	if changesLists(sec) {
+		s.recent.forget()
+	}
 	switch sec.Kind {
 	case ledger.KindTask:
 		return s.applyTask(sec)
@@ -274,6 +277,7 @@ func (s *State) commit(l *live, next *folded, off int64) {
 // note writes down in its entry what is kept of a task for ever.
 func (s *State) note(l *live, e *entry, off int64) {
 	e.last = s.refs.add(ref{off: off, prev: e.last})
+	s.recent.add(l.n, e.last)
 	e.status = l.Status.index()
 	e.updated = 0
 	if !l.UpdatedAt.IsZero() {
@@ -396,9 +400,6 @@ func (s *State) Counts() map[Status]int {
 func (s *State) Idle() bool {
 	return len(s.running) == 0 && s.counts[Queued.index()] == s.held
 }
-
-// Seq gives the highest number of a record so far; 0 if there was none.
-func (s *State) Seq() uint64 { return s.seq }
 
 // Len gives the number of tasks, ended ones included and archived ones not.
 func (s *State) Len() int { return int(s.entries.len()) - 1 - s.away }
