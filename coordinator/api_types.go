@@ -57,10 +57,17 @@ type TaskSpec struct {
 }
 
 // A Change tells a subscriber that a record of a task was applied. Subscribers
-// get them in the order of the ledger, without gaps.
+// get them in the order of the ledger, without gaps. All of them share one: it is
+// only to be read.
 type Change struct {
-	Seq  uint64     `json:"seq"`  // number of the record
-	Task state.Task `json:"task"` // the task after it
+	Seq  uint64     `json:"seq"`           // number of the record
+	Task state.Task `json:"task,omitzero"` // the task after it
+	// Resync says that tasks may have come to lists or gone from them, or changed,
+	// without a record of their own, or with one that was missed: who follows must list
+	// anew. There is no Task then.
+	Resync bool `json:"resync,omitempty"`
+
+	line func() ([]byte, error) // JSON, made once; nil: made each time
 }
 
 // Health is what a master says about itself. The coordinator sets all of it but

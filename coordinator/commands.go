@@ -298,7 +298,7 @@ func (c *Coordinator) until(ctx context.Context, id string, is func(*state.Task)
 
 // follow reads changes until one may be the one that is waited for, or until
 // they end because we were too slow: then the caller looks again.
-func (c *Coordinator) follow(ctx context.Context, id string, changes <-chan Change, is func(*state.Task) bool) error {
+func (c *Coordinator) follow(ctx context.Context, id string, changes <-chan *Change, is func(*state.Task) bool) error {
 	for {
 		select {
 		case <-ctx.Done():

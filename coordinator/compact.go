@@ -124,7 +124,7 @@ func (c *Coordinator) archived(e ledger.ArchiveEntry) { c.state.Archive(e) }
 
 // refold begins the fold anew after a compaction. The log calls it with mu held,
 // which it keeps until refolded. Nobody hears of the records in between: they say
-// what was said before.
+// what was said before. Only that tasks have gone to the archive is news.
 func (c *Coordinator) refold() {
 	c.state = state.New(sections{c})
 	c.live, c.refolding, c.rejected = false, true, nil
@@ -132,6 +132,7 @@ func (c *Coordinator) refold() {
 
 func (c *Coordinator) refolded() {
 	c.live, c.refolding = true, false
+	c.publishResync()
 	c.poke()
 }
 

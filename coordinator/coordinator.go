@@ -247,8 +247,11 @@ func (c *Coordinator) apply(s *ledger.Section) {
 	if !c.live {
 		return
 	}
-	if s.Kind == ledger.KindTask {
+	switch {
+	case s.Kind == ledger.KindTask:
 		c.changed(s)
+	case !c.state.Covers(s.Seq - 1):
+		c.publishResync()
 	}
 	c.poke()
 }

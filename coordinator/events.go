@@ -1,17 +1,59 @@
 package coordinator
 
+import (
+	"bytes"
+	"encoding/json"
+	"sync"
+)
+
 // A subscriber is one reader of changes. It may lag by its buffer; then it is cut off.
 type subscriber struct {
-	ch chan Change
+	ch chan *Change
 }
 
 // Subscribe gives the changes of tasks from now on. A reader that lags behind by
 // more than buffer is cut off: its channel is closed, and it must look anew. cancel
 // ends the subscription; it may be called more than once.
-func (c *Coordinator) Subscribe(buffer int) (changes <-chan Change, cancel func()) {
-	s := &subscriber{ch: make(chan Change, buffer)}
+func (c *Coordinator) Subscribe(buffer int) (changes <-chan *Change, cancel func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.subscribe(buffer)
+}
+
+// maxMissed bounds what one call of SubscribeAfter gives: a task has 1 KB, and all
+// readers of a master that was away come back at once.
+const maxMissed = 256
+
+// SubscribeAfter is Subscribe for a reader who knows all up to record after, and is to
+// miss nothing that came since, nor to hear of it twice. missed has the tasks that have
+// changed, in the order of their newest records, each once and as it is now; it is a
+// Resync alone if that cannot be told. If there are too many it has the first of them,
+// and changes is nil: the reader asks again, with the number of the last one.
+func (c *Coordinator) SubscribeAfter(after uint64, buffer int) (missed []*Change, changes <-chan *Change, cancel func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.state.Covers(after) {
+		missed = []*Change{{Seq: c.state.Seq(), Resync: true}}
+	} else if missed = c.since(after); len(missed) == maxMissed {
+		return missed, nil, func() {}
+	}
+	changes, cancel = c.subscribe(buffer)
+	return missed, changes, cancel
+}
+
+// since gives the first of what has changed after a record. mu is held.
+func (c *Coordinator) since(after uint64) []*Change {
+	list := c.state.Since(after, maxMissed)
+	changes := make([]*Change, len(list))
+	for i := range list {
+		changes[i] = &Change{Seq: list[i].Seq, Task: list[i].Task}
+	}
+	return changes
+}
+
+// subscribe is Subscribe with mu held.
+func (c *Coordinator) subscribe(buffer int) (changes <-chan *Change, cancel func()) {
+	s := &subscriber{ch: make(chan *Change, buffer)}
 	c.subs[s] = true
 	return s.ch, func() {
 		c.mu.Lock()
@@ -20,16 +62,32 @@ func (c *Coordinator) Subscribe(buffer int) (changes <-chan Change, cancel func(
 	}
 }
 
+// Seq gives the number of the newest record: who lists afterwards and then follows from
+// there misses nothing.
+func (c *Coordinator) Seq() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Seq()
+}
+
 // publish hands a change to all subscribers. mu is held.
 func (c *Coordinator) publish(change Change) {
+	if len(c.subs) == 0 {
+		return
+	}
+	plain := change
+	change.line = sync.OnceValues(func() ([]byte, error) { return plain.Line() })
 	for s := range c.subs {
 		select {
-		case s.ch <- change:
+		case s.ch <- &change:
 		default:
 			c.drop(s)
 		}
 	}
 }
+
+// publishResync tells subscribers to list anew. mu is held.
+func (c *Coordinator) publishResync() { c.publish(Change{Seq: c.state.Seq(), Resync: true}) }
 
 // drop ends a subscription. mu is held.
 func (c *Coordinator) drop(s *subscriber) {
@@ -37,4 +95,17 @@ func (c *Coordinator) drop(s *subscriber) {
 		delete(c.subs, s)
 		close(s.ch)
 	}
+}
+
+// Line gives the change as JSON, in one line with its end. It is made once for all
+// subscribers, who must not change it.
+func (c *Change) Line() ([]byte, error) {
+	if c.line != nil {
+		return c.line()
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(c)
+	return buf.Bytes(), err
 }

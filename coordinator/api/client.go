@@ -505,7 +505,7 @@ func (n *noteError) Write(p []byte) (int, error) {
 // until ctx ends (it gives ctx's cause), f gives an error (it gives that), or
 // the server ends the stream ([ErrStreamEnded]).
 func (c *Client) Events(ctx context.Context, f func(coordinator.Change) error) error {
-	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil, "")
+	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil, jsonLines)
 	if err != nil {
 		return err
 	}

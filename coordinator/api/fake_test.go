@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,12 +35,12 @@ type fakeMaster struct {
 	mu    sync.Mutex
 	tasks []state.Task
 	keys  map[string]string // idempotency key to id
-	subs  map[chan coordinator.Change]bool
-	seq   uint64
-	by    string // of the last Cancel or Retry
-	run   string // of the last Submit
-	waits int    // begun by runs, and not over
-	over  bool   // Handover was called
+	subs  map[chan *coordinator.Change]bool
+	said  []*coordinator.Change // to subscribers, the first with the number 1
+	by    string                // of the last Cancel or Retry
+	run   string                // of the last Submit
+	waits int                   // begun by runs, and not over
+	over  bool                  // Handover was called
 
 	paused string // why, after a Pause
 
@@ -47,7 +48,7 @@ type fakeMaster struct {
 }
 
 func newFake(t testing.TB) *fakeMaster {
-	return &fakeMaster{runs: t.TempDir(), now: time.Now, keys: map[string]string{}, subs: map[chan coordinator.Change]bool{}}
+	return &fakeMaster{runs: t.TempDir(), now: time.Now, keys: map[string]string{}, subs: map[chan *coordinator.Change]bool{}}
 }
 
 func (f *fakeMaster) Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error) {
@@ -112,10 +113,11 @@ func (f *fakeMaster) find(ref string) (state.Task, error) {
 
 // publish tells the subscribers; f.mu is held.
 func (f *fakeMaster) publish(t state.Task) {
-	f.seq++
+	change := &coordinator.Change{Seq: uint64(len(f.said)) + 1, Task: t}
+	f.said = append(f.said, change)
 	for ch := range f.subs {
 		select {
-		case ch <- coordinator.Change{Seq: f.seq, Task: t}:
+		case ch <- change:
 		default:
 			delete(f.subs, ch)
 			close(ch)
@@ -264,12 +266,31 @@ func (f *fakeMaster) Raw(ctx context.Context, ref string) ([]byte, error) {
 
 func (f *fakeMaster) RunDir(runID string) string { return filepath.Join(f.runs, runID) }
 
-func (f *fakeMaster) Subscribe(buffer int) (<-chan coordinator.Change, func()) {
-	ch := make(chan coordinator.Change, buffer)
+func (f *fakeMaster) Seq() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return uint64(len(f.said))
+}
+
+func (f *fakeMaster) Subscribe(buffer int) (<-chan *coordinator.Change, func()) {
+	_, changes, cancel := f.SubscribeAfter(math.MaxUint64, buffer)
+	return changes, cancel
+}
+
+// SubscribeAfter gives three changes that were missed at a time.
+func (f *fakeMaster) SubscribeAfter(after uint64, buffer int) ([]*coordinator.Change, <-chan *coordinator.Change, func()) {
+	ch := make(chan *coordinator.Change, buffer)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	missed := []*coordinator.Change{{Seq: uint64(len(f.said)), Resync: true}}
+	if after <= uint64(len(f.said)) {
+		missed = f.said[after:]
+	}
+	if len(missed) > 3 {
+		return missed[:3], nil, func() {}
+	}
 	f.subs[ch] = true
-	return ch, func() {
+	return missed, ch, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.subs[ch] {

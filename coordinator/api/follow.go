@@ -68,7 +68,7 @@ func (f *follower) subscription(ctx context.Context) error {
 }
 
 // next waits for a change or, while a run is at work, for the time to look again.
-func (f *follower) next(ctx context.Context, changes <-chan coordinator.Change) error {
+func (f *follower) next(ctx context.Context, changes <-chan *coordinator.Change) error {
 	var look <-chan time.Time
 	if f.active {
 		look = time.After(f.poll)

@@ -11,9 +11,11 @@ type Notice struct {
 	Findings int    // in the ledger
 	Paused   bool   // dispatch is
 	PauseWhy string // the reason that was given, or its beginning
+	Seq      uint64 // number of the newest record, from which events can be followed
 }
 
 const (
+	seqHeader      = "Stint-Seq"
 	findingsHeader = "Stint-Findings"
 	pausedHeader   = "Stint-Paused"
 	pauseWhyHeader = "Stint-Pause-Why" // as a Go string, because a person may have written it
@@ -23,12 +25,13 @@ const (
 const maxWhy = 1 << 10
 
 func noticeOf(m Master) Notice {
-	n := Notice{Findings: len(m.Findings())}
+	n := Notice{Findings: len(m.Findings()), Seq: m.Seq()}
 	n.Paused, n.PauseWhy = m.Paused()
 	return n
 }
 
 func (n Notice) write(h http.Header) {
+	h.Set(seqHeader, strconv.FormatUint(n.Seq, 10))
 	h.Set(findingsHeader, strconv.Itoa(n.Findings))
 	h.Set(pausedHeader, strconv.FormatBool(n.Paused))
 	if n.PauseWhy != "" {
@@ -42,8 +45,9 @@ func readNotice(h http.Header) *Notice {
 	if err != nil {
 		return nil
 	}
-	why, _ := strconv.Unquote(h.Get(pauseWhyHeader)) // "" if there is none
-	return &Notice{Findings: findings, Paused: h.Get(pausedHeader) == "true", PauseWhy: why}
+	why, _ := strconv.Unquote(h.Get(pauseWhyHeader))      // "" if there is none
+	seq, _ := strconv.ParseUint(h.Get(seqHeader), 10, 64) // 0 from an older master
+	return &Notice{Findings: findings, Paused: h.Get(pausedHeader) == "true", PauseWhy: why, Seq: seq}
 }
 
 // Notice gives what the last answer said about the master; nil if it said nothing,

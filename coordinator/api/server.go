@@ -76,7 +76,12 @@ type Master interface {
 	RunDir(runID string) string
 	// Subscribe gives every change from now on, in order. The channel is closed
 	// when more than buffer of them wait, and by cancel.
-	Subscribe(buffer int) (changes <-chan coordinator.Change, cancel func())
+	Subscribe(buffer int) (changes <-chan *coordinator.Change, cancel func())
+	// SubscribeAfter is Subscribe, and gives what was missed since a record; without
+	// changes where there is more of it.
+	SubscribeAfter(after uint64, buffer int) (missed []*coordinator.Change, changes <-chan *coordinator.Change, cancel func())
+	// Seq gives the number of the newest record.
+	Seq() uint64
 	Health() coordinator.Health
 	Sessions() []state.Session
 	// Session gives a session by its key or id, and its transcript.
@@ -124,8 +129,9 @@ type Options struct {
 	NewID        func() string    // ids of tasks whose client chose none; nil: UUIDv7
 	Poll         time.Duration    // between two looks at a log that is followed; 0: 100 ms
 	Grace        time.Duration    // that short requests have left when the server is stopped; 0: 2 s
-	EventBuffer  int              // changes that a reader of events may lag behind; 0: 256
-	WriteTimeout time.Duration    // that a reader of events may take for one; 0: 10 s
+	EventBuffer  int              // changes that a reader of events may lag behind; 0: 1024
+	WriteTimeout time.Duration    // that a reader of events may take for 16 KB of them; 0: 10 s
+	Heartbeat    time.Duration    // of silence in events until readers are shown that they are connected; 0: 15 s
 
 	Token *Token // that requests over TCP must have; nil: there is no listener on TCP
 	HTTP  string // address of that listener, such as 127.0.0.1:7433; "": none
@@ -147,8 +153,9 @@ func (o Options) withDefaults() Options {
 	}
 	o.Poll = orElse(o.Poll, 100*time.Millisecond)
 	o.Grace = orElse(o.Grace, 2*time.Second)
-	o.EventBuffer = orElse(o.EventBuffer, 256)
+	o.EventBuffer = orElse(o.EventBuffer, 1024)
 	o.WriteTimeout = orElse(o.WriteTimeout, 10*time.Second)
+	o.Heartbeat = orElse(o.Heartbeat, 15*time.Second)
 	return o
 }
 

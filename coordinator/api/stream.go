@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,9 +31,7 @@ func (s *Server) streamRoutes(api huma.API) {
 	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "What the runs of the task's last attempt wrote, in their order")
 	logs.Responses = streams("text/plain")
 	huma.Register(api, logs, s.logs)
-	events := op(http.MethodGet, "/v1/events", "events", "Every change from now on, one JSON object a line")
-	events.Responses = streams("application/jsonl")
-	huma.Register(api, events, s.events)
+	s.eventRoute(api)
 }
 
 func streams(contentType string) map[string]*huma.Response {
@@ -48,6 +45,13 @@ func answers(what, contentType string) map[string]*huma.Response {
 
 // startStream sends the header of a stream at once and gives what to write to.
 func startStream(hctx huma.Context, contentType string) *streamWriter {
+	out := newStream(hctx, contentType)
+	out.flush()
+	return out
+}
+
+// newStream gives what to write a stream to; its header is sent with the first write.
+func newStream(hctx huma.Context, contentType string) *streamWriter {
 	_, w := humago.Unwrap(hctx)
 	hctx.SetHeader("Content-Type", contentType)
 	hctx.SetStatus(http.StatusOK)
@@ -55,7 +59,6 @@ func startStream(hctx huma.Context, contentType string) *streamWriter {
 	if overTCP(hctx.Context()) {
 		out.limit = writeTimeout
 	}
-	out.flush()
 	return out
 }
 
@@ -82,39 +85,6 @@ func (s *streamWriter) flush() { _ = s.rc.Flush() }
 
 // breakOff ends a stream so that the client sees that it is not whole.
 func breakOff() { panic(http.ErrAbortHandler) }
-
-// events streams changes. A reader that lags is cut off, by the master when too
-// many changes wait and by the deadline when it takes none at all; it has to
-// look at everything anew then.
-func (s *Server) events(context.Context, *struct{}) (*huma.StreamResponse, error) {
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		ctx, release := long(hctx.Context())
-		defer release()
-		changes, cancel := s.master.Subscribe(s.opts.EventBuffer)
-		defer cancel()
-		s.sendChanges(ctx, changes, startStream(hctx, "application/jsonl"))
-		breakOff() // it has no end of its own
-	}}, nil
-}
-
-func (s *Server) sendChanges(ctx context.Context, changes <-chan coordinator.Change, out *streamWriter) {
-	out.limit = s.opts.WriteTimeout
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
-	for {
-		select {
-		case c, ok := <-changes:
-			if !ok {
-				return
-			}
-			if enc.Encode(c) != nil {
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
 
 func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse, error) {
 	t, err := s.master.Task(ctx, in.ID)

@@ -1,0 +1,223 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"stint/coordinator"
+)
+
+const (
+	eventStreamType = "text/event-stream"
+
+	// retryAfter is what an EventSource is told to wait before it connects again.
+	retryAfter = "retry: 1000\n"
+	// heartbeat is a comment, which readers pass over.
+	heartbeat = ": heartbeat\n\n"
+
+	// maxEvents is how many bytes of events wait until they are sent. Fewer are sent at
+	// once when no more is to come.
+	maxEvents = 16 << 10
+)
+
+type eventsInput struct {
+	Accept string `header:"Accept" doc:"application/jsonl: one JSON object a line instead of Server-Sent Events"`
+	LastID string `header:"Last-Event-ID" doc:"Number of the last record that the reader knows of, as an EventSource sends it by itself: what has changed since comes first"`
+	After  string `query:"after" doc:"The same, where that header is not there: the Stint-Seq of an answer"`
+}
+
+func (s *Server) eventRoute(api huma.API) {
+	events := op(http.MethodGet, "/v1/events", "events", "Every change of a task from now on, or since a record")
+	events.Description = "An event `task` has a task as it is now and, as its id, the number of the task's newest record. " +
+		"Of a task that has ended only the fields are there by which lists are filtered. " +
+		"An event `resync` says that it cannot be told what has changed: list anew. " +
+		"Whoever lists first gives the `Stint-Seq` of that answer as `after`, and misses nothing. " +
+		"A reader that is too slow is cut off, and comes back with Last-Event-ID."
+	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[coordinator.Change](), true, "")
+	events.Responses = map[string]*huma.Response{"200": {Description: "A stream without an end", Content: map[string]*huma.MediaType{
+		eventStreamType: {}, jsonLines: {Schema: schema},
+	}}}
+	huma.Register(api, events, s.events)
+}
+
+// after gives the record that the reader wants to go on behind; ok is false if it has
+// named none. An EventSource that connects again sends the header beside the query
+// of its first time, which is old by then.
+func (in *eventsInput) after() (seq uint64, ok bool, err error) {
+	name, text := "Last-Event-ID", in.LastID
+	if text == "" {
+		name, text = "after", in.After
+	}
+	if text == "" {
+		return 0, false, nil
+	}
+	if seq, err = strconv.ParseUint(text, 10, 64); err != nil {
+		return 0, false, &coordinator.Error{
+			Code: coordinator.CodeInvalid, Field: name, Message: fmt.Sprintf("%s must be the number of a record, not %q", name, clip(text)),
+			Hint: "use the id of the last event, or the Stint-Seq that answers have in their header",
+		}
+	}
+	return seq, true, nil
+}
+
+// events streams changes. A reader that lags is cut off, by the master when too
+// many changes wait and by the deadline when it takes none at all.
+func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	seq, given, err := in.after()
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	if !given {
+		seq = s.master.Seq()
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		ctx, release := long(hctx.Context())
+		defer release()
+		contentType := eventStreamType
+		if acceptsLines(in.Accept) {
+			contentType = jsonLines
+		}
+		hctx.SetHeader(seqHeader, strconv.FormatUint(seq, 10)) // that of the request itself may be older
+		e := &eventStream{
+			master: s.master, lag: s.opts.EventBuffer, heartbeat: s.opts.Heartbeat,
+			lines: contentType == jsonLines, out: newStream(hctx, contentType), seq: seq,
+		}
+		e.out.limit = s.opts.WriteTimeout
+		if hctx.Method() != http.MethodHead {
+			e.run(ctx)
+			breakOff() // it has no end of its own
+		}
+	}}, nil
+}
+
+// acceptsLines reports whether an Accept header names JSON lines.
+func acceptsLines(accept string) bool {
+	for kind := range strings.SplitSeq(accept, ",") {
+		if kind, _, _ = strings.Cut(kind, ";"); strings.EqualFold(strings.TrimSpace(kind), jsonLines) {
+			return true
+		}
+	}
+	return false
+}
+
+// An eventStream tells one reader what changes. It belongs to one goroutine.
+type eventStream struct {
+	master    Master
+	lag       int           // how many changes may wait for the reader
+	heartbeat time.Duration // of silence
+	lines     bool          // JSON lines, not Server-Sent Events
+	out       *streamWriter
+
+	seq uint64 // up to which the reader was told
+	buf []byte // what is to be sent
+}
+
+// run goes on until the reader or ctx has ended, or the reader lags.
+func (e *eventStream) run(ctx context.Context) {
+	if !e.lines {
+		// The id is what an EventSource begins with that is cut off before the first event.
+		e.buf = append(strconv.AppendUint(append(e.buf, retryAfter+"id: "...), e.seq, 10), "\n\n"...)
+	}
+	for e.flush() && ctx.Err() == nil && e.catchUp(ctx) {
+	}
+}
+
+// catchUp sends what the reader has missed. It gives true if there is more of that;
+// else it goes on with what comes, to the end.
+func (e *eventStream) catchUp(ctx context.Context) (more bool) {
+	missed, changes, cancel := e.master.SubscribeAfter(e.seq, e.lag)
+	defer cancel()
+	for _, c := range missed {
+		if !e.add(c) {
+			return false
+		}
+	}
+	if changes == nil {
+		return true
+	}
+	e.follow(ctx, changes)
+	return false
+}
+
+// follow sends what comes, as much as there is at a time.
+func (e *eventStream) follow(ctx context.Context, changes <-chan *coordinator.Change) {
+	silence := e.heartbeat
+	if e.lines {
+		silence = math.MaxInt64 // what reads lines need not know comments
+	}
+	quiet := time.NewTimer(silence)
+	defer quiet.Stop()
+	for e.flush() {
+		quiet.Reset(silence)
+		select {
+		case c, ok := <-changes:
+			if !ok || !e.add(c) || !e.addWaiting(changes) {
+				return
+			}
+		case <-quiet.C:
+			e.buf = append(e.buf, heartbeat...)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// addWaiting adds what has come already. It gives false at the end.
+func (e *eventStream) addWaiting(changes <-chan *coordinator.Change) bool {
+	for {
+		select {
+		case c, ok := <-changes:
+			if !ok {
+				e.flush()
+				return false
+			}
+			if !e.add(c) {
+				return false
+			}
+		default:
+			return true
+		}
+	}
+}
+
+// add puts a change to what is to be sent, and sends that when it is enough.
+func (e *eventStream) add(c *coordinator.Change) bool {
+	line, err := c.Line()
+	if err != nil {
+		return false
+	}
+	e.seq = c.Seq
+	if e.lines {
+		e.buf = append(e.buf, line...)
+	} else {
+		e.buf = appendEvent(e.buf, c, line)
+	}
+	return len(e.buf) < maxEvents || e.flush()
+}
+
+// appendEvent adds a change as an event of the stream; line is its JSON with a line end.
+func appendEvent(b []byte, c *coordinator.Change, line []byte) []byte {
+	b = strconv.AppendUint(append(b, "id: "...), c.Seq, 10)
+	if c.Resync {
+		b = append(b, "\nevent: resync\ndata: "...)
+	} else {
+		b = append(b, "\nevent: task\ndata: "...)
+	}
+	return append(append(b, line...), '\n')
+}
+
+// flush sends what waits, if anything. It gives false if the reader does not take it in
+// time, or has gone.
+func (e *eventStream) flush() bool {
+	_, err := e.out.Write(e.buf)
+	e.buf = e.buf[:0]
+	return err == nil
+}
