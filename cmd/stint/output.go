@@ -8,11 +8,11 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
 
+	"stint/coordinator"
 	"stint/state"
 )
 
@@ -22,56 +22,12 @@ func isTTY(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// escapeText shows what could move the cursor, change colours or hide text as
-// \x1b and the like. Newlines and tabs stay. Terminals believe every byte that
-// they get; agents, and files that they quote, are not to be believed.
-func escapeText(s string) string {
-	if !needsEscape(s) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case !isHarmful(r):
-			b.WriteString(s[i : i+size])
-		case r < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-		i += size
-	}
-	return b.String()
-}
+// escapeText shows what could harm a terminal as text: terminals believe every byte
+// that they get; see [coordinator.EscapeText].
+func escapeText(s string) string { return coordinator.EscapeText(s) }
 
 // because adds a reason, if there is one.
 func because(what, reason string) string { return strings.TrimSuffix(what+": "+reason, ": ") }
-
-func needsEscape(s string) bool {
-	for i := 0; i < len(s); {
-		if c := s[i]; c >= ' ' && c < 0x7f { // most of what is ever written
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && size == 1 || isHarmful(r) {
-			return true
-		}
-		i += size
-	}
-	return false
-}
-
-// isHarmful reports control characters and the marks that reorder text.
-func isHarmful(r rune) bool {
-	if r == '\n' || r == '\t' {
-		return false
-	}
-	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
-}
 
 // A safeWriter escapes what goes to a terminal. Bytes of a rune that is cut
 // between two writes wait for the rest; flush writes what still waits.
@@ -165,12 +121,12 @@ func (j *jsonWriter) Write(p []byte) (int, error) {
 
 // escapeJSON writes the harmful runes of a JSON text, which is valid UTF-8.
 func escapeJSON(text string) string {
-	if !needsEscape(text) {
+	if !coordinator.NeedsEscape(text) {
 		return text
 	}
 	var b strings.Builder
 	for _, r := range text {
-		if isHarmful(r) {
+		if coordinator.IsHarmful(r) {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {
 			b.WriteRune(r)

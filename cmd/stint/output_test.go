@@ -8,26 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator"
 	"stint/coordinator/api"
 	"stint/state"
 )
-
-func TestEscapeText(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
-		{"plain, with\ttab and\nnewline, é 漢 😀", "plain, with\ttab and\nnewline, é 漢 😀"},
-		{"\x1b[2J\x07", `\x1b[2J\x07`},
-		{"\x1b]52;c;aGk=\x1b\\", `\x1b]52;c;aGk=\x1b\`},
-		{"a\rb\x00\x7f", `a\x0db\x00\x7f`},
-		{"\u009b31m", `\x9b31m`},
-		{"bad \xff\xc3 bytes", `bad \xff\xc3 bytes`},
-		{"a\u202eb", `a\u202eb`},
-		{"\ufffd", "\ufffd"},
-	} {
-		if got := escapeText(c.in); got != c.want {
-			t.Errorf("%q: %q, want %q", c.in, got, c.want)
-		}
-	}
-}
 
 // However the bytes are cut into writes, the terminal sees the same.
 func FuzzSafeWriter(f *testing.F) {
@@ -48,7 +32,7 @@ func FuzzSafeWriter(f *testing.F) {
 		if b.String() != escapeText(s) {
 			t.Errorf("%q in parts is %q, at once %q", s, b.String(), escapeText(s))
 		}
-		if strings.ContainsFunc(b.String(), isHarmful) {
+		if strings.ContainsFunc(b.String(), coordinator.IsHarmful) {
 			t.Errorf("%q lets something through: %q", s, b.String())
 		}
 	})
@@ -188,7 +172,7 @@ func TestPrintJSON(t *testing.T) {
 	if err := printJSON(&b, in); err != nil {
 		t.Fatal(err)
 	}
-	if strings.ContainsFunc(b.String(), isHarmful) || strings.Count(b.String(), "\n") != 1 {
+	if strings.ContainsFunc(b.String(), coordinator.IsHarmful) || strings.Count(b.String(), "\n") != 1 {
 		t.Errorf("%q", b.String())
 	}
 	var out map[string]string
