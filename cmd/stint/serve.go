@@ -350,7 +350,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	if err != nil {
 		return err
 	}
-	options := api.Options{Version: versionName(), Log: m.log, RunOf: agent.RunOf}
+	options := api.Options{Version: versionName(), Log: m.log, RunOf: agent.RunOf, Agents: agentNames}
 	loopback := m.listenHTTP(&options)
 	server := api.NewServer(c, options)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))

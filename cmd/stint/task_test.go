@@ -196,6 +196,10 @@ func TestHelpGolden(t *testing.T) {
 		{"lessons", "show"},
 		{"lessons", "rm"},
 		{"verify"},
+		{"ui"},
+		{"token"},
+		{"token", "header"},
+		{"token", "rotate"},
 	} {
 		all.WriteString("$ stint " + strings.Join(append(args, "--help"), " ") + "\n")
 		if err := tree(&all, append(args, "--help")...); err != nil {

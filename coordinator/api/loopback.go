@@ -282,17 +282,21 @@ func (g *guard) whileKnown(r *http.Request) (context.Context, func()) {
 	}
 }
 
+// authenticate tells a program what it has to show.
+const authenticate = `Bearer realm="stint"`
+
 // refuse answers with p, and lets go of the connection: there are not many.
 func (g *guard) refuse(w http.ResponseWriter, p *problem) {
 	w.Header().Set("Connection", "close")
 	if p.Status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="stint"`)
+		w.Header().Set("WWW-Authenticate", authenticate)
 	}
 	p.write(w)
 }
 
-// pagePolicy is what our page may do: show what comes from here, and run the one script.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// pagePolicy is what our page may do: show what comes from here, and run the one script,
+// which may not turn text into markup.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // secureHeaders tells browsers to run nothing, keep nothing and tell nobody. No header
 // lets another origin read an answer.

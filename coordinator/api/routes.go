@@ -41,6 +41,7 @@ func (s *Server) routes() {
 	s.ledgerRoutes(api)
 	s.compactRoutes(api)
 	s.browserRoutes(api)
+	s.pageRoutes()
 	s.describe(api)
 	s.mux.HandleFunc("/", s.noRoute)
 }

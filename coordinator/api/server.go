@@ -136,6 +136,8 @@ type Options struct {
 	Token *Token // that requests over TCP must have; nil: there is no listener on TCP
 	HTTP  string // address of that listener, such as 127.0.0.1:7433; "": none
 
+	Agents []string // names that the page offers for a new task
+
 	// RunOf gives the run that a process is part of, "" if none. An error says that
 	// nobody can tell. nil: requests say it themselves.
 	RunOf func(pid int) (run string, err error)

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/ledger/durable"
+)
+
+const uiHelp = `Open the page of the master in your browser: the tasks, one task with its answer and
+log, and a form for a new one. The address lets one browser in, once, and counts for a
+minute; that browser is then let in until it is closed, or until stint token rotate.
+
+It is opened with $BROWSER, xdg-open or open. Where there is no display, or with
+--print, the address is printed instead. Show it to nobody: it lets in whoever is first.`
+
+func (a *app) uiCommand() *cobra.Command {
+	var print bool
+	c := &cobra.Command{
+		Use:   "ui [OPTIONS]",
+		Short: "open the page in your browser",
+		Long:  uiHelp,
+		Example: `  stint ui
+  stint ui --print    # the address alone, on stdout`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.runUI(c.Context(), print) },
+	}
+	c.Flags().BoolVar(&print, "print", false, "print the address, and open nothing")
+	return c
+}
+
+func (a *app) runUI(ctx context.Context, print bool) error {
+	state, err := a.ownState()
+	if err != nil {
+		return err
+	}
+	var page api.PageAddress
+	err = a.callRunning(func(c *api.Client) (err error) { page, err = c.PageAddress(ctx); return err })
+	if err != nil {
+		return a.noPage(ctx, err)
+	}
+	file := filepath.Join(state, "ui.html")
+	browser := browserCommand(file)
+	if print || browser == nil {
+		return a.printAddress(page)
+	}
+	if err := durable.ReplaceFile(durable.OS, file, wayTo(page)); err != nil {
+		return fmt.Errorf("the way to the page: %w", err)
+	}
+	if err := open(ctx, browser); err != nil {
+		return &cliError{code: exitFailure, message: "the browser was not opened", err: err, try: "stint ui --print"}
+	}
+	a.hint("stint: opened in your browser; if you see no page: stint ui --print\n")
+	return nil
+}
+
+// noPage says why there is no page, and how to get one.
+func (a *app) noPage(ctx context.Context, err error) error {
+	var remote *coordinator.Error
+	switch {
+	case errors.Is(err, api.ErrNoMaster):
+		return &cliError{code: exitNoMaster, message: "no master is running, so there is no page", try: "stint serve, and then stint ui"}
+	case !errors.As(err, &remote) || remote.Code != coordinator.CodeConflict:
+		return err
+	}
+	var h coordinator.Health
+	if err := a.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err }); err != nil {
+		return err
+	}
+	if h.Background {
+		return &cliError{
+			code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) was started in the background, where it opens no port, so there is no page", h.PID),
+			try: "stint serve, which takes its place, and then stint ui",
+		}
+	}
+	return &cliError{
+		code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: its http is off, or it could not have its port, as its log says", h.PID),
+		try: "end it, and then: stint serve --http 127.0.0.1:7433",
+	}
+}
+
+// printAddress prints the address, and how to come there from elsewhere.
+func (a *app) printAddress(page api.PageAddress) error {
+	u, err := url.Parse(page.URL)
+	if err != nil {
+		return fmt.Errorf("the address of the page: %w", err)
+	}
+	a.hint("stint: it lets one browser in, once, until %s; if that is on another machine, first: ssh -L %s:%s HOST\n",
+		page.ExpiresAt.Local().Format(time.TimeOnly), u.Port(), u.Host)
+	return printText(a.stdout, page.URL)
+}
+
+// wayTo gives a file that leads a browser to the page. The address is not to be on a
+// command line, which other users of the machine can read.
+func wayTo(page api.PageAddress) []byte {
+	address := html.EscapeString(page.URL)
+	return fmt.Appendf(nil, `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url=%s">
+<title>stint</title>
+<p><a href="%s">Open the page of stint</a>. This counts once, for a minute.</p>
+`, address, address)
+}
+
+// browserCommand gives the command that opens a file in the user's browser; nil if
+// there is none, or no display.
+func browserCommand(file string) *exec.Cmd {
+	first, _, _ := strings.Cut(os.Getenv("BROWSER"), ":") // the others are for when it is missing
+	if first != "" {
+		if !strings.Contains(first, "%s") {
+			first += " %s"
+		}
+		return exec.Command("/bin/sh", "-c", strings.ReplaceAll(first, "%s", `"$1"`), "sh", file)
+	}
+	if runtime.GOOS == "darwin" {
+		return exec.Command("open", file)
+	}
+	if cmp.Or(os.Getenv("DISPLAY"), os.Getenv("WAYLAND_DISPLAY")) == "" {
+		return nil
+	}
+	if _, err := exec.LookPath("xdg-open"); err != nil {
+		return nil
+	}
+	return exec.Command("xdg-open", file)
+}
+
+// openWait is how long a browser has to say that it cannot be opened. One that is
+// still there then is at work, and outlives us.
+const openWait = time.Second
+
+// open starts a browser in a session of its own.
+func open(ctx context.Context, browser *exec.Cmd) error {
+	browser.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := browser.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- browser.Wait() }() // ends with the program
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(openWait):
+	case <-ctx.Done():
+	}
+	return nil
+}

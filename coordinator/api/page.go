@@ -1,0 +1,267 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// web has the page: its template, and what GET /ui/ gives.
+//
+//go:embed web/page.html web/app.js web/style.css
+var web embed.FS
+
+// assets are the files of the page that anybody may read, with their types.
+var assets = map[string]string{"app.js": "text/javascript; charset=utf-8", "style.css": "text/css; charset=utf-8"}
+
+// pageTemplate is compiled when it is first used: few processes are masters.
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page.html").Funcs(template.FuncMap{"short": shortID}).ParseFS(web, "web/page.html"))
+})
+
+const (
+	pageRows = 50       // tasks of one page
+	pageLog  = 64 << 10 // bytes of a log that the page shows
+	pageWhy  = 200      // runes of an error in the list
+)
+
+type (
+	// A page is what the template shows. Unless the reader is known, it is the page
+	// to sign in, and empty.
+	page struct {
+		Known      bool
+		Title      string
+		Health     coordinator.Health
+		Counts     []statusCount
+		Error      *problem  // instead of what follows
+		Task       *pageTask // instead of the list
+		Rows       []pageRow
+		Cursor     string // of this list; "" if it is the newest
+		Older      string // of the next one; "" if there is none
+		Agents     []string
+		Priorities []int
+		Workspace  string // of the task that was queued last
+	}
+
+	statusCount struct {
+		Status state.Status
+		Number int
+	}
+
+	// A pageRow is a task of the list.
+	pageRow struct {
+		TaskView
+		State string // the status, and what is special about it
+	}
+
+	// A pageTask is the one task that is shown.
+	pageTask struct {
+		pageRow
+		Actions []string // that are possible now
+		Log     string   // the end of the last run's stdout
+		LogNote string   // what is missing of it
+	}
+)
+
+func (s *Server) pageRoutes() {
+	s.mux.HandleFunc("GET /{$}", s.servePage)
+	s.mux.HandleFunc("GET /ui/{file}", serveAsset)
+}
+
+// servePage shows the list of tasks, or the task that ?task= names. Over TCP, who has
+// no token and no cookie gets the same page without anything in it.
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
+	if g := guardOf(r.Context()); g != nil && !g.knows(r) {
+		w.Header().Set("WWW-Authenticate", authenticate)
+		writePage(w, http.StatusUnauthorized, &page{})
+		return
+	}
+	p := s.newPage()
+	var err error
+	if q := r.URL.Query(); q.Get("task") != "" {
+		err = s.fillTask(r.Context(), p, q.Get("task"))
+	} else {
+		err = s.fillList(p, q.Get("cursor"))
+	}
+	status := http.StatusOK
+	if err != nil {
+		p.Error = asProblem(err)
+		status = p.Error.Status
+	}
+	writePage(w, status, p)
+}
+
+// writePage writes a page in which no text can be taken for anything else: the template
+// escapes what HTML would take for markup, and the rest is escaped here.
+func writePage(w http.ResponseWriter, status int, p *page) {
+	var buf bytes.Buffer
+	if err := pageTemplate().Execute(&buf, p); err != nil {
+		asProblem(fmt.Errorf("the page: %w", err)).write(w)
+		return
+	}
+	secureHeaders(w.Header())
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, coordinator.EscapeText(buf.String())) // the client may be gone
+}
+
+// newPage gives what all pages show.
+func (s *Server) newPage() *page {
+	p := &page{Known: true, Health: s.master.Health(), Agents: s.opts.Agents, Priorities: []int{9, 8, 7, 6, 5, 4, 3, 2, 1}}
+	for _, status := range state.Statuses() {
+		if n := p.Health.Counts[status]; n > 0 {
+			p.Counts = append(p.Counts, statusCount{status, n})
+		}
+	}
+	if last := s.master.List(state.Filter{Limit: 1}); len(last) > 0 {
+		p.Workspace = last[0].Workspace
+	}
+	return p
+}
+
+// fillList puts a list of tasks into the page.
+func (s *Server) fillList(p *page, cursor string) error {
+	before, err := parseCursor(cursor)
+	if err != nil {
+		return err
+	}
+	rows, next, err := s.page(state.Filter{Limit: pageRows, Before: before})
+	if err != nil {
+		return err
+	}
+	for _, data := range rows {
+		var v TaskView
+		if err := json.Unmarshal(data, &v); err != nil {
+			return fmt.Errorf("a row of the list: %w", err)
+		}
+		if v.Status.Terminal() {
+			v.Why = howItEnded(&v.Task)
+		} else {
+			v.Why = s.whyNow(v.ID)
+		}
+		p.Rows = append(p.Rows, pageRow{v, stateOf(&v.Task)})
+	}
+	if p.Cursor = cursor; next > 0 {
+		p.Older = formatCursor(next)
+	}
+	return nil
+}
+
+// howItEnded says in a line why a task that has ended is not done.
+func howItEnded(t *state.Task) string {
+	if t.Status == state.Done {
+		return ""
+	}
+	why, _, _ := strings.Cut(t.Error, "\n")
+	if r := []rune(why); len(r) > pageWhy {
+		why = string(r[:pageWhy]) + "…"
+	}
+	return strings.Trim(string(t.Reason)+": "+why, ": ")
+}
+
+// stateOf gives the status of a task and what is special about it.
+func stateOf(t *state.Task) string {
+	switch {
+	case t.Hold && !t.Status.Terminal():
+		return string(t.Status) + " (held)"
+	case t.Status == state.Running && t.Phase != "":
+		return string(t.Status) + " (" + string(t.Phase) + ")"
+	default:
+		return string(t.Status)
+	}
+}
+
+// fillTask puts one task into the page.
+func (s *Server) fillTask(ctx context.Context, p *page, ref string) error {
+	t, err := s.master.Task(ctx, ref)
+	if err != nil {
+		return err
+	}
+	v := s.detail(t)
+	if t.Status.Terminal() {
+		v.Why = string(t.Reason)
+	}
+	p.Title = t.Title
+	p.Task = &pageTask{pageRow: pageRow{v, stateOf(&t)}, Actions: actions(&t)}
+	p.Task.Log, p.Task.LogNote = lastLog(v.RunDir)
+	return nil
+}
+
+// actions are the requests that a person may want to make of a task as it is now.
+func actions(t *state.Task) []string {
+	switch {
+	case t.Archived != "":
+		return nil
+	case t.Status.Terminal():
+		return []string{"retry"}
+	case t.Status == state.Queued && t.Hold:
+		return []string{"release", "cancel"}
+	case t.Status == state.Queued:
+		return []string{"hold", "cancel"}
+	default:
+		return []string{"cancel"}
+	}
+}
+
+// lastLog gives the end of what a run has written, and a note of what is missing.
+func lastLog(runDir string) (text, note string) {
+	if runDir == "" {
+		return "", "It has not run yet."
+	}
+	f, err := coordinator.OpenOutput(runDir, streamFile["stdout"])
+	if err != nil {
+		return "", "There is none: it was removed, or never written."
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return "", "It cannot be read: " + plain(err)
+	}
+	from := max(0, size-pageLog)
+	data, err := io.ReadAll(io.LimitReader(&coordinator.Output{File: f, Off: from}, pageLog))
+	switch {
+	case err != nil:
+		return "", "It cannot be read: " + plain(err)
+	case len(data) == 0:
+		return "", "It is empty."
+	case from > 0:
+		_, line, ok := bytes.Cut(data, []byte("\n"))
+		if ok && len(line) > 0 {
+			data = line
+		}
+		return string(data), fmt.Sprintf("The last %d bytes of %d; all of them: stint logs", len(data), size)
+	}
+	return string(data), ""
+}
+
+// shortID gives the end of an id, which tells neighbours apart.
+func shortID(id string) string {
+	const short = 8
+	if len(id) <= short {
+		return id
+	}
+	return strings.ToValidUTF8(id[len(id)-short:], "")
+}
+
+// serveAsset gives a file of the page.
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	data, err := web.ReadFile("web/" + name)
+	if assets[name] == "" || err != nil {
+		newProblem(http.StatusNotFound, coordinator.CodeNotFound, "there is nothing at "+clip(r.URL.Path), "").write(w)
+		return
+	}
+	secureHeaders(w.Header())
+	w.Header().Set("Content-Type", assets[name])
+	_, _ = w.Write(data) // the client may be gone
+}
