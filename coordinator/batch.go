@@ -16,7 +16,7 @@ const MaxBatch = 100_000
 // there already. The error names the first spec that is wrong: "task 3 of 7: …".
 func (c *Coordinator) SubmitAll(ctx context.Context, specs []TaskSpec) ([]state.Task, error) {
 	defer c.call()()
-	ids, err := c.take(ctx, specs)
+	ids, err := c.take(ctx, request{specs: specs, isList: true})
 	if err != nil {
 		return nil, err
 	}

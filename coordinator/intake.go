@@ -34,10 +34,18 @@ type submission struct {
 	note    string        // why it is held
 }
 
+// A request is what a client wants to be taken in together, all or none.
+type request struct {
+	specs  []TaskSpec
+	isList bool   // else it is a single one
+	key    string // idempotency key of the list as a whole; "": it has none
+}
+
 // An intake is one or more specs that are taken in together. It belongs to one
 // call; what is in the last three fields is made anew on the log's goroutine.
 type intake struct {
-	c      *Coordinator
+	c *Coordinator
+	request
 	list   []submission
 	index  map[string]int    // id to place in list
 	agent  string            // the default agent, asked at most once
@@ -63,8 +71,8 @@ type checkedWorkspace struct {
 type sessionPlace struct{ lane, agent, account string }
 
 // take takes specs in, all or none, and gives the ids of their tasks.
-func (c *Coordinator) take(ctx context.Context, specs []TaskSpec) ([]string, error) {
-	in, err := c.newIntake(ctx, specs)
+func (c *Coordinator) take(ctx context.Context, req request) ([]string, error) {
+	in, err := c.newIntake(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +81,8 @@ func (c *Coordinator) take(ctx context.Context, specs []TaskSpec) ([]string, err
 }
 
 // newIntake checks all of specs that does not depend on other tasks.
-func (c *Coordinator) newIntake(ctx context.Context, specs []TaskSpec) (*intake, error) {
+func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, error) {
+	specs := req.specs
 	if c.isGoing() {
 		return nil, c.stopped()
 	}
@@ -84,13 +93,13 @@ func (c *Coordinator) newIntake(ctx context.Context, specs []TaskSpec) (*intake,
 		return nil, invalid("give them in several parts", "%d tasks are too many at once; at most %d are taken", len(specs), MaxBatch)
 	}
 	in := c.emptyIntake()
-	in.list = make([]submission, 0, len(specs))
+	in.request, in.list = req, make([]submission, 0, len(specs))
 	for i, s := range specs {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if err := in.add(submission{TaskSpec: s}); err != nil {
-			return nil, atSpec(err, i, len(specs))
+			return nil, in.at(i, err)
 		}
 	}
 	return in, in.checkTwins()
@@ -110,13 +119,30 @@ func (in *intake) add(s submission) error {
 	return err
 }
 
-// atSpec says which of many specs an error is about.
-func atSpec(err error, i, n int) error {
-	var e *Error
-	if n == 1 || !errors.As(err, &e) {
+// at says which spec an error is about.
+func (in *intake) at(i int, err error) error {
+	if !in.isList {
 		return err
 	}
-	return &Error{Code: e.Code, Message: fmt.Sprintf("task %d of %d: %s", i+1, n, e.Message), Hint: e.Hint}
+	return AtTask(err, i, len(in.specs))
+}
+
+// AtTask says that an error is about the i-th of n tasks that are given together. Its
+// field is named as problems name it: with the place in the list, from 0, before it.
+func AtTask(err error, i, n int) error {
+	var e *Error
+	switch {
+	case !errors.As(err, &e) && n > 1:
+		return fmt.Errorf("task %d of %d: %w", i+1, n, err)
+	case e == nil:
+		return err
+	}
+	at := *e
+	at.Field = strings.TrimSuffix(strconv.Itoa(i)+"."+e.Field, ".")
+	if n > 1 {
+		at.Message = fmt.Sprintf("task %d of %d: %s", i+1, n, e.Message)
+	}
+	return &at
 }
 
 // check says what is wrong with a spec, and fills in what it leaves to us. What
@@ -128,7 +154,7 @@ func (in *intake) check(s *submission) error {
 	if s.ID == "" {
 		s.ID = in.c.cfg.ID()
 	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
-		return invalid("leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
+		return wrong("id", "leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
 	}
 	if err := in.checkPlace(s); err != nil {
 		return err
@@ -136,7 +162,7 @@ func (in *intake) check(s *submission) error {
 	if err := in.checkAgent(s); err != nil {
 		return err
 	}
-	for _, check := range []func(*TaskSpec) error{checkSession, checkLimits, checkVerify, checkFollowUps, checkInputFiles, checkOutputSpec} {
+	for _, check := range []func(*TaskSpec) error{checkSession, checkTime, checkLimits, checkVerify, checkFollowUps, checkInputFiles, checkOutputSpec} {
 		if err := check(&s.TaskSpec); err != nil {
 			return err
 		}
@@ -191,10 +217,10 @@ func (in *intake) checkAgent(s *submission) error {
 	if s.Account == "" {
 		s.Account = s.Agent
 	} else if s.Account != s.Agent {
-		return invalid("leave it out", "there is no account %q; known is %s", s.Account, s.Agent)
+		return wrong("account", "leave it out", "there is no account %q; known is %s", s.Account, s.Agent)
 	}
 	if owner != "" && owner != s.Agent {
-		return invalid("use --agent "+owner+", or the id of a session of "+s.Agent, "the session %s belongs to %s, not to %s", s.AgentSession, owner, s.Agent)
+		return wrong("agentSession", "use --agent "+owner+", or the id of a session of "+s.Agent, "the session %s belongs to %s, not to %s", s.AgentSession, owner, s.Agent)
 	}
 	return nil
 }
@@ -274,9 +300,9 @@ func (c *Coordinator) checkAgentName(name string) error {
 	}
 	known := sortedNames(c.cfg.Agents)
 	if near := state.Nearest(strings.ToLower(name), known); near != "" {
-		return invalid("stint doctor", "there is no agent %q; did you mean %s?", name, near)
+		return wrong("agent", "stint doctor", "there is no agent %q; did you mean %s?", name, near)
 	}
-	return invalid("stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
+	return wrong("agent", "stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
 }
 
 // checkPlace checks the workspace, once for all specs that name the same. It is
@@ -294,7 +320,7 @@ func (in *intake) checkPlace(s *submission) error {
 	case w.err != nil:
 		return w.err
 	case w.holdsState && !s.AllowStateInWorkspace:
-		return invalid("choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
+		return wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.c.cfg.StateDir, s.Workspace)
 	}
 	s.Workspace, s.root = w.path, w.root
@@ -317,10 +343,10 @@ func (in *intake) checkTwins() error {
 	for i := range in.list {
 		s := &in.list[i]
 		if first, twice := in.index[s.ID]; twice {
-			return atSpec(invalid("give each task an id of its own, or none", "the id %s is that of task %d as well", s.ID, first+1), i, len(in.list))
+			return in.at(i, wrong("id", "give each task an id of its own, or none", "the id %s is that of task %d as well", s.ID, first+1))
 		}
 		if first, twice := keys[s.IdempotencyKey]; twice {
-			return atSpec(invalid("give each task a key of its own, or none", "the idempotency key %q is that of task %d as well", s.IdempotencyKey, first+1), i, len(in.list))
+			return in.at(i, wrong("idempotencyKey", "give each task a key of its own, or none", "the idempotency key %q is that of task %d as well", s.IdempotencyKey, first+1))
 		}
 		in.index[s.ID] = i
 		if s.IdempotencyKey != "" {
@@ -336,17 +362,40 @@ func (in *intake) record(tx *ledger.Tx) error {
 	in.ids, in.fresh, in.begun = make([]string, len(in.list)), nil, map[sessionPlace]string{}
 	for i := range in.list {
 		if err := in.recordOne(tx, i); err != nil {
-			return atSpec(err, i, len(in.list))
+			return in.at(i, err)
 		}
+	}
+	if err := in.checkRoom(tx); err != nil {
+		return err
 	}
 	in.c.mu.Lock()
 	err := in.c.state.CheckOrder(in.fresh)
 	in.c.mu.Unlock()
 	var cycle *state.CycleError
 	if errors.As(err, &cycle) {
-		return atSpec(invalid("let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text), in.index[cycle.IDs[0]], len(in.list))
+		return in.at(in.index[cycle.IDs[0]], wrong("after", "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text))
 	}
 	return err
+}
+
+// checkRoom refuses what a client would put into a queue that is full with it. What the
+// master queues itself, to follow a task that has ended, has a bound of its own.
+func (in *intake) checkRoom(tx *ledger.Tx) error {
+	most, n := in.c.cfg.MaxQueued, len(in.fresh)
+	tx.Count(n)
+	if most == 0 || n == 0 || in.list[0].by() == "" {
+		return nil
+	}
+	in.c.mu.Lock()
+	waiting := in.c.state.Queued() + tx.Ahead()
+	in.c.mu.Unlock()
+	if waiting+n <= most {
+		return nil
+	}
+	return &Error{
+		Code: CodeTooMany, Message: fmt.Sprintf("the queue is full: %d tasks wait, %d more would come, and max_queued is %d", waiting, n, most),
+		Hint: "try again when some have run (stint ls --status queued), or set max_queued in the configuration",
+	}
 }
 
 func (in *intake) recordOne(tx *ledger.Tx, i int) error {
@@ -373,7 +422,7 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 		}
 	}
 	if now := in.c.cfg.Now(); !s.NotBefore.IsZero() && s.NotBefore.Before(now.Add(-clockDifference)) {
-		return invalid("leave it out to run the task at once", "the time %s has passed; it is %s now",
+		return wrong("notBefore", "leave it out to run the task at once", "the time %s has passed; it is %s now",
 			s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	t := state.Task{ID: s.ID, Status: state.Queued, Hold: s.Hold, After: s.after, TriggeredBy: s.parent, Agent: s.Agent, AgentSession: s.AgentSession}
@@ -407,18 +456,18 @@ const maxAfter = 1000
 func (in *intake) resolveAfter(s *submission) error {
 	s.after = nil
 	if len(s.After) > maxAfter {
-		return invalid("let it come after the last of them", "a task can come after %d others, not %d", maxAfter, len(s.After))
+		return wrong("after", "let it come after the last of them", "a task can come after %d others, not %d", maxAfter, len(s.After))
 	}
 	for _, ref := range s.After {
 		id := ref
 		if _, together := in.index[ref]; !together {
 			var err error
 			if id, err = in.c.find(ref); err != nil {
-				return err
+				return inField("after", err)
 			}
 		}
 		if id == s.ID {
-			return invalid("name another task", "the task cannot come after itself")
+			return wrong("after", "name another task", "the task cannot come after itself")
 		}
 		if !slices.Contains(s.after, id) {
 			s.after = append(s.after, id)
@@ -446,7 +495,7 @@ func (c *Coordinator) known(s *submission) (string, error) {
 		return "", err
 	}
 	if !s.isBodyOf(&old) {
-		return "", &Error{Code: CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to task %s, which asks for something else", s.IdempotencyKey, id), Hint: "stint show " + id}
+		return "", &Error{Code: CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to task %s, which asks for something else", s.IdempotencyKey, id), Hint: "stint show " + id, Field: "idempotencyKey"}
 	}
 	return id, nil
 }
@@ -560,7 +609,7 @@ func (in *intake) sessionFor(s *submission, resume string, tx *ledger.Tx) (lane,
 	if goesOn && resume != "never" && s.AgentSession == "" {
 		id = in.currentSession(at)
 		if id == "" && s.Continue {
-			return "", "", &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(at.lane, state.LanePrefixDir)), Hint: "leave --continue out"}
+			return "", "", &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(at.lane, state.LanePrefixDir)), Hint: "leave --continue out", Field: "continue"}
 		}
 		if id == "" {
 			tx.Claim("session " + at.lane) // two first tasks of a session must not both begin it

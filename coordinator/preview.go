@@ -54,7 +54,7 @@ func (c *Coordinator) Preview(ctx context.Context, specs []TaskSpec) ([]TaskPrev
 	if len(specs) > maxPreviews {
 		return nil, invalid("give it some of them", "%d tasks are too many for a preview; at most %d are taken", len(specs), maxPreviews)
 	}
-	in, err := c.newIntake(ctx, specs)
+	in, err := c.newIntake(ctx, request{specs: specs, isList: true})
 	if err != nil {
 		return nil, err
 	}

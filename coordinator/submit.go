@@ -39,15 +39,31 @@ func invalid(hint, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
+// wrong is invalid about one field of a spec, by its name in JSON.
+func wrong(field, hint, format string, args ...any) error {
+	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint, Field: field}
+}
+
+// inField says which field an error is about, unless it names one itself.
+func inField(field string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) || e.Field != "" {
+		return err
+	}
+	at := *e
+	at.Field = field
+	return &at
+}
+
 // CheckPrompt says what is wrong with a prompt, as an *Error; nil if nothing is.
 func CheckPrompt(text string) error {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return invalid(`stint task "what to do"`, "the prompt is empty")
+		return wrong("prompt", `stint task "what to do"`, "the prompt is empty")
 	case len(text) > MaxPrompt:
-		return invalid("put the text into a file of the workspace and name it in the prompt", "the prompt has more than the %d bytes that are taken", MaxPrompt)
+		return wrong("prompt", "put the text into a file of the workspace and name it in the prompt", "the prompt has more than the %d bytes that are taken", MaxPrompt)
 	case !utf8.ValidString(text):
-		return invalid("convert it, for example with: iconv -t UTF-8", "the prompt is not valid UTF-8 at byte %d", firstInvalid(text))
+		return wrong("prompt", "convert it, for example with: iconv -t UTF-8", "the prompt is not valid UTF-8 at byte %d", firstInvalid(text))
 	}
 	return nil
 }
@@ -67,9 +83,9 @@ func firstInvalid(text string) int {
 func CheckSessionKey(key string) error {
 	switch {
 	case strings.HasPrefix(key, state.LanePrefixDir) || strings.HasPrefix(key, state.LanePrefixTask):
-		return invalid("choose another name", "session names that begin with %q or %q are reserved", state.LanePrefixDir, state.LanePrefixTask)
+		return wrong("sessionKey", "choose another name", "session names that begin with %q or %q are reserved", state.LanePrefixDir, state.LanePrefixTask)
 	case !isSessionName(key):
-		return invalid("choose a name such as web or fix-42", "%q cannot be the name of a session: 1 to 64 of A-Z a-z 0-9 . _ @ + -", key)
+		return wrong("sessionKey", "choose a name such as web or fix-42", "%q cannot be the name of a session: 1 to 64 of A-Z a-z 0-9 . _ @ + -", key)
 	}
 	return nil
 }
@@ -85,14 +101,14 @@ func sortedNames[V any](m map[string]V) []string {
 
 func checkWorkspace(dir string) error {
 	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00\r\n") {
-		return invalid("name a directory with -C", "the workspace %q is no absolute path", dir)
+		return wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)
 	}
 	fi, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		return invalid("name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))
+		return wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))
 	case !fi.IsDir():
-		return invalid("name a directory with -C", "the workspace %s is not a directory", dir)
+		return wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)
 	}
 	return nil
 }
@@ -122,17 +138,27 @@ func checkSession(s *TaskSpec) error {
 	}
 	switch {
 	case s.Resume != "" && s.Resume != "auto" && s.Resume != "always" && s.Resume != "never":
-		return invalid("use auto, always or never", "resume %q is unknown", s.Resume)
+		return wrong("resume", "use auto, always or never", "resume %q is unknown", s.Resume)
 	case s.Parallel && s.SessionKey != "":
-		return invalid("leave one of them out", "a task of a session cannot be parallel: a session is one conversation")
+		return wrong("parallel", "leave one of them out", "a task of a session cannot be parallel: a session is one conversation")
 	case s.Parallel && s.Continue:
-		return invalid("leave one of them out", "a parallel task has no session to continue")
+		return wrong("parallel", "leave one of them out", "a parallel task has no session to continue")
 	case s.Continue && s.SessionKey != "":
-		return invalid("leave --continue out", "a named session is continued anyway")
+		return wrong("continue", "leave --continue out", "a named session is continued anyway")
 	case s.AgentSession != "" && !isArgument(s.AgentSession):
-		return invalid("give the id that the agent's CLI shows", "%q cannot be an agent's session id", s.AgentSession)
+		return wrong("agentSession", "give the id that the agent's CLI shows", "%q cannot be an agent's session id", s.AgentSession)
 	case s.AgentSession != "" && s.Resume == "never":
-		return invalid("leave one of them out", "a session id is given, and resume is never")
+		return wrong("resume", "leave one of them out", "a session id is given, and resume is never")
+	}
+	return nil
+}
+
+// checkTime puts the time into UTC: it can be given with offsets and years that cannot
+// be written again.
+func checkTime(s *TaskSpec) error {
+	s.NotBefore = s.NotBefore.UTC()
+	if y := s.NotBefore.Year(); y < 1 || y > 9999 {
+		return wrong("notBefore", "give a time such as 2026-12-01T08:00:00Z", "the time is out of range")
 	}
 	return nil
 }
@@ -140,18 +166,18 @@ func checkSession(s *TaskSpec) error {
 func checkLimits(s *TaskSpec) error {
 	if s.Timeout != "" {
 		if d, err := time.ParseDuration(s.Timeout); err != nil || d <= 0 {
-			return invalid("write for example 30m or 1h15m", "the timeout %q is no duration", s.Timeout)
+			return wrong("timeout", "write for example 30m or 1h15m", "the timeout %q is no duration", s.Timeout)
 		}
 	}
 	switch {
 	case s.Priority < 0 || s.Priority > 9:
-		return invalid("9 is first, 5 is usual", "the priority %d is not within 1 to 9", s.Priority)
+		return wrong("priority", "9 is first, 5 is usual", "the priority %d is not within 1 to 9", s.Priority)
 	case s.MaxAttempts < 0:
-		return invalid("use 1 or more", "max-attempts %d makes no sense", s.MaxAttempts)
+		return wrong("maxAttempts", "use 1 or more", "max-attempts %d makes no sense", s.MaxAttempts)
 	case s.Model != "" && !isArgument(s.Model):
-		return invalid("name it as the agent's CLI does", "%q cannot be the name of a model: it is one word of letters, digits and . _ : / @ + -", s.Model)
+		return wrong("model", "name it as the agent's CLI does", "%q cannot be the name of a model: it is one word of letters, digits and . _ : / @ + -", s.Model)
 	case s.AfterPolicy != "" && s.AfterPolicy != state.AfterDone && s.AfterPolicy != state.AfterAny:
-		return invalid("use done or any", "the after-policy %q is unknown", s.AfterPolicy)
+		return wrong("afterPolicy", "use done or any", "the after-policy %q is unknown", s.AfterPolicy)
 	}
 	return checkWords(s)
 }
@@ -163,18 +189,18 @@ const maxCommand = 16 << 10
 func checkVerify(s *TaskSpec) error {
 	if s.VerifyTimeout != "" {
 		if d, err := time.ParseDuration(s.VerifyTimeout); err != nil || d <= 0 {
-			return invalid("write for example 90s or 10m", "the verify-timeout %q is no duration", s.VerifyTimeout)
+			return wrong("verifyTimeout", "write for example 90s or 10m", "the verify-timeout %q is no duration", s.VerifyTimeout)
 		}
 	}
 	switch c := s.VerifyCommand; {
 	case c != "" && strings.TrimSpace(c) == "":
-		return invalid("leave it out, or write for example go test ./...", "the verify command is blank")
+		return wrong("verifyCommand", "leave it out, or write for example go test ./...", "the verify command is blank")
 	case len(c) > maxCommand:
-		return invalid("put it into a script of the workspace", "the verify command has more than the %d bytes that are taken", maxCommand)
+		return wrong("verifyCommand", "put it into a script of the workspace", "the verify command has more than the %d bytes that are taken", maxCommand)
 	case !utf8.ValidString(c) || strings.ContainsRune(c, 0):
-		return invalid("write it as the shell takes it", "the verify command is not valid UTF-8, or has NUL bytes")
+		return wrong("verifyCommand", "write it as the shell takes it", "the verify command is not valid UTF-8, or has NUL bytes")
 	case s.MaxIterations < 0 || s.MaxIterations > MaxIterations:
-		return invalid("use 3, or a few more", "max-iterations %d is not within 1 to %d", s.MaxIterations, MaxIterations)
+		return wrong("maxIterations", "use 3, or a few more", "max-iterations %d is not within 1 to %d", s.MaxIterations, MaxIterations)
 	}
 	return nil
 }
@@ -193,7 +219,7 @@ func inOption(name string, err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	return &Error{Code: e.Code, Message: name + ": " + e.Message, Hint: e.Hint}
+	return &Error{Code: e.Code, Message: name + ": " + e.Message, Hint: e.Hint, Field: name}
 }
 
 // MaxIterations is the most rounds that a task may have.
@@ -201,14 +227,14 @@ const MaxIterations = state.MaxIterations
 
 // checkWords checks what is free text on one line.
 func checkWords(s *TaskSpec) error {
-	for _, w := range []struct{ what, text string }{
-		{"idempotency key", s.IdempotencyKey},
-		{"label", s.Label},
-		{"tenant", s.TenantID},
-		{"queue", s.Queue},
+	for _, w := range []struct{ field, what, text string }{
+		{"idempotencyKey", "idempotency key", s.IdempotencyKey},
+		{"label", "label", s.Label},
+		{"tenantId", "tenant", s.TenantID},
+		{"queue", "queue", s.Queue},
 	} {
 		if len(w.text) > maxWords || !printable(w.text) {
-			return invalid(fmt.Sprintf("use at most %d printable characters", maxWords), "the %s cannot be used", w.what)
+			return wrong(w.field, fmt.Sprintf("use at most %d printable characters", maxWords), "the %s cannot be used", w.what)
 		}
 	}
 	return nil
@@ -226,7 +252,7 @@ func printable(s string) bool {
 // same key with another body is a conflict.
 func (c *Coordinator) Submit(ctx context.Context, s TaskSpec) (state.Task, error) {
 	defer c.call()()
-	ids, err := c.take(ctx, []TaskSpec{s})
+	ids, err := c.take(ctx, request{specs: []TaskSpec{s}})
 	if err != nil {
 		return state.Task{}, err
 	}

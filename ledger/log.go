@@ -139,6 +139,8 @@ type update struct {
 type Tx struct {
 	records []Record
 	claims  []string
+	ahead   int // sum of what the changes before it in the batch count
+	count   int
 }
 
 // Append adds a record. Its Seq is given by the log.
@@ -151,7 +153,15 @@ func (tx *Tx) Append(r *Record) {
 func (tx *Tx) Merge(other *Tx) {
 	tx.records = append(tx.records, other.records...)
 	tx.claims = append(tx.claims, other.claims...)
+	tx.count += other.count
 }
+
+// Count adds n to what the changes that follow in the same batch are told by
+// [Tx.Ahead]: the fold does not know of this one when they are made.
+func (tx *Tx) Count(n int) { tx.count += n }
+
+// Ahead gives the sum of what the changes before this one in its batch have counted.
+func (tx *Tx) Ahead() int { return tx.ahead }
 
 // Claim names something that this change decided upon, such as an idempotency
 // key. Two changes that claim the same never share a batch: the second is asked
@@ -368,6 +378,7 @@ type batch struct {
 	taken   []*update
 	bytes   []byte
 	seq     uint64
+	count   int // sum of those of the updates that are taken
 }
 
 // maxKept is how much memory of a batch is kept for the next one.
@@ -380,7 +391,7 @@ func (b *batch) reset(seq uint64) {
 	}
 	clear(b.claimed)
 	clear(b.taken)
-	b.taken, b.seq = b.taken[:0], seq
+	b.taken, b.seq, b.count = b.taken[:0], seq, 0
 	if b.bytes = b.bytes[:0]; cap(b.bytes) > maxKept {
 		b.bytes = nil
 	}
@@ -390,6 +401,7 @@ func (b *batch) reset(seq uint64) {
 // update must wait for the next batch.
 func (b *batch) take(u *update) bool {
 	u.tx.records, u.tx.claims = u.tx.records[:0], u.tx.claims[:0]
+	u.tx.ahead, u.tx.count = b.count, 0
 	if err := u.f(&u.tx); err != nil {
 		u.done <- err
 		return true
@@ -412,6 +424,7 @@ func (b *batch) take(u *update) bool {
 		b.claimed[c] = true
 	}
 	b.seq = seq
+	b.count += u.tx.count
 	b.taken = append(b.taken, u)
 	return true
 }

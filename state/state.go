@@ -395,6 +395,9 @@ func (s *State) Counts() map[Status]int {
 	return m
 }
 
+// Queued gives the number of queued tasks, held ones included.
+func (s *State) Queued() int { return s.counts[Queued.index()] }
+
 // Idle reports whether nothing is running and nothing waits to run. Drafts and
 // held tasks wait for a person and do not count.
 func (s *State) Idle() bool {

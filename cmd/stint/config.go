@@ -19,6 +19,7 @@ import (
 type Config struct {
 	WorkspaceRoot      string
 	MaxWorkers         int
+	MaxQueued          int
 	MaxAttempts        int
 	MaxRetries         int
 	CrashLoop          int
@@ -133,6 +134,7 @@ const (
 var keys = []key{
 	pathKey("workspace_root", "directory of tasks without -C; empty: the directory of the call", func(c *Config) *string { return &c.WorkspaceRoot }),
 	numberKey("max_workers", "4", 1, 256, "runs at the same time", func(c *Config) *int { return &c.MaxWorkers }),
+	numberKey("max_queued", "100000", 0, 100_000_000, "tasks that may wait; more are not taken in; 0: no limit", func(c *Config) *int { return &c.MaxQueued }),
 	numberKey("max_attempts", "3", 1, 100, "tries of a task", func(c *Config) *int { return &c.MaxAttempts }).perWorkspace(),
 	numberKey("max_retries", "5", 0, 1000, "interruptions of a task before it is dead; likewise edits that begin it anew while it runs", func(c *Config) *int { return &c.MaxRetries }),
 	numberKey("crash_loop", "5", 0, 1000, "masters that die in one minute, once they run tasks, before no more are run; 0: never", func(c *Config) *int { return &c.CrashLoop }),

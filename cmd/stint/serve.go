@@ -284,6 +284,7 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 		VerifyTimeout:      cfg.VerifyTimeout,
 		FollowUpDepth:      cfg.FollowUpDepth,
 		MaxFollowUps:       cfg.MaxFollowUps,
+		MaxQueued:          cfg.MaxQueued,
 		Socket:             m.socket,
 		Version:            versionName(),
 		Log:                m.log,

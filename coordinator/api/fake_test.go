@@ -66,6 +66,9 @@ func (f *fakeMaster) Submit(ctx context.Context, spec coordinator.TaskSpec) (sta
 	if spec.Prompt == "" {
 		return state.Task{}, invalid("the prompt is empty", "stint task PROMPT")
 	}
+	if spec.NotBefore = spec.NotBefore.UTC(); spec.NotBefore.Year() < 1 || spec.NotBefore.Year() > 9999 {
+		return state.Task{}, invalid("the time is out of range", "")
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run = spec.FromRun

@@ -71,15 +71,10 @@ func (s *Server) taskRoutes(api huma.API) {
 	huma.Register(api, raw, s.raw)
 }
 
-// spec gives the TaskSpec of a body. A time is put into UTC: JSON can be read with
-// offsets and years that cannot be written again.
+// spec gives the TaskSpec of a body.
 func (b *submitBody) spec(ctx context.Context) (coordinator.TaskSpec, error) {
 	spec := b.TaskSpec
 	spec.FromRun = fromRun(ctx)
-	spec.NotBefore = spec.NotBefore.UTC()
-	if y := spec.NotBefore.Year(); y < 1 || y > 9999 {
-		return spec, invalid("notBefore is out of range", "give a time such as 2026-12-01T08:00:00Z")
-	}
 	switch {
 	case b.Tool == "" || b.Tool == spec.Agent:
 	case spec.Agent == "":

@@ -1,0 +1,104 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"stint/coordinator"
+	"stint/ledger"
+	"stint/state"
+)
+
+// fullWorld is a master that starts nothing, and whose queue takes so many tasks.
+func fullWorld(t *testing.T, most int) *world {
+	w := newWorld(t)
+	w.cfg.MaxWorkers, w.cfg.MaxQueued = 0, most
+	w.open()
+	return w
+}
+
+func (w *world) waiting() int { return w.c.Health().Counts[state.Queued] }
+
+func TestFullQueue(t *testing.T) {
+	w := fullWorld(t, 3)
+	defer w.close()
+	tooMany := &coordinator.Error{Code: coordinator.CodeTooMany}
+	first := w.submit(coordinator.TaskSpec{Prompt: "a", IdempotencyKey: "k"})
+	w.submit(coordinator.TaskSpec{Prompt: "b", Hold: true})
+	if _, err := w.submitAll([]coordinator.TaskSpec{{Prompt: "c"}, {Prompt: "d"}}); !errors.Is(err, tooMany) || w.waiting() != 2 {
+		t.Errorf("two tasks where there is room for one: %v, and %d wait", err, w.waiting())
+	}
+	w.submit(coordinator.TaskSpec{Prompt: "c"})
+	_, err := w.try(coordinator.TaskSpec{Prompt: "d"})
+	if !errors.Is(err, tooMany) || !strings.Contains(err.Error(), "3 tasks wait") || !strings.Contains(err.Error(), "max_queued is 3") || w.waiting() != 3 {
+		t.Errorf("a fourth: %v, and %d wait", err, w.waiting())
+	}
+	if again, err := w.try(coordinator.TaskSpec{Prompt: "a", IdempotencyKey: "k"}); err != nil || again.ID != first.ID {
+		t.Errorf("one that is known already: %s %v", again.ID, err)
+	}
+	if _, err := w.c.Cancel(t.Context(), first.ID, ledger.ByClient); err != nil {
+		t.Error(err)
+	}
+	w.submit(coordinator.TaskSpec{Prompt: "d"})
+}
+
+func TestFollowUpOfAFullQueue(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxQueued, w.cfg.MaxWorkers, w.cfg.MaxAttempts, w.cfg.FollowUpDepth, w.cfg.MaxFollowUps = 1, 1, 1, 1, 1
+	var fails sync.Once
+	begun, end := make(chan bool, 1), make(chan bool)
+	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		out := coordinator.Outcome{Result: "fine"}
+		fails.Do(func() {
+			begun <- true
+			<-end
+			out = coordinator.Outcome{Class: state.ClassExit, Error: "no"}
+		})
+		return out
+	}
+	w.open()
+	defer w.close()
+	task := w.submit(coordinator.TaskSpec{Prompt: "a", OnFailure: "look why"})
+	<-begun
+	w.submit(coordinator.TaskSpec{Prompt: "the queue is full with this"})
+	close(end)
+	got := w.wait(task.ID)
+	if len(got.FollowUps) != 1 {
+		t.Errorf("%s, and no follow-up: %s", got.Status, got.Note)
+	}
+}
+
+// TestQueueIsNeverMoreThanFull: submitters that share a write of the ledger do not see
+// each other in the fold.
+func TestQueueIsNeverMoreThanFull(t *testing.T) {
+	const most, submitters, each = 100, 64, 6
+	w := fullWorld(t, most)
+	defer w.close()
+	var wg sync.WaitGroup
+	var taken atomic.Int64
+	for i := range submitters {
+		wg.Go(func() {
+			for n := range each {
+				specs := make([]coordinator.TaskSpec, 1+(i+n)%3)
+				for j := range specs {
+					specs[j] = coordinator.TaskSpec{Prompt: fmt.Sprintf("%d, %d, %d", i, n, j)}
+				}
+				switch _, err := w.submitAll(specs); {
+				case err == nil:
+					taken.Add(int64(len(specs)))
+				case !errors.Is(err, &coordinator.Error{Code: coordinator.CodeTooMany}):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := int(taken.Load()); got != w.waiting() || got > most || got < most-2 {
+		t.Errorf("%d were taken in and %d wait, of %d that may", got, w.waiting(), most)
+	}
+}
