@@ -15,8 +15,23 @@ const MaxBatch = 100_000
 // by their ids. Specs whose id or idempotency key is known give the tasks that are
 // there already. The error names the first spec that is wrong: "task 3 of 7: …".
 func (c *Coordinator) SubmitAll(ctx context.Context, specs []TaskSpec) ([]state.Task, error) {
+	return c.submitAll(ctx, request{specs: specs, isList: true})
+}
+
+// SubmitOnce is SubmitAll for a list that has an idempotency key as a whole; its specs
+// have none. The same list under the same key gives the tasks that are there already,
+// and anything else under it is a conflict: another list, a longer or a shorter one,
+// one in another order, or a single task.
+func (c *Coordinator) SubmitOnce(ctx context.Context, key string, specs []TaskSpec) ([]state.Task, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	return c.submitAll(ctx, request{specs: specs, isList: true, key: key})
+}
+
+func (c *Coordinator) submitAll(ctx context.Context, req request) ([]state.Task, error) {
 	defer c.call()()
-	ids, err := c.take(ctx, request{specs: specs, isList: true})
+	ids, err := c.take(ctx, req)
 	if err != nil {
 		return nil, err
 	}

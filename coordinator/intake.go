@@ -102,6 +102,11 @@ func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, erro
 			return nil, in.at(i, err)
 		}
 	}
+	if in.key != "" {
+		if err := in.shareKey(); err != nil {
+			return nil, err
+		}
+	}
 	return in, in.checkTwins()
 }
 
@@ -360,6 +365,11 @@ func (in *intake) checkTwins() error {
 // call it more than once.
 func (in *intake) record(tx *ledger.Tx) error {
 	in.ids, in.fresh, in.begun = make([]string, len(in.list)), nil, map[sessionPlace]string{}
+	if in.key != "" {
+		if err := in.checkShared(tx); err != nil {
+			return err
+		}
+	}
 	for i := range in.list {
 		if err := in.recordOne(tx, i); err != nil {
 			return in.at(i, err)
@@ -403,7 +413,7 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 	if err := in.resolveAfter(s); err != nil {
 		return err
 	}
-	old, err := in.c.known(s)
+	old, err := in.known(s)
 	if err != nil {
 		return err
 	}
@@ -476,29 +486,8 @@ func (in *intake) resolveAfter(s *submission) error {
 	return nil
 }
 
-// known gives the id of the task that the spec asks for again; "" if it is new.
-func (c *Coordinator) known(s *submission) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.state.Peek(s.ID); ok {
-		return s.ID, nil
-	}
-	if s.IdempotencyKey == "" {
-		return "", nil
-	}
-	id, ok := c.state.ByIdempotencyKey(s.IdempotencyKey)
-	if !ok {
-		return "", nil
-	}
-	old, err := c.wholeOf(id)
-	if err != nil {
-		return "", err
-	}
-	if !s.isBodyOf(&old) {
-		return "", &Error{Code: CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to task %s, which asks for something else", s.IdempotencyKey, id), Hint: "stint show " + id, Field: "idempotencyKey"}
-	}
-	return id, nil
-}
+// noWait is the maxLimitWait of a task that fails instead of waiting.
+const noWait = "0s"
 
 // isBodyOf reports whether a task is what the spec asks for. What the spec leaves
 // to the configuration does not count, nor do times and holds, which pass.
@@ -509,6 +498,7 @@ func (s *submission) isBodyOf(t *state.Task) bool {
 	}
 	policy := strings.TrimPrefix(s.AfterPolicy, state.AfterDone)
 	return t.Prompt == s.Prompt && t.Workspace == s.Workspace && key == s.SessionKey &&
+		s.Parallel == strings.HasPrefix(t.SessionKey, state.LanePrefixTask) && (s.Resume == "" || t.Resume == s.Resume) && s.NoWaitLimit == (t.MaxLimitWait == noWait) &&
 		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
 		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && slices.Equal(t.After, s.after) &&
 		(s.VerifyCommand == "" || t.VerifyCommand == s.VerifyCommand) && (s.MaxIterations == 0 || t.MaxIterations == s.MaxIterations) && t.VerifyTimeout == s.VerifyTimeout &&
@@ -547,7 +537,7 @@ func (c *Coordinator) newTask(s *submission, t *state.Task) (*ledger.Record, err
 		r.Add(state.KeyMaxAttempts, strconv.Itoa(s.MaxAttempts))
 	}
 	if s.NoWaitLimit {
-		r.Add(state.KeyMaxLimitWait, "0s")
+		r.Add(state.KeyMaxLimitWait, noWait)
 	}
 	r.AddIf(state.KeyNotBefore, state.FormatTime(s.NotBefore))
 	if err := s.addRest(r); err != nil {

@@ -1,0 +1,233 @@
+package coordinator_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/ledger"
+	"stint/state"
+)
+
+// once submits prompts under a key: as a list, or, where text begins with "=", one task.
+func (w *world) once(key, text string) ([]string, error) {
+	if prompt, single := strings.CutPrefix(text, "="); single {
+		t, err := w.try(coordinator.TaskSpec{Prompt: prompt, IdempotencyKey: key})
+		return []string{t.ID}, err
+	}
+	specs := []coordinator.TaskSpec{}
+	for _, prompt := range strings.Split(text, "") {
+		specs = append(specs, coordinator.TaskSpec{Prompt: prompt, Workspace: w.work})
+	}
+	tasks, err := w.c.SubmitOnce(w.t.Context(), key, specs)
+	return idsOf(tasks), err
+}
+
+func idsOf(tasks []state.Task) (ids []string) {
+	for _, t := range tasks {
+		ids = append(ids, t.ID)
+	}
+	return ids
+}
+
+// TestKeyOfAList: whatever a key was used for first, the same again gives the same
+// tasks, and all else under it is a conflict and makes none.
+func TestKeyOfAList(t *testing.T) {
+	bodies := []string{"a", "ab", "abc", "abcd", "bac", "acb", "abx", "xbc", "abcx", "xyz", "=a", "=b"}
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	defer func() { w.close() }()
+	for _, first := range bodies {
+		made, err := w.once(first, first) // the key is the text
+		if err != nil {
+			t.Fatalf("%s: %v", first, err)
+		}
+		total := len(w.c.List(coordinator.Filter{}))
+		for _, second := range bodies {
+			ids, err := w.once(first, second)
+			if second == first && (err != nil || !slices.Equal(ids, made)) {
+				t.Errorf("%s again: %v %v, want %v", first, ids, err, made)
+			}
+			if second != first && (!errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) || !strings.Contains(err.Error(), fmt.Sprintf("the idempotency key %q", first))) {
+				t.Errorf("%s after %s: %v %v", second, first, ids, err)
+			}
+			if got := len(w.c.List(coordinator.Filter{})); got != total {
+				t.Errorf("%s after %s made %d tasks", second, first, got-total)
+			}
+		}
+	}
+	before := map[string][]string{}
+	for _, b := range bodies {
+		before[b], _ = w.once(b, b)
+	}
+	w.stop()
+	w.close()
+	w.open()
+	for _, b := range bodies {
+		if ids, err := w.once(b, b); err != nil || !slices.Equal(ids, before[b]) {
+			t.Errorf("%s after a restart: %v %v, want %v", b, ids, err, before[b])
+		}
+	}
+}
+
+// TestKeyOfAListInTheArchive: the archive's index keeps the keys.
+func TestKeyOfAListInTheArchive(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	defer w.close()
+	ids, err := w.once("k", "abc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if _, err := w.c.Cancel(t.Context(), id, ledger.ByClient); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || len(w.c.List(coordinator.Filter{})) != 0 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	if again, err := w.once("k", "abc"); err != nil || !slices.Equal(again, ids) {
+		t.Errorf("%v %v, want %v", again, err, ids)
+	}
+	for _, other := range []string{"a", "ab", "abcd", "=a"} {
+		if _, err := w.once("k", other); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
+
+func TestKeyOfAListAndOthers(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	defer w.close()
+	id := newID()
+	w.submit(coordinator.TaskSpec{ID: id, Prompt: "a"})
+	tests := []struct {
+		key  string
+		spec coordinator.TaskSpec
+		code coordinator.Code
+		want string
+	}{
+		{"", coordinator.TaskSpec{}, coordinator.CodeInvalid, "idempotencyKey"},
+		{"a\tb", coordinator.TaskSpec{}, coordinator.CodeInvalid, "idempotencyKey"},
+		{strings.Repeat("k", 257), coordinator.TaskSpec{}, coordinator.CodeInvalid, "idempotencyKey"},
+		{"k", coordinator.TaskSpec{IdempotencyKey: "mine"}, coordinator.CodeInvalid, "1.idempotencyKey"},
+		{"k", coordinator.TaskSpec{Model: "a b"}, coordinator.CodeInvalid, "1.model"},
+		{"k", coordinator.TaskSpec{ID: id}, coordinator.CodeConflict, "1.id"}, // it has no such key
+	}
+	for _, tt := range tests {
+		tt.spec.Prompt, tt.spec.Workspace = "a", w.work
+		_, err := w.c.SubmitOnce(t.Context(), tt.key, []coordinator.TaskSpec{{Prompt: "p", Workspace: w.work}, tt.spec})
+		if !errors.Is(err, &coordinator.Error{Code: tt.code}) || fieldOf(err) != tt.want {
+			t.Errorf("%q %+v: %v (%s)", tt.key, tt.spec, err, fieldOf(err))
+		}
+	}
+	if got := len(w.c.List(coordinator.Filter{})); got != 1 {
+		t.Errorf("%d tasks", got)
+	}
+	if _, err := w.once(strings.Repeat("k", 256), "ab"); err != nil {
+		t.Errorf("the longest key: %v", err)
+	}
+}
+
+// TestKeysNeverShareAList: of many who use one key at once for different things, one
+// makes its tasks, and all get these or a conflict.
+func TestKeysNeverShareAList(t *testing.T) {
+	bodies := []string{"ab", "abc", "ba", "a", "=a", "=b", "abd"}
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	defer w.close()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	won := map[string]map[string]bool{} // by key: body and ids
+	for n := range 50 * len(bodies) {   // all at once, so that many are in one write of the ledger
+		key, body := fmt.Sprint("key ", n/len(bodies)), bodies[n%len(bodies)]
+		for range 2 {
+			wg.Go(func() {
+				ids, err := w.once(key, body)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case won[key] == nil && err == nil:
+					won[key] = map[string]bool{body + fmt.Sprint(" ", ids): true}
+				case err == nil:
+					won[key][body+fmt.Sprint(" ", ids)] = true
+				case !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}):
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	made := 0
+	for key, list := range won {
+		if len(list) != 1 {
+			t.Errorf("%s was taken by %v", key, list)
+		}
+		for is := range list {
+			body, _, _ := strings.Cut(is, " ")
+			made += len(strings.TrimPrefix(body, "="))
+		}
+	}
+	if got := len(w.c.List(coordinator.Filter{})); got != made || len(won) != 50 {
+		t.Errorf("%d tasks were made under %d keys, and %d were answered", got, len(won), made)
+	}
+}
+
+// TestAnotherBodyIsAConflict: each field that a body can have counts, but those that
+// pass with time and those that it leaves to the configuration.
+func TestAnotherBodyIsAConflict(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.cfg.Agents["codex"] = w.agent
+	w.open()
+	defer w.close()
+	base := coordinator.TaskSpec{Prompt: "p", Workspace: w.work, IdempotencyKey: "k"}
+	first := w.submit(base)
+	other := w.submit(coordinator.TaskSpec{Prompt: "other"}).ID
+	for name, change := range map[string]func(*coordinator.TaskSpec){
+		"prompt": func(s *coordinator.TaskSpec) { s.Prompt = "q" }, "agent": func(s *coordinator.TaskSpec) { s.Agent = "codex" },
+		"model": func(s *coordinator.TaskSpec) { s.Model = "m" }, "workspace": func(s *coordinator.TaskSpec) { s.Workspace = t.TempDir() },
+		"sessionKey": func(s *coordinator.TaskSpec) { s.SessionKey = "web" }, "label": func(s *coordinator.TaskSpec) { s.Label = "l" },
+		"parallel": func(s *coordinator.TaskSpec) { s.Parallel = true }, "resume": func(s *coordinator.TaskSpec) { s.Resume = "never" },
+		"timeout": func(s *coordinator.TaskSpec) { s.Timeout = "9m" }, "priority": func(s *coordinator.TaskSpec) { s.Priority = 9 },
+		"maxAttempts": func(s *coordinator.TaskSpec) { s.MaxAttempts = 9 }, "noWaitLimit": func(s *coordinator.TaskSpec) { s.NoWaitLimit = true },
+		"after": func(s *coordinator.TaskSpec) { s.After = []string{other} }, "afterPolicy": func(s *coordinator.TaskSpec) { s.AfterPolicy = "any" },
+		"tenantId": func(s *coordinator.TaskSpec) { s.TenantID = "t" }, "queue": func(s *coordinator.TaskSpec) { s.Queue = "q" },
+		"fallback": func(s *coordinator.TaskSpec) { s.Fallback = []string{"codex"} }, "verifyCommand": func(s *coordinator.TaskSpec) { s.VerifyCommand = "true" },
+		"maxIterations": func(s *coordinator.TaskSpec) { s.MaxIterations = 2 }, "verifyTimeout": func(s *coordinator.TaskSpec) { s.VerifyTimeout = "9m" },
+		"onFailure": func(s *coordinator.TaskSpec) { s.OnFailure = "f" }, "onIssue": func(s *coordinator.TaskSpec) { s.OnIssue = "i" },
+		"inputFiles": func(s *coordinator.TaskSpec) { s.InputFiles = []state.InputFile{{Name: "a"}} }, "outputSpec": func(s *coordinator.TaskSpec) { s.OutputSpec = []string{"a"} },
+	} {
+		spec := base
+		change(&spec)
+		if _, err := w.try(spec); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) || fieldOf(err) != "idempotencyKey" {
+			t.Errorf("another %s: %v", name, err)
+		}
+		spec.ID = first.ID // the id is known too, and the body is another one all the same
+		if _, err := w.try(spec); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+			t.Errorf("another %s with the id: %v", name, err)
+		}
+	}
+	for name, change := range map[string]func(*coordinator.TaskSpec){
+		"the same": func(*coordinator.TaskSpec) {}, "id": func(s *coordinator.TaskSpec) { s.ID = first.ID }, "another id": func(s *coordinator.TaskSpec) { s.ID = newID() },
+		"named agent": func(s *coordinator.TaskSpec) { s.Agent = "demo" }, "resume": func(s *coordinator.TaskSpec) { s.Resume = "auto" },
+		"hold": func(s *coordinator.TaskSpec) { s.Hold = true }, "notBefore": func(s *coordinator.TaskSpec) { s.NotBefore = time.Now().Add(time.Hour) },
+	} {
+		spec := base
+		change(&spec)
+		if got, err := w.try(spec); err != nil || got.ID != first.ID {
+			t.Errorf("%s: %s %v", name, got.ID, err)
+		}
+	}
+}
