@@ -71,8 +71,9 @@ type Change struct {
 }
 
 // Health is what a master says about itself. The coordinator sets all of it but
-// Socket and Background, which it is given when it is opened.
+// Socket and Background, which it is given when it is opened, and HTTP, which it is told.
 type Health struct {
+	Status     HealthStatus         `json:"status"`
 	PID        int                  `json:"pid"`
 	Start      time.Time            `json:"start"`               // when this master began
 	Version    string               `json:"version"`             // of the program
@@ -85,7 +86,21 @@ type Health struct {
 	Findings   []string             `json:"findings,omitempty"`  // "tasks.md:812: ...": what could not be read
 	LastError  string               `json:"lastError,omitempty"` // the last error that was not a task's own
 	Background bool                 `json:"background"`          // started by a client, ends when idle
+	APIEnabled bool                 `json:"api_enabled"`         // it can be called by HTTP on TCP; document 001's name
+	HTTP       string               `json:"http,omitempty"`      // the address there, such as 127.0.0.1:7433
 }
+
+// A HealthStatus says in one word how a master is. The set is closed; of several that
+// fit, it is the first.
+type HealthStatus string
+
+// The statuses of a master.
+const (
+	HealthFailing HealthStatus = "failing" // its disk is full or has failed: it takes no tasks in
+	HealthEnding  HealthStatus = "ending"  // it makes room for another one, or shuts down: it starts no tasks
+	HealthPaused  HealthStatus = "paused"  // it takes tasks in, and starts none until stint resume
+	HealthOK      HealthStatus = "ok"      // it takes tasks in and starts them
+)
 
 // A Code is the kind of an [Error], for programs. The set is closed; HTTP
 // statuses and exit codes are derived from it.

@@ -131,7 +131,8 @@ func (c *Coordinator) refold() {
 }
 
 func (c *Coordinator) refolded() {
-	c.live, c.refolding = true, false
+	c.refolding = false
+	c.goLive()
 	c.publishResync()
 	c.poke()
 }

@@ -34,6 +34,7 @@ type Coordinator struct {
 	dir    os.FileInfo // of the state directory
 
 	fs        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
+	counters  *counters  // see Metrics
 	noted     bool       // that this master has started a run; the dispatcher's
 	unwatched bool       // edits are taken over at start only: a test with a clock of its own cannot wait for the kernel
 
@@ -42,6 +43,7 @@ type Coordinator struct {
 	subs      map[*subscriber]bool
 	rejected  []string // records that the fold refused
 	lastErr   string
+	http      string              // where the master can be called by HTTP; "": nowhere
 	live      bool                // Open has returned: subscribers and runs are told of changes
 	refolding bool                // the fold is made anew after a compaction: all of it was told before
 	orphans   map[string]string   // task to run: a person has changed the status of a running task while no master ran
@@ -103,6 +105,7 @@ func newCoordinator(cfg Config) *Coordinator {
 		cfg: cfg, log: cfg.Log, start: cfg.Now(), lastCall: cfg.Now(),
 		subs: map[*subscriber]bool{}, runs: map[string]*run{}, leftovers: map[string]state.Task{}, orphans: map[string]string{}, waits: map[string][]string{},
 		wake: make(chan struct{}, 1), ended: make(chan struct{}, 1),
+		counters: newCounters(cfg.Agents),
 	}
 	c.state = state.New(sections{c})
 	return c
@@ -120,6 +123,7 @@ func (c *Coordinator) openFiles() error {
 		Apply:   c.apply, Check: c.checkEdit, Implied: c.implied, Together: c.checkTogether, Notify: c.notice,
 		Archived: c.archived, Reset: c.refold, Refolded: c.refolded, Now: c.cfg.Now,
 		Guarded: guardedKeys, Copied: state.Copied, Deleted: c.deleted,
+		Observe: func(w *ledger.Commit) { c.counters.commit(w, c.cfg.Now()) },
 	})
 	if err != nil {
 		return err
@@ -127,9 +131,15 @@ func (c *Coordinator) openFiles() error {
 	c.ledger = l
 	c.openStore()
 	c.mu.Lock()
-	c.live = true
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	c.goLive()
 	return nil
+}
+
+// goLive begins to tell of changes: what was read until now is old. mu is held.
+func (c *Coordinator) goLive() {
+	c.live = true
+	c.state.OnChange(c.counters.change)
 }
 
 // prepareDir makes the state directory and refuses one that others own or can read.
@@ -325,11 +335,15 @@ func (c *Coordinator) update(ctx context.Context, f func(*ledger.Tx) error) erro
 	switch {
 	case errors.Is(err, ledger.ErrFull):
 		c.full.Store(true)
-		return &Error{Code: CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", c.cfg.StateDir), Hint: "make room and try again"}
+		return c.fullError()
 	case errors.Is(err, ledger.ErrClosed):
 		return c.stopped()
 	}
 	return err
+}
+
+func (c *Coordinator) fullError() error {
+	return &Error{Code: CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", c.cfg.StateDir), Hint: "make room and try again"}
 }
 
 // insist is update that waits for room where the disk is full: what has happened

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"stint/ledger"
 	"stint/ledger/durable"
 )
 
@@ -16,7 +17,7 @@ import (
 func (c *Coordinator) Health() Health {
 	h := Health{
 		PID: os.Getpid(), Start: c.start.UTC(), Version: c.cfg.Version, Socket: c.cfg.Socket,
-		StateDir: c.cfg.StateDir, Background: c.cfg.Background,
+		StateDir: c.cfg.StateDir, Background: c.cfg.Background, Status: c.status(),
 	}
 	for _, f := range c.ledger.Findings() {
 		h.Findings = append(h.Findings, f.Error())
@@ -26,7 +27,61 @@ func (c *Coordinator) Health() Health {
 	h.Findings = append(h.Findings, c.rejected...)
 	h.Paused, h.PauseWhy = c.state.Paused()
 	h.Counts, h.Running, h.LastError = c.state.Counts(), c.state.Running(), c.lastErr
+	h.HTTP, h.APIEnabled = c.http, c.http != ""
 	return h
+}
+
+// ServesHTTP notes at which address, such as 127.0.0.1:7433, the master can be called by
+// HTTP, for Health and the heartbeat; "" is none.
+func (c *Coordinator) ServesHTTP(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.http = addr
+}
+
+// status says in one word how the master is.
+func (c *Coordinator) status() HealthStatus {
+	paused, _ := c.Paused()
+	switch {
+	case c.diskTrouble() != nil:
+		return HealthFailing
+	case c.isLeaving():
+		return HealthEnding
+	case paused:
+		return HealthPaused
+	}
+	return HealthOK
+}
+
+// failedFor is how long a write to the journal that failed says something about the
+// next one: the disk may have room again, and nobody has tried.
+const failedFor = 30 * time.Second
+
+// diskTrouble says, as an *Error, why the journal cannot be written; nil if it can, or
+// nobody has tried of late.
+func (c *Coordinator) diskTrouble() error {
+	f := c.counters.failure()
+	switch {
+	case c.ledger.Err() != nil:
+		return c.stopped()
+	case f.err == nil || c.cfg.Now().Sub(f.at) >= failedFor:
+		return nil
+	case errors.Is(f.err, ledger.ErrFull):
+		return c.fullError()
+	}
+	return &Error{Code: CodeStopped, Message: fmt.Sprintf("the journal could not be written: %v", f.err), Hint: "check the disk"}
+}
+
+// Unready says, as an *Error, why no task is taken in just now; nil if tasks are. A
+// master whose dispatch is paused takes them in.
+func (c *Coordinator) Unready() error {
+	if err := c.diskTrouble(); err != nil {
+		return err
+	}
+	if c.isLeaving() {
+		return &Error{Code: CodeStopped, Message: "the master is going away: it starts nothing more, and ends when its runs have ended", Hint: "try again"}
+	}
+	return nil
 }
 
 // A beat is the content of heartbeat.json.

@@ -76,7 +76,7 @@ type Options struct {
 	// Notify hears of edits that were taken over and of findings. It is called by
 	// Open and by the log's own goroutines, and must not call the log. nil: nobody.
 	Notify func(Notice)
-	// Observe hears what each write to the journal has taken, once its waiters have been
+	// Observe hears what each write to the journal has taken, just before its waiters are
 	// answered. It is called on the log's goroutine without Locker, and must not call the
 	// log. nil: nobody.
 	Observe func(*Commit)
@@ -443,19 +443,18 @@ type Commit struct {
 	Err     error           // nil, or why nothing was kept; it wraps ErrFull where the disk is full
 }
 
-// answer answers those who wait for the batch, and tells the observer what that took.
+// answer tells the observer what the batch took, and then those who wait for it.
 func (l *Log) answer(took *Commit, err error) {
+	if l.opts.Observe != nil {
+		now := l.opts.now()
+		l.waits = l.waits[:0]
+		for _, u := range l.batch.taken {
+			l.waits = append(l.waits, now.Sub(u.begun))
+		}
+		took.Waits, took.Err = l.waits, err
+		l.opts.Observe(took)
+	}
 	l.batch.answer(err)
-	if l.opts.Observe == nil {
-		return
-	}
-	now := l.opts.now()
-	l.waits = l.waits[:0]
-	for _, u := range l.batch.taken {
-		l.waits = append(l.waits, now.Sub(u.begun))
-	}
-	took.Waits, took.Err = l.waits, err
-	l.opts.Observe(took)
 }
 
 // applyBatch folds the bytes that were written at off, read back as on replay.

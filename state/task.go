@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -48,6 +49,16 @@ const (
 	ClassOrphaned      Class = "orphaned"       // by us, and its processes cannot be proved dead
 	ClassCanceled      Class = "canceled"
 )
+
+// classes holds the closed set.
+var classes = [...]Class{
+	ClassExit, ClassTimeout, ClassStalled, ClassVerify, ClassRateLimited, ClassAuth, ClassNetwork, ClassBudget,
+	ClassAgentMissing, ClassOutputMissing, ClassSessionBusy, ClassSessionLost, ClassInterrupted, ClassOrphaned, ClassCanceled,
+}
+
+// Known reports whether a class is one of the set: a person may have written another
+// reason into the ledger.
+func (c Class) Known() bool { return slices.Contains(classes[:], c) }
 
 // A Phase says what a run of a task carries out; "" is an agent's turn.
 type Phase string

@@ -1,0 +1,249 @@
+package coordinator
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// Metrics say how a master stands and what it has counted since it began. No text of a
+// user is in them: agents and accounts are those of the configuration, models the first
+// few that were seen, reasons those of the closed set, and all others are [Other].
+type Metrics struct {
+	Start   time.Time // when this master began
+	Version string
+
+	Tasks       map[state.Status]int // by status; a status that no task has is left out
+	Held        int                  // queued tasks on hold
+	OldestWait  time.Duration        // how long the task waits for its turn that waits longest; 0: none does
+	MaxWorkers  int                  // tasks that may run at the same time
+	Paused      bool                 // dispatch is
+	Accounts    []AccountMetrics     // by name
+	Findings    int                  // in the ledger
+	JournalSize int64                // bytes
+
+	Counted
+}
+
+// AccountMetrics say whether an account may be used.
+type AccountMetrics struct {
+	Name    string
+	Held    bool // a person must mend something
+	Cooling bool // it has met a rate limit, and nothing of it starts
+}
+
+// Counted is what a master has counted since it began. What was there before, and is
+// read again at the start, is not in it.
+type Counted struct {
+	Added      uint64            // tasks that came in
+	Outcomes   map[Ending]uint64 // tasks that ended
+	Retries    map[Retry]uint64  // runs after which the task was queued again
+	RateLimits map[string]uint64 // runs that met a rate limit, by account
+	Usage      map[Spender]state.Usage
+	Commits    Histogram // records of each write to the journal
+	Sync       Histogram // seconds of each fdatasync
+	Append     Histogram // seconds that each change waited until it was durable
+	Failures   uint64    // writes to the journal of which nothing was kept
+}
+
+// An Ending is how a task ended.
+type Ending struct {
+	Status state.Status
+	Reason string // a class, Other, or "" for none
+}
+
+// A Retry says why a task was queued again after a run.
+type Retry string
+
+// The kinds of retries.
+const (
+	RetryAttempt     Retry = "attempt"     // the run failed, which spent an attempt
+	RetryInterrupted Retry = "interrupted" // by us: a shutdown, a crash, a shortage
+	RetrySession     Retry = "session"     // the agent's session was lost; a new one was begun
+)
+
+// A Spender is who uses tokens.
+type Spender struct{ Agent, Model string } // Model is "" if it is the CLI's own choice
+
+// Other stands for all names that are not known, or too many.
+const Other = "other"
+
+// maxModels is how many models are told apart.
+const maxModels = 50
+
+var (
+	secondsBounds = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
+	recordsBounds = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
+)
+
+// counters count for a master.
+type counters struct {
+	agents map[string]bool // that are known
+
+	mu     sync.Mutex // guards what follows
+	n      Counted
+	models map[string]bool
+	failed writeFailure
+}
+
+// A writeFailure is a write to the journal of which nothing was kept.
+type writeFailure struct {
+	err error // nil: the last write was kept
+	at  time.Time
+}
+
+func newCounters(agents map[string]Agent) *counters {
+	c := &counters{agents: map[string]bool{}, models: map[string]bool{"": true}}
+	for name := range agents {
+		c.agents[name] = true
+	}
+	c.n = Counted{
+		Outcomes: map[Ending]uint64{}, Retries: map[Retry]uint64{}, RateLimits: map[string]uint64{}, Usage: map[Spender]state.Usage{},
+		Commits: NewHistogram(recordsBounds), Sync: NewHistogram(secondsBounds), Append: NewHistogram(secondsBounds),
+	}
+	return c
+}
+
+// counted gives a copy of what was counted.
+func (c *counters) counted() Counted {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.n
+	n.Outcomes, n.Retries, n.RateLimits, n.Usage = maps.Clone(n.Outcomes), maps.Clone(n.Retries), maps.Clone(n.RateLimits), maps.Clone(n.Usage)
+	n.Commits, n.Sync, n.Append = n.Commits.Clone(), n.Sync.Clone(), n.Append.Clone()
+	return n
+}
+
+// commit counts a write to the journal, which ended at that time.
+func (c *counters) commit(w *ledger.Commit, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed = (writeFailure{err: w.Err, at: at}); w.Err != nil {
+		c.n.Failures++
+		return
+	}
+	c.n.Commits.Observe(float64(w.Records))
+	c.n.Sync.Observe(w.Sync.Seconds())
+	for _, d := range w.Waits {
+		c.n.Append.Observe(d.Seconds())
+	}
+}
+
+// failure gives the last write, if it failed.
+func (c *counters) failure() writeFailure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
+}
+
+// change counts what the record of a task has changed.
+func (c *counters) change(before, after *state.Task) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case before.Status == "" && !after.Status.Terminal():
+		c.n.Added++
+	case before.Status == "" || before.Status.Terminal(): // it was brought back from the archive, or is queued anew
+	case after.Status.Terminal():
+		c.n.Outcomes[endingOf(after)]++
+	case before.Status == state.Running && after.Status == state.Queued:
+		if kind := retryOf(after); kind != "" {
+			c.n.Retries[kind]++
+		}
+	}
+	if before.Status == state.Running && after.Status != state.Running && after.Reason == state.ClassRateLimited {
+		c.n.RateLimits[c.name(before.AccountName())]++
+	}
+	c.spend(before, after)
+}
+
+// endingOf says how a task ended.
+func endingOf(t *state.Task) Ending {
+	reason := string(t.Reason)
+	if reason != "" && !t.Reason.Known() {
+		reason = Other
+	}
+	return Ending{t.Status, reason}
+}
+
+// retryOf says why a task is queued again after a run; "" if that is none of a retry: a
+// person did it, the next step waits for its turn, or the account for a rate limit.
+func retryOf(t *state.Task) Retry {
+	switch t.Reason {
+	case "", state.ClassRateLimited:
+		return ""
+	case state.ClassInterrupted, state.ClassOrphaned:
+		return RetryInterrupted
+	case state.ClassSessionLost:
+		return RetrySession
+	}
+	return RetryAttempt
+}
+
+// spend counts what a run has used. What a person writes into a task is not counted,
+// nor what one had used that comes back from the archive.
+func (c *counters) spend(before, after *state.Task) {
+	if before.Status == "" || after.By == ledger.ByHand || before.Usage == after.Usage {
+		return
+	}
+	who := Spender{c.name(cmp.Or(before.Agent, after.Agent)), c.model(after.Model)}
+	c.n.Usage[who] = c.n.Usage[who].Plus(added(before.Usage, after.Usage))
+}
+
+// added gives what a task's totals have grown by.
+func added(before, after state.Usage) state.Usage {
+	return state.Usage{
+		InputTokens:       max(0, after.InputTokens-before.InputTokens),
+		CachedInputTokens: max(0, after.CachedInputTokens-before.CachedInputTokens),
+		OutputTokens:      max(0, after.OutputTokens-before.OutputTokens),
+		ReasoningTokens:   max(0, after.ReasoningTokens-before.ReasoningTokens),
+		CostUSD:           max(0, after.CostUSD-before.CostUSD),
+	}
+}
+
+// name gives the name of an agent or account as it is shown.
+func (c *counters) name(name string) string {
+	if !c.agents[name] {
+		return Other
+	}
+	return name
+}
+
+// model gives the name of a model as it is shown. mu is held.
+func (c *counters) model(name string) string {
+	if !c.models[name] {
+		if len(c.models) > maxModels {
+			return Other
+		}
+		c.models[name] = true
+	}
+	return name
+}
+
+// Metrics gives the master's metrics. It costs about the same however many tasks there
+// are, and does not keep an idle master from ending.
+func (c *Coordinator) Metrics() Metrics {
+	now := c.cfg.Now()
+	m := Metrics{
+		Start: c.start, Version: c.cfg.Version, MaxWorkers: c.cfg.MaxWorkers,
+		Findings: len(c.ledger.Findings()), JournalSize: c.ledger.Size(), Counted: c.counters.counted(),
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.Tasks, m.Held = c.state.Counts(), c.state.Held()
+	m.Findings += len(c.rejected)
+	m.Paused, _ = c.state.Paused()
+	if since, ok := c.state.WaitingSince(now); ok {
+		m.OldestWait = now.Sub(since)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.counters.agents)) {
+		a := c.state.Account(name)
+		m.Accounts = append(m.Accounts, AccountMetrics{Name: name, Held: a.Hold, Cooling: a.CoolUntil.After(now)})
+	}
+	return m
+}

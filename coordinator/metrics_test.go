@@ -1,0 +1,270 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"stint/coordinator"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// byPrompt is an agent that ends a turn as the prompt's message says: with a class, or
+// well; "once" after it does so the first time only.
+func byPrompt(sent func(coordinator.Turn) string) func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+	tried := map[string]bool{}
+	return func(_ context.Context, t coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		class, once := strings.CutSuffix(sent(t), " once")
+		if class == "fine" || once && tried[t.TaskID] {
+			return coordinator.Outcome{Result: "fine", Session: "native", Usage: state.Usage{InputTokens: 100, CachedInputTokens: 40, OutputTokens: 20, ReasoningTokens: 5, CostUSD: 0.5}}
+		}
+		tried[t.TaskID] = true
+		return coordinator.Outcome{Class: state.Class(class), ExitCode: 1, Error: class, Usage: state.Usage{InputTokens: 1}}
+	}
+}
+
+// countedWorld is a world with that agent, in which one task after the other runs.
+func countedWorld(t *testing.T) *world {
+	w := limitedWorld(t)
+	w.cfg.MaxWorkers = 1
+	w.agent.do = byPrompt(func(turn coordinator.Turn) string {
+		text, err := os.ReadFile(turn.Prompt)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(text[strings.LastIndex(string(text), "\n\n")+2:])
+	})
+	return w
+}
+
+// counted writes down what was counted of tasks, sorted.
+func counted(m coordinator.Metrics) string {
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	add("added %d", m.Added)
+	for e, n := range m.Outcomes {
+		add("%s %q %d", e.Status, e.Reason, n)
+	}
+	for kind, n := range m.Retries {
+		add("retry %s %d", kind, n)
+	}
+	for name, n := range m.RateLimits {
+		add("limit %s %d", name, n)
+	}
+	for who, u := range m.Usage {
+		add("usage %s %q %d %d %d %d %g", who.Agent, who.Model, u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, u.CostUSD)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// TestMetricsCountWhatHappens: each kind of end, retry and limit counts once, and tokens
+// by agent and model; a restart and a compaction count nothing again.
+func TestMetricsCountWhatHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := countedWorld(t)
+		w.openUnwatched()
+		for _, prompt := range []string{"fine", "exit", "network once", "rate-limited once"} {
+			w.ended(w.submit(coordinator.TaskSpec{Prompt: prompt}).ID)
+		}
+		for _, prompt := range []string{"fine", "session-lost once"} {
+			w.ended(w.submit(coordinator.TaskSpec{Prompt: prompt, Model: "o9", SessionKey: "web"}).ID)
+		}
+		held := w.submit(coordinator.TaskSpec{Prompt: "fine", Hold: true, SessionKey: "a"}).ID
+		if _, err := w.c.Cancel(t.Context(), held, "client"); err != nil {
+			t.Error(err)
+		}
+		const want = `added 7
+canceled "canceled" 1
+done "" 5
+failed "exit" 1
+limit demo 1
+retry attempt 1
+retry session 1
+usage demo "" 303 120 60 15 1.5
+usage demo "o9" 201 80 40 10 1`
+		first := w.c.Metrics()
+		if got := counted(first); !sameLines(got, want) {
+			t.Errorf("counted\n%s\nwant\n%s", got, want)
+		}
+		if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+			t.Error(err)
+		}
+		if got := counted(w.c.Metrics()); got != counted(first) {
+			t.Errorf("after a compaction\n%s", got)
+		}
+		if _, err := w.c.Retry(t.Context(), held, "client"); err != nil { // which brings it back from the archive
+			t.Error(err)
+		}
+		w.expect(w.ended(held), state.Done, "")
+		if got := w.c.Metrics(); got.Added != first.Added || got.Outcomes[coordinator.Ending{Status: state.Done}] != 6 {
+			t.Errorf("after the compaction a task is counted as\n%s", counted(got))
+		}
+		w.close()
+
+		w.openUnwatched()
+		if got := counted(w.c.Metrics()); got != "added 0" {
+			t.Errorf("a restart has counted\n%s", got)
+		}
+		w.ended(w.submit(coordinator.TaskSpec{Prompt: "fine"}).ID)
+		if got := w.c.Metrics(); got.Added != 1 || got.Outcomes[coordinator.Ending{Status: state.Done}] != 1 {
+			t.Errorf("after the restart\n%s", counted(got))
+		}
+		w.close()
+	})
+}
+
+func sameLines(a, b string) bool {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
+}
+
+// TestMetricsCountInterruptions: what the last master was killed in counts for the one
+// that queues it again.
+func TestMetricsCountInterruptions(t *testing.T) {
+	next, id := interrupted(t)
+	next.open()
+	next.wait(id)
+	if got := next.c.Metrics(); got.Retries[coordinator.RetryInterrupted] != 1 || got.Added != 0 {
+		t.Errorf("counted\n%s", counted(got))
+	}
+	next.close()
+}
+
+// TestMetricsNamesAreBounded: no name that a user may choose freely is shown, and only
+// so many models are.
+func TestMetricsNamesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := countedWorld(t)
+		if err := durable.MkdirAll(durable.OS, w.dir); err != nil {
+			t.Fatal(err)
+		}
+		hand := "## Task hand\n- status: queued\n- agent: demo\n- account: secret\n- workspace: " + w.work + "\n- prompt: rate-limited once\n"
+		if err := os.WriteFile(filepath.Join(w.dir, "tasks.md"), []byte(hand), durable.FileMode); err != nil {
+			t.Fatal(err)
+		}
+		w.openUnwatched()
+		w.ended("hand")
+		for i := range 60 {
+			w.ended(w.submit(coordinator.TaskSpec{Prompt: "fine", Model: fmt.Sprint("model-", i)}).ID)
+		}
+		m := w.c.Metrics()
+		w.close()
+		if m.RateLimits[coordinator.Other] != 1 || len(m.RateLimits) != 1 {
+			t.Errorf("limits are shown for %v", slices.Sorted(maps.Keys(m.RateLimits)))
+		}
+		if u := m.Usage[coordinator.Spender{Agent: "demo", Model: coordinator.Other}]; len(m.Usage) != 52 || u.InputTokens != 1000 {
+			t.Errorf("%d models are told apart, and the others have used %d tokens", len(m.Usage), u.InputTokens)
+		}
+	})
+}
+
+// TestMetricsAsItStands: what waits, for how long, and what stands in its way.
+func TestMetricsAsItStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := countedWorld(t)
+		w.openUnwatched()
+		w.ended(w.submit(coordinator.TaskSpec{Prompt: "fine"}).ID)
+		w.submit(coordinator.TaskSpec{Prompt: "rate-limited once"})
+		synctest.Wait()
+		if err := w.c.Pause(t.Context(), "", "client"); err != nil {
+			t.Fatal(err)
+		}
+		w.submit(coordinator.TaskSpec{Prompt: "fine", Hold: true})
+		time.Sleep(10 * time.Second)
+		m := w.c.Metrics()
+		want := map[state.Status]int{state.Done: 1, state.Queued: 2}
+		accounts := []coordinator.AccountMetrics{{Name: "demo", Cooling: true}}
+		if !maps.Equal(m.Tasks, want) || m.Held != 1 || !m.Paused || m.MaxWorkers != 1 || !slices.Equal(m.Accounts, accounts) {
+			t.Errorf("%+v", m)
+		}
+		if m.OldestWait != 10*time.Second { // a cool-down is the account's: the task waits for its turn
+			t.Errorf("the oldest waits for %s", m.OldestWait)
+		}
+		if m.JournalSize == 0 || m.Sync.Sum != 0 || m.Commits.Sum < 6 || sum(m.Append) < 6 || sum(m.Sync) != sum(m.Commits) || m.Failures != 0 {
+			t.Errorf("the journal has %d bytes; %v %v %v", m.JournalSize, m.Commits, m.Sync, m.Append)
+		}
+		w.close()
+	})
+}
+
+func sum(h coordinator.Histogram) (n uint64) {
+	for _, c := range h.Counts {
+		n += c
+	}
+	return n
+}
+
+// TestHealthStatus: one word says whether tasks are taken in and started, and readiness
+// is about the first.
+func TestHealthStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, d := countedWorld(t), &fullDisk{FS: durable.OS}
+		w.openOn(d)
+		expect := func(status coordinator.HealthStatus, unready coordinator.Code) {
+			t.Helper()
+			if h := w.c.Health(); h.Status != status {
+				t.Errorf("the master is %q, want %q", h.Status, status)
+			}
+			switch err := w.c.Unready(); {
+			case unready == "" && err != nil, unready != "" && !errors.Is(err, error(&coordinator.Error{Code: unready})):
+				t.Errorf("unready: %v, want code %q", err, unready)
+			}
+		}
+		expect(coordinator.HealthOK, "")
+		if err := w.c.Pause(t.Context(), "", "client"); err != nil {
+			t.Fatal(err)
+		}
+		expect(coordinator.HealthPaused, "")
+		d.full.Store(true)
+		if _, err := w.try(coordinator.TaskSpec{Prompt: "fine"}); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeFull}) {
+			t.Fatal(err)
+		}
+		expect(coordinator.HealthFailing, coordinator.CodeFull)
+		if m := w.c.Metrics(); m.Failures != 1 {
+			t.Errorf("%d failures", m.Failures)
+		}
+		time.Sleep(time.Minute) // nobody has tried meanwhile
+		expect(coordinator.HealthPaused, "")
+		if err := w.c.Resume(t.Context(), "client"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeFull}) {
+			t.Fatal(err)
+		}
+		expect(coordinator.HealthFailing, coordinator.CodeFull)
+		d.full.Store(false)
+		if err := w.c.Resume(t.Context(), "client"); err != nil {
+			t.Fatal(err)
+		}
+		expect(coordinator.HealthOK, "")
+		if err := w.c.Handover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expect(coordinator.HealthEnding, coordinator.CodeStopped)
+		w.close()
+	})
+}
+
+// TestHealthNamesTheHTTPAddress: Health and the heartbeat say where the master can be
+// called.
+func TestHealthNamesTheHTTPAddress(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	defer w.close()
+	if h := w.c.Health(); h.APIEnabled || h.HTTP != "" {
+		t.Errorf("%+v", h)
+	}
+	w.c.ServesHTTP("127.0.0.1:7433")
+	if h := w.c.Health(); !h.APIEnabled || h.HTTP != "127.0.0.1:7433" {
+		t.Errorf("%+v", h)
+	}
+}
