@@ -73,7 +73,7 @@ type Change struct {
 // Health is what a master says about itself. The coordinator sets all of it but
 // Socket and Background, which it is given when it is opened, and HTTP, which it is told.
 type Health struct {
-	Status     HealthStatus         `json:"status"`
+	Status     HealthStatus         `json:"status" enum:"failing,ending,paused,ok"`
 	PID        int                  `json:"pid"`
 	Start      time.Time            `json:"start"`               // when this master began
 	Version    string               `json:"version"`             // of the program

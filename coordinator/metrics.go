@@ -216,10 +216,11 @@ func (c *counters) name(name string) string {
 
 // model gives the name of a model as it is shown. mu is held.
 func (c *counters) model(name string) string {
-	if !c.models[name] {
-		if len(c.models) > maxModels {
-			return Other
-		}
+	switch {
+	case c.models[name]:
+	case len(c.models) > maxModels || !isArgument(name): // a person may have written anything
+		return Other
+	default:
 		c.models[name] = true
 	}
 	return name

@@ -150,7 +150,7 @@ func TestMetricsNamesAreBounded(t *testing.T) {
 		if err := durable.MkdirAll(durable.OS, w.dir); err != nil {
 			t.Fatal(err)
 		}
-		hand := "## Task hand\n- status: queued\n- agent: demo\n- account: secret\n- workspace: " + w.work + "\n- prompt: rate-limited once\n"
+		hand := "## Task hand\n- status: queued\n- agent: demo\n- account: secret\n- model: my secret plan\n- workspace: " + w.work + "\n- prompt: rate-limited once\n"
 		if err := os.WriteFile(filepath.Join(w.dir, "tasks.md"), []byte(hand), durable.FileMode); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestMetricsNamesAreBounded(t *testing.T) {
 		if m.RateLimits[coordinator.Other] != 1 || len(m.RateLimits) != 1 {
 			t.Errorf("limits are shown for %v", slices.Sorted(maps.Keys(m.RateLimits)))
 		}
-		if u := m.Usage[coordinator.Spender{Agent: "demo", Model: coordinator.Other}]; len(m.Usage) != 52 || u.InputTokens != 1000 {
+		if u := m.Usage[coordinator.Spender{Agent: "demo", Model: coordinator.Other}]; len(m.Usage) != 51 || u.InputTokens != 1101 {
 			t.Errorf("%d models are told apart, and the others have used %d tokens", len(m.Usage), u.InputTokens)
 		}
 	})

@@ -45,10 +45,14 @@ type fakeMaster struct {
 	paused string // why, after a Pause
 
 	findings []coordinator.Finding // what is wrong in its ledger
+	metrics  coordinator.Metrics
 }
 
 func newFake(t testing.TB) *fakeMaster {
-	return &fakeMaster{runs: t.TempDir(), now: time.Now, keys: map[string]string{}, subs: map[chan *coordinator.Change]bool{}}
+	f := &fakeMaster{runs: t.TempDir(), now: time.Now, keys: map[string]string{}, subs: map[chan *coordinator.Change]bool{}}
+	none := coordinator.NewHistogram(nil)
+	f.metrics.Append, f.metrics.Sync, f.metrics.Commits = none, none, none
+	return f
 }
 
 func (f *fakeMaster) Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error) {
@@ -336,6 +340,10 @@ func (f *fakeMaster) Paused() (paused bool, reason string) {
 func (f *fakeMaster) Health() coordinator.Health {
 	return coordinator.Health{PID: 7, Counts: map[state.Status]int{state.Queued: len(f.List(state.Filter{}))}}
 }
+
+func (f *fakeMaster) Unready() error { return f.err }
+
+func (f *fakeMaster) Metrics() coordinator.Metrics { return f.metrics }
 
 func (f *fakeMaster) Sessions() []state.Session {
 	return []state.Session{{Key: "web", ID: "s1"}, {Key: "dir:/home/ana/shop", ID: "s2"}}

@@ -287,6 +287,7 @@ const authenticate = `Bearer realm="stint"`
 
 // refuse answers with p, and lets go of the connection: there are not many.
 func (g *guard) refuse(w http.ResponseWriter, p *problem) {
+	g.server.traffic.refuse(p.Status)
 	w.Header().Set("Connection", "close")
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", authenticate)

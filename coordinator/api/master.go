@@ -29,10 +29,6 @@ type (
 )
 
 func (s *Server) masterRoutes(api huma.API) {
-	health := op(http.MethodGet, "/v1/health", "health", "What the master says about itself")
-	huma.Register(api, health, s.health)
-	huma.Register(api, alias(health, "/health"), s.health)
-
 	huma.Register(api, op(http.MethodGet, "/v1/sessions", "list-sessions", "List sessions"), s.sessions)
 	one := op(http.MethodGet, "/v1/sessions/{key}", "get-session", "Show a session with its tasks and its transcript")
 	huma.Register(api, one, s.session)
@@ -45,10 +41,6 @@ func (s *Server) masterRoutes(api huma.API) {
 	over := op(http.MethodPost, "/v1/handover", "handover", "Start nothing more and end after the runs at work")
 	over.DefaultStatus = http.StatusNoContent
 	huma.Register(api, over, s.handover)
-}
-
-func (s *Server) health(context.Context, *struct{}) (*healthOutput, error) {
-	return &healthOutput{Body: s.master.Health()}, nil
 }
 
 func (s *Server) state(context.Context, *struct{}) (*textOutput, error) {

@@ -38,6 +38,7 @@ func (s *Server) routes() {
 	s.promptRoutes(api)
 	s.streamRoutes(api)
 	s.masterRoutes(api)
+	s.monitorRoutes(api)
 	s.ledgerRoutes(api)
 	s.compactRoutes(api)
 	s.browserRoutes(api)
@@ -154,8 +155,20 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers one request, and counts it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begun := s.opts.Now()
+	out := &answer{ResponseWriter: w}
+	r, ok := s.enter(out, r)
+	defer func() { s.traffic.add(r, out.status, s.opts.Now().Sub(begun)) }() // also of one that is broken off
+	if ok {
+		s.mux.ServeHTTP(out, r)
+	}
+}
+
+// enter looks at a request before its route does, and gives it with what is known of who
+// asks. ok is false if it was answered already.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request, ok bool) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if !overTCP(r.Context()) || !s.isPublic(r) {
 		noticeOf(s.master).write(w.Header())
@@ -163,21 +176,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
 		newProblem(http.StatusUnsupportedMediaType, coordinator.CodeInvalid,
 			"the body's Content-Type must be application/json", "").write(w)
-		return
+		return r, false
 	}
 	if r.ContentLength != 0 {
 		r.Body = &timedBody{r.Body, w}
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		var p *problem
-		if r, p = s.admit(r); p != nil {
+		r, p := s.admit(r)
+		if p != nil {
 			p.write(w)
-			return
 		}
-	} else if strings.HasSuffix(r.URL.Path, "/wait") || strings.HasSuffix(r.URL.Path, "/logs") {
+		return r, p == nil
+	}
+	if strings.HasSuffix(r.URL.Path, "/wait") || strings.HasSuffix(r.URL.Path, "/logs") {
 		r = s.withRun(r)
 	}
-	s.mux.ServeHTTP(w, r)
+	return r, true
 }
 
 // A timedBody takes the deadline of a request's body off the connection once all of it

@@ -83,6 +83,9 @@ type Master interface {
 	// Seq gives the number of the newest record.
 	Seq() uint64
 	Health() coordinator.Health
+	// Unready says why no task is taken in just now; nil if tasks are.
+	Unready() error
+	Metrics() coordinator.Metrics
 	Sessions() []state.Session
 	// Session gives a session by its key or id, and its transcript.
 	Session(ref string) (state.Session, []session.Message, error)
@@ -177,11 +180,12 @@ type Server struct {
 	mux     *http.ServeMux
 	openAPI []byte
 	codes   codes
+	traffic *traffic
 }
 
 // NewServer gives a server for m. It starts nothing: see [Server.Serve].
 func NewServer(m Master, opts Options) *Server {
-	s := &Server{master: m, opts: opts.withDefaults(), mux: http.NewServeMux()}
+	s := &Server{master: m, opts: opts.withDefaults(), mux: http.NewServeMux(), traffic: newTraffic()}
 	s.routes()
 	return s
 }

@@ -1,0 +1,180 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/http"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+type readyOutput struct {
+	Body struct {
+		Ready  bool `json:"ready" doc:"Tasks are taken in"`
+		Paused bool `json:"paused" doc:"But none is started: dispatch is paused"`
+	}
+}
+
+func (s *Server) monitorRoutes(api huma.API) {
+	health := op(http.MethodGet, "/v1/health", "health", "What the master says about itself")
+	huma.Register(api, health, s.health)
+	huma.Register(api, alias(health, "/health"), s.health)
+
+	ready := op(http.MethodGet, "/v1/ready", "ready", "Whether the master takes tasks in: else 503, with the reason")
+	huma.Register(api, ready, s.ready)
+	huma.Register(api, alias(ready, "/ready"), s.ready)
+
+	metrics := op(http.MethodGet, "/v1/metrics", "metrics", "Metrics for Prometheus, as text of its format 0.0.4. Counters begin with the master")
+	metrics.Responses = answers("The metrics", "text/plain")
+	huma.Register(api, metrics, s.metrics)
+	huma.Register(api, alias(metrics, "/metrics"), s.metrics)
+}
+
+// health answers whatever is wrong: that is in the answer.
+func (s *Server) health(context.Context, *struct{}) (*healthOutput, error) {
+	return &healthOutput{Body: s.master.Health()}, nil
+}
+
+func (s *Server) ready(context.Context, *struct{}) (*readyOutput, error) {
+	if err := s.master.Unready(); err != nil {
+		p := asProblem(err)
+		return nil, newProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
+	}
+	out := &readyOutput{}
+	out.Body.Ready = true
+	out.Body.Paused, _ = s.master.Paused()
+	return out, nil
+}
+
+func (s *Server) metrics(context.Context, *struct{}) (*textOutput, error) {
+	e := &exposition{}
+	m, t := s.master.Metrics(), s.traffic.counts()
+	e.build(&m)
+	e.queue(&m)
+	e.ends(&m)
+	e.usage(&m)
+	e.journal(&m)
+	e.traffic(&t)
+	e.process(m.Start)
+	return &textOutput{ContentType: expositionType, Body: e.text}, nil
+}
+
+func (e *exposition) build(m *coordinator.Metrics) {
+	e.family("stint_build_info", gauge, "The version of stint, as a label.")
+	e.sample("stint_build_info", 1, "version", m.Version, "goversion", runtime.Version())
+}
+
+// queue adds what waits and runs, and what stands in its way.
+func (e *exposition) queue(m *coordinator.Metrics) {
+	e.family("stint_tasks", gauge, "Tasks by status, without archived ones. The queue's depth is that of queued.")
+	for _, status := range state.Statuses() {
+		e.sample("stint_tasks", float64(m.Tasks[status]), "status", string(status))
+	}
+	e.one("stint_tasks_held", gauge, "Queued tasks that wait until somebody releases them.", float64(m.Held))
+	e.one("stint_oldest_queued_age_seconds", gauge, "How long the task waits for its turn that waits longest. Held tasks do not, nor those before their time.", m.OldestWait.Seconds())
+	e.one("stint_runs", gauge, "Tasks that run.", float64(m.Tasks[state.Running]))
+	e.one("stint_max_workers", gauge, "Tasks that may run at the same time.", float64(m.MaxWorkers))
+	e.one("stint_dispatch_paused", gauge, "1 while no tasks are started.", truth(m.Paused))
+	e.family("stint_account_held", gauge, "1 while somebody must mend an account before its tasks start.")
+	for _, a := range m.Accounts {
+		e.sample("stint_account_held", truth(a.Held), "account", a.Name)
+	}
+	e.family("stint_account_cooling", gauge, "1 while an account waits for a rate limit to pass.")
+	for _, a := range m.Accounts {
+		e.sample("stint_account_cooling", truth(a.Cooling), "account", a.Name)
+	}
+}
+
+// ends adds what has become of tasks and their runs.
+func (e *exposition) ends(m *coordinator.Metrics) {
+	e.one("stint_tasks_added_total", counter, "Tasks that came in.", float64(m.Added))
+	e.family("stint_task_outcomes_total", counter, "Tasks that ended, by status and class of the failure.")
+	for _, end := range slices.SortedFunc(maps.Keys(m.Outcomes), func(a, b coordinator.Ending) int {
+		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Reason, b.Reason))
+	}) {
+		e.sample("stint_task_outcomes_total", float64(m.Outcomes[end]), "status", string(end.Status), "reason", cmp.Or(end.Reason, "none"))
+	}
+	e.family("stint_task_retries_total", counter, "Runs after which a task was queued again: attempt, the run failed; interrupted, by us; session, the agent's session was lost.")
+	for _, kind := range []coordinator.Retry{coordinator.RetryAttempt, coordinator.RetryInterrupted, coordinator.RetrySession} {
+		e.sample("stint_task_retries_total", float64(m.Retries[kind]), "kind", string(kind))
+	}
+	e.family("stint_rate_limits_total", counter, "Runs that met a rate limit.")
+	for _, name := range slices.Sorted(maps.Keys(m.RateLimits)) {
+		e.sample("stint_rate_limits_total", float64(m.RateLimits[name]), "account", name)
+	}
+}
+
+// usage adds what agents have used.
+func (e *exposition) usage(m *coordinator.Metrics) {
+	spenders := slices.SortedFunc(maps.Keys(m.Usage), func(a, b coordinator.Spender) int {
+		return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Model, b.Model))
+	})
+	e.family("stint_tokens_total", counter, "Tokens of runs that have ended. Those of input include cached_input, those of output include reasoning.")
+	for _, who := range spenders {
+		u := m.Usage[who]
+		for _, v := range []struct {
+			kind   string
+			tokens int64
+		}{{"input", u.InputTokens}, {"cached_input", u.CachedInputTokens}, {"output", u.OutputTokens}, {"reasoning", u.ReasoningTokens}} {
+			e.sample("stint_tokens_total", float64(v.tokens), "agent", who.Agent, "model", cmp.Or(who.Model, "default"), "kind", v.kind)
+		}
+	}
+	e.family("stint_cost_usd_total", counter, "What the agents' CLIs say that these runs have cost, in US dollars.")
+	for _, who := range spenders {
+		e.sample("stint_cost_usd_total", m.Usage[who].CostUSD, "agent", who.Agent, "model", cmp.Or(who.Model, "default"))
+	}
+}
+
+// journal adds what the ledger does.
+func (e *exposition) journal(m *coordinator.Metrics) {
+	e.one("stint_journal_size_bytes", gauge, "Size of journal.md.", float64(m.JournalSize))
+	e.one("stint_ledger_findings", gauge, "What is wrong in the ledger: see stint fsck.", float64(m.Findings))
+	e.one("stint_journal_failures_total", counter, "Writes to the journal of which nothing was kept.", float64(m.Failures))
+	for _, h := range []struct {
+		name, help string
+		values     *coordinator.Histogram
+	}{
+		{"stint_journal_append_seconds", "How long a change waits until it is durable.", &m.Append},
+		{"stint_journal_sync_seconds", "How long an fdatasync of the journal takes.", &m.Sync},
+		{"stint_journal_records_per_sync", "Records that share an fdatasync.", &m.Commits},
+	} {
+		e.family(h.name, histogram, h.help)
+		e.histogram(h.name, h.values)
+	}
+}
+
+// traffic adds the requests to the server.
+func (e *exposition) traffic(t *trafficCounts) {
+	routes := slices.SortedFunc(maps.Keys(t.routes), func(a, b route) int {
+		return cmp.Or(cmp.Compare(a.listener, b.listener), cmp.Compare(a.pattern, b.pattern))
+	})
+	e.family("stint_http_requests_total", counter, "Requests that were answered, by listener, route and class of the status. Those that were refused at the door are not in it.")
+	for _, r := range routes {
+		for class, n := range t.routes[r].statuses {
+			if n > 0 {
+				e.sample("stint_http_requests_total", float64(n), "listener", r.listener, "route", r.pattern, "status", strconv.Itoa(class)+"xx")
+			}
+		}
+	}
+	e.family("stint_http_request_seconds", histogram, "How long an answer takes: events, wait and logs that follow last as long as they are read.")
+	for _, r := range routes {
+		seconds := t.routes[r].seconds
+		e.histogram("stint_http_request_seconds", &seconds, "listener", r.listener, "route", r.pattern)
+	}
+	e.family("stint_http_refused_total", counter, "Requests over TCP that were refused at the door, by cause.")
+	for _, cause := range slices.Sorted(maps.Keys(t.refused)) {
+		e.sample("stint_http_refused_total", float64(t.refused[cause]), "cause", cause)
+	}
+	e.family("stint_streams", gauge, "Streams that are read.")
+	for _, what := range slices.Sorted(maps.Keys(t.streams)) {
+		e.sample("stint_streams", float64(t.streams[what]), "kind", what)
+	}
+	e.one("stint_streams_cut_off_total", counter, "Readers of streams that were too slow.", float64(t.cutOff))
+}
