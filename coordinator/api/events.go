@@ -92,7 +92,11 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamRespons
 		}
 		e.out.limit = s.opts.WriteTimeout
 		if hctx.Method() != http.MethodHead {
+			defer s.traffic.open("events")()
 			e.run(ctx)
+			if e.slow {
+				s.traffic.cut()
+			}
 			breakOff() // it has no end of its own
 		}
 	}}, nil
@@ -116,8 +120,9 @@ type eventStream struct {
 	lines     bool          // JSON lines, not Server-Sent Events
 	out       *streamWriter
 
-	seq uint64 // up to which the reader was told
-	buf []byte // what is to be sent
+	seq  uint64 // up to which the reader was told
+	buf  []byte // what is to be sent
+	slow bool   // the reader was: it is cut off
 }
 
 // run goes on until the reader or ctx has ended, or the reader lags.
@@ -159,6 +164,7 @@ func (e *eventStream) follow(ctx context.Context, changes <-chan *coordinator.Ch
 		quiet.Reset(silence)
 		select {
 		case c, ok := <-changes:
+			e.slow = !ok
 			if !ok || !e.add(c) || !e.addWaiting(changes) {
 				return
 			}
@@ -176,6 +182,7 @@ func (e *eventStream) addWaiting(changes <-chan *coordinator.Change) bool {
 		select {
 		case c, ok := <-changes:
 			if !ok {
+				e.slow = true
 				e.flush()
 				return false
 			}
@@ -219,5 +226,6 @@ func appendEvent(b []byte, c *coordinator.Change, line []byte) []byte {
 func (e *eventStream) flush() bool {
 	_, err := e.out.Write(e.buf)
 	e.buf = e.buf[:0]
+	e.slow = e.slow || isTooSlow(err)
 	return err == nil
 }

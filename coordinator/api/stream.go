@@ -178,6 +178,7 @@ func chooseRuns(t *state.Task, run string) (ids []string, err error) {
 func (s *Server) followLogs(hctx huma.Context, id, name string) {
 	ctx, release := long(hctx.Context())
 	defer release()
+	defer s.traffic.open("logs")()
 	f := &follower{master: s.master, id: id, name: name, poll: s.opts.Poll, out: startStream(hctx, textPlain)}
 	defer f.close()
 	if f.run(ctx) != nil {
