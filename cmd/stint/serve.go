@@ -353,6 +353,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	}
 	options := api.Options{Version: versionName(), Log: m.log, RunOf: agent.RunOf, Agents: agentNames}
 	loopback := m.listenHTTP(&options)
+	c.ServesHTTP(options.HTTP)
 	server := api.NewServer(c, options)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
