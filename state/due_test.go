@@ -85,7 +85,7 @@ func TestOnChange(t *testing.T) {
 		told = append(told, fmt.Sprintf("%s %d -> %s %d %s", before.Status, before.Usage.InputTokens, after.Status, after.Usage.InputTokens, after.Reason))
 	})
 	records(j, "b: status=queued", "a: status=queued; reason=", "a: status=running", "a: status=failed; reason=timeout; inputTokens=7", "control dispatch: paused=true")
-	j.refuse("b", "status: qeued")
+	_ = j.refuse("b", "status: qeued")
 	want := "[ 0 -> queued 0  done 5 -> queued 5  queued 5 -> running 5  running 5 -> failed 7 timeout]"
 	if got := fmt.Sprint(told); got != want {
 		t.Errorf("told %s\nwant %s", got, want)
