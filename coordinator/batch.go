@@ -31,17 +31,7 @@ func (c *Coordinator) SubmitOnce(ctx context.Context, key string, specs []TaskSp
 
 func (c *Coordinator) submitAll(ctx context.Context, req request) ([]state.Task, error) {
 	defer c.call()()
-	ids, err := c.take(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	tasks := make([]state.Task, len(ids))
-	for i, id := range ids {
-		if tasks[i], err = c.whole(id); err != nil {
-			return nil, err
-		}
-	}
-	return tasks, nil
+	return c.take(ctx, req)
 }
 
 // SubmitAllOffline is SubmitAll where no master runs: it locks the state

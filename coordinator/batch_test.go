@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -60,6 +61,38 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 	w.cutInTheMiddle()
 	if got := len(w.c.List(coordinator.Filter{})); got != 0 {
 		t.Errorf("of a batch that was cut off %d tasks are there", got)
+	}
+}
+
+// TestSubmitGivesWholeTask: what a submit answers, which is not read back from the
+// ledger, is what the ledger has; for a spec that is asked for again, too.
+func TestSubmitGivesWholeTask(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	defer w.close()
+	spec := coordinator.TaskSpec{
+		ID: newID(), Prompt: "\n Fix it.\nKeep it small. \n", Hold: true, Label: "l", IdempotencyKey: "k", Priority: 7, Timeout: "3m",
+		VerifyCommand: "true", OnFailure: "Look at it.", OnIssue: "Look again.", OutputSpec: []string{"out"},
+		InputFiles: []state.InputFile{{Name: "a", Content: "b\n"}},
+	}
+	again := spec
+	again.ID = newID()
+	tasks, err := w.submitAll([]coordinator.TaskSpec{spec, {Prompt: "another", Hold: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := w.submitAll([]coordinator.TaskSpec{again, {Prompt: "one more", Hold: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range append(tasks, known...) {
+		want, err := w.c.Task(context.Background(), got.ID)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, and there is %+v (%v)", got, want, err)
+		}
+	}
+	if known[0].ID != spec.ID || known[1].Prompt != "one more" {
+		t.Errorf("asked for again: %+v", known)
 	}
 }
 

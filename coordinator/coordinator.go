@@ -32,6 +32,7 @@ type Coordinator struct {
 	store  *session.Store
 	start  time.Time
 	dir    os.FileInfo // of the state directory
+	home   string      // its path, without links
 
 	fs        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
 	counters  *counters  // see Metrics
@@ -76,6 +77,7 @@ func (c *Coordinator) open() (*Coordinator, error) {
 		return nil, lockError(err)
 	}
 	c.unlock = unlock
+	c.home = withoutLinks(c.cfg.StateDir)
 	if c.dir, err = os.Stat(c.cfg.StateDir); err == nil {
 		err = c.openFiles()
 	}

@@ -164,7 +164,7 @@ func (in *intake) checkAwait(s *submission, t *state.Task) error {
 		return nil
 	}
 	in.c.mu.Lock()
-	why, at := in.c.waitsInVain(t, s.parent, in.fresh)
+	why, at := in.c.waitsInVain(t, s.parent, in.fresh[:len(in.fresh)-1]) // t is the last one
 	in.c.mu.Unlock()
 	switch {
 	case why == "":

@@ -70,14 +70,50 @@ type checkedWorkspace struct {
 // sessionPlace is what a session is the current one of.
 type sessionPlace struct{ lane, agent, account string }
 
-// take takes specs in, all or none, and gives the ids of their tasks.
-func (c *Coordinator) take(ctx context.Context, req request) ([]string, error) {
+// take takes specs in, all or none, and gives their tasks.
+func (c *Coordinator) take(ctx context.Context, req request) ([]state.Task, error) {
 	in, err := c.newIntake(ctx, req)
+	if err == nil {
+		err = c.update(ctx, in.record)
+	}
 	if err != nil {
 		return nil, err
 	}
-	err = c.update(ctx, in.record)
-	return in.ids, err
+	return in.tasks()
+}
+
+// tasks gives the tasks of all specs once they are durable. It takes the place of fresh
+// for them where it can.
+func (in *intake) tasks() (tasks []state.Task, err error) {
+	fresh := in.fresh
+	if tasks = fresh; len(fresh) < len(in.list) {
+		tasks = make([]state.Task, len(in.list))
+	}
+	for i, id := range in.ids {
+		isNew := len(fresh) > 0 && fresh[0].ID == id
+		if isNew {
+			fresh = fresh[1:]
+		}
+		if err = in.show(&tasks[i], i, isNew); err != nil {
+			return nil, err
+		}
+	}
+	return tasks, nil
+}
+
+// show makes t the whole task of spec i. The texts of a new one are those of the spec:
+// to read thousands back takes longer than all the rest.
+func (in *intake) show(t *state.Task, i int, isNew bool) (err error) {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	*t, _ = in.c.state.Peek(in.ids[i])
+	if !isNew || t.Status.Terminal() {
+		*t, err = in.c.wholeOf(in.ids[i])
+		return err
+	}
+	s := &in.list[i]
+	t.Title, t.Prompt, t.InputFiles, t.OnFailure, t.OnIssue = state.TitleOf(s.Prompt), s.Prompt, s.InputFiles, s.OnFailure, s.OnIssue
+	return nil
 }
 
 // newIntake checks all of specs that does not depend on other tasks.
@@ -339,7 +375,7 @@ func (c *Coordinator) lookAt(dir string) checkedWorkspace {
 		return checkedWorkspace{err: err}
 	}
 	path := withoutLinks(dir)
-	return checkedWorkspace{path: path, root: repositoryRoot(path), holdsState: isBelow(c.cfg.StateDir, path)}
+	return checkedWorkspace{path: path, root: checkoutAbove(path), holdsState: isWithin(c.home, path)}
 }
 
 // checkTwins refuses specs that are given together and want to be the same task.
@@ -364,7 +400,7 @@ func (in *intake) checkTwins() error {
 // record appends the records of all specs that ask for something new. The log may
 // call it more than once.
 func (in *intake) record(tx *ledger.Tx) error {
-	in.ids, in.fresh, in.begun = make([]string, len(in.list)), nil, map[sessionPlace]string{}
+	in.ids, in.fresh, in.begun = make([]string, len(in.list)), make([]state.Task, 0, len(in.list)), map[sessionPlace]string{}
 	if in.key != "" {
 		if err := in.checkShared(tx); err != nil {
 			return err
@@ -435,15 +471,17 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 		return wrong("notBefore", "leave it out to run the task at once", "the time %s has passed; it is %s now",
 			s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
-	t := state.Task{ID: s.ID, Status: state.Queued, Hold: s.Hold, After: s.after, TriggeredBy: s.parent, Agent: s.Agent, AgentSession: s.AgentSession}
+	in.fresh = append(in.fresh, state.Task{})
+	t := &in.fresh[len(in.fresh)-1]
+	*t = state.Task{ID: s.ID, Status: state.Queued, Hold: s.Hold, After: s.after, TriggeredBy: s.parent, Agent: s.Agent, AgentSession: s.AgentSession}
 	t.SessionKey, t.SessionID, err = in.sessionFor(s, in.c.resumeOf(s), tx)
 	if err == nil {
-		err = in.checkAwait(s, &t)
+		err = in.checkAwait(s, t)
 	}
 	if err != nil {
 		return err
 	}
-	r, err := in.c.newTask(s, &t)
+	r, err := in.c.newTask(s, t)
 	if err != nil {
 		return err
 	}
@@ -451,7 +489,6 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 		tx.Claim("key " + s.IdempotencyKey)
 	}
 	tx.Append(r)
-	in.fresh = append(in.fresh, t)
 	return nil
 }
 
@@ -524,7 +561,7 @@ func (c *Coordinator) resumeOf(s *submission) string {
 func (c *Coordinator) newTask(s *submission, t *state.Task) (*ledger.Record, error) {
 	now := state.FormatTime(c.cfg.Now())
 	set := c.workspace(s.Workspace)
-	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID}
+	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID, Fields: make([]ledger.Pair, 0, 16)} // more than most need
 	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, t.SessionKey).Add(state.KeySessionID, t.SessionID).
 		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
 		AddIf(state.KeyModel, first(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, c.resumeOf(s)).

@@ -252,11 +252,11 @@ func printable(s string) bool {
 // same key with another body is a conflict.
 func (c *Coordinator) Submit(ctx context.Context, s TaskSpec) (state.Task, error) {
 	defer c.call()()
-	ids, err := c.take(ctx, request{specs: []TaskSpec{s}})
+	tasks, err := c.take(ctx, request{specs: []TaskSpec{s}})
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.whole(ids[0])
+	return tasks[0], nil
 }
 
 // first gives the first word that is not empty.
@@ -276,10 +276,12 @@ func (c *Coordinator) workspace(path string) WorkspaceSettings {
 	return c.cfg.Workspace(path)
 }
 
-// repositoryRoot gives the directory above (or at) dir that is the top of a
+// repositoryRoot is checkoutAbove of a path that may have links.
+func repositoryRoot(dir string) string { return checkoutAbove(withoutLinks(dir)) }
+
+// checkoutAbove gives the directory above (or at) dir that is the top of a
 // checkout, else dir: two tasks in one checkout are in one lane.
-func repositoryRoot(dir string) string {
-	dir = withoutLinks(dir)
+func checkoutAbove(dir string) string {
 	for at := dir; ; at = filepath.Dir(at) {
 		if isCheckout(at) {
 			return at

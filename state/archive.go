@@ -51,7 +51,7 @@ func TaskOf(sec *ledger.Section) (Task, error) {
 	if err := t.apply(sec, nil, keepAll); err != nil {
 		return Task{}, err
 	}
-	t.ID, t.Title = string(sec.ID), titleOf(t.Prompt)
+	t.ID, t.Title = string(sec.ID), TitleOf(t.Prompt)
 	return t.Task, nil
 }
 

@@ -333,7 +333,7 @@ func (t *folded) setPrompt(f *ledger.Field, k keep) {
 		return
 	}
 	prompt := f.String()
-	t.Title = titleOf(prompt)
+	t.Title = TitleOf(prompt)
 	if k == keepAll {
 		t.Prompt = prompt
 	}

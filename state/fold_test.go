@@ -364,8 +364,8 @@ func TestTitle(t *testing.T) {
 		strings.Repeat("é", 80):    strings.Repeat("é", 80),
 		strings.Repeat("é", 81):    strings.Repeat("é", 79) + "…",
 	} {
-		if got := titleOf(in); got != want {
-			t.Errorf("titleOf(%q) = %q", in, got)
+		if got := TitleOf(in); got != want {
+			t.Errorf("TitleOf(%q) = %q", in, got)
 		}
 	}
 }

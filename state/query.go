@@ -258,7 +258,7 @@ func (s *State) readTitle(t *folded) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return titleOf(sec.Value(KeyPrompt)), nil
+	return TitleOf(sec.Value(KeyPrompt)), nil
 }
 
 // LastRef is the reference that [State.Find] takes for the task created last.

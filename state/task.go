@@ -253,8 +253,9 @@ func (t *Task) rank() int {
 // maxTitle is the length of a title in characters.
 const maxTitle = 80
 
-// titleOf gives the first line of prompt that is not blank, on one line and cut.
-func titleOf(prompt string) string {
+// TitleOf gives the title of a task with that prompt: its first line that is not
+// blank, on one line and cut.
+func TitleOf(prompt string) string {
 	for line := range strings.Lines(prompt) {
 		if line = strings.TrimSpace(line); line != "" {
 			return cut(strings.Map(plain, line), maxTitle)
