@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"sync"
 
 	"stint/coordinator"
 	"stint/state"
@@ -15,18 +16,41 @@ import (
 const runHeader = "Stint-Run"
 
 type (
-	peerKey struct{} // under which a connection's context has the pid of its process
+	peerKey struct{} // under which a connection's context has the peer
 	runKey  struct{} // under which a request's context has the run that it comes from
 )
+
+// A peer is the process that has made a connection.
+type peer struct {
+	pid int
+
+	mu   sync.Mutex // guards what follows
+	seen bool       // run is known
+	run  string
+}
 
 // withPeer notes which process has made a connection.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if u, ok := c.(*net.UnixConn); ok {
-		if pid, err := peerPID(u); err == nil {
-			return context.WithValue(ctx, peerKey{}, pid)
+		if pid, err := peerPID(u); err == nil && pid > 0 {
+			return context.WithValue(ctx, peerKey{}, &peer{pid: pid})
 		}
 	}
 	return ctx
+}
+
+// partOf gives the run that the peer is part of; "" if none. It looks once, which takes
+// longer than a submit: a process is part of the run that it was started in until it ends.
+func (p *peer) partOf(look func(pid int) (string, error)) (run string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.seen {
+		if p.run, err = look(p.pid); err != nil {
+			return "", err
+		}
+		p.seen = true
+	}
+	return p.run, nil
 }
 
 // forRuns are the requests, beside those that read, which a run may make.
@@ -57,8 +81,8 @@ func (s *Server) withRun(r *http.Request) *http.Request {
 // runOf gives the run that a request comes from: the one that its process was
 // started in, whatever it says, else the one that it names; "" if none.
 func (s *Server) runOf(r *http.Request) (string, error) {
-	if pid, _ := r.Context().Value(peerKey{}).(int); pid > 0 && s.opts.RunOf != nil {
-		if run, err := s.opts.RunOf(pid); run != "" || err != nil {
+	if p, ok := r.Context().Value(peerKey{}).(*peer); ok && s.opts.RunOf != nil {
+		if run, err := p.partOf(s.opts.RunOf); run != "" || err != nil {
 			return run, err
 		}
 	}

@@ -27,8 +27,9 @@ func TestPeerIsARun(t *testing.T) {
 		{"it has gone", "", errors.New("no such process"), "", "", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, asked := familyOf(t), 0
+			m, asked, looks := familyOf(t), 0, 0
 			s := serve(t, m, Options{RunOf: func(pid int) (string, error) {
+				looks++
 				if asked = pid; pid != os.Getpid() {
 					t.Errorf("asked for process %d, which is not %d", pid, os.Getpid())
 				}
@@ -48,6 +49,9 @@ func TestPeerIsARun(t *testing.T) {
 			}
 			if err := s.client.Pause(ctx, ""); errors.Is(err, &coordinator.Error{Code: coordinator.CodeForbidden}) != (c.want != "" || c.forbidden) {
 				t.Errorf("a pause: %v", err)
+			}
+			if looks != 1 && c.err == nil {
+				t.Errorf("it was looked for %d times over one connection", looks)
 			}
 		})
 	}
