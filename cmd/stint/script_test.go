@@ -106,6 +106,7 @@ type scriptState struct {
 	unlike string // why the ledger is not to be compared with the journal
 
 	addresses map[int]string // of the ports of its masters, by their pids
+	events    *scriptEvents  // that it follows, or nil
 }
 
 // scriptStateKey finds it in testscript's values.

@@ -37,6 +37,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"killagent":    cmdKillAgent,
 	"stopmodel":    cmdStopModel,
 	"http":         cmdHTTP,
+	"events":       cmdEvents,
 }
 
 // scriptDeadline is how long a script waits for anything.
