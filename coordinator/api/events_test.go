@@ -456,3 +456,59 @@ func TestEventsWithReadersThatDoNot(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// BenchmarkEvents is submits in batches of 100 while others read every change.
+func BenchmarkEvents(b *testing.B) {
+	for _, readers := range []int{0, 1, 64} {
+		b.Run(fmt.Sprint(readers), func(b *testing.B) { benchmarkEvents(b, readers) })
+	}
+}
+
+func benchmarkEvents(b *testing.B, readers int) {
+	c := &following{Coordinator: openMaster(b, filepath.Join(b.TempDir(), "state"))}
+	s := serve(b, c, Options{EventBuffer: 1 << 16})
+	var reading sync.WaitGroup
+	var got atomic.Int64 // events
+	for range readers {
+		conn, err := net.Dial("unix", s.socket)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "GET /v1/events HTTP/1.0\r\nHost: stint\r\n\r\n"); err != nil {
+			b.Fatal(err)
+		}
+		reading.Go(func() {
+			defer func() { _ = conn.Close() }()
+			lines := bufio.NewReaderSize(conn, 64<<10)
+			for {
+				line, err := lines.ReadSlice('\n')
+				if err != nil {
+					return
+				}
+				if bytes.HasPrefix(line, []byte("event:")) {
+					got.Add(1)
+				}
+			}
+		})
+	}
+	eventually(b, "all are connected", func() bool { return int(c.readers.Load()) == readers })
+	specs, work := make([]coordinator.TaskSpec, 100), b.TempDir()
+	for i := range specs {
+		specs[i] = coordinator.TaskSpec{Prompt: "p", Workspace: work, Hold: true, Parallel: true}
+	}
+	slowest := time.Duration(0)
+	for b.Loop() {
+		begun := time.Now()
+		if _, err := c.SubmitAll(context.Background(), specs); err != nil {
+			b.Fatal(err)
+		}
+		slowest = max(slowest, time.Since(begun))
+	}
+	eventually(b, "all is read", func() bool { return got.Load() == int64(b.N*len(specs)*readers) })
+	b.ReportMetric(float64(b.N*len(specs))/b.Elapsed().Seconds(), "changes/s")
+	b.ReportMetric(float64(slowest.Milliseconds()), "slowest-ms")
+	if err := errors.Join(s.stop(), c.Close()); err != nil {
+		b.Error(err)
+	}
+	reading.Wait()
+}
