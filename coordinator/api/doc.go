@@ -28,8 +28,8 @@
 // [coordinator.Code]; message, which is detail; hint, the next command; and field, what
 // of the request is wrong. The client turns it back into the same [*coordinator.Error].
 //
-// Every answer says in its header how many findings there are and whether dispatch is
-// paused ([Notice]).
+// Every answer says in its header how many findings there are, whether dispatch is
+// paused, and the number of the newest record ([Notice]).
 //
 // # A master that does not answer
 //
@@ -47,4 +47,16 @@
 // the client goes, and when the server is stopped: then a wait is answered with
 // the code stopped, and a stream is broken off rather than closed, so that nobody
 // takes its end for the end of the task.
+//
+// # Events
+//
+// GET /v1/events are Server-Sent Events, or JSON lines for who accepts those. The id of
+// an event is the number of a record of the ledger, so any master of that ledger can go
+// on where another one was left: Last-Event-ID, or the query after, names the last record
+// that the reader knows of. What has changed since comes first, each task once and as it
+// is now; then what comes. Where that cannot be told (too long ago, another ledger, a
+// compaction, tasks that a person has deleted) the event is resync: list anew. The header
+// Stint-Seq of a list's answer is where who has listed goes on.
+//
+// A reader who takes nothing is cut off, and nobody waits for it.
 package api
