@@ -58,13 +58,13 @@ func codeOf(status int) coordinator.Code {
 
 // A problem is an error as it goes over the wire (RFC 9457).
 type problem struct {
-	Title   string           `json:"title"`   // text of the HTTP status
-	Status  int              `json:"status"`  // the HTTP status
-	Detail  string           `json:"detail"`  // what and why
-	Message string           `json:"message"` // the same: Detail is the RFC's name for it
-	Code    coordinator.Code `json:"code,omitempty"`
-	Hint    string           `json:"hint,omitempty"`  // the next command
-	Field   string           `json:"field,omitempty"` // what of the request is wrong
+	Title   string           `json:"title" doc:"Text of the HTTP status"`
+	Status  int              `json:"status" doc:"The HTTP status"`
+	Detail  string           `json:"detail" doc:"What and why"`
+	Message string           `json:"message" doc:"The same as detail"` // which is the RFC's name for it
+	Code    coordinator.Code `json:"code,omitempty" doc:"Kind of the error, for programs"`
+	Hint    string           `json:"hint,omitempty" doc:"The next command"`
+	Field   string           `json:"field,omitempty" doc:"What of the request is wrong: a property's name, in a list after the place from 0, as in 2.prompt"`
 }
 
 func newProblem(status int, code coordinator.Code, detail, hint string) *problem {
@@ -105,35 +105,41 @@ func (p *problem) write(w http.ResponseWriter) {
 // maxComplaints bounds the number of faults that one answer names.
 const maxComplaints = 10
 
-// plainErrors turns huma's own errors into problems: one sentence that names each
-// fault and where it is, without the value, which may be a whole prompt.
-func plainErrors(_ huma.Context, _ string, v any) (any, error) {
-	m, ok := v.(*huma.ErrorModel)
-	if !ok {
-		return v, nil
+func init() { huma.NewError = humaProblem } // for all servers of the process: huma has no other way
+
+// humaProblem makes a problem of what huma refuses: one sentence that names each fault
+// and where it is, without the value, which may be a whole prompt.
+func humaProblem(status int, message string, errs ...error) huma.StatusError {
+	if message == "cannot read request body" {
+		return unreadable(errs)
 	}
-	if p := unreadable(m); p != nil {
-		return p, nil
+	details := detailsOf(errs)
+	if faults := complaints(details); faults != "" {
+		message = "the request is not valid: " + faults
 	}
-	detail := m.Detail
-	if faults := complaints(m.Errors); faults != "" {
-		detail = "the request is not valid: " + faults
+	p := newProblem(status, codeOf(status), message, "")
+	p.Field = fieldOf(details)
+	return p
+}
+
+// detailsOf gives errors of huma as it means them.
+func detailsOf(errs []error) []*huma.ErrorDetail {
+	details := make([]*huma.ErrorDetail, 0, len(errs))
+	for _, e := range errs {
+		if d, ok := e.(huma.ErrorDetailer); ok {
+			details = append(details, d.ErrorDetail())
+		} else if e != nil {
+			details = append(details, &huma.ErrorDetail{Message: e.Error()})
+		}
 	}
-	p := newProblem(m.Status, codeOf(m.Status), detail, "")
-	p.Field = fieldOf(m.Errors)
-	return p, nil
+	return details
 }
 
 // unreadable gives the answer where a body could not be read to its end, which is the
-// client's doing and not ours; else nil.
-func unreadable(m *huma.ErrorModel) *problem {
-	if m.Status != http.StatusInternalServerError || m.Detail != "cannot read request body" {
-		return nil
-	}
-	for _, e := range m.Errors {
-		if e != nil && e.Message == errTooLarge.Error() {
-			return tooLarge()
-		}
+// client's doing and not ours.
+func unreadable(errs []error) *problem {
+	if slices.ContainsFunc(errs, func(e error) bool { return errors.Is(e, errTooLarge) }) {
+		return tooLarge()
 	}
 	return newProblem(http.StatusBadRequest, coordinator.CodeInvalid, "the body could not be read to its end", "send it as its Content-Length or its chunks say")
 }
@@ -143,23 +149,24 @@ func unreadable(m *huma.ErrorModel) *problem {
 func fieldOf(errs []*huma.ErrorDetail) string {
 	var fields []string
 	for _, e := range errs {
-		if e == nil {
-			continue
+		where := e.Location
+		if where == "body" {
+			where, _, _ = strings.Cut(e.Message, ": ") // of readJSON's errors huma keeps the text alone
 		}
-		if _, field, ok := strings.Cut(e.Location, "."); ok {
-			fields = append(fields, clip(field))
+		if at := strings.IndexAny(where, ".["); at >= 0 {
+			fields = append(fields, clip(fieldName.Replace(where[at:])[1:]))
 		}
 	}
 	slices.Sort(fields)
 	return append(fields, "")[0]
 }
 
+// fieldName writes a place in a list as the field of a problem has it.
+var fieldName = strings.NewReplacer("[", ".", "]", "")
+
 func complaints(errs []*huma.ErrorDetail) string {
 	var out []string
 	for _, e := range errs {
-		if e == nil {
-			continue
-		}
 		text := e.Message
 		if e.Location != "" && e.Location != "body" {
 			text = clip(e.Location) + ": " + text

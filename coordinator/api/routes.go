@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"reflect"
@@ -28,7 +27,7 @@ func (s *Server) routes() {
 	cfg.DocsPath, cfg.SchemasPath, cfg.OpenAPIPath = "", "", ""
 	cfg.CreateHooks = nil
 	cfg.RejectUnknownQueryParameters = true
-	cfg.Transformers = []huma.Transformer{plainErrors}
+	cfg.Transformers = nil
 	format := huma.Format{Marshal: writeJSON, Unmarshal: readJSON(cfg.Components.Schemas)}
 	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	api := humago.New(s.mux, cfg)
@@ -62,14 +61,6 @@ func (s *Server) describe(api huma.API) {
 		"cookie": {Type: "apiKey", In: "cookie", Name: "stint_7433", Description: "The cookie of a browser; its name ends with the port"},
 	}
 	doc.Security = []map[string][]string{{"token": {}}, {"cookie": {}}, {}}
-	if m := api.OpenAPI().Components.Schemas.Map()["ErrorModel"]; m != nil {
-		m.Properties = maps.Clone(m.Properties)
-		delete(m.Properties, "errors")
-		m.Properties["code"] = &huma.Schema{Type: huma.TypeString, Description: "Kind of the error, for programs"}
-		m.Properties["message"] = &huma.Schema{Type: huma.TypeString, Description: "The same as detail"}
-		m.Properties["hint"] = &huma.Schema{Type: huma.TypeString, Description: "The next command"}
-		m.Properties["field"] = &huma.Schema{Type: huma.TypeString, Description: "What of the request is wrong: a property's name, in a list after the place from 0, as in 2.prompt"}
-	}
 	spec, err := json.Marshal(api.OpenAPI())
 	if err != nil {
 		panic("api: the description does not marshal: " + err.Error())
@@ -130,16 +121,20 @@ func explain(reg huma.Registry, data []byte, v any, err error) error {
 	path.Push("body")
 	huma.Validate(reg, reg.Schema(reflect.TypeOf(v), true, ""), path, huma.ModeWriteToServer, parsed, &res)
 	if len(res.Errors) == 0 {
+		return misfit(err)
+	}
+	return errors.New(complaints(detailsOf(res.Errors)))
+}
+
+// misfit says in the words of the API what encoding/json says of a value that is of the
+// right type and cannot be taken, such as a number that is too large.
+func misfit(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
 		return err
 	}
-	details := make([]*huma.ErrorDetail, len(res.Errors))
-	for i, e := range res.Errors {
-		details[i] = &huma.ErrorDetail{Message: e.Error()}
-		if d, ok := e.(huma.ErrorDetailer); ok {
-			details[i] = d.ErrorDetail()
-		}
-	}
-	return errors.New(complaints(details))
+	name := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
+	return fmt.Errorf("body.%s: %s does not fit", name, wrong.Value)
 }
 
 // writeJSON writes v in one piece. The client may be gone, which is no fault of
