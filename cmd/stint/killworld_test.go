@@ -32,6 +32,7 @@ type wish struct {
 // this process, which is ten times as fast: a kill costs a fifth of a second.
 type killWorld struct {
 	*crashWorld
+	socket string
 	client *api.Client
 
 	mu     sync.Mutex // guards what follows
@@ -53,7 +54,7 @@ func newKillWorld(w *crashWorld, dir string) *killWorld {
 	}
 	w.self = filepath.Join(bin, "stint")
 	socket := filepath.Join(w.sockets, filepath.Base(defaultSocket(w.state)))
-	return &killWorld{crashWorld: w, client: api.Dial(socket), wishes: map[string]*wish{}}
+	return &killWorld{crashWorld: w, socket: socket, client: api.Dial(socket), wishes: map[string]*wish{}}
 }
 
 // A life is one run of a master in the foreground.
