@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/coordinator/api"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// BenchmarkSubmit is 64 clients that submit over the socket to a master with its real
+// ledger, by turns with what bounds it: a handler that only decodes and answers, one
+// writer that appends a kilobyte and syncs it, and 64 clients that insert into River,
+// if STINT_BENCH_RIVER is set. The x- metrics are ratios of medians. The targets:
+// 0.7 times the handler, 4 times the writer, 3 times River, and p99 at most 15 ms.
+func BenchmarkSubmit(b *testing.B) {
+	const each = 100
+	w := newSubmitWorld(b)
+	master, bare, writer, river := w.master(), w.bare(), w.writer(), startRiver(b)
+	r := rounds{}
+	var took []time.Duration
+	for b.Loop() {
+		r.add("bare", 64*each, stopwatch(func() { w.submit64(bare, each) }))
+		r.add("stint", 64*each, stopwatch(func() { took = append(took, w.submit64(master, each)...) }))
+		r.add("writer", 1000, stopwatch(func() { writer(1000) }))
+		if river != nil {
+			r.add("river", 64*each/2, river.insert(64, each/2))
+		}
+	}
+	r.report(b, "stint")
+	slices.Sort(took)
+	b.ReportMetric(millis(took[len(took)/2]), "p50-ms")
+	b.ReportMetric(millis(took[len(took)*99/100]), "p99-ms")
+}
+
+// BenchmarkBatch is 10,000 tasks that are taken in together, by the master itself and
+// over the socket, by turns with 10,000 jobs for River, if STINT_BENCH_RIVER is set. The
+// targets: 100,000 tasks a second in the master, and 1.5 times River.
+func BenchmarkBatch(b *testing.B) {
+	const tasks = 10_000
+	w := newSubmitWorld(b)
+	client, river := w.master(), startRiver(b)
+	specs := slices.Repeat([]coordinator.TaskSpec{w.spec()}, tasks)
+	r := rounds{}
+	for b.Loop() {
+		r.add("stint", tasks, stopwatch(func() { w.must2(w.c.SubmitAll(context.Background(), specs)) }))
+		r.add("socket", tasks, stopwatch(func() { w.must2(client.SubmitAll(context.Background(), specs)) }))
+		if river != nil {
+			r.add("river", tasks, river.batch(tasks))
+		}
+	}
+	r.report(b, "stint")
+}
+
+// rounds has for each side what it did in a second, in each round.
+type rounds map[string][]float64
+
+// add notes that a side did n things in a time.
+func (r rounds) add(side string, n int, took time.Duration) {
+	r[side] = append(r[side], float64(n)/took.Seconds())
+}
+
+// stopwatch gives how long a call took.
+func stopwatch(call func()) time.Duration {
+	begun := time.Now()
+	call()
+	return time.Since(begun)
+}
+
+// report gives the medians, and how many times as fast as another each side is that
+// one.
+func (r rounds) report(b *testing.B, one string) {
+	median := map[string]float64{}
+	for side, rates := range r {
+		slices.Sort(rates)
+		median[side] = rates[len(rates)/2]
+	}
+	for side, rate := range median {
+		b.ReportMetric(rate, side+"/s")
+		if side != one {
+			b.ReportMetric(median[one]/rate, "x-"+side)
+		}
+	}
+	b.ReportMetric(0, "ns/op") // all sides together say nothing
+}
+
+func millis(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// A submitWorld is a benchWorld whose master is in this process, as are the others that
+// it is compared with.
+type submitWorld struct {
+	*benchWorld
+	c *coordinator.Coordinator
+}
+
+func newSubmitWorld(b *testing.B) *submitWorld {
+	return &submitWorld{benchWorld: newBenchWorld(b)}
+}
+
+// spec is the task that is submitted.
+func (w *submitWorld) spec() coordinator.TaskSpec {
+	return coordinator.TaskSpec{Prompt: "Fix the flaky login test.\n\nKeep the diff small.", Workspace: w.work, SessionKey: "web", Label: "bench"}
+}
+
+// endless is an agent that works until it is ended.
+type endless struct{}
+
+func (endless) Run(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	<-ctx.Done()
+	return coordinator.Outcome{Class: state.ClassInterrupted}
+}
+
+// master starts a master, whose agent never ends, and gives a client for it.
+func (w *submitWorld) master() *api.Client {
+	var err error
+	w.c, err = coordinator.Open(coordinator.Config{
+		StateDir: w.state(), Agents: map[string]coordinator.Agent{"codex": endless{}}, DefaultAgent: func() string { return "codex" },
+		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, HeartbeatInterval: 10 * time.Second, Grace: time.Millisecond,
+		BackoffBase: time.Minute, BackoffMax: time.Minute, SessionLockTimeout: time.Second,
+	})
+	w.must(err)
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { w.check(w.c.Run(ctx)) })
+	socket := w.listen("m")
+	all.Go(func() { w.check(api.NewServer(w.c, api.Options{RunOf: agent.RunOf}).Serve(ctx, socket)) })
+	w.Cleanup(func() {
+		stop()
+		all.Wait()
+		w.check(w.c.Close())
+	})
+	return w.dial(socket)
+}
+
+// bare starts a server that decodes and answers, and gives a client for it.
+func (w *submitWorld) bare() *api.Client {
+	socket := w.listen("b")
+	srv := &http.Server{Handler: http.HandlerFunc(decodeAndAnswer), ReadHeaderTimeout: time.Minute}
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := srv.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
+			w.check(err)
+		}
+	})
+	w.Cleanup(func() {
+		w.check(srv.Close())
+		all.Wait()
+	})
+	return w.dial(socket)
+}
+
+func decodeAndAnswer(rw http.ResponseWriter, r *http.Request) {
+	var spec coordinator.TaskSpec
+	if err := json.NewDecoder(r.Body).Decode(&spec); err != nil {
+		http.Error(rw, err.Error(), http.StatusBadRequest)
+		return
+	}
+	t := state.Task{ID: spec.ID, Status: state.Queued, Workspace: spec.Workspace, SessionKey: spec.SessionKey, Label: spec.Label, CreatedAt: time.Now()}
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(rw).Encode(api.TaskView{Task: t}) // the client sees what is missing
+}
+
+func (w *submitWorld) listen(name string) net.Listener {
+	dir, err := os.MkdirTemp("", "s") // short, as a socket's path must be
+	w.must(err)
+	w.Cleanup(func() { w.check(os.RemoveAll(dir)) })
+	socket, err := api.Listen(filepath.Join(dir, name))
+	w.must(err)
+	return socket
+}
+
+func (w *submitWorld) dial(socket net.Listener) *api.Client {
+	client := api.Dial(socket.Addr().String())
+	w.Cleanup(client.Close)
+	return client
+}
+
+// check is must for what goes on beside the benchmark.
+func (w *submitWorld) check(err error) {
+	w.Helper()
+	if err != nil {
+		w.Error(err)
+	}
+}
+
+// submit64 has 64 clients submit, and gives how long each submit took.
+func (w *submitWorld) submit64(client *api.Client, each int) []time.Duration {
+	took := make([]time.Duration, 64*each)
+	var all sync.WaitGroup
+	for own := range slices.Chunk(took, each) {
+		all.Go(func() {
+			for i := range own {
+				begun := time.Now()
+				_, err := client.Submit(context.Background(), w.spec())
+				w.check(err)
+				own[i] = time.Since(begun)
+			}
+		})
+	}
+	all.Wait()
+	return took
+}
+
+// writer gives a loop that appends a kilobyte and syncs it, as often as it is told.
+func (w *submitWorld) writer() func(n int) {
+	f, err := durable.OS.OpenFile(filepath.Join(w.dir, "bare"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	w.must(err)
+	w.Cleanup(func() { w.check(f.Close()) })
+	line := bytes.Repeat([]byte("x"), 1<<10)
+	return func(n int) {
+		for range n {
+			w.must2(f.Write(line))
+			w.must(f.Datasync())
+		}
+	}
+}
+
+// A river is the program in .tools/peers that inserts into River.
+type river struct {
+	*testing.B
+	orders  io.WriteCloser
+	answers *bufio.Scanner
+}
+
+// startRiver gives nil if STINT_BENCH_RIVER is not set.
+func startRiver(b *testing.B) *river {
+	if os.Getenv("STINT_BENCH_RIVER") == "" {
+		return nil
+	}
+	program := filepath.Join(b.TempDir(), "river")
+	if out, err := exec.Command("go", "build", "-C", "../../.tools/peers", "-o", program, "./river").CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(program)
+	cmd.Stderr = os.Stderr
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := errors.Join(orders.Close(), cmd.Wait()); err != nil {
+			b.Error(err)
+		}
+	})
+	return &river{b, orders, bufio.NewScanner(answers)}
+}
+
+// insert has clients insert one job after the other.
+func (r *river) insert(clients, each int) time.Duration {
+	return r.ask(fmt.Sprint("insert ", clients, " ", each))
+}
+
+// batch inserts jobs in that of River's ways that is the fastest this time.
+func (r *river) batch(jobs int) time.Duration {
+	best := time.Duration(math.MaxInt64)
+	for _, way := range []string{"many", "fast"} {
+		for _, size := range []int{1000, jobs} {
+			best = min(best, r.ask(fmt.Sprint(way, " ", size, " ", jobs/size)))
+		}
+	}
+	return best
+}
+
+// ask has an order carried out, and gives how long that took.
+func (r *river) ask(order string) (took time.Duration) {
+	if _, err := fmt.Fprintln(r.orders, order); err != nil || !r.answers.Scan() {
+		r.Fatalf("%s: %v, %v", order, err, r.answers.Err())
+	}
+	if _, err := fmt.Sscan(r.answers.Text(), &took); err != nil {
+		r.Fatal(err)
+	}
+	return took
+}
