@@ -22,6 +22,7 @@ type Metrics struct {
 	Held        int                  // queued tasks on hold
 	OldestWait  time.Duration        // how long the task waits for its turn that waits longest; 0: none does
 	MaxWorkers  int                  // tasks that may run at the same time
+	MaxQueued   int                  // tasks that may wait; 0: no bound
 	Paused      bool                 // dispatch is
 	Accounts    []AccountMetrics     // by name
 	Findings    int                  // in the ledger
@@ -231,7 +232,7 @@ func (c *counters) model(name string) string {
 func (c *Coordinator) Metrics() Metrics {
 	now := c.cfg.Now()
 	m := Metrics{
-		Start: c.start, Version: c.cfg.Version, MaxWorkers: c.cfg.MaxWorkers,
+		Start: c.start, Version: c.cfg.Version, MaxWorkers: c.cfg.MaxWorkers, MaxQueued: c.cfg.MaxQueued,
 		Findings: len(c.ledger.Findings()), JournalSize: c.ledger.Size(), Counted: c.counters.counted(),
 	}
 	c.mu.Lock()

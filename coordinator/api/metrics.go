@@ -81,6 +81,7 @@ func (e *exposition) queue(m *coordinator.Metrics) {
 	e.one("stint_oldest_queued_age_seconds", gauge, "How long the task waits for its turn that waits longest. Held tasks do not, nor those before their time.", m.OldestWait.Seconds())
 	e.one("stint_runs", gauge, "Tasks that run.", float64(m.Tasks[state.Running]))
 	e.one("stint_max_workers", gauge, "Tasks that may run at the same time.", float64(m.MaxWorkers))
+	e.one("stint_max_queued", gauge, "Tasks that may wait. 0: no bound.", float64(m.MaxQueued))
 	e.one("stint_dispatch_paused", gauge, "1 while no tasks are started.", truth(m.Paused))
 	e.family("stint_account_held", gauge, "1 while somebody must mend an account before its tasks start.")
 	for _, a := range m.Accounts {

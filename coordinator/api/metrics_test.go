@@ -28,7 +28,7 @@ func someMetrics() coordinator.Metrics {
 	return coordinator.Metrics{
 		Start: time.Unix(1_795_000_000, 5e8), Version: `1.2 "x"`,
 		Tasks: map[state.Status]int{state.Queued: 100_000, state.Running: 3, state.Done: 7}, Held: 2, OldestWait: 90 * time.Second,
-		MaxWorkers: 4, Paused: true, Findings: 1, JournalSize: 12_345_678,
+		MaxWorkers: 4, MaxQueued: 200_000, Paused: true, Findings: 1, JournalSize: 12_345_678,
 		Accounts: []coordinator.AccountMetrics{{Name: "claude", Cooling: true}, {Name: "codex", Held: true}},
 		Counted: coordinator.Counted{
 			Added:      12,
