@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -231,4 +232,57 @@ func TestHealthHasTheNamesOfDocument001(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &h); err != nil || h.Status == nil || h.APIEnabled == nil {
 		t.Errorf("%v: %s", err, w.Body)
 	}
+}
+
+// BenchmarkScrape is an answer of GET /v1/metrics with n queued tasks, a third of them
+// in lanes of their own and a third before their time.
+func BenchmarkScrape(b *testing.B) {
+	for _, n := range []int{0, 100_000} {
+		b.Run(fmt.Sprint("tasks=", n), func(b *testing.B) {
+			c := masterWith(b, n)
+			s := NewServer(c, Options{})
+			b.ReportAllocs()
+			for b.Loop() {
+				if w := ask(s, "GET", "/v1/metrics", "", ""); w.Code != 200 {
+					b.Fatal(w.Body)
+				}
+			}
+			b.StopTimer()
+			if got := c.Metrics().Tasks[state.Queued]; got != n {
+				b.Errorf("%d tasks are queued", got)
+			}
+		})
+	}
+}
+
+// noAgent is never started.
+type noAgent struct{ coordinator.Agent }
+
+// masterWith gives a master that starts nothing, with n queued tasks.
+func masterWith(b *testing.B, n int) *coordinator.Coordinator {
+	c, err := coordinator.Open(coordinator.Config{
+		StateDir: filepath.Join(b.TempDir(), "state"), Agents: map[string]coordinator.Agent{"demo": noAgent{}}, DefaultAgent: func() string { return "demo" },
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	work := b.TempDir()
+	for i := 0; i < n; i += coordinator.MaxBatch / 4 {
+		specs := make([]coordinator.TaskSpec, min(coordinator.MaxBatch/4, n-i))
+		for k := range specs {
+			specs[k] = coordinator.TaskSpec{Prompt: "p", Workspace: work, Parallel: k%3 == 1}
+			if k%3 == 2 {
+				specs[k].NotBefore = time.Now().Add(time.Hour)
+			}
+		}
+		if _, err := c.SubmitAll(b.Context(), specs); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return c
 }
