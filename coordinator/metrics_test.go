@@ -178,15 +178,17 @@ func TestMetricsAsItStands(t *testing.T) {
 		w.ended(w.submit(coordinator.TaskSpec{Prompt: "fine"}).ID)
 		w.submit(coordinator.TaskSpec{Prompt: "rate-limited once"})
 		synctest.Wait()
+		hasty := w.submit(coordinator.TaskSpec{Prompt: "fine", NoWaitLimit: true}).ID
+		w.expect(w.ended(hasty), state.Failed, state.ClassRateLimited) // without a run: it has met no limit itself
 		if err := w.c.Pause(t.Context(), "", "client"); err != nil {
 			t.Fatal(err)
 		}
 		w.submit(coordinator.TaskSpec{Prompt: "fine", Hold: true})
 		time.Sleep(10 * time.Second)
 		m := w.c.Metrics()
-		want := map[state.Status]int{state.Done: 1, state.Queued: 2}
+		want := map[state.Status]int{state.Done: 1, state.Failed: 1, state.Queued: 2}
 		accounts := []coordinator.AccountMetrics{{Name: "demo", Cooling: true}}
-		if !maps.Equal(m.Tasks, want) || m.Held != 1 || !m.Paused || m.MaxWorkers != 1 || !slices.Equal(m.Accounts, accounts) {
+		if !maps.Equal(m.Tasks, want) || m.Held != 1 || !m.Paused || m.MaxWorkers != 1 || !slices.Equal(m.Accounts, accounts) || m.RateLimits["demo"] != 1 {
 			t.Errorf("%+v", m)
 		}
 		if m.OldestWait != 10*time.Second { // a cool-down is the account's: the task waits for its turn
