@@ -31,6 +31,14 @@
 // Every answer says in its header how many findings there are, whether dispatch is
 // paused, and the number of the newest record ([Notice]).
 //
+// # Monitoring
+//
+// GET /v1/health is about the process: it answers with 200, and says in one word how the
+// master is ([coordinator.HealthStatus]). GET /v1/ready is about tasks: 200 while they are
+// taken in, else 503 with the reason. GET /v1/metrics is for Prometheus. Counters begin
+// with the master, and no label has text that a user can choose without bound; requests
+// are counted by the pattern of their route, those that are refused over TCP by cause.
+//
 // # A master that does not answer
 //
 // A client that waits for longer than a request should take asks whether the master
