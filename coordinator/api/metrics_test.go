@@ -98,9 +98,12 @@ func TestProcessMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsOfMasterWithoutPast: one that has done nothing has an exposition in form.
-func TestMetricsOfMasterWithoutPast(t *testing.T) {
-	mustParse(t, ask(NewServer(newFake(t), Options{}), "GET", "/metrics", "", "").Body.String())
+// TestMetricsOfRealMaster: what a coordinator counts is in form.
+func TestMetricsOfRealMaster(t *testing.T) {
+	values := mustParse(t, ask(NewServer(masterWith(t, 3), Options{}), "GET", "/metrics", "", "").Body.String())
+	if values[`stint_tasks{status="queued"}`] != 3 || values["stint_journal_records_per_sync_sum"] != 3 || values["stint_journal_size_bytes"] == 0 {
+		t.Errorf("of three tasks that came in at once: %v", values)
+	}
 }
 
 // TestScrapeAsPrometheusDoes sends what Prometheus sends.
@@ -259,7 +262,7 @@ func BenchmarkScrape(b *testing.B) {
 type noAgent struct{ coordinator.Agent }
 
 // masterWith gives a master that starts nothing, with n queued tasks.
-func masterWith(b *testing.B, n int) *coordinator.Coordinator {
+func masterWith(b testing.TB, n int) *coordinator.Coordinator {
 	c, err := coordinator.Open(coordinator.Config{
 		StateDir: filepath.Join(b.TempDir(), "state"), Agents: map[string]coordinator.Agent{"demo": noAgent{}}, DefaultAgent: func() string { return "demo" },
 	})
