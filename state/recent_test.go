@@ -27,7 +27,7 @@ func TestSince(t *testing.T) {
 	j.task("b", "status: queued")
 	j.control(ControlDispatch, "paused: true")
 	j.task("a", "status: running")
-	j.refuse("b", "status: nonsense")
+	_ = j.refuse("b", "status: nonsense") // it has to be passed over
 	j.task("c", "status: queued")
 	j.task("a", "status: done")
 	for _, s := range []*State{j.state, j.refold()} {
