@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -83,14 +82,7 @@ type keyAnswer struct {
 
 func newKeyWorld(k *killWorld, keys int) *keyWorld {
 	k.t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	w := &keyWorld{killWorld: k, address: free.Addr().String()}
-	if err := free.Close(); err != nil { // for the masters, one after the other
-		k.t.Fatal(err)
-	}
+	w := &keyWorld{killWorld: k, address: freeAddress(k.t)}
 	w.env = append(w.env, "STINT_HTTP="+w.address)
 	for i := range w.clients {
 		w.clients[i] = keyClient{tcp: i%2 == 1, rival: i%4 >= 2, order: w.rand.Perm(keys), told: make([]keyAnswer, keys)}
