@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -255,8 +256,9 @@ func TestResync(t *testing.T) {
 func (w *world) deleteEnded() {
 	w.t.Helper()
 	path := filepath.Join(w.dir, ledger.TasksName)
-	text, err := os.ReadFile(path)
-	if err != nil {
+	_, err := w.c.Reconcile(w.t.Context(), false) // what was acknowledged stands there after that
+	text, rerr := os.ReadFile(path)
+	if err = errors.Join(err, rerr); err != nil {
 		w.t.Fatal(err)
 	}
 	parts := strings.SplitAfter(string(text), "\n\n")
