@@ -327,3 +327,37 @@ func TestBadSpecs(t *testing.T) {
 		t.Errorf("%d tasks were taken in", n)
 	}
 }
+
+func TestRenameSpecs(t *testing.T) {
+	tests := []struct{ text, want string }{
+		{`{"tool":"codex","model":null,"prompt":"p","input_files":[],"output_files":["a"],"tenant_id":"default","priority":5,"idempotency_key":null}`,
+			`{"agent":"codex","model":null,"prompt":"p","inputFiles":[],"outputSpec":["a"],"tenantId":"default","priority":5,"idempotencyKey":null}`},
+		{`[{"Session_Key":"web","PROMPT":"p"}, {"session":{"tool":1}}]`, `[{"sessionKey":"web","prompt":"p"},{"sessionKey":{"tool":1}}]`},
+		{`{"colour":1,"a \" b":2,"prompt":"<\u00e9"}`, `{"colour":1,"a \" b":2,"prompt":"<\u00e9"}`},
+		{`{}`, `{}`}, {`[]`, `[]`}, {`7`, `7`}, {`[7,[{"tool":1}],null]`, `[7,[{"tool":1}],null]`}, {`"tool"`, `"tool"`},
+	}
+	for _, tt := range tests {
+		if got, err := coordinator.RenameSpecs([]byte(tt.text)); string(got) != tt.want || err != nil {
+			t.Errorf("%s\ngot  %s %v\nwant %s", tt.text, got, err, tt.want)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"tool":"a","prompt":"p","agent":"a"}`:           "agent: tool and agent mean the same",
+		`{"output_files":[],"outputSpec":[]}`:             "outputSpec: output_files and outputSpec mean the same",
+		`{"output_files":[],"output_spec":[]}`:            "outputSpec: output_files and output_spec mean the same",
+		`{"Prompt":"a","prompt":"b"}`:                     "prompt: Prompt and prompt mean the same",
+		`{"tool":"a","tool":"a"}`:                         "agent: tool is given twice",
+		`[{"prompt":"p"},{"tenant":"a","tenant_id":"a"}]`: "1.tenantId: task 2 of 2: tenant and tenant_id mean the same",
+		`{"scheduled_at":null,"not_before":null}`:         "notBefore: scheduled_at and not_before mean the same",
+	} {
+		_, err := coordinator.RenameSpecs([]byte(text))
+		if got := fieldOf(err) + ": " + fmt.Sprint(err); !strings.HasPrefix(got, want) {
+			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "{", `{"a"`, `{"a":}`, `{"a":1`, "[", "[{]", `{"a" 1}`, `{"a":1,}`, `[{"tool":}]`, `{"tool":1} {}`} {
+		if got, err := coordinator.RenameSpecs([]byte(text)); err != nil || string(got) != text {
+			t.Errorf("%s: made %s of it, %v", text, got, err)
+		}
+	}
+}
