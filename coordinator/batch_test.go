@@ -173,7 +173,7 @@ func TestBatchRefuses(t *testing.T) {
 		want  string
 	}{
 		{nil, "there is no task to take in"},
-		{make([]coordinator.TaskSpec, coordinator.MaxBatch+1), "100001 tasks are too many at once; at most 100000 are taken"},
+		{make([]coordinator.TaskSpec, coordinator.MaxBatch+1), "more than 100000 tasks are too many at once"},
 		{[]coordinator.TaskSpec{{Prompt: "a", ID: a}, {Prompt: "b", ID: a}}, "task 2 of 2: the id " + a + " is that of task 1 as well"},
 		{[]coordinator.TaskSpec{{Prompt: "a", IdempotencyKey: "k"}, {Prompt: "a", IdempotencyKey: "k"}}, `task 2 of 2: the idempotency key "k" is that of task 1 as well`},
 		{

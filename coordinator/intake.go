@@ -126,7 +126,7 @@ func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, erro
 	case len(specs) == 0:
 		return nil, invalid("give at least one", "there is no task to take in")
 	case len(specs) > MaxBatch:
-		return nil, invalid("give them in several parts", "%d tasks are too many at once; at most %d are taken", len(specs), MaxBatch)
+		return nil, ErrTooMany
 	}
 	in := c.emptyIntake()
 	in.request, in.list = req, make([]submission, 0, len(specs))

@@ -3,6 +3,8 @@ package coordinator
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -27,24 +29,51 @@ func RenameSpecs(data []byte) ([]byte, error) {
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("[")) {
 		return renameSpec(data)
 	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(data, &list); err != nil {
+	list, err := values(data)
+	if err != nil {
 		return nil, err
 	}
+	out := make([][]byte, len(list))
 	for i := range list {
-		var err error
-		if list[i], err = renameSpec(list[i]); err != nil {
+		if out[i], err = renameSpec(list[i]); err != nil {
 			return nil, AtTask(err, i, len(list))
 		}
 	}
-	return json.Marshal(list)
+	return slices.Concat([]byte("["), bytes.Join(out, []byte(",")), []byte("]")), nil
+}
+
+// ErrTooMany refuses a list of more than [MaxBatch] tasks.
+var ErrTooMany = &Error{
+	Code: CodeInvalid, Message: fmt.Sprintf("more than %d tasks are too many at once", MaxBatch), Hint: "give them in several parts",
+}
+
+// values gives the values of a list. A longer one than is taken is not read to its end:
+// it would take many times its memory.
+func values(data []byte) (list []json.RawMessage, err error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	_, err = dec.Token()
+	for err == nil && dec.More() {
+		if len(list) == MaxBatch {
+			return nil, ErrTooMany
+		}
+		list = append(list, nil)
+		err = dec.Decode(&list[len(list)-1])
+	}
+	return list, err
+}
+
+func isObject(data []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{"))
 }
 
 // renameSpec is RenameSpecs for one task.
 func renameSpec(data []byte) ([]byte, error) {
+	if !isObject(data) {
+		return data, nil
+	}
 	dec := json.NewDecoder(bytes.NewReader(data))
-	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
-		return data, err
+	if _, err := dec.Token(); err != nil {
+		return nil, err
 	}
 	given := map[string]string{}
 	var out bytes.Buffer

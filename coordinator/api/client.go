@@ -391,7 +391,7 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 func checkSize(size int, in any) error {
 	most, hint := maxBody, "put the text into a file and name it in the prompt"
 	if _, ok := in.([]coordinator.TaskSpec); ok {
-		most, hint = maxBatch, "submit it in several parts"
+		most, hint = maxList, "submit it in several parts"
 	}
 	if size <= most {
 		return nil

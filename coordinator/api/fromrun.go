@@ -53,8 +53,8 @@ func (p *peer) partOf(look func(pid int) (string, error)) (run string, err error
 	return p.run, nil
 }
 
-// forRuns are the requests, beside those that read, which a run may make.
-var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/batch", "/v1/tasks/preview", "/v1/tasks/*/cancel"}
+// forRuns are the paths at which a run may POST; beside that it may read.
+var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/preview", "/v1/tasks/*/cancel"}
 
 // admit lets a request pass that changes something, with the run that it comes from,
 // unless that run may not make it.
@@ -66,7 +66,7 @@ func (s *Server) admit(r *http.Request) (*http.Request, *problem) {
 	if run == "" {
 		return r, nil
 	}
-	if !slices.ContainsFunc(forRuns, func(pattern string) bool { ok, _ := path.Match(pattern, r.URL.Path); return ok }) {
+	if r.Method != http.MethodPost || !slices.ContainsFunc(forRuns, func(pattern string) bool { ok, _ := path.Match(pattern, r.URL.Path); return ok }) {
 		return r, asProblem(coordinator.ErrFromRun)
 	}
 	return r.WithContext(context.WithValue(r.Context(), runKey{}, run)), nil

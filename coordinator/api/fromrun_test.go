@@ -48,7 +48,7 @@ func TestARunMayOnlyQueueAndRead(t *testing.T) {
 				continue // they read, and last
 			}
 			w := askAs(server, "r-1", strings.ToUpper(method), path, "")
-			may := method == "get" || path == "/v1/tasks" || path == "/v1/tasks/batch" || path == "/v1/tasks/preview"
+			may := method == "get" || path == "/v1/tasks" || path == "/v1/tasks/preview"
 			if (w.Code != http.StatusForbidden) != may {
 				t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
 			}
@@ -131,13 +131,9 @@ func TestRunIsNoWordOfTheBody(t *testing.T) {
 		}
 	}
 	for _, body := range []string{`{"prompt":"x"}`, `[{"prompt":"x"}]`} {
-		path := "/v1/tasks"
-		if body[0] == '[' {
-			path += "/batch"
-		}
 		m.run = ""
-		if w := askAs(server, "r-1", "POST", path, body); w.Code != 201 || m.run != "r-1" {
-			t.Errorf("%s: %d, run %q", path, w.Code, m.run)
+		if w := askAs(server, "r-1", "POST", "/v1/tasks", body); w.Code != 201 || m.run != "r-1" {
+			t.Errorf("%s: %d, run %q", body, w.Code, m.run)
 		}
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"unicode/utf8"
 
 	"stint/coordinator"
+	"stint/state"
 )
 
 // specNames are the properties that a body may have.
 func specNames() []string {
-	names := []string{"tool"}
+	var names []string
 	for f := range reflect.TypeFor[coordinator.TaskSpec]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name != "-" { // no client's to say
@@ -35,6 +36,13 @@ func FuzzTaskSpec(f *testing.F) {
 	} {
 		f.Add([]byte(body))
 	}
+	for _, body := range []string{
+		`[]`, `[{"prompt":"x"},{"prompt":"y","tool":"codex"}]`, `[{"prompt":"x","session_key":"a","sessionKey":"b"}]`, ` [ {"prompt":"x"} ] `, `[7]`, `[null]`,
+		`{"tool":"codex","prompt":"x","input_files":[],"output_files":[],"tenant_id":"default","idempotency_key":null}`, `{"tool":"codex","prompt":"x"`, `{"tool":1}{}`,
+		`{"Tool":"codex","TENANT":"x","prompt":"x","scheduled_at":"2026-12-01T08:00:00Z"}`, `{"prompt":"x","":1}`, `[{"tool":"a"},`, `[[{"tool":"a"}]]`,
+	} {
+		f.Add([]byte(body))
+	}
 	known, m := specNames(), newFake(f)
 	server := NewServer(m, Options{})
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -49,15 +57,24 @@ func FuzzTaskSpec(f *testing.F) {
 			}
 			return
 		}
-		fields := decode[map[string]json.RawMessage](t, body)
-		for name := range fields {
-			if !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
-				t.Fatalf("took the unknown property %q", name)
+		list := decode[json.RawMessage](t, body)
+		if renamed, err := coordinator.RenameSpecs(body); err == nil {
+			list = renamed
+		}
+		if !strings.HasPrefix(strings.TrimSpace(string(list)), "[") {
+			list = slices.Concat([]byte("["), list, []byte("]"))
+		}
+		for _, fields := range decode[[]map[string]json.RawMessage](t, list) {
+			for name := range fields {
+				if !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+					t.Fatalf("took the unknown property %q", name)
+				}
 			}
 		}
-		got, sent := m.tasks[0], decode[coordinator.TaskSpec](t, body)
-		if got.Prompt != sent.Prompt || !got.NotBefore.Equal(sent.NotBefore) {
-			t.Fatalf("got %q %v of %q %v", got.Prompt, got.NotBefore, sent.Prompt, sent.NotBefore)
+		for _, sent := range decode[[]coordinator.TaskSpec](t, list) {
+			if !slices.ContainsFunc(m.tasks, func(got state.Task) bool { return got.Prompt == sent.Prompt && got.NotBefore.Equal(sent.NotBefore) }) {
+				t.Fatalf("%q %v is not among %+v", sent.Prompt, sent.NotBefore, m.tasks)
+			}
 		}
 	})
 }

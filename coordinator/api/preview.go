@@ -26,9 +26,6 @@ type (
 )
 
 func (s *Server) promptRoutes(api huma.API) {
-	preview := op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Say what would be run for tasks, as a batch would be taken; nothing is kept")
-	preview.MaxBodyBytes = maxBatch + 1
-	huma.Register(api, preview, s.preview)
 	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/prompt", "task-prompt", "What the agent was sent in a run, and what was found in the notes"), s.prompt)
 }
 
@@ -38,18 +35,6 @@ func (s *Server) prompt(ctx context.Context, in *promptInput) (*promptOutput, er
 		return nil, asProblem(err)
 	}
 	return &promptOutput{Body: p}, nil
-}
-
-func (s *Server) preview(ctx context.Context, in *batchInput) (*previewOutput, error) {
-	specs, err := s.batch(ctx, in)
-	if err != nil {
-		return nil, asProblem(err)
-	}
-	out := &previewOutput{}
-	if out.Body.Previews, err = s.master.Preview(ctx, specs); err != nil {
-		return nil, asProblem(err)
-	}
-	return out, nil
 }
 
 // Preview says what would be run for tasks if they were submitted together. Nothing

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"unicode/utf8"
@@ -14,18 +13,7 @@ import (
 	"stint/ledger"
 )
 
-// maxBatch is the largest body of a batch of tasks.
-const maxBatch = 64 << 20
-
 type (
-	batchInput struct{ Body []submitBody }
-
-	batchOutput struct {
-		Body struct {
-			Tasks []TaskView `json:"tasks"`
-		}
-	}
-
 	moveInput struct {
 		ID   string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
 		Body placeBody
@@ -44,10 +32,6 @@ type (
 )
 
 func (s *Server) queueRoutes(api huma.API) {
-	batch := op(http.MethodPost, "/v1/tasks/batch", "submit-batch", "Submit tasks: all of them, or none if one is wrong")
-	batch.DefaultStatus, batch.MaxBodyBytes = http.StatusCreated, maxBatch+1
-	huma.Register(api, batch, s.submitAll)
-
 	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/hold", "hold-task", "Let a queued task wait until it is released"), s.hold)
 	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/release", "release-task", "Let a held task run"), s.release)
 	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Change a queued task's place in its lane"), s.move)
@@ -58,52 +42,6 @@ func (s *Server) queueRoutes(api huma.API) {
 	resume := op(http.MethodPost, "/v1/resume", "resume", "Start tasks again")
 	resume.DefaultStatus = http.StatusNoContent
 	huma.Register(api, resume, s.resume)
-}
-
-// batch gives the specs of a body.
-func (s *Server) batch(ctx context.Context, in *batchInput) ([]coordinator.TaskSpec, error) {
-	specs := make([]coordinator.TaskSpec, len(in.Body))
-	for i := range in.Body {
-		spec, err := in.Body[i].spec(ctx)
-		if err != nil {
-			return nil, nameInBatch(err, i, len(specs))
-		}
-		if spec.ID == "" {
-			spec.ID = s.opts.NewID()
-		}
-		specs[i] = spec
-	}
-	return specs, nil
-}
-
-func (s *Server) submitAll(ctx context.Context, in *batchInput) (*batchOutput, error) {
-	specs, err := s.batch(ctx, in)
-	if err != nil {
-		return nil, asProblem(err)
-	}
-	tasks, err := s.master.SubmitAll(ctx, specs)
-	if err != nil {
-		return nil, asProblem(err)
-	}
-	out := &batchOutput{}
-	out.Body.Tasks = make([]TaskView, len(tasks))
-	for i, t := range tasks {
-		t.Prompt, t.InputFiles = "", nil // the client has them
-		out.Body.Tasks[i] = s.view(t)
-	}
-	return out, nil
-}
-
-// nameInBatch says which task of a batch an error is about.
-func nameInBatch(err error, i, n int) error {
-	if n == 1 {
-		return err
-	}
-	var e *coordinator.Error
-	if !errors.As(err, &e) {
-		return fmt.Errorf("task %d of %d: %w", i+1, n, err)
-	}
-	return &coordinator.Error{Code: e.Code, Message: fmt.Sprintf("task %d of %d: %s", i+1, n, e.Message), Hint: e.Hint}
 }
 
 func (s *Server) hold(ctx context.Context, in *refInput) (*taskOutput, error) {
@@ -164,7 +102,7 @@ func (c *Client) SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([
 	var out struct {
 		Tasks []TaskView `json:"tasks"`
 	}
-	err = c.call(ctx, http.MethodPost, "/v1/tasks/batch", sent, &out)
+	err = c.call(ctx, http.MethodPost, "/v1/tasks", sent, &out)
 	return out.Tasks, err
 }
 
@@ -173,7 +111,7 @@ func checkBatch(specs []coordinator.TaskSpec) ([]coordinator.TaskSpec, error) {
 	sent := make([]coordinator.TaskSpec, len(specs))
 	for i, spec := range specs {
 		if err := checkText(&spec); err != nil {
-			return nil, nameInBatch(err, i, len(specs))
+			return nil, coordinator.AtTask(err, i, len(specs))
 		}
 		if spec.ID == "" {
 			id, err := uuid.NewV7()

@@ -16,7 +16,7 @@ import (
 func (f *fakeMaster) SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([]state.Task, error) {
 	for i, spec := range specs {
 		if spec.Prompt == "" {
-			return nil, nameInBatch(invalid("the prompt is empty", "stint task PROMPT"), i, len(specs))
+			return nil, coordinator.AtTask(invalid("the prompt is empty", "stint task PROMPT"), i, len(specs))
 		}
 	}
 	var out []state.Task
@@ -28,6 +28,13 @@ func (f *fakeMaster) SubmitAll(ctx context.Context, specs []coordinator.TaskSpec
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+func (f *fakeMaster) SubmitOnce(ctx context.Context, key string, specs []coordinator.TaskSpec) ([]state.Task, error) {
+	f.mu.Lock()
+	f.keys["list "+key] = ""
+	f.mu.Unlock()
+	return f.SubmitAll(ctx, specs)
 }
 
 func (f *fakeMaster) Hold(_ context.Context, ref, by string) (state.Task, error) {
@@ -135,11 +142,6 @@ func TestQueueRequests(t *testing.T) {
 		{"/v1/pause", "", 204, ""},
 		{"/v1/pause", `{"why":"lunch"}`, 422, "body.why"},
 		{"/v1/resume", "", 204, ""},
-		{"/v1/tasks/batch", `[{"prompt":"x","tool":"claude"},{"prompt":"y"}]`, 201, `"agent":"claude"`},
-		{"/v1/tasks/batch", `[]`, 201, `{"tasks":[]}`},
-		{"/v1/tasks/batch", `[{"prompt":"x"},{"prompt":"y","colour":1}]`, 422, "body[1].colour: unexpected property"},
-		{"/v1/tasks/batch", `[{"prompt":"x"},{"prompt":"y","tool":"a","agent":"b"}]`, 422, "task 2 of 2: agent and tool"},
-		{"/v1/tasks/batch", `{"prompt":"x"}`, 422, "array"},
 	} {
 		contentType := ""
 		if c.body != "" {

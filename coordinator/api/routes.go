@@ -98,43 +98,118 @@ func readJSON(reg huma.Registry) func(data []byte, v any) error {
 		if !utf8.Valid(data) {
 			return errNotUTF8
 		}
-		dec := json.NewDecoder(bytes.NewReader(data))
-		dec.DisallowUnknownFields()
-		err := dec.Decode(v)
-		if err == nil {
-			if _, err = dec.Token(); errors.Is(err, io.EOF) {
-				return nil
-			}
+		if b, ok := v.(*taskBody); ok {
+			return b.read(reg, data)
 		}
-		return explain(reg, data, v, err)
+		if err := decodeStrictly(data, v); err != nil {
+			return explain(reg, data, v, err)
+		}
+		return nil
 	}
+}
+
+// errTrailing says that a body has more than one value.
+var errTrailing = errors.New("something follows the JSON of the body")
+
+// decodeStrictly reads one value, whose properties must be known.
+func decodeStrictly(data []byte, v any) error {
+	dec := strictDecoder(data)
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	return isOver(dec)
+}
+
+func strictDecoder(data []byte) *json.Decoder {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	return dec
+}
+
+// isOver says that something follows what was decoded; nil if nothing does.
+func isOver(dec *json.Decoder) error {
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errTrailing
+	}
+	return nil
 }
 
 // explain gives the faults of a body that should have become v, else err.
 func explain(reg huma.Registry, data []byte, v any, err error) error {
-	var parsed any
-	if err := json.Unmarshal(data, &parsed); err != nil {
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
 		return fmt.Errorf("the body is not JSON: %w", err)
 	}
-	var res huma.ValidateResult
-	path := huma.NewPathBuffer(nil, 0)
-	path.Push("body")
-	huma.Validate(reg, reg.Schema(reflect.TypeOf(v), true, ""), path, huma.ModeWriteToServer, parsed, &res)
-	if len(res.Errors) == 0 {
-		return misfit(err)
+	f := faults{reg: reg, path: huma.NewPathBuffer(nil, 0)}
+	f.path.Push("body")
+	if t := reflect.TypeOf(v).Elem(); t.Kind() == reflect.Slice && isList(data) {
+		f.findInList(t.Elem(), data)
+	} else {
+		f.find(t, data, err)
 	}
-	return errors.New(complaints(detailsOf(res.Errors)))
+	return errors.New(complaints(f.details()))
 }
 
-// misfit says in the words of the API what encoding/json says of a value that is of the
-// right type and cannot be taken, such as a number that is too large.
-func misfit(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) {
-		return err
+// faults are what is wrong with a body.
+type faults struct {
+	reg   huma.Registry
+	path  *huma.PathBuffer
+	found huma.ValidateResult
+}
+
+// maxValues bounds the values of an object in which all faults are looked for, each of
+// which costs much more to tell than to send.
+const maxValues = 10_000
+
+// find looks for the faults of a value that the decoder has refused as a t.
+func (f *faults) find(t reflect.Type, data []byte, refused error) {
+	var parsed any
+	before := len(f.found.Errors)
+	if bytes.Count(data, []byte(",")) <= maxValues && json.Unmarshal(data, &parsed) == nil {
+		huma.Validate(f.reg, f.reg.Schema(t, true, ""), f.path, huma.ModeWriteToServer, parsed, &f.found)
 	}
-	name := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
-	return fmt.Errorf("body.%s: %s does not fit", name, wrong.Value)
+	if len(f.found.Errors) == before {
+		f.misfit(refused)
+	}
+}
+
+// misfit says in the words of the API what encoding/json says of a value, such as that a
+// number is too large.
+func (f *faults) misfit(refused error) {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(refused, &wrong) {
+		f.found.Add(f.path, "", refused.Error())
+		return
+	}
+	f.path.Push(wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:])
+	f.found.Add(f.path, "", wrong.Value+" does not fit")
+	f.path.Pop()
+}
+
+// findInList looks for the faults of a list, as many as are told.
+func (f *faults) findInList(t reflect.Type, data []byte) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	_, _ = dec.Token() // the syntax is right: it was looked at
+	for i := 0; dec.More() && len(f.found.Errors) <= maxComplaints; i++ {
+		var value json.RawMessage
+		_ = dec.Decode(&value)
+		if err := decodeStrictly(value, reflect.New(t).Interface()); err != nil {
+			f.path.PushIndex(i)
+			f.find(t, value, err)
+			f.path.Pop()
+		}
+	}
+}
+
+// details gives the faults with their places; a property that is missing has one too.
+func (f *faults) details() []*huma.ErrorDetail {
+	details := detailsOf(f.found.Errors)
+	for _, d := range details {
+		if name, ok := strings.CutPrefix(d.Message, "expected required property "); ok {
+			name, _, _ = strings.Cut(name, " ")
+			d.Location += "." + name
+		}
+	}
+	return details
 }
 
 // writeJSON writes v in one piece. The client may be gone, which is no fault of

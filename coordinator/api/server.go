@@ -28,6 +28,8 @@ type Master interface {
 	Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error)
 	// SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong.
 	SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([]state.Task, error)
+	// SubmitOnce is SubmitAll for a list with an idempotency key as a whole.
+	SubmitOnce(ctx context.Context, key string, specs []coordinator.TaskSpec) ([]state.Task, error)
 	// Preview says what would be taken in and run for specs, and keeps nothing.
 	Preview(ctx context.Context, specs []coordinator.TaskSpec) ([]coordinator.TaskPreview, error)
 	// Task gives a whole task, with prompt and result.

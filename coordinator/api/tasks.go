@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,22 +18,6 @@ type (
 	}
 
 	taskOutput struct{ Body TaskView }
-
-	submitInput struct{ Body submitBody }
-
-	// submitBody is a TaskSpec in which the agent may be called a tool.
-	submitBody struct {
-		coordinator.TaskSpec
-		Tool string `json:"tool,omitempty" doc:"Another word for agent"`
-	}
-
-	// submitOutput has a field Status, which huma takes for the HTTP status. No
-	// other output may have one.
-	submitOutput struct {
-		Status   int
-		Location string `header:"Location"`
-		Body     TaskView
-	}
 
 	checkOutput struct{ Body coordinator.CheckResult }
 
@@ -51,11 +34,7 @@ type (
 )
 
 func (s *Server) taskRoutes(api huma.API) {
-	submit := op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task (201), or find the one with that id or key (200)")
-	submit.DefaultStatus = http.StatusCreated
-	huma.Register(api, submit, s.submit)
-	huma.Register(api, alias(submit, "/tasks"), s.submit)
-
+	s.submitRoutes(api)
 	get := op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task")
 	huma.Register(api, get, s.task)
 	huma.Register(api, alias(get, "/tasks/{id}"), s.task)
@@ -69,42 +48,6 @@ func (s *Server) taskRoutes(api huma.API) {
 	raw := op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "The ledger's sections of the task")
 	raw.Responses = answers("The sections", "text/markdown")
 	huma.Register(api, raw, s.raw)
-}
-
-// spec gives the TaskSpec of a body.
-func (b *submitBody) spec(ctx context.Context) (coordinator.TaskSpec, error) {
-	spec := b.TaskSpec
-	spec.FromRun = fromRun(ctx)
-	switch {
-	case b.Tool == "" || b.Tool == spec.Agent:
-	case spec.Agent == "":
-		spec.Agent = b.Tool
-	default:
-		return spec, invalid("agent and tool mean the same, and differ", "leave tool out")
-	}
-	return spec, nil
-}
-
-func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, error) {
-	spec, err := in.Body.spec(ctx)
-	if err != nil {
-		return nil, asProblem(err)
-	}
-	chosen := spec.ID != ""
-	if !chosen {
-		spec.ID = s.opts.NewID()
-	}
-	begun := s.opts.Now().Truncate(time.Millisecond) // as exact as createdAt in the ledger
-	t, err := s.master.Submit(ctx, spec)
-	if err != nil {
-		return nil, asProblem(err)
-	}
-	t.Prompt, t.InputFiles = "", nil // the client has them
-	out := &submitOutput{Status: http.StatusCreated, Location: taskPath(t.ID), Body: s.view(t)}
-	if t.ID != spec.ID || chosen && t.CreatedAt.Before(begun) {
-		out.Status = http.StatusOK
-	}
-	return out, nil
 }
 
 // taskPath gives the path of a task below the server's root.

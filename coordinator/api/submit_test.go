@@ -1,0 +1,133 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"stint/coordinator"
+)
+
+// TestSubmitRequests: one task or a list, in the spellings that there are, and what the
+// answer to each says.
+func TestSubmitRequests(t *testing.T) {
+	long := strings.Repeat("a", maxBody/2)
+	for _, c := range []struct {
+		body   string
+		status int
+		want   []string // in the answer
+		made   int
+	}{
+		{`{"prompt":"x"}`, 201, []string{`"status":"queued"`, `"task_id":"`}, 1},
+		{` {"prompt":"x","id":"mine"}`, 201, []string{`"id":"mine"`, `"task_id":"mine"`}, 1},
+		{`{"prompt":"x","id":"aa-2"}`, 200, []string{`"task_id":"aa-2"`}, 0},
+		{`{"tool":"claude","model":null,"prompt":"x","input_files":[{"name":"a","content":"b"}],"output_files":["c"],"tenant_id":"default","priority":5,"idempotency_key":null}`, 201, []string{`"agent":"claude"`, `"tenantId":"default"`}, 1},
+		{`{"PROMPT":"x","Session_Key":"web"}`, 201, []string{`"sessionKey":"web"`}, 1},
+		{`[{"prompt":"x","tool":"claude"},{"prompt":"y","session":"web"}]`, 201, []string{`{"tasks":[{"id":"`, `"agent":"claude"`, `"sessionKey":"web"`, `"task_id":"`}, 2},
+		{"\n[{\"prompt\":\"x\",\"id\":\"aa-2\"},{\"prompt\":\"y\",\"id\":\"new\"}]", 201, []string{`"task_id":"aa-2"`, `"task_id":"new"`}, 1},
+		{`[{"prompt":"x","id":"aa-2"}]`, 200, []string{`"task_id":"aa-2"`}, 0},
+
+		{`{"prompt":"x","agent":"a","tool":"a"}`, 422, []string{"agent and tool mean the same", `"field":"agent"`}, 0},
+		{`{"prompt":"x","tenant":"a","tenant_id":"b"}`, 422, []string{"tenant and tenant_id mean the same", `"field":"tenantId"`}, 0},
+		{`[{"prompt":"x"},{"prompt":"y","tool":"a","agent":"b"}]`, 422, []string{"task 2 of 2: tool and agent", `"field":"1.agent"`}, 0},
+		{`{"prompt":"x","colour":1}`, 422, []string{"body.colour: unexpected property", `"field":"colour"`}, 0},
+		{`{"tool":"x","colour":1,"prompt":"x"}`, 422, []string{"body.colour: unexpected property", `"field":"colour"`}, 0},
+		{`{"colour":1}`, 422, []string{"body.colour", "body.prompt: expected required property", `"field":"colour"`}, 0},
+		{`{"priority":"high","prompt":"x"}`, 422, []string{"body.priority: expected integer", `"field":"priority"`}, 0},
+		{`{"tenant_id":7}`, 422, []string{"body.prompt", "body.tenantId: expected string", `"field":"prompt"`}, 0},
+		{`[{"prompt":"x"},{"prompt":"y","colour":1}]`, 422, []string{"body[1].colour: unexpected property", `"field":"1.colour"`}, 0},
+		{`[{"prompt":"x"},{"inputFiles":[{"name":1,"content":""}],"prompt":"x"}]`, 422, []string{"body[1].inputFiles[0].name", `"field":"1.inputFiles.0.name"`}, 0},
+		{`[{"prompt":"x"},{}]`, 422, []string{"task 2 of 2: the prompt is empty", `"field":"1"`}, 0},
+		{`[{"prompt":"x"}`, 422, []string{"the body is not JSON"}, 0},
+		{`{"tool":"x","prompt":"x"`, 422, []string{"the body is not JSON"}, 0},
+		{`{"tool":"x","prompt":"x"} {}`, 422, []string{"the body is not JSON"}, 0},
+		{`[{"prompt":"x"}] []`, 422, []string{"the body is not JSON"}, 0},
+		{`["x"]`, 422, []string{"body[0]: expected object", `"field":"0"`}, 0},
+		{`"x"`, 422, []string{"expected object"}, 0},
+		{`[{"prompt":"` + long + `"},{"prompt":"` + long + `"}]`, 201, nil, 2},
+		{"[" + strings.Repeat("{},", coordinator.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
+		{"[" + strings.Repeat(`{"tool":"x"},`, coordinator.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
+		{`{"prompt":"x","inputFiles":[` + strings.Repeat("7,", 1_000_000) + "7]}", 422, []string{"body.inputFiles: number does not fit", `"field":"inputFiles"`}, 0}, // no million faults
+		{`{"prompt":"` + long + long + `"}`, 413, []string{"8388608"}, 0},
+	} {
+		m := twoTasks(t)
+		w := ask(NewServer(m, Options{}), http.MethodPost, "/v1/tasks", jsonType, c.body)
+		got := w.Body.String()
+		if w.Code != c.status || len(m.tasks) != 2+c.made || slices.ContainsFunc(c.want, func(want string) bool { return !strings.Contains(got, want) }) {
+			t.Errorf("%s\ngot  %d %s, %d tasks more\nwant %d %q", clip(c.body), w.Code, clip(got), len(m.tasks)-2, c.status, c.want)
+		}
+		if location := w.Header().Get("Location"); (location != "") != (w.Code < 300 && !strings.HasPrefix(got, `{"tasks"`)) {
+			t.Errorf("%s: Location %q", clip(c.body), location)
+		}
+	}
+}
+
+func TestIdempotencyKeyHeader(t *testing.T) {
+	for _, c := range []struct {
+		headers []string
+		body    string
+		status  int
+		key     string // of the master
+	}{
+		{nil, `{"prompt":"x"}`, 201, ""},
+		{[]string{"k"}, `{"prompt":"x"}`, 201, "k"},
+		{[]string{`"k"`}, `{"prompt":"x"}`, 201, "k"},
+		{[]string{`  "a \"b\" \\ c"	`}, `{"prompt":"x"}`, 201, `a "b" \ c`},
+		{[]string{`a"b`}, `{"prompt":"x"}`, 201, `a"b`},
+		{[]string{"schlüssel"}, `{"prompt":"x"}`, 201, "schlüssel"},
+		{[]string{strings.Repeat("k", 256)}, `{"prompt":"x"}`, 201, strings.Repeat("k", 256)},
+		{[]string{"k"}, `{"prompt":"x","idempotencyKey":"k"}`, 201, "k"},
+		{[]string{"k"}, `[{"prompt":"x"}]`, 201, "list k"},
+		{[]string{"k"}, `{"prompt":"x","idempotencyKey":"l"}`, 422, ""},
+		{[]string{"k", "k"}, `{"prompt":"x"}`, 422, ""},
+		{[]string{""}, `{"prompt":"x"}`, 422, ""},
+		{[]string{`""`}, `{"prompt":"x"}`, 422, ""},
+		{[]string{`"`}, `{"prompt":"x"}`, 422, ""},
+		{[]string{`"k`}, `{"prompt":"x"}`, 422, ""},
+		{[]string{`"k"x`}, `{"prompt":"x"}`, 422, ""},
+		{[]string{`"k";a=1`}, `{"prompt":"x"}`, 422, ""},
+		{[]string{`"\k"`}, `{"prompt":"x"}`, 422, ""},
+		{[]string{`"k\`}, `{"prompt":"x"}`, 422, ""},
+		{[]string{"a\tb"}, `{"prompt":"x"}`, 422, ""},
+		{[]string{"\xff"}, `{"prompt":"x"}`, 422, ""},
+		{[]string{strings.Repeat("k", 257)}, `{"prompt":"x"}`, 422, ""},
+	} {
+		m := newFake(t)
+		r := httptest.NewRequest(http.MethodPost, "/v1/tasks", strings.NewReader(c.body))
+		r.Header.Set("Content-Type", jsonType)
+		for _, h := range c.headers {
+			r.Header.Add("Idempotency-Key", h)
+		}
+		w := httptest.NewRecorder()
+		NewServer(m, Options{}).ServeHTTP(w, r)
+		_, had := m.keys[c.key]
+		if w.Code != c.status || (c.key != "") != had || w.Code > 300 && (len(m.tasks) > 0 || decode[problem](t, w.Body.Bytes()).Field == "") {
+			t.Errorf("%q %s: %d %s, and the keys %v", c.headers, c.body, w.Code, w.Body, m.keys)
+		}
+	}
+}
+
+// FuzzIdempotencyKey: a key is taken as it was sent, in quotes or without, or refused.
+func FuzzIdempotencyKey(f *testing.F) {
+	for _, s := range []string{"k", `"k"`, `"a\"b\\c"`, `"`, `""`, `"\`, "a\tb", "\xff", "a b", ` "k" `, `"k" x`, strings.Repeat("k", 257)} {
+		f.Add(s)
+	}
+	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	f.Fuzz(func(t *testing.T, value string) {
+		key, err := parseKey(value)
+		if err != nil {
+			if key != "" || asProblem(err).Field != keyHeader || asProblem(err).Status != 422 {
+				t.Fatalf("%q %+v", key, err)
+			}
+			return
+		}
+		if coordinator.CheckKey(key) != nil {
+			t.Fatalf("took %q", key)
+		}
+		if again, err := parseKey(`"` + quoted.Replace(key) + `"`); again != key || err != nil {
+			t.Fatalf("%q in quotes is %q, %v", key, again, err)
+		}
+	})
+}
