@@ -180,9 +180,9 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 		case Running:
 			running++
 			laneBusy[t.Lane()] = true
-			accounts[t.AccountName()]++
-			if a := j.state.Account(t.AccountName()); !t.StartedAt.Before(a.CoolUntil) {
-				probes[t.AccountName()]++
+			accounts[accountFor(t)]++
+			if a := j.state.Account(accountFor(t)); !t.StartedAt.Before(a.CoolUntil) {
+				probes[accountFor(t)]++
 			}
 			for _, name := range sessions(t) {
 				used[name] = true
@@ -206,13 +206,13 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 	slices.SortFunc(heads, func(a, b Task) int { return cmp.Or(b.rank()-a.rank(), age[a.ID]-age[b.ID]) })
 	ids := []string{}
 	for _, t := range heads {
-		a := j.state.Account(t.AccountName())
-		slots := slotsOfTwo(t.AccountName())
+		a := j.state.Account(accountFor(t))
+		slots := slotsOfTwo(accountFor(t))
 		paused, _ := j.state.Paused()
 		switch {
-		case paused || running+len(ids) >= lim.MaxWorkers, a.Hold, a.CoolUntil.After(now), slots > 0 && accounts[t.AccountName()] >= slots:
+		case paused || running+len(ids) >= lim.MaxWorkers, a.Hold, a.CoolUntil.After(now), slots > 0 && accountFor(t) != "" && accounts[accountFor(t)] >= slots:
 			continue
-		case a.LimitWaits > 0 && probes[t.AccountName()] > 0:
+		case a.LimitWaits > 0 && probes[accountFor(t)] > 0:
 			continue
 		case slices.ContainsFunc(sessions(t), func(name string) bool { return used[name] }):
 			continue
@@ -220,11 +220,20 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 		for _, name := range sessions(t) {
 			used[name] = true
 		}
-		accounts[t.AccountName()]++
-		probes[t.AccountName()]++
+		accounts[accountFor(t)]++
+		probes[accountFor(t)]++
 		ids = append(ids, t.ID)
 	}
 	return ids
+}
+
+// accountFor gives the account that a task's run needs: a verify command has none, and a
+// judgement does not wait for one.
+func accountFor(t Task) string {
+	if t.Phase == PhaseVerify || t.Phase == PhaseEvaluate && t.Status != Running {
+		return ""
+	}
+	return t.AccountName()
 }
 
 func plainHead(j *journal, queue []Task, byID map[string]Task, age map[string]int, now time.Time) *Task {
@@ -249,7 +258,7 @@ func plainHead(j *journal, queue []Task, byID map[string]Task, age map[string]in
 			dep := byID[id]
 			blocked = blocked || dep.Status != Done && !(t.AfterPolicy == AfterAny && dep.Status.Terminal())
 		}
-		a := j.state.Account(t.AccountName())
+		a := j.state.Account(accountFor(*t))
 		closed := a.Hold || a.CoolUntil.After(now)
 		switch {
 		case strict && blocked:
