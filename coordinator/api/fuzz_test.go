@@ -1,8 +1,12 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -75,6 +79,47 @@ func FuzzTaskSpec(f *testing.F) {
 			if !slices.ContainsFunc(m.tasks, func(got state.Task) bool { return got.Prompt == sent.Prompt && got.NotBefore.Equal(sent.NotBefore) }) {
 				t.Fatalf("%q %v is not among %+v", sent.Prompt, sent.NotBefore, m.tasks)
 			}
+		}
+	})
+}
+
+// FuzzRequest sends any bytes at all to the listener on TCP, which must not fail, and must
+// answer with a problem what it does not take.
+func FuzzRequest(f *testing.F) {
+	zeros := strings.Repeat("A", 43) // a token that seeds can have
+	path := filepath.Join(f.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(zeros+"\n"), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	token, err := OpenToken(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	options, log := logged()
+	options.Token, options.HTTP = token, ourAddr
+	m := twoTasks(f)
+	s, ln := NewServer(m, options), newMemoryListener()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
+	f.Cleanup(func() { cancel(); <-done })
+
+	routes, d := routesOf(f, s)
+	for _, c := range allMalformed(routes, &d) {
+		if len(c.request) < 4096 {
+			f.Add([]byte(strings.NewReplacer("HOST", ourAddr, "TOKEN", zeros).Replace(c.request)))
+		}
+	}
+	anything := malformed{harmless: true, silent: true}
+	f.Fuzz(func(t *testing.T, request []byte) {
+		c := newScripted(request)
+		ln.conns <- c
+		method, _, _ := strings.Cut(string(request), " ")
+		if why := anything.judge(parseAnswers(t, method, c.answered(t))); why != "" {
+			t.Error(why)
+		}
+		if text := log.String(); text != "" {
+			t.Fatal(text)
 		}
 	})
 }

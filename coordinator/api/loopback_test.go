@@ -184,7 +184,10 @@ func TestRotationEndsStreams(t *testing.T) {
 			ended <- name
 		}()
 	}
-	eventually(t, "two readers", func() bool { return m.subscribers() == 2 })
+	var waited int
+	var wait sync.WaitGroup
+	wait.Go(func() { waited, _, _ = s.do(t, "GET", "/v1/tasks/aa-2/wait", "", s.bearer()) })
+	eventually(t, "three readers", func() bool { return m.subscribers() == 3 })
 	if err := RotateToken(s.api.opts.Token.path); err != nil {
 		t.Fatal(err)
 	}
@@ -194,6 +197,9 @@ func TestRotationEndsStreams(t *testing.T) {
 		case <-time.After(10 * lookAgain):
 			t.Fatal("a stream goes on with a token that counts no more")
 		}
+	}
+	if wait.Wait(); waited != 401 {
+		t.Errorf("a wait is answered with %d", waited)
 	}
 }
 

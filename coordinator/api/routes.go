@@ -243,15 +243,15 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 	if !overTCP(r.Context()) || !s.isPublic(r) {
 		noticeOf(s.master).write(w.Header())
 	}
-	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
-		newProblem(http.StatusUnsupportedMediaType, coordinator.CodeInvalid,
-			"the body's Content-Type must be application/json", "").write(w)
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if p := checkBody(r, reads); p != nil {
+		p.write(w)
 		return r, false
 	}
 	if r.ContentLength != 0 {
 		r.Body = &timedBody{r.Body, w}
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if !reads {
 		r, p := s.admit(r)
 		if p != nil {
 			p.write(w)
@@ -262,6 +262,21 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 		r = s.withRun(r)
 	}
 	return r, true
+}
+
+// checkBody says that a request has a body which cannot be JSON, or should have none; nil
+// if that is not so. Unread, a body would hide from net/http that the client of a long
+// request has gone.
+func checkBody(r *http.Request, reads bool) *problem {
+	switch {
+	case r.ContentLength == 0:
+		return nil
+	case reads:
+		return newProblem(http.StatusBadRequest, coordinator.CodeInvalid, "a "+r.Method+" request has no body", "write what is asked for into the URL")
+	case !isJSON(r.Header.Get("Content-Type")):
+		return newProblem(http.StatusUnsupportedMediaType, coordinator.CodeInvalid, "the body's Content-Type must be application/json", "")
+	}
+	return nil
 }
 
 // A timedBody takes the deadline of a request's body off the connection once all of it

@@ -268,7 +268,14 @@ func long(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { release(); cancel(nil) }
 }
 
-// stopped reports whether a long context ended because the server did.
-func stopped(ctx context.Context) bool {
-	return errors.Is(context.Cause(ctx), errStopping)
+// ended gives err, or why the long context of the call that gave it has ended.
+func ended(ctx context.Context, err error) error {
+	var why *coordinator.Error
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case errors.As(context.Cause(ctx), &why):
+		return why
+	}
+	return newProblem(http.StatusBadRequest, coordinator.CodeInvalid, "the client did not wait for the answer", "") // it is not there to read it
 }

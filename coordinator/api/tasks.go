@@ -85,11 +85,8 @@ func (s *Server) verify(ctx context.Context, in *refInput) (*checkOutput, error)
 	ctx, release := long(ctx)
 	defer release()
 	res, err := s.master.Verify(ctx, in.ID, ledger.ByClient)
-	if err != nil && stopped(ctx) {
-		err = errStopping
-	}
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, asProblem(ended(ctx, err))
 	}
 	return &checkOutput{Body: res}, nil
 }
@@ -103,10 +100,7 @@ func (s *Server) wait(ctx context.Context, in *refInput) (*taskOutput, error) {
 	}
 	defer done()
 	t, err := s.master.Wait(ctx, in.ID)
-	if err != nil && stopped(ctx) {
-		err = errStopping
-	}
-	return s.answer(t, err)
+	return s.answer(t, ended(ctx, err))
 }
 
 func (s *Server) why(_ context.Context, in *refInput) (*whyOutput, error) {
