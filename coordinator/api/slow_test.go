@@ -1,0 +1,295 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// A slowClient is one who holds on to a connection. TOKEN stands for the token.
+type slowClient struct {
+	name  string
+	first string        // is sent at once
+	then  string        // is sent again and again, a byte each second; "": nothing more comes
+	reads bool          // what is answered
+	limit time.Duration // after which the server has hung up, from when it took the connection
+}
+
+const submitHead = "POST /v1/tasks HTTP/1.1\r\nHost: " + ourAddr + "\r\nContent-Type: application/json\r\n"
+
+// A little more than a limit is what net/http waits before it closes a connection on
+// which the client still sends.
+const littleMore = time.Second
+
+var slowClients = []slowClient{
+	{name: "says nothing", reads: true, limit: headerTimeout},
+	{name: "sends a header byte by byte", first: "GET /v1/health HTTP/1.1\r\nHost: " + ourAddr + "\r\n", then: "X-Header: y\r\n", reads: true, limit: headerTimeout},
+	{name: "sends half a line", first: "GET /v1/hea", reads: true, limit: headerTimeout},
+	{name: "sends blank lines", then: "\r\n", reads: true, limit: headerTimeout},
+	{name: "sends a body byte by byte", first: submitHead + "Authorization: Bearer TOKEN\r\nContent-Length: 100000\r\n\r\n", then: " ", reads: true, limit: bodyTimeout + littleMore},
+	{name: "sends chunks byte by byte", first: submitHead + "Authorization: Bearer TOKEN\r\nTransfer-Encoding: chunked\r\n\r\n", then: "1\r\nx\r\n", reads: true, limit: bodyTimeout + littleMore},
+	{name: "sends a body without a token", first: submitHead + "Content-Length: 100000\r\n\r\n", then: " ", reads: true, limit: readTimeout + littleMore},
+	{name: "sends a body to sign in", first: strings.Replace(submitHead, "/v1/tasks", pathSignIn, 1) + "Content-Length: 1000\r\n\r\n", then: " ", reads: true, limit: bodyTimeout + littleMore},
+	{name: "sends a body that is too large", first: submitHead + "Authorization: Bearer TOKEN\r\nContent-Length: 5000000\r\n\r\n", then: " ", reads: true, limit: readTimeout + littleMore},
+	{name: "asks once and stays", first: "GET /v1/health HTTP/1.1\r\nHost: " + ourAddr + "\r\nAuthorization: Bearer TOKEN\r\n\r\n", reads: true, limit: idleTimeout},
+	{name: "reads no answer", first: "GET /v1/health HTTP/1.1\r\nHost: " + ourAddr + "\r\nAuthorization: Bearer TOKEN\r\n\r\n", limit: writeTimeout},
+	{name: "reads no refusal", first: "GET /v1/health HTTP/1.1\r\nHost: " + ourAddr + "\r\n\r\n", limit: writeTimeout},
+	{name: "reads no page", first: "GET / HTTP/1.1\r\nHost: " + ourAddr + "\r\n\r\n", limit: writeTimeout},
+	{name: "reads nothing of what is no HTTP", first: "x\r\n\r\n", limit: writeTimeout},
+	{name: "reads no events", first: "GET /v1/events HTTP/1.1\r\nHost: " + ourAddr + "\r\nAuthorization: Bearer TOKEN\r\n\r\n", limit: writeTimeout},
+	{name: "reads no wait", first: "GET /v1/tasks/aa-1/wait HTTP/1.1\r\nHost: " + ourAddr + "\r\nAuthorization: Bearer TOKEN\r\n\r\n", limit: writeTimeout},
+}
+
+// hold keeps c for as long as the server lets it.
+func (s *slowClient) hold(c net.Conn, token string) {
+	var reader sync.WaitGroup
+	if s.reads {
+		reader.Go(func() { _, _ = io.Copy(io.Discard, c) })
+	}
+	_, err := io.WriteString(c, strings.ReplaceAll(s.first, "TOKEN", token))
+	for i := 0; err == nil && s.then != ""; i++ {
+		time.Sleep(time.Second)
+		_, err = c.Write([]byte{s.then[i%len(s.then)]})
+	}
+	reader.Wait()
+	if !s.reads && err == nil { // a write is the only way to hear that the server has gone
+		for err == nil {
+			time.Sleep(time.Second)
+			_, err = c.Write([]byte("\r\n"))
+		}
+	}
+	_ = c.Close()
+}
+
+// A census knows the connections that a server has taken.
+type census struct {
+	net.Listener
+	mu         sync.Mutex
+	open, most int
+	times      map[string]time.Duration // the longest, by the client's name
+}
+
+// Accept implements net.Listener.
+func (l *census) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open++
+	l.most = max(l.most, l.open)
+	name, begun := "", time.Now()
+	if n, ok := c.(*named); ok {
+		name = n.name
+	}
+	return &counted{Conn: c, closed: sync.OnceFunc(func() { l.leave(name, time.Since(begun)) })}, nil
+}
+
+func (l *census) leave(name string, after time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	l.times[name] = max(l.times[name], after)
+}
+
+func (l *census) now() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open
+}
+
+// named is the server's end of a connection whose client has a name.
+type named struct {
+	net.Conn
+	name string
+}
+
+// counted is a connection that tells when it is closed.
+type counted struct {
+	net.Conn
+	closed func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// TestSlowClients: of 1,000 clients that send byte by byte or not at all, or read no
+// answer, at most 256 are served at a time, and each is cut off in its time. Meanwhile
+// the socket answers without delay; afterwards so does the listener on TCP. In fake time.
+func TestSlowClients(t *testing.T) {
+	token := newToken(t)
+	synctest.Test(t, func(t *testing.T) {
+		m := twoTasks(t)
+		s := NewServer(m, Options{Token: token, HTTP: ourAddr})
+		tcp, socket := newMemoryListener(), newMemoryListener()
+		seen := &census{Listener: tcp, times: map[string]time.Duration{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 2)
+		go func() { served <- s.ServeLoopback(ctx, []net.Listener{seen}) }()
+		go func() { served <- s.Serve(ctx, socket) }()
+
+		const clients = 1000
+		var held sync.WaitGroup
+		for i := range clients {
+			own, peer := net.Pipe()
+			who := &slowClients[i%len(slowClients)]
+			tcp.conns <- &named{peer, who.name}
+			held.Go(func() { who.hold(own, textOf(t, token)) })
+		}
+		over := make(chan struct{})
+		go func() { defer close(over); held.Wait() }()
+		client := newClient("/run/s", func(context.Context, string, string) (net.Conn, error) { return socket.dial(), nil })
+		submits := 0
+		for waiting := true; waiting; submits++ {
+			select {
+			case <-over:
+				waiting = false
+			case <-time.After(time.Second):
+			}
+			begun := time.Now()
+			if _, err := client.Submit(t.Context(), coordinator.TaskSpec{Prompt: "x"}); err != nil || time.Since(begun) != 0 {
+				t.Fatalf("submit %d: %v after %s", submits, err, time.Since(begun))
+			}
+			if submits > clients {
+				t.Fatalf("%d are held for ever", seen.now())
+			}
+		}
+		client.Close()
+
+		for _, who := range slowClients {
+			if took := seen.times[who.name]; took == 0 || took > who.limit {
+				t.Errorf("who %s stays for %s", who.name, took)
+			}
+		}
+		if seen.most != maxConns || seen.now() != 0 {
+			t.Errorf("%d connections at a time, %d at the end", seen.most, seen.now())
+		}
+		c := tcp.dial()
+		go func() { _, _ = io.WriteString(c, strings.ReplaceAll(slowClients[9].first, "TOKEN", textOf(t, token))) }()
+		answer := make([]byte, len("HTTP/1.1 200 OK"))
+		if _, err := io.ReadFull(c, answer); err != nil || string(answer) != "HTTP/1.1 200 OK" {
+			t.Errorf("afterwards: %q %v", answer, err)
+		}
+		_ = c.Close()
+		cancel()
+		for range cap(served) {
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		}
+		t.Logf("slow: clients=%d kinds=%d at once=%d submits=%d delayed=0", clients, len(slowClients), seen.most, submits)
+	})
+}
+
+// TestManyConnections: 1,000 connections of the kernel's that say nothing whole hold up no
+// submit over the socket, and nobody on TCP once they have gone.
+func TestManyConnections(t *testing.T) {
+	lns, err := ListenLoopback("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, token, m := lns[0].Addr().String(), newToken(t), twoTasks(t)
+	s := NewServer(m, Options{Token: token, HTTP: addr})
+	socket, err := Listen(socketDir(t) + "/s.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := &census{Listener: lns[0], times: map[string]time.Duration{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 2)
+	go func() { served <- s.ServeLoopback(ctx, []net.Listener{seen}) }()
+	go func() { served <- s.Serve(ctx, socket) }()
+	defer func() {
+		cancel()
+		for range cap(served) {
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+
+	var senders []net.Conn
+	for i := range 1000 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		who := &slowClients[i%len(slowClients)]
+		if _, err := io.WriteString(c, strings.NewReplacer(ourAddr, addr, "TOKEN", textOf(t, token)).Replace(who.first)); err != nil {
+			t.Fatal(err)
+		}
+		senders = append(senders, c)
+	}
+	eventually(t, "as many as may be are served", func() bool { return seen.now() == maxConns })
+	client := Dial(socket.Addr().String())
+	defer client.Close()
+	took := make([]time.Duration, 500)
+	for i := range took {
+		begun := time.Now()
+		if _, err := client.Submit(t.Context(), coordinator.TaskSpec{Prompt: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+		took[i] = time.Since(begun)
+	}
+	slices.Sort(took)
+	if got := len(m.List(state.Filter{})); got != 2+len(took) || took[len(took)*99/100] > time.Second {
+		t.Errorf("%d tasks, %s", got, took[len(took)*99/100])
+	}
+	for _, c := range senders {
+		_ = c.Close()
+	}
+	eventually(t, "nobody is served any more", func() bool { return seen.now() == 0 })
+	tcp := &tcpServer{addr: addr, token: textOf(t, token)}
+	if code, body, _ := tcp.do(t, http.MethodGet, "/v1/health", "", tcp.bearer()); code != http.StatusOK {
+		t.Errorf("%d %s", code, body)
+	}
+	t.Logf("senders: connections=%d at once=%d submits=%d p50=%s p99=%s", len(senders), seen.most, len(took), took[len(took)/2], took[len(took)*99/100])
+}
+
+// TestLongRequestsOverTCP: what lasts for hours is answered all the same. In fake time.
+func TestLongRequestsOverTCP(t *testing.T) {
+	token := newToken(t)
+	synctest.Test(t, func(t *testing.T) {
+		m := twoTasks(t)
+		s, ln := NewServer(m, Options{Token: token, HTTP: ourAddr}), newMemoryListener()
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
+		var clients sync.WaitGroup
+		for path, want := range map[string]string{"/v1/tasks/aa-2/wait": `"status":"done"`, "/v1/events": `"status":"done"`, "/v1/tasks/aa-2/logs?follow=1": "said\n"} {
+			c := ln.dial()
+			clients.Go(func() {
+				_, _ = io.WriteString(c, "GET "+path+" HTTP/1.0\r\nHost: "+ourAddr+"\r\nAuthorization: Bearer "+textOf(t, token)+"\r\n\r\n")
+				if got, _ := io.ReadAll(c); !strings.Contains(string(got), want) {
+					t.Errorf("%s: %q", path, got)
+				}
+				_ = c.Close()
+			})
+		}
+		time.Sleep(3 * time.Hour)
+		m.write(t, "r", "stdout", "said\n")
+		m.set("aa-2", func(t *state.Task) { t.RunID, t.Status = "r", state.Done })
+		time.Sleep(time.Hour)
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		clients.Wait()
+	})
+}
