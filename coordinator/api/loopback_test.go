@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/state"
 )
 
 // A tcpServer is a server on a port of this machine.
@@ -91,6 +94,25 @@ func TestPromise11Token(t *testing.T) {
 	for _, auth := range []string{s.bearer(), "Authorization: bearer " + s.token} {
 		if code, body, _ := s.do(t, "GET", "/v1/tasks", "", auth); code != 200 || !strings.Contains(body, "aa-1") {
 			t.Errorf("%d %s", code, body)
+		}
+	}
+}
+
+// TestWrongTokens: of any length, and such as begin or end as the right one does.
+func TestWrongTokens(t *testing.T) {
+	h := guardFor(twoTasks(t), Options{Token: newToken(t), HTTP: ourAddr})
+	right := textOf(t, h.server.opts.Token)
+	wrong := []string{strings.ToLower(right), right + "=", right + " ", " " + right, right + "," + right, right[:42] + "\x00", "%" + right, `"` + right + `"`}
+	for n := range 2 * len(right) {
+		wrong = append(wrong, strings.Repeat("A", n), (right + right)[:n])
+	}
+	for i, given := range append(wrong, right) {
+		r := httptest.NewRequest("GET", "/v1/tasks", nil)
+		r.Host = ourAddr
+		r.Header["Authorization"] = []string{"Bearer " + given}
+		w := pass(h, r)
+		if want := map[bool]int{true: 200, false: 401}[given == right]; w.Code != want {
+			t.Errorf("%d: %q gets %d", i, given, w.Code)
 		}
 	}
 }
@@ -251,11 +273,99 @@ func TestLocalhostIsBoth(t *testing.T) {
 	}
 }
 
+// TestBodiesOverTCP: 4 MiB and not a byte more, however the length is told; and JSON alone.
 func TestBodiesOverTCP(t *testing.T) {
-	s := serveTCP(t, twoTasks(t), Options{})
-	big := `{"prompt":"` + strings.Repeat("x", maxTCPBody) + `"}`
-	if code, body, _ := s.do(t, "POST", "/v1/tasks", big, s.bearer()); code != 413 || !strings.Contains(body, "more than 4194304 bytes") {
-		t.Errorf("%d %s", code, body)
+	m := twoTasks(t)
+	s := serveTCP(t, m, Options{})
+	const around = len(`{"prompt":""}`)
+	post := func(length int, chunks bool) (status int, text string) {
+		body := io.Reader(strings.NewReader(`{"prompt":"` + strings.Repeat("x", length-around) + `"}`))
+		if chunks {
+			body = struct{ io.Reader }{body} // net/http cannot tell how long it is
+		}
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+s.addr+"/v1/tasks", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", jsonType)
+		req.Header.Set("Authorization", "Bearer "+s.token)
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		answer, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(answer)
+	}
+	for _, chunks := range []bool{false, true} {
+		if status, text := post(maxTCPBody, chunks); status != 201 {
+			t.Errorf("4 MiB, in chunks %v: %d %s", chunks, status, clip(text))
+		}
+		if status, text := post(maxTCPBody+1, chunks); status != 413 || !strings.Contains(text, "more than 4194304 bytes") {
+			t.Errorf("a byte more, in chunks %v: %d %s", chunks, status, clip(text))
+		}
+	}
+	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} { // what a form can send
+		request := strings.NewReplacer("HOST", s.addr, "TOKEN", s.token, "application/json", kind).Replace(withBody("POST", "/v1/tasks", `{"prompt":"x"}`))
+		if answers := s.raw(t, request); len(answers) != 1 || answers[0].StatusCode != 415 {
+			t.Errorf("%q: %v", kind, answers)
+		}
+	}
+	if n := len(m.List(state.Filter{})); n != 4 {
+		t.Errorf("there are %d tasks", n)
+	}
+}
+
+// TestStreamsOverTCP: 64 requests that last, and no more, until one of them ends; what
+// does not last and what comes over the socket is answered all the while.
+func TestStreamsOverTCP(t *testing.T) {
+	m := twoTasks(t)
+	m.set("aa-2", func(t *state.Task) { t.Status = state.Running })
+	s := serveTCP(t, m, Options{})
+	paths := []string{"/v1/events", "/v1/tasks/aa-2/wait", "/v1/tasks/aa-2/logs?follow=1"}
+	var ends []func()
+	for i := range maxStreams {
+		ctx, end := context.WithCancel(t.Context())
+		var stream sync.WaitGroup
+		stream.Go(func() {
+			req, err := http.NewRequestWithContext(ctx, "GET", "http://"+s.addr+paths[i%len(paths)], nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+s.token)
+			if resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body) // until it is ended
+				_ = resp.Body.Close()
+			}
+		})
+		ends = append(ends, func() { end(); stream.Wait() })
+	}
+	eventually(t, "all streams are open", func() bool { return m.subscribers() == maxStreams })
+	for _, path := range append(paths, "/v1/tasks/aa-2/verify", "/v1/ledger/compact") {
+		method := map[bool]string{true: "GET", false: "POST"}[slices.Contains(paths, path)]
+		if code, body, _ := s.do(t, method, path, "", s.bearer()); code != 429 || decode[problem](t, []byte(body)).Code != coordinator.CodeTooMany {
+			t.Errorf("one more %s: %d %s", path, code, body)
+		}
+	}
+	for _, path := range []string{"/v1/tasks", "/v1/health", "/v1/tasks/aa-2/logs?stream=prompt"} {
+		if code, body, _ := s.do(t, "GET", path, "", s.bearer()); code == 429 {
+			t.Errorf("%s does not last: %s", path, body)
+		}
+	}
+	if w := ask(s.api, "POST", "/v1/tasks/aa-2/verify", "", ""); w.Code != 200 { // as over the socket
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	ends[0]()
+	eventually(t, "another one is taken", func() bool {
+		code, _, _ := s.do(t, "POST", "/v1/tasks/aa-2/verify", "", s.bearer())
+		return code == 200
+	})
+	for _, end := range ends[1:] {
+		end()
 	}
 }
 
