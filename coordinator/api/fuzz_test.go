@@ -102,7 +102,12 @@ func FuzzRequest(f *testing.F) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
-	f.Cleanup(func() { cancel(); <-done })
+	f.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.Error(err)
+		}
+	})
 
 	routes, d := routesOf(f, s)
 	for _, c := range allMalformed(routes, &d) {
@@ -116,7 +121,7 @@ func FuzzRequest(f *testing.F) {
 		ln.conns <- c
 		method, _, _ := strings.Cut(string(request), " ")
 		if why := anything.judge(parseAnswers(t, method, c.answered(t))); why != "" {
-			t.Error(why)
+			t.Errorf("%q: %s", short(string(request)), why)
 		}
 		if text := log.String(); text != "" {
 			t.Fatal(text)

@@ -428,7 +428,7 @@ func (c *malformed) judgeOne(a *rawAnswer) string {
 	switch {
 	case !a.ours():
 		return judgeOther(a)
-	case a.StatusCode >= 500:
+	case a.StatusCode >= 500 && a.StatusCode != http.StatusServiceUnavailable: // which is said when the client has gone
 		return "a failure of ours"
 	case a.StatusCode < 400:
 		if !c.harmless {

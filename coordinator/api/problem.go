@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -87,6 +88,9 @@ func asProblem(err error) *problem {
 		p := newProblem(cmp.Or(statusOf[e.Code], http.StatusInternalServerError), e.Code, e.Message, e.Hint)
 		p.Field = e.Field
 		return p
+	}
+	if errors.Is(err, context.Canceled) {
+		return newProblem(http.StatusServiceUnavailable, coordinator.CodeStopped, "the request was ended before it was answered: its client has gone, or the master ends", "")
 	}
 	return newProblem(http.StatusInternalServerError, "", err.Error(), "")
 }
