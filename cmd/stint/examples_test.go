@@ -76,20 +76,22 @@ func TestExampleSpecs(t *testing.T) {
 	}
 }
 
-// TestExampleScripts: each can be started, says how, is run by recipes.txtar, and
-// is named in the README.
+// TestExampleScripts: each can be started, says how, is run by recipes.txtar or
+// http_recipes.txtar, and is named in the README.
 func TestExampleScripts(t *testing.T) {
 	scripts, err := filepath.Glob(filepath.Join(examplesDir, "*.sh"))
 	if err != nil || len(scripts) < 5 {
 		t.Fatal(scripts, err)
 	}
 	named := map[string]string{}
-	for _, file := range []string{"testdata/script/recipes.txtar", "../../README.md"} {
+	for file, where := range map[string]string{
+		"testdata/script/recipes.txtar": "the recipes", "testdata/script/http_recipes.txtar": "the recipes", "../../README.md": "the README",
+	} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		named[file] = string(text)
+		named[where] += string(text)
 	}
 	for _, script := range scripts {
 		text, err := os.ReadFile(script)
@@ -103,9 +105,9 @@ func TestExampleScripts(t *testing.T) {
 		if head, _, _ := strings.Cut(string(text), "\nset -eu\n"); !strings.HasPrefix(head, "#!/bin/sh\n# ") || !strings.Contains(head, name+" ") {
 			t.Errorf("%s does not say at its head how to call it, before set -eu", name)
 		}
-		for file, text := range named {
+		for where, text := range named {
 			if !strings.Contains(text, name) {
-				t.Errorf("%s does not name %s", file, name)
+				t.Errorf("%s does not name %s", where, name)
 			}
 		}
 	}

@@ -61,7 +61,8 @@ func (s *Server) describe(api huma.API) {
 		"cookie": {Type: "apiKey", In: "cookie", Name: "stint_7433", Description: "The cookie of a browser; its name ends with the port"},
 	}
 	doc.Security = []map[string][]string{{"token": {}}, {"cookie": {}}, {}}
-	spec, err := json.Marshal(api.OpenAPI())
+	describeErrors(doc)
+	spec, err := json.Marshal(doc)
 	if err != nil {
 		panic("api: the description does not marshal: " + err.Error())
 	}
@@ -70,6 +71,20 @@ func (s *Server) describe(api huma.API) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(s.openAPI) // the client may be gone
 	})
+}
+
+// describeErrors says of each operation how it answers what it refuses, where huma has
+// left that out because there are several good answers.
+func describeErrors(doc *huma.OpenAPI) {
+	for _, path := range doc.Paths {
+		for _, o := range []*huma.Operation{path.Get, path.Post, path.Patch} {
+			if o != nil && o.Responses["default"] == nil {
+				o.Responses["default"] = &huma.Response{Description: "Error", Content: map[string]*huma.MediaType{
+					(*problem)(nil).ContentType(""): {Schema: doc.Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")},
+				}}
+			}
+		}
+	}
 }
 
 // op describes one operation.

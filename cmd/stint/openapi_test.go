@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"stint/coordinator/api"
+)
+
+// openAPIFile is the committed description of the HTTP interface.
+const openAPIFile = "../../coordinator/api/openapi.json"
+
+// An apiCall is a request for one operation of the description. In the path, {id} is a
+// task that is done, with a verify command and a file of its own.
+type apiCall struct {
+	operation string
+	query     string
+	body      string
+	status    int
+	headers   []string // "Name: value"
+	set       []string // other values of the path's parameters: "id=@last"
+}
+
+// apiCalls ask for each operation, in an order in which a master can answer them.
+var apiCalls = []apiCall{
+	{operation: "verify-task", status: 200},
+	{operation: "pause", body: `{"reason":"for a moment"}`, status: 204},
+	{operation: "submit-task", body: `{"prompt":"demo:say=hello","workspace":"$WS","sessionKey":"web"}`, status: 201},
+	{operation: "submit-task", body: `[{"prompt":"a","workspace":"$WS","hold":true},{"prompt":"b","workspace":"$WS","hold":true}]`, status: 201},
+	{operation: "submit-task", body: `{"prompt":7}`, status: 422},
+	{operation: "preview-tasks", body: `[{"prompt":"a","workspace":"$WS"}]`, status: 200},
+	{operation: "list-tasks", status: 200},
+	{operation: "list-tasks", query: "limit=1&status=queued", status: 200},
+	{operation: "list-tasks", query: "limit=many", status: 422},
+	{operation: "get-task", status: 200},
+	{operation: "get-task", set: []string{"id=nothing"}, status: 404},
+	{operation: "wait-task", status: 200},
+	{operation: "why-task", status: 200},
+	{operation: "raw-task", status: 200},
+	{operation: "task-prompt", status: 200},
+	{operation: "task-logs", status: 200},
+	{operation: "task-logs", query: "follow=true", status: 200},
+	{operation: "hold-task", set: []string{"id=@last"}, status: 200},
+	{operation: "move-task", set: []string{"id=@last"}, body: `{"first":true}`, status: 200},
+	{operation: "release-task", set: []string{"id=@last"}, status: 200},
+	{operation: "hold-task", status: 409},
+	{operation: "cancel-task", set: []string{"id=@last"}, status: 200},
+	{operation: "retry-task", set: []string{"id=@last"}, status: 200},
+	{operation: "resume", status: 204},
+	{operation: "list-sessions", status: 200},
+	{operation: "get-session", status: 200},
+	{operation: "get-session", set: []string{"key=nobody"}, status: 404},
+	{operation: "ledger-findings", status: 200},
+	{operation: "ledger-reconcile", body: `{}`, status: 200},
+	{operation: "ledger-compact", body: `{"olderThan":"1h","dryRun":true}`, status: 200},
+	{operation: "events", status: 200},
+	{operation: "health", status: 200},
+	{operation: "ready", status: 200},
+	{operation: "metrics", status: 200},
+	{operation: "state", status: 200},
+	{operation: "ui-code", status: 200},
+	{operation: "ui-session", body: `{"code":"x"}`, status: 401},
+	{operation: "handover", status: 204},
+}
+
+// TestOpenAPI asks a running master for each operation of the description, by turns
+// over the socket and over TCP, and holds what it answers against it.
+func TestOpenAPI(t *testing.T) {
+	w := newAPIWorld(t)
+	asked := map[string]bool{}
+	for i, c := range apiCalls {
+		t.Run(fmt.Sprint(c.operation, " ", c.status, " ", i), func(t *testing.T) { w.hold(t, c, i%2 == 0) })
+		asked[c.operation] = asked[c.operation] || c.status < 300 || c.operation == "ui-session"
+	}
+	for id := range w.operations {
+		if !asked[id] {
+			t.Errorf("no call asks for %s", id)
+		}
+	}
+}
+
+// An apiOperation is one of the description.
+type apiOperation struct{ method, path string }
+
+// pointer gives the JSON pointer to a part of the operation.
+func (o apiOperation) pointer(parts ...string) string {
+	p := "#/paths"
+	for _, part := range append([]string{o.path, strings.ToLower(o.method)}, parts...) {
+		p += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(part)
+	}
+	return p
+}
+
+// An apiWorld is a running master, its description, and what calls need.
+type apiWorld struct {
+	*crashWorld
+	socket     string
+	base       string // of URLs over TCP
+	token      string
+	id         string
+	operations map[string]apiOperation
+	document   map[string]any
+	schemas    *jsonschema.Compiler
+	http       *http.Client
+}
+
+func newAPIWorld(t *testing.T) *apiWorld {
+	w := &apiWorld{crashWorld: newCrashWorld(t, 1), operations: map[string]apiOperation{}, schemas: jsonschema.NewCompiler()}
+	w.serve()
+	w.token = strings.TrimSpace(strings.TrimPrefix(w.run("token", "header"), "Authorization: Bearer "))
+	w.id = w.run("task", "-d", "--session", "web", "--verify", "true", "--output-spec", "out.txt", "demo:write=out.txt|hello demo:say=done")
+	w.run("wait", w.id)
+	client := api.Dial(w.socket)
+	page, err := client.PageAddress(t.Context())
+	client.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.base, _, _ = strings.Cut(page.URL, "/#")
+	w.http = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if strings.HasPrefix(addr, "stint:") {
+			network, addr = "unix", w.socket
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}}}
+	w.readDescription()
+	return w
+}
+
+// serve starts a master that answers on a port, too.
+func (w *apiWorld) serve() {
+	cmd := &exec.Cmd{Path: w.self, Args: []string{"stint", "serve"}, Env: append(slices.Clone(w.env), "STINT_HTTP=127.0.0.1:0"), Dir: w.work}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	w.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		if err := <-ended; err != nil {
+			w.t.Errorf("%v\n%s", err, stderr.String())
+		}
+	})
+	if !poll(scriptDeadline, func() bool {
+		w.socket = (&scriptState{state: w.state}).master().Socket
+		return w.socket != ""
+	}) {
+		w.t.Fatal("the master does not begin")
+	}
+}
+
+// readDescription reads the committed description, and sees that the master serves it.
+func (w *apiWorld) readDescription() {
+	file, err := os.ReadFile(openAPIFile)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	committed, err := jsonschema.UnmarshalJSON(bytes.NewReader(file))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.document = committed.(map[string]any)
+	_, _, body := w.do(w.t, apiOperation{"GET", "/v1/openapi.json"}, apiCall{}, false)
+	served := map[string]any{}
+	if err := json.Unmarshal(body, &served); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, doc := range []map[string]any{served, w.document} {
+		delete(doc["info"].(map[string]any), "version")
+	}
+	if a, b := asJSON(w.t, served), asJSON(w.t, w.document); a != b {
+		w.t.Error("the master serves another description than the committed one")
+	}
+	if err := w.schemas.AddResource("mem:///openapi.json", committed); err != nil {
+		w.t.Fatal(err)
+	}
+	for path, methods := range w.document["paths"].(map[string]any) {
+		for method, op := range methods.(map[string]any) {
+			w.operations[op.(map[string]any)["operationId"].(string)] = apiOperation{strings.ToUpper(method), path}
+		}
+	}
+}
+
+func asJSON(t *testing.T, v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// hold makes a call and holds the answer against the description.
+func (w *apiWorld) hold(t *testing.T, c apiCall, tcp bool) {
+	op, known := w.operations[c.operation]
+	if !known {
+		t.Fatal("the description has no such operation")
+	}
+	status, header, body := w.do(t, op, c, tcp)
+	if status != c.status {
+		t.Fatalf("%d %s, want %d", status, body, c.status)
+	}
+	answers := w.at(op, "responses").(map[string]any)
+	name := fmt.Sprint(status)
+	if answers[name] == nil {
+		name = "default"
+	}
+	answer, described := answers[name].(map[string]any)
+	if !described || name == "default" && status < 400 {
+		t.Fatalf("the description says nothing about %d", status)
+	}
+	content, _ := answer["content"].(map[string]any)
+	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	if len(content) == 0 && len(body) == 0 {
+		return
+	}
+	medium, described := content[kind].(map[string]any)
+	if !described {
+		t.Fatalf("the answer is %s, which the description does not say", kind)
+	}
+	if medium["schema"] == nil || !strings.HasSuffix(kind, "json") {
+		return
+	}
+	w.validate(t, op.pointer("responses", name, "content", kind, "schema"), body)
+}
+
+// at gives a part of an operation's description.
+func (w *apiWorld) at(op apiOperation, part string) any {
+	methods := w.document["paths"].(map[string]any)[op.path].(map[string]any)
+	return methods[strings.ToLower(op.method)].(map[string]any)[part]
+}
+
+func (w *apiWorld) validate(t *testing.T, pointer string, body []byte) {
+	schema, err := w.schemas.Compile("mem:///openapi.json" + pointer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	if err := schema.Validate(value); err != nil {
+		t.Errorf("%v\n%s", err, body)
+	}
+}
+
+// do makes a call; of an answer without an end it reads the beginning.
+func (w *apiWorld) do(t *testing.T, op apiOperation, c apiCall, tcp bool) (int, http.Header, []byte) {
+	base := "http://stint"
+	if tcp || strings.HasPrefix(op.path, "/ui/") {
+		base = w.base
+	}
+	path := op.path
+	for _, value := range append(c.set, "id="+w.id, "key=web", "name=out.txt") {
+		name, value, _ := strings.Cut(value, "=")
+		path = strings.ReplaceAll(path, "{"+name+"}", value)
+	}
+	if c.query != "" {
+		path += "?" + c.query
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, op.method, base+path, strings.NewReader(strings.ReplaceAll(c.body, "$WS", filepath.Clean(w.work))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Authorization", "Bearer "+w.token)
+	for _, h := range c.headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := w.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	if c.operation == "events" {
+		return resp.StatusCode, resp.Header, nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, body
+}
