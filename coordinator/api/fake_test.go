@@ -46,6 +46,7 @@ type fakeMaster struct {
 
 	findings []coordinator.Finding // what is wrong in its ledger
 	metrics  coordinator.Metrics
+	health   coordinator.Health // what Health says beside the counts
 }
 
 func newFake(t testing.TB) *fakeMaster {
@@ -338,7 +339,9 @@ func (f *fakeMaster) Paused() (paused bool, reason string) {
 }
 
 func (f *fakeMaster) Health() coordinator.Health {
-	return coordinator.Health{PID: 7, Counts: map[state.Status]int{state.Queued: len(f.List(state.Filter{}))}}
+	h := f.health
+	h.PID, h.Counts = 7, map[state.Status]int{state.Queued: len(f.List(state.Filter{}))}
+	return h
 }
 
 func (f *fakeMaster) Unready() error { return f.err }

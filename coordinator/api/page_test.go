@@ -1,0 +1,461 @@
+package api
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/net/html"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// xssCorpus gives the texts of testdata/xss.txt, in which each line is a Go string.
+func xssCorpus(t testing.TB) (texts []string) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/xss.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(strings.TrimSuffix(string(data), "\n"), "\n") {
+		text, err := strconv.Unquote(line)
+		if err != nil {
+			t.Fatalf("line %d: %v", i+1, err)
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// parsePage parses a page as a browser does, with scripts on.
+func parsePage(t testing.TB, text string) *html.Node {
+	t.Helper()
+	doc, err := html.Parse(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// find gives the first element of which holds is true, nil if there is none.
+func find(n *html.Node, holds func(*html.Node) bool) *html.Node {
+	for d := range n.Descendants() {
+		if d.Type == html.ElementNode && holds(d) {
+			return d
+		}
+	}
+	return nil
+}
+
+func attr(n *html.Node, key string) string {
+	for _, a := range n.Attr {
+		if a.Key == key {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func byID(t testing.TB, doc *html.Node, id string) *html.Node {
+	t.Helper()
+	n := find(doc, func(n *html.Node) bool { return attr(n, "id") == id })
+	if n == nil {
+		t.Fatalf("the page has no #%s", id)
+	}
+	return n
+}
+
+// textOfNode gives the text within a node.
+func textOfNode(n *html.Node) string {
+	var b strings.Builder
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode {
+			b.WriteString(d.Data)
+		}
+	}
+	return b.String()
+}
+
+// skeleton writes the elements of a page with their attributes, without any text. Of the
+// attributes that a task may have a say in, only that they are harmless.
+func skeleton(t testing.TB, n *html.Node) string {
+	t.Helper()
+	var b strings.Builder
+	var walk func(n *html.Node)
+	walk = func(n *html.Node) {
+		switch n.Type {
+		case html.ElementNode:
+			b.WriteString("<" + n.Data)
+			for _, a := range n.Attr {
+				b.WriteString(" " + a.Namespace + a.Key + "=" + harmless(t, n.Data, a))
+			}
+			b.WriteString(">\n")
+		case html.CommentNode:
+			b.WriteString("<!--\n")
+		}
+		for c := range n.ChildNodes() {
+			walk(c)
+		}
+		if n.Type == html.ElementNode {
+			b.WriteString("</" + n.Data + ">\n")
+		}
+	}
+	walk(n)
+	return b.String()
+}
+
+var ownLink = regexp.MustCompile(`^/\?(task|cursor)=[A-Za-z0-9%._~-]*$`)
+
+// harmless gives the value of an attribute; of those that a task may have a say in a
+// star, once it cannot lead anywhere.
+func harmless(t testing.TB, element string, a html.Attribute) string {
+	t.Helper()
+	switch {
+	case a.Key == "href" && ownLink.MatchString(a.Val):
+		return "*"
+	case a.Key == "id" && element == "a", a.Key == "data-task" && element == "button", a.Key == "value" && element == "input":
+		return "*"
+	}
+	return strconv.Quote(a.Val)
+}
+
+// taskSaying gives a task that has a text in every field.
+func taskSaying(text string) state.Task {
+	begun, code := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), 1
+	return state.Task{
+		ID: text, Status: state.Failed, SessionKey: text, Workspace: text, Agent: text, Model: text, Account: text, Label: text, Priority: 7,
+		After: []string{text}, TenantID: text, Queue: text, VerifyCommand: text, TriggeredBy: text, Trigger: state.OnIssue, Phase: state.Phase(text),
+		RunID: "run-1", Attempt: 1, Reason: state.Class(text), Error: text, Note: text, CreatedAt: begun, StartedAt: begun, UpdatedAt: begun,
+		InputFiles: []state.InputFile{{Name: text, Content: text}}, OutputFiles: []state.OutputFile{{Path: text, SHA256: text}},
+		Findings: []state.Issue{{Kind: text, Message: text}}, VerifyOutput: text, FollowUps: []string{text},
+		Steps: []state.Step{{RunID: text, Phase: state.Phase(text), Attempt: 1, Iteration: 1, Started: begun, Ended: begun, ExitCode: &code, Took: text}},
+		Title: text, Prompt: text, Result: text, Extra: map[string]string{text: text},
+	}
+}
+
+// healthSaying gives the health of a master that says a text wherever it can.
+func healthSaying(text string) coordinator.Health {
+	return coordinator.Health{Version: text, StateDir: text, Paused: true, PauseWhy: text, Findings: []string{text}, LastError: text}
+}
+
+// pagesOf gives the pages that show a task which says a text: list, task, and two errors.
+func pagesOf(t testing.TB, text string) map[string]string {
+	t.Helper()
+	m := newFake(t)
+	m.add(taskSaying(text))
+	m.write(t, "run-1", "stdout", text)
+	m.health = healthSaying(text)
+	s := NewServer(m, Options{Agents: []string{text}})
+	pages := map[string]string{}
+	for name, path := range map[string]string{
+		"list": "/", "task": "/?task=" + url.QueryEscape(text), "unknown": "/?task=no" + url.QueryEscape(text), "cursor": "/?cursor=" + url.QueryEscape(text),
+	} {
+		pages[name] = ask(s, "GET", path, "", "").Body.String()
+	}
+	return pages
+}
+
+// TestPromise6NoTextBecomesMarkup: no text in any field adds an element, an attribute,
+// a comment or a link to the page, and all of it is there to be read.
+func TestPromise6NoTextBecomesMarkup(t *testing.T) {
+	want := map[string]string{}
+	for name, text := range pagesOf(t, "plain") {
+		want[name] = skeleton(t, parsePage(t, text))
+	}
+	corpus := xssCorpus(t)
+	if len(corpus) < 200 {
+		t.Fatalf("the corpus has %d texts", len(corpus))
+	}
+	for _, raw := range corpus {
+		text := strings.ReplaceAll(raw, "\x00", "\ufffd") // as html/template shows it
+		shown := coordinator.EscapeText(text)
+		for name, page := range pagesOf(t, raw) {
+			doc := parsePage(t, page)
+			if got := skeleton(t, doc); got != want[name] {
+				t.Errorf("%q changes the page %s:\n%s", text, name, got)
+			}
+			if strings.ContainsFunc(page, coordinator.IsHarmful) {
+				t.Errorf("%q: the page %s has characters that are to be escaped", text, name)
+			}
+			switch name {
+			case "list":
+				if got := textOfNode(byID(t, doc, "tasks")); strings.Count(got, shown) < 4 && utf8.ValidString(text) { // JSON has none that is not
+					t.Errorf("%q is not in the list: %q", text, got)
+				}
+			case "task":
+				for _, id := range []string{"prompt-text", "answer-text", "check-text", "log-text"} {
+					if got := textOfNode(byID(t, doc, id)); got != shown {
+						t.Errorf("%q is %q in #%s", text, got, id)
+					}
+				}
+				if got := textOfNode(byID(t, doc, "task-title")); got != shown {
+					t.Errorf("%q is %q in the title", text, got)
+				}
+			}
+		}
+	}
+}
+
+// FuzzPage: likewise for any text.
+func FuzzPage(f *testing.F) {
+	for i, text := range xssCorpus(f) {
+		if i%16 == 0 {
+			f.Add(text)
+		}
+	}
+	render := func(t testing.TB, text string) string {
+		w := httptest.NewRecorder()
+		row := pageRow{TaskView{Task: taskSaying(text), Why: text, RunDir: text}, text}
+		writePage(w, 200, &page{
+			Known: true, Title: text, Health: healthSaying(text), Rows: []pageRow{row}, Agents: []string{text}, Workspace: text,
+			Task: &pageTask{pageRow: row, Actions: []string{"retry"}, Log: text, LogNote: text},
+		})
+		return skeleton(t, parsePage(t, w.Body.String()))
+	}
+	want := render(f, "plain")
+	f.Fuzz(func(t *testing.T, text string) {
+		if text == "" {
+			return // shown as none
+		}
+		if got := render(t, text); got != want {
+			t.Errorf("%q changes the page:\n%s", text, got)
+		}
+	})
+}
+
+// TestPageScriptWritesTextOnly: the script has no way to make markup or code of a text.
+func TestPageScriptWritesTextOnly(t *testing.T) {
+	for name, banned := range map[string]string{
+		"app.js":    `(?i)innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|srcdoc|\beval\b|\bFunction\s*\(|import\s*\(|setHTML|\.on\w+\s*=\s*["']|javascript:|\.cookie|//[a-z0-9.-]+\.[a-z]{2,}/|set(Timeout|Interval)\(\s*["']`,
+		"page.html": `(?i)\son[a-z]+\s*=|<style|style\s*=|javascript:|<script(\s[^>]*)?>[^<]|https?:|safe|{{\s*js|<iframe|<base|srcdoc`,
+		"style.css": `(?i)url\(|@import|expression|behavior|-moz-binding`,
+	} {
+		text, err := web.ReadFile("web/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(banned).FindString(string(text)); found != "" {
+			t.Errorf("%s has %q", name, found)
+		}
+	}
+}
+
+// TestPageIsAccessible: what people need who hear the page or use no mouse.
+func TestPageIsAccessible(t *testing.T) {
+	for name, text := range pagesOf(t, "plain") {
+		doc := parsePage(t, text)
+		if root := find(doc, func(n *html.Node) bool { return n.Data == "html" }); attr(root, "lang") != "en" {
+			t.Errorf("%s: no language", name)
+		}
+		ids, level := map[string]int{}, 0
+		for n := range doc.Descendants() {
+			if n.Type != html.ElementNode {
+				continue
+			}
+			if id := attr(n, "id"); id != "" {
+				ids[id]++
+			}
+			if len(n.Data) == 2 && n.Data[0] == 'h' && n.Data[1] >= '1' && n.Data[1] <= '6' {
+				next := int(n.Data[1] - '0')
+				if next > level+1 {
+					t.Errorf("%s: a heading of level %d behind one of %d", name, next, level)
+				}
+				level = next
+			}
+			switch n.Data {
+			case "input", "select", "textarea":
+				id := attr(n, "id")
+				if find(doc, func(l *html.Node) bool { return l.Data == "label" && attr(l, "for") == id }) == nil || id == "" {
+					t.Errorf("%s: %s %q has no label", name, n.Data, id)
+				}
+			case "section":
+				if byID(t, doc, attr(n, "aria-labelledby")) == nil {
+					t.Errorf("%s: a section has no name", name)
+				}
+			case "a", "button":
+				if strings.TrimSpace(textOfNode(n)) == "" {
+					t.Errorf("%s: a %s without text", name, n.Data)
+				}
+			}
+		}
+		for id, n := range ids {
+			if n > 1 {
+				t.Errorf("%s: #%s is there %d times", name, id, n)
+			}
+		}
+		if ids["live"]+ids["said"]+ids["new"] != 3 {
+			t.Errorf("%s: %v", name, ids)
+		}
+	}
+}
+
+func TestPageList(t *testing.T) {
+	m := newFake(t)
+	s := NewServer(m, Options{})
+	page := func(path string) *html.Node {
+		w := ask(s, "GET", path, "", "")
+		if w.Code != 200 || w.Header().Get("Content-Type") != "text/html; charset=utf-8" || w.Header().Get("Content-Security-Policy") != pagePolicy {
+			t.Fatalf("%d %v", w.Code, w.Header())
+		}
+		return parsePage(t, w.Body.String())
+	}
+	if text := textOfNode(byID(t, page("/"), "tasks")); !strings.Contains(text, "There are no tasks yet") {
+		t.Error(text)
+	}
+	for i := range pageRows + 10 {
+		m.add(state.Task{ID: fmt.Sprintf("t%03d", i), Status: state.Done, Title: "title", Workspace: "/home/ana/shop", CreatedAt: time.Now()})
+	}
+	titles := func(doc *html.Node) (ids []string) {
+		for n := range doc.Descendants() {
+			if n.Data == "a" && strings.HasPrefix(attr(n, "id"), "t-") {
+				ids = append(ids, strings.TrimPrefix(attr(n, "id"), "t-"))
+			}
+		}
+		return ids
+	}
+	first := page("/")
+	older := page(attr(byID(t, first, "older"), "href"))
+	all := append(titles(first), titles(older)...)
+	if len(titles(first)) != pageRows || len(all) != pageRows+10 || all[0] != "t059" || !slices.IsSortedFunc(all, func(a, b string) int { return strings.Compare(b, a) }) {
+		t.Errorf("%d and then %v", len(titles(first)), titles(older))
+	}
+	if find(older, func(n *html.Node) bool { return attr(n, "id") == "older" }) != nil || byID(t, older, "newest") == nil {
+		t.Error("the last page has another one behind it, or no way back")
+	}
+	if got := attr(byID(t, first, "new-workspace"), "value"); got != "/home/ana/shop" {
+		t.Errorf("the form begins with the workspace %q", got)
+	}
+}
+
+// TestPageStates: what the page says of a task, and offers to do.
+func TestPageStates(t *testing.T) {
+	m := newFake(t)
+	s := NewServer(m, Options{})
+	for i, c := range []struct {
+		task                state.Task
+		state, why, buttons string
+	}{
+		{state.Task{Status: state.Queued}, "queued", "it is queued", "hold cancel"},
+		{state.Task{Status: state.Queued, Hold: true}, "queued (held)", "it is queued", "release cancel"},
+		{state.Task{Status: state.Running, RunID: "r"}, "running", "it is running", "cancel"},
+		{state.Task{Status: state.Running, RunID: "r", Phase: state.PhaseVerify}, "running (verify)", "it is running", "cancel"},
+		{state.Task{Status: state.Draft}, "draft", "it is draft", "cancel"},
+		{state.Task{Status: state.Done}, "done", "", "retry"},
+		{state.Task{Status: state.Failed, Reason: state.ClassExit, Error: "exit code 1\nmore"}, "failed", "exit: exit code 1", "retry"},
+		{state.Task{Status: state.Dead, Reason: state.ClassTimeout}, "dead", "timeout", "retry"},
+		{state.Task{Status: state.Canceled, Archived: "tasks-2026-11.md"}, "canceled", "", ""},
+	} {
+		c.task.ID = fmt.Sprintf("task-%d", i)
+		m.add(c.task)
+		row := byID(t, parsePage(t, ask(s, "GET", "/", "", "").Body.String()), "t-"+c.task.ID).Parent.Parent
+		var cells []string
+		for n := range row.ChildNodes() {
+			if n.Type == html.ElementNode {
+				cells = append(cells, textOfNode(n))
+			}
+		}
+		if cells[1] != c.state || cells[2] != c.why {
+			t.Errorf("%+v: %q", c, cells)
+		}
+		task := parsePage(t, ask(s, "GET", "/?task="+c.task.ID, "", "").Body.String())
+		var buttons []string
+		for n := range byID(t, task, "task").Descendants() {
+			if n.Data == "button" {
+				buttons = append(buttons, textOfNode(n))
+			}
+		}
+		if got := strings.Join(buttons, " "); got != c.buttons {
+			t.Errorf("%+v: buttons %s", c, got)
+		}
+	}
+}
+
+func TestPageLog(t *testing.T) {
+	m := newFake(t)
+	s := NewServer(m, Options{})
+	m.add(state.Task{ID: "new", Status: state.Queued})
+	m.add(state.Task{ID: "lost", Status: state.Done, RunID: "gone"})
+	m.add(state.Task{ID: "short", Status: state.Done, RunID: "r1"})
+	m.add(state.Task{ID: "long", Status: state.Done, RunID: "r2"})
+	m.add(state.Task{ID: "still", Status: state.Running, RunID: "r3"})
+	m.write(t, "r1", "stdout", "\none\ntwo")
+	m.write(t, "r2", "stdout", strings.Repeat("0123456789\n", pageLog/11)+"the end é\n")
+	m.write(t, "r3", "stdout", "")
+	for id, want := range map[string]string{
+		"new": "It has not run yet.", "lost": "There is none: it was removed, or never written.", "short": "\none\ntwo",
+		"long": "0123456789\nthe end é\n", "still": "It is empty.",
+	} {
+		log := textOfNode(byID(t, parsePage(t, ask(s, "GET", "/?task="+id, "", "").Body.String()), "log"))
+		if !strings.Contains(log, want) || len(log) > pageLog+200 {
+			t.Errorf("%s: %d bytes, %q", id, len(log), log[:min(len(log), 200)])
+		}
+		if id == "long" && !regexp.MustCompile(`The last \d+ bytes of 65\d\d\d;`).MatchString(log) {
+			t.Errorf("that it was cut is not said: %q", log[:200])
+		}
+	}
+}
+
+// TestPageErrors: what cannot be shown is said, with the status of the API.
+func TestPageErrors(t *testing.T) {
+	s := NewServer(twoTasks(t), Options{})
+	for path, c := range map[string]struct {
+		code int
+		says string
+	}{
+		"/?task=zz":    {404, "no task zz"},
+		"/?task=aa-":   {409, "fits more than one task"},
+		"/?cursor=%21": {422, "the cursor means nothing here"},
+		"/?cursor=zzz": {422, "it is from another list"},
+	} {
+		w := ask(s, "GET", path, "", "")
+		if text := textOfNode(byID(t, parsePage(t, w.Body.String()), "error")); w.Code != c.code || !strings.Contains(text, c.says) {
+			t.Errorf("%s: %d %s", path, w.Code, text)
+		}
+	}
+}
+
+// TestPromise11Page: over TCP nobody sees anything of the page who has not signed in.
+func TestPromise11Page(t *testing.T) {
+	m := twoTasks(t)
+	m.health = coordinator.Health{Paused: true, PauseWhy: "secret plans", StateDir: "/home/ana"}
+	s := serveTCP(t, m, Options{Agents: []string{"codex"}})
+	cookie, _ := s.signIn(t)
+	for _, path := range []string{"/", "/?task=aa-1", "/?cursor=1"} {
+		code, body, h := s.do(t, "GET", path, "")
+		if code != 401 || h.Get("WWW-Authenticate") == "" || h.Get("Content-Security-Policy") != pagePolicy || !strings.Contains(body, "stint ui") {
+			t.Errorf("%s: %d %v", path, code, h)
+		}
+		_, other, _ := s.do(t, "GET", path, "", "Cookie: "+s.api.opts.HTTP+"=x")
+		if strings.ContainsAny(body, "0123456789") && regexp.MustCompile(`aa-|secret|/home|codex|<form|<table`).MatchString(body) || other != body {
+			t.Errorf("%s tells strangers: %s", path, body)
+		}
+		if code, body, _ := s.do(t, "GET", path, "", cookie); code == 401 || !strings.Contains(body, "secret plans") {
+			t.Errorf("%s: who has signed in sees %d %s", path, code, body)
+		}
+	}
+	for path, kind := range map[string]string{"/ui/app.js": "text/javascript; charset=utf-8", "/ui/style.css": "text/css; charset=utf-8"} {
+		code, _, h := s.do(t, "GET", path, "")
+		if code != 200 || h.Get("Content-Type") != kind || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cross-Origin-Resource-Policy") != "same-origin" {
+			t.Errorf("%s: %d %v", path, code, h)
+		}
+	}
+	for _, path := range []string{"/ui/page.html", "/ui/", "/ui/x", "/ui/..%2fpage.go", "/ui/%2e%2e", "/ui/app.js/x", "/favicon.ico", "//", "/index.html"} {
+		if code, body, _ := s.do(t, "GET", path, ""); code == 200 || strings.Contains(body, "aa-1") {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
+		if code, _, _ := s.do(t, method, "/", ""); code != 401 {
+			t.Errorf("%s /: %d", method, code)
+		}
+	}
+}
