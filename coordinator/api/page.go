@@ -18,11 +18,11 @@ import (
 
 // web has the page: its template, and what GET /ui/ gives.
 //
-//go:embed web/page.html web/app.js web/style.css
+//go:embed web/page.html web/app.js web/style.css web/icon.svg
 var web embed.FS
 
 // assets are the files of the page that anybody may read, with their types.
-var assets = map[string]string{"app.js": "text/javascript; charset=utf-8", "style.css": "text/css; charset=utf-8"}
+var assets = map[string]string{"app.js": "text/javascript; charset=utf-8", "style.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"}
 
 // pageTemplate is compiled when it is first used: few processes are masters.
 var pageTemplate = sync.OnceValue(func() *template.Template {

@@ -442,7 +442,7 @@ func TestPromise11Page(t *testing.T) {
 			t.Errorf("%s: who has signed in sees %d %s", path, code, body)
 		}
 	}
-	for path, kind := range map[string]string{"/ui/app.js": "text/javascript; charset=utf-8", "/ui/style.css": "text/css; charset=utf-8"} {
+	for path, kind := range map[string]string{"/ui/app.js": "text/javascript; charset=utf-8", "/ui/style.css": "text/css; charset=utf-8", "/ui/icon.svg": "image/svg+xml"} {
 		code, _, h := s.do(t, "GET", path, "")
 		if code != 200 || h.Get("Content-Type") != kind || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cross-Origin-Resource-Policy") != "same-origin" {
 			t.Errorf("%s: %d %v", path, code, h)

@@ -6,6 +6,7 @@
 const keyName = "stint-page-key"; // see pageKey in token.go; another port cannot read it
 const retryAfter = 5000; // milliseconds until a stream that was refused is tried again
 const lookAt = 3000; // milliseconds between two looks at the log of a running task
+const lookAround = 15000; // likewise, for what no event tells of, as a pause
 
 const live = document.getElementById("live"); // what is replaced; null for who is not signed in
 const said = document.getElementById("said");
@@ -212,8 +213,7 @@ if (!letIn() && live) {
 	const log = document.getElementById("log-text");
 	if (log) log.scrollTop = log.scrollHeight;
 	document.addEventListener("visibilitychange", follow);
-	setInterval(() => {
-		if (events && live.querySelector("[data-running]")) refresh();
-	}, lookAt);
+	setInterval(() => events && live.querySelector("[data-running]") && refresh(), lookAt);
+	setInterval(() => events && refresh(), lookAround);
 	follow();
 }
