@@ -103,10 +103,8 @@ type scriptState struct {
 	model *modelServer // of scripts with a real agent
 	tests testing.TB
 
-	unlike string // why the ledger is not to be compared with the journal
-
-	addresses map[int]string // of the ports of its masters, by their pids
-	events    *scriptEvents  // that it follows, or nil
+	unlike string        // why the ledger is not to be compared with the journal
+	events *scriptEvents // that it follows, or nil
 }
 
 // scriptStateKey finds it in testscript's values.
@@ -117,8 +115,6 @@ func setupScript(env *testscript.Env) error {
 		name:  strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"),
 		state: filepath.Join(env.WorkDir, "state"),
 		tests: env.T().(testing.TB),
-
-		addresses: map[int]string{},
 	}
 	env.Values[scriptStateKey{}] = s
 	env.Cd = filepath.Join(env.WorkDir, "ws")

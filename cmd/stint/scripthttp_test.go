@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -90,18 +89,14 @@ func dialSocket(socket string) *http.Transport {
 
 // httpAddress gives the address of the port that the running master answers at.
 func (s *scriptState) httpAddress(ts *testscript.TestScript) string {
-	h := s.master()
-	if addr := s.addresses[h.PID]; addr != "" {
-		return addr
-	}
-	c := api.Dial(h.Socket)
+	c := api.Dial(s.master().Socket)
 	defer c.Close()
-	page, err := c.PageAddress(context.Background())
+	h, err := c.Health(context.Background())
 	ts.Check(err)
-	u, err := url.Parse(page.URL)
-	ts.Check(err)
-	s.addresses[h.PID] = u.Host
-	return u.Host
+	if h.HTTP == "" {
+		ts.Fatalf("the master answers at no port")
+	}
+	return h.HTTP
 }
 
 // token gives the token of the script's state directory.
