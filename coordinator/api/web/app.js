@@ -30,8 +30,8 @@ function say(text, failed = false) {
 
 // post asks the master for something. An answer that is an error is thrown, with the
 // field of the request that is wrong, if the master names one.
-async function post(path, body, headers = {}) {
-	const sent = { method: "POST", redirect: "error", headers: { "Stint-Page": localStorage.getItem(keyName) ?? "", ...headers } };
+async function post(path, body) {
+	const sent = { method: "POST", redirect: "error", headers: { "Stint-Page": localStorage.getItem(keyName) ?? "" } };
 	if (body !== undefined) {
 		sent.body = JSON.stringify(body);
 		sent.headers["Content-Type"] = "application/json";
@@ -158,10 +158,10 @@ async function submit(event) {
 	for (const field of form.elements) {
 		if (field.name && field.value !== "") task[field.name] = field.name === "priority" ? Number(field.value) : field.value;
 	}
-	key ??= crypto.randomUUID();
+	task.idempotencyKey = key ??= crypto.randomUUID();
 	button.disabled = true;
 	try {
-		const { id } = await post("/v1/tasks", task, { "Idempotency-Key": key });
+		const { id } = await post("/v1/tasks", task);
 		key = undefined;
 		form.elements.prompt.value = "";
 		say("Submitted: ");
