@@ -1,0 +1,530 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// A pageWorld is a master with a page on a port of its own.
+type pageWorld struct {
+	*crashWorld
+	base string // address of the page, without the last slash
+	log  string // file with what the master writes on stderr
+}
+
+// newPageWorld starts a master. tasks, if not nil, is what its tasks.md begins with.
+func newPageWorld(t *testing.T, tasks []byte) *pageWorld {
+	t.Helper()
+	w := &pageWorld{crashWorld: newCrashWorld(t, 1)}
+	w.log = filepath.Join(filepath.Dir(w.state), "log")
+	if err := os.Mkdir(w.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if tasks != nil {
+		if err := os.WriteFile(filepath.Join(w.state, "tasks.md"), tasks, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log, err := os.Create(w.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }() // the master has it
+	serve := &exec.Cmd{Path: w.self, Args: []string{"stint", "serve", "--http", "127.0.0.1:0"}, Env: w.env, Dir: w.work, Stderr: log}
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = serve.Process.Signal(syscall.SIGTERM) // or it has ended, which Wait tells
+		if err := serve.Wait(); err != nil {
+			t.Errorf("the master: %v", err)
+		}
+	})
+	if !poll(scriptDeadline, func() bool { return w.master() == serve.Process.Pid }) {
+		t.Fatal("the master does not come up")
+	}
+	u, err := url.Parse(w.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.base = "http://" + u.Host
+	return w
+}
+
+// address gives an address that lets one browser in.
+func (w *pageWorld) address() string { return w.run("ui", "--print") }
+
+// wholeState gives all that a request could have changed, over the socket.
+func (w *pageWorld) wholeState() string {
+	w.t.Helper()
+	transport := dialSocket((&scriptState{state: w.state}).master().Socket)
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Get("http://stint/v1/state")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		w.t.Fatal(resp.Status, err)
+	}
+	return string(text)
+}
+
+// signIn opens the page in a tab, with the address that stint ui gives.
+func (w *pageWorld) signIn(b *tab) (address string) {
+	w.t.Helper()
+	address = w.address()
+	b.open(address)
+	b.await("the list of tasks", "document.getElementById('tasks') !== null")
+	b.await("live", "document.getElementById('link').textContent === 'live'")
+	return address
+}
+
+// TestPageInChromium is what a person does with the page, with the keyboard where
+// that is harder.
+func TestPageInChromium(t *testing.T) {
+	browser := newBrowser(t)
+	w := newPageWorld(t, nil)
+	b := newTab(t, browser)
+	address := w.signIn(b)
+	if at := eval[string](b, "location.href"); at != w.base+"/" {
+		t.Errorf("the code is to be seen: %s", at)
+	}
+	t.Run("the code counts once", func(t *testing.T) {
+		other := newTab(t, browser, chromedp.WithNewBrowserContext())
+		other.open(address)
+		other.await("that it is refused", "document.getElementById('said').textContent.includes('Signing in failed: the code was used before')")
+		if eval[bool](other, "document.getElementById('tasks') !== null") {
+			t.Error("the page is shown")
+		}
+	})
+	for name, do := range map[string]func(*tab){
+		"submit with the keyboard": w.submitByKeys, "the same form twice": w.submitTwice, "buttons": w.pressButtons, "errors": w.showErrors, "phone and night": w.lookOnPhone,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.t = t
+			b.open(w.base + "/")
+			b.await("live", "document.getElementById('link').textContent === 'live'")
+			do(b)
+		})
+	}
+	b.t = t
+	b.expectNothingBad(w.base, "status of 4") // the page to sign in, and what showErrors asks for
+}
+
+// submitByKeys fills in the form without a mouse, and sees the task done without a reload.
+func (w *pageWorld) submitByKeys(b *tab) {
+	b.eval("window.same = true")
+	focus := func(id string) {
+		b.t.Helper()
+		b.await("the focus on "+id, "document.activeElement.id === '"+id+"'")
+	}
+	key := func(keys string) { b.do(chromedp.KeyEvent(keys)) }
+	key(kb.Tab)
+	b.await("the way to the form", "document.activeElement.className === 'skip'")
+	key(kb.Enter)
+	key(kb.Tab)
+	focus("new-prompt")
+	key("demo:sleep=1 demo:say=<i>hello</i>")
+	key(kb.Tab)
+	focus("new-workspace")
+	b.eval("document.activeElement.select()")
+	key(w.work)
+	key(kb.Tab)
+	focus("new-agent")
+	key("dem")
+	key(kb.Tab)
+	focus("new-priority")
+	key("7")
+	key(kb.Tab)
+	focus("new-session")
+	key("keys")
+	key(kb.Tab)
+	focus("new-verify")
+	key("true")
+	key(kb.Tab)
+	b.await("the focus on the button", "document.activeElement.type === 'submit'")
+	key(kb.Enter)
+	b.await("that it was submitted", "document.getElementById('said').textContent.startsWith('Submitted: ')")
+	row := "[...document.querySelectorAll('#tasks tr')].find((row) => row.textContent.includes('<i>hello</i>'))?"
+	b.await("it runs", row+".querySelector('td.running') != null")
+	b.await("it is done", row+".querySelector('td.done') != null")
+	if !eval[bool](b, "window.same === true") {
+		b.t.Error("the page was loaded anew")
+	}
+	b.eval(row + ".querySelector('a').click()")
+	b.await("the answer", "document.getElementById('answer-text')?.textContent === '<i>hello</i>'")
+	var task state.Task
+	if err := json.Unmarshal([]byte(w.run("ls", "--json", "--session", "keys")), &task); err != nil {
+		b.t.Fatal(err)
+	}
+	if task.Agent != "demo" || task.Priority != 7 || task.SessionKey != "keys" || task.VerifyCommand != "true" || task.Workspace != w.work {
+		b.t.Errorf("the form made %+v", task)
+	}
+}
+
+// submitTwice sends the same form again before it was answered.
+func (w *pageWorld) submitTwice(b *tab) {
+	b.eval("document.getElementById('new-prompt').value = 'demo:say=once'; document.getElementById('new-workspace').value = " + jsonString(b.t, w.work) + "; form.requestSubmit(); form.requestSubmit()")
+	b.await("it is done", "[...document.querySelectorAll('#tasks tr')].some((row) => row.textContent.includes('once') && row.querySelector('td.done'))")
+	if n := strings.Count(w.run("ls", "--json"), `"title":"demo:say=once"`); n != 1 {
+		b.t.Errorf("%d tasks", n)
+	}
+}
+
+// showErrors asks for what cannot be.
+func (w *pageWorld) showErrors(b *tab) {
+	b.eval("document.getElementById('new-prompt').value = 'x'; document.getElementById('new-workspace').value = '/nowhere'; form.requestSubmit()")
+	b.await("what is wrong", "said.className === 'failed' && said.textContent.includes('/nowhere')")
+	b.await("where", "document.activeElement.id === 'new-workspace' && document.activeElement.getAttribute('aria-invalid') === 'true'")
+	b.open(w.base + "/?task=nothing")
+	b.await("that there is none", "document.getElementById('error').textContent.includes('nothing')")
+}
+
+// pressButtons holds, releases, cancels and retries a task.
+func (w *pageWorld) pressButtons(b *tab) {
+	id := w.run("task", "-d", "--session", "buttons", "demo:sleep=300")
+	b.await("the task of another client", "document.getElementById('t-"+id+"')?.closest('tr').querySelector('td.running') != null")
+	b.open(w.base + "/?task=" + id)
+	b.await("live", "document.getElementById('link').textContent === 'live'")
+	press := func(button, then string) {
+		b.t.Helper()
+		b.await("a button to "+button, "document.getElementById('do-"+button+"') !== null")
+		b.eval("document.getElementById('do-" + button + "').focus()")
+		b.do(chromedp.KeyEvent(kb.Enter))
+		b.await(then, "document.querySelector('#task dd."+then+"') !== null")
+	}
+	press("cancel", "canceled")
+	press("retry", "running")
+	press("cancel", "canceled")
+	waiting := w.run("task", "-d", "--session", "buttons", "--delay", "1h", "demo:say=later")
+	b.open(w.base + "/?task=" + waiting)
+	press("hold", "queued")
+	b.await("held", "document.querySelector('#task dd.queued').textContent === 'queued (held)'")
+	press("release", "queued")
+	b.await("not held", "document.querySelector('#task dd.queued').textContent === 'queued'")
+	press("cancel", "canceled")
+}
+
+// lookOnPhone looks at the pages on a small screen, and in the dark.
+func (w *pageWorld) lookOnPhone(b *tab) {
+	w.run("task", "--session", "phone", "demo:say="+strings.Repeat("long", 500))
+	b.do(chromedp.EmulateViewport(390, 844))
+	colours := map[string]string{}
+	for _, scheme := range []string{"light", "dark"} {
+		b.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+			_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			})
+			return err
+		}))
+		for _, path := range []string{"/", "/?task=@last", "/?task=nothing"} {
+			b.open(w.base + path)
+			if wide := eval[int](b, "document.documentElement.scrollWidth"); wide > 390 {
+				b.t.Errorf("%s is %d pixels wide", path, wide)
+			}
+		}
+		colours[scheme] = eval[string](b, "getComputedStyle(document.body).color + ' on ' + getComputedStyle(document.body).backgroundColor")
+	}
+	if colours["light"] == colours["dark"] {
+		b.t.Errorf("day and night are the same: %v", colours)
+	}
+	b.do(chromedp.ResetViewport())
+}
+
+// hostileTasks gives a tasks.md with a task for each text of the corpus, which has it in
+// every field, and tasks that have many of them at once; and the ids of the latter.
+func hostileTasks(t *testing.T) (tasks []byte, one, many []string) {
+	t.Helper()
+	data, err := os.ReadFile("../../coordinator/api/testdata/xss.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for line := range strings.Lines(string(data)) {
+		text, err := strconv.Unquote(strings.TrimSuffix(line, "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, text)
+	}
+	tasks = []byte("<!-- stint ledger 1 -->\n# Tasks\n\n")
+	seq := uint64(0)
+	add := func(text string) string {
+		seq++
+		id := fmt.Sprintf("hostile-%04d", seq)
+		inJSON := func(form string) string { return strings.ReplaceAll(form, "TEXT", jsonString(t, text)) }
+		r := &ledger.Record{Kind: ledger.KindTask, ID: id, Seq: seq}
+		for _, f := range [][2]string{
+			{state.KeyStatus, "failed"},
+			{state.KeySessionKey, text},
+			{state.KeyWorkspace, text},
+			{state.KeyAgent, text},
+			{state.KeyModel, text},
+			{state.KeyLabel, text},
+			{state.KeyVerifyCommand, text},
+			{state.KeyReason, text},
+			{state.KeyError, text},
+			{state.KeyNote, text},
+			{state.KeyVerifyOutput, text},
+			{state.KeyFindings, inJSON(`[{"kind":TEXT,"message":TEXT}]`)},
+			{state.KeyOutputFiles, inJSON(`[{"path":TEXT,"size":1}]`)},
+			{state.KeyPrompt, text},
+			{state.KeyResult, text},
+		} {
+			r.Add(f[0], f[1])
+		}
+		if tasks, err = ledger.AppendRecord(tasks, r); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	for i, text := range texts {
+		one = append(one, add(text))
+		if i%16 == 15 {
+			many = append(many, add(strings.Join(texts[i-15:i+1], "\n")))
+		}
+	}
+	return tasks, one, many
+}
+
+func jsonString(t *testing.T, text string) string {
+	t.Helper()
+	data, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestPromise6HostileTextsInChromium: none of the texts of the corpus, in any field, opens
+// a dialog, sends a request elsewhere or breaks the page's policy; neither as the server
+// writes them nor as the script puts them in the place of what was there.
+func TestPromise6HostileTextsInChromium(t *testing.T) {
+	browser := newBrowser(t)
+	tasks, one, many := hostileTasks(t)
+	w := newPageWorld(t, tasks)
+	b := newTab(t, browser)
+	w.signIn(b)
+	rows := 0
+	for next := w.base + "/"; next != ""; next = eval[string](b, "document.getElementById('older')?.href ?? ''") {
+		b.open(next)
+		rows += eval[int](b, "document.querySelectorAll('#tasks tbody tr').length")
+	}
+	if rows != len(one)+len(many) {
+		t.Errorf("%d rows of %d", rows, len(one)+len(many))
+	}
+	for _, id := range many {
+		b.open(w.base + "/?task=" + id)
+	}
+	b.await("live", "document.getElementById('link').textContent === 'live'")
+	shown := eval[int](b, `(async () => {
+		let shown = 0;
+		for (const id of `+jsonIDs(one)+`) {
+			history.replaceState(null, "", "/?task=" + id);
+			await refresh();
+			if (live.querySelector("#task code").textContent === id) shown++;
+		}
+		return shown;
+	})()`)
+	if shown != len(one) {
+		t.Errorf("%d of %d tasks were shown", shown, len(one))
+	}
+	b.eval(`say("<img src=x onerror=alert(1)>\u202e")`)
+	b.expectNothingBad(w.base, "status of 401")
+	if !t.Failed() {
+		t.Logf("pages: texts=%d lists=%d tasks=%d dialogs=0 elsewhere=0 violations=0", len(one), (rows+49)/50, shown+len(many))
+	}
+
+	// What counts them can count.
+	b.eval("new Image().src = 'http://evil.example/'; setTimeout(() => alert(1)); 0")
+	if !poll(chromiumDeadline, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.dialogs) > 0 && len(b.blocked) > 0
+	}) {
+		t.Error("a dialog, or a broken policy, would not have been seen")
+	}
+}
+
+func jsonIDs(ids []string) string {
+	data, _ := json.Marshal(ids) // strings always marshal
+	return string(data)
+}
+
+// An attacker serves the attacking page, and notes the cookies that browsers send there.
+type attacker struct {
+	*httptest.Server
+	mu      sync.Mutex
+	cookies []string // guarded by mu
+}
+
+// newAttacker serves a page that attacks the server at an address, where there is a task.
+func newAttacker(t *testing.T, victim, task string) *attacker {
+	t.Helper()
+	text, err := os.ReadFile("testdata/attack.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.NewReplacer("VICTIM", victim, "TASK", task).Replace(string(text))
+	a := &attacker{}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		a.cookies = append(a.cookies, r.Header.Get("Cookie"))
+		a.mu.Unlock()
+		rw.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(rw, page) // the browser may be gone
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// attack lets a browser open the attacking page under a name, and gives what the page
+// could read.
+func (a *attacker) attack(t *testing.T, browser context.Context, host string) (read map[string]int) {
+	t.Helper()
+	_, port, _ := strings.Cut(a.Listener.Addr().String(), ":")
+	b := newTab(t, browser)
+	b.open("http://" + host + ":" + port + "/")
+	b.await("the attack is over", "over")
+	if pending := eval[[]string](b, "[...pending]"); len(pending) > 0 {
+		t.Errorf("from %s, these did not end: %q", host, pending)
+	}
+	return eval[map[string]int](b, "read")
+}
+
+// TestAttackIsOne: against a server that trusts everybody the attacking page reads and
+// changes what it wants.
+func TestAttackIsOne(t *testing.T) {
+	browser := newBrowser(t)
+	var mu sync.Mutex
+	changes := map[string]bool{}
+	victim := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+		h.Set("Access-Control-Allow-Credentials", "true")
+		h.Set("Access-Control-Allow-Headers", "Content-Type, Stint-Page")
+		h.Set("Access-Control-Allow-Methods", "PUT, PATCH, DELETE")
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodOptions:
+			kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+			mu.Lock()
+			changes[r.Method+" "+kind] = true
+			mu.Unlock()
+		case r.URL.Path == "/v1/events":
+			h.Set("Content-Type", "text/event-stream")
+		case r.URL.Path == "/ui/app.js":
+			h.Set("Content-Type", "text/javascript")
+		}
+		_, _ = io.WriteString(w, "//") // the browser may be gone
+	}))
+	t.Cleanup(victim.Close)
+	read := newAttacker(t, victim.URL, "x").attack(t, browser, "evil.example")
+	for _, name := range []string{"fetch /v1/tasks", "request /v1/tasks", "script /ui/app.js", "post of json /v1/tasks", "PUT", "events"} {
+		if read[name] == 0 {
+			t.Errorf("%s reads nothing", name)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, change := range []string{
+		"POST text/plain", "POST ", "POST application/json", "POST application/x-www-form-urlencoded", "POST multipart/form-data", "PUT ", "PATCH ", "DELETE ",
+	} {
+		if !changes[change] {
+			t.Errorf("no %s: %v", change, changes)
+		}
+	}
+}
+
+// TestPromise11OtherSites: a page of another site, or of another port of this machine,
+// changes nothing and reads nothing, while the browser has the cookie. Nor does one whose
+// name leads here.
+func TestPromise11OtherSites(t *testing.T) {
+	browser := newBrowser(t)
+	w := newPageWorld(t, nil)
+	task := w.run("task", "-d", "--delay", "1h", "demo:say=mine")
+	mine := newTab(t, browser)
+	w.signIn(mine)
+	a := newAttacker(t, w.base, task)
+	before := w.wholeState()
+	for _, host := range []string{"127.0.0.1", "evil.example", "localhost"} {
+		read, total := a.attack(t, browser, host), 0
+		for name, n := range read {
+			if total += n; n != 0 {
+				t.Errorf("from %s, %s reads %d", host, name, n)
+			}
+		}
+		if now := w.wholeState(); now != before {
+			t.Errorf("a page of %s has changed the state from\n%s\nto\n%s", host, before, now)
+		}
+		if !t.Failed() {
+			t.Logf("attack: from=%s attempts=%d read=%d changes=0", host, len(read), total)
+		}
+	}
+	if n := eval[int](mine, "fetch('/v1/tasks').then((answer) => answer.text()).then((text) => text.length)"); n == 0 {
+		t.Error("our own page reads nothing either")
+	}
+	t.Run("a stolen cookie", func(t *testing.T) { w.replay(t, a, before) })
+	t.Run("a name that leads here", func(t *testing.T) {
+		b := newTab(t, browser)
+		_, own, _ := strings.Cut(strings.TrimPrefix(w.base, "http://"), ":")
+		b.open("http://evil.example:" + own + "/")
+		statuses := eval[[]int](b, "Promise.all(['/', '/v1/tasks', '/ui/app.js'].map((path) => fetch(path).then((answer) => answer.status)))")
+		text := eval[string](b, "document.body.innerText")
+		if fmt.Sprint(statuses) != "[421 421 421]" || strings.Contains(text, task) || !strings.Contains(text, "421") {
+			t.Errorf("%v %s", statuses, text)
+		}
+	})
+}
+
+// replay makes requests with the cookie that the browser has sent to the other port. It
+// must have come there, else nothing is shown.
+func (w *pageWorld) replay(t *testing.T, a *attacker, before string) {
+	a.mu.Lock()
+	cookies := strings.Join(a.cookies, "; ")
+	a.mu.Unlock()
+	if !strings.Contains(cookies, "stint_") {
+		t.Fatalf("the browser keeps our cookie from other ports: %q", cookies)
+	}
+	for _, path := range []string{"/v1/tasks", "/v1/pause", "/v1/ui/code"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.base+path, strings.NewReader(`{"prompt":"demo:say=stolen","agent":"demo","workspace":"/"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Cookie", cookies)
+		req.Header.Set("Origin", w.base)
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close() // its status is enough
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
+	if now := w.wholeState(); now != before {
+		t.Errorf("who has the cookie has changed the state to\n%s", now)
+	}
+}
