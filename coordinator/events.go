@@ -72,9 +72,14 @@ func (c *Coordinator) Seq() uint64 {
 
 // publish hands a change to all subscribers. mu is held.
 func (c *Coordinator) publish(change Change) {
-	if len(c.subs) == 0 {
-		return
+	if len(c.subs) > 0 {
+		c.handOut(change)
 	}
+}
+
+// handOut is publish for subscribers. It is apart because it lets a change outlive the
+// call, for which memory would be taken although nobody listens.
+func (c *Coordinator) handOut(change Change) {
 	plain := change
 	change.line = sync.OnceValues(func() ([]byte, error) { return plain.Line() })
 	for s := range c.subs {

@@ -155,9 +155,8 @@ func (in *intake) add(s submission) error {
 	if s.FromRun != "" {
 		s.AllowStateInWorkspace = false // no run gives itself that right
 	}
-	err := in.check(&s)
 	in.list = append(in.list, s)
-	return err
+	return in.check(&in.list[len(in.list)-1])
 }
 
 // at says which spec an error is about.

@@ -132,7 +132,7 @@ func decodeStrictly(data []byte, v any) error {
 	if err := dec.Decode(v); err != nil {
 		return err
 	}
-	return isOver(dec)
+	return isOver(data, dec)
 }
 
 func strictDecoder(data []byte) *json.Decoder {
@@ -141,9 +141,9 @@ func strictDecoder(data []byte) *json.Decoder {
 	return dec
 }
 
-// isOver says that something follows what was decoded; nil if nothing does.
-func isOver(dec *json.Decoder) error {
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+// isOver says that something follows what was decoded of data; nil if nothing does.
+func isOver(data []byte, dec *json.Decoder) error {
+	if len(bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n")) > 0 {
 		return errTrailing
 	}
 	return nil

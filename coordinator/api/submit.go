@@ -118,7 +118,7 @@ func (b *taskBody) decode(data []byte) error {
 		_, err = dec.Token()
 	}
 	if err == nil {
-		err = isOver(dec)
+		err = isOver(data, dec)
 	}
 	return err
 }
