@@ -142,7 +142,7 @@ func contested(key int) bool { return key%10 == 0 }
 
 // bodyOf gives what a client sends for a key: no task of it runs.
 func (w *keyWorld) bodyOf(c *keyClient, key int) coordinator.TaskSpec {
-	spec := coordinator.TaskSpec{Prompt: fmt.Sprint("task ", key), Workspace: w.work, SessionKey: "keys", Hold: true, IdempotencyKey: fmt.Sprint("key-", key)}
+	spec := coordinator.TaskSpec{Prompt: fmt.Sprint("task ", key), Workspace: w.work, SessionKey: "keys", Hold: true}
 	if c.rival && contested(key) {
 		spec.Prompt += ", and more"
 	}
@@ -162,6 +162,7 @@ func (w *keyWorld) send(transport http.RoundTripper, c *keyClient, key int) (key
 		return keyAnswer{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", fmt.Sprintf(`"key-%d"`, key))
 	if c.tcp {
 		req.Header.Set("Authorization", "Bearer "+w.token)
 	}
@@ -170,7 +171,10 @@ func (w *keyWorld) send(transport http.RoundTripper, c *keyClient, key int) (key
 		return keyAnswer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
-	var view struct{ ID, Detail string }
+	var view struct {
+		ID     string `json:"task_id"`
+		Detail string `json:"detail"`
+	}
 	if err := json.NewDecoder(resp.Body).Decode(&view); err != nil {
 		return keyAnswer{}, err
 	}
