@@ -13,7 +13,16 @@
 // mean this machine), for no other Origin than our own page's (403), and for the token or
 // a browser's cookie (401). The token
 // lies in a file ([Token]); it never stands in a URL. A browser gets its cookie for a
-// one-time code, which stint ui puts behind the # of the page's address.
+// one-time code, which stint ui puts behind the # of the page's address. Since browsers send
+// a host's cookies to each of its ports, the cookie is good for reading alone: what changes
+// something needs a key too, which the page keeps where no other port's pages can read it.
+//
+// # The page
+//
+// GET / is written by the server from one template, which escapes every text; what is left
+// of control characters is escaped behind it. Its script replaces parts of it by what the
+// server writes anew, and makes no markup of a text, which the page's policy forbids too.
+// Who is not let in gets the page without anything in it, and its files.
 //
 // # Requests
 //
