@@ -119,6 +119,13 @@ func TestPageInChromium(t *testing.T) {
 			t.Error("the page is shown")
 		}
 	})
+	t.Run("the file that stint ui opens", func(t *testing.T) {
+		w.env = append(w.env, "BROWSER=true")
+		w.run("ui")
+		other := newTab(t, browser, chromedp.WithNewBrowserContext())
+		other.open("file://" + filepath.Join(w.state, "ui.html"))
+		other.await("the list of tasks", "document.getElementById('tasks') !== null && location.href === '"+w.base+"/'")
+	})
 	for name, do := range map[string]func(*tab){
 		"submit with the keyboard": w.submitByKeys, "the same form twice": w.submitTwice, "buttons": w.pressButtons, "errors": w.showErrors, "phone and night": w.lookOnPhone,
 	} {
