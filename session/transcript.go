@@ -144,23 +144,40 @@ func readMessages(r io.Reader, limit int) (messages []Message, bad int, err erro
 		if err != nil && err != io.EOF {
 			return nil, 0, err
 		}
-		var m Message
-		switch {
-		case tooLong:
+		switch m, is := parseLine(line); {
+		case tooLong || is == badLine:
 			bad++
-		case len(bytes.TrimSpace(line)) == 0:
-		case json.Unmarshal(line, &m) != nil || m.Type == "":
-			bad++
-		case m.Type != typeMessage:
-		case m.Role != RoleUser && m.Role != RoleAssistant:
-			bad++
-		default:
+		case is == messageLine:
 			messages = append(messages, m)
 		}
 		if err == io.EOF {
 			return messages, bad, nil
 		}
 	}
+}
+
+// lineKind says what a line of a transcript is.
+type lineKind int
+
+const (
+	otherLine   lineKind = iota // empty, or of another type
+	messageLine                 // a message
+	badLine                     // neither
+)
+
+// parseLine reads a line.
+func parseLine(line []byte) (m Message, is lineKind) {
+	switch {
+	case len(bytes.TrimSpace(line)) == 0:
+		return m, otherLine
+	case json.Unmarshal(line, &m) != nil || m.Type == "":
+		return m, badLine
+	case m.Type != typeMessage:
+		return m, otherLine
+	case m.Role != RoleUser && m.Role != RoleAssistant:
+		return m, badLine
+	}
+	return m, messageLine
 }
 
 // readLine gives the next line. Of a line longer than limit it keeps nothing.
