@@ -202,7 +202,7 @@ func (m *merger) records() (first, second ledger.Record) {
 	if !slices.Equal(m.runs, mergedRun(&t.Task)) {
 		first.Add(KeyEndedRuns, formatRuns(m.runs))
 	}
-	if hasPhases(m.steps) {
+	if len(m.steps) > 1 || hasPhases(m.steps) {
 		first.Add(KeySteps, formatSteps(m.steps))
 	}
 	if t.Status == Running && t.StartedAt.IsZero() && !t.UpdatedAt.IsZero() {

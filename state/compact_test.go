@@ -169,8 +169,8 @@ func TestCompactedJournalGivesTheSameState(t *testing.T) {
 	})
 }
 
-// ignoreSteps leaves out the steps, which are merged only where there was a verify
-// loop, and then whole.
+// ignoreSteps leaves out the steps, which are merged only where there was more than one
+// turn of an agent, and then whole.
 var ignoreSteps = cmpopts.IgnoreFields(Task{}, "Steps")
 
 // checkMoved compares the one record of a task that goes out with the task.

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,6 +98,51 @@ func (s *State) Account(name string) Account {
 		v.Hold, v.Reason, v.CoolUntil, v.LimitWaits = a.hold, a.reason, a.coolUntil, a.limitWaits
 	}
 	return v
+}
+
+// An AccountUse is an account, and the tasks that use it or want to.
+type AccountUse struct {
+	Account
+	Agent   string `json:"agent,omitempty"` // of such a task; "" if there is none
+	Running int    `json:"running"`
+	Waiting int    `json:"waiting"` // queued tasks
+}
+
+// Accounts gives the accounts that control records say something of, and those of
+// tasks that run or wait, in the order of their names. It costs as much as there are
+// tasks that have not ended.
+func (s *State) Accounts() []AccountUse {
+	uses := map[string]*AccountUse{}
+	use := func(name string) *AccountUse {
+		if uses[name] == nil {
+			uses[name] = &AccountUse{Account: s.Account(name)}
+		}
+		return uses[name]
+	}
+	for name, a := range s.accounts {
+		if a.control != (control{}) {
+			use(name)
+		}
+	}
+	for _, l := range s.live {
+		name := l.AccountName()
+		switch {
+		case name == "" || l.Status == Draft:
+			continue
+		case l.Status == Queued:
+			use(name).Waiting++
+		case l.acct.name == name:
+			use(name).Running++
+		}
+		if u := uses[name]; u != nil {
+			u.Agent = max(u.Agent, l.Agent) // tasks of several agents name it: the same one each time
+		}
+	}
+	var list []AccountUse
+	for _, name := range slices.Sorted(maps.Keys(uses)) {
+		list = append(list, *uses[name])
+	}
+	return list
 }
 
 // account gives the account of that name, made anew if need be.

@@ -40,7 +40,7 @@ const (
 	KeyPromptKept     = "promptKept"
 	KeyThreadTokens   = "threadTokens"
 	KeyEndedRuns      = "endedRuns" // of a merged record: the runs that it tells of
-	KeySteps          = "steps"     // likewise: the steps, where there was a verify loop
+	KeySteps          = "steps"     // likewise: the steps, where there was more than one turn of an agent
 	KeyFirstSeq       = "firstSeq"  // likewise: the number of the task's first record
 	KeyRunID          = "runId"
 	KeyAttempt        = "attempt"

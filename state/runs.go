@@ -29,34 +29,44 @@ func (s *State) EachRun(f func(Run) error) error {
 		if s.entries.at(n).kept != inJournal {
 			continue
 		}
-		if err := s.eachRunOf(n, f); err != nil {
+		runs, err := s.runsOf(n)
+		if err != nil {
 			return err
+		}
+		for _, r := range runs {
+			if err := f(r); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (s *State) eachRunOf(n uint32, f func(Run) error) error {
+// Runs gives the runs of one task in the journal, in their order, read from its
+// records; none if there is no such task. The error is the Reader's.
+func (s *State) Runs(id string) ([]Run, error) {
+	n, _ := s.ids.find([]byte(id))
+	if n == 0 || s.entries.at(n).kept != inJournal {
+		return nil, nil
+	}
+	return s.runsOf(n)
+}
+
+func (s *State) runsOf(n uint32) (runs []Run, err error) {
 	var t folded
-	var runs []Run
 	t.ID = s.id(n)
 	for _, off := range s.offsets(n) {
 		sec, err := s.reader.SectionAt(off)
 		if err != nil {
-			return fmt.Errorf("read task %s: %w", t.ID, err)
+			return nil, fmt.Errorf("read task %s: %w", t.ID, err)
 		}
 		before := t.Task
 		if err := t.apply(sec, s.pool, keepNone); err != nil {
-			return err
+			return nil, err
 		}
 		runs = runsAfter(runs, &before, &t.Task, sec)
 	}
-	for _, r := range runs {
-		if err := f(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return runs, nil
 }
 
 // RunsOf gives the runs of a task that has one record alone.
