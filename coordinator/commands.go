@@ -346,15 +346,39 @@ func (c *Coordinator) Sessions() []state.Session {
 
 // Session gives the session with that key or id, and what was said in it.
 func (c *Coordinator) Session(ref string) (state.Session, []session.Message, error) {
-	for _, s := range c.Sessions() {
-		if s.Key != ref && s.ID != ref && s.Native != ref && s.Key != state.LanePrefixDir+ref {
-			continue
-		}
-		messages, _, err := session.ReadTranscript(session.TranscriptPath(c.cfg.StateDir, s.ID))
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // nothing was said yet
-		}
-		return s, messages, err
+	s, err := c.findSession(ref)
+	if err != nil {
+		return s, nil, err
 	}
-	return state.Session{}, nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no session %q", ref), Hint: "stint session ls"}
+	messages, _, err := session.ReadTranscript(session.TranscriptPath(c.cfg.StateDir, s.ID))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // nothing was said yet
+	}
+	return s, messages, err
+}
+
+// SessionPage is Session with the last n messages alone, or with before those that stand
+// before that place; see [session.ReadPage].
+func (c *Coordinator) SessionPage(ref string, before int64, n int) (state.Session, session.Page, error) {
+	s, err := c.findSession(ref)
+	if err != nil {
+		return s, session.Page{}, err
+	}
+	p, err := session.ReadPage(session.TranscriptPath(c.cfg.StateDir, s.ID), before, n)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && before == 0:
+		err = nil // nothing was said yet
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, session.ErrNoPlace):
+		err = BadCursor("the transcript has no such place")
+	}
+	return s, p, err
+}
+
+func (c *Coordinator) findSession(ref string) (state.Session, error) {
+	for _, s := range c.Sessions() {
+		if s.Key == ref || s.ID == ref || s.Native == ref || s.Key == state.LanePrefixDir+ref {
+			return s, nil
+		}
+	}
+	return state.Session{}, &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no session %q", ref), Hint: "stint session ls"}
 }

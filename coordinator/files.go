@@ -237,13 +237,15 @@ func lookAt(root *os.Root, path string) (fs.FileInfo, error) {
 		case i == len(parts)-1:
 			return fi, checkRegular(fi)
 		case !fi.IsDir():
-			return nil, errors.New("is missing")
+			return nil, errMissing
 		case statOf(fi).Dev != statOf(top).Dev:
 			return nil, errors.New("lies on another file system than the workspace")
 		}
 	}
-	return nil, errors.New("is missing")
+	return nil, errMissing
 }
+
+var errMissing = errors.New("is missing")
 
 func checkRegular(fi fs.FileInfo) error {
 	switch {
@@ -262,7 +264,7 @@ func checkRegular(fi fs.FileInfo) error {
 // readError makes a sentence's end of what went wrong with a path.
 func readError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("is missing")
+		return errMissing
 	}
 	return fmt.Errorf("cannot be read: %w", err)
 }

@@ -47,12 +47,17 @@ func (o *Output) Read(p []byte) (int, error) {
 			o.Off += int64(n)
 			return n, err
 		}
-		o.line = fmt.Appendf(nil, "\n[%d bytes of this output were not kept]\n", from-o.Off)
+		o.line = holeLine(from - o.Off)
 		o.Off = from
 	}
 	n := copy(p, o.line)
 	o.line = o.line[n:]
 	return n, nil
+}
+
+// holeLine is what stands in the place of a hole.
+func holeLine(size int64) []byte {
+	return fmt.Appendf(nil, "\n[%d bytes of this output were not kept]\n", size)
 }
 
 // ReadData reads the bytes at an offset up to the next hole. Where a hole is, it reads none

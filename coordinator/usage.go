@@ -81,6 +81,12 @@ func ReadUsage(ctx context.Context, dir string, q UsageQuery) ([]UsageRow, error
 	return sum.sorted(), nil
 }
 
+// Usage is ReadUsage of the master's own files. It reads them all.
+func (c *Coordinator) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
+	defer c.call()()
+	return ReadUsage(ctx, c.cfg.StateDir, q)
+}
+
 // eachRun gives the runs in the journal and in the archive of a state directory.
 func eachRun(dir string, f func(state.Run) error) error {
 	st, err := fold(dir)

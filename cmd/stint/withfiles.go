@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"syscall"
 	"unicode/utf8"
 
+	"stint/coordinator"
 	"stint/coordinator/api"
 	"stint/state"
 )
@@ -46,47 +44,30 @@ func collectedFiles(v *api.TaskView, content bool) []collected {
 	return files
 }
 
-// errGone says that a collected file cannot be given any more.
-var errGone = errors.New("the copy is not kept any more")
-
-// find looks for the copy in the directory of the run. A path that a person wrote
-// into the ledger must not lead out of there.
+// find looks for the copy in the directory of the run.
 func (c *collected) find(runDir string, content bool) error {
 	if runDir == "" {
-		return errGone
+		return coordinator.ErrNotKept
 	}
-	root, err := os.OpenRoot(filepath.Join(runDir, "files"))
+	f, fi, err := coordinator.OpenCollected(runDir, c.Path)
 	if err != nil {
-		return errGone
+		return err
 	}
-	defer func() { _ = root.Close() }() // only read from
-	fi, err := root.Lstat(c.Path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return errGone
-	case err != nil:
-		return plainError(err)
-	case !fi.Mode().IsRegular():
-		return errors.New("the copy is no file")
-	}
-	c.File = filepath.Join(root.Name(), c.Path)
+	defer func() { _ = f.Close() }() // only read from
+	c.File = filepath.Join(runDir, "files", c.Path)
 	switch {
 	case !content:
 		return nil
 	case fi.Size() > maxContent:
 		return fmt.Errorf("it has more than %d bytes", maxContent)
 	}
-	return c.read(root)
+	return c.read(f)
 }
 
 // read takes in the content of the copy.
-func (c *collected) read(root *os.Root) error {
-	f, err := root.OpenFile(c.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // whatever has taken its place, do not wait for it
-	if err != nil {
-		return plainError(err)
-	}
+func (c *collected) read(f io.Reader) error {
 	data, err := io.ReadAll(io.LimitReader(f, maxContent))
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return plainError(err)
 	}
 	if utf8.Valid(data) {

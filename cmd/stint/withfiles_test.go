@@ -37,8 +37,8 @@ func TestPromise6CollectedFilesStayInTheirDirectory(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"sub/a.txt": "text hello", "empty": "text ", "bin": "base64 \xff\x00",
-		"big": "problem it has more than", "gone": "problem the copy is not kept any more", "sub": "problem the copy is no file",
-		"link": "problem the copy is no file", "pipe": "problem the copy is no file",
+		"big": "problem it has more than", "gone": "problem the copy is not kept any more", "sub": "problem the copy is a directory",
+		"link": "problem the copy is or lies behind a symbolic link", "pipe": "problem the copy is no regular file",
 		"../secret": "problem ", "up/secret": "problem ", filepath.Join(run, "secret"): "problem ", "": "problem ", "/dev/null": "problem ",
 	} {
 		v := &api.TaskView{RunDir: run, Task: state.Task{OutputFiles: []state.OutputFile{{Path: path}}}}

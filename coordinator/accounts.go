@@ -1,0 +1,26 @@
+package coordinator
+
+import (
+	"cmp"
+	"slices"
+
+	"stint/state"
+)
+
+// Accounts gives the accounts that are known, in the order of their names: the default
+// one of each agent, those that control records name, and those of tasks that run or
+// wait. What they log in with is not here, nor anywhere in the ledger.
+func (c *Coordinator) Accounts() []state.AccountUse {
+	defer c.call()()
+	c.mu.Lock()
+	list := c.state.Accounts()
+	c.mu.Unlock()
+	for _, agent := range sortedNames(c.cfg.Agents) {
+		i, known := slices.BinarySearchFunc(list, agent, func(a state.AccountUse, name string) int { return cmp.Compare(a.Name, name) })
+		if !known {
+			list = slices.Insert(list, i, state.AccountUse{Account: state.Account{Name: agent}})
+		}
+		list[i].Agent = agent
+	}
+	return list
+}

@@ -1,0 +1,203 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/state"
+)
+
+// TaskFiles are the files that go with a task.
+type TaskFiles struct {
+	Inputs  []TaskFile `json:"inputs" doc:"Those that came with the task"`
+	Outputs []TaskFile `json:"outputs" doc:"Those that were collected after a run, which may be others by now"`
+}
+
+// A TaskFile is one file that goes with a task.
+type TaskFile struct {
+	Name    string `json:"name" doc:"A relative path"`
+	Size    int64  `json:"size" doc:"In bytes"`
+	SHA256  string `json:"sha256,omitempty" doc:"Of what was collected, in hex"`
+	RunID   string `json:"runId,omitempty" doc:"The run in whose directory it lies; none of a file that came with the task"`
+	Problem string `json:"problem,omitempty" doc:"Why it cannot be had"`
+}
+
+// Content is what is in a file that goes with a task. Whoever gets it closes it.
+type Content struct {
+	io.ReadSeeker
+	Modified time.Time // zero if nothing says it
+	Close    func() error
+}
+
+// ErrNotKept says that the copy of a collected file is gone.
+var ErrNotKept = errors.New("the copy is not kept any more")
+
+// OpenCollected opens a file in the directory files of a run. Whatever a person has
+// made of the path in the ledger, and whatever an agent has left there, it is a regular
+// file below that directory that has no other name. Errors are sentences for people;
+// [ErrNotKept] is one of them.
+func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
+	clean, err := cleanPath(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the path %w", err)
+	}
+	if fi, err := os.Lstat(runDir); err != nil || !fi.IsDir() {
+		return nil, nil, ErrNotKept
+	}
+	root, err := os.OpenRoot(runDir) // not of files, which may be a pipe by now: to open that would wait
+	if err != nil {
+		return nil, nil, ErrNotKept
+	}
+	defer func() { _ = root.Close() }() // only opened from
+	f, err := openRegular(root, filepath.Join(filesName, clean))
+	if errors.Is(err, errMissing) {
+		return nil, nil, ErrNotKept
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("the copy %w", err)
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("the copy cannot be read: %w", err), f.Close())
+	}
+	return f, fi, nil
+}
+
+// Files gives the files of a task: those that came with it, and those that were
+// collected after its last run. run, if not "", chooses one by its id, a unique piece of
+// it, or its number among the agent's runs: then it is what lies in the directory of
+// that one, of the files that the task names.
+func (c *Coordinator) Files(ctx context.Context, ref, run string) (TaskFiles, error) {
+	t, err := c.Task(ctx, ref)
+	if err != nil {
+		return TaskFiles{}, err
+	}
+	if run != "" {
+		return c.filesOfRun(&t, run)
+	}
+	list := TaskFiles{Inputs: []TaskFile{}, Outputs: []TaskFile{}}
+	for _, f := range t.InputFiles {
+		list.Inputs = append(list.Inputs, TaskFile{Name: shortest(f.Name), Size: int64(len(f.Content))})
+	}
+	for _, out := range t.OutputFiles {
+		f := c.lookAtCopy(t.RunID, out.Path)
+		f.SHA256, f.Size = out.SHA256, out.Size
+		list.Outputs = append(list.Outputs, f)
+	}
+	return list, nil
+}
+
+// filesOfRun gives the files in the directory of a run that the task names.
+func (c *Coordinator) filesOfRun(t *state.Task, run string) (TaskFiles, error) {
+	step, err := FindRun(t, run)
+	if err != nil {
+		return TaskFiles{}, err
+	}
+	inputs, outputs := namesOf(t)
+	look := func(names []string) []TaskFile {
+		list := []TaskFile{}
+		for _, name := range names {
+			if f := c.lookAtCopy(step.RunID, name); f.Problem != ErrNotKept.Error() {
+				list = append(list, f)
+			}
+		}
+		return list
+	}
+	return TaskFiles{Inputs: look(inputs), Outputs: look(outputs)}, nil
+}
+
+// namesOf gives the names of the files that came with a task, and of those that it is to
+// leave or has left.
+func namesOf(t *state.Task) (inputs, outputs []string) {
+	for _, f := range t.InputFiles {
+		inputs = append(inputs, shortest(f.Name))
+	}
+	for _, f := range t.OutputFiles {
+		outputs = append(outputs, f.Path)
+	}
+	for _, path := range t.OutputSpec {
+		if name := shortest(path); !slices.Contains(outputs, name) {
+			outputs = append(outputs, name)
+		}
+	}
+	return inputs, outputs
+}
+
+// shortest gives a path in its shortest form; one that is none stays as it is.
+func shortest(path string) string {
+	if clean, err := cleanPath(path); err == nil {
+		return clean
+	}
+	return path
+}
+
+// lookAtCopy tells of a file in the directory of a run.
+func (c *Coordinator) lookAtCopy(runID, name string) TaskFile {
+	f := TaskFile{Name: name, RunID: runID}
+	file, fi, err := c.openCopy(runID, name)
+	if err != nil {
+		f.Problem = err.Error()
+		return f
+	}
+	f.Size = fi.Size()
+	_ = file.Close() // only looked at
+	return f
+}
+
+func (c *Coordinator) openCopy(runID, name string) (*os.File, fs.FileInfo, error) {
+	if !IsRunID(runID) {
+		return nil, nil, ErrNotKept
+	}
+	return OpenCollected(c.RunDir(runID), name)
+}
+
+// OpenFile gives the content of a file of a task by its name, which is one that Files
+// gives. A name that came with the task and that nothing was collected under is what
+// came.
+func (c *Coordinator) OpenFile(ctx context.Context, ref, run, name string) (Content, error) {
+	t, err := c.Task(ctx, ref)
+	if err != nil {
+		return Content{}, err
+	}
+	inputs, outputs := namesOf(&t)
+	if run != "" {
+		step, err := FindRun(&t, run)
+		if err == nil && !slices.Contains(append(inputs, outputs...), name) {
+			err = noFile(&t, name, "it has no such file")
+		}
+		if err != nil {
+			return Content{}, err
+		}
+		return c.contentOf(&t, step.RunID, name)
+	}
+	if slices.ContainsFunc(t.OutputFiles, func(f state.OutputFile) bool { return f.Path == name }) {
+		return c.contentOf(&t, t.RunID, name)
+	}
+	for _, f := range t.InputFiles {
+		if shortest(f.Name) == name {
+			return Content{ReadSeeker: strings.NewReader(f.Content), Close: func() error { return nil }}, nil
+		}
+	}
+	return Content{}, noFile(&t, name, "it has no such file")
+}
+
+func (c *Coordinator) contentOf(t *state.Task, runID, name string) (Content, error) {
+	f, fi, err := c.openCopy(runID, name)
+	if err != nil {
+		return Content{}, noFile(t, name, err.Error())
+	}
+	return Content{ReadSeeker: f, Modified: fi.ModTime(), Close: f.Close}, nil
+}
+
+// noFile says that a file of a task cannot be had.
+func noFile(t *state.Task, name, why string) error {
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("task %s: the file %s: %s", t.ID, evidence(name), why), Hint: "stint show --with-files " + t.ID}
+}

@@ -1,0 +1,156 @@
+package coordinator
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sparseFile makes a file of pieces, some of which are holes or zeros, and gives its path.
+func sparseFile(t *testing.T, rnd *rand.Rand) string {
+	t.Helper()
+	f := newFile(t, "")
+	var off int64
+	for range rnd.IntN(6) {
+		n := int64(1+rnd.IntN(4)) * 4096
+		if rnd.IntN(4) == 0 {
+			n += int64(rnd.IntN(4096))
+		}
+		switch rnd.IntN(3) {
+		case 0:
+			_, err := f.WriteAt([]byte(strings.Repeat("0123456789abcde\n", int(n)/16+1)[:n]), off)
+			must(t, err)
+		case 1:
+			_, err := f.WriteAt(make([]byte, n), off)
+			must(t, err)
+		}
+		off += n
+	}
+	if rnd.IntN(2) == 0 {
+		must(t, f.Truncate(off))
+	}
+	return f.Name()
+}
+
+// readers gives what readers of the files get, one after the other.
+func readers(t *testing.T, paths []string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, path := range paths {
+		f, err := os.Open(path)
+		must(t, err)
+		_, err = io.Copy(&all, &Output{File: f})
+		must(t, errors.Join(err, f.Close()))
+	}
+	return all.String()
+}
+
+func openOutputs(t *testing.T, paths ...string) *Outputs {
+	t.Helper()
+	o, err := OpenOutputs(paths)
+	must(t, err)
+	t.Cleanup(func() { must(t, o.Close()) })
+	return o
+}
+
+// TestOutputsAreWhatAReaderGets: any piece of some files is that piece of what a reader
+// of one after the other gets.
+func TestOutputsAreWhatAReaderGets(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(6, 4))
+	for range 100 {
+		var paths []string
+		for range rnd.IntN(4) {
+			paths = append(paths, sparseFile(t, rnd))
+		}
+		want, o := readers(t, paths), openOutputs(t, paths...)
+		if o.Size() != int64(len(want)) {
+			t.Fatalf("%d bytes, want %d", o.Size(), len(want))
+		}
+		for range 20 {
+			off, b := rnd.IntN(len(want)+10), make([]byte, rnd.IntN(20000))
+			n, err := o.ReadAt(b, int64(off))
+			rest := want[min(off, len(want)):]
+			if n != min(len(rest), len(b)) || string(b[:n]) != rest[:n] || (err == io.EOF) != (n < len(b)) || err != nil && err != io.EOF {
+				t.Fatalf("%d bytes at %d of %d: %d bytes, %v", len(b), off, len(want), n, err)
+			}
+		}
+	}
+}
+
+// TestOutputsStayAsTheyWere: what is written later is no part of them, and what is cut
+// out later is not taken for zeros.
+func TestOutputsStayAsTheyWere(t *testing.T) {
+	f := newFile(t, strings.Repeat("x", 8192))
+	before := openOutputs(t, f.Name())
+	_, err := f.WriteAt([]byte("more"), 8192)
+	must(t, err)
+	if n, err := before.ReadAt(make([]byte, 10000), 0); n != 8192 || err != io.EOF {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	later := openOutputs(t, f.Name())
+	if later.Size() != 8196 || later.Begin() != before.Begin() {
+		t.Errorf("%d bytes behind %s, before %s", later.Size(), later.Begin(), before.Begin())
+	}
+	must(t, f.Truncate(0))
+	_, err = f.WriteAt([]byte("end"), 9000)
+	must(t, err)
+	if n, err := later.ReadAt(make([]byte, 100), 4000); n != 0 || !errors.Is(err, errCut) {
+		t.Errorf("of a hole: %d bytes, %v", n, err)
+	}
+	if now := openOutputs(t, f.Name()); now.Begin() == later.Begin() {
+		t.Error("a hole changes what they begin with")
+	}
+	must(t, f.Truncate(0))
+	if n, err := later.ReadAt(make([]byte, 100), 4000); n != 0 || !errors.Is(err, errCut) {
+		t.Errorf("of an emptied file: %d bytes, %v", n, err)
+	}
+	if two := openOutputs(t, f.Name(), newFile(t, "").Name()); two.Begin() == openOutputs(t, f.Name()).Begin() {
+		t.Error("another run changes what they begin with")
+	}
+}
+
+func TestOutputsOfWhatIsNoFile(t *testing.T) {
+	good := newFile(t, "x").Name()
+	for _, path := range []string{filepath.Dir(good), good + ".gone"} {
+		if o, err := OpenOutputs([]string{good, path}); err == nil || o != nil {
+			t.Errorf("%s was opened", path)
+		}
+	}
+}
+
+func TestTail(t *testing.T) {
+	long := strings.Repeat("y", 200<<10)
+	for _, c := range []struct {
+		text  string
+		lines int
+		want  string
+	}{
+		{"", 1, ""},
+		{"a", 1, "a"},
+		{"a\n", 1, "a\n"},
+		{"a\nb", 1, "b"},
+		{"a\nb\n", 1, "b\n"},
+		{"a\nb\n", 2, "a\nb\n"},
+		{"a\nb\n", 3, "a\nb\n"},
+		{"a\nb\n", 0, ""},
+		{"\n\n\n", 1, "\n"},
+		{"\n\n\n", 2, "\n\n"},
+		{"a\n" + long, 1, long},
+		{"a\n" + long, 2, "a\n" + long},
+		{"a\n" + long + "\nb\n", 2, long + "\nb\n"},
+		{strings.Repeat("0123456789abcde\n", 10000), 5000, strings.Repeat("0123456789abcde\n", 5000)},
+	} {
+		for cut := 0; cut <= len(c.text); cut += max(1, len(c.text)/3) { // over two files
+			o := openOutputs(t, newFile(t, c.text[:cut]).Name(), newFile(t, c.text[cut:]).Name())
+			off, err := o.Tail(c.lines)
+			must(t, err)
+			if got := c.text[off:]; got != c.want {
+				t.Errorf("%d lines of %.10q (%d bytes): %.10q, want %.10q", c.lines, c.text, len(c.text), got, c.want)
+			}
+		}
+	}
+}

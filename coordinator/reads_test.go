@@ -1,0 +1,315 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/coordinator"
+	"stint/memory"
+	"stint/session"
+	"stint/state"
+)
+
+// runLines writes down what the runs of a task are.
+func runLines(runs []coordinator.TaskRun) (lines []string) {
+	for _, r := range runs {
+		exit := "-"
+		if r.ExitCode != nil {
+			exit = fmt.Sprint(*r.ExitCode)
+		}
+		lines = append(lines, fmt.Sprintf("%s#%d attempt %d round %d %s/%s exit %s %s used %d out %d kept %v %v",
+			r.Phase, r.Number, r.Attempt, r.Iteration, r.Agent, r.Account, exit, r.Took, r.Usage.InputTokens, r.Stdout, r.Kept, r.EndedAt.Sub(r.StartedAt)))
+	}
+	return lines
+}
+
+// TestRunsOfATask: they are told from the first to the last, with what each has used,
+// while the task runs, after its end, and from the archive.
+func TestRunsOfATask(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		w.shell.do = exits(3, 0)
+		turns := 0
+		var atWork []coordinator.TaskRun
+		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			time.Sleep(time.Second)
+			turns++
+			if err := os.WriteFile(filepath.Join(w.c.RunDir(turn.RunID), "stdout"), []byte(strings.Repeat("x", turns)), 0o600); err != nil {
+				t.Error(err)
+			}
+			if turns == 1 {
+				return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Error: "broken"}
+			}
+			var err error
+			if atWork, err = w.c.Runs(t.Context(), turn.TaskID); err != nil {
+				t.Error(err)
+			}
+			return coordinator.Outcome{Result: "ok", Session: "n1", Usage: state.Usage{InputTokens: int64(turns)}}
+		}
+		id := w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: "make"}).ID
+		w.wait(id)
+		want := []string{
+			"#1 attempt 1 round 1 demo/demo exit -  used 0 out 1 kept true 1s",
+			"#2 attempt 2 round 1 demo/demo exit -  used 2 out 2 kept true 1s",
+			"verify#0 attempt 2 round 1 / exit 3 2s used 0 out 0 kept true 2s",
+			"#3 attempt 2 round 2 demo/demo exit -  used 3 out 3 kept true 1s",
+			"verify#0 attempt 2 round 2 / exit 0 2s used 0 out 0 kept true 2s",
+		}
+		runs, err := w.c.Runs(t.Context(), id)
+		if diff := cmp.Diff(want, runLines(runs)); diff != "" || err != nil {
+			t.Fatal(diff, err)
+		}
+		if n := len(atWork); n != 4 || !atWork[3].EndedAt.IsZero() || atWork[3].Agent != "demo" || atWork[2].EndedAt.IsZero() {
+			t.Errorf("while the last turn was made: %+v", atWork)
+		}
+		for _, r := range runs {
+			if step, err := coordinator.FindRun(&state.Task{Steps: []state.Step{{RunID: r.RunID}}}, r.RunID); err != nil || step.RunID != r.RunID || r.RunDir != w.c.RunDir(r.RunID) {
+				t.Errorf("run %+v cannot be found: %v", r, err)
+			}
+		}
+		if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+			t.Fatal(err)
+		}
+		archived, err := w.c.Runs(t.Context(), id)
+		if diff := cmp.Diff(runs, archived); diff != "" || err != nil {
+			t.Errorf("in the archive: %s %v", diff, err)
+		}
+		if err := os.RemoveAll(runs[0].RunDir); err != nil {
+			t.Fatal(err)
+		}
+		if archived, err = w.c.Runs(t.Context(), id); err != nil || archived[0].Kept || archived[0].Stdout != 0 || !archived[1].Kept {
+			t.Errorf("without its files: %+v, %v", archived[0], err)
+		}
+	})
+}
+
+// TestRunsWithoutALoop: those of several attempts are all there too, also when
+// compaction has merged the records.
+func TestRunsWithoutALoop(t *testing.T) {
+	w := newWorld(t)
+	w.outcomes(coordinator.Outcome{Class: state.ClassNetwork, Error: "broken"}, coordinator.Outcome{Result: "ok"})
+	w.open()
+	defer w.close()
+	id := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID).ID
+	later := w.submit(coordinator.TaskSpec{Prompt: "later", Hold: true}).ID
+	before, err := w.c.Runs(t.Context(), id)
+	if err != nil || len(before) != 2 || before[1].Attempt != 2 || before[1].Iteration != 0 {
+		t.Fatalf("%+v, %v", before, err)
+	}
+	if runs, err := w.c.Runs(t.Context(), later); err != nil || len(runs) != 0 {
+		t.Errorf("of a task that has not run: %+v, %v", runs, err)
+	}
+	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	after, err := w.c.Runs(t.Context(), id)
+	if diff := cmp.Diff(before, after); diff != "" || err != nil {
+		t.Errorf("%s, %v", diff, err)
+	}
+	if _, err := w.c.Runs(t.Context(), "zz"); !errors.Is(err, notFound) {
+		t.Errorf("of no task: %v", err)
+	}
+}
+
+var notFound = &coordinator.Error{Code: coordinator.CodeNotFound}
+
+// TestFilesAreGiven: what came with it, and what each run has left.
+func TestFilesAreGiven(t *testing.T) {
+	w := newWorld(t)
+	turns := 0
+	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		turns++
+		if err := errors.Join(os.MkdirAll(filepath.Join(w.work, "out"), 0o700), os.WriteFile(filepath.Join(w.work, "out/a"), fmt.Appendf(nil, "turn %d", turns), 0o600)); err != nil {
+			t.Error(err)
+		}
+		return coordinator.Outcome{Result: "ok"}
+	}
+	w.open()
+	defer w.close()
+	id := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", OutputSpec: []string{"out/a"}, InputFiles: []state.InputFile{{Name: "notes.txt", Content: "notes"}}}).ID).ID
+	if _, err := w.c.Retry(t.Context(), id, "user"); err != nil {
+		t.Fatal(err)
+	}
+	task := w.wait(id)
+	runs, err := w.c.Runs(t.Context(), id)
+	if err != nil || len(runs) != 2 {
+		t.Fatalf("%+v, %v", runs, err)
+	}
+	want := coordinator.TaskFiles{
+		Inputs:  []coordinator.TaskFile{{Name: "notes.txt", Size: 5}},
+		Outputs: []coordinator.TaskFile{{Name: "out/a", Size: 6, SHA256: task.OutputFiles[0].SHA256, RunID: task.RunID}},
+	}
+	check := func(when string) {
+		t.Helper()
+		got, err := w.c.Files(t.Context(), id, "")
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %s %v", when, diff, err)
+		}
+		for _, c := range []struct{ run, name, want string }{
+			{"", "out/a", "turn 2"}, {"", "notes.txt", "notes"}, {"1", "out/a", "turn 1"}, {"1", "notes.txt", "notes"}, {runs[0].RunID, "out/a", "turn 1"}, {"2", "out/a", "turn 2"},
+		} {
+			if got := w.content(id, c.run, c.name); got != c.want {
+				t.Errorf("%s, run %q, %s: %q, want %q", when, c.run, c.name, got, c.want)
+			}
+		}
+	}
+	check("after the end")
+	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	check("in the archive")
+	first, err := w.c.Files(t.Context(), id, "1")
+	if err != nil || len(first.Inputs) != 1 || first.Inputs[0].RunID != runs[0].RunID || len(first.Outputs) != 1 || first.Outputs[0].Size != 6 {
+		t.Errorf("of the first run: %+v, %v", first, err)
+	}
+
+	if err := os.WriteFile(filepath.Join(w.c.RunDir(task.RunID), "files", "planted"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{"", "planted"}, {"1", "planted"}, {"3", "out/a"}, {"zz", "out/a"}, {"", "../run.json"}, {"1", "../run.json"}, {"", ""}, {"", strings.Repeat("x", 5000)}} {
+		content, err := w.c.OpenFile(t.Context(), id, c[0], c[1])
+		if !errors.Is(err, notFound) || len(err.Error()) > 500 {
+			t.Errorf("run %q, %.20q: %+v, %v", c[0], c[1], content, err)
+		}
+	}
+	if err := os.RemoveAll(w.c.RunDir(task.RunID)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := w.c.Files(t.Context(), id, ""); err != nil || got.Outputs[0].Problem != coordinator.ErrNotKept.Error() || got.Inputs[0].Problem != "" {
+		t.Errorf("when it was removed: %+v, %v", got, err)
+	}
+}
+
+// content reads a file of a task.
+func (w *world) content(id, run, name string) string {
+	w.t.Helper()
+	c, err := w.c.OpenFile(w.t.Context(), id, run, name)
+	if err != nil {
+		w.t.Error(err)
+		return ""
+	}
+	text, err := io.ReadAll(c)
+	if err := errors.Join(err, c.Close()); err != nil {
+		w.t.Error(err)
+	}
+	return string(text)
+}
+
+// TestAccounts: the default ones of the agents are known though nothing uses them.
+func TestAccounts(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Agents["claude"] = w.agent
+	w.open()
+	defer w.close()
+	w.submit(coordinator.TaskSpec{Prompt: "p", Hold: true})
+	want := []state.AccountUse{
+		{Account: state.Account{Name: "claude"}, Agent: "claude"},
+		{Account: state.Account{Name: "demo"}, Agent: "demo", Waiting: 1},
+	}
+	if diff := cmp.Diff(want, w.c.Accounts()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestSearchMemory: what a task would get can be asked for by everyone, by a run for
+// its own workspace alone.
+func TestSearchMemory(t *testing.T) {
+	other := t.TempDir()
+	configure := func(w *world) {
+		w.cfg.Memory = func(_ context.Context, workspace, prompt string) (memory.Result, error) {
+			return memory.Result{Engine: workspace + " " + prompt}, nil
+		}
+	}
+	fromRun(t, configure, func(w *world, parent state.Task) {
+		below := filepath.Join(w.work, "below")
+		link := filepath.Join(w.work, "link")
+		file := filepath.Join(other, "file")
+		if err := errors.Join(os.Mkdir(below, 0o700), os.Symlink(other, link), os.WriteFile(file, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := errors.Join(os.Remove(below), os.Remove(link)); err != nil {
+				t.Error(err)
+			}
+		}()
+		for _, c := range []struct {
+			run, workspace, prompt string
+			want                   string // "" is an error
+			field                  string
+		}{
+			{"", w.work, "key", w.work + " key", ""},
+			{"", link, "key", other + " key", ""},
+			{"", "", "key", "", "workspace"},
+			{"", ".", "key", "", "workspace"},
+			{"", "work", "key", "", "workspace"},
+			{"", file, "key", "", "workspace"},
+			{"", file + "/x", "key", "", "workspace"},
+			{"", w.work + "\x00", "key", "", "workspace"},
+			{"", w.work, " \n", "", "prompt"},
+			{"", w.work, "\xff", "", "prompt"},
+			{"", w.work, strings.Repeat("x", coordinator.MaxPrompt+1), "", "prompt"},
+			{parent.RunID, w.work, "key", w.work + " key", ""},
+			{parent.RunID, below, "key", below + " key", ""},
+			{parent.RunID, other, "key", "", "workspace"},
+			{parent.RunID, link, "key", "", "workspace"},
+			{parent.RunID, filepath.Dir(w.work), "key", "", "workspace"},
+			{"no run", w.work, "key", "", "workspace"},
+		} {
+			found, err := w.c.SearchMemory(t.Context(), coordinator.MemoryQuery{Workspace: c.workspace, Prompt: c.prompt, FromRun: c.run})
+			var bad *coordinator.Error
+			if found.Engine != c.want || (err == nil) != (c.want != "") || err != nil && (!errors.As(err, &bad) || bad.Field != c.field) {
+				t.Errorf("run %q, %.40q, %.10q: %q, %v", c.run, c.workspace, c.prompt, found.Engine, err)
+			}
+		}
+	})
+}
+
+// TestSessionPage: a transcript can be had from its end on.
+func TestSessionPage(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	defer w.close()
+	web := coordinator.TaskSpec{Prompt: "one", SessionKey: "web"}
+	w.wait(w.submit(web).ID)
+	web.Prompt = "two"
+	w.wait(w.submit(web).ID)
+	said := func(before int64, n int) (string, int64) {
+		s, p, err := w.c.SessionPage("web", before, n)
+		if err != nil || s.Key != "web" {
+			t.Fatal(s, err)
+		}
+		var texts []string
+		for _, m := range p.Messages {
+			texts = append(texts, m.Role[:1]+" "+m.Text)
+		}
+		return strings.Join(texts, ", "), p.Begin
+	}
+	text, begin := said(0, 2)
+	if text != session.RoleUser[:1]+" two, a fine" || begin == 0 {
+		t.Fatalf("%q from %d on", text, begin)
+	}
+	if text, begin = said(begin, 9); text != "u one, a fine" || begin != 0 {
+		t.Errorf("%q from %d on", text, begin)
+	}
+	var bad *coordinator.Error
+	if _, _, err := w.c.SessionPage("web", 3, 1); !errors.As(err, &bad) || bad.Field != "cursor" {
+		t.Errorf("from no place: %v", err)
+	}
+	if _, _, err := w.c.SessionPage("nope", 0, 1); !errors.Is(err, notFound) {
+		t.Errorf("of no session: %v", err)
+	}
+	if err := os.Remove(session.TranscriptPath(w.dir, w.c.Sessions()[0].ID)); err != nil {
+		t.Fatal(err)
+	}
+	if text, begin = said(0, 9); text != "" || begin != 0 {
+		t.Errorf("of a file that is gone: %q from %d on", text, begin)
+	}
+}

@@ -1,0 +1,66 @@
+package coordinator
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"stint/memory"
+)
+
+// A MemoryQuery asks what a task with that prompt would get from the notes of a workspace.
+type MemoryQuery struct {
+	Workspace string `json:"workspace" doc:"Absolute path of a directory"`
+	Prompt    string `json:"prompt"`
+	FromRun   string `json:"-"` // the run that the client is part of, "" if none: it is the server's finding
+}
+
+// SearchMemory searches the notes of a workspace as for a task, and changes nothing. A
+// run may ask for what its own task's workspace has, and what is below it. The error is
+// an *Error where the query is wrong.
+func (c *Coordinator) SearchMemory(ctx context.Context, q MemoryQuery) (memory.Result, error) {
+	defer c.call()()
+	if err := CheckPrompt(q.Prompt); err != nil {
+		return memory.Result{}, err
+	}
+	dir, err := checkDirectory(q.Workspace)
+	if err != nil {
+		return memory.Result{}, err
+	}
+	if q.FromRun != "" && !c.isOfRun(q.FromRun, dir) {
+		return memory.Result{}, &Error{
+			Code: CodeForbidden, Field: "workspace", Message: "a run may search the notes of its own workspace only", Hint: "leave it to the user",
+		}
+	}
+	if c.cfg.Memory == nil {
+		return memory.Result{Hits: []memory.Hit{}, Terms: []memory.Term{}}, nil
+	}
+	return c.cfg.Memory(ctx, dir, q.Prompt)
+}
+
+// checkDirectory gives a workspace without links.
+func checkDirectory(path string) (string, error) {
+	const hint = "give the absolute path of a directory"
+	if !filepath.IsAbs(path) || !printable(path) {
+		return "", wrong("workspace", hint, "%s is not an absolute path", evidence(path))
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", wrong("workspace", hint, "the directory %s is not there", evidence(path))
+	}
+	if fi, err := os.Stat(real); err != nil || !fi.IsDir() {
+		return "", wrong("workspace", hint, "%s is no directory", evidence(path))
+	}
+	return real, nil
+}
+
+// isOfRun reports whether a directory is the workspace of a run's task, or lies below it.
+func (c *Coordinator) isOfRun(run, dir string) bool {
+	c.mu.Lock()
+	id, ok := c.state.RunningAs(run)
+	c.mu.Unlock()
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	r := c.runs[id]
+	return ok && r != nil && r.home != "" && isWithin(dir, r.home)
+}

@@ -1,0 +1,153 @@
+package coordinator
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// A TaskRun is one run of a task, at work or ended, with what its agent has used and
+// what is left of its files.
+type TaskRun struct {
+	RunID     string      `json:"runId"`
+	Phase     state.Phase `json:"phase,omitempty" enum:"verify,evaluate" doc:"Left out of an agent's turn"`
+	Number    int         `json:"number,omitempty" doc:"Among the agent's turns, from 1"`
+	Attempt   int         `json:"attempt,omitempty"`
+	Iteration int         `json:"iteration,omitempty" doc:"Round of the verify loop, from 1"`
+	Agent     string      `json:"agent,omitempty"`
+	Model     string      `json:"model,omitempty"`
+	Account   string      `json:"account,omitempty"`
+	StartedAt time.Time   `json:"startedAt,omitzero"`
+	EndedAt   time.Time   `json:"endedAt,omitzero"`
+	ExitCode  *int        `json:"exitCode,omitempty" doc:"Of a verify command that was not cut off; -1: it did not end by itself"`
+	Took      string      `json:"took,omitempty" doc:"How long that command took: a Go duration"`
+	Usage     state.Usage `json:"usage,omitzero"`
+	RunDir    string      `json:"runDir" doc:"Absolute path of its files"`
+	Kept      bool        `json:"kept" doc:"The files are still there"`
+	Stdout    int64       `json:"stdoutBytes" doc:"Length of what it wrote to stdout, as the logs give it"`
+	Stderr    int64       `json:"stderrBytes" doc:"Likewise of stderr"`
+}
+
+// Runs gives all runs of a task, the oldest first, as far as its records tell of them.
+func (c *Coordinator) Runs(ctx context.Context, ref string) ([]TaskRun, error) {
+	t, err := c.Task(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := c.endedRuns(&t)
+	if err != nil {
+		return nil, err
+	}
+	list := joinRuns(&t, ended)
+	for i := range list {
+		c.weigh(&list[i])
+	}
+	return list, nil
+}
+
+// endedRuns gives what the agents' runs of a task have used that have ended.
+func (c *Coordinator) endedRuns(t *state.Task) ([]state.Run, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.state.Archived(t.ID)
+	if !ok {
+		return c.state.Runs(t.ID)
+	}
+	s, err := ledger.ReadArchived(nil, c.cfg.StateDir, e)
+	if err != nil {
+		return nil, err
+	}
+	return state.RunsOf(s)
+}
+
+// joinRuns puts together what the steps of a task tell and what the agents' runs have
+// used. An older stint has merged records without steps: the runs of which only the
+// second tells were before all others.
+func joinRuns(t *state.Task, ended []state.Run) []TaskRun {
+	list := stepRuns(t)
+	var before []TaskRun
+	for _, e := range ended {
+		if !IsRunID(e.ID) {
+			continue
+		}
+		r := findRun(list, e.ID)
+		if r == nil {
+			r = findRun(before, e.ID)
+		}
+		if r == nil {
+			before = append(before, TaskRun{RunID: e.ID})
+			r = &before[len(before)-1]
+		}
+		r.Agent, r.Model, r.Account, r.Usage = e.Agent, e.Model, e.Account, r.Usage.Plus(e.Usage)
+		if r.EndedAt.IsZero() {
+			r.EndedAt = e.Ended
+		}
+	}
+	return append(before, list...)
+}
+
+func findRun(list []TaskRun, id string) *TaskRun {
+	if i := slices.IndexFunc(list, func(r TaskRun) bool { return r.RunID == id }); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
+// stepRuns gives the runs of which the steps of a task tell. The agent's turns have the
+// numbers by which [FindRun] knows them.
+func stepRuns(t *state.Task) []TaskRun {
+	list, turns := []TaskRun{}, 0
+	loop := hasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })
+	for _, s := range runsOf(t) {
+		r := TaskRun{
+			RunID: s.RunID, Phase: s.Phase, Attempt: s.Attempt, StartedAt: s.Started, EndedAt: s.Ended, ExitCode: s.ExitCode, Took: s.Took,
+		}
+		if s.Phase == "" {
+			turns++
+			r.Number = turns
+		}
+		if loop {
+			r.Iteration = max(1, s.Iteration)
+		}
+		if s.RunID == t.RunID {
+			r.ofLast(t)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// ofLast fills in what the task says of its last run alone.
+func (r *TaskRun) ofLast(t *state.Task) {
+	if r.StartedAt.IsZero() {
+		r.StartedAt = t.StartedAt
+	}
+	if r.Phase != state.PhaseVerify {
+		r.Agent, r.Model, r.Account = t.Agent, t.Model, t.AccountName()
+	}
+}
+
+// weigh says what is left of the files of a run.
+func (c *Coordinator) weigh(r *TaskRun) {
+	r.RunDir = c.RunDir(r.RunID)
+	fi, err := os.Lstat(r.RunDir)
+	if r.Kept = err == nil && fi.IsDir(); !r.Kept {
+		return
+	}
+	r.Stdout, r.Stderr = outputSize(r.RunDir, "stdout"), outputSize(r.RunDir, "stderr")
+}
+
+// outputSize gives how many bytes a reader of an output gets; 0 if there is none.
+func outputSize(runDir, name string) int64 {
+	o, err := OpenOutputs([]string{filepath.Join(runDir, name)})
+	if err != nil {
+		return 0
+	}
+	_ = o.Close() // only looked at
+	return o.Size()
+}
