@@ -15,25 +15,28 @@ type MemoryQuery struct {
 	FromRun   string `json:"-"` // the run that the client is part of, "" if none: it is the server's finding
 }
 
+// MemoryResult is what a search of notes has found, and why.
+type MemoryResult = memory.Result
+
 // SearchMemory searches the notes of a workspace as for a task, and changes nothing. A
 // run may ask for what its own task's workspace has, and what is below it. The error is
 // an *Error where the query is wrong.
-func (c *Coordinator) SearchMemory(ctx context.Context, q MemoryQuery) (memory.Result, error) {
+func (c *Coordinator) SearchMemory(ctx context.Context, q MemoryQuery) (MemoryResult, error) {
 	defer c.call()()
 	if err := CheckPrompt(q.Prompt); err != nil {
-		return memory.Result{}, err
+		return MemoryResult{}, err
 	}
 	dir, err := checkDirectory(q.Workspace)
 	if err != nil {
-		return memory.Result{}, err
+		return MemoryResult{}, err
 	}
 	if q.FromRun != "" && !c.isOfRun(q.FromRun, dir) {
-		return memory.Result{}, &Error{
+		return MemoryResult{}, &Error{
 			Code: CodeForbidden, Field: "workspace", Message: "a run may search the notes of its own workspace only", Hint: "leave it to the user",
 		}
 	}
 	if c.cfg.Memory == nil {
-		return memory.Result{Hits: []memory.Hit{}, Terms: []memory.Term{}}, nil
+		return MemoryResult{Hits: []memory.Hit{}, Terms: []memory.Term{}}, nil
 	}
 	return c.cfg.Memory(ctx, dir, q.Prompt)
 }

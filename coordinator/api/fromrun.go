@@ -54,7 +54,7 @@ func (p *peer) partOf(look func(pid int) (string, error)) (run string, err error
 }
 
 // forRuns are the paths at which a run may POST; beside that it may read.
-var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/preview", "/v1/tasks/*/cancel"}
+var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/preview", "/v1/tasks/*/cancel", "/v1/memory/search"}
 
 // admit lets a request pass that changes something, with the run that it comes from,
 // unless that run may not make it.

@@ -65,19 +65,20 @@ func (in *listInput) filter() (state.Filter, error) {
 // look like a number that a client could reckon with.
 const cursorBase = 36
 
-// formatCursor gives the cursor of the page that follows a task, by its [state.Row.First].
-func formatCursor(first uint64) string { return strconv.FormatUint(first, cursorBase) }
+// formatCursor gives the cursor of a place in a list, which is not 0: of tasks it is a
+// [state.Row.First], of messages a [session.Page.Begin].
+func formatCursor(place uint64) string { return strconv.FormatUint(place, cursorBase) }
 
-// parseCursor is the inverse of formatCursor; "" is 0, the newest task.
+// parseCursor is the inverse of formatCursor; "" is 0.
 func parseCursor(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	first, err := strconv.ParseUint(s, cursorBase, 64)
-	if err != nil || first == 0 || formatCursor(first) != s {
+	place, err := strconv.ParseUint(s, cursorBase, 64)
+	if err != nil || place == 0 || formatCursor(place) != s {
 		return 0, coordinator.BadCursor("it is none")
 	}
-	return first, nil
+	return place, nil
 }
 
 // list writes the rows one by one: there may be many, and most of them have been

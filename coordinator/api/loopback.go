@@ -320,6 +320,6 @@ func isLong(r *http.Request) bool {
 	case strings.HasSuffix(path, "/logs"):
 		return r.URL.Query().Has("follow")
 	default:
-		return strings.HasSuffix(path, "/events") || strings.HasSuffix(path, "/wait") || strings.HasSuffix(path, "/verify") || strings.HasSuffix(path, "/compact")
+		return strings.HasSuffix(path, "/events") || strings.HasSuffix(path, "/wait") || strings.HasSuffix(path, "/verify") || strings.HasSuffix(path, "/compact") || path == "/v1/usage"
 	}
 }

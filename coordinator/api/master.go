@@ -2,7 +2,9 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"math"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -16,7 +18,9 @@ type (
 	healthOutput struct{ Body coordinator.Health }
 
 	keyInput struct {
-		Key string `path:"key" doc:"A session: its key or its id"`
+		Key    string `path:"key" doc:"A session: its key or its id"`
+		Limit  int    `query:"limit" minimum:"0" maximum:"1000" doc:"At most so many messages, the last ones; 0: all. They may be fewer where they are large"`
+		Cursor string `query:"cursor" doc:"The older of an answer: go on with the messages before it"`
 	}
 
 	sessionsOutput struct {
@@ -58,16 +62,36 @@ func (s *Server) sessions(context.Context, *struct{}) (*sessionsOutput, error) {
 }
 
 func (s *Server) session(_ context.Context, in *keyInput) (*sessionOutput, error) {
-	ses, transcript, err := s.master.Session(in.Key)
+	ses, page, err := s.transcript(in)
 	if err != nil {
 		return nil, asProblem(err)
 	}
-	return &sessionOutput{Body: SessionView{
+	view := SessionView{
 		Session:    ses,
 		Queue:      s.queue(ses.Key),
 		Tasks:      append([]state.Task{}, s.master.List(state.Filter{Session: ses.Key})...),
-		Transcript: append([]session.Message{}, transcript...),
-	}}, nil
+		Transcript: append([]session.Message{}, page.Messages...),
+	}
+	if page.Begin > 0 {
+		view.Older = formatCursor(uint64(page.Begin))
+	}
+	return &sessionOutput{Body: view}, nil
+}
+
+// pageLength is how many messages a page has whose request does not say.
+const pageLength = 100
+
+// transcript gives a session, and of its transcript what is asked for.
+func (s *Server) transcript(in *keyInput) (state.Session, session.Page, error) {
+	before, err := parseCursor(in.Cursor)
+	if err != nil || before > math.MaxInt64 {
+		return state.Session{}, session.Page{}, coordinator.BadCursor("it is none")
+	}
+	if in.Limit == 0 && before == 0 {
+		ses, all, err := s.master.Session(in.Key)
+		return ses, session.Page{Messages: all}, err
+	}
+	return s.master.SessionPage(in.Key, int64(before), cmp.Or(in.Limit, pageLength))
 }
 
 func (s *Server) handover(ctx context.Context, _ *struct{}) (*struct{}, error) {

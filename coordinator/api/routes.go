@@ -36,6 +36,8 @@ func (s *Server) routes() {
 	s.queueRoutes(api)
 	s.promptRoutes(api)
 	s.streamRoutes(api)
+	s.fileRoutes(api)
+	s.reportRoutes(api)
 	s.masterRoutes(api)
 	s.monitorRoutes(api)
 	s.ledgerRoutes(api)

@@ -76,6 +76,19 @@ type Master interface {
 	LastOutput(id string) time.Time
 	// RunDir gives the directory of a run, which need not exist.
 	RunDir(runID string) string
+	// Runs gives all runs of a task, the oldest first.
+	Runs(ctx context.Context, ref string) ([]coordinator.TaskRun, error)
+	// Files gives the files of a task: those that were collected after its last run, or
+	// with run what lies in the directory of that one.
+	Files(ctx context.Context, ref, run string) (coordinator.TaskFiles, error)
+	// OpenFile gives what is in a file of a task.
+	OpenFile(ctx context.Context, ref, run, name string) (coordinator.Content, error)
+	// Accounts gives the accounts that are known, in the order of their names.
+	Accounts() []state.AccountUse
+	// Usage adds up what runs have used.
+	Usage(ctx context.Context, q coordinator.UsageQuery) ([]coordinator.UsageRow, error)
+	// SearchMemory searches the notes of a workspace as for a task.
+	SearchMemory(ctx context.Context, q coordinator.MemoryQuery) (coordinator.MemoryResult, error)
 	// Subscribe gives every change from now on, in order. The channel is closed
 	// when more than buffer of them wait, and by cancel.
 	Subscribe(buffer int) (changes <-chan *coordinator.Change, cancel func())
@@ -91,6 +104,8 @@ type Master interface {
 	Sessions() []state.Session
 	// Session gives a session by its key or id, and its transcript.
 	Session(ref string) (state.Session, []session.Message, error)
+	// SessionPage is Session with some of the last messages alone, or of those before a place.
+	SessionPage(ref string, before int64, n int) (state.Session, session.Page, error)
 	// Dump writes the whole state as text, the same for the same state.
 	Dump(w io.Writer) error
 	// Findings gives what is wrong in the ledger.
@@ -183,11 +198,17 @@ type Server struct {
 	openAPI []byte
 	codes   codes
 	traffic *traffic
+
+	usages   turnstile // for what reads the whole ledger
+	searches turnstile // for searches of notes
 }
 
 // NewServer gives a server for m. It starts nothing: see [Server.Serve].
 func NewServer(m Master, opts Options) *Server {
-	s := &Server{master: m, opts: opts.withDefaults(), mux: http.NewServeMux(), traffic: newTraffic()}
+	s := &Server{
+		master: m, opts: opts.withDefaults(), mux: http.NewServeMux(), traffic: newTraffic(),
+		usages: make(turnstile, 1), searches: make(turnstile, maxSearches),
+	}
 	s.routes()
 	return s
 }

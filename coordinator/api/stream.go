@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,6 +23,8 @@ type logsInput struct {
 	Stream string `query:"stream" default:"stdout" enum:"stdout,stderr,prompt"`
 	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from those of the present attempt on"`
 	Run    string `query:"run" doc:"Only that run of the task: its id, a unique piece of it, or the number from 1 of one of its agent"`
+	Tail   int    `query:"tail" minimum:"0" doc:"Only the last so many lines; 0: all"`
+	Range  string `header:"Range" doc:"Of bytes of what there is now, such as bytes=0-999, or bytes=-1000 for the last ones. With If-Range and the ETag of an answer before, it is only heeded if what was read is still the beginning. Not with follow"`
 }
 
 // streamFile names the file of a run that holds a stream.
@@ -29,13 +32,9 @@ var streamFile = map[string]string{"stdout": "stdout", "stderr": "stderr", "prom
 
 func (s *Server) streamRoutes(api huma.API) {
 	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "What the runs of the task's last attempt wrote, in their order")
-	logs.Responses = streams("text/plain")
+	logs.Responses = contentResponses("text/plain", "What was written so far, or a stream that goes on")
 	huma.Register(api, logs, s.logs)
 	s.eventRoute(api)
-}
-
-func streams(contentType string) map[string]*huma.Response {
-	return answers("A stream", contentType)
 }
 
 // answers describes a good answer that is no JSON.
@@ -92,6 +91,9 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 		return nil, asProblem(err)
 	}
 	name := streamFile[in.Stream]
+	if in.Follow && in.Tail > 0 {
+		return nil, asProblem(&coordinator.Error{Code: coordinator.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"})
+	}
 	if in.Follow {
 		done, err := s.beginWait(ctx, t.ID)
 		if err != nil {
@@ -106,24 +108,34 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	if err != nil {
 		return nil, asProblem(err)
 	}
+	content, begin, err := openLogs(paths, in.Tail)
+	if err != nil {
+		return nil, asProblem(err)
+	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		out := startStream(hctx, textPlain)
-		for _, path := range paths {
-			if copyOutput(out, path) != nil {
-				breakOff()
-			}
+		defer func() { _ = content.Close() }() // it was only read
+		hctx.SetHeader("Content-Type", textPlain)
+		if in.Tail == 0 { // a tail begins with something else after each line
+			hctx.SetHeader("ETag", `"`+content.Begin()+`"`)
 		}
+		r, _ := humago.Unwrap(hctx)
+		r.Header.Del("If-None-Match") // the same beginning is not the same content
+		serveContent(hctx, io.NewSectionReader(content, begin, content.Size()-begin), time.Time{})
 	}}, nil
 }
 
-func copyOutput(w io.Writer, path string) error {
-	f, err := coordinator.OpenOutput(filepath.Split(path))
-	if err != nil {
-		return err
+// openLogs opens the files of a log, and gives where its last lines begin; with 0 lines
+// where all begin.
+func openLogs(paths []string, lines int) (content *coordinator.Outputs, begin int64, err error) {
+	content, err = coordinator.OpenOutputs(paths)
+	if err != nil || lines == 0 {
+		return content, 0, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	_, err = io.Copy(w, &coordinator.Output{File: f})
-	return err
+	begin, err = content.Tail(lines)
+	if err != nil {
+		return nil, 0, errors.Join(err, content.Close())
+	}
+	return content, begin, nil
 }
 
 const textPlain = "text/plain; charset=utf-8"

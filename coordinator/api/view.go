@@ -29,6 +29,7 @@ type SessionView struct {
 	Queue      []TaskView        `json:"queue"`
 	Tasks      []state.Task      `json:"tasks"`
 	Transcript []session.Message `json:"transcript"`
+	Older      string            `json:"older,omitempty"` // cursor for the messages before these; "": there are none
 }
 
 // view shows one task of a list.

@@ -1,0 +1,90 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"stint/coordinator"
+)
+
+// serveContent answers with a content, or with the parts of it that a header Range names.
+// What has changed while it was read ends the answer before its length is reached, which
+// the client sees.
+func serveContent(hctx huma.Context, content io.ReadSeeker, modified time.Time) {
+	r, w := humago.Unwrap(hctx)
+	out := &rangeWriter{ResponseWriter: w, cacheControl: w.Header().Get("Cache-Control")}
+	if overTCP(hctx.Context()) {
+		out.limit = writeTimeout
+	}
+	http.ServeContent(out, r, "", modified, content)
+}
+
+// A rangeWriter makes a problem of a range that cannot be had, which net/http tells as
+// plain text.
+type rangeWriter struct {
+	http.ResponseWriter
+	cacheControl string        // net/http takes it away
+	limit        time.Duration // that a reader may take for one piece; 0: as long as it likes
+	refused      bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *rangeWriter) WriteHeader(status int) {
+	if w.refused = status == http.StatusRequestedRangeNotSatisfiable; !w.refused {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	if w.cacheControl != "" {
+		w.Header().Set("Cache-Control", w.cacheControl)
+	}
+	p := newProblem(status, coordinator.CodeInvalid, "the header Range names nothing that is there; Content-Range says how many bytes there are", "for the last 1000 of them: Range: bytes=-1000")
+	p.Field = "Range"
+	p.write(w.ResponseWriter)
+}
+
+// Write implements [io.Writer].
+func (w *rangeWriter) Write(b []byte) (int, error) {
+	if w.refused {
+		return len(b), nil
+	}
+	if w.limit > 0 {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.limit)) // not every writer has deadlines
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// contentResponses describes the answers of serveContent.
+func contentResponses(contentType, description string) map[string]*huma.Response {
+	content := map[string]*huma.MediaType{contentType: {}}
+	return map[string]*huma.Response{
+		"200": {Description: description, Content: content},
+		"206": {Description: "The part that the header Range names", Content: content},
+		"default": {Description: "Error", Content: map[string]*huma.MediaType{
+			"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}},
+		}},
+	}
+}
+
+// patience is how long a request waits for others that cost as much.
+const patience = 10 * time.Second
+
+// A turnstile lets some requests pass at once; the others wait.
+type turnstile chan struct{}
+
+// enter waits for its turn, which lasts until leave is called. It gives up when the
+// client does, or when it takes too long.
+func (t turnstile) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(patience):
+		return nil, &coordinator.Error{Code: coordinator.CodeTooMany, Message: "others ask for the same, which takes long, and only a few can at once", Hint: "try again"}
+	}
+}

@@ -1,0 +1,77 @@
+package api
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"stint/coordinator"
+	"stint/memory"
+	"stint/session"
+	"stint/state"
+)
+
+// The fake master's answers to who only reads.
+
+func (f *fakeMaster) Runs(ctx context.Context, ref string) ([]coordinator.TaskRun, error) {
+	t, err := f.Task(ctx, ref)
+	if err != nil || t.RunID == "" {
+		return nil, err
+	}
+	return []coordinator.TaskRun{{RunID: t.RunID, Number: 1, Attempt: 1, RunDir: f.RunDir(t.RunID), Kept: true}}, nil
+}
+
+func (f *fakeMaster) Files(ctx context.Context, ref, run string) (coordinator.TaskFiles, error) {
+	t, err := f.Task(ctx, ref)
+	list := coordinator.TaskFiles{Inputs: []coordinator.TaskFile{}, Outputs: []coordinator.TaskFile{}}
+	for _, out := range t.OutputFiles {
+		list.Outputs = append(list.Outputs, coordinator.TaskFile{Name: out.Path, Size: out.Size, RunID: t.RunID + run})
+	}
+	return list, err
+}
+
+func (f *fakeMaster) OpenFile(ctx context.Context, ref, _, name string) (coordinator.Content, error) {
+	t, err := f.Task(ctx, ref)
+	if err != nil {
+		return coordinator.Content{}, err
+	}
+	if !slices.ContainsFunc(t.OutputFiles, func(out state.OutputFile) bool { return out.Path == name }) {
+		return coordinator.Content{}, &coordinator.Error{Code: coordinator.CodeNotFound, Message: "no file " + name}
+	}
+	file, fi, err := coordinator.OpenCollected(f.RunDir(t.RunID), name)
+	if err != nil {
+		return coordinator.Content{}, &coordinator.Error{Code: coordinator.CodeNotFound, Message: err.Error()}
+	}
+	return coordinator.Content{ReadSeeker: file, Modified: fi.ModTime(), Close: file.Close}, nil
+}
+
+func (f *fakeMaster) Accounts() []state.AccountUse {
+	return []state.AccountUse{{Account: state.Account{Name: "codex", Hold: true, Reason: "auth"}, Agent: "codex", Waiting: 2}}
+}
+
+func (f *fakeMaster) Usage(_ context.Context, q coordinator.UsageQuery) ([]coordinator.UsageRow, error) {
+	key := strings.Join([]string{q.By, q.Since.UTC().String(), q.Until.UTC().String(), q.Location.String()}, ",")
+	return []coordinator.UsageRow{{Key: key, Runs: 1}}, f.err
+}
+
+func (f *fakeMaster) SearchMemory(_ context.Context, q coordinator.MemoryQuery) (memory.Result, error) {
+	f.mu.Lock()
+	f.run = q.FromRun
+	f.mu.Unlock()
+	return memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Text: q.Prompt}}, Notes: 1}, f.err
+}
+
+// SessionPage reads the transcript from a file beside the runs.
+func (f *fakeMaster) SessionPage(ref string, before int64, n int) (state.Session, session.Page, error) {
+	s, _, err := f.Session(ref)
+	if err != nil {
+		return s, session.Page{}, err
+	}
+	p, err := session.ReadPage(filepath.Join(f.runs, s.ID+".jsonl"), before, n)
+	if err != nil && !os.IsNotExist(err) {
+		err = coordinator.BadCursor(err.Error())
+	}
+	return s, p, err
+}

@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+type (
+	accountsOutput struct {
+		Body struct {
+			Accounts []state.AccountUse `json:"accounts"`
+		}
+	}
+
+	usageInput struct {
+		By       string `query:"by" default:"day" enum:"day,agent,model,account,session,task,run,total" doc:"One row for each of these"`
+		Since    string `query:"since" format:"date-time" doc:"Runs that ended then or later"`
+		Until    string `query:"until" format:"date-time" doc:"Runs that ended before"`
+		Location string `query:"location" default:"UTC" doc:"Whose days are meant: a zone of the IANA database, such as Europe/Berlin"`
+	}
+
+	usageOutput struct {
+		Body struct {
+			Rows []coordinator.UsageRow `json:"rows"`
+		}
+	}
+
+	searchInput struct{ Body coordinator.MemoryQuery }
+
+	searchOutput struct{ Body coordinator.MemoryResult }
+)
+
+// maxSearches is how many searches of notes run at the same time: each starts a program.
+const maxSearches = 2
+
+func (s *Server) reportRoutes(api huma.API) {
+	huma.Register(api, op(http.MethodGet, "/v1/accounts", "list-accounts", "The accounts that are known, and what uses them; nothing of what they log in with"), s.accounts)
+	huma.Register(api, op(http.MethodGet, "/v1/usage", "usage", "What runs have used: the whole ledger is read for it"), s.usage)
+	huma.Register(api, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace as for a task; nothing is kept"), s.search)
+}
+
+func (s *Server) accounts(context.Context, *struct{}) (*accountsOutput, error) {
+	out := &accountsOutput{}
+	out.Body.Accounts = append([]state.AccountUse{}, s.master.Accounts()...)
+	return out, nil
+}
+
+// query gives what is asked for.
+func (in *usageInput) query() (q coordinator.UsageQuery, err error) {
+	q.By = in.By
+	if in.By == "total" {
+		q.By = ""
+	}
+	if q.Since, err = queryTime("since", in.Since); err != nil {
+		return q, err
+	}
+	if q.Until, err = queryTime("until", in.Until); err != nil {
+		return q, err
+	}
+	if !q.Until.IsZero() && !q.Since.Before(q.Until) {
+		return q, &coordinator.Error{Code: coordinator.CodeInvalid, Message: "nothing lies between since and until", Hint: "let since be the earlier one", Field: "until"}
+	}
+	q.Location, err = time.LoadLocation(in.Location)
+	if err != nil || in.Location == "Local" {
+		return q, &coordinator.Error{Code: coordinator.CodeInvalid, Message: "this machine knows no zone " + clip(in.Location), Hint: "use one such as Europe/Berlin, or UTC", Field: "location"}
+	}
+	return q, nil
+}
+
+// queryTime reads the time of a parameter; "" is none.
+func queryTime(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, &coordinator.Error{Code: coordinator.CodeInvalid, Message: name + " is no time", Hint: "give one such as 2026-12-01T08:00:00Z", Field: name}
+	}
+	return t, nil
+}
+
+func (s *Server) usage(ctx context.Context, in *usageInput) (*usageOutput, error) {
+	q, err := in.query()
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	ctx, release := long(ctx)
+	defer release()
+	leave, err := s.usages.enter(ctx)
+	if err != nil {
+		return nil, asProblem(ended(ctx, err))
+	}
+	defer leave()
+	rows, err := s.master.Usage(ctx, q)
+	if err != nil {
+		return nil, asProblem(ended(ctx, err))
+	}
+	out := &usageOutput{}
+	out.Body.Rows = append([]coordinator.UsageRow{}, rows...)
+	return out, nil
+}
+
+func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, error) {
+	q := in.Body
+	q.FromRun = fromRun(ctx)
+	ctx, release := long(ctx)
+	defer release()
+	leave, err := s.searches.enter(ctx)
+	if err != nil {
+		return nil, asProblem(ended(ctx, err))
+	}
+	defer leave()
+	found, err := s.master.SearchMemory(ctx, q)
+	if err != nil {
+		return nil, asProblem(ended(ctx, err))
+	}
+	return &searchOutput{Body: found}, nil
+}
