@@ -26,13 +26,13 @@ var bugs = []bug{
 	},
 	{
 		name: "acknowledged before it is written", file: "ledger/log.go",
-		old: "if err := l.journal.append(b.bytes); err != nil {",
-		now: "b.answer(nil)\n\tb.taken = nil\n\tif err := l.journal.append(b.bytes); err != nil {",
+		old: "took.Sync, err = l.journal.append(b.bytes, l.opts.now)",
+		now: "b.answer(nil)\n\tb.taken = nil\n\ttook.Sync, err = l.journal.append(b.bytes, l.opts.now)",
 		pkg: "./ledger", run: "^TestPromise7WhenTheDiskFailsWeStopSayingYes$",
 	},
 	{
 		name: "acknowledged before the fdatasync", file: "ledger/journal.go",
-		old: "if err := j.file.Datasync(); err != nil {", now: "if err := error(nil); err != nil {",
+		old: "err = j.file.Datasync()", now: "err = nil",
 		pkg: "./ledger", run: crashTest, env: crashImages,
 	},
 	{
@@ -42,8 +42,8 @@ var bugs = []bug{
 	},
 	{
 		name: "a failed fdatasync is tried again", file: "ledger/journal.go",
-		old: "if err := j.file.Datasync(); err != nil {",
-		now: "err := j.file.Datasync()\n\tif err != nil {\n\t\terr = j.file.Datasync()\n\t}\n\tif err != nil {",
+		old: "err = j.file.Datasync()",
+		now: "if err = j.file.Datasync(); err != nil {\n\t\terr = j.file.Datasync()\n\t}",
 		pkg: "./ledger", run: "^TestPromise7WhenTheDiskFailsWeStopSayingYes$",
 	},
 	{
