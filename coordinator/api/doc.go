@@ -40,6 +40,19 @@
 // Every answer says in its header how many findings there are, whether dispatch is
 // paused, and the number of the newest record ([Notice]).
 //
+// # Pages and pieces
+//
+// A list of tasks with a limit says how it goes on: next, and the header Link. The cursor
+// is the number of the first record of the page's last task, which compaction keeps
+// (state.KeyFirstSeq): so no task is given twice and none is left out, whatever becomes of
+// them between two pages. A long transcript is read from its end on: older.
+//
+// A log that is not followed, and a collected file, can be asked for in pieces by Range.
+// A log is then what its runs have written until now, one behind the other, with a line
+// where something was cut out. Its ETag stays the same while it only grows: who goes on
+// where it left off sends it as If-Range, and gets all anew if the beginning is another.
+// Files are sent to be saved, under a policy that lets no browser show them.
+//
 // # Monitoring
 //
 // GET /v1/health is about the process: it answers with 200, and says in one word how the
