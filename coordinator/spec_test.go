@@ -330,11 +330,17 @@ func TestBadSpecs(t *testing.T) {
 
 func TestRenameSpecs(t *testing.T) {
 	tests := []struct{ text, want string }{
-		{`{"tool":"codex","model":null,"prompt":"p","input_files":[],"output_files":["a"],"tenant_id":"default","priority":5,"idempotency_key":null}`,
-			`{"agent":"codex","model":null,"prompt":"p","inputFiles":[],"outputSpec":["a"],"tenantId":"default","priority":5,"idempotencyKey":null}`},
+		{
+			`{"tool":"codex","model":null,"prompt":"p","input_files":[],"output_files":["a"],"tenant_id":"default","priority":5,"idempotency_key":null}`,
+			`{"agent":"codex","model":null,"prompt":"p","inputFiles":[],"outputSpec":["a"],"tenantId":"default","priority":5,"idempotencyKey":null}`,
+		},
 		{`[{"Session_Key":"web","PROMPT":"p"}, {"session":{"tool":1}}]`, `[{"sessionKey":"web","prompt":"p"},{"sessionKey":{"tool":1}}]`},
 		{`{"colour":1,"a \" b":2,"prompt":"<\u00e9"}`, `{"colour":1,"a \" b":2,"prompt":"<\u00e9"}`},
-		{`{}`, `{}`}, {`[]`, `[]`}, {`7`, `7`}, {`[7,[{"tool":1}],null]`, `[7,[{"tool":1}],null]`}, {`"tool"`, `"tool"`},
+		{`{}`, `{}`},
+		{`[]`, `[]`},
+		{`7`, `7`},
+		{`[7,[{"tool":1}],null]`, `[7,[{"tool":1}],null]`},
+		{`"tool"`, `"tool"`},
 	}
 	for _, tt := range tests {
 		if got, err := coordinator.RenameSpecs([]byte(tt.text)); string(got) != tt.want || err != nil {
