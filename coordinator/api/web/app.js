@@ -30,8 +30,8 @@ function say(text, failed = false) {
 
 // post asks the master for something. An answer that is an error is thrown, with the
 // field of the request that is wrong, if the master names one.
-async function post(path, body) {
-	const sent = { method: "POST", redirect: "error", headers: { "Stint-Page": localStorage.getItem(keyName) ?? "" } };
+async function post(path, body, headers = {}) {
+	const sent = { method: "POST", redirect: "error", headers: { "Stint-Page": localStorage.getItem(keyName) ?? "", ...headers } };
 	if (body !== undefined) {
 		sent.body = JSON.stringify(body);
 		sent.headers["Content-Type"] = "application/json";
@@ -125,7 +125,7 @@ function changed() {
 	soon ||= setTimeout(() => {
 		soon = 0;
 		refresh();
-	}, 100);
+	}, 250);
 }
 
 // follow keeps the page fresh while somebody looks: a browser has few connections.
@@ -158,10 +158,10 @@ async function submit(event) {
 	for (const field of form.elements) {
 		if (field.name && field.value !== "") task[field.name] = field.name === "priority" ? Number(field.value) : field.value;
 	}
-	task.idempotencyKey = key ??= crypto.randomUUID();
+	key ??= crypto.randomUUID();
 	button.disabled = true;
 	try {
-		const { id } = await post("/v1/tasks", task);
+		const { id } = await post("/v1/tasks", task, { "Idempotency-Key": `"${key}"` });
 		key = undefined;
 		form.elements.prompt.value = "";
 		say("Submitted: ");
