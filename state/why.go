@@ -27,10 +27,10 @@ func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 	case l.Status == Draft:
 		return "a draft: set status queued, and it runs when its turn comes"
 	}
+	if why := cmp.Or(whyHeld(l), s.whyPaused(), whyTime(&l.Task, now)); why != "" {
+		return why // without a look at its lane, which may be long
+	}
 	return cmp.Or(
-		whyHeld(l),
-		s.whyPaused(),
-		whyTime(&l.Task, now),
 		s.whyAfter(&l.Task),
 		s.whyLane(l, now),
 		whyTaken(l.lane, lim),
