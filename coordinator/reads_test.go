@@ -174,7 +174,7 @@ func TestFilesAreGiven(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(w.c.RunDir(task.RunID), "files", "planted"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range [][2]string{{"", "planted"}, {"1", "planted"}, {"3", "out/a"}, {"zz", "out/a"}, {"", "../run.json"}, {"1", "../run.json"}, {"", ""}, {"", strings.Repeat("x", 5000)}} {
+	for _, c := range [][2]string{{"", "planted"}, {"1", "planted"}, {"2", "planted"}, {"3", "out/a"}, {"zz", "out/a"}, {"", "../run.json"}, {"1", "../run.json"}, {"", ""}, {"", strings.Repeat("x", 5000)}} {
 		content, err := w.c.OpenFile(t.Context(), id, c[0], c[1])
 		if !errors.Is(err, notFound) || len(err.Error()) > 500 {
 			t.Errorf("run %q, %.20q: %+v, %v", c[0], c[1], content, err)
