@@ -616,4 +616,51 @@ var bugs = []bug{
 		old: `r.Header.Del("If-None-Match")`, now: `_ = r`,
 		pkg: "./coordinator/api", run: "^TestLogThatGrows$",
 	},
+
+	// The page, and who is let in.
+	{
+		name: "a text on the page is markup", file: "coordinator/api/page.go",
+		old: `"html/template"`, now: `"text/template"`,
+		pkg: "./coordinator/api", run: "^TestPromise6NoTextBecomesMarkup$",
+	},
+	{
+		name: "control characters reach the page", file: "coordinator/api/page.go",
+		old: "coordinator.EscapeText(buf.String())", now: "buf.String()",
+		pkg: "./coordinator/api", run: "^TestPromise6NoTextBecomesMarkup$",
+	},
+	{
+		name: "the script makes markup of a text", file: "coordinator/api/web/app.js",
+		old: "said.textContent = visible(text)", now: "said.innerHTML = visible(text)",
+		pkg: "./coordinator/api", run: "^TestPageScriptWritesTextOnly$",
+	},
+	{
+		name: "the page is shown to who has not signed in", file: "coordinator/api/page.go",
+		old: "g != nil && !g.knows(r)", now: "g != nil && false",
+		pkg: "./coordinator/api", run: "^TestPromise11Page$",
+	},
+	{
+		name: "a code lets two browsers in", file: "coordinator/api/token.go",
+		old: "delete(c.until, known)", now: "",
+		pkg: "./coordinator/api", run: "^TestBrowserIsLetInOnce$",
+	},
+	{
+		name: "who has the cookie can change things", file: "coordinator/api/loopback.go",
+		old: "(reads || token.isPageKey", now: "(reads || true || token.isPageKey",
+		pkg: "./coordinator/api", run: "^TestStolenCookieChangesNothing$",
+	},
+	{
+		name: "a stream outlives its token", file: "coordinator/api/loopback.go",
+		old: "for g.knows(r) {", now: "for g != nil {",
+		pkg: "./coordinator/api", run: "^TestRotationEndsStreams$",
+	},
+	{
+		name: "what a request shows is logged", file: "coordinator/api/loopback.go",
+		old: "\tsecureHeaders(w.Header())\n\tif p :=", now: "\tg.server.opts.Log.Warn(\"request\", \"header\", r.Header)\n\tif p :=",
+		pkg: "./cmd/stint", run: "^TestPromise11NoSecretIsWritten$",
+	},
+	{
+		name: "the address of the page is on a command line", file: "cmd/stint/ui.go",
+		old: "browserCommand(file)", now: "browserCommand(page.URL)",
+		pkg: "./cmd/stint", run: "^TestScript$/^ui$",
+	},
 }
