@@ -310,16 +310,19 @@ func (c *Coordinator) checkTogether(list []*ledger.Section) (bad int, err error)
 // changed tells subscribers of a task's record, and ends a run whose task is no
 // longer running: a person has edited it.
 func (c *Coordinator) changed(s *ledger.Section) {
-	t, ok := c.state.Peek(string(s.ID))
+	id := string(s.ID)
+	c.runsMu.Lock()
+	r := c.runs[id]
+	c.runsMu.Unlock()
+	if r == nil && len(c.subs) == 0 {
+		return
+	}
+	t, ok := c.state.Peek(id)
 	if !ok {
 		return
 	}
-	if t.Status != state.Running {
-		c.runsMu.Lock()
-		if r := c.runs[t.ID]; r != nil {
-			r.cancel(ErrCanceled)
-		}
-		c.runsMu.Unlock()
+	if r != nil && t.Status != state.Running {
+		r.cancel(ErrCanceled)
 	}
 	c.publish(Change{Seq: s.Seq, Task: t})
 }

@@ -150,6 +150,17 @@ func (tx *Tx) Append(r *Record) {
 	tx.Claim(string(r.Kind) + " " + r.ID)
 }
 
+// size gives about how many bytes the records have when they are written.
+func (tx *Tx) size() (n int) {
+	for i := range tx.records {
+		n += 100 + len(tx.records[i].ID)
+		for _, f := range tx.records[i].Fields {
+			n += len(f.Key) + len(f.Value) + len("- : \n")
+		}
+	}
+	return n
+}
+
 // Merge adds all that another change has collected.
 func (tx *Tx) Merge(other *Tx) {
 	tx.records = append(tx.records, other.records...)
@@ -398,13 +409,16 @@ type batch struct {
 	count   int // sum of those of the updates that are taken
 }
 
-// maxKept is how much memory of a batch is kept for the next one.
-const maxKept = 1 << 20
+// How much memory of a batch is kept for the next one, and room for how many claims.
+const (
+	maxKept   = 1 << 20
+	maxClaims = 1 << 10
+)
 
 // reset begins a new batch behind record seq.
 func (b *batch) reset(seq uint64) {
-	if b.claimed == nil {
-		b.claimed = map[string]bool{}
+	if b.claimed == nil || len(b.claimed) > maxClaims {
+		b.claimed = map[string]bool{} // to clear a large one takes long, every time
 	}
 	clear(b.claimed)
 	clear(b.taken)
@@ -427,6 +441,7 @@ func (b *batch) take(u *update) bool {
 		return false
 	}
 	size, seq := len(b.bytes), b.seq
+	b.bytes = slices.Grow(b.bytes, u.tx.size())
 	for i := range u.tx.records {
 		seq++
 		u.tx.records[i].Seq = seq
