@@ -228,7 +228,7 @@ func FuzzExposition(f *testing.F) {
 	f.Add("x", float64(1<<53))
 	f.Fuzz(func(t *testing.T, s string, v float64) {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			t.Skip()
+			return // no metric is one
 		}
 		e := &exposition{}
 		e.family("a", gauge, "text "+strings.ToValidUTF8(s, ""))
