@@ -663,4 +663,126 @@ var bugs = []bug{
 		old: "browserCommand(file)", now: "browserCommand(page.URL)",
 		pkg: "./cmd/stint", run: "^TestScript$/^ui$",
 	},
+
+	// Who may ask over TCP, and how much.
+	{
+		name: "any Host is ours", file: "coordinator/api/loopback.go",
+		old: `case !g.hosts[r.Host] || !strings.HasPrefix(r.RequestURI, "/"):`, now: `case false:`,
+		pkg: "./coordinator/api", run: "^TestPromise11Host$",
+	},
+	{
+		name: "an address in the request line is not looked at", file: "coordinator/api/loopback.go",
+		old: ` || !strings.HasPrefix(r.RequestURI, "/"):`, now: `:`,
+		pkg: "./coordinator/api", run: "^TestPromise11Host$",
+	},
+	{
+		name: "OPTIONS * passes by the guard", file: "coordinator/api/loopback.go",
+		old: `srv.DisableGeneralOptionsHandler = true`, now: `srv.DisableGeneralOptionsHandler = false`,
+		pkg: "./coordinator/api", run: "^TestPromise11Host$",
+	},
+	{
+		name: "a page of any origin may ask", file: "coordinator/api/loopback.go",
+		old: `case !g.sameOrigin(r):`, now: `case false:`,
+		pkg: "./coordinator/api", run: "^TestPromise11Origin$",
+	},
+	{
+		name: "a page of another port is ours", file: "coordinator/api/loopback.go",
+		old: `sites[0] == "none")`, now: `sites[0] == "none" || sites[0] == "same-site")`,
+		pkg: "./coordinator/api", run: "^TestPromise11Origin$",
+	},
+	{
+		name: "a page of any origin may read", file: "coordinator/api/loopback.go",
+		old: `h.Set("X-Frame-Options", "DENY")`, now: `h.Set("Access-Control-Allow-Origin", "*")`,
+		pkg: "./coordinator/api", run: "^TestPromise11Origin$",
+	},
+	{
+		name: "any token will do", file: "coordinator/api/token.go",
+		old: `return err == nil && equalText(given, text)`, now: `return err == nil && (given != "" || equalText(given, text))`,
+		pkg: "./coordinator/api", run: "^TestPromise11Token$",
+	},
+	{
+		name: "the beginning of the token will do", file: "coordinator/api/token.go",
+		old: `return err == nil && equalText(given, text)`, now: `return err == nil && strings.HasPrefix(text, given)`,
+		pkg: "./coordinator/api", run: "^TestWrongTokens$",
+	},
+	{
+		name: "the token counts in a URL", file: "coordinator/api/loopback.go",
+		old: `if auth := r.Header.Values("Authorization"); len(auth) > 0 {`, now: "if token.isToken(r.URL.Query().Get(\"token\")) {\n\t\treturn true\n\t}\n\tif auth := r.Header.Values(\"Authorization\"); len(auth) > 0 {",
+		pkg: "./coordinator/api", run: "^TestPromise11Token$",
+	},
+	{
+		name: "the old token counts after a rotation", file: "coordinator/api/token.go",
+		old: `os.SameFile(info, t.info) && info.ModTime().Equal(t.info.ModTime()) && info.Size() == t.info.Size() && info.Mode() == t.info.Mode()`, now: `info != nil`,
+		pkg: "./coordinator/api", run: "^TestRotationCountsAtOnce$",
+	},
+	{
+		name: "a cookie counts after a rotation", file: "coordinator/api/token.go",
+		old: `hmac.New(sha256.New, []byte(token))`, now: `hmac.New(sha256.New, []byte("stint"))`,
+		pkg: "./coordinator/api", run: "^TestRotationCountsAtOnce$",
+	},
+	{
+		name: "others may read the token", file: "coordinator/api/token.go",
+		old: `case info.Mode().Perm()&0o077 != 0:`, now: `case false:`,
+		pkg: "./coordinator/api", run: "^TestBadTokenFiles$",
+	},
+	{
+		name: "another user may call over the socket", file: "coordinator/api/listen.go",
+		old: `if err == nil && mayCall(uid, l.uid) {`, now: `if err == nil && mayCall(uid, uid) {`,
+		pkg: "./coordinator/api", run: "^TestPromise11OtherUsers$",
+	},
+	{
+		name: "who has no token is told whether dispatch is paused", file: "coordinator/api/routes.go",
+		old: `if !overTCP(r.Context()) || !s.isPublic(r) {`, now: `if true {`,
+		pkg: "./coordinator/api", run: "^TestStrangersAreToldNothing$",
+	},
+	{
+		name: "it listens on all addresses", file: "coordinator/api/loopback.go",
+		old: `host == "localhost") {`, now: `host == "localhost" || host == "0.0.0.0") {`,
+		pkg: "./coordinator/api", run: "^TestAddressesOfThisMachineAlone$",
+	},
+	{
+		name: "a body over TCP has no bound", file: "coordinator/api/loopback.go",
+		old: `b.left < 0 {`, now: `false {`,
+		pkg: "./coordinator/api", run: "^TestBodiesOverTCP$",
+	},
+	{
+		name: "what a form sends is taken for JSON", file: "coordinator/api/routes.go",
+		old: `t == "application/json"`, now: `t != ""`,
+		pkg: "./coordinator/api", run: "^TestBodiesOverTCP$",
+	},
+	{
+		name: "any number of streams", file: "coordinator/api/loopback.go",
+		old: `make(chan struct{}, maxStreams)`, now: `make(chan struct{}, 1<<20)`,
+		pkg: "./coordinator/api", run: "^TestStreamsOverTCP$",
+	},
+	{
+		name: "a stream that has ended still counts", file: "coordinator/api/loopback.go",
+		old: "defer func() { <-g.streams }()\n", now: ``,
+		pkg: "./coordinator/api", run: "^TestStreamsOverTCP$",
+	},
+	{
+		name: "any number of connections", file: "coordinator/api/loopback.go",
+		old: `netutil.LimitListener(ln, maxConns/len(lns))`, now: `netutil.LimitListener(ln, 1<<20)`,
+		pkg: "./coordinator/api", run: "^TestSlowClients$",
+	},
+	{
+		name: "who reads no answer stays for ever", file: "coordinator/api/loopback.go",
+		old: `srv.WriteTimeout = writeTimeout`, now: `srv.WriteTimeout = 0`,
+		pkg: "./coordinator/api", run: "^TestSlowClients$",
+	},
+	{
+		name: "who sends no header stays for ever", file: "coordinator/api/server.go",
+		old: `ReadHeaderTimeout: headerTimeout,`, now: ``,
+		pkg: "./coordinator/api", run: "^TestSlowClients$",
+	},
+	{
+		name: "a wait over TCP is cut off after a minute", file: "coordinator/api/loopback.go",
+		old: `w = &lateWriter{w}`, now: ``,
+		pkg: "./coordinator/api", run: "^TestLongRequestsOverTCP$",
+	},
+	{
+		name: "a body that breaks off is a failure of ours", file: "coordinator/api/problem.go",
+		old: `if message == "cannot read request body" {`, now: `if false {`,
+		pkg: "./coordinator/api", run: "^TestMalformedRequests$",
+	},
 }

@@ -52,7 +52,9 @@ func serveTCP(t testing.TB, m Master, opts Options) *tcpServer {
 // do makes a request with headers given as "Name: value", over a connection of its own.
 func (s *tcpServer) do(t testing.TB, method, path, body string, headers ...string) (int, string, http.Header) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.addr+path, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(t.Context(), rawTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.addr+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
