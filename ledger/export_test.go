@@ -18,3 +18,15 @@ func SetUser(uid int) (undo func()) {
 
 // LookBehind looks at what a compaction has put aside, as the watch does.
 func (l *Log) LookBehind(ctx context.Context) error { return l.lookBehind(ctx) }
+
+// Gather says how often a log lets others go first that come with one more change each
+// time, at most that often.
+func Gather(most int) (n int) {
+	l := Log{queue: []*update{{}}}
+	l.gather(func() {
+		if n++; n < most {
+			l.queue = append(l.queue, &update{})
+		}
+	})
+	return n
+}

@@ -78,8 +78,8 @@ type Options struct {
 	// Open and by the log's own goroutines, and must not call the log. nil: nobody.
 	Notify func(Notice)
 	// Observe hears what each write to the journal has taken, just before its waiters are
-	// answered. It is called on the log's goroutine without Locker, and must not call the
-	// log. nil: nobody.
+	// answered. It is called by Open and on the log's goroutine, without Locker, and must
+	// not call the log. nil: nobody.
 	Observe func(*Commit)
 	// Watch makes the log take over edits while it is open.
 	Watch bool
@@ -131,7 +131,7 @@ type update struct {
 	f     func(*Tx) error
 	side  func() error // instead of f; an error means that the disk failed
 	tx    Tx
-	begun time.Time // if Observe wants to know
+	begun time.Time // of f, if Observe wants to know
 	done  chan error
 }
 
@@ -272,11 +272,16 @@ func (l *Log) Update(ctx context.Context, f func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
+	return l.enqueue(l.newUpdate(f))
+}
+
+// newUpdate makes an update that begins now.
+func (l *Log) newUpdate(f func(*Tx) error) *update {
 	u := &update{f: f, done: make(chan error, 1)}
 	if l.opts.Observe != nil {
 		u.begun = l.opts.now()
 	}
-	return l.enqueue(u)
+	return u
 }
 
 // enqueue waits for the answer whatever happens to the caller: once an update
@@ -305,7 +310,7 @@ func (l *Log) run() {
 	defer close(l.done)
 	var again []*update // updates whose claims were taken in the last batch
 	for {
-		l.gather()
+		l.gather(runtime.Gosched)
 		l.mu.Lock()
 		waiting := append(again, l.queue...)
 		l.queue = nil
@@ -326,10 +331,16 @@ func (l *Log) run() {
 	}
 }
 
-// gather lets goroutines that can run go first for as long as that brings more updates:
-// these share one fdatasync then. Where nobody else is at work it costs nothing.
-func (l *Log) gather() {
-	for before := 0; ; {
+// maxGather bounds how often gather lets others go first: writers that always find
+// time for one more must not keep those waiting that have asked.
+const maxGather = 4
+
+// gather lets goroutines that can run go first, by yield, a few times as long as that
+// brings more updates: these share one fdatasync then. Where nobody else is at work it
+// costs nothing.
+func (l *Log) gather(yield func()) {
+	before := 0
+	for range maxGather {
 		l.mu.Lock()
 		n := len(l.queue)
 		l.mu.Unlock()
@@ -337,7 +348,7 @@ func (l *Log) gather() {
 			return
 		}
 		before = n
-		runtime.Gosched()
+		yield()
 	}
 }
 
@@ -471,7 +482,7 @@ func (b *batch) answer(err error) {
 type Commit struct {
 	Records int             // that were written
 	Sync    time.Duration   // of the fdatasync
-	Waits   []time.Duration // of each change, from Update to its answer; valid during the call
+	Waits   []time.Duration // of each change, an edit that is taken over too, from its beginning to its answer; valid during the call
 	Err     error           // nil, or why nothing was kept; it wraps ErrFull where the disk is full
 }
 

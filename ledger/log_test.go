@@ -649,3 +649,12 @@ func TestSectionAtFarApart(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWritersWithoutEnd: those who always come with one more change do not keep the
+// others waiting.
+func TestWritersWithoutEnd(t *testing.T) {
+	const enough = 100
+	if n := ledger.Gather(enough); n == enough {
+		t.Errorf("others went first %d times", n)
+	}
+}

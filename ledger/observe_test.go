@@ -35,6 +35,12 @@ func (d *slowDisk) now() time.Time { return d.start.Add(time.Duration(d.syncs.Lo
 func newObserved(t *testing.T) *observed {
 	o := &observed{world: newWorld(t), disk: &slowDisk{countingFS: countingFS{FS: durable.OS}, start: november()}}
 	o.fs = &o.disk.countingFS
+	o.reopen()
+	return o
+}
+
+func (o *observed) reopen() {
+	o.t.Helper()
 	opts := o.options(false)
 	opts.Now = o.disk.now
 	opts.Observe = func(c *ledger.Commit) {
@@ -44,9 +50,8 @@ func newObserved(t *testing.T) *observed {
 	}
 	var err error
 	if o.log, err = ledger.Open(opts); err != nil {
-		t.Fatal(err)
+		o.t.Fatal(err)
 	}
-	return o
 }
 
 // TestObserveTellsOfEachBatch: a batch of many changes is one commit, with the wait of
@@ -89,6 +94,29 @@ func TestObserveTellsOfEachBatch(t *testing.T) {
 	}
 	if got, want := fmt.Sprintf("%+v", o.commits), fmt.Sprintf("%+v", want); got != want {
 		t.Errorf("the observer was told\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestObserveTellsOfEdits: what a person writes is a change that begins when it is taken
+// over, by the log or when it is opened.
+func TestObserveTellsOfEdits(t *testing.T) {
+	o := newObserved(t)
+	o.add("a", "status", "queued")
+	o.edit(appended("\n## Task b\n- status: queued\n"))
+	if err := o.log.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.close()
+	o.edit(appended("\n## Task c\n- status: queued\n"))
+	o.reopen()
+	o.close()
+	if len(o.commits) != 3 {
+		t.Fatalf("the observer was told %+v", o.commits)
+	}
+	for _, c := range o.commits {
+		if len(c.Waits) != 1 || c.Waits[0] < time.Second || c.Waits[0] > time.Minute {
+			t.Errorf("the observer was told %+v", c)
+		}
 	}
 }
 

@@ -169,7 +169,7 @@ func (l *Log) commitPlan(p *plan) (committed bool, trouble, err error) {
 		return false, nil, nil
 	}
 	var deleted []Record
-	u := &update{done: make(chan error, 1), f: func(tx *Tx) error {
+	u := l.newUpdate(func(tx *Tx) error {
 		for i := range p.records {
 			tx.Append(&p.records[i])
 		}
@@ -180,7 +180,7 @@ func (l *Log) commitPlan(p *plan) (committed bool, trouble, err error) {
 			tx.Append(&deleted[i])
 		}
 		return nil
-	}}
+	})
 	if _, err := l.commit([]*update{u}); err != nil {
 		return false, nil, err
 	}

@@ -391,12 +391,12 @@ func (l *Log) lookBehind(ctx context.Context) error {
 		return err
 	}
 	if len(records) > 0 {
-		err = l.enqueue(&update{done: make(chan error, 1), f: func(tx *Tx) error {
+		err = l.enqueue(l.newUpdate(func(tx *Tx) error {
 			for i := range records {
 				tx.Append(&records[i])
 			}
 			return nil
-		}})
+		}))
 	}
 	if err != nil {
 		return err
