@@ -8,8 +8,8 @@ import (
 )
 
 // A list of tasks can have one idempotency key. In the ledger its n-th task, from 1, has
-// that key with a tab and n behind it, which no client can name. So the list is known if
-// the key of its first task is, and it has as many tasks as such keys follow.
+// that key with a control character and n behind it, which no client can name. So the list
+// is known if the key of its first task is, and it has as many tasks as such keys follow.
 
 // CheckKey says what is wrong with an idempotency key, as an *Error; nil if nothing is.
 func CheckKey(key string) error {
@@ -19,8 +19,12 @@ func CheckKey(key string) error {
 	return nil
 }
 
+// beforePart stands between the key of a list and the number of a task. It is no white
+// space, which editors and formatters put in order, and it ends no line.
+const beforePart = "\x1f"
+
 // partKey is the key of the n-th task of a list with that key.
-func partKey(key string, n int) string { return key + "\t" + strconv.Itoa(n) }
+func partKey(key string, n int) string { return key + beforePart + strconv.Itoa(n) }
 
 // shareKey gives each spec its part of the list's key.
 func (in *intake) shareKey() error {

@@ -1,8 +1,12 @@
 package coordinator_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -73,6 +77,34 @@ func TestKeyOfAList(t *testing.T) {
 		if ids, err := w.once(b, b); err != nil || !slices.Equal(ids, before[b]) {
 			t.Errorf("%s after a restart: %v %v, want %v", b, ids, err, before[b])
 		}
+	}
+}
+
+// TestKeyOfAListInAnEditor: an editor that puts white space in order leaves the keys
+// alone, so that the list is not queued a second time.
+func TestKeyOfAListInAnEditor(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	ids, err := w.once("a key", "abc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	path := filepath.Join(w.dir, ledger.TasksName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.ReplaceAll(text, []byte("\t"), []byte("    "))
+	text = regexp.MustCompile(`(?m)[\pZ\s]+$`).ReplaceAll(text, nil)
+	if err := os.WriteFile(path, append(text, "\n\nsaved by hand\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.open()
+	defer w.close()
+	if again, err := w.once("a key", "abc"); err != nil || !slices.Equal(again, ids) {
+		t.Errorf("%v %v, want %v", again, err, ids)
 	}
 }
 
