@@ -38,7 +38,7 @@ func TestFoldReadsEveryField(t *testing.T) {
 	}
 	want.Title, want.Prompt, want.Result = "Fix it.", "\n  \nFix it.\nNow.", "answer"
 	want.VerifyOutput, want.Findings, want.OnFailure, want.OnIssue = "no\n", []Issue{{"empty", "m"}}, "mend", "look"
-	want.Extra = map[string]string{"color": "blue"}
+	want.Extra, want.Seq = map[string]string{"color": "blue"}, 1
 	if diff := cmp.Diff(want, j.whole("t1")); diff != "" {
 		t.Error(diff)
 	}
@@ -63,7 +63,7 @@ func TestEmptyValueUnsets(t *testing.T) {
 	}
 	j.task("t1", append(fields, "status: queued")...)
 	j.task("t1", empty...)
-	if diff := cmp.Diff(Task{ID: "t1", Status: Queued, Extra: map[string]string{}}, j.whole("t1")); diff != "" {
+	if diff := cmp.Diff(Task{ID: "t1", Status: Queued, Extra: map[string]string{}, Seq: 2}, j.whole("t1")); diff != "" {
 		t.Error(diff)
 	}
 	if _, ok := j.state.ByIdempotencyKey("k"); ok {

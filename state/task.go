@@ -178,6 +178,8 @@ type Task struct {
 	OutputFiles []OutputFile `json:"outputFiles,omitempty"` // likewise
 	Findings    []Issue      `json:"findings,omitempty"`    // likewise
 
+	Seq uint64 `json:"-"` // of a whole task only: number of its last record
+
 	WorkspaceByHand bool `json:"-"` // a person's edit has named the workspace: nobody has checked it, and it may be a link
 
 	Reworded bool `json:"-"` // it runs, and its prompt was changed since its agent's last turn began
