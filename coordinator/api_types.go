@@ -112,6 +112,7 @@ const (
 	CodeNotFound     Code = "not-found"     // no such task, session or file
 	CodeAmbiguous    Code = "ambiguous"     // the reference fits more than one
 	CodeConflict     Code = "conflict"      // it contradicts what is already so
+	CodeChanged      Code = "changed"       // it is for what was there before
 	CodeBusy         Code = "busy"          // a lock or a session is held by someone else
 	CodeFull         Code = "disk-full"     // nothing can be written
 	CodeStopped      Code = "stopped"       // the master is going away, or has gone

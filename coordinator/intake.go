@@ -202,12 +202,31 @@ func (in *intake) check(s *submission) error {
 	if err := in.checkAgent(s); err != nil {
 		return err
 	}
+	if err := checkFields(&s.TaskSpec); err != nil {
+		return err
+	}
+	return in.c.fillFallback(s)
+}
+
+// checkFields says what is wrong with fields of a spec that can be looked at by
+// themselves.
+func checkFields(s *TaskSpec) error {
 	for _, check := range []func(*TaskSpec) error{checkSession, checkTime, checkLimits, checkVerify, checkFollowUps, checkInputFiles, checkOutputSpec} {
-		if err := check(&s.TaskSpec); err != nil {
+		if err := check(s); err != nil {
 			return err
 		}
 	}
-	return in.c.fillFallback(s)
+	return nil
+}
+
+// checkNotPast refuses a time that has passed.
+func (in *intake) checkNotPast(s *TaskSpec) error {
+	now := in.c.cfg.Now()
+	if s.NotBefore.IsZero() || !s.NotBefore.Before(now.Add(-clockDifference)) {
+		return nil
+	}
+	return wrong("notBefore", "leave it out to run the task at once", "the time %s has passed; it is %s now",
+		s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 }
 
 // fillAgent chooses the agent of a task that names none: a session goes on with its
@@ -466,9 +485,8 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 			return err
 		}
 	}
-	if now := in.c.cfg.Now(); !s.NotBefore.IsZero() && s.NotBefore.Before(now.Add(-clockDifference)) {
-		return wrong("notBefore", "leave it out to run the task at once", "the time %s has passed; it is %s now",
-			s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	if err := in.checkNotPast(&s.TaskSpec); err != nil {
+		return err
 	}
 	in.fresh = append(in.fresh, state.Task{})
 	t := &in.fresh[len(in.fresh)-1]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -46,13 +47,16 @@ func ParseSpecs(name string, data []byte) ([]TaskSpec, error) {
 
 // A specReader reads a JSON text, whose syntax was checked, piece by piece.
 type specReader struct {
-	name string
+	name string // of the file, for errors; "": it is none
 	data []byte
 	dec  *json.Decoder
 }
 
 // fail makes an error about what stands at an offset.
 func (r *specReader) fail(off int64, hint, format string, args ...any) error {
+	if r.name == "" {
+		return invalid(hint, format, args...)
+	}
 	line := 1 + bytes.Count(r.data[:off], []byte("\n"))
 	return invalid(hint, "%s:%d: %s", r.name, line, fmt.Sprintf(format, args...))
 }
@@ -109,53 +113,57 @@ func (r *specReader) list(kind string, item func() error) error {
 
 // spec reads one task.
 func (r *specReader) spec() (s TaskSpec, err error) {
-	err = r.object("a task such as {\"prompt\": \"what to do\"}", specFields(&s), specNames())
+	_, err = r.object("a task such as {\"prompt\": \"what to do\"}", specFields(&s), specNames())
 	return s, err
 }
 
 // object reads an object into what fields point to. names has all names that a field
-// may have.
-func (r *specReader) object(kind string, fields map[string]any, names map[string]string) error {
+// may have. given has those that it has, by the fields' own.
+func (r *specReader) object(kind string, fields map[string]any, names map[string]string) (given map[string]string, err error) {
 	tok, err := r.next()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if tok != json.Delim('{') {
-		return r.fail(r.dec.InputOffset(), "write it as JSON has it", "here must be %s", kind)
+		return nil, r.fail(r.dec.InputOffset(), "write it as JSON has it", "here must be %s", kind)
 	}
-	given := map[string]string{}
+	given = map[string]string{}
 	for r.dec.More() {
 		tok, err := r.next()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		key, _ := tok.(string)
 		name, known := names[key]
 		switch before, twice := given[name]; {
 		case !known:
-			return r.unknown(key, names)
+			return nil, inField(key, r.unknown(key, names))
 		case twice && before == key:
-			return r.fail(r.dec.InputOffset(), "leave one of them out", "%s is given twice", key)
+			return nil, inField(name, r.fail(r.dec.InputOffset(), "leave one of them out", "%s is given twice", key))
 		case twice:
-			return r.fail(r.dec.InputOffset(), "leave one of them out", "%s and %s mean the same", before, key)
+			return nil, inField(name, r.fail(r.dec.InputOffset(), "leave one of them out", "%s and %s mean the same", before, key))
 		}
 		given[name] = key
 		if err := r.value(key, fields[name]); err != nil {
-			return err
+			return nil, inField(name, err)
 		}
 	}
 	_, err = r.next()
-	return err
+	return given, err
 }
 
 // unknown makes the error of a field that nobody knows.
 func (r *specReader) unknown(key string, names map[string]string) error {
+	return r.fail(r.dec.InputOffset(), "", "%s", unknownText(key, names))
+}
+
+func unknownText(key string, names map[string]string) string {
 	known := slices.Sorted(maps.Keys(names))
 	if near := state.Nearest(key, known); near != "" {
-		return r.fail(r.dec.InputOffset(), "", "unknown field %q; did you mean %s?", key, near)
+		return fmt.Sprintf("unknown field %q; did you mean %s?", key, near)
 	}
 	own := slices.Compact(slices.Sorted(maps.Values(names)))
-	return r.fail(r.dec.InputOffset(), "", "unknown field %q; known are %s", key, strings.Join(own, ", "))
+	return fmt.Sprintf("unknown field %q; known are %s", key, strings.Join(own, ", "))
 }
 
 // value reads the value of a field. null is as good as none.
@@ -167,6 +175,7 @@ func (r *specReader) value(key string, dst any) error {
 	if err := r.dec.Decode(&raw); err != nil {
 		return r.fail(r.dec.InputOffset(), "mend it", "it is no JSON: %v", err)
 	}
+	reflect.ValueOf(dst).Elem().SetZero()
 	kind, err := "", error(nil)
 	switch dst := dst.(type) {
 	case *time.Time:
@@ -215,7 +224,7 @@ func (r *specReader) inputFiles(files *[]state.InputFile) error {
 	names := map[string]string{"name": "name", "content": "content"}
 	return r.list("a list such as [{\"name\": \"notes.txt\", \"content\": \"…\"}]", func() error {
 		var f state.InputFile
-		err := r.object("a file such as {\"name\": \"notes.txt\", \"content\": \"…\"}", map[string]any{"name": &f.Name, "content": &f.Content}, names)
+		_, err := r.object("a file such as {\"name\": \"notes.txt\", \"content\": \"…\"}", map[string]any{"name": &f.Name, "content": &f.Content}, names)
 		*files = append(*files, f)
 		return err
 	})
