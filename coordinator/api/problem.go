@@ -20,6 +20,7 @@ var statusOf = map[coordinator.Code]int{
 	coordinator.CodeNotFound:     http.StatusNotFound,
 	coordinator.CodeAmbiguous:    http.StatusConflict,
 	coordinator.CodeConflict:     http.StatusConflict,
+	coordinator.CodeChanged:      http.StatusPreconditionFailed,
 	coordinator.CodeBusy:         http.StatusLocked,
 	coordinator.CodeFull:         http.StatusInsufficientStorage,
 	coordinator.CodeStopped:      http.StatusServiceUnavailable,
@@ -37,6 +38,8 @@ func codeOf(status int) coordinator.Code {
 		return coordinator.CodeNotFound
 	case status == http.StatusConflict:
 		return coordinator.CodeConflict
+	case status == http.StatusPreconditionFailed:
+		return coordinator.CodeChanged
 	case status == http.StatusLocked:
 		return coordinator.CodeBusy
 	case status == http.StatusForbidden:

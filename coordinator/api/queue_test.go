@@ -49,6 +49,13 @@ func (f *fakeMaster) Move(_ context.Context, ref string, to coordinator.Place, b
 	return f.change(ref, by, func(t *state.Task) { t.Note = fmt.Sprintf("%+v", to) })
 }
 
+func (f *fakeMaster) Edit(_ context.Context, ref string, p coordinator.Patch, by string) (state.Task, error) {
+	if len(p.Seqs) > 0 && !slices.Contains(p.Seqs, 42) {
+		return state.Task{}, &coordinator.Error{Code: coordinator.CodeChanged, Message: "it has changed"}
+	}
+	return f.change(ref, by, func(t *state.Task) { t.Note, t.Seq = string(p.Fields), 43 })
+}
+
 func (f *fakeMaster) Pause(_ context.Context, reason, by string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

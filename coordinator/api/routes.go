@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -111,12 +112,16 @@ var errNotUTF8 = errors.New("the body is not valid UTF-8")
 // U+FFFD; a prompt has to arrive as it was sent. One pass decodes; only what it
 // refuses goes through huma's validation, for a message that names every fault.
 func readJSON(reg huma.Registry) func(data []byte, v any) error {
+	patch := sync.OnceValue(func() *huma.Schema { return patchBody{}.Schema(reg) })
 	return func(data []byte, v any) error {
 		if !utf8.Valid(data) {
 			return errNotUTF8
 		}
-		if b, ok := v.(*taskBody); ok {
+		switch b := v.(type) {
+		case *taskBody:
 			return b.read(reg, data)
+		case *patchBody:
+			return b.read(reg, patch(), data)
 		}
 		if err := decodeStrictly(data, v); err != nil {
 			return explain(reg, data, v, err)
@@ -151,19 +156,26 @@ func isOver(data []byte, dec *json.Decoder) error {
 	return nil
 }
 
-// explain gives the faults of a body that should have become v, else err.
-func explain(reg huma.Registry, data []byte, v any, err error) error {
+// checkJSON says where a body is no JSON; nil if it is.
+func checkJSON(data []byte) error {
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
 		return fmt.Errorf("the body is not JSON: %w", err)
 	}
-	f := faults{reg: reg, path: huma.NewPathBuffer(nil, 0)}
-	f.path.Push("body")
+	return nil
+}
+
+// explain gives the faults of a body that should have become v, else err.
+func explain(reg huma.Registry, data []byte, v any, err error) error {
+	if err := checkJSON(data); err != nil {
+		return err
+	}
+	f := newFaults(reg)
 	if t := reflect.TypeOf(v).Elem(); t.Kind() == reflect.Slice && isList(data) {
 		f.findInList(t.Elem(), data)
 	} else {
-		f.find(t, data, err)
+		f.find(reg.Schema(t, true, ""), data, err)
 	}
-	return errors.New(complaints(f.details()))
+	return f.err()
 }
 
 // faults are what is wrong with a body.
@@ -173,18 +185,25 @@ type faults struct {
 	found huma.ValidateResult
 }
 
+func newFaults(reg huma.Registry) *faults {
+	f := &faults{reg: reg, path: huma.NewPathBuffer(nil, 0)}
+	f.path.Push("body")
+	return f
+}
+
 // maxValues bounds the values of an object in which all faults are looked for, each of
 // which costs much more to tell than to send.
 const maxValues = 10_000
 
-// find looks for the faults of a value that the decoder has refused as a t.
-func (f *faults) find(t reflect.Type, data []byte, refused error) {
+// find looks for what in a value is not as its schema says. refused is what the decoder
+// says of it, nil if that takes it.
+func (f *faults) find(schema *huma.Schema, data []byte, refused error) {
 	var parsed any
 	before := len(f.found.Errors)
 	if bytes.Count(data, []byte(",")) <= maxValues && json.Unmarshal(data, &parsed) == nil {
-		huma.Validate(f.reg, f.reg.Schema(t, true, ""), f.path, huma.ModeWriteToServer, parsed, &f.found)
+		huma.Validate(f.reg, schema, f.path, huma.ModeWriteToServer, parsed, &f.found)
 	}
-	if len(f.found.Errors) == before {
+	if len(f.found.Errors) == before && refused != nil {
 		f.misfit(refused)
 	}
 }
@@ -204,6 +223,7 @@ func (f *faults) misfit(refused error) {
 
 // findInList looks for the faults of a list, as many as are told.
 func (f *faults) findInList(t reflect.Type, data []byte) {
+	schema := f.reg.Schema(t, true, "")
 	dec := json.NewDecoder(bytes.NewReader(data))
 	_, _ = dec.Token() // the syntax is right: it was looked at
 	for i := 0; dec.More() && len(f.found.Errors) <= maxComplaints; i++ {
@@ -211,14 +231,17 @@ func (f *faults) findInList(t reflect.Type, data []byte) {
 		_ = dec.Decode(&value)
 		if err := decodeStrictly(value, reflect.New(t).Interface()); err != nil {
 			f.path.PushIndex(i)
-			f.find(t, value, err)
+			f.find(schema, value, err)
 			f.path.Pop()
 		}
 	}
 }
 
-// details gives the faults with their places; a property that is missing has one too.
-func (f *faults) details() []*huma.ErrorDetail {
+// err tells of the faults; a property that is missing has a place too. nil: there are none.
+func (f *faults) err() error {
+	if len(f.found.Errors) == 0 {
+		return nil
+	}
 	details := detailsOf(f.found.Errors)
 	for _, d := range details {
 		if name, ok := strings.CutPrefix(d.Message, "expected required property "); ok {
@@ -226,7 +249,7 @@ func (f *faults) details() []*huma.ErrorDetail {
 			d.Location += "." + name
 		}
 	}
-	return details
+	return errors.New(complaints(details))
 }
 
 // writeJSON writes v in one piece. The client may be gone, which is no fault of
@@ -290,7 +313,7 @@ func checkBody(r *http.Request, reads bool) *problem {
 		return nil
 	case reads:
 		return newProblem(http.StatusBadRequest, coordinator.CodeInvalid, "a "+r.Method+" request has no body", "write what is asked for into the URL")
-	case !isJSON(r.Header.Get("Content-Type")):
+	case !isJSON(r):
 		return newProblem(http.StatusUnsupportedMediaType, coordinator.CodeInvalid, "the body's Content-Type must be application/json", "")
 	}
 	return nil
@@ -313,15 +336,16 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func isJSON(contentType string) bool {
-	t, _, err := mime.ParseMediaType(contentType)
-	return err == nil && t == "application/json"
+// isJSON reports whether the body of a request is said to be JSON.
+func isJSON(r *http.Request) bool {
+	t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && (t == "application/json" || t == mergePatch && r.Method == http.MethodPatch)
 }
 
 // noRoute answers what no operation takes.
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch} {
 		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
 		if _, pattern := s.mux.Handler(probe); pattern != "/" {
 			allowed = append(allowed, method)

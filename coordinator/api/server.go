@@ -49,6 +49,8 @@ type Master interface {
 	Hold(ctx context.Context, ref, by string) (state.Task, error)
 	// Release lets a held task run.
 	Release(ctx context.Context, ref, by string) (state.Task, error)
+	// Edit changes fields of a task that waits; by says who asked for it.
+	Edit(ctx context.Context, ref string, p coordinator.Patch, by string) (state.Task, error)
 	// Move changes a queued task's place in its lane.
 	Move(ctx context.Context, ref string, to coordinator.Place, by string) (state.Task, error)
 	// Pause makes the master start no more tasks, durably; those at work go on.

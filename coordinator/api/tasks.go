@@ -17,7 +17,10 @@ type (
 		ID string `path:"id" doc:"A task: its id, any unique piece of it, or @last"`
 	}
 
-	taskOutput struct{ Body TaskView }
+	taskOutput struct {
+		ETag string `header:"ETag" doc:"Changes with each record of the task"`
+		Body TaskView
+	}
 
 	checkOutput struct{ Body coordinator.CheckResult }
 
@@ -35,10 +38,12 @@ type (
 
 func (s *Server) taskRoutes(api huma.API) {
 	s.submitRoutes(api)
+
 	get := op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task")
 	huma.Register(api, get, s.task)
 	huma.Register(api, alias(get, "/tasks/{id}"), s.task)
 
+	s.editRoute(api)
 	s.listRoute(api)
 	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/cancel", "cancel-task", "Cancel a task"), s.cancel)
 	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/retry", "retry-task", "Queue an ended task again"), s.retry)
@@ -58,7 +63,7 @@ func (s *Server) answer(t state.Task, err error) (*taskOutput, error) {
 	if err != nil {
 		return nil, asProblem(err)
 	}
-	return &taskOutput{Body: s.detail(t)}, nil
+	return &taskOutput{ETag: etag(t.Seq), Body: s.detail(t)}, nil
 }
 
 func (s *Server) task(ctx context.Context, in *refInput) (*taskOutput, error) {

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"stint/coordinator"
+	"stint/ledger"
+)
+
+// mergePatch is the other content type of a patch (RFC 7396).
+const mergePatch = "application/merge-patch+json"
+
+type editInput struct {
+	ID      string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
+	IfMatch string `header:"If-Match" doc:"ETag of the task as it was last seen: a task that has changed since is not edited (412)"`
+	Body    patchBody
+}
+
+// A patchBody is a patch with the names of TaskSpec. Its kinds are right; what its values
+// say is the coordinator's to check.
+type patchBody struct {
+	fields  []byte
+	refused *problem // why it is not taken; nil: it is
+}
+
+// Schema says that a patch has some of the fields of a task, or null in their place.
+func (patchBody) Schema(r huma.Registry) *huma.Schema {
+	task := r.Schema(reflect.TypeFor[coordinator.TaskSpec](), false, "")
+	patch := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
+	for _, name := range coordinator.EditableFields() {
+		field := *task.Properties[name]
+		field.Nullable = true
+		field.PrecomputeMessages()
+		patch.Properties[name] = &field
+	}
+	patch.PrecomputeMessages()
+	return patch
+}
+
+// read takes a patch as the schema has it.
+func (b *patchBody) read(reg huma.Registry, schema *huma.Schema, data []byte) error {
+	if err := checkJSON(data); err != nil {
+		return err
+	}
+	renamed, err := coordinator.RenameSpecs(data)
+	if err != nil {
+		b.refused = asProblem(err) // huma would turn it into a text
+		return nil
+	}
+	b.fields = slices.Clone(renamed) // the memory of data is used again
+	f := newFaults(reg)
+	f.find(schema, renamed, decodeStrictly(renamed, new(coordinator.TaskSpec)))
+	return f.err()
+}
+
+// editRoute registers the change of a task's fields.
+func (s *Server) editRoute(api huma.API) {
+	edit := op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits")
+	edit.Description = "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. " +
+		"With another session or agent the task leaves its session. What does not wait any more is a conflict."
+	schema := patchBody{}.Schema(api.OpenAPI().Components.Schemas)
+	edit.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}, mergePatch: {Schema: schema}}}
+	huma.Register(api, edit, s.edit)
+}
+
+func (s *Server) edit(ctx context.Context, in *editInput) (*taskOutput, error) {
+	if in.Body.refused != nil {
+		return nil, in.Body.refused
+	}
+	patch := coordinator.Patch{Fields: in.Body.fields, Seqs: parseIfMatch(in.IfMatch)}
+	return s.answer(s.master.Edit(ctx, in.ID, patch, ledger.ByClient))
+}
+
+// etag gives the ETag of a task by the number of its last record, "" if that is not known.
+func etag(seq uint64) string {
+	if seq == 0 {
+		return ""
+	}
+	return `"` + strconv.FormatUint(seq, 10) + `"`
+}
+
+// parseIfMatch gives the numbers that an If-Match permits; none if it permits any. An
+// ETag that is none of ours permits nothing.
+func parseIfMatch(header string) (seqs []uint64) {
+	if header = strings.TrimSpace(header); header == "" || header == "*" {
+		return nil
+	}
+	for tag := range strings.SplitSeq(header, ",") {
+		seq, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(tag), `"`), 10, 64)
+		if err != nil || etag(seq) != strings.TrimSpace(tag) {
+			seq = 0 // no record has that number
+		}
+		seqs = append(seqs, seq)
+	}
+	return seqs
+}
+
+// Edit changes fields of a task that waits, by a JSON merge patch of a TaskSpec.
+func (c *Client) Edit(ctx context.Context, ref string, patch []byte) (TaskView, error) {
+	path, err := refPath("/v1/tasks/", ref, "")
+	if err != nil {
+		return TaskView{}, err
+	}
+	return c.view(ctx, http.MethodPatch, path, json.RawMessage(patch))
+}
