@@ -8,49 +8,50 @@ import (
 
 // A TaskSpec is what a client asks for. The names of its JSON are the keys of
 // the ledger. The client sets every field; a zero field leaves the choice to the
-// master's configuration. Submit checks all of them.
+// master's configuration. Submit checks all of them. What a field means is said in its
+// tag, from which the API's description has it.
 type TaskSpec struct {
-	ID             string    `json:"id,omitempty"`             // UUIDv7 chosen by the client, so that a resend is harmless; "": the master chooses
-	Prompt         string    `json:"prompt"`                   // UTF-8, not empty, at most 1 MiB
-	Agent          string    `json:"agent,omitempty"`          // name of an adapter; "": that of the session, else DefaultAgent, else the master's default agent
-	DefaultAgent   string    `json:"defaultAgent,omitempty"`   // likewise, if Agent is "" and the task goes on with no session, whose agent it would have
-	Model          string    `json:"model,omitempty"`          // as the agent's CLI knows it; "": the CLI's own choice
-	Account        string    `json:"account,omitempty"`        // name of an account of that agent; "": the default one
-	Workspace      string    `json:"workspace,omitempty"`      // absolute path: the agent's working directory
-	SessionKey     string    `json:"sessionKey,omitempty"`     // a session's name, also its lane; "": the lane of the workspace
-	Label          string    `json:"label,omitempty"`          // free text to filter lists by
-	Continue       bool      `json:"continue,omitempty"`       // binds the task to the last session of its lane, at submit
-	Parallel       bool      `json:"parallel,omitempty"`       // a lane of its own
-	Resume         string    `json:"resume,omitempty"`         // auto, always or never; "": the master's resume_policy
-	AgentSession   string    `json:"agentSession,omitempty"`   // native session id to resume, as the agent's CLI gave it
-	Timeout        string    `json:"timeout,omitempty"`        // of one run: a Go duration such as "30m"; "": the master's
-	Priority       int       `json:"priority,omitempty"`       // 1 to 9, 9 first; 0 counts as 5
-	IdempotencyKey string    `json:"idempotencyKey,omitempty"` // a key that is known gives the old task
-	MaxAttempts    int       `json:"maxAttempts,omitempty"`    // counted tries; 0: the master's max_attempts
-	NotBefore      time.Time `json:"notBefore,omitzero"`       // not run before this instant
-	NoWaitLimit    bool      `json:"noWaitLimit,omitempty"`    // fail instead of waiting for a rate limit to pass
-	After          []string  `json:"after,omitempty"`          // tasks that must be done first: ids, unique pieces of them, @last, or ids of the same batch
-	AfterPolicy    string    `json:"afterPolicy,omitempty"`    // "any": it is enough that they have ended; "" or "done": they must be done
-	Hold           bool      `json:"hold,omitempty"`           // queued, but not run before it is released
-	TenantID       string    `json:"tenantId,omitempty"`       // free text to filter lists by
-	Queue          string    `json:"queue,omitempty"`          // likewise
-	Fallback       []string  `json:"fallback,omitempty"`       // agents that may take over when this one is rate-limited; "none": none
+	ID             string    `json:"id,omitempty" doc:"UUIDv7 chosen by the client, so that a resend is harmless; left out: the master chooses"`
+	Prompt         string    `json:"prompt" doc:"UTF-8, not empty, at most 1 MiB"`
+	Agent          string    `json:"agent,omitempty" doc:"Name of an adapter; left out: that of the session, else defaultAgent, else the master's default agent"`
+	DefaultAgent   string    `json:"defaultAgent,omitempty" doc:"Agent of a task that names none and goes on with no session, whose agent it would have"`
+	Model          string    `json:"model,omitempty" doc:"As the agent's CLI knows it; left out: the CLI's own choice"`
+	Account        string    `json:"account,omitempty" doc:"Name of an account of that agent; left out: the default one"`
+	Workspace      string    `json:"workspace,omitempty" doc:"Absolute path: the agent's working directory"`
+	SessionKey     string    `json:"sessionKey,omitempty" doc:"A session's name, also its lane; left out: the lane of the workspace"`
+	Label          string    `json:"label,omitempty" doc:"Free text to filter lists by"`
+	Continue       bool      `json:"continue,omitempty" doc:"Binds the task to the last session of its lane, at submit"`
+	Parallel       bool      `json:"parallel,omitempty" doc:"The task has a lane of its own, and is in no session"`
+	Resume         string    `json:"resume,omitempty" doc:"auto, always or never; left out: the master's resume_policy"`
+	AgentSession   string    `json:"agentSession,omitempty" doc:"Native session id to resume, as the agent's CLI gave it"`
+	Timeout        string    `json:"timeout,omitempty" doc:"Longest run: a Go duration such as 30m; left out: the master's"`
+	Priority       int       `json:"priority,omitempty" doc:"1 to 9, 9 first; 0 counts as 5"`
+	IdempotencyKey string    `json:"idempotencyKey,omitempty" doc:"A key that is known gives the old task"`
+	MaxAttempts    int       `json:"maxAttempts,omitempty" doc:"Counted tries; left out: the master's max_attempts"`
+	NotBefore      time.Time `json:"notBefore,omitzero" doc:"Not run before this instant"`
+	NoWaitLimit    bool      `json:"noWaitLimit,omitempty" doc:"Fail instead of waiting for a rate limit to pass"`
+	After          []string  `json:"after,omitempty" doc:"Tasks that must be done first: ids, unique pieces of them, @last, or ids of the same batch"`
+	AfterPolicy    string    `json:"afterPolicy,omitempty" doc:"any: it is enough that they have ended; done, or left out: they must be done"`
+	Hold           bool      `json:"hold,omitempty" doc:"The task is queued, but not run before it is released"`
+	TenantID       string    `json:"tenantId,omitempty" doc:"Free text to filter lists by"`
+	Queue          string    `json:"queue,omitempty" doc:"Another free text to filter lists by"`
+	Fallback       []string  `json:"fallback,omitempty" doc:"Agents that may take over when this one is rate-limited; the word none: none"`
 
-	VerifyCommand string `json:"verifyCommand,omitempty"` // for sh -c in the workspace: must pass after each run of the agent
-	MaxIterations int    `json:"maxIterations,omitempty"` // rounds of agent and verify command; 0: the master's max_iterations
-	VerifyTimeout string `json:"verifyTimeout,omitempty"` // of the command: a Go duration; "": the master's
-	OnFailure     string `json:"onFailure,omitempty"`     // prompt of the task to queue when this one fails: a template
-	OnIssue       string `json:"onIssue,omitempty"`       // likewise, when its answer has findings
+	VerifyCommand string `json:"verifyCommand,omitempty" doc:"For sh -c in the workspace: must pass after each run of the agent"`
+	MaxIterations int    `json:"maxIterations,omitempty" doc:"Rounds of agent and verify command; left out: the master's max_iterations"`
+	VerifyTimeout string `json:"verifyTimeout,omitempty" doc:"Longest run of the verify command: a Go duration; left out: the master's"`
+	OnFailure     string `json:"onFailure,omitempty" doc:"Prompt of the task to queue when this one fails: a template"`
+	OnIssue       string `json:"onIssue,omitempty" doc:"Prompt of the task to queue when the answer of this one has findings: a template"`
 
-	InputFiles []state.InputFile `json:"inputFiles,omitempty"` // small files that the agent can read
-	OutputSpec []string          `json:"outputSpec,omitempty"` // files of the workspace to collect after the run: relative paths
+	InputFiles []state.InputFile `json:"inputFiles,omitempty" doc:"Small files that the agent can read"`
+	OutputSpec []string          `json:"outputSpec,omitempty" doc:"Files of the workspace to collect after the run: relative paths"`
 
 	// AllowStateInWorkspace takes the task although the agent can write the state directory.
-	AllowStateInWorkspace bool `json:"allowStateInWorkspace,omitempty"`
+	AllowStateInWorkspace bool `json:"allowStateInWorkspace,omitempty" doc:"Take the task although its agent can write the state directory"`
 
 	// Await says that the client waits for the task's end: one from a run is refused
 	// where that end would have to come after the run's own.
-	Await bool `json:"await,omitempty"`
+	Await bool `json:"await,omitempty" doc:"The client waits for the task's end"`
 	// FromRun is the run that the client is part of; "": none. It is the server's
 	// finding, never the client's word.
 	FromRun string `json:"-"`

@@ -19,3 +19,9 @@ func OpenOn(cfg Config, fs durable.FS) (*Coordinator, error) {
 
 // NativeFields reads the native sessions that a journal names.
 var NativeFields = nativeFields
+
+// ReadPatch puts a patch into a spec.
+func ReadPatch(data []byte, s *TaskSpec) error {
+	_, err := readPatch(data, s)
+	return err
+}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -339,4 +340,32 @@ func TestPatchOf(t *testing.T) {
 	if _, err := coordinator.PatchOf([]string{"tool=a", "agent=b"}); err == nil || !strings.Contains(err.Error(), "agent is given twice") {
 		t.Error(err)
 	}
+}
+
+// FuzzReadPatch: a patch is refused with a sentence, or gives the same when it is put in
+// twice; and what it does not name stays as it was.
+func FuzzReadPatch(f *testing.F) {
+	for _, text := range []string{
+		`{}`, `{"label":"x","priority":null}`, `{"tool":"a","agent":"b"}`, `{"after":["a"],"after":[]}`, `{"notBefore":"2026-12-01T08:00:00Z"}`,
+		`{"prompt":7}`, `{"id":"x"}`, `[]`, `null`, `{"hold":true`, `{"outputSpec":null,"hold":false}`, "{\"label\":\"\xff\"}",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		was := coordinator.TaskSpec{ID: "id", Label: "l", Priority: 9, After: []string{"a", "b"}, Hold: true, InputFiles: []state.InputFile{{Name: "a"}}}
+		once := was
+		if err := coordinator.ReadPatch(data, &once); err != nil {
+			if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !utf8.ValidString(err.Error()) {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		twice := once
+		if err := coordinator.ReadPatch(data, &twice); err != nil || !cmp.Equal(once, twice) {
+			t.Fatalf("%+v and then %+v, %v", once, twice, err)
+		}
+		if once.ID != "id" || len(once.InputFiles) != 1 || !slices.Equal(was.After, []string{"a", "b"}) {
+			t.Fatalf("%+v of %+v", once, was)
+		}
+	})
 }

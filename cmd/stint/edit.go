@@ -26,33 +26,64 @@ With an ID, you get that one task with the fields that you may change.
 Nothing is taken over before the editor has ended. If there is something wrong,
 you can edit again, discard your changes, or keep the good part of them.`
 
+// An editOptions is what stint edit was asked for.
+type editOptions struct {
+	accept, json bool
+	set          []string // KEY=VALUE
+}
+
 func (a *app) editCommand() *cobra.Command {
-	var accept, asJSON bool
+	var o editOptions
 	c := &cobra.Command{
 		Use:     "edit [ID]",
 		Short:   "edit the ledger, or one task, with a check and a merge",
 		Long:    editHelp,
-		Example: "  stint edit\n  stint edit @last\n  EDITOR='code --wait' stint edit 2b4f6c8e",
+		Example: "  stint edit\n  stint edit @last\n  EDITOR='code --wait' stint edit 2b4f6c8e\n  stint edit 2b4f6c8e --set priority=9 --set after=",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			switch {
-			case accept && len(args) > 0:
-				return usage("stint edit --accept", "--accept concerns the whole ledger")
-			case accept:
-				return a.acceptEdits(c.Context(), asJSON)
-			case asJSON:
-				return usage("stint edit --accept --json", "--json is for --accept alone; an editor is for a person")
-			case len(args) == 1:
-				return a.editTask(c.Context(), args[0])
-			default:
-				return a.editLedger(c.Context())
-			}
-		},
+		RunE:    func(c *cobra.Command, args []string) error { return a.edit(c.Context(), &o, args) },
 	}
-	c.Flags().BoolVar(&accept, "accept", false, "take over edits that are held because a formatter seems to have made them")
-	jsonFlag(c, &asJSON)
+	c.Flags().BoolVar(&o.accept, "accept", false, "take over edits that are held because a formatter seems to have made them")
+	c.Flags().StringArrayVar(&o.set, "set", nil, "change a field of a task that waits, without an editor: `KEY=VALUE`, or KEY= to unset it; may be repeated")
+	jsonFlag(c, &o.json)
 	c.ValidArgsFunction = a.completeIDs
 	return c
+}
+
+func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
+	switch {
+	case o.accept && (len(args) > 0 || len(o.set) > 0):
+		return usage("stint edit --accept", "--accept concerns the whole ledger")
+	case o.accept:
+		return a.acceptEdits(ctx, o.json)
+	case len(o.set) > 0 && len(args) == 0:
+		return usage("stint edit ID --set KEY=VALUE", "--set changes one task, and none is named")
+	case len(o.set) > 0:
+		return a.setFields(ctx, o, args[0])
+	case o.json:
+		return usage("stint edit --accept --json", "--json is for --accept and --set; an editor is for a person")
+	case len(args) == 1:
+		return a.editTask(ctx, args[0])
+	}
+	return a.editLedger(ctx)
+}
+
+// setFields changes fields of a task that waits.
+func (a *app) setFields(ctx context.Context, o *editOptions, ref string) error {
+	patch, err := coordinator.PatchOf(o.set)
+	if err != nil {
+		return err
+	}
+	var view api.TaskView
+	err = a.withCoordinator(ctx,
+		func(c *api.Client) (err error) { view, err = c.Edit(ctx, ref, patch); return err },
+		func(c *coordinator.Coordinator) (err error) {
+			view.Task, err = c.Edit(ctx, ref, coordinator.Patch{Fields: patch}, ledger.ByClient)
+			return err
+		})
+	if err != nil {
+		return err
+	}
+	return a.printEnd(&waitOptions{json: o.json}, &view)
 }
 
 // acceptEdits takes over what is held as the work of a formatter.
