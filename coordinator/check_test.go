@@ -61,7 +61,7 @@ func TestVerifyByItself(t *testing.T) {
 		if *after.VerifyExitCode != 3 || after.VerifyOutput != want.Output {
 			t.Errorf("%+v", after)
 		}
-		after.VerifyExitCode, after.VerifyOutput, after.VerifyTime = before.VerifyExitCode, "", before.VerifyTime
+		after.VerifyExitCode, after.VerifyOutput, after.VerifyTime, after.Seq = before.VerifyExitCode, "", before.VerifyTime, before.Seq
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("it changed the task: %s", diff)
 		}

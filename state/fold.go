@@ -88,6 +88,7 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	if k == keepAll {
 		before = t.Task
 	}
+	t.Seq = sec.Seq
 	started, native, run, promptAt := t.StartedAt, t.AgentSession, t.RunID, t.promptAt
 	t.By, t.placed, t.binds, t.named, t.counted = "", false, false, 0, false
 	for i := range sec.Fields {

@@ -31,14 +31,14 @@ func TestFoldReadsEveryField(t *testing.T) {
 		Note: "n", By: "ana", CreatedAt: noon, StartedAt: noon, UpdatedAt: noon.Add(2 * time.Millisecond), LimitSince: noon,
 		Usage:         Usage{InputTokens: 5, CachedInputTokens: 4, OutputTokens: 3, ReasoningTokens: 2, CostUSD: 0.25},
 		VerifyCommand: "go test", MaxIterations: 5, VerifyTimeout: "90s", Phase: PhaseVerify, VerifyExitCode: ptr(2), VerifyTime: "1.5s",
-		TriggeredBy: "t0", Trigger: OnFailure,
+		TriggeredBy: "t0", Trigger: OnFailure, Seq: 1,
 	}
 	if diff := cmp.Diff(want, j.peek("t1")); diff != "" {
 		t.Error(diff)
 	}
 	want.Title, want.Prompt, want.Result = "Fix it.", "\n  \nFix it.\nNow.", "answer"
 	want.VerifyOutput, want.Findings, want.OnFailure, want.OnIssue = "no\n", []Issue{{"empty", "m"}}, "mend", "look"
-	want.Extra, want.Seq = map[string]string{"color": "blue"}, 1
+	want.Extra = map[string]string{"color": "blue"}
 	if diff := cmp.Diff(want, j.whole("t1")); diff != "" {
 		t.Error(diff)
 	}

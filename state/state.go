@@ -349,9 +349,6 @@ func (s *State) read(n uint32, t *folded, k keep) error {
 		if err := t.apply(sec, s.pool, k); err != nil {
 			return err
 		}
-		if k == keepAll {
-			t.Seq = sec.Seq
-		}
 	}
 	return nil
 }

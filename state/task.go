@@ -178,7 +178,7 @@ type Task struct {
 	OutputFiles []OutputFile `json:"outputFiles,omitempty"` // likewise
 	Findings    []Issue      `json:"findings,omitempty"`    // likewise
 
-	Seq uint64 `json:"-"` // of a whole task only: number of its last record
+	Seq uint64 `json:"-"` // number of its last record; 0 where that was not read
 
 	WorkspaceByHand bool `json:"-"` // a person's edit has named the workspace: nobody has checked it, and it may be a link
 
