@@ -235,6 +235,9 @@ type wrongBody struct{ text, field string }
 // wrongBodies gives what fits a schema but for one value, for every value in it.
 func (d *description) wrongBodies(s schema) (all []wrongBody) {
 	s = d.resolve(s)
+	for _, one := range s.OneOf {
+		all = append(all, d.wrongBodies(one)...)
+	}
 	for _, value := range wrongValues(s) {
 		all = append(all, wrongBody{text: value})
 	}

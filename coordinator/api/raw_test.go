@@ -119,6 +119,7 @@ type schema struct {
 	Ref        string            `json:"$ref"`
 	Properties map[string]schema `json:"properties"`
 	Items      *schema           `json:"items"`
+	OneOf      []schema          `json:"oneOf"`
 	Required   []string          `json:"required"`
 	Enum       []any             `json:"enum"`
 }
