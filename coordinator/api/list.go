@@ -99,7 +99,7 @@ func (s *Server) list(_ context.Context, in *listInput) (*huma.StreamResponse, e
 			hctx.SetHeader("Link", "<"+listPath(f)+`>; rel="next"`)
 			end = `],"next":"` + formatCursor(next) + "\"}\n"
 		}
-		if in.Accept == jsonLines {
+		if acceptsLines(in.Accept) {
 			hctx.SetHeader("Content-Type", jsonLines)
 			writeRows(hctx, rows, "", "\n", "\n")
 			return

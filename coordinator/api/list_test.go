@@ -60,9 +60,10 @@ func TestPagesOfLines(t *testing.T) {
 		m.add(state.Task{ID: fmt.Sprint("t", i), Status: state.Queued})
 	}
 	s := NewServer(m, Options{})
+	accept := jsonLines
 	page := func(path string) (lines int, next string) {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
-		r.Header.Set("Accept", jsonLines)
+		r.Header.Set("Accept", accept)
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		if strings.Contains(w.Body.String(), "next") {
@@ -77,6 +78,7 @@ func TestPagesOfLines(t *testing.T) {
 	if lines, next = page(next); lines != 2 || next != "" { // as many as are left
 		t.Errorf("%d lines, and then %q", lines, next)
 	}
+	accept = "Application/JSONL;q=0.9, application/json;q=0.1" // as for events
 	if lines, next = page("/v1/tasks"); lines != 4 || next != "" {
 		t.Errorf("all at once: %d lines, and then %q", lines, next)
 	}

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+
+	"stint/state"
 )
 
 // A malformed request is one that no good client sends. HOST stands for our host, TOKEN
@@ -85,7 +88,7 @@ func malformedHeaders() (all []malformed) {
 
 // another is a whole request that submits a task, without the token: who reads a request's
 // end elsewhere than we do must not have it carried out with the token of the one before.
-const another = "POST /v1/tasks HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{\"prompt\":\"smuggled\"}"
+const another = "POST /v1/tasks HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\nContent-Length: 21\r\n\r\n{\"prompt\":\"smuggled\"}"
 
 // malformedFraming are bodies that end elsewhere than is said.
 func malformedFraming() (all []malformed) {
@@ -492,4 +495,49 @@ func TestMalformedRequests(t *testing.T) {
 		t.Errorf("%s", log)
 	}
 	t.Logf("malformed: requests=%d generated=%d answers=%d", len(all), len(all)-len(byHand), ours)
+}
+
+// TestMalformedFramingOverTheSocket: where a body ends is known on the socket as well as
+// over TCP, and what is left of one that was refused is no request. There nobody has to
+// show a token with each.
+func TestMalformedFramingOverTheSocket(t *testing.T) {
+	options, log := logged()
+	m := twoTasks(t)
+	s := serve(t, m, options)
+	send := func(c malformed) {
+		conn, err := net.Dial("unix", s.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := talk(t, conn.(*net.UnixConn), strings.NewReplacer("HOST", "stint", "TOKEN", "x").Replace(c.request))
+		for i := range answers {
+			if answers[i].StatusCode >= 500 && judgeOther(&answers[i]) != "" {
+				t.Errorf("%.120s: %d %s", c.name, answers[i].StatusCode, short(answers[i].body))
+			}
+		}
+	}
+	for _, c := range malformedFraming() {
+		send(c)
+	}
+	before := len(m.List(state.Filter{}))
+	for _, c := range refusedHalfway() {
+		if send(c); len(m.List(state.Filter{})) != before {
+			t.Fatalf("%s: what was left was carried out", c.name)
+		}
+	}
+	if log.String() != "" {
+		t.Errorf("%s", log)
+	}
+}
+
+// refusedHalfway are bodies of which no more than the beginning is read, and which go on
+// like a request.
+func refusedHalfway() (all []malformed) {
+	rest := strings.Repeat(another, 3000)
+	for read := maxSignIn; read < maxSignIn+4; read++ { // whichever the server reads
+		body := strings.Repeat(" ", read) + rest
+		request := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", pathSignIn, len(body), body)
+		all = append(all, malformed{name: fmt.Sprintf("refused after %d bytes", read), request: request})
+	}
+	return all
 }

@@ -288,9 +288,8 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 		p.write(w)
 		return r, false
 	}
-	if r.ContentLength != 0 {
-		r.Body = &timedBody{r.Body, w}
-	}
+	r = r.WithContext(r.Context()) // a copy: from the body of its own request net/http learns how much of it is unread
+	r.Body = &timedBody{r.Body, w}
 	if !reads {
 		r, p := s.admit(r)
 		if p != nil {

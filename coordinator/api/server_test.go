@@ -294,6 +294,28 @@ func TestDeadlineOfTheBodyDoesNotEndTheSubmit(t *testing.T) {
 	}
 }
 
+// pauseMaster looks at the deadline from within Pause.
+type pauseMaster struct {
+	*fakeMaster
+	look func()
+}
+
+func (m pauseMaster) Pause(ctx context.Context, reason, by string) error {
+	m.look()
+	return m.fakeMaster.Pause(ctx, reason, by)
+}
+
+// TestDeadlineOfNoBody: a request without a body is not ended by the time of one.
+func TestDeadlineOfNoBody(t *testing.T) {
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder(), last: time.Unix(1, 0)}
+	looked := false
+	m := pauseMaster{newFake(t), func() { looked = w.last.IsZero() }}
+	NewServer(m, Options{}).ServeHTTP(w, httptest.NewRequest("POST", "/v1/pause", nil))
+	if w.Code != 204 || !looked {
+		t.Errorf("%d, deadline %v during the pause", w.Code, w.last)
+	}
+}
+
 func TestDetail(t *testing.T) {
 	m := newFake(t)
 	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r1", Title: "one"})
