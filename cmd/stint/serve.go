@@ -403,7 +403,7 @@ func (m *master) listenHTTP(options *api.Options) []net.Listener {
 		lns, err = api.ListenLoopback(m.cfg.HTTP)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("someone else listens at %s; name another port with --http, or off", m.cfg.HTTP)
+		err = fmt.Errorf("someone else listens at %s; name another port with --http, or off; if that is not you: stint token rotate", m.cfg.HTTP)
 	}
 	if err != nil {
 		m.log.Warn("no HTTP interface: " + err.Error())

@@ -8,7 +8,9 @@
 // another user than ours or root is closed before a byte of it is read ([Listen]).
 //
 // A port can be reached by every user of the machine and every page in a browser
-// ([ListenLoopback]), so a guard stands before the same handlers ([Server.ServeLoopback]).
+// ([ListenLoopback]). On Linux nothing is read from other users than ours and root there
+// either; elsewhere nobody can tell. A guard stands before the same handlers
+// ([Server.ServeLoopback]).
 // In this order it asks for the Host that we are (421 otherwise: a name that was made to
 // mean this machine), for no other Origin than our own page's (403), and for the token or
 // a browser's cookie (401). The token

@@ -81,11 +81,13 @@ func splitLoopback(addr string) (host, port string, err error) {
 
 // ServeLoopback answers the connections of lns like [Server.Serve], once each request
 // has shown that it is for us (Host), from no other page (Origin), and from who has the
-// token, which [Options] must have.
+// token, which [Options] must have. Where the system tells whose a connection is, nothing
+// is read from other users than ours and root: while no master ran, one of them may have
+// listened in its place, and been told the token.
 func (s *Server) ServeLoopback(ctx context.Context, lns []net.Listener) error {
 	bounded := make([]net.Listener, len(lns))
 	for i, ln := range lns {
-		bounded[i] = netutil.LimitListener(ln, maxConns/len(lns))
+		bounded[i] = &tcpListener{netutil.LimitListener(ln, maxConns/len(lns)), s.opts.Log}
 	}
 	g := s.newGuard(lns)
 	return s.serve(ctx, bounded, func(srv *http.Server) {
