@@ -54,7 +54,7 @@ func (s *Server) isPublic(r *http.Request) bool {
 	return publicRoutes[pattern]
 }
 
-func (s *Server) code(context.Context, *struct{}) (*codeOutput, error) {
+func (s *Server) code(context.Context, *bareInput) (*codeOutput, error) {
 	if s.opts.HTTP == "" {
 		return nil, asProblem(&coordinator.Error{
 			Code: coordinator.CodeConflict, Message: "this master has no page: it opens no TCP port",

@@ -541,3 +541,31 @@ func refusedHalfway() (all []malformed) {
 	}
 	return all
 }
+
+// TestUnknownPropertiesAreRefused: nothing is done for who sends a property that is not
+// known there, such as a dryRun with a cancel. What needs no body takes an empty object.
+func TestUnknownPropertiesAreRefused(t *testing.T) {
+	m := twoTasks(t)
+	s := NewServer(m, Options{})
+	routes, _ := routesOf(t, s)
+	changing := 0
+	for _, r := range routes {
+		if r.method == http.MethodGet || r.method == http.MethodHead {
+			continue
+		}
+		changing++
+		before := m.state()
+		w := ask(s, r.method, r.path, jsonType, `{"colour":true}`)
+		if p := decode[problem](t, w.Body.Bytes()); w.Code != 422 || !strings.Contains(p.Detail, "colour: unexpected property") || m.state() != before {
+			t.Errorf("%s %s: %d %+v", r.method, r.path, w.Code, p)
+		}
+	}
+	if changing < 15 {
+		t.Errorf("%d operations that change something", changing)
+	}
+	for contentType, body := range map[string]string{jsonType: "{}", "": ""} {
+		if w := ask(s, "POST", "/v1/resume", contentType, body); w.Code != 204 {
+			t.Errorf("%q: %d %s", body, w.Code, w.Body)
+		}
+	}
+}

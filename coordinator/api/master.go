@@ -94,7 +94,7 @@ func (s *Server) transcript(in *keyInput) (state.Session, session.Page, error) {
 	return s.master.SessionPage(in.Key, int64(before), cmp.Or(in.Limit, pageLength))
 }
 
-func (s *Server) handover(ctx context.Context, _ *struct{}) (*struct{}, error) {
+func (s *Server) handover(ctx context.Context, _ *bareInput) (*struct{}, error) {
 	if err := s.master.Handover(ctx); err != nil {
 		return nil, asProblem(err)
 	}

@@ -44,11 +44,11 @@ func (s *Server) queueRoutes(api huma.API) {
 	huma.Register(api, resume, s.resume)
 }
 
-func (s *Server) hold(ctx context.Context, in *refInput) (*taskOutput, error) {
+func (s *Server) hold(ctx context.Context, in *actInput) (*taskOutput, error) {
 	return s.answer(s.master.Hold(ctx, in.ID, ledger.ByClient))
 }
 
-func (s *Server) release(ctx context.Context, in *refInput) (*taskOutput, error) {
+func (s *Server) release(ctx context.Context, in *actInput) (*taskOutput, error) {
 	return s.answer(s.master.Release(ctx, in.ID, ledger.ByClient))
 }
 
@@ -68,7 +68,7 @@ func (s *Server) pause(ctx context.Context, in *pauseInput) (*struct{}, error) {
 	return done(s.master.Pause(ctx, reason, ledger.ByClient))
 }
 
-func (s *Server) resume(ctx context.Context, _ *struct{}) (*struct{}, error) {
+func (s *Server) resume(ctx context.Context, _ *bareInput) (*struct{}, error) {
 	return done(s.master.Resume(ctx, ledger.ByClient))
 }
 

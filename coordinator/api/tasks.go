@@ -17,6 +17,18 @@ type (
 		ID string `path:"id" doc:"A task: its id, any unique piece of it, or @last"`
 	}
 
+	// actInput names a task with which something is done that needs no more words.
+	actInput struct {
+		ID   string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
+		Body *noBody
+	}
+
+	bareInput struct{ Body *noBody }
+
+	// noBody is the body of what needs none: it may be {}, or be left out. A property in it
+	// is refused: who sends one wants something else than would be done.
+	noBody struct{}
+
 	taskOutput struct {
 		ETag string `header:"ETag" doc:"Changes with each record of the task"`
 		Body TaskView
@@ -70,7 +82,7 @@ func (s *Server) task(ctx context.Context, in *refInput) (*taskOutput, error) {
 	return s.answer(s.master.Task(ctx, in.ID))
 }
 
-func (s *Server) cancel(ctx context.Context, in *refInput) (*taskOutput, error) {
+func (s *Server) cancel(ctx context.Context, in *actInput) (*taskOutput, error) {
 	id, by := in.ID, ledger.ByClient
 	if run := fromRun(ctx); run != "" {
 		var err error
@@ -82,11 +94,11 @@ func (s *Server) cancel(ctx context.Context, in *refInput) (*taskOutput, error) 
 	return s.answer(s.master.Cancel(ctx, id, by))
 }
 
-func (s *Server) retry(ctx context.Context, in *refInput) (*taskOutput, error) {
+func (s *Server) retry(ctx context.Context, in *actInput) (*taskOutput, error) {
 	return s.answer(s.master.Retry(ctx, in.ID, ledger.ByClient))
 }
 
-func (s *Server) verify(ctx context.Context, in *refInput) (*checkOutput, error) {
+func (s *Server) verify(ctx context.Context, in *actInput) (*checkOutput, error) {
 	ctx, release := long(ctx)
 	defer release()
 	res, err := s.master.Verify(ctx, in.ID, ledger.ByClient)
