@@ -1,6 +1,11 @@
 package coordinator
 
-import "stint/ledger/durable"
+import (
+	"context"
+
+	"stint/ledger/durable"
+	"stint/state"
+)
 
 // OpenUnwatched is Open without the watch of tasks.md, whose waiting for the kernel
 // would stop the clock of a test's bubble.
@@ -24,4 +29,18 @@ var NativeFields = nativeFields
 func ReadPatch(data []byte, s *TaskSpec) error {
 	_, err := readPatch(data, s)
 	return err
+}
+
+// SubmitSlowly is Submit where then happens before the answer is made.
+func (c *Coordinator) SubmitSlowly(ctx context.Context, s TaskSpec, then func()) (state.Task, error) {
+	in, err := c.newIntake(ctx, request{specs: []TaskSpec{s}})
+	if err == nil {
+		err = c.update(ctx, in.record)
+	}
+	if err != nil {
+		return state.Task{}, err
+	}
+	then()
+	tasks, err := in.tasks()
+	return tasks[0], err
 }

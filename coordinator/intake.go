@@ -101,13 +101,13 @@ func (in *intake) tasks() (tasks []state.Task, err error) {
 	return tasks, nil
 }
 
-// show makes t the whole task of spec i. The texts of a new one are those of the spec:
-// to read thousands back takes longer than all the rest.
+// show makes t the whole task of spec i. The texts of a new one that has not run are those
+// of the spec: to read thousands back takes longer than all the rest.
 func (in *intake) show(t *state.Task, i int, isNew bool) (err error) {
 	in.c.mu.Lock()
 	defer in.c.mu.Unlock()
 	*t, _ = in.c.state.Peek(in.ids[i])
-	if !isNew || t.Status.Terminal() {
+	if !isNew || t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
 		*t, err = in.c.wholeOf(in.ids[i])
 		return err
 	}

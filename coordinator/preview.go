@@ -48,13 +48,14 @@ var errPreview = errors.New("this is a preview")
 const maxPreviews = 100
 
 // Preview says what Submit would take in, or why it would not, and what would be run
-// then. Nothing is kept, and no agent is started.
-func (c *Coordinator) Preview(ctx context.Context, specs []TaskSpec) ([]TaskPreview, error) {
+// then. isList says that the specs came as a list, so that errors name the field of one
+// with its place. Nothing is kept, and no agent is started.
+func (c *Coordinator) Preview(ctx context.Context, specs []TaskSpec, isList bool) ([]TaskPreview, error) {
 	defer c.call()()
 	if len(specs) > maxPreviews {
 		return nil, invalid("give it some of them", "%d tasks are too many for a preview; at most %d are taken", len(specs), maxPreviews)
 	}
-	in, err := c.newIntake(ctx, request{specs: specs, isList: true})
+	in, err := c.newIntake(ctx, request{specs: specs, isList: isList})
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (w *world) preview(specs ...coordinator.TaskSpec) []coordinator.TaskPreview
 		specs[i].Workspace = w.work
 	}
 	before := w.files()
-	list, err := w.c.Preview(w.t.Context(), specs)
+	list, err := w.c.Preview(w.t.Context(), specs, true)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestPreviewOfAKnownTask(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	spec.Prompt, spec.Workspace = "another", w.work
-	if _, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{spec}); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+	if _, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{spec}, true); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
 		t.Errorf("another body: %v", err)
 	}
 }
@@ -232,8 +232,19 @@ func TestPreviewOfManyTasks(t *testing.T) {
 	if list := w.preview(specs[:100]...); len(list) != 100 {
 		t.Errorf("%d previews", len(list))
 	}
-	if _, err := w.c.Preview(t.Context(), specs); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !strings.Contains(err.Error(), "101 tasks are too many for a preview; at most 100 are taken") {
+	if _, err := w.c.Preview(t.Context(), specs, true); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !strings.Contains(err.Error(), "101 tasks are too many for a preview; at most 100 are taken") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestPreviewNamesTheField: as Submit does for one task, and SubmitAll for a list of one.
+func TestPreviewNamesTheField(t *testing.T) {
+	w := previewWorld(t)
+	specs := []coordinator.TaskSpec{{Workspace: w.work}}
+	for isList, want := range map[bool]string{false: "prompt", true: "0.prompt"} {
+		if _, err := w.c.Preview(t.Context(), specs, isList); fieldOf(err) != want {
+			t.Errorf("%v: it is about %q, want %q", err, fieldOf(err), want)
+		}
 	}
 }
 
@@ -258,7 +269,7 @@ func TestPreviewRefuses(t *testing.T) {
 			spec.Workspace = w.work
 		}
 		before := w.files()
-		list, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{spec})
+		list, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{spec}, true)
 		_, want := w.c.Submit(t.Context(), spec)
 		if want == nil || err == nil || withoutSeconds(err) != withoutSeconds(want) || list != nil {
 			t.Errorf("%s: %v, and Submit says %v", name, err, want)

@@ -21,7 +21,7 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.Ta
 	err := a.withCoordinator(ctx,
 		func(c *api.Client) (err error) { list, err = c.Preview(ctx, specs); return err },
 		func(c *coordinator.Coordinator) (err error) {
-			if list, err = c.Preview(ctx, specs); err == nil {
+			if list, err = c.Preview(ctx, specs, many); err == nil {
 				a.tellPause(c.Paused())
 			}
 			return err

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,10 +15,10 @@ import (
 	"stint/state"
 )
 
-func (f *fakeMaster) Preview(ctx context.Context, specs []coordinator.TaskSpec) (list []coordinator.TaskPreview, err error) {
+func (f *fakeMaster) Preview(ctx context.Context, specs []coordinator.TaskSpec, isList bool) (list []coordinator.TaskPreview, err error) {
 	for _, spec := range specs {
 		if spec.Prompt == "" {
-			return nil, invalid("the prompt is empty", "stint task PROMPT")
+			return nil, invalid(fmt.Sprintf("the prompt is empty; a list: %v", isList), "stint task PROMPT")
 		}
 		list = append(list, coordinator.TaskPreview{Task: state.Task{ID: spec.ID, Prompt: spec.Prompt}, Session: coordinator.SessionNew, Argv: []string{"a", "b c"}, Prompt: "<" + spec.Prompt + ">"})
 	}
@@ -38,6 +39,11 @@ func TestPreview(t *testing.T) {
 	}
 	if _, err := s.client.Preview(t.Context(), []coordinator.TaskSpec{{}}); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) {
 		t.Errorf("an empty prompt: %v", err)
+	}
+	for body, want := range map[string]string{`{"prompt":""}`: "a list: false", `[{"prompt":""}]`: "a list: true"} {
+		if got := ask(NewServer(m, Options{}), http.MethodPost, "/v1/tasks/preview", jsonType, body).Body.String(); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
 	}
 	if _, err := s.client.Preview(t.Context(), []coordinator.TaskSpec{{Prompt: "a", VerifyCommand: "\xff"}}); err == nil || !strings.Contains(err.Error(), "the verify command is not valid UTF-8") {
 		t.Errorf("%v", err)

@@ -31,7 +31,7 @@ type Master interface {
 	// SubmitOnce is SubmitAll for a list with an idempotency key as a whole.
 	SubmitOnce(ctx context.Context, key string, specs []coordinator.TaskSpec) ([]state.Task, error)
 	// Preview says what would be taken in and run for specs, and keeps nothing.
-	Preview(ctx context.Context, specs []coordinator.TaskSpec) ([]coordinator.TaskPreview, error)
+	Preview(ctx context.Context, specs []coordinator.TaskSpec, isList bool) ([]coordinator.TaskPreview, error)
 	// Task gives a whole task, with prompt and result.
 	Task(ctx context.Context, ref string) (state.Task, error)
 	// List gives tasks without their texts, newest first.

@@ -312,7 +312,7 @@ func (s *Server) preview(ctx context.Context, in *previewInput) (*previewOutput,
 	for i := range specs {
 		s.number(ctx, &specs[i])
 	}
-	previews, err := s.master.Preview(ctx, specs)
+	previews, err := s.master.Preview(ctx, specs, in.Body.isList)
 	if err != nil {
 		return nil, asProblem(err)
 	}
