@@ -286,11 +286,10 @@ const httpOff = "off"
 func httpKey(name, def, help string, field func(*Config) *string) key {
 	k := textKey(name, def, help, field)
 	k.set = func(c *Config, s string) error {
-		if _, isOff := noFollowUp[s]; isOff {
-			*field(c) = httpOff
+		*field(c) = s
+		if s == httpOff {
 			return nil
 		}
-		*field(c) = s
 		return api.CheckLoopback(s)
 	}
 	return k

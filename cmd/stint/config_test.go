@@ -108,6 +108,16 @@ timeout = "3h"
 	}
 }
 
+// TestOnlyOffTurnsHTTPOff: an address that was left empty by mistake is said.
+func TestOnlyOffTurnsHTTPOff(t *testing.T) {
+	k := findKey("http")
+	for value, want := range map[string]bool{"off": true, "127.0.0.1:7433": true, "": false, "none": false, "OFF": false} {
+		if err := k.set(&Config{}, value); (err == nil) != want {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
 func TestWorkspaceSettings(t *testing.T) {
 	c := mustLoad(t, "timeout = \"1h\"\n[workspace.\"/w\"]\nmax_attempts = 9\noutput_policy = \"none\"\n", nil, nil)
 	s := workspaceSettings(c)("/w/x")
