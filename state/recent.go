@@ -6,8 +6,8 @@ import (
 	"stint/ledger"
 )
 
-// maxRecent is how many of the newest records of tasks are remembered: as many as a
-// large batch of tasks has, in 256 KB.
+// maxRecent is how many of the newest records of tasks are remembered, in 256 KB. The
+// largest batch of tasks has more: whoever follows then lists anew.
 const maxRecent = 16 << 10
 
 // recent remembers the newest records of tasks, so that a reader who knows all up to
@@ -38,7 +38,8 @@ func (x *recent) begin(seq uint64) {
 
 // forget lets nobody be told what has changed since a record before this one.
 func (x *recent) forget() {
-	x.since, x.ring, x.next = x.seq, table[mark]{}, 0
+	x.since, x.next = x.seq, 0
+	x.ring.clear()
 }
 
 // add remembers that the present record is record ref of task n.

@@ -15,9 +15,12 @@ func (t *table[T]) len() uint32 { return t.n }
 
 func (t *table[T]) at(i uint32) *T { return &t.chunks[i/tableChunk][i%tableChunk] }
 
+// clear makes the table empty. Its memory serves what comes next.
+func (t *table[T]) clear() { t.n = 0 }
+
 // add appends v and gives its place.
 func (t *table[T]) add(v T) uint32 {
-	if t.n%tableChunk == 0 {
+	if int(t.n/tableChunk) == len(t.chunks) {
 		t.chunks = append(t.chunks, new([tableChunk]T))
 	}
 	i := t.n
