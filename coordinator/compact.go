@@ -124,12 +124,14 @@ func (c *Coordinator) archived(e ledger.ArchiveEntry) { c.state.Archive(e) }
 
 // refold begins the fold anew after a compaction. The log calls it with mu held,
 // which it keeps until refolded. Nobody hears of the records in between: they say
-// what was said before. Only that tasks have gone to the archive is news.
+// what was said before.
 func (c *Coordinator) refold() {
 	c.state = state.New(sections{c})
 	c.live, c.refolding, c.rejected = false, true, nil
 }
 
+// refolded ends it. Who follows lists anew, also where nothing has gone to the archive:
+// the records have other numbers, and those that readers know mean nothing any more.
 func (c *Coordinator) refolded() {
 	c.refolding = false
 	c.goLive()

@@ -80,11 +80,11 @@ func (c *Coordinator) publish(change Change) {
 // handOut is publish for subscribers. It is apart because it lets a change outlive the
 // call, for which memory would be taken although nobody listens.
 func (c *Coordinator) handOut(change Change) {
-	plain := change
-	change.line = sync.OnceValues(func() ([]byte, error) { return plain.Line() })
+	p := &change
+	p.line = sync.OnceValues(p.encode)
 	for s := range c.subs {
 		select {
-		case s.ch <- &change:
+		case s.ch <- p:
 		default:
 			c.drop(s)
 		}
@@ -108,6 +108,10 @@ func (c *Change) Line() ([]byte, error) {
 	if c.line != nil {
 		return c.line()
 	}
+	return c.encode()
+}
+
+func (c *Change) encode() ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)

@@ -126,7 +126,7 @@ func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, erro
 	case len(specs) == 0:
 		return nil, invalid("give at least one", "there is no task to take in")
 	case len(specs) > MaxBatch:
-		return nil, ErrTooMany
+		return nil, ErrLongList
 	}
 	in := c.emptyIntake()
 	in.request, in.list = req, make([]submission, 0, len(specs))
@@ -544,7 +544,9 @@ func (in *intake) resolveAfter(s *submission) error {
 const noWait = "0s"
 
 // isBodyOf reports whether a task is what the spec asks for. What the spec leaves
-// to the configuration does not count, nor do times and holds, which pass.
+// to the configuration does not count, nor do times and holds, which pass, nor whether it
+// is to continue a session: the task has one in either case. The agent's session that the
+// spec names counts until there is a run, which may have come to another one.
 func (s *submission) isBodyOf(t *state.Task) bool {
 	key := t.SessionKey
 	if !isNamedLane(key) {
@@ -553,6 +555,7 @@ func (s *submission) isBodyOf(t *state.Task) bool {
 	policy := strings.TrimPrefix(s.AfterPolicy, state.AfterDone)
 	return t.Prompt == s.Prompt && t.Workspace == s.Workspace && key == s.SessionKey &&
 		s.Parallel == strings.HasPrefix(t.SessionKey, state.LanePrefixTask) && (s.Resume == "" || t.Resume == s.Resume) && s.NoWaitLimit == (t.MaxLimitWait == noWait) &&
+		(s.AgentSession == "" || t.RunID != "" || t.AgentSession == s.AgentSession) &&
 		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
 		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && slices.Equal(t.After, s.after) &&
 		(s.VerifyCommand == "" || t.VerifyCommand == s.VerifyCommand) && (s.MaxIterations == 0 || t.MaxIterations == s.MaxIterations) && t.VerifyTimeout == s.VerifyTimeout &&

@@ -45,7 +45,7 @@ type Counted struct {
 	Outcomes   map[Ending]uint64 // tasks that ended
 	Retries    map[Retry]uint64  // runs after which the task was queued again
 	RateLimits map[string]uint64 // runs that met a rate limit, by account
-	Usage      map[Spender]state.Usage
+	Usage      map[Spender]state.Usage // by the agent that the task had when it was recorded
 	Commits    Histogram // records of each write to the journal
 	Sync       Histogram // seconds of each fdatasync
 	Append     Histogram // seconds that each change waited until it was durable
@@ -166,7 +166,10 @@ func (c *counters) change(before, after *state.Task) {
 // endingOf says how a task ended.
 func endingOf(t *state.Task) Ending {
 	reason := string(t.Reason)
-	if reason != "" && !t.Reason.Known() {
+	switch {
+	case reason == "" && t.Status == state.Canceled: // by a person who wrote no more than the status
+		reason = string(state.ClassCanceled)
+	case reason != "" && !t.Reason.Known():
 		reason = Other
 	}
 	return Ending{t.Status, reason}

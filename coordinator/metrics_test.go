@@ -130,6 +130,24 @@ func sameLines(a, b string) bool {
 	return slices.Equal(x, y)
 }
 
+// TestMetricsCountCancelsByHand: as those of the command.
+func TestMetricsCountCancelsByHand(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	defer w.close()
+	byHand, other := w.submit(coordinator.TaskSpec{Prompt: "a"}).ID, w.submit(coordinator.TaskSpec{Prompt: "b"}).ID
+	if _, err := w.c.Cancel(t.Context(), other, "client"); err != nil {
+		t.Fatal(err)
+	}
+	w.edit("\n## Task %s\n- status: canceled\n", byHand)
+	w.expect(w.wait(byHand), state.Canceled, "")
+	want := map[coordinator.Ending]uint64{{Status: state.Canceled, Reason: string(state.ClassCanceled)}: 2}
+	if got := w.c.Metrics().Outcomes; !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+}
+
 // TestMetricsCountInterruptions: what the last master was killed in counts for the one
 // that queues it again.
 func TestMetricsCountInterruptions(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 // CheckKey says what is wrong with an idempotency key, as an *Error; nil if nothing is.
 func CheckKey(key string) error {
-	if key == "" || len(key) > maxWords || !printable(key) {
+	if key == "" || !areWords(key) {
 		return wrong("idempotencyKey", "use 1 to 256 printable characters, such as those of a UUID", "the idempotency key cannot be used")
 	}
 	return nil

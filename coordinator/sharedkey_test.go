@@ -240,6 +240,7 @@ func TestAnotherBodyIsAConflict(t *testing.T) {
 		"maxIterations": func(s *coordinator.TaskSpec) { s.MaxIterations = 2 }, "verifyTimeout": func(s *coordinator.TaskSpec) { s.VerifyTimeout = "9m" },
 		"onFailure": func(s *coordinator.TaskSpec) { s.OnFailure = "f" }, "onIssue": func(s *coordinator.TaskSpec) { s.OnIssue = "i" },
 		"inputFiles": func(s *coordinator.TaskSpec) { s.InputFiles = []state.InputFile{{Name: "a"}} }, "outputSpec": func(s *coordinator.TaskSpec) { s.OutputSpec = []string{"a"} },
+		"agentSession": func(s *coordinator.TaskSpec) { s.AgentSession = "native-2" },
 	} {
 		spec := base
 		change(&spec)

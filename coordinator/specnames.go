@@ -42,8 +42,8 @@ func RenameSpecs(data []byte) ([]byte, error) {
 	return slices.Concat([]byte("["), bytes.Join(out, []byte(",")), []byte("]")), nil
 }
 
-// ErrTooMany refuses a list of more than [MaxBatch] tasks.
-var ErrTooMany = &Error{
+// ErrLongList refuses a list of more than [MaxBatch] tasks.
+var ErrLongList = &Error{
 	Code: CodeInvalid, Message: fmt.Sprintf("more than %d tasks are too many at once", MaxBatch), Hint: "give them in several parts",
 }
 
@@ -54,7 +54,7 @@ func values(data []byte) (list []json.RawMessage, err error) {
 	_, err = dec.Token()
 	for err == nil && dec.More() {
 		if len(list) == MaxBatch {
-			return nil, ErrTooMany
+			return nil, ErrLongList
 		}
 		list = append(list, nil)
 		err = dec.Decode(&list[len(list)-1])

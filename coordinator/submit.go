@@ -227,13 +227,17 @@ const MaxIterations = state.MaxIterations
 
 // checkWords checks what is free text on one line.
 func checkWords(s *TaskSpec) error {
+	if s.IdempotencyKey != "" {
+		if err := CheckKey(s.IdempotencyKey); err != nil {
+			return err
+		}
+	}
 	for _, w := range []struct{ field, what, text string }{
-		{"idempotencyKey", "idempotency key", s.IdempotencyKey},
 		{"label", "label", s.Label},
 		{"tenantId", "tenant", s.TenantID},
 		{"queue", "queue", s.Queue},
 	} {
-		if len(w.text) > maxWords || !printable(w.text) {
+		if !areWords(w.text) {
 			return wrong(w.field, fmt.Sprintf("use at most %d printable characters", maxWords), "the %s cannot be used", w.what)
 		}
 	}
@@ -242,6 +246,9 @@ func checkWords(s *TaskSpec) error {
 
 // maxWords is the length of free text on one line, in bytes.
 const maxWords = 256
+
+// areWords reports whether s is free text on one line; "" is none.
+func areWords(s string) bool { return len(s) <= maxWords && printable(s) }
 
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })

@@ -72,7 +72,7 @@ func (b *taskBody) read(reg huma.Registry, data []byte) error {
 		return nil
 	}
 	refused := b.decode(data)
-	if refused == nil || errors.Is(refused, coordinator.ErrTooMany) {
+	if refused == nil || errors.Is(refused, coordinator.ErrLongList) {
 		return b.refuse(refused)
 	}
 	renamed, err := coordinator.RenameSpecs(data)
@@ -109,7 +109,7 @@ func (b *taskBody) decode(data []byte) error {
 	_, err := dec.Token()
 	for err == nil && dec.More() {
 		if len(b.list) == coordinator.MaxBatch {
-			return coordinator.ErrTooMany // before it takes a thousand times the memory of its body
+			return coordinator.ErrLongList // before it takes a thousand times the memory of its body
 		}
 		b.list = append(b.list, coordinator.TaskSpec{})
 		err = dec.Decode(&b.list[len(b.list)-1])
