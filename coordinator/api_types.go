@@ -17,7 +17,7 @@ type TaskSpec struct {
 	DefaultAgent   string    `json:"defaultAgent,omitempty" doc:"Agent of a task that names none and goes on with no session, whose agent it would have"`
 	Model          string    `json:"model,omitempty" doc:"As the agent's CLI knows it; left out: the CLI's own choice"`
 	Account        string    `json:"account,omitempty" doc:"Name of an account of that agent; left out: the default one"`
-	Workspace      string    `json:"workspace,omitempty" doc:"Absolute path: the agent's working directory"`
+	Workspace      string    `json:"workspace,omitempty" doc:"Absolute path: the agent's working directory; left out: the master's workspace_root, where one is configured"`
 	SessionKey     string    `json:"sessionKey,omitempty" doc:"A session's name, also its lane; left out: the lane of the workspace"`
 	Label          string    `json:"label,omitempty" doc:"Free text to filter lists by"`
 	Continue       bool      `json:"continue,omitempty" doc:"Binds the task to the last session of its lane, at submit"`

@@ -32,6 +32,8 @@ type Config struct {
 	FollowUpDepth int // how many tasks may follow one another, each queued by the one before; 0: none is queued by another
 	MaxFollowUps  int // how many follow-ups a task may have, and how many tasks its agent may queue
 
+	WorkspaceRoot string // directory of tasks that name none, an absolute path; "": they are refused
+
 	MaxQueued int // tasks that may wait: a submit beyond it is refused; 0: no bound
 
 	Timeout            time.Duration // of one run; 0: none

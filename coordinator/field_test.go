@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,4 +80,21 @@ func fieldOf(err error) string {
 		return ""
 	}
 	return e.Field
+}
+
+// TestWorkspaceRoot: a client that does not call from a directory need not name one.
+func TestWorkspaceRoot(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	if _, err := w.c.Submit(t.Context(), coordinator.TaskSpec{Prompt: "p"}); fieldOf(err) != "workspace" || !strings.Contains(err.Error(), "workspace_root") {
+		t.Errorf("%v", err)
+	}
+	w.close()
+	w.cfg.WorkspaceRoot = w.work
+	w.open()
+	defer w.close()
+	if got, err := w.c.Submit(t.Context(), coordinator.TaskSpec{Prompt: "p"}); err != nil || got.Workspace != w.work || got.SessionKey != "dir:"+w.work {
+		t.Errorf("%+v %v", got, err)
+	}
 }

@@ -370,6 +370,9 @@ func (in *intake) checkPlace(s *submission) error {
 	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
 		return nil
 	}
+	if s.Workspace = first(s.Workspace, in.c.cfg.WorkspaceRoot); s.Workspace == "" {
+		return wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
+	}
 	w, checked := in.seen[s.Workspace]
 	if !checked {
 		w = in.c.lookAt(s.Workspace)

@@ -48,7 +48,7 @@ func TestEdit(t *testing.T) {
 	}
 	got, err := w.patch(task.ID, fmt.Sprintf(`{"prompt":"q\nr","tool":"codex","model":"m","workspace":%q,"sessionKey":"web","label":"x","priority":9,
 		"scheduled_at":%q,"timeout":null,"max_attempts":2,"after":[%q],"afterPolicy":"any","resume":"never","tenantId":"t","queue":"n","fallback":["demo"],
-		"verify":"true","maxIterations":2,"verifyTimeout":"1m","onFailure":"f","onIssue":"i","outputSpec":["./a b","c"],"hold":true}`, dir, when.Format(time.RFC3339), other.ID[:13]))
+		"verify":"true","maxIterations":2,"verifyTimeout":"1m","onFailure":"f","onIssue":"i","outputSpec":["./a b","c"],"hold":true}`, dir, when.Format(time.RFC3339), other.ID[24:]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestEditRefuses(t *testing.T) {
 		{"nobody", `{"label":"x"}`, coordinator.CodeNotFound, "", "nobody"},
 		{task.ID, `{"prompt":null}`, coordinator.CodeInvalid, "prompt", "the prompt is empty"},
 		{task.ID, `{"prompt":7}`, coordinator.CodeInvalid, "prompt", "prompt must be a text in quotes, not 7"},
-		{task.ID, `{"workspace":null}`, coordinator.CodeInvalid, "workspace", "no absolute path"},
+		{task.ID, `{"workspace":null}`, coordinator.CodeInvalid, "workspace", "the task has no workspace"},
 		{task.ID, `{"workspace":"/nowhere"}`, coordinator.CodeInvalid, "workspace", "/nowhere"},
 		{task.ID, `{"workspace":"/"}`, coordinator.CodeInvalid, "workspace", "the state directory"},
 		{task.ID, `{"agent":"nobody"}`, coordinator.CodeInvalid, "agent", "there is no agent"},

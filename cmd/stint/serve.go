@@ -285,6 +285,7 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 		FollowUpDepth:      cfg.FollowUpDepth,
 		MaxFollowUps:       cfg.MaxFollowUps,
 		MaxQueued:          cfg.MaxQueued,
+		WorkspaceRoot:      cfg.WorkspaceRoot,
 		Socket:             m.socket,
 		Version:            versionName(),
 		Log:                m.log,
