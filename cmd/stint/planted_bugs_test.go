@@ -654,6 +654,11 @@ var bugs = []bug{
 		pkg: "./coordinator/api", run: "^TestPromise11OtherUsers$",
 	},
 	{
+		name: "an agent is a person over TCP", file: "coordinator/api/fromrun.go",
+		old: "&peer{pids: c.processes}", now: "&peer{pids: (&tcpConn{}).processes}",
+		pkg: "./coordinator/api", run: "^TestPeerIsARunOverTCP$",
+	},
+	{
 		name: "a stream outlives its token", file: "coordinator/api/loopback.go",
 		old: "for g.knows(r) {", now: "for g != nil {",
 		pkg: "./coordinator/api", run: "^TestRotationEndsStreams$",

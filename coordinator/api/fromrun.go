@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"path"
@@ -20,21 +21,24 @@ type (
 	runKey  struct{} // under which a request's context has the run that it comes from
 )
 
-// A peer is the process that has made a connection.
+// A peer is who has made a connection.
 type peer struct {
-	pid int
+	pids func() ([]int, error) // the processes that have it; none if nobody can see them
 
 	mu   sync.Mutex // guards what follows
 	seen bool       // run is known
 	run  string
 }
 
-// withPeer notes which process has made a connection.
+// withPeer notes who has made a connection.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	if u, ok := c.(*net.UnixConn); ok {
-		if pid, err := peerPID(u); err == nil && pid > 0 {
-			return context.WithValue(ctx, peerKey{}, &peer{pid: pid})
+	switch c := c.(type) {
+	case *net.UnixConn:
+		if pid, err := peerPID(c); err == nil && pid > 0 {
+			return context.WithValue(ctx, peerKey{}, &peer{pids: func() ([]int, error) { return []int{pid}, nil }})
 		}
+	case *tcpConn:
+		return context.WithValue(ctx, peerKey{}, &peer{pids: c.processes})
 	}
 	return ctx
 }
@@ -45,12 +49,25 @@ func (p *peer) partOf(look func(pid int) (string, error)) (run string, err error
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.seen {
-		if p.run, err = look(p.pid); err != nil {
+		if p.run, err = p.find(look); err != nil {
 			return "", err
 		}
 		p.seen = true
 	}
 	return p.run, nil
+}
+
+// find looks for the run. What one process of a run has open, its children may have too.
+func (p *peer) find(look func(pid int) (string, error)) (run string, err error) {
+	pids, err := p.pids()
+	for _, pid := range pids {
+		run, lerr := look(pid)
+		if run != "" {
+			return run, nil
+		}
+		err = errors.Join(err, lerr)
+	}
+	return "", err
 }
 
 // forRuns are the paths at which a run may POST; beside that it may read.

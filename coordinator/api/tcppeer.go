@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 )
@@ -53,15 +54,33 @@ func (c *tcpConn) Read(p []byte) (int, error) {
 // look finds out who has the other end. Only what is no connection of the kernel's, as
 // in a test, has nobody there.
 func (c *tcpConn) look() {
-	client, ok := c.RemoteAddr().(*net.TCPAddr)
-	server, ok2 := c.LocalAddr().(*net.TCPAddr)
-	if !ok || !ok2 {
+	client, server := c.addrs()
+	if !client.IsValid() {
 		c.let = true
 		return
 	}
-	end, found, err := findEnd(client.AddrPort(), server.AddrPort())
+	end, found, err := findEnd(client, server)
 	if err != nil {
 		c.log.Warn("nobody is let in over TCP, since nobody can tell who asks: " + err.Error())
 	}
 	c.end, c.let = end, found && mayCall(end.uid, os.Getuid())
+}
+
+// addrs gives the addresses of both ends; none of what is no connection of the kernel's.
+func (c *tcpConn) addrs() (client, server netip.AddrPort) {
+	from, ok := c.RemoteAddr().(*net.TCPAddr)
+	to, ok2 := c.LocalAddr().(*net.TCPAddr)
+	if !ok || !ok2 {
+		return netip.AddrPort{}, netip.AddrPort{}
+	}
+	return from.AddrPort(), to.AddrPort()
+}
+
+// processes gives the processes that have the other end, as far as they can be told. It is
+// asked once something was read.
+func (c *tcpConn) processes() ([]int, error) {
+	if c.end.inode == 0 {
+		return nil, nil
+	}
+	return c.holders()
 }

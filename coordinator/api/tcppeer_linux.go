@@ -3,9 +3,12 @@ package api
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -82,4 +85,47 @@ func parseRow(table []byte, addrs string) (end tcpEnd, found bool, err error) {
 		return tcpEnd{}, false, fmt.Errorf("the socket of a connection: %w", err)
 	}
 	return tcpEnd{uid: int(uid), inode: inode}, true, nil
+}
+
+// holders gives the processes that have the end of c that is not ours; none if all that
+// have it may not be looked into, as sshd. Who has gone meanwhile is an error: nobody can
+// tell what it was part of.
+func (c *tcpConn) holders() ([]int, error) {
+	pids := socketHolders(c.end.inode)
+	if len(pids) > 0 {
+		return pids, nil
+	}
+	client, server := c.addrs()
+	if end, found, err := findEnd(client, server); err != nil || !found || end != c.end {
+		return nil, errors.Join(errors.New("the process that asks has closed its connection"), err)
+	}
+	return nil, nil
+}
+
+// socketHolders gives the processes that have a socket open, of those that may be looked into.
+func socketHolders(inode uint64) (pids []int) {
+	link := fmt.Sprintf("socket:[%d]", inode)
+	dirs, _ := filepath.Glob("/proc/[0-9]*/fd") // the pattern is a good one
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
+		if err == nil && hasOpen(dir, link) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// hasOpen reports whether one of the files in dir, those that a process has open, is the
+// one that link names. A process may end meanwhile.
+func hasOpen(dir, link string) bool {
+	d, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = d.Close() }() // it was only read
+	names, _ := d.Readdirnames(-1)
+	return slices.ContainsFunc(names, func(name string) bool {
+		target, err := os.Readlink(filepath.Join(dir, name))
+		return err == nil && target == link
+	})
 }
