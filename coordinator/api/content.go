@@ -17,19 +17,14 @@ import (
 // the client sees.
 func serveContent(hctx huma.Context, content io.ReadSeeker, modified time.Time) {
 	r, w := humago.Unwrap(hctx)
-	out := &rangeWriter{ResponseWriter: w, cacheControl: w.Header().Get("Cache-Control")}
-	if overTCP(hctx.Context()) {
-		out.limit = writeTimeout
-	}
-	http.ServeContent(out, r, "", modified, content)
+	http.ServeContent(&rangeWriter{ResponseWriter: w, cacheControl: w.Header().Get("Cache-Control")}, r, "", modified, content)
 }
 
 // A rangeWriter makes a problem of a range that cannot be had, which net/http tells as
 // plain text.
 type rangeWriter struct {
 	http.ResponseWriter
-	cacheControl string        // net/http takes it away
-	limit        time.Duration // that a reader may take for one piece; 0: as long as it likes
+	cacheControl string // net/http takes it away
 	refused      bool
 }
 
@@ -51,9 +46,6 @@ func (w *rangeWriter) WriteHeader(status int) {
 func (w *rangeWriter) Write(b []byte) (int, error) {
 	if w.refused {
 		return len(b), nil
-	}
-	if w.limit > 0 {
-		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.limit)) // not every writer has deadlines
 	}
 	return w.ResponseWriter.Write(b)
 }

@@ -26,7 +26,7 @@ const (
 	maxConns     = 256
 	maxStreams   = 64
 	readTimeout  = 30 * time.Second // of a request
-	writeTimeout = time.Minute      // of an answer that does not last
+	writeTimeout = time.Minute      // of each piece of an answer
 	maxTCPBody   = 4 << 20
 )
 
@@ -93,7 +93,7 @@ func (s *Server) ServeLoopback(ctx context.Context, lns []net.Listener) error {
 	return s.serve(ctx, bounded, func(srv *http.Server) {
 		srv.Handler = g
 		srv.ReadTimeout = readTimeout
-		srv.WriteTimeout = writeTimeout         // also of what is refused
+		srv.WriteTimeout = writeTimeout         // also of what net/http refuses
 		srv.DisableGeneralOptionsHandler = true // OPTIONS * would pass by the guard
 	})
 }
@@ -135,7 +135,9 @@ func guardOf(ctx context.Context) *guard {
 
 // ServeHTTP answers one request. Nothing is looked at before the Host is known to be
 // ours, and nothing is told before the token is.
-func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w := &timedWriter{ResponseWriter: rw}
+	defer w.renew() // for what net/http writes then
 	secureHeaders(w.Header())
 	if p := g.check(r); p != nil {
 		g.refuse(w, p)
@@ -153,7 +155,6 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}))
 			return
 		}
-		w = &lateWriter{w}
 		ctx, release := g.whileKnown(r)
 		defer release()
 		r = r.WithContext(ctx)
@@ -166,18 +167,39 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.server.ServeHTTP(w, r)
 }
 
-// A lateWriter gives the answer of a request that lasts the time of any other, from
-// when it begins.
-type lateWriter struct{ http.ResponseWriter }
+// A timedWriter gives each piece of an answer its time, from when it is written. It
+// leaves that to who sets a deadline of his own. It belongs to one request.
+type timedWriter struct {
+	http.ResponseWriter
+	left bool
+}
 
 // WriteHeader implements http.ResponseWriter.
-func (w *lateWriter) WriteHeader(code int) {
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection has one
+func (w *timedWriter) WriteHeader(code int) {
+	w.renew()
 	w.ResponseWriter.WriteHeader(code)
 }
 
+// Write implements io.Writer.
+func (w *timedWriter) Write(p []byte) (int, error) {
+	w.renew()
+	return w.ResponseWriter.Write(p)
+}
+
+// SetWriteDeadline is what http.ResponseController calls.
+func (w *timedWriter) SetWriteDeadline(t time.Time) error {
+	w.left = true
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+}
+
+func (w *timedWriter) renew() {
+	if !w.left {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection has one
+	}
+}
+
 // Unwrap gives http.ResponseController what it controls.
-func (w *lateWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // check gives what a request is refused with; nil if it may pass.
 func (g *guard) check(r *http.Request) *problem {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -292,4 +293,64 @@ func TestLongRequestsOverTCP(t *testing.T) {
 		}
 		clients.Wait()
 	})
+}
+
+// slowMaster takes its time to say why.
+type slowMaster struct {
+	Master
+	takes time.Duration
+}
+
+// Why implements Master.
+func (m slowMaster) Why(string) (string, error) {
+	time.Sleep(m.takes)
+	return strings.Repeat("because ", 10_000), nil
+}
+
+// TestAnswersOverTCPAreWhole: one that the master takes long to find, one that its reader
+// takes long to read, and a log at whose end nothing has been written for long. In fake time.
+func TestAnswersOverTCPAreWhole(t *testing.T) {
+	token := newToken(t)
+	synctest.Test(t, func(t *testing.T) {
+		m := twoTasks(t)
+		m.write(t, "r", "stdout", "said\n")
+		m.set("aa-2", func(t *state.Task) { t.RunID, t.Status = "r", state.Running })
+		s, ln := NewServer(slowMaster{m, 2 * writeTimeout}, Options{Token: token, HTTP: ourAddr, Poll: time.Second}), newMemoryListener()
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
+		var clients sync.WaitGroup
+		for path, want := range map[string]int{"/v1/tasks/aa-1/why": 80_000, "/v1/tasks/aa-2/logs?follow=1": len("said\n")} {
+			c := ln.dial()
+			clients.Go(func() {
+				_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: "+ourAddr+"\r\nAuthorization: Bearer "+textOf(t, token)+"\r\n\r\n")
+				resp, err := http.ReadResponse(bufio.NewReader(slowReader{c}), nil)
+				if err != nil {
+					t.Errorf("%s: %v", path, err)
+					return
+				}
+				got, err := io.ReadAll(resp.Body)
+				if err != nil || len(got) < want {
+					t.Errorf("%s: %d bytes, %v", path, len(got), err)
+				}
+				_ = c.Close()
+			})
+		}
+		time.Sleep(2 * writeTimeout)
+		m.set("aa-2", func(t *state.Task) { t.Status = state.Done })
+		clients.Wait()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A slowReader takes a little at a time.
+type slowReader struct{ io.Reader }
+
+// Read implements io.Reader.
+func (r slowReader) Read(p []byte) (int, error) {
+	time.Sleep(writeTimeout / 10)
+	return r.Reader.Read(p)
 }

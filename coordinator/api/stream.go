@@ -54,18 +54,14 @@ func newStream(hctx huma.Context, contentType string) *streamWriter {
 	_, w := humago.Unwrap(hctx)
 	hctx.SetHeader("Content-Type", contentType)
 	hctx.SetStatus(http.StatusOK)
-	out := &streamWriter{w: w, rc: http.NewResponseController(w)}
-	if overTCP(hctx.Context()) {
-		out.limit = writeTimeout
-	}
-	return out
+	return &streamWriter{w: w, rc: http.NewResponseController(w)}
 }
 
 // A streamWriter sends what it is given without delay.
 type streamWriter struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
-	limit time.Duration // that a reader may take for one piece; 0: as long as it likes
+	limit time.Duration // that a reader may take for one piece; 0: as long as the listener lets it
 }
 
 func (s *streamWriter) Write(p []byte) (int, error) {

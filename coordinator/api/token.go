@@ -130,7 +130,7 @@ func equalText(a, b string) bool {
 }
 
 // browserTime is how long a browser stays let in.
-const browserTime = 30 * 24 * time.Hour
+const browserTime = 7 * 24 * time.Hour
 
 // cookie gives what a browser is to send from now on: when it ends, something random,
 // and the proof that both are from who has the token. Nothing is kept, so it outlives
