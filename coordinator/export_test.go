@@ -2,7 +2,9 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 
+	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -43,4 +45,16 @@ func (c *Coordinator) SubmitSlowly(ctx context.Context, s TaskSpec, then func())
 	then()
 	tasks, err := in.tasks()
 	return tasks[0], err
+}
+
+// Occupy calls f on the ledger's goroutine.
+func (c *Coordinator) Occupy(f func()) error {
+	err := c.update(context.Background(), func(*ledger.Tx) error {
+		f()
+		return errPreview
+	})
+	if errors.Is(err, errPreview) {
+		return nil
+	}
+	return err
 }

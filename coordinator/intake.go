@@ -42,7 +42,7 @@ type request struct {
 }
 
 // An intake is one or more specs that are taken in together. It belongs to one
-// call; what is in the last three fields is made anew on the log's goroutine.
+// call; what is in the last four fields is made anew on the log's goroutine.
 type intake struct {
 	c *Coordinator
 	request
@@ -54,7 +54,8 @@ type intake struct {
 
 	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
 
-	ids   []string // of the tasks: new ones, or old ones that were asked for again
+	ids   []string            // of the tasks: new ones, or old ones that were asked for again
+	old   map[int]*state.Task // the old ones, by their places
 	fresh []state.Task
 	begun map[sessionPlace]string // sessions of the new tasks: the last one of each place
 }
@@ -73,10 +74,13 @@ type sessionPlace struct{ lane, agent, account string }
 // take takes specs in, all or none, and gives their tasks.
 func (c *Coordinator) take(ctx context.Context, req request) ([]state.Task, error) {
 	in, err := c.newIntake(ctx, req)
-	if err == nil {
-		err = c.update(ctx, in.record)
-	}
 	if err != nil {
+		return nil, err
+	}
+	if tasks, err := in.again(ctx); tasks != nil || err != nil {
+		return tasks, err
+	}
+	if err := c.update(ctx, in.record); err != nil {
 		return nil, err
 	}
 	return in.tasks()
@@ -85,29 +89,26 @@ func (c *Coordinator) take(ctx context.Context, req request) ([]state.Task, erro
 // tasks gives the tasks of all specs once they are durable. It takes the place of fresh
 // for them where it can.
 func (in *intake) tasks() (tasks []state.Task, err error) {
-	fresh := in.fresh
-	if tasks = fresh; len(fresh) < len(in.list) {
+	if tasks = in.fresh; len(in.fresh) < len(in.list) {
 		tasks = make([]state.Task, len(in.list))
 	}
-	for i, id := range in.ids {
-		isNew := len(fresh) > 0 && fresh[0].ID == id
-		if isNew {
-			fresh = fresh[1:]
-		}
-		if err = in.show(&tasks[i], i, isNew); err != nil {
+	for i := range in.ids {
+		if in.old[i] != nil {
+			tasks[i] = *in.old[i]
+		} else if err = in.show(&tasks[i], i); err != nil {
 			return nil, err
 		}
 	}
 	return tasks, nil
 }
 
-// show makes t the whole task of spec i. The texts of a new one that has not run are those
+// show makes t the whole new task of spec i. The texts of one that has not run are those
 // of the spec: to read thousands back takes longer than all the rest.
-func (in *intake) show(t *state.Task, i int, isNew bool) (err error) {
+func (in *intake) show(t *state.Task, i int) (err error) {
 	in.c.mu.Lock()
 	defer in.c.mu.Unlock()
 	*t, _ = in.c.state.Peek(in.ids[i])
-	if !isNew || t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
+	if t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
 		*t, err = in.c.wholeOf(in.ids[i])
 		return err
 	}
@@ -421,7 +422,7 @@ func (in *intake) checkTwins() error {
 // record appends the records of all specs that ask for something new. The log may
 // call it more than once.
 func (in *intake) record(tx *ledger.Tx) error {
-	in.ids, in.fresh, in.begun = make([]string, len(in.list)), make([]state.Task, 0, len(in.list)), map[sessionPlace]string{}
+	in.ids, in.old, in.fresh, in.begun = make([]string, len(in.list)), map[int]*state.Task{}, make([]state.Task, 0, len(in.list)), map[sessionPlace]string{}
 	if in.key != "" {
 		if err := in.checkShared(tx); err != nil {
 			return err
@@ -467,16 +468,16 @@ func (in *intake) checkRoom(tx *ledger.Tx) error {
 
 func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 	s := &in.list[i]
-	if err := in.resolveAfter(s); err != nil {
-		return err
-	}
 	old, err := in.known(s)
 	if err != nil {
 		return err
 	}
-	if in.ids[i] = s.ID; old != "" {
-		in.ids[i] = old
+	if in.ids[i] = s.ID; old != nil {
+		in.ids[i], in.old[i] = old.ID, old
 		return nil
+	}
+	if err := in.resolveAfter(s); err != nil {
+		return err
 	}
 	if s.FromRun != "" {
 		if err := in.belongTo(s, tx); err != nil {
@@ -560,10 +561,21 @@ func (s *submission) isBodyOf(t *state.Task) bool {
 		s.Parallel == strings.HasPrefix(t.SessionKey, state.LanePrefixTask) && (s.Resume == "" || t.Resume == s.Resume) && s.NoWaitLimit == (t.MaxLimitWait == noWait) &&
 		(s.AgentSession == "" || t.RunID != "" || t.AgentSession == s.AgentSession) &&
 		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
-		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && slices.Equal(t.After, s.after) &&
+		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && s.comesAfter(t.After) &&
 		(s.VerifyCommand == "" || t.VerifyCommand == s.VerifyCommand) && (s.MaxIterations == 0 || t.MaxIterations == s.MaxIterations) && t.VerifyTimeout == s.VerifyTimeout &&
 		t.OnFailure == s.OnFailure && t.OnIssue == s.OnIssue &&
 		slices.Equal(t.InputFiles, s.InputFiles) && slices.Equal(t.OutputSpec, s.OutputSpec) && s.isCarriedOutBy(t)
+}
+
+// comesAfter reports whether what the spec comes after can have meant these tasks: @last
+// or a piece of an id need not mean the same now.
+func (s *submission) comesAfter(ids []string) bool {
+	means := func(ref, id string) bool { return ref == state.LastRef || strings.Contains(id, ref) }
+	return !slices.ContainsFunc(s.After, func(ref string) bool {
+		return !slices.ContainsFunc(ids, func(id string) bool { return means(ref, id) })
+	}) && !slices.ContainsFunc(ids, func(id string) bool {
+		return !slices.ContainsFunc(s.After, func(ref string) bool { return means(ref, id) })
+	})
 }
 
 // isCarriedOutBy reports whether the task has the spec's agent, or one that the

@@ -1,10 +1,12 @@
 package coordinator
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
 	"stint/ledger"
+	"stint/state"
 )
 
 // A list of tasks can have one idempotency key. In the ledger its n-th task, from 1, has
@@ -57,33 +59,75 @@ func (in *intake) checkShared(tx *ledger.Tx) error {
 	return nil
 }
 
-// known gives the id of the task that the spec asks for again; "" if it is new.
-func (in *intake) known(s *submission) (string, error) {
+// again gives the tasks if all specs were taken in before; nil if not. It does not ask
+// the log: to read thousands back takes a while, in which nobody else could write.
+func (in *intake) again(ctx context.Context) ([]state.Task, error) {
+	if !in.allKnown() {
+		return nil, nil
+	}
+	if in.key != "" {
+		if err := in.checkShared(&ledger.Tx{}); err != nil {
+			return nil, err
+		}
+	}
+	tasks := make([]state.Task, len(in.list))
+	for i := range in.list {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		old, err := in.known(&in.list[i])
+		if err != nil {
+			return nil, in.at(i, err)
+		}
+		if old == nil {
+			return nil, nil
+		}
+		tasks[i] = *old
+	}
+	return tasks, nil
+}
+
+// allKnown reports whether there is a task for each spec, whatever it is.
+func (in *intake) allKnown() bool {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	for i := range in.list {
+		s := &in.list[i]
+		_, known := in.c.state.ByIdempotencyKey(s.IdempotencyKey)
+		if s.IdempotencyKey == "" {
+			_, known = in.c.state.Peek(s.ID)
+		}
+		if !known {
+			return false
+		}
+	}
+	return true
+}
+
+// known gives the task that the spec asks for again; nil if it is new.
+func (in *intake) known(s *submission) (*state.Task, error) {
 	c := in.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, there := c.state.Peek(s.ID)
-	switch {
-	case there && s.IdempotencyKey == "":
-		return s.ID, nil
-	case s.IdempotencyKey == "":
-		return "", nil
+	id, used := s.ID, there
+	if s.IdempotencyKey != "" {
+		id, used = c.state.ByIdempotencyKey(s.IdempotencyKey)
 	}
-	id, used := c.state.ByIdempotencyKey(s.IdempotencyKey)
 	_, usedByList := c.state.ByIdempotencyKey(partKey(s.IdempotencyKey, 1))
 	switch {
 	case there && id != s.ID:
-		return "", &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is there already, and not under this idempotency key", s.ID), Hint: "leave the id out, or give the task another one", Field: "id"}
-	case usedByList:
-		return "", keyTaken(s.IdempotencyKey, "a list of tasks", "give this task another one")
+		return nil, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is there already, and not under this idempotency key", s.ID), Hint: "leave the id out, or give the task another one", Field: "id"}
+	case usedByList && s.IdempotencyKey != "":
+		return nil, keyTaken(s.IdempotencyKey, "a list of tasks", "give this task another one")
 	case !used:
-		return "", nil
+		return nil, nil
 	}
 	old, err := c.wholeOf(id)
-	if err == nil && !s.isBodyOf(&old) {
+	if err == nil && s.IdempotencyKey != "" && !s.isBodyOf(&old) {
 		err = keyTaken(first(in.key, s.IdempotencyKey), "task "+id+", which asks for something else", "stint show "+id)
 	}
-	return id, err
+	return &old, err
 }
 
 func keyTaken(key, by, hint string) error {

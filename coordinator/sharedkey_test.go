@@ -108,6 +108,68 @@ func TestKeyOfAListInAnEditor(t *testing.T) {
 	}
 }
 
+// TestRepeatsDoNotHoldUpTheLedger: what is known already is read back beside it.
+func TestRepeatsDoNotHoldUpTheLedger(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	defer w.close()
+	ids, err := w.once("k", "abc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	if err := w.c.Occupy(func() {
+		go func() {
+			defer close(done)
+			if again, err := w.once("k", "abc"); err != nil || !slices.Equal(again, ids) {
+				t.Errorf("%v %v, want %v", again, err, ids)
+			}
+			if _, err := w.once("k", "abx"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+				t.Errorf("another list: %v", err)
+			}
+		}()
+		select {
+		case <-done:
+		case <-time.After(5 * time.Second):
+			t.Error("it waits for the ledger")
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	<-done
+}
+
+// TestRepeatAfterTheLast: what @last or a piece of an id meant, it need not mean when the
+// same is sent again.
+func TestRepeatAfterTheLast(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	defer w.close()
+	const before, like = "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c12"
+	w.submit(coordinator.TaskSpec{ID: before, Prompt: "a"})
+	ids := map[string]string{}
+	refs := []string{"@last", before[:30], before}
+	for _, ref := range refs[1:] {
+		ids[ref] = w.submit(coordinator.TaskSpec{Prompt: "p", After: []string{ref}, IdempotencyKey: ref}).ID
+	}
+	ids["@last"] = w.submit(coordinator.TaskSpec{Prompt: "p", After: []string{"@last"}, IdempotencyKey: "@last"}).ID
+	w.submit(coordinator.TaskSpec{ID: like, Prompt: "b"})
+	for _, ref := range refs {
+		spec := coordinator.TaskSpec{Prompt: "p", Workspace: w.work, After: []string{ref}, IdempotencyKey: ref}
+		if got, err := w.try(spec); err != nil || got.ID != ids[ref] {
+			t.Errorf("%s: %s %v", ref, got.ID, err)
+		}
+		for _, other := range [][]string{nil, {like}, {newID()}, {ref, like}} {
+			spec.After = other
+			if _, err := w.try(spec); ref != "@last" && !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+				t.Errorf("%s, and then %s: %v", ref, other, err)
+			}
+		}
+	}
+}
+
 // TestKeyOfAListInTheArchive: the archive's index keeps the keys.
 func TestKeyOfAListInTheArchive(t *testing.T) {
 	w := newWorld(t)

@@ -256,7 +256,8 @@ func printable(s string) bool {
 
 // Submit takes a task in. When it returns nil, the task is on the disk. A spec
 // whose ID or idempotency key is known gives the task that is there already; the
-// same key with another body is a conflict.
+// same key with another body is a conflict. The spec is checked first: where its workspace
+// has gone meanwhile, it is refused although its key is known.
 func (c *Coordinator) Submit(ctx context.Context, s TaskSpec) (state.Task, error) {
 	defer c.call()()
 	tasks, err := c.take(ctx, request{specs: []TaskSpec{s}})
