@@ -41,15 +41,15 @@ type AccountMetrics struct {
 // Counted is what a master has counted since it began. What was there before, and is
 // read again at the start, is not in it.
 type Counted struct {
-	Added      uint64            // tasks that came in
-	Outcomes   map[Ending]uint64 // tasks that ended
-	Retries    map[Retry]uint64  // runs after which the task was queued again
-	RateLimits map[string]uint64 // runs that met a rate limit, by account
+	Added      uint64                  // tasks that came in
+	Outcomes   map[Ending]uint64       // tasks that ended
+	Retries    map[Retry]uint64        // runs after which the task was queued again
+	RateLimits map[string]uint64       // runs that met a rate limit, by account
 	Usage      map[Spender]state.Usage // by the agent that the task had when it was recorded
-	Commits    Histogram // records of each write to the journal
-	Sync       Histogram // seconds of each fdatasync
-	Append     Histogram // seconds that each change waited until it was durable
-	Failures   uint64    // writes to the journal of which nothing was kept
+	Commits    Histogram               // records of each write to the journal
+	Sync       Histogram               // seconds of each fdatasync
+	Append     Histogram               // seconds that each change waited until it was durable
+	Failures   uint64                  // writes to the journal of which nothing was kept
 }
 
 // An Ending is how a task ended.

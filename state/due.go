@@ -55,7 +55,9 @@ func (s *State) leaveDue(l *live) {
 
 // WaitingSince says since when the task waits for its turn that waits longest; ok is
 // false if none does. Held tasks, and those whose notBefore is still to come, do not
-// wait for their turn. It costs the same however many tasks there are.
+// wait for their turn. It costs the same however many tasks there are. A compaction
+// forgets it where a task was changed while it waited: the merged record has the time of
+// the newest one alone, from which the task waits then.
 func (s *State) WaitingSince(now time.Time) (since time.Time, ok bool) {
 	if len(s.due) == 0 || s.due[0].due.After(now) {
 		return time.Time{}, false
