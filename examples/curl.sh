@@ -13,9 +13,11 @@ shift 2
 set -- -sS --fail-with-body -X "$method" -H 'Content-Type: application/json' "$@"
 if [ -n "${STINT_URL-}" ]; then
 	header=$(stint token header)
-	exec curl -H @- "$@" "$STINT_URL$path" <<EOF
-$header
-EOF
+	printf '%s\n' "$header" | curl -H @- "$@" "$STINT_URL$path" & # a here-document may be a file
+	curl=$!
+	trap 'kill "$curl" 2>/dev/null || :' INT TERM
+	wait "$curl"
+	exit
 fi
 state=${STINT_STATE_DIR:-${XDG_STATE_HOME:-$HOME/.local/state}/stint}
 socket=$(jq -r .socket "$state/heartbeat.json" 2>/dev/null) && test -S "$socket" ||
