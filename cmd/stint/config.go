@@ -191,7 +191,7 @@ var keys = []key{
 	durationKey("compact_older_than", "30d", "tasks that ended longer ago go to the archive then", func(c *Config) *time.Duration { return &c.CompactOlderThan }),
 	durationKey("heartbeat_interval", "10s", "how often heartbeat.json is written", func(c *Config) *time.Duration { return &c.HeartbeatInterval }),
 	pathKey("heartbeat_path", "heartbeat file; empty: heartbeat.json in the state directory", func(c *Config) *string { return &c.HeartbeatPath }),
-	httpKey("http", "127.0.0.1:7433", "where stint serve answers HTTP, for this machine alone: 127.0.0.1, [::1] or localhost, and a port; or off", func(c *Config) *string { return &c.HTTP }),
+	httpKey("http", "127.0.0.1:7433", "where stint serve answers HTTP, for this machine alone: 127.0.0.1, [::1] or localhost, which all mean both, and a port; or off", func(c *Config) *string { return &c.HTTP }),
 	choiceKey("log_level", "info", "what the master logs", func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
 	choiceKey("log_format", "text", "how the master logs; by default json in master.log", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
 	listKey("env", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),

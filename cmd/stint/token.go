@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api"
@@ -78,7 +76,7 @@ func (a *app) tokenRotateCommand() *cobra.Command {
 				return err
 			}
 			if err := api.RotateToken(tokenFile(state)); err != nil {
-				return fmt.Errorf("%w; the old token still counts", err)
+				return err
 			}
 			a.hint("stint: the token is a new one; open the page with: stint ui\n")
 			return nil

@@ -24,7 +24,8 @@ import (
 
 const uiHelp = `Open the page of the master in your browser: the tasks, one task with its answer and
 log, and a form for a new one. The address lets one browser in, once, and counts for a
-minute; that browser is then let in until it is closed, or until stint token rotate.
+minute; that browser is then let in until it is closed, a week at most, or until stint
+token rotate.
 
 It is opened with $BROWSER, xdg-open or open. Where there is no display, or with
 --print, the address is printed instead. Show it to nobody: it lets in whoever is first.`

@@ -70,8 +70,8 @@
 //
 // # Bounds over TCP
 //
-// 256 connections, 64 requests that last, bodies of 4 MiB; 5 s for a header, 30 s for a
-// request. None of it is shared with the socket, so a flood there costs commands nothing.
+// 256 connections, half of them to each address, 64 requests that last, bodies of 4 MiB;
+// 5 s for a header, 30 s for a body, a minute for each piece of an answer. None of it is shared with the socket, so a flood there costs commands nothing.
 //
 // # Long requests
 //

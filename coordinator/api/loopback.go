@@ -23,7 +23,7 @@ import (
 // Bounds of the listener on TCP (reliability: exhaustion). Those of headers are the
 // same as on the socket.
 const (
-	maxConns     = 256
+	maxConns     = 256 // of both addresses: each has half of them
 	maxStreams   = 64
 	readTimeout  = 30 * time.Second // of a request
 	writeTimeout = time.Minute      // of each piece of an answer
@@ -31,51 +31,53 @@ const (
 )
 
 // ListenLoopback listens for the HTTP interface at an address such as 127.0.0.1:7433,
-// [::1]:7433 or localhost:7433, which means both; port 0 is any that is free. Another
-// address is refused with a [*coordinator.Error]: nothing but this machine may connect.
-// An error that wraps [syscall.EADDRINUSE] says that someone else listens there.
-func ListenLoopback(addr string) ([]net.Listener, error) {
-	host, port, err := splitLoopback(addr)
+// [::1]:7433 or localhost:7433: always at both, so that nobody else answers at one of the
+// names that browsers take for ours. Port 0 is any that is free. Another address is refused
+// with a [*coordinator.Error]: nothing but this machine may connect. An error that wraps
+// [syscall.EADDRINUSE] says that someone else listens at one of them.
+func ListenLoopback(addr string) (lns []net.Listener, err error) {
+	port, err := splitLoopback(addr)
 	if err != nil {
 		return nil, err
 	}
-	if host != "localhost" {
-		ln, err := net.Listen("tcp", net.JoinHostPort(host, port))
-		return []net.Listener{ln}, err
+	for range 10 { // a port that is free for one of them may not be for the other
+		if lns, err = listenBoth(port); port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
 	}
-	ln, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", port))
+	return lns, err
+}
+
+func listenBoth(port string) ([]net.Listener, error) {
+	four, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
 		return nil, err
 	}
-	_, port, err = net.SplitHostPort(ln.Addr().String())
-	if err != nil {
-		return nil, errors.Join(err, ln.Close())
-	}
-	six, err := net.Listen("tcp6", net.JoinHostPort("::1", port))
+	six, err := net.Listen("tcp6", fmt.Sprintf("[::1]:%d", four.Addr().(*net.TCPAddr).Port))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, errors.Join(err, ln.Close())
+		return nil, errors.Join(err, four.Close())
 	case err != nil:
-		return []net.Listener{ln}, nil // a machine without IPv6
+		return []net.Listener{four}, nil // a machine without IPv6
 	}
-	return []net.Listener{ln, six}, nil
+	return []net.Listener{four, six}, nil
 }
 
 // CheckLoopback says what is wrong with an address for [ListenLoopback]; nil if nothing is.
 func CheckLoopback(addr string) error {
-	_, _, err := splitLoopback(addr)
+	_, err := splitLoopback(addr)
 	return err
 }
 
-// splitLoopback takes an address apart that means this machine, written in one of three ways.
-func splitLoopback(addr string) (host, port string, err error) {
-	host, port, err = net.SplitHostPort(addr)
+// splitLoopback gives the port of an address that means this machine, written in one of three ways.
+func splitLoopback(addr string) (port string, err error) {
+	host, port, err := net.SplitHostPort(addr)
 	if err == nil && (host == "127.0.0.1" || host == "::1" || host == "localhost") {
 		if p, perr := netip.ParseAddrPort("127.0.0.1:" + port); perr == nil && fmt.Sprint(p.Port()) == port {
-			return host, port, nil
+			return port, nil
 		}
 	}
-	return "", "", invalid(fmt.Sprintf("%q is not an address of this machine alone: 127.0.0.1, [::1] or localhost, and a port", addr),
+	return "", invalid(fmt.Sprintf("%q is not an address of this machine alone: 127.0.0.1, [::1] or localhost, and a port", addr),
 		"use 127.0.0.1:7433, and from another machine: ssh -L 7433:127.0.0.1:7433 HOST")
 }
 

@@ -14,15 +14,6 @@ import (
 	"time"
 )
 
-// missing skips a test for want of something, which must not happen in CI.
-func missing(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
 // asNobody calls do as another user who has no rights, and gives what it gives. The
 // thread that was made that user is thrown away.
 func asNobody(t testing.TB, do func() error) (err error) {

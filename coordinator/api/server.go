@@ -128,7 +128,7 @@ var _ Master = (*coordinator.Coordinator)(nil)
 const (
 	maxHeader     = 32 << 10
 	headerTimeout = 5 * time.Second
-	bodyTimeout   = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
 	idleTimeout   = time.Minute
 
 	// maxBody fits a prompt of 1 MiB in which JSON has to write every byte as

@@ -204,6 +204,11 @@ func TestManyConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, ln := range lns[1:] {
+		if err := ln.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	addr, token, m := lns[0].Addr().String(), newToken(t), twoTasks(t)
 	s := NewServer(m, Options{Token: token, HTTP: addr})
 	socket, err := Listen(socketDir(t) + "/s.sock")
