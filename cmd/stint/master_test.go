@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,4 +30,43 @@ func TestSilentMaster(t *testing.T) {
 			t.Errorf("no %q in %q", want, text.String())
 		}
 	}
+}
+
+// TestHTTPThatFailsEndsNoMaster: commands go on over the socket.
+func TestHTTPThatFailsEndsNoMaster(t *testing.T) {
+	token, err := api.OpenToken(filepath.Join(t.TempDir(), "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lns, err := api.ListenLoopback("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ln := range lns {
+		if err := ln.Close(); err != nil { // so that it cannot be accepted from
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	told, ended := make(chan string, 1), make(chan struct{})
+	m := &master{log: slog.New(slog.DiscardHandler)}
+	go func() {
+		defer close(ended)
+		m.serveHTTP(ctx, api.NewServer(nil, api.Options{Token: token}), lns, func(addr string) { told <- addr })
+	}()
+	select {
+	case addr := <-told:
+		if addr != "" {
+			t.Errorf("it is told as %q", addr)
+		}
+	case <-ended:
+		t.Fatal("it has ended, and the master with it")
+	}
+	select {
+	case <-ended:
+		t.Error("it has ended, and the master with it")
+	default:
+	}
+	cancel()
+	<-ended
 }

@@ -669,6 +669,16 @@ var bugs = []bug{
 		pkg: "./coordinator/api", run: "^TestAnswersOverTCPAreWhole$",
 	},
 	{
+		name: "HTTP that fails ends the master", file: "cmd/stint/serve.go",
+		old: "serves(\"\")\n\t\t<-ctx.Done()", now: "serves(\"\")",
+		pkg: "./cmd/stint", run: "^TestHTTPThatFailsEndsNoMaster$",
+	},
+	{
+		name: "who makes a token takes the place of another one's", file: "coordinator/api/token.go",
+		old: "err := os.Link(own, path)", now: "err := os.Link(own, own+\"x\"); err = errors.Join(err, os.Rename(own+\"x\", path))",
+		pkg: "./coordinator/api", run: "^TestFirstTokenIsOne$",
+	},
+	{
 		name: "a stream outlives its token", file: "coordinator/api/loopback.go",
 		old: "for g.knows(r) {", now: "for g != nil {",
 		pkg: "./coordinator/api", run: "^TestRotationEndsStreams$",

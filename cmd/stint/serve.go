@@ -369,7 +369,8 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 			<-serving.Done()
 			return nil
 		}
-		return server.ServeLoopback(serving, loopback)
+		m.serveHTTP(serving, server, loopback, c.ServesHTTP)
+		return nil
 	})
 	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket, "http", cmp.Or(options.HTTP, httpOff))
 	m.tell(ready{Socket: m.socket})
@@ -412,6 +413,16 @@ func (m *master) listenHTTP(options *api.Options) []net.Listener {
 	}
 	options.Token, options.HTTP = token, lns[0].Addr().String()
 	return lns
+}
+
+// serveHTTP answers over TCP until ctx ends. Where that cannot go on, the master does all
+// the same: commands do not need it.
+func (m *master) serveHTTP(ctx context.Context, server *api.Server, lns []net.Listener, serves func(addr string)) {
+	if err := server.ServeLoopback(ctx, lns); err != nil {
+		m.log.Error("no HTTP interface any more: " + err.Error())
+		serves("")
+		<-ctx.Done()
+	}
 }
 
 // tokenFile is where the token of the HTTP interface lies.

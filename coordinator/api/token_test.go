@@ -42,6 +42,33 @@ func TestTokenIsMadeOnceForItsUserAlone(t *testing.T) {
 	}
 }
 
+// TestFirstTokenIsOne: whoever makes it first, all who ask have the same.
+func TestFirstTokenIsOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	const callers = 20
+	texts, begin := make(chan string, callers), make(chan struct{})
+	for range callers {
+		go func() {
+			<-begin
+			text := ""
+			if token, err := OpenToken(path); err == nil {
+				text, _ = token.Text()
+			}
+			texts <- text
+		}()
+	}
+	close(begin)
+	first := <-texts
+	for range callers - 1 {
+		if text := <-texts; text != first || text == "" {
+			t.Errorf("%q is not %q", text, first)
+		}
+	}
+	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
+		t.Errorf("%v %v", names, err)
+	}
+}
+
 // TestRotationCountsAtOnce: for the token, and for the browsers that it let in.
 func TestRotationCountsAtOnce(t *testing.T) {
 	token, now := newToken(t), time.Now()
