@@ -66,8 +66,17 @@ func (a *app) runUI(ctx context.Context, print bool) error {
 	if err := open(ctx, browser); err != nil {
 		return &cliError{code: exitFailure, message: "the browser was not opened", err: err, try: "stint ui --print"}
 	}
-	a.hint("stint: opened in your browser; if you see no page: stint ui --print\n")
+	a.hint("%s", opened(page, isTTY(a.stderr)))
 	return nil
+}
+
+// opened says what to do where a browser shows no page, as one that may not read our file.
+// On a terminal that is the address itself; elsewhere stderr may be a file, which outlives it.
+func opened(page api.PageAddress, terminal bool) string {
+	if !terminal {
+		return "stint: opened in your browser; if you see no page: stint ui --print\n"
+	}
+	return "stint: opened in your browser; if you see no page, open this, which counts once: " + page.URL + "\n"
 }
 
 // noPage says why there is no page, and how to get one.

@@ -28,7 +28,9 @@
 //
 // # Requests
 //
-// Everything is below /v1; /openapi.json there describes it. Bodies are JSON.
+// What programs use is below /v1; /openapi.json there describes it. Beside it there are the
+// page (/ and /ui) and, for who expects them there, /tasks, /health, /ready and /metrics.
+// Bodies are JSON.
 // What is not understood is refused: an unknown property or query parameter, another
 // content type, text that is not UTF-8. Where a path has {id}, any reference
 // to a task will do: its id, a unique piece of it, @last.
@@ -86,8 +88,8 @@
 // an event is the number of a record of the ledger, so any master of that ledger can go
 // on where another one was left: Last-Event-ID, or the query after, names the last record
 // that the reader knows of. What has changed since comes first, each task once and as it
-// is now; then what comes. Where that cannot be told (too long ago, another ledger, a
-// compaction, tasks that a person has deleted) the event is resync: list anew. The header
+// is now; then what comes. Where that cannot be told (too long ago, a number
+// that this ledger has not got to, a compaction, tasks that a person has deleted) the event is resync: list anew. The header
 // Stint-Seq of a list's answer is where who has listed goes on.
 //
 // A reader who takes nothing is cut off, and nobody waits for it.

@@ -154,7 +154,7 @@ func (d *description) resolve(s schema) schema {
 
 // hiddenPaths are those that the description leaves out, and some where nothing is.
 var hiddenPaths = []string{
-	"/", "/ui/app.js", "/ui/app.css", "/ui/nothing", "/tasks", "/tasks/aa-1", "/health", "/metrics", "/ready", "/v1/openapi.json",
+	"/", "/ui/app.js", "/ui/style.css", "/ui/nothing", "/tasks", "/tasks/aa-1", "/health", "/metrics", "/ready", "/v1/openapi.json",
 	"/v1/sessions/a/b", "/favicon.ico", "/v1", "/v1/nothing", "/debug/pprof/", "/.well-known/x", "/v1/tasks/aa-1/",
 }
 
@@ -185,6 +185,7 @@ func routesOf(t testing.TB, s *Server) (routes []apiOperation, d description) {
 	for _, path := range hiddenPaths {
 		routes = append(routes, apiOperation{method: http.MethodGet, path: path})
 	}
+	routes = append(routes, apiOperation{method: http.MethodPost, path: "/tasks"}) // an alias
 	slices.SortFunc(routes, func(a, b apiOperation) int { return strings.Compare(a.path+a.method, b.path+b.method) })
 	return routes, d
 }

@@ -48,7 +48,7 @@ var slowClients = []slowClient{
 	{name: "reads no refusal", first: "GET /v1/health HTTP/1.1\r\nHost: " + ourAddr + "\r\n\r\n", limit: writeTimeout},
 	{name: "reads no page", first: "GET / HTTP/1.1\r\nHost: " + ourAddr + "\r\n\r\n", limit: writeTimeout},
 	{name: "reads nothing of what is no HTTP", first: "x\r\n\r\n", limit: writeTimeout},
-	{name: "reads no events", first: "GET /v1/events HTTP/1.1\r\nHost: " + ourAddr + "\r\nAuthorization: Bearer TOKEN\r\n\r\n", limit: writeTimeout},
+	{name: "reads no events", first: "GET /v1/events HTTP/1.1\r\nHost: " + ourAddr + "\r\nAuthorization: Bearer TOKEN\r\n\r\n", limit: 10*time.Second + littleMore},
 	{name: "reads no wait", first: "GET /v1/tasks/aa-1/wait HTTP/1.1\r\nHost: " + ourAddr + "\r\nAuthorization: Bearer TOKEN\r\n\r\n", limit: writeTimeout},
 }
 

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"stint/coordinator/api"
+)
+
+// TestAddressIsShownOnATerminalAlone: who sees no page gets the address, but no file does.
+func TestAddressIsShownOnATerminalAlone(t *testing.T) {
+	page := api.PageAddress{URL: "http://127.0.0.1:7433/#code=secret"}
+	if got := opened(page, true); !strings.Contains(got, page.URL) {
+		t.Errorf("on a terminal: %q", got)
+	}
+	if got := opened(page, false); strings.Contains(got, "secret") || !strings.Contains(got, "--print") {
+		t.Errorf("elsewhere: %q", got)
+	}
+}
