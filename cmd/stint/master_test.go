@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"stint/coordinator/api"
 )
@@ -47,26 +48,22 @@ func TestHTTPThatFailsEndsNoMaster(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	told, ended := make(chan string, 1), make(chan struct{})
-	m := &master{log: slog.New(slog.DiscardHandler)}
-	go func() {
-		defer close(ended)
-		m.serveHTTP(ctx, api.NewServer(nil, api.Options{Token: token}), lns, func(addr string) { told <- addr })
-	}()
-	select {
-	case addr := <-told:
-		if addr != "" {
-			t.Errorf("it is told as %q", addr)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		told, ended := "nothing", false
+		m := &master{log: slog.New(slog.DiscardHandler)}
+		go func() {
+			m.serveHTTP(ctx, api.NewServer(nil, api.Options{Token: token}), lns, func(addr string) { told = addr })
+			ended = true
+		}()
+		synctest.Wait()
+		if told != "" || ended {
+			t.Errorf("it is told as %q; it has ended, and the master with it: %v", told, ended)
 		}
-	case <-ended:
-		t.Fatal("it has ended, and the master with it")
-	}
-	select {
-	case <-ended:
-		t.Error("it has ended, and the master with it")
-	default:
-	}
-	cancel()
-	<-ended
+		cancel()
+		synctest.Wait()
+		if !ended {
+			t.Error("it does not end with the master")
+		}
+	})
 }
