@@ -44,7 +44,10 @@ func (s *Server) listRoute(api huma.API) {
 	list.Responses = map[string]*huma.Response{"200": {
 		Description: "The tasks",
 		Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}, jsonLines: {}},
-		Headers:     map[string]*huma.Param{"Link": {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}}},
+		Headers: map[string]*huma.Param{
+			"Link":    {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}},
+			seqHeader: {Description: "Number of the newest record: events go on from there. Every answer has it", Schema: &huma.Schema{Type: huma.TypeInteger}},
+		},
 	}}
 	huma.Register(api, list, s.list)
 }
