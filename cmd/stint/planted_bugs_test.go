@@ -807,7 +807,7 @@ var bugs = []bug{
 	},
 	{
 		name: "a wait over TCP is cut off after a minute", file: "coordinator/api/loopback.go",
-		old: `w = &lateWriter{w}`, now: ``,
+		old: "if !w.left {", now: "if w.left {",
 		pkg: "./coordinator/api", run: "^TestLongRequestsOverTCP$",
 	},
 	{
