@@ -310,14 +310,13 @@ func (c *Coordinator) checkTogether(list []*ledger.Section) (bad int, err error)
 // changed tells subscribers of a task's record, and ends a run whose task is no
 // longer running: a person has edited it.
 func (c *Coordinator) changed(s *ledger.Section) {
-	id := string(s.ID)
 	c.runsMu.Lock()
-	r := c.runs[id]
+	r := c.runs[string(s.ID)]
 	c.runsMu.Unlock()
 	if r == nil && len(c.subs) == 0 {
 		return
 	}
-	t, ok := c.state.Peek(id)
+	t, ok := c.state.Peek(string(s.ID))
 	if !ok {
 		return
 	}
