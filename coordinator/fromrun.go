@@ -80,7 +80,7 @@ func isGuarded(path, dir string) bool {
 
 // isForeignSession reports whether a submission goes on with a conversation that
 // neither the task t is in nor one that its agent has queued and that nobody had to
-// release: a person who releases one lets that one in.
+// release or has moved: a person who does lets that one in.
 func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
 	current := ""
 	if s.Continue {

@@ -245,6 +245,24 @@ func TestARunHasNoRights(t *testing.T) {
 	})
 }
 
+// TestARunIsNotLetInByAMove: a person who moves a task of an agent into a session lets
+// that one in, and not what its agent asks for next.
+func TestARunIsNotLetInByAMove(t *testing.T) {
+	fromRun(t, nil, func(w *world, parent state.Task) {
+		w.submit(coordinator.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
+		spec := coordinator.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: w.work, After: []string{parent.ID}}
+		child := w.submit(spec)
+		moved, err := w.c.Edit(t.Context(), child.ID, coordinator.Patch{Fields: []byte(`{"sessionKey":"web"}`)}, ledger.ByClient)
+		if err != nil || child.Intake != state.IntakeOpen || moved.SessionKey != "web" || moved.Hold {
+			t.Errorf("intake %q, moved to %s, hold %v, %v", child.Intake, moved.SessionKey, moved.Hold, err)
+		}
+		spec.SessionKey = "web"
+		if next := w.submit(spec); !next.Hold || !strings.Contains(next.Note, "in a session that is not its own") {
+			t.Errorf("the next one: hold %v, note %q", next.Hold, next.Note)
+		}
+	})
+}
+
 // TestARunIsNoMender: the session of a task's follow-up is not its run's own.
 func TestARunIsNoMender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"strconv"
 
 	"stint/ledger"
@@ -15,6 +16,8 @@ import (
 //   - Queued again after its end, or while it runs, it begins with the first round of
 //     its verify loop, and has no failure any more.
 //   - Queued again after its end, it has not been taken out of any run.
+//   - In another conversation, or for another agent, than it was taken in for, it is not
+//     open any more: what an agent asks for next does not follow it there.
 func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	now, err := s.nowOf([]byte(r.ID))
 	if r.Kind != ledger.KindTask || err != nil || now.Status == "" {
@@ -37,9 +40,6 @@ func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	put(KeyReason, "", again && now.Reason != "")
 	put(KeyError, "", again && now.Error != "")
 	put(KeyRequeues, "", again && now.Status.Terminal() && now.Requeues > 0)
-	if now.Status == Running && !again {
-		return fields
-	}
 	key, moved := r.Get(KeySessionKey)
 	moved = moved && key != now.SessionKey
 	agent, given := r.Get(KeyAgent)
@@ -47,6 +47,10 @@ func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 		agent, given = tool, true
 	}
 	given = given && agent != now.Agent
+	put(KeyIntake, "", now.Intake != "" && (given || now.changesConversation(r)))
+	if now.Status == Running && !again {
+		return fields
+	}
 	put(KeySessionID, "", (moved || given) && now.SessionID != "")
 	put(KeyAccount, "", given && now.Account == now.Agent && now.Account != "")
 	if moved && now.RunID != "" && !namesNative(r) {
@@ -55,6 +59,17 @@ func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 		}
 	}
 	return fields
+}
+
+// changesConversation reports whether a record names another session than the task has,
+// of ours or of an agent.
+func (t *folded) changesConversation(r *ledger.Record) bool {
+	is := func(key, now string) bool {
+		value, named := r.Get(key)
+		return named && value != now
+	}
+	return is(KeySessionKey, t.SessionKey) || is(KeySessionID, t.SessionID) ||
+		slices.ContainsFunc(agents[:], func(agent string) bool { now, _ := t.native(agent); return is(NativeKey(agent), now) })
 }
 
 // orNone gives a number, "" for 0.

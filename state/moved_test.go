@@ -41,6 +41,12 @@ func TestLeftBehind(t *testing.T) {
 		{"another command", []string{web, "a: verifyCommand=a; verifyExitCode=1; verifyTime=1s; verifyOutput=x"}, pairs("verifyCommand", "b"), pairs("verifyExitCode", "", "verifyTime", "", "verifyOutput", "")},
 		{"another command while it runs", []string{web, "a: verifyCommand=a; verifyExitCode=1; status=running; runId=r"}, pairs("verifyCommand", "b", "verifyTime", "2s"), pairs("verifyExitCode", "", "verifyOutput", "")},
 		{"the same command", []string{web, "a: verifyCommand=a; verifyExitCode=1"}, pairs("verifyCommand", "a"), nil},
+		{"an agent's task in another session", []string{web, "a: intake=open"}, pairs("sessionKey", "api"), pairs("intake", "", "sessionId", "")},
+		{"an agent's task in another session while it runs", []string{web, "a: intake=open; status=running; runId=r"}, pairs("sessionKey", "api"), pairs("intake", "")},
+		{"an agent's task in another conversation of its session", []string{web, "a: intake=open"}, pairs("sessionId", "s2"), pairs("intake", "")},
+		{"an agent's task in a session of the agent", []string{web, "a: intake=open; codexSessionId=n1"}, pairs("codexSessionId", "n2"), pairs("intake", "")},
+		{"an agent's task for another agent", []string{web, "a: intake=open"}, pairs("agent", "claude"), pairs("intake", "", "sessionId", "", "account", "")},
+		{"an agent's task where it was", []string{web, "a: intake=open; codexSessionId=n1"}, pairs("sessionKey", "web", "sessionId", "s1", "codexSessionId", "n1", "claudeSessionId", "", "agent", "codex", "prompt", "p"), nil},
 		{"a new task", nil, pairs("status", "queued", "sessionKey", "api"), nil},
 	}
 	for _, tt := range tests {

@@ -85,7 +85,8 @@ const (
 	ByAgent   Trigger = "agent"   // the agent of that task asked for it
 )
 
-// IntakeOpen is the intake of a task that an agent asked for and that was not held then.
+// IntakeOpen is the intake of a task that an agent asked for, that was not held then, and
+// that nobody has moved into another conversation since.
 const IntakeOpen = "open"
 
 // An InputFile is a small file that comes with a task. Name is a relative path.
