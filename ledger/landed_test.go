@@ -1,11 +1,13 @@
 package ledger_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -118,4 +120,81 @@ func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
 	w.settle(true)
 	w.expect("1 a status=queued\n2 b status=queued\n3 c status=queued\n4 b by=hand edits=2 status=draft\n5 deleted tasks=Task a\n")
 	w.reopened()
+}
+
+// cutWhileLanding adds a record while an editor cuts the file, thinks for a while, and
+// then writes over the record what mine makes of what it had loaded and of the record's
+// size. It gives what the editor wrote.
+func cutWhileLanding(t *testing.T, mine func(loaded string, landed int64) string) (w *world, saved string) {
+	w = newWorld(t)
+	fs := &landingFS{FS: durable.OS}
+	w.fs = fs
+	var err error
+	if w.log, err = ledger.Open(w.options(true)); err != nil {
+		t.Fatal(err)
+	}
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	loaded := w.read("tasks.md")
+	cut := make(chan *os.File, 1)
+	fs.set(func() {
+		f, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			t.Error(err)
+		}
+		cut <- f
+	})
+	w.add("b", "status", "queued", "prompt", strings.Repeat("a prompt ", 100))
+	editor := <-cut
+	time.Sleep(500 * time.Millisecond) // the editor does
+	fi, err := editor.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there := w.read("tasks.md"); strings.Contains(there, "- seq: 1\n") {
+		t.Fatalf("records were put into the cut file:\n%s", there)
+	}
+	saved = mine(loaded, fi.Size())
+	_, err = editor.WriteString(saved)
+	if err := errors.Join(err, editor.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return w, saved
+}
+
+// TestPromise4RecordLandsInACutFile: an editor cuts the file in the very moment in
+// which a record is appended. Nothing is put back before it has written, for it would
+// write over that too.
+func TestPromise4RecordLandsInACutFile(t *testing.T) {
+	w, saved := cutWhileLanding(t, func(loaded string, landed int64) string {
+		return loaded + strings.Repeat("A note.\n", int(landed)/8) + "\n## Task mine\n- status: queued\n"
+	})
+	w.await("mine: written by hand")
+	w.settle(true)
+	w.everythingIsInTasks()
+	if tasks := w.read("tasks.md"); !strings.HasPrefix(tasks, saved) {
+		t.Errorf("tasks.md was written to meanwhile:\n%s", tasks)
+	}
+	w.reopened()
+}
+
+// TestPromise4LongRecordLandsInACutFile: the record that landed is longer than what
+// the editor writes over it, so that its end stays behind the editor's text. That is
+// said, and no field of the editor's last section changes in silence.
+func TestPromise4LongRecordLandsInACutFile(t *testing.T) {
+	for rest, finding := range map[int]string{5: "ends with the rest of a record", 200: "end line of record 2 in a section without seq"} {
+		w, saved := cutWhileLanding(t, func(loaded string, landed int64) string {
+			loaded += "## Task mine\n- status: queued\n- prompt: "
+			return loaded + strings.Repeat("p", int(landed)-len(loaded)-rest)
+		})
+		w.await(finding)
+		w.change("tasks.md", func(s string) string {
+			_, behind, _ := strings.Cut(s, saved)
+			return saved + "\n" + behind[strings.Index(behind, "## Task "):]
+		})
+		w.await("mine: written by hand")
+		w.settle(true)
+		w.everythingIsInTasks()
+		w.reopened()
+	}
 }

@@ -122,6 +122,10 @@ func (t *tasksFile) write(data []byte, first uint64) (err error) {
 	}
 	if now.size != want {
 		t.foreign, t.landed = true, first
+		if now.size == int64(len(data)) { // in the file that an editor has cut, and writes over it now
+			t.seen, t.shape = now, outline{}
+			t.shape.add(data)
+		}
 		return nil
 	}
 	t.seen, t.endsInN = now, true
@@ -182,10 +186,14 @@ func (t *tasksFile) isStill(id fileID) bool { return t.now() == id }
 
 // isCut reports whether an editor may be about to write the rest of the snapshot:
 // it is empty, or the beginning of what was last seen and no more, or shorter than
-// that and ends in the middle of a line or a record.
+// that and ends in the middle of a line or a record, or one that was being saved
+// when our record landed there.
 func (t *tasksFile) isCut(snap snapshot) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.landed > 0 {
+		return true
+	}
 	shorter := int64(len(snap.data)) < t.seen.size
 	return len(snap.data) == 0 || t.shape.beginsWith(snap.data) || shorter && endsWithin(snap.data)
 }
