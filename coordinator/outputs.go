@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"syscall"
 )
 
 // Outputs are the files of some runs, one behind the other, as far as they went when
@@ -21,7 +22,7 @@ type Outputs struct {
 	parts []part
 	files []*os.File
 	size  int64
-	holes hash.Hash // of the names of the files, and of what was cut out of them
+	begin hash.Hash // of which files they are, how they begin, and what was cut out of them
 }
 
 // A part is a piece of a file without a hole, or the line in the place of one.
@@ -38,19 +39,44 @@ var errCut = errors.New("a part of the output was cut out while it was read")
 
 // OpenOutputs opens files as [OpenOutput] does. The caller closes them.
 func OpenOutputs(paths []string) (*Outputs, error) {
-	o := &Outputs{holes: sha256.New()}
+	o := &Outputs{begin: sha256.New()}
 	for _, path := range paths {
 		f, err := OpenOutput(filepath.Split(path))
 		if err == nil {
-			o.holes.Write(fmt.Appendf(nil, "%q\n", path))
 			o.files = append(o.files, f)
-			err = o.add(f)
+			err = errors.Join(o.identify(f), o.add(f))
 		}
 		if err != nil {
 			return nil, errors.Join(err, o.Close())
 		}
 	}
 	return o, nil
+}
+
+// firstBlock is how much of a file tells one content of it from another.
+const firstBlock = 4096
+
+// identify notes which file it is and how it begins: another may get its name, and a run
+// may empty its own and write on. Of a short file it takes 1, 16 or 256 bytes, so that
+// these change seldom while it grows.
+func (o *Outputs) identify(f *os.File) error {
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	n := int64(0)
+	for k := int64(1); k <= min(fi.Size(), firstBlock); k *= 16 {
+		n = k
+	}
+	b := make([]byte, n)
+	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) { // it may have been emptied
+		return err
+	}
+	o.begin.Write(fmt.Appendf(nil, "%q %d %q\n", f.Name(), n, b))
+	if id, ok := fi.Sys().(*syscall.Stat_t); ok {
+		o.begin.Write(fmt.Appendf(nil, "%d %d\n", id.Dev, id.Ino))
+	}
+	return nil
 }
 
 // add puts a file behind those that are there.
@@ -64,7 +90,7 @@ func (o *Outputs) add(f SparseFile) error {
 		from, to = min(from, end), min(to, end)
 		if from > off {
 			line := holeLine(from - off)
-			o.holes.Write(fmt.Appendf(nil, "%d %d\n", off, from))
+			o.begin.Write(fmt.Appendf(nil, "%d %d\n", off, from))
 			o.append(part{size: int64(len(line)), line: line})
 		}
 		if to > from {
@@ -91,8 +117,9 @@ func (o *Outputs) Close() error {
 }
 
 // Begin names what the whole begins with: while it stays the same, what comes later is
-// only added at the end. It changes when more is cut out, or another run follows.
-func (o *Outputs) Begin() string { return hex.EncodeToString(o.holes.Sum(nil)[:16]) }
+// only added at the end. It changes when more is cut out, when a file is replaced or begins
+// with other bytes, when another run follows, and a few times while a file is short.
+func (o *Outputs) Begin() string { return hex.EncodeToString(o.begin.Sum(nil)[:16]) }
 
 // Size gives the length of the whole in bytes.
 func (o *Outputs) Size() int64 { return o.size }

@@ -53,8 +53,9 @@
 //
 // A log that is not followed, and a collected file, can be asked for in pieces by Range.
 // A log is then what its runs have written until now, one behind the other, with a line
-// where something was cut out. Its ETag stays the same while it only grows: who goes on
-// where it left off sends it as If-Range, and gets all anew if the beginning is another.
+// where something was cut out. Its ETag stays the same while it only grows, but for a few
+// times in the first 4 KiB of a run: who goes on where it left off sends it as If-Range, and
+// gets all anew if the beginning is another.
 // Files are sent to be saved, under a policy that lets no browser show them.
 //
 // # Monitoring
