@@ -82,7 +82,8 @@ func diagFor(client, server netip.AddrPort) diagRequest {
 var errNoDiag = errors.New("the kernel's answer about a socket is not understood")
 
 // parseDiag reads the kernel's answer. Where no socket has the connection, it may name one
-// that listens at the client's port.
+// that listens at the client's port. That there is none may also mean that this kernel was
+// built without what tells of TCP.
 func parseDiag(data []byte) (end tcpEnd, found bool, err error) {
 	var a diagAnswer
 	kind, refused := binary.NativeEndian.Uint16, binary.NativeEndian.Uint32

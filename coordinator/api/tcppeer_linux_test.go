@@ -67,6 +67,28 @@ func TestFindEnd(t *testing.T) {
 	}
 }
 
+// TestKernelThatTellsNothingOfTCP: it says that there is no such socket, and our own user is
+// let in all the same.
+func TestKernelThatTellsNothingOfTCP(t *testing.T) {
+	s := serveTCP(t, twoTasks(t), Options{})
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noSuchSocket := []byte{36, 0, 0, 0, unix.NLMSG_ERROR, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff}
+	ask := func(netip.AddrPort, netip.AddrPort) (tcpEnd, bool, error) { return parseDiag(noSuchSocket) }
+	client, server := addrPorts(c)
+	if end, found, err := findWith(ask, client, server); !found || err != nil || end.uid != os.Getuid() {
+		t.Errorf("%v %v %v", end, found, err)
+	}
+	if end, found, err := findWith(ask, client, netip.AddrPortFrom(server.Addr(), 1)); found || err != nil {
+		t.Errorf("what is not there: %v %v", end, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestMappedClientIsLetIn: a client may use one kind of socket for all addresses, as Java does.
 func TestMappedClientIsLetIn(t *testing.T) {
 	s := serveTCP(t, twoTasks(t), Options{})
