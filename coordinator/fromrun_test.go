@@ -15,6 +15,7 @@ import (
 
 	"stint/coordinator"
 	"stint/ledger"
+	"stint/memory"
 	"stint/state"
 )
 
@@ -241,6 +242,44 @@ func TestARunHasNoRights(t *testing.T) {
 		spec := coordinator.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: filepath.Dir(w.dir), AllowStateInWorkspace: true}
 		if _, err := w.try(spec); err == nil || !strings.Contains(err.Error(), "the state directory") {
 			t.Errorf("where the state is: %v", err)
+		}
+	})
+}
+
+// TestARunForeseesItsOwnNotes: a preview for a run shows it no notes that it may not
+// search.
+func TestARunForeseesItsOwnNotes(t *testing.T) {
+	other := t.TempDir()
+	configure := func(w *world) {
+		w.cfg.Memory = func(_ context.Context, dir, _ string) (memory.Result, error) {
+			return memory.Result{Engine: "scan", Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1, Text: "noted in " + dir}}}, nil
+		}
+		if err := errors.Join(os.Mkdir(filepath.Join(w.work, "sub"), 0o700), os.Symlink(other, filepath.Join(w.work, "link"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fromRun(t, configure, func(w *world, parent state.Task) {
+		for _, c := range []struct {
+			run, dir string
+			found    bool
+		}{
+			{parent.RunID, w.work, true},
+			{parent.RunID, filepath.Join(w.work, "sub"), true},
+			{parent.RunID, filepath.Join(w.work, "link"), false},
+			{parent.RunID, other, false},
+			{"", other, true},
+		} {
+			list, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{{Prompt: "p", Workspace: c.dir, FromRun: c.run}}, false)
+			if err != nil || list[0].Memory == nil {
+				t.Fatalf("run %q in %s: %+v, %v", c.run, c.dir, list, err)
+			}
+			p := list[0]
+			if found := len(p.Memory.Hits) > 0; found != c.found || strings.Contains(p.Prompt, "noted in") != found || p.Task.Hold == found {
+				t.Errorf("run %q in %s: %+v, hold %v, prompt\n%s", c.run, c.dir, p.Memory, p.Task.Hold, p.Prompt)
+			}
+			if want := "a run may search the notes of its own workspace only"; strings.Contains(p.Memory.Partial, want) == c.found {
+				t.Errorf("run %q in %s: it says %q", c.run, c.dir, p.Memory.Partial)
+			}
 		}
 	})
 }

@@ -106,7 +106,7 @@ func (in *intake) preview(ctx context.Context, i int) (TaskPreview, error) {
 		}
 		begun = begun || before.SessionID == t.SessionID
 	}
-	return p, in.c.previewRun(ctx, &p, begun)
+	return p, in.c.previewRun(ctx, &p, in.list[i].FromRun, begun)
 }
 
 // taskOf gives the task that a record would make.
@@ -123,9 +123,9 @@ func taskOf(r *ledger.Record) (state.Task, error) {
 	return state.TaskOf(&doc.Sections[0])
 }
 
-// previewRun tells of the first run of a task. begun says that a task before it has
-// its session, of which the ledger knows nothing yet.
-func (c *Coordinator) previewRun(ctx context.Context, p *TaskPreview, begun bool) error {
+// previewRun tells of the first run of a task, for which the run asks if one does. begun
+// says that a task before it has its session, of which the ledger knows nothing yet.
+func (c *Coordinator) previewRun(ctx context.Context, p *TaskPreview, asks string, begun bool) error {
 	c.mu.Lock()
 	r := c.newRun(&p.Task, p.Task.Agent, c.cfg.Now())
 	_, known := c.state.SessionByID(r.task.SessionID)
@@ -156,7 +156,7 @@ func (c *Coordinator) previewRun(ctx context.Context, p *TaskPreview, begun bool
 		p.MaxIterations, p.VerifyTimeout = c.maxIterations(t), lasting(c.verifyTimeout(t))
 	}
 	c.plan(p, r)
-	return c.foresee(ctx, p, r)
+	return c.foresee(ctx, p, asks, r)
 }
 
 // lasting gives a limit, "" for none.
@@ -179,10 +179,15 @@ func (c *Coordinator) plan(p *TaskPreview, r *run) {
 	}
 }
 
-// foresee gives the prompt with what is found in the notes.
-func (c *Coordinator) foresee(ctx context.Context, p *TaskPreview, r *run) error {
+// foresee gives the prompt with what is found in the notes. A run that asks is shown no
+// others than a search of its own would find.
+func (c *Coordinator) foresee(ctx context.Context, p *TaskPreview, asks string, r *run) error {
 	t := &p.Task
-	found, err := c.recall(ctx, r, t)
+	var found memory.Result
+	var err error = errForeignNotes
+	if asks == "" || t.Workspace == "" || c.isOfRun(asks, t.Workspace) {
+		found, err = c.recall(ctx, r, t)
+	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

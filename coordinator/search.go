@@ -18,6 +18,10 @@ type MemoryQuery struct {
 // MemoryResult is what a search of notes has found, and why.
 type MemoryResult = memory.Result
 
+var errForeignNotes = &Error{
+	Code: CodeForbidden, Field: "workspace", Message: "a run may search the notes of its own workspace only", Hint: "leave it to the user",
+}
+
 // SearchMemory searches the notes of a workspace as for a task, and changes nothing. A
 // run may ask for what its own task's workspace has, and what is below it. The error is
 // an *Error where the query is wrong.
@@ -31,9 +35,7 @@ func (c *Coordinator) SearchMemory(ctx context.Context, q MemoryQuery) (MemoryRe
 		return MemoryResult{}, err
 	}
 	if q.FromRun != "" && !c.isOfRun(q.FromRun, dir) {
-		return MemoryResult{}, &Error{
-			Code: CodeForbidden, Field: "workspace", Message: "a run may search the notes of its own workspace only", Hint: "leave it to the user",
-		}
+		return MemoryResult{}, errForeignNotes
 	}
 	if c.cfg.Memory == nil {
 		return MemoryResult{Hits: []memory.Hit{}, Terms: []memory.Term{}}, nil

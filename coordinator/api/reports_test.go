@@ -2,10 +2,12 @@ package api
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"stint/coordinator"
 	"stint/session"
@@ -73,6 +75,32 @@ func TestSearchSaysWhichRunAsks(t *testing.T) {
 	if w := askAs(NewServer(m, Options{}), "r-1", "POST", "/v1/memory/search", `{"workspace":"/w","prompt":"x"}`); w.Code != 200 || m.run != "r-1" {
 		t.Errorf("%d %s, of run %q", w.Code, w.Body, m.run)
 	}
+}
+
+// TestSearchesWait: as many as may run at the same time, those of previews among them.
+func TestSearchesWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(newFake(t), Options{})
+		bodies := map[string]string{"/v1/memory/search": `{"workspace":"/w","prompt":"x"}`, "/v1/tasks/preview": `{"prompt":"x"}`}
+		for want, others := range map[int]int{http.StatusTooManyRequests: maxSearches, http.StatusOK: maxSearches - 1} {
+			var leaves []func()
+			for range others {
+				leave, err := s.searches.enter(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				leaves = append(leaves, leave)
+			}
+			for path, body := range bodies {
+				if w := ask(s, "POST", path, jsonType, body); w.Code != want {
+					t.Errorf("%s beside %d others: %d %s", path, others, w.Code, w.Body)
+				}
+			}
+			for _, leave := range leaves {
+				leave()
+			}
+		}
+	})
 }
 
 // TestTranscriptPages: a long transcript comes from its end on, page by page.

@@ -312,9 +312,16 @@ func (s *Server) preview(ctx context.Context, in *previewInput) (*previewOutput,
 	for i := range specs {
 		s.number(ctx, &specs[i])
 	}
+	ctx, release := long(ctx)
+	defer release()
+	leave, err := s.searches.enter(ctx) // each of them has a search
+	if err != nil {
+		return nil, asProblem(ended(ctx, err))
+	}
+	defer leave()
 	previews, err := s.master.Preview(ctx, specs, in.Body.isList)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, asProblem(ended(ctx, err))
 	}
 	out := &previewOutput{}
 	out.Body.Previews = previews
