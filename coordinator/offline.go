@@ -45,8 +45,12 @@ func Refold(dir string, w io.Writer) error {
 	return st.Dump(w)
 }
 
-func fold(dir string) (*state.State, error) {
-	data, err := os.ReadFile(filepath.Join(dir, ledger.JournalName))
+// fold reads the journal and the archive's index of a state directory, to the end.
+func fold(dir string) (*state.State, error) { return foldWhile(context.Background(), dir) }
+
+// foldWhile is fold until ctx ends; the error is its cause then.
+func foldWhile(ctx context.Context, dir string) (*state.State, error) {
+	data, err := readWhile(ctx, filepath.Join(dir, ledger.JournalName))
 	if err != nil {
 		return nil, err
 	}
@@ -54,21 +58,56 @@ func fold(dir string) (*state.State, error) {
 	if err := feedArchive(st, dir); err != nil {
 		return nil, err
 	}
-	foldInto(st, data)
+	if err := foldInto(ctx, st, data); err != nil {
+		return nil, err
+	}
 	return st, nil
 }
 
 // foldJournal folds the bytes of a journal.
 func foldJournal(data []byte) *state.State {
 	st := state.New(bytesReader(data))
-	foldInto(st, data)
+	_ = foldInto(context.Background(), st, data) // which never ends
 	return st
 }
 
-func foldInto(st *state.State, data []byte) {
-	ledger.CheckJournal(data, func(s *ledger.Section) {
+// foldInto folds the bytes of a journal into st until ctx ends.
+func foldInto(ctx context.Context, st *state.State, data []byte) error {
+	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
 		_ = st.Apply(s) // what the fold refuses has no effect, here as there
+		return ctx.Err() == nil
 	})
+	return context.Cause(ctx)
+}
+
+// readBlock is how much of a file is read before it is asked whether to go on.
+const readBlock = 4 << 20
+
+// readWhile reads a file until ctx ends.
+func readWhile(ctx context.Context, path string) (data []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data = make([]byte, fi.Size()) // what comes later is of later changes
+	for n := 0; n < len(data); {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		more, err := io.ReadFull(f, data[n:min(n+readBlock, len(data))])
+		if n += more; errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return data[:n], nil // it was cut meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
 }
 
 // bytesReader reads records from a journal in memory.

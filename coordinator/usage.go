@@ -71,11 +71,7 @@ func ReadUsage(ctx context.Context, dir string, q UsageQuery) ([]UsageRow, error
 	if q.By == "" {
 		sum.row("")
 	}
-	err := eachRun(dir, func(r state.Run) error {
-		sum.add(&r)
-		return ctx.Err()
-	})
-	if err != nil {
+	if err := eachRun(ctx, dir, sum.add); err != nil {
 		return nil, err
 	}
 	return sum.sorted(), nil
@@ -87,18 +83,30 @@ func (c *Coordinator) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, erro
 	return ReadUsage(ctx, c.cfg.StateDir, q)
 }
 
-// eachRun gives the runs in the journal and in the archive of a state directory.
-func eachRun(dir string, f func(state.Run) error) error {
-	st, err := fold(dir)
+// eachRun gives the runs in the journal and in the archive of a state directory. It
+// ends with ctx: a journal may be large, and whoever asked may be gone.
+func eachRun(ctx context.Context, dir string, f func(*state.Run)) error {
+	st, err := foldWhile(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing was ever run here
 	}
 	if err != nil {
 		return err
 	}
-	if err := st.EachRun(f); err != nil {
+	some := func(runs []state.Run) error {
+		for i := range runs {
+			f(&runs[i])
+		}
+		return context.Cause(ctx)
+	}
+	if err := st.EachTask(some); err != nil {
 		return err
 	}
+	return eachArchived(dir, st, some)
+}
+
+// eachArchived gives the runs of each task that is in the archive alone.
+func eachArchived(dir string, st *state.State, f func([]state.Run) error) error {
 	entries, err := ledger.ReadArchive(nil, dir)
 	if err != nil {
 		return err
@@ -117,10 +125,8 @@ func eachRun(dir string, f func(state.Run) error) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range runs {
-			if err := f(r); err != nil {
-				return err
-			}
+		if err := f(runs); err != nil {
+			return err
 		}
 	}
 	return nil

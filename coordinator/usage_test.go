@@ -146,6 +146,52 @@ func TestReadUsageWithoutSession(t *testing.T) {
 	}
 }
 
+// An asked context ends with the n-th time that somebody asks whether it has ended.
+type asked struct {
+	context.Context
+	n int
+}
+
+func (a *asked) Err() error {
+	if a.n--; a.n <= 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestReadUsageEnds: it ends wherever it is when nobody waits for it any more: within
+// the file, between records, tasks and those of the archive, whether they ran or not.
+func TestReadUsageEnds(t *testing.T) {
+	const tasks, archived = 40, 10
+	w := newWorld(t)
+	w.open()
+	for range archived {
+		w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+	}
+	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	for range tasks {
+		w.submit(coordinator.TaskSpec{Prompt: "p", Hold: true})
+	}
+	w.close()
+	const most = 1 << 20
+	whole := &asked{context.Background(), most}
+	if _, err := coordinator.ReadUsage(whole, w.dir, coordinator.UsageQuery{}); err != nil {
+		t.Fatal(err)
+	}
+	times := most - whole.n
+	if least := tasks /* records */ + tasks + archived; times < least {
+		t.Fatalf("it asks %d times whether to go on, want %d at least", times, least)
+	}
+	for n := 1; n <= times; n++ {
+		ctx := &asked{context.Background(), n}
+		if _, err := coordinator.ReadUsage(ctx, w.dir, coordinator.UsageQuery{}); !errors.Is(err, context.Canceled) || ctx.n < -1 {
+			t.Errorf("ended at question %d of %d: %v, and %d more questions", n, times, err, -ctx.n)
+		}
+	}
+}
+
 func TestReadUsageOfNothing(t *testing.T) {
 	dir, ctx := filepath.Join(t.TempDir(), "none"), context.Background()
 	if rows, err := coordinator.ReadUsage(ctx, dir, coordinator.UsageQuery{}); err != nil || len(rows) != 1 || rows[0] != (coordinator.UsageRow{}) {

@@ -168,12 +168,21 @@ func refusedAt(s *Section, err error) *SyntaxError {
 // were read while it was being written, or after a crash: nothing of that was
 // acknowledged. Lines and offsets are those of data.
 func CheckJournal(data []byte, apply func(*Section)) (found []*SyntaxError) {
+	return CheckJournalWhile(data, func(s *Section) bool { apply(s); return true })
+}
+
+// CheckJournalWhile is CheckJournal that ends as soon as apply wants no more. What it
+// gives is what was found until then.
+func CheckJournalWhile(data []byte, apply func(*Section) (more bool)) (found []*SyntaxError) {
 	var group []*Section // of a change that is not complete yet
-	applyAll := func() {
+	applyAll := func() (more bool) {
 		for _, s := range group {
-			apply(s)
+			if !apply(s) {
+				return false
+			}
 		}
 		group = group[:0]
+		return true
 	}
 	for pos, line := 0, 1; pos < len(data); {
 		s := &Section{}
@@ -188,11 +197,11 @@ func CheckJournal(data []byte, apply func(*Section)) (found []*SyntaxError) {
 		}
 		if more >= 0 {
 			s.Off, s.Line = int64(pos), line
-			if k := len(group); k > 0 && s.Seq != group[k-1].Seq+1 {
-				applyAll() // what is left of a change that was damaged
+			if k := len(group); k > 0 && s.Seq != group[k-1].Seq+1 && !applyAll() { // what is left of a change that was damaged
+				return found
 			}
-			if group = append(group, s); more == 0 {
-				applyAll()
+			if group = append(group, s); more == 0 && !applyAll() {
+				return found
 			}
 		}
 		line += bytes.Count(data[pos:pos+n], newline)

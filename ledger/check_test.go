@@ -89,3 +89,22 @@ func TestCheckJournal(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckJournalWhile: it ends with the record that is the last one wanted, which may
+// stand within a change.
+func TestCheckJournalWhile(t *testing.T) {
+	data := []byte(VersionLine + "\n\n")
+	for i, more := range []int{0, 2, 1, 0, 0} {
+		var err error
+		if data, err = appendRecord(data, (&Record{Kind: KindTask, ID: "a", Seq: uint64(i + 1)}).Add("status", "done"), more); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for last := uint64(1); last <= 5; last++ {
+		var applied uint64
+		found := CheckJournalWhile(data, func(s *Section) bool { applied = s.Seq; return s.Seq < last })
+		if applied != last || len(found) > 0 {
+			t.Errorf("it ended at record %d, want %d: %v", applied, last, found)
+		}
+	}
+}

@@ -48,9 +48,9 @@ func (j *journal) compacted(keep ledger.Keep) *journal {
 // runs gives the runs of one task.
 func (j *journal) runs(id string) (runs []Run) {
 	j.t.Helper()
-	err := j.state.EachRun(func(r Run) error {
-		if r.TaskID == id {
-			runs = append(runs, r)
+	err := j.state.EachTask(func(list []Run) error {
+		if len(list) > 0 && list[0].TaskID == id {
+			runs = list
 		}
 		return nil
 	})

@@ -133,7 +133,7 @@ func TestRuns(t *testing.T) {
 		"n: status=running; runId=r6; inputTokens=9", "n: status=done; inputTokens=11",
 	)
 	var got []Run
-	if err := j.state.EachRun(func(r Run) error { got = append(got, r); return nil }); err != nil {
+	if err := j.state.EachTask(func(runs []Run) error { got = append(got, runs...); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	want := []Run{
@@ -154,7 +154,7 @@ func TestRuns(t *testing.T) {
 		}
 	}
 	j.broken = true
-	if err := j.state.EachRun(func(Run) error { return nil }); err == nil {
+	if err := j.state.EachTask(func([]Run) error { return nil }); err == nil {
 		t.Error("records that cannot be read are no error")
 	}
 }

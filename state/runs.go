@@ -21,10 +21,10 @@ type Run struct {
 	Usage      Usage     // of this run alone
 }
 
-// EachRun gives the runs of all tasks in the journal, task by task in the order of
-// age, and the runs of a task in their order. It reads all records anew. The error is
-// the Reader's, or f's, which ends it.
-func (s *State) EachRun(f func(Run) error) error {
+// EachTask gives the runs of each task in the journal, in the order of age, and the
+// runs of a task in their order; of a task that never ran, none. It reads all records
+// anew. The error is the Reader's, or f's, which ends it.
+func (s *State) EachTask(f func(runs []Run) error) error {
 	for n := uint32(1); n < s.entries.len(); n++ {
 		if s.entries.at(n).kept != inJournal {
 			continue
@@ -33,10 +33,8 @@ func (s *State) EachRun(f func(Run) error) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range runs {
-			if err := f(r); err != nil {
-				return err
-			}
+		if err := f(runs); err != nil {
+			return err
 		}
 	}
 	return nil
