@@ -485,6 +485,16 @@ var bugs = []bug{
 		pkg: "./ledger", run: "^TestSameClaimNeverSharesABatch$",
 	},
 	{
+		name: "a caller is whoever has its pid", file: "coordinator/agent/ancestry.go",
+		old: `&& p.start != start {`, now: `&& false {`,
+		pkg: "./coordinator/agent", run: "^TestRunOfHidden$",
+	},
+	{
+		name: "a caller is noted when it asks", file: "coordinator/api/fromrun.go",
+		old: `find: s.opts.RunOf(pid)}`, now: `find: func() (string, error) { return s.opts.RunOf(pid)() }}`,
+		pkg: "./coordinator/api", run: "^TestPeerIsARun$",
+	},
+	{
 		name: "a gate is not known", file: "coordinator/agent/runner.go",
 		old: `noteGate(cmd.Process.Pid, s.turn.RunID)`, now: ``,
 		pkg: "./coordinator/agent", run: "^TestRunOf$",

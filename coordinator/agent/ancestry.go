@@ -33,13 +33,17 @@ func gateRun(pid int) (run string, any bool) {
 	return liveGates.runs[pid], len(liveGates.runs) > 0
 }
 
-// RunOf gives the run of this master that a process is part of, or "". The error of
-// a process that has ended says that nobody can tell.
-func RunOf(pid int) (run string, err error) { return runOf(pid, readProc) }
+// RunOf notes which process has pid now, and gives a function that looks for the run of
+// this master that it is part of, or "". Where that process has ended, whoever has its pid
+// by then, the error says that nobody can tell.
+func RunOf(pid int) func() (run string, err error) {
+	p, _ := readProc(pid) // no process has the start of one that is not there
+	return func() (string, error) { return runOf(pid, p.start, readProc) }
+}
 
-func runOf(pid int, read func(pid int) (proc, error)) (run string, err error) {
+func runOf(pid int, start string, read func(pid int) (proc, error)) (run string, err error) {
 	for range 10 { // again if an ancestor ends meanwhile, and its children get another one
-		if run, err = runAbove(pid, read); !errors.Is(err, errGone) {
+		if run, err = runAbove(pid, start, read); !errors.Is(err, errGone) {
 			break
 		}
 	}
@@ -49,10 +53,10 @@ func runOf(pid int, read func(pid int) (proc, error)) (run string, err error) {
 	return run, nil
 }
 
-// runAbove looks at a process and its ancestors. One that is there and cannot be seen
+// runAbove looks at the process that began at start, and its ancestors. One that is there and cannot be seen
 // is taken for somebody else's, as /proc may be set up: all of a run is the user's own,
 // and is seen unless it makes itself undumpable, as sshd is too.
-func runAbove(pid int, read func(pid int) (proc, error)) (run string, err error) {
+func runAbove(pid int, start string, read func(pid int) (proc, error)) (run string, err error) {
 	child := proc{ppid: pid}
 	for child.ppid > 1 {
 		run, any := gateRun(child.ppid)
@@ -60,6 +64,9 @@ func runAbove(pid int, read func(pid int) (proc, error)) (run string, err error)
 			return run, nil
 		}
 		p, err := read(child.ppid)
+		if err == nil && child.pid == 0 && p.start != start {
+			err = errGone
+		}
 		if err != nil && child.pid != 0 {
 			again, gone := read(child.pid)
 			if gone == nil && again.ppid == child.ppid {

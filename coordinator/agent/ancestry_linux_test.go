@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,25 +33,31 @@ wait`
 	for _, text := range list {
 		pid, err := strconv.Atoi(text)
 		must(t, err)
-		if run, err := RunOf(pid); run != turn.RunID || err != nil {
+		if run, err := RunOf(pid)(); run != turn.RunID || err != nil {
 			t.Errorf("process %d is part of %q, %v", pid, run, err)
 		}
 	}
 	for _, pid := range []int{os.Getpid(), os.Getppid(), 1, 0} {
-		if run, err := RunOf(pid); run != "" || err != nil {
+		if run, err := RunOf(pid)(); run != "" || err != nil {
 			t.Errorf("process %d is part of %q, %v", pid, run, err)
 		}
 	}
-	if run, err := RunOf(1 << 30); run != "" || err == nil {
+	if run, err := RunOf(1 << 30)(); run != "" || err == nil {
 		t.Errorf("a process that has ended is part of %q, %v", run, err)
 	}
 	pid, err := strconv.Atoi(list[0])
 	must(t, err)
+	late := RunOf(pid)
 	must(t, signalProc(proc{pid: pid, start: startOf(t, pid)}, 9))
 	<-stop
 	wantGone(t, turn)
 	if run, any := gateRun(0); run != "" || any {
 		t.Error("a gate that has ended is still known")
+	}
+	noteGate(1<<30, "r-1") // there is a run
+	defer forgetGate(1 << 30)
+	if run, err := late(); run != "" || !errors.Is(err, errGone) {
+		t.Errorf("a process that has ended since is part of %q, %v", run, err)
 	}
 }
 
@@ -67,6 +74,7 @@ func TestRunOfHidden(t *testing.T) {
 		known   bool
 	}{
 		{"all are seen", map[int]int{50: 45, 45: 40}, errGone, "r-1", true},
+		{"the pid is another's by now", map[int]int{50: 30}, errGone, "", false},
 		{"a shell of the user's", map[int]int{50: 45, 45: 30}, errGone, "", true},
 		{"likewise, and the kernel says no", map[int]int{50: 45, 45: 30}, syscall.EACCES, "", true},
 		{"the caller has ended", map[int]int{45: 40}, errGone, "", false},
@@ -77,11 +85,15 @@ func TestRunOfHidden(t *testing.T) {
 				tc.parents[50] = 51
 			}
 			if ppid := tc.parents[pid]; ppid != 0 {
-				return proc{pid: pid, ppid: ppid}, nil
+				return proc{pid: pid, ppid: ppid, start: "100"}, nil
 			}
 			return proc{}, tc.hidden
 		}
-		if run, err := runOf(50, read); run != tc.want || (err == nil) != tc.known {
+		start := "100"
+		if tc.name == "the pid is another's by now" {
+			start = "99"
+		}
+		if run, err := runOf(50, start, read); run != tc.want || (err == nil) != tc.known {
 			t.Errorf("%s: %q, %v", tc.name, run, err)
 		}
 	}

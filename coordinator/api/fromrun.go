@@ -23,33 +23,37 @@ type (
 
 // A peer is who has made a connection.
 type peer struct {
-	pids func() ([]int, error) // the processes that have it; none if nobody can see them
+	find func() (run string, err error) // looks for the run that it is part of; "" if none
 
 	mu   sync.Mutex // guards what follows
 	seen bool       // run is known
 	run  string
 }
 
-// withPeer notes who has made a connection.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
+// withPeer notes who has made a connection: on the socket at once, for the process may end
+// and its pid be another's before it asks for anything.
+func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
+	if s.opts.RunOf == nil {
+		return ctx
+	}
 	switch c := c.(type) {
 	case *net.UnixConn:
 		if pid, err := peerPID(c); err == nil && pid > 0 {
-			return context.WithValue(ctx, peerKey{}, &peer{pids: func() ([]int, error) { return []int{pid}, nil }})
+			return context.WithValue(ctx, peerKey{}, &peer{find: s.opts.RunOf(pid)})
 		}
 	case *tcpConn:
-		return context.WithValue(ctx, peerKey{}, &peer{pids: c.processes})
+		return context.WithValue(ctx, peerKey{}, &peer{find: func() (string, error) { return s.runOfAny(c.processes()) }})
 	}
 	return ctx
 }
 
 // partOf gives the run that the peer is part of; "" if none. It looks once, which takes
 // longer than a submit: a process is part of the run that it was started in until it ends.
-func (p *peer) partOf(look func(pid int) (string, error)) (run string, err error) {
+func (p *peer) partOf() (run string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.seen {
-		if p.run, err = p.find(look); err != nil {
+		if p.run, err = p.find(); err != nil {
 			return "", err
 		}
 		p.seen = true
@@ -57,11 +61,11 @@ func (p *peer) partOf(look func(pid int) (string, error)) (run string, err error
 	return p.run, nil
 }
 
-// find looks for the run. What one process of a run has open, its children may have too.
-func (p *peer) find(look func(pid int) (string, error)) (run string, err error) {
-	pids, err := p.pids()
+// runOfAny looks for the run that one of the processes is part of which have a connection,
+// as far as err says that they are known: what a process has open, its children may have too.
+func (s *Server) runOfAny(pids []int, err error) (string, error) {
 	for _, pid := range pids {
-		run, lerr := look(pid)
+		run, lerr := s.opts.RunOf(pid)()
 		if run != "" {
 			return run, nil
 		}
@@ -98,8 +102,8 @@ func (s *Server) withRun(r *http.Request) *http.Request {
 // runOf gives the run that a request comes from: the one that its process was
 // started in, whatever it says, else the one that it names; "" if none.
 func (s *Server) runOf(r *http.Request) (string, error) {
-	if p, ok := r.Context().Value(peerKey{}).(*peer); ok && s.opts.RunOf != nil {
-		if run, err := p.partOf(s.opts.RunOf); run != "" || err != nil {
+	if p, ok := r.Context().Value(peerKey{}).(*peer); ok {
+		if run, err := p.partOf(); run != "" || err != nil {
 			return run, err
 		}
 	}

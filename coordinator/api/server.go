@@ -160,9 +160,10 @@ type Options struct {
 
 	Agents []string // names that the page offers for a new task
 
-	// RunOf gives the run that a process is part of, "" if none. An error says that
-	// nobody can tell. nil: requests say it themselves.
-	RunOf func(pid int) (run string, err error)
+	// RunOf notes which process has pid now, and gives a function that looks for the run
+	// that it is part of, "" if none. An error says that nobody can tell. nil: requests say
+	// it themselves.
+	RunOf func(pid int) func() (run string, err error)
 }
 
 func (o Options) withDefaults() Options {
@@ -265,7 +266,7 @@ func (s *Server) httpServer(base context.Context, conns *sync.WaitGroup) *http.S
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnContext:       withPeer,
+		ConnContext:       s.withPeer,
 		ConnState: func(_ net.Conn, cs http.ConnState) {
 			switch cs {
 			case http.StateNew:
