@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"stint/coordinator"
 	"stint/ledger"
@@ -22,6 +23,18 @@ type editInput struct {
 	ID      string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
 	IfMatch string `header:"If-Match" doc:"ETag of the task as it was last seen: a task that has changed since is not edited (412)"`
 	Body    patchBody
+	tags    []string // values of the header If-Match, which its field above only describes
+}
+
+// ifMatchHeader is the header with the state that a task is expected to be in.
+const ifMatchHeader = "If-Match"
+
+// Resolve takes the header here, where it can be told from one that is empty or there
+// twice.
+func (in *editInput) Resolve(ctx huma.Context) []error {
+	r, _ := humago.Unwrap(ctx)
+	in.tags = r.Header[ifMatchHeader]
+	return nil
 }
 
 // A patchBody is a patch with the names of TaskSpec. Its kinds are right; what its values
@@ -72,10 +85,14 @@ func (s *Server) editRoute(api huma.API) {
 }
 
 func (s *Server) edit(ctx context.Context, in *editInput) (*taskOutput, error) {
-	if in.Body.refused != nil {
+	seqs, err := parseIfMatch(in.tags)
+	switch {
+	case err != nil:
+		return nil, asProblem(err)
+	case in.Body.refused != nil:
 		return nil, in.Body.refused
 	}
-	patch := coordinator.Patch{Fields: in.Body.fields, Seqs: parseIfMatch(in.IfMatch)}
+	patch := coordinator.Patch{Fields: in.Body.fields, Seqs: seqs}
 	return s.answer(s.master.Edit(ctx, in.ID, patch, ledger.ByClient))
 }
 
@@ -87,11 +104,19 @@ func etag(seq uint64) string {
 	return `"` + strconv.FormatUint(seq, 10) + `"`
 }
 
-// parseIfMatch gives the numbers that an If-Match permits; none if it permits any. An
-// ETag that is none of ours permits nothing.
-func parseIfMatch(header string) (seqs []uint64) {
-	if header = strings.TrimSpace(header); header == "" || header == "*" {
-		return nil
+// parseIfMatch gives the numbers that the lines of an If-Match permit, none if they permit
+// any. An ETag that is none of ours permits nothing; an empty header, of a client that has
+// lost its ETag, is not taken for none.
+func parseIfMatch(lines []string) (seqs []uint64, err error) {
+	header := strings.TrimSpace(strings.Join(lines, ","))
+	switch {
+	case len(lines) == 0 || header == "*":
+		return nil, nil
+	case strings.Trim(header, ", \t") == "":
+		return nil, &coordinator.Error{
+			Code: coordinator.CodeInvalid, Message: "the header " + ifMatchHeader + " is empty",
+			Hint: "send the ETag of the task as you last saw it, or leave the header out", Field: ifMatchHeader,
+		}
 	}
 	for tag := range strings.SplitSeq(header, ",") {
 		seq, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(tag), `"`), 10, 64)
@@ -100,7 +125,7 @@ func parseIfMatch(header string) (seqs []uint64) {
 		}
 		seqs = append(seqs, seq)
 	}
-	return seqs
+	return seqs, nil
 }
 
 // Edit changes fields of a task that waits, by a JSON merge patch of a TaskSpec.

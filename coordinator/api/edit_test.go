@@ -62,6 +62,41 @@ func TestEditRequests(t *testing.T) {
 	}
 }
 
+// TestIfMatchLines: each line of the header counts, and one that says nothing is refused:
+// who sends it means to be held to what was seen.
+func TestIfMatchLines(t *testing.T) {
+	for _, c := range []struct {
+		lines  []string
+		status int
+	}{
+		{nil, 200},
+		{[]string{"*"}, 200},
+		{[]string{" * "}, 200},
+		{[]string{`"41"`, `"42"`}, 200},
+		{[]string{`"42"`, ""}, 200},
+		{[]string{"", `"41"`}, 412},
+		{[]string{`"41"`, `"40"`}, 412},
+		{[]string{`""`}, 412},
+		{[]string{""}, 422},
+		{[]string{" \t"}, 422},
+		{[]string{"", ""}, 422},
+		{[]string{" , ,"}, 422},
+	} {
+		m := twoTasks(t)
+		r := httptest.NewRequest(http.MethodPatch, "/v1/tasks/aa-2", strings.NewReader(`{"label":null}`))
+		r.Header.Set("Content-Type", jsonType)
+		r.Header["If-Match"] = c.lines
+		w := httptest.NewRecorder()
+		NewServer(m, Options{}).ServeHTTP(w, r)
+		if w.Code != c.status || (w.Code == 200) != (m.by != "") {
+			t.Errorf("%q: %d %s, by %q", c.lines, w.Code, w.Body, m.by)
+		}
+		if w.Code == 422 && decode[problem](t, w.Body.Bytes()).Field != "If-Match" {
+			t.Errorf("%q: %s", c.lines, w.Body)
+		}
+	}
+}
+
 // TestARunEditsNothing: not even a task whose id has the name of a path at which a run
 // may POST.
 func TestARunEditsNothing(t *testing.T) {
