@@ -153,6 +153,7 @@ func badJSON() map[string]string {
 		"not UTF-8": "{\"prompt\":\"\xff\"}", "half a character": "{\"prompt\":\"\xe2\x82\"}", "encoded surrogate": "{\"prompt\":\"\xed\xa0\x80\"}", "overlong": "{\"prompt\":\"\xc0\xaf\"}", "BOM": "\xef\xbb\xbf{\"prompt\":\"x\"}",
 		"UTF-16": "\xff\xfe{\x00}\x00", "raw newline": "{\"prompt\":\"a\nb\"}", "raw NUL": "{\"prompt\":\"a\x00b\"}", "bad escape": `{"prompt":"\x41"}`, "gzip": zipped.String(), "XML": "<prompt>x</prompt>", "form": "prompt=x&agent=demo",
 		"multipart": "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nx\r\n--b--\r\n", "YAML": "prompt: x", "a key that is none": `{1:2}`, "unknown property": `{"prompt":"x","colour":"red"}`,
+		"duplicate keys": `{"prompt":"x","prompt":"y"}`, "keys in two cases": `{"prompt":"x","PROMPT":"y"}`,
 		"a property that is not theirs": `{"prompt":"x","fromRun":"r","FromRun":"r","status":"done","runId":"r"}`, "many properties": `{"prompt":"x"` + manyProperties(20_000) + `}`, "__proto__": `{"__proto__":{"prompt":"x"}}`,
 	}
 }
@@ -167,7 +168,7 @@ func manyProperties(n int) string {
 
 // oddJSON are bodies that JSON allows and hardly anybody means.
 var oddJSON = map[string]string{
-	"duplicate keys": `{"prompt":"x","prompt":"y"}`, "keys in two cases": `{"prompt":"x","PROMPT":"y"}`, "lone surrogate": `{"prompt":"\ud800"}`, "NUL": `{"prompt":"a\u0000b"}`, "null for everything": `{"prompt":"x","agent":null,"after":null,"priority":null}`,
+	"lone surrogate": `{"prompt":"\ud800"}`, "NUL": `{"prompt":"a\u0000b"}`, "null for everything": `{"prompt":"x","agent":null,"after":null,"priority":null}`,
 	"white space": "\t\r\n {\"prompt\" : \"x\" } \n\n", "null": "null", "empty object": "{}", "empty list": "[]",
 }
 

@@ -109,25 +109,34 @@ var errNotUTF8 = errors.New("the body is not valid UTF-8")
 
 // readJSON gives the decoder of bodies. It is strict: unknown properties are
 // refused, and so is text that is not UTF-8, for which encoding/json would put
-// U+FFFD; a prompt has to arrive as it was sent. One pass decodes; only what it
-// refuses goes through huma's validation, for a message that names every fault.
+// U+FFFD; a prompt has to arrive as it was sent. So is a property that is there twice.
+// One pass decodes; only what it refuses goes through huma's validation, for a message
+// that names every fault.
 func readJSON(reg huma.Registry) func(data []byte, v any) error {
 	patch := sync.OnceValue(func() *huma.Schema { return patchBody{}.Schema(reg) })
 	return func(data []byte, v any) error {
 		if !utf8.Valid(data) {
 			return errNotUTF8
 		}
-		switch b := v.(type) {
-		case *taskBody:
-			return b.read(reg, data)
-		case *patchBody:
-			return b.read(reg, patch(), data)
+		if err := decodeBody(reg, patch, data, v); err != nil {
+			return err
 		}
-		if err := decodeStrictly(data, v); err != nil {
-			return explain(reg, data, v, err)
-		}
-		return nil
+		return checkNames(data)
 	}
+}
+
+// decodeBody decodes a body into v.
+func decodeBody(reg huma.Registry, patch func() *huma.Schema, data []byte, v any) error {
+	switch b := v.(type) {
+	case *taskBody:
+		return b.read(reg, data)
+	case *patchBody:
+		return b.read(reg, patch(), data)
+	}
+	if err := decodeStrictly(data, v); err != nil {
+		return explain(reg, data, v, err)
+	}
+	return nil
 }
 
 // errTrailing says that a body has more than one value.

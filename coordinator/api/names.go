@@ -1,0 +1,109 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Bounds of what is looked at for names that are there twice. No body that is taken has
+// an object with as many fields, or values as deep.
+const (
+	maxNames = 100
+	maxDepth = 10
+)
+
+// checkNames says which field an object of a body has twice, without regard to capitals,
+// as encoding/json reads names; nil if none. encoding/json would take the last one, or a
+// mixture of both. What is no JSON is not its to refuse.
+func checkNames(data []byte) error {
+	s := nameScan{}
+	for i := 0; i < len(data) && len(s.open) < maxDepth; i++ {
+		switch c := data[i]; c {
+		case '{', '[':
+			s.open = append(s.open, level{isList: c == '['})
+		case '}', ']':
+			s.open = s.open[:max(0, len(s.open)-1)]
+		case ',':
+			if n := len(s.open); n > 0 {
+				s.open[n-1].index++
+			}
+		case '"':
+			end := i + stringEnd(data[i:])
+			if bytes.HasPrefix(bytes.TrimLeft(data[end:], " \t\r\n"), []byte(":")) {
+				if err := s.add(nameOf(data[i:end])); err != nil {
+					return err
+				}
+			}
+			i = end - 1
+		}
+	}
+	return nil
+}
+
+// A nameScan knows the names of the objects and lists that are open, from the outside in.
+type nameScan struct{ open []level }
+
+type level struct {
+	isList bool
+	index  int      // of the present value
+	names  []string // of an object, up to the present one
+}
+
+// add takes the next name of the innermost object.
+func (s *nameScan) add(name string) error {
+	if len(s.open) == 0 {
+		return nil
+	}
+	in := &s.open[len(s.open)-1]
+	if len(in.names) == maxNames {
+		return nil
+	}
+	in.names = append(in.names, name)
+	for _, before := range in.names[:len(in.names)-1] {
+		if before == name {
+			return fmt.Errorf("%s: it is there twice", s.path())
+		} else if strings.EqualFold(before, name) {
+			return fmt.Errorf("%s: it is there twice, also as %s", s.path(), clip(before))
+		}
+	}
+	return nil
+}
+
+// path gives where the present value is, as the faults of a body have it.
+func (s *nameScan) path() string {
+	path := "body"
+	for _, in := range s.open {
+		if in.isList {
+			path += fmt.Sprintf("[%d]", in.index)
+		} else if n := len(in.names); n > 0 {
+			path += "." + clip(in.names[n-1])
+		}
+	}
+	return path
+}
+
+// nameOf gives the text of a JSON string.
+func nameOf(quoted []byte) (name string) {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(bytes.Trim(quoted, `"`))
+	}
+	_ = json.Unmarshal(quoted, &name) // what is no string has no name
+	return name
+}
+
+// stringEnd gives the length of the JSON string that data begins with; that of data if its
+// end is missing.
+func stringEnd(data []byte) int {
+	for end := 1; ; {
+		quote := bytes.IndexByte(data[end:], '"')
+		if quote < 0 {
+			return len(data)
+		}
+		before := bytes.TrimRight(data[:end+quote], `\`)
+		if end += quote + 1; (end-1-len(before))%2 == 0 {
+			return end
+		}
+	}
+}
