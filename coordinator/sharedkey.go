@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"stint/ledger"
 	"stint/state"
@@ -21,13 +20,6 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// beforePart stands between the key of a list and the number of a task. It is no white
-// space, which editors and formatters put in order, and it ends no line.
-const beforePart = "\x1f"
-
-// partKey is the key of the n-th task of a list with that key.
-func partKey(key string, n int) string { return key + beforePart + strconv.Itoa(n) }
-
 // shareKey gives each spec its part of the list's key.
 func (in *intake) shareKey() error {
 	for i := range in.list {
@@ -35,7 +27,7 @@ func (in *intake) shareKey() error {
 		if s.IdempotencyKey != "" {
 			return in.at(i, wrong("idempotencyKey", "leave it out, or give keys to the tasks alone", "the list has an idempotency key, and the task has another one"))
 		}
-		s.IdempotencyKey = partKey(in.key, i+1)
+		s.IdempotencyKey = state.PartKey(in.key, i+1)
 	}
 	return nil
 }
@@ -53,7 +45,7 @@ func (in *intake) checkShared(tx *ledger.Tx) error {
 			known++
 		}
 	}
-	if has(in.key) || has(partKey(in.key, len(in.list)+1)) || known != 0 && known != len(in.list) {
+	if has(in.key) || has(state.PartKey(in.key, len(in.list)+1)) || known != 0 && known != len(in.list) {
 		return keyTaken(in.key, "another request", "stint ls")
 	}
 	return nil
@@ -114,7 +106,7 @@ func (in *intake) known(s *submission) (*state.Task, error) {
 	if s.IdempotencyKey != "" {
 		id, used = c.state.ByIdempotencyKey(s.IdempotencyKey)
 	}
-	_, usedByList := c.state.ByIdempotencyKey(partKey(s.IdempotencyKey, 1))
+	_, usedByList := c.state.ByIdempotencyKey(state.PartKey(s.IdempotencyKey, 1))
 	switch {
 	case there && id != s.ID:
 		return nil, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is there already, and not under this idempotency key", s.ID), Hint: "leave the id out, or give the task another one", Field: "id"}

@@ -113,7 +113,7 @@ func (c *compaction) task(n uint32, before time.Time) error {
 		}
 		return nil
 	}
-	if s.byKey[key] != n {
+	if s.byKey.task(key) != n {
 		key = ""
 	}
 	if key != "" {
@@ -309,7 +309,7 @@ func (s *State) carriedSessions() []string {
 // alone would say, a line each.
 func (c *compaction) carriedKeys() []string {
 	s := c.state
-	for key := range s.byKey {
+	for key := range s.byKey.all() {
 		if id, ok := s.ByIdempotencyKey(key); ok {
 			if _, archived := s.Archived(id); archived {
 				c.holder[key] = id
@@ -340,9 +340,9 @@ func (s *State) applyCarried(sec *ledger.Section) error {
 	}
 	for _, k := range keys {
 		if n, _ := s.ids.find([]byte(k["task"])); n != 0 {
-			s.byKey[k["key"]] = n
+			s.byKey.set(k["key"], n)
 		} else {
-			delete(s.byKey, k["key"])
+			s.byKey.drop(k["key"])
 		}
 	}
 	return nil

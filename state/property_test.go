@@ -41,7 +41,7 @@ func drawField(t *rapid.T) string {
 	case "afterPolicy":
 		return "afterPolicy: " + pick(t, "any", "")
 	case "idempotencyKey":
-		return "idempotencyKey: " + pick(t, "k1", "k2", "")
+		return "idempotencyKey: " + pick(t, "k1", "k2", PartKey("k", 1), PartKey("k", 2), PartKey("k", 4), "")
 	case "threadTokens":
 		return "threadTokens: " + pick(t, "1 2 3 4 0.5", "9 0 9 0 0", "0 0 0 0 0", "", "1 2 3")
 	case "inputTokens":

@@ -394,7 +394,7 @@ func (s *State) Dump(w io.Writer) error {
 // dumpRest writes what is not of one task.
 func (s *State) dumpRest(d *json.Encoder) error {
 	keys := map[string]string{}
-	for key := range s.byKey {
+	for key := range s.byKey.all() {
 		if id, ok := s.ByIdempotencyKey(key); ok {
 			keys[key] = id
 		}

@@ -29,7 +29,7 @@ type State struct {
 	refs    table[ref]
 	names   names
 	tags    tagTable
-	byKey   map[string]uint32 // idempotency key to task
+	byKey   idempotencyKeys
 
 	// Of the tasks that have not ended.
 	live    map[uint32]*live
@@ -86,7 +86,7 @@ func New(r Reader) *State {
 		ids:      ids{uuids: map[[16]byte]uint32{}, others: map[string]uint32{}, names: map[uint32]string{}},
 		names:    newNames(),
 		tags:     newTagTable(),
-		byKey:    map[string]uint32{},
+		byKey:    newIdempotencyKeys(),
 		live:     map[uint32]*live{},
 		orphans:  map[uint32]*live{},
 		after:    newDependants(),
@@ -305,14 +305,14 @@ func (s *State) isOwnLane(key string, n uint32) bool {
 // rekey moves the idempotency key of task n. The first task that names a key has
 // it for good, or until it drops it.
 func (s *State) rekey(n uint32, old, key string) {
-	if old != key && s.byKey[old] == n {
-		delete(s.byKey, old)
+	if old != key && s.byKey.task(old) == n {
+		s.byKey.drop(old)
 	}
 	if key == "" {
 		return
 	}
-	if holder, taken := s.byKey[key]; !taken || s.entries.at(holder).kept == broughtBack {
-		s.byKey[key] = n
+	if holder := s.byKey.task(key); holder == 0 || s.entries.at(holder).kept == broughtBack {
+		s.byKey.set(key, n)
 	}
 }
 
@@ -355,8 +355,8 @@ func (s *State) read(n uint32, t *folded, k keep) error {
 
 // ByIdempotencyKey gives the id of the task that was submitted with that key.
 func (s *State) ByIdempotencyKey(key string) (id string, ok bool) {
-	n, ok := s.byKey[key]
-	if !ok || s.entries.at(n).kept == broughtBack {
+	n := s.byKey.task(key)
+	if n == 0 || s.entries.at(n).kept == broughtBack {
 		return "", false
 	}
 	return s.id(n), true
