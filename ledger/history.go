@@ -80,7 +80,7 @@ type history struct {
 	data     []byte // the journal
 	end      int64  // its size
 	records  []place
-	sorted   bool   // records are in the order of their seqs, as ever but after a rebuild
+	sorted   bool   // records are in the order of their seqs, as in all journals but what older versions rebuilt
 	next     int    // index behind the record that was found last: the next one, as a rule
 	last     uint64 // highest seq
 	through  uint64 // highest seq of those that a compaction has merged or archived; 0 without one
@@ -120,7 +120,7 @@ func (h *history) find(seq uint64) (int, bool) {
 	case ok:
 	case h.sorted:
 		i, ok = slices.BinarySearchFunc(h.records, seq, func(p place, seq uint64) int { return cmp.Compare(p.seq, seq) })
-	default: // while a rebuilt journal is scanned
+	default: // while such a journal is scanned
 		i = slices.IndexFunc(h.records, func(p place) bool { return p.seq == seq })
 		ok = i >= 0
 	}

@@ -53,7 +53,8 @@ func (f *landingFile) Write(p []byte) (int, error) {
 
 // TestPromise4RecordLandsBehindAnOldBuffer: an editor saves an old buffer in the
 // very moment in which a record is appended. The record stands behind the buffer
-// then, and those before it are gone: nobody has deleted them.
+// then, and those before it are gone: nobody has deleted them. They are put back below
+// it, and tasks.md alone gives all in the order in which they were made.
 func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 	w := newWorld(t)
 	fs := &landingFS{FS: durable.OS}
@@ -83,8 +84,14 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 	w.await("mine: written by hand")
 	w.settle(true)
 	w.everythingIsInTasks()
-	w.expect("1 a status=queued\n2 b status=queued\n3 c status=queued\n4 mine by=hand status=queued\n")
+	want := "1 a status=queued\n2 b status=queued\n3 c status=queued\n4 mine by=hand status=queued\n"
+	w.expect(want)
 	w.reopened()
+	alone := newWorld(t)
+	alone.write("tasks.md", []byte(w.read("tasks.md")))
+	alone.open(false)
+	alone.expect(want)
+	alone.reopened()
 }
 
 // TestPromise4RecordLandsBehindNoLineBreak: an editor that writes no line break at the

@@ -1,10 +1,12 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"stint/ledger/durable"
 )
@@ -21,11 +23,12 @@ const (
 )
 
 // journalOf gives the journal that the sections of a tasks.md make: those with a
-// seq, in file order, each seq once. What a person copied is no record. known has
-// the seqs.
+// seq, in the order of the seqs, each seq once. Their order in the file is not always
+// that one: a record may have landed behind an old buffer, and those before it were
+// put back below. What a person copied is no record. known has the seqs.
 func journalOf(doc *Document) (journal []byte, known map[uint64]bool, err error) {
-	journal = []byte(VersionLine + "\n\n")
 	known = map[uint64]bool{}
+	var records []*Section
 	copies := copiesIn(doc)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
@@ -33,6 +36,11 @@ func journalOf(doc *Document) (journal []byte, known map[uint64]bool, err error)
 			continue
 		}
 		known[s.Seq] = true
+		records = append(records, s)
+	}
+	slices.SortFunc(records, func(a, b *Section) int { return cmp.Compare(a.Seq, b.Seq) })
+	journal = []byte(VersionLine + "\n\n")
+	for _, s := range records {
 		r := s.Record()
 		if journal, err = AppendRecord(journal, &r); err != nil {
 			return nil, nil, fmt.Errorf("%s:%d: %w", TasksName, s.Line, err)
