@@ -45,15 +45,6 @@ func (s *Server) browserRoutes(api huma.API) {
 	huma.Register(api, signIn, s.signIn)
 }
 
-// publicRoutes are those that need no token: what they give is the same for everyone,
-// but for the page itself, which tells who has no cookie nothing, and the sign-in.
-var publicRoutes = map[string]bool{"GET /{$}": true, "GET /ui/{file}": true, "POST " + pathSignIn: true}
-
-func (s *Server) isPublic(r *http.Request) bool {
-	_, pattern := s.mux.Handler(r)
-	return publicRoutes[pattern]
-}
-
 func (s *Server) code(context.Context, *bareInput) (*codeOutput, error) {
 	if s.opts.HTTP == "" {
 		return nil, asProblem(&coordinator.Error{

@@ -146,7 +146,7 @@ func (g *guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(context.WithValue(r.Context(), tcpKey{}, g))
-	if isLong(r) {
+	if g.server.isLong(r) {
 		select {
 		case g.streams <- struct{}{}:
 			defer func() { <-g.streams }()
@@ -254,7 +254,7 @@ func (g *guard) sameOrigin(r *http.Request) bool {
 	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && origins[0] != "http://"+r.Host {
 		return false
 	}
-	if g.origins.Check(r) != nil {
+	if g.origins.Check(r) != nil { // the rules of net/http, should they become stricter than those here
 		return false
 	}
 	switch sites := r.Header.Values("Sec-Fetch-Site"); {
@@ -335,17 +335,4 @@ func secureHeaders(h http.Header) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Cache-Control", "no-store")
-}
-
-// isLong reports whether a request may last for long.
-func isLong(r *http.Request) bool {
-	path := r.URL.Path
-	switch {
-	case !strings.HasPrefix(path, "/v1/"):
-		return false
-	case strings.HasSuffix(path, "/logs"):
-		return r.URL.Query().Has("follow")
-	default:
-		return strings.HasSuffix(path, "/events") || strings.HasSuffix(path, "/wait") || strings.HasSuffix(path, "/verify") || strings.HasSuffix(path, "/compact") || path == "/v1/usage"
-	}
 }

@@ -344,6 +344,31 @@ func TestBodiesOverTCP(t *testing.T) {
 	}
 }
 
+// TestSpecialRoutes: what is said of some routes is said of routes that there are, and of
+// no others that look like them.
+func TestSpecialRoutes(t *testing.T) {
+	s := NewServer(newFake(t), Options{})
+	fill := strings.NewReplacer("{$}", "", "{file}", "app.js", "{id}", "aa-2")
+	for _, routes := range []map[string]bool{publicRoutes, longRoutes, waitRoutes} {
+		for route := range routes {
+			method, path, _ := strings.Cut(fill.Replace(route), " ")
+			if got := s.pattern(httptest.NewRequest(method, path, nil)); got != route {
+				t.Errorf("%s is answered as %q", route, got)
+			}
+		}
+	}
+	for path, long := range map[string]bool{
+		"/v1/events": true, "/v1/usage": true, "/v1/usage?by=day": true, "/v1/tasks/aa-2/wait": true, "/v1/tasks/a%2Fb/wait": true, "/v1/tasks/aa-2/logs?follow=1": true, "/v1/tasks/aa-2/logs": false,
+		"/v1/tasks/aa-2/files/events": false, "/v1/tasks/aa-2/files/out/wait": false, "/v1/tasks/aa-2/files/out/logs?follow": false, "/v1/sessions/wait": false, "/v1/sessions/a/events": false, "/v1/tasks/wait": false,
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			if got := s.isLong(httptest.NewRequest(method, path, nil)); got != long {
+				t.Errorf("%s %s is long: %v", method, path, got)
+			}
+		}
+	}
+}
+
 // TestStreamsOverTCP: 64 requests that last, and no more, until one of them ends; what
 // does not last and what comes over the socket is answered all the while.
 func TestStreamsOverTCP(t *testing.T) {

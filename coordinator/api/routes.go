@@ -49,6 +49,38 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("/", s.noRoute)
 }
 
+// What is special about some routes, by their patterns.
+var (
+	// publicRoutes need no token: what they give is the same for everyone, but for the page
+	// itself, which tells who has no cookie nothing, and the sign-in.
+	publicRoutes = map[string]bool{"GET /{$}": true, "GET /ui/{file}": true, "POST " + pathSignIn: true}
+
+	// longRoutes may last for long; a log only if it is followed.
+	longRoutes = map[string]bool{
+		"GET /v1/events": true, "GET /v1/tasks/{id}/wait": true, routeLogs: true, "GET /v1/usage": true,
+		"POST /v1/tasks/{id}/verify": true, "POST /v1/ledger/compact": true,
+	}
+
+	// waitRoutes read, and may wait for a task: it matters which run does.
+	waitRoutes = map[string]bool{"GET /v1/tasks/{id}/wait": true, routeLogs: true}
+)
+
+const routeLogs = "GET /v1/tasks/{id}/logs"
+
+// pattern gives the pattern of the route that a request takes.
+func (s *Server) pattern(r *http.Request) string {
+	_, pattern := s.mux.Handler(r)
+	return pattern
+}
+
+func (s *Server) isPublic(r *http.Request) bool { return publicRoutes[s.pattern(r)] }
+
+// isLong reports whether a request may last for long.
+func (s *Server) isLong(r *http.Request) bool {
+	pattern := s.pattern(r)
+	return longRoutes[pattern] && (pattern != routeLogs || r.URL.Query().Has("follow"))
+}
+
 // aboutAPI is what the description says about all requests.
 const aboutAPI = "The interface of a stint master. The same requests are answered on its unix socket, " +
 	"which its user alone can open and where no token is needed, and, by stint serve, on a port of this machine, where each needs the token " +
@@ -306,7 +338,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 		}
 		return r, p == nil
 	}
-	if strings.HasSuffix(r.URL.Path, "/wait") || strings.HasSuffix(r.URL.Path, "/logs") {
+	if waitRoutes[s.pattern(r)] {
 		r = s.withRun(r)
 	}
 	return r, true
