@@ -31,9 +31,9 @@
 // What programs use is below /v1; /openapi.json there describes it. Beside it there are the
 // page (/ and /ui) and, for who expects them there, /tasks, /health, /ready and /metrics.
 // Bodies are JSON.
-// What is not understood is refused: an unknown property or query parameter, another
-// content type, text that is not UTF-8. Where a path has {id}, any reference
-// to a task will do: its id, a unique piece of it, @last.
+// What is not understood is refused: an unknown property or query parameter, a property
+// that is there twice, another content type, text that is not UTF-8. Where a path has
+// {id}, any reference to a task will do: its id, a unique piece of it, @last.
 //
 // # Errors
 //
