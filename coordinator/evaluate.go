@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -177,7 +175,7 @@ func notJudged(said *Outcome) string {
 	if said.Error == "" || said.Error == string(said.Class) {
 		return string(said.Class)
 	}
-	return string(said.Class) + ": " + plainLine(said.Error, maxJudgedMessage)
+	return string(said.Class) + ": " + memory.OneLine(said.Error, maxJudgedMessage)
 }
 
 // together joins findings, each once.
@@ -310,7 +308,7 @@ func readFindings(raw json.RawMessage) (list []state.Issue) {
 		if json.Unmarshal(item, &f) != nil && json.Unmarshal(item, &f.Message) != nil {
 			continue
 		}
-		f.Kind, f.Message = first(plainLine(f.Kind, 40), "evaluation"), plainLine(f.Message, maxJudgedMessage)
+		f.Kind, f.Message = first(memory.OneLine(f.Kind, 40), "evaluation"), memory.OneLine(f.Message, maxJudgedMessage)
 		if f.Message != "" && len(list) < maxJudged && !slices.Contains(list, f) {
 			list = append(list, f)
 		}
@@ -328,20 +326,4 @@ func readLessons(raw json.RawMessage) (list []string) {
 	}
 	list = slices.DeleteFunc(list, func(s string) bool { return strings.TrimSpace(s) == "" })
 	return list[:min(len(list), maxJudgedLessons)]
-}
-
-// plainLine makes one line of at most n characters of a text, without what drives a
-// terminal.
-func plainLine(text string, n int) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\ufffd"))
-	text = strings.Join(strings.Fields(text), " ")
-	if utf8.RuneCountInString(text) > n {
-		text = string([]rune(text)[:n-1]) + "…"
-	}
-	return text
 }

@@ -49,26 +49,28 @@ var leadingMarks = regexp.MustCompile(`^((#{1,6}|[-*>|])( |$))+`)
 // NewLesson makes one line of a text: blanks for line breaks, no mark of a heading
 // or list before it, at most 500 characters.
 func NewLesson(text, source string, now time.Time) Lesson {
-	text = leadingMarks.ReplaceAllString(oneLine(text), "")
-	if utf8.RuneCountInString(text) > MaxLesson {
-		text = strings.TrimSpace(string([]rune(text)[:MaxLesson-1])) + "…"
-	}
-	source = oneLine(source)
+	text = OneLine(leadingMarks.ReplaceAllString(OneLine(text, 0), ""), MaxLesson)
+	source = OneLine(source, 0)
 	l := Lesson{Date: now.Format(time.DateOnly), Text: text, Source: source}
 	read, _ := parseLesson(l.String()) // so that it is known again, whatever it looks like
 	l.ID = read.ID
 	return l
 }
 
-// oneLine makes one line of a text.
-func oneLine(text string) string {
+// OneLine makes one line of at most so many characters of a text, without what drives
+// a terminal or reorders what is shown; 0: of any length. A cut one ends with an ellipsis.
+func OneLine(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if unseen(r) {
 			return ' '
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\ufffd"))
-	return strings.Join(strings.Fields(text), " ")
+	text = strings.Join(strings.Fields(text), " ")
+	if most > 0 && utf8.RuneCountInString(text) > most {
+		text = strings.TrimSpace(string([]rune(text)[:most-1])) + "…"
+	}
+	return text
 }
 
 // lessonID is the same for lessons that say the same.

@@ -55,7 +55,7 @@ func (r *ranking) best(n int) []Hit {
 		if h.score < hits[0].score*leastShare {
 			break
 		}
-		text := oneLine(h.text)
+		text := OneLine(h.text, 0)
 		list = append(list, Hit{
 			Path: r.notes[h.note].path, Line: h.line, Text: text, Hash: hashOf(text),
 			Score: math.Round(h.score*100) / 100, Terms: r.names(h.terms | h.near | h.above),

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"stint/coordinator"
 	"stint/prompt"
 )
 
@@ -23,8 +24,8 @@ type document struct {
 const maxDocument = 64 << 10
 
 // documentKey is a text, a word that stands for one, or @FILE, which is read at once.
-// check may be nil.
-func documentKey(name, def, help string, words map[string]string, check func(text string) error, field func(*Config) *document) key {
+// take says what is wrong with the text, or sets what follows from it; it may be nil.
+func documentKey(name, def, help string, words map[string]string, take func(c *Config, text string) error, field func(*Config) *document) key {
 	k := textKey(name, def, help+", or @FILE", nil)
 	k.set = func(c *Config, value string) error {
 		text, isWord := words[value]
@@ -36,8 +37,8 @@ func documentKey(name, def, help string, words map[string]string, check func(tex
 		} else if !isWord {
 			text = value
 		}
-		if check != nil {
-			if err := check(text); err != nil {
+		if take != nil {
+			if err := take(c, text); err != nil {
 				return inFile(value, err)
 			}
 		}
@@ -58,19 +59,18 @@ func inFile(value string, err error) error {
 
 // templateKey is a document that is a template of prompts.
 func templateKey(name, help string) key {
-	check := func(text string) error { _, err := prompt.ParseTemplate(text); return err }
-	k := documentKey(name, "default", help, map[string]string{"default": "", "": ""}, check, func(c *Config) *document { return &c.PromptTemplate })
-	set := k.set
-	k.set = func(c *Config, value string) error {
-		if err := set(c, value); err != nil {
-			return err
+	parse := func(c *Config, text string) error {
+		t, err := prompt.ParseTemplate(text)
+		if err == nil {
+			c.template = t
 		}
-		var err error
-		c.template, err = prompt.ParseTemplate(c.PromptTemplate.text)
 		return err
 	}
-	return k
+	return documentKey(name, "default", help, map[string]string{"default": "", "": ""}, parse, func(c *Config) *document { return &c.PromptTemplate })
 }
+
+// checkFollowUp says what is wrong with a setting that is the prompt of a follow-up.
+func checkFollowUp(_ *Config, text string) error { return coordinator.CheckTemplate(text) }
 
 // readDocument reads the file of a setting.
 func readDocument(path string) (string, error) {
