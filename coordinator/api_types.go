@@ -72,7 +72,8 @@ type Change struct {
 }
 
 // Health is what a master says about itself. The coordinator sets all of it but
-// Socket and Background, which it is given when it is opened, and HTTP, which it is told.
+// Socket and Background, which it is given when it is opened, and HTTP and HTTPError, which
+// it is told.
 type Health struct {
 	Status     HealthStatus         `json:"status" enum:"failing,ending,paused,ok"`
 	PID        int                  `json:"pid"`
@@ -89,6 +90,7 @@ type Health struct {
 	Background bool                 `json:"background"`          // started by a client, ends when idle
 	APIEnabled bool                 `json:"api_enabled"`         // it can be called by HTTP on TCP; document 001's name
 	HTTP       string               `json:"http,omitempty"`      // the address there, such as 127.0.0.1:7433
+	HTTPError  string               `json:"httpError,omitempty"` // why it cannot, though it should
 }
 
 // A HealthStatus says in one word how a master is. The set is closed; of several that

@@ -45,6 +45,7 @@ type Coordinator struct {
 	rejected  []string // records that the fold refused
 	lastErr   string
 	http      string              // where the master can be called by HTTP; "": nowhere
+	httpErr   error               // why it cannot, though it should
 	live      bool                // Open has returned: subscribers and runs are told of changes
 	refolding bool                // the fold is made anew after a compaction: all of it was told before
 	orphans   map[string]string   // task to run: a person has changed the status of a running task while no master ran

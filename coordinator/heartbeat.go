@@ -28,15 +28,19 @@ func (c *Coordinator) Health() Health {
 	h.Paused, h.PauseWhy = c.state.Paused()
 	h.Counts, h.Running, h.LastError = c.state.Counts(), c.state.Running(), c.lastErr
 	h.HTTP, h.APIEnabled = c.http, c.http != ""
+	if c.httpErr != nil {
+		h.HTTPError = c.httpErr.Error()
+	}
 	return h
 }
 
 // ServesHTTP notes at which address, such as 127.0.0.1:7433, the master can be called by
-// HTTP, for Health and the heartbeat; "" is none.
-func (c *Coordinator) ServesHTTP(addr string) {
+// HTTP, for Health and the heartbeat; "" is none. err says why there is none though there
+// should be.
+func (c *Coordinator) ServesHTTP(addr string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.http = addr
+	c.http, c.httpErr = addr, err
 }
 
 // status says in one word how the master is.

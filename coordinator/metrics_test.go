@@ -275,7 +275,7 @@ func TestHealthStatus(t *testing.T) {
 }
 
 // TestHealthNamesTheHTTPAddress: Health and the heartbeat say where the master can be
-// called.
+// called, or why it cannot be any more.
 func TestHealthNamesTheHTTPAddress(t *testing.T) {
 	w := newWorld(t)
 	w.open()
@@ -283,8 +283,12 @@ func TestHealthNamesTheHTTPAddress(t *testing.T) {
 	if h := w.c.Health(); h.APIEnabled || h.HTTP != "" {
 		t.Errorf("%+v", h)
 	}
-	w.c.ServesHTTP("127.0.0.1:7433")
-	if h := w.c.Health(); !h.APIEnabled || h.HTTP != "127.0.0.1:7433" {
+	w.c.ServesHTTP("127.0.0.1:7433", nil)
+	if h := w.c.Health(); !h.APIEnabled || h.HTTP != "127.0.0.1:7433" || h.HTTPError != "" {
+		t.Errorf("%+v", h)
+	}
+	w.c.ServesHTTP("", errors.New("no more files"))
+	if h := w.c.Health(); h.APIEnabled || h.HTTP != "" || h.HTTPError != "no more files" {
 		t.Errorf("%+v", h)
 	}
 }

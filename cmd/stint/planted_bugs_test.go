@@ -690,7 +690,7 @@ var bugs = []bug{
 	},
 	{
 		name: "HTTP that fails ends the master", file: "cmd/stint/serve.go",
-		old: "serves(\"\")\n\t\t<-ctx.Done()", now: "serves(\"\")",
+		old: "failed(err)\n\t\t<-ctx.Done()", now: "failed(err)",
 		pkg: "./cmd/stint", run: "^TestHTTPThatFailsEndsNoMaster$",
 	},
 	{

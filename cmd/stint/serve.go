@@ -352,10 +352,13 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	if err != nil {
 		return err
 	}
-	options := api.Options{Version: versionName(), Log: m.log, RunOf: agent.RunOf, Agents: agentNames}
-	loopback := m.listenHTTP(&options)
-	c.ServesHTTP(options.HTTP)
-	server := api.NewServer(c, options)
+	loopback, token, err := m.listenHTTP()
+	if err != nil { // commands do not need it
+		m.log.Warn("no HTTP interface: " + err.Error())
+	}
+	addr := addressOf(loopback)
+	c.ServesHTTP(addr, err)
+	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log, RunOf: agent.RunOf, Agents: agentNames, Token: token})
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	served := make(chan error, 2)
@@ -369,10 +372,10 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 			<-serving.Done()
 			return nil
 		}
-		m.serveHTTP(serving, server, loopback, c.ServesHTTP)
+		m.serveHTTP(serving, server, loopback, func(err error) { c.ServesHTTP("", err) })
 		return nil
 	})
-	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket, "http", cmp.Or(options.HTTP, httpOff))
+	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket, "http", cmp.Or(addr, httpOff))
 	m.tell(ready{Socket: m.socket})
 	var freeing sync.WaitGroup
 	freeing.Go(debug.FreeOSMemory) // to start took several times the size of the ledger
@@ -393,34 +396,36 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	return err
 }
 
-// listenHTTP opens the HTTP interface and tells options of it. A master in the
-// background has none, and one that cannot have it works without: commands do not need it.
-func (m *master) listenHTTP(options *api.Options) []net.Listener {
+// listenHTTP opens the HTTP interface, and gives the token that it asks for. A master in
+// the background has none, and no error either.
+func (m *master) listenHTTP() (lns []net.Listener, token *api.Token, err error) {
 	if m.background || m.cfg.HTTP == httpOff {
-		return nil
+		return nil, nil, nil
 	}
-	token, err := api.OpenToken(tokenFile(m.state))
-	var lns []net.Listener
-	if err == nil {
-		lns, err = api.ListenLoopback(m.cfg.HTTP)
+	if token, err = api.OpenToken(tokenFile(m.state)); err != nil {
+		return nil, nil, err
 	}
+	lns, err = api.ListenLoopback(m.cfg.HTTP)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("someone else listens at %s; name another port with --http, or off; if that is not you: stint token rotate", m.cfg.HTTP)
 	}
-	if err != nil {
-		m.log.Warn("no HTTP interface: " + err.Error())
-		return nil
-	}
-	options.Token, options.HTTP = token, lns[0].Addr().String()
-	return lns
+	return lns, token, err
 }
 
-// serveHTTP answers over TCP until ctx ends. Where that cannot go on, the master does all
-// the same: commands do not need it.
-func (m *master) serveHTTP(ctx context.Context, server *api.Server, lns []net.Listener, serves func(addr string)) {
+// addressOf gives the address of the HTTP interface; "" if there is none.
+func addressOf(lns []net.Listener) string {
+	if len(lns) == 0 {
+		return ""
+	}
+	return lns[0].Addr().String()
+}
+
+// serveHTTP answers over TCP until ctx ends. Where that cannot go on, it tells failed why,
+// and the master does all the same: commands do not need it.
+func (m *master) serveHTTP(ctx context.Context, server *api.Server, lns []net.Listener, failed func(error)) {
 	if err := server.ServeLoopback(ctx, lns); err != nil {
 		m.log.Error("no HTTP interface any more: " + err.Error())
-		serves("")
+		failed(err)
 		<-ctx.Done()
 	}
 }

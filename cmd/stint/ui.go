@@ -99,7 +99,7 @@ func (a *app) noPage(ctx context.Context, err error) error {
 		}
 	}
 	return &cliError{
-		code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: its http is off, or it could not have its port, as its log says", h.PID),
+		code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: %s", h.PID, cmp.Or(h.HTTPError, "its http is off")),
 		try: "end it, and then: stint serve --http 127.0.0.1:7433",
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -46,14 +47,15 @@ func (s *Server) browserRoutes(api huma.API) {
 }
 
 func (s *Server) code(context.Context, *bareInput) (*codeOutput, error) {
-	if s.opts.HTTP == "" {
+	h := s.master.Health()
+	if h.HTTP == "" {
 		return nil, asProblem(&coordinator.Error{
-			Code: coordinator.CodeConflict, Message: "this master has no page: it opens no TCP port",
+			Code: coordinator.CodeConflict, Message: "this master has no page: " + cmp.Or(h.HTTPError, "it opens no TCP port"),
 			Hint: "run one that does: stint serve (http = \"127.0.0.1:7433\")",
 		})
 	}
 	now := s.opts.Now()
-	return &codeOutput{Body: PageAddress{URL: "http://" + s.opts.HTTP + "/#code=" + s.codes.add(now), ExpiresAt: now.Add(codeTime).UTC()}}, nil
+	return &codeOutput{Body: PageAddress{URL: "http://" + h.HTTP + "/#code=" + s.codes.add(now), ExpiresAt: now.Add(codeTime).UTC()}}, nil
 }
 
 func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, error) {

@@ -51,6 +51,7 @@ type fakeMaster struct {
 
 func newFake(t testing.TB) *fakeMaster {
 	f := &fakeMaster{runs: t.TempDir(), now: time.Now, keys: map[string]string{}, subs: map[chan *coordinator.Change]bool{}}
+	f.health.HTTP = ourAddr
 	none := coordinator.NewHistogram(nil)
 	f.metrics.Append, f.metrics.Sync, f.metrics.Commits = none, none, none
 	return f

@@ -96,7 +96,7 @@ func FuzzRequest(f *testing.F) {
 		f.Fatal(err)
 	}
 	options, log := logged()
-	options.Token, options.HTTP = token, ourAddr
+	options.Token = token
 	m := twoTasks(f)
 	s, ln := NewServer(m, options), newMemoryListener()
 	ctx, cancel := context.WithCancel(context.Background())

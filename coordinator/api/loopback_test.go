@@ -43,8 +43,12 @@ func serveTCP(t testing.TB, m Master, opts Options) *tcpServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.Token, opts.HTTP = newToken(t), lns[0].Addr().String()
-	s := &tcpServer{addr: opts.HTTP, token: textOf(t, opts.Token), api: NewServer(m, opts)}
+	opts.Token = newToken(t)
+	addr := lns[0].Addr().String()
+	if f, ok := m.(*fakeMaster); ok {
+		f.health.HTTP = addr
+	}
+	s := &tcpServer{addr: addr, token: textOf(t, opts.Token), api: NewServer(m, opts)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.api.ServeLoopback(ctx, lns) }()
@@ -113,7 +117,7 @@ func TestPromise11Token(t *testing.T) {
 
 // TestWrongTokens: of any length, and such as begin or end as the right one does.
 func TestWrongTokens(t *testing.T) {
-	h := guardFor(twoTasks(t), Options{Token: newToken(t), HTTP: ourAddr})
+	h := guardFor(twoTasks(t), Options{Token: newToken(t)})
 	right := textOf(t, h.server.opts.Token)
 	wrong := []string{strings.ToLower(right), right + "=", right + " ", " " + right, right + "," + right, right[:42] + "\x00", "%" + right, `"` + right + `"`}
 	for n := range 2 * len(right) {
@@ -164,6 +168,22 @@ func TestBrowserIsLetInOnce(t *testing.T) {
 	pair, _, _ := strings.Cut(cookie, ";")
 	if code, body, _ := s.do(t, "GET", "/v1/tasks", "", "Cookie: "+pair); code != 200 {
 		t.Errorf("%d %s", code, body)
+	}
+}
+
+// TestPageOfADeadPort: the address of a port that nobody answers at is given to nobody, but
+// the reason is.
+func TestPageOfADeadPort(t *testing.T) {
+	m := twoTasks(t)
+	s := serveTCP(t, m, Options{})
+	over := serve(t, m, Options{})
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	m.health.HTTP, m.health.HTTPError = "", "accept: too many open files"
+	page, err := over.client.PageAddress(t.Context())
+	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) || !strings.Contains(err.Error(), "too many open files") {
+		t.Errorf("%+v, %v", page, err)
 	}
 }
 

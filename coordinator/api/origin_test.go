@@ -146,8 +146,8 @@ func TestPromise11Origin(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	token := newToken(t)
-	refusing := guardFor(untouchable{}, Options{Token: token, HTTP: ourAddr}) // nothing of it may be asked for
-	taking := guardFor(twoTasks(t), Options{Token: token, HTTP: ourAddr})
+	refusing := guardFor(untouchable{}, Options{Token: token}) // nothing of it may be asked for
+	taking := guardFor(twoTasks(t), Options{Token: token})
 	sent, credentials := map[int]int{}, credentialsOf(t, token)
 	visits(func(v visit) {
 		want, h := v.expect(), refusing

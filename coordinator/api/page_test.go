@@ -434,7 +434,7 @@ func TestPromise11Page(t *testing.T) {
 		if code != 401 || h.Get("WWW-Authenticate") == "" || h.Get("Content-Security-Policy") != pagePolicy || !strings.Contains(body, "stint ui") {
 			t.Errorf("%s: %d %v", path, code, h)
 		}
-		_, other, _ := s.do(t, "GET", path, "", "Cookie: "+s.api.opts.HTTP+"=x")
+		_, other, _ := s.do(t, "GET", path, "", "Cookie: "+s.addr+"=x")
 		if strings.ContainsAny(body, "0123456789") && regexp.MustCompile(`aa-|secret|/home|codex|<form|<table`).MatchString(body) || other != body {
 			t.Errorf("%s tells strangers: %s", path, body)
 		}

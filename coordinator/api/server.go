@@ -156,7 +156,6 @@ type Options struct {
 	Heartbeat    time.Duration    // of silence in events until readers are shown that they are connected; 0: 15 s
 
 	Token *Token // that requests over TCP must have; nil: there is no listener on TCP
-	HTTP  string // address of that listener, such as 127.0.0.1:7433; "": none
 
 	Agents []string // names that the page offers for a new task
 

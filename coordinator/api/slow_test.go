@@ -136,7 +136,7 @@ func TestSlowClients(t *testing.T) {
 	token := newToken(t)
 	synctest.Test(t, func(t *testing.T) {
 		m := twoTasks(t)
-		s := NewServer(m, Options{Token: token, HTTP: ourAddr})
+		s := NewServer(m, Options{Token: token})
 		tcp, socket := newMemoryListener(), newMemoryListener()
 		seen := &census{Listener: tcp, times: map[string]time.Duration{}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -210,7 +210,7 @@ func TestManyConnections(t *testing.T) {
 		}
 	}
 	addr, token, m := lns[0].Addr().String(), newToken(t), twoTasks(t)
-	s := NewServer(m, Options{Token: token, HTTP: addr})
+	s := NewServer(m, Options{Token: token})
 	socket, err := Listen(socketDir(t) + "/s.sock")
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestLongRequestsOverTCP(t *testing.T) {
 	token := newToken(t)
 	synctest.Test(t, func(t *testing.T) {
 		m := twoTasks(t)
-		s, ln := NewServer(m, Options{Token: token, HTTP: ourAddr}), newMemoryListener()
+		s, ln := NewServer(m, Options{Token: token}), newMemoryListener()
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
@@ -320,7 +320,7 @@ func TestAnswersOverTCPAreWhole(t *testing.T) {
 		m := twoTasks(t)
 		m.write(t, "r", "stdout", "said\n")
 		m.set("aa-2", func(t *state.Task) { t.RunID, t.Status = "r", state.Running })
-		s, ln := NewServer(slowMaster{m, 2 * writeTimeout}, Options{Token: token, HTTP: ourAddr, Poll: time.Second}), newMemoryListener()
+		s, ln := NewServer(slowMaster{m, 2 * writeTimeout}, Options{Token: token, Poll: time.Second}), newMemoryListener()
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
