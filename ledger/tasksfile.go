@@ -85,7 +85,7 @@ func (t *tasksFile) append(data []byte, first uint64, note func(Notice)) {
 // an editor may have replaced the file meanwhile, and then the bytes went to the
 // old one.
 func (t *tasksFile) write(data []byte, first uint64) (err error) {
-	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND|tasksFlags, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_RDWR|os.O_APPEND|tasksFlags, 0)
 	if err != nil {
 		return badTasks(t.path, err)
 	}
@@ -120,7 +120,7 @@ func (t *tasksFile) write(data []byte, first uint64) (err error) {
 		t.foreign = true
 		return nil
 	}
-	if now.size != want {
+	if now.size != want || t.endsInN && !isNewlineBefore(f, t.seen.size) {
 		t.foreign, t.landed = true, first
 		if now.size == int64(len(data)) { // in the file that an editor has cut, and writes over it now
 			t.seen, t.shape = now, outline{}
@@ -131,6 +131,18 @@ func (t *tasksFile) write(data []byte, first uint64) (err error) {
 	t.seen, t.endsInN = now, true
 	t.shape.add(data)
 	return nil
+}
+
+// isNewlineBefore reports whether the file has a newline before that offset, or
+// nothing. Where one stood, a save of the same size that leaves it out has come before
+// our record.
+func isNewlineBefore(f io.ReaderAt, off int64) bool {
+	var b [1]byte
+	if off == 0 {
+		return true
+	}
+	_, err := f.ReadAt(b[:], off-1)
+	return err == nil && b[0] == '\n'
 }
 
 // cutVoid takes zero bytes off the end of the file: a power cut leaves them where

@@ -43,7 +43,8 @@ func (f *readsFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// TestOwnWritesAreNoEdits: what stint appends does not make it read tasks.md, and
+// TestOwnWritesAreNoEdits: what stint appends does not make it read tasks.md, but for
+// the byte before it, and
 // an edit makes it read the file about once.
 func TestOwnWritesAreNoEdits(t *testing.T) {
 	w := newWorld(t)
@@ -65,7 +66,7 @@ func TestOwnWritesAreNoEdits(t *testing.T) {
 		w.settle(true)
 	}
 	work()
-	if n := counted.bytes.Load(); n > 0 {
+	if n := counted.bytes.Load(); n > 1000 {
 		t.Errorf("%d bytes of tasks.md were read for 1,000 appends and no edit", n)
 	}
 	for i := range 3 {
