@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 )
 
 // outlineBlock is how many bytes an outline remembers by one number.
@@ -38,6 +39,11 @@ func (o *outline) add(data []byte) {
 			o.tail = o.tail[:copy(o.tail, o.tail[outlineBlock:])]
 		}
 	}
+}
+
+// equals reports whether both are of the same bytes.
+func (o *outline) equals(p *outline) bool {
+	return slices.Equal(o.sums, p.sums) && bytes.Equal(o.tail, p.tail)
 }
 
 // beginsWith reports whether data is shorter than the file and its beginning, as

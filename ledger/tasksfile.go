@@ -60,6 +60,7 @@ type tasksFile struct {
 	shape   outline    // its content then
 	foreign bool       // another hand has changed it since; reconcile must look
 	dirty   bool       // written and not yet synced
+	unsure  bool       // another hand may have changed it so that only its content shows it; recheck looks
 	landed  uint64     // the record from which on ours may stand behind another hand's text without those before them; 0: none
 }
 
@@ -85,7 +86,7 @@ func (t *tasksFile) append(data []byte, first uint64, note func(Notice)) {
 // an editor may have replaced the file meanwhile, and then the bytes went to the
 // old one.
 func (t *tasksFile) write(data []byte, first uint64) (err error) {
-	f, err := t.fs.OpenFile(t.path, os.O_RDWR|os.O_APPEND|tasksFlags, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND|tasksFlags, 0)
 	if err != nil {
 		return badTasks(t.path, err)
 	}
@@ -120,7 +121,7 @@ func (t *tasksFile) write(data []byte, first uint64) (err error) {
 		t.foreign = true
 		return nil
 	}
-	if now.size != want || t.endsInN && !isNewlineBefore(f, t.seen.size) {
+	if now.size != want {
 		t.foreign, t.landed = true, first
 		if now.size == int64(len(data)) { // in the file that an editor has cut, and writes over it now
 			t.seen, t.shape = now, outline{}
@@ -128,21 +129,9 @@ func (t *tasksFile) write(data []byte, first uint64) (err error) {
 		}
 		return nil
 	}
-	t.seen, t.endsInN = now, true
+	t.seen, t.endsInN, t.unsure = now, true, true
 	t.shape.add(data)
 	return nil
-}
-
-// isNewlineBefore reports whether the file has a newline before that offset, or
-// nothing. Where one stood, a save of the same size that leaves it out has come before
-// our record.
-func isNewlineBefore(f io.ReaderAt, off int64) bool {
-	var b [1]byte
-	if off == 0 {
-		return true
-	}
-	_, err := f.ReadAt(b[:], off-1)
-	return err == nil && b[0] == '\n'
 }
 
 // cutVoid takes zero bytes off the end of the file: a power cut leaves them where
@@ -174,7 +163,7 @@ func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first uint64
 		return false, nil
 	}
 	t.seen, t.endsInN, t.foreign, t.landed = snap.id, snap.endsInN() || torn, false, 0
-	t.shape = snap.shape
+	t.shape, t.unsure = snap.shape, true
 	if len(data) == 0 {
 		return true, nil
 	}
@@ -245,6 +234,33 @@ func (t *tasksFile) changed() bool {
 	}
 	fi, err := t.fs.Stat(t.path)
 	return err != nil || idOf(fi) != t.seen
+}
+
+// recheck reads the file once it has rested since it was last seen. A save of the same
+// size between our look and our append, or within one tick of a file system's clock,
+// shows in nothing but the content.
+func (t *tasksFile) recheck() error {
+	t.mu.Lock()
+	id, due := t.seen, t.unsure && !t.foreign
+	t.mu.Unlock()
+	if !due || time.Since(time.Unix(0, id.mtime)) < lookEvery || !t.isStill(id) {
+		return nil
+	}
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
+	if err != nil {
+		return badTasks(t.path, err)
+	}
+	var is outline
+	_, err = io.Copy(&is, io.NewSectionReader(f, 0, id.size))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.seen == id {
+		t.unsure, t.foreign = false, t.foreign || !is.equals(&t.shape)
+	}
+	return nil
 }
 
 // now gives the state of the file at present; zero if it is not there.

@@ -11,7 +11,9 @@ import (
 )
 
 // lookEvery is how often tasks.md is looked at when nothing tells of a change:
-// watches fail on some file systems, and their number is limited.
+// watches fail on some file systems, and their number is limited. It is also how long
+// the file must have rested before it is read to see whether it is what was written: no
+// file system's clock has longer ticks.
 const lookEvery = 2 * time.Second
 
 // watch takes over what others change in tasks.md until ctx ends. It watches the
@@ -40,7 +42,7 @@ func (l *Log) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		trouble := ""
-		if err := errors.Join(l.takeOver(ctx), l.lookBehind(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(l.tasks.recheck(), l.takeOver(ctx), l.lookBehind(ctx)); err != nil && ctx.Err() == nil {
 			trouble = fmt.Sprintf("%s was not taken over: %v", TasksName, err)
 		}
 		if trouble != told && trouble != "" {
