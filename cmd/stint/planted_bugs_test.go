@@ -486,8 +486,18 @@ var bugs = []bug{
 	},
 	{
 		name: "a caller is whoever has its pid", file: "coordinator/agent/ancestry.go",
-		old: `&& p.start != start {`, now: `&& false {`,
+		old: `child.start != start || child.dead`, now: `child.dead`,
 		pkg: "./coordinator/agent", run: "^TestRunOfHidden$",
+	},
+	{
+		name: "while no run lives, who has ended is the user", file: "coordinator/agent/ancestry.go",
+		old: `	child, err := read(pid)`, now: "\tif len(gates) == 0 {\n\t\treturn \"\", nil\n\t}\n\tchild, err := read(pid)",
+		pkg: "./coordinator/agent", run: "^TestRunOfNobodysProcess$",
+	},
+	{
+		name: "a run whose gate ends meanwhile is the user", file: "coordinator/agent/ancestry.go",
+		old: `	return gates[child.ppid], nil`, now: `	return gateRuns()[child.ppid], nil`,
+		pkg: "./coordinator/agent", run: "^TestRunOfEndsMeanwhile$",
 	},
 	{
 		name: "a caller is noted when it asks", file: "coordinator/api/fromrun.go",

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 )
 
@@ -27,15 +28,17 @@ func forgetGate(pid int) {
 	delete(liveGates.runs, pid)
 }
 
-func gateRun(pid int) (run string, any bool) {
+// gateRuns gives the runs of the gates that live now, by pid.
+func gateRuns() map[int]string {
 	liveGates.mu.Lock()
 	defer liveGates.mu.Unlock()
-	return liveGates.runs[pid], len(liveGates.runs) > 0
+	return maps.Clone(liveGates.runs)
 }
 
 // RunOf notes which process has pid now, and gives a function that looks for the run of
 // this master that it is part of, or "". Where that process has ended, whoever has its pid
-// by then, the error says that nobody can tell.
+// by then, or cannot be seen, as one of root's with hidepid, the error says that nobody can
+// tell.
 func RunOf(pid int) func() (run string, err error) {
 	p, _ := readProc(pid) // no process has the start of one that is not there
 	return func() (string, error) { return runOf(pid, p.start, readProc) }
@@ -53,31 +56,32 @@ func runOf(pid int, start string, read func(pid int) (proc, error)) (run string,
 	return run, nil
 }
 
-// runAbove looks at the process that began at start, and its ancestors. One that is there and cannot be seen
-// is taken for somebody else's, as /proc may be set up: all of a run is the user's own,
-// and is seen unless it makes itself undumpable, as sshd is too.
+// runAbove looks at the process that began at start, and its ancestors. One that is there
+// and cannot be seen is taken for somebody else's, as /proc may be set up: all of a run is
+// the user's own, and is seen unless it makes itself undumpable, as sshd is too.
 func runAbove(pid int, start string, read func(pid int) (proc, error)) (run string, err error) {
-	child := proc{ppid: pid}
-	for child.ppid > 1 {
-		run, any := gateRun(child.ppid)
-		if run != "" || !any {
-			return run, nil
-		}
+	gates := gateRuns() // before the process is seen to live: none that it is below is missing
+	child, err := read(pid)
+	if err == nil && (child.start != start || child.dead) {
+		err = errGone
+	}
+	if err != nil || len(gates) == 0 || gates[pid] != "" {
+		return gates[pid], err
+	}
+	for child.ppid > 1 && gates[child.ppid] == "" {
 		p, err := read(child.ppid)
-		if err == nil && child.pid == 0 && p.start != start {
-			err = errGone
-		}
-		if err != nil && child.pid != 0 {
-			again, gone := read(child.pid)
-			if gone == nil && again.ppid == child.ppid {
-				return "", nil
-			}
-			return "", errGone
-		}
 		if err != nil {
-			return "", err
+			return "", stillBelow(child, read)
 		}
 		child = p
 	}
-	return "", nil
+	return gates[child.ppid], nil
+}
+
+// stillBelow says that a process has ended, or is not p's parent any more; nil if neither.
+func stillBelow(p proc, read func(pid int) (proc, error)) error {
+	if again, err := read(p.pid); err != nil || again.ppid != p.ppid {
+		return errGone
+	}
+	return nil
 }

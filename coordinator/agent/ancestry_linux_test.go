@@ -37,7 +37,7 @@ wait`
 			t.Errorf("process %d is part of %q, %v", pid, run, err)
 		}
 	}
-	for _, pid := range []int{os.Getpid(), os.Getppid(), 1, 0} {
+	for _, pid := range []int{os.Getpid(), os.Getppid(), 1} {
 		if run, err := RunOf(pid)(); run != "" || err != nil {
 			t.Errorf("process %d is part of %q, %v", pid, run, err)
 		}
@@ -51,11 +51,9 @@ wait`
 	must(t, signalProc(proc{pid: pid, start: startOf(t, pid)}, 9))
 	<-stop
 	wantGone(t, turn)
-	if run, any := gateRun(0); run != "" || any {
+	if len(gateRuns()) > 0 {
 		t.Error("a gate that has ended is still known")
 	}
-	noteGate(1<<30, "r-1") // there is a run
-	defer forgetGate(1 << 30)
 	if run, err := late(); run != "" || !errors.Is(err, errGone) {
 		t.Errorf("a process that has ended since is part of %q, %v", run, err)
 	}
@@ -96,6 +94,42 @@ func TestRunOfHidden(t *testing.T) {
 		if run, err := runOf(50, start, read); run != tc.want || (err == nil) != tc.known {
 			t.Errorf("%s: %q, %v", tc.name, run, err)
 		}
+	}
+}
+
+// TestRunOfNobodysProcess: also while no run lives, who has ended is not taken for the user:
+// it may have been part of the last one.
+func TestRunOfNobodysProcess(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		now   proc
+		err   error
+		known bool
+	}{
+		{"it is there", proc{pid: 50, ppid: 30, start: "100"}, nil, true},
+		{"it has ended", proc{}, errGone, false},
+		{"the pid is another's by now", proc{pid: 50, ppid: 30, start: "101"}, nil, false},
+		{"it has ended and was not reaped", proc{pid: 50, ppid: 1, start: "100", dead: true}, nil, false},
+	} {
+		read := func(int) (proc, error) { return tc.now, tc.err }
+		if run, err := runOf(50, "100", read); run != "" || (err == nil) != tc.known {
+			t.Errorf("%s: %q, %v", tc.name, run, err)
+		}
+	}
+}
+
+// TestRunOfEndsMeanwhile: a run whose gate ends while its caller is looked for is not
+// taken for the user.
+func TestRunOfEndsMeanwhile(t *testing.T) {
+	noteGate(40, "r-1")
+	defer forgetGate(40)
+	parents := map[int]int{50: 40, 40: 30, 30: 1}
+	read := func(pid int) (proc, error) {
+		forgetGate(40)
+		return proc{pid: pid, ppid: parents[pid], start: "100"}, nil
+	}
+	if run, err := runOf(50, "100", read); run != "r-1" || err != nil {
+		t.Errorf("%q, %v", run, err)
 	}
 }
 
