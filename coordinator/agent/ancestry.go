@@ -39,9 +39,14 @@ func gateRuns() map[int]string {
 // this master that it is part of, or "". Where that process has ended, whoever has its pid
 // by then, or cannot be seen, as one of root's with hidepid, the error says that nobody can
 // tell.
-func RunOf(pid int) func() (run string, err error) {
-	p, _ := readProc(pid) // no process has the start of one that is not there
-	return func() (string, error) { return runOf(pid, p.start, readProc) }
+func RunOf(pid int) func() (run string, err error) { return noted(pid, readProc) }
+
+func noted(pid int, read func(pid int) (proc, error)) func() (run string, err error) {
+	p, err := read(pid)
+	if err != nil { // not read again later: pid may be another's by then
+		return func() (string, error) { return "", fmt.Errorf("process %d: %w", pid, err) }
+	}
+	return func() (string, error) { return runOf(pid, p.start, read) }
 }
 
 func runOf(pid int, start string, read func(pid int) (proc, error)) (run string, err error) {

@@ -118,6 +118,23 @@ func TestRunOfNobodysProcess(t *testing.T) {
 	}
 }
 
+// TestRunOfSaysWhy: where a caller could not be noted, nobody can tell later who it was, and
+// the reason is said.
+func TestRunOfSaysWhy(t *testing.T) {
+	looks := 0
+	find := noted(os.Getpid(), func(pid int) (proc, error) {
+		if looks++; looks == 1 {
+			return proc{}, syscall.EMFILE
+		}
+		return readProc(pid)
+	})
+	for range 2 {
+		if run, err := find(); run != "" || !errors.Is(err, syscall.EMFILE) {
+			t.Errorf("%q, %v", run, err)
+		}
+	}
+}
+
 // TestRunOfEndsMeanwhile: a run whose gate ends while its caller is looked for is not
 // taken for the user.
 func TestRunOfEndsMeanwhile(t *testing.T) {

@@ -78,10 +78,12 @@ func (s *Server) runOfAny(pids []int, err error) (string, error) {
 var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/preview", "/v1/tasks/*/cancel", "/v1/memory/search"}
 
 // admit lets a request pass that changes something, with the run that it comes from,
-// unless that run may not make it.
-func (s *Server) admit(r *http.Request) (*http.Request, *problem) {
+// unless that run may not make it. Where nobody can tell, the connection ends: who has it
+// is looked up anew only for another one.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (*http.Request, *problem) {
 	run, err := s.runOf(r)
 	if err != nil {
+		w.Header().Set("Connection", "close")
 		return r, asProblem(&coordinator.Error{Code: coordinator.CodeForbidden, Message: "nobody can tell whether an agent asks: " + err.Error(), Hint: "try again"})
 	}
 	if run == "" {

@@ -56,6 +56,24 @@ func TestPeerIsARun(t *testing.T) {
 	}
 }
 
+// TestTryAgainHelps: who could not be noted as it connected may ask over another connection,
+// and need not know that: the first one is closed.
+func TestTryAgainHelps(t *testing.T) {
+	ctx, noted := context.Background(), 0
+	s := serve(t, familyOf(t), Options{RunOf: func(int) func() (string, error) {
+		if noted++; noted == 1 {
+			return func() (string, error) { return "", errors.New("too many open files") }
+		}
+		return func() (string, error) { return "", nil }
+	}})
+	if err := s.client.Pause(ctx, ""); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeForbidden}) {
+		t.Errorf("who is not known: %v", err)
+	}
+	if err := s.client.Pause(ctx, ""); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
+
 // TestPeerIsARunOverTCP: what counts on the socket counts here.
 func TestPeerIsARunOverTCP(t *testing.T) {
 	for _, c := range []struct {
