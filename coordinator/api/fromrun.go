@@ -31,7 +31,9 @@ type peer struct {
 }
 
 // withPeer notes who has made a connection: on the socket at once, for the process may end
-// and its pid be another's before it asks for anything.
+// and its pid be another's before it asks for anything. If that happens before Accept, the
+// other one is taken for the caller: the kernel tells the pid of who connected. SO_PEERPIDFD
+// would tell the process itself, from Linux 6.5 on.
 func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
 	if s.opts.RunOf == nil {
 		return ctx
