@@ -8,9 +8,10 @@ import (
 )
 
 // Bounds of what is looked at for names that are there twice. No body that is taken has
-// an object with as many fields, or values as deep.
+// an object with as many fields, or names as long, or values as deep.
 const (
 	maxNames = 100
+	maxName  = 256 // bytes, with the quotes and all that escapes a letter
 	maxDepth = 10
 )
 
@@ -32,7 +33,7 @@ func checkNames(data []byte) error {
 		case '"':
 			end := i + stringEnd(data[i:])
 			if bytes.HasPrefix(bytes.TrimLeft(data[end:], " \t\r\n"), []byte(":")) {
-				if err := s.add(nameOf(data[i:end])); err != nil {
+				if err := s.add(data[i:end]); err != nil {
 					return err
 				}
 			}
@@ -52,14 +53,15 @@ type level struct {
 }
 
 // add takes the next name of the innermost object.
-func (s *nameScan) add(name string) error {
-	if len(s.open) == 0 {
+func (s *nameScan) add(quoted []byte) error {
+	if len(s.open) == 0 || len(quoted) > maxName {
 		return nil
 	}
 	in := &s.open[len(s.open)-1]
 	if len(in.names) == maxNames {
 		return nil
 	}
+	name := nameOf(quoted)
 	in.names = append(in.names, name)
 	for _, before := range in.names[:len(in.names)-1] {
 		if before == name {

@@ -3,8 +3,11 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+
+	"stint/coordinator"
 )
 
 // TestNamesTwice: a field that is there twice is refused by its name in every body, and
@@ -18,7 +21,7 @@ func TestNamesTwice(t *testing.T) {
 		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"}],"inputFiles":[{"name":"c"}]}`, "inputFiles"},
 		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"},{"name":"c","Name":"d"}]}`, "inputFiles.1.Name"},
 		{"POST", "/v1/tasks", `[{"prompt":"x"},{"prompt":"y","label":"\\","label":null}]`, "1.label"},
-		{"POST", "/v1/tasks", `{"prompt":"x","tool":"codex","tool":"claude"}`, "tool"},
+		{"POST", "/v1/tasks", `{"prompt":"x","tool":"codex","tool":"claude"}`, "agent"},
 		{"POST", "/v1/tasks/preview", `{"prompt":"x","prompt":"y"}`, "prompt"},
 		{"PATCH", "/v1/tasks/aa-2", `{"label":"x","label":null}`, "label"},
 		{"POST", "/v1/tasks/aa-2/move", `{"first":false,"first":true}`, "first"},
@@ -53,6 +56,8 @@ func twiceByTokens(dec *json.Decoder, depth int) (twice, within bool) {
 				twice = twice || strings.EqualFold(n, name.(string))
 			}
 			names = append(names, name.(string))
+			quoted, _ := json.Marshal(name)
+			within = within && len(quoted) <= maxName/6 // as long may be what is sent
 		}
 		t, w := twiceByTokens(dec, depth+1)
 		twice, within = twice || t, within && w
@@ -84,17 +89,45 @@ func FuzzCheckNames(f *testing.F) {
 	})
 }
 
-// TestNamesOfMany: neither very many names nor very deep values take long, or memory.
+// TestNamesOfMany: neither very many names, nor long ones, nor very deep values take long,
+// or memory.
 func TestNamesOfMany(t *testing.T) {
-	var many bytes.Buffer
+	var deep, many, long bytes.Buffer
 	for range 1 << 20 {
-		many.WriteString(`{"a":`)
+		deep.WriteString(`{"a":`)
 	}
-	if allocs := testing.AllocsPerRun(1, func() { _ = checkNames(many.Bytes()) }); allocs > 100 {
-		t.Errorf("%v allocations", allocs)
+	for i := range 1 << 18 {
+		fmt.Fprintf(&many, `"%x":0,`, i)
+	}
+	for i := range maxNames {
+		fmt.Fprintf(&long, `"%s%x":0,`, strings.Repeat("\\u0061", 1<<12), i)
+	}
+	for name, body := range map[string]string{"deep": deep.String(), "many": "{" + many.String() + `"":0}`, "long": "{" + long.String() + `"":0}`} {
+		var err error
+		if allocs := testing.AllocsPerRun(1, func() { err = checkNames([]byte(body)) }); allocs > 300 || err != nil {
+			t.Errorf("%s: %v allocations, %v", name, allocs, err)
+		}
 	}
 	prompt := []byte(`{"prompt":"` + strings.Repeat(`\"x`, 1<<20) + `","prompt":1}`)
 	if err := checkNames(prompt); err == nil {
 		t.Error("behind a long text, a name that is there twice is not seen")
+	}
+}
+
+// TestNamesOfRefused: what is refused as it is is not looked at for names.
+func TestNamesOfRefused(t *testing.T) {
+	server := NewServer(twoTasks(t), Options{})
+	for _, c := range []struct {
+		method, path, body, want string
+		status                   int
+	}{
+		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"` + strings.Repeat("x", maxBody) + `"}`, "bytes that are taken", 413},
+		{"POST", "/v1/tasks", "[" + strings.Repeat(`{"prompt":"x","prompt":"x"},`, coordinator.MaxBatch) + "{}]", "too many at once", 422},
+		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"x","session":"y","sessionKey":"z"}`, "label is given twice", 422},
+		{"PATCH", "/v1/tasks/aa-2", `{"session":"y","sessionKey":"z","after":[{"a":1,"a":1}]}`, "session and sessionKey mean the same", 422},
+	} {
+		if w := ask(server, c.method, c.path, jsonType, c.body); w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s: %d %s", c.want, w.Code, w.Body)
+		}
 	}
 }

@@ -150,25 +150,28 @@ func readJSON(reg huma.Registry) func(data []byte, v any) error {
 		if !utf8.Valid(data) {
 			return errNotUTF8
 		}
-		if err := decodeBody(reg, patch, data, v); err != nil {
+		taken, err := decodeBody(reg, patch, data, v)
+		if err != nil || !taken {
 			return err
 		}
 		return checkNames(data)
 	}
 }
 
-// decodeBody decodes a body into v.
-func decodeBody(reg huma.Registry, patch func() *huma.Schema, data []byte, v any) error {
+// decodeBody decodes a body into v. taken is false where v has noted why it is not taken.
+func decodeBody(reg huma.Registry, patch func() *huma.Schema, data []byte, v any) (taken bool, err error) {
 	switch b := v.(type) {
 	case *taskBody:
-		return b.read(reg, data)
+		err = b.read(reg, data)
+		return b.refused == nil, err
 	case *patchBody:
-		return b.read(reg, patch(), data)
+		err = b.read(reg, patch(), data)
+		return b.refused == nil, err
 	}
 	if err := decodeStrictly(data, v); err != nil {
-		return explain(reg, data, v, err)
+		return true, explain(reg, data, v, err)
 	}
-	return nil
+	return true, nil
 }
 
 // errTrailing says that a body has more than one value.
