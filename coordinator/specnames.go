@@ -7,16 +7,29 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // specNamesFolded is specNames without regard to capitals, as encoding/json reads names.
 var specNamesFolded = sync.OnceValue(func() map[string]string {
 	folded := map[string]string{}
 	for name, field := range specNames() {
-		folded[strings.ToLower(name)] = field
+		folded[foldName(name)] = field
 	}
 	return folded
 })
+
+// foldName makes the same of all names that encoding/json takes for one another, as
+// [strings.EqualFold] does; not so strings.ToLower, which leaves ſ and takes İ for i.
+func foldName(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, name)
+}
 
 // RenameSpecs gives the JSON of a task, or of a list of tasks, with the names of
 // TaskSpec's JSON where it has others that [ParseSpecs] knows. What is no task, or no
@@ -105,7 +118,7 @@ func nextField(dec *json.Decoder, given map[string]string) (name []byte, value j
 	if err := dec.Decode(&value); err != nil {
 		return nil, nil, err
 	}
-	field := first(specNamesFolded()[strings.ToLower(key)], key)
+	field := first(specNamesFolded()[foldName(key)], key)
 	switch before, twice := given[field]; {
 	case twice && before == key:
 		return nil, nil, wrong(field, "leave one of them out", "%s is given twice", key)
