@@ -82,7 +82,7 @@ func (w *judgeWorld) turns() (agent, judge int) {
 // records gives what the records of a task say, one after the other, of some keys.
 func (w *world) records(id string, keys ...string) (list []string) {
 	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join(w.dir, "tasks.md"))
+	text, err := os.ReadFile(filepath.Join(w.dir, ledger.JournalName)) // it has what was acknowledged, tasks.md gets it a moment later
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestFindingsWithoutOutput(t *testing.T) {
 
 // controls gives the control records as text.
 func (w *world) controls() (list []string) {
-	text, err := os.ReadFile(filepath.Join(w.dir, "tasks.md"))
+	text, err := os.ReadFile(filepath.Join(w.dir, ledger.JournalName))
 	if err != nil {
 		w.t.Fatal(err)
 	}

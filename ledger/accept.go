@@ -41,6 +41,9 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 		if err != nil {
 			return r, err
 		}
+		if l.tasks.changed() && l.tasks.isCut(snap) && !l.stays(ctx, snap.id) {
+			continue
+		}
 		c, p, err := l.look(snap, accept)
 		if p != nil && (c.done || c.committed) {
 			r.add(p)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,10 +19,12 @@ import (
 type landingFS struct {
 	durable.FS
 	mu   sync.Mutex
-	once func() // guarded by mu
+	once func() error // guarded by mu; with an error, half of the write is made and fails with it
 }
 
-func (l *landingFS) set(f func()) {
+func (l *landingFS) set(f func()) { l.setFailing(func() error { f(); return nil }) }
+
+func (l *landingFS) setFailing(f func() error) {
 	l.mu.Lock()
 	l.once = f
 	l.mu.Unlock()
@@ -45,8 +48,12 @@ func (f *landingFile) Write(p []byte) (int, error) {
 	once := f.fs.once
 	f.fs.once = nil
 	f.fs.mu.Unlock()
-	if once != nil {
-		once()
+	if once == nil {
+		return f.File.Write(p)
+	}
+	if err := once(); err != nil {
+		n, werr := f.File.Write(p[:len(p)/2])
+		return n, errors.Join(err, werr)
 	}
 	return f.File.Write(p)
 }
@@ -229,4 +236,111 @@ func TestPromise4LongRecordLandsInACutFile(t *testing.T) {
 		w.everythingIsInTasks()
 		w.reopened()
 	}
+}
+
+// TestPromise4RecordLandsInAHalfWrittenFile: the record landed behind the first piece of
+// what the editor writes, and is longer than the rest.
+func TestPromise4RecordLandsInAHalfWrittenFile(t *testing.T) {
+	w := newWorld(t)
+	fs := &landingFS{FS: durable.OS}
+	w.fs = fs
+	var err error
+	if w.log, err = ledger.Open(w.options(true)); err != nil {
+		t.Fatal(err)
+	}
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	stale := w.read("tasks.md")
+	w.add("b", "status", "queued")
+	w.caughtUp()
+	begun := make(chan *os.File, 1)
+	fs.set(func() {
+		f, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_TRUNC, 0)
+		if err == nil {
+			_, err = f.WriteString(stale)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		begun <- f
+	})
+	w.add("c", "status", "queued", "prompt", strings.Repeat("a prompt ", 100))
+	editor := <-begun
+	size := int64(len(stale))
+	for size == int64(len(stale)) { // until it has landed
+		fi, err := editor.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		size = fi.Size()
+	}
+	mine := "## Task mine\n- status: queued\n- prompt: "
+	mine += strings.Repeat("p", int(size)-len(stale)-len(mine)-5)
+	_, err = editor.WriteString(mine)
+	if err := errors.Join(err, editor.Close()); err != nil {
+		t.Fatal(err)
+	}
+	w.await("ends with the rest of a record")
+	w.change("tasks.md", func(s string) string {
+		_, behind, _ := strings.Cut(s, mine)
+		return stale + mine + "\n" + behind[strings.Index(behind, "## Task "):]
+	})
+	w.await("mine: written by hand")
+	w.settle(true)
+	w.everythingIsInTasks()
+	w.reopened()
+}
+
+// TestPromise4FailedAppendCutsNoText: the disk is full when a record is appended, and an
+// editor has saved a longer text in that very moment. Nothing of it is cut off.
+func TestPromise4FailedAppendCutsNoText(t *testing.T) {
+	w := newWorld(t)
+	fs := &landingFS{FS: durable.OS}
+	w.fs = fs
+	var err error
+	if w.log, err = ledger.Open(w.options(true)); err != nil {
+		t.Fatal(err)
+	}
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	saved := w.read("tasks.md") + "\nA note.\n\n## Task mine\n- status: queued\n"
+	fs.setFailing(func() error {
+		return errors.Join(os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600), syscall.ENOSPC)
+	})
+	w.add("b", "status", "queued")
+	w.await("mine: written by hand")
+	w.settle(true)
+	if tasks := w.read("tasks.md"); !strings.HasPrefix(tasks, saved) {
+		t.Errorf("tasks.md has lost some of what was saved:\n%s", tasks)
+	}
+	w.everythingIsInTasks()
+	w.reopened()
+}
+
+// TestReconcileWaitsForAnEditor: to ask for a look at a file that an editor has cut puts
+// nothing into its work.
+func TestReconcileWaitsForAnEditor(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n"
+	editor, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := make(chan error, 1)
+	go func() {
+		_, err := w.log.Reconcile(t.Context(), false)
+		looked <- err
+	}()
+	time.Sleep(500 * time.Millisecond) // the editor does
+	_, err = editor.WriteString(buffer)
+	if err := errors.Join(err, editor.Close(), <-looked); err != nil {
+		t.Fatal(err)
+	}
+	if tasks := w.read("tasks.md"); !strings.HasPrefix(tasks, buffer) || strings.Count(tasks, "- seq: 1\n") != 1 {
+		t.Errorf("tasks.md was written to meanwhile:\n%s", tasks)
+	}
+	w.reopened()
 }

@@ -41,6 +41,9 @@ func (o *outline) add(data []byte) {
 	}
 }
 
+// size gives how many bytes it is of.
+func (o *outline) size() int64 { return int64(len(o.sums)*outlineBlock + len(o.tail)) }
+
 // equals reports whether both are of the same bytes.
 func (o *outline) equals(p *outline) bool {
 	return slices.Equal(o.sums, p.sums) && bytes.Equal(o.tail, p.tail)
@@ -49,7 +52,7 @@ func (o *outline) equals(p *outline) bool {
 // beginsWith reports whether data is shorter than the file and its beginning, as
 // far as the last whole block of data.
 func (o *outline) beginsWith(data []byte) bool {
-	if len(data) >= len(o.sums)*outlineBlock+len(o.tail) {
+	if int64(len(data)) >= o.size() {
 		return false
 	}
 	for _, sum := range o.sums {

@@ -104,8 +104,8 @@ func (t *tasksFile) write(data []byte, first uint64) (err error) {
 		data = append([]byte("\n"), data...)
 		want++
 	}
-	if _, werr := f.Write(data); werr != nil {
-		return errors.Join(werr, f.Truncate(t.seen.size)) // the file was ours a moment ago: take the half record back
+	if n, werr := f.Write(data); werr != nil {
+		return errors.Join(werr, t.takeBack(f, n))
 	}
 	t.dirty = true
 	select {
@@ -123,15 +123,23 @@ func (t *tasksFile) write(data []byte, first uint64) (err error) {
 	}
 	if now.size != want {
 		t.foreign, t.landed = true, first
-		if now.size == int64(len(data)) { // in the file that an editor has cut, and writes over it now
-			t.seen, t.shape = now, outline{}
-			t.shape.add(data)
-		}
+		t.seen, t.shape = now, outline{} // what the other hand may write over
+		t.shape.add(data)
 		return nil
 	}
 	t.seen, t.endsInN, t.unsure = now, true, true
 	t.shape.add(data)
 	return nil
+}
+
+// takeBack cuts off what a write that failed has left of a record, unless another hand
+// has changed the file meanwhile: nothing of its text is cut.
+func (t *tasksFile) takeBack(f durable.File, n int) error {
+	fi, err := f.Stat()
+	if err != nil || n == 0 || fi.Size() != t.seen.size+int64(n) {
+		return err
+	}
+	return f.Truncate(t.seen.size)
 }
 
 // cutVoid takes zero bytes off the end of the file: a power cut leaves them where
@@ -186,14 +194,14 @@ func (t *tasksFile) landedFrom() uint64 {
 func (t *tasksFile) isStill(id fileID) bool { return t.now() == id }
 
 // isCut reports whether an editor may be about to write the rest of the snapshot:
-// it is empty, or the beginning of what was last seen and no more, or shorter than
-// that and ends in the middle of a line or a record, or one that was being saved
-// when our record landed there.
+// it is empty but for a record of ours that landed there, or the beginning of what was
+// last seen and no more, or shorter than that and ends in the middle of a line or a
+// record.
 func (t *tasksFile) isCut(snap snapshot) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.landed > 0 {
-		return true
+	if t.landed > 0 && snap.id == t.seen {
+		return t.shape.size() == snap.id.size
 	}
 	shorter := int64(len(snap.data)) < t.seen.size
 	return len(snap.data) == 0 || t.shape.beginsWith(snap.data) || shorter && endsWithin(snap.data)
@@ -219,7 +227,7 @@ func endsWithin(text []byte) bool {
 func (t *tasksFile) gluedBytes(snap snapshot) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if snap.id.dev != t.seen.dev || snap.id.ino != t.seen.ino || snap.id.size != t.seen.size {
+	if snap.id == t.seen || snap.id.dev != t.seen.dev || snap.id.ino != t.seen.ino || snap.id.size != t.seen.size {
 		return 0
 	}
 	return t.shape.commonEnd(snap.data)
