@@ -30,7 +30,8 @@ func (in *intake) belongTo(s *submission, tx *ledger.Tx) error {
 	c.mu.Unlock()
 	c.runsMu.Lock()
 	if r := c.runs[parent]; r != nil {
-		t.Workspace = r.home // without links, as what it asks for has it
+		t.Workspace = r.home                                            // without links, as what it asks for has it
+		t.SessionKey, t.SessionID = r.task.SessionKey, r.task.SessionID // where it runs, also if it was moved since
 	}
 	c.runsMu.Unlock()
 	if !ok {

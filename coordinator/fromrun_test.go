@@ -302,6 +302,25 @@ func TestARunIsNotLetInByAMove(t *testing.T) {
 	})
 }
 
+// TestAMovedRunIsNotLetIn: a person who moves a running task into a session lets in its
+// next attempt, and not what this one asks for.
+func TestAMovedRunIsNotLetIn(t *testing.T) {
+	fromRun(t, nil, func(w *world, parent state.Task) {
+		w.submit(coordinator.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
+		w.edit("\n## Task %s\n- sessionKey: web\n", parent.ID)
+		if _, err := w.c.Reconcile(t.Context(), false); err != nil {
+			t.Error(err)
+		}
+		if moved := w.task(parent.ID); moved.SessionKey != "web" || moved.Status != state.Running {
+			t.Errorf("it is %s in %s", moved.Status, moved.SessionKey)
+		}
+		next := w.submit(coordinator.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: w.work, SessionKey: "web"})
+		if !next.Hold || !strings.Contains(next.Note, "in a session that is not its own") {
+			t.Errorf("hold %v, note %q", next.Hold, next.Note)
+		}
+	})
+}
+
 // TestARunIsNoMender: the session of a task's follow-up is not its run's own.
 func TestARunIsNoMender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
