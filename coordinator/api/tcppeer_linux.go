@@ -10,20 +10,32 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 )
 
 // findEnd gives the end of the connection between client and server that client has; found
 // is false if no process has it.
 func findEnd(client, server netip.AddrPort) (end tcpEnd, found bool, err error) {
-	return findWith(askKernel, client, server)
+	return ends.find(client, server)
 }
 
-// findWith is findEnd with a function that asks the kernel. A kernel that tells nothing of
-// TCP answers as if there were no such socket: its tables alone know that there is none.
-func findWith(ask func(client, server netip.AddrPort) (tcpEnd, bool, error), client, server netip.AddrPort) (end tcpEnd, found bool, err error) {
-	end, found, err = ask(client, server)
-	if err != nil || !found {
-		end, found, err = searchTables(client, server)
+var ends = endFinder{ask: askKernel, search: searchTables}
+
+// An endFinder finds the ends of connections.
+type endFinder struct {
+	ask    func(client, server netip.AddrPort) (tcpEnd, bool, error) // the kernel for one
+	search func(client, server netip.AddrPort) (tcpEnd, bool, error) // all that there are
+	tells  atomic.Bool                                               // ask has found one
+}
+
+// find is findEnd. A kernel that tells nothing of TCP answers as if there were no such
+// socket: until it has told of one, its tables alone know that there is none.
+func (f *endFinder) find(client, server netip.AddrPort) (end tcpEnd, found bool, err error) {
+	end, found, err = f.ask(client, server)
+	if found {
+		f.tells.Store(true)
+	} else if err != nil || !f.tells.Load() {
+		end, found, err = f.search(client, server)
 	}
 	return end, found && end.inode != 0, err // one that was closed has no inode, and may seem to be root's
 }

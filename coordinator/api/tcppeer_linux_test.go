@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"os"
@@ -67,6 +68,15 @@ func TestFindEnd(t *testing.T) {
 	}
 }
 
+// diagError is the answer of a kernel that tells nothing.
+func diagError(code unix.Errno) []byte {
+	answer := make([]byte, 36)
+	binary.NativeEndian.PutUint32(answer, uint32(len(answer)))
+	binary.NativeEndian.PutUint16(answer[4:], unix.NLMSG_ERROR)
+	binary.NativeEndian.PutUint32(answer[16:], -uint32(code))
+	return answer
+}
+
 // TestKernelThatTellsNothingOfTCP: it says that there is no such socket, and our own user is
 // let in all the same.
 func TestKernelThatTellsNothingOfTCP(t *testing.T) {
@@ -75,17 +85,42 @@ func TestKernelThatTellsNothingOfTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noSuchSocket := []byte{36, 0, 0, 0, unix.NLMSG_ERROR, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff}
-	ask := func(netip.AddrPort, netip.AddrPort) (tcpEnd, bool, error) { return parseDiag(noSuchSocket) }
+	ask := func(netip.AddrPort, netip.AddrPort) (tcpEnd, bool, error) { return parseDiag(diagError(unix.ENOENT)) }
+	ends := endFinder{ask: ask, search: searchTables}
 	client, server := addrPorts(c)
-	if end, found, err := findWith(ask, client, server); !found || err != nil || end.uid != os.Getuid() {
+	if end, found, err := ends.find(client, server); !found || err != nil || end.uid != os.Getuid() {
 		t.Errorf("%v %v %v", end, found, err)
 	}
-	if end, found, err := findWith(ask, client, netip.AddrPortFrom(server.Addr(), 1)); found || err != nil {
+	if end, found, err := ends.find(client, netip.AddrPortFrom(server.Addr(), 1)); found || err != nil {
 		t.Errorf("what is not there: %v %v", end, err)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestKernelIsBelieved: once it has told of one connection, that there is no other is no
+// cause to read the tables, as long as strangers can make them, or to complain of them.
+func TestKernelIsBelieved(t *testing.T) {
+	its, known, searched := tcpEnd{uid: 1, inode: 2}, false, 0
+	ends := endFinder{
+		ask: func(netip.AddrPort, netip.AddrPort) (tcpEnd, bool, error) { return its, known, nil },
+		search: func(netip.AddrPort, netip.AddrPort) (tcpEnd, bool, error) {
+			searched++
+			return tcpEnd{}, false, unix.EACCES
+		},
+	}
+	var client, server netip.AddrPort
+	if _, found, err := ends.find(client, server); found || err == nil || searched != 1 {
+		t.Errorf("a kernel that may tell nothing: %v %v, searched %d times", found, err, searched)
+	}
+	known = true
+	if end, found, err := ends.find(client, server); end != its || !found || err != nil {
+		t.Errorf("one that tells: %v %v %v", end, found, err)
+	}
+	known = false
+	if _, found, err := ends.find(client, server); found || err != nil || searched != 1 {
+		t.Errorf("one that has told: %v %v, searched %d times", found, err, searched)
 	}
 }
 
@@ -133,10 +168,13 @@ func FuzzParseRow(f *testing.F) {
 // FuzzParseDiag: what is no answer of the kernel's is none.
 func FuzzParseDiag(f *testing.F) {
 	answer := make([]byte, 16+72)
-	answer[4], answer[17], answer[80], answer[84] = diagByFamily, 1, 42, 7
+	answer[17] = 1 // TCP_ESTABLISHED
+	binary.NativeEndian.PutUint16(answer[4:], diagByFamily)
+	binary.NativeEndian.PutUint32(answer[80:], 42)
+	binary.NativeEndian.PutUint32(answer[84:], 7)
 	f.Add(answer)
 	f.Add(answer[:87])
-	f.Add([]byte{36, 0, 0, 0, unix.NLMSG_ERROR, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff})
+	f.Add(diagError(unix.ENOENT))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		end, found, err := parseDiag(data)
 		if found && (err != nil || len(data) < len(answer)) || err != nil && end != (tcpEnd{}) {
