@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"stint/coordinator"
@@ -29,28 +30,29 @@ func TestPeerIsARun(t *testing.T) {
 		{"it has gone", "", errors.New("no such process"), "", "", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, noted, looks := familyOf(t), 0, 0
+			m := familyOf(t)
+			var noted, looks atomic.Int64 // a connection that is made anew may be noted at any time
 			s := serve(t, m, Options{RunOf: func(pid int) func() (string, error) {
-				noted = pid
-				return func() (string, error) { looks++; return c.found, c.err }
+				noted.Store(int64(pid))
+				return func() (string, error) { looks.Add(1); return c.found, c.err }
 			}})
 			s.client.FromRun(c.says)
 			if _, err := s.client.List(ctx, state.Filter{}); err != nil {
 				t.Error(err)
 			}
-			if noted != os.Getpid() || looks != 0 { // its pid may be another's later
-				t.Errorf("of process %d, a request that only reads has noted %d and looked %d times", os.Getpid(), noted, looks)
+			if noted.Load() != int64(os.Getpid()) || looks.Load() != 0 { // its pid may be another's later
+				t.Errorf("of process %d, a request that only reads has noted %d and looked %d times", os.Getpid(), noted.Load(), looks.Load())
 			}
 			_, err := s.client.Submit(ctx, coordinator.TaskSpec{Prompt: "x"})
 			forbidden := errors.Is(err, &coordinator.Error{Code: coordinator.CodeForbidden})
-			if m.run != c.want || forbidden != c.forbidden || looks == 0 {
+			if m.run != c.want || forbidden != c.forbidden || looks.Load() == 0 {
 				t.Errorf("run %q, %v", m.run, err)
 			}
 			if err := s.client.Pause(ctx, ""); errors.Is(err, &coordinator.Error{Code: coordinator.CodeForbidden}) != (c.want != "" || c.forbidden) {
 				t.Errorf("a pause: %v", err)
 			}
-			if looks != 1 && c.err == nil {
-				t.Errorf("it was looked for %d times over one connection", looks)
+			if looks.Load() != 1 && c.err == nil {
+				t.Errorf("it was looked for %d times over one connection", looks.Load())
 			}
 		})
 	}
