@@ -108,24 +108,35 @@ func etag(seq uint64) string {
 // any. An ETag that is none of ours permits nothing; an empty header, of a client that has
 // lost its ETag, is not taken for none.
 func parseIfMatch(lines []string) (seqs []uint64, err error) {
-	header := strings.TrimSpace(strings.Join(lines, ","))
+	tags := listed(lines)
 	switch {
-	case len(lines) == 0 || header == "*":
+	case len(lines) == 0 || len(tags) == 1 && tags[0] == "*":
 		return nil, nil
-	case strings.Trim(header, ", \t") == "":
+	case len(tags) == 0:
 		return nil, &coordinator.Error{
 			Code: coordinator.CodeInvalid, Message: "the header " + ifMatchHeader + " is empty",
 			Hint: "send the ETag of the task as you last saw it, or leave the header out", Field: ifMatchHeader,
 		}
 	}
-	for tag := range strings.SplitSeq(header, ",") {
-		seq, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(tag), `"`), 10, 64)
-		if err != nil || etag(seq) != strings.TrimSpace(tag) {
+	for _, tag := range tags {
+		seq, err := strconv.ParseUint(strings.Trim(tag, `"`), 10, 64)
+		if err != nil || etag(seq) != tag {
 			seq = 0 // no record has that number
 		}
 		seqs = append(seqs, seq)
 	}
 	return seqs, nil
+}
+
+// listed gives the members of a list that the lines of a header have; empty ones do not
+// count (RFC 9110, 5.6.1).
+func listed(lines []string) (members []string) {
+	for member := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		if member = strings.TrimSpace(member); member != "" {
+			members = append(members, member)
+		}
+	}
+	return members
 }
 
 // Edit changes fields of a task that waits, by a JSON merge patch of a TaskSpec.
