@@ -100,8 +100,17 @@ func (a *app) noPage(ctx context.Context, err error) error {
 	}
 	return &cliError{
 		code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: %s", h.PID, cmp.Or(h.HTTPError, "its http is off")),
-		try: "end it, and then: stint serve --http 127.0.0.1:7433",
+		try: "end it, and then: stint serve --http " + addressToTry(h.HTTPError),
 	}
+}
+
+// addressToTry gives an address for the page: that which everybody knows, or, where one
+// has failed, the next that is free.
+func addressToTry(failed string) string {
+	if failed != "" {
+		return "127.0.0.1:0"
+	}
+	return "127.0.0.1:7433"
 }
 
 // printAddress prints the address, and how to come there from elsewhere.

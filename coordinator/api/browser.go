@@ -49,13 +49,22 @@ func (s *Server) browserRoutes(api huma.API) {
 func (s *Server) code(context.Context, *bareInput) (*codeOutput, error) {
 	h := s.master.Health()
 	if h.HTTP == "" {
-		return nil, asProblem(&coordinator.Error{
-			Code: coordinator.CodeConflict, Message: "this master has no page: " + cmp.Or(h.HTTPError, "it opens no TCP port"),
-			Hint: "run one that does: stint serve (http = \"127.0.0.1:7433\")",
-		})
+		return nil, asProblem(noPage(h.HTTPError))
 	}
 	now := s.opts.Now()
 	return &codeOutput{Body: PageAddress{URL: "http://" + h.HTTP + "/#code=" + s.codes.add(now), ExpiresAt: now.Add(codeTime).UTC()}}, nil
+}
+
+// noPage says that there is no TCP port; failed is why there is none that should be, or "".
+func noPage(failed string) *coordinator.Error {
+	e := &coordinator.Error{
+		Code: coordinator.CodeConflict, Message: "this master has no page: " + cmp.Or(failed, "it opens no TCP port"),
+		Hint: "run one that does: stint serve (http = \"127.0.0.1:7433\")",
+	}
+	if failed != "" {
+		e.Hint = "run one on a port that is free: stint serve --http 127.0.0.1:0"
+	}
+	return e
 }
 
 func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, error) {

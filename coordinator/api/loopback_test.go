@@ -182,8 +182,9 @@ func TestPageOfADeadPort(t *testing.T) {
 	}
 	m.health.HTTP, m.health.HTTPError = "", "accept: too many open files"
 	page, err := over.client.PageAddress(t.Context())
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) || !strings.Contains(err.Error(), "too many open files") {
-		t.Errorf("%+v, %v", page, err)
+	var refused *coordinator.Error
+	if !errors.As(err, &refused) || refused.Code != coordinator.CodeConflict || !strings.Contains(refused.Message, "too many open files") || !strings.Contains(refused.Hint, "127.0.0.1:0") {
+		t.Errorf("%+v, %+v", page, err)
 	}
 }
 
