@@ -68,3 +68,21 @@ func TestHTTPThatFailsEndsNoMaster(t *testing.T) {
 		}
 	})
 }
+
+// TestNoTokenWithoutAListener: where the port is taken, the server is not told that it has
+// one.
+func TestNoTokenWithoutAListener(t *testing.T) {
+	taken, err := api.ListenLoopback("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		for _, ln := range taken {
+			_ = ln.Close()
+		}
+	}()
+	m := &master{state: t.TempDir(), cfg: &Config{HTTP: taken[0].Addr().String()}}
+	if lns, token, err := m.listenHTTP(); err == nil || lns != nil || token != nil {
+		t.Errorf("%v, %v, %v", lns, token, err)
+	}
+}

@@ -409,7 +409,10 @@ func (m *master) listenHTTP() (lns []net.Listener, token *api.Token, err error) 
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("someone else listens at %s; name another port with --http, or off; if that is not you: stint token rotate", m.cfg.HTTP)
 	}
-	return lns, token, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return lns, token, nil
 }
 
 // addressOf gives the address of the HTTP interface; "" if there is none.
