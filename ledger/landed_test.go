@@ -20,6 +20,7 @@ type landingFS struct {
 	durable.FS
 	mu   sync.Mutex
 	once func() error // guarded by mu; with an error, half of the write is made and fails with it
+	late bool         // once is called behind the write
 }
 
 func (l *landingFS) set(f func()) { l.setFailing(func() error { f(); return nil }) }
@@ -50,6 +51,10 @@ func (f *landingFile) Write(p []byte) (int, error) {
 	f.fs.mu.Unlock()
 	if once == nil {
 		return f.File.Write(p)
+	}
+	if f.fs.late {
+		n, err := f.File.Write(p)
+		return n, errors.Join(err, once())
 	}
 	if err := once(); err != nil {
 		n, werr := f.File.Write(p[:len(p)/2])
@@ -163,10 +168,10 @@ func TestPromise4SaveOfTheSameSize(t *testing.T) {
 
 // cutWhileLanding adds a record while an editor cuts the file, thinks for a while, and
 // then writes over the record what mine makes of what it had loaded and of the record's
-// size. It gives what the editor wrote.
-func cutWhileLanding(t *testing.T, mine func(loaded string, landed int64) string) (w *world, saved string) {
+// size. It gives what the editor wrote. With late the record is cut off with the rest.
+func cutWhileLanding(t *testing.T, late bool, mine func(loaded string, landed int64) string) (w *world, saved string) {
 	w = newWorld(t)
-	fs := &landingFS{FS: durable.OS}
+	fs := &landingFS{FS: durable.OS, late: late}
 	w.fs = fs
 	var err error
 	if w.log, err = ledger.Open(w.options(true)); err != nil {
@@ -202,19 +207,21 @@ func cutWhileLanding(t *testing.T, mine func(loaded string, landed int64) string
 }
 
 // TestPromise4RecordLandsInACutFile: an editor cuts the file in the very moment in
-// which a record is appended. Nothing is put back before it has written, for it would
-// write over that too.
+// which a record is appended, or just behind that. Nothing is put back before it has
+// written, for it would write over that too.
 func TestPromise4RecordLandsInACutFile(t *testing.T) {
-	w, saved := cutWhileLanding(t, func(loaded string, landed int64) string {
-		return loaded + strings.Repeat("A note.\n", int(landed)/8) + "\n## Task mine\n- status: queued\n"
-	})
-	w.await("mine: written by hand")
-	w.settle(true)
-	w.everythingIsInTasks()
-	if tasks := w.read("tasks.md"); !strings.HasPrefix(tasks, saved) {
-		t.Errorf("tasks.md was written to meanwhile:\n%s", tasks)
+	for _, late := range []bool{false, true} {
+		w, saved := cutWhileLanding(t, late, func(loaded string, landed int64) string {
+			return loaded + strings.Repeat("A note.\n", int(landed)/8) + "\n## Task mine\n- status: queued\n"
+		})
+		w.await("mine: written by hand")
+		w.settle(true)
+		w.everythingIsInTasks()
+		if tasks := w.read("tasks.md"); !strings.HasPrefix(tasks, saved) {
+			t.Errorf("tasks.md was written to meanwhile:\n%s", tasks)
+		}
+		w.reopened()
 	}
-	w.reopened()
 }
 
 // TestPromise4LongRecordLandsInACutFile: the record that landed is longer than what
@@ -222,7 +229,7 @@ func TestPromise4RecordLandsInACutFile(t *testing.T) {
 // said, and no field of the editor's last section changes in silence.
 func TestPromise4LongRecordLandsInACutFile(t *testing.T) {
 	for rest, finding := range map[int]string{5: "ends with the rest of a record", 200: "end line of record 2 in a section without seq"} {
-		w, saved := cutWhileLanding(t, func(loaded string, landed int64) string {
+		w, saved := cutWhileLanding(t, false, func(loaded string, landed int64) string {
 			loaded += "## Task mine\n- status: queued\n- prompt: "
 			return loaded + strings.Repeat("p", int(landed)-len(loaded)-rest)
 		})

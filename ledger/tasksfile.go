@@ -37,6 +37,11 @@ type fileID struct {
 	mtime    int64 // Unix nanoseconds
 }
 
+// isLike reports whether it is the same file with the same size.
+func (id fileID) isLike(other fileID) bool {
+	return id.dev == other.dev && id.ino == other.ino && id.size == other.size
+}
+
 func idOf(fi fs.FileInfo) fileID {
 	id := fileID{size: fi.Size(), mtime: fi.ModTime().UnixNano()}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
@@ -61,7 +66,15 @@ type tasksFile struct {
 	foreign bool       // another hand has changed it since; reconcile must look
 	dirty   bool       // written and not yet synced
 	unsure  bool       // another hand may have changed it so that only its content shows it; recheck looks
-	landed  uint64     // the record from which on ours may stand behind another hand's text without those before them; 0: none
+	landed  landing    // what was appended while another hand was saving
+}
+
+// A landing is what stint appended to a file that another hand was just saving: it
+// stands behind a text without the records before it, or where that text goes.
+type landing struct {
+	first uint64  // its first record; 0: nothing has landed
+	id    fileID  // the file after it
+	text  outline // what was appended
 }
 
 // append writes records behind the file, unless another hand has changed it.
@@ -122,9 +135,8 @@ func (t *tasksFile) write(data []byte, first uint64) (err error) {
 		return nil
 	}
 	if now.size != want {
-		t.foreign, t.landed = true, first
-		t.seen, t.shape = now, outline{} // what the other hand may write over
-		t.shape.add(data)
+		t.foreign, t.landed = true, landing{first: first, id: now}
+		t.landed.text.add(data)
 		return nil
 	}
 	t.seen, t.endsInN, t.unsure = now, true, true
@@ -170,7 +182,7 @@ func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first uint64
 	if err != nil || idOf(fi) != snap.id {
 		return false, nil
 	}
-	t.seen, t.endsInN, t.foreign, t.landed = snap.id, snap.endsInN() || torn, false, 0
+	t.seen, t.endsInN, t.foreign, t.landed = snap.id, snap.endsInN() || torn, false, landing{}
 	t.shape, t.unsure = snap.shape, true
 	if len(data) == 0 {
 		return true, nil
@@ -187,7 +199,7 @@ func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first uint64
 func (t *tasksFile) landedFrom() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.landed
+	return t.landed.first
 }
 
 // isStill reports whether the file is in the state id.
@@ -200,8 +212,8 @@ func (t *tasksFile) isStill(id fileID) bool { return t.now() == id }
 func (t *tasksFile) isCut(snap snapshot) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.landed > 0 && snap.id == t.seen {
-		return t.shape.size() == snap.id.size
+	if snap.id == t.landed.id && snap.id.size == t.landed.text.size() {
+		return true
 	}
 	shorter := int64(len(snap.data)) < t.seen.size
 	return len(snap.data) == 0 || t.shape.beginsWith(snap.data) || shorter && endsWithin(snap.data)
@@ -223,14 +235,18 @@ func endsWithin(text []byte) bool {
 
 // gluedBytes gives how many bytes at the end of the snapshot are as they were
 // when stint wrote there, if an editor may have written over those before them: it
-// had truncated the same file, and was slower than our patience.
+// had truncated the same file, and was slower than our patience, or than our append.
 func (t *tasksFile) gluedBytes(snap snapshot) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if snap.id == t.seen || snap.id.dev != t.seen.dev || snap.id.ino != t.seen.ino || snap.id.size != t.seen.size {
-		return 0
+	n := 0
+	if snap.id.isLike(t.seen) {
+		n = t.shape.commonEnd(snap.data)
 	}
-	return t.shape.commonEnd(snap.data)
+	if snap.id.isLike(t.landed.id) && snap.id != t.landed.id {
+		n = max(n, t.landed.text.commonEnd(snap.data))
+	}
+	return n
 }
 
 // changed reports whether the file is not as it was last seen.
