@@ -69,7 +69,7 @@ func (c *Coordinator) writeAnswer(r *run, out *Outcome) error {
 }
 
 // conclude appends the records with which a run and its attempt end.
-func (c *Coordinator) conclude(r *run, out Outcome, places map[string]checkedWorkspace, tx *ledger.Tx) {
+func (c *Coordinator) conclude(r *run, out Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
 	if out.Class == state.ClassSessionLost && r.session == "" && c.cfg.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
@@ -107,7 +107,7 @@ func (c *Coordinator) conclude(r *run, out Outcome, places map[string]checkedWor
 
 // end appends the record with which a task may end, and what then follows it.
 // places are those of its follow-up, if they were looked at.
-func (c *Coordinator) end(tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, places map[string]checkedWorkspace) {
+func (c *Coordinator) end(tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) {
 	follow := c.followUp(rec, findings, places)
 	tx.Append(rec)
 	tx.Merge(follow)

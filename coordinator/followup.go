@@ -15,10 +15,10 @@ import (
 
 // placesOf looks at the directory in which a follow-up of a task may be queued: before
 // the end is recorded, because a file system may keep us waiting. nil: it has none.
-func (c *Coordinator) placesOf(id string) map[string]checkedWorkspace {
+func (c *Coordinator) placesOf(id string) map[string]*checkedWorkspace {
 	t, err := c.whole(id)
 	if err != nil {
-		return map[string]checkedWorkspace{} // the end notes why
+		return map[string]*checkedWorkspace{} // the end notes why
 	}
 	onFailure, _ := c.followUpText(&t, state.OnFailure)
 	onIssue, _ := c.followUpText(&t, state.OnIssue)
@@ -26,19 +26,20 @@ func (c *Coordinator) placesOf(id string) map[string]checkedWorkspace {
 		return nil
 	}
 	if t.Workspace == "" {
-		return map[string]checkedWorkspace{}
+		return map[string]*checkedWorkspace{}
 	}
 	w := c.lookAt(t.Workspace)
+	w.lane() // now: its end is recorded on the log's goroutine
 	if wrong := c.misplaced(&t); wrong != "" {
 		w.err = errors.New(wrong)
 	}
-	return map[string]checkedWorkspace{id: w}
+	return map[string]*checkedWorkspace{id: w}
 }
 
 // followUp gives the records of the task that is to follow the end that rec says;
 // there are none where nothing is to follow. If what is to follow cannot be queued,
 // it says so in rec. It is called on the log's goroutine, before rec is appended.
-func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue, places map[string]checkedWorkspace) *ledger.Tx {
+func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) *ledger.Tx {
 	trigger := triggerOf(rec, findings)
 	if trigger == "" || places == nil {
 		return &ledger.Tx{}
@@ -105,7 +106,7 @@ func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) (text s
 
 // recordFollowUp takes in a follow-up of a task that ends just now. own says that the
 // task itself has asked for it.
-func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text string, own bool, places map[string]checkedWorkspace, tx *ledger.Tx) error {
+func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text string, own bool, places map[string]*checkedWorkspace, tx *ledger.Tx) error {
 	prompt, err := fillTemplate(text, t)
 	if err != nil {
 		return err

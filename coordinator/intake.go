@@ -50,7 +50,7 @@ type intake struct {
 	index  map[string]int    // id to place in list
 	agent  string            // the default agent, asked at most once
 	agents map[string]string // by lane: that of the last spec
-	seen   map[string]checkedWorkspace
+	seen   map[string]*checkedWorkspace
 
 	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
 
@@ -63,7 +63,7 @@ type intake struct {
 // A checkedWorkspace is what is known of a workspace that a task names.
 type checkedWorkspace struct {
 	path       string // without links
-	root       string // the directory whose lane is its own
+	root       string // the directory whose lane is its own; "": nobody has asked yet
 	holdsState bool   // the state directory lies in it
 	err        error  // why no task can work there
 }
@@ -148,7 +148,7 @@ func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, erro
 }
 
 func (c *Coordinator) emptyIntake() *intake {
-	return &intake{c: c, index: map[string]int{}, agents: map[string]string{}, seen: map[string]checkedWorkspace{}}
+	return &intake{c: c, index: map[string]int{}, agents: map[string]string{}, seen: map[string]*checkedWorkspace{}}
 }
 
 // add checks a submission and adds it to the intake.
@@ -386,18 +386,29 @@ func (in *intake) checkPlace(s *submission) error {
 		return wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.c.cfg.StateDir, s.Workspace)
 	}
-	s.Workspace, s.root = w.path, w.root
+	if s.Workspace = w.path; !isNamedLane(s.SessionKey) { // else it is in the lane of its session
+		s.root = w.lane()
+	}
 	return nil
 }
 
 // lookAt asks the file system about a workspace, which may take long: never on the
 // log's goroutine.
-func (c *Coordinator) lookAt(dir string) checkedWorkspace {
+func (c *Coordinator) lookAt(dir string) *checkedWorkspace {
 	if err := checkWorkspace(dir); err != nil {
-		return checkedWorkspace{err: err}
+		return &checkedWorkspace{err: err}
 	}
 	path := withoutLinks(dir)
-	return checkedWorkspace{path: path, root: checkoutAbove(path), holdsState: isWithin(c.home, path)}
+	return &checkedWorkspace{path: path, holdsState: isWithin(c.home, path)}
+}
+
+// lane gives the directory whose lane is the workspace's own; "" if no task can work
+// there. It asks the file system, but once.
+func (w *checkedWorkspace) lane() string {
+	if w.root == "" && w.err == nil {
+		w.root = checkoutAbove(w.path)
+	}
+	return w.root
 }
 
 // checkTwins refuses specs that are given together and want to be the same task.

@@ -123,7 +123,7 @@ func (c *Coordinator) failUnwilling() {
 	if len(list) == 0 {
 		return
 	}
-	var places map[string]checkedWorkspace
+	var places map[string]*checkedWorkspace
 	ends := map[string]bool{}
 	for i := 0; i < len(list) && places == nil; i++ { // one follow-up at a time: the next may go on with its session
 		places, ends[list[i].ID] = c.placesOf(list[i].ID), true

@@ -203,7 +203,7 @@ func (e *edit) fillPlace() error {
 			return err
 		}
 	} else if s.Workspace != "" && (e.given[state.KeySessionKey] != "" || e.isChanged(state.KeyAgent)) {
-		s.root = e.in.c.lookAt(s.Workspace).root
+		s.root = e.in.c.lookAt(s.Workspace).lane()
 	}
 	inDirectory := strings.HasPrefix(s.SessionKey, state.LanePrefixDir) && e.isChanged(state.KeyWorkspace)
 	if (s.SessionKey == "" && e.given[state.KeySessionKey] != "" || inDirectory) && s.root != "" {
