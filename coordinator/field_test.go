@@ -2,6 +2,8 @@ package coordinator_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -96,5 +98,34 @@ func TestWorkspaceRoot(t *testing.T) {
 	defer w.close()
 	if got, err := w.c.Submit(t.Context(), coordinator.TaskSpec{Prompt: "p"}); err != nil || got.Workspace != w.work || got.SessionKey != "dir:"+w.work {
 		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// TestWorkspaceIsADirectory: no task is taken in whose agent would have nowhere to work,
+// and each is recorded with the path that has no links.
+func TestWorkspaceIsADirectory(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	defer w.close()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	in := func(name string) string { return filepath.Join(root, name) }
+	err = errors.Join(err, os.Mkdir(in("dir"), 0o700), os.WriteFile(in("file"), nil, 0o600),
+		os.Symlink("dir", in("link")), os.Symlink(in("file"), in("wrong")), os.Symlink("nowhere", in("broken")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"dir": "", "dir/": "", "link": "", "link/../dir/.": "",
+		"file": "is not a directory", "wrong": "is not a directory", "file/x": "cannot be used: not a directory",
+		"missing": "cannot be used: no such file or directory", "broken": "cannot be used: no such file or directory",
+	} {
+		task, err := w.try(coordinator.TaskSpec{Prompt: "p", Workspace: root + "/" + name})
+		switch {
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", name, err, want)
+		case want == "" && (err != nil || task.Workspace != in("dir")):
+			t.Errorf("%s: %v, in %q", name, err, task.Workspace)
+		}
 	}
 }

@@ -395,11 +395,8 @@ func (in *intake) checkPlace(s *submission) error {
 // lookAt asks the file system about a workspace, which may take long: never on the
 // log's goroutine.
 func (c *Coordinator) lookAt(dir string) *checkedWorkspace {
-	if err := checkWorkspace(dir); err != nil {
-		return &checkedWorkspace{err: err}
-	}
-	path := withoutLinks(dir)
-	return &checkedWorkspace{path: path, holdsState: isWithin(c.home, path)}
+	path, err := resolveWorkspace(dir)
+	return &checkedWorkspace{path: path, holdsState: err == nil && isWithin(c.home, path), err: err}
 }
 
 // lane gives the directory whose lane is the workspace's own; "" if no task can work

@@ -99,18 +99,23 @@ func sortedNames[V any](m map[string]V) []string {
 	return names
 }
 
-func checkWorkspace(dir string) error {
+// resolveWorkspace gives the path of a workspace without links, or says why no task can
+// work there.
+func resolveWorkspace(dir string) (string, error) {
 	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00\r\n") {
-		return wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)
+		return "", wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)
+	}
+	if path, err := filepath.EvalSymlinks(dir + "/"); err == nil { // only a directory can have a slash behind it
+		return path, nil
 	}
 	fi, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		return wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))
+		return "", wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))
 	case !fi.IsDir():
-		return wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)
+		return "", wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)
 	}
-	return nil
+	return dir, nil
 }
 
 // isBelow reports whether path is dir or lies in it, links resolved.
