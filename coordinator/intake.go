@@ -54,8 +54,8 @@ type intake struct {
 
 	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
 
-	ids   []string            // of the tasks: new ones, or old ones that were asked for again
-	old   map[int]*state.Task // the old ones, by their places
+	ids   []string      // of the tasks: new ones, or old ones that were asked for again
+	old   []*state.Task // the old ones, by their places; nil for a new one
 	fresh []state.Task
 	begun map[sessionPlace]string // sessions of the new tasks: the last one of each place
 }
@@ -130,7 +130,7 @@ func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, erro
 		return nil, ErrLongList
 	}
 	in := c.emptyIntake()
-	in.request, in.list = req, make([]submission, 0, len(specs))
+	in.request, in.list, in.index = req, make([]submission, 0, len(specs)), make(map[string]int, len(specs))
 	for i, s := range specs {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -148,7 +148,7 @@ func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, erro
 }
 
 func (c *Coordinator) emptyIntake() *intake {
-	return &intake{c: c, index: map[string]int{}, agents: map[string]string{}, seen: map[string]*checkedWorkspace{}}
+	return &intake{c: c, agents: map[string]string{}, seen: map[string]*checkedWorkspace{}}
 }
 
 // add checks a submission and adds it to the intake.
@@ -159,6 +159,9 @@ func (in *intake) add(s submission) error {
 	in.list = append(in.list, s)
 	return in.check(&in.list[len(in.list)-1])
 }
+
+// isMany reports whether there are specs that come after others of the same intake.
+func (in *intake) isMany() bool { return len(in.specs) > 1 }
 
 // at says which spec an error is about.
 func (in *intake) at(i int, err error) error {
@@ -235,7 +238,9 @@ func (in *intake) checkNotPast(s *TaskSpec) error {
 func (in *intake) fillAgent(s *submission) {
 	lane := s.lane()
 	if goesOn := s.SessionKey != "" || s.Continue; s.Agent == "" && goesOn {
-		s.Agent = first(in.agents[lane], in.laneAgent(lane))
+		if s.Agent = in.agents[lane]; s.Agent == "" {
+			s.Agent = in.laneAgent(lane)
+		}
 	}
 	if s.Agent == "" && s.FromRun != "" { // what a run queues is for its own agent, not for the user's default
 		s.Agent = in.c.agentOfRun(s.FromRun)
@@ -246,7 +251,7 @@ func (in *intake) fillAgent(s *submission) {
 		}
 		s.Agent = in.agent
 	}
-	if !s.Parallel { // else it is in no lane that others go on with
+	if in.isMany() && !s.Parallel { // else it is in no lane that others of them go on with
 		in.agents[lane] = s.Agent
 	}
 }
@@ -430,7 +435,8 @@ func (in *intake) checkTwins() error {
 // record appends the records of all specs that ask for something new. The log may
 // call it more than once.
 func (in *intake) record(tx *ledger.Tx) error {
-	in.ids, in.old, in.fresh, in.begun = make([]string, len(in.list)), map[int]*state.Task{}, make([]state.Task, 0, len(in.list)), map[sessionPlace]string{}
+	n := len(in.list)
+	in.ids, in.old, in.fresh, in.begun = make([]string, n), make([]*state.Task, n), make([]state.Task, 0, n), map[sessionPlace]string{}
 	if in.key != "" {
 		if err := in.checkShared(tx); err != nil {
 			return err
@@ -688,7 +694,9 @@ func (in *intake) sessionFor(s *submission, resume string, tx *ledger.Tx) (lane,
 	if id == "" {
 		id = in.c.cfg.ID()
 	}
-	in.begun[at] = id
+	if in.isMany() {
+		in.begun[at] = id
+	}
 	return at.lane, id, nil
 }
 
