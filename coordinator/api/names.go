@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"slices"
 )
 
 // Bounds of what is looked at for names that are there twice. No body that is taken has
@@ -23,7 +23,7 @@ func checkNames(data []byte) error {
 	for i := 0; i < len(data) && len(s.open) < maxDepth; i++ {
 		switch c := data[i]; c {
 		case '{', '[':
-			s.open = append(s.open, level{isList: c == '['})
+			s.enter(c == '[')
 		case '}', ']':
 			s.open = s.open[:max(0, len(s.open)-1)]
 		case ',':
@@ -49,7 +49,14 @@ type nameScan struct{ open []level }
 type level struct {
 	isList bool
 	index  int      // of the present value
-	names  []string // of an object, up to the present one
+	names  [][]byte // of an object, up to the present one
+}
+
+// enter opens an object or a list. It takes the memory of one that was as deep.
+func (s *nameScan) enter(isList bool) {
+	n := len(s.open)
+	s.open = slices.Grow(s.open, 1)[:n+1]
+	s.open[n] = level{isList: isList, names: s.open[n].names[:0]}
 }
 
 // add takes the next name of the innermost object.
@@ -61,13 +68,16 @@ func (s *nameScan) add(quoted []byte) error {
 	if len(in.names) == maxNames {
 		return nil
 	}
+	if in.names == nil {
+		in.names = make([][]byte, 0, 8) // more than most have
+	}
 	name := nameOf(quoted)
 	in.names = append(in.names, name)
 	for _, before := range in.names[:len(in.names)-1] {
-		if before == name {
+		if bytes.Equal(before, name) {
 			return fmt.Errorf("%s: it is there twice", s.path())
-		} else if strings.EqualFold(before, name) {
-			return fmt.Errorf("%s: it is there twice, also as %s", s.path(), clip(before))
+		} else if bytes.EqualFold(before, name) {
+			return fmt.Errorf("%s: it is there twice, also as %s", s.path(), clip(string(before)))
 		}
 	}
 	return nil
@@ -80,19 +90,20 @@ func (s *nameScan) path() string {
 		if in.isList {
 			path += fmt.Sprintf("[%d]", in.index)
 		} else if n := len(in.names); n > 0 {
-			path += "." + clip(in.names[n-1])
+			path += "." + clip(string(in.names[n-1]))
 		}
 	}
 	return path
 }
 
 // nameOf gives the text of a JSON string.
-func nameOf(quoted []byte) (name string) {
+func nameOf(quoted []byte) []byte {
 	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(bytes.Trim(quoted, `"`))
+		return bytes.Trim(quoted, `"`)
 	}
+	var name string
 	_ = json.Unmarshal(quoted, &name) // what is no string has no name
-	return name
+	return []byte(name)
 }
 
 // stringEnd gives the length of the JSON string that data begins with; that of data if its

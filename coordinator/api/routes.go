@@ -299,14 +299,18 @@ func (f *faults) err() error {
 // writeJSON writes v in one piece. The client may be gone, which is no fault of
 // the answer, so an error of w is not reported.
 func writeJSON(w io.Writer, v any) error {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
+	enc := json.NewEncoder(deaf{w})
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	_, _ = w.Write(buf.Bytes())
-	return nil
+	return enc.Encode(v)
+}
+
+// deaf is a writer whose errors nobody hears of.
+type deaf struct{ w io.Writer }
+
+// Write implements io.Writer.
+func (d deaf) Write(p []byte) (int, error) {
+	_, _ = d.w.Write(p)
+	return len(p), nil
 }
 
 // ServeHTTP answers one request, and counts it.
