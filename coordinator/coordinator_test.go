@@ -580,13 +580,7 @@ func TestHandEditEndsARun(t *testing.T) {
 	w.open()
 	id := w.submit(coordinator.TaskSpec{Prompt: "a"}).ID
 	<-begun
-	f, err := os.OpenFile(filepath.Join(w.dir, "tasks.md"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fmt.Fprintf(f, "\n## Task %s\n- status: canceled\n", id); err != nil || f.Close() != nil {
-		t.Fatal(err)
-	}
+	w.edit("\n## Task %s\n- status: canceled\n", id)
 	if cause := <-ended; !errors.Is(cause, coordinator.ErrCanceled) {
 		t.Errorf("the run was ended by %v", cause)
 	}

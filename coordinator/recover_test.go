@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"stint/coordinator"
+	"stint/ledger"
 	"stint/state"
 )
 
@@ -73,9 +76,16 @@ func (w *world) copies(other *world) {
 	}
 }
 
-// edit appends a section to tasks.md, as a person would.
+// edit appends a section to tasks.md, as a person would who sees all that was
+// acknowledged: that stands there a moment later.
 func (w *world) edit(format string, args ...any) {
 	w.t.Helper()
+	for range 500 {
+		if w.allShown() {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	f, err := os.OpenFile(filepath.Join(w.dir, "tasks.md"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		w.t.Fatal(err)
@@ -84,6 +94,14 @@ func (w *world) edit(format string, args ...any) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// allShown reports whether the last record of the journal stands in tasks.md.
+func (w *world) allShown() bool {
+	journal, _ := os.ReadFile(filepath.Join(w.dir, ledger.JournalName))
+	tasks, _ := os.ReadFile(filepath.Join(w.dir, ledger.TasksName))
+	records := ledger.Parse(journal).Sections
+	return len(records) == 0 || bytes.Contains(tasks, fmt.Appendf(nil, "\n- seq: %d\n", records[len(records)-1].Seq))
 }
 
 // TestEditedWhileItsMasterWasDead: a person requeues or cancels a task whose
