@@ -63,6 +63,15 @@ func (f *landingFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
+// openLanding opens a log that watches tasks.md in such a file system.
+func openLanding(t *testing.T) (w *world, fs *landingFS) {
+	t.Helper()
+	w, fs = newWorld(t), &landingFS{FS: durable.OS}
+	w.fs = fs
+	w.open(true)
+	return w, fs
+}
+
 // TestPromise4RecordLandsBehindAnOldBuffer: an editor saves an old buffer in the
 // very moment in which a record is appended. The record stands behind the buffer
 // then, and those before it are gone: nobody has deleted them. They are put back below
@@ -111,14 +120,7 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 // stands in the end line of the one before, and is its heading all the same: the
 // edits of that save take effect.
 func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
-	w := newWorld(t)
-	fs := &landingFS{FS: durable.OS}
-	w.fs = fs
-	opts := w.options(true)
-	var err error
-	if w.log, err = ledger.Open(opts); err != nil {
-		t.Fatal(err)
-	}
+	w, fs := openLanding(t)
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	head, _, _ := strings.Cut(w.read("tasks.md"), "## Task a\n")
@@ -144,13 +146,7 @@ func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
 // TestPromise4SaveOfTheSameSize: an editor saves in the very moment in which a record
 // is appended, and the file is as long as it was. That shows in its content alone.
 func TestPromise4SaveOfTheSameSize(t *testing.T) {
-	w := newWorld(t)
-	fs := &landingFS{FS: durable.OS}
-	w.fs = fs
-	var err error
-	if w.log, err = ledger.Open(w.options(true)); err != nil {
-		t.Fatal(err)
-	}
+	w, fs := openLanding(t)
 	w.add("a", "status", "queued", "prompt", strings.Repeat("a prompt\n", 2000))
 	w.caughtUp()
 	saved := strings.Replace(w.read("tasks.md"), "\n- status: queued", "\n- status: failed", 1)
@@ -170,13 +166,8 @@ func TestPromise4SaveOfTheSameSize(t *testing.T) {
 // then writes over the record what mine makes of what it had loaded and of the record's
 // size. It gives what the editor wrote. With late the record is cut off with the rest.
 func cutWhileLanding(t *testing.T, late bool, mine func(loaded string, landed int64) string) (w *world, saved string) {
-	w = newWorld(t)
-	fs := &landingFS{FS: durable.OS, late: late}
-	w.fs = fs
-	var err error
-	if w.log, err = ledger.Open(w.options(true)); err != nil {
-		t.Fatal(err)
-	}
+	w, fs := openLanding(t)
+	fs.late = late
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	loaded := w.read("tasks.md")
@@ -248,13 +239,7 @@ func TestPromise4LongRecordLandsInACutFile(t *testing.T) {
 // TestPromise4RecordLandsInAHalfWrittenFile: the record landed behind the first piece of
 // what the editor writes, and is longer than the rest.
 func TestPromise4RecordLandsInAHalfWrittenFile(t *testing.T) {
-	w := newWorld(t)
-	fs := &landingFS{FS: durable.OS}
-	w.fs = fs
-	var err error
-	if w.log, err = ledger.Open(w.options(true)); err != nil {
-		t.Fatal(err)
-	}
+	w, fs := openLanding(t)
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	stale := w.read("tasks.md")
@@ -283,7 +268,7 @@ func TestPromise4RecordLandsInAHalfWrittenFile(t *testing.T) {
 	}
 	mine := "## Task mine\n- status: queued\n- prompt: "
 	mine += strings.Repeat("p", int(size)-len(stale)-len(mine)-5)
-	_, err = editor.WriteString(mine)
+	_, err := editor.WriteString(mine)
 	if err := errors.Join(err, editor.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -301,13 +286,7 @@ func TestPromise4RecordLandsInAHalfWrittenFile(t *testing.T) {
 // TestPromise4FailedAppendCutsNoText: the disk is full when a record is appended, and an
 // editor has saved a longer text in that very moment. Nothing of it is cut off.
 func TestPromise4FailedAppendCutsNoText(t *testing.T) {
-	w := newWorld(t)
-	fs := &landingFS{FS: durable.OS}
-	w.fs = fs
-	var err error
-	if w.log, err = ledger.Open(w.options(true)); err != nil {
-		t.Fatal(err)
-	}
+	w, fs := openLanding(t)
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	saved := w.read("tasks.md") + "\nA note.\n\n## Task mine\n- status: queued\n"
