@@ -690,7 +690,7 @@ var bugs = []bug{
 	},
 	{
 		name: "an agent is a person over TCP", file: "coordinator/api/fromrun.go",
-		old: "&peer{pids: c.processes}", now: "&peer{pids: (&tcpConn{}).processes}",
+		old: "s.runOfAny(c.processes())", now: "s.runOfAny(nil, nil)",
 		pkg: "./coordinator/api", run: "^TestPeerIsARunOverTCP$",
 	},
 	{
