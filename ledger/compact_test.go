@@ -194,26 +194,6 @@ func filled(t testing.TB) *shelf {
 	return w
 }
 
-// TestOldSectionsMakeNoRecords: where tasks.md alone is left, what a person has put back
-// from before the compaction is none of the records, and the compaction is not forgotten.
-func TestOldSectionsMakeNoRecords(t *testing.T) {
-	w := filled(t)
-	old := w.read("tasks.md")
-	w.compact("b")
-	w.close()
-	want := w.meaning()
-	alone := newShelf(t)
-	alone.write("tasks.md", []byte(w.read("tasks.md")+old[strings.Index(old, "## Task a"):]))
-	alone.open(false)
-	if diff := cmp.Diff(want, alone.meaning()); diff != "" {
-		t.Errorf("tasks.md alone gives other tasks (+):\n%s", diff)
-	}
-	if mark := "control " + ledger.ControlCompaction; !strings.Contains(strings.SplitN(alone.read("journal.md"), "\n- ", 2)[0], ledger.ControlCompaction) {
-		t.Errorf("the journal does not begin with %s:\n%s", mark, alone.read("journal.md"))
-	}
-	alone.close()
-}
-
 func TestCompaction(t *testing.T) {
 	w := filled(t)
 	before, old := w.meaning(), w.read("journal.md")

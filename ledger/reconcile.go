@@ -274,6 +274,7 @@ func (l *Log) rebuildIfLost() error {
 	if doc.Version > FormatVersion {
 		return newerFormat(l.tasks.path, doc.Version)
 	}
+	doc.Sections = slices.DeleteFunc(doc.Sections, func(s Section) bool { return s.Seq > maxSeq-maxLeap }) // see isTyped
 	out, known, err := journalOf(doc)
 	if err != nil {
 		return err

@@ -25,29 +25,11 @@ const (
 // journalOf gives the journal that the sections of a tasks.md make: those with a
 // seq, in the order of the seqs, each seq once. Their order in the file is not always
 // that one: a record may have landed behind an old buffer, and those before it were
-// put back below. What a person copied is no record, nor is what a compaction has
-// merged, or has a seq that nobody has given. known has the seqs.
+// put back below. What a person copied is no record. known has the seqs.
 func journalOf(doc *Document) (journal []byte, known map[uint64]bool, err error) {
-	records, known := recordsIn(doc), map[uint64]bool{}
-	journal = []byte(VersionLine + "\n\n")
-	last := uint64(0)
-	for _, s := range records {
-		if isTyped(s.Seq, last) {
-			break
-		}
-		last, known[s.Seq] = s.Seq, true
-		r := s.Record()
-		if journal, err = AppendRecord(journal, &r); err != nil {
-			return nil, nil, fmt.Errorf("%s:%d: %w", TasksName, s.Line, err)
-		}
-	}
-	return journal, known, nil
-}
-
-// recordsIn gives the sections that stint wrote since the last compaction, in the order
-// of their seqs.
-func recordsIn(doc *Document) (records []*Section) {
-	through, known, copies := uint64(0), map[uint64]bool{}, copiesIn(doc)
+	known = map[uint64]bool{}
+	var records []*Section
+	copies := copiesIn(doc)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		if s.Seq == 0 || known[s.Seq] || len(copies) > 0 && copies[digestOf(s.Raw)] {
@@ -55,12 +37,16 @@ func recordsIn(doc *Document) (records []*Section) {
 		}
 		known[s.Seq] = true
 		records = append(records, s)
-		if m, ok := markIn(s); ok {
-			through = max(through, m.through)
-		}
 	}
 	slices.SortFunc(records, func(a, b *Section) int { return cmp.Compare(a.Seq, b.Seq) })
-	return slices.DeleteFunc(records, func(s *Section) bool { return s.Seq <= through })
+	journal = []byte(VersionLine + "\n\n")
+	for _, s := range records {
+		r := s.Record()
+		if journal, err = AppendRecord(journal, &r); err != nil {
+			return nil, nil, fmt.Errorf("%s:%d: %w", TasksName, s.Line, err)
+		}
+	}
+	return journal, known, nil
 }
 
 // Restore makes tasks the ledger of dir: tasks.md is these bytes and the record
@@ -84,6 +70,9 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note Record, backup stri
 	note.Seq = before.last + 1
 	for seq := range known {
 		note.Seq = max(note.Seq, seq+1)
+	}
+	if note.Seq > maxSeq {
+		return fmt.Errorf("record %d is beyond the last number that there can be", note.Seq)
 	}
 	if journal, err = AppendRecord(journal, &note); err != nil {
 		return err
