@@ -30,8 +30,9 @@ func (in *intake) belongTo(s *submission, tx *ledger.Tx) error {
 	c.mu.Unlock()
 	c.runsMu.Lock()
 	if r := c.runs[parent]; r != nil {
-		t.Workspace = r.home                                            // without links, as what it asks for has it
-		t.SessionKey, t.SessionID = r.task.SessionKey, r.task.SessionID // where it runs, also if it was moved since
+		t.Workspace = r.home // without links, as what it asks for has it
+		// Where it runs, whatever a person has written of the task since.
+		t.SessionKey, t.SessionID, t.AgentSession = r.task.SessionKey, r.task.SessionID, r.task.AgentSession
 	}
 	c.runsMu.Unlock()
 	if !ok {

@@ -307,16 +307,18 @@ func TestARunIsNotLetInByAMove(t *testing.T) {
 func TestAMovedRunIsNotLetIn(t *testing.T) {
 	fromRun(t, nil, func(w *world, parent state.Task) {
 		w.submit(coordinator.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
-		w.edit("\n## Task %s\n- sessionKey: web\n", parent.ID)
+		w.edit("\n## Task %s\n- sessionKey: web\n- %s: theirs\n", parent.ID, state.NativeKey(parent.Agent))
 		if _, err := w.c.Reconcile(t.Context(), false); err != nil {
 			t.Error(err)
 		}
 		if moved := w.task(parent.ID); moved.SessionKey != "web" || moved.Status != state.Running {
 			t.Errorf("it is %s in %s", moved.Status, moved.SessionKey)
 		}
-		next := w.submit(coordinator.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: w.work, SessionKey: "web"})
-		if !next.Hold || !strings.Contains(next.Note, "in a session that is not its own") {
-			t.Errorf("hold %v, note %q", next.Hold, next.Note)
+		for _, spec := range []coordinator.TaskSpec{{SessionKey: "web"}, {AgentSession: "theirs"}} {
+			spec.Prompt, spec.FromRun, spec.Workspace = "child", parent.RunID, w.work
+			if next := w.submit(spec); !next.Hold || !strings.Contains(next.Note, "in a session that is not its own") {
+				t.Errorf("%+v: hold %v, note %q", spec, next.Hold, next.Note)
+			}
 		}
 	})
 }

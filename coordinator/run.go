@@ -380,7 +380,9 @@ func (c *Coordinator) heard(r *run, e Event) {
 		c.trouble("a session id could not be recorded", err)
 		return
 	}
+	c.runsMu.Lock()
 	r.task.AgentSession = e.Session
+	c.runsMu.Unlock()
 	c.keepSession(r.task.SessionID)
 }
 

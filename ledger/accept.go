@@ -30,8 +30,6 @@ func (r *Report) add(p *plan) {
 // soon as the file rests, and says what it did. With accept it also takes what is
 // held as the work of a formatter. It may be called by any goroutine but the log's own.
 func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
-	l.looking.Lock()
-	defer l.looking.Unlock()
 	var r Report
 	for {
 		if !l.rested(ctx) || ctx.Err() != nil {
@@ -44,7 +42,9 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 		if l.tasks.changed() && l.tasks.isCut(snap) && !l.stays(ctx, snap.id) {
 			continue
 		}
+		l.looking.Lock()
 		c, p, err := l.look(snap, accept)
+		l.looking.Unlock()
 		if p != nil && (c.done || c.committed) {
 			r.add(p)
 		}

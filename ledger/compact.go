@@ -226,7 +226,7 @@ func (c *compactor) readFiles() (err error) {
 	if len(list) > 0 {
 		return notNow("repair it first: stint fsck", "%v", list[0])
 	}
-	if l.tasks.changed() || !l.tasks.isStill(c.snap.id) {
+	if l.tasks.changed() || !l.tasks.isStill(c.snap.id) || l.tasks.isOther(c.snap) {
 		return errAgain
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/ledger"
+	"stint/ledger/durable"
 )
 
 // A shelf is a world that can be compacted.
@@ -192,6 +193,30 @@ func filled(t testing.TB) *shelf {
 	w.add("b", "status", "done", "result", "well", "updatedAt", "2026-01-02T03:04:05.000Z")
 	w.caughtUp()
 	return w
+}
+
+// TestPromise4CompactionSeesASaveOfTheSameSize, which nobody has had the time to see.
+func TestPromise4CompactionSeesASaveOfTheSameSize(t *testing.T) {
+	w := newShelf(t)
+	fs := &landingFS{FS: durable.OS}
+	w.fs = fs
+	w.open(true)
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	saved := strings.Replace(w.read("tasks.md"), "\n- status: queued", "\n- status: failed", 1)
+	fs.set(func() {
+		if err := os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600); err != nil { // in place
+			t.Error(err)
+		}
+	})
+	w.add("b", "status", "queued")
+	w.caughtUp()
+	w.compact()
+	if !strings.Contains(w.meaning(), `a [{"status" "failed"}`) {
+		t.Errorf("the edit is gone:\n%s", w.meaning())
+	}
+	w.isSound()
+	w.close()
 }
 
 func TestCompaction(t *testing.T) {

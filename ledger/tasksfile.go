@@ -67,6 +67,8 @@ type tasksFile struct {
 	dirty   bool       // written and not yet synced
 	unsure  bool       // another hand may have changed it so that only its content shows it; recheck looks
 	landed  landing    // what was appended while another hand was saving
+
+	nextCheck time.Time // when recheck may look again
 }
 
 // A landing is what stint appended to a file that another hand was just saving: it
@@ -243,8 +245,10 @@ func (t *tasksFile) gluedBytes(snap snapshot) int {
 	if snap.id.isLike(t.seen) {
 		n = t.shape.commonEnd(snap.data)
 	}
-	if snap.id.isLike(t.landed.id) && snap.id != t.landed.id {
-		n = max(n, t.landed.text.commonEnd(snap.data))
+	if snap.id.isLike(t.landed.id) {
+		if m := t.landed.text.commonEnd(snap.data); snap.id != t.landed.id || m < len(t.landed.text.tail) {
+			n = max(n, m)
+		}
 	}
 	return n
 }
@@ -265,12 +269,16 @@ func (t *tasksFile) changed() bool {
 // shows in nothing but the content.
 func (t *tasksFile) recheck() error {
 	t.mu.Lock()
-	id, due := t.seen, t.unsure && !t.foreign
+	id, begun := t.seen, time.Now()
+	due := t.unsure && !t.foreign && begun.After(t.nextCheck)
 	t.mu.Unlock()
-	if !due || time.Since(time.Unix(0, id.mtime)) < lookEvery || !t.isStill(id) {
+	if !due || begun.Sub(time.Unix(0, id.mtime)) < lookEvery || !t.isStill(id) {
 		return nil
 	}
 	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // an editor is putting another one in its place
+	}
 	if err != nil {
 		return badTasks(t.path, err)
 	}
@@ -281,10 +289,20 @@ func (t *tasksFile) recheck() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.nextCheck = begun.Add(20 * time.Since(begun)) // a large ledger that changes now and then is not read all the time
 	if t.seen == id {
 		t.unsure, t.foreign = false, t.foreign || !is.equals(&t.shape)
 	}
 	return nil
+}
+
+// isOther reports whether a snapshot of the file as it was last seen has another
+// content, or another hand has changed it: the next look takes that over.
+func (t *tasksFile) isOther(snap snapshot) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.foreign = t.foreign || !snap.shape.equals(&t.shape)
+	return t.foreign
 }
 
 // now gives the state of the file at present; zero if it is not there.
