@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -74,17 +75,17 @@ func lockDir(dir string) (*os.File, error) {
 }
 
 // samePath makes sure that the locked file is the one that others will lock:
-// someone may have removed it in between.
+// someone may have removed or replaced it in between.
 func samePath(l *flock.Flock, path string) error {
 	locked, err := l.Stat()
 	if err != nil {
 		return err
 	}
 	named, err := os.Stat(path)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if !os.SameFile(locked, named) {
+	if err != nil || !os.SameFile(locked, named) {
 		return fmt.Errorf("%s was replaced while it was being locked; try again", path)
 	}
 	return nil
