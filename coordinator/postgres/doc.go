@@ -1,0 +1,24 @@
+// Package postgres keeps a copy of a ledger in PostgreSQL, for audit: who asked what,
+// what came of it, what it cost. Local work never waits for the copy, and needs none.
+//
+// # How it follows
+//
+// A [Mirror] follows the journal as a replica follows a log. Its cursor, the number of a
+// record, stands in the database (table mirrors) and is moved in the same transaction
+// that writes the rows, with its old value as the condition: what was committed though
+// nobody heard of it, comes twice, or comes from a second writer changes nothing. The
+// journal says which tasks have changed; what is written is each of them as it is now,
+// whole, once for all of its records in a batch. So a batch may be made of any part of
+// the journal, and made again.
+//
+// The copy is rebuilt, from all tasks of the fold and of the archive, where the cursor is
+// no place in this ledger: in an empty database (the first one, or one failed over to),
+// after a compaction that it had not seen, after a restore. The rows of a rebuild have a
+// generation of their own; at its end those of older ones are removed.
+//
+// # What is copied
+//
+// Tasks, their runs, their small files, and the names of accounts; never a secret's
+// value. Text that PostgreSQL cannot hold (NUL, invalid UTF-8) has U+FFFD in its place.
+// The statuses of the ledger have other names there, see [StatusOf].
+package postgres
