@@ -8,9 +8,8 @@ import (
 
 // An Image is one task as a copy of the ledger elsewhere has it.
 type Image struct {
-	Task     state.Task // whole; its Seq is that of its last record, 0 in the archive
+	Task     state.Task // whole
 	Runs     []TaskRun  // the oldest first
-	Deleted  bool       // a person has deleted its sections from tasks.md
 	HoldsKey bool       // of all tasks that name its idempotency key, it is the one that has it
 }
 

@@ -23,7 +23,6 @@ ALTER TABLE tasks
     ADD COLUMN host TEXT,         -- whose ledger has the task
     ADD COLUMN ref TEXT,          -- its id there, if that is no UUID
     ADD COLUMN generation BIGINT, -- see mirrors
-    ADD COLUMN seq BIGINT,        -- number of its last record; NULL: it is in the archive
     ADD COLUMN session_key TEXT,
     ADD COLUMN workspace TEXT,
     ADD COLUMN account TEXT,
@@ -33,8 +32,7 @@ ALTER TABLE tasks
     ADD COLUMN label TEXT,
     ADD COLUMN after JSONB NOT NULL DEFAULT '[]',
     ADD COLUMN held BOOLEAN NOT NULL DEFAULT FALSE,
-    ADD COLUMN deleted BOOLEAN NOT NULL DEFAULT FALSE, -- a person has deleted its sections from the ledger
-    ADD COLUMN reason TEXT,                            -- class of its failure
+    ADD COLUMN reason TEXT, -- class of its failure
     ADD COLUMN note TEXT,
     ADD COLUMN run_id TEXT,
     ADD COLUMN retries INT NOT NULL DEFAULT 0,
