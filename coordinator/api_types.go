@@ -91,6 +91,7 @@ type Health struct {
 	APIEnabled bool                 `json:"api_enabled"`         // it can be called by HTTP on TCP; document 001's name
 	HTTP       string               `json:"http,omitempty"`      // the address there, such as 127.0.0.1:7433
 	HTTPError  string               `json:"httpError,omitempty"` // why it cannot, though it should
+	Postgres   *MirrorStatus        `json:"postgres,omitempty"`  // the copy in a database; nil: none is configured
 }
 
 // A HealthStatus says in one word how a master is. The set is closed; of several that

@@ -17,7 +17,7 @@ import (
 func (c *Coordinator) Health() Health {
 	h := Health{
 		PID: os.Getpid(), Start: c.start.UTC(), Version: c.cfg.Version, Socket: c.cfg.Socket,
-		StateDir: c.cfg.StateDir, Background: c.cfg.Background, Status: c.status(),
+		StateDir: c.cfg.StateDir, Background: c.cfg.Background, Status: c.status(), Postgres: c.mirrorStatus(),
 	}
 	for _, f := range c.ledger.Findings() {
 		h.Findings = append(h.Findings, f.Error())
@@ -32,6 +32,15 @@ func (c *Coordinator) Health() Health {
 		h.HTTPError = c.httpErr.Error()
 	}
 	return h
+}
+
+// mirrorStatus gives how far the copy is, nil if there is none.
+func (c *Coordinator) mirrorStatus() *MirrorStatus {
+	if c.cfg.Mirror == nil {
+		return nil
+	}
+	s := c.cfg.Mirror()
+	return &s
 }
 
 // ServesHTTP notes at which address, such as 127.0.0.1:7433, the master can be called by

@@ -27,6 +27,7 @@ type Metrics struct {
 	Accounts    []AccountMetrics     // by name
 	Findings    int                  // in the ledger
 	JournalSize int64                // bytes
+	Mirror      *MirrorStatus        // of the copy in a database; nil: none is configured
 
 	Counted
 }
@@ -237,6 +238,7 @@ func (c *Coordinator) Metrics() Metrics {
 	m := Metrics{
 		Start: c.start, Version: c.cfg.Version, MaxWorkers: c.cfg.MaxWorkers, MaxQueued: c.cfg.MaxQueued,
 		Findings: len(c.ledger.Findings()), JournalSize: c.ledger.Size(), Counted: c.counters.counted(),
+		Mirror: c.mirrorStatus(),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

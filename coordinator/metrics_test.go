@@ -292,3 +292,21 @@ func TestHealthNamesTheHTTPAddress(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 }
+
+// TestHealthOfACopy: how far it is, in Health and Metrics; nothing where there is none.
+func TestHealthOfACopy(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	if h, m := w.c.Health(), w.c.Metrics(); h.Postgres != nil || m.Mirror != nil {
+		t.Errorf("%+v, %+v", h, m)
+	}
+	w.close()
+	w.cfg.Mirror = func() coordinator.MirrorStatus {
+		return coordinator.MirrorStatus{State: coordinator.MirrorFailing, LastError: "it is down"}
+	}
+	w.open()
+	defer w.close()
+	if h, m := w.c.Health(), w.c.Metrics(); h.Postgres == nil || h.Postgres.LastError != "it is down" || m.Mirror == nil || m.Mirror.State != coordinator.MirrorFailing {
+		t.Errorf("%+v, %+v", h, m)
+	}
+}

@@ -61,6 +61,7 @@ func (s *Server) metrics(context.Context, *struct{}) (*textOutput, error) {
 	e.ends(&m)
 	e.usage(&m)
 	e.journal(&m)
+	e.mirror(m.Mirror)
 	e.traffic(&t)
 	e.process(m.Start)
 	return &textOutput{ContentType: expositionType, Body: e.text}, nil
@@ -149,6 +150,18 @@ func (e *exposition) journal(m *coordinator.Metrics) {
 		e.family(h.name, histogram, h.help)
 		e.histogram(h.name, h.values)
 	}
+}
+
+// mirror adds how far the copy in a database is, if there is one.
+func (e *exposition) mirror(m *coordinator.MirrorStatus) {
+	if m == nil {
+		return
+	}
+	e.one("stint_postgres_up", gauge, "1 while the copy in PostgreSQL is written, 0 while its database cannot be used.", truth(m.State == coordinator.MirrorFollowing || m.State == coordinator.MirrorRebuilding))
+	e.one("stint_postgres_lag_records", gauge, "Records of the journal that are not in the copy.", float64(m.LagRecords))
+	e.one("stint_postgres_lag_seconds", gauge, "How long the oldest of them has waited.", m.LagSeconds)
+	e.one("stint_postgres_rows_total", counter, "Rows written to the copy.", float64(m.Rows))
+	e.one("stint_postgres_failures_total", counter, "Batches and connections of the copy that failed.", float64(m.Failures))
 }
 
 // traffic adds the requests to the server.

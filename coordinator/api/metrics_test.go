@@ -30,6 +30,7 @@ func someMetrics() coordinator.Metrics {
 		Start: time.Unix(1_795_000_000, 5e8), Version: `1.2 "x"`,
 		Tasks: map[state.Status]int{state.Queued: 100_000, state.Running: 3, state.Done: 7}, Held: 2, OldestWait: 90 * time.Second,
 		MaxWorkers: 4, MaxQueued: 200_000, Paused: true, Findings: 1, JournalSize: 12_345_678,
+		Mirror:   &coordinator.MirrorStatus{Target: "x", State: coordinator.MirrorFollowing, Seq: 9, LagRecords: 4, LagSeconds: 1.5, Rows: 100, Failures: 2, LastError: "y"},
 		Accounts: []coordinator.AccountMetrics{{Name: "claude", Cooling: true}, {Name: "codex", Held: true}},
 		Counted: coordinator.Counted{
 			Added:      12,
@@ -95,6 +96,27 @@ func TestProcessMetrics(t *testing.T) {
 	}
 	if resident, ok := values["process_resident_memory_bytes"]; runtime.GOOS == "linux" && (!ok || resident < 1<<20 || resident > values["process_virtual_memory_bytes"]) {
 		t.Errorf("resident memory: %g", resident)
+	}
+}
+
+// TestMetricsOfACopy: whether its database can be used, and nothing where there is no copy.
+func TestMetricsOfACopy(t *testing.T) {
+	m := newFake(t)
+	scrape := func() (map[string]float64, string) {
+		text := ask(NewServer(m, Options{}), "GET", "/v1/metrics", "", "").Body.String()
+		return mustParse(t, text), text
+	}
+	for state, up := range map[coordinator.MirrorState]float64{
+		coordinator.MirrorConnecting: 0, coordinator.MirrorFailing: 0, coordinator.MirrorRebuilding: 1, coordinator.MirrorFollowing: 1,
+	} {
+		m.metrics.Mirror = &coordinator.MirrorStatus{State: state}
+		if values, _ := scrape(); values["stint_postgres_up"] != up {
+			t.Errorf("up is %g while it is %s", values["stint_postgres_up"], state)
+		}
+	}
+	m.metrics.Mirror = nil
+	if _, text := scrape(); strings.Contains(text, "stint_postgres") {
+		t.Error("there are metrics of a copy that nobody wants")
 	}
 }
 

@@ -144,7 +144,10 @@ func taskSaying(text string) state.Task {
 
 // healthSaying gives the health of a master that says a text wherever it can.
 func healthSaying(text string) coordinator.Health {
-	return coordinator.Health{Version: text, StateDir: text, Paused: true, PauseWhy: text, Findings: []string{text}, LastError: text}
+	return coordinator.Health{
+		Version: text, StateDir: text, Paused: true, PauseWhy: text, Findings: []string{text}, LastError: text,
+		Postgres: &coordinator.MirrorStatus{Target: text, State: coordinator.MirrorState(text), LagRecords: 1, LastError: text, ErrorAt: time.Unix(1_795_000_000, 0), Warning: text, Skipped: []string{text, text}},
+	}
 }
 
 // pagesOf gives the pages that show a task which says a text: list, task, and two errors.
@@ -376,6 +379,38 @@ func TestPageStates(t *testing.T) {
 		if got := strings.Join(buttons, " "); got != c.buttons {
 			t.Errorf("%+v: buttons %s", c, got)
 		}
+	}
+}
+
+// TestPageSaysHowTheCopyIs: in a line, where there is one.
+func TestPageSaysHowTheCopyIs(t *testing.T) {
+	m := newFake(t)
+	s := NewServer(m, Options{})
+	show := func(status *coordinator.MirrorStatus) *html.Node {
+		m.health.Postgres = status
+		doc := parsePage(t, ask(s, "GET", "/", "", "").Body.String())
+		return find(doc, func(n *html.Node) bool { return attr(n, "id") == "copy" })
+	}
+	for _, c := range []struct {
+		status      coordinator.MirrorStatus
+		class, want string
+	}{
+		{coordinator.MirrorStatus{State: coordinator.MirrorConnecting}, "small", "Copy in PostgreSQL: connecting"},
+		{coordinator.MirrorStatus{Target: "audit at db:5432", State: coordinator.MirrorFollowing}, "small", "Copy in audit at db:5432: following"},
+		{coordinator.MirrorStatus{Target: "audit at db:5432", State: coordinator.MirrorRebuilding, LagRecords: 1, LagSeconds: 2.6}, "small", "Copy in audit at db:5432: rebuilding, 1 record behind for 3 s"},
+		{
+			coordinator.MirrorStatus{Target: "audit at db:5432", State: coordinator.MirrorFailing, LagRecords: 12, LagSeconds: 60, LastError: "it is down"}, "warn",
+			"Copy in audit at db:5432: failing, 12 records behind for 60 s. Last error: it is down",
+		},
+		{coordinator.MirrorStatus{State: coordinator.MirrorFollowing, Warning: "clocks differ", Skipped: []string{"a: too large", "b: as well"}}, "small", "Copy in PostgreSQL: following. clocks differ. Not in it: a: too large; b: as well"},
+	} {
+		line := show(&c.status)
+		if line == nil || textOfNode(line) != c.want || attr(line, "class") != c.class {
+			t.Errorf("%+v: %v", c, line)
+		}
+	}
+	if show(nil) != nil {
+		t.Error("the page shows a copy that nobody wants")
 	}
 }
 
