@@ -1,0 +1,191 @@
+package postgrestest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Kill kills all processes of the server with SIGKILL, as when memory runs out, and
+// returns when they are gone. One that does not run stays as it is.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	if s.ended() {
+		return
+	}
+	children := s.freeze(t)
+	for _, pid := range append(children, s.process.Pid) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatalf("kill %d: %v", pid, err)
+		}
+	}
+	if _, err := s.process.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	s.gone()
+	until(t, "the processes of PostgreSQL are gone", func() bool { return allDead(children) })
+}
+
+// Stop stops the server in order: open connections are ended.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	if s.ended() {
+		return
+	}
+	s.Resume(t)
+	if err := s.process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "PostgreSQL has stopped", s.ended)
+}
+
+// Restart starts the server on the files that it has, whether it runs or not.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Stop(t)
+	if err := s.run(); err != nil {
+		t.Fatalf("%v\n%s", err, s.logTail())
+	}
+}
+
+// Pause stops all processes of the server in the middle of what they do: connections stay
+// open, and nothing answers.
+func (s *Server) Pause(t testing.TB) {
+	t.Helper()
+	for _, pid := range s.freeze(t) {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatalf("stop %d: %v", pid, err)
+		}
+	}
+}
+
+// Resume lets all processes go on.
+func (s *Server) Resume(t testing.TB) {
+	t.Helper()
+	if s.process == nil {
+		return
+	}
+	for _, pid := range append(s.children(t), s.process.Pid) {
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatalf("continue %d: %v", pid, err)
+		}
+	}
+}
+
+// freeze stops the postmaster, so that it starts no more children, and gives those that
+// there are.
+func (s *Server) freeze(t testing.TB) []int {
+	t.Helper()
+	if s.process == nil {
+		t.Fatal("PostgreSQL does not run")
+	}
+	if err := s.process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	return s.children(t)
+}
+
+// children gives the pids of the server's processes but the postmaster.
+func (s *Server) children(t testing.TB) []int {
+	t.Helper()
+	out, err := exec.Command("pgrep", "-P", strconv.Itoa(s.process.Pid)).Output()
+	var exit *exec.ExitError
+	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) { // 1: there are none
+		t.Fatalf("pgrep: %v", err)
+	}
+	var pids []int
+	for _, word := range strings.Fields(string(out)) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// allDead reports whether no process of those runs; who should reap them may be slow.
+func allDead(pids []int) bool {
+	list := make([]string, len(pids))
+	for i, pid := range pids {
+		list[i] = strconv.Itoa(pid)
+	}
+	out, _ := exec.Command("ps", "-o", "stat=", "-p", strings.Join(list, ",")).Output() // it fails if there are none
+	for _, state := range strings.Fields(string(out)) {
+		if !strings.HasPrefix(state, "Z") {
+			return false
+		}
+	}
+	return true
+}
+
+// until polls for something that must become true.
+func until(t testing.TB, what string, true func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !true(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s it is not so that %s", patience, what)
+		}
+	}
+}
+
+// StartOnSmallDisk starts a server whose files lie on a disk of 100 MB, which Fill fills.
+// Only root may mount one.
+func StartOnSmallDisk(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s, err := start("100m", append([]string{"min_wal_size=2MB", "max_wal_size=8MB"}, settings...))
+	s = s.forTest(t, err)
+	t.Cleanup(s.end)
+	return s
+}
+
+// mount mounts a disk in memory for the cluster. The watchdog unmounts it.
+func (s *Server) mount(size string) error {
+	disk := filepath.Join(s.dir, "disk")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		return err
+	}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=0755,size="+size, "none", disk).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: mount: %w: %s", errMissing, err, out)
+	}
+	s.data = filepath.Join(disk, "data")
+	return s.giveAway(disk)
+}
+
+// ballast gives the file that takes up the room of a small disk.
+func (s *Server) ballast() string { return filepath.Join(s.dir, "disk", "ballast") }
+
+// Fill leaves no room on a small disk. The server finds out when it needs some: it may
+// refuse statements or end.
+func (s *Server) Fill(t testing.TB) {
+	t.Helper()
+	f, err := os.OpenFile(s.ballast(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := make([]byte, 4096)
+	for err == nil {
+		_, err = f.Write(chunk)
+	}
+	if closed := f.Close(); !errors.Is(err, syscall.ENOSPC) || closed != nil {
+		t.Fatal(err, closed)
+	}
+}
+
+// Empty makes room on a small disk again, and starts the server if it has ended.
+func (s *Server) Empty(t testing.TB) {
+	t.Helper()
+	if err := os.Remove(s.ballast()); err != nil {
+		t.Fatal(err)
+	}
+	if s.ended() {
+		s.Restart(t)
+	}
+}

@@ -1,0 +1,371 @@
+package postgrestest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// patience is how long a step of a server may take on a machine with much to do.
+const patience = time.Minute
+
+// A Server is a PostgreSQL server. Its methods are for one goroutine at a time, but for
+// URL and Database.
+type Server struct {
+	bin   string              // directory of the programs
+	as    *syscall.Credential // nil: our own user
+	dir   string              // has all files, and the socket
+	data  string
+	args  []string // settings beside the usual ones
+	lasts bool     // longer than a test
+
+	watchdog *exec.Cmd
+	alive    *os.File // the watchdog reads it: pids of the postmaster, until we end
+	process  *os.Process
+	names    atomic.Int64
+}
+
+// shared is the server of this test binary.
+var shared = sync.OnceValues(func() (*Server, error) {
+	s, err := start("", nil)
+	if err == nil {
+		s.lasts = true
+	}
+	return s, err
+})
+
+// Shared gives the one server of this test binary. It ends with the binary: tests that
+// kill or stop a server start one of their own.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	s, err := shared()
+	return s.forTest(t, err)
+}
+
+// Start starts a server that ends with the test. Settings are such as "ssl=on".
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s, err := start("", settings)
+	s = s.forTest(t, err)
+	t.Cleanup(s.end)
+	return s
+}
+
+// errMissing says that a server cannot be had on this machine.
+var errMissing = errors.New("a test server of PostgreSQL is not to be had")
+
+// forTest gives a server that has been started, and shows its log if the test fails.
+func (s *Server) forTest(t testing.TB, err error) *Server {
+	t.Helper()
+	if errors.Is(err, errMissing) {
+		missing(t, err.Error())
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of PostgreSQL's log:\n%s", s.logTail())
+		}
+	})
+	return s
+}
+
+// missing skips a test for want of something, which must not happen in CI.
+func missing(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// start makes a cluster and starts its server. Its files lie on a disk of that size if
+// it is not "".
+func start(diskSize string, settings []string) (*Server, error) {
+	s := &Server{}
+	if err := s.find(); err != nil {
+		return nil, err
+	}
+	if err := s.makeDir(); err != nil {
+		return nil, err
+	}
+	err := s.watch()
+	if err == nil && diskSize != "" {
+		err = s.mount(diskSize)
+	}
+	if err == nil {
+		err = s.makeCluster(diskSize != "")
+	}
+	if err == nil {
+		s.args = settings
+		err = s.run()
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, s.logTail())
+		s.end()
+		return nil, err
+	}
+	return s, nil
+}
+
+// find looks for the programs, and for a user who may run them.
+func (s *Server) find() error {
+	programs, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is well-formed
+	if path, err := exec.LookPath("initdb"); err == nil {
+		programs = append(programs, path)
+	}
+	if len(programs) == 0 {
+		return fmt.Errorf("%w: there is no initdb in PATH or /usr/lib/postgresql", errMissing)
+	}
+	s.bin = filepath.Dir(programs[len(programs)-1])
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return fmt.Errorf("%w: it does not run as root, and %w", errMissing, err)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return err
+}
+
+// makeDir makes the directory for all files. That of a test would not do: the user
+// postgres may not enter it, and its path can be too long for a socket.
+func (s *Server) makeDir() error {
+	parent := os.TempDir()
+	if len(parent) > 60 {
+		parent = "/tmp"
+	}
+	var err error
+	if s.dir, err = os.MkdirTemp(parent, "stint-pg"); err != nil {
+		return err
+	}
+	s.data = filepath.Join(s.dir, "data")
+	return s.giveAway(s.dir)
+}
+
+// giveAway makes a directory the server's own.
+func (s *Server) giveAway(dir string) error {
+	if s.as == nil {
+		return nil
+	}
+	return os.Chown(dir, int(s.as.Uid), int(s.as.Gid))
+}
+
+// watchdog reads pids of the postmaster. At their end it kills the last one and its
+// children, which have sessions of their own, and removes the directory, with what is
+// mounted there and the segment of shared memory that a killed server leaves behind.
+const watchdog = `
+pid=0
+while read -r line; do pid=$line; done
+if [ "$pid" != 0 ]; then
+	kill -STOP "$pid"
+	kill -KILL $(pgrep -P "$pid") "$pid"
+fi
+for data in "$0/data" "$0/disk/data"; do
+	segment=$(sed -n '7s/.* //p' "$data/postmaster.pid") && ipcrm -m "$segment"
+done
+for again in 1 2 3 4 5 6 7 8 9 10; do
+	[ ! -d "$0/disk" ] || umount "$0/disk"
+	rm -rf "$0" && break
+	sleep 0.1
+done
+`
+
+// watch starts the watchdog.
+func (s *Server) watch() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // the watchdog has its own
+	s.alive = w
+	s.watchdog = exec.Command("sh", "-c", watchdog, s.dir)
+	s.watchdog.Dir, s.watchdog.Stdin = "/", r
+	s.watchdog.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not for it
+	return s.watchdog.Start()
+}
+
+// end lets the watchdog do its work at once.
+func (s *Server) end() {
+	_ = s.alive.Close()   // that is the sign
+	_ = s.watchdog.Wait() // what it could not remove is no fault of the test
+	if s.process != nil {
+		_, _ = s.process.Wait() // it was killed
+		s.process = nil
+	}
+}
+
+// makeCluster makes the files of a server. On a small disk so are its segments of WAL.
+func (s *Server) makeCluster(small bool) error {
+	args := []string{"-D", s.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
+	if small {
+		args = append(args, "--wal-segsize=1")
+	}
+	cmd, done, err := s.command("initdb", args...)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("initdb: %w", err)
+	}
+	return nil
+}
+
+// command gives one of the programs, which writes to the log. When it has been started,
+// done is to be called.
+func (s *Server) command(name string, args ...string) (cmd *exec.Cmd, done func(), err error) {
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = exec.Command(filepath.Join(s.bin, name), args...)
+	cmd.Dir, cmd.Env = s.dir, []string{"LC_ALL=C", "TZ=UTC", "PATH=" + s.bin + ":/usr/bin:/bin"}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Setsid: true}
+	return cmd, func() { _ = log.Close() }, nil
+}
+
+// settings are those of every server. Without fsync nothing is lost as long as the
+// machine runs: what a killed process has written is in the page cache. Pages may be
+// torn by a kill all the same, so full_page_writes stays on.
+var settings = []string{
+	"listen_addresses=", "fsync=off", "max_connections=100", "shared_buffers=16MB", "autovacuum=off",
+	"dynamic_shared_memory_type=mmap", // in the data directory, so nothing is left in /dev/shm
+	"max_wal_senders=0", "logging_collector=off", "timezone=UTC",
+}
+
+// run starts the server on its files and waits until it answers.
+func (s *Server) run() error {
+	args := []string{"-D", s.data, "-k", s.dir}
+	for _, list := range [][]string{settings, s.args} {
+		for _, setting := range list {
+			args = append(args, "-c", setting)
+		}
+	}
+	cmd, done, err := s.command("postgres", args...)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.process = cmd.Process
+	s.tellWatchdog(s.process.Pid)
+	return s.await()
+}
+
+// tellWatchdog says which postmaster there is; 0 is none.
+func (s *Server) tellWatchdog(pid int) {
+	_, _ = fmt.Fprintln(s.alive, pid) // it reads as long as we live
+}
+
+// await waits until the server answers. One that ends before does not.
+func (s *Server) await() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, s.URL("postgres"))
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		if s.ended() || ctx.Err() != nil {
+			return fmt.Errorf("PostgreSQL does not start: %w", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// ended reports whether the postmaster has ended by itself, and lets go of it then.
+func (s *Server) ended() bool {
+	if s.process == nil {
+		return true
+	}
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(s.process.Pid, &status, syscall.WNOHANG, nil)
+	if pid == 0 && err == nil {
+		return false
+	}
+	s.gone()
+	return true
+}
+
+// gone forgets the postmaster.
+func (s *Server) gone() {
+	_ = s.process.Release() // it was waited for
+	s.process = nil
+	s.tellWatchdog(0)
+}
+
+// Dir gives the directory of the socket.
+func (s *Server) Dir() string { return s.dir }
+
+// URL gives the URL of a database.
+func (s *Server) URL(database string) string {
+	return "postgres://postgres@/" + url.PathEscape(database) + "?host=" + url.QueryEscape(s.dir)
+}
+
+// Database makes an empty database, which is dropped with the test, and gives its URL.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	return s.URL(s.NewDatabase(t))
+}
+
+// NewDatabase makes an empty database, which is dropped with the test, and gives its name.
+func (s *Server) NewDatabase(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("test%d", s.names.Add(1))
+	if err := s.exec("CREATE DATABASE " + name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if s.lasts {
+			_ = s.exec("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)") // it goes with the server at the latest
+		}
+	})
+	return name
+}
+
+// exec runs a statement in the database postgres.
+func (s *Server) exec(statement string) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	_, err = conn.Exec(ctx, statement)
+	return err
+}
+
+// log gives the path of the log.
+func (s *Server) log() string { return filepath.Join(s.dir, "log") }
+
+// logTail gives the last lines of the log.
+func (s *Server) logTail() string {
+	data, _ := os.ReadFile(s.log()) // it is for people
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-30):], "\n")
+}

@@ -1,0 +1,164 @@
+package postgrestest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("POSTGRESTEST_WAIT") != "" {
+		startAndWait()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// startAndWait is a test binary that is killed while it uses a server.
+func startAndWait() {
+	s, err := shared()
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(s.dir, s.process.Pid)
+	select {}
+}
+
+// query gives the one number that a statement gives.
+func query(t *testing.T, url, statement string) (n int, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close(ctx) }() // it may be broken
+	return n, conn.QueryRow(ctx, statement).Scan(&n)
+}
+
+// mustExec runs a statement.
+func mustExec(t *testing.T, url, statement string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), statement); err != nil {
+		t.Error(err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// wantNumber fails if a statement does not give that number.
+func wantNumber(t *testing.T, url, statement string, want int) {
+	t.Helper()
+	if n, err := query(t, url, statement); n != want || err != nil {
+		t.Errorf("%s: %d, %v, want %d", statement, n, err, want)
+	}
+}
+
+// TestNothingIsLeftBehind: a test binary that is killed leaves no process and no file.
+func TestNothingIsLeftBehind(t *testing.T) {
+	s := &Server{}
+	if err := s.find(); errors.Is(err, errMissing) {
+		missing(t, err.Error())
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), "POSTGRESTEST_WAIT=1"), os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	_ = cmd.Process.Kill() // before any failure
+	_ = cmd.Wait()         // it was killed
+	var dir string
+	var pid int
+	if _, scanned := fmt.Sscan(line, &dir, &pid); err != nil || scanned != nil {
+		t.Fatalf("%q: %v, %v", line, err, scanned)
+	}
+	until(t, "the server and its files are gone", func() bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, fs.ErrNotExist) && allDead([]int{pid})
+	})
+}
+
+// TestDatabases: each is a new one, and is dropped with its test.
+func TestDatabases(t *testing.T) {
+	s := Shared(t)
+	var first string
+	t.Run("use", func(t *testing.T) {
+		first = s.Database(t)
+		second := s.Database(t)
+		mustExec(t, first, "CREATE TABLE kept (n int)")
+		mustExec(t, second, "CREATE TABLE kept (n int)")
+	})
+	var refused interface{ SQLState() string }
+	if _, err := query(t, first, "SELECT 1"); !errors.As(err, &refused) || refused.SQLState() != "3D000" {
+		t.Errorf("a database is still there: %v", err)
+	}
+}
+
+// TestOutages: what was committed is there after a kill, a stop and a pause.
+func TestOutages(t *testing.T) {
+	s := Start(t, "application_name=seen")
+	url := s.Database(t)
+	mustExec(t, url, "CREATE TABLE kept (n int)")
+	for i, outage := range []func(testing.TB){s.Kill, s.Stop, s.Pause} {
+		mustExec(t, url, "INSERT INTO kept VALUES (1)")
+		outage(t)
+		begun := time.Now()
+		if _, err := query(t, url, "SELECT 1"); err == nil || (i < 2) == (time.Since(begun) > time.Second) {
+			t.Errorf("outage %d: %v after %s", i, err, time.Since(begun))
+		}
+		if i < 2 {
+			s.Restart(t)
+		} else {
+			s.Resume(t)
+		}
+		wantNumber(t, url, "SELECT count(*) FROM kept", i+1)
+	}
+	wantNumber(t, url, "SELECT count(*) FROM pg_settings WHERE name = 'application_name' AND setting = 'seen'", 1)
+	s.Pause(t) // its end is no matter of its state
+}
+
+// TestSmallDisk: a server without room refuses what needs some, and goes on with it.
+func TestSmallDisk(t *testing.T) {
+	s := StartOnSmallDisk(t)
+	disk := s.dir + "/disk"
+	url := s.URL(s.NewDatabase(t))
+	mustExec(t, url, "CREATE TABLE kept (n text)")
+	s.Fill(t)
+	if _, err := query(t, url, "WITH i AS (INSERT INTO kept SELECT repeat(md5(n::text), 50) FROM generate_series(1, 20000) n RETURNING 1) SELECT count(*) FROM i"); err == nil {
+		t.Error("there was room on a full disk")
+	}
+	s.Empty(t)
+	mustExec(t, url, "INSERT INTO kept VALUES ('there is room')")
+	wantNumber(t, url, "SELECT count(*) FROM kept", 1)
+	s.Fill(t)
+	s.end()
+	_, err := os.Stat(disk)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the disk is still there: %v", err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil || strings.Contains(string(mounts), disk) {
+		t.Errorf("the disk is still mounted: %v", err)
+	}
+}
