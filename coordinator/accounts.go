@@ -9,9 +9,9 @@ import (
 
 // Accounts gives the accounts that are known, in the order of their names: the default
 // one of each agent, those that control records name, and those of tasks that run or
-// wait. What they log in with is not here, nor anywhere in the ledger.
+// wait. What they log in with is not here, nor anywhere in the ledger. To ask does not
+// keep an idle master from ending.
 func (c *Coordinator) Accounts() []state.AccountUse {
-	defer c.call()()
 	c.mu.Lock()
 	list := c.state.Accounts()
 	c.mu.Unlock()

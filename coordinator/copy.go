@@ -1,12 +1,23 @@
 package coordinator
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
 	"time"
 
+	"stint/ledger"
 	"stint/state"
 )
 
-// An Image is one task as a copy of the ledger elsewhere has it.
+// An Image is one task as a copy of the ledger elsewhere has it: what its records say,
+// and what is left of its runs' files. A compaction changes nothing of it but Task.Seq,
+// nor does a move into the archive. What changes without a record of the task, FollowUps
+// and Archived, is left empty.
 type Image struct {
 	Task     state.Task // whole
 	Runs     []TaskRun  // the oldest first
@@ -38,3 +49,189 @@ const (
 	MirrorFollowing  MirrorState = "following"  // what is new is written
 	MirrorFailing    MirrorState = "failing"    // the database cannot be used; LastError says why, and it is tried again
 )
+
+// Follow gives the records of the journal after that seq; see [ledger.Log.Follow].
+func (c *Coordinator) Follow(after uint64) *ledger.Follower { return c.ledger.Follow(after) }
+
+// TaskIDs gives the next ids, at most n, behind the first done ones of all tasks that
+// are known, in the order of age, those of the archive first. With a compaction other
+// places count: who goes through all begins anew then.
+func (c *Coordinator) TaskIDs(done, n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.IDs(done, n)
+}
+
+// Image gives a task as it is now, by its whole id. The error has CodeNotFound if there
+// is none.
+func (c *Coordinator) Image(id string) (Image, error) {
+	return readImage(c.cfg.StateDir, id, func(f func(*state.State)) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		f(c.state)
+	})
+}
+
+// readImage gives a task of the state directory dir. with calls its argument with the
+// fold, which nobody else uses meanwhile.
+func readImage(dir, id string, with func(func(*state.State))) (i Image, err error) {
+	var away ledger.ArchiveEntry
+	var ended []state.Run
+	known, archived := false, false
+	with(func(st *state.State) {
+		if away, archived = st.Archived(id); !archived {
+			i.Task, ended, known, err = st.TaskAndRuns(id)
+			i.HoldsKey = st.HoldsKey(&i.Task)
+		}
+	})
+	switch {
+	case err != nil:
+		return Image{}, err
+	case archived:
+		if i.Task, ended, err = readAway(dir, away); err != nil {
+			return Image{}, err
+		}
+		with(func(st *state.State) { i.HoldsKey = st.HoldsKey(&i.Task) })
+	case !known:
+		return Image{}, &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
+	}
+	i.Runs = joinRuns(&i.Task, ended)
+	for k := range i.Runs {
+		i.Runs[k].weigh(dir)
+	}
+	return i, nil
+}
+
+// readAway gives a task of the archive, and what its agents' runs have used.
+func readAway(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Run, err error) {
+	s, err := ledger.ReadArchived(nil, dir, e)
+	if err != nil {
+		return t, nil, err
+	}
+	if t, err = state.TaskOf(s); err != nil {
+		return t, nil, err
+	}
+	ended, err = state.RunsOf(s)
+	return t, ended, err
+}
+
+// A Copy is a state directory as its journal had it up to some record. It was read once
+// and does not change; only an Image looks at the files of its runs and of the archive.
+// Its methods may be called by any goroutine.
+type Copy struct {
+	dir   string
+	seq   uint64
+	later map[string]bool // tasks that have records behind seq
+
+	mu    sync.Mutex // guards state, for reading too
+	state *state.State
+}
+
+// ReadCopy reads the state directory dir, an absolute path, as it was after the record
+// with the number upTo; 0: as it is. It needs no lock, for a master may be at work, and
+// changes nothing. Of what a compaction behind upTo has merged nothing is known any more.
+// The error has CodeNotFound if there is no ledger; it is ctx's cause if that ends.
+func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
+	data, archive, err := readBoth(ctx, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &Error{Code: CodeNotFound, Message: "there is no ledger in " + dir, Hint: "stint doctor"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &Copy{dir: dir, later: map[string]bool{}, state: state.New(bytesReader(data))}
+	for _, e := range archive {
+		c.state.Archive(e)
+	}
+	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
+		c.take(s, upTo)
+		return ctx.Err() == nil
+	})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return c, nil
+}
+
+// take folds a record, or notes that it comes later.
+func (c *Copy) take(s *ledger.Section, upTo uint64) {
+	switch {
+	case upTo == 0 || s.Seq <= upTo:
+		_ = c.state.Apply(s) // what the fold refuses has no effect, here as there
+		c.seq = max(c.seq, s.Seq)
+	case s.Kind == ledger.KindTask && !c.later[string(s.ID)]:
+		c.later[string(s.ID)] = true
+	}
+}
+
+// readBoth reads a journal and the index of the archive that belongs to it: when a
+// compaction has replaced the journal meanwhile, both are read again.
+func readBoth(ctx context.Context, dir string) (data []byte, archive []ledger.ArchiveEntry, err error) {
+	for same := false; !same && err == nil; {
+		data, archive, same, err = readOnce(ctx, dir)
+	}
+	return data, archive, err
+}
+
+// readOnce is readBoth that says whether the two belong together.
+func readOnce(ctx context.Context, dir string) (data []byte, archive []ledger.ArchiveEntry, same bool, err error) {
+	path := filepath.Join(dir, ledger.JournalName)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, nil, false, err
+	}
+	if data, err = readUntil(ctx, f, fi.Size()); err != nil { // what comes later is of later changes
+		return nil, nil, false, err
+	}
+	if archive, err = ledger.ReadArchive(nil, dir); err != nil {
+		return nil, nil, false, fmt.Errorf("read the archive: %w", err)
+	}
+	now, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	return data, archive, os.SameFile(fi, now), nil // f is open: no other file has its number
+}
+
+// Seq gives the number of the last record that is in the copy.
+func (c *Copy) Seq() uint64 { return c.seq }
+
+// Follow gives the records of the journal after that seq, as they are written; see
+// [ledger.FollowDir].
+func (c *Copy) Follow(after uint64) *ledger.Follower { return ledger.FollowDir(nil, c.dir, after) }
+
+// TaskIDs is [Coordinator.TaskIDs].
+func (c *Copy) TaskIDs(done, n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.IDs(done, n)
+}
+
+// Image is [Coordinator.Image].
+func (c *Copy) Image(id string) (Image, error) {
+	return readImage(c.dir, id, func(f func(*state.State)) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		f(c.state)
+	})
+}
+
+// Accounts gives the accounts that the records tell of: without the default one of an
+// agent that none of them names.
+func (c *Copy) Accounts() []state.AccountUse {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Accounts()
+}
+
+// RunDir gives the directory of a run's files.
+func (c *Copy) RunDir(runID string) string { return runDir(c.dir, runID) }
+
+// ChangedLater reports whether the journal has a record of a task behind Seq: an Image of
+// it tells what it was.
+func (c *Copy) ChangedLater(id string) bool { return c.later[id] }

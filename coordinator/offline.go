@@ -94,12 +94,17 @@ func readWhile(ctx context.Context, path string) (data []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	data = make([]byte, fi.Size()) // what comes later is of later changes
+	return readUntil(ctx, f, fi.Size()) // what comes later is of later changes
+}
+
+// readUntil reads size bytes, or as many as there are, until ctx ends.
+func readUntil(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
+	data := make([]byte, size)
 	for n := 0; n < len(data); {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		more, err := io.ReadFull(f, data[n:min(n+readBlock, len(data))])
+		more, err := io.ReadFull(r, data[n:min(n+readBlock, len(data))])
 		if n += more; errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return data[:n], nil // it was cut meanwhile
 		}
@@ -113,22 +118,7 @@ func readWhile(ctx context.Context, path string) (data []byte, err error) {
 // bytesReader reads records from a journal in memory.
 type bytesReader []byte
 
-func (b bytesReader) SectionAt(off int64) (*ledger.Section, error) {
-	doc := ledger.Parse(b[off : off+int64(sectionLen(b[off:]))])
-	if len(doc.Sections) != 1 {
-		return nil, fmt.Errorf("no record at offset %d", off)
-	}
-	return &doc.Sections[0], nil
-}
-
-func sectionLen(b []byte) int {
-	if i := bytes.Index(b, []byte("\n<!-- end ")); i >= 0 {
-		if n := bytes.IndexByte(b[i+1:], '\n'); n >= 0 {
-			return i + 1 + n + 1
-		}
-	}
-	return len(b)
-}
+func (b bytesReader) SectionAt(off int64) (*ledger.Section, error) { return ledger.SectionIn(b, off) }
 
 // Check looks whether a state directory is sound: tasks.md has no findings and
 // holds all records of the journal, and tasks.md alone gives the same tasks. It may

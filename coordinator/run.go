@@ -336,9 +336,10 @@ func (c *Coordinator) remember(r *run, t *state.Task) []memory.Hit {
 }
 
 // RunDir gives the directory of a run's files.
-func (c *Coordinator) RunDir(runID string) string {
-	return filepath.Join(c.cfg.StateDir, "runs", runID)
-}
+func (c *Coordinator) RunDir(runID string) string { return runDir(c.cfg.StateDir, runID) }
+
+// runDir is RunDir for a state directory.
+func runDir(dir, runID string) string { return filepath.Join(dir, "runs", runID) }
 
 func (c *Coordinator) timeout(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.Timeout); err == nil {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"stint/ledger"
 	"stint/state"
 )
 
@@ -34,35 +33,14 @@ type TaskRun struct {
 }
 
 // Runs gives all runs of a task, the oldest first, as far as its records tell of them.
-func (c *Coordinator) Runs(ctx context.Context, ref string) ([]TaskRun, error) {
-	t, err := c.Task(ctx, ref)
+func (c *Coordinator) Runs(_ context.Context, ref string) ([]TaskRun, error) {
+	defer c.call()()
+	id, err := c.find(ref)
 	if err != nil {
 		return nil, err
 	}
-	ended, err := c.endedRuns(&t)
-	if err != nil {
-		return nil, err
-	}
-	list := joinRuns(&t, ended)
-	for i := range list {
-		c.weigh(&list[i])
-	}
-	return list, nil
-}
-
-// endedRuns gives what the agents' runs of a task have used that have ended.
-func (c *Coordinator) endedRuns(t *state.Task) ([]state.Run, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, ok := c.state.Archived(t.ID)
-	if !ok {
-		return c.state.Runs(t.ID)
-	}
-	s, err := ledger.ReadArchived(nil, c.cfg.StateDir, e)
-	if err != nil {
-		return nil, err
-	}
-	return state.RunsOf(s)
+	i, err := c.Image(id)
+	return i.Runs, err
 }
 
 // joinRuns puts together what the steps of a task tell and what the agents' runs have
@@ -132,9 +110,9 @@ func (r *TaskRun) ofLast(t *state.Task) {
 	}
 }
 
-// weigh says what is left of the files of a run.
-func (c *Coordinator) weigh(r *TaskRun) {
-	r.RunDir = c.RunDir(r.RunID)
+// weigh says what is left of the files of a run of that state directory.
+func (r *TaskRun) weigh(dir string) {
+	r.RunDir = runDir(dir, r.RunID)
 	fi, err := os.Lstat(r.RunDir)
 	if r.Kept = err == nil && fi.IsDir(); !r.Kept {
 		return

@@ -370,6 +370,20 @@ func (w *window) section(f durable.File, off int64) *Section {
 	return s
 }
 
+// SectionIn reads the record that begins at off in the bytes of a journal. It is a view
+// into them.
+func SectionIn(journal []byte, off int64) (*Section, error) {
+	s := new(Section)
+	if off < 0 || off >= int64(len(journal)) {
+		return nil, fmt.Errorf("no record at offset %d", off)
+	}
+	if _, _, err := scanStrict(journal[off:], s); err != nil {
+		return nil, fmt.Errorf("no record at offset %d: %w", off, err)
+	}
+	s.Off = off
+	return s, nil
+}
+
 // sectionIn reads the record at off of a file, whose name is for the error.
 func sectionIn(f io.ReaderAt, name string, off int64) (*Section, error) {
 	for size := 4 << 10; ; size *= 4 {

@@ -44,6 +44,7 @@ type State struct {
 	hasty   map[uint32]*live // queued ones that may not wait for a cool-down to end
 	deleted map[uint32]bool  // of all tasks, those that are hidden
 	away    int              // entries that are not in the journal
+	revived []uint32         // entries of tasks that were brought back, in order: each is the second one of its task
 	family  family
 	recent  recent
 
@@ -158,6 +159,7 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	}
 	if back != 0 {
 		s.entries.at(back).kept = broughtBack
+		s.revived = append(s.revived, n)
 		s.noteParent(back, "", "") // the new entry has it
 	}
 	if cur == nil {
@@ -333,8 +335,13 @@ func (s *State) offsets(n uint32) []int64 {
 }
 
 // read folds the records of task n anew, into t.
-func (s *State) read(n uint32, t *folded, k keep) error {
+func (s *State) read(n uint32, t *folded, k keep) error { return s.readEach(n, t, k, nil) }
+
+// readEach is read that calls each, if there is one, after every record, with what t
+// was before it.
+func (s *State) readEach(n uint32, t *folded, k keep, each func(before *Task, sec *ledger.Section)) error {
 	*t = folded{}
+	var before Task
 	if s.entries.at(n).kept != inJournal {
 		return errArchived
 	}
@@ -346,8 +353,14 @@ func (s *State) read(n uint32, t *folded, k keep) error {
 		if m, _ := s.ids.find(sec.ID); m != n || sec.Kind != ledger.KindTask {
 			return fmt.Errorf("at offset %d stands %s %s", off, sec.Kind, sec.ID)
 		}
+		if each != nil {
+			before = t.Task
+		}
 		if err := t.apply(sec, s.pool, k); err != nil {
 			return err
+		}
+		if each != nil {
+			each(&before, sec)
 		}
 	}
 	return nil

@@ -49,3 +49,8 @@ type Source interface {
 	// RunDir gives the path of a run's files.
 	RunDir(runID string) string
 }
+
+var (
+	_ Source = (*coordinator.Coordinator)(nil)
+	_ Source = (*coordinator.Copy)(nil)
+)
