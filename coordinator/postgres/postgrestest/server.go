@@ -336,15 +336,21 @@ func (s *Server) Database(t testing.TB) string {
 func (s *Server) NewDatabase(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("test%d", s.names.Add(1))
-	if err := s.exec("CREATE DATABASE " + name); err != nil {
-		t.Fatal(err)
-	}
+	s.CreateDatabase(t, name)
 	t.Cleanup(func() {
 		if s.lasts {
 			_ = s.exec("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)") // it goes with the server at the latest
 		}
 	})
 	return name
+}
+
+// CreateDatabase makes an empty database of that name, a word.
+func (s *Server) CreateDatabase(t testing.TB, name string) {
+	t.Helper()
+	if err := s.exec("CREATE DATABASE " + name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // exec runs a statement in the database postgres.
