@@ -124,6 +124,7 @@ const (
 	CodeForbidden    Code = "forbidden"     // a run, or a page of another site, may not do that
 	CodeUnauthorized Code = "unauthorized"  // no token, or not the present one
 	CodeTooMany      Code = "too-many"      // a bound is reached: of the queue, or of streams
+	CodeUnavailable  Code = "unavailable"   // something outside that it needs, such as a database, does not answer or refuses
 )
 
 // An Error is an error for people and programs alike: a sentence that says what

@@ -28,6 +28,7 @@ var statusOf = map[coordinator.Code]int{
 	coordinator.CodeForbidden:    http.StatusForbidden,
 	coordinator.CodeUnauthorized: http.StatusUnauthorized,
 	coordinator.CodeTooMany:      http.StatusTooManyRequests,
+	coordinator.CodeUnavailable:  http.StatusBadGateway,
 }
 
 // codeOf gives the code of an answer that names none. Statuses of our own
@@ -54,6 +55,8 @@ func codeOf(status int) coordinator.Code {
 		return coordinator.CodeStopped
 	case status == http.StatusInsufficientStorage:
 		return coordinator.CodeFull
+	case status == http.StatusBadGateway:
+		return coordinator.CodeUnavailable
 	case status >= 400 && status < 500:
 		return coordinator.CodeInvalid
 	}

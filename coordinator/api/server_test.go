@@ -147,7 +147,7 @@ func TestMethodNotAllowedSaysWhatIs(t *testing.T) {
 func TestErrorsOfTheMaster(t *testing.T) {
 	for code, status := range map[coordinator.Code]int{
 		coordinator.CodeInvalid: 422, coordinator.CodeNotFound: 404, coordinator.CodeAmbiguous: 409, coordinator.CodeConflict: 409,
-		coordinator.CodeBusy: 423, coordinator.CodeFull: 507, coordinator.CodeStopped: 503, coordinator.CodeAgentMissing: 424,
+		coordinator.CodeBusy: 423, coordinator.CodeFull: 507, coordinator.CodeStopped: 503, coordinator.CodeAgentMissing: 424, coordinator.CodeUnavailable: 502,
 	} {
 		m := twoTasks(t)
 		want := &coordinator.Error{Code: code, Message: "no", Hint: "do this"}
