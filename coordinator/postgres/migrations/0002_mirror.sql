@@ -9,6 +9,7 @@ CREATE TABLE mirrors (
     digest     BYTEA,
     settings   TEXT NOT NULL,
     version    TEXT NOT NULL,
+    worker_id  UUID,
     rebuilt_at TIMESTAMPTZ,
     updated_at TIMESTAMPTZ NOT NULL DEFAULT now()
 );

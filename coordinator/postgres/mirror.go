@@ -1,0 +1,219 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"stint/coordinator"
+	"stint/ledger"
+)
+
+// Bounds of how a mirror behaves when its database cannot be used.
+const (
+	firstWait   = 200 * time.Millisecond // before the second try; doubled each time
+	longestWait = 5 * time.Second
+	openTimeout = 15 * time.Second // to connect and to read how far the copy goes
+	lastTimeout = 3 * time.Second  // to hand over what is new when the master ends
+	mostSkipped = 10
+)
+
+// A Mirror keeps the copy of one ledger true, for as long as its Run runs. Status may be
+// called by any goroutine, at any time.
+type Mirror struct {
+	o        Options
+	takeOver bool // the copy of another state directory may be written over
+
+	mu      sync.Mutex // guards what follows
+	status  coordinator.MirrorStatus
+	newest  func() uint64 // gives the source's newest record; nil: there is no source yet
+	waiting time.Time     // since when the oldest record waits that is not in the copy; zero: none was seen
+}
+
+// New gives a mirror that has not begun.
+func New(o Options) *Mirror {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Mirror{o: o, status: coordinator.MirrorStatus{State: coordinator.MirrorConnecting}}
+}
+
+func (o *Options) now() time.Time { return o.Now() }
+
+// Run keeps the copy of src true until ctx ends, through every failure of the database.
+// Then it takes a moment to hand over what is new.
+func (m *Mirror) Run(ctx context.Context, src Source) {
+	m.mu.Lock()
+	m.newest = src.Seq
+	m.mu.Unlock()
+	for wait := firstWait; ctx.Err() == nil; {
+		written := m.Status().Seq
+		err := m.once(ctx, src, forever)
+		if ctx.Err() != nil || errors.Is(err, ledger.ErrClosed) {
+			break
+		}
+		if errors.Is(err, errMoved) {
+			pause(ctx, firstWait)
+			continue // the next session reads where it is
+		}
+		m.failed(err)
+		if m.Status().Seq != written {
+			wait = firstWait
+		}
+		pause(ctx, wait/2+rand.N(wait/2)) // not all hosts at the same moment
+		wait = min(2*wait, longestWait)
+	}
+	m.handOver(src)
+}
+
+// pause waits, until ctx ends at most.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// once is one session, up to record end.
+func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	s, err := m.open(opening, src)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if end == forever {
+		if err := s.register(opening); err != nil {
+			return explain(err, s.target)
+		}
+	}
+	return explainOurs(s.run(ctx, end), s.target)
+}
+
+// explainOurs is explain for all but the errors that a caller decides on.
+func explainOurs(err error, t target) error {
+	if errors.Is(err, errMoved) || errors.Is(err, ledger.ErrClosed) {
+		return err
+	}
+	return explain(err, t)
+}
+
+// handOver is the last thing that a mirror does: its master ends, and the copy should
+// have what came last, if the database can be used.
+func (m *Mirror) handOver(src Source) {
+	if m.Status().State != coordinator.MirrorFollowing {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
+	defer cancel()
+	s, err := m.open(ctx, src)
+	if err != nil {
+		return
+	}
+	defer s.close()
+	if end := src.Seq(); s.at.seq < end {
+		err = s.run(ctx, end)
+	}
+	s.unregister(ctx)
+	if err != nil {
+		m.o.Log.Info("the copy in PostgreSQL does not have the last records; the next master hands them over", "error", explainOurs(err, s.target))
+	}
+}
+
+// Status says how far the copy is.
+func (m *Mirror) Status() coordinator.MirrorStatus {
+	m.mu.Lock()
+	st, newest, waiting := m.status, m.newest, m.waiting
+	m.mu.Unlock()
+	if newest == nil {
+		return st
+	}
+	if seq := newest(); seq > st.Seq {
+		st.LagRecords = seq - st.Seq
+	}
+	if st.LagRecords > 0 && !waiting.IsZero() {
+		st.LagSeconds = max(0, m.o.now().Sub(waiting).Seconds())
+	}
+	return st
+}
+
+// connected notes a connection, and what is to be said of it.
+func (m *Mirror) connected(t target, warning string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if warning != "" && warning != m.status.Warning {
+		m.o.Log.Warn(warning)
+	}
+	m.status.Target, m.status.Warning = t.String(), warning
+}
+
+// is notes what the mirror does now.
+func (m *Mirror) is(now coordinator.MirrorState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.status.State != now {
+		m.o.Log.Info("the copy in PostgreSQL: "+string(now), "database", m.status.Target)
+	}
+	if m.status.State = now; now == coordinator.MirrorRebuilding {
+		m.status.Skipped = nil
+	}
+}
+
+// failed notes why a session has ended. The same trouble again is not logged again.
+func (m *Mirror) failed(err error) {
+	if err == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.status.State != coordinator.MirrorFailing || m.status.LastError != err.Error() {
+		m.o.Log.Warn("the copy in PostgreSQL waits: " + err.Error())
+	}
+	m.status.State, m.status.LastError, m.status.ErrorAt = coordinator.MirrorFailing, err.Error(), m.o.now().UTC()
+	m.status.Failures++
+	if m.waiting.IsZero() {
+		m.waiting = m.o.now()
+	}
+}
+
+// pending notes since when the oldest record waits that is not in the copy.
+func (m *Mirror) pending(since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !since.IsZero() {
+		m.waiting = since
+	}
+}
+
+// wrote notes a batch that is in the copy, which goes to seq now.
+func (m *Mirror) wrote(b *batch, seq uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.status.Seq = seq
+	for _, t := range b.tasks {
+		m.status.Rows += uint64(1 + len(t.runs) + len(t.files))
+	}
+	if b.to != nil {
+		m.waiting = time.Time{}
+	}
+}
+
+// skipped notes a task that the database does not take.
+func (m *Mirror) skipped(id string, why error) {
+	m.o.Log.Error("a task is not in the copy in PostgreSQL", "task", id, "error", why)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.status.Skipped) < mostSkipped {
+		m.status.Skipped = append(m.status.Skipped, fmt.Sprintf("task %s: %v", id, why))
+	}
+}

@@ -1,0 +1,134 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"stint/coordinator"
+)
+
+// A Position says how far a copy goes.
+type Position struct {
+	Target     string        `json:"target"`
+	Schema     int           `json:"schema"`
+	Host       string        `json:"host"`
+	StateDir   string        `json:"stateDir,omitempty"` // whose ledger it is a copy of; "": nothing was copied yet
+	Seq        uint64        `json:"seq"`                // all records up to this one are in it; 0: it is being built, or empty
+	Generation int64         `json:"generation"`
+	UpdatedAt  time.Time     `json:"updatedAt,omitzero"` // by the database's clock, likewise RebuiltAt
+	RebuiltAt  time.Time     `json:"rebuiltAt,omitzero"`
+	Version    string        `json:"version,omitempty"` // of the stint that wrote last
+	Skew       time.Duration `json:"-"`                 // the database's clock minus ours
+	Warning    string        `json:"warning,omitempty"`
+	Rows       uint64        `json:"rows,omitempty"`    // written by this call
+	Skipped    []string      `json:"skipped,omitempty"` // tasks that the database did not take, and why: a few of them
+
+	digest   []byte
+	settings string
+	worker   *[16]byte     // who rebuilds it, or was the last to
+	age      time.Duration // since UpdatedAt
+}
+
+// readPosition reads the mirror's row of a host; the zero one if there is none.
+func readPosition(ctx context.Context, q querier, host string) (p Position, err error) {
+	var seq int64
+	var rebuilt *time.Time
+	err = q.QueryRow(ctx, `SELECT host, state_dir, seq, digest, generation, settings, version, updated_at, rebuilt_at, worker_id,
+		clock_timestamp() - updated_at FROM mirrors WHERE host = $1`, host).
+		Scan(&p.Host, &p.StateDir, &seq, &p.digest, &p.Generation, &p.settings, &p.Version, &p.UpdatedAt, &rebuilt, &p.worker, &p.age)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Position{Host: host}, nil
+	}
+	if rebuilt != nil {
+		p.RebuiltAt = rebuilt.UTC()
+	}
+	p.Seq, p.UpdatedAt = uint64(seq), p.UpdatedAt.UTC()
+	return p, err
+}
+
+// Look connects, checks the schema and reads how far the copy goes. It changes nothing.
+// A database without our tables gives Schema 0. Errors are *coordinator.Error.
+func Look(ctx context.Context, o Options) (p Position, err error) {
+	m := New(o)
+	pool, t, err := m.o.connect(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer pool.Close()
+	defer func() { err = explain(err, t) }()
+	p = Position{Host: o.Host, Target: t.String()}
+	if p.Schema, err = schemaVersion(ctx, pool); err != nil || p.Schema == 0 {
+		return p, err
+	}
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return p, err
+	}
+	err = checkSchema(ctx, conn.Conn())
+	conn.Release()
+	if err != nil {
+		return p, err
+	}
+	schema := p.Schema
+	if p, err = readPosition(ctx, pool, o.Host); err != nil {
+		return p, err
+	}
+	p.Target, p.Schema = t.String(), schema
+	if p.Skew, err = clockSkew(ctx, pool, m.o.now); err == nil {
+		p.Warning = skewWarning(p.Skew, t)
+	}
+	return p, err
+}
+
+// Once brings the copy up to date with what src has when it is called, and returns. A
+// mirror of the same ledger may be at work meanwhile. Errors are *coordinator.Error.
+func Once(ctx context.Context, o Options, src Source) (Position, error) {
+	return finish(ctx, New(o), src, func(s *session, end uint64) error { return s.run(ctx, end) })
+}
+
+// Rebuild writes the whole copy anew, also where the name of this host has the copy of
+// another state directory. Errors are *coordinator.Error.
+func Rebuild(ctx context.Context, o Options, src Source) (Position, error) {
+	m := New(o)
+	m.takeOver = true
+	return finish(ctx, m, src, func(s *session, _ uint64) error {
+		if err := s.writeAccounts(ctx, s.src.Accounts()); err != nil {
+			return err
+		}
+		return s.rebuild(ctx)
+	})
+}
+
+// finish does something with sessions until it is done: the copy may be moved on by
+// another writer meanwhile, and its place is read anew then.
+func finish(ctx context.Context, m *Mirror, src Source, do func(s *session, end uint64) error) (p Position, err error) {
+	end := src.Seq()
+	for {
+		s, err := m.open(ctx, src)
+		if errors.Is(err, errMoved) {
+			pause(ctx, firstWait)
+			continue
+		}
+		if err != nil {
+			return p, err
+		}
+		if err = do(s, end); err == nil {
+			p, err = readPosition(ctx, s.pool, m.o.Host)
+			p.Target, p.Schema = s.target.String(), newest()
+		}
+		s.close()
+		if !errors.Is(err, errMoved) {
+			st := m.Status()
+			p.Rows, p.Warning, p.Skipped = st.Rows, st.Warning, st.Skipped
+			return p, explainOurs(err, s.target)
+		}
+		if pause(ctx, firstWait); ctx.Err() != nil {
+			return p, explain(context.Cause(ctx), s.target)
+		}
+	}
+}
+
+var _ Source = (*coordinator.Coordinator)(nil)

@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"stint/coordinator"
+	"stint/ledger"
+	"stint/state"
+)
+
+// A packer makes batches, one ahead of who writes them. It runs in a goroutine of its
+// own, which closes batches at its end; err is to be read afterwards.
+type packer struct {
+	s       *session
+	ctx     context.Context // ends with the session, or before
+	cancel  context.CancelFunc
+	batches chan *batch // capacity 1
+	err     error
+}
+
+func (s *session) newPacker(ctx context.Context) *packer {
+	p := &packer{s: s, batches: make(chan *batch, 1)}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	return p
+}
+
+// end ends the packer and waits for it.
+func (p *packer) end() {
+	p.cancel()
+	for range p.batches { // until it is closed
+	}
+}
+
+// all packs all tasks that are known. The last batch moves the cursor and ends the
+// rebuild.
+func (p *packer) all(to place) {
+	defer close(p.batches)
+	last := &batch{to: &to, sweep: true}
+	for done := 0; ; {
+		ids := p.s.src.TaskIDs(done, maxTasks)
+		if len(ids) == 0 {
+			p.send(last)
+			return
+		}
+		if p.err = p.pack(ids, &batch{}); p.err != nil {
+			return
+		}
+		done += len(ids)
+	}
+}
+
+// send hands a batch over.
+func (p *packer) send(b *batch) {
+	select {
+	case p.batches <- b:
+	case <-p.ctx.Done():
+		p.err = context.Cause(p.ctx)
+	}
+}
+
+// pack hands over tasks as they are now: in one batch, or where they are large in
+// several, of which the last is last.
+func (p *packer) pack(ids []string, last *batch) error {
+	b, size := &batch{since: last.since}, 0
+	for _, id := range ids {
+		rows, err := p.rows(id)
+		if err != nil {
+			return err
+		}
+		if rows == nil {
+			continue
+		}
+		if size += rows.size; size > maxBytes && len(b.tasks) > 0 {
+			p.send(b)
+			b, size = &batch{since: last.since}, rows.size
+		}
+		b.tasks = append(b.tasks, rows)
+	}
+	last.tasks = b.tasks
+	p.send(last)
+	return p.err
+}
+
+// rows gives the rows of a task; nil if there is none of that id any more.
+func (p *packer) rows(id string) (*taskRows, error) {
+	if p.ctx.Err() != nil {
+		return nil, context.Cause(p.ctx)
+	}
+	im, err := p.s.src.Image(id)
+	if errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.s.rows(&im)
+}
+
+// A record is what a packer needs of a record of the journal.
+type record struct {
+	seq      uint64
+	digest   []byte
+	task     string // whose it is; "": no task's
+	account  bool   // it changes an account
+	restored bool   // a person has rolled the ledger back
+	at       time.Time
+}
+
+// follow packs what the records behind a place have changed, up to one of number end.
+func (p *packer) follow(from place, end uint64) {
+	defer close(p.batches)
+	records, done := make(chan record, 4*maxTasks), make(chan error, 1)
+	ctx, cancel := context.WithCancel(p.ctx)
+	go func() { done <- p.read(ctx, from.seq, end, records) }()
+	defer func() {
+		cancel()
+		if err := <-done; p.err == nil {
+			p.err = err
+		}
+	}()
+	for r := range records {
+		if r.restored {
+			p.err = errRestored
+			return
+		}
+		if p.err = p.packRecords(r, records, from.generation); p.err != nil {
+			return
+		}
+	}
+}
+
+// read hands on the records behind one, until one of number end was read.
+func (p *packer) read(ctx context.Context, after, end uint64, to chan<- record) error {
+	defer close(to)
+	f := p.s.src.Follow(after)
+	defer func() { _ = f.Close() }() // only read from
+	for after < end {
+		sec, err := f.Next(ctx)
+		if err != nil {
+			return err
+		}
+		after = sec.Seq
+		select {
+		case to <- recordOf(sec, p.s.o.now()):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func recordOf(sec *ledger.Section, now time.Time) record {
+	r := record{seq: sec.Seq, digest: digestOf(sec), account: isAccount(sec), at: now}
+	if at, err := state.ParseTime(sec.Value(state.KeyUpdatedAt)); err == nil && !at.IsZero() && at.Before(now) {
+		r.at = at
+	}
+	switch {
+	case sec.Kind == ledger.KindTask:
+		r.task = string(sec.ID)
+	case sec.Kind == ledger.KindControl && string(sec.ID) == ledger.ControlRestored:
+		r.restored = true
+	}
+	return r
+}
+
+// packRecords makes a batch of a record and of those that are there behind it.
+func (p *packer) packRecords(r record, more <-chan record, generation int64) error {
+	b := &batch{since: r.at}
+	var ids []string
+	known, accounts := map[string]bool{}, false
+	for ok := true; ok; {
+		if accounts = accounts || r.account; r.task != "" && !known[r.task] {
+			known[r.task] = true
+			ids = append(ids, r.task)
+		}
+		b.to = &place{seq: r.seq, digest: r.digest, generation: generation}
+		if len(ids) == maxTasks {
+			break
+		}
+		select {
+		case r, ok = <-more:
+			if ok && r.restored {
+				return errRestored
+			}
+		default:
+			ok = false
+		}
+	}
+	if accounts {
+		b.accounts = p.s.src.Accounts()
+	}
+	return p.pack(ids, b)
+}

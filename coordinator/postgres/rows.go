@@ -1,0 +1,437 @@
+package postgres
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// statuses has the name that each status of the ledger has in the tables.
+var statuses = map[state.Status]string{
+	state.Draft:    "draft",
+	state.Queued:   "queued",
+	state.Running:  "running",
+	state.Done:     "succeeded",
+	state.Failed:   "failed",
+	state.Canceled: "canceled",
+	state.Dead:     "deadletter",
+}
+
+// StatusOf gives the name that a status of the ledger has in table tasks. There, leased
+// is the status of a task that a worker has taken from the shared queue, and that no
+// ledger has begun.
+func StatusOf(s state.Status) string { return statuses[s] }
+
+// Statuses of a run.
+const (
+	runRunning     = "running"
+	runSucceeded   = "succeeded"
+	runFailed      = "failed"
+	runCanceled    = "canceled"
+	runInterrupted = "interrupted"
+	runUnknown     = "unknown" // no record says how it ended
+)
+
+// runStatus says how a run of a task stands.
+func runStatus(t *state.Task, r *coordinator.TaskRun) string {
+	switch {
+	case r.RunID == t.RunID && t.Status == state.Running:
+		return runRunning
+	case r.Reason == state.ClassCanceled:
+		return runCanceled
+	case r.Reason == state.ClassInterrupted || r.Reason == state.ClassOrphaned:
+		return runInterrupted
+	case r.Reason != "":
+		return runFailed
+	case r.EndedAt.IsZero():
+		return runUnknown
+	}
+	return runSucceeded
+}
+
+// isTool reports whether a table may name an agent as the tool of a task.
+func isTool(agent string) bool {
+	return slices.Contains([]string{"codex", "claude", "gemini", "demo"}, agent)
+}
+
+// toolOf gives the tool, or NULL where a task names none that is known.
+func toolOf(agent string) any {
+	if !isTool(agent) {
+		return nil
+	}
+	return agent
+}
+
+// A table is one of those that the copy is made of.
+type table struct {
+	name    string
+	columns []string
+	kept    []string // columns whose value stays when the new one is NULL: the files that it was made of are gone
+}
+
+var (
+	tasksTable = table{name: "tasks", columns: []string{
+		"id", "host", "ref", "generation", "tenant_id", "queue", "tool", "agent", "model", "status", "priority", "prompt",
+		"input_files", "output_spec", "idempotency_key", "attempt", "max_attempts", "leased_by", "scheduled_at", "next_attempt_at",
+		"result", "error_message", "started_at", "finished_at", "created_at", "updated_at",
+		"session_key", "workspace", "account", "resume", "agent_session", "label", "after", "held", "reason", "note", "run_id",
+		"retries", "limit_waits", "iteration", "verify_command", "verify_exit_code", "verify_ms", "triggered_by", "trigger", "answer",
+		"findings", "extra", "input_tokens", "cached_input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
+	}}
+	runsTable = table{name: "task_runs", columns: []string{
+		"id", "task_id", "host", "ref", "number", "attempt", "iteration", "phase", "status", "reason", "started_at", "finished_at",
+		"exit_code", "stdout", "stderr", "stdout_bytes", "stderr_bytes", "output_files", "tokens_used", "latency_ms", "agent", "model",
+		"account", "run_dir", "input_tokens", "cached_input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
+	}, kept: []string{"stdout", "stderr", "stdout_bytes", "stderr_bytes"}}
+	filesTable = table{name: "task_files", columns: []string{
+		"id", "task_id", "run_id", "host", "path", "is_input", "content", "size_bytes", "storage_url", "sha256",
+	}, kept: []string{"content"}}
+)
+
+// A taskRows is what the tables have of one task. Each row has the values of its table's
+// columns.
+type taskRows struct {
+	id      string // in the ledger
+	uuid    [16]byte
+	account string // that it runs with; "": none
+	agent   string // of that account
+	hasKey  bool
+	task    []any
+	runs    [][]any
+	files   [][]any
+	size    int // bytes of its longest columns
+}
+
+// A rower makes rows of images.
+type rower struct {
+	o   *Options
+	dir func(runID string) string
+}
+
+// rows gives what the tables have of a task.
+func (w *rower) rows(im *coordinator.Image) (*taskRows, error) {
+	t := &im.Task
+	id, ref := rowID(t.ID, w.o.Host)
+	out := &taskRows{id: t.ID, uuid: id, size: len(t.Prompt) + len(t.Result) + 1024}
+	files := w.inputs(out, t)
+	if t.Status == state.Running && isTool(t.Agent) {
+		out.account, out.agent = w.accountID(t.AccountName()), t.Agent
+	}
+	key := ""
+	if im.HoldsKey {
+		key = t.IdempotencyKey
+	}
+	out.hasKey = key != ""
+	for i := range im.Runs {
+		if err := w.run(out, t, &im.Runs[i], i+1); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.outputs(out, t); err != nil {
+		return nil, err
+	}
+	out.task = []any{
+		id, w.o.Host, ref, int64(0), orDefault(t.TenantID), orDefault(t.Queue), toolOf(t.Agent), orNull(t.Agent), orNull(t.Model),
+		statuses[t.Status], int32(priorityOf(t)), orNull(t.Prompt),
+		jsonOf(files), jsonOf(texts(t.OutputSpec)), orNull(key), int32(t.Attempt), int32(w.maxAttempts(t)), orNull(out.account),
+		scheduledAt(t), nextAttemptAt(t),
+		resultOf(t), orNull(t.Error), timeOrNull(t.StartedAt), finishedAt(im), createdAt(t), updatedAt(t),
+		orNull(t.SessionKey), orNull(t.Workspace), orNull(t.AccountName()), orNull(t.Resume), orNull(t.AgentSession), orNull(t.Label),
+		jsonOf(texts(t.After)), t.Hold, orNull(string(t.Reason)), orNull(t.Note), orNull(t.RunID),
+		int32(t.Retries), int32(t.LimitWaits), int32(t.Iteration), orNull(t.VerifyCommand), intOrNull(t.VerifyExitCode), millis(t.VerifyTime),
+		orNull(t.TriggeredBy), orNull(string(t.Trigger)), orNull(t.Result),
+		jsonOf(findingsOf(t)), jsonOf(extraOf(t)), t.Usage.InputTokens, t.Usage.CachedInputTokens, t.Usage.OutputTokens,
+		t.Usage.ReasoningTokens, cost(t.Usage),
+	}
+	return out, nil
+}
+
+// generationColumn is the place of the column that the writer fills in.
+var generationColumn = slices.Index(tasksTable.columns, "generation")
+
+func orDefault(s string) string {
+	if s == "" {
+		return "default"
+	}
+	return text(s)
+}
+
+func priorityOf(t *state.Task) int {
+	if t.Priority < 1 || t.Priority > 9 {
+		return 5
+	}
+	return t.Priority
+}
+
+func (w *rower) maxAttempts(t *state.Task) int {
+	if t.MaxAttempts > 0 {
+		return t.MaxAttempts
+	}
+	return w.o.MaxAttempts
+}
+
+// accountID gives the key of an account of this host.
+func (w *rower) accountID(name string) string { return text(w.o.Host + "/" + name) }
+
+// createdAt, updatedAt, scheduledAt and nextAttemptAt give times that each row must
+// have, or that say when a task may run: a person's section may have none.
+func createdAt(t *state.Task) time.Time {
+	if t.CreatedAt.IsZero() {
+		return t.UpdatedAt
+	}
+	return t.CreatedAt
+}
+
+func updatedAt(t *state.Task) time.Time {
+	if t.UpdatedAt.IsZero() {
+		return t.CreatedAt
+	}
+	return t.UpdatedAt
+}
+
+func tried(t *state.Task) bool { return t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 }
+
+func scheduledAt(t *state.Task) time.Time {
+	if tried(t) || t.NotBefore.IsZero() {
+		return createdAt(t)
+	}
+	return t.NotBefore
+}
+
+func nextAttemptAt(t *state.Task) any {
+	if !tried(t) || t.Status != state.Queued {
+		return nil
+	}
+	return timeOrNull(t.NotBefore)
+}
+
+// finishedAt gives when a task has ended: with its last run, or by its last record.
+func finishedAt(im *coordinator.Image) any {
+	t, last := &im.Task, len(im.Runs)-1
+	switch {
+	case !t.Status.Terminal():
+		return nil
+	case t.Status != state.Canceled && last >= 0 && !im.Runs[last].EndedAt.IsZero():
+		return im.Runs[last].EndedAt
+	}
+	return timeOrNull(t.UpdatedAt)
+}
+
+// resultOf gives what came of a task that has ended, NULL before.
+func resultOf(t *state.Task) any {
+	if !t.Status.Terminal() {
+		return nil
+	}
+	paths := []string{}
+	for _, f := range t.OutputFiles {
+		paths = append(paths, text(f.Path))
+	}
+	return jsonOf(struct {
+		Files    []string `json:"files"`
+		ExitCode *int     `json:"exit_code"`
+	}{paths, t.ExitCode})
+}
+
+// millis gives a Go duration in milliseconds, NULL for what is none.
+func millis(duration string) any {
+	d, err := time.ParseDuration(duration)
+	if err != nil {
+		return nil
+	}
+	return d.Milliseconds()
+}
+
+// cost gives an amount of money that a sum can be made of.
+func cost(u state.Usage) float64 {
+	if math.IsNaN(u.CostUSD) || math.IsInf(u.CostUSD, 0) {
+		return 0
+	}
+	return u.CostUSD
+}
+
+func findingsOf(t *state.Task) []state.Issue {
+	list := make([]state.Issue, len(t.Findings))
+	for i, f := range t.Findings {
+		list[i] = state.Issue{Kind: text(f.Kind), Message: text(f.Message)}
+	}
+	return list
+}
+
+// extraOf gives the fields of a task that have no column, by their names in the ledger.
+func extraOf(t *state.Task) map[string]string {
+	m := map[string]string{}
+	put := func(key, value string) {
+		if value != "" {
+			m[key] = text(value)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.Extra)) {
+		put(text(key), t.Extra[key])
+	}
+	put(state.KeyTimeout, t.Timeout)
+	put(state.KeyMaxLimitWait, t.MaxLimitWait)
+	put(state.KeyVerifyTimeout, t.VerifyTimeout)
+	put(state.KeyAfterPolicy, t.AfterPolicy)
+	put(state.KeyOnFailure, t.OnFailure)
+	put(state.KeyOnIssue, t.OnIssue)
+	put(state.KeySessionID, t.SessionID)
+	for key, n := range map[string]int64{state.KeyOrder: t.Order, state.KeyMaxIterations: int64(t.MaxIterations), state.KeyRequeues: int64(t.Requeues)} {
+		if n != 0 {
+			m[key] = strconv.FormatInt(n, 10)
+		}
+	}
+	return m
+}
+
+// A fileEntry is what a JSON column says of a file.
+type fileEntry struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+// inputs adds the files that came with a task, and gives what its row says of them.
+func (w *rower) inputs(out *taskRows, t *state.Task) []fileEntry {
+	list := []fileEntry{}
+	for _, f := range t.InputFiles {
+		sum := sha256.Sum256([]byte(f.Content))
+		e := fileEntry{text(f.Name), int64(len(f.Content)), hex.EncodeToString(sum[:])}
+		var content any
+		if e.Size <= w.o.InlineThreshold {
+			content = []byte(f.Content)
+			out.size += len(f.Content)
+		}
+		w.file(out, t, "", f.Name, true, e, content)
+		list = append(list, e)
+	}
+	return list
+}
+
+// outputs adds the files that were collected after the last run of a task.
+func (w *rower) outputs(out *taskRows, t *state.Task) error {
+	for _, f := range t.OutputFiles {
+		content, err := w.collected(t.RunID, f)
+		if err != nil {
+			return err
+		}
+		var value any
+		if content != nil {
+			value = content
+			out.size += len(content)
+		}
+		w.file(out, t, t.RunID, f.Path, false, fileEntry{text(f.Path), f.Size, f.SHA256}, value)
+	}
+	return nil
+}
+
+// collected gives the content of a small file that was collected after a run; nil if it
+// is large, gone, or not what was collected any more.
+func (w *rower) collected(runID string, f state.OutputFile) ([]byte, error) {
+	if f.Size > w.o.InlineThreshold || !coordinator.IsRunID(runID) {
+		return nil, nil
+	}
+	file, fi, err := coordinator.OpenCollected(w.dir(runID), f.Path)
+	if err != nil {
+		return nil, nil // what stands in its place is nobody's file
+	}
+	defer func() { _ = file.Close() }() // only read from
+	if fi.Size() != f.Size {
+		return nil, nil
+	}
+	content, err := io.ReadAll(io.LimitReader(file, f.Size+1))
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(content); f.SHA256 != "" && hex.EncodeToString(sum[:]) != f.SHA256 {
+		return nil, nil
+	}
+	return content, nil
+}
+
+// file adds the row of a file. runID is "" of one that came with the task.
+func (w *rower) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content any) {
+	id, _ := rowID("file", w.o.Host, t.ID, runID, path, strconv.FormatBool(input))
+	var run, where any
+	if dir := w.runDir(t.RunID); dir != "" && content == nil {
+		where = (&url.URL{Scheme: "file", Host: w.o.Host, Path: filepath.Join(dir, "files", path)}).String()
+	}
+	if coordinator.IsRunID(runID) {
+		run, _ = rowID(runID, w.o.Host, t.ID)
+	}
+	if slices.ContainsFunc(out.files, func(row []any) bool { return row[0] == id }) {
+		return // a person has named it twice
+	}
+	out.files = append(out.files, []any{id, out.uuid, run, w.o.Host, e.Name, input, content, e.Size, where, orNull(e.SHA256)})
+}
+
+// runDir gives the directory of a run's files, "" for what is the id of none.
+func (w *rower) runDir(runID string) string {
+	if !coordinator.IsRunID(runID) {
+		return ""
+	}
+	return w.dir(runID)
+}
+
+// run adds the row of a run, the number-th of its task.
+func (w *rower) run(out *taskRows, t *state.Task, r *coordinator.TaskRun, number int) error {
+	id, ref := rowID(r.RunID, w.o.Host, t.ID)
+	var files, took any
+	if r.RunID == t.RunID && len(t.OutputFiles) > 0 {
+		files = jsonOf(entriesOf(t.OutputFiles))
+	}
+	if took = millis(r.Took); took == nil && !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {
+		took = max(0, r.EndedAt.Sub(r.StartedAt).Milliseconds())
+	}
+	row := []any{
+		id, out.uuid, w.o.Host, ref, int32(number), int32(r.Attempt), int32(r.Iteration), orNull(string(r.Phase)), runStatus(t, r),
+		orNull(string(r.Reason)), timeOrNull(r.StartedAt), timeOrNull(r.EndedAt),
+		intOrNull(r.ExitCode), nil, nil, nil, nil, files, r.Usage.InputTokens + r.Usage.OutputTokens, took, orNull(r.Agent), orNull(r.Model),
+		orNull(r.Account), orNull(r.RunDir), r.Usage.InputTokens, r.Usage.CachedInputTokens, r.Usage.OutputTokens, r.Usage.ReasoningTokens,
+		cost(r.Usage),
+	}
+	if row[8] != runRunning && r.Kept {
+		for i, name := range []string{"stdout", "stderr"} {
+			said, size, err := w.output(r.RunDir, name)
+			if err != nil {
+				return err
+			}
+			row[13+i], row[15+i] = said, size
+			out.size += w.o.OutputLimit
+		}
+	}
+	out.runs = append(out.runs, row)
+	return nil
+}
+
+func entriesOf(files []state.OutputFile) []fileEntry {
+	list := make([]fileEntry, len(files))
+	for i, f := range files {
+		list[i] = fileEntry{text(f.Path), f.Size, f.SHA256}
+	}
+	return list
+}
+
+// output gives what a run's row has of an output, and its whole length in bytes; NULL if
+// there is none any more.
+func (w *rower) output(runDir, name string) (said, size any, err error) {
+	f, err := coordinator.OpenOutputs([]string{filepath.Join(runDir, name)})
+	if err != nil {
+		return nil, nil, nil // gone, or no file any more
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if said, err = excerpt(f, f.Size(), w.o.OutputLimit); err != nil {
+		return nil, nil, err
+	}
+	return said, f.Size(), nil
+}

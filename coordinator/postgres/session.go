@@ -1,0 +1,295 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"stint/coordinator"
+	"stint/ledger"
+	"stint/state"
+)
+
+// A session is a time in which a copy can be written: from a connect to the first
+// failure.
+type session struct {
+	writer
+	rower
+	o      *Options
+	src    Source
+	target target
+	mirror *Mirror // is told how it goes
+}
+
+// open connects, makes the schema in an empty database, and takes the mirror's row.
+func (m *Mirror) open(ctx context.Context, src Source) (s *session, err error) {
+	pool, t, err := m.o.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			pool.Close()
+			err = explainOurs(err, t)
+		}
+	}()
+	if err := prepareSchema(ctx, pool); err != nil {
+		return nil, err
+	}
+	s = &session{
+		writer: writer{o: &m.o, pool: pool}, rower: rower{o: &m.o, dir: src.RunDir},
+		o: &m.o, src: src, target: t, mirror: m,
+	}
+	if err := s.claim(ctx); err != nil {
+		return nil, err
+	}
+	d, err := clockSkew(ctx, pool, m.o.now)
+	if err != nil {
+		return nil, err
+	}
+	m.connected(t, skewWarning(d, t))
+	return s, nil
+}
+
+func (s *session) close() { s.pool.Close() }
+
+// prepareSchema makes the schema in an empty database, and refuses one that is older or
+// newer than this program: other hosts may need it as it is.
+func prepareSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	return pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		err := checkSchema(ctx, c.Conn())
+		if errors.Is(err, errNoSchema) {
+			_, _, err = migrate(ctx, c.Conn())
+		}
+		return err
+	})
+}
+
+// rebuilderGone is how long nothing was heard of who rebuilds a copy until another one
+// begins anew.
+const rebuilderGone = 15 * time.Second
+
+// claim takes the mirror's row, and reads how far the copy goes. A row of another state
+// directory is not ours to write.
+func (s *session) claim(ctx context.Context) error {
+	_, err := s.pool.Exec(ctx, "INSERT INTO mirrors (host, state_dir, settings, version) VALUES ($1, $2, $3, $4) ON CONFLICT (host) DO NOTHING",
+		s.o.Host, text(s.o.StateDir), s.o.settings(), s.o.Version)
+	if err != nil {
+		return err
+	}
+	p, err := readPosition(ctx, s.pool, s.o.Host)
+	if err != nil {
+		return err
+	}
+	if p.StateDir != text(s.o.StateDir) && !s.mirror.takeOver {
+		return &coordinator.Error{
+			Code:    coordinator.CodeConflict,
+			Message: fmt.Sprintf("%s has the copy of another state directory under the name %s: %s", s.target, s.o.Host, p.StateDir),
+			Hint:    "give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
+		}
+	}
+	if p.Seq == 0 && p.worker != nil && *p.worker != [16]byte(s.o.Worker) && p.age < rebuilderGone {
+		return errMoved // who rebuilds it is not to be disturbed
+	}
+	s.at = place{seq: p.Seq, digest: p.digest, generation: p.Generation}
+	if p.settings != s.o.settings() {
+		s.at.digest = nil // rows are to be made anew
+	}
+	return nil
+}
+
+// register tells the other hosts that this process is at work.
+func (s *session) register(ctx context.Context) error {
+	var q pgx.Batch
+	q.Queue("DELETE FROM worker_registry WHERE group_name = $1 AND worker_id <> $2", s.o.Host, [16]byte(s.o.Worker))
+	q.Queue(`INSERT INTO worker_registry (worker_id, group_name, hostname, pid) VALUES ($1, $2, $2, $3)
+		ON CONFLICT (worker_id) DO UPDATE SET last_heartbeat = now()`, [16]byte(s.o.Worker), s.o.Host, int32(s.o.PID))
+	return s.pool.SendBatch(ctx, &q).Close()
+}
+
+// unregister says that this process is at work no longer.
+func (s *session) unregister(ctx context.Context) {
+	_, _ = s.pool.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(s.o.Worker)) // the next one of this host does it too
+}
+
+// beat says that we live, and looks whether the copy is still where we left it: the
+// database may have been replaced while there was nothing to write.
+func (s *session) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := s.register(ctx); err != nil {
+		return err
+	}
+	p, err := readPosition(ctx, s.pool, s.o.Host)
+	if err == nil && (p.Seq != s.at.seq || p.Generation != s.at.generation) {
+		err = errMoved
+	}
+	return err
+}
+
+// isPlace reports whether the cursor is a place in this ledger: the record of that
+// number is there, and is the same.
+func (s *session) isPlace(ctx context.Context) (bool, error) {
+	if s.at.seq == 0 || s.at.digest == nil || s.at.seq > s.src.Seq() {
+		return false, nil
+	}
+	digest, err := digestAt(ctx, s.src, s.at.seq)
+	return err == nil && bytes.Equal(digest, s.at.digest), err
+}
+
+// digestAt gives the digest of the journal's record of that number, which is not higher
+// than the newest; nil if there is none.
+func digestAt(ctx context.Context, src Source, seq uint64) ([]byte, error) {
+	f := src.Follow(0)
+	defer func() { _ = f.Close() }() // only read from
+	for {
+		sec, err := f.Next(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case sec.Seq == seq:
+			return digestOf(sec), nil
+		case sec.Seq > seq:
+			return nil, nil
+		}
+	}
+}
+
+func digestOf(sec *ledger.Section) []byte {
+	sum := sha256.Sum256(sec.Raw)
+	return sum[:]
+}
+
+// run brings the copy up to date, and keeps it so until ctx ends or something fails. A
+// session that is to end when the copy has all that was there at first has an end.
+func (s *session) run(ctx context.Context, end uint64) error {
+	ok, err := s.isPlace(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.writeAccounts(ctx, s.src.Accounts()); err != nil {
+		return err
+	}
+	if !ok {
+		if err := s.rebuild(ctx); err != nil {
+			return err
+		}
+	}
+	if s.at.seq >= end && end != forever {
+		return nil
+	}
+	return s.follow(ctx, end)
+}
+
+// forever is the end of a session that has none.
+const forever = ^uint64(0)
+
+// rebuild writes all tasks, and removes the rows of those that the ledger no longer has.
+func (s *session) rebuild(ctx context.Context) error {
+	s.mirror.is(coordinator.MirrorRebuilding)
+	if err := s.newGeneration(ctx); err != nil {
+		return err
+	}
+	to := place{seq: s.src.Seq(), generation: s.at.generation}
+	if to.seq > 0 {
+		var err error
+		if to.digest, err = digestAt(ctx, s.src, to.seq); err != nil {
+			return err
+		}
+	}
+	p := s.newPacker(ctx)
+	go p.all(to)
+	return s.writeAll(ctx, p, nil)
+}
+
+// newGeneration begins a rebuild: until its end the copy has no place in the journal.
+func (s *session) newGeneration(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	next := place{}
+	err := s.pool.QueryRow(ctx, `UPDATE mirrors SET generation = generation + 1, seq = 0, digest = NULL, state_dir = $2, worker_id = $3, updated_at = now()
+		WHERE host = $1 RETURNING generation`, s.o.Host, text(s.o.StateDir), [16]byte(s.o.Worker)).Scan(&next.generation)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errMoved
+	}
+	s.at = next
+	return err
+}
+
+// beatEvery is how often a session says that it lives.
+const beatEvery = 5 * time.Second
+
+// errRestored says that a person has rolled the ledger back: the copy is made anew.
+var errRestored = errors.New("the ledger was restored")
+
+// follow writes what changes, until record end is in the copy.
+func (s *session) follow(ctx context.Context, end uint64) error {
+	s.mirror.is(coordinator.MirrorFollowing)
+	for {
+		p := s.newPacker(ctx)
+		go p.follow(s.at, end)
+		tick := time.NewTicker(beatEvery)
+		err := s.writeAll(ctx, p, tick.C)
+		tick.Stop()
+		if !errors.Is(err, errRestored) {
+			return err
+		}
+		if err := s.rebuild(ctx); err != nil || s.at.seq >= end {
+			return err
+		}
+	}
+}
+
+// writeAll writes the batches of a packer, in order, and beats in between. It ends the
+// packer and waits for it.
+func (s *session) writeAll(ctx context.Context, p *packer, beat <-chan time.Time) error {
+	defer p.end()
+	for {
+		select {
+		case b, ok := <-p.batches:
+			if !ok {
+				return p.err
+			}
+			if err := s.put(ctx, b); err != nil {
+				return err
+			}
+		case <-beat:
+			if err := s.beat(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// put writes one batch.
+func (s *session) put(ctx context.Context, b *batch) error {
+	s.mirror.pending(b.since)
+	if b.accounts != nil {
+		if err := s.writeAccounts(ctx, b.accounts); err != nil {
+			return err
+		}
+	}
+	err := s.write(ctx, b)
+	refused := map[string]error{}
+	if isRefusal(err) {
+		refused, err = s.writeSingly(ctx, b)
+	}
+	for id, why := range refused {
+		s.mirror.skipped(id, explain(why, s.target))
+	}
+	if err == nil {
+		s.mirror.wrote(b, s.at.seq)
+	}
+	return err
+}
+
+// isAccount reports whether a record changes what table accounts says.
+func isAccount(sec *ledger.Section) bool {
+	return sec.Kind == ledger.KindControl && bytes.HasPrefix(sec.ID, []byte(state.ControlAccount))
+}

@@ -1,0 +1,286 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"stint/coordinator"
+)
+
+// A Difference is something that the copy does not say as the ledger does.
+type Difference struct {
+	Table  string `json:"table"`
+	ID     string `json:"id"`               // of the row: as the ledger has it
+	Column string `json:"column,omitempty"` // "": the whole row
+	Here   string `json:"here,omitempty"`   // what the ledger says, as JSON, cut
+	There  string `json:"there,omitempty"`  // what the copy says
+	Text   string `json:"text"`             // one line for people
+}
+
+// A Report is what a comparison has found.
+type Report struct {
+	Seq         uint64       `json:"seq"` // the copy was compared with the ledger as it was then
+	Tasks       int          `json:"tasks"`
+	Runs        int          `json:"runs"`
+	Files       int          `json:"files"`
+	Differences []Difference `json:"differences"`
+	More        int          `json:"more,omitempty"`     // differences beyond those
+	InFlight    int          `json:"inFlight,omitempty"` // tasks that were changed later, and were not compared
+}
+
+// mostDifferences bounds a report.
+const mostDifferences = 10_000
+
+// A VerifySource is a state directory as it was at a record.
+type VerifySource interface {
+	Source
+	// ChangedLater reports whether the journal has a later record of a task.
+	ChangedLater(id string) bool
+}
+
+// A comparison compares one snapshot of the database with the ledger as it was then.
+type comparison struct {
+	writer
+	rower
+	tx     pgx.Tx
+	src    VerifySource
+	report Report
+	here   map[[16]byte]bool // rows that table tasks must have
+}
+
+// Verify compares the copy with the ledger as it was at the copy's cursor, row by row and
+// column by column; read gives it as it was. Both may go on meanwhile: nothing is locked
+// and nothing changed. What the ledger no longer has, because files of a run were
+// deleted, is not compared. Errors are *coordinator.Error.
+func Verify(ctx context.Context, o Options, read func(upTo uint64) (VerifySource, error)) (r Report, err error) {
+	m := New(o)
+	pool, t, err := m.o.connect(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer pool.Close()
+	err = pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		if err := checkSchema(ctx, c.Conn()); err != nil {
+			return err
+		}
+		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) (err error) {
+			r, err = verify(ctx, &m.o, tx, t, read)
+			return err
+		})
+	})
+	return r, explain(err, t)
+}
+
+func verify(ctx context.Context, o *Options, tx pgx.Tx, t target, read func(uint64) (VerifySource, error)) (Report, error) {
+	p, err := readPosition(ctx, tx, o.Host)
+	if err != nil {
+		return Report{}, err
+	}
+	if p.StateDir == "" || p.RebuiltAt.IsZero() {
+		return Report{}, notYet(t, "has no whole copy under the name %s yet", o.Host)
+	}
+	src, err := read(p.Seq)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := isSame(ctx, src, &p, t); err != nil {
+		return Report{}, err
+	}
+	c := &comparison{
+		writer: writer{o: o, at: place{generation: p.Generation}}, rower: rower{o: o, dir: src.RunDir},
+		tx: tx, src: src, report: Report{Seq: p.Seq, Differences: []Difference{}}, here: map[[16]byte]bool{},
+	}
+	err = c.run(ctx)
+	return c.report, err
+}
+
+func notYet(t target, format string, args ...any) error {
+	return &coordinator.Error{
+		Code: coordinator.CodeConflict, Message: t.String() + " " + fmt.Sprintf(format, args...), Hint: "stint sync once",
+	}
+}
+
+// isSame says why the copy is not one of this ledger.
+func isSame(ctx context.Context, src Source, p *Position, t target) error {
+	switch {
+	case p.Seq == 0 && src.Seq() == 0:
+		return nil
+	case p.Seq == 0:
+		return notYet(t, "is being rebuilt")
+	case src.Seq() == p.Seq:
+		digest, err := digestAt(ctx, src, p.Seq)
+		if err != nil || bytes.Equal(digest, p.digest) {
+			return err
+		}
+	}
+	return notYet(t, "has a copy of the ledger as it was before a compaction or a restore (record %d), which is rebuilt at the next sync", p.Seq)
+}
+
+func (c *comparison) run(ctx context.Context) error {
+	for _, sql := range createStaging {
+		if _, err := c.tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	for done := 0; ; {
+		ids := c.src.TaskIDs(done, maxTasks)
+		if len(ids) == 0 {
+			return c.surplus(ctx)
+		}
+		if err := c.page(ctx, ids); err != nil {
+			return err
+		}
+		done += len(ids)
+	}
+}
+
+// page compares some tasks with their rows.
+func (c *comparison) page(ctx context.Context, ids []string) error {
+	b := &batch{}
+	for _, id := range ids {
+		uuid, _ := rowID(id, c.rower.o.Host)
+		c.here[uuid] = true
+		if c.src.ChangedLater(id) {
+			c.report.InFlight++
+			continue
+		}
+		im, err := c.src.Image(id)
+		if err != nil {
+			return err
+		}
+		rows, err := c.rows(&im)
+		if err != nil {
+			return err
+		}
+		b.tasks = append(b.tasks, rows)
+		c.report.Tasks++
+		c.report.Runs += len(rows.runs)
+		c.report.Files += len(rows.files)
+	}
+	if _, err := c.tx.Exec(ctx, "TRUNCATE copy_tasks, copy_task_runs, copy_task_files"); err != nil {
+		return err
+	}
+	if err := c.fill(ctx, c.tx, b); err != nil {
+		return err
+	}
+	for _, t := range []*table{&tasksTable, &runsTable, &filesTable} {
+		if err := c.compare(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// difference is the statement that gives the rows of a page in which the two sides
+// differ.
+func (t *table) difference() string {
+	var here, there []string
+	for _, col := range t.columns {
+		h := "h." + col
+		if slices.Contains(t.kept, col) {
+			h = fmt.Sprintf("coalesce(h.%[1]s, c.%[1]s)", col)
+		}
+		here, there = append(here, h), append(there, "c."+col)
+	}
+	of := "task_id"
+	if t.name == tasksTable.name {
+		of = "id"
+	}
+	return fmt.Sprintf(`SELECT to_jsonb(h), to_jsonb(c) FROM %[1]s h
+		FULL JOIN (SELECT %[2]s FROM %[3]s WHERE %[4]s IN (SELECT id FROM copy_tasks)) c ON c.id = h.id
+		WHERE (%[5]s) IS DISTINCT FROM (%[6]s)`,
+		t.staging(), strings.Join(t.columns, ", "), t.name, of, strings.Join(here, ", "), strings.Join(there, ", "))
+}
+
+// compare compares one table.
+func (c *comparison) compare(ctx context.Context, t *table) error {
+	rows, err := c.tx.Query(ctx, t.difference())
+	if err != nil {
+		return err
+	}
+	var here, there map[string]json.RawMessage
+	_, err = pgx.ForEachRow(rows, []any{&here, &there}, func() error {
+		c.differ(t, here, there)
+		here, there = nil, nil
+		return nil
+	})
+	return err
+}
+
+// differ notes how a row differs; nil is a side that does not have it.
+func (c *comparison) differ(t *table, here, there map[string]json.RawMessage) {
+	switch {
+	case here == nil:
+		c.note(Difference{Table: t.name, ID: idOf(there), Text: "the row is in the copy and not in the ledger"})
+	case there == nil:
+		c.note(Difference{Table: t.name, ID: idOf(here), Text: "the row is missing in the copy"})
+	default:
+		for _, col := range t.columns {
+			h, isKept := here[col], slices.Contains(t.kept, col)
+			if bytes.Equal(h, there[col]) || isKept && string(h) == "null" {
+				continue
+			}
+			d := Difference{Table: t.name, ID: idOf(here), Column: col, Here: shown(h), There: shown(there[col])}
+			d.Text = fmt.Sprintf("here %s, there %s", d.Here, d.There)
+			c.note(d)
+		}
+	}
+}
+
+// idOf gives the id of a row as the ledger has it.
+func idOf(row map[string]json.RawMessage) string {
+	for _, col := range []string{"ref", "id"} {
+		var s string
+		if json.Unmarshal(row[col], &s) == nil && s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// shown gives a value for people.
+func shown(v json.RawMessage) string {
+	s := string(v)
+	if head := firstRunes(s, 60); len(head) < len(s) {
+		return head + "…"
+	}
+	return s
+}
+
+func (c *comparison) note(d Difference) {
+	if len(c.report.Differences) == mostDifferences {
+		c.report.More++
+		return
+	}
+	at := d.Table + " " + d.ID
+	if d.Column != "" {
+		at += " " + d.Column
+	}
+	d.Text = at + ": " + d.Text
+	c.report.Differences = append(c.report.Differences, d)
+}
+
+// surplus finds the tasks of this host that the ledger does not have. One that came
+// later may be in the copy already.
+func (c *comparison) surplus(ctx context.Context) error {
+	rows, err := c.tx.Query(ctx, "SELECT id, coalesce(ref, id::text) FROM tasks WHERE host = $1 AND generation IS NOT NULL", c.rower.o.Host)
+	if err != nil {
+		return err
+	}
+	var id [16]byte
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+		if !c.here[id] && !c.src.ChangedLater(name) {
+			c.note(Difference{Table: tasksTable.name, ID: name, Text: "the row is in the copy and not in the ledger"})
+		}
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,292 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"stint/state"
+)
+
+// Bounds of a batch.
+const (
+	maxTasks = 1000
+	maxBytes = 8 << 20 // of texts and files; one task may have more
+	maxNamed = 100     // tasks that a notification names
+)
+
+// channel is what listeners of changes listen to.
+const channel = "stint"
+
+// writeTimeout bounds a transaction, and those of others that we wait for.
+const writeTimeout = 10 * time.Second
+
+// A place is how far a copy goes.
+type place struct {
+	seq        uint64 // all records up to it are in the copy; 0: not even the first
+	digest     []byte // of that record
+	generation int64
+}
+
+// A batch is what one transaction writes.
+type batch struct {
+	tasks []*taskRows
+	to    *place // where the copy is afterwards; nil: as far as before
+	since time.Time
+	sweep bool // at the end of a rebuild: rows of older generations go
+
+	accounts []state.AccountUse // nil: as before
+}
+
+// errMoved says that the copy is not where we left it: another process writes it too,
+// or a commit of ours went through though nobody told us.
+var errMoved = errors.New("the copy was moved on by another writer")
+
+// staging gives the name of the temporary table that rows come through.
+func (t *table) staging() string { return "copy_" + t.name }
+
+// create makes the temporary table. It has no constraints, and is empty in each transaction.
+func (t *table) create() string {
+	return fmt.Sprintf("CREATE TEMP TABLE IF NOT EXISTS %s ON COMMIT DELETE ROWS AS SELECT %s FROM %s WITH NO DATA",
+		t.staging(), strings.Join(t.columns, ", "), t.name)
+}
+
+// upsert takes the rows of the temporary table over. Those that are there already and
+// say the same are not written again.
+func (t *table) upsert() string {
+	var sets, olds, news []string
+	for _, c := range t.columns {
+		value := "excluded." + c
+		if slices.Contains(t.kept, c) {
+			value = fmt.Sprintf("coalesce(excluded.%[2]s, %[1]s.%[2]s)", t.name, c)
+		}
+		if c == "id" {
+			continue
+		}
+		sets = append(sets, c+" = "+value)
+		olds, news = append(olds, t.name+"."+c), append(news, value)
+	}
+	list := strings.Join(t.columns, ", ")
+	return fmt.Sprintf("INSERT INTO %[1]s (%[2]s) SELECT %[2]s FROM %[3]s ON CONFLICT (id) DO UPDATE SET %[4]s WHERE (%[5]s) IS DISTINCT FROM (%[6]s)",
+		t.name, list, t.staging(), strings.Join(sets, ", "), strings.Join(olds, ", "), strings.Join(news, ", "))
+}
+
+// Statements that write a batch, in this order.
+var (
+	createStaging = []string{tasksTable.create(), runsTable.create(), filesTable.create()}
+	// A key that has gone from one task to another: the one that had it gives it up first.
+	freeKeys = `UPDATE tasks t SET idempotency_key = NULL FROM copy_tasks c
+		WHERE t.host = c.host AND t.idempotency_key = c.idempotency_key AND t.id <> c.id`
+	upserts = []string{
+		tasksTable.upsert(),
+		`DELETE FROM task_files f USING copy_tasks c WHERE f.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_files n WHERE n.id = f.id)`,
+		`DELETE FROM task_runs r USING copy_tasks c WHERE r.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_runs n WHERE n.id = r.id)`,
+		runsTable.upsert(),
+		filesTable.upsert(),
+	}
+)
+
+// A writer writes batches into the copy of one host.
+type writer struct {
+	o    *Options
+	pool *pgxpool.Pool
+	at   place
+}
+
+// write writes a batch and moves the cursor, or does nothing.
+func (w *writer) write(ctx context.Context, b *batch) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout+time.Duration(len(b.tasks))*10*time.Millisecond)
+	defer cancel()
+	err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
+		if err := w.begin(ctx, tx); err != nil {
+			return err
+		}
+		if err := w.fill(ctx, tx, b); err != nil {
+			return err
+		}
+		return w.finish(ctx, tx, b)
+	})
+	if err == nil && b.to != nil {
+		w.at = *b.to
+	}
+	return err
+}
+
+// begin bounds the transaction, on the server too, which may not hear of our end; then
+// it takes the mirror's row, so that there is one writer at a time.
+func (w *writer) begin(ctx context.Context, tx pgx.Tx) error {
+	var seq, generation int64
+	var q pgx.Batch
+	for _, name := range []string{"lock_timeout", "idle_in_transaction_session_timeout"} {
+		q.Queue(fmt.Sprintf("SET LOCAL %s = %d", name, writeTimeout.Milliseconds()))
+	}
+	q.Queue("SELECT seq, generation FROM mirrors WHERE host = $1 FOR UPDATE", w.o.Host).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&seq, &generation)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return errMoved
+		}
+		return err
+	})
+	for _, sql := range createStaging {
+		q.Queue(sql)
+	}
+	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
+		return err
+	}
+	if uint64(seq) != w.at.seq || generation != w.at.generation {
+		return errMoved
+	}
+	return nil
+}
+
+// fill puts the rows of a batch into the temporary tables.
+func (w *writer) fill(ctx context.Context, tx pgx.Tx, b *batch) error {
+	var tasks, runs, files [][]any
+	for _, t := range b.tasks {
+		t.task[generationColumn] = w.at.generation
+		tasks, runs, files = append(tasks, t.task), append(runs, t.runs...), append(files, t.files...)
+	}
+	for _, part := range []struct {
+		table *table
+		rows  [][]any
+	}{{&tasksTable, tasks}, {&runsTable, unique(runs)}, {&filesTable, files}} {
+		if len(part.rows) == 0 {
+			continue
+		}
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{part.table.staging()}, part.table.columns, pgx.CopyFromRows(part.rows)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unique leaves out rows of an id that came before: a person may have written the run
+// of one task into another.
+func unique(rows [][]any) [][]any {
+	known := make(map[[16]byte]bool, len(rows))
+	return slices.DeleteFunc(rows, func(row []any) bool {
+		id := row[0].([16]byte)
+		old := known[id]
+		known[id] = true
+		return old
+	})
+}
+
+// finish takes the rows over, moves the cursor, and tells who listens.
+func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
+	var q pgx.Batch
+	if len(b.tasks) > 0 {
+		w.needAccounts(&q, b)
+		if slices.ContainsFunc(b.tasks, func(t *taskRows) bool { return t.hasKey }) {
+			q.Queue(freeKeys)
+		}
+		for _, sql := range upserts {
+			q.Queue(sql)
+		}
+		q.Queue("SELECT pg_notify($1, $2)", channel, w.notice(b))
+	}
+	if b.sweep {
+		q.Queue("DELETE FROM tasks WHERE host = $1 AND generation <> $2", w.o.Host, w.at.generation)
+		q.Queue("UPDATE mirrors SET rebuilt_at = now() WHERE host = $1", w.o.Host)
+	}
+	if b.to != nil {
+		q.Queue("UPDATE mirrors SET seq = $2, digest = $3, settings = $4, version = $5, updated_at = now() WHERE host = $1",
+			w.o.Host, int64(b.to.seq), b.to.digest, w.o.settings(), w.o.Version)
+	} else {
+		q.Queue("UPDATE mirrors SET updated_at = now() WHERE host = $1", w.o.Host)
+	}
+	return tx.SendBatch(ctx, &q).Close()
+}
+
+// settings says what rows depend on beside the ledger.
+func (o *Options) settings() string {
+	return fmt.Sprintf("inline_threshold=%d stdout_limit=%d max_attempts=%d", o.InlineThreshold, o.OutputLimit, o.MaxAttempts)
+}
+
+// notice is what a notification says of a batch.
+func (w *writer) notice(b *batch) string {
+	n := struct {
+		Host  string   `json:"host"`
+		Seq   uint64   `json:"seq"`
+		Count int      `json:"count"`
+		Tasks []string `json:"tasks"` // the first of them
+	}{w.o.Host, w.at.seq, len(b.tasks), []string{}}
+	if b.to != nil {
+		n.Seq = b.to.seq
+	}
+	for size := 0; len(n.Tasks) < min(len(b.tasks), maxNamed); {
+		id := text(b.tasks[len(n.Tasks)].id)
+		if size += 6*len(id) + 3; size > 6000 { // PostgreSQL takes up to 8000 bytes
+			break
+		}
+		n.Tasks = append(n.Tasks, id)
+	}
+	data, _ := json.Marshal(n) // it has nothing that JSON cannot hold
+	return string(data)
+}
+
+// needAccounts makes the accounts that rows of the batch refer to.
+func (w *writer) needAccounts(q *pgx.Batch, b *batch) {
+	made := map[string]bool{}
+	for _, t := range b.tasks {
+		if t.account == "" || made[t.account] {
+			continue
+		}
+		made[t.account] = true
+		name := strings.TrimPrefix(t.account, text(w.o.Host+"/"))
+		q.Queue(`INSERT INTO accounts (id, group_name, tool, name, max_concurrency, host) VALUES ($1, $1, $2, $3, $4, $5)
+			ON CONFLICT (id) DO NOTHING`, t.account, t.agent, name, w.o.MaxConcurrency, w.o.Host)
+	}
+}
+
+// writeAccounts makes table accounts say what is known of the accounts of this host.
+func (w *writer) writeAccounts(ctx context.Context, list []state.AccountUse) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	var q pgx.Batch
+	for _, a := range list {
+		if !isTool(a.Agent) {
+			continue // no task has used it yet
+		}
+		id := text(w.o.Host + "/" + a.Name)
+		q.Queue(`INSERT INTO accounts (id, group_name, tool, name, enabled, max_concurrency, host, reason, cool_until)
+			VALUES ($1, $1, $2, $3, $4, $5, $6, $7, $8)
+			ON CONFLICT (id) DO UPDATE SET tool = excluded.tool, enabled = excluded.enabled, max_concurrency = excluded.max_concurrency,
+				reason = excluded.reason, cool_until = excluded.cool_until`,
+			id, a.Agent, text(a.Name), !a.Hold, w.o.MaxConcurrency, w.o.Host, orNull(a.Reason), timeOrNull(a.CoolUntil))
+	}
+	return w.pool.SendBatch(ctx, &q).Close()
+}
+
+// isRefusal reports whether the database does not take some value of a batch, however
+// often it is sent: a text is too long for an index, a number too large.
+func isRefusal(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || len(pg.Code) != 5 {
+		return false
+	}
+	return slices.Contains([]string{"21", "22", "23", "54"}, pg.Code[:2])
+}
+
+// writeSingly writes the tasks of a batch that was refused one by one, and gives those
+// that the database does not take, with the reason. The cursor moves on all the same.
+func (w *writer) writeSingly(ctx context.Context, b *batch) (refused map[string]error, err error) {
+	refused = map[string]error{}
+	for _, t := range b.tasks {
+		err := w.write(ctx, &batch{tasks: []*taskRows{t}})
+		if isRefusal(err) {
+			refused[t.id] = err
+		} else if err != nil {
+			return refused, err
+		}
+	}
+	return refused, w.write(ctx, &batch{to: b.to, sweep: b.sweep})
+}
