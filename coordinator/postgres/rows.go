@@ -164,7 +164,7 @@ func orDefault(s string) string {
 	if s == "" {
 		return "default"
 	}
-	return text(s)
+	return storable(s)
 }
 
 func priorityOf(t *state.Task) int {
@@ -182,7 +182,7 @@ func (w *rower) maxAttempts(t *state.Task) int {
 }
 
 // accountID gives the key of an account of this host.
-func (w *rower) accountID(name string) string { return text(w.o.Host + "/" + name) }
+func (w *rower) accountID(name string) string { return storable(w.o.Host + "/" + name) }
 
 // createdAt, updatedAt, scheduledAt and nextAttemptAt give times that each row must
 // have, or that say when a task may run: a person's section may have none.
@@ -235,7 +235,7 @@ func resultOf(t *state.Task) any {
 	}
 	paths := []string{}
 	for _, f := range t.OutputFiles {
-		paths = append(paths, text(f.Path))
+		paths = append(paths, storable(f.Path))
 	}
 	return jsonOf(struct {
 		Files    []string `json:"files"`
@@ -263,7 +263,7 @@ func cost(u state.Usage) float64 {
 func findingsOf(t *state.Task) []state.Issue {
 	list := make([]state.Issue, len(t.Findings))
 	for i, f := range t.Findings {
-		list[i] = state.Issue{Kind: text(f.Kind), Message: text(f.Message)}
+		list[i] = state.Issue{Kind: storable(f.Kind), Message: storable(f.Message)}
 	}
 	return list
 }
@@ -273,11 +273,11 @@ func extraOf(t *state.Task) map[string]string {
 	m := map[string]string{}
 	put := func(key, value string) {
 		if value != "" {
-			m[key] = text(value)
+			m[key] = storable(value)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.Extra)) {
-		put(text(key), t.Extra[key])
+		put(storable(key), t.Extra[key])
 	}
 	put(state.KeyTimeout, t.Timeout)
 	put(state.KeyMaxLimitWait, t.MaxLimitWait)
@@ -306,7 +306,7 @@ func (w *rower) inputs(out *taskRows, t *state.Task) []fileEntry {
 	list := []fileEntry{}
 	for _, f := range t.InputFiles {
 		sum := sha256.Sum256([]byte(f.Content))
-		e := fileEntry{text(f.Name), int64(len(f.Content)), hex.EncodeToString(sum[:])}
+		e := fileEntry{storable(f.Name), int64(len(f.Content)), hex.EncodeToString(sum[:])}
 		var content any
 		if e.Size <= w.o.InlineThreshold {
 			content = []byte(f.Content)
@@ -330,7 +330,7 @@ func (w *rower) outputs(out *taskRows, t *state.Task) error {
 			value = content
 			out.size += len(content)
 		}
-		w.file(out, t, t.RunID, f.Path, false, fileEntry{text(f.Path), f.Size, f.SHA256}, value)
+		w.file(out, t, t.RunID, f.Path, false, fileEntry{storable(f.Path), f.Size, f.SHA256}, value)
 	}
 	return nil
 }
@@ -417,7 +417,7 @@ func (w *rower) run(out *taskRows, t *state.Task, r *coordinator.TaskRun, number
 func entriesOf(files []state.OutputFile) []fileEntry {
 	list := make([]fileEntry, len(files))
 	for i, f := range files {
-		list[i] = fileEntry{text(f.Path), f.Size, f.SHA256}
+		list[i] = fileEntry{storable(f.Path), f.Size, f.SHA256}
 	}
 	return list
 }

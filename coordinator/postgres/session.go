@@ -79,7 +79,7 @@ const rebuilderGone = 15 * time.Second
 // directory is not ours to write.
 func (s *session) claim(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, "INSERT INTO mirrors (host, state_dir, settings, version) VALUES ($1, $2, $3, $4) ON CONFLICT (host) DO NOTHING",
-		s.o.Host, text(s.o.StateDir), s.o.settings(), s.o.Version)
+		s.o.Host, storable(s.o.StateDir), s.o.settings(), s.o.Version)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *session) claim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.StateDir != text(s.o.StateDir) && !s.mirror.takeOver {
+	if p.StateDir != storable(s.o.StateDir) && !s.mirror.takeOver {
 		return &coordinator.Error{
 			Code:    coordinator.CodeConflict,
 			Message: fmt.Sprintf("%s has the copy of another state directory under the name %s: %s", s.target, s.o.Host, p.StateDir),
@@ -214,7 +214,7 @@ func (s *session) newGeneration(ctx context.Context) error {
 	defer cancel()
 	next := place{}
 	err := s.pool.QueryRow(ctx, `UPDATE mirrors SET generation = generation + 1, seq = 0, digest = NULL, state_dir = $2, worker_id = $3, updated_at = now()
-		WHERE host = $1 RETURNING generation`, s.o.Host, text(s.o.StateDir), [16]byte(s.o.Worker)).Scan(&next.generation)
+		WHERE host = $1 RETURNING generation`, s.o.Host, storable(s.o.StateDir), [16]byte(s.o.Worker)).Scan(&next.generation)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errMoved
 	}

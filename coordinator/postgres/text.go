@@ -11,20 +11,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// text gives s as PostgreSQL can hold it: what is no UTF-8, and NUL, becomes U+FFFD.
-func text(s string) string {
+// storable gives s as PostgreSQL can hold it: what is no UTF-8, and NUL, becomes U+FFFD.
+func storable(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// orNull is text, or NULL for "".
+// orNull is storable, or NULL for "".
 func orNull(s string) any {
 	if s == "" {
 		return nil
 	}
-	return text(s)
+	return storable(s)
 }
 
 // timeOrNull gives a time, or NULL for the zero one.
@@ -43,7 +43,7 @@ func intOrNull(n *int) any {
 	return int32(*n)
 }
 
-// jsonOf gives a value for a column of JSON. Strings in it have been through text.
+// jsonOf gives a value for a column of JSON. Strings in it have been through storable.
 func jsonOf(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -52,11 +52,11 @@ func jsonOf(v any) []byte {
 	return b
 }
 
-// texts is text for each of a list, which is never null.
+// texts is storable for each of a list, which is never null.
 func texts(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
-		out[i] = text(s)
+		out[i] = storable(s)
 	}
 	return out
 }
@@ -70,7 +70,7 @@ func rowID(id string, parts ...string) (row [16]byte, ref any) {
 	if u, err := uuid.Parse(id); err == nil && u.String() == id {
 		return u, nil
 	}
-	return uuid.NewSHA1(names, fmt.Appendf(nil, "%q %q", id, parts)), text(id)
+	return uuid.NewSHA1(names, fmt.Appendf(nil, "%q %q", id, parts)), storable(id)
 }
 
 // excerpt gives at most limit characters of what r holds, which has size bytes: of more
@@ -104,7 +104,7 @@ func readText(r io.ReaderAt, from, to int64) (string, error) {
 	if err == io.EOF {
 		err = nil // it was cut meanwhile
 	}
-	return text(string(b[:n])), err
+	return storable(string(b[:n])), err
 }
 
 func firstRunes(s string, n int) string {

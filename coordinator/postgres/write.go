@@ -223,7 +223,7 @@ func (w *writer) notice(b *batch) string {
 		n.Seq = b.to.seq
 	}
 	for size := 0; len(n.Tasks) < min(len(b.tasks), maxNamed); {
-		id := text(b.tasks[len(n.Tasks)].id)
+		id := storable(b.tasks[len(n.Tasks)].id)
 		if size += 6*len(id) + 3; size > 6000 { // PostgreSQL takes up to 8000 bytes
 			break
 		}
@@ -241,7 +241,7 @@ func (w *writer) needAccounts(q *pgx.Batch, b *batch) {
 			continue
 		}
 		made[t.account] = true
-		name := strings.TrimPrefix(t.account, text(w.o.Host+"/"))
+		name := strings.TrimPrefix(t.account, storable(w.o.Host+"/"))
 		q.Queue(`INSERT INTO accounts (id, group_name, tool, name, max_concurrency, host) VALUES ($1, $1, $2, $3, $4, $5)
 			ON CONFLICT (id) DO NOTHING`, t.account, t.agent, name, w.o.MaxConcurrency, w.o.Host)
 	}
@@ -256,12 +256,12 @@ func (w *writer) writeAccounts(ctx context.Context, list []state.AccountUse) err
 		if !isTool(a.Agent) {
 			continue // no task has used it yet
 		}
-		id := text(w.o.Host + "/" + a.Name)
+		id := storable(w.o.Host + "/" + a.Name)
 		q.Queue(`INSERT INTO accounts (id, group_name, tool, name, enabled, max_concurrency, host, reason, cool_until)
 			VALUES ($1, $1, $2, $3, $4, $5, $6, $7, $8)
 			ON CONFLICT (id) DO UPDATE SET tool = excluded.tool, enabled = excluded.enabled, max_concurrency = excluded.max_concurrency,
 				reason = excluded.reason, cool_until = excluded.cool_until`,
-			id, a.Agent, text(a.Name), !a.Hold, w.o.MaxConcurrency, w.o.Host, orNull(a.Reason), timeOrNull(a.CoolUntil))
+			id, a.Agent, storable(a.Name), !a.Hold, w.o.MaxConcurrency, w.o.Host, orNull(a.Reason), timeOrNull(a.CoolUntil))
 	}
 	return w.pool.SendBatch(ctx, &q).Close()
 }
