@@ -26,6 +26,7 @@ type TaskRun struct {
 	ExitCode  *int        `json:"exitCode,omitempty" doc:"Of a verify command that was not cut off; -1: it did not end by itself"`
 	Took      string      `json:"took,omitempty" doc:"How long that command took: a Go duration"`
 	Usage     state.Usage `json:"usage,omitzero"`
+	Reason    state.Class `json:"reason,omitempty" doc:"How it failed; left out: it ended well, or is at work"`
 	RunDir    string      `json:"runDir" doc:"Absolute path of its files"`
 	Kept      bool        `json:"kept" doc:"The files are still there"`
 	Stdout    int64       `json:"stdoutBytes" doc:"Length of what it wrote to stdout, as the logs give it"`
