@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -80,6 +81,12 @@ type Config struct {
 	LogLevel           string
 	LogFormat          string
 	Env                []string
+	PostgresURL        string // of the copy; may have a password
+	PostgresURLFile    string // a file that has it instead
+	PostgresPoolSize   int
+	PostgresInline     int64 // bytes
+	PostgresOutput     int   // characters
+	PostgresHost       string
 
 	template *prompt.Template // of PromptTemplate; nil: none
 
@@ -110,11 +117,15 @@ type origin struct {
 type key struct {
 	name      string
 	def       string
-	workspace bool // may stand in a [workspace."/path"] section
+	section   string // of the file, in which it stands without the section's name; "": the top level
+	option    string // its long option where that is not its name
+	workspace bool   // may stand in a [workspace."/path"] section
 	help      string
 	kind      kind
 	set       func(c *Config, text string) error
-	get       func(c *Config) any // string, int, bool or []string
+	get       func(c *Config) any      // string, int, bool or []string
+	typed     func(text string) error  // what is asked of it besides on a command line; nil: nothing
+	redact    func(text string) string // makes it fit to be shown; nil: it is
 }
 
 // A kind is the type that the file must give a value.
@@ -195,6 +206,12 @@ var keys = []key{
 	choiceKey("log_level", "info", "what the master logs", func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
 	choiceKey("log_format", "text", "how the master logs; by default json in master.log", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
 	listKey("env", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),
+	postgresURLKey(),
+	urlFileKey("postgres_url_file", "file of mode 600 that has this URL; read anew for each connection", func(c *Config) *string { return &c.PostgresURLFile }).in("postgres"),
+	numberKey("postgres_pool_size", "10", 1, 1000, "connections to it at most", func(c *Config) *int { return &c.PostgresPoolSize }).in("postgres"),
+	sizeKey("postgres_inline_threshold", "1MiB", "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.PostgresInline }).atMost(maxInline).in("postgres"),
+	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.PostgresOutput }).in("postgres"),
+	hostKey("postgres_host", "whose tasks these are in the copy; empty: the name of this machine", func(c *Config) *string { return &c.PostgresHost }).in("postgres"),
 }
 
 // policies are the output policies that have a name.
@@ -233,7 +250,33 @@ func (k key) perWorkspace() key {
 func (k key) env() string { return "STINT_" + strings.ToUpper(k.name) }
 
 // flag gives the key's long option.
-func (k key) flag() string { return strings.ReplaceAll(k.name, "_", "-") }
+func (k key) flag() string { return strings.ReplaceAll(cmp.Or(k.option, k.name), "_", "-") }
+
+// in has the key stand in a section of the file.
+func (k key) in(section string) key {
+	k.section = section
+	return k
+}
+
+// inFile gives the key's name as the file has it, such as max_workers or postgres.url.
+func (k key) inFile() string {
+	if k.section == "" {
+		return k.name
+	}
+	return k.section + "." + strings.TrimPrefix(k.name, k.section+"_")
+}
+
+// atMost bounds a size.
+func (k key) atMost(most int64) key {
+	set := k.set
+	k.set = func(c *Config, s string) error {
+		if n, err := parseSize(s); err == nil && n > most {
+			return fmt.Errorf("%q is more than %s", s, shortSize(most))
+		}
+		return set(c, s)
+	}
+	return k
+}
 
 func textKey(name, def, help string, field func(*Config) *string) key {
 	return key{
@@ -451,15 +494,28 @@ func findKey(name string) *key {
 	return nil
 }
 
-// nearestKey gives the known key that looks most like name, "" if none does.
+// nearestKey gives the known key of the file that looks most like name and stands in
+// the same section, "" if none does. A section looks like a key of the top level.
 func nearestKey(name string) string {
+	section, name := cutSection(name)
 	best, most := "", max(2, len(name)/3)+1
 	for _, k := range keys {
-		if d := distance(name, k.name); d < most {
-			best, most = k.name, d
+		for _, full := range []string{k.inFile(), k.section} {
+			in, short := cutSection(full)
+			if d := distance(name, short); in == section && short != "" && d < most {
+				best, most = full, d
+			}
 		}
 	}
 	return best
+}
+
+// cutSection takes a name such as postgres.url apart.
+func cutSection(name string) (section, short string) {
+	if section, short, ok := strings.Cut(name, "."); ok {
+		return section, short
+	}
+	return "", name
 }
 
 // distance is the Levenshtein distance in bytes.

@@ -22,7 +22,8 @@ func (a *app) configShowCommand() *cobra.Command {
 		Short: "print every setting, and where it came from",
 		Long: `Print every setting as it holds in a workspace, as TOML that can be used as
 config.toml. A flag wins over STINT_KEY in the environment, that over a
-[workspace."/path"] section, that over the file, that over the default.`,
+[workspace."/path"] section, that over the file, that over the default. A password
+is shown as ***.`,
 		Example: `  stint config show --origin
   stint config show > ~/.config/stint/config.toml`,
 		Args: cobra.NoArgs,
@@ -68,10 +69,15 @@ func (a *app) showConfig(dir string, origins, asJSON bool) error {
 	return printText(a.stdout, b.String())
 }
 
+// shown gives every setting as it may be seen by anybody.
 func (c *Config) shown() []shownKey {
 	var list []shownKey
 	for _, k := range keys {
-		list = append(list, shownKey{k.name, k.get(c), c.origins[k.name].where})
+		value := k.get(c)
+		if text, isText := value.(string); isText && k.redact != nil {
+			value = k.redact(text)
+		}
+		list = append(list, shownKey{k.inFile(), value, c.origins[k.name].where})
 	}
 	return list
 }

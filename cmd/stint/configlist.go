@@ -127,6 +127,10 @@ func (c *Config) check() error {
 	if c.HeartbeatInterval <= 0 {
 		return fmt.Errorf("heartbeat_interval must be longer than 0")
 	}
+	if c.PostgresURL != "" && c.PostgresURLFile != "" {
+		return fmt.Errorf("%s: %s and %s (%s) exclude each other", c.origins["postgres_url"].where,
+			findKey("postgres_url").inFile(), findKey("postgres_url_file").inFile(), c.origins["postgres_url_file"].where)
+	}
 	for _, d := range dangers {
 		if d.field(c) == d.value && !c.AllowDangerous {
 			return fmt.Errorf("%s: %s is %s, with which the agent can do whatever you can; use %s, or permit it with allow_dangerous = true",

@@ -52,6 +52,7 @@ func loadConfig(src configSource) (*Config, error) {
 			return nil, err
 		}
 	}
+	c.choosePostgres()
 	err := c.check()
 	for i := range c.sections {
 		if err == nil {
@@ -74,6 +75,9 @@ func (c *Config) loadOutside(k *key, src configSource) error {
 	if text, ok := src.flags[k.name]; ok {
 		if err := c.put(k, text, origin{layerFlag, "--" + k.flag()}); err != nil {
 			return usage("stint serve --help", "--%s: %v", k.flag(), err)
+		}
+		if k.typed != nil {
+			return k.typed(text)
 		}
 	}
 	return nil
@@ -123,7 +127,7 @@ func (c *Config) loadFile(src configSource) error {
 	if f.meta, err = toml.Decode(string(data), &top); err != nil {
 		return f.located(err)
 	}
-	return f.table(top, nil)
+	return f.table(top, "", nil)
 }
 
 // A fileReader decodes one file, strictly.
@@ -133,27 +137,48 @@ type fileReader struct {
 	config *Config
 }
 
-// table takes the settings of the top level, or of a section.
-func (f *fileReader) table(t map[string]toml.Primitive, s *section) error {
+// table takes the settings of the top level, of the section of that name, or of a
+// workspace.
+func (f *fileReader) table(t map[string]toml.Primitive, section string, s *section) error {
 	for _, name := range f.inOrder(t) {
-		if s == nil && name == "workspace" {
-			if err := f.workspaces(t[name]); err != nil {
-				return err
-			}
-			continue
+		var err error
+		switch {
+		case section == "" && s == nil && name == "workspace":
+			err = f.workspaces(t[name])
+		case section == "" && s == nil && isSection(name):
+			err = f.keysOf(name, t[name])
+		default:
+			err = f.value(t[name], strings.TrimPrefix(section+"."+name, "."), s)
 		}
-		v := &fileValue{key: findKey(name), name: name, section: s != nil}
-		if err := f.meta.PrimitiveDecode(t[name], v); err != nil {
-			return f.located(err)
-		}
-		set := setting{v.key, v.text, fmt.Sprintf("%s:%d", f.name, f.line(t[name]))}
-		if s != nil {
-			s.values = append(s.values, set)
-		} else if err := f.config.put(set.key, set.text, origin{layerFile, set.where}); err != nil {
-			return fmt.Errorf("%s: %s: %w", set.where, name, err)
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// value takes one setting.
+func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
+	v := &fileValue{key: findInFile(name), name: name, section: s != nil}
+	if err := f.meta.PrimitiveDecode(p, v); err != nil {
+		return f.located(err)
+	}
+	set := setting{v.key, v.text, fmt.Sprintf("%s:%d", f.name, f.line(p))}
+	if s != nil {
+		s.values = append(s.values, set)
+	} else if err := f.config.put(set.key, set.text, origin{layerFile, set.where}); err != nil {
+		return fmt.Errorf("%s: %s: %w", set.where, name, err)
+	}
+	return nil
+}
+
+// keysOf takes the section of that name.
+func (f *fileReader) keysOf(section string, p toml.Primitive) error {
+	var values map[string]toml.Primitive
+	if err := f.meta.PrimitiveDecode(p, &values); err != nil || values == nil {
+		return fmt.Errorf("%s:%d: %s is not a section; write [%s], and its settings below that", f.name, f.line(p), section, section)
+	}
+	return f.table(values, section, nil)
 }
 
 // workspaces takes the [workspace."/path"] sections.
@@ -175,7 +200,7 @@ func (f *fileReader) workspaces(p toml.Primitive) error {
 			return fmt.Errorf("%s:%d: workspace.%q is not a section", f.name, f.line(all[path]), path)
 		}
 		s := section{path: resolved(dir)}
-		if err := f.table(values, &s); err != nil {
+		if err := f.table(values, "", &s); err != nil {
 			return err
 		}
 		f.config.sections = append(f.config.sections, s)
@@ -252,10 +277,27 @@ func (v *fileValue) UnmarshalTOML(data any) error {
 
 // unknownKey names the nearest known key.
 func unknownKey(name string) error {
+	if k := findKey(name); k != nil {
+		_, short := cutSection(k.inFile())
+		return fmt.Errorf("unknown key %q; write [%s], and below that %s", name, k.section, short)
+	}
 	if near := nearestKey(name); near != "" {
 		return fmt.Errorf("unknown key %q; did you mean %s?", name, near)
 	}
 	return fmt.Errorf("unknown key %q", name)
+}
+
+// findInFile gives the key that has this name in the file, nil if there is none.
+func findInFile(name string) *key {
+	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
+		return &keys[i]
+	}
+	return nil
+}
+
+// isSection reports whether keys stand in a section of that name.
+func isSection(name string) bool {
+	return slices.ContainsFunc(keys, func(k key) bool { return k.section == name })
 }
 
 // text gives a value of the file as text if it has the right type.

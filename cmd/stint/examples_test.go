@@ -21,8 +21,9 @@ func TestExampleConfig(t *testing.T) {
 	c := mustLoad(t, string(text), nil, nil)
 	without := mustLoad(t, "", nil, nil)
 	for _, k := range keys {
-		if !strings.Contains("\n"+string(text), "\n"+k.name+" = ") {
-			t.Errorf("examples/config.toml lacks %s", k.name)
+		_, short := cutSection(k.inFile())
+		if !strings.Contains("\n"+string(text), "\n"+short+" = ") {
+			t.Errorf("examples/config.toml lacks %s", k.inFile())
 		}
 		if got, want := tomlValue(k.get(c)), tomlValue(k.get(without)); got != want {
 			t.Errorf("%s is %s in the example, and by default %s", k.name, got, want)

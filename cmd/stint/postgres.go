@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"stint/coordinator"
+	"stint/coordinator/postgres"
+)
+
+const (
+	maxInline  = 256 << 20 // bytes of a file that is copied whole
+	maxURLFile = 16 << 10  // bytes of a file that has a URL
+	maxHost    = 255       // bytes of a machine's name
+)
+
+// postgresURLKey is the URL of the database that has the copy. What is wrong with it
+// stops no local work, so it is an error on a command line alone.
+func postgresURLKey() key {
+	k := textKey("postgres_url", "", "copy the ledger to this PostgreSQL database, such as postgres://stint@db.example/cli_worker; empty: no copy", func(c *Config) *string { return &c.PostgresURL }).in("postgres")
+	k.set = func(c *Config, s string) error { c.PostgresURL = strings.TrimSpace(s); return nil }
+	k.option = "postgres"
+	k.typed = checkTypedURL
+	k.redact = func(s string) string {
+		if s == "" {
+			return ""
+		}
+		return postgres.Redact(s)
+	}
+	return k
+}
+
+// checkTypedURL refuses a URL on a command line that is broken or has a password, which
+// everybody on the machine could read there.
+func checkTypedURL(text string) error {
+	if text == "" {
+		return nil
+	}
+	if postgres.HasPassword(text) {
+		return usage("url_file below [postgres] in config.toml, STINT_POSTGRES_URL, or ~/.pgpass",
+			"--postgres: a password on the command line can be read by everybody on this machine")
+	}
+	if err := postgres.CheckURL(text); err != nil {
+		message, try := explain(err)
+		return usage(cmp.Or(try, "stint serve --help"), "--postgres: %s", message)
+	}
+	return nil
+}
+
+// urlFileKey is the path of a file that has a URL. What is no path may be the URL itself,
+// so the error does not show it.
+func urlFileKey(name, help string, field func(*Config) *string) key {
+	k := pathKey(name, help, field)
+	set := k.set
+	k.set = func(c *Config, s string) error {
+		if s != "" && !strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "~/") {
+			return errors.New("it is not the absolute path of a file")
+		}
+		return set(c, s)
+	}
+	return k
+}
+
+// hostKey is the name of a machine, or empty.
+func hostKey(name, help string, field func(*Config) *string) key {
+	k := textKey(name, "", help, field)
+	k.set = func(c *Config, s string) error {
+		if len(s) > maxHost || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+			return fmt.Errorf("it is no name of a machine: at most %d bytes that can be printed", maxHost)
+		}
+		*field(c) = s
+		return nil
+	}
+	return k
+}
+
+// hasPostgres reports whether a copy is configured.
+func (c *Config) hasPostgres() bool { return c.PostgresURL != "" || c.PostgresURLFile != "" }
+
+// choosePostgres has the URL and its file overrule each other as the layers do in which
+// they were set.
+func (c *Config) choosePostgres() {
+	url, file := c.origins["postgres_url"].layer, c.origins["postgres_url_file"].layer
+	switch {
+	case c.PostgresURL == "" || c.PostgresURLFile == "":
+	case url > file:
+		c.PostgresURLFile = ""
+	case file > url:
+		c.PostgresURL = ""
+	}
+}
+
+// postgresURL gives the function that gives the URL as it is when it is asked.
+func (c *Config) postgresURL() func() (string, error) {
+	if text := c.PostgresURL; text != "" {
+		return func() (string, error) { return text, nil }
+	}
+	path := c.PostgresURLFile
+	return func() (string, error) { return readURLFile(path) }
+}
+
+// readURLFile reads a file that has a URL, and nobody but its owner may read it.
+func readURLFile(path string) (string, error) {
+	wrong := func(hint, format string, args ...any) (string, error) {
+		return "", &coordinator.Error{Code: coordinator.CodeInvalid, Message: fmt.Sprintf("postgres.url_file: "+format, args...), Hint: hint}
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would not be opened
+	if errors.Is(err, fs.ErrNotExist) {
+		return wrong("write the URL of the database into it, then: chmod 600 "+path, "%s does not exist", path)
+	}
+	if err != nil {
+		return wrong("", "%v", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	fi, err := f.Stat()
+	if err != nil {
+		return wrong("", "%v", err)
+	}
+	if !fi.Mode().IsRegular() {
+		return wrong("", "%s is not a file", path)
+	}
+	if fi.Mode().Perm()&0o077 != 0 {
+		return wrong("chmod 600 "+path, "%s can be read by others (mode %04o)", path, fi.Mode().Perm())
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxURLFile+1))
+	text := strings.TrimSpace(string(data))
+	switch {
+	case err != nil:
+		return wrong("", "%v", err)
+	case len(data) > maxURLFile:
+		return wrong("", "%s has more than the %d bytes that are taken", path, maxURLFile)
+	case text == "":
+		return wrong("write the URL of the database into it", "%s is empty", path)
+	case strings.ContainsAny(text, "\r\n"):
+		return wrong("write the URL alone into it", "%s has more than one line", path)
+	}
+	return text, nil
+}
+
+// postgresOptions says where the copy of a state directory is and what it holds; on is
+// whether there is to be one.
+func postgresOptions(cfg *Config, state string, log *slog.Logger) (o postgres.Options, on bool) {
+	if !cfg.hasPostgres() {
+		return o, false
+	}
+	host := cfg.PostgresHost
+	if host == "" {
+		host, _ = os.Hostname() // a machine without a name is localhost
+	}
+	return postgres.Options{
+		URL:             cfg.postgresURL(),
+		Host:            cmp.Or(host, "localhost"),
+		StateDir:        state,
+		PoolSize:        cfg.PostgresPoolSize,
+		InlineThreshold: cfg.PostgresInline,
+		OutputLimit:     cfg.PostgresOutput,
+		MaxAttempts:     cfg.MaxAttempts,
+		MaxConcurrency:  cfg.MaxWorkers,
+		Version:         versionName(),
+		Worker:          uuid.New(),
+		PID:             os.Getpid(),
+		Log:             log,
+	}, true
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"stint/coordinator"
+)
+
+const postgresCanary = "c4n4ryOfAPassword"
+
+func TestPostgresSection(t *testing.T) {
+	c := mustLoad(t, `max_workers = 2
+[postgres]
+url = "postgres://stint@db.example/audit"
+pool_size = 3
+inline_threshold = "64KiB"
+stdout_limit = 0
+host = "build-1"
+`, map[string]string{"STINT_POSTGRES_POOL_SIZE": "4"}, map[string]string{"postgres_host": "build-2"})
+	o, on := postgresOptions(c, "/state", slog.New(slog.DiscardHandler))
+	if !on || o.PoolSize != 4 || o.InlineThreshold != 64<<10 || o.OutputLimit != 0 || o.Host != "build-2" || o.StateDir != "/state" ||
+		o.MaxAttempts != c.MaxAttempts || o.MaxConcurrency != 2 || o.PID != os.Getpid() || o.Version == "" || o.Log == nil {
+		t.Errorf("%v: %+v", on, o)
+	}
+	if url, err := o.URL(); err != nil || url != "postgres://stint@db.example/audit" {
+		t.Errorf("%q, %v", url, err)
+	}
+	for key, want := range map[string]string{"postgres_url": "config.toml:3", "postgres_pool_size": "STINT_POSTGRES_POOL_SIZE", "postgres_host": "--postgres-host", "postgres_url_file": "default"} {
+		if got := c.origins[key].where; got != want {
+			t.Errorf("%s comes from %s, want %s", key, got, want)
+		}
+	}
+	if o, on := postgresOptions(mustLoad(t, "", nil, nil), "/state", nil); on {
+		t.Errorf("by default: %+v", o)
+	}
+	c = mustLoad(t, "", map[string]string{"STINT_POSTGRES_URL": "postgres:///x\n"}, nil)
+	o, _ = postgresOptions(c, "/state", nil)
+	name, err := os.Hostname()
+	if url, _ := o.URL(); url != "postgres:///x" || err == nil && o.Host != name {
+		t.Errorf("%q, of host %q, %v", url, o.Host, err)
+	}
+}
+
+func TestPostgresSectionErrors(t *testing.T) {
+	for _, c := range []struct{ name, file, want string }{
+		{"unknown key", "[postgres]\n\nulr = \"x\"\n", `config.toml:3: unknown key "postgres.ulr"; did you mean postgres.url?`},
+		{"a key of the top level", "[postgres]\nmax_workers = 3\n", `config.toml:2: unknown key "postgres.max_workers"`},
+		{"outside the section", "postgres_url = \"x\"\n", `config.toml:1: unknown key "postgres_url"; write [postgres], and below that url`},
+		{"of another section", "[postgre]\nurl = \"x\"\n", `config.toml:1: unknown key "postgre"; did you mean postgres?`},
+		{"no section", "\npostgres = \"x\"\n", `config.toml:2: postgres is not a section; write [postgres], and its settings below that`},
+		{"a list of sections", "[[postgres]]\nurl = \"x\"\n", `config.toml:1: postgres is not a section`},
+		{"for one workspace", "[workspace.\"/w\".postgres]\nurl = \"x\"\n", `config.toml:1: unknown key "postgres"`},
+		{"no text", "[postgres]\nurl = 5\n", `config.toml:2: postgres.url must be a string`},
+		{"too many", "[postgres]\npool_size = 1001\n", `config.toml:2: postgres.pool_size: "1001" is not a whole number from 1 to 1000`},
+		{"too large", "[postgres]\ninline_threshold = \"1GiB\"\n", `config.toml:2: postgres.inline_threshold: "1GiB" is more than 256MiB`},
+		{"relative", "[postgres]\nurl_file = \"x\"\n", `config.toml:2: postgres.url_file: it is not the absolute path of a file`},
+		{"a host that cannot be shown", "[postgres]\nhost = \"a\\nb\"\n", `config.toml:2: postgres.host: it is no name of a machine`},
+		{"both", "[postgres]\nurl = \"x\"\nurl_file = \"/x\"\n", `config.toml:2: postgres.url and postgres.url_file (config.toml:3) exclude each other`},
+	} {
+		_, err := load(t, c.file, nil, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || exitCode(err) != exitUsage {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+	both := map[string]string{"STINT_POSTGRES_URL": "x", "STINT_POSTGRES_URL_FILE": "/x"}
+	if _, err := load(t, "", both, nil); err == nil || !strings.HasPrefix(err.Error(), "STINT_POSTGRES_URL: ") {
+		t.Errorf("both in the environment: %v", err)
+	}
+}
+
+// Of the URL and its file, the one of the higher layer counts.
+func TestPostgresURLOverrulesItsFile(t *testing.T) {
+	const inFile = "[postgres]\nurl_file = \"/secret\"\n"
+	c := mustLoad(t, inFile, map[string]string{"STINT_POSTGRES_URL": "postgres:///x"}, nil)
+	if c.PostgresURL != "postgres:///x" || c.PostgresURLFile != "" {
+		t.Errorf("%q, %q", c.PostgresURL, c.PostgresURLFile)
+	}
+	c = mustLoad(t, "[postgres]\nurl = \"postgres:///x\"\n", nil, map[string]string{"postgres_url_file": "/other"})
+	if c.PostgresURL != "" || c.PostgresURLFile != "/other" {
+		t.Errorf("%q, %q", c.PostgresURL, c.PostgresURLFile)
+	}
+	c = mustLoad(t, inFile, map[string]string{"STINT_POSTGRES_URL_FILE": ""}, nil)
+	if c.hasPostgres() {
+		t.Error("it cannot be turned off")
+	}
+	c = mustLoad(t, inFile, map[string]string{"STINT_POSTGRES_URL": ""}, nil)
+	if c.PostgresURLFile != "/secret" {
+		t.Error("no URL overrules the file")
+	}
+}
+
+// What is wrong with a URL stops a command only where it was just typed.
+func TestBrokenPostgresURL(t *testing.T) {
+	for _, broken := range []string{"nonsense", "postgres://h:99999999/x", "mysql://h/x", "postgres://u:" + postgresCanary + "@h:port/x"} {
+		mustLoad(t, "[postgres]\nurl = \""+broken+"\"\n", nil, nil)
+		mustLoad(t, "", map[string]string{"STINT_POSTGRES_URL": broken}, nil)
+		_, err := load(t, "", nil, map[string]string{"postgres_url": broken})
+		if exitCode(err) != exitUsage || !strings.HasPrefix(err.Error(), "--postgres: ") || strings.Contains(err.Error(), postgresCanary) {
+			t.Errorf("%s on the command line: %v", broken, err)
+		}
+	}
+	if _, err := load(t, "", nil, map[string]string{"postgres_url": "postgres://db.example/x"}); err != nil {
+		t.Error(err)
+	}
+	mustLoad(t, "[postgres]\nurl = \"postgres:///x\"\n", nil, map[string]string{"postgres_url": ""})
+}
+
+// A command line can be read by everybody on the machine.
+func TestNoPasswordOnTheCommandLine(t *testing.T) {
+	_, err := load(t, "", nil, map[string]string{"postgres_url": "postgres://ana:" + postgresCanary + "@db.example/x"})
+	if exitCode(err) != exitUsage || !strings.HasPrefix(err.Error(), "--postgres: a password on the command line can be read") || strings.Contains(err.Error(), postgresCanary) {
+		t.Errorf("%v", err)
+	}
+	if _, try := explain(err); !strings.Contains(try, "url_file") || !strings.Contains(try, "STINT_POSTGRES_URL") || !strings.Contains(try, ".pgpass") {
+		t.Errorf("try: %s", try)
+	}
+}
+
+// No error about the file shows what it has.
+func TestConfigErrorsHoldNoPassword(t *testing.T) {
+	url := "postgres://ana:" + postgresCanary + "@db.example/x"
+	for _, file := range []string{
+		"postgres = \"" + url + "\"\n",
+		"postgres_url = \"" + url + "\"\n",
+		"[postgres]\nurl = " + url + "\n",
+		"[postgres]\nurl = \"" + url + "\n",
+		"[postgres]\nurl = '" + url + "\"\n",
+		"[postgres]\nurl = \"" + url + "\" " + url + "\n",
+		"[postgres]\nurl = [\"" + url + "\"]\n",
+		"[postgres]\nurl = {\"a\" = \"" + url + "\"}\n",
+		"[postgres]\nurl = \"\\q" + url + "\"\n",
+		"[postgres]\n" + url + "\n",
+		"[postgres]\nulr = \"" + url + "\"\n",
+		"[postgres]\npassword = \"" + postgresCanary + "\"\n",
+		"[postgres]\nurl = \"" + url + "\"\nurl = \"" + url + "\"\n",
+		"[postgres]\nurl_file = \"" + url + "\"\n",
+		"[postgres]\nhost = \"\\u0000" + url + "\"\n",
+		"[postgres]\npool_size = \"" + url + "\"\n",
+	} {
+		_, err := load(t, file, nil, nil)
+		if err == nil || strings.Contains(err.Error(), postgresCanary) || exitCode(err) != exitUsage {
+			t.Errorf("%s%v", file, err)
+		}
+	}
+	c := mustLoad(t, "[postgres]\nurl = \""+url+"\"\n", nil, nil)
+	for _, k := range c.shown() {
+		if text, _ := k.Value.(string); strings.Contains(text, postgresCanary) || k.Key == "postgres.url" && !strings.Contains(text, "db.example") {
+			t.Errorf("%s is shown as %q", k.Key, text)
+		}
+	}
+}
+
+func TestURLFile(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const url = "postgres://ana:" + postgresCanary + "@db.example/x"
+	for _, c := range []struct{ path, want, try string }{
+		{filepath.Join(dir, "none"), "does not exist", "chmod 600"},
+		{write("open", url, 0o644), "can be read by others (mode 0644)", "chmod 600 "},
+		{write("group", url, 0o640), "can be read by others (mode 0640)", "chmod 600 "},
+		{write("empty", "\n \n", 0o600), "is empty", "write the URL"},
+		{write("two", url+"\n"+url, 0o600), "has more than one line", "write the URL alone"},
+		{write("big", strings.Repeat("x", maxURLFile+1), 0o600), "has more than the 16384 bytes", ""},
+		{dir, "is not a file", ""},
+		{pipe, "is not a file", ""},
+	} {
+		text, err := readURLFile(c.path)
+		var e *coordinator.Error
+		if !errors.As(err, &e) || text != "" || !strings.Contains(e.Message, c.path) || !strings.Contains(e.Message, c.want) || !strings.Contains(e.Hint, c.try) || strings.Contains(err.Error(), postgresCanary) {
+			t.Errorf("%s: %q, %v", c.path, text, err)
+		}
+	}
+	path := write("good", url+"\r\n", 0o600)
+	ask := mustLoad(t, "[postgres]\nurl_file = \""+path+"\"\n", nil, nil).postgresURL()
+	if got, err := ask(); err != nil || got != url {
+		t.Errorf("%q, %v", got, err)
+	}
+	write("good", "postgres://new", 0o400)
+	if got, err := ask(); err != nil || got != "postgres://new" {
+		t.Errorf("once it has changed: %q, %v", got, err)
+	}
+}
+
+// What the master needs for its copy is nothing for agents.
+func TestAgentsGetNoPostgres(t *testing.T) {
+	environ := []string{
+		"PGHOST=h", "PGHOSTADDR=1", "PGPORT=1", "PGUSER=u", "PGPASSWORD=p", "PGPASSFILE=f", "PGDATABASE=d", "PGSERVICE=s", "PGSERVICEFILE=f", "PGSSLKEY=k",
+		"PGSSLPASSWORD=p", "PGSSLROOTCERT=c", "PGOPTIONS=o", "PGAPPNAME=a", "DATABASE_URL=u", "POSTGRES_PASSWORD=p",
+	}
+	for _, k := range keys {
+		if k.section == "postgres" {
+			environ = append(environ, k.env()+"=x")
+		}
+	}
+	if !slices.Contains(environ, "STINT_POSTGRES_URL=x") {
+		t.Fatal(environ)
+	}
+	for _, name := range append(slices.Clone(agentNames), "") {
+		if got := agentEnv(environ, name, nil); len(got) > 0 {
+			t.Errorf("%s gets %q", name, got)
+		}
+	}
+}
