@@ -39,6 +39,7 @@ type FsckReport struct {
 	Faults  []Fault  // what is wrong
 	Notes   []string // what is worth knowing and not wrong
 	Records int      // of the journal
+	Seq     uint64   // of its newest record
 
 	Held     []state.Account // accounts on hold, by name
 	Paused   bool            // no task is started
@@ -171,6 +172,7 @@ func (c *fsck) checkJournal() {
 		}
 		c.faults(KindJournal, findingsOf([]*ledger.SyntaxError{f}))
 	}
+	c.Seq = max(last, st.Seq()) // a compaction keeps the number, not the record
 	c.Paused, c.PauseWhy = st.Paused()
 	for _, name := range sortedNames(accounts) {
 		if a := st.Account(name); a.Hold {

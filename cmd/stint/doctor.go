@@ -75,7 +75,9 @@ func (a *app) examine(ctx context.Context) []finding {
 	}
 	list = append(list, examineState(dir)...)
 	list = append(list, a.examineMaster(ctx)...)
-	list = append(list, a.examineLedger(ctx, dir)...)
+	found, seq := a.examineLedger(ctx, dir)
+	list = append(list, found...)
+	list = append(list, a.examinePostgres(ctx, cfg, dir, seq)...)
 	list = append(list, examineAgents(ctx, cfg)...)
 	return append(list, examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
 		examineTool("git", "agents often need it", "apt install git, or brew install git"), examineFiles(), examineLimits(cfg))
@@ -172,15 +174,16 @@ func (a *app) examineSocket() finding {
 	}
 }
 
-// examineLedger looks at the ledger as fsck does, and at what stops tasks in it.
-func (a *app) examineLedger(ctx context.Context, dir string) (list []finding) {
+// examineLedger looks at the ledger as fsck does, and at what stops tasks in it. seq is
+// the newest record.
+func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, seq uint64) {
 	if _, err := os.Stat(dir); err != nil {
-		return nil // there is none yet
+		return nil, 0 // there is none yet
 	}
 	r, err := coordinator.Fsck(ctx, dir, a.isLive(ctx))
 	if err != nil {
 		message, try := explain(err)
-		return []finding{{"ledger", healthFail, message, try}}
+		return []finding{{"ledger", healthFail, message, try}}, 0
 	}
 	for _, f := range r.Faults {
 		list = append(list, finding{"ledger", healthWarn, oneLine(f.String()), "stint fsck"})
@@ -200,7 +203,7 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding) {
 	for _, acc := range r.Held {
 		list = append(list, finding{"account", healthWarn, because(acc.Name+" is on hold", acc.Reason), "mend it, then: stint retry ID of a task that it stopped"})
 	}
-	return list
+	return list, r.Seq
 }
 
 func examineTool(name, without, install string) finding {

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"stint/coordinator"
+	"stint/coordinator/api"
+	"stint/coordinator/postgres"
+)
+
+// lookTime bounds how long doctor waits for the database of the copy.
+const lookTime = 5 * time.Second
+
+// examinePostgres looks at the copy in PostgreSQL, if one is configured. seq is the newest
+// record of the journal. Nothing that is wrong with the copy is a problem: local work
+// goes on.
+func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq uint64) []finding {
+	o, on := postgresOptions(cfg, dir, nil)
+	if !on {
+		return nil
+	}
+	found, reached := lookAtCopy(ctx, o, seq)
+	list := append(examineURL(cfg), found...)
+	var h coordinator.Health
+	if a.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err }) != nil {
+		return list // the finding about the master says why
+	}
+	return append(list, examineMirror(&h, reached)...)
+}
+
+// lookAtCopy looks into the database, and says whether it could.
+func lookAtCopy(ctx context.Context, o postgres.Options, seq uint64) (list []finding, reached bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	p, err := postgres.Look(ctx, o)
+	switch {
+	case err != nil:
+		message, try := explain(err)
+		list = append(list, finding{"postgres", healthWarn, message, try})
+	case p.StateDir != "" && p.StateDir != o.StateDir:
+		list = append(list, finding{
+			"postgres", healthWarn, fmt.Sprintf("%s has a copy of %s under the name of this host, %s", p.Target, p.StateDir, p.Host),
+			"another name as host below [postgres], for one of the two",
+		})
+	default:
+		list = append(list, finding{"postgres", healthOK, describeCopy(&p, seq), ""})
+	}
+	if p.Warning != "" {
+		list = append(list, finding{"postgres", healthWarn, p.Warning, ""})
+	}
+	return list, err == nil
+}
+
+// examineURL looks whether others can read a password in the configuration.
+func examineURL(cfg *Config) []finding {
+	fi, err := os.Stat(cfg.file)
+	if cfg.origins["postgres_url"].layer != layerFile || !postgres.HasPassword(cfg.PostgresURL) || err != nil || fi.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return []finding{{
+		"postgres", healthWarn, fmt.Sprintf("%s has the password of the database, and can be read by others (mode %04o)", cfg.file, fi.Mode().Perm()),
+		"chmod 600 " + cfg.file,
+	}}
+}
+
+// describeCopy says where the copy is and how far.
+func describeCopy(p *postgres.Position, seq uint64) string {
+	if p.Schema == 0 {
+		return p.Target + ", without tables yet; a master makes them"
+	}
+	text := fmt.Sprintf("%s, schema %d", p.Target, p.Schema)
+	switch {
+	case p.StateDir == "":
+		return text + ", nothing of this ledger is copied yet; a master does that"
+	case p.Seq > seq:
+		return text + fmt.Sprintf(", it has record %d, and the journal ends with %d; the next master writes the copy anew", p.Seq, seq)
+	case p.Seq < seq:
+		return text + fmt.Sprintf(", %d records behind; a master copies them, or: stint sync once", seq-p.Seq)
+	}
+	return text + ", complete"
+}
+
+// examineMirror looks at what a running master says of the copy; reached is whether we
+// have reached the database ourselves.
+func examineMirror(h *coordinator.Health, reached bool) (list []finding) {
+	restart := fmt.Sprintf("kill %d, once its tasks have ended; the next command starts another one", h.PID)
+	m := h.Postgres
+	switch {
+	case m == nil:
+		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) makes no copy: it was started with another configuration", h.PID), restart}}
+	case m.State == coordinator.MirrorFailing && reached:
+		list = append(list, finding{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) cannot use the database, though we can: %s", h.PID, oneLine(m.LastError)), restart})
+	case m.State != coordinator.MirrorFailing && m.LastError != "":
+		list = append(list, finding{"postgres", healthOK, "the master's last failure, " + ago(time.Since(m.ErrorAt)) + " ago: " + oneLine(m.LastError), ""})
+	}
+	if len(m.Skipped) > 0 {
+		list = append(list, finding{"postgres", healthWarn, "the database did not take " + oneLine(strings.Join(m.Skipped, "; ")), ""})
+	}
+	return list
+}
