@@ -34,13 +34,11 @@ func everything(err error) string {
 	return b.String()
 }
 
-// home gives the test an empty home directory, and no pieces of URLs in PG* variables.
-func home(t testing.TB) string {
+// home gives the test an empty home directory.
+func home(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if t, ok := t.(*testing.T); ok {
-		t.Setenv("HOME", dir)
-	}
+	t.Setenv("HOME", dir)
 	return dir
 }
 
@@ -358,16 +356,33 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// FuzzURL: no text makes the reader panic or show a password, and pgx takes all that it
-// takes, unless a file or the environment is in the way.
+// wantSameServer fails the test if pgx reads another server, user or password from a text.
+func wantSameServer(t *testing.T, text string, cfg *pgxpool.Config) {
+	t.Helper()
+	theirs, err := pgxpool.ParseConfig(strings.TrimSpace(text))
+	if err != nil {
+		return // we take some that it does not, such as && in a query
+	}
+	got, want := cfg.ConnConfig, theirs.ConnConfig
+	if got.Host != want.Host || got.Port != want.Port || got.User != want.User || got.Password != want.Password ||
+		want.Database != "" && got.Database != want.Database {
+		t.Errorf("%q: %v, %q; pgx: %v, %q", text, targetOf(cfg), got.Password, targetOf(theirs), want.Password)
+	}
+}
+
+// FuzzURL: no text makes the reader panic or show a password, and what it takes, it reads
+// as pgx does.
 func FuzzURL(f *testing.F) {
 	for _, c := range brokenURLs {
 		before, after, _ := strings.Cut(c.text, canaryMark)
 		f.Add(before, after)
 	}
 	for _, s := range [][2]string{
-		{"postgres://u:", "@h/db?sslmode=disable"}, {"host=h password='", `\'' user=u`}, {"postgres://u@h/?pass%77ord=", "&user=x"},
-		{"postgres://u:p@h1,h2:1/", ""}, {"password=a password=", " host=/x"},
+		{"postgres://u:", "@h/db?sslmode=disable"},
+		{"host=h password='", `\'' user=u`},
+		{"postgres://u@h/?pass%77ord=", "&user=x"},
+		{"postgres://u:p@h1,h2:1/", ""},
+		{"password=a password=", " host=/x"}, {"pAssword=", ""},
 	} {
 		f.Add(s[0], s[1])
 	}
@@ -377,6 +392,7 @@ func FuzzURL(f *testing.F) {
 		said := everything(err) + everything(explain(err, target{}))
 		if cfg, parseErr := parseURL(text); parseErr == nil {
 			said += everything(noAnswer(target{secrets: targetOf(cfg).secrets}, time.Second))
+			wantSameServer(t, text, cfg)
 		} else {
 			said += everything(parseErr)
 		}

@@ -62,14 +62,13 @@ var numbers = map[string]int{
 // knownKey gives libpq's keyword for a setting. An unknown name is no part of the error:
 // it may be a piece of a password with a blank or an & in it.
 func knownKey(key string, inURL bool) (string, error) {
-	switch lower := strings.ToLower(key); {
+	switch {
 	case key == "database":
 		return "dbname", nil
 	case slices.Contains(knownKeys, key), inURL && key == "ssl":
 		return key, nil
-	case slices.Contains(knownKeys, lower):
-		// PostgreSQL's own parameters, such as TimeZone, may be written so; libpq's may not.
-		return lower, nil
+	case key == "TimeZone", key == "DateStyle", key == "IntervalStyle": // the server knows them so too
+		return strings.ToLower(key), nil
 	}
 	hint, replaced := replacedKeys[key]
 	if !replaced && slices.Contains(unusedKeys, key) {

@@ -1,0 +1,301 @@
+package postgres
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"stint/coordinator"
+	"stint/coordinator/postgres/postgrestest"
+)
+
+// connectTo tries to connect to a URL, and gives what is said where it cannot be.
+func connectTo(t *testing.T, text string) string {
+	t.Helper()
+	o := Options{URL: func() (string, error) { return text, nil }, PoolSize: 2}
+	pool, target, err := o.connect(t.Context())
+	if err == nil {
+		pool.Close()
+		return ""
+	}
+	if pool != nil {
+		t.Error("an error, and a pool")
+	}
+	if said := everything(err) + fmt.Sprintf("%v %+v %#v", target, target, target); strings.Contains(said, canaryMark) {
+		t.Errorf("the password is in %s", said)
+	}
+	var told *coordinator.Error
+	if !errors.As(err, &told) || told.Hint == "" {
+		t.Errorf("no sentence with a hint: %#v", err)
+	}
+	return err.Error()
+}
+
+// wantSaid fails the test unless a connection fails for the reason that is named.
+func wantSaid(t *testing.T, text, want string) {
+	t.Helper()
+	if said := connectTo(t, text); !strings.Contains(said, want) {
+		t.Errorf("%q, want %q", said, want)
+	}
+}
+
+// run runs statements in a database.
+func run(t *testing.T, text string, statements ...string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // cleaning up is behind its end
+	conn, err := pgx.Connect(ctx, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, statement := range statements {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// TestConnect: a pool of the wanted size, and the clock of the server.
+func TestConnect(t *testing.T) {
+	home(t)
+	o := Options{URL: func() (string, error) { return postgrestest.Shared(t).Database(t) + "\n", nil }, PoolSize: 3}
+	pool, target, err := o.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if n := pool.Config().MaxConns; n != 3 {
+		t.Errorf("%d connections at most", n)
+	}
+	if want := " at " + postgrestest.Shared(t).Dir(); !strings.HasSuffix(target.String(), want) {
+		t.Errorf("%v, want …%s", target, want)
+	}
+	var name, encoding string
+	if err := pool.QueryRow(t.Context(), `SELECT current_setting('application_name'), current_setting('client_encoding')`).Scan(&name, &encoding); err != nil || name != "stint" || encoding != "UTF8" {
+		t.Errorf("%s %s %v", name, encoding, err)
+	}
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		skew, err := clockSkew(t.Context(), pool, func() time.Time { return time.Now().Add(-ahead) })
+		if err != nil || (skew-ahead).Abs() > 2*time.Second {
+			t.Errorf("%v of %v: %v", skew, ahead, err)
+		}
+	}
+}
+
+// TestUnusableDatabases: what cannot hold a copy says why, in a sentence.
+func TestUnusableDatabases(t *testing.T) {
+	home(t)
+	s := postgrestest.Shared(t)
+	admin := s.URL("postgres")
+	at := "@/cli_worker?host=" + s.Dir()
+	wantSaid(t, "postgres://postgres"+at, "there is no database cli_worker at "+s.Dir()+"; createdb cli_worker")
+	wantSaid(t, "postgres://nobody_here:"+canaryEncoded+at, "there is no role nobody_here at "+s.Dir())
+	run(t, admin, "CREATE ROLE no_login", `CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0`, "CREATE ROLE full_up LOGIN CONNECTION LIMIT 0")
+	t.Cleanup(func() { run(t, admin, "DROP DATABASE latin", "DROP ROLE no_login", "DROP ROLE full_up") })
+	wantSaid(t, "postgres://no_login:"+canaryEncoded+"@/postgres?host="+s.Dir(), "role no_login at "+s.Dir()+"/.s.PGSQL.5432 may not log in")
+	wantSaid(t, "postgres://full_up@/postgres?host="+s.Dir(), "takes no more connections")
+	wantSaid(t, s.URL("latin"), "latin at "+s.Dir()+" has the encoding LATIN1, and a copy needs UTF8; createdb -T template0 -E UTF8 latin")
+}
+
+// TestErrorsOfStatements: a role that may only read, and tables that are not there.
+func TestErrorsOfStatements(t *testing.T) {
+	home(t)
+	s := postgrestest.Shared(t)
+	name := s.NewDatabase(t)
+	run(t, s.URL(name),
+		"CREATE TABLE tasks (id int)", "CREATE SEQUENCE numbers", "CREATE ROLE reader LOGIN",
+		"GRANT SELECT ON tasks TO reader", "GRANT USAGE ON numbers TO reader")
+	t.Cleanup(func() { run(t, s.URL(name), "DROP OWNED BY reader", "DROP ROLE reader") })
+	o := Options{URL: func() (string, error) { return "postgres://reader@/" + name + "?host=" + s.Dir(), nil }}
+	pool, target, err := o.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for statement, want := range map[string]string{
+		"INSERT INTO tasks VALUES (1)":                       "role reader may not use the table tasks of " + target.String() + "; GRANT SELECT, INSERT",
+		"CREATE TABLE other (id int)":                        "role reader may not use the schema public of",
+		"ALTER TABLE tasks ADD x int":                        "role reader may not do that in",
+		"SELECT * FROM task_runs":                            "a table of the copy is missing from " + target.String(),
+		"SELECT missing FROM tasks":                          "a column of the copy is missing from",
+		"SELECT 1/0":                                         "has refused: division by zero (SQLSTATE 22012)",
+		"BEGIN READ ONLY; SELECT nextval('numbers')":         "is read-only",
+		"SET LOCAL statement_timeout=1; SELECT pg_sleep(60)": "has given up a statement",
+		"SELECT pg_terminate_backend(pg_backend_pid())":      "is shutting down",
+	} {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Conn().PgConn().Exec(t.Context(), statement).ReadAll()
+		if told := explain(err, target); told == nil || !strings.Contains(told.Error(), want) {
+			t.Errorf("%s: %v, want %q", statement, told, want)
+		}
+		conn.Release()
+	}
+}
+
+// TestPasswords: one that is wrong, and none where one is wanted.
+func TestPasswords(t *testing.T) {
+	home(t)
+	s := postgrestest.Start(t)
+	run(t, s.URL("postgres"), "CREATE ROLE locked LOGIN PASSWORD 'right'")
+	rules := filepath.Join(s.Dir(), "data", "pg_hba.conf")
+	if err := os.WriteFile(rules, []byte("local all locked scram-sha-256\nlocal all postgres trust\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart(t)
+	at := "@/postgres?host=" + s.Dir()
+	wantSaid(t, "postgres://locked:"+canaryEncoded+at, "postgres at "+s.Dir()+" does not accept the password of role locked")
+	wantSaid(t, "postgres://locked"+at, "wants a password for role locked, and there is none")
+	wantSaid(t, "postgres://other:"+canaryEncoded+at, "does not let role other in: no pg_hba.conf entry")
+	if said := connectTo(t, "postgres://locked:right"+at); said != "" {
+		t.Errorf("the right password: %s", said)
+	}
+}
+
+// TestOutages: a server that has stopped, was killed, does not answer, or was never there.
+func TestOutages(t *testing.T) {
+	home(t)
+	s := postgrestest.Start(t)
+	text := s.URL("postgres") + "&connect_timeout=1"
+	o := Options{URL: func() (string, error) { return text, nil }}
+	pool, target, err := o.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	s.Pause(t)
+	wantSaid(t, text, "postgres at "+s.Dir()+" did not answer within 1s")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := pool.Exec(ctx, "SELECT 1"); err == nil || !strings.Contains(explain(err, target).Error(), "did not answer in time") {
+		t.Errorf("a paused server: %v", explain(err, target))
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := o.connect(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+	s.Resume(t)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	s.Kill(t)
+	if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(explain(err, target).Error(), "was cut") {
+		t.Errorf("a killed server: %v", explain(err, target))
+	}
+	wantSaid(t, text, "no PostgreSQL listens at "+s.Dir()+"/.s.PGSQL.5432")
+	wantSaid(t, "postgres:///db?host="+t.TempDir(), "there is no socket of PostgreSQL at ")
+	wantSaid(t, "postgres://u:"+canaryEncoded+"@127.0.0.1:1/db", "no PostgreSQL listens at 127.0.0.1:1")
+	wantSaid(t, "postgres://u:"+canaryEncoded+"@no-such-host.invalid/db", "no-such-host.invalid")
+}
+
+// TestURLIsAskedFor: its error is shown, and a text that is no URL is one.
+func TestURLIsAskedFor(t *testing.T) {
+	o := Options{URL: func() (string, error) {
+		return "", &coordinator.Error{Code: coordinator.CodeInvalid, Message: "url_file is readable by others", Hint: "chmod 600"}
+	}}
+	if _, target, err := o.connect(t.Context()); err == nil || !strings.Contains(err.Error(), "readable by others") || target.String() != "the database" {
+		t.Errorf("%v %v", target, err)
+	}
+	wantSaid(t, "mysql://u:"+canaryEncoded+"@h", "does not begin with postgres://")
+}
+
+// TestTLSFailures: each says what to do.
+func TestTLSFailures(t *testing.T) {
+	home(t)
+	text := func(address, mode string) string {
+		return "postgres://u:" + canaryEncoded + "@" + address + "/db?sslmode=" + mode
+	}
+	plain := fakeServer(t, func(conn net.Conn) { _, _ = conn.Write([]byte("N")) })
+	wantSaid(t, text(plain, "verify-full"), plain+" does not offer TLS, which is wanted; turn on ssl there, or add sslmode=disable")
+	gone := fakeServer(t, func(net.Conn) {})
+	wantSaid(t, text(gone, "verify-full"), "was cut")
+	garbled := fakeServer(t, func(conn net.Conn) { _, _ = conn.Write([]byte("Sorry, no PostgreSQL here")) })
+	wantSaid(t, text(garbled, "verify-full"), "TLS with "+garbled+" fails")
+	for name, want := range map[string]string{"127.0.0.1": "nobody known here has signed the certificate of", "other.example": "is for another name"} {
+		certificate, file := selfSigned(t, name)
+		server := fakeServer(t, func(conn net.Conn) {
+			_, _ = conn.Write([]byte("S"))
+			_ = tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{certificate}}).Handshake()
+		})
+		if name == "127.0.0.1" {
+			wantSaid(t, text(server, "verify-full"), want)
+			wantSaid(t, text(server, "verify-full&sslrootcert="+file), "was cut") // behind the handshake
+		} else {
+			wantSaid(t, text(server, "verify-full&sslrootcert="+file), want)
+		}
+	}
+}
+
+// fakeServer listens, reads what asks for TLS, answers as it is told and hangs up. It
+// ends with the test.
+func fakeServer(t *testing.T, answer func(net.Conn)) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(conn, make([]byte, 8)) // a client that has gone is as good
+			answer(conn)
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-done
+	})
+	return listener.Addr().String()
+}
+
+// selfSigned makes a certificate for a name or an address, and a file that has it.
+func selfSigned(t *testing.T, name string) (certificate tls.Certificate, file string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	if ip := net.ParseIP(name); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{name}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "ca.pem")
+	write(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}
