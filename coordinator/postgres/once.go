@@ -50,7 +50,8 @@ func readPosition(ctx context.Context, q querier, host string) (p Position, err 
 }
 
 // Look connects, checks the schema and reads how far the copy goes. It changes nothing.
-// A database without our tables gives Schema 0. Errors are *coordinator.Error.
+// A database without our tables gives Schema 0; a copy of another state directory under
+// the name of this host is an error. Errors are *coordinator.Error.
 func Look(ctx context.Context, o Options) (p Position, err error) {
 	m := New(o)
 	pool, t, err := m.o.connect(ctx)
@@ -77,6 +78,9 @@ func Look(ctx context.Context, o Options) (p Position, err error) {
 		return p, err
 	}
 	p.Target, p.Schema = t.String(), schema
+	if p.StateDir != "" && p.StateDir != storable(o.StateDir) {
+		return p, o.notOurs(&p, t)
+	}
 	if p.Skew, err = clockSkew(ctx, pool, m.o.now); err == nil {
 		p.Warning = skewWarning(p.Skew, t)
 	}

@@ -88,11 +88,7 @@ func (s *session) claim(ctx context.Context) error {
 		return err
 	}
 	if p.StateDir != storable(s.o.StateDir) && !s.mirror.takeOver {
-		return &coordinator.Error{
-			Code:    coordinator.CodeConflict,
-			Message: fmt.Sprintf("%s has the copy of another state directory under the name %s: %s", s.target, s.o.Host, p.StateDir),
-			Hint:    "give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
-		}
+		return s.o.notOurs(&p, s.target)
 	}
 	if p.Seq == 0 && p.worker != nil && *p.worker != [16]byte(s.o.Worker) && p.age < rebuilderGone {
 		return errMoved // who rebuilds it is not to be disturbed
@@ -102,6 +98,15 @@ func (s *session) claim(ctx context.Context) error {
 		s.at.digest = nil // rows are to be made anew
 	}
 	return nil
+}
+
+// notOurs says that the copy under our name is that of another state directory.
+func (o *Options) notOurs(p *Position, t target) error {
+	return &coordinator.Error{
+		Code:    coordinator.CodeConflict,
+		Message: fmt.Sprintf("%s has the copy of another state directory under the name %s: %s", t, o.Host, p.StateDir),
+		Hint:    "give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
+	}
 }
 
 // register tells the other hosts that this process is at work.

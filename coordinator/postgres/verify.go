@@ -83,7 +83,10 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t target, read func(uint
 	if err != nil {
 		return Report{}, err
 	}
-	if p.StateDir == "" || p.RebuiltAt.IsZero() {
+	switch {
+	case p.StateDir != "" && p.StateDir != storable(o.StateDir):
+		return Report{}, o.notOurs(&p, t)
+	case p.StateDir == "" || p.RebuiltAt.IsZero():
 		return Report{}, notYet(t, "has no whole copy under the name %s yet", o.Host)
 	}
 	src, err := read(p.Seq)
