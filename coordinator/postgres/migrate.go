@@ -90,6 +90,24 @@ func readMigrations(files fs.FS) ([]migration, error) {
 // newest is the version of the schema that this program needs.
 func newest() int { return len(migrations) }
 
+// Migrate connects to the database of o and brings its schema to the newest version. It
+// gives the versions before and after, also when it fails in between: each step is
+// either done or not, and the next call goes on.
+func Migrate(ctx context.Context, o Options) (from, to int, err error) {
+	pool, t, err := o.connect(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer pool.Close()
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return 0, 0, explain(err, t)
+	}
+	defer conn.Release()
+	from, to, err = migrate(ctx, conn.Conn())
+	return from, to, explain(err, t)
+}
+
 // migrate brings the schema to the newest version, whoever else does the same.
 func migrate(ctx context.Context, conn *pgx.Conn) (from, to int, err error) {
 	return migrator{migrations, migrationWait}.run(ctx, conn)
@@ -115,22 +133,27 @@ func (m migrator) run(ctx context.Context, conn *pgx.Conn) (from, to int, err er
 	return from, to, err
 }
 
-// step makes the next migration, if there is one, in a transaction. Only with the lock
-// does it look what is there.
+// step makes what goes into one transaction: the next migration; in an empty database
+// all of them, as one that was left in between would wait for a person, like any older
+// schema. Only with the lock does it look what is there.
 func (m migrator) step(ctx context.Context, conn *pgx.Conn) (from, to int, err error) {
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if err := m.lock(ctx, tx); err != nil {
-			return err
+		err := m.lock(ctx, tx)
+		if err == nil {
+			from, err = m.version(ctx, tx)
 		}
-		if from, err = m.version(ctx, tx); err != nil || from == len(m.list) {
-			return err
+		if to = min(from+1, len(m.list)); from == 0 {
+			to = len(m.list)
 		}
-		return m.list[from].apply(ctx, tx)
+		for i := from; i < to && err == nil; i++ {
+			err = m.list[i].apply(ctx, tx)
+		}
+		return err
 	})
 	if err != nil {
 		return from, from, m.explainWait(err)
 	}
-	return from, min(from+1, len(m.list)), nil
+	return from, to, nil
 }
 
 // lock takes the lock that all migrations in a database need.

@@ -94,6 +94,7 @@ COMMENT ON COLUMN mirrors.seq IS 'All records up to this one are in the copy; 0:
 COMMENT ON COLUMN mirrors.digest IS 'SHA-256 of that record: another ledger has another one there.';
 COMMENT ON COLUMN mirrors.settings IS 'What rows depend on beside the ledger.';
 COMMENT ON COLUMN mirrors.version IS 'Of the stint that wrote last.';
+COMMENT ON COLUMN mirrors.worker_id IS 'The process that rebuilt it last.';
 COMMENT ON COLUMN mirrors.updated_at IS 'When it was last known to be as far as seq says.';
 COMMENT ON COLUMN accounts.host IS 'Whose account it is: id and group_name begin with it.';
 COMMENT ON COLUMN accounts.reason IS 'Why it is not enabled, or cools down.';

@@ -1,0 +1,392 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"stint/coordinator"
+	"stint/coordinator/postgres/postgrestest"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// open gives a connection that is closed with the test.
+func open(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) }) // it may have been cut
+	return conn
+}
+
+// do runs statements.
+func do(t *testing.T, conn *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// empty gives a connection to a new database.
+func empty(t *testing.T) *pgx.Conn {
+	t.Helper()
+	return open(t, postgrestest.Shared(t).Database(t))
+}
+
+// migrated gives a connection to a new database with the newest schema.
+func migrated(t *testing.T) *pgx.Conn {
+	t.Helper()
+	conn := empty(t)
+	if _, _, err := migrate(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// tablesOf counts what is in the schemas that are not PostgreSQL's own.
+func tablesOf(t *testing.T, conn *pgx.Conn) (n int) {
+	t.Helper()
+	const sql = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'"
+	if err := conn.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestMigrationNames(t *testing.T) {
+	for _, names := range []string{
+		"0002_b", "0001_a 0003_c", "0001_a 0001_b", "0001_a 2_b", "0001_a 0002_b 00003_c", "0001_", "first", "0001", "-001_a",
+	} {
+		files := fstest.MapFS{}
+		for name := range strings.FieldsSeq(names) {
+			files["migrations/"+name+".sql"] = &fstest.MapFile{}
+		}
+		if list, err := readMigrations(files); err == nil {
+			t.Errorf("%s: taken as %v", names, list)
+		}
+	}
+	list, err := readMigrations(migrationFiles)
+	if err != nil || len(list) != newest() || newest() < 2 {
+		t.Errorf("%d migrations, newest is %d, %v", len(list), newest(), err)
+	}
+}
+
+// TestMigrate: an empty database gets the newest schema, once.
+func TestMigrate(t *testing.T) {
+	conn := empty(t)
+	if err := checkSchema(t.Context(), conn); !errors.Is(err, errNoSchema) {
+		t.Errorf("an empty database: %v", err)
+	}
+	o := Options{URL: func() (string, error) { return conn.Config().ConnString(), nil }}
+	for _, want := range []int{0, newest()} {
+		from, to, err := Migrate(t.Context(), o)
+		if from != want || to != newest() || err != nil {
+			t.Errorf("from %d to %d, want %d: %v", from, to, want, err)
+		}
+		if err := checkSchema(t.Context(), conn); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMigrateAtOnce: hosts that start at the same time do not get into each other's way.
+func TestMigrateAtOnce(t *testing.T) {
+	url := postgrestest.Shared(t).Database(t)
+	var wg sync.WaitGroup
+	begin := make(chan struct{})
+	for range 8 {
+		conn := open(t, url)
+		wg.Go(func() {
+			<-begin
+			if _, to, err := migrate(t.Context(), conn); to != newest() || err != nil {
+				t.Errorf("to %d, %v", to, err)
+			}
+		})
+	}
+	close(begin)
+	wg.Wait()
+	if err := checkSchema(t.Context(), open(t, url)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMigrateKilled: wherever a migration is cut off, nothing of it is there, and the
+// next one goes on.
+func TestMigrateKilled(t *testing.T) {
+	url := postgrestest.Shared(t).Database(t)
+	watch := open(t, url)
+	for i, m := range migrations {
+		before := tablesOf(t, watch)
+		statements := strings.SplitAfter(m.sql, ";\n")
+		for n := range len(statements) + 1 {
+			cut := m
+			cut.sql = strings.Join(statements[:n], "") + "; SELECT pg_terminate_backend(pg_backend_pid())"
+			list := append(append([]migration{}, migrations[:i]...), cut)
+			from, to, err := migrator{list, time.Minute}.run(t.Context(), open(t, url))
+			if from != i || to != i || err == nil {
+				t.Fatalf("%s, cut after %d statements: from %d to %d, %v", m.name, n, from, to, err)
+			}
+			if after := tablesOf(t, watch); after != before {
+				t.Fatalf("%s, cut after %d statements: %d tables and indexes of it are there", m.name, n, after-before)
+			}
+		}
+		from, to, err := migrator{migrations[:i+1], time.Minute}.run(t.Context(), open(t, url))
+		if from != i || to != i+1 || err != nil {
+			t.Fatalf("from %d to %d, %v", from, to, err)
+		}
+	}
+	if err := checkSchema(t.Context(), watch); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMigrateFails: of what was made in an older schema each step stays; an empty
+// database stays empty, and so heals by itself.
+func TestMigrateFails(t *testing.T) {
+	broken := append(append([]migration{}, migrations...), migration{newest() + 1, "9999_broken", "CREATE TABLE half (); SELECT 1/0"})
+	for at := range migrations {
+		conn := empty(t)
+		if at > 0 {
+			if _, _, err := (migrator{migrations[:at], time.Minute}).run(t.Context(), conn); err != nil {
+				t.Fatal(err)
+			}
+		}
+		made := newest()
+		if at == 0 {
+			made = 0
+		}
+		from, to, err := migrator{broken, time.Minute}.run(t.Context(), conn)
+		if from != at || to != made || err == nil || !strings.Contains(err.Error(), "9999_broken") {
+			t.Errorf("from %d to %d, %v", from, to, err)
+		}
+		if from, to, err = migrate(t.Context(), conn); from != made || to != newest() || err != nil {
+			t.Errorf("from %d to %d, %v", from, to, err)
+		}
+	}
+}
+
+// TestMigrateBusy: a migration does not wait for ever.
+func TestMigrateBusy(t *testing.T) {
+	for name, held := range map[string]string{
+		"by another migration": fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", migrationKey),
+		"by who uses a table":  "LOCK TABLE tasks IN ACCESS SHARE MODE",
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := postgrestest.Shared(t).Database(t)
+			conn := open(t, url)
+			if _, _, err := (migrator{migrations[:1], time.Minute}).run(t.Context(), conn); err != nil {
+				t.Fatal(err)
+			}
+			other := open(t, url)
+			do(t, other, "BEGIN; "+held)
+			_, _, err := migrator{migrations, 50 * time.Millisecond}.run(t.Context(), conn)
+			if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeBusy}) {
+				t.Errorf("%v", err)
+			}
+			do(t, other, "COMMIT")
+			if from, to, err := migrate(t.Context(), conn); from != 1 || to != newest() || err != nil {
+				t.Errorf("from %d to %d, %v", from, to, err)
+			}
+		})
+	}
+}
+
+// TestSchemaRefused: a schema that is not the newest is left as it is, and said in a
+// sentence; so is a database that has another use.
+func TestSchemaRefused(t *testing.T) {
+	newer := fmt.Sprintf("INSERT INTO schema_migrations (version, name) VALUES (%d, 'what comes')", newest()+1)
+	for name, c := range map[string]struct {
+		ours int    // so many migrations are made
+		sql  string // and this
+		want string
+	}{
+		"newer":              {newest(), newer, "install a newer stint"},
+		"tables of others":   {0, "CREATE TABLE task_runs (id INT)", "a table task_runs that is not stint's"},
+		"a view of others":   {0, "CREATE VIEW accounts AS SELECT 1 AS id", "a table accounts that is not stint's"},
+		"of Rails":           {0, "CREATE TABLE schema_migrations (version VARCHAR PRIMARY KEY); INSERT INTO schema_migrations VALUES ('20260101')", "schema_migrations is not stint's"},
+		"of Rails, named":    {0, "CREATE TABLE schema_migrations (version VARCHAR PRIMARY KEY, name TEXT); INSERT INTO schema_migrations VALUES ('first', '')", "schema_migrations is not stint's"},
+		"a number of others": {0, "CREATE TABLE schema_migrations (version BIGINT, name TEXT); INSERT INTO schema_migrations VALUES (20260101, '')", "has version 20260101, and not 1"},
+		"a name of others":   {0, "CREATE TABLE schema_migrations (version INT, name TEXT); INSERT INTO schema_migrations VALUES (1, '0001_users')", `says "0001_users" where stint has "0001_scheduler"`},
+		"of golang-migrate":  {0, "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY, dirty BOOLEAN)", "schema_migrations is not stint's"},
+		"emptied":            {newest(), "DELETE FROM schema_migrations", "schema_migrations that is empty"},
+		"a gap":              {newest(), "DELETE FROM schema_migrations WHERE version = 1", "has version 2, and not 1"},
+		"no schema":          {0, "SET search_path = nowhere", "has no schema for the tables"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := empty(t)
+			if c.ours > 0 {
+				if _, _, err := migrate(t.Context(), conn); err != nil {
+					t.Fatal(err)
+				}
+			}
+			do(t, conn, c.sql)
+			before := tablesOf(t, conn)
+			_, _, err := migrate(t.Context(), conn)
+			for _, err := range []error{err, checkSchema(t.Context(), conn)} {
+				var e *coordinator.Error
+				if !errors.As(err, &e) || !strings.Contains(e.Error(), c.want) || e.Hint == "" {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+			}
+			if after := tablesOf(t, conn); after != before {
+				t.Errorf("it has made %d tables and indexes", after-before)
+			}
+		})
+	}
+}
+
+// TestOlderSchema: it is said, and left to a person, as other hosts may need it as it is.
+func TestOlderSchema(t *testing.T) {
+	conn := empty(t)
+	if _, _, err := (migrator{migrations[:1], time.Minute}).run(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	var e *coordinator.Error
+	if err := checkSchema(t.Context(), conn); !errors.As(err, &e) || !strings.Contains(e.Hint, `"stint sync migrate"`) {
+		t.Errorf("%v", err)
+	}
+	if version, err := schemaVersion(t.Context(), conn); version != 1 || err != nil {
+		t.Errorf("version %d, %v", version, err)
+	}
+}
+
+// TestMigrateSearchPath: the tables are made where the role's new tables are, whatever
+// else is in the database.
+func TestMigrateSearchPath(t *testing.T) {
+	url := postgrestest.Shared(t).Database(t)
+	do(t, open(t, url), `CREATE TABLE public.tasks (id INT); CREATE TABLE public.schema_migrations (id INT); CREATE SCHEMA "My App"`)
+	conn := open(t, url+"&search_path="+`%22My%20App%22,public`)
+	from, to, err := migrate(t.Context(), conn)
+	if from != 0 || to != newest() || err != nil {
+		t.Fatalf("from %d to %d, %v", from, to, err)
+	}
+	if err := checkSchema(t.Context(), conn); err != nil {
+		t.Error(err)
+	}
+	do(t, conn, `INSERT INTO "My App".tasks (prompt) VALUES ('p')`)
+}
+
+// TestMigrateForbidden: a role that may not make tables changes nothing, and is told
+// what it lacks.
+func TestMigrateForbidden(t *testing.T) {
+	url := postgrestest.Shared(t).Database(t)
+	admin := open(t, url)
+	do(t, admin, "REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE ROLE migrate_reader LOGIN")
+	t.Cleanup(func() { _, _ = admin.Exec(context.Background(), "DROP ROLE migrate_reader") }) // the server goes too
+	reader := Options{URL: func() (string, error) { return strings.Replace(url, "postgres@", "migrate_reader@", 1), nil }}
+	_, _, err := Migrate(t.Context(), reader)
+	var e *coordinator.Error
+	if !errors.As(err, &e) || !strings.Contains(e.Hint, "GRANT USAGE, CREATE ON SCHEMA public TO \"migrate_reader\"") {
+		t.Errorf("%v", err)
+	}
+	if n := tablesOf(t, admin); n != 0 {
+		t.Errorf("it has made %d tables and indexes", n)
+	}
+}
+
+// schemaSQL gives the schema in lines: columns, checks and keys, indexes.
+const schemaSQL = `
+WITH ours AS (
+	SELECT c.* FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema()
+), lines (place, line) AS (
+	SELECT c.relname || ' 1 ' || to_char(a.attnum, '000'), concat_ws(' ', CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END,
+		c.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod), CASE WHEN a.attnotnull THEN 'not null' END, 'default ' || pg_get_expr(d.adbin, d.adrelid))
+	FROM ours c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+	WHERE c.relkind IN ('r', 'v') AND a.attnum > 0 AND NOT a.attisdropped
+	UNION ALL
+	SELECT c.relname || ' 2 ' || k.conname, concat_ws(' ', 'constraint', c.relname, k.conname, pg_get_constraintdef(k.oid))
+	FROM ours c JOIN pg_constraint k ON k.conrelid = c.oid WHERE k.contype <> 'n'
+	UNION ALL
+	SELECT tablename || ' 3 ' || indexname, replace(indexdef, current_schema() || '.', '') FROM pg_indexes WHERE schemaname = current_schema()
+)
+SELECT line FROM lines ORDER BY place COLLATE "C"`
+
+// TestSchema: the schema is what the golden file has.
+func TestSchema(t *testing.T) {
+	rows, err := migrated(t).Query(t.Context(), schemaSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, golden := strings.Join(lines, "\n")+"\n", filepath.Join("testdata", "schema.golden")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || got != string(want) {
+		t.Errorf("the schema differs from %s (-update writes it): %v\n%s", golden, err, got)
+	}
+}
+
+// TestSchemaExplained: each table and view says in the database what it is for.
+func TestSchemaExplained(t *testing.T) {
+	const sql = `SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'v')
+		AND obj_description(oid) IS NULL AND relname <> 'schema_migrations'`
+	rows, _ := migrated(t).Query(t.Context(), sql)
+	if names, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(names) > 0 {
+		t.Errorf("without a comment: %v, %v", names, err)
+	}
+}
+
+// TestIdempotencyKeysAreUnique: in a host's tasks, and in those of none; tasks without
+// a key are as many as there are.
+func TestIdempotencyKeysAreUnique(t *testing.T) {
+	conn := migrated(t)
+	for _, c := range []struct {
+		host, key string
+		taken     bool
+	}{
+		{"'a'", "NULL", false},
+		{"'a'", "NULL", false},
+		{"NULL", "NULL", false},
+		{"NULL", "NULL", false},
+		{"'a'", "'k'", false},
+		{"'b'", "'k'", false},
+		{"NULL", "'k'", false},
+		{"'a'", "'k'", true},
+		{"NULL", "'k'", true},
+	} {
+		_, err := conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO tasks (host, idempotency_key) VALUES (%s, %s)", c.host, c.key))
+		if (err != nil) != c.taken {
+			t.Errorf("host %s, key %s: %v", c.host, c.key, err)
+		}
+	}
+}
+
+// TestConcurrencyIsCounted: how many runs an account has is no number that is kept.
+func TestConcurrencyIsCounted(t *testing.T) {
+	conn := migrated(t)
+	do(t, conn, `INSERT INTO accounts (id, group_name, tool, name, env_vars, max_concurrency) VALUES
+		('codex-main', 'main', 'codex', 'Ana', '{"CODEX_HOME": "/home/ana/.codex"}', 3), ('idle', 'idle', 'gemini', NULL, '{}', 1)`)
+	for _, status := range []string{"leased", "running", "succeeded"} {
+		do(t, conn, "INSERT INTO tasks (leased_by, status) VALUES ('codex-main', '"+status+"')")
+	}
+	const sql = `SELECT string_agg(concat_ws(' ', g.*, l.*), E'\n' ORDER BY l.scope)
+		FROM worker_groups g JOIN accounts a USING (group_name) JOIN concurrency_limits l ON l.scope = 'account:' || a.id`
+	var got string
+	if err := conn.QueryRow(t.Context(), sql).Scan(&got); err != nil {
+		t.Fatal(err)
+	}
+	want := "(main,codex,Ana,3,2,\"{\"\"CODEX_HOME\"\": \"\"/home/ana/.codex\"\"}\") (account:codex-main,3,2)\n(idle,gemini,,1,0,{}) (account:idle,1,0)"
+	if got != want {
+		t.Errorf("%s", got)
+	}
+}
