@@ -1,0 +1,328 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stint/coordinator"
+	"stint/coordinator/postgres/postgrestest"
+	"stint/state"
+)
+
+// TestMirror runs tasks under a mirror and looks at each kind of row.
+func TestMirror(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	good := w.submit(coordinator.TaskSpec{
+		Prompt: "Write a report", OutputSpec: []string{"report.md"}, InputFiles: []state.InputFile{{Name: "in.txt", Content: "a\x00b"}},
+		IdempotencyKey: "key-1", TenantID: "shop", Queue: "night", Label: "reports", Priority: 7, SessionKey: "web",
+	})
+	bad := w.submit(coordinator.TaskSpec{Prompt: "please fail", Parallel: true})
+	w.settled(m)
+	for sql, want := range map[string]string{
+		"SELECT status || ' ' || tenant_id || ' ' || queue || ' ' || priority || ' ' || tool FROM tasks WHERE id = $1": "succeeded shop night 7 demo",
+		"SELECT idempotency_key || ' ' || label || ' ' || session_key || ' ' || host FROM tasks WHERE id = $1":         "key-1 reports web laptop",
+		"SELECT answer FROM tasks WHERE id = $1":                                                                       "done: " + good,
+		"SELECT result::text FROM tasks WHERE id = $1":                                                                 `{"files": ["report.md"], "exit_code": 0}`,
+		"SELECT status || ' ' || tokens_used || ' ' || cost_usd || ' ' || agent FROM task_runs WHERE task_id = $1":     "succeeded 15 0.25 demo",
+		"SELECT replace(stdout, id::text, 'RUN') FROM task_runs WHERE task_id = $1":                                    "said\uFFFD by RUN\n",
+		"SELECT encode(content, 'escape') || size_bytes FROM task_files WHERE task_id = $1 AND is_input":               `a\000b3`,
+		"SELECT encode(content, 'escape') || (run_id IS NOT NULL) FROM task_files WHERE task_id = $1 AND NOT is_input": "a reporttrue",
+		"SELECT (started_at <= finished_at AND latency_ms >= 0)::text FROM task_runs WHERE task_id = $1":               "true",
+		"SELECT scope || max_concurrent || current_concurrent FROM concurrency_limits WHERE $1::uuid IS NOT NULL":      "account:laptop/demo40",
+		"SELECT group_name || ' ' || pid FROM worker_registry WHERE $1::uuid IS NOT NULL":                              fmt.Sprint("laptop ", os.Getpid()),
+	} {
+		if got := query[string](t, w, sql, good); got != want {
+			t.Errorf("%s:\n%s, not %s", sql, got, want)
+		}
+	}
+	if got := query[string](t, w, "SELECT status || ' ' || reason || ' ' || attempt FROM tasks WHERE id = $1", bad); got != "deadletter network 3" {
+		t.Error("the other task is", got)
+	}
+	if got := query[string](t, w, "SELECT string_agg(status || ' ' || reason || ' ' || exit_code || ' ' || number, ', ' ORDER BY number) FROM task_runs WHERE task_id = $1", bad); got != "failed network 7 1, failed network 7 2, failed network 7 3" {
+		t.Error("its runs are", got)
+	}
+	if r := w.same(); r.Tasks != 2 || r.Runs != 4 || r.Files != 2 {
+		t.Errorf("compared %+v", r)
+	}
+	stop()
+	if n := query[int](t, w, "SELECT count(*) FROM worker_registry"); n != 0 {
+		t.Error("a mirror that has ended is still registered")
+	}
+}
+
+// TestMirrorCatchesUp lets the ledger go on without a copy: what is missing is written
+// from where the copy was, and nothing else.
+func TestMirrorCatchesUp(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	for range 20 {
+		w.submit(coordinator.TaskSpec{Prompt: "before", Parallel: true})
+	}
+	w.settled(m)
+	stop()
+	w.submit(coordinator.TaskSpec{Prompt: "meanwhile"})
+	m, _ = w.mirror()
+	w.settled(m)
+	w.same()
+	if g := query[int](t, w, "SELECT generation FROM mirrors"); g != 1 {
+		t.Error("the copy was rebuilt, generation", g)
+	}
+	if rows := m.Status().Rows; rows > 4 {
+		t.Errorf("%d rows were written for one task", rows)
+	}
+}
+
+// TestRebuild takes from the copy what a mirror cannot follow from.
+func TestRebuild(t *testing.T) {
+	for name, damage := range map[string]func(w *world, stop func()) (again bool){
+		"lost while it followed": func(w *world, _ func()) bool {
+			w.exec("DROP SCHEMA public CASCADE")
+			w.exec("CREATE SCHEMA public")
+			return false
+		},
+		"lost while it was away": func(w *world, stop func()) bool {
+			stop()
+			w.exec("DROP SCHEMA public CASCADE")
+			w.exec("CREATE SCHEMA public")
+			return true
+		},
+		"an old backup": func(w *world, stop func()) bool {
+			stop()
+			w.exec("UPDATE mirrors SET seq = 2")
+			w.exec("DELETE FROM tasks")
+			return true
+		},
+		"compacted while it was away": func(w *world, stop func()) bool {
+			stop()
+			if _, err := w.c.Compact(w.t.Context(), 0, false); err != nil {
+				w.t.Fatal(err)
+			}
+			return true
+		},
+		"other settings": func(w *world, stop func()) bool {
+			stop()
+			w.o.OutputLimit = 5
+			return true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, postgrestest.Shared(t).Database(t))
+			m, stop := w.mirror()
+			for i := range 10 {
+				w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true, IdempotencyKey: fmt.Sprint("k", i)})
+			}
+			w.settled(m)
+			if damage(w, stop) {
+				w.submit(coordinator.TaskSpec{Prompt: "later"})
+				m, _ = w.mirror()
+			}
+			until(t, "a rebuild", func() bool {
+				return m.Status().State == coordinator.MirrorFollowing && m.Status().Rows > 20
+			})
+			w.settled(m)
+			w.same()
+		})
+	}
+}
+
+// TestMirrorSeesCompaction compacts under a mirror, which goes on from there without a
+// rebuild.
+func TestMirrorSeesCompaction(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	for range 10 {
+		w.submit(coordinator.TaskSpec{Prompt: "before", Parallel: true})
+	}
+	w.settled(m)
+	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	w.submit(coordinator.TaskSpec{Prompt: "after"})
+	w.settled(m)
+	stop()
+	m, _ = w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "and after that"})
+	w.settled(m)
+	if r := w.same(); r.Tasks != 12 {
+		t.Errorf("%d tasks were compared", r.Tasks)
+	}
+	if g := query[int](t, w, "SELECT generation FROM mirrors"); g != 1 {
+		t.Error("the copy was rebuilt, generation", g)
+	}
+}
+
+// TestTwoWriters has a mirror and others that bring the copy up to date or rebuild it.
+func TestTwoWriters(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, _ := w.mirror()
+	for i := range 12 {
+		w.submit(coordinator.TaskSpec{Prompt: "one of many", Parallel: true})
+		src, err := coordinator.ReadCopy(t.Context(), w.dir, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := optionsFor(mustURL(w.o), "laptop", w.dir)
+		do := Once
+		if i%3 == 2 {
+			do = Rebuild
+		}
+		p, err := do(t.Context(), o, src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Seq < src.Seq() {
+			t.Errorf("the copy goes to %d, not %d", p.Seq, src.Seq())
+		}
+	}
+	w.settled(m)
+	w.same()
+}
+
+func mustURL(o Options) string {
+	url, err := o.URL()
+	if err != nil {
+		panic(err)
+	}
+	return url
+}
+
+// TestHosts has two ledgers in one database; and one that poses as another.
+func TestHosts(t *testing.T) {
+	url := postgrestest.Shared(t).Database(t)
+	a, b := newWorld(t, url), newWorld(t, url)
+	b.o.Host = "desktop"
+	ma, _ := a.mirror()
+	mb, stop := b.mirror()
+	for i := range 5 {
+		key := fmt.Sprint("night-", i)
+		a.submit(coordinator.TaskSpec{Prompt: "a", Parallel: true, IdempotencyKey: key})
+		b.submit(coordinator.TaskSpec{Prompt: "b", Parallel: true, IdempotencyKey: key})
+	}
+	a.settled(ma)
+	b.settled(mb)
+	a.same()
+	b.same()
+	stop()
+	b.o.Host = "laptop"
+	mb, stop = b.mirror()
+	until(t, "a refusal", func() bool { return mb.Status().LastError != "" })
+	if said := mb.Status().LastError; !strings.Contains(said, a.dir) || !strings.Contains(said, "another state directory") {
+		t.Error("it says", said)
+	}
+	stop()
+	a.same()
+	src, err := coordinator.ReadCopy(t.Context(), b.dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Rebuild(t.Context(), b.o, src); err != nil { // now it is b's
+		t.Fatal(err)
+	}
+	b.same()
+}
+
+// TestRefusedTask has a task that no index can hold: it is told, and all others are
+// copied.
+func TestRefusedTask(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	r, long := rand.New(rand.NewPCG(1, 2)), make([]byte, 12_000)
+	for i := range long {
+		long[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[r.IntN(36)]
+	}
+	text := fmt.Sprintf("\n## Task big\n- status: queued\n- tenantId: %s\n- workspace: %s\n- prompt: by hand\n", long, w.work)
+	byHand(t, w, text)
+	small := w.submit(coordinator.TaskSpec{Prompt: "small"})
+	until(t, "the hand-written task", func() bool { _, err := w.c.Task(t.Context(), "big"); return err == nil })
+	m, _ := w.mirror()
+	w.settled(m)
+	if got := query[string](t, w, "SELECT status FROM tasks WHERE id = $1", small); got != "succeeded" {
+		t.Error("the other task is", got)
+	}
+	if said := m.Status().Skipped; len(said) == 0 || !strings.Contains(said[0], "task big: ") {
+		t.Errorf("it says %q", said)
+	}
+	if r := w.verify(); len(r.Differences) == 0 || r.Differences[0].ID != "big" {
+		t.Errorf("verify says %+v", r.Differences)
+	}
+}
+
+// byHand writes into tasks.md as a person does.
+func byHand(t *testing.T, w *world, text string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(w.dir, "tasks.md"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestVerifyFindsWhatDiffers changes single things in the copy.
+func TestVerifyFindsWhatDiffers(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	id := w.submit(coordinator.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
+	w.settled(m)
+	stop()
+	for sql, want := range map[string]string{
+		"UPDATE tasks SET status = 'queued'":  "tasks " + id + ` status: here "succeeded", there "queued"`,
+		"UPDATE tasks SET prompt = NULL":      "tasks " + id + ` prompt: here "one", there null`,
+		"UPDATE tasks SET host = 'other'":     "tasks " + id + ` host: here "laptop", there "other"`,
+		"DELETE FROM tasks":                   "tasks " + id + ": the row is missing in the copy",
+		"DELETE FROM task_files":              ": the row is missing in the copy",
+		"UPDATE task_files SET content = 'x'": "content: here ",
+		"UPDATE task_runs SET exit_code = 3":  "exit_code: here 0, there 3",
+		"UPDATE task_runs SET stdout = NULL":  "stdout: here ",
+		"INSERT INTO task_runs (task_id, attempt, status) SELECT id, 1, 'failed' FROM tasks": "the row is in the copy and not in the ledger",
+		"INSERT INTO tasks (host, generation) VALUES ('laptop', 1)":                          "the row is in the copy and not in the ledger",
+	} {
+		w.exec(sql)
+		r := w.verify()
+		if !strings.Contains(fmt.Sprint(r.Differences), want) {
+			t.Errorf("%s: verify says %v", sql, r.Differences)
+		}
+		src, err := coordinator.ReadCopy(t.Context(), w.dir, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Rebuild(t.Context(), w.o, src); err != nil {
+			t.Fatal(err)
+		}
+		if r := w.verify(); len(r.Differences) > 0 {
+			t.Errorf("%s: after a rebuild: %v", sql, r.Differences)
+		}
+	}
+}
+
+// TestFilesGone keeps in the copy what a run has written after its directory was removed.
+func TestFilesGone(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
+	w.settled(m)
+	stop()
+	if err := os.RemoveAll(filepath.Join(w.dir, "runs")); err != nil {
+		t.Fatal(err)
+	}
+	src, err := coordinator.ReadCopy(context.Background(), w.dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Rebuild(t.Context(), w.o, src); err != nil {
+		t.Fatal(err)
+	}
+	w.same()
+	if n := query[int](t, w, "SELECT count(*) FROM task_runs r JOIN task_files f ON f.run_id = r.id WHERE r.stdout LIKE 'said%' AND f.content = 'a report'"); n != 1 {
+		t.Error("what the run had written is gone from the copy")
+	}
+}

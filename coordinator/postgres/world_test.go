@@ -1,0 +1,205 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// A world is a master with an agent of ours, and the options of a copy of its ledger.
+type world struct {
+	t    *testing.T
+	dir  string // of the state
+	work string // workspace of its tasks
+	c    *coordinator.Coordinator
+	o    Options
+	stop func() // ends the master, if it runs
+}
+
+// newWorld starts a master whose copy is in an empty database.
+func newWorld(t *testing.T, url string) *world {
+	t.Helper()
+	w := &world{t: t, dir: filepath.Join(t.TempDir(), "state"), work: t.TempDir()}
+	w.o = optionsFor(url, "laptop", w.dir)
+	w.start()
+	t.Cleanup(func() { w.stop() })
+	return w
+}
+
+func optionsFor(url, host, dir string) Options {
+	return Options{
+		URL: func() (string, error) { return url, nil }, Host: host, StateDir: dir, PoolSize: 4, InlineThreshold: 1 << 20,
+		OutputLimit: 10_000, MaxAttempts: 3, MaxConcurrency: 4, Version: "test", Worker: uuid.New(), PID: os.Getpid(),
+	}
+}
+
+// start opens the state directory and runs a master in it.
+func (w *world) start() {
+	w.t.Helper()
+	c, err := coordinator.Open(coordinator.Config{
+		StateDir: w.dir, Agents: map[string]coordinator.Agent{"demo": agent{}}, DefaultAgent: func() string { return "demo" },
+		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond, MaxLimitWait: time.Hour,
+		Timeout: time.Minute, Grace: time.Second, SessionLockTimeout: time.Second, HeartbeatInterval: time.Hour,
+		ResumePolicy: "auto", ResumeMissing: "new", WorkspaceRoot: w.work,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.c = c
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// agent does what the prompt says: "fail", or anything else.
+type agent struct{}
+
+// Run implements coordinator.Agent.
+func (agent) Run(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	report(coordinator.Event{Session: "s-" + turn.TaskID, Bytes: 1})
+	prompt, err := os.ReadFile(turn.Prompt)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(turn.RunDir, "stdout"), []byte("said\x00 by "+turn.RunID+"\n"), 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(turn.Workspace, "report.md"), []byte("a report"), 0o600)
+	}
+	switch {
+	case err != nil:
+		return coordinator.Outcome{Class: state.ClassExit, Error: err.Error(), ExitCode: 1}
+	case strings.Contains(string(prompt), "please fail"):
+		return coordinator.Outcome{Class: state.ClassNetwork, Error: "the provider was not reached", ExitCode: 7}
+	}
+	return coordinator.Outcome{Result: "done: " + turn.TaskID, Usage: state.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.25}}
+}
+
+// submit takes in a task and gives its id.
+func (w *world) submit(spec coordinator.TaskSpec) string {
+	w.t.Helper()
+	if spec.Workspace == "" {
+		spec.Workspace = w.work
+	}
+	t, err := w.c.Submit(w.t.Context(), spec)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return t.ID
+}
+
+// mirror runs a mirror of the world's ledger until the function that it gives is called.
+func (w *world) mirror() (m *Mirror, stop func()) {
+	m = New(w.o)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	c := w.c
+	go func() {
+		defer close(ended)
+		m.Run(ctx, c)
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+	})
+	w.t.Cleanup(stop)
+	return m, stop
+}
+
+// until waits for something that must come true.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 30 s", what)
+		}
+	}
+}
+
+// settled waits until nothing runs or waits, and the copy has all of it.
+func (w *world) settled(m *Mirror) {
+	w.t.Helper()
+	until(w.t, "all tasks end", func() bool {
+		n := w.c.Health().Counts
+		return n[state.Queued] == 0 && n[state.Running] == 0
+	})
+	w.t.Helper()
+	until(w.t, fmt.Sprint("the copy is whole: ", m.Status().LastError), func() bool { return m.Status().Seq == w.c.Seq() })
+}
+
+// verify compares the copy with the ledger.
+func (w *world) verify() Report {
+	w.t.Helper()
+	r, err := Verify(w.t.Context(), w.o, w.read)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+func (w *world) read(upTo uint64) (VerifySource, error) {
+	return coordinator.ReadCopy(w.t.Context(), w.dir, upTo)
+}
+
+// same fails the test where the copy differs.
+func (w *world) same() Report {
+	w.t.Helper()
+	r := w.verify()
+	for _, d := range r.Differences[:min(20, len(r.Differences))] {
+		w.t.Error(d.Text)
+	}
+	if r.Tasks+r.InFlight == 0 {
+		w.t.Error("nothing was compared")
+	}
+	return r
+}
+
+// query gives the one value of a query.
+func query[T any](t *testing.T, w *world, sql string, args ...any) (v T) {
+	t.Helper()
+	w.session(func(c *pgx.Conn) {
+		if err := c.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	})
+	return v
+}
+
+// exec changes something in the database.
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	w.session(func(c *pgx.Conn) {
+		if _, err := c.Exec(w.t.Context(), sql, args...); err != nil {
+			w.t.Fatalf("%s: %v", sql, err)
+		}
+	})
+}
+
+func (w *world) session(do func(*pgx.Conn)) {
+	w.t.Helper()
+	url, _ := w.o.URL()
+	c, err := pgx.Connect(w.t.Context(), url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.Background()) }()
+	do(c)
+}
