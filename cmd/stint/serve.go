@@ -24,6 +24,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/api"
+	"stint/coordinator/postgres"
 )
 
 const serveHelp = `Run the master in the foreground, until Ctrl-C or SIGTERM: then runs have the
@@ -100,7 +101,8 @@ type master struct {
 	state  string
 	socket string
 	log    *slog.Logger
-	ready  *os.File // nil in the foreground
+	mirror *postgres.Mirror // nil: no copy is configured
+	ready  *os.File         // nil in the foreground
 }
 
 // serve runs the master until it is ended. In the background it tells the one
@@ -150,6 +152,9 @@ func (m *master) run(ctx context.Context) (err error) {
 	}
 	m.socket = defaultSocket(m.state)
 	m.log = m.logger()
+	if o, on := postgresOptions(m.cfg, m.state, m.log); on {
+		m.mirror = postgres.New(o)
+	}
 	var opened atomic.Pointer[coordinator.Coordinator]
 	ctx, stop := m.signals(ctx, func() {
 		if c := opened.Load(); c != nil {
@@ -302,6 +307,9 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 	if m.background {
 		config.IdleExit = cfg.IdleExit
 	}
+	if m.mirror != nil {
+		config.Mirror = m.mirror.Status
+	}
 	return config
 }
 
@@ -387,13 +395,30 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	defer cancel(nil)
 	release := context.AfterFunc(serving, func() { cancel(coordinator.ErrShutdown) })
 	defer release()
+	endMirror := m.startMirror(c)
 	err = c.Run(running)
+	endMirror()
 	stop()
 	err = errors.Join(err, <-served, <-served)
 	if err == nil {
 		m.log.Info("master has ended")
 	}
 	return err
+}
+
+// startMirror keeps the copy in PostgreSQL true, if there is to be one, until the function
+// that it gives is called.
+func (m *master) startMirror(c *coordinator.Coordinator) (end func()) {
+	if m.mirror == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { m.mirror.Run(ctx, c) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // listenHTTP opens the HTTP interface, and gives the token that it asks for. A master in
