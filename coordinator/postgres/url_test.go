@@ -382,7 +382,8 @@ func FuzzURL(f *testing.F) {
 		{"host=h password='", `\'' user=u`},
 		{"postgres://u@h/?pass%77ord=", "&user=x"},
 		{"postgres://u:p@h1,h2:1/", ""},
-		{"password=a password=", " host=/x"}, {"pAssword=", ""},
+		{"password=a password=", " host=/x"},
+		{"pAssword=", ""},
 	} {
 		f.Add(s[0], s[1])
 	}
