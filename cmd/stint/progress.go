@@ -18,13 +18,29 @@ const firstProgress = 300 * time.Millisecond
 // startProgress shows one line on a terminal while a task is waited for. The
 // function that it gives removes the line and ends it.
 func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
+	one := a.another() // while a finds its way to another master
+	return a.drawWhile(ctx, func(ctx context.Context) { one.showProgress(ctx, id) })
+}
+
+// drawProgress shows line, asked once a second, on a terminal while a command works.
+// The function that it gives removes it.
+func (a *app) drawProgress(ctx context.Context, line func() string) (stop func()) {
+	return a.drawWhile(ctx, func(ctx context.Context) {
+		for next := firstProgress; pause(ctx, next) == nil; next = time.Second {
+			_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K%s", clip(line(), lineWidth(a.stderr)))
+		}
+	})
+}
+
+// drawWhile lets draw write to a terminal, in a goroutine that the function that it
+// gives ends; where stderr is none, nothing is drawn.
+func (a *app) drawWhile(ctx context.Context, draw func(context.Context)) (stop func()) {
 	if a.quiet || !isTTY(a.stderr) || os.Getenv("TERM") == "dumb" {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	one := a.another() // while a finds its way to another master
-	wg.Go(func() { one.showProgress(ctx, id) })
+	wg.Go(func() { draw(ctx) })
 	return func() {
 		cancel()
 		wg.Wait()

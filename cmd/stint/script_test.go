@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"stint/coordinator/postgres/postgrestest"
 )
 
 // TestMain makes the test binary the program too: it is stint when it is called
@@ -105,6 +107,8 @@ type scriptState struct {
 
 	unlike string        // why the ledger is not to be compared with the journal
 	events *scriptEvents // that it follows, or nil
+
+	postgres *postgrestest.Server // of its own, or nil
 }
 
 // scriptStateKey finds it in testscript's values.

@@ -38,6 +38,8 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"stopmodel":    cmdStopModel,
 	"http":         cmdHTTP,
 	"events":       cmdEvents,
+	"postgres":     cmdPostgres,
+	"sql":          cmdSQL,
 }
 
 // scriptDeadline is how long a script waits for anything.

@@ -200,6 +200,12 @@ func TestHelpGolden(t *testing.T) {
 		{"token"},
 		{"token", "header"},
 		{"token", "rotate"},
+		{"sync"},
+		{"sync", "once"},
+		{"sync", "status"},
+		{"sync", "verify"},
+		{"sync", "rebuild"},
+		{"sync", "migrate"},
 	} {
 		all.WriteString("$ stint " + strings.Join(append(args, "--help"), " ") + "\n")
 		if err := tree(&all, append(args, "--help")...); err != nil {
