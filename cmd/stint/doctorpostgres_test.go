@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"stint/coordinator"
 	"stint/coordinator/postgres"
+	"stint/coordinator/postgres/postgrestest"
 )
 
 func TestDescribeCopy(t *testing.T) {
@@ -89,4 +92,37 @@ func TestExamineURL(t *testing.T) {
 			t.Errorf("%q, mode %04o: %+v", c.text, c.mode, got)
 		}
 	}
+}
+
+// TestLookAtCopy: a database that has no tables, what is copied there, a ledger of another
+// directory under the same name, and a database that is not there.
+func TestLookAtCopy(t *testing.T) {
+	server := postgrestest.Shared(t)
+	url := server.Database(t)
+	o, _ := postgresOptions(mustLoad(t, "", map[string]string{"STINT_POSTGRES_URL": url, "STINT_POSTGRES_HOST": "here"}, nil), "/state", nil)
+	look := func(want string, reached bool) {
+		t.Helper()
+		list, ok := lookAtCopy(t.Context(), o, 7)
+		if len(list) != 1 || ok != reached || !strings.Contains(list[0].Status+" "+list[0].Text, want) {
+			t.Errorf("%v %+v, want %s", ok, list, want)
+		}
+	}
+	look(" at "+server.Dir()+", without tables yet; a master makes them", true)
+	if _, _, err := postgres.Migrate(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	look("nothing of this ledger is copied yet", true)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }() // the database is dropped now
+	if _, err := conn.Exec(t.Context(), "INSERT INTO mirrors (host, state_dir, seq, settings, version) VALUES ('here', '/state', 4, '', '')"); err != nil {
+		t.Fatal(err)
+	}
+	look("3 records behind", true)
+	o.StateDir = "/elsewhere"
+	look(" at "+server.Dir()+" has a copy of /state under the name of this host, here", true)
+	o.URL = func() (string, error) { return server.URL("nowhere"), nil }
+	look("warning ", false)
 }

@@ -399,7 +399,8 @@ func TestPageSaysHowTheCopyIs(t *testing.T) {
 		{coordinator.MirrorStatus{Target: "audit at db:5432", State: coordinator.MirrorFollowing}, "small", "Copy in audit at db:5432: following"},
 		{coordinator.MirrorStatus{Target: "audit at db:5432", State: coordinator.MirrorRebuilding, LagRecords: 1, LagSeconds: 2.6}, "small", "Copy in audit at db:5432: rebuilding, 1 record behind for 3 s"},
 		{
-			coordinator.MirrorStatus{Target: "audit at db:5432", State: coordinator.MirrorFailing, LagRecords: 12, LagSeconds: 60, LastError: "it is down"}, "warn",
+			coordinator.MirrorStatus{Target: "audit at db:5432", State: coordinator.MirrorFailing, LagRecords: 12, LagSeconds: 60, LastError: "it is down"},
+			"warn",
 			"Copy in audit at db:5432: failing, 12 records behind for 60 s. Last error: it is down",
 		},
 		{coordinator.MirrorStatus{State: coordinator.MirrorFollowing, Warning: "clocks differ", Skipped: []string{"a: too large", "b: as well"}}, "small", "Copy in PostgreSQL: following. clocks differ. Not in it: a: too large; b: as well"},
