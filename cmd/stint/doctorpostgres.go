@@ -23,36 +23,29 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	if !on {
 		return nil
 	}
-	found, reached := lookAtCopy(ctx, o, seq)
+	found, failure := lookAtCopy(ctx, o, seq)
 	list := append(examineURL(cfg), found...)
 	var h coordinator.Health
 	if a.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err }) != nil {
 		return list // the finding about the master says why
 	}
-	return append(list, examineMirror(&h, reached)...)
+	return append(list, examineMirror(&h, failure)...)
 }
 
-// lookAtCopy looks into the database, and says whether it could.
-func lookAtCopy(ctx context.Context, o postgres.Options, seq uint64) (list []finding, reached bool) {
+// lookAtCopy looks into the database. failure says why it could not, "" if it could.
+func lookAtCopy(ctx context.Context, o postgres.Options, seq uint64) (list []finding, failure string) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	p, err := postgres.Look(ctx, o)
-	switch {
-	case err != nil:
+	if err != nil {
 		message, try := explain(err)
-		list = append(list, finding{"postgres", healthWarn, message, try})
-	case p.StateDir != "" && p.StateDir != o.StateDir:
-		list = append(list, finding{
-			"postgres", healthWarn, fmt.Sprintf("%s has a copy of %s under the name of this host, %s", p.Target, p.StateDir, p.Host),
-			"another name as host below [postgres], for one of the two",
-		})
-	default:
-		list = append(list, finding{"postgres", healthOK, describeCopy(&p, seq), ""})
+		return []finding{{"postgres", healthWarn, message, try}}, err.Error()
 	}
+	list = append(list, finding{"postgres", healthOK, describeCopy(&p, seq), ""})
 	if p.Warning != "" {
 		list = append(list, finding{"postgres", healthWarn, p.Warning, ""})
 	}
-	return list, err == nil
+	return list, ""
 }
 
 // examineURL looks whether others can read a password in the configuration.
@@ -84,16 +77,16 @@ func describeCopy(p *postgres.Position, seq uint64) string {
 	return text + ", complete"
 }
 
-// examineMirror looks at what a running master says of the copy; reached is whether we
-// have reached the database ourselves.
-func examineMirror(h *coordinator.Health, reached bool) (list []finding) {
+// examineMirror looks at what a running master says of the copy. What we have met ourselves
+// is not told again.
+func examineMirror(h *coordinator.Health, ours string) (list []finding) {
 	restart := fmt.Sprintf("kill %d, once its tasks have ended; the next command starts another one", h.PID)
 	m := h.Postgres
 	switch {
 	case m == nil:
 		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) makes no copy: it was started with another configuration", h.PID), restart}}
-	case m.State == coordinator.MirrorFailing && reached:
-		list = append(list, finding{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) cannot use the database, though we can: %s", h.PID, oneLine(m.LastError)), restart})
+	case m.State == coordinator.MirrorFailing && m.LastError != ours:
+		list = append(list, finding{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart})
 	case m.State != coordinator.MirrorFailing && m.LastError != "":
 		list = append(list, finding{"postgres", healthOK, "the master's last failure, " + ago(time.Since(m.ErrorAt)) + " ago: " + oneLine(m.LastError), ""})
 	}

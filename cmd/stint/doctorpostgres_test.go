@@ -37,19 +37,20 @@ func TestDescribeCopy(t *testing.T) {
 func TestExamineMirror(t *testing.T) {
 	failing := &coordinator.MirrorStatus{State: coordinator.MirrorFailing, LastError: "no\nsuch role"}
 	for _, c := range []struct {
-		name    string
-		status  *coordinator.MirrorStatus
-		reached bool
-		want    []string // status and the beginning of the text
+		name   string
+		status *coordinator.MirrorStatus
+		ours   string
+		want   []string // status and the beginning of the text
 	}{
-		{"all is well", &coordinator.MirrorStatus{State: coordinator.MirrorFollowing}, true, nil},
-		{"it is as we see it", failing, false, nil},
-		{"it is not", failing, true, []string{"warning the master (pid 7) cannot use the database, though we can: no; such role"}},
-		{"it has no copy", nil, true, []string{"warning the master (pid 7) makes no copy"}},
-		{"it has failed", &coordinator.MirrorStatus{State: coordinator.MirrorFollowing, LastError: "gone", ErrorAt: time.Now().Add(-time.Hour)}, true, []string{"ok the master's last failure, 1h00m ago: gone"}},
-		{"some are not in it", &coordinator.MirrorStatus{State: coordinator.MirrorFollowing, Skipped: []string{"a: x", "b: y"}}, true, []string{"warning the database did not take a: x; b: y"}},
+		{"all is well", &coordinator.MirrorStatus{State: coordinator.MirrorFollowing}, "", nil},
+		{"it is as we see it", failing, failing.LastError, nil},
+		{"it is not", failing, "", []string{"warning the master (pid 7) cannot use the database: no; such role"}},
+		{"it meets something else", failing, "no such host", []string{"warning the master (pid 7) cannot use the database: no; such role"}},
+		{"it has no copy", nil, "", []string{"warning the master (pid 7) makes no copy"}},
+		{"it has failed", &coordinator.MirrorStatus{State: coordinator.MirrorFollowing, LastError: "gone", ErrorAt: time.Now().Add(-time.Hour)}, "", []string{"ok the master's last failure, 1h00m ago: gone"}},
+		{"some are not in it", &coordinator.MirrorStatus{State: coordinator.MirrorFollowing, Skipped: []string{"a: x", "b: y"}}, "", []string{"warning the database did not take a: x; b: y"}},
 	} {
-		got := examineMirror(&coordinator.Health{PID: 7, Postgres: c.status}, c.reached)
+		got := examineMirror(&coordinator.Health{PID: 7, Postgres: c.status}, c.ours)
 		if len(got) != len(c.want) {
 			t.Errorf("%s: %+v", c.name, got)
 			continue
@@ -102,9 +103,9 @@ func TestLookAtCopy(t *testing.T) {
 	o, _ := postgresOptions(mustLoad(t, "", map[string]string{"STINT_POSTGRES_URL": url, "STINT_POSTGRES_HOST": "here"}, nil), "/state", nil)
 	look := func(want string, reached bool) {
 		t.Helper()
-		list, ok := lookAtCopy(t.Context(), o, 7)
-		if len(list) != 1 || ok != reached || !strings.Contains(list[0].Status+" "+list[0].Text, want) {
-			t.Errorf("%v %+v, want %s", ok, list, want)
+		list, failure := lookAtCopy(t.Context(), o, 7)
+		if len(list) != 1 || (failure == "") != reached || !strings.Contains(list[0].Status+" "+list[0].Text, want) {
+			t.Errorf("%q %+v, want %s", failure, list, want)
 		}
 	}
 	look(" at "+server.Dir()+", without tables yet; a master makes them", true)
@@ -122,7 +123,7 @@ func TestLookAtCopy(t *testing.T) {
 	}
 	look("3 records behind", true)
 	o.StateDir = "/elsewhere"
-	look(" at "+server.Dir()+" has a copy of /state under the name of this host, here", true)
+	look("/state", false)
 	o.URL = func() (string, error) { return server.URL("nowhere"), nil }
 	look("warning ", false)
 }
