@@ -58,3 +58,13 @@ func (c *Coordinator) Occupy(f func()) error {
 	}
 	return err
 }
+
+// Append appends records as they are.
+func (c *Coordinator) Append(records ...*ledger.Record) error {
+	return c.update(context.Background(), func(tx *ledger.Tx) error {
+		for _, r := range records {
+			tx.Append(r)
+		}
+		return nil
+	})
+}

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"crypto/sha256"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,8 +24,9 @@ type TaskRun struct {
 	Account   string      `json:"account,omitempty"`
 	StartedAt time.Time   `json:"startedAt,omitzero"`
 	EndedAt   time.Time   `json:"endedAt,omitzero"`
-	ExitCode  *int        `json:"exitCode,omitempty" doc:"Of a verify command that was not cut off; -1: it did not end by itself"`
-	Took      string      `json:"took,omitempty" doc:"How long that command took: a Go duration"`
+	ExitCode  *int        `json:"exitCode,omitempty" doc:"Of a verify command that was not cut off, where -1 says that it did not end by itself; of the last turn of an attempt, as far as the agent's CLI had one"`
+	Took      string      `json:"took,omitempty" doc:"How long the verify command took: a Go duration"`
+	Reason    state.Class `json:"reason,omitempty" doc:"How it failed; left out: it ended well, or is at work"`
 	Usage     state.Usage `json:"usage,omitzero"`
 	Reason    state.Class `json:"reason,omitempty" doc:"How it failed; left out: it ended well, or is at work"`
 	RunDir    string      `json:"runDir" doc:"Absolute path of its files"`
@@ -84,7 +86,7 @@ func stepRuns(t *state.Task) []TaskRun {
 	loop := hasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })
 	for _, s := range runsOf(t) {
 		r := TaskRun{
-			RunID: s.RunID, Phase: s.Phase, Attempt: s.Attempt, StartedAt: s.Started, EndedAt: s.Ended, ExitCode: s.ExitCode, Took: s.Took,
+			RunID: s.RunID, Phase: s.Phase, Attempt: s.Attempt, StartedAt: s.Started, EndedAt: s.Ended, ExitCode: s.ExitCode, Took: s.Took, Reason: s.Reason,
 		}
 		if s.Phase == "" {
 			turns++
@@ -123,10 +125,18 @@ func (r *TaskRun) weigh(dir string) {
 
 // outputSize gives how many bytes a reader of an output gets; 0 if there is none.
 func outputSize(runDir, name string) int64 {
-	o, err := OpenOutputs([]string{filepath.Join(runDir, name)})
+	if fi, err := os.Lstat(filepath.Join(runDir, name)); err != nil || fi.Size() == 0 {
+		return 0
+	}
+	f, err := OpenOutput(runDir, name)
 	if err != nil {
 		return 0
 	}
+	o := Outputs{begin: sha256.New(), files: []*os.File{f}}
+	err = o.add(f)
 	_ = o.Close() // only looked at
+	if err != nil {
+		return 0
+	}
 	return o.Size()
 }

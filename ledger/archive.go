@@ -116,7 +116,26 @@ func readArchive(fsys durable.FS, dir string, through uint64) (a *archive, whole
 			}
 		}
 	}
-	return a, true, nil
+	if through == 0 && len(a.entries) > 0 {
+		err = a.dropPresent(fsys, dir)
+	}
+	return a, true, err
+}
+
+// dropPresent leaves out the tasks that the journal in dir names: the first compaction
+// was cut off, or they were brought back.
+func (a *archive) dropPresent(fsys durable.FS, dir string) error {
+	data, err := durable.ReadFile(fsys, filepath.Join(dir, journalName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	present := map[string]bool{}
+	eachRecord(data, func(s *Section) { present[nameOf(s)] = true })
+	a.entries = slices.DeleteFunc(a.entries, func(e ArchiveEntry) bool { return present[string(KindTask)+" "+e.ID] })
+	return nil
 }
 
 // chainOf gives the compactions that led to the one that ended at through, oldest

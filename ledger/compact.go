@@ -345,17 +345,10 @@ func (c *compactor) archiveAll() error {
 // first compaction of a rebuilt journal begins a new chain in the index.
 func (c *compactor) keepEntries(done *compaction) error {
 	a, _, err := readArchive(c.log.opts.FS, c.log.opts.Dir, 0)
-	if err != nil || len(a.entries) == 0 {
-		return err
+	if err == nil {
+		done.entries = append(done.entries, a.entries...)
 	}
-	inJournal := map[string]bool{}
-	eachRecord(c.data, func(s *Section) { inJournal[nameOf(s)] = true })
-	for _, e := range a.entries {
-		if !inJournal[string(KindTask)+" "+e.ID] {
-			done.entries = append(done.entries, e)
-		}
-	}
-	return nil
+	return err
 }
 
 func archiveError(err error) error {

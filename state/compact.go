@@ -202,7 +202,7 @@ func (m *merger) records() (first, second ledger.Record) {
 	if !slices.Equal(m.runs, mergedRun(&t.Task)) {
 		first.Add(KeyEndedRuns, formatRuns(m.runs))
 	}
-	if len(m.steps) > 1 || hasPhases(m.steps) {
+	if !slices.EqualFunc(m.steps, mergedSteps(m.merged()), Step.same) {
 		first.Add(KeySteps, formatSteps(m.steps))
 	}
 	if t.Status == Running && t.StartedAt.IsZero() && !t.UpdatedAt.IsZero() {
@@ -217,6 +217,15 @@ func (m *merger) records() (first, second ledger.Record) {
 		first.AddIf(KeyBy, t.By)
 	}
 	return first, second
+}
+
+// merged gives the task as its one record makes it.
+func (m *merger) merged() *Task {
+	t := m.task.Task
+	if t.Status == Running && t.StartedAt.IsZero() {
+		t.StartedAt = t.UpdatedAt
+	}
+	return &t
 }
 
 // threadTokens is FormatThread, "" where nothing was counted.

@@ -40,7 +40,7 @@ const (
 	KeyPromptKept     = "promptKept"
 	KeyThreadTokens   = "threadTokens"
 	KeyEndedRuns      = "endedRuns" // of a merged record: the runs that it tells of
-	KeySteps          = "steps"     // likewise: the steps, where there was more than one turn of an agent
+	KeySteps          = "steps"     // likewise: the steps, where the task alone does not tell them
 	KeyFirstSeq       = "firstSeq"  // likewise: the number of the task's first record
 	KeyRunID          = "runId"
 	KeyAttempt        = "attempt"

@@ -17,8 +17,9 @@ type Step struct {
 	Iteration int       // round of the verify loop, from 1
 	Started   time.Time // zero if the records do not say, likewise Ended
 	Ended     time.Time
-	ExitCode  *int   // of a verify command that was not cut off; -1: it did not end by itself
+	ExitCode  *int   // of an agent's turn, if the record of its end says it, or of a verify command that was not cut off; -1: that did not end by itself
 	Took      string // how long that command took
+	Reason    Class  // how it failed; "": it ended well, or is at work
 }
 
 // An Iteration is one round of the verify loop whose command has ended.
@@ -60,30 +61,73 @@ func stepsAfter(steps []Step, before, after *Task, sec *ledger.Section) []Step {
 		steps, _ = parseSteps(f.String()) // what cannot be read was refused
 		return steps
 	}
+	if before.Status == "" {
+		return mergedSteps(after)
+	}
 	same := before.Status == Running && after.Status == Running && before.RunID == after.RunID
 	if last := len(steps) - 1; before.Status == Running && !same && last >= 0 {
 		s := &steps[last]
-		s.Ended = after.UpdatedAt
-		if s.Phase == PhaseVerify && sec.Get(KeyVerifyExitCode) != nil {
-			s.ExitCode, s.Took = after.VerifyExitCode, after.VerifyTime
-		}
+		s.end(after, sec.Get(KeyExitCode) != nil, sec.Get(KeyVerifyExitCode) != nil)
+		s.Reason = s.failure(after, after.By != "")
 	}
 	if after.Status == Running && !same {
-		steps = append(steps, Step{
-			RunID: after.RunID, Phase: after.Phase, Attempt: after.Attempt, Iteration: max(1, after.Iteration), Started: after.StartedAt,
-		})
+		steps = append(steps, beginStep(after))
 	}
 	return steps
 }
 
-// hasPhases reports whether there is more to tell than agents' turns.
-func hasPhases(steps []Step) bool {
-	for _, s := range steps {
-		if s.Phase != "" {
-			return true
-		}
+// mergedSteps gives the step that the first record of a task tells of, which knows of one
+// at most. The phase of a task that waits is that of its next run.
+func mergedSteps(t *Task) []Step {
+	if t.Status != Running && (t.RunID == "" || !t.Status.Terminal()) {
+		return nil
 	}
-	return false
+	s := beginStep(t)
+	if t.Status != Running {
+		s.end(t, true, true)
+		s.Reason = s.failure(t, false)
+	}
+	return []Step{s}
+}
+
+func beginStep(t *Task) Step {
+	return Step{RunID: t.RunID, Phase: t.Phase, Attempt: t.Attempt, Iteration: max(1, t.Iteration), Started: t.StartedAt}
+}
+
+// end says that the step has ended with a record that made t of its task, and with what:
+// coded and checked say whether that record has an exit code of the task, and one of its
+// verify command.
+func (s *Step) end(t *Task, coded, checked bool) {
+	s.Ended = t.UpdatedAt
+	switch {
+	case s.Phase == PhaseVerify && checked:
+		s.ExitCode, s.Took = t.VerifyExitCode, t.VerifyTime
+	case s.Phase == "" && coded:
+		s.ExitCode = t.ExitCode
+	}
+}
+
+// failure says how a step failed that has ended so; taken: somebody took its task out of
+// it. How the task ends is the doing of what is judged, not of its evaluation.
+func (s *Step) failure(t *Task, taken bool) Class {
+	switch {
+	case s.Phase == PhaseVerify && s.ExitCode != nil && *s.ExitCode != 0:
+		return ClassVerify
+	case s.Phase == PhaseVerify && s.ExitCode != nil, t.Status == Running:
+		return ""
+	case taken, t.Status == Canceled:
+		return ClassCanceled
+	case t.Status == Done, s.Phase == PhaseEvaluate && t.Reason != ClassInterrupted && t.Reason != ClassOrphaned:
+		return ""
+	}
+	return t.Reason
+}
+
+// same reports whether two steps say the same.
+func (s Step) same(o Step) bool {
+	exits := s.ExitCode == o.ExitCode || s.ExitCode != nil && o.ExitCode != nil && *s.ExitCode == *o.ExitCode
+	s.ExitCode, o.ExitCode = nil, nil
+	return exits && s == o
 }
 
 // formatSteps gives the value of steps: a line for each.
@@ -95,7 +139,7 @@ func formatSteps(steps []Step) string {
 			exit = strconv.Itoa(*s.ExitCode)
 		}
 		lines[i] = words("run", s.RunID, "phase", string(s.Phase), "attempt", strconv.Itoa(s.Attempt), "iteration", strconv.Itoa(s.Iteration),
-			"started", exactTime(s.Started), "ended", exactTime(s.Ended), "exit", exit, "took", s.Took)
+			"started", exactTime(s.Started), "ended", exactTime(s.Ended), "exit", exit, "took", s.Took, "reason", string(s.Reason))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -117,7 +161,7 @@ func parseStep(line string) (s Step, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.RunID, s.Took = m["run"], m["took"]
+	s.RunID, s.Took, s.Reason = m["run"], m["took"], Class(m["reason"])
 	if s.Phase, err = parsePhase([]byte(m["phase"])); err != nil {
 		return s, err
 	}

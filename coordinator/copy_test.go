@@ -1,0 +1,389 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"stint/coordinator"
+	"stint/ledger"
+	"stint/state"
+)
+
+// An imaged is a master or a copy.
+type imaged interface {
+	Seq() uint64
+	TaskIDs(done, n int) []string
+	Image(id string) (coordinator.Image, error)
+}
+
+// images gives all tasks.
+func images(t *testing.T, from imaged) map[string]coordinator.Image {
+	t.Helper()
+	all, done := map[string]coordinator.Image{}, 0
+	for ids := from.TaskIDs(0, 3); len(ids) > 0; ids = from.TaskIDs(done, 3) {
+		for _, id := range ids {
+			i, err := from.Image(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[id] = i
+		}
+		done += len(ids)
+	}
+	if done != len(all) {
+		t.Fatalf("%d ids of %d tasks", done, len(all))
+	}
+	return all
+}
+
+func readCopy(t *testing.T, dir string, upTo uint64) *coordinator.Copy {
+	t.Helper()
+	c, err := coordinator.ReadCopy(t.Context(), dir, upTo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// sameImages compares tasks but for the numbers of their records.
+func sameImages(was, is map[string]coordinator.Image) string {
+	return cmp.Diff(was, is, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(state.Task{}, "Seq"))
+}
+
+// TestImage: a copy gets what the task and its runs are asked for alone, from the master
+// as from its files; how each run ended is in it.
+func TestImage(t *testing.T) {
+	w := newWorld(t)
+	w.outcomes(
+		coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 7, Error: "no", Session: "n1"},
+		coordinator.Outcome{Result: "fine", Session: "n1", Usage: tokens(5, 1)},
+	)
+	w.open()
+	done := w.wait(w.submit(coordinator.TaskSpec{Prompt: "once", IdempotencyKey: "k", SessionKey: "web"}).ID)
+	held := w.submit(coordinator.TaskSpec{Prompt: "later", Hold: true})
+	write(t, filepath.Join(w.c.RunDir(done.RunID), "stdout"), "said")
+	got := images(t, w.c)
+	if diff := cmp.Diff(got, images(t, readCopy(t, w.dir, 0)), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the master (-) and its files (+): %s", diff)
+	}
+	task, runs := w.task(done.ID), got[done.ID].Runs
+	if diff := cmp.Diff(task, got[done.ID].Task, cmpopts.EquateEmpty()); diff != "" || !got[done.ID].HoldsKey {
+		t.Errorf("the task: %s", diff)
+	}
+	if alone, err := w.c.Runs(t.Context(), done.ID); err != nil || !cmp.Equal(alone, runs) {
+		t.Errorf("the runs: %+v, %v", alone, err)
+	}
+	if len(runs) != 2 || runs[0].Reason != state.ClassNetwork || *runs[0].ExitCode != 7 || runs[1].Reason != "" || *runs[1].ExitCode != 0 ||
+		runs[1].Stdout != 4 || !runs[1].Kept || runs[1].Usage != tokens(5, 1) {
+		t.Errorf("the runs: %+v", runs)
+	}
+	if i := got[held.ID]; len(i.Runs) > 0 || i.HoldsKey || i.Task.Prompt != "later" || i.Task.Seq != held.Seq {
+		t.Errorf("a task that never ran: %+v", i)
+	}
+	for _, from := range []imaged{w.c, readCopy(t, w.dir, 0)} {
+		if _, err := from.Image("nobody"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+			t.Errorf("of no task: %v", err)
+		}
+	}
+	w.close()
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drawRecords gives random records of a few tasks, as stint and people write them: of
+// runs and their ends, of edits, retries and deletions. now goes on with each.
+func drawRecords(r *rand.Rand, n int, now time.Time) (list []*ledger.Record) {
+	pick := func(words ...string) string { return words[r.IntN(len(words))] }
+	runs := 0
+	for i := range n {
+		now = now.Add(time.Duration(r.IntN(90)) * time.Minute)
+		rec := &ledger.Record{Kind: ledger.KindTask, ID: pick("a", "b", "c", "d", "e")}
+		switch kind := r.IntN(10); {
+		case kind < 4:
+			runs++
+			rec.Add("status", "running").Add("runId", fmt.Sprint("r", runs)).Add("attempt", pick("1", "2")).Add("phase", pick("", "", "verify", "evaluate")).
+				Add("iteration", pick("", "1", "2")).Add("reason", "").Add("exitCode", "").Add("startedAt", state.FormatTime(now))
+		case kind < 8:
+			rec.Add("status", pick("done", "failed", "queued", "canceled", "dead", "done")).AddIf("reason", pick("", "exit", "verify", "interrupted", "orphaned", "network")).
+				AddIf("exitCode", pick("", "0", "1")).AddIf("verifyExitCode", pick("", "0", "1", "-1")).AddIf("inputTokens", pick("", "10", "20")).
+				AddIf("by", pick("", "", "", "hand", "client")).Add("result", fmt.Sprint("answer ", i))
+			if r.IntN(2) == 0 {
+				rec.Add("phase", "").Add("attempt", pick("0", "1"))
+			}
+		case kind < 9:
+			rec.Add(pick("prompt", "label", "agent", "model", "account", "verifyCommand", "idempotencyKey"), pick("", "x", "y")).AddIf("by", pick("", "hand", "client"))
+		default:
+			if rec.ID = state.ControlDeleted; r.IntN(2) == 0 {
+				rec.ID = state.ControlDispatch
+			}
+			rec.Kind = ledger.KindControl
+			rec.Add(state.KeyTasks, pick("a", "b c", "e")).Add(state.KeyPaused, pick("true", "false"))
+			list = append(list, rec)
+			continue
+		}
+		list = append(list, rec.Add("updatedAt", state.FormatTime(now)))
+	}
+	return list
+}
+
+// TestImagesOutliveCompaction: whatever happened to tasks, a compaction changes nothing
+// of what a copy gets of them, and no more does the archive. The master and its files
+// give the same. STINT_TEST_SEED sets the first seed.
+func TestImagesOutliveCompaction(t *testing.T) {
+	begin := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	first, runs, archived := number(t, "STINT_TEST_SEED", 1), 0, 0
+	for seed := first; seed < first+60; seed++ {
+		w, r := newWorld(t), rand.New(rand.NewPCG(uint64(seed), 7))
+		w.cfg.Now = func() time.Time { return begin.Add(48 * time.Hour) }
+		c, err := coordinator.OpenUnwatched(w.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Append(drawRecords(r, 60, begin)...); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			write(t, filepath.Join(c.RunDir(fmt.Sprint("r", 5*i)), "stderr"), "said")
+		}
+		was := images(t, c)
+		for round := range 2 {
+			report, err := c.Compact(t.Context(), time.Duration(r.IntN(48))*time.Hour, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			archived += report.Archived
+			for what, from := range map[string]imaged{"master": c, "files": readCopy(t, w.dir, 0)} {
+				if diff := sameImages(was, images(t, from)); diff != "" {
+					t.Fatalf("seed %d, compaction %d, %s: %s", seed, round, what, diff)
+				}
+			}
+			if err := c.Append(drawRecords(r, 5, begin.Add(30*time.Hour))...); err != nil {
+				t.Fatal(err)
+			}
+			was = images(t, c)
+		}
+		for _, i := range was {
+			runs += len(i.Runs)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if t.Logf("%d runs, %d tasks archived", runs, archived); runs < 200 || archived < 50 {
+		t.Error("too little happened")
+	}
+}
+
+// TestReadCopyUpTo: up to each record a copy has what the master had then, and knows
+// which tasks are changed later.
+func TestReadCopyUpTo(t *testing.T) {
+	w := newWorld(t)
+	c, err := coordinator.OpenUnwatched(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	had := map[uint64]map[string]coordinator.Image{}
+	last := map[string]uint64{} // record of each task
+	add := func(r *rand.Rand, n int) {
+		for _, rec := range drawRecords(r, n, time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)) {
+			if err := c.Append(rec); err != nil {
+				t.Fatal(err)
+			}
+			if had[c.Seq()] = images(t, c); rec.Kind == ledger.KindTask {
+				last[rec.ID] = c.Seq()
+			}
+		}
+	}
+	check := func() {
+		t.Helper()
+		for seq, want := range had {
+			got := readCopy(t, w.dir, seq)
+			if diff := cmp.Diff(want, images(t, got), cmpopts.EquateEmpty()); diff != "" || got.Seq() != seq {
+				t.Fatalf("up to %d it has %d: %s", seq, got.Seq(), diff)
+			}
+			for id, n := range last {
+				if got.ChangedLater(id) != (n > seq) {
+					t.Errorf("up to %d: %s, whose last record is %d: %v", seq, id, n, got.ChangedLater(id))
+				}
+			}
+		}
+	}
+	add(rand.New(rand.NewPCG(1, 8)), 30)
+	check()
+	all, newest := had[c.Seq()], c.Seq()
+	if got := readCopy(t, w.dir, 0); got.Seq() != newest || sameImages(all, images(t, got)) != "" {
+		t.Errorf("as it is: %d", got.Seq())
+	}
+	if _, err := c.Compact(t.Context(), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	before := readCopy(t, w.dir, newest) // of the archive alone
+	for id, i := range images(t, before) {
+		if !i.Task.Status.Terminal() || before.ChangedLater(id) || sameImages(map[string]coordinator.Image{id: all[id]}, map[string]coordinator.Image{id: i}) != "" {
+			t.Errorf("before the compaction there is %+v", i)
+		}
+		delete(all, id)
+	}
+	if later := slices.DeleteFunc(slices.Collect(maps.Keys(all)), before.ChangedLater); before.Seq() != 0 || len(all) == 0 || len(later) > 0 {
+		t.Errorf("before the compaction: %d, without a later record: %v", before.Seq(), later)
+	}
+	clear(had)
+	clear(last)
+	add(rand.New(rand.NewPCG(2, 8)), 30)
+	check()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadCopyOfNothing says so; and a copy is not gone on with for nobody.
+func TestReadCopyOfNothing(t *testing.T) {
+	if _, err := coordinator.ReadCopy(t.Context(), t.TempDir(), 0); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+		t.Errorf("%v", err)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, ledger.JournalName), ledger.VersionLine+"\n\n"+strings.Repeat("\n", 100))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	cancel(gone)
+	if _, err := coordinator.ReadCopy(ctx, dir, 0); !errors.Is(err, gone) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestReadCopyBesideCompactions: journal and archive are always of one another, though a
+// master compacts meanwhile.
+func TestReadCopyBesideCompactions(t *testing.T) {
+	w := newWorld(t)
+	c, err := coordinator.OpenUnwatched(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; err == nil && !isClosed(stop); i++ {
+			draft := ledger.Record{Kind: ledger.KindTask, ID: fmt.Sprint("t", i)}
+			queued, done := draft, draft // the first of an archived task, without a status, would be refused
+			err = c.Append(draft.Add("prompt", "p"), queued.Add("status", "queued"), done.Add("status", "done").Add("updatedAt", "2026-11-21T00:00:00Z"))
+			if err == nil {
+				_, err = c.Compact(context.Background(), time.Hour, false)
+			}
+		}
+		stopped <- err
+	}()
+	for begun, most := time.Now(), 0; most < 120 && time.Since(begun) < 20*time.Second; {
+		n := 0
+		for id, i := range images(t, readCopy(t, w.dir, 0)) {
+			if n++; i.Task.Prompt != "p" || i.Task.Status != state.Done {
+				t.Fatalf("%s: %+v", id, i.Task)
+			}
+		}
+		if n < most {
+			t.Fatalf("%d tasks, and there were %d", n, most)
+		}
+		most = n
+	}
+	close(stop)
+	if err := errors.Join(<-stopped, c.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestACopyKeepsNobodyAwake: who copies is no client, for whom an idle master stays.
+func TestACopyKeepsNobodyAwake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cfg.IdleExit = 30 * time.Second
+		w.openUnwatched()
+		begun := time.Now()
+		for {
+			select {
+			case err := <-w.ran:
+				if took := time.Since(begun); err != nil || took > 2*w.cfg.IdleExit {
+					t.Errorf("it went away after %s: %v", took, err)
+				}
+				w.ran <- nil
+				w.close()
+				return
+			case <-time.After(5 * time.Second):
+				images(t, w.c)
+				w.c.Accounts()
+				f := w.c.Follow(w.c.Seq())
+				if err := f.Close(); err != nil || time.Since(begun) > time.Hour {
+					t.Fatal("it stays", err)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkImage is what a copy costs for each task that changes: one that waits, and one
+// that is done with three records and its run's files.
+func BenchmarkImage(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "state")
+	c, err := coordinator.Open(coordinator.Config{StateDir: dir, Agents: map[string]coordinator.Agent{"demo": &fakeAgent{}}, DefaultAgent: func() string { return "demo" }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const tasks = 2000
+	text := strings.Repeat("Fix the flaky login test.\n", 20)
+	for i := range tasks {
+		run := fmt.Sprint("run", i)
+		if err := errors.Join(os.MkdirAll(c.RunDir(run), 0o700), os.WriteFile(filepath.Join(c.RunDir(run), "stdout"), []byte(text), 0o600), os.WriteFile(filepath.Join(c.RunDir(run), "stderr"), nil, 0o600)); err != nil {
+			b.Fatal(err)
+		}
+		now := state.FormatTime(time.Now())
+		queued := func(id string) *ledger.Record {
+			r := &ledger.Record{Kind: ledger.KindTask, ID: id}
+			return r.Add("status", "queued").Add("sessionKey", "dir:/w").Add("workspace", "/w").Add("agent", "demo").Add("createdAt", now).Add("updatedAt", now).Add("prompt", text)
+		}
+		done := fmt.Sprint("done", i)
+		running, end := &ledger.Record{Kind: ledger.KindTask, ID: done}, &ledger.Record{Kind: ledger.KindTask, ID: done}
+		running.Add("status", "running").Add("runId", run).Add("attempt", "1").Add("updatedAt", now)
+		end.Add("status", "done").Add("exitCode", "0").Add("inputTokens", "5").Add("updatedAt", now).Add("result", text)
+		if err := c.Append(queued(fmt.Sprint("queued", i)), queued(done), running, end); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, kind := range []string{"queued", "done"} {
+		b.Run(kind, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if _, err := c.Image(fmt.Sprint(kind, i%tasks)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	if err := c.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
