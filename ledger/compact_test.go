@@ -573,3 +573,24 @@ func TestIndexOfAnotherCompaction(t *testing.T) {
 		index = w.read("archive/index")
 	}
 }
+
+// TestFirstCompactionIsCutOff: a kill behind the archive's index and before the journal
+// is renamed leaves every task of the journal where it is.
+func TestFirstCompactionIsCutOff(t *testing.T) {
+	w := filled(t)
+	journal, tasks := []byte(w.read("journal.md")), []byte(w.read("tasks.md"))
+	w.compact("b")
+	w.close()
+	if entries, err := ledger.ReadArchive(nil, w.dir); err != nil || len(entries) != 1 {
+		t.Fatalf("the archive has %v, %v", entries, err)
+	}
+	w.write("journal.md", journal)
+	w.write("tasks.md", tasks)
+	if entries, err := ledger.ReadArchive(nil, w.dir); err != nil || len(entries) > 0 {
+		t.Errorf("cut off: the archive has %v, %v", entries, err)
+	}
+	if w.open(false); len(w.archived) > 0 {
+		t.Errorf("the fold was told of %v", w.archived)
+	}
+	w.close()
+}
