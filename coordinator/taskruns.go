@@ -28,7 +28,6 @@ type TaskRun struct {
 	Took      string      `json:"took,omitempty" doc:"How long the verify command took: a Go duration"`
 	Reason    state.Class `json:"reason,omitempty" doc:"How it failed; left out: it ended well, or is at work"`
 	Usage     state.Usage `json:"usage,omitzero"`
-	Reason    state.Class `json:"reason,omitempty" doc:"How it failed; left out: it ended well, or is at work"`
 	RunDir    string      `json:"runDir" doc:"Absolute path of its files"`
 	Kept      bool        `json:"kept" doc:"The files are still there"`
 	Stdout    int64       `json:"stdoutBytes" doc:"Length of what it wrote to stdout, as the logs give it"`
