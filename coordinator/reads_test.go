@@ -26,8 +26,12 @@ func runLines(runs []coordinator.TaskRun) (lines []string) {
 		if r.ExitCode != nil {
 			exit = fmt.Sprint(*r.ExitCode)
 		}
-		lines = append(lines, fmt.Sprintf("%s#%d attempt %d round %d %s/%s exit %s %s used %d out %d kept %v %v",
-			r.Phase, r.Number, r.Attempt, r.Iteration, r.Agent, r.Account, exit, r.Took, r.Usage.InputTokens, r.Stdout, r.Kept, r.EndedAt.Sub(r.StartedAt)))
+		reason := ""
+		if r.Reason != "" {
+			reason = ": " + string(r.Reason)
+		}
+		lines = append(lines, fmt.Sprintf("%s#%d attempt %d round %d %s/%s exit %s %s used %d out %d kept %v %v%s",
+			r.Phase, r.Number, r.Attempt, r.Iteration, r.Agent, r.Account, exit, r.Took, r.Usage.InputTokens, r.Stdout, r.Kept, r.EndedAt.Sub(r.StartedAt), reason))
 	}
 	return lines
 }
@@ -57,9 +61,9 @@ func TestRunsOfATask(t *testing.T) {
 		id := w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: "make"}).ID
 		w.wait(id)
 		want := []string{
-			"#1 attempt 1 round 1 demo/demo exit -  used 0 out 1 kept true 1s",
+			"#1 attempt 1 round 1 demo/demo exit 1  used 0 out 1 kept true 1s: network",
 			"#2 attempt 2 round 1 demo/demo exit -  used 2 out 2 kept true 1s",
-			"verify#0 attempt 2 round 1 / exit 3 2s used 0 out 0 kept true 2s",
+			"verify#0 attempt 2 round 1 / exit 3 2s used 0 out 0 kept true 2s: verify",
 			"#3 attempt 2 round 2 demo/demo exit -  used 3 out 3 kept true 1s",
 			"verify#0 attempt 2 round 2 / exit 0 2s used 0 out 0 kept true 2s",
 		}
