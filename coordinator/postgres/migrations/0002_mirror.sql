@@ -81,7 +81,6 @@ DROP INDEX idx_tasks_idempotency_key;
 CREATE UNIQUE INDEX idx_tasks_idempotency_key ON tasks (idempotency_key) WHERE host IS NULL;
 CREATE UNIQUE INDEX idx_tasks_host_idempotency_key ON tasks (host, idempotency_key);
 
-CREATE INDEX idx_tasks_generation ON tasks (host, generation);
 CREATE INDEX idx_tasks_leased_by ON tasks (leased_by) WHERE leased_by IS NOT NULL;
 CREATE INDEX idx_task_runs_finished ON task_runs (finished_at);
 CREATE INDEX idx_task_files_run ON task_files (run_id);
