@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -11,7 +12,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"stint/coordinator"
+	"stint/coordinator/postgres/postgrestest"
 )
 
 // TestPromise11NoDatabasePassword: the password of the copy's database is in no file, in
@@ -32,17 +36,66 @@ func TestPromise11NoDatabasePassword(t *testing.T) {
 		"keywords":       "STINT_POSTGRES_URL=host=127.0.0.1 port=1 password=" + postgresCanary,
 		"in a file":      "STINT_POSTGRES_URL_FILE=" + secret,
 	} {
-		t.Run(name, func(t *testing.T) { lookForPassword(t, setting) })
+		t.Run(name, func(t *testing.T) {
+			lookForPassword(t, setting, "the copy in PostgreSQL waits", func(s *coordinator.MirrorStatus) bool { return s.Failures > 0 })
+		})
 	}
 }
 
-// lookForPassword has a master work with that setting, and looks everywhere.
-func lookForPassword(t *testing.T, setting string) {
+// TestPromise11NoDatabasePasswordInTheCopy: likewise of a database that has a copy, whose
+// tables do not hold it either.
+func TestPromise11NoDatabasePasswordInTheCopy(t *testing.T) {
+	if !hasProc() {
+		missing(t, "there is no /proc")
+	}
+	server := postgrestest.Shared(t)
+	url := strings.Replace(server.Database(t), "postgres@", "postgres:"+postgresCanary+"@", 1)
+	state := lookForPassword(t, "STINT_POSTGRES_URL="+url, "the copy in PostgreSQL: following", func(s *coordinator.MirrorStatus) bool {
+		return s.State == coordinator.MirrorFollowing
+	})
+	if !poll(scriptDeadline, func() bool { s := copyOf(state); return s.Seq > 3 && s.LagRecords == 0 }) {
+		t.Errorf("the copy is %+v", copyOf(state))
+	}
+	if rows := searchTables(t, url); rows < 10 {
+		t.Errorf("%d rows were searched", rows)
+	}
+}
+
+// searchTables looks for the password in all rows of the copy, and counts them.
+func searchTables(t *testing.T, url string) (rows int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }() // it was only read
+	for _, table := range []string{"tasks", "task_runs", "task_files", "accounts", "worker_registry", "mirrors", "pg_stat_activity"} {
+		found, err := conn.Query(t.Context(), "SELECT t::text FROM "+table+" t WHERE t::text NOT LIKE '%SELECT%'") // our own
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts, err := pgx.CollectRows(found, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range texts {
+			if rows++; strings.Contains(text, postgresCanary) {
+				t.Errorf("the password is in table %s: %s", table, text)
+			}
+		}
+	}
+	return rows
+}
+
+// lookForPassword has a master work with that setting until the copy is as it is to be,
+// which its log then says, and looks everywhere.
+func lookForPassword(t *testing.T, setting, says string, isThere func(*coordinator.MirrorStatus) bool) (state string) {
+	t.Helper()
 	w := newCrashWorld(t, 1)
-	w.env = append(w.env, setting, "PGPASSWORD="+postgresCanary, "STINT_LOG_LEVEL=debug", "STINT_HEARTBEAT_INTERVAL=50ms")
+	w.env = append(w.env, setting, "PGPASSWORD="+postgresCanary, "STINT_LOG_LEVEL=debug", "STINT_HEARTBEAT_INTERVAL=50ms", "GORACE=atexit_sleep_ms=0") // else each command takes a second
 	logged := serveInWorld(t, w)
-	if !poll(scriptDeadline, func() bool { return failures(w.state) > 0 }) {
-		t.Fatal("the master does not try to make a copy")
+	if !poll(scriptDeadline, func() bool { s := copyOf(w.state); return s != nil && isThere(s) }) {
+		t.Fatalf("the copy is %+v", copyOf(w.state))
 	}
 	running := w.run("task", "-d", "demo:sleep=300")
 	done := w.run("task", "--json", "--session", "done", "demo:say=well")
@@ -60,10 +113,11 @@ func lookForPassword(t *testing.T, setting string) {
 			t.Errorf("stint %s prints %s", command, text)
 		}
 	}
-	if log, err := os.ReadFile(logged); err != nil || !bytes.Contains(log, []byte("the copy in PostgreSQL waits")) {
+	if log, err := os.ReadFile(logged); err != nil || !bytes.Contains(log, []byte(says)) {
 		t.Errorf("the log says nothing of the copy: %v", err)
 	}
 	searchForPassword(t, filepath.Dir(w.state))
+	return w.state
 }
 
 // serveInWorld runs a master until the test ends, and gives the file with its log.
@@ -89,14 +143,14 @@ func serveInWorld(t *testing.T, w *crashWorld) string {
 	return name
 }
 
-// failures gives how often the copy has failed, as the heartbeat has it.
-func failures(state string) uint64 {
+// copyOf gives how the copy is, as the heartbeat has it; nil if that does not say.
+func copyOf(state string) *coordinator.MirrorStatus {
 	data, err := os.ReadFile(filepath.Join(state, "heartbeat.json"))
 	var h coordinator.Health
-	if err != nil || json.Unmarshal(data, &h) != nil || h.Postgres == nil {
-		return 0
+	if err != nil || json.Unmarshal(data, &h) != nil {
+		return nil
 	}
-	return h.Postgres.Failures
+	return h.Postgres
 }
 
 // searchAgents looks for the password on all command lines and in the environments of a
