@@ -71,11 +71,11 @@ func (w *world) start() {
 	})
 }
 
-// agent does what the prompt says: "fail", or anything else.
+// agent does what the prompt says: "please fail", "take your time", or anything else.
 type agent struct{}
 
 // Run implements coordinator.Agent.
-func (agent) Run(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+func (agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
 	report(coordinator.Event{Session: "s-" + turn.TaskID, Bytes: 1})
 	prompt, err := os.ReadFile(turn.Prompt)
 	if err == nil {
@@ -87,6 +87,11 @@ func (agent) Run(_ context.Context, turn coordinator.Turn, report func(coordinat
 	switch {
 	case err != nil:
 		return coordinator.Outcome{Class: state.ClassExit, Error: err.Error(), ExitCode: 1}
+	case strings.Contains(string(prompt), "take your time"):
+		pause(ctx, 100*time.Millisecond)
+		if ctx.Err() != nil {
+			return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+		}
 	case strings.Contains(string(prompt), "please fail"):
 		return coordinator.Outcome{Class: state.ClassNetwork, Error: "the provider was not reached", ExitCode: 7}
 	}
@@ -107,14 +112,15 @@ func (w *world) submit(spec coordinator.TaskSpec) string {
 }
 
 // mirror runs a mirror of the world's ledger until the function that it gives is called.
-func (w *world) mirror() (m *Mirror, stop func()) {
+func (w *world) mirror() (m *Mirror, stop func()) { return w.mirrorOf(w.c) }
+
+func (w *world) mirrorOf(src Source) (m *Mirror, stop func()) {
 	m = New(w.o)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	c := w.c
 	go func() {
 		defer close(ended)
-		m.Run(ctx, c)
+		m.Run(ctx, src)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

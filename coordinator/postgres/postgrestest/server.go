@@ -345,10 +345,11 @@ func (s *Server) NewDatabase(t testing.TB) string {
 	return name
 }
 
-// CreateDatabase makes an empty database of that name, a word.
+// CreateDatabase makes an empty database of that name, a word, in place of one that is
+// there.
 func (s *Server) CreateDatabase(t testing.TB, name string) {
 	t.Helper()
-	if err := s.exec("CREATE DATABASE " + name); err != nil {
+	if err := errors.Join(s.exec("DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"), s.exec("CREATE DATABASE "+name)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"stint/coordinator"
+	"stint/coordinator/postgres/postgrestest"
+)
+
+// TestPromise10CommitUnknown has a connection break while a COMMIT is on its way, or its
+// answer. The mirror cannot know which, asks how far the copy goes, and goes on there.
+func TestPromise10CommitUnknown(t *testing.T) {
+	for name, lose := range map[string]func(*postgrestest.Proxy){
+		"commit lost": (*postgrestest.Proxy).LoseCommit, "answer lost": (*postgrestest.Proxy).LoseAnswerOfCommit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := postgrestest.Shared(t)
+			p := postgrestest.NewProxy(t, s)
+			w := newWorld(t, p.URL(s.NewDatabase(t)))
+			hit := func(do func()) {
+				before := p.Faults()
+				lose(p)
+				do()
+				until(t, "a lost commit", func() bool { return p.Faults() > before })
+			}
+			var m *Mirror
+			hit(func() { m, _ = w.mirror() }) // the schema, to begin with
+			hit(func() {})                    // the rebuild
+			for range 4 {
+				hit(func() { w.submit(coordinator.TaskSpec{Prompt: "please fail", OutputSpec: []string{"report.md"}}) })
+				w.settled(m)
+			}
+			if r := w.same(); r.Tasks != 4 || r.Runs != 12 {
+				t.Errorf("compared %+v", r)
+			}
+			for table, want := range map[string]int{"tasks": 4, "task_runs": 12} {
+				if n := query[int](t, w, "SELECT count(*) FROM "+table); n != want {
+					t.Errorf("%s has %d rows, not %d", table, n, want)
+				}
+			}
+		})
+	}
+}
+
+// TestReplayedBatch applies batches twice and in a wrong order: by who does not know that
+// they are there already, none has any effect; by who does, no row is written again.
+func TestReplayedBatch(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	for i := range 10 {
+		w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("task ", i), OutputSpec: []string{"report.md"}, IdempotencyKey: fmt.Sprint("k", i)})
+	}
+	w.settled(m)
+	stop()
+	late, again := w.begun(), w.begun() // two that know only what is there now
+	id := w.submit(coordinator.TaskSpec{Prompt: "later", IdempotencyKey: "k10"})
+	first := w.batchUpTo(late, w.c.Seq())
+	m, stop = w.mirror()
+	w.settled(m)
+	if _, err := w.c.Retry(t.Context(), id, "client"); err != nil {
+		t.Fatal(err)
+	}
+	w.settled(m)
+	stop()
+	there := w.allRows()
+	for what, s := range map[string]*session{"an older batch": late, "the same one once more": again} {
+		if err := s.put(t.Context(), first); !errors.Is(err, errMoved) {
+			t.Errorf("%s: %v", what, err)
+		}
+		w.unchanged(what, there)
+	}
+	knows := w.begun()
+	same := w.batchUpTo(again, w.c.Seq())
+	for i := range 3 {
+		same.to.generation = knows.at.generation
+		if err := knows.put(t.Context(), same); err != nil {
+			t.Error(err)
+		}
+		w.unchanged(fmt.Sprint("a replay, ", i), there)
+	}
+	w.same()
+}
+
+// begun gives a session at the place where the copy is now.
+func (w *world) begun() *session {
+	w.t.Helper()
+	s, err := New(w.o).open(w.t.Context(), w.c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(s.close)
+	return s
+}
+
+// batchUpTo gives one batch of all records from a session's place up to seq, which comes.
+func (w *world) batchUpTo(s *session, seq uint64) *batch {
+	w.t.Helper()
+	p := s.newPacker(w.t.Context())
+	go p.follow(s.at, seq)
+	whole := &batch{}
+	for b := range p.batches {
+		whole.tasks, whole.to = append(whole.tasks, b.tasks...), b.to
+	}
+	if p.err != nil {
+		w.t.Fatal(p.err)
+	}
+	known := map[string]bool{}
+	slices.Reverse(whole.tasks) // the newest of each
+	whole.tasks = slices.DeleteFunc(whole.tasks, func(t *taskRows) bool {
+		old := known[t.id]
+		known[t.id] = true
+		return old
+	})
+	return whole
+}
+
+// allRows gives all rows of tasks, runs and files, with the transactions that wrote them.
+func (w *world) allRows() (rows []string) {
+	w.t.Helper()
+	w.session(func(c *pgx.Conn) {
+		for _, table := range []string{"tasks", "task_runs", "task_files"} {
+			found, err := c.Query(w.t.Context(), fmt.Sprintf("SELECT t.xmin || ' ' || t::text FROM %s t ORDER BY id", table))
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			some, err := pgx.CollectRows(found, pgx.RowTo[string])
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			rows = append(rows, some...)
+		}
+	})
+	return rows
+}
+
+// unchanged expects that no row was written since.
+func (w *world) unchanged(what string, before []string) {
+	w.t.Helper()
+	now := w.allRows()
+	if slices.Equal(now, before) && len(now) > 20 {
+		return
+	}
+	w.t.Errorf("%s: %d rows were there, %d are", what, len(before), len(now))
+	for i := range min(len(now), len(before)) {
+		if now[i] != before[i] {
+			w.t.Errorf("was %.200s\nis  %.200s", before[i], now[i])
+		}
+	}
+}
