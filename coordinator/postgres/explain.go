@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -64,11 +63,11 @@ func (f fault) of(t target, said, sqlstate string) error {
 }
 
 // plainName fits names that need no quotes, in SQL or in a shell.
-var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+var plainName = pattern(`^[a-z_][a-z0-9_]*$`)
 
 // shellName gives a name as a word of the shell.
 func shellName(name string) string {
-	if plainName.MatchString(name) {
+	if plainName().MatchString(name) {
 		return name
 	}
 	return "'" + strings.ReplaceAll(oneLine(name), "'", `'\''`) + "'"
@@ -127,13 +126,13 @@ func serverFault(err error, server *pgconn.PgError, t target) fault {
 }
 
 // denied fits what an English server says of a missing permission.
-var denied = regexp.MustCompile(`^permission denied for (table|relation|view|sequence|schema|database) (\S+)$`)
+var denied = pattern(`^permission denied for (table|relation|view|sequence|schema|database) (\S+)$`)
 
 // permissionFault names what the permission is missing for, where the server says it.
 func permissionFault(server *pgconn.PgError, t target) fault {
 	f := serverFaults["42501"]
-	found := denied.FindStringSubmatch(t.secrets.scrub(server.Message))
-	if found == nil || !plainName.MatchString(found[2]) {
+	found := denied().FindStringSubmatch(t.secrets.scrub(server.Message))
+	if found == nil || !plainName().MatchString(found[2]) {
 		return f
 	}
 	kind, name := found[1], found[2]

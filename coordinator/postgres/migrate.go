@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,9 +21,9 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations make the schema, in order. What was released is never changed: a change
+// migrations gives what makes the schema, in order. What was released is never changed: a change
 // is a file of its own behind them.
-var migrations = mustReadMigrations(migrationFiles)
+var migrations = sync.OnceValue(func() []migration { return mustReadMigrations(migrationFiles) })
 
 const (
 	// migrationKey is the advisory lock that a migration holds: "stint" in ASCII.
@@ -88,7 +89,7 @@ func readMigrations(files fs.FS) ([]migration, error) {
 }
 
 // newest is the version of the schema that this program needs.
-func newest() int { return len(migrations) }
+func newest() int { return len(migrations()) }
 
 // Migrate connects to the database of o and brings its schema to the newest version. It
 // gives the versions before and after, also when it fails in between: each step is
@@ -110,7 +111,7 @@ func Migrate(ctx context.Context, o Options) (from, to int, err error) {
 
 // migrate brings the schema to the newest version, whoever else does the same.
 func migrate(ctx context.Context, conn *pgx.Conn) (from, to int, err error) {
-	return migrator{migrations, migrationWait}.run(ctx, conn)
+	return migrator{migrations(), migrationWait}.run(ctx, conn)
 }
 
 // A migrator goes forward only. The lock belongs to each step's transaction, so it ends
@@ -219,7 +220,7 @@ func checkSchema(ctx context.Context, q querier) error {
 // schemaVersion gives the version of the schema; 0 if there is none of it. The error is
 // an *Error if the schema is newer than this program, or somebody else's.
 func schemaVersion(ctx context.Context, q querier) (int, error) {
-	return migrator{list: migrations}.version(ctx, q)
+	return migrator{list: migrations()}.version(ctx, q)
 }
 
 // version is schemaVersion for the migrations of m.

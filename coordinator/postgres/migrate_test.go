@@ -128,13 +128,13 @@ func TestMigrateAtOnce(t *testing.T) {
 func TestMigrateKilled(t *testing.T) {
 	url := postgrestest.Shared(t).Database(t)
 	watch := open(t, url)
-	for i, m := range migrations {
+	for i, m := range migrations() {
 		before := tablesOf(t, watch)
 		statements := strings.SplitAfter(m.sql, ";\n")
 		for n := range len(statements) + 1 {
 			cut := m
 			cut.sql = strings.Join(statements[:n], "") + "; SELECT pg_terminate_backend(pg_backend_pid())"
-			list := append(append([]migration{}, migrations[:i]...), cut)
+			list := append(append([]migration{}, migrations()[:i]...), cut)
 			from, to, err := migrator{list, time.Minute}.run(t.Context(), open(t, url))
 			if from != i || to != i || err == nil {
 				t.Fatalf("%s, cut after %d statements: from %d to %d, %v", m.name, n, from, to, err)
@@ -143,7 +143,7 @@ func TestMigrateKilled(t *testing.T) {
 				t.Fatalf("%s, cut after %d statements: %d tables and indexes of it are there", m.name, n, after-before)
 			}
 		}
-		from, to, err := migrator{migrations[:i+1], time.Minute}.run(t.Context(), open(t, url))
+		from, to, err := migrator{migrations()[:i+1], time.Minute}.run(t.Context(), open(t, url))
 		if from != i || to != i+1 || err != nil {
 			t.Fatalf("from %d to %d, %v", from, to, err)
 		}
@@ -156,11 +156,11 @@ func TestMigrateKilled(t *testing.T) {
 // TestMigrateFails: of what was made in an older schema each step stays; an empty
 // database stays empty, and so heals by itself.
 func TestMigrateFails(t *testing.T) {
-	broken := append(append([]migration{}, migrations...), migration{newest() + 1, "9999_broken", "CREATE TABLE half (); SELECT 1/0"})
-	for at := range migrations {
+	broken := append(append([]migration{}, migrations()...), migration{newest() + 1, "9999_broken", "CREATE TABLE half (); SELECT 1/0"})
+	for at := range migrations() {
 		conn := empty(t)
 		if at > 0 {
-			if _, _, err := (migrator{migrations[:at], time.Minute}).run(t.Context(), conn); err != nil {
+			if _, _, err := (migrator{migrations()[:at], time.Minute}).run(t.Context(), conn); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -187,12 +187,12 @@ func TestMigrateBusy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := postgrestest.Shared(t).Database(t)
 			conn := open(t, url)
-			if _, _, err := (migrator{migrations[:1], time.Minute}).run(t.Context(), conn); err != nil {
+			if _, _, err := (migrator{migrations()[:1], time.Minute}).run(t.Context(), conn); err != nil {
 				t.Fatal(err)
 			}
 			other := open(t, url)
 			do(t, other, "BEGIN; "+held)
-			_, _, err := migrator{migrations, 50 * time.Millisecond}.run(t.Context(), conn)
+			_, _, err := migrator{migrations(), 50 * time.Millisecond}.run(t.Context(), conn)
 			if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeBusy}) {
 				t.Errorf("%v", err)
 			}
@@ -251,7 +251,7 @@ func TestSchemaRefused(t *testing.T) {
 // TestOlderSchema: it is said, and left to a person, as other hosts may need it as it is.
 func TestOlderSchema(t *testing.T) {
 	conn := empty(t)
-	if _, _, err := (migrator{migrations[:1], time.Minute}).run(t.Context(), conn); err != nil {
+	if _, _, err := (migrator{migrations()[:1], time.Minute}).run(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
 	var e *coordinator.Error

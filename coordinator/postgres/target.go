@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -76,7 +77,7 @@ func secretsOf(password string) *secrets {
 
 // credentials fits where a password stands in a connection string, which no text that
 // is shown should have.
-var credentials = regexp.MustCompile(`(://)[^@\s]*@|((?i:password)\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)`)
+var credentials = pattern(`(://)[^@\s]*@|((?i:password)\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)`)
 
 // scrub makes a text that came from elsewhere fit to be shown: one line, without control
 // characters, of at most maxSaid characters, and with *** for passwords. s may be nil.
@@ -86,7 +87,7 @@ func (s *secrets) scrub(text string) string {
 			text = strings.ReplaceAll(text, spelling, "***")
 		}
 	}
-	return short(oneLine(credentials.ReplaceAllString(text, "$1$2***")))
+	return short(oneLine(credentials().ReplaceAllString(text, "$1$2***")))
 }
 
 // maxSaid bounds what is shown of a text that came from elsewhere, in characters.
@@ -108,4 +109,10 @@ func oneLine(text string) string {
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 	return strings.Join(strings.Fields(text), " ")
+}
+
+// pattern compiles a regular expression when it is first needed: most commands have no
+// use for it.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -127,7 +127,7 @@ func isSame(ctx context.Context, src Source, p *Position, t target) error {
 }
 
 func (c *comparison) run(ctx context.Context) error {
-	for _, sql := range createStaging {
+	for _, sql := range createStaging() {
 		if _, err := c.tx.Exec(ctx, sql); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -79,19 +80,26 @@ func (t *table) upsert() string {
 		t.name, list, t.staging(), strings.Join(sets, ", "), strings.Join(olds, ", "), strings.Join(news, ", "))
 }
 
-// Statements that write a batch, in this order.
+// freeKeys is for a key that has gone from one task to another: the one that had it gives
+// it up first.
+const freeKeys = `UPDATE tasks t SET idempotency_key = NULL FROM copy_tasks c
+	WHERE t.host = c.host AND t.idempotency_key = c.idempotency_key AND t.id <> c.id`
+
+// Statements of each transaction, in their order. They are made when they are first
+// needed: most commands have no use for them.
 var (
-	createStaging = []string{tasksTable.create(), runsTable.create(), filesTable.create()}
-	// A key that has gone from one task to another: the one that had it gives it up first.
-	freeKeys = `UPDATE tasks t SET idempotency_key = NULL FROM copy_tasks c
-		WHERE t.host = c.host AND t.idempotency_key = c.idempotency_key AND t.id <> c.id`
-	upserts = []string{
-		tasksTable.upsert(),
-		`DELETE FROM task_files f USING copy_tasks c WHERE f.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_files n WHERE n.id = f.id)`,
-		`DELETE FROM task_runs r USING copy_tasks c WHERE r.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_runs n WHERE n.id = r.id)`,
-		runsTable.upsert(),
-		filesTable.upsert(),
-	}
+	createStaging = sync.OnceValue(func() []string {
+		return []string{tasksTable.create(), runsTable.create(), filesTable.create()}
+	})
+	upserts = sync.OnceValue(func() []string {
+		return []string{
+			tasksTable.upsert(),
+			`DELETE FROM task_files f USING copy_tasks c WHERE f.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_files n WHERE n.id = f.id)`,
+			`DELETE FROM task_runs r USING copy_tasks c WHERE r.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_runs n WHERE n.id = r.id)`,
+			runsTable.upsert(),
+			filesTable.upsert(),
+		}
+	})
 )
 
 // A writer writes batches into the copy of one host.
@@ -135,7 +143,7 @@ func (w *writer) begin(ctx context.Context, tx pgx.Tx) error {
 		}
 		return err
 	})
-	for _, sql := range createStaging {
+	for _, sql := range createStaging() {
 		q.Queue(sql)
 	}
 	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
@@ -188,7 +196,7 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 		if slices.ContainsFunc(b.tasks, func(t *taskRows) bool { return t.hasKey }) {
 			q.Queue(freeKeys)
 		}
-		for _, sql := range upserts {
+		for _, sql := range upserts() {
 			q.Queue(sql)
 		}
 		q.Queue("SELECT pg_notify($1, $2)", channel, w.notice(b))
