@@ -24,7 +24,8 @@ const followEvery = 200 * time.Millisecond
 //
 // What compaction merged is told once: a reader that had read all records gets the
 // mark of the compaction ("Control compaction") and then what is new; one that had
-// not gets the merged records instead of those that it missed.
+// not gets the merged records instead of those that it missed. A new follower knows of
+// that what its seq tells: see Place.
 type Follower struct {
 	fs   durable.FS
 	path string
@@ -37,6 +38,7 @@ type Follower struct {
 	after  uint64 // records up to it are not asked for
 	last   uint64 // highest seq that was given
 	merged uint64 // merged records up to that seq say what the reader has read already
+	place  uint64 // see Place
 	read   int64  // the reader has done with the file up to here
 	stale  bool   // the file is not the journal any more
 	closed bool
@@ -74,7 +76,7 @@ func newFollower(fsys durable.FS, dir string, after uint64) *Follower {
 		fsys = durable.OS
 	}
 	return &Follower{
-		fs: fsys, path: filepath.Join(dir, journalName), after: after, last: after,
+		fs: fsys, path: filepath.Join(dir, journalName), after: after, last: after, place: after,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
@@ -182,19 +184,29 @@ func (f *Follower) step() (*Section, error) {
 	}
 }
 
+// Place gives the seq from which a new follower goes on where this one is: behind the
+// record that Next gave last. Behind the mark of a compaction it is that of the last
+// merged record if the reader does not get those, and if it does, as before the mark.
+func (f *Follower) Place() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.place
+}
+
 // wanted reports whether the reader is to get the record, and notes that it has.
 func (f *Follower) wanted(s *Section) bool {
-	if m, ok := markIn(s); ok && f.last >= m.through {
+	m, isMark := markIn(s)
+	comesMerged := isMark && m.merged > 0 && f.last < m.through
+	if isMark && f.last >= m.through && f.after <= m.seq { // behind it, merged records have been given before
 		f.merged = max(f.merged, m.seq+uint64(m.merged))
-		ok = s.Seq > f.after
-		f.last = max(f.last, s.Seq)
-		return ok
-	}
-	if s.Seq <= f.after || s.Seq <= f.merged {
-		f.last = max(f.last, s.Seq)
-		return false
 	}
 	f.last = max(f.last, s.Seq)
+	if s.Seq <= f.after || s.Seq <= f.merged && !isMark {
+		return false
+	}
+	if !comesMerged {
+		f.place = max(s.Seq, f.merged)
+	}
 	return true
 }
 
@@ -376,7 +388,7 @@ func (f *Follower) refresh() (again bool, err error) {
 
 // reopen begins again with the journal that is there now, after that seq.
 func (f *Follower) reopen(after uint64) error {
-	f.after, f.last, f.merged = after, after, 0
+	f.after, f.last, f.merged, f.place = after, after, 0, after
 	return f.letGo()
 }
 

@@ -91,10 +91,44 @@ func TestFollow(t *testing.T) {
 	late := ledger.FollowDir(nil, w.dir, 3)
 	closing(t, late)
 	expectNext(t, late, "7 compaction", "8 a", "9 c", "10 d", "11 e") // what it missed comes merged
+	amid := ledger.FollowDir(nil, w.dir, 8)
+	closing(t, amid)
+	expectNext(t, amid, "9 c", "10 d", "11 e")
 	w.close()
 	if _, err := inside.Next(t.Context()); !errors.Is(err, ledger.ErrClosed) {
 		t.Errorf("a follower of a closed log: %v", err)
 	}
+}
+
+// TestPlaceOfAFollower: who ends at any record and goes on from its place gets what it
+// would have got, and nothing of what it had read before a compaction.
+func TestPlaceOfAFollower(t *testing.T) {
+	w := filled(t)
+	had := ledger.FollowDir(nil, w.dir, 0)
+	closing(t, had)
+	expectNext(t, had, "1 a", "2 b", "3 c", "4 a", "5 b")
+	w.compact("b")
+	expectNext(t, had, "6 compaction")
+	if at := had.Place(); at != 8 {
+		t.Errorf("who had all goes on from %d, not from the last merged record", at)
+	}
+	w.add("e", "status", "queued")
+	expectNext(t, had, "9 e")
+	at := uint64(3)
+	for _, want := range []string{"6 compaction", "7 a", "8 c", "9 e"} {
+		f := ledger.FollowDir(nil, w.dir, at)
+		if want == "7 a" {
+			expectNext(t, f, "6 compaction") // once more: it had got nothing else
+		}
+		expectNext(t, f, want)
+		if at = f.Place(); (at == 3) != (want == "6 compaction") {
+			t.Errorf("behind %s the place is %d", want, at)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	w.close()
 }
 
 // TestFollowerThatLagsHoldsBackCompaction: a record counts as read when the reader

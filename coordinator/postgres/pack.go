@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -33,15 +34,21 @@ func (p *packer) end() {
 	}
 }
 
+// errCompacted says that tasks have other places than when a rebuild began.
+var errCompacted = errors.New("the ledger was compacted")
+
 // all packs all tasks that are known. The last batch moves the cursor and ends the
-// rebuild.
+// rebuild, if the ledger was not compacted meanwhile: tasks may have changed places then,
+// and been passed over.
 func (p *packer) all(to place) {
 	defer close(p.batches)
 	last := &batch{to: &to, sweep: true}
 	for done := 0; ; {
 		ids := p.s.src.TaskIDs(done, maxTasks)
 		if len(ids) == 0 {
-			p.send(last)
+			if p.err = p.stillThere(to); p.err == nil {
+				p.send(last)
+			}
 			return
 		}
 		if p.err = p.pack(ids, &batch{}); p.err != nil {
@@ -49,6 +56,18 @@ func (p *packer) all(to place) {
 		}
 		done += len(ids)
 	}
+}
+
+// stillThere gives errCompacted if the record of a place is not in the journal any more.
+func (p *packer) stillThere(at place) error {
+	if at.seq == 0 {
+		return nil // there was none
+	}
+	digest, err := digestAt(p.ctx, p.s.src, at.seq)
+	if err == nil && (digest == nil || !bytes.Equal(digest, at.digest)) {
+		err = errCompacted
+	}
+	return err
 }
 
 // send hands a batch over.
@@ -141,9 +160,18 @@ func (p *packer) read(ctx context.Context, after, end uint64, to chan<- record) 
 		if err != nil {
 			return err
 		}
-		after = sec.Seq
+		r := recordOf(sec, p.s.o.now())
+		switch after = f.Place(); {
+		case after < r.seq:
+			continue // it is a mark: the cursor moves with what was merged, which comes
+		case after > r.seq: // nothing of that comes
+			r.seq = after
+			if r.digest, err = digestAt(ctx, p.s.src, after); err != nil {
+				return err
+			}
+		}
 		select {
-		case to <- recordOf(sec, p.s.o.now()):
+		case to <- r:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -151,4 +152,70 @@ func (w *world) unchanged(what string, before []string) {
 			w.t.Errorf("was %.200s\nis  %.200s", before[i], now[i])
 		}
 	}
+}
+
+// A compactingSource compacts its ledger when the first page of all tasks was given.
+type compactingSource struct {
+	*coordinator.Coordinator
+	compact func()
+}
+
+// TaskIDs implements Source.
+func (s *compactingSource) TaskIDs(done, n int) []string {
+	ids := s.Coordinator.TaskIDs(done, n)
+	if len(ids) > 0 {
+		s.compact()
+	}
+	return ids
+}
+
+// TestCompactionDuringRebuild moves tasks into the archive while all are written: then
+// other places count, and none may be left out.
+func TestCompactionDuringRebuild(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	held := make([]coordinator.TaskSpec, maxTasks)
+	for i := range held {
+		held[i] = coordinator.TaskSpec{Prompt: "waits", Workspace: w.work, Hold: true, Parallel: true}
+	}
+	if _, err := w.c.SubmitAll(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		id := w.submit(coordinator.TaskSpec{Prompt: "ends", Parallel: true})
+		if _, err := w.c.Wait(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src := &compactingSource{w.c, sync.OnceFunc(func() {
+		if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+			t.Error(err)
+		}
+	})}
+	m, _ := w.mirrorOf(src)
+	until(t, "the rebuild", func() bool { return m.Status().State == coordinator.MirrorFollowing })
+	w.submit(coordinator.TaskSpec{Prompt: "later", Parallel: true})
+	until(t, "the copy has all", func() bool { return m.Status().Seq == w.c.Seq() })
+	if r := w.same(); r.Tasks != maxTasks+21 {
+		t.Errorf("compared %+v", r)
+	}
+}
+
+// TestCopyIsWholeAfterCompaction compacts a ledger in which nothing else happens: its copy
+// has all of it then, and says so.
+func TestCopyIsWholeAfterCompaction(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	for range 10 {
+		w.submit(coordinator.TaskSpec{Prompt: "before", Hold: true})
+	}
+	until(t, "the copy has all", func() bool { return m.Status().Seq == w.c.Seq() })
+	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the copy has all after a compaction", func() bool { return m.Status().LagRecords == 0 })
+	stop()
+	if p, err := Once(t.Context(), w.o, w.c); err != nil || p.Seq != w.c.Seq() {
+		t.Errorf("the copy goes to %d, not to %d, %v", p.Seq, w.c.Seq(), err)
+	}
+	w.same()
 }

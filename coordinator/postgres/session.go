@@ -198,6 +198,15 @@ const forever = ^uint64(0)
 // rebuild writes all tasks, and removes the rows of those that the ledger no longer has.
 func (s *session) rebuild(ctx context.Context) error {
 	s.mirror.is(coordinator.MirrorRebuilding)
+	err := s.writeAllTasks(ctx)
+	for errors.Is(err, errCompacted) {
+		err = s.writeAllTasks(ctx)
+	}
+	return err
+}
+
+// writeAllTasks is rebuild, which has to begin anew after errCompacted.
+func (s *session) writeAllTasks(ctx context.Context) error {
 	if err := s.newGeneration(ctx); err != nil {
 		return err
 	}
