@@ -164,6 +164,12 @@ func (o *Options) connect(ctx context.Context) (*pgxpool.Pool, target, error) {
 	if err != nil {
 		return nil, t, err
 	}
+	if o.connected != nil {
+		cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+			o.connected(c.PgConn().Conn())
+			return nil
+		}
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, t, explain(err, t)

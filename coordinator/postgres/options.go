@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,6 +31,8 @@ type Options struct {
 
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now
+
+	connected func(net.Conn) // is told of each connection; nil: nobody asks
 }
 
 // A Source is what is copied: a master, or a state directory as it was at some moment.

@@ -229,21 +229,27 @@ func (w *outageWorld) empty() (what string) {
 	return "empty" + what
 }
 
-// pauses lets nothing answer for a while, which may be longer than anybody waits.
+// pauses lets nothing answer for a while, which may be longer than anybody waits, or for
+// ever on the connections that there are.
 func (w *outageWorld) pauses() string {
-	long := 0
-	if w.rand.IntN(4) == 0 {
-		long = int(writeTimeout+time.Second) / int(time.Millisecond)
+	switch w.rand.IntN(4) {
+	case 0:
+		w.proxy.Lose()
+		return "paused, connections are lost" + w.meanwhile(1000)
+	case 1:
+		w.proxy.Hang()
+		defer w.proxy.Heal()
+		return "paused, the network" + w.meanwhile(1000)
+	case 2:
+		w.server().Pause(w.t)
+		defer w.server().Resume(w.t)
+		pause(w.t.Context(), writeTimeout+time.Second)
+		return "paused, for long" + w.meanwhile(1000)
+	default:
+		w.server().Pause(w.t)
+		defer w.server().Resume(w.t)
+		return "paused" + w.meanwhile(1000)
 	}
-	begin, end, what := func() { w.server().Pause(w.t) }, func() { w.server().Resume(w.t) }, "paused"
-	if w.rand.IntN(2) == 0 {
-		begin, end, what = w.proxy.Hang, w.proxy.Heal, "paused, the network"
-	}
-	begin()
-	pause(w.t.Context(), time.Duration(long)*time.Millisecond)
-	what += w.meanwhile(1000)
-	end()
-	return fmt.Sprintf("%s, %d ms and more", what, long)
 }
 
 // healed waits until the copy is the ledger's of now, or of later.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -46,6 +47,25 @@ func TestPromise10CommitUnknown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostConnections has a network forget the connections: nobody ever says that they
+// are gone. The mirror waits for its write as long as it waits for any, and no longer.
+func TestLostConnections(t *testing.T) {
+	s := postgrestest.Shared(t)
+	p := postgrestest.NewProxy(t, s)
+	w := newWorld(t, p.URL(s.NewDatabase(t)))
+	m, _ := w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "before"})
+	w.settled(m)
+	p.Lose()
+	begun := time.Now()
+	w.submit(coordinator.TaskSpec{Prompt: "meanwhile"})
+	w.settled(m)
+	if took := time.Since(begun); took > writeTimeout+5*time.Second {
+		t.Errorf("the copy went on after %s", took)
+	}
+	w.same()
 }
 
 // TestReplayedBatch applies batches twice and in a wrong order: by who does not know that

@@ -6,6 +6,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,16 +28,49 @@ type session struct {
 	src    Source
 	target target
 	mirror *Mirror // is told how it goes
+
+	sockets *sockets
+}
+
+// mostSockets bounds what is remembered of a session that lasts for months.
+const mostSockets = 64
+
+// sockets are the last connections of a session, some of them closed by now.
+type sockets struct {
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func (s *sockets) add(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) == mostSockets {
+		s.open = slices.Delete(s.open, 0, 1)
+	}
+	s.open = append(s.open, c)
+}
+
+// close closes them all. A pool alone would take leave of the server first, and wait 15 s
+// for one that does not answer.
+func (s *sockets) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.open {
+		_ = c.Close() // most of them are closed
+	}
 }
 
 // open connects, makes the schema in an empty database, and takes the mirror's row.
 func (m *Mirror) open(ctx context.Context, src Source) (s *session, err error) {
-	pool, t, err := m.o.connect(ctx)
+	o, all := m.o, &sockets{}
+	o.connected = all.add
+	pool, t, err := o.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
+			all.close()
 			pool.Close()
 			err = explainOurs(err, t)
 		}
@@ -44,7 +80,7 @@ func (m *Mirror) open(ctx context.Context, src Source) (s *session, err error) {
 	}
 	s = &session{
 		writer: writer{o: &m.o, pool: pool}, rower: rower{o: &m.o, dir: src.RunDir},
-		o: &m.o, src: src, target: t, mirror: m,
+		o: &m.o, src: src, target: t, mirror: m, sockets: all,
 	}
 	if err := s.claim(ctx); err != nil {
 		return nil, err
@@ -57,7 +93,11 @@ func (m *Mirror) open(ctx context.Context, src Source) (s *session, err error) {
 	return s, nil
 }
 
-func (s *session) close() { s.pool.Close() }
+// close ends the session, whether the server answers or not.
+func (s *session) close() {
+	s.sockets.close()
+	s.pool.Close()
+}
 
 // prepareSchema makes the schema in an empty database, and refuses one that is older or
 // newer than this program: other hosts may need it as it is.

@@ -40,6 +40,7 @@ const (
 type link struct {
 	client, server net.Conn
 	unsaid         bool // the next answer of the server is not passed on
+	lost           bool // nothing comes through, for ever
 	closed         bool
 }
 
@@ -107,6 +108,16 @@ func (p *Proxy) Hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hung = true
+}
+
+// Lose lets nothing come through the connections that are open now, for ever, as when a
+// router between has forgotten them. New ones are as they should be.
+func (p *Proxy) Lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.open {
+		l.lost = true
+	}
 }
 
 // Heal ends Cut, Hang and all that was to happen.
@@ -187,7 +198,7 @@ func (p *Proxy) carry(l *link, from, to net.Conn, faulty func(l *link, chunk []b
 func (p *Proxy) admit(l *link, chunk []byte, faulty func(l *link, chunk []byte) (reset bool)) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.hung && !l.closed {
+	for (p.hung || l.lost) && !l.closed {
 		p.moved.Wait()
 	}
 	n := int64(len(chunk))

@@ -2,6 +2,7 @@ package postgrestest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -84,4 +85,23 @@ func TestSwitch(t *testing.T) {
 		t.Error("the connection is still there")
 	}
 	wantNumber(t, p.URL(name), "SELECT n FROM kept", 7)
+}
+
+// TestLose: what was open hears nothing any more; who comes later does.
+func TestLose(t *testing.T) {
+	s := Shared(t)
+	name := s.NewDatabase(t)
+	p := NewProxy(t, s)
+	conn, err := pgx.Connect(t.Context(), p.URL(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Lose()
+	p.Heal()
+	wantNumber(t, p.URL(name), "SELECT 7", 7)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := conn.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a connection that was lost: %v", err)
+	}
 }
