@@ -71,18 +71,36 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 		return err
 	}
 	s.JournalSeq = l.Seq()
-	if failed == nil {
+	switch {
+	case failed == nil:
 		failed = s.look(ctx, o, l)
+	case errors.Is(failed, errNoCopy):
+		a.hint("stint: the database is configured for the master alone; this is what it knows\n")
+		failed = masterFailure(s.Master)
 	}
 	if failed != nil {
 		s.Error, _ = explain(failed)
 	}
-	if m := s.Master; m != nil && s.Seq == nil {
+	s.fromMaster(ctx, l)
+	a.warn(s.Warning)
+	return errors.Join(a.printEither(asJSON, s, s.String()), failed)
+}
+
+// fromMaster fills in what the database did not say and a master knows: once it was
+// connected itself.
+func (s *copyStatus) fromMaster(ctx context.Context, l *coordinator.Copy) {
+	if m := s.Master; m != nil && s.Target == "" && m.Seq > 0 {
 		s.Target = m.Target
 		s.setLag(ctx, l, m.Seq)
 	}
-	a.warn(s.Warning)
-	return errors.Join(a.printEither(asJSON, s, s.String()), failed)
+}
+
+// masterFailure gives why a master cannot use its database, nil if it can.
+func masterFailure(m *coordinator.MirrorStatus) error {
+	if m.State != coordinator.MirrorFailing {
+		return nil
+	}
+	return &cliError{code: exitFailure, message: m.LastError, try: "stint doctor"}
 }
 
 // masterCopy gives what a running master says of the copy; nil if there is none.
