@@ -870,4 +870,61 @@ var bugs = []bug{
 		old: `if message == "cannot read request body" {`, now: `if false {`,
 		pkg: "./coordinator/api", run: "^TestMalformedRequests$",
 	},
+
+	// The copy in PostgreSQL.
+	{
+		name: "a batch is written whatever the cursor says", file: "coordinator/postgres/write.go",
+		old: "if uint64(seq) != w.at.seq || generation != w.at.generation {", now: "if generation != w.at.generation {",
+		pkg: "./coordinator/postgres", run: "^TestReplayedBatch$",
+	},
+	{
+		name: "the copy goes on from a place that its ledger does not have", file: "coordinator/postgres/session.go",
+		old: "return err == nil && bytes.Equal(digest, s.at.digest), err", now: "return err == nil && bytes.Equal(digest, digest), err",
+		pkg: "./coordinator/postgres", run: "^TestRebuild$",
+	},
+	{
+		name: "a rebuild leaves rows that the ledger does not have", file: "coordinator/postgres/write.go",
+		old: "if b.sweep {", now: "if b.sweep && b.tasks != nil {",
+		pkg: "./coordinator/postgres", run: "^TestVerifyFindsWhatDiffers$",
+	},
+	{
+		name: "a key that moves stops the copy", file: "coordinator/postgres/write.go",
+		old: "q.Queue(freeKeys)", now: "_ = freeKeys",
+		pkg: "./coordinator/postgres", run: "^TestKeyMoves$",
+	},
+	{
+		name: "a rebuild forgets what is gone from the disk", file: "coordinator/postgres/write.go",
+		old: `value = fmt.Sprintf("coalesce(excluded.%[2]s, %[1]s.%[2]s)", t.name, c)`, now: "_ = t.name",
+		pkg: "./coordinator/postgres", run: "^TestFilesGone$",
+	},
+	{
+		name: "one bad task stops the copy", file: "coordinator/postgres/session.go",
+		old: "if isRefusal(err) {", now: "if err == nil && isRefusal(err) {",
+		pkg: "./coordinator/postgres", run: "^TestRefusedTask$",
+	},
+	{
+		name: "two state directories share one copy", file: "coordinator/postgres/session.go",
+		old: "if p.StateDir != storable(s.o.StateDir) && !s.mirror.takeOver {", now: "if p.StateDir == \"\" {",
+		pkg: "./coordinator/postgres", run: "^TestHosts$",
+	},
+	{
+		name: "a compaction during a rebuild passes tasks over", file: "coordinator/postgres/pack.go",
+		old: "if p.err = p.stillThere(to); p.err == nil {", now: "if p.err == nil {",
+		pkg: "./coordinator/postgres", run: "Compact",
+	},
+	{
+		name: "a master that ends keeps what came last from the copy", file: "coordinator/postgres/mirror.go",
+		old: "if end := src.Seq(); s.at.seq < end {", now: "if end := src.Seq(); s.at.seq > end {",
+		pkg: "./coordinator/postgres", run: "^TestHandOver$",
+	},
+	{
+		name: "an error shows the password of the database", file: "coordinator/postgres/target.go",
+		old: `text = strings.ReplaceAll(text, spelling, "***")`, now: "_ = spelling",
+		pkg: "./coordinator/postgres", run: "^TestNoPasswordIsSaid$",
+	},
+	{
+		name: "a password on the command line is taken", file: "cmd/stint/postgres.go",
+		old: "if postgres.HasPassword(text) {", now: "if text == \"\" && postgres.HasPassword(text) {",
+		pkg: "./cmd/stint", run: "^TestNoPasswordOnTheCommandLine$",
+	},
 }

@@ -326,3 +326,48 @@ func TestFilesGone(t *testing.T) {
 		t.Error("what the run had written is gone from the copy")
 	}
 }
+
+// TestKeyMoves has an idempotency key go from one task to another, the wrong way round:
+// who gets it is written before who had it gives it up.
+func TestKeyMoves(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	had, gets := w.submit(coordinator.TaskSpec{Prompt: "had", IdempotencyKey: "k"}), w.submit(coordinator.TaskSpec{Prompt: "gets"})
+	m, stop := w.mirror()
+	w.settled(m)
+	stop()
+	s := w.begun()
+	im, err := w.c.Image(gets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	im.Task.IdempotencyKey, im.HoldsKey = "k", true
+	rows, err := s.rows(&im)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.write(t.Context(), &batch{tasks: []*taskRows{rows}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[string](t, w, "SELECT string_agg(id::text, ' ') FROM tasks WHERE idempotency_key = 'k'"); got != gets {
+		t.Errorf("the key is of %s, not of %s, and was of %s", got, gets, had)
+	}
+}
+
+// TestHandOver ends a mirror right behind a task: the copy has it.
+func TestHandOver(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "first"})
+	w.settled(m)
+	w.exec("ALTER TABLE tasks RENAME TO away") // so that it cannot be written before the end
+	failures := m.Status().Failures
+	w.submit(coordinator.TaskSpec{Prompt: "last"})
+	until(t, "a failure", func() bool { return m.Status().Failures > failures })
+	w.exec("ALTER TABLE away RENAME TO tasks")
+	until(t, "the copy follows again", func() bool { return m.Status().State == coordinator.MirrorFollowing })
+	w.submit(coordinator.TaskSpec{Prompt: "right before the end"})
+	stop()
+	if n := query[int](t, w, "SELECT count(*) FROM tasks WHERE prompt = 'right before the end'"); n != 1 {
+		t.Error("what came last is not in the copy")
+	}
+}
