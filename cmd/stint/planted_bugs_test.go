@@ -255,7 +255,7 @@ var bugs = []bug{
 	},
 	{
 		name: "a follower loses its place at a compaction", file: "ledger/follow.go",
-		old: "f.after, f.last, f.merged = after, after, 0", now: "f.after, f.last, f.merged = 0, 0, 0",
+		old: "f.after, f.last, f.merged, f.place = after, after, 0, after", now: "f.after, f.last, f.merged, f.place = 0, 0, 0, 0",
 		pkg: "./ledger", run: "^TestFollow$",
 	},
 	{
