@@ -2,12 +2,17 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
@@ -369,5 +374,46 @@ func TestHandOver(t *testing.T) {
 	stop()
 	if n := query[int](t, w, "SELECT count(*) FROM tasks WHERE prompt = 'right before the end'"); n != 1 {
 		t.Error("what came last is not in the copy")
+	}
+}
+
+// TestNotify listens to changes, as a dashboard does.
+func TestNotify(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	w.session(func(c *pgx.Conn) {
+		if _, err := c.Exec(t.Context(), "LISTEN stint"); err != nil {
+			t.Fatal(err)
+		}
+		id := w.submit(coordinator.TaskSpec{Prompt: "one"})
+		w.mirror()
+		n, err := c.WaitForNotification(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Host  string
+			Seq   uint64
+			Tasks []string
+		}
+		if err := json.Unmarshal([]byte(n.Payload), &got); err != nil || got.Host != "laptop" || !slices.Contains(got.Tasks, id) {
+			t.Errorf("%s: %v", n.Payload, err)
+		}
+	})
+}
+
+// TestClocksDiffer has a machine whose clock is an hour behind the database's: a sentence
+// says so, and the copy goes on.
+func TestClocksDiffer(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	w.o.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+	m, _ := w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.settled(m)
+	w.same()
+	if said := m.Status().Warning; !strings.Contains(said, "clock") || !strings.Contains(said, "1h0m") {
+		t.Errorf("it says %q", said)
+	}
+	if p, err := Look(t.Context(), w.o); err != nil || p.Warning == "" || p.Skew < 59*time.Minute {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
