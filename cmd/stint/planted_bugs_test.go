@@ -883,7 +883,7 @@ var bugs = []bug{
 		pkg: "./coordinator/postgres", run: "^TestRebuild$",
 	},
 	{
-		name: "a rebuild leaves rows that the ledger does not have", file: "coordinator/postgres/write.go",
+		name: "a rebuild leaves rows that the ledger does not have", file: "coordinator/postgres/session.go",
 		old: "if b.sweep {", now: "if b.sweep && b.tasks != nil {",
 		pkg: "./coordinator/postgres", run: "^TestVerifyFindsWhatDiffers$",
 	},
@@ -899,7 +899,7 @@ var bugs = []bug{
 	},
 	{
 		name: "one bad task stops the copy", file: "coordinator/postgres/session.go",
-		old: "if isRefusal(err) {", now: "if err == nil && isRefusal(err) {",
+		old: "if !isRefusal(err) {", now: "if err == nil || !isRefusal(nil) {",
 		pkg: "./coordinator/postgres", run: "^TestRefusedTask$",
 	},
 	{
@@ -916,6 +916,21 @@ var bugs = []bug{
 		name: "a master that ends keeps what came last from the copy", file: "coordinator/postgres/mirror.go",
 		old: "if end := src.Seq(); s.at.seq < end {", now: "if end := src.Seq(); s.at.seq > end {",
 		pkg: "./coordinator/postgres", run: "^TestHandOver$",
+	},
+	{
+		name: "the copy is made of a task before its record counts", file: "coordinator/postgres/pack.go",
+		old: "p.s.src.Seq() < seq;", now: "p.s.src.Seq() < seq-seq;",
+		pkg: "./coordinator/postgres", run: "^TestRecordBeforeItIsFolded$",
+	},
+	{
+		name: "a copy that is whole looks as if it lacked everything", file: "coordinator/postgres/session.go",
+		old: "s.mirror.isAt(s.at.seq)", now: "s.mirror.isAt(0)",
+		pkg: "./coordinator/postgres", run: "^TestStatusOfAWholeCopy$",
+	},
+	{
+		name: "an account stays held in the copy", file: "coordinator/postgres/write.go",
+		old: "w.queueAccounts(&q, b.accounts)", now: "_ = b.accounts",
+		pkg: "./coordinator/postgres", run: "^TestAccounts$",
 	},
 	{
 		name: "an error shows the password of the database", file: "coordinator/postgres/target.go",

@@ -153,13 +153,12 @@ func postgresOptions(cfg *Config, state string, log *slog.Logger) (o postgres.Op
 	if !cfg.hasPostgres() {
 		return o, false
 	}
-	host := cfg.PostgresHost
-	if host == "" {
-		host, _ = os.Hostname() // a machine without a name is localhost
-	}
+	name, _ := os.Hostname() // a machine without a name is localhost
+	name = cmp.Or(name, "localhost")
 	return postgres.Options{
 		URL:             cfg.postgresURL(),
-		Host:            cmp.Or(host, "localhost"),
+		Host:            cmp.Or(cfg.PostgresHost, name),
+		Hostname:        name,
 		StateDir:        state,
 		PoolSize:        cfg.PostgresPoolSize,
 		InlineThreshold: cfg.PostgresInline,

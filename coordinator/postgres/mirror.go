@@ -28,10 +28,14 @@ type Mirror struct {
 	o        Options
 	takeOver bool // the copy of another state directory may be written over
 
+	patience int // how many times the usual time a batch gets; the goroutine's that writes
+
 	mu      sync.Mutex // guards what follows
 	status  coordinator.MirrorStatus
-	newest  func() uint64 // gives the source's newest record; nil: there is no source yet
-	waiting time.Time     // since when the oldest record waits that is not in the copy; zero: none was seen
+	newest  func() uint64  // gives the source's newest record; nil: there is no source yet
+	waiting time.Time      // since when the oldest record waits that is not in the copy; zero: none was seen
+	packed  []time.Time    // the same of each batch that is to be written, in order
+	failing map[string]int // how often in a row a task could not be read here
 }
 
 // New gives a mirror that has not begun.
@@ -42,7 +46,7 @@ func New(o Options) *Mirror {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Mirror{o: o, status: coordinator.MirrorStatus{State: coordinator.MirrorConnecting}}
+	return &Mirror{o: o, patience: 1, status: coordinator.MirrorStatus{State: coordinator.MirrorConnecting}, failing: map[string]int{}}
 }
 
 func (o *Options) now() time.Time { return o.Now() }
@@ -166,7 +170,32 @@ func (m *Mirror) is(now coordinator.MirrorState) {
 	}
 	if m.status.State = now; now == coordinator.MirrorRebuilding {
 		m.status.Skipped = nil
+		if m.waiting.IsZero() {
+			m.waiting = m.o.now()
+		}
 	}
+}
+
+// isAt notes how far the copy goes, as a session has found it.
+func (m *Mirror) isAt(seq uint64) {
+	newest := m.newestSeq()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.status.Seq, m.packed = seq, nil; seq >= newest {
+		m.waiting = time.Time{}
+	}
+}
+
+// newestSeq gives the number of the source's newest record. The lock is not held: the
+// source has one of its own.
+func (m *Mirror) newestSeq() uint64 {
+	m.mu.Lock()
+	newest := m.newest
+	m.mu.Unlock()
+	if newest == nil {
+		return 0
+	}
+	return newest()
 }
 
 // failed notes why a session has ended. The same trouble again is not logged again.
@@ -174,6 +203,7 @@ func (m *Mirror) failed(err error) {
 	if err == nil {
 		return
 	}
+	newest := m.newestSeq()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.status.State != coordinator.MirrorFailing || m.status.LastError != err.Error() {
@@ -181,18 +211,19 @@ func (m *Mirror) failed(err error) {
 	}
 	m.status.State, m.status.LastError, m.status.ErrorAt = coordinator.MirrorFailing, err.Error(), m.o.now().UTC()
 	m.status.Failures++
-	if m.waiting.IsZero() {
+	if m.packed = nil; m.waiting.IsZero() && newest > m.status.Seq {
 		m.waiting = m.o.now()
 	}
 }
 
-// pending notes since when the oldest record waits that is not in the copy.
+// pending notes a batch that is to be written, and since when its oldest record waits.
 func (m *Mirror) pending(since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !since.IsZero() {
+	if len(m.packed) == 0 {
 		m.waiting = since
 	}
+	m.packed = append(m.packed, since)
 }
 
 // wrote notes a batch that is in the copy, which goes to seq now.
@@ -203,12 +234,31 @@ func (m *Mirror) wrote(b *batch, seq uint64) {
 	for _, t := range b.tasks {
 		m.status.Rows += uint64(1 + len(t.runs) + len(t.files))
 	}
-	if b.to != nil {
-		m.waiting = time.Time{}
+	if b.to == nil {
+		return
+	}
+	if len(m.packed) > 0 {
+		m.packed = m.packed[1:]
+	}
+	if m.waiting = (time.Time{}); len(m.packed) > 0 {
+		m.waiting = m.packed[0]
 	}
 }
 
-// skipped notes a task that the database does not take.
+// triesToRead is how often a task that cannot be read here stops the copy: what is wrong
+// may pass.
+const triesToRead = 3
+
+// unreadable notes that a task could not be read, and reports whether the copy is to go
+// on without it.
+func (m *Mirror) unreadable(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failing[id]++
+	return m.failing[id] >= triesToRead
+}
+
+// skipped notes a task that is not in the copy as it should be.
 func (m *Mirror) skipped(id string, why error) {
 	m.o.Log.Error("a task is not in the copy in PostgreSQL", "task", id, "error", why)
 	m.mu.Lock()

@@ -350,7 +350,7 @@ func TestKeyMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.write(t.Context(), &batch{tasks: []*taskRows{rows}}); err != nil {
+	if err := s.write(t.Context(), &batch{tasks: []*taskRows{rows}}, 1); err != nil {
 		t.Fatal(err)
 	}
 	if got := query[string](t, w, "SELECT string_agg(id::text, ' ') FROM tasks WHERE idempotency_key = 'k'"); got != gets {
@@ -415,5 +415,151 @@ func TestClocksDiffer(t *testing.T) {
 	}
 	if p, err := Look(t.Context(), w.o); err != nil || p.Warning == "" || p.Skew < 59*time.Minute {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// A lagging source has folded all records but the newest until it is let go, as a master
+// has for a moment when its follower has them already.
+type lagging struct {
+	Source
+	asked chan struct{} // somebody has asked how far it is
+	let   chan struct{}
+}
+
+// Seq implements Source.
+func (l *lagging) Seq() uint64 {
+	select {
+	case l.asked <- struct{}{}:
+	default:
+	}
+	select {
+	case <-l.let:
+		return l.Source.Seq()
+	default:
+		return l.Source.Seq() - 1
+	}
+}
+
+// Image implements Source. It gives none of a record that is not folded yet.
+func (l *lagging) Image(id string) (coordinator.Image, error) {
+	select {
+	case <-l.let:
+		return l.Source.Image(id)
+	default:
+		return coordinator.Image{}, &coordinator.Error{Code: coordinator.CodeNotFound}
+	}
+}
+
+// TestRecordBeforeItIsFolded has a follower get a record that the fold does not have yet:
+// the copy waits for it.
+func TestRecordBeforeItIsFolded(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "before"})
+	w.settled(m)
+	stop()
+	s := w.begun()
+	src := &lagging{Source: w.c, asked: make(chan struct{}, 1), let: make(chan struct{})}
+	s.src = src
+	if err := w.c.Pause(t.Context(), "", "client"); err != nil { // the task is the newest record then
+		t.Fatal(err)
+	}
+	w.submit(coordinator.TaskSpec{Prompt: "new"})
+	end := w.c.Seq()
+	done := make(chan error, 1)
+	go func() { done <- s.follow(t.Context(), end) }()
+	<-src.asked
+	select {
+	case err := <-done:
+		t.Fatalf("the copy goes on without the record: %v", err)
+	case <-src.asked: // again
+	}
+	close(src.let)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := query[int](t, w, "SELECT count(*) FROM tasks"); n != 2 {
+		t.Errorf("%d tasks are in the copy", n)
+	}
+}
+
+// TestStatusOfAWholeCopy begins a mirror of which the copy has everything.
+func TestStatusOfAWholeCopy(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.settled(m)
+	stop()
+	m, _ = w.mirror()
+	until(t, "the mirror knows that the copy is whole", func() bool {
+		st := m.Status()
+		return st.State == coordinator.MirrorFollowing && st.Seq == w.c.Seq() && st.LagRecords == 0 && st.LagSeconds == 0
+	})
+}
+
+// TestLag takes the database away: the copy is behind since the first record that it
+// lacks, and no longer when it is back.
+func TestLag(t *testing.T) {
+	s := postgrestest.Start(t)
+	w := newWorld(t, s.Database(t))
+	m, _ := w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.settled(m)
+	s.Kill(t)
+	until(t, "a failure", func() bool { return m.Status().State == coordinator.MirrorFailing })
+	if st := m.Status(); st.LagRecords != 0 || st.LagSeconds != 0 {
+		t.Errorf("nothing is missing, and it says %+v", st)
+	}
+	w.submit(coordinator.TaskSpec{Prompt: "two"})
+	begun := time.Now()
+	until(t, "a lag", func() bool { st := m.Status(); return st.LagRecords > 0 && st.LagSeconds > 0 })
+	s.Restart(t)
+	w.settled(m)
+	if st := m.Status(); st.LagSeconds != 0 || time.Since(begun) < 0 {
+		t.Errorf("it is whole, and says %+v", st)
+	}
+}
+
+// TestAccounts holds an account, also one that no task uses, and frees it.
+func TestAccounts(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, _ := w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.settled(m)
+	for _, hold := range []string{"true", "false"} {
+		byHand(t, w, fmt.Sprintf("\n## Control account:demo\n- hold: %s\n- reason: %s\n", hold, map[string]string{"true": "no money", "false": ""}[hold]))
+		until(t, "hold: "+hold, func() bool {
+			return query[string](t, w, "SELECT (NOT enabled)::text || coalesce(reason, '') FROM accounts WHERE name = 'demo'") ==
+				map[string]string{"true": "trueno money", "false": "false"}[hold]
+		})
+	}
+}
+
+// A broken source cannot read one task.
+type broken struct {
+	Source
+	id string
+}
+
+// Image implements Source.
+func (b *broken) Image(id string) (coordinator.Image, error) {
+	if id == b.id {
+		return coordinator.Image{}, fmt.Errorf("read task %s: input/output error", id)
+	}
+	return b.Source.Image(id)
+}
+
+// TestUnreadableTask has a task that cannot be read here: it is told, and all others are
+// copied.
+func TestUnreadableTask(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	bad, good := w.submit(coordinator.TaskSpec{Prompt: "one"}), w.submit(coordinator.TaskSpec{Prompt: "two"})
+	m, _ := w.mirrorOf(&broken{w.c, bad})
+	w.settled(m)
+	if got := query[string](t, w, "SELECT string_agg(id::text, ' ') FROM tasks"); got != good {
+		t.Errorf("the copy has %s, not %s", got, good)
+	}
+	if said := fmt.Sprint(m.Status().Skipped); !strings.Contains(said, bad) || !strings.Contains(said, "input/output error") || strings.Contains(said, "server's log") {
+		t.Error("it says", said)
 	}
 }

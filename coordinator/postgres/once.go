@@ -98,12 +98,7 @@ func Once(ctx context.Context, o Options, src Source) (Position, error) {
 func Rebuild(ctx context.Context, o Options, src Source) (Position, error) {
 	m := New(o)
 	m.takeOver = true
-	return finish(ctx, m, src, func(s *session, _ uint64) error {
-		if err := s.writeAccounts(ctx, s.src.Accounts()); err != nil {
-			return err
-		}
-		return s.rebuild(ctx)
-	})
+	return finish(ctx, m, src, func(s *session, _ uint64) error { return s.rebuild(ctx) })
 }
 
 // finish does something with sessions until it is done: the copy may be moved on by

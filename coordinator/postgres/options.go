@@ -19,6 +19,7 @@ const DefaultDatabase = "cli_worker"
 type Options struct {
 	URL             func() (string, error) // asked before each connect, as a file that has it may change; its error is shown
 	Host            string                 // whose rows are ours: this machine's name, or what is configured
+	Hostname        string                 // this machine's name, for worker_registry
 	StateDir        string                 // absolute path
 	PoolSize        int                    // connections at most
 	InlineThreshold int64                  // bytes; larger files are copied by path and hash

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"stint/coordinator"
@@ -111,10 +112,27 @@ func (p *packer) rows(id string) (*taskRows, error) {
 	if errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		var rows *taskRows
+		if rows, err = p.s.rows(&im); err == nil {
+			return rows, nil
+		}
 	}
-	return p.s.rows(&im)
+	return nil, p.unreadable(id, err)
+}
+
+// unreadable is for a task that cannot be read here: the copy stops, as that may pass, or
+// if it does not, goes on without it.
+func (p *packer) unreadable(id string, err error) error {
+	if errors.Is(err, ledger.ErrClosed) || p.ctx.Err() != nil {
+		return err
+	}
+	why := &coordinator.Error{Code: coordinator.CodeUnavailable, Message: fmt.Sprintf("task %s cannot be read for the copy: %v", id, err), Hint: "stint fsck"}
+	if !p.s.mirror.unreadable(id) {
+		return why
+	}
+	p.s.mirror.skipped(id, why)
+	return nil
 }
 
 // A record is what a packer needs of a record of the journal.
@@ -216,8 +234,33 @@ func (p *packer) packRecords(r record, more <-chan record, generation int64) err
 			ok = false
 		}
 	}
+	p.s.mirror.pending(b.since)
+	if err := p.folded(b.to.seq); err != nil {
+		return err
+	}
 	if accounts {
 		b.accounts = p.s.src.Accounts()
 	}
 	return p.pack(ids, b)
+}
+
+// Bounds of a wait for the fold.
+const (
+	foldPoll = time.Millisecond
+	foldWait = 5 * time.Second
+)
+
+// folded waits until the source has folded a record. A follower may get one a moment
+// before, and a source that was read once may be older than the journal now: then it is
+// to be read again.
+func (p *packer) folded(seq uint64) error {
+	for end := time.Now().Add(foldWait); p.s.src.Seq() < seq; pause(p.ctx, foldPoll) {
+		if p.ctx.Err() != nil {
+			return context.Cause(p.ctx)
+		}
+		if time.Now().After(end) {
+			return errMoved
+		}
+	}
+	return nil
 }

@@ -126,7 +126,7 @@ func (w *rower) rows(im *coordinator.Image) (*taskRows, error) {
 	out := &taskRows{id: t.ID, uuid: id, size: len(t.Prompt) + len(t.Result) + 1024}
 	files := w.inputs(out, t)
 	if t.Status == state.Running && isTool(t.Agent) {
-		out.account, out.agent = w.accountID(t.AccountName()), t.Agent
+		out.account, out.agent = w.o.accountID(t.AccountName()), t.Agent
 	}
 	key := ""
 	if im.HoldsKey {
@@ -182,7 +182,7 @@ func (w *rower) maxAttempts(t *state.Task) int {
 }
 
 // accountID gives the key of an account of this host.
-func (w *rower) accountID(name string) string { return storable(w.o.Host + "/" + name) }
+func (o *Options) accountID(name string) string { return storable(o.Host + "/" + name) }
 
 // createdAt, updatedAt, scheduledAt and nextAttemptAt give times that each row must
 // have, or that say when a task may run: a person's section may have none.

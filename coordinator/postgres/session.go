@@ -153,8 +153,8 @@ func (o *Options) notOurs(p *Position, t target) error {
 func (s *session) register(ctx context.Context) error {
 	var q pgx.Batch
 	q.Queue("DELETE FROM worker_registry WHERE group_name = $1 AND worker_id <> $2", s.o.Host, [16]byte(s.o.Worker))
-	q.Queue(`INSERT INTO worker_registry (worker_id, group_name, hostname, pid) VALUES ($1, $2, $2, $3)
-		ON CONFLICT (worker_id) DO UPDATE SET last_heartbeat = now()`, [16]byte(s.o.Worker), s.o.Host, int32(s.o.PID))
+	q.Queue(`INSERT INTO worker_registry (worker_id, group_name, hostname, pid) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (worker_id) DO UPDATE SET last_heartbeat = now()`, [16]byte(s.o.Worker), s.o.Host, storable(s.o.Hostname), int32(s.o.PID))
 	return s.pool.SendBatch(ctx, &q).Close()
 }
 
@@ -218,14 +218,14 @@ func (s *session) run(ctx context.Context, end uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := s.writeAccounts(ctx, s.src.Accounts()); err != nil {
-		return err
-	}
 	if !ok {
 		if err := s.rebuild(ctx); err != nil {
 			return err
 		}
+	} else if err := s.put(ctx, &batch{accounts: s.src.Accounts()}); err != nil {
+		return err
 	}
+	s.mirror.isAt(s.at.seq)
 	if s.at.seq >= end && end != forever {
 		return nil
 	}
@@ -256,6 +256,9 @@ func (s *session) writeAllTasks(ctx context.Context) error {
 		if to.digest, err = digestAt(ctx, s.src, to.seq); err != nil {
 			return err
 		}
+	}
+	if err := s.put(ctx, &batch{accounts: s.src.Accounts()}); err != nil {
+		return err
 	}
 	p := s.newPacker(ctx)
 	go p.all(to)
@@ -321,24 +324,38 @@ func (s *session) writeAll(ctx context.Context, p *packer, beat <-chan time.Time
 	}
 }
 
-// put writes one batch.
+// put writes one batch. One that takes too long gets more time the next time.
 func (s *session) put(ctx context.Context, b *batch) error {
-	s.mirror.pending(b.since)
-	if b.accounts != nil {
-		if err := s.writeAccounts(ctx, b.accounts); err != nil {
-			return err
-		}
-	}
-	err := s.write(ctx, b)
-	refused := map[string]error{}
-	if isRefusal(err) {
-		refused, err = s.writeSingly(ctx, b)
-	}
-	for id, why := range refused {
-		s.mirror.skipped(id, explain(why, s.target))
+	begun := time.Now()
+	err := s.putAll(ctx, b)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		s.mirror.patience = min(2*s.mirror.patience, mostPatience)
+	case err == nil && time.Since(begun) < writeTimeout/2:
+		s.mirror.patience = 1
 	}
 	if err == nil {
 		s.mirror.wrote(b, s.at.seq)
+	}
+	return err
+}
+
+// mostPatience bounds how many times the usual time a batch gets.
+const mostPatience = 32
+
+func (s *session) putAll(ctx context.Context, b *batch) error {
+	if b.sweep {
+		if err := s.sweep(ctx); err != nil {
+			return err
+		}
+	}
+	err := s.write(ctx, b, s.mirror.patience)
+	if !isRefusal(err) {
+		return err
+	}
+	refused, err := s.writeSingly(ctx, b, s.mirror.patience)
+	for id, why := range refused {
+		s.mirror.skipped(id, explain(why, s.target))
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func newWorld(t *testing.T, url string) *world {
 
 func optionsFor(url, host, dir string) Options {
 	return Options{
-		URL: func() (string, error) { return url, nil }, Host: host, StateDir: dir, PoolSize: 4, InlineThreshold: 1 << 20,
+		URL: func() (string, error) { return url, nil }, Host: host, Hostname: "machine", StateDir: dir, PoolSize: 4, InlineThreshold: 1 << 20,
 		OutputLimit: 10_000, MaxAttempts: 3, MaxConcurrency: 4, Version: "test", Worker: uuid.New(), PID: os.Getpid(),
 	}
 }

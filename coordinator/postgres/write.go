@@ -109,9 +109,23 @@ type writer struct {
 	at   place
 }
 
-// write writes a batch and moves the cursor, or does nothing.
-func (w *writer) write(ctx context.Context, b *batch) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout+time.Duration(len(b.tasks))*10*time.Millisecond)
+// slowest is the rate, in bytes a second, that a batch must be written with. A slower
+// database is found out by patience.
+const slowest = 1 << 20
+
+// timeout gives the time that a batch may take.
+func (b *batch) timeout(patience int) time.Duration {
+	size := 0
+	for _, t := range b.tasks {
+		size += t.size
+	}
+	return time.Duration(patience) * (writeTimeout + time.Duration(size)*time.Second/slowest)
+}
+
+// write writes a batch and moves the cursor, or does nothing. patience is how many times
+// the usual time it gets.
+func (w *writer) write(ctx context.Context, b *batch, patience int) error {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout(patience))
 	defer cancel()
 	err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
 		if err := w.begin(ctx, tx); err != nil {
@@ -135,6 +149,9 @@ func (w *writer) begin(ctx context.Context, tx pgx.Tx) error {
 	var q pgx.Batch
 	for _, name := range []string{"lock_timeout", "idle_in_transaction_session_timeout"} {
 		q.Queue(fmt.Sprintf("SET LOCAL %s = %d", name, writeTimeout.Milliseconds()))
+	}
+	for name, value := range map[string]int{"tcp_keepalives_idle": 5, "tcp_keepalives_interval": 2, "tcp_keepalives_count": 3} {
+		q.Queue(fmt.Sprintf("SET LOCAL %s = %d", name, value)) // while it waits for rows of a COPY, no other limit counts
 	}
 	q.Queue("SELECT seq, generation FROM mirrors WHERE host = $1 FOR UPDATE", w.o.Host).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&seq, &generation)
@@ -191,6 +208,7 @@ func unique(rows [][]any) [][]any {
 // finish takes the rows over, moves the cursor, and tells who listens.
 func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 	var q pgx.Batch
+	w.queueAccounts(&q, b.accounts)
 	if len(b.tasks) > 0 {
 		w.needAccounts(&q, b)
 		if slices.ContainsFunc(b.tasks, func(t *taskRows) bool { return t.hasKey }) {
@@ -199,11 +217,12 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 		for _, sql := range upserts() {
 			q.Queue(sql)
 		}
+	}
+	if len(b.tasks) > 0 || b.sweep || b.accounts != nil {
 		q.Queue("SELECT pg_notify($1, $2)", channel, w.notice(b))
 	}
 	if b.sweep {
-		q.Queue("DELETE FROM tasks WHERE host = $1 AND generation <> $2", w.o.Host, w.at.generation)
-		q.Queue("UPDATE mirrors SET rebuilt_at = now() WHERE host = $1", w.o.Host)
+		q.Queue("UPDATE mirrors SET rebuilt_at = now(), worker_id = NULL WHERE host = $1", w.o.Host)
 	}
 	if b.to != nil {
 		q.Queue("UPDATE mirrors SET seq = $2, digest = $3, settings = $4, version = $5, updated_at = now() WHERE host = $1",
@@ -255,23 +274,25 @@ func (w *writer) needAccounts(q *pgx.Batch, b *batch) {
 	}
 }
 
-// writeAccounts makes table accounts say what is known of the accounts of this host.
-func (w *writer) writeAccounts(ctx context.Context, list []state.AccountUse) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	var q pgx.Batch
-	for _, a := range list {
-		if !isTool(a.Agent) {
-			continue // no task has used it yet
-		}
-		id := storable(w.o.Host + "/" + a.Name)
-		q.Queue(`INSERT INTO accounts (id, group_name, tool, name, enabled, max_concurrency, host, reason, cool_until)
-			VALUES ($1, $1, $2, $3, $4, $5, $6, $7, $8)
-			ON CONFLICT (id) DO UPDATE SET tool = excluded.tool, enabled = excluded.enabled, max_concurrency = excluded.max_concurrency,
-				reason = excluded.reason, cool_until = excluded.cool_until`,
-			id, a.Agent, storable(a.Name), !a.Hold, w.o.MaxConcurrency, w.o.Host, orNull(a.Reason), timeOrNull(a.CoolUntil))
+// queueAccounts makes table accounts say what is known of the accounts of this host; nil
+// is nothing new. Of an account that no task names now only what may be done with it is
+// known, and one that is not listed is free.
+func (w *writer) queueAccounts(q *pgx.Batch, list []state.AccountUse) {
+	if list == nil {
+		return
 	}
-	return w.pool.SendBatch(ctx, &q).Close()
+	ids := []string{}
+	for _, a := range list {
+		id := w.o.accountID(a.Name)
+		ids = append(ids, id)
+		if isTool(a.Agent) {
+			q.Queue(`INSERT INTO accounts (id, group_name, tool, name, max_concurrency, host) VALUES ($1, $1, $2, $3, $4, $5)
+				ON CONFLICT (id) DO UPDATE SET tool = excluded.tool, max_concurrency = excluded.max_concurrency`,
+				id, a.Agent, storable(a.Name), w.o.MaxConcurrency, w.o.Host)
+		}
+		q.Queue("UPDATE accounts SET enabled = $2, reason = $3, cool_until = $4 WHERE id = $1", id, !a.Hold, orNull(a.Reason), timeOrNull(a.CoolUntil))
+	}
+	q.Queue("UPDATE accounts SET enabled = TRUE, reason = NULL, cool_until = NULL WHERE host = $1 AND id <> ALL($2)", w.o.Host, ids)
 }
 
 // isRefusal reports whether the database does not take some value of a batch, however
@@ -286,15 +307,39 @@ func isRefusal(err error) bool {
 
 // writeSingly writes the tasks of a batch that was refused one by one, and gives those
 // that the database does not take, with the reason. The cursor moves on all the same.
-func (w *writer) writeSingly(ctx context.Context, b *batch) (refused map[string]error, err error) {
+func (w *writer) writeSingly(ctx context.Context, b *batch, patience int) (refused map[string]error, err error) {
 	refused = map[string]error{}
 	for _, t := range b.tasks {
-		err := w.write(ctx, &batch{tasks: []*taskRows{t}})
+		err := w.write(ctx, &batch{tasks: []*taskRows{t}}, patience)
 		if isRefusal(err) {
 			refused[t.id] = err
 		} else if err != nil {
 			return refused, err
 		}
 	}
-	return refused, w.write(ctx, &batch{to: b.to, sweep: b.sweep})
+	return refused, w.write(ctx, &batch{to: b.to, sweep: b.sweep, accounts: b.accounts}, patience)
+}
+
+// maxSwept is how many tasks one transaction removes.
+const maxSwept = 1000
+
+// sweep removes the tasks of older generations, with their runs and files.
+func (w *writer) sweep(ctx context.Context) error {
+	for removed := int64(maxSwept); removed == maxSwept; {
+		bounded, cancel := context.WithTimeout(ctx, 3*writeTimeout)
+		err := pgx.BeginFunc(bounded, w.pool, func(tx pgx.Tx) error {
+			if err := w.begin(bounded, tx); err != nil {
+				return err
+			}
+			tag, err := tx.Exec(bounded, "DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE host = $1 AND generation <> $2 LIMIT $3)",
+				w.o.Host, w.at.generation, int64(maxSwept))
+			removed = tag.RowsAffected()
+			return err
+		})
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

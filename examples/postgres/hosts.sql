@@ -11,7 +11,7 @@ SELECT m.host,
        t.waiting,
        t.running
 FROM mirrors m
-LEFT JOIN (SELECT hostname, max(last_heartbeat) AS heartbeat FROM worker_registry GROUP BY hostname) w ON w.hostname = m.host
+LEFT JOIN (SELECT group_name, max(last_heartbeat) AS heartbeat FROM worker_registry GROUP BY group_name) w ON w.group_name = m.host
 LEFT JOIN LATERAL (
     SELECT count(*) AS tasks,
            count(*) FILTER (WHERE status = 'queued') AS waiting,
