@@ -357,6 +357,7 @@ func TestRedact(t *testing.T) {
 }
 
 // wantSameServer fails the test if pgx reads another server, user or password from a text.
+// An empty user is none to pgx and the account's name to libpq and us.
 func wantSameServer(t *testing.T, text string, cfg *pgxpool.Config) {
 	t.Helper()
 	theirs, err := pgxpool.ParseConfig(strings.TrimSpace(text))
@@ -364,8 +365,8 @@ func wantSameServer(t *testing.T, text string, cfg *pgxpool.Config) {
 		return // we take some that it does not, such as && in a query
 	}
 	got, want := cfg.ConnConfig, theirs.ConnConfig
-	if got.Host != want.Host || got.Port != want.Port || got.User != want.User || got.Password != want.Password ||
-		want.Database != "" && got.Database != want.Database {
+	if got.Host != want.Host || got.Port != want.Port || got.Password != want.Password ||
+		want.User != "" && got.User != want.User || want.Database != "" && got.Database != want.Database {
 		t.Errorf("%q: %v, %q; pgx: %v, %q", text, targetOf(cfg), got.Password, targetOf(theirs), want.Password)
 	}
 }
@@ -384,6 +385,7 @@ func FuzzURL(f *testing.F) {
 		{"postgres://u:p@h1,h2:1/", ""},
 		{"password=a password=", " host=/x"},
 		{"pAssword=", ""},
+		{"postgres://?pass%77ord=", "&user="},
 	} {
 		f.Add(s[0], s[1])
 	}
