@@ -94,8 +94,8 @@ var serverFaults = map[string]fault{
 	"55P03": {coordinator.CodeBusy, "someone else holds a lock in {db}, and it was not free in time", "look at pg_stat_activity there, and try again"},
 	"40P01": {coordinator.CodeBusy, "{db} has given up a statement that stood in the way of another: {said}", "try again"},
 	"40001": {coordinator.CodeBusy, "{db} has given up a statement that stood in the way of another: {said}", "try again"},
-	"42P01": {coordinator.CodeConflict, "a table of the copy is missing from {db}: {said}", "stint sync migrate, and if that does not help stint sync rebuild"},
-	"42703": {coordinator.CodeConflict, "a column of the copy is missing from {db}: {said}", "stint sync migrate, and if that does not help stint sync rebuild"},
+	"42P01": {coordinator.CodeConflict, "a table of the copy is missing from {db}: {said}", beginAnew},
+	"42703": {coordinator.CodeConflict, "a column of the copy is missing from {db}: {said}", beginAnew},
 	"3F000": {coordinator.CodeConflict, "the schema for the copy is missing from {db}: {said}", "look at search_path, then stint sync migrate"},
 	"42704": {coordinator.CodeInvalid, "{db} does not know something that it was asked for: {said}", "look at the settings in the database URL"},
 
@@ -125,12 +125,21 @@ func serverFault(err error, server *pgconn.PgError, t target) fault {
 	return serverFaults[""]
 }
 
-// denied fits what an English server says of a missing permission.
-var denied = pattern(`^permission denied for (table|relation|view|sequence|schema|database) (\S+)$`)
+// denied and deniedTemporary fit what an English server says of a missing permission.
+var (
+	denied          = pattern(`^permission denied for (table|relation|view|sequence|schema|database) (\S+)$`)
+	deniedTemporary = pattern(`^permission denied to create temporary tables`)
+)
 
-// permissionFault names what the permission is missing for, where the server says it.
+// permissionFault names what the permission is missing for, where the server says it. It
+// names no schema but one that the server has named: that of the tables is wherever the
+// role's search_path has it.
 func permissionFault(server *pgconn.PgError, t target) fault {
 	f := serverFaults["42501"]
+	if deniedTemporary().MatchString(server.Message) {
+		f.hint = "GRANT TEMPORARY ON DATABASE " + oneLine(pgx.Identifier{t.database}.Sanitize()) + " TO {grantee}"
+		return f
+	}
 	found := denied().FindStringSubmatch(t.secrets.scrub(server.Message))
 	if found == nil || !plainName().MatchString(found[2]) {
 		return f
@@ -143,7 +152,7 @@ func permissionFault(server *pgconn.PgError, t target) fault {
 	case "database":
 		f.hint = "GRANT CONNECT, CREATE ON DATABASE " + name + " TO {grantee}"
 	default:
-		f.hint = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {grantee}"
+		f.hint = "GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(ourTables, ", ") + ", schema_migrations TO {grantee}"
 	}
 	return f
 }

@@ -38,10 +38,12 @@ const (
 // their names.
 var errNoSchema = errors.New("the database has no tables of stint")
 
-// ourTables are the names that must be free where there is no schema of ours.
-var ourTables = []string{
-	"tasks", "task_runs", "task_files", "accounts", "worker_registry", "mirrors", "concurrency_limits", "worker_groups",
-}
+// ourTables and ourViews are the names that must be free where there is no schema of
+// ours. What writes or compares needs all of the tables, and none of the views.
+var (
+	ourTables = []string{"tasks", "task_runs", "task_files", "accounts", "worker_registry", "mirrors"}
+	ourViews  = []string{"concurrency_limits", "worker_groups"}
+)
 
 // A migration is one step of the schema. The file 0002_mirror.sql is number 2.
 type migration struct {
@@ -111,7 +113,10 @@ func Migrate(ctx context.Context, o Options) (from, to int, err error) {
 
 // migrate brings the schema to the newest version, whoever else does the same.
 func migrate(ctx context.Context, conn *pgx.Conn) (from, to int, err error) {
-	return migrator{migrations(), migrationWait}.run(ctx, conn)
+	if from, to, err = (migrator{migrations(), migrationWait}).run(ctx, conn); err == nil {
+		err = checkTables(ctx, conn)
+	}
+	return from, to, err
 }
 
 // A migrator goes forward only. The lock belongs to each step's transaction, so it ends
@@ -214,6 +219,27 @@ func checkSchema(ctx context.Context, q querier) error {
 			Hint:    `when all hosts that use it have this stint: "stint sync migrate"`,
 		}
 	}
+	return checkTables(ctx, q)
+}
+
+// beginAnew is what helps where somebody has taken away a part of the schema.
+const beginAnew = "drop the tables of stint that are left (CASCADE), schema_migrations too, or name an empty database; then: stint sync once"
+
+// checkTables says which of our tables somebody has dropped: no migration makes it again.
+func checkTables(ctx context.Context, q querier) error {
+	there, err := tablesThere(ctx, q)
+	if err != nil {
+		return err
+	}
+	for _, name := range ourTables {
+		if !slices.Contains(there, name) {
+			return &coordinator.Error{
+				Code:    coordinator.CodeConflict,
+				Message: fmt.Sprintf("the database has stint's schema without its table %s", name),
+				Hint:    beginAnew,
+			}
+		}
+	}
 	return nil
 }
 
@@ -262,7 +288,7 @@ func tablesThere(ctx context.Context, q querier) ([]string, error) {
 		WHERE n.nspname = current_schema() AND c.relname::text = ANY($1::text[]) ORDER BY array_position($1::text[], c.relname::text))`
 	var schema *string
 	var tables []string
-	if err := q.QueryRow(ctx, sql, append(slices.Clone(ourTables), "schema_migrations")).Scan(&schema, &tables); err != nil {
+	if err := q.QueryRow(ctx, sql, slices.Concat(ourTables, ourViews, []string{"schema_migrations"})).Scan(&schema, &tables); err != nil {
 		return nil, fmt.Errorf("look for the tables: %w", err)
 	}
 	if schema == nil {

@@ -223,6 +223,7 @@ func TestSchemaRefused(t *testing.T) {
 		"of golang-migrate":  {0, "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY, dirty BOOLEAN)", "schema_migrations is not stint's"},
 		"emptied":            {newest(), "DELETE FROM schema_migrations", "schema_migrations that is empty"},
 		"a gap":              {newest(), "DELETE FROM schema_migrations WHERE version = 1", "has version 2, and not 1"},
+		"a table is gone":    {newest(), "DROP TABLE task_files", "without its table task_files"},
 		"no schema":          {0, "SET search_path = nowhere", "has no schema for the tables"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,6 +246,22 @@ func TestSchemaRefused(t *testing.T) {
 				t.Errorf("it has made %d tables and indexes", after-before)
 			}
 		})
+	}
+}
+
+// TestBeginAnew: whichever table was dropped, it is said, and what is said then helps.
+func TestBeginAnew(t *testing.T) {
+	for _, name := range ourTables {
+		conn := migrated(t)
+		do(t, conn, "DROP TABLE "+name+" CASCADE")
+		var e *coordinator.Error
+		if err := checkSchema(t.Context(), conn); !errors.As(err, &e) || e.Hint != beginAnew || !strings.HasSuffix(e.Message, " "+name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+		do(t, conn, "DROP TABLE IF EXISTS schema_migrations, "+strings.Join(ourTables, ", ")+" CASCADE")
+		if _, _, err := migrate(t.Context(), conn); err != nil {
+			t.Errorf("begun anew after %s: %v", name, err)
+		}
 	}
 }
 

@@ -116,6 +116,6 @@ COMMENT ON COLUMN task_runs.output_files IS 'What was collected after the run, w
 COMMENT ON TABLE task_files IS 'Files that came with a task or were collected after a run.';
 COMMENT ON COLUMN task_files.content IS 'NULL: a large one, see storage_url.';
 COMMENT ON COLUMN task_files.storage_url IS 'Where a large file is.';
-COMMENT ON TABLE worker_registry IS 'Processes that write here; one that was killed stays, with its last heartbeat.';
+COMMENT ON TABLE worker_registry IS 'Processes that write here; a master of this host that was killed stays until the next one begins, with its last heartbeat.';
 COMMENT ON VIEW concurrency_limits IS 'How many runs each account may have, and has.';
 COMMENT ON VIEW worker_groups IS 'The accounts by the names that workers use.';
