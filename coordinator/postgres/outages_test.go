@@ -117,9 +117,10 @@ func (w *outageWorld) outage(i int) {
 	w.sum.count[kind]++
 	w.idle(300)
 	what := map[string]func() string{"kill": w.kill, "reset": w.reset, "full": w.full, "empty": w.empty, "paused": w.pauses}[kind]()
+	submitted := w.load.count()
 	took, r := w.healed()
 	w.sum.worst = max(w.sum.worst, took)
-	if w.nothingTwice(); w.t.Failed() {
+	if w.nothingTwice(submitted); w.t.Failed() {
 		w.t.Fatalf("outage %d, %s", i, what)
 	}
 	w.t.Logf("%d %s: whole after %.2f s; %d tasks, %d in flight", i, what, took.Seconds(), r.Tasks, r.InFlight)
@@ -282,8 +283,10 @@ func codeOf(err error) coordinator.Code {
 	return ""
 }
 
-// nothingTwice expects that each task, run, file and key is one row, of this copy.
-func (w *outageWorld) nothingTwice() {
+// nothingTwice expects that each task that was submitted is one row with its key, and
+// each run and file too, of this copy; and that there are as many as were submitted when
+// the copy was waited for, or a few more by now.
+func (w *outageWorld) nothingTwice(submitted int) {
 	w.t.Helper()
 	conn, err := pgx.Connect(w.t.Context(), w.server().URL(outageDatabase))
 	if err != nil {
@@ -291,10 +294,10 @@ func (w *outageWorld) nothingTwice() {
 	}
 	defer func() { _ = conn.Close(context.Background()) }() // only read from
 	for what, sql := range map[string]string{
-		"tasks":                     "SELECT count(*) - count(DISTINCT coalesce(ref, id::text)) FROM tasks",
+		"tasks":                     "SELECT count(*) - count(DISTINCT prompt) FROM tasks",
+		"tasks without their key":   "SELECT count(*) - count(DISTINCT idempotency_key) FROM tasks",
 		"runs":                      "SELECT count(*) - count(DISTINCT (task_id, number)) FROM task_runs",
 		"files":                     "SELECT count(*) - count(DISTINCT (task_id, run_id, is_input, path)) FROM task_files",
-		"keys":                      "SELECT count(idempotency_key) - count(DISTINCT idempotency_key) FROM tasks",
 		"mirrors":                   "SELECT count(*) - 1 FROM mirrors",
 		"rows of older generations": "SELECT count(*) FROM tasks t JOIN mirrors m USING (host) WHERE t.generation <> m.generation",
 		"rows of nobody":            "SELECT count(*) FROM tasks WHERE host IS DISTINCT FROM 'laptop'",
@@ -303,6 +306,11 @@ func (w *outageWorld) nothingTwice() {
 		if err := conn.QueryRow(w.t.Context(), sql).Scan(&n); err != nil || n != 0 {
 			w.t.Errorf("%s: %d too many, %v", what, n, err)
 		}
+	}
+	var n int
+	err = conn.QueryRow(w.t.Context(), "SELECT count(*) FROM tasks").Scan(&n)
+	if now := w.load.count(); err != nil || n < submitted || n > now {
+		w.t.Errorf("the copy has %d tasks; %d were submitted, and are %d by now: %v", n, submitted, now, err)
 	}
 }
 
@@ -316,10 +324,11 @@ func (w *outageWorld) finish() {
 		all += len(ids)
 	}
 	_, r := w.healed()
+	w.nothingTwice(w.load.submitted)
 	if r.Tasks != all || r.InFlight != 0 {
 		w.t.Errorf("%d tasks of %d were compared, %d are in flight", r.Tasks, all, r.InFlight)
 	}
-	if w.load.submitted == 0 || all < w.load.submitted {
+	if w.load.submitted == 0 || all != w.load.submitted {
 		w.t.Errorf("%d tasks are known, %d were submitted", all, w.load.submitted)
 	}
 	if said := w.m.Status().Skipped; len(said) > 0 {
@@ -358,6 +367,13 @@ func (l *load) begin() {
 		cancel()
 		<-ended
 	})
+}
+
+// count gives how many tasks have been submitted.
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.submitted
 }
 
 // call does one thing of those that people do.
@@ -403,10 +419,10 @@ func (l *load) do(kind string) (err error) {
 	return err
 }
 
-// submit submits a task of some kind; one of ten is submitted a second time.
+// submit submits a task of some kind, with a prompt that no other has; one of ten is submitted a second time.
 func (l *load) submit() error {
 	spec := coordinator.TaskSpec{
-		Prompt:    []string{"say hello \x01 ☃", "please fail", "take your time", "say hello"}[l.rand.IntN(4)],
+		Prompt:    fmt.Sprintf("%s, %d", []string{"say hello \x01 ☃", "please fail", "take your time", "say hello"}[l.rand.IntN(4)], l.submitted),
 		Workspace: l.w.work, Parallel: l.rand.IntN(4) > 0, Hold: l.rand.IntN(8) == 0,
 	}
 	if l.rand.IntN(3) == 0 {
