@@ -67,8 +67,7 @@ func addTask(tx *ledger.Tx, id, now string, ran bool) {
 
 // BenchmarkMirror writes the copy of a ledger by turns with the limit: the same rows,
 // made before, go by COPY to a temporary table and are upserted from there, 1,000 in a
-// transaction. Ratios are rows a second of the copy to those of the limit: rebuild is a
-// whole rebuild, follow the way from an empty cursor through all records.
+// transaction. The ratio is rows a second of a whole rebuild to those of the limit.
 func BenchmarkMirror(b *testing.B) {
 	for _, ran := range []bool{false, true} {
 		b.Run(map[bool]string{false: "queued", true: "done"}[ran], func(b *testing.B) { benchMirror(b, ran) })

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"stint/coordinator"
 )
 
 // A Position says how far a copy goes.
@@ -129,5 +127,3 @@ func finish(ctx context.Context, m *Mirror, src Source, do func(s *session, end 
 		}
 	}
 }
-
-var _ Source = (*coordinator.Coordinator)(nil)
