@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stint/coordinator/api"
+	"stint/coordinator/postgres"
 )
 
 // An app is one run of the program: its streams and what all commands share. It is
@@ -136,7 +137,16 @@ func wrongArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usage(try, "an argument is missing: %s", cmd.UseLine())
 	}
-	return usage(try, "%s: %q is one argument too many", cmd.UseLine(), clip(args[len(args)-1], 40))
+	return usage(try, "%s: %q is one argument too many", cmd.UseLine(), clip(shown(args[len(args)-1]), 40))
+}
+
+// shown gives an argument as an error may show it: a database URL that was put where none
+// belongs can have a password.
+func shown(arg string) string {
+	if postgres.HasPassword(arg) || strings.HasPrefix(arg, "postgres://") || strings.HasPrefix(arg, "postgresql://") {
+		return postgres.Redact(arg)
+	}
+	return arg
 }
 
 // beforePrompt has the commands that take a prompt, with what stands before it.
@@ -162,7 +172,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		try = cmd.CommandPath() + " " + strings.Join(near, ", or "+cmd.CommandPath()+" ")
 	}
-	return usage(try, "there is no command %q", cmd.CommandPath()+" "+args[0])
+	return usage(try, "there is no command %q", cmd.CommandPath()+" "+shown(args[0]))
 }
 
 // exclusive refuses a command line with more than one of these options.
