@@ -122,6 +122,7 @@ type key struct {
 	workspace bool   // may stand in a [workspace."/path"] section
 	help      string
 	kind      kind
+	word      string // what its help shows for the value; "": what the kind has
 	set       func(c *Config, text string) error
 	get       func(c *Config) any      // string, int, bool or []string
 	typed     func(text string) error  // what is asked of it besides on a command line; nil: nothing

@@ -29,7 +29,7 @@ const (
 func postgresURLKey() key {
 	k := textKey("postgres_url", "", "copy the ledger to this PostgreSQL database, such as postgres://stint@db.example/cli_worker; empty: no copy", func(c *Config) *string { return &c.PostgresURL }).in("postgres")
 	k.set = func(c *Config, s string) error { c.PostgresURL = strings.TrimSpace(s); return nil }
-	k.option = "postgres"
+	k.option, k.word = "postgres", "URL"
 	k.typed = checkTypedURL
 	k.redact = func(s string) string {
 		if s == "" {

@@ -58,7 +58,7 @@ func addKeyFlag(f *pflag.FlagSet, k *key) {
 	if k.name == "workspace_root" || k.name == "auto_start" {
 		return // for clients
 	}
-	f.Var(&keyValue{text: k.def, kind: k.kind}, k.flag(), k.help)
+	f.Var(&keyValue{text: k.def, kind: k.kind, word: k.word}, k.flag(), k.help)
 	if k.kind == kindBool {
 		f.Lookup(k.flag()).NoOptDefVal = "true"
 	}
@@ -68,6 +68,7 @@ func addKeyFlag(f *pflag.FlagSet, k *key) {
 type keyValue struct {
 	text string
 	kind kind
+	word string // "": by the kind
 }
 
 func (v *keyValue) String() string     { return v.text }
@@ -75,6 +76,9 @@ func (v *keyValue) Set(s string) error { v.text = s; return nil }
 
 // Type gives what the help shows for the value.
 func (v *keyValue) Type() string {
+	if v.word != "" {
+		return v.word
+	}
 	switch v.kind {
 	case kindNumber:
 		return "number"
