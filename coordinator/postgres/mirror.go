@@ -57,15 +57,19 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 	m.mu.Lock()
 	m.newest = src.Seq
 	m.mu.Unlock()
+	var moves moves
 	for wait := firstWait; ctx.Err() == nil; {
 		written := m.Status().Seq
 		err := m.once(ctx, src, forever)
 		if ctx.Err() != nil || errors.Is(err, ledger.ErrClosed) {
 			break
 		}
-		if errors.Is(err, errMoved) {
+		if errors.Is(err, errBusy) || errors.Is(err, errMoved) && !moves.often(m.o.now()) {
 			pause(ctx, firstWait)
 			continue // the next session reads where it is
+		}
+		if errors.Is(err, errMoved) {
+			err = m.o.rival()
 		}
 		m.failed(err)
 		if m.Status().Seq != written {
@@ -75,6 +79,33 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 		wait = min(2*wait, longestWait)
 	}
 	m.handOver(src)
+}
+
+// moves are the times at which a copy was found moved on by another writer.
+type moves []time.Time
+
+// Such moves are many when there are so many in such a time: stint sync makes one.
+const (
+	manyMoves = 5
+	movesTime = 10 * time.Minute
+)
+
+// often notes a move, and reports whether there are many.
+func (m *moves) often(now time.Time) bool {
+	*m = append(*m, now)
+	if len(*m) > manyMoves {
+		*m = (*m)[1:]
+	}
+	return len(*m) == manyMoves && now.Sub((*m)[0]) < movesTime
+}
+
+// rival says that somebody else keeps a copy under our name all the time.
+func (o *Options) rival() error {
+	return &coordinator.Error{
+		Code:    coordinator.CodeConflict,
+		Message: fmt.Sprintf("another process writes the copy under the name %s all the time, for another ledger in a directory of the same name, it seems", o.Host),
+		Hint:    "give each machine a name of its own (host in [postgres])",
+	}
 }
 
 // pause waits, until ctx ends at most.
@@ -106,7 +137,7 @@ func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {
 
 // explainOurs is explain for all but the errors that a caller decides on.
 func explainOurs(err error, t target) error {
-	if errors.Is(err, errMoved) || errors.Is(err, ledger.ErrClosed) {
+	if errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, ledger.ErrClosed) {
 		return err
 	}
 	return explain(err, t)

@@ -563,3 +563,19 @@ func TestUnreadableTask(t *testing.T) {
 		t.Error("it says", said)
 	}
 }
+
+// TestRivals has two machines with the same name and the same directory: both say so.
+func TestRivals(t *testing.T) {
+	url := postgrestest.Shared(t).Database(t)
+	a, b := newWorld(t, url), newWorld(t, url)
+	a.o.StateDir, b.o.StateDir = "/home/ana/.local/state/stint", "/home/ana/.local/state/stint"
+	a.submit(coordinator.TaskSpec{Prompt: "a"})
+	b.submit(coordinator.TaskSpec{Prompt: "b"})
+	ma, _ := a.mirror()
+	mb, _ := b.mirror()
+	until(t, "one of them says it", func() bool {
+		a.submit(coordinator.TaskSpec{Prompt: "a", Hold: true}) // what is written finds out
+		b.submit(coordinator.TaskSpec{Prompt: "b", Hold: true})
+		return strings.Contains(ma.Status().LastError+mb.Status().LastError, "another process writes the copy under the name laptop")
+	})
+}

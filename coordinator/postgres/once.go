@@ -105,7 +105,7 @@ func finish(ctx context.Context, m *Mirror, src Source, do func(s *session, end 
 	end := src.Seq()
 	for {
 		s, err := m.open(ctx, src)
-		if errors.Is(err, errMoved) {
+		if errors.Is(err, errMoved) || errors.Is(err, errBusy) {
 			pause(ctx, firstWait)
 			continue
 		}
@@ -117,7 +117,7 @@ func finish(ctx context.Context, m *Mirror, src Source, do func(s *session, end 
 			p.Target, p.Schema = s.target.String(), newest()
 		}
 		s.close()
-		if !errors.Is(err, errMoved) {
+		if !errors.Is(err, errMoved) && !errors.Is(err, errBusy) {
 			st := m.Status()
 			p.Rows, p.Warning, p.Skipped = st.Rows, st.Warning, st.Skipped
 			return p, explainOurs(err, s.target)

@@ -131,7 +131,7 @@ func (s *session) claim(ctx context.Context) error {
 		return s.o.notOurs(&p, s.target)
 	}
 	if p.Seq == 0 && p.worker != nil && *p.worker != [16]byte(s.o.Worker) && p.age < rebuilderGone {
-		return errMoved // who rebuilds it is not to be disturbed
+		return errBusy // who rebuilds it is not to be disturbed
 	}
 	s.at = place{seq: p.Seq, digest: p.digest, generation: p.Generation}
 	if p.settings != s.o.settings() {

@@ -51,6 +51,9 @@ type batch struct {
 // or a commit of ours went through though nobody told us.
 var errMoved = errors.New("the copy was moved on by another writer")
 
+// errBusy says that another process rebuilds the copy.
+var errBusy = errors.New("the copy is being rebuilt by another process")
+
 // staging gives the name of the temporary table that rows come through.
 func (t *table) staging() string { return "copy_" + t.name }
 
