@@ -13,12 +13,22 @@
 //
 // The copy is rebuilt, from all tasks of the fold and of the archive, where the cursor is
 // no place in this ledger: in an empty database (the first one, or one failed over to),
-// after a compaction that it had not seen, after a restore. The rows of a rebuild have a
-// generation of their own; at its end those of older ones are removed.
+// after a compaction that it had not seen, after a restore; where what rows depend on
+// beside the ledger has changed; and when a person asks for it. While a mirror runs, a
+// compaction waits for its follower, and loses it nothing. The rows of a rebuild have a
+// generation of their own; at its end the tasks of older ones are removed.
 //
 // # What is copied
 //
-// Tasks, their runs, their small files, and the names of accounts; never a secret's
-// value. Text that PostgreSQL cannot hold (NUL, invalid UTF-8) has U+FFFD in its place.
-// The statuses of the ledger have other names there, see [StatusOf].
+// Tasks; their runs, with head and tail of what they printed; their small files; and
+// accounts by name, with hold and cool-down: of an account never a secret's value. What
+// an agent prints is copied as it is. Text that PostgreSQL cannot hold (NUL, invalid
+// UTF-8) has U+FFFD in its place. The statuses of the ledger have other names there, see
+// the README.
+//
+// # What goes wrong
+//
+// A session (session.go) is the time from a connect to the first failure; a mirror makes
+// one after the other. One task that the database does not take, or that cannot be read
+// here, is told and passed over; anything else is tried again, for as long as it takes.
 package postgres

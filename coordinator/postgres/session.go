@@ -20,7 +20,8 @@ import (
 )
 
 // A session is a time in which a copy can be written: from a connect to the first
-// failure.
+// failure. The goroutine that writes owns at; a packer's goroutine reads o and src, and
+// makes rows.
 type session struct {
 	writer
 	rower
@@ -189,7 +190,8 @@ func (s *session) isPlace(ctx context.Context) (bool, error) {
 }
 
 // digestAt gives the digest of the journal's record of that number, which is not higher
-// than the newest; nil if there is none.
+// than the newest; nil if there is none. It begins with the first record: a follower that
+// begins amid merged records is not told of them.
 func digestAt(ctx context.Context, src Source, seq uint64) ([]byte, error) {
 	f := src.Follow(0)
 	defer func() { _ = f.Close() }() // only read from

@@ -40,9 +40,9 @@ type place struct {
 // A batch is what one transaction writes.
 type batch struct {
 	tasks []*taskRows
-	to    *place // where the copy is afterwards; nil: as far as before
-	since time.Time
-	sweep bool // at the end of a rebuild: rows of older generations go
+	to    *place    // where the copy is afterwards; nil: as far as before
+	since time.Time // when the oldest of its records was written; zero: it is part of a rebuild
+	sweep bool      // at the end of a rebuild: rows of older generations go
 
 	accounts []state.AccountUse // nil: as before
 }
