@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,36 +17,73 @@ import (
 // statement that changes nothing, and gives for a few rows what the golden file has.
 // They are run as a person runs them; one transaction gives all the same "now".
 func TestExampleQueries(t *testing.T) {
-	psql, err := exec.LookPath("psql")
-	if err != nil {
-		missing(t, "psql is not installed")
-	}
 	queries, err := filepath.Glob(filepath.Join(examplesDir, "postgres", "*.sql"))
+	queries = slices.DeleteFunc(queries, func(file string) bool { return file == forgetHost })
 	if err != nil || len(queries) < 9 {
 		t.Fatal(queries, err)
 	}
-	url := postgrestest.Shared(t).Database(t)
-	if _, _, err := postgres.Migrate(t.Context(), postgres.Options{URL: func() (string, error) { return url, nil }}); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{
-		"--no-psqlrc", "--quiet", "--no-align", "--field-separator= | ", "--pset=footer=off", "--set=ON_ERROR_STOP=1", "--set=task=docs",
-		"--single-transaction", "--dbname=" + url, "--file=testdata/postgres/rows.sql", "--command=SET TRANSACTION READ ONLY",
-	}
+	args := []string{"--set=task=docs", "--single-transaction", "--file=testdata/postgres/rows.sql", "--command=SET TRANSACTION READ ONLY"}
 	for _, query := range queries {
 		checkQuestion(t, query)
 		args = append(args, "--command=\\echo == "+filepath.Base(query), "--file="+query)
 	}
+	got := recentDay.ReplaceAllString(runPsql(t, migratedDatabase(t), args...), "(of late)")
+	if want := fileText(t, "testdata/postgres/answers.golden"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// forgetHost is the one example that changes something.
+var forgetHost = filepath.Join(examplesDir, "postgres", "forget_host.sql")
+
+// TestForgetHost: of the host that is named no row is left, and of others all are.
+// Without a name nothing goes.
+func TestForgetHost(t *testing.T) {
+	url := migratedDatabase(t)
+	const rows = `--command=SELECT host, count(*) FROM (SELECT host FROM tasks UNION ALL SELECT host FROM task_runs UNION ALL SELECT host FROM task_files
+		UNION ALL SELECT host FROM accounts UNION ALL SELECT group_name FROM worker_registry UNION ALL SELECT host FROM mirrors) r GROUP BY host ORDER BY host`
+	const more = `--command=INSERT INTO accounts (id, host, group_name, tool, max_concurrency) SELECT h || '-codex', h, h || '-codex', 'codex', 1 FROM unnest('{ana,build}'::text[]) h;
+		INSERT INTO worker_registry (worker_id, group_name, hostname, pid) VALUES (gen_random_uuid(), 'build', 'build', 1);
+		UPDATE tasks SET leased_by = host || '-codex'; INSERT INTO task_files (task_id, host, path, is_input) SELECT id, host, 'x', FALSE FROM tasks WHERE host = 'build'`
+	before := runPsql(t, url, "--file=testdata/postgres/rows.sql", more, rows)
+	if want := "host | count\nana | 18\nbuild | 11\n"; before != want {
+		t.Fatalf("got\n%s\nwant\n%s", before, want)
+	}
+	if got := runPsql(t, url, "--set=ON_ERROR_STOP=0", "--file="+forgetHost, rows); !strings.HasSuffix(got, before) {
+		t.Errorf("without a name\n%s", got)
+	}
+	if got, want := runPsql(t, url, "--set=host=build", "--file="+forgetHost, rows), "host | count\nana | 18\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// migratedDatabase gives the URL of a new database with our schema.
+func migratedDatabase(t *testing.T) string {
+	t.Helper()
+	url := postgrestest.Shared(t).Database(t)
+	if _, _, err := postgres.Migrate(t.Context(), postgres.Options{URL: func() (string, error) { return url, nil }}); err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// runPsql runs psql as a person does, and gives what it prints.
+func runPsql(t *testing.T, url string, args ...string) string {
+	t.Helper()
+	psql, err := exec.LookPath("psql")
+	if err != nil {
+		missing(t, "psql is not installed")
+	}
+	args = append([]string{
+		"--no-psqlrc", "--quiet", "--no-align", "--field-separator= | ", "--pset=footer=off", "--set=ON_ERROR_STOP=1", "--dbname=" + url,
+	}, args...)
 	cmd := exec.CommandContext(t.Context(), psql, args...)
 	cmd.Env = append(os.Environ(), "PGTZ=UTC")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	got := recentDay.ReplaceAllString(string(out), "(of late)")
-	if want := fileText(t, "testdata/postgres/answers.golden"); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	return string(out)
 }
 
 // recentDay finds the days that depend on when the test runs.
