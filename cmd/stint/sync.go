@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/postgres"
+	"stint/ledger"
 )
 
 const syncHelp = `The copy of the ledger in PostgreSQL, for audit. A master keeps it up to date by
@@ -167,15 +170,15 @@ type writtenCopy struct {
 }
 
 // A copyWriter writes to the database, and tells how many records the copy has more then.
-type copyWriter func(context.Context, postgres.Options, postgres.Source) (p postgres.Position, records uint64, err error)
+type copyWriter func(context.Context, postgres.Options, func() (postgres.Source, error)) (p postgres.Position, records uint64, err error)
 
 // updateCopy writes what the copy does not have.
-func updateCopy(ctx context.Context, o postgres.Options, src postgres.Source) (p postgres.Position, records uint64, err error) {
+func updateCopy(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (p postgres.Position, records uint64, err error) {
 	before, err := postgres.Look(ctx, o)
 	if err != nil {
 		return before, 0, err
 	}
-	if p, err = postgres.Once(ctx, o, src); err != nil {
+	if p, err = postgres.Once(ctx, o, read); err != nil {
 		return p, 0, err
 	}
 	if p.Generation != before.Generation { // it was written anew
@@ -185,8 +188,8 @@ func updateCopy(ctx context.Context, o postgres.Options, src postgres.Source) (p
 }
 
 // rebuildCopy writes all of it.
-func rebuildCopy(ctx context.Context, o postgres.Options, src postgres.Source) (postgres.Position, uint64, error) {
-	p, err := postgres.Rebuild(ctx, o, src)
+func rebuildCopy(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (postgres.Position, uint64, error) {
+	p, err := postgres.Rebuild(ctx, o, read)
 	return p, p.Seq, err
 }
 
@@ -197,13 +200,17 @@ func (a *app) writeCopy(c *cobra.Command, doing string, write copyWriter, asJSON
 	if err != nil {
 		return err
 	}
-	src, err := readLedger(ctx, dir, 0)
-	if err != nil {
-		return err
+	if _, err := os.Stat(filepath.Join(dir, ledger.JournalName)); err != nil {
+		if _, err := readLedger(ctx, dir, 0); err != nil {
+			return err // before anything is made in the database
+		}
 	}
 	tasks, stop := a.startTally(ctx, doing)
 	w := writtenCopy{}
-	w.Position, w.Records, err = write(ctx, o, tally{src, tasks})
+	w.Position, w.Records, err = write(ctx, o, func() (postgres.Source, error) {
+		l, err := coordinator.ReadCopy(ctx, dir, 0)
+		return tally{l, tasks}, err
+	})
 	stop()
 	if err := syncError(ctx, err); err != nil {
 		return err

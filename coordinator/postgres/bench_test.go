@@ -82,7 +82,10 @@ func benchMirror(b *testing.B, ran bool) {
 	var rebuild, bare time.Duration
 	for b.Loop() {
 		bare += limit.write(b)
-		rebuild += timed(b, func() error { _, err := Rebuild(b.Context(), o, src); return err })
+		rebuild += timed(b, func() error {
+			_, err := Rebuild(b.Context(), o, func() (Source, error) { return src, nil })
+			return err
+		})
 	}
 	rows := float64(limit.rows * b.N)
 	b.ReportMetric(rows/rebuild.Seconds(), "rows/s")
@@ -110,11 +113,12 @@ type benchLimit struct {
 // newLimit makes the rows, and tables for them with the indexes that the copy has.
 func newLimit(b *testing.B, m *Mirror, src Source) *benchLimit {
 	b.Helper()
-	s, err := m.open(b.Context(), src)
+	s, err := m.open(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer s.close()
+	s.use(src, true)
 	l := &benchLimit{}
 	for done := 0; ; done += maxTasks {
 		ids := src.TaskIDs(done, maxTasks)

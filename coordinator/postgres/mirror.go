@@ -122,11 +122,12 @@ func pause(ctx context.Context, d time.Duration) {
 func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	s, err := m.open(opening, src)
+	s, err := m.open(opening)
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	s.use(src, true)
 	if end == forever {
 		if err := s.register(opening); err != nil {
 			return explain(err, s.target)
@@ -137,7 +138,7 @@ func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {
 
 // explainOurs is explain for all but the errors that a caller decides on.
 func explainOurs(err error, t target) error {
-	if errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, ledger.ErrClosed) {
+	if errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, errCompacted) || errors.Is(err, ledger.ErrClosed) {
 		return err
 	}
 	return explain(err, t)
@@ -151,11 +152,12 @@ func (m *Mirror) handOver(src Source) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
 	defer cancel()
-	s, err := m.open(ctx, src)
+	s, err := m.open(ctx)
 	if err != nil {
 		return
 	}
 	defer s.close()
+	s.use(src, true)
 	if end := src.Seq(); s.at.seq < end {
 		err = s.run(ctx, end)
 	}

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -168,21 +167,18 @@ func TestTwoWriters(t *testing.T) {
 	m, _ := w.mirror()
 	for i := range 12 {
 		w.submit(coordinator.TaskSpec{Prompt: "one of many", Parallel: true})
-		src, err := coordinator.ReadCopy(t.Context(), w.dir, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		end := w.c.Seq()
 		o := optionsFor(mustURL(w.o), "laptop", w.dir)
 		do := Once
 		if i%3 == 2 {
 			do = Rebuild
 		}
-		p, err := do(t.Context(), o, src)
+		p, err := do(t.Context(), o, w.readAll)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Seq < src.Seq() {
-			t.Errorf("the copy goes to %d, not %d", p.Seq, src.Seq())
+		if p.Seq < end {
+			t.Errorf("the copy goes to %d, not %d", p.Seq, end)
 		}
 	}
 	w.settled(m)
@@ -222,11 +218,7 @@ func TestHosts(t *testing.T) {
 	}
 	stop()
 	a.same()
-	src, err := coordinator.ReadCopy(t.Context(), b.dir, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Rebuild(t.Context(), b.o, src); err != nil { // now it is b's
+	if _, err := Rebuild(t.Context(), b.o, b.readAll); err != nil { // now it is b's
 		t.Fatal(err)
 	}
 	b.same()
@@ -296,11 +288,7 @@ func TestVerifyFindsWhatDiffers(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(r.Differences), want) {
 			t.Errorf("%s: verify says %v", sql, r.Differences)
 		}
-		src, err := coordinator.ReadCopy(t.Context(), w.dir, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Rebuild(t.Context(), w.o, src); err != nil {
+		if _, err := Rebuild(t.Context(), w.o, w.readAll); err != nil {
 			t.Fatal(err)
 		}
 		if r := w.verify(); len(r.Differences) > 0 {
@@ -319,11 +307,7 @@ func TestFilesGone(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(w.dir, "runs")); err != nil {
 		t.Fatal(err)
 	}
-	src, err := coordinator.ReadCopy(context.Background(), w.dir, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Rebuild(t.Context(), w.o, src); err != nil {
+	if _, err := Rebuild(t.Context(), w.o, w.readAll); err != nil {
 		t.Fatal(err)
 	}
 	w.same()

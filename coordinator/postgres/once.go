@@ -85,45 +85,53 @@ func Look(ctx context.Context, o Options) (p Position, err error) {
 	return p, err
 }
 
-// Once brings the copy up to date with what src has when it is called, and returns. A
-// mirror of the same ledger may be at work meanwhile. Errors are *coordinator.Error.
-func Once(ctx context.Context, o Options, src Source) (Position, error) {
-	return finish(ctx, New(o), src, func(s *session, end uint64) error { return s.run(ctx, end) })
+// Once brings the copy up to date with what the ledger has when it is first read, and
+// returns. A mirror of the same ledger may be at work meanwhile. read gives the ledger as
+// it is then; it is called again when that has become too old to go on with. Errors are
+// *coordinator.Error, or read's.
+func Once(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {
+	return finish(ctx, New(o), read, func(s *session, end uint64) error { return s.run(ctx, end) })
 }
 
 // Rebuild writes the whole copy anew, also where the name of this host has the copy of
-// another state directory. Errors are *coordinator.Error.
-func Rebuild(ctx context.Context, o Options, src Source) (Position, error) {
+// another state directory. read and the errors are those of [Once].
+func Rebuild(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {
 	m := New(o)
 	m.takeOver = true
-	return finish(ctx, m, src, func(s *session, _ uint64) error { return s.rebuild(ctx) })
+	return finish(ctx, m, read, func(s *session, _ uint64) error { return s.rebuild(ctx) })
 }
 
 // finish does something with sessions until it is done: the copy may be moved on by
-// another writer meanwhile, and its place is read anew then.
-func finish(ctx context.Context, m *Mirror, src Source, do func(s *session, end uint64) error) (p Position, err error) {
-	end := src.Seq()
-	for {
-		s, err := m.open(ctx, src)
-		if errors.Is(err, errMoved) || errors.Is(err, errBusy) {
-			pause(ctx, firstWait)
-			continue
-		}
-		if err != nil {
-			return p, err
-		}
-		if err = do(s, end); err == nil {
-			p, err = readPosition(ctx, s.pool, m.o.Host)
-			p.Target, p.Schema = s.target.String(), newest()
-		}
-		s.close()
-		if !errors.Is(err, errMoved) && !errors.Is(err, errBusy) {
+// another writer meanwhile, or the ledger be compacted.
+func finish(ctx context.Context, m *Mirror, read func() (Source, error), do func(s *session, end uint64) error) (Position, error) {
+	for end := forever; ; pause(ctx, firstWait) {
+		p, err := m.round(ctx, read, &end, do)
+		if !errors.Is(err, errMoved) && !errors.Is(err, errBusy) && !errors.Is(err, errCompacted) {
 			st := m.Status()
 			p.Rows, p.Warning, p.Skipped = st.Rows, st.Warning, st.Skipped
-			return p, explainOurs(err, s.target)
-		}
-		if pause(ctx, firstWait); ctx.Err() != nil {
-			return p, explain(context.Cause(ctx), s.target)
+			return p, err
 		}
 	}
+}
+
+// round is one session of finish. The ledger is read when the place of the copy is known:
+// read before, it could lack what the copy has already. end becomes the end of what was
+// read first.
+func (m *Mirror) round(ctx context.Context, read func() (Source, error), end *uint64, do func(s *session, end uint64) error) (p Position, err error) {
+	s, err := m.open(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer s.close()
+	src, err := read()
+	if err != nil {
+		return p, err
+	}
+	s.use(src, false)
+	*end = min(*end, src.Seq())
+	if err = do(s, *end); err == nil {
+		p, err = readPosition(ctx, s.pool, m.o.Host)
+		p.Target, p.Schema = s.target.String(), newest()
+	}
+	return p, explainOurs(err, s.target)
 }

@@ -258,7 +258,7 @@ func (p *packer) folded(seq uint64) error {
 		if p.ctx.Err() != nil {
 			return context.Cause(p.ctx)
 		}
-		if time.Now().After(end) {
+		if !p.s.live || time.Now().After(end) {
 			return errMoved
 		}
 	}

@@ -110,11 +110,12 @@ func TestReplayedBatch(t *testing.T) {
 // begun gives a session at the place where the copy is now.
 func (w *world) begun() *session {
 	w.t.Helper()
-	s, err := New(w.o).open(w.t.Context(), w.c)
+	s, err := New(w.o).open(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(s.close)
+	s.use(w.c, true)
 	return s
 }
 
@@ -234,7 +235,7 @@ func TestCopyIsWholeAfterCompaction(t *testing.T) {
 	}
 	until(t, "the copy has all after a compaction", func() bool { return m.Status().LagRecords == 0 })
 	stop()
-	if p, err := Once(t.Context(), w.o, w.c); err != nil || p.Seq != w.c.Seq() {
+	if p, err := Once(t.Context(), w.o, w.readAll); err != nil || p.Seq != w.c.Seq() {
 		t.Errorf("the copy goes to %d, not to %d, %v", p.Seq, w.c.Seq(), err)
 	}
 	w.same()

@@ -26,7 +26,8 @@ type session struct {
 	writer
 	rower
 	o      *Options
-	src    Source
+	src    Source // see use
+	live   bool   // src is as the ledger is now, not as it was once
 	target target
 	mirror *Mirror // is told how it goes
 
@@ -62,7 +63,7 @@ func (s *sockets) close() {
 }
 
 // open connects, makes the schema in an empty database, and takes the mirror's row.
-func (m *Mirror) open(ctx context.Context, src Source) (s *session, err error) {
+func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	o, all := m.o, &sockets{}
 	o.connected = all.add
 	pool, t, err := o.connect(ctx)
@@ -80,8 +81,8 @@ func (m *Mirror) open(ctx context.Context, src Source) (s *session, err error) {
 		return nil, err
 	}
 	s = &session{
-		writer: writer{o: &m.o, pool: pool}, rower: rower{o: &m.o, dir: src.RunDir},
-		o: &m.o, src: src, target: t, mirror: m, sockets: all,
+		writer: writer{o: &m.o, pool: pool}, rower: rower{o: &m.o},
+		o: &m.o, target: t, mirror: m, sockets: all,
 	}
 	if err := s.claim(ctx); err != nil {
 		return nil, err
@@ -93,6 +94,9 @@ func (m *Mirror) open(ctx context.Context, src Source) (s *session, err error) {
 	m.connected(t, skewWarning(d, t))
 	return s, nil
 }
+
+// use says what the session copies. It is called once, before anything is written.
+func (s *session) use(src Source, live bool) { s.src, s.live, s.dir = src, live, src.RunDir }
 
 // close ends the session, whether the server answers or not.
 func (s *session) close() {
@@ -238,10 +242,11 @@ func (s *session) run(ctx context.Context, end uint64) error {
 const forever = ^uint64(0)
 
 // rebuild writes all tasks, and removes the rows of those that the ledger no longer has.
+// The error is errCompacted for a source that does not know of a compaction.
 func (s *session) rebuild(ctx context.Context) error {
 	s.mirror.is(coordinator.MirrorRebuilding)
 	err := s.writeAllTasks(ctx)
-	for errors.Is(err, errCompacted) {
+	for s.live && errors.Is(err, errCompacted) {
 		err = s.writeAllTasks(ctx)
 	}
 	return err

@@ -165,6 +165,9 @@ func (w *world) read(upTo uint64) (VerifySource, error) {
 	return coordinator.ReadCopy(w.t.Context(), w.dir, upTo)
 }
 
+// readAll gives the ledger as it is now.
+func (w *world) readAll() (Source, error) { return w.read(0) }
+
 // same fails the test where the copy differs.
 func (w *world) same() Report {
 	w.t.Helper()
