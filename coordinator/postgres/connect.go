@@ -156,30 +156,23 @@ func (o *Options) config() (*pgxpool.Config, target, error) {
 }
 
 // connect makes a pool of connections to the database, and looks whether it can hold a
-// copy: that it answers in time, is new enough and has Unicode. The pool is the
-// caller's to close. The error is of [explain]; the target is there with it as soon as
+// copy: that it answers in time, is new enough and has Unicode. The caller closes it. The error is of [explain]; the target is there with it as soon as
 // the URL could be read.
-func (o *Options) connect(ctx context.Context) (*pgxpool.Pool, target, error) {
+func (o *Options) connect(ctx context.Context) (*database, target, error) {
 	cfg, t, err := o.config()
 	if err != nil {
 		return nil, t, err
 	}
-	if o.connected != nil {
-		cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
-			o.connected(c.PgConn().Conn())
-			return nil
-		}
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	db, err := newDatabase(ctx, cfg)
 	if err != nil {
 		return nil, t, explain(err, t)
 	}
 	limit := cfg.ConnConfig.ConnectTimeout * time.Duration(hostCount(&cfg.ConnConfig.Config))
-	if err := checkServer(ctx, pool, t, limit); err != nil {
-		pool.Close()
+	if err := checkServer(ctx, db.Pool, t, limit); err != nil {
+		db.Close()
 		return nil, t, err
 	}
-	return pool, t, nil
+	return db, t, nil
 }
 
 // hostCount gives the number of servers that are tried, one after the other.

@@ -91,7 +91,7 @@ func TestConnect(t *testing.T) {
 		t.Errorf("%s %s %v", name, encoding, err)
 	}
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
-		skew, err := clockSkew(t.Context(), pool, func() time.Time { return time.Now().Add(-ahead) })
+		skew, err := clockSkew(t.Context(), pool.Pool, func() time.Time { return time.Now().Add(-ahead) })
 		if err != nil || (skew-ahead).Abs() > 2*time.Second {
 			t.Errorf("%v of %v: %v", skew, ahead, err)
 		}

@@ -62,13 +62,7 @@ func Look(ctx context.Context, o Options) (p Position, err error) {
 	if p.Schema, err = schemaVersion(ctx, pool); err != nil || p.Schema == 0 {
 		return p, err
 	}
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return p, err
-	}
-	err = checkSchema(ctx, conn.Conn())
-	conn.Release()
-	if err != nil {
+	if err := checkSchema(ctx, pool); err != nil {
 		return p, err
 	}
 	schema := p.Schema
@@ -79,7 +73,7 @@ func Look(ctx context.Context, o Options) (p Position, err error) {
 	if p.StateDir != "" && p.StateDir != storable(o.StateDir) {
 		return p, o.notOurs(&p, t)
 	}
-	if p.Skew, err = clockSkew(ctx, pool, m.o.now); err == nil {
+	if p.Skew, err = clockSkew(ctx, pool.Pool, m.o.now); err == nil {
 		p.Warning = skewWarning(p.Skew, t)
 	}
 	return p, err

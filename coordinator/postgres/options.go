@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,8 +31,6 @@ type Options struct {
 
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now
-
-	connected func(net.Conn) // is told of each connection; nil: nobody asks
 }
 
 // A Source is what is copied: a master, or a state directory as it was at some moment.

@@ -6,9 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,63 +28,32 @@ type session struct {
 	target target
 	mirror *Mirror // is told how it goes
 
-	sockets *sockets
-}
-
-// mostSockets bounds what is remembered of a session that lasts for months.
-const mostSockets = 64
-
-// sockets are the last connections of a session, some of them closed by now.
-type sockets struct {
-	mu   sync.Mutex
-	open []net.Conn
-}
-
-func (s *sockets) add(c net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.open) == mostSockets {
-		s.open = slices.Delete(s.open, 0, 1)
-	}
-	s.open = append(s.open, c)
-}
-
-// close closes them all. A pool alone would take leave of the server first, and wait 15 s
-// for one that does not answer.
-func (s *sockets) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.open {
-		_ = c.Close() // most of them are closed
-	}
+	db *database
 }
 
 // open connects, makes the schema in an empty database, and takes the mirror's row.
 func (m *Mirror) open(ctx context.Context) (s *session, err error) {
-	o, all := m.o, &sockets{}
-	o.connected = all.add
-	pool, t, err := o.connect(ctx)
+	db, t, err := m.o.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			all.close()
-			pool.Close()
+			db.Close()
 			err = explainOurs(err, t)
 		}
 	}()
-	if err := prepareSchema(ctx, pool); err != nil {
+	if err := prepareSchema(ctx, db.Pool); err != nil {
 		return nil, err
 	}
 	s = &session{
-		writer: writer{o: &m.o, pool: pool}, rower: rower{o: &m.o},
-		o: &m.o, target: t, mirror: m, sockets: all,
+		writer: writer{o: &m.o, pool: db.Pool}, rower: rower{o: &m.o},
+		o: &m.o, target: t, mirror: m, db: db,
 	}
 	if err := s.claim(ctx); err != nil {
 		return nil, err
 	}
-	d, err := clockSkew(ctx, pool, m.o.now)
+	d, err := clockSkew(ctx, db.Pool, m.o.now)
 	if err != nil {
 		return nil, err
 	}
@@ -99,10 +65,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 func (s *session) use(src Source, live bool) { s.src, s.live, s.dir = src, live, src.RunDir }
 
 // close ends the session, whether the server answers or not.
-func (s *session) close() {
-	s.sockets.close()
-	s.pool.Close()
-}
+func (s *session) close() { s.db.Close() }
 
 // prepareSchema makes the schema in an empty database, and refuses one that is older or
 // newer than this program: other hosts may need it as it is.

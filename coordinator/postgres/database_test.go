@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"stint/coordinator/postgres/postgrestest"
+)
+
+// TestCloseDoesNotWait closes pools whose server does not answer: one with a statement
+// that waits, one with a statement that was given up, and one of a check that failed.
+func TestCloseDoesNotWait(t *testing.T) {
+	home(t)
+	s := postgrestest.Start(t)
+	text := s.URL("postgres") + "&connect_timeout=1"
+	o := Options{URL: func() (string, error) { return text, nil }, PoolSize: 2}
+	waits, _, err := o.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gaveUp, _, err := o.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Pause(t)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := waits.Exec(context.Background(), "SELECT 1")
+		ended <- err
+	}()
+	until(t, "the statement waits", func() bool { return waits.Stat().AcquiredConns() == 1 })
+	soon(t, "closed with a statement that waits", waits.Close)
+	if err := <-ended; err == nil {
+		t.Error("the statement came through")
+	}
+	within, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := gaveUp.Exec(within, "SELECT 1"); err == nil {
+		t.Error("a paused server answers")
+	}
+	soon(t, "closed with a statement that was given up", gaveUp.Close)
+	soon(t, "a look", func() {
+		if _, err := Look(t.Context(), o); err == nil {
+			t.Error("a paused server was looked at")
+		}
+	})
+}
+
+// soon expects that something takes less than 3 s.
+func soon(t *testing.T, what string, do func()) {
+	t.Helper()
+	begun := time.Now()
+	do()
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("%s: took %v", what, took)
+	}
+}
