@@ -121,7 +121,7 @@ func readAway(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Ru
 type Copy struct {
 	dir   string
 	seq   uint64
-	later map[string]bool // tasks that have records behind seq
+	later map[string]bool // tasks and control sections that have records behind seq
 
 	mu    sync.Mutex // guards state, for reading too
 	state *state.State
@@ -159,7 +159,7 @@ func (c *Copy) take(s *ledger.Section, upTo uint64) {
 	case upTo == 0 || s.Seq <= upTo:
 		_ = c.state.Apply(s) // what the fold refuses has no effect, here as there
 		c.seq = max(c.seq, s.Seq)
-	case s.Kind == ledger.KindTask && !c.later[string(s.ID)]:
+	case (s.Kind == ledger.KindTask || s.Kind == ledger.KindControl) && !c.later[string(s.ID)]:
 		c.later[string(s.ID)] = true
 	}
 }
@@ -232,6 +232,6 @@ func (c *Copy) Accounts() []state.AccountUse {
 // RunDir gives the directory of a run's files.
 func (c *Copy) RunDir(runID string) string { return runDir(c.dir, runID) }
 
-// ChangedLater reports whether the journal has a record of a task behind Seq: an Image of
-// it tells what it was.
+// ChangedLater reports whether the journal has a record behind Seq of a task, of which an
+// Image tells what it was, or of a control section such as "account:NAME".
 func (c *Copy) ChangedLater(id string) bool { return c.later[id] }

@@ -165,6 +165,8 @@ func TestMirrorSeesCompaction(t *testing.T) {
 func TestTwoWriters(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, _ := w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "the first"})
+	w.settled(m)
 	for i := range 12 {
 		w.submit(coordinator.TaskSpec{Prompt: "one of many", Parallel: true})
 		end := w.c.Seq()
@@ -173,12 +175,16 @@ func TestTwoWriters(t *testing.T) {
 		if i%3 == 2 {
 			do = Rebuild
 		}
+		generation := query[int64](t, w, "SELECT generation FROM mirrors")
 		p, err := do(t.Context(), o, w.readAll)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p.Seq < end {
 			t.Errorf("the copy goes to %d, not %d", p.Seq, end)
+		}
+		if rebuilds := i%3 == 2; !rebuilds && p.Generation != generation {
+			t.Error("what a mirror had moved on was rebuilt, generation", p.Generation)
 		}
 	}
 	w.settled(m)
@@ -307,6 +313,7 @@ func TestFilesGone(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(w.dir, "runs")); err != nil {
 		t.Fatal(err)
 	}
+	w.same()
 	if _, err := Rebuild(t.Context(), w.o, w.readAll); err != nil {
 		t.Fatal(err)
 	}

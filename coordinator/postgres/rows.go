@@ -17,7 +17,9 @@ import (
 	"stint/state"
 )
 
-// statuses has the name that each status of the ledger has in the tables.
+// statuses has the name that each status of the ledger has in the tables. There, leased
+// is the status of a task that a worker has taken from the shared queue, and that no
+// ledger has begun.
 var statuses = map[state.Status]string{
 	state.Draft:    "draft",
 	state.Queued:   "queued",
@@ -27,11 +29,6 @@ var statuses = map[state.Status]string{
 	state.Canceled: "canceled",
 	state.Dead:     "deadletter",
 }
-
-// StatusOf gives the name that a status of the ledger has in table tasks. There, leased
-// is the status of a task that a worker has taken from the shared queue, and that no
-// ledger has begun.
-func StatusOf(s state.Status) string { return statuses[s] }
 
 // Statuses of a run.
 const (
@@ -363,7 +360,7 @@ func (w *rower) collected(runID string, f state.OutputFile) ([]byte, error) {
 func (w *rower) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content any) {
 	id, _ := rowID("file", w.o.Host, t.ID, runID, path, strconv.FormatBool(input))
 	var run, where any
-	if dir := w.runDir(t.RunID); dir != "" && content == nil {
+	if dir := w.runDir(t.RunID); dir != "" && e.Size > w.o.InlineThreshold {
 		where = (&url.URL{Scheme: "file", Host: w.o.Host, Path: filepath.Join(dir, "files", path)}).String()
 	}
 	if coordinator.IsRunID(runID) {

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"stint/coordinator"
+	"stint/state"
 )
 
 // A Difference is something that the copy does not say as the ledger does.
@@ -41,7 +44,8 @@ const mostDifferences = 10_000
 // A VerifySource is a state directory as it was at a record.
 type VerifySource interface {
 	Source
-	// ChangedLater reports whether the journal has a later record of a task.
+	// ChangedLater reports whether the journal has a later record of a task, or of
+	// "account:" and an account's name.
 	ChangedLater(id string) bool
 }
 
@@ -67,7 +71,9 @@ func Verify(ctx context.Context, o Options, read func(upTo uint64) (VerifySource
 	}
 	defer pool.Close()
 	err = pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		if err := checkSchema(ctx, c.Conn()); err != nil {
+		if err := checkSchema(ctx, c.Conn()); errors.Is(err, errNoSchema) {
+			return notYet(t, "has no tables of stint yet")
+		} else if err != nil {
 			return err
 		}
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) (err error) {
@@ -135,13 +141,17 @@ func (c *comparison) run(ctx context.Context) error {
 	for done := 0; ; {
 		ids := c.src.TaskIDs(done, maxTasks)
 		if len(ids) == 0 {
-			return c.surplus(ctx)
+			break
 		}
 		if err := c.page(ctx, ids); err != nil {
 			return err
 		}
 		done += len(ids)
 	}
+	if err := c.surplus(ctx); err != nil {
+		return err
+	}
+	return c.accounts(ctx)
 }
 
 // page compares some tasks with their rows.
@@ -154,13 +164,13 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 			c.report.InFlight++
 			continue
 		}
-		im, err := c.src.Image(id)
-		if err != nil {
-			return err
+		rows, err := c.read(id)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		rows, err := c.rows(&im)
 		if err != nil {
-			return err
+			c.note(Difference{Table: tasksTable.name, ID: id, Text: "it cannot be read here: " + err.Error()})
+			continue
 		}
 		b.tasks = append(b.tasks, rows)
 		c.report.Tasks++
@@ -179,6 +189,15 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 		}
 	}
 	return nil
+}
+
+// read gives the rows that a task must have.
+func (c *comparison) read(id string) (*taskRows, error) {
+	im, err := c.src.Image(id)
+	if err != nil {
+		return nil, err
+	}
+	return c.rows(&im)
 }
 
 // difference is the statement that gives the rows of a page in which the two sides
@@ -226,13 +245,9 @@ func (c *comparison) differ(t *table, here, there map[string]json.RawMessage) {
 		c.note(Difference{Table: t.name, ID: idOf(here), Text: "the row is missing in the copy"})
 	default:
 		for _, col := range t.columns {
-			h, isKept := here[col], slices.Contains(t.kept, col)
-			if bytes.Equal(h, there[col]) || isKept && string(h) == "null" {
-				continue
+			if h := here[col]; string(h) != "null" || !slices.Contains(t.kept, col) {
+				c.value(t.name, idOf(here), col, h, there[col])
 			}
-			d := Difference{Table: t.name, ID: idOf(here), Column: col, Here: shown(h), There: shown(there[col])}
-			d.Text = fmt.Sprintf("here %s, there %s", d.Here, d.There)
-			c.note(d)
 		}
 	}
 }
@@ -286,4 +301,50 @@ func (c *comparison) surplus(ctx context.Context) error {
 		return nil
 	})
 	return err
+}
+
+// accounts compares what the copy says of the accounts of this host. One that no task
+// has used has no row, and one that the ledger does not name is free.
+func (c *comparison) accounts(ctx context.Context) error {
+	known := map[string]state.AccountUse{}
+	for _, a := range c.src.Accounts() {
+		known[c.rower.o.accountID(a.Name)] = a
+	}
+	rows, err := c.tx.Query(ctx, "SELECT id, name, enabled, reason, cool_until FROM accounts WHERE host = $1 ORDER BY id", c.rower.o.Host)
+	if err != nil {
+		return err
+	}
+	var id, name string
+	var enabled bool
+	var reason *string
+	var until *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &name, &enabled, &reason, &until}, func() error {
+		if c.src.ChangedLater(state.ControlAccount + name) {
+			return nil
+		}
+		a := known[id]
+		c.value("accounts", name, "enabled", jsonOf(!a.Hold), jsonOf(enabled))
+		c.value("accounts", name, "reason", jsonOf(orNull(a.Reason)), jsonOf(reason))
+		c.value("accounts", name, "cool_until", jsonTime(&a.CoolUntil), jsonTime(until))
+		return nil
+	})
+	return err
+}
+
+// jsonTime gives a time as the database holds it; null for none.
+func jsonTime(t *time.Time) json.RawMessage {
+	if t == nil || t.IsZero() {
+		return jsonOf(nil)
+	}
+	return jsonOf(t.UTC().Truncate(time.Microsecond))
+}
+
+// value notes how a value differs, if it does.
+func (c *comparison) value(table, id, column string, here, there json.RawMessage) {
+	if bytes.Equal(here, there) {
+		return
+	}
+	d := Difference{Table: table, ID: id, Column: column, Here: shown(here), There: shown(there)}
+	d.Text = fmt.Sprintf("here %s, there %s", d.Here, d.There)
+	c.note(d)
 }

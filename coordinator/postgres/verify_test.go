@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"stint/coordinator"
+	"stint/coordinator/postgres/postgrestest"
+)
+
+// TestVerifyWithoutTables says what to do about an empty database.
+func TestVerifyWithoutTables(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	if _, err := Verify(t.Context(), w.o, w.read); err == nil || !strings.Contains(err.Error(), "has no tables of stint yet") {
+		t.Error("it says", err)
+	}
+}
+
+// TestVerifyAccounts changes what the copy says of a held account.
+func TestVerifyAccounts(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.settled(m)
+	before := w.c.Seq()
+	byHand(t, w, "\n## Control account:demo\n- hold: true\n- reason: no money\n")
+	until(t, "it is held", func() bool { return w.c.Seq() > before })
+	w.settled(m)
+	stop()
+	w.same()
+	for sql, want := range map[string]string{
+		"UPDATE accounts SET enabled = TRUE":                   "accounts demo enabled: here false, there true",
+		"UPDATE accounts SET reason = NULL":                    `accounts demo reason: here "no money", there null`,
+		"UPDATE accounts SET cool_until = '2026-01-02 03:04Z'": `accounts demo cool_until: here null, there "2026-01-02T03:04:00Z"`,
+	} {
+		w.exec(sql)
+		if r := w.verify(); !strings.Contains(fmt.Sprint(r.Differences), want) {
+			t.Errorf("%s: verify says %v", sql, r.Differences)
+		}
+	}
+	byHand(t, w, "\n## Control account:demo\n- hold: false\n")
+	until(t, "it is changed later", func() bool { return len(w.verify().Differences) == 0 })
+}
+
+// A brokenCopy cannot read one task.
+type brokenCopy struct {
+	VerifySource
+	id string
+}
+
+// Image implements Source.
+func (b *brokenCopy) Image(id string) (coordinator.Image, error) {
+	if id == b.id {
+		return coordinator.Image{}, fmt.Errorf("input/output error")
+	}
+	return b.VerifySource.Image(id)
+}
+
+// TestVerifyUnreadableTask goes on behind a task that cannot be read here.
+func TestVerifyUnreadableTask(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	bad := w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.submit(coordinator.TaskSpec{Prompt: "two"})
+	m, _ := w.mirror()
+	w.settled(m)
+	r, err := Verify(t.Context(), w.o, func(upTo uint64) (VerifySource, error) {
+		src, err := w.read(upTo)
+		return &brokenCopy{src, bad}, err
+	})
+	if err != nil || r.Tasks != 1 || len(r.Differences) != 1 || !strings.Contains(r.Differences[0].Text, "it cannot be read here: input/output error") {
+		t.Errorf("it says %+v, %v", r, err)
+	}
+}
+
+// TestCompactedSinceRead compacts between the moment at which a ledger is read and the
+// writing: it is read again.
+func TestCompactedSinceRead(t *testing.T) {
+	for name, do := range map[string]func(w *world, read func() (Source, error)) (Position, error){
+		"once": func(w *world, read func() (Source, error)) (Position, error) { return Once(w.t.Context(), w.o, read) },
+		"rebuild": func(w *world, read func() (Source, error)) (Position, error) {
+			return Rebuild(w.t.Context(), w.o, read)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, postgrestest.Shared(t).Database(t))
+			for range 10 {
+				if _, err := w.c.Wait(t.Context(), w.submit(coordinator.TaskSpec{Prompt: "one", Parallel: true})); err != nil {
+					t.Fatal(err)
+				}
+			}
+			reads := 0
+			p, err := do(w, func() (Source, error) {
+				src, err := w.readAll()
+				if reads++; reads == 1 {
+					_, compactErr := w.c.Compact(t.Context(), 0, false)
+					if compactErr != nil {
+						t.Error(compactErr)
+					}
+				}
+				return src, err
+			})
+			if err != nil || p.Seq != w.c.Seq() || reads != 2 {
+				t.Errorf("the copy goes to %d, not to %d, %d reads, %v", p.Seq, w.c.Seq(), reads, err)
+			}
+			w.same()
+		})
+	}
+}
