@@ -24,9 +24,11 @@ func TestCloseDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Pause(t)
+	long, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := waits.Exec(context.Background(), "SELECT 1")
+		_, err := waits.Exec(long, "SELECT 1")
 		ended <- err
 	}()
 	until(t, "the statement waits", func() bool { return waits.Stat().AcquiredConns() == 1 })
@@ -34,8 +36,8 @@ func TestCloseDoesNotWait(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("the statement came through")
 	}
-	within, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
+	within, cancelSoon := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancelSoon()
 	if _, err := gaveUp.Exec(within, "SELECT 1"); err == nil {
 		t.Error("a paused server answers")
 	}
