@@ -28,7 +28,8 @@ type Mirror struct {
 	o        Options
 	takeOver bool // the copy of another state directory may be written over
 
-	patience int // how many times the usual time a batch gets; the goroutine's that writes
+	lasts    bool // it tries again: what is wrong may pass
+	patience int  // how many times the usual time a batch gets; the goroutine's that writes
 
 	mu      sync.Mutex // guards what follows
 	status  coordinator.MirrorStatus
@@ -54,6 +55,7 @@ func (o *Options) now() time.Time { return o.Now() }
 // Run keeps the copy of src true until ctx ends, through every failure of the database.
 // Then it takes a moment to hand over what is new.
 func (m *Mirror) Run(ctx context.Context, src Source) {
+	m.lasts = true
 	m.mu.Lock()
 	m.newest = src.Seq
 	m.mu.Unlock()
@@ -278,8 +280,7 @@ func (m *Mirror) wrote(b *batch, seq uint64) {
 	}
 }
 
-// triesToRead is how often a task that cannot be read here stops the copy: what is wrong
-// may pass.
+// triesToRead is how often a task that cannot be read here stops a copy that lasts.
 const triesToRead = 3
 
 // unreadable notes that a task could not be read, and reports whether the copy is to go
@@ -288,7 +289,7 @@ func (m *Mirror) unreadable(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failing[id]++
-	return m.failing[id] >= triesToRead
+	return m.failing[id] >= triesToRead || !m.lasts
 }
 
 // skipped notes a task that is not in the copy as it should be.
