@@ -82,7 +82,7 @@ func (agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordin
 		err = os.WriteFile(filepath.Join(turn.RunDir, "stdout"), []byte("said\x00 by "+turn.RunID+"\n"), 0o600)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(turn.Workspace, "report.md"), []byte("a report"), 0o600)
+		err = writeWhole(filepath.Join(turn.Workspace, "report.md"), turn.RunID)
 	}
 	switch {
 	case err != nil:
@@ -96,6 +96,15 @@ func (agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordin
 		return coordinator.Outcome{Class: state.ClassNetwork, Error: "the provider was not reached", ExitCode: 7}
 	}
 	return coordinator.Outcome{Result: "done: " + turn.TaskID, Usage: state.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.25}}
+}
+
+// writeWhole writes a report that is never seen half written: tasks share a workspace.
+func writeWhole(path, runID string) error {
+	half := path + "." + runID
+	if err := os.WriteFile(half, []byte("a report"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(half, path)
 }
 
 // submit takes in a task and gives its id.
