@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -571,4 +573,39 @@ func TestRivals(t *testing.T) {
 		b.submit(coordinator.TaskSpec{Prompt: "b", Hold: true})
 		return strings.Contains(ma.Status().LastError+mb.Status().LastError, "another process writes the copy under the name laptop")
 	})
+}
+
+// TestSlowBatchGetsMoreTime has a batch wait for a table until its time is over: it gets
+// more the next time, and the usual one again when it was quick.
+func TestSlowBatchGetsMoreTime(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	id := w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.settled(m)
+	stop()
+	s := w.begun()
+	rows, err := s.newPacker(t.Context()).rows(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.size = -int(writeTimeout/time.Second)*slowest + slowest/2 // half a second is left
+	w.session(func(c *pgx.Conn) {
+		tx, err := c.Begin(t.Context())
+		if err == nil {
+			_, err = tx.Exec(t.Context(), "LOCK TABLE task_runs")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.put(t.Context(), &batch{tasks: []*taskRows{rows}}); !errors.Is(err, context.DeadlineExceeded) || s.mirror.patience != 2 {
+			t.Errorf("%v, patience %d", err, s.mirror.patience)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	rows.size = 0
+	if err := s.put(t.Context(), &batch{tasks: []*taskRows{rows}}); err != nil || s.mirror.patience != 1 {
+		t.Errorf("%v, patience %d", err, s.mirror.patience)
+	}
 }

@@ -112,18 +112,18 @@ type taskRows struct {
 
 // A rower makes rows of images.
 type rower struct {
-	o   *Options
-	dir func(runID string) string
+	opts *Options
+	dir  func(runID string) string
 }
 
 // rows gives what the tables have of a task.
 func (w *rower) rows(im *coordinator.Image) (*taskRows, error) {
 	t := &im.Task
-	id, ref := rowID(t.ID, w.o.Host)
+	id, ref := rowID(t.ID, w.opts.Host)
 	out := &taskRows{id: t.ID, uuid: id, size: len(t.Prompt) + len(t.Result) + 1024}
 	files := w.inputs(out, t)
 	if t.Status == state.Running && isTool(t.Agent) {
-		out.account, out.agent = w.o.accountID(t.AccountName()), t.Agent
+		out.account, out.agent = w.opts.accountID(t.AccountName()), t.Agent
 	}
 	key := ""
 	if im.HoldsKey {
@@ -139,7 +139,7 @@ func (w *rower) rows(im *coordinator.Image) (*taskRows, error) {
 		return nil, err
 	}
 	out.task = []any{
-		id, w.o.Host, ref, int64(0), orDefault(t.TenantID), orDefault(t.Queue), toolOf(t.Agent), orNull(t.Agent), orNull(t.Model),
+		id, w.opts.Host, ref, int64(0), orDefault(t.TenantID), orDefault(t.Queue), toolOf(t.Agent), orNull(t.Agent), orNull(t.Model),
 		statuses[t.Status], int32(priorityOf(t)), orNull(t.Prompt),
 		jsonOf(files), jsonOf(texts(t.OutputSpec)), orNull(key), int32(t.Attempt), int32(w.maxAttempts(t)), orNull(out.account),
 		scheduledAt(t), nextAttemptAt(t),
@@ -175,7 +175,7 @@ func (w *rower) maxAttempts(t *state.Task) int {
 	if t.MaxAttempts > 0 {
 		return t.MaxAttempts
 	}
-	return w.o.MaxAttempts
+	return w.opts.MaxAttempts
 }
 
 // accountID gives the key of an account of this host.
@@ -305,7 +305,7 @@ func (w *rower) inputs(out *taskRows, t *state.Task) []fileEntry {
 		sum := sha256.Sum256([]byte(f.Content))
 		e := fileEntry{storable(f.Name), int64(len(f.Content)), hex.EncodeToString(sum[:])}
 		var content any
-		if e.Size <= w.o.InlineThreshold {
+		if e.Size <= w.opts.InlineThreshold {
 			content = []byte(f.Content)
 			out.size += len(f.Content)
 		}
@@ -335,7 +335,7 @@ func (w *rower) outputs(out *taskRows, t *state.Task) error {
 // collected gives the content of a small file that was collected after a run; nil if it
 // is large, gone, or not what was collected any more.
 func (w *rower) collected(runID string, f state.OutputFile) ([]byte, error) {
-	if f.Size > w.o.InlineThreshold || !coordinator.IsRunID(runID) {
+	if f.Size > w.opts.InlineThreshold || !coordinator.IsRunID(runID) {
 		return nil, nil
 	}
 	file, fi, err := coordinator.OpenCollected(w.dir(runID), f.Path)
@@ -358,18 +358,18 @@ func (w *rower) collected(runID string, f state.OutputFile) ([]byte, error) {
 
 // file adds the row of a file. runID is "" of one that came with the task.
 func (w *rower) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content any) {
-	id, _ := rowID("file", w.o.Host, t.ID, runID, path, strconv.FormatBool(input))
+	id, _ := rowID("file", w.opts.Host, t.ID, runID, path, strconv.FormatBool(input))
 	var run, where any
-	if dir := w.runDir(t.RunID); dir != "" && e.Size > w.o.InlineThreshold {
-		where = (&url.URL{Scheme: "file", Host: w.o.Host, Path: filepath.Join(dir, "files", path)}).String()
+	if dir := w.runDir(t.RunID); dir != "" && e.Size > w.opts.InlineThreshold {
+		where = (&url.URL{Scheme: "file", Host: w.opts.Host, Path: filepath.Join(dir, "files", path)}).String()
 	}
 	if coordinator.IsRunID(runID) {
-		run, _ = rowID(runID, w.o.Host, t.ID)
+		run, _ = rowID(runID, w.opts.Host, t.ID)
 	}
 	if slices.ContainsFunc(out.files, func(row []any) bool { return row[0] == id }) {
 		return // a person has named it twice
 	}
-	out.files = append(out.files, []any{id, out.uuid, run, w.o.Host, e.Name, input, content, e.Size, where, orNull(e.SHA256)})
+	out.files = append(out.files, []any{id, out.uuid, run, w.opts.Host, e.Name, input, content, e.Size, where, orNull(e.SHA256)})
 }
 
 // runDir gives the directory of a run's files, "" for what is the id of none.
@@ -382,7 +382,7 @@ func (w *rower) runDir(runID string) string {
 
 // run adds the row of a run, the number-th of its task.
 func (w *rower) run(out *taskRows, t *state.Task, r *coordinator.TaskRun, number int) error {
-	id, ref := rowID(r.RunID, w.o.Host, t.ID)
+	id, ref := rowID(r.RunID, w.opts.Host, t.ID)
 	var files, took any
 	if r.RunID == t.RunID && len(t.OutputFiles) > 0 {
 		files = jsonOf(entriesOf(t.OutputFiles))
@@ -391,7 +391,7 @@ func (w *rower) run(out *taskRows, t *state.Task, r *coordinator.TaskRun, number
 		took = max(0, r.EndedAt.Sub(r.StartedAt).Milliseconds())
 	}
 	row := []any{
-		id, out.uuid, w.o.Host, ref, int32(number), int32(r.Attempt), int32(r.Iteration), orNull(string(r.Phase)), runStatus(t, r),
+		id, out.uuid, w.opts.Host, ref, int32(number), int32(r.Attempt), int32(r.Iteration), orNull(string(r.Phase)), runStatus(t, r),
 		orNull(string(r.Reason)), timeOrNull(r.StartedAt), timeOrNull(r.EndedAt),
 		intOrNull(r.ExitCode), nil, nil, nil, nil, files, r.Usage.InputTokens + r.Usage.OutputTokens, took, orNull(r.Agent), orNull(r.Model),
 		orNull(r.Account), orNull(r.RunDir), r.Usage.InputTokens, r.Usage.CachedInputTokens, r.Usage.OutputTokens, r.Usage.ReasoningTokens,
@@ -404,7 +404,7 @@ func (w *rower) run(out *taskRows, t *state.Task, r *coordinator.TaskRun, number
 				return err
 			}
 			row[13+i], row[15+i] = said, size
-			out.size += w.o.OutputLimit
+			out.size += w.opts.OutputLimit
 		}
 	}
 	out.runs = append(out.runs, row)
@@ -427,7 +427,7 @@ func (w *rower) output(runDir, name string) (said, size any, err error) {
 		return nil, nil, nil // gone, or no file any more
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if said, err = excerpt(f, f.Size(), w.o.OutputLimit); err != nil {
+	if said, err = excerpt(f, f.Size(), w.opts.OutputLimit); err != nil {
 		return nil, nil, err
 	}
 	return said, f.Size(), nil

@@ -22,7 +22,6 @@ import (
 type session struct {
 	writer
 	rower
-	o      *Options
 	src    Source // see use
 	live   bool   // src is as the ledger is now, not as it was once
 	target target
@@ -47,8 +46,8 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 		return nil, err
 	}
 	s = &session{
-		writer: writer{o: &m.o, pool: db.Pool}, rower: rower{o: &m.o},
-		o: &m.o, target: t, mirror: m, db: db,
+		writer: writer{o: &m.o, pool: db.Pool}, rower: rower{opts: &m.o},
+		target: t, mirror: m, db: db,
 	}
 	if err := s.claim(ctx); err != nil {
 		return nil, err

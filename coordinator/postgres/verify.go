@@ -103,7 +103,7 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t target, read func(uint
 		return Report{}, err
 	}
 	c := &comparison{
-		writer: writer{o: o, at: place{generation: p.Generation}}, rower: rower{o: o, dir: src.RunDir},
+		writer: writer{o: o, at: place{generation: p.Generation}}, rower: rower{opts: o, dir: src.RunDir},
 		tx: tx, src: src, report: Report{Seq: p.Seq, Differences: []Difference{}}, here: map[[16]byte]bool{},
 	}
 	err = c.run(ctx)
@@ -158,7 +158,7 @@ func (c *comparison) run(ctx context.Context) error {
 func (c *comparison) page(ctx context.Context, ids []string) error {
 	b := &batch{}
 	for _, id := range ids {
-		uuid, _ := rowID(id, c.rower.o.Host)
+		uuid, _ := rowID(id, c.o.Host)
 		c.here[uuid] = true
 		if c.src.ChangedLater(id) {
 			c.report.InFlight++
@@ -288,7 +288,7 @@ func (c *comparison) note(d Difference) {
 // surplus finds the tasks of this host that the ledger does not have. One that came
 // later may be in the copy already.
 func (c *comparison) surplus(ctx context.Context) error {
-	rows, err := c.tx.Query(ctx, "SELECT id, coalesce(ref, id::text) FROM tasks WHERE host = $1 AND generation IS NOT NULL", c.rower.o.Host)
+	rows, err := c.tx.Query(ctx, "SELECT id, coalesce(ref, id::text) FROM tasks WHERE host = $1 AND generation IS NOT NULL", c.o.Host)
 	if err != nil {
 		return err
 	}
@@ -308,9 +308,9 @@ func (c *comparison) surplus(ctx context.Context) error {
 func (c *comparison) accounts(ctx context.Context) error {
 	known := map[string]state.AccountUse{}
 	for _, a := range c.src.Accounts() {
-		known[c.rower.o.accountID(a.Name)] = a
+		known[c.o.accountID(a.Name)] = a
 	}
-	rows, err := c.tx.Query(ctx, "SELECT id, name, enabled, reason, cool_until FROM accounts WHERE host = $1 ORDER BY id", c.rower.o.Host)
+	rows, err := c.tx.Query(ctx, "SELECT id, name, enabled, reason, cool_until FROM accounts WHERE host = $1 ORDER BY id", c.o.Host)
 	if err != nil {
 		return err
 	}
