@@ -91,9 +91,9 @@ func syncError(ctx context.Context, err error) error {
 	return err
 }
 
-// readLedger gives the state directory's ledger up to that seq, as a copy has it.
-func readLedger(ctx context.Context, dir string, upTo uint64) (*coordinator.Copy, error) {
-	c, err := coordinator.ReadCopy(ctx, dir, upTo)
+// readLedger gives the state directory's ledger, as a copy has it.
+func readLedger(ctx context.Context, dir string) (*coordinator.Copy, error) {
+	c, err := coordinator.ReadCopy(ctx, dir, 0)
 	if err != nil {
 		return nil, syncError(ctx, err)
 	}
@@ -201,7 +201,7 @@ func (a *app) writeCopy(c *cobra.Command, doing string, write copyWriter, asJSON
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, ledger.JournalName)); err != nil {
-		if _, err := readLedger(ctx, dir, 0); err != nil {
+		if _, err := readLedger(ctx, dir); err != nil {
 			return err // before anything is made in the database
 		}
 	}

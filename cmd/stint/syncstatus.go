@@ -66,7 +66,7 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 	if failed != nil && s.Master == nil {
 		return failed
 	}
-	l, err := readLedger(ctx, dir, 0)
+	l, err := readLedger(ctx, dir)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stint/coordinator"
 	"stint/coordinator/postgres"
 )
 
@@ -51,11 +52,8 @@ func (a *app) verifyCopy(c *cobra.Command, all, asJSON bool) error {
 	}
 	tasks, stop := a.startTally(ctx, "comparing")
 	r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) {
-		l, err := readLedger(ctx, dir, upTo)
-		if err != nil {
-			return nil, err
-		}
-		return tally{l, tasks}, nil
+		l, err := coordinator.ReadCopy(ctx, dir, upTo)
+		return tally{l, tasks}, err
 	})
 	stop()
 	if err := syncError(ctx, err); err != nil {

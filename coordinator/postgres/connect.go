@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -156,8 +157,8 @@ func (o *Options) config() (*pgxpool.Config, target, error) {
 }
 
 // connect makes a pool of connections to the database, and looks whether it can hold a
-// copy: that it answers in time, is new enough and has Unicode. The caller closes it. The error is of [explain]; the target is there with it as soon as
-// the URL could be read.
+// copy: that it answers in time, is new enough and has Unicode. The caller closes it. The
+// error is of [explain]; the target is there with it as soon as the URL could be read.
 func (o *Options) connect(ctx context.Context) (*database, target, error) {
 	cfg, t, err := o.config()
 	if err != nil {
@@ -177,9 +178,9 @@ func (o *Options) connect(ctx context.Context) (*database, target, error) {
 
 // hostCount gives the number of servers that are tried, one after the other.
 func hostCount(c *pgconn.Config) int {
-	seen := map[string]bool{c.Host + strconv.Itoa(int(c.Port)): true}
+	seen := map[string]bool{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))): true}
 	for _, f := range c.Fallbacks {
-		seen[f.Host+strconv.Itoa(int(f.Port))] = true
+		seen[net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port)))] = true
 	}
 	return len(seen)
 }
