@@ -23,7 +23,7 @@ func (r *Report) add(p *plan) {
 	r.Findings, r.Held = p.findings, len(p.held)
 	r.Notices = append(r.Notices, p.notices...)
 	r.Records = append(r.Records, p.records...)
-	r.Missing += p.lost
+	r.Missing += p.dropped
 }
 
 // Reconcile takes over tasks.md without waiting for a watch to tell of a save, as

@@ -59,6 +59,49 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
+// BenchmarkAppendBesideExclusive is durable appends by 64 waiters while another one makes
+// a change without a pause, as a dispatcher that always finds something to start.
+func BenchmarkAppendBesideExclusive(b *testing.B) {
+	for _, kind := range []string{"none", "update", "exclusive"} {
+		b.Run(kind, func(b *testing.B) {
+			counting := &countingFS{FS: durable.OS}
+			var mu sync.Mutex
+			l, err := ledger.Open(ledger.Options{Dir: b.TempDir(), FS: counting, Locker: &mu, Apply: func(*ledger.Section) {}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			change := map[string]func(context.Context, func(*ledger.Tx) error) error{"update": l.Update, "exclusive": l.Exclusive}[kind]
+			ctx, stop := context.WithCancel(context.Background())
+			var side sync.WaitGroup
+			starts := 0
+			side.Go(func() {
+				for ; change != nil && ctx.Err() == nil; starts++ {
+					_ = change(ctx, func(tx *ledger.Tx) error { // the end of ctx is no error
+						tx.Append(record("started", "status", "running"))
+						return nil
+					})
+				}
+			})
+			counting.syncs.Store(0)
+			b.ResetTimer()
+			inParallel(b, 64, func(i int) error {
+				return l.Update(context.Background(), func(tx *ledger.Tx) error {
+					tx.Append(kilobyte(fmt.Sprint("t", i)))
+					return nil
+				})
+			})
+			b.StopTimer()
+			stop()
+			side.Wait()
+			report(b, counting.syncs.Load())
+			b.ReportMetric(float64(starts)/b.Elapsed().Seconds(), "starts/s")
+			if err := l.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
 func report(b *testing.B, syncs int64) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 	b.ReportMetric(float64(b.N)/float64(max(1, syncs)), "records/sync")

@@ -27,11 +27,11 @@ type Moved struct {
 
 // A CompactReport says what a compaction did, or would do. Sizes are in bytes.
 type CompactReport struct {
-	Before   int64  `json:"before"`            // size of the journal
-	After    int64  `json:"after"`             // the same afterwards; as Before if there was nothing to do
-	Merged   int    `json:"merged"`            // records that are left
-	Archived int    `json:"archived"`          // tasks that were moved out
-	Archive  string `json:"archive,omitempty"` // file below archive/ that has what is gone; "": there was nothing to do
+	Before   int64  `json:"before" doc:"Size of the journal in bytes" example:"1048576"`
+	After    int64  `json:"after" doc:"Its size afterwards; the same if there was nothing to do" example:"65536"`
+	Merged   int    `json:"merged" doc:"Records that are left" example:"42"`
+	Archived int    `json:"archived" doc:"Tasks that were moved to the archive" example:"310"`
+	Archive  string `json:"archive,omitempty" doc:"File below archive/ that has them; left out: there was nothing to do" example:"tasks-2026-11.md"`
 }
 
 // A RefusedError says why a log was not compacted. Nothing was changed.

@@ -351,7 +351,7 @@ type memInfo struct {
 }
 
 func infoOf(name string, n *memNode) *memInfo {
-	return &memInfo{name: name, dir: n.dir, size: int64(len(n.data)), mtime: n.mtime, sys: syscall.Stat_t{Ino: n.ino}}
+	return &memInfo{name: name, dir: n.dir, size: int64(len(n.data)), mtime: n.mtime, sys: syscall.Stat_t{Ino: n.ino, Uid: uint32(os.Geteuid())}}
 }
 
 func (i *memInfo) Name() string { return filepath.Base(i.name) }

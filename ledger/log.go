@@ -129,6 +129,7 @@ type Log struct {
 // happen on the log's goroutine.
 type update struct {
 	f     func(*Tx) error
+	alone bool         // f decides on all of the fold: nothing shares its batch
 	side  func() error // instead of f; an error means that the disk failed
 	tx    Tx
 	begun time.Time // of f, if Observe wants to know
@@ -269,10 +270,24 @@ func (l *Log) applyOne(s *Section) {
 // must begin anew each time. After ErrFull nothing was kept; after any other
 // error of the disk the log has stopped ([Log.Err]).
 func (l *Log) Update(ctx context.Context, f func(*Tx) error) error {
+	return l.update(ctx, f, false)
+}
+
+// Exclusive is [Log.Update] for a decision over the whole fold, such as what to start
+// next. Updates of one batch decide on the fold as it was before the batch, so f has a
+// batch of its own: what was acknowledged before it is in the fold, and what decides
+// after it sees its records.
+func (l *Log) Exclusive(ctx context.Context, f func(*Tx) error) error {
+	return l.update(ctx, f, true)
+}
+
+func (l *Log) update(ctx context.Context, f func(*Tx) error, alone bool) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	return l.enqueue(l.newUpdate(f))
+	u := l.newUpdate(f)
+	u.alone = alone
+	return l.enqueue(u)
 }
 
 // newUpdate makes an update that begins now.
@@ -371,12 +386,20 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 			u.done <- err
 			return waiting[1:], err
 		}
+		if u.alone && len(b.taken) > 0 { // it comes next, whatever else waits
+			again = slices.Concat(waiting[i:i+1], again, waiting[i+1:])
+			break
+		}
 		if len(b.bytes) > maxBatch {
 			again = append(again, waiting[i:]...)
 			break
 		}
 		if !b.take(u) {
 			again = append(again, u)
+		}
+		if u.alone {
+			again = append(again, waiting[i+1:]...)
+			break
 		}
 	}
 	if len(b.bytes) == 0 {
@@ -395,7 +418,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 	l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes)))
 	l.answer(&took, nil)
 	l.tellFollowers()
-	l.tasks.append(b.bytes, first, l.note)
+	l.tasks.append(b.bytes, first, l.seq, l.note)
 	return again, nil
 }
 

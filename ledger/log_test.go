@@ -307,6 +307,7 @@ func (w *world) caughtUp() {
 		}
 		time.Sleep(time.Millisecond)
 	}
+	w.log.Behind() // waits until the append has ended, too
 }
 
 // settle waits until a live log has nothing more to take over: an appended

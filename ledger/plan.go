@@ -11,6 +11,7 @@ type plan struct {
 	missing  int64  // offset in the journal from which on the records are missing in tasks.md; -1 if none are
 	inFile   int    // bytes of the record at missing that are in the file already: its end was cut off
 	lost     int    // records that are missing
+	dropped  int    // those of them that tasks.md has had: an old buffer was saved
 	end      int64  // size of the journal that the plan knows
 	maxSeq   uint64 // highest seq in the file that stint may have given
 	newest   uint64 // highest seq of a record that is in the file as the last save left it
@@ -36,6 +37,7 @@ type terms struct {
 	accept bool                           // hold nothing
 	glued  int                            // bytes at the end of tasks.md that are as they were when we last wrote it, where an editor may have written over ours
 	landed uint64                         // the record from which on ours may have landed behind a text that was saved without those before them; 0: none
+	seen   uint64                         // the newest record that tasks.md has had
 	merged func() (map[string]int, error) // digests of hand sections that were adopted before the compaction, with their number
 }
 
@@ -183,6 +185,9 @@ func (p *planner) findMissing() {
 			break
 		}
 		p.lost++
+		if r.seq <= p.seen {
+			p.dropped++
+		}
 		p.missing = min(p.missing, r.off)
 	}
 	if p.lost == 0 {

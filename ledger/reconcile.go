@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,11 +30,17 @@ type carry struct {
 // reconcileAtStart takes over what was changed while no log was open.
 func (l *Log) reconcileAtStart() error {
 	same, err := l.tasks.endsWith(l.journal, l.edited)
+	l.tasks.newest = l.seq
 	if same && err == nil {
 		return l.nothingGone()
 	}
 	if err != nil {
 		return err
+	}
+	if saved, err := l.tasks.savedSince(l.journal); err != nil {
+		return err
+	} else if !saved {
+		l.tasks.newest = 0 // what is missing was kept out by a crash, not dropped
 	}
 	l.rested(context.Background()) // an editor may be at work just now
 	snap, err := l.tasks.read()
@@ -82,7 +89,8 @@ func (l *Log) planFor(snap snapshot, accept bool) (*plan, error) {
 		return nil, newerFormat(l.tasks.path, doc.Version)
 	}
 	t := l.opts.terms()
-	t.held, t.accept, t.glued, t.landed = l.held, accept, l.tasks.gluedBytes(snap), l.tasks.landedFrom()
+	t.held, t.accept, t.glued = l.held, accept, l.tasks.gluedBytes(snap)
+	t.landed, t.seen = l.tasks.landedFrom()
 	p, err := makePlan(doc, newHistory(data), t)
 	if err == nil {
 		err = l.addPast(p, doc)
@@ -117,7 +125,7 @@ func readJournal(fsys durable.FS, path string, size int64) (data []byte, err err
 
 // terms gives what a plan needs to know beside the files and the plan before.
 func (o *Options) terms() terms {
-	return terms{opts: o, merged: sync.OnceValues(func() (map[string]int, error) { return adoptedBefore(o.FS, o.Dir) })}
+	return terms{opts: o, seen: math.MaxUint64, merged: sync.OnceValues(func() (map[string]int, error) { return adoptedBefore(o.FS, o.Dir) })}
 }
 
 // carryOut does what the plan says, on the log's goroutine (or before it
@@ -247,8 +255,8 @@ func (l *Log) putBack(snap snapshot, p *plan, c *carry) error {
 	if !hasText(data) {
 		data = nil
 	}
-	if c.done, c.trouble = l.tasks.appendTo(snap, p.inFile > 0, data, p.newest+1); c.done && c.trouble == nil && p.lost > 0 {
-		p.notices = append([]Notice{{Text: fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again", TasksName, p.lost)}}, p.notices...)
+	if c.done, c.trouble = l.tasks.appendTo(snap, p.inFile > 0, data, p.newest+1, l.seq); c.done && c.trouble == nil && p.dropped > 0 {
+		p.notices = append([]Notice{{Text: fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again", TasksName, p.dropped)}}, p.notices...)
 	}
 	return nil
 }

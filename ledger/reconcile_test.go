@@ -233,6 +233,7 @@ func (r *row) run(t *testing.T, live bool) {
 			w.again()
 		} else {
 			said.WriteString(strings.Join(w.said, "\n"))
+			w.saved(time.Minute)
 			w.open(false)
 		}
 	}

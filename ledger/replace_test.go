@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -31,7 +32,8 @@ func (h *hookFS) hook(op string) {
 }
 
 func (h *hookFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
-	h.hook("open " + filepath.Base(name))
+	base, _, _ := strings.Cut(filepath.Base(name), ".stint-") // a temporary file has a random name
+	h.hook("open " + base)
 	return h.FS.OpenFile(name, flag, perm)
 }
 

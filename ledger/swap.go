@@ -194,7 +194,7 @@ func (c *compactor) swapTasks() {
 		return
 	}
 	t.seen, t.endsInN, t.foreign, t.dirty = idOf(fi), true, idOf(fi).size != ours.size, false
-	t.shape = outline{}
+	t.shape, t.newest = outline{}, c.log.seq
 	t.shape.add(c.tasks)
 }
 

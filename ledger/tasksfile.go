@@ -67,6 +67,7 @@ type tasksFile struct {
 	dirty   bool       // written and not yet synced
 	unsure  bool       // another hand may have changed it so that only its content shows it; recheck looks
 	landed  landing    // what was appended while another hand was saving
+	newest  uint64     // the newest record that the file has had: who saved it without that one saved an old buffer
 
 	nextCheck time.Time // when recheck may look again
 }
@@ -81,13 +82,13 @@ type landing struct {
 
 // append writes records behind the file, unless another hand has changed it.
 // Errors are no loss: the records are in the journal, and reconcile brings what is missing.
-func (t *tasksFile) append(data []byte, first uint64, note func(Notice)) {
+func (t *tasksFile) append(data []byte, first, last uint64, note func(Notice)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.foreign {
 		return
 	}
-	if err := t.write(data, first); err != nil {
+	if err := t.write(data, first, last); err != nil {
 		t.foreign = true
 		var bad *FileError
 		if errors.As(err, &bad) {
@@ -100,7 +101,7 @@ func (t *tasksFile) append(data []byte, first uint64, note func(Notice)) {
 // write appends data if the file is as it was seen, and looks again afterwards:
 // an editor may have replaced the file meanwhile, and then the bytes went to the
 // old one.
-func (t *tasksFile) write(data []byte, first uint64) (err error) {
+func (t *tasksFile) write(data []byte, first, last uint64) (err error) {
 	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND|tasksFlags, 0)
 	if err != nil {
 		return badTasks(t.path, err)
@@ -141,7 +142,7 @@ func (t *tasksFile) write(data []byte, first uint64) (err error) {
 		t.landed.text.add(data)
 		return nil
 	}
-	t.seen, t.endsInN, t.unsure = now, true, true
+	t.seen, t.endsInN, t.unsure, t.newest = now, true, true, last
 	t.shape.add(data)
 	return nil
 }
@@ -177,7 +178,7 @@ func (t *tasksFile) cutVoid(snap snapshot) (snapshot, error) {
 // appendTo writes data behind the file if it is as the snapshot has it, which has
 // been reconciled; torn says that data goes on in the middle of its last line. It
 // gives false if another hand has changed the file since.
-func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first uint64) (bool, error) {
+func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first, last uint64) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fi, err := t.fs.Stat(t.path)
@@ -187,9 +188,10 @@ func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first uint64
 	t.seen, t.endsInN, t.foreign, t.landed = snap.id, snap.endsInN() || torn, false, landing{}
 	t.shape, t.unsure = snap.shape, true
 	if len(data) == 0 {
+		t.newest = last
 		return true, nil
 	}
-	if err := t.write(data, first); err != nil {
+	if err := t.write(data, first, last); err != nil {
 		t.foreign = true
 		return true, err
 	}
@@ -197,11 +199,19 @@ func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first uint64
 }
 
 // landedFrom gives the record from which on what stint appended may have landed
-// behind a text that another hand saved in that moment; 0 if there is none.
-func (t *tasksFile) landedFrom() uint64 {
+// behind a text that another hand saved in that moment; 0 if there is none. newest is the
+// newest record that the file has had.
+func (t *tasksFile) landedFrom() (landed, newest uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.landed.first
+	return t.landed.first, t.newest
+}
+
+// savedSince reports whether another hand has written the file after the journal was
+// last written. stint appends to both at once, so a crash leaves no such difference.
+func (t *tasksFile) savedSince(j *journal) (bool, error) {
+	fi, err := j.file.Stat()
+	return err == nil && t.now().mtime > fi.ModTime().Add(lookEvery).UnixNano(), err
 }
 
 // isStill reports whether the file is in the state id.

@@ -55,9 +55,9 @@ func TestTasksFileIsSyncedASecondLater(t *testing.T) {
 		time.Sleep(time.Minute) // of the bubble
 		want(0)
 		for range 2 {
-			tasks.append([]byte("some text\n"), 1, note)
+			tasks.append([]byte("some text\n"), 1, 1, note)
 			synctest.Wait()
-			tasks.append([]byte("more\n"), 2, note)
+			tasks.append([]byte("more\n"), 2, 2, note)
 			synctest.Wait()
 			before := fsys.n.Load()
 			time.Sleep(time.Second - 1)

@@ -16,8 +16,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
 // Modes of everything below the state directory: for its owner alone.
@@ -95,10 +98,11 @@ func WriteFile(fsys FS, name string, data []byte) error {
 }
 
 // ReplaceFile is WriteFile for a file that a power cut may take back: what is found
-// after one is the old one or the new one, never a mixture.
+// after one is the old one or the new one, never a mixture. Each call writes a temporary
+// file of its own, so calls at the same time do not disturb each other: the last rename wins.
 func ReplaceFile(fsys FS, name string, data []byte) (err error) {
-	tmp := name + ".tmp"
-	f, err := fsys.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, FileMode)
+	tmp := TempName(name)
+	f, err := fsys.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, FileMode)
 	if err != nil {
 		return err
 	}
@@ -111,6 +115,30 @@ func ReplaceFile(fsys FS, name string, data []byte) (err error) {
 	}
 	if err != nil {
 		_ = fsys.Remove(tmp) // the error that matters is err
+	}
+	return err
+}
+
+// Names of temporary files are NAME.stint-RANDOM.tmp, so that [RemoveTemps] takes nobody
+// else's files for ours.
+const tempMark, tempEnd = ".stint-", ".tmp"
+
+// TempName returns a name beside name that nothing else has.
+func TempName(name string) string {
+	return fmt.Sprintf("%s%s%016x%s", name, tempMark, rand.Uint64(), tempEnd)
+}
+
+// RemoveTemps removes the temporary files in dir that were last written before a time:
+// what is left of writers that were killed. A writer at work is younger.
+func RemoveTemps(dir string, before time.Time) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if !strings.Contains(e.Name(), tempMark) || !strings.HasSuffix(e.Name(), tempEnd) {
+			continue
+		}
+		if fi, ierr := e.Info(); ierr == nil && fi.Mode().IsRegular() && fi.ModTime().Before(before) {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+		}
 	}
 	return err
 }

@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -27,9 +29,12 @@ type faultFS struct {
 	ops    []string
 }
 
+// randomPart is what differs between the temporary names of one file.
+var randomPart = regexp.MustCompile(`\.stint-[0-9a-f]{16}`)
+
 func (f *faultFS) do(op string, names ...string) error {
 	for i, n := range names {
-		names[i] = strings.TrimPrefix(strings.TrimPrefix(n, f.root), "/")
+		names[i] = randomPart.ReplaceAllString(strings.TrimPrefix(strings.TrimPrefix(n, f.root), "/"), "")
 	}
 	op = strings.TrimSpace(op + " " + strings.Join(names, " "))
 	f.ops = append(f.ops, op)
@@ -154,7 +159,7 @@ func TestWriteFileFaults(t *testing.T) {
 			if got := content(t, name); got != want {
 				t.Errorf("%s fails: the file has %q, want %q", fsys.failed, got, want)
 			}
-			if got := content(t, name+".tmp"); got != "" {
+			if got := temps(t, dir); len(got) > 0 {
 				t.Errorf("%s fails: %q is left behind", fsys.failed, got)
 			}
 			// What a fault left behind does not disturb the next write.
@@ -172,6 +177,16 @@ func writeOld(t *testing.T, name, data string) {
 	}
 }
 
+// temps returns the temporary files in a directory.
+func temps(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.tmp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
 // content gives what is in a file, "" if there is none.
 func content(t *testing.T, name string) string {
 	t.Helper()
@@ -182,8 +197,8 @@ func content(t *testing.T, name string) string {
 	return string(data)
 }
 
-// When even Remove fails, the error is that of the write, and the half file
-// left behind is replaced by the next write.
+// When even Remove fails, the error is that of the write. The half file left behind is
+// removed once it is old.
 func TestWriteFileRemoveFails(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "a")
@@ -193,11 +208,44 @@ func TestWriteFileRemoveFails(t *testing.T) {
 	if !errors.Is(err, errInjected) || errors.Is(err, errKept) {
 		t.Errorf("got %v, want the write's error", err)
 	}
-	if content(t, name) != "old" || content(t, name+".tmp") == "" {
-		t.Errorf("file %q, temporary file %q", content(t, name), content(t, name+".tmp"))
+	if content(t, name) != "old" || len(temps(t, dir)) != 1 {
+		t.Errorf("file %q, temporary files %q", content(t, name), temps(t, dir))
 	}
-	if err := WriteFile(OS, name, []byte("new")); err != nil || content(t, name) != "new" || content(t, name+".tmp") != "" {
+	if err := WriteFile(OS, name, []byte("new")); err != nil || content(t, name) != "new" {
 		t.Errorf("next write: %v, file %q", err, content(t, name))
+	}
+	if err := RemoveTemps(dir, time.Now().Add(time.Second)); err != nil || len(temps(t, dir)) > 0 {
+		t.Errorf("%v, left: %q", err, temps(t, dir))
+	}
+}
+
+// RemoveTemps removes our temporary files that are old, and nothing else.
+func TestRemoveTemps(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	old := TempName(filepath.Join(dir, "token"))
+	kept := []string{TempName(filepath.Join(dir, "token")), filepath.Join(dir, "tasks.md.tmp"), filepath.Join(dir, ".tasks.md.stint-1"), TempName(filepath.Join(dir, "d"))}
+	for _, name := range append(kept[:3:3], old) {
+		writeOld(t, name, "x")
+	}
+	if err := os.Mkdir(kept[3], DirMode); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(kept[1:], old) {
+		if err := os.Chtimes(name, now, now.Add(-2*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveTemps(dir, now.Add(-time.Hour)); err != nil {
+		t.Error(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		left = append(left, filepath.Join(dir, e.Name()))
+	}
+	slices.Sort(kept)
+	if diff := cmp.Diff(kept, left); diff != "" || err != nil {
+		t.Errorf("%v, (-want +got):\n%s", err, diff)
 	}
 }
 
