@@ -23,6 +23,14 @@ type Agent interface {
 	Run(ctx context.Context, turn Turn, report func(Event)) Outcome
 }
 
+// A PromptEscaper is an Agent whose CLI would expand parts of a prompt and has no
+// option not to.
+type PromptEscaper interface {
+	// EscapePrompt returns the prompt in the form that the CLI sends on unchanged. It is
+	// what prompt.md holds.
+	EscapePrompt(prompt string) string
+}
+
 // A Planner is an Agent that can say what it would run, without running it.
 type Planner interface {
 	// Plan says what Run would start for a turn, whose files need not exist.
@@ -55,6 +63,7 @@ type Turn struct {
 	Workspace string // absolute path: the agent's working directory
 	Model     string // "" leaves it to the CLI
 	Session   string // native session id to resume; "" begins a new one
+	Fork      bool   // begin a new session with the history of Session, which stays as it is; an agent that cannot resumes it
 	Schema    string // path of a JSON schema that the answer must follow, as far as the CLI can be told so; "": any text
 	ReadOnly  bool   // the agent is only to answer: it needs no right to change anything
 	Files     string // directory of the task's input files, which the agent must be able to read; "": none
@@ -70,7 +79,8 @@ type RunLimits struct {
 
 // An Event is what a running agent tells while it runs. A zero field says nothing.
 type Event struct {
-	Session string // native session id, the moment it is first seen
+	Session string // native session id, the moment it is first seen; of a fork, once it got anywhere
+	Forked  bool   // that session is a fork of the turn's
 	Text    string // a message of the agent, complete
 	Bytes   int64  // size of the output so far; Bytes alone is a sign of life
 }
@@ -81,16 +91,18 @@ type Outcome struct {
 	Result   string      // the agent's final answer, whole
 	Error    string      // one sentence for people, "" on success
 	ExitCode int         // of the agent; -1 when it was ended by a signal or never started
-	Session  string      // native session id, "" if none was seen
+	Session  string      // native session id, "" if none was seen, or if a fork got nowhere
+	Forked   bool        // Session is a fork of the turn's
 	Usage    state.Usage // of this run alone, where the CLI counts so; else zero
 	Thread   state.Usage // of the whole native session up to now, where the CLI counts so; a field of 0 is not counted so
 	Kept     bool        // the turn did not end well, but the native session has the prompt in its history: it must not be sent again
 	RetryAt  time.Time   // rate-limited: when the agent said that it may go on; zero if it did not
 	Env      []string    // names of the environment variables that were passed
 	Shortage bool        // interrupted before the agent was at work, because the machine lacked something that comes back ([IsShortage])
+	Fresh    bool        // the turn has begun a new session; the coordinator sets it
 	Note     string      // something the user should know although the run went on, e.g. that a session was lost
 
-	Findings []state.Issue // what is wrong with an answer that is one
+	Findings []state.Issue // what the agent was denied, and what is wrong with its answer
 }
 
 // A Shell runs verify commands. coordinator/agent fills it.

@@ -205,7 +205,7 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 	if err != nil {
 		return state.Task{}, err
 	}
-	err = c.update(ctx, func(tx *ledger.Tx) error {
+	err = c.exclusive(ctx, func(tx *ledger.Tx) error { // others may come after it, or be behind it
 		t, err := c.whole(id) // of an ended task only the journal knows the account
 		if err != nil {
 			return err
@@ -213,7 +213,7 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 		if t.Status == state.Running {
 			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
 		}
-		if err := c.checkRetry(tx, &t); err != nil {
+		if err := c.checkRetry(&t); err != nil {
 			return err
 		}
 		if err := c.revive(tx, id); err != nil {
@@ -252,8 +252,7 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 
 // checkRetry says why a task that has ended cannot be queued again where it was: it
 // would fail at once, or never run.
-func (c *Coordinator) checkRetry(tx *ledger.Tx, t *state.Task) error {
-	tx.Claim(claimOrder) // others may come after t, or be behind it
+func (c *Coordinator) checkRetry(t *state.Task) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id, st, bad := c.state.EndedBadly(t); bad {

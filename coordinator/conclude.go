@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -27,7 +28,7 @@ func bounded(answer string) string {
 func (c *Coordinator) finish(r *run, out Outcome) error {
 	places := c.placesOf(r.task.ID)
 	err := c.keepAnswer(r, &out, func() error {
-		return c.insist(context.Background(), "a result", func(tx *ledger.Tx) error {
+		return c.insist(context.Background(), "a result", c.update, func(tx *ledger.Tx) error {
 			if c.stillRuns(r) {
 				c.conclude(r, out, places, tx)
 			} else {
@@ -79,7 +80,7 @@ func (c *Coordinator) conclude(r *run, out Outcome, places map[string]*checkedWo
 	}
 	rec := c.endRecord(r, &out, &v)
 	if r.task.Phase != state.PhaseEvaluate || v.reason != state.ClassInterrupted { // else the task keeps the error of what is judged
-		rec.AddIf(state.KeyError, out.Error)
+		rec.AddIf(state.KeyError, joined(out.Error, v.why))
 	}
 	rec.AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore))
 	if out.Class == "" || out.ExitCode >= 0 {
@@ -104,6 +105,9 @@ func (c *Coordinator) conclude(r *run, out Outcome, places map[string]*checkedWo
 		tx.Append(v.account)
 	}
 }
+
+// joined puts two sentences, either of which may be empty, on one line.
+func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
 // end appends the record with which a task may end, and what then follows it.
 // places are those of its follow-up, if they were looked at.
@@ -146,7 +150,7 @@ func (c *Coordinator) addAnswer(rec *ledger.Record, r *run, out *Outcome) {
 // verify loop: the agent never came to an end of its own.
 func goesOn(reason state.Class) bool {
 	switch reason {
-	case state.ClassInterrupted, state.ClassRateLimited, state.ClassSessionLost, state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
+	case state.ClassInterrupted, state.ClassRateLimited, state.ClassSessionLost, state.ClassContextFull, state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy, state.ClassAgentMissing:
 		return true
 	}
 	return false
@@ -221,7 +225,8 @@ func (c *Coordinator) hasSent(t *state.Task) bool {
 	}
 	now, err := c.whole(t.ID)
 	message := prompt.UserMessage(string(sent))
-	return err == nil && (message == now.Prompt || now.Iteration > 1 && (message == prompt.MendIt || message == prompt.MendOn))
+	theirs := prompt.UserMessage(c.escapePrompt(t.Agent, prompt.Build(prompt.Input{Message: now.Prompt})))
+	return err == nil && (message == theirs || now.Iteration > 1 && (message == prompt.MendIt || message == prompt.MendOn))
 }
 
 // addOutputs names the files that were collected. Those of an earlier run are

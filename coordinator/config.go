@@ -75,6 +75,10 @@ type Config struct {
 	// AgentReady reports whether an agent's program is there and logged in, for a
 	// fallback. It may be slow, and is not called with a lock held. nil: all are.
 	AgentReady func(agent string) bool
+	// AgentFound reports whether an agent's program can be started, and looks anew each
+	// time: nobody knows how long what is missing stays away. It may be slow, and is not
+	// called with a lock held. nil: all can.
+	AgentFound func(agent string) bool
 	// Mirror says how far a copy of the ledger in a database is, for Health and Metrics.
 	// It is not called with a lock held. nil: there is no copy.
 	Mirror func() MirrorStatus

@@ -36,6 +36,7 @@ type Coordinator struct {
 
 	fs        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
 	counters  *counters  // see Metrics
+	nextLook  time.Time  // for programs that are missing; the dispatcher's
 	noted     bool       // that this master has started a run; the dispatcher's
 	unwatched bool       // edits are taken over at start only: a test with a clock of its own cannot wait for the kernel
 
@@ -79,6 +80,7 @@ func (c *Coordinator) open() (*Coordinator, error) {
 	}
 	c.unlock = unlock
 	c.home = withoutLinks(c.cfg.StateDir)
+	c.removeTemps()
 	if c.dir, err = os.Stat(c.cfg.StateDir); err == nil {
 		err = c.openFiles()
 	}
@@ -86,6 +88,18 @@ func (c *Coordinator) open() (*Coordinator, error) {
 		return nil, errors.Join(err, unlock())
 	}
 	return c, nil
+}
+
+// tempAge is the age from which a temporary file is what a killed writer has left.
+const tempAge = time.Hour
+
+// removeTemps removes the temporary files that earlier masters and commands have left.
+func (c *Coordinator) removeTemps() {
+	for _, dir := range []string{c.cfg.StateDir, filepath.Dir(c.cfg.HeartbeatPath)} {
+		if err := durable.RemoveTemps(dir, time.Now().Add(-tempAge)); err != nil { // by the clock of the files
+			c.log.Warn("a temporary file was not removed", "error", err)
+		}
+	}
 }
 
 func newCoordinator(cfg Config) *Coordinator {
@@ -334,9 +348,18 @@ func (c *Coordinator) poke() {
 	}
 }
 
-// update makes a change durable and turns the ledger's errors into ours.
+// update makes a change durable.
 func (c *Coordinator) update(ctx context.Context, f func(*ledger.Tx) error) error {
-	err := c.ledger.Update(ctx, f)
+	return c.told(c.ledger.Update(ctx, f))
+}
+
+// exclusive is update for a decision over the whole state; see [ledger.Log.Exclusive].
+func (c *Coordinator) exclusive(ctx context.Context, f func(*ledger.Tx) error) error {
+	return c.told(c.ledger.Exclusive(ctx, f))
+}
+
+// told turns the ledger's errors into ours.
+func (c *Coordinator) told(err error) error {
 	switch {
 	case errors.Is(err, ledger.ErrFull):
 		c.full.Store(true)
@@ -351,11 +374,11 @@ func (c *Coordinator) fullError() error {
 	return &Error{Code: CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", c.cfg.StateDir), Hint: "make room and try again"}
 }
 
-// insist is update that waits for room where the disk is full: what has happened
-// must not be lost. It gives up when ctx ends or the ledger does.
-func (c *Coordinator) insist(ctx context.Context, what string, f func(*ledger.Tx) error) error {
+// insist makes a change, by update or exclusive, and waits for room where the disk is
+// full: what has happened must not be lost. It gives up when ctx ends or the ledger does.
+func (c *Coordinator) insist(ctx context.Context, what string, change func(context.Context, func(*ledger.Tx) error) error, f func(*ledger.Tx) error) error {
 	for {
-		err := c.update(context.Background(), f)
+		err := change(context.Background(), f)
 		if !errors.Is(err, &Error{Code: CodeFull}) {
 			return err
 		}

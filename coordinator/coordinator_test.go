@@ -441,11 +441,13 @@ func TestJudgement(t *testing.T) {
 		{name: "network, one try", outcomes: []coordinator.Outcome{fail(state.ClassNetwork)}, spec: coordinator.TaskSpec{MaxAttempts: 1}, status: state.Failed, reason: state.ClassNetwork, attempt: 1, runs: 1},
 		{name: "rate limit spends nothing", outcomes: []coordinator.Outcome{fail(state.ClassRateLimited), fail(state.ClassRateLimited), good}, status: state.Done, attempt: 1, runs: 3},
 		{name: "rate limit, told not to wait", outcomes: []coordinator.Outcome{fail(state.ClassRateLimited)}, spec: coordinator.TaskSpec{NoWaitLimit: true}, status: state.Failed, reason: state.ClassRateLimited, attempt: 1, runs: 1},
-		{name: "rate limit beyond the longest wait", outcomes: []coordinator.Outcome{{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}, status: state.Dead, reason: state.ClassRateLimited, attempt: 1, runs: 1},
 		{name: "interrupted too often", outcomes: []coordinator.Outcome{fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted)}, status: state.Dead, reason: state.ClassInterrupted, attempt: 0, runs: 6},
 		{name: "auth", outcomes: []coordinator.Outcome{fail(state.ClassAuth)}, status: state.Failed, reason: state.ClassAuth, attempt: 1, runs: 1},
 		{name: "agent missing", outcomes: []coordinator.Outcome{fail(state.ClassAgentMissing)}, status: state.Failed, reason: state.ClassAgentMissing, attempt: 1, runs: 1},
 		{name: "session lost", outcomes: []coordinator.Outcome{fail(state.ClassSessionLost), good}, spec: coordinator.TaskSpec{AgentSession: "gone"}, status: state.Done, attempt: 1, runs: 2},
+		{name: "conversation full", outcomes: []coordinator.Outcome{fail(state.ClassContextFull), good}, spec: coordinator.TaskSpec{AgentSession: "long"}, status: state.Done, attempt: 1, runs: 2},
+		{name: "the next one is full too", outcomes: []coordinator.Outcome{fail(state.ClassContextFull), {Class: state.ClassContextFull, Session: "new", Kept: true}}, spec: coordinator.TaskSpec{AgentSession: "long", MaxAttempts: 5}, status: state.Failed, reason: state.ClassContextFull, attempt: 1, runs: 2},
+		{name: "the prompt alone is too much", outcomes: []coordinator.Outcome{fail(state.ClassContextFull)}, status: state.Failed, reason: state.ClassContextFull, attempt: 1, runs: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -464,6 +466,9 @@ func TestJudgement(t *testing.T) {
 			}
 			if tc.name == "session lost" && (w.agent.turns[0].Session != "gone" || w.agent.turns[1].Session != "" || got.Note == "") {
 				t.Errorf("a lost session was asked for again, or nothing is said about it: %q", got.Note)
+			}
+			if tc.reason == state.ClassContextFull && !strings.Contains(got.Error, "make it smaller") {
+				t.Errorf("the error is %q", got.Error)
 			}
 		})
 	}

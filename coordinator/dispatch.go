@@ -50,12 +50,15 @@ const clockCheck = 30 * time.Second
 func (c *Coordinator) untilNext() time.Duration {
 	now := c.cfg.Now()
 	c.mu.Lock()
-	ready := len(c.state.Ready(now, c.limits())) > 0
+	ready, missing := len(c.state.Ready(now, c.limits())) > 0, len(c.state.Missing()) > 0
 	next, idle := c.state.NextWake(now), c.state.Idle()
 	c.mu.Unlock()
 	wait := farAway
 	if c.full.Swap(false) || ready {
 		wait = lookAgain
+	}
+	if missing {
+		wait = min(wait, max(c.nextLook.Sub(now), time.Millisecond))
 	}
 	if !next.IsZero() {
 		wait = min(wait, max(next.Sub(now), time.Millisecond), clockCheck)
@@ -147,6 +150,7 @@ func (c *Coordinator) dispatch() {
 	if c.isLeaving() {
 		return
 	}
+	c.lookForMissing()
 	c.failDoomed()
 	c.fallBack()
 	c.failUnwilling()
@@ -155,7 +159,7 @@ func (c *Coordinator) dispatch() {
 	}
 	var chosen []*run
 	agent := c.cfg.DefaultAgent() // asked here, because it may start a program
-	err := c.update(context.Background(), func(tx *ledger.Tx) error {
+	err := c.exclusive(context.Background(), func(tx *ledger.Tx) error {
 		c.release(chosen)
 		var waiting []*ledger.Record
 		chosen, waiting = c.choose(agent)
@@ -287,8 +291,8 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 		Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))
 	c.complete(r, defaultAgent, rec)
 	r.session = t.AgentSession
-	if s, ok := c.state.SessionByID(r.task.SessionID); ok && r.session == "" && t.Resume != "never" && s.Agent == r.task.Agent {
-		r.session = s.Native
+	if s, ok := c.state.SessionByID(r.task.SessionID); ok && t.Resume != "never" && s.Agent == r.task.Agent && s.Native != "" && !r.named {
+		r.session = s.Native // it may have been forked since the task's last run
 	}
 	unset(rec, state.KeyReason, t.Reason != "")
 	unset(rec, state.KeyError, t.Error != "" && t.Phase != state.PhaseEvaluate) // else it is that of the answer

@@ -21,7 +21,7 @@ func (c *Coordinator) failDoomed() {
 	if len(doomed()) == 0 {
 		return
 	}
-	err := c.update(context.Background(), func(tx *ledger.Tx) error {
+	err := c.exclusive(context.Background(), func(tx *ledger.Tx) error {
 		causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
 		for _, t := range doomed() {
 			id, cause := c.causeOf(&t, causes)

@@ -70,6 +70,9 @@ func (c *Coordinator) inspect(r *run, out *Outcome) {
 	if hasVerify(&t) {
 		a.verify, a.diff = t.VerifyCommand, c.changes(r, &t, allLines)
 	}
+	if r.task.Phase == state.PhaseVerify { // the turns have left theirs on the task
+		out.Findings = t.Findings
+	}
 	out.Findings = together(out.Findings, inspect(r.ctx, a))
 }
 
@@ -145,7 +148,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 	}
 	ctx, stop := context.WithTimeoutCause(r.ctx, limit, ErrTimeout)
 	defer stop()
-	said := agent.Run(ctx, turn, func(Event) {
+	said := c.runTurn(ctx, t.Agent, agent, turn, func(Event) {
 		now := c.cfg.Now()
 		r.lastOutput.Store(&now)
 	})
@@ -156,7 +159,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 	}
 	asked := *t
 	asked.Phase = "" // it is the account's agent all the same
-	r.account = c.judge(&asked, Outcome{Class: said.Class, RetryAt: said.RetryAt}, c.cfg.Now()).account
+	r.account = c.judge(&asked, Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, c.cfg.Now()).account
 	if said.Class != "" {
 		out.Note = "the answer was not evaluated: " + notJudged(&said)
 		return
@@ -227,7 +230,7 @@ func (c *Coordinator) prepareJudge(r *run, t *state.Task, set *WorkspaceSettings
 	}
 	if err == nil {
 		told := judged{t, out, c.toldPolicy(t), c.changes(r, t, fileSizes)}
-		err = os.WriteFile(turn.Prompt, []byte(told.prompt(set.EvalPrompt)), durable.FileMode)
+		err = c.writePrompt(turn, t.Agent, told.prompt(set.EvalPrompt))
 	}
 	return turn, err
 }

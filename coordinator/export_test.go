@@ -68,3 +68,6 @@ func (c *Coordinator) Append(records ...*ledger.Record) error {
 		return nil
 	})
 }
+
+// Dispatch starts what is ready, once, where Run is not at work.
+func (c *Coordinator) Dispatch() { c.dispatch() }

@@ -19,7 +19,7 @@ func (c *Coordinator) fallBack() {
 	if len(able) == 0 || len(c.handOvers(able)) == 0 {
 		return
 	}
-	err := c.update(context.Background(), func(tx *ledger.Tx) error {
+	err := c.exclusive(context.Background(), func(tx *ledger.Tx) error {
 		for _, r := range c.handOvers(able) {
 			tx.Append(r)
 		}

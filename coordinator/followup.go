@@ -126,6 +126,9 @@ func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text 
 	if err != nil {
 		return err
 	}
+	if t.Trigger == state.ByAgent { // what follows it is its agent's wish as well
+		c.capBy(&in.list[0], t)
+	}
 	return in.record(tx)
 }
 

@@ -1,11 +1,14 @@
 package coordinator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"stint/ledger"
 	"stint/state"
@@ -21,32 +24,87 @@ var ErrFromRun = &Error{
 	Hint: "leave it to the user, who can do it outside of the run",
 }
 
+// taskOfRun returns the task that a run carries out, which asks for something.
+func (c *Coordinator) taskOfRun(run string) (state.Task, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id, ok := c.state.RunningAs(run)
+	if !ok {
+		return state.Task{}, &Error{
+			Code: CodeForbidden, Message: fmt.Sprintf("run %s, which asks for it, does not run any more, or not here", run),
+			Hint: "a run queues tasks while it lasts, in the state directory that it belongs to",
+		}
+	}
+	t, _ := c.state.Peek(id)
+	return t, nil
+}
+
 // belongTo makes a submission that came from a run one of the run's task.
 func (in *intake) belongTo(s *submission, tx *ledger.Tx) error {
 	c := in.c
-	c.mu.Lock()
-	parent, ok := c.state.RunningAs(s.FromRun)
-	t, _ := c.state.Peek(parent)
-	c.mu.Unlock()
+	t, err := c.taskOfRun(s.FromRun)
+	if err != nil {
+		return err
+	}
 	c.runsMu.Lock()
-	if r := c.runs[parent]; r != nil {
+	if r := c.runs[t.ID]; r != nil {
 		t.Workspace = r.home // without links, as what it asks for has it
 		// Where it runs, whatever a person has written of the task since.
 		t.SessionKey, t.SessionID, t.AgentSession = r.task.SessionKey, r.task.SessionID, r.task.AgentSession
 	}
 	c.runsMu.Unlock()
-	if !ok {
-		return &Error{
-			Code: CodeForbidden, Message: fmt.Sprintf("run %s, which asks for it, does not run any more, or not here", s.FromRun),
-			Hint: "a run queues tasks while it lasts, in the state directory that it belongs to",
-		}
-	}
-	s.parent, s.trigger = parent, state.ByAgent
-	tx.Claim(string(ledger.KindTask) + " " + parent) // its end, and what else it queues, are decided after this
+	s.trigger = state.ByAgent
+	tx.Claim(string(ledger.KindTask) + " " + t.ID) // its end, and what else it queues, are decided after this
 	if why := in.exceeds(s, &t); why != "" {
-		s.Hold, s.note = true, "an agent asked for it, "+why+" in stint show, then stint release "+s.ID
+		s.Hold, s.held = true, "an agent asked for it, "+why+" in stint show, then stint release "+s.ID
 	}
 	return nil
+}
+
+// capBy lowers what a submission has to what the task t has, which queues it: no task gets
+// more through another one than its user allowed. What the submission leaves to the
+// configuration is lowered too.
+func (c *Coordinator) capBy(s *submission, t *state.Task) {
+	var capped []string
+	lower := func(field, to string) { capped = append(capped, strings.TrimSpace(field+" "+to)) }
+	set := c.workspace(s.Workspace)
+	asks := state.Task{Workspace: s.Workspace, Timeout: s.Timeout, VerifyTimeout: s.VerifyTimeout, MaxIterations: s.MaxIterations, VerifyCommand: first(s.VerifyCommand, set.VerifyCommand)}
+	isLonger := func(d, most time.Duration) bool { return most > 0 && (d == 0 || d > most) } // 0: without an end
+	const usual = 5
+	if most := cmp.Or(t.Priority, usual); cmp.Or(s.Priority, usual) > most {
+		s.Priority = most
+		lower(state.KeyPriority, strconv.Itoa(most))
+	}
+	switch most := t.MaxAttempts; {
+	case most == 0 && s.MaxAttempts > 1: // with a number of its own it would be tried again after failures of other kinds
+		s.MaxAttempts = 0
+		lower(state.KeyMaxAttempts, "as configured")
+	case most > 0 && cmp.Or(s.MaxAttempts, set.MaxAttempts, c.cfg.MaxAttempts) > most:
+		s.MaxAttempts = most
+		lower(state.KeyMaxAttempts, strconv.Itoa(most))
+	}
+	if most := c.timeout(t); isLonger(c.timeout(&asks), most) {
+		s.Timeout = most.String()
+		lower(state.KeyTimeout, s.Timeout)
+	}
+	if most := c.verifyTimeout(t); (hasVerify(&asks) || s.VerifyTimeout != "") && isLonger(c.verifyTimeout(&asks), most) {
+		s.VerifyTimeout = most.String()
+		lower(state.KeyVerifyTimeout, s.VerifyTimeout)
+	}
+	if most := c.maxIterations(t); (hasVerify(&asks) || s.MaxIterations > 0) && c.maxIterations(&asks) > most {
+		s.MaxIterations = most
+		lower(state.KeyMaxIterations, strconv.Itoa(most))
+	}
+	if t.MaxLimitWait == noWait && !s.NoWaitLimit {
+		s.NoWaitLimit = true
+		lower(state.KeyMaxLimitWait, noWait)
+	}
+	if s.Model == "" && s.Agent == t.Agent {
+		s.Model = t.Model
+	}
+	if len(capped) > 0 {
+		s.note = strings.TrimPrefix(s.note+"; limited to the values of task "+t.ID+", which queued it: "+strings.Join(capped, ", "), "; ")
+	}
 }
 
 // exceeds says what a submission asks for that the task t, whose run asks, does not
@@ -59,12 +117,17 @@ func (in *intake) exceeds(s *submission, t *state.Task) string {
 		}
 	}
 	configured := first(in.c.workspace(s.Workspace).VerifyCommand, NoVerify)
+	model := in.c.workspace(t.Workspace).Models[s.Agent]
+	if s.Agent == t.Agent {
+		model = t.Model
+	}
 	isOwn := func(agent string) bool { return agent == t.Agent || slices.Contains(t.Fallback, agent) }
 	hold(s.VerifyCommand == NoVerify && configured != NoVerify, "without the configured verify command", "verifyCommand")
 	hold(first(s.VerifyCommand, NoVerify) != NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
 	hold(!isWithin(s.Workspace, t.Workspace), "outside of "+first(t.Workspace, "its own directory"), "workspace and prompt")
 	hold(isGuarded(s.Workspace, t.Workspace), "in or below "+strings.Join(guardedDirs, ", "), "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
+	hold(isOwn(s.Agent) && s.Model != "" && s.Model != model, "with another model", "model")
 	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
 	hold(in.isForeignSession(s, t), "in a session that is not its own", "session and prompt")
 	if len(what) == 0 {
@@ -102,15 +165,6 @@ func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
 		}
 	}
 	return s.AgentSession != "" || s.Continue || in.c.state.LaneAgent(s.SessionKey, sortedNames(in.c.cfg.Agents)) != ""
-}
-
-// agentOfRun gives the agent whose run that is; "" if it does not run here.
-func (c *Coordinator) agentOfRun(run string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	id, _ := c.state.RunningAs(run)
-	t, _ := c.state.Peek(id)
-	return t.Agent
 }
 
 // misplaced says why a task must not begin in its workspace, which may be another

@@ -697,3 +697,111 @@ func TestRunsWaitForEachOther(t *testing.T) {
 		})
 	}
 }
+
+// TestARunGetsNoMoreThanItsTask: numbers beyond those of its own task are capped, also
+// where it leaves them to the configuration, and a note tells; another model is held; and
+// so it is with what follows its tasks.
+func TestARunGetsNoMoreThanItsTask(t *testing.T) {
+	parent := coordinator.TaskSpec{
+		ID: taskID(1), Prompt: "p", Model: "small", Priority: 3, Timeout: "10m", MaxAttempts: 2, VerifyCommand: "make test",
+		MaxIterations: 2, VerifyTimeout: "1m", NoWaitLimit: true,
+	}
+	more := coordinator.TaskSpec{Model: "big", Priority: 9, Timeout: "1h", MaxAttempts: 9, MaxIterations: 9, VerifyTimeout: "1h", OnFailure: "look"}
+	less := coordinator.TaskSpec{Model: "small", Priority: 1, Timeout: "1m", MaxAttempts: 1, MaxIterations: 1, VerifyTimeout: "1s", NoWaitLimit: true}
+	const all = "limited to the values of task 019ab3f0-6f1e-7c3a-9a51-000000000001, which queued it: priority 3, maxAttempts 2, timeout 10m0s, verifyTimeout 1m0s, maxIterations 2, maxLimitWait 0s"
+	for _, tc := range []struct {
+		name, prompt string
+		parent, ask  coordinator.TaskSpec
+		want         string // model, priority, attempts, timeout, verify timeout, iterations, limit wait
+		note         string
+		hold         bool
+	}{
+		{"more", "child", parent, more, "big 3 2 10m0s 1m0s 2 0s", all, true},
+		{"more of its own model", "fail", parent, coordinator.TaskSpec{Priority: 9, OnFailure: "look"}, "small 3 2 10m0s 1m0s 2 0s", all, false},
+		{"left to the configuration", "child", parent, coordinator.TaskSpec{}, "small 3 2 10m0s 1m0s 2 0s", all, false},
+		{"less", "child", parent, less, "small 1 1 1m 1s 1 0s", "", false},
+		{"nothing of a task that says nothing", "child", coordinator.TaskSpec{ID: taskID(1), Prompt: "p"}, coordinator.TaskSpec{}, " 0 0   0 ", "", false},
+		{
+			"more than the configuration has", "child",
+			coordinator.TaskSpec{ID: taskID(1), Prompt: "p"},
+			coordinator.TaskSpec{Priority: 6, Timeout: "2h", MaxAttempts: 2, MaxIterations: 9, VerifyTimeout: "2h"},
+			" 5 0 1h0m0s 1h0m0s 3 ", "limited to the values of task 019ab3f0-6f1e-7c3a-9a51-000000000001, which queued it: priority 5, maxAttempts as configured, timeout 1h0m0s, verifyTimeout 1h0m0s, maxIterations 3", false,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := followWorld(t)
+				w.cfg.Timeout, w.cfg.VerifyTimeout, w.cfg.MaxIterations, w.cfg.Shell, w.cfg.FollowUpDepth = time.Hour, time.Hour, 3, passes{}, 3
+				w.settings(coordinator.WorkspaceSettings{VerifyCommand: "make test"})
+				plain := w.agent.do
+				var child, again state.Task
+				w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+					if turn.TaskID == taskID(1) {
+						spec := tc.ask
+						spec.ID, spec.Prompt, spec.FromRun, spec.IdempotencyKey = taskID(2), tc.prompt, turn.RunID, "k"
+						child, again = w.submit(spec), w.submit(spec)
+					}
+					return plain(ctx, turn, report)
+				}
+				w.openUnwatched()
+				w.ended(w.submit(tc.parent).ID)
+				has := func(t *state.Task) string {
+					return fmt.Sprint(t.Model, " ", t.Priority, " ", t.MaxAttempts, " ", t.Timeout, " ", t.VerifyTimeout, " ", t.MaxIterations, " ", t.MaxLimitWait)
+				}
+				if got := has(&child); got != tc.want || child.Hold != tc.hold || !strings.HasSuffix(child.Note, tc.note) || (child.Note == "") != (tc.note == "") {
+					t.Errorf("it has %q, hold %v, note %q", got, child.Hold, child.Note)
+				}
+				if again.ID != child.ID {
+					t.Error("the same request again made another task")
+				}
+				if tc.hold != strings.Contains(child.Note, "with another model: look at model in stint show") {
+					t.Errorf("the note is %q", child.Note)
+				}
+				if tc.prompt == "fail" {
+					w.ended(child.ID)
+					next := w.onlyChild(child.ID)
+					if got := has(&next); got != "small 3 2 10m0s 1m0s 2 0s" {
+						t.Errorf("what follows it has %q", got)
+					}
+				}
+				w.close()
+			})
+		})
+	}
+}
+
+// TestARunsKeysAreItsOwn: an agent's idempotency key is no user's and no other task's, in
+// either order, alone and of a list; it is shown as it was given.
+func TestARunsKeysAreItsOwn(t *testing.T) {
+	fromRun(t, func(w *world) { w.cfg.MaxFollowUps = 100 }, func(w *world, parent state.Task) {
+		ask := func(run, key, text string, list bool) (string, error) {
+			spec := coordinator.TaskSpec{Prompt: text, FromRun: run, Workspace: w.work, Parallel: true}
+			if list {
+				tasks, err := w.c.SubmitOnce(t.Context(), key, []coordinator.TaskSpec{spec})
+				if err != nil {
+					return "", err
+				}
+				return tasks[0].ID, nil
+			}
+			spec.IdempotencyKey = key
+			task, err := w.try(spec)
+			return task.ID, err
+		}
+		for i, key := range []string{"nightly", "1", parent.ID, "run " + parent.ID, "nightlies", "2", "a" + parent.ID} {
+			list := i > 3
+			agents, err := ask(parent.RunID, key, "the agent's", list)
+			users, uerr := ask("", key, "the user's", list)
+			again, aerr := ask(parent.RunID, key, "the agent's", list)
+			if err := errors.Join(err, uerr, aerr); err != nil || agents == users || again != agents {
+				t.Errorf("key %q: tasks %s, %s and %s, %v", key, agents, users, again, err)
+				continue
+			}
+			if _, err := ask(parent.RunID, key, "something else", list); code(err) != coordinator.CodeConflict || !strings.Contains(err.Error(), fmt.Sprintf("%q", key)) {
+				t.Errorf("key %q for something else: %v", key, err)
+			}
+			if got := w.task(agents); got.IdempotencyKey.Given() != key {
+				t.Errorf("the key %q is shown as %q", key, got.IdempotencyKey.Given())
+			}
+		}
+	})
+}

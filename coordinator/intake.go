@@ -29,9 +29,11 @@ type submission struct {
 	root  string   // checkout or directory whose lane it may be in
 	after []string // the ids that After means, set on the log's goroutine
 
-	parent  string        // the task that queues it; of what came from a run it is set on the log's goroutine
-	trigger state.Trigger // why that does; "": nobody but a client asks
-	note    string        // why it is held
+	parent  string        // the task that queues it
+	trigger state.Trigger // why that does, of what came from a run set on the log's goroutine; "": nobody but a client asks
+	held    string        // why it is held
+	note    string        // what else its user should know
+	since   string        // of one that continues a conversation: the named session that was used there later; "": none
 }
 
 // A request is what a client wants to be taken in together, all or none.
@@ -46,11 +48,12 @@ type request struct {
 type intake struct {
 	c *Coordinator
 	request
-	list   []submission
-	index  map[string]int    // id to place in list
-	agent  string            // the default agent, asked at most once
-	agents map[string]string // by lane: that of the last spec
-	seen   map[string]*checkedWorkspace
+	list     []submission
+	index    map[string]int    // id to place in list
+	agent    string            // the default agent, asked at most once
+	runAgent string            // that of the task whose run asks
+	agents   map[string]string // by lane: that of the last spec
+	seen     map[string]*checkedWorkspace
 
 	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
 
@@ -153,11 +156,25 @@ func (c *Coordinator) emptyIntake() *intake {
 
 // add checks a submission and adds it to the intake.
 func (in *intake) add(s submission) error {
+	var by state.Task // whose run asks
 	if s.FromRun != "" {
 		s.AllowStateInWorkspace = false // no run gives itself that right
+		var err error
+		if by, err = in.c.taskOfRun(s.FromRun); err != nil {
+			return err
+		}
+		in.runAgent = by.Agent
 	}
 	in.list = append(in.list, s)
-	return in.check(&in.list[len(in.list)-1])
+	added := &in.list[len(in.list)-1]
+	if err := in.check(added); err != nil || by.ID == "" {
+		return err
+	}
+	if added.parent = by.ID; s.IdempotencyKey != "" {
+		added.IdempotencyKey = state.RunKey(s.IdempotencyKey, by.ID)
+	}
+	in.c.capBy(added, &by)
+	return nil
 }
 
 // isMany reports whether there are specs that come after others of the same intake.
@@ -209,7 +226,32 @@ func (in *intake) check(s *submission) error {
 	if err := checkFields(&s.TaskSpec); err != nil {
 		return err
 	}
+	if s.Continue {
+		in.c.lookForNamed(s)
+	}
 	return in.c.fillFallback(s)
+}
+
+// lookForNamed notes the named session that was used last in the directory where a
+// submission continues the conversation without a name, if that was used before.
+func (c *Coordinator) lookForNamed(s *submission) {
+	const most = 100 // sessions that are looked at: the last task of each may have to be read
+	c.mu.Lock()
+	current, _ := c.state.CurrentSession(s.lane(), s.Agent, s.Account)
+	sessions := c.state.Sessions()
+	c.mu.Unlock()
+	for _, named := range sessions[:min(len(sessions), most)] {
+		if !named.UpdatedAt.After(current.UpdatedAt) {
+			return
+		}
+		if last, err := c.whole(named.LastTask); err == nil && isNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
+			s.since = named.Key
+			break
+		}
+	}
+	if s.since != "" && current.ID != "" {
+		s.note = "this continues the last conversation without a name; session " + s.since + " was used here since: stint task --session " + s.since
+	}
 }
 
 // checkFields says what is wrong with fields of a spec that can be looked at by
@@ -243,7 +285,7 @@ func (in *intake) fillAgent(s *submission) {
 		}
 	}
 	if s.Agent == "" && s.FromRun != "" { // what a run queues is for its own agent, not for the user's default
-		s.Agent = in.c.agentOfRun(s.FromRun)
+		s.Agent = in.runAgent
 	}
 	if s.Agent = first(s.Agent, s.DefaultAgent); s.Agent == "" {
 		if in.agent == "" {
@@ -650,7 +692,10 @@ func (s *submission) addRest(r *ledger.Record) error {
 		r.Add(state.KeyAfterPolicy, state.AfterAny)
 	}
 	if s.Hold {
-		r.Add(state.KeyHold, "true").AddIf(state.KeyNote, s.note)
+		r.Add(state.KeyHold, "true")
+	}
+	if r.AddIf(state.KeyNote, s.held); s.note != "" {
+		addNote(r, s.note)
 	}
 	if !s.Hold && s.trigger == state.ByAgent {
 		r.Add(state.KeyIntake, state.IntakeOpen)
@@ -685,7 +730,11 @@ func (in *intake) sessionFor(s *submission, resume string, tx *ledger.Tx) (lane,
 	if goesOn && resume != "never" && s.AgentSession == "" {
 		id = in.currentSession(at)
 		if id == "" && s.Continue {
-			return "", "", &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(at.lane, state.LanePrefixDir)), Hint: "leave --continue out", Field: "continue"}
+			what, hint := fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(at.lane, state.LanePrefixDir)), "leave --continue out"
+			if s.since != "" {
+				what, hint = what+"; the last conversation there is session "+s.since, "stint task --session "+s.since
+			}
+			return "", "", &Error{Code: CodeNotFound, Message: what, Hint: hint, Field: "continue"}
 		}
 		if id == "" {
 			tx.Claim("session " + at.lane) // two first tasks of a session must not both begin it

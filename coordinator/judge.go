@@ -17,7 +17,8 @@ type verdict struct {
 	retries     int
 	requeues    int
 	limitWaits  int
-	limitSince  time.Time      // when the present wait for a rate limit began
+	limitSince  time.Time      // when the present wait for a rate limit without a named end began
+	why         string         // what the user should know beside the run's error
 	loseSession bool           // the agent's session is gone: begin a new one
 	note        string         // what the user should know about that
 	account     *ledger.Record // what the run says about the account; nil if nothing
@@ -32,20 +33,20 @@ type verdict struct {
 //	interrupted, and we go on        no, a retry         queued with backoff; dead after max retries
 //	the same, by a shortage          no                  queued with backoff
 //	rate-limited                     no, a limit wait    queued; the account cools down until the time that the agent
-//	                                                     named, else by its backoff. Dead after max_limit_wait, failed
-//	                                                     if the task does not wait, but never before its fallbacks
-//	auth                             yes                 failed, and the account goes on hold
-//	agent-missing                    yes                 failed
-//	session-lost                     no                  queued with a new session, or failed by resume_missing
+//	                                                     named, however far, else by its backoff, and then dead after
+//	                                                     max_limit_wait. Failed if the task does not wait. Neither
+//	                                                     before its fallbacks
+//	auth, budget                     yes                 failed, and the account goes on hold
+//	agent-missing                    no, a retry         queued, and the account goes on hold until the program is back; dead after
+//	                                                     max retries. Failed if no task here has run with that agent
+//	session-lost, context-full       no                  queued with a new session, or failed by resume_missing; failed
+//	                                                     if a new session was too small too
 //	network, stalled, session-busy   yes                 queued with backoff; dead when the attempts are used up
 //	exit, timeout, output-missing,   yes                 failed; where the task itself says maxAttempts: queued with
-//	verify, budget                                       backoff, dead when they are used up
+//	verify                                               backoff, dead when they are used up
 func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 	v := verdictOf(t, state.Failed)
 	v.reason = out.Class
-	if out.Class == state.ClassRateLimited {
-		v.limitSince = t.LimitSince
-	}
 	switch out.Class {
 	case "":
 		v.status = state.Done
@@ -56,15 +57,16 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 	case state.ClassRateLimited:
 		c.judgeLimit(&v, t, out, now)
 	case state.ClassAuth:
-		v.account = accountRecord(t.AccountName()).Add(state.KeyHold, "true").Add(state.KeyReason, "not logged in; met by task "+t.ID)
-	case state.ClassSessionLost:
-		if c.cfg.ResumeMissing != "error" {
-			v.status, v.attempt, v.loseSession = state.Queued, t.Attempt-1, true
-			v.note = "the agent's session is gone; a new one was begun"
-		}
+		v.account = holdRecord(t, "not logged in")
+	case state.ClassBudget:
+		v.account = holdRecord(t, first(out.Error, "the provider wants to be paid"))
+	case state.ClassAgentMissing:
+		c.judgeMissing(&v, t, out)
+	case state.ClassSessionLost, state.ClassContextFull:
+		c.judgeSession(&v, t, out)
 	case state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
 		c.judgeRetry(&v, t, now)
-	case state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify, state.ClassBudget:
+	case state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify:
 		if t.MaxAttempts > 0 {
 			c.judgeRetry(&v, t, now)
 		}
@@ -73,6 +75,23 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 		v.account = c.gotThrough(t, out.Class)
 	}
 	return v
+}
+
+// judgeSession lets a task whose conversation is gone, or full, begin a new one.
+func (c *Coordinator) judgeSession(v *verdict, t *state.Task, out Outcome) {
+	full := out.Class == state.ClassContextFull
+	switch {
+	case full && out.Fresh:
+		v.why = "this was a new conversation: split the task, or make it smaller"
+	case c.cfg.ResumeMissing != "error":
+		v.status, v.attempt, v.loseSession = state.Queued, t.Attempt-1, true
+		v.note = "the agent's session is gone; a new one was begun"
+		if full {
+			v.note = "the agent's conversation was full; a new one was begun"
+		}
+	case full:
+		v.why = "a new conversation begins with --resume never"
+	}
 }
 
 // verdictOf gives a verdict that leaves a task's counters as they are, and ends its
@@ -119,10 +138,17 @@ func accountRecord(name string) *ledger.Record {
 	return &ledger.Record{Kind: ledger.KindControl, ID: state.ControlAccount + name}
 }
 
+// holdRecord puts the account of a task on hold.
+func holdRecord(t *state.Task, why string) *ledger.Record {
+	return accountRecord(t.AccountName()).Add(state.KeyHold, "true").Add(state.KeyReason, why+"; met by task "+t.ID)
+}
+
 // backoff is the wait after the n-th failure (from 0): base·2^n, at most the
 // maximum, and of that a random part between half and all.
-func (c *Coordinator) backoff(n int) time.Duration {
+func (c *Coordinator) backoff(n int) time.Duration { return c.backoffUpTo(c.cfg.BackoffMax, n) }
+
+func (c *Coordinator) backoffUpTo(most time.Duration, n int) time.Duration {
 	d := float64(c.cfg.BackoffBase) * math.Pow(2, float64(min(n, 30)))
-	d = min(d, float64(c.cfg.BackoffMax))
+	d = min(d, float64(most))
 	return time.Duration(d * (0.5 + 0.5*c.cfg.Rand()))
 }

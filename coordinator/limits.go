@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -19,27 +20,35 @@ import (
 // judgeLimit lets a task wait for its account. The wait stands in the account's
 // record alone: whoever takes it away there lets all tasks go on.
 func (c *Coordinator) judgeLimit(v *verdict, t *state.Task, out Outcome, now time.Time) {
-	most := c.cfg.MaxLimitWait
-	if d, err := time.ParseDuration(t.MaxLimitWait); err == nil {
-		most = d
-	}
-	if v.limitSince.IsZero() {
-		v.limitSince = now
-	}
-	until, record := c.coolDown(c.account(t), out.RetryAt, now)
+	a, record := c.coolDown(c.account(t), out.RetryAt, now)
 	v.account = record
-	wait := func() {
+	if a.Guessed {
+		v.limitSince = t.LimitSince
+		if v.limitSince.IsZero() {
+			v.limitSince = now
+		}
+	}
+	most := c.maxLimitWait(t)
+	switch {
+	case most == 0 && len(t.Fallback) == 0: // told not to wait
+	case a.TooLong(v.limitSince, most) && len(t.Fallback) == 0:
+		v.status, v.why = state.Dead, waitedTooLong(most)
+	default: // one with a fallback is handed to it by the dispatcher, or ended as above
 		v.status, v.attempt, v.limitWaits = state.Queued, t.Attempt-1, t.LimitWaits+1
 	}
-	switch {
-	case len(t.Fallback) > 0:
-		wait() // the dispatcher hands it to another agent, or ends it as below
-	case most == 0: // told not to wait
-	case until.After(v.limitSince.Add(most)):
-		v.status = state.Dead
-	default:
-		wait()
+}
+
+// maxLimitWait is how long a task waits for limits without a named end.
+func (c *Coordinator) maxLimitWait(t *state.Task) time.Duration {
+	if d, err := time.ParseDuration(t.MaxLimitWait); err == nil {
+		return d
 	}
+	return c.cfg.MaxLimitWait
+}
+
+// waitedTooLong says why a task does not wait any longer, and what helps.
+func waitedTooLong(most time.Duration) string {
+	return fmt.Sprintf("the provider names no end of this limit, and the next try would come after max_limit_wait (%s): raise it, or name agents to take over with --fallback", most)
 }
 
 func (c *Coordinator) account(t *state.Task) state.Account {
@@ -48,30 +57,35 @@ func (c *Coordinator) account(t *state.Task) state.Account {
 	return c.state.Account(t.AccountName())
 }
 
-// coolDown gives until when an account cools down now that a run has met its limit,
-// and the record that says so; nil if nothing changes. Runs that met the limit
-// while the account cools down already began before it: they do not count, but one
-// may know of a later end. Without a named time the wait grows with the limits that
-// the account has met in a row.
-func (c *Coordinator) coolDown(a state.Account, named, now time.Time) (until time.Time, record *ledger.Record) {
-	until, waits := a.CoolUntil, a.LimitWaits
+// maxLimitBackoff is the longest wait for a limit whose end nobody has named.
+const maxLimitBackoff = 30 * time.Minute
+
+// coolDown returns an account as it cools down now that a run has met its limit, and the
+// record that says so; nil if nothing changes. Runs that met the limit while the account
+// cools down already began before it: they do not count, but one may know of a later
+// end. Without a named time the wait grows with the limits that the account has met in a
+// row.
+func (c *Coordinator) coolDown(a state.Account, named, now time.Time) (state.Account, *ledger.Record) {
 	switch {
 	case a.CoolUntil.After(now):
 		if !named.After(a.CoolUntil) {
-			return until, nil
+			return a, nil
 		}
-		until = named
+		a.CoolUntil, a.Guessed = named, false
 	case named.After(now):
-		until, waits = named, waits+1
+		a.CoolUntil, a.Guessed, a.LimitWaits = named, false, a.LimitWaits+1
 	default:
-		until, waits = now.Add(c.backoff(waits)), waits+1
+		a.CoolUntil, a.Guessed, a.LimitWaits = now.Add(c.backoffUpTo(maxLimitBackoff, a.LimitWaits)), true, a.LimitWaits+1
 	}
-	until = until.Add(time.Millisecond - 1).Truncate(time.Millisecond) // the ledger has milliseconds, and nothing is to start too early
-	record = accountRecord(a.Name).Add(state.KeyCoolUntil, state.FormatTime(until)).Add(state.KeyLimitWaits, strconv.Itoa(waits))
+	a.CoolUntil = a.CoolUntil.Add(time.Millisecond - 1).Truncate(time.Millisecond) // the ledger has milliseconds, and nothing is to start too early
+	record := accountRecord(a.Name).Add(state.KeyCoolUntil, state.FormatTime(a.CoolUntil)).Add(state.KeyLimitWaits, strconv.Itoa(a.LimitWaits))
+	if a.Guessed {
+		record.Add(state.KeyCoolGuessed, "true")
+	}
 	if !a.Hold { // a hold's reason stays
 		record.Add(state.KeyReason, string(state.ClassRateLimited))
 	}
-	return until, record
+	return a, record
 }
 
 // gotThrough gives the record that ends an account's time of one task after the
@@ -83,7 +97,7 @@ func (c *Coordinator) gotThrough(t *state.Task, class state.Class) *ledger.Recor
 		return nil
 	}
 	switch class {
-	case "", state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify, state.ClassBudget:
+	case "", state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify:
 	default:
 		return nil // it may not have come as far as the provider
 	}
@@ -128,13 +142,13 @@ func (c *Coordinator) failUnwilling() {
 	for i := 0; i < len(list) && places == nil; i++ { // one follow-up at a time: the next may go on with its session
 		places, ends[list[i].ID] = c.placesOf(list[i].ID), true
 	}
-	err := c.update(context.Background(), func(tx *ledger.Tx) error {
+	err := c.exclusive(context.Background(), func(tx *ledger.Tx) error {
 		for _, t := range c.unwilling(able) {
 			if !ends[t.ID] {
 				continue // the record wakes the dispatcher, which comes back
 			}
-			status, what := state.Dead, "cools down for longer than the task waits for rate limits"
-			if d, err := time.ParseDuration(t.MaxLimitWait); err == nil && d == 0 {
+			status, what := state.Dead, "is rate-limited, and "+waitedTooLong(c.maxLimitWait(&t))
+			if c.maxLimitWait(&t) == 0 {
 				status, what = state.Failed, "waits for a rate limit to pass"
 			}
 			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}

@@ -3,6 +3,9 @@ package coordinator_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -86,7 +89,7 @@ func (p *provider) answer(ctx context.Context, _ coordinator.Turn, _ func(coordi
 // once, then one after each wait, of which the shortest is half of what it grows to.
 func mostRefusals(cfg *coordinator.Config, length time.Duration) int {
 	n := cfg.MaxWorkers
-	for wait := cfg.BackoffBase; length > 0; wait = min(2*wait, cfg.BackoffMax) {
+	for wait := cfg.BackoffBase; length > 0; wait = min(2*wait, 30*time.Minute) {
 		length -= wait/2 + time.Second
 		n++
 	}
@@ -193,8 +196,9 @@ func TestRateLimitTimes(t *testing.T) {
 		{"named", [][]time.Duration{{time.Hour}}, []string{"in 59m59s: rate-limited (wait 1)"}},
 		{"the latest one", [][]time.Duration{{time.Minute}, {time.Hour}, {0}}, []string{"in 59m59s: rate-limited (wait 1)"}},
 		{"past", [][]time.Duration{{-time.Hour}}, []string{"in 30s: rate-limited (wait 1)"}},
-		{"not named", [][]time.Duration{{0, 0, 0, 0, 0}}, []string{
-			"in 30s: rate-limited (wait 1)", "in 1m0s: rate-limited (wait 2)", "in 2m0s: rate-limited (wait 3)", "in 4m0s: rate-limited (wait 4)", "in 5m0s: rate-limited (wait 5)",
+		{"not named", [][]time.Duration{{0, 0, 0, 0, 0, 0, 0, 0}}, []string{
+			"in 30s: rate-limited (wait 1)", "in 1m0s: rate-limited (wait 2)", "in 2m0s: rate-limited (wait 3)", "in 4m0s: rate-limited (wait 4)",
+			"in 8m0s: rate-limited (wait 5)", "in 16m0s: rate-limited (wait 6)", "in 30m0s: rate-limited (wait 7)", "in 30m0s: rate-limited (wait 8)",
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -329,46 +333,94 @@ func TestVerifyCommandSaysNothingOfALimit(t *testing.T) {
 	})
 }
 
-// TestRateLimitEndings: who does not wait has failed, who has waited too long is
-// dead, and neither before a fallback that it names.
+// TestRateLimitEndings: who does not wait has failed, who has waited too long for a
+// limit without an end is dead, and neither before a fallback that it names. For an
+// end that is named, a week ahead, everybody else waits.
 func TestRateLimitEndings(t *testing.T) {
-	limit := coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
-	far := limit
-	far.RetryAt = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	const week, none = 7 * 24 * time.Hour, 0
 	for _, tc := range []struct {
 		name   string
 		spec   coordinator.TaskSpec
-		first  coordinator.Outcome
+		named  []time.Duration // how far ahead the limits end that it meets
+		most   time.Duration   // max_limit_wait
 		status state.Status
 		reason state.Class
 		agent  string
 	}{
-		{"waits", coordinator.TaskSpec{}, limit, state.Done, "", "demo"},
-		{"does not wait", coordinator.TaskSpec{NoWaitLimit: true}, limit, state.Failed, state.ClassRateLimited, "demo"},
-		{"too long", coordinator.TaskSpec{}, far, state.Dead, state.ClassRateLimited, "demo"},
-		{"does not wait, falls back", coordinator.TaskSpec{NoWaitLimit: true, Fallback: []string{"claude"}}, limit, state.Done, "", "claude"},
-		{"too long, falls back", coordinator.TaskSpec{Fallback: []string{"claude"}}, far, state.Done, "", "claude"},
-		{"does not wait, and the fallback is not ready", coordinator.TaskSpec{NoWaitLimit: true, Fallback: []string{"gemini"}}, limit, state.Failed, state.ClassRateLimited, "demo"},
-		{"too long, and the fallback is not ready", coordinator.TaskSpec{Fallback: []string{"gemini"}}, far, state.Dead, state.ClassRateLimited, "demo"},
+		{"waits", coordinator.TaskSpec{}, []time.Duration{none}, time.Hour, state.Done, "", "demo"},
+		{"does not wait", coordinator.TaskSpec{NoWaitLimit: true}, []time.Duration{none}, time.Hour, state.Failed, state.ClassRateLimited, "demo"},
+		{"a week", coordinator.TaskSpec{}, []time.Duration{week}, time.Hour, state.Done, "", "demo"},
+		{"a week, then no end", coordinator.TaskSpec{}, []time.Duration{none, week, none, week}, time.Hour, state.Done, "", "demo"},
+		{"a week, and does not wait", coordinator.TaskSpec{NoWaitLimit: true}, []time.Duration{week}, time.Hour, state.Failed, state.ClassRateLimited, "demo"},
+		{"too long", coordinator.TaskSpec{}, []time.Duration{none}, time.Second, state.Dead, state.ClassRateLimited, "demo"},
+		{"too long in all", coordinator.TaskSpec{}, slices.Repeat([]time.Duration{none}, 20), 4 * time.Hour, state.Dead, state.ClassRateLimited, "demo"},
+		{"does not wait, falls back", coordinator.TaskSpec{NoWaitLimit: true, Fallback: []string{"claude"}}, []time.Duration{none}, time.Hour, state.Done, "", "claude"},
+		{"too long, falls back", coordinator.TaskSpec{Fallback: []string{"claude"}}, []time.Duration{none}, time.Second, state.Done, "", "claude"},
+		{"does not wait, and the fallback is not ready", coordinator.TaskSpec{NoWaitLimit: true, Fallback: []string{"gemini"}}, []time.Duration{none}, time.Hour, state.Failed, state.ClassRateLimited, "demo"},
+		{"too long, and the fallback is not ready", coordinator.TaskSpec{Fallback: []string{"gemini"}}, []time.Duration{none}, time.Second, state.Dead, state.ClassRateLimited, "demo"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := limitedWorld(t)
+				w.cfg.MaxLimitWait = tc.most
 				w.cfg.Agents["claude"], w.cfg.Agents["gemini"] = w.agent, w.agent
 				w.cfg.AgentReady = func(agent string) bool { return agent != "gemini" }
-				w.script(map[string][]step{taskID(1): {{time.Second, tc.first}}})
+				met := 0
+				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+					time.Sleep(time.Second)
+					if met++; met > len(tc.named) {
+						return coordinator.Outcome{Result: "ok"}
+					}
+					out := coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Error: "429"}
+					if d := tc.named[met-1]; d > 0 {
+						out.RetryAt = time.Now().Add(d)
+					}
+					return out
+				}
 				w.openUnwatched()
 				tc.spec.ID, tc.spec.Prompt, tc.spec.Agent = taskID(1), "p", "demo"
 				w.submit(tc.spec)
-				got := w.ended(taskID(1))
+				ctx, cancel := context.WithTimeout(t.Context(), 4*week)
+				defer cancel()
+				got, err := w.c.Wait(ctx, taskID(1))
+				if err != nil {
+					t.Fatal(err)
+				}
 				w.expect(got, tc.status, tc.reason)
 				if got.Agent != tc.agent || got.Attempt != 1 && tc.status == state.Done {
 					t.Errorf("%s has carried it out, at attempt %d", got.Agent, got.Attempt)
+				}
+				if tc.status == state.Dead && (!strings.Contains(got.Error, "max_limit_wait ("+tc.most.String()+")") || !strings.Contains(got.Error, "--fallback")) {
+					t.Errorf("the error is %q", got.Error)
 				}
 				w.close()
 			})
 		})
 	}
+}
+
+// TestWeeklyLimitSurvivesTheJournal: a task waits for a named time also under a master
+// that has nothing but tasks.md.
+func TestWeeklyLimitSurvivesTheJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		w.cfg.MaxLimitWait = time.Hour
+		w.script(map[string][]step{taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(100 * time.Hour)}}}})
+		w.openUnwatched()
+		w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p"})
+		time.Sleep(time.Minute)
+		w.close()
+		if err := os.Remove(filepath.Join(w.dir, "journal.md")); err != nil {
+			t.Fatal(err)
+		}
+		w.openUnwatched()
+		time.Sleep(50 * time.Hour)
+		if why := w.why(taskID(1)); !strings.Contains(why, "cools down until") {
+			t.Errorf("why: %s", why)
+		}
+		w.expect(w.ended(taskID(1)), state.Done, "")
+		w.close()
+	})
 }
 
 // TestFallbackHasNoWorkerYet: a task that does not wait for its account waits for a
@@ -445,16 +497,26 @@ func TestRateLimitHoldsTheAccount(t *testing.T) {
 	w.close()
 }
 
+// TestAuthHoldsTheAccountUntilARetry: so does a provider that wants to be paid; who asks
+// why is told what it said.
 func TestAuthHoldsTheAccountUntilARetry(t *testing.T) {
+	for class, want := range map[state.Class]string{
+		state.ClassAuth: "account demo is on hold: not logged in", state.ClassBudget: "account demo is on hold: Credit balance is too low",
+	} {
+		t.Run(string(class), func(t *testing.T) { holdsTheAccount(t, class, want) })
+	}
+}
+
+func holdsTheAccount(t *testing.T, class state.Class, want string) {
 	w := newWorld(t)
 	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-		return coordinator.Outcome{Class: state.ClassAuth, ExitCode: 1, Error: "not logged in"}
+		return coordinator.Outcome{Class: class, ExitCode: 1, Error: "Credit balance is too low"}
 	}
 	w.open()
 	a := w.submit(coordinator.TaskSpec{Prompt: "a"}).ID
-	w.expect(w.wait(a), state.Failed, state.ClassAuth)
+	w.expect(w.wait(a), state.Failed, class)
 	b := w.submit(coordinator.TaskSpec{Prompt: "b"}).ID
-	if why, err := w.c.Why(b); err != nil || !strings.Contains(why, "account demo") {
+	if why, err := w.c.Why(b); err != nil || !strings.Contains(why, want) {
 		t.Errorf("why %q, %v", why, err)
 	}
 	w.agent.do = answer("ok")
@@ -502,18 +564,15 @@ func TestUnwillingIsFollowed(t *testing.T) {
 		t.Run(string(want), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := followWorld(t)
-				w.cfg.MaxLimitWait = 30 * time.Minute
+				w.cfg.MaxLimitWait, w.cfg.BackoffBase = 30*time.Minute, 15*time.Minute
 				w.openUnwatched()
-				begun := time.Now()
 				w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-					out := coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, RetryAt: begun.Add(10 * time.Minute)}
-					if turn.Model == "slow" { // and learns that it takes longer
+					if turn.Model == "slow" { // so that the other one has met the limit before
 						time.Sleep(time.Minute)
-						out.RetryAt = begun.Add(time.Hour)
 					}
-					return out
+					return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
 				}
-				w.submit(coordinator.TaskSpec{Prompt: "p", Model: "slow", Parallel: true})
+				w.submit(coordinator.TaskSpec{Prompt: "p", Model: "slow", Parallel: true, Priority: 9}) // is tried again first
 				if want == state.Failed {
 					time.Sleep(2 * time.Minute)
 				}

@@ -87,8 +87,12 @@ func (c *Coordinator) goOn(r *run, out *Outcome, s step) (next *run, err error) 
 	id := c.cfg.ID()
 	c.carrySnapshot(r.id, id)
 	goes, places := false, c.placesOf(r.task.ID)
+	change := c.update
+	if s.phase == "" { // a turn of the agent looks at its account
+		change = c.exclusive
+	}
 	err = c.keepAnswer(r, out, func() error {
-		return c.insist(context.Background(), "a round", func(tx *ledger.Tx) error {
+		return c.insist(context.Background(), "a round", change, func(tx *ledger.Tx) error {
 			t, err := c.peek(r.task.ID)
 			if err != nil || t.Status != state.Running { // as stillRuns
 				goes = false

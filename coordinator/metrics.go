@@ -184,7 +184,7 @@ func retryOf(t *state.Task) Retry {
 		return ""
 	case state.ClassInterrupted, state.ClassOrphaned:
 		return RetryInterrupted
-	case state.ClassSessionLost:
+	case state.ClassSessionLost, state.ClassContextFull:
 		return RetrySession
 	}
 	return RetryAttempt

@@ -17,9 +17,6 @@ type Place struct {
 	Before string `json:"before,omitempty"` // before that task of the lane: an id, a unique piece of one, or @last
 }
 
-// claimOrder is claimed by what decides upon the order of several tasks.
-const claimOrder = "order"
-
 // Move gives a queued task another place among those that wait in its lane. The
 // error has CodeConflict if one of them does not wait there, or if the order would
 // contradict what a task is to come after. by is who asks.
@@ -36,12 +33,11 @@ func (c *Coordinator) Move(ctx context.Context, ref string, to Place, by string)
 	if err != nil {
 		return state.Task{}, err
 	}
-	err = c.update(ctx, func(tx *ledger.Tx) error {
+	err = c.exclusive(ctx, func(tx *ledger.Tx) error {
 		moved, err := c.moved(id, before)
 		if err != nil {
 			return err
 		}
-		tx.Claim(claimOrder)
 		for _, t := range moved {
 			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			tx.Append(r.Add(state.KeyOrder, strconv.FormatInt(t.Order, 10)).Add(state.KeyBy, by).

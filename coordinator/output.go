@@ -19,16 +19,32 @@ type SparseFile interface {
 }
 
 // OpenOutput opens a file of a run's directory for reading. A command may have put
-// another thing there: it follows no link and waits for no pipe, which is an error.
+// another thing there: it follows no link and waits for no pipe, which is an error with
+// [CodeConflict].
 func OpenOutput(runDir, name string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(runDir, name), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	path := filepath.Join(runDir, name)
+	replaced := &Error{Code: CodeConflict, Message: path + " is no longer a file, and is not read", Hint: "a command has put something else there: ls -l " + path}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.ENXIO) {
+		return nil, replaced
+	}
 	if err != nil {
 		return nil, err
 	}
 	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s is no file any more", f.Name()), err, f.Close())
+		return nil, errors.Join(replaced, err, f.Close())
 	}
 	return f, nil
+}
+
+// ReadOutput reads a whole file of a run's directory, as [OpenOutput] opens it.
+func ReadOutput(runDir, name string) ([]byte, error) {
+	f, err := OpenOutput(runDir, name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(f)
+	return data, errors.Join(err, f.Close())
 }
 
 // An Output reads a file that a run may still be writing. What was cut out of it, because

@@ -64,7 +64,7 @@ func (c *Coordinator) Edit(ctx context.Context, ref string, p Patch, by string) 
 		if err != nil {
 			return state.Task{}, err
 		}
-		err = c.update(ctx, func(tx *ledger.Tx) error { return e.record(tx, by) })
+		err = c.exclusive(ctx, func(tx *ledger.Tx) error { return e.record(tx, by) })
 		switch {
 		case errors.Is(err, errMeanwhile):
 			continue
@@ -283,7 +283,6 @@ func (e *edit) record(tx *ledger.Tx, by string) error {
 	if err := c.checkRecord(&r); err != nil {
 		return err
 	}
-	tx.Claim(claimOrder)
 	tx.Append(&r)
 	return nil
 }

@@ -63,7 +63,7 @@ func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
 		old.session, old.kept = c.cfg.FindSession(t.Agent, c.RunDir(old.id)) // here, because the output may be long
 	}
 	places := c.placesOf(id)
-	err := c.insist(ctx, "an interrupted task", func(tx *ledger.Tx) error {
+	err := c.insist(ctx, "an interrupted task", c.update, func(tx *ledger.Tx) error {
 		t, err := c.peek(id)
 		if err != nil {
 			return err

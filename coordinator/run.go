@@ -31,7 +31,8 @@ type run struct {
 	named       bool           // the task brought that session from outside: stint has not run in it yet
 	home        string         // where its workspace led when it was begun; written with runsMu
 	interrupted bool           // the run before this one did not end by itself
-	kept        bool           // session has the prompt already
+	kept        bool           // session has the prompt already: the run goes on in a fork of it
+	counted     state.Usage    // by the CLI in session before the run
 	strayed     string         // the session that the agent began in place of the one that it had to resume
 	outputs     []state.OutputFile
 	before      string         // the run that this one goes on from: what that has changed is the attempt's; "": none
@@ -178,8 +179,12 @@ func broken(err error) Outcome {
 }
 
 func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
-	r.kept = r.session != "" && t.PromptKept == r.session
-	turn, sent, err := c.prepare(r, t)
+	if r.kept = r.session != "" && t.PromptKept == r.session; r.kept {
+		c.mu.Lock()
+		r.counted, _ = c.state.ThreadOf(r.task.Agent, r.session)
+		c.mu.Unlock()
+	}
+	turn, told, err := c.prepare(r, t)
 	var wrong *fileError
 	if errors.As(err, &wrong) {
 		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error() + "; correct inputFiles in tasks.md and retry"}
@@ -194,8 +199,13 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 		defer stop()
 	}
 	c.snapshot(r, t)
-	c.say(r, session.RoleUser, prompt.UserMessage(sent), "")
-	out := agent.Run(ctx, turn, func(e Event) { c.heard(r, e) })
+	c.say(r, session.RoleUser, prompt.UserMessage(told), "")
+	out := c.runTurn(ctx, r.task.Agent, agent, turn, func(e Event) { c.heard(r, e) })
+	out.Fresh = r.session == ""
+	r.looked, r.flagged = true, len(t.Findings) > 0
+	if t.Iteration > 1 || r.kept { // what an earlier turn of the attempt was denied
+		out.Findings = together(t.Findings, out.Findings)
+	}
 	if cause := context.Cause(r.ctx); out.Class == state.ClassTimeout && errors.Is(cause, ErrCanceled) && !errors.Is(cause, errStrayed) {
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled) // by a person, while the agent had its grace
 	}
@@ -220,7 +230,7 @@ func (c *Coordinator) mayNotStray(r *run, now string) bool {
 // checkSession makes sure that the outcome is one of the session that was to be
 // resumed, and completes what it says about sessions.
 func (c *Coordinator) checkSession(r *run, t *state.Task, out *Outcome) {
-	if r.strayed == "" && c.mayNotStray(r, out.Session) {
+	if r.strayed == "" && !out.Forked && c.mayNotStray(r, out.Session) {
 		r.strayed = out.Session
 	}
 	if r.strayed != "" {
@@ -234,7 +244,7 @@ func (c *Coordinator) checkSession(r *run, t *state.Task, out *Outcome) {
 		out.Session = r.task.AgentSession
 	}
 	switch {
-	case out.Note != "" || out.Class == state.ClassSessionLost:
+	case out.Note != "" || out.Class == state.ClassSessionLost || r.kept:
 	case r.session == "" && t.Resume == "always":
 		out.Note = "there was no session to resume; a new one was begun"
 	case r.session != "" && out.Session != "" && !strings.EqualFold(out.Session, r.session):
@@ -245,8 +255,9 @@ func (c *Coordinator) checkSession(r *run, t *state.Task, out *Outcome) {
 // promptName is the file in a run's directory with what the agent was told.
 const promptName = "prompt.md"
 
-// prepare makes runs/<runId> with the prompt as it is sent and the task's files.
-func (c *Coordinator) prepare(r *run, t *state.Task) (turn Turn, sent string, err error) {
+// prepare makes runs/<runId> with the prompt as it is sent and the task's files. told is
+// that prompt before anything in it was escaped.
+func (c *Coordinator) prepare(r *run, t *state.Task) (turn Turn, told string, err error) {
 	files, err := c.makeFiles(r.id, t)
 	if err != nil {
 		return Turn{}, "", err
@@ -255,8 +266,21 @@ func (c *Coordinator) prepare(r *run, t *state.Task) (turn Turn, sent string, er
 	if err != nil {
 		return Turn{}, "", err
 	}
-	turn, sent = c.turn(r, t), c.prompt(r, t, inputs, c.remember(r, t))
-	return turn, sent, os.WriteFile(turn.Prompt, []byte(sent), durable.FileMode)
+	turn, told = c.turn(r, t), c.prompt(r, t, inputs, c.remember(r, t))
+	return turn, told, c.writePrompt(turn, r.task.Agent, told)
+}
+
+// writePrompt writes what an agent is sent.
+func (c *Coordinator) writePrompt(turn Turn, agent, text string) error {
+	return os.WriteFile(turn.Prompt, []byte(c.escapePrompt(agent, text)), durable.FileMode)
+}
+
+// escapePrompt returns a prompt in the form that an agent's CLI passes on unchanged.
+func (c *Coordinator) escapePrompt(agent, text string) string {
+	if a, ok := c.cfg.Agents[agent].(PromptEscaper); ok {
+		return a.EscapePrompt(text)
+	}
+	return text
 }
 
 // turn gives what an agent is told to do in a run.
@@ -265,7 +289,7 @@ func (c *Coordinator) turn(r *run, t *state.Task) Turn {
 	files := filepath.Join(dir, filesName) // where a task without a workspace works
 	turn := Turn{
 		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName),
-		Workspace: first(t.Workspace, files), Model: t.Model, Session: r.session,
+		Workspace: first(t.Workspace, files), Model: t.Model, Session: r.session, Fork: r.kept,
 		Limits: RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
 	}
 	if len(t.InputFiles) > 0 {
@@ -362,19 +386,28 @@ func (c *Coordinator) heard(r *run, e Event) {
 	if e.Session == "" || e.Session == r.task.AgentSession {
 		return
 	}
-	if c.mayNotStray(r, e.Session) {
+	if !e.Forked && c.mayNotStray(r, e.Session) {
 		r.strayed = e.Session
 		r.cancel(errStrayed)
 		return
 	}
 	err := c.update(context.Background(), func(tx *ledger.Tx) error {
-		if !c.stillRuns(r) {
+		t, err := c.peek(r.task.ID)
+		if err != nil || t.Status != state.Running { // as stillRuns
 			return nil
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
 		// No status: that of a person who ends the task just now is to count.
-		tx.Append(rec.Add(state.NativeKey(r.task.Agent), e.Session).
-			Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		rec.Add(state.NativeKey(r.task.Agent), e.Session)
+		if e.Forked { // it has the prompt too, unless a person has changed that, and goes on counting
+			if t.PromptKept == r.session {
+				rec.Add(state.KeyPromptKept, e.Session)
+			}
+			if r.counted != (state.Usage{}) {
+				rec.Add(state.KeyThreadTokens, state.FormatThread(r.counted))
+			}
+		}
+		tx.Append(rec.Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
 		return nil
 	})
 	if err != nil { // conclude tries again
@@ -383,6 +416,9 @@ func (c *Coordinator) heard(r *run, e Event) {
 	}
 	c.runsMu.Lock()
 	r.task.AgentSession = e.Session
+	if e.Forked && r.task.PromptKept == r.session {
+		r.task.PromptKept = e.Session
+	}
 	c.runsMu.Unlock()
 	c.keepSession(r.task.SessionID)
 }

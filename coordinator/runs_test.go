@@ -302,9 +302,18 @@ func TestKeptPromptAfterACrash(t *testing.T) {
 // TestLostSession: stint's session stays, with its transcript, and the tasks that
 // wait for it begin a new native one; or the task fails, as configured.
 func TestLostSession(t *testing.T) {
-	lost := coordinator.Outcome{Class: state.ClassSessionLost, ExitCode: 1, Error: "no rollout found"}
-	for _, missing := range []string{"new", "error"} {
-		t.Run(missing, func(t *testing.T) {
+	for _, tc := range []struct {
+		missing   string
+		class     state.Class
+		note, why string
+	}{
+		{"new", state.ClassSessionLost, "session is gone", ""},
+		{"error", state.ClassSessionLost, "", "no"},
+		{"new", state.ClassContextFull, "conversation was full", ""},
+		{"error", state.ClassContextFull, "", "no; a new conversation begins with --resume never"},
+	} {
+		t.Run(tc.missing+" "+string(tc.class), func(t *testing.T) {
+			missing, lost := tc.missing, coordinator.Outcome{Class: tc.class, ExitCode: 1, Error: "no"}
 			w := newWorld(t)
 			w.cfg.ResumeMissing = missing
 			w.cfg.MaxWorkers = 1
@@ -330,9 +339,9 @@ func TestLostSession(t *testing.T) {
 			if missing == "error" {
 				close(gate)
 				got := w.wait(second)
-				w.expect(got, state.Failed, state.ClassSessionLost)
-				if got.AgentSession != "" && got.AgentSession != "n1" {
-					t.Errorf("it has session %s now", got.AgentSession)
+				w.expect(got, state.Failed, tc.class)
+				if got.AgentSession != "" && got.AgentSession != "n1" || got.Error != tc.why {
+					t.Errorf("it has session %s now, and the error %q", got.AgentSession, got.Error)
 				}
 				w.wait(third)
 				w.wait(named)
@@ -342,11 +351,11 @@ func TestLostSession(t *testing.T) {
 			close(gate)
 			got := w.wait(second)
 			w.expect(got, state.Done, "")
-			if got.SessionID != first.SessionID || got.AgentSession != "of "+second || got.Attempt != 1 || !strings.Contains(got.Note, "session is gone") {
+			if got.SessionID != first.SessionID || got.AgentSession != "of "+second || got.Attempt != 1 || !strings.Contains(got.Note, tc.note) {
 				t.Errorf("session %s (native %s), attempt %d, note %q", got.SessionID, got.AgentSession, got.Attempt, got.Note)
 			}
 			w.wait(third)
-			if got := w.wait(named); !strings.Contains(got.Note, "session is gone") {
+			if got := w.wait(named); !strings.Contains(got.Note, tc.note) {
 				t.Errorf("the note is %q", got.Note)
 			}
 			s, said, err := w.c.Session("web")

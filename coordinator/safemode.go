@@ -35,7 +35,7 @@ func (c *Coordinator) enterSafeMode(ctx context.Context) {
 	if c.cfg.CrashLoop == 0 || n < c.cfg.CrashLoop {
 		return
 	}
-	err := c.insist(ctx, "safe mode", func(tx *ledger.Tx) error {
+	err := c.insist(ctx, "safe mode", c.update, func(tx *ledger.Tx) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if paused, _ := c.state.Paused(); paused {

@@ -10,8 +10,8 @@ import (
 
 // A MemoryQuery asks what a task with that prompt would get from the notes of a workspace.
 type MemoryQuery struct {
-	Workspace string `json:"workspace" doc:"Absolute path of a directory"`
-	Prompt    string `json:"prompt"`
+	Workspace string `json:"workspace" doc:"Absolute path of a directory" example:"/home/ana/shop"`
+	Prompt    string `json:"prompt" doc:"What is searched for: the prompt of a task" example:"Rotate the deploy key"`
 	FromRun   string `json:"-"` // the run that the client is part of, "" if none: it is the server's finding
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,17 +21,17 @@ import (
 // A SentPrompt is what an agent was sent in one run of a task, and what was found in
 // the notes for it.
 type SentPrompt struct {
-	TaskID    string         `json:"taskId"`
-	RunID     string         `json:"runId"`
-	Phase     state.Phase    `json:"phase,omitempty"` // evaluate: it is that of a judge of the answer
-	Number    int            `json:"number"`          // among the agent's runs for the task, from 1; 0: it is none of them
-	Of        int            `json:"of"`              // how many there are
-	Attempt   int            `json:"attempt,omitempty"`
-	Iteration int            `json:"iteration,omitempty"` // round of the verify loop, from 1
-	SHA256    string         `json:"sha256"`              // of the prompt, in hex
-	Prompt    string         `json:"prompt,omitempty"`
-	Base64    []byte         `json:"promptBase64,omitempty"` // in its place where it is not UTF-8
-	Memory    *memory.Result `json:"memory,omitempty"`       // nil: nothing was searched, found or skipped
+	TaskID    string         `json:"taskId" doc:"Id of the task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	RunID     string         `json:"runId" doc:"Id of the run" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	Phase     state.Phase    `json:"phase,omitempty" enum:"evaluate" doc:"evaluate: it is the prompt of an agent that judges the answer" example:"evaluate"`
+	Number    int            `json:"number" doc:"Number among the agent's turns, from 1; 0: it is none of them" example:"1"`
+	Of        int            `json:"of" doc:"How many turns there are" example:"1"`
+	Attempt   int            `json:"attempt,omitempty" doc:"Attempt that it belongs to" example:"1"`
+	Iteration int            `json:"iteration,omitempty" doc:"Iteration of the verify loop, from 1" example:"1"`
+	SHA256    string         `json:"sha256" doc:"SHA-256 of the prompt, in hex" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
+	Prompt    string         `json:"prompt,omitempty" doc:"The prompt, if it is UTF-8" example:"## User message\n\nFix the flaky login test."`
+	Base64    []byte         `json:"promptBase64,omitempty" doc:"The prompt in base64, if it is not UTF-8" example:"/w=="`
+	Memory    *memory.Result `json:"memory,omitempty" doc:"What was found in the notes; left out: nothing was searched, found or skipped"`
 }
 
 // Bytes gives the prompt as it was sent.
@@ -55,7 +54,7 @@ func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (SentProm
 		return p, err
 	}
 	dir := c.RunDir(p.RunID)
-	text, err := os.ReadFile(filepath.Join(dir, promptName))
+	text, err := ReadOutput(dir, promptName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, &Error{Code: CodeNotFound, Message: fmt.Sprintf("the prompt of run %s of task %s is not there: its file was removed", p.RunID, t.ID), Hint: "stint show " + t.ID}
 	}
@@ -77,7 +76,7 @@ func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (SentProm
 // down, or it is not to be read any more.
 func readMemory(runDir string) *memory.Result {
 	var found memory.Result
-	data, err := os.ReadFile(filepath.Join(runDir, memoryName))
+	data, err := ReadOutput(runDir, memoryName)
 	if err != nil || json.Unmarshal(data, &found) != nil {
 		return nil
 	}

@@ -22,6 +22,9 @@ func CheckKey(key string) error {
 
 // shareKey gives each spec its part of the list's key.
 func (in *intake) shareKey() error {
+	if by := in.list[0].parent; by != "" { // a run asks for all of them
+		in.key = state.RunKey(in.key, by)
+	}
 	for i := range in.list {
 		s := &in.list[i]
 		if s.IdempotencyKey != "" {
@@ -123,5 +126,5 @@ func (in *intake) known(s *submission) (*state.Task, error) {
 }
 
 func keyTaken(key, by, hint string) error {
-	return &Error{Code: CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to %s", key, by), Hint: hint, Field: "idempotencyKey"}
+	return &Error{Code: CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to %s", state.GivenKey(key).Given(), by), Hint: hint, Field: "idempotencyKey"}
 }

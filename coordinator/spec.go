@@ -70,6 +70,10 @@ func (r *specReader) checkSyntax() error {
 	err := json.Unmarshal(r.data, &all)
 	var bad *json.SyntaxError
 	switch {
+	case err == nil && LoneSurrogate(r.data) >= 0:
+		return r.fail(int64(LoneSurrogate(r.data)), `escape both halves, as in \ud83d\ude00`, "half of a surrogate pair is no character")
+	case err == nil && EmptyKey(r.data) >= 0:
+		return r.fail(int64(EmptyKey(r.data)), "give the key a value, or leave it out", "the idempotency key is empty")
 	case err == nil:
 		return nil
 	case len(bytes.TrimSpace(r.data)) == 0:

@@ -25,9 +25,9 @@ type UsageQuery struct {
 
 // A UsageRow is what the runs of one key have used together.
 type UsageRow struct {
-	Key         string `json:"key,omitempty"` // as By says: an id, a name, or a day such as 2026-11-21; "" where the task does not say
-	Runs        int    `json:"runs"`
-	Tasks       int    `json:"tasks"`
+	Key         string `json:"key,omitempty" doc:"An id, a name, or a day such as 2026-11-21, as the parameter by asks; left out where the task does not say" example:"2026-11-21"`
+	Runs        int    `json:"runs" doc:"Number of runs" example:"12"`
+	Tasks       int    `json:"tasks" doc:"Number of tasks" example:"9"`
 	state.Usage        // of these runs
 }
 

@@ -50,12 +50,12 @@ const maxHashed = 1 << 20
 
 // A Hit is one line of a note that fits a task.
 type Hit struct {
-	Path  string   `json:"path"` // of the note, below the workspace, with slashes
-	Line  int      `json:"line"` // counted from 1
-	Text  string   `json:"text"` // the line without its line break; of a long one the part with the terms
-	Hash  string   `json:"hash"` // of Text: the first 16 digits of its SHA-256, in hex
-	Score float64  `json:"score"`
-	Terms []string `json:"terms"` // those that the line has, or its heading, or a line close by
+	Path  string   `json:"path" doc:"Path of the note below the workspace" example:"MEMORY.md"`
+	Line  int      `json:"line" doc:"Line number, from 1" example:"12"`
+	Text  string   `json:"text" doc:"The line; of a long one the part that fits" example:"Rotate the deploy key with make key."`
+	Hash  string   `json:"hash" doc:"First 16 digits of the SHA-256 of the text, in hex" example:"2cf24dba5fb0a30e"`
+	Score float64  `json:"score" doc:"How well it fits: more is better" example:"3.2"`
+	Terms []string `json:"terms" doc:"Terms that the line, its heading or a line close by has" example:"rotate,deploy,key"`
 }
 
 // String gives the hit as "path:line text". Those of a search are one line each.
@@ -77,29 +77,29 @@ type Searcher struct {
 
 // A Result is what a search found, and why.
 type Result struct {
-	Hits    []Hit     `json:"hits"` // best first
-	Terms   []Term    `json:"terms"`
-	Skipped []Skipped `json:"skipped,omitempty"`
-	Notes   int       `json:"notes"`             // how many files were searched
-	Engine  string    `json:"engine,omitempty"`  // rg, grep or scan; "" if there was nothing to search
-	Partial string    `json:"partial,omitempty"` // why there may be lines that were not looked at
+	Hits    []Hit     `json:"hits" doc:"The lines that fit, best first"`
+	Terms   []Term    `json:"terms" doc:"What was searched for"`
+	Skipped []Skipped `json:"skipped,omitempty" doc:"What was not searched"`
+	Notes   int       `json:"notes" doc:"Number of files that were searched" example:"3"`
+	Engine  string    `json:"engine,omitempty" doc:"What searched: rg, grep or scan; left out: there was nothing to search" example:"rg"`
+	Partial string    `json:"partial,omitempty" doc:"Why some lines may not have been looked at" example:"it took longer than 2s"`
 
-	Files map[string]string `json:"files,omitempty"` // SHA-256 of the notes that have hits, in hex, by path; none of those too large for that
+	Files map[string]string `json:"files,omitempty" doc:"SHA-256 of the notes that have hits, in hex, by path; none for very large ones" example:"{\"MEMORY.md\":\"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824\"}"`
 }
 
 // A Term is something that is searched for.
 type Term struct {
-	Text   string  `json:"text"`   // in lower case
-	Lines  int     `json:"lines"`  // how many lines have it, of those that were looked at
-	Weight float64 `json:"weight"` // how much it counts: a rare one more, an identifier more than a word; 0 if no line has it
+	Text   string  `json:"text" doc:"The term, in lower case" example:"deploy"`
+	Lines  int     `json:"lines" doc:"Number of lines that have it" example:"4"`
+	Weight float64 `json:"weight" doc:"How much it counts: a rare one more, an identifier more than a word" example:"1.7"`
 
 	kind float64 // how much it counts however rare it is
 }
 
 // A Skipped is a path that was not searched.
 type Skipped struct {
-	Path string `json:"path"`
-	Why  string `json:"why"`
+	Path string `json:"path" doc:"Path below the workspace" example:"memory/old.md"`
+	Why  string `json:"why" doc:"Why it was not searched" example:"it is larger than 1 MiB"`
 }
 
 // Search gives the lines of a workspace's notes that fit a prompt. What stands in
@@ -114,7 +114,7 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	limit := cmp.Or(s.Timeout, DefaultTimeout)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r.Hits, r.Terms = []Hit{}, termsOf(text)
+	r.Hits, r.Terms = []Hit{}, append([]Term{}, termsOf(text)...) // a list in JSON, also an empty one
 	if s.MaxHits <= 0 {
 		return r, nil
 	}

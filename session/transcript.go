@@ -24,14 +24,14 @@ const typeMessage = "message"
 
 // A Message is one line of a transcript.
 type Message struct {
-	Type      string    `json:"type"` // "message"
-	Role      string    `json:"role"` // RoleUser or RoleAssistant
-	Text      string    `json:"text"` // bytes that are not UTF-8 become U+FFFD
-	TS        time.Time `json:"ts"`
-	SessionID string    `json:"sessionId"`
-	TaskID    string    `json:"taskId,omitempty"`
-	RunID     string    `json:"runId,omitempty"`
-	Error     string    `json:"error,omitempty"` // why there is no answer, or only part of one
+	Type      string    `json:"type" enum:"message" doc:"Kind of the line" example:"message"`
+	Role      string    `json:"role" enum:"user,assistant" doc:"Who says it" example:"assistant"`
+	Text      string    `json:"text" doc:"The message" example:"The test waited for a timer; it now waits for the event."`
+	TS        time.Time `json:"ts" doc:"When it was written" example:"2026-11-21T03:15:09.482Z"`
+	SessionID string    `json:"sessionId" doc:"Id of the conversation" example:"019ab3f0-70aa-7b52-8f1e-5d0c3b9e4a10"`
+	TaskID    string    `json:"taskId,omitempty" doc:"Task that it belongs to" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	RunID     string    `json:"runId,omitempty" doc:"Run that it belongs to" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	Error     string    `json:"error,omitempty" doc:"Why there is no answer, or only a part" example:"timeout: the run took longer than 30m"`
 }
 
 // A Transcript is what was said in one session, to be appended to. It keeps no

@@ -259,6 +259,9 @@ func (s *State) mergedControls() []ledger.Record {
 			r.Add(KeyHold, "true")
 		}
 		r.AddIf(KeyReason, c.reason).AddIf(KeyCoolUntil, exactTime(c.coolUntil))
+		if c.guessed {
+			r.Add(KeyCoolGuessed, "true")
+		}
 		if c.limitWaits > 0 {
 			r.Add(KeyLimitWaits, strconv.Itoa(c.limitWaits))
 		}

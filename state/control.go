@@ -11,11 +11,19 @@ import (
 
 // An Account is what the control records say of an account's credentials.
 type Account struct {
-	Name       string    `json:"name"`
-	Hold       bool      `json:"hold,omitempty"`
-	Reason     string    `json:"reason,omitempty"`     // why it is on hold or cools down
-	CoolUntil  time.Time `json:"coolUntil,omitzero"`   // no task starts before
-	LimitWaits int       `json:"limitWaits,omitempty"` // rate limits in a row; while it is not 0, one task at a time starts
+	Name       string    `json:"name" doc:"Name of the account" example:"codex-main"`
+	Hold       bool      `json:"hold,omitempty" doc:"No task of the account starts until a person or an event ends the hold" example:"false"`
+	Reason     string    `json:"reason,omitempty" doc:"Why it is on hold or cools down" example:"rate-limited"`
+	CoolUntil  time.Time `json:"coolUntil,omitzero" doc:"No task of the account starts before this instant" example:"2026-11-21T03:15:09.482Z"`
+	Guessed    bool      `json:"coolGuessed,omitempty" doc:"Nobody has named the end of the cool-down: it is a backoff" example:"false"`
+	LimitWaits int       `json:"limitWaits,omitempty" doc:"Rate limits in a row; while there are any, one task at a time starts" example:"1"`
+}
+
+// TooLong reports whether a task does not wait until the account has cooled down: it waits
+// for nothing, or, since it has met a limit without a named end, for no more than most.
+// For a time that the provider or a person has named, every other task waits.
+func (a *Account) TooLong(since time.Time, most time.Duration) bool {
+	return most == 0 || a.Guessed && !since.IsZero() && a.CoolUntil.After(since.Add(most))
 }
 
 // control is what a control record can say: of dispatch, or of an account.
@@ -24,6 +32,7 @@ type control struct {
 	hold       bool
 	reason     string
 	coolUntil  time.Time
+	guessed    bool // coolUntil is a backoff
 	limitWaits int
 }
 
@@ -41,6 +50,9 @@ func readControl(sec *ledger.Section, c control) (control, error) {
 			c.reason = f.String()
 		case KeyCoolUntil:
 			c.coolUntil, err = parseTime(f.Bytes())
+			c.guessed = false // unless the record says it again
+		case KeyCoolGuessed:
+			c.guessed, err = parseBool(f.Bytes())
 		case KeyLimitWaits:
 			c.limitWaits, err = parseCount(f.Bytes())
 		}
@@ -95,17 +107,39 @@ func (s *State) Paused() (paused bool, reason string) {
 func (s *State) Account(name string) Account {
 	v := Account{Name: name}
 	if a := s.accounts[name]; a != nil {
-		v.Hold, v.Reason, v.CoolUntil, v.LimitWaits = a.hold, a.reason, a.coolUntil, a.limitWaits
+		v.Hold, v.Reason, v.CoolUntil, v.Guessed, v.LimitWaits = a.hold, a.reason, a.coolUntil, a.guessed, a.limitWaits
 	}
 	return v
 }
 
+// MissingReason is the reason of a hold because an agent's program is missing; what says
+// how that shows. Such a hold ends by itself.
+func MissingReason(what string) string { return missingPrefix + what }
+
+const missingPrefix = string(ClassAgentMissing) + ": "
+
+// IsMissing reports whether the account is on hold because its agent's program is missing.
+func (a *Account) IsMissing() bool { return a.Hold && strings.HasPrefix(a.Reason, missingPrefix) }
+
+// Missing gives the accounts that are on hold because their agents' programs are missing.
+// It costs nothing where there are none.
+func (s *State) Missing() []AccountUse {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.accounts)), func(name string) bool { a := s.Account(name); return a.IsMissing() }) {
+		return nil
+	}
+	return slices.DeleteFunc(s.Accounts(), func(a AccountUse) bool { return !a.IsMissing() })
+}
+
+// HasRun reports whether a run has begun a session of that agent, as far as the journal
+// tells: its program was there once.
+func (s *State) HasRun(agent string) bool { return s.ran[agent] }
+
 // An AccountUse is an account, and the tasks that use it or want to.
 type AccountUse struct {
 	Account
-	Agent   string `json:"agent,omitempty"` // of such a task; "" if there is none
-	Running int    `json:"running"`
-	Waiting int    `json:"waiting"` // queued tasks
+	Agent   string `json:"agent,omitempty" doc:"Agent of the tasks that use it" example:"codex"`
+	Running int    `json:"running" doc:"Tasks that run with it" example:"1"`
+	Waiting int    `json:"waiting" doc:"Queued tasks" example:"4"`
 }
 
 // Accounts gives the accounts that control records say something of, and those of

@@ -186,7 +186,7 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 	case KeyLabel:
 		t.Label = p.get(f.Bytes())
 	case KeyIdempotencyKey:
-		setString(&t.IdempotencyKey, f)
+		setString((*string)(&t.IdempotencyKey), f)
 	case KeyAfter:
 		t.After = parseList(f.Bytes())
 	case KeyAfterPolicy:

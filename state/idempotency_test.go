@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/json"
 	"maps"
 	"math"
 	"testing"
@@ -23,6 +24,21 @@ func FuzzReadPart(f *testing.F) {
 			t.Errorf("part %d of %q is read as %d of %q, %v", n, key, part, list, ok)
 		}
 	})
+}
+
+// TestGivenKey: JSON has the key as the client gave it, though the ledger has more.
+func TestGivenKey(t *testing.T) {
+	for key, want := range map[string]string{
+		"": `{}`, "k": `{"key":"k"}`, PartKey("k", 12): `{"key":"k"}`, PartKey("a b", 1): `{"key":"a b"}`,
+		RunKey("k", "7"): `{"key":"k"}`, PartKey(RunKey("k", "7"), 12): `{"key":"k"}`, "k\x1f0": `{"key":"k\u001f0"}`,
+	} {
+		got, err := json.Marshal(struct {
+			Key GivenKey `json:"key,omitempty"`
+		}{GivenKey(key)})
+		if err != nil || string(got) != want {
+			t.Errorf("%q: %s %v, want %s", key, got, err, want)
+		}
+	}
 }
 
 // TestIdempotencyKeysAreAMap: keys of lists and others, in any order, are found like

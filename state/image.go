@@ -32,7 +32,7 @@ func (s *State) HoldsKey(t *Task) bool {
 	if t.IdempotencyKey == "" {
 		return false
 	}
-	id, ok := s.ByIdempotencyKey(t.IdempotencyKey)
+	id, ok := s.ByIdempotencyKey(string(t.IdempotencyKey))
 	return ok && id == t.ID
 }
 

@@ -88,10 +88,11 @@ const (
 // Names and keys of control records. KeyHold, KeyReason and KeyLimitWaits are
 // theirs too.
 const (
-	ControlDispatch = "dispatch"  // the record that pauses dispatch
-	ControlAccount  = "account:"  // with the account's name behind it
-	KeyPaused       = "paused"    // of ControlDispatch
-	KeyCoolUntil    = "coolUntil" // of ControlAccount
+	ControlDispatch = "dispatch"    // the record that pauses dispatch
+	ControlAccount  = "account:"    // with the account's name behind it
+	KeyPaused       = "paused"      // of ControlDispatch
+	KeyCoolUntil    = "coolUntil"   // of ControlAccount
+	KeyCoolGuessed  = "coolGuessed" // of ControlAccount: nobody has named coolUntil, it is a backoff
 )
 
 // knownKeys are the keys that mean something, here or in the packages that read a
@@ -100,7 +101,7 @@ var knownKeys = [...]string{
 	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyAgent, KeyTool, KeyModel, KeyAccount, KeyResume, KeyPriority, KeyOrder,
 	KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
 	KeyRunID, KeyAttempt, KeyRetries, KeyRequeues, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
-	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil,
+	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil, KeyCoolGuessed,
 	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns, KeySteps, KeyFirstSeq, KeyWorkspaceBy,
 	KeyVerifyCommand, KeyMaxIterations, KeyVerifyTimeout, KeyPhase, KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput, KeyFindings,
 	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, KeyIntake, "budget", "isolation",

@@ -86,29 +86,34 @@ func TestStrandedWakes(t *testing.T) {
 }
 
 func TestUnwilling(t *testing.T) {
-	cool := "control account:codex: coolUntil=" + at(2*time.Hour)
-	for _, tt := range []struct{ name, task, want string }{
-		{"waits", "status=queued; agent=codex", ""},
-		{"does not wait", "status=queued; agent=codex; maxLimitWait=0s", "t"},
-		{"has not met the limit", "status=queued; agent=codex; maxLimitWait=1m", ""},
-		{"has waited long", "status=queued; agent=codex; limitSince=" + at(-time.Hour), "t"},
-		{"waits longer than most", "status=queued; agent=codex; maxLimitWait=3h; limitSince=" + at(-time.Minute), ""},
-		{"has waited a little", "status=queued; agent=codex; limitSince=" + at(0), ""},
-		{"held", "status=queued; agent=codex; maxLimitWait=0s; hold=true", ""},
-		{"needs no account", "status=queued; agent=codex; maxLimitWait=0s; phase=verify", ""},
-		{"waits for its judgement", "status=queued; agent=codex; maxLimitWait=0s; phase=evaluate", ""},
-		{"of another account", "status=queued; agent=claude; maxLimitWait=0s", ""},
-		{"running", "status=running; agent=codex; maxLimitWait=0s", ""},
+	const none = "control nothing: hold=false"
+	cool := "control account:codex: coolUntil=" + at(2*time.Hour) + "; coolGuessed=true"
+	for _, tt := range []struct{ name, task, want, more string }{
+		{"waits", "status=queued; agent=codex", "", none},
+		{"does not wait", "status=queued; agent=codex; maxLimitWait=0s", "t", none},
+		{"does not wait, not even for a named time", "status=queued; agent=codex; maxLimitWait=0s", "t", "control account:codex: coolUntil=" + at(2*time.Hour)},
+		{"has not met the limit", "status=queued; agent=codex; maxLimitWait=1m", "", none},
+		{"has waited long", "status=queued; agent=codex; limitSince=" + at(-time.Hour), "t", none},
+		{"has waited long, and the time is named", "status=queued; agent=codex; limitSince=" + at(-time.Hour), "", "control account:codex: coolUntil=" + at(200*time.Hour)},
+		{"has waited long, and a person lets it go on", "status=queued; agent=codex; limitSince=" + at(-time.Hour), "", "control account:codex: coolUntil="},
+		{"waits longer than most", "status=queued; agent=codex; maxLimitWait=3h; limitSince=" + at(-time.Minute), "", none},
+		{"has waited a little", "status=queued; agent=codex; limitSince=" + at(0), "", none},
+		{"held", "status=queued; agent=codex; maxLimitWait=0s; hold=true", "", none},
+		{"needs no account", "status=queued; agent=codex; maxLimitWait=0s; phase=verify", "", none},
+		{"waits for its judgement", "status=queued; agent=codex; maxLimitWait=0s; phase=evaluate", "", none},
+		{"of another account", "status=queued; agent=claude; maxLimitWait=0s", "", none},
+		{"running", "status=running; agent=codex; maxLimitWait=0s", "", none},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJournal(t)
-			records(j, "t: "+tt.task, cool)
+			records(j, "t: "+tt.task, cool, tt.more)
 			if got := strings.Join(taskIDs(j.state.Unwilling(noon, 2*time.Hour)), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if got := j.state.Unwilling(noon.Add(2*time.Hour), 0); len(got) > 0 {
+			if got := j.state.Unwilling(noon.Add(200*time.Hour), 0); len(got) > 0 {
 				t.Error("unwilling although nobody cools down")
 			}
+			j.checkRefold()
 		})
 	}
 }

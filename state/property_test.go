@@ -66,7 +66,7 @@ func drawRecord(t *rapid.T, j *journal) error {
 	if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
 		id := pick(t, "dispatch", "account:two", "account:codex")
 		return j.append(ledger.KindControl, id, pick(t, "paused: true", "paused: false", "hold: true", "hold: false",
-			"coolUntil: "+at(time.Minute), "coolUntil:", "limitWaits: 1", "hold: x"))
+			"coolUntil: "+at(time.Minute), "coolUntil:", "coolGuessed: true", "limitWaits: 1", "hold: x"))
 	}
 	id := pick(t, uuid(1), uuid(2), uuid(3), uuid(4), "five")
 	if rapid.Bool().Draw(t, "plain") { // many records that are good, so that tasks get about

@@ -143,15 +143,15 @@ func (s *State) cooling(now time.Time) bool {
 }
 
 // Unwilling gives the queued tasks, oldest first, whose account cools down for
-// longer than they wait for rate limits: most, if they do not say themselves. One
-// that has not met the limit itself counts only if it does not wait at all.
+// longer than they wait for rate limits: most, if they do not say themselves; see
+// [Account.TooLong].
 func (s *State) Unwilling(now time.Time, most time.Duration) []Task {
 	if len(s.hasty) == 0 || !s.cooling(now) {
 		return nil
 	}
 	var found []*live
 	for _, l := range s.hasty {
-		if a := s.accounts[l.using()]; !l.Hold && a != nil && a.coolUntil.After(now) && l.waitsLess(a.coolUntil, most) {
+		if a := s.accounts[l.using()]; !l.Hold && a != nil && a.coolUntil.After(now) && l.waitsLess(s.Account(a.name), most) {
 			found = append(found, l)
 		}
 	}
@@ -163,12 +163,12 @@ func (s *State) Unwilling(now time.Time, most time.Duration) []Task {
 	return tasks
 }
 
-// waitsLess reports whether the task does not wait for a rate limit until then.
-func (l *live) waitsLess(until time.Time, most time.Duration) bool {
+// waitsLess reports whether the task does not wait until its account has cooled down.
+func (l *live) waitsLess(a Account, most time.Duration) bool {
 	if d := l.maxLimitWait(); d >= 0 {
 		most = d
 	}
-	return most == 0 || !l.LimitSince.IsZero() && until.After(l.LimitSince.Add(most))
+	return a.TooLong(l.LimitSince, most)
 }
 
 // noteHasty keeps the list of the queued tasks that may not wait for a cool-down to

@@ -10,14 +10,14 @@ import (
 // A Session is a conversation with an agent, kept over tasks, as the task records
 // name it.
 type Session struct {
-	Key       string    `json:"key"`               // session key: the lane
-	ID        string    `json:"sessionId"`         // stint's id of it: names the transcript
-	Agent     string    `json:"agent"`             // whose conversation it is
-	Account   string    `json:"account,omitempty"` // as the task names it
-	Native    string    `json:"nativeId,omitempty"`
-	UpdatedAt time.Time `json:"updatedAt,omitzero"` // of the last record of a task that uses it
-	LastTask  string    `json:"lastTask,omitempty"` // id of that task
-	Thread    Usage     `json:"thread,omitzero"`    // what the CLI has counted over the whole native session so far
+	Key       string    `json:"key" doc:"Name of the session, or its lane" example:"web"`
+	ID        string    `json:"sessionId" doc:"Id of the conversation, which names its transcript" example:"019ab3f0-70aa-7b52-8f1e-5d0c3b9e4a10"`
+	Agent     string    `json:"agent" doc:"Agent whose conversation it is" example:"codex"`
+	Account   string    `json:"account,omitempty" doc:"Account, as the task names it" example:"codex-main"`
+	Native    string    `json:"nativeId,omitempty" doc:"Id of the conversation as the agent's CLI knows it" example:"01999d1c-5f0b-7c11-b1c4-2a8d0e7c9b31"`
+	UpdatedAt time.Time `json:"updatedAt,omitzero" doc:"When the last record of a task that uses it was written" example:"2026-11-21T03:15:09.482Z"`
+	LastTask  string    `json:"lastTask,omitempty" doc:"Id of that task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	Thread    Usage     `json:"thread,omitzero" doc:"What the CLI has counted over the whole conversation so far"`
 }
 
 // sessions holds every session that is the current one of its place, or that a

@@ -50,6 +50,7 @@ type State struct {
 
 	dispatch control
 	accounts map[string]*account
+	ran      map[string]bool // agents of which a run has begun a session
 	sessions sessions
 	plan     plan
 
@@ -97,6 +98,7 @@ func New(r Reader) *State {
 		lanes:    map[string]*lane{},
 		waiting:  map[string]map[*lane]bool{},
 		accounts: map[string]*account{},
+		ran:      map[string]bool{},
 		sessions: newSessions(),
 		pool:     &pool{seed: maphash.MakeSeed()},
 	}
@@ -247,7 +249,7 @@ func (s *State) commit(l *live, next *folded, off int64) {
 		s.show(l.n)
 		s.counts[e.status]--
 	}
-	s.rekey(l.n, l.IdempotencyKey, next.IdempotencyKey)
+	s.rekey(l.n, string(l.IdempotencyKey), string(next.IdempotencyKey))
 	s.noteParent(l.n, next.TriggeredBy, next.Trigger)
 	old := l.lane
 	s.leaveLane(l)
@@ -268,6 +270,9 @@ func (s *State) commit(l *live, next *folded, off int64) {
 	s.useSession(l, native)
 	s.noteHasty(l)
 	s.noteEnd(l)
+	if l.RunID != "" && l.AgentSession != "" && !s.ran[l.Agent] {
+		s.ran[l.Agent] = true
+	}
 	if changed && len(s.waiting) > 0 {
 		s.wakeWaiting(s.id(l.n))
 	}

@@ -24,12 +24,12 @@ type Step struct {
 
 // An Iteration is one round of the verify loop whose command has ended.
 type Iteration struct {
-	Iteration int       `json:"iteration"` // from 1
-	Attempt   int       `json:"attempt"`
-	ExitCode  int       `json:"exitCode"` // -1: it did not end by itself
-	Duration  string    `json:"duration"` // of the command: a Go duration
-	RunID     string    `json:"runId"`    // its run
-	EndedAt   time.Time `json:"endedAt,omitzero"`
+	Iteration int       `json:"iteration" doc:"Number of the iteration, from 1" example:"1"`
+	Attempt   int       `json:"attempt" doc:"Attempt that it belongs to" example:"1"`
+	ExitCode  int       `json:"exitCode" doc:"Exit code of the verify command; -1: it did not end by itself" example:"1"`
+	Duration  string    `json:"duration" doc:"How long the verify command took: a Go duration" example:"8.2s"`
+	RunID     string    `json:"runId" doc:"Id of its run" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	EndedAt   time.Time `json:"endedAt,omitzero" doc:"When the verify command ended" example:"2026-11-21T03:15:09.482Z"`
 }
 
 // Iterations gives the rounds of the verify loop among steps.

@@ -40,11 +40,12 @@ const (
 	ClassRateLimited   Class = "rate-limited"   // the provider said: later
 	ClassAuth          Class = "auth"           // not logged in, or refused
 	ClassNetwork       Class = "network"        // not reached, 5xx, broken stream
-	ClassBudget        Class = "budget"         // a spending limit was reached
+	ClassBudget        Class = "budget"         // the provider wants to be paid, or a spending limit was reached
 	ClassAgentMissing  Class = "agent-missing"  // no such program
 	ClassOutputMissing Class = "output-missing" // ended well without an answer
 	ClassSessionBusy   Class = "session-busy"   // someone else uses the agent's session
 	ClassSessionLost   Class = "session-lost"   // the agent no longer knows the session
+	ClassContextFull   Class = "context-full"   // the conversation is longer than the model can read
 	ClassInterrupted   Class = "interrupted"    // by us: shutdown or crash
 	ClassOrphaned      Class = "orphaned"       // by us, and its processes cannot be proved dead
 	ClassCanceled      Class = "canceled"
@@ -53,8 +54,11 @@ const (
 // classes holds the closed set.
 var classes = [...]Class{
 	ClassExit, ClassTimeout, ClassStalled, ClassVerify, ClassRateLimited, ClassAuth, ClassNetwork, ClassBudget,
-	ClassAgentMissing, ClassOutputMissing, ClassSessionBusy, ClassSessionLost, ClassInterrupted, ClassOrphaned, ClassCanceled,
+	ClassAgentMissing, ClassOutputMissing, ClassSessionBusy, ClassSessionLost, ClassContextFull, ClassInterrupted, ClassOrphaned, ClassCanceled,
 }
+
+// Classes returns the closed set.
+func Classes() []Class { return slices.Clone(classes[:]) }
 
 // Known reports whether a class is one of the set: a person may have written another
 // reason into the ledger.
@@ -71,8 +75,8 @@ const (
 
 // An Issue is something about an answer that a person should look at.
 type Issue struct {
-	Kind    string `json:"kind"`    // such as empty or verify-weakened
-	Message string `json:"message"` // one sentence
+	Kind    string `json:"kind" doc:"What kind of finding it is" example:"verify-weakened"`
+	Message string `json:"message" doc:"One sentence about it" example:"The change removes the test TestLogin."`
 }
 
 // A Trigger says why a task was queued by another one.
@@ -91,27 +95,27 @@ const IntakeOpen = "open"
 
 // An InputFile is a small file that comes with a task. Name is a relative path.
 type InputFile struct {
-	Name    string `json:"name"`
-	Content string `json:"content"`
+	Name    string `json:"name" doc:"Relative path" example:"notes/plan.txt"`
+	Content string `json:"content" doc:"The text of the file" example:"1. Reproduce the failure."`
 }
 
 // An OutputFile is a file that was collected from the workspace after a run, into
 // the run's directory files. Path is relative to both.
 type OutputFile struct {
-	Path   string `json:"path"`
-	Size   int64  `json:"size"`             // bytes
-	SHA256 string `json:"sha256,omitempty"` // in hex
+	Path   string `json:"path" doc:"Relative path, in the workspace and in the directory files of the run" example:"report.md"`
+	Size   int64  `json:"size" doc:"In bytes" example:"1204"`
+	SHA256 string `json:"sha256,omitempty" doc:"SHA-256 of the file, in hex" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
 }
 
 // Usage is an amount of tokens and money. Input tokens include the cached ones,
 // output tokens those of reasoning. CostUSD is 0 where the CLI does not know a
 // price, as with a flat plan.
 type Usage struct {
-	InputTokens       int64   `json:"inputTokens,omitempty"`
-	CachedInputTokens int64   `json:"cachedInputTokens,omitempty"`
-	OutputTokens      int64   `json:"outputTokens,omitempty"`
-	ReasoningTokens   int64   `json:"reasoningTokens,omitempty"`
-	CostUSD           float64 `json:"costUsd,omitempty"`
+	InputTokens       int64   `json:"inputTokens,omitempty" doc:"Input tokens, those from the cache included" example:"48213"`
+	CachedInputTokens int64   `json:"cachedInputTokens,omitempty" doc:"Input tokens that came from the cache" example:"39104"`
+	OutputTokens      int64   `json:"outputTokens,omitempty" doc:"Output tokens, those of reasoning included" example:"2810"`
+	ReasoningTokens   int64   `json:"reasoningTokens,omitempty" doc:"Output tokens of reasoning" example:"704"`
+	CostUSD           float64 `json:"costUsd,omitempty" doc:"Cost in US dollars as the agent reports it; left out where it knows no price, as with a flat plan" example:"0.31"`
 }
 
 // A Task is the folded view of one task. The names of its JSON are the keys of
@@ -119,65 +123,65 @@ type Usage struct {
 // several. Prompt and Result are empty where the text was left in the file. What
 // ExitCode and After point to must not be changed.
 type Task struct {
-	ID             string    `json:"id"`
-	Status         Status    `json:"status"`
-	SessionKey     string    `json:"sessionKey,omitempty"` // the lane: a name, "dir:<path>" or "task:<id>"
-	SessionID      string    `json:"sessionId,omitempty"`  // stint's session: names the transcript
-	Workspace      string    `json:"workspace,omitempty"`
-	Agent          string    `json:"agent,omitempty"`
-	Model          string    `json:"model,omitempty"`
-	Account        string    `json:"account,omitempty"`
-	Resume         string    `json:"resume,omitempty"`       // auto, always, never
-	AgentSession   string    `json:"agentSession,omitempty"` // native session id of the task's own agent
-	Priority       int       `json:"priority,omitempty"`     // 1 to 9, 9 first; 0 counts as 5
-	Order          int64     `json:"order,omitempty"`        // explicit place in the lane; 0: by age
-	Label          string    `json:"label,omitempty"`
-	IdempotencyKey string    `json:"idempotencyKey,omitempty"`
-	After          []string  `json:"after,omitempty"`       // ids that must be done first
-	AfterPolicy    string    `json:"afterPolicy,omitempty"` // "any": it is enough that they have ended
-	Hold           bool      `json:"hold,omitempty"`
-	NotBefore      time.Time `json:"notBefore,omitzero"`
-	Timeout        string    `json:"timeout,omitempty"` // Go duration
-	MaxAttempts    int       `json:"maxAttempts,omitempty"`
-	MaxLimitWait   string    `json:"maxLimitWait,omitempty"`      // Go duration; "0s": do not wait for rate limits
-	TenantID       string    `json:"tenantId,omitempty"`          // free text to filter by
-	Queue          string    `json:"queue,omitempty"`             // likewise
-	Fallback       []string  `json:"fallback,omitempty"`          // agents that may take over when the task's own is rate-limited
-	OutputSpec     []string  `json:"outputSpec,omitempty"`        // files of the workspace to collect after the run: relative paths
-	VerifyCommand  string    `json:"verifyCommand,omitempty"`     // for the shell: must pass after a run
-	MaxIterations  int       `json:"maxIterations,omitempty"`     // rounds of agent and verify command; 0: as configured
-	VerifyTimeout  string    `json:"verifyTimeout,omitempty"`     // Go duration
-	TriggeredBy    string    `json:"triggeredByTaskId,omitempty"` // the task that has queued this one
-	Trigger        Trigger   `json:"trigger,omitempty"`           // why it has
-	Intake         string    `json:"intake,omitempty"`            // "open": an agent asked for it, and it had to wait for no person
+	ID             string    `json:"id" doc:"Id of the task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	Status         Status    `json:"status" doc:"What the task does now" example:"done"`
+	SessionKey     string    `json:"sessionKey,omitempty" doc:"The lane of the task: the name of a session, dir: and a directory, or task: and an id" example:"web"`
+	SessionID      string    `json:"sessionId,omitempty" doc:"Id of the conversation, which names its transcript" example:"019ab3f0-70aa-7b52-8f1e-5d0c3b9e4a10"`
+	Workspace      string    `json:"workspace,omitempty" doc:"Absolute path of the directory in which the agent works" example:"/home/ana/shop"`
+	Agent          string    `json:"agent,omitempty" doc:"Name of the agent" example:"codex"`
+	Model          string    `json:"model,omitempty" doc:"Model, as the agent's CLI knows it; left out: the CLI's own choice" example:"gpt-5.5"`
+	Account        string    `json:"account,omitempty" doc:"Account whose credentials are used" example:"codex-main"`
+	Resume         string    `json:"resume,omitempty" enum:"auto,always,never" doc:"Whether the agent resumes its conversation" example:"auto"`
+	AgentSession   string    `json:"agentSession,omitempty" doc:"Id of the conversation as the agent's CLI knows it" example:"01999d1c-5f0b-7c11-b1c4-2a8d0e7c9b31"`
+	Priority       int       `json:"priority,omitempty" doc:"1 to 9, 9 first; left out: 5" example:"5"`
+	Order          int64     `json:"order,omitempty" doc:"Explicit place in the lane; left out: by age" example:"1"`
+	Label          string    `json:"label,omitempty" doc:"Free text to filter lists by" example:"nightly"`
+	IdempotencyKey GivenKey  `json:"idempotencyKey,omitempty" doc:"The idempotency key as the client gave it; the tasks of a list share that of the list" example:"deps-2026-11-21"`
+	After          []string  `json:"after,omitempty" doc:"Ids of the tasks that must be done first" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	AfterPolicy    string    `json:"afterPolicy,omitempty" enum:"any,done" doc:"any: it is enough that those have ended" example:"any"`
+	Hold           bool      `json:"hold,omitempty" doc:"The task waits until it is released" example:"true"`
+	NotBefore      time.Time `json:"notBefore,omitzero" doc:"The task does not start before this instant" example:"2026-11-21T03:15:09.482Z"`
+	Timeout        string    `json:"timeout,omitempty" doc:"Longest run: a Go duration" example:"30m"`
+	MaxAttempts    int       `json:"maxAttempts,omitempty" doc:"How often the task is tried" example:"3"`
+	MaxLimitWait   string    `json:"maxLimitWait,omitempty" doc:"Longest wait for rate limits: a Go duration; 0s: none" example:"24h"`
+	TenantID       string    `json:"tenantId,omitempty" doc:"Free text to filter lists by" example:"ana"`
+	Queue          string    `json:"queue,omitempty" doc:"Free text to filter lists by" example:"nightly"`
+	Fallback       []string  `json:"fallback,omitempty" doc:"Agents that may take over when the task's own is rate-limited" example:"claude"`
+	OutputSpec     []string  `json:"outputSpec,omitempty" doc:"Files of the workspace to collect after the run: relative paths" example:"report.md"`
+	VerifyCommand  string    `json:"verifyCommand,omitempty" doc:"Shell command that must pass after a run" example:"go test ./..."`
+	MaxIterations  int       `json:"maxIterations,omitempty" doc:"Most iterations of agent and verify command; left out: as configured" example:"3"`
+	VerifyTimeout  string    `json:"verifyTimeout,omitempty" doc:"Longest run of the verify command: a Go duration" example:"5m"`
+	TriggeredBy    string    `json:"triggeredByTaskId,omitempty" doc:"Id of the task that queued this one" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	Trigger        Trigger   `json:"trigger,omitempty" enum:"failure,issue,agent" doc:"Why that task queued this one: it failed, its answer has findings, or its agent asked for it" example:"failure"`
+	Intake         string    `json:"intake,omitempty" enum:"open" doc:"open: an agent asked for the task, and it did not have to wait for a person" example:"open"`
 
-	RunID      string    `json:"runId,omitempty"`
-	Attempt    int       `json:"attempt,omitempty"`    // counted tries
-	Retries    int       `json:"retries,omitempty"`    // interruptions by us
-	Requeues   int       `json:"requeues,omitempty"`   // edits by hand that began it anew while it ran
-	LimitWaits int       `json:"limitWaits,omitempty"` // waits for a rate limit
-	Iteration  int       `json:"iteration,omitempty"`  // round of the verify loop, from 1; 0: there is no loop
-	Phase      Phase     `json:"phase,omitempty"`      // what the present run carries out, or the next one begins with
-	Reason     Class     `json:"reason,omitempty"`
-	Error      string    `json:"error,omitempty"`
-	ExitCode   *int      `json:"exitCode,omitempty"`
-	Note       string    `json:"note,omitempty"`
-	By         string    `json:"by,omitempty"` // who caused the last record
-	CreatedAt  time.Time `json:"createdAt,omitzero"`
-	StartedAt  time.Time `json:"startedAt,omitzero"`
-	UpdatedAt  time.Time `json:"updatedAt,omitzero"`
-	LimitSince time.Time `json:"limitSince,omitzero"`  // when the present wait for a rate limit began
-	Usage      Usage     `json:"usage,omitzero"`       // of all runs of the task so far
-	PromptKept string    `json:"promptKept,omitempty"` // native session whose history has the prompt of a turn that did not end well
+	RunID      string    `json:"runId,omitempty" doc:"Id of the present run, or the last one" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	Attempt    int       `json:"attempt,omitempty" doc:"Counted tries" example:"1"`
+	Retries    int       `json:"retries,omitempty" doc:"Interruptions by stint, which spend no attempt" example:"1"`
+	Requeues   int       `json:"requeues,omitempty" doc:"How often an edit by hand restarted the task while it ran" example:"1"`
+	LimitWaits int       `json:"limitWaits,omitempty" doc:"Waits for a rate limit" example:"1"`
+	Iteration  int       `json:"iteration,omitempty" doc:"Iteration of the verify loop, from 1; left out: there is no loop" example:"1"`
+	Phase      Phase     `json:"phase,omitempty" enum:"verify,evaluate" doc:"What the present run does, or the next one begins with; left out: a turn of the agent" example:"verify"`
+	Reason     Class     `json:"reason,omitempty" doc:"How the last run failed. A person may have written another word into the ledger" example:"exit"`
+	Error      string    `json:"error,omitempty" doc:"Why it failed, in words" example:"exit status 1: no space left on device"`
+	ExitCode   *int      `json:"exitCode,omitempty" doc:"Exit code of the agent" example:"0"`
+	Note       string    `json:"note,omitempty" doc:"Note of the last record" example:"waits for review"`
+	By         string    `json:"by,omitempty" doc:"Who caused the last record: client, hand, agent, or stint itself" example:"client"`
+	CreatedAt  time.Time `json:"createdAt,omitzero" doc:"When the task was submitted" example:"2026-11-21T03:12:45.123Z"`
+	StartedAt  time.Time `json:"startedAt,omitzero" doc:"When its last run began" example:"2026-11-21T03:12:45.131Z"`
+	UpdatedAt  time.Time `json:"updatedAt,omitzero" doc:"When its last record was written" example:"2026-11-21T03:15:09.482Z"`
+	LimitSince time.Time `json:"limitSince,omitzero" doc:"When the present wait for a rate limit began" example:"2026-11-21T03:15:09.482Z"`
+	Usage      Usage     `json:"usage,omitzero" doc:"What all runs of the task have used so far"`
+	PromptKept string    `json:"promptKept,omitempty" doc:"Conversation whose history has the prompt of a turn that did not end well" example:"01999d1c-5f0b-7c11-b1c4-2a8d0e7c9b31"`
 
-	VerifyExitCode *int   `json:"verifyExitCode,omitempty"` // of the last verify run; -1: it did not end by itself
-	VerifyTime     string `json:"verifyTime,omitempty"`     // how long that took: a Go duration
+	VerifyExitCode *int   `json:"verifyExitCode,omitempty" doc:"Exit code of the last verify run; -1: it did not end by itself" example:"0"`
+	VerifyTime     string `json:"verifyTime,omitempty" doc:"How long the last verify run took: a Go duration" example:"8.2s"`
 
-	Archived string `json:"archived,omitempty"` // file of the archive that has the task; "": it is in the journal
+	Archived string `json:"archived,omitempty" doc:"File of the archive that has the task; left out: it is in the journal" example:"tasks-2026-11.md"`
 
-	InputFiles  []InputFile  `json:"inputFiles,omitempty"`  // of a whole task only, like its texts
-	OutputFiles []OutputFile `json:"outputFiles,omitempty"` // likewise
-	Findings    []Issue      `json:"findings,omitempty"`    // likewise
+	InputFiles  []InputFile  `json:"inputFiles,omitempty" doc:"Files that came with the task. Only in answers about one task"`
+	OutputFiles []OutputFile `json:"outputFiles,omitempty" doc:"Files that were collected after its last run. Only in answers about one task"`
+	Findings    []Issue      `json:"findings,omitempty" doc:"What a person should look at. Only in answers about one task"`
 
 	Seq uint64 `json:"-"` // number of its last record; 0 where that was not read
 
@@ -187,16 +191,16 @@ type Task struct {
 
 	Steps []Step `json:"-"` // of a whole task only: its runs, in their order
 
-	VerifyOutput string `json:"verifyOutput,omitempty"` // of a whole task: head and tail of what the last verify run printed, if it did not pass
-	OnFailure    string `json:"onFailure,omitempty"`    // of a whole task: prompt of the task to queue when this one fails; a template
-	OnIssue      string `json:"onIssue,omitempty"`      // likewise, when its answer has findings
+	VerifyOutput string `json:"verifyOutput,omitempty" doc:"Head and tail of what the last verify run printed, if it did not pass. Only in answers about one task" example:"--- FAIL: TestLogin"`
+	OnFailure    string `json:"onFailure,omitempty" doc:"Prompt of the task to queue when this one fails: a template. Only in answers about one task" example:"Say why task {{.ID}} failed: {{.Error}}"`
+	OnIssue      string `json:"onIssue,omitempty" doc:"Prompt of the task to queue when the answer of this one has findings: a template. Only in answers about one task" example:"Look at the findings of {{.ID}}."`
 
-	FollowUps []string `json:"followUps,omitempty"` // of a whole task: ids of the tasks that it has queued
+	FollowUps []string `json:"followUps,omitempty" doc:"Ids of the tasks that this one queued. Only in answers about one task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 
-	Title  string            `json:"title,omitempty"` // first line of the prompt that is not blank, cut to 80 characters
-	Prompt string            `json:"prompt,omitempty"`
-	Result string            `json:"result,omitempty"`
-	Extra  map[string]string `json:"extra,omitempty"` // keys that stint does not know, kept
+	Title  string            `json:"title,omitempty" doc:"First line of the prompt, cut to 80 characters" example:"Fix the flaky login test."`
+	Prompt string            `json:"prompt,omitempty" doc:"The prompt. Only in answers about one task" example:"Fix the flaky login test."`
+	Result string            `json:"result,omitempty" doc:"The answer of the agent, cut to 64 KiB. Only in answers about one task" example:"The test waited for a timer; it now waits for the event."`
+	Extra  map[string]string `json:"extra,omitempty" doc:"Fields of the ledger that stint does not know, kept as they are" example:"{\"ticket\":\"SHOP-17\"}"`
 }
 
 // Lane gives the name of the lane that the task waits in: its session key, or

@@ -252,6 +252,8 @@ func (s *State) whyAccount(t *Task, now time.Time, lim Limits) string {
 	switch {
 	case a == nil || s.open(a, now, lim):
 		return ""
+	case a.hold && strings.HasPrefix(a.reason, missingPrefix):
+		return fmt.Sprintf("account %s is on hold%s; its tasks go on by themselves when the program is back", a.name, because(a.reason))
 	case a.hold:
 		return fmt.Sprintf("account %s is on hold%s; when that is mended, stint retry of any of its tasks lifts the hold", a.name, because(a.reason))
 	case a.coolUntil.After(now):

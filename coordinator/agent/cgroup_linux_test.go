@@ -27,6 +27,7 @@ func needCgroup(t testing.TB) {
 type deaf struct{}
 
 func (deaf) feed([]byte)           {}
+func (deaf) aside([]byte)          {}
 func (deaf) finished() bool        { return false }
 func (deaf) progress(int64)        {}
 func (deaf) stuck(time.Time) error { return nil }

@@ -36,7 +36,7 @@ func classify(e ended, d decoder, now time.Time) verdict {
 		return verdict{class: state.ClassExit, msg: "the agent could not be started: " + e.end.Err}
 	case errors.Is(e.cause, coordinator.ErrCanceled):
 		return verdict{class: state.ClassCanceled, msg: "canceled"}
-	case good && (e.cause != nil || e.lost):
+	case good && (e.cause != nil || e.lost || killedBy(e.end) != 0):
 		return verdict{}
 	case e.cause != nil:
 		return stopped(e, d, now)
@@ -63,19 +63,20 @@ func stopped(e ended, d decoder, now time.Time) verdict {
 	if errors.Is(e.cause, errHung) && d.said().end == turnFailed {
 		return failed(e, d, now)
 	}
-	v := verdict{class: state.ClassInterrupted, msg: e.cause.Error()}
+	v, said := verdict{class: state.ClassInterrupted, msg: e.cause.Error()}, d.complaint(e, now)
+	idle := errors.Is(e.cause, errStartup) || errors.Is(e.cause, errIdle)
 	switch {
 	case errors.Is(e.cause, errHung):
 		v.class = state.ClassOutputMissing
-	case errors.Is(e.cause, errUnreachable):
-		v.class = state.ClassNetwork
-	case errors.Is(e.cause, errStartup), errors.Is(e.cause, errIdle):
+	case errors.Is(e.cause, errUnreachable), errors.Is(e.cause, errLimited), idle && d.said().failing && said.class != "":
+		v.class, v.retryAt = said.class, said.retryAt
+	case idle:
 		v.class = state.ClassStalled
 	case errors.Is(e.cause, coordinator.ErrTimeout), timeout(e.cause):
 		v.class = state.ClassTimeout
 	}
-	if last := d.complaint(e, now).msg; last != "" {
-		v.msg += "; the agent said last: " + last
+	if said.msg != "" {
+		v.msg += "; the agent said last: " + said.msg
 	}
 	return v
 }
@@ -102,12 +103,14 @@ func exitedZero(e ended, d decoder, now time.Time) verdict {
 
 // exited is for an agent that ended with an error by itself.
 func exited(e ended, d decoder, now time.Time) verdict {
-	how := fmt.Sprintf("the agent ended with exit code %d", e.end.Exit)
-	if e.end.Signal != 0 {
-		how = fmt.Sprintf("the agent was ended by a signal (%v)", syscall.Signal(e.end.Signal))
+	how, sig := fmt.Sprintf("the agent ended with exit code %d", e.end.Exit), killedBy(e.end)
+	if sig != 0 || e.end.Signal != 0 {
+		how = fmt.Sprintf("the agent was ended by a signal (%v)", max(sig, syscall.Signal(e.end.Signal)))
 	}
 	h, said := d.said(), d.complaint(e, now)
 	switch {
+	case sig != 0 && (e.end.Signal != 0 || said.msg == ""): // by the kernel, for want of memory, by a bug, by somebody
+		return verdict{class: state.ClassStalled, msg: sentence(how, said.msg)}
 	case e.end.Signal != 0 || h.end == turnCompleted:
 		return verdict{class: state.ClassExit, msg: sentence(how, said.msg)}
 	case said.msg != "":
@@ -122,19 +125,46 @@ func exited(e ended, d decoder, now time.Time) verdict {
 	return verdict{class: state.ClassExit, msg: sentence(how, last)}
 }
 
+// killedBy returns the signal that has killed an agent, which may have died below a shell
+// that tells of it by an exit code above 128; 0 if none has. What enforces a limit of the
+// run itself does not count: it would do so again.
+func killedBy(end endReport) syscall.Signal {
+	switch s := syscall.Signal(max(end.Signal, end.Exit-128)); s {
+	case syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGABRT:
+		return s
+	case syscall.SIGXCPU, syscall.SIGXFSZ:
+		return 0
+	}
+	return syscall.Signal(end.Signal)
+}
+
 // sentence puts what was said behind what happened.
 func sentence(how, said string) string { return strings.TrimSuffix(how+": "+said, ": ") }
 
-// lastError gives a program's own last "Error:" line of stderr; if there is none,
-// the last line, which tells a person more than nothing.
+// lastError returns the reason that a program gives on stderr, and whether it is its own
+// last "Error:" line. Otherwise it is the first line that begins with "error", together
+// with the line below if that line ends in a colon, or else the last line, which tells a
+// person more than nothing.
 func lastError(stderr []byte) (line string, own bool) {
+	reason := ""
 	for l := range strings.Lines(strings.ToValidUTF8(string(stderr), "\uFFFD")) {
 		l = strings.TrimSpace(l)
-		if msg, ok := strings.CutPrefix(l, "Error: "); ok {
+		msg, isOwn := strings.CutPrefix(l, "Error: ")
+		low := strings.ToLower(l)
+		switch {
+		case l == "" || strings.HasPrefix(l, "For more information, try "):
+		case isOwn:
 			line, own = strings.TrimSpace(msg), true
-		} else if l != "" && !own {
+		case strings.HasSuffix(reason, ":"):
+			reason += " " + l
+		case reason == "" && (strings.HasPrefix(low, "error: ") || strings.HasPrefix(low, "error ")):
+			reason = strings.TrimSpace(strings.TrimPrefix(l, "error:"))
+		case !own:
 			line = l
 		}
+	}
+	if !own && reason != "" {
+		line = reason
 	}
 	return line, own
 }
@@ -144,16 +174,21 @@ func statusClass(code int) state.Class {
 	switch {
 	case code == 429:
 		return state.ClassRateLimited
-	case code == 401 || code == 403:
+	case code == 401: // 403 may concern a model, a region or a firewall: the account's other tasks may run
 		return state.ClassAuth
+	case code == 402:
+		return state.ClassBudget
 	case code == 408 || code >= 500:
 		return state.ClassNetwork
 	}
 	return state.ClassExit
 }
 
+// A pattern is compiled when it is first used.
+type pattern = func() *regexp.Regexp
+
 // lazyRegexp leaves the work to who needs it: the gate does not.
-func lazyRegexp(expr string) func() *regexp.Regexp {
+func lazyRegexp(expr string) pattern {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 

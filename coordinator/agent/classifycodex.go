@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -18,10 +19,17 @@ var phrases = []struct {
 	text  string
 	class state.Class
 }{
-	{"no rollout found", state.ClassSessionLost},
 	{"already has an active writer", state.ClassSessionBusy},
-	{"context window", state.ClassExit},
+	{"no rollout found", state.ClassSessionLost},
+	{"missing source rollout", state.ClassSessionLost}, // of a thread that was forked from it
+	{"failed to read session metadata", state.ClassSessionLost},
+	{"does not start with session metadata", state.ClassSessionLost},
+	{"is empty (code ", state.ClassSessionLost},
+	{"did not contain valid utf-8", state.ClassSessionLost},
+	{"context window", state.ClassContextFull},
 	{"usage limit", state.ClassRateLimited},
+	{"check your plan", state.ClassBudget},
+	{"billing", state.ClassBudget},
 	{"rate limit", state.ClassRateLimited},
 	{"quota exceeded", state.ClassRateLimited},
 	{"too many requests", state.ClassRateLimited},
@@ -33,6 +41,7 @@ var phrases = []struct {
 	{"unauthorized", state.ClassAuth},
 	{"high demand", state.ClassNetwork},
 	{"at capacity", state.ClassNetwork},
+	{"content_filter", state.ClassExit}, // codex says so in a message about a cut stream
 	{"stream disconnected", state.ClassNetwork},
 	{"reconnecting...", state.ClassNetwork},
 	{"error sending request", state.ClassNetwork},
@@ -58,12 +67,21 @@ func codexClass(msg string) state.Class {
 	}
 	low := strings.ToLower(msg)
 	if strings.HasPrefix(low, "{") {
-		return state.ClassExit // the raw body of a refused request: not codex's words
+		return bodyClass(msg) // the raw body of a refused request: not codex's words
 	}
 	for _, p := range phrases {
 		if strings.Contains(low, p.text) {
 			return p.class
 		}
+	}
+	return state.ClassExit
+}
+
+// bodyClass reads the one error of a provider that codex does not put into words.
+func bodyClass(body string) state.Class {
+	var e struct{ Error struct{ Code string } }
+	if json.Unmarshal([]byte(body), &e) == nil && e.Error.Code == "context_length_exceeded" {
+		return state.ClassContextFull
 	}
 	return state.ClassExit
 }

@@ -23,6 +23,8 @@ func geminiVerdict(msg string, exit int, now time.Time) verdict {
 	switch {
 	case geminiBadKey(msg):
 		v.class = state.ClassAuth // with the status 400
+	case geminiCode(msg) == 400 && strings.Contains(msg, "exceeds the maximum number of tokens allowed"):
+		v.class = state.ClassContextFull
 	case exit > 128:
 		v.class = statusClass(exit + 256)
 	case exit == geminiNoAuth:
@@ -34,6 +36,21 @@ func geminiVerdict(msg string, exit int, now time.Time) verdict {
 	}
 	if v.class == state.ClassRateLimited {
 		v.retryAt = geminiRetryAt(msg, now)
+		// Google adds the advice about billing to its ordinary limits too.
+		if v.retryAt.IsZero() && strings.Contains(msg, "check your plan and billing") && !strings.Contains(msg, "Quota exceeded for metric") {
+			v.class = state.ClassBudget
+		}
+	}
+	return v
+}
+
+// geminiUnfinished classifies a turn whose result has no error, only an error event
+// before it: the model's response was empty, cut off or malformed. Unless a policy or
+// a bound of gemini was the reason, another try may do better.
+func geminiUnfinished(v verdict) verdict {
+	final := strings.HasPrefix(v.msg, "The model response was blocked") || strings.HasPrefix(v.msg, "Maximum session turns")
+	if v.class == state.ClassExit && !final {
+		v.class = state.ClassNetwork
 	}
 	return v
 }
@@ -101,6 +118,20 @@ func geminiRetryAt(msg string, now time.Time) time.Time {
 		return time.Time{}
 	}
 	return now.Add(wait)
+}
+
+var geminiRetry = lazyRegexp(`^Attempt \d+ failed(?: with (?:status )?(\d{3})\b)?`)
+
+// geminiRetryVerdict classifies an error after which gemini tries again.
+func geminiRetryVerdict(line string, now time.Time) verdict {
+	v := verdict{class: state.ClassNetwork, msg: line}
+	if m := geminiRetry().FindStringSubmatch(line); m != nil && m[1] != "" {
+		v.class = statusClass(atoi(m[1]))
+	}
+	if v.class == state.ClassRateLimited {
+		v.retryAt = geminiRetryAt(line, now)
+	}
+	return v
 }
 
 // geminiSilent is for a gemini that ended with an error and without any event:

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"stint/coordinator"
+	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -32,6 +35,9 @@ func (c *Claude) Run(ctx context.Context, turn coordinator.Turn, report func(coo
 	if out != nil {
 		return *out
 	}
+	if err := writeClaudeInput(s.stdin, turn.Prompt); err != nil {
+		return *refused(state.ClassInterrupted, err.Error())
+	}
 	return c.runEvents(ctx, s, newClaudeDecoder(turn, report), report)
 }
 
@@ -47,7 +53,10 @@ func (c *Claude) spec(turn coordinator.Turn) (spec, *coordinator.Outcome) {
 	if err != nil {
 		return spec{}, refused(state.ClassAgentMissing, err.Error())
 	}
-	return spec{turn: turn, argv: append([]string{bin}, c.args(turn)...), env: c.agentEnv(turn, c.env()...)}, nil
+	return spec{
+		turn: turn, cli: true, argv: append([]string{bin}, c.args(turn)...), env: c.agentEnv(turn, c.env(bin)...),
+		stdin: filepath.Join(turn.RunDir, claudeInput),
+	}, nil
 }
 
 // FindSession gives the native session id of the run in runDir; see [Codex.FindSession].
@@ -78,7 +87,7 @@ func (c *Claude) args(turn coordinator.Turn) []string {
 	if turn.Files != "" {
 		args = append(args, "--add-dir", turn.Files)
 	}
-	args = append(args, "--output-format", "stream-json", "--verbose")
+	args = append(args, "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 	switch {
 	case turn.ReadOnly:
 		// What the user's settings allow is not for it: it has no tools, and no MCP servers.
@@ -101,6 +110,9 @@ func (c *Claude) args(turn coordinator.Turn) []string {
 	if turn.Session != "" {
 		args = append(args, "--resume", turn.Session)
 	}
+	if turn.Fork {
+		args = append(args, "--fork-session")
+	}
 	return args
 }
 
@@ -117,10 +129,56 @@ func (c *Claude) settings() string {
 	return string(data)
 }
 
-// env gives what shortens claude's own retries, some three minutes of them, and
-// keeps it from changing under a run. The user's values win.
-func (c *Claude) env() []string {
-	return unset(c.Env, "CLAUDE_CODE_MAX_RETRIES=2", "DISABLE_AUTOUPDATER=1")
+// claudeInput is the file in a run's directory that claude reads on stdin.
+const claudeInput = "stdin"
+
+// writeClaudeInput writes a prompt as the one message of claude's stream-json input.
+// Claude reads every file that a plain prompt names with an @ and runs a command that it
+// begins with; client_composed makes it send the text as it is written.
+func writeClaudeInput(path, prompt string) error {
+	text, err := os.ReadFile(prompt)
+	if err != nil {
+		return fmt.Errorf("input for claude: %w", err)
+	}
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	line, err := json.Marshal(struct {
+		Type           string  `json:"type"`
+		Message        message `json:"message"`
+		ClientComposed bool    `json:"client_composed"`
+	}{"user", message{"user", string(text)}, true})
+	if err != nil {
+		return fmt.Errorf("input for claude: %w", err)
+	}
+	if err := os.WriteFile(path, append(line, '\n'), durable.FileMode); err != nil {
+		return fmt.Errorf("input for claude: %w", err)
+	}
+	return nil
+}
+
+// env returns what shortens claude's own retries, some three minutes of them, and
+// keeps it from changing under a run: there the user's values win. They do not where
+// claude is told to expand nothing: skills, which a run may have written, keep the @
+// of their text; and an older claude, to which client_composed means nothing, goes
+// without all that it attaches to a prompt.
+func (c *Claude) env(bin string) []string {
+	env := append(unset(c.Env, "CLAUDE_CODE_MAX_RETRIES=2", "DISABLE_AUTOUPDATER=1"), "CLAUDE_CODE_DISABLE_FILE_MENTIONS=1")
+	if knownClaude.isOlder(claudeVersion(bin)) {
+		env = append(env, "CLAUDE_CODE_DISABLE_ATTACHMENTS=1")
+	}
+	return env
+}
+
+// claudeVersion returns what the files of an installed claude say of its version,
+// without starting it: npm's package, or the name of claude's own installer's file.
+func claudeVersion(bin string) string {
+	target, err := filepath.EvalSymlinks(bin)
+	if err != nil {
+		return ""
+	}
+	return or(packageVersion(target, "claude-code"), filepath.Base(target))
 }
 
 // unset gives the entries whose variables an environment does not have.

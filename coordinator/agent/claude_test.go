@@ -14,7 +14,7 @@ import (
 )
 
 func TestClaudeArgs(t *testing.T) {
-	const tail = "--output-format stream-json --verbose"
+	const tail = "--input-format stream-json --output-format stream-json --verbose"
 	schema := filepath.Join(t.TempDir(), "schema.json")
 	if err := os.WriteFile(schema, []byte(`{"type":"object"}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -26,6 +26,7 @@ func TestClaudeArgs(t *testing.T) {
 	}{
 		{Claude{}, coordinator.Turn{}, "-p " + tail + " --permission-mode acceptEdits"},
 		{Claude{}, coordinator.Turn{Session: someUUID}, "-p " + tail + " --permission-mode acceptEdits --resume UUID"},
+		{Claude{}, coordinator.Turn{Session: someUUID, Fork: true}, "-p " + tail + " --permission-mode acceptEdits --resume UUID --fork-session"},
 		{Claude{PermissionMode: "plan", Model: "opus"}, coordinator.Turn{}, "-p " + tail + " --permission-mode plan --model opus"},
 		{Claude{PermissionMode: "inherit", Model: "opus"}, coordinator.Turn{Model: "haiku"}, "-p " + tail + " --model haiku"},
 		{Claude{PermissionMode: "inherit", MaxTurns: 9}, coordinator.Turn{Files: "/runs/r/files"}, "-p --add-dir /runs/r/files " + tail + " --max-turns 9"},
@@ -77,15 +78,54 @@ func TestPromise6NoTextBecomesAnOption(t *testing.T) {
 	}
 }
 
-// The user's own environment wins.
+// The user's own environment wins, but it cannot turn the expansion of files on again.
 func TestClaudeEnv(t *testing.T) {
 	c := Claude{}
-	if got := strings.Join(c.env(), " "); got != "CLAUDE_CODE_MAX_RETRIES=2 DISABLE_AUTOUPDATER=1" {
+	if got := strings.Join(c.env(""), " "); got != "CLAUDE_CODE_MAX_RETRIES=2 DISABLE_AUTOUPDATER=1 CLAUDE_CODE_DISABLE_FILE_MENTIONS=1" {
 		t.Error(got)
 	}
-	c.Env = []string{"CLAUDE_CODE_MAX_RETRIES=", "DISABLE_AUTOUPDATERS=0"}
-	if got := strings.Join(c.env(), " "); got != "DISABLE_AUTOUPDATER=1" {
+	c.Env = []string{"CLAUDE_CODE_MAX_RETRIES=", "DISABLE_AUTOUPDATERS=0", "CLAUDE_CODE_DISABLE_FILE_MENTIONS=0"}
+	if got := strings.Join(c.env(""), " "); got != "DISABLE_AUTOUPDATER=1 CLAUDE_CODE_DISABLE_FILE_MENTIONS=1" {
 		t.Error(got)
+	}
+	c.Bin = newBench(t).fakeProgram("claude", "exit 1")
+	s, out := c.spec(coordinator.Turn{})
+	if out != nil || lookupEnv(s.env, "CLAUDE_CODE_DISABLE_FILE_MENTIONS") != "1" {
+		t.Errorf("%+v, %+v", s.env, out)
+	}
+}
+
+// A claude that does not know client_composed attaches nothing at all to a prompt. Its
+// version is known from npm's package or from the name of its file, however it is called.
+func TestClaudeTooOldForText(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		file, pkg string
+		off       bool
+	}{
+		{"versions/2.1.298", "", true},
+		{"versions/2.1.299", "", false},
+		{"versions/3.0.0", "", false},
+		{"a/bin/claude.exe", `{"name":"@anthropic-ai/claude-code","version":"2.1.205"}`, true},
+		{"b/bin/claude.exe", `{"name":"@anthropic-ai/claude-code","version":"2.1.330"}`, false},
+		{"c/cli.js", `{"name":"@anthropic-ai/claude-code","version":"2.0.9"}`, true},
+		{"d/bin/claude", `{"name":"wrapper","version":"1.0.0"}`, false},
+	} {
+		file, root := filepath.Join(dir, c.file), filepath.Join(dir, filepath.Dir(c.file))
+		must(t, os.MkdirAll(root, 0o700))
+		must(t, os.WriteFile(file, []byte("#!/bin/sh\n"), 0o700))
+		if filepath.Base(root) == "bin" {
+			root = filepath.Dir(root)
+		}
+		if c.pkg != "" {
+			must(t, os.WriteFile(filepath.Join(root, "package.json"), []byte(c.pkg), 0o600))
+		}
+		link := filepath.Join(dir, "claude")
+		_ = os.Remove(link)
+		must(t, os.Symlink(file, link))
+		if got := lookupEnv((&Claude{}).env(link), "CLAUDE_CODE_DISABLE_ATTACHMENTS") == "1"; got != c.off {
+			t.Errorf("%s: attachments off: %v", c.file, got)
+		}
 	}
 }
 
@@ -119,11 +159,13 @@ func TestClaudePromptOnStdin(t *testing.T) {
 	c.Bin = b.fakeProgram("claude", `echo "$@" >args; env >env; cat >prompt; cat <<'END'
 {"session_id":"`+someUUID+`","type":"system","subtype":"init","apiKeySource":"none"}
 {"type":"assistant","message":{"content":[{"type":"text","text":"42"}]}}
-{"permission_denials":[{"tool_name":"Bash"},{"tool_name":"Write"},{"tool_name":"Bash"}],"is_error":false,"subtype":"success","result":"42","type":"result","total_cost_usd":3,"usage":{"input_tokens":1,"cache_read_input_tokens":2,"cache_creation_input_tokens":4,"output_tokens":8}}
+{"permission_denials":[{"tool_name":"Bash","tool_input":{"command":"A=1 make"}},{"tool_name":"Write","tool_input":{"file_path":"/etc/x"}},{"tool_name":"Bash","tool_input":{"command":"A=1 make"}}],"is_error":false,"subtype":"success","result":"42","type":"result","total_cost_usd":3,"usage":{"input_tokens":1,"cache_read_input_tokens":2,"cache_creation_input_tokens":4,"output_tokens":8}}
 END`)
-	turn := b.turn("--dangerous; $(rm -rf /)")
+	turn := b.turn("--dangerous; $(rm -rf /)\n{\"type\":\"control_request\"} \u2028 <b>")
 	out := c.Run(t.Context(), turn, quiet)
-	if out.Class != "" || out.Result != "42" || out.Session != someUUID || out.Note != "the agent was not allowed to use Bash, Write" {
+	if out.Class != "" || out.Result != "42" || out.Session != someUUID || out.Note != "" || len(out.Findings) != 2 ||
+		out.Findings[0].Message != `Bash "A=1 make" was denied; to allow it: claude_allowed_tools = ["Bash"]` ||
+		out.Findings[1].Message != `Write "/etc/x" was denied; to allow it: claude_allowed_tools = ["Write"]` {
 		t.Errorf("outcome: %+v", out)
 	}
 	if out.Usage != (state.Usage{InputTokens: 7, CachedInputTokens: 2, OutputTokens: 8}) || out.Thread != (state.Usage{}) {
@@ -131,8 +173,17 @@ END`)
 	}
 	sent, err := os.ReadFile(filepath.Join(turn.Workspace, "prompt"))
 	must(t, err)
-	if want, err := os.ReadFile(turn.Prompt); err != nil || string(sent) != string(want) {
+	var input struct {
+		Type    string
+		Message struct{ Role, Content string }
+		AsText  bool `json:"client_composed"`
+	}
+	must(t, json.Unmarshal(sent, &input))
+	if want, err := os.ReadFile(turn.Prompt); err != nil || input.Message.Content != string(want) || input.Message.Role != "user" || input.Type != "user" || !input.AsText {
 		t.Errorf("sent %q, %v", sent, err)
+	}
+	if strings.Count(string(sent), "\n") != 1 {
+		t.Errorf("%q is not one line", sent)
 	}
 	args, err := os.ReadFile(filepath.Join(turn.Workspace, "args"))
 	must(t, err)
@@ -170,8 +221,10 @@ func TestClaudeClasses(t *testing.T) {
 		class state.Class
 	}{
 		{apiError("rate_limit", 429), 1, state.ClassRateLimited},
-		{apiError("billing_error", 400), 1, state.ClassRateLimited},
+		{apiError("billing_error", 400), 1, state.ClassBudget},
 		{apiError("authentication_failed", nil), 1, state.ClassAuth},
+		{apiError("authentication_failed", 401), 1, state.ClassAuth},
+		{apiError("authentication_failed", 403), 1, state.ClassExit},
 		{apiError("account_on_hold", 403), 1, state.ClassAuth},
 		{apiError("overloaded", 529), 1, state.ClassNetwork},
 		{apiError("unknown", nil), 1, state.ClassNetwork},
@@ -186,6 +239,8 @@ func TestClaudeClasses(t *testing.T) {
 		{[]string{`{"type":"assistant","message":{"content":[{"type":"text","text":"No conversation found with session ID"}]}}`}, 1, state.ClassExit},
 		{[]string{`{"type":"system","subtype":"api_retry","error":"rate_limit","error_status":429}`}, 143, state.ClassRateLimited},
 		{[]string{`{"type":"result","subtype":"error_max_turns","is_error":true}`}, 1, state.ClassExit},
+		{[]string{`{"type":"result","subtype":"success","is_error":true,"result":"Prompt is too long"}`}, 1, state.ClassContextFull}, // older ones give no reason
+		{[]string{`{"type":"result","subtype":"success","is_error":false,"result":"Prompt is too long"}`}, 0, ""},
 		{nil, 0, state.ClassExit},
 	} {
 		if _, v := play("claude", c.exit, c.lines...); v.class != c.class || v.msg == "" && v.class != "" {
@@ -267,10 +322,10 @@ func TestClaudeProbe(t *testing.T) {
 	if p := c.Probe(t.Context()); !p.LoggedIn || p.Fix != "" || p.Detail != "the API key is from ANTHROPIC_API_KEY" {
 		t.Errorf("key: %+v", p)
 	}
-	if found := c.Examine(t.Context()); len(found) != 1 || !strings.Contains(found[0].Text, "older than 2.1") || found[0].Fatal {
+	if found := c.Examine(t.Context()); len(found) != 1 || !strings.Contains(found[0].Text, "older than 2.1.299") || found[0].Fatal {
 		t.Errorf("old version: %+v", found)
 	}
-	c.Bin = b.fakeProgram("claude", `[ "$1" = --version ] && echo 2.1.0 && exit; echo unknown command; exit 1`)
+	c.Bin = b.fakeProgram("claude", `[ "$1" = --version ] && echo 2.1.299 && exit; echo unknown command; exit 1`)
 	if p := c.Probe(t.Context()); p.LoggedIn || p.Detail == "" {
 		t.Errorf("no status: %+v", p)
 	}

@@ -29,7 +29,9 @@ func (c *Codex) Run(ctx context.Context, turn coordinator.Turn, report func(coor
 	if out != nil {
 		return *out
 	}
-	return c.runEvents(ctx, s, newCodexDecoder(turn, report), report)
+	d := newCodexDecoder(turn, report)
+	d.(*codexDecoder).sandbox = c.sandbox(turn)
+	return c.runEvents(ctx, s, d, report)
 }
 
 // Plan says what Run would start; see coordinator.Planner.
@@ -44,7 +46,7 @@ func (c *Codex) spec(turn coordinator.Turn) (spec, *coordinator.Outcome) {
 	if err != nil {
 		return spec{}, refused(state.ClassAgentMissing, err.Error())
 	}
-	return spec{turn: turn, argv: append([]string{bin}, c.args(turn)...), env: c.agentEnv(turn)}, nil
+	return spec{turn: turn, cli: true, argv: append([]string{bin}, c.args(turn)...), env: c.agentEnv(turn)}, nil
 }
 
 // FindSession gives the native session id that the run in runDir began or
@@ -69,11 +71,22 @@ func (c *Codex) refuse(turn coordinator.Turn) *coordinator.Outcome {
 	return refuse("codex", turn, value{"model", c.model(turn)}, value{"profile", c.Profile}, value{"sandbox", c.Sandbox})
 }
 
+// sandbox names the one that a turn runs in.
+func (c *Codex) sandbox(turn coordinator.Turn) string {
+	switch {
+	case turn.ReadOnly:
+		return "read-only"
+	case c.FullAuto:
+		return "workspace-write"
+	}
+	return c.Sandbox
+}
+
 func (c *Codex) model(turn coordinator.Turn) string { return or(turn.Model, c.Model) }
 
 // args gives the command line of a turn without the program. The prompt comes on
 // stdin and is no part of it. Codex forgets the sandbox between the turns of a
-// thread, and takes these options only before the word resume.
+// thread, and takes these options only before the words resume and fork.
 func (c *Codex) args(turn coordinator.Turn) []string {
 	args := []string{"exec", "--json", "--skip-git-repo-check"}
 	switch {
@@ -94,7 +107,10 @@ func (c *Codex) args(turn coordinator.Turn) []string {
 	if turn.Schema != "" {
 		args = append(args, "--output-schema", turn.Schema)
 	}
-	if turn.Session != "" {
+	switch {
+	case turn.Fork:
+		args = append(args, "fork", turn.Session)
+	case turn.Session != "":
 		args = append(args, "resume", turn.Session)
 	}
 	return append(args, "-")

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,6 +27,7 @@ func TestCodexArgs(t *testing.T) {
 	}{
 		{Codex{}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -"},
 		{Codex{}, coordinator.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR resume UUID -"},
+		{Codex{}, coordinator.Turn{Session: someUUID, Fork: true}, "exec --json --skip-git-repo-check -s workspace-write -C DIR fork UUID -"},
 		{Codex{Model: "gpt-5.5", Profile: "work"}, coordinator.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-5.5 -p work resume UUID -"},
 		{Codex{Model: "gpt-5.5"}, coordinator.Turn{Model: "gpt-6-sol"}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-6-sol -"},
 		{Codex{Sandbox: "read-only"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
@@ -192,8 +195,13 @@ func TestProbe(t *testing.T) {
 		t.Errorf("auth.json: %+v", p)
 	}
 	write("config.toml", "model = \n")
-	if p := probe(); p.LoggedIn || !strings.Contains(p.Detail, "configuration") {
+	if p := probe(); p.LoggedIn || !strings.Contains(p.Detail, "configuration") || p.Fix != "correct "+home+"/config.toml" {
 		t.Errorf("broken configuration: %+v", p)
+	}
+	write("config.toml", "model = 3\n") // what only codex finds
+	b.fakeCodex(`[ "$1" = --version ] && echo codex-cli 1.2.3 && exit; echo "Error loading configuration: $CODEX_HOME/config.toml:1:9: invalid type: integer 3, expected a string"; exit 1`)
+	if p := probe(); p.LoggedIn || !strings.Contains(p.Detail, "invalid type") || p.Fix != "correct "+home+"/config.toml" {
+		t.Errorf("wrong configuration: %+v", p)
 	}
 	if p := (&Codex{Bin: "no-such-codex"}).Probe(t.Context()); p.Found || p.Fix == "" {
 		t.Errorf("missing: %+v", p)
@@ -227,22 +235,133 @@ func TestCodexExamine(t *testing.T) {
 	if found := examine("0.169.0", "exit 0", home); len(found) != 0 {
 		t.Errorf("nothing is wrong: %+v", found)
 	}
-	if found := examine("0.159.3", "exit 0", home); len(found) != 1 || found[0].Fatal || !strings.Contains(found[0].Text, "older than 0.160") || found[0].Fix == "" {
+	if found := examine("0.159.3", "exit 0", home); len(found) != 1 || found[0].Fatal || !strings.Contains(found[0].Text, "older than 0.160.0") || found[0].Fix == "" {
 		t.Errorf("old version: %+v", found)
+	}
+	if found := examine("0.159.3", "exit 1; [ \"$1\" = login ] && { echo 'Error loading configuration: config.toml:1:9: x'; exit 1; }", home); len(found) != 2 || !found[1].Fatal || found[1].Fix != "correct "+home+"/config.toml" {
+		t.Errorf("a configuration that stops the sandbox: %+v", found)
+	}
+	if found := examine("0.170.1", "exit 0", home); len(found) != 1 || found[0].Fatal || !found[0].Note || !strings.Contains(found[0].Text, "newer than 0.169.0") {
+		t.Errorf("new version: %+v", found)
 	}
 	if found := examine("of the future", "exit 0", home); len(found) != 0 {
 		t.Errorf("a version that cannot be read: %+v", found)
 	}
-	if found := examine("1.0.0", "{ echo 'bwrap: Creating new namespace failed'; exit 1; }", home); len(found) != 1 || !found[0].Fatal || !strings.Contains(found[0].Text, "bwrap") {
+	if found := examine("0.169.0", "{ echo 'bwrap: Creating new namespace failed'; exit 1; }", home); len(found) != 1 || !found[0].Fatal || !strings.Contains(found[0].Text, "bwrap") {
 		t.Errorf("no sandbox: %+v", found)
 	}
-	if found := examine("1.0.0", "exit 1", home+"/none"); len(found) != 1 || !found[0].Fatal || !strings.HasPrefix(found[0].Fix, "mkdir -p ") {
+	if found := examine("0.169.0", "exit 1", home+"/none"); len(found) != 1 || !found[0].Fatal || !strings.HasPrefix(found[0].Fix, "mkdir -p ") {
 		t.Errorf("no home: %+v", found)
 	}
-	if found := examine("1.0.0", "exit 0", "relative"); len(found) != 1 {
+	if found := examine("0.169.0", "exit 0", "relative"); len(found) != 1 {
 		t.Errorf("odd home: %+v", found)
 	}
 	if found := (&Codex{Bin: "no-such-codex"}).Examine(t.Context()); len(found) != 1 || !found[0].Fatal {
 		t.Errorf("missing: %+v", found)
+	}
+}
+
+// Which of codex's failed commands its sandbox has denied.
+func TestCodexDenials(t *testing.T) {
+	item := func(status, output string) string {
+		text, err := json.Marshal(output)
+		must(t, err)
+		return `{"type":"item.completed","item":{"type":"command_execution","command":"/bin/bash -lc 'make x'","aggregated_output":` + string(text) + `,"exit_code":1,"status":"` + status + `"}}`
+	}
+	const fs, net = `codex_sandbox = "danger-full-access" and`, "network_access = true"
+	for _, c := range []struct{ sandbox, line, want string }{
+		{"", item("failed", "touch: cannot touch '/etc/x': Read-only file system\n"), fs},
+		{"", item("failed", "Error: EROFS: read-only file system, open '/etc/q'\n    at Object.writeFileSync\n"), fs},
+		{"", item("failed", "open /root/x: read-only file system"), fs},
+		{"", item("failed", "OSError: [Errno 30] Read-only file system: '/x'\n"), fs},
+		{"", item("failed", "chown: changing ownership of 'f': Operation not permitted\n"), fs},
+		{"", item("failed", "PermissionError: [Errno 1] Operation not permitted\n"), fs},
+		{"", item("declined", ""), fs},
+		{"", item("failed", "socket.gaierror: [Errno -3] Temporary failure in name resolution\n"), net},
+		{"", item("failed", "npm error network request to https://x failed, reason: getaddrinfo EAI_AGAIN x\n"), net},
+		{"", item("failed", "dial tcp 1.1.1.1:443: connect: network is unreachable\n"), net},
+		{"", item("failed", "wget: unable to resolve host address 'x'\n"), net},
+		{"", item("failed", "curl: (7) Failed to connect to 127.0.0.1 port 80 after 0 ms: Couldn't connect to server\n"), net},
+		{"", item("completed", "Read-only file system\n"), ""},
+		{"", item("failed", "--- FAIL: TestReadOnlyFS\n"), ""},
+		{"", item("failed", "the docs say: a read-only file systems guide\n"), ""},
+		{"", item("failed", "open x: permission denied\n"), ""},
+		{"", `{"type":"item.completed","item":{"type":"agent_message","text":"x: Read-only file system","status":"failed"}}`, ""},
+		{"", `{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"/w/.git/x"}],"status":"failed"}}`, `apply_patch "/w/.git/x" was denied`},
+		{"", `{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"/w/x"}],"status":"completed"}}`, ""},
+		{"read-only", item("failed", "touch: x: Read-only file system\n"), `codex_sandbox = "workspace-write"`},
+		{"inherit", item("failed", "touch: x: Read-only file system\n"), "sandbox_mode in codex's config.toml"},
+		{"danger-full-access", item("failed", "touch: x: Read-only file system\n"), ""},
+	} {
+		d := newCodexDecoder(coordinator.Turn{}, quiet).(*codexDecoder)
+		d.sandbox = c.sandbox
+		d.line([]byte(c.line))
+		d.line([]byte(c.line)) // once is enough
+		got := ""
+		for _, f := range d.denied {
+			got += f.Message + "\n"
+		}
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
+			t.Errorf("%s %s\ngave %q, want %q", c.sandbox, c.line, got, c.want)
+		}
+	}
+}
+
+// The versions that CI runs are no newer than the newest ones that doctor calls tested.
+func TestNewestTested(t *testing.T) {
+	text, err := os.ReadFile("../../.ci/run")
+	must(t, err)
+	for name, k := range map[string]known{"codex": knownCodex, "claude": knownClaude, "gemini": knownGemini} {
+		m := regexp.MustCompile(`(?m)^` + name + `_version=(.*)$`).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("no version of %s", name)
+		}
+		v, ok := versionOf(string(m[1]))
+		if !ok || slices.Compare(v, k.newest) > 0 || slices.Compare(v, k.oldest) < 0 {
+			t.Errorf("%s %s is not between %v and %v", name, m[1], k.oldest, k.newest)
+		}
+	}
+}
+
+// An agent of a version that stint does not know may end in another way than it expects:
+// then the error names the version and the events that were not understood.
+func TestTurnWithoutItsEnd(t *testing.T) {
+	b := newBench(t)
+	begin := `{"type":"thread.started","thread_id":"` + someUUID + `"}`
+	run := func(code string, lines ...string) coordinator.Outcome {
+		c := b.fakeCodex(`[ "$1" = --version ] && echo codex-cli 9.8.7 && exit; cat >/dev/null; cat <<'END'
+` + strings.Join(lines, "\n") + `
+END
+exit ` + code)
+		return c.Run(t.Context(), b.turn("p"), quiet)
+	}
+	for _, c := range []struct {
+		code  string
+		lines []string
+		want  string
+	}{
+		{"0", []string{begin, `{"type":"turn.done"}`, `{"type":"x.y"}`, `{"type":"turn.done"}`}, "the agent ended before its turn was over (codex-cli 9.8.7; events that stint does not know: turn.done, x.y)"},
+		{"0", []string{begin}, "the agent ended before its turn was over (codex-cli 9.8.7)"},
+		{"3", []string{begin, `{"type":"turn.done"}`}, "the agent ended with exit code 3 (codex-cli 9.8.7; events that stint does not know: turn.done)"},
+		{"1", []string{begin, `{"type":"turn.failed","error":{"message":"no"}}`, `{"type":"z"}`}, "no"},
+	} {
+		if out := run(c.code, c.lines...); out.Class != state.ClassExit || out.Error != c.want {
+			t.Errorf("%s: %q, want %q", out.Class, out.Error, c.want)
+		}
+	}
+	for tool, line := range map[string]string{"claude": `{"type":"system","subtype":"init","claude_code_version":"2.9.9"}`, "gemini": `{"type":"init"}`} {
+		h, _ := play(tool, 0, line, `{"type":"new"}`)
+		if strings.Join(h.unknown, " ") != "new" || tool == "claude" && h.version != "claude 2.9.9" {
+			t.Errorf("%s: version %q, unknown %q", tool, h.version, h.unknown)
+		}
+	}
+	for _, tool := range realNames { // all that was recorded is known
+		names, err := filepath.Glob("testdata/" + tool + "/*.jsonl")
+		must(t, err)
+		for _, name := range names {
+			if h, _, _ := recorded(t, tool, strings.TrimSuffix(filepath.Base(name), ".jsonl")); len(h.unknown) > 0 {
+				t.Errorf("%s: unknown %q", name, h.unknown)
+			}
+		}
 	}
 }

@@ -3,6 +3,8 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -26,6 +28,8 @@ type decoder interface {
 	line(b []byte)
 	// keep reports, by its first part, whether a very long line may matter.
 	keep(head []byte) bool
+	// aside takes one line of stderr; b is reused.
+	aside(b []byte)
 	// close is called behind the last line.
 	close()
 	// said gives what was heard so far; it stays the decoder's own.
@@ -47,7 +51,9 @@ const (
 // A heard is what an agent has told of its turn, whatever CLI it is.
 type heard struct {
 	report  func(coordinator.Event)
-	resumed bool // the turn goes on with an older session
+	resumed bool   // the turn goes on with an older session
+	parent  string // the session that the turn forks; "": it forks none
+	active  bool   // the agent has said something or used a tool
 
 	named   string // the session, as the agent has called it
 	session string // the same, once it is known that it can be resumed
@@ -57,14 +63,19 @@ type heard struct {
 	thread  state.Usage
 	end     terminal
 	kept    bool     // the session's history surely has the prompt
-	waiting bool     // the agent does nothing but wait for the network
+	failing bool     // the last thing that the agent has reported is an error, and it tries again
+	offline bool     // that error is that there is no network
 	remarks []string // what the user should know although the turn went well
+	denied  []state.Issue
+	version string   // of the CLI, where it says so
+	unknown []string // types of events that nobody here knows
 	events  int
 	bad     int // lines that are no event
 }
 
 func (h *heard) said() *heard { return h }
 func (h *heard) close()       {}
+func (h *heard) aside([]byte) {}
 
 // read decodes one line into e, whose type of event is kind, and counts it. It
 // reports whether it was an event.
@@ -91,15 +102,38 @@ func (h *heard) name(id string) {
 	}
 }
 
+// hear gives what a decoder begins with.
+func hear(turn coordinator.Turn, report func(coordinator.Event)) heard {
+	h := heard{report: report, resumed: turn.Session != ""}
+	if turn.Fork {
+		h.parent = turn.Session
+	}
+	return h
+}
+
+// forked reports whether the agent's session is a fork of the turn's.
+func (h *heard) forked() bool { return h.parent != "" && !strings.EqualFold(h.named, h.parent) }
+
 // settle is called when the session can be resumed from now on: a CLI that is
-// killed right after it has named a new session has not saved it yet.
+// killed right after it has named a new session has not saved it yet. A fork in which
+// nothing has happened is of no use: the next try forks the same session again.
 func (h *heard) settle() {
-	if h.session != "" || h.named == "" {
+	if h.session != "" || h.named == "" || h.forked() && !h.active {
 		return
 	}
 	h.session = h.named
-	h.report(coordinator.Event{Session: h.session})
+	h.report(coordinator.Event{Session: h.session, Forked: h.forked()})
 }
+
+// act notes that the agent has said something or used a tool.
+func (h *heard) act() {
+	h.active = true
+	h.getOn()
+	h.settle()
+}
+
+// getOn notes that the agent's last request was answered.
+func (h *heard) getOn() { h.failing, h.offline = false, false }
 
 // hold notes that the session's history has the prompt, so that there is a session.
 func (h *heard) hold() {
@@ -113,6 +147,42 @@ func (h *heard) message(text string) {
 	}
 	h.answer = text
 	h.report(coordinator.Event{Text: text})
+}
+
+// odd notes the type of an event that is not known.
+func (h *heard) odd(kind string) {
+	if kind = brief(kind); len(h.unknown) < 5 && !slices.Contains(h.unknown, kind) {
+		h.unknown = append(h.unknown, kind)
+	}
+}
+
+// maxDenied bounds the findings of one turn: more of them say no more.
+const maxDenied = 5
+
+// deny notes that the agent was not allowed to use a tool: on what, why, and what allows
+// it. Nothing that the model says comes into it but what it gave the tool.
+func (h *heard) deny(tool, what, why, allow string) {
+	msg := tool
+	if what != "" {
+		msg += " " + strconv.Quote(brief(what))
+	}
+	if msg += " was denied"; why != "" {
+		msg += ": " + brief(why)
+	}
+	issue := state.Issue{Kind: "denied", Message: msg + "; to allow it: " + allow}
+	if len(h.denied) < maxDenied && !slices.Contains(h.denied, issue) {
+		h.denied = append(h.denied, issue)
+	}
+}
+
+// brief gives the beginning of a text on one line.
+func brief(text string) string {
+	const most = 100
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most-1]) + "…"
+	}
+	return text
 }
 
 // cutText gives the first n bytes of a text, without half a character.

@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ var testNow = time.Date(2026, 11, 21, 3, 12, 0, 0, time.UTC)
 // The rows of the table that no recording has.
 func TestClassify(t *testing.T) {
 	exit := func(n int) ended { return ended{started: true, end: endReport{Exit: n}} }
+	killed := func(s syscall.Signal) ended { return ended{started: true, end: endReport{Exit: -1, Signal: int(s)}} }
 	stop := func(err error) ended {
 		return ended{started: true, cause: err, end: endReport{Exit: -1, Signal: 15}}
 	}
@@ -43,16 +46,29 @@ func TestClassify(t *testing.T) {
 	}{
 		{exit(0), done, ""},
 		{exit(3), done, state.ClassExit},
-		{ended{started: true, end: endReport{Exit: -1, Signal: 9}}, done, state.ClassExit},
+		{killed(syscall.SIGKILL), done, ""},
+		{killed(syscall.SIGKILL), none, state.ClassStalled},
+		{killed(syscall.SIGSEGV), func(d *codexDecoder) { d.events = 2 }, state.ClassStalled},
+		{killed(syscall.SIGXCPU), none, state.ClassExit}, // the run's own limit
+		{killed(syscall.SIGKILL), fail("unexpected status 401 Unauthorized"), state.ClassAuth},
+		{exit(137), none, state.ClassStalled}, // a shell in front of it says so
+		{exit(143), func(d *codexDecoder) { d.events = 2 }, state.ClassStalled},
+		{exit(130), none, state.ClassExit},
 		{exit(0), none, state.ClassExit},
 		{exit(0), func(d *codexDecoder) { d.end, d.answer = turnCompleted, " \n" }, state.ClassOutputMissing},
 		{exit(0), fail("unexpected status 503 Service Unavailable: x"), state.ClassNetwork},
 		{exit(1), fail(""), state.ClassExit},
 		{exit(1), fail("Missing environment variable: `FAKE_KEY`."), state.ClassAuth},
-		{exit(1), fail("unexpected status 403 Forbidden: x"), state.ClassAuth},
+		{exit(1), fail("unexpected status 403 Forbidden: x"), state.ClassExit},
+		{exit(1), fail("unexpected status 402 Payment Required: x"), state.ClassBudget},
 		{exit(1), fail("unexpected status 404 Not Found: rate limit, 429, unauthorized"), state.ClassExit},
 		{exit(1), fail(`{"error":"your prompt about the usage limit is refused"}`), state.ClassExit},
-		{exit(1), fail("Quota exceeded. Check your plan and billing details."), state.ClassRateLimited},
+		{exit(1), fail("Quota exceeded. Check your plan and billing details."), state.ClassBudget},
+		{exit(1), fail("You've hit your usage limit. Visit https://x/settings/usage to purchase more credits or try again at 3:47 AM."), state.ClassRateLimited},
+		{exit(1), fail("stream disconnected before completion: Incomplete response returned, reason: content_filter"), state.ClassExit},
+		{exit(1), fail("Codex ran out of room in the model's context window. Start a new thread or clear earlier history before retrying."), state.ClassContextFull},
+		{exit(1), fail(`{"error":{"code":"context_length_exceeded","message":"Your input exceeds the context window of this model."}}`), state.ClassContextFull},
+		{exit(1), fail(`{"error":{"code":"invalid_prompt","message":"context_length_exceeded, it says"}}`), state.ClassExit},
 		{exit(1), complains("Reconnecting... 1/5 (unexpected status 500 Internal Server Error)"), state.ClassNetwork},
 		{exit(1), complains("Reconnecting... waiting for network"), state.ClassNetwork},
 		{exit(1), complains("Reconnecting... 1/5 (exceeded retry limit, last status: 429 Too Many Requests)"), state.ClassRateLimited},
@@ -67,6 +83,12 @@ func TestClassify(t *testing.T) {
 		{ended{lost: true}, done, ""},
 		{ended{lost: true}, none, state.ClassInterrupted},
 		{stderr(1, "Error: Not logged in. Please run codex login"), none, state.ClassAuth},
+		{stderr(1, "Error: thread/resume: thread/resume failed: rollout at /home/u/429/x.jsonl is empty (code -32603)\n\nStack backtrace:\n"), none, state.ClassSessionLost},
+		{stderr(1, "Error: thread/resume: thread/resume failed: failed to read session metadata /x.jsonl: stream did not contain valid UTF-8 (code -32603)"), none, state.ClassSessionLost},
+		{stderr(1, "Error: thread/resume: thread/resume failed: stream did not contain valid UTF-8 (code -32603)"), none, state.ClassSessionLost},
+		{stderr(1, "Error: thread/fork: thread/fork failed: invalid paginated history lineage for 0: missing source rollout (code -32600)"), none, state.ClassSessionLost},
+		{stderr(1, "Error: thread/fork: thread/fork failed: rollout at /x.jsonl does not start with session metadata (code -32603)"), none, state.ClassSessionLost},
+		{stderr(1, "Error: thread/resume: thread/resume failed: thread 0 already has an active writer (code -32600)"), none, state.ClassSessionBusy},
 		{stderr(1, "429 Too Many Requests"), none, state.ClassExit},
 		{stderr(2, "error: unexpected argument '-a' found\n\nUsage: codex exec\n"), none, state.ClassExit},
 		{stderr(127, "/usr/bin/env: 'node': No such file or directory\n"), none, state.ClassAgentMissing},
@@ -76,6 +98,23 @@ func TestClassify(t *testing.T) {
 		c.d(d)
 		if v := classify(c.e, d, testNow); v.class != c.class || v.msg == "" && v.class != "" {
 			t.Errorf("row %d: %+v, want %q", i, v, c.class)
+		}
+	}
+}
+
+// What a program says of its end is its reason, not the usage that follows it.
+func TestErrorTextKeepsTheReason(t *testing.T) {
+	for text, want := range map[string]string{
+		"error: unexpected argument '--nope' found\n\n  tip: to pass '--nope' as a value, use '-- --nope'\n\nUsage: codex exec\n\nFor more information, try '--help'.\n": "unexpected argument '--nope' found",
+		"Error loading config.toml:\n/home/u/.codex/config.toml:11:9: extra `=`, expected nothing\n   |\n11 | model = = 3\n   |         ^\n":                             "Error loading config.toml: /home/u/.codex/config.toml:11:9: extra `=`, expected nothing",
+		"Error loading config.toml: invalid type: integer `3`, expected a string\nin `model`\n":                                                                          "Error loading config.toml: invalid type: integer `3`, expected a string",
+		"Error: first\nError: last\n\nStack backtrace:\n   0: <unknown>\n":                                                                                               "last",
+		"something odd\nFor more information, try '--help'.\n":                                                                                                           "something odd",
+		"one\ntwo\n": "two",
+		"":           "",
+	} {
+		if got, _ := lastError([]byte(text)); got != want {
+			t.Errorf("%q\ngave %q, want %q", text, got, want)
 		}
 	}
 }
@@ -95,6 +134,53 @@ func TestAnswerIsNoError(t *testing.T) {
 	}
 	if v := classify(ended{started: true, end: endReport{Exit: 1}}, st.decoder, testNow); v.class != state.ClassExit {
 		t.Errorf("%+v", v)
+	}
+}
+
+// A fork is told of when it got anywhere, by a message or a tool, and not before; an agent
+// that resumed after all has forked nothing.
+func TestForkIsToldOfWhenItGotAnywhere(t *testing.T) {
+	const parent, fork = "01a1fbfd-004f-7b52-a66b-d51066fa7873", someUUID
+	codex := []string{`{"type":"thread.started","thread_id":"` + fork + `"}`, `{"type":"turn.started"}`}
+	claude := []string{`{"type":"system","subtype":"init","session_id":"` + fork + `"}`}
+	for _, c := range []struct {
+		tool   string
+		begin  []string
+		line   string
+		forked bool
+	}{
+		{"codex", codex, `{"type":"error","message":"Reconnecting... 1/5 (x)"}`, false},
+		{"codex", codex, `{"type":"item.completed","item":{"type":"error","message":"a warning"}}`, false},
+		{"codex", codex, `{"type":"item.completed","item":{"type":"reasoning","text":"hm"}}`, false},
+		{"codex", codex, `{"type":"turn.failed","error":{"message":"429"}}`, false},
+		{"codex", codex, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`, true},
+		{"codex", codex, `{"type":"item.completed","item":{"type":"agent_message","text":"so"}}`, true},
+		{"codex", codex, `{"type":"turn.completed"}`, true},
+		{"claude", claude, `{"type":"system","subtype":"api_retry","error":"rate_limit","error_status":429}`, false},
+		{"claude", claude, `{"type":"assistant","error":"rate_limit","message":{"content":[{"type":"text","text":"API Error"}]}}`, false},
+		{"claude", claude, `{"type":"assistant","message":{"content":[{"type":"thinking","thinking":"hm"}]}}`, false},
+		{"claude", claude, `{"type":"assistant","message":{"content":[{"type":"text","text":"so"}]}}`, true},
+		{"claude", claude, `{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash"}]}}`, true},
+		{"claude", claude, `{"type":"result","subtype":"success","is_error":false,"result":"42"}`, true},
+	} {
+		for _, from := range []string{parent, fork} { // the second one was resumed
+			var told []coordinator.Event
+			d := ears(c.tool, coordinator.Turn{Session: from, Fork: true}, func(e coordinator.Event) {
+				if e.Session != "" {
+					told = append(told, e)
+				}
+			})
+			for _, l := range append(c.begin, c.line) {
+				d.line([]byte(l))
+			}
+			want := []coordinator.Event{{Session: fork, Forked: from == parent}}
+			if from == parent && !c.forked {
+				want = nil
+			}
+			if !slices.Equal(told, want) || (d.said().session != "") != (want != nil) {
+				t.Errorf("%s from %s: %s told of %v, session %q", c.tool, from, c.line, told, d.said().session)
+			}
+		}
 	}
 }
 
@@ -226,6 +312,72 @@ func TestStuck(t *testing.T) {
 	}
 	if v := classify(ended{started: true, cause: st.stuck(at(300))}, st.decoder, testNow); v.class != state.ClassNetwork || !strings.Contains(v.msg, "waiting for network") {
 		t.Errorf("%+v", v)
+	}
+}
+
+// What an agent reported last decides when a silent one is stopped, and as what; whatever
+// shows that it got on makes it a silent one like any other.
+func TestLastErrorOfASilentAgent(t *testing.T) {
+	const limited, network = state.ClassRateLimited, state.ClassNetwork
+	codex := func(msg string) string { return `{"type":"error","message":"Reconnecting... 1/5 (` + msg + `)"}` }
+	claude := func(code string, status int) string {
+		return fmt.Sprintf(`{"type":"system","subtype":"api_retry","error":%q,"error_status":%d}`, code, status)
+	}
+	const limit429 = "exceeded retry limit, last status: 429 Too Many Requests"
+	for i, c := range []struct {
+		tool   string
+		lines  []string
+		stderr string
+		after  int         // seconds until it is stopped; 0: never
+		idle   state.Class // when the idle limit stops it
+	}{
+		{"codex", []string{codex(limit429)}, "", 120, limited},
+		{"codex", []string{codex(limit429), `{"type":"item.completed","item":{"type":"error","message":"a warning"}}`}, "", 120, limited},
+		{"codex", []string{codex(limit429), `{"type":"item.completed","item":{"type":"reasoning","text":"hm"}}`}, "", 0, state.ClassStalled},
+		{"codex", []string{codex(limit429), `{"type":"item.started","item":{"type":"command_execution"}}`}, "", 0, state.ClassStalled},
+		{"codex", []string{`{"type":"item.started","item":{"type":"command_execution"}}`, codex(limit429)}, "", 120, limited},
+		{"codex", []string{codex(limit429), codex("stream disconnected before completion: x")}, "", 0, network},
+		{"codex", []string{codex("waiting"), `{"type":"error","message":"Reconnecting... waiting for network (x)"}`}, "", 60, network},
+		{"codex", []string{codex("unexpected status 401 Unauthorized: x")}, "", 0, state.ClassAuth},
+		{"codex", nil, "Attempt 1 failed with status 429. Retrying with backoff...\n", 0, state.ClassStalled},
+		{"claude", []string{claude("rate_limit", 429)}, "", 120, limited},
+		{"claude", []string{claude("overloaded", 529)}, "", 0, network},
+		{"claude", []string{claude("rate_limit", 429), `{"type":"system","subtype":"thinking_tokens"}`}, "", 0, state.ClassStalled},
+		{"claude", []string{claude("rate_limit", 429), `{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash"}]}}`}, "", 0, state.ClassStalled},
+		{"claude", []string{claude("rate_limit", 429), `{"type":"user","message":{}}`}, "", 0, state.ClassStalled},
+		{"gemini", nil, "Attempt 1 failed with status 429. Retrying with backoff... _ApiError: {\"error\":{}}\n    at x\n", 120, limited},
+		{"gemini", nil, "Attempt 1 failed with 429 error (no Retry-After header). Retrying with backoff... x\n", 120, limited},
+		{"gemini", nil, "Attempt 2 failed with status 503. Retrying with backoff... x\n", 0, network},
+		{"gemini", nil, "Attempt 2 failed. Retrying with backoff... fetch failed\n", 0, network},
+		{"gemini", nil, "the model wrote: Attempt 1 failed with status 429\n", 0, state.ClassStalled},
+	} {
+		st := newStream(ears(c.tool, coordinator.Turn{}, quiet), quiet)
+		for _, l := range c.lines {
+			st.feed([]byte(l + "\n"))
+		}
+		st.aside([]byte(c.stderr))
+		for s := range 600 {
+			err := st.stuck(testNow.Add(time.Duration(s) * time.Second))
+			if (err != nil) != (c.after > 0 && s >= c.after) {
+				t.Errorf("row %d: after %d s %v", i, s, err)
+				break
+			}
+			if err != nil {
+				if v := classify(ended{started: true, cause: err}, st.decoder, testNow); v.class != c.idle {
+					t.Errorf("row %d: stopped as %+v", i, v)
+				}
+				break
+			}
+		}
+		if v := classify(ended{started: true, cause: errIdle}, st.decoder, testNow); v.class != c.idle || v.msg == "" {
+			t.Errorf("row %d: when it is idle %+v", i, v)
+		}
+	}
+	st := newStream(ears("gemini", coordinator.Turn{}, quiet), quiet)
+	st.aside([]byte("Attempt 1 failed with status 429. Retrying with backoff... x\n"))
+	st.feed([]byte(`{"type":"message","role":"assistant","content":"so"}` + "\n"))
+	if st.decoder.said().failing {
+		t.Error("gemini has got on")
 	}
 }
 

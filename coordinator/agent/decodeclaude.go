@@ -25,10 +25,12 @@ type claudeLog struct {
 	code   string // rate_limit, authentication_failed, ...
 	text   string
 	lost   bool // there is no such session
+	full   bool // the session is longer than the model can read
+	killed bool // the turn was aborted by a signal
 }
 
 func newClaudeDecoder(turn coordinator.Turn, report func(coordinator.Event)) decoder {
-	return &claudeDecoder{heard: heard{report: report, resumed: turn.Session != ""}}
+	return &claudeDecoder{heard: hear(turn, report)}
 }
 
 // claudeEvent has the fields of all events that matter.
@@ -37,6 +39,7 @@ type claudeEvent struct {
 	Subtype   string `json:"subtype"`
 	SessionID string `json:"session_id"`
 	KeySource string `json:"apiKeySource"`
+	Version   string `json:"claude_code_version"`
 
 	// api_retry and assistant
 	Error       string `json:"error"`
@@ -63,7 +66,12 @@ type claudeEvent struct {
 	Errors     []string        `json:"errors"`
 	Reason     string          `json:"terminal_reason"`
 	Denials    []struct {
-		Tool string `json:"tool_name"`
+		Tool  string `json:"tool_name"`
+		Input struct {
+			Command string `json:"command"`
+			Path    string `json:"file_path"`
+			URL     string `json:"url"`
+		} `json:"tool_input"`
 	} `json:"permission_denials"`
 	Usage     claudeUsage                 `json:"usage"`
 	SinceLast map[string]claudeModelUsage `json:"model_usage_since_last_result"`
@@ -86,8 +94,13 @@ func (d *claudeDecoder) line(b []byte) {
 		d.system(&e)
 	case "assistant":
 		d.assistant(&e)
+	case "user", "stream_event":
+		d.getOn()
 	case "result":
 		d.result(&e)
+	case "rate_limit_event":
+	default:
+		d.odd(e.Type)
 	}
 }
 
@@ -96,11 +109,17 @@ func (d *claudeDecoder) system(e *claudeEvent) {
 	case "init":
 		d.name(e.SessionID)
 		d.keySource = e.KeySource
+		if e.Version != "" {
+			d.version = "claude " + e.Version
+		}
 		if d.resumed {
 			d.settle()
 		}
+	case "thinking_tokens":
+		d.getOn()
 	case "api_retry": // a request with the prompt was on its way
 		d.hold()
+		d.failing = true
 		d.trouble = claudeLog{status: e.ErrorStatus, code: e.Error, text: retryText(e)}
 	}
 }
@@ -117,11 +136,14 @@ func retryText(e *claudeEvent) string {
 // a request has failed.
 func (d *claudeDecoder) assistant(e *claudeEvent) {
 	d.hold()
-	d.end = noTerminal
+	d.end, d.failing = noTerminal, e.Error != ""
 	var text []string
 	for _, c := range e.Message.Content {
 		if c.Type == "text" {
 			text = append(text, c.Text)
+		}
+		if e.Error == "" && (c.Type == "text" || c.Type == "tool_use") {
+			d.act()
 		}
 	}
 	said := strings.Join(text, "\n")
@@ -148,6 +170,7 @@ func (d *claudeDecoder) limit(l claudeLimit) {
 func (d *claudeDecoder) result(e *claudeEvent) {
 	d.count(e)
 	if !e.IsError && e.Subtype == "success" {
+		d.act()
 		d.end = turnCompleted
 		switch said := string(e.Structured); {
 		case said != "" && said != "null":
@@ -155,7 +178,7 @@ func (d *claudeDecoder) result(e *claudeEvent) {
 		case e.Result != d.answer && strings.TrimSpace(e.Result) != "":
 			d.message(e.Result)
 		}
-		d.denied(e)
+		d.noteDenied(e)
 		return
 	}
 	d.end = turnFailed
@@ -164,8 +187,10 @@ func (d *claudeDecoder) result(e *claudeEvent) {
 	switch {
 	case slices.ContainsFunc(e.Errors, func(s string) bool { return strings.HasPrefix(s, "No conversation found with session ID") }):
 		d.trouble = claudeLog{text: said, lost: true}
+	case e.Reason == "prompt_too_long" || strings.HasPrefix(e.Result, "Prompt is too long"):
+		d.trouble = claudeLog{text: said, full: true}
 	case strings.HasPrefix(e.Reason, "aborted"):
-		d.trouble = claudeLog{text: "the turn was aborted by a signal"}
+		d.trouble = claudeLog{text: "the turn was aborted by a signal", killed: true}
 	case e.Reason == "api_error":
 		d.trouble = claudeLog{status: e.APIStatus, code: d.trouble.code, text: or(said, d.trouble.text)}
 	default:
@@ -173,18 +198,21 @@ func (d *claudeDecoder) result(e *claudeEvent) {
 	}
 }
 
-// denied names the tools that claude wanted and was not allowed to use.
-func (d *claudeDecoder) denied(e *claudeEvent) {
-	var tools []string
+// noteDenied tells of the tools that claude wanted and was not allowed to use.
+func (d *claudeDecoder) noteDenied(e *claudeEvent) {
 	for _, den := range e.Denials {
-		if den.Tool != "" && !slices.Contains(tools, den.Tool) {
-			tools = append(tools, den.Tool)
+		if den.Tool == "" {
+			continue
 		}
-	}
-	if len(tools) > 0 {
-		d.remarks = append(d.remarks, "the agent was not allowed to use "+strings.Join(tools, ", "))
+		allow := `claude_allowed_tools = ["` + den.Tool + `"]`
+		if program, _, _ := strings.Cut(den.Input.Command, " "); plainWord().MatchString(program) {
+			allow += `, or a rule such as "` + den.Tool + "(" + program + `:*)"`
+		}
+		d.deny(den.Tool, or(den.Input.Command, or(den.Input.Path, den.Input.URL)), "", allow)
 	}
 }
+
+var plainWord = lazyRegexp(`^[A-Za-z0-9_.-]+$`)
 
 // claudeUsage is the usage of the model that answers, since the last result.
 type claudeUsage struct {
@@ -261,13 +289,25 @@ func (d *claudeDecoder) complaint(_ ended, _ time.Time) verdict {
 }
 
 func (t claudeLog) class() state.Class {
-	if t.lost {
+	switch {
+	case t.lost:
 		return state.ClassSessionLost
+	case t.full:
+		return state.ClassContextFull
+	case t.killed:
+		return state.ClassStalled
 	}
 	switch t.code {
-	case "rate_limit", "billing_error":
+	case "rate_limit":
 		return state.ClassRateLimited
-	case "authentication_failed", "oauth_org_not_allowed", "account_on_hold", "verification_required", "cloud_credential_error":
+	case "billing_error":
+		return state.ClassBudget
+	case "authentication_failed":
+		if t.status != 0 {
+			return statusClass(t.status) // claude says this of a 403 too
+		}
+		return state.ClassAuth
+	case "oauth_org_not_allowed", "account_on_hold", "verification_required", "cloud_credential_error":
 		return state.ClassAuth
 	case "overloaded", "server_error":
 		return state.ClassNetwork

@@ -11,6 +11,7 @@ import (
 // A codexDecoder reads the events of codex exec --json.
 type codexDecoder struct {
 	heard
+	sandbox   string // of the run; "" is workspace-write
 	inTurn    bool   // turn.started was seen
 	failure   string // message of turn.failed
 	lastError string // last top-level error that is not transient
@@ -18,7 +19,7 @@ type codexDecoder struct {
 }
 
 func newCodexDecoder(turn coordinator.Turn, report func(coordinator.Event)) decoder {
-	return &codexDecoder{heard: heard{report: report, resumed: turn.Session != ""}}
+	return &codexDecoder{heard: hear(turn, report)}
 }
 
 // codexEvent has the fields of all events that matter.
@@ -27,8 +28,14 @@ type codexEvent struct {
 	ThreadID string `json:"thread_id"`
 	Message  string `json:"message"`
 	Item     struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
+		Type    string `json:"type"`
+		Text    string `json:"text"`
+		Status  string `json:"status"`
+		Command string `json:"command"`
+		Output  string `json:"aggregated_output"`
+		Changes []struct {
+			Path string `json:"path"`
+		} `json:"changes"`
 	} `json:"item"`
 	Error struct {
 		Message string `json:"message"`
@@ -46,11 +53,11 @@ func (d *codexDecoder) line(b []byte) {
 	if !d.read(b, &e, &e.Type) {
 		return
 	}
-	d.waiting = false
 	switch e.Type {
 	case "thread.started":
 		d.name(e.ThreadID)
 	case "turn.started":
+		d.getOn()
 		d.settle()
 		d.inTurn, d.end, d.failure, d.lastError, d.transient = true, noTerminal, "", "", ""
 	case "item.started", "item.updated", "item.completed":
@@ -58,7 +65,7 @@ func (d *codexDecoder) line(b []byte) {
 	case "error":
 		d.complain(e.Message)
 	case "turn.completed":
-		d.settle()
+		d.act()
 		d.end = turnCompleted
 		// The figures are those of the whole thread.
 		d.thread = state.Usage{
@@ -68,29 +75,48 @@ func (d *codexDecoder) line(b []byte) {
 	case "turn.failed":
 		d.end, d.failure = turnFailed, e.Error.Message
 		d.kept = d.kept || d.inTurn
+	default:
+		d.odd(e.Type)
 	}
 }
 
 // item takes a piece of the turn. An item of type "error" is a warning, and what
-// a tool printed is not looked at.
+// a tool printed is looked at only to tell what the sandbox has denied.
 func (d *codexDecoder) item(e *codexEvent) {
 	if e.Item.Type == "error" {
 		return
 	}
+	if e.Item.Type != "reasoning" {
+		d.act()
+	}
+	d.getOn()
 	d.settle()
 	d.kept = d.kept || d.inTurn
 	if e.Item.Type == "agent_message" && e.Type == "item.completed" {
 		d.message(e.Item.Text)
 	}
+	if e.Item.Status == "failed" || e.Item.Status == "declined" {
+		d.noteDenied(e)
+	}
 }
 
+// aside takes a line of stderr, where alone codex tells of patches that it has refused.
+func (d *codexDecoder) aside(b []byte) {
+	if _, why, ok := strings.Cut(string(b), " ERROR codex_core::tools::router: error=patch rejected: "); ok {
+		why, _, _ = strings.Cut(why, ";")
+		d.deny("apply_patch", "", why, d.allowWrites())
+	}
+}
+
+// complain takes an error. The request that met it had the prompt.
 func (d *codexDecoder) complain(msg string) {
+	d.failing, d.kept = true, d.kept || d.inTurn
 	if !strings.HasPrefix(msg, "Reconnecting...") {
 		d.lastError = msg
 		return
 	}
-	d.transient = msg
-	d.waiting = strings.HasPrefix(msg, "Reconnecting... waiting for network")
+	d.lastError, d.transient = "", msg
+	d.offline = strings.HasPrefix(msg, "Reconnecting... waiting for network")
 }
 
 // keep drops items that are known not to be an answer: a command that prints

@@ -19,11 +19,16 @@ type geminiDecoder struct {
 	spoke   bool            // the model has begun to answer
 	text    strings.Builder // the pieces of the message that is being said
 	warning string          // the last error event
+	retry   string          // the last error on stderr, after which gemini tries again
 	failure string          // message of the result
+	uses    map[string]geminiUse
 }
 
+// A geminiUse is a call of a tool.
+type geminiUse struct{ tool, on string }
+
 func newGeminiDecoder(turn coordinator.Turn, report func(coordinator.Event)) decoder {
-	return &geminiDecoder{heard: heard{report: report, resumed: turn.Session != ""}}
+	return &geminiDecoder{heard: hear(turn, report), uses: map[string]geminiUse{}}
 }
 
 // geminiEvent has the fields of all events that matter.
@@ -35,7 +40,13 @@ type geminiEvent struct {
 	Message   string          `json:"message"` // of an error event
 	Status    string          `json:"status"`
 	Error     json.RawMessage `json:"error"`
-	Stats     struct {
+	Tool      string          `json:"tool_name"`
+	ToolID    string          `json:"tool_id"`
+	Params    struct {
+		Command string `json:"command"`
+		Path    string `json:"file_path"`
+	} `json:"parameters"`
+	Stats struct {
 		Total  int64 `json:"total_tokens"`
 		Input  int64 `json:"input_tokens"`
 		Output int64 `json:"output_tokens"`
@@ -56,16 +67,54 @@ func (d *geminiDecoder) line(b []byte) {
 		}
 	case "message":
 		if e.Role == "assistant" {
+			d.getOn()
 			d.spoke = true
 			d.piece(e.Content)
 		}
 	case "tool_use", "tool_result":
+		d.getOn()
 		d.hold()
 		d.flush()
+		d.use(&e)
 	case "error":
 		d.warning = e.Message
 	case "result":
 		d.result(&e)
+	default:
+		d.odd(e.Type)
+	}
+}
+
+// use remembers a call of a tool until its result, and tells of one that was denied. A
+// tool that is not offered is denied if gemini has it in another mode.
+func (d *geminiDecoder) use(e *geminiEvent) {
+	if e.Type == "tool_use" {
+		d.uses[e.ToolID] = geminiUse{e.Tool, or(e.Params.Command, e.Params.Path)}
+		return
+	}
+	var failed struct{ Type, Message string }
+	_ = json.Unmarshal(e.Error, &failed) // there is none where it went well
+	u := d.uses[e.ToolID]
+	delete(d.uses, e.ToolID)
+	allow := map[string]string{
+		"run_shell_command": `gemini_approval_mode = "yolo" and allow_dangerous = true`,
+		"write_file":        `gemini_approval_mode = "auto_edit"`, "replace": `gemini_approval_mode = "auto_edit"`,
+	}[u.tool]
+	switch {
+	case allow == "":
+	case failed.Type == "tool_not_registered":
+		d.deny(u.tool, u.on, "gemini is not offered this tool", allow)
+	case failed.Type == "policy_violation":
+		d.deny(u.tool, u.on, failed.Message, allow)
+	case strings.HasPrefix(failed.Message, "Path not in workspace"):
+		d.deny(u.tool, u.on, failed.Message, "a workspace (-C) that has this path")
+	}
+}
+
+// aside takes a line of stderr, where alone gemini tells that it tries a request again.
+func (d *geminiDecoder) aside(b []byte) {
+	if geminiRetry().Match(b) {
+		d.failing, d.retry = true, cutText(strings.TrimSpace(string(b)), maxError)
 	}
 }
 
@@ -127,8 +176,12 @@ func (d *geminiDecoder) keep(head []byte) bool {
 
 func (d *geminiDecoder) complaint(e ended, now time.Time) verdict {
 	switch {
+	case d.end == turnFailed && d.failure == "" && d.warning != "":
+		return geminiUnfinished(geminiVerdict(d.warning, e.end.Exit, now))
 	case d.end == turnFailed:
 		return geminiVerdict(or(d.failure, "the turn failed without a message"), e.end.Exit, now)
+	case d.failing:
+		return geminiRetryVerdict(d.retry, now)
 	case d.warning != "":
 		return verdict{class: state.ClassExit, msg: d.warning}
 	case d.events == 0 && e.end.Exit != 0:

@@ -24,6 +24,7 @@ var _ coordinator.Agent = (*Demo)(nil)
 
 // Run carries out one turn; see coordinator.Agent.
 func (d *Demo) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	turn.Fork = false // it resumes
 	s, out := d.spec(turn)
 	if out != nil {
 		return *out

@@ -15,7 +15,7 @@
 // them all by itself. So "Run has returned" means that nothing of the run lives.
 //
 //	master --control pipe--> gate --fork--> agent --...--> its tools
-//	       <--status pipe---      stdin prompt.md, stdout and stderr to files
+//	       <--status pipe---      stdin prompt.md, or a file made of it; stdout and stderr to files
 //	                              fd 3: the run's lock, held by gate and agent
 //
 // Where a cgroup (version 2) can be made below the master's own, the agent is born
@@ -25,6 +25,27 @@
 // lost its gate and has no cgroup is found by the run's id in its environment.
 //
 // After a crash [Recover] proves an old run dead, or says that it cannot.
+//
+// # Text is text
+//
+// What a prompt holds is data, whoever wrote it: the user, a note, a verify command, an
+// earlier answer. The CLIs take parts of it for more:
+//
+//	        in a prompt                              what is done about it
+//	------  ---------------------------------------  -------------------------------------------
+//	codex   $name of a skill adds the skill's text   nothing: codex has no option for it
+//	claude  @path, @server:resource, @agent add      stream-json input with client_composed, the
+//	        content; a slash at the start is a       protocol's mark of a text that nobody typed
+//	        command; ultrathink and the like
+//	        @path in a skill that the model uses     CLAUDE_CODE_DISABLE_FILE_MENTIONS
+//	        all of it, before 2.1.299                CLAUDE_CODE_DISABLE_ATTACHMENTS
+//	gemini  @path, @server:resource, @agent add      a backslash before each @, as prompt.md has
+//	        content and change the text; a slash     it ([Gemini.EscapePrompt])
+//	        at the start is a command
+//
+// CLAUDE_CODE_DISABLE_ATTACHMENTS alone would do for claude, but it takes the lists of
+// skills and of deferred tools (all those of MCP servers) from the model, and nested
+// CLAUDE.md files.
 //
 // # What counts as success
 //
@@ -42,7 +63,9 @@
 //	stopped after a hang                    completed        no      output-missing
 //	stopped after a hang                    failed           any     by its report
 //	stopped: waits for the network only     else             any     network
+//	stopped: waits for a rate limit only    else             any     rate-limited
 //	stopped: timeout                        else             any     timeout
+//	stopped: silent since an error          else             any     by its report
 //	stopped: no output for too long         else             any     stalled
 //	stopped: shutdown                       else             any     interrupted
 //	the gate was killed by someone          completed        yes     success
@@ -51,11 +74,23 @@
 //	exit 0                                  completed        no      output-missing
 //	exit 0 or not                           failed           any     by its report
 //	exit 0                                  none             any     exit
-//	exit not 0, or a signal                 completed        any     exit
+//	a signal                                completed        yes     success
+//	a signal                                failed           any     by its report
+//	a signal                                else             any     stalled
+//	exit not 0                              completed        any     exit
 //	exit not 0                              none, an error   any     by its report
 //	exit 127                                no event at all  -       agent-missing
 //	exit not 0                              no event at all  -       by its stderr
-//	a signal                                none             any     exit
+//
+// A CLI may report an error, such as a 429, and then sleep before it tries again. While it
+// has reported nothing else since (no message, no tool, no step of its thinking), that
+// error decides: without a network the run is stopped after a minute, with a rate limit
+// after two, and when the idle limit stops it, its class is that of the error. gemini
+// reports these errors on stderr ("Attempt 1 failed with status 429").
+//
+// A signal is one that we have not sent, also below a shell that ends with 128 and its
+// number: the kernel wanted memory, the agent had a bug, or somebody killed it. One that
+// enforces a limit of the run itself (processor time, size of a file) gives exit.
 //
 // The terminal event of each CLI, and where its report of an error is read:
 //
@@ -70,14 +105,21 @@
 //	gemini  result, status success:      result, status error       exit code + 256 as HTTP status,
 //	        also when it stopped in a                               else the code in the quoted API
 //	        loop, then without answer                               error; without any event 41, and
-//	                                                                42 with its line on stderr
+//	                                                                42 with its line on stderr;
+//	                                                                without an error in the result
+//	                                                                the last error event
 //
-// The answer is the last message of the agent. Tools that claude was not allowed
-// to use (permission_denials) and warnings of gemini are notes of a success.
+// The answer is the last message of the agent. Warnings of gemini are notes of a
+// success. Tools that the agent was denied are findings, whatever the class: claude's
+// permission_denials; gemini's tool results of type tool_not_registered or
+// policy_violation, or outside of its workspace; codex's commands that failed with
+// EROFS, EPERM, without a network or without a sandbox, and the patches that it rejects
+// on stderr, unless it runs without a sandbox. (codex 0.169 may leave out the item of a
+// command that ends at once.)
 //
-// By its report means [state.ClassRateLimited], [state.ClassAuth],
-// [state.ClassNetwork], [state.ClassSessionLost], [state.ClassSessionBusy] or
-// [state.ClassExit]. Only what the CLI itself reports as an error is looked at,
+// By its report means [state.ClassRateLimited], [state.ClassAuth], [state.ClassBudget],
+// [state.ClassNetwork], [state.ClassSessionLost], [state.ClassSessionBusy],
+// [state.ClassContextFull] or [state.ClassExit]. Only what the CLI itself reports as an error is looked at,
 // never the agent's answer: a program about rate limits is not rate-limited.
 //
 // # Sessions
@@ -89,6 +131,12 @@
 // as a request was on its way; gemini takes it out again when the first request of
 // the turn fails, and keeps it when a tool was called or it was killed while the
 // model spoke.
+//
+// A turn that goes on with a kept prompt forks the session (coordinator.Turn.Fork), as
+// codex and claude can, and is told of its fork only once the agent has said something
+// or used a tool. If it is refused before that, the next turn forks the same session
+// again, so that tries leave no trace in the conversation. A fork of codex's reads the
+// thread that it comes from: both files are needed to resume it.
 //
 // Codex counts the tokens of the whole thread (coordinator.Outcome.Thread); claude
 // and gemini count those of the run. Claude's dollars are taken only where an API

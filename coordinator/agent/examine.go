@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 )
 
@@ -16,53 +16,69 @@ type Problem struct {
 	Text  string
 	Fix   string // "" if no single command helps
 	Fatal bool   // the agent cannot work like that
+	Note  bool   // nothing is wrong, but it is good to know
 }
 
-// An oldest is the oldest version of a CLI that is known, and what may break
-// with one before it.
-type oldest struct {
-	major, minor int
-	breaks       string
-	install      string // the command for the newest
+// A known is what is known of the versions of a CLI.
+type known struct {
+	oldest, newest []int  // that stint was tested with
+	breaks         string // what may break with one before it
+	install        string // the command for the newest
 }
 
 var (
-	oldestCodex  = oldest{0, 160, "options and events may differ: the sandbox, approvals and resumed sessions", "npm install -g @openai/codex"}
-	oldestClaude = oldest{2, 1, "events, token counts and the settings that allow tools may differ", "npm install -g @anthropic-ai/claude-code"}
-	oldestGemini = oldest{0, 50, "its events, --skip-trust and resuming by session id may be missing", "npm install -g @google/gemini-cli"}
+	knownCodex  = known{[]int{0, 160}, []int{0, 169, 0}, "options and events may differ: the sandbox, approvals and resumed sessions", "npm install -g @openai/codex"}
+	knownClaude = known{[]int{2, 1, 299}, []int{2, 1, 330}, "it cannot be told that a prompt is only text, so stint turns off all its attachments, the lists of skills and deferred tools too", "npm install -g @anthropic-ai/claude-code"}
+	knownGemini = known{[]int{0, 50}, []int{0, 61, 0}, "its events, --skip-trust and resuming by session id may be missing", "npm install -g @google/gemini-cli"}
 )
 
-// before reports whether what a program says of its version is an older one. A
-// version that cannot be read is not.
-func (o oldest) before(said string) bool {
+// versionOf reads the version in what a program says of it.
+func versionOf(said string) (version []int, ok bool) {
 	for word := range strings.FieldsSeq(said) {
 		parts := strings.Split(strings.TrimPrefix(word, "v"), ".")
 		if len(parts) < 3 {
 			continue
 		}
-		major, err := strconv.Atoi(parts[0])
-		minor, err2 := strconv.Atoi(parts[1])
-		if err != nil || err2 != nil {
-			continue
+		version = nil
+		for _, part := range parts[:3] {
+			digits, _, _ := strings.Cut(part, "-") // 0.170.0-alpha.1
+			version = append(version, atoi(digits))
 		}
-		return major < o.major || major == o.major && minor < o.minor
+		if !slices.Contains(version, -1) {
+			return version, true
+		}
 	}
-	return false
+	return nil, false
+}
+
+// isOlder reports whether what a program says of its version is one before the oldest
+// known. A version that cannot be read is not.
+func (k known) isOlder(said string) bool {
+	version, ok := versionOf(said)
+	return ok && slices.Compare(version, k.oldest) < 0
+}
+
+// dotted writes a version.
+func dotted(version []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(version), " ", "."), "[]")
 }
 
 // examine gives what is wrong with the program of a CLI. Without a path there is
 // nothing more to be looked at.
-func examine(ctx context.Context, c cli, o oldest) (path string, found []Problem) {
+func examine(ctx context.Context, c cli, k known) (path string, found []Problem) {
 	path, err := c.find()
 	if err != nil {
-		return "", []Problem{{Text: err.Error(), Fix: o.install, Fatal: true}}
+		return "", []Problem{{Text: err.Error(), Fix: k.install, Fatal: true}}
 	}
 	v, err := c.version(ctx, path)
 	if err != nil {
-		return path, []Problem{{Text: err.Error(), Fix: o.install, Fatal: true}}
+		return path, []Problem{{Text: err.Error(), Fix: k.install, Fatal: true}}
 	}
-	if o.before(v) {
-		found = []Problem{{Text: fmt.Sprintf("version %s is older than %d.%d: %s", v, o.major, o.minor, o.breaks), Fix: o.install}}
+	switch version, ok := versionOf(v); {
+	case k.isOlder(v):
+		found = []Problem{{Text: fmt.Sprintf("version %s is older than %s: %s", v, dotted(k.oldest), k.breaks), Fix: k.install}}
+	case ok && slices.Compare(version, k.newest) > 0:
+		found = []Problem{{Text: fmt.Sprintf("version %s is newer than %s, the newest that stint was tested with", v, dotted(k.newest)), Note: true}}
 	}
 	return path, found
 }

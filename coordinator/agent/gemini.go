@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 
 	"stint/coordinator"
 	"stint/state"
@@ -16,10 +17,14 @@ type Gemini struct {
 	ApprovalMode string // the default is auto_edit; "inherit" leaves it to gemini's settings
 }
 
-var _ coordinator.Agent = (*Gemini)(nil)
+var (
+	_ coordinator.Agent         = (*Gemini)(nil)
+	_ coordinator.PromptEscaper = (*Gemini)(nil)
+)
 
 // Run carries out one turn; see coordinator.Agent.
 func (g *Gemini) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	turn.Fork = false // it cannot, and need not: it forgets a prompt that was refused
 	s, out := g.spec(turn)
 	if out != nil {
 		return *out
@@ -42,8 +47,24 @@ func (g *Gemini) spec(turn coordinator.Turn) (spec, *coordinator.Outcome) {
 	if err != nil {
 		return spec{}, refused(state.ClassAgentMissing, err.Error())
 	}
-	return spec{turn: turn, argv: append([]string{bin}, g.args(turn)...), env: g.agentEnv(turn, g.env(turn.RunDir)...)}, nil
+	return spec{turn: turn, cli: true, argv: append([]string{bin}, g.args(turn)...), env: g.agentEnv(turn, g.env(turn.RunDir)...)}, nil
 }
+
+// EscapePrompt returns a prompt as gemini leaves it alone: each @ has a backslash before
+// it, because gemini reads what an @ names and has no option not to; and it does not
+// begin with a slash, which would make it a command. The model gets the backslashes
+// too, so a line at the top tells of them. See coordinator.PromptEscaper.
+func (g *Gemini) EscapePrompt(prompt string) string {
+	if strings.Contains(prompt, "@") {
+		return geminiEscapes + strings.ReplaceAll(prompt, "@", `\@`)
+	}
+	if strings.HasPrefix(prompt, "/") {
+		return "\n" + prompt
+	}
+	return prompt
+}
+
+const geminiEscapes = "In this text a backslash before an at sign is not part of the text.\n\n"
 
 // FindSession gives the native session id of the run in runDir; see
 // [Codex.FindSession].

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,23 @@ func TestGeminiArgs(t *testing.T) {
 		got := strings.ReplaceAll(strings.Join(c.gemini.args(c.turn), " "), someUUID, "UUID")
 		if got != c.want {
 			t.Errorf("%s\nwant %s", got, c.want)
+		}
+	}
+}
+
+// Nothing that gemini would expand is left in a prompt, and the text can be had back.
+func TestGeminiEscapePrompt(t *testing.T) {
+	at := regexp.MustCompile(`(^|[^\\])@`)
+	for _, text := range []string{
+		"", "hello", "see @a, \\@b, \\\\@c and ana@example.com", "@", "@@\\@", "/exit", "/exit @x", "//x", "\n/x", "a\r\n@\x00é",
+	} {
+		got := (&Gemini{}).EscapePrompt(text)
+		if at.MatchString(got) || strings.HasPrefix(got, "/") {
+			t.Errorf("%q gives %q", text, got)
+		}
+		back := strings.ReplaceAll(strings.TrimPrefix(got, geminiEscapes), `\@`, "@")
+		if back != text && back != "\n"+text || !strings.ContainsAny(text, "@/") && got != text {
+			t.Errorf("%q gives %q and back %q", text, got, back)
 		}
 	}
 }
@@ -83,7 +101,7 @@ func TestGeminiClasses(t *testing.T) {
 		return `{"type":"result","status":"error","error":{"type":"unknown","message":` + string(text) + `}}`
 	}
 	const badKey = `[API Error: {"error":{"code":400,"status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]`
-	good := `{"type":"result","status":"success"}`
+	good, bare := `{"type":"result","status":"success"}`, `{"type":"result","status":"error"}`
 	said := `{"type":"message","role":"assistant","content":"[API Error: fetch failed] 429"}`
 	for i, c := range []struct {
 		lines []string
@@ -96,9 +114,13 @@ func TestGeminiClasses(t *testing.T) {
 		{[]string{said}, 0, state.ClassExit},
 		{[]string{said, fail("x")}, 0, state.ClassExit},
 		{[]string{fail("x")}, 173, state.ClassRateLimited},
-		{[]string{fail("x")}, 147, state.ClassAuth},
+		{[]string{fail("x")}, 147, state.ClassExit},
+		{[]string{fail("[API Error: You exceeded your current quota, please check your plan and billing details.]")}, 173, state.ClassBudget},
+		{[]string{fail("[API Error: You exceeded your current quota, please check your plan and billing details. Please retry in 34.5s.]")}, 173, state.ClassRateLimited},
+		{[]string{fail("[API Error: please check your plan and billing details. * Quota exceeded for metric: requests, limit: 250]")}, 173, state.ClassRateLimited},
 		{[]string{fail("x")}, 144, state.ClassExit},
 		{[]string{fail(badKey)}, 144, state.ClassAuth},
+		{[]string{fail(`[API Error: {"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."}}]`)}, 144, state.ClassContextFull},
 		{[]string{fail("x")}, 247, state.ClassNetwork},
 		{[]string{fail("x")}, 152, state.ClassNetwork},
 		{[]string{fail("x")}, 53, state.ClassExit},
@@ -109,6 +131,10 @@ func TestGeminiClasses(t *testing.T) {
 		{[]string{fail("your prompt says: terminated")}, 1, state.ClassExit},
 		{[]string{`{"type":"result","status":"error","error":"only text"}`}, 1, state.ClassExit},
 		{[]string{`{"type":"error","message":"Maximum session turns exceeded"}`}, 53, state.ClassExit},
+		{[]string{`{"type":"error","message":"Maximum session turns exceeded"}`, bare}, 0, state.ClassExit},
+		{[]string{`{"type":"error","severity":"error","message":"Model stream ended without a finish reason."}`, bare}, 0, state.ClassNetwork},
+		{[]string{`{"type":"error","severity":"error","message":"The model response was blocked due to safety settings."}`, bare}, 0, state.ClassExit},
+		{[]string{bare}, 0, state.ClassExit},
 	} {
 		if _, v := play("gemini", c.exit, c.lines...); v.class != c.class || v.msg == "" && v.class != "" {
 			t.Errorf("row %d: %+v, want %q", i, v, c.class)
@@ -124,6 +150,21 @@ func TestGeminiClasses(t *testing.T) {
 		if got := at.Sub(testNow); got != want && (want != 0 || !at.IsZero()) {
 			t.Errorf("%q: %v", msg, got)
 		}
+	}
+}
+
+// An agent that cannot fork a session resumes it, and tells when it went astray.
+func TestGeminiDoesNotFork(t *testing.T) {
+	b := newBench(t)
+	g := &Gemini{Runner: b.demo.Runner}
+	g.Bin = b.fakeProgram("gemini", `echo "$@" >args; cat >/dev/null; echo '{"type":"init","session_id":"`+someUUID+`"}'; echo '{"type":"message","role":"assistant","content":"x"}'; echo '{"type":"result","status":"success"}'`)
+	turn := b.turn("p")
+	turn.Session, turn.Fork = "01a1fbfd-004f-7b52-a66b-d51066fa7873", true
+	out := g.Run(t.Context(), turn, quiet)
+	args, err := os.ReadFile(filepath.Join(turn.Workspace, "args"))
+	must(t, err)
+	if out.Forked || out.Session != someUUID || !strings.Contains(out.Note, "was not resumed") || !strings.Contains(string(args), "--resume "+turn.Session) {
+		t.Errorf("%+v\n%s", out, args)
 	}
 }
 
@@ -200,7 +241,7 @@ func TestGeminiProbe(t *testing.T) {
 		t.Errorf("broken settings: %+v, %+v", p, found)
 	}
 	g.Bin = b.fakeProgram("gemini", "echo 0.9.3")
-	if found := g.Examine(t.Context()); len(found) != 2 || !strings.Contains(found[0].Text, "older than 0.50") {
+	if found := g.Examine(t.Context()); len(found) != 2 || !strings.Contains(found[0].Text, "older than 0.50.0") {
 		t.Errorf("old version: %+v", found)
 	}
 	g.Bin = "no-such-gemini"
@@ -281,6 +322,35 @@ func TestBlankComments(t *testing.T) {
 		got := string(blankComments([]byte(in)))
 		if strings.TrimRight(got, " ") != want || len(got) != len(in) {
 			t.Errorf("%q gives %q, not %q", in, got, want)
+		}
+	}
+}
+
+// Which of gemini's failed tools it was denied.
+func TestGeminiDenials(t *testing.T) {
+	use := func(tool, params string) string {
+		return `{"type":"tool_use","tool_name":"` + tool + `","tool_id":"1","parameters":` + params + `}`
+	}
+	fail := func(kind, msg string) string {
+		return `{"type":"tool_result","tool_id":"1","status":"error","output":"x","error":{"type":"` + kind + `","message":"` + msg + `"}}`
+	}
+	for _, c := range []struct{ use, result, want string }{
+		{use("run_shell_command", `{"command":"ls"}`), fail("tool_not_registered", "Tool not found"), `run_shell_command "ls" was denied: gemini is not offered this tool; to allow it: gemini_approval_mode = "yolo" and allow_dangerous = true`},
+		{use("write_file", `{"file_path":"x.txt"}`), fail("tool_not_registered", "Tool not found"), `write_file "x.txt" was denied: gemini is not offered this tool; to allow it: gemini_approval_mode = "auto_edit"`},
+		{use("replace", `{"file_path":"x.txt"}`), fail("policy_violation", "You are in Plan Mode"), `replace "x.txt" was denied: You are in Plan Mode; to allow it: gemini_approval_mode = "auto_edit"`},
+		{use("write_file", `{"file_path":"/etc/x"}`), fail("invalid_tool_params", "Path not in workspace: Attempted path"), `write_file "/etc/x" was denied: Path not in workspace: Attempted path; to allow it: a workspace (-C) that has this path`},
+		{use("write_file", `{"file_path":"x"}`), fail("invalid_tool_params", "content is missing"), ""},
+		{use("run_shell_comand", `{"command":"ls"}`), fail("tool_not_registered", "Tool not found"), ""}, // the model's own invention
+		{use("run_shell_command", `{"command":"ls"}`), `{"type":"tool_result","tool_id":"1","status":"success","output":"policy_violation"}`, ""},
+		{use("run_shell_command", `{"command":"ls"}`), fail("shell_execute_error", "exit 1"), ""},
+	} {
+		h, _ := play("gemini", 0, c.use, c.result)
+		got := ""
+		for _, f := range h.denied {
+			got += f.Message
+		}
+		if got != c.want {
+			t.Errorf("%s\nwant %s", got, c.want)
 		}
 	}
 }

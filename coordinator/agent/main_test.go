@@ -21,7 +21,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// TestMain lets the test binary be the gate, the demo agent and a master.
+// TestMain lets the test binary be the gate, the demo agent, a master and an MCP server.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 			os.Exit(DemoMain(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 		case "test-master":
 			os.Exit(masterMain())
+		case "mcp-server":
+			mcpServer(os.Args[2])
+			os.Exit(0)
 		}
 	}
 	goleak.VerifyTestMain(m)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 )
@@ -56,13 +58,43 @@ func (r *Runner) version(ctx context.Context, path string) (string, error) {
 	return lastLine(out), nil
 }
 
+// packageVersion returns the version of the npm package that a program's file belongs
+// to, "" if it belongs to none whose name ends so.
+func packageVersion(file, name string) string {
+	dir := filepath.Dir(file)
+	for _, dir := range []string{dir, filepath.Dir(dir)} {
+		var pkg struct{ Name, Version string }
+		data, err := os.ReadFile(filepath.Join(dir, "package.json"))
+		if err == nil && json.Unmarshal(data, &pkg) == nil && strings.HasSuffix(pkg.Name, name) {
+			return pkg.Version
+		}
+	}
+	return ""
+}
+
 // Probe looks whether codex is installed and logged in. It starts codex twice,
 // offline, and takes some 30 ms; ctx bounds it.
-func (c *Codex) Probe(ctx context.Context) Probe { return probe(ctx, c, oldestCodex.install) }
+func (c *Codex) Probe(ctx context.Context) Probe { return probe(ctx, c, knownCodex.install) }
 
 func (c *Codex) login(ctx context.Context, path string) (ok bool, detail, fix string) {
 	ok, detail = c.credentials(ctx, path)
+	if brokenConfig(detail) {
+		return ok, detail, c.correctConfig()
+	}
 	return ok, detail, c.LoginCommand()
+}
+
+// ownConfig begins what is said of codex's own configuration.
+const ownConfig = "codex's configuration: "
+
+// brokenConfig reports whether codex, or we in its place, cannot read its configuration.
+func brokenConfig(said string) bool {
+	return strings.HasPrefix(said, ownConfig) || strings.Contains(said, "Error loading config")
+}
+
+// correctConfig is what helps then: neither a login nor a sandbox was tried.
+func (c *Codex) correctConfig() string {
+	return "correct " + quote(filepath.Join(c.home(), "config.toml"))
 }
 
 // credentials looks for them in the order in which codex takes them.
@@ -119,7 +151,7 @@ func (c *Codex) provider() (p provider, found bool, err error) {
 			err = toml.Unmarshal(data, &conf)
 		}
 		if err != nil {
-			return provider{}, false, fmt.Errorf("codex's configuration: %w", err)
+			return provider{}, false, fmt.Errorf(ownConfig+"%w", err)
 		}
 	}
 	p, found = conf.Providers[conf.Provider]
@@ -139,7 +171,7 @@ func (c *Codex) home() string {
 // known, the sandbox works and the home can be written. It gives only what is
 // wrong. It takes up to some seconds; ctx bounds it.
 func (c *Codex) Examine(ctx context.Context) []Problem {
-	path, found := examine(ctx, c, oldestCodex)
+	path, found := examine(ctx, c, knownCodex)
 	if path == "" {
 		return found
 	}
@@ -170,6 +202,12 @@ func (c *Codex) sandboxProblem(ctx context.Context, path string) []Problem {
 	out, err := c.output(ctx, path, "sandbox", "--", "true")
 	if err == nil {
 		return nil
+	}
+	if _, _, err := c.provider(); err != nil {
+		return nil // Probe tells of it
+	}
+	if said, _ := c.output(ctx, path, "login", "status"); brokenConfig(string(said)) {
+		return []Problem{{Text: lastLine(said), Fix: c.correctConfig(), Fatal: true}}
 	}
 	p := Problem{Text: fmt.Sprintf("codex's sandbox does not work here, so that all commands of the agent fail (%v): %s", err, lastLine(out)), Fatal: true}
 	if runtime.GOOS == "linux" {

@@ -9,7 +9,7 @@ import (
 
 // Probe looks whether claude is installed and logged in. It starts claude twice,
 // offline, and takes some 250 ms; ctx bounds it.
-func (c *Claude) Probe(ctx context.Context) Probe { return probe(ctx, c, oldestClaude.install) }
+func (c *Claude) Probe(ctx context.Context) Probe { return probe(ctx, c, knownClaude.install) }
 
 func (c *Claude) login(ctx context.Context, path string) (ok bool, detail, fix string) {
 	ok, detail = c.credentials(ctx, path)
@@ -55,7 +55,7 @@ func firstObject(out []byte) []byte {
 
 // Examine looks closer than Probe; see [Codex.Examine].
 func (c *Claude) Examine(ctx context.Context) []Problem {
-	path, found := examine(ctx, c, oldestClaude)
+	path, found := examine(ctx, c, knownClaude)
 	if path == "" {
 		return found
 	}

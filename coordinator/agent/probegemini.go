@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,15 +11,13 @@ import (
 // Probe looks whether gemini is installed and has credentials. It starts gemini
 // only where its version stands in no package.json, because that takes a second
 // and more; ctx bounds it.
-func (g *Gemini) Probe(ctx context.Context) Probe { return probe(ctx, g, oldestGemini.install) }
+func (g *Gemini) Probe(ctx context.Context) Probe { return probe(ctx, g, knownGemini.install) }
 
 // version reads the package that the program is from, or asks the program.
 func (g *Gemini) version(ctx context.Context, path string) (string, error) {
-	var pkg struct{ Name, Version string }
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		data, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(target)), "package.json"))
-		if err == nil && json.Unmarshal(data, &pkg) == nil && strings.HasSuffix(pkg.Name, "gemini-cli") {
-			return pkg.Version, nil
+		if v := packageVersion(target, "gemini-cli"); v != "" {
+			return v, nil
 		}
 	}
 	return g.Runner.version(ctx, path)
@@ -134,7 +131,7 @@ func at(settings map[string]any, path ...string) any {
 
 // Examine looks closer than Probe; see [Codex.Examine].
 func (g *Gemini) Examine(ctx context.Context) []Problem {
-	path, found := examine(ctx, g, oldestGemini)
+	path, found := examine(ctx, g, knownGemini)
 	if path == "" {
 		return found
 	}

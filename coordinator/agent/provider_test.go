@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -18,6 +19,20 @@ type fakeProvider struct {
 	*httptest.Server
 	asked atomic.Int64 // requests for an answer so far
 	retry atomic.Int64 // seconds that a 429 names, if not 0
+
+	mu     sync.Mutex
+	bodies [][]byte // of the requests for an answer
+	deaf   bool     // it answers any message alike
+	skill  string   // claude is asked to use this skill before it gets an answer
+}
+
+// take returns the bodies of the requests since it was last asked.
+func (p *fakeProvider) take() [][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	bodies := p.bodies
+	p.bodies = nil
+	return bodies
 }
 
 // startProvider starts one, which ends with the test.
@@ -44,7 +59,13 @@ func (p *fakeProvider) serve(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	p.mu.Lock()
+	p.bodies = append(p.bodies, body)
+	p.mu.Unlock()
 	said := userTexts(body)
+	if p.deaf {
+		said = []string{"yes"}
+	}
 	if len(said) == 0 {
 		http.Error(w, "nobody said anything", http.StatusBadRequest)
 		return
@@ -54,6 +75,10 @@ func (p *fakeProvider) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
+	if p.skill != "" && !strings.Contains(string(body), `"tool_result"`) {
+		p.useSkill(w)
+		return
+	}
 	answer(w, strings.Join(said, " ;; "))
 }
 
@@ -119,16 +144,27 @@ func (p *fakeProvider) responses(w io.Writer, text string) {
 }
 
 func (p *fakeProvider) messages(w io.Writer, text string) {
+	p.message(w, "end_turn", map[string]any{"type": "text", "text": ""}, map[string]any{"type": "text_delta", "text": text})
+}
+
+// useSkill asks claude to use a skill.
+func (p *fakeProvider) useSkill(w io.Writer) {
+	p.message(w, "tool_use", map[string]any{"type": "tool_use", "id": "toolu_1", "name": "Skill", "input": map[string]any{}},
+		map[string]any{"type": "input_json_delta", "partial_json": fmt.Sprintf(`{"skill":%q}`, p.skill)})
+}
+
+// message answers with one block in the Messages API.
+func (p *fakeProvider) message(w io.Writer, stop string, block, delta map[string]any) {
 	message := map[string]any{
 		"id": "m", "type": "message", "role": "assistant", "model": "claude-opus-5-5", "content": []any{}, "stop_reason": nil,
 		"usage": map[string]int{"input_tokens": 67, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 3, "output_tokens": 1},
 	}
 	sendEvents(w,
 		map[string]any{"type": "message_start", "message": message},
-		map[string]any{"type": "content_block_start", "index": 0, "content_block": map[string]any{"type": "text", "text": ""}},
-		map[string]any{"type": "content_block_delta", "index": 0, "delta": map[string]any{"type": "text_delta", "text": text}},
+		map[string]any{"type": "content_block_start", "index": 0, "content_block": block},
+		map[string]any{"type": "content_block_delta", "index": 0, "delta": delta},
 		map[string]any{"type": "content_block_stop", "index": 0},
-		map[string]any{"type": "message_delta", "delta": map[string]any{"stop_reason": "end_turn"}, "usage": map[string]int{"output_tokens": 21}},
+		map[string]any{"type": "message_delta", "delta": map[string]any{"stop_reason": stop}, "usage": map[string]int{"output_tokens": 21}},
 		map[string]any{"type": "message_stop"})
 }
 

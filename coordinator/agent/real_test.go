@@ -204,9 +204,39 @@ func TestRealUnreachable(t *testing.T) {
 			c, p := realAgent(t, b, name)
 			p.Close()
 			if codex, ok := c.(*Codex); ok {
-				codex.NetworkPatience = time.Second
+				codex.Patience = time.Second
 			}
 			if out, turn := runReal(t, b, c, "", "hello"); out.Class != state.ClassNetwork {
+				t.Errorf("%+v\n%s", out, readAll(turn))
+			}
+		})
+	}
+}
+
+// An agent that sleeps because of a rate limit says so before, on stdout or on stderr; it
+// is not waited for.
+func TestRealSleepsForALimit(t *testing.T) {
+	for _, name := range []string{"codex", "gemini"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			c, p := realAgent(t, b, name)
+			p.retry.Store(3600)
+			switch c := c.(type) {
+			case *Codex:
+				c.Patience = 100 * time.Millisecond
+				config := filepath.Join(c.home(), "config.toml")
+				text, err := os.ReadFile(config)
+				must(t, err)
+				must(t, os.WriteFile(config, []byte(strings.ReplaceAll(string(text), "stream_max_retries = 0\n", "")), 0o600))
+			case *Gemini:
+				c.Patience = 100 * time.Millisecond
+				text, err := os.ReadFile(c.settingsPath())
+				must(t, err)
+				must(t, os.WriteFile(c.settingsPath(), []byte(strings.ReplaceAll(string(text), `,"maxAttempts":1`, "")), 0o600))
+				p.retry.Store(0) // gemini gives up when it is told to wait for long
+			}
+			out, turn := runReal(t, b, c, "", "fail 429")
+			if out.Class != state.ClassRateLimited || !strings.Contains(out.Error, "429") || (out.Session == "") != (name == "gemini") || out.Kept == (name == "gemini") {
 				t.Errorf("%+v\n%s", out, readAll(turn))
 			}
 		})

@@ -62,9 +62,10 @@ type Runner struct {
 	HangGrace time.Duration
 	// Poll is how often the output is looked at; the default is 25 ms.
 	Poll time.Duration
-	// NetworkPatience is how long an agent may do nothing but wait for the network
-	// before its run is stopped; the default is one minute.
-	NetworkPatience time.Duration
+	// Patience is how long an agent may do nothing but wait for the network before its
+	// run is stopped, and half of how long it may do nothing but wait for a rate limit;
+	// the default is one minute.
+	Patience time.Duration
 	// Resources are the limits of the agent and all its tools.
 	Resources Resources
 	// NoCgroup leaves cgroups alone, as on a system where none can be made.

@@ -116,6 +116,7 @@ func (w *window) feed(p []byte) {
 	w.tail = append(w.tail, p...)
 }
 
+func (w *window) aside([]byte)          {}
 func (w *window) finished() bool        { return false }
 func (w *window) stuck(time.Time) error { return nil }
 

@@ -36,8 +36,10 @@ type spec struct {
 	argv []string // argv[0] is the path of the program
 	env  []string
 
-	merged bool  // stderr goes where stdout goes
-	most   int64 // bytes of stdout in its file, about; of more only the last ones are kept; 0: all are
+	stdin  string // path of the standard input; "": the prompt
+	cli    bool   // the program is one of a version that may be unknown
+	merged bool   // stderr goes where stdout goes
+	most   int64  // bytes of stdout in its file, about; of more only the last ones are kept; 0: all are
 
 	limits Resources // these two come from the runner
 	cgroup cgroup
@@ -55,7 +57,7 @@ func (s spec) start() *startCommand {
 		stderr = stdoutName
 	}
 	return &startCommand{
-		Argv: s.argv, Env: s.env, Dir: s.turn.Workspace, Stdin: s.turn.Prompt,
+		Argv: s.argv, Env: s.env, Dir: s.turn.Workspace, Stdin: or(s.stdin, s.turn.Prompt),
 		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderr), Lock: filepath.Join(dir, lockName),
 		Grace: grace, Cgroup: s.cgroup, Limits: s.limits,
 	}
@@ -64,6 +66,7 @@ func (s spec) start() *startCommand {
 // A sink takes what an agent writes to stdout, from one goroutine.
 type sink interface {
 	feed(p []byte)    // the next bytes; p is reused
+	aside(p []byte)   // the next bytes of stderr, of many at once only the last ones
 	finished() bool   // the agent has said that its turn is over
 	progress(n int64) // bytes of output so far, stderr included
 	// stuck is asked regularly with the time; what it gives ends the run with that
@@ -176,6 +179,7 @@ func (w *watch) look() {
 		}
 		w.out.feed(p)
 	}
+	w.out.aside(w.tail.readErr())
 	w.tail.bound()
 	now := time.Now()
 	if total := w.tail.total(); total > w.total {
@@ -260,6 +264,7 @@ type tail struct {
 	off            int64 // of stdout, read so far
 	begin          int64
 	beginErr       int64
+	offErr         int64 // of stderr, read so far
 	buf            []byte
 	most           int64 // of stdout in its file; 0: no bound
 	first          int64 // of stdout: its file has nothing before it
@@ -277,7 +282,7 @@ func openTail(dir string) (*tail, error) {
 	if t.stderr, t.beginErr, err = openAtEnd(filepath.Join(dir, stderrName)); err != nil {
 		return nil, errors.Join(err, t.stdout.Close())
 	}
-	t.off = t.begin
+	t.off, t.offErr = t.begin, t.beginErr
 	return t, nil
 }
 
@@ -317,6 +322,26 @@ func (t *tail) read() []byte {
 		t.buf = make([]byte, readSize)
 	}
 	return p
+}
+
+// readErr returns what is new on stderr.
+func (t *tail) readErr() []byte {
+	fi, err := t.stderr.Stat()
+	if err != nil || fi.Size() == t.offErr {
+		return nil
+	}
+	size := fi.Size()
+	if size < t.offErr { // it was emptied
+		t.offErr = 0
+	}
+	from := max(t.offErr, size-stderrTail)
+	p := make([]byte, size-from)
+	n, err := t.stderr.ReadAt(p, from)
+	if err != nil && err != io.EOF {
+		return nil
+	}
+	t.offErr = from + int64(n)
+	return p[:n]
 }
 
 // emptied reports whether the run itself has cut off its output, as "echo x >

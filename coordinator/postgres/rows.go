@@ -127,7 +127,7 @@ func (w *rower) rows(im *coordinator.Image) (*taskRows, error) {
 	}
 	key := ""
 	if im.HoldsKey {
-		key = t.IdempotencyKey
+		key = string(t.IdempotencyKey) // as the ledger has it: it is unique
 	}
 	out.hasKey = key != ""
 	for i := range im.Runs {

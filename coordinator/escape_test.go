@@ -1,0 +1,62 @@
+package coordinator_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stint/coordinator"
+	"stint/prompt"
+	"stint/state"
+)
+
+// escaper is a fakeAgent whose CLI would expand every @.
+type escaper struct{ *fakeAgent }
+
+func (escaper) EscapePrompt(text string) string {
+	return "escaped\n" + strings.ReplaceAll(text, "@", `\@`)
+}
+
+// TestPromptIsEscaped: prompt.md and the preview hold what is sent, for an evaluator too;
+// the transcript has the user's own words; and a prompt that the session has already is
+// known again.
+func TestPromptIsEscaped(t *testing.T) {
+	w := newJudgeWorld(t)
+	w.cfg.Agents = map[string]coordinator.Agent{"demo": escaper{w.agent}}
+	failed, answered := false, w.agent.do
+	w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		if !failed {
+			failed = true
+			report(coordinator.Event{Session: "native-1"})
+			return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Error: "no", Session: "native-1", Kept: true}
+		}
+		return answered(ctx, turn, report)
+	}
+	w.open()
+	spec := coordinator.TaskSpec{Prompt: "see @a", Workspace: w.work}
+	list, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{spec}, true)
+	if err != nil || !strings.HasPrefix(list[0].Prompt, "escaped\n") || !strings.HasSuffix(list[0].Prompt, `see \@a`) {
+		t.Errorf("preview: %+v, %v", list, err)
+	}
+	got := w.wait(w.submit(spec).ID)
+	w.expect(got, state.Done, "")
+	w.close()
+	if first, second := w.sent(0), w.sent(1); first != `see \@a` || second != prompt.GoOn {
+		t.Errorf("sent %q, then %q", first, second)
+	}
+	for i := range w.agent.turns {
+		text, err := os.ReadFile(w.agent.turns[i].Prompt)
+		if err != nil || !strings.HasPrefix(string(text), "escaped\n") {
+			t.Errorf("run %d: %q, %v", i, text, err)
+		}
+	}
+	if len(w.agent.turns) != 3 {
+		t.Errorf("%d turns", len(w.agent.turns))
+	}
+	transcript, err := os.ReadFile(filepath.Join(w.dir, "sessions", got.SessionID+".jsonl"))
+	if err != nil || !strings.Contains(string(transcript), `"see @a"`) {
+		t.Errorf("transcript: %s, %v", transcript, err)
+	}
+}

@@ -1,0 +1,195 @@
+package coordinator_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/coordinator"
+	"stint/prompt"
+	"stint/state"
+)
+
+// A forker is an agent that begins a new session from an older one where it is told to.
+// What happens in its turns is played from the list: each turn says whether it gets
+// anywhere before it ends.
+type forker struct {
+	turns []forkedTurn
+	next  int
+	told  []string            // what each turn was: "resume n1", "fork n1", "new"
+	says  map[string][]string // the prompts in the history of each session
+}
+
+type forkedTurn struct {
+	works  bool // there is a message or a tool before the end
+	class  state.Class
+	thread state.Usage
+}
+
+func (f *forker) run(w *world) func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+	return func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		now := forkedTurn{works: true}
+		if f.next < len(f.turns) {
+			now = f.turns[f.next]
+		}
+		f.next++
+		session, what := turn.Session, "resume "+turn.Session
+		switch {
+		case turn.Session == "":
+			session, what = fmt.Sprint("n", f.next), "new"
+		case turn.Fork:
+			session, what = fmt.Sprint("n", f.next), "fork "+turn.Session
+		}
+		f.told = append(f.told, what)
+		f.says[session] = append(slices.Clone(f.says[turn.Session]), w.sent(f.next-1))
+		out := coordinator.Outcome{Class: now.class, Session: session, Kept: now.class != "", Forked: turn.Fork, Thread: now.thread, ExitCode: 1}
+		if turn.Fork && !now.works {
+			out.Session, out.Kept, out.Forked = "", false, false
+			return out
+		}
+		report(coordinator.Event{Session: session, Forked: turn.Fork})
+		if now.class == "" {
+			out.Result = "ok"
+		}
+		return out
+	}
+}
+
+// TestKeptPromptIsContinuedOnce: however often a turn that goes on with a kept prompt is
+// refused, the conversation has the prompt once, and one word to go on for each turn that
+// got anywhere.
+func TestKeptPromptIsContinuedOnce(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.ResumeMissing = "error" // a fork is no other session
+	limit := state.ClassRateLimited
+	f := &forker{says: map[string][]string{}, turns: []forkedTurn{
+		{works: true, thread: tokens(100, 10)},
+		{class: limit, works: true},
+		{class: limit},
+		{class: limit},
+		{class: state.ClassNetwork},
+		{class: limit},
+		{class: limit, works: true},
+		{class: limit},
+		{works: true, thread: tokens(160, 16)},
+		{works: true, thread: tokens(170, 17)},
+	}}
+	w.agent.do = f.run(w)
+	w.open()
+	web := coordinator.TaskSpec{Prompt: "first", SessionKey: "web"}
+	w.expect(w.wait(w.submit(web).ID), state.Done, "")
+	web.Prompt = "do it"
+	id := w.submit(web).ID
+	got := w.wait(id)
+	w.expect(got, state.Done, "")
+	if got.AgentSession != "n9" || got.PromptKept != "" || got.Note != "" || got.Usage != tokens(60, 6) || got.Attempt != 2 {
+		t.Errorf("session %s, kept in %q, note %q, used %+v, attempt %d", got.AgentSession, got.PromptKept, got.Note, got.Usage, got.Attempt)
+	}
+	web.Prompt = "and on"
+	next := w.wait(w.submit(web).ID)
+	if next.Usage != tokens(10, 1) {
+		t.Errorf("the next task has used %+v", next.Usage)
+	}
+	w.close()
+	want := []string{"new", "resume n1", "fork n1", "fork n1", "fork n1", "fork n1", "fork n1", "fork n7", "fork n7", "resume n9"}
+	if diff := cmp.Diff(want, f.told); diff != "" {
+		t.Errorf("turns:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"first", "do it", prompt.GoOn, prompt.GoOn, "and on"}, f.says["n9"]); diff != "" {
+		t.Errorf("the conversation:\n%s", diff)
+	}
+	w.open()
+	if s, _, err := w.c.Session("web"); err != nil || s.Native != "n9" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	w.close()
+}
+
+// TestForkAndCrash: a master that is killed while a fork is at work leaves a task that
+// goes on with the fork if it got anywhere, and else with what it was forked from.
+func TestForkAndCrash(t *testing.T) {
+	for _, works := range []bool{true, false} {
+		w := newWorld(t)
+		begun := make(chan struct{})
+		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			if !turn.Fork {
+				report(coordinator.Event{Session: "n1"})
+				return coordinator.Outcome{Class: state.ClassNetwork, Session: "n1", Kept: true}
+			}
+			if works {
+				report(coordinator.Event{Session: "n2", Forked: true})
+			}
+			close(begun)
+			<-ctx.Done()
+			return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+		}
+		w.open()
+		id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+		<-begun
+		next := newWorld(t)
+		next.copies(w)
+		w.close()
+		next.cfg.FindSession = func(string, string) (string, bool) { return "n2", true } // as its output tells
+		next.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			return coordinator.Outcome{Result: turn.Session, Session: "n3", Forked: turn.Fork}
+		}
+		next.open()
+		got := next.wait(id)
+		next.close()
+		want := map[bool]string{true: "n2", false: "n1"}[works]
+		if turn := next.agent.turns[0]; got.Result != want || !turn.Fork || next.sent(0) != prompt.GoOn {
+			t.Errorf("works %v: it went on with %s, by a fork %v, told %q", works, got.Result, turn.Fork, next.sent(0))
+		}
+	}
+}
+
+// TestEditWhileForked: what a person has made of the prompt meanwhile is still to be sent.
+func TestEditWhileForked(t *testing.T) {
+	w := newWorld(t)
+	begun, edited := make(chan struct{}), make(chan struct{})
+	w.agent.do = func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		switch turn.Attempt {
+		case 1:
+			return coordinator.Outcome{Class: state.ClassNetwork, Session: "n1", Kept: true}
+		case 2:
+			close(begun)
+			<-edited
+			report(coordinator.Event{Session: "n2", Forked: true})
+			return coordinator.Outcome{Class: state.ClassNetwork, Session: "n2", Kept: true, Forked: true}
+		}
+		return coordinator.Outcome{Result: "ok", Session: turn.Session}
+	}
+	w.open()
+	id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+	<-begun
+	w.takeOver("## Task %s\n- prompt: do that\n", id)
+	close(edited)
+	w.wait(id)
+	w.close()
+	if turn := w.agent.turns[2]; turn.Session != "n2" || turn.Fork || w.sent(2) != "do that" {
+		t.Errorf("in session %s (a fork: %v) it was told %q", turn.Session, turn.Fork, w.sent(2))
+	}
+}
+
+// TestRetryGoesOnWhereItsSessionIs: a task that ended before its session was forked for a
+// later one goes on with the fork.
+func TestRetryGoesOnWhereItsSessionIs(t *testing.T) {
+	w := newWorld(t)
+	f := &forker{says: map[string][]string{}, turns: []forkedTurn{{works: true}, {class: state.ClassNetwork}, {works: true}}}
+	w.agent.do = f.run(w)
+	w.open()
+	first := w.wait(w.submit(coordinator.TaskSpec{Prompt: "a", SessionKey: "web"}).ID).ID
+	w.wait(w.submit(coordinator.TaskSpec{Prompt: "b", SessionKey: "web"}).ID)
+	if _, err := w.c.Retry(context.Background(), first, "client"); err != nil {
+		t.Fatal(err)
+	}
+	w.wait(first)
+	w.close()
+	if got := strings.Join(f.told, ", "); got != "new, resume n1, fork n1, resume n3" {
+		t.Errorf("turns: %s", got)
+	}
+}

@@ -1,0 +1,107 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// A program that is missing. An upgrade takes an agent's program away for a few seconds,
+// and whoever removes it brings it back at some time. Its tasks need not fail for that:
+// the run looks once more a moment later, then the account goes on hold, and the
+// dispatcher ends that hold when the program is back. A program that no task here has
+// ever run with is another matter: the user has not installed it.
+
+const (
+	missingRetry = 2 * time.Second // before a run looks once more
+	lookForAgent = 5 * time.Second // between two looks of the dispatcher
+)
+
+// runTurn lets the agent of that name carry out a turn. Where its program is missing, it
+// tries once more a moment later.
+func (c *Coordinator) runTurn(ctx context.Context, name string, agent Agent, turn Turn, report func(Event)) Outcome {
+	out := agent.Run(ctx, turn, report)
+	if out.Class != state.ClassAgentMissing || !c.hasRun(name) {
+		return out
+	}
+	again := time.NewTimer(missingRetry)
+	defer again.Stop()
+	select {
+	case <-again.C:
+		return agent.Run(ctx, turn, report)
+	case <-ctx.Done():
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrCanceled):
+		out.Class = state.ClassCanceled
+	case !errors.Is(cause, ErrTimeout): // else it is still missing
+		out.Class = state.ClassInterrupted
+	}
+	return out
+}
+
+// hasRun reports whether a task here has run with that agent.
+func (c *Coordinator) hasRun(agent string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.HasRun(agent)
+}
+
+// judgeMissing lets a task wait for the program of its agent. That spends no attempt; but
+// what finds no program again and again, though it seems to be there, comes to an end.
+func (c *Coordinator) judgeMissing(v *verdict, t *state.Task, out Outcome) {
+	if !c.hasRun(t.Agent) {
+		return
+	}
+	v.status, v.attempt, v.retries = state.Queued, t.Attempt-1, t.Retries+1
+	if v.retries > c.cfg.MaxRetries {
+		v.status = state.Dead
+	}
+	if a := c.account(t); !a.Hold {
+		v.account = accountRecord(a.Name).Add(state.KeyHold, "true").Add(state.KeyReason, state.MissingReason(out.Error))
+	}
+}
+
+// lookForMissing ends the holds of accounts whose agent's program is back, at most once
+// in lookForAgent. The dispatcher calls it.
+func (c *Coordinator) lookForMissing() {
+	now := c.cfg.Now()
+	missing := c.missing()
+	if len(missing) == 0 || now.Before(c.nextLook) {
+		return
+	}
+	c.nextLook = now.Add(lookForAgent)
+	for _, a := range missing {
+		if agent := first(a.Agent, a.Name); c.cfg.AgentFound == nil || c.cfg.AgentFound(agent) {
+			c.endMissing(a.Name)
+		}
+	}
+}
+
+func (c *Coordinator) missing() []state.AccountUse {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Missing()
+}
+
+// endMissing ends the hold of an account, unless it is another one by now.
+func (c *Coordinator) endMissing(name string) {
+	err := c.update(context.Background(), func(tx *ledger.Tx) error {
+		c.mu.Lock()
+		a := c.state.Account(name)
+		c.mu.Unlock()
+		if a.IsMissing() {
+			tx.Append(accountRecord(name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		c.log.Info("the program of an agent is back", "account", name)
+	case !errors.Is(err, &Error{Code: CodeStopped}):
+		c.trouble("the hold of an account could not be ended", err)
+	}
+}

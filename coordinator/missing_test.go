@@ -1,0 +1,232 @@
+package coordinator_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"stint/coordinator"
+	"stint/ledger"
+	"stint/state"
+)
+
+// A missingWorld has an agent whose program a test takes away and brings back.
+type missingWorld struct {
+	*world
+	away atomic.Bool
+	runs atomic.Int32 // that found no program
+}
+
+// inMissing runs a test in a bubble with a master whose agent has run once.
+func inMissing(t *testing.T, f func(*missingWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &missingWorld{world: newWorld(t)}
+		w.cfg.AgentFound = func(string) bool { return !w.away.Load() }
+		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			if w.away.Load() {
+				w.runs.Add(1)
+				return coordinator.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: "demo: not found in PATH"}
+			}
+			return coordinator.Outcome{Result: "fine", Session: "native-" + turn.TaskID}
+		}
+		w.openUnwatched()
+		w.ended(w.submit(coordinator.TaskSpec{Prompt: "the first one"}).ID)
+		f(w)
+		w.close()
+	})
+}
+
+// TestMissingForAMoment: a program that is back within the short retry is missed by
+// nobody: no attempt is spent, and the ledger says nothing of it.
+func TestMissingForAMoment(t *testing.T) {
+	inMissing(t, func(w *missingWorld) {
+		w.away.Store(true)
+		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		time.Sleep(time.Second)
+		w.away.Store(false)
+		got := w.ended(id)
+		if w.expect(got, state.Done, ""); got.Attempt != 1 || got.Retries != 0 || w.runs.Load() != 1 || len(w.controls()) > 0 {
+			t.Errorf("attempt %d, retries %d, %d runs without a program, controls %q", got.Attempt, got.Retries, w.runs.Load(), w.controls())
+		}
+	})
+}
+
+// TestMissingProgramHoldsItsAccount: while the program is away, over a restart too, few
+// runs look for it; its tasks wait and say why, those of others run, and all goes on soon
+// after it is back, with no attempt spent.
+func TestMissingProgramHoldsItsAccount(t *testing.T) {
+	inMissing(t, func(w *missingWorld) {
+		w.cfg.Agents["other"] = &fakeAgent{do: answer("fine")}
+		w.close()
+		w.openUnwatched()
+		w.away.Store(true)
+		var ids []string
+		for i := range 20 {
+			ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("p", i), Parallel: true, Fallback: []string{"other"}}).ID)
+		}
+		time.Sleep(time.Minute)
+		for _, id := range ids {
+			if why := w.why(id); !strings.HasPrefix(why, "account demo is on hold: agent-missing: demo: not found in PATH; its tasks go on by themselves when the program is back") {
+				t.Errorf("why: %s", why)
+			}
+		}
+		w.expect(w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", Agent: "other", Parallel: true}).ID), state.Done, "")
+		seen := len(w.sections())
+		w.close()
+		w.openUnwatched()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(w.sections()); n != seen || w.runs.Load() > int32(2*w.cfg.MaxWorkers) {
+			t.Errorf("%d runs looked for the program; the ledger grew from %d to %d records", w.runs.Load(), seen, n)
+		}
+		w.away.Store(false)
+		back := time.Now()
+		for _, id := range ids {
+			if got := w.ended(id); got.Status != state.Done || got.Attempt != 1 || got.Agent != "demo" {
+				t.Errorf("%s (%s) with %s after %d attempts", got.Status, got.Reason, got.Agent, got.Attempt)
+			}
+		}
+		if took := time.Since(back); took > 6*time.Second {
+			t.Errorf("it went on %s after the program was back", took)
+		}
+		for _, a := range w.c.Accounts() {
+			if a.Hold || a.Reason != "" {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}
+
+// TestMissingProgramThatNeverRan is refused at once.
+func TestMissingProgramThatNeverRan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			return coordinator.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: "not found"}
+		}
+		w.openUnwatched()
+		begun := time.Now()
+		got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		if w.expect(got, state.Failed, state.ClassAgentMissing); len(w.controls()) > 0 || time.Since(begun) > time.Second {
+			t.Errorf("controls %q, after %s", w.controls(), time.Since(begun))
+		}
+		w.close()
+	})
+}
+
+// TestMissingAgainAndAgain: a program that seems to be there, and that no run finds, does
+// not go on for ever. A retry begins anew.
+func TestMissingAgainAndAgain(t *testing.T) {
+	inMissing(t, func(w *missingWorld) {
+		w.cfg.AgentFound = nil
+		w.close()
+		w.openUnwatched()
+		w.away.Store(true)
+		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		got := w.ended(id)
+		if w.expect(got, state.Dead, state.ClassAgentMissing); got.Attempt != 0 || w.runs.Load() != int32(2*(w.cfg.MaxRetries+1)) {
+			t.Errorf("attempt %d, %d runs", got.Attempt, w.runs.Load())
+		}
+		w.away.Store(false)
+		if _, err := w.c.Retry(context.Background(), id, ledger.ByClient); err != nil {
+			t.Fatal(err)
+		}
+		w.expect(w.ended(id), state.Done, "")
+	})
+}
+
+// TestOtherHoldsStay: a hold by a person or for a login is not ended because the program
+// is there.
+func TestOtherHoldsStay(t *testing.T) {
+	inMissing(t, func(w *missingWorld) {
+		for _, reason := range []string{"", "my own, agent-missing or not", "not logged in; met by task 1"} {
+			rec := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlAccount + "demo"}
+			if err := w.c.Append(rec.Add(state.KeyHold, "true").Add(state.KeyReason, reason)); err != nil {
+				t.Fatal(err)
+			}
+			id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+			time.Sleep(time.Hour)
+			if why := w.why(id); !strings.HasPrefix(why, "account demo is on hold") || !strings.Contains(why, "stint retry") {
+				t.Errorf("why: %s", why)
+			}
+			if _, err := w.c.Cancel(context.Background(), id, ledger.ByClient); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestMissingInTheSecondRound: a verify loop goes on in the round that met it.
+func TestMissingInTheSecondRound(t *testing.T) {
+	inMissing(t, func(w *missingWorld) {
+		shell := &fakeShell{}
+		shell.do = func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+			if shell.count() > 1 {
+				return coordinator.VerifyResult{}
+			}
+			w.away.Store(true)
+			return coordinator.VerifyResult{ExitCode: 1, Output: "bad", Error: "bad"}
+		}
+		w.cfg.Shell, w.cfg.MaxIterations, w.cfg.VerifyTimeout = shell, 3, time.Minute
+		w.close()
+		w.openUnwatched()
+		id := w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: "make test"}).ID
+		time.Sleep(time.Minute)
+		if why := w.why(id); !strings.Contains(why, "agent-missing") || w.task(id).Iteration != 2 {
+			t.Errorf("round %d, why: %s", w.task(id).Iteration, why)
+		}
+		w.away.Store(false)
+		got := w.ended(id)
+		if w.expect(got, state.Done, ""); got.Attempt != 1 || got.Iteration != 2 || shell.count() != 2 || !strings.Contains(w.sent(len(w.agent.turns)-1), "did not pass") {
+			t.Errorf("attempt %d, round %d, %d verify runs; the agent was told %q", got.Attempt, got.Iteration, shell.count(), w.sent(len(w.agent.turns)-1))
+		}
+	})
+}
+
+// TestMissingEvaluator: what nobody could judge ends as it would have, and the account is
+// on hold for others.
+func TestMissingEvaluator(t *testing.T) {
+	inMissing(t, func(w *missingWorld) {
+		w.settings(coordinator.WorkspaceSettings{EvalPrompt: "judge it"})
+		plain := w.agent.do
+		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			out := plain(ctx, turn, report)
+			w.away.Store(true)
+			return out
+		}
+		w.close()
+		w.openUnwatched()
+		got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		if w.expect(got, state.Done, ""); !strings.Contains(got.Note, "agent-missing") || len(w.controls()) == 0 {
+			t.Errorf("note %q, controls %q", got.Note, w.controls())
+		}
+		w.away.Store(false)
+	})
+}
+
+// TestMissingAndCanceled: a task is canceled while it waits to look again, and a shutdown
+// does not wait for it.
+func TestMissingAndCanceled(t *testing.T) {
+	inMissing(t, func(w *missingWorld) {
+		w.away.Store(true)
+		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		time.Sleep(time.Second)
+		got, err := w.c.Cancel(context.Background(), id, ledger.ByClient)
+		if w.expect(got, state.Canceled, state.ClassCanceled); err != nil {
+			t.Error(err)
+		}
+		id = w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		time.Sleep(time.Second)
+		w.close()
+		w.away.Store(false)
+		w.openUnwatched()
+		if got := w.ended(id); got.Status != state.Done || got.Retries != 1 {
+			t.Errorf("%s (%s), retries %d", got.Status, got.Reason, got.Retries)
+		}
+	})
+}
