@@ -5,6 +5,7 @@
 #
 #   curl.sh GET '/v1/tasks?status=queued,running'
 #   curl.sh POST /v1/tasks -d '{"prompt": "Fix the login test", "workspace": "/home/ana/shop"}'
+#   curl.sh POST /v1/tasks/batch -d '[{"prompt": "Fix it", "workspace": "/home/ana/shop"}, {"prompt": "Test it", "workspace": "/home/ana/shop"}]'
 #   STINT_URL=http://127.0.0.1:7433 curl.sh GET /v1/health
 set -eu
 test $# -ge 2 || { echo "usage: curl.sh METHOD PATH [CURL-OPTION...]" >&2; exit 2; }

@@ -38,7 +38,7 @@ func (a *app) cancelCommand() *cobra.Command {
 }
 
 func (a *app) retryCommand() *cobra.Command {
-	return a.actCommand("retry", "queue tasks that have ended again", (*api.Client).Retry)
+	return a.actCommand("retry", "queue tasks that have ended again", a.startsTasks(a.retryTask))
 }
 
 func (a *app) holdCommand() *cobra.Command {
@@ -48,9 +48,20 @@ func (a *app) holdCommand() *cobra.Command {
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	c := a.actCommand("release", "let held tasks run", (*api.Client).Release)
+	c := a.actCommand("release", "let held tasks run", a.startsTasks((*api.Client).Release))
 	c.ValidArgsFunction = a.completeQueued
 	return c
+}
+
+// startsTasks gives an act that lets a task run, with what the user should know then.
+func (a *app) startsTasks(act func(*api.Client, context.Context, string) (api.TaskView, error)) func(*api.Client, context.Context, string) (api.TaskView, error) {
+	return func(c *api.Client, ctx context.Context, ref string) (api.TaskView, error) {
+		view, err := act(c, ctx, ref)
+		if err == nil {
+			a.tellConfig(ctx)
+		}
+		return view, err
+	}
 }
 
 // actCommand builds a command that does one thing to each of several tasks.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path"
@@ -50,10 +51,25 @@ var envOfAgent = map[string][]string{
 	},
 }
 
+// envOfCloud names what claude needs of a cloud besides, by the variable that tells it to
+// use that one: without the credentials the switch is of no use. They are the user's for
+// other programs too, so no agent gets them otherwise. (gemini's are all in envOfAgent.)
+var envOfCloud = map[string][]string{
+	"CLAUDE_CODE_USE_BEDROCK": {"AWS_*"},
+	"CLAUDE_CODE_USE_VERTEX":  {"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_*", "GCLOUD_PROJECT", "CLOUDSDK_*", "VERTEX_REGION_*"},
+	"CLAUDE_CODE_USE_FOUNDRY": {"AZURE_*"},
+}
+
 // agentEnv filters an environment by what all agents get, what the one of that name
 // gets, and more names.
 func agentEnv(environ []string, name string, more []string) []string {
 	allowed := slices.Concat(envForAgents, envOfAgent[name], more)
+	for _, kv := range environ {
+		variable, value, _ := strings.Cut(kv, "=")
+		if name == "claude" && value != "" && value != "0" && value != "false" {
+			allowed = append(allowed, envOfCloud[variable]...)
+		}
+	}
 	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return !slices.ContainsFunc(allowed, func(pattern string) bool {
@@ -219,6 +235,16 @@ func (r *readiness) look(name string) bool {
 	return s.ready
 }
 
+// found reports whether an agent's program can be started now.
+func (r *readiness) found(name string) bool {
+	c := cliOf(r.cfg, name)
+	if c == nil {
+		return true
+	}
+	p := c.Probe(r.ctx)
+	return p.Found && p.Version != "" // without Node there is a program that does not start
+}
+
 // defaultAgent names the agent of tasks that name none: the configured one, or the
 // first CLI that is ready, which it then stays, else the demo.
 func (r *readiness) defaultAgent() string {
@@ -267,8 +293,10 @@ func whyDemo(ctx context.Context, cfg *Config) (why, help string) {
 		switch p := c.Probe(ctx); {
 		case p.Found && p.LoggedIn:
 			return name, ""
+		case p.Found && p.Fix == c.LoginCommand():
+			why, help = name+" is not logged in", p.Fix
 		case p.Found:
-			why, help = name+" is not logged in", c.LoginCommand()
+			why, help = name+" cannot be used: "+p.Detail, cmp.Or(p.Fix, "stint doctor")
 		}
 	}
 	return why, help

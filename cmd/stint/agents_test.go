@@ -19,7 +19,7 @@ func TestAgentEnv(t *testing.T) {
 	}
 	own := map[string][]string{
 		"codex":  {"OPENAI_API_KEY=k", "CODEX_HOME=/x"},
-		"claude": {"ANTHROPIC_API_KEY=k", "CLAUDE_CONFIG_DIR=/c", "CLAUDE_CODE_OAUTH_TOKEN=t", "CLAUDE_CODE_USE_BEDROCK=1", "CLAUDE_CODE_SKIP_BEDROCK_AUTH=1", "ANTHROPIC_DEFAULT_OPUS_MODEL=m", "DISABLE_TELEMETRY=1", "API_TIMEOUT_MS=1"},
+		"claude": {"ANTHROPIC_API_KEY=k", "CLAUDE_CONFIG_DIR=/c", "CLAUDE_CODE_OAUTH_TOKEN=t", "CLAUDE_CODE_SKIP_BEDROCK_AUTH=1", "ANTHROPIC_DEFAULT_OPUS_MODEL=m", "DISABLE_TELEMETRY=1", "API_TIMEOUT_MS=1"},
 		"gemini": {"GEMINI_API_KEY=k", "GEMINI_CLI_HOME=/g", "GOOGLE_CLOUD_PROJECT=p", "GOOGLE_GEMINI_BASE_URL=u"},
 		"demo":   nil,
 	}
@@ -35,6 +35,24 @@ func TestAgentEnv(t *testing.T) {
 		got := agentEnv(environ, name, []string{"MY_TOKEN", "EMPTY", "NOT_SET"})
 		if want := slices.Concat(common, list); !slices.Equal(got, want) {
 			t.Errorf("%s gets %q, want %q", name, got, want)
+		}
+	}
+	// The credentials of a cloud go with the switch that tells claude to use it, or not at all.
+	clouds := []string{"AWS_REGION=r", "AWS_SECRET_ACCESS_KEY=s", "GOOGLE_APPLICATION_CREDENTIALS=/g", "GOOGLE_CLOUD_PROJECT=p", "VERTEX_REGION_CLAUDE_4=e", "AZURE_CLIENT_SECRET=z"}
+	for switched, want := range map[string][]string{
+		"CLAUDE_CODE_USE_BEDROCK=1":       clouds[:2],
+		"CLAUDE_CODE_USE_BEDROCK=true":    clouds[:2],
+		"CLAUDE_CODE_USE_BEDROCK=0":       nil,
+		"CLAUDE_CODE_USE_BEDROCK=":        nil,
+		"CLAUDE_CODE_USE_VERTEX=1":        clouds[2:5],
+		"CLAUDE_CODE_USE_FOUNDRY=1":       clouds[5:],
+		"CLAUDE_CODE_USE_SOMETHING_NEW=1": nil,
+	} {
+		if got := agentEnv(append([]string{switched}, clouds...), "claude", nil); !slices.Equal(got, append([]string{switched}, want...)) {
+			t.Errorf("with %s claude gets %q", switched, got)
+		}
+		if got := agentEnv(append([]string{switched}, clouds...), "codex", nil); len(got) != 0 {
+			t.Errorf("with %s codex gets %q", switched, got)
 		}
 	}
 	// A name that is a pattern gone wrong lets nothing through.
@@ -215,6 +233,13 @@ func TestWhyDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if why, help := whyDemo(t.Context(), c); why != "codex" || help != "" {
+		t.Errorf("%s; %s", why, help)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte("model = = 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CODEX_HOME", dir)
+	if why, help := whyDemo(t.Context(), c); !strings.HasPrefix(why, "codex cannot be used: codex's configuration") || help != "correct "+dir+"/config.toml" {
 		t.Errorf("%s; %s", why, help)
 	}
 	c.CodexBin = "/none"

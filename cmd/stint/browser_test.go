@@ -28,8 +28,9 @@ import (
 // A pageWorld is a master with a page on a port of its own.
 type pageWorld struct {
 	*crashWorld
-	base string // address of the page, without the last slash
-	log  string // file with what the master writes on stderr
+	base   string // address of the page, without the last slash
+	log    string // file with what the master writes on stderr
+	master *exec.Cmd
 }
 
 // newPageWorld starts a master. tasks, if not nil, is what its tasks.md begins with.
@@ -45,30 +46,54 @@ func newPageWorld(t *testing.T, tasks []byte) *pageWorld {
 			t.Fatal(err)
 		}
 	}
-	log, err := os.Create(w.log)
+	w.serve("127.0.0.1:0")
+	t.Cleanup(w.end)
+	return w
+}
+
+// serve starts a master with its page at an address, such as 127.0.0.1:0.
+func (w *pageWorld) serve(address string) {
+	w.t.Helper()
+	log, err := os.OpenFile(w.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }() // the master has it
-	serve := &exec.Cmd{Path: w.self, Args: []string{"stint", "serve", "--http", "127.0.0.1:0"}, Env: w.env, Dir: w.work, Stderr: log}
-	if err := serve.Start(); err != nil {
-		t.Fatal(err)
+	w.master = &exec.Cmd{Path: w.self, Args: []string{"stint", "serve", "--http", address}, Env: w.env, Dir: w.work, Stderr: log}
+	if err := w.master.Start(); err != nil {
+		w.t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = serve.Process.Signal(syscall.SIGTERM) // or it has ended, which Wait tells
-		if err := serve.Wait(); err != nil {
-			t.Errorf("the master: %v", err)
-		}
-	})
-	if !poll(scriptDeadline, func() bool { return w.master() == serve.Process.Pid }) {
-		t.Fatal("the master does not come up")
+	if !poll(scriptDeadline, func() bool { return w.crashWorld.master() == w.master.Process.Pid }) {
+		w.t.Fatal("the master does not come up")
 	}
-	u, err := url.Parse(w.address())
+	w.goTo(w.address())
+}
+
+// goTo makes the page of an address the one that is meant from now on.
+func (w *pageWorld) goTo(address string) {
+	w.t.Helper()
+	u, err := url.Parse(address)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.base = "http://" + u.Host
-	return w
+}
+
+// plain returns the address where no browser is signed in.
+func (w *pageWorld) plain() string {
+	return "http://127.0.0.1" + w.base[strings.LastIndexByte(w.base, ':'):]
+}
+
+// end ends the master, unless it has ended.
+func (w *pageWorld) end() {
+	w.t.Helper()
+	if w.master.ProcessState != nil {
+		return
+	}
+	_ = w.master.Process.Signal(syscall.SIGTERM) // or it has ended, which Wait tells
+	if err := w.master.Wait(); err != nil {
+		w.t.Errorf("the master: %v", err)
+	}
 }
 
 // address gives an address that lets one browser in.
@@ -95,6 +120,7 @@ func (w *pageWorld) wholeState() string {
 func (w *pageWorld) signIn(b *tab) (address string) {
 	w.t.Helper()
 	address = w.address()
+	w.goTo(address)
 	b.open(address)
 	b.await("the list of tasks", "document.getElementById('tasks') !== null")
 	b.await("live", "document.getElementById('link').textContent === 'live'")
@@ -124,7 +150,7 @@ func TestPageInChromium(t *testing.T) {
 		w.run("ui")
 		other := newTab(t, browser, chromedp.WithNewBrowserContext())
 		other.open("file://" + filepath.Join(w.state, "ui.html"))
-		other.await("the list of tasks", "document.getElementById('tasks') !== null && location.href === '"+w.base+"/'")
+		other.await("the list of tasks", "document.getElementById('tasks') !== null && /^http:.*[.]localhost:[0-9]+[/]$/.test(location.href)")
 	})
 	for name, do := range map[string]func(*tab){
 		"submit with the keyboard": w.submitByKeys, "the same form twice": w.submitTwice, "buttons": w.pressButtons, "errors": w.showErrors, "phone and night": w.lookOnPhone,
@@ -475,7 +501,8 @@ func TestPromise11OtherSites(t *testing.T) {
 	w.signIn(mine)
 	a := newAttacker(t, w.base, task)
 	before := w.wholeState()
-	for _, host := range []string{"127.0.0.1", "evil.example", "localhost"} {
+	ours, _, _ := strings.Cut(strings.TrimPrefix(w.base, "http://"), ":")
+	for _, host := range []string{"127.0.0.1", "evil.example", "localhost", ours} { // the last one knows our name
 		read, total := a.attack(t, browser, host), 0
 		for name, n := range read {
 			if total += n; n != 0 {
@@ -511,14 +538,15 @@ func (w *pageWorld) replay(t *testing.T, a *attacker, before string) {
 	a.mu.Lock()
 	cookies := strings.Join(a.cookies, "; ")
 	a.mu.Unlock()
-	if !strings.Contains(cookies, "stint_") {
+	if !strings.Contains(cookies, "stint=") {
 		t.Fatalf("the browser keeps our cookie from other ports: %q", cookies)
 	}
 	for _, path := range []string{"/v1/tasks", "/v1/pause", "/v1/ui/code"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.base+path, strings.NewReader(`{"prompt":"demo:say=stolen","agent":"demo","workspace":"/"}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.plain()+path, strings.NewReader(`{"prompt":"demo:say=stolen","agent":"demo","workspace":"/"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
+		req.Host = strings.TrimPrefix(w.base, "http://")
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Cookie", cookies)
 		req.Header.Set("Origin", w.base)

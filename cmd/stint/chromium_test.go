@@ -109,7 +109,9 @@ func (b *tab) note(event any) {
 		text, _ := json.Marshal(e.Issue) // for the message alone
 		b.blocked = append(b.blocked, string(text))
 	case *log.EventEntryAdded:
-		b.errors = append(b.errors, e.Entry.Text)
+		if e.Entry.Level != log.EntryLevelInfo {
+			b.errors = append(b.errors, e.Entry.Text)
+		}
 	case *runtime.EventExceptionThrown:
 		b.errors = append(b.errors, e.ExceptionDetails.Text)
 	}

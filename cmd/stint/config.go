@@ -93,6 +93,7 @@ type Config struct {
 	file     string // the configuration file; it need not exist
 	origins  map[string]origin
 	sections []section
+	inFile   []string // the settings of the file, a line each
 }
 
 // A layer is a place where a value can come from; a higher one wins.
@@ -152,7 +153,7 @@ var keys = []key{
 	numberKey("crash_loop", "5", 0, 1000, "masters that die in one minute, once they run tasks, before no more are run; 0: never", func(c *Config) *int { return &c.CrashLoop }),
 	durationKey("backoff_base", "30s", "wait before the second try", func(c *Config) *time.Duration { return &c.BackoffBase }),
 	durationKey("backoff_max", "300s", "longest wait between tries", func(c *Config) *time.Duration { return &c.BackoffMax }),
-	durationKey("max_limit_wait", "24h", "longest wait for a rate limit", func(c *Config) *time.Duration { return &c.MaxLimitWait }),
+	durationKey("max_limit_wait", "24h", "longest wait for a rate limit whose end nobody names", func(c *Config) *time.Duration { return &c.MaxLimitWait }),
 	durationKey("timeout", "30m", "longest run; 0: no limit", func(c *Config) *time.Duration { return &c.Timeout }).perWorkspace(),
 	durationKey("idle_timeout", "10m", "longest silence of a run; 0: no limit", func(c *Config) *time.Duration { return &c.IdleTimeout }),
 	durationKey("startup_timeout", "2m", "longest wait for the first output; 0: no limit", func(c *Config) *time.Duration { return &c.StartupTimeout }),

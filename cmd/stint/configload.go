@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -81,6 +82,12 @@ func (c *Config) loadOutside(k *key, src configSource) error {
 		}
 	}
 	return nil
+}
+
+// digest names what the file says, whatever else stands there: comments, blanks, an order.
+func (c *Config) digest() string {
+	lines := slices.Sorted(slices.Values(c.inFile))
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(lines, "\n"))))[:16]
 }
 
 // forWorkspace gives the configuration of tasks in dir: the section with the
@@ -164,6 +171,11 @@ func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
 		return f.located(err)
 	}
 	set := setting{v.key, v.text, fmt.Sprintf("%s:%d", f.name, f.line(p))}
+	path := ""
+	if s != nil {
+		path = s.path
+	}
+	f.config.inFile = append(f.config.inFile, fmt.Sprintf("%q %q %q", path, name, v.text))
 	if s != nil {
 		s.values = append(s.values, set)
 	} else if err := f.config.put(set.key, set.text, origin{layerFile, set.where}); err != nil {

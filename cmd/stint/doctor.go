@@ -135,6 +135,9 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 	if h.Version != versionName() {
 		list = append(list, finding{"master", healthWarn, "it has version " + h.Version, fmt.Sprintf("kill %d", h.PID)})
 	}
+	if n := a.notice(); n != nil && a.isStale(n) {
+		list = append(list, finding{"master", healthWarn, "it " + a.staleText(&h), restart(&h)})
+	}
 	if h.LastError != "" {
 		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})
 	}
@@ -201,7 +204,11 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 		list = append(list, finding{"dispatch", healthWarn, because("it is paused, no task is started", oneLine(r.PauseWhy)), "stint resume"})
 	}
 	for _, acc := range r.Held {
-		list = append(list, finding{"account", healthWarn, because(acc.Name+" is on hold", acc.Reason), "mend it, then: stint retry ID of a task that it stopped"})
+		try := "mend it, then: stint retry ID of a task that it stopped"
+		if acc.IsMissing() {
+			try = "install it again; its tasks go on by themselves then"
+		}
+		list = append(list, finding{"account", healthWarn, because(acc.Name+" is on hold", acc.Reason), try})
 	}
 	return list, r.Seq
 }

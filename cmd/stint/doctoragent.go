@@ -98,8 +98,11 @@ func (l *look) findings(needed bool) []finding {
 	list := []finding{f}
 	for _, problem := range l.problems {
 		f := finding{l.name, healthWarn, oneLine(problem.Text), problem.Fix}
-		if problem.Fatal {
+		switch {
+		case problem.Fatal:
 			f.Status = bad
+		case problem.Note:
+			f.Status = healthOK
 		}
 		list = append(list, f)
 	}

@@ -198,7 +198,7 @@ func (w *keyWorld) compare(ctx context.Context) (tasks, unheard int) {
 	}
 	byKey := map[string][]string{}
 	for i := range list {
-		byKey[list[i].IdempotencyKey] = append(byKey[list[i].IdempotencyKey], list[i].ID)
+		byKey[list[i].IdempotencyKey.Given()] = append(byKey[list[i].IdempotencyKey.Given()], list[i].ID)
 	}
 	for key := range w.clients[0].told {
 		ids := byKey[fmt.Sprint("key-", key)]

@@ -78,6 +78,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	}
 	if !o.archive && !o.quiet {
 		defer a.tellPaused()
+		defer a.tellAccounts(c.Context(), views)
 	}
 	switch {
 	case o.json:

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"stint/coordinator/api"
 )
@@ -33,8 +35,10 @@ func TestSilentMaster(t *testing.T) {
 	}
 }
 
-// TestHTTPThatFailsEndsNoMaster: commands go on over the socket.
-func TestHTTPThatFailsEndsNoMaster(t *testing.T) {
+// TestHTTPIsTriedAgain: where the port is taken, or cannot be accepted from any more,
+// commands go on over the socket, and it is opened again as soon as that is possible. In
+// fake time.
+func TestHTTPIsTriedAgain(t *testing.T) {
 	token, err := api.OpenToken(filepath.Join(t.TempDir(), "token"))
 	if err != nil {
 		t.Fatal(err)
@@ -50,16 +54,31 @@ func TestHTTPThatFailsEndsNoMaster(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var told error
-		ended := false
-		m := &master{log: slog.New(slog.DiscardHandler)}
+		defer cancel()
+		var tries []int
+		var log bytes.Buffer
+		last, ended, failures := time.Now(), false, 0
+		answer := api.NewServer(nil, api.Options{Token: token}).Loopback(lns)
+		open := func() (func(context.Context) error, error) {
+			tries = append(tries, int(time.Since(last).Seconds()))
+			last = time.Now()
+			if len(tries) == 8 {
+				return answer, nil
+			}
+			return nil, errors.New("taken")
+		}
+		m := &master{log: slog.New(slog.NewTextHandler(&log, nil)), cfg: &Config{}}
 		go func() {
-			m.serveHTTP(ctx, api.NewServer(nil, api.Options{Token: token}), lns, func(err error) { told = err })
+			m.serveHTTP(ctx, answer, open, func(error) { failures++ })
 			ended = true
 		}()
+		time.Sleep(125 * time.Second)
 		synctest.Wait()
-		if told == nil || ended {
-			t.Errorf("it is told as %v; it has ended, and the master with it: %v", told, ended)
+		if want := "[1 2 4 8 16 30 30 30 1 2]"; fmt.Sprint(tries) != want || ended {
+			t.Errorf("tried after %v seconds, want %s; it has ended, and the master with it: %v", tries, want, ended)
+		}
+		if text := log.String(); failures != 2 || strings.Count(text, "level=WARN") != 4 || strings.Count(text, "taken") != 2 || strings.Count(text, "the HTTP interface is open") != 1 {
+			t.Errorf("%s", text)
 		}
 		cancel()
 		synctest.Wait()
@@ -69,9 +88,8 @@ func TestHTTPThatFailsEndsNoMaster(t *testing.T) {
 	})
 }
 
-// TestNoTokenWithoutAListener: where the port is taken, the server is not told that it has
-// one.
-func TestNoTokenWithoutAListener(t *testing.T) {
+// TestNoListenerWhereThePortIsTaken: not even one for half of the addresses.
+func TestNoListenerWhereThePortIsTaken(t *testing.T) {
 	taken, err := api.ListenLoopback("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +100,7 @@ func TestNoTokenWithoutAListener(t *testing.T) {
 		}
 	}()
 	m := &master{state: t.TempDir(), cfg: &Config{HTTP: taken[0].Addr().String()}}
-	if lns, token, err := m.listenHTTP(); err == nil || lns != nil || token != nil {
-		t.Errorf("%v, %v, %v", lns, token, err)
+	if lns, err := m.listenHTTP(); err == nil || lns != nil {
+		t.Errorf("%v, %v", lns, err)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -28,13 +29,23 @@ func (m *modelServer) answer(w http.ResponseWriter, r *http.Request, d dialect, 
 		out.delta("a beginning that is cu")
 		panic(http.ErrAbortHandler) // closes the connection in mid-chunk
 	}
-	if code, ok := marks["streamerr"]; ok {
+	if arg, ok := marks["streamerr"]; ok && m.due(req, "streamerr", arg) {
+		code, _, _ := strings.Cut(arg, ",")
 		out.failed(code)
+		return
+	}
+	if arg, ok := marks["empty"]; ok && m.due(req, "empty", arg) {
+		out.completed()
 		return
 	}
 	if m.finish(r, out, req, marks) {
 		out.completed()
 	}
+}
+
+// rejection gives the text of a refused request.
+func rejection(status int, opts map[string]string) string {
+	return cmp.Or(opts["msg"], "fake "+strconv.Itoa(status))
 }
 
 // structuredTool is what claude offers the model for an answer that follows a schema.

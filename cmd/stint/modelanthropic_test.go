@@ -58,7 +58,7 @@ func anthropicBlocks(raw json.RawMessage) (blocks []anthropicBlock) {
 }
 
 func (anthropic) reject(w http.ResponseWriter, number, status int, opts map[string]string) {
-	kind, text := "api_error", "fake "+strconv.Itoa(status)
+	kind, text := "api_error", rejection(status, opts)
 	switch status {
 	case http.StatusTooManyRequests:
 		kind = "rate_limit_error"

@@ -75,7 +75,7 @@ func (gemini) reject(w http.ResponseWriter, number, status int, opts map[string]
 		details = append(details, map[string]any{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": ra + "s"})
 	}
 	writeJSON(w, status, map[string]any{"error": map[string]any{
-		"code": status, "message": "fake " + strconv.Itoa(status), "status": name, "details": details,
+		"code": status, "message": rejection(status, opts), "status": name, "details": details,
 	}})
 }
 

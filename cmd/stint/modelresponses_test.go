@@ -64,7 +64,7 @@ func (responses) reject(w http.ResponseWriter, number, status int, opts map[stri
 	if ra := opts["ra"]; ra != "" {
 		w.Header().Set("Retry-After", ra)
 	}
-	fields := map[string]any{"message": "fake " + strconv.Itoa(status)}
+	fields := map[string]any{"message": rejection(status, opts)}
 	kind := "server_error"
 	switch {
 	case opts["kind"] == "usage":

@@ -26,11 +26,12 @@ import (
 //	[[mend:PATH|OLD|NEW]] the same in the turn after a verify command that failed
 //	[[loop:PATH]]         asks for the same file again and again
 //	[[429:ra=2,n=3,kind=usage|quota|day|min]]  rejects (n times, with a time), then answers
-//	[[401]] [[403]] [[500]] and so on: rejects; n= as above
+//	[[401]] [[403]] [[500]] and so on: rejects; n= as above, msg= is the provider's text
+//	[[empty:n=1]]         ends the stream without a word (n times)
 //	[[slow:30]]           streams its answer over 30 s
 //	[[hang:30]]           begins a stream and then says nothing for 30 s
 //	[[trunc:n=1]]         cuts the connection in mid-stream (n times)
-//	[[streamerr:CODE]]    ends the stream with an error of this code
+//	[[streamerr:CODE,n=1]] ends the stream with an error of this code (n times)
 //	[[final:TEXT]]        answers TEXT
 //	[[schema:JSON]]       answers JSON, in the way in which the CLI asks for an answer of a schema
 //	[[reason:TEXT]]       thinks TEXT before it answers
@@ -196,7 +197,7 @@ const (
 // (false), and without the sections that stint puts before it.
 func userMessage(text string) (string, bool) {
 	t := strings.TrimSpace(text)
-	for _, own := range []string{"<", "# AGENTS.md instructions", "System: "} {
+	for _, own := range []string{"<", "# AGENTS.md instructions", "System: ", "[System: "} {
 		if t == "" || strings.HasPrefix(t, own) {
 			return "", false
 		}
@@ -324,6 +325,7 @@ func TestUserMessage(t *testing.T) {
 		{"hello", "hello", true},
 		{"<environment_context>\n</environment_context>", "", false},
 		{"System: Potential loop detected.", "", false},
+		{"[System: You previously returned an empty response.]", "", false},
 		{"# Task\n\n## Output\nshort\n\n## User message\n\nhello\nyou\n", "hello\nyou", true},
 		{"# Task\n\n## User message\n\n" + prompt.GoOn, goOn, true},
 		{"# Task\n\n## User message\n\n" + prompt.MendIt, mendIt, true},

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,17 +42,22 @@ var apiCalls = []apiCall{
 	{operation: "verify-task", status: 200},
 	{operation: "pause", body: `{"reason":"for a moment"}`, status: 204},
 	{operation: "submit-task", body: `{"prompt":"demo:say=hello","workspace":"$WS","sessionKey":"web"}`, status: 201},
-	{operation: "submit-task", body: `[{"prompt":"a","workspace":"$WS","hold":true},{"prompt":"b","workspace":"$WS","hold":true}]`, status: 201},
+	{operation: "submit-tasks", body: `[{"prompt":"a","workspace":"$WS","hold":true},{"prompt":"b","workspace":"$WS","hold":true}]`, status: 201},
+	{operation: "submit-tasks", body: `{"prompt":"a","workspace":"$WS"}`, status: 422},
+	{operation: "submit-task", body: `{"prompt":`, status: 400},
+	{operation: "submit-task", body: `prompt=x`, headers: []string{"Content-Type: text/plain"}, status: 415},
 	{operation: "submit-task", body: `{"prompt":7}`, status: 422},
 	{operation: "submit-task", body: `{"prompt":"c","workspace":"$WS","hold":true}`, headers: []string{`Idempotency-Key: "k"`}, status: 201},
 	{operation: "submit-task", body: `{"prompt":"c","workspace":"$WS","hold":true}`, headers: []string{"Idempotency-Key: k"}, status: 200},
-	{operation: "submit-task", body: `[{"prompt":"c","workspace":"$WS","hold":true}]`, headers: []string{"Idempotency-Key: k"}, status: 409},
+	{operation: "submit-tasks", body: `[{"prompt":"c","workspace":"$WS","hold":true}]`, headers: []string{"Idempotency-Key: k"}, status: 409},
+	{operation: "submit-task", body: `{"prompt":"c","workspace":"$WS"}`, headers: []string{"Idempotency-Key: "}, status: 422},
 	{operation: "preview-tasks", body: `[{"prompt":"a","workspace":"$WS"}]`, status: 200},
 	{operation: "list-tasks", status: 200},
 	{operation: "list-tasks", query: "limit=1&status=queued", status: 200},
 	{operation: "list-tasks", query: "limit=many", status: 422},
 	{operation: "list-tasks", query: "limit=1&cursor=zzzzzz", status: 422},
 	{operation: "get-task", status: 200},
+	{operation: "get-task", headers: []string{"If-None-Match: *"}, status: 304},
 	{operation: "get-task", set: []string{"id=nothing"}, status: 404},
 	{operation: "wait-task", status: 200},
 	{operation: "why-task", status: 200},
@@ -66,6 +72,8 @@ var apiCalls = []apiCall{
 	{operation: "task-runs", set: []string{"id=nothing"}, status: 404},
 	{operation: "task-files", status: 200},
 	{operation: "task-files", query: "run=1", status: 200},
+	{operation: "task-files", set: []string{"id=@last"}, status: 200},
+	{operation: "task-runs", set: []string{"id=@last"}, status: 200},
 	{operation: "task-file", status: 200},
 	{operation: "task-file", headers: []string{"Range: bytes=0-1"}, status: 206},
 	{operation: "task-file", headers: []string{"Range: bytes=1000-"}, status: 416},
@@ -75,6 +83,7 @@ var apiCalls = []apiCall{
 	{operation: "usage", query: "by=day&since=2020-01-01T00:00:00Z&until=2100-01-01T00:00:00Z&location=UTC", status: 200},
 	{operation: "usage", query: "by=week", status: 422},
 	{operation: "search-memory", body: `{"workspace":"$WS","prompt":"Rotate the deploy key"}`, status: 200},
+	{operation: "search-memory", body: `{"workspace":"$WS","prompt":"and so what is it?"}`, status: 200},
 	{operation: "search-memory", body: `{"workspace":"nowhere","prompt":"x"}`, status: 422},
 	{operation: "hold-task", set: []string{"id=@last"}, status: 200},
 	{operation: "move-task", set: []string{"id=@last"}, body: `{"first":true}`, status: 200},
@@ -153,12 +162,12 @@ func newAPIWorld(t *testing.T) *apiWorld {
 	w.id = w.run("task", "-d", "--session", "web", "--verify", "true", "--output-spec", "out.txt", "demo:write=out.txt|hello demo:say=done")
 	w.run("wait", w.id)
 	client := api.Dial(w.socket)
-	page, err := client.PageAddress(t.Context())
+	health, err := client.Health(t.Context())
 	client.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.base, _, _ = strings.Cut(page.URL, "/#")
+	w.base = "http://" + health.HTTP
 	w.http = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if strings.HasPrefix(addr, "stint:") {
 			network, addr = "unix", w.socket
@@ -243,14 +252,14 @@ func (w *apiWorld) hold(t *testing.T, c apiCall, tcp bool) {
 	if status != c.status {
 		t.Fatalf("%d %s, want %d", status, body, c.status)
 	}
-	answers := w.at(op, "responses").(map[string]any)
-	name := fmt.Sprint(status)
-	if answers[name] == nil {
-		name = "default"
-	}
-	answer, described := answers[name].(map[string]any)
-	if !described || name == "default" && status < 400 {
+	pointer := op.pointer("responses", fmt.Sprint(status))
+	answer, described := w.at(op, "responses").(map[string]any)[fmt.Sprint(status)].(map[string]any)
+	if !described {
 		t.Fatalf("the description says nothing about %d", status)
+	}
+	if ref, ok := answer["$ref"].(string); ok {
+		pointer = ref
+		answer = w.document["components"].(map[string]any)["responses"].(map[string]any)[path.Base(ref)].(map[string]any)
 	}
 	content, _ := answer["content"].(map[string]any)
 	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
@@ -264,7 +273,7 @@ func (w *apiWorld) hold(t *testing.T, c apiCall, tcp bool) {
 	if medium["schema"] == nil || !strings.HasSuffix(kind, "json") {
 		return
 	}
-	w.validate(t, op.pointer("responses", name, "content", kind, "schema"), body)
+	w.validate(t, pointer+"/content/"+strings.ReplaceAll(kind, "/", "~1")+"/schema", body)
 }
 
 // at gives a part of an operation's description.
@@ -293,17 +302,17 @@ func (w *apiWorld) do(t *testing.T, op apiOperation, c apiCall, tcp bool) (int, 
 	if tcp || strings.HasPrefix(op.path, "/ui/") {
 		base = w.base
 	}
-	path := op.path
+	target := op.path
 	for _, value := range append(c.set, "id="+w.id, "key=web", "name=out.txt") {
 		name, value, _ := strings.Cut(value, "=")
-		path = strings.ReplaceAll(path, "{"+name+"}", value)
+		target = strings.ReplaceAll(target, "{"+name+"}", value)
 	}
 	if c.query != "" {
-		path += "?" + c.query
+		target += "?" + c.query
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, op.method, base+path, strings.NewReader(strings.ReplaceAll(c.body, "$WS", filepath.Clean(w.work))))
+	req, err := http.NewRequestWithContext(ctx, op.method, base+target, strings.NewReader(strings.ReplaceAll(c.body, "$WS", filepath.Clean(w.work))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,6 +55,9 @@ func (a *app) setPaused(ctx context.Context, paused, asJSON bool, ask func(*api.
 	if err := a.withCoordinator(ctx, ask, do); err != nil {
 		return err
 	}
+	if !paused {
+		a.tellConfig(ctx)
+	}
 	if asJSON {
 		return printJSON(a.stdout, map[string]bool{"paused": paused})
 	}

@@ -26,6 +26,8 @@ type app struct {
 	warned   bool    // of a state directory below /tmp
 	quiet    bool    // no hints and no progress
 
+	toldConfig bool // that the master uses another configuration
+
 	last   *api.Client // of the master that was asked last
 	dialed string      // its socket
 }

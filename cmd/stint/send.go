@@ -96,8 +96,8 @@ func (a *app) putInto(ctx context.Context, s *coordinator.TaskSpec, ref string) 
 
 // lastTask gives the newest task of a session that is kept, in the archive at worst.
 func (a *app) lastTask(ctx context.Context, ses *api.SessionView) (state.Task, error) {
-	if i := slices.IndexFunc(ses.Tasks, func(t state.Task) bool { return t.SessionID == ses.ID }); i >= 0 {
-		return ses.Tasks[i], nil
+	if i := slices.IndexFunc(ses.Tasks, func(v api.TaskView) bool { return v.SessionID == ses.ID }); i >= 0 {
+		return ses.Tasks[i].Task, nil
 	}
 	var view api.TaskView
 	err := a.call(ctx, func(c *api.Client) (err error) { view, err = c.Task(ctx, ses.LastTask); return err })

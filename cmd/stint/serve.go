@@ -107,6 +107,8 @@ type master struct {
 	log    *slog.Logger
 	mirror *postgres.Mirror // nil: no copy is configured
 	ready  *os.File         // nil in the foreground
+
+	httpError string // why there is no HTTP interface, as it was logged; "": there is one
 }
 
 // serve runs the master until it is ended. In the background it tells the one
@@ -304,6 +306,7 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 		Fallback:           cfg.Fallback,
 		FindSession:        findSession(adapters),
 		AgentReady:         clis.ready,
+		AgentFound:         clis.found,
 	}
 	if config.HeartbeatPath == "" {
 		config.HeartbeatPath = filepath.Join(m.state, "heartbeat.json")
@@ -364,13 +367,24 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	if err != nil {
 		return err
 	}
-	loopback, token, err := m.listenHTTP()
-	if err != nil { // commands do not need it
-		m.log.Warn("no HTTP interface: " + err.Error())
+	var token *api.Token
+	if m.wantsHTTP() {
+		token, _ = api.OpenToken(tokenFile(m.state)) // listenHTTP tells what is wrong with it
 	}
-	addr := addressOf(loopback)
-	c.ServesHTTP(addr, err)
-	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log, RunOf: agent.RunOf, Agents: agentNames, Token: token})
+	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: agent.RunOf, Agents: agentNames, Token: token})
+	openHTTP := func() (answer func(context.Context) error, err error) {
+		lns, err := m.listenHTTP()
+		if err == nil {
+			answer = server.Loopback(lns)
+		}
+		c.ServesHTTP(addressOf(lns), err)
+		return answer, err
+	}
+	var answer func(context.Context) error
+	if m.wantsHTTP() {
+		answer, err = openHTTP()
+		m.noteHTTP(err)
+	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	served := make(chan error, 2)
@@ -380,14 +394,13 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	}
 	go serve(func() error { return server.Serve(serving, ln) })
 	go serve(func() error {
-		if len(loopback) == 0 {
-			<-serving.Done()
-			return nil
+		if m.wantsHTTP() {
+			m.serveHTTP(serving, answer, openHTTP, func(err error) { c.ServesHTTP("", err) })
 		}
-		m.serveHTTP(serving, server, loopback, func(err error) { c.ServesHTTP("", err) })
+		<-serving.Done()
 		return nil
 	})
-	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket, "http", cmp.Or(addr, httpOff))
+	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket, "http", cmp.Or(c.Health().HTTP, httpOff))
 	m.tell(ready{Socket: m.socket})
 	var freeing sync.WaitGroup
 	freeing.Go(debug.FreeOSMemory) // to start took several times the size of the ledger
@@ -425,23 +438,20 @@ func (m *master) startMirror(c *coordinator.Coordinator) (end func()) {
 	}
 }
 
-// listenHTTP opens the HTTP interface, and gives the token that it asks for. A master in
-// the background has none, and no error either.
-func (m *master) listenHTTP() (lns []net.Listener, token *api.Token, err error) {
-	if m.background || m.cfg.HTTP == httpOff {
-		return nil, nil, nil
+// wantsHTTP reports whether there is to be an HTTP interface over TCP. A master in the
+// background has none.
+func (m *master) wantsHTTP() bool { return !m.background && m.cfg.HTTP != httpOff }
+
+// listenHTTP opens the HTTP interface. The token that it asks for is made if it is missing.
+func (m *master) listenHTTP() ([]net.Listener, error) {
+	if _, err := api.OpenToken(tokenFile(m.state)); err != nil {
+		return nil, err
 	}
-	if token, err = api.OpenToken(tokenFile(m.state)); err != nil {
-		return nil, nil, err
-	}
-	lns, err = api.ListenLoopback(m.cfg.HTTP)
+	lns, err := api.ListenLoopback(m.cfg.HTTP)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("someone else listens at %s; name another port with --http, or off; if that is not you: stint token rotate", m.cfg.HTTP)
+		err = fmt.Errorf("someone else listens at %s, and it is tried again until it is free; if that is not you: stint token rotate", m.cfg.HTTP)
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return lns, token, nil
+	return lns, err
 }
 
 // addressOf gives the address of the HTTP interface; "" if there is none.
@@ -452,13 +462,44 @@ func addressOf(lns []net.Listener) string {
 	return lns[0].Addr().String()
 }
 
-// serveHTTP answers over TCP until ctx ends. Where that cannot go on, it tells failed why,
-// and the master does all the same: commands do not need it.
-func (m *master) serveHTTP(ctx context.Context, server *api.Server, lns []net.Listener, failed func(error)) {
-	if err := server.ServeLoopback(ctx, lns); err != nil {
-		m.log.Error("no HTTP interface any more: " + err.Error())
-		failed(err)
-		<-ctx.Done()
+// The HTTP interface that could not be opened is tried again after httpAgain, and then
+// less and less often, but at least once in httpAgainMost.
+const (
+	httpAgain     = time.Second
+	httpAgainMost = 30 * time.Second
+)
+
+// serveHTTP calls answer until ctx ends. Where there is none, or it fails, which failed is
+// told, it tries to open another one. Commands do not need it.
+func (m *master) serveHTTP(ctx context.Context, answer func(context.Context) error, open func() (func(context.Context) error, error), failed func(error)) {
+	for wait := httpAgain; ; wait = min(2*wait, httpAgainMost) {
+		if answer != nil {
+			err := answer(ctx)
+			if err == nil {
+				return // ctx has ended
+			}
+			failed(err)
+			m.noteHTTP(err)
+			wait = httpAgain
+		}
+		if pause(ctx, wait) != nil {
+			return
+		}
+		var err error
+		answer, err = open()
+		m.noteHTTP(err)
+	}
+}
+
+// noteHTTP logs why the HTTP interface is not open, once, and that it is again.
+func (m *master) noteHTTP(err error) {
+	switch {
+	case err != nil && err.Error() != m.httpError:
+		m.httpError = err.Error()
+		m.log.Warn("no HTTP interface: " + m.httpError)
+	case err == nil && m.httpError != "":
+		m.httpError = ""
+		m.log.Info("the HTTP interface is open", "http", m.cfg.HTTP)
 	}
 }
 

@@ -109,6 +109,7 @@ func (a *app) runMany(ctx context.Context, o *taskOptions, specs []coordinator.T
 		return err
 	}
 	a.noteDemos(ctx, o, specs, views)
+	a.tellConfig(ctx)
 	defer a.tellFindings(ctx)
 	switch {
 	case o.detach && o.json:

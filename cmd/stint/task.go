@@ -44,8 +44,9 @@ func (a *app) taskCommand() *cobra.Command {
 const taskHelp = `Run a task and print the agent's answer, alone, on stdout.
 
 PROMPT is one or more arguments, - for stdin, @FILE for a file (@@ for a prompt
-that begins with @), or whatever follows --. Ctrl-C while waiting detaches: the
-task goes on.
+that begins with @), or whatever follows --. It reaches the agent as text: an @PATH or
+a /COMMAND in it is not expanded; to hand a file to the agent, use --input-file. Ctrl-C
+while waiting detaches: the task goes on.
 
 The exit code says how the task ended, whatever other options are given: 0 done,
 4 agent missing or not logged in, 7 failed, 8 verify never passed, 9 canceled,
@@ -98,6 +99,7 @@ func (a *app) runOne(ctx context.Context, o *taskOptions) error {
 		return err
 	}
 	a.noteDemo(ctx, o, &view)
+	a.tellConfig(ctx)
 	defer a.tellFindings(ctx)
 	if o.detach {
 		return a.printQueued(o, &view)
@@ -217,6 +219,9 @@ func (a *app) printQueued(o *taskOptions, view *api.TaskView) error {
 	if o.json {
 		return printJSON(a.stdout, view)
 	}
+	if view.Note != "" {
+		a.hint("stint: note: %s\n", escapeText(oneLine(view.Note)))
+	}
 	_, err := fmt.Fprintln(a.stdout, view.ID)
 	return err
 }
@@ -308,7 +313,7 @@ func isAnswered(view *api.TaskView) bool {
 func (a *app) writeAnswer(w io.Writer, view *api.TaskView) error {
 	text := view.Result
 	if view.RunDir != "" && len(text) > coordinator.MaxResult {
-		data, err := os.ReadFile(filepath.Join(view.RunDir, "answer"))
+		data, err := coordinator.ReadOutput(view.RunDir, "answer")
 		if err == nil && len(data) > coordinator.MaxResult { // it is not synced: a power cut may have left less
 			text = string(data)
 		}
@@ -348,6 +353,8 @@ func nextStep(view *api.TaskView, code int) string {
 		return loginCommand(view.Agent) + ", then stint retry " + id
 	case code == exitCanceled, code == exitRateLimited:
 		return "stint retry " + id
+	case view.Reason == state.ClassContextFull && strings.Contains(view.Error, "--resume never"):
+		return "stint task --resume never ..., for a new conversation"
 	default:
 		return "stint logs " + id + ", or stint retry " + id
 	}

@@ -24,11 +24,20 @@ import (
 
 const uiHelp = `Open the page of the master in your browser: the tasks, one task with its answer and
 log, and a form for a new one. The address lets one browser in, once, and counts for a
-minute; that browser is then let in until it is closed, a week at most, or until stint
-token rotate.
+minute; that browser is then let in until it is closed, a week at most, or until the
+master ends or stint token rotate.
+
+Each address has a host name of its own, NAME.localhost. Nothing that another user may
+have left in your browser, while no master ran, belongs to that name. Chrome, Edge and
+Firefox (84 or newer) take such names for this machine, Safari not before macOS 26. Any
+other browser asks the network, where somebody may answer: for that one, use --print, and
+add 127.0.0.1 NAME.localhost to /etc/hosts before you open it.
 
 It is opened with $BROWSER, xdg-open or open. Where there is no display, or with
---print, the address is printed instead. Show it to nobody: it lets in whoever is first.`
+--print, the address is printed instead. Show it to nobody: it lets in whoever is first.
+
+From another machine: ssh -L 7433:127.0.0.1:7433 HOST, then stint ui --print on HOST. If
+you forward another port, put that into the address.`
 
 func (a *app) uiCommand() *cobra.Command {
 	var print bool
@@ -98,19 +107,16 @@ func (a *app) noPage(ctx context.Context, err error) error {
 			try: "stint serve, which takes its place, and then stint ui",
 		}
 	}
+	if h.HTTPError != "" {
+		return &cliError{
+			code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: %s", h.PID, h.HTTPError),
+			try: "stint ui, once the port is free; or end the master, and then: stint serve --http 127.0.0.1:0",
+		}
+	}
 	return &cliError{
-		code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: %s", h.PID, cmp.Or(h.HTTPError, "its http is off")),
-		try: "end it, and then: stint serve --http " + addressToTry(h.HTTPError),
+		code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: its http is off", h.PID),
+		try: "end it, and then: stint serve --http 127.0.0.1:7433",
 	}
-}
-
-// addressToTry gives an address for the page: that which everybody knows, or, where one
-// has failed, the next that is free.
-func addressToTry(failed string) string {
-	if failed != "" {
-		return "127.0.0.1:0"
-	}
-	return "127.0.0.1:7433"
 }
 
 // printAddress prints the address, and how to come there from elsewhere.
@@ -120,7 +126,7 @@ func (a *app) printAddress(page api.PageAddress) error {
 		return fmt.Errorf("the address of the page: %w", err)
 	}
 	a.hint("stint: it lets one browser in, once, until %s; if that is on another machine, first: ssh -L %s:%s HOST\n",
-		page.ExpiresAt.Local().Format(time.TimeOnly), u.Port(), u.Host)
+		page.ExpiresAt.Local().Format(time.TimeOnly), u.Port(), "127.0.0.1:"+u.Port())
 	return printText(a.stdout, page.URL)
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -15,23 +16,30 @@ type (
 	codeOutput struct{ Body PageAddress }
 
 	sessionInput struct {
+		host string
 		Body struct {
-			Code string `json:"code" doc:"The one-time code of the address that stint ui opened"`
+			Code string `json:"code" doc:"The one-time code of the address that stint ui opened" example:"UqvYqjzVfNa4dQZ3RNh2bA"`
 		}
 	}
 
 	cookieOutput struct {
 		Cookie http.Cookie `header:"Set-Cookie"`
 		Body   struct {
-			Key string `json:"key" doc:"For the header Stint-Page, which requests that change something need beside the cookie"`
+			Key string `json:"key" doc:"For the header Stint-Page, which requests that change something need beside the cookie" example:"5dZ9cB1yCqvGk0wYw2lq3g"`
 		}
 	}
 )
 
 // A PageAddress lets one browser in, once.
 type PageAddress struct {
-	URL       string    `json:"url" doc:"Address of the page, with a one-time code behind its #, which no browser sends to a server"`
-	ExpiresAt time.Time `json:"expiresAt" doc:"When the code counts no more"`
+	URL       string    `json:"url" doc:"Address of the page, under a host name for this browser alone, with a one-time code behind its #, which no browser sends to a server" example:"http://qm3dxw7c.localhost:7433/#code=UqvYqjzVfNa4dQZ3RNh2bA"`
+	ExpiresAt time.Time `json:"expiresAt" doc:"When the code counts no more" example:"2026-11-21T03:15:09.482Z"`
+}
+
+// Resolve implements huma.Resolver.
+func (in *sessionInput) Resolve(ctx huma.Context) []error {
+	in.host = ctx.Host()
+	return nil
 }
 
 const (
@@ -40,19 +48,23 @@ const (
 )
 
 func (s *Server) browserRoutes(api huma.API) {
-	huma.Register(api, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once"), s.code)
-	signIn := op(http.MethodPost, pathSignIn, "ui-session", "Take a one-time code, and give a browser its cookie (TCP only)")
+	huma.Register(api, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once", "The address holds a one-time code that expires after a minute. stint ui opens it. A master without a TCP port answers 409.", http.StatusConflict), s.code)
+	signIn := op(http.MethodPost, pathSignIn, "ui-session", "Take a one-time code, and give a browser its cookie (TCP only)", "The page's script sends the code of its address, and gets a cookie and a key for the header Stint-Page. A code that was used before, or has expired, is a 401.")
 	signIn.MaxBodyBytes = maxSignIn
 	huma.Register(api, signIn, s.signIn)
 }
 
 func (s *Server) code(context.Context, *bareInput) (*codeOutput, error) {
-	h := s.master.Health()
-	if h.HTTP == "" {
-		return nil, asProblem(noPage(h.HTTPError))
+	g := s.guard.Load()
+	if g == nil {
+		return nil, asProblem(noPage(s.master.Health().HTTPError))
 	}
-	now := s.opts.Now()
-	return &codeOutput{Body: PageAddress{URL: "http://" + h.HTTP + "/#code=" + s.codes.add(now), ExpiresAt: now.Add(codeTime).UTC()}}, nil
+	token, err := s.opts.Token.Text()
+	if err != nil {
+		return nil, asProblem(err)
+	}
+	one := g.browsers.add(token, s.opts.Now())
+	return &codeOutput{Body: PageAddress{URL: fmt.Sprintf("http://%s.localhost:%d/#code=%s", one.name, g.port, one.code), ExpiresAt: one.until.UTC()}}, nil
 }
 
 // noPage says that there is no TCP port; failed is why there is none that should be, or "".
@@ -68,18 +80,21 @@ func noPage(failed string) *coordinator.Error {
 }
 
 func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, error) {
+	badCode := newProblem(http.StatusUnauthorized, coordinator.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
 	g := guardOf(ctx)
-	if g == nil || !s.codes.take(in.Body.Code, s.opts.Now()) {
-		return nil, newProblem(http.StatusUnauthorized, coordinator.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
+	if g == nil {
+		return nil, badCode
 	}
-	value, err := s.opts.Token.cookie(s.opts.Now())
+	token, err := s.opts.Token.Text()
 	if err != nil {
 		return nil, asProblem(err)
 	}
-	out := &cookieOutput{Cookie: http.Cookie{Name: g.cookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}}
-	if out.Body.Key, err = s.opts.Token.pageKey(value); err != nil {
-		return nil, asProblem(err)
+	one, ok := g.browsers.letIn(browserOf(in.host), in.Body.Code, token, s.opts.Now())
+	if !ok {
+		return nil, badCode
 	}
+	out := &cookieOutput{Cookie: http.Cookie{Name: cookieName, Value: one.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}}
+	out.Body.Key = one.key
 	return out, nil
 }
 

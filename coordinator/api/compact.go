@@ -14,15 +14,15 @@ type (
 	compactInput struct{ Body compactBody }
 
 	compactBody struct {
-		OlderThan string `json:"olderThan" doc:"Tasks that ended longer ago go to the archive: a Go duration such as 720h; 0s is all that have ended"`
-		DryRun    bool   `json:"dryRun,omitempty" doc:"Only say what would be done"`
+		OlderThan string `json:"olderThan" doc:"Tasks that ended longer ago go to the archive: a Go duration such as 720h; 0s: all that have ended" example:"720h"`
+		DryRun    bool   `json:"dryRun,omitempty" doc:"Only say what would be done" example:"true"`
 	}
 
 	compactOutput struct{ Body ledger.CompactReport }
 )
 
 func (s *Server) compactRoutes(api huma.API) {
-	huma.Register(api, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive"), s.compact)
+	huma.Register(api, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), s.compact)
 }
 
 func (s *Server) compact(ctx context.Context, in *compactInput) (*compactOutput, error) {

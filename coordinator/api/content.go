@@ -51,14 +51,11 @@ func (w *rangeWriter) Write(b []byte) (int, error) {
 }
 
 // contentResponses describes the answers of serveContent.
-func contentResponses(contentType, description string) map[string]*huma.Response {
-	content := map[string]*huma.MediaType{contentType: {}}
+func contentResponses(contentType, description, example string) map[string]*huma.Response {
+	content := map[string]*huma.MediaType{contentType: text(example)}
 	return map[string]*huma.Response{
 		"200": {Description: description, Content: content},
 		"206": {Description: "The part that the header Range names", Content: content},
-		"default": {Description: "Error", Content: map[string]*huma.MediaType{
-			"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}},
-		}},
 	}
 }
 

@@ -27,14 +27,7 @@ import (
 
 // get asks for a path with some headers, "Name: value".
 func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, path, nil)
-	for _, line := range headers {
-		name, value, _ := strings.Cut(line, ": ")
-		r.Header.Set(name, value)
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
+	return ask(h, http.MethodGet, path, "", "", headers...)
 }
 
 // twoRuns has a task whose last attempt has two runs, which wrote text in all.
@@ -357,4 +350,42 @@ func (w *cuttingWriter) Write(b []byte) (int, error) {
 	n, err := w.ResponseRecorder.Write(b)
 	w.cut()
 	return n, err
+}
+
+// TestNoLinkOfARunIsFollowed: where a command has put something else in the place of a
+// run's files, nothing is read through it, nobody waits for it, and the answer says so.
+func TestNoLinkOfARunIsFollowed(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(`{"env":["SECRET"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, put := range map[string]func(path string) error{
+		"link":         func(path string) error { return os.Symlink(secret, path) },
+		"broken link":  func(path string) error { return os.Symlink(secret+"no", path) },
+		"pipe":         func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"directory":    func(path string) error { return os.Mkdir(path, 0o700) },
+		"link to here": func(path string) error { return os.Symlink(".", path) },
+	} {
+		m := newFake(t)
+		m.add(state.Task{ID: "a", Status: state.Done, RunID: "r1"})
+		if err := os.MkdirAll(m.RunDir("r1"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"stdout", "stderr", "prompt.md", "run.json"} {
+			if err := put(filepath.Join(m.RunDir("r1"), name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := NewServer(m, Options{})
+		for _, query := range []string{"", "?run=r1", "?stream=stderr", "?stream=prompt", "?tail=1", "?follow=true"} {
+			w := get(s, "/v1/tasks/a/logs"+query)
+			p := decode[problem](t, w.Body.Bytes())
+			if w.Code != 409 || p.Code != coordinator.CodeConflict || !strings.Contains(p.Detail, "is not read") || p.Hint == "" {
+				t.Errorf("%s, %s: %d %s", what, query, w.Code, w.Body)
+			}
+		}
+		if w := get(s, "/v1/tasks/a"); w.Code != 200 || strings.Contains(w.Body.String(), "SECRET") {
+			t.Errorf("%s: %d %s", what, w.Code, w.Body)
+		}
+	}
 }

@@ -14,10 +14,14 @@
 // In this order it asks for the Host that we are (421 otherwise: a name that was made to
 // mean this machine), for no other Origin than our own page's (403), and for the token or
 // a browser's cookie (401). The token
-// lies in a file ([Token]); it never stands in a URL. A browser gets its cookie for a
-// one-time code, which stint ui puts behind the # of the page's address. Since browsers send
-// a host's cookies to each of its ports, the cookie is good for reading alone: what changes
-// something needs a key too, which the page keeps where no other port's pages can read it.
+// lies in a file ([Token]); it never stands in a URL.
+//
+// A browser gets its cookie for a one-time code, which stint ui puts behind the # of the
+// page's address. Each such address has a host name of its own, NAME.localhost, at which
+// alone the code, the cookie and a key for changes count. All of them are kept in memory,
+// and end with the listener: while nobody of ours listens, another user may, and browsers
+// send him what they have. What he leaves in them belongs to names that are not used again;
+// who is not signed in is told to forget it (Clear-Site-Data).
 //
 // # The page
 //
@@ -25,14 +29,18 @@
 // of control characters is escaped behind it. Its script replaces parts of it by what the
 // server writes anew, and makes no markup of a text, which the page's policy forbids too.
 // Who is not let in gets the page without anything in it, and its files.
+// Each page has a mark that only its master knows. The script takes nothing without it, and
+// then stops: it is signed out, or another user answers. It never loads the page anew.
 //
 // # Requests
 //
-// What programs use is below /v1; /openapi.json there describes it. Beside it there are the
+// What programs use is below /v1; /openapi.json there describes it (describe.go; the texts
+// are tags of the fields and arguments of op). Beside it there are the
 // page (/ and /ui) and, for who expects them there, /tasks, /health, /ready and /metrics.
 // Bodies are JSON.
 // What is not understood is refused: an unknown property or query parameter, a property
-// that is there twice, another content type, text that is not UTF-8. Where a path has
+// that is there twice, another content type, half of a surrogate pair (all 422), and a body
+// that is not JSON in UTF-8 (400). Where a path has
 // {id}, any reference to a task will do: its id, a unique piece of it, @last.
 //
 // # Errors
@@ -42,20 +50,23 @@
 // of the request is wrong. The client turns it back into the same [*coordinator.Error].
 //
 // Every answer says in its header how many findings there are, whether dispatch is
-// paused, and the number of the newest record ([Notice]).
+// paused, the number of the newest record, and with which configuration the master was
+// started ([Notice]).
 //
 // # Pages and pieces
 //
-// A list of tasks with a limit says how it goes on: next, and the header Link. The cursor
+// A list of tasks has a limit, by default 100, and says how it goes on: next, and the header
+// Link. The cursor
 // is the number of the first record of the page's last task, which compaction keeps
 // (state.KeyFirstSeq): so no task is given twice and none is left out, whatever becomes of
 // them between two pages. A long transcript is read from its end on: older.
 //
 // A log that is not followed, and a collected file, can be asked for in pieces by Range.
 // A log is then what its runs have written until now, one behind the other, with a line
-// where something was cut out. Its ETag stays the same while it only grows, but for a few
-// times in the first 4 KiB of a run: who goes on where it left off sends it as If-Range, and
-// gets all anew if the beginning is another.
+// where something was cut out. Its ETag has the digest of its beginning and its length. A
+// client that goes on where it left off sends it as If-Range: only the beginning counts
+// there, and if that is another, the answer has all of it. The digest changes a few times
+// in the first 4 KiB of a run.
 // Files are sent to be saved, under a policy that lets no browser show them.
 //
 // # Monitoring
@@ -73,8 +84,10 @@
 //
 // # Bounds over TCP
 //
-// 256 connections, half of them to each address, 64 requests that last, bodies of 4 MiB;
+// 256 connections, 64 requests that last, bodies of 4 MiB;
 // 5 s for a header, 30 s for a body, a minute for each piece of an answer. None of it is shared with the socket, so a flood there costs commands nothing.
+// When all connections are taken, the one that has waited longest for a request is closed
+// for a new one; those with a request are not.
 //
 // # Long requests
 //

@@ -20,8 +20,8 @@ import (
 const mergePatch = "application/merge-patch+json"
 
 type editInput struct {
-	ID      string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
-	IfMatch string `header:"If-Match" doc:"ETag of the task as it was last seen: a task that has changed since is not edited (412)"`
+	ID      string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"` // huma cannot set an embedded refInput
+	IfMatch string `header:"If-Match" doc:"ETag of the task as it was last seen: a task that has changed since is not edited (412)" example:"\"1043\""`
 	Body    patchBody
 	tags    []string // values of the header If-Match, which its field above only describes
 }
@@ -50,7 +50,7 @@ func (patchBody) Schema(r huma.Registry) *huma.Schema {
 	patch := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
 	for _, name := range coordinator.EditableFields() {
 		field := *task.Properties[name]
-		field.Nullable = true
+		field.Nullable, field.Enum = true, nil // an enum would have to have null as well
 		field.PrecomputeMessages()
 		patch.Properties[name] = &field
 	}
@@ -76,10 +76,11 @@ func (b *patchBody) read(reg huma.Registry, schema *huma.Schema, data []byte) er
 
 // editRoute registers the change of a task's fields.
 func (s *Server) editRoute(api huma.API) {
-	edit := op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits")
-	edit.Description = "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. " +
-		"With another session or agent the task leaves its session. What does not wait any more is a conflict."
-	schema := patchBody{}.Schema(api.OpenAPI().Components.Schemas)
+	edit := op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+
+		"With another session or agent the task leaves its session. What does not wait any more is a conflict.", http.StatusPreconditionFailed)
+	reg := api.OpenAPI().Components.Schemas
+	reg.Map()["TaskPatch"] = patchBody{}.Schema(reg)
+	schema := &huma.Schema{Ref: "#/components/schemas/TaskPatch"}
 	edit.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}, mergePatch: {Schema: schema}}}
 	huma.Register(api, edit, s.edit)
 }

@@ -29,21 +29,20 @@ const (
 )
 
 type eventsInput struct {
-	Accept string `header:"Accept" doc:"application/jsonl: one JSON object a line instead of Server-Sent Events"`
-	LastID string `header:"Last-Event-ID" doc:"Number of the last record that the reader knows of, as an EventSource sends it by itself: what has changed since comes first"`
-	After  string `query:"after" doc:"The same, where that header is not there: the Stint-Seq of an answer"`
+	Accept string `header:"Accept" hidden:"true"` // application/jsonl: one JSON object a line instead of Server-Sent Events
+	LastID string `header:"Last-Event-ID" doc:"Number of the last record that the reader knows of, as an EventSource sends it by itself: what has changed since comes first" example:"1042"`
+	After  string `query:"after" doc:"The same, where that header is not there: the Stint-Seq of an answer" example:"1042"`
 }
 
 func (s *Server) eventRoute(api huma.API) {
-	events := op(http.MethodGet, "/v1/events", "events", "Every change of a task from now on, or since a record")
-	events.Description = "An event `task` has a task as it is now and, as its id, the number of the task's newest record. " +
-		"Of a task that has ended only the fields are there by which lists are filtered. " +
-		"An event `resync` says that it cannot be told what has changed: list anew. " +
-		"Whoever lists first gives the `Stint-Seq` of that answer as `after`, and misses nothing. " +
-		"A reader that is too slow is cut off, and comes back with Last-Event-ID."
+	events := op(http.MethodGet, "/v1/events", "events", "Follow each change of a task", "An event `task` has a task as it is now and, as its id, the number of the task's newest record. "+
+		"Of a task that has ended only the fields are there by which lists are filtered. "+
+		"An event `resync` says that it cannot be told what has changed: list anew. "+
+		"Whoever lists first gives the `Stint-Seq` of that answer as `after`, and misses nothing. "+
+		"A reader that is too slow is cut off, and comes back with Last-Event-ID. With Accept: application/jsonl each line is a change.")
 	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[coordinator.Change](), true, "")
 	events.Responses = map[string]*huma.Response{"200": {Description: "A stream without an end", Content: map[string]*huma.MediaType{
-		eventStreamType: {}, jsonLines: {Schema: schema},
+		eventStreamType: text("id: 1042\nevent: task\ndata: {\"seq\":1042,\"task\":{\"id\":\"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\",\"status\":\"queued\"}}\n\n"), jsonLines: {Schema: schema},
 	}}}
 	huma.Register(api, events, s.events)
 }

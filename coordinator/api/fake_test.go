@@ -86,7 +86,7 @@ func (f *fakeMaster) Submit(ctx context.Context, spec coordinator.TaskSpec) (sta
 	}
 	t := state.Task{
 		ID: spec.ID, Status: state.Queued, Prompt: spec.Prompt, Agent: spec.Agent, SessionKey: spec.SessionKey, Label: spec.Label,
-		IdempotencyKey: spec.IdempotencyKey, NotBefore: spec.NotBefore, CreatedAt: f.now().Truncate(time.Millisecond),
+		IdempotencyKey: state.GivenKey(spec.IdempotencyKey), NotBefore: spec.NotBefore, CreatedAt: f.now().Truncate(time.Millisecond),
 		TenantID: spec.TenantID, Queue: spec.Queue, After: spec.After, InputFiles: spec.InputFiles,
 	}
 	f.tasks = append(f.tasks, t)

@@ -15,32 +15,32 @@ import (
 type (
 	runsOutput struct {
 		Body struct {
-			Runs []coordinator.TaskRun `json:"runs"`
+			Runs []coordinator.TaskRun `json:"runs" doc:"The runs, oldest first"`
 		}
 	}
 
 	filesInput struct {
-		ID  string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
-		Run string `query:"run" doc:"What lies in the directory of that run, of the files that the task names: its id, a unique piece of it, or the number from 1 of one of its agent. If left out: what was collected after the last one"`
+		ID  string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"` // huma cannot set an embedded refInput
+		Run string `query:"run" doc:"What lies in the directory of that run, of the files that the task names: its id, a unique piece of it, or the number from 1 of one of its agent. If left out: what was collected after the last one" example:"1"`
 	}
 
 	filesOutput struct{ Body coordinator.TaskFiles }
 
 	fileInput struct {
-		ID    string `path:"id" doc:"A task: its id, any unique piece of it, or @last"`
-		Name  string `path:"name" doc:"As the list of files has it: its slashes are written as they are, whatever else is escaped"`
-		Run   string `query:"run" doc:"As with the list of files"`
-		Range string `header:"Range" doc:"Of bytes, such as bytes=0-999, or bytes=-1000 for the last ones"`
+		ID    string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+		Name  string `path:"name" doc:"As the list of files has it: its slashes are written as they are, whatever else is escaped" example:"report.md"`
+		Run   string `query:"run" doc:"As with the list of files" example:"1"`
+		Range string `header:"Range" doc:"Of bytes, such as bytes=0-999, or bytes=-1000 for the last ones" example:"bytes=-1000"`
 
 		slashes bool // some are escaped
 	}
 )
 
 func (s *Server) fileRoutes(api huma.API) {
-	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/runs", "task-runs", "All runs of the task, the oldest first"), s.runs)
-	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/files", "task-files", "The files that came with the task and those that were collected after its run"), s.files)
-	file := op(http.MethodGet, "/v1/tasks/{id}/files/{name}", "task-file", "What is in a file of the task")
-	file.Responses = contentResponses("application/octet-stream", "The content, to be saved and not shown")
+	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/runs", "task-runs", "List the runs of a task, the oldest first", "Turns of the agent, runs of the verify command and of the evaluator, with what each has used."), s.runs)
+	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/files", "task-files", "List the files of a task", "Those that came with it, and those that were collected after its last run or, with run, what lies in the directory of that one."), s.files)
+	file := op(http.MethodGet, "/v1/tasks/{id}/files/{name}", "task-file", "Read a file of a task", "The content, in whole or the part that Range names.", http.StatusRequestedRangeNotSatisfiable)
+	file.Responses = contentResponses("application/octet-stream", "The content, to be saved and not shown", "# Report\n")
 	huma.Register(api, file, s.file)
 	huma.Register(api, alias(file, "/v1/tasks/{id}/files/{name...}"), s.file) // a name with slashes
 }

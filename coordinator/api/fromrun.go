@@ -77,7 +77,7 @@ func (s *Server) runOfAny(pids []int, err error) (string, error) {
 }
 
 // forRuns are the paths at which a run may POST; beside that it may read.
-var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/preview", "/v1/tasks/*/cancel", "/v1/memory/search"}
+var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/batch", "/v1/tasks/preview", "/v1/tasks/*/cancel", "/v1/memory/search"}
 
 // admit lets a request pass that changes something, with the run that it comes from,
 // unless that run may not make it. Where nobody can tell, the connection ends: who has it

@@ -36,7 +36,7 @@ func askAs(h http.Handler, run, method, path, body string) *httptest.ResponseRec
 }
 
 // TestARunMayOnlyQueueAndRead: of all requests that change something, also of those
-// to come, a run may make three, beside the one that cancels what is its own and a search.
+// to come, a run may make four, beside the one that cancels what is its own and a search.
 func TestARunMayOnlyQueueAndRead(t *testing.T) {
 	server := NewServer(familyOf(t), Options{})
 	api := decode[struct{ Paths map[string]map[string]any }](t, ask(server, "GET", "/v1/openapi.json", "", "").Body.Bytes())
@@ -48,7 +48,7 @@ func TestARunMayOnlyQueueAndRead(t *testing.T) {
 				continue // they read, and last
 			}
 			w := askAs(server, "r-1", strings.ToUpper(method), path, "")
-			may := method == "get" || path == "/v1/tasks" || path == "/v1/tasks/preview" || path == "/v1/memory/search"
+			may := method == "get" || path == "/v1/tasks" || path == "/v1/tasks/batch" || path == "/v1/tasks/preview" || path == "/v1/memory/search"
 			if (w.Code != http.StatusForbidden) != may {
 				t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
 			}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"stint/coordinator"
 )
 
 // badHosts are what may stand after "Host:" and is not ours. PORT is the port, NEXT
@@ -19,6 +17,9 @@ var badHosts = []string{
 	// Names that are nearly ours.
 	"LOCALHOST:PORT", "Localhost:PORT", "localhost.:PORT", "localhost.evil.example:PORT", "evil.localhost:PORT", "localhost.localdomain:PORT", "localhost6:PORT",
 	"ip6-localhost:PORT", "xlocalhost:PORT", "localhost-:PORT", "local%68ost:PORT", "localhost%00:PORT", "localhost%2eevil.example:PORT", "localhost_:PORT",
+	// Names that are nearly a browser's.
+	"NAME.localhost", "NAME.localhost:", "NAME.localhost:0PORT", "NAME.localhost:PORTx", "NAME.localhost:WRAPPED", "NAME.localhost:+PORT", "NAME.localhost.:PORT", "NAME.LOCALHOST:PORT",
+	"xNAME.localhost:PORT", "x.NAME.localhost:PORT", "NAMEx.localhost:PORT", "NAME:PORT", "NAME.local:PORT", ".localhost:PORT", "NAME.localhost.evil.example:PORT", "NAME.localhost:PORT.localhost:PORT",
 	// Names that an attacker's server gives our address.
 	"evil.example", "evil.example:PORT", "127.0.0.1.nip.io:PORT", "127.0.0.1.evil.example:PORT", "xn--lcalhost-54a:PORT", "xn--80ak6aa92e.com:PORT",
 	// Other ways to write our address, and other addresses of this machine.
@@ -89,6 +90,7 @@ func hostForms() []hostForm {
 func (s *tcpServer) fill(form string, r apiOperation) string {
 	port := portOf(s.addr)
 	return strings.NewReplacer(
+		"NAME", s.name,
 		"METHOD", r.method, "PATH", r.path, "PORT", fmt.Sprint(port), "NEXT", fmt.Sprint(port+1), "WRAPPED", fmt.Sprint(port+1<<16), "HEX", fmt.Sprintf("%#x", port),
 		"AUTH", s.bearer()+"\r\nContent-Length: 0",
 	).Replace(form)
@@ -147,14 +149,14 @@ func refusedHost(answers []rawAnswer) string {
 	return ""
 }
 
-// TestOurHosts: the three ways to name us are taken on every path, with blanks around
-// them, which HTTP does not count.
+// TestOurHosts: the three ways to name us, and the name of a browser whatever the port, are
+// taken on every path, with blanks around them, which HTTP does not count.
 func TestOurHosts(t *testing.T) {
 	options, log := logged()
 	m := twoTasks(t)
 	s := serveTCP(t, m, options)
 	routes, _ := routesOf(t, s.api)
-	for _, host := range []string{"127.0.0.1:PORT", "[::1]:PORT", "localhost:PORT", " \t127.0.0.1:PORT \t"} {
+	for _, host := range []string{"127.0.0.1:PORT", "[::1]:PORT", "localhost:PORT", "NAME.localhost:PORT", "NAME.localhost:1", " \t127.0.0.1:PORT \t"} {
 		for _, r := range routes {
 			request := s.fill("METHOD PATH HTTP/1.1\r\nHost: "+host+"\r\nAUTH\r\nConnection: close\r\n\r\n", r)
 			answers := s.raw(t, request)
@@ -162,7 +164,7 @@ func TestOurHosts(t *testing.T) {
 				t.Errorf("%q, %s %s: %d answers", host, r.method, r.path, len(answers))
 			}
 			for _, a := range answers {
-				if a.StatusCode == http.StatusMisdirectedRequest || a.StatusCode == http.StatusUnauthorized || strings.Contains(a.body, string(coordinator.CodeForbidden)) || !a.ours() {
+				if a.StatusCode == http.StatusMisdirectedRequest || a.StatusCode == http.StatusUnauthorized || a.StatusCode == http.StatusForbidden || !a.ours() {
 					t.Errorf("%q, %s %s: %d %s", host, r.method, r.path, a.StatusCode, short(a.body))
 				}
 			}

@@ -12,22 +12,22 @@ import (
 type (
 	findingsOutput struct {
 		Body struct {
-			Findings []coordinator.Finding `json:"findings"`
+			Findings []coordinator.Finding `json:"findings" doc:"What is wrong, by file and line"`
 		}
 	}
 
 	reconcileInput struct{ Body reconcileBody }
 
 	reconcileBody struct {
-		Accept bool `json:"accept,omitempty" doc:"Also take over what is held as the work of a formatter"`
+		Accept bool `json:"accept,omitempty" doc:"Also adopt what is held because a formatter may have made it" example:"false"`
 	}
 
 	reconcileOutput struct{ Body coordinator.TakeOver }
 )
 
 func (s *Server) ledgerRoutes(api huma.API) {
-	huma.Register(api, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "What is wrong in the ledger"), s.findings)
-	huma.Register(api, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Take over tasks.md now"), s.reconcile)
+	huma.Register(api, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "List what is wrong in the ledger", "Each finding has a file and a line. A record that cannot be read is set aside; all others count."), s.findings)
+	huma.Register(api, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are held because a formatter may have made them are adopted too."), s.reconcile)
 }
 
 func (s *Server) findings(context.Context, *struct{}) (*findingsOutput, error) {

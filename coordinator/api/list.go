@@ -19,31 +19,31 @@ import (
 
 type (
 	listInput struct {
-		Accept  string   `header:"Accept" doc:"application/jsonl: one task a line"`
-		Status  []string `query:"status" enum:"draft,queued,running,done,failed,canceled,dead" doc:"Any of these, separated by commas"`
-		Session string   `query:"session" doc:"Session key"`
-		Label   string   `query:"label"`
-		Tenant  string   `query:"tenant" doc:"Tenant id"`
-		Queue   string   `query:"queue"`
-		Agent   string   `query:"agent"`
-		Limit   int      `query:"limit" minimum:"0" doc:"At most so many; 0: all"`
-		Cursor  string   `query:"cursor" doc:"The next of an answer: go on behind its last task"`
+		Accept  string         `header:"Accept" hidden:"true"` // application/jsonl: one task a line
+		Status  []state.Status `query:"status" doc:"Any of these, separated by commas or each in a parameter of its own" example:"[\"queued\",\"running\"]"`
+		Session string         `query:"session" doc:"Tasks of this session" example:"web"`
+		Label   string         `query:"label" doc:"Tasks with this label" example:"nightly"`
+		Tenant  string         `query:"tenant" doc:"Tasks of this tenant" example:"ana"`
+		Queue   string         `query:"queue" doc:"Tasks of this queue" example:"nightly"`
+		Agent   string         `query:"agent" doc:"Tasks of this agent" example:"codex"`
+		Limit   int            `query:"limit" minimum:"0" default:"100" doc:"At most so many; 0: all" example:"100"`
+		Cursor  string         `query:"cursor" doc:"The next of an answer: the list goes on after its last task" example:"2s"`
 	}
 
 	listBody struct {
-		Tasks []TaskView `json:"tasks"`
-		Next  string     `json:"next,omitempty" doc:"Cursor for the next page; left out on the last one"`
+		Tasks []TaskView `json:"tasks" doc:"The tasks: of a list newest first, of a submit in the order in which they were sent"`
+		Next  string     `json:"next,omitempty" doc:"Cursor for the next page; left out on the last one" example:"2s"`
 	}
 )
 
 const jsonLines = "application/jsonl"
 
 func (s *Server) listRoute(api huma.API) {
-	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, all or page by page")
+	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Prompts and results are left out.")
 	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[listBody](), true, "")
 	list.Responses = map[string]*huma.Response{"200": {
 		Description: "The tasks",
-		Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}, jsonLines: {}},
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
 		Headers: map[string]*huma.Param{
 			"Link":    {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}},
 			seqHeader: {Description: "Number of the newest record: events go on from there. Every answer has it", Schema: &huma.Schema{Type: huma.TypeInteger}},
@@ -52,12 +52,24 @@ func (s *Server) listRoute(api huma.API) {
 	huma.Register(api, list, s.list)
 }
 
+// Resolve adds the statuses behind the first parameter of that name: clients write a list
+// with commas, or a parameter for each.
+func (in *listInput) Resolve(ctx huma.Context) (errs []error) {
+	u := ctx.URL()
+	for i, name := range u.Query()["status"] {
+		status, err := state.ParseStatus(name)
+		if i > 0 && err == nil {
+			in.Status = append(in.Status, status)
+		} else if i > 0 {
+			errs = append(errs, &huma.ErrorDetail{Location: "query.status", Message: err.Error()})
+		}
+	}
+	return errs
+}
+
 func (in *listInput) filter() (state.Filter, error) {
 	f := state.Filter{
-		Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Limit: in.Limit,
-	}
-	for _, status := range in.Status {
-		f.Status = append(f.Status, state.Status(status))
+		Status: in.Status, Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Limit: in.Limit,
 	}
 	var err error
 	f.Before, err = parseCursor(in.Cursor)
@@ -160,7 +172,7 @@ func (s *Server) page(f state.Filter) (rows [][]byte, next uint64, err error) {
 // row gives one task of a list in JSON.
 func (s *Server) row(t *state.Task) ([]byte, error) {
 	var buf bytes.Buffer
-	err := writeJSON(&buf, s.view(*t))
+	err := writeJSON(&buf, s.listed(*t))
 	return bytes.Clone(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), err
 }
 
@@ -184,7 +196,7 @@ func (c *Client) ListJSON(ctx context.Context, f state.Filter, w io.Writer) erro
 }
 
 func listPath(f state.Filter) string {
-	q := url.Values{}
+	q := url.Values{"limit": {strconv.Itoa(f.Limit)}}
 	if len(f.Status) > 0 {
 		names := make([]string, len(f.Status))
 		for i, s := range f.Status {
@@ -199,14 +211,8 @@ func listPath(f state.Filter) string {
 			q.Set(name, value)
 		}
 	}
-	if f.Limit != 0 {
-		q.Set("limit", strconv.Itoa(f.Limit))
-	}
 	if f.Before != 0 {
 		q.Set("cursor", formatCursor(f.Before))
-	}
-	if len(q) == 0 {
-		return "/v1/tasks"
 	}
 	return "/v1/tasks?" + q.Encode()
 }

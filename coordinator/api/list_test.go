@@ -79,8 +79,43 @@ func TestPagesOfLines(t *testing.T) {
 		t.Errorf("%d lines, and then %q", lines, next)
 	}
 	accept = "Application/JSONL;q=0.9, application/json;q=0.1" // as for events
-	if lines, next = page("/v1/tasks"); lines != 4 || next != "" {
+	if lines, next = page("/v1/tasks?limit=0"); lines != 4 || next != "" {
 		t.Errorf("all at once: %d lines, and then %q", lines, next)
+	}
+}
+
+// TestListsAreBounded: a client that does not say how many gets a page, and one that
+// wants all says so.
+func TestListsAreBounded(t *testing.T) {
+	m := newFake(t)
+	for i := range pageLength + 1 {
+		m.add(state.Task{ID: fmt.Sprint("t", i), Status: state.Queued})
+	}
+	s := serve(t, m, Options{})
+	for path, want := range map[string]int{"/v1/tasks": pageLength, "/v1/tasks?status=queued": pageLength, "/v1/tasks?limit=0": pageLength + 1, "/v1/tasks?limit=101": pageLength + 1} {
+		w := ask(NewServer(m, Options{}), "GET", path, "", "")
+		body := decode[listBody](t, w.Body.Bytes())
+		if len(body.Tasks) != want || (body.Next != "") != (want == pageLength) || (linked(t, w) != "") != (want == pageLength) {
+			t.Errorf("%s: %d tasks, next %q", path, len(body.Tasks), body.Next)
+		}
+	}
+	if all, err := s.client.List(t.Context(), state.Filter{}); err != nil || len(all) != pageLength+1 {
+		t.Errorf("the client without a limit gets %d: %v", len(all), err)
+	}
+}
+
+// TestWhyIsInLists: why a task waits is the same in each list as in the task.
+func TestWhyIsInLists(t *testing.T) {
+	m := twoTasks(t)
+	m.add(state.Task{ID: "aa-3", Status: state.Running, SessionKey: "web"})
+	s := NewServer(m, Options{})
+	for _, path := range []string{"/v1/tasks", "/v1/sessions/web"} {
+		for _, v := range decode[listBody](t, ask(s, "GET", path, "", "").Body.Bytes()).Tasks {
+			one := decode[TaskView](t, ask(s, "GET", "/v1/tasks/"+v.ID, "", "").Body.Bytes())
+			if v.Why != one.Why || (v.Why != "") == v.Status.Terminal() {
+				t.Errorf("%s: %s is %q in the list, %q alone", path, v.ID, v.Why, one.Why)
+			}
+		}
 	}
 }
 

@@ -8,14 +8,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"golang.org/x/net/netutil"
 
 	"stint/coordinator"
 )
@@ -23,7 +21,7 @@ import (
 // Bounds of the listener on TCP (reliability: exhaustion). Those of headers are the
 // same as on the socket.
 const (
-	maxConns     = 256 // of both addresses: each has half of them
+	maxConns     = 256 // of both addresses
 	maxStreams   = 64
 	readTimeout  = 30 * time.Second // of a request
 	writeTimeout = time.Minute      // of each piece of an answer
@@ -87,28 +85,39 @@ func splitLoopback(addr string) (port string, err error) {
 // is read from other users than ours and root: while no master ran, one of them may have
 // listened in its place, and been told the token.
 func (s *Server) ServeLoopback(ctx context.Context, lns []net.Listener) error {
-	bounded := make([]net.Listener, len(lns))
-	for i, ln := range lns {
-		bounded[i] = &tcpListener{netutil.LimitListener(ln, maxConns/len(lns)), s.opts.Log}
-	}
+	return s.Loopback(lns)(ctx)
+}
+
+// Loopback gives out sign-in codes for lns from now on, until the function that it returns
+// has ended, which is ServeLoopback.
+func (s *Server) Loopback(lns []net.Listener) (serve func(context.Context) error) {
 	g := s.newGuard(lns)
-	return s.serve(ctx, bounded, func(srv *http.Server) {
-		srv.Handler = g
-		srv.ReadTimeout = readTimeout
-		srv.WriteTimeout = writeTimeout         // also of what net/http refuses
-		srv.DisableGeneralOptionsHandler = true // OPTIONS * would pass by the guard
-	})
+	s.guard.Store(g)
+	return func(ctx context.Context) error {
+		defer s.guard.Store(nil)
+		bounded := make([]net.Listener, len(lns))
+		for i, ln := range lns {
+			bounded[i] = &tcpListener{Listener: ln, log: s.opts.Log, places: g.places, closed: make(chan struct{})}
+		}
+		return s.serve(ctx, bounded, func(srv *http.Server) {
+			g.places.bound(srv)
+			srv.Handler = g
+			srv.ReadTimeout = readTimeout
+			srv.WriteTimeout = writeTimeout         // also of what net/http refuses
+			srv.DisableGeneralOptionsHandler = true // OPTIONS * would pass by the guard
+		})
+	}
 }
 
 // newGuard gives the guard for the port of lns.
 func (s *Server) newGuard(lns []net.Listener) *guard {
-	g := &guard{server: s, hosts: map[string]bool{}, streams: make(chan struct{}, maxStreams)}
+	g := &guard{server: s, hosts: map[string]bool{}, mark: randomText(16), places: newPlaces(maxConns), streams: make(chan struct{}, maxStreams)}
 	for _, ln := range lns {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {
 			for _, host := range []string{"127.0.0.1", "[::1]", "localhost"} {
 				g.hosts[fmt.Sprintf("%s:%d", host, a.Port)] = true
 			}
-			g.cookie = fmt.Sprintf("stint_%d", a.Port) // the ports of a host share their cookies
+			g.port = a.Port
 		}
 	}
 	return g
@@ -117,11 +126,14 @@ func (s *Server) newGuard(lns []net.Listener) *guard {
 // A guard stands before the handlers on TCP, where every page in a browser and every
 // user of the machine can knock.
 type guard struct {
-	server  *Server
-	hosts   map[string]bool
-	cookie  string // its name
-	origins http.CrossOriginProtection
-	streams chan struct{} // one for each long request
+	server   *Server
+	hosts    map[string]bool // for programs; a browser has a name of its own
+	port     int
+	browsers browsers
+	mark     string // stands in each page: the script takes no other one's for ours
+	origins  http.CrossOriginProtection
+	places   *places
+	streams  chan struct{} // one for each long request
 }
 
 // tcpKey is the key under which a request's context has the guard that it came by.
@@ -138,6 +150,9 @@ func guardOf(ctx context.Context) *guard {
 // ServeHTTP answers one request. Nothing is looked at before the Host is known to be
 // ours, and nothing is told before the token is.
 func (g *guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if !g.places.admits(rw, r) {
+		return
+	}
 	w := &timedWriter{ResponseWriter: rw}
 	defer w.renew() // for what net/http writes then
 	secureHeaders(w.Header())
@@ -206,8 +221,10 @@ func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // check gives what a request is refused with; nil if it may pass.
 func (g *guard) check(r *http.Request) *problem {
 	switch {
-	case !g.hosts[r.Host] || !strings.HasPrefix(r.RequestURI, "/"):
-		return newProblem(http.StatusMisdirectedRequest, coordinator.CodeForbidden, "this is not the host that was asked for", "use the address that stint ui shows")
+	case !g.isHost(r.Host) || !strings.HasPrefix(r.RequestURI, "/"):
+		return newProblem(http.StatusMisdirectedRequest, coordinator.CodeForbidden, "this is not the host that was asked for", "open the page with: stint ui")
+	case r.Header.Get("Service-Worker") != "":
+		return newProblem(http.StatusNotFound, coordinator.CodeNotFound, "the page has no service worker", "")
 	case !g.sameOrigin(r):
 		return newProblem(http.StatusForbidden, coordinator.CodeForbidden, "the request comes from the page of another site", "open the page with: stint ui")
 	case !g.server.isPublic(r) && !g.knows(r):
@@ -218,6 +235,13 @@ func (g *guard) check(r *http.Request) *problem {
 		return tooLarge()
 	}
 	return nil
+}
+
+// isHost reports whether a Host is ours: one of the names of this machine, with our port, or
+// the name of a browser that we have given out.
+func (g *guard) isHost(host string) bool {
+	_, named := g.browsers.get(browserOf(host))
+	return named || g.hosts[host]
 }
 
 // errTooLarge says that a body is larger than is taken over TCP.
@@ -265,21 +289,17 @@ func (g *guard) sameOrigin(r *http.Request) bool {
 	}
 }
 
-// pageHeader is the header with the page key: see [Token.pageKey].
-const pageHeader = "Stint-Page"
-
-// knows reports whether a request has the token, or a browser's cookie, which alone is
-// good for reading. What another port has set as a cookie of that name is passed over.
+// knows reports whether a request has the token, or what a browser that was let in shows.
+// The token is for programs: a page that another user left in a browser may have it from
+// one that sent it to him, while no master ran, and would ask as our own user.
 func (g *guard) knows(r *http.Request) bool {
 	token := g.server.opts.Token
 	if auth := r.Header.Values("Authorization"); len(auth) > 0 {
 		scheme, given, _ := strings.Cut(auth[0], " ")
-		return len(auth) == 1 && strings.EqualFold(scheme, "Bearer") && token.isToken(given)
+		return len(auth) == 1 && strings.EqualFold(scheme, "Bearer") && token.isToken(given) && r.Header["Sec-Fetch-Site"] == nil
 	}
-	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	return slices.ContainsFunc(r.CookiesNamed(g.cookie), func(c *http.Cookie) bool {
-		return token.isCookie(c.Value, g.server.opts.Now()) && (reads || token.isPageKey(r.Header.Get(pageHeader), c.Value))
-	})
+	text, err := token.Text()
+	return err == nil && g.browsers.shows(r, text, g.server.opts.Now())
 }
 
 // lookAgain is how often it is looked whether the token of a request that lasts still counts.
@@ -315,15 +335,25 @@ const authenticate = `Bearer realm="stint"`
 func (g *guard) refuse(w http.ResponseWriter, p *problem) {
 	g.server.traffic.refuse(p.Status)
 	w.Header().Set("Connection", "close")
-	if p.Status == http.StatusUnauthorized {
+	switch p.Status {
+	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", authenticate)
+		clearSite(w.Header())
+	case http.StatusNotFound, http.StatusMisdirectedRequest:
+		clearSite(w.Header())
 	}
 	p.write(w)
 }
 
+// clearSite has a browser that is not signed in forget what a page at our address has left
+// there, a service worker above all: it may have been another user's, while no master ran.
+// Cookies stay, which the other ports of this machine share. So does the cache: what it has
+// is shown without asking us, and under the name of a sign-in, which is new, it has nothing.
+func clearSite(h http.Header) { h.Set("Clear-Site-Data", `"storage"`) }
+
 // pagePolicy is what our page may do: show what comes from here, and run the one script,
 // which may not turn text into markup.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+const pagePolicy = "default-src 'none'; script-src 'self'; worker-src 'none'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // secureHeaders tells browsers to run nothing, keep nothing and tell nobody. No header
 // lets another origin read an answer.

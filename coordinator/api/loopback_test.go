@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ func missing(t testing.TB, why string) {
 type tcpServer struct {
 	addr  string
 	token string
+	name  string // of a browser that has a code
 	api   *Server
 	stop  func() error // ends it, and gives what ServeLoopback gave
 }
@@ -51,7 +53,9 @@ func serveTCP(t testing.TB, m Master, opts Options) *tcpServer {
 	s := &tcpServer{addr: addr, token: textOf(t, opts.Token), api: NewServer(m, opts)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.api.ServeLoopback(ctx, lns) }()
+	answer := s.api.Loopback(lns)
+	go func() { done <- answer(ctx) }()
+	s.name = s.api.guard.Load().browsers.add(s.token, time.Now()).name
 	s.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done
@@ -80,6 +84,9 @@ func (s *tcpServer) do(t testing.TB, method, path, body string, headers ...strin
 		if name, value, ok := strings.Cut(h, ": "); ok {
 			req.Header.Add(name, value)
 		}
+	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
 	}
 	tr := &http.Transport{DisableKeepAlives: true}
 	resp, err := tr.RoundTrip(req)
@@ -134,40 +141,139 @@ func TestWrongTokens(t *testing.T) {
 	}
 }
 
-// signIn lets a browser in, and gives its cookie and its page key, as headers.
-func (s *tcpServer) signIn(t testing.TB) (cookie, key string) {
+// address returns an address for one browser, taken apart: its Host, and the code.
+func (s *tcpServer) address(t testing.TB) (host, code string) {
 	t.Helper()
-	_, body, _ := s.do(t, "POST", "/v1/ui/code", "", s.bearer())
-	_, code, _ := strings.Cut(decode[PageAddress](t, []byte(body)).URL, "#code=")
-	_, body, h := s.do(t, "POST", pathSignIn, `{"code":"`+code+`"}`, "Origin: http://"+s.addr, "Sec-Fetch-Site: same-origin")
-	pair, _, _ := strings.Cut(h.Get("Set-Cookie"), ";")
-	return "Cookie: " + pair, pageHeader + ": " + decode[struct{ Key string }](t, []byte(body)).Key
+	status, body, _ := s.do(t, "POST", "/v1/ui/code", "", s.bearer())
+	host, code, ok := strings.Cut(strings.TrimPrefix(decode[PageAddress](t, []byte(body)).URL, "http://"), "/#code=")
+	if status != 200 || !ok {
+		t.Fatalf("%d %s", status, body)
+	}
+	return host, code
 }
 
-// TestBrowserIsLetInOnce: a code gives a cookie, once.
+// signIn lets a browser in, and returns its Host, its cookie and its page key, as headers.
+func (s *tcpServer) signIn(t testing.TB) (host, cookie, key string) {
+	t.Helper()
+	host, code := s.address(t)
+	_, body, h := s.do(t, "POST", pathSignIn, `{"code":"`+code+`"}`, "Host: "+host, "Origin: http://"+host, "Sec-Fetch-Site: same-origin")
+	pair, _, _ := strings.Cut(h.Get("Set-Cookie"), ";")
+	return "Host: " + host, "Cookie: " + pair, pageHeader + ": " + decode[struct{ Key string }](t, []byte(body)).Key
+}
+
+// TestBrowserIsLetInOnce: a code gives a cookie, once, to who comes by its name.
 func TestBrowserIsLetInOnce(t *testing.T) {
 	s := serveTCP(t, twoTasks(t), Options{})
-	code, body, _ := s.do(t, "POST", "/v1/ui/code", "", s.bearer())
-	page := decode[PageAddress](t, []byte(body))
-	before, secret, ok := strings.Cut(page.URL, "#code=")
-	if code != 200 || !ok || before != "http://"+s.addr+"/" {
-		t.Fatalf("%d %s", code, body)
+	host, code := s.address(t)
+	other, _ := s.address(t)
+	if !regexp.MustCompile(`^[a-z2-7]{26}\.localhost:[0-9]+$`).MatchString(host) || other == host {
+		t.Errorf("%s, %s", host, other)
 	}
-	ask := `{"code":"` + secret + `"}`
-	if code, _, _ := s.do(t, "POST", pathSignIn, ask, "Origin: http://evil.example"); code != 403 {
+	ask := `{"code":"` + code + `"}`
+	if code, _, _ := s.do(t, "POST", pathSignIn, ask, "Host: "+host, "Origin: http://evil.example"); code != 403 {
 		t.Errorf("another page gets a cookie: %d", code)
 	}
-	code, body, h := s.do(t, "POST", pathSignIn, ask, "Origin: http://"+s.addr, "Sec-Fetch-Site: same-origin")
-	cookie := h.Get("Set-Cookie")
-	if code != 200 || !strings.HasSuffix(cookie, "; Path=/; HttpOnly; SameSite=Strict") || strings.Contains(cookie+body, s.token) {
-		t.Fatalf("%d %q", code, cookie)
+	for _, elsewhere := range []string{s.addr, strings.Replace(s.addr, "127.0.0.1", "localhost", 1), other} {
+		if code, _, h := s.do(t, "POST", pathSignIn, ask, "Host: "+elsewhere, "Origin: http://"+elsewhere); code != 401 || h.Get("Set-Cookie") != "" {
+			t.Errorf("at %s: %d %v", elsewhere, code, h)
+		}
 	}
-	if code, _, h := s.do(t, "POST", pathSignIn, ask); code != 401 || h.Get("Set-Cookie") != "" {
+	status, body, h := s.do(t, "POST", pathSignIn, ask, "Host: "+host, "Origin: http://"+host, "Sec-Fetch-Site: same-origin")
+	cookie := h.Get("Set-Cookie")
+	if status != 200 || !strings.HasSuffix(cookie, "; Path=/; HttpOnly; SameSite=Strict") || strings.Contains(cookie+body, s.token) {
+		t.Fatalf("%d %q", status, cookie)
+	}
+	if code, _, h := s.do(t, "POST", pathSignIn, ask, "Host: "+host); code != 401 || h.Get("Set-Cookie") != "" {
 		t.Errorf("the code counts twice: %d", code)
 	}
 	pair, _, _ := strings.Cut(cookie, ";")
-	if code, body, _ := s.do(t, "GET", "/v1/tasks", "", "Cookie: "+pair); code != 200 {
-		t.Errorf("%d %s", code, body)
+	tunnel := "Host: " + host[:strings.LastIndexByte(host, ':')] + ":8000" // ssh -L 8000:...
+	for _, at := range []string{"Host: " + host, tunnel} {
+		if code, body, _ := s.do(t, "GET", "/v1/tasks", "", at, "Cookie: "+pair); code != 200 {
+			t.Errorf("%s: %d %s", at, code, body)
+		}
+	}
+	for _, at := range []string{s.addr, other} {
+		if code, body, _ := s.do(t, "GET", "/v1/tasks", "", "Host: "+at, "Cookie: "+pair); code != 401 {
+			t.Errorf("the cookie counts at %s: %d %s", at, code, body)
+		}
+	}
+	if code, body, _ := s.do(t, "GET", "/v1/tasks", "", "Host: "+other, "Cookie: stint="); code != 401 {
+		t.Errorf("no cookie counts where there is none yet: %d %s", code, body)
+	}
+}
+
+// TestBrowsersEndWithTheListener: what a browser has sent to whoever listens at our port
+// when we do not is worth nothing when we do again, even in one master.
+func TestBrowsersEndWithTheListener(t *testing.T) {
+	m := twoTasks(t)
+	s := serveTCP(t, m, Options{})
+	host, cookie, key := s.signIn(t)
+	waiting, code := s.address(t)
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if w := ask(s.api, "POST", "/v1/ui/code", "", ""); w.Code != 409 {
+		t.Errorf("there is a code for a port that may be another user's: %d %s", w.Code, w.Body)
+	}
+	lns, err := ListenLoopback(s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served, answer := make(chan error, 1), s.api.Loopback(lns)
+	go func() { served <- answer(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	for at, want := range map[string]int{host: 421, "Host: " + s.addr: 401} {
+		for _, method := range []string{"GET", "POST"} {
+			if code, body, h := s.do(t, method, "/v1/tasks/aa-1", "", at, cookie, key); code != want || h.Get("Clear-Site-Data") != `"storage"` {
+				t.Errorf("%s %s: %d %s", method, at, code, body)
+			}
+		}
+	}
+	if code, _, _ := s.do(t, "POST", pathSignIn, `{"code":"`+code+`"}`, "Host: "+waiting); code != 421 {
+		t.Errorf("an old code gets %d", code)
+	}
+	s.signIn(t)
+}
+
+// TestBrowsersForget: who is not signed in is told to forget what a page at our address has
+// left behind, and nobody gets a service worker's script from us; but who is signed in
+// keeps the key.
+func TestBrowsersForget(t *testing.T) {
+	s := serveTCP(t, twoTasks(t), Options{})
+	host, cookie, key := s.signIn(t)
+	for _, c := range []struct {
+		path    string
+		headers []string
+		code    int
+		forgets bool
+	}{
+		{"/", nil, 401, true},
+		{"/", []string{host}, 401, true},
+		{"/", []string{"Host: evil.example"}, 421, true},
+		{"/?task=aa-1", nil, 401, true},
+		{"/sw.js", nil, 401, true},
+		{"/ui/sw.js", nil, 404, true},
+		{"/ui/app.js", nil, 200, false},
+		{"/", []string{"Service-Worker: script"}, 404, true},
+		{"/ui/app.js", []string{"Service-Worker: script"}, 404, true},
+		{"/ui/app.js", []string{"Service-Worker: script", host, cookie, key}, 404, true},
+		{"/ui/app.js", []string{"Service-Worker: script", s.bearer()}, 404, true},
+		{"/", []string{"Origin: http://evil.example"}, 403, false}, // another site has no say in it
+		{"/", []string{host, cookie}, 200, false},
+		{"/?task=nothing", []string{host, cookie}, 404, false},
+		{"/v1/tasks/nothing", []string{host, cookie}, 404, false},
+		{"/nothing", []string{host, cookie}, 404, false},
+	} {
+		if code, _, h := s.do(t, "GET", c.path, "", c.headers...); code != c.code || (h.Get("Clear-Site-Data") == `"storage"`) != c.forgets {
+			t.Errorf("%s %q: %d %q", c.path, c.headers, code, h.Get("Clear-Site-Data"))
+		}
 	}
 }
 
@@ -194,15 +300,27 @@ func TestPageOfADeadPort(t *testing.T) {
 func TestStolenCookieChangesNothing(t *testing.T) {
 	m := twoTasks(t)
 	s := serveTCP(t, m, Options{})
-	cookie, key := s.signIn(t)
-	otherCookie, otherKey := s.signIn(t)
-	for _, headers := range [][]string{{cookie}, {cookie, pageHeader + ": "}, {cookie, pageHeader + ": x"}, {cookie, otherKey}, {key}, {cookie, key + "x"}} {
+	host, cookie, key := s.signIn(t)
+	otherHost, otherCookie, otherKey := s.signIn(t)
+	for _, headers := range [][]string{
+		{host, cookie},
+		{host, cookie, pageHeader + ": "},
+		{host, cookie, pageHeader + ": x"},
+		{host, cookie, otherKey},
+		{host, key},
+		{host, cookie, key + "x"},
+		{cookie, key},
+		{otherHost, cookie, key},
+		{otherHost, otherCookie, key},
+		{host, otherCookie, otherKey},
+		{host, "Cookie: stint=", pageHeader + ": "},
+	} {
 		if code, body, _ := s.do(t, "POST", "/v1/tasks/aa-1/hold", "", headers...); code != 401 {
 			t.Errorf("%q: %d %s", headers, code, body)
 		}
 	}
-	tossed := strings.Replace(cookie, ": ", ": stint_"+strings.Split(s.addr, ":")[1]+"=tossed; ", 1)
-	for _, headers := range [][]string{{cookie, key}, {otherCookie, otherKey}, {tossed, key}} {
+	tossed := strings.Replace(cookie, ": ", ": stint=tossed; ", 1)
+	for _, headers := range [][]string{{host, cookie, key}, {otherHost, otherCookie, otherKey}, {host, tossed, key}} {
 		if code, body, _ := s.do(t, "POST", "/v1/tasks/aa-1/hold", "", headers...); code != 200 {
 			t.Errorf("%q: %d %s", headers, code, body)
 		}
@@ -211,7 +329,7 @@ func TestStolenCookieChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, method := range []string{"GET", "POST"} {
-		if code, body, _ := s.do(t, method, "/v1/tasks/aa-1", "", cookie, key); code != 401 {
+		if code, body, _ := s.do(t, method, "/v1/tasks/aa-1", "", host, cookie, key); code != 401 {
 			t.Errorf("after a rotation: %d %s", code, body)
 		}
 	}
@@ -221,7 +339,7 @@ func TestStolenCookieChangesNothing(t *testing.T) {
 func TestRotationEndsStreams(t *testing.T) {
 	m := twoTasks(t)
 	s := serveTCP(t, m, Options{})
-	cookie, _ := s.signIn(t)
+	host, cookie, _ := s.signIn(t)
 	ended := make(chan string, 2)
 	for _, header := range []string{cookie, s.bearer()} {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+s.addr+"/v1/events", nil)
@@ -230,6 +348,9 @@ func TestRotationEndsStreams(t *testing.T) {
 		}
 		name, value, _ := strings.Cut(header, ": ")
 		req.Header.Set(name, value)
+		if header == cookie {
+			req.Host = strings.TrimPrefix(host, "Host: ")
+		}
 		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 		if err != nil || resp.StatusCode != 200 {
 			t.Fatal(resp, err)

@@ -151,7 +151,7 @@ func badJSON() map[string]string {
 		"deep arrays": strings.Repeat("[", 100_000), "deep arrays, closed": strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), "deep objects": strings.Repeat(`{"a":`, 100_000), "deep below a field": `{"prompt":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`,
 		"number": "1", "string": `"x"`, "true": "true", "list of numbers": "[1,2]", "NaN": "NaN", "huge number": `{"prompt":1e999999999}`, "long number": `{"prompt":` + strings.Repeat("9", 100_000) + `}`, "minus": `{"prompt":-}`,
 		"not UTF-8": "{\"prompt\":\"\xff\"}", "half a character": "{\"prompt\":\"\xe2\x82\"}", "encoded surrogate": "{\"prompt\":\"\xed\xa0\x80\"}", "overlong": "{\"prompt\":\"\xc0\xaf\"}", "BOM": "\xef\xbb\xbf{\"prompt\":\"x\"}",
-		"UTF-16": "\xff\xfe{\x00}\x00", "raw newline": "{\"prompt\":\"a\nb\"}", "raw NUL": "{\"prompt\":\"a\x00b\"}", "bad escape": `{"prompt":"\x41"}`, "gzip": zipped.String(), "XML": "<prompt>x</prompt>", "form": "prompt=x&agent=demo",
+		"lone surrogate": `{"prompt":"\ud800"}`, "UTF-16": "\xff\xfe{\x00}\x00", "raw newline": "{\"prompt\":\"a\nb\"}", "raw NUL": "{\"prompt\":\"a\x00b\"}", "bad escape": `{"prompt":"\x41"}`, "gzip": zipped.String(), "XML": "<prompt>x</prompt>", "form": "prompt=x&agent=demo",
 		"multipart": "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nx\r\n--b--\r\n", "YAML": "prompt: x", "a key that is none": `{1:2}`, "unknown property": `{"prompt":"x","colour":"red"}`,
 		"duplicate keys": `{"prompt":"x","prompt":"y"}`, "keys in two cases": `{"prompt":"x","PROMPT":"y"}`,
 		"a property that is not theirs": `{"prompt":"x","fromRun":"r","FromRun":"r","status":"done","runId":"r"}`, "many properties": `{"prompt":"x"` + manyProperties(20_000) + `}`, "__proto__": `{"__proto__":{"prompt":"x"}}`,
@@ -168,7 +168,7 @@ func manyProperties(n int) string {
 
 // oddJSON are bodies that JSON allows and hardly anybody means.
 var oddJSON = map[string]string{
-	"lone surrogate": `{"prompt":"\ud800"}`, "NUL": `{"prompt":"a\u0000b"}`, "null for everything": `{"prompt":"x","agent":null,"after":null,"priority":null}`,
+	"NUL": `{"prompt":"a\u0000b"}`, "null for everything": `{"prompt":"x","agent":null,"after":null,"priority":null}`,
 	"white space": "\t\r\n {\"prompt\" : \"x\" } \n\n", "null": "null", "empty object": "{}", "empty list": "[]",
 }
 
@@ -343,12 +343,14 @@ func malformedMethods(routes []apiOperation) (all []malformed) {
 		has[r.method+r.path] = true
 	}
 	for _, r := range routes {
-		for _, method := range []string{"PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "OPTIONS", "PROPFIND", "get", "FOO", strings.Repeat("X", 1000)} {
+		for _, method := range []string{"PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "PROPFIND", "get", "FOO", strings.Repeat("X", 1000)} {
 			if !has[method+r.path] {
 				all = append(all, malformed{name: fmt.Sprintf("%.10s %s", method, r.path), request: method + " " + r.path + " HTTP/1.1\r\n" + goodHeaders + "Connection: close\r\n\r\n"})
 			}
 		}
-		all = append(all, malformed{name: "HEAD " + r.path, request: "HEAD " + r.path + " HTTP/1.1\r\n" + goodHeaders + "Connection: close\r\n\r\n", harmless: true})
+		for _, method := range []string{"HEAD", "OPTIONS"} {
+			all = append(all, malformed{name: method + " " + r.path, request: method + " " + r.path + " HTTP/1.1\r\n" + goodHeaders + "Connection: close\r\n\r\n", harmless: true})
+		}
 	}
 	return all
 }

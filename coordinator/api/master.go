@@ -18,14 +18,14 @@ type (
 	healthOutput struct{ Body coordinator.Health }
 
 	keyInput struct {
-		Key    string `path:"key" doc:"A session: its key or its id"`
-		Limit  int    `query:"limit" minimum:"0" maximum:"1000" doc:"At most so many messages, the last ones; 0: all. They may be fewer where they are large"`
-		Cursor string `query:"cursor" doc:"The older of an answer: go on with the messages before it"`
+		Key    string `path:"key" doc:"A session: its key or its id" example:"web"`
+		Limit  int    `query:"limit" minimum:"0" maximum:"1000" doc:"At most so many messages, the last ones; 0: all. They may be fewer where they are large" example:"100"`
+		Cursor string `query:"cursor" doc:"The older of an answer: go on with the messages before it" example:"2s"`
 	}
 
 	sessionsOutput struct {
 		Body struct {
-			Sessions []state.Session `json:"sessions"`
+			Sessions []state.Session `json:"sessions" doc:"The sessions"`
 		}
 	}
 
@@ -33,16 +33,16 @@ type (
 )
 
 func (s *Server) masterRoutes(api huma.API) {
-	huma.Register(api, op(http.MethodGet, "/v1/sessions", "list-sessions", "List sessions"), s.sessions)
-	one := op(http.MethodGet, "/v1/sessions/{key}", "get-session", "Show a session with its tasks and its transcript")
+	huma.Register(api, op(http.MethodGet, "/v1/sessions", "list-sessions", "List sessions", "Each conversation that a task can go on with."), s.sessions)
+	one := op(http.MethodGet, "/v1/sessions/{key}", "get-session", "Show a session with its tasks and its transcript", "The transcript comes whole, or page by page from its end: limit and cursor.")
 	huma.Register(api, one, s.session)
 	huma.Register(api, alias(one, "/v1/sessions/{key...}"), s.session) // a key with slashes that were not escaped
 
-	whole := op(http.MethodGet, "/v1/state", "state", "The whole state as text, to compare with the fold of the journal")
-	whole.Responses = answers("The state", "text/plain")
+	whole := op(http.MethodGet, "/v1/state", "state", "Dump the state of the master as text", "To compare it with what a fold of the journal gives. The format may change.")
+	whole.Responses = answers("The state", "text/plain", "task 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11 done\n")
 	huma.Register(api, whole, s.state)
 
-	over := op(http.MethodPost, "/v1/handover", "handover", "Start nothing more and end after the runs at work")
+	over := op(http.MethodPost, "/v1/handover", "handover", "Start nothing more, and exit after the present runs", "The next master goes on with the queue. stint serve asks a master in the background for this.")
 	over.DefaultStatus = http.StatusNoContent
 	huma.Register(api, over, s.handover)
 }
@@ -68,8 +68,8 @@ func (s *Server) session(_ context.Context, in *keyInput) (*sessionOutput, error
 	}
 	view := SessionView{
 		Session:    ses,
-		Queue:      s.queue(ses.Key),
-		Tasks:      append([]state.Task{}, s.master.List(state.Filter{Session: ses.Key})...),
+		Queue:      s.listAll(s.master.Queue(ses.Key)),
+		Tasks:      s.listAll(s.master.List(state.Filter{Session: ses.Key})),
 		Transcript: append([]session.Message{}, page.Messages...),
 	}
 	if page.Begin > 0 {

@@ -17,22 +17,22 @@ import (
 
 type readyOutput struct {
 	Body struct {
-		Ready  bool `json:"ready" doc:"Tasks are taken in"`
-		Paused bool `json:"paused" doc:"But none is started: dispatch is paused"`
+		Ready  bool `json:"ready" doc:"Tasks are accepted" example:"true"`
+		Paused bool `json:"paused" doc:"Dispatch is paused: no task starts" example:"false"`
 	}
 }
 
 func (s *Server) monitorRoutes(api huma.API) {
-	health := op(http.MethodGet, "/v1/health", "health", "What the master says about itself")
+	health := op(http.MethodGet, "/v1/health", "health", "Show how the master is", "It answers whatever is wrong: status and lastError say what.")
 	huma.Register(api, health, s.health)
 	huma.Register(api, alias(health, "/health"), s.health)
 
-	ready := op(http.MethodGet, "/v1/ready", "ready", "Whether the master takes tasks in: else 503, with the reason")
+	ready := op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable)
 	huma.Register(api, ready, s.ready)
 	huma.Register(api, alias(ready, "/ready"), s.ready)
 
-	metrics := op(http.MethodGet, "/v1/metrics", "metrics", "Metrics for Prometheus, as text of its format 0.0.4. Counters begin with the master")
-	metrics.Responses = answers("The metrics", "text/plain")
+	metrics := op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.")
+	metrics.Responses = answers("The metrics", "text/plain", "stint_runs 1\n")
 	huma.Register(api, metrics, s.metrics)
 	huma.Register(api, alias(metrics, "/metrics"), s.metrics)
 }

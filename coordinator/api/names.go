@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"stint/coordinator"
 )
 
 // Bounds of what is looked at for names that are there twice. No body that is taken has
@@ -17,7 +19,8 @@ const (
 
 // checkNames says which field an object of a body has twice, without regard to capitals,
 // as encoding/json reads names; nil if none. encoding/json would take the last one, or a
-// mixture of both. What is no JSON is not its to refuse.
+// mixture of both. It also refuses a string with half of a surrogate pair. What is no JSON
+// is not its to refuse.
 func checkNames(data []byte) error {
 	s := nameScan{}
 	for i := 0; i < len(data) && len(s.open) < maxDepth; i++ {
@@ -32,6 +35,9 @@ func checkNames(data []byte) error {
 			}
 		case '"':
 			end := i + stringEnd(data[i:])
+			if coordinator.LoneSurrogate(data[i:end]) >= 0 {
+				return fmt.Errorf(`%s: half of a surrogate pair is no character; escape both halves, as in \ud83d\ude00`, s.path())
+			}
 			if bytes.HasPrefix(bytes.TrimLeft(data[end:], " \t\r\n"), []byte(":")) {
 				if err := s.add(data[i:end]); err != nil {
 					return err

@@ -40,6 +40,7 @@ type (
 	// to sign in, and empty.
 	page struct {
 		Known      bool
+		Mark       string // tells the script which master has written it
 		Title      string
 		Health     coordinator.Health
 		Counts     []statusCount
@@ -81,12 +82,17 @@ func (s *Server) pageRoutes() {
 // servePage shows the list of tasks, or the task that ?task= names. Over TCP, who has
 // no token and no cookie gets the same page without anything in it.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
-	if g := guardOf(r.Context()); g != nil && !g.knows(r) {
+	g := guardOf(r.Context())
+	if g != nil && !g.knows(r) {
 		w.Header().Set("WWW-Authenticate", authenticate)
+		clearSite(w.Header())
 		writePage(w, http.StatusUnauthorized, &page{})
 		return
 	}
 	p := s.newPage()
+	if g != nil {
+		p.Mark = g.mark
+	}
 	var err error
 	if q := r.URL.Query(); q.Get("task") != "" {
 		err = s.fillTask(r.Context(), p, q.Get("task"))
@@ -146,8 +152,6 @@ func (s *Server) fillList(p *page, cursor string) error {
 		}
 		if v.Status.Terminal() {
 			v.Why = howItEnded(&v.Task)
-		} else {
-			v.Why = s.whyNow(v.ID)
 		}
 		p.Rows = append(p.Rows, pageRow{v, stateOf(&v.Task)})
 	}
@@ -258,6 +262,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	data, err := web.ReadFile("web/" + name)
 	if assets[name] == "" || err != nil {
+		clearSite(w.Header())
 		newProblem(http.StatusNotFound, coordinator.CodeNotFound, "there is nothing at "+clip(r.URL.Path), "").write(w)
 		return
 	}

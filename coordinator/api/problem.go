@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func codeOf(status int) coordinator.Code {
 		return coordinator.CodeChanged
 	case status == http.StatusLocked:
 		return coordinator.CodeBusy
-	case status == http.StatusForbidden:
+	case status == http.StatusForbidden || status == http.StatusMisdirectedRequest:
 		return coordinator.CodeForbidden
 	case status == http.StatusUnauthorized:
 		return coordinator.CodeUnauthorized
@@ -65,13 +66,13 @@ func codeOf(status int) coordinator.Code {
 
 // A problem is an error as it goes over the wire (RFC 9457).
 type problem struct {
-	Title   string           `json:"title" doc:"Text of the HTTP status"`
-	Status  int              `json:"status" doc:"The HTTP status"`
-	Detail  string           `json:"detail" doc:"What and why"`
-	Message string           `json:"message" doc:"The same as detail"` // which is the RFC's name for it
-	Code    coordinator.Code `json:"code,omitempty" doc:"Kind of the error, for programs"`
-	Hint    string           `json:"hint,omitempty" doc:"The next command"`
-	Field   string           `json:"field,omitempty" doc:"What of the request is wrong: a property's name, in a list after the place from 0, as in 2.prompt"`
+	Title   string           `json:"title" doc:"Text of the HTTP status" example:"Not Found"`
+	Status  int              `json:"status" doc:"The HTTP status" example:"404"`
+	Detail  string           `json:"detail" doc:"What happened, and why" example:"there is no task \"x\""`
+	Message string           `json:"message" doc:"The same text as detail" example:"there is no task \"x\""` // which is the RFC's name for it
+	Code    coordinator.Code `json:"code,omitempty" doc:"Kind of the error, for programs" example:"not-found"`
+	Hint    string           `json:"hint,omitempty" doc:"What to do next" example:"stint ls"`
+	Field   string           `json:"field,omitempty" doc:"What of the request is wrong: the name of a property, in a list after its place from 0" example:"2.prompt"`
 }
 
 func newProblem(status int, code coordinator.Code, detail, hint string) *problem {
@@ -82,6 +83,17 @@ func newProblem(status int, code coordinator.Code, detail, hint string) *problem
 func (p *problem) Error() string           { return p.Detail }
 func (*problem) ContentType(string) string { return "application/problem+json" }
 func (p *problem) GetStatus() int          { return p.Status }
+
+// retryLater is how many seconds a client is asked to wait where the reason will pass.
+const retryLater = "5"
+
+// GetHeaders returns what huma adds to the header of the answer.
+func (p *problem) GetHeaders() http.Header {
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		return http.Header{"Retry-After": {retryLater}}
+	}
+	return nil
+}
 
 // asProblem gives the answer for an error of the master.
 func asProblem(err error) *problem {
@@ -107,6 +119,7 @@ func (p *problem) write(w http.ResponseWriter) {
 	if err != nil {
 		panic("api: a problem does not marshal: " + err.Error())
 	}
+	maps.Copy(w.Header(), p.GetHeaders())
 	w.Header().Set("Content-Type", p.ContentType(""))
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(body) // the client may be gone
@@ -115,7 +128,10 @@ func (p *problem) write(w http.ResponseWriter) {
 // maxComplaints bounds the number of faults that one answer names.
 const maxComplaints = 10
 
-func init() { huma.NewError = humaProblem } // for all servers of the process: huma has no other way
+func init() { // for all servers of the process: huma has no other way
+	huma.NewError = humaProblem
+	huma.DefaultArrayNullable = false // no list that we send is null
+}
 
 // humaProblem makes a problem of what huma refuses: one sentence that names each fault
 // and where it is, without the value, which may be a whole prompt.
@@ -124,6 +140,9 @@ func humaProblem(status int, message string, errs ...error) huma.StatusError {
 		return unreadable(errs)
 	}
 	details := detailsOf(errs)
+	if slices.ContainsFunc(details, func(d *huma.ErrorDetail) bool { return strings.HasPrefix(d.Message, notJSON) }) {
+		status = http.StatusBadRequest
+	}
 	if faults := complaints(details); faults != "" {
 		message = "the request is not valid: " + faults
 	}

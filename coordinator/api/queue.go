@@ -11,35 +11,36 @@ import (
 
 	"stint/coordinator"
 	"stint/ledger"
+	"stint/state"
 )
 
 type (
 	moveInput struct {
-		ID   string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
+		ID   string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"` // huma cannot set an embedded refInput
 		Body placeBody
 	}
 
 	placeBody struct {
-		First  bool   `json:"first,omitempty" doc:"Before all others that wait in its lane"`
-		Before string `json:"before,omitempty" doc:"Before this task of its lane"`
+		First  bool   `json:"first,omitempty" doc:"Before all others that wait in its lane" example:"true"`
+		Before string `json:"before,omitempty" doc:"Before this task of its lane" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	}
 
 	pauseInput struct{ Body *pauseBody }
 
 	pauseBody struct {
-		Reason string `json:"reason,omitempty" doc:"Free text that is shown with what waits"`
+		Reason string `json:"reason,omitempty" doc:"Free text that is shown with what waits" example:"release day"`
 	}
 )
 
 func (s *Server) queueRoutes(api huma.API) {
-	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/hold", "hold-task", "Let a queued task wait until it is released"), s.hold)
-	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/release", "release-task", "Let a held task run"), s.release)
-	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Change a queued task's place in its lane"), s.move)
+	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/hold", "hold-task", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it."), s.hold)
+	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/release", "release-task", "Release a held task", "It runs when its turn comes. This also ends a hold because an old agent may still be alive."), s.release)
+	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Move a queued task in its lane", "To the front, or before another task of the lane. One of first and before is needed."), s.move)
 
-	pause := op(http.MethodPost, "/v1/pause", "pause", "Start no more tasks; those at work go on")
+	pause := op(http.MethodPost, "/v1/pause", "pause", "Pause dispatch", "No task starts until dispatch is resumed, also after a restart. Present runs go on.")
 	pause.DefaultStatus = http.StatusNoContent
 	huma.Register(api, pause, s.pause)
-	resume := op(http.MethodPost, "/v1/resume", "resume", "Start tasks again")
+	resume := op(http.MethodPost, "/v1/resume", "resume", "Resume dispatch", "Tasks start again.")
 	resume.DefaultStatus = http.StatusNoContent
 	huma.Register(api, resume, s.resume)
 }
@@ -80,13 +81,11 @@ func done(err error) (*struct{}, error) {
 	return &struct{}{}, nil
 }
 
-// queue shows the tasks that wait in a lane, in the order in which they will run.
-func (s *Server) queue(key string) []TaskView {
-	tasks := s.master.Queue(key)
+// listAll shows tasks of a list, in their order.
+func (s *Server) listAll(tasks []state.Task) []TaskView {
 	views := make([]TaskView, len(tasks))
 	for i, t := range tasks {
-		views[i] = s.view(t)
-		views[i].Why = s.whyNow(t.ID)
+		views[i] = s.listed(t)
 	}
 	return views
 }

@@ -14,20 +14,20 @@ import (
 type (
 	accountsOutput struct {
 		Body struct {
-			Accounts []state.AccountUse `json:"accounts"`
+			Accounts []state.AccountUse `json:"accounts" doc:"The accounts, by name"`
 		}
 	}
 
 	usageInput struct {
-		By       string `query:"by" default:"day" enum:"day,agent,model,account,session,task,run,total" doc:"One row for each of these"`
-		Since    string `query:"since" format:"date-time" doc:"Runs that ended then or later"`
-		Until    string `query:"until" format:"date-time" doc:"Runs that ended before"`
-		Location string `query:"location" default:"UTC" doc:"Whose days are meant: a zone of the IANA database, such as Europe/Berlin"`
+		By       string `query:"by" default:"day" enum:"day,agent,model,account,session,task,run,total" doc:"One row for each of these" example:"day"`
+		Since    string `query:"since" format:"date-time" doc:"Runs that ended then or later" example:"2026-11-01T00:00:00Z"`
+		Until    string `query:"until" format:"date-time" doc:"Runs that ended before" example:"2026-12-01T00:00:00Z"`
+		Location string `query:"location" default:"UTC" doc:"Whose days are meant: a zone of the IANA database, such as Europe/Berlin" example:"Europe/Berlin"`
 	}
 
 	usageOutput struct {
 		Body struct {
-			Rows []coordinator.UsageRow `json:"rows"`
+			Rows []coordinator.UsageRow `json:"rows" doc:"Days come newest first, all else by tokens, most first"`
 		}
 	}
 
@@ -40,9 +40,18 @@ type (
 const maxSearches = 2
 
 func (s *Server) reportRoutes(api huma.API) {
-	huma.Register(api, op(http.MethodGet, "/v1/accounts", "list-accounts", "The accounts that are known, and what uses them; nothing of what they log in with"), s.accounts)
-	huma.Register(api, op(http.MethodGet, "/v1/usage", "usage", "What runs have used: the whole ledger is read for it"), s.usage)
-	huma.Register(api, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace as for a task; nothing is kept"), s.search)
+	huma.Register(api, op(http.MethodGet, "/v1/accounts", "list-accounts", "List accounts", "What is known of each account, and which tasks use it. Nothing of its credentials."), s.accounts)
+	huma.Register(api, op(http.MethodGet, "/v1/usage", "usage", "Add up what runs have used", "Tokens and cost, a row for each value of by. The whole ledger is read for it."), s.usage)
+	huma.Register(api, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace", "As a task with that prompt would. Nothing is kept.", http.StatusTooManyRequests), s.search)
+}
+
+// Accounts gives the accounts that are known to the master.
+func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
+	var out struct {
+		Accounts []state.AccountUse `json:"accounts"`
+	}
+	err := c.call(ctx, http.MethodGet, "/v1/accounts", nil, &out)
+	return out.Accounts, err
 }
 
 func (s *Server) accounts(context.Context, *struct{}) (*accountsOutput, error) {

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ func (s *Server) routes() {
 	cfg.CreateHooks = nil
 	cfg.RejectUnknownQueryParameters = true
 	cfg.Transformers = nil
+	cfg.Components.Schemas = newRegistry()
 	format := huma.Format{Marshal: writeJSON, Unmarshal: readJSON(cfg.Components.Schemas)}
 	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	api := humago.New(s.mux, cfg)
@@ -81,51 +83,11 @@ func (s *Server) isLong(r *http.Request) bool {
 	return longRoutes[pattern] && (pattern != routeLogs || r.URL.Query().Has("follow"))
 }
 
-// aboutAPI is what the description says about all requests.
-const aboutAPI = "The interface of a stint master. The same requests are answered on its unix socket, " +
-	"which its user alone can open and where no token is needed, and, by stint serve, on a port of this machine, where each needs the token " +
-	"(stint token header) or the cookie of a browser that stint ui has let in, and where something is changed the header Stint-Page beside that. " +
-	"Errors are application/problem+json; code is for programs."
-
-// describe serves the OpenAPI description, openapi.json beside this file.
-func (s *Server) describe(api huma.API) {
-	doc := api.OpenAPI()
-	doc.Info.Description = aboutAPI
-	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token":  {Type: "http", Scheme: "bearer", Description: "The token in the file token of the state directory; over TCP alone"},
-		"cookie": {Type: "apiKey", In: "cookie", Name: "stint_7433", Description: "The cookie of a browser; its name ends with the port"},
-	}
-	doc.Security = []map[string][]string{{"token": {}}, {"cookie": {}}, {}}
-	describeErrors(doc)
-	spec, err := json.Marshal(doc)
-	if err != nil {
-		panic("api: the description does not marshal: " + err.Error())
-	}
-	s.openAPI = spec
-	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(s.openAPI) // the client may be gone
-	})
-}
-
-// describeErrors says of each operation how it answers what it refuses, where huma has
-// left that out because there are several good answers.
-func describeErrors(doc *huma.OpenAPI) {
-	for _, path := range doc.Paths {
-		for _, o := range []*huma.Operation{path.Get, path.Post, path.Patch} {
-			if o != nil && o.Responses["default"] == nil {
-				o.Responses["default"] = &huma.Response{Description: "Error", Content: map[string]*huma.MediaType{
-					(*problem)(nil).ContentType(""): {Schema: doc.Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")},
-				}}
-			}
-		}
-	}
-}
-
-// op describes one operation.
-func op(method, path, id, summary string) huma.Operation {
+// op describes one operation. errors are the statuses of errors that it has beside those
+// of errorsOf.
+func op(method, path, id, summary, about string, errors ...int) huma.Operation {
 	return huma.Operation{
-		Method: method, Path: path, OperationID: id, Summary: summary,
+		Method: method, Path: path, OperationID: id, Summary: summary, Description: about, Errors: errors,
 		MaxBodyBytes: maxBody + 1, BodyReadTimeout: bodyTimeout,
 		SkipValidateBody: true, // see readJSON
 	}
@@ -137,7 +99,15 @@ func alias(o huma.Operation, path string) huma.Operation {
 	return o
 }
 
-var errNotUTF8 = errors.New("the body is not valid UTF-8")
+// notJSON is what each error of a body begins with that is no JSON text at all: of an
+// error, huma keeps the text alone, and the answer is 400 and not 422.
+const notJSON = "the body is not JSON: "
+
+// Errors of a body that is not JSON.
+var (
+	errNotUTF8  = errors.New(notJSON + "it is not valid UTF-8")
+	errTrailing = errors.New(notJSON + "something follows its end")
+)
 
 // readJSON gives the decoder of bodies. It is strict: unknown properties are
 // refused, and so is text that is not UTF-8, for which encoding/json would put
@@ -164,6 +134,9 @@ func decodeBody(reg huma.Registry, patch func() *huma.Schema, data []byte, v any
 	case *taskBody:
 		err = b.read(reg, data)
 		return b.refused == nil, err
+	case *tasksBody:
+		err = b.read(reg, data)
+		return b.refused == nil, err
 	case *patchBody:
 		err = b.read(reg, patch(), data)
 		return b.refused == nil, err
@@ -173,9 +146,6 @@ func decodeBody(reg huma.Registry, patch func() *huma.Schema, data []byte, v any
 	}
 	return true, nil
 }
-
-// errTrailing says that a body has more than one value.
-var errTrailing = errors.New("something follows the JSON of the body")
 
 // decodeStrictly reads one value, whose properties must be known.
 func decodeStrictly(data []byte, v any) error {
@@ -203,7 +173,7 @@ func isOver(data []byte, dec *json.Decoder) error {
 // checkJSON says where a body is no JSON; nil if it is.
 func checkJSON(data []byte) error {
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return fmt.Errorf("the body is not JSON: %w", err)
+		return fmt.Errorf(notJSON+"%w", err)
 	}
 	return nil
 }
@@ -329,10 +299,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request, ok bool) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if !overTCP(r.Context()) || !s.isPublic(r) {
-		noticeOf(s.master).write(w.Header())
+		s.notice().write(w.Header())
 	}
-	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 	if p := checkBody(r, reads); p != nil {
+		if r.Method == http.MethodPatch {
+			w.Header().Set("Accept-Patch", acceptPatch)
+		}
 		p.write(w)
 		return r, false
 	}
@@ -389,10 +362,13 @@ func isJSON(r *http.Request) bool {
 	return err == nil && (t == "application/json" || t == mergePatch && r.Method == http.MethodPatch)
 }
 
-// noRoute answers what no operation takes.
+// acceptPatch are the kinds of body that a PATCH can have.
+const acceptPatch = mergePatch + ", application/json"
+
+// noRoute answers what no operation takes, and OPTIONS.
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch} {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch} {
 		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
 		if _, pattern := s.mux.Handler(probe); pattern != "/" {
 			allowed = append(allowed, method)
@@ -400,7 +376,14 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	}
 	status, detail := http.StatusNotFound, "there is nothing at "+clip(r.URL.Path)
 	if len(allowed) > 0 {
-		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+		if slices.Contains(allowed, http.MethodPatch) {
+			w.Header().Set("Accept-Patch", acceptPatch)
+		}
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		status, detail = http.StatusMethodNotAllowed, r.Method+" is not possible at "+clip(r.URL.Path)
 	}
 	newProblem(status, codeOf(status), detail, "what there is: GET /v1/openapi.json").write(w)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -155,6 +156,8 @@ type Options struct {
 	WriteTimeout time.Duration    // that a reader of events may take for 16 KB of them; 0: 10 s
 	Heartbeat    time.Duration    // of silence in events until readers are shown that they are connected; 0: 15 s
 
+	Config string // digest of the master's configuration file, for [Notice]; "": it does not say
+
 	Token *Token // that requests over TCP must have; nil: there is no listener on TCP
 
 	Agents []string // names that the page offers for a new task
@@ -198,8 +201,8 @@ type Server struct {
 	opts    Options
 	mux     *http.ServeMux
 	openAPI []byte
-	codes   codes
 	traffic *traffic
+	guard   atomic.Pointer[guard] // of the listener on TCP; nil: there is none now
 
 	usages   turnstile // for what reads the whole ledger
 	searches turnstile // for searches of notes

@@ -24,10 +24,15 @@ import (
 )
 
 // ask makes a request to a server without a network.
-func ask(h http.Handler, method, path, contentType, body string) *httptest.ResponseRecorder {
+// ask makes a request, with other headers as "Name: value".
+func ask(h http.Handler, method, path, contentType, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
+	}
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Set(name, value)
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -71,7 +76,9 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/tasks", "", "", 200, "", `{"tasks":[{"id":"aa-2"`},
 		{"GET", "/v1/tasks?status=done,failed&label=x&session=web&limit=3", "", "", 200, "", `{"tasks":[{"id":"aa-1"`},
 		{"GET", "/v1/tasks?status=dead", "", "", 200, "", `{"tasks":[]}`},
+		{"GET", "/v1/tasks?status=queued&status=done", "", "", 200, "", `"status":"done"`},
 		{"GET", "/v1/tasks?status=finished", "", "", 422, "invalid", "draft"},
+		{"GET", "/v1/tasks?status=done&status=finished", "", "", 422, "invalid", `"field":"status"`},
 		{"GET", "/v1/tasks?limit=-1", "", "", 422, "invalid", "query.limit"},
 		{"GET", "/v1/tasks?limt=1", "", "", 422, "invalid", "query.limt"},
 		{"GET", "/v1/sessions", "", "", 200, "", `{"sessions":[{"key":"web"`},
@@ -99,9 +106,9 @@ func TestRequests(t *testing.T) {
 		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","notBefore":"soon"}`, 422, "invalid", "body.notBefore"},
 		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","agent":"codex","tool":"claude"}`, 422, "invalid", "agent and tool mean the same"},
 		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","tool":"claude"}`, 201, "", `"agent":"claude"`},
-		{"POST", "/v1/tasks", jsonType, `{"prompt":"x"} {"prompt":"y"}`, 422, "invalid", "after top-level value"},
-		{"POST", "/v1/tasks", jsonType, `{"prompt":`, 422, "invalid", "JSON"},
-		{"POST", "/v1/tasks", jsonType, "{\"prompt\":\"\xff\"}", 422, "invalid", "UTF-8"},
+		{"POST", "/v1/tasks", jsonType, `{"prompt":"x"} {"prompt":"y"}`, 400, "invalid", "after top-level value"},
+		{"POST", "/v1/tasks", jsonType, `{"prompt":`, 400, "invalid", "JSON"},
+		{"POST", "/v1/tasks", jsonType, "{\"prompt\":\"\xff\"}", 400, "invalid", "UTF-8"},
 		{"POST", "/v1/tasks", jsonType, `7`, 422, "invalid", "object"},
 		{"POST", "/v1/tasks", jsonType, ``, 400, "invalid", "body is required"},
 		{"POST", "/v1/tasks", jsonType, big, 413, "invalid", "more than the 8388608 bytes"},
@@ -137,10 +144,83 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestMethodNotAllowedSaysWhatIs(t *testing.T) {
-	w := ask(NewServer(newFake(t), Options{}), "DELETE", "/v1/tasks", "", "")
-	if got := w.Header().Get("Allow"); !strings.Contains(got, "GET") || !strings.Contains(got, "POST") {
-		t.Errorf("Allow: %q", got)
+// TestMethods: what cannot be done at a path is answered with what can, and so is OPTIONS.
+func TestMethods(t *testing.T) {
+	s := NewServer(twoTasks(t), Options{})
+	for _, c := range []struct {
+		method, path string
+		status       int
+		allow, patch string
+	}{
+		{"DELETE", "/v1/tasks", 405, "GET, HEAD, POST, OPTIONS", ""},
+		{"OPTIONS", "/v1/tasks", 204, "GET, HEAD, POST, OPTIONS", ""},
+		{"OPTIONS", "/v1/pause", 204, "POST, OPTIONS", ""},
+		{"OPTIONS", "/v1/tasks/aa-1", 204, "GET, HEAD, PATCH, OPTIONS", acceptPatch},
+		{"PUT", "/v1/tasks/aa-1", 405, "GET, HEAD, PATCH, OPTIONS", acceptPatch},
+		{"GET", "/v1/tasks/aa-1", 200, "", acceptPatch},
+		{"PATCH", "/v1/tasks/aa-1", 415, "", acceptPatch},
+		{"POST", "/v1/tasks", 415, "", ""},
+		{"OPTIONS", "/v1/sessions/dir:/a/b", 204, "GET, HEAD, OPTIONS", ""},
+		{"OPTIONS", "/v1/nothing", 404, "", ""},
+	} {
+		body := ""
+		if c.status == 415 {
+			body = "x"
+		}
+		w := ask(s, c.method, c.path, "text/plain", body)
+		h := w.Header()
+		if w.Code != c.status || h.Get("Allow") != c.allow || h.Get("Accept-Patch") != c.patch || c.status == 204 && w.Body.Len() > 0 {
+			t.Errorf("%s %s: %d %q %q %s", c.method, c.path, w.Code, h.Get("Allow"), h.Get("Accept-Patch"), w.Body)
+		}
+	}
+	if w := ask(s, "OPTIONS", "/v1/pause", "", "", "Stint-Run: r1"); w.Code != 204 {
+		t.Errorf("OPTIONS from a run: %d", w.Code)
+	}
+}
+
+// TestRetryAfter: a refusal that will not last says when to ask again.
+func TestRetryAfter(t *testing.T) {
+	m := newFake(t)
+	for code, want := range map[coordinator.Code]bool{coordinator.CodeTooMany: true, coordinator.CodeStopped: true, coordinator.CodeFull: false, coordinator.CodeConflict: false} {
+		m.err = &coordinator.Error{Code: code, Message: "no"}
+		for _, path := range []string{"/v1/tasks", "/v1/tasks/aa/cancel"} {
+			w := ask(NewServer(m, Options{}), "POST", path, jsonType, `{}`)
+			if got := w.Header().Get("Retry-After"); (got != "") != want {
+				t.Errorf("%s: %d, Retry-After %q", code, w.Code, got)
+			}
+		}
+	}
+	w := httptest.NewRecorder()
+	if newProblem(429, coordinator.CodeTooMany, "streams", "").write(w); w.Header().Get("Retry-After") == "" {
+		t.Error("the guard says nothing")
+	}
+}
+
+// TestNotModified: who has the task as it is gets no second copy of it, nor of its log.
+func TestNotModified(t *testing.T) {
+	m := twoTasks(t)
+	m.set("aa-1", func(t *state.Task) { t.Seq, t.RunID = 7, "r1" })
+	m.write(t, "r1", "stdout", "one\n")
+	s := NewServer(m, Options{})
+	for _, path := range []string{"/v1/tasks/aa-1", "/v1/tasks/aa-1/wait", "/v1/tasks/aa-1/logs"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			whole := ask(s, method, path, "", "")
+			tag := whole.Header().Get("ETag")
+			for _, c := range []struct {
+				given  string
+				status int
+			}{{tag, 304}, {"W/" + tag, 304}, {`"x", ` + tag, 304}, {"*", 304}, {`"x"`, 200}, {"x", 200}} {
+				w := ask(s, method, path, "", "", "If-None-Match: "+c.given)
+				if w.Code != c.status || w.Header().Get("ETag") != tag || tag == "" || w.Code == 304 && w.Body.Len() > 0 {
+					t.Errorf("%s %s, %s of %s: %d %s %s", method, path, c.given, tag, w.Code, w.Header().Get("ETag"), w.Body)
+				}
+			}
+			m.set("aa-1", func(t *state.Task) { t.Seq++ })
+			m.write(t, "r1", "stdout", "more\n")
+			if w := ask(s, method, path, "", "", "If-None-Match: "+tag); w.Code != 200 || w.Header().Get("ETag") == tag {
+				t.Errorf("%s %s after a change: %d", method, path, w.Code)
+			}
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func (s *slowClient) hold(c net.Conn, token string) {
 	_ = c.Close()
 }
 
-// A census knows the connections that a server has taken.
+// A census knows the connections that a server reads from.
 type census struct {
 	net.Listener
 	mu         sync.Mutex
@@ -87,6 +87,11 @@ func (l *census) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return &counted{Conn: c, seen: l}, nil
+}
+
+// enter counts a connection, and returns what is to be called when it is closed.
+func (l *census) enter(c net.Conn) (leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open++
@@ -95,7 +100,7 @@ func (l *census) Accept() (net.Conn, error) {
 	if n, ok := c.(*named); ok {
 		name = n.name
 	}
-	return &counted{Conn: c, closed: sync.OnceFunc(func() { l.leave(name, time.Since(begun)) })}, nil
+	return func() { l.leave(name, time.Since(begun)) }
 }
 
 func (l *census) leave(name string, after time.Duration) {
@@ -117,15 +122,34 @@ type named struct {
 	name string
 }
 
-// counted is a connection that tells when it is closed.
+// counted is a connection that tells when it is first read from, and when it is closed.
 type counted struct {
 	net.Conn
-	closed func()
+	seen *census
+
+	mu    sync.Mutex
+	leave func() // guarded by mu; nil: it was not read from, or is closed
+	over  bool
+}
+
+// Read implements net.Conn.
+func (c *counted) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.leave == nil && !c.over {
+		c.leave = c.seen.enter(c.Conn)
+	}
+	c.mu.Unlock()
+	return c.Conn.Read(p)
 }
 
 // Close implements net.Conn.
 func (c *counted) Close() error {
-	c.closed()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leave != nil {
+		c.leave()
+	}
+	c.leave, c.over = nil, true
 	return c.Conn.Close()
 }
 

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,27 +21,33 @@ import (
 )
 
 type logsInput struct {
-	ID     string `path:"id" doc:"A task: its id, any unique piece of it, or @last"` // huma cannot set an embedded refInput
-	Stream string `query:"stream" default:"stdout" enum:"stdout,stderr,prompt"`
-	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from those of the present attempt on"`
-	Run    string `query:"run" doc:"Only that run of the task: its id, a unique piece of it, or the number from 1 of one of its agent"`
-	Tail   int    `query:"tail" minimum:"0" doc:"Only the last so many lines; 0: all"`
-	Range  string `header:"Range" doc:"Of bytes of what there is now, such as bytes=0-999, or bytes=-1000 for the last ones. With If-Range and the ETag of an answer before, it is only heeded if what was read is still the beginning. Not with follow"`
+	ID     string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"` // huma cannot set an embedded refInput
+	Stream string `query:"stream" default:"stdout" enum:"stdout,stderr,prompt" doc:"Which output: what the run wrote to stdout or stderr, or the prompt that its agent read" example:"stdout"`
+	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from those of the present attempt on" example:"false"`
+	Run    string `query:"run" doc:"Only that run of the task: its id, a unique piece of it, or the number from 1 of one of its agent" example:"1"`
+	Tail   int    `query:"tail" minimum:"0" doc:"Only the last so many lines; 0: all" example:"100"`
+	IfNone string `header:"If-None-Match" doc:"ETag of an answer before: if nothing was written since, the answer is 304 without a body" example:"\"5e1f-4c\""` // net/http looks at it
+	Range  string `header:"Range" doc:"Of bytes of what there is now, such as bytes=0-999, or bytes=-1000 for the last ones. With If-Range and the ETag of an answer before, it is only heeded if what was read is still the beginning. Not with follow" example:"bytes=-1000"`
 }
 
 // streamFile names the file of a run that holds a stream.
 var streamFile = map[string]string{"stdout": "stdout", "stderr": "stderr", "prompt": "prompt.md"}
 
 func (s *Server) streamRoutes(api huma.API) {
-	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "What the runs of the task's last attempt wrote, in their order")
-	logs.Responses = contentResponses("text/plain", "What was written so far, or a stream that goes on")
+	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable)
+	logs.Responses = contentResponses("text/plain", "What was written so far, or a stream that goes on", "ok  \tshop/login\t0.4s\n")
 	huma.Register(api, logs, s.logs)
 	s.eventRoute(api)
 }
 
 // answers describes a good answer that is no JSON.
-func answers(what, contentType string) map[string]*huma.Response {
-	return map[string]*huma.Response{"200": {Description: what, Content: map[string]*huma.MediaType{contentType: {}}}}
+func answers(what, contentType, example string) map[string]*huma.Response {
+	return map[string]*huma.Response{"200": {Description: what, Content: map[string]*huma.MediaType{contentType: text(example)}}}
+}
+
+// text describes a body that is text.
+func text(example string) *huma.MediaType {
+	return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
 }
 
 // startStream sends the header of a stream at once and gives what to write to.
@@ -90,7 +98,11 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	if in.Follow && in.Tail > 0 {
 		return nil, asProblem(&coordinator.Error{Code: coordinator.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"})
 	}
-	if in.Follow {
+	content, begin, err := s.openLogs(&t, in, name)
+	if in.Follow && !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		if err == nil {
+			_ = content.Close() // it was only looked at
+		}
 		done, err := s.beginWait(ctx, t.ID)
 		if err != nil {
 			return nil, asProblem(err)
@@ -100,11 +112,6 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 			s.followLogs(hctx, t.ID, name)
 		}}, nil
 	}
-	paths, err := s.logPaths(&t, in.Run, name)
-	if err != nil {
-		return nil, asProblem(err)
-	}
-	content, begin, err := openLogs(paths, in.Tail)
 	if err != nil {
 		return nil, asProblem(err)
 	}
@@ -112,22 +119,29 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 		defer func() { _ = content.Close() }() // it was only read
 		hctx.SetHeader("Content-Type", textPlain)
 		if in.Tail == 0 { // a tail begins with something else after each line
-			hctx.SetHeader("ETag", `"`+content.Begin()+`"`)
+			begin := `"` + content.Begin() + "-"
+			tag := begin + strconv.FormatInt(content.Size(), 36) + `"`
+			hctx.SetHeader("ETag", tag)
+			if r, _ := humago.Unwrap(hctx); strings.HasPrefix(r.Header.Get("If-Range"), begin) {
+				r.Header.Set("If-Range", tag) // what the client has is still the beginning
+			}
 		}
-		r, _ := humago.Unwrap(hctx)
-		r.Header.Del("If-None-Match") // the same beginning is not the same content
 		serveContent(hctx, io.NewSectionReader(content, begin, content.Size()-begin), time.Time{})
 	}}, nil
 }
 
-// openLogs opens the files of a log, and gives where its last lines begin; with 0 lines
-// where all begin.
-func openLogs(paths []string, lines int) (content *coordinator.Outputs, begin int64, err error) {
+// openLogs opens the files of that name of a task's runs, and gives where what is asked
+// for begins.
+func (s *Server) openLogs(t *state.Task, in *logsInput, name string) (content *coordinator.Outputs, begin int64, err error) {
+	paths, err := s.logPaths(t, in.Run, name)
+	if err != nil {
+		return nil, 0, err
+	}
 	content, err = coordinator.OpenOutputs(paths)
-	if err != nil || lines == 0 {
+	if err != nil || in.Tail == 0 {
 		return content, 0, err
 	}
-	begin, err = content.Tail(lines)
+	begin, err = content.Tail(in.Tail)
 	if err != nil {
 		return nil, 0, errors.Join(err, content.Close())
 	}
@@ -146,7 +160,7 @@ func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err 
 	}
 	for _, id := range ids {
 		path := filepath.Join(s.master.RunDir(id), name)
-		if _, err := os.Stat(path); err == nil {
+		if _, err := os.Lstat(path); err == nil {
 			paths = append(paths, path)
 		}
 	}

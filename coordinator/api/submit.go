@@ -26,27 +26,25 @@ type (
 		keys []string // values of the header Idempotency-Key
 	}
 
-	previewInput struct{ Body taskBody }
+	// batchInput is a submitInput that is described as a list.
+	batchInput struct {
+		Body tasksBody
+		keys []string
+	}
+
+	previewInput struct{ Body tasksBody }
 
 	// submitOutput has a field Status, which huma takes for the HTTP status. No
 	// other output may have one.
 	submitOutput struct {
 		Status   int
 		Location string `header:"Location"`
-		Body     any    // *submittedTask or *submittedTasks
-	}
-
-	submittedTask struct {
-		TaskView
-		TaskID string `json:"task_id" doc:"The id once more, as the first of these interfaces called it"`
-	}
-
-	submittedTasks struct {
-		Tasks []submittedTask `json:"tasks" doc:"In the order in which they were sent"`
+		Body     any    // a TaskView or a listBody
 	}
 )
 
-// A taskBody is a body with one task or a list of them.
+// A taskBody is a body with one task, or a list of them, which older clients send to the
+// same path.
 type taskBody struct {
 	one     coordinator.TaskSpec
 	list    []coordinator.TaskSpec
@@ -54,13 +52,17 @@ type taskBody struct {
 	refused *problem // why it is not taken; nil: it is
 }
 
-// Schema says that a body is one task or a list.
+// Schema implements [huma.SchemaProvider].
 func (taskBody) Schema(r huma.Registry) *huma.Schema {
-	return oneOrMany(r, reflect.TypeFor[coordinator.TaskSpec](), reflect.TypeFor[[]coordinator.TaskSpec]())
+	return r.Schema(reflect.TypeFor[coordinator.TaskSpec](), true, "")
 }
 
-func oneOrMany(r huma.Registry, one, many reflect.Type) *huma.Schema {
-	return &huma.Schema{OneOf: []*huma.Schema{r.Schema(one, true, ""), r.Schema(many, true, "")}}
+// A tasksBody is a taskBody that is described as a list.
+type tasksBody struct{ taskBody }
+
+// Schema implements [huma.SchemaProvider].
+func (tasksBody) Schema(r huma.Registry) *huma.Schema {
+	return r.Schema(reflect.TypeFor[[]coordinator.TaskSpec](), true, "")
 }
 
 // read decodes a body: in one pass if its names are those of TaskSpec, else once more
@@ -70,6 +72,9 @@ func (b *taskBody) read(reg huma.Registry, data []byte) error {
 		b.refused = newProblem(http.StatusRequestEntityTooLarge, coordinator.CodeInvalid,
 			fmt.Sprintf("the task has more than the %d bytes that are taken", maxBody), "put long texts into files of the workspace and name them in the prompt")
 		return nil
+	}
+	if coordinator.EmptyKey(data) >= 0 {
+		return b.refuse(wrongKey("idempotencyKey", "it is empty"))
 	}
 	refused := b.decode(data)
 	if refused == nil || errors.Is(refused, coordinator.ErrLongList) {
@@ -125,30 +130,37 @@ func (b *taskBody) decode(data []byte) error {
 
 // submitRoutes registers what takes tasks.
 func (s *Server) submitRoutes(api huma.API) {
-	submit := op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task, or a list of which all are taken or none")
-	submit.Description = "201: new tasks are there and durable. 200: what was asked for is there already, under that id or idempotency key. " +
-		"A property may also be spelled with underscores (session_key), agent as tool, sessionKey as session, tenantId as tenant, " +
+	const spellings = "A property may also be spelled with underscores (session_key), agent as tool, sessionKey as session, tenantId as tenant, " +
 		"outputSpec as output_files, notBefore as scheduled_at, verifyCommand as verify."
-	submit.DefaultStatus, submit.MaxBodyBytes = http.StatusCreated, maxList+1
-	submit.Parameters = []*huma.Param{{
-		Name: keyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-		Description: "1 to 256 printable characters, in quotes or without. The same request under the same key gives the same tasks, another one is a conflict. One task has it as its idempotencyKey; a list has it as a whole.",
-	}}
-	reg := api.OpenAPI().Components.Schemas
-	schema := oneOrMany(reg, reflect.TypeFor[submittedTask](), reflect.TypeFor[submittedTasks]())
-	submit.Responses = map[string]*huma.Response{}
-	for status, what := range map[string]string{"200": "There already", "201": "Taken in"} {
-		submit.Responses[status] = &huma.Response{
-			Description: what, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}},
-			Headers: map[string]*huma.Param{"Location": {Description: "Path of the task, if it is one", Schema: &huma.Schema{Type: huma.TypeString}}},
-		}
-	}
+	submit := s.submission(api, op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task", "201: the task is new, and durable. 200: it exists already, under that id or idempotency key. "+spellings+" A list of tasks is accepted here too, as at /v1/tasks/batch.",
+		http.StatusConflict, http.StatusTooManyRequests), reflect.TypeFor[TaskView]())
 	huma.Register(api, submit, s.submit)
 	huma.Register(api, alias(submit, "/tasks"), s.submit)
+	batch := s.submission(api, op(http.MethodPost, "/v1/tasks/batch", "submit-tasks", "Submit a list of tasks", "All of them are accepted, or none. 201: some are new, and durable. 200: all exist already. "+spellings,
+		http.StatusConflict, http.StatusTooManyRequests), reflect.TypeFor[listBody]())
+	huma.Register(api, batch, s.submitBatch)
 
-	preview := op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Say what would be run for tasks, as they would be taken in; nothing is kept")
+	preview := op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Show what would be run for tasks", "They are checked as at a submit, and their prompts are built. Nothing is kept, and no agent starts.", http.StatusConflict, http.StatusTooManyRequests)
 	preview.MaxBodyBytes = maxList + 1
 	huma.Register(api, preview, s.preview)
+}
+
+// submission completes the description of an operation that takes tasks and answers with
+// them.
+func (s *Server) submission(api huma.API, o huma.Operation, answer reflect.Type) huma.Operation {
+	o.DefaultStatus, o.MaxBodyBytes = http.StatusCreated, maxList+1
+	o.Parameters = []*huma.Param{{
+		Name: keyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{`"8e03978e-40d5-43dd-bc93-6894a57f9324"`}},
+		Description: "1 to 256 printable characters, in quotes or without. The same request under the same key answers with the same tasks, another request is a conflict. A single task has it as its idempotencyKey, a list has it as a whole.",
+	}}
+	o.Responses = map[string]*huma.Response{}
+	for status, what := range map[string]string{"200": "It exists already", "201": "It is new"} {
+		o.Responses[status] = &huma.Response{
+			Description: what, Content: map[string]*huma.MediaType{"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(answer, true, "")}},
+			Headers: map[string]*huma.Param{"Location": {Description: "Path of the task, if it is a single one", Schema: &huma.Schema{Type: huma.TypeString}}},
+		}
+	}
+	return o
 }
 
 // keyHeader is the header with the idempotency key of a request.
@@ -162,6 +174,13 @@ func (in *submitInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
+// Resolve is that of a [submitInput].
+func (in *batchInput) Resolve(ctx huma.Context) []error {
+	r, _ := humago.Unwrap(ctx)
+	in.keys = r.Header[keyHeader]
+	return nil
+}
+
 // key gives the idempotency key of the request; "" if it has none.
 func (in *submitInput) key() (string, error) {
 	switch len(in.keys) {
@@ -170,7 +189,7 @@ func (in *submitInput) key() (string, error) {
 	case 1:
 		return parseKey(in.keys[0])
 	}
-	return "", wrongKey("the header is there twice")
+	return "", wrongKey(keyHeader, "the header is there twice")
 }
 
 // parseKey reads an idempotency key: a string of structured fields (RFC 8941, in quotes),
@@ -183,8 +202,11 @@ func parseKey(value string) (string, error) {
 			return "", err
 		}
 	}
-	if coordinator.CheckKey(key) != nil {
-		return "", wrongKey("the key is not 1 to 256 printable characters")
+	switch {
+	case key == "":
+		return "", wrongKey(keyHeader, "it is empty")
+	case coordinator.CheckKey(key) != nil:
+		return "", wrongKey(keyHeader, "the key is not 1 to 256 printable characters")
 	}
 	return key, nil
 }
@@ -197,21 +219,21 @@ func unquote(s string) (string, error) {
 		case c == '"' && i == len(s)-1:
 			return out.String(), nil
 		case c == '"':
-			return "", wrongKey("something follows the closing quote")
+			return "", wrongKey(keyHeader, "something follows the closing quote")
 		case c != '\\':
 			out.WriteByte(c)
 		case i+1 < len(s) && (s[i+1] == '"' || s[i+1] == '\\'):
 			i++
 			out.WriteByte(s[i])
 		default:
-			return "", wrongKey(`a backslash stands before neither " nor \`)
+			return "", wrongKey(keyHeader, `a backslash stands before neither " nor \`)
 		}
 	}
-	return "", wrongKey("the closing quote is missing")
+	return "", wrongKey(keyHeader, "the closing quote is missing")
 }
 
-func wrongKey(why string) error {
-	return &coordinator.Error{Code: coordinator.CodeInvalid, Message: "the header " + keyHeader + " cannot be used: " + why, Hint: "send for example " + keyHeader + `: "8e03978e-40d5-43dd-bc93-6894a57f9324"`, Field: keyHeader}
+func wrongKey(field, why string) error {
+	return &coordinator.Error{Code: coordinator.CodeInvalid, Message: field + " cannot be used: " + why, Hint: "send for example " + keyHeader + `: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, Field: field}
 }
 
 func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, error) {
@@ -225,6 +247,14 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 		return s.submitList(ctx, key, in.Body.list)
 	}
 	return s.submitOne(ctx, key, in.Body.one)
+}
+
+// submitBatch is submit where a list is expected.
+func (s *Server) submitBatch(ctx context.Context, in *batchInput) (*submitOutput, error) {
+	if in.Body.refused == nil && !in.Body.isList {
+		return nil, asProblem(invalid("the body is not a list of tasks", "send a single task to /v1/tasks"))
+	}
+	return s.submit(ctx, &submitInput{Body: in.Body.taskBody, keys: in.keys})
 }
 
 func (s *Server) submitOne(ctx context.Context, key string, spec coordinator.TaskSpec) (*submitOutput, error) {
@@ -260,19 +290,21 @@ func (s *Server) submitList(ctx context.Context, key string, specs []coordinator
 	if err != nil {
 		return nil, asProblem(err)
 	}
-	out, body := &submitOutput{Status: http.StatusOK}, &submittedTasks{Tasks: make([]submittedTask, len(tasks))}
+	out, body := &submitOutput{Status: http.StatusOK}, listBody{Tasks: make([]TaskView, len(tasks))}
 	for i, t := range tasks {
 		out.Status = max(out.Status, numbers[i].status(&t)) // one of them is new
-		body.Tasks[i] = *s.submitted(t)
+		body.Tasks[i] = s.submitted(t)
 	}
 	out.Body = body
 	return out, nil
 }
 
 // submitted shows a task to who has sent it.
-func (s *Server) submitted(t state.Task) *submittedTask {
+func (s *Server) submitted(t state.Task) TaskView {
 	t.Prompt, t.InputFiles = "", nil // the client has them
-	return &submittedTask{TaskView: s.view(t), TaskID: t.ID}
+	v := s.view(t)
+	v.TaskID = t.ID
+	return v
 }
 
 // A number is the id that a task would have if it were new.

@@ -1,28 +1,49 @@
 package api
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 )
 
 // A tcpListener gives connections from which nothing is read unless our own user or root
-// has their other end.
+// has their other end, and not too many at a time.
 type tcpListener struct {
 	net.Listener
-	log *slog.Logger
+	log    *slog.Logger
+	places *places
+
+	once   sync.Once
+	closed chan struct{}
 }
 
-// Accept gives the next connection, whoever it is from.
+// Accept gives the next connection, whoever it is from, once there is a place for it.
 func (l *tcpListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &tcpConn{Conn: c, log: l.log}, nil
+	c := &tcpConn{Conn: conn, log: l.log, places: l.places}
+	for !l.places.take(c) {
+		select {
+		case <-l.places.freed:
+		case <-time.After(yieldAfter):
+		case <-l.closed:
+			return nil, errors.Join(net.ErrClosed, conn.Close())
+		}
+	}
+	return c, nil
+}
+
+// Close ends Accept.
+func (l *tcpListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
 }
 
 // A tcpEnd is the other end of a connection over TCP.
@@ -35,7 +56,8 @@ type tcpEnd struct {
 // no other connection should wait: so it is asked by who reads, and not by Accept.
 type tcpConn struct {
 	net.Conn
-	log *slog.Logger
+	log    *slog.Logger
+	places *places
 
 	once sync.Once
 	end  tcpEnd // set by once
@@ -49,6 +71,12 @@ func (c *tcpConn) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return c.Conn.Read(p)
+}
+
+// Close implements net.Conn.
+func (c *tcpConn) Close() error {
+	defer c.places.leave(c)
+	return c.Conn.Close()
 }
 
 // look finds out who has the other end. Only what is no connection of the kernel's, as

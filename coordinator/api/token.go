@@ -1,7 +1,6 @@
 package api
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -10,11 +9,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"stint/ledger/durable"
 )
@@ -33,15 +30,16 @@ type Token struct {
 // tokenBytes is the size of a token before it is written in base64.
 const tokenBytes = 32
 
-// OpenToken gives the token in the file at path, which is made if it is missing. The
-// error is a [*coordinator.Error] if the file is not as it must be.
+// OpenToken returns the token in the file at path, which is made if it is missing. The
+// error is a [*coordinator.Error] if the file is not as it must be; the token counts as
+// soon as it is.
 func OpenToken(path string) (*Token, error) {
+	t := &Token{path: path}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		if err := firstToken(path); err != nil {
-			return nil, err
+			return t, err
 		}
 	}
-	t := &Token{path: path}
 	_, err := t.Text()
 	return t, err
 }
@@ -49,7 +47,7 @@ func OpenToken(path string) (*Token, error) {
 // firstToken makes a token, unless somebody else has made one meanwhile: then that one
 // counts, which may have been given to somebody already.
 func firstToken(path string) error {
-	own := path + "." + randomText(8)
+	own := durable.TempName(path)
 	if err := RotateToken(own); err != nil {
 		return err
 	}
@@ -144,103 +142,4 @@ func (t *Token) isToken(given string) bool {
 func equalText(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
-}
-
-// browserTime is how long a browser stays let in.
-const browserTime = 7 * 24 * time.Hour
-
-// cookie gives what a browser is to send from now on: when it ends, something random,
-// and the proof that both are from who has the token. Nothing is kept, so it outlives
-// the master, and counts no more when the token is another one.
-func (t *Token) cookie(now time.Time) (string, error) {
-	text, err := t.Text()
-	if err != nil {
-		return "", err
-	}
-	body := strconv.FormatInt(now.Add(browserTime).Unix(), 10) + "." + randomText(16)
-	return body + "." + proof(text, "cookie "+body), nil
-}
-
-// isCookie reports whether value is a cookie of the present token that has not ended.
-func (t *Token) isCookie(value string, now time.Time) bool {
-	text, err := t.Text()
-	if err != nil {
-		return false
-	}
-	i := strings.LastIndexByte(value, '.')
-	if i < 0 || !equalText(value[i+1:], proof(text, "cookie "+value[:i])) {
-		return false
-	}
-	until, _, _ := strings.Cut(value, ".")
-	end, err := strconv.ParseInt(until, 10, 64)
-	return err == nil && now.Unix() < end
-}
-
-// pageKey gives what a page has to show beside its cookie before it may change
-// anything: browsers send the cookies of a host to all of its ports, so whoever listens
-// at another one may come to have the cookie, but never this.
-func (t *Token) pageKey(cookie string) (string, error) {
-	text, err := t.Text()
-	return proof(text, "page "+cookie), err
-}
-
-// isPageKey reports whether given is the page key of a cookie.
-func (t *Token) isPageKey(given, cookie string) bool {
-	key, err := t.pageKey(cookie)
-	return err == nil && equalText(given, key)
-}
-
-// proof is the code for a text that only who has the token can make.
-func proof(token, text string) string {
-	mac := hmac.New(sha256.New, []byte(token))
-	_, _ = mac.Write([]byte("stint " + text)) // a hash takes all
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-}
-
-// Codes are what lets a browser in, once each.
-const (
-	codeTime = time.Minute // from when it was given out
-	maxCodes = 16          // that wait for their browser
-)
-
-// codes are the one-time codes that have been given out. It is safe for concurrent use.
-type codes struct {
-	mu    sync.Mutex
-	until map[string]time.Time // guarded by mu
-}
-
-// add gives a new code. Of too many that wait, the oldest counts no more.
-func (c *codes) add(now time.Time) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.until == nil {
-		c.until = map[string]time.Time{}
-	}
-	oldest := ""
-	for code, until := range c.until {
-		if !now.Before(until) {
-			delete(c.until, code)
-		} else if oldest == "" || until.Before(c.until[oldest]) {
-			oldest = code
-		}
-	}
-	if len(c.until) >= maxCodes {
-		delete(c.until, oldest)
-	}
-	code := randomText(16)
-	c.until[code] = now.Add(codeTime)
-	return code
-}
-
-// take reports whether a code counts, which it does once.
-func (c *codes) take(code string, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for known, until := range c.until {
-		if equalText(known, code) {
-			delete(c.until, known)
-			return now.Before(until)
-		}
-	}
-	return false
 }

@@ -2,9 +2,12 @@ package api
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,18 +72,17 @@ func TestFirstTokenIsOne(t *testing.T) {
 	}
 }
 
-// TestRotationCountsAtOnce: for the token, and for the browsers that it let in.
+// TestRotationCountsAtOnce: for browsers see TestStolenCookieChangesNothing.
 func TestRotationCountsAtOnce(t *testing.T) {
-	token, now := newToken(t), time.Now()
+	token := newToken(t)
 	old := textOf(t, token)
-	cookie, err := token.cookie(now)
-	if err != nil || !token.isToken(old) || !token.isCookie(cookie, now) {
-		t.Fatal("the present token does not count", err)
+	if !token.isToken(old) {
+		t.Fatal("the present token does not count")
 	}
 	if err := RotateToken(token.path); err != nil {
 		t.Fatal(err)
 	}
-	if token.isToken(old) || token.isCookie(cookie, now) || !token.isToken(textOf(t, token)) {
+	if token.isToken(old) || !token.isToken(textOf(t, token)) {
 		t.Error("the old token still counts, or the new one does not")
 	}
 }
@@ -107,38 +109,74 @@ func TestBadTokenFiles(t *testing.T) {
 	}
 }
 
-func TestCookies(t *testing.T) {
-	token, now := newToken(t), time.Now()
-	good, err := token.cookie(now)
-	if err != nil {
-		t.Fatal(err)
+// TestBrowsersCountForATime: a code for a minute, a cookie for a week, and not more than
+// some of them.
+func TestBrowsersCountForATime(t *testing.T) {
+	var b browsers
+	now := time.Now()
+	shown := func(one browser, at time.Time) bool {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = one.name + ".localhost:1"
+		r.AddCookie(&http.Cookie{Name: cookieName, Value: one.cookie})
+		return b.shows(r, "token", at)
 	}
-	later, _, _ := strings.Cut(good, ".")
-	for _, bad := range []string{"", ".", "..", good + "x", "9" + good, strings.Replace(good, later, "99999999999", 1), textOf(t, token)} {
-		if token.isCookie(bad, now) {
-			t.Errorf("%q counts", bad)
-		}
+	first, second := b.add("token", now), b.add("token", now)
+	if _, ok := b.letIn(second.name, second.code, "token", now.Add(codeTime)); ok {
+		t.Error("a code that is too old counts")
 	}
-	if token.isCookie(good, now.Add(browserTime+time.Second)) || !token.isCookie(good, now.Add(browserTime-time.Minute)) {
-		t.Error("a cookie does not end when it should")
+	in, ok := b.letIn(first.name, first.code, "token", now.Add(codeTime-1))
+	if !ok || shown(first, now) || !shown(in, now.Add(browserTime)) || shown(in, now.Add(browserTime+codeTime)) {
+		t.Error("a cookie does not begin or end when it should")
+	}
+	if _, ok := b.letIn(first.name, "", "token", now); ok {
+		t.Error("no code lets somebody in")
+	}
+	later := now.Add(codeTime)
+	for range maxBrowsers - 1 {
+		b.add("token", later)
+	}
+	if _, ok := b.get(second.name); ok || !shown(in, later) {
+		t.Error("who has not come in time stays, or who is in does not")
+	}
+	b.add("token", later)
+	if len(b.all) != maxBrowsers || shown(in, later) {
+		t.Error("browsers pile up")
 	}
 }
 
-func TestCodesCountOnceAndNotForLong(t *testing.T) {
-	var c codes
-	now := time.Now()
-	first, second := c.add(now), c.add(now)
-	if c.take("", now) || c.take(first+"x", now) || !c.take(first, now) || c.take(first, now) {
-		t.Error("a code does not count just once")
+// TestRotationsAtOnce: two rotations at a time never disturb each other, and who reads
+// meanwhile gets a whole token.
+func TestRotationsAtOnce(t *testing.T) {
+	const each = 300
+	path := newToken(t).path
+	stop := make(chan struct{})
+	var rotations, readers sync.WaitGroup
+	for range 2 {
+		rotations.Go(func() {
+			for range each {
+				if err := RotateToken(path); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		readers.Go(func() {
+			token := &Token{path: path}
+			for {
+				if _, err := token.Text(); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
 	}
-	if c.take(second, now.Add(codeTime)) || c.take(second, now) {
-		t.Error("a code that is too old counts")
-	}
-	oldest := c.add(now)
-	for i := range maxCodes {
-		c.add(now.Add(time.Duration(i+1) * time.Millisecond))
-	}
-	if c.take(oldest, now) || len(c.until) != maxCodes {
-		t.Error("codes pile up")
+	rotations.Wait()
+	close(stop)
+	readers.Wait()
+	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
+		t.Errorf("left behind: %v %v", names, err)
 	}
 }

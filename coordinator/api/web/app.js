@@ -3,7 +3,7 @@
 // a document that the server has written; the server's policy lets no script do more.
 "use strict";
 
-const keyName = "stint-page-key"; // see pageKey in token.go; another port cannot read it
+const keyName = "stint-page-key"; // see browser in signin.go; another port cannot read it
 const retryAfter = 5000; // milliseconds until a stream that was refused is tried again
 const lookAt = 3000; // milliseconds between two looks at the log of a running task
 const lookAround = 15000; // likewise, for what no event tells of, as a pause
@@ -12,6 +12,10 @@ const live = document.getElementById("live"); // what is replaced; null for who 
 const said = document.getElementById("said");
 const link = document.getElementById("link");
 const form = document.getElementById("new");
+const mark = live?.dataset.mark; // what only the master that has written this page knows
+const signedOut = "This page is signed out, and shows how things stood. To sign in again: stint ui";
+
+let over = false; // it is signed out, for good
 
 // visible writes control characters and the marks that reorder text as \x1b and the like.
 function visible(text) {
@@ -28,9 +32,11 @@ function say(text, failed = false) {
 	said.className = failed ? "failed" : "";
 }
 
-// post asks the master for something. An answer that is an error is thrown, with the
-// field of the request that is wrong, if the master names one.
+// post asks the master for something, once it is sure that nobody else answers, who would be
+// told it. An answer that is an error is thrown, with the field of the request that is
+// wrong, if the master names one.
 async function post(path, body, headers = {}) {
+	if (live && !(await ours())) throw new Error(over ? signedOut : "The master does not answer. Nothing was sent.");
 	const sent = { method: "POST", redirect: "error", headers: { "Stint-Page": localStorage.getItem(keyName) ?? "", ...headers } };
 	if (body !== undefined) {
 		sent.body = JSON.stringify(body);
@@ -72,6 +78,22 @@ function load() {
 	});
 }
 
+// ours gives the page as our master would show it now; null if nobody answers. Any other
+// answer is one of a master that has signed us out, or of another user who listens where
+// none does: then the page stops, and loads nothing more.
+async function ours() {
+	const answer = over ? null : await load();
+	if (!answer || over) return null;
+	const fresh = answer.responseXML?.getElementById("live");
+	if (fresh?.dataset.mark === mark) return fresh;
+	over = true;
+	events?.close();
+	events = null;
+	link.textContent = "signed out";
+	say(signedOut, true);
+	return null;
+}
+
 let loading = false;
 let again = false;
 
@@ -82,12 +104,11 @@ async function refresh() {
 	loading = true;
 	while (again) {
 		again = false;
-		const answer = await load();
-		if (answer?.status === 401) return location.reload();
-		const fresh = answer?.responseXML?.getElementById("live");
+		const fresh = await ours();
 		if (!fresh) continue;
 		replace(fresh);
-		document.title = answer.responseXML.title;
+		document.title = fresh.ownerDocument.title;
+		if (events?.readyState === EventSource.OPEN) link.textContent = "live";
 	}
 	loading = false;
 }
@@ -132,12 +153,9 @@ function changed() {
 function follow() {
 	events?.close();
 	events = null;
-	if (document.visibilityState === "hidden") return;
+	if (over || document.visibilityState === "hidden") return;
 	events = new EventSource("/v1/events");
-	events.onopen = () => {
-		link.textContent = "live";
-		refresh();
-	};
+	events.onopen = refresh;
 	events.addEventListener("task", changed);
 	events.addEventListener("resync", changed);
 	events.onerror = () => {
@@ -202,7 +220,6 @@ function letIn() {
 	return Boolean(code);
 }
 
-addEventListener("hashchange", letIn);
 if (!letIn() && live) {
 	form.addEventListener("submit", submit);
 	form.addEventListener("input", (event) => {

@@ -1,0 +1,289 @@
+package api
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// aboutAPI is what the description says about all requests.
+const aboutAPI = "The HTTP interface of a stint master. It answers the same requests on its unix socket, which only its user can open " +
+	"and where no token is needed, and, as stint serve, on a port of this machine. There, each request needs the token (stint token header), " +
+	"or the cookie of a browser that stint ui has signed in and, if the request changes something, the header Stint-Page. " +
+	"Errors are application/problem+json; code is for programs. Unknown query parameters and properties are refused. " +
+	"Each answer has the headers Stint-Seq (number of the newest record), Stint-Findings and Stint-Paused."
+
+// tags group the operations: each belongs to the tag with the longest prefix of its path.
+var tags = []struct{ name, about, prefixes string }{
+	{"tasks", "Submit, list, change and end tasks.", "/v1/tasks"},
+	{"runs", "What the runs of a task read, wrote and left behind.", "/v1/tasks/{id}/runs /v1/tasks/{id}/logs /v1/tasks/{id}/files /v1/tasks/{id}/prompt /v1/tasks/{id}/raw"},
+	{"sessions", "Conversations with an agent that several tasks share.", "/v1/sessions"},
+	{"events", "Each change, as it happens.", "/v1/events"},
+	{"reports", "Accounts, usage and notes.", "/v1/accounts /v1/usage /v1/memory"},
+	{"ledger", "The files that hold all tasks, which people edit too.", "/v1/ledger /v1/state"},
+	{"master", "The master itself: dispatch, health, metrics.", "/"},
+	{"browser", "How stint ui signs a browser in.", "/ui /v1/ui"},
+}
+
+// errorAnswers say when an answer has the status of an error, with an example.
+var errorAnswers = map[int]struct{ when, example, hint string }{
+	http.StatusBadRequest:                   {"The body is missing, cut off or not JSON, or there is one where none belongs.", notJSON + "unexpected end of JSON input", ""},
+	http.StatusUnauthorized:                 {"The token or the cookie is missing or no longer valid. Only over TCP.", "the token is missing or is not the present one", "stint token header"},
+	http.StatusForbidden:                    {"A run of an agent, or the page of another site, may not do this.", coordinator.ErrFromRun.Message, coordinator.ErrFromRun.Hint},
+	http.StatusNotFound:                     {"There is no such task, session, run or file.", `there is no task "x"`, "stint ls"},
+	http.StatusConflict:                     {"The reference fits more than one task, or the request contradicts what is already so.", `"019a" fits several tasks`, "give more of the id"},
+	http.StatusPreconditionFailed:           {"The task has changed since it was read.", "the task has changed", "read it again"},
+	http.StatusRequestEntityTooLarge:        {"The body is larger than is accepted.", errTooLarge.Error(), "send it over the unix socket, or in several parts"},
+	http.StatusUnsupportedMediaType:         {"The body is of another kind; for PATCH, Accept-Patch names those that are accepted.", "the body's Content-Type must be application/json", ""},
+	http.StatusRequestedRangeNotSatisfiable: {"The header Range names nothing that exists.", "the header Range names nothing that is there", "for the last 1000 of them: Range: bytes=-1000"},
+	http.StatusMisdirectedRequest:           {"The request is for another host. Only over TCP.", "this is not the host that was asked for", "use the address that stint ui shows"},
+	http.StatusUnprocessableEntity:          {"The request is well-formed, and something in it is wrong; field names it.", "the prompt is empty", "stint task PROMPT"},
+	http.StatusLocked:                       {"A run or a lock of someone else is in the way.", "the task runs", "try again once that has ended"},
+	http.StatusTooManyRequests:              {"A limit is reached: of the queue, or of requests at the same time.", "the queue is full: 1000 tasks wait, 1 more would come, and max_queued is 1000", "wait until some have ended"},
+	http.StatusInternalServerError:          {"stint failed. There is no code.", "read task x: input/output error", ""},
+	http.StatusServiceUnavailable:           {"The master is going away, or cannot write.", errStopping.Message, errStopping.Hint},
+	http.StatusInsufficientStorage:          {"The disk is full. Nothing was kept.", "the disk of /home/ana/.local/state/stint is full; nothing was kept", "make room and try again"},
+}
+
+// describe completes the description of the interface, openapi.json beside this file, and
+// serves it.
+func (s *Server) describe(api huma.API) {
+	doc := api.OpenAPI()
+	doc.Info.Description = aboutAPI
+	doc.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
+	doc.Info.Contact = &huma.Contact{Name: "stint"}
+	doc.Servers = []*huma.Server{{
+		URL: "http://127.0.0.1:{port}", Description: "The listener of stint serve",
+		Variables: map[string]*huma.ServerVariable{"port": {Default: "7433", Description: "Port of the setting http"}},
+	}}
+	for _, t := range tags {
+		doc.Tags = append(doc.Tags, &huma.Tag{Name: t.name, Description: t.about})
+	}
+	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token":  {Type: "http", Scheme: "bearer", Description: "The token in the file token of the state directory. Only over TCP"},
+		"cookie": {Type: "apiKey", In: "cookie", Name: cookieName, Description: "The cookie of a browser, under the host name that stint ui has given it"},
+	}
+	doc.Security = []map[string][]string{{"token": {}}, {"cookie": {}}, {}}
+	d := describer{doc, doc.Components.Schemas}
+	d.describeRefusals()
+	for path, item := range doc.Paths {
+		for _, o := range []*huma.Operation{item.Get, item.Post, item.Patch} {
+			if o != nil {
+				d.operation(path, o)
+			}
+		}
+	}
+	spec, err := json.Marshal(doc)
+	if err != nil {
+		panic("api: the description does not marshal: " + err.Error())
+	}
+	s.openAPI = spec
+	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(s.openAPI) // the client may be gone
+	})
+}
+
+// A describer adds to a description what huma leaves out.
+type describer struct {
+	doc *huma.OpenAPI
+	reg huma.Registry
+}
+
+// describeRefusals describes the answer for each status of an error once.
+func (d *describer) describeRefusals() {
+	d.doc.Components.Responses = map[string]*huma.Response{}
+	for status, r := range errorAnswers {
+		p := newProblem(status, codeOf(status), r.example, r.hint)
+		about, headers := r.when, map[string]*huma.Param{}
+		if codes := codesOf(status); len(codes) > 0 {
+			p.Code = coordinator.Code(codes[0])
+			about += " Codes: `" + strings.Join(codes, "`, `") + "`."
+		}
+		for name := range p.GetHeaders() {
+			headers[name] = &huma.Param{Description: "Seconds after which to try again", Schema: &huma.Schema{Type: huma.TypeInteger}}
+		}
+		d.doc.Components.Responses[responseName(status)] = &huma.Response{Description: about, Headers: headers, Content: map[string]*huma.MediaType{
+			p.ContentType(""): {Schema: d.reg.Schema(reflect.TypeFor[problem](), true, ""), Example: p},
+		}}
+	}
+}
+
+// responseName returns the name of the description of a status.
+func responseName(status int) string { return strings.ReplaceAll(http.StatusText(status), " ", "") }
+
+// codesOf returns the codes that an answer with a status can have.
+func codesOf(status int) (codes []string) {
+	for code, is := range statusOf {
+		if is == status {
+			codes = append(codes, string(code))
+		}
+	}
+	if code := string(codeOf(status)); code != "" && !slices.Contains(codes, code) {
+		codes = append(codes, code)
+	}
+	slices.Sort(codes)
+	return codes
+}
+
+// operation adds a tag, the answers that are errors, and examples.
+func (d *describer) operation(path string, o *huma.Operation) {
+	best := ""
+	for _, t := range tags {
+		for prefix := range strings.FieldsSeq(t.prefixes) {
+			if strings.HasPrefix(path, prefix) && len(prefix) > len(best) {
+				best, o.Tags = prefix, []string{t.name}
+			}
+		}
+	}
+	if publicRoutes[o.Method+" "+path] {
+		o.Security = []map[string][]string{{}}
+	}
+	delete(o.Responses, "default")
+	if slices.ContainsFunc(o.Parameters, func(p *huma.Param) bool { return p.Name == "If-None-Match" }) {
+		o.Responses["304"] = &huma.Response{Description: "You have it as it is"}
+	}
+	for _, status := range append(o.Errors, errorsOf(path, o)...) {
+		o.Responses[strconv.Itoa(status)] = &huma.Response{Ref: "#/components/responses/" + responseName(status)}
+	}
+	if o.RequestBody != nil {
+		d.examples(o.RequestBody.Content)
+	}
+	for _, r := range o.Responses {
+		d.examples(r.Content)
+	}
+}
+
+// errorsOf returns the statuses of errors that an operation has in common with others.
+func errorsOf(path string, o *huma.Operation) []int {
+	list := []int{
+		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest,
+		http.StatusUnprocessableEntity, http.StatusInternalServerError,
+	}
+	if strings.Contains(path, "{") {
+		list = append(list, http.StatusNotFound, http.StatusConflict)
+	}
+	if o.RequestBody != nil {
+		list = append(list, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	if o.Method != http.MethodGet {
+		list = append(list, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
+	}
+	if longRoutes[o.Method+" "+path] {
+		list = append(list, http.StatusServiceUnavailable, http.StatusTooManyRequests)
+	}
+	return list
+}
+
+// examples adds an example to each kind of body that is JSON.
+func (d *describer) examples(content map[string]*huma.MediaType) {
+	for _, m := range content {
+		if m.Example == nil {
+			m.Example = d.example(m.Schema)
+		}
+	}
+}
+
+// typical are the properties in the example of a schema that has more of them than one
+// value would have.
+var typical = map[string]string{
+	"Task": "id status sessionKey sessionId workspace agent account resume agentSession verifyCommand runId attempt iteration exitCode " +
+		"by createdAt startedAt updatedAt usage title prompt result runDir",
+	"TaskSpec":  "prompt workspace agent sessionKey verifyCommand",
+	"Change":    "seq task",
+	"Place":     "first",
+	"TaskPatch": "label priority",
+}
+
+// example puts together the examples of a schema's parts; nil: there are none.
+func (d *describer) example(s *huma.Schema) any {
+	name, isRef := strings.CutPrefix(s.Ref, "#/components/schemas/")
+	if isRef {
+		s = d.reg.SchemaFromRef(s.Ref)
+	}
+	switch {
+	case len(s.Examples) > 0:
+		return s.Examples[0]
+	case s.Type == huma.TypeArray:
+		return []any{d.example(s.Items)}
+	case s.Type != huma.TypeObject:
+		return nil
+	}
+	names := slices.Collect(maps.Keys(s.Properties))
+	if typical[name] != "" {
+		names = strings.Fields(typical[name])
+	}
+	object := map[string]any{}
+	for _, property := range names {
+		if value := d.example(s.Properties[property]); value != nil {
+			object[property] = value
+		}
+	}
+	return object
+}
+
+// Types whose values come from a closed set: their schemas have names of their own.
+type (
+	statusSchema string
+	classSchema  string
+	codeSchema   string
+)
+
+// Schema implements [huma.SchemaProvider].
+func (statusSchema) Schema(r huma.Registry) *huma.Schema {
+	return enum(r, "Status", "Status of a task", state.Statuses())
+}
+
+// Schema implements [huma.SchemaProvider].
+func (classSchema) Schema(r huma.Registry) *huma.Schema {
+	return enum(r, "Class", "How a run failed", state.Classes())
+}
+
+// Schema implements [huma.SchemaProvider].
+func (codeSchema) Schema(r huma.Registry) *huma.Schema {
+	return enum(r, "Code", "Kind of an error", slices.Sorted(maps.Keys(statusOf)))
+}
+
+// enum registers the schema of a closed set, and returns a reference to it.
+func enum[T ~string](r huma.Registry, name, about string, values []T) *huma.Schema {
+	if r.Map()[name] == nil {
+		s := &huma.Schema{Type: huma.TypeString, Description: about}
+		for _, v := range values {
+			s.Enum = append(s.Enum, string(v))
+		}
+		s.Examples = s.Enum[:1]
+		s.PrecomputeMessages()
+		r.Map()[name] = s
+	}
+	return &huma.Schema{Ref: "#/components/schemas/" + name}
+}
+
+// newRegistry returns a registry in which a task has one schema, wherever it appears, and
+// no list is null.
+func newRegistry() huma.Registry {
+	names := map[string]string{
+		"TaskView": "Task", "ListBody": "TaskList", "NoBody": "Empty", "UsageOutputBody": "UsageReport", "CookieOutputBody": "PageKey",
+		"SessionInputBody": "SignIn", "Result": "MemoryResult", "Term": "MemoryTerm",
+	}
+	r := huma.NewMapRegistry("#/components/schemas/", func(t reflect.Type, hint string) string {
+		name := huma.DefaultSchemaNamer(t, hint)
+		return cmp.Or(names[name], strings.TrimSuffix(strings.TrimSuffix(name, "Body"), "Output"))
+	})
+	for t, as := range map[reflect.Type]reflect.Type{
+		reflect.TypeFor[state.Task](): reflect.TypeFor[TaskView](), reflect.TypeFor[state.Status](): reflect.TypeFor[statusSchema](),
+		reflect.TypeFor[state.Class](): reflect.TypeFor[classSchema](), reflect.TypeFor[coordinator.Code](): reflect.TypeFor[codeSchema](),
+	} {
+		r.RegisterTypeAlias(t, as)
+	}
+	return r
+}
