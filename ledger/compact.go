@@ -105,7 +105,7 @@ func (l *Log) Compact(ctx context.Context, plan func() (Keep, error)) (CompactRe
 
 // readyToCompact takes over what people changed, and waits for the followers.
 func (l *Log) readyToCompact(ctx context.Context) error {
-	if err := l.takeOver(ctx); err != nil { // which waits for an editor that is at work
+	if err := errors.Join(l.takeOver(ctx), l.lookBehind(ctx)); err != nil { // which wait for an editor that is at work
 		return err
 	}
 	l.looking.Lock()

@@ -474,6 +474,89 @@ func TestWriterOfTheOldFile(t *testing.T) {
 	w.reopened()
 }
 
+// atWorkFS is a disk where an editor that has the old tasks.md open writes there whenever
+// somebody looks at it, until it is done.
+type atWorkFS struct {
+	durable.FS
+	editor *os.File
+	looks  chan bool // one for each look
+	done   chan bool
+}
+
+func (f *atWorkFS) Stat(name string) (os.FileInfo, error) {
+	if f.editor != nil && strings.HasSuffix(name, ".before") {
+		select {
+		case f.looks <- true:
+			if _, err := f.editor.WriteString("words\n"); err != nil {
+				return nil, err
+			}
+		case <-f.done:
+		}
+	}
+	return f.FS.Stat(name)
+}
+
+// TestWriterOfTheOldFileIsWaitedFor: what it writes counts when it has come to rest. The
+// next compaction, which takes the file away, waits for that; a look at tasks.md does not.
+func TestWriterOfTheOldFileIsWaitedFor(t *testing.T) {
+	w := filled(t)
+	w.close()
+	disk := &atWorkFS{FS: durable.OS, looks: make(chan bool), done: make(chan bool)}
+	w.fs = disk
+	w.open(false)
+	w.compact("b")
+	f, err := os.OpenFile(w.path("tasks.md.before"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.editor = f
+	began := func(f func()) (ended chan bool) {
+		ended = make(chan bool)
+		go func() {
+			defer close(ended)
+			f()
+		}()
+		return ended
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	looked := began(func() { _ = w.log.LookBehind(ctx) })
+	<-disk.looks
+	select {
+	case <-began(func() { _, err = w.log.Reconcile(t.Context(), false) }):
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody can take over tasks.md while somebody writes into the old one")
+	}
+	stop()
+	for ended := false; !ended; {
+		select {
+		case <-disk.looks:
+		case <-looked:
+			ended = true
+		}
+	}
+
+	compacted := began(func() { w.compact("c") })
+	<-disk.looks
+	select {
+	case <-disk.looks:
+	case <-compacted:
+	}
+	if _, err := f.WriteString("\n## Task late\n- status: queued\n"); err != nil {
+		t.Error(err)
+	}
+	close(disk.done)
+	<-compacted
+	if n := strings.Count(w.meaning(), "late "); n != 1 || f.Close() != nil {
+		t.Errorf("what was written last was taken over %d times:\n%s", n, w.lines())
+	}
+	w.isSound()
+	w.reopened()
+}
+
 func TestCompactionIsRefused(t *testing.T) {
 	w := filled(t)
 	w.edit(appended("\n## Task x\n- status: qeued\n"))

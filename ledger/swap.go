@@ -375,20 +375,32 @@ func (l *Log) addPast(p *plan, doc *Document) error {
 // lookBehind takes over what a person writes into the file that the compaction has
 // put aside. Nothing is put back there.
 func (l *Log) lookBehind(ctx context.Context) error {
+	for {
+		past, seen := l.pastSeen()
+		if past == nil {
+			return nil
+		}
+		snap, err := l.readBefore(ctx, seen) // without the lock: a person may be writing for long
+		if err != nil || snap.data == nil {
+			return err
+		}
+		if done, err := l.takeBefore(snap, past, seen); done || err != nil {
+			return err
+		}
+	}
+}
+
+// takeBefore takes over what is new in the old tasks.md since it was seen; not done if
+// another look, or a compaction, has come between.
+func (l *Log) takeBefore(snap snapshot, past *past, seen fileID) (done bool, err error) {
 	l.looking.Lock()
 	defer l.looking.Unlock()
-	l.forgetPast(time.Now())
-	if l.past == nil {
-		return nil
+	if l.past != past || past.seen != seen {
+		return false, nil
 	}
-	path := l.tasks.path + beforeSuffix
-	snap, err := l.readBefore(ctx, path)
-	if err != nil || snap.data == nil {
-		return err
-	}
-	records, names, err := l.past.edits(Parse(snap.data), l.opts.terms(), true)
+	records, names, err := past.edits(Parse(snap.data), l.opts.terms(), true)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(records) > 0 {
 		err = l.enqueue(l.newUpdate(func(tx *Tx) error {
@@ -399,21 +411,33 @@ func (l *Log) lookBehind(ctx context.Context) error {
 		}))
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	l.past.seen = snap.id
-	l.past.took(names)
+	past.seen = snap.id
+	past.took(names)
 	for i := range records {
 		l.note(pastNotice(&records[i]))
 	}
-	return nil
+	return true, nil
+}
+
+// pastSeen gives what is known of the files before the last compaction, nil if its time
+// is over, and the old tasks.md as it was last seen.
+func (l *Log) pastSeen() (*past, fileID) {
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	if l.forgetPast(time.Now()); l.past == nil {
+		return nil, fileID{}
+	}
+	return l.past, l.past.seen
 }
 
 // readBefore reads the old tasks.md when it has rested for a moment; without data
-// if it is as it was, or not there.
-func (l *Log) readBefore(ctx context.Context, path string) (snapshot, error) {
+// if it is as it was seen, or not there.
+func (l *Log) readBefore(ctx context.Context, seen fileID) (snapshot, error) {
+	path := l.tasks.path + beforeSuffix
 	t := &tasksFile{fs: l.opts.FS, path: path}
-	for last := t.now(); last != l.past.seen && last != (fileID{}); {
+	for last := t.now(); last != seen && last != (fileID{}); {
 		if !wait(ctx, settle) {
 			return snapshot{}, nil
 		}
