@@ -285,7 +285,7 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 	r.named = t.AgentSession != "" && t.RunID == ""
 	r.task.Attempt++
 	r.task.RunID = r.id
-	r.task.StartedAt = now
+	r.task.RunStartedAt = now
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	rec.Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, r.id).Add(state.KeyAttempt, strconv.Itoa(r.task.Attempt)).
 		Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))

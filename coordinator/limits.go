@@ -102,7 +102,7 @@ func (c *Coordinator) gotThrough(t *state.Task, class state.Class) *ledger.Recor
 		return nil // it may not have come as far as the provider
 	}
 	a := c.account(t)
-	if a.LimitWaits == 0 || t.StartedAt.Before(a.CoolUntil) {
+	if a.LimitWaits == 0 || t.RunStartedAt.Before(a.CoolUntil) {
 		return nil
 	}
 	record := accountRecord(a.Name).Add(state.KeyCoolUntil, "").Add(state.KeyLimitWaits, "")

@@ -105,7 +105,7 @@ func stepRuns(t *state.Task) []TaskRun {
 // ofLast fills in what the task says of its last run alone.
 func (r *TaskRun) ofLast(t *state.Task) {
 	if r.StartedAt.IsZero() {
-		r.StartedAt = t.StartedAt
+		r.StartedAt = t.RunStartedAt
 	}
 	if r.Phase != state.PhaseVerify {
 		r.Agent, r.Model, r.Account = t.Agent, t.Model, t.AccountName()

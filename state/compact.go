@@ -167,7 +167,7 @@ func (m *merger) add(sec *ledger.Section) {
 	for i := range sec.Fields {
 		key := string(sec.Fields[i].Key)
 		switch key {
-		case KeyStatus, KeyBy, KeyStartedAt, KeyThreadTokens, KeyPromptKept, KeyEndedRuns, KeySteps, KeyFirstSeq, KeyWorkspaceBy, KeyPhase, KeyIteration,
+		case KeyStatus, KeyBy, KeyStartedAt, KeyAttemptStarted, KeyThreadTokens, KeyPromptKept, KeyEndedRuns, KeySteps, KeyFirstSeq, KeyWorkspaceBy, KeyPhase, KeyIteration,
 			ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
 			continue // told by the fold, or the engine's
 		case KeyTool:
@@ -191,7 +191,10 @@ func (m *merger) records() (first, second ledger.Record) {
 	for _, key := range m.keys {
 		first.AddIf(key, m.values[key])
 	}
-	first.AddIf(KeyStartedAt, exactTime(t.StartedAt)).
+	if !t.StartedAt.Equal(t.RunStartedAt) {
+		first.Add(KeyAttemptStarted, exactTime(t.StartedAt))
+	}
+	first.AddIf(KeyStartedAt, exactTime(t.RunStartedAt)).
 		AddIf(KeyThreadTokens, threadTokens(t.thread)).AddIf(KeyPromptKept, t.PromptKept).AddIf(KeyPhase, string(t.Phase)).
 		AddIf(KeyIteration, orNone(t.Iteration)).Add(KeyFirstSeq, strconv.FormatUint(m.first, 10))
 	if t.WorkspaceByHand {
@@ -205,7 +208,7 @@ func (m *merger) records() (first, second ledger.Record) {
 	if !slices.EqualFunc(m.steps, mergedSteps(m.merged()), Step.same) {
 		first.Add(KeySteps, formatSteps(m.steps))
 	}
-	if t.Status == Running && t.StartedAt.IsZero() && !t.UpdatedAt.IsZero() {
+	if t.Status == Running && t.RunStartedAt.IsZero() && !t.UpdatedAt.IsZero() {
 		second.Add(KeyStartedAt, "")
 	}
 	if t.Reworded {
@@ -222,8 +225,8 @@ func (m *merger) records() (first, second ledger.Record) {
 // merged gives the task as its one record makes it.
 func (m *merger) merged() *Task {
 	t := m.task.Task
-	if t.Status == Running && t.StartedAt.IsZero() {
-		t.StartedAt = t.UpdatedAt
+	if t.Status == Running && t.RunStartedAt.IsZero() {
+		t.RunStartedAt = t.UpdatedAt
 	}
 	return &t
 }

@@ -89,7 +89,7 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 		before = t.Task
 	}
 	t.Seq = sec.Seq
-	started, native, run, promptAt := t.StartedAt, t.AgentSession, t.RunID, t.promptAt
+	started, native, run, promptAt := t.RunStartedAt, t.AgentSession, t.RunID, t.promptAt
 	t.By, t.placed, t.binds, t.named, t.counted = "", false, false, 0, false
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
@@ -110,8 +110,11 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	if (from == "" || named != nil) && !CanFollow(from, t.Status, byHand) {
 		return recordError(sec, named, &TransitionError{From: from, To: t.Status, ByHand: byHand})
 	}
-	if t.Status == Running && from != Running && t.StartedAt.Equal(started) {
-		t.StartedAt = t.UpdatedAt
+	if t.Status == Running && from != Running && t.RunStartedAt.Equal(started) {
+		t.RunStartedAt = t.UpdatedAt
+	}
+	if t.StartedAt.IsZero() || t.RunStartedAt.IsZero() || t.Status == Running && t.Phase == "" && t.Iteration <= 1 { // as in LastAttempt
+		t.StartedAt = t.RunStartedAt
 	}
 	if from != "" {
 		t.rewind(t.promptAt != promptAt, run)
@@ -295,6 +298,8 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 	case KeyCreatedAt:
 		t.CreatedAt, err = parseTime(f.Bytes())
 	case KeyStartedAt:
+		t.RunStartedAt, err = parseTime(f.Bytes())
+	case KeyAttemptStarted:
 		t.StartedAt, err = parseTime(f.Bytes())
 	case KeyUpdatedAt:
 		t.UpdatedAt, err = parseTime(f.Bytes())

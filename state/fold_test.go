@@ -28,7 +28,7 @@ func TestFoldReadsEveryField(t *testing.T) {
 		Resume: "always", AgentSession: "thread", Priority: 7, Order: -3, Label: "l", IdempotencyKey: "k", After: []string{"a", "b", "c"},
 		AfterPolicy: "any", Hold: true, NotBefore: noon, Timeout: "30m", MaxAttempts: 4, MaxLimitWait: "0s",
 		RunID: "r", Attempt: 1, Retries: 2, Requeues: 5, LimitWaits: 3, Iteration: 4, Reason: ClassTimeout, Error: "two\nlines", ExitCode: ptr(-1),
-		Note: "n", By: "ana", CreatedAt: noon, StartedAt: noon, UpdatedAt: noon.Add(2 * time.Millisecond), LimitSince: noon,
+		Note: "n", By: "ana", CreatedAt: noon, StartedAt: noon, RunStartedAt: noon, UpdatedAt: noon.Add(2 * time.Millisecond), LimitSince: noon,
 		Usage:         Usage{InputTokens: 5, CachedInputTokens: 4, OutputTokens: 3, ReasoningTokens: 2, CostUSD: 0.25},
 		VerifyCommand: "go test", MaxIterations: 5, VerifyTimeout: "90s", Phase: PhaseVerify, VerifyExitCode: ptr(2), VerifyTime: "1.5s",
 		TriggeredBy: "t0", Trigger: OnFailure, Seq: 1,

@@ -55,7 +55,8 @@ const (
 	KeyNote           = "note"
 	KeyBy             = ledger.KeyBy
 	KeyCreatedAt      = "createdAt"
-	KeyStartedAt      = "startedAt"
+	KeyStartedAt      = "startedAt"        // of the run
+	KeyAttemptStarted = "attemptStartedAt" // of a merged record, where the attempt did not begin with that run
 	KeyUpdatedAt      = "updatedAt"
 	KeyLimitSince     = "limitSince"
 	KeyPrompt         = "prompt"
@@ -101,7 +102,7 @@ var knownKeys = [...]string{
 	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyAgent, KeyTool, KeyModel, KeyAccount, KeyResume, KeyPriority, KeyOrder,
 	KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
 	KeyRunID, KeyAttempt, KeyRetries, KeyRequeues, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
-	KeyStartedAt, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil, KeyCoolGuessed,
+	KeyStartedAt, KeyAttemptStarted, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil, KeyCoolGuessed,
 	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns, KeySteps, KeyFirstSeq, KeyWorkspaceBy,
 	KeyVerifyCommand, KeyMaxIterations, KeyVerifyTimeout, KeyPhase, KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput, KeyFindings,
 	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, KeyIntake, "budget", "isolation",

@@ -32,7 +32,7 @@ func (s *State) full(a *account, lim Limits) bool {
 // probes counts the running tasks of the account that began after its last cool-down.
 func (s *State) probes(a *account) (n int) {
 	for _, l := range s.running {
-		if l.acct == a && !l.StartedAt.Before(a.coolUntil) {
+		if l.acct == a && !l.RunStartedAt.Before(a.coolUntil) {
 			n++
 		}
 	}

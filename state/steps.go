@@ -91,7 +91,7 @@ func mergedSteps(t *Task) []Step {
 }
 
 func beginStep(t *Task) Step {
-	return Step{RunID: t.RunID, Phase: t.Phase, Attempt: t.Attempt, Iteration: max(1, t.Iteration), Started: t.StartedAt}
+	return Step{RunID: t.RunID, Phase: t.Phase, Attempt: t.Attempt, Iteration: max(1, t.Iteration), Started: t.RunStartedAt}
 }
 
 // end says that the step has ended with a record that made t of its task, and with what:

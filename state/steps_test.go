@@ -120,6 +120,32 @@ func TestLastAttempt(t *testing.T) {
 	}
 }
 
+// TestStartedAt: an attempt begins with the first turn of its agent, whatever runs later
+// in it, and also in what a compaction has made of it.
+func TestStartedAt(t *testing.T) {
+	j := newJournal(t)
+	expect := func(began, run time.Duration) {
+		t.Helper()
+		for name, j := range map[string]*journal{"the history": j, "compacted": j.compacted(j.compact(time.Time{}))} {
+			got := j.whole("t")
+			if !got.StartedAt.Equal(noon.Add(began)) || !got.RunStartedAt.Equal(noon.Add(run)) || !LastAttempt(got.Steps)[0].Started.Equal(got.StartedAt) {
+				t.Errorf("%s: began at %s, run at %s", name, got.StartedAt, got.RunStartedAt)
+			}
+		}
+	}
+	loopRecords(j)
+	expect(0, 5*time.Second)
+	j.task("t", "status: queued", "by: client", "updatedAt: "+at(7*time.Second))
+	expect(0, 5*time.Second)
+	j.task("t", "status: running", "runId: a3", "attempt: 2", "iteration: 1", "startedAt: "+at(8*time.Second))
+	expect(8*time.Second, 8*time.Second)
+	j.task("t", "status: running", "runId: v4", "phase: verify", "startedAt: "+at(9*time.Second))
+	expect(8*time.Second, 9*time.Second)
+	j.task("t", "status: running", "runId: a4", "phase:", "iteration: 2", "startedAt: "+at(10*time.Second))
+	expect(8*time.Second, 10*time.Second)
+	j.checkRefold()
+}
+
 // TestPhaseInterrupted: a task goes on where it was; with another prompt, or queued
 // again by hand, it begins anew.
 func TestPhaseInterrupted(t *testing.T) {

@@ -57,12 +57,12 @@ func whyRunning(t *Task, now time.Time) string {
 		if t.Iteration <= 1 {
 			round = ""
 		}
-		return "running" + since(t.StartedAt, now) + round
+		return "running" + since(t.RunStartedAt, now) + round
 	}
-	if t.StartedAt.IsZero() {
+	if t.RunStartedAt.IsZero() {
 		return what + " is running" + round
 	}
-	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.StartedAt)).Truncate(time.Second), round)
+	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.RunStartedAt)).Truncate(time.Second), round)
 }
 
 // whyQueued says which task has queued another one, and why.

@@ -94,7 +94,7 @@ func TestWriteTable(t *testing.T) {
 
 func TestProgressLine(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	view := &api.TaskView{Task: state.Task{Status: state.Running, StartedAt: now.Add(-134 * time.Second)}}
+	view := &api.TaskView{Task: state.Task{Status: state.Running, RunStartedAt: now.Add(-134 * time.Second)}}
 	if got, want := progressLine(view, now, now.Add(-4*time.Second)), "running 2m14s · last output 4s ago"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -126,12 +126,12 @@ func TestDescribe(t *testing.T) {
 	text := describe(&api.TaskView{
 		Task: state.Task{
 			ID: "x", Status: state.Failed, Reason: state.ClassExit, Error: "one\ntwo", Prompt: "p1\np2\n", Result: "r",
-			StartedAt: now.Add(30 * time.Second), UpdatedAt: now.Add(time.Minute),
+			StartedAt: now, RunStartedAt: now.Add(30 * time.Second), UpdatedAt: now.Add(time.Minute),
 			VerifyCommand: "make", Iteration: 2, MaxIterations: 2, VerifyExitCode: new(int), VerifyTime: "1s", VerifyOutput: "bad\x1b\n",
 			Findings: []state.Issue{{Kind: "empty", Message: "it is\nempty"}},
 		},
-		BeganAt: now, Iterations: []state.Iteration{{Iteration: 1, ExitCode: -1, Duration: "9s", RunID: "r1"}, {Iteration: 2, ExitCode: 0, Duration: "1s", RunID: "r2"}, {Iteration: 1, Attempt: 2, ExitCode: 3, Duration: "1s", RunID: "r3"}},
-		Env: []string{"HOME", "PATH"},
+		Iterations: []state.Iteration{{Iteration: 1, ExitCode: -1, Duration: "9s", RunID: "r1"}, {Iteration: 2, ExitCode: 0, Duration: "1s", RunID: "r2"}, {Iteration: 1, Attempt: 2, ExitCode: 3, Duration: "1s", RunID: "r3"}},
+		Env:        []string{"HOME", "PATH"},
 	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", now)
 	for _, want := range []string{
 		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "chain:\n  7f3a  failed  Fix it\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",

@@ -89,10 +89,10 @@ func progressLine(view *api.TaskView, now, output time.Time) string {
 		return escapeText(oneLine(view.Why))
 	case view.Status != state.Running:
 		return string(view.Status)
-	case view.StartedAt.IsZero():
+	case view.RunStartedAt.IsZero():
 		return "running"
 	}
-	line := doing(&view.Task) + " " + ago(now.Sub(view.StartedAt))
+	line := doing(&view.Task) + " " + ago(now.Sub(view.RunStartedAt))
 	if round := roundOf(&view.Task); round != "" && (view.Phase != "" || view.Iteration > 1) {
 		line += ", round " + round
 	}

@@ -184,13 +184,13 @@ func archivePlace(file string) string {
 func statusLine(v *api.TaskView, now time.Time) string {
 	s := statusNow(v, now)
 	switch {
-	case v.Status == state.Running && !v.StartedAt.IsZero():
-		s += " for " + ago(now.Sub(v.StartedAt))
+	case v.Status == state.Running && !v.RunStartedAt.IsZero():
+		s += " for " + ago(now.Sub(v.RunStartedAt))
 		if last := lastOutput(v.RunDir); !last.IsZero() {
 			s += ", last output " + ago(now.Sub(last)) + " ago"
 		}
-	case v.Status.Terminal() && !v.BeganAt.IsZero() && v.UpdatedAt.After(v.BeganAt):
-		s += " after " + ago(v.UpdatedAt.Sub(v.BeganAt))
+	case v.Status.Terminal() && !v.StartedAt.IsZero() && v.UpdatedAt.After(v.StartedAt):
+		s += " after " + ago(v.UpdatedAt.Sub(v.StartedAt))
 	}
 	return s
 }

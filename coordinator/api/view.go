@@ -16,7 +16,7 @@ type TaskView struct {
 	Env        []string          `json:"env,omitempty" doc:"Names of the variables that the last run was given. Only in answers about one task" example:"HOME,PATH"`
 	RunDir     string            `json:"runDir,omitempty" doc:"Absolute path of the files of the last run" example:"/home/ana/.local/state/stint/runs/019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
 	Iterations []state.Iteration `json:"iterations,omitempty" doc:"Iterations of the verify loop whose command has ended. Only in answers about one task"`
-	BeganAt    time.Time         `json:"beganAt,omitzero" doc:"When the first run of the last attempt began. Only in answers about one task" example:"2026-11-21T03:12:45.131Z"`
+	BeganAt    time.Time         `json:"beganAt,omitzero" doc:"The same as startedAt. Only in answers about one task" example:"2026-11-21T03:12:45.131Z"`
 	TaskID     string            `json:"task_id,omitempty" doc:"The id once more, as the first of these interfaces called it. Only in the answer to a submit" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	LastOutput time.Time         `json:"lastOutput,omitzero" doc:"Of a running task: when its agent last wrote anything, or its run began" example:"2026-11-21T03:15:09.482Z"`
 }
@@ -56,9 +56,6 @@ func (s *Server) view(t state.Task) TaskView {
 func (s *Server) detail(t state.Task) TaskView {
 	v := s.listed(t)
 	v.Iterations, v.BeganAt = state.Iterations(t.Steps), t.StartedAt
-	if last := state.LastAttempt(t.Steps); len(last) > 0 {
-		v.BeganAt = last[0].Started
-	}
 	if v.RunDir != "" {
 		v.Env = readEnv(v.RunDir)
 	}
