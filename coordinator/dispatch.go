@@ -141,7 +141,11 @@ func (c *Coordinator) Handover(context.Context) error {
 func (c *Coordinator) limits() state.Limits {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
-	return state.Limits{MaxWorkers: c.cfg.MaxWorkers, Taken: c.takenLanes()}
+	settling := map[string]bool{}
+	for id, r := range c.runs {
+		settling[id] = r.settling.Load()
+	}
+	return state.Limits{MaxWorkers: c.cfg.MaxWorkers, Taken: c.takenLanes(), Settling: settling}
 }
 
 // dispatch starts all tasks that are ready: it appends `running` for them in one

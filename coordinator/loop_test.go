@@ -647,6 +647,50 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 	}
 }
 
+// TestLoopWaitsForASave: what a run leaves waits for an editor that is at work on tasks.md,
+// and says so, as does what waits for it.
+func TestLoopWaitsForASave(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		tasks := filepath.Join(w.dir, ledger.TasksName)
+		write := func(text []byte) {
+			if err := os.WriteFile(tasks, text, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		var whole []byte
+		w.shell.do = func(_ context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+			if w.shell.count() > 1 {
+				return coordinator.VerifyResult{}
+			}
+			synctest.Wait() // as takeOver
+			time.Sleep(10 * time.Minute)
+			whole, _ = os.ReadFile(tasks)
+			write(whole[:len(whole)/2])
+			return coordinator.VerifyResult{}
+		}
+		id := w.verified(nil)
+		next := w.verified(nil)
+		time.Sleep(10*time.Minute + time.Second)
+		for id, want := range map[string]string{
+			id:   "its run has ended; the result waits until the save of tasks.md is settled",
+			next: "behind " + id + ", which has a result that waits until the save of tasks.md is settled, in the lane of " + w.work,
+		} {
+			if why, err := w.c.Why(id); why != want || err != nil {
+				t.Errorf("%q, %v, want %q", why, err, want)
+			}
+		}
+		if !w.c.Settling(id) || w.c.Settling(next) {
+			t.Error("the wrong task waits")
+		}
+		write(whole)
+		w.expect(w.ended(id), state.Done, "")
+		w.expect(w.ended(next), state.Done, "")
+		if w.c.Settling(id) {
+			t.Error("what has ended waits")
+		}
+	})
+}
+
 // TestLoopCountsApart: a task that was interrupted as often as it may be can still be
 // queued again by hand, and gets the prompt that a person changes while it runs.
 func TestLoopCountsApart(t *testing.T) {

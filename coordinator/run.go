@@ -21,7 +21,7 @@ import (
 
 // A run is one execution of an agent for a task. Its fields are set when it is
 // chosen and then belong to its goroutine, but for cancel, which anyone may call,
-// and lastOutput, which anyone may read.
+// and lastOutput and settling, which anyone may read.
 type run struct {
 	id          string
 	task        state.Task // as it is while the run is at work
@@ -44,6 +44,7 @@ type run struct {
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	lastOutput  atomic.Pointer[time.Time] // nil: the agent has put nothing out yet
+	settling    atomic.Bool               // it has ended, and its result waits until a save of tasks.md is settled
 }
 
 // execute carries out a run and records how it ended. The run is taken off the
@@ -86,7 +87,7 @@ func (c *Coordinator) round(r *run) (*run, error) {
 	default:
 		out = c.attempt(r)
 	}
-	c.settle()
+	c.settle(r)
 	c.log.Info("run ended", "task", r.task.ID, "run", r.id, "phase", first(string(r.task.Phase), "agent"), "class", first(string(out.Class), "success"), "exit", out.ExitCode)
 	s, goes := c.next(r, &out)
 	if r.task.Phase != state.PhaseEvaluate && (!goes || s.phase == state.PhaseEvaluate) {
@@ -106,7 +107,9 @@ const settleLimit = 10 * time.Second
 
 // settle takes over what a run has written into tasks.md before its end is recorded: a
 // command that queues its task again does that to a task that runs, which is counted.
-func (c *Coordinator) settle() {
+func (c *Coordinator) settle(r *run) {
+	r.settling.Store(true)
+	defer r.settling.Store(false)
 	ctx, stop := context.WithTimeout(context.Background(), settleLimit)
 	defer stop()
 	if err := c.ledger.Settle(ctx); err != nil { // the watch tries again, and tells

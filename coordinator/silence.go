@@ -22,6 +22,13 @@ func (c *Coordinator) LastOutput(id string) time.Time {
 	return r.begun
 }
 
+// Settling reports whether the run of a running task has ended, and its result waits
+// until a save of tasks.md is settled.
+func (c *Coordinator) Settling(id string) bool {
+	r := c.runOf(id)
+	return r != nil && r.settling.Load()
+}
+
 // runOf gives the run of a running task; nil if it is not running, though its run
 // may still be on the list.
 func (c *Coordinator) runOf(id string) *run {
@@ -44,7 +51,7 @@ const silentAfter = time.Minute
 // it; "" if there is nothing remarkable.
 func (c *Coordinator) silence(id string, now time.Time) string {
 	r := c.runOf(id)
-	if r == nil {
+	if r == nil || r.settling.Load() {
 		return ""
 	}
 	c.runsMu.Lock()

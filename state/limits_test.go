@@ -52,6 +52,24 @@ func TestStranded(t *testing.T) {
 	}
 }
 
+// TestWhySettling: what has run, and waits for a save of tasks.md to be settled, is not
+// told as if it ran.
+func TestWhySettling(t *testing.T) {
+	j := newJournal(t)
+	records(j, "a: status=running; sessionKey=web; sessionId=s", "b: status=queued; sessionKey=web", "c: status=queued; sessionKey=api; sessionId=s",
+		"d: status=running; sessionKey=d", "e: status=queued; sessionKey=d")
+	for id, want := range map[string]string{
+		"a": "its run has ended; the result waits until the save of tasks.md is settled",
+		"b": "behind a, which has a result that waits until the save of tasks.md is settled, in session web",
+		"c": "its agent session is used by a, which has a result that waits until the save of tasks.md is settled",
+		"e": "behind d, which is running, in session d",
+	} {
+		if got := j.state.Why(id, noon, Limits{MaxWorkers: 9, Settling: map[string]bool{"a": true, "d": false}}); got != want {
+			t.Errorf("%s: %q, want %q", id, got, want)
+		}
+	}
+}
+
 // TestStrandedCostsLittle: the dispatcher asks after every record, however much
 // there is in the queue.
 func TestStrandedCostsLittle(t *testing.T) {

@@ -12,6 +12,7 @@ type Limits struct {
 	MaxWorkers   int                      // running tasks in all; at 0 none may start
 	AccountSlots func(account string) int // running tasks of one account; 0 or a nil func: no limit
 	Taken        map[string]string        // lanes that no task takes and where none may start, by key: with what is there
+	Settling     map[string]bool          // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
 }
 
 func (m Limits) slots(a *account) int {

@@ -22,6 +22,8 @@ func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 		return "there is no task " + id
 	case l == nil:
 		return s.whyEnded(n, now)
+	case l.Status == Running && lim.Settling[id]:
+		return "its run has ended; the result " + settling
 	case l.Status == Running:
 		return whyRunning(&l.Task, now)
 	case l.Status == Draft:
@@ -32,10 +34,10 @@ func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 	}
 	return cmp.Or(
 		s.whyAfter(&l.Task),
-		s.whyLane(l, now),
+		s.whyLane(l, now, lim),
 		whyTaken(l.lane, lim),
 		s.whyAccount(&l.Task, now, lim),
-		s.whySession(&l.Task),
+		s.whySession(&l.Task, lim),
 		s.whyWorkers(lim),
 		"ready: it starts next",
 	)
@@ -192,10 +194,10 @@ func (s *State) whyAfter(t *Task) string {
 }
 
 // whyLane says which task is before l in its lane.
-func (s *State) whyLane(l *live, now time.Time) string {
+func (s *State) whyLane(l *live, now time.Time, lim Limits) string {
 	for r := range s.occupants {
 		if r.lane == l.lane {
-			return fmt.Sprintf("behind %s, which %s, in %s", s.id(r.n), atWork(r), laneName(l.lane))
+			return fmt.Sprintf("behind %s, which %s, in %s", s.id(r.n), s.atWork(r, lim), laneName(l.lane))
 		}
 	}
 	behind := func(b *live) string { return fmt.Sprintf("behind %s in %s", s.id(b.n), laneName(l.lane)) }
@@ -232,10 +234,16 @@ func whyTaken(ln *lane, lim Limits) string {
 	return "behind " + what + ", in " + laneName(ln)
 }
 
+// settling says what a result waits for; see [Limits].
+const settling = "waits until the save of tasks.md is settled"
+
 // atWork says how a task takes its lane and its session.
-func atWork(l *live) string {
-	if l.Orphaned() {
+func (s *State) atWork(l *live, lim Limits) string {
+	switch {
+	case l.Orphaned():
 		return "is held because its agent may still be alive"
+	case lim.Settling[s.id(l.n)]:
+		return "has a result that " + settling
 	}
 	return "is running"
 }
@@ -278,11 +286,11 @@ func waitNumber(n int) string {
 	return fmt.Sprintf(" (wait %d)", n)
 }
 
-func (s *State) whySession(t *Task) string {
+func (s *State) whySession(t *Task, lim Limits) string {
 	used := s.usedSessions()
 	for _, name := range s.sessionsOf(t) {
 		if l := used[name]; l != nil && name.id != "" {
-			return "its agent session is used by " + s.id(l.n) + ", which " + atWork(l)
+			return "its agent session is used by " + s.id(l.n) + ", which " + s.atWork(l, lim)
 		}
 	}
 	return ""

@@ -97,6 +97,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	if err := a.printTasks(views, time.Now()); err != nil {
 		return err
 	}
+	a.tellSettling(views)
 	if len(views) == o.filter.Limit {
 		all := "stint ls -n 0"
 		if o.archive {
@@ -142,6 +143,16 @@ func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
 	}
 	a.tellFindings(ctx)
 	return nil
+}
+
+// tellSettling says on stderr which of these tasks seem to run, though their runs have
+// ended, and what they wait for.
+func (a *app) tellSettling(views []api.TaskView) {
+	for i := range views {
+		if v := &views[i]; v.Settling {
+			a.hint("stint: task %s: %s\n", shortID(v.ID), escapeText(oneLine(v.Why)))
+		}
+	}
 }
 
 // printEach prints JSON lines.

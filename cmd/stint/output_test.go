@@ -121,6 +121,20 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
+// TestSettling: of a task whose run has ended, what it waits for is shown.
+func TestSettling(t *testing.T) {
+	var b bytes.Buffer
+	a := &app{stderr: &b}
+	view := api.TaskView{Task: state.Task{ID: "x", Status: state.Running, RunStartedAt: time.Now()}, Why: "it waits\x1b", Settling: true}
+	if got := progressLine(&view, time.Now(), time.Now()); got != `it waits\x1b` {
+		t.Errorf("%q", got)
+	}
+	a.tellSettling([]api.TaskView{{Task: state.Task{Status: state.Running}, Why: "it runs"}, view})
+	if b.String() != "stint: task x: it waits\\x1b\n" {
+		t.Errorf("%q", b.String())
+	}
+}
+
 func TestDescribe(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	text := describe(&api.TaskView{

@@ -85,7 +85,7 @@ func lastOutput(runDir string) (last time.Time) {
 // progressLine says what a task does: "running 2m14s · last output 4s ago".
 func progressLine(view *api.TaskView, now, output time.Time) string {
 	switch {
-	case view.Status != state.Running && view.Why != "":
+	case (view.Status != state.Running || view.Settling) && view.Why != "":
 		return escapeText(oneLine(view.Why))
 	case view.Status != state.Running:
 		return string(view.Status)

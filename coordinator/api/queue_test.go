@@ -83,6 +83,8 @@ func (f *fakeMaster) LastOutput(id string) time.Time {
 	return lastWord
 }
 
+func (f *fakeMaster) Settling(id string) bool { return id == "aa-3" }
+
 var lastWord = time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC)
 
 func TestBatch(t *testing.T) {
@@ -218,7 +220,7 @@ func TestSessionHasItsQueue(t *testing.T) {
 		t.Errorf("%+v %v", ses.Queue, err)
 	}
 	list, err := s.client.List(t.Context(), state.Filter{Status: []state.Status{state.Running}})
-	if err != nil || len(list) != 1 || !list[0].LastOutput.Equal(lastWord) {
+	if err != nil || len(list) != 1 || !list[0].LastOutput.Equal(lastWord) || !list[0].Settling {
 		t.Errorf("last output: %+v %v", list, err)
 	}
 }

@@ -77,6 +77,9 @@ type Master interface {
 	// LastOutput says when the agent of a running task last wrote anything, or when
 	// its run began if it has not yet; zero if the task does not run.
 	LastOutput(id string) time.Time
+	// Settling reports whether the run of a running task has ended, and its result waits
+	// until a save of tasks.md is settled.
+	Settling(id string) bool
 	// RunDir gives the directory of a run, which need not exist.
 	RunDir(runID string) string
 	// Runs gives all runs of a task, the oldest first.
