@@ -53,12 +53,17 @@ func (a *app) retryTask(c *api.Client, ctx context.Context, ref string) (api.Tas
 	if err != nil || i < 0 {
 		return view, err
 	}
-	now := time.Now()
-	switch u := &before[i].Account; {
-	case u.CoolUntil.After(now):
-		a.hint("stint: %s; the task waits until then\n", escapeText(oneLine(accountText(&state.Account{Name: u.Name, CoolUntil: u.CoolUntil, Reason: u.Reason}, now))))
-	case u.Hold:
+	u := before[i].Account
+	if u.Hold {
 		a.hint("stint: the hold of account %s is lifted (%s)\n", u.Name, escapeText(oneLine(u.Reason)))
+		u.Hold, u.Reason = false, ""
+	}
+	waits := "; the task waits until then"
+	if len(view.Fallback) > 0 || view.MaxLimitWait != "" {
+		waits = "" // another agent may take it over, or it may end
+	}
+	if text := accountText(&u, time.Now()); text != "" {
+		a.hint("stint: %s%s\n", escapeText(oneLine(text)), waits)
 	}
 	return view, nil
 }

@@ -58,6 +58,7 @@ func (a *app) tellDryRun(ctx context.Context, o *taskOptions, specs []coordinato
 	}
 	a.noteDemos(ctx, o, specs, views)
 	a.tellPaused()
+	a.tellConfig(ctx)
 }
 
 // previewEnd gives the error of a task that could not be run: that of its end.

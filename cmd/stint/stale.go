@@ -10,7 +10,7 @@ import (
 )
 
 // A master reads its configuration when it starts. Whoever changes the file later is told
-// by the next command that lets a task run, and by doctor.
+// by the next command that lets a task or its verify command run, or would, and by doctor.
 
 // tellConfig says on stderr, once, that the master that was asked last was started with
 // another configuration than the file has now.

@@ -45,9 +45,11 @@ func (a *app) runVerify(ctx context.Context, ref string, asJSON bool) error {
 		return &cliError{code: exitInterrupted, message: "interrupted; the verify command was ended"}
 	case err != nil:
 		return err
-	case asJSON:
+	}
+	a.tellConfig(ctx)
+	if asJSON {
 		err = printJSON(a.stdout, res)
-	default:
+	} else {
 		err = a.copyCheck(&res)
 	}
 	if err != nil || res.Passed {
