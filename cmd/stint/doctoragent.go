@@ -98,11 +98,8 @@ func (l *look) findings(needed bool) []finding {
 	list := []finding{f}
 	for _, problem := range l.problems {
 		f := finding{l.name, healthWarn, oneLine(problem.Text), problem.Fix}
-		switch {
-		case problem.Fatal:
+		if problem.Fatal {
 			f.Status = bad
-		case problem.Note:
-			f.Status = healthOK
 		}
 		list = append(list, f)
 	}

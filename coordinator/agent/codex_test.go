@@ -241,7 +241,7 @@ func TestCodexExamine(t *testing.T) {
 	if found := examine("0.159.3", "exit 1; [ \"$1\" = login ] && { echo 'Error loading configuration: config.toml:1:9: x'; exit 1; }", home); len(found) != 2 || !found[1].Fatal || found[1].Fix != "correct "+home+"/config.toml" {
 		t.Errorf("a configuration that stops the sandbox: %+v", found)
 	}
-	if found := examine("0.170.1", "exit 0", home); len(found) != 1 || found[0].Fatal || !found[0].Note || !strings.Contains(found[0].Text, "newer than 0.169.0") {
+	if found := examine("0.170.1", "exit 0", home); len(found) != 1 || found[0].Fatal || !strings.Contains(found[0].Text, "newer than 0.169.0") {
 		t.Errorf("new version: %+v", found)
 	}
 	if found := examine("of the future", "exit 0", home); len(found) != 0 {
@@ -332,7 +332,7 @@ func TestTurnWithoutItsEnd(t *testing.T) {
 		c := b.fakeCodex(`[ "$1" = --version ] && echo codex-cli 9.8.7 && exit; cat >/dev/null; cat <<'END'
 ` + strings.Join(lines, "\n") + `
 END
-exit ` + code)
+` + code)
 		return c.Run(t.Context(), b.turn("p"), quiet)
 	}
 	for _, c := range []struct {
@@ -340,10 +340,12 @@ exit ` + code)
 		lines []string
 		want  string
 	}{
-		{"0", []string{begin, `{"type":"turn.done"}`, `{"type":"x.y"}`, `{"type":"turn.done"}`}, "the agent ended before its turn was over (codex-cli 9.8.7; events that stint does not know: turn.done, x.y)"},
-		{"0", []string{begin}, "the agent ended before its turn was over (codex-cli 9.8.7)"},
-		{"3", []string{begin, `{"type":"turn.done"}`}, "the agent ended with exit code 3 (codex-cli 9.8.7; events that stint does not know: turn.done)"},
-		{"1", []string{begin, `{"type":"turn.failed","error":{"message":"no"}}`, `{"type":"z"}`}, "no"},
+		{"echo 'error: unexpected argument --json' >&2; exit 2", nil, "the agent ended with exit code 2: unexpected argument --json (codex-cli 9.8.7)"},
+		{"exit 0", []string{"a plain text"}, "the agent ended before its turn was over (codex-cli 9.8.7)"},
+		{"exit 0", []string{begin, `{"type":"turn.done"}`, `{"type":"x.y"}`, `{"type":"turn.done"}`}, "the agent ended before its turn was over (codex-cli 9.8.7; events that stint does not know: turn.done, x.y)"},
+		{"exit 0", []string{begin}, "the agent ended before its turn was over (codex-cli 9.8.7)"},
+		{"exit 3", []string{begin, `{"type":"turn.done"}`}, "the agent ended with exit code 3 (codex-cli 9.8.7; events that stint does not know: turn.done)"},
+		{"exit 1", []string{begin, `{"type":"turn.failed","error":{"message":"no"}}`, `{"type":"z"}`}, "no"},
 	} {
 		if out := run(c.code, c.lines...); out.Class != state.ClassExit || out.Error != c.want {
 			t.Errorf("%s: %q, want %q", out.Class, out.Error, c.want)

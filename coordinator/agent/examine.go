@@ -16,7 +16,6 @@ type Problem struct {
 	Text  string
 	Fix   string // "" if no single command helps
 	Fatal bool   // the agent cannot work like that
-	Note  bool   // nothing is wrong, but it is good to know
 }
 
 // A known is what is known of the versions of a CLI.
@@ -27,9 +26,9 @@ type known struct {
 }
 
 var (
-	knownCodex  = known{[]int{0, 160}, []int{0, 169, 0}, "options and events may differ: the sandbox, approvals and resumed sessions", "npm install -g @openai/codex"}
+	knownCodex  = known{[]int{0, 160, 0}, []int{0, 169, 0}, "options and events may differ: the sandbox, approvals and resumed sessions", "npm install -g @openai/codex"}
 	knownClaude = known{[]int{2, 1, 299}, []int{2, 1, 330}, "it cannot be told that a prompt is only text, so stint turns off all its attachments, the lists of skills and deferred tools too", "npm install -g @anthropic-ai/claude-code"}
-	knownGemini = known{[]int{0, 50}, []int{0, 61, 0}, "its events, --skip-trust and resuming by session id may be missing", "npm install -g @google/gemini-cli"}
+	knownGemini = known{[]int{0, 50, 0}, []int{0, 61, 0}, "its events, --skip-trust and resuming by session id may be missing", "npm install -g @google/gemini-cli"}
 )
 
 // versionOf reads the version in what a program says of it.
@@ -78,7 +77,7 @@ func examine(ctx context.Context, c cli, k known) (path string, found []Problem)
 	case k.isOlder(v):
 		found = []Problem{{Text: fmt.Sprintf("version %s is older than %s: %s", v, dotted(k.oldest), k.breaks), Fix: k.install}}
 	case ok && slices.Compare(version, k.newest) > 0:
-		found = []Problem{{Text: fmt.Sprintf("version %s is newer than %s, the newest that stint was tested with", v, dotted(k.newest)), Note: true}}
+		found = []Problem{{Text: fmt.Sprintf("version %s is newer than %s, the newest that stint was tested with: its options and events may differ", v, dotted(k.newest))}}
 	}
 	return path, found
 }

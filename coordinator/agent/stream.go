@@ -28,7 +28,7 @@ func (r *Runner) runEvents(ctx context.Context, s spec, d decoder, report func(c
 	e := r.supervise(ctx, s, st)
 	st.end()
 	h, v := d.said(), classify(e, d, r.now())
-	if s.cli && v.class == state.ClassExit && h.end == noTerminal && h.events > 0 && e.cause == nil {
+	if s.cli && v.class == state.ClassExit && h.end == noTerminal && e.started && e.cause == nil {
 		v.msg += r.unfinished(ctx, s.argv[0], h)
 	}
 	out := coordinator.Outcome{
