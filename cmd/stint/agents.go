@@ -37,7 +37,6 @@ var envOfAgent = map[string][]string{
 		"CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN",
 		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_BETAS",
 		"ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_*", "ANTHROPIC_SMALL_FAST_MODEL*", "CLAUDE_CODE_SUBAGENT_MODEL",
-		"ANTHROPIC_BEDROCK_BASE_URL", "ANTHROPIC_VERTEX_*", "ANTHROPIC_FOUNDRY_*", "CLAUDE_CODE_USE_*", "CLAUDE_CODE_SKIP_*_AUTH", "CLOUD_ML_REGION",
 		"CLAUDE_CODE_CLIENT_*", "CLAUDE_CODE_API_KEY_HELPER_TTL_MS", "CLAUDE_CODE_MAX_*", "CLAUDE_CODE_DISABLE_*", "CLAUDE_CODE_EFFORT_LEVEL",
 		"API_TIMEOUT_MS", "MAX_THINKING_TOKENS", "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_TIMEOUT_MS", "BASH_MAX_OUTPUT_LENGTH", "MCP_TIMEOUT", "MCP_TOOL_TIMEOUT",
 		"DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_AUTOUPDATER", "DISABLE_PROMPT_CACHING*",
@@ -51,13 +50,16 @@ var envOfAgent = map[string][]string{
 	},
 }
 
-// envOfCloud names what claude needs of a cloud besides, by the variable that tells it to
-// use that one: without the credentials the switch is of no use. They are the user's for
-// other programs too, so no agent gets them otherwise. (gemini's are all in envOfAgent.)
+// envOfCloud names all that claude needs of a cloud, by the variable that tells it to use
+// that one: it gets all of it, the switch too, or nothing. The credentials are the user's
+// for other programs too, so no agent gets them otherwise. (gemini's are all in envOfAgent.)
 var envOfCloud = map[string][]string{
-	"CLAUDE_CODE_USE_BEDROCK": {"AWS_*"},
-	"CLAUDE_CODE_USE_VERTEX":  {"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_*", "GCLOUD_PROJECT", "CLOUDSDK_*", "VERTEX_REGION_*"},
-	"CLAUDE_CODE_USE_FOUNDRY": {"AZURE_*"},
+	"CLAUDE_CODE_USE_BEDROCK": {"CLAUDE_CODE_*_BEDROCK*", "ANTHROPIC_BEDROCK_*", "AWS_*"},
+	"CLAUDE_CODE_USE_VERTEX": {
+		"CLAUDE_CODE_*_VERTEX*", "ANTHROPIC_VERTEX_*", "CLOUD_ML_REGION", "VERTEX_REGION_*",
+		"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_*", "GCLOUD_PROJECT", "CLOUDSDK_*",
+	},
+	"CLAUDE_CODE_USE_FOUNDRY": {"CLAUDE_CODE_*_FOUNDRY*", "ANTHROPIC_FOUNDRY_*", "AZURE_*"},
 }
 
 // agentEnv filters an environment by what all agents get, what the one of that name
@@ -66,7 +68,7 @@ func agentEnv(environ []string, name string, more []string) []string {
 	allowed := slices.Concat(envForAgents, envOfAgent[name], more)
 	for _, kv := range environ {
 		variable, value, _ := strings.Cut(kv, "=")
-		if name == "claude" && value != "" && value != "0" && value != "false" {
+		if on := strings.ToLower(value); name == "claude" && slices.Contains([]string{"1", "true", "yes", "on"}, on) { // as claude has it
 			allowed = append(allowed, envOfCloud[variable]...)
 		}
 	}

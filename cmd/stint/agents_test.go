@@ -19,7 +19,7 @@ func TestAgentEnv(t *testing.T) {
 	}
 	own := map[string][]string{
 		"codex":  {"OPENAI_API_KEY=k", "CODEX_HOME=/x"},
-		"claude": {"ANTHROPIC_API_KEY=k", "CLAUDE_CONFIG_DIR=/c", "CLAUDE_CODE_OAUTH_TOKEN=t", "CLAUDE_CODE_SKIP_BEDROCK_AUTH=1", "ANTHROPIC_DEFAULT_OPUS_MODEL=m", "DISABLE_TELEMETRY=1", "API_TIMEOUT_MS=1"},
+		"claude": {"ANTHROPIC_API_KEY=k", "CLAUDE_CONFIG_DIR=/c", "CLAUDE_CODE_OAUTH_TOKEN=t", "ANTHROPIC_DEFAULT_OPUS_MODEL=m", "DISABLE_TELEMETRY=1", "API_TIMEOUT_MS=1"},
 		"gemini": {"GEMINI_API_KEY=k", "GEMINI_CLI_HOME=/g", "GOOGLE_CLOUD_PROJECT=p", "GOOGLE_GEMINI_BASE_URL=u"},
 		"demo":   nil,
 	}
@@ -37,18 +37,26 @@ func TestAgentEnv(t *testing.T) {
 			t.Errorf("%s gets %q, want %q", name, got, want)
 		}
 	}
-	// The credentials of a cloud go with the switch that tells claude to use it, or not at all.
-	clouds := []string{"AWS_REGION=r", "AWS_SECRET_ACCESS_KEY=s", "GOOGLE_APPLICATION_CREDENTIALS=/g", "GOOGLE_CLOUD_PROJECT=p", "VERTEX_REGION_CLAUDE_4=e", "AZURE_CLIENT_SECRET=z"}
+	// What belongs to a cloud goes with the switch that tells claude to use it, or not at all.
+	clouds := []string{
+		"AWS_REGION=r", "AWS_SECRET_ACCESS_KEY=s", "ANTHROPIC_BEDROCK_BASE_URL=u", "CLAUDE_CODE_SKIP_BEDROCK_AUTH=1",
+		"GOOGLE_APPLICATION_CREDENTIALS=/g", "GOOGLE_CLOUD_PROJECT=p", "VERTEX_REGION_CLAUDE_4=e", "CLOUD_ML_REGION=r", "ANTHROPIC_VERTEX_PROJECT_ID=p", "CLAUDE_CODE_SKIP_VERTEX_AUTH=1",
+		"AZURE_CLIENT_SECRET=z", "ANTHROPIC_FOUNDRY_RESOURCE=x", "CLAUDE_CODE_SKIP_FOUNDRY_AUTH=1",
+	}
 	for switched, want := range map[string][]string{
-		"CLAUDE_CODE_USE_BEDROCK=1":       clouds[:2],
-		"CLAUDE_CODE_USE_BEDROCK=true":    clouds[:2],
+		"CLAUDE_CODE_USE_BEDROCK=1":       clouds[:4],
+		"CLAUDE_CODE_USE_BEDROCK=True":    clouds[:4],
 		"CLAUDE_CODE_USE_BEDROCK=0":       nil,
+		"CLAUDE_CODE_USE_BEDROCK=off":     nil,
 		"CLAUDE_CODE_USE_BEDROCK=":        nil,
-		"CLAUDE_CODE_USE_VERTEX=1":        clouds[2:5],
-		"CLAUDE_CODE_USE_FOUNDRY=1":       clouds[5:],
+		"CLAUDE_CODE_USE_VERTEX=1":        clouds[4:10],
+		"CLAUDE_CODE_USE_FOUNDRY=1":       clouds[10:],
 		"CLAUDE_CODE_USE_SOMETHING_NEW=1": nil,
 	} {
-		if got := agentEnv(append([]string{switched}, clouds...), "claude", nil); !slices.Equal(got, append([]string{switched}, want...)) {
+		if want != nil {
+			want = append([]string{switched}, want...)
+		}
+		if got := agentEnv(append([]string{switched}, clouds...), "claude", nil); !slices.Equal(got, want) {
 			t.Errorf("with %s claude gets %q", switched, got)
 		}
 		if got := agentEnv(append([]string{switched}, clouds...), "codex", nil); len(got) != 0 {
