@@ -36,7 +36,7 @@ type verdict struct {
 //	                                                     named, however far, else by its backoff, and then dead after
 //	                                                     max_limit_wait. Failed if the task does not wait. Neither
 //	                                                     before its fallbacks
-//	auth, budget                     yes                 failed, and the account goes on hold
+//	auth                             yes                 failed, and the account goes on hold
 //	agent-missing                    no, a retry         queued, and the account goes on hold until the program is back; dead after
 //	                                                     max retries. Failed if no task here has run with that agent
 //	session-lost, context-full       no                  queued with a new session, or failed by resume_missing; failed
@@ -57,9 +57,7 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 	case state.ClassRateLimited:
 		c.judgeLimit(&v, t, out, now)
 	case state.ClassAuth:
-		v.account = holdRecord(t, "not logged in")
-	case state.ClassBudget:
-		v.account = holdRecord(t, first(out.Error, "the provider wants to be paid"))
+		v.account = holdRecord(t, first(out.Error, "not logged in")) // the provider may want something else
 	case state.ClassAgentMissing:
 		c.judgeMissing(&v, t, out)
 	case state.ClassSessionLost, state.ClassContextFull:

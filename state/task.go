@@ -38,9 +38,9 @@ const (
 	ClassStalled       Class = "stalled"        // no output for too long
 	ClassVerify        Class = "verify"         // the verify command never passed
 	ClassRateLimited   Class = "rate-limited"   // the provider said: later
-	ClassAuth          Class = "auth"           // not logged in, or refused
+	ClassAuth          Class = "auth"           // not logged in, refused, or the provider wants to be paid
 	ClassNetwork       Class = "network"        // not reached, 5xx, broken stream
-	ClassBudget        Class = "budget"         // the provider wants to be paid, or a spending limit was reached
+	ClassBudget        Class = "budget"         // a spending limit of the user's was reached
 	ClassAgentMissing  Class = "agent-missing"  // no such program
 	ClassOutputMissing Class = "output-missing" // ended well without an answer
 	ClassSessionBusy   Class = "session-busy"   // someone else uses the agent's session

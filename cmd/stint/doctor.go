@@ -208,7 +208,7 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 		if acc.IsMissing() {
 			try = "install it again; its tasks go on by themselves then"
 		}
-		list = append(list, finding{"account", healthWarn, because(acc.Name+" is on hold", acc.Reason), try})
+		list = append(list, finding{"account", healthWarn, because(acc.Name+" is on hold", oneLine(acc.Reason)), try})
 	}
 	return list, r.Seq
 }

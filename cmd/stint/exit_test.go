@@ -96,6 +96,12 @@ func TestTaskEndSaysWhatAndWhy(t *testing.T) {
 			t.Errorf("%s: try %q, want %q", agent, try, want)
 		}
 	}
+	for _, text := range []string{"Quota exceeded. Check your plan and billing details.", "Credit balance is too low", "unexpected status 402 Payment Required: x"} {
+		view.Agent, view.Error = "codex", text
+		if _, try := explain(taskEnd(view)); try != "settle it with the provider, then stint retry 5f21a9c2" {
+			t.Errorf("%s: try %q", text, try)
+		}
+	}
 	view.Status, view.Reason, view.Error = state.Canceled, state.ClassCanceled, "canceled"
 	if message, _ := explain(taskEnd(view)); message != "task 5f21a9c2 was canceled" {
 		t.Errorf("message %q", message)

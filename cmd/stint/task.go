@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -349,6 +350,8 @@ func nextStep(view *api.TaskView, code int) string {
 	switch {
 	case view.Reason == state.ClassAgentMissing:
 		return "stint doctor"
+	case view.Reason == state.ClassAuth && wantsMoney(view.Error):
+		return "settle it with the provider, then stint retry " + id
 	case code == exitAgent && loginCommand(view.Agent) != "":
 		return loginCommand(view.Agent) + ", then stint retry " + id
 	case code == exitCanceled, code == exitRateLimited:
@@ -358,4 +361,11 @@ func nextStep(view *api.TaskView, code int) string {
 	default:
 		return "stint logs " + id + ", or stint retry " + id
 	}
+}
+
+// wantsMoney reports whether a provider that has refused an account names money as the
+// reason, so that no login helps. It chooses a hint and nothing else.
+func wantsMoney(message string) bool {
+	message = strings.ToLower(message)
+	return slices.ContainsFunc([]string{"billing", "check your plan", "credit", "payment"}, func(s string) bool { return strings.Contains(message, s) })
 }

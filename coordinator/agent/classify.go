@@ -174,10 +174,8 @@ func statusClass(code int) state.Class {
 	switch {
 	case code == 429:
 		return state.ClassRateLimited
-	case code == 401: // 403 may concern a model, a region or a firewall: the account's other tasks may run
+	case code == 401 || code == 402: // 403 may concern a model, a region or a firewall: the account's other tasks may run
 		return state.ClassAuth
-	case code == 402:
-		return state.ClassBudget
 	case code == 408 || code >= 500:
 		return state.ClassNetwork
 	}

@@ -38,7 +38,7 @@ func geminiVerdict(msg string, exit int, now time.Time) verdict {
 		v.retryAt = geminiRetryAt(msg, now)
 		// Google adds the advice about billing to its ordinary limits too.
 		if v.retryAt.IsZero() && strings.Contains(msg, "check your plan and billing") && !strings.Contains(msg, "Quota exceeded for metric") {
-			v.class = state.ClassBudget
+			v.class = state.ClassAuth
 		}
 	}
 	return v

@@ -221,7 +221,7 @@ func TestClaudeClasses(t *testing.T) {
 		class state.Class
 	}{
 		{apiError("rate_limit", 429), 1, state.ClassRateLimited},
-		{apiError("billing_error", 400), 1, state.ClassBudget},
+		{apiError("billing_error", 400), 1, state.ClassAuth},
 		{apiError("authentication_failed", nil), 1, state.ClassAuth},
 		{apiError("authentication_failed", 401), 1, state.ClassAuth},
 		{apiError("authentication_failed", 403), 1, state.ClassExit},

@@ -300,14 +300,12 @@ func (t claudeLog) class() state.Class {
 	switch t.code {
 	case "rate_limit":
 		return state.ClassRateLimited
-	case "billing_error":
-		return state.ClassBudget
 	case "authentication_failed":
 		if t.status != 0 {
 			return statusClass(t.status) // claude says this of a 403 too
 		}
 		return state.ClassAuth
-	case "oauth_org_not_allowed", "account_on_hold", "verification_required", "cloud_credential_error":
+	case "billing_error", "oauth_org_not_allowed", "account_on_hold", "verification_required", "cloud_credential_error":
 		return state.ClassAuth
 	case "overloaded", "server_error":
 		return state.ClassNetwork

@@ -117,10 +117,11 @@
 // on stderr, unless it runs without a sandbox. (codex 0.169 may leave out the item of a
 // command that ends at once.)
 //
-// By its report means [state.ClassRateLimited], [state.ClassAuth], [state.ClassBudget],
-// [state.ClassNetwork], [state.ClassSessionLost], [state.ClassSessionBusy],
-// [state.ClassContextFull] or [state.ClassExit]. Only what the CLI itself reports as an error is looked at,
-// never the agent's answer: a program about rate limits is not rate-limited.
+// By its report means [state.ClassRateLimited], [state.ClassAuth] (also where the
+// provider wants to be paid), [state.ClassNetwork], [state.ClassSessionLost],
+// [state.ClassSessionBusy], [state.ClassContextFull] or [state.ClassExit]. Only what the CLI
+// itself reports as an error is looked at, never the agent's answer: a program about rate
+// limits is not rate-limited.
 //
 // # Sessions
 //

@@ -115,7 +115,7 @@ func TestGeminiClasses(t *testing.T) {
 		{[]string{said, fail("x")}, 0, state.ClassExit},
 		{[]string{fail("x")}, 173, state.ClassRateLimited},
 		{[]string{fail("x")}, 147, state.ClassExit},
-		{[]string{fail("[API Error: You exceeded your current quota, please check your plan and billing details.]")}, 173, state.ClassBudget},
+		{[]string{fail("[API Error: You exceeded your current quota, please check your plan and billing details.]")}, 173, state.ClassAuth},
 		{[]string{fail("[API Error: You exceeded your current quota, please check your plan and billing details. Please retry in 34.5s.]")}, 173, state.ClassRateLimited},
 		{[]string{fail("[API Error: please check your plan and billing details. * Quota exceeded for metric: requests, limit: 250]")}, 173, state.ClassRateLimited},
 		{[]string{fail("x")}, 144, state.ClassExit},
