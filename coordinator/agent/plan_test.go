@@ -15,7 +15,7 @@ import (
 // nothing and writes nothing.
 func TestPlan(t *testing.T) {
 	b := newBench(t)
-	program := b.fakeProgram("program", "touch started")
+	program := b.fakeProgram("program", `[ "$1" = --version ] || touch started`)
 	for name, planner := range map[string]interface {
 		coordinator.Agent
 		coordinator.Planner
