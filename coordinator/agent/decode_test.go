@@ -49,6 +49,7 @@ func TestClassify(t *testing.T) {
 		{killed(syscall.SIGKILL), done, ""},
 		{killed(syscall.SIGKILL), none, state.ClassStalled},
 		{killed(syscall.SIGSEGV), func(d *codexDecoder) { d.events = 2 }, state.ClassStalled},
+		{killed(syscall.SIGILL), func(d *codexDecoder) { d.events = 2 }, state.ClassStalled},
 		{killed(syscall.SIGXCPU), none, state.ClassExit}, // the run's own limit
 		{killed(syscall.SIGKILL), fail("unexpected status 401 Unauthorized"), state.ClassAuth},
 		{exit(137), none, state.ClassStalled}, // a shell in front of it says so
@@ -64,6 +65,8 @@ func TestClassify(t *testing.T) {
 		{exit(1), fail("unexpected status 404 Not Found: rate limit, 429, unauthorized"), state.ClassExit},
 		{exit(1), fail(`{"error":"your prompt about the usage limit is refused"}`), state.ClassExit},
 		{exit(1), fail("Quota exceeded. Check your plan and billing details."), state.ClassAuth},
+		{exit(1), fail("You exceeded your rate limit: check your plan."), state.ClassAuth},
+		{exit(1), fail("Your account is not active, please check your billing details."), state.ClassAuth},
 		{exit(1), fail("You've hit your usage limit. Visit https://x/settings/usage to purchase more credits or try again at 3:47 AM."), state.ClassRateLimited},
 		{exit(1), fail("stream disconnected before completion: Incomplete response returned, reason: content_filter"), state.ClassExit},
 		{exit(1), fail("Codex ran out of room in the model's context window. Start a new thread or clear earlier history before retrying."), state.ClassContextFull},
