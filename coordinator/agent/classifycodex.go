@@ -29,8 +29,8 @@ var phrases = []struct {
 	{"context window", state.ClassContextFull},
 	{"usage limit", state.ClassRateLimited},
 	{"check your plan", state.ClassAuth},
+	{"rate limit", state.ClassRateLimited}, // which a payment would raise
 	{"billing", state.ClassAuth},
-	{"rate limit", state.ClassRateLimited},
 	{"quota exceeded", state.ClassRateLimited},
 	{"too many requests", state.ClassRateLimited},
 	{"missing environment variable", state.ClassAuth},

@@ -66,6 +66,7 @@ func TestClassify(t *testing.T) {
 		{exit(1), fail(`{"error":"your prompt about the usage limit is refused"}`), state.ClassExit},
 		{exit(1), fail("Quota exceeded. Check your plan and billing details."), state.ClassAuth},
 		{exit(1), fail("You exceeded your rate limit: check your plan."), state.ClassAuth},
+		{exit(1), fail("stream disconnected before completion: Rate limit reached for gpt-5: Limit 3. Please try again in 20s. You can increase your rate limit by adding a payment method at https://platform.openai.com/account/billing."), state.ClassRateLimited},
 		{exit(1), fail("Your account is not active, please check your billing details."), state.ClassAuth},
 		{exit(1), fail("You've hit your usage limit. Visit https://x/settings/usage to purchase more credits or try again at 3:47 AM."), state.ClassRateLimited},
 		{exit(1), fail("stream disconnected before completion: Incomplete response returned, reason: content_filter"), state.ClassExit},
