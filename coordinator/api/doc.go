@@ -86,8 +86,8 @@
 //
 // 256 connections, 64 requests that last, bodies of 4 MiB;
 // 5 s for a header, 30 s for a body, a minute for each piece of an answer. None of it is shared with the socket, so a flood there costs commands nothing.
-// When all connections are taken, the one that has waited longest for a request is closed
-// for a new one; those with a request are not.
+// When all connections are taken, the one that has waited longest for a request, or for the
+// rest of one, is closed for a new one; those whose request was read are not.
 //
 // # Long requests
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,13 @@ import (
 var quietClients = map[string][]string{
 	"idle":      {"GET /v1/health HTTP/1.1\r\nHost: " + ourAddr + "\r\nAuthorization: Bearer TOKEN\r\n\r\n"},
 	"half-open": {"", "GET /v1/hea", "GET /v1/health HTTP/1.1\r\nHost: " + ourAddr + "\r\n"},
+	"half a body": {
+		"POST /ui/session HTTP/1.1\r\nHost: " + ourAddr + "\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{", // needs no token
+		"GET / HTTP/1.1\r\nHost: " + ourAddr + "\r\nContent-Length: 14\r\n\r\n",
+		"POST /v1/tasks HTTP/1.1\r\nHost: " + ourAddr + "\r\nContent-Length: 14\r\n\r\n", // refused: it shows no token
+		submitHead + "Authorization: Bearer TOKEN\r\nContent-Length: 5000000\r\n\r\n{",
+		submitHead + "Authorization: Bearer TOKEN\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+	},
 }
 
 // quiet opens n connections that send one of the beginnings and then nothing, and keep
@@ -47,13 +55,15 @@ func quiet(t testing.TB, n int, begin []string, dial func() net.Conn) (end func(
 }
 
 // TestIdleConnectionsYield: beside 1,000 connections that are kept alive, or have sent no
-// whole header yet, and some that wait for an answer, a new client is answered in less than
+// whole request yet, and some that wait for an answer, a new client is answered in less than
 // a second. In fake time.
 func TestIdleConnectionsYield(t *testing.T) {
 	token := newToken(t)
-	quietClients := map[string][]string{"idle": quietClients["idle"], "half-open": quietClients["half-open"], "mixed": append(quietClients["half-open"], quietClients["idle"]...)}
+	quietClients := maps.Clone(quietClients)
+	quietClients["mixed"] = slices.Concat(slices.Collect(maps.Values(quietClients))...)
 	for name, begin := range quietClients {
 		t.Run(name, func(t *testing.T) {
+			begin = slices.Clone(begin)
 			for i := range begin {
 				begin[i] = strings.ReplaceAll(begin[i], "TOKEN", textOf(t, token))
 			}
@@ -94,6 +104,22 @@ func TestIdleConnectionsYield(t *testing.T) {
 	}
 }
 
+// TestLostPlaceAnswersNothing: a connection that loses its place just when its request was
+// read gets no answer, which a client would take for success.
+func TestLostPlaceAnswersNothing(t *testing.T) {
+	srv := httptest.NewUnstartedServer(NewServer(twoTasks(t), Options{Token: newToken(t)}).newGuard(nil))
+	srv.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, &tcpConn{Conn: c, places: newPlaces(1)})
+	}
+	srv.Start()
+	defer srv.Close()
+	resp, err := srv.Client().Post(srv.URL, "application/json", strings.NewReader("{}"))
+	if err == nil {
+		_ = resp.Body.Close()
+		t.Errorf("it was answered with %s", resp.Status)
+	}
+}
+
 // TestActiveRequestsAreNotCut: who waits for an answer gets it whole, whoever else wants
 // the place; and where all places are taken by such, a new client gets the first that is
 // free. In fake time.
@@ -107,10 +133,13 @@ func TestActiveRequestsAreNotCut(t *testing.T) {
 		go func() { served <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
 		var clients sync.WaitGroup
 		begun := time.Now()
-		for range maxConns + 10 {
-			c := ln.dial()
+		for i := range maxConns + 10 {
+			c, ask, body := ln.dial(), "GET /v1/tasks/aa-1/why", ""
+			if i%2 == 1 {
+				ask, body = "POST /v1/tasks/aa-2/hold", "{}" // its answer says why, too
+			}
 			clients.Go(func() {
-				_, _ = io.WriteString(c, "GET /v1/tasks/aa-1/why HTTP/1.1\r\nHost: "+ourAddr+"\r\nAuthorization: Bearer "+textOf(t, token)+"\r\n\r\n")
+				_, _ = fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", ask, ourAddr, textOf(t, token), len(body), body)
 				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 				if err != nil {
 					t.Error(err)
@@ -140,7 +169,7 @@ func TestActiveRequestsAreNotCut(t *testing.T) {
 func TestIdleConnectionsYieldOverTCP(t *testing.T) {
 	m := twoTasks(t)
 	s := serveTCP(t, m, Options{})
-	begin := append(quietClients["half-open"], quietClients["idle"]...)
+	begin := slices.Concat(slices.Collect(maps.Values(quietClients))...)
 	for i := range begin {
 		begin[i] = strings.NewReplacer(ourAddr, s.addr, "TOKEN", s.token).Replace(begin[i])
 	}

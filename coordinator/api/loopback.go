@@ -150,9 +150,7 @@ func guardOf(ctx context.Context) *guard {
 // ServeHTTP answers one request. Nothing is looked at before the Host is known to be
 // ours, and nothing is told before the token is.
 func (g *guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	if !g.places.admits(rw, r) {
-		return
-	}
+	r = g.places.admit(rw, r)
 	w := &timedWriter{ResponseWriter: rw}
 	defer w.renew() // for what net/http writes then
 	secureHeaders(w.Header())

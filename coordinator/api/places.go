@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -9,18 +11,18 @@ import (
 )
 
 // yieldAfter is how long a connection may wait for a request before another one may take
-// its place: long enough for a client that connects to send its header.
+// its place: long enough for a client that connects to send its request.
 const yieldAfter = 100 * time.Millisecond
 
 // places bounds the connections over TCP. When all are taken, a new connection gets the
 // place of the one that has waited longest for a request: one that is kept alive, or that
-// has sent no whole header yet. A request that was read is never cut off.
+// has sent a part of its request. A request that was read is never cut off.
 type places struct {
 	most  int
 	freed chan struct{} // capacity 1: there may be room again
 
 	mu    sync.Mutex
-	conns map[*tcpConn]time.Time // guarded by mu; since when each waits for a request; zero: it has one
+	conns map[*tcpConn]time.Time // guarded by mu; since when each has waited for its client; zero: it does not
 }
 
 func newPlaces(most int) *places {
@@ -52,26 +54,14 @@ func (p *places) take(c *tcpConn) bool {
 	return true
 }
 
-// note notes what http.Server tells about a connection.
-func (p *places) note(c *tcpConn, state http.ConnState) {
+// set notes since when c has waited for its client; zero: it does not. It reports whether c
+// still has a place, and whether all of them are taken.
+func (p *places) set(c *tcpConn, since time.Time) (ok, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.conns[c]; !ok {
-		return
+	if _, ok = p.conns[c]; ok {
+		p.conns[c] = since
 	}
-	switch state {
-	case http.StateActive:
-		p.conns[c] = time.Time{}
-	case http.StateIdle:
-		p.conns[c] = time.Now()
-	}
-}
-
-// has reports whether c still has a place, and whether all of them are taken.
-func (p *places) has(c *tcpConn) (ok, full bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok = p.conns[c]
 	return ok, len(p.conns) >= p.most
 }
 
@@ -93,7 +83,12 @@ type connKey struct{}
 func (p *places) bound(srv *http.Server) {
 	state, withConn := srv.ConnState, srv.ConnContext
 	srv.ConnState = func(c net.Conn, cs http.ConnState) {
-		p.note(c.(*tcpConn), cs)
+		switch cs {
+		case http.StateActive:
+			p.set(c.(*tcpConn), time.Time{})
+		case http.StateIdle:
+			p.set(c.(*tcpConn), time.Now())
+		}
 		state(c, cs)
 	}
 	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -101,17 +96,44 @@ func (p *places) bound(srv *http.Server) {
 	}
 }
 
-// admits reports whether a request may be answered. One whose connection has just lost its
-// place may not: its client will ask again. While all places are taken, a connection is
-// for one request, so that none is cut off between two of them.
-func (p *places) admits(w http.ResponseWriter, r *http.Request) bool {
+// admit returns a request that may be answered. One whose connection has just lost its
+// place may not: it gets no answer, not even an empty one, and its client will ask again.
+// While all places are taken, a connection is for one request, so that none is cut off
+// between two of them.
+func (p *places) admit(w http.ResponseWriter, r *http.Request) *http.Request {
 	c, ok := r.Context().Value(connKey{}).(*tcpConn)
 	if !ok {
-		return true // a test's
+		return r // a test's
 	}
-	ok, full := p.has(c)
-	if full {
+	since := time.Time{}
+	if r.ContentLength != 0 {
+		since = time.Now()
+		r = r.WithContext(r.Context()) // a copy: net/http looks at the body of its own request
+		r.Body = &awaitedBody{r.Body, c}
+	}
+	switch ok, full := p.set(c, since); {
+	case !ok:
+		panic(http.ErrAbortHandler)
+	case full:
 		w.Header().Set("Connection", "close")
 	}
-	return ok
+	return r
+}
+
+// An awaitedBody is the body of a request: until all of it was read, its connection waits,
+// as for a header, and may lose its place. It belongs to one request.
+type awaitedBody struct {
+	io.ReadCloser
+	conn *tcpConn
+}
+
+// Read implements io.Reader.
+func (b *awaitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		if ok, _ := b.conn.places.set(b.conn, time.Time{}); !ok {
+			return 0, net.ErrClosed
+		}
+	}
+	return n, err
 }
