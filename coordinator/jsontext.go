@@ -42,9 +42,9 @@ func escapedRune(data []byte) rune {
 	return rune(n)
 }
 
-// emptyKey finds an idempotency key that is given and empty in the JSON of a task. In a
-// string of JSON the quotes would be escaped.
-var emptyKey = regexp.MustCompile(`"idempotency(?:K|_k)ey"\s*:\s*""`)
+// emptyKey finds an idempotency key that is given and empty in the JSON of a task, where
+// names count without regard to capitals. In a string of JSON the quotes would be escaped.
+var emptyKey = regexp.MustCompile(`(?i)"idempotency_?key"\s*:\s*""`)
 
 // EmptyKey returns the place of an idempotency key that is given and empty; -1 if there is
 // none. Most likely a script's variable is not set, and the task would be made twice.

@@ -20,7 +20,7 @@ import (
 type (
 	listInput struct {
 		Accept  string         `header:"Accept" hidden:"true"` // application/jsonl: one task a line
-		Status  []state.Status `query:"status" doc:"Any of these, separated by commas or each in a parameter of its own" example:"[\"queued\",\"running\"]"`
+		Status  []state.Status `query:"status" doc:"Any of these, separated by commas, in one parameter or several" example:"[\"queued\",\"running\"]"`
 		Session string         `query:"session" doc:"Tasks of this session" example:"web"`
 		Label   string         `query:"label" doc:"Tasks with this label" example:"nightly"`
 		Tenant  string         `query:"tenant" doc:"Tasks of this tenant" example:"ana"`
@@ -52,16 +52,18 @@ func (s *Server) listRoute(api huma.API) {
 	huma.Register(api, list, s.list)
 }
 
-// Resolve adds the statuses behind the first parameter of that name: clients write a list
-// with commas, or a parameter for each.
+// Resolve adds the statuses of further parameters of that name, of which huma reads the first.
 func (in *listInput) Resolve(ctx huma.Context) (errs []error) {
 	u := ctx.URL()
-	for i, name := range u.Query()["status"] {
+	all := u.Query()["status"]
+	for name := range strings.SplitSeq(strings.Join(all[min(1, len(all)):], ","), ",") {
 		status, err := state.ParseStatus(name)
-		if i > 0 && err == nil {
-			in.Status = append(in.Status, status)
-		} else if i > 0 {
+		switch {
+		case name == "": // as huma has it
+		case err != nil:
 			errs = append(errs, &huma.ErrorDetail{Location: "query.status", Message: err.Error()})
+		default:
+			in.Status = append(in.Status, status)
 		}
 	}
 	return errs

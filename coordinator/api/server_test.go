@@ -77,6 +77,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/tasks?status=done,failed&label=x&session=web&limit=3", "", "", 200, "", `{"tasks":[{"id":"aa-1"`},
 		{"GET", "/v1/tasks?status=dead", "", "", 200, "", `{"tasks":[]}`},
 		{"GET", "/v1/tasks?status=queued&status=done", "", "", 200, "", `"status":"done"`},
+		{"GET", "/v1/tasks?status=queued&status=&status=draft,done", "", "", 200, "", `"status":"done"`},
 		{"GET", "/v1/tasks?status=finished", "", "", 422, "invalid", "draft"},
 		{"GET", "/v1/tasks?status=done&status=finished", "", "", 422, "invalid", `"field":"status"`},
 		{"GET", "/v1/tasks?limit=-1", "", "", 422, "invalid", "query.limit"},

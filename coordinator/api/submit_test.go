@@ -52,6 +52,7 @@ func TestSubmitRequests(t *testing.T) {
 		{`[{"prompt":"x"},{"tool":"a","prompt":"\ud83d\u0041"}]`, 422, []string{"half of a surrogate pair", `"field":"1.prompt"`}, 0},
 		{`{"prompt":"x","idempotencyKey":""}`, 422, []string{"it is empty", `"field":"idempotencyKey"`}, 0},
 		{`[{"prompt":"x","idempotency_key" : ""}]`, 422, []string{"it is empty"}, 0},
+		{`{"prompt":"x","IdempotencyKey":""}`, 422, []string{"it is empty"}, 0},
 		{`{"prompt":"\"idempotencyKey\":\"\""}`, 201, nil, 1},
 		{`["x"]`, 422, []string{"body[0]: expected object", `"field":"0"`}, 0},
 		{`"x"`, 422, []string{"expected object"}, 0},
