@@ -248,6 +248,7 @@ func TestBrowsersEndWithTheListener(t *testing.T) {
 func TestBrowsersForget(t *testing.T) {
 	s := serveTCP(t, twoTasks(t), Options{})
 	host, cookie, key := s.signIn(t)
+	waiting, _ := s.address(t)
 	for _, c := range []struct {
 		path    string
 		headers []string
@@ -255,7 +256,8 @@ func TestBrowsersForget(t *testing.T) {
 		forgets bool
 	}{
 		{"/", nil, 401, true},
-		{"/", []string{host}, 401, true},
+		{"/", []string{host}, 401, false}, // the link of another site: it must not cost the open page its key
+		{"/", []string{"Host: " + waiting}, 401, true},
 		{"/", []string{"Host: evil.example"}, 421, true},
 		{"/?task=aa-1", nil, 401, true},
 		{"/sw.js", nil, 401, true},

@@ -85,7 +85,9 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	g := guardOf(r.Context())
 	if g != nil && !g.knows(r) {
 		w.Header().Set("WWW-Authenticate", authenticate)
-		clearSite(w.Header())
+		if !g.browsers.isIn(browserOf(r.Host)) { // else it is the link of another site, which brings no cookie: the open pages keep their key
+			clearSite(w.Header())
+		}
 		writePage(w, http.StatusUnauthorized, &page{})
 		return
 	}
