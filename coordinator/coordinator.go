@@ -36,7 +36,6 @@ type Coordinator struct {
 
 	fs        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
 	counters  *counters  // see Metrics
-	nextLook  time.Time  // for programs that are missing; the dispatcher's
 	noted     bool       // that this master has started a run; the dispatcher's
 	unwatched bool       // edits are taken over at start only: a test with a clock of its own cannot wait for the kernel
 
@@ -420,14 +419,12 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	proving, stopProving := context.WithCancel(ctx)
 	c.recover(proving)
 	c.recoverChecks(proving)
-	compacting := make(chan struct{})
-	go func() {
-		defer close(compacting)
-		c.compactWhenLarge(beatCtx)
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { c.compactWhenLarge(beatCtx) })
+	beside.Go(func() { c.lookForMissing(beatCtx) })
 	defer func() {
 		stopBeat()
-		<-compacting
+		beside.Wait()
 	}()
 	c.dispatchUntil(ctx)
 	stopProving()

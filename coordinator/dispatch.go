@@ -50,15 +50,12 @@ const clockCheck = 30 * time.Second
 func (c *Coordinator) untilNext() time.Duration {
 	now := c.cfg.Now()
 	c.mu.Lock()
-	ready, missing := len(c.state.Ready(now, c.limits())) > 0, len(c.state.Missing()) > 0
+	ready := len(c.state.Ready(now, c.limits())) > 0
 	next, idle := c.state.NextWake(now), c.state.Idle()
 	c.mu.Unlock()
 	wait := farAway
 	if c.full.Swap(false) || ready {
 		wait = lookAgain
-	}
-	if missing {
-		wait = min(wait, max(c.nextLook.Sub(now), time.Millisecond))
 	}
 	if !next.IsZero() {
 		wait = min(wait, max(next.Sub(now), time.Millisecond), clockCheck)
@@ -154,7 +151,6 @@ func (c *Coordinator) dispatch() {
 	if c.isLeaving() {
 		return
 	}
-	c.lookForMissing()
 	c.failDoomed()
 	c.fallBack()
 	c.failUnwilling()

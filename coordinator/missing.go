@@ -11,13 +11,13 @@ import (
 
 // A program that is missing. An upgrade takes an agent's program away for a few seconds,
 // and whoever removes it brings it back at some time. Its tasks need not fail for that:
-// the run looks once more a moment later, then the account goes on hold, and the
-// dispatcher ends that hold when the program is back. A program that no task here has
+// the run looks once more a moment later, then the account goes on hold, which ends when
+// the program is back. A program that no task here has
 // ever run with is another matter: the user has not installed it.
 
 const (
 	missingRetry = 2 * time.Second // before a run looks once more
-	lookForAgent = 5 * time.Second // between two looks of the dispatcher
+	lookForAgent = 5 * time.Second // between two looks of the master
 )
 
 // runTurn lets the agent of that name carry out a turn. Where its program is missing, it
@@ -65,18 +65,21 @@ func (c *Coordinator) judgeMissing(v *verdict, t *state.Task, out Outcome) {
 	}
 }
 
-// lookForMissing ends the holds of accounts whose agent's program is back, at most once
-// in lookForAgent. The dispatcher calls it.
-func (c *Coordinator) lookForMissing() {
-	now := c.cfg.Now()
-	missing := c.missing()
-	if len(missing) == 0 || now.Before(c.nextLook) {
-		return
-	}
-	c.nextLook = now.Add(lookForAgent)
-	for _, a := range missing {
-		if agent := first(a.Agent, a.Name); c.cfg.AgentFound == nil || c.cfg.AgentFound(agent) {
-			c.endMissing(a.Name)
+// lookForMissing ends the holds of accounts whose agent's program is back, until ctx ends.
+// It has a goroutine of its own: a program that is there may not answer for long.
+func (c *Coordinator) lookForMissing(ctx context.Context) {
+	tick := time.NewTicker(lookForAgent)
+	defer tick.Stop()
+	for {
+		for _, a := range c.missing() {
+			if agent := first(a.Agent, a.Name); c.cfg.AgentFound == nil || c.cfg.AgentFound(agent) {
+				c.endMissing(a.Name)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
 	}
 }

@@ -230,3 +230,27 @@ func TestMissingAndCanceled(t *testing.T) {
 		}
 	})
 }
+
+// TestMissingProgramThatHangs: while a program is looked for that is there and does not
+// answer, tasks of other agents start at once.
+func TestMissingProgramThatHangs(t *testing.T) {
+	inMissing(t, func(w *missingWorld) {
+		w.cfg.Agents["other"] = &fakeAgent{do: answer("fine")}
+		w.cfg.AgentFound = func(string) bool { time.Sleep(11 * time.Second); return !w.away.Load() }
+		w.close()
+		w.openUnwatched()
+		w.away.Store(true)
+		id := w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true}).ID
+		time.Sleep(10 * time.Second)
+		for range 20 {
+			begun := time.Now()
+			w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", Agent: "other", Parallel: true}).ID)
+			if took := time.Since(begun); took > time.Second {
+				t.Fatalf("a task of another agent took %s", took)
+			}
+			time.Sleep(700 * time.Millisecond)
+		}
+		w.away.Store(false)
+		w.expect(w.ended(id), state.Done, "")
+	})
+}
