@@ -137,6 +137,9 @@ func decodeBody(reg huma.Registry, patch func() *huma.Schema, data []byte, v any
 	case *tasksBody:
 		err = b.read(reg, data)
 		return b.refused == nil, err
+	case *batchBody:
+		err = b.read(reg, data)
+		return b.refused == nil, err
 	case *patchBody:
 		err = b.read(reg, patch(), data)
 		return b.refused == nil, err

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -26,9 +27,9 @@ type (
 		keys []string // values of the header Idempotency-Key
 	}
 
-	// batchInput is a submitInput that is described as a list.
+	// batchInput is a submitInput of a list.
 	batchInput struct {
-		Body tasksBody
+		Body batchBody
 		keys []string
 	}
 
@@ -63,6 +64,18 @@ type tasksBody struct{ taskBody }
 // Schema implements [huma.SchemaProvider].
 func (tasksBody) Schema(r huma.Registry) *huma.Schema {
 	return r.Schema(reflect.TypeFor[[]coordinator.TaskSpec](), true, "")
+}
+
+// A batchBody is a tasksBody that is no single task.
+type batchBody struct{ tasksBody }
+
+// read refuses what is no list before its properties are looked at, which would be those
+// of a task.
+func (b *batchBody) read(reg huma.Registry, data []byte) error {
+	if !isList(data) && json.Valid(data) {
+		return b.refuse(invalid("the body is not a list of tasks", "send [{…}, …]; a single task goes to /v1/tasks"))
+	}
+	return b.tasksBody.read(reg, data)
 }
 
 // read decodes a body: in one pass if its names are those of TaskSpec, else once more
@@ -249,11 +262,8 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 	return s.submitOne(ctx, key, in.Body.one)
 }
 
-// submitBatch is submit where a list is expected.
+// submitBatch is submit for a list.
 func (s *Server) submitBatch(ctx context.Context, in *batchInput) (*submitOutput, error) {
-	if in.Body.refused == nil && !in.Body.isList {
-		return nil, asProblem(invalid("the body is not a list of tasks", "send a single task to /v1/tasks"))
-	}
 	return s.submit(ctx, &submitInput{Body: in.Body.taskBody, keys: in.keys})
 }
 

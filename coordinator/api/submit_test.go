@@ -74,6 +74,28 @@ func TestSubmitRequests(t *testing.T) {
 	}
 }
 
+// TestSubmitBatchRequests: what takes lists alone says so, whatever else it gets.
+func TestSubmitBatchRequests(t *testing.T) {
+	for _, c := range []struct {
+		body   string
+		status int
+		want   string // in the answer
+	}{
+		{`[{"prompt":"x"},{"prompt":"y"}]`, 201, `{"tasks":[{"id":"`},
+		{`{"prompt":"x"}`, 422, "the body is not a list of tasks"},
+		{`{"tasks":[{"prompt":"x"}]}`, 422, "the body is not a list of tasks"},
+		{`"x"`, 422, "the body is not a list of tasks"},
+		{`{"tasks":[`, 400, "the body is not JSON"},
+		{`[{"prompt":"x","colour":1}]`, 422, "body[0].colour: unexpected property"},
+	} {
+		m := newFake(t)
+		w := ask(NewServer(m, Options{}), http.MethodPost, "/v1/tasks/batch", jsonType, c.body)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) || (len(m.tasks) > 0) != (w.Code < 300) {
+			t.Errorf("%s: %d %s, want %d %s", c.body, w.Code, w.Body, c.status, c.want)
+		}
+	}
+}
+
 func TestIdempotencyKeyHeader(t *testing.T) {
 	for _, c := range []struct {
 		headers []string
