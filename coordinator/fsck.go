@@ -41,7 +41,7 @@ type FsckReport struct {
 	Records int      // of the journal
 	Seq     uint64   // of its newest record
 
-	Held     []state.Account // accounts on hold, by name
+	Accounts []state.Account // those on hold, or with a time before which nothing starts, by name
 	Paused   bool            // no task is started
 	PauseWhy string          // the reason that was given
 }
@@ -175,8 +175,8 @@ func (c *fsck) checkJournal() {
 	c.Seq = max(last, st.Seq()) // a compaction keeps the number, not the record
 	c.Paused, c.PauseWhy = st.Paused()
 	for _, name := range sortedNames(accounts) {
-		if a := st.Account(name); a.Hold {
-			c.Held = append(c.Held, a)
+		if a := st.Account(name); a.Hold || !a.CoolUntil.IsZero() {
+			c.Accounts = append(c.Accounts, a)
 		}
 	}
 	c.checkLost(last)

@@ -203,12 +203,18 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 	if r.Paused {
 		list = append(list, finding{"dispatch", healthWarn, because("it is paused, no task is started", oneLine(r.PauseWhy)), "stint resume"})
 	}
-	for _, acc := range r.Held {
-		try := "mend it, then: stint retry ID of a task that it stopped"
-		if acc.IsMissing() {
-			try = "install it again; its tasks go on by themselves then"
+	for _, acc := range r.Accounts {
+		f := finding{"account", healthWarn, because(acc.Name+" is on hold", oneLine(acc.Reason)), "mend it, then: stint retry ID of a task that it stopped"}
+		switch {
+		case acc.IsMissing():
+			f.Try = "install it again; its tasks go on by themselves then"
+		case !acc.Hold && !acc.CoolUntil.After(time.Now()):
+			continue
+		case !acc.Hold:
+			f.Text = because(fmt.Sprintf("%s cools down until %s", acc.Name, localTime(acc.CoolUntil)), oneLine(acc.Reason))
+			f.Try = "wait; if the limit is lifted before, append to tasks.md the lines: ## Control account:" + acc.Name + " and - coolUntil:"
 		}
-		list = append(list, finding{"account", healthWarn, because(acc.Name+" is on hold", oneLine(acc.Reason)), try})
+		list = append(list, f)
 	}
 	return list, r.Seq
 }

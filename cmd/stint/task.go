@@ -109,6 +109,7 @@ func (a *app) runOne(ctx context.Context, o *taskOptions) error {
 		a.hint("stint: held; it runs after: stint release %s\n", shortID(view.ID))
 	}
 	a.tellPaused()
+	a.tellAccounts(ctx, []api.TaskView{view})
 	return a.awaitAnswer(ctx, o, view.ID)
 }
 
