@@ -90,6 +90,10 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		a.hint("stint: no such task in the archive; what it holds was moved there by: stint compact-tasks\n")
 		return nil
 	}
+	if len(views) == 0 && !o.filter.Match(&state.Task{}) {
+		a.hint("stint: no such tasks; all of them: stint ls -n 0\n")
+		return nil
+	}
 	if len(views) == 0 {
 		a.hint("stint: no tasks; add one with: stint task -d \"PROMPT\"\n")
 		return nil

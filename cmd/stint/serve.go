@@ -259,7 +259,7 @@ func (m *master) takeOver(ctx context.Context, h coordinator.Health) {
 		m.log.Warn("the master in the background was asked to make room and refused", "pid", h.PID, "error", err)
 		return
 	}
-	m.app.hint("stint: taking over from the master in the background (pid %d), once its %d runs have ended\n", h.PID, len(h.Running))
+	m.app.hint("stint: taking over from the master in the background (pid %d), once its runs have ended (%d)\n", h.PID, len(h.Running))
 }
 
 // coordinatorConfig translates the configuration.

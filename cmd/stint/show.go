@@ -61,10 +61,10 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	}
 	var view api.TaskView
 	err := a.call(ctx, func(c *api.Client) (err error) { view, err = c.Task(ctx, ref); return err })
+	defer a.tellFindings(ctx) // of a task that is not there too: its only section may be one
 	if err != nil {
 		return err
 	}
-	defer a.tellFindings(ctx)
 	switch {
 	case o.answer:
 		if view.Status != state.Done && view.Result == "" {
