@@ -36,7 +36,11 @@ func (c *Coordinator) setHold(ctx context.Context, ref, by string, hold bool) (s
 		case err != nil:
 			return err
 		case t.Status != state.Queued:
-			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is %s; only a queued task can be held or released", id, t.Status), Hint: "stint show " + id}
+			hint := "stint show " + id
+			if t.Status == state.Draft && !hold {
+				hint = "stint retry " + id
+			}
+			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is %s; only a queued task can be held or released", id, t.Status), Hint: hint}
 		case t.Hold == hold:
 			return nil
 		}

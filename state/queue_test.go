@@ -100,8 +100,8 @@ func TestFilterByWords(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	known := []string{"codex", "claude", "gemini", "idempotencyKey"}
-	for word, want := range map[string]string{"codx": "codex", "cluade": "claude", "idempotncyKey": "idempotencyKey", "x": "", "ab": "", "gpt": "", strings.Repeat("c", 40): ""} {
+	known := []string{"codex", "claude", "gemini", "tool", "idempotencyKey"}
+	for word, want := range map[string]string{"codx": "codex", "cluade": "claude", "idempotncyKey": "idempotencyKey", "x": "", "ab": "", "gpt": "", "foo": "", "tol": "tool", "toll": "tool", strings.Repeat("c", 40): ""} {
 		if got := Nearest(word, known); got != want {
 			t.Errorf("nearest to %q is %q, want %q", word, got, want)
 		}

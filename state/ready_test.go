@@ -321,7 +321,7 @@ func TestWhy(t *testing.T) {
 		want    string
 	}{
 		{"unknown", nil, "there is no task t"},
-		{"draft", []string{"t: prompt=p"}, "a draft: set status queued, and it runs when its turn comes"},
+		{"draft", []string{"t: prompt=p"}, "a draft; to queue it: stint retry, or status: queued in tasks.md"},
 		{"ready", []string{"t: status=queued"}, "ready: it starts next"},
 		{"running", []string{"t: status=running; updatedAt=" + at(-time.Minute)}, "running since 11:59:00"},
 		{"running since yesterday", []string{"t: status=running; updatedAt=" + at(-24*time.Hour)}, "running since 2026-11-20 12:00:00"},

@@ -142,11 +142,12 @@ func nearest(s string) Status {
 	return Status(Nearest(s, known))
 }
 
-// Nearest gives the known word that a word was probably meant to be, or "".
+// Nearest gives the known word that a word was probably meant to be, or "": at most two
+// letters and half of the word are wrong.
 func Nearest(word string, known []string) string {
 	best, dist := "", 3
 	for _, k := range known {
-		if d := distance(word, k); d < dist && d < len(word) {
+		if d := distance(word, k); d < dist && 2*d <= len(word) {
 			best, dist = k, d
 		}
 	}

@@ -27,7 +27,7 @@ func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 	case l.Status == Running:
 		return whyRunning(&l.Task, now)
 	case l.Status == Draft:
-		return "a draft: set status queued, and it runs when its turn comes"
+		return "a draft; to queue it: stint retry, or status: queued in tasks.md"
 	}
 	if why := cmp.Or(whyHeld(l), s.whyPaused(), whyTime(&l.Task, now)); why != "" {
 		return why // without a look at its lane, which may be long

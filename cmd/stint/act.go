@@ -38,7 +38,11 @@ func (a *app) cancelCommand() *cobra.Command {
 }
 
 func (a *app) retryCommand() *cobra.Command {
-	return a.actCommand("retry", "queue tasks that have ended again", a.startsTasks(a.retryTask))
+	c := a.actCommand("retry", "queue tasks that have ended again", a.startsTasks(a.retryTask))
+	c.Long = `Queue tasks again that have ended, with all their tries. A task that waits for its
+time (--at, --delay) or for its next try starts as soon as it can; a draft is queued.
+A hold of the account is lifted: who retries has mended what it was for.`
+	return c
 }
 
 func (a *app) holdCommand() *cobra.Command {
