@@ -205,10 +205,11 @@ var typical = map[string]string{
 	"TaskPatch": "label priority",
 }
 
-// example puts together the examples of a schema's parts; nil: there are none.
+// example puts together the examples of a schema's parts; nil: there are none. Those of a
+// property count before those of the schema that it refers to.
 func (d *describer) example(s *huma.Schema) any {
 	name, isRef := strings.CutPrefix(s.Ref, "#/components/schemas/")
-	if isRef {
+	if isRef && len(s.Examples) == 0 {
 		s = d.reg.SchemaFromRef(s.Ref)
 	}
 	switch {
