@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,8 +71,6 @@ func (c *Coordinator) checkable(t *state.Task) error {
 		return invalid("give it one (verifyCommand: go test ./...) with: stint edit "+t.ID, "task %s has no verify command", t.ID)
 	case t.Hold && t.Trigger == state.ByAgent:
 		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
-	case t.Workspace == "":
-		t.Workspace = c.lastFiles(t)
 	default:
 		if wrong := c.misplaced(t); wrong != "" {
 			return invalid("name another workspace with: stint edit "+t.ID, "%s", wrong)
@@ -83,18 +80,6 @@ func (c *Coordinator) checkable(t *state.Task) error {
 		return invalid("stint show "+t.ID, "the directory %q of task %s is not there", t.Workspace, t.ID)
 	}
 	return nil
-}
-
-// lastFiles gives the directory where a task without a workspace has worked: that of
-// the last run that has one, which an evaluator's has not.
-func (c *Coordinator) lastFiles(t *state.Task) string {
-	for _, s := range slices.Backward(t.Steps) {
-		files := filepath.Join(c.RunDir(s.RunID), filesName)
-		if _, err := os.Stat(files); err == nil {
-			return files
-		}
-	}
-	return filepath.Join(c.RunDir(t.RunID), filesName)
 }
 
 // takeLane registers a run that no record tells of. While it is on the list nothing

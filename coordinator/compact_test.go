@@ -29,7 +29,7 @@ func TestCompaction(t *testing.T) {
 	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || r.Archived != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err := coordinator.Fsck(t.Context(), w.cfg.StateDir, func() bool { return true }); err != nil || r.Seq != w.c.Seq() {
+	if r, err := coordinator.Fsck(t.Context(), w.cfg.StateDir, "", func() bool { return true }); err != nil || r.Seq != w.c.Seq() {
 		t.Errorf("the newest record is %d, fsck says %+v, %v", w.c.Seq(), r, err)
 	}
 	if list := w.c.List(coordinator.Filter{}); len(list) != 1 || list[0].ID != later.ID {

@@ -77,7 +77,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "state"), work: t.TempDir(), agent: &fakeAgent{do: answer("fine")}}
 	w.cfg = coordinator.Config{
-		StateDir: w.dir, Agents: map[string]coordinator.Agent{"demo": w.agent}, DefaultAgent: func() string { return "demo" },
+		StateDir: w.dir, WorkspaceRoot: w.work, Agents: map[string]coordinator.Agent{"demo": w.agent}, DefaultAgent: func() string { return "demo" },
 		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond,
 		MaxLimitWait: time.Minute, Timeout: time.Minute, Grace: 50 * time.Millisecond, SessionLockTimeout: time.Second,
 		HeartbeatInterval: time.Hour, ResumePolicy: "auto", ResumeMissing: "new",

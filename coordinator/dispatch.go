@@ -142,7 +142,7 @@ func (c *Coordinator) limits() state.Limits {
 	for id, r := range c.runs {
 		settling[id] = r.settling.Load()
 	}
-	return state.Limits{MaxWorkers: c.cfg.MaxWorkers, Taken: c.takenLanes(), Settling: settling}
+	return state.Limits{MaxWorkers: c.cfg.MaxWorkers, Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.cfg.WorkspaceRoot}
 }
 
 // dispatch starts all tasks that are ready: it appends `running` for them in one
@@ -321,6 +321,10 @@ func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) 
 	}
 	fill(&t.Agent, state.KeyAgent, c.agentFor(t, defaultAgent))
 	fill(&t.Account, state.KeyAccount, t.Agent)
+	if dir, by := c.state.HomeOf(t, c.cfg.WorkspaceRoot); t.Workspace == "" && dir != "" {
+		t.Workspace, t.WorkspaceByHand = dir, by == ledger.ByHand
+		rec.Add(state.KeyWorkspace, dir).AddIf(state.KeyWorkspaceBy, by)
+	}
 	fill(&t.VerifyCommand, state.KeyVerifyCommand, c.workspace(t.Workspace).VerifyCommand)
 	if t.MaxIterations == 0 && hasVerify(t) {
 		t.MaxIterations = c.maxIterations(t)
@@ -329,7 +333,7 @@ func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) 
 	if t.CreatedAt.IsZero() {
 		rec.Add(state.KeyCreatedAt, state.FormatTime(r.begun))
 	}
-	fill(&t.SessionKey, state.KeySessionKey, state.LanePrefixTask+t.ID)
+	fill(&t.SessionKey, state.KeySessionKey, t.Lane())
 	s, ok := c.state.CurrentSession(t.SessionKey, t.Agent, t.Account)
 	if ok && isNamedLane(t.SessionKey) && t.Resume != "never" && (t.AgentSession == "" || t.AgentSession == s.Native) {
 		fill(&t.SessionID, state.KeySessionID, s.ID)

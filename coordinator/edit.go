@@ -35,7 +35,20 @@ type TakeOver struct {
 }
 
 // Findings gives what is wrong in the ledger at present.
-func (c *Coordinator) Findings() []Finding { return findingsOf(c.ledger.Findings()) }
+func (c *Coordinator) Findings() []Finding {
+	list := findingsOf(c.ledger.Findings())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(list, homeless(c.state, c.cfg.WorkspaceRoot)...)
+}
+
+// homeless gives the tasks that wait for a workspace.
+func homeless(s *state.State, root string) (list []Finding) {
+	for _, id := range s.Homeless(root) {
+		list = append(list, Finding{File: ledger.TasksName, Message: "task " + id + ": " + state.NoWorkspace})
+	}
+	return list
+}
 
 // Reconcile takes over tasks.md now, without waiting for the watch to see that it
 // was saved. With accept it also takes what is held as the work of a formatter.

@@ -195,7 +195,7 @@ func together(list, more []state.Issue) []state.Issue {
 // learn adds lessons to the workspace's notes. What it gives is a note about what
 // went wrong, "" for nothing.
 func (c *Coordinator) learn(r *run, t *state.Task, set *WorkspaceSettings, texts []string) string {
-	if t.Workspace == "" || set.LessonsPath == "" || len(texts) == 0 {
+	if set.LessonsPath == "" || len(texts) == 0 {
 		return ""
 	}
 	lessons := make([]memory.Lesson, len(texts))

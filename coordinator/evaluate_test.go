@@ -399,23 +399,6 @@ func TestJudgementWaitsForNoAccount(t *testing.T) {
 	}
 }
 
-// TestVerifyAfterAnEvaluation: the command of a task without a workspace runs where its
-// agent has worked, not where its evaluator has.
-func TestVerifyAfterAnEvaluation(t *testing.T) {
-	w := newJudgeWorld(t)
-	w.checks = []int{0}
-	w.open()
-	w.takeOver("## Task mine\n- status: queued\n- prompt: p\n- verifyCommand: make test\n")
-	got := w.wait("mine")
-	if _, judge := w.turns(); judge != 1 {
-		t.Errorf("%d judgements: %+v", judge, got)
-	}
-	if res, err := w.c.Verify(t.Context(), "mine", "client"); err != nil || !res.Passed {
-		t.Errorf("%+v, %v", res, err)
-	}
-	w.close()
-}
-
 // TestFindingsOfAnEarlierAttemptGo with the attempt.
 func TestFindingsOfAnEarlierAttemptGo(t *testing.T) {
 	w := newJudgeWorld(t)

@@ -87,7 +87,7 @@ func fieldOf(err error) string {
 // TestWorkspaceRoot: a client that does not call from a directory need not name one.
 func TestWorkspaceRoot(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
+	w.cfg.MaxWorkers, w.cfg.WorkspaceRoot = 0, ""
 	w.open()
 	if _, err := w.c.Submit(t.Context(), coordinator.TaskSpec{Prompt: "p"}); fieldOf(err) != "workspace" || !strings.Contains(err.Error(), "workspace_root") {
 		t.Errorf("%v", err)

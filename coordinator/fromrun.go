@@ -124,7 +124,7 @@ func (in *intake) exceeds(s *submission, t *state.Task) string {
 	isOwn := func(agent string) bool { return agent == t.Agent || slices.Contains(t.Fallback, agent) }
 	hold(s.VerifyCommand == NoVerify && configured != NoVerify, "without the configured verify command", "verifyCommand")
 	hold(first(s.VerifyCommand, NoVerify) != NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
-	hold(!isWithin(s.Workspace, t.Workspace), "outside of "+first(t.Workspace, "its own directory"), "workspace and prompt")
+	hold(!isWithin(s.Workspace, t.Workspace), "outside of "+t.Workspace, "workspace and prompt")
 	hold(isGuarded(s.Workspace, t.Workspace), "in or below "+strings.Join(guardedDirs, ", "), "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
 	hold(isOwn(s.Agent) && s.Model != "" && s.Model != model, "with another model", "model")
@@ -172,8 +172,8 @@ func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
 // what is recorded has none. What a person wrote since has not been checked at all, and
 // may be a link.
 func (c *Coordinator) misplaced(t *state.Task) string {
-	if t.Workspace == "" {
-		return ""
+	if t.Workspace == "" { // a person has taken it out
+		return "the task has no workspace"
 	}
 	real, fromTask := withoutLinks(t.Workspace), t.Trigger != ""
 	moved, holdsState := real != t.Workspace, isBelow(c.cfg.StateDir, real)

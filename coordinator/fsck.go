@@ -26,6 +26,7 @@ const (
 	KindRefused = "refused" // a record has no effect
 	KindDiffers = "differs" // tasks.md alone gives other tasks than the journal
 	KindArchive = "archive" // the archive is damaged
+	KindWaits   = "waits"   // a task waits for a workspace
 )
 
 // A Fault is a finding of [Fsck].
@@ -66,14 +67,14 @@ const (
 
 // Fsck checks the ledger of a state directory. It changes nothing and takes no
 // lock. live says whether a master is at work: then what looks unfinished is
-// looked at again until it has settled. The error says that the directory cannot
-// be read at all, or is ctx's.
-func Fsck(ctx context.Context, dir string, live func() bool) (*FsckReport, error) {
+// looked at again until it has settled. root is the configuration's workspace_root. The
+// error says that the directory cannot be read at all, or is ctx's.
+func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport, error) {
 	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
 		return nil, invalid("stint doctor", "there is no state directory %s", dir)
 	}
 	for look := 1; ; look++ {
-		r, settled := fsckOnce(dir)
+		r, settled := fsckOnce(dir, root)
 		if settled || look == fsckLooks || !live() {
 			r.faults(KindArchive, findingsOf(ledger.CheckArchive(dir)))
 			fsckAround(dir, r)
@@ -95,12 +96,13 @@ type fsck struct {
 	*FsckReport
 	dir            string
 	tasks, journal []byte
-	settled        bool // nothing is under way, as far as can be seen
+	state          *state.State // with what a master would take over; nil: nothing can be read
+	settled        bool         // nothing is under way, as far as can be seen
 }
 
 // fsckOnce makes one look. tasks.md is read before the journal, which then has
 // all that tasks.md has.
-func fsckOnce(dir string) (r *FsckReport, settled bool) {
+func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	c := &fsck{FsckReport: &FsckReport{}, dir: dir, settled: true}
 	path := filepath.Join(dir, ledger.TasksName)
 	before, _ := os.Stat(path) // what is wrong with it comes out below
@@ -122,7 +124,9 @@ func fsckOnce(dir string) (r *FsckReport, settled bool) {
 		c.note("there is no ledger in %s yet", dir)
 	case noJournal && tasksErr == nil:
 		c.note("there is no journal: the next master rebuilds it from %s", ledger.TasksName)
-		c.faults(KindSection, CheckLedger(ledger.TasksName, c.tasks))
+		a := newAlone()
+		c.faults(KindSection, findingsOf(ledger.CheckFile(ledger.TasksName, c.tasks, a.check)))
+		c.state = a.state
 	case noTasks:
 		c.note("there is no %s: the next master writes it anew from the journal", ledger.TasksName)
 	}
@@ -131,6 +135,9 @@ func fsckOnce(dir string) (r *FsckReport, settled bool) {
 	}
 	if journalErr == nil && tasksErr == nil {
 		c.checkTasks()
+	}
+	if c.state != nil {
+		c.faults(KindWaits, homeless(c.state, root))
 	}
 	return c.FsckReport, c.settled
 }
@@ -152,6 +159,7 @@ func (c *fsck) unreadable(name string, err error) {
 // checkJournal looks at every record of the journal and folds it.
 func (c *fsck) checkJournal() {
 	st := state.New(bytesReader(c.journal))
+	c.state = st
 	var last uint64
 	accounts := map[string]bool{}
 	found := ledger.CheckJournal(c.journal, func(s *ledger.Section) {
@@ -200,10 +208,15 @@ func (c *fsck) checkLost(last uint64) {
 // checkTasks asks what a master would take over from tasks.md, and whether it
 // gives the same tasks as the journal.
 func (c *fsck) checkTasks() {
-	t, _, err := Preview(c.dir, c.tasks)
+	t, records, err := Preview(c.dir, c.tasks)
 	if err != nil {
 		c.fault(KindFile, Finding{File: ledger.TasksName, Message: err.Error()})
 		return
+	}
+	for i := range records {
+		if s, err := ledger.Encode(&records[i]); err == nil {
+			_ = c.state.Apply(s) // what is wrong with it is a finding
+		}
 	}
 	c.faults(KindSection, t.Findings)
 	if t.Held > 0 {

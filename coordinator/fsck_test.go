@@ -46,7 +46,7 @@ func idle() bool { return false }
 
 func fsckText(t *testing.T, dir string, live func() bool) string {
 	t.Helper()
-	r, err := coordinator.Fsck(context.Background(), dir, live)
+	r, err := coordinator.Fsck(context.Background(), dir, "/w", live)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestFsckPromisesNoJournalThatIsNotThere(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "tasks.md"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r, err := coordinator.Fsck(t.Context(), dir, func() bool { return false })
+	r, err := coordinator.Fsck(t.Context(), dir, "", func() bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}

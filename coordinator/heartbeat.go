@@ -19,8 +19,8 @@ func (c *Coordinator) Health() Health {
 		PID: os.Getpid(), Start: c.start.UTC(), Version: c.cfg.Version, Socket: c.cfg.Socket,
 		StateDir: c.cfg.StateDir, Background: c.cfg.Background, Status: c.status(), Postgres: c.mirrorStatus(),
 	}
-	for _, f := range c.ledger.Findings() {
-		h.Findings = append(h.Findings, f.Error())
+	for _, f := range c.Findings() {
+		h.Findings = append(h.Findings, f.String())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -119,10 +119,10 @@ func (c *Coordinator) goOn(r *run, out *Outcome, s step) (next *run, err error) 
 }
 
 // mustWait reports whether a step is for the dispatcher to begin: the master is about
-// to go, a person has given the task, t now, another agent or lane, or the agent's
+// to go, a person has given the task, t now, another agent or lane or no workspace, or the agent's
 // account takes no turn now.
 func (c *Coordinator) mustWait(r *run, t *state.Task, s step) bool {
-	if t.Agent != r.task.Agent || t.Lane() != r.task.Lane() || c.isLeaving() {
+	if t.Agent != r.task.Agent || t.Lane() != r.task.Lane() || t.Workspace == "" || c.isLeaving() {
 		return true
 	}
 	a := c.account(t)
@@ -187,13 +187,12 @@ func (c *Coordinator) verify(r *run) Outcome {
 	if wrong := c.misplaced(&t); wrong != "" {
 		return isMisplaced(wrong)
 	}
-	files, err := c.makeFiles(r.id, &t)
-	if err != nil {
+	if err := os.MkdirAll(c.RunDir(r.id), durable.DirMode); err != nil {
 		return broken(err)
 	}
 	check := c.cfg.Shell.Verify(r.ctx, VerifyRun{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
-		Workspace: first(t.Workspace, files), Command: t.VerifyCommand, Timeout: c.verifyTimeout(&t), Grace: c.cfg.Grace,
+		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(&t), Grace: c.cfg.Grace,
 		Printed: func() {
 			now := c.cfg.Now()
 			r.lastOutput.Store(&now)
@@ -243,20 +242,9 @@ func (c *Coordinator) answer(t *state.Task) (text string, cut bool) {
 	return t.Result, true
 }
 
-// makeFiles makes the directory files of a run. A task without a workspace works
-// there: what its attempt has left in that of an earlier run goes along.
-func (c *Coordinator) makeFiles(id string, t *state.Task) (string, error) {
+// makeFiles makes the directory files of a run.
+func (c *Coordinator) makeFiles(id string) (string, error) {
 	files := filepath.Join(c.RunDir(id), filesName)
-	if err := os.MkdirAll(c.RunDir(id), durable.DirMode); err != nil {
-		return "", err
-	}
-	if t.Workspace == "" && (t.Phase != "" || t.Iteration > 0) {
-		for _, s := range slices.Backward(t.Steps) {
-			if s.RunID != id && os.Rename(filepath.Join(c.RunDir(s.RunID), filesName), files) == nil {
-				return files, nil
-			}
-		}
-	}
 	return files, os.MkdirAll(files, durable.DirMode)
 }
 

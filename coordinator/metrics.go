@@ -237,7 +237,7 @@ func (c *Coordinator) Metrics() Metrics {
 	now := c.cfg.Now()
 	m := Metrics{
 		Start: c.start, Version: c.cfg.Version, MaxWorkers: c.cfg.MaxWorkers, MaxQueued: c.cfg.MaxQueued,
-		Findings: len(c.ledger.Findings()), JournalSize: c.ledger.Size(), Counted: c.counters.counted(),
+		Findings: len(c.Findings()), JournalSize: c.ledger.Size(), Counted: c.counters.counted(),
 		Mirror: c.mirrorStatus(),
 	}
 	c.mu.Lock()

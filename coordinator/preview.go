@@ -185,7 +185,7 @@ func (c *Coordinator) foresee(ctx context.Context, p *TaskPreview, asks string, 
 	t := &p.Task
 	var found memory.Result
 	var err error = errForeignNotes
-	if asks == "" || t.Workspace == "" || c.isOfRun(asks, t.Workspace) {
+	if asks == "" || c.isOfRun(asks, t.Workspace) {
 		found, err = c.recall(ctx, r, t)
 	}
 	if err != nil && ctx.Err() != nil {

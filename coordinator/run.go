@@ -123,12 +123,8 @@ func (c *Coordinator) gather(r *run, out *Outcome) {
 	if err != nil || out.Class != "" || len(t.OutputSpec) == 0 {
 		return
 	}
-	files, err := c.makeFiles(r.id, &t)
-	if err == nil {
-		err = c.hasMoved(r, &t)
-	}
-	if err == nil {
-		r.outputs, err = c.collect(first(t.Workspace, files), r.id, t.OutputSpec)
+	if err = c.hasMoved(r, &t); err == nil {
+		r.outputs, err = c.collect(t.Workspace, r.id, t.OutputSpec)
 	}
 	if err != nil {
 		out.Class, out.Error = state.ClassOutputMissing, err.Error()
@@ -261,7 +257,7 @@ const promptName = "prompt.md"
 // prepare makes runs/<runId> with the prompt as it is sent and the task's files. told is
 // that prompt before anything in it was escaped.
 func (c *Coordinator) prepare(r *run, t *state.Task) (turn Turn, told string, err error) {
-	files, err := c.makeFiles(r.id, t)
+	files, err := c.makeFiles(r.id)
 	if err != nil {
 		return Turn{}, "", err
 	}
@@ -289,14 +285,13 @@ func (c *Coordinator) escapePrompt(agent, text string) string {
 // turn gives what an agent is told to do in a run.
 func (c *Coordinator) turn(r *run, t *state.Task) Turn {
 	dir := c.RunDir(r.id)
-	files := filepath.Join(dir, filesName) // where a task without a workspace works
 	turn := Turn{
 		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName),
-		Workspace: first(t.Workspace, files), Model: t.Model, Session: r.session, Fork: r.kept,
+		Workspace: t.Workspace, Model: t.Model, Session: r.session, Fork: r.kept,
 		Limits: RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
 	}
 	if len(t.InputFiles) > 0 {
-		turn.Files = files
+		turn.Files = filepath.Join(dir, filesName)
 	}
 	return turn
 }
@@ -337,7 +332,7 @@ const memoryName = "memory.json"
 // recall searches the notes for a turn, unless it was told already, or its template has
 // no place for what is found.
 func (c *Coordinator) recall(ctx context.Context, r *run, t *state.Task) (found memory.Result, err error) {
-	if c.cfg.Memory == nil || t.Workspace == "" || r.kept || t.Iteration > 1 && r.session != "" || !c.workspace(t.Workspace).PromptTemplate.Names("Memory") {
+	if c.cfg.Memory == nil || r.kept || t.Iteration > 1 && r.session != "" || !c.workspace(t.Workspace).PromptTemplate.Names("Memory") {
 		return found, nil
 	}
 	return c.cfg.Memory(ctx, t.Workspace, t.Prompt)

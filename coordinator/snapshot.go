@@ -63,7 +63,7 @@ var (
 func (c *Coordinator) snapshot(r *run, t *state.Task) {
 	commit, of := c.snapshotOf(r.id)
 	made := commit == "" && t.Iteration > 1 || of == strconv.Quote(t.Workspace)
-	if made || !hasVerify(t) || t.Workspace == "" || c.cfg.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
+	if made || !hasVerify(t) || c.cfg.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
 		return
 	}
 	text, err := c.git(r, t, "git-snapshot", snapshotCommand)

@@ -315,7 +315,8 @@ func (s *State) carriedSessions() []string {
 			current = "true"
 		}
 		lines = append(lines, words("key", x.Key, "sessionId", x.ID, "agent", x.Agent, "account", x.Account, "nativeId", x.Native,
-			"updatedAt", exactTime(x.UpdatedAt), "lastTask", s.id(x.last), "current", current, "thread", threadTokens(x.Thread)))
+			"updatedAt", exactTime(x.UpdatedAt), "lastTask", s.id(x.last), "current", current, "thread", threadTokens(x.Thread),
+			"workspace", s.homes[x.Key].dir, "workspaceBy", s.homes[x.Key].by))
 	}
 	return lines
 }
@@ -395,6 +396,9 @@ func (s *State) setSessions(lines []map[string]string) {
 		x.Key, x.Agent, x.Account, x.Native, x.last = m["key"], m["agent"], m["account"], m["nativeId"], n
 		x.UpdatedAt, _ = ParseTime(m["updatedAt"]) // zero if it cannot be read
 		x.Thread, _ = parseThread([]byte(m["thread"]))
+		if m["workspace"] != "" {
+			s.homes[x.Key] = home{m["workspace"], m["workspaceBy"], n}
+		}
 		if m["current"] != "" {
 			t.current[x.place()], x.seated = x, true
 		}

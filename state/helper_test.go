@@ -173,5 +173,5 @@ func taskIDs(tasks []Task) []string {
 }
 
 func ready(j *journal, workers int) string {
-	return strings.Join(taskIDs(j.state.Ready(noon, Limits{MaxWorkers: workers})), " ")
+	return strings.Join(taskIDs(j.state.Ready(noon, Limits{WorkspaceRoot: "/w", MaxWorkers: workers})), " ")
 }

@@ -14,7 +14,7 @@ const (
 	KeySessionKey     = "sessionKey"
 	KeySessionID      = "sessionId"
 	KeyWorkspace      = "workspace"
-	KeyWorkspaceBy    = "workspaceBy" // of a merged record: hand or none, if not the one in by has named the workspace
+	KeyWorkspaceBy    = "workspaceBy" // hand or none, if not the one in by has named the workspace
 	KeyAgent          = "agent"
 	KeyTool           = "tool" // read as agent, never written
 	KeyModel          = "model"

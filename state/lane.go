@@ -139,6 +139,7 @@ func (s *State) leaveLane(l *live) {
 		s.running[last], s.running = nil, s.running[:last]
 		return
 	}
+	delete(s.bare, l.n)
 	if l.Hold {
 		s.held--
 	}
@@ -187,6 +188,9 @@ func (s *State) enter(l *live, old *lane) {
 		l.at = len(s.running)
 		s.running = append(s.running, l)
 		return
+	}
+	if l.Workspace == "" {
+		s.bare[l.n] = l
 	}
 	if l.Hold {
 		s.held++

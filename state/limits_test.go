@@ -41,7 +41,7 @@ func TestStranded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJournal(t)
 			records(j, tt.records...)
-			lim := Limits{MaxWorkers: tt.workers, Taken: map[string]string{"taken": "a verify command"}}
+			lim := Limits{WorkspaceRoot: "/w", MaxWorkers: tt.workers, Taken: map[string]string{"taken": "a verify command"}}
 			for range 2 { // it changes nothing
 				if got := strings.Join(taskIDs(j.state.Stranded(noon, lim)), " "); got != tt.want {
 					t.Errorf("got %q, want %q", got, tt.want)
@@ -78,7 +78,7 @@ func TestStrandedCostsLittle(t *testing.T) {
 		records(j, uuid(i)+": status=queued; agent=codex; fallback=claude; sessionKey="+LanePrefixTask+uuid(i))
 	}
 	records(j, "control account:codex: coolUntil="+at(time.Minute))
-	lim := Limits{MaxWorkers: 4}
+	lim := Limits{WorkspaceRoot: "/w", MaxWorkers: 4}
 	allocs := testing.AllocsPerRun(10, func() {
 		if got := j.state.Stranded(noon, lim); len(got) != 4 || got[3].ID != uuid(3) {
 			t.Errorf("got %v", taskIDs(got))

@@ -118,7 +118,7 @@ func checkReadBack(t *rapid.T, j *journal) {
 // telling of the rules, and with Why.
 func checkReady(t *rapid.T, j *journal) {
 	now := noon.Add(time.Duration(rapid.IntRange(-1, 3601).Draw(t, "now")) * time.Second)
-	lim := Limits{MaxWorkers: rapid.IntRange(0, 5).Draw(t, "workers"), AccountSlots: slotsOfTwo}
+	lim := Limits{WorkspaceRoot: "/w", MaxWorkers: rapid.IntRange(0, 5).Draw(t, "workers"), AccountSlots: slotsOfTwo}
 	got, want := taskIDs(j.state.Ready(now, lim)), plainReady(j, now, lim)
 	if !slices.Equal(got, want) {
 		t.Fatalf("ready: %v, by the rules %v\n%s", got, want, dump(j.t, j.state))
@@ -278,7 +278,7 @@ func plainHead(j *journal, queue []Task, byID map[string]Task, age map[string]in
 func TestDispatchKeepsTheRules(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		j := newJournal(t)
-		lim := Limits{MaxWorkers: rapid.IntRange(1, 4).Draw(rt, "workers"), AccountSlots: slotsOfTwo}
+		lim := Limits{WorkspaceRoot: "/w", MaxWorkers: rapid.IntRange(1, 4).Draw(rt, "workers"), AccountSlots: slotsOfTwo}
 		n := rapid.IntRange(1, 20).Draw(rt, "tasks")
 		for i := range n {
 			j.task(uuid(i), "status: queued", "sessionKey: "+pick(rt, "a", "b", "c", "d"), "account: "+pick(rt, "two", "one"),

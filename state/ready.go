@@ -13,6 +13,8 @@ type Limits struct {
 	AccountSlots func(account string) int // running tasks of one account; 0 or a nil func: no limit
 	Taken        map[string]string        // lanes that no task takes and where none may start, by key: with what is there
 	Settling     map[string]bool          // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
+
+	WorkspaceRoot string // workspace of tasks that have none, nor their session; "": they wait
 }
 
 func (m Limits) slots(a *account) int {
@@ -81,7 +83,7 @@ func (s *State) urgent(now time.Time, lim Limits) []*live {
 		}
 		ln := heap.Pop(h).(*lane)
 		tried = append(tried, ln)
-		if lim.Taken[ln.key] == "" && used.take(s.sessionsOf(&ln.head.Task)) {
+		if lim.Taken[ln.key] == "" && s.whyHome(&ln.head.Task, lim.WorkspaceRoot) == "" && used.take(s.sessionsOf(&ln.head.Task)) {
 			ln.in.chosen++
 			list = append(list, ln.head)
 		}

@@ -153,7 +153,7 @@ func TestReady(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJournal(t)
 			records(j, tt.records...)
-			lim := Limits{MaxWorkers: tt.workers, AccountSlots: slotsOfTwo}
+			lim := Limits{WorkspaceRoot: "/w", MaxWorkers: tt.workers, AccountSlots: slotsOfTwo}
 			for range 2 { // it changes nothing
 				if got := strings.Join(taskIDs(j.state.Ready(noon, lim)), " "); got != tt.want {
 					t.Errorf("got %q, want %q", got, tt.want)
@@ -188,7 +188,7 @@ func TestReadyNoticesTheTime(t *testing.T) {
 		"e: status=queued; sessionKey=4; account=held; notBefore="+at(time.Second),
 		"control account:held: hold=true; coolUntil="+at(2*time.Second),
 	)
-	lim := Limits{MaxWorkers: 9}
+	lim := Limits{WorkspaceRoot: "/w", MaxWorkers: 9}
 	steps := []struct {
 		now  time.Duration
 		want string
@@ -369,7 +369,7 @@ func TestWhy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJournal(t)
 			records(j, tt.records...)
-			if got := j.state.Why("t", noon, Limits{MaxWorkers: 4, AccountSlots: slotsOfTwo}); got != tt.want {
+			if got := j.state.Why("t", noon, Limits{WorkspaceRoot: "/w", MaxWorkers: 4, AccountSlots: slotsOfTwo}); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -377,12 +377,12 @@ func TestWhy(t *testing.T) {
 	j := newJournal(t)
 	records(j, "a: status=running; sessionKey=1", "t: status=queued", "d: status=done; updatedAt="+at(0))
 	for workers, want := range map[int]string{1: "the only worker is busy", 0: "no task may start: there are no workers"} {
-		if got := j.state.Why("t", noon, Limits{MaxWorkers: workers}); got != want {
+		if got := j.state.Why("t", noon, Limits{WorkspaceRoot: "/w", MaxWorkers: workers}); got != want {
 			t.Error(got)
 		}
 	}
 	j.broken = true
-	if got := j.state.Why("d", noon.In(time.FixedZone("", 3600)), Limits{}); got != "done at 13:00:00" {
+	if got := j.state.Why("d", noon.In(time.FixedZone("", 3600)), Limits{WorkspaceRoot: "/w"}); got != "done at 13:00:00" {
 		t.Error(got)
 	}
 }
@@ -399,17 +399,17 @@ func BenchmarkReady(b *testing.B) {
 	}
 	b.Run("full", func(b *testing.B) {
 		j := setup(b)
-		for _, t := range j.state.Ready(noon, Limits{MaxWorkers: 4}) {
+		for _, t := range j.state.Ready(noon, Limits{WorkspaceRoot: "/w", MaxWorkers: 4}) {
 			j.task(t.ID, "status: running")
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			j.state.Ready(noon, Limits{MaxWorkers: 4})
+			j.state.Ready(noon, Limits{WorkspaceRoot: "/w", MaxWorkers: 4})
 		}
 	})
 	b.Run("round", func(b *testing.B) {
 		j := setup(b)
-		lim := Limits{MaxWorkers: 4}
+		lim := Limits{WorkspaceRoot: "/w", MaxWorkers: 4}
 		for b.Loop() {
 			for _, t := range j.state.Ready(noon, lim) {
 				j.task(t.ID, "status: running")
@@ -421,9 +421,9 @@ func BenchmarkReady(b *testing.B) {
 	b.Run("account is full", func(b *testing.B) {
 		j := setup(b)
 		j.control("account:codex", "hold: true")
-		j.state.Ready(noon, Limits{MaxWorkers: 4})
+		j.state.Ready(noon, Limits{WorkspaceRoot: "/w", MaxWorkers: 4})
 		for b.Loop() {
-			j.state.Ready(noon, Limits{MaxWorkers: 4})
+			j.state.Ready(noon, Limits{WorkspaceRoot: "/w", MaxWorkers: 4})
 		}
 	})
 }
@@ -432,7 +432,7 @@ func BenchmarkReady(b *testing.B) {
 // account, for other tasks or for a retry lets the others go first, but not those
 // of its own session. In a named session it blocks them.
 func TestDirectoryOnlyExcludes(t *testing.T) {
-	lim := Limits{MaxWorkers: 9}
+	lim := Limits{WorkspaceRoot: "/w", MaxWorkers: 9}
 	for _, tt := range []struct {
 		name    string
 		records []string

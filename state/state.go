@@ -52,6 +52,8 @@ type State struct {
 	accounts map[string]*account
 	ran      map[string]bool // agents of which a run has begun a session
 	sessions sessions
+	homes    map[string]home  // by session key
+	bare     map[uint32]*live // queued ones without a workspace of their own
 	plan     plan
 
 	tell func(before, after *Task) // see OnChange
@@ -100,6 +102,8 @@ func New(r Reader) *State {
 		accounts: map[string]*account{},
 		ran:      map[string]bool{},
 		sessions: newSessions(),
+		homes:    map[string]home{},
+		bare:     map[uint32]*live{},
 		pool:     &pool{seed: maphash.MakeSeed()},
 	}
 	s.entries.add(entry{}) // so that 0 is no task
@@ -268,6 +272,7 @@ func (s *State) commit(l *live, next *folded, off int64) {
 	s.joinLane(l, old)
 	s.noteDue(l)
 	s.useSession(l, native)
+	s.noteHome(l)
 	s.noteHasty(l)
 	s.noteEnd(l)
 	if l.RunID != "" && l.AgentSession != "" && !s.ran[l.Agent] {

@@ -29,7 +29,7 @@ func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 	case l.Status == Draft:
 		return "a draft; to queue it: stint retry, or status: queued in tasks.md"
 	}
-	if why := cmp.Or(whyHeld(l), s.whyPaused(), whyTime(&l.Task, now)); why != "" {
+	if why := cmp.Or(whyHeld(l), s.whyPaused(), whyTime(&l.Task, now), s.whyHome(&l.Task, lim.WorkspaceRoot)); why != "" {
 		return why // without a look at its lane, which may be long
 	}
 	return cmp.Or(
@@ -179,6 +179,16 @@ func whyTime(t *Task, now time.Time) string {
 		why += fmt.Sprintf(" (attempt %d)", t.Attempt+1)
 	}
 	return why + failure(t)
+}
+
+// NoWorkspace says what becomes of a task that has no workspace.
+const NoWorkspace = "no workspace; to run it, add the line - workspace: /path to its section in tasks.md, or set workspace_root in the configuration"
+
+func (s *State) whyHome(t *Task, root string) string {
+	if dir, _ := s.HomeOf(t, root); dir != "" {
+		return ""
+	}
+	return NoWorkspace
 }
 
 func (s *State) whyAfter(t *Task) string {

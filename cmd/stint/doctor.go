@@ -183,7 +183,7 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 	if _, err := os.Stat(dir); err != nil {
 		return nil, 0 // there is none yet
 	}
-	r, err := coordinator.Fsck(ctx, dir, a.isLive(ctx))
+	r, err := coordinator.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
 	if err != nil {
 		message, try := explain(err)
 		return []finding{{"ledger", healthFail, message, try}}, 0

@@ -68,7 +68,7 @@ func (a *app) fsckState(ctx context.Context, o *fsckOptions) error {
 	if err != nil {
 		return err
 	}
-	r, err := coordinator.Fsck(ctx, dir, a.isLive(ctx))
+	r, err := coordinator.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
 	if err != nil {
 		return err
 	}
@@ -78,6 +78,14 @@ func (a *app) fsckState(ctx context.Context, o *fsckOptions) error {
 		}
 	}
 	return a.printFaults(o, r.Faults, fmt.Sprintf("%d records in %s", r.Records, dir))
+}
+
+// workspaceRoot gives the configuration's, "" if there is none to be read.
+func (a *app) workspaceRoot() string {
+	if cfg, err := a.base(); err == nil {
+		return cfg.WorkspaceRoot
+	}
+	return ""
 }
 
 // isLive tells whether a master answers.

@@ -46,7 +46,7 @@ func endOfScript(s *scriptState) {
 
 // fsckIsClean checks the state directory as `stint fsck` does.
 func (s *scriptState) fsckIsClean() {
-	r, err := coordinator.Fsck(context.Background(), s.state, func() bool { return false })
+	r, err := coordinator.Fsck(context.Background(), s.state, "/w", func() bool { return false })
 	if err != nil {
 		s.tests.Errorf("fsck: %v", err)
 		return

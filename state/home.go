@@ -1,0 +1,63 @@
+package state
+
+import (
+	"slices"
+	"strings"
+
+	"stint/ledger"
+)
+
+// A home is the workspace of the latest task of a session that waits for its turn or
+// has run.
+type home struct {
+	dir string
+	by  string // ledger.ByHand: see Task.WorkspaceByHand
+	n   uint32 // the task
+}
+
+// noteHome takes over what the last record of a task says of the workspace of its
+// session. A task that is held counts once it is released: an agent may have asked for it.
+func (s *State) noteHome(l *live) {
+	began := l.RunID != "" || l.Status == Queued && !l.Hold
+	if l.Workspace == "" || !began || l.SessionKey == "" || strings.HasPrefix(l.SessionKey, LanePrefixTask) {
+		return
+	}
+	if l.n >= s.homes[l.SessionKey].n {
+		s.homes[l.SessionKey] = home{l.Workspace, workspaceBy(&l.Task), l.n}
+	}
+}
+
+func workspaceBy(t *Task) string {
+	if t.WorkspaceByHand {
+		return ledger.ByHand
+	}
+	return ""
+}
+
+// HomeOf gives the workspace of a task: its own, else that of its session, else root,
+// which a person has configured; "": it has none, and waits. by is who has named it, as
+// in [KeyWorkspaceBy].
+func (s *State) HomeOf(t *Task, root string) (dir, by string) {
+	if t.Workspace != "" {
+		return t.Workspace, workspaceBy(t)
+	}
+	if h, ok := s.homes[t.SessionKey]; ok {
+		return h.dir, h.by
+	}
+	return root, ledger.ByHand
+}
+
+// Homeless gives the ids of the queued tasks that have no workspace, oldest first.
+func (s *State) Homeless(root string) (ids []string) {
+	var list []uint32
+	for n, l := range s.bare {
+		if s.whyHome(&l.Task, root) != "" {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	for _, n := range list {
+		ids = append(ids, s.id(n))
+	}
+	return ids
+}
