@@ -327,11 +327,12 @@ func (a *alone) SectionAt(off int64) (*ledger.Section, error) { return a.section
 func (a *alone) check(s *ledger.Section) error {
 	own := *s
 	if s.Seq == 0 {
-		if err := errors.Join(state.Check(s), a.state.CheckNext(s)); err != nil {
-			return err
-		}
 		r := s.Record()
-		enc, err := ledger.Encode(r.Add(ledger.KeyBy, ledger.ByHand))
+		r.Set(a.state.LeftBehind(r.Add(ledger.KeyBy, ledger.ByHand))...)
+		enc, err := ledger.Encode(&r)
+		if err == nil {
+			err = errors.Join(state.Check(enc), a.state.CheckNext(enc))
+		}
 		if err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func (a *adoption) finish() bool {
 	return true
 }
 
-// imply adds what the record changes beside what it names. What the section says of
+// imply adds what the record changes beside what it names, or in its place. What the section says of
 // that has no effect from now on, and is no edit when another line of it is edited.
 func (a *adoption) imply(fields []Pair) {
 	for _, f := range fields {
@@ -62,7 +62,7 @@ func (a *adoption) imply(fields []Pair) {
 			a.ignored = append(a.ignored, Pair{f.Key, v})
 		}
 	}
-	a.record.Fields = append(a.record.Fields, fields...)
+	a.record.Set(fields...)
 }
 
 // decide takes over what people changed, in the order of the file. One save is

@@ -54,7 +54,7 @@ type Options struct {
 
 	// Check says whether a record that a person wrote can be taken over. nil: all.
 	Check func(*Section) error
-	// Implied gives what a record that a person wrote changes beside what it names; it
+	// Implied gives what a record that a person wrote changes beside what it names, or in its place; it
 	// is written down with it. nil: nothing.
 	Implied func(*Record) []Pair
 	// Together says whether records that people wrote in one save, and each of which

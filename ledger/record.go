@@ -61,6 +61,14 @@ func (r *Record) Add(key, value string) *Record {
 	return r
 }
 
+// Set adds fields in the place of those of the same keys.
+func (r *Record) Set(fields ...Pair) {
+	for _, f := range fields {
+		r.Fields = slices.DeleteFunc(r.Fields, func(old Pair) bool { return old.Key == f.Key })
+	}
+	r.Fields = append(r.Fields, fields...)
+}
+
 // AddIf appends a field unless its value is empty.
 func (r *Record) AddIf(key, value string) *Record {
 	if value != "" {

@@ -122,6 +122,9 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	if t.Reason == ClassOrphaned && !t.Hold {
 		t.Reason = ClassInterrupted // it was released: a hold from here on is a person's
 	}
+	if byHand && from == Queued && t.Status.Terminal() && t.Reason == ClassInterrupted && sec.Get(KeyReason) == nil {
+		t.Reason = "" // of a run that did not end; a person says how the task did
+	}
 	if t.By == ledger.ByClient && named == nil && from.Terminal() {
 		t.By = by // how the task ended was another's doing
 	}

@@ -16,12 +16,19 @@ import (
 //   - Queued again after its end, or while it runs, it begins with the first round of
 //     its verify loop, and has no failure any more.
 //   - Queued again after its end, it has not been taken out of any run.
+//   - Running under another master that kept the same ledger, it was interrupted.
 //   - In another conversation, or for another agent, than it was taken in for, it is not
 //     open any more: what an agent asks for next does not follow it there.
 func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	now, err := s.nowOf([]byte(r.ID))
-	if r.Kind != ledger.KindTask || err != nil || now.Status == "" {
+	if r.Kind != ledger.KindTask || err != nil {
 		return nil // what cannot be read is told when the record is checked
+	}
+	if now.Status == "" || now.Status == Queued {
+		fields = takenOver(r, now)
+	}
+	if now.Status == "" {
+		return fields
 	}
 	put := func(key, value string, is bool) {
 		if _, named := r.Get(key); !named && is {
@@ -56,6 +63,30 @@ func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
 	if moved && now.RunID != "" && !namesNative(r) {
 		for i, agent := range agents {
 			put(NativeKey(agent), "", now.natives[i] != "")
+		}
+	}
+	return fields
+}
+
+// takenOver gives what else a record of another master says: the task that it runs there
+// is queued, as after an end of ours, and what has a conversation goes on with its agent.
+func takenOver(r *ledger.Record, now folded) (fields []ledger.Pair) {
+	sec, err := ledger.Encode(r)
+	if err != nil {
+		return nil // as above
+	}
+	_ = now.apply(sec, nil, keepNone) // as above; a step that is not allowed changes the fields all the same
+	if now.Status == Running && now.RunID != "" {
+		fields = []ledger.Pair{
+			{Key: KeyStatus, Value: string(Queued)},
+			{Key: KeyReason, Value: string(ClassInterrupted)},
+			{Key: KeyRetries, Value: strconv.Itoa(now.Retries + 1)},
+			{Key: KeyAttempt, Value: strconv.Itoa(max(0, now.Attempt-1))},
+		}
+	}
+	for i, agent := range agents {
+		if now.Agent == "" && now.natives[i] != "" && now.named&(1<<i) != 0 {
+			return append(fields, ledger.Pair{Key: KeyAgent, Value: agent})
 		}
 	}
 	return fields
