@@ -61,7 +61,7 @@ func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
 	}
 	if demo {
 		list = append(list, finding{
-			"agents", healthWarn, "neither codex nor claude nor gemini is installed; the built-in demo agent answers",
+			"agents", healthWarn, "neither codex nor claude nor gemini is installed: only the built-in demo agent can work",
 			"npm install -g @openai/codex, then codex login",
 		})
 	}
