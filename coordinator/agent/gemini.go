@@ -47,7 +47,12 @@ func (g *Gemini) spec(turn coordinator.Turn) (spec, *coordinator.Outcome) {
 	if err != nil {
 		return spec{}, refused(state.ClassAgentMissing, err.Error())
 	}
-	return spec{turn: turn, cli: true, argv: append([]string{bin}, g.args(turn)...), env: g.agentEnv(turn, g.env(turn.RunDir)...)}, nil
+	unset, err := g.unset(turn.Workspace)
+	if err != nil {
+		return spec{}, refused(state.ClassExit, err.Error())
+	}
+	env := g.agentEnv(turn, append(g.env(turn.RunDir), unset...)...)
+	return spec{turn: turn, cli: true, argv: append([]string{bin}, g.args(turn)...), env: env}, nil
 }
 
 // EscapePrompt returns a prompt as gemini leaves it alone: each @ has a backslash before

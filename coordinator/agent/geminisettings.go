@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"stint/ledger/durable"
@@ -29,6 +31,38 @@ func (g *Gemini) env(runDir string) []string {
 		env = append(env, envGeminiDefaults+"="+filepath.Join(runDir, geminiDefaults))
 	}
 	return env
+}
+
+// dotenvName is what may be a name in a .env file; gemini takes fewer for one.
+var dotenvName = regexp.MustCompile(`([\w.-]+)[\s\p{Z}\x{FEFF}]*[=:]`)
+
+// untrusted are the variables that gemini takes from a .env file even where it trusts nothing.
+var untrusted = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
+
+// unset gives the variables in .env files of a directory and those above it, up to the
+// home, as empty ones, which gemini leaves so: a run may have written them, and there are
+// such as have gemini send another file, or to another server.
+func (g *Gemini) unset(dir string) (env []string, err error) {
+	home, _ := filepath.EvalSymlinks(lookupEnv(g.Env, "HOME"))
+	for last := ""; dir != home && dir != last; last, dir = dir, filepath.Dir(dir) {
+		for _, file := range []string{filepath.Join(dir, ".gemini", ".env"), filepath.Join(dir, ".env")} {
+			fi, err := os.Stat(file)
+			if err != nil || fi.IsDir() {
+				continue // there is nothing that gemini could read
+			}
+			if !fi.Mode().IsRegular() || fi.Size() > 1<<20 {
+				return nil, fmt.Errorf("gemini would read %s, which is no file of at most 1 MiB", file)
+			}
+			text, _ := os.ReadFile(file) // what we may not read, gemini may not either
+			for _, m := range dotenvName.FindAllSubmatch(text, -1) {
+				name := string(m[1])
+				if !slices.Contains(untrusted, name) && !slices.Contains(envNames(g.Env), name) {
+					env = append(env, name+"=")
+				}
+			}
+		}
+	}
+	return env, nil
 }
 
 // writeDefaults writes the lowest layer of gemini's settings, where there is to be one.
