@@ -51,7 +51,7 @@ func (g *Gemini) spec(turn coordinator.Turn) (spec, *coordinator.Outcome) {
 	if err != nil {
 		return spec{}, refused(state.ClassExit, err.Error())
 	}
-	env := g.agentEnv(turn, append(g.env(turn.RunDir), unset...)...)
+	env := g.agentEnv(turn, append(unset, g.env(turn.RunDir)...)...)
 	return spec{turn: turn, cli: true, argv: append([]string{bin}, g.args(turn)...), env: env}, nil
 }
 

@@ -354,3 +354,22 @@ func TestGeminiDenials(t *testing.T) {
 		}
 	}
 }
+
+// TestGeminiUnset: what a .env file says of gemini is empty for it, but its keys, and what
+// the user passes; what is for the workspace's own programs is left to them.
+func TestGeminiUnset(t *testing.T) {
+	b := newBench(t)
+	g := &Gemini{Runner: Runner{Env: []string{"HOME=" + b.dir, "GEMINI_MODEL=mine"}}}
+	dir := filepath.Join(b.dir, "shop")
+	must(t, os.MkdirAll(filepath.Join(dir, ".gemini"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, ".env"), []byte("DATABASE_URL=x\nGEMINI_MODEL=y\nGEMINI_API_KEY=k\n export GOOGLE_GEMINI_BASE_URL = z\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, ".gemini", ".env"), []byte("GEMINI_SYSTEM_MD: /x"), 0o600))
+	got, err := g.unset(dir)
+	if want := []string{"GEMINI_SYSTEM_MD=", "GOOGLE_GEMINI_BASE_URL="}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+	must(t, os.Truncate(filepath.Join(dir, ".env"), 1<<20+1))
+	if _, err := g.unset(dir); err == nil {
+		t.Error("a file that is too large to be looked at")
+	}
+}

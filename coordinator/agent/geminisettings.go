@@ -33,15 +33,17 @@ func (g *Gemini) env(runDir string) []string {
 	return env
 }
 
-// dotenvName is what may be a name in a .env file; gemini takes fewer for one.
-var dotenvName = regexp.MustCompile(`([\w.-]+)[\s\p{Z}\x{FEFF}]*[=:]`)
+// dotenvName is what may be the name of one of gemini's variables in a .env file; gemini
+// takes fewer for one.
+var dotenvName = regexp.MustCompile(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+)[\s\p{Z}\x{FEFF}]*[=:]`)
 
 // untrusted are the variables that gemini takes from a .env file even where it trusts nothing.
 var untrusted = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
 
-// unset gives the variables in .env files of a directory and those above it, up to the
-// home, as empty ones, which gemini leaves so: a run may have written them, and there are
-// such as have gemini send another file, or to another server.
+// unset returns gemini's variables in .env files of a directory and those above it, up to
+// the home, as empty ones, which gemini leaves so: a run may have written them, and some of
+// them have gemini send another file, or to another server. Other variables there are for
+// the programs of the workspace.
 func (g *Gemini) unset(dir string) (env []string, err error) {
 	home, _ := filepath.EvalSymlinks(lookupEnv(g.Env, "HOME"))
 	for last := ""; dir != home && dir != last; last, dir = dir, filepath.Dir(dir) {
