@@ -71,10 +71,9 @@ func (c *Coordinator) checkable(t *state.Task) error {
 		return invalid("give it one (verifyCommand: go test ./...) with: stint edit "+t.ID, "task %s has no verify command", t.ID)
 	case t.Hold && t.Trigger == state.ByAgent:
 		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
-	default:
-		if wrong := c.misplaced(t); wrong != "" {
-			return invalid("name another workspace with: stint edit "+t.ID, "%s", wrong)
-		}
+	}
+	if wrong := c.misplaced(t); wrong != "" {
+		return invalid("name another workspace with: stint edit "+t.ID, "%s", wrong)
 	}
 	if fi, err := os.Stat(t.Workspace); err != nil || !fi.IsDir() {
 		return invalid("stint show "+t.ID, "the directory %q of task %s is not there", t.Workspace, t.ID)

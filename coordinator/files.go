@@ -137,7 +137,7 @@ func firstOf(sentences []string, n int) string {
 	return fmt.Sprintf("%s; and %d more", strings.Join(sentences[:n], "; "), len(sentences)-n)
 }
 
-// take copies one file. Where both directories are the same, it is there already.
+// take copies one file.
 func take(from, to *os.Root, path string) (out state.OutputFile, err error) {
 	clean, err := cleanPath(path)
 	if err != nil {
@@ -148,17 +148,13 @@ func take(from, to *os.Root, path string) (out state.OutputFile, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	sum := sha256.New()
-	var sinks io.Writer = sum
-	if !sameDir(from, to) {
-		dst, err := createNew(to, clean)
-		if err != nil {
-			return out, fmt.Errorf("could not be copied: %w", err)
-		}
-		defer func() { err = errors.Join(err, dst.Close()) }()
-		sinks = io.MultiWriter(sum, dst)
+	dst, err := createNew(to, clean)
+	if err != nil {
+		return out, fmt.Errorf("could not be copied: %w", err)
 	}
-	n, err := io.Copy(sinks, io.LimitReader(in, maxOutput+1))
+	defer func() { err = errors.Join(err, dst.Close()) }()
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(sum, dst), io.LimitReader(in, maxOutput+1))
 	switch {
 	case err != nil:
 		return out, fmt.Errorf("could not be copied: %w", err)
@@ -179,15 +175,6 @@ func createNew(to *os.Root, path string) (*os.File, error) {
 		return nil, err
 	}
 	return to.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
-}
-
-func sameDir(a, b *os.Root) bool {
-	x, err := a.Stat(".")
-	if err != nil {
-		return false
-	}
-	y, err := b.Stat(".")
-	return err == nil && os.SameFile(x, y)
 }
 
 // openRegular opens a file that an agent may have chosen to our harm. It follows

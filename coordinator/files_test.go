@@ -213,11 +213,6 @@ func TestOutputsAreCollected(t *testing.T) {
 	if err == nil || len(taken) != 1 || !strings.Contains(err.Error(), `the output file "no-2" is missing`) || !strings.HasSuffix(err.Error(), "; and 2 more") {
 		t.Errorf("%v, %v", taken, err)
 	}
-	// A task without a workspace works where the files are to be.
-	taken, err = p.c.collect(filepath.Join(p.c.RunDir("r"), filesName), "r", []string{"results.txt"})
-	if err != nil || len(taken) != 1 || taken[0].Path != "results.txt" || taken[0].Size != 5 || p.collected()["results.txt"] != "fine\n" {
-		t.Errorf("%v, %v", taken, err)
-	}
 }
 
 // TestOutputsDoNotLeaveTheRun: links that an agent has laid in the run's own

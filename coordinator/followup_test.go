@@ -570,8 +570,8 @@ func TestHandWrittenTemplate(t *testing.T) {
 	w.open()
 	w.edit("\n## Task homeless\n- status: queued\n- agent: demo\n- onFailure: because of {{.Error}}\n- prompt: fail\n")
 	w.expect(w.seen("homeless"), state.Failed, state.ClassExit)
-	if child := w.onlyChild("homeless"); child.Workspace != "" || child.Status != state.Done {
-		t.Errorf("the follow-up of a task without a workspace is %s in %q", child.Status, child.Workspace)
+	if child := w.onlyChild("homeless"); child.Workspace != w.work || child.Status != state.Done {
+		t.Errorf("the follow-up of a task that took its workspace from the configuration is %s in %q", child.Status, child.Workspace)
 	}
 	w.edit("\n## Task long\n- status: queued\n- agent: demo\n- workspace: %s\n- onFailure: {{%s}}\n- prompt: fail\n", w.work, strings.Repeat("x", 10000))
 	if end := w.seen("long"); !strings.Contains(end.Note, "no template") || len(end.Note) > 1000 {

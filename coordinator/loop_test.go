@@ -922,12 +922,11 @@ func TestLoopCommand(t *testing.T) {
 	}
 }
 
-// TestLoopFiles: a task without a workspace has one directory for all its rounds, and
-// only what passed is collected.
+// TestLoopFiles: only what passed is collected.
 func TestLoopFiles(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-			f, err := os.OpenFile(filepath.Join(turn.Workspace, "in.txt"), os.O_APPEND|os.O_WRONLY, 0)
+			f, err := os.OpenFile(filepath.Join(turn.Workspace, "out.txt"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 			if err == nil {
 				_, err = f.WriteString("+")
 				err = errors.Join(err, f.Close())
@@ -940,65 +939,28 @@ func TestLoopFiles(t *testing.T) {
 		begun := make(chan string, 1)
 		stopped := untilStopped(begun)
 		w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
-			switch text, err := os.ReadFile(filepath.Join(v.Workspace, "in.txt")); {
+			switch text, err := os.ReadFile(filepath.Join(v.Workspace, "out.txt")); {
 			case err != nil:
 				t.Error(err)
 			case w.shell.count() == 1:
 				return stopped(ctx, v) // a shutdown in between
-			case string(text) == "in++":
+			case string(text) == "++":
 				return coordinator.VerifyResult{}
 			}
 			return coordinator.VerifyResult{ExitCode: 1, Error: "one + only"}
 		}
-		w.takeOver("## Task mine\n- status: queued\n- prompt: p\n- verifyCommand: grep ++ in.txt\n- outputSpec: in.txt\n- inputFiles: %s\n", `[{"name":"in.txt","content":"in"}]`)
+		w.takeOver("## Task mine\n- status: queued\n- prompt: p\n- verifyCommand: grep ++ out.txt\n- outputSpec: out.txt\n")
 		<-begun
 		w.reopen()
 		got := w.ended("mine")
 		w.expect(got, state.Done, "")
-		if len(got.OutputFiles) != 1 || got.OutputFiles[0].Size != 4 || len(w.agent.turns) != 2 || w.shell.count() != 3 {
+		if len(got.OutputFiles) != 1 || got.OutputFiles[0].Size != 2 || len(w.agent.turns) != 2 || w.shell.count() != 3 {
 			t.Errorf("%d turns, %d commands, collected %+v", len(w.agent.turns), w.shell.count(), got.OutputFiles)
 		}
 		if raw, _ := w.c.Raw(w.t.Context(), "mine"); strings.Count(string(raw), "- outputFiles: [") != 1 {
 			t.Errorf("collected before it passed:\n%s", raw)
 		}
 	})
-}
-
-// TestLoopFilesOfAnotherPrompt: a task without a workspace keeps its files where a
-// person changes its prompt, whether the next turn follows at once or has to wait.
-func TestLoopFilesOfAnotherPrompt(t *testing.T) {
-	for _, waits := range []bool{false, true} {
-		inLoop(t, func(w *loopWorld) {
-			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-				path := filepath.Join(turn.Workspace, "out.txt")
-				if _, err := os.Stat(path); (err == nil) != (len(w.agent.turns) > 1) {
-					t.Errorf("waits %v, turn %d: %v", waits, len(w.agent.turns), err)
-				}
-				if err := os.WriteFile(path, nil, 0o600); err != nil {
-					t.Error(err)
-				}
-				return coordinator.Outcome{Result: "ok", Session: "n1"}
-			}
-			w.shell.do = func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
-				if w.shell.count() > 1 {
-					return coordinator.VerifyResult{}
-				}
-				if waits {
-					w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Hour)))
-				}
-				w.takeOver("## Task mine\n- prompt: do that\n")
-				return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
-			}
-			w.takeOver("## Task mine\n- status: queued\n- prompt: do it\n- verifyCommand: true\n")
-			got := w.ended("mine")
-			if w.expect(got, state.Done, ""); got.Iteration != 1 {
-				t.Errorf("waits %v: %+v", waits, got)
-			}
-			if diff := cmp.Diff([]string{"do it", "do that"}, w.messages()); diff != "" {
-				t.Errorf("waits %v: %s", waits, diff)
-			}
-		})
-	}
 }
 
 // TestLoopFallsBack: the agent that takes over in round 2 gets the whole message and
@@ -1104,9 +1066,8 @@ func firstRecords(t *testing.T, journal []byte, id string, n int) []byte {
 	return nil
 }
 
-// TestLoopCrashBeforeItsFiles: a master that ended behind the record of a step, and
-// before it made the directory of that run, has left the files of a task without a
-// workspace where the next one finds them.
+// TestLoopCrashBeforeItsFiles: where a master ended behind the record of a step, and
+// before it made the directory of that run, the next one goes on with that step.
 func TestLoopCrashBeforeItsFiles(t *testing.T) {
 	for n, verified := range map[int]int{3: 2, 4: 1, 5: 1} { // of the records with a status: the command, the second turn, the command
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -1143,17 +1104,13 @@ func TestLoopCrashBeforeItsFiles(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				// The files as they were then: with the run before, one + for each turn.
+				// The files as they were then: one + for each turn.
 				for _, s := range whole.Steps {
 					if err := os.RemoveAll(w.c.RunDir(s.RunID)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				files := filepath.Join(w.c.RunDir(whole.Steps[n-3].RunID), "files")
-				if err := os.MkdirAll(files, 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(files, "out.txt"), []byte(strings.Repeat("+", (n-1)/2)), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(w.work, "out.txt"), []byte(strings.Repeat("+", (n-1)/2)), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				w.shell.runs = nil

@@ -27,6 +27,7 @@ func (w *world) patch(id, patch string, seqs ...uint64) (state.Task, error) {
 // editWorld is a master with two agents that starts nothing.
 func editWorld(t *testing.T) *world {
 	w := newWorld(t)
+	w.cfg.WorkspaceRoot = ""
 	w.cfg.MaxWorkers = 0
 	w.cfg.Agents["codex"] = w.agent
 	w.cfg.Workspace = func(string) coordinator.WorkspaceSettings {

@@ -123,7 +123,10 @@ func (c *Coordinator) gather(r *run, out *Outcome) {
 	if err != nil || out.Class != "" || len(t.OutputSpec) == 0 {
 		return
 	}
-	if err = c.hasMoved(r, &t); err == nil {
+	if _, err = c.makeFiles(r.id); err == nil {
+		err = c.hasMoved(r, &t)
+	}
+	if err == nil {
 		r.outputs, err = c.collect(t.Workspace, r.id, t.OutputSpec)
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,24 +23,21 @@ func (s *State) noteHome(l *live) {
 	if l.Workspace == "" || !began || l.SessionKey == "" || strings.HasPrefix(l.SessionKey, LanePrefixTask) {
 		return
 	}
+	by := ""
+	if l.WorkspaceByHand {
+		by = ledger.ByHand
+	}
 	if l.n >= s.homes[l.SessionKey].n {
-		s.homes[l.SessionKey] = home{l.Workspace, workspaceBy(&l.Task), l.n}
+		s.homes[l.SessionKey] = home{l.Workspace, by, l.n}
 	}
-}
-
-func workspaceBy(t *Task) string {
-	if t.WorkspaceByHand {
-		return ledger.ByHand
-	}
-	return ""
 }
 
 // HomeOf gives the workspace of a task: its own, else that of its session, else root,
-// which a person has configured; "": it has none, and waits. by is who has named it, as
-// in [KeyWorkspaceBy].
+// which a person has configured; "": it has none, and waits. by is who has named one that
+// is not its own, as in [KeyWorkspaceBy].
 func (s *State) HomeOf(t *Task, root string) (dir, by string) {
 	if t.Workspace != "" {
-		return t.Workspace, workspaceBy(t)
+		return t.Workspace, ""
 	}
 	if h, ok := s.homes[t.SessionKey]; ok {
 		return h.dir, h.by
@@ -49,15 +47,10 @@ func (s *State) HomeOf(t *Task, root string) (dir, by string) {
 
 // Homeless gives the ids of the queued tasks that have no workspace, oldest first.
 func (s *State) Homeless(root string) (ids []string) {
-	var list []uint32
-	for n, l := range s.bare {
-		if s.whyHome(&l.Task, root) != "" {
-			list = append(list, n)
+	for _, n := range slices.Sorted(maps.Keys(s.bare)) {
+		if s.whyHome(&s.bare[n].Task, root) != "" {
+			ids = append(ids, s.id(n))
 		}
-	}
-	slices.Sort(list)
-	for _, n := range list {
-		ids = append(ids, s.id(n))
 	}
 	return ids
 }
