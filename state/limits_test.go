@@ -64,7 +64,7 @@ func TestWhySettling(t *testing.T) {
 		"c": "its agent session is used by a, which has a result that waits until the save of tasks.md is settled",
 		"e": "behind d, which is running, in session d",
 	} {
-		if got := j.state.Why(id, noon, Limits{MaxWorkers: 9, Settling: map[string]bool{"a": true, "d": false}}); got != want {
+		if got := j.state.Why(id, noon, Limits{WorkspaceRoot: "/w", MaxWorkers: 9, Settling: map[string]bool{"a": true, "d": false}}); got != want {
 			t.Errorf("%s: %q, want %q", id, got, want)
 		}
 	}
