@@ -16,7 +16,8 @@ import (
 //   - Queued again after its end, or while it runs, it begins with the first round of
 //     its verify loop, and has no failure any more.
 //   - Queued again after its end, it has not been taken out of any run.
-//   - Running under another master that kept the same ledger, it was interrupted.
+//   - Running under another master that kept the same ledger, it was interrupted. What has
+//     run here is not: then running is a slip, or a copied record, and is refused.
 //   - In another conversation, or for another agent, than it was taken in for, it is not
 //     open any more: what an agent asks for next does not follow it there.
 func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
@@ -75,8 +76,10 @@ func takenOver(r *ledger.Record, now folded) (fields []ledger.Pair) {
 	if err != nil {
 		return nil // as above
 	}
+	_, ours := r.Get(KeyStartedAt) // document 002 has no such key: it is a copy of a record of ours
+	ours = ours || !now.RunStartedAt.IsZero()
 	_ = now.apply(sec, nil, keepNone) // as above; a step that is not allowed changes the fields all the same
-	if now.Status == Running && now.RunID != "" {
+	if now.Status == Running && now.RunID != "" && !ours {
 		fields = []ledger.Pair{
 			{Key: KeyStatus, Value: string(Queued)},
 			{Key: KeyReason, Value: string(ClassInterrupted)},

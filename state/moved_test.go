@@ -47,6 +47,10 @@ func TestLeftBehind(t *testing.T) {
 		{"an agent's task in a session of the agent", []string{web, "a: intake=open; codexSessionId=n1"}, pairs("codexSessionId", "n2"), pairs("intake", "")},
 		{"an agent's task for another agent", []string{web, "a: intake=open"}, pairs("agent", "claude"), pairs("intake", "", "sessionId", "", "account", "")},
 		{"an agent's task where it was", []string{web, "a: intake=open; codexSessionId=n1"}, pairs("sessionKey", "web", "sessionId", "s1", "codexSessionId", "n1", "claudeSessionId", "", "agent", "codex", "prompt", "p"), nil},
+		{"running, as a typed word, ran before", []string{web, "a: status=running; runId=r; startedAt=2026-01-05T10:00:00Z", "a: status=queued; reason=network"}, pairs("status", "running"), nil},
+		{"running, as a copied record, ran before", []string{web, "a: status=running; runId=r; startedAt=2026-01-05T10:00:00Z", "a: status=queued; reason=orphaned; hold=true"}, pairs("status", "running", "runId", "r"), nil},
+		{"running, as a copied record of another task", nil, pairs("status", "running", "runId", "r", "startedAt", "2026-01-05T10:00:00Z"), nil},
+		{"running, of another master", nil, pairs("status", "running", "runId", "r"), pairs("status", "queued", "reason", "interrupted", "retries", "1", "attempt", "0")},
 		{"a new task", nil, pairs("status", "queued", "sessionKey", "api"), nil},
 	}
 	for _, tt := range tests {
