@@ -8,8 +8,8 @@ import (
 	"stint/ledger"
 )
 
-// A home is the workspace of the latest task of a session that waits for its turn or
-// has run.
+// A home is the workspace of the latest task of a session that a user submitted and that
+// waits for its turn or has run.
 type home struct {
 	dir string
 	by  string // ledger.ByHand: see Task.WorkspaceByHand
@@ -17,10 +17,11 @@ type home struct {
 }
 
 // noteHome takes over what the last record of a task says of the workspace of its
-// session. A task that is held counts once it is released: an agent may have asked for it.
+// session. A task that is held counts once it is released. One that an agent asked for
+// never does: it would choose where the tasks of a person are run.
 func (s *State) noteHome(l *live) {
 	began := l.RunID != "" || l.Status == Queued && !l.Hold
-	if l.Workspace == "" || !began || l.SessionKey == "" || strings.HasPrefix(l.SessionKey, LanePrefixTask) {
+	if l.Workspace == "" || l.Trigger != "" || !began || l.SessionKey == "" || strings.HasPrefix(l.SessionKey, LanePrefixTask) {
 		return
 	}
 	by := ""
