@@ -46,6 +46,19 @@ func (s *State) HomeOf(t *Task, root string) (dir, by string) {
 	return root, ledger.ByHand
 }
 
+// laneAt gives the lane in which a queued task will run: with neither a session nor a
+// workspace it waits in another one than that of the directory which it takes.
+func (s *State) laneAt(l *live, lim Limits) *lane {
+	if l.SessionKey != "" || l.Workspace != "" {
+		return l.lane
+	}
+	key := LanePrefixDir + lim.WorkspaceRoot
+	if ln := s.lanes[key]; ln != nil {
+		return ln
+	}
+	return &lane{key: key} // nobody is there
+}
+
 // Homeless gives the ids of the queued tasks that have no workspace, oldest first.
 func (s *State) Homeless(root string) (ids []string) {
 	for _, n := range slices.Sorted(maps.Keys(s.bare)) {

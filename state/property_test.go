@@ -181,7 +181,7 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 			running++
 			laneBusy[t.Lane()] = true
 			accounts[accountFor(t)]++
-			if a := j.state.Account(accountFor(t)); !t.StartedAt.Before(a.CoolUntil) {
+			if a := j.state.Account(accountFor(t)); !t.RunStartedAt.Before(a.CoolUntil) {
 				probes[accountFor(t)]++
 			}
 			for _, name := range sessions(t) {
@@ -199,7 +199,8 @@ func plainReady(j *journal, now time.Time, lim Limits) []string {
 	}
 	var heads []Task
 	for key, queue := range lanes {
-		if h := plainHead(j, queue, byID, age, now); h != nil && !laneBusy[key] {
+		inRoot := key == LanePrefixDir && laneBusy[key+lim.WorkspaceRoot]
+		if h := plainHead(j, queue, byID, age, now); h != nil && !laneBusy[key] && !inRoot {
 			heads = append(heads, *h)
 		}
 	}

@@ -83,7 +83,7 @@ func (s *State) urgent(now time.Time, lim Limits) []*live {
 		}
 		ln := heap.Pop(h).(*lane)
 		tried = append(tried, ln)
-		if lim.Taken[ln.key] == "" && s.whyHome(&ln.head.Task, lim.WorkspaceRoot) == "" && used.take(s.sessionsOf(&ln.head.Task)) {
+		if at := s.laneAt(ln.head, lim); at.busy == 0 && lim.Taken[at.key] == "" && s.whyHome(&ln.head.Task, lim.WorkspaceRoot) == "" && used.take(s.sessionsOf(&ln.head.Task)) {
 			ln.in.chosen++
 			list = append(list, ln.head)
 		}

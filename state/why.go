@@ -35,7 +35,7 @@ func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 	return cmp.Or(
 		s.whyAfter(&l.Task),
 		s.whyLane(l, now, lim),
-		whyTaken(l.lane, lim),
+		whyTaken(s.laneAt(l, lim), lim),
 		s.whyAccount(&l.Task, now, lim),
 		s.whySession(&l.Task, lim),
 		s.whyWorkers(lim),
@@ -205,9 +205,10 @@ func (s *State) whyAfter(t *Task) string {
 
 // whyLane says which task is before l in its lane.
 func (s *State) whyLane(l *live, now time.Time, lim Limits) string {
+	at := s.laneAt(l, lim)
 	for r := range s.occupants {
-		if r.lane == l.lane {
-			return fmt.Sprintf("behind %s, which %s, in %s", s.id(r.n), s.atWork(r, lim), laneName(l.lane))
+		if r.lane == at {
+			return fmt.Sprintf("behind %s, which %s, in %s", s.id(r.n), s.atWork(r, lim), laneName(at))
 		}
 	}
 	behind := func(b *live) string { return fmt.Sprintf("behind %s in %s", s.id(b.n), laneName(l.lane)) }
