@@ -362,10 +362,13 @@ func TestGeminiUnset(t *testing.T) {
 	g := &Gemini{Runner: Runner{Env: []string{"HOME=" + b.dir, "GEMINI_MODEL=mine"}}}
 	dir := filepath.Join(b.dir, "shop")
 	must(t, os.MkdirAll(filepath.Join(dir, ".gemini"), 0o700))
-	must(t, os.WriteFile(filepath.Join(dir, ".env"), []byte("DATABASE_URL=x\nGEMINI_MODEL=y\nGEMINI_API_KEY=k\n export GOOGLE_GEMINI_BASE_URL = z\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, ".env"), []byte("DATABASE_URL=x\nhttps_proxy=p\nNODE_TLS_REJECT_UNAUTHORIZED=0\nNODE_ENV=test\nGEMINI_MODEL=y\nGEMINI_API_KEY=k\n export GOOGLE_GEMINI_BASE_URL = z\n"), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, ".gemini", ".env"), []byte("GEMINI_SYSTEM_MD: /x"), 0o600))
-	got, err := g.unset(dir)
-	if want := []string{"GEMINI_SYSTEM_MD=", "GOOGLE_GEMINI_BASE_URL="}; err != nil || !slices.Equal(got, want) {
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
+	must(t, os.Symlink(filepath.Join(dir, "sub"), link))
+	got, err := g.unset(link)
+	if want := []string{"GEMINI_SYSTEM_MD=", "https_proxy=", "NODE_TLS_REJECT_UNAUTHORIZED=", "GOOGLE_GEMINI_BASE_URL="}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 	must(t, os.Truncate(filepath.Join(dir, ".env"), 1<<20+1))

@@ -33,9 +33,9 @@ func (g *Gemini) env(runDir string) []string {
 	return env
 }
 
-// dotenvName is what may be the name of one of gemini's variables in a .env file; gemini
-// takes fewer for one.
-var dotenvName = regexp.MustCompile(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+)[\s\p{Z}\x{FEFF}]*[=:]`)
+// dotenvName is what may be the name of one of gemini's variables in a .env file, or of one
+// that leads its requests through another server; gemini takes fewer for one.
+var dotenvName = regexp.MustCompile(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+|(?i:https?_proxy)|NODE_TLS_REJECT_UNAUTHORIZED)[\s\p{Z}\x{FEFF}]*[=:]`)
 
 // untrusted are the variables that gemini takes from a .env file even where it trusts nothing.
 var untrusted = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
@@ -46,6 +46,7 @@ var untrusted = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJE
 // the programs of the workspace.
 func (g *Gemini) unset(dir string) (env []string, err error) {
 	home, _ := filepath.EvalSymlinks(lookupEnv(g.Env, "HOME"))
+	dir, _ = filepath.EvalSymlinks(dir) // where gemini finds itself; if there is no such place, it does not start
 	for last := ""; dir != home && dir != last; last, dir = dir, filepath.Dir(dir) {
 		for _, file := range []string{filepath.Join(dir, ".gemini", ".env"), filepath.Join(dir, ".env")} {
 			fi, err := os.Stat(file)
