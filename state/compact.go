@@ -397,7 +397,7 @@ func (s *State) setSessions(lines []map[string]string) {
 		x.UpdatedAt, _ = ParseTime(m["updatedAt"]) // zero if it cannot be read
 		x.Thread, _ = parseThread([]byte(m["thread"]))
 		if m["workspace"] != "" {
-			s.homes[x.Key] = home{m["workspace"], m["workspaceBy"], n}
+			s.homes[x.Key] = home{m["workspace"], m["workspaceBy"], max(n, s.homes[x.Key].n)}
 		}
 		if m["current"] != "" {
 			t.current[x.place()], x.seated = x, true

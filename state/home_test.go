@@ -1,6 +1,9 @@
 package state
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestHomeIsAUsersChoice: what an agent has queued, or follows a run, names no workspace
 // for the tasks that a person writes for that session.
@@ -36,5 +39,17 @@ func TestNoSessionNoWorkspace(t *testing.T) {
 		if got := len(j.state.Ready(noon, lim)); (got > 0) != (name == "nothing") {
 			t.Errorf("%s: %d are ready", name, got)
 		}
+	}
+}
+
+// TestHomeAfterCompaction: the end of an older task of the session does not change it.
+func TestHomeAfterCompaction(t *testing.T) {
+	j := newJournal(t)
+	records(j, "a: status=running; runId=r; sessionKey=web; sessionId=s1; agent=codex; workspace=/one",
+		"b: status=queued; sessionKey=web; sessionId=s1; agent=codex; workspace=/two", "a: codexSessionId=n1")
+	next := j.compacted(j.compact(time.Time{}))
+	records(next, "a: status=done")
+	if got, _ := next.state.HomeOf(&Task{SessionKey: "web"}, ""); got != "/two" {
+		t.Errorf("it is %s", got)
 	}
 }
