@@ -16,7 +16,7 @@ const yieldAfter = 100 * time.Millisecond
 
 // places bounds the connections over TCP. When all are taken, a new connection gets the
 // place of the one that has waited longest for a request: one that is kept alive, or that
-// has sent a part of its request. A request that was read is never cut off.
+// has sent a part of its request. One that was read, with its body, is never cut off.
 type places struct {
 	most  int
 	freed chan struct{} // capacity 1: there may be room again
