@@ -47,7 +47,7 @@ func newKillWorld(w *crashWorld, dir string) *killWorld {
 	if dir != "" {
 		w.state = dir
 	}
-	w.env = append(w.env, "STINT_STATE_DIR="+w.state, "STINT_MAX_ATTEMPTS=100", "STINT_BACKOFF_BASE=10ms", "GORACE=atexit_sleep_ms=0")
+	w.env = append(w.env, "STINT_STATE_DIR="+w.state, "STINT_MAX_ATTEMPTS=100", "STINT_BACKOFF_BASE=10ms")
 	bin := filepath.Join(filepath.Dir(w.work), "bin")
 	if err := errors.Join(os.Mkdir(bin, 0o700), os.Symlink(w.self, filepath.Join(bin, "stint"))); err != nil {
 		w.t.Fatal(err)

@@ -92,7 +92,7 @@ func searchTables(t *testing.T, url string) (rows int) {
 func lookForPassword(t *testing.T, setting, says string, isThere func(*coordinator.MirrorStatus) bool) (state string) {
 	t.Helper()
 	w := newCrashWorld(t, 1)
-	w.env = append(w.env, setting, "PGPASSWORD="+postgresCanary, "STINT_LOG_LEVEL=debug", "STINT_HEARTBEAT_INTERVAL=50ms", "GORACE=atexit_sleep_ms=0") // else each command takes a second
+	w.env = append(w.env, setting, "PGPASSWORD="+postgresCanary, "STINT_LOG_LEVEL=debug", "STINT_HEARTBEAT_INTERVAL=50ms")
 	logged := serveInWorld(t, w)
 	if !poll(scriptDeadline, func() bool { s := copyOf(w.state); return s != nil && isThere(s) }) {
 		t.Fatalf("the copy is %+v", copyOf(w.state))

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	if filepath.Base(os.Args[0]) != "stint" {
-		_ = os.Setenv("STINT_HTTP", "off") // masters of tests would take the port from each other
+		_ = os.Setenv("STINT_HTTP", "off")           // masters of tests would take the port from each other
+		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second under -race
 	}
 	testscript.Main(m, map[string]func(){"stint": main})
 }
@@ -157,8 +158,8 @@ func setupScript(env *testscript.Env) error {
 		"NONCE":           strings.TrimPrefix(filepath.Base(run), "s"),
 		"TZ":              "UTC",
 		"NO_COLOR":        "1",
-		"STINT_HTTP":      "off",               // scripts would take the port from each other
-		"GORACE":          "atexit_sleep_ms=0", // else each command takes a second
+		"STINT_HTTP":      "off", // scripts would take the port from each other
+		"GORACE":          os.Getenv("GORACE"),
 		"PATH":            withoutCLIs(env.Getenv("PATH")),
 		"GOCACHE":         goCache(), // go is not to compile its own packages anew
 	} {

@@ -221,8 +221,9 @@ func (r *Runner) startGate(s spec, lock *os.File) (*held, error) {
 	cmd := &exec.Cmd{
 		Path: argv[0], Args: append([]string{"stint"}, argv[1:]...), Dir: "/",
 		// The mark is for a sweep to find it. It needs no more than these processors,
-		// and the runtime need not look how many there are.
-		Env:   []string{envRunID + "=" + s.turn.RunID, "GOMAXPROCS=2"},
+		// and the runtime need not look how many there are. Built with -race, it would
+		// wait a second at its end.
+		Env:   []string{envRunID + "=" + s.turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
 		Stdin: controlR, Stdout: statusW, Stderr: stderr, ExtraFiles: []*os.File{lock},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
 	}
