@@ -23,7 +23,7 @@ import (
 var envForAgents = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*", // what any program needs
 	"*_PROXY", "*_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", // the way to the provider
-	"SSH_AUTH_SOCK",                                         // git push and fetch
+	"SSH_AUTH_SOCK",                                                   // git push and fetch
 	"GOPATH", "GOCACHE", "GOMODCACHE", "GOFLAGS", "GOPROXY", "GORACE", // building what they change
 }
 
