@@ -119,11 +119,16 @@ func exited(e ended, d decoder, now time.Time) verdict {
 		return verdict{class: state.ClassExit, msg: how}
 	}
 	last, _ := lastError(e.stderr)
-	if e.end.Exit == 127 {
+	if notExecuted(e.end.Exit) {
 		return verdict{class: state.ClassAgentMissing, msg: sentence(how, last)}
 	}
 	return verdict{class: state.ClassExit, msg: sentence(how, last)}
 }
+
+// notExecuted reports whether an exit code is the one by which shells and env(1) say that
+// there is no such program (127), or none that may be executed (126). They take the first
+// for the second where a directory of PATH may not be searched.
+func notExecuted(code int) bool { return code == 126 || code == 127 }
 
 // killedBy returns the signal that has killed an agent, which may have died below a shell
 // that tells of it by an exit code above 128; 0 if none has. What enforces a limit of the

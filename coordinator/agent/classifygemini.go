@@ -144,10 +144,10 @@ func geminiSilent(e ended) verdict {
 			return verdict{class: state.ClassSessionLost, msg: l}
 		}
 	}
-	switch e.end.Exit {
-	case geminiNoAuth:
+	switch {
+	case e.end.Exit == geminiNoAuth:
 		return verdict{class: state.ClassAuth, msg: or(said, "gemini is not logged in")}
-	case 127: // the shell's own: there is no node
+	case notExecuted(e.end.Exit): // there is no node
 		return verdict{}
 	}
 	return verdict{class: state.ClassExit, msg: said}

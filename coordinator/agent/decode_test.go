@@ -96,6 +96,7 @@ func TestClassify(t *testing.T) {
 		{stderr(1, "429 Too Many Requests"), none, state.ClassExit},
 		{stderr(2, "error: unexpected argument '-a' found\n\nUsage: codex exec\n"), none, state.ClassExit},
 		{stderr(127, "/usr/bin/env: 'node': No such file or directory\n"), none, state.ClassAgentMissing},
+		{stderr(126, "/usr/bin/env: 'node': Permission denied\n"), none, state.ClassAgentMissing},
 		{stderr(1, "Error: x\n"), func(d *codexDecoder) { d.events = 2 }, state.ClassExit},
 	} {
 		d := newCodexDecoder(coordinator.Turn{}, quiet).(*codexDecoder)

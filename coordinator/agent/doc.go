@@ -79,7 +79,7 @@
 //	a signal                                else             any     stalled
 //	exit not 0                              completed        any     exit
 //	exit not 0                              none, an error   any     by its report
-//	exit 127                                no event at all  -       agent-missing
+//	exit 126 or 127                         no event at all  -       agent-missing
 //	exit not 0                              no event at all  -       by its stderr
 //
 // A CLI may report an error, such as a 429, and then sleep before it tries again. While it
