@@ -40,7 +40,8 @@ func TestPromise1And2KillsAtRandomTimes(t *testing.T) {
 			done++
 		}
 	}
-	w.run("wait", append([]string{"--all", "--timeout", "120s"}, w.ids()...)...)
+	enough := time.Minute + time.Duration(len(w.told))*time.Second/2 // most still have to run, three at a time
+	w.run("wait", append([]string{"--all", "--timeout", enough.String()}, w.ids()...)...)
 	w.master()
 	w.expectAll()
 	w.expectNoOverlap()

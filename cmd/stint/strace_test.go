@@ -232,6 +232,7 @@ func (w *killWorld) strace(log string, k target, inject string) []string {
 
 var (
 	runPath  = regexp.MustCompile(`/runs/[^/>"]+`)
+	tempPath = regexp.MustCompile(`\.stint-[0-9a-f]+\.tmp`)
 	callPath = regexp.MustCompile(`^\d+ +([a-z0-9]+)\((.*)`)
 )
 
@@ -251,7 +252,7 @@ func (w *killWorld) lastCall(log string, k target) string {
 			continue
 		}
 		_, path, _ := strings.Cut(m[2], w.state)
-		path = runPath.ReplaceAllString(path, "/runs/ID")
+		path = tempPath.ReplaceAllString(runPath.ReplaceAllString(path, "/runs/ID"), ".tmp")
 		if end := strings.IndexAny(path, `>",`); end >= 0 {
 			path = path[:end]
 		}
