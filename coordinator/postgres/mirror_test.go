@@ -124,12 +124,14 @@ func TestRebuild(t *testing.T) {
 				w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true, IdempotencyKey: fmt.Sprint("k", i)})
 			}
 			w.settled(m)
+			before := m.Status().Rows
 			if damage(w, stop) {
 				w.submit(coordinator.TaskSpec{Prompt: "later"})
 				m, _ = w.mirror()
+				before = 0
 			}
 			until(t, "a rebuild", func() bool {
-				return m.Status().State == coordinator.MirrorFollowing && m.Status().Rows > 20
+				return m.Status().State == coordinator.MirrorFollowing && m.Status().Rows >= before+20
 			})
 			w.settled(m)
 			w.same()
