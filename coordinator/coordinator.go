@@ -31,7 +31,6 @@ type Coordinator struct {
 	unlock func() error
 	store  *session.Store
 	start  time.Time
-	dir    os.FileInfo // of the state directory
 	home   string      // its path, without links
 
 	fs        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
@@ -80,10 +79,7 @@ func (c *Coordinator) open() (*Coordinator, error) {
 	c.unlock = unlock
 	c.home = withoutLinks(c.cfg.StateDir)
 	c.removeTemps()
-	if c.dir, err = os.Stat(c.cfg.StateDir); err == nil {
-		err = c.openFiles()
-	}
-	if err != nil {
+	if err = c.openFiles(); err != nil {
 		return nil, errors.Join(err, unlock())
 	}
 	return c, nil
@@ -393,8 +389,11 @@ func (c *Coordinator) insist(ctx context.Context, what string, change func(conte
 }
 
 func (c *Coordinator) stopped() error {
-	if err := c.ledger.Err(); err != nil {
-		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped because its disk failed: %v", err), Hint: "check the disk, then: stint serve"}
+	switch err := c.ledger.Err(); {
+	case errors.Is(err, ledger.ErrGone):
+		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped: %v", err), Hint: "the next command starts another one"}
+	case err != nil:
+		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped because its ledger cannot be written: %v", err), Hint: "check the disk, then: stint serve"}
 	}
 	return &Error{Code: CodeStopped, Message: "the master is going away", Hint: "try again"}
 }
@@ -405,11 +404,9 @@ func (c *Coordinator) stopped() error {
 func (c *Coordinator) Run(ctx context.Context) error {
 	beat := make(chan struct{})
 	beatCtx, stopBeat := context.WithCancel(context.Background())
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
 	go func() {
 		defer close(beat)
-		c.heartbeat(beatCtx, end)
+		c.heartbeat(beatCtx)
 	}()
 	defer func() {
 		stopBeat()
@@ -429,9 +426,6 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	c.dispatchUntil(ctx)
 	stopProving()
 	c.shutdown()
-	if err := context.Cause(ctx); errors.Is(err, errGone) {
-		return err
-	}
 	if c.ledger.Err() == nil {
 		c.forgetStarts()
 	}

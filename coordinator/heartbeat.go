@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -104,21 +103,12 @@ type beat struct {
 	Seq  int       `json:"seq"`  // counts up while the master lives
 }
 
-// errGone ends a master whose state directory was removed or moved away: what it
-// acknowledges from then on would be kept in files that nobody finds.
-var errGone = errors.New("the state directory is gone")
-
 // heartbeat writes heartbeat.json at once and then in each interval until ctx
-// ends. It is information, never a truth. It ends the master when the state
-// directory is no longer there.
-func (c *Coordinator) heartbeat(ctx context.Context, end context.CancelCauseFunc) {
+// ends. It is information, never a truth.
+func (c *Coordinator) heartbeat(ctx context.Context) {
 	tick := time.NewTicker(c.cfg.HeartbeatInterval)
 	defer tick.Stop()
 	for seq := 1; ; seq++ {
-		if c.isGone() {
-			end(fmt.Errorf("%w: %s was removed or moved away while its master ran; the next command starts another one", errGone, c.cfg.StateDir))
-			return
-		}
 		data, err := json.MarshalIndent(beat{c.Health(), c.cfg.Now().UTC(), seq}, "", "  ")
 		if err == nil {
 			err = durable.WriteFile(durable.OS, c.cfg.HeartbeatPath, append(data, '\n'))
@@ -132,10 +122,4 @@ func (c *Coordinator) heartbeat(ctx context.Context, end context.CancelCauseFunc
 		case <-tick.C:
 		}
 	}
-}
-
-// isGone reports that the state directory is not the one that was opened.
-func (c *Coordinator) isGone() bool {
-	dir, err := os.Stat(c.cfg.StateDir)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(dir, c.dir)
 }

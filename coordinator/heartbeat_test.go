@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"stint/ledger"
 	"stint/ledger/durable"
 )
 
@@ -22,7 +23,7 @@ func TestPromise7TheStateDirectoryIsGone(t *testing.T) {
 	if err := os.Rename(w.dir, w.dir+".moved"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-w.ran; err == nil || !strings.Contains(err.Error(), w.dir+" was removed or moved away") {
+	if err := <-w.ran; !errors.Is(err, ledger.ErrGone) || !strings.Contains(err.Error(), w.dir) {
 		t.Error(err)
 	}
 	if err := w.c.Close(); err != nil {

@@ -39,7 +39,7 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 		if err != nil {
 			return r, err
 		}
-		if l.tasks.changed() && l.tasks.isCut(snap) && !l.stays(ctx, snap.id) {
+		if l.tasks.changed() && !l.stays(ctx, snap.id, l.tasks.restOf(snap)) {
 			continue
 		}
 		l.looking.Lock()

@@ -170,9 +170,15 @@ func (c *compactor) run() error {
 	if err != nil || file == nil {
 		return err
 	}
-	if err := c.refold(file); err != nil {
+	var damage error
+	old, err := c.log.refold(file, func(e *SyntaxError) { damage = errors.Join(damage, e) })
+	if old != nil {
+		c.log.keepOld(old, int64(len(c.data)), c.snap.id)
+	}
+	if err = errors.Join(err, damage); err != nil {
 		return err
 	}
+	c.log.gone, c.log.held, c.log.old = map[string]bool{}, nil, 0
 	c.swapTasks()
 	return nil
 }
@@ -262,7 +268,7 @@ func (c *compactor) encode() error {
 	m := Record{Kind: KindControl, ID: ControlCompaction, Seq: through + 1}
 	m.Add(keyThrough, strconv.FormatUint(through, 10)).Add(keyMerged, strconv.Itoa(len(c.keep.Records))).
 		Add(keyArchive, archiveName(c.at)).Add(keyUpdated, stamp(c.at))
-	c.journal = []byte(VersionLine + "\n\n")
+	c.journal = []byte(emptyJournal)
 	for i := -1; i < len(c.keep.Records); i++ {
 		r := &m
 		if i >= 0 {
@@ -381,37 +387,42 @@ func (c *compactor) commit() (file durable.File, err error) {
 	return file, nil
 }
 
-// refold makes the fold anew from the new journal, while nobody can look.
-func (c *compactor) refold(file durable.File) error {
-	l := c.log
+// refold goes on with another file that has the journal's name, and makes the fold anew
+// from it while nobody can look. It gives the file before, which the caller closes; nil if
+// nothing has changed. Damage that stays is given to report.
+func (l *Log) refold(file durable.File, report func(*SyntaxError)) (old durable.File, err error) {
+	if l.opts.Reset == nil {
+		return nil, errors.Join(errors.New("what is in memory cannot be read anew; a restart does that"), file.Close())
+	}
 	through, err := compactedThrough(l.opts.FS, l.opts.Dir)
 	if err != nil {
-		return errors.Join(err, file.Close())
+		return nil, errors.Join(err, file.Close())
 	}
 	a, _, err := readArchive(l.opts.FS, l.opts.Dir, through)
 	if err != nil {
-		return errors.Join(err, file.Close())
+		return nil, errors.Join(err, file.Close())
 	}
-	l.opts.Locker.Lock()
-	defer l.opts.Locker.Unlock()
-	old := l.journal.swap(file)
-	l.keepOld(old, int64(len(c.data)), c.snap.id)
-	l.opts.Reset()
-	l.giveArchive(a)
-	var damage error
-	report := func(e *SyntaxError) { damage = errors.Join(damage, e) }
-	l.seq, err = l.journal.replay(listener{l.opts.Apply, report, l.note})
-	l.edited, l.gone, l.held, l.old = false, map[string]bool{}, nil, 0
 	l.mu.Lock()
 	l.damage = nil
 	l.mu.Unlock()
+	l.opts.Locker.Lock()
+	defer l.opts.Locker.Unlock()
+	old = l.journal.swap(file)
+	l.opts.Reset()
+	l.giveArchive(a)
+	l.edited = false
+	seq, err := l.journal.replay(listener{func(s *Section) {
+		l.edited = l.edited || s.Get(KeyEdits) != nil
+		l.opts.Apply(s)
+	}, report, l.note})
+	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
 	if l.opts.Refolded != nil {
 		l.opts.Refolded()
 	}
 	for _, f := range l.followers() {
 		f.replaced()
 	}
-	return errors.Join(err, damage)
+	return old, err
 }
 
 // giveArchive tells the fold what is in the archive. Locker is held.

@@ -240,7 +240,7 @@ func TestCompaction(t *testing.T) {
 		t.Errorf("after one more record: %d folds, behind %v\n%s", w.folds, w.log.Behind(), w.lines())
 	}
 	w.isSound()
-	if archive := w.read("archive/tasks-2026-11.md"); !strings.Contains(archive, strings.TrimPrefix(old, ledger.VersionLine+"\n")) {
+	if archive := w.read("archive/tasks-2026-11.md"); !strings.Contains(archive, strings.TrimPrefix(old, ledger.JournalLine+"\n")) {
 		t.Errorf("the archive does not have the old journal:\n%s", archive)
 	}
 	w.checkArchived("b", "done", "k", "well")

@@ -33,7 +33,7 @@ type journal struct {
 const journalName = "journal.md"
 
 // emptyJournal is a journal without records.
-const emptyJournal = VersionLine + "\n\n"
+const emptyJournal = JournalLine + "\n\n"
 
 // chunk is how much of a file is read at a time on replay.
 const chunk = 1 << 20
@@ -52,8 +52,27 @@ func openJournal(fsys durable.FS, dir string) (*journal, error) {
 			return nil, err
 		}
 	}
-	j.file, err = fsys.OpenFile(j.path, os.O_RDWR|os.O_APPEND, 0)
+	if j.file, err = fsys.OpenFile(j.path, os.O_RDWR|os.O_APPEND|tasksFlags, 0); err != nil {
+		return j, badTasks(j.path, err)
+	}
+	fi, err := j.file.Stat()
+	if err == nil {
+		err = badKind(fi, j.path)
+	}
 	return j, err
+}
+
+// header gives the size of the first line, which says what the file is; 0 if it has none.
+func (j *journal) header() (int64, error) {
+	head := make([]byte, 64)
+	n, err := j.file.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	if line, next, ok := cutLine(head[:n], 0); ok && isVersionLine(line) {
+		return int64(next), nil
+	}
+	return 0, nil
 }
 
 // A listener hears what a replay finds.
@@ -299,7 +318,7 @@ func (j *journal) lineAt(off int64) int {
 // it was; after any other error nobody knows what is on the disk, and the log must stop.
 func (j *journal) append(batch []byte, now func() time.Time) (took time.Duration, err error) {
 	if _, err := j.file.Write(batch); err != nil {
-		if terr := j.file.Truncate(j.size); terr != nil {
+		if terr := j.cutBack(); terr != nil {
 			return took, fmt.Errorf("write %s: %w, and then truncate: %w", j.path, err, terr)
 		}
 		return took, fmt.Errorf("%w: write %s: %w", errNotWritten, j.path, err)
@@ -310,11 +329,20 @@ func (j *journal) append(batch []byte, now func() time.Time) (took time.Duration
 	if err != nil {
 		// The kernel may hold the bytes as clean and never write them. A restart must
 		// not read them from its memory and build upon them.
-		terr := j.file.Truncate(j.size)
-		return took, errors.Join(fmt.Errorf("fdatasync %s: %w", j.path, err), terr)
+		return took, errors.Join(fmt.Errorf("fdatasync %s: %w", j.path, err), j.cutBack())
 	}
 	j.setSize(j.size + int64(len(batch)))
 	return took, nil
+}
+
+// cutBack takes back what was written and not acknowledged. A file that another hand has
+// made shorter must not get longer by it.
+func (j *journal) cutBack() error {
+	fi, err := j.file.Stat()
+	if err != nil || fi.Size() <= j.size {
+		return err
+	}
+	return j.file.Truncate(j.size)
 }
 
 // sectionAt reads the record at off. It may be called by any goroutine.
@@ -333,6 +361,18 @@ func (j *journal) sectionAt(off int64) (*Section, error) {
 		}
 	}
 	return sectionIn(j.file, j.path, off)
+}
+
+// read gives what is durable, and the file that it stands in. It may be called by any
+// goroutine.
+func (j *journal) read() (data []byte, file durable.File, err error) {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	data = make([]byte, j.durable.Load())
+	if n, err := j.file.ReadAt(data, 0); n < len(data) {
+		return nil, nil, fmt.Errorf("%s has become shorter: %w", j.path, err)
+	}
+	return data, j.file, nil
 }
 
 // A window is a piece of the journal in memory: who reads one record often reads

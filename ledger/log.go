@@ -99,6 +99,7 @@ func (o *Options) now() time.Time {
 type Log struct {
 	opts    Options
 	journal *journal        // owned by the log's goroutine; sectionAt by anyone
+	dir     fileID          // the state directory that was opened
 	seq     uint64          // last one given; owned by the log's goroutine
 	batch   batch           // the present one; its memory serves the next one too; owned by the log's goroutine
 	waits   []time.Duration // for Observe; owned by the log's goroutine
@@ -215,10 +216,17 @@ func (l *Log) openFiles() error {
 	if err := finishSwap(l.opts.FS, l.tasks.path); err != nil {
 		return err
 	}
+	if err := l.putInPlace(filepath.Join(l.opts.Dir, journalName)); err != nil {
+		return err
+	}
 	if err := l.rebuildIfLost(); err != nil {
 		return err
 	}
-	var err error
+	dir, err := l.opts.FS.Stat(l.opts.Dir)
+	if err != nil {
+		return err
+	}
+	l.dir = idOf(dir)
 	if l.journal, err = openJournal(l.opts.FS, l.opts.Dir); err != nil {
 		return err
 	}
@@ -374,6 +382,9 @@ const maxBatch = 8 << 20
 // others. An error means that the disk failed and the log must stop; then the
 // updates that were in the batch have been answered.
 func (l *Log) commit(waiting []*update) (again []*update, err error) {
+	if err := l.guard(); err != nil { // before anybody decides by what cannot be read
+		return waiting, err
+	}
 	b := &l.batch
 	b.reset(l.seq)
 	for i, u := range waiting {
@@ -407,7 +418,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		return again, nil
 	}
 	took := Commit{Records: int(b.seq - l.seq)}
-	took.Sync, err = l.journal.append(b.bytes, l.opts.now)
+	took.Sync, err = l.keep(b.bytes)
 	if err != nil {
 		told, fatal := sortError(err)
 		l.answer(&took, told)
@@ -420,6 +431,22 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 	l.tellFollowers()
 	l.tasks.append(b.bytes, first, l.seq, l.note)
 	return again, nil
+}
+
+// keep writes a batch into the journal, where the next start finds it: into the file that
+// has the journal's name, behind what was written before.
+func (l *Log) keep(batch []byte) (took time.Duration, err error) {
+	for range guardTries {
+		before := l.journal.size
+		if took, err = l.journal.append(batch, l.opts.now); err != nil || l.journal.holdsPlace() {
+			return took, err
+		}
+		l.journal.setSize(before) // nobody was told of the batch
+		if err = l.guard(); err != nil {
+			return took, err
+		}
+	}
+	return took, fmt.Errorf("%s is changed by another hand all the time", l.journal.path)
 }
 
 // sortError gives what those are told whose batch was not kept, and why the log must
@@ -593,7 +620,11 @@ func (l *Log) Close() error {
 	l.looking.Lock()
 	l.forgetPast(time.Time{})
 	l.looking.Unlock()
-	return errors.Join(l.tasks.sync(), l.journal.file.Close())
+	var err error
+	if l.Err() == nil {
+		err = l.guard()
+	}
+	return errors.Join(err, l.tasks.sync(), l.journal.file.Close())
 }
 
 // A Notice is something that a person should hear of: an edit that was taken
@@ -629,8 +660,10 @@ func (l *Log) Findings() []*SyntaxError {
 
 // settle is how long tasks.md must have rested before a save counts as complete:
 // some editors truncate a file and write it in pieces. What is only the beginning
-// of the file that was there must rest for settleCut.
+// of the file that was there must rest for settleCut, and what ends within a line or
+// with a heading, as an append in pieces does, for settleOpen.
 const (
-	settle    = 100 * time.Millisecond
-	settleCut = 2 * time.Second
+	settle     = 100 * time.Millisecond
+	settleCut  = 2 * time.Second
+	settleOpen = 3 * time.Second
 )

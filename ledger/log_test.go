@@ -207,7 +207,7 @@ func TestRecordsAreThereAfterReopen(t *testing.T) {
 	w.add("a", "status", "running")
 	w.expect("1 a status=queued prompt=x\n\ny\n2 b status=queued prompt=## Task forged\n- status: done\n3 a status=running\n")
 	w.reopened()
-	if !strings.HasSuffix(w.read("tasks.md"), strings.TrimPrefix(w.read("journal.md"), ledger.VersionLine+"\n\n")) {
+	if !strings.HasSuffix(w.read("tasks.md"), strings.TrimPrefix(w.read("journal.md"), ledger.JournalLine+"\n\n")) {
 		t.Error("tasks.md does not end with the journal's records")
 	}
 }

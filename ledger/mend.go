@@ -54,6 +54,9 @@ func (j *journal) readTasks() (doc *Document, err error) {
 		return nil, err
 	}
 	snap, err := readSnapshot(f, path)
+	if isJournal(snap.data) { // it has the same records
+		err = nil
+	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
@@ -160,7 +163,7 @@ func ownForm(s *Section) []byte {
 
 func (m *patch) journal() []byte {
 	if versionOf(m.out) == 0 {
-		return append([]byte(VersionLine+"\n\n"), m.out...)
+		return append([]byte(emptyJournal), m.out...)
 	}
 	return m.out
 }

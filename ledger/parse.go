@@ -38,11 +38,16 @@ type opening struct {
 
 var (
 	bom         = []byte("\ufeff")
-	versionOpen = []byte("<!-- stint ledger ")
+	ledgerOpen  = []byte("<!-- stint ledger ")
+	journalOpen = []byte("<!-- stint journal ")
 )
 
-// VersionLine is the first line of a ledger of this format.
-const VersionLine = "<!-- stint ledger 1 -->"
+// The first lines of the two files say which is which, so that one in the place of the
+// other is noticed. A journal may begin like a ledger: those of before do.
+const (
+	VersionLine = "<!-- stint ledger 1 -->"
+	JournalLine = "<!-- stint journal 1 -->"
+)
 
 // Parse reads a ledger. It never fails: what is wrong is in the findings, and
 // only the section concerned is left out. The sections are views into data.
@@ -69,7 +74,10 @@ func Parse(data []byte) *Document {
 
 // versionOf reads the version line, which is the first line of a file.
 func versionOf(data []byte) int {
-	rest, ok := bytes.CutPrefix(data, versionOpen)
+	rest, ok := bytes.CutPrefix(data, ledgerOpen)
+	if !ok {
+		rest, ok = bytes.CutPrefix(data, journalOpen)
+	}
 	if !ok {
 		return 0
 	}

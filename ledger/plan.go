@@ -4,17 +4,20 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+
+	"stint/ledger/durable"
 )
 
 // A plan is what is to be done about one state of tasks.md.
 type plan struct {
-	missing  int64  // offset in the journal from which on the records are missing in tasks.md; -1 if none are
-	inFile   int    // bytes of the record at missing that are in the file already: its end was cut off
-	lost     int    // records that are missing
-	dropped  int    // those of them that tasks.md has had: an old buffer was saved
-	end      int64  // size of the journal that the plan knows
-	maxSeq   uint64 // highest seq in the file that stint may have given
-	newest   uint64 // highest seq of a record that is in the file as the last save left it
+	missing  int64        // offset in the journal from which on the records are missing in tasks.md; -1 if none are
+	inFile   int          // bytes of the record at missing that are in the file already: its end was cut off
+	lost     int          // records that are missing
+	dropped  int          // those of them that tasks.md has had: an old buffer was saved
+	end      int64        // size of the journal that the plan knows
+	file     durable.File // that journal: in another one records have other places
+	maxSeq   uint64       // highest seq in the file that stint may have given
+	newest   uint64       // highest seq of a record that is in the file as the last save left it
 	records  []Record
 	notices  []Notice
 	findings []*SyntaxError

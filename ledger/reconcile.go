@@ -6,15 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"stint/ledger/durable"
 )
@@ -44,13 +43,27 @@ func (l *Log) reconcileAtStart() error {
 	}
 	l.rested(context.Background()) // an editor may be at work just now
 	snap, err := l.tasks.read()
+	for range patience {
+		age := time.Since(time.Unix(0, snap.id.mtime))
+		if err != nil || age < 0 || l.stays(context.Background(), snap.id, l.tasks.restOf(snap)-age) {
+			break
+		}
+		snap, err = l.tasks.read()
+	}
 	if err == nil && bytes.HasSuffix(snap.data, []byte{0}) {
 		snap, err = l.tasks.cutVoid(snap)
 	}
 	if err != nil {
 		return err
 	}
-	p, err := l.planFor(snap, false)
+	doc := Parse(snap.data)
+	if doc.Version > FormatVersion {
+		return newerFormat(l.tasks.path, doc.Version)
+	}
+	if err := l.takeBack(doc); err != nil {
+		return err
+	}
+	p, err := l.planFor(snap, doc, false)
 	if err != nil {
 		return err
 	}
@@ -79,23 +92,20 @@ func (l *Log) nothingGone() error {
 }
 
 // planFor reads the journal and compares. Whoever calls it holds looking, but at start.
-func (l *Log) planFor(snap snapshot, accept bool) (*plan, error) {
-	data, err := readJournal(l.opts.FS, l.journal.path, l.journal.durable.Load())
+func (l *Log) planFor(snap snapshot, doc *Document, accept bool) (*plan, error) {
+	data, file, err := l.journal.read()
 	if err != nil {
 		return nil, err
-	}
-	doc := Parse(snap.data)
-	if doc.Version > FormatVersion {
-		return nil, newerFormat(l.tasks.path, doc.Version)
 	}
 	t := l.opts.terms()
 	t.held, t.accept, t.glued = l.held, accept, l.tasks.gluedBytes(snap)
 	t.landed, t.seen = l.tasks.landedFrom()
 	p, err := makePlan(doc, newHistory(data), t)
-	if err == nil {
-		err = l.addPast(p, doc)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	p.file = file
+	return p, l.addPast(p, doc)
 }
 
 // secure makes the save durable that the plan takes over. It is slow, and no
@@ -107,22 +117,6 @@ func (l *Log) secure(p *plan) error {
 	return l.tasks.secure()
 }
 
-// readJournal gives the first bytes of a journal; fewer if it has been replaced by
-// a shorter one.
-func readJournal(fsys durable.FS, path string, size int64) (data []byte, err error) {
-	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	data = make([]byte, size)
-	n, err := f.ReadAt(data, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return data[:n], err
-}
-
 // terms gives what a plan needs to know beside the files and the plan before.
 func (o *Options) terms() terms {
 	return terms{opts: o, seen: math.MaxUint64, merged: sync.OnceValues(func() (map[string]int, error) { return adoptedBefore(o.FS, o.Dir) })}
@@ -132,7 +126,7 @@ func (o *Options) terms() terms {
 // began). What was taken over goes to the journal first, so that nothing is taken
 // over twice if the power fails in between. The error means that the disk failed.
 func (l *Log) carryOut(snap snapshot, p *plan) (carry, error) {
-	if !l.tasks.isStill(snap.id) || !l.stillFits(p) {
+	if !l.tasks.isStill(snap.id) || p.file != l.journal.file || !l.stillFits(p) {
 		return carry{}, nil
 	}
 	l.seq = max(l.seq, p.maxSeq)

@@ -39,7 +39,7 @@ func journalOf(doc *Document) (journal []byte, known map[uint64]bool, err error)
 		records = append(records, s)
 	}
 	slices.SortFunc(records, func(a, b *Section) int { return cmp.Compare(a.Seq, b.Seq) })
-	journal = []byte(VersionLine + "\n\n")
+	journal = []byte(emptyJournal)
 	for _, s := range records {
 		r := s.Record()
 		if journal, err = AppendRecord(journal, &r); err != nil {

@@ -217,6 +217,26 @@ func (t *tasksFile) savedSince(j *journal) (bool, error) {
 // isStill reports whether the file is in the state id.
 func (t *tasksFile) isStill(id fileID) bool { return t.now() == id }
 
+// restOf gives how long the file must stay as the snapshot has it before that counts:
+// whoever wrote it may be writing the rest.
+func (t *tasksFile) restOf(snap snapshot) time.Duration {
+	switch {
+	case endsOpen(snap.data):
+		return settleOpen
+	case t.isCut(snap):
+		return settleCut
+	}
+	return settle
+}
+
+// endsOpen reports whether text ends within a line, or with a heading, below which
+// something is to come.
+func endsOpen(text []byte) bool {
+	last := bytes.TrimRight(text, " \t\r\n")
+	line := bytes.TrimLeft(last[bytes.LastIndexByte(last, '\n')+1:], " ")
+	return len(text) > 0 && text[len(text)-1] != '\n' || bytes.HasPrefix(line, []byte("##"))
+}
+
 // isCut reports whether an editor may be about to write the rest of the snapshot:
 // it is empty but for a record of ours that landed there, or the beginning of what was
 // last seen and no more, or shorter than that and ends in the middle of a line or a
@@ -379,7 +399,7 @@ func (t *tasksFile) create() (err error) {
 // sparse file may claim.
 const maxTasks = 4 << 30
 
-// A FileError says that tasks.md is not a file that stint can use.
+// A FileError says that tasks.md, or journal.md, is not a file that stint can use.
 type FileError struct {
 	Path string
 	What string // what is wrong with it
@@ -390,7 +410,10 @@ type FileError struct {
 // Error gives what is wrong and what to do.
 func (e *FileError) Error() string {
 	away := "move it away and start again: the journal has every record"
-	if e.Lost {
+	switch {
+	case filepath.Base(e.Path) == journalName:
+		away = "move it away and start again: " + TasksName + " has every record"
+	case e.Lost:
 		away = "move it away and put a good copy there; there is no journal that has its records"
 	}
 	if e.Hint != "" {
@@ -456,6 +479,9 @@ func readSnapshot(f durable.File, path string) (snapshot, error) {
 	}
 	s.data = s.data[:n]
 	s.shape.add(s.data)
+	if isJournal(s.data) {
+		return s, &FileError{Path: path, What: "is a journal and not the ledger, as its first line says"}
+	}
 	return s, err
 }
 
@@ -471,6 +497,9 @@ func (t *tasksFile) sync() error {
 		return nil
 	}
 	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is made anew from the journal
+	}
 	if err != nil {
 		return badTasks(t.path, err)
 	}
@@ -503,7 +532,7 @@ func (t *tasksFile) syncEverySecond(ctx context.Context, note func(Notice)) {
 		case <-due:
 			due = nil
 			var bad *FileError // told by whoever watches the file
-			if err := t.sync(); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &bad) {
+			if err := t.sync(); err != nil && !errors.As(err, &bad) {
 				note(Notice{Text: fmt.Sprintf("tasks.md could not be synced: %v", err)})
 			}
 		}
@@ -518,7 +547,10 @@ func (t *tasksFile) endsWith(j *journal, edited bool) (same bool, err error) {
 	if edited {
 		return false, nil
 	}
-	header := int64(len(VersionLine) + 1)
+	header, err := j.header()
+	if err != nil {
+		return false, err
+	}
 	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
 	if err != nil {
 		return false, nil // read it as usual, and fail there if need be
@@ -536,7 +568,7 @@ func (t *tasksFile) endsWith(j *journal, edited bool) (same bool, err error) {
 	if _, err := f.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
-	if doc := Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > FormatVersion {
+	if doc := Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > FormatVersion || isJournal(text) {
 		return false, nil
 	}
 	shape := outline{}

@@ -52,8 +52,9 @@ func TestPromise5TypedSeq(t *testing.T) {
 	}
 }
 
-// TestPromise4ForeignSectionEdited: a section of another ledger is a person's, also
-// when it is edited later, and when its number lies between those of this one.
+// TestPromise4ForeignSectionEdited: a section with a number beyond the journal's last is
+// a record that the journal has lost, if it was there at the start. One whose number lies
+// between those of the journal is a person's. Both can be edited later.
 func TestPromise4ForeignSectionEdited(t *testing.T) {
 	w := newWorld(t)
 	w.open(false)
@@ -62,7 +63,7 @@ func TestPromise4ForeignSectionEdited(t *testing.T) {
 	w.reload(sub("- prompt: x\n<!-- end 900", "- prompt: y\n<!-- end 900"))
 	w.reload(put(numbered("n", "500", "between")))
 	w.reload(nothing)
-	w.expectLines("1 a status=queued\n901 m by=hand status=queued prompt=x\n902 m by=hand edits=DIGEST prompt=y\n903 n by=hand status=queued prompt=between\n")
+	w.expectLines("1 a status=queued\n900 m status=queued prompt=x\n901 m by=hand edits=900 prompt=y\n902 n by=hand status=queued prompt=between\n")
 	w.reopened()
 }
 

@@ -32,7 +32,10 @@ func (l *Log) watch(ctx context.Context) {
 			if !ok {
 				events = nil
 			}
-			if name := filepath.Base(e.Name); name != TasksName && name != TasksName+beforeSuffix {
+			switch name := filepath.Base(e.Name); {
+			case name == TasksName, name == TasksName+beforeSuffix, e.Name == l.opts.Dir:
+			case name == journalName && !e.Has(fsnotify.Write): // it was moved, removed or replaced
+			default:
 				continue
 			}
 		case _, ok := <-faults: // an overflow, say: look
@@ -40,6 +43,9 @@ func (l *Log) watch(ctx context.Context) {
 				faults = nil
 			}
 		case <-tick.C:
+		}
+		if l.nudge() != nil {
+			return // the log has stopped
 		}
 		trouble := ""
 		if err := errors.Join(l.tasks.recheck(), l.takeOver(ctx), l.lookBehind(ctx)); err != nil && ctx.Err() == nil {
@@ -73,14 +79,14 @@ func (l *Log) takeOver(ctx context.Context) error {
 		if !l.settled(ctx) {
 			return nil
 		}
-		if gone := (fileID{}); l.tasks.isStill(gone) && !l.stays(ctx, gone) {
+		if gone := (fileID{}); l.tasks.isStill(gone) && !l.stays(ctx, gone, settleCut) {
 			continue // an editor that moves the old file away first is writing the new one
 		}
 		snap, err := l.tasks.read()
 		if err != nil {
 			return err
 		}
-		if l.tasks.isCut(snap) && !l.stays(ctx, snap.id) {
+		if !l.stays(ctx, snap.id, l.tasks.restOf(snap)) {
 			continue
 		}
 		l.looking.Lock()
@@ -96,7 +102,14 @@ func (l *Log) takeOver(ctx context.Context) error {
 // look compares a state of tasks.md and carries out what is to be done. The
 // caller holds looking.
 func (l *Log) look(snap snapshot, accept bool) (c carry, p *plan, err error) {
-	p, err = l.planFor(snap, accept)
+	if err := l.nudge(); err != nil { // what is compared must be the journal
+		return carry{}, nil, err
+	}
+	doc := Parse(snap.data)
+	if doc.Version > FormatVersion {
+		return carry{}, nil, newerFormat(l.tasks.path, doc.Version)
+	}
+	p, err = l.planFor(snap, doc, accept)
 	if err == nil {
 		err = l.secure(p)
 	}
@@ -108,6 +121,11 @@ func (l *Log) look(snap snapshot, accept bool) (c carry, p *plan, err error) {
 		return err
 	}})
 	return c, p, err
+}
+
+// nudge lets the log's goroutine see that the journal holds its place.
+func (l *Log) nudge() error {
+	return l.enqueue(&update{done: make(chan error, 1), side: func() error { return nil }})
 }
 
 // settled waits until tasks.md has rested for a while, also where it is gone
@@ -135,10 +153,10 @@ func (l *Log) rested(ctx context.Context) bool {
 	return l.settled(ctx)
 }
 
-// stays reports whether tasks.md stays in the state id for as long as a slow
-// editor may take between cutting a file and writing it. It gives false if ctx ends.
-func (l *Log) stays(ctx context.Context, id fileID) bool {
-	for rested := settle; rested < settleCut; rested += settle {
+// stays reports whether tasks.md, which has rested for a moment, stays in the state id for
+// that long. It gives false if ctx ends.
+func (l *Log) stays(ctx context.Context, id fileID, long time.Duration) bool {
+	for rested := settle; rested < long; rested += settle {
 		if !wait(ctx, settle) || !l.tasks.isStill(id) {
 			return false
 		}

@@ -115,21 +115,24 @@ func TestWatchLost(t *testing.T) {
 	w.open(true)
 	w.add("a", "status", "queued")
 	w.caughtUp()
-	old := w.dir + ".old"
-	if err := os.Rename(w.dir, old); err != nil {
+	other := w.dir + ".other"
+	if err := os.Mkdir(other, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(w.dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	names, err := os.ReadDir(old)
+	names, err := os.ReadDir(w.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if err := os.Rename(filepath.Join(old, name.Name()), w.path(name.Name())); err != nil {
+		if err := os.Link(w.path(name.Name()), filepath.Join(other, name.Name())); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := durable.OS.Exchange(other, w.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(other); err != nil {
+		t.Fatal(err)
 	}
 	w.edit(appended("## Task mine\n- status: queued\n"))
 	w.await("mine: written by hand")

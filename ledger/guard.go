@@ -1,0 +1,352 @@
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"stint/ledger/durable"
+)
+
+// This file keeps the name journal.md with what the log has written. Whatever another
+// hand does to that name, to the file behind it or to the directory: nothing is
+// acknowledged that the next start would not find.
+
+// ErrGone ends a log whose directory was removed, moved away or unmounted: what it
+// acknowledged from then on would be kept in files that nobody finds.
+var ErrGone = errors.New("the state directory is gone")
+
+// guardTries bounds how often the journal is put back for one batch where another hand
+// changes it each time.
+const guardTries = 5
+
+// holdsPlace reports whether the file named journal.md is the one that is written here,
+// and has what was written and no more.
+func (j *journal) holdsPlace() bool {
+	named, err := j.fs.Stat(j.path)
+	if err != nil {
+		return false
+	}
+	ours, err := j.file.Stat()
+	return err == nil && ours.Size() == j.size && sameFile(idOf(named), idOf(ours))
+}
+
+// guard makes sure that the journal holds its place, on the log's goroutine or where that
+// does not run. An error means that it cannot, and the log must stop.
+func (l *Log) guard() (err error) {
+	for range guardTries {
+		if l.journal.holdsPlace() {
+			return nil
+		}
+		if err = l.putBackJournal(); errors.Is(err, ErrGone) {
+			return err
+		}
+	}
+	if err == nil {
+		err = errors.New("it is changed all the time")
+	}
+	return fmt.Errorf("%s was changed by another hand and cannot be put back: %w", l.journal.path, err)
+}
+
+// putBackJournal is one try.
+func (l *Log) putBackJournal() error {
+	if dir, err := l.opts.FS.Stat(l.opts.Dir); errors.Is(err, fs.ErrNotExist) || err == nil && !sameFile(idOf(dir), l.dir) {
+		return fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)
+	}
+	if back, err := l.isTasks(); back && err == nil {
+		if err := swapNames(l.opts.FS, l.tasks.path, l.journal.path); err != nil {
+			return fmt.Errorf("%s has the name %s and cannot be put back: %w", journalName, TasksName, err)
+		}
+		l.note(Notice{Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
+		return l.opts.FS.SyncDir(l.opts.Dir)
+	}
+	return l.regain()
+}
+
+// isTasks reports whether the journal has the name tasks.md now.
+func (l *Log) isTasks() (bool, error) {
+	named, err := l.opts.FS.Stat(l.tasks.path)
+	if err != nil {
+		return false, err
+	}
+	ours, err := l.journal.file.Stat()
+	return err == nil && sameFile(idOf(named), idOf(ours)), err
+}
+
+// regain writes the journal anew: from the open file, which has all of it unless another
+// hand has written there, and for what it lacks from tasks.md. The fold is made anew if
+// records may have other places then.
+func (l *Log) regain() error {
+	data, err := l.journal.all()
+	if err != nil {
+		return err
+	}
+	ours := data[:min(int64(len(data)), l.journal.size)]
+	extra, whole, lost := data[len(ours):], true, ""
+	pieces := split(ours, true)
+	if int64(len(ours)) < l.journal.size || anyDamaged(pieces) {
+		doc, err := l.journal.readTasks()
+		if err != nil {
+			doc = &Document{} // there is nothing to mend with
+		}
+		m := newPatch(nil, 0, doc)
+		m.take(append(pieces, piece{}))
+		ours, extra, whole, lost = m.journal(), data, false, m.gaps(l.seq)
+	}
+	foreign, err := l.isForeign()
+	if err != nil {
+		return err
+	}
+	file, aside, err := l.install(ours, extra, foreign)
+	if err != nil {
+		return err
+	}
+	l.note(Notice{Text: fmt.Sprintf("%s was changed by another hand and has been put back%s%s", journalName, aside, lost)})
+	if !whole {
+		return l.goOnWith(file)
+	}
+	err = l.journal.swap(file).Close()
+	l.journal.setSize(int64(len(ours)))
+	for _, f := range l.followers() {
+		f.replaced()
+	}
+	return err
+}
+
+// goOnWith makes the fold anew from a file that has the journal's name now.
+func (l *Log) goOnWith(file durable.File) error {
+	old, err := l.refold(file, l.addFinding)
+	if old != nil {
+		err = errors.Join(err, old.Close())
+	}
+	return err
+}
+
+// all gives the bytes of the open file.
+func (j *journal) all() ([]byte, error) {
+	fi, err := j.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, fi.Size())
+	n, err := j.file.ReadAt(data, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return data[:n], err
+}
+
+func anyDamaged(pieces []piece) bool {
+	for i := range pieces {
+		if pieces[i].seq == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// gaps says which numbers up to last the patched journal does not have; "" if it has all.
+func (m *patch) gaps(last uint64) (text string) {
+	next := uint64(0)
+	gap := func(to uint64) {
+		if next > 0 && next < to {
+			text += fmt.Sprintf("; of the numbers %d to %d nothing was found, in %s neither", next, to-1, TasksName)
+		}
+	}
+	for _, p := range split(m.out, true) {
+		if p.seq > 0 {
+			gap(p.seq)
+			next = p.seq + 1
+		}
+	}
+	next = max(next, 1)
+	gap(last + 1)
+	return text
+}
+
+// takeBack puts into the journal what it has lost and tasks.md has: records with numbers
+// beyond its last. An older copy of it was put in its place while no log was open. It is
+// called at start, where no section of tasks.md can be newer than the journal.
+func (l *Log) takeBack(doc *Document) error {
+	newer, marked := Document{}, false
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		if s.Seq > l.seq && !isTyped(s.Seq, l.seq) {
+			newer.Sections = append(newer.Sections, *s)
+			_, isMark := markIn(s)
+			marked = marked || isMark
+		}
+	}
+	if len(newer.Sections) == 0 {
+		return nil
+	}
+	if marked { // the journal is from before a compaction, and tasks.md has all that came of it
+		newer = *doc
+	}
+	data, known, err := journalOf(&newer)
+	if err != nil {
+		return err
+	}
+	aside := ""
+	if records := data[len(emptyJournal):]; !marked {
+		if _, err = l.journal.append(records, l.opts.now); err == nil {
+			l.applyBatch(records, l.journal.size-int64(len(records)))
+			l.seq = slices.Max(slices.Collect(maps.Keys(known)))
+		}
+	} else {
+		var file durable.File
+		if file, aside, err = l.install(data, nil, true); err == nil {
+			err = l.goOnWith(file)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, TasksName, err)
+	}
+	l.note(Notice{Text: fmt.Sprintf("%s lacked %s that %s has (an older copy was put in its place?): put back%s", journalName, plural(len(known), "record", "records"), TasksName, aside)})
+	return nil
+}
+
+// install gives data the name journal.md, durable, and gives the file. With keep, what had
+// the name is kept under another one; extra, what another hand wrote into our own file, is
+// kept too. aside says where these are.
+func (l *Log) install(data, extra []byte, keep bool) (file durable.File, aside string, err error) {
+	fsys, path := l.opts.FS, l.journal.path
+	name := path + ".foreign-" + l.opts.now().UTC().Format("20060102T150405.000Z")
+	if hasText(extra) {
+		if err := durable.WriteFile(fsys, name, extra); err != nil {
+			return nil, "", err
+		}
+		aside = "; what another hand wrote there is now in " + filepath.Base(name)
+	}
+	tmp := path + ".new"
+	if file, err = writeNew(fsys, tmp, data, durable.FileMode); err != nil {
+		return nil, "", err
+	}
+	fail := func(err error) (durable.File, string, error) {
+		return nil, "", errors.Join(err, file.Close(), dropFile(fsys, tmp))
+	}
+	if !keep {
+		err = fsys.Rename(tmp, path)
+	} else if err = swapNames(fsys, tmp, path); err == nil {
+		err = fsys.Rename(tmp, name)
+		aside += "; the other one is now " + filepath.Base(name)
+	}
+	if err == nil {
+		err = fsys.SyncDir(l.opts.Dir)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return file, aside, nil
+}
+
+// isForeign reports whether something else than the log's file has its name.
+func (l *Log) isForeign() (bool, error) {
+	named, err := l.opts.FS.Stat(l.journal.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	ours, err := l.journal.file.Stat()
+	return err == nil && !sameFile(idOf(named), idOf(ours)), err
+}
+
+// swapNames lets two files change places, or gives the first one the other name if there
+// is no other. Where the file system cannot exchange names, one of them is missing for a
+// moment; what a crash leaves then is mended by the next start.
+func swapNames(fsys durable.FS, a, b string) error {
+	err := fsys.Exchange(a, b)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fsys.Rename(a, b)
+	case !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP):
+		return err
+	}
+	between := a + ".swap"
+	if err := fsys.Rename(a, between); err != nil {
+		return err
+	}
+	if err := fsys.Rename(b, a); err != nil {
+		return err
+	}
+	return fsys.Rename(between, b)
+}
+
+// putInPlace gives the two files their own names back, where the beginning of one says
+// that it is the other, and sets aside a journal that a tasks.md was copied over.
+func (l *Log) putInPlace(journal string) error {
+	tasks := l.tasks.path
+	t, err := headOf(l.opts.FS, tasks)
+	if err != nil {
+		return nil // what is wrong with it is said where it is read
+	}
+	j, err := headOf(l.opts.FS, journal)
+	if err != nil {
+		return nil
+	}
+	switch {
+	case isJournal(t) && (j == nil || bytes.HasPrefix(j, ledgerOpen)), isTasks(j) && !isTasks(t) && t != nil:
+		err = swapNames(l.opts.FS, tasks, journal)
+	case isTasks(j) && t == nil:
+		err = swapNames(l.opts.FS, journal, tasks)
+	case isTasks(j):
+		return l.setAside(journal)
+	default:
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s and %s have each other's place and cannot be put back: %w", tasks, journal, err)
+	}
+	l.note(Notice{Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
+	return l.opts.FS.SyncDir(l.opts.Dir)
+}
+
+// setAside moves what has the journal's name away, so that the journal is made anew.
+func (l *Log) setAside(journal string) error {
+	name := journal + ".foreign-" + l.opts.now().UTC().Format("20060102T150405.000Z")
+	if err := l.opts.FS.Rename(journal, name); err != nil {
+		return err
+	}
+	l.note(Notice{Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", journalName, filepath.Base(name))})
+	return nil
+}
+
+// headOf gives the beginning of a file; nil if it is not there.
+func headOf(fsys durable.FS, path string) (head []byte, err error) {
+	f, err := fsys.OpenFile(path, os.O_RDONLY|tasksFlags, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil, errors.Join(err, errors.New("no regular file"))
+	}
+	head = make([]byte, 4<<10)
+	n, err := f.ReadAt(head, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return head[:n], err
+}
+
+// isJournal reports whether a file that begins so is a journal.
+func isJournal(head []byte) bool { return bytes.HasPrefix(head, journalOpen) }
+
+// isTasks reports whether a file that begins so can be no journal: those of before have
+// the first line of a ledger, but not its title.
+func isTasks(head []byte) bool {
+	_, next, ok := cutLine(head, 0)
+	return ok && bytes.HasPrefix(head, ledgerOpen) && bytes.HasPrefix(bytes.TrimLeft(head[next:], " \t\r\n"), []byte("# "))
+}

@@ -1,0 +1,268 @@
+package ledger_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+)
+
+// foreignHands are what another hand can do to the journal while a log has it open, or
+// while none has. older is a copy of the journal of an hour ago.
+var foreignHands = []struct {
+	name string
+	do   func(w *world, older string) error
+}{
+	{"removed", func(w *world, _ string) error { return os.Remove(w.path("journal.md")) }},
+	{"moved away", func(w *world, _ string) error { return os.Rename(w.path("journal.md"), w.path("j")) }},
+	{"replaced by an older copy", func(w *world, older string) error {
+		return errors.Join(os.WriteFile(w.path("j"), []byte(older), 0o600), os.Rename(w.path("j"), w.path("journal.md")))
+	}},
+	{"overwritten with an older copy", func(w *world, older string) error {
+		return os.WriteFile(w.path("journal.md"), []byte(older), 0o600)
+	}},
+	{"edited by sed -i", func(w *world, _ string) error {
+		text := strings.ReplaceAll(w.read("journal.md"), "prompt: first", "prompt: other")
+		return errors.Join(os.WriteFile(w.path("j"), []byte(text), 0o600), os.Rename(w.path("j"), w.path("journal.md")))
+	}},
+	{"emptied", func(w *world, _ string) error { return os.Truncate(w.path("journal.md"), 0) }},
+	{"cut in the middle", func(w *world, _ string) error { return os.Truncate(w.path("journal.md"), 150) }},
+	{"cut at its end", func(w *world, _ string) error {
+		return os.Truncate(w.path("journal.md"), int64(len(w.read("journal.md"))-10))
+	}},
+	{"a byte behind it", func(w *world, _ string) error { return appendFile(w.path("journal.md"), "x") }},
+	{"a line behind it", func(w *world, _ string) error { return appendFile(w.path("journal.md"), "x\n") }},
+	{"a hole behind it", func(w *world, _ string) error {
+		return os.Truncate(w.path("journal.md"), int64(len(w.read("journal.md"))+4096))
+	}},
+	{"a record behind it", func(w *world, _ string) error { return appendFile(w.path("journal.md"), numbered("forged", "9", "x")) }},
+	{"overwritten with other bytes", func(w *world, _ string) error {
+		return os.WriteFile(w.path("journal.md"), []byte(strings.Repeat("nothing of ours\n", 400)), 0o600)
+	}},
+	{"exchanged with tasks.md", func(w *world, _ string) error { return durable.OS.Exchange(w.path("journal.md"), w.path("tasks.md")) }},
+	{"moved onto tasks.md", func(w *world, _ string) error { return os.Rename(w.path("journal.md"), w.path("tasks.md")) }},
+	{"tasks.md moved onto it", func(w *world, _ string) error { return os.Rename(w.path("tasks.md"), w.path("journal.md")) }},
+	{"tasks.md copied onto it", func(w *world, _ string) error {
+		return os.WriteFile(w.path("journal.md"), []byte(w.read("tasks.md")), 0o600)
+	}},
+	{"copied into each other", func(w *world, _ string) error {
+		tasks := w.read("tasks.md")
+		return errors.Join(os.WriteFile(w.path("tasks.md"), []byte(w.read("journal.md")), 0o600), os.WriteFile(w.path("journal.md"), []byte(tasks), 0o600))
+	}},
+	{"removed, and tasks.md emptied", func(w *world, _ string) error {
+		return errors.Join(os.Rename(w.path("journal.md"), w.path("j")), os.Truncate(w.path("tasks.md"), 0))
+	}},
+	{"a directory", func(w *world, _ string) error {
+		return errors.Join(os.Rename(w.path("journal.md"), w.path("j")), os.Mkdir(w.path("journal.md"), 0o700))
+	}},
+	{"a FIFO", func(w *world, _ string) error {
+		return errors.Join(os.Rename(w.path("journal.md"), w.path("j")), syscall.Mkfifo(w.path("journal.md"), 0o600))
+	}},
+	{"a symbolic link", func(w *world, older string) error {
+		return errors.Join(os.WriteFile(w.path("j"), []byte(older), 0o600), os.Remove(w.path("journal.md")), os.Symlink(w.path("j"), w.path("journal.md")))
+	}},
+	{"a dangling link", func(w *world, _ string) error {
+		return errors.Join(os.Remove(w.path("journal.md")), os.Symlink(w.path("none"), w.path("journal.md")))
+	}},
+}
+
+func appendFile(name, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// spoil makes a ledger with three tasks, one of which a person wrote, and an older copy of
+// its journal, and lets another hand do something to it.
+func (w *shelf) spoil(do func(w *world, older string) error, live bool) (want string) {
+	w.t.Helper()
+	w.open(true)
+	w.add("a", "status", "queued", "prompt", "first")
+	older := w.read("journal.md")
+	w.edit(appended("\nMy notes.\n\n## Task mine\n- status: queued\n"))
+	w.await("mine: written by hand")
+	w.settle(true)
+	w.add("a", "status", "running", "runId", "r1")
+	w.add("b", "status", "queued", "prompt", "second")
+	w.caughtUp()
+	want = w.lines()
+	if !live {
+		w.close()
+	}
+	if err := do(w.world, older); err != nil {
+		w.t.Fatal(err)
+	}
+	return want
+}
+
+// TestPromise1ForeignHands: whatever another hand does to the journal while a log is open,
+// what was acknowledged before and is acknowledged afterwards is there after a restart,
+// once, and nothing of it is taken for a person's.
+func TestPromise1ForeignHands(t *testing.T) {
+	for _, hand := range foreignHands {
+		for _, also := range []string{"", ", and a restart before anything else"} {
+			t.Run(hand.name+also, func(t *testing.T) {
+				t.Parallel()
+				w := newShelf(t)
+				want := w.spoil(hand.do, true)
+				if also == "" {
+					w.add("c", "status", "queued", "prompt", "third")
+					w.add("b", "status", "running")
+					want += "5 c status=queued prompt=third\n6 b status=running\n"
+					if hand.name == "removed, and tasks.md emptied" {
+						w.await("records were missing")
+					}
+					w.expect(want)
+				}
+				w.close()
+				w.moveAway("tasks.md")
+				w.open(false)
+				w.expect(want)
+				w.reopened()
+			})
+		}
+	}
+}
+
+// moveAway moves a file away that Open refuses, as the error asks for.
+func (w *shelf) moveAway(name string) {
+	w.t.Helper()
+	err := w.tryOpen(false)
+	if err == nil {
+		w.close()
+		return
+	}
+	if !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "move it away and start again") {
+		w.t.Fatalf("the error is %v", err)
+	}
+	if err := os.Rename(w.path(name), w.path("away")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestForeignHandsAtStart: the same while no log is open: the next one finds all records,
+// or says what to do.
+func TestForeignHandsAtStart(t *testing.T) {
+	for _, hand := range foreignHands {
+		t.Run(hand.name, func(t *testing.T) {
+			t.Parallel()
+			w := newShelf(t)
+			want := w.spoil(hand.do, false)
+			switch hand.name {
+			case "a directory", "a FIFO", "a symbolic link", "a dangling link":
+				w.moveAway("journal.md")
+			case "edited by sed -i": // tasks.md has another text, and that counts
+				want = strings.Replace(want, "first", "other", 1) + "5 a by=hand edits=1 prompt=first\n"
+			case "removed, and tasks.md emptied": // nothing has it any more
+				want = ""
+			case "a record behind it":
+				want += "9 forged status=queued prompt=x\n"
+			case "copied into each other":
+				w.moveAway("journal.md")
+			}
+			w.open(false)
+			w.expect(want)
+			w.add("c", "status", "queued")
+			w.reopened()
+		})
+	}
+}
+
+// TestPromise4AppendInPieces: what a person, or a program, appends in pieces is taken over
+// as one section, and nothing of stint's stands between: submits are answered meanwhile.
+func TestPromise4AppendInPieces(t *testing.T) {
+	for _, pieces := range [][]string{
+		{"## Task fix-l", "ogin\n- status: que", "ued\n"},
+		{"## Task fix-login\n", "- status: queued\n"},
+		{"## Task fix-login\n\n", "- status: queued\n"},
+		{"\n## Task fix-login\n- status:", " queued"},
+	} {
+		t.Run(pieces[0], func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.open(true)
+			w.add("a", "status", "queued")
+			w.caughtUp()
+			for i, piece := range pieces {
+				if err := appendFile(w.path("tasks.md"), piece); err != nil {
+					t.Fatal(err)
+				}
+				for begun := time.Now(); time.Since(begun) < 8*time.Second/10; { // longer than a save rests
+					w.add("b", "status", "queued")
+				}
+				if text := w.read("tasks.md"); i < len(pieces)-1 && !strings.HasSuffix(text, piece) {
+					t.Fatalf("something stands behind the piece %q:\n%s", piece, text[max(0, len(text)-300):])
+				}
+			}
+			w.await("fix-login: written by hand")
+			w.settle(true)
+			if f := w.log.Findings(); len(f) > 0 {
+				t.Errorf("findings: %v", f)
+			}
+			w.reopened()
+			w.everythingIsInTasks()
+		})
+	}
+}
+
+// TestStateDirectoryGone: without its directory a log stops within one look, and says so.
+func TestStateDirectoryGone(t *testing.T) {
+	for _, with := range []string{"nothing", "a submit"} {
+		w := newWorld(t)
+		w.open(true)
+		w.add("a", "status", "queued")
+		w.caughtUp()
+		if err := os.Rename(w.dir, w.dir+".moved"); err != nil {
+			t.Fatal(err)
+		}
+		if with == "a submit" {
+			if err := w.try("b", "status", "queued"); err == nil {
+				t.Error("a record of a directory that is gone was acknowledged")
+			}
+		}
+		select {
+		case <-w.log.Done():
+		case <-time.After(time.Minute):
+			t.Fatal("the log goes on")
+		}
+		if err := w.log.Err(); !errors.Is(err, ledger.ErrGone) || !strings.Contains(err.Error(), w.dir) {
+			t.Errorf("it stopped with %v", err)
+		}
+		_ = w.log.Close() // tasks.md cannot be synced
+	}
+}
+
+// TestOlderJournalOfBeforeACompaction: a journal from before the compaction is put beside
+// the tasks.md that came of it.
+func TestOlderJournalOfBeforeACompaction(t *testing.T) {
+	w := newShelf(t)
+	w.open(false)
+	w.add("a", "status", "queued", "prompt", "first")
+	w.add("a", "status", "running")
+	w.add("x", "status", "done")
+	older := w.read("journal.md")
+	if _, err := w.log.Compact(t.Context(), w.plan("x")); err != nil {
+		t.Fatal(err)
+	}
+	w.add("b", "status", "queued")
+	w.caughtUp()
+	want, archived := w.lines(), len(w.archived)
+	w.close()
+	if err := os.WriteFile(w.path("journal.md"), []byte(older), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.open(false)
+	w.expect(want)
+	if len(w.archived) != archived {
+		t.Errorf("%d tasks are in the archive, not %d", len(w.archived), archived)
+	}
+	w.reopened()
+}
