@@ -246,9 +246,15 @@ func (c *Coordinator) trouble(what string, err error) {
 
 // notice passes on what the ledger says about edits and findings.
 func (c *Coordinator) notice(n ledger.Notice) {
-	if n.Finding != nil {
+	switch {
+	case n.Damage:
 		c.log.Warn(n.Text)
-	} else {
+		c.mu.Lock()
+		c.lastErr = n.Text
+		c.mu.Unlock()
+	case n.Finding != nil:
+		c.log.Warn(n.Text)
+	default:
 		c.log.Info(n.Text)
 	}
 }

@@ -280,7 +280,7 @@ func countTidied(tasks, journal []byte) (n int) {
 
 // fsckAround notes what lies about in the state directory and is no part of it.
 func fsckAround(dir string, r *FsckReport) {
-	for _, pattern := range []string{"*.tmp", "*.torn", "*.damaged", "stint-edit-*", ledger.TasksName + ".before*"} {
+	for _, pattern := range []string{"*.tmp", "*.torn", "*.damaged", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*"} {
 		paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
 		for _, p := range paths {
 			r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))

@@ -405,6 +405,12 @@ func (l *Log) refold(file durable.File, report func(*SyntaxError)) (old durable.
 	l.mu.Lock()
 	l.damage = nil
 	l.mu.Unlock()
+	var notes []Notice // told when the fold can be read again
+	defer func() {
+		for _, n := range notes {
+			l.note(n)
+		}
+	}()
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
 	old = l.journal.swap(file)
@@ -414,7 +420,7 @@ func (l *Log) refold(file durable.File, report func(*SyntaxError)) (old durable.
 	seq, err := l.journal.replay(listener{func(s *Section) {
 		l.edited = l.edited || s.Get(KeyEdits) != nil
 		l.opts.Apply(s)
-	}, report, l.note})
+	}, report, func(n Notice) { notes = append(notes, n) }})
 	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
 	if l.opts.Refolded != nil {
 		l.opts.Refolded()

@@ -64,7 +64,7 @@ func (l *Log) putBackJournal() error {
 		if err := swapNames(l.opts.FS, l.tasks.path, l.journal.path); err != nil {
 			return fmt.Errorf("%s has the name %s and cannot be put back: %w", journalName, TasksName, err)
 		}
-		l.note(Notice{Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
+		l.note(Notice{Damage: true, Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
 		return l.opts.FS.SyncDir(l.opts.Dir)
 	}
 	return l.regain()
@@ -108,7 +108,7 @@ func (l *Log) regain() error {
 	if err != nil {
 		return err
 	}
-	l.note(Notice{Text: fmt.Sprintf("%s was changed by another hand and has been put back%s%s", journalName, aside, lost)})
+	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s was changed by another hand and has been put back%s%s", journalName, aside, lost)})
 	if !whole {
 		return l.goOnWith(file)
 	}
@@ -209,7 +209,7 @@ func (l *Log) takeBack(doc *Document) error {
 	if err != nil {
 		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, TasksName, err)
 	}
-	l.note(Notice{Text: fmt.Sprintf("%s lacked %s that %s has (an older copy was put in its place?): put back%s", journalName, plural(len(known), "record", "records"), TasksName, aside)})
+	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s lacked %s that %s has (an older copy was put in its place?): put back%s", journalName, plural(len(known), "record", "records"), TasksName, aside)})
 	return nil
 }
 
@@ -306,7 +306,7 @@ func (l *Log) putInPlace(journal string) error {
 	if err != nil {
 		return fmt.Errorf("%s and %s have each other's place and cannot be put back: %w", tasks, journal, err)
 	}
-	l.note(Notice{Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
+	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
 	return l.opts.FS.SyncDir(l.opts.Dir)
 }
 
@@ -316,7 +316,7 @@ func (l *Log) setAside(journal string) error {
 	if err := l.opts.FS.Rename(journal, name); err != nil {
 		return err
 	}
-	l.note(Notice{Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", journalName, filepath.Base(name))})
+	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", journalName, filepath.Base(name))})
 	return nil
 }
 

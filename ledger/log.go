@@ -630,8 +630,9 @@ func (l *Log) Close() error {
 // A Notice is something that a person should hear of: an edit that was taken
 // over, records that were put back, or a finding.
 type Notice struct {
-	Finding *SyntaxError // nil if nothing is wrong
+	Finding *SyntaxError // nil if nothing is wrong in a file
 	Text    string       // what happened, with file and line
+	Damage  bool         // a file of ours was changed or lost by another hand, or by the disk
 }
 
 func (l *Log) note(n Notice) {

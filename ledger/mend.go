@@ -39,7 +39,7 @@ func (r *replayer) mend() (bool, error) {
 	if err := r.replace(m.journal()); err != nil {
 		return false, err
 	}
-	r.note(Notice{Text: fmt.Sprintf("%s was damaged: %s; the damaged file is now %s", journalName, m.done(), aside)})
+	r.note(Notice{Damage: true, Text: fmt.Sprintf("%s was damaged: %s; the damaged file is now %s", journalName, m.done(), aside)})
 	return true, nil
 }
 
