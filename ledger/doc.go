@@ -4,13 +4,17 @@
 // # Two files, one truth
 //
 // journal.md holds what was acknowledged, byte for byte, and is written by one
-// process alone. tasks.md holds the same records for people: what a person
+// process alone; what another hand does to it is undone before anything more is
+// acknowledged, and kept aside. tasks.md holds the same records for people: what a person
 // changes there is taken over ([Log] reconciles) and becomes a record of its
 // own. If the journal is lost, tasks.md alone rebuilds it. Records are only
 // ever appended; a later record of the same id changes only the fields that it
 // names. The order in the file decides, not the timestamps.
 //
 // # Grammar
+//
+// The first line of a file says what it is, <!-- stint ledger 1 --> or <!-- stint journal 1 -->
+// with the version of the format; it may be missing.
 //
 //	file    = [BOM] { text | record }
 //	record  = heading { field } end
