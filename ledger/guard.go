@@ -60,30 +60,38 @@ func (l *Log) putBackJournal() error {
 	if dir, err := l.opts.FS.Stat(l.opts.Dir); errors.Is(err, fs.ErrNotExist) || err == nil && !sameFile(idOf(dir), l.dir) {
 		return fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)
 	}
-	if back, err := l.isTasks(); back && err == nil {
+	ours, there, err := l.names(l.journal.path)
+	if err != nil {
+		return err
+	}
+	if isTasks, _, err := l.names(l.tasks.path); err == nil && isTasks && !ours {
 		if err := swapNames(l.opts.FS, l.tasks.path, l.journal.path); err != nil {
 			return fmt.Errorf("%s has the name %s and cannot be put back: %w", journalName, TasksName, err)
 		}
 		l.note(Notice{Damage: true, Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
 		return l.opts.FS.SyncDir(l.opts.Dir)
 	}
-	return l.regain()
+	return l.regain(there && !ours)
 }
 
-// isTasks reports whether the journal has the name tasks.md now.
-func (l *Log) isTasks() (bool, error) {
-	named, err := l.opts.FS.Stat(l.tasks.path)
-	if err != nil {
-		return false, err
+// names reports whether a name is that of the journal's file, as it is open, and whether
+// it is that of anything.
+func (l *Log) names(path string) (ours, there bool, err error) {
+	named, err := l.opts.FS.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, false, nil
 	}
-	ours, err := l.journal.file.Stat()
-	return err == nil && sameFile(idOf(named), idOf(ours)), err
+	if err != nil {
+		return false, false, err
+	}
+	file, err := l.journal.file.Stat()
+	return err == nil && sameFile(idOf(named), idOf(file)), true, err
 }
 
 // regain writes the journal anew: from the open file, which has all of it unless another
 // hand has written there, and for what it lacks from tasks.md. The fold is made anew if
-// records may have other places then.
-func (l *Log) regain() error {
+// records may have other places then. keep is that of install.
+func (l *Log) regain(keep bool) error {
 	data, err := l.journal.all()
 	if err != nil {
 		return err
@@ -100,11 +108,7 @@ func (l *Log) regain() error {
 		m.take(append(pieces, piece{}))
 		ours, extra, whole, lost = m.journal(), data, false, m.gaps(l.seq)
 	}
-	foreign, err := l.isForeign()
-	if err != nil {
-		return err
-	}
-	file, aside, err := l.install(ours, extra, foreign)
+	file, aside, err := l.install(ours, extra, keep)
 	if err != nil {
 		return err
 	}
@@ -245,19 +249,6 @@ func (l *Log) install(data, extra []byte, keep bool) (file durable.File, aside s
 		return fail(err)
 	}
 	return file, aside, nil
-}
-
-// isForeign reports whether something else than the log's file has its name.
-func (l *Log) isForeign() (bool, error) {
-	named, err := l.opts.FS.Stat(l.journal.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	ours, err := l.journal.file.Stat()
-	return err == nil && !sameFile(idOf(named), idOf(ours)), err
 }
 
 // swapNames lets two files change places, or gives the first one the other name if there

@@ -54,6 +54,9 @@ var foreignHands = []struct {
 		tasks := w.read("tasks.md")
 		return errors.Join(os.WriteFile(w.path("tasks.md"), []byte(w.read("journal.md")), 0o600), os.WriteFile(w.path("journal.md"), []byte(tasks), 0o600))
 	}},
+	{"linked to tasks.md, and written there", func(w *world, _ string) error {
+		return errors.Join(os.Remove(w.path("tasks.md")), os.Link(w.path("journal.md"), w.path("tasks.md")), appendFile(w.path("tasks.md"), "x\n"))
+	}},
 	{"removed, and tasks.md emptied", func(w *world, _ string) error {
 		return errors.Join(os.Rename(w.path("journal.md"), w.path("j")), os.Truncate(w.path("tasks.md"), 0))
 	}},
@@ -163,6 +166,8 @@ func TestForeignHandsAtStart(t *testing.T) {
 				want = strings.Replace(want, "first", "other", 1) + "5 a by=hand edits=1 prompt=first\n"
 			case "removed, and tasks.md emptied": // nothing has it any more
 				want = ""
+			case "linked to tasks.md, and written there":
+				w.moveAway("tasks.md")
 			case "a record behind it":
 				want += "9 forged status=queued prompt=x\n"
 			case "copied into each other":
