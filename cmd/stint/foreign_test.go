@@ -105,6 +105,7 @@ func TestPromise1ForeignHands(t *testing.T) {
 		}
 	}
 	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
+	all := len(cases)
 	if most > 0 {
 		cases = cases[:min(most, len(cases))]
 	}
@@ -114,7 +115,7 @@ func TestPromise1ForeignHands(t *testing.T) {
 			w.try(c.name, damages[c.damage].do, c.live)
 		})
 	}
-	t.Logf("foreign hands: %d cases, seed=%d", len(cases), seed)
+	t.Logf("foreign: cases=%d of=%d seed=%d", len(cases), all, seed)
 }
 
 // A foreignWorld has a master with a finished task, one that runs and one that waits.
