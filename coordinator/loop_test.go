@@ -1020,10 +1020,9 @@ func TestLoopCrash(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
 				w.close()
 				journal := firstRecords(t, whole, id, n+1)
-				for _, name := range []string{ledger.JournalName, ledger.TasksName} {
-					if err := os.WriteFile(filepath.Join(w.dir, name), journal, 0o600); err != nil {
-						t.Fatal(err)
-					}
+				err := errors.Join(os.WriteFile(filepath.Join(w.dir, ledger.JournalName), journal, 0o600), os.Remove(filepath.Join(w.dir, ledger.TasksName)))
+				if err != nil {
+					t.Fatal(err)
 				}
 				w.shell.do = secondRound
 				looked := 0
@@ -1099,10 +1098,9 @@ func TestLoopCrashBeforeItsFiles(t *testing.T) {
 				}
 				w.close()
 				journal = firstRecords(t, journal, "mine", n)
-				for _, name := range []string{ledger.JournalName, ledger.TasksName} {
-					if err := os.WriteFile(filepath.Join(w.dir, name), journal, 0o600); err != nil {
-						t.Fatal(err)
-					}
+				err = errors.Join(os.WriteFile(filepath.Join(w.dir, ledger.JournalName), journal, 0o600), os.Remove(filepath.Join(w.dir, ledger.TasksName)))
+				if err != nil {
+					t.Fatal(err)
 				}
 				// The files as they were then: one + for each turn.
 				for _, s := range whole.Steps {
