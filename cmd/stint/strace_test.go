@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -53,6 +54,7 @@ var killScenarios = []killScenario{
 	{name: "hand edit", calls: appends + ", fdatasync tasks.md, " + everyFile, play: playHandEdit},
 	{name: "recovery", calls: appends + ", openat journal.md, fsync journal.md, ftruncate journal.md, " + everyFile, before: tearTail, play: playSubmit},
 	{name: "compact", calls: compactCalls(), play: playCompact},
+	{name: "foreign hands", calls: appends + ", openat journal.md.new, write journal.md.new, fsync journal.md.new, renameat journal.md.new, renameat2 journal.md.new, fsync .", play: playForeign},
 }
 
 // compactCalls gives the calls of a compaction.
@@ -272,6 +274,29 @@ func tearTail(w *killWorld) {
 func playSubmit(ctx context.Context, w *killWorld, l *life) {
 	w.together(4, func(i int) { w.ask(ctx, fmt.Sprint("s", i%2), "") })
 	w.settle(ctx, l)
+}
+
+// playForeign: another hand replaces the journal by a half of it, then adds to it, and
+// then cuts it, while the master lives. One that was killed just before it has written its
+// last records into tasks.md has them in the journal alone: that is left as it is.
+func playForeign(ctx context.Context, w *killWorld, l *life) {
+	journal := filepath.Join(w.state, "journal.md")
+	for _, hand := range []func(data []byte) error{
+		func(data []byte) error {
+			return errors.Join(os.WriteFile(journal+".half", data[:len(data)/2], 0o600), os.Rename(journal+".half", journal))
+		},
+		func(data []byte) error { return os.WriteFile(journal, append(data, 'x'), 0o600) },
+		func([]byte) error { return os.Truncate(journal, 10) },
+	} {
+		w.together(4, func(i int) { w.ask(ctx, fmt.Sprint("s", i%2), "") })
+		if !w.settle(ctx, l) {
+			return
+		}
+		if data, err := os.ReadFile(journal); err == nil {
+			_ = hand(data) // it may be renamed just now
+		}
+	}
+	playSubmit(ctx, w, l)
 }
 
 // playFinish: runs of various lengths, one of which leaves a process behind.
