@@ -132,7 +132,7 @@ func (c *Coordinator) openFiles() error {
 	l, err := ledger.Open(ledger.Options{
 		Dir: c.cfg.StateDir, FS: c.fs, Locker: &c.mu, Watch: !c.unwatched,
 		Started: func(l *ledger.Log) { c.ledger = l },
-		Apply:   c.apply, Check: c.checkEdit, Implied: c.implied, Together: c.checkTogether, Notify: c.notice,
+		Apply:   c.apply, Begin: c.beginSave, Together: c.checkTogether, Notify: c.notice,
 		Archived: c.archived, Reset: c.refold, Refolded: c.refolded, Now: c.cfg.Now,
 		Guarded: guardedKeys, Copied: state.Copied, Deleted: c.deleted,
 		Observe: func(w *ledger.Commit) { c.counters.commit(w, c.cfg.Now()) },
@@ -297,22 +297,23 @@ func (c *Coordinator) noteOrphan(s *ledger.Section) func() {
 	}
 }
 
-// checkEdit says whether a person's record can be taken over: it must be well
-// formed, and the status that it sets must be able to follow the present one.
-func (c *Coordinator) checkEdit(s *ledger.Section) error {
-	if err := state.Check(s); err != nil {
-		return err
+// beginSave begins to look at what people wrote in one save: records must be well
+// formed, and the status that one sets must be able to follow the one before.
+func (c *Coordinator) beginSave() (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	save := c.state.NewSave()
+	check = func(s *ledger.Section) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return save.Check(s)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.CheckNext(s)
-}
-
-// implied gives what a person's record changes beside what it names.
-func (c *Coordinator) implied(r *ledger.Record) []ledger.Pair {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.LeftBehind(r)
+	implied = func(r *ledger.Record) []ledger.Pair {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return save.LeftBehind(r)
+	}
+	return check, implied
 }
 
 // checkTogether says whether what a person wrote in one save can be taken over

@@ -102,17 +102,16 @@ func foldForEdit(dir string) (*state.State, error) {
 }
 
 func editCheck(st *state.State) func(*ledger.Section) error {
-	return func(s *ledger.Section) error {
-		if err := state.Check(s); err != nil {
-			return err
-		}
-		return st.CheckNext(s)
-	}
+	return func(s *ledger.Section) error { return st.NewSave().Check(s) }
 }
 
 // editOptions are those of the ledger that decide about edits.
 func editOptions(dir string, st *state.State) ledger.Options {
-	return ledger.Options{Dir: dir, Check: editCheck(st), Implied: st.LeftBehind, Together: st.CheckTogether, Guarded: guardedKeys, Copied: state.Copied}
+	begin := func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
+		save := st.NewSave()
+		return save.Check, save.LeftBehind
+	}
+	return ledger.Options{Dir: dir, Begin: begin, Together: st.CheckTogether, Guarded: guardedKeys, Copied: state.Copied}
 }
 
 func takeOverOf(r ledger.Report) TakeOver {

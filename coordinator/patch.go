@@ -278,9 +278,10 @@ func (e *edit) record(tx *ledger.Tx, by string) error {
 	if len(r.Fields) == 0 {
 		return nil
 	}
-	r.Fields = append(r.Fields, c.implied(&r)...)
+	check, implied := c.beginSave()
+	r.Fields = append(r.Fields, implied(&r)...)
 	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
-	if err := c.checkRecord(&r); err != nil {
+	if err := checkRecord(&r, check); err != nil {
 		return err
 	}
 	tx.Append(&r)
@@ -288,13 +289,13 @@ func (e *edit) record(tx *ledger.Tx, by string) error {
 }
 
 // checkRecord checks a record as one that a person wrote.
-func (c *Coordinator) checkRecord(r *ledger.Record) error {
+func checkRecord(r *ledger.Record, check func(*ledger.Section) error) error {
 	section, err := ledger.Encode(r)
 	if err != nil {
 		return err
 	}
 	section.Seq = 0 // it has no number yet
-	err = c.checkEdit(section)
+	err = check(section)
 	var bad *state.RecordError
 	var cycle *state.CycleError
 	switch {

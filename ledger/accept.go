@@ -48,7 +48,7 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 		if p != nil && (c.done || c.committed) {
 			r.add(p)
 		}
-		if err = errors.Join(err, c.trouble); c.done && !c.more || err != nil {
+		if err = errors.Join(err, c.trouble); c.done || err != nil {
 			return r, err
 		}
 	}
@@ -61,7 +61,7 @@ func (l *Log) Settle(ctx context.Context) error { return l.takeOver(ctx) }
 
 // Preview says what Reconcile would do if tasks.md were these bytes. It reads the
 // journal of opts.Dir and writes nothing; it needs no lock, and of opts only Dir,
-// FS, Check, Guarded and Copied count. Without a journal it gives the findings alone.
+// FS, Check, Implied, Begin, Together, Guarded and Copied count. Without a journal it gives the findings alone.
 func Preview(opts Options, tasks []byte) (Report, error) {
 	if opts.FS == nil {
 		opts.FS = durable.OS

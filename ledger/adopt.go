@@ -85,10 +85,9 @@ func (p *planner) decide() {
 		}
 	}
 	p.hold(list)
-	batch := map[string]*Record{} // what this plan adds, by kind and id
 	for _, a := range list {
 		if !p.isHeld(a) {
-			p.take(a, batch)
+			p.take(a)
 		}
 	}
 	p.checkTogether()
@@ -373,9 +372,8 @@ func (p *planner) isFromAbove(a *adoption, s *Section) bool {
 	})
 }
 
-// take accepts a record if the reader of the fold can take it. Of an id that is new,
-// the records of one plan are checked as one.
-func (p *planner) take(a *adoption, batch map[string]*Record) {
+// take accepts a record if the reader of the fold can take it behind those before it.
+func (p *planner) take(a *adoption) {
 	p.notices = append(p.notices, a.notices...)
 	if a.stale {
 		p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s is as it was before a later edit of it, which stays in force (an old buffer was saved?)", TasksName, a.section.Line, a.name)})
@@ -385,23 +383,13 @@ func (p *planner) take(a *adoption, batch map[string]*Record) {
 		return
 	}
 	a.text = a.what()
-	if p.opts.Implied != nil {
-		a.imply(p.opts.Implied(&a.record))
+	if p.implied != nil {
+		a.imply(p.implied(&a.record))
 	}
-	all := &a.record
-	switch before := batch[a.name]; {
-	case before == nil:
-	case p.h.has(a.name) && namesStatus(before) && namesStatus(all):
-		p.more = true // whether it can follow is known when the fold has the step before
-		return
-	case !p.h.has(a.name):
-		all = &Record{Kind: before.Kind, ID: before.ID, Fields: slices.Concat(before.Fields, a.record.Fields)}
-	}
-	if err := p.checked(all, a.section); err != nil {
+	if err := p.checked(&a.record, a.section); err != nil {
 		p.finding(err)
 		return
 	}
-	batch[a.name] = all
 	p.accepted = append(p.accepted, a)
 }
 
@@ -439,11 +427,6 @@ func (p *planner) adopt(a *adoption) {
 		p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s: %s", TasksName, a.section.Line, a.name, a.text)})
 	}
 	p.records = append(p.records, a.record)
-}
-
-func namesStatus(r *Record) bool {
-	_, ok := r.Get(keyStatus)
-	return ok
 }
 
 // what says in a few words what was taken over.

@@ -57,6 +57,10 @@ type Options struct {
 	// Implied gives what a record that a person wrote changes beside what it names, or in its place; it
 	// is written down with it. nil: nothing.
 	Implied func(*Record) []Pair
+	// Begin begins with what people wrote in one save: it gives the Check and the Implied
+	// for its records, which are asked in their order, and each as if those that passed
+	// before it had been taken over. nil: Check and Implied look at each record by itself.
+	Begin func() (check func(*Section) error, implied func(*Record) []Pair)
 	// Together says whether records that people wrote in one save, and each of which
 	// Check has passed, can be taken over together; if not, which one of them cannot,
 	// and why. nil: all.
@@ -83,6 +87,14 @@ type Options struct {
 	Observe func(*Commit)
 	// Watch makes the log take over edits while it is open.
 	Watch bool
+}
+
+// begin is Begin, or what takes its place.
+func (o *Options) begin() (check func(*Section) error, implied func(*Record) []Pair) {
+	if o.Begin == nil {
+		return o.Check, o.Implied
+	}
+	return o.Begin()
 }
 
 func (o *Options) now() time.Time {

@@ -21,7 +21,6 @@ type plan struct {
 	records  []Record
 	notices  []Notice
 	findings []*SyntaxError
-	more     bool            // a section asks for a step that depends on one before it in this save
 	held     map[string]bool // sections that are held, by origin
 	gone     map[string]bool // kinds and ids that have no section any more; nil: it cannot be said
 	old      oldBuffer
@@ -47,6 +46,7 @@ type terms struct {
 // makePlan compares tasks.md with what the journal knows.
 func makePlan(doc *Document, h *history, t terms) (*plan, error) {
 	p := planner{plan: &plan{missing: -1, end: h.end, held: map[string]bool{}}, terms: t, doc: doc, h: h}
+	p.check, p.implied = t.opts.begin()
 	p.match()
 	p.findMissing()
 	if err := p.classify(); err != nil {
@@ -73,6 +73,8 @@ type planner struct {
 	taken  []string // names that this plan gives to copies
 	hurt   bool     // something in the file is damaged, so that nothing can be said to be deleted
 
+	check    func(*Section) error // of this save
+	implied  func(*Record) []Pair
 	accepted []*adoption // what is taken over, in the order of the file
 }
 
@@ -467,13 +469,13 @@ func (p *planner) findGone() {
 
 // checked asks the reader of the fold whether it can take the record.
 func (p *planner) checked(r *Record, s *Section) *SyntaxError {
-	if p.opts.Check == nil {
+	if p.check == nil {
 		return nil
 	}
 	enc, err := Encode(r)
 	if err == nil {
 		enc.Seq = r.Seq // it has no number yet, and a finding is not to name one
-		err = p.opts.Check(enc)
+		err = p.check(enc)
 	}
 	if err == nil {
 		return nil

@@ -22,7 +22,6 @@ import (
 type carry struct {
 	done      bool  // false: tasks.md has changed since it was read, and must be read again
 	committed bool  // the plan's records are in the journal
-	more      bool  // what is left of the save depends on what was taken over, and takes another look
 	trouble   error // what is to be tried again later
 }
 
@@ -74,9 +73,6 @@ func (l *Log) reconcileAtStart() error {
 	if c.trouble != nil {
 		l.tasks.setForeign()
 		l.note(Notice{Text: fmt.Sprintf("%s was not taken over: %v", TasksName, c.trouble)})
-	}
-	if c.more && err == nil {
-		return l.reconcileAtStart()
 	}
 	return err
 }
@@ -140,26 +136,20 @@ func (l *Log) carryOut(snap snapshot, p *plan) (carry, error) {
 	if err == nil && (c.done || c.committed) {
 		l.tell(p)
 	}
-	if c.more = p.more && c.done; c.more {
-		l.tasks.setForeign()
-	}
 	return c, err
 }
 
 // stillFits asks once more whether the fold can take the records, if there were
 // others since the plan was made.
 func (l *Log) stillFits(p *plan) bool {
-	if l.journal.size == p.end || l.opts.Check == nil {
+	check, _ := l.opts.begin()
+	if l.journal.size == p.end || check == nil {
 		return true
 	}
-	ids := map[string]bool{}
 	for i := range p.records {
-		name := nameOfRecord(&p.records[i])
-		enc, err := Encode(&p.records[i])
-		if err != nil || !ids[name] && l.opts.Check(enc) != nil {
+		if enc, err := Encode(&p.records[i]); err != nil || check(enc) != nil {
 			return false
 		}
-		ids[name] = true // the second of one id is checked after the first is folded
 	}
 	return true
 }

@@ -536,22 +536,20 @@ func TestWhatAnEditTakesAlong(t *testing.T) {
 }
 
 // TestPromise4StepAfterStep: two sections of one save ask for a step each, and the
-// second can only be judged when the first was taken. What cannot follow is a finding.
+// second is judged as if the first had been taken. What cannot follow is a finding.
 func TestPromise4StepAfterStep(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		w := newWorld(t)
 		opts := w.options(live)
-		status := "queued"
-		apply := opts.Apply
-		opts.Apply = func(s *ledger.Section) {
-			apply(s)
-			status = s.Value("status")
-		}
-		opts.Check = func(s *ledger.Section) error {
-			if status == "canceled" && s.Value("status") == "draft" {
-				return errors.New("a task that is canceled cannot be made draft by hand")
-			}
-			return nil
+		opts.Begin = func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
+			status := "queued"
+			return func(s *ledger.Section) error {
+				if status == "canceled" && s.Value("status") == "draft" {
+					return errors.New("a task that is canceled cannot be made draft by hand")
+				}
+				status = s.Value("status")
+				return nil
+			}, nil
 		}
 		var err error
 		if w.log, err = ledger.Open(opts); err != nil {

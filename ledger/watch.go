@@ -92,7 +92,7 @@ func (l *Log) takeOver(ctx context.Context) error {
 		l.looking.Lock()
 		c, _, err := l.look(snap, false)
 		l.looking.Unlock()
-		if err := errors.Join(err, c.trouble); c.done && !c.more || err != nil {
+		if err := errors.Join(err, c.trouble); c.done || err != nil {
 			return err
 		}
 	}

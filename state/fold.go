@@ -446,35 +446,6 @@ func checkKeys(sec *ledger.Section) error {
 	return nil
 }
 
-// CheckNext says whether the status that a person's section sets can follow the
-// one that the task has now, and whether a task that is to be queued can run at
-// all: it must have a prompt, and not wait for itself. It is for sections that
-// [Check] has passed. The error is a [*RecordError].
-func (s *State) CheckNext(sec *ledger.Section) error {
-	f := sec.Get(KeyStatus)
-	if _, ok := s.Archived(string(sec.ID)); ok && sec.Kind == ledger.KindTask {
-		return recordError(sec, nil, fmt.Errorf("the task was archived; stint retry %s brings it back, or give yours another name", sec.ID))
-	}
-	if sec.Kind != ledger.KindTask {
-		return nil
-	}
-	if f == nil {
-		return s.checkHand(sec)
-	}
-	to, err := ParseStatus(f.String())
-	if err != nil {
-		return recordError(sec, f, err)
-	}
-	now, known := s.Peek(string(sec.ID))
-	switch {
-	case !CanFollow(now.Status, to, true):
-		return recordError(sec, f, &TransitionError{From: now.Status, To: to, ByHand: true})
-	case !known && to == Queued && sec.Get(KeyPrompt) == nil:
-		return recordError(sec, f, errors.New("there is no task of that name yet, and this one has no prompt; add - prompt: what to do"))
-	}
-	return s.checkHand(sec)
-}
-
 func parseInt(b []byte) (int64, error) {
 	if len(b) == 0 {
 		return 0, nil

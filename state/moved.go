@@ -20,13 +20,12 @@ import (
 //     run here is not: then running is a slip, or a copied record, and is refused.
 //   - In another conversation, or for another agent, than it was taken in for, it is not
 //     open any more: what an agent asks for next does not follow it there.
-func (s *State) LeftBehind(r *ledger.Record) (fields []ledger.Pair) {
-	now, err := s.nowOf([]byte(r.ID))
-	if r.Kind != ledger.KindTask || err != nil {
-		return nil // what cannot be read is told when the record is checked
-	}
+func (s *State) LeftBehind(r *ledger.Record) []ledger.Pair { return s.NewSave().LeftBehind(r) }
+
+// leftBehind is LeftBehind of a task that is as in now.
+func leftBehind(r *ledger.Record, now *folded) (fields []ledger.Pair) {
 	if now.Status == "" || now.Status == Queued {
-		fields = takenOver(r, now)
+		fields = takenOver(r, *now)
 	}
 	if now.Status == "" {
 		return fields

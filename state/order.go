@@ -296,22 +296,6 @@ func (o *ordering) describe(ids []string) string {
 	return strings.Join(list, ", ")
 }
 
-// checkHand says whether a task would wait for itself after a person's section. The
-// error is a [*RecordError].
-func (s *State) checkHand(sec *ledger.Section) error {
-	if orderField(sec) == nil {
-		return nil
-	}
-	next, err := s.nowOf(sec.ID)
-	if err != nil {
-		return recordError(sec, nil, err)
-	}
-	if err := next.apply(sec, nil, keepNone); err != nil {
-		return err
-	}
-	return s.checkOrderOf(sec, &next)
-}
-
 // nowOf gives the task of that id as it is now; zero if there is none.
 func (s *State) nowOf(id []byte) (now folded, err error) {
 	n, _ := s.ids.find(id)
