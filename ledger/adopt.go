@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -104,37 +105,106 @@ func (p *planner) resolve(c *change) {
 		return
 	}
 	s := &p.doc.Sections[c.index]
-	for _, o := range p.candidates(s, c.copyOf) {
-		if o.copies == c.copyOf && !o.found && (o.isLike(s) || p.isCutOff(c.index, o)) && !p.isBelowAdoption(c, o) {
-			o.found = true
-			c.origin = o
-			return
+	x := p.alikes(nameOf(s), s)
+	best := len(x.origins)
+	if best == 0 {
+		return
+	}
+	for _, what := range x.like(s, c.copyOf) {
+		list := x.lists[what]
+		for len(list) > 0 && (x.origins[list[0]].found || p.isBelowAdoption(c, x.origins[list[0]])) {
+			list = list[1:] // it will be so for the sections below too
 		}
+		if x.lists[what] = list; len(list) > 0 {
+			best = min(best, list[0])
+		}
+	}
+	for i := 0; i < best && p.mayBeCutOff(c.index); i++ {
+		if o := x.origins[i]; o.copies == c.copyOf && !o.found && p.isCutOff(c.index, o) && !p.isBelowAdoption(c, o) {
+			best = i
+		}
+	}
+	if best < len(x.origins) {
+		c.origin = x.origins[best]
+		c.origin.found = true
 	}
 }
 
-// isLike reports whether a section can be a later version of o: one thing that it
-// says is the same, or it still speaks of all that o spoke of.
-func (o *origin) isLike(s *Section) bool {
-	now := fieldsOf(s)
-	still := 0
-	for key, old := range o.fields {
-		value, has := now[key]
-		if has && value == old {
-			return true
+// An alike has the adopted sections that those of one name may be later versions of.
+type alike struct {
+	origins []*origin
+	lists   map[Pair][]int        // of them, by a field that they have, or by what wholeOf or copiesOf gives
+	kinds   map[string][][]string // what keys they have together, by the first of these
+}
+
+// alikes gives what section s, and others of its name, may be later versions of.
+func (p *planner) alikes(name string, s *Section) *alike {
+	x := p.alike[name]
+	if x != nil {
+		return x
+	}
+	x = &alike{origins: p.candidates(s)}
+	p.alike[name] = x
+	if len(x.origins) == 0 {
+		return x
+	}
+	x.lists, x.kinds = map[Pair][]int{}, map[string][][]string{}
+	for i, o := range x.origins {
+		if o.copies > 0 {
+			x.lists[copiesOf(o.copies)] = append(x.lists[copiesOf(o.copies)], i)
+			continue
 		}
-		if has || old == "" {
-			still++
+		keys := []string{}
+		for key, value := range o.fields {
+			x.lists[Pair{key, value}] = append(x.lists[Pair{key, value}], i)
+			if value != "" {
+				keys = append(keys, key)
+			}
+		}
+		slices.Sort(keys)
+		whole, first := wholeOf(keys), strings.Join(keys[:min(1, len(keys))], "")
+		if x.lists[whole] == nil {
+			x.kinds[first] = append(x.kinds[first], keys)
+		}
+		x.lists[whole] = append(x.lists[whole], i)
+	}
+	return x
+}
+
+// wholeOf stands for sections that have those keys and no other, copiesOf for those that
+// are copies of a record. No field has an empty key.
+func wholeOf(keys []string) Pair  { return Pair{"", strings.Join(keys, " ")} }
+func copiesOf(record uint64) Pair { return Pair{"", "#" + strconv.FormatUint(record, 10)} }
+
+// like gives what a section that s can be a later version of has in the lists: one
+// thing that s says is the same, or s still speaks of all that it spoke of. A copy can
+// be one of any other of the same record.
+func (x *alike) like(s *Section, copyOf uint64) (list []Pair) {
+	if copyOf > 0 {
+		return []Pair{copiesOf(copyOf)}
+	}
+	now := fieldsOf(s)
+	has := func(key string) bool { _, is := now[key]; return is }
+	add := func(first string) {
+		for _, keys := range x.kinds[first] {
+			if !slices.ContainsFunc(keys, func(key string) bool { return !has(key) }) {
+				list = append(list, wholeOf(keys))
+			}
 		}
 	}
-	return still == len(o.fields) || o.copies > 0
+	add("")
+	for key, value := range now {
+		list = append(list, Pair{key, value})
+		add(key)
+	}
+	return list
 }
 
 // isCutOff reports whether the i-th section is what a power cut, or a save that did
 // not come to its end, has left of the adopted section o: the beginning of it, at
 // the end of the file, without the records that stood behind it.
 func (p *planner) isCutOff(i int, o *origin) bool {
-	if o == nil || o.first == "" || p.lost == 0 || i != len(p.doc.Sections)-1 {
+	if o == nil || o.first == "" || !p.mayBeCutOff(i) {
 		return false
 	}
 	fields := fieldList(&p.doc.Sections[i])
@@ -147,6 +217,8 @@ func (p *planner) isCutOff(i int, o *origin) bool {
 	return true
 }
 
+func (p *planner) mayBeCutOff(i int) bool { return p.lost > 0 && i == len(p.doc.Sections)-1 }
+
 // leave makes all that the section says differently a thing without an effect.
 func (a *adoption) leave() {
 	a.ignored = append(a.ignored, a.record.Fields...)
@@ -154,19 +226,20 @@ func (a *adoption) leave() {
 	a.notices = append(a.notices, Notice{Text: fmt.Sprintf("%s:%d: %s is cut off here, as a power cut leaves it; it stays as it was", TasksName, a.section.Line, a.name)})
 }
 
-// candidates gives the adopted sections that s may be a later version of.
-func (p *planner) candidates(s *Section, copyOf uint64) []*origin {
-	list := p.h.hand[nameOf(s)]
-	if copyOf == 0 {
-		return list
-	}
-	list = slices.Clone(list)
-	for n := 1; ; n++ { // a copy under the same id has a name of its own
+// candidates gives the adopted sections of that name, and those that were copied from
+// under it: a copy under the same id has a name of its own.
+func (p *planner) candidates(s *Section) []*origin {
+	list := slices.Clip(p.h.hand[nameOf(s)])
+	for n := 1; ; n++ {
 		more := p.h.hand[string(s.Kind)+" "+copyName(string(s.ID), n)]
 		if len(more) == 0 {
 			return list
 		}
-		list = append(list, more...)
+		for _, o := range more {
+			if o.copies > 0 {
+				list = append(list, o)
+			}
+		}
 	}
 }
 
@@ -176,13 +249,8 @@ func (p *planner) isBelowAdoption(c *change, o *origin) bool {
 	if c.copyOf > 0 {
 		return false
 	}
-	for _, j := range p.sectionsOf(o.id) {
-		s := &p.doc.Sections[j]
-		if j < c.index && s.Seq > 0 && s.Value(KeyAdopts) == o.first {
-			return true
-		}
-	}
-	return false
+	record, taken := p.details(o.id).taken[o.first]
+	return taken && record < c.index
 }
 
 // before gives the fields of the section that its editor had before him, and
@@ -315,17 +383,26 @@ func (p *planner) misplaced(a *adoption, format string, args ...any) {
 // isCopiedTo reports whether a section before the i-th is a copy to that id that
 // this plan takes: what is renamed as a whole stays together.
 func (p *planner) isCopiedTo(name string, i int) bool {
-	return slices.ContainsFunc(p.todo, func(c change) bool {
-		return c.index < i && c.copyOf > 0 && nameOf(&p.doc.Sections[c.index]) == name
-	})
+	if p.copies == nil {
+		p.copies = map[string]int{}
+		for _, c := range p.todo {
+			if c.copyOf > 0 {
+				other := nameOf(&p.doc.Sections[c.index])
+				putFirst(p.copies, other, c.index)
+				p.copies[other] = min(p.copies[other], c.index)
+			}
+		}
+	}
+	first, is := p.copies[name]
+	return is && first < i
 }
 
 // freeName gives the name of a section that was copied without a new id.
 func (p *planner) freeName(s *Section) string {
-	for n := 1; ; n++ {
+	for n := p.tried[nameOf(s)] + 1; ; n++ {
 		name := string(s.Kind) + " " + copyName(string(s.ID), n)
-		if !p.h.has(name) && len(p.sectionsOf(name)) == 0 && !slices.Contains(p.taken, name) {
-			p.taken = append(p.taken, name)
+		if !p.h.has(name) && len(p.named(name).sections) == 0 && !p.taken[name] {
+			p.taken[name], p.tried[nameOf(s)] = true, n
 			return name
 		}
 	}
@@ -346,30 +423,28 @@ func copyName(id string, n int) string {
 // that is new, others that people wrote: those below are taken over after it, and
 // what was taken over from one above is older, wherever it stands.
 func (p *planner) overriddenBy(a *adoption, key string) *Section {
-	for _, j := range slices.Backward(p.sectionsOf(a.name)) {
-		if j <= a.index {
-			return nil
+	if n := p.named(a.name); len(n.sections) == 0 || n.sections[len(n.sections)-1] <= a.index {
+		return nil
+	}
+	n, o := p.details(a.name), a.origin
+	list := n.last[key]
+	if o == nil {
+		i, _ := slices.BinarySearchFunc(list, a.index, func(m mention, i int) int { return cmp.Compare(m.above, i) })
+		if i < len(list) && list[i].section > a.index {
+			return &p.doc.Sections[list[i].section]
 		}
-		s := &p.doc.Sections[j]
-		ours := a.origin == nil && (s.Seq == 0 || p.isFromAbove(a, s))
-		if o := a.origin; o != nil {
-			ours = s.Value(KeyEdits) == o.name || o.first != "" && s.Value(KeyAdopts) == o.first
+		return nil
+	}
+	for _, m := range slices.Backward(n.byKey[key]) {
+		s := &p.doc.Sections[m.section]
+		if m.section <= a.index {
+			break
 		}
-		if !ours && s.Get(key) != nil {
+		if s.Value(KeyEdits) != o.name && (o.first == "" || s.Value(KeyAdopts) != o.first) {
 			return s
 		}
 	}
 	return nil
-}
-
-// isFromAbove reports whether s is the record that took over a section which a
-// person wrote above a.
-func (p *planner) isFromAbove(a *adoption, s *Section) bool {
-	digest := s.Value(KeyAdopts)
-	return digest != "" && slices.ContainsFunc(p.sectionsOf(a.name), func(j int) bool {
-		above := &p.doc.Sections[j]
-		return j < a.index && above.Seq == 0 && digestOf(above.Raw) == digest
-	})
 }
 
 // take accepts a record if the reader of the fold can take it behind those before it.

@@ -40,7 +40,7 @@ type origin struct {
 type version struct {
 	until  uint64 // seq of that record
 	fields map[string]string
-	set    []Pair // what that record gave an effect to
+	set    map[Pair]bool // what that record gave an effect to
 }
 
 // seenBy gives the fields that whoever had read the ledger up to record seq could
@@ -58,7 +58,7 @@ func (o *origin) seenBy(seq uint64) map[string]string {
 // that was read up to seq and has it now was saved before.
 func (o *origin) wasSetAfter(seq uint64, key, value string) bool {
 	return slices.ContainsFunc(o.before, func(v version) bool {
-		return v.until > seq && slices.Contains(v.set, Pair{key, value})
+		return v.until > seq && v.set[Pair{key, value}]
 	})
 }
 
@@ -66,7 +66,11 @@ func (o *origin) wasSetAfter(seq uint64, key, value string) bool {
 func (o *origin) renew(s *Section) {
 	set := fieldList(s)
 	if o.first == "" || o.digest != "" {
-		o.before = append(o.before, version{s.Seq, o.fields, set})
+		v := version{s.Seq, o.fields, map[Pair]bool{}}
+		for _, f := range set {
+			v.set[f] = true
+		}
+		o.before = append(o.before, v)
 		o.fields = maps.Clone(o.fields)
 	}
 	for _, f := range slices.Concat(set, ignoredFields(s)) {
@@ -90,6 +94,8 @@ type history struct {
 	names    map[string]*origin   // the same by name
 	times    map[string]int       // how many sections of equal text were adopted, by that digest
 	adopted  map[string][]*origin // the same by the digest of what was last seen
+	asked    int                  // how often has was
+	known    map[string]bool      // what has tells; nil until it is worth it
 }
 
 // A place is where in the journal a record stands.
@@ -210,7 +216,10 @@ func (h *history) newOrigin(s *Section, digest string) *origin {
 // forget takes a hand-written section's last seen text out of the index.
 func (h *history) forget(o *origin) {
 	list := h.adopted[o.digest]
-	if i := slices.Index(list, o); i >= 0 {
+	switch i := slices.Index(list, o); {
+	case i == 0:
+		h.adopted[o.digest] = list[1:]
+	case i > 0:
 		h.adopted[o.digest] = slices.Delete(list, i, i+1)
 	}
 }
@@ -267,20 +276,26 @@ func (h *history) section(seq uint64) *Section {
 }
 
 // nameAt gives kind and id of the i-th record, as a view.
-func (h *history) nameAt(i int) []byte {
-	line, _, _ := cutLine(h.data, int(h.records[i].off))
+func (h *history) nameAt(i int) []byte { return h.nameOf(h.records[i]) }
+
+func (h *history) nameOf(r place) []byte {
+	line, _, _ := cutLine(h.data, int(r.off))
 	return line[len(hashes):]
 }
 
-// has reports whether the journal has a record of that kind and id. It looks at
-// all of them and is meant for rare cases.
+// has reports whether the journal has a record of that kind and id. For the first
+// few who ask it looks at all records, then it makes an index of them.
 func (h *history) has(name string) bool {
-	for i := range h.records {
-		if string(h.nameAt(i)) == name {
-			return true
+	if h.asked++; h.asked <= fewChanges {
+		return slices.ContainsFunc(h.records, func(r place) bool { return string(h.nameOf(r)) == name })
+	}
+	if h.known == nil {
+		h.known = map[string]bool{}
+		for _, r := range h.records {
+			h.known[string(h.nameOf(r))] = true
 		}
 	}
-	return false
+	return h.known[name]
 }
 
 // ownKey reports whether a key belongs to the engine: a person's edit cannot set

@@ -214,9 +214,12 @@ func (l *Log) tell(p *plan) {
 	}
 	l.held, l.old = p.held, p.old.count
 	l.past.took(p.past)
+	told := map[string]bool{}
+	for _, f := range before {
+		told[f.Error()] = true
+	}
 	for _, n := range p.notices {
-		known := n.Finding != nil && slices.ContainsFunc(before, func(f *SyntaxError) bool { return f.Error() == n.Finding.Error() })
-		if !known {
+		if n.Finding == nil || !told[n.Finding.Error()] {
 			l.note(n)
 		}
 	}
