@@ -15,7 +15,7 @@ import (
 )
 
 // MaxPrompt is the largest prompt that is taken in, in bytes.
-const MaxPrompt = 1 << 20
+const MaxPrompt = state.MaxPrompt
 
 // wordOf reports whether s has 1 to most characters: letters and digits of ASCII,
 // and those in more.

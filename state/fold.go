@@ -397,6 +397,10 @@ func setString(dst *string, f *ledger.Field) {
 	}
 }
 
+// MaxPrompt is the largest prompt that a task is given, in bytes. What is in the
+// journal is read whatever its size.
+const MaxPrompt = 1 << 20
+
 // Check says whether a section that a person wrote can be taken over: every value
 // can be read and is within its bounds, and the status is one that a person may
 // set. It looks at the section alone, so that a step which the task's present
@@ -408,6 +412,9 @@ func Check(sec *ledger.Section) error {
 		var t folded
 		if err := t.apply(sec, nil, keepNone); err != nil {
 			return err
+		}
+		if f := sec.Get(KeyPrompt); f != nil && len(f.Bytes()) > MaxPrompt {
+			return recordError(sec, f, fmt.Errorf("it has more than the %d bytes that a prompt may have; put the text into a file of the workspace and name it in the prompt", MaxPrompt))
 		}
 		if f := sec.Get(KeyAccount); f != nil && t.Account != "" && !ledger.ValidID(ControlAccount+t.Account) {
 			return recordError(sec, f, fmt.Errorf("%q cannot be the name of an account: letters, digits, . _ : and - only", t.Account))

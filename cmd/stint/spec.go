@@ -16,8 +16,8 @@ import (
 	"stint/coordinator/api"
 )
 
-// maxSpecFile is how large a file of --spec may be, in bytes.
-const maxSpecFile = 256 << 20
+// maxSpecFile is how large a file of --spec may be, in bytes: what a master takes at once.
+const maxSpecFile = 64 << 20
 
 // runSpecs carries out `stint task --spec FILE`: one task as if it had been given
 // by options, or many.
@@ -72,19 +72,28 @@ func (a *app) readSpecs(ctx context.Context, file string) (specs []coordinator.T
 	return specs, bytes.HasPrefix(bytes.TrimLeft([]byte(text), "\ufeff \t\r\n"), []byte("[")), err
 }
 
+var errSpecFile = fmt.Errorf("it has more than %d bytes; give the tasks in several parts", maxSpecFile)
+
 func readWhole(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
 	}
-	text, err := readAll(f)
+	fi, err := f.Stat()
+	if err == nil && fi.Size() > maxSpecFile {
+		err = errSpecFile // before any of it is in memory
+	}
+	text := ""
+	if err == nil {
+		text, err = readAll(f)
+	}
 	return text, errors.Join(err, f.Close())
 }
 
 func readAll(r io.Reader) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSpecFile+1))
 	if err == nil && len(data) > maxSpecFile {
-		err = fmt.Errorf("it has more than %d bytes", maxSpecFile)
+		err = errSpecFile
 	}
 	return string(data), err
 }
