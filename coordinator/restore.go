@@ -54,8 +54,11 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 		return refuse("name a copy of it; what is in tasks.md itself counts already", "is the ledger itself")
 	}
 	data, err := ledger.ReadLedger(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
 		return refuse("chmod u+r "+path, "cannot be read: %v", err)
+	case err != nil:
+		return refuse("name a copy of "+ledger.TasksName, "cannot be read: %v", err)
 	}
 	p := &RestorePlan{path: path, data: data}
 	doc := ledger.Parse(data)

@@ -35,7 +35,7 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 		if !l.rested(ctx) || ctx.Err() != nil {
 			return r, context.Cause(ctx)
 		}
-		snap, err := l.tasks.read()
+		snap, err := l.tasks.read(ctx)
 		if err != nil {
 			return r, err
 		}
@@ -43,7 +43,7 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 			continue
 		}
 		l.looking.Lock()
-		c, p, err := l.look(snap, accept)
+		c, p, err := l.look(ctx, snap, accept)
 		l.looking.Unlock()
 		if p != nil && (c.done || c.committed) {
 			r.add(p)
@@ -69,7 +69,7 @@ func Preview(opts Options, tasks []byte) (Report, error) {
 	opts.Deleted = nil
 	doc := Parse(tasks)
 	path := filepath.Join(opts.Dir, journalName)
-	journal, err := durable.ReadFile(opts.FS, path)
+	journal, err := readLedger(opts.FS, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		p := plan{}
@@ -82,7 +82,7 @@ func Preview(opts Options, tasks []byte) (Report, error) {
 	case versionOf(journal) > FormatVersion:
 		return Report{}, newerFormat(path, versionOf(journal))
 	}
-	p, err := makePlan(doc, newHistory(journal), opts.terms())
+	p, err := makePlan(context.Background(), doc, newHistory(journal), opts.terms())
 	if err != nil {
 		return Report{}, err
 	}

@@ -71,6 +71,9 @@ func (a *adoption) imply(fields []Pair) {
 func (p *planner) decide() {
 	var list []*adoption
 	for _, c := range p.todo {
+		if p.ctx.Err() != nil {
+			return
+		}
 		p.resolve(&c)
 		a := newAdoption(c, &p.doc.Sections[c.index])
 		if c.origin == nil && c.copyOf > 0 && !p.newCopy(a) {
@@ -87,6 +90,9 @@ func (p *planner) decide() {
 	}
 	p.hold(list)
 	for _, a := range list {
+		if p.ctx.Err() != nil {
+			return
+		}
 		if !p.isHeld(a) {
 			p.take(a)
 		}

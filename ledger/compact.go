@@ -216,7 +216,7 @@ func (c *compactor) prepare() error {
 // readFiles reads both, and refuses if something in them waits for its repair.
 func (c *compactor) readFiles() (err error) {
 	l := c.log
-	if c.snap, err = l.tasks.read(); err != nil {
+	if c.snap, err = l.tasks.read(c.ctx); err != nil {
 		return err
 	}
 	c.data = make([]byte, l.journal.size)

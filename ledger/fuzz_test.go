@@ -177,7 +177,7 @@ func FuzzEditMerge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		edited := edit3(tasks, ops)
 		doc := Parse(edited)
-		p, err := makePlan(doc, newHistory(journal), (&Options{}).terms())
+		p, err := makePlan(t.Context(), doc, newHistory(journal), (&Options{}).terms())
 		if err != nil {
 			t.Fatal(err)
 		}

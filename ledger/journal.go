@@ -201,6 +201,10 @@ func (r *replayer) fill() error {
 	if errors.Is(err, io.EOF) { // it has become shorter
 		r.size, err = r.off+int64(len(r.buf)), nil
 	}
+	if void := len(r.buf) - len(bytes.TrimRight(r.buf, "\x00")); err == nil && void > maxVoid {
+		hole := &holeError{r.off + int64(len(r.buf)-void)}
+		return fmt.Errorf("%s %w; %s", r.path, hole, hole.hint(r.path))
+	}
 	return err
 }
 

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,7 +20,7 @@ import (
 // beside it. It gives false if there was nothing to mend with.
 func (r *replayer) mend() (bool, error) {
 	r.mended = true
-	data, err := durable.ReadFile(r.fs, r.path)
+	data, err := readLedger(r.fs, r.path)
 	if err != nil {
 		return false, err
 	}
@@ -53,7 +54,7 @@ func (j *journal) readTasks() (doc *Document, err error) {
 	if err != nil {
 		return nil, err
 	}
-	snap, err := readSnapshot(f, path)
+	snap, err := readSnapshot(context.Background(), f, path)
 	if isJournal(snap.data) { // it has the same records
 		err = nil
 	}

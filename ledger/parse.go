@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -52,16 +53,29 @@ const (
 // Parse reads a ledger. It never fails: what is wrong is in the findings, and
 // only the section concerned is left out. The sections are views into data.
 func Parse(data []byte) *Document {
+	doc, _ := parseWhile(context.Background(), data) // which never ends
+	return doc
+}
+
+// parseWhile is Parse until ctx ends; the error is its cause then.
+func parseWhile(ctx context.Context, data []byte) (*Document, error) {
 	p := parser{doc: &Document{data: data}, data: data, line: 1}
 	if bytes.HasPrefix(data, bom) {
 		p.pos = len(bom)
 	}
 	if p.utf16File() {
-		return p.doc
+		return p.doc, nil
 	}
 	p.doc.Version = versionOf(data[p.pos:])
 	for p.pos < len(data) {
-		p.step()
+		for range 1000 {
+			if p.pos < len(data) {
+				p.step()
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 	}
 	p.closeSection(len(data))
 	p.reportOpen(0)
@@ -69,7 +83,7 @@ func Parse(data []byte) *Document {
 		p.doc.openAtEnd, p.doc.last = p.blocks.line, p.blocks
 	}
 	slices.SortStableFunc(p.doc.Findings, func(a, b *SyntaxError) int { return cmp.Compare(a.Line, b.Line) })
-	return p.doc
+	return p.doc, nil
 }
 
 // versionOf reads the version line, which is the first line of a file.

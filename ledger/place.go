@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,15 +26,17 @@ func ReadTasks(dir string) (data []byte, err error) {
 		return nil, badTasks(path, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	s, err := readSnapshot(f, path)
+	s, err := readSnapshot(context.Background(), f, path)
 	return s.data, err
 }
 
 // ReadLedger reads any other ledger file: a journal, a part of the archive, a copy
 // of tasks.md. It does not wait for a pipe, and reads no more than a ledger can be.
 // The error wraps fs.ErrNotExist if there is no such file.
-func ReadLedger(path string) (data []byte, err error) {
-	f, err := durable.OS.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+func ReadLedger(path string) (data []byte, err error) { return readLedger(durable.OS, path) }
+
+func readLedger(fsys durable.FS, path string) (data []byte, err error) {
+	f, err := fsys.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +50,57 @@ func ReadLedger(path string) (data []byte, err error) {
 	case fi.Size() > maxTasks:
 		return nil, fmt.Errorf("%s has %d bytes, more than a ledger may have", path, fi.Size())
 	}
-	return io.ReadAll(io.LimitReader(f, maxTasks))
+	data, err = readPieces(context.Background(), f, fi.Size())
+	var hole *holeError
+	if errors.As(err, &hole) {
+		return nil, fmt.Errorf("%s %w; %s", path, hole, hole.hint(path))
+	}
+	return data, err
+}
+
+// maxVoid is the longest run of zero bytes in what is read: longer than what a power cut
+// leaves in the place of a batch. What is longer is a hole of a file that has no more.
+const maxVoid = 64 << 20
+
+// A holeError says that a file has more zero bytes in a row than anybody has written.
+type holeError struct{ from int64 }
+
+// Error gives what is wrong with the file.
+func (e *holeError) Error() string {
+	return fmt.Sprintf("has more than %d MiB of zero bytes from byte %d on, which nobody has written", maxVoid>>20, e.from)
+}
+
+func (e *holeError) hint(path string) string {
+	return fmt.Sprintf("if nothing is behind them, cut them off: truncate -s %d %s", e.from, path)
+}
+
+// readPieces reads size bytes, or as many as there are, until ctx ends. Memory grows with
+// what is read, and a hole ends it.
+func readPieces(ctx context.Context, f io.Reader, size int64) (data []byte, err error) {
+	void := 0
+	for err == nil && int64(len(data)) < size {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if len(data) == cap(data) {
+			data = append(make([]byte, 0, min(size, max(maxVoid, 2*int64(len(data))))), data...)
+		}
+		at := len(data)
+		n := 0
+		n, err = io.ReadFull(f, data[at:min(at+4*chunk, cap(data))])
+		data = data[:at+n]
+		zeros := n - len(bytes.TrimRight(data[at:], "\x00"))
+		if zeros == n {
+			zeros += void
+		}
+		if void = zeros; void > maxVoid {
+			return nil, &holeError{int64(len(data) - void)}
+		}
+	}
+	if ended(err) {
+		err = nil
+	}
+	return data, err
 }
 
 // conflictForms are the names that sync programs give to the other version of

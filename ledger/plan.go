@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 
@@ -44,8 +45,8 @@ type terms struct {
 }
 
 // makePlan compares tasks.md with what the journal knows.
-func makePlan(doc *Document, h *history, t terms) (*plan, error) {
-	p := planner{plan: &plan{missing: -1, end: h.end, held: map[string]bool{}}, terms: t, doc: doc, h: h}
+func makePlan(ctx context.Context, doc *Document, h *history, t terms) (*plan, error) {
+	p := planner{ctx: ctx, plan: &plan{missing: -1, end: h.end, held: map[string]bool{}}, terms: t, doc: doc, h: h}
 	p.check, p.implied = t.opts.begin()
 	p.match()
 	p.findMissing()
@@ -55,11 +56,12 @@ func makePlan(doc *Document, h *history, t terms) (*plan, error) {
 	p.keepEdits()
 	p.decide()
 	p.findGone()
-	return p.plan, nil
+	return p.plan, context.Cause(ctx)
 }
 
 type planner struct {
 	*plan
+	ctx context.Context // ends the plan
 	terms
 	doc *Document
 	h   *history
@@ -254,6 +256,9 @@ func (p *plan) parsed(findings []*SyntaxError) {
 func (p *planner) classify() error {
 	first := p.firstNew()
 	for i := range p.doc.Sections {
+		if p.ctx.Err() != nil {
+			return context.Cause(p.ctx)
+		}
 		s, m := &p.doc.Sections[i], p.at[i]
 		switch {
 		case p.inFile > 0 && s.Off >= int64(len(p.doc.data)-p.inFile):

@@ -41,13 +41,14 @@ func (l *Log) reconcileAtStart() error {
 		l.tasks.newest = 0 // what is missing was kept out by a crash, not dropped
 	}
 	l.rested(context.Background()) // an editor may be at work just now
-	snap, err := l.tasks.read()
+	ctx := context.Background()
+	snap, err := l.tasks.read(ctx)
 	for range patience {
 		age := time.Since(time.Unix(0, snap.id.mtime))
-		if err != nil || age < 0 || l.stays(context.Background(), snap.id, l.tasks.restOf(snap)-age) {
+		if err != nil || age < 0 || l.stays(ctx, snap.id, l.tasks.restOf(snap)-age) {
 			break
 		}
-		snap, err = l.tasks.read()
+		snap, err = l.tasks.read(ctx)
 	}
 	if err == nil && bytes.HasSuffix(snap.data, []byte{0}) {
 		snap, err = l.tasks.cutVoid(snap)
@@ -55,14 +56,14 @@ func (l *Log) reconcileAtStart() error {
 	if err != nil {
 		return err
 	}
-	doc := Parse(snap.data)
-	if doc.Version > FormatVersion {
-		return newerFormat(l.tasks.path, doc.Version)
+	doc, err := l.parse(ctx, snap)
+	if err != nil {
+		return err
 	}
 	if err := l.takeBack(doc); err != nil {
 		return err
 	}
-	p, err := l.planFor(snap, doc, false)
+	p, err := l.planFor(ctx, snap, doc, false)
 	if err != nil {
 		return err
 	}
@@ -87,8 +88,17 @@ func (l *Log) nothingGone() error {
 	return err
 }
 
+// parse reads the sections of a state of tasks.md.
+func (l *Log) parse(ctx context.Context, snap snapshot) (*Document, error) {
+	doc, err := parseWhile(ctx, snap.data)
+	if err == nil && doc.Version > FormatVersion {
+		err = newerFormat(l.tasks.path, doc.Version)
+	}
+	return doc, err
+}
+
 // planFor reads the journal and compares. Whoever calls it holds looking, but at start.
-func (l *Log) planFor(snap snapshot, doc *Document, accept bool) (*plan, error) {
+func (l *Log) planFor(ctx context.Context, snap snapshot, doc *Document, accept bool) (*plan, error) {
 	data, file, err := l.journal.read()
 	if err != nil {
 		return nil, err
@@ -96,7 +106,7 @@ func (l *Log) planFor(snap snapshot, doc *Document, accept bool) (*plan, error) 
 	t := l.opts.terms()
 	t.held, t.accept, t.glued = l.held, accept, l.tasks.gluedBytes(snap)
 	t.landed, t.seen = l.tasks.landedFrom()
-	p, err := makePlan(doc, newHistory(data), t)
+	p, err := makePlan(ctx, doc, newHistory(data), t)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +267,7 @@ func (l *Log) rebuildIfLost() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && !empty {
 		return err
 	}
-	snap, err := l.tasks.read()
+	snap, err := l.tasks.read(context.Background())
 	var bad *FileError
 	if errors.As(err, &bad) {
 		bad.Lost = !empty

@@ -73,7 +73,7 @@ func (c *Copy) read() error {
 	if err != nil {
 		return err
 	}
-	snap, err := readSnapshot(f, c.path)
+	snap, err := readSnapshot(context.Background(), f, c.path)
 	c.Data, c.id, c.mode = snap.data, snap.id, fi.Mode().Perm()
 	c.uid, c.gid = -1, -1
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {

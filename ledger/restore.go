@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -107,12 +108,12 @@ func copyLedger(fsys durable.FS, dir, backup string) (b before, err error) {
 		return b, err
 	}
 	t := tasksFile{fs: fsys, path: filepath.Join(dir, TasksName)}
-	snap, err := t.read()
+	snap, err := t.read(context.Background())
 	if err != nil {
 		return b, err
 	}
 	b.tasks = snap.id
-	journal, err := durable.ReadFile(fsys, filepath.Join(dir, journalName))
+	journal, err := readLedger(fsys, filepath.Join(dir, journalName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b, err
 	}

@@ -326,7 +326,7 @@ func (p *past) edits(doc *Document, t terms, all bool) (records []Record, names 
 	h, own := newHistory(data), *doc
 	// What stint wrote later is no edit, though the old journal does not know it.
 	own.Sections = slices.DeleteFunc(slices.Clone(doc.Sections), func(s Section) bool { return s.Seq > h.last })
-	old, err := makePlan(&own, h, t)
+	old, err := makePlan(context.Background(), &own, h, t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -449,7 +449,7 @@ func (l *Log) readBefore(ctx context.Context, seen fileID) (snapshot, error) {
 		if err != nil {
 			return snapshot{}, err
 		}
-		snap, err := readSnapshot(f, path)
+		snap, err := readSnapshot(context.Background(), f, path)
 		return snap, errors.Join(err, f.Close())
 	}
 	return snapshot{}, nil

@@ -172,7 +172,7 @@ func (t *tasksFile) cutVoid(snap snapshot) (snapshot, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return snap, err
 	}
-	return t.read()
+	return t.read(context.Background())
 }
 
 // appendTo writes data behind the file if it is as the snapshot has it, which has
@@ -363,18 +363,18 @@ type snapshot struct {
 const tasksFlags = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 
 // read gives the file as it is now, and makes it if it is not there.
-func (t *tasksFile) read() (snapshot, error) {
+func (t *tasksFile) read(ctx context.Context) (snapshot, error) {
 	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := t.create(); err != nil {
 			return snapshot{}, err
 		}
-		return t.read()
+		return t.read(ctx)
 	}
 	if err != nil {
 		return snapshot{}, badTasks(t.path, err)
 	}
-	s, err := readSnapshot(f, t.path)
+	s, err := readSnapshot(ctx, f, t.path)
 	return s, errors.Join(err, f.Close())
 }
 
@@ -395,9 +395,10 @@ func (t *tasksFile) create() (err error) {
 	return errors.Join(err, f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
 }
 
-// maxTasks bounds what is read of tasks.md: far above any ledger, below what a
-// sparse file may claim.
-const maxTasks = 4 << 30
+// maxTasks bounds what is read of a ledger's file. It is ten times what a million tasks
+// take before compaction, and with the journal as much as the memory of a small machine:
+// both are held while they are compared.
+const maxTasks = 2 << 30
 
 // A FileError says that tasks.md, or journal.md, is not a file that stint can use.
 type FileError struct {
@@ -464,7 +465,7 @@ func badKind(fi fs.FileInfo, path string) error {
 	return e
 }
 
-func readSnapshot(f durable.File, path string) (snapshot, error) {
+func readSnapshot(ctx context.Context, f durable.File, path string) (snapshot, error) {
 	fi, err := f.Stat()
 	if err != nil {
 		return snapshot{}, err
@@ -472,12 +473,12 @@ func readSnapshot(f durable.File, path string) (snapshot, error) {
 	if err := badKind(fi, path); err != nil {
 		return snapshot{}, err
 	}
-	s := snapshot{id: idOf(fi), data: make([]byte, fi.Size())}
-	n, err := io.ReadFull(f, s.data)
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		err = nil // it was cut meanwhile; the next look sees another size
+	s := snapshot{id: idOf(fi)}
+	s.data, err = readPieces(ctx, f, fi.Size()) // less, if it was cut meanwhile; the next look sees another size
+	var hole *holeError
+	if errors.As(err, &hole) {
+		return s, &FileError{Path: path, What: hole.Error(), Hint: hole.hint(path)}
 	}
-	s.data = s.data[:n]
 	s.shape.add(s.data)
 	if isJournal(s.data) {
 		return s, &FileError{Path: path, What: "is a journal and not the ledger, as its first line says"}

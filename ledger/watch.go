@@ -82,7 +82,7 @@ func (l *Log) takeOver(ctx context.Context) error {
 		if gone := (fileID{}); l.tasks.isStill(gone) && !l.stays(ctx, gone, settleCut) {
 			continue // an editor that moves the old file away first is writing the new one
 		}
-		snap, err := l.tasks.read()
+		snap, err := l.tasks.read(ctx)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (l *Log) takeOver(ctx context.Context) error {
 			continue
 		}
 		l.looking.Lock()
-		c, _, err := l.look(snap, false)
+		c, _, err := l.look(ctx, snap, false)
 		l.looking.Unlock()
 		if err := errors.Join(err, c.trouble); c.done || err != nil {
 			return err
@@ -101,15 +101,15 @@ func (l *Log) takeOver(ctx context.Context) error {
 
 // look compares a state of tasks.md and carries out what is to be done. The
 // caller holds looking.
-func (l *Log) look(snap snapshot, accept bool) (c carry, p *plan, err error) {
+func (l *Log) look(ctx context.Context, snap snapshot, accept bool) (c carry, p *plan, err error) {
 	if err := l.nudge(); err != nil { // what is compared must be the journal
 		return carry{}, nil, err
 	}
-	doc := Parse(snap.data)
-	if doc.Version > FormatVersion {
-		return carry{}, nil, newerFormat(l.tasks.path, doc.Version)
+	doc, err := l.parse(ctx, snap)
+	if err != nil {
+		return carry{}, nil, err
 	}
-	p, err = l.planFor(snap, doc, accept)
+	p, err = l.planFor(ctx, snap, doc, accept)
 	if err == nil {
 		err = l.secure(p)
 	}

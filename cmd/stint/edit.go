@@ -333,14 +333,15 @@ const (
 // of it: somebody else has saved a buffer of before over it, in the same moment.
 func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
 	_, left, err := coordinator.Preview(e.dir, text)
-	same := func(a, b *ledger.Record) bool {
-		x, _ := a.Get(ledger.KeyAdopts)
-		y, _ := b.Get(ledger.KeyAdopts)
-		return x == y && a.ID == b.ID
+	adopts := func(r *ledger.Record) [2]string {
+		digest, _ := r.Get(ledger.KeyAdopts)
+		return [2]string{r.ID, digest}
 	}
-	return err == nil && slices.ContainsFunc(left, func(a ledger.Record) bool {
-		return slices.ContainsFunc(records, func(b ledger.Record) bool { return same(&a, &b) })
-	})
+	asked := map[[2]string]bool{}
+	for i := range records {
+		asked[adopts(&records[i])] = true
+	}
+	return err == nil && slices.ContainsFunc(left, func(r ledger.Record) bool { return asked[adopts(&r)] })
 }
 
 // rebase merges the text into tasks.md as it is now, which becomes the base. The

@@ -47,9 +47,9 @@ func (a *app) fsckCommand() *cobra.Command {
 			case o.repair != (o.output != ""):
 				return usage("stint fsck --repair --output NEW", "--repair and --output need each other: the file itself is never changed")
 			case o.repair:
-				return a.repair(o, args)
+				return a.repair(c.Context(), o, args)
 			case len(args) == 1:
-				return a.fsckFile(o, args[0])
+				return a.fsckFile(c.Context(), o, args[0])
 			default:
 				return a.fsckState(c.Context(), o)
 			}
@@ -68,7 +68,9 @@ func (a *app) fsckState(ctx context.Context, o *fsckOptions) error {
 	if err != nil {
 		return err
 	}
-	r, err := coordinator.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
+	r, err := interruptibly(ctx, interrupted, func() (*coordinator.FsckReport, error) {
+		return coordinator.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
+	})
 	if err != nil {
 		return err
 	}
@@ -95,17 +97,23 @@ func (a *app) isLive(ctx context.Context) func() bool {
 	}
 }
 
+const interrupted = "interrupted; nothing was changed"
+
 // fsckFile checks one file by itself.
-func (a *app) fsckFile(o *fsckOptions, path string) error {
-	data, err := readFile(path)
+func (a *app) fsckFile(ctx context.Context, o *fsckOptions, path string) error {
+	var faults []coordinator.Fault
+	var doc *ledger.Document
+	data, err := interruptibly(ctx, interrupted, func() ([]byte, error) {
+		data, err := readFile(path)
+		for _, f := range coordinator.CheckLedger(path, data) {
+			faults = append(faults, coordinator.Fault{Finding: f, Kind: coordinator.KindSection})
+		}
+		doc = ledger.Parse(data)
+		return data, err
+	})
 	if err != nil {
 		return err
 	}
-	var faults []coordinator.Fault
-	for _, f := range coordinator.CheckLedger(path, data) {
-		faults = append(faults, coordinator.Fault{Finding: f, Kind: coordinator.KindSection})
-	}
-	doc := ledger.Parse(data)
 	if len(faults)+len(doc.Sections)+doc.Version == 0 && len(bytes.TrimSpace(data)) > 0 {
 		none := coordinator.Finding{File: path, Message: fmt.Sprintf("this is no ledger: it has neither the line %s nor a section such as \"## Task <id>\"", ledger.VersionLine)}
 		faults = append(faults, coordinator.Fault{Finding: none, Kind: coordinator.KindFile})
@@ -148,7 +156,7 @@ func (a *app) printFaults(o *fsckOptions, faults []coordinator.Fault, what strin
 }
 
 // repair writes a mended copy of a ledger file to a new file.
-func (a *app) repair(o *fsckOptions, args []string) error {
+func (a *app) repair(ctx context.Context, o *fsckOptions, args []string) error {
 	dir, err := a.state()
 	if err != nil {
 		return err
@@ -160,14 +168,21 @@ func (a *app) repair(o *fsckOptions, args []string) error {
 	if _, err := os.Lstat(o.output); err == nil {
 		return usage("name a file that does not exist yet", "%s is there already; a repair overwrites nothing", o.output)
 	}
-	data, err := readFile(path)
+	var data []byte
+	var done []coordinator.Finding
+	mended, err := interruptibly(ctx, interrupted, func() (mended []byte, err error) {
+		if data, err = readFile(path); err != nil {
+			return nil, err
+		}
+		if v := ledger.Parse(data).Version; v > ledger.FormatVersion {
+			return nil, &cliError{code: exitFailure, message: fmt.Sprintf("%s has format %d, this stint knows formats up to %d", path, v, ledger.FormatVersion), try: "use the newer stint that wrote it"}
+		}
+		mended, done = coordinator.RepairLedger(path, data, a.journalOf(dir, path))
+		return mended, nil
+	})
 	if err != nil {
 		return err
 	}
-	if v := ledger.Parse(data).Version; v > ledger.FormatVersion {
-		return &cliError{code: exitFailure, message: fmt.Sprintf("%s has format %d, this stint knows formats up to %d", path, v, ledger.FormatVersion), try: "use the newer stint that wrote it"}
-	}
-	mended, done := coordinator.RepairLedger(path, data, a.journalOf(dir, path))
 	if err := writeNew(o.output, mended); err != nil {
 		return &cliError{code: exitFailure, message: "cannot write " + o.output, err: err, try: "name another file with --output"}
 	}

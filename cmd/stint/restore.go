@@ -57,11 +57,13 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 	if err := checkStateDir(dir, a.stderr); err != nil {
 		return err
 	}
-	plan, err := coordinator.ReadRestore(dir, file)
-	if err != nil {
-		return err
-	}
-	r, err := plan.Compare(dir)
+	var plan *coordinator.RestorePlan
+	r, err := interruptibly(ctx, interrupted, func() (r *coordinator.Restoration, err error) {
+		if plan, err = coordinator.ReadRestore(dir, file); err == nil {
+			r, err = plan.Compare(dir)
+		}
+		return r, err
+	})
 	if err != nil {
 		return err
 	}

@@ -210,11 +210,24 @@ func (m *master) logger() *slog.Logger {
 func (m *master) open(ctx context.Context) (*coordinator.Coordinator, error) {
 	var c *coordinator.Coordinator
 	config := m.coordinatorConfig(ctx)
-	err := m.claim(ctx, func() (err error) {
-		c, err = coordinator.Open(config)
+	err := m.claim(ctx, func() error {
+		open := func() (*coordinator.Coordinator, error) { return coordinator.Open(config) }
+		opened, err := interruptibly(lateBy(ctx, openGrace), "interrupted while the ledger was read", open)
+		c = opened
 		return err
 	})
 	return c, err
+}
+
+// openGrace is how long a master that is opening the ledger goes on after a signal. Then
+// it ends as if it had been killed, which a ledger stands.
+const openGrace = time.Second
+
+// lateBy gives a context that ends a while after ctx.
+func lateBy(ctx context.Context, while time.Duration) context.Context {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(while, func() { cancel(context.Cause(ctx)) }) })
+	return late
 }
 
 // claim does what needs the lock, once that is free.

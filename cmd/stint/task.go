@@ -114,22 +114,28 @@ func (a *app) runOne(ctx context.Context, o *taskOptions) error {
 }
 
 // readInterruptibly lets Ctrl-C end a command that waits for its prompt on stdin.
-// The reader ends with the program.
 func readInterruptibly(ctx context.Context, read func() (string, error)) (string, error) {
+	return interruptibly(ctx, "interrupted; nothing was queued", read)
+}
+
+// interruptibly lets Ctrl-C end a command that reads or computes and changes nothing by
+// that. What is at work ends with the program.
+func interruptibly[T any](ctx context.Context, message string, f func() (T, error)) (T, error) {
 	type result struct {
-		text string
-		err  error
+		value T
+		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
-		text, err := read()
-		done <- result{text, err}
+		value, err := f()
+		done <- result{value, err}
 	}()
 	select {
 	case r := <-done:
-		return r.text, r.err
+		return r.value, r.err
 	case <-ctx.Done():
-		return "", &cliError{code: exitInterrupted, message: "interrupted; nothing was queued"}
+		var none T
+		return none, &cliError{code: exitInterrupted, message: message}
 	}
 }
 
