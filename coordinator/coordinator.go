@@ -318,7 +318,7 @@ func (c *Coordinator) beginSave() (check func(*ledger.Section) error, implied fu
 
 // checkTogether says whether what a person wrote in one save can be taken over
 // together.
-func (c *Coordinator) checkTogether(list []*ledger.Section) (bad int, err error) {
+func (c *Coordinator) checkTogether(list []*ledger.Section) map[int]error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.CheckTogether(list)

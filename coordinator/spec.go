@@ -33,11 +33,11 @@ func ParseSpecs(name string, data []byte) ([]TaskSpec, error) {
 		s, err := r.spec()
 		return []TaskSpec{s}, err
 	}
-	if off := beyondBatch(r.data); off >= 0 {
-		return nil, r.fail(int64(off), ErrLongList.Hint, "%s", ErrLongList.Message)
-	}
 	var specs []TaskSpec
 	err := r.list("a task, or a list of tasks", func() error {
+		if len(specs) == MaxBatch { // before more of them are made
+			return r.fail(r.dec.InputOffset(), ErrLongList.Hint, "%s", ErrLongList.Message)
+		}
 		s, err := r.spec()
 		specs = append(specs, s)
 		return err
@@ -46,34 +46,6 @@ func ParseSpecs(name string, data []byte) ([]TaskSpec, error) {
 		err = r.fail(0, "write for example [{\"prompt\": \"what to do\"}]", "there is no task in it")
 	}
 	return specs, err
-}
-
-// beyondBatch gives where in a list, whose syntax was checked, the first task stands
-// that is too many; -1 if none is. It makes nothing of the others.
-func beyondBatch(list []byte) int {
-	depth, items := 0, 0
-	for i := 0; i < len(list); i++ {
-		switch list[i] {
-		case '"':
-			for i++; list[i] != '"'; i++ {
-				if list[i] == '\\' {
-					i++
-				}
-			}
-		case '[', '{':
-			depth++
-		case ']', '}':
-			depth--
-		case ',':
-			if depth == 1 {
-				items++
-			}
-			if items == MaxBatch {
-				return i + 1
-			}
-		}
-	}
-	return -1
 }
 
 // A specReader reads a JSON text, whose syntax was checked, piece by piece.

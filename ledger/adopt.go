@@ -489,14 +489,22 @@ func (p *planner) checkTogether() {
 		list[i] = enc
 	}
 	for {
-		bad, err := p.opts.Together(list)
-		if err == nil {
+		bad := p.opts.Together(list)
+		if len(bad) == 0 {
 			return
 		}
-		f := refusedAt(p.accepted[bad].section, err)
-		f.File = TasksName
-		p.finding(f)
-		list, p.accepted = slices.Delete(list, bad, bad+1), slices.Delete(p.accepted, bad, bad+1)
+		n := 0
+		for i, a := range p.accepted {
+			if bad[i] == nil {
+				list[n], p.accepted[n] = list[i], a
+				n++
+				continue
+			}
+			f := refusedAt(a.section, bad[i])
+			f.File = TasksName
+			p.finding(f)
+		}
+		list, p.accepted = list[:n], p.accepted[:n]
 	}
 }
 

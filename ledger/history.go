@@ -40,7 +40,7 @@ type origin struct {
 type version struct {
 	until  uint64 // seq of that record
 	fields map[string]string
-	set    map[Pair]bool // what that record gave an effect to
+	set    []Pair // what that record gave an effect to
 }
 
 // seenBy gives the fields that whoever had read the ledger up to record seq could
@@ -58,7 +58,7 @@ func (o *origin) seenBy(seq uint64) map[string]string {
 // that was read up to seq and has it now was saved before.
 func (o *origin) wasSetAfter(seq uint64, key, value string) bool {
 	return slices.ContainsFunc(o.before, func(v version) bool {
-		return v.until > seq && v.set[Pair{key, value}]
+		return v.until > seq && slices.Contains(v.set, Pair{key, value})
 	})
 }
 
@@ -66,11 +66,7 @@ func (o *origin) wasSetAfter(seq uint64, key, value string) bool {
 func (o *origin) renew(s *Section) {
 	set := fieldList(s)
 	if o.first == "" || o.digest != "" {
-		v := version{s.Seq, o.fields, map[Pair]bool{}}
-		for _, f := range set {
-			v.set[f] = true
-		}
-		o.before = append(o.before, v)
+		o.before = append(o.before, version{s.Seq, o.fields, set})
 		o.fields = maps.Clone(o.fields)
 	}
 	for _, f := range slices.Concat(set, ignoredFields(s)) {
@@ -216,10 +212,9 @@ func (h *history) newOrigin(s *Section, digest string) *origin {
 // forget takes a hand-written section's last seen text out of the index.
 func (h *history) forget(o *origin) {
 	list := h.adopted[o.digest]
-	switch i := slices.Index(list, o); {
-	case i == 0:
-		h.adopted[o.digest] = list[1:]
-	case i > 0:
+	if i := slices.Index(list, o); i == 0 {
+		h.adopted[o.digest] = list[1:] // as a rule, and of many equal ones
+	} else if i > 0 {
 		h.adopted[o.digest] = slices.Delete(list, i, i+1)
 	}
 }

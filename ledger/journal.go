@@ -202,8 +202,7 @@ func (r *replayer) fill() error {
 		r.size, err = r.off+int64(len(r.buf)), nil
 	}
 	if void := len(r.buf) - len(bytes.TrimRight(r.buf, "\x00")); err == nil && void > maxVoid {
-		hole := &holeError{r.off + int64(len(r.buf)-void)}
-		return fmt.Errorf("%s %w; %s", r.path, hole, hole.hint(r.path))
+		return fmt.Errorf("%s %w", r.path, holeError(r.off+int64(len(r.buf)-void)))
 	}
 	return err
 }

@@ -62,9 +62,9 @@ type Options struct {
 	// before it had been taken over. nil: Check and Implied look at each record by itself.
 	Begin func() (check func(*Section) error, implied func(*Record) []Pair)
 	// Together says whether records that people wrote in one save, and each of which
-	// Check has passed, can be taken over together; if not, which one of them cannot,
-	// and why. nil: all.
-	Together func([]*Section) (bad int, err error)
+	// Check has passed, can be taken over together; if not, which of them cannot, by
+	// their indexes, and why. It is asked again about the others. nil: all can.
+	Together func([]*Section) (bad map[int]error)
 	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may
 	// spoil: a save that changes them in more than three records is held until
 	// [Log.Reconcile] accepts it.

@@ -51,9 +51,8 @@ func readLedger(fsys durable.FS, path string) (data []byte, err error) {
 		return nil, fmt.Errorf("%s has %d bytes, more than a ledger may have", path, fi.Size())
 	}
 	data, err = readPieces(context.Background(), f, fi.Size())
-	var hole *holeError
-	if errors.As(err, &hole) {
-		return nil, fmt.Errorf("%s %w; %s", path, hole, hole.hint(path))
+	if hole := holeError(0); errors.As(err, &hole) {
+		return nil, fmt.Errorf("%s %w", path, hole)
 	}
 	return data, err
 }
@@ -62,16 +61,12 @@ func readLedger(fsys durable.FS, path string) (data []byte, err error) {
 // leaves in the place of a batch. What is longer is a hole of a file that has no more.
 const maxVoid = 64 << 20
 
-// A holeError says that a file has more zero bytes in a row than anybody has written.
-type holeError struct{ from int64 }
+// A holeError is where a file has more zero bytes in a row than anybody has written.
+type holeError int64
 
 // Error gives what is wrong with the file.
-func (e *holeError) Error() string {
-	return fmt.Sprintf("has more than %d MiB of zero bytes from byte %d on, which nobody has written", maxVoid>>20, e.from)
-}
-
-func (e *holeError) hint(path string) string {
-	return fmt.Sprintf("if nothing is behind them, cut them off: truncate -s %d %s", e.from, path)
+func (e holeError) Error() string {
+	return fmt.Sprintf("has more than %d MiB of zero bytes from byte %d on, which nobody has written (to cut off all behind that: truncate -s %[2]d)", maxVoid>>20, int64(e))
 }
 
 // readPieces reads size bytes, or as many as there are, until ctx ends. Memory grows with
@@ -94,7 +89,7 @@ func readPieces(ctx context.Context, f io.Reader, size int64) (data []byte, err 
 			zeros += void
 		}
 		if void = zeros; void > maxVoid {
-			return nil, &holeError{int64(len(data) - void)}
+			return nil, holeError(len(data) - void)
 		}
 	}
 	if ended(err) {

@@ -475,9 +475,8 @@ func readSnapshot(ctx context.Context, f durable.File, path string) (snapshot, e
 	}
 	s := snapshot{id: idOf(fi)}
 	s.data, err = readPieces(ctx, f, fi.Size()) // less, if it was cut meanwhile; the next look sees another size
-	var hole *holeError
-	if errors.As(err, &hole) {
-		return s, &FileError{Path: path, What: hole.Error(), Hint: hole.hint(path)}
+	if hole := holeError(0); errors.As(err, &hole) {
+		return s, &FileError{Path: path, What: hole.Error()}
 	}
 	s.shape.add(s.data)
 	if isJournal(s.data) {

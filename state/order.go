@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,10 +33,12 @@ func (o *ordering) check(tasks []Task) error {
 	for i := range tasks {
 		o.given[tasks[i].ID] = &tasks[i]
 	}
-	if !o.mayCycle(tasks) {
+	if !o.mayCycle(tasks) || len(tasks) == 1 && o.isLast(&tasks[0]) {
 		return nil
 	}
-	o.place(tasks)
+	if o.before == nil {
+		o.place(tasks)
+	}
 	for i := range tasks {
 		if err := o.search(tasks[i].ID); err != nil {
 			return err
@@ -50,8 +51,9 @@ func (o *ordering) check(tasks []Task) error {
 type ordering struct {
 	state  *State
 	given  map[string]*Task
-	before map[string]string // of the tasks in the lanes that would change: the one before; "": none
-	seen   map[string]bool   // true: on the path of the search; false: searched already
+	before map[string]string             // of the tasks in the lanes that would change: the one before; "": none
+	seen   map[string]bool               // true: on the path of the search; false: searched already
+	refuse func(*CycleError) (id string) // of a cycle gives the task that is not to be as given; the search goes on without it. nil: the first cycle ends the search
 }
 
 // mayCycle reports whether there can be a cycle at all. Behind a new task without
@@ -68,6 +70,46 @@ func (o *ordering) mayCycle(tasks []Task) bool {
 		}
 	}
 	return false
+}
+
+// isLast places one task without a look at all of its lane, where it stays in its place
+// or comes behind all others, and reports whether nobody waits for it there.
+func (o *ordering) isLast(t *Task) bool {
+	s := o.state
+	n, _ := s.ids.find([]byte(t.ID))
+	l := s.live[n]
+	if l != nil && l.lane != nil {
+		if l.lane.key == t.Lane() && l.Order == t.Order && l.SessionID == t.SessionID {
+			o.before = map[string]string{t.ID: s.beforeInLane(l)}
+		}
+		return false
+	}
+	last := (*live)(nil)
+	if n == 0 {
+		n = s.entries.len()
+	}
+	if ln := s.lanes[t.Lane()]; ln != nil && chainOf(t) != t.ID {
+		if ln.excludes() {
+			return false // others of its session are anywhere in it
+		}
+		for _, r := range s.running {
+			if r.lane == ln && (last == nil || inLane(last, r) < 0) {
+				last = r
+			}
+		}
+		if k := len(ln.queue) - 1; k >= 0 && (last == nil || inLane(last, ln.queue[k]) < 0) {
+			last = ln.queue[k]
+		}
+	}
+	o.before = map[string]string{t.ID: ""}
+	if last != nil {
+		if byOrder(last.Order, t.Order, last.n, n) > 0 {
+			o.before = nil
+			return false
+		}
+		o.before[t.ID] = s.id(last.n)
+	}
+	return len(s.after.of[t.ID]) == 0 && !slices.Contains(t.After, t.ID)
 }
 
 func (o *ordering) isNew(id string) bool {
@@ -236,8 +278,14 @@ func (o *ordering) search(from string) error {
 		onPath, seen := o.seen[next]
 		switch {
 		case onPath:
-			if err := o.cycle(path, next); err != nil {
-				return err
+			e := o.cycle(path, next)
+			if e != nil && o.refuse == nil {
+				return e
+			}
+			if e != nil {
+				for from := o.refuse(e); o.seen[from]; path = path[:len(path)-1] {
+					o.seen[path[len(path)-1].id] = false
+				}
 			}
 		case !seen:
 			o.seen[next] = true
@@ -249,8 +297,11 @@ func (o *ordering) search(from string) error {
 
 // cycle makes the error of a path that comes back to one of its own tasks; nil if
 // no given task is in it.
-func (o *ordering) cycle(path []visit, back string) error {
-	i := slices.IndexFunc(path, func(v visit) bool { return v.id == back })
+func (o *ordering) cycle(path []visit, back string) *CycleError {
+	i := len(path) - 1
+	for path[i].id != back {
+		i--
+	}
 	e := &CycleError{}
 	for _, v := range path[i:] {
 		e.IDs = append(e.IDs, v.id)
@@ -309,10 +360,11 @@ func (s *State) nowOf(id []byte) (now folded, err error) {
 	return now, nil
 }
 
-// CheckTogether says whether the tasks of sections, each of which [State.CheckNext]
-// has passed, wait for each other for ever once all are taken over. If so, it gives
-// the last one of the circle, and a [*RecordError].
-func (s *State) CheckTogether(list []*ledger.Section) (bad int, err error) {
+// CheckTogether says whether the tasks of sections, each of which [Save.Check] has
+// passed, wait for each other for ever once all are taken over. Of each circle that it
+// finds it gives the last section, by its index, with a [*RecordError]. Without those
+// there may be others: none are left when it gives nothing.
+func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 	next, ids := map[string]*folded{}, []string{}
 	for _, sec := range list {
 		if sec.Kind != ledger.KindTask {
@@ -337,22 +389,31 @@ func (s *State) CheckTogether(list []*ledger.Section) (bad int, err error) {
 			tasks = append(tasks, next[id].Task)
 		}
 	}
-	var circle *CycleError
-	o := ordering{state: s, given: map[string]*Task{}}
-	if !errors.As(o.check(tasks), &circle) {
-		return 0, nil
-	}
-	for i, sec := range slices.Backward(list) {
-		at, f := slices.Index(circle.IDs, string(sec.ID)), orderField(sec)
-		if at >= 0 && f != nil {
-			o.begin(circle, at)
-			return i, recordError(sec, f, circle)
+	last, bad := map[string]int{}, map[int]error{}
+	for i, sec := range list {
+		if orderField(sec) != nil {
+			last[string(sec.ID)] = i
 		}
 	}
-	return 0, nil
+	o := ordering{state: s, given: map[string]*Task{}}
+	o.refuse = func(circle *CycleError) string {
+		worst, at := -1, 0
+		for k, id := range circle.IDs {
+			if i, has := last[id]; has && i > worst {
+				worst, at = i, k
+			}
+		}
+		if worst >= 0 {
+			o.begin(circle, at)
+			bad[worst] = recordError(list[worst], orderField(list[worst]), circle)
+		}
+		return circle.IDs[0]
+	}
+	_ = o.check(tasks) // it goes on behind each circle
+	return bad
 }
 
-// checkAdoption is checkHand for a record that has become one of the journal, of
+// checkAdoption is checkOrderOf for a record that has become one of the journal, of
 // which next is made: what two sections of one save say together is seen only now.
 // What compaction has merged was accepted before.
 func (s *State) checkAdoption(sec *ledger.Section, next *folded) error {
