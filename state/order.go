@@ -353,7 +353,7 @@ func (s *State) nowOf(id []byte) (now folded, err error) {
 	if l := s.live[n]; l != nil {
 		now = l.folded
 	} else if n != 0 {
-		if err := s.read(n, &now, keepNone); err != nil {
+		if err := s.readEnded(n, &now); err != nil {
 			return now, fmt.Errorf("read the task's earlier records: %w", err)
 		}
 	}

@@ -64,6 +64,7 @@ type State struct {
 	scratch folded
 	before  Task // what scratch was, for tell
 	spare   []*live
+	ended   map[uint32]*ended // what was read last of tasks that have ended, by number
 	idle    []*lane
 }
 
@@ -144,7 +145,7 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	case cur != nil:
 		*next = cur.folded
 	case n != 0:
-		if err := s.read(n, next, keepNone); err != nil {
+		if err := s.readEnded(n, next); err != nil {
 			return recordError(sec, nil, fmt.Errorf("read the task's earlier records: %w", err))
 		}
 	default:
@@ -176,6 +177,35 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	if s.tell != nil {
 		s.tell(&s.before, &next.Task)
 	}
+	if t, again := s.ended[n]; again && s.live[n] == nil {
+		t.last, t.folded = s.entries.at(n).last, *next
+	}
+	return nil
+}
+
+// An ended is what the records of a task that has ended have made of it, up to one.
+type ended struct {
+	last uint32
+	folded
+}
+
+// maxEnded bounds of how many tasks that have ended this is kept: those whose records are
+// asked for once more, when as many follow.
+const maxEnded = 256
+
+// readEnded is read for a task that has ended, without what the state needs no more.
+func (s *State) readEnded(n uint32, t *folded) error {
+	if e := s.ended[n]; e != nil && e.last == s.entries.at(n).last && s.entries.at(n).kept == inJournal {
+		*t = e.folded
+		return nil
+	}
+	if err := s.read(n, t, keepNone); err != nil {
+		return err
+	}
+	if s.ended == nil || len(s.ended) == maxEnded {
+		s.ended = map[uint32]*ended{}
+	}
+	s.ended[n] = &ended{s.entries.at(n).last, *t}
 	return nil
 }
 
