@@ -1,0 +1,73 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestHole: a file with more zero bytes than a power cut leaves is refused with a
+// sentence, after a bounded part of it was read.
+func TestHole(t *testing.T) {
+	const text = preamble + "## Task a\n- status: queued\n\n"
+	open := func(dir string) error {
+		var mu sync.Mutex
+		l, err := Open(Options{Dir: dir, Locker: &mu, Apply: func(*Section) {}})
+		if err == nil {
+			err = l.Close()
+		}
+		return err
+	}
+	tests := []struct {
+		name, file string
+		size       int64
+		read       func(dir string) error
+		want       string
+	}{
+		{"tasks.md", TasksName, 2 << 30, open, "tasks.md has more than 64 MiB of zero bytes from byte "},
+		{"too large", TasksName, 2<<30 + 1, open, "tasks.md has 2147483649 bytes, more than a ledger may have; move it away"},
+		{"journal", journalName, 2 << 30, open, "journal.md has more than 64 MiB of zero bytes from byte "},
+		{"fsck", TasksName, 2 << 30, func(dir string) error { _, err := ReadTasks(dir); return err }, "from byte "},
+		{"any other", "copy.md", 2 << 30, func(dir string) error { _, err := ReadLedger(filepath.Join(dir, "copy.md")); return err }, "copy.md has more than 64 MiB"},
+	}
+	for _, tt := range tests {
+		dir := t.TempDir()
+		path := filepath.Join(dir, tt.file)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Truncate(path, tt.size)); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := tt.read(dir)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 6*maxVoid>>20 {
+			t.Errorf("%s: it took %d MiB", tt.name, used)
+		}
+	}
+}
+
+// TestReadingEndsWithItsContext: what takes long with a large tasks.md ends in between.
+func TestReadingEndsWithItsContext(t *testing.T) {
+	stopped := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stopped)
+	data := []byte("## Task a\n- status: queued\n")
+	if _, err := readPieces(ctx, bytes.NewReader(data), int64(len(data))); !errors.Is(err, stopped) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := parseWhile(ctx, data); !errors.Is(err, stopped) {
+		t.Errorf("parsed: %v", err)
+	}
+	if _, err := makePlan(ctx, Parse(data), newHistory(nil), (&Options{}).terms()); !errors.Is(err, stopped) {
+		t.Errorf("planned: %v", err)
+	}
+}
