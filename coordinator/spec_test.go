@@ -56,6 +56,7 @@ func TestParseSpecsRefuses(t *testing.T) {
 		{"{\"tool\": \"codex\",\n\"agent\": \"codex\"}", `spec.json:2: tool and agent mean the same; leave one of them out`},
 		{`{"prompt": "p", "prompt": "q"}`, `spec.json:1: prompt is given twice`},
 		{"{\"prompt\": \"p\",\n\"priority\":\n\"high\"}", `spec.json:3: priority must be a whole number, not "high"`},
+		{"[" + strings.Repeat("{},\n", coordinator.MaxBatch) + "{}]", "spec.json:100000: more than 100000 tasks are too many at once"},
 		{`{"prompt": 7}`, `prompt must be a text in quotes, not 7`},
 		{`{"output_spec": "x"}`, `output_spec must be a list of texts such as ["a", "b"], not "x"`},
 		{`{"after": [1]}`, `after must be a list of texts such as ["a", "b"], not [1]`},
