@@ -207,7 +207,7 @@ func TestLongPromptByHand(t *testing.T) {
 	c, err := coordinator.Open(handConfig(dir))
 	fatal(t, err)
 	defer func() { fatal(t, c.Close()) }()
-	want := []string{"tasks.md:3: prompt: it has more than the 1048576 bytes that a prompt may have; put the text into a file of the workspace and name it in the prompt"}
+	want := []string{"tasks.md:3: the prompt has more than the 1048576 bytes that are taken; put the text into a file of the workspace and name it in the prompt"}
 	var got []string
 	for _, f := range c.Findings() {
 		if f.Line > 0 { // no workspace is configured

@@ -414,7 +414,7 @@ func Check(sec *ledger.Section) error {
 			return err
 		}
 		if f := sec.Get(KeyPrompt); f != nil && len(f.Bytes()) > MaxPrompt {
-			return recordError(sec, f, fmt.Errorf("it has more than the %d bytes that a prompt may have; put the text into a file of the workspace and name it in the prompt", MaxPrompt))
+			return recordError(sec, f, fmt.Errorf("the prompt has more than the %d bytes that are taken; put the text into a file of the workspace and name it in the prompt", MaxPrompt))
 		}
 		if f := sec.Get(KeyAccount); f != nil && t.Account != "" && !ledger.ValidID(ControlAccount+t.Account) {
 			return recordError(sec, f, fmt.Errorf("%q cannot be the name of an account: letters, digits, . _ : and - only", t.Account))

@@ -31,7 +31,7 @@ func TestSave(t *testing.T) {
 		{"old: status=canceled, old: status=draft, old: status=queued", "1: a task that is canceled cannot be made draft"},
 		{"old: status=done, new: status=queued; prompt=p; after=new", "1: it would wait for itself"},
 		{"new: status=queued; prompt=" + strings.Repeat("x", MaxPrompt), ""},
-		{"new: status=queued; prompt=" + strings.Repeat("x", MaxPrompt+1) + ", old: label=l", "0: it has more than the 1048576 bytes"},
+		{"new: status=queued; prompt=" + strings.Repeat("x", MaxPrompt+1) + ", old: label=l", "0: the prompt has more than the 1048576 bytes"},
 	}
 	for _, tt := range tests {
 		save, got := j.state.NewSave(), ""
