@@ -23,10 +23,11 @@ const (
 // are taken in with it.
 func (s *State) Behind(t *Task, running string, fresh []Task, waits map[string][]string) (o Obstacle, ok bool) {
 	n, _ := s.ids.find([]byte(running))
-	at := s.live[n]
-	if at == nil {
+	if s.live[n] == nil {
 		return o, false
 	}
+	at := &s.unpack(s.live[n]).Task
+	at.ID = running
 	given := map[string]*Task{t.ID: t}
 	for i := range fresh {
 		given[fresh[i].ID] = &fresh[i]
@@ -35,7 +36,7 @@ func (s *State) Behind(t *Task, running string, fresh []Task, waits map[string][
 	for list := []string{t.ID}; len(list) > 0; list = list[1:] {
 		x := given[list[0]]
 		if n, _ := s.ids.find([]byte(list[0])); x == nil && n != 0 && s.live[n] != nil {
-			x = &s.live[n].Task
+			x = &s.unpack(s.live[n]).Task
 		}
 		if is := s.obstacle(list[0], x, at); is != "" {
 			return Obstacle{list[0], is}, true
@@ -55,9 +56,9 @@ func (s *State) Behind(t *Task, running string, fresh []Task, waits map[string][
 }
 
 // obstacle says what x, which is nil if it has ended, has in common with a running task.
-func (s *State) obstacle(id string, x *Task, at *live) string {
+func (s *State) obstacle(id string, x, at *Task) string {
 	switch {
-	case id == s.id(at.n):
+	case id == at.ID:
 		return ObstacleSelf
 	case x == nil || x.Status != Queued:
 		return ""
@@ -66,7 +67,7 @@ func (s *State) obstacle(id string, x *Task, at *live) string {
 	case x.Lane() == at.Lane():
 		return ObstacleLane
 	}
-	if s.shareSession(x, &at.Task) {
+	if s.shareSession(x, at) {
 		return ObstacleSession
 	}
 	return ""
@@ -86,7 +87,7 @@ func (s *State) shareSession(x, y *Task) bool {
 // takers gives the tasks that take the lane of x or one of its sessions now.
 func (s *State) takers(x *Task) (ids []string) {
 	for l := range s.occupants {
-		if l.lane.key == x.Lane() || s.shareSession(x, &l.Task) {
+		if l.lane.key == x.Lane() || s.shareSession(x, &s.unpack(l).Task) {
 			ids = append(ids, s.id(l.n))
 		}
 	}
@@ -110,7 +111,7 @@ func (s *State) earlier(id string, x *Task) []string {
 		queue = queue[:i]
 	}
 	for _, l := range slices.Backward(queue) {
-		if !l.Hold && (!ln.excludes() || l.SessionID != "" && l.SessionID == x.SessionID) {
+		if !l.Hold && (!ln.excludes() || l.sess != nil && l.sess.ID == x.SessionID) {
 			return []string{s.id(l.n)}
 		}
 	}

@@ -117,24 +117,26 @@ func replay(b *testing.B, dir string, fold bool, records int) {
 	b.StartTimer()
 }
 
+// heapInUse gives the bytes of what is reachable.
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
 // finishedBytes gives the heap that a finished task costs.
 func finishedBytes(tb testing.TB, tasks int, further func(i int) []ledger.Pair) float64 {
 	secs, _ := history(tb, tasks, further)
-	heap := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
+	before := heapInUse()
 	s := New(nil)
 	for _, sec := range secs {
 		if err := s.Apply(sec); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	after := heap()
+	after := heapInUse()
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(secs)
 	return float64(after-before) / float64(tasks)
@@ -161,5 +163,97 @@ func TestFinishedTaskIsSmall(t *testing.T) {
 	alone, ofList := finishedBytes(t, 10_000, nil), finishedBytes(t, 10_000, ofLists)
 	if alone > 200 || ofList > 200 || ofList > alone+16 {
 		t.Errorf("a finished task costs %.0f bytes, and %.0f in a list with an idempotency key", alone, ofList)
+	}
+}
+
+// kinds are where waiting tasks may stand: the directory lanes of one machine, sessions of
+// ten tasks each, lanes of their own, and behind another task.
+var kinds = map[string]func(i int) []ledger.Pair{
+	"directory": func(i int) []ledger.Pair {
+		return []ledger.Pair{{Key: KeySessionKey, Value: fmt.Sprintf("dir:/home/ana/shop%d", i%10)}}
+	},
+	"session": func(i int) []ledger.Pair {
+		return []ledger.Pair{{Key: KeySessionKey, Value: fmt.Sprintf("session-%d", i/10)}, {Key: KeySessionID, Value: fmt.Sprintf("019ab3f0-5e55-7c3a-9a51-%012x", i/10)}}
+	},
+	"parallel": func(i int) []ledger.Pair { return []ledger.Pair{{Key: KeySessionKey, Value: "task:" + uuid(i)}} },
+	"after": func(i int) []ledger.Pair {
+		return []ledger.Pair{{Key: KeySessionKey, Value: fmt.Sprintf("dir:/home/ana/shop%d", i%10)}, {Key: KeyAfter, Value: uuid(max(0, i/10*10-1))}}
+	},
+}
+
+// waiting gives the sections of n tasks that were queued and wait, and a Reader of them.
+func waiting(t testing.TB, n int, further func(i int) []ledger.Pair) (secs []*ledger.Section, r Reader) {
+	lines, at := strings.Repeat("Fix the flaky login test and keep the diff small.\n", 30), sections{}
+	for i := range n {
+		now := FormatTime(noon.Add(time.Duration(i) * time.Millisecond))
+		rec := &ledger.Record{Kind: ledger.KindTask, ID: uuid(i), Seq: uint64(i + 1)}
+		rec.Add(KeyStatus, "queued")
+		for _, p := range further(i) {
+			rec.Add(p.Key, p.Value)
+		}
+		if _, ok := rec.Get(KeySessionID); !ok {
+			rec.Add(KeySessionID, fmt.Sprintf("019ab3f0-5e55-7c3a-9a51-%012x", i))
+		}
+		rec.Add(KeyWorkspace, fmt.Sprintf("/home/ana/shop%d", i%10)).Add(KeyAgent, "codex").Add(KeyAccount, "codex").
+			Add(KeyCreatedAt, now).Add(KeyUpdatedAt, now).Add(KeyResume, "auto").Add(KeyMaxAttempts, "3").Add(KeyLabel, "nightly").
+			Add(KeyVerifyCommand, "go test ./... && golangci-lint run").Add(KeyPrompt, fmt.Sprintf("Task %d: %s", i, lines))
+		sec, err := ledger.Encode(rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sec.Off = int64(i) * 2000
+		secs, at[sec.Off] = append(secs, sec), sec
+	}
+	return secs, at
+}
+
+// sections is a Reader of sections in memory.
+type sections map[int64]*ledger.Section
+
+func (x sections) SectionAt(off int64) (*ledger.Section, error) { return x[off], nil }
+
+// waitingBytes gives the heap that a waiting task costs, once dispatch has looked at all,
+// and once all were listed with their titles.
+func waitingBytes(tb testing.TB, tasks int, further func(i int) []ledger.Pair) (queued, listed float64) {
+	secs, r := waiting(tb, tasks, further)
+	before := heapInUse()
+	s := New(r)
+	for _, sec := range secs {
+		if err := s.Apply(sec); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	s.Ready(noon.Add(time.Hour), Limits{MaxWorkers: 4})
+	queued = float64(heapInUse()-before) / float64(tasks)
+	if list, err := s.List(Filter{}); len(list) != tasks || err != nil {
+		tb.Fatal(len(list), err)
+	}
+	listed = float64(heapInUse()-before) / float64(tasks)
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(secs)
+	return queued, listed
+}
+
+// maxWaiting is what a waiting task may cost, in bytes.
+const maxWaiting = 600
+
+func BenchmarkWaitingTaskMemory(b *testing.B) {
+	for name, further := range kinds {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				queued, listed := waitingBytes(b, 100_000, further)
+				b.ReportMetric(queued, "bytes/task")
+				b.ReportMetric(listed, "bytes/task-listed")
+				b.ReportMetric(maxWaiting, "limit")
+			}
+		})
+	}
+}
+
+func TestWaitingTaskIsSmall(t *testing.T) {
+	for _, name := range []string{"directory", "session", "after"} {
+		if queued, listed := waitingBytes(t, 50_000, kinds[name]); queued > maxWaiting || listed > maxWaiting {
+			t.Errorf("%s: a waiting task costs %.0f bytes, and %.0f once it was listed", name, queued, listed)
+		}
 	}
 }

@@ -311,12 +311,13 @@ func (s *State) carriedSessions() []string {
 	for _, id := range slices.Sorted(maps.Keys(s.sessions.byID)) {
 		x := s.sessions.byID[id]
 		current := ""
-		if x.seated {
+		if x.seated() {
 			current = "true"
 		}
-		lines = append(lines, words("key", x.Key, "sessionId", x.ID, "agent", x.Agent, "account", x.Account, "nativeId", x.Native,
-			"updatedAt", exactTime(x.UpdatedAt), "lastTask", s.id(x.last), "current", current, "thread", threadTokens(x.Thread),
-			"workspace", s.homes[x.Key].dir, "workspaceBy", s.homes[x.Key].by))
+		at, now := x.at.place, x.agents()
+		lines = append(lines, words("key", at.key, "sessionId", x.ID, "agent", at.agent, "account", at.account, "nativeId", now.native,
+			"updatedAt", exactTime(x.UpdatedAt), "lastTask", s.id(x.last), "current", current, "thread", threadTokens(now.counted),
+			"workspace", s.homes[at.key].dir, "workspaceBy", s.homes[at.key].by))
 	}
 	return lines
 }
@@ -383,24 +384,30 @@ func readLines(sec *ledger.Section, key string) ([]map[string]string, error) {
 // setSessions makes the sessions what they were before a compaction.
 func (s *State) setSessions(lines []map[string]string) {
 	t := &s.sessions
-	for _, x := range t.byID {
-		x.seated = false
+	seats := maps.Clone(t.seats) // which they share
+	for _, at := range seats {
+		at.taken = nil
 	}
-	clear(t.current)
+	clear(t.seats)
 	for _, m := range lines {
 		n, _ := s.ids.find([]byte(m["lastTask"]))
 		if n == 0 || m["sessionId"] == "" {
 			continue
 		}
-		x := t.get(m["sessionId"])
-		x.Key, x.Agent, x.Account, x.Native, x.last = m["key"], m["agent"], m["account"], m["nativeId"], n
+		x, at := t.get(m["sessionId"]), place{m["key"], m["agent"], m["account"]}
+		t.unseat(x) // it was named twice
+		if seats[at] == nil {
+			seats[at] = &seat{place: at}
+		}
+		x.at, x.last = seats[at], n
 		x.UpdatedAt, _ = ParseTime(m["updatedAt"]) // zero if it cannot be read
-		x.Thread, _ = parseThread([]byte(m["thread"]))
+		counted, _ := parseThread([]byte(m["thread"]))
+		x.set(thread{m["nativeId"], counted})
 		if m["workspace"] != "" {
-			s.homes[x.Key] = home{m["workspace"], m["workspaceBy"], max(n, s.homes[x.Key].n)}
+			s.homes[at.key] = home{m["workspace"], m["workspaceBy"], max(n, s.homes[at.key].n)}
 		}
 		if m["current"] != "" {
-			t.current[x.place()], x.seated = x, true
+			t.seats[at], x.at.taken = x.at, x
 		}
 	}
 	for _, x := range t.byID {

@@ -159,17 +159,23 @@ func (s *State) Accounts() []AccountUse {
 		}
 	}
 	for _, l := range s.live {
-		name := l.AccountName()
+		if l.acct == nil {
+			continue // a draft
+		}
+		name := l.acct.name
+		if l.judged {
+			name = s.unpack(l).AccountName()
+		}
 		switch {
-		case name == "" || l.Status == Draft:
+		case name == "":
 			continue
-		case l.Status == Queued:
+		case l.is(Queued):
 			use(name).Waiting++
 		case l.acct.name == name:
 			use(name).Running++
 		}
 		if u := uses[name]; u != nil {
-			u.Agent = max(u.Agent, l.Agent) // tasks of several agents name it: the same one each time
+			u.Agent = max(u.Agent, s.agent(l)) // tasks of several agents name it: the same one each time
 		}
 	}
 	var list []AccountUse

@@ -2,19 +2,18 @@ package state
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
 // dependants knows which live tasks come after which, and which of them may come
 // after one that has ended badly.
 type dependants struct {
-	of    map[string]map[uint32]bool // id of a task, which need not be there, to those that come after it
-	maybe map[uint32]bool            // to be looked at by Doomed
+	of    map[string][]uint32 // id of a task, which need not be there, to those that come after it, oldest first
+	maybe map[uint32]bool     // to be looked at by Doomed
 }
 
 func newDependants() dependants {
-	return dependants{of: map[string]map[uint32]bool{}, maybe: map[uint32]bool{}}
+	return dependants{of: map[string][]uint32{}, maybe: map[uint32]bool{}}
 }
 
 // noteAfter takes over what task n comes after, which was the list before.
@@ -23,17 +22,17 @@ func (d *dependants) noteAfter(n uint32, before, now []string) {
 		return
 	}
 	for _, id := range before {
-		if tasks := d.of[id]; tasks[n] {
-			if delete(tasks, n); len(tasks) == 0 {
-				delete(d.of, id)
-			}
+		tasks := d.of[id]
+		if i, there := slices.BinarySearch(tasks, n); there && len(tasks) == 1 {
+			delete(d.of, id)
+		} else if there {
+			d.of[id] = slices.Delete(tasks, i, i+1)
 		}
 	}
 	for _, id := range now {
-		if d.of[id] == nil {
-			d.of[id] = map[uint32]bool{}
+		if i, there := slices.BinarySearch(d.of[id], n); !there {
+			d.of[id] = slices.Insert(d.of[id], i, n)
 		}
-		d.of[id][n] = true
 	}
 }
 
@@ -41,10 +40,10 @@ func (d *dependants) noteAfter(n uint32, before, now []string) {
 // doomed itself, or those that come after it are.
 func (s *State) noteEnd(l *live) {
 	switch {
-	case l.Status == Queued && len(l.After) > 0:
+	case l.is(Queued) && l.after:
 		s.after.maybe[l.n] = true
-	case l.Status.Terminal() && l.Status != Done && len(s.after.of) > 0:
-		for n := range s.after.of[s.id(l.n)] {
+	case statuses[l.status].Terminal() && !l.is(Done) && len(s.after.of) > 0:
+		for _, n := range s.after.of[s.id(l.n)] {
 			s.after.maybe[n] = true
 		}
 	}
@@ -58,8 +57,8 @@ func (s *State) Doomed() []Task {
 	var list []*live
 	for n := range s.after.maybe {
 		l, bad := s.live[n], false
-		if l != nil && l.Status == Queued {
-			_, _, bad = s.EndedBadly(&l.Task)
+		if l != nil && l.is(Queued) {
+			_, _, bad = s.endedBadly(s.afterOf(l), l.afterAny)
 		}
 		switch {
 		case !bad:
@@ -75,10 +74,14 @@ func (s *State) Doomed() []Task {
 // EndedBadly gives the first task, and its status, that t must come after and that
 // has ended otherwise than done, so that t cannot run; bad is false if there is none.
 func (s *State) EndedBadly(t *Task) (id string, st Status, bad bool) {
-	if t.AfterPolicy == AfterAny {
+	return s.endedBadly(t.After, t.AfterPolicy == AfterAny)
+}
+
+func (s *State) endedBadly(after []string, whatever bool) (id string, st Status, bad bool) {
+	if whatever {
 		return "", "", false
 	}
-	for _, id := range t.After {
+	for _, id := range after {
 		n, _ := s.ids.find([]byte(id))
 		if st := statuses[s.entries.at(n).status]; n != 0 && st.Terminal() && st != Done {
 			return id, st, true
@@ -98,8 +101,8 @@ func (s *State) withThoseAfter(list []*live) []Task {
 	for i := 0; i < len(list); i++ {
 		t := s.view(list[i])
 		tasks = append(tasks, t)
-		for _, n := range slices.Sorted(maps.Keys(s.after.of[t.ID])) {
-			if l := s.live[n]; !seen[n] && l.Status == Queued && !l.Hold && l.AfterPolicy != AfterAny {
+		for _, n := range s.after.of[t.ID] {
+			if l := s.live[n]; !seen[n] && l.is(Queued) && !l.Hold && !l.afterAny {
 				seen[n] = true
 				list = append(list, l)
 			}

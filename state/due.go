@@ -10,16 +10,16 @@ import (
 type dueHeap []*live
 
 func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h dueHeap) Less(i, j int) bool { return h[i].due().Before(h[j].due()) }
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].dueAt, h[j].dueAt = i+1, j+1
+	h[i].dueAt, h[j].dueAt = uint32(i+1), uint32(j+1)
 }
 
 // Push is for container/heap.
 func (h *dueHeap) Push(x any) {
 	*h = append(*h, x.(*live))
-	x.(*live).dueAt = len(*h)
+	x.(*live).dueAt = uint32(len(*h))
 }
 
 // Pop is for container/heap.
@@ -32,7 +32,15 @@ func (h *dueHeap) Pop() any {
 }
 
 // waits reports whether the task waits for its turn.
-func (l *live) waits() bool { return l.Status == Queued && !l.Hold }
+func (l *live) waits() bool { return l.is(Queued) && !l.Hold }
+
+// due gives from when on it does.
+func (l *live) due() time.Time {
+	if l.NotBefore.After(l.since) {
+		return l.NotBefore
+	}
+	return l.since
+}
 
 // noteDue puts a queued task where it belongs in the heap. A task whose records give
 // no time is not in it.
@@ -40,16 +48,13 @@ func (s *State) noteDue(l *live) {
 	if !l.waits() || l.since.IsZero() {
 		return
 	}
-	if l.due = l.since; l.NotBefore.After(l.due) {
-		l.due = l.NotBefore
-	}
 	heap.Push(&s.due, l)
 }
 
 // leaveDue takes a task out of the heap.
 func (s *State) leaveDue(l *live) {
 	if l.dueAt > 0 {
-		heap.Remove(&s.due, l.dueAt-1)
+		heap.Remove(&s.due, int(l.dueAt-1))
 	}
 }
 
@@ -59,10 +64,10 @@ func (s *State) leaveDue(l *live) {
 // forgets it where a task was changed while it waited: the merged record has the time of
 // the newest one alone, from which the task waits then.
 func (s *State) WaitingSince(now time.Time) (since time.Time, ok bool) {
-	if len(s.due) == 0 || s.due[0].due.After(now) {
+	if len(s.due) == 0 || s.due[0].due().After(now) {
 		return time.Time{}, false
 	}
-	return s.due[0].due, true
+	return s.due[0].due(), true
 }
 
 // Held gives the number of queued tasks that are on hold.

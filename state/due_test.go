@@ -57,8 +57,8 @@ func TestDueHeap(t *testing.T) {
 		}
 		in := 0
 		for _, l := range j.state.live {
-			if want := l.Status == Queued && !l.Hold && !l.since.IsZero(); want != (l.dueAt > 0) {
-				rt.Fatalf("%s is in the heap: %v; %s, hold %v", j.state.id(l.n), l.dueAt > 0, l.Status, l.Hold)
+			if want := l.is(Queued) && !l.Hold && !l.since.IsZero(); want != (l.dueAt > 0) {
+				rt.Fatalf("%s is in the heap: %v; %s, hold %v", j.state.id(l.n), l.dueAt > 0, statuses[l.status], l.Hold)
 			}
 			if l.dueAt > 0 {
 				in++
@@ -68,7 +68,7 @@ func TestDueHeap(t *testing.T) {
 			rt.Fatalf("%d tasks in the heap, which has %d places", in, len(j.state.due))
 		}
 		for i, l := range j.state.due {
-			if l.due.Before(j.state.due[0].due) || l.dueAt != i+1 {
+			if l.due().Before(j.state.due[0].due()) || l.dueAt != uint32(i+1) {
 				rt.Fatalf("place %d: %s is before the first", i, j.state.id(l.n))
 			}
 		}

@@ -513,13 +513,17 @@ func parseExit(b []byte) (*int, error) {
 	switch {
 	case err != nil || len(b) == 0:
 		return nil, err
-	case n >= -1 && n <= 255:
-		return &exits[n+1], nil
 	case n < math.MinInt32 || n > math.MaxInt32:
 		return nil, fmt.Errorf("%q is not an exit code", b)
 	}
-	code := int(n)
-	return &code, nil
+	return exitCode(int(n)), nil
+}
+
+func exitCode(n int) *int {
+	if n >= -1 && n <= 255 {
+		return &exits[n+1]
+	}
+	return &n
 }
 
 func parseCost(b []byte) (float64, error) {

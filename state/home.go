@@ -19,17 +19,17 @@ type home struct {
 // noteHome takes over what the last record of a task says of the workspace of its
 // session. A task that is held counts once it is released. One that an agent asked for
 // never does: it would choose where the tasks of a person are run.
-func (s *State) noteHome(l *live) {
-	began := l.RunID != "" || l.Status == Queued && !l.Hold
-	if l.Workspace == "" || l.Trigger != "" || !began || l.SessionKey == "" || strings.HasPrefix(l.SessionKey, LanePrefixTask) {
+func (s *State) noteHome(l *live, t *folded) {
+	began := t.RunID != "" || l.waits()
+	if t.Workspace == "" || t.Trigger != "" || !began || t.SessionKey == "" || strings.HasPrefix(t.SessionKey, LanePrefixTask) {
 		return
 	}
 	by := ""
-	if l.WorkspaceByHand {
+	if t.WorkspaceByHand {
 		by = ledger.ByHand
 	}
-	if l.n >= s.homes[l.SessionKey].n {
-		s.homes[l.SessionKey] = home{l.Workspace, by, l.n}
+	if l.n >= s.homes[t.SessionKey].n {
+		s.homes[t.SessionKey] = home{t.Workspace, by, l.n}
 	}
 }
 
@@ -49,7 +49,7 @@ func (s *State) HomeOf(t *Task, root string) (dir, by string) {
 // laneAt gives the lane in which a queued task will run: with neither a session nor a
 // workspace it waits in another one than that of the directory which it takes.
 func (s *State) laneAt(l *live, lim Limits) *lane {
-	if l.SessionKey != "" || l.Workspace != "" {
+	if !l.homeless || s.entries.at(l.n).key != 0 {
 		return l.lane
 	}
 	key := LanePrefixDir + lim.WorkspaceRoot
@@ -62,7 +62,7 @@ func (s *State) laneAt(l *live, lim Limits) *lane {
 // Homeless gives the ids of the queued tasks that have no workspace, oldest first.
 func (s *State) Homeless(root string) (ids []string) {
 	for _, n := range slices.Sorted(maps.Keys(s.bare)) {
-		if s.whyHome(&s.bare[n].Task, root) != "" {
+		if s.whyHome(&s.unpack(s.bare[n]).Task, root) != "" {
 			ids = append(ids, s.id(n))
 		}
 	}

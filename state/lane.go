@@ -129,10 +129,9 @@ func (s *State) leaveLane(l *live) {
 	}
 	s.touch(ln)
 	l.lane = nil
-	if l.Status == Running {
+	if l.is(Running) {
 		ln.busy--
 		l.acct.running--
-		l.acct = nil
 		last := len(s.running) - 1
 		s.running[l.at] = s.running[last]
 		s.running[l.at].at = l.at
@@ -143,7 +142,7 @@ func (s *State) leaveLane(l *live) {
 	if l.Hold {
 		s.held--
 	}
-	if l.Orphaned() {
+	if l.orphaned {
 		ln.busy--
 		delete(s.orphans, l.n)
 	}
@@ -165,37 +164,37 @@ func (x *lane) remove(l *live) {
 
 // joinLane puts l where its status, lane and order say; old is the lane that it
 // was in before.
-func (s *State) joinLane(l *live, old *lane) {
-	if l.Status == Queued || l.Status == Running {
-		s.enter(l, old)
+func (s *State) joinLane(l *live, t *folded, old *lane) {
+	l.acct = nil
+	if waits(t.Status) {
+		s.enter(l, t, old)
 	}
 	if old != nil && old.busy == 0 && len(old.queue) == 0 {
 		s.dropLane(old)
 	}
 }
 
-func (s *State) enter(l *live, old *lane) {
-	ln, key := old, l.Lane()
+func (s *State) enter(l *live, t *folded, old *lane) {
+	ln, key := old, t.Lane()
 	if ln == nil || ln.key != key {
 		ln = s.lane(key)
 	}
-	l.lane = ln
+	l.lane, l.acct = ln, s.account(t.using())
 	s.touch(ln)
-	if l.Status == Running {
+	if t.Status == Running {
 		ln.busy++
-		l.acct = s.account(l.using())
 		l.acct.running++
-		l.at = len(s.running)
+		l.at = uint32(len(s.running))
 		s.running = append(s.running, l)
 		return
 	}
-	if l.Workspace == "" {
+	if l.homeless {
 		s.bare[l.n] = l
 	}
 	if l.Hold {
 		s.held++
 	}
-	if l.Orphaned() {
+	if l.orphaned {
 		ln.busy++
 		s.orphans[l.n] = l
 	}
@@ -288,8 +287,8 @@ func (s *State) look(ln *lane, now time.Time) {
 	ln.head, ln.wake, ln.after = s.headOf(ln, now)
 	s.watchAfter(ln, true)
 	if ln.head != nil {
-		ln.rank, ln.age, ln.in = ln.head.rank(), ln.head.n, s.account(ln.head.using())
-		if ln.ready = &ln.in.ready; len(ln.head.Fallback) > 0 {
+		ln.rank, ln.age, ln.in = int(ln.head.level), ln.head.n, ln.head.acct
+		if ln.ready = &ln.in.ready; ln.head.backed {
 			ln.ready = &ln.in.backed
 		}
 		heap.Push(ln.ready, ln)
@@ -331,16 +330,17 @@ func (s *State) headOf(ln *lane, now time.Time) (head *live, wake time.Time, aft
 	if ln.busy > 0 {
 		return nil, wake, nil
 	}
-	var passed []string // sessions of tasks that wait: what goes on with them waits too
+	var passed []*session // of tasks that wait: what goes on with them waits too
 	for i, l := range ln.queue {
 		if i == maxPassed && ln.excludes() {
 			break
 		}
-		if l.Hold || l.SessionID != "" && slices.Contains(passed, l.SessionID) {
+		if l.Hold || l.sess != nil && slices.Contains(passed, l.sess) {
 			continue
 		}
-		after = slices.Concat(after, l.After)
-		w := s.waitOf(l, now)
+		own := s.afterOf(l)
+		after = slices.Concat(after, own)
+		w := s.waitOf(l, own, now)
 		if !w.any || w.account && !ln.excludes() { // the account is looked at when the heads are compared
 			return l, wake, after
 		}
@@ -353,7 +353,7 @@ func (s *State) headOf(ln *lane, now time.Time) (head *live, wake time.Time, aft
 		case w.account && head == nil:
 			head = l
 		}
-		passed = append(passed, l.SessionID)
+		passed = append(passed, l.sess)
 	}
 	return head, wake, after
 }
@@ -366,17 +366,16 @@ type wait struct {
 	account bool      // its account alone, which is on hold or cools down
 }
 
-func (s *State) waitOf(l *live, now time.Time) wait {
+// waitOf says what keeps l, which comes after those, from starting.
+func (s *State) waitOf(l *live, after []string, now time.Time) wait {
 	if l.NotBefore.After(now) {
-		return wait{any: true, until: l.NotBefore, planned: !l.tried()}
+		return wait{any: true, until: l.NotBefore, planned: !l.isTried}
 	}
-	if _, _, open := s.openAfter(&l.Task); open {
+	if _, _, open := s.openAfter(after, l.afterAny); open {
 		return wait{any: true}
 	}
-	a := s.accounts[l.using()]
+	a := l.acct
 	switch {
-	case a == nil:
-		return wait{}
 	case a.hold:
 		return wait{any: true, account: true}
 	case a.coolUntil.After(now):
@@ -385,16 +384,16 @@ func (s *State) waitOf(l *live, now time.Time) wait {
 	return wait{}
 }
 
-// openAfter gives the first task that t comes after and that is not done, with
-// its status: "" if no record names it.
-func (s *State) openAfter(t *Task) (id string, st Status, open bool) {
-	for _, id := range t.After {
+// openAfter gives the first task of a list that a task comes after, and that is not done,
+// or, with whatever, has not ended: its id and its status, "" if no record names it.
+func (s *State) openAfter(list []string, whatever bool) (id string, st Status, open bool) {
+	for _, id := range list {
 		n, _ := s.ids.find([]byte(id))
 		if n == 0 {
 			return id, "", true
 		}
 		st := statuses[s.entries.at(n).status]
-		if st != Done && !(t.AfterPolicy == AfterAny && st.Terminal()) {
+		if st != Done && !(whatever && st.Terminal()) {
 			return id, st, true
 		}
 	}

@@ -79,7 +79,7 @@ func (o *ordering) isLast(t *Task) bool {
 	n, _ := s.ids.find([]byte(t.ID))
 	l := s.live[n]
 	if l != nil && l.lane != nil {
-		if l.lane.key == t.Lane() && l.Order == t.Order && l.SessionID == t.SessionID {
+		if l.lane.key == t.Lane() && l.Order == t.Order && l.sessionID() == t.SessionID {
 			o.before = map[string]string{t.ID: s.beforeInLane(l)}
 		}
 		return false
@@ -88,7 +88,7 @@ func (o *ordering) isLast(t *Task) bool {
 	if n == 0 {
 		n = s.entries.len()
 	}
-	if ln := s.lanes[t.Lane()]; ln != nil && chainOf(t) != t.ID {
+	if ln := s.lanes[t.Lane()]; ln != nil && chainOf(t.Lane(), t.SessionID, t.ID) != t.ID {
 		if ln.excludes() {
 			return false // others of its session are anywhere in it
 		}
@@ -125,13 +125,13 @@ type slot struct {
 	age   uint32
 }
 
-// chainOf gives the chain of a task: in the lane of a directory, which only
-// excludes, a task waits for those before it in its session alone.
-func chainOf(t *Task) string {
-	if !strings.HasPrefix(t.Lane(), LanePrefixDir) {
+// chainOf gives the chain of a task in a lane: in that of a directory, which only
+// excludes, it waits for those before it in its session alone.
+func chainOf(lane, session, id string) string {
+	if !strings.HasPrefix(lane, LanePrefixDir) {
 		return ""
 	}
-	return cmp.Or(t.SessionID, t.ID)
+	return cmp.Or(session, id)
 }
 
 // place makes the lanes anew that the given tasks are in now, or would be in.
@@ -156,7 +156,7 @@ func (o *ordering) place(tasks []Task) {
 			age = s.entries.len() + uint32(i)
 		}
 		if waits(t.Status) {
-			lanes[t.Lane()] = append(lanes[t.Lane()], slot{t.ID, chainOf(t), t.Order, age})
+			lanes[t.Lane()] = append(lanes[t.Lane()], slot{t.ID, chainOf(t.Lane(), t.SessionID, t.ID), t.Order, age})
 		}
 	}
 	o.before = map[string]string{}
@@ -182,8 +182,7 @@ func (o *ordering) unchanged(key string) (list []slot) {
 	}
 	add := func(l *live) {
 		if id := s.id(l.n); o.given[id] == nil {
-			t := s.view(l)
-			list = append(list, slot{id, chainOf(&t), l.Order, l.n})
+			list = append(list, slot{id, chainOf(key, l.sessionID(), id), l.Order, l.n})
 		}
 	}
 	for _, l := range ln.queue {
@@ -200,18 +199,12 @@ func (o *ordering) unchanged(key string) (list []slot) {
 // stepsFrom gives the tasks that a task waits for: those that it comes after, then
 // the one before it in its lane. What has ended, or is not there, waits for nothing.
 func (o *ordering) stepsFrom(id string) []string {
-	t, l := o.given[id], (*live)(nil)
-	if t == nil {
-		n, _ := o.state.ids.find([]byte(id))
-		if l = o.state.live[n]; l == nil {
-			return nil
-		}
-		t = &l.Task
-	}
-	if !waits(t.Status) {
+	n, _ := o.state.ids.find([]byte(id))
+	t, l := o.given[id], o.state.live[n]
+	if t == nil && l == nil || t != nil && !waits(t.Status) || t == nil && !waits(statuses[l.status]) {
 		return nil
 	}
-	steps := slices.Clone(t.After)
+	steps := slices.Clone(o.after(id))
 	before, placed := o.before[id]
 	if !placed {
 		before = o.state.beforeInLane(l)
@@ -222,13 +215,22 @@ func (o *ordering) stepsFrom(id string) []string {
 	return steps
 }
 
+// after gives the ids of the tasks that a task comes after.
+func (o *ordering) after(id string) []string {
+	if t := o.given[id]; t != nil {
+		return t.After
+	}
+	n, _ := o.state.ids.find([]byte(id))
+	return o.state.afterOf(o.state.live[n])
+}
+
 // beforeInLane gives the id of the task that is before l in its lane, or would be if
 // the running ones came back; "" if there is none.
 func (s *State) beforeInLane(l *live) string {
 	if l.lane.excludes() && (l.sess == nil || l.sess.uses < 2) {
 		return "" // there is no other task of its session
 	}
-	follows := func(b *live) bool { return !l.lane.excludes() || b.SessionID == l.SessionID }
+	follows := func(b *live) bool { return !l.lane.excludes() || b.sess == l.sess }
 	i, _ := slices.BinarySearchFunc(l.lane.queue, l, inLane)
 	var before *live
 	for _, b := range slices.Backward(l.lane.queue[:i]) {
@@ -333,16 +335,18 @@ func (o *ordering) describe(ids []string) string {
 			break
 		}
 		next := ids[(i+1)%len(ids)]
-		t := o.given[id]
-		if t == nil {
-			n, _ := o.state.ids.find([]byte(id))
-			t = &o.state.live[n].Task
-		}
-		if slices.Contains(t.After, next) {
+		if slices.Contains(o.after(id), next) {
 			list = append(list, id+" comes after "+next)
-		} else {
-			list = append(list, fmt.Sprintf("%s is behind %s in %s", id, next, laneName(&lane{key: t.Lane()})))
+			continue
 		}
+		n, _ := o.state.ids.find([]byte(id))
+		ln := &lane{}
+		if t := o.given[id]; t != nil {
+			ln.key = t.Lane()
+		} else {
+			ln = o.state.live[n].lane
+		}
+		list = append(list, fmt.Sprintf("%s is behind %s in %s", id, next, laneName(ln)))
 	}
 	return strings.Join(list, ", ")
 }
@@ -351,7 +355,7 @@ func (o *ordering) describe(ids []string) string {
 func (s *State) nowOf(id []byte) (now folded, err error) {
 	n, _ := s.ids.find(id)
 	if l := s.live[n]; l != nil {
-		now = l.folded
+		s.unpackTo(l, &now)
 	} else if n != 0 {
 		if err := s.readEnded(n, &now); err != nil {
 			return now, fmt.Errorf("read the task's earlier records: %w", err)

@@ -31,9 +31,10 @@ func (f *Filter) Match(t *Task) bool {
 
 // view gives a task as it is in memory, without its texts.
 func (s *State) view(l *live) Task {
-	t := l.Task
-	t.ID, t.Title = s.id(l.n), l.title
-	return t
+	t := s.unpack(l)
+	title, _ := s.titles.get(l.n, s.entries.at(l.n).last)
+	t.ID, t.Title = s.id(l.n), string(title)
+	return t.Task
 }
 
 // Peek gives what is in memory of a task, and reads nothing. Of one that has not
@@ -143,11 +144,15 @@ func (s *State) Rows(f Filter, encode func(*Task) ([]byte, error)) ([]Row, error
 	return rows, nil
 }
 
-// maxRows bounds the rows that are kept, in bytes.
-const maxRows = 16 << 20
+// maxRows and maxTitles bound the rows and the titles that are kept, in bytes.
+const (
+	maxRows   = 16 << 20
+	maxTitles = 1 << 20
+)
 
-// rowCache has rows of ended tasks, each as of the task's newest record.
+// rowCache has rows of ended tasks, or titles, each as of the task's newest record.
 type rowCache struct {
+	most int // bytes
 	rows map[uint32]cachedRow
 	size int
 }
@@ -168,16 +173,22 @@ func (c *rowCache) put(n, last uint32, data []byte) {
 	if c.rows == nil {
 		c.rows = map[uint32]cachedRow{}
 	}
-	c.size += len(data) - len(c.rows[n].data)
+	if old, known := c.rows[n]; known {
+		c.size -= rowCost(old.data)
+	}
+	c.size += rowCost(data)
 	c.rows[n] = cachedRow{last, data}
 	for old, row := range c.rows {
-		if c.size <= maxRows {
+		if c.size <= c.most {
 			return
 		}
-		c.size -= len(row.data)
+		c.size -= rowCost(row.data)
 		delete(c.rows, old)
 	}
 }
+
+// rowCost is what keeping a row costs, its place in the map included.
+func rowCost(data []byte) int { return len(data) + 64 }
 
 // matching gives the tasks of a list.
 func (s *State) matching(f Filter) (list []uint32) {
@@ -239,14 +250,16 @@ func (s *State) row(n uint32) (Task, error) {
 		t.ID = s.id(n)
 		return t.Task, nil
 	}
-	if !l.known {
-		title, err := s.readTitle(&l.folded)
+	t, last := s.view(l), s.entries.at(n).last
+	if _, known := s.titles.get(n, last); !known {
+		title, err := s.readTitle(s.unpack(l))
 		if err != nil {
-			return Task{}, fmt.Errorf("read task %s: %w", s.id(n), err)
+			return Task{}, fmt.Errorf("read task %s: %w", t.ID, err)
 		}
-		l.title, l.known = title, true
+		s.titles.put(n, last, []byte(title))
+		t.Title = title
 	}
-	return s.view(l), nil
+	return t, nil
 }
 
 // readTitle reads the first line of a live task's prompt.
@@ -382,7 +395,7 @@ func (s *State) Dump(w io.Writer) error {
 		if l := s.live[n]; l != nil {
 			t := s.view(l)
 			t.Title = "" // a cache
-			row["task"], row["natives"] = t, l.natives
+			row["task"], row["natives"] = t, s.unpack(l).natives
 		}
 		if err := d.Encode(row); err != nil {
 			return err
@@ -411,8 +424,8 @@ func (s *State) dumpRest(d *json.Encoder) error {
 		known[id], _ = s.sessionView(x)
 	}
 	current := map[string]string{}
-	for p, x := range s.sessions.current {
-		current[fmt.Sprintf("%q %q %q", p.key, p.agent, p.account)] = x.ID
+	for p, at := range s.sessions.seats {
+		current[fmt.Sprintf("%q %q %q", p.key, p.agent, p.account)] = at.taken.ID
 	}
 	accounts := map[string]any{}
 	for name, a := range s.accounts {

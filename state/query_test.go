@@ -116,7 +116,7 @@ func TestRows(t *testing.T) {
 // TestRowsAreBounded: a cache that is full lets go of what it must, and a list that
 // is longer than it still finds a part of its rows there.
 func TestRowsAreBounded(t *testing.T) {
-	var c rowCache
+	c := rowCache{most: maxRows}
 	const n = 4000
 	row := make([]byte, 2*maxRows/n)
 	found := 0
@@ -127,13 +127,13 @@ func TestRowsAreBounded(t *testing.T) {
 			c.put(i%n, 1, row)
 		}
 	}
-	if c.size > maxRows || c.size != len(c.rows)*len(row) || found == 0 {
+	if c.size > maxRows || c.size != len(c.rows)*rowCost(row) || found == 0 {
 		t.Errorf("%d rows of %d bytes; %d were there the second time", len(c.rows), c.size, found)
 	}
-	c = rowCache{}
+	c = rowCache{most: maxRows}
 	c.put(2, 1, row)
 	c.put(2, 2, row[:1])
-	if _, old := c.get(2, 1); old || c.size != 1 {
+	if _, old := c.get(2, 1); old || c.size != rowCost(row[:1]) {
 		t.Error(old, c.size)
 	}
 }

@@ -46,8 +46,8 @@ func (s *State) Lane(key string) []Task {
 // sessions that are known tell. One that the agent did not know is not its own.
 func (s *State) NativeOwner(native string) (agent string, ok bool) {
 	for _, x := range s.sessions.byID {
-		if native != "" && x.Native == native && !s.wasLost(x.last) {
-			return x.Agent, true
+		if native != "" && x.agents().native == native && !s.wasLost(x.last) {
+			return x.at.agent, true
 		}
 	}
 	return "", false

@@ -35,7 +35,7 @@ func (s *State) full(a *account, lim Limits) bool {
 // probes counts the running tasks of the account that began after its last cool-down.
 func (s *State) probes(a *account) (n int) {
 	for _, l := range s.running {
-		if l.acct == a && !l.RunStartedAt.Before(a.coolUntil) {
+		if l.acct == a && !s.unpack(l).RunStartedAt.Before(a.coolUntil) {
 			n++
 		}
 	}
@@ -83,7 +83,11 @@ func (s *State) urgent(now time.Time, lim Limits) []*live {
 		}
 		ln := heap.Pop(h).(*lane)
 		tried = append(tried, ln)
-		if at := s.laneAt(ln.head, lim); at.busy == 0 && lim.Taken[at.key] == "" && s.whyHome(&ln.head.Task, lim.WorkspaceRoot) == "" && used.take(s.sessionsOf(&ln.head.Task)) {
+		at := s.laneAt(ln.head, lim)
+		if at.busy > 0 || lim.Taken[at.key] != "" {
+			continue
+		}
+		if t := s.unpack(ln.head); s.whyHome(&t.Task, lim.WorkspaceRoot) == "" && used.take(s.sessionsOf(&t.Task)) {
 			ln.in.chosen++
 			list = append(list, ln.head)
 		}
@@ -109,7 +113,7 @@ func (s *State) Stranded(now time.Time, lim Limits) []Task {
 			list = append(list, a.backed.first(free, lim)...)
 		}
 	}
-	slices.SortFunc(list, func(a, b *live) int { return cmp.Or(b.rank()-a.rank(), cmp.Compare(a.n, b.n)) })
+	slices.SortFunc(list, func(a, b *live) int { return cmp.Or(cmp.Compare(b.level, a.level), cmp.Compare(a.n, b.n)) })
 	var tasks []Task
 	for _, l := range list[:min(free, len(list))] {
 		if l.lane.in.coolUntil.After(now) {
@@ -154,7 +158,7 @@ func (s *State) Unwilling(now time.Time, most time.Duration) []Task {
 	}
 	var found []*live
 	for _, l := range s.hasty {
-		if a := s.accounts[l.using()]; !l.Hold && a != nil && a.coolUntil.After(now) && l.waitsLess(s.Account(a.name), most) {
+		if a := l.acct; !l.Hold && a.coolUntil.After(now) && s.unpack(l).waitsLess(s.Account(a.name), most) {
 			found = append(found, l)
 		}
 	}
@@ -167,17 +171,17 @@ func (s *State) Unwilling(now time.Time, most time.Duration) []Task {
 }
 
 // waitsLess reports whether the task does not wait until its account has cooled down.
-func (l *live) waitsLess(a Account, most time.Duration) bool {
-	if d := l.maxLimitWait(); d >= 0 {
+func (t *folded) waitsLess(a Account, most time.Duration) bool {
+	if d := t.maxLimitWait(); d >= 0 {
 		most = d
 	}
-	return a.TooLong(l.LimitSince, most)
+	return a.TooLong(t.LimitSince, most)
 }
 
 // noteHasty keeps the list of the queued tasks that may not wait for a cool-down to
 // end.
-func (s *State) noteHasty(l *live) {
-	if l.Status == Queued && (l.MaxLimitWait != "" || !l.LimitSince.IsZero()) {
+func (s *State) noteHasty(l *live, t *folded) {
+	if t.Status == Queued && (t.MaxLimitWait != "" || !t.LimitSince.IsZero()) {
 		s.hasty[l.n] = l
 	} else {
 		delete(s.hasty, l.n)
@@ -185,8 +189,8 @@ func (s *State) noteHasty(l *live) {
 }
 
 // maxLimitWait gives how long the task waits for rate limits; -1 if it does not say.
-func (l *live) maxLimitWait() time.Duration {
-	d, err := time.ParseDuration(l.MaxLimitWait)
+func (t *folded) maxLimitWait() time.Duration {
+	d, err := time.ParseDuration(t.MaxLimitWait)
 	if err != nil {
 		return -1
 	}
@@ -253,7 +257,7 @@ func (s *State) Occupant(t *Task) (id string, taken bool) {
 func (s *State) usedSessions() sessionSet {
 	used := sessionSet{}
 	for l := range s.occupants {
-		for _, name := range s.sessionsOf(&l.Task) {
+		for _, name := range s.sessionsOf(&s.unpack(l).Task) {
 			used[name] = l
 		}
 	}

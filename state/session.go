@@ -23,76 +23,118 @@ type Session struct {
 // sessions holds every session that is the current one of its place, or that a
 // live task uses. All others are forgotten.
 type sessions struct {
-	byID    map[string]*session
-	current map[place]*session
-	spare   []*session
+	byID  map[string]*session
+	seats map[place]*seat // of places that have a current session
+	spare []*session
 }
 
 // place is what a session is the current one of.
 type place struct{ key, agent, account string }
 
-type session struct {
-	Session        // LastTask is left empty
-	last    uint32 // the last task
-	uses    int    // live tasks
-	seated  bool   // it is the current one of its place
+// A seat is a place and its current session, if it has one. All sessions of the place
+// share it.
+type seat struct {
+	place
+	taken *session
 }
 
-func (x *session) place() place { return place{x.Key, x.Agent, x.Account} }
+type session struct {
+	ID        string
+	at        *seat
+	thread    *thread // nil: its agent has begun none
+	UpdatedAt time.Time
+	last      uint32 // the last task
+	uses      uint32 // live tasks
+}
+
+// A thread is the conversation as the agent's CLI knows it.
+type thread struct {
+	native  string
+	counted Usage
+}
+
+// agents gives what the agent knows of the conversation.
+func (x *session) agents() thread {
+	if x.thread == nil {
+		return thread{}
+	}
+	return *x.thread
+}
+
+func (x *session) set(t thread) {
+	if x.thread = nil; t != (thread{}) {
+		x.thread = &t
+	}
+}
+
+// seated reports whether the session is the current one of its place.
+func (x *session) seated() bool { return x.at.taken == x }
 
 func newSessions() sessions {
-	return sessions{byID: map[string]*session{}, current: map[place]*session{}}
+	return sessions{byID: map[string]*session{}, seats: map[place]*seat{}}
+}
+
+// current gives the current session of a place; nil if there is none.
+func (t *sessions) current(p place) *session {
+	if at := t.seats[p]; at != nil {
+		return at.taken
+	}
+	return nil
 }
 
 // useSession takes over what the last record of a live task says of its session;
 // before is the native id that the task named until then.
-func (s *State) useSession(l *live, before string) {
-	if l.sess != nil && l.sess.ID != l.SessionID {
+func (s *State) useSession(l *live, t *folded, before string) {
+	if l.sess != nil && l.sess.ID != t.SessionID {
 		s.leaveSession(l, false)
 	}
-	if l.SessionID == "" {
+	if t.SessionID == "" {
 		return
 	}
 	x := l.sess
 	if x == nil {
-		x = s.sessions.get(l.SessionID)
+		x = s.sessions.get(t.SessionID)
 		x.uses++
 		l.sess = x
 	}
 	var counted Usage
-	if to := (place{l.SessionKey, l.Agent, l.Account}); l.binds || x.last == 0 {
-		if old := s.sessions.current[to]; old != nil && old != x && old.Native == l.AgentSession {
-			counted = old.Thread // x takes its place, with the same native session
+	if to := (place{t.SessionKey, t.Agent, t.Account}); t.binds || x.last == 0 {
+		if old := s.sessions.current(to); old != nil && old != x && old.agents().native == t.AgentSession {
+			counted = old.agents().counted // x takes its place, with the same native session
 		}
-		s.sessions.move(x, to, l.binds)
+		s.sessions.move(x, to, t.binds)
 	}
-	x.learn(&l.folded, before)
-	if x.Thread == (Usage{}) && x.Native != "" {
-		x.Thread = counted
+	x.learn(t, before)
+	if now := x.agents(); now.counted == (Usage{}) && now.native != "" {
+		x.set(thread{now.native, counted})
 	}
-	x.UpdatedAt, x.last = l.UpdatedAt, l.n
+	x.UpdatedAt, x.last = t.UpdatedAt, l.n
 }
 
 // learn takes over the native session that a task names and what was counted in
 // it. An empty one, in a record that names it, says that the agent has lost the
 // session, unless it was another one that the task had to itself.
 func (x *session) learn(t *folded, before string) {
-	own := t.AgentSession
+	own, now := t.AgentSession, x.agents()
 	switch {
 	case own == "":
-		if t.learned && (before == "" || before == x.Native) {
-			x.setNative("")
+		if t.learned && (before == "" || before == now.native) {
+			x.set(thread{})
 		}
 		return
-	case own != x.Native && (t.learned || x.Native == ""):
-		x.setNative(own)
+	case own != now.native && (t.learned || now.native == ""):
+		now = thread{native: own}
 	}
-	if own == x.Native && (t.counted || x.Thread == Usage{}) {
-		x.Thread = t.thread
+	if own == now.native && (t.counted || now.counted == Usage{}) {
+		now.counted = t.thread
+	}
+	if now != x.agents() {
+		x.set(now)
 	}
 }
 
-func (x *session) setNative(id string) { x.Native, x.Thread = id, Usage{} }
+// noSeat is where a session is whose place is not known yet.
+var noSeat = new(seat)
 
 // get gives the session of that id, made anew if need be.
 func (t *sessions) get(id string) *session {
@@ -105,7 +147,7 @@ func (t *sessions) get(id string) *session {
 	} else {
 		x = new(session)
 	}
-	x.ID = id
+	x.ID, x.at = id, noSeat
 	t.byID[id] = x
 	return x
 }
@@ -113,32 +155,35 @@ func (t *sessions) get(id string) *session {
 // move puts x where the task that uses it says. It becomes the current session
 // there if the task named it, or if there is none.
 func (t *sessions) move(x *session, to place, named bool) {
-	if x.place() != to {
+	if x.at.place != to {
 		t.unseat(x)
-		if x.Agent != to.agent {
-			x.setNative("")
+		if x.at.agent != to.agent {
+			x.set(thread{})
 		}
-		x.Key, x.Agent, x.Account = to.key, to.agent, to.account
 	}
-	if x.seated {
+	if x.seated() {
 		return
 	}
-	old := t.current[to]
+	at := t.seats[to]
+	if at == nil {
+		at = &seat{place: to}
+	}
+	x.at = at
+	old := at.taken
 	if old != nil && !named {
 		return
 	}
-	t.current[to], x.seated = x, true
+	t.seats[to], at.taken = at, x
 	if old != nil {
-		old.seated = false
 		t.dropUnused(old)
 	}
 }
 
 // unseat makes x the current session of nothing.
 func (t *sessions) unseat(x *session) {
-	if x.seated {
-		delete(t.current, x.place())
-		x.seated = false
+	if x.seated() {
+		delete(t.seats, x.at.place)
+		x.at.taken = nil
 	}
 }
 
@@ -151,7 +196,7 @@ func (s *State) leaveSession(l *live, ended bool) {
 	}
 	l.sess = nil
 	x.uses--
-	if ended && strings.HasPrefix(x.Key, LanePrefixTask) {
+	if ended && strings.HasPrefix(x.at.key, LanePrefixTask) {
 		s.sessions.unseat(x)
 	}
 	s.sessions.dropUnused(x)
@@ -159,7 +204,7 @@ func (s *State) leaveSession(l *live, ended bool) {
 
 // dropUnused forgets x unless a task uses it or it is a current one.
 func (t *sessions) dropUnused(x *session) {
-	if x.uses > 0 || x.seated {
+	if x.uses > 0 || x.seated() {
 		return
 	}
 	delete(t.byID, x.ID)
@@ -174,8 +219,8 @@ func (s *State) native(t *Task) string {
 	if t.AgentSession != "" || t.SessionID == "" {
 		return t.AgentSession
 	}
-	if x := s.sessions.byID[t.SessionID]; x != nil && x.Agent == t.Agent {
-		return x.Native
+	if x := s.sessions.byID[t.SessionID]; x != nil && x.at.agent == t.Agent {
+		return x.agents().native
 	}
 	return ""
 }
@@ -185,15 +230,16 @@ func (s *State) native(t *Task) string {
 // with one native session: the highest count is the latest.
 func (s *State) ThreadOf(agent, native string) (counted Usage, ok bool) {
 	for _, x := range s.sessions.byID {
-		if native == "" || x.Native != native || x.Agent != agent || x.Thread == (Usage{}) {
+		now := x.agents()
+		if native == "" || now.native != native || x.at.agent != agent || now.counted == (Usage{}) {
 			continue
 		}
 		counted, ok = Usage{
-			InputTokens:       max(counted.InputTokens, x.Thread.InputTokens),
-			CachedInputTokens: max(counted.CachedInputTokens, x.Thread.CachedInputTokens),
-			OutputTokens:      max(counted.OutputTokens, x.Thread.OutputTokens),
-			ReasoningTokens:   max(counted.ReasoningTokens, x.Thread.ReasoningTokens),
-			CostUSD:           max(counted.CostUSD, x.Thread.CostUSD),
+			InputTokens:       max(counted.InputTokens, now.counted.InputTokens),
+			CachedInputTokens: max(counted.CachedInputTokens, now.counted.CachedInputTokens),
+			OutputTokens:      max(counted.OutputTokens, now.counted.OutputTokens),
+			ReasoningTokens:   max(counted.ReasoningTokens, now.counted.ReasoningTokens),
+			CostUSD:           max(counted.CostUSD, now.counted.CostUSD),
 		}, true
 	}
 	return counted, ok
@@ -204,7 +250,7 @@ func (s *State) ThreadOf(agent, native string) (counted Usage, ok bool) {
 func (s *State) Naming(agent, native string) []Task {
 	var list []*live
 	for _, l := range s.live {
-		if native != "" && l.Status == Queued && l.Agent == agent && l.AgentSession == native {
+		if native != "" && l.is(Queued) && l.named && s.agent(l) == agent && s.unpack(l).AgentSession == native {
 			list = append(list, l)
 		}
 	}
@@ -219,7 +265,7 @@ func (s *State) Naming(agent, native string) []Task {
 // CurrentSession gives the session that the last task of that session key, agent
 // and account names; account is as the tasks name it, "" for the default one.
 func (s *State) CurrentSession(key, agent, account string) (Session, bool) {
-	return s.sessionView(s.sessions.current[place{key, agent, account}])
+	return s.sessionView(s.sessions.current(place{key, agent, account}))
 }
 
 // LaneAgent gives the one of agents that the next task in the lane of that key goes
@@ -227,7 +273,7 @@ func (s *State) CurrentSession(key, agent, account string) (Session, bool) {
 // last; "" if there is none.
 func (s *State) LaneAgent(key string, agents []string) string {
 	if ln := s.lanes[key]; ln != nil && len(ln.queue) > 0 {
-		if agent := ln.queue[len(ln.queue)-1].Agent; slices.Contains(agents, agent) {
+		if agent := s.agent(ln.queue[len(ln.queue)-1]); slices.Contains(agents, agent) {
 			return agent
 		}
 	}
@@ -245,8 +291,8 @@ func (s *State) SessionAgent(key string, agents []string) string {
 func (s *State) lastUsed(key string, agents []string, begun bool) (last string) {
 	var at time.Time
 	for _, agent := range agents {
-		x := s.sessions.current[place{key, agent, agent}]
-		if x != nil && !x.UpdatedAt.Before(at) && (x.Native != "" || !begun) {
+		x := s.sessions.current(place{key, agent, agent})
+		if x != nil && !x.UpdatedAt.Before(at) && (x.agents().native != "" || !begun) {
 			last, at = agent, x.UpdatedAt
 		}
 	}
@@ -263,18 +309,19 @@ func (s *State) sessionView(x *session) (Session, bool) {
 	if x == nil {
 		return Session{}, false
 	}
-	v := x.Session
-	v.LastTask = s.id(x.last)
-	return v, true
+	at, now := x.at.place, x.agents()
+	return Session{
+		Key: at.key, ID: x.ID, Agent: at.agent, Account: at.account, Native: now.native, UpdatedAt: x.UpdatedAt, LastTask: s.id(x.last), Thread: now.counted,
+	}, true
 }
 
 // Sessions gives the current sessions, the one that was used last first. Those of
 // lanes that belong to one task are left out.
 func (s *State) Sessions() []Session {
 	var list []*session
-	for p, x := range s.sessions.current {
+	for p, at := range s.sessions.seats {
 		if !strings.HasPrefix(p.key, LanePrefixTask) {
-			list = append(list, x)
+			list = append(list, at.taken)
 		}
 	}
 	slices.SortFunc(list, func(a, b *session) int {

@@ -61,8 +61,10 @@ type State struct {
 	// For speed alone.
 	pool    *pool
 	rows    rowCache
+	titles  rowCache // of live tasks
+	packer  packer
 	scratch folded
-	before  Task // what scratch was, for tell
+	before  folded // what scratch was
 	spare   []*live
 	ended   map[uint32]*ended // what was read last of tasks that have ended, by number
 	idle    []*lane
@@ -70,18 +72,80 @@ type State struct {
 
 // live is a task that has not ended.
 type live struct {
-	folded
-	n     uint32    // in State.entries; the age of the task
-	lane  *lane     // where it is queued or running, or nil
-	acct  *account  // whose slot it uses, while it is running
-	at    int       // in State.running
-	sess  *session  // that it uses, or nil
-	since time.Time // when it was queued, or last released; zero if no record says
-	due   time.Time // from when on it waits for its turn; of one in State.due
-	dueAt int       // place there, plus 1
-	title string
-	known bool // title is the one of the prompt at promptAt
+	row
+	n      uint32    // in State.entries; the age of the task
+	at     uint32    // in State.running
+	dueAt  uint32    // place in State.due, plus 1
+	lane   *lane     // where it is queued or running, or nil
+	acct   *account  // whose slot it uses while it is running, or will need; nil if it has no lane
+	sess   *session  // that it uses, or nil
+	since  time.Time // when it was queued, or last released; zero if no record says
+	packed string    // the rest of it: see State.unpack
 }
+
+// row is what dispatch looks at of each live task, under the names that Task has for it.
+type row struct {
+	status    uint8 // in statuses
+	level     uint8 // see Task.rank
+	Hold      bool
+	isTried   bool // see Task.tried
+	orphaned  bool // see Task.Orphaned
+	homeless  bool // it has no workspace of its own
+	backed    bool // it names a fallback
+	after     bool // it comes after others
+	afterAny  bool // its afterPolicy is any
+	named     bool // it names a native session
+	judged    bool // it is at its verify command or its evaluation
+	NotBefore time.Time
+	Order     int64
+}
+
+func rowOf(t *folded) row {
+	return row{
+		status: t.Status.index(), level: uint8(t.rank()), Hold: t.Hold, isTried: t.tried(), orphaned: t.Orphaned(), homeless: t.Workspace == "",
+		backed: len(t.Fallback) > 0, after: len(t.After) > 0, afterAny: t.AfterPolicy == AfterAny, named: t.AgentSession != "", judged: t.Phase != "",
+		NotBefore: t.NotBefore, Order: t.Order,
+	}
+}
+
+// is reports whether the task has that status.
+func (x *row) is(st Status) bool { return statuses[x.status] == st }
+
+// unpack gives the folded task, as it was after its last record.
+func (s *State) unpack(l *live) *folded {
+	t := new(folded)
+	s.unpackTo(l, t)
+	return t
+}
+
+func (s *State) unpackTo(l *live, t *folded) {
+	e := s.entries.at(l.n)
+	tag := s.tags.list[e.tags]
+	*t = folded{}
+	t.Status, t.SessionKey, t.SessionID = statuses[e.status], s.keyOf(l.n, e), l.sessionID()
+	t.Label, t.TenantID, t.Queue, t.Agent = tag.label, tag.tenant, tag.queue, tag.agent
+	s.packer.unpack(l.packed, t)
+	t.AgentSession, _ = t.native(t.Agent)
+}
+
+// sessionID gives the id of stint's session that the task names.
+func (l *live) sessionID() string {
+	if l.sess == nil {
+		return ""
+	}
+	return l.sess.ID
+}
+
+// afterOf gives the ids of the tasks that the task comes after.
+func (s *State) afterOf(l *live) []string {
+	if !l.after {
+		return nil
+	}
+	return s.unpack(l).After
+}
+
+// agent gives the agent that the task names.
+func (s *State) agent(l *live) string { return s.tags.list[s.entries.at(l.n).tags].agent }
 
 // New gives the state of no records. r may be nil as long as no record comes for
 // a task that has ended and nobody asks for more than what is in memory.
@@ -106,7 +170,11 @@ func New(r Reader) *State {
 		homes:    map[string]home{},
 		bare:     map[uint32]*live{},
 		pool:     &pool{seed: maphash.MakeSeed()},
+		rows:     rowCache{most: maxRows},
+		titles:   rowCache{most: maxTitles},
 	}
+	words := newNames()
+	s.packer.words = &words
 	s.entries.add(entry{}) // so that 0 is no task
 	s.refs.add(ref{})      // and no record
 	return s
@@ -140,21 +208,18 @@ func (s *State) applyTask(sec *ledger.Section) error {
 		}
 		back, n = n, 0 // a whole record brings it back
 	}
-	next, cur := &s.scratch, s.live[n]
+	before, next, cur := &s.before, &s.scratch, s.live[n]
 	switch {
 	case cur != nil:
-		*next = cur.folded
+		s.unpackTo(cur, before)
 	case n != 0:
-		if err := s.readEnded(n, next); err != nil {
+		if err := s.readEnded(n, before); err != nil {
 			return recordError(sec, nil, fmt.Errorf("read the task's earlier records: %w", err))
 		}
 	default:
-		*next = folded{}
+		*before = folded{}
 	}
-	if s.tell != nil {
-		s.before = next.Task
-	}
-	key := next.IdempotencyKey
+	*next = *before
 	if err := next.apply(sec, s.pool, keepNone); err != nil {
 		return err
 	}
@@ -171,11 +236,10 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	}
 	if cur == nil {
 		cur = s.thaw(n)
-		cur.IdempotencyKey = key
 	}
-	s.commit(cur, next, sec.Off)
+	s.commit(cur, before, next, sec.Off)
 	if s.tell != nil {
-		s.tell(&s.before, &next.Task)
+		s.tell(&before.Task, &next.Task)
 	}
 	if t, again := s.ended[n]; again && s.live[n] == nil {
 		t.last, t.folded = s.entries.at(n).last, *next
@@ -264,7 +328,6 @@ const maxSpare = 256
 // freeze lets go of what was held of a task that has ended.
 func (s *State) freeze(l *live) {
 	s.leaveSession(l, true)
-	s.after.noteAfter(l.n, l.After, nil)
 	delete(s.after.maybe, l.n)
 	delete(s.live, l.n)
 	*l = live{}
@@ -273,9 +336,9 @@ func (s *State) freeze(l *live) {
 	}
 }
 
-// commit makes next the task's new content, after a record at off. Nothing here
-// can fail.
-func (s *State) commit(l *live, next *folded, off int64) {
+// commit makes next the task's new content, which was old, after a record at off.
+// Nothing here can fail.
+func (s *State) commit(l *live, old, next *folded, off int64) {
 	e := s.entries.at(l.n)
 	fresh := e.last == 0
 	changed := fresh || statuses[e.status] != next.Status
@@ -283,54 +346,56 @@ func (s *State) commit(l *live, next *folded, off int64) {
 		s.show(l.n)
 		s.counts[e.status]--
 	}
-	s.rekey(l.n, string(l.IdempotencyKey), string(next.IdempotencyKey))
+	s.rekey(l.n, string(old.IdempotencyKey), string(next.IdempotencyKey))
 	s.noteParent(l.n, next.TriggeredBy, next.Trigger)
-	old := l.lane
+	left := l.lane
 	s.leaveLane(l)
 	s.leaveDue(l)
-	if l.promptAt != next.promptAt {
-		l.title, l.known = "", false
+	native, after, waited := old.AgentSession, old.After, l.waits()
+	if l.packed == "" {
+		native, after = "", nil // it had ended: neither counts any more
 	}
-	s.after.noteAfter(l.n, l.After, next.After)
-	native, waited := l.AgentSession, l.waits()
-	l.folded = *next
-	if !waited {
-		l.since = cmp.Or(l.UpdatedAt, l.CreatedAt)
+	if l.row = rowOf(next); !waited {
+		l.since = cmp.Or(next.UpdatedAt, next.CreatedAt)
 	}
-	s.counts[next.Status.index()]++
-	s.note(l, e, off)
-	s.joinLane(l, old)
+	s.after.noteAfter(l.n, after, next.After)
+	s.counts[l.status]++
+	s.note(l, next, e, off)
+	s.joinLane(l, next, left)
 	s.noteDue(l)
-	s.useSession(l, native)
-	s.noteHome(l)
-	s.noteHasty(l)
+	s.useSession(l, next, native)
+	s.noteHome(l, next)
+	s.noteHasty(l, next)
 	s.noteEnd(l)
-	if l.RunID != "" && l.AgentSession != "" && !s.ran[l.Agent] {
-		s.ran[l.Agent] = true
+	if next.RunID != "" && next.AgentSession != "" && !s.ran[next.Agent] {
+		s.ran[next.Agent] = true
 	}
 	if changed && len(s.waiting) > 0 {
 		s.wakeWaiting(s.id(l.n))
 	}
-	if l.Status.Terminal() {
+	if next.Status.Terminal() {
+		s.after.noteAfter(l.n, next.After, nil)
 		s.freeze(l)
+	} else {
+		l.packed = s.packer.pack(next)
 	}
 }
 
 // note writes down in its entry what is kept of a task for ever.
-func (s *State) note(l *live, e *entry, off int64) {
+func (s *State) note(l *live, t *folded, e *entry, off int64) {
 	e.last = s.refs.add(ref{off: off, prev: e.last})
 	s.recent.add(l.n, e.last)
-	e.status = l.Status.index()
+	e.status = l.status
 	e.updated = 0
-	if !l.UpdatedAt.IsZero() {
-		e.updated = l.UpdatedAt.UnixMilli()
+	if !t.UpdatedAt.IsZero() {
+		e.updated = t.UpdatedAt.UnixMilli()
 	}
-	e.tags = s.tags.number(tagsOf(&l.Task), e.tags)
+	e.tags = s.tags.number(tagsOf(&t.Task), e.tags)
 	switch {
-	case s.isOwnLane(l.SessionKey, l.n):
+	case s.isOwnLane(t.SessionKey, l.n):
 		e.key = ownLane
-	case s.names.list[e.key] != l.SessionKey || e.key == ownLane:
-		e.key = s.names.number(l.SessionKey)
+	case s.names.list[e.key] != t.SessionKey || e.key == ownLane:
+		e.key = s.names.number(t.SessionKey)
 	}
 }
 

@@ -22,22 +22,23 @@ func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 		return "there is no task " + id
 	case l == nil:
 		return s.whyEnded(n, now)
-	case l.Status == Running && lim.Settling[id]:
+	case l.is(Running) && lim.Settling[id]:
 		return "its run has ended; the result " + settling
-	case l.Status == Running:
-		return whyRunning(&l.Task, now)
-	case l.Status == Draft:
+	case l.is(Running):
+		return whyRunning(&s.unpack(l).Task, now)
+	case l.is(Draft):
 		return "a draft; to queue it: stint retry, or status: queued in tasks.md"
 	}
-	if why := cmp.Or(whyHeld(l), s.whyPaused(), whyTime(&l.Task, now), s.whyHome(&l.Task, lim.WorkspaceRoot)); why != "" {
+	t := &s.unpack(l).Task
+	if why := cmp.Or(whyHeld(t), s.whyPaused(), whyTime(t, now), s.whyHome(t, lim.WorkspaceRoot)); why != "" {
 		return why // without a look at its lane, which may be long
 	}
 	return cmp.Or(
-		s.whyAfter(&l.Task),
+		s.whyAfter(t),
 		s.whyLane(l, now, lim),
 		whyTaken(s.laneAt(l, lim), lim),
-		s.whyAccount(&l.Task, now, lim),
-		s.whySession(&l.Task, lim),
+		s.whyAccount(t, now, lim),
+		s.whySession(t, lim),
 		s.whyWorkers(lim),
 		"ready: it starts next",
 	)
@@ -71,7 +72,7 @@ func whyRunning(t *Task, now time.Time) string {
 func (s *State) whyQueued(n uint32) string {
 	t, parent := Task{}, s.family.parents[n].id
 	if l := s.live[n]; l != nil {
-		t = l.Task
+		t = s.unpack(l).Task
 	} else if parent != "" {
 		var ended folded
 		if s.read(n, &ended, keepNone) == nil {
@@ -145,11 +146,11 @@ func clock(t, now time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-func whyHeld(l *live) string {
-	if !l.Hold {
+func whyHeld(t *Task) string {
+	if !t.Hold {
 		return ""
 	}
-	return "held" + because(cmp.Or(l.Note, string(l.Reason)))
+	return "held" + because(cmp.Or(t.Note, string(t.Reason)))
 }
 
 func (s *State) whyPaused() string {
@@ -192,7 +193,7 @@ func (s *State) whyHome(t *Task, root string) string {
 }
 
 func (s *State) whyAfter(t *Task) string {
-	id, st, open := s.openAfter(t)
+	id, st, open := s.openAfter(t.After, t.AfterPolicy == AfterAny)
 	switch {
 	case !open:
 		return ""
@@ -212,9 +213,9 @@ func (s *State) whyLane(l *live, now time.Time, lim Limits) string {
 		}
 	}
 	behind := func(b *live) string { return fmt.Sprintf("behind %s in %s", s.id(b.n), laneName(l.lane)) }
-	passed := map[string]*live{} // as in headOf
+	passed := map[*session]*live{} // as in headOf
 	for i, b := range l.lane.queue {
-		p := passed[b.SessionID]
+		p := passed[b.sess]
 		switch {
 		case b == l && p != nil:
 			return behind(p)
@@ -225,12 +226,12 @@ func (s *State) whyLane(l *live, now time.Time, lim Limits) string {
 		case b.Hold || p != nil:
 			continue
 		}
-		switch w := s.waitOf(b, now); {
+		switch w := s.waitOf(b, s.afterOf(b), now); {
 		case w.planned:
 		case !w.any || !l.lane.excludes():
 			return behind(b)
-		case b.SessionID != "":
-			passed[b.SessionID] = b
+		case b.sess != nil:
+			passed[b.sess] = b
 		}
 	}
 	return ""
@@ -251,7 +252,7 @@ const settling = "waits until the save of tasks.md is settled"
 // atWork says how a task takes its lane and its session.
 func (s *State) atWork(l *live, lim Limits) string {
 	switch {
-	case l.Orphaned():
+	case l.orphaned:
 		return "is held because its agent may still be alive"
 	case lim.Settling[s.id(l.n)]:
 		return "has a result that " + settling

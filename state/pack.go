@@ -1,0 +1,249 @@
+package state
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+	"time"
+)
+
+// A packer turns a task that has not ended into a few bytes, and back. One list of
+// fields serves both ways: which of them are not zero comes first, then their values.
+type packer struct {
+	words   *names // shared strings, by number
+	writing bool
+	fields  uint64 // those that are not zero, the first one in the lowest bit
+	turn    uint64 // the bit of the next one
+	out     []byte
+	in      string
+}
+
+// pack gives the bytes of a task. What is noted elsewhere is not among them: id, status
+// and session key, what lists are filtered by, and the session.
+func (p *packer) pack(t *folded) string {
+	p.writing, p.fields, p.turn, p.out = true, 0, 1, p.out[:0]
+	p.task(t)
+	var head [binary.MaxVarintLen64]byte
+	n := binary.PutUvarint(head[:], p.fields)
+	var b strings.Builder
+	b.Grow(n + len(p.out))
+	b.Write(head[:n])
+	b.Write(p.out)
+	return b.String()
+}
+
+// unpack is the inverse of pack. It leaves alone what is noted elsewhere. The strings
+// that few tasks share are pieces of packed.
+func (p *packer) unpack(packed string, t *folded) {
+	p.writing, p.turn, p.in = false, 1, packed
+	p.fields = p.uvarint()
+	p.task(t)
+	p.in = ""
+}
+
+// task has the fields, those that tasks often have first.
+func (p *packer) task(t *folded) {
+	p.word(&t.Workspace)
+	p.word(&t.Account)
+	p.word(&t.Resume)
+	p.time(&t.CreatedAt)
+	p.time(&t.UpdatedAt)
+	number(p, &t.Seq)
+	number(p, &t.promptAt)
+	p.flags(&t.placed, &t.binds, &t.Hold, &t.WorkspaceByHand, &t.Reworded, &t.learned, &t.counted)
+	p.word(&t.VerifyCommand)
+	number(p, &t.MaxAttempts)
+	p.text((*string)(&t.IdempotencyKey))
+	p.word(&t.Model)
+	number(p, &t.Priority)
+	p.word(&t.Timeout)
+	number(p, &t.Order)
+	p.word(&t.AfterPolicy)
+	p.time(&t.NotBefore)
+	p.word(&t.MaxLimitWait)
+	p.list(&t.After)
+	p.list(&t.Fallback)
+	p.list(&t.OutputSpec)
+	number(p, &t.MaxIterations)
+	p.word(&t.VerifyTimeout)
+	p.text(&t.TriggeredBy)
+	p.word((*string)(&t.Trigger))
+	p.word(&t.Intake)
+	p.text(&t.RunID)
+	number(p, &t.Attempt)
+	number(p, &t.Retries)
+	number(p, &t.Requeues)
+	number(p, &t.LimitWaits)
+	number(p, &t.Iteration)
+	p.word((*string)(&t.Phase))
+	p.word((*string)(&t.Reason))
+	p.text(&t.Error)
+	p.exit(&t.ExitCode)
+	p.text(&t.Note)
+	p.word(&t.By)
+	p.time(&t.StartedAt)
+	p.time(&t.RunStartedAt)
+	p.time(&t.LimitSince)
+	p.usage(&t.Usage)
+	p.text(&t.PromptKept)
+	p.exit(&t.VerifyExitCode)
+	p.text(&t.VerifyTime)
+	for i := range t.natives {
+		p.text(&t.natives[i])
+	}
+	number(p, &t.named)
+	p.usage(&t.thread)
+}
+
+// has moves on to the next field, and reports whether it is written or read.
+func (p *packer) has(zero bool) bool {
+	bit := p.turn
+	p.turn <<= 1
+	if p.writing && !zero {
+		p.fields |= bit
+	}
+	return p.fields&bit != 0
+}
+
+func (p *packer) put(v uint64) { p.out = binary.AppendUvarint(p.out, v) }
+
+func (p *packer) uvarint() (v uint64) {
+	for shift := 0; ; shift += 7 {
+		c := p.in[0]
+		p.in = p.in[1:]
+		if v |= uint64(c&0x7f) << shift; c < 0x80 {
+			return v
+		}
+	}
+}
+
+// number is for whole numbers: seldom below zero.
+func number[T int | int64 | uint64 | uint8](p *packer, v *T) {
+	switch {
+	case !p.has(*v == 0):
+	case p.writing:
+		p.put(uint64(*v))
+	default:
+		*v = T(p.uvarint())
+	}
+}
+
+func (p *packer) flags(list ...*bool) {
+	var bits uint8
+	for i, b := range list {
+		if *b {
+			bits |= 1 << i
+		}
+	}
+	number(p, &bits)
+	for i, b := range list {
+		*b = bits&(1<<i) != 0
+	}
+}
+
+func (p *packer) time(t *time.Time) {
+	switch {
+	case !p.has(t.IsZero()):
+	case p.writing:
+		p.put(uint64(t.Unix()))
+		p.put(uint64(t.Nanosecond()))
+	default:
+		sec := int64(p.uvarint())
+		*t = time.Unix(sec, int64(p.uvarint())).UTC()
+	}
+}
+
+func (p *packer) exit(code **int) {
+	switch {
+	case !p.has(*code == nil):
+	case p.writing:
+		p.put(uint64(**code))
+	default:
+		*code = exitCode(int(p.uvarint()))
+	}
+}
+
+func (p *packer) usage(u *Usage) {
+	for _, v := range []*int64{&u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens} {
+		number(p, v)
+	}
+	cost := math.Float64bits(u.CostUSD)
+	number(p, &cost)
+	u.CostUSD = math.Float64frombits(cost)
+}
+
+// list is for strings of which few tasks have any.
+func (p *packer) list(list *[]string) {
+	switch {
+	case !p.has(len(*list) == 0):
+	case p.writing:
+		p.put(uint64(len(*list)))
+		for _, s := range *list {
+			p.write(s, false)
+		}
+	default:
+		*list = make([]string, p.uvarint())
+		for i := range *list {
+			(*list)[i] = p.read()
+		}
+	}
+}
+
+// word is for a string that many tasks share, text for one of this task alone.
+func (p *packer) word(s *string) { p.string(s, true) }
+func (p *packer) text(s *string) { p.string(s, false) }
+
+func (p *packer) string(s *string, shared bool) {
+	switch {
+	case !p.has(*s == ""):
+	case p.writing:
+		p.write(*s, shared)
+	default:
+		*s = p.read()
+	}
+}
+
+// The lowest two bits of what a string begins with say how it stands there.
+const (
+	asWord = 1 + iota // the number of a word
+	asText            // its length; itself follows
+	asUUID            // its 16 bytes follow
+)
+
+// maxWords and maxWord bound the words, which are kept for good.
+const (
+	maxWords   = 16 << 10
+	maxWordLen = 256
+)
+
+func (p *packer) write(s string, shared bool) {
+	n, known := p.words.numbers[s]
+	if !known && shared && len(p.words.list) < maxWords && len(s) <= maxWordLen {
+		n, known = p.words.number(s), true
+	}
+	if known {
+		p.put(uint64(n)<<2 | asWord)
+	} else if u, ok := parseUUID([]byte(s)); ok {
+		p.out = append(append(p.out, asUUID), u[:]...)
+	} else {
+		p.put(uint64(len(s))<<2 | asText)
+		p.out = append(p.out, s...)
+	}
+}
+
+func (p *packer) read() (s string) {
+	head := p.uvarint()
+	n := int(head >> 2)
+	switch head & 3 {
+	case asWord:
+		return p.words.list[n]
+	case asUUID:
+		var u [16]byte
+		n = copy(u[:], p.in)
+		s = string(appendUUID(make([]byte, 0, 36), u))
+	default:
+		s = p.in[:n]
+	}
+	p.in = p.in[n:]
+	return s
+}
