@@ -269,18 +269,22 @@ func (c *compactor) encode() error {
 	m.Add(keyThrough, strconv.FormatUint(through, 10)).Add(keyMerged, strconv.Itoa(len(c.keep.Records))).
 		Add(keyArchive, archiveName(c.at)).Add(keyUpdated, stamp(c.at))
 	c.journal = []byte(emptyJournal)
+	var ends []int
 	for i := -1; i < len(c.keep.Records); i++ {
 		r := &m
 		if i >= 0 {
 			r = &c.keep.Records[i]
 			r.Seq = m.Seq + uint64(i) + 1
 		}
-		from := len(c.journal)
 		var err error
 		if c.journal, err = AppendRecord(c.journal, r); err != nil {
 			return fmt.Errorf("merge %s %s: %w", r.Kind, r.ID, err)
 		}
-		c.texts = append(c.texts, c.journal[from:len(c.journal):len(c.journal)])
+		ends = append(ends, len(c.journal))
+	}
+	from := len(VersionLine) + 2
+	for _, end := range ends { // of the journal as it is now: it has moved while it grew
+		c.texts, from = append(c.texts, c.journal[from:end:end]), end
 	}
 	return nil
 }

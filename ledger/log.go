@@ -406,6 +406,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 				break
 			}
 			err := u.side()
+			waiting[0] = nil // a compaction has hold of several times the ledger
 			u.done <- err
 			return waiting[1:], err
 		}
@@ -538,6 +539,7 @@ func (b *batch) answer(err error) {
 	for _, u := range b.taken {
 		u.done <- err
 	}
+	clear(b.taken) // which have hold of their records
 }
 
 // A Commit is what one write to the journal has taken.

@@ -20,12 +20,9 @@ func (s *State) Archive(a ledger.ArchiveEntry) {
 		s.away++
 	}
 	e := s.entries.at(n)
-	e.kept, e.status, e.updated = inArchive, Done.index(), 0
+	e.kept, e.status, e.updated = inArchive, Done.index(), unixMilli(a.UpdatedAt)
 	if st, err := ParseStatus(a.Status); err == nil {
 		e.status = st.index()
-	}
-	if !a.UpdatedAt.IsZero() {
-		e.updated = a.UpdatedAt.UnixMilli()
 	}
 	e.last = s.refs.add(ref{off: a.Off, prev: s.names.number(a.File)})
 	s.rekey(n, "", a.Key)

@@ -26,7 +26,7 @@ func (s *State) Behind(t *Task, running string, fresh []Task, waits map[string][
 	if s.live[n] == nil {
 		return o, false
 	}
-	at := &s.unpack(s.live[n]).Task
+	at := s.whole(s.live[n]).Task
 	at.ID = running
 	given := map[string]*Task{t.ID: t}
 	for i := range fresh {
@@ -36,9 +36,9 @@ func (s *State) Behind(t *Task, running string, fresh []Task, waits map[string][
 	for list := []string{t.ID}; len(list) > 0; list = list[1:] {
 		x := given[list[0]]
 		if n, _ := s.ids.find([]byte(list[0])); x == nil && n != 0 && s.live[n] != nil {
-			x = &s.unpack(s.live[n]).Task
+			x = &s.whole(s.live[n]).Task
 		}
-		if is := s.obstacle(list[0], x, at); is != "" {
+		if is := s.obstacle(list[0], x, &at); is != "" {
 			return Obstacle{list[0], is}, true
 		}
 		next := waits[list[0]]
@@ -87,7 +87,7 @@ func (s *State) shareSession(x, y *Task) bool {
 // takers gives the tasks that take the lane of x or one of its sessions now.
 func (s *State) takers(x *Task) (ids []string) {
 	for l := range s.occupants {
-		if l.lane.key == x.Lane() || s.shareSession(x, &s.unpack(l).Task) {
+		if l.lane.key == x.Lane() || s.shareSession(x, &s.whole(l).Task) {
 			ids = append(ids, s.id(l.n))
 		}
 	}

@@ -297,9 +297,11 @@ func readWords(line string) (map[string]string, error) {
 		if !ok || err != nil {
 			return nil, fmt.Errorf("%q is not name=\"value\"", cut(line, 40))
 		}
-		if m[name], err = strconv.Unquote(quoted); err != nil {
+		value, err := strconv.Unquote(quoted)
+		if err != nil {
 			return nil, err
 		}
+		m[name] = strings.Clone(value) // it may be kept, and the line not
 		line = rest[len(quoted):]
 	}
 	return m, nil
@@ -310,6 +312,9 @@ func (s *State) carriedSessions() []string {
 	var lines []string
 	for _, id := range slices.Sorted(maps.Keys(s.sessions.byID)) {
 		x := s.sessions.byID[id]
+		if s.impliedByTask(x) {
+			continue
+		}
 		current := ""
 		if x.seated() {
 			current = "true"
@@ -320,6 +325,17 @@ func (s *State) carriedSessions() []string {
 			"workspace", s.homes[at.key].dir, "workspaceBy", s.homes[at.key].by))
 	}
 	return lines
+}
+
+// impliedByTask reports whether the merged record of a task that has not ended says all
+// of a session: nobody else uses it, and no agent has begun it. Most waiting tasks have one.
+func (s *State) impliedByTask(x *session) bool {
+	l := s.live[x.last]
+	if l == nil || l.sess != x || x.uses > 1 || x.thread != nil || x.at.taken == nil || x.seated() {
+		return false
+	}
+	t := s.whole(l)
+	return x.at.place == place{t.SessionKey, t.Agent, t.Account} && x.UpdatedAt.Equal(t.UpdatedAt)
 }
 
 // carriedKeys gives the idempotency keys that belong to others than the records

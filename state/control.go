@@ -164,7 +164,7 @@ func (s *State) Accounts() []AccountUse {
 		}
 		name := l.acct.name
 		if l.judged {
-			name = s.unpack(l).AccountName()
+			name = s.whole(l).AccountName()
 		}
 		switch {
 		case name == "":

@@ -36,16 +36,17 @@ func (l *live) waits() bool { return l.is(Queued) && !l.Hold }
 
 // due gives from when on it does.
 func (l *live) due() time.Time {
-	if l.NotBefore.After(l.since) {
+	since := time.UnixMilli(l.since).UTC()
+	if l.NotBefore.After(since) {
 		return l.NotBefore
 	}
-	return l.since
+	return since
 }
 
 // noteDue puts a queued task where it belongs in the heap. A task whose records give
 // no time is not in it.
 func (s *State) noteDue(l *live) {
-	if !l.waits() || l.since.IsZero() {
+	if !l.waits() || l.since == 0 {
 		return
 	}
 	heap.Push(&s.due, l)

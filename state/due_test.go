@@ -57,7 +57,7 @@ func TestDueHeap(t *testing.T) {
 		}
 		in := 0
 		for _, l := range j.state.live {
-			if want := l.is(Queued) && !l.Hold && !l.since.IsZero(); want != (l.dueAt > 0) {
+			if want := l.is(Queued) && !l.Hold && l.since != 0; want != (l.dueAt > 0) {
 				rt.Fatalf("%s is in the heap: %v; %s, hold %v", j.state.id(l.n), l.dueAt > 0, statuses[l.status], l.Hold)
 			}
 			if l.dueAt > 0 {

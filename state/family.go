@@ -78,7 +78,7 @@ func (s *State) Depth(id string, most int) (n int) {
 // task runs so.
 func (s *State) RunningAs(run string) (id string, ok bool) {
 	for _, l := range s.running {
-		if run != "" && s.unpack(l).RunID == run {
+		if run != "" && s.whole(l).RunID == run {
 			return s.id(l.n), true
 		}
 	}

@@ -62,7 +62,7 @@ func (s *State) laneAt(l *live, lim Limits) *lane {
 // Homeless gives the ids of the queued tasks that have no workspace, oldest first.
 func (s *State) Homeless(root string) (ids []string) {
 	for _, n := range slices.Sorted(maps.Keys(s.bare)) {
-		if s.whyHome(&s.unpack(s.bare[n]).Task, root) != "" {
+		if s.whyHome(&s.whole(s.bare[n]).Task, root) != "" {
 			ids = append(ids, s.id(n))
 		}
 	}

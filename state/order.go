@@ -355,7 +355,7 @@ func (o *ordering) describe(ids []string) string {
 func (s *State) nowOf(id []byte) (now folded, err error) {
 	n, _ := s.ids.find(id)
 	if l := s.live[n]; l != nil {
-		s.unpackTo(l, &now)
+		s.wholeTo(l, &now)
 	} else if n != 0 {
 		if err := s.readEnded(n, &now); err != nil {
 			return now, fmt.Errorf("read the task's earlier records: %w", err)

@@ -223,12 +223,18 @@ func (p *packer) write(s string, shared bool) {
 	}
 	if known {
 		p.put(uint64(n)<<2 | asWord)
-	} else if u, ok := parseUUID([]byte(s)); ok {
+	} else if u, ok := uuidOf(s); ok {
 		p.out = append(append(p.out, asUUID), u[:]...)
 	} else {
 		p.put(uint64(len(s))<<2 | asText)
 		p.out = append(p.out, s...)
 	}
+}
+
+// uuidOf is parseUUID without an allocation.
+func uuidOf(s string) (u [16]byte, ok bool) {
+	var b [37]byte // one more, so that what is too long is none
+	return parseUUID(b[:copy(b[:], s)])
 }
 
 func (p *packer) read() (s string) {

@@ -108,7 +108,7 @@ func checkReadBack(t *rapid.T, j *journal) {
 		if err := j.state.read(l.n, &again, keepNone); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := fmt.Sprintf("%+v", *j.state.unpack(l)), fmt.Sprintf("%+v", again); got != want {
+		if got, want := fmt.Sprintf("%+v", *j.state.whole(l)), fmt.Sprintf("%+v", again); got != want {
 			t.Fatalf("in memory\n%s\nin the journal\n%s", got, want)
 		}
 	}

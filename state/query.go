@@ -31,10 +31,10 @@ func (f *Filter) Match(t *Task) bool {
 
 // view gives a task as it is in memory, without its texts.
 func (s *State) view(l *live) Task {
-	t := s.unpack(l)
+	t := s.whole(l).Task
 	title, _ := s.titles.get(l.n, s.entries.at(l.n).last)
 	t.ID, t.Title = s.id(l.n), string(title)
-	return t.Task
+	return t
 }
 
 // Peek gives what is in memory of a task, and reads nothing. Of one that has not
@@ -147,7 +147,7 @@ func (s *State) Rows(f Filter, encode func(*Task) ([]byte, error)) ([]Row, error
 // maxRows and maxTitles bound the rows and the titles that are kept, in bytes.
 const (
 	maxRows   = 16 << 20
-	maxTitles = 1 << 20
+	maxTitles = 256 << 10
 )
 
 // rowCache has rows of ended tasks, or titles, each as of the task's newest record.
@@ -252,7 +252,7 @@ func (s *State) row(n uint32) (Task, error) {
 	}
 	t, last := s.view(l), s.entries.at(n).last
 	if _, known := s.titles.get(n, last); !known {
-		title, err := s.readTitle(s.unpack(l))
+		title, err := s.readTitle(s.whole(l))
 		if err != nil {
 			return Task{}, fmt.Errorf("read task %s: %w", t.ID, err)
 		}
@@ -395,7 +395,7 @@ func (s *State) Dump(w io.Writer) error {
 		if l := s.live[n]; l != nil {
 			t := s.view(l)
 			t.Title = "" // a cache
-			row["task"], row["natives"] = t, s.unpack(l).natives
+			row["task"], row["natives"] = t, s.whole(l).natives
 		}
 		if err := d.Encode(row); err != nil {
 			return err

@@ -35,7 +35,7 @@ func (s *State) full(a *account, lim Limits) bool {
 // probes counts the running tasks of the account that began after its last cool-down.
 func (s *State) probes(a *account) (n int) {
 	for _, l := range s.running {
-		if l.acct == a && !s.unpack(l).RunStartedAt.Before(a.coolUntil) {
+		if l.acct == a && !s.whole(l).RunStartedAt.Before(a.coolUntil) {
 			n++
 		}
 	}
@@ -87,7 +87,7 @@ func (s *State) urgent(now time.Time, lim Limits) []*live {
 		if at.busy > 0 || lim.Taken[at.key] != "" {
 			continue
 		}
-		if t := s.unpack(ln.head); s.whyHome(&t.Task, lim.WorkspaceRoot) == "" && used.take(s.sessionsOf(&t.Task)) {
+		if t := s.whole(ln.head); s.whyHome(&t.Task, lim.WorkspaceRoot) == "" && used.take(s.sessionsOf(&t.Task)) {
 			ln.in.chosen++
 			list = append(list, ln.head)
 		}
@@ -158,7 +158,7 @@ func (s *State) Unwilling(now time.Time, most time.Duration) []Task {
 	}
 	var found []*live
 	for _, l := range s.hasty {
-		if a := l.acct; !l.Hold && a.coolUntil.After(now) && s.unpack(l).waitsLess(s.Account(a.name), most) {
+		if a := l.acct; !l.Hold && a.coolUntil.After(now) && s.whole(l).waitsLess(s.Account(a.name), most) {
 			found = append(found, l)
 		}
 	}
@@ -257,7 +257,7 @@ func (s *State) Occupant(t *Task) (id string, taken bool) {
 func (s *State) usedSessions() sessionSet {
 	used := sessionSet{}
 	for l := range s.occupants {
-		for _, name := range s.sessionsOf(&s.unpack(l).Task) {
+		for _, name := range s.sessionsOf(&s.whole(l).Task) {
 			used[name] = l
 		}
 	}

@@ -62,8 +62,13 @@ func (x *session) agents() thread {
 }
 
 func (x *session) set(t thread) {
-	if x.thread = nil; t != (thread{}) {
-		x.thread = &t
+	switch {
+	case t == (thread{}):
+		x.thread = nil
+	case x.thread == nil:
+		x.thread = &thread{t.native, t.counted}
+	default:
+		*x.thread = t
 	}
 }
 
@@ -105,8 +110,8 @@ func (s *State) useSession(l *live, t *folded, before string) {
 		s.sessions.move(x, to, t.binds)
 	}
 	x.learn(t, before)
-	if now := x.agents(); now.counted == (Usage{}) && now.native != "" {
-		x.set(thread{now.native, counted})
+	if x.thread != nil && x.thread.counted == (Usage{}) {
+		x.thread.counted = counted
 	}
 	x.UpdatedAt, x.last = t.UpdatedAt, l.n
 }
@@ -250,7 +255,7 @@ func (s *State) ThreadOf(agent, native string) (counted Usage, ok bool) {
 func (s *State) Naming(agent, native string) []Task {
 	var list []*live
 	for _, l := range s.live {
-		if native != "" && l.is(Queued) && l.named && s.agent(l) == agent && s.unpack(l).AgentSession == native {
+		if native != "" && l.is(Queued) && l.named && s.agent(l) == agent && s.whole(l).AgentSession == native {
 			list = append(list, l)
 		}
 	}

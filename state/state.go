@@ -67,20 +67,22 @@ type State struct {
 	before  folded // what scratch was
 	spare   []*live
 	ended   map[uint32]*ended // what was read last of tasks that have ended, by number
+	runs    []*folded         // as spare
 	idle    []*lane
 }
 
 // live is a task that has not ended.
 type live struct {
 	row
-	n      uint32    // in State.entries; the age of the task
-	at     uint32    // in State.running
-	dueAt  uint32    // place in State.due, plus 1
-	lane   *lane     // where it is queued or running, or nil
-	acct   *account  // whose slot it uses while it is running, or will need; nil if it has no lane
-	sess   *session  // that it uses, or nil
-	since  time.Time // when it was queued, or last released; zero if no record says
-	packed string    // the rest of it: see State.unpack
+	n      uint32   // in State.entries; the age of the task
+	at     uint32   // in State.running
+	dueAt  uint32   // place in State.due, plus 1
+	lane   *lane    // where it is queued or running, or nil
+	acct   *account // whose slot it uses while it is running, or will need; nil if it has no lane
+	sess   *session // that it uses, or nil
+	since  int64    // when it was queued, or last released, as entry.updated is; 0 if no record says
+	run    *folded  // all of it, while it is running
+	packed string   // the rest of it, while it is not: see State.whole
 }
 
 // row is what dispatch looks at of each live task, under the names that Task has for it.
@@ -111,14 +113,21 @@ func rowOf(t *folded) row {
 // is reports whether the task has that status.
 func (x *row) is(st Status) bool { return statuses[x.status] == st }
 
-// unpack gives the folded task, as it was after its last record.
-func (s *State) unpack(l *live) *folded {
+// whole gives the folded task, as it was after its last record. It is not to be changed.
+func (s *State) whole(l *live) *folded {
+	if l.run != nil {
+		return l.run
+	}
 	t := new(folded)
-	s.unpackTo(l, t)
+	s.wholeTo(l, t)
 	return t
 }
 
-func (s *State) unpackTo(l *live, t *folded) {
+func (s *State) wholeTo(l *live, t *folded) {
+	if l.run != nil {
+		*t = *l.run
+		return
+	}
 	e := s.entries.at(l.n)
 	tag := s.tags.list[e.tags]
 	*t = folded{}
@@ -141,7 +150,7 @@ func (s *State) afterOf(l *live) []string {
 	if !l.after {
 		return nil
 	}
-	return s.unpack(l).After
+	return s.whole(l).After
 }
 
 // agent gives the agent that the task names.
@@ -211,7 +220,7 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	before, next, cur := &s.before, &s.scratch, s.live[n]
 	switch {
 	case cur != nil:
-		s.unpackTo(cur, before)
+		s.wholeTo(cur, before)
 	case n != 0:
 		if err := s.readEnded(n, before); err != nil {
 			return recordError(sec, nil, fmt.Errorf("read the task's earlier records: %w", err))
@@ -330,6 +339,7 @@ func (s *State) freeze(l *live) {
 	s.leaveSession(l, true)
 	delete(s.after.maybe, l.n)
 	delete(s.live, l.n)
+	s.letGo(l)
 	*l = live{}
 	if len(s.spare) < maxSpare {
 		s.spare = append(s.spare, l)
@@ -352,11 +362,11 @@ func (s *State) commit(l *live, old, next *folded, off int64) {
 	s.leaveLane(l)
 	s.leaveDue(l)
 	native, after, waited := old.AgentSession, old.After, l.waits()
-	if l.packed == "" {
+	if l.run == nil && l.packed == "" {
 		native, after = "", nil // it had ended: neither counts any more
 	}
 	if l.row = rowOf(next); !waited {
-		l.since = cmp.Or(next.UpdatedAt, next.CreatedAt)
+		l.since = unixMilli(cmp.Or(next.UpdatedAt, next.CreatedAt))
 	}
 	s.after.noteAfter(l.n, after, next.After)
 	s.counts[l.status]++
@@ -376,9 +386,35 @@ func (s *State) commit(l *live, old, next *folded, off int64) {
 	if next.Status.Terminal() {
 		s.after.noteAfter(l.n, next.After, nil)
 		s.freeze(l)
-	} else {
-		l.packed = s.packer.pack(next)
+		return
 	}
+	s.put(l, next)
+}
+
+// put keeps what is not noted elsewhere of a task that has not ended.
+func (s *State) put(l *live, t *folded) {
+	switch {
+	case t.Status != Running:
+		s.letGo(l)
+		l.packed = s.packer.pack(t)
+		return
+	case l.run != nil:
+	case len(s.runs) > 0:
+		last := len(s.runs) - 1
+		l.run, s.runs = s.runs[last], s.runs[:last]
+	default:
+		l.run = new(folded)
+	}
+	*l.run, l.packed = *t, ""
+}
+
+// letGo ends that the task is held as a whole.
+func (s *State) letGo(l *live) {
+	if l.run != nil && len(s.runs) < maxSpare {
+		*l.run = folded{}
+		s.runs = append(s.runs, l.run)
+	}
+	l.run = nil
 }
 
 // note writes down in its entry what is kept of a task for ever.
@@ -386,10 +422,7 @@ func (s *State) note(l *live, t *folded, e *entry, off int64) {
 	e.last = s.refs.add(ref{off: off, prev: e.last})
 	s.recent.add(l.n, e.last)
 	e.status = l.status
-	e.updated = 0
-	if !t.UpdatedAt.IsZero() {
-		e.updated = t.UpdatedAt.UnixMilli()
-	}
+	e.updated = unixMilli(t.UpdatedAt)
 	e.tags = s.tags.number(tagsOf(&t.Task), e.tags)
 	switch {
 	case s.isOwnLane(t.SessionKey, l.n):
@@ -524,6 +557,14 @@ func (s *State) Idle() bool {
 
 // Len gives the number of tasks, ended ones included and archived ones not.
 func (s *State) Len() int { return int(s.entries.len()) - 1 - s.away }
+
+// unixMilli gives t as an entry has it: 0 for the zero time.
+func unixMilli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
 
 // updatedAt gives the time of the last record of an entry.
 func (e *entry) updatedAt() time.Time {

@@ -25,11 +25,11 @@ func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 	case l.is(Running) && lim.Settling[id]:
 		return "its run has ended; the result " + settling
 	case l.is(Running):
-		return whyRunning(&s.unpack(l).Task, now)
+		return whyRunning(&s.whole(l).Task, now)
 	case l.is(Draft):
 		return "a draft; to queue it: stint retry, or status: queued in tasks.md"
 	}
-	t := &s.unpack(l).Task
+	t := &s.whole(l).Task
 	if why := cmp.Or(whyHeld(t), s.whyPaused(), whyTime(t, now), s.whyHome(t, lim.WorkspaceRoot)); why != "" {
 		return why // without a look at its lane, which may be long
 	}
@@ -72,7 +72,7 @@ func whyRunning(t *Task, now time.Time) string {
 func (s *State) whyQueued(n uint32) string {
 	t, parent := Task{}, s.family.parents[n].id
 	if l := s.live[n]; l != nil {
-		t = s.unpack(l).Task
+		t = s.whole(l).Task
 	} else if parent != "" {
 		var ended folded
 		if s.read(n, &ended, keepNone) == nil {

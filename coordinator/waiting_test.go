@@ -1,0 +1,64 @@
+package coordinator_test
+
+import (
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+)
+
+// TestWaitingTasksAreSmall keeps the bound of 600 bytes for a task that waits, with a
+// prompt of 1.5 KB: in the master that it was submitted to, and once it was listed; in
+// the next one; and after a compaction.
+func TestWaitingTasksAreSmall(t *testing.T) {
+	const tasks, most = 10_000, 600
+	w := newWorld(t)
+	w.open()
+	defer w.close()
+	before := heapInUse()
+	check := func(when string) {
+		t.Helper()
+		each := int64(heapInUse()-before) / tasks
+		t.Logf("%s: %d bytes a task", when, each)
+		if each > most {
+			t.Errorf("%s a waiting task costs %d bytes, more than %d", when, each, most)
+		}
+	}
+	prompt, specs := strings.Repeat("Fix the flaky login test.\n", 60), make([]coordinator.TaskSpec, 100)
+	for i := range tasks / len(specs) {
+		for j := range specs {
+			specs[j] = coordinator.TaskSpec{
+				Prompt: strconv.Itoa(i*len(specs)+j) + prompt, Workspace: w.work, NotBefore: time.Now().Add(24 * time.Hour),
+				Label: "nightly", MaxAttempts: 3, VerifyCommand: "go test ./...",
+			}
+		}
+		if _, err := w.c.SubmitAll(t.Context(), specs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	specs, prompt = nil, ""
+	check("submitted")
+	if list := w.c.List(coordinator.Filter{}); len(list) != tasks {
+		t.Fatalf("%d tasks are listed", len(list))
+	}
+	check("listed")
+	w.close()
+	w.open()
+	check("restarted")
+	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	check("compacted")
+}
+
+// heapInUse gives the bytes of what is reachable.
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
