@@ -252,8 +252,8 @@ func BenchmarkWaitingTaskMemory(b *testing.B) {
 
 func TestWaitingTaskIsSmall(t *testing.T) {
 	for _, name := range []string{"directory", "session", "after"} {
-		if queued, listed := waitingBytes(t, 50_000, kinds[name]); queued > maxWaiting || listed > maxWaiting {
-			t.Errorf("%s: a waiting task costs %.0f bytes, and %.0f once it was listed", name, queued, listed)
+		if queued, listed := waitingBytes(t, 20_000, kinds[name]); queued > maxWaiting || listed > maxWaiting {
+			t.Errorf("%s: a waiting task costs %.0f bytes, and %.0f once it was listed; at most %d", name, queued, listed, maxWaiting)
 		}
 	}
 }

@@ -13,12 +13,15 @@
 // that the table forbids, or with a value that cannot be read, is refused with
 // a [*RecordError] and has no effect at all.
 //
-// A task that has not ended is held as a whole [Task], without its texts (prompt,
-// result, unknown keys). Of one that has ended only a few words are kept,
-// well below 200 bytes, with the offsets of its records. Everything else is read
-// back through the [Reader] when asked for: by [State.Task], by [State.List] for the
-// rows that it returns, and by Apply itself when a record comes for a task that had
-// ended (a retry). That reading is the one I/O of this package, and the Reader
+// A task that has not ended is all in memory, but for its texts (prompt, result,
+// unknown keys): one that runs as a whole [Task], one that waits in a few words, at
+// most 600 bytes with its session and its place in its lane. What dispatch looks at of
+// it is a row of fields; the rest is packed, and strings that many tasks share are kept
+// once. A lane or a session that it has to itself comes on top of that. Of a task that
+// has ended only a few words are kept, well below 200 bytes, with the offsets of its
+// records. Everything else, and the titles of lists, is read back through the [Reader]
+// when asked for: by [State.Task], by [State.List] for the rows that it returns, and by
+// Apply itself when a record comes for a task that had ended (a retry). That reading is the one I/O of this package, and the Reader
 // does it. A Reader must therefore be able to read every record that was applied
 // before, also in the middle of a replay; when it cannot, Apply says so and the
 // record has no effect.

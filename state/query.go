@@ -147,7 +147,7 @@ func (s *State) Rows(f Filter, encode func(*Task) ([]byte, error)) ([]Row, error
 // maxRows and maxTitles bound the rows and the titles that are kept, in bytes.
 const (
 	maxRows   = 16 << 20
-	maxTitles = 256 << 10
+	maxTitles = 512 << 10
 )
 
 // rowCache has rows of ended tasks, or titles, each as of the task's newest record.
