@@ -26,7 +26,8 @@ func TestAccounts(t *testing.T) {
 		"g: status=queued; agent=codex; account=work",
 		"b: status=running; runId=r",
 		"g: status=running; runId=s",
-		"g: phase=verify", // uses no account
+		"g: phase=verify",                                               // uses no account
+		"h: status=queued; agent=gemini; account=judge; phase=evaluate", // names one, and waits for none
 	)
 	j.control(ControlAccount+"away", "hold: true", "reason: auth", "by: "+ledger.ByHand)
 	j.control(ControlAccount+"claude", "coolUntil: "+at(0), "limitWaits: 2", "reason: rate-limited")
@@ -36,6 +37,7 @@ func TestAccounts(t *testing.T) {
 		{Account: Account{Name: "away", Hold: true, Reason: "auth"}},
 		{Account: Account{Name: "claude", Reason: "rate-limited", CoolUntil: noon, LimitWaits: 2}, Agent: "claude", Waiting: 1},
 		{Account: Account{Name: "codex"}, Agent: "codex", Running: 1, Waiting: 1},
+		{Account: Account{Name: "judge"}, Agent: "gemini", Waiting: 1},
 		{Account: Account{Name: "work"}, Agent: "codex", Waiting: 1},
 	}
 	if diff := cmp.Diff(want, j.state.Accounts()); diff != "" {

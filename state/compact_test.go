@@ -353,6 +353,17 @@ func TestCompactionCarriesOver(t *testing.T) {
 			j.task(uuid(1), "hold:")
 			j.task(uuid(1), "hold: true")
 		},
+		"two tasks wait in a session behind another one, and the older was changed last": func(j *journal) {
+			j.task(uuid(1), "status: queued", "sessionKey: web", "sessionId: s1", "updatedAt: "+at(0))
+			j.task(uuid(2), "status: queued", "sessionKey: web", "sessionId: s1", "updatedAt: "+at(0))
+			j.task(uuid(3), "status: queued", "sessionKey: web", "sessionId: s2", "updatedAt: "+at(0))
+			j.task(uuid(1), "note: x", "updatedAt: "+at(time.Second))
+		},
+		"the current session has left the place, and its workspace stays": func(j *journal) {
+			j.task(uuid(1), "status: queued", "sessionKey: web", "sessionId: s1", "workspace: /a")
+			j.task(uuid(2), "status: queued", "sessionKey: web", "sessionId: s2", "workspace: /b")
+			j.task(uuid(2), "sessionKey: api", "sessionId: s2")
+		},
 	} {
 		j := newJournal(t)
 		fill(j)
@@ -360,5 +371,27 @@ func TestCompactionCarriesOver(t *testing.T) {
 		if diff := cmp.Diff(facts(t, j.state, nil), facts(t, next.state, nil)); diff != "" {
 			t.Errorf("%s, before (-) and after (+):\n%s", name, diff)
 		}
+		web := &Task{SessionKey: "web"}
+		was, _ := j.state.HomeOf(web, "")
+		if is, _ := next.state.HomeOf(web, ""); is != was {
+			t.Errorf("%s: the workspace of the session was %q, and is %q", name, was, is)
+		}
+	}
+}
+
+// TestCompactionCarriesFewSessions: the session of a task that waits behind others in a
+// directory is in its own record alone, however many there are; not so one that an agent
+// has begun for a task that ended.
+func TestCompactionCarriesFewSessions(t *testing.T) {
+	j := newJournal(t)
+	j.task(uuid(9), "status: done", "sessionKey: dir:/w", "sessionId: s1", "agent: codex", "codexSessionId: n")
+	for i := 1; i < 5; i++ {
+		j.task(uuid(i), "status: queued", "sessionKey: dir:/w", fmt.Sprintf("sessionId: s%d", i), "agent: codex", "updatedAt: "+at(0))
+	}
+	if lines := j.state.carriedSessions(); len(lines) != 2 || !strings.Contains(lines[0], `"s1"`) || !strings.Contains(lines[1], `"s4"`) {
+		t.Errorf("carried are %q", lines)
+	}
+	if diff := cmp.Diff(facts(t, j.state, nil), facts(t, j.compacted(j.compact(time.Time{})).state, nil)); diff != "" {
+		t.Error(diff)
 	}
 }
