@@ -282,7 +282,7 @@ func (c *compactor) encode() error {
 		}
 		ends = append(ends, len(c.journal))
 	}
-	from := len(VersionLine) + 2
+	from := len(emptyJournal)
 	for _, end := range ends { // of the journal as it is now: it has moved while it grew
 		c.texts, from = append(c.texts, c.journal[from:end:end]), end
 	}
