@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"stint/prompt"
@@ -83,6 +84,7 @@ type Event struct {
 	Forked  bool   // that session is a fork of the turn's
 	Text    string // a message of the agent, complete
 	Bytes   int64  // size of the output so far; Bytes alone is a sign of life
+	Started bool   // the agent is at work, though it has said nothing yet; comes alone
 }
 
 // An Outcome is how a run ended.
@@ -98,9 +100,10 @@ type Outcome struct {
 	Kept     bool        // the turn did not end well, but the native session has the prompt in its history: it must not be sent again
 	RetryAt  time.Time   // rate-limited: when the agent said that it may go on; zero if it did not
 	Env      []string    // names of the environment variables that were passed
-	Shortage bool        // interrupted before the agent was at work, because the machine lacked something that comes back ([IsShortage])
-	Fresh    bool        // the turn has begun a new session; the coordinator sets it
-	Note     string      // something the user should know although the run went on, e.g. that a session was lost
+
+	Shortage syscall.Errno // interrupted before the agent was at work, because the machine lacked something that comes back ([ShortageOf]); else 0
+	Fresh    bool          // the turn has begun a new session; the coordinator sets it
+	Note     string        // something the user should know although the run went on, e.g. that a session was lost
 
 	Findings []state.Issue // what the agent was denied, and what is wrong with its answer
 }
@@ -123,6 +126,7 @@ type VerifyRun struct {
 	Command   string        // for sh -c
 	Timeout   time.Duration // of the command; 0: none
 	Grace     time.Duration // between SIGTERM and SIGKILL
+	Started   func()        // called when the command is at work; nil: nobody asks
 	Printed   func()        // called when the command has printed something; nil: nobody asks
 }
 
@@ -134,7 +138,8 @@ type VerifyResult struct {
 	Cut      bool        // the run's file stdout has not all of it
 	Duration time.Duration
 	Error    string // one sentence; "" if it has passed
-	Shortage bool   // as in [Outcome]
+
+	Shortage syscall.Errno // as in [Outcome]
 }
 
 // Passed reports whether the command says that all is well.

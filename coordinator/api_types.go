@@ -83,6 +83,7 @@ type Health struct {
 	StateDir   string               `json:"stateDir" doc:"Absolute path of its state directory" example:"/home/ana/.local/state/stint"`
 	Paused     bool                 `json:"paused" doc:"Dispatch is paused: no task starts" example:"false"`
 	PauseWhy   string               `json:"pauseWhy,omitempty" doc:"The reason that was given for the pause" example:"release day"`
+	Shortage   *Shortage            `json:"shortage,omitempty" doc:"What the machine lacks: until it is back one task at a time is started, at growing intervals; left out: nothing, or no task waits"`
 	Counts     map[state.Status]int `json:"counts" doc:"Number of tasks by status" example:"{\"queued\":4,\"running\":1,\"done\":37}"`
 	Running    []string             `json:"running,omitempty" doc:"Ids of the tasks that run now" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	Findings   []string             `json:"findings,omitempty" doc:"What could not be read in the ledger, with file and line" example:"tasks.md:812: unknown status"`
@@ -92,6 +93,13 @@ type Health struct {
 	HTTP       string               `json:"http,omitempty" doc:"Its address there" example:"127.0.0.1:7433"`
 	HTTPError  string               `json:"httpError,omitempty" doc:"Why it does not listen there although it should" example:"127.0.0.1:7433 is in use"`
 	Postgres   *MirrorStatus        `json:"postgres,omitempty" doc:"State of the Postgres mirror; left out: none is configured"`
+}
+
+// A Shortage is something that the machine lacks, which keeps tasks from being started.
+type Shortage struct {
+	What  string    `json:"what" doc:"What is lacking" example:"no inodes are left on the disk of /home/ana/.local/state/stint"`
+	Since time.Time `json:"since" doc:"When it was met first" example:"2026-11-21T03:12:45.123Z"`
+	Next  time.Time `json:"next,omitzero" doc:"When one task finds out whether it is over; left out: one is doing so" example:"2026-11-21T03:13:17.123Z"`
 }
 
 // A HealthStatus says in one word how a master is. The set is closed; of several that
@@ -119,6 +127,7 @@ const (
 	CodeChanged      Code = "changed"       // it is for what was there before
 	CodeBusy         Code = "busy"          // a lock or a session is held by someone else
 	CodeFull         Code = "disk-full"     // nothing can be written
+	CodeShortage     Code = "shortage"      // the machine lacks something that comes back: nothing was done, and the same may succeed soon
 	CodeStopped      Code = "stopped"       // the master is going away, or has gone
 	CodeAgentMissing Code = "agent-missing" // no such program, or not logged in
 	CodeForbidden    Code = "forbidden"     // a run, or a page of another site, may not do that

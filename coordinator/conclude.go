@@ -45,6 +45,9 @@ func (c *Coordinator) finish(r *run, out Outcome) error {
 // no room for the file, it tries once more when there was some for the record.
 func (c *Coordinator) keepAnswer(r *run, out *Outcome, record func() error) error {
 	unwritten := c.writeAnswer(r, out)
+	for len(out.Result) > MaxResult && ShortageOf(unwritten) != 0 && c.waitAgain(r.ctx, "an answer", unwritten) {
+		unwritten = c.writeAnswer(r, out) // the record has not all of it
+	}
 	err := record()
 	if unwritten != nil && err == nil {
 		unwritten = c.writeAnswer(r, out)

@@ -55,7 +55,9 @@ type Coordinator struct {
 	leftovers map[string]state.Task // verify commands of the last master that may still be alive, by run: task and lane
 	clients   int                   // calls that are at work
 	lastCall  time.Time
-	handover  bool // nothing more is started
+	short     *lacking  // what the machine lacks; nil: nothing
+	shortAt   time.Time // when trouble was told of that last
+	handover  bool      // nothing more is started
 	closing   bool
 
 	full    atomic.Bool    // the disk was, since the dispatcher asked last
@@ -135,7 +137,10 @@ func (c *Coordinator) openFiles() error {
 		Apply:   c.apply, Begin: c.beginSave, Together: c.checkTogether, Notify: c.notice,
 		Archived: c.archived, Reset: c.refold, Refolded: c.refolded, Now: c.cfg.Now,
 		Guarded: guardedKeys, Copied: state.Copied, Deleted: c.deleted,
-		Observe: func(w *ledger.Commit) { c.counters.commit(w, c.cfg.Now()) },
+		Observe: func(w *ledger.Commit) {
+			c.counters.commit(w, c.cfg.Now())
+			c.journalWritten(w.Err)
+		},
 	})
 	if err != nil {
 		return err
@@ -236,9 +241,20 @@ func entryOf(s state.Session) session.Entry {
 	return session.Entry{Key: s.Key, Agent: s.Agent, Account: s.Account, SessionID: s.ID, Native: s.Native, UpdatedAt: s.UpdatedAt}
 }
 
-// trouble notes an error that is no task's own: it goes to the log and to Health.
+// trouble notes an error that is no task's own: it goes to the log and to Health. While
+// the machine lacks something, many things fail again and again: the first one is logged.
 func (c *Coordinator) trouble(what string, err error) {
-	c.log.Error(what, "error", err)
+	level, now := slog.LevelError, c.cfg.Now()
+	isShort := ShortageOf(err) != 0 || errors.Is(err, &Error{Code: CodeFull})
+	c.runsMu.Lock()
+	if isShort && (c.short != nil || now.Sub(c.shortAt) < failedFor) {
+		level = slog.LevelDebug
+	}
+	if isShort {
+		c.shortAt = now
+	}
+	c.runsMu.Unlock()
+	c.log.Log(context.Background(), level, what, "error", err)
 	c.mu.Lock()
 	c.lastErr = fmt.Sprintf("%s: %v", what, err)
 	c.mu.Unlock()
@@ -384,14 +400,23 @@ func (c *Coordinator) insist(ctx context.Context, what string, change func(conte
 		if !errors.Is(err, &Error{Code: CodeFull}) {
 			return err
 		}
-		c.trouble(what+" waits for room on the disk", err)
-		select {
-		case <-c.ledger.Done():
+		if !c.waitAgain(ctx, what, err) {
 			return err
-		case <-ctx.Done():
-			return err
-		case <-time.After(lookAgain):
 		}
+	}
+}
+
+// waitAgain lets what a run has left wait for what the machine lacks, and reports whether
+// to try again.
+func (c *Coordinator) waitAgain(ctx context.Context, what string, err error) bool {
+	c.trouble(what+" waits for what the machine lacks", err)
+	select {
+	case <-c.ledger.Done():
+		return false
+	case <-ctx.Done():
+		return false
+	case <-time.After(lookAgain):
+		return true
 	}
 }
 

@@ -50,12 +50,16 @@ const clockCheck = 30 * time.Second
 func (c *Coordinator) untilNext() time.Duration {
 	now := c.cfg.Now()
 	c.mu.Lock()
-	ready := len(c.state.Ready(now, c.limits())) > 0
+	lim := c.limits()
+	ready := len(c.state.Ready(now, lim)) > 0
 	next, idle := c.state.NextWake(now), c.state.Idle()
 	c.mu.Unlock()
 	wait := farAway
 	if c.full.Swap(false) || ready {
 		wait = lookAgain
+	}
+	if lim.Again.After(now) && (next.IsZero() || lim.Again.Before(next)) {
+		next = lim.Again
 	}
 	if !next.IsZero() {
 		wait = min(wait, max(next.Sub(now), time.Millisecond), clockCheck)
@@ -139,10 +143,17 @@ func (c *Coordinator) limits() state.Limits {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	settling := map[string]bool{}
+	lim := state.Limits{MaxWorkers: c.cfg.MaxWorkers, Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.cfg.WorkspaceRoot}
+	if c.short != nil {
+		lim.Short, lim.Again = c.short.What, c.short.Next
+	}
 	for id, r := range c.runs {
 		settling[id] = r.settling.Load()
+		if r.probe {
+			lim.Again = time.Time{}
+		}
 	}
-	return state.Limits{MaxWorkers: c.cfg.MaxWorkers, Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.cfg.WorkspaceRoot}
+	return lim
 }
 
 // dispatch starts all tasks that are ready: it appends `running` for them in one
@@ -198,14 +209,17 @@ func (c *Coordinator) anyReady() bool {
 func (c *Coordinator) choose(defaultAgent string) (chosen []*run, waiting []*ledger.Record) {
 	now := c.cfg.Now()
 	c.mu.Lock()
-	ready := c.state.Ready(now, c.limits())
+	lim := c.limits()
+	ready := c.state.Ready(now, lim)
 	runs := make([]*run, 0, len(ready))
 	for i := range ready {
 		if r := c.joinAccount(&ready[i], defaultAgent, now); r != nil {
 			waiting = append(waiting, r)
 			continue
 		}
-		runs = append(runs, c.newRun(&ready[i], defaultAgent, now))
+		run := c.newRun(&ready[i], defaultAgent, now)
+		run.probe = lim.Short != ""
+		runs = append(runs, run)
 	}
 	c.mu.Unlock()
 	c.runsMu.Lock()

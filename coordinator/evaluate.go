@@ -139,7 +139,7 @@ func (c *Coordinator) unjudged(r *run, t *state.Task) Outcome {
 func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSettings, out *Outcome) {
 	turn, err := c.prepareJudge(r, t, set, out)
 	if err != nil {
-		out.Note = "the answer was not evaluated: " + err.Error()
+		unasked(out, broken(err))
 		return
 	}
 	limit := judgeLimit
@@ -148,7 +148,11 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 	}
 	ctx, stop := context.WithTimeoutCause(r.ctx, limit, ErrTimeout)
 	defer stop()
-	said := c.runTurn(ctx, t.Agent, agent, turn, func(Event) {
+	said := c.runTurn(ctx, t.Agent, agent, turn, func(e Event) {
+		if e.Started {
+			c.regains(r)
+			return
+		}
 		now := c.cfg.Now()
 		r.lastOutput.Store(&now)
 	})
@@ -161,7 +165,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 	asked.Phase = "" // it is the account's agent all the same
 	r.account = c.judge(&asked, Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, c.cfg.Now()).account
 	if said.Class != "" {
-		out.Note = "the answer was not evaluated: " + notJudged(&said)
+		unasked(out, said)
 		return
 	}
 	j, err := readJudgement(said.Result)
@@ -171,6 +175,16 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 	}
 	out.Findings = together(out.Findings, j.findings)
 	out.Note = c.learn(r, t, set, j.lessons)
+}
+
+// unasked makes the outcome of an answer that is not judged: it stands as it is, unless
+// the machine lacks something, for which its evaluation waits.
+func unasked(out *Outcome, said Outcome) {
+	if said.Shortage != 0 {
+		out.Class, out.Error, out.ExitCode, out.Shortage = state.ClassInterrupted, said.Error, -1, said.Shortage
+		return
+	}
+	out.Note = "the answer was not evaluated: " + notJudged(&said)
 }
 
 // notJudged says why there is no judgement.

@@ -106,6 +106,9 @@ func (c *Coordinator) collect(workspace, runID string, spec []string) (taken []s
 	var problems []string
 	for _, path := range spec {
 		f, err := take(from, to, path)
+		if ShortageOf(err) != 0 {
+			return nil, &fileError{"output file", path, err}
+		}
 		if err != nil {
 			problems = append(problems, (&fileError{"output file", path, err}).Error())
 			continue

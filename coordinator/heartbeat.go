@@ -25,6 +25,7 @@ func (c *Coordinator) Health() Health {
 	defer c.mu.Unlock()
 	h.Findings = append(h.Findings, c.rejected...)
 	h.Paused, h.PauseWhy = c.state.Paused()
+	h.Shortage = c.shortage()
 	h.Counts, h.Running, h.LastError = c.state.Counts(), c.state.Running(), c.lastErr
 	h.HTTP, h.APIEnabled = c.http, c.http != ""
 	if c.httpErr != nil {

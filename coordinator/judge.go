@@ -31,7 +31,7 @@ type verdict struct {
 //	canceled                         yes                 canceled
 //	interrupted, by a shutdown       no, a retry         queued at once; dead after max retries
 //	interrupted, and we go on        no, a retry         queued with backoff; dead after max retries
-//	the same, by a shortage          no                  queued with backoff
+//	the same, by a shortage          no                  queued; starts when the dispatcher tries whether that is over
 //	rate-limited                     no, a limit wait    queued; the account cools down until the time that the agent
 //	                                                     named, however far, else by its backoff, and then dead after
 //	                                                     max_limit_wait. Failed if the task does not wait. Neither
@@ -99,15 +99,16 @@ func verdictOf(t *state.Task, status state.Status) verdict {
 }
 
 // judgeInterrupted queues a task again that did not fail by itself. If the master
-// goes on, what was in the way (a full disk, a killed gate) may still be there a
-// moment later: the next try waits. Nobody's retries are used up by a shortage.
+// goes on, what was in the way (a killed gate) may still be there a moment later: the
+// next try waits. Nobody's retries are used up by a shortage, for which all tasks wait.
 func (c *Coordinator) judgeInterrupted(v *verdict, t *state.Task, out Outcome, now time.Time) {
 	v.status, v.attempt = state.Queued, t.Attempt-1
-	if !out.Shortage {
-		v.retries++
+	if out.Shortage != 0 {
+		return
 	}
+	v.retries++
 	switch {
-	case !out.Shortage && v.retries > c.cfg.MaxRetries:
+	case v.retries > c.cfg.MaxRetries:
 		v.status = state.Dead
 	case !c.isGoing():
 		v.notBefore = now.Add(c.backoff(t.Retries))
@@ -147,6 +148,10 @@ func (c *Coordinator) backoff(n int) time.Duration { return c.backoffUpTo(c.cfg.
 
 func (c *Coordinator) backoffUpTo(most time.Duration, n int) time.Duration {
 	d := float64(c.cfg.BackoffBase) * math.Pow(2, float64(min(n, 30)))
-	d = min(d, float64(most))
+	return c.spread(min(d, float64(most)))
+}
+
+// spread gives a random part of a wait between half and all.
+func (c *Coordinator) spread(d float64) time.Duration {
 	return time.Duration(d * (0.5 + 0.5*c.cfg.Rand()))
 }

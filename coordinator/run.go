@@ -40,6 +40,7 @@ type run struct {
 	flagged     bool           // the task has findings in its records
 	account     *ledger.Record // what the evaluator's turn says about the account; nil if nothing
 	cut         bool           // of the attempt's answer only head and tail are left
+	probe       bool           // it finds out whether a shortage is over
 	check       *VerifyResult  // how the verify command ended; nil: it was not run, or was cut off
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
@@ -87,6 +88,12 @@ func (c *Coordinator) round(r *run) (*run, error) {
 	default:
 		out = c.attempt(r)
 	}
+	switch {
+	case out.Shortage != 0:
+		c.lacks(out.Shortage, r.probe)
+	case out.Class == "":
+		c.regains(r)
+	}
 	c.settle(r)
 	c.log.Info("run ended", "task", r.task.ID, "run", r.id, "phase", first(string(r.task.Phase), "agent"), "class", first(string(out.Class), "success"), "exit", out.ExitCode)
 	s, goes := c.next(r, &out)
@@ -98,7 +105,11 @@ func (c *Coordinator) round(r *run) (*run, error) {
 		return c.goOn(r, &out, s)
 	}
 	c.gather(r, &out)
-	return nil, c.finish(r, out)
+	err := c.finish(r, out)
+	if commit, _ := c.snapshotOf(r.id); out.Shortage != 0 && commit == "" {
+		_ = os.RemoveAll(c.RunDir(r.id)) // nothing was at work there, and each try would leave one
+	}
+	return nil, err
 }
 
 // settleLimit bounds how long the end of a run waits for tasks.md: for longer than the
@@ -123,13 +134,18 @@ func (c *Coordinator) gather(r *run, out *Outcome) {
 	if err != nil || out.Class != "" || len(t.OutputSpec) == 0 {
 		return
 	}
-	if _, err = c.makeFiles(r.id); err == nil {
-		err = c.hasMoved(r, &t)
+	for again := true; again; again = ShortageOf(err) != 0 && c.waitAgain(r.ctx, "a task's output", err) {
+		if _, err = c.makeFiles(r.id); err == nil {
+			err = c.hasMoved(r, &t)
+		}
+		if err == nil {
+			r.outputs, err = c.collect(t.Workspace, r.id, t.OutputSpec)
+		}
 	}
-	if err == nil {
-		r.outputs, err = c.collect(t.Workspace, r.id, t.OutputSpec)
-	}
-	if err != nil {
+	switch short := ShortageOf(err); {
+	case short != 0: // to be ended now
+		out.Class, out.Error, out.Shortage = state.ClassInterrupted, err.Error(), short
+	case err != nil:
 		out.Class, out.Error = state.ClassOutputMissing, err.Error()
 	}
 }
@@ -177,7 +193,7 @@ func (c *Coordinator) missesSession(r *run, resume string) bool {
 
 // broken is the outcome of a run that could not begin for a reason of ours.
 func broken(err error) Outcome {
-	return Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error(), Shortage: IsShortage(err)}
+	return Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error(), Shortage: ShortageOf(err)}
 }
 
 func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
@@ -188,7 +204,7 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 	}
 	turn, told, err := c.prepare(r, t)
 	var wrong *fileError
-	if errors.As(err, &wrong) {
+	if errors.As(err, &wrong) && ShortageOf(err) == 0 {
 		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error() + "; correct inputFiles in tasks.md and retry"}
 	}
 	if err != nil {
@@ -200,8 +216,12 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 		ctx, stop = context.WithTimeoutCause(ctx, limit, ErrTimeout)
 		defer stop()
 	}
-	c.snapshot(r, t)
-	c.say(r, session.RoleUser, prompt.UserMessage(told), "")
+	if err = c.snapshot(r, t); ShortageOf(err) == 0 {
+		err = c.say(r, session.RoleUser, prompt.UserMessage(told), "")
+	}
+	if ShortageOf(err) != 0 {
+		return broken(err)
+	}
 	out := c.runTurn(ctx, r.task.Agent, agent, turn, func(e Event) { c.heard(r, e) })
 	out.Fresh = r.session == ""
 	r.looked, r.flagged = true, len(t.Findings) > 0
@@ -215,8 +235,11 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 		out.Error = strings.TrimPrefix(fmt.Sprintf("it ran longer than its limit of %s; %s", c.timeout(t), strings.TrimPrefix(out.Error, "timeout")), "; ")
 		out.Error = strings.TrimRight(out.Error, "; ")
 	}
+	if out.Shortage != 0 {
+		return out
+	}
 	c.checkSession(r, t, &out)
-	c.say(r, session.RoleAssistant, out.Result, out.Error)
+	_ = c.say(r, session.RoleAssistant, out.Result, out.Error)
 	return out
 }
 
@@ -379,6 +402,10 @@ func (c *Coordinator) timeout(t *state.Task) time.Duration {
 // heard takes what a running agent tells. Its session id is recorded the moment
 // it is known, so that a crash can resume it.
 func (c *Coordinator) heard(r *run, e Event) {
+	if e.Started {
+		c.regains(r)
+		return
+	}
 	now := c.cfg.Now()
 	r.lastOutput.Store(&now)
 	if e.Text != "" {
@@ -447,8 +474,9 @@ func (c *Coordinator) stillRuns(r *run) bool {
 }
 
 // say adds a message to the session's transcript. The transcript is for people;
-// the ledger has what counts, so an error only goes to the log.
-func (c *Coordinator) say(r *run, role, text, problem string) {
+// the ledger has what counts, so an error goes to the log, and matters only to a turn that
+// has not begun.
+func (c *Coordinator) say(r *run, role, text, problem string) error {
 	tr, err := session.OpenTranscript(c.cfg.StateDir, r.task.SessionID)
 	if err == nil {
 		err = tr.Append(session.Message{Role: role, Text: text, TS: c.cfg.Now().UTC(), TaskID: r.task.ID, RunID: r.id, Error: problem})
@@ -456,4 +484,5 @@ func (c *Coordinator) say(r *run, role, text, problem string) {
 	if err != nil {
 		c.trouble("the transcript could not be written", err)
 	}
+	return err
 }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -14,31 +18,141 @@ import (
 	"stint/state"
 )
 
-// TestShortage: a run that cannot begin because the machine lacks something begins
-// when that is back. It spends neither attempts nor retries, waits between two
-// tries, and says what is lacking.
+// short is a run that could not begin.
+func short(n syscall.Errno) coordinator.Outcome {
+	return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: n.Error(), Shortage: n}
+}
+
+// lines is a log of which the warnings and errors count.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (w *world) logs() *lines {
+	l := &lines{}
+	w.cfg.Log = slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return l
+}
+
+// TestShortage: while the machine lacks something, a queue of tasks costs one start now
+// and then, which spends nothing. It is logged once, why and Health tell of it, and all
+// goes on when it is over.
 func TestShortage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
-		back := time.Now().Add(time.Hour)
-		tries := 0
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-			if tries++; time.Now().After(back) {
-				return coordinator.Outcome{Result: "fine"}
+		log := w.logs()
+		back, tries := time.Now().Add(time.Hour), 0
+		var mu sync.Mutex
+		w.agent.do = func(_ context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			mu.Lock()
+			defer mu.Unlock()
+			if time.Now().Before(back) {
+				tries++
+				return short(syscall.EMFILE)
 			}
-			return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: "too many open files", Shortage: true}
+			return coordinator.Outcome{Result: "fine"}
 		}
 		w.openUnwatched()
-		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
-		time.Sleep(time.Minute)
-		if why, err := w.c.Why(id); err != nil || !strings.HasSuffix(why, ": too many open files") {
-			t.Errorf("why: %s, %v", why, err)
+		var ids []string
+		for range 20 {
+			ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true}).ID)
 		}
-		got := w.ended(id)
+		size := func() int64 {
+			fi, err := os.Stat(filepath.Join(w.dir, "journal.md"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fi.Size()
+		}
+		before := size()
+		time.Sleep(time.Minute)
+		const what = "stint has as many files open as it may (ulimit -n)"
+		for _, id := range ids {
+			if why, err := w.c.Why(id); err != nil || !strings.HasPrefix(why, what+"; one task is tried again at ") {
+				t.Errorf("why: %s, %v", why, err)
+			}
+		}
+		if s := w.c.Health().Shortage; s == nil || s.What != what || s.Next.Before(time.Now()) || time.Since(s.Since) < 50*time.Second {
+			t.Errorf("health: %+v", s)
+		}
+		time.Sleep(58 * time.Minute)
+		if grown := size() - before; tries > w.cfg.MaxWorkers+30 || grown > 30_000 {
+			t.Errorf("%d starts in an hour, and the journal has grown by %d bytes", tries, grown)
+		}
+		for _, id := range ids {
+			got := w.ended(id)
+			w.expect(got, state.Done, "")
+			if got.Attempt != 1 || got.Retries != 0 {
+				t.Errorf("attempt %d, %d retries", got.Attempt, got.Retries)
+			}
+		}
+		if late := time.Since(back); late > 6*time.Minute || w.c.Health().Shortage != nil {
+			t.Errorf("the last one ended %s after it was back; health: %+v", late, w.c.Health().Shortage)
+		}
 		w.close()
-		w.expect(got, state.Done, "")
-		if late := time.Since(back); got.Attempt != 1 || got.Retries != 0 || tries > 250 || late > time.Minute {
-			t.Errorf("attempt %d, %d retries, %d tries, begun %s after it was back", got.Attempt, got.Retries, tries, late)
+		if said := log.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, what+": no task is started") || !strings.Contains(said, "the shortage is over") {
+			t.Errorf("log:\n%s", said)
+		}
+	})
+}
+
+// TestShortageEndsWhenAnAgentIsAtWork: the others need not wait until the task that has
+// found out has ended, nor do those at work end; and a shortage that is met anew is told
+// anew.
+func TestShortageEndsWhenAnAgentIsAtWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		log := w.logs()
+		lacking := true
+		w.agent.do = func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			if turn.Model != "first" && lacking {
+				return short(syscall.EAGAIN)
+			}
+			report(coordinator.Event{Started: true})
+			time.Sleep(time.Hour)
+			return coordinator.Outcome{Result: "fine"}
+		}
+		w.openUnwatched()
+		begun := time.Now()
+		first := w.submit(coordinator.TaskSpec{Prompt: "p", Model: "first", Parallel: true, Timeout: "2h"}).ID
+		time.Sleep(time.Second)
+		var ids []string
+		for range 3 {
+			ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true, Timeout: "2h"}).ID)
+		}
+		time.Sleep(10 * time.Second)
+		if got := w.task(first); got.Status != state.Running {
+			t.Errorf("the one at work is %s", got.Status)
+		}
+		lacking = false
+		time.Sleep(10 * time.Second)
+		for _, id := range ids {
+			if got := w.task(id); got.Status != state.Running {
+				t.Errorf("a task is %s, %s after its shortage was over", got.Status, 10*time.Second)
+			}
+		}
+		for _, id := range ids {
+			w.expect(w.ended(id), state.Done, "")
+		}
+		if took := time.Since(begun); took > 65*time.Minute {
+			t.Errorf("all of them took %s", took)
+		}
+		w.close()
+		if n := strings.Count(log.String(), "no more processes can be started: "); n != 1 {
+			t.Errorf("log:\n%s", log)
 		}
 	})
 }
@@ -49,7 +163,7 @@ func TestShortageOfAReleasedTask(t *testing.T) {
 	w, id := interrupted(t)
 	w.cfg.MaxRetries = 0
 	w.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
-	w.outcomes(coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Shortage: true}, coordinator.Outcome{Result: "fine"})
+	w.outcomes(short(syscall.EMFILE), coordinator.Outcome{Result: "fine"})
 	w.open()
 	w.until(id, (*state.Task).Orphaned)
 	if _, err := w.c.Release(t.Context(), id, "client"); err != nil {
@@ -79,14 +193,14 @@ func TestInterruptedWhileWeGoOn(t *testing.T) {
 	})
 }
 
-func TestIsShortage(t *testing.T) {
+func TestShortageOf(t *testing.T) {
 	for _, e := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
-		if !coordinator.IsShortage(fmt.Errorf("mkdir: %w", e)) {
-			t.Errorf("%v is no shortage", e)
+		if got := coordinator.ShortageOf(fmt.Errorf("mkdir: %w", e)); got != e {
+			t.Errorf("%v is the shortage %v", e, got)
 		}
 	}
 	for _, e := range []error{nil, syscall.ENOENT, syscall.EIO, context.Canceled} {
-		if coordinator.IsShortage(e) {
+		if coordinator.ShortageOf(e) != 0 {
 			t.Errorf("%v is a shortage", e)
 		}
 	}

@@ -14,6 +14,9 @@ type Limits struct {
 	Taken        map[string]string        // lanes that no task takes and where none may start, by key: with what is there
 	Settling     map[string]bool          // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
 
+	Short string    // what the machine lacks: no task may start but one, from Again on, that finds out whether that is over; "": nothing
+	Again time.Time // zero: such a task is being started
+
 	WorkspaceRoot string // workspace of tasks that have none, nor their session; "": they wait
 }
 
@@ -22,6 +25,23 @@ func (m Limits) slots(a *account) int {
 		return 0
 	}
 	return m.AccountSlots(a.name)
+}
+
+// waits reports whether the machine lacks something, and it is not the time to try again.
+func (m Limits) waits(now time.Time) bool {
+	return m.Short != "" && (m.Again.IsZero() || m.Again.After(now))
+}
+
+// room gives how many tasks may start now.
+func (s *State) room(now time.Time, lim Limits) int {
+	free := lim.MaxWorkers - len(s.running)
+	switch {
+	case s.dispatch.paused || lim.waits(now):
+		return 0
+	case lim.Short != "":
+		return min(free, 1)
+	}
+	return free
 }
 
 // full reports whether the account has no slot left. After a cool-down it has one
@@ -68,8 +88,8 @@ func (s *State) Ready(now time.Time, lim Limits) []Task {
 
 // urgent is Ready, without copies.
 func (s *State) urgent(now time.Time, lim Limits) []*live {
-	free := lim.MaxWorkers - len(s.running)
-	if s.dispatch.paused || free <= 0 {
+	free := s.room(now, lim)
+	if free <= 0 {
 		return nil
 	}
 	s.refresh(now)
@@ -103,8 +123,8 @@ func (s *State) urgent(now time.Time, lim Limits) []*live {
 // urgent first, if their accounts did not cool down. It changes nothing, and costs
 // as much as Ready.
 func (s *State) Stranded(now time.Time, lim Limits) []Task {
-	free := lim.MaxWorkers - len(s.running)
-	if s.dispatch.paused || free <= 0 || !s.cooling(now) {
+	free := s.room(now, lim)
+	if free <= 0 || !s.cooling(now) {
 		return nil
 	}
 	list := s.urgent(now, lim)

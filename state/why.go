@@ -30,7 +30,7 @@ func (s *State) whyNow(n uint32, id string, now time.Time, lim Limits) string {
 		return "a draft; to queue it: stint retry, or status: queued in tasks.md"
 	}
 	t := &s.whole(l).Task
-	if why := cmp.Or(whyHeld(t), s.whyPaused(), whyTime(t, now), s.whyHome(t, lim.WorkspaceRoot)); why != "" {
+	if why := cmp.Or(whyHeld(t), s.whyPaused(), whyShort(now, lim), whyTime(t, now), s.whyHome(t, lim.WorkspaceRoot)); why != "" {
 		return why // without a look at its lane, which may be long
 	}
 	return cmp.Or(
@@ -158,6 +158,17 @@ func (s *State) whyPaused() string {
 		return ""
 	}
 	return "dispatch is paused" + because(s.dispatch.reason) + "; to go on: stint resume"
+}
+
+// whyShort says what the machine lacks, and when a task finds out whether that is over.
+func whyShort(now time.Time, lim Limits) string {
+	switch {
+	case lim.Short == "":
+		return ""
+	case lim.Again.After(now):
+		return lim.Short + "; one task is tried again at " + clock(lim.Again, now) + in(lim.Again, now)
+	}
+	return lim.Short + "; one task is being tried again"
 }
 
 func whyTime(t *Task, now time.Time) string {

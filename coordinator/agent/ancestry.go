@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+
+	"stint/coordinator"
 )
 
 // liveGates are the gates that this process has started and not reaped, by pid. A
@@ -75,6 +77,9 @@ func runAbove(pid int, start string, read func(pid int) (proc, error)) (run stri
 	}
 	for child.ppid > 1 && gates[child.ppid] == "" {
 		p, err := read(child.ppid)
+		if coordinator.ShortageOf(err) != 0 { // it could be seen
+			return "", err
+		}
 		if err != nil {
 			return "", stillBelow(child, read)
 		}
@@ -85,7 +90,11 @@ func runAbove(pid int, start string, read func(pid int) (proc, error)) (run stri
 
 // stillBelow says that a process has ended, or is not p's parent any more; nil if neither.
 func stillBelow(p proc, read func(pid int) (proc, error)) error {
-	if again, err := read(p.pid); err != nil || again.ppid != p.ppid {
+	again, err := read(p.pid)
+	if coordinator.ShortageOf(err) != 0 {
+		return err
+	}
+	if err != nil || again.ppid != p.ppid {
 		return errGone
 	}
 	return nil

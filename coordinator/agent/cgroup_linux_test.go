@@ -29,6 +29,7 @@ type deaf struct{}
 func (deaf) feed([]byte)           {}
 func (deaf) aside([]byte)          {}
 func (deaf) finished() bool        { return false }
+func (deaf) began()                {}
 func (deaf) progress(int64)        {}
 func (deaf) stuck(time.Time) error { return nil }
 

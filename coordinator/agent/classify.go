@@ -30,7 +30,7 @@ func classify(e ended, d decoder, now time.Time) verdict {
 		return verdict{class: state.ClassInterrupted, msg: "the run could not be started: " + e.err.Error()}
 	case e.end.Missing:
 		return verdict{class: state.ClassAgentMissing, msg: "the agent cannot be executed: " + e.end.Err}
-	case e.end.Shortage:
+	case e.end.Shortage != 0:
 		return verdict{class: state.ClassInterrupted, msg: "the agent could not be started: " + e.end.Err}
 	case e.end.Err != "":
 		return verdict{class: state.ClassExit, msg: "the agent could not be started: " + e.end.Err}

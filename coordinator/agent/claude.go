@@ -36,7 +36,7 @@ func (c *Claude) Run(ctx context.Context, turn coordinator.Turn, report func(coo
 		return *out
 	}
 	if err := writeClaudeInput(s.stdin, turn.Prompt); err != nil {
-		return *refused(state.ClassInterrupted, err.Error())
+		return coordinator.Outcome{Class: state.ClassInterrupted, Error: err.Error(), ExitCode: -1, Shortage: coordinator.ShortageOf(err)}
 	}
 	return c.runEvents(ctx, s, newClaudeDecoder(turn, report), report)
 }

@@ -57,7 +57,7 @@ type endReport struct {
 	Err     string `json:"err,omitempty"`     // why it could not be started
 	Missing bool   `json:"missing,omitempty"` // the program is not there or cannot be executed
 
-	Shortage bool `json:"shortage,omitempty"` // Err is a shortage of the machine: see coordinator.IsShortage
+	Shortage syscall.Errno `json:"shortage,omitempty"` // Err is this shortage of the machine: see coordinator.ShortageOf
 }
 
 // GateMain is the body of the hidden subcommand gate. Only the supervisor starts
@@ -194,7 +194,7 @@ func (g *gate) start() *endReport {
 		}
 	}()
 	if err != nil {
-		return &endReport{Exit: -1, Err: err.Error(), Shortage: coordinator.IsShortage(err)}
+		return &endReport{Exit: -1, Err: err.Error(), Shortage: coordinator.ShortageOf(err)}
 	}
 	fds := []uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd(), lockFD}
 	attr := &syscall.ProcAttr{Dir: g.spec.Dir, Env: g.spec.Env, Files: fds}
@@ -206,8 +206,11 @@ func (g *gate) start() *endReport {
 		return pid, err
 	})
 	if pid == 0 {
-		own := g.spec.Limits.Files > 0 && errors.Is(err, syscall.EMFILE) // a limit of the run, which stays
-		return &endReport{Exit: -1, Err: fmt.Sprintf("%s: %v", g.spec.Argv[0], err), Missing: missing, Shortage: !own && coordinator.IsShortage(err)}
+		short := coordinator.ShortageOf(err)
+		if g.spec.Limits.Files > 0 && short == syscall.EMFILE { // a limit of the run, which stays
+			short = 0
+		}
+		return &endReport{Exit: -1, Err: fmt.Sprintf("%s: %v", g.spec.Argv[0], err), Missing: missing, Shortage: short}
 	}
 	g.pid = pid
 	if err != nil { // it lives, and without all its limits

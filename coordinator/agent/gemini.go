@@ -30,7 +30,7 @@ func (g *Gemini) Run(ctx context.Context, turn coordinator.Turn, report func(coo
 		return *out
 	}
 	if err := g.writeDefaults(turn.RunDir); err != nil {
-		return *refused(state.ClassInterrupted, err.Error())
+		return coordinator.Outcome{Class: state.ClassInterrupted, Error: err.Error(), ExitCode: -1, Shortage: coordinator.ShortageOf(err)}
 	}
 	return g.runEvents(ctx, s, newGeminiDecoder(turn, report), report)
 }

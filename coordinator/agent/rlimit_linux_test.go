@@ -107,7 +107,7 @@ func TestResourcesAct(t *testing.T) {
 func TestTooFewFiles(t *testing.T) {
 	b := newBench(t)
 	e, _ := b.script(b.turn(""), "exit 0", func(r *Runner) { r.Resources.Files = 6 })
-	if !strings.Contains(e.end.Err, "too many open files") || e.end.Shortage {
+	if !strings.Contains(e.end.Err, "too many open files") || e.end.Shortage != 0 {
 		t.Errorf("ended: %+v", e)
 	}
 }

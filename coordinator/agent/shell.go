@@ -47,7 +47,7 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 		ctx, stop = context.WithTimeoutCause(ctx, v.Timeout, coordinator.ErrTimeout)
 		defer stop()
 	}
-	w, began := &window{printed: v.Printed}, time.Now()
+	w, began := &window{started: v.Started, printed: v.Printed}, time.Now()
 	e := s.supervise(ctx, spec{
 		turn: turn, argv: []string{shellPath, "-c", v.Command}, merged: true, most: mostOutput,
 		env: s.agentEnv(turn, envIteration+"="+strconv.Itoa(v.Iteration)),
@@ -64,11 +64,11 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 
 // result says how a command ended.
 func result(e *ended, limit time.Duration) coordinator.VerifyResult {
-	r := coordinator.VerifyResult{ExitCode: e.end.Exit, Shortage: e.end.Shortage || coordinator.IsShortage(e.err)}
+	r := coordinator.VerifyResult{ExitCode: e.end.Exit, Shortage: e.shortage()}
 	switch {
 	case e.err != nil:
 		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.err.Error()
-	case e.end.Err != "" && r.Shortage:
+	case e.end.Err != "" && r.Shortage != 0:
 		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.end.Err
 	case e.end.Err != "": // no shell, no workspace, or a command that is too long: so it stays
 		r.Class, r.Error = state.ClassExit, "the verify command could not be started: "+e.end.Err
@@ -99,7 +99,8 @@ var shellCodes = map[int]string{126: ": a program of it cannot be executed", 127
 type window struct {
 	head, tail []byte
 	size       int64
-	printed    func() // may be nil
+	started    func() // these two may be nil
+	printed    func()
 }
 
 func (w *window) feed(p []byte) {
@@ -119,6 +120,12 @@ func (w *window) feed(p []byte) {
 func (w *window) aside([]byte)          {}
 func (w *window) finished() bool        { return false }
 func (w *window) stuck(time.Time) error { return nil }
+
+func (w *window) began() {
+	if w.started != nil {
+		w.started()
+	}
+}
 
 func (w *window) progress(int64) {
 	if w.printed != nil {

@@ -35,7 +35,7 @@ func (r *Runner) runEvents(ctx context.Context, s spec, d decoder, report func(c
 		Class: v.class, Error: cutText(v.msg, maxError), RetryAt: v.retryAt, Result: h.answer, ExitCode: e.end.Exit,
 		Session: h.session, Forked: h.session != "" && h.forked(), Usage: h.usage, Thread: h.thread, Kept: v.class != "" && h.kept && h.session != "",
 		Env: envNames(s.env), Note: cutText(note(e, st, s.turn), maxError), Findings: h.denied,
-		Shortage: e.end.Shortage || coordinator.IsShortage(e.err),
+		Shortage: e.shortage(),
 	}
 	if !e.started || e.lost || v.class == "" && e.end.Exit != 0 {
 		out.ExitCode = -1
@@ -111,6 +111,7 @@ func (st *stream) end() {
 }
 
 func (st *stream) finished() bool   { return st.decoder.said().end != noTerminal }
+func (st *stream) began()           { st.report(coordinator.Event{Started: true}) }
 func (st *stream) progress(n int64) { st.report(coordinator.Event{Bytes: n}) }
 
 // stuck returns an error when the agent has done nothing for too long but report errors:

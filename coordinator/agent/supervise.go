@@ -68,6 +68,7 @@ type sink interface {
 	feed(p []byte)    // the next bytes; p is reused
 	aside(p []byte)   // the next bytes of stderr, of many at once only the last ones
 	finished() bool   // the agent has said that its turn is over
+	began()           // the program is at work
 	progress(n int64) // bytes of output so far, stderr included
 	// stuck is asked regularly with the time; what it gives ends the run with that
 	// cause. nil lets it go on.
@@ -85,6 +86,14 @@ type ended struct {
 	held    bool      // the lock is held by a process outside the run
 	cut     bool      // its file has not all of its output
 	skipped int64     // bytes of its output that nobody has read
+}
+
+// shortage returns what the machine lacked so that the run could not begin; else 0.
+func (e *ended) shortage() syscall.Errno {
+	if e.err != nil {
+		return coordinator.ShortageOf(e.err)
+	}
+	return e.end.Shortage
 }
 
 // supervise carries out one run and returns when nothing of it is left. It calls
@@ -164,6 +173,7 @@ func (w *watch) run(ctx context.Context) {
 func (w *watch) take(rep report) {
 	if rep.Started > 0 {
 		w.ended.started = true
+		w.out.began()
 	}
 	if rep.End != nil {
 		w.ended.end, w.done = *rep.End, true

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -158,7 +159,7 @@ func TestNoFilesLeft(t *testing.T) {
 	must(t, err)
 	b.demo.Self = []string{"/bin/sh", "-c", "ulimit -n 6; exec " + self + " gate"}
 	out, _ := b.run(t.Context(), "hello")
-	if out.Class != state.ClassInterrupted || !out.Shortage || !strings.Contains(out.Error, "too many open files") || len(b.log()) != 0 {
+	if out.Class != state.ClassInterrupted || out.Shortage != syscall.EMFILE || !strings.Contains(out.Error, "too many open files") || len(b.log()) != 0 {
 		t.Errorf("outcome: %+v", out)
 	}
 }
