@@ -181,3 +181,39 @@ func TestRuns(t *testing.T) {
 		t.Error("records that cannot be read are no error")
 	}
 }
+
+// TestShortOfSomething: while the machine lacks something, one task starts at the time
+// when that is tried, and each that waits says so.
+func TestShortOfSomething(t *testing.T) {
+	j := newJournal(t)
+	records(j, "a: status=queued; sessionKey=a", "b: status=queued; sessionKey=b", "r: status=running; sessionKey=r", "d: status=draft", "h: status=queued; sessionKey=h; hold=true")
+	lim := Limits{WorkspaceRoot: "/w", MaxWorkers: 4, Short: "no inodes are left"}
+	for _, tt := range []struct {
+		again       time.Time
+		workers     int
+		ready, want string
+	}{
+		{noon.Add(4 * time.Second), 4, "", "no inodes are left; one task is tried again at 12:00:04, in 4s"},
+		{noon, 4, "a", "no inodes are left; one task is being tried again"},
+		{noon, 1, "", "no inodes are left; one task is being tried again"},
+		{time.Time{}, 4, "", "no inodes are left; one task is being tried again"},
+	} {
+		lim.Again, lim.MaxWorkers = tt.again, tt.workers
+		if got := strings.Join(taskIDs(j.state.Ready(noon, lim)), " "); got != tt.ready {
+			t.Errorf("again at %s: ready are %q, want %q", tt.again, got, tt.ready)
+		}
+		for _, id := range []string{"a", "b"} {
+			if got := j.state.Why(id, noon, lim); got != tt.want {
+				t.Errorf("%s: %q, want %q", id, got, tt.want)
+			}
+		}
+	}
+	for _, id := range []string{"r", "d", "h"} {
+		if got := j.state.Why(id, noon, lim); strings.Contains(got, "inodes") {
+			t.Errorf("%s: %q", id, got)
+		}
+	}
+	if got := len(j.state.Ready(noon, Limits{WorkspaceRoot: "/w", MaxWorkers: 4})); got != 2 {
+		t.Errorf("afterwards %d are ready", got)
+	}
+}

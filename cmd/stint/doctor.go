@@ -39,7 +39,10 @@ type finding struct {
 const (
 	diskLow   = 1 << 30 // bytes
 	diskEmpty = 64 << 20
-	filesLow  = 1024
+
+	inodesLow   = 10_000 // a run takes about ten
+	inodesEmpty = 100
+	filesLow    = 1024
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -106,11 +109,18 @@ func examineDisk(dir string) finding {
 	}
 	free := fs.Bavail * uint64(fs.Bsize) // the types differ between systems
 	f := finding{"disk", healthOK, fmt.Sprintf("%d MiB free", free>>20), ""}
+	counted, inodes := fs.Files > 0, uint64(fs.Ffree) // some file systems have as many as there is room for
+	if counted {
+		f.Text += fmt.Sprintf(", %d of %d inodes", inodes, fs.Files)
+	}
 	switch {
-	case free < diskEmpty:
+	case free < diskEmpty || counted && inodes < inodesEmpty:
 		f.Status, f.Try = healthFail, "make room in "+dir
-	case free < diskLow:
+	case free < diskLow || counted && inodes < inodesLow:
 		f.Status, f.Try = healthWarn, "make room in "+dir
+	}
+	if counted && inodes < inodesLow {
+		f.Try = "remove files on the disk of " + dir + ", each of which takes an inode"
 	}
 	return f
 }
@@ -137,6 +147,10 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 	}
 	if n := a.notice(); n != nil && a.isStale(n) {
 		list = append(list, finding{"master", healthWarn, "it " + a.staleText(&h), restart(&h)})
+	}
+	if s := h.Shortage; s != nil {
+		text := fmt.Sprintf("since %s: %s; until that is over, one task at a time is tried", localTime(s.Since), oneLine(s.What))
+		list = append(list, finding{"dispatch", healthWarn, text, "free what is lacking; tasks go on by themselves then"})
 	}
 	if h.LastError != "" {
 		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})

@@ -20,7 +20,7 @@ const (
 	exitUsage       = 2   // the command line or the configuration is wrong
 	exitNoMaster    = 3   // no master, or it went away
 	exitAgent       = 4   // agent missing or not logged in
-	exitBusy        = 5   // a lock or a session is held by someone else
+	exitBusy        = 5   // a lock or a session is held by someone else, or the machine lacks something
 	exitNotFound    = 6   // no such task or session, or more than one
 	exitFailed      = 7   // the task failed
 	exitVerify      = 8   // the verify command never passed
@@ -86,7 +86,7 @@ func remoteCode(c coordinator.Code) int {
 		return exitUsage
 	case coordinator.CodeNotFound, coordinator.CodeAmbiguous:
 		return exitNotFound
-	case coordinator.CodeBusy:
+	case coordinator.CodeBusy, coordinator.CodeShortage:
 		return exitBusy
 	case coordinator.CodeStopped:
 		return exitNoMaster

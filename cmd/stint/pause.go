@@ -69,10 +69,14 @@ func (a *app) setPaused(ctx context.Context, paused, asJSON bool, ask func(*api.
 	return err
 }
 
-// tellPaused says on stderr that nothing is started, if the last answer said so.
+// tellPaused says on stderr that nothing is started, or next to nothing, if the last
+// answer said so.
 func (a *app) tellPaused() {
 	if n := a.notice(); n != nil {
 		a.tellPause(n.Paused, n.PauseWhy)
+		if n.Shortage != "" {
+			a.hint("stint: %s; until that is over, one task at a time is tried\n", escapeText(oneLine(n.Shortage)))
+		}
 	}
 }
 

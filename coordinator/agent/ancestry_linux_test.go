@@ -135,6 +135,26 @@ func TestRunOfSaysWhy(t *testing.T) {
 	}
 }
 
+// TestRunOfShortOfFiles: an agent is not taken for the user because an ancestor could not be
+// looked at for want of a descriptor.
+func TestRunOfShortOfFiles(t *testing.T) {
+	noteGate(40, "r-1")
+	defer forgetGate(40)
+	parents := map[int]int{50: 45, 45: 40, 40: 30, 30: 1}
+	for fails := 2; fails <= 3; fails++ {
+		looks := 0
+		read := func(pid int) (proc, error) {
+			if looks++; looks >= 2 && looks <= fails {
+				return proc{}, syscall.EMFILE
+			}
+			return proc{pid: pid, ppid: parents[pid], start: "100"}, nil
+		}
+		if run, err := runOf(50, "100", read); run != "" || !errors.Is(err, syscall.EMFILE) {
+			t.Errorf("%q, %v", run, err)
+		}
+	}
+}
+
 // TestRunOfEndsMeanwhile: a run whose gate ends while its caller is looked for is not
 // taken for the user.
 func TestRunOfEndsMeanwhile(t *testing.T) {

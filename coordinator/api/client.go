@@ -340,25 +340,45 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 	return nil
 }
 
-// do makes one request and gives an answer that is not an error. accept is the kind
-// of answer, where there are several.
+// shortWait is how long a request is made again that the machine lacks something for.
+const shortWait = time.Minute
+
+// do makes a request and gives an answer that is not an error. accept is the kind of
+// answer, where there are several. What was answered for want of something has done
+// nothing: it is asked again when the master says so.
 func (c *Client) do(ctx context.Context, method, path string, in any, accept string) (*http.Response, error) {
+	for begun := time.Now(); ; {
+		resp, after, err := c.once(ctx, method, path, in, accept)
+		if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeShortage}) || time.Since(begun) > shortWait {
+			return resp, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(after):
+		}
+	}
+}
+
+// once makes one request; after is when the master wants it made again.
+func (c *Client) once(ctx context.Context, method, path string, in any, accept string) (_ *http.Response, after time.Duration, err error) {
 	req, err := c.request(ctx, method, path, in)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if accept != "" {
 		req.Header.Set("Accept", accept)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.broken(ctx, err)
+		return nil, 0, c.broken(ctx, err)
 	}
 	c.notice.Store(readNotice(resp.Header))
 	if resp.StatusCode >= 300 {
-		return nil, readError(resp)
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if there is none
+		return nil, time.Duration(max(1, seconds)) * time.Second, readError(resp)
 	}
-	return resp, nil
+	return resp, 0, nil
 }
 
 func (c *Client) request(ctx context.Context, method, path string, in any) (*http.Request, error) {

@@ -21,7 +21,7 @@ const aboutAPI = "The HTTP interface of a stint master. It answers the same requ
 	"and where no token is needed, and, as stint serve, on a port of this machine. There, each request needs the token (stint token header), " +
 	"or the cookie of a browser that stint ui has signed in and, if the request changes something, the header Stint-Page. " +
 	"Errors are application/problem+json; code is for programs. Unknown query parameters and properties are refused. " +
-	"Each answer has the headers Stint-Seq (number of the newest record), Stint-Findings and Stint-Paused."
+	"Each answer has the headers Stint-Seq (number of the newest record), Stint-Findings and Stint-Paused, and, while tasks wait for something that the machine lacks, Stint-Shortage."
 
 // tags group the operations: each belongs to the tag with the longest prefix of its path.
 var tags = []struct{ name, about, prefixes string }{

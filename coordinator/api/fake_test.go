@@ -333,6 +333,8 @@ func (f *fakeMaster) Rows(flt state.Filter, encode func(*state.Task) ([]byte, er
 	return rows, nil
 }
 
+func (f *fakeMaster) Shortage() *coordinator.Shortage { return f.health.Shortage }
+
 func (f *fakeMaster) Paused() (paused bool, reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -86,7 +86,12 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) (*http.Request, *
 	run, err := s.runOf(r)
 	if err != nil {
 		w.Header().Set("Connection", "close")
-		return r, asProblem(&coordinator.Error{Code: coordinator.CodeForbidden, Message: "nobody can tell whether an agent asks: " + err.Error(), Hint: "try again"})
+		code := coordinator.CodeForbidden
+		if coordinator.ShortageOf(err) != 0 {
+			code = coordinator.CodeShortage
+			s.short.note(s.opts.Log, err)
+		}
+		return r, asProblem(&coordinator.Error{Code: code, Message: "nobody can tell whether an agent asks: " + err.Error(), Hint: "try again"})
 	}
 	if run == "" {
 		return r, nil

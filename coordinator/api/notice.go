@@ -11,6 +11,7 @@ type Notice struct {
 	Findings int    // in the ledger
 	Paused   bool   // dispatch is
 	PauseWhy string // the reason that was given, or its beginning
+	Shortage string // what the machine lacks, for which tasks wait; "": nothing
 	Seq      uint64 // number of the newest record, from which events can be followed
 	Config   string // digest of the configuration file that the master was started with; "": it does not say
 }
@@ -20,15 +21,19 @@ const (
 	findingsHeader = "Stint-Findings"
 	pausedHeader   = "Stint-Paused"
 	pauseWhyHeader = "Stint-Pause-Why" // as a Go string, because a person may have written it
+	shortageHeader = "Stint-Shortage"  // likewise: it names a directory
 	configHeader   = "Stint-Config"
 )
 
-// maxWhy bounds the reason of a pause in a header, in bytes.
+// maxWhy bounds a text in a header, in bytes.
 const maxWhy = 1 << 10
 
 func (s *Server) notice() Notice {
 	n := Notice{Findings: len(s.master.Findings()), Seq: s.master.Seq(), Config: s.opts.Config}
 	n.Paused, n.PauseWhy = s.master.Paused()
+	if short := s.master.Shortage(); short != nil {
+		n.Shortage = short.What
+	}
 	return n
 }
 
@@ -39,8 +44,10 @@ func (n Notice) write(h http.Header) {
 	if n.Config != "" {
 		h.Set(configHeader, n.Config)
 	}
-	if n.PauseWhy != "" {
-		h.Set(pauseWhyHeader, strconv.QuoteToASCII(n.PauseWhy[:min(len(n.PauseWhy), maxWhy)]))
+	for name, text := range map[string]string{pauseWhyHeader: n.PauseWhy, shortageHeader: n.Shortage} {
+		if text != "" {
+			h.Set(name, strconv.QuoteToASCII(text[:min(len(text), maxWhy)]))
+		}
 	}
 }
 
@@ -51,8 +58,9 @@ func readNotice(h http.Header) *Notice {
 		return nil
 	}
 	why, _ := strconv.Unquote(h.Get(pauseWhyHeader))      // "" if there is none
+	short, _ := strconv.Unquote(h.Get(shortageHeader))    // likewise
 	seq, _ := strconv.ParseUint(h.Get(seqHeader), 10, 64) // 0 from an older master
-	return &Notice{Findings: findings, Paused: h.Get(pausedHeader) == "true", PauseWhy: why, Seq: seq, Config: h.Get(configHeader)}
+	return &Notice{Findings: findings, Paused: h.Get(pausedHeader) == "true", PauseWhy: why, Shortage: short, Seq: seq, Config: h.Get(configHeader)}
 }
 
 // Notice gives what the last answer said about the master; nil if it said nothing,

@@ -24,6 +24,7 @@ var statusOf = map[coordinator.Code]int{
 	coordinator.CodeChanged:      http.StatusPreconditionFailed,
 	coordinator.CodeBusy:         http.StatusLocked,
 	coordinator.CodeFull:         http.StatusInsufficientStorage,
+	coordinator.CodeShortage:     http.StatusServiceUnavailable,
 	coordinator.CodeStopped:      http.StatusServiceUnavailable,
 	coordinator.CodeAgentMissing: http.StatusFailedDependency,
 	coordinator.CodeForbidden:    http.StatusForbidden,
@@ -84,11 +85,18 @@ func (p *problem) Error() string           { return p.Detail }
 func (*problem) ContentType(string) string { return "application/problem+json" }
 func (p *problem) GetStatus() int          { return p.Status }
 
-// retryLater is how many seconds a client is asked to wait where the reason will pass.
-const retryLater = "5"
+// These are how many seconds a client is asked to wait where the reason will pass: what a
+// machine lacks may be back at once.
+const (
+	retryLater = "5"
+	retrySoon  = "1"
+)
 
 // GetHeaders returns what huma adds to the header of the answer.
 func (p *problem) GetHeaders() http.Header {
+	if p.Code == coordinator.CodeShortage {
+		return http.Header{"Retry-After": {retrySoon}}
+	}
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
 		return http.Header{"Retry-After": {retryLater}}
 	}

@@ -60,6 +60,8 @@ type Master interface {
 	Resume(ctx context.Context, by string) error
 	// Paused reports whether dispatch is stopped, and why.
 	Paused() (paused bool, reason string)
+	// Shortage tells of what the machine lacks while tasks wait for it; nil if nothing.
+	Shortage() *coordinator.Shortage
 	// Queue gives the tasks that wait in a lane, in the order in which they will run.
 	Queue(key string) []state.Task
 	// Why says in one sentence why a task is not running, or how it ended.
@@ -207,6 +209,8 @@ type Server struct {
 	traffic *traffic
 	guard   atomic.Pointer[guard] // of the listener on TCP; nil: there is none now
 
+	short shortLog
+
 	usages   turnstile // for what reads the whole ledger
 	searches turnstile // for searches of notes
 }
@@ -237,7 +241,9 @@ func (s *Server) serve(ctx context.Context, lns []net.Listener, set func(*http.S
 	set(srv)
 	served := make(chan error, len(lns))
 	for _, ln := range lns {
-		go func() { served <- srv.Serve(ln) }()
+		go func() {
+			served <- srv.Serve(&spareListener{Listener: ln, note: func(err error) { s.short.note(s.opts.Log, err) }})
+		}()
 	}
 
 	var err error

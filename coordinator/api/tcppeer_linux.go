@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+
+	"stint/coordinator"
 )
 
 // findEnd gives the end of the connection between client and server that client has; found
@@ -109,9 +111,9 @@ func parseRow(table []byte, addrs string) (end tcpEnd, found bool, err error) {
 // have it may not be looked into, as sshd. Who has gone meanwhile is an error: nobody can
 // tell what it was part of.
 func (c *tcpConn) holders() ([]int, error) {
-	pids := socketHolders(c.end.inode)
-	if len(pids) > 0 {
-		return pids, nil
+	pids, err := socketHolders(c.end.inode)
+	if len(pids) > 0 || err != nil {
+		return pids, err
 	}
 	client, server := c.addrs()
 	if end, found, err := findEnd(client, server); err != nil || !found || end != c.end {
@@ -120,30 +122,41 @@ func (c *tcpConn) holders() ([]int, error) {
 	return nil, nil
 }
 
-// socketHolders gives the processes that have a socket open, of those that may be looked into.
-func socketHolders(inode uint64) (pids []int) {
+// socketHolders gives the processes that have a socket open, of those that may be looked
+// into. The error says that the machine lacks what it takes to look.
+func socketHolders(inode uint64) (pids []int, err error) {
 	link := fmt.Sprintf("socket:[%d]", inode)
-	dirs, _ := filepath.Glob("/proc/[0-9]*/fd") // the pattern is a good one
+	dirs, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
 	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
-		if err == nil && hasOpen(dir, link) {
+		pid, err := strconv.Atoi(dir.Name())
+		if err != nil {
+			continue // not a process
+		}
+		open, err := hasOpen(filepath.Join("/proc", dir.Name(), "fd"), link)
+		if coordinator.ShortageOf(err) != 0 {
+			return nil, err
+		}
+		if open {
 			pids = append(pids, pid)
 		}
 	}
-	return pids
+	return pids, nil
 }
 
 // hasOpen reports whether one of the files in dir, those that a process has open, is the
 // one that link names. A process may end meanwhile.
-func hasOpen(dir, link string) bool {
+func hasOpen(dir, link string) (bool, error) {
 	d, err := os.Open(dir)
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer func() { _ = d.Close() }() // it was only read
-	names, _ := d.Readdirnames(-1)
+	names, err := d.Readdirnames(-1)
 	return slices.ContainsFunc(names, func(name string) bool {
 		target, err := os.Readlink(filepath.Join(dir, name))
 		return err == nil && target == link
-	})
+	}), err
 }
