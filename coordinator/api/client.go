@@ -306,6 +306,7 @@ func (c *Client) ask(ctx context.Context) error {
 		return err
 	}
 	req.URL.Opaque = "*"
+	req.Close = true // the master may have no descriptor for another caller
 	resp, err := c.http.Do(req)
 	if err == nil {
 		return resp.Body.Close()

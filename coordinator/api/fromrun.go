@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"path"
@@ -89,6 +90,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) (*http.Request, *
 		code := coordinator.CodeForbidden
 		if coordinator.ShortageOf(err) != 0 {
 			code = coordinator.CodeShortage
+			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxBody)) // else net/http holds the connection for a while
 			s.short.note(s.opts.Log, err)
 		}
 		return r, asProblem(&coordinator.Error{Code: code, Message: "nobody can tell whether an agent asks: " + err.Error(), Hint: "try again"})

@@ -23,7 +23,7 @@ func (l *shortLog) note(log *slog.Logger, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Since(l.last) > shortAgain {
-		log.Error("clients are asked to wait for what the machine lacks", "error", err)
+		log.Error("clients may have to wait for what the machine lacks", "error", err)
 	}
 	l.last = time.Now()
 }
@@ -36,8 +36,10 @@ type spareListener struct {
 	spare *os.File // nil: it is in use, or cannot be had
 }
 
-// acceptAgain is how soon a connection is accepted again that could not be.
-const acceptAgain = 50 * time.Millisecond
+const (
+	acceptAgain = 20 * time.Millisecond // how soon a connection is accepted again that could not be
+	spareFor    = 2 * time.Second       // how long one may have the spare descriptor: others call too
+)
 
 // Accept gives the next connection, once there is a descriptor for it.
 func (l *spareListener) Accept() (net.Conn, error) {
@@ -51,7 +53,9 @@ func (l *spareListener) Accept() (net.Conn, error) {
 			l.spare = nil
 			if coordinator.ShortageOf(err) != 0 {
 				l.note(err)
-				c, err = l.Listener.Accept()
+				if c, err = l.Listener.Accept(); err == nil {
+					time.AfterFunc(spareFor, func() { _ = c.Close() }) // nearly always it is closed by then
+				}
 			}
 		}
 		if coordinator.ShortageOf(err) == 0 {

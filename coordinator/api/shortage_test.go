@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -64,7 +65,8 @@ func (s *scarce) Accept() (net.Conn, error) {
 	if s.failures--; s.failures >= 0 {
 		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 	}
-	return nil, nil
+	one, other := net.Pipe()
+	return one, other.Close()
 }
 
 // TestSpareDescriptor: a client that calls when there is no descriptor for it gets the
@@ -79,14 +81,20 @@ func TestSpareDescriptor(t *testing.T) {
 				short.note(slog.New(slog.NewTextHandler(&log, nil)), err)
 			}}
 			begun := time.Now()
-			if _, err := l.Accept(); err != nil || time.Since(begun) != wait {
-				t.Errorf("%d failures: %v after %s", failures, err, time.Since(begun))
+			c, err := l.Accept()
+			if err != nil || time.Since(begun) != wait {
+				t.Fatalf("%d failures: %v after %s", failures, err, time.Since(begun))
 			}
 			if n := strings.Count(log.String(), "\n"); n != min(failures, 1) {
 				t.Errorf("%d failures: log:\n%s", failures, &log)
 			}
-			if l.spare != nil {
+			if failures%2 == 0 { // it has no spare one
 				_ = l.spare.Close() // nothing was read from it
+				return
+			}
+			time.Sleep(spareFor + 1)
+			if err := c.SetDeadline(time.Time{}); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("the spare one is still in use: %v", err)
 			}
 		})
 	}
