@@ -150,7 +150,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 	defer stop()
 	said := c.runTurn(ctx, t.Agent, agent, turn, func(e Event) {
 		if e.Started {
-			c.regains(r)
+			c.begun(r)
 			return
 		}
 		now := c.cfg.Now()

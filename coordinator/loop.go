@@ -193,7 +193,7 @@ func (c *Coordinator) verify(r *run) Outcome {
 	check := c.cfg.Shell.Verify(r.ctx, VerifyRun{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
 		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(&t), Grace: c.cfg.Grace,
-		Started: func() { c.regains(r) },
+		Started: func() { c.begun(r) },
 		Printed: func() {
 			now := c.cfg.Now()
 			r.lastOutput.Store(&now)

@@ -90,9 +90,9 @@ func (c *Coordinator) round(r *run) (*run, error) {
 	}
 	switch {
 	case out.Shortage != 0:
-		c.lacks(out.Shortage, r.probe)
+		c.lacks(out.Shortage, r.probe, false)
 	case out.Class == "":
-		c.regains(r)
+		c.begun(r)
 	}
 	c.settle(r)
 	c.log.Info("run ended", "task", r.task.ID, "run", r.id, "phase", first(string(r.task.Phase), "agent"), "class", first(string(out.Class), "success"), "exit", out.ExitCode)
@@ -216,10 +216,8 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 		ctx, stop = context.WithTimeoutCause(ctx, limit, ErrTimeout)
 		defer stop()
 	}
-	if err = c.snapshot(r, t); ShortageOf(err) == 0 {
-		err = c.say(r, session.RoleUser, prompt.UserMessage(told), "")
-	}
-	if ShortageOf(err) != 0 {
+	c.snapshot(r, t)
+	if err := c.say(r, session.RoleUser, prompt.UserMessage(told), ""); ShortageOf(err) != 0 {
 		return broken(err)
 	}
 	out := c.runTurn(ctx, r.task.Agent, agent, turn, func(e Event) { c.heard(r, e) })
@@ -403,7 +401,7 @@ func (c *Coordinator) timeout(t *state.Task) time.Duration {
 // it is known, so that a crash can resume it.
 func (c *Coordinator) heard(r *run, e Event) {
 	if e.Started {
-		c.regains(r)
+		c.begun(r)
 		return
 	}
 	now := c.cfg.Now()

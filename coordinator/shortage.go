@@ -2,7 +2,7 @@ package coordinator
 
 import (
 	"errors"
-	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,10 +39,10 @@ const (
 	lastProbe  = 5 * time.Minute
 )
 
-// shortMeans says in plain words what is lacking.
-var shortMeans = map[syscall.Errno]string{
-	syscall.ENOSPC: "no room is left on the disk of %s",
-	syscall.EDQUOT: "the disk quota for %s is used up",
+// shortOf says in plain words what is lacking; DIR is the state directory.
+var shortOf = map[syscall.Errno]string{
+	syscall.ENOSPC: "no room is left on the disk of DIR",
+	syscall.EDQUOT: "the disk quota for DIR is used up",
 	syscall.EMFILE: "stint has as many files open as it may (ulimit -n)",
 	syscall.ENFILE: "the machine has as many files open as it can",
 	syscall.EAGAIN: "no more processes can be started",
@@ -51,15 +51,12 @@ var shortMeans = map[syscall.Errno]string{
 
 // lack says what is lacking, which of a disk may be inodes.
 func (c *Coordinator) lack(n syscall.Errno) string {
-	text := shortMeans[n]
+	text := shortOf[n]
 	var fs unix.Statfs_t
 	if n == syscall.ENOSPC && unix.Statfs(c.cfg.StateDir, &fs) == nil && fs.Files > 0 && fs.Ffree == 0 {
-		text = "no inodes are left on the disk of %s"
+		text = "no inodes are left on the disk of DIR"
 	}
-	if n == syscall.ENOSPC || n == syscall.EDQUOT {
-		text = fmt.Sprintf(text, c.cfg.StateDir)
-	}
-	return text
+	return strings.Replace(text, "DIR", c.cfg.StateDir, 1)
 }
 
 // A lacking is a present shortage.
@@ -79,89 +76,65 @@ func (c *Coordinator) Shortage() *Shortage {
 // shortage is Shortage. mu is held.
 func (c *Coordinator) shortage() *Shortage {
 	lim := c.limits()
-	if lim.Short == "" || c.state.Counts()[state.Queued] == 0 {
-		return nil
-	}
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
-	if c.short == nil {
+	if c.short == nil || c.state.Counts()[state.Queued] == 0 {
 		return nil
 	}
-	s := c.short.Shortage
-	s.Next = lim.Again
-	return &s
+	return &Shortage{What: c.short.What, Since: c.short.Since, Next: lim.Again}
 }
 
-// lacks notes that a run could not begin for want of something. Only a probe says more
-// than the run before it.
-func (c *Coordinator) lacks(n syscall.Errno, isProbe bool) {
-	what := c.lack(n)
-	c.noteShortage(func(s *lacking, now time.Time) *lacking {
-		switch {
-		case s == nil:
-			s = &lacking{Shortage: Shortage{Since: now}, wait: firstProbe}
-		case isProbe:
-			s.wait = min(2*s.wait, lastProbe)
-		default:
-			return s
-		}
-		s.What, s.Next = what, now.Add(c.spread(float64(s.wait)))
-		return s
-	})
-}
-
-// journalWritten notes whether the journal's disk has room. To try that again costs
-// nothing, so it is not long until then.
-func (c *Coordinator) journalWritten(err error) {
-	isFull := errors.Is(err, ledger.ErrFull)
+// lacks notes a shortage. Once it is known, only a probe, or a write to the journal that
+// is one, says more: when the next one comes. To try the journal again costs nothing.
+func (c *Coordinator) lacks(n syscall.Errno, isProbe, journal bool) {
+	what, now := c.lack(n), c.cfg.Now()
 	c.runsMu.Lock()
 	s := c.short
-	changes := s == nil && isFull || s != nil && s.journal && (isFull || err == nil)
-	c.runsMu.Unlock()
-	if !changes { // nearly always
-		return
-	}
-	what := c.lack(syscall.ENOSPC)
-	c.noteShortage(func(s *lacking, now time.Time) *lacking {
-		switch {
-		case s == nil && isFull:
-			s = &lacking{Shortage: Shortage{Since: now}, journal: true}
-		case s == nil || !s.journal || !isFull && err != nil:
-			return s
-		case !isFull:
-			return nil
-		}
-		s.What, s.Next = what, now.Add(lookAgain)
-		return s
-	})
-}
-
-// regains notes that a run has what it needs to begin: its agent or command is at work.
-// One that had begun before says nothing about what is lacking since.
-func (c *Coordinator) regains(r *run) {
-	c.noteShortage(func(s *lacking, _ time.Time) *lacking {
-		if s != nil && !s.journal && r.begun.After(s.Since) {
-			return nil
-		}
-		return s
-	})
-}
-
-// noteShortage changes the present shortage, nil for none, and logs its begin and its end.
-func (c *Coordinator) noteShortage(change func(*lacking, time.Time) *lacking) {
-	now := c.cfg.Now()
-	c.runsMu.Lock()
-	was := c.short
-	c.short = change(was, now)
-	is := c.short
-	c.runsMu.Unlock()
+	begins := s == nil
 	switch {
-	case was == nil && is != nil:
-		c.log.Error(is.What + ": no task is started until that is over; one at a time tries it")
-	case was != nil && is == nil:
-		c.log.Warn("tasks are started again: the shortage is over", "what", was.What, "lasted", now.Sub(was.Since).Round(time.Second))
+	case begins:
+		s = &lacking{Shortage: Shortage{Since: now}, wait: firstProbe, journal: journal}
+	case !isProbe || s.journal != journal:
+		c.runsMu.Unlock()
+		return
+	case !journal:
+		s.wait = min(2*s.wait, lastProbe)
 	}
-	if was == nil || is == nil {
+	s.What, s.Next = what, now.Add(c.spread(float64(s.wait)))
+	c.short = s
+	c.runsMu.Unlock()
+	if begins {
+		c.log.Error(what + ": no task is started until that is over; one at a time tries it")
+	}
+}
+
+// regains ends the present shortage if it is one that is over.
+func (c *Coordinator) regains(isOver func(*lacking) bool) {
+	c.runsMu.Lock()
+	s := c.short
+	over := s != nil && isOver(s)
+	if over {
+		c.short = nil
+	}
+	c.runsMu.Unlock()
+	if over {
+		c.log.Warn("tasks are started again: the shortage is over", "what", s.What, "lasted", c.cfg.Now().Sub(s.Since).Round(time.Second))
 		c.poke()
+	}
+}
+
+// begun notes that the agent or the command of a run is at work. One that had begun before
+// says nothing about what is lacking since.
+func (c *Coordinator) begun(r *run) {
+	c.regains(func(s *lacking) bool { return !s.journal && r.begun.After(s.Since) })
+}
+
+// journalWritten notes whether the journal's disk has room.
+func (c *Coordinator) journalWritten(err error) {
+	switch {
+	case errors.Is(err, ledger.ErrFull):
+		c.lacks(syscall.ENOSPC, true, true)
+	case err == nil:
+		c.regains(func(s *lacking) bool { return s.journal })
 	}
 }

@@ -138,10 +138,10 @@ func TestShortageEndsWhenAnAgentIsAtWork(t *testing.T) {
 			t.Errorf("the one at work is %s", got.Status)
 		}
 		lacking = false
-		time.Sleep(10 * time.Second)
+		time.Sleep(20 * time.Second) // the next try comes 16 s after the last one at most
 		for _, id := range ids {
 			if got := w.task(id); got.Status != state.Running {
-				t.Errorf("a task is %s, %s after its shortage was over", got.Status, 10*time.Second)
+				t.Errorf("a task is %s, 20 s after its shortage was over", got.Status)
 			}
 		}
 		for _, id := range ids {

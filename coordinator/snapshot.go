@@ -59,12 +59,12 @@ var (
 )
 
 // snapshot makes the snapshot of an attempt that begins, or that goes on in another
-// workspace. That it cannot does not matter to the attempt, unless the machine lacks something.
-func (c *Coordinator) snapshot(r *run, t *state.Task) error {
+// workspace.
+func (c *Coordinator) snapshot(r *run, t *state.Task) {
 	commit, of := c.snapshotOf(r.id)
 	made := commit == "" && t.Iteration > 1 || of == strconv.Quote(t.Workspace)
 	if made || !hasVerify(t) || c.cfg.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
-		return nil
+		return
 	}
 	text, err := c.git(r, t, "git-snapshot", snapshotCommand)
 	if err == nil && !commitForm().MatchString(text) {
@@ -77,7 +77,6 @@ func (c *Coordinator) snapshot(r *run, t *state.Task) error {
 	if err != nil {
 		c.log.Info("no snapshot of the checkout: whether tests are weakened is not looked at", "task", t.ID, "error", err)
 	}
-	return err
 }
 
 // snapshotOf gives the commit of the snapshot in a run's directory, and the quoted
@@ -135,9 +134,6 @@ func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, 
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: c.cfg.Grace,
 		Command: fmt.Sprintf("d=%s; { ( %s\n); echo $? >%s; } | head -c %d >%s", shellQuote(dir), command, shellQuote(code), mostDiff, shellQuote(out)),
 	})
-	if res.Shortage != 0 {
-		return "", fmt.Errorf("%s: %w", res.Error, res.Shortage)
-	}
 	if res.Class != "" || res.ExitCode != 0 {
 		return "", errors.New(res.Error)
 	}

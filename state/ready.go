@@ -27,16 +27,11 @@ func (m Limits) slots(a *account) int {
 	return m.AccountSlots(a.name)
 }
 
-// waits reports whether the machine lacks something, and it is not the time to try again.
-func (m Limits) waits(now time.Time) bool {
-	return m.Short != "" && (m.Again.IsZero() || m.Again.After(now))
-}
-
 // room gives how many tasks may start now.
 func (s *State) room(now time.Time, lim Limits) int {
 	free := lim.MaxWorkers - len(s.running)
 	switch {
-	case s.dispatch.paused || lim.waits(now):
+	case s.dispatch.paused, lim.Short != "" && (lim.Again.IsZero() || lim.Again.After(now)):
 		return 0
 	case lim.Short != "":
 		return min(free, 1)

@@ -64,7 +64,7 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 
 // result says how a command ended.
 func result(e *ended, limit time.Duration) coordinator.VerifyResult {
-	r := coordinator.VerifyResult{ExitCode: e.end.Exit, Shortage: e.shortage()}
+	r := coordinator.VerifyResult{ExitCode: e.end.Exit, Shortage: e.end.Shortage}
 	switch {
 	case e.err != nil:
 		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.err.Error()

@@ -35,7 +35,7 @@ func (r *Runner) runEvents(ctx context.Context, s spec, d decoder, report func(c
 		Class: v.class, Error: cutText(v.msg, maxError), RetryAt: v.retryAt, Result: h.answer, ExitCode: e.end.Exit,
 		Session: h.session, Forked: h.session != "" && h.forked(), Usage: h.usage, Thread: h.thread, Kept: v.class != "" && h.kept && h.session != "",
 		Env: envNames(s.env), Note: cutText(note(e, st, s.turn), maxError), Findings: h.denied,
-		Shortage: e.shortage(),
+		Shortage: e.end.Shortage,
 	}
 	if !e.started || e.lost || v.class == "" && e.end.Exit != 0 {
 		out.ExitCode = -1

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -88,14 +90,6 @@ type ended struct {
 	skipped int64     // bytes of its output that nobody has read
 }
 
-// shortage returns what the machine lacked so that the run could not begin; else 0.
-func (e *ended) shortage() syscall.Errno {
-	if e.err != nil {
-		return coordinator.ShortageOf(e.err)
-	}
-	return e.end.Shortage
-}
-
 // supervise carries out one run and returns when nothing of it is left. It calls
 // out from this goroutine alone and leaves none behind.
 func (r *Runner) supervise(ctx context.Context, s spec, out sink) ended {
@@ -104,13 +98,13 @@ func (r *Runner) supervise(ctx context.Context, s spec, out sink) ended {
 	}
 	tail, err := openTail(s.turn.RunDir)
 	if err != nil {
-		return ended{err: err}
+		return ended{err: err, end: endReport{Shortage: coordinator.ShortageOf(err)}}
 	}
 	tail.most = s.most
 	defer tail.close()
 	h, err := r.begin(s)
 	if err != nil {
-		return ended{err: err}
+		return ended{err: err, end: endReport{Shortage: cmp.Or(coordinator.ShortageOf(err), tail.gateShort())}}
 	}
 	w := &watch{runner: r, limits: s.turn.Limits, out: out, held: h, tail: tail}
 	w.grace = s.start().Grace
@@ -261,10 +255,27 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 		w.look()
 	}
 	w.ended.stderr, w.ended.skipped = w.tail.stderrEnd(), w.tail.skipped
+	if short := w.tail.gateShort(); w.ended.lost && !w.ended.started && short != 0 {
+		w.ended.end = endReport{Exit: -1, Err: short.Error(), Shortage: short}
+	}
 	w.ended.cut = w.tail.first > 0 || w.tail.gone > 0
 	if w.tail.most > 0 && !w.ended.held { // one outside the run may go on writing
 		_ = compact(runDir, w.tail.first > 0) // as it is, it can be read as well
 	}
+}
+
+// gateShort returns what Go's runtime lacked in a gate that it has ended, which has written
+// nothing else; 0 if it does not say so.
+func (t *tail) gateShort() syscall.Errno {
+	p := make([]byte, firstRead)
+	n, _ := t.stderr.ReadAt(p, t.beginErr) // what could be read
+	switch text := string(p[:n]); {
+	case strings.Contains(text, "pthread_create failed"), strings.Contains(text, "failed to create new OS thread"):
+		return syscall.EAGAIN
+	case strings.Contains(text, "out of memory"), strings.Contains(text, "cannot allocate memory"):
+		return syscall.ENOMEM
+	}
+	return 0
 }
 
 // A tail follows the two output files of a run from where they ended when it

@@ -152,6 +152,23 @@ func TestGateKilled(t *testing.T) {
 	}
 }
 
+// A gate for which there is no thread ends before it has started anything, and Go's runtime
+// says why.
+func TestNoThreadsLeft(t *testing.T) {
+	for said, want := range map[string]syscall.Errno{
+		"runtime/cgo: pthread_create failed: Resource temporarily unavailable":    syscall.EAGAIN,
+		"runtime: failed to create new OS thread (have 2 already; errno=11)":      syscall.EAGAIN,
+		"fatal error: runtime: cannot allocate memory":                            syscall.ENOMEM,
+		"panic: runtime error: invalid memory address or nil pointer dereference": 0,
+	} {
+		b := newBench(t)
+		b.demo.Self = []string{"/bin/sh", "-c", "echo '" + said + "' >&2; kill -ABRT $$"}
+		if out, _ := b.run(t.Context(), "hello"); out.Class != state.ClassInterrupted || out.Shortage != want {
+			t.Errorf("%s: %+v", said, out)
+		}
+	}
+}
+
 // A gate that gets no more files says that this passes.
 func TestNoFilesLeft(t *testing.T) {
 	b := newBench(t)

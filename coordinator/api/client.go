@@ -349,37 +349,32 @@ const shortWait = time.Minute
 // nothing: it is asked again when the master says so.
 func (c *Client) do(ctx context.Context, method, path string, in any, accept string) (*http.Response, error) {
 	for begun := time.Now(); ; {
-		resp, after, err := c.once(ctx, method, path, in, accept)
-		if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeShortage}) || time.Since(begun) > shortWait {
-			return resp, err
+		req, err := c.request(ctx, method, path, in)
+		if err != nil {
+			return nil, err
 		}
+		if accept != "" {
+			req.Header.Set("Accept", accept)
+		}
+		resp, err := c.http.Do(req)
+		if err != nil {
+			return nil, c.broken(ctx, err)
+		}
+		c.notice.Store(readNotice(resp.Header))
+		if resp.StatusCode < 300 {
+			return resp, nil
+		}
+		err = readError(resp)
+		if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeShortage}) || time.Since(begun) > shortWait {
+			return nil, err
+		}
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if there is none
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-time.After(after):
+		case <-time.After(time.Duration(max(1, seconds)) * time.Second):
 		}
 	}
-}
-
-// once makes one request; after is when the master wants it made again.
-func (c *Client) once(ctx context.Context, method, path string, in any, accept string) (_ *http.Response, after time.Duration, err error) {
-	req, err := c.request(ctx, method, path, in)
-	if err != nil {
-		return nil, 0, err
-	}
-	if accept != "" {
-		req.Header.Set("Accept", accept)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, 0, c.broken(ctx, err)
-	}
-	c.notice.Store(readNotice(resp.Header))
-	if resp.StatusCode >= 300 {
-		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if there is none
-		return nil, time.Duration(max(1, seconds)) * time.Second, readError(resp)
-	}
-	return resp, 0, nil
 }
 
 func (c *Client) request(ctx context.Context, method, path string, in any) (*http.Request, error) {

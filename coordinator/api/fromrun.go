@@ -91,7 +91,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) (*http.Request, *
 		if coordinator.ShortageOf(err) != 0 {
 			code = coordinator.CodeShortage
 			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxBody)) // else net/http holds the connection for a while
-			s.short.note(s.opts.Log, err)
+			s.noteShortage(err)
 		}
 		return r, asProblem(&coordinator.Error{Code: code, Message: "nobody can tell whether an agent asks: " + err.Error(), Hint: "try again"})
 	}

@@ -85,11 +85,10 @@ func (p *problem) Error() string           { return p.Detail }
 func (*problem) ContentType(string) string { return "application/problem+json" }
 func (p *problem) GetStatus() int          { return p.Status }
 
-// These are how many seconds a client is asked to wait where the reason will pass: what a
-// machine lacks may be back at once.
+// How many seconds a client is asked to wait where the reason will pass.
 const (
 	retryLater = "5"
-	retrySoon  = "1"
+	retrySoon  = "1" // what a machine lacks may be back at once
 )
 
 // GetHeaders returns what huma adds to the header of the answer.

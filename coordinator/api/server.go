@@ -209,10 +209,9 @@ type Server struct {
 	traffic *traffic
 	guard   atomic.Pointer[guard] // of the listener on TCP; nil: there is none now
 
-	short shortLog
-
-	usages   turnstile // for what reads the whole ledger
-	searches turnstile // for searches of notes
+	short    atomic.Int64 // when the machine last lacked something, in Unix nanoseconds
+	usages   turnstile    // for what reads the whole ledger
+	searches turnstile    // for searches of notes
 }
 
 // NewServer gives a server for m. It starts nothing: see [Server.Serve].
@@ -242,7 +241,7 @@ func (s *Server) serve(ctx context.Context, lns []net.Listener, set func(*http.S
 	served := make(chan error, len(lns))
 	for _, ln := range lns {
 		go func() {
-			served <- srv.Serve(&spareListener{Listener: ln, note: func(err error) { s.short.note(s.opts.Log, err) }})
+			served <- srv.Serve(&spareListener{Listener: ln, note: s.noteShortage})
 		}()
 	}
 

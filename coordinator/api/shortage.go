@@ -1,31 +1,21 @@
 package api
 
 import (
-	"log/slog"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"stint/coordinator"
 )
 
-// A shortLog tells once of what the machine lacks, however often it is met.
-type shortLog struct {
-	mu   sync.Mutex
-	last time.Time
-}
-
-// shortAgain is how long a shortage is not met until it is told anew.
+// shortAgain is how long nothing is lacking until that is logged anew.
 const shortAgain = time.Minute
 
-func (l *shortLog) note(log *slog.Logger, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if time.Since(l.last) > shortAgain {
-		log.Error("clients may have to wait for what the machine lacks", "error", err)
+// noteShortage logs that the machine lacks something, once however often that is met.
+func (s *Server) noteShortage(err error) {
+	if now := time.Now().UnixNano(); now-s.short.Swap(now) > int64(shortAgain) {
+		s.opts.Log.Error("clients may have to wait for what the machine lacks", "error", err)
 	}
-	l.last = time.Now()
 }
 
 // A spareListener keeps a descriptor for a client that calls when there is no other, so
