@@ -157,6 +157,38 @@ func TestShortageEndsWhenAnAgentIsAtWork(t *testing.T) {
 	})
 }
 
+// TestShortageOfAStep: neither a verify command nor an evaluator that cannot be started for
+// want of something is left out, and what the agent has answered is not asked for again.
+func TestShortageOfAStep(t *testing.T) {
+	for code, want := range map[int]state.Status{0: state.Done, 1: state.Failed} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newJudgeWorld(t)
+			w.cfg.MaxIterations = 1
+			checks, judged := 0, 0
+			w.cfg.Shell = &fakeShell{do: func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+				if checks++; checks <= 2 {
+					return coordinator.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1, Shortage: syscall.EAGAIN}
+				}
+				return coordinator.VerifyResult{ExitCode: code, Error: "checked"}
+			}}
+			w.judge = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+				if judged++; judged <= 3 {
+					return short(syscall.ENOMEM)
+				}
+				return judges(`{"findings":[{"kind":"wrong","message":"it is wrong"}]}`)(ctx, turn, report)
+			}
+			w.openUnwatched()
+			got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: "make test"}).ID)
+			w.close()
+			agent, _ := w.turns()
+			if got.Status != want || got.Result != "the answer" || got.Attempt != 1 || got.Retries != 0 || agent != 1 || checks != 3 || judged != 4 || len(got.Findings) != 1 {
+				t.Errorf("%s, attempt %d, %d retries, answer %q, findings %v, error %q; %d turns, %d checks, %d evaluations",
+					got.Status, got.Attempt, got.Retries, got.Result, got.Findings, got.Error, agent, checks, judged)
+			}
+		})
+	}
+}
+
 // TestShortageOfAReleasedTask: also a task whose retries are used up waits, as one may
 // that a person has released.
 func TestShortageOfAReleasedTask(t *testing.T) {
