@@ -116,6 +116,36 @@ func TestDiskIsFullForAWhile(t *testing.T) {
 	}
 }
 
+// TestFullJournalIsToldOnce: however long there is no room for it, that is one line of the
+// log, and why and Health tell of it as long as tasks wait.
+func TestFullJournalIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, d := newWorld(t), &fullDisk{FS: durable.OS}
+		w.cfg.HeartbeatInterval = 10 * time.Second
+		log := w.logs()
+		w.openOn(d)
+		id := w.submit(coordinator.TaskSpec{Prompt: "p", NotBefore: time.Now().Add(time.Minute)}).ID
+		d.full.Store(true)
+		time.Sleep(10 * time.Minute)
+		const what = "no room is left on the disk of "
+		if why, err := w.c.Why(id); err != nil || !strings.HasPrefix(why, what+w.dir+"; one task is ") {
+			t.Errorf("why: %s, %v", why, err)
+		}
+		if h := w.c.Health(); h.Shortage == nil || h.Status != coordinator.HealthFailing || d.refused.Load() > 1300 {
+			t.Errorf("%d tries; health: %+v", d.refused.Load(), h)
+		}
+		d.full.Store(false)
+		w.expect(w.ended(id), state.Done, "")
+		if h := w.c.Health(); h.Shortage != nil {
+			t.Errorf("health: %+v", h)
+		}
+		w.close()
+		if said := log.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, what) || !strings.Contains(said, "the shortage is over") {
+			t.Errorf("log:\n%s", said)
+		}
+	})
+}
+
 // TestAnswerIsWrittenLater: a file of which there was no room for all has the whole
 // answer in the end, and never a part of it; also where the answer is verified before the
 // task ends.

@@ -1070,4 +1070,31 @@ var bugs = []bug{
 		old: "if postgres.HasPassword(text) {", now: "if text == \"\" && postgres.HasPassword(text) {",
 		pkg: "./cmd/stint", run: "^TestNoPasswordOnTheCommandLine$",
 	},
+
+	// What the machine lacks.
+	{
+		name: "the tries of a machine that lacks something do not become rarer", file: "coordinator/shortage.go",
+		old: "s.wait = min(2*s.wait, lastProbe)", now: "s.wait = min(2*s.wait, 30*time.Second)",
+		pkg: "./coordinator", run: "^TestShortage$",
+	},
+	{
+		name: "all tasks find out at once whether the machine has it again", file: "state/ready.go",
+		old: "return min(free, 1)", now: "return free",
+		pkg: "./state", run: "^TestShortOfSomething$",
+	},
+	{
+		name: "an agent is a person where no descriptor is left", file: "coordinator/agent/ancestry.go",
+		old: "if coordinator.ShortageOf(err) != 0 { // it could be seen", now: "if false {",
+		pkg: "./coordinator/agent", run: "^TestRunOfShortOfFiles$",
+	},
+	{
+		name: "a client gives up where no descriptor is left", file: "coordinator/api/client.go",
+		old: "time.Since(begun) > shortWait", now: "time.Since(begun) >= 0",
+		pkg: "./coordinator/api", run: "^TestShortageIsNoRefusal$",
+	},
+	{
+		name: "an evaluator for which there is no process is left out", file: "coordinator/evaluate.go",
+		old: "if said.Shortage != 0 {", now: "if false {",
+		pkg: "./coordinator", run: "^TestShortageOfAStep$",
+	},
 }
