@@ -104,9 +104,11 @@ func (c *Coordinator) round(r *run) (*run, error) {
 		c.noteAnswer(&r.task) // an agent's turn behind which another step comes has ended well
 		return c.goOn(r, &out, s)
 	}
+	commit, _ := c.snapshotOf(r.id)
+	unbegun := out.Shortage != 0 && commit == ""
 	c.gather(r, &out)
 	err := c.finish(r, out)
-	if commit, _ := c.snapshotOf(r.id); out.Shortage != 0 && commit == "" {
+	if unbegun {
 		_ = os.RemoveAll(c.RunDir(r.id)) // nothing was at work there, and each try would leave one
 	}
 	return nil, err
