@@ -133,13 +133,14 @@ func (l *Log) goOnWith(file durable.File) error {
 	return err
 }
 
-// all gives the bytes of the open file.
+// all gives the bytes of the open file, and no more than can be kept of what another hand
+// wrote behind ours.
 func (j *journal) all() ([]byte, error) {
 	fi, err := j.file.Stat()
 	if err != nil {
 		return nil, err
 	}
-	data := make([]byte, fi.Size())
+	data := make([]byte, min(fi.Size(), j.size+maxVoid))
 	n, err := j.file.ReadAt(data, 0)
 	if errors.Is(err, io.EOF) {
 		err = nil

@@ -81,7 +81,7 @@ type live struct {
 	acct   *account // whose slot it uses while it is running, or will need; nil if it has no lane
 	sess   *session // that it uses, or nil
 	since  int64    // when it was queued, or last released, as entry.updated is; 0 if no record says
-	run    *folded  // all of it, while it is running
+	run    *folded  // all of it, while it is running, or comes after many
 	packed string   // the rest of it, while it is not: see State.whole
 }
 
@@ -391,10 +391,14 @@ func (s *State) commit(l *live, old, next *folded, off int64) {
 	s.put(l, next)
 }
 
+// manyAfter is how many tasks one may come after, and still be packed: who looks for circles
+// asks for them again and again.
+const manyAfter = 64
+
 // put keeps what is not noted elsewhere of a task that has not ended.
 func (s *State) put(l *live, t *folded) {
 	switch {
-	case t.Status != Running:
+	case t.Status != Running && len(t.After) <= manyAfter:
 		s.letGo(l)
 		l.packed = s.packer.pack(t)
 		return
