@@ -108,7 +108,7 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	before, _ := os.Stat(path) // what is wrong with it comes out below
 	var tasksErr, journalErr error
 	c.tasks, tasksErr = ledger.ReadTasks(dir)
-	c.journal, journalErr = ledger.ReadLedger(filepath.Join(dir, ledger.JournalName))
+	c.journal, journalErr = ledger.ReadJournal(dir)
 	var bad *ledger.FileError
 	if errors.As(tasksErr, &bad) {
 		bad.Lost = errors.Is(journalErr, fs.ErrNotExist)

@@ -3,8 +3,9 @@ package ledger
 import (
 	"context"
 	"errors"
+	"os"
 
-	"github.com/gofrs/flock"
+	"stint/ledger/durable"
 )
 
 // Waiting gives how many updates wait for the log's goroutine.
@@ -38,8 +39,8 @@ func Gather(most int) (n int) {
 
 // LockWhile locks the file path, and looks whether it is still there behind meanwhile.
 func LockWhile(path string, meanwhile func(path string) error) error {
-	l := flock.New(path)
-	if _, err := l.TryLock(); err != nil {
+	l, err := durable.Open(path, os.O_RDWR|os.O_CREATE, durable.FileMode)
+	if err != nil {
 		return err
 	}
 	return errors.Join(meanwhile(path), samePath(l, path), l.Close())

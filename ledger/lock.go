@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
-	"github.com/gofrs/flock"
+	"stint/ledger/durable"
 )
 
 // A BusyError says that another process holds the lock of a state directory.
@@ -33,13 +32,16 @@ func (e *BusyError) Error() string {
 // *BusyError if another process holds them.
 func Lock(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")
-	l := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-	ok, err := l.TryLock()
+	l, err := durable.Open(path, os.O_CREATE|os.O_RDWR, durable.FileMode)
 	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	ok, err := durable.TryLock(l)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), l.Close())
 	}
 	if !ok {
-		return nil, &BusyError{Dir: dir, PID: LockHolder(dir)}
+		return nil, errors.Join(&BusyError{Dir: dir, PID: LockHolder(dir)}, l.Close())
 	}
 	d, err := lockDir(dir)
 	if err != nil {
@@ -49,7 +51,11 @@ func Lock(dir string) (unlock func() error, err error) {
 	if err := samePath(l, path); err != nil {
 		return nil, errors.Join(err, unlock())
 	}
-	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+	err = l.Truncate(0)
+	if err == nil {
+		_, err = l.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+	}
+	if err != nil {
 		return nil, errors.Join(err, unlock())
 	}
 	return unlock, nil
@@ -62,13 +68,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err = syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != syscall.EINTR {
-			break
-		}
-	}
-	if err == syscall.EWOULDBLOCK {
+	if held, err := durable.TryLock(d); !held && err == nil {
 		return nil, errors.Join(&BusyError{Dir: dir}, d.Close())
 	}
 	return d, nil
@@ -76,12 +76,12 @@ func lockDir(dir string) (*os.File, error) {
 
 // samePath makes sure that the locked file is the one that others will lock:
 // someone may have removed or replaced it in between.
-func samePath(l *flock.Flock, path string) error {
+func samePath(l *os.File, path string) error {
 	locked, err := l.Stat()
 	if err != nil {
 		return err
 	}
-	named, err := os.Stat(path)
+	named, err := os.Lstat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -94,7 +94,7 @@ func samePath(l *flock.Flock, path string) error {
 // LockHolder gives the pid of the process that took the Lock of dir last, 0 if that
 // cannot be read. It may have ended.
 func LockHolder(dir string) int {
-	data, err := os.ReadFile(filepath.Join(dir, "lock"))
+	data, err := durable.ReadFile(durable.OS, filepath.Join(dir, "lock"))
 	if err != nil {
 		return 0
 	}

@@ -30,16 +30,37 @@ func ReadTasks(dir string) (data []byte, err error) {
 	return s.data, err
 }
 
-// ReadLedger reads any other ledger file: a journal, a part of the archive, a copy
-// of tasks.md. It does not wait for a pipe, and reads no more than a ledger can be.
-// The error wraps fs.ErrNotExist if there is no such file.
-func ReadLedger(path string) (data []byte, err error) { return readLedger(durable.OS, path) }
+// ReadJournal reads the journal of a state directory. The error wraps fs.ErrNotExist if
+// there is none.
+func ReadJournal(dir string) ([]byte, error) {
+	return readLedger(durable.OS, filepath.Join(dir, journalName))
+}
 
-func readLedger(fsys durable.FS, path string) (data []byte, err error) {
-	f, err := fsys.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// readLedger reads a file of the state directory.
+func readLedger(fsys durable.FS, path string) ([]byte, error) {
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
+	return readBounded(f, path)
+}
+
+// ReadLedger reads any other ledger file that a person may name, also by a link. It does
+// not wait for a pipe. The error wraps fs.ErrNotExist if there is no such file.
+func ReadLedger(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	return readBounded(f, path)
+}
+
+// readBounded reads no more than a ledger can be, and closes the file.
+func readBounded(f interface {
+	io.ReadCloser
+	Stat() (fs.FileInfo, error)
+}, path string,
+) (data []byte, err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	fi, err := f.Stat()
 	switch {

@@ -207,7 +207,7 @@ func (a *app) journalOf(dir, path string) []byte {
 		}
 		dir = filepath.Dir(path)
 	}
-	data, err := ledger.ReadLedger(filepath.Join(dir, ledger.JournalName))
+	data, err := ledger.ReadJournal(dir)
 	if err != nil {
 		return nil // then nothing can be taken from it
 	}

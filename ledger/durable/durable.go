@@ -65,7 +65,7 @@ type osFile struct{ *os.File }
 func (f osFile) Datasync() error { return datasync(f.File) }
 
 func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
-	f, err := os.OpenFile(name, flag, perm)
+	f, err := Open(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,17 @@ func WriteFile(fsys FS, name string, data []byte) error {
 // ReplaceFile is WriteFile for a file that a power cut may take back: what is found
 // after one is the old one or the new one, never a mixture. Each call writes a temporary
 // file of its own, so calls at the same time do not disturb each other: the last rename wins.
-func ReplaceFile(fsys FS, name string, data []byte) (err error) {
+func ReplaceFile(fsys FS, name string, data []byte) error {
+	return replace(fsys, name, data, File.Sync)
+}
+
+// PutFile is ReplaceFile for what a power cut may spoil: the ledger has the truth. What
+// stands at the name, a FIFO or a link too, is replaced and never written to.
+func PutFile(name string, data []byte) error {
+	return replace(OS, name, data, func(File) error { return nil })
+}
+
+func replace(fsys FS, name string, data []byte, sync func(File) error) (err error) {
 	tmp := TempName(name)
 	f, err := fsys.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, FileMode)
 	if err != nil {
@@ -108,13 +118,25 @@ func ReplaceFile(fsys FS, name string, data []byte) (err error) {
 	}
 	_, err = f.Write(data)
 	if err == nil {
-		err = f.Sync()
+		err = sync(f)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = fsys.Rename(tmp, name)
+		err = rename(fsys, tmp, name)
 	}
 	if err != nil {
 		_ = fsys.Remove(tmp) // the error that matters is err
+	}
+	return err
+}
+
+// rename is FS.Rename that says so where the new name is a directory's.
+func rename(fsys FS, oldname, newname string) error {
+	err := fsys.Rename(oldname, newname)
+	if err == nil {
+		return nil
+	}
+	if fi, serr := fsys.Stat(newname); serr == nil && fi.IsDir() {
+		return explain(newname, fi, err)
 	}
 	return err
 }
