@@ -239,7 +239,7 @@ func (c *Coordinator) noteCheck(r *run) (done func(), err error) {
 			return nil, err
 		}
 	}
-	if err := os.WriteFile(note, []byte(r.task.ID+"\n"+r.task.SessionKey+"\n"), durable.FileMode); err != nil {
+	if err := durable.PutFile(note, []byte(r.task.ID+"\n"+r.task.SessionKey+"\n")); err != nil {
 		return nil, err
 	}
 	return func() {
@@ -299,7 +299,7 @@ func (c *Coordinator) recoverCheck(ctx context.Context, id string) (dead bool) {
 // noteLeftover notes that a run of the last master may still be alive in its lane,
 // until done is called.
 func (c *Coordinator) noteLeftover(id string) (done func()) {
-	note, _ := os.ReadFile(filepath.Join(c.cfg.StateDir, checksName, id)) // without: there is no lane to take
+	note, _ := durable.ReadFile(durable.OS, filepath.Join(c.cfg.StateDir, checksName, id)) // without: there is no lane to take
 	task, lane, _ := strings.Cut(strings.TrimSuffix(string(note), "\n"), "\n")
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()

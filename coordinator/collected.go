@@ -52,7 +52,7 @@ func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
 	if fi, err := os.Lstat(runDir); err != nil || !fi.IsDir() {
 		return nil, nil, ErrNotKept
 	}
-	root, err := os.OpenRoot(runDir) // not of files, which may be a pipe by now: to open that would wait
+	root, err := openRoot(runDir)
 	if err != nil {
 		return nil, nil, ErrNotKept
 	}

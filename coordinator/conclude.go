@@ -65,7 +65,7 @@ func (c *Coordinator) writeAnswer(r *run, out *Outcome) error {
 		return nil
 	}
 	path := filepath.Join(c.RunDir(r.id), answerName)
-	err := os.WriteFile(path, []byte(out.Result), durable.FileMode)
+	err := durable.PutFile(path, []byte(out.Result))
 	if err != nil {
 		_ = os.Remove(path) // the error that matters is err
 	}
@@ -222,7 +222,7 @@ func (c *Coordinator) addKept(rec *ledger.Record, r *run, out *Outcome, v *verdi
 // hasSent reports whether the task's run has sent the prompt that the task has now:
 // a person may have changed it since, and that one is still to be sent.
 func (c *Coordinator) hasSent(t *state.Task) bool {
-	sent, err := os.ReadFile(filepath.Join(c.RunDir(t.RunID), promptName))
+	sent, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(t.RunID), promptName))
 	if err != nil {
 		return false
 	}

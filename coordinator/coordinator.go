@@ -195,7 +195,7 @@ func keepFormattersOff(dir string) {
 	if _, err := os.Lstat(filepath.Join(dir, "format")); err == nil {
 		return
 	}
-	f, err := os.OpenFile(filepath.Join(dir, ".prettierrc"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	f, err := durable.Open(filepath.Join(dir, ".prettierrc"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
 	if err != nil {
 		return // it is there, or the ledger will say what is wrong with the directory
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stint/ledger"
+	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -176,7 +177,7 @@ func readBoth(ctx context.Context, dir string) (data []byte, archive []ledger.Ar
 // readOnce is readBoth that says whether the two belong together.
 func readOnce(ctx context.Context, dir string) (data []byte, archive []ledger.ArchiveEntry, same bool, err error) {
 	path := filepath.Join(dir, ledger.JournalName)
-	f, err := os.Open(path)
+	f, err := durable.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, nil, false, err
 	}

@@ -240,7 +240,7 @@ func (c *Coordinator) prepareJudge(r *run, t *state.Task, set *WorkspaceSettings
 	}
 	err := os.MkdirAll(turn.Workspace, durable.DirMode)
 	if err == nil {
-		err = os.WriteFile(turn.Schema, []byte(judgementSchema+"\n"), durable.FileMode)
+		err = durable.PutFile(turn.Schema, []byte(judgementSchema+"\n"))
 	}
 	if err == nil {
 		told := judged{t, out, c.toldPolicy(t), c.changes(r, t, fileSizes)}

@@ -64,11 +64,14 @@ func cleanPath(path string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
+// openRoot opens a directory, and does not wait where a FIFO has taken its place.
+func openRoot(dir string) (*os.Root, error) { return os.OpenRoot(dir + "/") }
+
 // writeInputs writes the files that come with a task below dir, which is the
 // run's alone, and gives their paths. Those that are there from an earlier round
 // stay as they are.
 func writeInputs(dir string, files []state.InputFile) (paths []string, err error) {
-	root, err := os.OpenRoot(dir)
+	root, err := openRoot(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +82,7 @@ func writeInputs(dir string, files []state.InputFile) (paths []string, err error
 			err = root.MkdirAll(filepath.Dir(path), durable.DirMode)
 		}
 		if fi, there := root.Lstat(path); err == nil && (there != nil || !fi.Mode().IsRegular()) {
-			err = root.WriteFile(path, []byte(f.Content), durable.FileMode)
+			err = writeNew(root, path, f.Content)
 		}
 		if err != nil {
 			return nil, &fileError{"input file", f.Name, err}
@@ -93,7 +96,7 @@ func writeInputs(dir string, files []state.InputFile) (paths []string, err error
 // run's directory files. It gives those that could be taken; the error has a
 // sentence for each of the others. Nothing of the run may be alive any more.
 func (c *Coordinator) collect(workspace, runID string, spec []string) (taken []state.OutputFile, err error) {
-	from, err := os.OpenRoot(workspace)
+	from, err := openRoot(workspace)
 	if err != nil {
 		return nil, fmt.Errorf("no output file could be collected: %w", err)
 	}
@@ -124,7 +127,7 @@ func (c *Coordinator) collect(workspace, runID string, spec []string) (taken []s
 // openFiles opens the directory files of a run. That an agent may have put a link
 // in its place changes nothing.
 func openFiles(runDir string) (*os.Root, error) {
-	run, err := os.OpenRoot(runDir)
+	run, err := openRoot(runDir)
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +171,19 @@ func take(from, to *os.Root, path string) (out state.OutputFile, err error) {
 }
 
 var errTooLarge = fmt.Errorf("is larger than %d MiB", maxOutput>>20)
+
+// writeNew writes a file in the place of whatever is there, but of a directory with files.
+func writeNew(to *os.Root, path, text string) error {
+	if err := to.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := to.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
 
 // createNew makes a file in the place of whatever is there.
 func createNew(to *os.Root, path string) (*os.File, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/ledger"
+	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -367,7 +368,7 @@ func nativeField(agent, session string) string {
 // line says it. No text of a prompt or a result can begin a line at column 0. What a
 // task named that failed because its agent did not know the session is left out.
 func nativeFields(journal string) (map[string]bool, error) {
-	f, err := os.Open(journal)
+	f, err := durable.Open(journal, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}

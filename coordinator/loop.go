@@ -233,7 +233,7 @@ func (c *Coordinator) answer(t *state.Task) (text string, cut bool) {
 		return t.Result, false
 	}
 	for _, s := range slices.Backward(t.Steps) {
-		if text, err := os.ReadFile(filepath.Join(c.RunDir(s.RunID), answerName)); err == nil && len(text) > MaxResult {
+		if text, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(s.RunID), answerName)); err == nil && len(text) > MaxResult {
 			return string(text), false
 		}
 		if s.Phase == "" {

@@ -85,7 +85,7 @@ const readBlock = 4 << 20
 
 // readWhile reads a file until ctx ends.
 func readWhile(ctx context.Context, path string) (data []byte, err error) {
-	f, err := os.Open(path)
+	f, err := durable.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (b bytesReader) SectionAt(off int64) (*ledger.Section, error) { return ledg
 // have more that are in the archive: a compaction was killed before it came to
 // tasks.md. No master may be at work. It changes nothing.
 func Check(dir string) error {
-	tasks, err := os.ReadFile(filepath.Join(dir, ledger.TasksName))
+	tasks, err := durable.ReadFile(durable.OS, filepath.Join(dir, ledger.TasksName))
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func Check(dir string) error {
 	if err != nil {
 		return err
 	}
-	journal, err := os.ReadFile(filepath.Join(dir, ledger.JournalName))
+	journal, err := durable.ReadFile(durable.OS, filepath.Join(dir, ledger.JournalName))
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func aloneTasks(tasks []byte, leaveOut map[string]bool) (out []byte, err error) 
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
-	journal, err := os.ReadFile(filepath.Join(dir, ledger.JournalName))
+	journal, err := durable.ReadFile(durable.OS, filepath.Join(dir, ledger.JournalName))
 	if err != nil {
 		return nil, err
 	}

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"stint/ledger/durable"
 )
 
 // A SparseFile can have holes, as an [os.File] can.
@@ -23,18 +26,12 @@ type SparseFile interface {
 // [CodeConflict].
 func OpenOutput(runDir, name string) (*os.File, error) {
 	path := filepath.Join(runDir, name)
-	replaced := &Error{Code: CodeConflict, Message: path + " is no longer a file, and is not read", Hint: "a command has put something else there: ls -l " + path}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.ENXIO) {
-		return nil, replaced
+	f, err := durable.Open(path, os.O_RDONLY, 0)
+	var bad *durable.BadFileError
+	if errors.As(err, &bad) && !errors.Is(err, fs.ErrPermission) {
+		return nil, &Error{Code: CodeConflict, Message: path + " is no longer a file, and is not read: it " + bad.What, Hint: "a command has put something else there: ls -l " + path}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return nil, errors.Join(replaced, err, f.Close())
-	}
-	return f, nil
+	return f, err
 }
 
 // ReadOutput reads a whole file of a run's directory, as [OpenOutput] opens it.

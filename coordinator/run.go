@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -297,7 +296,7 @@ func (c *Coordinator) prepare(r *run, t *state.Task) (turn Turn, told string, er
 
 // writePrompt writes what an agent is sent.
 func (c *Coordinator) writePrompt(turn Turn, agent, text string) error {
-	return os.WriteFile(turn.Prompt, []byte(c.escapePrompt(agent, text)), durable.FileMode)
+	return durable.PutFile(turn.Prompt, []byte(c.escapePrompt(agent, text)))
 }
 
 // escapePrompt returns a prompt in the form that an agent's CLI passes on unchanged.
@@ -374,7 +373,7 @@ func (c *Coordinator) remember(r *run, t *state.Task) []memory.Hit {
 	if err == nil && (len(found.Hits)+len(found.Skipped) > 0 || found.Partial != "") {
 		var text []byte
 		if text, err = json.MarshalIndent(found, "", "  "); err == nil {
-			err = os.WriteFile(filepath.Join(c.RunDir(r.id), memoryName), append(text, '\n'), durable.FileMode)
+			err = durable.PutFile(filepath.Join(c.RunDir(r.id), memoryName), append(text, '\n'))
 		}
 	}
 	if err != nil {

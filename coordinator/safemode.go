@@ -57,7 +57,7 @@ func (c *Coordinator) enterSafeMode(ctx context.Context) {
 
 // recentStarts gives the lines of the file that are of the last crashWindow.
 func (c *Coordinator) recentStarts() (lines []string) {
-	data, err := os.ReadFile(c.startsPath())
+	data, err := durable.ReadFile(durable.OS, c.startsPath())
 	if err != nil {
 		return nil // there is none, or nobody can tell
 	}
@@ -78,7 +78,7 @@ func (c *Coordinator) noteStart() {
 	}
 	c.noted = true
 	lines := append(c.recentStarts(), c.cfg.Now().UTC().Format(time.RFC3339Nano))
-	if err := os.WriteFile(c.startsPath(), []byte(strings.Join(lines, "\n")+"\n"), durable.FileMode); err != nil {
+	if err := durable.PutFile(c.startsPath(), []byte(strings.Join(lines, "\n")+"\n")); err != nil {
 		c.trouble("a start could not be noted", err)
 	}
 }

@@ -82,7 +82,7 @@ func (c *Coordinator) snapshot(r *run, t *state.Task) {
 // snapshotOf gives the commit of the snapshot in a run's directory, and the quoted
 // workspace that it is of; "" if there is none.
 func (c *Coordinator) snapshotOf(runID string) (commit, of string) {
-	data, err := os.ReadFile(filepath.Join(c.RunDir(runID), snapshotName))
+	data, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(runID), snapshotName))
 	parts := snapshotForm().FindStringSubmatch(string(data))
 	if err != nil || parts == nil {
 		return "", ""
@@ -95,12 +95,12 @@ func (c *Coordinator) keepSnapshot(runID, text string) error {
 	if err := os.MkdirAll(dir, durable.DirMode); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, snapshotName), []byte(text), durable.FileMode)
+	return durable.PutFile(filepath.Join(dir, snapshotName), []byte(text))
 }
 
 // carrySnapshot hands the snapshot of a run on to the one that follows it.
 func (c *Coordinator) carrySnapshot(from, to string) {
-	text, err := os.ReadFile(filepath.Join(c.RunDir(from), snapshotName))
+	text, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(from), snapshotName))
 	if err != nil || from == "" {
 		return
 	}
@@ -126,7 +126,11 @@ func (c *Coordinator) changes(r *run, t *state.Task, shown string) string {
 // command, and gives what it prints.
 func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, error) {
 	dir := filepath.Join(c.RunDir(r.id), name)
-	if err := os.MkdirAll(dir, durable.DirMode); err != nil {
+	err := os.RemoveAll(dir) // the shell would write through what the run has put there
+	if err == nil {
+		err = os.MkdirAll(dir, durable.DirMode)
+	}
+	if err != nil {
 		return "", err
 	}
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
@@ -137,11 +141,11 @@ func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, 
 	if res.Class != "" || res.ExitCode != 0 {
 		return "", errors.New(res.Error)
 	}
-	text, err := os.ReadFile(out)
+	text, err := durable.ReadFile(durable.OS, out)
 	if err == nil && len(text) == mostDiff {
 		return "", fmt.Errorf("git prints more than the %d bytes that are looked at", mostDiff)
 	}
-	ended, codeErr := os.ReadFile(code)
+	ended, codeErr := durable.ReadFile(durable.OS, code)
 	if err = errors.Join(err, codeErr); err == nil && strings.TrimSpace(string(ended)) != "0" {
 		err = fmt.Errorf("git ended with exit code %s", strings.TrimSpace(string(ended)))
 	}

@@ -130,7 +130,7 @@ func parseLessons(text []byte) (list []Lesson) {
 
 // openLessons opens a note of a workspace. No path and no link leads outside.
 func openLessons(workspace, name string, flag int) (*os.File, error) {
-	root, err := os.OpenRoot(workspace)
+	root, err := openRoot(workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ const lockPatience = 10 * time.Second
 
 // makeLessonsDir makes the directory of a note, and locks it.
 func makeLessonsDir(workspace, name string) (unlock func(), err error) {
-	root, err := os.OpenRoot(workspace)
+	root, err := openRoot(workspace)
 	if err == nil {
 		err = errors.Join(root.MkdirAll(path.Dir(name), 0o755), root.Close())
 	}
@@ -189,7 +189,7 @@ func makeLessonsDir(workspace, name string) (unlock func(), err error) {
 // lockLessons keeps others from changing a note, also in another process, until
 // unlock: by its directory, since the note itself may be replaced.
 func lockLessons(workspace, name string) (unlock func(), err error) {
-	root, err := os.OpenRoot(workspace)
+	root, err := openRoot(workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -396,7 +396,7 @@ func indent(line []byte) (column int) {
 
 // replaceLessons puts a new file in the place of a note that had the text before.
 func replaceLessons(workspace, name string, before, text []byte) error {
-	root, err := os.OpenRoot(workspace)
+	root, err := openRoot(workspace)
 	if err != nil {
 		return err
 	}

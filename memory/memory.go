@@ -102,11 +102,14 @@ type Skipped struct {
 	Why  string `json:"why" doc:"Why it was not searched" example:"it is larger than 1 MiB"`
 }
 
+// openRoot opens a workspace, and does not wait where a FIFO has taken its place.
+func openRoot(workspace string) (*os.Root, error) { return os.OpenRoot(workspace + "/") }
+
 // Search gives the lines of a workspace's notes that fit a prompt. What stands in
 // the way of one note is in Skipped; an error is one of the search itself.
 func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, error) {
 	var r Result
-	root, err := os.OpenRoot(workspace)
+	root, err := openRoot(workspace)
 	if err != nil {
 		return r, fmt.Errorf("search the notes: %w", err)
 	}
@@ -150,7 +153,7 @@ func (s *Searcher) find(ctx context.Context, root *os.Root, limit time.Duration)
 
 // Has reports whether a file is among the notes that are searched.
 func (s *Searcher) Has(ctx context.Context, workspace, name string) bool {
-	root, err := os.OpenRoot(workspace)
+	root, err := openRoot(workspace)
 	if err != nil {
 		return false
 	}

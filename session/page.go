@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"stint/ledger/durable"
 )
 
 // A Page is a piece of a transcript.
@@ -26,7 +28,7 @@ const maxPage = 8 << 20
 // that stand before that place, a Page.Begin. They may be fewer where they are large. It
 // reads no more of the file than it must. Lines that are no message are passed over.
 func ReadPage(path string, before int64, n int) (p Page, err error) {
-	f, err := os.Open(path)
+	f, err := durable.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return p, fmt.Errorf("transcript: %w", err)
 	}

@@ -126,7 +126,7 @@ const maxLine = 64 << 20
 // lines that were skipped because they are no message: cut off, damaged, or
 // longer than 64 MiB. Lines of a type other than "message" are passed over.
 func ReadTranscript(path string) (messages []Message, bad int, err error) {
-	f, err := os.Open(path)
+	f, err := durable.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, 0, fmt.Errorf("transcript: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api"
 	"stint/ledger"
+	"stint/ledger/durable"
 )
 
 // How a finding of doctor stands.
@@ -173,7 +174,7 @@ func (a *app) examineSocket() finding {
 	if err != nil {
 		return none
 	}
-	data, err := os.ReadFile(cmp.Or(cfg.HeartbeatPath, filepath.Join(dir, "heartbeat.json")))
+	data, err := durable.ReadFile(durable.OS, cmp.Or(cfg.HeartbeatPath, filepath.Join(dir, "heartbeat.json")))
 	var beat struct {
 		PID    int       `json:"pid"`
 		Socket string    `json:"socket"`

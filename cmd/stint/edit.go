@@ -17,6 +17,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api"
 	"stint/ledger"
+	"stint/ledger/durable"
 )
 
 const editHelp = `Edit the ledger with $VISUAL or $EDITOR, as visudo does it: you get a copy, which
@@ -244,12 +245,12 @@ func (a *app) editLedger(ctx context.Context) error {
 // open runs the editor on the copy and gives what it has become. After an error
 // the copy is kept if it has anything that is not elsewhere.
 func (e *editing) open(ctx context.Context) ([]byte, error) {
-	before, err := os.ReadFile(e.file)
+	before, err := durable.ReadFile(durable.OS, e.file)
 	if err != nil {
 		return nil, err
 	}
 	failed := openEditor(e.file, os.Stdout)
-	text, err := os.ReadFile(e.file)
+	text, err := durable.ReadFile(durable.OS, e.file)
 	if err != nil {
 		return nil, fmt.Errorf("the copy is gone, and nothing was taken over: %w", err)
 	}
@@ -356,7 +357,7 @@ func (e *editing) rebase(ctx context.Context) (conflict bool, err error) {
 		return false, err
 	}
 	if !bytes.Equal(merged, e.text) {
-		if err := os.WriteFile(e.file, merged, 0o600); err != nil {
+		if err := durable.PutFile(e.file, merged); err != nil {
 			return false, err
 		}
 	}

@@ -340,12 +340,12 @@ func selfPath() (string, error) {
 // openLog opens the log of masters in the background. A long one is moved to
 // master.log.1 first.
 func openLog(path string) (*os.File, error) {
-	if fi, err := os.Stat(path); err == nil && fi.Size() > maxLog {
+	if fi, err := os.Lstat(path); err == nil && fi.Size() > maxLog {
 		if err := os.Rename(path, path+".1"); err != nil {
 			return nil, err
 		}
 	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
+	return durable.Open(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
 }
 
 // awaitReady reads what the master says. The end of the pipe without a word means

@@ -107,7 +107,7 @@ func findSocket(state, heartbeat string) string {
 	var beat struct {
 		Socket string `json:"socket"`
 	}
-	data, err := os.ReadFile(heartbeat)
+	data, err := durable.ReadFile(durable.OS, heartbeat)
 	if err == nil && json.Unmarshal(data, &beat) == nil && filepath.IsAbs(beat.Socket) {
 		return beat.Socket
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -95,7 +94,7 @@ func (c *Claude) args(turn coordinator.Turn) []string {
 	case c.PermissionMode != "inherit":
 		args = append(args, "--permission-mode", or(c.PermissionMode, "acceptEdits"))
 	}
-	if schema, err := os.ReadFile(turn.Schema); err == nil { // claude takes the text; the prompt has it too
+	if schema, err := durable.ReadFile(durable.OS, turn.Schema); err == nil { // claude takes the text; the prompt has it too
 		args = append(args, "--json-schema", string(bytes.TrimSpace(schema)))
 	}
 	if len(c.AllowedTools) > 0 && !turn.ReadOnly {
@@ -136,7 +135,7 @@ const claudeInput = "stdin"
 // Claude reads every file that a plain prompt names with an @ and runs a command that it
 // begins with; client_composed makes it send the text as it is written.
 func writeClaudeInput(path, prompt string) error {
-	text, err := os.ReadFile(prompt)
+	text, err := durable.ReadFile(durable.OS, prompt)
 	if err != nil {
 		return fmt.Errorf("input for claude: %w", err)
 	}
@@ -152,7 +151,7 @@ func writeClaudeInput(path, prompt string) error {
 	if err != nil {
 		return fmt.Errorf("input for claude: %w", err)
 	}
-	if err := os.WriteFile(path, append(line, '\n'), durable.FileMode); err != nil {
+	if err := durable.PutFile(path, append(line, '\n')); err != nil {
 		return fmt.Errorf("input for claude: %w", err)
 	}
 	return nil

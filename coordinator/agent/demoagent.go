@@ -187,13 +187,13 @@ func (d *demo) open() (id string, err error) {
 		id, flag = v7.String(), flag|os.O_CREATE|os.O_EXCL
 	}
 	name := filepath.Join(d.home, "threads", filepath.Base(id)+".jsonl")
-	if d.thread, err = os.OpenFile(name, flag, durable.FileMode); err != nil {
+	if d.thread, err = durable.Open(name, flag, durable.FileMode); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			err = fmt.Errorf("thread/resume: thread/resume failed: no rollout found for thread id %s (code -32600)", id)
 		}
 		return "", err
 	}
-	if flock(d.thread) != nil {
+	if held, _ := durable.TryLock(d.thread); !held {
 		return "", errors.Join(fmt.Errorf("thread/resume: thread/resume failed: thread %s already has an active writer (code -32600)", id), d.thread.Close())
 	}
 	if err := d.recall(); err != nil {
@@ -351,7 +351,7 @@ func (d *demo) bareItem(kind string, fields ...field) error {
 
 // log notes that this execution begins or ends.
 func (d *demo) log(event string) error {
-	f, err := os.OpenFile(filepath.Join(d.home, "log.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
+	f, err := durable.Open(filepath.Join(d.home, "log.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
 	if err != nil {
 		return err
 	}

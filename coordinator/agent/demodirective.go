@@ -131,7 +131,7 @@ func (d *demo) again(name string) (bool, error) {
 	if err := durable.MkdirAll(durable.OS, dir); err != nil {
 		return false, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, name+"-"+url.QueryEscape(task)), os.O_CREATE|os.O_EXCL, durable.FileMode)
+	f, err := durable.Open(filepath.Join(dir, name+"-"+url.QueryEscape(task)), os.O_CREATE|os.O_EXCL, durable.FileMode)
 	if errors.Is(err, os.ErrExist) {
 		return true, nil
 	}

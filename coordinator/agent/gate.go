@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/ledger/durable"
 )
 
 // lockFD is the descriptor at which the gate and the agent hold the run's lock.
@@ -246,11 +247,14 @@ func (g *gate) open() ([]*os.File, error) {
 	}
 	var files []*os.File
 	for i, name := range []string{g.spec.Stdin, g.spec.Stdout, g.spec.Stderr} {
-		flag := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+		open, flag := durable.Open, os.O_WRONLY|os.O_CREATE|os.O_APPEND
 		if i == 0 {
 			flag = os.O_RDONLY
 		}
-		f, err := os.OpenFile(name, flag, 0o600)
+		if name == os.DevNull {
+			open = os.OpenFile
+		}
+		f, err := open(name, flag, durable.FileMode)
 		if err != nil {
 			return files, err
 		}
@@ -281,7 +285,7 @@ func (g *gate) mark() {
 	if err != nil {
 		return
 	}
-	if f, err := os.OpenFile(g.spec.Lock, os.O_WRONLY, 0); err == nil { // lockFD cannot be written to
+	if f, err := durable.Open(g.spec.Lock, os.O_WRONLY, 0); err == nil { // lockFD cannot be written to
 		_, _ = f.WriteString(strconv.Itoa(p.pid) + " " + p.start + "\n")
 		_ = f.Close()
 	}

@@ -78,7 +78,7 @@ func (g *Gemini) writeDefaults(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, geminiDefaults), append(data, '\n'), durable.FileMode); err != nil {
+	if err := durable.PutFile(filepath.Join(dir, geminiDefaults), append(data, '\n')); err != nil {
 		return fmt.Errorf("settings for gemini: %w", err)
 	}
 	return nil

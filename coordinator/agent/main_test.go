@@ -151,6 +151,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
+func mustLock(t testing.TB, f *os.File) {
+	t.Helper()
+	if held, err := durable.TryLock(f); !held {
+		t.Fatalf("%s is locked: %v", f.Name(), err)
+	}
+}
+
 // masterJob is what a master in a process of its own is told.
 type masterJob struct {
 	Turn   coordinator.Turn

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"stint/ledger/durable"
 )
 
 // patience is how long a gate may take to end its run by itself after it has
@@ -43,7 +44,7 @@ func recoverRun(ctx context.Context, runDir, runID string) error {
 	}
 	rec, err := readRecord(runDir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case isGone(err):
 		// No agent was started, or it has deleted the file. What there is is found by
 		// its mark, and in the cgroup if this process is where the last one was.
 		rec = &runRecord{Cgroup: planCgroup(runID)}
@@ -169,7 +170,7 @@ func (t *tree) living() (gate proc, below []proc, err error) {
 
 // agent gives the agent's pid and start time as the gate has noted them.
 func (t *tree) agent() proc {
-	data, err := os.ReadFile(filepath.Join(t.dir, lockName))
+	data, err := durable.ReadFile(durable.OS, filepath.Join(t.dir, lockName))
 	if err != nil {
 		return proc{}
 	}

@@ -150,10 +150,16 @@ type runRecord struct {
 	StartedAt time.Time `json:"startedAt"`
 }
 
-// readRecord gives the run.json of a run; fs.ErrNotExist when there is none,
-// and then no agent was ever started.
+// isGone reports an error that says that a file of the run is not there: it never was, or
+// the run has removed it, or put another thing there.
+func isGone(err error) bool {
+	var bad *durable.BadFileError
+	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &bad) && !errors.Is(err, fs.ErrPermission)
+}
+
+// readRecord gives the run.json of a run; see [isGone] for when there is none.
 func readRecord(runDir string) (*runRecord, error) {
-	data, err := os.ReadFile(filepath.Join(runDir, recordName))
+	data, err := durable.ReadFile(durable.OS, filepath.Join(runDir, recordName))
 	if err != nil {
 		return nil, err
 	}
@@ -242,11 +248,11 @@ func (r *Runner) startGate(s spec, lock *os.File) (*held, error) {
 // a gate that crashes leaves its trace.
 func openOutputs(dir string) (*os.File, error) {
 	const flag = os.O_WRONLY | os.O_CREATE | os.O_APPEND
-	stdout, err := os.OpenFile(filepath.Join(dir, stdoutName), flag, durable.FileMode)
+	stdout, err := durable.Open(filepath.Join(dir, stdoutName), flag, durable.FileMode)
 	if err != nil {
 		return nil, err
 	}
-	stderr, err := os.OpenFile(filepath.Join(dir, stderrName), flag, durable.FileMode)
+	stderr, err := durable.Open(filepath.Join(dir, stderrName), flag, durable.FileMode)
 	return stderr, errors.Join(err, stdout.Close())
 }
 
@@ -331,43 +337,38 @@ func (h *held) wait() {
 // be written to: the agent must not say which process is to be killed for its own.
 // It empties the file: the agent of the directory's last run would be a stranger.
 func takeLock(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|os.O_CREATE, durable.FileMode)
+	f, err := durable.Open(name, os.O_RDONLY|os.O_CREATE, durable.FileMode)
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s is held: something of this run lives (%v)", name, err), f.Close())
+	held, err := durable.TryLock(f)
+	if !held && err == nil {
+		err = fmt.Errorf("%s is held: something of this run lives", name)
 	}
-	if err := os.Truncate(name, 0); err != nil {
+	if err == nil {
+		var own *os.File
+		if own, err = durable.Open(name, os.O_WRONLY|os.O_TRUNC, 0); err == nil {
+			err = own.Close()
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-func flock(f *os.File) error {
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != syscall.EINTR {
-			return err
-		}
-	}
-}
-
 // lockFree reports whether nobody holds the lock of a run. That alone proves
 // nothing: shells and wrappers drop descriptors.
 func lockFree(runDir string) (bool, error) {
-	f, err := os.OpenFile(filepath.Join(runDir, lockName), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	f, err := durable.Open(filepath.Join(runDir, lockName), os.O_RDWR, 0)
+	if isGone(err) {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	err = flock(f)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return false, f.Close()
-	}
-	return err == nil, errors.Join(err, f.Close())
+	free, err := durable.TryLock(f)
+	return free, errors.Join(err, f.Close())
 }
 
 // awaitFree waits until the lock is free: at most d, because a process that is

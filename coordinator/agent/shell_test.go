@@ -303,7 +303,7 @@ func TestVerifyOutputIsHeld(t *testing.T) {
 	f, err := os.Create(lock)
 	must(t, err)
 	defer func() { _ = f.Close() }()
-	must(t, flock(f))
+	mustLock(t, f)
 	r, turn := b.verify(t.Context(), fmt.Sprintf(`head -c %d /dev/zero | tr '\0' 'x'; while ! [ -e %s ]; do sleep 0.01; done`, 2*mostOutput, seen), func(v *coordinator.VerifyRun) {
 		v.Printed = func() {
 			if os.Rename(lock, filepath.Join(v.RunDir, lockName)) == nil {

@@ -308,7 +308,7 @@ func openTail(dir string) (*tail, error) {
 }
 
 func openAtEnd(name string) (*os.File, int64, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := durable.Open(name, os.O_RDWR|os.O_CREATE, durable.FileMode)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -117,7 +117,7 @@ func TestDemoSessionBusy(t *testing.T) {
 	first, _ := b.run(t.Context(), "hello")
 	f, err := os.OpenFile(filepath.Join(b.demo.Home, "threads", first.Session+".jsonl"), os.O_RDWR, 0)
 	must(t, err)
-	must(t, flock(f))
+	mustLock(t, f)
 	turn := b.turn("more")
 	turn.Session = first.Session
 	if out := b.demo.Run(t.Context(), turn, func(coordinator.Event) {}); out.Class != state.ClassSessionBusy {

@@ -108,7 +108,7 @@ func readToken(path string, info fs.FileInfo) (string, error) {
 	case info.Mode().Perm()&0o077 != 0:
 		return "", badToken(path, "can be read by other users")
 	}
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(durable.OS, path)
 	if err != nil {
 		return "", badToken(path, "cannot be read: "+plain(err))
 	}
