@@ -31,7 +31,7 @@ type Coordinator struct {
 	unlock func() error
 	store  *session.Store
 	start  time.Time
-	home   string      // its path, without links
+	home   string // its path, without links
 
 	fs        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
 	counters  *counters  // see Metrics

@@ -3,9 +3,8 @@ package ledger
 import (
 	"context"
 	"errors"
-	"os"
 
-	"stint/ledger/durable"
+	"github.com/gofrs/flock"
 )
 
 // Waiting gives how many updates wait for the log's goroutine.
@@ -39,8 +38,8 @@ func Gather(most int) (n int) {
 
 // LockWhile locks the file path, and looks whether it is still there behind meanwhile.
 func LockWhile(path string, meanwhile func(path string) error) error {
-	l, err := durable.Open(path, os.O_RDWR|os.O_CREATE, durable.FileMode)
-	if err != nil {
+	l := flock.New(path)
+	if _, err := l.TryLock(); err != nil {
 		return err
 	}
 	return errors.Join(meanwhile(path), samePath(l, path), l.Close())

@@ -314,7 +314,7 @@ func (l *Log) setAside(journal string) error {
 
 // headOf gives the beginning of a file; nil if it is not there.
 func headOf(fsys durable.FS, path string) (head []byte, err error) {
-	f, err := fsys.OpenFile(path, os.O_RDONLY|tasksFlags, 0)
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

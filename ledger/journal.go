@@ -52,7 +52,7 @@ func openJournal(fsys durable.FS, dir string) (*journal, error) {
 			return nil, err
 		}
 	}
-	if j.file, err = fsys.OpenFile(j.path, os.O_RDWR|os.O_APPEND|tasksFlags, 0); err != nil {
+	if j.file, err = fsys.OpenFile(j.path, os.O_RDWR|os.O_APPEND, 0); err != nil {
 		return j, badTasks(j.path, err)
 	}
 	fi, err := j.file.Stat()

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gofrs/flock"
+
 	"stint/ledger/durable"
 )
 
@@ -32,16 +34,16 @@ func (e *BusyError) Error() string {
 // *BusyError if another process holds them.
 func Lock(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")
-	l, err := durable.Open(path, os.O_CREATE|os.O_RDWR, durable.FileMode)
-	if err != nil {
+	if err := durable.Make(path); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	ok, err := durable.TryLock(l)
+	l := flock.New(path, flock.SetFlag(os.O_RDWR|durable.NoTricks))
+	ok, err := l.TryLock()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), l.Close())
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	if !ok {
-		return nil, errors.Join(&BusyError{Dir: dir, PID: LockHolder(dir)}, l.Close())
+		return nil, &BusyError{Dir: dir, PID: LockHolder(dir)}
 	}
 	d, err := lockDir(dir)
 	if err != nil {
@@ -51,9 +53,10 @@ func Lock(dir string) (unlock func() error, err error) {
 	if err := samePath(l, path); err != nil {
 		return nil, errors.Join(err, unlock())
 	}
-	err = l.Truncate(0)
+	f, err := durable.Open(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {
-		_, err = l.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(err, unlock())
@@ -76,7 +79,7 @@ func lockDir(dir string) (*os.File, error) {
 
 // samePath makes sure that the locked file is the one that others will lock:
 // someone may have removed or replaced it in between.
-func samePath(l *os.File, path string) error {
+func samePath(l *flock.Flock, path string) error {
 	locked, err := l.Stat()
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"stint/ledger/durable"
 )
@@ -47,7 +46,7 @@ func (r *replayer) mend() (bool, error) {
 // readTasks gives tasks.md; nil if there is none that can be read.
 func (j *journal) readTasks() (doc *Document, err error) {
 	path := filepath.Join(filepath.Dir(j.path), TasksName)
-	f, err := j.fs.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := j.fs.OpenFile(path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -21,7 +21,7 @@ const JournalName = journalName
 // [*FileError] if something else is in its place.
 func ReadTasks(dir string) (data []byte, err error) {
 	path := filepath.Join(dir, TasksName)
-	f, err := durable.OS.OpenFile(path, os.O_RDONLY|tasksFlags, 0)
+	f, err := durable.OS.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, badTasks(path, err)
 	}

@@ -64,7 +64,7 @@ func ReadCopy(ctx context.Context, fsys durable.FS, dir string) (*Copy, error) {
 }
 
 func (c *Copy) read() error {
-	f, err := c.fs.OpenFile(c.path, os.O_RDONLY|tasksFlags, 0)
+	f, err := c.fs.OpenFile(c.path, os.O_RDONLY, 0)
 	if err != nil {
 		return badTasks(c.path, err)
 	}

@@ -445,7 +445,7 @@ func (l *Log) readBefore(ctx context.Context, seen fileID) (snapshot, error) {
 			last = now
 			continue
 		}
-		f, err := l.opts.FS.OpenFile(path, os.O_RDONLY|tasksFlags, 0)
+		f, err := l.opts.FS.OpenFile(path, os.O_RDONLY, 0)
 		if err != nil {
 			return snapshot{}, err
 		}

@@ -102,7 +102,7 @@ func (t *tasksFile) append(data []byte, first, last uint64, note func(Notice)) {
 // an editor may have replaced the file meanwhile, and then the bytes went to the
 // old one.
 func (t *tasksFile) write(data []byte, first, last uint64) (err error) {
-	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND|tasksFlags, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return badTasks(t.path, err)
 	}
@@ -161,7 +161,7 @@ func (t *tasksFile) takeBack(f durable.File, n int) error {
 // what was appended last had not reached the disk. Nobody has written them, and the
 // journal has what should stand there. It gives the file as it is then.
 func (t *tasksFile) cutVoid(snap snapshot) (snapshot, error) {
-	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|tasksFlags, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_WRONLY, 0)
 	if err != nil {
 		return snap, badTasks(t.path, err)
 	}
@@ -305,7 +305,7 @@ func (t *tasksFile) recheck() error {
 	if !due || begun.Sub(time.Unix(0, id.mtime)) < lookEvery || !t.isStill(id) {
 		return nil
 	}
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // an editor is putting another one in its place
 	}
@@ -358,13 +358,9 @@ type snapshot struct {
 	shape outline // of data, for the next look; the tasksFile takes it
 }
 
-// tasksFlags keep the opening of tasks.md from waiting for ever at a FIFO, and
-// from following a symbolic link to where an agent may write.
-const tasksFlags = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
-
 // read gives the file as it is now, and makes it if it is not there.
 func (t *tasksFile) read(ctx context.Context) (snapshot, error) {
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := t.create(); err != nil {
 			return snapshot{}, err
@@ -496,7 +492,7 @@ func (t *tasksFile) sync() error {
 	if !dirty {
 		return nil
 	}
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is made anew from the journal
 	}
@@ -509,7 +505,7 @@ func (t *tasksFile) sync() error {
 // secure makes durable what a person saved, before the journal says that it was
 // taken over: if a power cut took it back afterwards, that would look like an edit.
 func (t *tasksFile) secure() error {
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -551,7 +547,7 @@ func (t *tasksFile) endsWith(j *journal, edited bool) (same bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY|tasksFlags, 0)
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
 	if err != nil {
 		return false, nil // read it as usual, and fail there if need be
 	}

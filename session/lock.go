@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"stint/ledger/durable"
 )
@@ -36,36 +37,36 @@ func Lock(ctx context.Context, dir, id string, timeout time.Duration) (unlock fu
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("session lock: %w", err)
 	}
-	// A descriptor of its own for every caller: flock keeps two of them apart, also
-	// within a process.
-	f, err := durable.Open(filepath.Join(dir, "sessions", id+".lock"), os.O_RDWR|os.O_CREATE, durable.FileMode)
-	if err != nil {
+	path := filepath.Join(dir, "sessions", id+".lock")
+	if err := durable.Make(path); err != nil {
 		return nil, fmt.Errorf("session lock: %w", err)
 	}
-	held, err := waitLock(ctx, f, timeout)
+	// A lock of its own, with its own descriptor, for every caller: flock keeps
+	// two descriptors apart, also within a process.
+	l := flock.New(path, flock.SetFlag(os.O_RDWR|durable.NoTricks))
+	held, err := l.TryLock()
+	if !held && err == nil && timeout > 0 {
+		held, err = waitLock(ctx, l, timeout)
+	}
 	switch {
 	case err != nil:
-		return nil, errors.Join(fmt.Errorf("session lock: %w", err), f.Close())
+		return nil, fmt.Errorf("session lock: %w", err)
 	case !held:
-		return nil, errors.Join(fmt.Errorf("%w: %s is in use by another run, waited %v", ErrBusy, id, max(timeout, 0)), f.Close())
+		return nil, fmt.Errorf("%w: %s is in use by another run, waited %v", ErrBusy, id, max(timeout, 0))
 	}
-	return sync.OnceValue(f.Close), nil
+	return l.Unlock, nil
 }
 
 // waitLock tries until timeout (false, nil) or the end of ctx (its cause).
-func waitLock(ctx context.Context, f *os.File, timeout time.Duration) (held bool, err error) {
-	limit := time.NewTimer(timeout)
-	defer limit.Stop()
-	for {
-		if held, err = durable.TryLock(f); held || err != nil || timeout <= 0 {
-			return held, err
-		}
-		select {
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-limit.C:
-			return false, nil
-		case <-time.After(lockPoll):
-		}
+func waitLock(ctx context.Context, l *flock.Flock, timeout time.Duration) (bool, error) {
+	limit, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	held, err := l.TryLockContext(limit, lockPoll)
+	switch {
+	case ctx.Err() != nil && !held:
+		return false, context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		return false, nil
 	}
+	return held, err
 }
