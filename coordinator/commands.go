@@ -108,13 +108,19 @@ func (c *Coordinator) Why(ref string) (string, error) {
 }
 
 // Cancel ends a task: a waiting one at once; of a running one the agent is ended
-// first, with all its descendants, and then Cancel returns. by is who asks.
+// first, with all its descendants, and then Cancel returns. by is who asks. The error has
+// CodeBusy if that does not come to an end; the task is canceled when it does.
 func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, error) {
 	defer c.call()()
 	id, err := c.find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
+	limit := EndLimit(c.cfg.Grace)
+	ctx, stop := context.WithTimeoutCause(ctx, limit, &Error{
+		Code: CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
+	})
+	defer stop()
 	for again := false; ; again = true {
 		run, err := c.cancelWaiting(ctx, id, by)
 		if again && errors.Is(err, &Error{Code: CodeConflict}) {

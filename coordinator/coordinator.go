@@ -464,6 +464,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	return c.ledger.Err()
 }
 
+// EndLimit bounds how long a run with that grace time is waited for once it is to end.
+func EndLimit(grace time.Duration) time.Duration { return 2*grace + recoverTimeout }
+
 // shutdown gives runs the grace time to end by themselves, then ends them; they
 // are recorded as interrupted and run again under the next master. One that does not
 // end even so (the kernel does not let a process go, or a disk stays full) is left to
@@ -472,7 +475,7 @@ func (c *Coordinator) shutdown() {
 	c.runsMu.Lock()
 	c.closing = true
 	c.runsMu.Unlock()
-	grace, last := time.NewTimer(c.cfg.Grace), time.NewTimer(2*c.cfg.Grace+recoverTimeout)
+	grace, last := time.NewTimer(c.cfg.Grace), time.NewTimer(EndLimit(c.cfg.Grace))
 	defer grace.Stop()
 	defer last.Stop()
 	failed := c.ledger.Done()

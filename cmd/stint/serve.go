@@ -176,8 +176,15 @@ func (m *master) run(ctx context.Context) (err error) {
 	return errors.Join(m.work(ctx, c), c.Close())
 }
 
+// Bounds of how a master ends.
+const (
+	closeLimit = 10 * time.Second // for all but its runs
+	hurryLimit = 3 * time.Second  // for all, after the second signal
+)
+
 // signals gives a context that the first signal ends, and calls hurry at the second
-// one. The third one ends the program; the gates then end the agents.
+// one. Soon after that, at the third one, or if all takes too long, the program ends
+// whatever hangs; the gates then end the agents, as when it is killed.
 func (m *master) signals(ctx context.Context, hurry func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 3)
@@ -185,9 +192,17 @@ func (m *master) signals(ctx context.Context, hurry func()) (context.Context, fu
 	go func() { // ends with the program
 		m.log.Info("stopping: runs have a grace time, a second signal ends them at once", "signal", (<-signals).String())
 		cancel(coordinator.ErrShutdown)
-		m.log.Warn("ending the runs at once", "signal", (<-signals).String())
-		hurry()
-		m.log.Warn("stopped at once", "signal", (<-signals).String())
+		select {
+		case s := <-signals:
+			m.log.Warn("ending the runs at once", "signal", s.String())
+			hurry()
+			select {
+			case <-signals:
+			case <-time.After(hurryLimit):
+			}
+		case <-time.After(coordinator.EndLimit(m.cfg.Grace) + closeLimit):
+		}
+		m.log.Warn("stopped at once: the next master looks after what is left")
 		os.Exit(exitInterrupted)
 	}()
 	return ctx, func() { cancel(nil) }

@@ -1,0 +1,62 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"stint/coordinator"
+	"stint/state"
+)
+
+// TestStuckRun: a run that does not end, whatever it is told, keeps neither a cancel nor a
+// shutdown from its end, and the next master is left what a kill leaves.
+func TestStuckRun(t *testing.T) {
+	inLoop(t, func(w *loopWorld) {
+		limit := coordinator.EndLimit(w.cfg.Grace)
+		begun, let := make(chan struct{}), make(chan struct{})
+		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			close(begun)
+			<-let
+			return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+		}
+		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		<-begun
+		start := time.Now()
+		_, err := w.c.Cancel(w.t.Context(), id, "client")
+		if took := time.Since(start); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeBusy}) || took != limit || !strings.Contains(err.Error(), "has not ended for 40s") {
+			w.t.Errorf("cancel: %v after %v", err, took)
+		}
+		start = time.Now()
+		w.close()
+		if took := time.Since(start); took != limit {
+			w.t.Errorf("the shutdown took %v", took)
+		}
+		close(let)
+		synctest.Wait()
+		w.agent.do = answer("fine")
+		w.openUnwatched()
+		if got := w.ended(id); got.Status != state.Done || got.Retries != 1 {
+			w.t.Errorf("%s, %d retries", got.Status, got.Retries)
+		}
+	})
+}
+
+// TestWithin: what does not come to its end is not waited for.
+func TestWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for limit, want := range map[time.Duration]error{0: nil, time.Second: coordinator.ErrTimeout, time.Hour: nil} {
+			v, err := coordinator.Within(limit, func() (int, error) {
+				time.Sleep(time.Minute)
+				return 1, nil
+			})
+			if !errors.Is(err, want) || (v == 1) != (want == nil) {
+				t.Errorf("within %v: %d, %v", limit, v, err)
+			}
+		}
+		time.Sleep(time.Hour)
+	})
+}
