@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -28,7 +27,7 @@ func OpenOutput(runDir, name string) (*os.File, error) {
 	path := filepath.Join(runDir, name)
 	f, err := durable.Open(path, os.O_RDONLY, 0)
 	var bad *durable.BadFileError
-	if errors.As(err, &bad) && !errors.Is(err, fs.ErrPermission) {
+	if errors.As(err, &bad) && !bad.File {
 		return nil, &Error{Code: CodeConflict, Message: path + " is no longer a file, and is not read: it " + bad.What, Hint: "a command has put something else there: ls -l " + path}
 	}
 	return f, err

@@ -154,7 +154,7 @@ type runRecord struct {
 // the run has removed it, or put another thing there.
 func isGone(err error) bool {
 	var bad *durable.BadFileError
-	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &bad) && !errors.Is(err, fs.ErrPermission)
+	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &bad) && !bad.File
 }
 
 // readRecord gives the run.json of a run; see [isGone] for when there is none.

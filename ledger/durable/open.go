@@ -13,6 +13,7 @@ type BadFileError struct {
 	Path string
 	What string // what it is, as the end of a sentence
 	Hint string // what to do
+	File bool   // it is a file, but another user's, or closed to us
 	Err  error  // what the system says to it, or would
 }
 
@@ -73,9 +74,9 @@ func explain(path string, fi fs.FileInfo, err error) error {
 	case !mode.IsRegular():
 		bad.What, errno = "is not a regular file", syscall.ENXIO
 	case ok && euid != 0 && int(st.Uid) != euid:
-		bad.What, bad.Hint = fmt.Sprintf("belongs to user %d, not to you", st.Uid), "make it yours with chown, or move it away"
+		bad.File, bad.What, bad.Hint = true, fmt.Sprintf("belongs to user %d, not to you", st.Uid), "make it yours with chown, or move it away"
 	case errors.Is(err, fs.ErrPermission):
-		bad.What, bad.Hint = "cannot be read and written by you", "chmod u+rw it"
+		bad.File, bad.What, bad.Hint = true, "cannot be read and written by you", "chmod u+rw it"
 	default:
 		return err
 	}
