@@ -100,7 +100,7 @@ func TestARunLeavesTheFollowUp(t *testing.T) {
 				w.moveOut()
 				w.close()
 				w.openUnwatched()
-				if _, err := w.c.Retry(t.Context(), taskID(1), ledger.ByClient); err != nil {
+				if _, err := w.c.Retry(w.t.Context(), taskID(1), ledger.ByClient); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -220,20 +220,20 @@ func TestARunHasNoRights(t *testing.T) {
 				t.Errorf("%s: it is for %s", c.name, got.Agent)
 			}
 			if c.name == "a session of the user" { // it alone is let in
-				if _, err := w.c.Release(t.Context(), got.ID, ledger.ByClient); err != nil || w.ended(got.ID).Status != state.Done {
+				if _, err := w.c.Release(w.t.Context(), got.ID, ledger.ByClient); err != nil || w.ended(got.ID).Status != state.Done {
 					t.Errorf("%s: released it does not run: %v", c.name, err)
 				}
 				continue
 			}
 			if c.name == "a new session" { // that it was not held is not forgotten
-				if r, err := w.c.Compact(t.Context(), time.Hour, false); err != nil || r.Archive == "" {
+				if r, err := w.c.Compact(w.t.Context(), time.Hour, false); err != nil || r.Archive == "" {
 					t.Errorf("compaction: %+v, %v", r, err)
 				}
 			}
 			if got.Hold { // it stays so for one who takes it up again without having looked
-				_, canceled := w.c.Cancel(t.Context(), got.ID, ledger.ByAgent)
-				again, retried := w.c.Retry(t.Context(), got.ID, ledger.ByClient)
-				_, end := w.c.Cancel(t.Context(), got.ID, ledger.ByAgent)
+				_, canceled := w.c.Cancel(w.t.Context(), got.ID, ledger.ByAgent)
+				again, retried := w.c.Retry(w.t.Context(), got.ID, ledger.ByClient)
+				_, end := w.c.Cancel(w.t.Context(), got.ID, ledger.ByAgent)
 				if err := errors.Join(canceled, retried, end); err != nil || !again.Hold || again.Note != got.Note {
 					t.Errorf("%s: retried it has hold %v, note %q, %v", c.name, again.Hold, again.Note, err)
 				}
@@ -269,7 +269,7 @@ func TestARunForeseesItsOwnNotes(t *testing.T) {
 			{parent.RunID, other, false},
 			{"", other, true},
 		} {
-			list, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{{Prompt: "p", Workspace: c.dir, FromRun: c.run}}, false)
+			list, err := w.c.Preview(w.t.Context(), []coordinator.TaskSpec{{Prompt: "p", Workspace: c.dir, FromRun: c.run}}, false)
 			if err != nil || list[0].Memory == nil {
 				t.Fatalf("run %q in %s: %+v, %v", c.run, c.dir, list, err)
 			}
@@ -291,7 +291,7 @@ func TestARunIsNotLetInByAMove(t *testing.T) {
 		w.submit(coordinator.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
 		spec := coordinator.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: w.work, After: []string{parent.ID}}
 		child := w.submit(spec)
-		moved, err := w.c.Edit(t.Context(), child.ID, coordinator.Patch{Fields: []byte(`{"sessionKey":"web"}`)}, ledger.ByClient)
+		moved, err := w.c.Edit(w.t.Context(), child.ID, coordinator.Patch{Fields: []byte(`{"sessionKey":"web"}`)}, ledger.ByClient)
 		if err != nil || child.Intake != state.IntakeOpen || moved.SessionKey != "web" || moved.Hold {
 			t.Errorf("intake %q, moved to %s, hold %v, %v", child.Intake, moved.SessionKey, moved.Hold, err)
 		}
@@ -308,7 +308,7 @@ func TestAMovedRunIsNotLetIn(t *testing.T) {
 	fromRun(t, nil, func(w *world, parent state.Task) {
 		w.submit(coordinator.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
 		w.edit("\n## Task %s\n- sessionKey: web\n- %s: theirs\n", parent.ID, state.NativeKey(parent.Agent))
-		if _, err := w.c.Reconcile(t.Context(), false); err != nil {
+		if _, err := w.c.Reconcile(w.t.Context(), false); err != nil {
 			t.Error(err)
 		}
 		if moved := w.task(parent.ID); moved.SessionKey != "web" || moved.Status != state.Running {
@@ -341,7 +341,7 @@ func TestARunIsNoMender(t *testing.T) {
 		w.ended(w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look", Workspace: w.work}).ID)
 		w.onlyChild(taskID(1))
 		again = true
-		if _, err := w.c.Retry(t.Context(), taskID(1), ledger.ByClient); err != nil {
+		if _, err := w.c.Retry(w.t.Context(), taskID(1), ledger.ByClient); err != nil {
 			t.Fatal(err)
 		}
 		w.ended(taskID(1))
@@ -422,7 +422,7 @@ func TestARunCannotMoveItself(t *testing.T) {
 			if !strings.Contains(got.Error, "has become a link to "+other+"; name the directory that you mean") || len(w.agent.turns) != 1 {
 				t.Errorf("%d turns: %s", len(w.agent.turns), got.Error)
 			}
-			if _, err := w.c.Verify(t.Context(), got.ID, ledger.ByClient); code(err) != coordinator.CodeInvalid || !strings.Contains(err.Error(), "has become a link") {
+			if _, err := w.c.Verify(w.t.Context(), got.ID, ledger.ByClient); code(err) != coordinator.CodeInvalid || !strings.Contains(err.Error(), "has become a link") {
 				t.Errorf("stint verify: %v", err)
 			}
 			named = true
@@ -597,7 +597,7 @@ func TestARunWaitsForOthers(t *testing.T) {
 				t.Errorf("%+v: queued as %s, %v", spec, got.ID, err)
 			}
 		}
-		if _, err := w.c.Cancel(t.Context(), taskID(8), ledger.ByAgent); err != nil {
+		if _, err := w.c.Cancel(w.t.Context(), taskID(8), ledger.ByAgent); err != nil {
 			t.Error(err)
 		}
 	})
@@ -635,13 +635,13 @@ func TestARunWaitsForAPerson(t *testing.T) {
 		w.submit(coordinator.TaskSpec{ID: taskID(3), Prompt: "child", FromRun: parent.RunID, Parallel: true, NotBefore: time.Now().Add(time.Hour)})
 		done, err := w.c.BeginWait(parent.RunID, taskID(3))
 		if err == nil {
-			_, err = w.c.Hold(t.Context(), taskID(3), ledger.ByClient)
+			_, err = w.c.Hold(w.t.Context(), taskID(3), ledger.ByClient)
 		}
 		close(waits)
 		w.ended(taskID(2))
 		if err == nil {
 			done()
-			_, err = w.c.Cancel(t.Context(), taskID(3), ledger.ByAgent)
+			_, err = w.c.Cancel(w.t.Context(), taskID(3), ledger.ByAgent)
 		}
 		if err != nil {
 			t.Error(err)
@@ -777,7 +777,7 @@ func TestARunsKeysAreItsOwn(t *testing.T) {
 		ask := func(run, key, text string, list bool) (string, error) {
 			spec := coordinator.TaskSpec{Prompt: text, FromRun: run, Workspace: w.work, Parallel: true}
 			if list {
-				tasks, err := w.c.SubmitOnce(t.Context(), key, []coordinator.TaskSpec{spec})
+				tasks, err := w.c.SubmitOnce(w.t.Context(), key, []coordinator.TaskSpec{spec})
 				if err != nil {
 					return "", err
 				}
