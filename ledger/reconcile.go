@@ -42,30 +42,16 @@ func (l *Log) reconcileAtStart() error {
 	}
 	l.rested(context.Background()) // an editor may be at work just now
 	ctx := context.Background()
-	snap, err := l.tasks.read(ctx)
+	var snap snapshot
+	var p *plan
 	for range patience {
+		if snap, p, err = l.planAtStart(ctx); err != nil {
+			return err
+		}
 		age := time.Since(time.Unix(0, snap.id.mtime))
-		if err != nil || age < 0 || l.stays(ctx, snap.id, l.tasks.restOf(snap)-age) {
+		if p.inFile > 0 || age < 0 || l.stays(ctx, snap.id, l.tasks.restOf(snap)-age) { // what a crash has cut off, nobody goes on writing
 			break
 		}
-		snap, err = l.tasks.read(ctx)
-	}
-	if err == nil && bytes.HasSuffix(snap.data, []byte{0}) {
-		snap, err = l.tasks.cutVoid(snap)
-	}
-	if err != nil {
-		return err
-	}
-	doc, err := l.parse(ctx, snap)
-	if err != nil {
-		return err
-	}
-	if err := l.takeBack(doc); err != nil {
-		return err
-	}
-	p, err := l.planFor(ctx, snap, doc, false)
-	if err != nil {
-		return err
 	}
 	c := carry{trouble: l.secure(p)}
 	if c.trouble == nil {
@@ -76,6 +62,25 @@ func (l *Log) reconcileAtStart() error {
 		l.note(Notice{Text: fmt.Sprintf("%s was not taken over: %v", TasksName, c.trouble)})
 	}
 	return err
+}
+
+// planAtStart reads tasks.md, gives the journal back what it has lost, and compares.
+func (l *Log) planAtStart(ctx context.Context) (snap snapshot, p *plan, err error) {
+	snap, err = l.tasks.read(ctx)
+	if err == nil && bytes.HasSuffix(snap.data, []byte{0}) {
+		snap, err = l.tasks.cutVoid(snap)
+	}
+	if err != nil {
+		return snap, nil, err
+	}
+	doc, err := l.parse(ctx, snap)
+	if err == nil {
+		err = l.takeBack(doc)
+	}
+	if err == nil {
+		p, err = l.planFor(ctx, snap, doc, false)
+	}
+	return snap, p, err
 }
 
 // nothingGone says that no section is missing: those of records that were deleted

@@ -233,8 +233,11 @@ func (t *tasksFile) restOf(snap snapshot) time.Duration {
 // something is to come.
 func endsOpen(text []byte) bool {
 	last := bytes.TrimRight(text, " \t\r\n")
+	if len(last) == 0 || bytes.HasSuffix(last, endClose) { // the end of a record, or of a comment
+		return false
+	}
 	line := bytes.TrimLeft(last[bytes.LastIndexByte(last, '\n')+1:], " ")
-	return len(text) > 0 && text[len(text)-1] != '\n' || bytes.HasPrefix(line, []byte("##"))
+	return text[len(text)-1] != '\n' || bytes.HasPrefix(line, []byte("##"))
 }
 
 // isCut reports whether an editor may be about to write the rest of the snapshot:
