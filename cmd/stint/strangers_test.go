@@ -48,7 +48,7 @@ func TestStrangersInTheStateDirectory(t *testing.T) {
 			w.ended(passed)
 			w.look(passed)
 			// The turn that a failed command leads to meets what the command has put there.
-			ended := w.submit(names+`[ -e again ] || { : >again; exit 1; }`)
+			ended := w.submit(names + `[ -e again ] || { : >again; exit 1; }`)
 			w.ended(ended)
 			w.look(ended)
 
@@ -105,7 +105,7 @@ type strangerWorld struct {
 	put1     string // the command that puts something at $f
 	canary   string
 	sessions int
-	user   *syscall.SysProcAttr // nil: ours
+	user     *syscall.SysProcAttr // nil: ours
 }
 
 func newStrangerWorld(t *testing.T, put string, asOther bool) *strangerWorld {
@@ -257,8 +257,17 @@ func (w *strangerWorld) waitFor(name, text string, args ...string) {
 func (w *strangerWorld) look(id string) {
 	w.t.Helper()
 	for _, args := range [][]string{
-		{"show", id}, {"show", "--answer", id}, {"show", "--with-files", id}, {"show", "--prompt", id}, {"logs", id}, {"logs", "--stderr", id}, {"why", id},
-		{"session", "ls"}, {"session", "show", fmt.Sprint("s", w.sessions)}, {"ls"}, {"doctor"},
+		{"show", id},
+		{"show", "--answer", id},
+		{"show", "--with-files", id},
+		{"show", "--prompt", id},
+		{"logs", id},
+		{"logs", "--stderr", id},
+		{"why", id},
+		{"session", "ls"},
+		{"session", "show", fmt.Sprint("s", w.sessions)},
+		{"ls"},
+		{"doctor"},
 	} {
 		w.answers(anyExit, args...)
 	}
@@ -301,4 +310,24 @@ func (w *strangerWorld) end(l *life, sig syscall.Signal) {
 	case <-time.After(hangLimit):
 		w.t.Fatalf("%v does not end the master\n%s", sig, l.stderr.String())
 	}
+}
+
+// TestSecondSignal: it ends the master although a run does not end, and the next master
+// looks after that.
+func TestSecondSignal(t *testing.T) {
+	w := newStrangerWorld(t, "", false)
+	w.write(filepath.Join(filepath.Dir(w.state), "stint", "config.toml"), "grace = \"10m\"\n")
+	m := w.serve()
+	id := w.begin(`[ -e late ] && exit 0; trap '' TERM; : >begun; while :; do sleep 1; done`)
+	if err := m.cmd.Process.Signal(syscall.SIGHUP); err != nil { // another signal: two equal ones may become one
+		t.Fatal(err)
+	}
+	w.end(m, syscall.SIGTERM)
+	if code := m.cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	w.put("late")
+	m = w.serve()
+	w.ended(id)
+	w.end(m, syscall.SIGTERM)
 }
