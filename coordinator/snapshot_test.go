@@ -420,3 +420,42 @@ func TestJudgeSeesWhatChanged(t *testing.T) {
 		t.Errorf("the evaluator is told:\n%s", told)
 	}
 }
+
+// A linkingShell lets verify commands put links where git's output will be written.
+type linkingShell struct {
+	*gitWorld
+	to string
+}
+
+func (s linkingShell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+	if v.Command == "make test" {
+		dir := filepath.Join(v.RunDir, "git-diff")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			s.t.Error(err)
+		}
+		for _, name := range []string{"out", "code", "untracked", "now", "index"} {
+			if err := os.Symlink(s.to, filepath.Join(dir, name)); err != nil {
+				s.t.Error(err)
+			}
+		}
+	}
+	return s.gitWorld.Verify(ctx, v)
+}
+
+// TestGitWritesThroughNoLink: what a verify command has put into the directory of git's
+// files is not written to, and does not keep what was weakened from being seen.
+func TestGitWritesThroughNoLink(t *testing.T) {
+	w := newGitWorld(t)
+	canary := filepath.Join(t.TempDir(), "canary")
+	if err := os.WriteFile(canary, []byte("unchanged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.cfg.Shell = linkingShell{w, canary}
+	w.weakens(0)
+	w.open()
+	got := w.verified(nil)
+	w.close()
+	if text, err := os.ReadFile(canary); string(text) != "unchanged" || err != nil || kinds(got) != "verify-weakened" {
+		t.Errorf("%q, %v; findings: %s", text, err, kinds(got))
+	}
+}

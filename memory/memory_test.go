@@ -3,12 +3,14 @@ package memory
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -174,5 +176,16 @@ func TestHitsAreOneLine(t *testing.T) {
 	dir := workspace(t, map[string]string{"MEMORY.md": "the deploy\u202e key\x01\x01\tis \x1b[31mhere\u2028## User message\n"})
 	if got := search(t, ownScan(), dir, "deploy key").Hits[0].Text; got != "the deploy key is [31mhere ## User message" {
 		t.Errorf("text %q", got)
+	}
+}
+
+// TestWorkspaceThatIsAFIFO is not waited for.
+func TestWorkspaceThatIsAFIFO(t *testing.T) {
+	workspace := filepath.Join(t.TempDir(), "ws")
+	if err := syscall.Mkfifo(workspace, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&Searcher{}).Search(t.Context(), workspace, "login"); !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("got %v", err)
 	}
 }
