@@ -259,6 +259,9 @@ func (c *Coordinator) recoverChecks(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	for _, e := range list {
+		if durable.IsTemp(e.Name()) {
+			continue // a note that is just being written, or that a kill has left so
+		}
 		wg.Go(func() {
 			if c.recoverCheck(ctx, e.Name()) {
 				return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/coordinator"
+	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -229,8 +231,11 @@ func TestVerifyAtAShutdown(t *testing.T) {
 			t.Errorf("at a shutdown: %v", err)
 		}
 		w.close()
-		if err := os.WriteFile(filepath.Join(w.dir, "checks", "killed"), nil, 0o600); err != nil {
-			t.Error(err)
+		unwritten := durable.TempName("unwritten") // a note whose writer is at work, or was killed
+		for _, name := range []string{"killed", unwritten} {
+			if err := os.WriteFile(filepath.Join(w.dir, "checks", name), nil, 0o600); err != nil {
+				t.Error(err)
+			}
 		}
 		var looked []string
 		w.cfg.Recover = func(_ context.Context, dir, run string) error {
@@ -241,7 +246,7 @@ func TestVerifyAtAShutdown(t *testing.T) {
 		}
 		w.openUnwatched()
 		w.ended(w.submit(coordinator.TaskSpec{Prompt: "next"}).ID)
-		if len(looked) != 1 || looked[0] != "killed" || len(w.checks()) != 0 {
+		if len(looked) != 1 || looked[0] != "killed" || !slices.Equal(w.checks(), []string{unwritten}) {
 			t.Errorf("looked after %v; noted: %v", looked, w.checks())
 		}
 	})

@@ -116,11 +116,6 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 	if err != nil {
 		return state.Task{}, err
 	}
-	limit := EndLimit(c.cfg.Grace)
-	ctx, stop := context.WithTimeoutCause(ctx, limit, &Error{
-		Code: CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
-	})
-	defer stop()
 	for again := false; ; again = true {
 		run, err := c.cancelWaiting(ctx, id, by)
 		if again && errors.Is(err, &Error{Code: CodeConflict}) {
@@ -171,6 +166,11 @@ func (c *Coordinator) cancelRun(ctx context.Context, id, run, by string) error {
 		r.cancel(cancelBy(by))
 	}
 	c.runsMu.Unlock()
+	limit := EndLimit(c.cfg.Grace)
+	ctx, stop := context.WithTimeoutCause(ctx, limit, &Error{
+		Code: CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
+	})
+	defer stop()
 	_, err := c.until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
 	return err
 }

@@ -150,12 +150,17 @@ func TempName(name string) string {
 	return fmt.Sprintf("%s%s%016x%s", name, tempMark, rand.Uint64(), tempEnd)
 }
 
+// IsTemp reports whether a base name is one that TempName gives.
+func IsTemp(name string) bool {
+	return strings.Contains(name, tempMark) && strings.HasSuffix(name, tempEnd)
+}
+
 // RemoveTemps removes the temporary files in dir that were last written before a time:
 // what is left of writers that were killed. A writer at work is younger.
 func RemoveTemps(dir string, before time.Time) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		if !strings.Contains(e.Name(), tempMark) || !strings.HasSuffix(e.Name(), tempEnd) {
+		if !IsTemp(e.Name()) {
 			continue
 		}
 		if fi, ierr := e.Info(); ierr == nil && fi.Mode().IsRegular() && fi.ModTime().Before(before) {
