@@ -320,9 +320,10 @@ func (s *State) carriedSessions() []string {
 			current = "true"
 		}
 		at, now := x.at.place, x.agents()
+		home := s.home(at.key)
 		lines = append(lines, words("key", at.key, "sessionId", x.ID, "agent", at.agent, "account", at.account, "nativeId", now.native,
 			"updatedAt", exactTime(x.UpdatedAt), "lastTask", s.id(x.last), "current", current, "thread", threadTokens(now.counted),
-			"workspace", s.homes[at.key].dir, "workspaceBy", s.homes[at.key].by))
+			"workspace", s.names.list[home.dir], "workspaceBy", home.by()))
 	}
 	return lines
 }
@@ -419,8 +420,9 @@ func (s *State) setSessions(lines []map[string]string) {
 		x.UpdatedAt, _ = ParseTime(m["updatedAt"]) // zero if it cannot be read
 		counted, _ := parseThread([]byte(m["thread"]))
 		x.set(thread{m["nativeId"], counted})
-		if m["workspace"] != "" {
-			s.homes[at.key] = home{m["workspace"], m["workspaceBy"], max(n, s.homes[at.key].n)}
+		if m["workspace"] != "" && at.key != "" {
+			key := s.names.number(at.key)
+			s.homes[key] = home{max(n, s.homes[key].n), s.names.number(m["workspace"]), m["workspaceBy"] == ledger.ByHand}
 		}
 		if m["current"] != "" {
 			t.seats[at], x.at.taken = x.at, x

@@ -11,9 +11,17 @@ import (
 // A home is the workspace of the latest task of a session that a user submitted and that
 // waits for its turn or has run.
 type home struct {
-	dir string
-	by  string // ledger.ByHand: see Task.WorkspaceByHand
-	n   uint32 // the task
+	n      uint32 // the task
+	dir    uint32 // in State.names
+	byHand bool   // see Task.WorkspaceByHand
+}
+
+// by gives who has named the workspace, as in [KeyWorkspaceBy].
+func (h home) by() string {
+	if h.byHand {
+		return ledger.ByHand
+	}
+	return ""
 }
 
 // noteHome takes over what the last record of a task says of the workspace of its
@@ -24,14 +32,13 @@ func (s *State) noteHome(l *live, t *folded) {
 	if t.Workspace == "" || t.Trigger != "" || !began || t.SessionKey == "" || strings.HasPrefix(t.SessionKey, LanePrefixTask) {
 		return
 	}
-	by := ""
-	if t.WorkspaceByHand {
-		by = ledger.ByHand
-	}
-	if l.n >= s.homes[t.SessionKey].n {
-		s.homes[t.SessionKey] = home{t.Workspace, by, l.n}
+	if key := s.entries.at(l.n).key; l.n >= s.homes[key].n {
+		s.homes[key] = home{l.n, s.names.number(t.Workspace), t.WorkspaceByHand}
 	}
 }
+
+// home gives that of a session key; the zero one if there is none.
+func (s *State) home(key string) home { return s.homes[s.names.numbers[key]] }
 
 // HomeOf gives the workspace of a task: its own, else that of its session, else root,
 // which a person has configured; "": it has none, and waits. by is who has named one that
@@ -40,8 +47,8 @@ func (s *State) HomeOf(t *Task, root string) (dir, by string) {
 	if t.Workspace != "" {
 		return t.Workspace, ""
 	}
-	if h, ok := s.homes[t.SessionKey]; ok {
-		return h.dir, h.by
+	if h := s.home(t.SessionKey); h.n != 0 {
+		return s.names.list[h.dir], h.by()
 	}
 	return root, ledger.ByHand
 }

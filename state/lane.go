@@ -13,20 +13,26 @@ import (
 type lane struct {
 	key   string
 	queue []*live // the queued tasks, in order
-	busy  int     // tasks that run, or may do so still; more than one only if the records say so
+	busy  uint32  // tasks that run, or may do so still; more than one only if the records say so
 
-	// What the last refresh found. It holds until the lane is touched, or until
-	// wake has come.
+	// What the last refresh found. It holds until the lane is touched, or until its
+	// time in plan.wakes has come.
 	touched bool
-	head    *live     // to start now, as far as the lane goes; nil: none
-	wake    time.Time // when head may change by time alone; zero: never
-	after   []string  // ids of the tasks that head, or what blocks the lane, comes after
-	rank    int       // of head, as it stands in the heap
-	age     uint32    // likewise
-	in      *account  // which head wants, or nil
-	ready   *heads    // of that account, in which the lane is
-	readyAt int       // place there, plus 1
-	wakeAt  int       // place in plan.wakes, plus 1
+	backed  bool     // it is in in.backed, not in in.ready
+	rank    uint8    // of head, as it stands in the heap
+	age     uint32   // likewise
+	readyAt uint32   // place in the heap, plus 1
+	wakeAt  uint32   // place in plan.wakes, plus 1
+	head    *live    // to start now, as far as the lane goes; nil: none
+	in      *account // which head wants, or nil
+}
+
+// ready gives the heap in which the lane is.
+func (x *lane) ready() *heads {
+	if x.backed {
+		return &x.in.backed
+	}
+	return &x.in.ready
 }
 
 // An account is one set of credentials: what the control records say of it, and
@@ -47,6 +53,7 @@ type plan struct {
 	touched  []*lane
 	accounts bool // what the controls say of an account has changed
 	wakes    wakeHeap
+	after    map[*lane][]string // ids of the tasks that the head, or what blocks the lane, comes after
 }
 
 // heads is a heap of lanes in the order of their heads: higher priority first, then
@@ -57,13 +64,13 @@ func (h heads) Len() int           { return len(h) }
 func (h heads) Less(i, j int) bool { return h[i].before(h[j]) }
 func (h heads) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].readyAt, h[j].readyAt = i+1, j+1
+	h[i].readyAt, h[j].readyAt = uint32(i+1), uint32(j+1)
 }
 
 // Push is for container/heap.
 func (h *heads) Push(x any) {
 	*h = append(*h, x.(*lane))
-	x.(*lane).readyAt = len(*h)
+	x.(*lane).readyAt = uint32(len(*h))
 }
 
 // Pop is for container/heap.
@@ -80,27 +87,33 @@ func (x *lane) before(y *lane) bool {
 	return x.rank > y.rank || x.rank == y.rank && x.age < y.age
 }
 
-// wakeHeap orders lanes by the time at which to look at them again.
-type wakeHeap []*lane
+// wakeHeap orders lanes by the time at which to look at them again: when the head may
+// change by time alone.
+type wakeHeap []timer
+
+type timer struct {
+	*lane
+	at time.Time
+}
 
 func (h wakeHeap) Len() int           { return len(h) }
-func (h wakeHeap) Less(i, j int) bool { return h[i].wake.Before(h[j].wake) }
+func (h wakeHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 func (h wakeHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].wakeAt, h[j].wakeAt = i+1, j+1
+	h[i].wakeAt, h[j].wakeAt = uint32(i+1), uint32(j+1)
 }
 
 // Push is for container/heap.
 func (h *wakeHeap) Push(x any) {
-	*h = append(*h, x.(*lane))
-	x.(*lane).wakeAt = len(*h)
+	*h = append(*h, x.(timer))
+	x.(timer).wakeAt = uint32(len(*h))
 }
 
 // Pop is for container/heap.
 func (h *wakeHeap) Pop() any {
 	i := len(*h) - 1
 	x := (*h)[i]
-	(*h)[i], *h = nil, (*h)[:i]
+	(*h)[i], *h = timer{}, (*h)[:i]
 	x.wakeAt = 0
 	return x
 }
@@ -255,8 +268,8 @@ func (s *State) refresh(now time.Time) {
 		}
 	}
 	p.now = now
-	for len(p.wakes) > 0 && !p.wakes[0].wake.After(now) {
-		s.touch(heap.Pop(&p.wakes).(*lane))
+	for len(p.wakes) > 0 && !p.wakes[0].at.After(now) {
+		s.touch(heap.Pop(&p.wakes).(timer).lane)
 	}
 	if p.accounts {
 		p.accounts = false
@@ -277,30 +290,35 @@ func (s *State) refresh(now time.Time) {
 // look finds the head of a lane and puts the lane into the heaps where it belongs.
 func (s *State) look(ln *lane, now time.Time) {
 	if ln.in != nil {
-		heap.Remove(ln.ready, ln.readyAt-1)
-		ln.in, ln.ready = nil, nil
+		heap.Remove(ln.ready(), int(ln.readyAt-1))
+		ln.in = nil
 	}
 	if ln.wakeAt > 0 {
-		heap.Remove(&s.plan.wakes, ln.wakeAt-1)
+		heap.Remove(&s.plan.wakes, int(ln.wakeAt-1))
 	}
-	s.watchAfter(ln, false)
-	ln.head, ln.wake, ln.after = s.headOf(ln, now)
-	s.watchAfter(ln, true)
-	if ln.head != nil {
-		ln.rank, ln.age, ln.in = int(ln.head.level), ln.head.n, ln.head.acct
-		if ln.ready = &ln.in.ready; ln.head.backed {
-			ln.ready = &ln.in.backed
-		}
-		heap.Push(ln.ready, ln)
+	head, at, after := s.headOf(ln, now)
+	s.watchAfter(ln, s.plan.after[ln], false)
+	s.watchAfter(ln, after, true)
+	if ln.head = head; head != nil {
+		ln.rank, ln.age, ln.in, ln.backed = head.level, head.n, head.acct, head.backed
+		heap.Push(ln.ready(), ln)
 	}
-	if !ln.wake.IsZero() {
-		heap.Push(&s.plan.wakes, ln)
+	if !at.IsZero() {
+		heap.Push(&s.plan.wakes, timer{ln, at})
 	}
 }
 
-// watchAfter makes the lane hear of the tasks in ln.after, or no longer.
-func (s *State) watchAfter(ln *lane, on bool) {
-	for _, id := range ln.after {
+// watchAfter makes the lane hear of the tasks of that list, or no longer.
+func (s *State) watchAfter(ln *lane, list []string, on bool) {
+	switch {
+	case len(list) == 0:
+		return
+	case on:
+		s.plan.after[ln] = list
+	default:
+		delete(s.plan.after, ln)
+	}
+	for _, id := range list {
 		switch lanes := s.waiting[id]; {
 		case !on:
 			if delete(lanes, ln); len(lanes) == 0 {

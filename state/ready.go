@@ -108,7 +108,7 @@ func (s *State) urgent(now time.Time, lim Limits) []*live {
 		}
 	}
 	for _, ln := range tried {
-		heap.Push(ln.ready, ln)
+		heap.Push(ln.ready(), ln)
 		ln.in.chosen = 0
 	}
 	return list
@@ -303,7 +303,7 @@ func (s *State) NextWake(now time.Time) time.Time {
 	}
 	s.refresh(now)
 	if w := s.plan.wakes; len(w) > 0 {
-		t = w[0].wake
+		t = w[0].at
 	}
 	backed := false
 	for _, a := range s.accounts {

@@ -52,7 +52,7 @@ type State struct {
 	accounts map[string]*account
 	ran      map[string]bool // agents of which a run has begun a session
 	sessions sessions
-	homes    map[string]home  // by session key
+	homes    map[uint32]home  // by session key, as in entry
 	bare     map[uint32]*live // queued ones without a workspace of their own
 	plan     plan
 
@@ -176,8 +176,9 @@ func New(r Reader) *State {
 		accounts: map[string]*account{},
 		ran:      map[string]bool{},
 		sessions: newSessions(),
-		homes:    map[string]home{},
+		homes:    map[uint32]home{},
 		bare:     map[uint32]*live{},
+		plan:     plan{after: map[*lane][]string{}},
 		pool:     &pool{seed: maphash.MakeSeed()},
 		rows:     rowCache{most: maxRows},
 		titles:   rowCache{most: maxTitles},
