@@ -111,7 +111,7 @@ func (s *State) earlier(id string, x *Task) []string {
 		queue = queue[:i]
 	}
 	for _, l := range slices.Backward(queue) {
-		if !l.Hold && (!ln.excludes() || l.sess != nil && l.sess.ID == x.SessionID) {
+		if !l.Hold && (!ln.excludes() || x.SessionID != "" && s.sessionID(l) == x.SessionID) {
 			return []string{s.id(l.n)}
 		}
 	}

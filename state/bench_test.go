@@ -167,7 +167,7 @@ func TestFinishedTaskIsSmall(t *testing.T) {
 }
 
 // kinds are where waiting tasks may stand: the directory lanes of one machine, sessions of
-// ten tasks each, lanes of their own, and behind another task.
+// ten tasks each, sessions and lanes of their own, and behind another task.
 var kinds = map[string]func(i int) []ledger.Pair{
 	"directory": func(i int) []ledger.Pair {
 		return []ledger.Pair{{Key: KeySessionKey, Value: fmt.Sprintf("dir:/home/ana/shop%d", i%10)}}
@@ -176,6 +176,9 @@ var kinds = map[string]func(i int) []ledger.Pair{
 		return []ledger.Pair{{Key: KeySessionKey, Value: fmt.Sprintf("session-%d", i/10)}, {Key: KeySessionID, Value: fmt.Sprintf("019ab3f0-5e55-7c3a-9a51-%012x", i/10)}}
 	},
 	"parallel": func(i int) []ledger.Pair { return []ledger.Pair{{Key: KeySessionKey, Value: "task:" + uuid(i)}} },
+	"own session": func(i int) []ledger.Pair {
+		return []ledger.Pair{{Key: KeySessionKey, Value: fmt.Sprintf("session-%d", i)}}
+	},
 	"after": func(i int) []ledger.Pair {
 		return []ledger.Pair{{Key: KeySessionKey, Value: fmt.Sprintf("dir:/home/ana/shop%d", i%10)}, {Key: KeyAfter, Value: uuid(max(0, i/10*10-1))}}
 	},
@@ -251,8 +254,8 @@ func BenchmarkWaitingTaskMemory(b *testing.B) {
 }
 
 func TestWaitingTaskIsSmall(t *testing.T) {
-	for _, name := range []string{"directory", "session", "after"} {
-		if queued, listed := waitingBytes(t, 20_000, kinds[name]); queued > maxWaiting || listed > maxWaiting {
+	for name, further := range kinds {
+		if queued, listed := waitingBytes(t, 20_000, further); queued > maxWaiting || listed > maxWaiting {
 			t.Errorf("%s: a waiting task costs %.0f bytes, and %.0f once it was listed; at most %d", name, queued, listed, maxWaiting)
 		}
 	}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -310,11 +311,14 @@ func readWords(line string) (map[string]string, error) {
 // carriedSessions gives the sessions that the fold knows, a line each.
 func (s *State) carriedSessions() []string {
 	var lines []string
-	for _, id := range slices.Sorted(maps.Keys(s.sessions.byID)) {
-		x := s.sessions.byID[id]
-		if s.impliedByTask(x) {
-			continue
+	var list []*session
+	for x := range s.allSessions {
+		if !s.impliedByTask(x) {
+			list = append(list, x)
 		}
+	}
+	slices.SortFunc(list, func(a, b *session) int { return cmp.Compare(a.ID, b.ID) })
+	for _, x := range list {
 		current := ""
 		if x.seated() {
 			current = "true"
@@ -332,11 +336,7 @@ func (s *State) carriedSessions() []string {
 // of a session: nobody else uses it, and no agent has begun it. Most waiting tasks have one.
 func (s *State) impliedByTask(x *session) bool {
 	l := s.live[x.last]
-	if l == nil || l.sess != x || x.uses > 1 || x.thread != nil || x.at.taken == nil || x.seated() {
-		return false
-	}
-	t := s.whole(l)
-	return x.at.place == place{t.SessionKey, t.Agent, t.Account} && x.UpdatedAt.Equal(t.UpdatedAt)
+	return l != nil && !x.seated() && x.impliedBy(s.whole(l)) && s.current(x.at.place) != nil
 }
 
 // carriedKeys gives the idempotency keys that belong to others than the records
@@ -406,10 +406,16 @@ func (s *State) setSessions(lines []map[string]string) {
 		at.taken = nil
 	}
 	clear(t.seats)
+	for _, n := range t.implied {
+		s.live[n].current = false
+	}
 	for _, m := range lines {
 		n, _ := s.ids.find([]byte(m["lastTask"]))
 		if n == 0 || m["sessionId"] == "" {
 			continue
+		}
+		if l := s.implying(m["sessionId"]); l != nil {
+			s.hold(l, s.whole(l))
 		}
 		x, at := t.get(m["sessionId"]), place{m["key"], m["agent"], m["account"]}
 		t.unseat(x) // it was named twice
@@ -430,5 +436,6 @@ func (s *State) setSessions(lines []map[string]string) {
 	}
 	for _, x := range t.byID {
 		t.dropUnused(x)
+		s.implyLast(x)
 	}
 }

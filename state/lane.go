@@ -212,6 +212,9 @@ func (s *State) enter(l *live, t *folded, old *lane) {
 		s.orphans[l.n] = l
 	}
 	i := len(ln.queue)
+	if i == 1 && ln.queue[0].current {
+		s.hold(ln.queue[0], s.whole(ln.queue[0]))
+	}
 	if i > 0 && inLane(ln.queue[i-1], l) > 0 {
 		i, _ = slices.BinarySearchFunc(ln.queue, l, inLane)
 	}
@@ -284,7 +287,9 @@ func (s *State) refresh(now time.Time) {
 		s.look(ln, now)
 	}
 	clear(p.touched)
-	p.touched = p.touched[:0]
+	if p.touched = p.touched[:0]; cap(p.touched) > maxSpare {
+		p.touched = nil
+	}
 }
 
 // look finds the head of a lane and puts the lane into the heaps where it belongs.

@@ -79,7 +79,7 @@ func (o *ordering) isLast(t *Task) bool {
 	n, _ := s.ids.find([]byte(t.ID))
 	l := s.live[n]
 	if l != nil && l.lane != nil {
-		if l.lane.key == t.Lane() && l.Order == t.Order && l.sessionID() == t.SessionID {
+		if l.lane.key == t.Lane() && l.Order == t.Order && s.sessionID(l) == t.SessionID {
 			o.before = map[string]string{t.ID: s.beforeInLane(l)}
 		}
 		return false
@@ -182,7 +182,7 @@ func (o *ordering) unchanged(key string) (list []slot) {
 	}
 	add := func(l *live) {
 		if id := s.id(l.n); o.given[id] == nil {
-			list = append(list, slot{id, chainOf(key, l.sessionID(), id), l.Order, l.n})
+			list = append(list, slot{id, chainOf(key, s.sessionID(l), id), l.Order, l.n})
 		}
 	}
 	for _, l := range ln.queue {

@@ -19,7 +19,7 @@ type packer struct {
 }
 
 // pack gives the bytes of a task. What is noted elsewhere is not among them: id, status
-// and session key, what lists are filtered by, and the session.
+// and session key, and what lists are filtered by.
 func (p *packer) pack(t *folded) string {
 	p.writing, p.fields, p.turn, p.out = true, 0, 1, p.out[:0]
 	p.task(t)
@@ -35,14 +35,26 @@ func (p *packer) pack(t *folded) string {
 // unpack is the inverse of pack. It leaves alone what is noted elsewhere. The strings
 // that few tasks share are pieces of packed.
 func (p *packer) unpack(packed string, t *folded) {
-	p.writing, p.turn, p.in = false, 1, packed
-	p.fields = p.uvarint()
+	p.open(packed)
 	p.task(t)
 	p.in = ""
 }
 
+func (p *packer) open(packed string) {
+	p.writing, p.turn, p.in = false, 1, packed
+	p.fields = p.uvarint()
+}
+
+// session gives the session id of a task, which is its first field.
+func (p *packer) session(packed string) (id string) {
+	p.open(packed)
+	p.text(&id)
+	return id
+}
+
 // task has the fields, those that tasks often have first.
 func (p *packer) task(t *folded) {
+	p.text(&t.SessionID)
 	p.word(&t.Workspace)
 	p.word(&t.Account)
 	p.word(&t.Resume)

@@ -420,12 +420,12 @@ func (s *State) dumpRest(d *json.Encoder) error {
 		}
 	}
 	known := map[string]Session{}
-	for id, x := range s.sessions.byID {
-		known[id], _ = s.sessionView(x)
-	}
 	current := map[string]string{}
-	for p, at := range s.sessions.seats {
-		current[fmt.Sprintf("%q %q %q", p.key, p.agent, p.account)] = at.taken.ID
+	for x := range s.allSessions {
+		known[x.ID], _ = s.sessionView(x)
+		if p := x.at.place; x.seated() {
+			current[fmt.Sprintf("%q %q %q", p.key, p.agent, p.account)] = x.ID
+		}
 	}
 	accounts := map[string]any{}
 	for name, a := range s.accounts {

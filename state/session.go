@@ -21,15 +21,19 @@ type Session struct {
 }
 
 // sessions holds every session that is the current one of its place, or that a
-// live task uses. All others are forgotten.
+// live task uses. All others are forgotten. Of most that are waited for, the one task that
+// names them says all: they are kept as the number of that task; see [State.imply].
 type sessions struct {
-	byID  map[string]*session
-	seats map[place]*seat // of places that have a current session
-	spare []*session
+	byID    map[string]*session
+	seats   map[place]*seat // of places that have a current session
+	implied map[[16]byte]uint32
+	spare   []*session
 }
 
 // place is what a session is the current one of.
 type place struct{ key, agent, account string }
+
+func placeOf(t *folded) place { return place{t.SessionKey, t.Agent, t.Account} }
 
 // A seat is a place and its current session, if it has one. All sessions of the place
 // share it.
@@ -76,13 +80,103 @@ func (x *session) set(t thread) {
 func (x *session) seated() bool { return x.at.taken == x }
 
 func newSessions() sessions {
-	return sessions{byID: map[string]*session{}, seats: map[place]*seat{}}
+	return sessions{byID: map[string]*session{}, seats: map[place]*seat{}, implied: map[[16]byte]uint32{}}
+}
+
+// imply keeps of the session of a queued task only that it is there, if the task says the
+// rest: nobody else uses it, and no agent has begun it. The current session of its place is
+// found by the lane, so the task must be the only one that waits there.
+func (s *State) imply(l *live, t *folded) {
+	x := l.sess
+	u, ok := uuidOf(x.ID)
+	current := x.seated()
+	if !ok || !l.is(Queued) || !x.impliedBy(t) || current && (len(l.lane.queue) > 1 || l.lane.key != t.SessionKey) {
+		return
+	}
+	s.sessions.implied[u] = l.n
+	s.sessions.unseat(x)
+	x.uses, l.sess, l.implies, l.current = 0, nil, true, current
+	s.sessions.dropUnused(x)
+}
+
+// implyLast is imply for a session that another record has changed.
+func (s *State) implyLast(x *session) {
+	if l := s.live[x.last]; l != nil && l.sess == x && x.uses == 1 && x.thread == nil {
+		s.imply(l, s.whole(l))
+	}
+}
+
+// impliedBy reports whether the last task of a session says all of it, but for whether it
+// is the current one.
+func (x *session) impliedBy(t *folded) bool {
+	return x.ID == t.SessionID && x.uses == 1 && x.thread == nil && x.at.place == placeOf(t) && x.UpdatedAt.Equal(t.UpdatedAt)
+}
+
+// implied gives the session that l, which is t, implies.
+func implied(l *live, t *folded) *session {
+	x := &session{ID: t.SessionID, at: &seat{place: placeOf(t)}, UpdatedAt: t.UpdatedAt, last: l.n, uses: 1}
+	if l.current {
+		x.at.taken = x
+	}
+	return x
+}
+
+// hold is the inverse of imply, if l implies its session. t is the task.
+func (s *State) hold(l *live, t *folded) {
+	if !l.implies {
+		return
+	}
+	x, u := implied(l, t), [16]byte{}
+	if at := s.sessions.seats[x.at.place]; at != nil {
+		x.at = at
+	} else if l.current {
+		s.sessions.seats[x.at.place] = x.at
+	}
+	u, _ = uuidOf(x.ID)
+	delete(s.sessions.implied, u)
+	s.sessions.byID[x.ID] = x
+	l.sess, l.implies, l.current = x, false, false
+}
+
+// implying gives the task that implies the session of that id; nil if none does.
+func (s *State) implying(id string) *live {
+	u, ok := uuidOf(id)
+	if !ok {
+		return nil
+	}
+	return s.live[s.sessions.implied[u]]
+}
+
+// seating gives the task that implies the current session of a place; nil if none does.
+func (s *State) seating(p place) *live {
+	ln := s.lanes[p.key]
+	if ln == nil || len(ln.queue) != 1 || !ln.queue[0].current || placeOf(s.whole(ln.queue[0])) != p {
+		return nil
+	}
+	return ln.queue[0]
+}
+
+// all gives every session.
+func (s *State) allSessions(yield func(*session) bool) {
+	for _, x := range s.sessions.byID {
+		if !yield(x) {
+			return
+		}
+	}
+	for _, n := range s.sessions.implied {
+		if !yield(implied(s.live[n], s.whole(s.live[n]))) {
+			return
+		}
+	}
 }
 
 // current gives the current session of a place; nil if there is none.
-func (t *sessions) current(p place) *session {
-	if at := t.seats[p]; at != nil {
+func (s *State) current(p place) *session {
+	if at := s.sessions.seats[p]; at != nil {
 		return at.taken
+	}
+	if l := s.seating(p); l != nil {
+		return implied(l, s.whole(l))
 	}
 	return nil
 }
@@ -98,22 +192,33 @@ func (s *State) useSession(l *live, t *folded, before string) {
 	}
 	x := l.sess
 	if x == nil {
+		if l := s.implying(t.SessionID); l != nil {
+			s.hold(l, s.whole(l))
+		}
 		x = s.sessions.get(t.SessionID)
 		x.uses++
 		l.sess = x
 	}
 	var counted Usage
-	if to := (place{t.SessionKey, t.Agent, t.Account}); t.binds || x.last == 0 {
-		if old := s.sessions.current(to); old != nil && old != x && old.agents().native == t.AgentSession {
+	if to := placeOf(t); t.binds || x.last == 0 {
+		if l := s.seating(to); l != nil {
+			s.hold(l, s.whole(l))
+		}
+		old := s.current(to)
+		if old != nil && old != x && old.agents().native == t.AgentSession {
 			counted = old.agents().counted // x takes its place, with the same native session
 		}
 		s.sessions.move(x, to, t.binds)
+		if old != nil && old != x {
+			s.implyLast(old)
+		}
 	}
 	x.learn(t, before)
 	if x.thread != nil && x.thread.counted == (Usage{}) {
 		x.thread.counted = counted
 	}
 	x.UpdatedAt, x.last = t.UpdatedAt, l.n
+	s.imply(l, t)
 }
 
 // learn takes over the native session that a task names and what was counted in
@@ -270,7 +375,7 @@ func (s *State) Naming(agent, native string) []Task {
 // CurrentSession gives the session that the last task of that session key, agent
 // and account names; account is as the tasks name it, "" for the default one.
 func (s *State) CurrentSession(key, agent, account string) (Session, bool) {
-	return s.sessionView(s.sessions.current(place{key, agent, account}))
+	return s.sessionView(s.current(place{key, agent, account}))
 }
 
 // LaneAgent gives the one of agents that the next task in the lane of that key goes
@@ -296,7 +401,7 @@ func (s *State) SessionAgent(key string, agents []string) string {
 func (s *State) lastUsed(key string, agents []string, begun bool) (last string) {
 	var at time.Time
 	for _, agent := range agents {
-		x := s.sessions.current(place{key, agent, agent})
+		x := s.current(place{key, agent, agent})
 		if x != nil && !x.UpdatedAt.Before(at) && (x.agents().native != "" || !begun) {
 			last, at = agent, x.UpdatedAt
 		}
@@ -307,6 +412,9 @@ func (s *State) lastUsed(key string, agents []string, begun bool) (last string) 
 // SessionByID gives the session with that id of stint's, if it is the current one
 // of its lane or a task that has not ended uses it.
 func (s *State) SessionByID(id string) (Session, bool) {
+	if l := s.implying(id); l != nil {
+		return s.sessionView(implied(l, s.whole(l)))
+	}
 	return s.sessionView(s.sessions.byID[id])
 }
 
@@ -327,6 +435,11 @@ func (s *State) Sessions() []Session {
 	for p, at := range s.sessions.seats {
 		if !strings.HasPrefix(p.key, LanePrefixTask) {
 			list = append(list, at.taken)
+		}
+	}
+	for key, ln := range s.lanes {
+		if len(ln.queue) == 1 && ln.queue[0].current && !strings.HasPrefix(key, LanePrefixTask) {
+			list = append(list, implied(ln.queue[0], s.whole(ln.queue[0])))
 		}
 	}
 	slices.SortFunc(list, func(a, b *session) int {

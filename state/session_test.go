@@ -142,7 +142,7 @@ func TestSessionsOfOwnLanesEndWithTheirTask(t *testing.T) {
 		t.Errorf("listed: %+v", got)
 	}
 	j.task(id, "status: canceled")
-	if len(j.state.sessions.byID)+len(j.state.sessions.seats) != 0 {
+	if len(j.state.sessions.byID)+len(j.state.sessions.seats)+len(j.state.sessions.implied) != 0 {
 		t.Error("the session is kept")
 	}
 	if got := j.peek(id).SessionKey; got != "task:"+id {

@@ -74,15 +74,16 @@ type State struct {
 // live is a task that has not ended.
 type live struct {
 	row
-	n      uint32   // in State.entries; the age of the task
-	at     uint32   // in State.running
-	dueAt  uint32   // place in State.due, plus 1
-	lane   *lane    // where it is queued or running, or nil
-	acct   *account // whose slot it uses while it is running, or will need; nil if it has no lane
-	sess   *session // that it uses, or nil
-	since  int64    // when it was queued, or last released, as entry.updated is; 0 if no record says
-	run    *folded  // all of it, while it is running, or comes after many
-	packed string   // the rest of it, while it is not: see State.whole
+	n                uint32   // in State.entries; the age of the task
+	at               uint32   // in State.running
+	dueAt            uint32   // place in State.due, plus 1
+	implies, current bool     // it implies its session, which is the current one of its place
+	lane             *lane    // where it is queued or running, or nil
+	acct             *account // whose slot it uses while it is running, or will need; nil if it has no lane
+	sess             *session // that it uses, or nil if there is none or the task implies it
+	since            int64    // when it was queued, or last released, as entry.updated is; 0 if no record says
+	run              *folded  // all of it, while it is running, or comes after many
+	packed           string   // the rest of it, while it is not: see State.whole
 }
 
 // row is what dispatch looks at of each live task, under the names that Task has for it.
@@ -131,18 +132,18 @@ func (s *State) wholeTo(l *live, t *folded) {
 	e := s.entries.at(l.n)
 	tag := s.tags.list[e.tags]
 	*t = folded{}
-	t.Status, t.SessionKey, t.SessionID = statuses[e.status], s.keyOf(l.n, e), l.sessionID()
+	t.Status, t.SessionKey = statuses[e.status], s.keyOf(l.n, e)
 	t.Label, t.TenantID, t.Queue, t.Agent = tag.label, tag.tenant, tag.queue, tag.agent
 	s.packer.unpack(l.packed, t)
 	t.AgentSession, _ = t.native(t.Agent)
 }
 
 // sessionID gives the id of stint's session that the task names.
-func (l *live) sessionID() string {
-	if l.sess == nil {
-		return ""
+func (s *State) sessionID(l *live) string {
+	if l.run != nil {
+		return l.run.SessionID
 	}
-	return l.sess.ID
+	return s.packer.session(l.packed)
 }
 
 // afterOf gives the ids of the tasks that the task comes after.
@@ -360,6 +361,7 @@ func (s *State) commit(l *live, old, next *folded, off int64) {
 	s.rekey(l.n, string(old.IdempotencyKey), string(next.IdempotencyKey))
 	s.noteParent(l.n, next.TriggeredBy, next.Trigger)
 	left := l.lane
+	s.hold(l, old)
 	s.leaveLane(l)
 	s.leaveDue(l)
 	native, after, waited := old.AgentSession, old.After, l.waits()
