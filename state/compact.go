@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -311,14 +310,10 @@ func readWords(line string) (map[string]string, error) {
 // carriedSessions gives the sessions that the fold knows, a line each.
 func (s *State) carriedSessions() []string {
 	var lines []string
-	var list []*session
 	for x := range s.allSessions {
-		if !s.impliedByTask(x) {
-			list = append(list, x)
+		if s.impliedByTask(x) {
+			continue
 		}
-	}
-	slices.SortFunc(list, func(a, b *session) int { return cmp.Compare(a.ID, b.ID) })
-	for _, x := range list {
 		current := ""
 		if x.seated() {
 			current = "true"
@@ -327,8 +322,9 @@ func (s *State) carriedSessions() []string {
 		home := s.home(at.key)
 		lines = append(lines, words("key", at.key, "sessionId", x.ID, "agent", at.agent, "account", at.account, "nativeId", now.native,
 			"updatedAt", exactTime(x.UpdatedAt), "lastTask", s.id(x.last), "current", current, "thread", threadTokens(now.counted),
-			"workspace", s.names.list[home.dir], "workspaceBy", home.by()))
+			"workspace", s.names.list[home.dir], "workspaceBy", s.names.list[home.by]))
 	}
+	slices.Sort(lines)
 	return lines
 }
 
@@ -414,10 +410,8 @@ func (s *State) setSessions(lines []map[string]string) {
 		if n == 0 || m["sessionId"] == "" {
 			continue
 		}
-		if l := s.implying(m["sessionId"]); l != nil {
-			s.hold(l, s.whole(l))
-		}
-		x, at := t.get(m["sessionId"]), place{m["key"], m["agent"], m["account"]}
+		x, at := s.named(m["sessionId"]), place{m["key"], m["agent"], m["account"]}
+		t.byID[x.ID] = x
 		t.unseat(x) // it was named twice
 		if seats[at] == nil {
 			seats[at] = &seat{place: at}
@@ -428,7 +422,7 @@ func (s *State) setSessions(lines []map[string]string) {
 		x.set(thread{m["nativeId"], counted})
 		if m["workspace"] != "" && at.key != "" {
 			key := s.names.number(at.key)
-			s.homes[key] = home{max(n, s.homes[key].n), s.names.number(m["workspace"]), m["workspaceBy"] == ledger.ByHand}
+			s.homes[key] = home{max(n, s.homes[key].n), s.names.number(m["workspace"]), s.names.number(m["workspaceBy"])}
 		}
 		if m["current"] != "" {
 			t.seats[at], x.at.taken = x.at, x

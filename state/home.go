@@ -11,17 +11,8 @@ import (
 // A home is the workspace of the latest task of a session that a user submitted and that
 // waits for its turn or has run.
 type home struct {
-	n      uint32 // the task
-	dir    uint32 // in State.names
-	byHand bool   // see Task.WorkspaceByHand
-}
-
-// by gives who has named the workspace, as in [KeyWorkspaceBy].
-func (h home) by() string {
-	if h.byHand {
-		return ledger.ByHand
-	}
-	return ""
+	n       uint32 // the task
+	dir, by uint32 // in State.names; by is ledger.ByHand: see Task.WorkspaceByHand
 }
 
 // noteHome takes over what the last record of a task says of the workspace of its
@@ -32,8 +23,12 @@ func (s *State) noteHome(l *live, t *folded) {
 	if t.Workspace == "" || t.Trigger != "" || !began || t.SessionKey == "" || strings.HasPrefix(t.SessionKey, LanePrefixTask) {
 		return
 	}
+	by := ""
+	if t.WorkspaceByHand {
+		by = ledger.ByHand
+	}
 	if key := s.entries.at(l.n).key; l.n >= s.homes[key].n {
-		s.homes[key] = home{l.n, s.names.number(t.Workspace), t.WorkspaceByHand}
+		s.homes[key] = home{l.n, s.names.number(t.Workspace), s.names.number(by)}
 	}
 }
 
@@ -48,7 +43,7 @@ func (s *State) HomeOf(t *Task, root string) (dir, by string) {
 		return t.Workspace, ""
 	}
 	if h := s.home(t.SessionKey); h.n != 0 {
-		return s.names.list[h.dir], h.by()
+		return s.names.list[h.dir], s.names.list[h.by]
 	}
 	return root, ledger.ByHand
 }

@@ -213,7 +213,7 @@ func (s *State) enter(l *live, t *folded, old *lane) {
 	}
 	i := len(ln.queue)
 	if i == 1 && ln.queue[0].current {
-		s.hold(ln.queue[0], s.whole(ln.queue[0]))
+		s.hold(ln.queue[0], nil)
 	}
 	if i > 0 && inLane(ln.queue[i-1], l) > 0 {
 		i, _ = slices.BinarySearchFunc(ln.queue, l, inLane)
@@ -302,8 +302,11 @@ func (s *State) look(ln *lane, now time.Time) {
 		heap.Remove(&s.plan.wakes, int(ln.wakeAt-1))
 	}
 	head, at, after := s.headOf(ln, now)
-	s.watchAfter(ln, s.plan.after[ln], false)
-	s.watchAfter(ln, after, true)
+	s.watchAfter(ln, false)
+	if delete(s.plan.after, ln); len(after) > 0 {
+		s.plan.after[ln] = after
+	}
+	s.watchAfter(ln, true)
 	if ln.head = head; head != nil {
 		ln.rank, ln.age, ln.in, ln.backed = head.level, head.n, head.acct, head.backed
 		heap.Push(ln.ready(), ln)
@@ -313,17 +316,9 @@ func (s *State) look(ln *lane, now time.Time) {
 	}
 }
 
-// watchAfter makes the lane hear of the tasks of that list, or no longer.
-func (s *State) watchAfter(ln *lane, list []string, on bool) {
-	switch {
-	case len(list) == 0:
-		return
-	case on:
-		s.plan.after[ln] = list
-	default:
-		delete(s.plan.after, ln)
-	}
-	for _, id := range list {
+// watchAfter makes the lane hear of the tasks in plan.after, or no longer.
+func (s *State) watchAfter(ln *lane, on bool) {
+	for _, id := range s.plan.after[ln] {
 		switch lanes := s.waiting[id]; {
 		case !on:
 			if delete(lanes, ln); len(lanes) == 0 {

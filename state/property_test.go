@@ -25,7 +25,7 @@ func drawField(t *rapid.T) string {
 	case "sessionKey":
 		return "sessionKey: " + pick(t, "web", "api", "dir:/w", "task:"+uuid(1), "task:"+uuid(2), "")
 	case "sessionId":
-		return "sessionId: " + pick(t, "s1", "s2", "s3", "")
+		return "sessionId: " + pick(t, uuid(21), uuid(22), "s3", "")
 	case "agent":
 		return pick(t, "agent", "tool") + ": " + pick(t, "codex", "claude", "")
 	case "account":

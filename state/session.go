@@ -83,23 +83,21 @@ func newSessions() sessions {
 	return sessions{byID: map[string]*session{}, seats: map[place]*seat{}, implied: map[[16]byte]uint32{}}
 }
 
-// imply keeps of the session of a queued task only that it is there, if the task says the
-// rest: nobody else uses it, and no agent has begun it. The current session of its place is
-// found by the lane, so the task must be the only one that waits there.
+// imply forgets the session of a queued task that says all of it: nobody else uses it, and
+// no agent has begun it. The current session of a place is found again by the lane, so its
+// task must be the only one that waits there.
 func (s *State) imply(l *live, t *folded) {
 	x := l.sess
 	u, ok := uuidOf(x.ID)
-	current := x.seated()
-	if !ok || !l.is(Queued) || !x.impliedBy(t) || current && (len(l.lane.queue) > 1 || l.lane.key != t.SessionKey) {
-		return
+	if current := x.seated(); ok && l.is(Queued) && x.impliedBy(t) && (!current || len(l.lane.queue) == 1 && l.lane.key == t.SessionKey) {
+		s.sessions.implied[u] = l.n
+		s.sessions.unseat(x)
+		x.uses, l.sess, l.implies, l.current = 0, nil, true, current
+		s.sessions.dropUnused(x)
 	}
-	s.sessions.implied[u] = l.n
-	s.sessions.unseat(x)
-	x.uses, l.sess, l.implies, l.current = 0, nil, true, current
-	s.sessions.dropUnused(x)
 }
 
-// implyLast is imply for a session that another record has changed.
+// implyLast is imply for a session that the record of another task has changed.
 func (s *State) implyLast(x *session) {
 	if l := s.live[x.last]; l != nil && l.sess == x && x.uses == 1 && x.thread == nil {
 		s.imply(l, s.whole(l))
@@ -112,27 +110,31 @@ func (x *session) impliedBy(t *folded) bool {
 	return x.ID == t.SessionID && x.uses == 1 && x.thread == nil && x.at.place == placeOf(t) && x.UpdatedAt.Equal(t.UpdatedAt)
 }
 
-// implied gives the session that l, which is t, implies.
-func implied(l *live, t *folded) *session {
-	x := &session{ID: t.SessionID, at: &seat{place: placeOf(t)}, UpdatedAt: t.UpdatedAt, last: l.n, uses: 1}
+// implied makes x the session that l, which is t, implies.
+func (s *State) implied(x *session, l *live, t *folded) *session {
+	x.ID, x.at, x.UpdatedAt, x.last, x.uses = t.SessionID, s.sessions.seats[placeOf(t)], t.UpdatedAt, l.n, 1
+	if x.at == nil {
+		x.at = &seat{place: placeOf(t)}
+	}
 	if l.current {
 		x.at.taken = x
 	}
 	return x
 }
 
-// hold is the inverse of imply, if l implies its session. t is the task.
+// hold is the inverse of imply, if l, which is t, implies its session.
 func (s *State) hold(l *live, t *folded) {
-	if !l.implies {
+	if l == nil || !l.implies {
 		return
 	}
-	x, u := implied(l, t), [16]byte{}
-	if at := s.sessions.seats[x.at.place]; at != nil {
-		x.at = at
-	} else if l.current {
+	if t == nil {
+		t = s.whole(l)
+	}
+	x := s.implied(s.sessions.unused(), l, t)
+	if l.current {
 		s.sessions.seats[x.at.place] = x.at
 	}
-	u, _ = uuidOf(x.ID)
+	u, _ := uuidOf(x.ID)
 	delete(s.sessions.implied, u)
 	s.sessions.byID[x.ID] = x
 	l.sess, l.implies, l.current = x, false, false
@@ -149,14 +151,13 @@ func (s *State) implying(id string) *live {
 
 // seating gives the task that implies the current session of a place; nil if none does.
 func (s *State) seating(p place) *live {
-	ln := s.lanes[p.key]
-	if ln == nil || len(ln.queue) != 1 || !ln.queue[0].current || placeOf(s.whole(ln.queue[0])) != p {
-		return nil
+	if ln := s.lanes[p.key]; ln != nil && len(ln.queue) == 1 && ln.queue[0].current && placeOf(s.whole(ln.queue[0])) == p {
+		return ln.queue[0]
 	}
-	return ln.queue[0]
+	return nil
 }
 
-// all gives every session.
+// allSessions gives every session, in no order.
 func (s *State) allSessions(yield func(*session) bool) {
 	for _, x := range s.sessions.byID {
 		if !yield(x) {
@@ -164,7 +165,7 @@ func (s *State) allSessions(yield func(*session) bool) {
 		}
 	}
 	for _, n := range s.sessions.implied {
-		if !yield(implied(s.live[n], s.whole(s.live[n]))) {
+		if l := s.live[n]; !yield(s.implied(new(session), l, s.whole(l))) {
 			return
 		}
 	}
@@ -176,7 +177,7 @@ func (s *State) current(p place) *session {
 		return at.taken
 	}
 	if l := s.seating(p); l != nil {
-		return implied(l, s.whole(l))
+		return s.implied(new(session), l, s.whole(l))
 	}
 	return nil
 }
@@ -192,18 +193,13 @@ func (s *State) useSession(l *live, t *folded, before string) {
 	}
 	x := l.sess
 	if x == nil {
-		if l := s.implying(t.SessionID); l != nil {
-			s.hold(l, s.whole(l))
-		}
-		x = s.sessions.get(t.SessionID)
+		x = s.named(t.SessionID)
 		x.uses++
 		l.sess = x
 	}
 	var counted Usage
 	if to := placeOf(t); t.binds || x.last == 0 {
-		if l := s.seating(to); l != nil {
-			s.hold(l, s.whole(l))
-		}
+		s.hold(s.seating(to), nil)
 		old := s.current(to)
 		if old != nil && old != x && old.agents().native == t.AgentSession {
 			counted = old.agents().counted // x takes its place, with the same native session
@@ -218,7 +214,9 @@ func (s *State) useSession(l *live, t *folded, before string) {
 		x.thread.counted = counted
 	}
 	x.UpdatedAt, x.last = t.UpdatedAt, l.n
-	s.imply(l, t)
+	if s.imply(l, t); l.sess != nil {
+		s.sessions.byID[x.ID] = x
+	}
 }
 
 // learn takes over the native session that a task names and what was counted in
@@ -246,19 +244,24 @@ func (x *session) learn(t *folded, before string) {
 // noSeat is where a session is whose place is not known yet.
 var noSeat = new(seat)
 
-// get gives the session of that id, made anew if need be.
-func (t *sessions) get(id string) *session {
-	x := t.byID[id]
-	if x != nil {
-		return x
+// named gives the session of that id; a new one is not among the sessions yet.
+func (s *State) named(id string) *session {
+	s.hold(s.implying(id), nil)
+	x := s.sessions.byID[id]
+	if x == nil {
+		x = s.sessions.unused()
+		x.ID, x.at = id, noSeat
 	}
+	return x
+}
+
+// unused gives the memory of a session.
+func (t *sessions) unused() (x *session) {
 	if i := len(t.spare) - 1; i >= 0 {
 		x, t.spare = t.spare[i], t.spare[:i]
 	} else {
 		x = new(session)
 	}
-	x.ID, x.at = id, noSeat
-	t.byID[id] = x
 	return x
 }
 
@@ -413,7 +416,7 @@ func (s *State) lastUsed(key string, agents []string, begun bool) (last string) 
 // of its lane or a task that has not ended uses it.
 func (s *State) SessionByID(id string) (Session, bool) {
 	if l := s.implying(id); l != nil {
-		return s.sessionView(implied(l, s.whole(l)))
+		return s.sessionView(s.implied(new(session), l, s.whole(l)))
 	}
 	return s.sessionView(s.sessions.byID[id])
 }
@@ -439,7 +442,7 @@ func (s *State) Sessions() []Session {
 	}
 	for key, ln := range s.lanes {
 		if len(ln.queue) == 1 && ln.queue[0].current && !strings.HasPrefix(key, LanePrefixTask) {
-			list = append(list, implied(ln.queue[0], s.whole(ln.queue[0])))
+			list = append(list, s.implied(new(session), ln.queue[0], s.whole(ln.queue[0])))
 		}
 	}
 	slices.SortFunc(list, func(a, b *session) int {
