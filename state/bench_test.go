@@ -255,7 +255,7 @@ func BenchmarkWaitingTaskMemory(b *testing.B) {
 
 func TestWaitingTaskIsSmall(t *testing.T) {
 	for name, further := range kinds {
-		if queued, listed := waitingBytes(t, 20_000, further); queued > maxWaiting || listed > maxWaiting {
+		if queued, listed := waitingBytes(t, 50_000, further); queued > maxWaiting || listed > maxWaiting {
 			t.Errorf("%s: a waiting task costs %.0f bytes, and %.0f once it was listed; at most %d", name, queued, listed, maxWaiting)
 		}
 	}

@@ -229,14 +229,16 @@ const (
 )
 
 func (p *packer) write(s string, shared bool) {
+	if u, ok := uuidOf(s); ok {
+		p.out = append(append(p.out, asUUID), u[:]...)
+		return
+	}
 	n, known := p.words.numbers[s]
 	if !known && shared && len(p.words.list) < maxWords && len(s) <= maxWordLen {
 		n, known = p.words.number(s), true
 	}
 	if known {
 		p.put(uint64(n)<<2 | asWord)
-	} else if u, ok := uuidOf(s); ok {
-		p.out = append(append(p.out, asUUID), u[:]...)
 	} else {
 		p.put(uint64(len(s))<<2 | asText)
 		p.out = append(p.out, s...)
@@ -245,7 +247,10 @@ func (p *packer) write(s string, shared bool) {
 
 // uuidOf is parseUUID without an allocation.
 func uuidOf(s string) (u [16]byte, ok bool) {
-	var b [37]byte // one more, so that what is too long is none
+	var b [36]byte
+	if len(s) != len(b) {
+		return u, false
+	}
 	return parseUUID(b[:copy(b[:], s)])
 }
 

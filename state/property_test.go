@@ -315,3 +315,38 @@ func checkRunning(t *rapid.T, j *journal, lim Limits) {
 		t.Fatalf("%d running with %d workers, by account %v", len(running), lim.MaxWorkers, accounts)
 	}
 }
+
+// TestImpliedSessionsTellTheSame folds random histories once with UUIDs as ids of sessions,
+// which a waiting task may imply, and once with others, which none does.
+func TestImpliedSessionsTellTheSame(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		j, held := newJournal(t), newJournal(t)
+		asOther := strings.NewReplacer(uuid(21), "A"+uuid(21)[1:], uuid(22), "A"+uuid(22)[1:])
+		for range rapid.IntRange(1, 40).Draw(rt, "records") {
+			_ = drawRecord(rt, j)
+			raw := asOther.Replace(string(j.sections[len(j.sections)-1]))
+			held.sections = append(held.sections, []byte(raw))
+			_ = held.apply(held.state, parse(t, []byte(raw), 0), len(held.sections)-1)
+			for _, id := range []string{uuid(21), uuid(22)} {
+				x, ok := j.state.SessionByID(id)
+				y, also := held.state.SessionByID(asOther.Replace(id))
+				if x.ID = asOther.Replace(x.ID); x != y || ok != also {
+					rt.Fatalf("%+v is known as %+v", y, x)
+				}
+			}
+			for _, key := range []string{"web", "api", "task:" + uuid(1)} {
+				x, _ := j.state.CurrentSession(key, "codex", "")
+				y, _ := held.state.CurrentSession(key, "codex", "")
+				if x.ID = asOther.Replace(x.ID); x != y {
+					rt.Fatalf("of %s %+v is current, not %+v", key, x, y)
+				}
+			}
+			if got, want := asOther.Replace(fmt.Sprint(j.state.Sessions())), fmt.Sprint(held.state.Sessions()); got != want {
+				rt.Fatalf("sessions %s, want %s", got, want)
+			}
+			if got, want := asOther.Replace(dump(t, j.state)), dump(t, held.state); got != want {
+				rt.Fatalf("the state is\n%s\nand with sessions that are held\n%s", got, want)
+			}
+		}
+	})
+}

@@ -85,11 +85,13 @@ func newSessions() sessions {
 
 // imply forgets the session of a queued task that says all of it: nobody else uses it, and
 // no agent has begun it. The current session of a place is found again by the lane, so its
-// task must be the only one that waits there.
+// task must be the only one that waits there; one of a directory is kept, it is one of few.
 func (s *State) imply(l *live, t *folded) {
-	x := l.sess
-	u, ok := uuidOf(x.ID)
-	if current := x.seated(); ok && l.is(Queued) && x.impliedBy(t) && (!current || len(l.lane.queue) == 1 && l.lane.key == t.SessionKey) {
+	x, current := l.sess, l.sess.seated()
+	if !l.is(Queued) || !x.impliedBy(t) || current && (len(l.lane.queue) > 1 || l.lane.excludes()) {
+		return
+	}
+	if u, ok := uuidOf(x.ID); ok {
 		s.sessions.implied[u] = l.n
 		s.sessions.unseat(x)
 		x.uses, l.sess, l.implies, l.current = 0, nil, true, current
@@ -142,11 +144,12 @@ func (s *State) hold(l *live, t *folded) {
 
 // implying gives the task that implies the session of that id; nil if none does.
 func (s *State) implying(id string) *live {
-	u, ok := uuidOf(id)
-	if !ok {
-		return nil
+	if len(s.sessions.implied) > 0 {
+		if u, ok := uuidOf(id); ok {
+			return s.live[s.sessions.implied[u]]
+		}
 	}
-	return s.live[s.sessions.implied[u]]
+	return nil
 }
 
 // seating gives the task that implies the current session of a place; nil if none does.
@@ -198,7 +201,8 @@ func (s *State) useSession(l *live, t *folded, before string) {
 		l.sess = x
 	}
 	var counted Usage
-	if to := placeOf(t); t.binds || x.last == 0 {
+	isNew := x.last == 0
+	if to := placeOf(t); t.binds || isNew {
 		s.hold(s.seating(to), nil)
 		old := s.current(to)
 		if old != nil && old != x && old.agents().native == t.AgentSession {
@@ -214,7 +218,7 @@ func (s *State) useSession(l *live, t *folded, before string) {
 		x.thread.counted = counted
 	}
 	x.UpdatedAt, x.last = t.UpdatedAt, l.n
-	if s.imply(l, t); l.sess != nil {
+	if s.imply(l, t); isNew && l.sess != nil {
 		s.sessions.byID[x.ID] = x
 	}
 }
