@@ -32,6 +32,7 @@ var opens = map[string]string{
 	"coordinator/api/tcppeer_linux.go findRow":         "the kernel's files",
 	"coordinator/api/tcppeer_linux.go hasOpen":         "the kernel's files",
 	"coordinator/agent/gate.go open":                   "/dev/null",
+	"coordinator/api/shortage.go Accept":               "/dev/null",
 	"coordinator/agent/probe.go packageVersion":        "the agent's program",
 	"coordinator/agent/probe.go provider":              "the user's files of the agent",
 	"coordinator/agent/probegemini.go has":             "the user's files of the agent",
