@@ -223,8 +223,8 @@ func (l *Log) takeBack(doc *Document) error {
 // kept too. aside says where these are.
 func (l *Log) install(data, extra []byte, keep bool) (file durable.File, aside string, err error) {
 	fsys, path := l.opts.FS, l.journal.path
-	name := path + ".foreign-" + l.opts.now().UTC().Format("20060102T150405.000Z")
 	if hasText(extra) {
+		name := l.asideName(path)
 		if err := durable.WriteFile(fsys, name, extra); err != nil {
 			return nil, "", err
 		}
@@ -240,6 +240,7 @@ func (l *Log) install(data, extra []byte, keep bool) (file durable.File, aside s
 	if !keep {
 		err = fsys.Rename(tmp, path)
 	} else if err = swapNames(fsys, tmp, path); err == nil {
+		name := l.asideName(path)
 		err = fsys.Rename(tmp, name)
 		aside += "; the other one is now " + filepath.Base(name)
 	}
@@ -250,6 +251,15 @@ func (l *Log) install(data, extra []byte, keep bool) (file durable.File, aside s
 		return fail(err)
 	}
 	return file, aside, nil
+}
+
+// asideName gives a free name with the time for what another hand has put at path.
+func (l *Log) asideName(path string) string {
+	for name := path + ".foreign-" + l.opts.now().UTC().Format("20060102T150405.000Z"); ; name += "+" {
+		if _, err := l.opts.FS.Stat(name); err != nil {
+			return name
+		}
+	}
 }
 
 // swapNames lets two files change places, or gives the first one the other name if there
@@ -304,7 +314,7 @@ func (l *Log) putInPlace(journal string) error {
 
 // setAside moves what has the journal's name away, so that the journal is made anew.
 func (l *Log) setAside(journal string) error {
-	name := journal + ".foreign-" + l.opts.now().UTC().Format("20060102T150405.000Z")
+	name := l.asideName(journal)
 	if err := l.opts.FS.Rename(journal, name); err != nil {
 		return err
 	}

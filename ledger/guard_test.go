@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -148,6 +149,34 @@ func (w *shelf) moveAway(name string) {
 	}
 	if err := os.Rename(w.path(name), w.path("away")); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// TestTwoForeignHands: what one hand writes into the journal and what another puts in its
+// place at the same moment are both kept aside.
+func TestTwoForeignHands(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"a file":      func(path string) error { return os.WriteFile(path, []byte("other words\n"), 0o600) },
+		"a directory": func(path string) error { return os.MkdirAll(path+"/other words", 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newShelf(t)
+			w.open(false)
+			w.add("a", "status", "queued")
+			path := w.path("journal.md")
+			if err := errors.Join(appendFile(path, "first words\n"), os.Remove(path), put(path)); err != nil {
+				t.Fatal(err)
+			}
+			w.add("b", "status", "queued")
+			w.reopened()
+			aside, err := filepath.Glob(path + ".foreign-*")
+			if err != nil || len(aside) != 2 {
+				t.Fatalf("kept aside are %q, %v", aside, err)
+			}
+			if text, err := os.ReadFile(aside[0]); string(text) != "first words\n" {
+				t.Errorf("the first one is %q, %v", text, err)
+			}
+		})
 	}
 }
 
