@@ -147,7 +147,9 @@ func (l *Log) carryOut(snap snapshot, p *plan) (carry, error) {
 		return carry{done: true, trouble: trouble}, err
 	}
 	c := carry{committed: committed}
-	err = l.putBack(snap, p, &c)
+	if p.file == l.journal.file { // else it was put back, and what the file lacks is found anew
+		err = l.putBack(snap, p, &c)
+	}
 	if err == nil && (c.done || c.committed) {
 		l.tell(p)
 	}
