@@ -378,7 +378,7 @@ func (c *compactor) commit() (file durable.File, err error) {
 		return nil, nil
 	}
 	if err := l.opts.FS.Rename(tmp, l.journal.path); err != nil {
-		same, serr := l.journal.isAt()
+		same, _, serr := l.names(l.journal.path)
 		if same {
 			c.refused = errors.Join(fmt.Errorf("nothing was compacted: %w", err), file.Close(), dropFile(l.opts.FS, tmp))
 			return nil, nil

@@ -104,6 +104,7 @@ func (l *Log) regain(keep bool) error {
 		if err != nil {
 			doc = &Document{} // there is nothing to mend with
 		}
+		doc.Sections = slices.DeleteFunc(l.tasks.records(doc), func(s Section) bool { return s.Seq > l.seq }) // a person's number
 		m := newPatch(nil, 0, doc)
 		m.take(append(pieces, piece{}))
 		ours, extra, whole, lost = m.journal(), data, false, m.gaps(l.seq)
@@ -228,7 +229,7 @@ func (l *Log) install(data, extra []byte, keep bool) (file durable.File, aside s
 		if err := durable.WriteFile(fsys, name, extra); err != nil {
 			return nil, "", err
 		}
-		aside = "; what another hand wrote there is now in " + filepath.Base(name)
+		aside = "; what stood there besides is now in " + filepath.Base(name)
 	}
 	tmp := path + ".new"
 	if file, err = writeNew(fsys, tmp, data, durable.FileMode); err != nil {

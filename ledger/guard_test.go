@@ -180,6 +180,28 @@ func TestTwoForeignHands(t *testing.T) {
 	}
 }
 
+// TestPromise1BothFilesLackIt: what only the journal has, because a person is just writing
+// into tasks.md, is there again if the journal is emptied in that moment.
+func TestPromise1BothFilesLackIt(t *testing.T) {
+	w := newShelf(t)
+	w.open(true)
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	w.edit(appended("\n## Task ha"))
+	w.add("b", "status", "queued", "prompt", "second")
+	if strings.Contains(w.read("tasks.md"), "second") {
+		t.Fatal("tasks.md has it")
+	}
+	if err := os.Truncate(w.path("journal.md"), 0); err != nil {
+		t.Fatal(err)
+	}
+	w.add("c", "status", "queued")
+	w.edit(appended("lf\n"))
+	w.await("half: written by hand")
+	w.expect("1 a status=queued\n2 b status=queued prompt=second\n3 c status=queued\n4 half by=hand\n")
+	w.reopened()
+}
+
 // TestForeignHandsAtStart: the same while no log is open: the next one finds all records,
 // or says what to do.
 func TestForeignHandsAtStart(t *testing.T) {

@@ -153,16 +153,6 @@ func (j *journal) is(file durable.File) (bool, error) {
 	return err == nil && sameFile(idOf(fi), idOf(ours)), err
 }
 
-// isAt reports whether the file that the log writes is the one that has its name.
-func (j *journal) isAt() (bool, error) {
-	fi, err := j.fs.Stat(j.path)
-	if err != nil {
-		return false, err
-	}
-	ours, err := j.file.Stat()
-	return err == nil && sameFile(idOf(fi), idOf(ours)), err
-}
-
 // swap goes on with another file, and gives the old one.
 func (j *journal) swap(file durable.File) durable.File {
 	j.mu.Lock()
@@ -193,7 +183,7 @@ func (c *compactor) swapTasks() {
 		t.foreign = true // a person saved in this moment
 		return
 	}
-	t.seen, t.endsInN, t.foreign, t.dirty = idOf(fi), true, idOf(fi).size != ours.size, false
+	t.seen, t.endsInN, t.foreign, t.dirty, t.behind = idOf(fi), true, idOf(fi).size != ours.size, false, nil
 	t.shape, t.newest = outline{}, c.log.seq
 	t.shape.add(c.tasks)
 }

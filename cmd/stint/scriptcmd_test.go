@@ -188,7 +188,9 @@ func cmdStopMaster(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 1 {
 		sig = map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT}[args[0]]
 	}
-	ts.Check(stateOf(ts).end(sig, scriptDeadline))
+	s := stateOf(ts)
+	poll(scriptDeadline, func() bool { return s.master().PID != 0 }) // it may not have told its pid yet
+	ts.Check(s.end(sig, scriptDeadline))
 }
 
 // cmdMasterPID: masterpid [serve] prints the pid of the running master, and waits
