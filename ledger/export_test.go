@@ -14,13 +14,6 @@ func (l *Log) Waiting() int {
 	return len(l.queue)
 }
 
-// SetUser makes the ledger believe that it runs as that user, until undo.
-func SetUser(uid int) (undo func()) {
-	old := euid
-	euid = uid
-	return func() { euid = old }
-}
-
 // LookBehind looks at what a compaction has put aside, as the watch does.
 func (l *Log) LookBehind(ctx context.Context) error { return l.lookBehind(ctx) }
 

@@ -57,7 +57,7 @@ func openJournal(fsys durable.FS, dir string) (*journal, error) {
 	}
 	fi, err := j.file.Stat()
 	if err == nil {
-		err = badKind(fi, j.path)
+		err = tooLarge(fi, j.path)
 	}
 	return j, err
 }

@@ -437,6 +437,7 @@ func (e *FileError) Error() string {
 
 // badTasks explains why tasks.md could not be opened, where that is known.
 func badTasks(path string, err error) error {
+	var bad *durable.BadFileError
 	e := &FileError{Path: path}
 	switch {
 	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EMLINK):
@@ -447,34 +448,20 @@ func badTasks(path string, err error) error {
 		e.What = "is a directory"
 	case errors.Is(err, syscall.ENXIO):
 		e.What = "is a FIFO or a socket"
+	case errors.As(err, &bad):
+		e.What, e.Hint = bad.What, "make it yours with chown"
 	default:
 		return err
 	}
 	return e
 }
 
-// euid is the user that the files must belong to.
-var euid = os.Geteuid()
-
-// badKind says what of an open file makes it no ledger.
-func badKind(fi fs.FileInfo, path string) error {
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	e := &FileError{Path: path}
-	switch mode := fi.Mode(); {
-	case mode.IsDir():
-		e.What = "is a directory"
-	case mode&fs.ModeNamedPipe != 0:
-		e.What = "is a FIFO"
-	case !mode.IsRegular():
-		e.What = "is not a regular file"
-	case fi.Size() > maxTasks:
-		e.What = fmt.Sprintf("has %d bytes, more than a ledger may have", fi.Size())
-	case ok && euid != 0 && int(st.Uid) != euid:
-		e.What, e.Hint = fmt.Sprintf("belongs to user %d, not to you", st.Uid), "make it yours with chown"
-	default:
+// tooLarge says that an open file has more than a ledger may have; nil if it has not.
+func tooLarge(fi fs.FileInfo, path string) error {
+	if fi.Size() <= maxTasks {
 		return nil
 	}
-	return e
+	return &FileError{Path: path, What: fmt.Sprintf("has %d bytes, more than a ledger may have", fi.Size())}
 }
 
 func readSnapshot(ctx context.Context, f durable.File, path string) (snapshot, error) {
@@ -482,7 +469,7 @@ func readSnapshot(ctx context.Context, f durable.File, path string) (snapshot, e
 	if err != nil {
 		return snapshot{}, err
 	}
-	if err := badKind(fi, path); err != nil {
+	if err := tooLarge(fi, path); err != nil {
 		return snapshot{}, err
 	}
 	s := snapshot{id: idOf(fi)}
@@ -569,7 +556,7 @@ func (t *tasksFile) endsWith(j *journal, edited bool) (same bool, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	fi, err := f.Stat()
-	if err != nil || badKind(fi, t.path) != nil {
+	if err != nil || tooLarge(fi, t.path) != nil {
 		return false, err
 	}
 	head := fi.Size() - (j.size - header)
