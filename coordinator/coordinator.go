@@ -276,7 +276,7 @@ func (c *Coordinator) notice(n ledger.Notice) {
 }
 
 // apply folds one record. The log calls it with mu held, live and on replay.
-func (c *Coordinator) apply(s *ledger.Section) {
+func (c *Coordinator) apply(s *ledger.Section) error {
 	if !c.live && !c.refolding && s.Value(ledger.KeyBy) == ledger.ByHand {
 		defer c.noteOrphan(s)()
 	}
@@ -286,10 +286,10 @@ func (c *Coordinator) apply(s *ledger.Section) {
 		if c.live {
 			c.log.Warn(text)
 		}
-		return
+		return err
 	}
 	if !c.live {
-		return
+		return nil
 	}
 	switch {
 	case s.Kind == ledger.KindTask:
@@ -298,6 +298,7 @@ func (c *Coordinator) apply(s *ledger.Section) {
 		c.publishResync()
 	}
 	c.poke()
+	return nil
 }
 
 // noteOrphan looks whether a person's record takes a task out of its run while

@@ -219,7 +219,7 @@ func aloneTasks(tasks []byte, leaveOut map[string]bool) (out []byte, err error) 
 		return nil, err
 	}
 	var mu sync.Mutex
-	l, err := ledger.Open(ledger.Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) {}, Check: state.Check})
+	l, err := ledger.Open(ledger.Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) error { return nil }, Check: state.Check})
 	if err != nil {
 		return nil, err
 	}

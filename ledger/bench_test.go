@@ -30,7 +30,7 @@ func BenchmarkAppend(b *testing.B) {
 		b.Run(fmt.Sprintf("log/waiters=%d", waiters), func(b *testing.B) {
 			counting := &countingFS{FS: durable.OS}
 			var mu sync.Mutex
-			l, err := ledger.Open(ledger.Options{Dir: b.TempDir(), FS: counting, Locker: &mu, Apply: func(*ledger.Section) {}})
+			l, err := ledger.Open(ledger.Options{Dir: b.TempDir(), FS: counting, Locker: &mu, Apply: func(*ledger.Section) error { return nil }})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func BenchmarkAppendBesideExclusive(b *testing.B) {
 		b.Run(kind, func(b *testing.B) {
 			counting := &countingFS{FS: durable.OS}
 			var mu sync.Mutex
-			l, err := ledger.Open(ledger.Options{Dir: b.TempDir(), FS: counting, Locker: &mu, Apply: func(*ledger.Section) {}})
+			l, err := ledger.Open(ledger.Options{Dir: b.TempDir(), FS: counting, Locker: &mu, Apply: func(*ledger.Section) error { return nil }})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -193,7 +193,7 @@ func BenchmarkReplay(b *testing.B) {
 			for b.Loop() {
 				records := 0
 				var mu sync.Mutex
-				l, err := ledger.Open(ledger.Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) { records++ }})
+				l, err := ledger.Open(ledger.Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) error { records++; return nil }})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -282,10 +282,11 @@ func BenchmarkHandEdit100k(b *testing.B) {
 	writeJournal(b, dir, 100_000)
 	l, err := ledger.Open(ledger.Options{
 		Dir: dir, Locker: &mu, Watch: true,
-		Apply: func(s *ledger.Section) {
+		Apply: func(s *ledger.Section) error {
 			if s.Get(ledger.KeyEdits) != nil {
 				edits <- struct{}{}
 			}
+			return nil
 		},
 		Deleted: func(map[string]bool) []ledger.Record { return nil },
 	})

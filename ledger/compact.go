@@ -423,7 +423,7 @@ func (l *Log) refold(file durable.File, report func(*SyntaxError)) (old durable.
 	l.edited = false
 	seq, err := l.journal.replay(listener{func(s *Section) {
 		l.edited = l.edited || s.Get(KeyEdits) != nil
-		l.opts.Apply(s)
+		_ = l.opts.Apply(s) // what it refuses has no effect
 	}, report, func(n Notice) { notes = append(notes, n) }})
 	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
 	if l.opts.Refolded != nil {

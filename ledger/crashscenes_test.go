@@ -78,13 +78,14 @@ func (f *folding) open() (err error) {
 	return err
 }
 
-func (f *folding) apply(s *ledger.Section) {
+func (f *folding) apply(s *ledger.Section) error {
 	a := applied{at: f.fs.ops(), text: textOf(s), last: !bytes.HasSuffix(s.Raw, []byte(" more -->\n"))}
 	if s.Get(ledger.KeyAdopts) != nil {
 		r := s.Record()
 		a.hand = &r
 	}
 	f.all = append(f.all, a)
+	return nil
 }
 
 // textOf gives a record without its number, which depends on what was lost before it.

@@ -219,6 +219,56 @@ func (l *Log) takeBack(doc *Document) error {
 	return nil
 }
 
+// takeBackRefused puts what tasks.md has in the place of records that have no effect and
+// are other ones there: nobody was ever told of a record that has none, so another hand, or
+// the disk, has changed the journal while no log was open. It is called at start.
+func (l *Log) takeBackRefused(doc *Document) error {
+	refused := l.refused
+	l.refused = nil
+	known := map[string][]byte{}
+	for i := range doc.Sections {
+		if s := &doc.Sections[i]; refused[s.Seq] {
+			own := ownForm(s)
+			known[nameAndSeq(own)] = own
+		}
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	data, _, err := l.journal.read()
+	if err != nil {
+		return err
+	}
+	n, pieces := 0, split(data, true)
+	for i := range pieces {
+		p := &pieces[i]
+		if raw := known[nameAndSeq(p.raw)]; p.seq > 0 && raw != nil && !bytes.Equal(raw, p.raw) {
+			p.raw = raw
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	m := newPatch(nil, 0, &Document{})
+	m.take(pieces)
+	file, aside, err := l.install(m.journal(), nil, true)
+	if err == nil {
+		err = l.goOnWith(file)
+	}
+	if err == nil {
+		l.note(Notice{Damage: true, Text: fmt.Sprintf("%s had %s without an effect that %s has otherwise: put back%s", journalName, plural(n, "record", "records"), TasksName, aside)})
+	}
+	return err
+}
+
+// nameAndSeq gives the first two lines of a record.
+func nameAndSeq(raw []byte) string {
+	_, head, _ := cutLine(raw, 0)
+	_, head, _ = cutLine(raw, head)
+	return string(raw[:head])
+}
+
 // install gives data the name journal.md, durable, and gives the file. With keep, what had
 // the name is kept under another one; extra, what another hand wrote into our own file, is
 // kept too. aside says where these are.

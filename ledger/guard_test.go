@@ -45,6 +45,10 @@ var foreignHands = []struct {
 	{"overwritten with other bytes", func(w *world, _ string) error {
 		return os.WriteFile(w.path("journal.md"), []byte(strings.Repeat("nothing of ours\n", 400)), 0o600)
 	}},
+	{"edited in its place to what no fold takes", func(w *world, _ string) error {
+		text := strings.ReplaceAll(w.read("journal.md"), "status: queued", "status: QUEUED")
+		return os.WriteFile(w.path("journal.md"), []byte(text), 0o600)
+	}},
 	{"exchanged with tasks.md", func(w *world, _ string) error { return durable.OS.Exchange(w.path("journal.md"), w.path("tasks.md")) }},
 	{"moved onto tasks.md", func(w *world, _ string) error { return os.Rename(w.path("journal.md"), w.path("tasks.md")) }},
 	{"tasks.md moved onto it", func(w *world, _ string) error { return os.Rename(w.path("tasks.md"), w.path("journal.md")) }},

@@ -36,8 +36,8 @@ type Options struct {
 	Started func(*Log)
 	// Apply is given every record in order: on Open those on disk, then each
 	// batch once it is durable. It is called with Locker held. The section is a
-	// view that is valid during the call.
-	Apply  func(*Section)
+	// view that is valid during the call. The error says that the record has no effect.
+	Apply  func(*Section) error
 	Locker sync.Locker
 
 	// Archived is given each entry of the archive's index, in order, before any Apply:
@@ -116,6 +116,7 @@ type Log struct {
 	batch   batch           // the present one; its memory serves the next one too; owned by the log's goroutine
 	waits   []time.Duration // for Observe; owned by the log's goroutine
 	edited  bool            // some record adopts the edit of another; owned by the log's goroutine
+	refused map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
 	tasks   *tasksFile
 	gone    map[string]bool // what Options.Deleted was last told; owned by the log's goroutine
 
@@ -248,6 +249,7 @@ func (l *Log) openFiles() error {
 	if err := l.openArchive(); err != nil {
 		return err
 	}
+	l.refused = map[uint64]bool{}
 	if l.seq, err = l.journal.replay(listener{l.applyOne, l.addFinding, l.note}); err != nil {
 		return err
 	}
@@ -281,7 +283,9 @@ func (l *Log) applyOne(s *Section) {
 	l.edited = l.edited || s.Get(KeyEdits) != nil
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
-	l.opts.Apply(s)
+	if l.opts.Apply(s) != nil {
+		l.refused[s.Seq] = true
+	}
 }
 
 // Update calls f on the log's goroutine, where nothing changes the fold
@@ -579,7 +583,7 @@ func (l *Log) applyBatch(data []byte, off int64) {
 			panic("ledger: a record just written does not parse: " + err.Error())
 		}
 		s.Off = off + int64(pos)
-		l.opts.Apply(&s)
+		_ = l.opts.Apply(&s) // what it refuses has no effect
 		pos += n
 	}
 }

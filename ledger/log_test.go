@@ -40,7 +40,13 @@ func (w *world) options(watch bool) ledger.Options {
 	w.fold, w.said, w.news = nil, nil, make(chan struct{}, 1000)
 	return ledger.Options{
 		Dir: w.dir, FS: w.fs, Locker: &w.mu, Watch: watch,
-		Apply: func(s *ledger.Section) { w.fold = append(w.fold, s.Record()) },
+		Apply: func(s *ledger.Section) error {
+			if s.Value("status") == "QUEUED" {
+				return errors.New("unknown status")
+			}
+			w.fold = append(w.fold, s.Record())
+			return nil
+		},
 		Check: func(s *ledger.Section) error {
 			if s.Value("status") == "qeued" {
 				return errors.New(`unknown status "qeued"; did you mean queued?`)
@@ -568,7 +574,7 @@ func (f *countingFile) Write(p []byte) (int, error) {
 func (w *world) openNoting(offs *[]int64) {
 	w.t.Helper()
 	opts := w.options(false)
-	opts.Apply = func(s *ledger.Section) { *offs = append(*offs, s.Off) }
+	opts.Apply = func(s *ledger.Section) error { *offs = append(*offs, s.Off); return nil }
 	var err error
 	if w.log, err = ledger.Open(opts); err != nil {
 		w.t.Fatal(err)
@@ -620,7 +626,7 @@ func TestSectionAtFarApart(t *testing.T) {
 	var offs []int64
 	var mu sync.Mutex
 	fsys := &countingFS{FS: durable.OS}
-	l, err := ledger.Open(ledger.Options{Dir: t.TempDir(), FS: fsys, Locker: &mu, Apply: func(s *ledger.Section) { offs = append(offs, s.Off) }})
+	l, err := ledger.Open(ledger.Options{Dir: t.TempDir(), FS: fsys, Locker: &mu, Apply: func(s *ledger.Section) error { offs = append(offs, s.Off); return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

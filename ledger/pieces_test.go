@@ -18,7 +18,7 @@ func TestHole(t *testing.T) {
 	const text = preamble + "## Task a\n- status: queued\n\n"
 	open := func(dir string) error {
 		var mu sync.Mutex
-		l, err := Open(Options{Dir: dir, Locker: &mu, Apply: func(*Section) {}})
+		l, err := Open(Options{Dir: dir, Locker: &mu, Apply: func(*Section) error { return nil }})
 		if err == nil {
 			err = l.Close()
 		}

@@ -75,6 +75,9 @@ func (l *Log) planAtStart(ctx context.Context) (snap snapshot, p *plan, err erro
 	}
 	doc, err := l.parse(ctx, snap)
 	if err == nil {
+		err = l.takeBackRefused(doc)
+	}
+	if err == nil {
 		err = l.takeBack(doc)
 	}
 	if err == nil {

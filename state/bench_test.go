@@ -98,7 +98,7 @@ func BenchmarkReplay(b *testing.B) {
 // replay opens the log in dir and stops the clock after its last record.
 func replay(b *testing.B, dir string, fold bool, records int) {
 	s, n := New(nil), 0
-	log, err := ledger.Open(ledger.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(sec *ledger.Section) {
+	log, err := ledger.Open(ledger.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(sec *ledger.Section) error {
 		if fold {
 			if err := s.Apply(sec); err != nil {
 				b.Error(err)
@@ -107,6 +107,7 @@ func replay(b *testing.B, dir string, fold bool, records int) {
 		if n++; n == records {
 			b.StopTimer()
 		}
+		return nil
 	}})
 	if err != nil {
 		b.Fatal(err)

@@ -22,7 +22,7 @@ const benchTasks = 20_000
 func benchLedger(b *testing.B, ran bool) *coordinator.Copy {
 	b.Helper()
 	dir := b.TempDir()
-	l, err := ledger.Open(ledger.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(*ledger.Section) {}})
+	l, err := ledger.Open(ledger.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(*ledger.Section) error { return nil }})
 	if err != nil {
 		b.Fatal(err)
 	}
