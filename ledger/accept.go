@@ -69,7 +69,7 @@ func Preview(opts Options, tasks []byte) (Report, error) {
 	opts.Deleted = nil
 	doc := Parse(tasks)
 	path := filepath.Join(opts.Dir, journalName)
-	journal, err := readLedger(opts.FS, path)
+	journal, err := durable.ReadFile(opts.FS, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		p := plan{}

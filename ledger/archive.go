@@ -125,7 +125,7 @@ func readArchive(fsys durable.FS, dir string, through uint64) (a *archive, whole
 // dropPresent leaves out the tasks that the journal in dir names: the first compaction
 // was cut off, or they were brought back.
 func (a *archive) dropPresent(fsys durable.FS, dir string) error {
-	data, err := readLedger(fsys, filepath.Join(dir, journalName))
+	data, err := durable.ReadFile(fsys, filepath.Join(dir, journalName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -47,7 +47,7 @@ func MergedBehind(s *Section) int {
 func CheckArchive(dir string) (found []*SyntaxError) {
 	for _, name := range archiveNames(time.Now()) {
 		file := filepath.Join(archiveDir, name)
-		data, err := readLedger(durable.OS, filepath.Join(dir, file))
+		data, err := durable.ReadFile(durable.OS, filepath.Join(dir, file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -141,7 +141,7 @@ func (j *journal) all() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := make([]byte, min(fi.Size(), j.size+maxVoid))
+	data := make([]byte, min(fi.Size(), j.size+durable.MaxVoid))
 	n, err := j.file.ReadAt(data, 0)
 	if errors.Is(err, io.EOF) {
 		err = nil

@@ -201,8 +201,8 @@ func (r *replayer) fill() error {
 	if errors.Is(err, io.EOF) { // it has become shorter
 		r.size, err = r.off+int64(len(r.buf)), nil
 	}
-	if void := len(r.buf) - len(bytes.TrimRight(r.buf, "\x00")); err == nil && void > maxVoid {
-		return fmt.Errorf("%s %w", r.path, holeError(r.off+int64(len(r.buf)-void)))
+	if void := len(r.buf) - len(bytes.TrimRight(r.buf, "\x00")); err == nil && void > durable.MaxVoid {
+		return fmt.Errorf("%s %w", r.path, durable.HoleError(r.off+int64(len(r.buf)-void)))
 	}
 	return err
 }

@@ -19,7 +19,7 @@ import (
 // beside it. It gives false if there was nothing to mend with.
 func (r *replayer) mend() (bool, error) {
 	r.mended = true
-	data, err := readLedger(r.fs, r.path)
+	data, err := durable.ReadFile(r.fs, r.path)
 	if err != nil {
 		return false, err
 	}

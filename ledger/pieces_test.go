@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"stint/ledger/durable"
 )
 
 // TestHole: a file with more zero bytes than a power cut leaves is refused with a
@@ -33,6 +35,7 @@ func TestHole(t *testing.T) {
 		{"tasks.md", TasksName, 2 << 30, open, "tasks.md has more than 64 MiB of zero bytes from byte "},
 		{"too large", TasksName, 2<<30 + 1, open, "tasks.md has 2147483649 bytes, more than a ledger may have; move it away"},
 		{"journal", journalName, 2 << 30, open, "journal.md has more than 64 MiB of zero bytes from byte "},
+		{"format", "format", 2 << 30, open, "format has more than 64 MiB of zero bytes"},
 		{"fsck", TasksName, 2 << 30, func(dir string) error { _, err := ReadTasks(dir); return err }, "from byte "},
 		{"any other", "copy.md", 2 << 30, func(dir string) error { _, err := ReadLedger(filepath.Join(dir, "copy.md")); return err }, "copy.md has more than 64 MiB"},
 	}
@@ -53,7 +56,7 @@ func TestHole(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
-		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 6*maxVoid>>20 {
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 6*durable.MaxVoid>>20 {
 			t.Errorf("%s: it took %d MiB", tt.name, used)
 		}
 	}
@@ -65,7 +68,7 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stopped)
 	data := []byte("## Task a\n- status: queued\n")
-	if _, err := readPieces(ctx, bytes.NewReader(data), int64(len(data))); !errors.Is(err, stopped) {
+	if _, err := durable.ReadPieces(ctx, bytes.NewReader(data), int64(len(data))); !errors.Is(err, stopped) {
 		t.Errorf("read: %v", err)
 	}
 	if _, err := parseWhile(ctx, data); !errors.Is(err, stopped) {

@@ -113,7 +113,7 @@ func copyLedger(fsys durable.FS, dir, backup string) (b before, err error) {
 		return b, err
 	}
 	b.tasks = snap.id
-	journal, err := readLedger(fsys, filepath.Join(dir, journalName))
+	journal, err := durable.ReadFile(fsys, filepath.Join(dir, journalName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b, err
 	}

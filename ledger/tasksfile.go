@@ -407,11 +407,6 @@ func (t *tasksFile) create() (err error) {
 	return errors.Join(err, f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
 }
 
-// maxTasks bounds what is read of a ledger's file. It is ten times what a million tasks
-// take before compaction, and with the journal as much as the memory of a small machine:
-// both are held while they are compared.
-const maxTasks = 2 << 30
-
 // A FileError says that tasks.md, or journal.md, is not a file that stint can use.
 type FileError struct {
 	Path string
@@ -458,7 +453,7 @@ func badTasks(path string, err error) error {
 
 // tooLarge says that an open file has more than a ledger may have; nil if it has not.
 func tooLarge(fi fs.FileInfo, path string) error {
-	if fi.Size() <= maxTasks {
+	if fi.Size() <= durable.MaxFile {
 		return nil
 	}
 	return &FileError{Path: path, What: fmt.Sprintf("has %d bytes, more than a ledger may have", fi.Size())}
@@ -473,8 +468,8 @@ func readSnapshot(ctx context.Context, f durable.File, path string) (snapshot, e
 		return snapshot{}, err
 	}
 	s := snapshot{id: idOf(fi)}
-	s.data, err = readPieces(ctx, f, fi.Size()) // less, if it was cut meanwhile; the next look sees another size
-	if hole := holeError(0); errors.As(err, &hole) {
+	s.data, err = durable.ReadPieces(ctx, f, fi.Size()) // less, if it was cut meanwhile; the next look sees another size
+	if hole := durable.HoleError(0); errors.As(err, &hole) {
 		return s, &FileError{Path: path, What: hole.Error()}
 	}
 	s.shape.add(s.data)

@@ -190,35 +190,3 @@ func MkdirAll(fsys FS, name string) error {
 	}
 	return fsys.SyncDir(parent)
 }
-
-// ReadFile gives the bytes of a file.
-func ReadFile(fsys FS, name string) ([]byte, error) {
-	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	data, err := readAll(f)
-	return data, errors.Join(err, f.Close())
-}
-
-// readAll reads into one piece of memory of the file's size: a ledger is large.
-func readAll(f File) ([]byte, error) {
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	data := make([]byte, 0, fi.Size()+1)
-	for {
-		n, err := f.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		if errors.Is(err, io.EOF) {
-			return data, nil
-		}
-		if err != nil {
-			return data, err
-		}
-		if len(data) == cap(data) {
-			data = append(data, 0)[:len(data)]
-		}
-	}
-}
