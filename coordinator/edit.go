@@ -55,10 +55,13 @@ func homeless(s *state.State, root string) (list []Finding) {
 func (c *Coordinator) Reconcile(ctx context.Context, accept bool) (TakeOver, error) {
 	defer c.call()()
 	r, err := c.ledger.Reconcile(ctx, accept)
-	if errors.Is(err, ledger.ErrClosed) {
+	var refused *ledger.RefusedError
+	switch {
+	case errors.Is(err, ledger.ErrClosed):
 		return TakeOver{}, c.stopped()
-	}
-	if err != nil {
+	case errors.As(err, &refused):
+		return TakeOver{}, &Error{Code: CodeConflict, Message: refused.Why, Hint: refused.Hint}
+	case err != nil:
 		return TakeOver{}, err
 	}
 	t := takeOverOf(r)

@@ -31,15 +31,17 @@ func (r *Report) add(p *plan) {
 // held as the work of a formatter. It may be called by any goroutine but the log's own.
 func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 	var r Report
+	rest, stop := untilRest(ctx)
+	defer stop()
 	for {
-		if !l.rested(ctx) || ctx.Err() != nil {
-			return r, context.Cause(ctx)
+		if !l.rested(rest) || rest.Err() != nil {
+			return r, context.Cause(rest)
 		}
 		snap, err := l.tasks.read(ctx)
 		if err != nil {
 			return r, err
 		}
-		if l.tasks.changed() && !l.stays(ctx, snap.id, l.tasks.restOf(snap)) {
+		if l.tasks.changed() && !l.stays(rest, snap.id, l.tasks.restOf(snap)) {
 			continue
 		}
 		l.looking.Lock()
@@ -57,7 +59,7 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 // Settle takes over what another hand has written into tasks.md until now, by the rules
 // of the watch and before it comes to that. It waits for an editor at work until ctx
 // ends, and costs next to nothing where there is nothing.
-func (l *Log) Settle(ctx context.Context) error { return l.takeOver(ctx) }
+func (l *Log) Settle(ctx context.Context) error { return l.takeOver(ctx, ctx) }
 
 // Preview says what Reconcile would do if tasks.md were these bytes. It reads the
 // journal of opts.Dir and writes nothing; it needs no lock, and of opts only Dir,

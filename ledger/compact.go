@@ -105,7 +105,13 @@ func (l *Log) Compact(ctx context.Context, plan func() (Keep, error)) (CompactRe
 
 // readyToCompact takes over what people changed, and waits for the followers.
 func (l *Log) readyToCompact(ctx context.Context) error {
-	if err := errors.Join(l.takeOver(ctx), l.lookBehind(ctx)); err != nil { // which wait for an editor that is at work
+	rest, stop := untilRest(ctx)
+	defer stop()
+	err := l.takeOver(ctx, rest) // which waits for an editor that is at work
+	if err == nil && rest.Err() != nil && l.tasks.changed() {
+		err = context.Cause(rest)
+	}
+	if err = errors.Join(err, l.lookBehind(ctx)); err != nil {
 		return err
 	}
 	l.looking.Lock()

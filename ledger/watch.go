@@ -48,7 +48,7 @@ func (l *Log) watch(ctx context.Context) {
 			return // the log has stopped
 		}
 		trouble := ""
-		if err := errors.Join(l.tasks.recheck(), l.takeOver(ctx), l.lookBehind(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(l.tasks.recheck(), l.takeOver(ctx, ctx), l.lookBehind(ctx)); err != nil && ctx.Err() == nil {
 			trouble = fmt.Sprintf("%s was not taken over: %v", TasksName, err)
 		}
 		if trouble != told && trouble != "" {
@@ -73,20 +73,20 @@ func (l *Log) events() (<-chan fsnotify.Event, <-chan error, func()) {
 }
 
 // takeOver reconciles if another hand has changed tasks.md and has finished
-// doing so.
-func (l *Log) takeOver(ctx context.Context) error {
+// doing so; for that it waits until rest ends.
+func (l *Log) takeOver(ctx, rest context.Context) error {
 	for l.tasks.changed() {
-		if !l.settled(ctx) {
+		if !l.settled(rest) {
 			return nil
 		}
-		if gone := (fileID{}); l.tasks.isStill(gone) && !l.stays(ctx, gone, settleCut) {
+		if gone := (fileID{}); l.tasks.isStill(gone) && !l.stays(rest, gone, settleCut) {
 			continue // an editor that moves the old file away first is writing the new one
 		}
 		snap, err := l.tasks.read(ctx)
 		if err != nil {
 			return err
 		}
-		if !l.stays(ctx, snap.id, l.tasks.restOf(snap)) {
+		if !l.stays(rest, snap.id, l.tasks.restOf(snap)) {
 			continue
 		}
 		l.looking.Lock()
@@ -126,6 +126,14 @@ func (l *Log) look(ctx context.Context, snap snapshot, accept bool) (c carry, p 
 // nudge lets the log's goroutine see that the journal holds its place.
 func (l *Log) nudge() error {
 	return l.enqueue(&update{done: make(chan error, 1), side: func() error { return nil }})
+}
+
+// restLimit is how long those who wait for an answer wait for tasks.md to come to rest.
+const restLimit = 8 * time.Second
+
+// untilRest ends with ctx, or when restLimit is over, with the error that says so.
+func untilRest(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, restLimit, notNow("try again", "%s is being changed all the time", TasksName))
 }
 
 // settled waits until tasks.md has rested for a while, also where it is gone
