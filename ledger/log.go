@@ -131,6 +131,7 @@ type Log struct {
 	err      error              // why the log stopped
 	damage   []*SyntaxError     // in the journal
 	findings []*SyntaxError     // in tasks.md
+	unread   *SyntaxError       // why tasks.md is not taken over at present; nil if it is
 	follow   map[*Follower]bool // the open followers of this log
 
 	wake chan struct{} // capacity 1: something is in queue, or closed is set
@@ -670,6 +671,9 @@ func (l *Log) addFinding(e *SyntaxError) {
 func (l *Log) Findings() []*SyntaxError {
 	l.mu.Lock()
 	list := slices.Concat(l.damage, l.findings)
+	if l.unread != nil {
+		list = append(list, l.unread)
+	}
 	l.mu.Unlock()
 	slices.SortStableFunc(list, func(a, b *SyntaxError) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))

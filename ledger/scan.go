@@ -12,14 +12,17 @@ import (
 // as file:line: message.
 type SyntaxError struct {
 	File string // base name; "" if the bytes came from no file
-	Line int    // from 1
+	Line int    // from 1; 0: the file as a whole
 	Msg  string
 	Torn bool // the bytes end before the record does: a cut tail
 }
 
 func (e *SyntaxError) Error() string {
-	if e.File == "" {
+	switch {
+	case e.File == "":
 		return fmt.Sprintf("line %d: %s", e.Line, e.Msg)
+	case e.Line == 0:
+		return e.File + ": " + e.Msg
 	}
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
 }

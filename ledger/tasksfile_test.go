@@ -91,6 +91,9 @@ func TestBadTasksFileLive(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.await(bad.says)
+			if list := w.log.Findings(); len(list) != 1 || !strings.Contains(list[0].Msg, bad.says) {
+				t.Errorf("findings %v", list)
+			}
 			w.add("b", "status", "queued")
 			if !w.log.Behind() {
 				t.Error("the log takes the file for a good one")
@@ -100,6 +103,9 @@ func TestBadTasksFileLive(t *testing.T) {
 			}
 			w.settle(true)
 			w.again()
+			if list := w.log.Findings(); len(list) > 0 {
+				t.Errorf("findings of a good file: %v", list)
+			}
 			w.mu.Lock()
 			if n := strings.Count(strings.Join(w.said, "\n"), "was not taken over"); n != 1 {
 				t.Errorf("told %d times:\n%s", n, strings.Join(w.said, "\n"))

@@ -21,7 +21,6 @@ const lookEvery = 2 * time.Second
 func (l *Log) watch(ctx context.Context) {
 	events, faults, stop := l.events()
 	defer stop()
-	var told string // the trouble that was reported last
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -47,14 +46,17 @@ func (l *Log) watch(ctx context.Context) {
 		if l.nudge() != nil {
 			return // the log has stopped
 		}
-		trouble := ""
+		var now *SyntaxError
 		if err := errors.Join(l.tasks.recheck(), l.takeOver(ctx, ctx), l.lookBehind(ctx)); err != nil && ctx.Err() == nil {
-			trouble = fmt.Sprintf("%s was not taken over: %v", TasksName, err)
+			now = &SyntaxError{File: TasksName, Msg: err.Error()}
 		}
-		if trouble != told && trouble != "" {
-			l.note(Notice{Text: trouble})
+		l.mu.Lock()
+		before := l.unread
+		l.unread = now
+		l.mu.Unlock()
+		if now != nil && (before == nil || *before != *now) {
+			l.note(Notice{Finding: now, Text: fmt.Sprintf("%s was not taken over: %s", TasksName, now.Msg)})
 		}
-		told = trouble
 	}
 }
 
