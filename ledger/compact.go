@@ -380,7 +380,7 @@ func (c *compactor) commit() (file durable.File, err error) {
 	l := c.log
 	tmp := l.journal.path + ".new"
 	if file, err = writeNew(l.opts.FS, tmp, c.journal, durable.FileMode); err != nil {
-		c.refused = errors.Join(fmt.Errorf("nothing was compacted: %w", err), dropFile(l.opts.FS, tmp))
+		c.refused = fmt.Errorf("nothing was compacted: %w", err)
 		return nil, nil
 	}
 	if err := l.opts.FS.Rename(tmp, l.journal.path); err != nil {

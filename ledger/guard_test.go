@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -298,6 +299,32 @@ func TestStateDirectoryGone(t *testing.T) {
 		}
 		_ = w.log.Close() // tasks.md cannot be synced
 	}
+}
+
+// TestNoRoomToPutTheJournalBack: the log stops, and what it has tried takes no room.
+func TestNoRoomToPutTheJournalBack(t *testing.T) {
+	w := newWorld(t)
+	full := &countingFS{FS: durable.OS}
+	w.fs = full
+	w.open(false)
+	w.add("a", "status", "queued")
+	full.room.Store(20)
+	full.limited.Store(true)
+	if err := os.Remove(w.path("journal.md")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.try("b", "status", "queued"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("submit: %v", err)
+	}
+	_ = w.log.Close() // it has stopped
+	if _, err := os.Lstat(w.path("journal.md.new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("journal.md.new is left: %v", err)
+	}
+	full.limited.Store(false)
+	w.open(false)
+	w.expect("1 a status=queued\n")
+	w.reopened()
+	w.everythingIsInTasks()
 }
 
 // TestOlderJournalOfBeforeACompaction: a journal from before the compaction is put beside

@@ -538,7 +538,7 @@ type countingFS struct {
 
 func (c *countingFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
 	f, err := c.FS.OpenFile(name, flag, perm)
-	if err != nil || !strings.HasSuffix(name, "journal.md") {
+	if err != nil || !strings.HasSuffix(strings.TrimSuffix(name, ".new"), "journal.md") {
 		return f, err
 	}
 	return &countingFile{f, c}, nil

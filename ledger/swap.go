@@ -117,7 +117,7 @@ func textIn(s *Section) []byte {
 const beforeSuffix = ".before"
 
 // writeNew writes a file that nobody else has open, durable but for its name, and
-// gives it open for reading and appending.
+// gives it open for reading and appending. Nothing is left of one that has no room.
 func writeNew(fsys durable.FS, name string, data []byte, mode fs.FileMode) (f durable.File, err error) {
 	if err := dropFile(fsys, name); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func writeNew(fsys durable.FS, name string, data []byte, mode fs.FileMode) (f du
 		err = f.Sync()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("write %s: %w", name, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("write %s: %w", name, err), f.Close(), dropFile(fsys, name))
 	}
 	return f, nil
 }
@@ -201,7 +201,7 @@ func (c *compactor) exchange(t *tasksFile) (ours fileID, err error) {
 	}
 	f, err := writeNew(t.fs, before, c.tasks, fi.Mode().Perm())
 	if err != nil {
-		return ours, errors.Join(err, dropFile(t.fs, before))
+		return ours, err
 	}
 	fi, err = f.Stat()
 	if err = errors.Join(err, f.Close()); err != nil {
