@@ -118,7 +118,7 @@ func (c *Coordinator) regains(isOver func(*lacking) bool) {
 	}
 	c.runsMu.Unlock()
 	if over {
-		c.log.Warn("tasks are started again: the shortage is over", "what", s.What, "lasted", c.cfg.Now().Sub(s.Since).Round(time.Second))
+		c.log.Warn("tasks are started again: the shortage is over", "what", s.What, "lasted", c.cfg.Now().Sub(s.Since).Round(time.Second).String())
 		c.poke()
 	}
 }

@@ -151,7 +151,7 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 	}
 	if s := h.Shortage; s != nil {
 		text := fmt.Sprintf("since %s: %s; until that is over, one task at a time is tried", localTime(s.Since), oneLine(s.What))
-		list = append(list, finding{"dispatch", healthWarn, text, "free what is lacking; tasks go on by themselves then"})
+		list = append(list, finding{"dispatch", healthWarn, text, "free what is lacking, and tasks go on by themselves; or, if it is a ulimit, raise that here and " + restart(&h)})
 	}
 	if h.LastError != "" {
 		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})
