@@ -80,7 +80,8 @@ func (p *parser) headless(line []byte, start, next int) bool {
 }
 
 // belowEnd takes a line that belongs above an end line: a field with nothing but
-// empty lines and such fields between, or an indented line directly below. If it is
+// empty lines and such fields between, or an indented line, the rest of a prompt, with
+// the empty line between that stint writes behind a record, or without. If it is
 // directly below, and the record has no such field, the end line may have been moved
 // up: then nobody knows what the record has lost by it.
 func (p *parser) belowEnd(line []byte, start, next int) bool {
@@ -91,8 +92,8 @@ func (p *parser) belowEnd(line []byte, start, next int) bool {
 	mended := spoiled(p.data[start:next])
 	switch {
 	case isTellingField(line):
-	case first && directly && isIndented(line):
-		mended = slices.Concat(newline, p.data[start:next])
+	case first && isIndented(line) && bytes.Count(p.data[p.ended.to:start], newline) <= 1:
+		mended = slices.Concat(newline, newline, p.data[start:next])
 	default:
 		return false
 	}
