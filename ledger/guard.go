@@ -104,7 +104,8 @@ func (l *Log) regain(keep bool) error {
 		if err != nil {
 			doc = &Document{} // there is nothing to mend with
 		}
-		doc.Sections = slices.DeleteFunc(l.tasks.records(doc), func(s Section) bool { return s.Seq > l.seq }) // a person's number
+		known := append(l.recent.sections(), doc.Sections...)
+		doc.Sections = slices.DeleteFunc(known, func(s Section) bool { return s.Seq > l.seq }) // a person's number
 		m := newPatch(nil, 0, doc)
 		m.take(append(pieces, piece{}))
 		ours, extra, whole, lost = m.journal(), data, false, m.gaps(l.seq)
@@ -124,6 +125,25 @@ func (l *Log) regain(keep bool) error {
 	}
 	return err
 }
+
+// recent are the records that were written last: of what a backup put over both files has
+// taken away, they are all that is left. They are owned by the log's goroutine.
+type recent struct{ old, new []byte }
+
+// maxRecent is how many bytes of them there are at least, and half of what there are at most.
+const maxRecent = 4 << 20
+
+// add notes a batch.
+func (r *recent) add(batch []byte) {
+	if len(r.new)+len(batch) > maxRecent {
+		r.old, r.new = r.new, r.old[:0]
+	}
+	if len(batch) <= maxRecent {
+		r.new = append(r.new, batch...)
+	}
+}
+
+func (r *recent) sections() []Section { return Parse(slices.Concat(r.old, r.new)).Sections }
 
 // goOnWith makes the fold anew from a file that has the journal's name now.
 func (l *Log) goOnWith(file durable.File) error {

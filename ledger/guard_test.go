@@ -185,6 +185,29 @@ func TestTwoForeignHands(t *testing.T) {
 	}
 }
 
+// TestPromise1BackupOverBoth: a backup that is copied over both files while a log is open
+// takes away nothing of what was acknowledged since.
+func TestPromise1BackupOverBoth(t *testing.T) {
+	w := newShelf(t)
+	w.open(true)
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	older := map[string]string{"journal.md": w.read("journal.md"), "tasks.md": w.read("tasks.md")}
+	w.add("a", "status", "running", "runId", "r1")
+	w.add("b", "status", "queued", "prompt", "second")
+	w.caughtUp()
+	for name, text := range older {
+		if err := os.WriteFile(w.path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.add("c", "status", "queued")
+	w.expect("1 a status=queued\n2 a status=running runId=r1\n3 b status=queued prompt=second\n4 c status=queued\n")
+	w.settle(true)
+	w.reopened()
+	w.everythingIsInTasks()
+}
+
 // TestPromise1BothFilesLackIt: what only the journal has, because a person is just writing
 // into tasks.md, is there again if the journal is emptied in that moment.
 func TestPromise1BothFilesLackIt(t *testing.T) {

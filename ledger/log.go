@@ -117,6 +117,7 @@ type Log struct {
 	waits   []time.Duration // for Observe; owned by the log's goroutine
 	edited  bool            // some record adopts the edit of another; owned by the log's goroutine
 	refused map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
+	recent  recent
 	tasks   *tasksFile
 	gone    map[string]bool // what Options.Deleted was last told; owned by the log's goroutine
 
@@ -442,6 +443,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		l.answer(&took, told)
 		return again, fatal
 	}
+	l.recent.add(b.bytes)
 	first := l.seq + 1
 	l.seq = b.seq
 	l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes)))

@@ -183,7 +183,7 @@ func (c *compactor) swapTasks() {
 		t.foreign = true // a person saved in this moment
 		return
 	}
-	t.seen, t.endsInN, t.foreign, t.dirty, t.behind = idOf(fi), true, idOf(fi).size != ours.size, false, nil
+	t.seen, t.endsInN, t.foreign, t.dirty = idOf(fi), true, idOf(fi).size != ours.size, false
 	t.shape, t.newest = outline{}, c.log.seq
 	t.shape.add(c.tasks)
 }

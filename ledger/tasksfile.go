@@ -67,7 +67,6 @@ type tasksFile struct {
 	dirty   bool       // written and not yet synced
 	unsure  bool       // another hand may have changed it so that only its content shows it; recheck looks
 	landed  landing    // what was appended while another hand was saving
-	behind  []byte     // what was written to the journal while foreign; should that be lost too
 	newest  uint64     // the newest record that the file has had: who saved it without that one saved an old buffer
 
 	nextCheck time.Time // when recheck may look again
@@ -86,28 +85,17 @@ type landing struct {
 func (t *tasksFile) append(data []byte, first, last uint64, note func(Notice)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.foreign {
-		if err := t.write(data, first, last); err != nil {
-			t.foreign = true
-			if bad := new(FileError); !errors.As(err, &bad) { // of that whoever watches the file tells
-				note(Notice{Text: fmt.Sprintf("tasks.md could not be written: %v; it is brought up to date when it can be", err)})
-			}
+	if t.foreign {
+		return
+	}
+	if err := t.write(data, first, last); err != nil {
+		t.foreign = true
+		var bad *FileError
+		if errors.As(err, &bad) {
+			return // whoever watches the file tells of it
 		}
+		note(Notice{Text: fmt.Sprintf("tasks.md could not be written: %v; it is brought up to date when it can be", err)})
 	}
-	if t.foreign && len(t.behind)+len(data) <= maxBehind {
-		t.behind = append(t.behind, data...)
-	}
-}
-
-// maxBehind bounds the memory for what tasks.md does not have yet.
-const maxBehind = 8 << 20
-
-// records gives the sections that doc, which was read from the file, and what waits to be
-// appended have together.
-func (t *tasksFile) records(doc *Document) []Section {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return append(doc.Sections, Parse(bytes.Clone(t.behind)).Sections...)
 }
 
 // write appends data if the file is as it was seen, and looks again afterwards:
@@ -201,12 +189,11 @@ func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first, last 
 	t.shape, t.unsure = snap.shape, true
 	if len(data) == 0 {
 		t.newest = last
-	} else if err := t.write(data, first, last); err != nil {
+		return true, nil
+	}
+	if err := t.write(data, first, last); err != nil {
 		t.foreign = true
 		return true, err
-	}
-	if !t.foreign {
-		t.behind = nil
 	}
 	return !t.foreign, nil
 }
