@@ -235,7 +235,7 @@ func (c *Coordinator) noteCheck(r *run) (done func(), err error) {
 	dir := filepath.Join(c.cfg.StateDir, checksName)
 	note := filepath.Join(dir, r.id)
 	for _, d := range []string{dir, c.RunDir(r.id)} {
-		if err := os.MkdirAll(d, durable.DirMode); err != nil {
+		if err := c.makeDir(d); err != nil {
 			return nil, err
 		}
 	}

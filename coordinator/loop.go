@@ -187,7 +187,7 @@ func (c *Coordinator) verify(r *run) Outcome {
 	if wrong := c.misplaced(&t); wrong != "" {
 		return isMisplaced(wrong)
 	}
-	if err := os.MkdirAll(c.RunDir(r.id), durable.DirMode); err != nil {
+	if err := c.makeDir(c.RunDir(r.id)); err != nil {
 		return broken(err)
 	}
 	check := c.cfg.Shell.Verify(r.ctx, VerifyRun{
@@ -246,7 +246,7 @@ func (c *Coordinator) answer(t *state.Task) (text string, cut bool) {
 // makeFiles makes the directory files of a run.
 func (c *Coordinator) makeFiles(id string) (string, error) {
 	files := filepath.Join(c.RunDir(id), filesName)
-	return files, os.MkdirAll(files, durable.DirMode)
+	return files, c.makeDir(files)
 }
 
 func (c *Coordinator) verifyTimeout(t *state.Task) time.Duration {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"sync/atomic"
 	"time"
 
@@ -414,6 +415,27 @@ func (c *Coordinator) RunDir(runID string) string { return runDir(c.cfg.StateDir
 
 // runDir is RunDir for a state directory.
 func runDir(dir, runID string) string { return filepath.Join(dir, "runs", runID) }
+
+// makeDir makes a directory below runs or checks. Another thing in the place of these two,
+// which only another hand can have put there, is moved aside: no task could begin.
+func (c *Coordinator) makeDir(path string) error {
+	err := os.MkdirAll(path, durable.DirMode)
+	if !errors.Is(err, syscall.ENOTDIR) {
+		return err
+	}
+	name, _ := filepath.Rel(c.cfg.StateDir, path)
+	name, _, _ = strings.Cut(name, string(filepath.Separator))
+	top := filepath.Join(c.cfg.StateDir, name)
+	if fi, lerr := os.Lstat(top); lerr != nil || fi.IsDir() {
+		return err
+	}
+	aside := top + ".foreign-" + c.cfg.Now().UTC().Format("20060102T150405.000Z")
+	if err := os.Rename(top, aside); err != nil {
+		return err
+	}
+	c.log.Warn(name+" was no directory", "moved to", filepath.Base(aside))
+	return os.MkdirAll(path, durable.DirMode)
+}
 
 func (c *Coordinator) timeout(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.Timeout); err == nil {

@@ -3,7 +3,10 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +46,29 @@ func TestStuckRun(t *testing.T) {
 			w.t.Errorf("%s, %d retries", got.Status, got.Retries)
 		}
 	})
+}
+
+// TestRunsIsNoDirectory: what a run has put in the place of all runs keeps no task from
+// its own.
+func TestRunsIsNoDirectory(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	defer w.close()
+	path := filepath.Join(w.dir, "runs")
+	for _, put := range []func() error{
+		func() error { return os.WriteFile(path, []byte("words"), 0o600) },
+		func() error { return syscall.Mkfifo(path, 0o600) },
+	} {
+		if err := errors.Join(os.RemoveAll(path), put()); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID); got.Status != state.Done || got.Retries > 0 {
+			t.Errorf("%s, %d retries", got.Status, got.Retries)
+		}
+	}
+	if aside, err := filepath.Glob(path + ".foreign-*"); len(aside) != 2 || err != nil {
+		t.Errorf("moved aside are %q, %v", aside, err)
+	}
 }
 
 // TestWithin: what does not come to its end is not waited for.
