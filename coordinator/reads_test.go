@@ -53,7 +53,7 @@ func TestRunsOfATask(t *testing.T) {
 				return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Error: "broken"}
 			}
 			var err error
-			if atWork, err = w.c.Runs(t.Context(), turn.TaskID); err != nil {
+			if atWork, err = w.c.Runs(w.t.Context(), turn.TaskID); err != nil {
 				t.Error(err)
 			}
 			return coordinator.Outcome{Result: "ok", Session: "n1", Usage: state.Usage{InputTokens: int64(turns)}}
@@ -67,7 +67,7 @@ func TestRunsOfATask(t *testing.T) {
 			"#3 attempt 2 round 2 demo/demo exit -  used 3 out 3 kept true 1s",
 			"verify#0 attempt 2 round 2 / exit 0 2s used 0 out 0 kept true 2s",
 		}
-		runs, err := w.c.Runs(t.Context(), id)
+		runs, err := w.c.Runs(w.t.Context(), id)
 		if diff := cmp.Diff(want, runLines(runs)); diff != "" || err != nil {
 			t.Fatal(diff, err)
 		}
@@ -79,17 +79,17 @@ func TestRunsOfATask(t *testing.T) {
 				t.Errorf("run %+v cannot be found: %v", r, err)
 			}
 		}
-		if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
+		if _, err := w.c.Compact(w.t.Context(), 0, false); err != nil {
 			t.Fatal(err)
 		}
-		archived, err := w.c.Runs(t.Context(), id)
+		archived, err := w.c.Runs(w.t.Context(), id)
 		if diff := cmp.Diff(runs, archived); diff != "" || err != nil {
 			t.Errorf("in the archive: %s %v", diff, err)
 		}
 		if err := os.RemoveAll(runs[0].RunDir); err != nil {
 			t.Fatal(err)
 		}
-		if archived, err = w.c.Runs(t.Context(), id); err != nil || archived[0].Kept || archived[0].Stdout != 0 || !archived[1].Kept {
+		if archived, err = w.c.Runs(w.t.Context(), id); err != nil || archived[0].Kept || archived[0].Stdout != 0 || !archived[1].Kept {
 			t.Errorf("without its files: %+v, %v", archived[0], err)
 		}
 	})
