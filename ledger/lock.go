@@ -37,7 +37,7 @@ func Lock(dir string) (unlock func() error, err error) {
 	if err := durable.Make(path); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	l := flock.New(path, flock.SetFlag(os.O_RDWR|durable.NoTricks))
+	l := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
 	ok, err := l.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
@@ -53,7 +53,7 @@ func Lock(dir string) (unlock func() error, err error) {
 	if err := samePath(l, path); err != nil {
 		return nil, errors.Join(err, unlock())
 	}
-	f, err := durable.Open(path, os.O_WRONLY|os.O_TRUNC, 0)
+	f, err := durable.Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, durable.FileMode)
 	if err == nil {
 		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n")
 		err = errors.Join(err, f.Close())

@@ -43,7 +43,7 @@ func Lock(ctx context.Context, dir, id string, timeout time.Duration) (unlock fu
 	}
 	// A lock of its own, with its own descriptor, for every caller: flock keeps
 	// two descriptors apart, also within a process.
-	l := flock.New(path, flock.SetFlag(os.O_RDWR|durable.NoTricks))
+	l := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
 	held, err := l.TryLock()
 	if !held && err == nil && timeout > 0 {
 		held, err = waitLock(ctx, l, timeout)
