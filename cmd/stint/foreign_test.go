@@ -127,6 +127,14 @@ type foreignWorld struct {
 
 func newForeignWorld(t *testing.T) *foreignWorld {
 	w := &foreignWorld{killWorld: newKillWorld(newCrashWorld(t, 1), "")}
+	t.Cleanup(func() { // what nobody can read, nobody can remove
+		_ = filepath.WalkDir(w.state, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && e.IsDir() {
+				err = os.Chmod(path, 0o700)
+			}
+			return err
+		})
+	})
 	w.env = append(w.env, "STINT_GRACE=1s", "STINT_IDLE_TIMEOUT=20s", "STINT_MAX_RETRIES=3")
 	w.l = w.start()
 	if !w.ready(w.l) {
