@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -416,24 +417,32 @@ func (c *Coordinator) RunDir(runID string) string { return runDir(c.cfg.StateDir
 // runDir is RunDir for a state directory.
 func runDir(dir, runID string) string { return filepath.Join(dir, "runs", runID) }
 
-// makeDir makes a directory below runs or checks. Another thing in the place of these two,
-// which only another hand can have put there, is moved aside: no task could begin.
+// makeDir makes a directory below runs or checks. What only another hand can have done to
+// these two is undone, because no task could begin: another thing in their place is moved
+// aside, and their permissions are given back.
 func (c *Coordinator) makeDir(path string) error {
 	err := os.MkdirAll(path, durable.DirMode)
-	if !errors.Is(err, syscall.ENOTDIR) {
+	if !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	name, _ := filepath.Rel(c.cfg.StateDir, path)
 	name, _, _ = strings.Cut(name, string(filepath.Separator))
 	top := filepath.Join(c.cfg.StateDir, name)
-	if fi, lerr := os.Lstat(top); lerr != nil || fi.IsDir() {
+	fi, lerr := os.Lstat(top)
+	switch {
+	case lerr != nil:
+		return err
+	case !fi.IsDir():
+		aside := top + ".foreign-" + c.cfg.Now().UTC().Format("20060102T150405.000Z")
+		if err := os.Rename(top, aside); err != nil {
+			return err
+		}
+		c.log.Warn(name+" was no directory", "moved to", filepath.Base(aside))
+	case fi.Mode().Perm() != durable.DirMode && os.Chmod(top, durable.DirMode) == nil:
+		c.log.Warn(name+" was closed to its owner", "permissions", fi.Mode().Perm().String())
+	default:
 		return err
 	}
-	aside := top + ".foreign-" + c.cfg.Now().UTC().Format("20060102T150405.000Z")
-	if err := os.Rename(top, aside); err != nil {
-		return err
-	}
-	c.log.Warn(name+" was no directory", "moved to", filepath.Base(aside))
 	return os.MkdirAll(path, durable.DirMode)
 }
 

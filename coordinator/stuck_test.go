@@ -48,8 +48,8 @@ func TestStuckRun(t *testing.T) {
 	})
 }
 
-// TestRunsIsNoDirectory: what a run has put in the place of all runs keeps no task from
-// its own.
+// TestRunsIsNoDirectory: what a run has put in the place of all runs, or made of it, keeps
+// no task from its own.
 func TestRunsIsNoDirectory(t *testing.T) {
 	w := newWorld(t)
 	w.open()
@@ -58,6 +58,7 @@ func TestRunsIsNoDirectory(t *testing.T) {
 	for _, put := range []func() error{
 		func() error { return os.WriteFile(path, []byte("words"), 0o600) },
 		func() error { return syscall.Mkfifo(path, 0o600) },
+		func() error { return os.Mkdir(path, 0) }, // which root may use
 	} {
 		if err := errors.Join(os.RemoveAll(path), put()); err != nil {
 			t.Fatal(err)

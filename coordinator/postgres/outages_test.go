@@ -324,9 +324,12 @@ func (w *outageWorld) finish() {
 		all += len(ids)
 	}
 	_, r := w.healed()
+	for r.InFlight > 0 { // one that was retried has begun only now
+		_, r = w.healed()
+	}
 	w.nothingTwice(w.load.submitted)
-	if r.Tasks != all || r.InFlight != 0 {
-		w.t.Errorf("%d tasks of %d were compared, %d are in flight", r.Tasks, all, r.InFlight)
+	if r.Tasks != all {
+		w.t.Errorf("%d tasks of %d were compared", r.Tasks, all)
 	}
 	if w.load.submitted == 0 || all != w.load.submitted {
 		w.t.Errorf("%d tasks are known, %d were submitted", all, w.load.submitted)
