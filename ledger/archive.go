@@ -122,8 +122,8 @@ func readArchive(fsys durable.FS, dir string, through uint64) (a *archive, whole
 	return a, true, err
 }
 
-// dropPresent leaves out the tasks that the journal in dir names: the first compaction
-// was cut off, or they were brought back.
+// dropPresent leaves out the tasks that the journal in dir names: the compaction that
+// moved them was cut off, or they were brought back.
 func (a *archive) dropPresent(fsys durable.FS, dir string) error {
 	data, err := durable.ReadFile(fsys, filepath.Join(dir, journalName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,6 +163,8 @@ func readIndex(fsys durable.FS, dir string) (list []*compaction, err error) {
 		var l indexLine
 		bad := line[len(line)-1] != '\n' || json.Unmarshal(line, &l) != nil
 		switch {
+		case bad && isHeader(line):
+			c = nil // the next compaction, which has just begun or was cut off
 		case bad && c != nil:
 			c.through = 0 // no chain finds it
 		case bad:
@@ -177,6 +179,15 @@ func readIndex(fsys durable.FS, dir string) (list []*compaction, err error) {
 		}
 	}
 	return list, nil
+}
+
+// isHeader reports whether a line of the index, or what is there of it, is one that begins
+// a compaction: as far as it goes, it is equal.
+func isHeader(line []byte) bool {
+	const begins = `{"through":`
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	n := min(len(line), len(begins))
+	return string(line[:n]) == begins[:n]
 }
 
 // appendIndex adds a compaction to archive/index and makes it durable.
@@ -394,7 +405,7 @@ func rebuildArchive(fsys durable.FS, dir string, through uint64) (*archive, erro
 		})
 	}
 	a.adopted = adoptedIn(joined(old))
-	return a, nil
+	return a, a.dropPresent(fsys, dir) // of a compaction that was cut off
 }
 
 // joined gives records in the order of their seqs, as a journal has them.

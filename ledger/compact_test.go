@@ -638,13 +638,16 @@ func TestIndexOfAnotherCompaction(t *testing.T) {
 	w.compact("b")
 	w.close()
 	index := w.read("archive/index")
-	for _, more := range []string{`{"through":99,"before":5}` + "\n" + `{"id":"a","status":"done"}` + "\n", `{"through":99,"before":5}` + "\n" + `{"id":"a`} {
+	for _, more := range []string{`{"through":99,"before":5}` + "\n" + `{"id":"a","status":"done"}` + "\n", `{"through":99,"before":5}` + "\n" + `{"id":"a`, `{"through":9`, `{`} {
 		if err := os.WriteFile(w.path("archive/index"), []byte(index+more), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		w.open(false)
 		if len(w.archived) != 1 || w.archived[0].ID != "b" {
 			t.Errorf("with %q the archive has %+v", more, w.archived)
+		}
+		if said := strings.Join(w.said, "\n"); strings.Contains(said, "made anew") {
+			t.Errorf("with %q: %s", more, said)
 		}
 		w.add("c", "status", "done")
 		w.caughtUp()
@@ -673,6 +676,27 @@ func TestFirstCompactionIsCutOff(t *testing.T) {
 		t.Errorf("cut off: the archive has %v, %v", entries, err)
 	}
 	if w.open(false); len(w.archived) > 0 {
+		t.Errorf("the fold was told of %v", w.archived)
+	}
+	w.close()
+}
+
+// TestLostIndexOfACompactionThatIsCutOff: an index that is made anew from the archive's
+// files has no task that the journal has still.
+func TestLostIndexOfACompactionThatIsCutOff(t *testing.T) {
+	w := filled(t)
+	w.compact("b")
+	w.add("c", "status", "done")
+	w.caughtUp()
+	journal, tasks := []byte(w.read("journal.md")), []byte(w.read("tasks.md"))
+	w.compact("c")
+	w.close()
+	w.write("journal.md", journal)
+	w.write("tasks.md", tasks)
+	if err := os.Remove(w.path("archive/index")); err != nil {
+		t.Fatal(err)
+	}
+	if w.open(false); len(w.archived) != 1 || w.archived[0].ID != "b" {
 		t.Errorf("the fold was told of %v", w.archived)
 	}
 	w.close()
