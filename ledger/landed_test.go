@@ -143,6 +143,30 @@ func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
 	w.reopened()
 }
 
+// TestPromise4SaveOfWhatHasJustLanded: an editor has loaded the record that is being
+// appended, and saves before stint has looked again. What it deleted is deleted: a line
+// break at the end of both texts is not the rest of ours.
+func TestPromise4SaveOfWhatHasJustLanded(t *testing.T) {
+	w, fs := openLanding(t)
+	fs.late = true
+	w.add("a", "status", "queued")
+	w.add("b", "status", "queued")
+	w.caughtUp()
+	fs.set(func() {
+		head, rest, _ := strings.Cut(w.read("tasks.md"), "## Task a\n")
+		_, rest, _ = strings.Cut(rest, "## Task b\n")
+		saved := head + "## Task b\n" + rest + "\n## Task mine\n- status: queued\n"
+		if err := os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600); err != nil { // in place
+			t.Error(err)
+		}
+	})
+	w.add("c", "status", "queued")
+	w.await("mine: written by hand")
+	w.settle(true)
+	w.expect("1 a status=queued\n2 b status=queued\n3 c status=queued\n4 mine by=hand status=queued\n5 deleted tasks=Task a\n")
+	w.reopened()
+}
+
 // TestPromise4SaveOfTheSameSize: an editor saves in the very moment in which a record
 // is appended, and the file is as long as it was. That shows in its content alone.
 func TestPromise4SaveOfTheSameSize(t *testing.T) {

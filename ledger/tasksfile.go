@@ -271,6 +271,7 @@ func endsWithin(text []byte) bool {
 // gluedBytes gives how many bytes at the end of the snapshot are as they were
 // when stint wrote there, if an editor may have written over those before them: it
 // had truncated the same file, and was slower than our patience, or than our append.
+// Blanks and line breaks alone are the editor's own.
 func (t *tasksFile) gluedBytes(snap snapshot) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -282,6 +283,9 @@ func (t *tasksFile) gluedBytes(snap snapshot) int {
 		if m := t.landed.text.commonEnd(snap.data); snap.id != t.landed.id || m < len(t.landed.text.tail) {
 			n = max(n, m)
 		}
+	}
+	if !hasText(snap.data[len(snap.data)-n:]) {
+		return 0
 	}
 	return n
 }
