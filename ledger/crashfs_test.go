@@ -135,7 +135,7 @@ func (m *memFS) truncate(n *memNode, size int64) {
 func (m *memFS) Stat(path string) (fs.FileInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if path == memDir {
+	if path = filepath.Clean(path); path == memDir {
 		return &memInfo{name: path, dir: true}, nil
 	}
 	i := m.find(path)

@@ -44,7 +44,7 @@ type File interface {
 // An FS is the part of a file system that the ledger uses.
 type FS interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
-	Stat(name string) (fs.FileInfo, error)
+	Stat(name string) (fs.FileInfo, error) // follows no link at name, as OpenFile
 	Rename(oldname, newname string) error
 	// Exchange swaps two names at once: nobody ever sees one of them missing. The
 	// error wraps syscall.ENOSYS or EINVAL where the system or the file system cannot
@@ -72,7 +72,7 @@ func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	return osFile{f}, nil
 }
 
-func (osFS) Stat(name string) (fs.FileInfo, error)     { return os.Stat(name) }
+func (osFS) Stat(name string) (fs.FileInfo, error)     { return os.Lstat(name) }
 func (osFS) Rename(oldname, newname string) error      { return os.Rename(oldname, newname) }
 func (osFS) Exchange(a, b string) error                { return exchange(a, b) }
 func (osFS) Remove(name string) error                  { return os.Remove(name) }
@@ -173,7 +173,11 @@ func RemoveTemps(dir string, before time.Time) error {
 // MkdirAll makes a directory and what is missing above it, each durable in its
 // parent, for the owner alone. What exists is left as it is.
 func MkdirAll(fsys FS, name string) error {
-	if fi, err := fsys.Stat(name); err == nil {
+	fi, err := fsys.Stat(name)
+	if err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		fi, err = fsys.Stat(name + "/.") // a link to a directory will do
+	}
+	if err == nil {
 		if !fi.IsDir() {
 			return fmt.Errorf("%s is not a directory", name)
 		}
