@@ -426,11 +426,13 @@ func (l *Log) refold(file durable.File, report func(*SyntaxError)) (old durable.
 	old = l.journal.swap(file)
 	l.opts.Reset()
 	l.giveArchive(a)
-	l.edited = false
+	l.edited, l.lacks, l.recent = false, lacks{}, recent{}
 	seq, err := l.journal.replay(listener{func(s *Section) {
 		l.edited = l.edited || s.Get(KeyEdits) != nil
+		l.lacks.read(s)
 		_ = l.opts.Apply(s) // what it refuses has no effect
 	}, report, func(n Notice) { notes = append(notes, n) }})
+	err = errors.Join(err, l.rememberRecent())
 	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
 	if l.opts.Refolded != nil {
 		l.opts.Refolded()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"stint/ledger/durable"
@@ -22,6 +23,11 @@ import (
 // ErrGone ends a log whose directory was removed, moved away or unmounted: what it
 // acknowledged from then on would be kept in files that nobody finds.
 var ErrGone = errors.New("the state directory is gone")
+
+// A lastError says that another try would do no better.
+type lastError struct{ error }
+
+func (e *lastError) Unwrap() error { return e.error }
 
 // guardTries bounds how often the journal is put back for one batch where another hand
 // changes it each time.
@@ -45,8 +51,12 @@ func (l *Log) guard() (err error) {
 		if l.journal.holdsPlace() {
 			return nil
 		}
-		if err = l.putBackJournal(); errors.Is(err, ErrGone) {
+		err = l.putBackJournal()
+		var last *lastError
+		if errors.Is(err, ErrGone) {
 			return err
+		} else if errors.As(err, &last) {
+			break
 		}
 	}
 	if err == nil {
@@ -57,7 +67,7 @@ func (l *Log) guard() (err error) {
 
 // putBackJournal is one try.
 func (l *Log) putBackJournal() error {
-	if dir, err := l.opts.FS.Stat(l.opts.Dir); errors.Is(err, fs.ErrNotExist) || err == nil && !sameFile(idOf(dir), l.dir) {
+	if dir, err := l.opts.FS.Stat(l.opts.Dir + "/."); errors.Is(err, fs.ErrNotExist) || err == nil && !sameFile(idOf(dir), l.dir) {
 		return fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)
 	}
 	ours, there, err := l.names(l.journal.path)
@@ -100,23 +110,34 @@ func (l *Log) regain(keep bool) error {
 	extra, whole, lost := data[len(ours):], true, ""
 	pieces := split(ours, true)
 	if int64(len(ours)) < l.journal.size || anyDamaged(pieces) {
-		doc, err := l.journal.readTasks()
-		if err != nil {
-			doc = &Document{} // there is nothing to mend with
+		doc, terr := l.journal.readTasks()
+		if doc == nil {
+			doc = &Document{}
 		}
 		known := append(l.recent.sections(), doc.Sections...)
-		doc.Sections = slices.DeleteFunc(known, func(s Section) bool { return s.Seq > l.seq }) // a person's number
-		m := newPatch(nil, 0, doc)
-		m.take(append(pieces, piece{}))
-		ours, extra, whole, lost = m.journal(), data, false, m.gaps(l.seq)
+		doc.Sections = slices.DeleteFunc(known, func(s Section) bool { // a person's number, or one of before a compaction
+			return s.Seq > l.seq || l.lacks.has(s.Seq)
+		})
+		pieces = slices.DeleteFunc(pieces, func(p piece) bool { return p.seq == 0 || p.seq > l.seq })
+		ours = merge(pieces, newPatch(nil, 0, doc).known)
+		extra, whole, lost = data, false, l.lacks.gaps(ours, l.seq)
+		if lost != "" && terr != nil {
+			return &lastError{fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", TasksName, terr)}
+		}
 	}
 	file, aside, err := l.install(ours, extra, keep)
 	if err != nil {
 		return err
 	}
 	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s was changed by another hand and has been put back%s%s", journalName, aside, lost)})
+	if lost != "" { // it was acknowledged, so to go on as if nothing had happened would be a lie
+		return &lastError{errors.Join(errors.New(strings.TrimPrefix(lost, "; ")), file.Close())}
+	}
 	if !whole {
-		return l.goOnWith(file)
+		if err := l.goOnWith(file); err != nil {
+			return &lastError{err}
+		}
+		return nil
 	}
 	err = l.journal.swap(file).Close()
 	l.journal.setSize(int64(len(ours)))
@@ -126,12 +147,22 @@ func (l *Log) regain(keep bool) error {
 	return err
 }
 
-// recent are the records that were written last: of what a backup put over both files has
-// taken away, they are all that is left. They are owned by the log's goroutine.
+// recent are the last records of the journal: what another hand takes away from both files
+// at once is nowhere else. They are owned by the log's goroutine.
 type recent struct{ old, new []byte }
 
 // maxRecent is how many bytes of them there are at least, and half of what there are at most.
 const maxRecent = 4 << 20
+
+// rememberRecent begins them with the end of the journal.
+func (l *Log) rememberRecent() error {
+	data := make([]byte, min(l.journal.size, maxRecent))
+	if _, err := l.journal.file.ReadAt(data, l.journal.size-int64(len(data))); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	l.recent = recent{new: data}
+	return nil
+}
 
 // add notes a batch.
 func (r *recent) add(batch []byte) {
@@ -178,59 +209,89 @@ func anyDamaged(pieces []piece) bool {
 	return false
 }
 
-// gaps says which numbers up to last the patched journal does not have; "" if it has all.
-func (m *patch) gaps(last uint64) (text string) {
-	next := uint64(0)
-	gap := func(to uint64) {
-		if next > 0 && next < to {
-			text += fmt.Sprintf("; of the numbers %d to %d nothing was found, in %s neither", next, to-1, TasksName)
-		}
+// lacks are the numbers that the journal does not have, as it was read: those of before a
+// compaction, those that a restore has taken back, and lost ones. They are owned by the
+// log's goroutine.
+type lacks struct {
+	last  uint64      // of the records that were read
+	spans [][2]uint64 // first and last number of each
+	below uint64      // up to here they lack for a good reason
+}
+
+// read notes a record of a journal that is read.
+func (k *lacks) read(s *Section) {
+	if s.Seq > k.last+1 {
+		k.spans = append(k.spans, [2]uint64{k.last + 1, s.Seq - 1})
 	}
-	for _, p := range split(m.out, true) {
+	k.last = max(k.last, s.Seq)
+	if m, ok := markIn(s); ok {
+		k.below = max(k.below, m.through)
+	} else if s.Kind == KindControl && string(s.ID) == ControlRestored {
+		k.below = max(k.below, s.Seq)
+	}
+}
+
+func (k *lacks) has(seq uint64) bool {
+	return slices.ContainsFunc(k.spans, func(span [2]uint64) bool { return span[0] <= seq && seq <= span[1] })
+}
+
+// gaps says which numbers up to last a journal lacks that the one that was read did not; ""
+// if none.
+func (k *lacks) gaps(journal []byte, last uint64) (text string) {
+	now := lacks{}
+	for _, p := range split(journal, true) {
 		if p.seq > 0 {
-			gap(p.seq)
-			next = p.seq + 1
+			now.read(&Section{Seq: p.seq})
 		}
 	}
-	next = max(next, 1)
-	gap(last + 1)
+	now.read(&Section{Seq: last + 1})
+	for _, span := range now.spans {
+		if !slices.ContainsFunc(k.spans, func(before [2]uint64) bool { return before[0] <= span[0] && span[1] <= before[1] }) {
+			text += fmt.Sprintf("; of the numbers %d to %d nothing was found, in %s neither", span[0], span[1], TasksName)
+		}
+	}
 	return text
 }
 
-// takeBack puts into the journal what it has lost and tasks.md has: records with numbers
-// beyond its last. An older copy of it was put in its place while no log was open. It is
-// called at start, where no section of tasks.md can be newer than the journal.
-func (l *Log) takeBack(doc *Document) error {
-	newer, marked := Document{}, false
+// restoreMissing puts into the journal the records that it lacks and tasks.md has: another
+// hand has cut them out, or has put an older copy in its place, while no log was open. It
+// is called at start, where no section of tasks.md can be newer than the journal.
+func (l *Log) restoreMissing(doc *Document) error {
+	missing, marked, adopted := Document{}, false, map[string]bool(nil)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
-		if s.Seq > l.seq && !isTyped(s.Seq, l.seq) {
-			newer.Sections = append(newer.Sections, *s)
-			_, isMark := markIn(s)
-			marked = marked || isMark
+		if s.Seq <= l.lacks.below || s.Seq <= l.seq && !l.lacks.has(s.Seq) || isTyped(s.Seq, l.seq) {
+			continue
 		}
+		if adopted == nil {
+			adopted = adoptions(doc)
+		}
+		if adopted[digestOf(s.Raw)] {
+			continue // a person has made up that number
+		}
+		missing.Sections = append(missing.Sections, *s)
+		_, isMark := markIn(s)
+		marked = marked || isMark
 	}
-	if len(newer.Sections) == 0 {
+	if len(missing.Sections) == 0 {
 		return nil
 	}
+	var pieces []piece
 	if marked { // the journal is from before a compaction, and tasks.md has all that came of it
-		newer = *doc
-	}
-	data, known, err := journalOf(&newer)
-	if err != nil {
+		missing = *doc
+	} else if data, _, err := l.journal.read(); err != nil {
 		return err
-	}
-	aside := ""
-	if records := data[len(emptyJournal):]; !marked {
-		if _, err = l.journal.append(records, l.opts.now); err == nil {
-			l.applyBatch(records, l.journal.size-int64(len(records)))
-			l.seq = slices.Max(slices.Collect(maps.Keys(known)))
-		}
 	} else {
-		var file durable.File
-		if file, aside, err = l.install(data, nil, true); err == nil {
-			err = l.goOnWith(file)
-		}
+		pieces = split(data, true)
+	}
+	known := newPatch(nil, 0, &missing).known
+	data := merge(pieces, known)
+	if len(known) == 0 {
+		return nil
+	}
+	file, aside, err := l.install(data, nil, true)
+	if err == nil {
+		err = l.goOnWith(file)
 	}
 	if err != nil {
 		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, TasksName, err)
@@ -239,10 +300,42 @@ func (l *Log) takeBack(doc *Document) error {
 	return nil
 }
 
-// takeBackRefused puts what tasks.md has in the place of records that have no effect and
+// merge makes a journal of pieces of one and of records that it may lack, which find their
+// places by their numbers. Those that it has are taken out of known.
+func merge(pieces []piece, known map[uint64][]byte) []byte {
+	for i := range pieces {
+		delete(known, pieces[i].seq)
+	}
+	m, more := newPatch(nil, 0, &Document{}), slices.Sorted(maps.Keys(known))
+	before := func(seq uint64) {
+		for ; len(more) > 0 && more[0] < seq; more = more[1:] {
+			m.record(known[more[0]], more[0])
+		}
+	}
+	for i := range pieces {
+		if seq := pieces[i].seq; seq > 0 {
+			before(seq)
+		}
+		m.record(pieces[i].raw, pieces[i].seq)
+	}
+	before(maxSeq + 1)
+	return m.journal()
+}
+
+// adoptions gives the digests of the sections that the records in tasks.md say a person
+// wrote.
+func adoptions(doc *Document) map[string]bool {
+	adopted := map[string]bool{}
+	for i := range doc.Sections {
+		adopted[doc.Sections[i].Value(KeyAdopts)] = true
+	}
+	return adopted
+}
+
+// restoreRefused puts what tasks.md has in the place of records that have no effect and
 // are other ones there: nobody was ever told of a record that has none, so another hand, or
 // the disk, has changed the journal while no log was open. It is called at start.
-func (l *Log) takeBackRefused(doc *Document) error {
+func (l *Log) restoreRefused(doc *Document) error {
 	refused := l.refused
 	l.refused = nil
 	known := map[string][]byte{}
@@ -301,25 +394,20 @@ func (l *Log) install(data, extra []byte, keep bool) (file durable.File, aside s
 		}
 		aside = "; what stood there besides is now in " + filepath.Base(name)
 	}
-	tmp := path + ".new"
-	if file, err = writeNew(fsys, tmp, data, durable.FileMode); err != nil {
+	name := l.asideName(path) // a crash may leave our file there, never another one's without a name
+	if file, err = writeNew(fsys, name, data, durable.FileMode); err != nil {
 		return nil, "", err
 	}
-	fail := func(err error) (durable.File, string, error) {
-		return nil, "", errors.Join(err, file.Close(), dropFile(fsys, tmp))
-	}
 	if !keep {
-		err = fsys.Rename(tmp, path)
-	} else if err = swapNames(fsys, tmp, path); err == nil {
-		name := l.asideName(path)
-		err = fsys.Rename(tmp, name)
+		err = fsys.Rename(name, path)
+	} else if err = swapNames(fsys, name, path); err == nil {
 		aside += "; the other one is now " + filepath.Base(name)
 	}
-	if err == nil {
-		err = fsys.SyncDir(l.opts.Dir)
-	}
 	if err != nil {
-		return fail(err)
+		return nil, "", errors.Join(err, file.Close(), dropFile(fsys, name))
+	}
+	if err := fsys.SyncDir(l.opts.Dir); err != nil {
+		return nil, "", errors.Join(err, file.Close())
 	}
 	return file, aside, nil
 }
@@ -354,8 +442,9 @@ func swapNames(fsys durable.FS, a, b string) error {
 	return fsys.Rename(between, b)
 }
 
-// putInPlace gives the two files their own names back, where the beginning of one says
-// that it is the other, and sets aside a journal that a tasks.md was copied over.
+// putInPlace lets the two files have their own names again where the beginning of one says
+// that it is the other. Where there are two files like tasks.md, and no journal, the one that
+// has the journal's name is set aside.
 func (l *Log) putInPlace(journal string) error {
 	tasks := l.tasks.path
 	t, err := headOf(l.opts.FS, tasks)
@@ -367,7 +456,7 @@ func (l *Log) putInPlace(journal string) error {
 		return nil
 	}
 	switch {
-	case isJournal(t) && (j == nil || bytes.HasPrefix(j, ledgerOpen)), isTasks(j) && !isTasks(t) && t != nil:
+	case isJournal(t) && !isJournal(j), isTasks(j) && !isTasks(t) && t != nil:
 		err = swapNames(l.opts.FS, tasks, journal)
 	case isTasks(j) && t == nil:
 		err = swapNames(l.opts.FS, journal, tasks)

@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +35,12 @@ var foreignHands = []struct {
 	{"cut in the middle", func(w *world, _ string) error { return os.Truncate(w.path("journal.md"), 150) }},
 	{"cut at its end", func(w *world, _ string) error {
 		return os.Truncate(w.path("journal.md"), int64(len(w.read("journal.md"))-10))
+	}},
+	{"a record cut out of it", func(w *world, _ string) error {
+		text := w.read("journal.md")
+		from := strings.LastIndex(text, "\n## Task a\n")
+		to := from + 1 + strings.Index(text[from+1:], "\n## ")
+		return os.WriteFile(w.path("journal.md"), []byte(text[:from]+text[to:]), 0o600)
 	}},
 	{"a byte behind it", func(w *world, _ string) error { return appendFile(w.path("journal.md"), "x") }},
 	{"a line behind it", func(w *world, _ string) error { return appendFile(w.path("journal.md"), "x\n") }},
@@ -74,6 +79,9 @@ var foreignHands = []struct {
 	}},
 	{"a symbolic link", func(w *world, older string) error {
 		return errors.Join(os.WriteFile(w.path("j"), []byte(older), 0o600), os.Remove(w.path("journal.md")), os.Symlink(w.path("j"), w.path("journal.md")))
+	}},
+	{"a link to another name of it", func(w *world, _ string) error {
+		return errors.Join(os.Rename(w.path("journal.md"), w.path("j")), os.Symlink(w.path("j"), w.path("journal.md")))
 	}},
 	{"a dangling link", func(w *world, _ string) error {
 		return errors.Join(os.Remove(w.path("journal.md")), os.Symlink(w.path("none"), w.path("journal.md")))
@@ -208,6 +216,96 @@ func TestPromise1BackupOverBoth(t *testing.T) {
 	w.everythingIsInTasks()
 }
 
+// TestPromise1BothEmptied: a log has what both files lose at once, be it from before the
+// start or from a compaction.
+func TestPromise1BothEmptied(t *testing.T) {
+	for _, compacted := range []bool{false, true} {
+		w := newShelf(t)
+		w.open(true)
+		w.add("a", "status", "queued", "prompt", "first")
+		w.add("a", "status", "done")
+		w.add("b", "status", "queued", "prompt", "second")
+		w.caughtUp()
+		if compacted {
+			w.compact()
+		} else {
+			w.close()
+			w.open(true)
+		}
+		want := w.lines()
+		for _, name := range []string{"tasks.md", "journal.md"} {
+			if err := os.Truncate(w.path(name), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.add("c", "status", "queued")
+		if got := w.lines(); !strings.HasPrefix(got, want) || strings.Count(got, "\n") != strings.Count(want, "\n")+1 {
+			t.Errorf("compacted=%v: the fold is\n%s\nand was\n%s", compacted, got, want)
+		}
+		w.settle(true)
+		w.reopened()
+		w.everythingIsInTasks()
+	}
+}
+
+// TestJournalThatCannotBePutBack: the log stops and says why rather than go on without
+// what was acknowledged. What can be found is not touched.
+func TestJournalThatCannotBePutBack(t *testing.T) {
+	for _, r := range []struct{ unreadable, why string }{
+		{"tasks.md", "what it lacks may be in tasks.md, which cannot be read"},
+		{"", "of the numbers 1 to 1 nothing was found"},
+		{"archive", "is a directory"},
+	} {
+		w := newShelf(t)
+		w.open(false)
+		w.add("big", "prompt", strings.Repeat("long ", 2<<20)) // so that the log does not remember it
+		w.add("b", "status", "queued")
+		w.caughtUp()
+		w.close()
+		w.open(false)
+		before := w.read("tasks.md")
+		switch r.unreadable {
+		case "":
+			w.edit(func(text string) string {
+				i := strings.Index(text, "## Task big")
+				return text[:i] + text[strings.Index(text, "## Task b\n"):]
+			})
+		case "tasks.md":
+			if err := errors.Join(syscall.Mkfifo(w.path("fifo"), 0o600), os.Rename(w.path("fifo"), w.path("tasks.md"))); err != nil {
+				t.Fatal(err)
+			}
+		case "archive":
+			if err := os.MkdirAll(w.path("archive/index"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Truncate(w.path("journal.md"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.try("c", "status", "queued"); err == nil || !strings.Contains(err.Error(), r.why) {
+			t.Errorf("%s: it is acknowledged, or not said why: %v", r.unreadable, err)
+		}
+		_ = w.log.Close() // it has stopped
+		if left, _ := filepath.Glob(w.path("journal.md.foreign-*")); len(left) > 1 {
+			t.Errorf("%s: our own file is taken for another hand's: %q", r.unreadable, left)
+		}
+		if r.unreadable == "" {
+			continue
+		}
+		if err := os.RemoveAll(w.path(r.unreadable)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(w.path("tasks.md"), []byte(before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.open(false)
+		if got := w.lines(); !strings.HasPrefix(got, "1 big ") || !strings.Contains(got, "\n2 b status=queued\n") {
+			t.Errorf("%s: afterwards the fold is %.200s", r.unreadable, got)
+		}
+		w.close()
+	}
+}
+
 // TestPromise1BothFilesLackIt: what only the journal has, because a person is just writing
 // into tasks.md, is there again if the journal is emptied in that moment.
 func TestPromise1BothFilesLackIt(t *testing.T) {
@@ -239,7 +337,7 @@ func TestForeignHandsAtStart(t *testing.T) {
 			w := newShelf(t)
 			want := w.spoil(hand.do, false)
 			switch hand.name {
-			case "a directory", "a FIFO", "a symbolic link", "a dangling link":
+			case "a directory", "a FIFO", "a symbolic link", "a link to another name of it", "a dangling link":
 				w.moveAway("journal.md")
 			case "edited by sed -i": // tasks.md has another text, and that counts
 				want = strings.Replace(want, "first", "other", 1) + "5 a by=hand edits=1 prompt=first\n"
@@ -340,8 +438,8 @@ func TestNoRoomToPutTheJournalBack(t *testing.T) {
 		t.Errorf("submit: %v", err)
 	}
 	_ = w.log.Close() // it has stopped
-	if _, err := os.Lstat(w.path("journal.md.new")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("journal.md.new is left: %v", err)
+	if left, err := filepath.Glob(w.path("journal.md*")); len(left) > 0 {
+		t.Errorf("%v is left: %v", left, err)
 	}
 	full.limited.Store(false)
 	w.open(false)

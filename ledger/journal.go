@@ -115,10 +115,15 @@ func (j *journal) cutTail(end int64, note func(Notice)) error {
 		return err
 	}
 	if !isVoid(tail) {
-		if err := durable.WriteFile(j.fs, j.path+".torn", tail); err != nil {
+		name, err := j.keepAside(tail, ".torn")
+		if err != nil {
 			return err
 		}
-		note(Notice{Text: fmt.Sprintf("%s: the last %d bytes are of a change that was cut off before it was acknowledged; they are now in %s.torn", journalName, len(tail), journalName)})
+		n := Notice{Text: fmt.Sprintf("%s: the last %d bytes are of a change that was cut off before it was acknowledged; they are now in %s", journalName, len(tail), name)}
+		if first := bytes.TrimLeft(tail, " \t\r\n")[0]; first != '#' && first != 0 { // a record, or what a power cut has left of one
+			n = Notice{Damage: true, Text: fmt.Sprintf("%s: another hand has written the last %d bytes; they are now in %s", journalName, len(tail), name)}
+		}
+		note(n)
 	}
 	return j.file.Truncate(j.size)
 }
@@ -141,6 +146,9 @@ type replayer struct {
 	group  []*Section // records of a change that is not complete yet
 	record Section
 	mended bool // mend was tried
+
+	counted int64 // bytes that lineOf has counted, and their lines
+	lines   int
 }
 
 func (r *replayer) run() error {
@@ -302,18 +310,21 @@ func (r *replayer) applyGroup() {
 
 func (r *replayer) reportDamage(off int64, n int) {
 	r.report(&SyntaxError{
-		File: journalName, Line: r.lineAt(off),
+		File: journalName, Line: r.lineOf(off),
 		Msg: fmt.Sprintf("%d bytes are damaged and were passed over", n),
 	})
 }
 
-// lineAt gives the line of an offset; 0 if it cannot be read.
-func (j *journal) lineAt(off int64) int {
-	head := make([]byte, off)
-	if _, err := j.file.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
-		return 0
+// lineOf is the line of an offset, which is behind that of the call before.
+func (r *replayer) lineOf(off int64) int {
+	for part := make([]byte, chunk); r.counted < off; {
+		n, err := r.file.ReadAt(part[:min(chunk, off-r.counted)], r.counted)
+		r.lines += bytes.Count(part[:n], []byte("\n"))
+		if r.counted += int64(n); err != nil {
+			break // what is damaged can still be said
+		}
 	}
-	return 1 + bytes.Count(head, []byte("\n"))
+	return 1 + r.lines
 }
 
 // append writes batch behind the journal and makes it durable, and says how long that
@@ -346,6 +357,12 @@ func (j *journal) cutBack() error {
 		return err
 	}
 	return j.file.Truncate(j.size)
+}
+
+// isShort reports whether another hand has cut the file. It may be called by any goroutine.
+func (j *journal) isShort() bool {
+	fi, err := j.fs.Stat(j.path)
+	return err == nil && fi.Size() < j.durable.Load()
 }
 
 // sectionAt reads the record at off. It may be called by any goroutine.

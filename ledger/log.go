@@ -117,6 +117,7 @@ type Log struct {
 	waits   []time.Duration // for Observe; owned by the log's goroutine
 	edited  bool            // some record adopts the edit of another; owned by the log's goroutine
 	refused map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
+	lacks   lacks
 	recent  recent
 	tasks   *tasksFile
 	gone    map[string]bool // what Options.Deleted was last told; owned by the log's goroutine
@@ -237,7 +238,7 @@ func (l *Log) openFiles() error {
 	if err := l.rebuildIfLost(); err != nil {
 		return err
 	}
-	dir, err := l.opts.FS.Stat(l.opts.Dir)
+	dir, err := l.opts.FS.Stat(l.opts.Dir + "/.") // it may be reached by a link
 	if err != nil {
 		return err
 	}
@@ -253,6 +254,9 @@ func (l *Log) openFiles() error {
 	}
 	l.refused = map[uint64]bool{}
 	if l.seq, err = l.journal.replay(listener{l.applyOne, l.addFinding, l.note}); err != nil {
+		return err
+	}
+	if err := l.rememberRecent(); err != nil {
 		return err
 	}
 	return l.reconcileAtStart()
@@ -283,6 +287,7 @@ func (l *Log) checkLayout() error {
 
 func (l *Log) applyOne(s *Section) {
 	l.edited = l.edited || s.Get(KeyEdits) != nil
+	l.lacks.read(s)
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
 	if l.opts.Apply(s) != nil {

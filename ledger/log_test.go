@@ -58,6 +58,7 @@ func (w *world) options(watch bool) ledger.Options {
 			return strings.Contains(" prompt priority label model verifyCommand ", " "+key+" ")
 		},
 		Deleted: w.deleted,
+		Reset:   func() { w.fold = nil },
 		Notify: func(n ledger.Notice) {
 			w.mu.Lock()
 			w.said = append(w.said, n.Text)
@@ -538,7 +539,7 @@ type countingFS struct {
 
 func (c *countingFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
 	f, err := c.FS.OpenFile(name, flag, perm)
-	if err != nil || !strings.HasSuffix(strings.TrimSuffix(name, ".new"), "journal.md") {
+	if err != nil || !strings.HasPrefix(filepath.Base(name), "journal.md") {
 		return f, err
 	}
 	return &countingFile{f, c}, nil

@@ -32,7 +32,7 @@ func (r *replayer) mend() (bool, error) {
 	if m.found == 0 && m.torn == 0 && m.void == 0 {
 		return false, nil
 	}
-	aside, err := r.keepDamaged(data)
+	aside, err := r.keepAside(data, ".damaged")
 	if err != nil {
 		return false, err
 	}
@@ -63,10 +63,11 @@ func (j *journal) readTasks() (doc *Document, err error) {
 	return Parse(snap.data), nil
 }
 
-// keepDamaged writes the damaged journal to a name that is free and gives the name.
-func (j *journal) keepDamaged(data []byte) (string, error) {
+// keepAside writes data to a name that is free: the journal's with that ending, and a
+// number if there must be one.
+func (j *journal) keepAside(data []byte, ending string) (string, error) {
 	for n := 1; ; n++ {
-		name := journalName + ".damaged"
+		name := journalName + ending
 		if n > 1 {
 			name += fmt.Sprint("-", n)
 		}

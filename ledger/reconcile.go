@@ -75,10 +75,10 @@ func (l *Log) planAtStart(ctx context.Context) (snap snapshot, p *plan, err erro
 	}
 	doc, err := l.parse(ctx, snap)
 	if err == nil {
-		err = l.takeBackRefused(doc)
+		err = l.restoreRefused(doc)
 	}
 	if err == nil {
-		err = l.takeBack(doc)
+		err = l.restoreMissing(doc)
 	}
 	if err == nil {
 		p, err = l.planFor(ctx, snap, doc, false)

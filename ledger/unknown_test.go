@@ -52,9 +52,9 @@ func TestPromise5TypedSeq(t *testing.T) {
 	}
 }
 
-// TestPromise4ForeignSectionEdited: a section with a number beyond the journal's last is
-// a record that the journal has lost, if it was there at the start. One whose number lies
-// between those of the journal is a person's. Both can be edited later.
+// TestPromise4ForeignSectionEdited: a section with a number that the journal lacks, beyond
+// its last or between, is a record that it has lost, if it was there at the start. It can be
+// edited later.
 func TestPromise4ForeignSectionEdited(t *testing.T) {
 	w := newWorld(t)
 	w.open(false)
@@ -63,7 +63,7 @@ func TestPromise4ForeignSectionEdited(t *testing.T) {
 	w.reload(sub("- prompt: x\n<!-- end 900", "- prompt: y\n<!-- end 900"))
 	w.reload(put(numbered("n", "500", "between")))
 	w.reload(nothing)
-	w.expectLines("1 a status=queued\n900 m status=queued prompt=x\n901 m by=hand edits=900 prompt=y\n902 n by=hand status=queued prompt=between\n")
+	w.expectLines("1 a status=queued\n500 n status=queued prompt=between\n900 m status=queued prompt=x\n901 m by=hand edits=900 prompt=y\n")
 	w.reopened()
 }
 
@@ -83,7 +83,7 @@ func TestPromise5DamagedWhenRebuilt(t *testing.T) {
 	w.open(false)
 	w.expect("1 a status=queued\n3 c status=queued\n")
 	w.reload(sub("<!-- end\n", "<!-- end 2 -->\n"))
-	w.expect("1 a status=queued\n3 c status=queued\n4 b by=hand status=queued prompt=second\n")
+	w.expect("1 a status=queued\n2 b status=queued prompt=second\n3 c status=queued\n")
 	w.reopened()
 }
 

@@ -33,7 +33,7 @@ func (l *Log) watch(ctx context.Context) {
 			}
 			switch name := filepath.Base(e.Name); {
 			case name == TasksName, name == TasksName+beforeSuffix, e.Name == l.opts.Dir:
-			case name == journalName && !e.Has(fsnotify.Write): // it was moved, removed or replaced
+			case name == journalName && (!e.Has(fsnotify.Write) || l.journal.isShort()): // it was moved, removed, replaced or cut
 			default:
 				continue
 			}
