@@ -55,7 +55,9 @@ type Coordinator struct {
 	leftovers map[string]state.Task // verify commands of the last master that may still be alive, by run: task and lane
 	clients   int                   // calls that are at work
 	lastCall  time.Time
-	short     *lacking  // what the machine lacks; nil: nothing
+	short     *lacking // what the machine lacks; nil: nothing
+	wasShort  *lacking // the one before, or nil, and when that was over
+	shortOver time.Time
 	shortAt   time.Time // when trouble was told of that last
 	handover  bool      // nothing more is started
 	closing   bool

@@ -32,6 +32,7 @@ type verdict struct {
 //	interrupted, by a shutdown       no, a retry         queued at once; dead after max retries
 //	interrupted, and we go on        no, a retry         queued with backoff; dead after max retries
 //	the same, by a shortage          no                  queued; starts when the dispatcher tries whether that is over
+//	exit, in or just after one       no, a retry         as interrupted, and we go on
 //	rate-limited                     no, a limit wait    queued; the account cools down until the time that the agent
 //	                                                     named, however far, else by its backoff, and then dead after
 //	                                                     max_limit_wait. Failed if the task does not wait. Neither

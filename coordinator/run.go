@@ -88,7 +88,9 @@ func (c *Coordinator) round(r *run) (*run, error) {
 	case state.PhaseEvaluate:
 		out = c.evaluate(r)
 	default:
-		out = c.attempt(r)
+		if out = c.attempt(r); out.Class == state.ClassExit {
+			c.blameShortage(r, &out)
+		}
 	}
 	switch {
 	case out.Shortage != 0:

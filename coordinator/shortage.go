@@ -114,12 +114,32 @@ func (c *Coordinator) regains(isOver func(*lacking) bool) {
 	s := c.short
 	over := s != nil && isOver(s)
 	if over {
-		c.short = nil
+		c.short, c.wasShort, c.shortOver = nil, s, c.cfg.Now()
 	}
 	c.runsMu.Unlock()
 	if over {
 		c.log.Warn("tasks are started again: the shortage is over", "what", s.What, "lasted", c.cfg.Now().Sub(s.Since).Round(time.Second).String())
 		c.poke()
+	}
+}
+
+// shortLasts is how long after a shortage agents may still meet it: all tasks that have
+// waited are started at once then, and each needs more than its start.
+const shortLasts = 2 * time.Second
+
+// blameShortage makes an interruption of it that an agent has ended with an error while the
+// machine lacked something, or just after that: it may have met that itself, which its
+// exit code does not say. The task uses up one of its retries, of which there is an end,
+// and nothing else.
+func (c *Coordinator) blameShortage(r *run, out *Outcome) {
+	c.runsMu.Lock()
+	s := c.short
+	if s == nil && r.begun.Before(c.shortOver.Add(shortLasts)) {
+		s = c.wasShort
+	}
+	c.runsMu.Unlock()
+	if s != nil {
+		out.Class, out.Error = state.ClassInterrupted, s.What+", and "+out.Error
 	}
 }
 

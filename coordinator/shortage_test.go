@@ -156,6 +156,46 @@ func TestShortageEndsWhenAnAgentIsAtWork(t *testing.T) {
 	})
 }
 
+// TestAgentMeetsAShortage: an agent that ends with an error while the machine lacks
+// something, or just after that, may have met that itself: its task is tried again, but
+// not for ever.
+func TestAgentMeetsAShortage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		w.cfg.MaxRetries = 3
+		var tries, runs atomic.Int64
+		w.agent.do = func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			exit := coordinator.Outcome{Class: state.ClassExit, ExitCode: 2, Error: "the agent ended with exit code 2"}
+			switch {
+			case turn.Model == "unlucky" && tries.Add(1) == 1:
+				time.Sleep(10 * time.Second) // the shortage comes meanwhile, and is over
+				return exit
+			case turn.Model == "broken":
+				runs.Add(1)
+				return exit
+			case turn.Model == "" && tries.Add(1) < 5:
+				return short(syscall.EAGAIN)
+			}
+			report(coordinator.Event{Started: true})
+			return coordinator.Outcome{Result: "fine"}
+		}
+		w.openUnwatched()
+		unlucky := w.submit(coordinator.TaskSpec{Prompt: "p", Model: "unlucky", Parallel: true}).ID
+		time.Sleep(time.Second)
+		other := w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true}).ID
+		broken := w.submit(coordinator.TaskSpec{Prompt: "p", Model: "broken", Parallel: true}).ID
+		w.expect(w.ended(other), state.Done, "")
+		if got := w.ended(unlucky); got.Status != state.Done || got.Attempt != 1 || got.Retries != 1 {
+			t.Errorf("it is %s after attempt %d and %d retries: %s", got.Status, got.Attempt, got.Retries, got.Error)
+		}
+		w.expect(w.ended(broken), state.Failed, state.ClassExit)
+		if n := runs.Load(); n > 4 {
+			t.Errorf("%d runs of a task that always fails", n)
+		}
+		w.close()
+	})
+}
+
 // TestShortageOfAStep: neither a verify command nor an evaluator that cannot be started for
 // want of something is left out, and what the agent has answered is not asked for again.
 func TestShortageOfAStep(t *testing.T) {
