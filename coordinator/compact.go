@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +32,6 @@ func (c *Coordinator) Compact(ctx context.Context, olderThan time.Duration, dryR
 	if err != nil {
 		return r, c.compactError(err)
 	}
-	debug.FreeOSMemory() // to make the plan alone took many times the size of the ledger
 	if !dryRun && r.Archive != "" {
 		c.log.Info("the ledger was compacted", "before", r.Before, "after", r.After, "merged", r.Merged, "archived", r.Archived, "archive", r.Archive)
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -431,8 +430,8 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket, "http", cmp.Or(c.Health().HTTP, httpOff))
 	m.tell(ready{Socket: m.socket})
 	var freeing sync.WaitGroup
-	freeing.Go(debug.FreeOSMemory) // to start took several times the size of the ledger
 	defer freeing.Wait()
+	freeing.Go(func() { giveMemoryBack(serving) })
 
 	// A master that nobody can call has to end; one that ends goes on answering
 	// until its runs have ended.
