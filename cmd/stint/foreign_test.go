@@ -282,7 +282,12 @@ func (w *foreignWorld) use(name string, live bool) {
 // explained: a master that does not go on has said why.
 func (w *foreignWorld) explained(l *life, name string) {
 	w.t.Helper()
-	said := l.stderr.String()
+	var said string
+	for line := range strings.Lines(l.stderr.String()) {
+		if !strings.Contains(line, "level=INFO") { // which names the directory whatever happens
+			said += line
+		}
+	}
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.Contains(said, part) || strings.Contains(said, w.state) {
 			return
