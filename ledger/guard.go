@@ -253,14 +253,19 @@ func (k *lacks) gaps(journal []byte, last uint64) (text string) {
 	return text
 }
 
-// restoreMissing puts into the journal the records that it lacks and tasks.md has: another
-// hand has cut them out, or has put an older copy in its place, while no log was open. It
-// is called at start, where no section of tasks.md can be newer than the journal.
+// restoreMissing puts into the journal the records of tasks.md that it lacks, or has
+// otherwise and without an effect: nobody was ever told of a record that has none. Another
+// hand has cut them out or changed them, or has put an older copy in its place, while no
+// log was open. It is called at start, where no section of tasks.md can be newer than the
+// journal.
 func (l *Log) restoreMissing(doc *Document) error {
+	refused := l.refused
+	l.refused = nil
 	missing, marked, adopted := Document{}, false, map[string]bool(nil)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
-		if s.Seq <= l.lacks.below || s.Seq <= l.seq && !l.lacks.has(s.Seq) || isTyped(s.Seq, l.seq) {
+		lacked := s.Seq > l.lacks.below && (s.Seq > l.seq || l.lacks.has(s.Seq)) && !isTyped(s.Seq, l.seq)
+		if !lacked && !refused[s.Seq] {
 			continue
 		}
 		if adopted == nil {
@@ -285,6 +290,10 @@ func (l *Log) restoreMissing(doc *Document) error {
 		pieces = split(data, true)
 	}
 	known := newPatch(nil, 0, &missing).known
+	pieces = slices.DeleteFunc(pieces, func(p piece) bool {
+		raw := known[p.seq]
+		return refused[p.seq] && nameAndSeq(raw) == nameAndSeq(p.raw) && !bytes.Equal(raw, p.raw)
+	})
 	data := merge(pieces, known)
 	if len(known) == 0 {
 		return nil
@@ -296,7 +305,7 @@ func (l *Log) restoreMissing(doc *Document) error {
 	if err != nil {
 		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, TasksName, err)
 	}
-	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s lacked %s that %s has (an older copy was put in its place?): put back%s", journalName, plural(len(known), "record", "records"), TasksName, aside)})
+	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s lacked %s that %s has (another hand has changed it, or put an older copy in its place?): put back%s", journalName, plural(len(known), "record", "records"), TasksName, aside)})
 	return nil
 }
 
@@ -330,49 +339,6 @@ func adoptions(doc *Document) map[string]bool {
 		adopted[doc.Sections[i].Value(KeyAdopts)] = true
 	}
 	return adopted
-}
-
-// restoreRefused puts what tasks.md has in the place of records that have no effect and
-// are other ones there: nobody was ever told of a record that has none, so another hand, or
-// the disk, has changed the journal while no log was open. It is called at start.
-func (l *Log) restoreRefused(doc *Document) error {
-	refused := l.refused
-	l.refused = nil
-	known := map[string][]byte{}
-	for i := range doc.Sections {
-		if s := &doc.Sections[i]; refused[s.Seq] {
-			own := ownForm(s)
-			known[nameAndSeq(own)] = own
-		}
-	}
-	if len(known) == 0 {
-		return nil
-	}
-	data, _, err := l.journal.read()
-	if err != nil {
-		return err
-	}
-	n, pieces := 0, split(data, true)
-	for i := range pieces {
-		p := &pieces[i]
-		if raw := known[nameAndSeq(p.raw)]; p.seq > 0 && raw != nil && !bytes.Equal(raw, p.raw) {
-			p.raw = raw
-			n++
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	m := newPatch(nil, 0, &Document{})
-	m.take(pieces)
-	file, aside, err := l.install(m.journal(), nil, true)
-	if err == nil {
-		err = l.goOnWith(file)
-	}
-	if err == nil {
-		l.note(Notice{Damage: true, Text: fmt.Sprintf("%s had %s without an effect that %s has otherwise: put back%s", journalName, plural(n, "record", "records"), TasksName, aside)})
-	}
-	return err
 }
 
 // nameAndSeq gives the first two lines of a record.

@@ -75,9 +75,6 @@ func (l *Log) planAtStart(ctx context.Context) (snap snapshot, p *plan, err erro
 	}
 	doc, err := l.parse(ctx, snap)
 	if err == nil {
-		err = l.restoreRefused(doc)
-	}
-	if err == nil {
 		err = l.restoreMissing(doc)
 	}
 	if err == nil {
