@@ -101,7 +101,12 @@ func fakeRg(t *testing.T, script string) (path string, args func() []string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "rg")
 	text := "#!/bin/sh\nprintf '%s\\0' \"$@\" >\"$0.args\"\n" + script + "\n"
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+	// A child that a parallel test forks meanwhile would have the script open for writing,
+	// and nothing can be run then (go.dev/issue/22315).
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte(text), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return path, func() []string {
