@@ -177,7 +177,7 @@ func (c *compactor) run() error {
 		return err
 	}
 	var damage error
-	old, err := c.log.refold(file, func(e *SyntaxError) { damage = errors.Join(damage, e) })
+	old, err := c.log.refold(file, c.journal, func(e *SyntaxError) { damage = errors.Join(damage, e) })
 	if old != nil {
 		c.log.keepOld(old, int64(len(c.data)), c.snap.id)
 	}
@@ -398,9 +398,9 @@ func (c *compactor) commit() (file durable.File, err error) {
 }
 
 // refold goes on with another file that has the journal's name, and makes the fold anew
-// from it while nobody can look. It gives the file before, which the caller closes; nil if
+// from data, which was written there, while nobody can look. It gives the file before, which the caller closes; nil if
 // nothing has changed. Damage that stays is given to report.
-func (l *Log) refold(file durable.File, report func(*SyntaxError)) (old durable.File, err error) {
+func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) (old durable.File, err error) {
 	if l.opts.Reset == nil {
 		return nil, errors.Join(errors.New("what is in memory cannot be read anew; a restart does that"), file.Close())
 	}
@@ -427,12 +427,12 @@ func (l *Log) refold(file durable.File, report func(*SyntaxError)) (old durable.
 	l.opts.Reset()
 	l.giveArchive(a)
 	l.edited, l.lacks, l.recent = false, lacks{}, recent{}
-	seq, err := l.journal.replay(listener{func(s *Section) {
+	seq, err := l.journal.replay(data, listener{func(s *Section) {
 		l.edited = l.edited || s.Get(KeyEdits) != nil
 		l.lacks.read(s)
 		_ = l.opts.Apply(s) // what it refuses has no effect
 	}, report, func(n Notice) { notes = append(notes, n) }})
-	err = errors.Join(err, l.rememberRecent())
+	l.recent.add(data[max(0, len(data)-maxRecent):])
 	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
 	if l.opts.Refolded != nil {
 		l.opts.Refolded()

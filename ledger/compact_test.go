@@ -24,6 +24,7 @@ type shelf struct {
 	*world
 	archived []ledger.ArchiveEntry // guarded by mu
 	folds    int                   // how often the fold began anew; guarded by mu
+	anew     func()                // is called when it does
 }
 
 func newShelf(t testing.TB) *shelf { return &shelf{world: newWorld(t)} }
@@ -42,6 +43,9 @@ func (w *shelf) tryOpen(watch bool) (err error) {
 	opts.Reset = func() {
 		w.fold, w.archived = nil, nil
 		w.folds++
+		if w.anew != nil {
+			w.anew()
+		}
 	}
 	opts.Now = func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 	w.log, err = ledger.Open(opts)

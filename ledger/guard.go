@@ -41,7 +41,7 @@ func (j *journal) holdsPlace() bool {
 		return false
 	}
 	ours, err := j.file.Stat()
-	return err == nil && ours.Size() == j.size && sameFile(idOf(named), idOf(ours))
+	return err == nil && ours.Size() == j.size && sameFile(idOf(named), idOf(ours)) && !j.doubted.Load()
 }
 
 // guard makes sure that the journal holds its place, on the log's goroutine or where that
@@ -102,6 +102,7 @@ func (l *Log) names(path string) (ours, there bool, err error) {
 // hand has written there, and for what it lacks from tasks.md. The fold is made anew if
 // records may have other places then. keep is that of install.
 func (l *Log) regain(keep bool) error {
+	l.journal.doubted.Store(false)
 	data, err := l.journal.all()
 	if err != nil {
 		return err
@@ -118,12 +119,21 @@ func (l *Log) regain(keep bool) error {
 		doc.Sections = slices.DeleteFunc(known, func(s Section) bool { // a person's number, or one of before a compaction
 			return s.Seq > l.seq || l.lacks.has(s.Seq)
 		})
-		pieces = slices.DeleteFunc(pieces, func(p piece) bool { return p.seq == 0 || p.seq > l.seq })
+		whole, extra = false, bytes.Clone(extra)
+		pieces = slices.DeleteFunc(pieces, func(p piece) bool {
+			foreign := p.seq == 0 || p.seq > l.seq
+			if foreign {
+				extra = append(extra, p.raw...)
+			}
+			return foreign
+		})
 		ours = merge(pieces, newPatch(nil, 0, doc).known)
-		extra, whole, lost = data, false, l.lacks.gaps(ours, l.seq)
+		lost = l.lacks.gaps(ours, l.seq)
 		if lost != "" && terr != nil {
 			return &lastError{fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", TasksName, terr)}
 		}
+	} else if l.journal.holdsPlace() {
+		return nil // who doubted it was wrong
 	}
 	file, aside, err := l.install(ours, extra, keep)
 	if err != nil {
@@ -134,7 +144,7 @@ func (l *Log) regain(keep bool) error {
 		return &lastError{errors.Join(errors.New(strings.TrimPrefix(lost, "; ")), file.Close())}
 	}
 	if !whole {
-		if err := l.goOnWith(file); err != nil {
+		if err := l.goOnWith(file, ours); err != nil {
 			return &lastError{err}
 		}
 		return nil
@@ -176,9 +186,9 @@ func (r *recent) add(batch []byte) {
 
 func (r *recent) sections() []Section { return Parse(slices.Concat(r.old, r.new)).Sections }
 
-// goOnWith makes the fold anew from a file that has the journal's name now.
-func (l *Log) goOnWith(file durable.File) error {
-	old, err := l.refold(file, l.addFinding)
+// goOnWith makes the fold anew from data, what a file has that has the journal's name now.
+func (l *Log) goOnWith(file durable.File, data []byte) error {
+	old, err := l.refold(file, data, l.addFinding)
 	if old != nil {
 		err = errors.Join(err, old.Close())
 	}
@@ -300,7 +310,7 @@ func (l *Log) restoreMissing(doc *Document) error {
 	}
 	file, aside, err := l.install(data, nil, true)
 	if err == nil {
-		err = l.goOnWith(file)
+		err = l.goOnWith(file, data)
 	}
 	if err != nil {
 		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, TasksName, err)

@@ -306,6 +306,65 @@ func TestJournalThatCannotBePutBack(t *testing.T) {
 	}
 }
 
+// TestJournalCutWhileItIsRead: another hand that cuts the journal again while the fold is
+// made anew changes nothing of what the fold has.
+func TestJournalCutWhileItIsRead(t *testing.T) {
+	w := newShelf(t)
+	cut := func() {
+		if err := os.Truncate(w.path("journal.md"), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	w.open(true)
+	w.add("a", "status", "queued")
+	w.add("a", "status", "running")
+	w.caughtUp()
+	w.anew = func() {
+		if w.folds < 3 {
+			cut()
+		}
+	}
+	cut()
+	w.add("b", "status", "queued")
+	w.expect("1 a status=queued\n2 a status=running\n3 b status=queued\n")
+	if w.folds != 3 {
+		t.Errorf("the fold was made anew %d times, want 3", w.folds)
+	}
+	w.reopened()
+}
+
+// TestJournalDamagedInPlace: a record whose bytes another hand has changed is there again
+// when the first reader has missed it.
+func TestJournalDamagedInPlace(t *testing.T) {
+	w := newShelf(t)
+	w.open(true)
+	w.add("a", "status", "queued")
+	w.add("b", "status", "queued")
+	w.caughtUp()
+	before := w.read("journal.md")
+	off := int64(strings.Index(before, "## Task a"))
+	f, err := os.OpenFile(w.path("journal.md"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte("#* Tusk"), off)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.log.SectionAt(off); err == nil {
+		t.Fatal("a damaged record is read")
+	}
+	w.add("c", "status", "queued")
+	if s, err := w.log.SectionAt(off); err != nil || string(s.ID) != "a" {
+		t.Errorf("afterwards there is %v, %v", s, err)
+	}
+	if after := w.read("journal.md"); !strings.HasPrefix(after, before) {
+		t.Errorf("the journal is now\n%s", after)
+	}
+	w.expect("1 a status=queued\n2 b status=queued\n3 c status=queued\n")
+	w.reopened()
+}
+
 // TestPromise1BothFilesLackIt: what only the journal has, because a person is just writing
 // into tasks.md, is there again if the journal is emptied in that moment.
 func TestPromise1BothFilesLackIt(t *testing.T) {

@@ -25,6 +25,7 @@ type journal struct {
 
 	mu      sync.RWMutex // held for reading by who reads file from elsewhere, for writing while it is swapped
 	durable atomic.Int64 // size, for other goroutines
+	doubted atomic.Bool  // a reader has missed a record: it must be looked at whole
 
 	near [4]atomic.Pointer[window] // what was read last: the records of a task may be far from each other, and so may those of its neighbours
 	turn atomic.Uint32             // the next of them to be replaced
@@ -86,13 +87,20 @@ type listener struct {
 // off, makes durable what is left, and gives the highest seq. Damage in the middle
 // is mended from tasks.md ([replayer.mend]); what cannot be is reported and passed
 // over: the rest must not be lost for it.
-func (j *journal) replay(to listener) (seq uint64, err error) {
-	r := replayer{journal: j, listener: to}
+//
+// Where data is not nil it is what was just written there, and nothing is read from the
+// file: another hand may change that meanwhile.
+func (j *journal) replay(data []byte, to listener) (seq uint64, err error) {
+	r := replayer{journal: j, listener: to, data: data, mended: data != nil}
+	if data != nil {
+		j.near[0].Store(&window{file: j.file, data: data})
+		defer j.near[0].Store(nil)
+	}
 	if err := r.run(); err != nil {
 		return 0, err
 	}
-	j.setSize(r.good)
-	if r.size > r.good {
+	j.setSize(max(r.good, int64(len(data))))
+	if r.size > j.size {
 		if err := j.cutTail(r.size, to.note); err != nil {
 			return 0, err
 		}
@@ -136,6 +144,7 @@ func isVoid(data []byte) bool { return len(bytes.Trim(data, "\x00 \t\r\n")) == 0
 type replayer struct {
 	*journal
 	listener
+	data []byte // what the file has; nil: it is read
 
 	buf    []byte // unread bytes from offset off on
 	off    int64
@@ -186,11 +195,14 @@ func (r *replayer) run() error {
 
 // restart begins to read behind the last change that counts.
 func (r *replayer) restart() error {
-	fi, err := r.file.Stat()
-	if err != nil {
-		return err
+	r.size, r.off, r.buf, r.group = int64(len(r.data)), r.good, r.buf[:0], r.group[:0]
+	if r.data == nil {
+		fi, err := r.file.Stat()
+		if err != nil {
+			return err
+		}
+		r.size = fi.Size()
 	}
-	r.size, r.off, r.buf, r.group = fi.Size(), r.good, r.buf[:0], r.group[:0]
 	return r.fill()
 }
 
@@ -204,7 +216,11 @@ func (r *replayer) fill() error {
 	if cap(r.buf) < need {
 		r.buf = append(make([]byte, 0, need), r.buf...)
 	}
-	n, err := r.file.ReadAt(r.buf[len(r.buf):need], r.off+int64(len(r.buf)))
+	var from io.ReaderAt = r.file
+	if r.data != nil {
+		from = bytes.NewReader(r.data)
+	}
+	n, err := from.ReadAt(r.buf[len(r.buf):need], r.off+int64(len(r.buf)))
 	r.buf = r.buf[:len(r.buf)+n]
 	if errors.Is(err, io.EOF) { // it has become shorter
 		r.size, err = r.off+int64(len(r.buf)), nil
@@ -366,9 +382,14 @@ func (j *journal) isShort() bool {
 }
 
 // sectionAt reads the record at off. It may be called by any goroutine.
-func (j *journal) sectionAt(off int64) (*Section, error) {
+func (j *journal) sectionAt(off int64) (s *Section, err error) {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
+	defer func() {
+		if err != nil {
+			j.doubted.Store(true)
+		}
+	}()
 	for i := range j.near {
 		if s := j.near[i].Load().section(j.file, off); s != nil {
 			return s, nil

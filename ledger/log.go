@@ -253,7 +253,7 @@ func (l *Log) openFiles() error {
 		return err
 	}
 	l.refused = map[uint64]bool{}
-	if l.seq, err = l.journal.replay(listener{l.applyOne, l.addFinding, l.note}); err != nil {
+	if l.seq, err = l.journal.replay(nil, listener{l.applyOne, l.addFinding, l.note}); err != nil {
 		return err
 	}
 	if err := l.rememberRecent(); err != nil {
@@ -451,8 +451,13 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 	l.recent.add(b.bytes)
 	first := l.seq + 1
 	l.seq = b.seq
-	l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes)))
-	l.answer(&took, nil)
+	if !l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes))) {
+		err = l.guard() // perhaps it could not be read what they build upon: then the fold is made anew
+	}
+	l.answer(&took, err)
+	if err != nil {
+		return again, err
+	}
 	l.tellFollowers()
 	l.tasks.append(b.bytes, first, l.seq, l.note)
 	return again, nil
@@ -576,10 +581,12 @@ func (l *Log) answer(took *Commit, err error) {
 	l.batch.answer(err)
 }
 
-// applyBatch folds the bytes that were written at off, read back as on replay.
-func (l *Log) applyBatch(data []byte, off int64) {
+// applyBatch folds the bytes that were written at off, read back as on replay. It gives
+// false if one of the records was refused, which has no effect then.
+func (l *Log) applyBatch(data []byte, off int64) (all bool) {
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
+	all = true
 	var s Section
 	for pos := 0; pos < len(data); {
 		if data[pos] != '#' {
@@ -591,9 +598,10 @@ func (l *Log) applyBatch(data []byte, off int64) {
 			panic("ledger: a record just written does not parse: " + err.Error())
 		}
 		s.Off = off + int64(pos)
-		_ = l.opts.Apply(&s) // what it refuses has no effect
+		all = l.opts.Apply(&s) == nil && all
 		pos += n
 	}
+	return all
 }
 
 // fail stops the log for good: what is on the disk is not known any more, and
