@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -157,15 +158,18 @@ func closeToOthers(dir string, fi fs.FileInfo, warn io.Writer) error {
 	return nil
 }
 
-// isStateDir reports an empty directory, or one with a ledger.
+// isStateDir reports an empty directory, or one with a ledger and nothing of another
+// user's, who might have it open still.
 func isStateDir(dir string) bool {
-	for _, name := range []string{"tasks.md", "journal.md", "format"} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
-	}
 	entries, err := os.ReadDir(dir)
-	return err == nil && len(entries) == 0
+	ledger := len(entries) == 0
+	for _, e := range entries {
+		if fi, err := e.Info(); err != nil || !ownedByUs(fi) {
+			return false
+		}
+		ledger = ledger || slices.Contains([]string{"tasks.md", "journal.md", "format"}, e.Name())
+	}
+	return err == nil && ledger
 }
 
 // warnPlace warns of a state directory that lies where it is not safe.

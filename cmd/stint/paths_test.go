@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -135,6 +136,14 @@ func TestCheckStateDir(t *testing.T) {
 
 func TestStateDirOfOthers(t *testing.T) {
 	if os.Geteuid() == 0 {
+		open := t.TempDir()
+		left := filepath.Join(open, "tasks.md") // in a directory that anybody could write to
+		if err := errors.Join(os.WriteFile(left, nil, 0o600), os.Chown(left, 12345, -1), os.Chmod(open, 0o777)); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkStateDir(open, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "holds other files") {
+			t.Errorf("a ledger of another user: %v", err)
+		}
 		dir := t.TempDir()
 		if err := os.Chown(dir, 12345, -1); err != nil {
 			t.Fatal(err)

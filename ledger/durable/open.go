@@ -21,7 +21,7 @@ func (e *BadFileError) Error() string { return e.Path + " " + e.What + "; " + e.
 
 func (e *BadFileError) Unwrap() error { return e.Err }
 
-// euid is the user that the files must belong to; root may use everybody's.
+// euid is the user that the files must belong to.
 var euid = os.Geteuid()
 
 // NoTricks are the flags that keep an open from following a link and from waiting at a FIFO.
@@ -73,7 +73,7 @@ func explain(path string, fi fs.FileInfo, err error) error {
 		bad.What, errno = "is a FIFO", syscall.ENXIO
 	case !mode.IsRegular():
 		bad.What, errno = "is not a regular file", syscall.ENXIO
-	case ok && euid != 0 && int(st.Uid) != euid:
+	case ok && int(st.Uid) != euid:
 		bad.File, bad.What, bad.Hint = true, fmt.Sprintf("belongs to user %d, not to you", st.Uid), "make it yours with chown, or move it away"
 	case errors.Is(err, fs.ErrPermission):
 		bad.File, bad.What, bad.Hint = true, "cannot be read and written by you", "chmod u+rw it"
