@@ -423,9 +423,12 @@ func (c *Coordinator) waitAgain(ctx context.Context, what string, err error) boo
 	}
 }
 
+// isGone reports that the state directory is: what has its name now is not ours to write to.
+func (c *Coordinator) isGone() bool { return errors.Is(c.ledger.Err(), ledger.ErrGone) }
+
 func (c *Coordinator) stopped() error {
 	switch err := c.ledger.Err(); {
-	case errors.Is(err, ledger.ErrGone):
+	case c.isGone():
 		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped: %v", err), Hint: "the next command starts another one"}
 	case err != nil:
 		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped because its ledger cannot be written: %v", err), Hint: "check the disk, then: stint serve"}
@@ -526,6 +529,8 @@ func (c *Coordinator) Close() error {
 	}
 	c.mu.Unlock()
 	err := errors.Join(c.ledger.Close(), c.store.Close())
-	_ = os.Remove(c.cfg.HeartbeatPath) // it would say that we live
+	if !c.isGone() {
+		_ = os.Remove(c.cfg.HeartbeatPath) // it would say that we live
+	}
 	return errors.Join(err, c.unlock())
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -238,7 +237,7 @@ func (c *Coordinator) prepareJudge(r *run, t *state.Task, set *WorkspaceSettings
 		Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true,
 		Limits: RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
 	}
-	err := os.MkdirAll(turn.Workspace, durable.DirMode)
+	err := c.makeDir(turn.Workspace)
 	if err == nil {
 		err = durable.PutFile(turn.Schema, []byte(judgementSchema+"\n"))
 	}

@@ -111,7 +111,7 @@ func (c *Coordinator) heartbeat(ctx context.Context) {
 	defer tick.Stop()
 	for seq := 1; ; seq++ {
 		data, err := json.MarshalIndent(beat{c.Health(), c.cfg.Now().UTC(), seq}, "", "  ")
-		if err == nil {
+		if err == nil && !c.isGone() {
 			err = durable.WriteFile(durable.OS, c.cfg.HeartbeatPath, append(data, '\n'))
 		}
 		if err != nil {

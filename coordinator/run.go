@@ -423,6 +423,9 @@ func runDir(dir, runID string) string { return filepath.Join(dir, "runs", runID)
 // these two is undone, because no task could begin: another thing in their place is moved
 // aside, and their permissions are given back.
 func (c *Coordinator) makeDir(path string) error {
+	if _, err := os.Stat(c.cfg.StateDir); err != nil {
+		return err // it is never made anew
+	}
 	err := os.MkdirAll(path, durable.DirMode)
 	if !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -514,7 +517,7 @@ func (c *Coordinator) keepSession(id string) {
 	c.mu.Lock()
 	s, ok := c.state.SessionByID(id)
 	c.mu.Unlock()
-	if !ok {
+	if !ok || c.isGone() {
 		return
 	}
 	if err := c.store.Put(entryOf(s)); err != nil {
@@ -536,6 +539,9 @@ func (c *Coordinator) stillRuns(r *run) bool {
 // the ledger has what counts, so an error goes to the log, and matters only to a turn that
 // has not begun.
 func (c *Coordinator) say(r *run, role, text, problem string) error {
+	if c.isGone() {
+		return c.ledger.Err()
+	}
 	tr, err := session.OpenTranscript(c.cfg.StateDir, r.task.SessionID)
 	if err == nil {
 		err = tr.Append(session.Message{Role: role, Text: text, TS: c.cfg.Now().UTC(), TaskID: r.task.ID, RunID: r.id, Error: problem})

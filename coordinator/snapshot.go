@@ -92,7 +92,7 @@ func (c *Coordinator) snapshotOf(runID string) (commit, of string) {
 
 func (c *Coordinator) keepSnapshot(runID, text string) error {
 	dir := c.RunDir(runID)
-	if err := os.MkdirAll(dir, durable.DirMode); err != nil {
+	if err := c.makeDir(dir); err != nil {
 		return err
 	}
 	return durable.PutFile(filepath.Join(dir, snapshotName), []byte(text))
@@ -128,7 +128,7 @@ func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, 
 	dir := filepath.Join(c.RunDir(r.id), name)
 	err := os.RemoveAll(dir) // the shell would write through what the run has put there
 	if err == nil {
-		err = os.MkdirAll(dir, durable.DirMode)
+		err = c.makeDir(dir)
 	}
 	if err != nil {
 		return "", err

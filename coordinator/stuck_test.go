@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/ledger"
 	"stint/state"
 )
 
@@ -86,4 +88,37 @@ func TestWithin(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 	})
+}
+
+// TestStateDirectoryMovedAway while a task runs: the end of its run does not make the
+// directory again, and writes nothing of the run's into another one that has its name.
+func TestStateDirectoryMovedAway(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		w := newWorld(t)
+		begun := make(chan struct{})
+		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			report(coordinator.Event{Started: true})
+			close(begun)
+			<-ctx.Done()
+			return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Result: strings.Repeat("long ", 20_000)}
+		}
+		w.open()
+		w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "s"})
+		<-begun
+		err := os.Rename(w.dir, w.dir+".away")
+		if taken {
+			err = errors.Join(err, os.Mkdir(w.dir, 0o700))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-w.ran; !errors.Is(err, ledger.ErrGone) {
+			t.Errorf("the master ended with %v", err)
+		}
+		_ = w.c.Close() // which says it again
+		names, _ := filepath.Glob(w.dir + "/*")
+		if _, err := os.Stat(w.dir); taken == errors.Is(err, fs.ErrNotExist) || len(names) > 0 && names[0] != filepath.Join(w.dir, "sessions.json") {
+			t.Errorf("taken=%v: afterwards there is %v, %v", taken, names, err)
+		}
+	}
 }

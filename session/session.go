@@ -14,6 +14,7 @@ package session
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"stint/ledger/durable"
@@ -41,7 +42,10 @@ func checkID(id string) error {
 // TranscriptPath names the transcript of a session. id must be valid.
 func TranscriptPath(dir, id string) string { return filepath.Join(dir, "sessions", id+".jsonl") }
 
-// makeDir makes the directory of transcripts and locks.
+// makeDir makes the directory of transcripts and locks, in a state directory that is there.
 func makeDir(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return err
+	}
 	return durable.MkdirAll(durable.OS, filepath.Join(dir, "sessions"))
 }

@@ -87,6 +87,17 @@ func TestTranscriptRoundTrip(t *testing.T) {
 	}
 }
 
+// TestNoStateDirectory: it is never made anew.
+func TestNoStateDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	if _, err := OpenTranscript(dir, testID); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a transcript in no directory: %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is there: %v", err)
+	}
+}
+
 // The form of a line is document 002's, which other programs read.
 func TestTranscriptLine(t *testing.T) {
 	tr := openTest(t, t.TempDir())
