@@ -159,8 +159,7 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 	return list
 }
 
-// examineSocket looks whether no master runs, as it seems, or one whose socket file
-// somebody has removed.
+// examineSocket looks whether no master runs, as it seems, or one that cannot be reached.
 func (a *app) examineSocket() finding {
 	none := finding{"master", healthOK, "none is running; commands that need one start it", ""}
 	cfg, err := a.base()
@@ -183,12 +182,9 @@ func (a *app) examineSocket() finding {
 	if err != nil || json.Unmarshal(data, &beat) != nil || time.Since(beat.Time) > 3*cfg.HeartbeatInterval || syscall.Kill(beat.PID, 0) != nil {
 		return none
 	}
-	if _, err := os.Lstat(beat.Socket); err == nil {
-		return none
-	}
 	return finding{
-		"master", healthFail, fmt.Sprintf("the master (pid %d) cannot be reached: its socket %s is gone", beat.PID, beat.Socket),
-		fmt.Sprintf("wait some seconds: it makes the socket anew; else kill %d, and the next command starts another one", beat.PID),
+		"master", healthFail, fmt.Sprintf("the master (pid %d) cannot be reached: another hand has removed or replaced its socket %s, or it hangs", beat.PID, beat.Socket),
+		fmt.Sprintf("wait a moment: it makes the socket anew; else kill %d, and the next command starts another one", beat.PID),
 	}
 }
 

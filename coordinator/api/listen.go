@@ -25,7 +25,7 @@ const (
 // A socket that is there already is taken for the leftover of a dead master and
 // replaced, so the caller must hold the master's lock. Connections from other
 // users than ours and root are closed. While it is accepted from, a socket that
-// somebody has removed is made anew within some seconds. Close removes the socket, unless another
+// somebody has removed or replaced is made anew within some seconds. Close removes the socket, unless another
 // has taken its place by then.
 func Listen(path string) (net.Listener, error) {
 	if n := maxSocketPath(); len(path) > n {
@@ -46,7 +46,7 @@ func Listen(path string) (net.Listener, error) {
 }
 
 // lookInterval is how often a listener looks whether its socket is still there.
-const lookInterval = 5 * time.Second
+const lookInterval = 2 * time.Second
 
 func listen(path string) (*net.UnixListener, fs.FileInfo, error) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -152,12 +152,21 @@ func (l *listener) Accept() (net.Conn, error) {
 func mayCall(uid, own int) bool { return uid == own || uid == 0 }
 
 // renew makes the socket anew if it is gone, as after a cleanup of the temporary
-// directory: else nobody could reach the master until it ends. What cannot be made
-// now is tried again at the next look.
+// directory, or if another hand has put something else there or in the place of its
+// directory, which is moved aside: else nobody could reach the master until it ends. What
+// cannot be made now is tried again at the next look.
 func (l *listener) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := os.Lstat(l.path); l.closed || !errors.Is(err, fs.ErrNotExist) || ownDir(filepath.Dir(l.path)) != nil {
+	fi, err := os.Lstat(l.path)
+	if l.closed || err == nil && fi.Mode().Type() == fs.ModeSocket {
+		return
+	}
+	dir, aside := filepath.Dir(l.path), time.Now().UTC().Format(".foreign-20060102T150405.000Z")
+	if ownDir(dir) != nil && (os.Rename(dir, dir+aside) != nil || ownDir(dir) != nil) {
+		return
+	}
+	if err := os.Rename(l.path, l.path+aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	ln, info, err := listen(l.path)

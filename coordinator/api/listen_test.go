@@ -2,10 +2,13 @@ package api
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,8 +68,8 @@ func TestListenTakesTheLeftoverOfADeadMaster(t *testing.T) {
 	}
 }
 
-// TestListenAnew: a socket that somebody has removed, with its directory, comes back
-// for its user alone; and not after Close.
+// TestListenAnew: a socket that somebody has removed or replaced, or its directory, comes
+// back for its user alone; and not after Close.
 func TestListenAnew(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "stint", "s.sock")
 	ln, err := Listen(socket)
@@ -85,11 +88,20 @@ func TestListenAnew(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	for range 2 {
-		if err := os.RemoveAll(filepath.Dir(socket)); err != nil {
-			t.Fatal(err)
+	dir := filepath.Dir(socket)
+	away := func(path string) error { return os.Rename(path, path+".away"+strconv.Itoa(rand.Int())) }
+	for what, do := range map[string]func() error{
+		"its directory removed":     func() error { return os.RemoveAll(dir) },
+		"its directory a file":      func() error { return errors.Join(away(dir), os.WriteFile(dir, nil, 0o600)) },
+		"its directory open to all": func() error { return errors.Join(away(dir), os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)) },
+		"its directory a link":      func() error { return errors.Join(away(dir), os.Symlink(t.TempDir(), dir)) },
+		"a FIFO":                    func() error { return errors.Join(away(socket), syscall.Mkfifo(socket, 0o600)) },
+		"a directory":               func() error { return errors.Join(away(socket), os.MkdirAll(socket+"/x", 0o700)) },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(what, err)
 		}
-		eventually(t, "it listens again", func() bool { return connected(socket) })
+		eventually(t, "it listens again: "+what, func() bool { return connected(socket) })
 	}
 	eventually(t, "it is for its user alone", func() bool {
 		fi, err := os.Lstat(socket)
