@@ -28,7 +28,7 @@ func (p *parser) astray(line []byte, start, next int) bool {
 	case c == '#' || c == ' ' || c == '\t' || c >= utf8.RuneSelf:
 		return p.mistyped(line, start, next) || p.belowEnd(line, start, next)
 	}
-	return false
+	return p.belowEnd(line, start, next)
 }
 
 // mistyped sets a section aside whose heading is nearly that of a record.
@@ -83,25 +83,32 @@ func (p *parser) headless(line []byte, start, next int) bool {
 // empty lines and such fields between, or an indented line, the rest of a prompt, with
 // the empty line between that stint writes behind a record, or without. If it is
 // directly below, and the record has no such field, the end line may have been moved
-// up: then nobody knows what the record has lost by it.
+// up: then nobody knows what the record has lost by it. A line of text directly below it,
+// with a field below, is the rest of a heading whose writer has paused within it.
 func (p *parser) belowEnd(line []byte, start, next int) bool {
 	if p.ended.seq == 0 || p.open != nil && !p.sealed {
 		return false
 	}
 	first, directly := p.ended.finding == nil, p.ended.to == start
-	mended := spoiled(p.data[start:next])
+	mended, isRest := spoiled(p.data[start:next]), false
 	switch {
 	case isTellingField(line):
+	case first && directly && line[0] != '#' && !isBullet(line[0]) && isTellingField(p.nextLine(next)):
+		mended, isRest = p.data[start:next], true
 	case first && isIndented(line) && bytes.Count(p.data[p.ended.to:start], newline) <= 1:
 		mended = slices.Concat(newline, newline, p.data[start:next])
 	default:
 		return false
 	}
 	if first {
-		f := &SyntaxError{Line: p.line, Msg: fmt.Sprintf("%q stands below the end line of record %d, and belongs to nothing; put it above that line", shorten(bytes.TrimSpace(line)), p.ended.seq)}
+		why := "and belongs to nothing; put it above that line"
+		if isRest {
+			why = "and above a field: put it back at the end of its heading, or an empty line above it if it is a note"
+		}
+		f := &SyntaxError{Line: p.line, Msg: fmt.Sprintf("%q stands below the end line of record %d, %s", shorten(bytes.TrimSpace(line)), p.ended.seq, why)}
 		p.doc.Findings = append(p.doc.Findings, f)
 		p.ended.finding = f
-		if directly {
+		if directly && !isRest {
 			p.setLastAside(nearField(line))
 		}
 	}

@@ -346,7 +346,7 @@ func TestLostIndex(t *testing.T) {
 // TestTextStaysInPlace: of a tasks.md that a person lives in only sections are
 // touched.
 func TestTextStaysInPlace(t *testing.T) {
-	const mine = "## Task mine\n- status: queued\nsome words of mine\n- prompt: |\n  two\n\n  lines\nand more\n"
+	const mine = "## Task mine\n- status: queued\nsome words of mine\n- prompt: |\n  two\n\n  lines\n\nand more\n"
 	for _, crlf := range []bool{false, true} {
 		w := newShelf(t)
 		w.open(false)

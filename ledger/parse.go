@@ -180,16 +180,17 @@ func (p *parser) feed(line []byte, start int) {
 	case p.open == nil || p.sealed || p.inRecord():
 	case p.blocks.setext:
 		p.closeSection(start)
-	case p.blocks.lazy && p.lastEnd == start && p.isLong(start):
+	case p.blocks.lazy && p.lastEnd == start && p.mayGoOn(start):
 		p.fail("%q goes on with the value above it, as Markdown reads it; write the value as | and lines indented by two blanks, or put an empty line above a note", shorten(trimRight(line)))
 	}
 }
 
-// isLong reports whether the line above offset end is so long that an editor may
-// have wrapped it. Below a short one, people write notes.
-func (p *parser) isLong(end int) bool {
+// mayGoOn reports whether the line above offset end is so long that an editor may have
+// wrapped it, or is one of a text below a |. Below another short one, people write notes.
+func (p *parser) mayGoOn(end int) bool {
 	above := bytes.TrimRight(p.data[p.open.Off:end], "\r\n")
-	return len(above)-bytes.LastIndexByte(above, '\n') > 60
+	above = above[bytes.LastIndexByte(above, '\n')+1:]
+	return len(above) >= 60 || isIndented(above)
 }
 
 func newlineLen(line []byte) int {
