@@ -126,7 +126,7 @@ func (c *Coordinator) archived(e ledger.ArchiveEntry) { c.state.Archive(e) }
 // which it keeps until refolded. Nobody hears of the records in between: they say
 // what was said before.
 func (c *Coordinator) refold() {
-	c.state = state.New(sections{c})
+	c.state = state.New(sections(func() *ledger.Log { return c.ledger }))
 	c.live, c.refolding, c.rejected = false, true, nil
 }
 

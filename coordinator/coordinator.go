@@ -123,14 +123,14 @@ func newCoordinator(cfg Config) *Coordinator {
 		wake: make(chan struct{}, 1), ended: make(chan struct{}, 1),
 		counters: newCounters(cfg.Agents),
 	}
-	c.state = state.New(sections{c})
+	c.state = state.New(sections(func() *ledger.Log { return c.ledger }))
 	return c
 }
 
-// sections lets the state read records of the journal by offset.
-type sections struct{ c *Coordinator }
+// sections lets a state read records by offset in a log that is opened after it is made.
+type sections func() *ledger.Log
 
-func (r sections) SectionAt(off int64) (*ledger.Section, error) { return r.c.ledger.SectionAt(off) }
+func (log sections) SectionAt(off int64) (*ledger.Section, error) { return log().SectionAt(off) }
 
 func (c *Coordinator) openFiles() error {
 	l, err := ledger.Open(ledger.Options{

@@ -92,7 +92,7 @@ func EditCheck(dir string) (func(*ledger.Section) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return editCheck(st), nil
+	return st.CheckNext, nil
 }
 
 // foldForEdit is fold; where nothing was ever written, there are no tasks.
@@ -102,10 +102,6 @@ func foldForEdit(dir string) (*state.State, error) {
 		return state.New(nil), nil
 	}
 	return st, err
-}
-
-func editCheck(st *state.State) func(*ledger.Section) error {
-	return func(s *ledger.Section) error { return st.NewSave().Check(s) }
 }
 
 // editOptions are those of the ledger that decide about edits.

@@ -219,8 +219,11 @@ func aloneTasks(tasks []byte, leaveOut map[string]bool) (out []byte, err error) 
 		return nil, err
 	}
 	var mu sync.Mutex
-	l, err := ledger.Open(ledger.Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) error { return nil }, Check: state.Check})
-	if err != nil {
+	var l *ledger.Log
+	st := state.New(sections(func() *ledger.Log { return l }))
+	opts := editOptions(dir, st)
+	opts.Locker, opts.Apply, opts.Started = &mu, st.Apply, func(opened *ledger.Log) { l = opened }
+	if l, err = ledger.Open(opts); err != nil {
 		return nil, err
 	}
 	if err := l.Close(); err != nil {

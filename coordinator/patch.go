@@ -278,10 +278,11 @@ func (e *edit) record(tx *ledger.Tx, by string) error {
 	if len(r.Fields) == 0 {
 		return nil
 	}
-	check, implied := c.beginSave()
-	r.Fields = append(r.Fields, implied(&r)...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.Fields = append(r.Fields, c.state.LeftBehind(&r)...)
 	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
-	if err := checkRecord(&r, check); err != nil {
+	if err := checkRecord(&r, c.state.CheckNext); err != nil {
 		return err
 	}
 	tx.Append(&r)

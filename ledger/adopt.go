@@ -477,7 +477,7 @@ func (p *planner) take(a *adoption) {
 // checkTogether refuses what the reader of the fold can take alone, but not with
 // the rest of this save.
 func (p *planner) checkTogether() {
-	if p.opts.Together == nil || len(p.accepted) < 2 {
+	if p.opts.Together == nil {
 		return
 	}
 	list := make([]*Section, len(p.accepted))

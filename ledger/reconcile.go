@@ -163,12 +163,15 @@ func (l *Log) stillFits(p *plan) bool {
 	if l.journal.size == p.end || check == nil {
 		return true
 	}
+	list := make([]*Section, len(p.records))
 	for i := range p.records {
-		if enc, err := Encode(&p.records[i]); err != nil || check(enc) != nil {
+		enc, err := Encode(&p.records[i])
+		if err != nil || check(enc) != nil {
 			return false
 		}
+		list[i] = enc
 	}
-	return true
+	return l.opts.Together == nil || len(l.opts.Together(list)) == 0
 }
 
 // commitPlan makes the plan's records durable and applies them.

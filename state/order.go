@@ -417,28 +417,6 @@ func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 	return bad
 }
 
-// checkAdoption is checkOrderOf for a record that has become one of the journal, of
-// which next is made: what two sections of one save say together is seen only now.
-// What compaction has merged was accepted before.
-func (s *State) checkAdoption(sec *ledger.Section, next *folded) error {
-	if sec.Get(ledger.KeyAdopts) == nil || orderField(sec) == nil {
-		return nil
-	}
-	return s.checkOrderOf(sec, next)
-}
-
-// checkOrderOf is CheckOrder for one task as a section makes it.
-func (s *State) checkOrderOf(sec *ledger.Section, next *folded) error {
-	t := next.Task
-	if t.ID = string(sec.ID); !waits(t.Status) {
-		return nil
-	}
-	if err := s.CheckOrder([]Task{t}); err != nil {
-		return recordError(sec, orderField(sec), err)
-	}
-	return nil
-}
-
 // orderField gives the field of a section that most likely makes a task wait for
 // another; nil if none can.
 func orderField(sec *ledger.Section) *ledger.Field {

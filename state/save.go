@@ -52,22 +52,24 @@ func (v *Save) LeftBehind(r *ledger.Record) []ledger.Pair {
 	return leftBehind(r, &now.folded)
 }
 
+// CheckNext says whether a section that a person wrote can be taken over by itself: it
+// passes [Save.Check] and [State.CheckTogether]. The error is a [*RecordError].
+func (s *State) CheckNext(sec *ledger.Section) error {
+	if err := s.NewSave().Check(sec); err != nil {
+		return err
+	}
+	return s.CheckTogether([]*ledger.Section{sec})[0]
+}
+
 // Check says whether the next section that a person wrote can be taken over: [Check]
-// passes it, and so does [State.CheckNext]. If so, what follows is a step behind it.
+// passes it, the status that it sets can follow the one that the task has now, and a task
+// that is to be queued can run at all: it has a prompt. Whether it waits for itself
+// [State.CheckTogether] says. What follows is a step behind one that passes. The error is a
+// [*RecordError].
 func (v *Save) Check(sec *ledger.Section) error {
 	if err := Check(sec); err != nil {
 		return err
 	}
-	return v.checkNext(sec)
-}
-
-// CheckNext says whether the status that a person's section sets can follow the
-// one that the task has now, and whether a task that is to be queued can run at
-// all: it must have a prompt, and not wait for itself. It is for sections that
-// [Check] has passed. The error is a [*RecordError].
-func (s *State) CheckNext(sec *ledger.Section) error { return s.NewSave().checkNext(sec) }
-
-func (v *Save) checkNext(sec *ledger.Section) error {
 	if sec.Kind != ledger.KindTask {
 		return nil
 	}
@@ -92,11 +94,6 @@ func (v *Save) checkNext(sec *ledger.Section) error {
 	next := *now
 	if err := next.apply(sec, nil, keepNone); err != nil {
 		return err
-	}
-	if orderField(sec) != nil {
-		if err := v.state.checkOrderOf(sec, &next.folded); err != nil {
-			return err
-		}
 	}
 	*now = next
 	return nil

@@ -29,7 +29,6 @@ func TestSave(t *testing.T) {
 		{"new: prompt=p, new: status=queued", ""},
 		{"new: prompt=p, new: status=done", "1: a task that is draft cannot be made done"},
 		{"old: status=canceled, old: status=draft, old: status=queued", "1: a task that is canceled cannot be made draft"},
-		{"old: status=done, new: status=queued; prompt=p; after=new", "1: it would wait for itself"},
 		{"new: status=queued; prompt=" + strings.Repeat("x", MaxPrompt), ""},
 		{"new: status=queued; prompt=" + strings.Repeat("x", MaxPrompt+1) + ", old: label=l", "0: the prompt has more than the 1048576 bytes"},
 	}

@@ -234,9 +234,6 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	if err := next.apply(sec, s.pool, keepNone); err != nil {
 		return err
 	}
-	if err := s.checkAdoption(sec, next); err != nil {
-		return err
-	}
 	if n == 0 {
 		n = s.add(sec.ID, s.firstSeq(sec))
 	}
