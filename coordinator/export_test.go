@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"time"
 
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -72,6 +71,3 @@ func (c *Coordinator) Append(records ...*ledger.Record) error {
 
 // Dispatch starts what is ready, once, where Run is not at work.
 func (c *Coordinator) Dispatch() { c.dispatch() }
-
-// Within is within.
-func Within(limit time.Duration, f func() (int, error)) (int, error) { return within(limit, f) }

@@ -282,30 +282,23 @@ func (e *edit) record(tx *ledger.Tx, by string) error {
 	defer c.mu.Unlock()
 	r.Fields = append(r.Fields, c.state.LeftBehind(&r)...)
 	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
-	if err := checkRecord(&r, c.state.CheckNext); err != nil {
-		return err
-	}
-	tx.Append(&r)
-	return nil
-}
-
-// checkRecord checks a record as one that a person wrote.
-func checkRecord(r *ledger.Record, check func(*ledger.Section) error) error {
-	section, err := ledger.Encode(r)
+	section, err := ledger.Encode(&r)
 	if err != nil {
 		return err
 	}
 	section.Seq = 0 // it has no number yet
-	err = check(section)
 	var bad *state.RecordError
 	var cycle *state.CycleError
-	switch {
+	switch err := c.state.CheckNext(section); {
 	case errors.As(err, &cycle) && errors.As(err, &bad):
 		return wrong(bad.Key, "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text)
 	case errors.As(err, &bad):
 		return wrong(bad.Key, "stint show "+r.ID, "%v", bad.Err)
+	case err != nil:
+		return err
 	}
-	return err
+	tx.Append(&r)
+	return nil
 }
 
 // PatchOf makes the Fields of a [Patch] of settings such as priority=9. A list is

@@ -140,45 +140,19 @@ func (c *Coordinator) gather(r *run, out *Outcome) {
 	if err != nil || out.Class != "" || len(t.OutputSpec) == 0 {
 		return
 	}
-	limit := c.timeout(&t)
 	for again := true; again; again = ShortageOf(err) != 0 && c.waitAgain(r.ctx, "a task's output", err) {
-		r.outputs, err = within(limit, func() ([]state.OutputFile, error) {
-			if _, err := c.makeFiles(r.id); err != nil {
-				return nil, err
-			}
-			if err := c.hasMoved(r, &t); err != nil {
-				return nil, err
-			}
-			return c.collect(t.Workspace, r.id, t.OutputSpec)
-		})
+		if _, err = c.makeFiles(r.id); err == nil {
+			err = c.hasMoved(r, &t)
+		}
+		if err == nil {
+			r.outputs, err = c.collect(t.Workspace, r.id, t.OutputSpec)
+		}
 	}
 	switch short := ShortageOf(err); {
 	case short != 0: // to be ended now
 		out.Class, out.Error, out.Shortage = state.ClassInterrupted, err.Error(), short
-	case errors.Is(err, ErrTimeout):
-		out.Class, out.Error = state.ClassTimeout, fmt.Sprintf("its output files could not be collected within its limit of %s", limit)
 	case err != nil:
 		out.Class, out.Error = state.ClassOutputMissing, err.Error()
-	}
-}
-
-// within gives what f gives, and ErrTimeout if that takes longer than limit; 0: there is
-// none. f is left to itself then: nothing can cut off what waits for a file system.
-func within[T any](limit time.Duration, f func() (T, error)) (v T, err error) {
-	var late <-chan time.Time
-	if limit > 0 {
-		late = time.After(limit)
-	}
-	done := make(chan func() (T, error), 1)
-	go func() {
-		v, err := f()
-		done <- func() (T, error) { return v, err }
-	}()
-	select {
-	case result := <-done:
-		return result()
-	case <-late:
-		return v, ErrTimeout
 	}
 }
 
@@ -435,15 +409,13 @@ func (c *Coordinator) makeDir(path string) error {
 	top := filepath.Join(c.cfg.StateDir, name)
 	fi, lerr := os.Lstat(top)
 	switch {
-	case lerr != nil:
-		return err
-	case !fi.IsDir():
+	case lerr == nil && !fi.IsDir():
 		aside := top + ".foreign-" + c.cfg.Now().UTC().Format("20060102T150405.000Z")
 		if err := os.Rename(top, aside); err != nil {
 			return err
 		}
 		c.log.Warn(name+" was no directory", "moved to", filepath.Base(aside))
-	case fi.Mode().Perm() != durable.DirMode && os.Chmod(top, durable.DirMode) == nil:
+	case lerr == nil && fi.Mode().Perm() != durable.DirMode && os.Chmod(top, durable.DirMode) == nil:
 		c.log.Warn(name+" was closed to its owner", "permissions", fi.Mode().Perm().String())
 	default:
 		return err

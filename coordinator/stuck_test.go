@@ -74,22 +74,6 @@ func TestRunsIsNoDirectory(t *testing.T) {
 	}
 }
 
-// TestWithin: what does not come to its end is not waited for.
-func TestWithin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for limit, want := range map[time.Duration]error{0: nil, time.Second: coordinator.ErrTimeout, time.Hour: nil} {
-			v, err := coordinator.Within(limit, func() (int, error) {
-				time.Sleep(time.Minute)
-				return 1, nil
-			})
-			if !errors.Is(err, want) || (v == 1) != (want == nil) {
-				t.Errorf("within %v: %d, %v", limit, v, err)
-			}
-		}
-		time.Sleep(time.Hour)
-	})
-}
-
 // TestStateDirectoryMovedAway while a task runs: the end of its run does not make the
 // directory again, and writes nothing of the run's into another one that has its name.
 func TestStateDirectoryMovedAway(t *testing.T) {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -59,10 +60,7 @@ func (l *Log) guard() (err error) {
 			break
 		}
 	}
-	if err == nil {
-		err = errors.New("it is changed all the time")
-	}
-	return fmt.Errorf("%s was changed by another hand and cannot be put back: %w", l.journal.path, err)
+	return fmt.Errorf("%s was changed by another hand and cannot be put back: %w", l.journal.path, cmp.Or(err, errors.New("it is changed all the time")))
 }
 
 // putBackJournal is one try.
@@ -110,12 +108,12 @@ func (l *Log) regain(keep bool) error {
 	ours := data[:min(int64(len(data)), l.journal.size)]
 	extra, whole, lost := data[len(ours):], true, ""
 	pieces := split(ours, true)
-	if int64(len(ours)) < l.journal.size || anyDamaged(pieces) {
+	if int64(len(ours)) < l.journal.size || slices.ContainsFunc(pieces, func(p piece) bool { return p.seq == 0 }) {
 		doc, terr := l.journal.readTasks()
 		if doc == nil {
 			doc = &Document{}
 		}
-		known := append(l.recent.sections(), doc.Sections...)
+		known := append(Parse(slices.Concat(l.recent.old, l.recent.new)).Sections, doc.Sections...)
 		doc.Sections = slices.DeleteFunc(known, func(s Section) bool { // a person's number, or one of before a compaction
 			return s.Seq > l.seq || l.lacks.has(s.Seq)
 		})
@@ -184,8 +182,6 @@ func (r *recent) add(batch []byte) {
 	}
 }
 
-func (r *recent) sections() []Section { return Parse(slices.Concat(r.old, r.new)).Sections }
-
 // goOnWith makes the fold anew from data, what a file has that has the journal's name now.
 func (l *Log) goOnWith(file durable.File, data []byte) error {
 	old, err := l.refold(file, data, l.addFinding)
@@ -208,15 +204,6 @@ func (j *journal) all() ([]byte, error) {
 		err = nil
 	}
 	return data[:n], err
-}
-
-func anyDamaged(pieces []piece) bool {
-	for i := range pieces {
-		if pieces[i].seq == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // lacks are the numbers that the journal does not have, as it was read: those of before a
@@ -278,8 +265,11 @@ func (l *Log) restoreMissing(doc *Document) error {
 		if !lacked && !refused[s.Seq] {
 			continue
 		}
-		if adopted == nil {
-			adopted = adoptions(doc)
+		if adopted == nil { // the digests of the sections that records say a person wrote
+			adopted = map[string]bool{}
+			for i := range doc.Sections {
+				adopted[doc.Sections[i].Value(KeyAdopts)] = true
+			}
 		}
 		if adopted[digestOf(s.Raw)] {
 			continue // a person has made up that number
@@ -339,16 +329,6 @@ func merge(pieces []piece, known map[uint64][]byte) []byte {
 	}
 	before(maxSeq + 1)
 	return m.journal()
-}
-
-// adoptions gives the digests of the sections that the records in tasks.md say a person
-// wrote.
-func adoptions(doc *Document) map[string]bool {
-	adopted := map[string]bool{}
-	for i := range doc.Sections {
-		adopted[doc.Sections[i].Value(KeyAdopts)] = true
-	}
-	return adopted
 }
 
 // nameAndSeq gives the first two lines of a record.
@@ -436,8 +416,13 @@ func (l *Log) putInPlace(journal string) error {
 		err = swapNames(l.opts.FS, tasks, journal)
 	case isTasks(j) && t == nil:
 		err = swapNames(l.opts.FS, journal, tasks)
-	case isTasks(j):
-		return l.setAside(journal)
+	case isTasks(j): // the journal is made anew
+		name := l.asideName(journal)
+		if err := l.opts.FS.Rename(journal, name); err != nil {
+			return err
+		}
+		l.note(Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", journalName, filepath.Base(name))})
+		return nil
 	default:
 		return nil
 	}
@@ -446,16 +431,6 @@ func (l *Log) putInPlace(journal string) error {
 	}
 	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
 	return l.opts.FS.SyncDir(l.opts.Dir)
-}
-
-// setAside moves what has the journal's name away, so that the journal is made anew.
-func (l *Log) setAside(journal string) error {
-	name := l.asideName(journal)
-	if err := l.opts.FS.Rename(journal, name); err != nil {
-		return err
-	}
-	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", journalName, filepath.Base(name))})
-	return nil
 }
 
 // headOf gives the beginning of a file; nil if it is not there.

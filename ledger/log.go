@@ -52,17 +52,14 @@ type Options struct {
 	// times for Observe. nil: time.Now.
 	Now func() time.Time
 
-	// Check says whether a record that a person wrote can be taken over. nil: all.
-	Check func(*Section) error
-	// Implied gives what a record that a person wrote changes beside what it names, or in its place; it
-	// is written down with it. nil: nothing.
-	Implied func(*Record) []Pair
-	// Begin begins with what people wrote in one save: it gives the Check and the Implied
-	// for its records, which are asked in their order, and each as if those that passed
-	// before it had been taken over. nil: Check and Implied look at each record by itself.
+	// Begin begins with what people wrote in one save: it gives what says whether a record
+	// can be taken over, and what gives what it changes beside what it names, or in its
+	// place, which is written down with it. They are asked about its records in their order,
+	// each as if those that passed before it had been taken over. nil, or one of them: all
+	// can, and nothing.
 	Begin func() (check func(*Section) error, implied func(*Record) []Pair)
 	// Together says whether records that people wrote in one save, and each of which
-	// Check has passed, can be taken over together; if not, which of them cannot, by
+	// Begin's check has passed, can be taken over together; if not, which of them cannot, by
 	// their indexes, and why. It is asked again about the others. nil: all can.
 	Together func([]*Section) (bad map[int]error)
 	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may
@@ -89,10 +86,10 @@ type Options struct {
 	Watch bool
 }
 
-// begin is Begin, or what takes its place.
+// begin is Begin, if there is one.
 func (o *Options) begin() (check func(*Section) error, implied func(*Record) []Pair) {
 	if o.Begin == nil {
-		return o.Check, o.Implied
+		return nil, nil
 	}
 	return o.Begin()
 }

@@ -47,11 +47,13 @@ func (w *world) options(watch bool) ledger.Options {
 			w.fold = append(w.fold, s.Record())
 			return nil
 		},
-		Check: func(s *ledger.Section) error {
-			if s.Value("status") == "qeued" {
-				return errors.New(`unknown status "qeued"; did you mean queued?`)
-			}
-			return nil
+		Begin: func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
+			return func(s *ledger.Section) error {
+				if s.Value("status") == "qeued" {
+					return errors.New(`unknown status "qeued"; did you mean queued?`)
+				}
+				return nil
+			}, nil
 		},
 		Guarded: []string{"prompt", "verifyCommand"},
 		Copied: func(key string) bool {

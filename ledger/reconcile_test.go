@@ -511,11 +511,13 @@ func TestWhatAnEditTakesAlong(t *testing.T) {
 	w := newWorld(t)
 	open := func() {
 		opts := w.options(false)
-		opts.Implied = func(r *ledger.Record) []ledger.Pair {
-			if _, named := r.Get("agent"); !named {
-				return nil
+		opts.Begin = func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
+			return nil, func(r *ledger.Record) []ledger.Pair {
+				if _, named := r.Get("agent"); !named {
+					return nil
+				}
+				return []ledger.Pair{{Key: "account"}}
 			}
-			return []ledger.Pair{{Key: "account"}}
 		}
 		var err error
 		if w.log, err = ledger.Open(opts); err != nil {

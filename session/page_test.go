@@ -60,25 +60,25 @@ func TestPagesAreTheTranscript(t *testing.T) {
 // where no line begins is refused.
 func TestReadPage(t *testing.T) {
 	tr := openTest(t, t.TempDir())
-	if p, err := ReadPage(tr.Path(), 0, 3); err != nil || p.Messages != nil || p.Begin != 0 {
+	if p, err := ReadPage(tr.path, 0, 3); err != nil || p.Messages != nil || p.Begin != 0 {
 		t.Errorf("of nothing: %+v, %v", p, err)
 	}
 	want := slices.Concat(say(t, tr), say(t, tr))
-	p, err := ReadPage(tr.Path(), 0, 2)
+	p, err := ReadPage(tr.path, 0, 2)
 	if diff := cmp.Diff(want[len(want)-2:], p.Messages); diff != "" || err != nil || p.Begin == 0 {
 		t.Fatal(diff, err)
 	}
 	say(t, tr)
-	older, err := ReadPage(tr.Path(), p.Begin, len(want))
+	older, err := ReadPage(tr.path, p.Begin, len(want))
 	if diff := cmp.Diff(want[:len(want)-2], older.Messages); diff != "" || err != nil || older.Begin != 0 {
 		t.Error(diff, err)
 	}
 	for _, before := range []int64{-1, 1, p.Begin - 1, p.Begin + 1, 1 << 40} {
-		if _, err := ReadPage(tr.Path(), before, 1); !errors.Is(err, ErrNoPlace) {
+		if _, err := ReadPage(tr.path, before, 1); !errors.Is(err, ErrNoPlace) {
 			t.Errorf("before %d: %v", before, err)
 		}
 	}
-	if _, err := ReadPage(tr.Path()+"-none", 0, 1); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadPage(tr.path+"-none", 0, 1); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of no file: %v", err)
 	}
 }

@@ -64,9 +64,6 @@ func OpenTranscript(dir, sessionID string) (*Transcript, error) {
 	return t, nil
 }
 
-// Path gives the path of the transcript's file.
-func (t *Transcript) Path() string { return t.path }
-
 // Append adds a message with one write of one line; Type and SessionID are set
 // by it. A line cut short before, by a crash or a full disk, is first closed
 // with a line break, so that it cannot spoil this one. Append does not sync:

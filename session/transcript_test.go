@@ -77,12 +77,12 @@ func writeFile(t *testing.T, path, data string) {
 func TestTranscriptRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	tr := openTest(t, dir)
-	checkRead(t, tr.Path(), nil, 0)
+	checkRead(t, tr.path, nil, 0)
 	want := say(t, tr)
 	want = append(want, say(t, openTest(t, dir))...) // what is there stays
-	checkRead(t, tr.Path(), want, 0)
+	checkRead(t, tr.path, want, 0)
 	checkModes(t, dir)
-	if got := strings.Count(readFile(t, tr.Path()), "\n"); got != len(want) {
+	if got := strings.Count(readFile(t, tr.path), "\n"); got != len(want) {
 		t.Errorf("%d lines for %d messages", got, len(want))
 	}
 }
@@ -106,7 +106,7 @@ func TestTranscriptLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"type":"message","role":"user","text":"a <b>\n","ts":"2026-11-21T03:12:45.131Z","sessionId":"` + testID + `","taskId":"t-1","runId":"r-1"}` + "\n"
-	if got := readFile(t, tr.Path()); got != want {
+	if got := readFile(t, tr.path); got != want {
 		t.Errorf("got %s want %s", got, want)
 	}
 }
@@ -116,9 +116,9 @@ func TestTranscriptLine(t *testing.T) {
 func TestTranscriptCutAnywhere(t *testing.T) {
 	tr := openTest(t, t.TempDir())
 	want := say(t, tr)
-	whole := readFile(t, tr.Path())
+	whole := readFile(t, tr.path)
 	for cut := range len(whole) {
-		writeFile(t, tr.Path(), whole[:cut])
+		writeFile(t, tr.path, whole[:cut])
 		kept := strings.Count(whole[:cut], "\n")
 		bad := 0
 		switch rest := whole[strings.LastIndexByte(whole[:cut], '\n')+1 : cut]; {
@@ -128,7 +128,7 @@ func TestTranscriptCutAnywhere(t *testing.T) {
 			bad = 1
 		}
 		expect := append(want[:kept:kept], say(t, tr)...)
-		checkRead(t, tr.Path(), expect, bad)
+		checkRead(t, tr.path, expect, bad)
 		if t.Failed() {
 			t.Fatalf("cut at %d", cut)
 		}
@@ -185,7 +185,7 @@ func TestReadTranscriptLongLines(t *testing.T) {
 	if err := tr.Append(Message{Role: RoleAssistant, Text: big}); err != nil {
 		t.Fatal(err)
 	}
-	got, bad, err = ReadTranscript(tr.Path())
+	got, bad, err = ReadTranscript(tr.path)
 	if err != nil || bad != 0 || len(got) != 1 || got[0].Text != big {
 		t.Errorf("20 MiB: %d messages, %d bad, %v", len(got), bad, err)
 	}
@@ -205,13 +205,13 @@ func TestTranscriptErrors(t *testing.T) {
 	if err := tr.Append(Message{Role: RoleUser, TS: time.Date(12026, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
 		t.Error("a year of five digits was taken")
 	}
-	if got := readFile(t, tr.Path()); got != "" {
+	if got := readFile(t, tr.path); got != "" {
 		t.Errorf("after errors the file has %q", got)
 	}
-	if err := os.Remove(tr.Path()); err != nil { // somebody tidied up: a new file begins
+	if err := os.Remove(tr.path); err != nil { // somebody tidied up: a new file begins
 		t.Fatal(err)
 	}
-	checkRead(t, tr.Path(), say(t, tr), 0)
+	checkRead(t, tr.path, say(t, tr), 0)
 }
 
 // A full disk leaves half a line; the next line is whole again.
@@ -223,7 +223,7 @@ func TestTranscriptShortWrite(t *testing.T) {
 	}
 	tr.fs = durable.OS
 	want := say(t, tr)
-	checkRead(t, tr.Path(), want, 1)
+	checkRead(t, tr.path, want, 1)
 }
 
 var errFull = errors.New("no space left on device")

@@ -72,28 +72,19 @@ func (a *app) readSpecs(ctx context.Context, file string) (specs []coordinator.T
 	return specs, bytes.HasPrefix(bytes.TrimLeft([]byte(text), "\ufeff \t\r\n"), []byte("[")), err
 }
 
-var errSpecFile = fmt.Errorf("it has more than %d bytes; give the tasks in several parts", maxSpecFile)
-
 func readWhole(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
 	}
-	fi, err := f.Stat()
-	if err == nil && fi.Size() > maxSpecFile {
-		err = errSpecFile // before any of it is in memory
-	}
-	text := ""
-	if err == nil {
-		text, err = readAll(f)
-	}
+	text, err := readAll(f)
 	return text, errors.Join(err, f.Close())
 }
 
 func readAll(r io.Reader) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSpecFile+1))
 	if err == nil && len(data) > maxSpecFile {
-		err = errSpecFile
+		err = fmt.Errorf("it has more than %d bytes; give the tasks in several parts", maxSpecFile)
 	}
 	return string(data), err
 }
