@@ -47,7 +47,7 @@ var bugs = []bug{
 	},
 	{
 		name: "a journal that lacks records stays so", file: "ledger/guard.go",
-		old: "if len(newer.Sections) == 0 {", now: "if true {",
+		old: "if len(missing.Sections) == 0 {", now: "if true {",
 		pkg: "./ledger", run: "^TestForeignHandsAtStart$",
 	},
 	{
@@ -116,7 +116,7 @@ var bugs = []bug{
 	// What a crash leaves behind.
 	{
 		name: "no repair of a torn tail", file: "ledger/journal.go",
-		old: "if r.size > r.good {", now: "if false {",
+		old: "if r.size > j.size {", now: "if false {",
 		pkg: "./ledger", run: "^TestTornTailAtEveryByte$",
 	},
 	{
