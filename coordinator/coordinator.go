@@ -221,7 +221,7 @@ func lockError(err error) error {
 // costs nothing where it does.
 func (c *Coordinator) openStore() {
 	store, found := session.Open(session.Options{
-		Dir: c.cfg.StateDir, Interval: time.Second, Now: c.cfg.Now,
+		Dir: c.cfg.StateDir, Interval: time.Second, Now: c.cfg.Now, Gone: c.isGone,
 		OnError: func(err error) { c.trouble("sessions.json could not be written", err) },
 	})
 	c.store = store

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -397,8 +398,8 @@ func runDir(dir, runID string) string { return filepath.Join(dir, "runs", runID)
 // these two is undone, because no task could begin: another thing in their place is moved
 // aside, and their permissions are given back.
 func (c *Coordinator) makeDir(path string) error {
-	if _, err := os.Stat(c.cfg.StateDir); err != nil {
-		return err // it is never made anew
+	if _, err := os.Stat(c.cfg.StateDir); err != nil || c.isGone() {
+		return cmp.Or(err, c.ledger.Err()) // it is never made anew
 	}
 	err := os.MkdirAll(path, durable.DirMode)
 	if !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrPermission) {
@@ -489,7 +490,7 @@ func (c *Coordinator) keepSession(id string) {
 	c.mu.Lock()
 	s, ok := c.state.SessionByID(id)
 	c.mu.Unlock()
-	if !ok || c.isGone() {
+	if !ok {
 		return
 	}
 	if err := c.store.Put(entryOf(s)); err != nil {

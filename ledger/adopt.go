@@ -358,7 +358,7 @@ func (p *planner) unlikeOriginal(a *adoption, key, value string) []Pair {
 // is nothing in it that a copy could keep, or its id is another's already.
 func (p *planner) newCopy(a *adoption) bool {
 	i, _ := p.h.find(a.copyOf)
-	owner := string(p.h.nameAt(i))
+	owner := string(p.h.nameOf(p.h.records[i]))
 	if owner == a.name {
 		a.name = p.freeName(a.section)
 	}
@@ -474,8 +474,8 @@ func (p *planner) take(a *adoption) {
 	p.accepted = append(p.accepted, a)
 }
 
-// checkTogether refuses what the reader of the fold can take alone, but not with
-// the rest of this save.
+// checkTogether refuses what the reader of the fold cannot take over with the rest of
+// this save.
 func (p *planner) checkTogether() {
 	if p.opts.Together == nil {
 		return

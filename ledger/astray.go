@@ -83,8 +83,8 @@ func (p *parser) headless(line []byte, start, next int) bool {
 // empty lines and such fields between, or an indented line, the rest of a prompt, with
 // the empty line between that stint writes behind a record, or without. If it is
 // directly below, and the record has no such field, the end line may have been moved
-// up: then nobody knows what the record has lost by it. A line of text directly below it,
-// with a field below, is the rest of a heading whose writer has paused within it.
+// up: then nobody knows what the record has lost by it. What may be the end of an id,
+// directly below it and above a field, is the rest of a heading whose writer has paused within it.
 func (p *parser) belowEnd(line []byte, start, next int) bool {
 	if p.ended.seq == 0 || p.open != nil && !p.sealed {
 		return false
@@ -93,7 +93,7 @@ func (p *parser) belowEnd(line []byte, start, next int) bool {
 	mended, isRest := spoiled(p.data[start:next]), false
 	switch {
 	case isTellingField(line):
-	case first && directly && line[0] != '#' && !isBullet(line[0]) && isTellingField(p.nextLine(next)):
+	case first && directly && validID(line) && isTellingField(p.nextLine(next)):
 		mended, isRest = p.data[start:next], true
 	case first && isIndented(line) && bytes.Count(p.data[p.ended.to:start], newline) <= 1:
 		mended = slices.Concat(newline, newline, p.data[start:next])

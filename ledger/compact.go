@@ -426,7 +426,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) 
 	old = l.journal.swap(file)
 	l.opts.Reset()
 	l.giveArchive(a)
-	l.edited, l.lacks, l.recent = false, lacks{}, recent{}
+	l.edited, l.stale, l.lacks, l.recent = false, false, lacks{}, recent{}
 	seq, err := l.journal.replay(data, listener{func(s *Section) {
 		l.edited = l.edited || s.Get(KeyEdits) != nil
 		l.lacks.read(s)

@@ -25,11 +25,6 @@ import (
 // acknowledged from then on would be kept in files that nobody finds.
 var ErrGone = errors.New("the state directory is gone")
 
-// A lastError says that another try would do no better.
-type lastError struct{ error }
-
-func (e *lastError) Unwrap() error { return e.error }
-
 // guardTries bounds how often the journal is put back for one batch where another hand
 // changes it each time.
 const guardTries = 5
@@ -52,11 +47,9 @@ func (l *Log) guard() (err error) {
 		if l.journal.holdsPlace() {
 			return nil
 		}
-		err = l.putBackJournal()
-		var last *lastError
-		if errors.Is(err, ErrGone) {
+		if err = l.putBackJournal(); errors.Is(err, ErrGone) {
 			return err
-		} else if errors.As(err, &last) {
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) { // no name was taken away in that moment
 			break
 		}
 	}
@@ -108,7 +101,7 @@ func (l *Log) regain(keep bool) error {
 	ours := data[:min(int64(len(data)), l.journal.size)]
 	extra, whole, lost := data[len(ours):], true, ""
 	pieces := split(ours, true)
-	if int64(len(ours)) < l.journal.size || slices.ContainsFunc(pieces, func(p piece) bool { return p.seq == 0 }) {
+	if l.stale || int64(len(ours)) < l.journal.size || slices.ContainsFunc(pieces, func(p piece) bool { return p.seq == 0 }) {
 		doc, terr := l.journal.readTasks()
 		if doc == nil {
 			doc = &Document{}
@@ -117,7 +110,7 @@ func (l *Log) regain(keep bool) error {
 		doc.Sections = slices.DeleteFunc(known, func(s Section) bool { // a person's number, or one of before a compaction
 			return s.Seq > l.seq || l.lacks.has(s.Seq)
 		})
-		whole, extra = false, bytes.Clone(extra)
+		whole, extra = false, nil
 		pieces = slices.DeleteFunc(pieces, func(p piece) bool {
 			foreign := p.seq == 0 || p.seq > l.seq
 			if foreign {
@@ -125,10 +118,11 @@ func (l *Log) regain(keep bool) error {
 			}
 			return foreign
 		})
+		extra = append(extra, data[len(ours):]...)
 		ours = merge(pieces, newPatch(nil, 0, doc).known)
 		lost = l.lacks.gaps(ours, l.seq)
 		if lost != "" && terr != nil {
-			return &lastError{fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", TasksName, terr)}
+			return fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", TasksName, terr)
 		}
 	} else if l.journal.holdsPlace() {
 		return nil // who doubted it was wrong
@@ -139,13 +133,10 @@ func (l *Log) regain(keep bool) error {
 	}
 	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s was changed by another hand and has been put back%s%s", journalName, aside, lost)})
 	if lost != "" { // it was acknowledged, so to go on as if nothing had happened would be a lie
-		return &lastError{errors.Join(errors.New(strings.TrimPrefix(lost, "; ")), file.Close())}
+		return errors.Join(errors.New(strings.TrimPrefix(lost, "; ")), file.Close())
 	}
 	if !whole {
-		if err := l.goOnWith(file, ours); err != nil {
-			return &lastError{err}
-		}
-		return nil
+		return l.goOnWith(file, ours)
 	}
 	err = l.journal.swap(file).Close()
 	l.journal.setSize(int64(len(ours)))

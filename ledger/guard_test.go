@@ -333,6 +333,101 @@ func TestJournalCutWhileItIsRead(t *testing.T) {
 	w.reopened()
 }
 
+// damageFirst damages the journal's first record in its place, where a reader misses it.
+func (w *world) damageFirst() (off int64) {
+	w.t.Helper()
+	off = int64(strings.Index(w.read("journal.md"), "## Task "))
+	f, err := os.OpenFile(w.path("journal.md"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte("#* Tusk"), off)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.log.SectionAt(off); err == nil {
+		w.t.Fatal("a damaged record is read")
+	}
+	return off
+}
+
+// TestNoRoomToMendInPlace: what cannot be mended is not forgotten.
+func TestNoRoomToMendInPlace(t *testing.T) {
+	w := newWorld(t)
+	full := &countingFS{FS: durable.OS}
+	w.fs = full
+	w.open(false)
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	w.damageFirst()
+	full.room.Store(20)
+	full.limited.Store(true)
+	if err := w.try("b", "status", "queued"); !errors.Is(err, syscall.ENOSPC) || w.log.Err() == nil {
+		t.Errorf("submit: %v, and the log goes on", err)
+	}
+	_ = w.log.Close() // it has stopped
+	full.limited.Store(false)
+	w.open(false)
+	w.expect("1 a status=queued\n")
+	w.reopened()
+}
+
+// TestRefusedForWhatCannotBeRead: a record is not left out of the fold because what it
+// builds upon could not be read in that moment, as while an editor saves the journal.
+func TestRefusedForWhatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	opts := w.options(false)
+	apply, saving := opts.Apply, false
+	opts.Apply = func(s *ledger.Section) error {
+		if !saving || string(s.ID) != "b" {
+			return apply(s)
+		}
+		saving = false
+		text := w.read("journal.md")
+		if err := os.Truncate(w.path("journal.md"), 0); err != nil {
+			t.Error(err)
+		}
+		_, err := w.log.SectionAt(int64(strings.Index(text, "## Task a")))
+		return errors.Join(err, os.WriteFile(w.path("journal.md"), []byte(text), 0o600))
+	}
+	var err error
+	if w.log, err = ledger.Open(opts); err != nil {
+		t.Fatal(err)
+	}
+	w.add("a", "status", "queued")
+	saving = true
+	w.add("b", "status", "queued")
+	w.expect("1 a status=queued\n2 b status=queued\n")
+	w.reopened()
+}
+
+// TestHalfAChangePutBack: of a change of two records tasks.md has the first alone, and the
+// journal none: what is put back has the same effect at once and after every restart.
+func TestHalfAChangePutBack(t *testing.T) {
+	w := newShelf(t)
+	w.open(false)
+	w.add("a", "status", "queued")
+	older := w.read("journal.md")
+	err := w.log.Update(t.Context(), func(tx *ledger.Tx) error {
+		tx.Append(record("b", "status", "queued"))
+		tx.Append(record("c", "status", "queued"))
+		return nil
+	})
+	w.caughtUp()
+	w.close()
+	w.edit(func(text string) string {
+		const more = "1 more -->\n"
+		return text[:strings.Index(text, more)+len(more)]
+	})
+	if err = errors.Join(err, os.WriteFile(w.path("journal.md"), []byte(older), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	w.open(false)
+	w.add("d", "status", "queued")
+	w.expect("1 a status=queued\n2 b status=queued\n3 d status=queued\n")
+	w.reopened()
+}
+
 // TestJournalDamagedInPlace: a record whose bytes another hand has changed is there again
 // when the first reader has missed it.
 func TestJournalDamagedInPlace(t *testing.T) {
@@ -342,18 +437,7 @@ func TestJournalDamagedInPlace(t *testing.T) {
 	w.add("b", "status", "queued")
 	w.caughtUp()
 	before := w.read("journal.md")
-	off := int64(strings.Index(before, "## Task a"))
-	f, err := os.OpenFile(w.path("journal.md"), os.O_WRONLY, 0)
-	if err == nil {
-		_, err = f.WriteAt([]byte("#* Tusk"), off)
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.log.SectionAt(off); err == nil {
-		t.Fatal("a damaged record is read")
-	}
+	off := w.damageFirst()
 	w.add("c", "status", "queued")
 	if s, err := w.log.SectionAt(off); err != nil || string(s.ID) != "a" {
 		t.Errorf("afterwards there is %v, %v", s, err)

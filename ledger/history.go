@@ -270,9 +270,7 @@ func (h *history) section(seq uint64) *Section {
 	return s
 }
 
-// nameAt gives kind and id of the i-th record, as a view.
-func (h *history) nameAt(i int) []byte { return h.nameOf(h.records[i]) }
-
+// nameOf gives kind and id of a record, as a view.
 func (h *history) nameOf(r place) []byte {
 	line, _, _ := cutLine(h.data, int(r.off))
 	return line[len(hashes):]

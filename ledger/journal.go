@@ -88,7 +88,7 @@ type listener struct {
 // is mended from tasks.md ([replayer.mend]); what cannot be is reported and passed
 // over: the rest must not be lost for it.
 //
-// Where data is not nil it is what was just written there, and nothing is read from the
+// Where data is not nil it is what was just written there, and no record is read from the
 // file: another hand may change that meanwhile.
 func (j *journal) replay(data []byte, to listener) (seq uint64, err error) {
 	r := replayer{journal: j, listener: to, data: data, mended: data != nil}
@@ -99,8 +99,12 @@ func (j *journal) replay(data []byte, to listener) (seq uint64, err error) {
 	if err := r.run(); err != nil {
 		return 0, err
 	}
-	j.setSize(max(r.good, int64(len(data))))
-	if r.size > j.size {
+	if data != nil { // what is left of a change is all that there is of it
+		r.applyGroup()
+		r.good = r.size
+	}
+	j.setSize(r.good)
+	if r.size > r.good {
 		if err := j.cutTail(r.size, to.note); err != nil {
 			return 0, err
 		}

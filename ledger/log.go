@@ -114,6 +114,7 @@ type Log struct {
 	waits   []time.Duration // for Observe; owned by the log's goroutine
 	edited  bool            // some record adopts the edit of another; owned by the log's goroutine
 	refused map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
+	stale   bool            // the fold lacks what the journal has; owned by the log's goroutine
 	lacks   lacks
 	recent  recent
 	tasks   *tasksFile
@@ -448,8 +449,9 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 	l.recent.add(b.bytes)
 	first := l.seq + 1
 	l.seq = b.seq
-	if !l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes))) {
-		err = l.guard() // perhaps it could not be read what they build upon: then the fold is made anew
+	if !l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes))) && l.journal.doubted.Load() {
+		l.stale = true // what they build upon could not be read
+		err = l.guard()
 	}
 	l.answer(&took, err)
 	if err != nil {
@@ -653,7 +655,9 @@ func (l *Log) Close() error {
 	l.looking.Unlock()
 	var err error
 	if l.Err() == nil {
-		err = l.guard()
+		if err = l.guard(); err != nil {
+			l.fail(err, nil)
+		}
 	}
 	return errors.Join(err, l.tasks.sync(), l.journal.file.Close())
 }

@@ -186,7 +186,7 @@ func (p *parser) feed(line []byte, start int) {
 }
 
 // mayGoOn reports whether the line above offset end is so long that an editor may have
-// wrapped it, or is one of a text below a |. Below another short one, people write notes.
+// wrapped it, or is indented, as a text below a | is. Below another short one, people write notes.
 func (p *parser) mayGoOn(end int) bool {
 	above := bytes.TrimRight(p.data[p.open.Off:end], "\r\n")
 	above = above[bytes.LastIndexByte(above, '\n')+1:]

@@ -181,7 +181,7 @@ func (p *planner) matchOf(s *Section) match {
 	if bytes.HasPrefix(p.h.data[p.h.records[i].off:], s.Raw) {
 		return match{i, untouched}
 	}
-	if !isNamed(s, string(p.h.nameAt(i))) {
+	if !isNamed(s, string(p.h.nameOf(p.h.records[i]))) {
 		return match{i, foreign}
 	}
 	return match{i, changed}
@@ -524,7 +524,7 @@ func (p *planner) findGone() {
 	p.gone = map[string]bool{}
 	for i, owner := range p.owner {
 		if owner == 0 && p.h.records[i].seq <= p.newest {
-			p.gone[string(p.h.nameAt(i))] = true
+			p.gone[string(p.h.nameOf(p.h.records[i]))] = true
 		}
 	}
 	if len(p.gone) == 0 {
@@ -538,7 +538,7 @@ func (p *planner) findGone() {
 	}
 	for i, owner := range p.owner {
 		if owner != 0 || p.h.records[i].seq > p.newest { // a copy of it is there, or it is put back
-			delete(p.gone, string(p.h.nameAt(i)))
+			delete(p.gone, string(p.h.nameOf(p.h.records[i])))
 		}
 	}
 }

@@ -35,6 +35,7 @@ type Options struct {
 	FS       durable.FS       // nil: the machine's
 	Interval time.Duration    // a change is written this much later, with all that came in between
 	Now      func() time.Time // names a file that is put aside; nil: time.Now
+	Gone     func() bool      // says that Dir is not ours any more: nothing is written; nil: it never is
 	OnError  func(error)      // told by the store's goroutine that a write failed; nil: only Close tells
 }
 
@@ -236,7 +237,7 @@ func (s *Store) flush() error {
 	dirty := s.dirty
 	s.dirty = false
 	s.mu.Unlock()
-	if !dirty {
+	if !dirty || s.opts.Gone != nil && s.opts.Gone() {
 		return nil
 	}
 	data, err := encode(s.opts.Dir, s.Entries())

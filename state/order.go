@@ -378,7 +378,7 @@ func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 		if next[id] == nil {
 			now, err := s.nowOf(sec.ID)
 			if err != nil {
-				continue // CheckNext has told
+				continue // Check has told
 			}
 			now.ID, next[id], ids = id, &now, append(ids, id)
 		}
@@ -394,9 +394,11 @@ func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 		}
 	}
 	last, bad := map[string]int{}, map[int]error{}
-	for i, sec := range list {
-		if orderField(sec) != nil {
-			last[string(sec.ID)] = i
+	for _, only := range []bool{false, true} { // those that say it rather than those that may mean it
+		for i, sec := range list {
+			if f := orderField(sec); f != nil && (!only || slices.Contains([]string{KeyAfter, KeyOrder}, string(f.Key))) {
+				last[string(sec.ID)] = i
+			}
 		}
 	}
 	o := ordering{state: s, given: map[string]*Task{}}

@@ -164,7 +164,7 @@ func isStateDir(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	ledger := len(entries) == 0
 	for _, e := range entries {
-		if fi, err := e.Info(); err != nil || !ownedByUs(fi) {
+		if fi, err := e.Info(); err == nil && !ownedByUs(fi) {
 			return false
 		}
 		ledger = ledger || slices.Contains([]string{"tasks.md", "journal.md", "format"}, e.Name())

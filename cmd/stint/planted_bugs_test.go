@@ -116,7 +116,7 @@ var bugs = []bug{
 	// What a crash leaves behind.
 	{
 		name: "no repair of a torn tail", file: "ledger/journal.go",
-		old: "if r.size > j.size {", now: "if false {",
+		old: "if r.size > r.good {", now: "if false {",
 		pkg: "./ledger", run: "^TestTornTailAtEveryByte$",
 	},
 	{

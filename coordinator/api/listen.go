@@ -159,7 +159,7 @@ func (l *listener) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fi, err := os.Lstat(l.path)
-	if l.closed || err == nil && fi.Mode().Type() == fs.ModeSocket {
+	if l.closed || err == nil && os.SameFile(fi, l.info) {
 		return
 	}
 	dir, aside := filepath.Dir(l.path), time.Now().UTC().Format(".foreign-20060102T150405.000Z")

@@ -96,7 +96,15 @@ func TestListenAnew(t *testing.T) {
 		"its directory open to all": func() error { return errors.Join(away(dir), os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)) },
 		"its directory a link":      func() error { return errors.Join(away(dir), os.Symlink(t.TempDir(), dir)) },
 		"a FIFO":                    func() error { return errors.Join(away(socket), syscall.Mkfifo(socket, 0o600)) },
-		"a directory":               func() error { return errors.Join(away(socket), os.MkdirAll(socket+"/x", 0o700)) },
+		"another's dead socket": func() error {
+			dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket + ".dead", Net: "unix"})
+			if err != nil {
+				return err
+			}
+			dead.SetUnlinkOnClose(false)
+			return errors.Join(dead.Close(), os.Rename(socket+".dead", socket))
+		},
+		"a directory": func() error { return errors.Join(away(socket), os.MkdirAll(socket+"/x", 0o700)) },
 	} {
 		if err := do(); err != nil {
 			t.Fatal(what, err)
