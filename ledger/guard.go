@@ -43,34 +43,36 @@ func (j *journal) holdsPlace() bool {
 // guard makes sure that the journal holds its place, on the log's goroutine or where that
 // does not run. An error means that it cannot, and the log must stop.
 func (l *Log) guard() (err error) {
-	for range guardTries {
+	last := false
+	for n := 0; n < guardTries && !last; n++ {
 		if l.journal.holdsPlace() {
 			return nil
 		}
-		if err = l.putBackJournal(); errors.Is(err, ErrGone) {
-			return err
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) { // no name was taken away in that moment
-			break
-		}
+		last, err = l.putBackJournal()
+		l.journal.doubted.Store(err != nil)
+	}
+	if errors.Is(err, ErrGone) {
+		return err
 	}
 	return fmt.Errorf("%s was changed by another hand and cannot be put back: %w", l.journal.path, cmp.Or(err, errors.New("it is changed all the time")))
 }
 
-// putBackJournal is one try.
-func (l *Log) putBackJournal() error {
+// putBackJournal is one try. last says that another one would do no better: unless a name
+// was taken away or given anew in that moment.
+func (l *Log) putBackJournal() (last bool, err error) {
 	if dir, err := l.opts.FS.Stat(l.opts.Dir + "/."); errors.Is(err, fs.ErrNotExist) || err == nil && !sameFile(idOf(dir), l.dir) {
-		return fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)
+		return true, fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)
 	}
 	ours, there, err := l.names(l.journal.path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if isTasks, _, err := l.names(l.tasks.path); err == nil && isTasks && !ours {
 		if err := swapNames(l.opts.FS, l.tasks.path, l.journal.path); err != nil {
-			return fmt.Errorf("%s has the name %s and cannot be put back: %w", journalName, TasksName, err)
+			return false, fmt.Errorf("%s has the name %s and cannot be put back: %w", journalName, TasksName, err)
 		}
 		l.note(Notice{Damage: true, Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
-		return l.opts.FS.SyncDir(l.opts.Dir)
+		return false, l.opts.FS.SyncDir(l.opts.Dir)
 	}
 	return l.regain(there && !ours)
 }
@@ -92,11 +94,11 @@ func (l *Log) names(path string) (ours, there bool, err error) {
 // regain writes the journal anew: from the open file, which has all of it unless another
 // hand has written there, and for what it lacks from tasks.md. The fold is made anew if
 // records may have other places then. keep is that of install.
-func (l *Log) regain(keep bool) error {
+func (l *Log) regain(keep bool) (last bool, err error) {
 	l.journal.doubted.Store(false)
 	data, err := l.journal.all()
 	if err != nil {
-		return err
+		return true, err
 	}
 	ours := data[:min(int64(len(data)), l.journal.size)]
 	extra, whole, lost := data[len(ours):], true, ""
@@ -122,28 +124,29 @@ func (l *Log) regain(keep bool) error {
 		ours = merge(pieces, newPatch(nil, 0, doc).known)
 		lost = l.lacks.gaps(ours, l.seq)
 		if lost != "" && terr != nil {
-			return fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", TasksName, terr)
+			return true, fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", TasksName, terr)
 		}
 	} else if l.journal.holdsPlace() {
-		return nil // who doubted it was wrong
+		return false, nil // who doubted it was wrong
 	}
 	file, aside, err := l.install(ours, extra, keep)
 	if err != nil {
-		return err
+		return false, err
 	}
 	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s was changed by another hand and has been put back%s%s", journalName, aside, lost)})
 	if lost != "" { // it was acknowledged, so to go on as if nothing had happened would be a lie
-		return errors.Join(errors.New(strings.TrimPrefix(lost, "; ")), file.Close())
+		return true, errors.Join(errors.New(strings.TrimPrefix(lost, "; ")), file.Close())
 	}
 	if !whole {
-		return l.goOnWith(file, ours)
+		err = l.goOnWith(file, ours)
+		return err != nil, err
 	}
 	err = l.journal.swap(file).Close()
 	l.journal.setSize(int64(len(ours)))
 	for _, f := range l.followers() {
 		f.replaced()
 	}
-	return err
+	return err != nil, err
 }
 
 // recent are the last records of the journal: what another hand takes away from both files

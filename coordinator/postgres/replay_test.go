@@ -214,7 +214,10 @@ func TestCompactionDuringRebuild(t *testing.T) {
 	})}
 	m, _ := w.mirrorOf(src)
 	until(t, "the rebuild", func() bool { return m.Status().State == coordinator.MirrorFollowing })
-	w.submit(coordinator.TaskSpec{Prompt: "later", Parallel: true})
+	later := w.submit(coordinator.TaskSpec{Prompt: "later", Parallel: true})
+	if _, err := w.c.Wait(t.Context(), later); err != nil { // what runs is not compared
+		t.Fatal(err)
+	}
 	until(t, "the copy has all", func() bool { return m.Status().Seq == w.c.Seq() })
 	if r := w.same(); r.Tasks != maxTasks+21 {
 		t.Errorf("compared %+v", r)
