@@ -11,8 +11,9 @@ import (
 const giveBackEvery = 10 * time.Second
 
 // giveMemoryBack gives the system the memory that is no longer in use, until ctx ends,
-// where more than 16 MB were allocated since it did. To start, to compact, to take a large save or specification over, or to list all tasks takes
-// many times the size of the ledger, and the runtime itself keeps that for minutes.
+// where more than 16 MB were allocated since it did. To start, to compact, to take a large
+// save or specification over, or to list all tasks takes many times the size of the
+// ledger, and the runtime itself keeps that for minutes.
 func giveMemoryBack(ctx context.Context) {
 	tick := time.NewTicker(giveBackEvery)
 	defer tick.Stop()
