@@ -398,8 +398,8 @@ func (c *compactor) commit() (file durable.File, err error) {
 }
 
 // refold goes on with another file that has the journal's name, and makes the fold anew
-// from data, which was written there, while nobody can look. It gives the file before, which the caller closes; nil if
-// nothing has changed. Damage that stays is given to report.
+// from data, which was written there, while nobody can look. It returns the file before,
+// which the caller closes; nil if nothing has changed. Damage that stays goes to report.
 func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) (old durable.File, err error) {
 	if l.opts.Reset == nil {
 		return nil, errors.Join(errors.New("what is in memory cannot be read anew; a restart does that"), file.Close())

@@ -57,8 +57,8 @@ func (l *Log) guard() (err error) {
 	return fmt.Errorf("%s was changed by another hand and cannot be put back: %w", l.journal.path, cmp.Or(err, errors.New("it is changed all the time")))
 }
 
-// putBackJournal is one try. last says that another one would do no better: unless a name
-// was taken away or given anew in that moment.
+// putBackJournal is one try. last reports whether another
+// try would do no better; it would where a name was removed or made in that moment.
 func (l *Log) putBackJournal() (last bool, err error) {
 	if dir, err := l.opts.FS.Stat(l.opts.Dir + "/."); errors.Is(err, fs.ErrNotExist) || err == nil && !sameFile(idOf(dir), l.dir) {
 		return true, fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)
@@ -114,11 +114,11 @@ func (l *Log) regain(keep bool) (last bool, err error) {
 		})
 		whole, extra = false, nil
 		pieces = slices.DeleteFunc(pieces, func(p piece) bool {
-			foreign := p.seq == 0 || p.seq > l.seq
-			if foreign {
+			isExtra := p.seq == 0 || p.seq > l.seq
+			if isExtra {
 				extra = append(extra, p.raw...)
 			}
-			return foreign
+			return isExtra
 		})
 		extra = append(extra, data[len(ours):]...)
 		ours = merge(pieces, newPatch(nil, 0, doc).known)

@@ -351,8 +351,8 @@ func (w *world) damageFirst() (off int64) {
 	return off
 }
 
-// TestNoRoomToMendInPlace: what cannot be mended is not forgotten.
-func TestNoRoomToMendInPlace(t *testing.T) {
+// TestNoRoomToRepairInPlace: damage that cannot be repaired is not forgotten.
+func TestNoRoomToRepairInPlace(t *testing.T) {
 	w := newWorld(t)
 	full := &countingFS{FS: durable.OS}
 	w.fs = full

@@ -52,11 +52,11 @@ type Options struct {
 	// times for Observe. nil: time.Now.
 	Now func() time.Time
 
-	// Begin begins with what people wrote in one save: it gives what says whether a record
-	// can be taken over, and what gives what it changes beside what it names, or in its
-	// place, which is written down with it. They are asked about its records in their order,
-	// each as if those that passed before it had been taken over. nil, or one of them: all
-	// can, and nothing.
+	// Begin is called for each save of tasks.md. It returns two functions, which are called
+	// for the save's records in their order: check reports why a record cannot be accepted,
+	// implied returns the fields that are written with it beside, or in place of, its own.
+	// Each counts the records before it that passed as accepted. Where Begin or check is nil,
+	// every record passes; where implied is nil, no fields are added.
 	Begin func() (check func(*Section) error, implied func(*Record) []Pair)
 	// Together says whether records that people wrote in one save, and each of which
 	// Begin's check has passed, can be taken over together; if not, which of them cannot, by
@@ -580,8 +580,8 @@ func (l *Log) answer(took *Commit, err error) {
 	l.batch.answer(err)
 }
 
-// applyBatch folds the bytes that were written at off, read back as on replay. It gives
-// false if one of the records was refused, which has no effect then.
+// applyBatch folds the bytes that were written at off, read back as on replay. It reports
+// whether all records had an effect: one that the fold refuses has none.
 func (l *Log) applyBatch(data []byte, off int64) (all bool) {
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()

@@ -378,7 +378,7 @@ func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 		if next[id] == nil {
 			now, err := s.nowOf(sec.ID)
 			if err != nil {
-				continue // Check has told
+				continue // Check has reported it
 			}
 			now.ID, next[id], ids = id, &now, append(ids, id)
 		}
@@ -394,7 +394,7 @@ func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 		}
 	}
 	last, bad := map[string]int{}, map[int]error{}
-	for _, only := range []bool{false, true} { // those that say it rather than those that may mean it
+	for _, only := range []bool{false, true} { // a section with after or order, before one that only may cause the circle
 		for i, sec := range list {
 			if f := orderField(sec); f != nil && (!only || slices.Contains([]string{KeyAfter, KeyOrder}, string(f.Key))) {
 				last[string(sec.ID)] = i

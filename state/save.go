@@ -52,7 +52,7 @@ func (v *Save) LeftBehind(r *ledger.Record) []ledger.Pair {
 	return leftBehind(r, &now.folded)
 }
 
-// CheckNext says whether a section that a person wrote can be taken over by itself: it
+// CheckNext reports whether a section that a person wrote can be accepted by itself: it
 // passes [Save.Check] and [State.CheckTogether]. The error is a [*RecordError].
 func (s *State) CheckNext(sec *ledger.Section) error {
 	if err := s.NewSave().Check(sec); err != nil {

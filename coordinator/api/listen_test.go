@@ -96,13 +96,13 @@ func TestListenAnew(t *testing.T) {
 		"its directory open to all": func() error { return errors.Join(away(dir), os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)) },
 		"its directory a link":      func() error { return errors.Join(away(dir), os.Symlink(t.TempDir(), dir)) },
 		"a FIFO":                    func() error { return errors.Join(away(socket), syscall.Mkfifo(socket, 0o600)) },
-		"another's dead socket": func() error {
-			dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket + ".dead", Net: "unix"})
+		"another's closed socket": func() error {
+			closed, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket + ".closed", Net: "unix"})
 			if err != nil {
 				return err
 			}
-			dead.SetUnlinkOnClose(false)
-			return errors.Join(dead.Close(), os.Rename(socket+".dead", socket))
+			closed.SetUnlinkOnClose(false)
+			return errors.Join(closed.Close(), os.Rename(socket+".closed", socket))
 		},
 		"a directory": func() error { return errors.Join(away(socket), os.MkdirAll(socket+"/x", 0o700)) },
 	} {
