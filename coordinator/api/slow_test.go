@@ -197,7 +197,8 @@ func TestSlowClients(t *testing.T) {
 		client.Close()
 
 		for _, who := range slowClients {
-			if took := seen.times[who.name]; took == 0 || took > who.limit {
+			// Who waits for a request makes room for a new one, perhaps in the same instant.
+			if took, came := seen.times[who.name]; !came || took > who.limit {
 				t.Errorf("who %s stays for %s", who.name, took)
 			}
 		}
