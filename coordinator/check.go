@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func (c *Coordinator) Verify(ctx context.Context, ref, by string) (CheckResult, 
 // checkable says why there is nothing to run for a task, and completes its command
 // and where it runs.
 func (c *Coordinator) checkable(t *state.Task) error {
-	t.VerifyCommand = first(t.VerifyCommand, c.workspace(t.Workspace).VerifyCommand)
+	t.VerifyCommand = cmp.Or(t.VerifyCommand, c.workspace(t.Workspace).VerifyCommand)
 	switch {
 	case t.Archived != "":
 		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s was archived", t.ID), Hint: "to bring it back: stint retry " + t.ID}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -124,7 +125,7 @@ func (c *Coordinator) end(tx *ledger.Tx, rec *ledger.Record, findings []state.Is
 // the end of its attempt follows.
 func (c *Coordinator) endRecord(r *run, out *Outcome, v *verdict) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
-	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, first(out.Note, v.note))
+	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, cmp.Or(out.Note, v.note))
 	addCounters(rec, &r.task, v)
 	c.addSession(rec, r, out, v)
 	c.addKept(rec, r, out, v)
@@ -212,7 +213,7 @@ func (c *Coordinator) addKept(rec *ledger.Record, r *run, out *Outcome, v *verdi
 	case r.kept:
 		is = was
 	case out.Kept && c.hasSent(&r.task):
-		is = first(out.Session, r.session)
+		is = cmp.Or(out.Session, r.session)
 	}
 	if is != was {
 		rec.Add(state.KeyPromptKept, is)

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -253,9 +254,9 @@ func (c *Coordinator) joinAccount(t *state.Task, defaultAgent string, now time.T
 // own. mu is held.
 func (c *Coordinator) agentFor(t *state.Task, defaultAgent string) string {
 	if t.Agent != "" || !isNamedLane(t.SessionKey) {
-		return first(t.Agent, defaultAgent)
+		return cmp.Or(t.Agent, defaultAgent)
 	}
-	return first(c.state.SessionAgent(t.SessionKey, sortedNames(c.cfg.Agents)), defaultAgent)
+	return cmp.Or(c.state.SessionAgent(t.SessionKey, sortedNames(c.cfg.Agents)), defaultAgent)
 }
 
 // isNamedLane reports whether a session key is a name that somebody gave, and not a

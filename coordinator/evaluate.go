@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -324,7 +325,7 @@ func readFindings(raw json.RawMessage) (list []state.Issue) {
 		if json.Unmarshal(item, &f) != nil && json.Unmarshal(item, &f.Message) != nil {
 			continue
 		}
-		f.Kind, f.Message = first(memory.OneLine(f.Kind, 40), "evaluation"), memory.OneLine(f.Message, maxJudgedMessage)
+		f.Kind, f.Message = cmp.Or(memory.OneLine(f.Kind, 40), "evaluation"), memory.OneLine(f.Message, maxJudgedMessage)
 		if f.Message != "" && len(list) < maxJudged && !slices.Contains(list, f) {
 			list = append(list, f)
 		}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -98,7 +99,7 @@ func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) (text s
 		text, configured = t.OnIssue, set.OnIssue
 	}
 	own = text != ""
-	if text = first(text, configured); isNoFollowUp(text) {
+	if text = cmp.Or(text, configured); isNoFollowUp(text) {
 		return "", own
 	}
 	return text, own

@@ -68,7 +68,7 @@ func (c *Coordinator) capBy(s *submission, t *state.Task) {
 	var capped []string
 	lower := func(field, to string) { capped = append(capped, strings.TrimSpace(field+" "+to)) }
 	set := c.workspace(s.Workspace)
-	asks := state.Task{Workspace: s.Workspace, Timeout: s.Timeout, VerifyTimeout: s.VerifyTimeout, MaxIterations: s.MaxIterations, VerifyCommand: first(s.VerifyCommand, set.VerifyCommand)}
+	asks := state.Task{Workspace: s.Workspace, Timeout: s.Timeout, VerifyTimeout: s.VerifyTimeout, MaxIterations: s.MaxIterations, VerifyCommand: cmp.Or(s.VerifyCommand, set.VerifyCommand)}
 	isLonger := func(d, most time.Duration) bool { return most > 0 && (d == 0 || d > most) } // 0: without an end
 	const usual = 5
 	if most := cmp.Or(t.Priority, usual); cmp.Or(s.Priority, usual) > most {
@@ -116,14 +116,14 @@ func (in *intake) exceeds(s *submission, t *state.Task) string {
 			what, where = append(what, why), append(where, field)
 		}
 	}
-	configured := first(in.c.workspace(s.Workspace).VerifyCommand, NoVerify)
+	configured := cmp.Or(in.c.workspace(s.Workspace).VerifyCommand, NoVerify)
 	model := in.c.workspace(t.Workspace).Models[s.Agent]
 	if s.Agent == t.Agent {
 		model = t.Model
 	}
 	isOwn := func(agent string) bool { return agent == t.Agent || slices.Contains(t.Fallback, agent) }
 	hold(s.VerifyCommand == NoVerify && configured != NoVerify, "without the configured verify command", "verifyCommand")
-	hold(first(s.VerifyCommand, NoVerify) != NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
+	hold(cmp.Or(s.VerifyCommand, NoVerify) != NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
 	hold(!isWithin(s.Workspace, t.Workspace), "outside of "+t.Workspace, "workspace and prompt")
 	hold(isGuarded(s.Workspace, t.Workspace), "in or below "+strings.Join(guardedDirs, ", "), "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -281,7 +282,7 @@ func findReasoning(a *answered) string {
 	if asksWhy().MatchString(a.prompt) {
 		return ""
 	}
-	shown := first(thinkTag().FindString(a.prose), thinkHead().FindString(a.prose))
+	shown := cmp.Or(thinkTag().FindString(a.prose), thinkHead().FindString(a.prose))
 	list := a.sentences
 	if shown == "" && len(list) > 0 && begins().MatchString(list[0]) && !ofPeople().MatchString(a.prompt) {
 		shown = list[0]

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -288,7 +289,7 @@ func (in *intake) fillAgent(s *submission) {
 	if s.Agent == "" && s.FromRun != "" { // what a run queues is for its own agent, not for the user's default
 		s.Agent = in.runAgent
 	}
-	if s.Agent = first(s.Agent, s.DefaultAgent); s.Agent == "" {
+	if s.Agent = cmp.Or(s.Agent, s.DefaultAgent); s.Agent == "" {
 		if in.agent == "" {
 			in.agent = in.c.cfg.DefaultAgent()
 		}
@@ -307,7 +308,7 @@ func (in *intake) laneAgent(lane string) string {
 
 // lane gives the lane that the task has unless it is parallel.
 func (s *submission) lane() string {
-	return first(s.SessionKey, state.LanePrefixDir+s.root)
+	return cmp.Or(s.SessionKey, state.LanePrefixDir+s.root)
 }
 
 // checkAgent fills in agent and account.
@@ -317,7 +318,7 @@ func (in *intake) checkAgent(s *submission) error {
 		return err
 	}
 	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
-	s.Agent = first(s.Agent, owner)
+	s.Agent = cmp.Or(s.Agent, owner)
 	in.fillAgent(s)
 	if err := in.c.checkAgentName(s.Agent); err != nil {
 		return err
@@ -419,7 +420,7 @@ func (in *intake) checkPlace(s *submission) error {
 	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
 		return nil
 	}
-	if s.Workspace = first(s.Workspace, in.c.cfg.WorkspaceRoot); s.Workspace == "" {
+	if s.Workspace = cmp.Or(s.Workspace, in.c.cfg.WorkspaceRoot); s.Workspace == "" {
 		return wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
 	}
 	w, checked := in.seen[s.Workspace]
@@ -646,7 +647,7 @@ func (s *submission) isCarriedOutBy(t *state.Task) bool {
 
 // resumeOf gives the resume policy of a spec.
 func (c *Coordinator) resumeOf(s *submission) string {
-	return first(s.Resume, c.workspace(s.Workspace).ResumePolicy, c.cfg.ResumePolicy, "auto")
+	return cmp.Or(s.Resume, c.workspace(s.Workspace).ResumePolicy, c.cfg.ResumePolicy, "auto")
 }
 
 // newTask makes the record of a new task, whose lane and session t has.
@@ -656,7 +657,7 @@ func (c *Coordinator) newTask(s *submission, t *state.Task) (*ledger.Record, err
 	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID, Fields: make([]ledger.Pair, 0, 16)} // more than most need
 	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, t.SessionKey).Add(state.KeySessionID, t.SessionID).
 		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
-		AddIf(state.KeyModel, first(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, c.resumeOf(s)).
+		AddIf(state.KeyModel, cmp.Or(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, c.resumeOf(s)).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
 		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger))
 	if s.Priority > 0 {

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -58,7 +59,7 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 	case state.ClassRateLimited:
 		c.judgeLimit(&v, t, out, now)
 	case state.ClassAuth:
-		v.account = holdRecord(t, first(out.Error, "not logged in")) // the provider may want something else
+		v.account = holdRecord(t, cmp.Or(out.Error, "not logged in")) // the provider may want something else
 	case state.ClassAgentMissing:
 		c.judgeMissing(&v, t, out)
 	case state.ClassSessionLost, state.ClassContextFull:

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -115,7 +116,7 @@ func (c *Coordinator) goOn(r *run, out *Outcome, s step) (next *run, err error) 
 	if err != nil {
 		return nil, err
 	}
-	return c.become(r, id, &t, first(out.Session, r.session)), nil
+	return c.become(r, id, &t, cmp.Or(out.Session, r.session)), nil
 }
 
 // mustWait reports whether a step is for the dispatcher to begin: the master is about

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -72,7 +73,7 @@ func (c *Coordinator) lookForMissing(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		for _, a := range c.missing() {
-			if agent := first(a.Agent, a.Name); c.cfg.AgentFound == nil || c.cfg.AgentFound(agent) {
+			if agent := cmp.Or(a.Agent, a.Name); c.cfg.AgentFound == nil || c.cfg.AgentFound(agent) {
 				c.endMissing(a.Name)
 			}
 		}

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -229,7 +230,7 @@ func (e *edit) fillAgent() error {
 	} else if !named {
 		e.now.Model = ""
 	}
-	e.now.Model = first(e.now.Model, e.in.c.workspace(e.now.Workspace).Models[e.now.Agent])
+	e.now.Model = cmp.Or(e.now.Model, e.in.c.workspace(e.now.Workspace).Models[e.now.Agent])
 	return nil
 }
 

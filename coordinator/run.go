@@ -100,7 +100,7 @@ func (c *Coordinator) round(r *run) (*run, error) {
 		c.begun(r)
 	}
 	c.settle(r)
-	c.log.Info("run ended", "task", r.task.ID, "run", r.id, "phase", first(string(r.task.Phase), "agent"), "class", first(string(out.Class), "success"), "exit", out.ExitCode)
+	c.log.Info("run ended", "task", r.task.ID, "run", r.id, "phase", cmp.Or(string(r.task.Phase), "agent"), "class", cmp.Or(string(out.Class), "success"), "exit", out.ExitCode)
 	s, goes := c.next(r, &out)
 	if r.task.Phase != state.PhaseEvaluate && (!goes || s.phase == state.PhaseEvaluate) {
 		c.inspect(r, &out)

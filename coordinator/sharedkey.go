@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -120,7 +121,7 @@ func (in *intake) known(s *submission) (*state.Task, error) {
 	}
 	old, err := c.wholeOf(id)
 	if err == nil && s.IdempotencyKey != "" && !s.isBodyOf(&old) {
-		err = keyTaken(first(in.key, s.IdempotencyKey), "task "+id+", which asks for something else", "stint show "+id)
+		err = keyTaken(cmp.Or(in.key, s.IdempotencyKey), "task "+id+", which asks for something else", "stint show "+id)
 	}
 	return &old, err
 }

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -118,7 +119,7 @@ func nextField(dec *json.Decoder, given map[string]string) (name []byte, value j
 	if err := dec.Decode(&value); err != nil {
 		return nil, nil, err
 	}
-	field := first(specNamesFolded()[foldName(key)], key)
+	field := cmp.Or(specNamesFolded()[foldName(key)], key)
 	switch before, twice := given[field]; {
 	case twice && before == key:
 		return nil, nil, wrong(field, "leave one of them out", "%s is given twice", key)

@@ -272,16 +272,6 @@ func (c *Coordinator) Submit(ctx context.Context, s TaskSpec) (state.Task, error
 	return tasks[0], nil
 }
 
-// first gives the first word that is not empty.
-func first(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
-}
-
 func (c *Coordinator) workspace(path string) WorkspaceSettings {
 	if c.cfg.Workspace == nil {
 		return WorkspaceSettings{}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 
@@ -25,7 +26,7 @@ func (c *Coordinator) usage(r *run, out *Outcome) (used, thread state.Usage) {
 	if out.Thread == (state.Usage{}) {
 		return out.Usage, thread
 	}
-	native := first(r.strayed, out.Session, r.session)
+	native := cmp.Or(r.strayed, out.Session, r.session)
 	c.mu.Lock()
 	before, counted := c.state.ThreadOf(r.task.Agent, native)
 	c.mu.Unlock()
