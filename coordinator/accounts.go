@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"stint/state"
@@ -15,7 +16,7 @@ func (c *Coordinator) Accounts() []state.AccountUse {
 	c.mu.Lock()
 	list := c.state.Accounts()
 	c.mu.Unlock()
-	for _, agent := range sortedNames(c.cfg.Agents) {
+	for _, agent := range slices.Sorted(maps.Keys(c.cfg.Agents)) {
 		i, known := slices.BinarySearchFunc(list, agent, func(a state.AccountUse, name string) int { return cmp.Compare(a.Name, name) })
 		if !known {
 			list = slices.Insert(list, i, state.AccountUse{Account: state.Account{Name: agent}})

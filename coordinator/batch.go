@@ -7,9 +7,6 @@ import (
 	"stint/state"
 )
 
-// MaxBatch is how many tasks SubmitAll takes at once.
-const MaxBatch = 100_000
-
 // SubmitAll takes many tasks in, all or none of them, in one durable change, and
 // gives them in the order of their specs. A spec may come after others of the batch
 // by their ids. Specs whose id or idempotency key is known give the tasks that are

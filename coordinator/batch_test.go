@@ -50,16 +50,16 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 	if _, err = w.submitAll(specs); err == nil || !strings.HasPrefix(err.Error(), `task 10001 of 10001: there is no task "nobody"`) {
 		t.Errorf("got %v", err)
 	}
-	if got := len(w.c.List(coordinator.Filter{})); got != 0 {
+	if got := len(w.c.List(state.Filter{})); got != 0 {
 		t.Fatalf("%d tasks were taken in", got)
 	}
 	specs[n-1].After = nil
 	tasks, err := w.submitAll(specs)
-	if err != nil || len(tasks) != n || tasks[n-1].Prompt != "task 10000" || len(w.c.List(coordinator.Filter{})) != n {
+	if err != nil || len(tasks) != n || tasks[n-1].Prompt != "task 10000" || len(w.c.List(state.Filter{})) != n {
 		t.Fatalf("%d tasks, %v", len(tasks), err)
 	}
 	w.cutInTheMiddle()
-	if got := len(w.c.List(coordinator.Filter{})); got != 0 {
+	if got := len(w.c.List(state.Filter{})); got != 0 {
 		t.Errorf("of a batch that was cut off %d tasks are there", got)
 	}
 }
@@ -196,7 +196,7 @@ func TestBatchRefuses(t *testing.T) {
 			t.Errorf("got  %v\nwant %s", err, tt.want)
 		}
 	}
-	if got := len(w.c.List(coordinator.Filter{})); got != 0 {
+	if got := len(w.c.List(state.Filter{})); got != 0 {
 		t.Errorf("%d tasks were taken in", got)
 	}
 }
@@ -267,7 +267,7 @@ func TestArchiveIsFiltered(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.close()
-	for want, f := range map[string]coordinator.Filter{
+	for want, f := range map[string]state.Filter{
 		a.ID:              {TenantID: "ana"},
 		b.ID:              {TenantID: "bob", Agent: "demo"},
 		b.ID + " " + a.ID: {Agent: "demo"},

@@ -4,38 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"stint/state"
 )
-
-// TaskFiles are the files that go with a task.
-type TaskFiles struct {
-	Inputs  []TaskFile `json:"inputs" doc:"Those that came with the task"`
-	Outputs []TaskFile `json:"outputs" doc:"Those that were collected after a run, which may be others by now"`
-}
-
-// A TaskFile is one file that goes with a task.
-type TaskFile struct {
-	Name    string `json:"name" doc:"A relative path" example:"report.md"`
-	Size    int64  `json:"size" doc:"In bytes" example:"1204"`
-	SHA256  string `json:"sha256,omitempty" doc:"Of what was collected, in hex" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
-	RunID   string `json:"runId,omitempty" doc:"The run in whose directory it lies; none of a file that came with the task" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
-	Problem string `json:"problem,omitempty" doc:"Why it cannot be had" example:"the copy is not kept any more"`
-}
-
-// Content is what is in a file that goes with a task. Whoever gets it closes it.
-type Content struct {
-	io.ReadSeeker
-	Modified time.Time // zero if nothing says it
-	Close    func() error
-}
 
 // ErrNotKept says that the copy of a collected file is gone.
 var ErrNotKept = errors.New("the copy is not kept any more")

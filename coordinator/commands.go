@@ -12,9 +12,6 @@ import (
 	"stint/state"
 )
 
-// Filter chooses tasks for a list.
-type Filter = state.Filter
-
 // find gives the id that ref stands for: whole, any unique piece, or @last.
 func (c *Coordinator) find(ref string) (string, error) {
 	c.mu.Lock()
@@ -60,7 +57,7 @@ func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
 }
 
 // List gives tasks, newest first, without prompts and results.
-func (c *Coordinator) List(f Filter) []state.Task {
+func (c *Coordinator) List(f state.Filter) []state.Task {
 	defer c.call()()
 	c.mu.Lock()
 	tasks, err := c.state.List(f)
@@ -74,7 +71,7 @@ func (c *Coordinator) List(f Filter) []state.Task {
 // Rows is List for who writes the tasks down; see [state.State.Rows]. encode must
 // not call the coordinator. The error has CodeInvalid if f.Before is no place in this
 // list.
-func (c *Coordinator) Rows(f Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error) {
+func (c *Coordinator) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error) {
 	defer c.call()()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,11 +83,6 @@ func (c *Coordinator) Rows(f Filter, encode func(*state.Task) ([]byte, error)) (
 		return nil, fmt.Errorf("the list of tasks: %w", err)
 	}
 	return rows, nil
-}
-
-// BadCursor says that a list cannot be gone on with, and why.
-func BadCursor(why string) error {
-	return &Error{Code: CodeInvalid, Message: "the cursor means nothing here: " + why, Hint: "list anew, without cursor", Field: "cursor"}
 }
 
 // Why says in one sentence why the task is where it is.

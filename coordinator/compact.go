@@ -178,7 +178,7 @@ func (c *Coordinator) revive(tx *ledger.Tx, id string) error {
 // ListArchive gives the tasks in the archive of dir that a filter lets through, the
 // one that ended last first, without their texts. Those that were brought back are
 // not among them. It needs no master.
-func ListArchive(dir string, f Filter) ([]state.Task, error) {
+func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 	entries, err := ledger.ReadArchive(nil, dir)
 	if err != nil {
 		return nil, err

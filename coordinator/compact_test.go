@@ -32,7 +32,7 @@ func TestCompaction(t *testing.T) {
 	if r, err := coordinator.Fsck(t.Context(), w.cfg.StateDir, "", func() bool { return true }); err != nil || r.Seq != w.c.Seq() {
 		t.Errorf("the newest record is %d, fsck says %+v, %v", w.c.Seq(), r, err)
 	}
-	if list := w.c.List(coordinator.Filter{}); len(list) != 1 || list[0].ID != later.ID {
+	if list := w.c.List(state.Filter{}); len(list) != 1 || list[0].ID != later.ID {
 		t.Errorf("the list is %+v", list)
 	}
 	got, err := w.c.Task(t.Context(), one.ID)
@@ -73,13 +73,13 @@ func TestCompactionByItself(t *testing.T) {
 	w.close()
 	w.cfg.CompactSize = 10_000
 	w.open()
-	for end := time.Now().Add(20 * time.Second); len(w.c.List(coordinator.Filter{})) > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); len(w.c.List(state.Filter{})) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("nothing was compacted")
 		}
 	}
 	w.close()
-	list, err := coordinator.ListArchive(w.dir, coordinator.Filter{Limit: 3})
+	list, err := coordinator.ListArchive(w.dir, state.Filter{Limit: 3})
 	if fi, serr := os.Stat(filepath.Join(w.dir, "journal.md")); err != nil || serr != nil || len(list) != 3 || fi.Size() > 10_000 {
 		t.Errorf("%d archived tasks, %v, %v", len(list), err, serr)
 	}
@@ -97,7 +97,7 @@ func TestPagesOverCompaction(t *testing.T) {
 	w.wait(w.submit(coordinator.TaskSpec{Prompt: "once"}).ID)
 	newest := w.submit(waits)
 	page := func(before uint64) (ids []string, last uint64) {
-		rows, err := w.c.Rows(coordinator.Filter{Limit: 2, Before: before}, func(t *state.Task) ([]byte, error) { return []byte(t.ID), nil })
+		rows, err := w.c.Rows(state.Filter{Limit: 2, Before: before}, func(t *state.Task) ([]byte, error) { return []byte(t.ID), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestPagesOverCompaction(t *testing.T) {
 	w.open()
 	defer w.close()
 	next("after a restart")
-	_, err := w.c.Rows(coordinator.Filter{Before: last + 1000}, nil)
+	_, err := w.c.Rows(state.Filter{Before: last + 1000}, nil)
 	var wrong *coordinator.Error
 	if !errors.As(err, &wrong) || wrong.Code != coordinator.CodeInvalid || wrong.Field != "cursor" {
 		t.Errorf("a place that no list has: %v", err)

@@ -217,7 +217,7 @@ func TestPromise1AcknowledgedMeansKept(t *testing.T) {
 			t.Errorf("%s came back as %.50q, %v", id, got.Prompt, err)
 		}
 	}
-	if n := len(copied.c.List(coordinator.Filter{})); n != len(prompts) {
+	if n := len(copied.c.List(state.Filter{})); n != len(prompts) {
 		t.Errorf("%d tasks, want %d", n, len(prompts))
 	}
 }

@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"stint/ledger"
@@ -256,12 +257,8 @@ func (c *Coordinator) agentFor(t *state.Task, defaultAgent string) string {
 	if t.Agent != "" || !isNamedLane(t.SessionKey) {
 		return cmp.Or(t.Agent, defaultAgent)
 	}
-	return cmp.Or(c.state.SessionAgent(t.SessionKey, sortedNames(c.cfg.Agents)), defaultAgent)
+	return cmp.Or(c.state.SessionAgent(t.SessionKey, slices.Sorted(maps.Keys(c.cfg.Agents))), defaultAgent)
 }
-
-// isNamedLane reports whether a session key is a name that somebody gave, and not a
-// lane that the task was given.
-func isNamedLane(key string) bool { return key != "" && !strings.Contains(key, ":") }
 
 // inUse reports whether a run that is still being ended (its task was edited
 // meanwhile) holds the task, its lane or its session. runsMu is held.

@@ -3,36 +3,11 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"stint/ledger"
 	"stint/state"
 )
-
-// A Finding is something that is wrong in a file of the ledger.
-type Finding struct {
-	File    string `json:"file" doc:"Name of the file" example:"tasks.md"`
-	Line    int    `json:"line" doc:"Line number, from 1; 0: the file as a whole" example:"812"`
-	Message string `json:"message" doc:"What is wrong" example:"unknown status \"qeued\"; did you mean queued?"`
-}
-
-// String gives "tasks.md:812: message".
-func (f Finding) String() string {
-	if f.Line == 0 {
-		return f.File + ": " + f.Message
-	}
-	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
-}
-
-// A TakeOver says what taking over tasks.md did, or would do.
-type TakeOver struct {
-	Notices  []string  `json:"notices" doc:"What a person should know, without the findings" example:"tasks.md:15: Task mine: written by hand"`
-	Findings []Finding `json:"findings" doc:"What is wrong in tasks.md now"`
-	Adopted  int       `json:"adopted" doc:"Number of records that were made of a person's edits" example:"1"`
-	Missing  int       `json:"missing" doc:"Number of records that a stale buffer had dropped and that were appended again" example:"0"`
-	Held     int       `json:"held" doc:"Number of edits that are held because a formatter may have made them" example:"0"`
-}
 
 // Findings gives what is wrong in the ledger at present.
 func (c *Coordinator) Findings() []Finding {

@@ -364,7 +364,7 @@ func (w *editorWorld) unfulfilled() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	listed := map[string]bool{}
-	for _, t := range w.c.List(coordinator.Filter{}) {
+	for _, t := range w.c.List(state.Filter{}) {
 		listed[t.ID] = true
 		if w.wants[t.ID] == nil {
 			return "nobody submitted task " + t.ID

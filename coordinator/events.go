@@ -1,8 +1,6 @@
 package coordinator
 
 import (
-	"bytes"
-	"encoding/json"
 	"sync"
 )
 
@@ -100,21 +98,4 @@ func (c *Coordinator) drop(s *subscriber) {
 		delete(c.subs, s)
 		close(s.ch)
 	}
-}
-
-// Line gives the change as JSON, in one line with its end. It is made once for all
-// subscribers, who must not change it.
-func (c *Change) Line() ([]byte, error) {
-	if c.line != nil {
-		return c.line()
-	}
-	return c.encode()
-}
-
-func (c *Change) encode() ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(c)
-	return buf.Bytes(), err
 }

@@ -92,7 +92,7 @@ func (o *onlooker) take(n int) {
 // statuses gives what a list shows.
 func (w *world) statuses() map[string]state.Status {
 	m := map[string]state.Status{}
-	for _, t := range w.c.List(coordinator.Filter{}) {
+	for _, t := range w.c.List(state.Filter{}) {
 		m[t.ID] = t.Status
 	}
 	return m
@@ -155,7 +155,7 @@ func TestSubscribeAfterMissesNothing(t *testing.T) {
 
 // statusesOpen reports whether more will happen.
 func (w *world) statusesOpen() bool {
-	return slices.ContainsFunc(w.c.List(coordinator.Filter{}), func(t state.Task) bool { return !t.Status.Terminal() && !t.Hold })
+	return slices.ContainsFunc(w.c.List(state.Filter{}), func(t state.Task) bool { return !t.Status.Terminal() && !t.Hold })
 }
 
 // TestSubscribeAfterARestart: who followed the master before is told by the next one

@@ -32,38 +32,6 @@ func isGuardedDir(name string) bool {
 	return slices.ContainsFunc(guardedDirs, func(dir string) bool { return strings.EqualFold(dir, name) })
 }
 
-// A fileError says why a file of a task cannot be taken or given.
-type fileError struct {
-	what string // "input file" or "output file"
-	path string
-	err  error
-}
-
-func (e *fileError) Error() string { return fmt.Sprintf("the %s %q %v", e.what, e.path, e.err) }
-
-func (e *fileError) Unwrap() error { return e.err }
-
-// maxFileName is the length of the path of a file that goes with a task, in bytes.
-const maxFileName = 1024
-
-// cleanPath gives a relative path in its shortest form, or says why it is none
-// that stays below its directory.
-func cleanPath(path string) (string, error) {
-	switch {
-	case path == "":
-		return "", errors.New("has no name")
-	case len(path) > maxFileName || !printable(path) || strings.TrimSpace(path) != path:
-		return "", errors.New("has a name that cannot be used")
-	case filepath.IsAbs(path):
-		return "", errors.New("is an absolute path")
-	case slices.Contains(strings.Split(path, "/"), ".."):
-		return "", errors.New("leads out of its directory by \"..\"")
-	case strings.HasSuffix(path, "/") || filepath.Clean(path) == ".":
-		return "", errors.New("is a directory")
-	}
-	return filepath.Clean(path), nil
-}
-
 // openRoot opens a directory, and does not wait where a FIFO has taken its place.
 func openRoot(dir string) (*os.Root, error) { return os.OpenRoot(dir + "/") }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -164,7 +165,7 @@ func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
 			return false
 		}
 	}
-	return s.AgentSession != "" || s.Continue || in.c.state.LaneAgent(s.SessionKey, sortedNames(in.c.cfg.Agents)) != ""
+	return s.AgentSession != "" || s.Continue || in.c.state.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.c.cfg.Agents))) != ""
 }
 
 // misplaced says why a task must not begin in its workspace, which may be another

@@ -140,7 +140,7 @@ func TestARunQueuesNoChains(t *testing.T) {
 		w.openUnwatched()
 		w.submit(coordinator.TaskSpec{Prompt: "p"})
 		synctest.Wait()
-		list := w.c.List(coordinator.Filter{})
+		list := w.c.List(state.Filter{})
 		for _, task := range list {
 			w.ended(task.ID)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,7 +183,7 @@ func (c *fsck) checkJournal() {
 	}
 	c.Seq = max(last, st.Seq()) // a compaction keeps the number, not the record
 	c.Paused, c.PauseWhy = st.Paused()
-	for _, name := range sortedNames(accounts) {
+	for _, name := range slices.Sorted(maps.Keys(accounts)) {
 		if a := st.Account(name); a.Hold || !a.CoolUntil.IsZero() {
 			c.Accounts = append(c.Accounts, a)
 		}

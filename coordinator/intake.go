@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -190,24 +191,6 @@ func (in *intake) at(i int, err error) error {
 	return AtTask(err, i, len(in.specs))
 }
 
-// AtTask says that an error is about the i-th of n tasks that are given together. Its
-// field is named as problems name it: with the place in the list, from 0, before it.
-func AtTask(err error, i, n int) error {
-	var e *Error
-	switch {
-	case !errors.As(err, &e) && n > 1:
-		return fmt.Errorf("task %d of %d: %w", i+1, n, err)
-	case e == nil:
-		return err
-	}
-	at := *e
-	at.Field = strings.TrimSuffix(strconv.Itoa(i)+"."+e.Field, ".")
-	if n > 1 {
-		at.Message = fmt.Sprintf("task %d of %d: %s", i+1, n, e.Message)
-	}
-	return &at
-}
-
 // check says what is wrong with a spec, and fills in what it leaves to us. What
 // depends on other tasks is looked at by record.
 func (in *intake) check(s *submission) error {
@@ -303,7 +286,7 @@ func (in *intake) fillAgent(s *submission) {
 func (in *intake) laneAgent(lane string) string {
 	in.c.mu.Lock()
 	defer in.c.mu.Unlock()
-	return in.c.state.LaneAgent(lane, sortedNames(in.c.cfg.Agents))
+	return in.c.state.LaneAgent(lane, slices.Sorted(maps.Keys(in.c.cfg.Agents)))
 }
 
 // lane gives the lane that the task has unless it is parallel.
@@ -353,7 +336,7 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 		}
 		in.natives = natives
 	}
-	for _, agent := range append([]string{s.Agent}, sortedNames(in.c.cfg.Agents)...) {
+	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.c.cfg.Agents))...) {
 		if in.natives[nativeField(agent, s.AgentSession)] {
 			return agent, nil
 		}
@@ -407,7 +390,7 @@ func (c *Coordinator) checkAgentName(name string) error {
 	if c.cfg.Agents[name] != nil {
 		return nil
 	}
-	known := sortedNames(c.cfg.Agents)
+	known := slices.Sorted(maps.Keys(c.cfg.Agents))
 	if near := state.Nearest(strings.ToLower(name), known); near != "" {
 		return wrong("agent", "stint doctor", "there is no agent %q; did you mean %s?", name, near)
 	}

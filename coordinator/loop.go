@@ -70,8 +70,6 @@ func (c *Coordinator) asEdited(t *state.Task) *state.Task {
 // NoVerify as a verify command says that there is to be none, whatever is configured.
 const NoVerify = "none"
 
-func hasVerify(t *state.Task) bool { return t.VerifyCommand != "" && t.VerifyCommand != NoVerify }
-
 func (c *Coordinator) maxIterations(t *state.Task) int {
 	if t.MaxIterations > 0 {
 		return t.MaxIterations

@@ -612,7 +612,7 @@ func (h *history) compare() {
 	h.t.Helper()
 	h.reconcile()
 	got := map[string]string{}
-	for _, t := range h.c.List(coordinator.Filter{}) {
+	for _, t := range h.c.List(state.Filter{}) {
 		priority := ""
 		if t.Priority > 0 {
 			priority = strconv.Itoa(t.Priority)

@@ -185,7 +185,7 @@ func archivedOnly(dir string, journal []byte) (map[string]bool, error) {
 // those to leave out.
 func tasksText(journal []byte, leaveOut map[string]bool) ([]byte, error) {
 	st := foldJournal(journal)
-	rows, err := st.List(Filter{})
+	rows, err := st.List(state.Filter{})
 	if err != nil {
 		return nil, err
 	}

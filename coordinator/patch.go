@@ -2,20 +2,14 @@ package coordinator
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"stint/ledger"
 	"stint/state"
 )
 
@@ -43,90 +37,6 @@ var editableNames = sync.OnceValue(func() map[string]string {
 	return names
 })
 
-// Edit changes fields of a task that waits, a draft or a queued one, all or none of
-// them, with the checks of Submit. The task stays in its place, with its attempts. As
-// after an edit by hand it leaves its session where it gets another session key or
-// agent; a task of no session goes with its workspace to the lane of that directory. A
-// field that is unset is chosen as for a new task. What is as it was is not written.
-//
-// The error has CodeConflict if the task does not wait, and CodeChanged if p is for an
-// earlier state of it. by is who asks.
-func (c *Coordinator) Edit(ctx context.Context, ref string, p Patch, by string) (state.Task, error) {
-	defer c.call()()
-	if c.isGoing() {
-		return state.Task{}, c.stopped()
-	}
-	id, err := c.find(ref)
-	if err != nil {
-		return state.Task{}, err
-	}
-	for {
-		e, err := c.newEdit(id, p)
-		if err != nil {
-			return state.Task{}, err
-		}
-		err = c.exclusive(ctx, func(tx *ledger.Tx) error { return e.record(tx, by) })
-		switch {
-		case errors.Is(err, errMeanwhile):
-			continue
-		case err != nil:
-			return state.Task{}, err
-		}
-		return c.whole(id)
-	}
-}
-
-// errMeanwhile says that the task has changed since an edit was checked.
-var errMeanwhile = errors.New("the task has changed meanwhile")
-
-// An edit is what is to be changed of a task, as it was when the edit was checked.
-type edit struct {
-	in      *intake
-	was     state.Task
-	now     submission        // the task as it is to be
-	given   map[string]string // the fields that the patch names
-	changes ledger.Record     // of all fields but after
-}
-
-// newEdit checks all of a patch that does not depend on other tasks. It may ask the
-// file system, so it is not called on the log's goroutine.
-func (c *Coordinator) newEdit(id string, p Patch) (*edit, error) {
-	t, err := c.whole(id)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case t.Status == state.Running:
-		return nil, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is running; only one that waits can be edited", id), Hint: "stint cancel " + id + ", and submit another one"}
-	case t.Status.Terminal():
-		return nil, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is %s; only one that waits can be edited", id, t.Status), Hint: "to run it again: stint retry " + id}
-	case len(p.Seqs) > 0 && !slices.Contains(p.Seqs, t.Seq):
-		return nil, &Error{Code: CodeChanged, Message: fmt.Sprintf("task %s has changed since", id), Hint: "look at it again: stint show " + id}
-	}
-	e := &edit{in: c.emptyIntake(), was: t, now: submission{TaskSpec: specOf(&t)}, changes: ledger.Record{Kind: ledger.KindTask, ID: id}}
-	if e.given, err = readPatch(p.Fields, &e.now.TaskSpec); err != nil {
-		return nil, err
-	}
-	for _, fill := range []func() error{e.checkChanged, e.fillPlace, e.fillAgent, e.fillRest} {
-		if err := fill(); err != nil {
-			return nil, err
-		}
-	}
-	e.compare()
-	return e, nil
-}
-
-// specOf gives the fields of a task that can be edited, as a spec has them.
-func specOf(t *state.Task) TaskSpec {
-	return TaskSpec{
-		ID: t.ID, Prompt: t.Prompt, Agent: t.Agent, Model: t.Model, Workspace: t.Workspace, SessionKey: t.SessionKey, Label: t.Label,
-		Resume: t.Resume, Timeout: t.Timeout, Priority: t.Priority, MaxAttempts: t.MaxAttempts, NotBefore: t.NotBefore,
-		After: t.After, AfterPolicy: t.AfterPolicy, Hold: t.Hold, TenantID: t.TenantID, Queue: t.Queue, Fallback: t.Fallback,
-		VerifyCommand: t.VerifyCommand, MaxIterations: t.MaxIterations, VerifyTimeout: t.VerifyTimeout,
-		OnFailure: t.OnFailure, OnIssue: t.OnIssue, OutputSpec: t.OutputSpec,
-	}
-}
-
 // readPatch puts a patch into a spec, and gives the names of the fields that it has.
 func readPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
 	r := &specReader{data: data}
@@ -135,12 +45,6 @@ func readPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
 	}
 	r.dec = json.NewDecoder(bytes.NewReader(data))
 	return r.object(`what is to be changed, such as {"priority": 9}`, specFields(s), editableNames())
-}
-
-// isChanged reports whether the patch gives the task another value of a field.
-func (e *edit) isChanged(field string) bool {
-	was := specOf(&e.was)
-	return fieldText(&was, field) != fieldText(&e.now.TaskSpec, field)
 }
 
 // fieldText gives a field as the ledger has it; "": it is unset.
@@ -168,138 +72,6 @@ func fieldText(s *TaskSpec, field string) string {
 		return strings.Join(*v, " ")
 	}
 	return ""
-}
-
-// checkChanged checks the fields that are changed as those of a new task. What the
-// task has already is no concern of the patch.
-func (e *edit) checkChanged() error {
-	var changed TaskSpec
-	from, to := specFields(&e.now.TaskSpec), specFields(&changed)
-	set := func(to, from any) { reflect.ValueOf(to).Elem().Set(reflect.ValueOf(from).Elem()) }
-	for _, field := range editable {
-		if e.isChanged(field) {
-			set(to[field], from[field])
-		}
-	}
-	if err := checkFields(&changed); err != nil {
-		return err
-	}
-	if e.isChanged(state.KeyPrompt) {
-		if err := CheckPrompt(e.now.Prompt); err != nil {
-			return err
-		}
-	}
-	if e.isChanged(state.KeyOutputSpec) {
-		e.now.OutputSpec = changed.OutputSpec // cleaned
-	}
-	return e.in.checkNotPast(&changed)
-}
-
-// fillPlace finds the lane: a task of no session goes with its workspace, and one that
-// leaves its session goes to the lane of its directory.
-func (e *edit) fillPlace() error {
-	s := &e.now
-	if e.isChanged(state.KeyWorkspace) {
-		if err := e.in.checkPlace(s); err != nil {
-			return err
-		}
-	} else if s.Workspace != "" && (e.given[state.KeySessionKey] != "" || e.isChanged(state.KeyAgent)) {
-		s.root = e.in.c.lookAt(s.Workspace).lane()
-	}
-	inDirectory := strings.HasPrefix(s.SessionKey, state.LanePrefixDir) && e.isChanged(state.KeyWorkspace)
-	if (s.SessionKey == "" && e.given[state.KeySessionKey] != "" || inDirectory) && s.root != "" {
-		s.SessionKey = state.LanePrefixDir + s.root
-	}
-	return nil
-}
-
-// fillAgent finds the agent and the model. Those of another agent mean nothing to it.
-func (e *edit) fillAgent() error {
-	if e.isChanged(state.KeyAgent) {
-		s := submission{TaskSpec: TaskSpec{Agent: e.now.Agent}, root: e.now.root}
-		if isNamedLane(e.now.SessionKey) {
-			s.SessionKey = e.now.SessionKey
-		}
-		if err := e.in.checkAgent(&s); err != nil {
-			return err
-		}
-		e.now.Agent = s.Agent
-	}
-	if _, named := e.given[state.KeyModel]; !named && !e.isChanged(state.KeyAgent) {
-		return nil
-	} else if !named {
-		e.now.Model = ""
-	}
-	e.now.Model = cmp.Or(e.now.Model, e.in.c.workspace(e.now.Workspace).Models[e.now.Agent])
-	return nil
-}
-
-// fillRest checks the fallback and gives the resume policy where it is unset.
-func (e *edit) fillRest() error {
-	if e.now.Resume == "" && e.given[state.KeyResume] != "" {
-		e.now.Resume = e.in.c.resumeOf(&e.now)
-	}
-	if !e.isChanged(state.KeyFallback) {
-		return nil
-	}
-	e.now.named = true // so that nothing is filled in from the configuration
-	return e.in.c.fillFallback(&e.now)
-}
-
-// compare notes what differs from the task.
-func (e *edit) compare() {
-	for _, field := range editable {
-		if field != state.KeyAfter && e.isChanged(field) {
-			e.changes.Add(field, fieldText(&e.now.TaskSpec, field))
-		}
-	}
-	if e.was.Hold && !e.now.Hold && e.was.Note != "" {
-		e.changes.Add(state.KeyNote, "") // it says why the task was held
-	}
-}
-
-// record appends what is changed, if anything is. The log may call it more than once.
-func (e *edit) record(tx *ledger.Tx, by string) error {
-	c := e.in.c
-	if t, err := c.whole(e.was.ID); err != nil {
-		return err
-	} else if t.Seq != e.was.Seq {
-		return errMeanwhile
-	}
-	r := e.changes
-	r.Fields = slices.Clone(r.Fields)
-	if _, named := e.given[state.KeyAfter]; named {
-		if err := e.in.resolveAfter(&e.now); err != nil {
-			return err
-		}
-		if !slices.Equal(e.now.after, e.was.After) {
-			r.Add(state.KeyAfter, strings.Join(e.now.after, " "))
-		}
-	}
-	if len(r.Fields) == 0 {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r.Fields = append(r.Fields, c.state.LeftBehind(&r)...)
-	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
-	section, err := ledger.Encode(&r)
-	if err != nil {
-		return err
-	}
-	section.Seq = 0 // it has no number yet
-	var bad *state.RecordError
-	var cycle *state.CycleError
-	switch err := c.state.CheckNext(section); {
-	case errors.As(err, &cycle) && errors.As(err, &bad):
-		return wrong(bad.Key, "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text)
-	case errors.As(err, &bad):
-		return wrong(bad.Key, "stint show "+r.ID, "%v", bad.Err)
-	case err != nil:
-		return err
-	}
-	tx.Append(&r)
-	return nil
 }
 
 // PatchOf makes the Fields of a [Patch] of settings such as priority=9. A list is

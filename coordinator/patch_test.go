@@ -261,7 +261,7 @@ func TestEditsNeverCloseACircle(t *testing.T) {
 	}
 	wg.Wait()
 	after := map[string][]string{}
-	for _, task := range w.c.List(coordinator.Filter{}) {
+	for _, task := range w.c.List(state.Filter{}) {
 		after[task.ID] = task.After
 	}
 	for id, list := range after {

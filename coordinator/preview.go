@@ -12,35 +12,6 @@ import (
 	"stint/state"
 )
 
-// A TaskPreview is what would become of a task if it were submitted now and ran next. The
-// ids of its run, and of a session that begins, are made anew when it is.
-type TaskPreview struct {
-	Task    state.Task `json:"task" doc:"The task as it would be queued"`
-	Known   bool       `json:"known,omitempty" doc:"The task exists already, under that id or idempotency key: nothing would be queued" example:"false"`
-	Session string     `json:"session,omitempty" enum:"new,resume,later" doc:"Whether the agent would start a conversation, resume one, or resume that of a task that has not run yet" example:"resume"`
-	Resumes string     `json:"resumes,omitempty" doc:"Id of the conversation that it would resume, as the agent's CLI knows it" example:"01999d1c-5f0b-7c11-b1c4-2a8d0e7c9b31"`
-	Ahead   int        `json:"ahead,omitempty" doc:"Tasks of its lane that run, or would run before it" example:"2"`
-
-	Argv   []string    `json:"argv,omitempty" doc:"The command line of the agent" example:"[\"codex\",\"exec\",\"--json\",\"-\"]"`
-	Env    []string    `json:"env,omitempty" doc:"Names of the agent's variables" example:"HOME,PATH"`
-	Reason state.Class `json:"reason,omitempty" doc:"Why the run could not begin; left out: it could" example:"agent-missing"`
-	Error  string      `json:"error,omitempty" doc:"The same in words" example:"codex is not installed"`
-
-	Timeout       string `json:"timeout,omitempty" doc:"Longest run: a Go duration; left out: there is no limit" example:"30m"`
-	MaxIterations int    `json:"maxIterations,omitempty" doc:"Most iterations of agent and verify command, if there is a verify command" example:"3"`
-	VerifyTimeout string `json:"verifyTimeout,omitempty" doc:"Longest run of the verify command: a Go duration" example:"10m"`
-
-	Memory *memory.Result `json:"memory,omitempty" doc:"What was found in the notes; left out: there is nothing to search"`
-	Prompt string         `json:"prompt,omitempty" doc:"What the agent would read on its standard input" example:"## User message\n\nFix the flaky login test."`
-}
-
-// How a task gets its session.
-const (
-	SessionNew    = "new"    // the agent begins one
-	SessionResume = "resume" // the agent goes on with one that it has
-	SessionLater  = "later"  // it goes on with that of the tasks before it, which have not run yet
-)
-
 // errPreview ends a change of the ledger of which nothing is to be kept.
 var errPreview = errors.New("this is a preview")
 

@@ -190,7 +190,7 @@ func TestForbiddenEditIsAFinding(t *testing.T) {
 			t.Errorf("no finding says %q:\n%s", want, findings)
 		}
 	}
-	if n := len(w.c.List(coordinator.Filter{})); n != 1 {
+	if n := len(w.c.List(state.Filter{})); n != 1 {
 		t.Errorf("%d tasks", n)
 	}
 	w.stop()

@@ -76,7 +76,7 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 
 // tasksOf gives all tasks of a state by id, with their texts.
 func tasksOf(st *state.State) (map[string]state.Task, error) {
-	rows, err := st.List(Filter{})
+	rows, err := st.List(state.Filter{})
 	if err != nil {
 		return nil, err
 	}

@@ -18,30 +18,6 @@ import (
 	"stint/state"
 )
 
-// A SentPrompt is what an agent was sent in one run of a task, and what was found in
-// the notes for it.
-type SentPrompt struct {
-	TaskID    string         `json:"taskId" doc:"Id of the task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
-	RunID     string         `json:"runId" doc:"Id of the run" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
-	Phase     state.Phase    `json:"phase,omitempty" enum:"evaluate" doc:"evaluate: it is the prompt of an agent that judges the answer" example:"evaluate"`
-	Number    int            `json:"number" doc:"Number among the agent's turns, from 1; 0: it is none of them" example:"1"`
-	Of        int            `json:"of" doc:"How many turns there are" example:"1"`
-	Attempt   int            `json:"attempt,omitempty" doc:"Attempt that it belongs to" example:"1"`
-	Iteration int            `json:"iteration,omitempty" doc:"Iteration of the verify loop, from 1" example:"1"`
-	SHA256    string         `json:"sha256" doc:"SHA-256 of the prompt, in hex" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
-	Prompt    string         `json:"prompt,omitempty" doc:"The prompt, if it is UTF-8" example:"## User message\n\nFix the flaky login test."`
-	Base64    []byte         `json:"promptBase64,omitempty" doc:"The prompt in base64, if it is not UTF-8" example:"/w=="`
-	Memory    *memory.Result `json:"memory,omitempty" doc:"What was found in the notes; left out: nothing was searched, found or skipped"`
-}
-
-// Bytes gives the prompt as it was sent.
-func (p *SentPrompt) Bytes() []byte {
-	if p.Base64 != nil {
-		return p.Base64
-	}
-	return []byte(p.Prompt)
-}
-
 // SentPrompt gives the prompt of a run of a task: run is a run's id, a unique piece of
 // it, or its number among the agent's runs, from 1; "" is the agent's last one.
 func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (SentPrompt, error) {

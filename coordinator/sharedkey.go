@@ -13,14 +13,6 @@ import (
 // that key with a control character and n behind it, which no client can name. So the list
 // is known if the key of its first task is, and it has as many tasks as such keys follow.
 
-// CheckKey says what is wrong with an idempotency key, as an *Error; nil if nothing is.
-func CheckKey(key string) error {
-	if key == "" || !areWords(key) {
-		return wrong("idempotencyKey", "use 1 to 256 printable characters, such as those of a UUID", "the idempotency key cannot be used")
-	}
-	return nil
-}
-
 // shareKey gives each spec its part of the list's key.
 func (in *intake) shareKey() error {
 	if by := in.list[0].parent; by != "" { // a run asks for all of them

@@ -52,7 +52,7 @@ func TestKeyOfAList(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", first, err)
 		}
-		total := len(w.c.List(coordinator.Filter{}))
+		total := len(w.c.List(state.Filter{}))
 		for _, second := range bodies {
 			ids, err := w.once(first, second)
 			if second == first && (err != nil || !slices.Equal(ids, made)) {
@@ -61,7 +61,7 @@ func TestKeyOfAList(t *testing.T) {
 			if second != first && (!errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) || !strings.Contains(err.Error(), fmt.Sprintf("the idempotency key %q", first))) {
 				t.Errorf("%s after %s: %v %v", second, first, ids, err)
 			}
-			if got := len(w.c.List(coordinator.Filter{})); got != total {
+			if got := len(w.c.List(state.Filter{})); got != total {
 				t.Errorf("%s after %s made %d tasks", second, first, got-total)
 			}
 		}
@@ -185,7 +185,7 @@ func TestKeyOfAListInTheArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || len(w.c.List(coordinator.Filter{})) != 0 {
+	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || len(w.c.List(state.Filter{})) != 0 {
 		t.Fatalf("%+v %v", r, err)
 	}
 	if again, err := w.once("k", "abc"); err != nil || !slices.Equal(again, ids) {
@@ -225,7 +225,7 @@ func TestKeyOfAListAndOthers(t *testing.T) {
 			t.Errorf("%q %+v: %v (%s)", tt.key, tt.spec, err, fieldOf(err))
 		}
 	}
-	if got := len(w.c.List(coordinator.Filter{})); got != 1 {
+	if got := len(w.c.List(state.Filter{})); got != 1 {
 		t.Errorf("%d tasks", got)
 	}
 	if _, err := w.once(strings.Repeat("k", 256), "ab"); err != nil {
@@ -273,7 +273,7 @@ func TestKeysNeverShareAList(t *testing.T) {
 			made += len(strings.TrimPrefix(body, "="))
 		}
 	}
-	if got := len(w.c.List(coordinator.Filter{})); got != made || len(won) != 50 {
+	if got := len(w.c.List(state.Filter{})); got != made || len(won) != 50 {
 		t.Errorf("%d tasks were made under %d keys, and %d were answered", got, len(won), made)
 	}
 }

@@ -170,7 +170,7 @@ func TestBadSpecFields(t *testing.T) {
 			t.Errorf("%+v:\ngot  %v\nwant %s", tt.spec, err, tt.want)
 		}
 	}
-	if got := len(w.c.List(coordinator.Filter{})); got != 2 {
+	if got := len(w.c.List(state.Filter{})); got != 2 {
 		t.Errorf("%d tasks were taken in", got)
 	}
 }
@@ -325,7 +325,7 @@ func TestBadSpecs(t *testing.T) {
 	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
 		t.Errorf("nothing to continue: %v", err)
 	}
-	if n := len(w.c.List(coordinator.Filter{})); n != 0 {
+	if n := len(w.c.List(state.Filter{})); n != 0 {
 		t.Errorf("%d tasks were taken in", n)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -54,11 +53,6 @@ func RenameSpecs(data []byte) ([]byte, error) {
 		}
 	}
 	return slices.Concat([]byte("["), bytes.Join(out, []byte(",")), []byte("]")), nil
-}
-
-// ErrLongList refuses a list of more than [MaxBatch] tasks.
-var ErrLongList = &Error{
-	Code: CodeInvalid, Message: fmt.Sprintf("more than %d tasks are too many at once", MaxBatch), Hint: "give them in several parts",
 }
 
 // values gives the values of a list. A longer one than is taken is not read to its end:

@@ -6,33 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"stint/state"
 )
-
-// A TaskRun is one run of a task, at work or ended, with what its agent has used and
-// what is left of its files.
-type TaskRun struct {
-	RunID     string      `json:"runId" doc:"Id of the run" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
-	Phase     state.Phase `json:"phase,omitempty" enum:"verify,evaluate" doc:"Left out of an agent's turn" example:"verify"`
-	Number    int         `json:"number,omitempty" doc:"Among the agent's turns, from 1" example:"1"`
-	Attempt   int         `json:"attempt,omitempty" doc:"Attempt that it belongs to" example:"1"`
-	Iteration int         `json:"iteration,omitempty" doc:"Iteration of the verify loop, from 1" example:"1"`
-	Agent     string      `json:"agent,omitempty" doc:"Agent that ran" example:"codex"`
-	Model     string      `json:"model,omitempty" doc:"Model that it used" example:"gpt-5.5"`
-	Account   string      `json:"account,omitempty" doc:"Account that it used" example:"codex-main"`
-	StartedAt time.Time   `json:"startedAt,omitzero" doc:"When it began" example:"2026-11-21T03:12:45.131Z"`
-	EndedAt   time.Time   `json:"endedAt,omitzero" doc:"When it ended; left out: it runs, or the records do not say" example:"2026-11-21T03:15:09.482Z"`
-	ExitCode  *int        `json:"exitCode,omitempty" doc:"Of a verify command that was not cut off, where -1 says that it did not end by itself; of the last turn of an attempt, as far as the agent's CLI had one" example:"0"`
-	Took      string      `json:"took,omitempty" doc:"How long the verify command took: a Go duration" example:"8.2s"`
-	Reason    state.Class `json:"reason,omitempty" doc:"How it failed; left out: it ended well, or is at work" example:"timeout"`
-	Usage     state.Usage `json:"usage,omitzero" doc:"What it has used"`
-	RunDir    string      `json:"runDir" doc:"Absolute path of its files" example:"/home/ana/.local/state/stint/runs/019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
-	Kept      bool        `json:"kept" doc:"The files are still there" example:"true"`
-	Stdout    int64       `json:"stdoutBytes" doc:"Length of what it wrote to stdout, as the logs give it" example:"18211"`
-	Stderr    int64       `json:"stderrBytes" doc:"Length of what it wrote to stderr" example:"0"`
-}
 
 // Runs gives all runs of a task, the oldest first, as far as its records tell of them.
 func (c *Coordinator) Runs(_ context.Context, ref string) ([]TaskRun, error) {

@@ -15,22 +15,6 @@ import (
 	"stint/state"
 )
 
-// A UsageQuery chooses runs that have ended, and says how to put them together.
-type UsageQuery struct {
-	By       string         // run, task, session, agent, model, account or day; "": all in one row
-	Since    time.Time      // runs that ended then or later; zero: from the first
-	Until    time.Time      // runs that ended before; zero: to the last
-	Location *time.Location // whose days are meant; nil: UTC
-}
-
-// A UsageRow is what the runs of one key have used together.
-type UsageRow struct {
-	Key         string `json:"key,omitempty" doc:"An id, a name, or a day such as 2026-11-21, as the parameter by asks; left out where the task does not say" example:"2026-11-21"`
-	Runs        int    `json:"runs" doc:"Number of runs" example:"12"`
-	Tasks       int    `json:"tasks" doc:"Number of tasks" example:"9"`
-	state.Usage        // of these runs
-}
-
 // usageKeys gives the key of a run for each way to put runs together.
 var usageKeys = map[string]func(*state.Run, *time.Location) string{
 	"":     func(*state.Run, *time.Location) string { return "" },
@@ -61,7 +45,7 @@ var usageKeys = map[string]func(*state.Run, *time.Location) string{
 func ReadUsage(ctx context.Context, dir string, q UsageQuery) ([]UsageRow, error) {
 	key := usageKeys[q.By]
 	if key == nil {
-		known := slices.DeleteFunc(sortedNames(usageKeys), func(s string) bool { return s == "" })
+		known := slices.DeleteFunc(slices.Sorted(maps.Keys(usageKeys)), func(s string) bool { return s == "" })
 		return nil, invalid("use one of "+strings.Join(known, ", "), "usage cannot be put together by %q", q.By)
 	}
 	if q.Location == nil {

@@ -1,0 +1,106 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A Code is the kind of an [Error], for programs. The set is closed; HTTP
+// statuses and exit codes are derived from it.
+type Code string
+
+// The codes.
+const (
+	CodeInvalid      Code = "invalid"       // the request cannot be carried out as it stands
+	CodeNotFound     Code = "not-found"     // no such task, session or file
+	CodeAmbiguous    Code = "ambiguous"     // the reference fits more than one
+	CodeConflict     Code = "conflict"      // it contradicts what is already so
+	CodeChanged      Code = "changed"       // it is for what was there before
+	CodeBusy         Code = "busy"          // a lock or a session is held by someone else
+	CodeFull         Code = "disk-full"     // nothing can be written
+	CodeShortage     Code = "shortage"      // the machine lacks something that comes back: nothing was done, and the same may succeed soon
+	CodeStopped      Code = "stopped"       // the master is going away, or has gone
+	CodeAgentMissing Code = "agent-missing" // no such program, or not logged in
+	CodeForbidden    Code = "forbidden"     // a run, or a page of another site, may not do that
+	CodeUnauthorized Code = "unauthorized"  // no token, or not the present one
+	CodeTooMany      Code = "too-many"      // a bound is reached: of the queue, or of streams
+	CodeUnavailable  Code = "unavailable"   // something outside that it needs, such as a database, does not answer or refuses
+)
+
+// An Error is an error for people and programs alike: a sentence that says what
+// and why, and the next command.
+type Error struct {
+	Code    Code
+	Message string // what and why, without a final period
+	Hint    string // what to do next, such as "stint ls"; "" if there is nothing
+	Field   string // what of the request is wrong, by its name in JSON, such as "prompt", or "2.prompt" in a list (from 0); "": all of it
+}
+
+// Error joins message and hint.
+func (e *Error) Error() string {
+	if e.Hint == "" {
+		return e.Message
+	}
+	return e.Message + "; " + e.Hint
+}
+
+// Is reports whether target is an *Error with the same code that says no more
+// than this, so that errors.Is(err, &Error{Code: CodeNotFound}) asks for a code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code && t.Message == "" && t.Hint == ""
+}
+
+// BadCursor says that a list cannot be gone on with, and why.
+func BadCursor(why string) error {
+	return &Error{Code: CodeInvalid, Message: "the cursor means nothing here: " + why, Hint: "list anew, without cursor", Field: "cursor"}
+}
+
+// AtTask says that an error is about the i-th of n tasks that are given together. Its
+// field is named as problems name it: with the place in the list, from 0, before it.
+func AtTask(err error, i, n int) error {
+	var e *Error
+	switch {
+	case !errors.As(err, &e) && n > 1:
+		return fmt.Errorf("task %d of %d: %w", i+1, n, err)
+	case e == nil:
+		return err
+	}
+	at := *e
+	at.Field = strings.TrimSuffix(strconv.Itoa(i)+"."+e.Field, ".")
+	if n > 1 {
+		at.Message = fmt.Sprintf("task %d of %d: %s", i+1, n, e.Message)
+	}
+	return &at
+}
+
+func invalid(hint, format string, args ...any) error {
+	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// wrong is invalid about one field of a spec, by its name in JSON.
+func wrong(field, hint, format string, args ...any) error {
+	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint, Field: field}
+}
+
+// inField says which field an error is about, unless it names one itself.
+func inField(field string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) || e.Field != "" {
+		return err
+	}
+	at := *e
+	at.Field = field
+	return &at
+}
+
+// inOption says which prompt an error is about.
+func inOption(name string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return &Error{Code: e.Code, Message: name + ": " + e.Message, Hint: e.Hint, Field: name}
+}

@@ -1,0 +1,66 @@
+package coordinator
+
+import (
+	"fmt"
+	"stint/state"
+	"time"
+)
+
+// A TaskSpec is what a client asks for. The names of its JSON are the keys of
+// the ledger. The client sets every field; a zero field leaves the choice to the
+// master's configuration. Submit checks all of them. What a field means is said in its
+// tag, from which the API's description has it.
+type TaskSpec struct {
+	ID             string    `json:"id,omitempty" doc:"UUIDv7 chosen by the client, so that a resend is harmless; left out: the master chooses" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	Prompt         string    `json:"prompt" doc:"UTF-8, not empty, at most 1 MiB" example:"Fix the flaky login test."`
+	Agent          string    `json:"agent,omitempty" doc:"Name of an adapter; left out: that of the session, else defaultAgent, else the master's default agent" example:"codex"`
+	DefaultAgent   string    `json:"defaultAgent,omitempty" doc:"Agent of a task that names none and goes on with no session, whose agent it would have" example:"codex"`
+	Model          string    `json:"model,omitempty" doc:"As the agent's CLI knows it; left out: the CLI's own choice" example:"gpt-5.5"`
+	Account        string    `json:"account,omitempty" doc:"Name of an account of that agent; left out: the default one" example:"codex-main"`
+	Workspace      string    `json:"workspace,omitempty" doc:"Absolute path: the agent's working directory; left out: the master's workspace_root, where one is configured" example:"/home/ana/shop"`
+	SessionKey     string    `json:"sessionKey,omitempty" doc:"Tasks with the same key share one conversation and run one after another; left out: the lane of the workspace" example:"web"`
+	Label          string    `json:"label,omitempty" doc:"Free text to filter lists by" example:"nightly"`
+	Continue       bool      `json:"continue,omitempty" doc:"Binds the task to the last session of its lane, at submit" example:"false"`
+	Parallel       bool      `json:"parallel,omitempty" doc:"The task has a lane of its own, and is in no session" example:"false"`
+	Resume         string    `json:"resume,omitempty" enum:"auto,always,never" doc:"Whether the agent resumes its conversation; left out: the master's resume_policy" example:"auto"`
+	AgentSession   string    `json:"agentSession,omitempty" doc:"Native session id to resume, as the agent's CLI gave it" example:"01999d1c-5f0b-7c11-b1c4-2a8d0e7c9b31"`
+	Timeout        string    `json:"timeout,omitempty" doc:"Longest run: a Go duration such as 30m; left out: the master's" example:"30m"`
+	Priority       int       `json:"priority,omitempty" doc:"1 to 9, 9 first; 0 counts as 5" example:"5"`
+	IdempotencyKey string    `json:"idempotencyKey,omitempty" doc:"1 to 256 printable characters. If a task has this key already, that task is the answer" example:"deps-2026-11-21"`
+	MaxAttempts    int       `json:"maxAttempts,omitempty" doc:"Counted tries; left out: the master's max_attempts" example:"3"`
+	NotBefore      time.Time `json:"notBefore,omitzero" doc:"Not run before this instant" example:"2026-11-21T03:15:09.482Z"`
+	NoWaitLimit    bool      `json:"noWaitLimit,omitempty" doc:"Fail instead of waiting for a rate limit to pass" example:"false"`
+	After          []string  `json:"after,omitempty" doc:"Tasks that must be done first: ids, unique pieces of them, @last, or ids of the same batch" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	AfterPolicy    string    `json:"afterPolicy,omitempty" enum:"any,done" doc:"any: it is enough that they have ended; done, or left out: they must be done" example:"done"`
+	Hold           bool      `json:"hold,omitempty" doc:"The task is queued, but not run before it is released" example:"false"`
+	TenantID       string    `json:"tenantId,omitempty" doc:"Free text to filter lists by" example:"ana"`
+	Queue          string    `json:"queue,omitempty" doc:"Another free text to filter lists by" example:"nightly"`
+	Fallback       []string  `json:"fallback,omitempty" doc:"Agents that may take over when this one is rate-limited; the word none: none" example:"claude"`
+
+	VerifyCommand string `json:"verifyCommand,omitempty" doc:"For sh -c in the workspace: must pass after each run of the agent" example:"go test ./..."`
+	MaxIterations int    `json:"maxIterations,omitempty" doc:"Most iterations of agent and verify command; left out: the master's max_iterations" example:"3"`
+	VerifyTimeout string `json:"verifyTimeout,omitempty" doc:"Longest run of the verify command: a Go duration; left out: the master's" example:"5m"`
+	OnFailure     string `json:"onFailure,omitempty" doc:"Prompt of the task to queue when this one fails: a template" example:"Say why task {{.ID}} failed: {{.Error}}"`
+	OnIssue       string `json:"onIssue,omitempty" doc:"Prompt of the task to queue when the answer of this one has findings: a template" example:"Look at the findings of {{.ID}}."`
+
+	InputFiles []state.InputFile `json:"inputFiles,omitempty" doc:"Small files that the agent can read"`
+	OutputSpec []string          `json:"outputSpec,omitempty" doc:"Files of the workspace to collect after the run: relative paths" example:"report.md"`
+
+	// AllowStateInWorkspace takes the task although the agent can write the state directory.
+	AllowStateInWorkspace bool `json:"allowStateInWorkspace,omitempty" doc:"Take the task although its agent can write the state directory" example:"false"`
+
+	// Await says that the client waits for the task's end: one from a run is refused
+	// where that end would have to come after the run's own.
+	Await bool `json:"await,omitempty" doc:"The client waits for the task's end" example:"false"`
+	// FromRun is the run that the client is part of; "": none. It is the server's
+	// finding, never the client's word.
+	FromRun string `json:"-"`
+}
+
+// MaxBatch is how many tasks SubmitAll takes at once.
+const MaxBatch = 100_000
+
+// ErrLongList refuses a list of more than [MaxBatch] tasks.
+var ErrLongList = &Error{
+	Code: CodeInvalid, Message: fmt.Sprintf("more than %d tasks are too many at once", MaxBatch), Hint: "give them in several parts",
+}

@@ -1,0 +1,157 @@
+package coordinator
+
+import (
+	"fmt"
+	"io"
+	"stint/memory"
+	"stint/state"
+	"time"
+)
+
+// TaskFiles are the files that go with a task.
+type TaskFiles struct {
+	Inputs  []TaskFile `json:"inputs" doc:"Those that came with the task"`
+	Outputs []TaskFile `json:"outputs" doc:"Those that were collected after a run, which may be others by now"`
+}
+
+// A TaskFile is one file that goes with a task.
+type TaskFile struct {
+	Name    string `json:"name" doc:"A relative path" example:"report.md"`
+	Size    int64  `json:"size" doc:"In bytes" example:"1204"`
+	SHA256  string `json:"sha256,omitempty" doc:"Of what was collected, in hex" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
+	RunID   string `json:"runId,omitempty" doc:"The run in whose directory it lies; none of a file that came with the task" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	Problem string `json:"problem,omitempty" doc:"Why it cannot be had" example:"the copy is not kept any more"`
+}
+
+// Content is what is in a file that goes with a task. Whoever gets it closes it.
+type Content struct {
+	io.ReadSeeker
+	Modified time.Time // zero if nothing says it
+	Close    func() error
+}
+
+// An Image is one task as a copy of the ledger elsewhere has it: what its records say,
+// and what is left of its runs' files. A compaction changes nothing of it but Task.Seq,
+// nor does a move into the archive. What changes without a record of the task, FollowUps
+// and Archived, is left empty.
+type Image struct {
+	Task     state.Task // whole
+	Runs     []TaskRun  // the oldest first
+	HoldsKey bool       // of all tasks that name its idempotency key, it is the one that has it
+}
+
+// A Finding is something that is wrong in a file of the ledger.
+type Finding struct {
+	File    string `json:"file" doc:"Name of the file" example:"tasks.md"`
+	Line    int    `json:"line" doc:"Line number, from 1; 0: the file as a whole" example:"812"`
+	Message string `json:"message" doc:"What is wrong" example:"unknown status \"qeued\"; did you mean queued?"`
+}
+
+// String gives "tasks.md:812: message".
+func (f Finding) String() string {
+	if f.Line == 0 {
+		return f.File + ": " + f.Message
+	}
+	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
+}
+
+// A TakeOver says what taking over tasks.md did, or would do.
+type TakeOver struct {
+	Notices  []string  `json:"notices" doc:"What a person should know, without the findings" example:"tasks.md:15: Task mine: written by hand"`
+	Findings []Finding `json:"findings" doc:"What is wrong in tasks.md now"`
+	Adopted  int       `json:"adopted" doc:"Number of records that were made of a person's edits" example:"1"`
+	Missing  int       `json:"missing" doc:"Number of records that a stale buffer had dropped and that were appended again" example:"0"`
+	Held     int       `json:"held" doc:"Number of edits that are held because a formatter may have made them" example:"0"`
+}
+
+// A TaskPreview is what would become of a task if it were submitted now and ran next. The
+// ids of its run, and of a session that begins, are made anew when it is.
+type TaskPreview struct {
+	Task    state.Task `json:"task" doc:"The task as it would be queued"`
+	Known   bool       `json:"known,omitempty" doc:"The task exists already, under that id or idempotency key: nothing would be queued" example:"false"`
+	Session string     `json:"session,omitempty" enum:"new,resume,later" doc:"Whether the agent would start a conversation, resume one, or resume that of a task that has not run yet" example:"resume"`
+	Resumes string     `json:"resumes,omitempty" doc:"Id of the conversation that it would resume, as the agent's CLI knows it" example:"01999d1c-5f0b-7c11-b1c4-2a8d0e7c9b31"`
+	Ahead   int        `json:"ahead,omitempty" doc:"Tasks of its lane that run, or would run before it" example:"2"`
+
+	Argv   []string    `json:"argv,omitempty" doc:"The command line of the agent" example:"[\"codex\",\"exec\",\"--json\",\"-\"]"`
+	Env    []string    `json:"env,omitempty" doc:"Names of the agent's variables" example:"HOME,PATH"`
+	Reason state.Class `json:"reason,omitempty" doc:"Why the run could not begin; left out: it could" example:"agent-missing"`
+	Error  string      `json:"error,omitempty" doc:"The same in words" example:"codex is not installed"`
+
+	Timeout       string `json:"timeout,omitempty" doc:"Longest run: a Go duration; left out: there is no limit" example:"30m"`
+	MaxIterations int    `json:"maxIterations,omitempty" doc:"Most iterations of agent and verify command, if there is a verify command" example:"3"`
+	VerifyTimeout string `json:"verifyTimeout,omitempty" doc:"Longest run of the verify command: a Go duration" example:"10m"`
+
+	Memory *memory.Result `json:"memory,omitempty" doc:"What was found in the notes; left out: there is nothing to search"`
+	Prompt string         `json:"prompt,omitempty" doc:"What the agent would read on its standard input" example:"## User message\n\nFix the flaky login test."`
+}
+
+// How a task gets its session.
+const (
+	SessionNew    = "new"    // the agent begins one
+	SessionResume = "resume" // the agent goes on with one that it has
+	SessionLater  = "later"  // it goes on with that of the tasks before it, which have not run yet
+)
+
+// A SentPrompt is what an agent was sent in one run of a task, and what was found in
+// the notes for it.
+type SentPrompt struct {
+	TaskID    string         `json:"taskId" doc:"Id of the task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	RunID     string         `json:"runId" doc:"Id of the run" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	Phase     state.Phase    `json:"phase,omitempty" enum:"evaluate" doc:"evaluate: it is the prompt of an agent that judges the answer" example:"evaluate"`
+	Number    int            `json:"number" doc:"Number among the agent's turns, from 1; 0: it is none of them" example:"1"`
+	Of        int            `json:"of" doc:"How many turns there are" example:"1"`
+	Attempt   int            `json:"attempt,omitempty" doc:"Attempt that it belongs to" example:"1"`
+	Iteration int            `json:"iteration,omitempty" doc:"Iteration of the verify loop, from 1" example:"1"`
+	SHA256    string         `json:"sha256" doc:"SHA-256 of the prompt, in hex" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
+	Prompt    string         `json:"prompt,omitempty" doc:"The prompt, if it is UTF-8" example:"## User message\n\nFix the flaky login test."`
+	Base64    []byte         `json:"promptBase64,omitempty" doc:"The prompt in base64, if it is not UTF-8" example:"/w=="`
+	Memory    *memory.Result `json:"memory,omitempty" doc:"What was found in the notes; left out: nothing was searched, found or skipped"`
+}
+
+// Bytes gives the prompt as it was sent.
+func (p *SentPrompt) Bytes() []byte {
+	if p.Base64 != nil {
+		return p.Base64
+	}
+	return []byte(p.Prompt)
+}
+
+// A TaskRun is one run of a task, at work or ended, with what its agent has used and
+// what is left of its files.
+type TaskRun struct {
+	RunID     string      `json:"runId" doc:"Id of the run" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	Phase     state.Phase `json:"phase,omitempty" enum:"verify,evaluate" doc:"Left out of an agent's turn" example:"verify"`
+	Number    int         `json:"number,omitempty" doc:"Among the agent's turns, from 1" example:"1"`
+	Attempt   int         `json:"attempt,omitempty" doc:"Attempt that it belongs to" example:"1"`
+	Iteration int         `json:"iteration,omitempty" doc:"Iteration of the verify loop, from 1" example:"1"`
+	Agent     string      `json:"agent,omitempty" doc:"Agent that ran" example:"codex"`
+	Model     string      `json:"model,omitempty" doc:"Model that it used" example:"gpt-5.5"`
+	Account   string      `json:"account,omitempty" doc:"Account that it used" example:"codex-main"`
+	StartedAt time.Time   `json:"startedAt,omitzero" doc:"When it began" example:"2026-11-21T03:12:45.131Z"`
+	EndedAt   time.Time   `json:"endedAt,omitzero" doc:"When it ended; left out: it runs, or the records do not say" example:"2026-11-21T03:15:09.482Z"`
+	ExitCode  *int        `json:"exitCode,omitempty" doc:"Of a verify command that was not cut off, where -1 says that it did not end by itself; of the last turn of an attempt, as far as the agent's CLI had one" example:"0"`
+	Took      string      `json:"took,omitempty" doc:"How long the verify command took: a Go duration" example:"8.2s"`
+	Reason    state.Class `json:"reason,omitempty" doc:"How it failed; left out: it ended well, or is at work" example:"timeout"`
+	Usage     state.Usage `json:"usage,omitzero" doc:"What it has used"`
+	RunDir    string      `json:"runDir" doc:"Absolute path of its files" example:"/home/ana/.local/state/stint/runs/019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	Kept      bool        `json:"kept" doc:"The files are still there" example:"true"`
+	Stdout    int64       `json:"stdoutBytes" doc:"Length of what it wrote to stdout, as the logs give it" example:"18211"`
+	Stderr    int64       `json:"stderrBytes" doc:"Length of what it wrote to stderr" example:"0"`
+}
+
+// A UsageQuery chooses runs that have ended, and says how to put them together.
+type UsageQuery struct {
+	By       string         // run, task, session, agent, model, account or day; "": all in one row
+	Since    time.Time      // runs that ended then or later; zero: from the first
+	Until    time.Time      // runs that ended before; zero: to the last
+	Location *time.Location // whose days are meant; nil: UTC
+}
+
+// A UsageRow is what the runs of one key have used together.
+type UsageRow struct {
+	Key         string `json:"key,omitempty" doc:"An id, a name, or a day such as 2026-11-21, as the parameter by asks; left out where the task does not say" example:"2026-11-21"`
+	Runs        int    `json:"runs" doc:"Number of runs" example:"12"`
+	Tasks       int    `json:"tasks" doc:"Number of tasks" example:"9"`
+	state.Usage        // of these runs
+}
