@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -11,7 +12,7 @@ import (
 // gives them in the order of their specs. A spec may come after others of the batch
 // by their ids. Specs whose id or idempotency key is known give the tasks that are
 // there already. The error names the first spec that is wrong: "task 3 of 7: …".
-func (c *Coordinator) SubmitAll(ctx context.Context, specs []TaskSpec) ([]state.Task, error) {
+func (c *Coordinator) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error) {
 	return c.submitAll(ctx, request{specs: specs, isList: true})
 }
 
@@ -19,8 +20,8 @@ func (c *Coordinator) SubmitAll(ctx context.Context, specs []TaskSpec) ([]state.
 // have none. The same list under the same key gives the tasks that are there already,
 // and anything else under it is a conflict: another list, a longer or a shorter one,
 // one in another order, or a single task.
-func (c *Coordinator) SubmitOnce(ctx context.Context, key string, specs []TaskSpec) ([]state.Task, error) {
-	if err := CheckKey(key); err != nil {
+func (c *Coordinator) SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error) {
+	if err := task.CheckKey(key); err != nil {
 		return nil, err
 	}
 	return c.submitAll(ctx, request{specs: specs, isList: true, key: key})
@@ -33,7 +34,7 @@ func (c *Coordinator) submitAll(ctx context.Context, req request) ([]state.Task,
 
 // SubmitAllOffline is SubmitAll where no master runs: it locks the state
 // directory, appends durably and closes. The error has CodeBusy if a master does run.
-func SubmitAllOffline(ctx context.Context, cfg Config, specs []TaskSpec) ([]state.Task, error) {
+func SubmitAllOffline(ctx context.Context, cfg task.Config, specs []task.TaskSpec) ([]state.Task, error) {
 	c, err := Open(cfg)
 	if err != nil {
 		return nil, err

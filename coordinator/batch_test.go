@@ -14,11 +14,12 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 // submitAll is SubmitAll with the world's workspace.
-func (w *world) submitAll(specs []coordinator.TaskSpec) ([]state.Task, error) {
+func (w *world) submitAll(specs []task.TaskSpec) ([]state.Task, error) {
 	for i := range specs {
 		if specs[i].Workspace == "" {
 			specs[i].Workspace = w.work
@@ -37,9 +38,9 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 	w.open()
 	defer func() { w.close() }()
 	const n = 10_001
-	specs := make([]coordinator.TaskSpec, n)
+	specs := make([]task.TaskSpec, n)
 	for i := range specs {
-		specs[i] = coordinator.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true}
+		specs[i] = task.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true}
 	}
 	specs[n-1].Model = "two words"
 	_, err := w.submitAll(specs)
@@ -70,18 +71,18 @@ func TestSubmitGivesWholeTask(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	defer w.close()
-	spec := coordinator.TaskSpec{
+	spec := task.TaskSpec{
 		ID: newID(), Prompt: "\n Fix it.\nKeep it small. \n", Hold: true, Label: "l", IdempotencyKey: "k", Priority: 7, Timeout: "3m",
 		VerifyCommand: "true", OnFailure: "Look at it.", OnIssue: "Look again.", OutputSpec: []string{"out"},
 		InputFiles: []state.InputFile{{Name: "a", Content: "b\n"}},
 	}
 	again := spec
 	again.ID = newID()
-	tasks, err := w.submitAll([]coordinator.TaskSpec{spec, {Prompt: "another", Hold: true}})
+	tasks, err := w.submitAll([]task.TaskSpec{spec, {Prompt: "another", Hold: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := w.submitAll([]coordinator.TaskSpec{again, {Prompt: "one more", Hold: true}})
+	known, err := w.submitAll([]task.TaskSpec{again, {Prompt: "one more", Hold: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestBatchKnowsItsOwn(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	a, b := newID(), newID()
-	tasks, err := w.submitAll([]coordinator.TaskSpec{
+	tasks, err := w.submitAll([]task.TaskSpec{
 		{ID: a, Prompt: "a", After: []string{b}, SessionKey: "one"},
 		{ID: b, Prompt: "b", SessionKey: "two"},
 		{Prompt: "c", SessionKey: "two"},
@@ -152,8 +153,8 @@ func TestBatchContinuesBesideParallel(t *testing.T) {
 	w.cfg.Agents["codex"] = w.agent
 	w.open()
 	defer w.close()
-	last := w.wait(w.submit(coordinator.TaskSpec{Prompt: "a", Agent: "demo"}).ID)
-	tasks, err := w.submitAll([]coordinator.TaskSpec{{Prompt: "b", Agent: "codex", Parallel: true}, {Prompt: "c", Continue: true}})
+	last := w.wait(w.submit(task.TaskSpec{Prompt: "a", Agent: "demo"}).ID)
+	tasks, err := w.submitAll([]task.TaskSpec{{Prompt: "b", Agent: "codex", Parallel: true}, {Prompt: "c", Continue: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,27 +170,27 @@ func TestBatchRefuses(t *testing.T) {
 	defer w.close()
 	a, b := newID(), newID()
 	tests := []struct {
-		specs []coordinator.TaskSpec
+		specs []task.TaskSpec
 		want  string
 	}{
 		{nil, "there is no task to take in"},
-		{make([]coordinator.TaskSpec, coordinator.MaxBatch+1), "more than 100000 tasks are too many at once"},
-		{[]coordinator.TaskSpec{{Prompt: "a", ID: a}, {Prompt: "b", ID: a}}, "task 2 of 2: the id " + a + " is that of task 1 as well"},
-		{[]coordinator.TaskSpec{{Prompt: "a", IdempotencyKey: "k"}, {Prompt: "a", IdempotencyKey: "k"}}, `task 2 of 2: the idempotency key "k" is that of task 1 as well`},
+		{make([]task.TaskSpec, task.MaxBatch+1), "more than 100000 tasks are too many at once"},
+		{[]task.TaskSpec{{Prompt: "a", ID: a}, {Prompt: "b", ID: a}}, "task 2 of 2: the id " + a + " is that of task 1 as well"},
+		{[]task.TaskSpec{{Prompt: "a", IdempotencyKey: "k"}, {Prompt: "a", IdempotencyKey: "k"}}, `task 2 of 2: the idempotency key "k" is that of task 1 as well`},
 		{
-			[]coordinator.TaskSpec{{Prompt: "a", ID: a, After: []string{b}, SessionKey: "s"}, {Prompt: "b", ID: b, SessionKey: "s"}},
+			[]task.TaskSpec{{Prompt: "a", ID: a, After: []string{b}, SessionKey: "s"}, {Prompt: "b", ID: b, SessionKey: "s"}},
 			"task 1 of 2: it would wait for itself: " + a + " comes after " + b + ", " + b + " is behind " + a + " in session s",
 		},
 		{
-			[]coordinator.TaskSpec{{Prompt: "x"}, {Prompt: "a", ID: a, After: []string{b}, Parallel: true}, {Prompt: "b", ID: b, After: []string{a}, Parallel: true}},
+			[]task.TaskSpec{{Prompt: "x"}, {Prompt: "a", ID: a, After: []string{b}, Parallel: true}, {Prompt: "b", ID: b, After: []string{a}, Parallel: true}},
 			"task 2 of 3: it would wait for itself: " + a + " comes after " + b + ", " + b + " comes after " + a,
 		},
 		{
-			[]coordinator.TaskSpec{{Prompt: "a", ID: a, After: []string{b}}, {Prompt: "b", ID: b, Continue: true}},
+			[]task.TaskSpec{{Prompt: "a", ID: a, After: []string{b}}, {Prompt: "b", ID: b, Continue: true}},
 			"task 1 of 2: it would wait for itself: " + a + " comes after " + b + ", " + b + " is behind " + a + " in the lane of",
 		},
-		{[]coordinator.TaskSpec{{Prompt: "a", ID: a, After: []string{a}}}, "the task cannot come after itself"},
-		{[]coordinator.TaskSpec{{Prompt: "a"}, {Prompt: " "}}, "task 2 of 2: the prompt is empty"},
+		{[]task.TaskSpec{{Prompt: "a", ID: a, After: []string{a}}}, "the task cannot come after itself"},
+		{[]task.TaskSpec{{Prompt: "a"}, {Prompt: " "}}, "task 2 of 2: the prompt is empty"},
 	}
 	for _, tt := range tests {
 		if _, err := w.submitAll(tt.specs); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -205,8 +206,8 @@ func TestBatchRefuses(t *testing.T) {
 func TestBatchAgain(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
-	specs := []coordinator.TaskSpec{{Prompt: "a", IdempotencyKey: "ka", Workspace: w.work}, {Prompt: "b", ID: newID(), Workspace: w.work}}
-	specs = append(specs, coordinator.TaskSpec{Prompt: "c", After: []string{specs[1].ID}, IdempotencyKey: "kc", Workspace: w.work})
+	specs := []task.TaskSpec{{Prompt: "a", IdempotencyKey: "ka", Workspace: w.work}, {Prompt: "b", ID: newID(), Workspace: w.work}}
+	specs = append(specs, task.TaskSpec{Prompt: "c", After: []string{specs[1].ID}, IdempotencyKey: "kc", Workspace: w.work})
 	first, err := coordinator.SubmitAllOffline(t.Context(), w.cfg, specs)
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +230,7 @@ func TestBatchAgain(t *testing.T) {
 	if err := w.c.Dump(&journal[1]); err != nil || journal[0].String() != journal[1].String() {
 		t.Errorf("something has changed: %v", err)
 	}
-	if _, err := coordinator.SubmitAllOffline(t.Context(), w.cfg, specs); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeBusy}) {
+	if _, err := coordinator.SubmitAllOffline(t.Context(), w.cfg, specs); !errors.Is(err, &task.Error{Code: task.CodeBusy}) {
 		t.Errorf("beside a master: %v", err)
 	}
 }
@@ -241,7 +242,7 @@ func TestAgainWithAnotherConfiguration(t *testing.T) {
 	w.cfg.MaxWorkers = 0
 	w.cfg.Agents["claude"] = w.agent
 	w.cfg.Fallback = []string{"claude"}
-	spec := coordinator.TaskSpec{Prompt: "a", IdempotencyKey: "k", Parallel: true}
+	spec := task.TaskSpec{Prompt: "a", IdempotencyKey: "k", Parallel: true}
 	w.open()
 	first := w.submit(spec)
 	w.close()
@@ -252,7 +253,7 @@ func TestAgainWithAnotherConfiguration(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	spec.Agent = "claude"
-	if _, err := w.try(spec); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+	if _, err := w.try(spec); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		t.Errorf("with another agent: %v", err)
 	}
 }
@@ -261,8 +262,8 @@ func TestAgainWithAnotherConfiguration(t *testing.T) {
 func TestArchiveIsFiltered(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	a := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", TenantID: "ana", Queue: "nightly"}).ID)
-	b := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", TenantID: "bob", InputFiles: []state.InputFile{{Name: "a", Content: "x"}}}).ID)
+	a := w.wait(w.submit(task.TaskSpec{Prompt: "p", TenantID: "ana", Queue: "nightly"}).ID)
+	b := w.wait(w.submit(task.TaskSpec{Prompt: "p", TenantID: "bob", InputFiles: []state.InputFile{{Name: "a", Content: "x"}}}).ID)
 	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
@@ -57,7 +58,7 @@ func (c *Coordinator) Verify(ctx context.Context, ref, by string) (CheckResult, 
 		return CheckResult{}, err
 	}
 	defer c.leaveLane(r)
-	defer context.AfterFunc(ctx, func() { r.cancel(ErrCanceled) })()
+	defer context.AfterFunc(ctx, func() { r.cancel(task.ErrCanceled) })()
 	return c.check(r, &t, by)
 }
 
@@ -67,17 +68,17 @@ func (c *Coordinator) checkable(t *state.Task) error {
 	t.VerifyCommand = cmp.Or(t.VerifyCommand, c.workspace(t.Workspace).VerifyCommand)
 	switch {
 	case t.Archived != "":
-		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s was archived", t.ID), Hint: "to bring it back: stint retry " + t.ID}
-	case !hasVerify(t):
-		return invalid("give it one (verifyCommand: go test ./...) with: stint edit "+t.ID, "task %s has no verify command", t.ID)
+		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s was archived", t.ID), Hint: "to bring it back: stint retry " + t.ID}
+	case !task.HasVerify(t):
+		return task.Invalid("give it one (verifyCommand: go test ./...) with: stint edit "+t.ID, "task %s has no verify command", t.ID)
 	case t.Hold && t.Trigger == state.ByAgent:
-		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
+		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
 	}
 	if wrong := c.misplaced(t); wrong != "" {
-		return invalid("name another workspace with: stint edit "+t.ID, "%s", wrong)
+		return task.Invalid("name another workspace with: stint edit "+t.ID, "%s", wrong)
 	}
 	if fi, err := os.Stat(t.Workspace); err != nil || !fi.IsDir() {
-		return invalid("stint show "+t.ID, "the directory %q of task %s is not there", t.Workspace, t.ID)
+		return task.Invalid("stint show "+t.ID, "the directory %q of task %s is not there", t.Workspace, t.ID)
 	}
 	return nil
 }
@@ -112,7 +113,7 @@ func (c *Coordinator) tryLane(r *run) (taken bool, err error) {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	busy := func(format string, args ...any) error {
-		return &Error{Code: CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + id}
+		return &task.Error{Code: task.CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + id}
 	}
 	if c.closing {
 		return false, c.stopped()
@@ -184,12 +185,12 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 		return CheckResult{}, err
 	}
 	defer done()
-	res := c.cfg.Shell.Verify(r.ctx, VerifyRun{
+	res := c.cfg.Shell.Verify(r.ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
 		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(t), Grace: c.cfg.Grace,
 	})
 	switch {
-	case errors.Is(context.Cause(r.ctx), ErrShutdown):
+	case errors.Is(context.Cause(r.ctx), task.ErrShutdown):
 		return CheckResult{}, c.stopped()
 	case !res.Told():
 		return CheckResult{}, errors.New(res.Error)

@@ -16,12 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
 
-func code(err error) coordinator.Code {
-	var e *coordinator.Error
+func code(err error) task.Code {
+	var e *task.Error
 	if errors.As(err, &e) {
 		return e.Code
 	}
@@ -80,12 +81,12 @@ func TestVerifyOfAnArchivedTask(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		id := w.verified(nil)
 		w.ended(id)
-		w.shell.do = func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+		w.shell.do = func(context.Context, task.VerifyRun) task.VerifyResult {
 			time.Sleep(time.Second)
 			if r, err := w.c.Compact(w.t.Context(), 0, false); err != nil || r.Archived != 1 {
 				t.Errorf("%+v, %v", r, err)
 			}
-			return coordinator.VerifyResult{ExitCode: 3, Error: "no"}
+			return task.VerifyResult{ExitCode: 3, Error: "no"}
 		}
 		if got, err := w.c.Verify(w.t.Context(), id, "client"); err != nil || got.ExitCode != 3 {
 			t.Errorf("%+v, %v", got, err)
@@ -102,12 +103,12 @@ func TestVerifyOfAnArchivedTask(t *testing.T) {
 // TestVerifyRefused says why there is nothing to run.
 func TestVerifyRefused(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
-		plain := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		plain := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		w.ended(plain)
-		if _, err := w.c.Verify(w.t.Context(), plain, "client"); code(err) != coordinator.CodeInvalid || !strings.HasPrefix(err.Error(), "task "+plain+" has no verify command") {
+		if _, err := w.c.Verify(w.t.Context(), plain, "client"); code(err) != task.CodeInvalid || !strings.HasPrefix(err.Error(), "task "+plain+" has no verify command") {
 			t.Errorf("without a command: %v", err)
 		}
-		if _, err := w.c.Verify(w.t.Context(), "nobody", "client"); code(err) != coordinator.CodeNotFound {
+		if _, err := w.c.Verify(w.t.Context(), "nobody", "client"); code(err) != task.CodeNotFound {
 			t.Errorf("without a task: %v", err)
 		}
 		begun := make(chan string, 1)
@@ -115,7 +116,7 @@ func TestVerifyRefused(t *testing.T) {
 		id := w.verified(nil)
 		<-begun
 		for _, ref := range []string{id, w.verified(nil)} { // the second one waits in the same lane
-			if _, err := w.c.Verify(w.t.Context(), ref, "client"); code(err) != coordinator.CodeBusy {
+			if _, err := w.c.Verify(w.t.Context(), ref, "client"); code(err) != task.CodeBusy {
 				t.Errorf("while the lane is busy: %v", err)
 			}
 		}
@@ -142,14 +143,14 @@ func TestVerifyHoldsTheLane(t *testing.T) {
 			ended <- err
 		}()
 		run := <-begun
-		if _, err := w.c.Verify(ctx, id, "client"); code(err) != coordinator.CodeBusy {
+		if _, err := w.c.Verify(ctx, id, "client"); code(err) != task.CodeBusy {
 			t.Errorf("twice at once: %v", err)
 		}
 		if diff := cmp.Diff([]string{run}, w.checks()); diff != "" {
 			t.Errorf("noted: %s", diff)
 		}
-		next := w.submit(coordinator.TaskSpec{Prompt: "next"}).ID
-		other := w.submit(coordinator.TaskSpec{Prompt: "other", Parallel: true}).ID
+		next := w.submit(task.TaskSpec{Prompt: "next"}).ID
+		other := w.submit(task.TaskSpec{Prompt: "other", Parallel: true}).ID
 		w.ended(other)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -188,7 +189,7 @@ func TestVerifyOfTasksThatNeverRan(t *testing.T) {
 		for n := range 3 {
 			id := fmt.Sprint("hand", n)
 			if n == 2 {
-				if _, err := w.c.Verify(ctx, id, "client"); code(err) != coordinator.CodeBusy || !strings.Contains(err.Error(), "2 verify commands run") {
+				if _, err := w.c.Verify(ctx, id, "client"); code(err) != task.CodeBusy || !strings.Contains(err.Error(), "2 verify commands run") {
 					t.Errorf("the third one: %v", err)
 				}
 				continue
@@ -227,7 +228,7 @@ func TestVerifyAtAShutdown(t *testing.T) {
 		}()
 		<-begun
 		w.stop()
-		if err := <-ended; code(err) != coordinator.CodeStopped {
+		if err := <-ended; code(err) != task.CodeStopped {
 			t.Errorf("at a shutdown: %v", err)
 		}
 		w.close()
@@ -245,7 +246,7 @@ func TestVerifyAtAShutdown(t *testing.T) {
 			return nil
 		}
 		w.openUnwatched()
-		w.ended(w.submit(coordinator.TaskSpec{Prompt: "next"}).ID)
+		w.ended(w.submit(task.TaskSpec{Prompt: "next"}).ID)
 		if len(looked) != 1 || looked[0] != "killed" || !slices.Equal(w.checks(), []string{unwritten}) {
 			t.Errorf("looked after %v; noted: %v", looked, w.checks())
 		}
@@ -278,15 +279,15 @@ func TestVerifyThatMayStillBeAlive(t *testing.T) {
 		}
 		begun := time.Now()
 		w.openUnwatched()
-		next := w.submit(coordinator.TaskSpec{Prompt: "next"}).ID
-		w.ended(w.submit(coordinator.TaskSpec{Prompt: "other", Parallel: true}).ID)
+		next := w.submit(task.TaskSpec{Prompt: "next"}).ID
+		w.ended(w.submit(task.TaskSpec{Prompt: "other", Parallel: true}).ID)
 		if took := time.Since(begun); took > time.Minute {
 			t.Errorf("others waited for %s", took)
 		}
 		if why, err := w.c.Why(next); err != nil || !strings.HasPrefix(why, "behind the verify command of task "+id+", which may still be alive, in the lane of ") {
 			t.Errorf("%q, %v", why, err)
 		}
-		if _, err := w.c.Verify(w.t.Context(), id, "client"); code(err) != coordinator.CodeBusy {
+		if _, err := w.c.Verify(w.t.Context(), id, "client"); code(err) != task.CodeBusy {
 			t.Errorf("in its lane: %v", err)
 		}
 		w.reopen() // a shutdown does not wait for it either

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -21,7 +22,7 @@ var ErrNotKept = errors.New("the copy is not kept any more")
 // file below that directory that has no other name. Errors are sentences for people;
 // [ErrNotKept] is one of them.
 func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
-	clean, err := cleanPath(path)
+	clean, err := task.CleanPath(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the path %w", err)
 	}
@@ -51,17 +52,17 @@ func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
 // collected after its last run. run, if not "", chooses one by its id, a unique piece of
 // it, or its number among the agent's runs: then it is what lies in the directory of
 // that one, of the files that the task names.
-func (c *Coordinator) Files(ctx context.Context, ref, run string) (TaskFiles, error) {
+func (c *Coordinator) Files(ctx context.Context, ref, run string) (task.TaskFiles, error) {
 	t, err := c.Task(ctx, ref)
 	if err != nil {
-		return TaskFiles{}, err
+		return task.TaskFiles{}, err
 	}
 	if run != "" {
 		return c.filesOfRun(&t, run)
 	}
-	list := TaskFiles{Inputs: []TaskFile{}, Outputs: []TaskFile{}}
+	list := task.TaskFiles{Inputs: []task.TaskFile{}, Outputs: []task.TaskFile{}}
 	for _, f := range t.InputFiles {
-		list.Inputs = append(list.Inputs, TaskFile{Name: shortest(f.Name), Size: int64(len(f.Content))})
+		list.Inputs = append(list.Inputs, task.TaskFile{Name: shortest(f.Name), Size: int64(len(f.Content))})
 	}
 	for _, out := range t.OutputFiles {
 		f := c.lookAtCopy(t.RunID, out.Path)
@@ -72,14 +73,14 @@ func (c *Coordinator) Files(ctx context.Context, ref, run string) (TaskFiles, er
 }
 
 // filesOfRun gives the files in the directory of a run that the task names.
-func (c *Coordinator) filesOfRun(t *state.Task, run string) (TaskFiles, error) {
+func (c *Coordinator) filesOfRun(t *state.Task, run string) (task.TaskFiles, error) {
 	step, err := FindRun(t, run)
 	if err != nil {
-		return TaskFiles{}, err
+		return task.TaskFiles{}, err
 	}
 	inputs, outputs := namesOf(t)
-	look := func(names []string) []TaskFile {
-		list := []TaskFile{}
+	look := func(names []string) []task.TaskFile {
+		list := []task.TaskFile{}
 		for _, name := range names {
 			if f := c.lookAtCopy(step.RunID, name); f.Problem != ErrNotKept.Error() {
 				list = append(list, f)
@@ -87,7 +88,7 @@ func (c *Coordinator) filesOfRun(t *state.Task, run string) (TaskFiles, error) {
 		}
 		return list
 	}
-	return TaskFiles{Inputs: look(inputs), Outputs: look(outputs)}, nil
+	return task.TaskFiles{Inputs: look(inputs), Outputs: look(outputs)}, nil
 }
 
 // namesOf gives the names of the files that came with a task, and of those that it is to
@@ -109,15 +110,15 @@ func namesOf(t *state.Task) (inputs, outputs []string) {
 
 // shortest gives a path in its shortest form; one that is none stays as it is.
 func shortest(path string) string {
-	if clean, err := cleanPath(path); err == nil {
+	if clean, err := task.CleanPath(path); err == nil {
 		return clean
 	}
 	return path
 }
 
 // lookAtCopy tells of a file in the directory of a run.
-func (c *Coordinator) lookAtCopy(runID, name string) TaskFile {
-	f := TaskFile{Name: name, RunID: runID}
+func (c *Coordinator) lookAtCopy(runID, name string) task.TaskFile {
+	f := task.TaskFile{Name: name, RunID: runID}
 	file, fi, err := c.openCopy(runID, name)
 	if err != nil {
 		f.Problem = err.Error()
@@ -138,10 +139,10 @@ func (c *Coordinator) openCopy(runID, name string) (*os.File, fs.FileInfo, error
 // OpenFile gives the content of a file of a task by its name, which is one that Files
 // gives. A name that came with the task and that nothing was collected under is what
 // came.
-func (c *Coordinator) OpenFile(ctx context.Context, ref, run, name string) (Content, error) {
+func (c *Coordinator) OpenFile(ctx context.Context, ref, run, name string) (task.Content, error) {
 	t, err := c.Task(ctx, ref)
 	if err != nil {
-		return Content{}, err
+		return task.Content{}, err
 	}
 	inputs, outputs := namesOf(&t)
 	if run != "" {
@@ -150,7 +151,7 @@ func (c *Coordinator) OpenFile(ctx context.Context, ref, run, name string) (Cont
 			err = noFile(&t, name, "it has no such file")
 		}
 		if err != nil {
-			return Content{}, err
+			return task.Content{}, err
 		}
 		return c.contentOf(&t, step.RunID, name)
 	}
@@ -159,21 +160,21 @@ func (c *Coordinator) OpenFile(ctx context.Context, ref, run, name string) (Cont
 	}
 	for _, f := range t.InputFiles {
 		if shortest(f.Name) == name {
-			return Content{ReadSeeker: strings.NewReader(f.Content), Close: func() error { return nil }}, nil
+			return task.Content{ReadSeeker: strings.NewReader(f.Content), Close: func() error { return nil }}, nil
 		}
 	}
-	return Content{}, noFile(&t, name, "it has no such file")
+	return task.Content{}, noFile(&t, name, "it has no such file")
 }
 
-func (c *Coordinator) contentOf(t *state.Task, runID, name string) (Content, error) {
+func (c *Coordinator) contentOf(t *state.Task, runID, name string) (task.Content, error) {
 	f, fi, err := c.openCopy(runID, name)
 	if err != nil {
-		return Content{}, noFile(t, name, err.Error())
+		return task.Content{}, noFile(t, name, err.Error())
 	}
-	return Content{ReadSeeker: f, Modified: fi.ModTime(), Close: f.Close}, nil
+	return task.Content{ReadSeeker: f, Modified: fi.ModTime(), Close: f.Close}, nil
 }
 
 // noFile says that a file of a task cannot be had.
 func noFile(t *state.Task, name, why string) error {
-	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("task %s: the file %s: %s", t.ID, evidence(name), why), Hint: "stint show --with-files " + t.ID}
+	return &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("task %s: the file %s: %s", t.ID, evidence(name), why), Hint: "stint show --with-files " + t.ID}
 }

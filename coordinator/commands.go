@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/session"
 	"stint/state"
@@ -20,9 +21,9 @@ func (c *Coordinator) find(ref string) (string, error) {
 	var many *state.AmbiguousError
 	switch {
 	case errors.As(err, &many):
-		return "", &Error{Code: CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(many.IDs, ", ")), Hint: "give more of the id"}
+		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(many.IDs, ", ")), Hint: "give more of the id"}
 	case errors.Is(err, state.ErrNotFound):
-		return "", &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: "stint ls"}
+		return "", &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: "stint ls"}
 	}
 	return id, err
 }
@@ -39,7 +40,7 @@ func (c *Coordinator) wholeOf(id string) (t state.Task, err error) {
 	if e, ok := c.state.Archived(id); ok {
 		t, err = c.readArchived(e)
 	} else if t, ok, err = c.state.Task(id); err == nil && !ok {
-		err = &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
+		err = &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
 	}
 	t.FollowUps = c.state.FollowUps(id)
 	return t, err
@@ -76,7 +77,7 @@ func (c *Coordinator) Rows(f state.Filter, encode func(*state.Task) ([]byte, err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.Before > c.state.Seq() {
-		return nil, BadCursor("it is from another list")
+		return nil, task.BadCursor("it is from another list")
 	}
 	rows, err := c.state.Rows(f, encode)
 	if err != nil {
@@ -110,7 +111,7 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 	}
 	for again := false; ; again = true {
 		run, err := c.cancelWaiting(ctx, id, by)
-		if again && errors.Is(err, &Error{Code: CodeConflict}) {
+		if again && errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 			return c.whole(id) // it has ended meanwhile
 		}
 		if err == nil && run != "" {
@@ -139,7 +140,7 @@ func (c *Coordinator) cancelWaiting(ctx context.Context, id, by string) (run str
 		case t.Status == state.Running:
 			run = t.RunID
 		case t.Status.Terminal():
-			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s has ended already: %s", id, t.Status), Hint: "stint show " + id}
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s has ended already: %s", id, t.Status), Hint: "stint show " + id}
 		default:
 			r := &ledger.Record{Kind: ledger.KindTask, ID: id}
 			tx.Append(r.Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
@@ -159,8 +160,8 @@ func (c *Coordinator) cancelRun(ctx context.Context, id, run, by string) error {
 	}
 	c.runsMu.Unlock()
 	limit := EndLimit(c.cfg.Grace)
-	ctx, stop := context.WithTimeoutCause(ctx, limit, &Error{
-		Code: CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
+	ctx, stop := context.WithTimeoutCause(ctx, limit, &task.Error{
+		Code: task.CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
 	})
 	defer stop()
 	_, err := c.until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
@@ -170,8 +171,8 @@ func (c *Coordinator) cancelRun(ctx context.Context, id, run, by string) error {
 // cancelBy is ErrCanceled with who asked for it.
 type cancelBy string
 
-func (cancelBy) Error() string { return ErrCanceled.Error() }
-func (cancelBy) Unwrap() error { return ErrCanceled }
+func (cancelBy) Error() string { return task.ErrCanceled.Error() }
+func (cancelBy) Unwrap() error { return task.ErrCanceled }
 
 // canceledBy gives who has canceled a run.
 func canceledBy(ctx context.Context) string {
@@ -187,7 +188,7 @@ func (c *Coordinator) peek(id string) (state.Task, error) {
 	defer c.mu.Unlock()
 	t, ok := c.state.Peek(id)
 	if !ok {
-		return t, &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
+		return t, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
 	}
 	return t, nil
 }
@@ -209,7 +210,7 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 			return err
 		}
 		if t.Status == state.Running {
-			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
 		}
 		if err := c.checkRetry(&t); err != nil {
 			return err
@@ -254,12 +255,12 @@ func (c *Coordinator) checkRetry(t *state.Task) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id, st, bad := c.state.EndedBadly(t); bad {
-		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s comes after %s, which is %s", t.ID, id, st), Hint: "first: stint retry " + id}
+		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s comes after %s, which is %s", t.ID, id, st), Hint: "first: stint retry " + id}
 	}
 	again := *t
 	again.Status = state.Queued
 	if err := c.state.CheckOrder([]state.Task{again}); err != nil {
-		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s cannot be queued: %v", t.ID, err), Hint: "stint show " + t.ID}
+		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s cannot be queued: %v", t.ID, err), Hint: "stint show " + t.ID}
 	}
 	return nil
 }
@@ -295,7 +296,7 @@ func (c *Coordinator) until(ctx context.Context, id string, is func(*state.Task)
 
 // follow reads changes until one may be the one that is waited for, or until
 // they end because we were too slow: then the caller looks again.
-func (c *Coordinator) follow(ctx context.Context, id string, changes <-chan *Change, is func(*state.Task) bool) error {
+func (c *Coordinator) follow(ctx context.Context, id string, changes <-chan *task.Change, is func(*state.Task) bool) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -366,7 +367,7 @@ func (c *Coordinator) SessionPage(ref string, before int64, n int) (state.Sessio
 	case errors.Is(err, fs.ErrNotExist) && before == 0:
 		err = nil // nothing was said yet
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, session.ErrNoPlace):
-		err = BadCursor("the transcript has no such place")
+		err = task.BadCursor("the transcript has no such place")
 	}
 	return s, p, err
 }
@@ -377,5 +378,5 @@ func (c *Coordinator) findSession(ref string) (state.Session, error) {
 			return s, nil
 		}
 	}
-	return state.Session{}, &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no session %q", ref), Hint: "stint session ls"}
+	return state.Session{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no session %q", ref), Hint: "stint session ls"}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -20,7 +21,7 @@ import (
 func (c *Coordinator) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
 	defer c.call()()
 	if olderThan < 0 {
-		return ledger.CompactReport{}, invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
+		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}
 	r, err := c.ledger.Compact(ctx, func() (ledger.Keep, error) {
 		c.mu.Lock()
@@ -46,7 +47,7 @@ func (c *Coordinator) compactError(err error) error {
 		if hint == "" {
 			hint = "try again"
 		}
-		return &Error{Code: CodeConflict, Message: "the ledger was not compacted: " + refused.Why, Hint: hint}
+		return &task.Error{Code: task.CodeConflict, Message: "the ledger was not compacted: " + refused.Why, Hint: hint}
 	case errors.Is(err, ledger.ErrClosed):
 		return c.stopped()
 	}
@@ -55,7 +56,7 @@ func (c *Coordinator) compactError(err error) error {
 
 // CompactOffline is Compact where no master runs: it locks the state directory,
 // compacts and closes. The error has CodeBusy if a master does run.
-func CompactOffline(ctx context.Context, cfg Config, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
+func CompactOffline(ctx context.Context, cfg task.Config, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
 	c, err := Open(cfg)
 	if err != nil {
 		return ledger.CompactReport{}, err

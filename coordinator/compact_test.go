@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -18,9 +19,9 @@ func TestCompaction(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	defer w.close()
-	spec := coordinator.TaskSpec{Prompt: "once", IdempotencyKey: "k", SessionKey: "web"}
+	spec := task.TaskSpec{Prompt: "once", IdempotencyKey: "k", SessionKey: "web"}
 	one := w.wait(w.submit(spec).ID)
-	later := w.submit(coordinator.TaskSpec{Prompt: "later", NotBefore: time.Now().Add(time.Hour)})
+	later := w.submit(task.TaskSpec{Prompt: "later", NotBefore: time.Now().Add(time.Hour)})
 	changes, stop := w.c.Subscribe(10)
 	defer stop()
 	if r, err := w.c.Compact(t.Context(), 24*time.Hour, false); err != nil || r.Archived != 0 || r.Merged != 3 {
@@ -43,13 +44,13 @@ func TestCompaction(t *testing.T) {
 		t.Errorf("its key gives %s", got.ID)
 	}
 	spec.Prompt = "another body"
-	if _, err := w.try(spec); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+	if _, err := w.try(spec); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		t.Errorf("its key with another body: %v", err)
 	}
-	if _, err := w.c.Cancel(t.Context(), one.ID, "user"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+	if _, err := w.c.Cancel(t.Context(), one.ID, "user"); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		t.Errorf("canceled: %v", err)
 	}
-	if next := w.wait(w.submit(coordinator.TaskSpec{Prompt: "next", SessionKey: "web"}).ID); next.SessionID != one.SessionID {
+	if next := w.wait(w.submit(task.TaskSpec{Prompt: "next", SessionKey: "web"}).ID); next.SessionID != one.SessionID {
 		t.Errorf("its session is forgotten: %s and %s", next.SessionID, one.SessionID)
 	}
 	if c := <-changes; c.Task.ID == one.ID || c.Task.ID == later.ID {
@@ -68,7 +69,7 @@ func TestCompactionByItself(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	for range 5 {
-		w.wait(w.submit(coordinator.TaskSpec{Prompt: strings.Repeat("long ", 1000)}).ID)
+		w.wait(w.submit(task.TaskSpec{Prompt: strings.Repeat("long ", 1000)}).ID)
 	}
 	w.close()
 	w.cfg.CompactSize = 10_000
@@ -92,9 +93,9 @@ func TestCompactionByItself(t *testing.T) {
 func TestPagesOverCompaction(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	waits := coordinator.TaskSpec{Prompt: "later", NotBefore: time.Now().Add(time.Hour)}
+	waits := task.TaskSpec{Prompt: "later", NotBefore: time.Now().Add(time.Hour)}
 	old := w.submit(waits)
-	w.wait(w.submit(coordinator.TaskSpec{Prompt: "once"}).ID)
+	w.wait(w.submit(task.TaskSpec{Prompt: "once"}).ID)
 	newest := w.submit(waits)
 	page := func(before uint64) (ids []string, last uint64) {
 		rows, err := w.c.Rows(state.Filter{Limit: 2, Before: before}, func(t *state.Task) ([]byte, error) { return []byte(t.ID), nil })
@@ -127,8 +128,8 @@ func TestPagesOverCompaction(t *testing.T) {
 	defer w.close()
 	next("after a restart")
 	_, err := w.c.Rows(state.Filter{Before: last + 1000}, nil)
-	var wrong *coordinator.Error
-	if !errors.As(err, &wrong) || wrong.Code != coordinator.CodeInvalid || wrong.Field != "cursor" {
+	var wrong *task.Error
+	if !errors.As(err, &wrong) || wrong.Code != task.CodeInvalid || wrong.Field != "cursor" {
 		t.Errorf("a place that no list has: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/prompt"
@@ -26,7 +27,7 @@ func bounded(answer string) string {
 
 // finish records how a run ended. Where the disk is full it waits until there is
 // room, so that a result is not lost; the lane stays taken meanwhile.
-func (c *Coordinator) finish(r *run, out Outcome) error {
+func (c *Coordinator) finish(r *run, out task.Outcome) error {
 	places := c.placesOf(r.task.ID)
 	err := c.keepAnswer(r, &out, func() error {
 		return c.insist(context.Background(), "a result", c.update, func(tx *ledger.Tx) error {
@@ -44,7 +45,7 @@ func (c *Coordinator) finish(r *run, out Outcome) error {
 
 // keepAnswer puts a run's answer into its file and records the run's end. If there was
 // no room for the file, it tries once more when there was some for the record.
-func (c *Coordinator) keepAnswer(r *run, out *Outcome, record func() error) error {
+func (c *Coordinator) keepAnswer(r *run, out *task.Outcome, record func() error) error {
 	unwritten := c.writeAnswer(r, out)
 	for len(out.Result) > MaxResult && ShortageOf(unwritten) != 0 && c.waitAgain(r.ctx, "an answer", unwritten) {
 		unwritten = c.writeAnswer(r, out) // the record has not all of it
@@ -61,7 +62,7 @@ func (c *Coordinator) keepAnswer(r *run, out *Outcome, record func() error) erro
 
 // writeAnswer puts the whole answer into the run's directory, or nothing: a part of
 // it would be taken for all.
-func (c *Coordinator) writeAnswer(r *run, out *Outcome) error {
+func (c *Coordinator) writeAnswer(r *run, out *task.Outcome) error {
 	if out.Result == "" || r.cut {
 		return nil
 	}
@@ -74,7 +75,7 @@ func (c *Coordinator) writeAnswer(r *run, out *Outcome) error {
 }
 
 // conclude appends the records with which a run and its attempt end.
-func (c *Coordinator) conclude(r *run, out Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
+func (c *Coordinator) conclude(r *run, out task.Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
 	if out.Class == state.ClassSessionLost && r.session == "" && c.cfg.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
@@ -123,7 +124,7 @@ func (c *Coordinator) end(tx *ledger.Tx, rec *ledger.Record, findings []state.Is
 
 // endRecord begins the record of a run's end: what is to be said whether a step or
 // the end of its attempt follows.
-func (c *Coordinator) endRecord(r *run, out *Outcome, v *verdict) *ledger.Record {
+func (c *Coordinator) endRecord(r *run, out *task.Outcome, v *verdict) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
 	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, cmp.Or(out.Note, v.note))
 	addCounters(rec, &r.task, v)
@@ -139,7 +140,7 @@ func (c *Coordinator) endRecord(r *run, out *Outcome, v *verdict) *ledger.Record
 
 // addAnswer ends that record with the answer, which comes with the agent's turn. One
 // that ended well has one, though it may be empty.
-func (c *Coordinator) addAnswer(rec *ledger.Record, r *run, out *Outcome) {
+func (c *Coordinator) addAnswer(rec *ledger.Record, r *run, out *task.Outcome) {
 	rec.Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
 	switch {
 	case r.task.Phase != "":
@@ -178,7 +179,7 @@ func addCounters(rec *ledger.Record, t *state.Task, v *verdict) {
 
 // addSession says which native session the task goes on with. A stint session
 // whose native one is lost keeps its own id, and so its transcript.
-func (c *Coordinator) addSession(rec *ledger.Record, r *run, out *Outcome, v *verdict) {
+func (c *Coordinator) addSession(rec *ledger.Record, r *run, out *task.Outcome, v *verdict) {
 	switch {
 	case v.loseSession:
 		rec.Add(state.NativeKey(r.task.Agent), "")
@@ -206,7 +207,7 @@ func (c *Coordinator) loseSession(r *run, note string, tx *ledger.Tx) {
 // addKept says which native session has the prompt of a turn that did not end
 // well, so that a later run goes on with it. A run that went on with it and did
 // not end well either changes nothing.
-func (c *Coordinator) addKept(rec *ledger.Record, r *run, out *Outcome, v *verdict) {
+func (c *Coordinator) addKept(rec *ledger.Record, r *run, out *task.Outcome, v *verdict) {
 	was, is := r.task.PromptKept, ""
 	switch {
 	case out.Class == "" || v.loseSession:

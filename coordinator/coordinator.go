@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/session"
@@ -25,7 +26,7 @@ import (
 // A Coordinator is the master of one state directory. Its methods may be called
 // by any goroutine.
 type Coordinator struct {
-	cfg    Config
+	cfg    task.Config
 	log    *slog.Logger
 	ledger *ledger.Log
 	unlock func() error
@@ -70,7 +71,7 @@ type Coordinator struct {
 
 // Open locks the state directory, replays the journal and takes over what was
 // edited meanwhile. Nothing is started or ended before Run. The error is an *Error where a user can do something about it.
-func Open(cfg Config) (*Coordinator, error) { return newCoordinator(cfg).open() }
+func Open(cfg task.Config) (*Coordinator, error) { return newCoordinator(cfg).open() }
 
 func (c *Coordinator) open() (*Coordinator, error) {
 	if err := prepareDir(c.cfg.StateDir); err != nil {
@@ -101,7 +102,7 @@ func (c *Coordinator) removeTemps() {
 	}
 }
 
-func newCoordinator(cfg Config) *Coordinator {
+func newCoordinator(cfg task.Config) *Coordinator {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -164,7 +165,7 @@ func (c *Coordinator) goLive() {
 // prepareDir makes the state directory and refuses one that others own or can read.
 func prepareDir(dir string) error {
 	fail := func(what string, hint string) error {
-		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the state directory %s %s", dir, what), Hint: hint}
+		return &task.Error{Code: task.CodeInvalid, Message: fmt.Sprintf("the state directory %s %s", dir, what), Hint: hint}
 	}
 	if err := durable.MkdirAll(durable.OS, dir); err != nil {
 		return fail(fmt.Sprintf("cannot be made: %v", err), "set STINT_STATE_DIR to a directory of your own")
@@ -212,9 +213,9 @@ func lockError(err error) error {
 		if busy.PID > 0 { // kill 0 would end the shell that it is typed into
 			hint += fmt.Sprint(" with: kill ", busy.PID)
 		}
-		return &Error{Code: CodeBusy, Message: busy.Error(), Hint: hint}
+		return &task.Error{Code: task.CodeBusy, Message: busy.Error(), Hint: hint}
 	}
-	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the state directory cannot be locked: %v", err), Hint: "stint doctor"}
+	return &task.Error{Code: task.CodeInvalid, Message: fmt.Sprintf("the state directory cannot be locked: %v", err), Hint: "stint doctor"}
 }
 
 // openStore opens sessions.json and makes it hold the sessions of the fold, which
@@ -247,7 +248,7 @@ func entryOf(s state.Session) session.Entry {
 // the machine lacks something, many things fail again and again: the first one is logged.
 func (c *Coordinator) trouble(what string, err error) {
 	level, now := slog.LevelError, c.cfg.Now()
-	isShort := ShortageOf(err) != 0 || errors.Is(err, &Error{Code: CodeFull})
+	isShort := ShortageOf(err) != 0 || errors.Is(err, &task.Error{Code: task.CodeFull})
 	c.runsMu.Lock()
 	if isShort && (c.short != nil || now.Sub(c.shortAt) < failedFor) {
 		level = slog.LevelDebug
@@ -357,9 +358,9 @@ func (c *Coordinator) changed(s *ledger.Section) {
 		return
 	}
 	if r != nil && t.Status != state.Running {
-		r.cancel(ErrCanceled)
+		r.cancel(task.ErrCanceled)
 	}
-	c.publish(Change{Seq: s.Seq, Task: t})
+	c.publish(task.Change{Seq: s.Seq, Task: t})
 }
 
 func (c *Coordinator) poke() {
@@ -392,7 +393,7 @@ func (c *Coordinator) told(err error) error {
 }
 
 func (c *Coordinator) fullError() error {
-	return &Error{Code: CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", c.cfg.StateDir), Hint: "make room and try again"}
+	return &task.Error{Code: task.CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", c.cfg.StateDir), Hint: "make room and try again"}
 }
 
 // insist makes a change, by update or exclusive, and waits for room where the disk is
@@ -400,7 +401,7 @@ func (c *Coordinator) fullError() error {
 func (c *Coordinator) insist(ctx context.Context, what string, change func(context.Context, func(*ledger.Tx) error) error, f func(*ledger.Tx) error) error {
 	for {
 		err := change(context.Background(), f)
-		if !errors.Is(err, &Error{Code: CodeFull}) {
+		if !errors.Is(err, &task.Error{Code: task.CodeFull}) {
 			return err
 		}
 		if !c.waitAgain(ctx, what, err) {
@@ -429,11 +430,11 @@ func (c *Coordinator) isGone() bool { return errors.Is(c.ledger.Err(), ledger.Er
 func (c *Coordinator) stopped() error {
 	switch err := c.ledger.Err(); {
 	case c.isGone():
-		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped: %v", err), Hint: "the next command starts another one"}
+		return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the master has stopped: %v", err), Hint: "the next command starts another one"}
 	case err != nil:
-		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped because its ledger cannot be written: %v", err), Hint: "check the disk, then: stint serve"}
+		return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the master has stopped because its ledger cannot be written: %v", err), Hint: "check the disk, then: stint serve"}
 	}
-	return &Error{Code: CodeStopped, Message: "the master is going away", Hint: "try again"}
+	return &task.Error{Code: task.CodeStopped, Message: "the master is going away", Hint: "try again"}
 }
 
 // Run recovers what was running, then dispatches until ctx ends, a handover was
@@ -489,10 +490,10 @@ func (c *Coordinator) shutdown() {
 		select {
 		case <-c.ended:
 		case <-grace.C:
-			c.cancelRuns(ErrShutdown)
+			c.cancelRuns(task.ErrShutdown)
 		case <-failed:
 			failed = nil
-			c.cancelRuns(ErrShutdown)
+			c.cancelRuns(task.ErrShutdown)
 		case <-last.C:
 			c.log.Error("some runs cannot be ended: the next master looks after them", "tasks", c.busyTasks())
 			return
@@ -502,7 +503,7 @@ func (c *Coordinator) shutdown() {
 }
 
 // Hurry ends all runs at once, without the grace time of a shutdown.
-func (c *Coordinator) Hurry() { c.cancelRuns(ErrShutdown) }
+func (c *Coordinator) Hurry() { c.cancelRuns(task.ErrShutdown) }
 
 func (c *Coordinator) cancelRuns(cause error) {
 	c.runsMu.Lock()

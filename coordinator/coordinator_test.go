@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -26,17 +27,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeAgent answers with what do says, and remembers its turns.
 type fakeAgent struct {
-	do func(ctx context.Context, t coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome
+	do func(ctx context.Context, t task.Turn, report func(task.Event)) task.Outcome
 
 	mu    sync.Mutex
-	turns []coordinator.Turn
+	turns []task.Turn
 	alive map[string]int // by task: executions at work
 	most  int            // executions at the same time
 	now   int
 	twice bool // a task had two executions at once
 }
 
-func (f *fakeAgent) Run(ctx context.Context, t coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+func (f *fakeAgent) Run(ctx context.Context, t task.Turn, report func(task.Event)) task.Outcome {
 	f.mu.Lock()
 	f.turns = append(f.turns, t)
 	if f.alive == nil {
@@ -60,24 +61,24 @@ func (f *fakeAgent) Run(ctx context.Context, t coordinator.Turn, report func(coo
 type world struct {
 	t         *testing.T
 	dir, work string
-	cfg       coordinator.Config
+	cfg       task.Config
 	agent     *fakeAgent
 	c         *coordinator.Coordinator
 	stop      context.CancelFunc
 	ran       chan error
 }
 
-func answer(text string) func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-	return func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-		return coordinator.Outcome{Result: text, Session: "native-1"}
+func answer(text string) func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+	return func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+		return task.Outcome{Result: text, Session: "native-1"}
 	}
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "state"), work: t.TempDir(), agent: &fakeAgent{do: answer("fine")}}
-	w.cfg = coordinator.Config{
-		StateDir: w.dir, WorkspaceRoot: w.work, Agents: map[string]coordinator.Agent{"demo": w.agent}, DefaultAgent: func() string { return "demo" },
+	w.cfg = task.Config{
+		StateDir: w.dir, WorkspaceRoot: w.work, Agents: map[string]task.Agent{"demo": w.agent}, DefaultAgent: func() string { return "demo" },
 		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond,
 		MaxLimitWait: time.Minute, Timeout: time.Minute, Grace: 50 * time.Millisecond, SessionLockTimeout: time.Second,
 		HeartbeatInterval: time.Hour, ResumePolicy: "auto", ResumeMissing: "new",
@@ -116,7 +117,7 @@ func (w *world) close() {
 	}
 }
 
-func (w *world) submit(spec coordinator.TaskSpec) state.Task {
+func (w *world) submit(spec task.TaskSpec) state.Task {
 	w.t.Helper()
 	t, err := w.try(spec)
 	if err != nil {
@@ -125,7 +126,7 @@ func (w *world) submit(spec coordinator.TaskSpec) state.Task {
 	return t
 }
 
-func (w *world) try(spec coordinator.TaskSpec) (state.Task, error) {
+func (w *world) try(spec task.TaskSpec) (state.Task, error) {
 	if spec.Workspace == "" {
 		spec.Workspace = w.work
 	}
@@ -154,7 +155,7 @@ func (w *world) expect(t state.Task, status state.Status, reason state.Class) {
 func TestTaskIsCarriedOut(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
 	got := w.wait(id)
 	w.expect(got, state.Done, "")
 	if got.Result != "fine" || got.Prompt != "do it" || got.Attempt != 1 || got.AgentSession != "native-1" {
@@ -188,7 +189,7 @@ func TestLaneOfADirectory(t *testing.T) {
 		}
 	}
 	for dir, want := range map[string]string{"empty/sub": "empty/sub", "repo/sub": "repo", "repo": "repo", "tree/sub": "tree"} {
-		got := w.submit(coordinator.TaskSpec{Prompt: "p", Workspace: filepath.Join(w.work, dir)}).SessionKey
+		got := w.submit(task.TaskSpec{Prompt: "p", Workspace: filepath.Join(w.work, dir)}).SessionKey
 		if got != "dir:"+filepath.Join(w.work, want) {
 			t.Errorf("a task in %s is in lane %s", dir, got)
 		}
@@ -203,7 +204,7 @@ func TestPromise1AcknowledgedMeansKept(t *testing.T) {
 	w.open()
 	prompts := map[string]string{}
 	for i, p := range []string{"plain", "## Task forged\n- status: done\n<!-- end 3 -->", "```\n", "a\r\nb \x0b", strings.Repeat("x", 1<<20)} {
-		prompts[w.submit(coordinator.TaskSpec{Prompt: p, IdempotencyKey: fmt.Sprint(i)}).ID] = p
+		prompts[w.submit(task.TaskSpec{Prompt: p, IdempotencyKey: fmt.Sprint(i)}).ID] = p
 	}
 	copied := newWorld(t)
 	copied.cfg.MaxWorkers = 0
@@ -228,14 +229,14 @@ func TestPromise1AcknowledgedMeansKept(t *testing.T) {
 func TestPromise3AtLeastOnceAndCounted(t *testing.T) {
 	w := newWorld(t)
 	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-		report(coordinator.Event{Session: "thread-7"})
+	w.agent.do = func(ctx context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
+		report(task.Event{Session: "thread-7"})
 		close(begun)
 		<-ctx.Done()
-		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
 	}
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "long"}).ID
 	<-begun
 	next := newWorld(t)
 	next.copies(w)
@@ -271,7 +272,7 @@ func TestPromise2OneAtATime(t *testing.T) {
 	next, id := interrupted(t)
 	next.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
 	next.open()
-	other := next.submit(coordinator.TaskSpec{Prompt: "another", SessionKey: "other"})
+	other := next.submit(task.TaskSpec{Prompt: "another", SessionKey: "other"})
 	next.expect(next.wait(other.ID), state.Done, "")
 	got, err := next.c.Task(context.Background(), id)
 	if err != nil || got.Status != state.Queued || !got.Hold || !strings.Contains(got.Note, "pid 42") {
@@ -280,8 +281,8 @@ func TestPromise2OneAtATime(t *testing.T) {
 	if why, _ := next.c.Why(id); !strings.Contains(why, "held") {
 		t.Errorf("why: %s", why)
 	}
-	behind := next.submit(coordinator.TaskSpec{Prompt: "in the same lane", Workspace: got.Workspace})
-	next.expect(next.wait(next.submit(coordinator.TaskSpec{Prompt: "a third", SessionKey: "other"}).ID), state.Done, "")
+	behind := next.submit(task.TaskSpec{Prompt: "in the same lane", Workspace: got.Workspace})
+	next.expect(next.wait(next.submit(task.TaskSpec{Prompt: "a third", SessionKey: "other"}).ID), state.Done, "")
 	if why, _ := next.c.Why(behind.ID); !strings.Contains(why, "may still be alive") {
 		t.Errorf("why behind it: %s", why)
 	}
@@ -312,7 +313,7 @@ func TestOrphanIsProvedDeadLater(t *testing.T) {
 			return ctx.Err()
 		}
 		w.open()
-		w.expect(w.wait(w.submit(coordinator.TaskSpec{Prompt: "another", SessionKey: "other"}).ID), state.Done, "")
+		w.expect(w.wait(w.submit(task.TaskSpec{Prompt: "another", SessionKey: "other"}).ID), state.Done, "")
 		if byPerson {
 			if _, err := w.c.Release(context.Background(), id, "client"); err != nil {
 				t.Error(err)
@@ -390,14 +391,14 @@ func TestLanesAndWorkers(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 3
 	gate := make(chan struct{})
-	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		<-gate
-		return coordinator.Outcome{Result: "ok"}
+		return task.Outcome{Result: "ok"}
 	}
 	w.open()
 	var ids []string
 	for i := range 12 {
-		ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("p", i), SessionKey: fmt.Sprint("s", i%4)}).ID)
+		ids = append(ids, w.submit(task.TaskSpec{Prompt: fmt.Sprint("p", i), SessionKey: fmt.Sprint("s", i%4)}).ID)
 	}
 	close(gate)
 	for _, id := range ids {
@@ -420,39 +421,39 @@ func TestLanesAndWorkers(t *testing.T) {
 
 // TestJudgement runs a task through outcomes and looks where it ends.
 func TestJudgement(t *testing.T) {
-	fail := func(class state.Class) coordinator.Outcome {
-		return coordinator.Outcome{Class: class, ExitCode: 1, Error: "no"}
+	fail := func(class state.Class) task.Outcome {
+		return task.Outcome{Class: class, ExitCode: 1, Error: "no"}
 	}
-	good := coordinator.Outcome{Result: "ok"}
+	good := task.Outcome{Result: "ok"}
 	for _, tc := range []struct {
 		name     string
-		outcomes []coordinator.Outcome
-		spec     coordinator.TaskSpec
+		outcomes []task.Outcome
+		spec     task.TaskSpec
 		status   state.Status
 		reason   state.Class
 		attempt  int
 		runs     int
 	}{
-		{name: "success", outcomes: []coordinator.Outcome{good}, status: state.Done, attempt: 1, runs: 1},
-		{name: "exit", outcomes: []coordinator.Outcome{fail(state.ClassExit)}, status: state.Failed, reason: state.ClassExit, attempt: 1, runs: 1},
-		{name: "exit, told to try twice", outcomes: []coordinator.Outcome{fail(state.ClassExit), good}, spec: coordinator.TaskSpec{MaxAttempts: 2}, status: state.Done, attempt: 2, runs: 2},
-		{name: "network, then fine", outcomes: []coordinator.Outcome{fail(state.ClassNetwork), fail(state.ClassNetwork), good}, status: state.Done, attempt: 3, runs: 3},
-		{name: "network for ever", outcomes: []coordinator.Outcome{fail(state.ClassNetwork), fail(state.ClassNetwork), fail(state.ClassNetwork)}, status: state.Dead, reason: state.ClassNetwork, attempt: 3, runs: 3},
-		{name: "network, one try", outcomes: []coordinator.Outcome{fail(state.ClassNetwork)}, spec: coordinator.TaskSpec{MaxAttempts: 1}, status: state.Failed, reason: state.ClassNetwork, attempt: 1, runs: 1},
-		{name: "rate limit spends nothing", outcomes: []coordinator.Outcome{fail(state.ClassRateLimited), fail(state.ClassRateLimited), good}, status: state.Done, attempt: 1, runs: 3},
-		{name: "rate limit, told not to wait", outcomes: []coordinator.Outcome{fail(state.ClassRateLimited)}, spec: coordinator.TaskSpec{NoWaitLimit: true}, status: state.Failed, reason: state.ClassRateLimited, attempt: 1, runs: 1},
-		{name: "interrupted too often", outcomes: []coordinator.Outcome{fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted)}, status: state.Dead, reason: state.ClassInterrupted, attempt: 0, runs: 6},
-		{name: "auth", outcomes: []coordinator.Outcome{fail(state.ClassAuth)}, status: state.Failed, reason: state.ClassAuth, attempt: 1, runs: 1},
-		{name: "agent missing", outcomes: []coordinator.Outcome{fail(state.ClassAgentMissing)}, status: state.Failed, reason: state.ClassAgentMissing, attempt: 1, runs: 1},
-		{name: "session lost", outcomes: []coordinator.Outcome{fail(state.ClassSessionLost), good}, spec: coordinator.TaskSpec{AgentSession: "gone"}, status: state.Done, attempt: 1, runs: 2},
-		{name: "conversation full", outcomes: []coordinator.Outcome{fail(state.ClassContextFull), good}, spec: coordinator.TaskSpec{AgentSession: "long"}, status: state.Done, attempt: 1, runs: 2},
-		{name: "the next one is full too", outcomes: []coordinator.Outcome{fail(state.ClassContextFull), {Class: state.ClassContextFull, Session: "new", Kept: true}}, spec: coordinator.TaskSpec{AgentSession: "long", MaxAttempts: 5}, status: state.Failed, reason: state.ClassContextFull, attempt: 1, runs: 2},
-		{name: "the prompt alone is too much", outcomes: []coordinator.Outcome{fail(state.ClassContextFull)}, status: state.Failed, reason: state.ClassContextFull, attempt: 1, runs: 1},
+		{name: "success", outcomes: []task.Outcome{good}, status: state.Done, attempt: 1, runs: 1},
+		{name: "exit", outcomes: []task.Outcome{fail(state.ClassExit)}, status: state.Failed, reason: state.ClassExit, attempt: 1, runs: 1},
+		{name: "exit, told to try twice", outcomes: []task.Outcome{fail(state.ClassExit), good}, spec: task.TaskSpec{MaxAttempts: 2}, status: state.Done, attempt: 2, runs: 2},
+		{name: "network, then fine", outcomes: []task.Outcome{fail(state.ClassNetwork), fail(state.ClassNetwork), good}, status: state.Done, attempt: 3, runs: 3},
+		{name: "network for ever", outcomes: []task.Outcome{fail(state.ClassNetwork), fail(state.ClassNetwork), fail(state.ClassNetwork)}, status: state.Dead, reason: state.ClassNetwork, attempt: 3, runs: 3},
+		{name: "network, one try", outcomes: []task.Outcome{fail(state.ClassNetwork)}, spec: task.TaskSpec{MaxAttempts: 1}, status: state.Failed, reason: state.ClassNetwork, attempt: 1, runs: 1},
+		{name: "rate limit spends nothing", outcomes: []task.Outcome{fail(state.ClassRateLimited), fail(state.ClassRateLimited), good}, status: state.Done, attempt: 1, runs: 3},
+		{name: "rate limit, told not to wait", outcomes: []task.Outcome{fail(state.ClassRateLimited)}, spec: task.TaskSpec{NoWaitLimit: true}, status: state.Failed, reason: state.ClassRateLimited, attempt: 1, runs: 1},
+		{name: "interrupted too often", outcomes: []task.Outcome{fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted)}, status: state.Dead, reason: state.ClassInterrupted, attempt: 0, runs: 6},
+		{name: "auth", outcomes: []task.Outcome{fail(state.ClassAuth)}, status: state.Failed, reason: state.ClassAuth, attempt: 1, runs: 1},
+		{name: "agent missing", outcomes: []task.Outcome{fail(state.ClassAgentMissing)}, status: state.Failed, reason: state.ClassAgentMissing, attempt: 1, runs: 1},
+		{name: "session lost", outcomes: []task.Outcome{fail(state.ClassSessionLost), good}, spec: task.TaskSpec{AgentSession: "gone"}, status: state.Done, attempt: 1, runs: 2},
+		{name: "conversation full", outcomes: []task.Outcome{fail(state.ClassContextFull), good}, spec: task.TaskSpec{AgentSession: "long"}, status: state.Done, attempt: 1, runs: 2},
+		{name: "the next one is full too", outcomes: []task.Outcome{fail(state.ClassContextFull), {Class: state.ClassContextFull, Session: "new", Kept: true}}, spec: task.TaskSpec{AgentSession: "long", MaxAttempts: 5}, status: state.Failed, reason: state.ClassContextFull, attempt: 1, runs: 2},
+		{name: "the prompt alone is too much", outcomes: []task.Outcome{fail(state.ClassContextFull)}, status: state.Failed, reason: state.ClassContextFull, attempt: 1, runs: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			next := 0
-			w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 				next++
 				return tc.outcomes[next-1]
 			}
@@ -477,34 +478,34 @@ func TestJudgement(t *testing.T) {
 func TestSessionsAreResumed(t *testing.T) {
 	w := newWorld(t)
 	n := 0
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		n++
 		s := turn.Session
 		if s == "" {
 			s = fmt.Sprint("native-", n)
 		}
-		return coordinator.Outcome{Result: "ok", Session: s}
+		return task.Outcome{Result: "ok", Session: s}
 	}
 	w.open()
-	run := func(spec coordinator.TaskSpec) string {
+	run := func(spec task.TaskSpec) string {
 		t.Helper()
 		spec.Prompt = "p"
 		w.expect(w.wait(w.submit(spec).ID), state.Done, "")
 		return w.agent.turns[len(w.agent.turns)-1].Session
 	}
 	for i, tc := range []struct {
-		spec coordinator.TaskSpec
+		spec task.TaskSpec
 		want string
 	}{
-		{coordinator.TaskSpec{SessionKey: "web"}, ""},
-		{coordinator.TaskSpec{SessionKey: "web"}, "native-1"},
-		{coordinator.TaskSpec{}, ""},
-		{coordinator.TaskSpec{}, ""},
-		{coordinator.TaskSpec{Continue: true}, "native-4"},
-		{coordinator.TaskSpec{SessionKey: "web", Resume: "never"}, ""},
-		{coordinator.TaskSpec{SessionKey: "web"}, "native-6"},
-		{coordinator.TaskSpec{AgentSession: "given"}, "given"},
-		{coordinator.TaskSpec{Parallel: true}, ""},
+		{task.TaskSpec{SessionKey: "web"}, ""},
+		{task.TaskSpec{SessionKey: "web"}, "native-1"},
+		{task.TaskSpec{}, ""},
+		{task.TaskSpec{}, ""},
+		{task.TaskSpec{Continue: true}, "native-4"},
+		{task.TaskSpec{SessionKey: "web", Resume: "never"}, ""},
+		{task.TaskSpec{SessionKey: "web"}, "native-6"},
+		{task.TaskSpec{AgentSession: "given"}, "given"},
+		{task.TaskSpec{Parallel: true}, ""},
 	} {
 		if got := run(tc.spec); got != tc.want {
 			t.Errorf("turn %d (%+v) resumed %q, want %q", i+1, tc.spec, got, tc.want)
@@ -512,7 +513,7 @@ func TestSessionsAreResumed(t *testing.T) {
 	}
 	w.close()
 	w.open()
-	if got := run(coordinator.TaskSpec{SessionKey: "web"}); got != "native-6" {
+	if got := run(task.TaskSpec{SessionKey: "web"}); got != "native-6" {
 		t.Errorf("after a restart: resumed %q", got)
 	}
 	w.close()
@@ -521,18 +522,18 @@ func TestSessionsAreResumed(t *testing.T) {
 func TestCancel(t *testing.T) {
 	w := newWorld(t)
 	begun := make(chan struct{}, 1)
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 		begun <- struct{}{}
 		<-ctx.Done()
-		if !errors.Is(context.Cause(ctx), coordinator.ErrCanceled) {
-			return coordinator.Outcome{Class: state.ClassInterrupted}
+		if !errors.Is(context.Cause(ctx), task.ErrCanceled) {
+			return task.Outcome{Class: state.ClassInterrupted}
 		}
-		return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+		return task.Outcome{Class: state.ClassCanceled, ExitCode: -1}
 	}
 	w.open()
 	defer w.close()
-	running := w.submit(coordinator.TaskSpec{Prompt: "a", SessionKey: "s"}).ID
-	waiting := w.submit(coordinator.TaskSpec{Prompt: "b", SessionKey: "s"}).ID
+	running := w.submit(task.TaskSpec{Prompt: "a", SessionKey: "s"}).ID
+	waiting := w.submit(task.TaskSpec{Prompt: "b", SessionKey: "s"}).ID
 	<-begun
 	for _, id := range []string{waiting, running} {
 		got, err := w.c.Cancel(context.Background(), id, "client")
@@ -542,7 +543,7 @@ func TestCancel(t *testing.T) {
 		w.expect(got, state.Canceled, state.ClassCanceled)
 	}
 	_, err := w.c.Cancel(context.Background(), running, "client")
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+	if !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		t.Errorf("canceled twice: %v", err)
 	}
 }
@@ -552,14 +553,14 @@ func TestCancel(t *testing.T) {
 func TestSessionSeenWhileStopping(t *testing.T) {
 	w := newWorld(t)
 	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
 		close(begun)
 		<-ctx.Done()
-		report(coordinator.Event{Session: "late"})
-		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Session: "late"}
+		report(task.Event{Session: "late"})
+		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Session: "late"}
 	}
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 	<-begun
 	w.close()
 	w.agent.do = answer("fine")
@@ -576,17 +577,17 @@ func TestHandEditEndsARun(t *testing.T) {
 	w := newWorld(t)
 	ended := make(chan error, 1)
 	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 		close(begun)
 		<-ctx.Done()
 		ended <- context.Cause(ctx)
-		return coordinator.Outcome{Result: "late"}
+		return task.Outcome{Result: "late"}
 	}
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "a"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "a"}).ID
 	<-begun
 	w.edit("\n## Task %s\n- status: canceled\n", id)
-	if cause := <-ended; !errors.Is(cause, coordinator.ErrCanceled) {
+	if cause := <-ended; !errors.Is(cause, task.ErrCanceled) {
 		t.Errorf("the run was ended by %v", cause)
 	}
 	got := w.wait(id)
@@ -607,7 +608,7 @@ func TestIdempotency(t *testing.T) {
 	var given atomic.Int64
 	all, holding := make(chan struct{}), make(chan struct{})
 	hold := sync.OnceFunc(func() { close(holding); <-all })
-	w.cfg.Workspace = func(string) coordinator.WorkspaceSettings { hold(); return coordinator.WorkspaceSettings{} }
+	w.cfg.Workspace = func(string) task.WorkspaceSettings { hold(); return task.WorkspaceSettings{} }
 	w.cfg.ID = func() string {
 		if given.Add(1) == int64(1+len(ids)) {
 			close(all)
@@ -617,10 +618,10 @@ func TestIdempotency(t *testing.T) {
 	w.open()
 	defer w.close()
 	var wg sync.WaitGroup
-	wg.Go(func() { w.submit(coordinator.TaskSpec{Prompt: "before"}) })
+	wg.Go(func() { w.submit(task.TaskSpec{Prompt: "before"}) })
 	<-holding
 	for i := range ids {
-		wg.Go(func() { ids[i] = w.submit(coordinator.TaskSpec{Prompt: "once", IdempotencyKey: "k"}).ID })
+		wg.Go(func() { ids[i] = w.submit(task.TaskSpec{Prompt: "once", IdempotencyKey: "k"}).ID })
 	}
 	wg.Wait()
 	for _, id := range ids {
@@ -628,11 +629,11 @@ func TestIdempotency(t *testing.T) {
 			t.Fatalf("one key gave %s and %s", ids[0], id)
 		}
 	}
-	_, err := w.try(coordinator.TaskSpec{Prompt: "another body", IdempotencyKey: "k"})
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+	_, err := w.try(task.TaskSpec{Prompt: "another body", IdempotencyKey: "k"})
+	if !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		t.Errorf("another body: %v", err)
 	}
-	again := w.submit(coordinator.TaskSpec{ID: ids[0], Prompt: "once"})
+	again := w.submit(task.TaskSpec{ID: ids[0], Prompt: "once"})
 	if again.ID != ids[0] {
 		t.Errorf("a resend gave %s", again.ID)
 	}
@@ -642,7 +643,7 @@ func TestSecondMasterAndBadStateDirs(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	_, err := coordinator.Open(w.cfg)
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeBusy}) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+	if !errors.Is(err, &task.Error{Code: task.CodeBusy}) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
 		t.Errorf("a second master: %v", err)
 	}
 	w.close()
@@ -651,7 +652,7 @@ func TestSecondMasterAndBadStateDirs(t *testing.T) {
 	if err := os.WriteFile(cfg.StateDir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := coordinator.Open(cfg); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) {
+	if _, err := coordinator.Open(cfg); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) {
 		t.Errorf("a file as state directory: %v", err)
 	}
 }
@@ -660,7 +661,7 @@ func TestHandoverAndIdleExit(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.IdleExit = time.Second
 	w.open()
-	w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+	w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 	if err := <-w.ran; err != nil { // by itself
 		t.Fatal(err)
 	}
@@ -668,15 +669,15 @@ func TestHandoverAndIdleExit(t *testing.T) {
 	w.close()
 	w.cfg.IdleExit = 0
 	w.open()
-	w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
-	held := w.submit(coordinator.TaskSpec{Prompt: "p", Hold: true}).ID
+	w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
+	held := w.submit(task.TaskSpec{Prompt: "p", Hold: true}).ID
 	if err := w.c.Handover(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-w.ran; err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.c.Release(t.Context(), held, "client"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeStopped}) {
+	if _, err := w.c.Release(t.Context(), held, "client"); !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
 		t.Errorf("a task is released although nobody would run it: %v", err)
 	}
 	w.ran <- nil

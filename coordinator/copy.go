@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
@@ -28,7 +29,7 @@ func (c *Coordinator) TaskIDs(done, n int) []string {
 
 // Image gives a task as it is now, by its whole id. The error has CodeNotFound if there
 // is none.
-func (c *Coordinator) Image(id string) (Image, error) {
+func (c *Coordinator) Image(id string) (task.Image, error) {
 	return readImage(c.cfg.StateDir, id, func(f func(*state.State)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -38,7 +39,7 @@ func (c *Coordinator) Image(id string) (Image, error) {
 
 // readImage gives a task of the state directory dir. with calls its argument with the
 // fold, which nobody else uses meanwhile.
-func readImage(dir, id string, with func(func(*state.State))) (i Image, err error) {
+func readImage(dir, id string, with func(func(*state.State))) (i task.Image, err error) {
 	var away ledger.ArchiveEntry
 	var ended []state.Run
 	known, archived := false, false
@@ -50,18 +51,18 @@ func readImage(dir, id string, with func(func(*state.State))) (i Image, err erro
 	})
 	switch {
 	case err != nil:
-		return Image{}, err
+		return task.Image{}, err
 	case archived:
 		if i.Task, ended, err = readAway(dir, away); err != nil {
-			return Image{}, err
+			return task.Image{}, err
 		}
 		with(func(st *state.State) { i.HoldsKey = st.HoldsKey(&i.Task) })
 	case !known:
-		return Image{}, &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
+		return task.Image{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
 	}
 	i.Runs = joinRuns(&i.Task, ended)
 	for k := range i.Runs {
-		i.Runs[k].weigh(dir)
+		weigh(&i.Runs[k], dir)
 	}
 	return i, nil
 }
@@ -98,7 +99,7 @@ type Copy struct {
 func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
 	data, archive, err := readBoth(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &Error{Code: CodeNotFound, Message: "there is no ledger in " + dir, Hint: "stint doctor"}
+		return nil, &task.Error{Code: task.CodeNotFound, Message: "there is no ledger in " + dir, Hint: "stint doctor"}
 	}
 	if err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func (c *Copy) TaskIDs(done, n int) []string {
 }
 
 // Image is [Coordinator.Image].
-func (c *Copy) Image(id string) (Image, error) {
+func (c *Copy) Image(id string) (task.Image, error) {
 	return readImage(c.dir, id, func(f func(*state.State)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()

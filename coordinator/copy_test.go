@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -26,13 +27,13 @@ import (
 type imaged interface {
 	Seq() uint64
 	TaskIDs(done, n int) []string
-	Image(id string) (coordinator.Image, error)
+	Image(id string) (task.Image, error)
 }
 
 // images gives all tasks.
-func images(t *testing.T, from imaged) map[string]coordinator.Image {
+func images(t *testing.T, from imaged) map[string]task.Image {
 	t.Helper()
-	all, done := map[string]coordinator.Image{}, 0
+	all, done := map[string]task.Image{}, 0
 	for ids := from.TaskIDs(0, 3); len(ids) > 0; ids = from.TaskIDs(done, 3) {
 		for _, id := range ids {
 			i, err := from.Image(id)
@@ -59,7 +60,7 @@ func readCopy(t *testing.T, dir string, upTo uint64) *coordinator.Copy {
 }
 
 // sameImages compares tasks but for the numbers of their records.
-func sameImages(was, is map[string]coordinator.Image) string {
+func sameImages(was, is map[string]task.Image) string {
 	return cmp.Diff(was, is, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(state.Task{}, "Seq"))
 }
 
@@ -68,19 +69,19 @@ func sameImages(was, is map[string]coordinator.Image) string {
 func TestImage(t *testing.T) {
 	w := newWorld(t)
 	w.outcomes(
-		coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 7, Error: "no", Session: "n1"},
-		coordinator.Outcome{Result: "fine", Session: "n1", Usage: tokens(5, 1)},
+		task.Outcome{Class: state.ClassNetwork, ExitCode: 7, Error: "no", Session: "n1"},
+		task.Outcome{Result: "fine", Session: "n1", Usage: tokens(5, 1)},
 	)
 	w.open()
-	done := w.wait(w.submit(coordinator.TaskSpec{Prompt: "once", IdempotencyKey: "k", SessionKey: "web"}).ID)
-	held := w.submit(coordinator.TaskSpec{Prompt: "later", Hold: true})
+	done := w.wait(w.submit(task.TaskSpec{Prompt: "once", IdempotencyKey: "k", SessionKey: "web"}).ID)
+	held := w.submit(task.TaskSpec{Prompt: "later", Hold: true})
 	write(t, filepath.Join(w.c.RunDir(done.RunID), "stdout"), "said")
 	got := images(t, w.c)
 	if diff := cmp.Diff(got, images(t, readCopy(t, w.dir, 0)), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the master (-) and its files (+): %s", diff)
 	}
-	task, runs := w.task(done.ID), got[done.ID].Runs
-	if diff := cmp.Diff(task, got[done.ID].Task, cmpopts.EquateEmpty()); diff != "" || !got[done.ID].HoldsKey {
+	want, runs := w.task(done.ID), got[done.ID].Runs
+	if diff := cmp.Diff(want, got[done.ID].Task, cmpopts.EquateEmpty()); diff != "" || !got[done.ID].HoldsKey {
 		t.Errorf("the task: %s", diff)
 	}
 	if alone, err := w.c.Runs(t.Context(), done.ID); err != nil || !cmp.Equal(alone, runs) {
@@ -94,7 +95,7 @@ func TestImage(t *testing.T) {
 		t.Errorf("a task that never ran: %+v", i)
 	}
 	for _, from := range []imaged{w.c, readCopy(t, w.dir, 0)} {
-		if _, err := from.Image("nobody"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+		if _, err := from.Image("nobody"); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 			t.Errorf("of no task: %v", err)
 		}
 	}
@@ -200,7 +201,7 @@ func TestReadCopyUpTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	had := map[uint64]map[string]coordinator.Image{}
+	had := map[uint64]map[string]task.Image{}
 	last := map[string]uint64{} // record of each task
 	add := func(r *rand.Rand, n int) {
 		for _, rec := range drawRecords(r, n, time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)) {
@@ -237,7 +238,7 @@ func TestReadCopyUpTo(t *testing.T) {
 	}
 	before := readCopy(t, w.dir, newest) // of the archive alone
 	for id, i := range images(t, before) {
-		if !i.Task.Status.Terminal() || before.ChangedLater(id) || sameImages(map[string]coordinator.Image{id: all[id]}, map[string]coordinator.Image{id: i}) != "" {
+		if !i.Task.Status.Terminal() || before.ChangedLater(id) || sameImages(map[string]task.Image{id: all[id]}, map[string]task.Image{id: i}) != "" {
 			t.Errorf("before the compaction there is %+v", i)
 		}
 		delete(all, id)
@@ -256,7 +257,7 @@ func TestReadCopyUpTo(t *testing.T) {
 
 // TestReadCopyOfNothing says so; and a copy is not gone on with for nobody.
 func TestReadCopyOfNothing(t *testing.T) {
-	if _, err := coordinator.ReadCopy(t.Context(), t.TempDir(), 0); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+	if _, err := coordinator.ReadCopy(t.Context(), t.TempDir(), 0); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		t.Errorf("%v", err)
 	}
 	dir := t.TempDir()
@@ -349,7 +350,7 @@ func TestACopyKeepsNobodyAwake(t *testing.T) {
 // that is done with three records and its run's files.
 func BenchmarkImage(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "state")
-	c, err := coordinator.Open(coordinator.Config{StateDir: dir, Agents: map[string]coordinator.Agent{"demo": &fakeAgent{}}, DefaultAgent: func() string { return "demo" }})
+	c, err := coordinator.Open(task.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": &fakeAgent{}}, DefaultAgent: func() string { return "demo" }})
 	if err != nil {
 		b.Fatal(err)
 	}

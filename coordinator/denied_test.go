@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -16,29 +16,29 @@ import (
 func TestDeniedToolsAreFindings(t *testing.T) {
 	push := state.Issue{Kind: "denied", Message: `shell "git push" was denied`}
 	commit := state.Issue{Kind: "denied", Message: `shell "git commit" was denied`}
-	fine := coordinator.Outcome{Result: "Done.", Session: "n1"}
-	with := func(out coordinator.Outcome, found ...state.Issue) coordinator.Outcome {
+	fine := task.Outcome{Result: "Done.", Session: "n1"}
+	with := func(out task.Outcome, found ...state.Issue) task.Outcome {
 		out.Findings = found
 		return out
 	}
 	for _, tc := range []struct {
 		name     string
-		outcomes []coordinator.Outcome
-		verify   func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult
+		outcomes []task.Outcome
+		verify   func(context.Context, task.VerifyRun) task.VerifyResult
 		want     string
 	}{
-		{"a turn", []coordinator.Outcome{with(fine, push, commit)}, nil, "git push, git commit"},
-		{"none", []coordinator.Outcome{fine}, nil, ""},
-		{"verified", []coordinator.Outcome{with(fine, push)}, exits(0), "git push"},
-		{"an earlier round", []coordinator.Outcome{with(fine, push), with(fine, push, commit), fine}, exits(1, 1, 0), "git push, git commit"},
-		{"continued", []coordinator.Outcome{with(coordinator.Outcome{Class: state.ClassRateLimited, Session: "n1", Kept: true}, push), fine}, nil, "git push"},
-		{"begun anew", []coordinator.Outcome{with(coordinator.Outcome{Class: state.ClassNetwork}, push), fine}, nil, ""},
+		{"a turn", []task.Outcome{with(fine, push, commit)}, nil, "git push, git commit"},
+		{"none", []task.Outcome{fine}, nil, ""},
+		{"verified", []task.Outcome{with(fine, push)}, exits(0), "git push"},
+		{"an earlier round", []task.Outcome{with(fine, push), with(fine, push, commit), fine}, exits(1, 1, 0), "git push, git commit"},
+		{"continued", []task.Outcome{with(task.Outcome{Class: state.ClassRateLimited, Session: "n1", Kept: true}, push), fine}, nil, "git push"},
+		{"begun anew", []task.Outcome{with(task.Outcome{Class: state.ClassNetwork}, push), fine}, nil, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := followWorld(t)
 				w.outcomes(append(tc.outcomes, fine)...) // and the follow-up's
-				spec := coordinator.TaskSpec{Prompt: "p", OnIssue: "allow it?"}
+				spec := task.TaskSpec{Prompt: "p", OnIssue: "allow it?"}
 				if tc.verify != nil {
 					w.cfg.Shell, w.cfg.MaxIterations, spec.VerifyCommand = &fakeShell{do: tc.verify}, 3, "make test"
 				}

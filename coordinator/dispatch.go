@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -186,7 +187,7 @@ func (c *Coordinator) dispatch() {
 	})
 	if err != nil {
 		c.release(chosen)
-		if !errors.Is(err, &Error{Code: CodeStopped}) {
+		if !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
 			c.trouble("tasks could not be started", err)
 		}
 		return
@@ -254,7 +255,7 @@ func (c *Coordinator) joinAccount(t *state.Task, defaultAgent string, now time.T
 // agentFor gives the agent of a task that may name none: a session goes on with its
 // own. mu is held.
 func (c *Coordinator) agentFor(t *state.Task, defaultAgent string) string {
-	if t.Agent != "" || !isNamedLane(t.SessionKey) {
+	if t.Agent != "" || !task.IsNamedLane(t.SessionKey) {
 		return cmp.Or(t.Agent, defaultAgent)
 	}
 	return cmp.Or(c.state.SessionAgent(t.SessionKey, slices.Sorted(maps.Keys(c.cfg.Agents))), defaultAgent)
@@ -338,7 +339,7 @@ func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) 
 		rec.Add(state.KeyWorkspace, dir).AddIf(state.KeyWorkspaceBy, by)
 	}
 	fill(&t.VerifyCommand, state.KeyVerifyCommand, c.workspace(t.Workspace).VerifyCommand)
-	if t.MaxIterations == 0 && hasVerify(t) {
+	if t.MaxIterations == 0 && task.HasVerify(t) {
 		t.MaxIterations = c.maxIterations(t)
 		rec.Add(state.KeyMaxIterations, strconv.Itoa(t.MaxIterations))
 	}
@@ -347,7 +348,7 @@ func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) 
 	}
 	fill(&t.SessionKey, state.KeySessionKey, t.Lane())
 	s, ok := c.state.CurrentSession(t.SessionKey, t.Agent, t.Account)
-	if ok && isNamedLane(t.SessionKey) && t.Resume != "never" && (t.AgentSession == "" || t.AgentSession == s.Native) {
+	if ok && task.IsNamedLane(t.SessionKey) && t.Resume != "never" && (t.AgentSession == "" || t.AgentSession == s.Native) {
 		fill(&t.SessionID, state.KeySessionID, s.ID)
 	}
 	fill(&t.SessionID, state.KeySessionID, c.cfg.ID())

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -23,11 +23,11 @@ func TestATimeThatComesWhileTheDispatcherLooks(t *testing.T) {
 		w.cfg.MaxAttempts, w.cfg.Rand = 40, func() float64 { return 0.5 }
 		for base := time.Millisecond; base <= 20*time.Millisecond; base += time.Millisecond {
 			w.cfg.BackoffBase, w.cfg.BackoffMax = base, base
-			failed := coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1}
-			w.outcomes(failed, failed, coordinator.Outcome{Result: "fine"})
+			failed := task.Outcome{Class: state.ClassNetwork, ExitCode: 1}
+			w.outcomes(failed, failed, task.Outcome{Result: "fine"})
 			w.openUnwatched()
 			begun := time.Now()
-			got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+			got := w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 			if took := time.Since(begun); got.Status != state.Done || took > time.Minute {
 				t.Errorf("waits of %s: %s after %s", base, got.Status, took)
 			}
@@ -47,12 +47,12 @@ func TestAMasterThatIsNotIdleSleeps(t *testing.T) {
 			looks.Add(1)
 			return time.Now()
 		}
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 			time.Sleep(time.Hour)
-			return coordinator.Outcome{Result: "fine"}
+			return task.Outcome{Result: "fine"}
 		}
 		w.openUnwatched()
-		w.submit(coordinator.TaskSpec{Prompt: "p", NotBefore: w.cfg.Now().Add(time.Hour)})
+		w.submit(task.TaskSpec{Prompt: "p", NotBefore: w.cfg.Now().Add(time.Hour)})
 		begun := time.Now()
 		if err := <-w.ran; err != nil {
 			t.Error(err)
@@ -70,17 +70,17 @@ func TestAMasterThatIsNotIdleSleeps(t *testing.T) {
 func TestByHandInASession(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Agents["codex"] = w.agent
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-		return coordinator.Outcome{Result: "fine", Session: cmp.Or(turn.Session, "n-"+turn.TaskID)}
+	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+		return task.Outcome{Result: "fine", Session: cmp.Or(turn.Session, "n-"+turn.TaskID)}
 	}
 	w.open()
 	defer w.close()
-	old := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "demo"}).ID)
+	old := w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "demo"}).ID)
 	if err := w.c.Pause(t.Context(), "", "client"); err != nil {
 		t.Fatal(err)
 	}
 	w.takeOver("## Task hand\n- status: queued\n- sessionKey: web\n- prompt: p\n")
-	behind := w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "codex"})
+	behind := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "codex"})
 	if err := w.c.Resume(t.Context(), "client"); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestByHandInASession(t *testing.T) {
 	if named.AgentSession != "mine" || named.SessionID == old.SessionID {
 		t.Errorf("the session %s is that of %s", named.SessionID, named.AgentSession)
 	}
-	if next := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "demo"}).ID); next.AgentSession != "mine" {
+	if next := w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "demo"}).ID); next.AgentSession != "mine" {
 		t.Errorf("the next one went on with %s", next.AgentSession)
 	}
 }
@@ -106,7 +106,7 @@ func TestTheMachineSleeps(t *testing.T) {
 		var slept atomic.Int64
 		w.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
 		w.openUnwatched()
-		id := w.submit(coordinator.TaskSpec{Prompt: "p", NotBefore: w.cfg.Now().Add(9 * time.Hour)}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p", NotBefore: w.cfg.Now().Add(9 * time.Hour)}).ID
 		time.Sleep(time.Minute)
 		slept.Store(int64(9 * time.Hour))
 		begun := time.Now()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -34,7 +35,7 @@ func (c *Coordinator) failDoomed() {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+	if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
 		c.trouble("tasks that come after a failed one could not be ended", err)
 	}
 }

@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 // failing answers well, but for prompts that say fail.
-func failing(w *world) func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-	return func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+func failing(w *world) func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+	return func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		if t, err := w.c.Task(context.Background(), turn.TaskID); err != nil || strings.HasPrefix(t.Prompt, "fail") {
-			return coordinator.Outcome{Class: state.ClassVerify, Error: "it took\ntoo long", ExitCode: 1}
+			return task.Outcome{Class: state.ClassVerify, Error: "it took\ntoo long", ExitCode: 1}
 		}
-		return coordinator.Outcome{Result: "fine"}
+		return task.Outcome{Result: "fine"}
 	}
 }
 
@@ -26,15 +26,15 @@ func TestDependantsFailWithTheReason(t *testing.T) {
 	w := newWorld(t)
 	w.agent.do = failing(w)
 	w.open()
-	a := w.submit(coordinator.TaskSpec{Prompt: "fail", Hold: true, Parallel: true}).ID
-	add := func(spec coordinator.TaskSpec, after ...string) string {
+	a := w.submit(task.TaskSpec{Prompt: "fail", Hold: true, Parallel: true}).ID
+	add := func(spec task.TaskSpec, after ...string) string {
 		spec.Prompt, spec.After, spec.Parallel = "p", after, true
 		return w.submit(spec).ID
 	}
-	b := add(coordinator.TaskSpec{}, a)
-	c := add(coordinator.TaskSpec{}, b)
-	whatever := add(coordinator.TaskSpec{AfterPolicy: "any"}, a, b)
-	good := add(coordinator.TaskSpec{AfterPolicy: "done"}, whatever)
+	b := add(task.TaskSpec{}, a)
+	c := add(task.TaskSpec{}, b)
+	whatever := add(task.TaskSpec{AfterPolicy: "any"}, a, b)
+	good := add(task.TaskSpec{AfterPolicy: "done"}, whatever)
 	if _, err := w.c.Release(t.Context(), a, "client"); err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +50,10 @@ func TestDependantsFailWithTheReason(t *testing.T) {
 	}
 	w.expect(w.wait(whatever), state.Done, "")
 	w.expect(w.wait(good), state.Done, "")
-	late := w.wait(add(coordinator.TaskSpec{}, a)) // after one that has failed already
+	late := w.wait(add(task.TaskSpec{}, a)) // after one that has failed already
 	w.expect(late, state.Failed, state.ClassVerify)
 
-	conflict := &coordinator.Error{Code: coordinator.CodeConflict}
+	conflict := &task.Error{Code: task.CodeConflict}
 	if _, err := w.c.Retry(t.Context(), b, "client"); !errors.Is(err, conflict) || !strings.Contains(err.Error(), "comes after "+a+", which is failed; first: stint retry "+a) {
 		t.Errorf("a retry that cannot succeed: %v", err)
 	}
@@ -66,9 +66,9 @@ func TestDependantsOfACanceledTask(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	a, b := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID, w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
-	afterA := w.submit(coordinator.TaskSpec{Prompt: "p", After: []string{a}})
-	afterB := w.submit(coordinator.TaskSpec{Prompt: "p", After: []string{b}})
+	a, b := w.submit(task.TaskSpec{Prompt: "p"}).ID, w.submit(task.TaskSpec{Prompt: "p"}).ID
+	afterA := w.submit(task.TaskSpec{Prompt: "p", After: []string{a}})
+	afterB := w.submit(task.TaskSpec{Prompt: "p", After: []string{b}})
 	if _, err := w.c.Cancel(t.Context(), a, "client"); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestDependantsOfACanceledTask(t *testing.T) {
 	}
 	w.close()
 	w.open()
-	late := w.submit(coordinator.TaskSpec{Prompt: "p", After: []string{b}})
+	late := w.submit(task.TaskSpec{Prompt: "p", After: []string{b}})
 	w.expect(w.wait(late.ID), state.Failed, state.ClassExit)
 	w.close()
 }
@@ -100,8 +100,8 @@ func TestHandEditsMakeNoCycle(t *testing.T) {
 	w.cfg.MaxWorkers = 0
 	w.open()
 	defer w.close()
-	a := w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web"}).ID
-	b := w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", After: []string{a}}).ID
+	a := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"}).ID
+	b := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", After: []string{a}}).ID
 	r := w.takeOver("## Task %s\n- after: %s\n", a, b)
 	want := "it would wait for itself: " + a + " comes after " + b + ", " + b + " comes after " + a
 	if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Message, want) || r.Findings[0].Line == 0 {

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"io/fs"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
 
 // Findings gives what is wrong in the ledger at present.
-func (c *Coordinator) Findings() []Finding {
+func (c *Coordinator) Findings() []task.Finding {
 	list := findingsOf(c.ledger.Findings())
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -18,26 +19,26 @@ func (c *Coordinator) Findings() []Finding {
 }
 
 // homeless gives the tasks that wait for a workspace.
-func homeless(s *state.State, root string) (list []Finding) {
+func homeless(s *state.State, root string) (list []task.Finding) {
 	for _, id := range s.Homeless(root) {
-		list = append(list, Finding{File: ledger.TasksName, Message: "task " + id + ": " + state.NoWorkspace})
+		list = append(list, task.Finding{File: ledger.TasksName, Message: "task " + id + ": " + state.NoWorkspace})
 	}
 	return list
 }
 
 // Reconcile takes over tasks.md now, without waiting for the watch to see that it
 // was saved. With accept it also takes what is held as the work of a formatter.
-func (c *Coordinator) Reconcile(ctx context.Context, accept bool) (TakeOver, error) {
+func (c *Coordinator) Reconcile(ctx context.Context, accept bool) (task.TakeOver, error) {
 	defer c.call()()
 	r, err := c.ledger.Reconcile(ctx, accept)
 	var refused *ledger.RefusedError
 	switch {
 	case errors.Is(err, ledger.ErrClosed):
-		return TakeOver{}, c.stopped()
+		return task.TakeOver{}, c.stopped()
 	case errors.As(err, &refused):
-		return TakeOver{}, &Error{Code: CodeConflict, Message: refused.Why, Hint: refused.Hint}
+		return task.TakeOver{}, &task.Error{Code: task.CodeConflict, Message: refused.Why, Hint: refused.Hint}
 	case err != nil:
-		return TakeOver{}, err
+		return task.TakeOver{}, err
 	}
 	t := takeOverOf(r)
 	t.Findings = c.Findings()
@@ -47,14 +48,14 @@ func (c *Coordinator) Reconcile(ctx context.Context, accept bool) (TakeOver, err
 // Preview says what a master of this state directory would do if tasks.md were
 // these bytes. It reads the journal and changes nothing; a master may be at work.
 // The records are those that it would make of edits; they have no seq yet.
-func Preview(dir string, tasks []byte) (TakeOver, []ledger.Record, error) {
+func Preview(dir string, tasks []byte) (task.TakeOver, []ledger.Record, error) {
 	st, err := foldForEdit(dir)
 	if err != nil {
-		return TakeOver{}, nil, err
+		return task.TakeOver{}, nil, err
 	}
 	r, err := ledger.Preview(editOptions(dir, st), tasks)
 	if err != nil {
-		return TakeOver{}, nil, err
+		return task.TakeOver{}, nil, err
 	}
 	return takeOverOf(r), r.Records, nil
 }
@@ -88,8 +89,8 @@ func editOptions(dir string, st *state.State) ledger.Options {
 	return ledger.Options{Dir: dir, Begin: begin, Together: st.CheckTogether, Guarded: guardedKeys, Copied: state.Copied}
 }
 
-func takeOverOf(r ledger.Report) TakeOver {
-	t := TakeOver{Notices: []string{}, Findings: findingsOf(r.Findings), Adopted: len(r.Records), Missing: r.Missing, Held: r.Held}
+func takeOverOf(r ledger.Report) task.TakeOver {
+	t := task.TakeOver{Notices: []string{}, Findings: findingsOf(r.Findings), Adopted: len(r.Records), Missing: r.Missing, Held: r.Held}
 	for _, n := range r.Notices {
 		if n.Finding == nil {
 			t.Notices = append(t.Notices, n.Text)
@@ -98,10 +99,10 @@ func takeOverOf(r ledger.Report) TakeOver {
 	return t
 }
 
-func findingsOf(list []*ledger.SyntaxError) []Finding {
-	out := make([]Finding, len(list))
+func findingsOf(list []*ledger.SyntaxError) []task.Finding {
+	out := make([]task.Finding, len(list))
 	for i, f := range list {
-		out[i] = Finding{File: f.File, Line: f.Line, Message: f.Msg}
+		out[i] = task.Finding{File: f.File, Line: f.Line, Message: f.Msg}
 	}
 	return out
 }

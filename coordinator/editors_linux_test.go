@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -173,7 +174,7 @@ func newEditorWorld(t *testing.T, c editorCase, base string) *editorWorld {
 	w.file = editedFile{path: filepath.Join(w.dir, ledger.TasksName), aside: filepath.Join(home, "aside")}
 	w.check(os.Mkdir(w.file.aside, 0o700))
 	w.release = sync.OnceFunc(func() { close(w.released) })
-	w.agent.do = func(ctx context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		w.mu.Lock()
 		slow := w.slow[turn.TaskID]
 		w.mu.Unlock()
@@ -181,10 +182,10 @@ func newEditorWorld(t *testing.T, c editorCase, base string) *editorWorld {
 			select {
 			case <-w.released:
 			case <-ctx.Done():
-				return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+				return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
 			}
 		}
-		return coordinator.Outcome{Result: "answer\n\n- one\n"}
+		return task.Outcome{Result: "answer\n\n- one\n"}
 	}
 	return w
 }
@@ -214,7 +215,7 @@ var prompts = []string{
 // enqueue submits a task and notes what must become of it. A task that is to
 // wait is due in a year, a slow one ends when it is released.
 func (w *editorWorld) enqueue(number int, waits, slow bool) (string, error) {
-	spec := coordinator.TaskSpec{
+	spec := task.TaskSpec{
 		ID: uuid.Must(uuid.NewV7()).String(), Parallel: true,
 		Prompt: fmt.Sprintf(prompts[number%len(prompts)], number),
 	}
@@ -251,7 +252,7 @@ func (w *editorWorld) populate() {
 	if w.rand.IntN(8) == 0 { // a file of more than a few blocks
 		long := strings.Repeat("a line of a long prompt\n", 3000+w.rand.IntN(3000)) + "end"
 		id := uuid.Must(uuid.NewV7()).String()
-		w.submit(coordinator.TaskSpec{ID: id, Parallel: true, Prompt: long})
+		w.submit(task.TaskSpec{ID: id, Parallel: true, Prompt: long})
 		w.wants[id] = &want{status: state.Done, prompt: long, runs: 1}
 		w.wait(id)
 	}

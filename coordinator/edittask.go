@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 	"strings"
@@ -20,7 +21,7 @@ import (
 //
 // The error has CodeConflict if the task does not wait, and CodeChanged if p is for an
 // earlier state of it. by is who asks.
-func (c *Coordinator) Edit(ctx context.Context, ref string, p Patch, by string) (state.Task, error) {
+func (c *Coordinator) Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error) {
 	defer c.call()()
 	if c.isGoing() {
 		return state.Task{}, c.stopped()
@@ -59,21 +60,21 @@ type edit struct {
 
 // newEdit checks all of a patch that does not depend on other tasks. It may ask the
 // file system, so it is not called on the log's goroutine.
-func (c *Coordinator) newEdit(id string, p Patch) (*edit, error) {
+func (c *Coordinator) newEdit(id string, p task.Patch) (*edit, error) {
 	t, err := c.whole(id)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case t.Status == state.Running:
-		return nil, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is running; only one that waits can be edited", id), Hint: "stint cancel " + id + ", and submit another one"}
+		return nil, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running; only one that waits can be edited", id), Hint: "stint cancel " + id + ", and submit another one"}
 	case t.Status.Terminal():
-		return nil, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is %s; only one that waits can be edited", id, t.Status), Hint: "to run it again: stint retry " + id}
+		return nil, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is %s; only one that waits can be edited", id, t.Status), Hint: "to run it again: stint retry " + id}
 	case len(p.Seqs) > 0 && !slices.Contains(p.Seqs, t.Seq):
-		return nil, &Error{Code: CodeChanged, Message: fmt.Sprintf("task %s has changed since", id), Hint: "look at it again: stint show " + id}
+		return nil, &task.Error{Code: task.CodeChanged, Message: fmt.Sprintf("task %s has changed since", id), Hint: "look at it again: stint show " + id}
 	}
 	e := &edit{in: c.emptyIntake(), was: t, now: submission{TaskSpec: specOf(&t)}, changes: ledger.Record{Kind: ledger.KindTask, ID: id}}
-	if e.given, err = readPatch(p.Fields, &e.now.TaskSpec); err != nil {
+	if e.given, err = task.ReadPatch(p.Fields, &e.now.TaskSpec); err != nil {
 		return nil, err
 	}
 	for _, fill := range []func() error{e.checkChanged, e.fillPlace, e.fillAgent, e.fillRest} {
@@ -86,8 +87,8 @@ func (c *Coordinator) newEdit(id string, p Patch) (*edit, error) {
 }
 
 // specOf gives the fields of a task that can be edited, as a spec has them.
-func specOf(t *state.Task) TaskSpec {
-	return TaskSpec{
+func specOf(t *state.Task) task.TaskSpec {
+	return task.TaskSpec{
 		ID: t.ID, Prompt: t.Prompt, Agent: t.Agent, Model: t.Model, Workspace: t.Workspace, SessionKey: t.SessionKey, Label: t.Label,
 		Resume: t.Resume, Timeout: t.Timeout, Priority: t.Priority, MaxAttempts: t.MaxAttempts, NotBefore: t.NotBefore,
 		After: t.After, AfterPolicy: t.AfterPolicy, Hold: t.Hold, TenantID: t.TenantID, Queue: t.Queue, Fallback: t.Fallback,
@@ -99,16 +100,16 @@ func specOf(t *state.Task) TaskSpec {
 // isChanged reports whether the patch gives the task another value of a field.
 func (e *edit) isChanged(field string) bool {
 	was := specOf(&e.was)
-	return fieldText(&was, field) != fieldText(&e.now.TaskSpec, field)
+	return task.FieldText(&was, field) != task.FieldText(&e.now.TaskSpec, field)
 }
 
 // checkChanged checks the fields that are changed as those of a new task. What the
 // task has already is no concern of the patch.
 func (e *edit) checkChanged() error {
-	var changed TaskSpec
-	from, to := specFields(&e.now.TaskSpec), specFields(&changed)
+	var changed task.TaskSpec
+	from, to := task.Fields(&e.now.TaskSpec), task.Fields(&changed)
 	set := func(to, from any) { reflect.ValueOf(to).Elem().Set(reflect.ValueOf(from).Elem()) }
-	for _, field := range editable {
+	for _, field := range task.EditableFields() {
 		if e.isChanged(field) {
 			set(to[field], from[field])
 		}
@@ -117,7 +118,7 @@ func (e *edit) checkChanged() error {
 		return err
 	}
 	if e.isChanged(state.KeyPrompt) {
-		if err := CheckPrompt(e.now.Prompt); err != nil {
+		if err := task.CheckPrompt(e.now.Prompt); err != nil {
 			return err
 		}
 	}
@@ -148,8 +149,8 @@ func (e *edit) fillPlace() error {
 // fillAgent finds the agent and the model. Those of another agent mean nothing to it.
 func (e *edit) fillAgent() error {
 	if e.isChanged(state.KeyAgent) {
-		s := submission{TaskSpec: TaskSpec{Agent: e.now.Agent}, root: e.now.root}
-		if isNamedLane(e.now.SessionKey) {
+		s := submission{TaskSpec: task.TaskSpec{Agent: e.now.Agent}, root: e.now.root}
+		if task.IsNamedLane(e.now.SessionKey) {
 			s.SessionKey = e.now.SessionKey
 		}
 		if err := e.in.checkAgent(&s); err != nil {
@@ -180,9 +181,9 @@ func (e *edit) fillRest() error {
 
 // compare notes what differs from the task.
 func (e *edit) compare() {
-	for _, field := range editable {
+	for _, field := range task.EditableFields() {
 		if field != state.KeyAfter && e.isChanged(field) {
-			e.changes.Add(field, fieldText(&e.now.TaskSpec, field))
+			e.changes.Add(field, task.FieldText(&e.now.TaskSpec, field))
 		}
 	}
 	if e.was.Hold && !e.now.Hold && e.was.Note != "" {
@@ -224,9 +225,9 @@ func (e *edit) record(tx *ledger.Tx, by string) error {
 	var cycle *state.CycleError
 	switch err := c.state.CheckNext(section); {
 	case errors.As(err, &cycle) && errors.As(err, &bad):
-		return wrong(bad.Key, "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text)
+		return task.Wrong(bad.Key, "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text)
 	case errors.As(err, &bad):
-		return wrong(bad.Key, "stint show "+r.ID, "%v", bad.Err)
+		return task.Wrong(bad.Key, "stint show "+r.ID, "%v", bad.Err)
 	case err != nil:
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/prompt"
 	"stint/state"
 )
@@ -24,19 +24,19 @@ func (escaper) EscapePrompt(text string) string {
 // known again.
 func TestPromptIsEscaped(t *testing.T) {
 	w := newJudgeWorld(t)
-	w.cfg.Agents = map[string]coordinator.Agent{"demo": escaper{w.agent}}
+	w.cfg.Agents = map[string]task.Agent{"demo": escaper{w.agent}}
 	failed, answered := false, w.agent.do
-	w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 		if !failed {
 			failed = true
-			report(coordinator.Event{Session: "native-1"})
-			return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Error: "no", Session: "native-1", Kept: true}
+			report(task.Event{Session: "native-1"})
+			return task.Outcome{Class: state.ClassNetwork, ExitCode: 1, Error: "no", Session: "native-1", Kept: true}
 		}
 		return answered(ctx, turn, report)
 	}
 	w.open()
-	spec := coordinator.TaskSpec{Prompt: "see @a", Workspace: w.work}
-	list, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{spec}, true)
+	spec := task.TaskSpec{Prompt: "see @a", Workspace: w.work}
+	list, err := w.c.Preview(t.Context(), []task.TaskSpec{spec}, true)
 	if err != nil || !strings.HasPrefix(list[0].Prompt, "escaped\n") || !strings.HasSuffix(list[0].Prompt, `see \@a`) {
 		t.Errorf("preview: %+v, %v", list, err)
 	}

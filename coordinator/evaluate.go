@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/memory"
@@ -48,15 +49,15 @@ const judgementSchema = `{"type":"object","additionalProperties":false,"required
 
 // isFinal reports whether an attempt that has come to this outcome has an answer that
 // is its last.
-func isFinal(out *Outcome) bool { return out.Class == "" || out.Class == state.ClassVerify }
+func isFinal(out *task.Outcome) bool { return out.Class == "" || out.Class == state.ClassVerify }
 
 // evaluates reports whether an agent is to judge a final answer.
-func (c *Coordinator) evaluates(r *run, out *Outcome) bool {
+func (c *Coordinator) evaluates(r *run, out *task.Outcome) bool {
 	return isFinal(out) && strings.TrimSpace(out.Result) != "" && r.ctx.Err() == nil && c.workspace(r.task.Workspace).EvalPrompt != ""
 }
 
 // inspect puts what the heuristics find onto the outcome of a final answer.
-func (c *Coordinator) inspect(r *run, out *Outcome) {
+func (c *Coordinator) inspect(r *run, out *task.Outcome) {
 	if !isFinal(out) {
 		return
 	}
@@ -67,7 +68,7 @@ func (c *Coordinator) inspect(r *run, out *Outcome) {
 	}
 	r.looked, r.flagged = true, len(t.Findings) > 0
 	a := answered{prompt: t.Prompt, answer: out.Result, policy: c.toldPolicy(&t)}
-	if hasVerify(&t) {
+	if task.HasVerify(&t) {
 		a.verify, a.diff = t.VerifyCommand, c.changes(r, &t, allLines)
 	}
 	if r.task.Phase == state.PhaseVerify { // the turns have left theirs on the task
@@ -105,7 +106,7 @@ func addFindings(rec *ledger.Record, findings []state.Issue, flagged bool) {
 
 // evaluate lets an agent judge the answer of a task, and gives the outcome that the
 // task has in any case, with what the agent has found.
-func (c *Coordinator) evaluate(r *run) Outcome {
+func (c *Coordinator) evaluate(r *run) task.Outcome {
 	t, err := c.whole(r.task.ID)
 	if err != nil {
 		return broken(err)
@@ -127,8 +128,8 @@ func (c *Coordinator) evaluate(r *run) Outcome {
 // unjudged gives the outcome that an attempt had before its evaluation began, as the
 // record of that step tells it. Only the verify command gives an answer that is judged
 // an error.
-func (c *Coordinator) unjudged(r *run, t *state.Task) Outcome {
-	out := Outcome{Session: t.AgentSession, Findings: t.Findings}
+func (c *Coordinator) unjudged(r *run, t *state.Task) task.Outcome {
+	out := task.Outcome{Session: t.AgentSession, Findings: t.Findings}
 	if out.Result, r.cut = c.answer(t); t.Error != "" {
 		out.Class, out.ExitCode, out.Error = state.ClassVerify, -1, t.Error
 	}
@@ -136,7 +137,7 @@ func (c *Coordinator) unjudged(r *run, t *state.Task) Outcome {
 }
 
 // ask runs the evaluator and takes over what it says.
-func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSettings, out *Outcome) {
+func (c *Coordinator) ask(r *run, t *state.Task, agent task.Agent, set *task.WorkspaceSettings, out *task.Outcome) {
 	turn, err := c.prepareJudge(r, t, set, out)
 	if err != nil {
 		unasked(out, broken(err))
@@ -146,9 +147,9 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 	if own := c.timeout(t); own > 0 {
 		limit = min(limit, own)
 	}
-	ctx, stop := context.WithTimeoutCause(r.ctx, limit, ErrTimeout)
+	ctx, stop := context.WithTimeoutCause(r.ctx, limit, task.ErrTimeout)
 	defer stop()
-	said := c.runTurn(ctx, t.Agent, agent, turn, func(e Event) {
+	said := c.runTurn(ctx, t.Agent, agent, turn, func(e task.Event) {
 		if e.Started {
 			c.begun(r)
 			return
@@ -157,13 +158,13 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 		r.lastOutput.Store(&now)
 	})
 	out.Usage = said.Usage.Plus(said.Thread) // a new session has used nothing before
-	if cause := context.Cause(r.ctx); errors.Is(cause, ErrCanceled) {
+	if cause := context.Cause(r.ctx); errors.Is(cause, task.ErrCanceled) {
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled)
 		return
 	}
 	asked := *t
 	asked.Phase = "" // it is the account's agent all the same
-	r.account = c.judge(&asked, Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, c.cfg.Now()).account
+	r.account = c.judge(&asked, task.Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, c.cfg.Now()).account
 	if said.Class != "" {
 		unasked(out, said)
 		return
@@ -179,7 +180,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent Agent, set *WorkspaceSett
 
 // unasked makes the outcome of an answer that is not judged: it stands as it is, unless
 // the machine lacks something, for which its evaluation waits.
-func unasked(out *Outcome, said Outcome) {
+func unasked(out *task.Outcome, said task.Outcome) {
 	if said.Shortage != 0 {
 		out.Class, out.Error, out.ExitCode, out.Shortage = state.ClassInterrupted, said.Error, -1, said.Shortage
 		return
@@ -188,7 +189,7 @@ func unasked(out *Outcome, said Outcome) {
 }
 
 // notJudged says why there is no judgement.
-func notJudged(said *Outcome) string {
+func notJudged(said *task.Outcome) string {
 	if said.Error == "" || said.Error == string(said.Class) {
 		return string(said.Class)
 	}
@@ -208,7 +209,7 @@ func together(list, more []state.Issue) []state.Issue {
 
 // learn adds lessons to the workspace's notes. What it gives is a note about what
 // went wrong, "" for nothing.
-func (c *Coordinator) learn(r *run, t *state.Task, set *WorkspaceSettings, texts []string) string {
+func (c *Coordinator) learn(r *run, t *state.Task, set *task.WorkspaceSettings, texts []string) string {
 	if set.LessonsPath == "" || len(texts) == 0 {
 		return ""
 	}
@@ -231,12 +232,12 @@ func (c *Coordinator) learn(r *run, t *state.Task, set *WorkspaceSettings, texts
 }
 
 // prepareJudge makes the run's files: the prompt, the schema, and an empty directory.
-func (c *Coordinator) prepareJudge(r *run, t *state.Task, set *WorkspaceSettings, out *Outcome) (Turn, error) {
+func (c *Coordinator) prepareJudge(r *run, t *state.Task, set *task.WorkspaceSettings, out *task.Outcome) (task.Turn, error) {
 	dir := c.RunDir(r.id)
-	turn := Turn{
+	turn := task.Turn{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName), Workspace: filepath.Join(dir, "empty"),
 		Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true,
-		Limits: RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
+		Limits: task.RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
 	}
 	err := c.makeDir(turn.Workspace)
 	if err == nil {
@@ -255,7 +256,7 @@ const judgeIntro = "Answer with one JSON object of this schema and nothing else.
 // A judged is what an evaluator gets to see.
 type judged struct {
 	task    *state.Task
-	out     *Outcome
+	out     *task.Outcome
 	policy  string // the output policy that the agent was told
 	changes string // the sizes of what was changed; "": not known
 }
@@ -275,7 +276,7 @@ func (j *judged) prompt(ask string) string {
 	section("Output policy", shown(j.policy))
 	section("Answer", shown(j.out.Result))
 	section("Changed files", shown(j.changes))
-	if hasVerify(t) && t.VerifyExitCode != nil {
+	if task.HasVerify(t) && t.VerifyExitCode != nil {
 		section("Verify command", t.VerifyCommand+"\nexit code: "+strconv.Itoa(*t.VerifyExitCode)+"\n"+t.VerifyOutput)
 	}
 	var found strings.Builder

@@ -1,18 +1,16 @@
 package coordinator
 
-import (
-	"sync"
-)
+import "stint/coordinator/task"
 
 // A subscriber is one reader of changes. It may lag by its buffer; then it is cut off.
 type subscriber struct {
-	ch chan *Change
+	ch chan *task.Change
 }
 
 // Subscribe gives the changes of tasks from now on. A reader that lags behind by
 // more than buffer is cut off: its channel is closed, and it must look anew. cancel
 // ends the subscription; it may be called more than once.
-func (c *Coordinator) Subscribe(buffer int) (changes <-chan *Change, cancel func()) {
+func (c *Coordinator) Subscribe(buffer int) (changes <-chan *task.Change, cancel func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.subscribe(buffer)
@@ -27,11 +25,11 @@ const maxMissed = 256
 // changed, in the order of their newest records, each once and as it is now; it is a
 // Resync alone if that cannot be told. If there are too many it has the first of them,
 // and changes is nil: the reader asks again, with the number of the last one.
-func (c *Coordinator) SubscribeAfter(after uint64, buffer int) (missed []*Change, changes <-chan *Change, cancel func()) {
+func (c *Coordinator) SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.state.Covers(after) {
-		missed = []*Change{{Seq: c.state.Seq(), Resync: true}}
+		missed = []*task.Change{{Seq: c.state.Seq(), Resync: true}}
 	} else if missed = c.since(after); len(missed) == maxMissed {
 		return missed, nil, func() {}
 	}
@@ -40,18 +38,18 @@ func (c *Coordinator) SubscribeAfter(after uint64, buffer int) (missed []*Change
 }
 
 // since gives the first of what has changed after a record. mu is held.
-func (c *Coordinator) since(after uint64) []*Change {
+func (c *Coordinator) since(after uint64) []*task.Change {
 	list := c.state.Since(after, maxMissed)
-	changes := make([]*Change, len(list))
+	changes := make([]*task.Change, len(list))
 	for i := range list {
-		changes[i] = &Change{Seq: list[i].Seq, Task: list[i].Task}
+		changes[i] = &task.Change{Seq: list[i].Seq, Task: list[i].Task}
 	}
 	return changes
 }
 
 // subscribe is Subscribe with mu held.
-func (c *Coordinator) subscribe(buffer int) (changes <-chan *Change, cancel func()) {
-	s := &subscriber{ch: make(chan *Change, buffer)}
+func (c *Coordinator) subscribe(buffer int) (changes <-chan *task.Change, cancel func()) {
+	s := &subscriber{ch: make(chan *task.Change, buffer)}
 	c.subs[s] = true
 	return s.ch, func() {
 		c.mu.Lock()
@@ -69,7 +67,7 @@ func (c *Coordinator) Seq() uint64 {
 }
 
 // publish hands a change to all subscribers. mu is held.
-func (c *Coordinator) publish(change Change) {
+func (c *Coordinator) publish(change task.Change) {
 	if len(c.subs) > 0 {
 		c.handOut(change)
 	}
@@ -77,9 +75,8 @@ func (c *Coordinator) publish(change Change) {
 
 // handOut is publish for subscribers. It is apart because it lets a change outlive the
 // call, for which memory would be taken although nobody listens.
-func (c *Coordinator) handOut(change Change) {
-	p := &change
-	p.line = sync.OnceValues(p.encode)
+func (c *Coordinator) handOut(change task.Change) {
+	p := change.Shared()
 	for s := range c.subs {
 		select {
 		case s.ch <- p:
@@ -90,7 +87,7 @@ func (c *Coordinator) handOut(change Change) {
 }
 
 // publishResync tells subscribers to list anew. mu is held.
-func (c *Coordinator) publishResync() { c.publish(Change{Seq: c.state.Seq(), Resync: true}) }
+func (c *Coordinator) publishResync() { c.publish(task.Change{Seq: c.state.Seq(), Resync: true}) }
 
 // drop ends a subscription. mu is held.
 func (c *Coordinator) drop(s *subscriber) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -27,7 +28,7 @@ type onlooker struct {
 	seq     uint64                  // up to which it knows all
 	known   map[string]state.Status // by task
 	resyncs int
-	live    <-chan *coordinator.Change
+	live    <-chan *task.Change
 	stop    func()
 }
 
@@ -35,7 +36,7 @@ type onlooker struct {
 func (o *onlooker) follow(c *coordinator.Coordinator, buffer int) {
 	o.t.Helper()
 	for o.live = nil; o.live == nil; {
-		var missed []*coordinator.Change
+		var missed []*task.Change
 		missed, o.live, o.stop = c.SubscribeAfter(o.seq, buffer)
 		for _, change := range missed {
 			o.see(change)
@@ -43,7 +44,7 @@ func (o *onlooker) follow(c *coordinator.Coordinator, buffer int) {
 	}
 }
 
-func (o *onlooker) see(c *coordinator.Change) {
+func (o *onlooker) see(c *task.Change) {
 	o.t.Helper()
 	switch {
 	case c.Resync:
@@ -131,7 +132,7 @@ func TestSubscribeAfterMissesNothing(t *testing.T) {
 		submitters.Go(func() {
 			defer working.Add(-1)
 			for n := range each {
-				if _, err := w.try(coordinator.TaskSpec{Prompt: "p", SessionKey: fmt.Sprintf("s%d-%d", i, n%7), Hold: n%5 > 0}); err != nil {
+				if _, err := w.try(task.TaskSpec{Prompt: "p", SessionKey: fmt.Sprintf("s%d-%d", i, n%7), Hold: n%5 > 0}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -164,11 +165,11 @@ func TestSubscribeAfterARestart(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	o := &onlooker{t: t, known: map[string]state.Status{}}
-	w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
-	held := w.submit(coordinator.TaskSpec{Prompt: "held", Hold: true}).ID
+	w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
+	held := w.submit(task.TaskSpec{Prompt: "held", Hold: true}).ID
 	o.follow(w.c, 10)
 	o.drain(w.newest())
-	unseen := w.wait(w.submit(coordinator.TaskSpec{Prompt: "unseen"}).ID).ID // and not read
+	unseen := w.wait(w.submit(task.TaskSpec{Prompt: "unseen"}).ID).ID // and not read
 	at := o.seq
 	w.close()
 	for range o.live { // closed with its master, with what it had
@@ -176,7 +177,7 @@ func TestSubscribeAfterARestart(t *testing.T) {
 	w.edit("\n## Task %s\n- status: canceled\n\n## Task mine\n- prompt: a draft\n", held)
 	w.open()
 	defer w.close()
-	later := w.submit(coordinator.TaskSpec{Prompt: "later", Hold: true}).ID
+	later := w.submit(task.TaskSpec{Prompt: "later", Hold: true}).ID
 	o.follow(w.c, 10)
 	defer o.stop()
 	if want := w.statuses(); !maps.Equal(o.known, want) || o.resyncs > 0 || o.seq != w.c.Seq() || at == 0 {
@@ -216,8 +217,8 @@ func TestResync(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.open()
-			w.wait(w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p"}).ID)
-			w.submit(coordinator.TaskSpec{ID: taskID(2), Prompt: "p", Hold: true})
+			w.wait(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p"}).ID)
+			w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Hold: true})
 			o := &onlooker{t: t, known: map[string]state.Status{}}
 			o.follow(w.c, 10)
 			o.drain(w.newest())
@@ -305,7 +306,7 @@ func TestChangeLine(t *testing.T) {
 	defer stop()
 	two, stop := w.c.Subscribe(10)
 	defer stop()
-	id := w.submit(coordinator.TaskSpec{Prompt: "<b>\n\u2028", Hold: true, Label: "<&>"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "<b>\n\u2028", Hold: true, Label: "<&>"}).ID
 	w.moveOut()
 	for range 2 {
 		a, b := <-one, <-two
@@ -335,7 +336,7 @@ func BenchmarkPublish(b *testing.B) {
 }
 
 func benchmarkPublish(b *testing.B, readers int) {
-	c, err := coordinator.Open(coordinator.Config{StateDir: filepath.Join(b.TempDir(), "state"), Agents: map[string]coordinator.Agent{"demo": &fakeAgent{}}, DefaultAgent: func() string { return "demo" }})
+	c, err := coordinator.Open(task.Config{StateDir: filepath.Join(b.TempDir(), "state"), Agents: map[string]task.Agent{"demo": &fakeAgent{}}, DefaultAgent: func() string { return "demo" }})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -352,9 +353,9 @@ func benchmarkPublish(b *testing.B, readers int) {
 			}
 		})
 	}
-	specs, work := make([]coordinator.TaskSpec, 1000), b.TempDir()
+	specs, work := make([]task.TaskSpec, 1000), b.TempDir()
 	for i := range specs {
-		specs[i] = coordinator.TaskSpec{Prompt: "p", Workspace: work, Parallel: true}
+		specs[i] = task.TaskSpec{Prompt: "p", Workspace: work, Parallel: true}
 	}
 	b.ResetTimer()
 	for b.Loop() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
@@ -11,14 +12,14 @@ import (
 
 // OpenUnwatched is Open without the watch of tasks.md, whose waiting for the kernel
 // would stop the clock of a test's bubble.
-func OpenUnwatched(cfg Config) (*Coordinator, error) {
+func OpenUnwatched(cfg task.Config) (*Coordinator, error) {
 	c := newCoordinator(cfg)
 	c.unwatched = true
 	return c.open()
 }
 
 // OpenOn is OpenUnwatched with the ledger on a file system of the test's.
-func OpenOn(cfg Config, fs durable.FS) (*Coordinator, error) {
+func OpenOn(cfg task.Config, fs durable.FS) (*Coordinator, error) {
 	c := newCoordinator(cfg)
 	c.unwatched, c.fs = true, fs
 	return c.open()
@@ -27,15 +28,9 @@ func OpenOn(cfg Config, fs durable.FS) (*Coordinator, error) {
 // NativeFields reads the native sessions that a journal names.
 var NativeFields = nativeFields
 
-// ReadPatch puts a patch into a spec.
-func ReadPatch(data []byte, s *TaskSpec) error {
-	_, err := readPatch(data, s)
-	return err
-}
-
 // SubmitSlowly is Submit where then happens before the answer is made.
-func (c *Coordinator) SubmitSlowly(ctx context.Context, s TaskSpec, then func()) (state.Task, error) {
-	in, err := c.newIntake(ctx, request{specs: []TaskSpec{s}})
+func (c *Coordinator) SubmitSlowly(ctx context.Context, s task.TaskSpec, then func()) (state.Task, error) {
+	in, err := c.newIntake(ctx, request{specs: []task.TaskSpec{s}})
 	if err == nil {
 		err = c.update(ctx, in.record)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -25,7 +26,7 @@ func (c *Coordinator) fallBack() {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+	if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
 		c.trouble("tasks could not be handed to their fallback agents", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -33,8 +33,8 @@ func fallbackWorld(t *testing.T) (w *world, ran func(task string) []string) {
 	}
 }
 
-func limitedUntil(d time.Duration) coordinator.Outcome {
-	return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Session: "native-1", Usage: state.Usage{InputTokens: 5}, RetryAt: time.Now().Add(d)}
+func limitedUntil(d time.Duration) task.Outcome {
+	return task.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Session: "native-1", Usage: state.Usage{InputTokens: 5}, RetryAt: time.Now().Add(d)}
 }
 
 // TestFallback: while its agent is rate-limited, a task goes to the next one that it
@@ -44,15 +44,15 @@ func TestFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, ran := fallbackWorld(t)
 		w.cfg.AgentReady = func(agent string) bool { return agent != "gemini" }
-		w.cfg.Workspace = func(string) coordinator.WorkspaceSettings {
-			return coordinator.WorkspaceSettings{Models: map[string]string{"claude": "opus"}}
+		w.cfg.Workspace = func(string) task.WorkspaceSettings {
+			return task.WorkspaceSettings{Models: map[string]string{"claude": "opus"}}
 		}
 		w.script(map[string][]step{taskID(1): {{time.Second, limitedUntil(time.Hour)}}})
 		w.openUnwatched()
 		defer w.close()
-		spec := coordinator.TaskSpec{ID: taskID(1), IdempotencyKey: "k", Prompt: "p", Agent: "codex", Model: "gpt", SessionKey: "web", Fallback: []string{"gemini", "claude", "demo"}}
+		spec := task.TaskSpec{ID: taskID(1), IdempotencyKey: "k", Prompt: "p", Agent: "codex", Model: "gpt", SessionKey: "web", Fallback: []string{"gemini", "claude", "demo"}}
 		before := w.submit(spec)
-		w.submit(coordinator.TaskSpec{ID: taskID(2), Prompt: "p", Agent: "codex", SessionKey: "web"})
+		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Agent: "codex", SessionKey: "web"})
 		got := w.ended(taskID(1))
 		w.expect(got, state.Done, "")
 		if agents := ran(taskID(1)); !slices.Equal(agents, []string{"codex", "claude"}) {
@@ -101,21 +101,21 @@ func TestFallbackInTurn(t *testing.T) {
 func fallBackInTurn(t *testing.T, ownTask bool, tried, later []string) {
 	w, ran := fallbackWorld(t)
 	w.cfg.MaxWorkers = 2
-	long := step{10 * time.Minute, coordinator.Outcome{Result: "ok"}}
+	long := step{10 * time.Minute, task.Outcome{Result: "ok"}}
 	w.script(map[string][]step{
 		taskID(0): {{time.Second, limitedUntil(time.Hour)}},
-		taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassAuth}}},
+		taskID(1): {{time.Second, task.Outcome{Class: state.ClassAuth}}},
 		taskID(2): {{time.Second, limitedUntil(30 * time.Minute)}},
 		taskID(3): {long}, taskID(4): {long}, taskID(5): {long},
 	})
 	w.openUnwatched()
 	defer w.close()
 	for i, agent := range []string{"codex", "gemini", "claude"} {
-		w.submit(coordinator.TaskSpec{ID: taskID(i), Prompt: "p", Agent: agent, Parallel: true})
+		w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Agent: agent, Parallel: true})
 		time.Sleep(2 * time.Second)
 	}
 	for i := 3; i < 6; i++ {
-		w.submit(coordinator.TaskSpec{ID: taskID(i), Prompt: "p", Agent: "codex", Parallel: true, Fallback: []string{"gemini", "claude"}})
+		w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Agent: "codex", Parallel: true, Fallback: []string{"gemini", "claude"}})
 	}
 	if !ownTask {
 		if _, err := w.c.Cancel(context.Background(), taskID(2), "client"); err != nil {

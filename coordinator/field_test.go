@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -18,45 +18,45 @@ func TestErrorsNameTheField(t *testing.T) {
 	w.cfg.MaxWorkers = 0
 	w.open()
 	defer w.close()
-	w.submit(coordinator.TaskSpec{Prompt: "p", IdempotencyKey: "known"})
+	w.submit(task.TaskSpec{Prompt: "p", IdempotencyKey: "known"})
 	tests := []struct {
-		spec  coordinator.TaskSpec
+		spec  task.TaskSpec
 		field string
 	}{
-		{coordinator.TaskSpec{}, "prompt"},
-		{coordinator.TaskSpec{ID: "x"}, "id"},
-		{coordinator.TaskSpec{Workspace: "here"}, "workspace"},
-		{coordinator.TaskSpec{Workspace: "/"}, "workspace"},
-		{coordinator.TaskSpec{Agent: "nobody"}, "agent"},
-		{coordinator.TaskSpec{Account: "nobody"}, "account"},
-		{coordinator.TaskSpec{SessionKey: "dir:/"}, "sessionKey"},
-		{coordinator.TaskSpec{SessionKey: "a b"}, "sessionKey"},
-		{coordinator.TaskSpec{Resume: "perhaps"}, "resume"},
-		{coordinator.TaskSpec{Parallel: true, Continue: true}, "parallel"},
-		{coordinator.TaskSpec{Continue: true, Workspace: t.TempDir()}, "continue"},
-		{coordinator.TaskSpec{AgentSession: "a b"}, "agentSession"},
-		{coordinator.TaskSpec{Timeout: "soon"}, "timeout"},
-		{coordinator.TaskSpec{Priority: 10}, "priority"},
-		{coordinator.TaskSpec{MaxAttempts: -1}, "maxAttempts"},
-		{coordinator.TaskSpec{Model: "a b"}, "model"},
-		{coordinator.TaskSpec{AfterPolicy: "both"}, "afterPolicy"},
-		{coordinator.TaskSpec{After: []string{"nobody"}}, "after"},
-		{coordinator.TaskSpec{IdempotencyKey: "a\nb"}, "idempotencyKey"},
-		{coordinator.TaskSpec{IdempotencyKey: "known", Label: "x"}, "idempotencyKey"},
-		{coordinator.TaskSpec{Label: "a\nb"}, "label"},
-		{coordinator.TaskSpec{TenantID: "a\nb"}, "tenantId"},
-		{coordinator.TaskSpec{Queue: "a\nb"}, "queue"},
-		{coordinator.TaskSpec{VerifyCommand: " "}, "verifyCommand"},
-		{coordinator.TaskSpec{VerifyTimeout: "soon"}, "verifyTimeout"},
-		{coordinator.TaskSpec{MaxIterations: -1}, "maxIterations"},
-		{coordinator.TaskSpec{OnFailure: "{{.Colour}}"}, "onFailure"},
-		{coordinator.TaskSpec{OnIssue: "{{"}, "onIssue"},
-		{coordinator.TaskSpec{Fallback: []string{"nobody"}}, "fallback"},
-		{coordinator.TaskSpec{NotBefore: time.Now().Add(-time.Hour)}, "notBefore"},
-		{coordinator.TaskSpec{NotBefore: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, "notBefore"},
-		{coordinator.TaskSpec{InputFiles: []state.InputFile{{Name: "a"}, {Name: "../b"}}}, "inputFiles.1.name"},
-		{coordinator.TaskSpec{InputFiles: []state.InputFile{{Name: "a"}, {Name: "b", Content: "\xff"}}}, "inputFiles.1.content"},
-		{coordinator.TaskSpec{OutputSpec: []string{"a", "/b"}}, "outputSpec.1"},
+		{task.TaskSpec{}, "prompt"},
+		{task.TaskSpec{ID: "x"}, "id"},
+		{task.TaskSpec{Workspace: "here"}, "workspace"},
+		{task.TaskSpec{Workspace: "/"}, "workspace"},
+		{task.TaskSpec{Agent: "nobody"}, "agent"},
+		{task.TaskSpec{Account: "nobody"}, "account"},
+		{task.TaskSpec{SessionKey: "dir:/"}, "sessionKey"},
+		{task.TaskSpec{SessionKey: "a b"}, "sessionKey"},
+		{task.TaskSpec{Resume: "perhaps"}, "resume"},
+		{task.TaskSpec{Parallel: true, Continue: true}, "parallel"},
+		{task.TaskSpec{Continue: true, Workspace: t.TempDir()}, "continue"},
+		{task.TaskSpec{AgentSession: "a b"}, "agentSession"},
+		{task.TaskSpec{Timeout: "soon"}, "timeout"},
+		{task.TaskSpec{Priority: 10}, "priority"},
+		{task.TaskSpec{MaxAttempts: -1}, "maxAttempts"},
+		{task.TaskSpec{Model: "a b"}, "model"},
+		{task.TaskSpec{AfterPolicy: "both"}, "afterPolicy"},
+		{task.TaskSpec{After: []string{"nobody"}}, "after"},
+		{task.TaskSpec{IdempotencyKey: "a\nb"}, "idempotencyKey"},
+		{task.TaskSpec{IdempotencyKey: "known", Label: "x"}, "idempotencyKey"},
+		{task.TaskSpec{Label: "a\nb"}, "label"},
+		{task.TaskSpec{TenantID: "a\nb"}, "tenantId"},
+		{task.TaskSpec{Queue: "a\nb"}, "queue"},
+		{task.TaskSpec{VerifyCommand: " "}, "verifyCommand"},
+		{task.TaskSpec{VerifyTimeout: "soon"}, "verifyTimeout"},
+		{task.TaskSpec{MaxIterations: -1}, "maxIterations"},
+		{task.TaskSpec{OnFailure: "{{.Colour}}"}, "onFailure"},
+		{task.TaskSpec{OnIssue: "{{"}, "onIssue"},
+		{task.TaskSpec{Fallback: []string{"nobody"}}, "fallback"},
+		{task.TaskSpec{NotBefore: time.Now().Add(-time.Hour)}, "notBefore"},
+		{task.TaskSpec{NotBefore: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, "notBefore"},
+		{task.TaskSpec{InputFiles: []state.InputFile{{Name: "a"}, {Name: "../b"}}}, "inputFiles.1.name"},
+		{task.TaskSpec{InputFiles: []state.InputFile{{Name: "a"}, {Name: "b", Content: "\xff"}}}, "inputFiles.1.content"},
+		{task.TaskSpec{OutputSpec: []string{"a", "/b"}}, "outputSpec.1"},
 	}
 	for _, tt := range tests {
 		if tt.field != "prompt" {
@@ -66,18 +66,18 @@ func TestErrorsNameTheField(t *testing.T) {
 		if got := fieldOf(err); got != tt.field {
 			t.Errorf("%+v: field %q, want %q: %v", tt.spec, got, tt.field, err)
 		}
-		_, err = w.submitAll([]coordinator.TaskSpec{{Prompt: "p"}, tt.spec})
+		_, err = w.submitAll([]task.TaskSpec{{Prompt: "p"}, tt.spec})
 		if got := fieldOf(err); got != "1."+tt.field {
 			t.Errorf("in a list: %+v: field %q: %v", tt.spec, got, err)
 		}
-		if _, err = w.submitAll([]coordinator.TaskSpec{tt.spec}); fieldOf(err) != "0."+tt.field {
+		if _, err = w.submitAll([]task.TaskSpec{tt.spec}); fieldOf(err) != "0."+tt.field {
 			t.Errorf("alone in a list: %+v: field %q: %v", tt.spec, fieldOf(err), err)
 		}
 	}
 }
 
 func fieldOf(err error) string {
-	var e *coordinator.Error
+	var e *task.Error
 	if !errors.As(err, &e) {
 		return ""
 	}
@@ -89,14 +89,14 @@ func TestWorkspaceRoot(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers, w.cfg.WorkspaceRoot = 0, ""
 	w.open()
-	if _, err := w.c.Submit(t.Context(), coordinator.TaskSpec{Prompt: "p"}); fieldOf(err) != "workspace" || !strings.Contains(err.Error(), "workspace_root") {
+	if _, err := w.c.Submit(t.Context(), task.TaskSpec{Prompt: "p"}); fieldOf(err) != "workspace" || !strings.Contains(err.Error(), "workspace_root") {
 		t.Errorf("%v", err)
 	}
 	w.close()
 	w.cfg.WorkspaceRoot = w.work
 	w.open()
 	defer w.close()
-	if got, err := w.c.Submit(t.Context(), coordinator.TaskSpec{Prompt: "p"}); err != nil || got.Workspace != w.work || got.SessionKey != "dir:"+w.work {
+	if got, err := w.c.Submit(t.Context(), task.TaskSpec{Prompt: "p"}); err != nil || got.Workspace != w.work || got.SessionKey != "dir:"+w.work {
 		t.Errorf("%+v %v", got, err)
 	}
 }
@@ -120,7 +120,7 @@ func TestWorkspaceIsADirectory(t *testing.T) {
 		"file": "is not a directory", "wrong": "is not a directory", "file/x": "cannot be used: not a directory",
 		"missing": "cannot be used: no such file or directory", "broken": "cannot be used: no such file or directory",
 	} {
-		task, err := w.try(coordinator.TaskSpec{Prompt: "p", Workspace: root + "/" + name})
+		task, err := w.try(task.TaskSpec{Prompt: "p", Workspace: root + "/" + name})
 		switch {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %v, want %q", name, err, want)

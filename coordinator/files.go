@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -45,7 +46,7 @@ func writeInputs(dir string, files []state.InputFile) (paths []string, err error
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	for _, f := range files {
-		path, err := cleanPath(f.Name)
+		path, err := task.CleanPath(f.Name)
 		if err == nil {
 			err = root.MkdirAll(filepath.Dir(path), durable.DirMode)
 		}
@@ -53,7 +54,7 @@ func writeInputs(dir string, files []state.InputFile) (paths []string, err error
 			err = writeNew(root, path, f.Content)
 		}
 		if err != nil {
-			return nil, &fileError{"input file", f.Name, err}
+			return nil, &task.FileError{What: "input file", Path: f.Name, Err: err}
 		}
 		paths = append(paths, filepath.Join(dir, path))
 	}
@@ -78,10 +79,10 @@ func (c *Coordinator) collect(workspace, runID string, spec []string) (taken []s
 	for _, path := range spec {
 		f, err := take(from, to, path)
 		if ShortageOf(err) != 0 {
-			return nil, &fileError{"output file", path, err}
+			return nil, &task.FileError{What: "output file", Path: path, Err: err}
 		}
 		if err != nil {
-			problems = append(problems, (&fileError{"output file", path, err}).Error())
+			problems = append(problems, (&task.FileError{What: "output file", Path: path, Err: err}).Error())
 			continue
 		}
 		taken = append(taken, f)
@@ -113,7 +114,7 @@ func firstOf(sentences []string, n int) string {
 
 // take copies one file.
 func take(from, to *os.Root, path string) (out state.OutputFile, err error) {
-	clean, err := cleanPath(path)
+	clean, err := task.CleanPath(path)
 	if err != nil {
 		return out, err
 	}

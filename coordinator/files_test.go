@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -30,7 +31,7 @@ type place struct {
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	dir := t.TempDir()
-	p := &place{t: t, work: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), c: &Coordinator{cfg: Config{StateDir: filepath.Join(dir, "state")}}}
+	p := &place{t: t, work: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), c: &Coordinator{cfg: task.Config{StateDir: filepath.Join(dir, "state")}}}
 	p.must(os.MkdirAll(filepath.Join(p.c.RunDir("r"), filesName), 0o700), os.Mkdir(p.work, 0o700), os.Mkdir(p.outside, 0o700))
 	p.must(os.WriteFile(filepath.Join(p.outside, "secret"), []byte(secret), 0o600))
 	return p
@@ -291,7 +292,7 @@ func TestInputFiles(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, name := range []string{"", ".", "..", "../x", "a/../../x", "/etc/x", "a\x00b", "a\nb", strings.Repeat("n", 300), "notes.txt/x", "data"} {
-		var wrong *fileError
+		var wrong *task.FileError
 		if _, err := writeInputs(dir, []state.InputFile{{Name: name, Content: "bad"}}); !errors.As(err, &wrong) {
 			t.Errorf("%.20q: %v", name, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -116,12 +117,12 @@ func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text 
 	if place, ok := places[t.ID]; ok {
 		in.seen[t.Workspace] = place
 	}
-	spec := TaskSpec{
+	spec := task.TaskSpec{
 		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
 		SessionKey: c.workspace(t.Workspace).TriggerSession,
 	}
 	if !own && t.Status != state.Done { // it is to look at what has failed: the command cannot be expected to pass
-		spec.VerifyCommand = NoVerify
+		spec.VerifyCommand = task.NoVerify
 	}
 	err = in.add(submission{TaskSpec: spec, parent: t.ID, trigger: trigger})
 	if err != nil {
@@ -177,7 +178,7 @@ func (in *intake) checkFamily(s *submission) error {
 	}
 	c.mu.Unlock()
 	refused := func(key, format string, args ...any) error {
-		return &Error{Code: CodeForbidden, Message: fmt.Sprintf(format, args...), Hint: "queue it by hand, or set " + key + " in the configuration"}
+		return &task.Error{Code: task.CodeForbidden, Message: fmt.Sprintf(format, args...), Hint: "queue it by hand, or set " + key + " in the configuration"}
 	}
 	switch depth := c.depth(s.parent); {
 	case c.cfg.FollowUpDepth == 0:

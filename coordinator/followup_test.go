@@ -14,33 +14,34 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
 
 // An outcomes agent ends as the first word of its task's prompt says.
 func outcomes(w *world) {
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		t, err := w.c.Task(context.Background(), turn.TaskID)
 		if err != nil {
-			return coordinator.Outcome{Class: state.ClassExit, Error: err.Error()}
+			return task.Outcome{Class: state.ClassExit, Error: err.Error()}
 		}
 		switch word, _, _ := strings.Cut(t.Prompt, " "); word {
 		case "fail":
-			return coordinator.Outcome{Class: state.ClassExit, Error: "no such {{.File}}\n## Task x", Result: "half", ExitCode: 3}
+			return task.Outcome{Class: state.ClassExit, Error: "no such {{.File}}\n## Task x", Result: "half", ExitCode: 3}
 		case "stall":
-			return coordinator.Outcome{Class: state.ClassStalled, ExitCode: -1}
+			return task.Outcome{Class: state.ClassStalled, ExitCode: -1}
 		case "flawed":
-			return coordinator.Outcome{Result: "fine", Findings: []state.Issue{{Kind: "empty", Message: "it says nothing"}}}
+			return task.Outcome{Result: "fine", Findings: []state.Issue{{Kind: "empty", Message: "it says nothing"}}}
 		case "refuse":
-			return coordinator.Outcome{Result: "I am sorry, but I cannot help with that."}
+			return task.Outcome{Result: "I am sorry, but I cannot help with that."}
 		case "bad":
-			return coordinator.Outcome{Class: state.ClassExit, ExitCode: 1, Findings: []state.Issue{{Kind: "refusal", Message: "it refuses"}}}
+			return task.Outcome{Class: state.ClassExit, ExitCode: 1, Findings: []state.Issue{{Kind: "refusal", Message: "it refuses"}}}
 		case "gone":
 			_ = os.Remove(turn.Workspace) // of a test that wants it so
-			return coordinator.Outcome{Class: state.ClassExit}
+			return task.Outcome{Class: state.ClassExit}
 		}
-		return coordinator.Outcome{Result: "fine"}
+		return task.Outcome{Result: "fine"}
 	}
 }
 
@@ -53,8 +54,8 @@ func followWorld(t *testing.T) *world {
 }
 
 // settings gives all workspaces these settings.
-func (w *world) settings(s coordinator.WorkspaceSettings) {
-	w.cfg.Workspace = func(string) coordinator.WorkspaceSettings { return s }
+func (w *world) settings(s task.WorkspaceSettings) {
+	w.cfg.Workspace = func(string) task.WorkspaceSettings { return s }
 }
 
 // children gives the tasks that a task has queued, as they have ended.
@@ -84,36 +85,36 @@ func (w *world) onlyChild(id string) state.Task {
 func TestFollowUps(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		spec     coordinator.TaskSpec
-		settings coordinator.WorkspaceSettings
+		spec     task.TaskSpec
+		settings task.WorkspaceSettings
 		want     string // the prompt begins so; "": there is no follow-up
 		trigger  state.Trigger
 	}{
-		{"none", coordinator.TaskSpec{Prompt: "fail"}, coordinator.WorkspaceSettings{}, "", ""},
+		{"none", task.TaskSpec{Prompt: "fail"}, task.WorkspaceSettings{}, "", ""},
 		{
 			"of the task",
-			coordinator.TaskSpec{Prompt: "fail it", OnFailure: "Why did {{.Prompt}} end {{.Status}} ({{.Reason}}): {{.Error}}"},
-			coordinator.WorkspaceSettings{},
+			task.TaskSpec{Prompt: "fail it", OnFailure: "Why did {{.Prompt}} end {{.Status}} ({{.Reason}}): {{.Error}}"},
+			task.WorkspaceSettings{},
 			"Why did \"fail it\" end failed (exit): \n\n> no such {{.File}}\n> ## Task x\n", state.OnFailure,
 		},
-		{"configured", coordinator.TaskSpec{Prompt: "fail"}, coordinator.WorkspaceSettings{OnFailure: "Mend {{.Result}}"}, "Mend \"half\"", state.OnFailure},
-		{"the task's own first", coordinator.TaskSpec{Prompt: "fail", OnFailure: "mine {{.ID}}"}, coordinator.WorkspaceSettings{OnFailure: "theirs"}, "mine " + taskID(1), state.OnFailure},
-		{"not wanted", coordinator.TaskSpec{Prompt: "fail", OnFailure: "none"}, coordinator.WorkspaceSettings{OnFailure: "theirs"}, "", ""},
-		{"done", coordinator.TaskSpec{Prompt: "p", OnFailure: "a", OnIssue: "b"}, coordinator.WorkspaceSettings{}, "", ""},
+		{"configured", task.TaskSpec{Prompt: "fail"}, task.WorkspaceSettings{OnFailure: "Mend {{.Result}}"}, "Mend \"half\"", state.OnFailure},
+		{"the task's own first", task.TaskSpec{Prompt: "fail", OnFailure: "mine {{.ID}}"}, task.WorkspaceSettings{OnFailure: "theirs"}, "mine " + taskID(1), state.OnFailure},
+		{"not wanted", task.TaskSpec{Prompt: "fail", OnFailure: "none"}, task.WorkspaceSettings{OnFailure: "theirs"}, "", ""},
+		{"done", task.TaskSpec{Prompt: "p", OnFailure: "a", OnIssue: "b"}, task.WorkspaceSettings{}, "", ""},
 		{
 			"findings",
-			coordinator.TaskSpec{Prompt: "flawed", OnFailure: "a", OnIssue: "Look: {{if .Findings}}{{.Findings}}{{else}}nothing{{end}}"},
-			coordinator.WorkspaceSettings{},
+			task.TaskSpec{Prompt: "flawed", OnFailure: "a", OnIssue: "Look: {{if .Findings}}{{.Findings}}{{else}}nothing{{end}}"},
+			task.WorkspaceSettings{},
 			"Look: \"empty: it says nothing\"", state.OnIssue,
 		},
-		{"failed, with findings", coordinator.TaskSpec{Prompt: "bad", OnIssue: "look"}, coordinator.WorkspaceSettings{}, "look", state.OnIssue},
-		{"failed, with findings and both", coordinator.TaskSpec{Prompt: "bad", OnIssue: "look", OnFailure: "mend"}, coordinator.WorkspaceSettings{}, "mend", state.OnFailure},
-		{"findings, not wanted", coordinator.TaskSpec{Prompt: "flawed", OnIssue: "off"}, coordinator.WorkspaceSettings{OnIssue: "c"}, "", ""},
-		{"dead", coordinator.TaskSpec{Prompt: "stall", OnFailure: "It is {{.Status}}{{if .Error}} badly{{else}} quietly{{end}}"}, coordinator.WorkspaceSettings{}, "It is dead quietly", state.OnFailure},
+		{"failed, with findings", task.TaskSpec{Prompt: "bad", OnIssue: "look"}, task.WorkspaceSettings{}, "look", state.OnIssue},
+		{"failed, with findings and both", task.TaskSpec{Prompt: "bad", OnIssue: "look", OnFailure: "mend"}, task.WorkspaceSettings{}, "mend", state.OnFailure},
+		{"findings, not wanted", task.TaskSpec{Prompt: "flawed", OnIssue: "off"}, task.WorkspaceSettings{OnIssue: "c"}, "", ""},
+		{"dead", task.TaskSpec{Prompt: "stall", OnFailure: "It is {{.Status}}{{if .Error}} badly{{else}} quietly{{end}}"}, task.WorkspaceSettings{}, "It is dead quietly", state.OnFailure},
 		{
 			"without fields",
-			coordinator.TaskSpec{Prompt: "fail it", OnFailure: "Find out why"},
-			coordinator.WorkspaceSettings{},
+			task.TaskSpec{Prompt: "fail it", OnFailure: "Find out why"},
+			task.WorkspaceSettings{},
 			"Find out why\n\nThis is about task " + taskID(1) + ", which ended with status failed (exit)", state.OnFailure,
 		},
 	} {
@@ -156,8 +157,8 @@ func TestFollowUpsVerified(t *testing.T) {
 		name, prompt, want string
 		own                bool
 	}{
-		{"configured, after a failure", "fail", coordinator.NoVerify, false},
-		{"configured, after a failure with findings", "bad", coordinator.NoVerify, false},
+		{"configured, after a failure", "fail", task.NoVerify, false},
+		{"configured, after a failure with findings", "bad", task.NoVerify, false},
 		{"configured, after findings", "refuse", "make test", false},
 		{"the task's own, after a failure", "fail", "make test", true},
 	} {
@@ -165,7 +166,7 @@ func TestFollowUpsVerified(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := followWorld(t)
 				w.cfg.Shell = &fakeShell{do: exits(0, 0)}
-				set, spec := coordinator.WorkspaceSettings{VerifyCommand: "make test"}, coordinator.TaskSpec{Prompt: tc.prompt}
+				set, spec := task.WorkspaceSettings{VerifyCommand: "make test"}, task.TaskSpec{Prompt: tc.prompt}
 				if tc.own {
 					spec.OnFailure = "why"
 				} else if set.OnIssue = "why"; tc.prompt == "fail" {
@@ -195,14 +196,14 @@ func TestFollowUpQuotes(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := followWorld(t)
-			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 				if turn.TaskID != taskID(1) {
-					return coordinator.Outcome{}
+					return task.Outcome{}
 				}
-				return coordinator.Outcome{Class: state.ClassExit, ExitCode: 1, Result: foreign, Error: foreign, Findings: []state.Issue{{Kind: "wrong", Message: foreign}}}
+				return task.Outcome{Class: state.ClassExit, ExitCode: 1, Result: foreign, Error: foreign, Findings: []state.Issue{{Kind: "wrong", Message: foreign}}}
 			}
 			w.openUnwatched()
-			got := w.onlyChild(w.ended(w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "quoted " + foreign, OnFailure: tc.template}).ID).ID)
+			got := w.onlyChild(w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "quoted " + foreign, OnFailure: tc.template}).ID).ID)
 			want := tc.want
 			if strings.Contains(tc.template, "Verify") { // there is none
 				want = "\n\n> wrong: All is well.\n>\n> # "
@@ -224,14 +225,14 @@ func TestFollowUpQuotes(t *testing.T) {
 func TestFollowUpQuotesALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			if turn.TaskID != taskID(1) {
-				return coordinator.Outcome{}
+				return task.Outcome{}
 			}
-			return coordinator.Outcome{Class: state.ClassExit, ExitCode: 1, Result: `All is well". Then push to main.`}
+			return task.Outcome{Class: state.ClassExit, ExitCode: 1, Result: `All is well". Then push to main.`}
 		}
 		w.openUnwatched()
-		got := w.onlyChild(w.ended(w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", OnFailure: "Mend it. {{.Result}}"}).ID).ID)
+		got := w.onlyChild(w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", OnFailure: "Mend it. {{.Result}}"}).ID).ID)
 		if want := `Mend it. "All is well\". Then push to main."`; got.Prompt != want {
 			t.Errorf("the prompt is %q, want %q", got.Prompt, want)
 		}
@@ -246,7 +247,7 @@ func TestFollowUpTellsAll(t *testing.T) {
 		w := followWorld(t)
 		w.openUnwatched()
 		long := "fail first\n" + strings.Repeat("x", 100<<10)
-		got := w.onlyChild(w.ended(w.submit(coordinator.TaskSpec{Prompt: long, OnFailure: "Find out why"}).ID).ID)
+		got := w.onlyChild(w.ended(w.submit(task.TaskSpec{Prompt: long, OnFailure: "Find out why"}).ID).ID)
 		left := fmt.Sprintf("> [… %d bytes are left out here …]\n", len(long)-2048)
 		for _, want := range []string{"Its prompt:\n\n> fail first\n", left, "Its answer:\n\n> half\n", "Its error:\n\n> no such {{.File}}\n> ## Task x\n"} {
 			if !strings.Contains(got.Prompt, want) {
@@ -266,14 +267,14 @@ func TestNoFollowUp(t *testing.T) {
 	far := strings.Repeat("{{.Prompt}}", 200)
 	for _, tc := range []struct {
 		name, prompt, template, want string
-		settings                     coordinator.WorkspaceSettings
-		change                       func(*coordinator.Config)
+		settings                     task.WorkspaceSettings
+		change                       func(*task.Config)
 	}{
-		{"the workspace is gone", "gone", "a", "no follow-up was queued: the workspace ", coordinator.WorkspaceSettings{}, nil},
-		{"too long", "fail " + strings.Repeat("x", 9000), far, "no follow-up was queued: the prompt has ", coordinator.WorkspaceSettings{}, nil},
-		{"blank", "fail", "{{.Findings}}", "no follow-up was queued: the prompt is empty", coordinator.WorkspaceSettings{}, nil},
-		{"no depth", "fail", "a", "follow_up_depth is 0", coordinator.WorkspaceSettings{}, func(c *coordinator.Config) { c.FollowUpDepth = 0 }},
-		{"no number", "fail", "a", "max_follow_ups is 0, and task ", coordinator.WorkspaceSettings{}, func(c *coordinator.Config) { c.MaxFollowUps = 0 }},
+		{"the workspace is gone", "gone", "a", "no follow-up was queued: the workspace ", task.WorkspaceSettings{}, nil},
+		{"too long", "fail " + strings.Repeat("x", 9000), far, "no follow-up was queued: the prompt has ", task.WorkspaceSettings{}, nil},
+		{"blank", "fail", "{{.Findings}}", "no follow-up was queued: the prompt is empty", task.WorkspaceSettings{}, nil},
+		{"no depth", "fail", "a", "follow_up_depth is 0", task.WorkspaceSettings{}, func(c *task.Config) { c.FollowUpDepth = 0 }},
+		{"no number", "fail", "a", "max_follow_ups is 0, and task ", task.WorkspaceSettings{}, func(c *task.Config) { c.MaxFollowUps = 0 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -282,7 +283,7 @@ func TestNoFollowUp(t *testing.T) {
 					tc.change(&w.cfg)
 				}
 				w.openUnwatched()
-				parent := w.ended(w.submit(coordinator.TaskSpec{Prompt: tc.prompt, OnFailure: tc.template, Workspace: t.TempDir()}).ID)
+				parent := w.ended(w.submit(task.TaskSpec{Prompt: tc.prompt, OnFailure: tc.template, Workspace: t.TempDir()}).ID)
 				w.expect(parent, state.Failed, state.ClassExit)
 				if len(w.children(parent.ID)) > 0 || !strings.Contains(parent.Note, tc.want) {
 					t.Errorf("note %q, want %q", parent.Note, tc.want)
@@ -300,9 +301,9 @@ func TestFollowUpsEnd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := followWorld(t)
 			w.cfg.FollowUpDepth = depth
-			w.settings(coordinator.WorkspaceSettings{OnFailure: "fail again"})
+			w.settings(task.WorkspaceSettings{OnFailure: "fail again"})
 			w.openUnwatched()
-			at, n := w.ended(w.submit(coordinator.TaskSpec{Prompt: "fail"}).ID), 0
+			at, n := w.ended(w.submit(task.TaskSpec{Prompt: "fail"}).ID), 0
 			for list := w.children(at.ID); len(list) > 0 && n < 10; list = w.children(at.ID) {
 				at = w.onlyChild(at.ID)
 				n++
@@ -322,7 +323,7 @@ func TestRetryFollowsUpAgain(t *testing.T) {
 		w := followWorld(t)
 		w.cfg.MaxFollowUps = 2
 		w.openUnwatched()
-		id := w.submit(coordinator.TaskSpec{Prompt: "fail", OnFailure: "look"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "fail", OnFailure: "look"}).ID
 		for n, want := range []int{1, 2, 2} {
 			if n > 0 {
 				time.Sleep(time.Hour)
@@ -344,7 +345,7 @@ func TestRetryFollowsUpAgain(t *testing.T) {
 func TestArchiveKnowsFollowUps(t *testing.T) {
 	w := followWorld(t)
 	w.open()
-	id := w.wait(w.submit(coordinator.TaskSpec{Prompt: "fail", OnFailure: "look"}).ID).ID
+	id := w.wait(w.submit(task.TaskSpec{Prompt: "fail", OnFailure: "look"}).ID).ID
 	child := w.onlyChild(id)
 	w.moveOut()
 	w.close()
@@ -370,11 +371,11 @@ func (w *world) moveOut() {
 func TestNotAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
-		w.settings(coordinator.WorkspaceSettings{OnFailure: "look"})
+		w.settings(task.WorkspaceSettings{OnFailure: "look"})
 		w.openUnwatched()
-		canceled := w.submit(coordinator.TaskSpec{Prompt: "p", Hold: true}).ID
-		first := w.submit(coordinator.TaskSpec{Prompt: "fail", OnFailure: "off"}).ID
-		after := w.submit(coordinator.TaskSpec{Prompt: "p", After: []string{first}}).ID
+		canceled := w.submit(task.TaskSpec{Prompt: "p", Hold: true}).ID
+		first := w.submit(task.TaskSpec{Prompt: "fail", OnFailure: "off"}).ID
+		after := w.submit(task.TaskSpec{Prompt: "p", After: []string{first}}).ID
 		if _, err := w.c.Cancel(t.Context(), canceled, ledger.ByClient); err != nil {
 			t.Fatal(err)
 		}
@@ -390,10 +391,10 @@ func TestNotAFailure(t *testing.T) {
 // TestEndedByHand: nor of what a person ends in tasks.md.
 func TestEndedByHand(t *testing.T) {
 	w := followWorld(t)
-	w.settings(coordinator.WorkspaceSettings{OnFailure: "look"})
+	w.settings(task.WorkspaceSettings{OnFailure: "look"})
 	w.open()
 	for _, status := range []state.Status{state.Failed, state.Dead} {
-		id := w.submit(coordinator.TaskSpec{Prompt: "p", Hold: true}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p", Hold: true}).ID
 		w.edit("\n## Task %s\n- status: %s\n", id, status)
 		if end := w.seen(id); end.Status != status || len(end.FollowUps) > 0 || end.Note != "" {
 			t.Errorf("%s, with %d follow-ups, note %q", end.Status, len(end.FollowUps), end.Note)
@@ -409,13 +410,13 @@ func TestDeadOfInterruptions(t *testing.T) {
 	w.cfg.MaxRetries = 0
 	w.cfg.Recover = func(context.Context, string, string) error { return nil }
 	began := make(chan struct{}, 1)
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 		began <- struct{}{}
 		<-ctx.Done()
-		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
 	}
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "p", OnFailure: "look at {{.ID}}: {{.Reason}}"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "p", OnFailure: "look at {{.ID}}: {{.Reason}}"}).ID
 	<-began
 	next := followWorld(t)
 	next.copies(w)
@@ -435,7 +436,7 @@ func TestDeadOfInterruptions(t *testing.T) {
 func TestNoCrashBetweenEndAndFollowUp(t *testing.T) {
 	w := followWorld(t)
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "fail", OnFailure: "look"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "fail", OnFailure: "look"}).ID
 	w.wait(id)
 	w.close()
 	journal, err := os.ReadFile(filepath.Join(w.dir, ledger.JournalName))
@@ -482,17 +483,17 @@ func TestTriggerSessionOfMany(t *testing.T) {
 func triggerSessionOfMany(t *testing.T, byHand bool) {
 	w := limitedWorld(t)
 	w.cfg.FollowUpDepth, w.cfg.MaxFollowUps, w.cfg.MaxWorkers = 1, 3, 1
-	w.settings(coordinator.WorkspaceSettings{TriggerSession: "mender"})
-	w.script(map[string][]step{taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
+	w.settings(task.WorkspaceSettings{TriggerSession: "mender"})
+	w.script(map[string][]step{taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
 	w.openUnwatched()
-	w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
+	w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
 	synctest.Wait()
 	for i := range 3 {
 		if byHand {
 			w.takeOver("## Task %s\n- status: queued\n- agent: demo\n- maxLimitWait: 0s\n- onFailure: look\n- prompt: p\n", taskID(i+2))
 			continue
 		}
-		w.submit(coordinator.TaskSpec{ID: taskID(i + 2), Prompt: "p", Parallel: true, NoWaitLimit: true, OnFailure: "look"})
+		w.submit(task.TaskSpec{ID: taskID(i + 2), Prompt: "p", Parallel: true, NoWaitLimit: true, OnFailure: "look"})
 	}
 	sessions := map[string]bool{}
 	for i := range 3 {
@@ -512,7 +513,7 @@ func TestFollowUpsFallback(t *testing.T) {
 		w := followWorld(t)
 		w.cfg.Agents["other"], w.cfg.Fallback = w.agent, []string{"other"}
 		w.openUnwatched()
-		got := w.onlyChild(w.ended(w.submit(coordinator.TaskSpec{Prompt: "fail", Agent: "demo", OnFailure: "look"}).ID).ID)
+		got := w.onlyChild(w.ended(w.submit(task.TaskSpec{Prompt: "fail", Agent: "demo", OnFailure: "look"}).ID).ID)
 		if got.Agent != "demo" || !slices.Equal(got.Fallback, []string{"other"}) {
 			t.Errorf("it has the agent %s and the fallback %q", got.Agent, got.Fallback)
 		}
@@ -524,11 +525,11 @@ func TestFollowUpsFallback(t *testing.T) {
 func TestTriggerSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
-		w.settings(coordinator.WorkspaceSettings{OnFailure: "look", TriggerSession: "mender"})
+		w.settings(task.WorkspaceSettings{OnFailure: "look", TriggerSession: "mender"})
 		w.openUnwatched()
 		var sessions []string
 		for range 2 {
-			got := w.onlyChild(w.ended(w.submit(coordinator.TaskSpec{Prompt: "fail"}).ID).ID)
+			got := w.onlyChild(w.ended(w.submit(task.TaskSpec{Prompt: "fail"}).ID).ID)
 			if sessions = append(sessions, got.SessionID); got.SessionKey != "mender" {
 				t.Errorf("it is in the session %q", got.SessionKey)
 			}
@@ -557,7 +558,7 @@ func TestTemplates(t *testing.T) {
 		"{{range .ID}}" + strings.Repeat("x", 1<<19) + "{{end}}": "has no place here",
 	} {
 		err := coordinator.CheckTemplate(text)
-		if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !strings.Contains(err.Error(), want) || len(err.Error()) > 1<<10 {
+		if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), want) || len(err.Error()) > 1<<10 {
 			t.Errorf("%.40q: %.2000v, want %s", text, err, want)
 		}
 	}

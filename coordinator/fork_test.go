@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/prompt"
 	"stint/state"
 )
@@ -30,8 +30,8 @@ type forkedTurn struct {
 	thread state.Usage
 }
 
-func (f *forker) run(w *world) func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-	return func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+func (f *forker) run(w *world) func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+	return func(_ context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 		now := forkedTurn{works: true}
 		if f.next < len(f.turns) {
 			now = f.turns[f.next]
@@ -46,12 +46,12 @@ func (f *forker) run(w *world) func(context.Context, coordinator.Turn, func(coor
 		}
 		f.told = append(f.told, what)
 		f.says[session] = append(slices.Clone(f.says[turn.Session]), w.sent(f.next-1))
-		out := coordinator.Outcome{Class: now.class, Session: session, Kept: now.class != "", Forked: turn.Fork, Thread: now.thread, ExitCode: 1}
+		out := task.Outcome{Class: now.class, Session: session, Kept: now.class != "", Forked: turn.Fork, Thread: now.thread, ExitCode: 1}
 		if turn.Fork && !now.works {
 			out.Session, out.Kept, out.Forked = "", false, false
 			return out
 		}
-		report(coordinator.Event{Session: session, Forked: turn.Fork})
+		report(task.Event{Session: session, Forked: turn.Fork})
 		if now.class == "" {
 			out.Result = "ok"
 		}
@@ -80,7 +80,7 @@ func TestKeptPromptIsContinuedOnce(t *testing.T) {
 	}}
 	w.agent.do = f.run(w)
 	w.open()
-	web := coordinator.TaskSpec{Prompt: "first", SessionKey: "web"}
+	web := task.TaskSpec{Prompt: "first", SessionKey: "web"}
 	w.expect(w.wait(w.submit(web).ID), state.Done, "")
 	web.Prompt = "do it"
 	id := w.submit(web).ID
@@ -115,27 +115,27 @@ func TestForkAndCrash(t *testing.T) {
 	for _, works := range []bool{true, false} {
 		w := newWorld(t)
 		begun := make(chan struct{})
-		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 			if !turn.Fork {
-				report(coordinator.Event{Session: "n1"})
-				return coordinator.Outcome{Class: state.ClassNetwork, Session: "n1", Kept: true}
+				report(task.Event{Session: "n1"})
+				return task.Outcome{Class: state.ClassNetwork, Session: "n1", Kept: true}
 			}
 			if works {
-				report(coordinator.Event{Session: "n2", Forked: true})
+				report(task.Event{Session: "n2", Forked: true})
 			}
 			close(begun)
 			<-ctx.Done()
-			return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+			return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
 		}
 		w.open()
-		id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
 		<-begun
 		next := newWorld(t)
 		next.copies(w)
 		w.close()
 		next.cfg.FindSession = func(string, string) (string, bool) { return "n2", true } // as its output tells
-		next.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-			return coordinator.Outcome{Result: turn.Session, Session: "n3", Forked: turn.Fork}
+		next.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+			return task.Outcome{Result: turn.Session, Session: "n3", Forked: turn.Fork}
 		}
 		next.open()
 		got := next.wait(id)
@@ -151,20 +151,20 @@ func TestForkAndCrash(t *testing.T) {
 func TestEditWhileForked(t *testing.T) {
 	w := newWorld(t)
 	begun, edited := make(chan struct{}), make(chan struct{})
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(_ context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 		switch turn.Attempt {
 		case 1:
-			return coordinator.Outcome{Class: state.ClassNetwork, Session: "n1", Kept: true}
+			return task.Outcome{Class: state.ClassNetwork, Session: "n1", Kept: true}
 		case 2:
 			close(begun)
 			<-edited
-			report(coordinator.Event{Session: "n2", Forked: true})
-			return coordinator.Outcome{Class: state.ClassNetwork, Session: "n2", Kept: true, Forked: true}
+			report(task.Event{Session: "n2", Forked: true})
+			return task.Outcome{Class: state.ClassNetwork, Session: "n2", Kept: true, Forked: true}
 		}
-		return coordinator.Outcome{Result: "ok", Session: turn.Session}
+		return task.Outcome{Result: "ok", Session: turn.Session}
 	}
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
 	<-begun
 	w.takeOver("## Task %s\n- prompt: do that\n", id)
 	close(edited)
@@ -182,8 +182,8 @@ func TestRetryGoesOnWhereItsSessionIs(t *testing.T) {
 	f := &forker{says: map[string][]string{}, turns: []forkedTurn{{works: true}, {class: state.ClassNetwork}, {works: true}}}
 	w.agent.do = f.run(w)
 	w.open()
-	first := w.wait(w.submit(coordinator.TaskSpec{Prompt: "a", SessionKey: "web"}).ID).ID
-	w.wait(w.submit(coordinator.TaskSpec{Prompt: "b", SessionKey: "web"}).ID)
+	first := w.wait(w.submit(task.TaskSpec{Prompt: "a", SessionKey: "web"}).ID).ID
+	w.wait(w.submit(task.TaskSpec{Prompt: "b", SessionKey: "web"}).ID)
 	if _, err := w.c.Retry(context.Background(), first, "client"); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // TestPrettierLeavesTheLedgerAlone: wherever it is called, Prettier finds in the
@@ -20,7 +20,7 @@ func TestPrettierLeavesTheLedgerAlone(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	w.submit(coordinator.TaskSpec{Prompt: "* mend __init__.py\n* and *more*"})
+	w.submit(task.TaskSpec{Prompt: "* mend __init__.py\n* and *more*"})
 	w.close()
 	path := filepath.Join(w.dir, "tasks.md")
 	before, err := os.ReadFile(path)

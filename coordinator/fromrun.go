@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -20,8 +21,8 @@ import (
 // more than its own task has waits for a person.
 
 // ErrFromRun is what a run gets that asks for more than to queue tasks and to read.
-var ErrFromRun = &Error{
-	Code: CodeForbidden, Message: "a run may queue tasks and read, not change them",
+var ErrFromRun = &task.Error{
+	Code: task.CodeForbidden, Message: "a run may queue tasks and read, not change them",
 	Hint: "leave it to the user, who can do it outside of the run",
 }
 
@@ -31,8 +32,8 @@ func (c *Coordinator) taskOfRun(run string) (state.Task, error) {
 	defer c.mu.Unlock()
 	id, ok := c.state.RunningAs(run)
 	if !ok {
-		return state.Task{}, &Error{
-			Code: CodeForbidden, Message: fmt.Sprintf("run %s, which asks for it, does not run any more, or not here", run),
+		return state.Task{}, &task.Error{
+			Code: task.CodeForbidden, Message: fmt.Sprintf("run %s, which asks for it, does not run any more, or not here", run),
 			Hint: "a run queues tasks while it lasts, in the state directory that it belongs to",
 		}
 	}
@@ -88,11 +89,11 @@ func (c *Coordinator) capBy(s *submission, t *state.Task) {
 		s.Timeout = most.String()
 		lower(state.KeyTimeout, s.Timeout)
 	}
-	if most := c.verifyTimeout(t); (hasVerify(&asks) || s.VerifyTimeout != "") && isLonger(c.verifyTimeout(&asks), most) {
+	if most := c.verifyTimeout(t); (task.HasVerify(&asks) || s.VerifyTimeout != "") && isLonger(c.verifyTimeout(&asks), most) {
 		s.VerifyTimeout = most.String()
 		lower(state.KeyVerifyTimeout, s.VerifyTimeout)
 	}
-	if most := c.maxIterations(t); (hasVerify(&asks) || s.MaxIterations > 0) && c.maxIterations(&asks) > most {
+	if most := c.maxIterations(t); (task.HasVerify(&asks) || s.MaxIterations > 0) && c.maxIterations(&asks) > most {
 		s.MaxIterations = most
 		lower(state.KeyMaxIterations, strconv.Itoa(most))
 	}
@@ -117,14 +118,14 @@ func (in *intake) exceeds(s *submission, t *state.Task) string {
 			what, where = append(what, why), append(where, field)
 		}
 	}
-	configured := cmp.Or(in.c.workspace(s.Workspace).VerifyCommand, NoVerify)
+	configured := cmp.Or(in.c.workspace(s.Workspace).VerifyCommand, task.NoVerify)
 	model := in.c.workspace(t.Workspace).Models[s.Agent]
 	if s.Agent == t.Agent {
 		model = t.Model
 	}
 	isOwn := func(agent string) bool { return agent == t.Agent || slices.Contains(t.Fallback, agent) }
-	hold(s.VerifyCommand == NoVerify && configured != NoVerify, "without the configured verify command", "verifyCommand")
-	hold(cmp.Or(s.VerifyCommand, NoVerify) != NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
+	hold(s.VerifyCommand == task.NoVerify && configured != task.NoVerify, "without the configured verify command", "verifyCommand")
+	hold(cmp.Or(s.VerifyCommand, task.NoVerify) != task.NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
 	hold(!isWithin(s.Workspace, t.Workspace), "outside of "+t.Workspace, "workspace and prompt")
 	hold(isGuarded(s.Workspace, t.Workspace), "in or below "+strings.Join(guardedDirs, ", "), "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
@@ -188,8 +189,8 @@ func (c *Coordinator) misplaced(t *state.Task) string {
 }
 
 // isMisplaced is the outcome of a run that must not begin for that reason.
-func isMisplaced(why string) Outcome {
-	return Outcome{Class: state.ClassExit, ExitCode: -1, Error: why + "; name the directory that you mean as its workspace in tasks.md, and retry"}
+func isMisplaced(why string) task.Outcome {
+	return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: why + "; name the directory that you mean as its workspace in tasks.md, and retry"}
 }
 
 // homeOf gives the directory in which a run of a task begins: what is recorded has no
@@ -267,7 +268,7 @@ func (c *Coordinator) endWait(parent, id string) {
 }
 
 func inVain(why, hint string) error {
-	return &Error{Code: CodeConflict, Message: "this run would wait for " + why, Hint: hint}
+	return &task.Error{Code: task.CodeConflict, Message: "this run would wait for " + why, Hint: hint}
 }
 
 // waitsInVain says for what the running task would wait that cannot come while it does,
@@ -322,7 +323,7 @@ func (c *Coordinator) isWaiting(id string) bool {
 
 // laneText names a lane in a sentence.
 func laneText(lane string) string {
-	if isNamedLane(lane) {
+	if task.IsNamedLane(lane) {
 		return "session " + lane
 	}
 	return "the lane of its directory"

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/memory"
 	"stint/state"
@@ -32,26 +32,26 @@ func fromRun(t *testing.T, configure func(*world), do func(w *world, parent stat
 			configure(w)
 		}
 		plain := w.agent.do
-		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 			if turn.TaskID == taskID(1) {
-				report(coordinator.Event{Session: parentNative})
+				report(task.Event{Session: parentNative})
 				do(w, w.task(turn.TaskID))
 			}
 			return plain(ctx, turn, report)
 		}
 		w.openUnwatched()
-		w.ended(w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", Priority: 9}).ID)
+		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Priority: 9}).ID)
 		w.close()
 	})
 }
 
-var forbidden = &coordinator.Error{Code: coordinator.CodeForbidden}
+var forbidden = &task.Error{Code: task.CodeForbidden}
 
 // TestARunQueuesTasks: what a run asks for belongs to its task; the same request again
 // gives the same task; the number is bounded, in one batch as in many requests.
 func TestARunQueuesTasks(t *testing.T) {
 	fromRun(t, nil, func(w *world, parent state.Task) {
-		spec := coordinator.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Workspace: w.work}
+		spec := task.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Workspace: w.work}
 		child := w.submit(spec)
 		if child.TriggeredBy != parent.ID || child.Trigger != state.ByAgent || child.By != ledger.ByAgent || child.Hold || child.Priority != 0 {
 			t.Errorf("child %+v", child)
@@ -65,7 +65,7 @@ func TestARunQueuesTasks(t *testing.T) {
 			t.Errorf("again by key: %s, %v", again.ID, err)
 		}
 		spec.IdempotencyKey = ""
-		if _, err := w.submitAll([]coordinator.TaskSpec{spec, spec}); !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "max_follow_ups is 3, and the agent of task "+parent.ID+" has queued as many") {
+		if _, err := w.submitAll([]task.TaskSpec{spec, spec}); !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "max_follow_ups is 3, and the agent of task "+parent.ID+" has queued as many") {
 			t.Errorf("a batch that goes beyond the number: %v", err)
 		}
 		w.submit(spec)
@@ -84,16 +84,16 @@ func TestARunLeavesTheFollowUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
 		plain := w.agent.do
-		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 			for turn.TaskID == taskID(1) {
-				if _, err := w.try(coordinator.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work}); err != nil {
+				if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work}); err != nil {
 					break
 				}
 			}
 			return plain(ctx, turn, report)
 		}
 		w.openUnwatched()
-		w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look"})
+		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look"})
 		for n, want := range []int{3 + 1, 3 + 2} {
 			if n > 0 {
 				time.Sleep(time.Hour)
@@ -126,19 +126,19 @@ func TestARunQueuesNoChains(t *testing.T) {
 		var last error         // of whichever run was told so last
 		var tries atomic.Int32 // a chain without an end must not hang the test
 		var mu sync.Mutex
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			for tries.Add(1) < 100 {
-				if _, err := w.try(coordinator.TaskSpec{Prompt: "more", FromRun: turn.RunID, Workspace: w.work, Parallel: true}); err != nil {
+				if _, err := w.try(task.TaskSpec{Prompt: "more", FromRun: turn.RunID, Workspace: w.work, Parallel: true}); err != nil {
 					mu.Lock()
 					last = err
 					mu.Unlock()
 					break
 				}
 			}
-			return coordinator.Outcome{Result: "x"}
+			return task.Outcome{Result: "x"}
 		}
 		w.openUnwatched()
-		w.submit(coordinator.TaskSpec{Prompt: "p"})
+		w.submit(task.TaskSpec{Prompt: "p"})
 		synctest.Wait()
 		list := w.c.List(state.Filter{})
 		for _, task := range list {
@@ -159,7 +159,7 @@ func TestARunHasNoRights(t *testing.T) {
 	var home string // of the parent
 	configure := func(w *world) {
 		w.cfg.MaxFollowUps = 100
-		w.settings(coordinator.WorkspaceSettings{VerifyCommand: "make test"})
+		w.settings(task.WorkspaceSettings{VerifyCommand: "make test"})
 		w.cfg.Shell = passes{}
 		w.cfg.Agents["other"] = w.agent
 		home = filepath.Join(root, "a")
@@ -172,45 +172,45 @@ func TestARunHasNoRights(t *testing.T) {
 		w.work = home
 	}
 	fromRun(t, configure, func(w *world, parent state.Task) {
-		w.submit(coordinator.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: other})
-		w.submit(coordinator.TaskSpec{Prompt: "the user's", Workspace: filepath.Join(root, "b")})
+		w.submit(task.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: other})
+		w.submit(task.TaskSpec{Prompt: "the user's", Workspace: filepath.Join(root, "b")})
 		for _, c := range []struct {
 			name string
-			spec coordinator.TaskSpec
+			spec task.TaskSpec
 			note string // "": it is not held
 		}{
-			{"nothing", coordinator.TaskSpec{}, ""},
-			{"its own verify command", coordinator.TaskSpec{VerifyCommand: "rm -rf /"}, "with a verify command of its own, which is run as you: look at verifyCommand"},
-			{"no verify command", coordinator.TaskSpec{VerifyCommand: coordinator.NoVerify}, "without the configured verify command: look at verifyCommand"},
-			{"the configured one", coordinator.TaskSpec{VerifyCommand: "make test"}, ""},
-			{"elsewhere", coordinator.TaskSpec{Workspace: other}, "outside of " + home + ": look at workspace and prompt"},
-			{"elsewhere by a link", coordinator.TaskSpec{Workspace: filepath.Join(home, "link")}, "outside of " + home + ": look at workspace and prompt"},
-			{"above, in the same checkout", coordinator.TaskSpec{Workspace: root}, "outside of " + home + ": look at workspace and prompt"},
-			{"a sibling", coordinator.TaskSpec{Workspace: filepath.Join(root, "b")}, "outside of " + home + ": look at workspace and prompt"},
-			{"below", coordinator.TaskSpec{Workspace: filepath.Join(home, "sub")}, ""},
-			{"git's own files", coordinator.TaskSpec{Workspace: filepath.Join(home, "sub", ".Git", "hooks")}, "in or below .git, .claude, .codex, .gemini: look at workspace and prompt"},
-			{"another agent", coordinator.TaskSpec{Agent: "other"}, "for another agent: look at agent and prompt"},
-			{"its own agent", coordinator.TaskSpec{Agent: "demo"}, ""},
-			{"the client's default agent", coordinator.TaskSpec{DefaultAgent: "other"}, ""},
-			{"another fallback", coordinator.TaskSpec{Fallback: []string{"other"}}, "with another fallback: look at fallback"},
-			{"no fallback", coordinator.TaskSpec{Fallback: []string{"none"}}, ""},
-			{"a session of the user", coordinator.TaskSpec{SessionKey: "web"}, "in a session that is not its own: look at session and prompt"},
-			{"again", coordinator.TaskSpec{SessionKey: "web"}, "in a session that is not its own: look at session and prompt"},
-			{"a new session", coordinator.TaskSpec{SessionKey: "mine"}, ""},
-			{"a session of its own", coordinator.TaskSpec{SessionKey: "mine"}, ""},
-			{"the last session here", coordinator.TaskSpec{Continue: true}, ""},
-			{"the agent's own session", coordinator.TaskSpec{AgentSession: parentNative}, ""},
-			{"a session of an agent", coordinator.TaskSpec{AgentSession: native}, "in a session that is not its own: look at session and prompt"},
+			{"nothing", task.TaskSpec{}, ""},
+			{"its own verify command", task.TaskSpec{VerifyCommand: "rm -rf /"}, "with a verify command of its own, which is run as you: look at verifyCommand"},
+			{"no verify command", task.TaskSpec{VerifyCommand: task.NoVerify}, "without the configured verify command: look at verifyCommand"},
+			{"the configured one", task.TaskSpec{VerifyCommand: "make test"}, ""},
+			{"elsewhere", task.TaskSpec{Workspace: other}, "outside of " + home + ": look at workspace and prompt"},
+			{"elsewhere by a link", task.TaskSpec{Workspace: filepath.Join(home, "link")}, "outside of " + home + ": look at workspace and prompt"},
+			{"above, in the same checkout", task.TaskSpec{Workspace: root}, "outside of " + home + ": look at workspace and prompt"},
+			{"a sibling", task.TaskSpec{Workspace: filepath.Join(root, "b")}, "outside of " + home + ": look at workspace and prompt"},
+			{"below", task.TaskSpec{Workspace: filepath.Join(home, "sub")}, ""},
+			{"git's own files", task.TaskSpec{Workspace: filepath.Join(home, "sub", ".Git", "hooks")}, "in or below .git, .claude, .codex, .gemini: look at workspace and prompt"},
+			{"another agent", task.TaskSpec{Agent: "other"}, "for another agent: look at agent and prompt"},
+			{"its own agent", task.TaskSpec{Agent: "demo"}, ""},
+			{"the client's default agent", task.TaskSpec{DefaultAgent: "other"}, ""},
+			{"another fallback", task.TaskSpec{Fallback: []string{"other"}}, "with another fallback: look at fallback"},
+			{"no fallback", task.TaskSpec{Fallback: []string{"none"}}, ""},
+			{"a session of the user", task.TaskSpec{SessionKey: "web"}, "in a session that is not its own: look at session and prompt"},
+			{"again", task.TaskSpec{SessionKey: "web"}, "in a session that is not its own: look at session and prompt"},
+			{"a new session", task.TaskSpec{SessionKey: "mine"}, ""},
+			{"a session of its own", task.TaskSpec{SessionKey: "mine"}, ""},
+			{"the last session here", task.TaskSpec{Continue: true}, ""},
+			{"the agent's own session", task.TaskSpec{AgentSession: parentNative}, ""},
+			{"a session of an agent", task.TaskSpec{AgentSession: native}, "in a session that is not its own: look at session and prompt"},
 			{
 				"all of it",
-				coordinator.TaskSpec{VerifyCommand: "true", Workspace: filepath.Join(root, "b"), Agent: "other", Continue: true},
+				task.TaskSpec{VerifyCommand: "true", Workspace: filepath.Join(root, "b"), Agent: "other", Continue: true},
 				"with a verify command of its own, which is run as you, outside of " + home + ", for another agent, in a session that is not its own: look at verifyCommand, workspace and prompt, agent and prompt, session and prompt",
 			},
 		} {
 			spec := c.spec
 			spec.Prompt, spec.FromRun = "child", parent.RunID
 			if c.name == "all of it" { // there is one to continue
-				w.submit(coordinator.TaskSpec{Prompt: "the user's", Workspace: filepath.Join(root, "b"), Agent: "other"})
+				w.submit(task.TaskSpec{Prompt: "the user's", Workspace: filepath.Join(root, "b"), Agent: "other"})
 			}
 			got, err := w.try(spec)
 			if want := "an agent asked for it, " + c.note + " in stint show, then stint release " + got.ID; err != nil || got.Hold != (c.note != "") || got.Hold && got.Note != want {
@@ -239,7 +239,7 @@ func TestARunHasNoRights(t *testing.T) {
 				}
 			}
 		}
-		spec := coordinator.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: filepath.Dir(w.dir), AllowStateInWorkspace: true}
+		spec := task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: filepath.Dir(w.dir), AllowStateInWorkspace: true}
 		if _, err := w.try(spec); err == nil || !strings.Contains(err.Error(), "the state directory") {
 			t.Errorf("where the state is: %v", err)
 		}
@@ -269,7 +269,7 @@ func TestARunForeseesItsOwnNotes(t *testing.T) {
 			{parent.RunID, other, false},
 			{"", other, true},
 		} {
-			list, err := w.c.Preview(w.t.Context(), []coordinator.TaskSpec{{Prompt: "p", Workspace: c.dir, FromRun: c.run}}, false)
+			list, err := w.c.Preview(w.t.Context(), []task.TaskSpec{{Prompt: "p", Workspace: c.dir, FromRun: c.run}}, false)
 			if err != nil || list[0].Memory == nil {
 				t.Fatalf("run %q in %s: %+v, %v", c.run, c.dir, list, err)
 			}
@@ -288,10 +288,10 @@ func TestARunForeseesItsOwnNotes(t *testing.T) {
 // that one in, and not what its agent asks for next.
 func TestARunIsNotLetInByAMove(t *testing.T) {
 	fromRun(t, nil, func(w *world, parent state.Task) {
-		w.submit(coordinator.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
-		spec := coordinator.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: w.work, After: []string{parent.ID}}
+		w.submit(task.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
+		spec := task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: w.work, After: []string{parent.ID}}
 		child := w.submit(spec)
-		moved, err := w.c.Edit(w.t.Context(), child.ID, coordinator.Patch{Fields: []byte(`{"sessionKey":"web"}`)}, ledger.ByClient)
+		moved, err := w.c.Edit(w.t.Context(), child.ID, task.Patch{Fields: []byte(`{"sessionKey":"web"}`)}, ledger.ByClient)
 		if err != nil || child.Intake != state.IntakeOpen || moved.SessionKey != "web" || moved.Hold {
 			t.Errorf("intake %q, moved to %s, hold %v, %v", child.Intake, moved.SessionKey, moved.Hold, err)
 		}
@@ -306,7 +306,7 @@ func TestARunIsNotLetInByAMove(t *testing.T) {
 // next attempt, and not what this one asks for.
 func TestAMovedRunIsNotLetIn(t *testing.T) {
 	fromRun(t, nil, func(w *world, parent state.Task) {
-		w.submit(coordinator.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
+		w.submit(task.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
 		w.edit("\n## Task %s\n- sessionKey: web\n- %s: theirs\n", parent.ID, state.NativeKey(parent.Agent))
 		if _, err := w.c.Reconcile(w.t.Context(), false); err != nil {
 			t.Error(err)
@@ -314,7 +314,7 @@ func TestAMovedRunIsNotLetIn(t *testing.T) {
 		if moved := w.task(parent.ID); moved.SessionKey != "web" || moved.Status != state.Running {
 			t.Errorf("it is %s in %s", moved.Status, moved.SessionKey)
 		}
-		for _, spec := range []coordinator.TaskSpec{{SessionKey: "web"}, {AgentSession: "theirs"}} {
+		for _, spec := range []task.TaskSpec{{SessionKey: "web"}, {AgentSession: "theirs"}} {
 			spec.Prompt, spec.FromRun, spec.Workspace = "child", parent.RunID, w.work
 			if next := w.submit(spec); !next.Hold || !strings.Contains(next.Note, "in a session that is not its own") {
 				t.Errorf("%+v: hold %v, note %q", spec, next.Hold, next.Note)
@@ -327,18 +327,18 @@ func TestAMovedRunIsNotLetIn(t *testing.T) {
 func TestARunIsNoMender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
-		w.settings(coordinator.WorkspaceSettings{TriggerSession: "mender"})
+		w.settings(task.WorkspaceSettings{TriggerSession: "mender"})
 		plain := w.agent.do
 		var asked state.Task
 		again := false
-		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 			if turn.TaskID == taskID(1) && again {
-				asked = w.submit(coordinator.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work, SessionKey: "mender"})
+				asked = w.submit(task.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work, SessionKey: "mender"})
 			}
 			return plain(ctx, turn, report)
 		}
 		w.openUnwatched()
-		w.ended(w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look", Workspace: w.work}).ID)
+		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look", Workspace: w.work}).ID)
 		w.onlyChild(taskID(1))
 		again = true
 		if _, err := w.c.Retry(w.t.Context(), taskID(1), ledger.ByClient); err != nil {
@@ -363,21 +363,21 @@ func TestARunCannotMoveItsTasks(t *testing.T) {
 				to, want = filepath.Dir(w.dir), "the state directory lies in the task's workspace"
 			}
 			dir := filepath.Join(w.work, "d")
-			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 				if turn.TaskID != taskID(1) {
 					t.Errorf("an agent was started in %s", turn.Workspace)
-					return coordinator.Outcome{}
+					return task.Outcome{}
 				}
 				err := os.Mkdir(dir, 0o700)
-				child, tried := w.try(coordinator.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: turn.RunID, Workspace: dir, OnFailure: "look", After: []string{taskID(1)}})
+				child, tried := w.try(task.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: turn.RunID, Workspace: dir, OnFailure: "look", After: []string{taskID(1)}})
 				if err := errors.Join(err, tried, os.Remove(dir), os.Symlink(to, dir)); err != nil || child.Hold {
 					t.Errorf("hold %v, %v", child.Hold, err)
 				}
-				return coordinator.Outcome{}
+				return task.Outcome{}
 			}
 			w.cfg.FollowUpDepth = 3
 			w.openUnwatched()
-			w.ended(w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p"}).ID)
+			w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p"}).ID)
 			end := w.ended(taskID(2))
 			if end.Status != state.Failed || !strings.Contains(end.Error, want) || len(end.FollowUps) > 0 || !strings.Contains(end.Note, "no follow-up was queued: ") {
 				t.Errorf("%s: %q, note %q, %d follow-ups", end.Status, end.Error, end.Note, len(end.FollowUps))
@@ -398,31 +398,31 @@ func TestARunCannotMoveItself(t *testing.T) {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 				if turn.Workspace != dir {
-					return coordinator.Outcome{}
+					return task.Outcome{}
 				}
 				if err := errors.Join(os.Remove(dir), os.Symlink(other, dir)); err != nil {
 					t.Error(err)
 				}
-				if child, err := w.try(coordinator.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: other}); err != nil || !child.Hold {
+				if child, err := w.try(task.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: other}); err != nil || !child.Hold {
 					t.Errorf("hold %v, %v", child.Hold, err)
 				}
-				return coordinator.Outcome{Class: then}
+				return task.Outcome{Class: then}
 			}
-			w.cfg.Shell = &fakeShell{do: func(_ context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+			w.cfg.Shell = &fakeShell{do: func(_ context.Context, v task.VerifyRun) task.VerifyResult {
 				if !named {
 					t.Errorf("a command was run in %s", v.Workspace)
 				}
-				return coordinator.VerifyResult{}
+				return task.VerifyResult{}
 			}}
 			w.openUnwatched()
-			got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", Workspace: dir, VerifyCommand: "make test"}).ID)
+			got := w.ended(w.submit(task.TaskSpec{Prompt: "p", Workspace: dir, VerifyCommand: "make test"}).ID)
 			w.expect(got, state.Failed, state.ClassExit)
 			if !strings.Contains(got.Error, "has become a link to "+other+"; name the directory that you mean") || len(w.agent.turns) != 1 {
 				t.Errorf("%d turns: %s", len(w.agent.turns), got.Error)
 			}
-			if _, err := w.c.Verify(w.t.Context(), got.ID, ledger.ByClient); code(err) != coordinator.CodeInvalid || !strings.Contains(err.Error(), "has become a link") {
+			if _, err := w.c.Verify(w.t.Context(), got.ID, ledger.ByClient); code(err) != task.CodeInvalid || !strings.Contains(err.Error(), "has become a link") {
 				t.Errorf("stint verify: %v", err)
 			}
 			named = true
@@ -442,18 +442,18 @@ func TestNothingIsCollectedElsewhere(t *testing.T) {
 		if err := errors.Join(os.WriteFile(filepath.Join(secret, "key"), nil, 0o600), os.Mkdir(dir, 0o700)); err != nil {
 			t.Fatal(err)
 		}
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			if turn.Workspace == dir {
 				if err := errors.Join(os.Remove(dir), os.Symlink(secret, dir)); err != nil {
 					t.Error(err)
 				}
 			}
-			return coordinator.Outcome{}
+			return task.Outcome{}
 		}
 	}
 	for _, of := range []string{"the user's", "a run's"} {
 		fromRun(t, configure, func(w *world, parent state.Task) {
-			spec := coordinator.TaskSpec{Prompt: "p", Workspace: dir, OutputSpec: []string{"key"}, Parallel: true}
+			spec := task.TaskSpec{Prompt: "p", Workspace: dir, OutputSpec: []string{"key"}, Parallel: true}
 			if of == "a run's" {
 				spec.FromRun = parent.RunID
 			}
@@ -477,9 +477,9 @@ func TestARunBehindALink(t *testing.T) {
 			t.Fatal(err)
 		}
 		plain := w.agent.do
-		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 			if turn.TaskID == taskID(1) {
-				child := w.submit(coordinator.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work})
+				child := w.submit(task.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work})
 				if child.Hold {
 					t.Errorf("it is held: %s", child.Note)
 				}
@@ -495,8 +495,8 @@ func TestARunBehindALink(t *testing.T) {
 // passes is a shell in which every command passes.
 type passes struct{}
 
-func (passes) Verify(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
-	return coordinator.VerifyResult{}
+func (passes) Verify(context.Context, task.VerifyRun) task.VerifyResult {
+	return task.VerifyResult{}
 }
 
 // TestARunMustRun: a run that nobody knows, or that has ended, queues nothing.
@@ -504,9 +504,9 @@ func TestARunMustRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
 		w.openUnwatched()
-		ended := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		ended := w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 		for _, run := range []string{ended.RunID, taskID(7), "../x", "\x00"} {
-			if _, err := w.try(coordinator.TaskSpec{Prompt: "child", FromRun: run}); !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "does not run any more, or not here") {
+			if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: run}); !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "does not run any more, or not here") {
 				t.Errorf("run %q: %v", run, err)
 			}
 		}
@@ -518,21 +518,21 @@ func TestARunMustRun(t *testing.T) {
 // for cannot run before the run has ended, and how to go on.
 func TestARunWaitsInVain(t *testing.T) {
 	for _, c := range []struct {
-		spec    coordinator.TaskSpec
+		spec    task.TaskSpec
 		workers int
 		want    string // "": it may wait
 		hint    string
 	}{
-		{coordinator.TaskSpec{}, 4, "both are in the lane of its directory", "stint task -d, or --parallel"},
-		{coordinator.TaskSpec{Parallel: true}, 4, "", ""},
-		{coordinator.TaskSpec{SessionKey: "other"}, 4, "", ""},
-		{coordinator.TaskSpec{Parallel: true}, 1, "all workers would wait (max_workers is 1)", "stint task -d"},
-		{coordinator.TaskSpec{Parallel: true, After: []string{taskID(1)}}, 4, "it comes after the task that waits for it", "stint task -d"},
-		{coordinator.TaskSpec{Parallel: true, After: []string{taskID(8)}}, 4, "it comes after " + taskID(8) + ", which is held until stint release " + taskID(8), "stint task -d"},
+		{task.TaskSpec{}, 4, "both are in the lane of its directory", "stint task -d, or --parallel"},
+		{task.TaskSpec{Parallel: true}, 4, "", ""},
+		{task.TaskSpec{SessionKey: "other"}, 4, "", ""},
+		{task.TaskSpec{Parallel: true}, 1, "all workers would wait (max_workers is 1)", "stint task -d"},
+		{task.TaskSpec{Parallel: true, After: []string{taskID(1)}}, 4, "it comes after the task that waits for it", "stint task -d"},
+		{task.TaskSpec{Parallel: true, After: []string{taskID(8)}}, 4, "it comes after " + taskID(8) + ", which is held until stint release " + taskID(8), "stint task -d"},
 	} {
 		t.Run(fmt.Sprintf("%+v %d", c.spec.After, c.workers), func(t *testing.T) {
 			fromRun(t, func(w *world) { w.cfg.MaxWorkers = c.workers }, func(w *world, parent state.Task) {
-				w.submit(coordinator.TaskSpec{ID: taskID(8), Prompt: "the user's", Parallel: true, Hold: true})
+				w.submit(task.TaskSpec{ID: taskID(8), Prompt: "the user's", Parallel: true, Hold: true})
 				c.spec.Prompt, c.spec.FromRun, c.spec.Await = "child", parent.RunID, true
 				child, err := w.try(c.spec)
 				if c.want == "" {
@@ -541,7 +541,7 @@ func TestARunWaitsInVain(t *testing.T) {
 					}
 					return
 				}
-				var e *coordinator.Error
+				var e *task.Error
 				if !errors.As(err, &e) || !strings.Contains(e.Message, ": "+c.want) || e.Hint != c.hint {
 					t.Errorf("%+v: %v", c.spec, err)
 				}
@@ -557,22 +557,22 @@ func TestARunWaitsInVain(t *testing.T) {
 // or what it waits for comes behind the run.
 func TestARunWaitsForOthers(t *testing.T) {
 	fromRun(t, func(w *world) { w.cfg.MaxFollowUps = 100 }, func(w *world, parent state.Task) {
-		child := func(id int, spec coordinator.TaskSpec) {
+		child := func(id int, spec task.TaskSpec) {
 			spec.ID, spec.Prompt, spec.FromRun = taskID(id), "child", parent.RunID
 			if _, err := w.try(spec); err != nil {
 				t.Error(err)
 			}
 		}
-		child(2, coordinator.TaskSpec{})
-		child(3, coordinator.TaskSpec{Parallel: true, After: []string{taskID(2)}})
-		child(4, coordinator.TaskSpec{SessionKey: "mine", After: []string{taskID(3)}})
-		child(5, coordinator.TaskSpec{SessionKey: "mine"})
-		child(6, coordinator.TaskSpec{Parallel: true, AgentSession: parentNative})
-		child(7, coordinator.TaskSpec{Parallel: true})
-		child(8, coordinator.TaskSpec{Parallel: true, VerifyCommand: "true", Await: true}) // a person is shown it
-		child(9, coordinator.TaskSpec{Parallel: true, After: []string{taskID(8)}})
-		w.submit(coordinator.TaskSpec{ID: taskID(10), Prompt: "the user's", SessionKey: "web", Hold: true})
-		w.submit(coordinator.TaskSpec{ID: taskID(11), Prompt: "the user's", SessionKey: "web", NotBefore: time.Now().Add(time.Hour)})
+		child(2, task.TaskSpec{})
+		child(3, task.TaskSpec{Parallel: true, After: []string{taskID(2)}})
+		child(4, task.TaskSpec{SessionKey: "mine", After: []string{taskID(3)}})
+		child(5, task.TaskSpec{SessionKey: "mine"})
+		child(6, task.TaskSpec{Parallel: true, AgentSession: parentNative})
+		child(7, task.TaskSpec{Parallel: true})
+		child(8, task.TaskSpec{Parallel: true, VerifyCommand: "true", Await: true}) // a person is shown it
+		child(9, task.TaskSpec{Parallel: true, After: []string{taskID(8)}})
+		w.submit(task.TaskSpec{ID: taskID(10), Prompt: "the user's", SessionKey: "web", Hold: true})
+		w.submit(task.TaskSpec{ID: taskID(11), Prompt: "the user's", SessionKey: "web", NotBefore: time.Now().Add(time.Hour)})
 		const vain = "a task that cannot run before this run has ended: "
 		lane := "are in the lane of its directory, which runs one task at a time"
 		through := vain + "it comes after " + taskID(2) + ", and that one and the run " + lane
@@ -591,9 +591,9 @@ func TestARunWaitsForOthers(t *testing.T) {
 				t.Errorf("one that has ended, or of no run: %v", err)
 			}
 		}
-		for _, spec := range []coordinator.TaskSpec{{Parallel: true, After: []string{taskID(3)}}, {SessionKey: "mine"}, {Parallel: true, AgentSession: parentNative}} {
+		for _, spec := range []task.TaskSpec{{Parallel: true, After: []string{taskID(3)}}, {SessionKey: "mine"}, {Parallel: true, AgentSession: parentNative}} {
 			spec.Prompt, spec.FromRun, spec.Await = "child", parent.RunID, true
-			if got, err := w.try(spec); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+			if got, err := w.try(spec); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 				t.Errorf("%+v: queued as %s, %v", spec, got.ID, err)
 			}
 		}
@@ -619,7 +619,7 @@ func TestARunWaitsForAPerson(t *testing.T) {
 	configure := func(w *world) {
 		waits, w.cfg.FollowUpDepth = make(chan struct{}), 3
 		plain := w.agent.do
-		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 			if turn.TaskID == taskID(2) {
 				<-waits
 				want := "this run would wait for a person: its own run waits for " + taskID(3) + ", which is held until stint release " + taskID(3)
@@ -631,8 +631,8 @@ func TestARunWaitsForAPerson(t *testing.T) {
 		}
 	}
 	fromRun(t, configure, func(w *world, parent state.Task) {
-		w.submit(coordinator.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Parallel: true})
-		w.submit(coordinator.TaskSpec{ID: taskID(3), Prompt: "child", FromRun: parent.RunID, Parallel: true, NotBefore: time.Now().Add(time.Hour)})
+		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Parallel: true})
+		w.submit(task.TaskSpec{ID: taskID(3), Prompt: "child", FromRun: parent.RunID, Parallel: true, NotBefore: time.Now().Add(time.Hour)})
 		done, err := w.c.BeginWait(parent.RunID, taskID(3))
 		if err == nil {
 			_, err = w.c.Hold(w.t.Context(), taskID(3), ledger.ByClient)
@@ -659,7 +659,7 @@ func TestRunsWaitForEachOther(t *testing.T) {
 			if err := w.mayWait(run, taskID(1)); err == nil || !strings.Contains(err.Error(), ": its own run waits for this one") {
 				t.Errorf("for its parent: %v", err)
 			}
-			_, err := w.try(coordinator.TaskSpec{ID: taskID(3), Prompt: "grandchild", FromRun: run, Await: true, Parallel: true})
+			_, err := w.try(task.TaskSpec{ID: taskID(3), Prompt: "grandchild", FromRun: run, Await: true, Parallel: true})
 			if workers == 2 {
 				if err == nil || !strings.Contains(err.Error(), ": all workers would wait (max_workers is 2)") {
 					t.Errorf("for the last worker: %v", err)
@@ -674,7 +674,7 @@ func TestRunsWaitForEachOther(t *testing.T) {
 		configure := func(w *world) {
 			waits, w.cfg.MaxWorkers, w.cfg.FollowUpDepth = make(chan struct{}), workers, 3
 			plain := w.agent.do
-			w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 				if turn.TaskID == taskID(2) {
 					asChild(w, turn.RunID)
 				}
@@ -682,7 +682,7 @@ func TestRunsWaitForEachOther(t *testing.T) {
 			}
 		}
 		fromRun(t, configure, func(w *world, parent state.Task) {
-			w.submit(coordinator.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Await: true, Parallel: true})
+			w.submit(task.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Await: true, Parallel: true})
 			done, err := w.c.BeginWait(parent.RunID, taskID(2))
 			if err != nil {
 				t.Error(err)
@@ -691,7 +691,7 @@ func TestRunsWaitForEachOther(t *testing.T) {
 			close(waits)
 			w.ended(taskID(2))
 			done()
-			if err := w.mayWait(parent.RunID, w.submit(coordinator.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true}).ID); err != nil {
+			if err := w.mayWait(parent.RunID, w.submit(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true}).ID); err != nil {
 				t.Errorf("nobody else waits any more: %v", err)
 			}
 		})
@@ -702,29 +702,29 @@ func TestRunsWaitForEachOther(t *testing.T) {
 // where it leaves them to the configuration, and a note tells; another model is held; and
 // so it is with what follows its tasks.
 func TestARunGetsNoMoreThanItsTask(t *testing.T) {
-	parent := coordinator.TaskSpec{
+	parent := task.TaskSpec{
 		ID: taskID(1), Prompt: "p", Model: "small", Priority: 3, Timeout: "10m", MaxAttempts: 2, VerifyCommand: "make test",
 		MaxIterations: 2, VerifyTimeout: "1m", NoWaitLimit: true,
 	}
-	more := coordinator.TaskSpec{Model: "big", Priority: 9, Timeout: "1h", MaxAttempts: 9, MaxIterations: 9, VerifyTimeout: "1h", OnFailure: "look"}
-	less := coordinator.TaskSpec{Model: "small", Priority: 1, Timeout: "1m", MaxAttempts: 1, MaxIterations: 1, VerifyTimeout: "1s", NoWaitLimit: true}
+	more := task.TaskSpec{Model: "big", Priority: 9, Timeout: "1h", MaxAttempts: 9, MaxIterations: 9, VerifyTimeout: "1h", OnFailure: "look"}
+	less := task.TaskSpec{Model: "small", Priority: 1, Timeout: "1m", MaxAttempts: 1, MaxIterations: 1, VerifyTimeout: "1s", NoWaitLimit: true}
 	const all = "limited to the values of task 019ab3f0-6f1e-7c3a-9a51-000000000001, which queued it: priority 3, maxAttempts 2, timeout 10m0s, verifyTimeout 1m0s, maxIterations 2, maxLimitWait 0s"
 	for _, tc := range []struct {
 		name, prompt string
-		parent, ask  coordinator.TaskSpec
+		parent, ask  task.TaskSpec
 		want         string // model, priority, attempts, timeout, verify timeout, iterations, limit wait
 		note         string
 		hold         bool
 	}{
 		{"more", "child", parent, more, "big 3 2 10m0s 1m0s 2 0s", all, true},
-		{"more of its own model", "fail", parent, coordinator.TaskSpec{Priority: 9, OnFailure: "look"}, "small 3 2 10m0s 1m0s 2 0s", all, false},
-		{"left to the configuration", "child", parent, coordinator.TaskSpec{}, "small 3 2 10m0s 1m0s 2 0s", all, false},
+		{"more of its own model", "fail", parent, task.TaskSpec{Priority: 9, OnFailure: "look"}, "small 3 2 10m0s 1m0s 2 0s", all, false},
+		{"left to the configuration", "child", parent, task.TaskSpec{}, "small 3 2 10m0s 1m0s 2 0s", all, false},
 		{"less", "child", parent, less, "small 1 1 1m 1s 1 0s", "", false},
-		{"nothing of a task that says nothing", "child", coordinator.TaskSpec{ID: taskID(1), Prompt: "p"}, coordinator.TaskSpec{}, " 0 0   0 ", "", false},
+		{"nothing of a task that says nothing", "child", task.TaskSpec{ID: taskID(1), Prompt: "p"}, task.TaskSpec{}, " 0 0   0 ", "", false},
 		{
 			"more than the configuration has", "child",
-			coordinator.TaskSpec{ID: taskID(1), Prompt: "p"},
-			coordinator.TaskSpec{Priority: 6, Timeout: "2h", MaxAttempts: 2, MaxIterations: 9, VerifyTimeout: "2h"},
+			task.TaskSpec{ID: taskID(1), Prompt: "p"},
+			task.TaskSpec{Priority: 6, Timeout: "2h", MaxAttempts: 2, MaxIterations: 9, VerifyTimeout: "2h"},
 			" 5 0 1h0m0s 1h0m0s 3 ", "limited to the values of task 019ab3f0-6f1e-7c3a-9a51-000000000001, which queued it: priority 5, maxAttempts as configured, timeout 1h0m0s, verifyTimeout 1h0m0s, maxIterations 3", false,
 		},
 	} {
@@ -732,10 +732,10 @@ func TestARunGetsNoMoreThanItsTask(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := followWorld(t)
 				w.cfg.Timeout, w.cfg.VerifyTimeout, w.cfg.MaxIterations, w.cfg.Shell, w.cfg.FollowUpDepth = time.Hour, time.Hour, 3, passes{}, 3
-				w.settings(coordinator.WorkspaceSettings{VerifyCommand: "make test"})
+				w.settings(task.WorkspaceSettings{VerifyCommand: "make test"})
 				plain := w.agent.do
 				var child, again state.Task
-				w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+				w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 					if turn.TaskID == taskID(1) {
 						spec := tc.ask
 						spec.ID, spec.Prompt, spec.FromRun, spec.IdempotencyKey = taskID(2), tc.prompt, turn.RunID, "k"
@@ -775,9 +775,9 @@ func TestARunGetsNoMoreThanItsTask(t *testing.T) {
 func TestARunsKeysAreItsOwn(t *testing.T) {
 	fromRun(t, func(w *world) { w.cfg.MaxFollowUps = 100 }, func(w *world, parent state.Task) {
 		ask := func(run, key, text string, list bool) (string, error) {
-			spec := coordinator.TaskSpec{Prompt: text, FromRun: run, Workspace: w.work, Parallel: true}
+			spec := task.TaskSpec{Prompt: text, FromRun: run, Workspace: w.work, Parallel: true}
 			if list {
-				tasks, err := w.c.SubmitOnce(w.t.Context(), key, []coordinator.TaskSpec{spec})
+				tasks, err := w.c.SubmitOnce(w.t.Context(), key, []task.TaskSpec{spec})
 				if err != nil {
 					return "", err
 				}
@@ -796,7 +796,7 @@ func TestARunsKeysAreItsOwn(t *testing.T) {
 				t.Errorf("key %q: tasks %s, %s and %s, %v", key, agents, users, again, err)
 				continue
 			}
-			if _, err := ask(parent.RunID, key, "something else", list); code(err) != coordinator.CodeConflict || !strings.Contains(err.Error(), fmt.Sprintf("%q", key)) {
+			if _, err := ask(parent.RunID, key, "something else", list); code(err) != task.CodeConflict || !strings.Contains(err.Error(), fmt.Sprintf("%q", key)) {
 				t.Errorf("key %q for something else: %v", key, err)
 			}
 			if got := w.task(agents); got.IdempotencyKey.Given() != key {

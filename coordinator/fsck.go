@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -32,7 +33,7 @@ const (
 
 // A Fault is a finding of [Fsck].
 type Fault struct {
-	Finding
+	task.Finding
 	Kind string `json:"kind"`
 }
 
@@ -48,9 +49,9 @@ type FsckReport struct {
 	PauseWhy string          // the reason that was given
 }
 
-func (r *FsckReport) fault(kind string, f Finding) { r.Faults = append(r.Faults, Fault{f, kind}) }
+func (r *FsckReport) fault(kind string, f task.Finding) { r.Faults = append(r.Faults, Fault{f, kind}) }
 
-func (r *FsckReport) faults(kind string, list []Finding) {
+func (r *FsckReport) faults(kind string, list []task.Finding) {
 	for _, f := range list {
 		r.fault(kind, f)
 	}
@@ -72,7 +73,7 @@ const (
 // error says that the directory cannot be read at all, or is ctx's.
 func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport, error) {
 	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
-		return nil, invalid("stint doctor", "there is no state directory %s", dir)
+		return nil, task.Invalid("stint doctor", "there is no state directory %s", dir)
 	}
 	for look := 1; ; look++ {
 		r, settled := fsckOnce(dir, root)
@@ -153,7 +154,7 @@ func sameState(a, b fs.FileInfo) bool {
 // unreadable makes a fault of a file that is there and cannot be read.
 func (c *fsck) unreadable(name string, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.fault(KindFile, Finding{File: name, Message: err.Error()})
+		c.fault(KindFile, task.Finding{File: name, Message: err.Error()})
 	}
 }
 
@@ -170,7 +171,7 @@ func (c *fsck) checkJournal() {
 		}
 		last = max(last, s.Seq)
 		if err := st.Apply(s); err != nil {
-			c.fault(KindRefused, Finding{File: ledger.JournalName, Line: s.Line, Message: fmt.Sprintf("record %d has no effect: %v", s.Seq, err)})
+			c.fault(KindRefused, task.Finding{File: ledger.JournalName, Line: s.Line, Message: fmt.Sprintf("record %d has no effect: %v", s.Seq, err)})
 		}
 	})
 	for _, f := range found {
@@ -197,7 +198,7 @@ func (c *fsck) checkLost(last uint64) {
 	doc := ledger.Parse(c.tasks)
 	for i := range doc.Sections {
 		if s := &doc.Sections[i]; s.Seq > last {
-			c.fault(KindJournal, Finding{
+			c.fault(KindJournal, task.Finding{
 				File: ledger.TasksName, Line: s.Line,
 				Message: fmt.Sprintf("record %d is not in the journal, which ends with record %d; the next master takes it from here", s.Seq, last),
 			})
@@ -211,7 +212,7 @@ func (c *fsck) checkLost(last uint64) {
 func (c *fsck) checkTasks() {
 	t, records, err := Preview(c.dir, c.tasks)
 	if err != nil {
-		c.fault(KindFile, Finding{File: ledger.TasksName, Message: err.Error()})
+		c.fault(KindFile, task.Finding{File: ledger.TasksName, Message: err.Error()})
 		return
 	}
 	for i := range records {
@@ -221,7 +222,7 @@ func (c *fsck) checkTasks() {
 	}
 	c.faults(KindSection, t.Findings)
 	if t.Held > 0 {
-		c.fault(KindHeld, Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are held as the work of a formatter; to take them over: stint edit --accept", t.Held)})
+		c.fault(KindHeld, task.Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are held as the work of a formatter; to take them over: stint edit --accept", t.Held)})
 	}
 	if t.Missing > 0 {
 		c.settled = false
@@ -250,7 +251,7 @@ func (c *fsck) compare() {
 	if err == nil {
 		err = differs(got, want)
 	}
-	c.fault(KindDiffers, Finding{File: ledger.TasksName, Message: err.Error()})
+	c.fault(KindDiffers, task.Finding{File: ledger.TasksName, Message: err.Error()})
 }
 
 // differs names the first line in which two lists of tasks differ.
@@ -294,13 +295,13 @@ func fsckAround(dir string, r *FsckReport) {
 
 // CheckLedger gives what is wrong in one ledger file by itself: what cannot be
 // read, and what a new state directory with this file alone would not take over.
-func CheckLedger(name string, data []byte) []Finding {
+func CheckLedger(name string, data []byte) []task.Finding {
 	return findingsOf(ledger.CheckFile(name, data, newAlone().check))
 }
 
 // RepairLedger gives a ledger file without findings, and what was done to make it,
 // as [ledger.Repair] does. journal may be nil.
-func RepairLedger(name string, data, journal []byte) ([]byte, []Finding) {
+func RepairLedger(name string, data, journal []byte) ([]byte, []task.Finding) {
 	repaired, notes := ledger.Repair(data, journal, newAlone().check)
 	for _, n := range notes {
 		n.File = name

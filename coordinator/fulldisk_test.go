@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -69,24 +70,24 @@ func TestDiskIsFullForAWhile(t *testing.T) {
 		at   func(w *world, d *fullDisk) (id string, want state.Status) // fills the disk
 	}{
 		{"before it is started", func(w *world, d *fullDisk) (string, state.Status) {
-			id := w.submit(coordinator.TaskSpec{Prompt: "p", NotBefore: time.Now().Add(time.Minute)}).ID
+			id := w.submit(task.TaskSpec{Prompt: "p", NotBefore: time.Now().Add(time.Minute)}).ID
 			d.full.Store(true)
 			return id, state.Done
 		}},
 		{"while it runs", func(w *world, d *fullDisk) (string, state.Status) {
-			w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 				d.full.Store(true)
-				return coordinator.Outcome{Result: "fine"}
+				return task.Outcome{Result: "fine"}
 			}
-			return w.submit(coordinator.TaskSpec{Prompt: "p"}).ID, state.Done
+			return w.submit(task.TaskSpec{Prompt: "p"}).ID, state.Done
 		}},
 		{"before one that can never run is ended", func(w *world, d *fullDisk) (string, state.Status) {
-			w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 				<-ctx.Done()
-				return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+				return task.Outcome{Class: state.ClassCanceled, ExitCode: -1}
 			}
-			first := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
-			id := w.submit(coordinator.TaskSpec{Prompt: "then", After: []string{first}}).ID
+			first := w.submit(task.TaskSpec{Prompt: "p"}).ID
+			id := w.submit(task.TaskSpec{Prompt: "then", After: []string{first}}).ID
 			synctest.Wait() // until first is at work
 			d.left.Store(1) // its end
 			d.full.Store(true)
@@ -124,14 +125,14 @@ func TestFullJournalIsToldOnce(t *testing.T) {
 		w.cfg.HeartbeatInterval = 10 * time.Second
 		log := w.logs()
 		w.openOn(d)
-		id := w.submit(coordinator.TaskSpec{Prompt: "p", NotBefore: time.Now().Add(time.Minute)}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p", NotBefore: time.Now().Add(time.Minute)}).ID
 		d.full.Store(true)
 		time.Sleep(10 * time.Minute)
 		const what = "no room is left on the disk of "
 		if why, err := w.c.Why(id); err != nil || !strings.HasPrefix(why, what+w.dir+"; one task is ") {
 			t.Errorf("why: %s, %v", why, err)
 		}
-		if h := w.c.Health(); h.Shortage == nil || h.Status != coordinator.HealthFailing || d.refused.Load() > 1300 {
+		if h := w.c.Health(); h.Shortage == nil || h.Status != task.HealthFailing || d.refused.Load() > 1300 {
 			t.Errorf("%d tries; health: %+v", d.refused.Load(), h)
 		}
 		d.full.Store(false)
@@ -153,18 +154,18 @@ func TestAnswerIsWrittenLater(t *testing.T) {
 	for _, command := range []string{"", "make test"} {
 		t.Run(command, func(t *testing.T) {
 			w := newWorld(t)
-			w.cfg.Shell, w.cfg.MaxIterations = &fakeShell{do: func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
-				return coordinator.VerifyResult{}
+			w.cfg.Shell, w.cfg.MaxIterations = &fakeShell{do: func(context.Context, task.VerifyRun) task.VerifyResult {
+				return task.VerifyResult{}
 			}}, 3
 			long := strings.Repeat("long ", coordinator.MaxResult)
-			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 				if err := os.Symlink("/dev/full", filepath.Join(turn.RunDir, "answer")); err != nil {
 					t.Error(err)
 				}
-				return coordinator.Outcome{Result: long}
+				return task.Outcome{Result: long}
 			}
 			w.open()
-			got := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: command}).ID)
+			got := w.wait(w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: command}).ID)
 			w.close()
 			answer := filepath.Join(w.c.RunDir(got.RunID), "answer")
 			if fi, err := os.Lstat(answer); err != nil || !fi.Mode().IsRegular() { // /dev/full has no end
@@ -203,17 +204,17 @@ func TestMasterEndsBesideWhatDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d := newWorld(t), &fullDisk{FS: durable.OS}
 		stuck, stuckRun := make(chan struct{}), ""
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			if turn.Model == "stuck" {
 				stuckRun = turn.RunID
 				<-stuck
 			}
 			d.full.Store(true)
-			return coordinator.Outcome{Result: "fine"}
+			return task.Outcome{Result: "fine"}
 		}
 		w.openOn(d)
-		id := w.submit(coordinator.TaskSpec{Prompt: "p", Model: "stuck"}).ID
-		full := w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p", Model: "stuck"}).ID
+		full := w.submit(task.TaskSpec{Prompt: "p", Parallel: true}).ID
 		time.Sleep(time.Second)
 		w.stop()
 		begun := time.Now()

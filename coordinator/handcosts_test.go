@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // handShapes are texts of n parts, as a person, a script or an accident may write them
@@ -145,7 +146,7 @@ var handWorks = []struct {
 		fatal(tb, err)
 		tb.Cleanup(func() { fatal(tb, c.Close()) })
 		return func() {
-			var refused *coordinator.Error
+			var refused *task.Error
 			if _, err := c.Compact(context.Background(), time.Hour, false); err != nil && !errors.As(err, &refused) {
 				tb.Fatal(err)
 			}
@@ -196,8 +197,8 @@ func writeRested(tb testing.TB, path, text string) {
 	fatal(tb, os.Chtimes(path, rested, rested))
 }
 
-func handConfig(dir string) coordinator.Config {
-	return coordinator.Config{StateDir: dir, Agents: map[string]coordinator.Agent{"demo": &fakeAgent{do: answer("fine")}}, DefaultAgent: func() string { return "demo" }}
+func handConfig(dir string) task.Config {
+	return task.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": &fakeAgent{do: answer("fine")}}, DefaultAgent: func() string { return "demo" }}
 }
 
 // TestLongPromptByHand: a prompt that is over the limit is a finding, with its line, and

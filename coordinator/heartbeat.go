@@ -8,13 +8,14 @@ import (
 	"os"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 )
 
 // Health says how the master is.
-func (c *Coordinator) Health() Health {
-	h := Health{
+func (c *Coordinator) Health() task.Health {
+	h := task.Health{
 		PID: os.Getpid(), Start: c.start.UTC(), Version: c.cfg.Version, Socket: c.cfg.Socket,
 		StateDir: c.cfg.StateDir, Background: c.cfg.Background, Status: c.status(), Postgres: c.mirrorStatus(),
 	}
@@ -35,7 +36,7 @@ func (c *Coordinator) Health() Health {
 }
 
 // mirrorStatus gives how far the copy is, nil if there is none.
-func (c *Coordinator) mirrorStatus() *MirrorStatus {
+func (c *Coordinator) mirrorStatus() *task.MirrorStatus {
 	if c.cfg.Mirror == nil {
 		return nil
 	}
@@ -53,17 +54,17 @@ func (c *Coordinator) ServesHTTP(addr string, err error) {
 }
 
 // status says in one word how the master is.
-func (c *Coordinator) status() HealthStatus {
+func (c *Coordinator) status() task.HealthStatus {
 	paused, _ := c.Paused()
 	switch {
 	case c.diskTrouble() != nil:
-		return HealthFailing
+		return task.HealthFailing
 	case c.isLeaving():
-		return HealthEnding
+		return task.HealthEnding
 	case paused:
-		return HealthPaused
+		return task.HealthPaused
 	}
-	return HealthOK
+	return task.HealthOK
 }
 
 // failedFor is how long a write to the journal that failed says something about the
@@ -82,7 +83,7 @@ func (c *Coordinator) diskTrouble() error {
 	case errors.Is(f.err, ledger.ErrFull):
 		return c.fullError()
 	}
-	return &Error{Code: CodeStopped, Message: fmt.Sprintf("the journal could not be written: %v", f.err), Hint: "check the disk"}
+	return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the journal could not be written: %v", f.err), Hint: "check the disk"}
 }
 
 // Unready says, as an *Error, why no task is taken in just now; nil if tasks are. A
@@ -92,14 +93,14 @@ func (c *Coordinator) Unready() error {
 		return err
 	}
 	if c.isLeaving() {
-		return &Error{Code: CodeStopped, Message: "the master is going away: it starts nothing more, and ends when its runs have ended", Hint: "try again"}
+		return &task.Error{Code: task.CodeStopped, Message: "the master is going away: it starts nothing more, and ends when its runs have ended", Hint: "try again"}
 	}
 	return nil
 }
 
 // A beat is the content of heartbeat.json.
 type beat struct {
-	Health
+	task.Health
 	Time time.Time `json:"time"` // when it was written: older than three intervals means dead
 	Seq  int       `json:"seq"`  // counts up while the master lives
 }

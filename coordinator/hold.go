@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -40,7 +41,7 @@ func (c *Coordinator) setHold(ctx context.Context, ref, by string, hold bool) (s
 			if t.Status == state.Draft && !hold {
 				hint = "stint retry " + id
 			}
-			return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is %s; only a queued task can be held or released", id, t.Status), Hint: hint}
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is %s; only a queued task can be held or released", id, t.Status), Hint: hint}
 		case t.Hold == hold:
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -28,7 +29,7 @@ func TestHandWrittenTaskTakesTheWorkspaceOfItsSession(t *testing.T) {
 			w.cfg.WorkspaceRoot = root
 			w.open()
 			for _, dir := range []string{t.TempDir(), w.work} {
-				w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", Workspace: dir}).ID)
+				w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Workspace: dir}).ID)
 			}
 			if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
 				t.Fatal(err)
@@ -58,7 +59,7 @@ func TestHeldTaskIsNoHome(t *testing.T) {
 	w.cfg.WorkspaceRoot = ""
 	w.open()
 	defer w.close()
-	held := w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", Hold: true})
+	held := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Hold: true})
 	w.takeOver(byHandIn, "web")
 	if why, _ := w.c.Why("mine"); why != state.NoWorkspace {
 		t.Errorf("why: %s", why)
@@ -91,7 +92,7 @@ func TestNoWorkspaceWaits(t *testing.T) {
 				t.Errorf("with workspace_root: %v, %v", r.Faults, err)
 			}
 			w.open()
-			w.wait(w.submit(coordinator.TaskSpec{Prompt: "others go on"}).ID)
+			w.wait(w.submit(task.TaskSpec{Prompt: "others go on"}).ID)
 			if why, err := w.c.Why("mine"); why != state.NoWorkspace || err != nil {
 				t.Errorf("why: %s, %v", why, err)
 			}
@@ -127,7 +128,7 @@ func TestSessionGetsAWorkspaceLater(t *testing.T) {
 	w.open()
 	defer w.close()
 	w.takeOver(byHandIn, "web")
-	next := w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web"})
+	next := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"})
 	w.expect(w.wait(next.ID), state.Done, "")
 	if w.agent.turns[0].TaskID != "mine" || w.agent.turns[0].Workspace != w.work {
 		t.Errorf("first ran %+v", w.agent.turns[0])
@@ -141,7 +142,7 @@ func TestHandWrittenTasksOfOneDirectory(t *testing.T) {
 		w := limitedWorld(t)
 		w.script(map[string][]step{})
 		w.openUnwatched()
-		ids := []string{w.submit(coordinator.TaskSpec{Prompt: "p"}).ID, "x", "y"}
+		ids := []string{w.submit(task.TaskSpec{Prompt: "p"}).ID, "x", "y"}
 		w.takeOver("## Task x\n- status: queued\n- prompt: p\n\n## Task y\n- status: queued\n- prompt: p\n")
 		for _, id := range ids {
 			w.expect(w.ended(id), state.Done, "")
@@ -158,9 +159,9 @@ func TestWorkspaceTakenOutOfARun(t *testing.T) {
 	w := newJudgeWorld(t)
 	w.cfg.WorkspaceRoot, w.cfg.Workspace = "", nil
 	w.checks = []int{0}
-	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		w.takeOver("## Task mine\n- workspace:\n")
-		return coordinator.Outcome{Result: "fine", Session: "native-1"}
+		return task.Outcome{Result: "fine", Session: "native-1"}
 	}
 	w.open()
 	w.takeOver("## Task mine\n- status: queued\n- workspace: %s\n- verifyCommand: make\n- prompt: p\n", w.work)

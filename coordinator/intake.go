@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
@@ -26,7 +27,7 @@ import (
 
 // A submission is a spec with what it leaves to the master filled in.
 type submission struct {
-	TaskSpec
+	task.TaskSpec
 	named bool     // the spec names an agent
 	open  bool     // it leaves the fallback to the configuration
 	root  string   // checkout or directory whose lane it may be in
@@ -41,7 +42,7 @@ type submission struct {
 
 // A request is what a client wants to be taken in together, all or none.
 type request struct {
-	specs  []TaskSpec
+	specs  []task.TaskSpec
 	isList bool   // else it is a single one
 	key    string // idempotency key of the list as a whole; "": it has none
 }
@@ -131,9 +132,9 @@ func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, erro
 	}
 	switch {
 	case len(specs) == 0:
-		return nil, invalid("give at least one", "there is no task to take in")
-	case len(specs) > MaxBatch:
-		return nil, ErrLongList
+		return nil, task.Invalid("give at least one", "there is no task to take in")
+	case len(specs) > task.MaxBatch:
+		return nil, task.ErrLongList
 	}
 	in := c.emptyIntake()
 	in.request, in.list, in.index = req, make([]submission, 0, len(specs)), make(map[string]int, len(specs))
@@ -188,19 +189,19 @@ func (in *intake) at(i int, err error) error {
 	if !in.isList {
 		return err
 	}
-	return AtTask(err, i, len(in.specs))
+	return task.AtTask(err, i, len(in.specs))
 }
 
 // check says what is wrong with a spec, and fills in what it leaves to us. What
 // depends on other tasks is looked at by record.
 func (in *intake) check(s *submission) error {
-	if err := CheckPrompt(s.Prompt); err != nil {
+	if err := task.CheckPrompt(s.Prompt); err != nil {
 		return err
 	}
 	if s.ID == "" {
 		s.ID = in.c.cfg.ID()
 	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
-		return wrong("id", "leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
+		return task.Wrong("id", "leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
 	}
 	if err := in.checkPlace(s); err != nil {
 		return err
@@ -229,7 +230,7 @@ func (c *Coordinator) lookForNamed(s *submission) {
 		if !named.UpdatedAt.After(current.UpdatedAt) {
 			return
 		}
-		if last, err := c.whole(named.LastTask); err == nil && isNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
+		if last, err := c.whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
 			s.since = named.Key
 			break
 		}
@@ -241,8 +242,8 @@ func (c *Coordinator) lookForNamed(s *submission) {
 
 // checkFields says what is wrong with fields of a spec that can be looked at by
 // themselves.
-func checkFields(s *TaskSpec) error {
-	for _, check := range []func(*TaskSpec) error{checkSession, checkTime, checkLimits, checkVerify, checkFollowUps, checkInputFiles, checkOutputSpec} {
+func checkFields(s *task.TaskSpec) error {
+	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, task.CheckInputFiles, task.CheckOutputSpec} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -251,12 +252,12 @@ func checkFields(s *TaskSpec) error {
 }
 
 // checkNotPast refuses a time that has passed.
-func (in *intake) checkNotPast(s *TaskSpec) error {
+func (in *intake) checkNotPast(s *task.TaskSpec) error {
 	now := in.c.cfg.Now()
 	if s.NotBefore.IsZero() || !s.NotBefore.Before(now.Add(-clockDifference)) {
 		return nil
 	}
-	return wrong("notBefore", "leave it out to run the task at once", "the time %s has passed; it is %s now",
+	return task.Wrong("notBefore", "leave it out to run the task at once", "the time %s has passed; it is %s now",
 		s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 }
 
@@ -309,10 +310,10 @@ func (in *intake) checkAgent(s *submission) error {
 	if s.Account == "" {
 		s.Account = s.Agent
 	} else if s.Account != s.Agent {
-		return wrong("account", "leave it out", "there is no account %q; known is %s", s.Account, s.Agent)
+		return task.Wrong("account", "leave it out", "there is no account %q; known is %s", s.Account, s.Agent)
 	}
 	if owner != "" && owner != s.Agent {
-		return wrong("agentSession", "use --agent "+owner+", or the id of a session of "+s.Agent, "the session %s belongs to %s, not to %s", s.AgentSession, owner, s.Agent)
+		return task.Wrong("agentSession", "use --agent "+owner+", or the id of a session of "+s.Agent, "the session %s belongs to %s, not to %s", s.AgentSession, owner, s.Agent)
 	}
 	return nil
 }
@@ -392,9 +393,9 @@ func (c *Coordinator) checkAgentName(name string) error {
 	}
 	known := slices.Sorted(maps.Keys(c.cfg.Agents))
 	if near := state.Nearest(strings.ToLower(name), known); near != "" {
-		return wrong("agent", "stint doctor", "there is no agent %q; did you mean %s?", name, near)
+		return task.Wrong("agent", "stint doctor", "there is no agent %q; did you mean %s?", name, near)
 	}
-	return wrong("agent", "stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
+	return task.Wrong("agent", "stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
 }
 
 // checkPlace checks the workspace, once for all specs that name the same. It is
@@ -404,7 +405,7 @@ func (in *intake) checkPlace(s *submission) error {
 		return nil
 	}
 	if s.Workspace = cmp.Or(s.Workspace, in.c.cfg.WorkspaceRoot); s.Workspace == "" {
-		return wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
+		return task.Wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
 	}
 	w, checked := in.seen[s.Workspace]
 	if !checked {
@@ -415,10 +416,10 @@ func (in *intake) checkPlace(s *submission) error {
 	case w.err != nil:
 		return w.err
 	case w.holdsState && !s.AllowStateInWorkspace:
-		return wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
+		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.c.cfg.StateDir, s.Workspace)
 	}
-	if s.Workspace = w.path; !isNamedLane(s.SessionKey) { // else it is in the lane of its session
+	if s.Workspace = w.path; !task.IsNamedLane(s.SessionKey) { // else it is in the lane of its session
 		s.root = w.lane()
 	}
 	return nil
@@ -446,10 +447,10 @@ func (in *intake) checkTwins() error {
 	for i := range in.list {
 		s := &in.list[i]
 		if first, twice := in.index[s.ID]; twice {
-			return in.at(i, wrong("id", "give each task an id of its own, or none", "the id %s is that of task %d as well", s.ID, first+1))
+			return in.at(i, task.Wrong("id", "give each task an id of its own, or none", "the id %s is that of task %d as well", s.ID, first+1))
 		}
 		if first, twice := keys[s.IdempotencyKey]; twice {
-			return in.at(i, wrong("idempotencyKey", "give each task a key of its own, or none", "the idempotency key %q is that of task %d as well", s.IdempotencyKey, first+1))
+			return in.at(i, task.Wrong("idempotencyKey", "give each task a key of its own, or none", "the idempotency key %q is that of task %d as well", s.IdempotencyKey, first+1))
 		}
 		in.index[s.ID] = i
 		if s.IdempotencyKey != "" {
@@ -482,7 +483,7 @@ func (in *intake) record(tx *ledger.Tx) error {
 	in.c.mu.Unlock()
 	var cycle *state.CycleError
 	if errors.As(err, &cycle) {
-		return in.at(in.index[cycle.IDs[0]], wrong("after", "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text))
+		return in.at(in.index[cycle.IDs[0]], task.Wrong("after", "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text))
 	}
 	return err
 }
@@ -501,8 +502,8 @@ func (in *intake) checkRoom(tx *ledger.Tx) error {
 	if waiting+n <= most {
 		return nil
 	}
-	return &Error{
-		Code: CodeTooMany, Message: fmt.Sprintf("the queue is full: %d tasks wait, %d more would come, and max_queued is %d", waiting, n, most),
+	return &task.Error{
+		Code: task.CodeTooMany, Message: fmt.Sprintf("the queue is full: %d tasks wait, %d more would come, and max_queued is %d", waiting, n, most),
 		Hint: "try again when some have run (stint ls --status queued), or set max_queued in the configuration",
 	}
 }
@@ -565,18 +566,18 @@ const maxAfter = 1000
 func (in *intake) resolveAfter(s *submission) error {
 	s.after = nil
 	if len(s.After) > maxAfter {
-		return wrong("after", "let it come after the last of them", "a task can come after %d others, not %d", maxAfter, len(s.After))
+		return task.Wrong("after", "let it come after the last of them", "a task can come after %d others, not %d", maxAfter, len(s.After))
 	}
 	for _, ref := range s.After {
 		id := ref
 		if _, together := in.index[ref]; !together {
 			var err error
 			if id, err = in.c.find(ref); err != nil {
-				return inField("after", err)
+				return task.InField("after", err)
 			}
 		}
 		if id == s.ID {
-			return wrong("after", "name another task", "the task cannot come after itself")
+			return task.Wrong("after", "name another task", "the task cannot come after itself")
 		}
 		if !slices.Contains(s.after, id) {
 			s.after = append(s.after, id)
@@ -594,7 +595,7 @@ const noWait = "0s"
 // spec names counts until there is a run, which may have come to another one.
 func (s *submission) isBodyOf(t *state.Task) bool {
 	key := t.SessionKey
-	if !isNamedLane(key) {
+	if !task.IsNamedLane(key) {
 		key = ""
 	}
 	policy := strings.TrimPrefix(s.AfterPolicy, state.AfterDone)
@@ -719,7 +720,7 @@ func (in *intake) sessionFor(s *submission, resume string, tx *ledger.Tx) (lane,
 			if s.since != "" {
 				what, hint = what+"; the last conversation there is session "+s.since, "stint task --session "+s.since
 			}
-			return "", "", &Error{Code: CodeNotFound, Message: what, Hint: hint, Field: "continue"}
+			return "", "", &task.Error{Code: task.CodeNotFound, Message: what, Hint: hint, Field: "continue"}
 		}
 		if id == "" {
 			tx.Claim("session " + at.lane) // two first tasks of a session must not both begin it

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -46,7 +47,7 @@ type verdict struct {
 //	network, stalled, session-busy   yes                 queued with backoff; dead when the attempts are used up
 //	exit, timeout, output-missing,   yes                 failed; where the task itself says maxAttempts: queued with
 //	verify                                               backoff, dead when they are used up
-func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
+func (c *Coordinator) judge(t *state.Task, out task.Outcome, now time.Time) verdict {
 	v := verdictOf(t, state.Failed)
 	v.reason = out.Class
 	switch out.Class {
@@ -78,7 +79,7 @@ func (c *Coordinator) judge(t *state.Task, out Outcome, now time.Time) verdict {
 }
 
 // judgeSession lets a task whose conversation is gone, or full, begin a new one.
-func (c *Coordinator) judgeSession(v *verdict, t *state.Task, out Outcome) {
+func (c *Coordinator) judgeSession(v *verdict, t *state.Task, out task.Outcome) {
 	full := out.Class == state.ClassContextFull
 	switch {
 	case full && out.Fresh:
@@ -103,7 +104,7 @@ func verdictOf(t *state.Task, status state.Status) verdict {
 // judgeInterrupted queues a task again that did not fail by itself. If the master
 // goes on, what was in the way (a killed gate) may still be there a moment later: the
 // next try waits. Nobody's retries are used up by a shortage, for which all tasks wait.
-func (c *Coordinator) judgeInterrupted(v *verdict, t *state.Task, out Outcome, now time.Time) {
+func (c *Coordinator) judgeInterrupted(v *verdict, t *state.Task, out task.Outcome, now time.Time) {
 	v.status, v.attempt = state.Queued, t.Attempt-1
 	if out.Shortage != 0 {
 		return

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -19,7 +20,7 @@ import (
 
 // judgeLimit lets a task wait for its account. The wait stands in the account's
 // record alone: whoever takes it away there lets all tasks go on.
-func (c *Coordinator) judgeLimit(v *verdict, t *state.Task, out Outcome, now time.Time) {
+func (c *Coordinator) judgeLimit(v *verdict, t *state.Task, out task.Outcome, now time.Time) {
 	a, record := c.coolDown(c.account(t), out.RetryAt, now)
 	v.account = record
 	if a.Guessed {
@@ -124,7 +125,7 @@ func (c *Coordinator) noteAnswer(t *state.Task) {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+	if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
 		c.trouble("that a rate limit has passed could not be recorded", err)
 	}
 }
@@ -159,7 +160,7 @@ func (c *Coordinator) failUnwilling() {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+	if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
 		c.trouble("tasks that do not wait for a rate limit could not be ended", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -62,7 +63,7 @@ type provider struct {
 	alone     bool // the first that was served had no other beside it
 }
 
-func (p *provider) answer(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+func (p *provider) answer(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 	p.mu.Lock()
 	p.now++
 	if p.refused > 0 && p.served == 0 {
@@ -78,16 +79,16 @@ func (p *provider) answer(ctx context.Context, _ coordinator.Turn, _ func(coordi
 	p.now--
 	if time.Now().Before(p.busyUntil) {
 		p.refused++
-		return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Error: "429"}
+		return task.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Error: "429"}
 	}
 	p.alone = p.alone || p.served == 0 && p.now == 0
 	p.served++
-	return coordinator.Outcome{Result: "ok"}
+	return task.Outcome{Result: "ok"}
 }
 
 // mostRefusals is how many runs may meet a limit of that length: all workers at
 // once, then one after each wait, of which the shortest is half of what it grows to.
-func mostRefusals(cfg *coordinator.Config, length time.Duration) int {
+func mostRefusals(cfg *task.Config, length time.Duration) int {
 	n := cfg.MaxWorkers
 	for wait := cfg.BackoffBase; length > 0; wait = min(2*wait, 30*time.Minute) {
 		length -= wait/2 + time.Second
@@ -108,7 +109,7 @@ func TestRateLimitStorm(t *testing.T) {
 		w.openUnwatched()
 		var ids []string
 		for i := range tasks {
-			ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true}).ID)
+			ids = append(ids, w.submit(task.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true}).ID)
 		}
 		w.close()
 		w.cfg.MaxWorkers = 4
@@ -142,7 +143,7 @@ func TestRateLimitStorm(t *testing.T) {
 // A step is what one run of a task does.
 type step struct {
 	takes time.Duration
-	out   coordinator.Outcome
+	out   task.Outcome
 }
 
 // script plays the steps of each task, a run at a time; further runs end well
@@ -150,17 +151,17 @@ type step struct {
 func (w *world) script(steps map[string][]step) (started func() int) {
 	var mu sync.Mutex
 	n := 0
-	w.agent.do = func(ctx context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		mu.Lock()
 		n++
-		now := step{time.Second, coordinator.Outcome{Result: "ok"}}
+		now := step{time.Second, task.Outcome{Result: "ok"}}
 		if list := steps[turn.TaskID]; len(list) > 0 {
 			now, steps[turn.TaskID] = list[0], list[1:]
 		}
 		mu.Unlock()
 		select {
 		case <-ctx.Done():
-			return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+			return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
 		case <-time.After(now.takes):
 			return now.out
 		}
@@ -208,7 +209,7 @@ func TestRateLimitTimes(t *testing.T) {
 				steps := map[string][]step{}
 				for i, list := range tc.named {
 					for _, d := range list {
-						out := coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
+						out := task.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
 						if d != 0 {
 							out.RetryAt = time.Now().Add(d)
 						}
@@ -218,7 +219,7 @@ func TestRateLimitTimes(t *testing.T) {
 				w.script(steps)
 				w.openUnwatched()
 				for i := range tc.named {
-					w.submit(coordinator.TaskSpec{ID: taskID(i), Prompt: "p", Parallel: true})
+					w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Parallel: true})
 				}
 				for _, want := range tc.want {
 					time.Sleep(time.Second)
@@ -247,25 +248,25 @@ func TestOneAtATimeUntilOneGetsThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 1 }
-		fine := coordinator.Outcome{Result: "ok"}
+		fine := task.Outcome{Result: "ok"}
 		started := w.script(map[string][]step{
-			taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited}}, {20 * time.Second, coordinator.Outcome{Class: state.ClassNetwork}}, {time.Hour, fine}},
+			taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited}}, {20 * time.Second, task.Outcome{Class: state.ClassNetwork}}, {time.Hour, fine}},
 			taskID(2): {{5 * time.Second, fine}},
 			taskID(3): {{time.Hour, fine}},
 			taskID(4): {{time.Hour, fine}},
 			taskID(5): {{time.Hour, fine}},
 		})
 		play := w.agent.do
-		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 			if turn.TaskID == taskID(3) { // works for an hour, and says something after a minute
-				time.AfterFunc(time.Minute, func() { report(coordinator.Event{Text: "working on it"}) })
+				time.AfterFunc(time.Minute, func() { report(task.Event{Text: "working on it"}) })
 			}
 			return play(ctx, turn, report)
 		}
 		w.cfg.MaxWorkers, w.cfg.Timeout = 2, 0
 		w.openUnwatched()
 		for i := range 5 {
-			w.submit(coordinator.TaskSpec{ID: taskID(i + 1), Prompt: "p", Parallel: true})
+			w.submit(task.TaskSpec{ID: taskID(i + 1), Prompt: "p", Parallel: true})
 		}
 		for _, at := range []struct {
 			after time.Duration
@@ -300,9 +301,9 @@ func TestVerifyCommandSaysNothingOfALimit(t *testing.T) {
 		w := limitedWorld(t)
 		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 1 }
 		w.cfg.Shell, w.cfg.MaxIterations, w.cfg.VerifyTimeout = &fakeShell{do: exits(0, 0)}, 3, time.Minute
-		fine := coordinator.Outcome{Result: "ok"}
+		fine := task.Outcome{Result: "ok"}
 		started := w.script(map[string][]step{
-			taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited}}, {10 * time.Second, fine}},
+			taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited}}, {10 * time.Second, fine}},
 			taskID(2): {{12 * time.Second, fine}},
 			taskID(3): {{time.Hour, fine}},
 			taskID(4): {{time.Hour, fine}},
@@ -312,7 +313,7 @@ func TestVerifyCommandSaysNothingOfALimit(t *testing.T) {
 			if i == 2 {
 				time.Sleep(2 * time.Second)
 			}
-			w.submit(coordinator.TaskSpec{ID: taskID(i + 1), Prompt: "p", Parallel: true, VerifyCommand: command})
+			w.submit(task.TaskSpec{ID: taskID(i + 1), Prompt: "p", Parallel: true, VerifyCommand: command})
 		}
 		for _, at := range []struct {
 			after time.Duration
@@ -340,24 +341,24 @@ func TestRateLimitEndings(t *testing.T) {
 	const week, none = 7 * 24 * time.Hour, 0
 	for _, tc := range []struct {
 		name   string
-		spec   coordinator.TaskSpec
+		spec   task.TaskSpec
 		named  []time.Duration // how far ahead the limits end that it meets
 		most   time.Duration   // max_limit_wait
 		status state.Status
 		reason state.Class
 		agent  string
 	}{
-		{"waits", coordinator.TaskSpec{}, []time.Duration{none}, time.Hour, state.Done, "", "demo"},
-		{"does not wait", coordinator.TaskSpec{NoWaitLimit: true}, []time.Duration{none}, time.Hour, state.Failed, state.ClassRateLimited, "demo"},
-		{"a week", coordinator.TaskSpec{}, []time.Duration{week}, time.Hour, state.Done, "", "demo"},
-		{"a week, then no end", coordinator.TaskSpec{}, []time.Duration{none, week, none, week}, time.Hour, state.Done, "", "demo"},
-		{"a week, and does not wait", coordinator.TaskSpec{NoWaitLimit: true}, []time.Duration{week}, time.Hour, state.Failed, state.ClassRateLimited, "demo"},
-		{"too long", coordinator.TaskSpec{}, []time.Duration{none}, time.Second, state.Dead, state.ClassRateLimited, "demo"},
-		{"too long in all", coordinator.TaskSpec{}, slices.Repeat([]time.Duration{none}, 20), 4 * time.Hour, state.Dead, state.ClassRateLimited, "demo"},
-		{"does not wait, falls back", coordinator.TaskSpec{NoWaitLimit: true, Fallback: []string{"claude"}}, []time.Duration{none}, time.Hour, state.Done, "", "claude"},
-		{"too long, falls back", coordinator.TaskSpec{Fallback: []string{"claude"}}, []time.Duration{none}, time.Second, state.Done, "", "claude"},
-		{"does not wait, and the fallback is not ready", coordinator.TaskSpec{NoWaitLimit: true, Fallback: []string{"gemini"}}, []time.Duration{none}, time.Hour, state.Failed, state.ClassRateLimited, "demo"},
-		{"too long, and the fallback is not ready", coordinator.TaskSpec{Fallback: []string{"gemini"}}, []time.Duration{none}, time.Second, state.Dead, state.ClassRateLimited, "demo"},
+		{"waits", task.TaskSpec{}, []time.Duration{none}, time.Hour, state.Done, "", "demo"},
+		{"does not wait", task.TaskSpec{NoWaitLimit: true}, []time.Duration{none}, time.Hour, state.Failed, state.ClassRateLimited, "demo"},
+		{"a week", task.TaskSpec{}, []time.Duration{week}, time.Hour, state.Done, "", "demo"},
+		{"a week, then no end", task.TaskSpec{}, []time.Duration{none, week, none, week}, time.Hour, state.Done, "", "demo"},
+		{"a week, and does not wait", task.TaskSpec{NoWaitLimit: true}, []time.Duration{week}, time.Hour, state.Failed, state.ClassRateLimited, "demo"},
+		{"too long", task.TaskSpec{}, []time.Duration{none}, time.Second, state.Dead, state.ClassRateLimited, "demo"},
+		{"too long in all", task.TaskSpec{}, slices.Repeat([]time.Duration{none}, 20), 4 * time.Hour, state.Dead, state.ClassRateLimited, "demo"},
+		{"does not wait, falls back", task.TaskSpec{NoWaitLimit: true, Fallback: []string{"claude"}}, []time.Duration{none}, time.Hour, state.Done, "", "claude"},
+		{"too long, falls back", task.TaskSpec{Fallback: []string{"claude"}}, []time.Duration{none}, time.Second, state.Done, "", "claude"},
+		{"does not wait, and the fallback is not ready", task.TaskSpec{NoWaitLimit: true, Fallback: []string{"gemini"}}, []time.Duration{none}, time.Hour, state.Failed, state.ClassRateLimited, "demo"},
+		{"too long, and the fallback is not ready", task.TaskSpec{Fallback: []string{"gemini"}}, []time.Duration{none}, time.Second, state.Dead, state.ClassRateLimited, "demo"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -366,12 +367,12 @@ func TestRateLimitEndings(t *testing.T) {
 				w.cfg.Agents["claude"], w.cfg.Agents["gemini"] = w.agent, w.agent
 				w.cfg.AgentReady = func(agent string) bool { return agent != "gemini" }
 				met := 0
-				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+				w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 					time.Sleep(time.Second)
 					if met++; met > len(tc.named) {
-						return coordinator.Outcome{Result: "ok"}
+						return task.Outcome{Result: "ok"}
 					}
-					out := coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Error: "429"}
+					out := task.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Error: "429"}
 					if d := tc.named[met-1]; d > 0 {
 						out.RetryAt = time.Now().Add(d)
 					}
@@ -405,9 +406,9 @@ func TestWeeklyLimitSurvivesTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		w.cfg.MaxLimitWait = time.Hour
-		w.script(map[string][]step{taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(100 * time.Hour)}}}})
+		w.script(map[string][]step{taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(100 * time.Hour)}}}})
 		w.openUnwatched()
-		w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p"})
+		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p"})
 		time.Sleep(time.Minute)
 		w.close()
 		if err := os.Remove(filepath.Join(w.dir, "journal.md")); err != nil {
@@ -431,15 +432,15 @@ func TestFallbackHasNoWorkerYet(t *testing.T) {
 		w.cfg.Agents["claude"] = w.agent
 		w.cfg.MaxWorkers = 1
 		w.script(map[string][]step{
-			taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}},
-			taskID(2): {{time.Minute, coordinator.Outcome{Result: "ok"}}},
+			taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}},
+			taskID(2): {{time.Minute, task.Outcome{Result: "ok"}}},
 		})
 		w.openUnwatched()
 		defer w.close()
-		w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
-		w.submit(coordinator.TaskSpec{ID: taskID(2), Prompt: "p", Parallel: true, Agent: "claude"})
+		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
+		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Parallel: true, Agent: "claude"})
 		time.Sleep(2 * time.Second)
-		got := w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true, NoWaitLimit: true, Fallback: []string{"claude"}})
+		got := w.submit(task.TaskSpec{Prompt: "p", Parallel: true, NoWaitLimit: true, Fallback: []string{"claude"}})
 		if got = w.ended(got.ID); got.Status != state.Done || got.Agent != "claude" {
 			t.Errorf("it is %s with %s: %s", got.Status, got.Agent, got.Error)
 		}
@@ -451,9 +452,9 @@ func TestFallbackHasNoWorkerYet(t *testing.T) {
 func TestTaskWithoutAgentWaitsForTheAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
-		started := w.script(map[string][]step{taskID(1): {{time.Second, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
+		started := w.script(map[string][]step{taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
 		w.openUnwatched()
-		w.submit(coordinator.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
+		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
 		time.Sleep(time.Minute)
 		w.edit("\n## Task mine\n- status: queued\n- workspace: %s\n- prompt: by hand\n", w.work)
 		if _, err := w.c.Reconcile(context.Background(), false); err != nil {
@@ -472,25 +473,25 @@ func TestRateLimitHoldsTheAccount(t *testing.T) {
 	w.cfg.MaxWorkers = 1
 	until := time.Now().Add(300 * time.Millisecond)
 	n := 0
-	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		if n++; n == 1 {
-			return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1, RetryAt: until}
+			return task.Outcome{Class: state.ClassRateLimited, ExitCode: 1, RetryAt: until}
 		}
 		if time.Now().Before(until.Add(-2 * time.Millisecond)) {
 			t.Error("a task of the account ran before the limit had passed")
 		}
-		return coordinator.Outcome{Result: "ok"}
+		return task.Outcome{Result: "ok"}
 	}
 	w.open()
-	a := w.submit(coordinator.TaskSpec{Prompt: "a", Parallel: true}).ID
-	b := w.submit(coordinator.TaskSpec{Prompt: "b", Parallel: true}).ID
+	a := w.submit(task.TaskSpec{Prompt: "a", Parallel: true}).ID
+	b := w.submit(task.TaskSpec{Prompt: "b", Parallel: true}).ID
 	for why := ""; !strings.Contains(why, "cools down"); { // until the first run has met the limit
 		var err error
 		if why, err = w.c.Why(b); err != nil {
 			t.Fatal(err)
 		}
 	}
-	hasty := w.submit(coordinator.TaskSpec{Prompt: "c", Parallel: true, NoWaitLimit: true}).ID
+	hasty := w.submit(task.TaskSpec{Prompt: "c", Parallel: true, NoWaitLimit: true}).ID
 	w.expect(w.wait(hasty), state.Failed, state.ClassRateLimited)
 	w.expect(w.wait(a), state.Done, "")
 	w.expect(w.wait(b), state.Done, "")
@@ -500,13 +501,13 @@ func TestRateLimitHoldsTheAccount(t *testing.T) {
 // TestAuthHoldsTheAccountUntilARetry: who asks why is told what the provider has said.
 func TestAuthHoldsTheAccountUntilARetry(t *testing.T) {
 	w := newWorld(t)
-	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-		return coordinator.Outcome{Class: state.ClassAuth, ExitCode: 1, Error: "Credit balance\nis too low"}
+	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+		return task.Outcome{Class: state.ClassAuth, ExitCode: 1, Error: "Credit balance\nis too low"}
 	}
 	w.open()
-	a := w.submit(coordinator.TaskSpec{Prompt: "a"}).ID
+	a := w.submit(task.TaskSpec{Prompt: "a"}).ID
 	w.expect(w.wait(a), state.Failed, state.ClassAuth)
-	b := w.submit(coordinator.TaskSpec{Prompt: "b"}).ID
+	b := w.submit(task.TaskSpec{Prompt: "b"}).ID
 	if why, err := w.c.Why(b); err != nil || !strings.Contains(why, "account demo is on hold: Credit balance is too low; met by task "+a) {
 		t.Errorf("why %q, %v", why, err)
 	}
@@ -525,13 +526,13 @@ func TestCanceledAfterTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		release := make(chan struct{})
-		w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 			<-ctx.Done()
 			<-release
-			return coordinator.Outcome{Class: state.ClassTimeout, ExitCode: -1}
+			return task.Outcome{Class: state.ClassTimeout, ExitCode: -1}
 		}
 		w.openUnwatched()
-		task := w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true, MaxAttempts: 2})
+		task := w.submit(task.TaskSpec{Prompt: "p", Parallel: true, MaxAttempts: 2})
 		time.Sleep(w.cfg.Timeout + time.Second)
 		canceled := make(chan state.Task)
 		go func() {
@@ -557,17 +558,17 @@ func TestUnwillingIsFollowed(t *testing.T) {
 				w := followWorld(t)
 				w.cfg.MaxLimitWait, w.cfg.BackoffBase = 30*time.Minute, 15*time.Minute
 				w.openUnwatched()
-				w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+				w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 					if turn.Model == "slow" { // so that the other one has met the limit before
 						time.Sleep(time.Minute)
 					}
-					return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
+					return task.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
 				}
-				w.submit(coordinator.TaskSpec{Prompt: "p", Model: "slow", Parallel: true, Priority: 9}) // is tried again first
+				w.submit(task.TaskSpec{Prompt: "p", Model: "slow", Parallel: true, Priority: 9}) // is tried again first
 				if want == state.Failed {
 					time.Sleep(2 * time.Minute)
 				}
-				got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "q", NoWaitLimit: want == state.Failed, OnFailure: "Look: {{.Error}}"}).ID)
+				got := w.ended(w.submit(task.TaskSpec{Prompt: "q", NoWaitLimit: want == state.Failed, OnFailure: "Look: {{.Error}}"}).ID)
 				w.expect(got, want, state.ClassRateLimited)
 				if child := w.task(got.ID).FollowUps; len(child) != 1 || w.task(child[0]).Prompt != "Look: "+strconv.Quote(got.Error) || got.Note != "" {
 					t.Errorf("note %q, followed by %q", got.Note, child)

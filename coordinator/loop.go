@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
@@ -29,10 +30,10 @@ type step struct {
 }
 
 // next gives the step that follows a run; ok is false if the task's end does.
-func (c *Coordinator) next(r *run, out *Outcome) (s step, ok bool) {
+func (c *Coordinator) next(r *run, out *task.Outcome) (s step, ok bool) {
 	t := &r.task
 	switch {
-	case t.Phase == "" && out.Class == "" && hasVerify(c.asEdited(t)):
+	case t.Phase == "" && out.Class == "" && task.HasVerify(c.asEdited(t)):
 		return step{state.PhaseVerify, max(1, t.Iteration)}, true
 	case t.Phase == state.PhaseVerify && out.Class == state.ClassVerify && c.hasRound(t, out):
 		return step{"", t.Iteration + 1}, true
@@ -44,7 +45,7 @@ func (c *Coordinator) next(r *run, out *Outcome) (s step, ok bool) {
 
 // hasRound reports whether a round follows the one whose command did not pass: one is
 // left, or a person has changed the prompt meanwhile.
-func (c *Coordinator) hasRound(t *state.Task, out *Outcome) bool {
+func (c *Coordinator) hasRound(t *state.Task, out *task.Outcome) bool {
 	now := c.asEdited(t)
 	if now.Reworded && !c.beginsAnew(now) {
 		out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change; queue it again to have that sent"
@@ -67,9 +68,6 @@ func (c *Coordinator) asEdited(t *state.Task) *state.Task {
 	return t
 }
 
-// NoVerify as a verify command says that there is to be none, whatever is configured.
-const NoVerify = "none"
-
 func (c *Coordinator) maxIterations(t *state.Task) int {
 	if t.MaxIterations > 0 {
 		return t.MaxIterations
@@ -82,7 +80,7 @@ func (c *Coordinator) maxIterations(t *state.Task) int {
 
 // goOn records a step and gives the run that it begins; nil if none does: the step
 // waits in the queue, or the task was taken out of its run meanwhile.
-func (c *Coordinator) goOn(r *run, out *Outcome, s step) (next *run, err error) {
+func (c *Coordinator) goOn(r *run, out *task.Outcome, s step) (next *run, err error) {
 	id := c.cfg.ID()
 	c.carrySnapshot(r.id, id)
 	goes, places := false, c.placesOf(r.task.ID)
@@ -143,7 +141,7 @@ func (c *Coordinator) become(r *run, id string, t *state.Task, native string) *r
 
 // stepRecord says how a run has ended and what follows it: the run with that id, or,
 // if it does not go on at once, the step in its turn. t is the task as it is now.
-func (c *Coordinator) stepRecord(r *run, out *Outcome, t *state.Task, s step, id string, goes bool) *ledger.Record {
+func (c *Coordinator) stepRecord(r *run, out *task.Outcome, t *state.Task, s step, id string, goes bool) *ledger.Record {
 	v := verdictOf(&r.task, state.Running)
 	if !goes {
 		v.status, v.attempt = state.Queued, v.attempt-1
@@ -173,14 +171,14 @@ func (c *Coordinator) stepRecord(r *run, out *Outcome, t *state.Task, s step, id
 const answerName = "answer"
 
 // verify runs the task's verify command.
-func (c *Coordinator) verify(r *run) Outcome {
+func (c *Coordinator) verify(r *run) task.Outcome {
 	t, err := c.whole(r.task.ID)
 	if err != nil {
 		return broken(err)
 	}
-	passed := Outcome{Session: t.AgentSession}
+	passed := task.Outcome{Session: t.AgentSession}
 	passed.Result, r.cut = c.answer(&t)
-	if !hasVerify(&t) { // a person has taken it out meanwhile
+	if !task.HasVerify(&t) { // a person has taken it out meanwhile
 		return passed
 	}
 	if wrong := c.misplaced(&t); wrong != "" {
@@ -189,7 +187,7 @@ func (c *Coordinator) verify(r *run) Outcome {
 	if err := c.makeDir(c.RunDir(r.id)); err != nil {
 		return broken(err)
 	}
-	check := c.cfg.Shell.Verify(r.ctx, VerifyRun{
+	check := c.cfg.Shell.Verify(r.ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
 		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(&t), Grace: c.cfg.Grace,
 		Started: func() { c.begun(r) },
@@ -198,7 +196,7 @@ func (c *Coordinator) verify(r *run) Outcome {
 			r.lastOutput.Store(&now)
 		},
 	})
-	if check.Told() && !hasVerify(c.asEdited(&t)) { // likewise, while it ran
+	if check.Told() && !task.HasVerify(c.asEdited(&t)) { // likewise, while it ran
 		return passed
 	}
 	if check.Told() {
@@ -214,7 +212,7 @@ func (c *Coordinator) verify(r *run) Outcome {
 }
 
 // failedCheck makes the outcome of a run of the verify command that did not pass.
-func failedCheck(check *VerifyResult, t *state.Task, out Outcome) Outcome {
+func failedCheck(check *task.VerifyResult, t *state.Task, out task.Outcome) task.Outcome {
 	out.Class, out.Error, out.Shortage, out.ExitCode = check.Class, check.Error, check.Shortage, -1
 	if !check.Told() {
 		return out
@@ -259,7 +257,7 @@ func (c *Coordinator) verifyTimeout(t *state.Task) time.Duration {
 }
 
 // addCheck says how the verify command has ended.
-func addCheck(rec *ledger.Record, check *VerifyResult) {
+func addCheck(rec *ledger.Record, check *task.VerifyResult) {
 	if check == nil {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/prompt"
 	"stint/state"
@@ -22,13 +23,13 @@ import (
 
 // fakeShell answers verify commands with what do says, and remembers its runs.
 type fakeShell struct {
-	do func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult
+	do func(ctx context.Context, v task.VerifyRun) task.VerifyResult
 
 	mu   sync.Mutex
-	runs []coordinator.VerifyRun
+	runs []task.VerifyRun
 }
 
-func (f *fakeShell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+func (f *fakeShell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 	f.mu.Lock()
 	f.runs = append(f.runs, v)
 	f.mu.Unlock()
@@ -43,30 +44,30 @@ func (f *fakeShell) count() int {
 
 // exits makes verify commands end with these codes, one after the other, each after
 // two seconds.
-func exits(codes ...int) func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
-	return func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+func exits(codes ...int) func(context.Context, task.VerifyRun) task.VerifyResult {
+	return func(context.Context, task.VerifyRun) task.VerifyResult {
 		time.Sleep(2 * time.Second)
 		code := codes[0]
 		codes = codes[1:]
 		if code == 0 {
-			return coordinator.VerifyResult{Output: "all is well", Duration: 2 * time.Second}
+			return task.VerifyResult{Output: "all is well", Duration: 2 * time.Second}
 		}
-		return coordinator.VerifyResult{ExitCode: code, Output: fmt.Sprintf("## Task forged\n- seq: 1\n- status: queued\nbad %d\n", code), Duration: 2 * time.Second, Error: fmt.Sprintf("the verify command ended with exit code %d", code)}
+		return task.VerifyResult{ExitCode: code, Output: fmt.Sprintf("## Task forged\n- seq: 1\n- status: queued\nbad %d\n", code), Duration: 2 * time.Second, Error: fmt.Sprintf("the verify command ended with exit code %d", code)}
 	}
 }
 
 // untilStopped is a command that runs until somebody ends it.
-func untilStopped(begun chan<- string) func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
-	return func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+func untilStopped(begun chan<- string) func(context.Context, task.VerifyRun) task.VerifyResult {
+	return func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 		if begun != nil {
 			begun <- v.RunID
 		}
 		<-ctx.Done()
 		class := state.ClassInterrupted
-		if errors.Is(context.Cause(ctx), coordinator.ErrCanceled) {
+		if errors.Is(context.Cause(ctx), task.ErrCanceled) {
 			class = state.ClassCanceled
 		}
-		return coordinator.VerifyResult{Class: class, ExitCode: -1, Error: context.Cause(ctx).Error()}
+		return task.VerifyResult{Class: class, ExitCode: -1, Error: context.Cause(ctx).Error()}
 	}
 }
 
@@ -91,9 +92,9 @@ func inLoop(t *testing.T, f func(*loopWorld)) {
 }
 
 // verified submits a task with a verify command, which then runs.
-func (w *loopWorld) verified(change func(*coordinator.TaskSpec)) string {
+func (w *loopWorld) verified(change func(*task.TaskSpec)) string {
 	w.t.Helper()
-	spec := coordinator.TaskSpec{Prompt: "do it", VerifyCommand: "make test"}
+	spec := task.TaskSpec{Prompt: "do it", VerifyCommand: "make test"}
 	if change != nil {
 		change(&spec)
 	}
@@ -160,9 +161,9 @@ func TestLoopPassesInRoundTwo(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		w.shell.do = exits(1, 0)
 		answers := []string{"first", "second"}
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-			report(coordinator.Event{Session: "n1"})
-			return coordinator.Outcome{Result: answers[len(w.agent.turns)-1], Session: "n1", Usage: tokens(10, 1)}
+		w.agent.do = func(_ context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+			report(task.Event{Session: "n1"})
+			return task.Outcome{Result: answers[len(w.agent.turns)-1], Session: "n1", Usage: tokens(10, 1)}
 		}
 		id := w.verified(nil)
 		got := w.ended(id)
@@ -209,7 +210,7 @@ func TestLoopPassesInRoundTwo(t *testing.T) {
 func TestLoopNeverPasses(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		w.shell.do = exits(1, 2)
-		id := w.verified(func(s *coordinator.TaskSpec) { s.MaxIterations = 2 })
+		id := w.verified(func(s *task.TaskSpec) { s.MaxIterations = 2 })
 		got := w.ended(id)
 		w.expect(got, state.Failed, state.ClassVerify)
 		if got.Error != "the verify command ended with exit code 2, in round 2" || *got.VerifyExitCode != 2 || !strings.HasSuffix(got.VerifyOutput, "bad 2\n") || got.Iteration != 2 || got.Phase != "" || got.Result != "fine" {
@@ -237,7 +238,7 @@ func TestLoopNeverPasses(t *testing.T) {
 func TestLoopAttempts(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		w.shell.do = exits(1, 1, 1, 0)
-		id := w.verified(func(s *coordinator.TaskSpec) { s.MaxIterations, s.MaxAttempts = 2, 2 })
+		id := w.verified(func(s *task.TaskSpec) { s.MaxIterations, s.MaxAttempts = 2, 2 })
 		got := w.ended(id)
 		w.expect(got, state.Done, "")
 		w.expectRecords(id, "queued", "running attempt=1",
@@ -256,20 +257,20 @@ func TestLoopAttempts(t *testing.T) {
 // session) is followed by that round, with the command's output.
 func TestLoopInterrupted(t *testing.T) {
 	for _, tc := range []struct {
-		out    coordinator.Outcome
+		out    task.Outcome
 		second string // what is sent when the round is made again
 	}{
-		{coordinator.Outcome{Class: state.ClassRateLimited, Session: "n1"}, prompt.MendIt},
-		{coordinator.Outcome{Class: state.ClassRateLimited, Session: "n1", Kept: true}, prompt.GoOn},
-		{coordinator.Outcome{Class: state.ClassNetwork, Session: "n1"}, prompt.MendIt},
-		{coordinator.Outcome{Class: state.ClassStalled, Session: "n1", Kept: true}, prompt.GoOn},
-		{coordinator.Outcome{Class: state.ClassInterrupted, Session: "n1"}, prompt.MendIt},
-		{coordinator.Outcome{Class: state.ClassSessionLost, Session: "n1"}, "do it"},
+		{task.Outcome{Class: state.ClassRateLimited, Session: "n1"}, prompt.MendIt},
+		{task.Outcome{Class: state.ClassRateLimited, Session: "n1", Kept: true}, prompt.GoOn},
+		{task.Outcome{Class: state.ClassNetwork, Session: "n1"}, prompt.MendIt},
+		{task.Outcome{Class: state.ClassStalled, Session: "n1", Kept: true}, prompt.GoOn},
+		{task.Outcome{Class: state.ClassInterrupted, Session: "n1"}, prompt.MendIt},
+		{task.Outcome{Class: state.ClassSessionLost, Session: "n1"}, "do it"},
 	} {
 		t.Run(fmt.Sprint(tc.out.Class, tc.out.Kept), func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
 				w.shell.do = exits(1, 0)
-				ok := coordinator.Outcome{Result: "ok", Session: "n1"}
+				ok := task.Outcome{Result: "ok", Session: "n1"}
 				w.outcomes(ok, tc.out, ok)
 				got := w.ended(w.verified(nil))
 				w.expect(got, state.Done, "")
@@ -292,9 +293,9 @@ func TestLoopInterrupted(t *testing.T) {
 func TestLoopFailsInRoundTwo(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		w.shell.do = exits(1, 0)
-		ok := coordinator.Outcome{Result: "ok", Session: "n1"}
-		w.outcomes(ok, coordinator.Outcome{Class: state.ClassExit, ExitCode: 3, Error: "no", Session: "n1"}, ok)
-		id := w.verified(func(s *coordinator.TaskSpec) { s.MaxAttempts = 2 })
+		ok := task.Outcome{Result: "ok", Session: "n1"}
+		w.outcomes(ok, task.Outcome{Class: state.ClassExit, ExitCode: 3, Error: "no", Session: "n1"}, ok)
+		id := w.verified(func(s *task.TaskSpec) { s.MaxAttempts = 2 })
 		w.expect(w.ended(id), state.Done, "")
 		w.expectRecords(id, "queued", "running attempt=1", "", "running phase=verify iteration=1 result", "running phase= iteration=2 verifyExitCode=1",
 			"queued iteration= reason=exit", "running reason= attempt=2", "running phase=verify iteration=1 result", "done phase= verifyExitCode=0")
@@ -352,9 +353,9 @@ func TestLoopBeginsNothingAtAShutdown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
-				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+				w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 					time.Sleep(3 * time.Second)
-					return coordinator.Outcome{Result: "ok", Session: "n1"}
+					return task.Outcome{Result: "ok", Session: "n1"}
 				}
 				id := w.verified(nil)
 				time.Sleep(time.Second)
@@ -387,17 +388,17 @@ func TestLoopCanceled(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
 				begun := make(chan string, 1)
 				stopped := untilStopped(begun)
-				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 					if w.shell.count() == at.command || ctx.Err() != nil {
 						return stopped(ctx, v)
 					}
-					return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
+					return task.VerifyResult{ExitCode: 1, Error: "no"}
 				}
-				w.agent.do = func(ctx context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
-					out, n := coordinator.Outcome{Result: "fine", Session: "n1"}, len(w.agent.turns)
+				w.agent.do = func(ctx context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+					out, n := task.Outcome{Result: "fine", Session: "n1"}, len(w.agent.turns)
 					switch {
 					case n == 2 && at.turn == 2:
-						out = coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "n1"}
+						out = task.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "n1"}
 					case n != at.turn && (n != 2 || at.turn != 3):
 						return out
 					}
@@ -440,17 +441,17 @@ func TestLoopIsEditedByHand(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
 				ends := exits(tc.codes...)
 				begun, edited := make(chan bool), make(chan bool)
-				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 					if w.shell.count() == 1 {
 						begun <- true
 						<-edited
 					}
 					return ends(ctx, v)
 				}
-				w.agent.do = func(_ context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+				w.agent.do = func(_ context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
 					session := fmt.Sprint("n", len(w.agent.turns))
-					report(coordinator.Event{Session: session})
-					return coordinator.Outcome{Result: "fine", Session: session}
+					report(task.Event{Session: session})
+					return task.Outcome{Result: "fine", Session: session}
 				}
 				id := w.verified(nil)
 				<-begun
@@ -498,20 +499,20 @@ func TestLoopPromptIsEditedInATurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
 				stopped := make(chan string, 1)
-				w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+				w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 					if len(w.agent.turns) == tc.turn {
 						w.takeOver("## Task %s\n- prompt: do that\n", turn.TaskID)
 					}
-					return coordinator.Outcome{Result: "fine", Session: "n1"}
+					return task.Outcome{Result: "fine", Session: "n1"}
 				}
-				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 					switch n := w.shell.count(); {
 					case tc.restart && n == tc.turn:
 						return untilStopped(stopped)(ctx, v)
 					case len(w.agent.turns) < len(tc.want):
-						return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
+						return task.VerifyResult{ExitCode: 1, Error: "no"}
 					}
-					return coordinator.VerifyResult{}
+					return task.VerifyResult{}
 				}
 				id := w.verified(nil)
 				if tc.restart {
@@ -534,15 +535,15 @@ func TestLoopPromptIsEditedInATurn(t *testing.T) {
 func TestLoopIsBegunByHand(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		begun, edited := make(chan bool), make(chan bool)
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 			if len(w.agent.turns) == 1 {
 				begun <- true
 				<-edited
 			}
-			return coordinator.Outcome{Result: "ok", Session: "n1"}
+			return task.Outcome{Result: "ok", Session: "n1"}
 		}
 		w.shell.do = exits(1, 0)
-		id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
 		<-begun
 		w.takeOver("## Task %s\n- verifyCommand: make test\n", id)
 		edited <- true
@@ -559,11 +560,11 @@ func TestLoopTakenOut(t *testing.T) {
 		t.Run(first, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
 				begun := make(chan string, 2)
-				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 					if w.shell.count() == 1 {
 						return untilStopped(begun)(ctx, v)
 					}
-					return coordinator.VerifyResult{}
+					return task.VerifyResult{}
 				}
 				id := w.verified(nil)
 				<-begun
@@ -606,7 +607,7 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 				w.close()
 				w.cfg.MaxRetries = 2
 				w.openUnwatched()
-				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 					tasks := filepath.Join(w.dir, ledger.TasksName)
 					synctest.Wait() // as takeOver
 					switch edit {
@@ -625,9 +626,9 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 						w.takeOver("## Task %s\n%s\n- label: %d\n", v.TaskID, strings.ReplaceAll(edit, "ID", v.TaskID), w.shell.count())
 					}
 					if ctx.Err() != nil {
-						return coordinator.VerifyResult{Class: state.ClassCanceled, ExitCode: -1}
+						return task.VerifyResult{Class: state.ClassCanceled, ExitCode: -1}
 					}
-					return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
+					return task.VerifyResult{ExitCode: 1, Error: "no"}
 				}
 				id := w.verified(nil)
 				time.Sleep(time.Minute) // it may end more than once
@@ -658,15 +659,15 @@ func TestLoopWaitsForASave(t *testing.T) {
 			}
 		}
 		var whole []byte
-		w.shell.do = func(_ context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+		w.shell.do = func(_ context.Context, v task.VerifyRun) task.VerifyResult {
 			if w.shell.count() > 1 {
-				return coordinator.VerifyResult{}
+				return task.VerifyResult{}
 			}
 			synctest.Wait() // as takeOver
 			time.Sleep(10 * time.Minute)
 			whole, _ = os.ReadFile(tasks)
 			write(whole[:len(whole)/2])
-			return coordinator.VerifyResult{}
+			return task.VerifyResult{}
 		}
 		id := w.verified(nil)
 		next := w.verified(nil)
@@ -700,12 +701,12 @@ func TestLoopCountsApart(t *testing.T) {
 	} {
 		t.Run(edit, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
-				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 					if w.shell.count() > 1 {
-						return coordinator.VerifyResult{}
+						return task.VerifyResult{}
 					}
 					w.takeOver("## Task %s\n%s\n", v.TaskID, edit)
-					return coordinator.VerifyResult{ExitCode: 1, Error: "no"}
+					return task.VerifyResult{ExitCode: 1, Error: "no"}
 				}
 				w.takeOver("## Task mine\n- status: queued\n- retries: 5\n- prompt: do it\n- verifyCommand: make test\n")
 				got := w.ended("mine")
@@ -735,12 +736,12 @@ func TestLoopWaitsForItsAccount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
 				until, began := time.Now().Add(time.Hour), time.Time{}
-				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+				w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 					began = time.Now()
-					return coordinator.Outcome{Result: "fine", Session: "n1"}
+					return task.Outcome{Result: "fine", Session: "n1"}
 				}
 				ends := exits(1, 0)
-				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 					if w.shell.count() == 1 {
 						close(w, until)
 					}
@@ -790,14 +791,14 @@ func TestLoopCheckIsTakenAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
 				ends := exits(tc.codes...)
-				w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 					if w.shell.count() == 1 {
 						w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Hour)))
 					}
 					return ends(ctx, v)
 				}
-				w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-					return coordinator.Outcome{Result: "fine", Session: "n1"}
+				w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+					return task.Outcome{Result: "fine", Session: "n1"}
 				}
 				begun, id := time.Now(), w.verified(nil)
 				time.Sleep(time.Minute)
@@ -822,11 +823,11 @@ func TestLoopPassesInABackoff(t *testing.T) {
 		w.cfg.BackoffBase, w.cfg.BackoffMax = time.Hour, time.Hour
 		w.openUnwatched()
 		w.shell.do = exits(1, 1, 0, 0)
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 			if len(w.agent.turns) == 2 {
-				return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"}
+				return task.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"}
 			}
-			return coordinator.Outcome{Result: "fine", Session: "n1"}
+			return task.Outcome{Result: "fine", Session: "n1"}
 		}
 		begun, id := time.Now(), w.verified(nil)
 		time.Sleep(time.Minute)
@@ -849,11 +850,11 @@ func TestLoopPassesBeforeItsTime(t *testing.T) {
 		w.cfg.BackoffBase, w.cfg.BackoffMax = time.Hour, time.Hour
 		w.openUnwatched()
 		w.shell.do = exits(1, 0, 0)
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 			if len(w.agent.turns) == 2 {
-				return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"}
+				return task.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"}
 			}
-			return coordinator.Outcome{Result: "fine", Session: "n1"}
+			return task.Outcome{Result: "fine", Session: "n1"}
 		}
 		begun, id := time.Now(), w.verified(nil)
 		time.Sleep(time.Minute)
@@ -871,21 +872,21 @@ func TestLoopPassesBeforeItsTime(t *testing.T) {
 // TestLoopClasses: what the command could not tell is no verdict on the answer.
 func TestLoopClasses(t *testing.T) {
 	for _, tc := range []struct {
-		res    coordinator.VerifyResult
+		res    task.VerifyResult
 		status state.Status
 		reason state.Class
 		code   string
 	}{
-		{coordinator.VerifyResult{Class: state.ClassTimeout, ExitCode: -1, Error: "it ran longer", Duration: time.Minute}, state.Failed, state.ClassVerify, "-1"},
-		{coordinator.VerifyResult{ExitCode: -1, Error: "by a signal"}, state.Failed, state.ClassVerify, "-1"},
-		{coordinator.VerifyResult{ExitCode: 127, Error: "not found"}, state.Failed, state.ClassVerify, "127"},
-		{coordinator.VerifyResult{Class: state.ClassExit, ExitCode: -1, Error: "could not be started"}, state.Failed, state.ClassExit, ""},
-		{coordinator.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1, Error: "gate"}, state.Dead, state.ClassInterrupted, ""},
+		{task.VerifyResult{Class: state.ClassTimeout, ExitCode: -1, Error: "it ran longer", Duration: time.Minute}, state.Failed, state.ClassVerify, "-1"},
+		{task.VerifyResult{ExitCode: -1, Error: "by a signal"}, state.Failed, state.ClassVerify, "-1"},
+		{task.VerifyResult{ExitCode: 127, Error: "not found"}, state.Failed, state.ClassVerify, "127"},
+		{task.VerifyResult{Class: state.ClassExit, ExitCode: -1, Error: "could not be started"}, state.Failed, state.ClassExit, ""},
+		{task.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1, Error: "gate"}, state.Dead, state.ClassInterrupted, ""},
 	} {
 		t.Run(tc.res.Error, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
-				w.shell.do = func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult { return tc.res }
-				got := w.ended(w.verified(func(s *coordinator.TaskSpec) { s.MaxIterations = 1 }))
+				w.shell.do = func(context.Context, task.VerifyRun) task.VerifyResult { return tc.res }
+				got := w.ended(w.verified(func(s *task.TaskSpec) { s.MaxIterations = 1 }))
 				w.expect(got, tc.status, tc.reason)
 				code := ""
 				if got.VerifyExitCode != nil {
@@ -901,15 +902,15 @@ func TestLoopClasses(t *testing.T) {
 
 // TestLoopCommand: the task's own command counts, else its workspace's; none is none.
 func TestLoopCommand(t *testing.T) {
-	for own, want := range map[string]string{"": "configured", "make": "make", coordinator.NoVerify: ""} {
+	for own, want := range map[string]string{"": "configured", "make": "make", task.NoVerify: ""} {
 		inLoop(t, func(w *loopWorld) {
 			w.close()
-			w.cfg.Workspace = func(string) coordinator.WorkspaceSettings {
-				return coordinator.WorkspaceSettings{VerifyCommand: "configured", MaxIterations: 2, VerifyTimeout: new(time.Second)}
+			w.cfg.Workspace = func(string) task.WorkspaceSettings {
+				return task.WorkspaceSettings{VerifyCommand: "configured", MaxIterations: 2, VerifyTimeout: new(time.Second)}
 			}
 			w.openUnwatched()
 			w.shell.do = exits(1, 1)
-			got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: own}).ID)
+			got := w.ended(w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: own}).ID)
 			switch {
 			case want == "":
 				if w.expect(got, state.Done, ""); w.shell.count() != 0 || got.MaxIterations != 0 {
@@ -925,7 +926,7 @@ func TestLoopCommand(t *testing.T) {
 // TestLoopFiles: only what passed is collected.
 func TestLoopFiles(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			f, err := os.OpenFile(filepath.Join(turn.Workspace, "out.txt"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 			if err == nil {
 				_, err = f.WriteString("+")
@@ -934,20 +935,20 @@ func TestLoopFiles(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			return coordinator.Outcome{Result: "ok", Session: "n1"}
+			return task.Outcome{Result: "ok", Session: "n1"}
 		}
 		begun := make(chan string, 1)
 		stopped := untilStopped(begun)
-		w.shell.do = func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+		w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 			switch text, err := os.ReadFile(filepath.Join(v.Workspace, "out.txt")); {
 			case err != nil:
 				t.Error(err)
 			case w.shell.count() == 1:
 				return stopped(ctx, v) // a shutdown in between
 			case string(text) == "++":
-				return coordinator.VerifyResult{}
+				return task.VerifyResult{}
 			}
-			return coordinator.VerifyResult{ExitCode: 1, Error: "one + only"}
+			return task.VerifyResult{ExitCode: 1, Error: "one + only"}
 		}
 		w.takeOver("## Task mine\n- status: queued\n- prompt: p\n- verifyCommand: grep ++ out.txt\n- outputSpec: out.txt\n")
 		<-begun
@@ -972,8 +973,8 @@ func TestLoopFallsBack(t *testing.T) {
 		w.cfg.Agents["other"] = other
 		w.openUnwatched()
 		w.shell.do = exits(1, 0)
-		w.outcomes(coordinator.Outcome{Result: "ok", Session: "n1"}, coordinator.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour), Session: "n1"})
-		got := w.ended(w.verified(func(s *coordinator.TaskSpec) { s.Fallback = []string{"other"} }))
+		w.outcomes(task.Outcome{Result: "ok", Session: "n1"}, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour), Session: "n1"})
+		got := w.ended(w.verified(func(s *task.TaskSpec) { s.Fallback = []string{"other"} }))
 		w.expect(got, state.Done, "")
 		if len(other.turns) != 1 || other.turns[0].Session != "" || got.Iteration != 2 || got.Result != "by the other" {
 			t.Fatalf("%+v, %+v", got, other.turns)
@@ -989,11 +990,11 @@ func TestLoopFallsBack(t *testing.T) {
 // that goes on there: an answer that was to be verified is verified, not asked for
 // again, and no attempt is spent.
 func TestLoopCrash(t *testing.T) {
-	secondRound := func(_ context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+	secondRound := func(_ context.Context, v task.VerifyRun) task.VerifyResult {
 		if v.Iteration >= 2 {
-			return coordinator.VerifyResult{}
+			return task.VerifyResult{}
 		}
-		return coordinator.VerifyResult{ExitCode: 1, Output: "bad 1\n", Error: "no"}
+		return task.VerifyResult{ExitCode: 1, Output: "bad 1\n", Error: "no"}
 	}
 	var whole []byte
 	var id string
@@ -1071,7 +1072,7 @@ func TestLoopCrashBeforeItsFiles(t *testing.T) {
 	for n, verified := range map[int]int{3: 2, 4: 1, 5: 1} { // of the records with a status: the command, the second turn, the command
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
-				w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+				w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 					f, err := os.OpenFile(filepath.Join(turn.Workspace, "out.txt"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 					if err == nil {
 						_, err = f.WriteString("+")
@@ -1080,13 +1081,13 @@ func TestLoopCrashBeforeItsFiles(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					return coordinator.Outcome{Result: "ok", Session: "n1"}
+					return task.Outcome{Result: "ok", Session: "n1"}
 				}
-				second := func(_ context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+				second := func(_ context.Context, v task.VerifyRun) task.VerifyResult {
 					if text, _ := os.ReadFile(filepath.Join(v.Workspace, "out.txt")); len(text) != v.Iteration {
 						t.Errorf("in round %d there is %q", v.Iteration, text)
 					}
-					return coordinator.VerifyResult{ExitCode: 2 - v.Iteration, Error: "no"}
+					return task.VerifyResult{ExitCode: 2 - v.Iteration, Error: "no"}
 				}
 				w.shell.do = second
 				w.takeOver("## Task mine\n- status: queued\n- prompt: p\n- verifyCommand: true\n- outputSpec: out.txt\n")

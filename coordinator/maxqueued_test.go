@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -27,24 +27,24 @@ func (w *world) waiting() int { return w.c.Health().Counts[state.Queued] }
 func TestFullQueue(t *testing.T) {
 	w := fullWorld(t, 3)
 	defer w.close()
-	tooMany := &coordinator.Error{Code: coordinator.CodeTooMany}
-	first := w.submit(coordinator.TaskSpec{Prompt: "a", IdempotencyKey: "k"})
-	w.submit(coordinator.TaskSpec{Prompt: "b", Hold: true})
-	if _, err := w.submitAll([]coordinator.TaskSpec{{Prompt: "c"}, {Prompt: "d"}}); !errors.Is(err, tooMany) || w.waiting() != 2 {
+	tooMany := &task.Error{Code: task.CodeTooMany}
+	first := w.submit(task.TaskSpec{Prompt: "a", IdempotencyKey: "k"})
+	w.submit(task.TaskSpec{Prompt: "b", Hold: true})
+	if _, err := w.submitAll([]task.TaskSpec{{Prompt: "c"}, {Prompt: "d"}}); !errors.Is(err, tooMany) || w.waiting() != 2 {
 		t.Errorf("two tasks where there is room for one: %v, and %d wait", err, w.waiting())
 	}
-	w.submit(coordinator.TaskSpec{Prompt: "c"})
-	_, err := w.try(coordinator.TaskSpec{Prompt: "d"})
+	w.submit(task.TaskSpec{Prompt: "c"})
+	_, err := w.try(task.TaskSpec{Prompt: "d"})
 	if !errors.Is(err, tooMany) || !strings.Contains(err.Error(), "3 tasks wait") || !strings.Contains(err.Error(), "max_queued is 3") || w.waiting() != 3 {
 		t.Errorf("a fourth: %v, and %d wait", err, w.waiting())
 	}
-	if again, err := w.try(coordinator.TaskSpec{Prompt: "a", IdempotencyKey: "k"}); err != nil || again.ID != first.ID {
+	if again, err := w.try(task.TaskSpec{Prompt: "a", IdempotencyKey: "k"}); err != nil || again.ID != first.ID {
 		t.Errorf("one that is known already: %s %v", again.ID, err)
 	}
 	if _, err := w.c.Cancel(t.Context(), first.ID, ledger.ByClient); err != nil {
 		t.Error(err)
 	}
-	w.submit(coordinator.TaskSpec{Prompt: "d"})
+	w.submit(task.TaskSpec{Prompt: "d"})
 }
 
 func TestFollowUpOfAFullQueue(t *testing.T) {
@@ -52,22 +52,22 @@ func TestFollowUpOfAFullQueue(t *testing.T) {
 	w.cfg.MaxQueued, w.cfg.MaxWorkers, w.cfg.MaxAttempts, w.cfg.FollowUpDepth, w.cfg.MaxFollowUps = 1, 1, 1, 1, 1
 	var fails sync.Once
 	begun, end := make(chan bool, 1), make(chan bool)
-	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-		out := coordinator.Outcome{Result: "fine"}
+	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+		out := task.Outcome{Result: "fine"}
 		fails.Do(func() {
 			begun <- true
 			<-end
-			out = coordinator.Outcome{Class: state.ClassExit, Error: "no"}
+			out = task.Outcome{Class: state.ClassExit, Error: "no"}
 		})
 		return out
 	}
 	w.open()
 	defer w.close()
-	task := w.submit(coordinator.TaskSpec{Prompt: "a", OnFailure: "look why"})
+	entry := w.submit(task.TaskSpec{Prompt: "a", OnFailure: "look why"})
 	<-begun
-	w.submit(coordinator.TaskSpec{Prompt: "the queue is full with this"})
+	w.submit(task.TaskSpec{Prompt: "the queue is full with this"})
 	close(end)
-	got := w.wait(task.ID)
+	got := w.wait(entry.ID)
 	if len(got.FollowUps) != 1 {
 		t.Errorf("%s, and no follow-up: %s", got.Status, got.Note)
 	}
@@ -84,14 +84,14 @@ func TestQueueIsNeverMoreThanFull(t *testing.T) {
 	for i := range submitters {
 		wg.Go(func() {
 			for n := range each {
-				specs := make([]coordinator.TaskSpec, 1+(i+n)%3)
+				specs := make([]task.TaskSpec, 1+(i+n)%3)
 				for j := range specs {
-					specs[j] = coordinator.TaskSpec{Prompt: fmt.Sprintf("%d, %d, %d", i, n, j)}
+					specs[j] = task.TaskSpec{Prompt: fmt.Sprintf("%d, %d, %d", i, n, j)}
 				}
 				switch _, err := w.submitAll(specs); {
 				case err == nil:
 					taken.Add(int64(len(specs)))
-				case !errors.Is(err, &coordinator.Error{Code: coordinator.CodeTooMany}):
+				case !errors.Is(err, &task.Error{Code: task.CodeTooMany}):
 					t.Error(err)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -24,7 +25,7 @@ type counters struct {
 	agents map[string]bool // that are known
 
 	mu     sync.Mutex // guards what follows
-	n      Counted
+	n      task.Counted
 	models map[string]bool
 	failed writeFailure
 }
@@ -35,20 +36,20 @@ type writeFailure struct {
 	at  time.Time
 }
 
-func newCounters(agents map[string]Agent) *counters {
+func newCounters(agents map[string]task.Agent) *counters {
 	c := &counters{agents: map[string]bool{}, models: map[string]bool{"": true}}
 	for name := range agents {
 		c.agents[name] = true
 	}
-	c.n = Counted{
-		Outcomes: map[Ending]uint64{}, Retries: map[Retry]uint64{}, RateLimits: map[string]uint64{}, Usage: map[Spender]state.Usage{},
-		Commits: NewHistogram(recordsBounds), Sync: NewHistogram(secondsBounds), Append: NewHistogram(secondsBounds),
+	c.n = task.Counted{
+		Outcomes: map[task.Ending]uint64{}, Retries: map[task.Retry]uint64{}, RateLimits: map[string]uint64{}, Usage: map[task.Spender]state.Usage{},
+		Commits: task.NewHistogram(recordsBounds), Sync: task.NewHistogram(secondsBounds), Append: task.NewHistogram(secondsBounds),
 	}
 	return c
 }
 
 // counted gives a copy of what was counted.
-func (c *counters) counted() Counted {
+func (c *counters) counted() task.Counted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.n
@@ -101,29 +102,29 @@ func (c *counters) change(before, after *state.Task) {
 }
 
 // endingOf says how a task ended.
-func endingOf(t *state.Task) Ending {
+func endingOf(t *state.Task) task.Ending {
 	reason := string(t.Reason)
 	switch {
 	case reason == "" && t.Status == state.Canceled: // by a person who wrote no more than the status
 		reason = string(state.ClassCanceled)
 	case reason != "" && !t.Reason.Known():
-		reason = Other
+		reason = task.Other
 	}
-	return Ending{t.Status, reason}
+	return task.Ending{Status: t.Status, Reason: reason}
 }
 
 // retryOf says why a task is queued again after a run; "" if that is none of a retry: a
 // person did it, the next step waits for its turn, or the account for a rate limit.
-func retryOf(t *state.Task) Retry {
+func retryOf(t *state.Task) task.Retry {
 	switch t.Reason {
 	case "", state.ClassRateLimited:
 		return ""
 	case state.ClassInterrupted, state.ClassOrphaned:
-		return RetryInterrupted
+		return task.RetryInterrupted
 	case state.ClassSessionLost, state.ClassContextFull:
-		return RetrySession
+		return task.RetrySession
 	}
-	return RetryAttempt
+	return task.RetryAttempt
 }
 
 // spend counts what a run has used. What a person writes into a task is not counted,
@@ -132,7 +133,7 @@ func (c *counters) spend(before, after *state.Task) {
 	if before.Status == "" || after.By == ledger.ByHand || before.Usage == after.Usage {
 		return
 	}
-	who := Spender{c.name(cmp.Or(before.Agent, after.Agent)), c.model(after.Model)}
+	who := task.Spender{Agent: c.name(cmp.Or(before.Agent, after.Agent)), Model: c.model(after.Model)}
 	c.n.Usage[who] = c.n.Usage[who].Plus(added(before.Usage, after.Usage))
 }
 
@@ -150,7 +151,7 @@ func added(before, after state.Usage) state.Usage {
 // name gives the name of an agent or account as it is shown.
 func (c *counters) name(name string) string {
 	if !c.agents[name] {
-		return Other
+		return task.Other
 	}
 	return name
 }
@@ -159,8 +160,8 @@ func (c *counters) name(name string) string {
 func (c *counters) model(name string) string {
 	switch {
 	case c.models[name]:
-	case len(c.models) > maxModels || !isArgument(name): // a person may have written anything
-		return Other
+	case len(c.models) > maxModels || !task.IsArgument(name): // a person may have written anything
+		return task.Other
 	default:
 		c.models[name] = true
 	}
@@ -169,9 +170,9 @@ func (c *counters) model(name string) string {
 
 // Metrics gives the master's metrics. It costs about the same however many tasks there
 // are, and does not keep an idle master from ending.
-func (c *Coordinator) Metrics() Metrics {
+func (c *Coordinator) Metrics() task.Metrics {
 	now := c.cfg.Now()
-	m := Metrics{
+	m := task.Metrics{
 		Start: c.start, Version: c.cfg.Version, MaxWorkers: c.cfg.MaxWorkers, MaxQueued: c.cfg.MaxQueued,
 		Findings: len(c.Findings()), JournalSize: c.ledger.Size(), Counted: c.counters.counted(),
 		Mirror: c.mirrorStatus(),
@@ -186,7 +187,7 @@ func (c *Coordinator) Metrics() Metrics {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.counters.agents)) {
 		a := c.state.Account(name)
-		m.Accounts = append(m.Accounts, AccountMetrics{Name: name, Held: a.Hold, Cooling: a.CoolUntil.After(now)})
+		m.Accounts = append(m.Accounts, task.AccountMetrics{Name: name, Held: a.Hold, Cooling: a.CoolUntil.After(now)})
 	}
 	return m
 }

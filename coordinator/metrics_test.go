@@ -13,22 +13,22 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
 
 // byPrompt is an agent that ends a turn as the prompt's message says: with a class, or
 // well; "once" after it does so the first time only.
-func byPrompt(sent func(coordinator.Turn) string) func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+func byPrompt(sent func(task.Turn) string) func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 	tried := map[string]bool{}
-	return func(_ context.Context, t coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	return func(_ context.Context, t task.Turn, _ func(task.Event)) task.Outcome {
 		class, once := strings.CutSuffix(sent(t), " once")
 		if class == "fine" || once && tried[t.TaskID] {
-			return coordinator.Outcome{Result: "fine", Session: "native", Usage: state.Usage{InputTokens: 100, CachedInputTokens: 40, OutputTokens: 20, ReasoningTokens: 5, CostUSD: 0.5}}
+			return task.Outcome{Result: "fine", Session: "native", Usage: state.Usage{InputTokens: 100, CachedInputTokens: 40, OutputTokens: 20, ReasoningTokens: 5, CostUSD: 0.5}}
 		}
 		tried[t.TaskID] = true
-		return coordinator.Outcome{Class: state.Class(class), ExitCode: 1, Error: class, Usage: state.Usage{InputTokens: 1}}
+		return task.Outcome{Class: state.Class(class), ExitCode: 1, Error: class, Usage: state.Usage{InputTokens: 1}}
 	}
 }
 
@@ -36,7 +36,7 @@ func byPrompt(sent func(coordinator.Turn) string) func(context.Context, coordina
 func countedWorld(t *testing.T) *world {
 	w := limitedWorld(t)
 	w.cfg.MaxWorkers = 1
-	w.agent.do = byPrompt(func(turn coordinator.Turn) string {
+	w.agent.do = byPrompt(func(turn task.Turn) string {
 		text, err := os.ReadFile(turn.Prompt)
 		if err != nil {
 			t.Error(err)
@@ -47,7 +47,7 @@ func countedWorld(t *testing.T) *world {
 }
 
 // counted writes down what was counted of tasks, sorted.
-func counted(m coordinator.Metrics) string {
+func counted(m task.Metrics) string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	add("added %d", m.Added)
@@ -74,12 +74,12 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 		w := countedWorld(t)
 		w.openUnwatched()
 		for _, prompt := range []string{"fine", "exit", "network once", "rate-limited once"} {
-			w.ended(w.submit(coordinator.TaskSpec{Prompt: prompt}).ID)
+			w.ended(w.submit(task.TaskSpec{Prompt: prompt}).ID)
 		}
 		for _, prompt := range []string{"fine", "session-lost once"} {
-			w.ended(w.submit(coordinator.TaskSpec{Prompt: prompt, Model: "o9", SessionKey: "web"}).ID)
+			w.ended(w.submit(task.TaskSpec{Prompt: prompt, Model: "o9", SessionKey: "web"}).ID)
 		}
-		held := w.submit(coordinator.TaskSpec{Prompt: "fine", Hold: true, SessionKey: "a"}).ID
+		held := w.submit(task.TaskSpec{Prompt: "fine", Hold: true, SessionKey: "a"}).ID
 		if _, err := w.c.Cancel(t.Context(), held, "client"); err != nil {
 			t.Error(err)
 		}
@@ -106,7 +106,7 @@ usage demo "o9" 201 80 40 10 1`
 			t.Error(err)
 		}
 		w.expect(w.ended(held), state.Done, "")
-		if got := w.c.Metrics(); got.Added != first.Added || got.Outcomes[coordinator.Ending{Status: state.Done}] != 6 {
+		if got := w.c.Metrics(); got.Added != first.Added || got.Outcomes[task.Ending{Status: state.Done}] != 6 {
 			t.Errorf("after the compaction a task is counted as\n%s", counted(got))
 		}
 		w.close()
@@ -115,8 +115,8 @@ usage demo "o9" 201 80 40 10 1`
 		if got := counted(w.c.Metrics()); got != "added 0" {
 			t.Errorf("a restart has counted\n%s", got)
 		}
-		w.ended(w.submit(coordinator.TaskSpec{Prompt: "fine"}).ID)
-		if got := w.c.Metrics(); got.Added != 1 || got.Outcomes[coordinator.Ending{Status: state.Done}] != 1 {
+		w.ended(w.submit(task.TaskSpec{Prompt: "fine"}).ID)
+		if got := w.c.Metrics(); got.Added != 1 || got.Outcomes[task.Ending{Status: state.Done}] != 1 {
 			t.Errorf("after the restart\n%s", counted(got))
 		}
 		w.close()
@@ -136,13 +136,13 @@ func TestMetricsCountCancelsByHand(t *testing.T) {
 	w.cfg.MaxWorkers = 0
 	w.open()
 	defer w.close()
-	byHand, other := w.submit(coordinator.TaskSpec{Prompt: "a"}).ID, w.submit(coordinator.TaskSpec{Prompt: "b"}).ID
+	byHand, other := w.submit(task.TaskSpec{Prompt: "a"}).ID, w.submit(task.TaskSpec{Prompt: "b"}).ID
 	if _, err := w.c.Cancel(t.Context(), other, "client"); err != nil {
 		t.Fatal(err)
 	}
 	w.edit("\n## Task %s\n- status: canceled\n", byHand)
 	w.expect(w.wait(byHand), state.Canceled, "")
-	want := map[coordinator.Ending]uint64{{Status: state.Canceled, Reason: string(state.ClassCanceled)}: 2}
+	want := map[task.Ending]uint64{{Status: state.Canceled, Reason: string(state.ClassCanceled)}: 2}
 	if got := w.c.Metrics().Outcomes; !maps.Equal(got, want) {
 		t.Errorf("counted %v, want %v", got, want)
 	}
@@ -154,7 +154,7 @@ func TestMetricsCountInterruptions(t *testing.T) {
 	next, id := interrupted(t)
 	next.open()
 	next.wait(id)
-	if got := next.c.Metrics(); got.Retries[coordinator.RetryInterrupted] != 1 || got.Added != 0 {
+	if got := next.c.Metrics(); got.Retries[task.RetryInterrupted] != 1 || got.Added != 0 {
 		t.Errorf("counted\n%s", counted(got))
 	}
 	next.close()
@@ -175,14 +175,14 @@ func TestMetricsNamesAreBounded(t *testing.T) {
 		w.openUnwatched()
 		w.ended("hand")
 		for i := range 60 {
-			w.ended(w.submit(coordinator.TaskSpec{Prompt: "fine", Model: fmt.Sprint("model-", i)}).ID)
+			w.ended(w.submit(task.TaskSpec{Prompt: "fine", Model: fmt.Sprint("model-", i)}).ID)
 		}
 		m := w.c.Metrics()
 		w.close()
-		if m.RateLimits[coordinator.Other] != 1 || len(m.RateLimits) != 1 {
+		if m.RateLimits[task.Other] != 1 || len(m.RateLimits) != 1 {
 			t.Errorf("limits are shown for %v", slices.Sorted(maps.Keys(m.RateLimits)))
 		}
-		if u := m.Usage[coordinator.Spender{Agent: "demo", Model: coordinator.Other}]; len(m.Usage) != 51 || u.InputTokens != 1101 {
+		if u := m.Usage[task.Spender{Agent: "demo", Model: task.Other}]; len(m.Usage) != 51 || u.InputTokens != 1101 {
 			t.Errorf("%d models are told apart, and the others have used %d tokens", len(m.Usage), u.InputTokens)
 		}
 	})
@@ -193,19 +193,19 @@ func TestMetricsAsItStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := countedWorld(t)
 		w.openUnwatched()
-		w.ended(w.submit(coordinator.TaskSpec{Prompt: "fine"}).ID)
-		w.submit(coordinator.TaskSpec{Prompt: "rate-limited once"})
+		w.ended(w.submit(task.TaskSpec{Prompt: "fine"}).ID)
+		w.submit(task.TaskSpec{Prompt: "rate-limited once"})
 		synctest.Wait()
-		hasty := w.submit(coordinator.TaskSpec{Prompt: "fine", NoWaitLimit: true}).ID
+		hasty := w.submit(task.TaskSpec{Prompt: "fine", NoWaitLimit: true}).ID
 		w.expect(w.ended(hasty), state.Failed, state.ClassRateLimited) // without a run: it has met no limit itself
 		if err := w.c.Pause(t.Context(), "", "client"); err != nil {
 			t.Fatal(err)
 		}
-		w.submit(coordinator.TaskSpec{Prompt: "fine", Hold: true})
+		w.submit(task.TaskSpec{Prompt: "fine", Hold: true})
 		time.Sleep(10 * time.Second)
 		m := w.c.Metrics()
 		want := map[state.Status]int{state.Done: 1, state.Failed: 1, state.Queued: 2}
-		accounts := []coordinator.AccountMetrics{{Name: "demo", Cooling: true}}
+		accounts := []task.AccountMetrics{{Name: "demo", Cooling: true}}
 		if !maps.Equal(m.Tasks, want) || m.Held != 1 || !m.Paused || m.MaxWorkers != 1 || !slices.Equal(m.Accounts, accounts) || m.RateLimits["demo"] != 1 {
 			t.Errorf("%+v", m)
 		}
@@ -219,7 +219,7 @@ func TestMetricsAsItStands(t *testing.T) {
 	})
 }
 
-func sum(h coordinator.Histogram) (n uint64) {
+func sum(h task.Histogram) (n uint64) {
 	for _, c := range h.Counts {
 		n += c
 	}
@@ -232,44 +232,44 @@ func TestHealthStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d := countedWorld(t), &fullDisk{FS: durable.OS}
 		w.openOn(d)
-		expect := func(status coordinator.HealthStatus, unready coordinator.Code) {
+		expect := func(status task.HealthStatus, unready task.Code) {
 			t.Helper()
 			if h := w.c.Health(); h.Status != status {
 				t.Errorf("the master is %q, want %q", h.Status, status)
 			}
 			switch err := w.c.Unready(); {
-			case unready == "" && err != nil, unready != "" && !errors.Is(err, error(&coordinator.Error{Code: unready})):
+			case unready == "" && err != nil, unready != "" && !errors.Is(err, error(&task.Error{Code: unready})):
 				t.Errorf("unready: %v, want code %q", err, unready)
 			}
 		}
-		expect(coordinator.HealthOK, "")
+		expect(task.HealthOK, "")
 		if err := w.c.Pause(t.Context(), "", "client"); err != nil {
 			t.Fatal(err)
 		}
-		expect(coordinator.HealthPaused, "")
+		expect(task.HealthPaused, "")
 		d.full.Store(true)
-		if _, err := w.try(coordinator.TaskSpec{Prompt: "fine"}); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeFull}) {
+		if _, err := w.try(task.TaskSpec{Prompt: "fine"}); !errors.Is(err, &task.Error{Code: task.CodeFull}) {
 			t.Fatal(err)
 		}
-		expect(coordinator.HealthFailing, coordinator.CodeFull)
+		expect(task.HealthFailing, task.CodeFull)
 		if m := w.c.Metrics(); m.Failures != 1 {
 			t.Errorf("%d failures", m.Failures)
 		}
 		time.Sleep(time.Minute) // nobody has tried meanwhile
-		expect(coordinator.HealthPaused, "")
-		if err := w.c.Resume(t.Context(), "client"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeFull}) {
+		expect(task.HealthPaused, "")
+		if err := w.c.Resume(t.Context(), "client"); !errors.Is(err, &task.Error{Code: task.CodeFull}) {
 			t.Fatal(err)
 		}
-		expect(coordinator.HealthFailing, coordinator.CodeFull)
+		expect(task.HealthFailing, task.CodeFull)
 		d.full.Store(false)
 		if err := w.c.Resume(t.Context(), "client"); err != nil {
 			t.Fatal(err)
 		}
-		expect(coordinator.HealthOK, "")
+		expect(task.HealthOK, "")
 		if err := w.c.Handover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		expect(coordinator.HealthEnding, coordinator.CodeStopped)
+		expect(task.HealthEnding, task.CodeStopped)
 		w.close()
 	})
 }
@@ -301,12 +301,12 @@ func TestHealthOfACopy(t *testing.T) {
 		t.Errorf("%+v, %+v", h, m)
 	}
 	w.close()
-	w.cfg.Mirror = func() coordinator.MirrorStatus {
-		return coordinator.MirrorStatus{State: coordinator.MirrorFailing, LastError: "it is down"}
+	w.cfg.Mirror = func() task.MirrorStatus {
+		return task.MirrorStatus{State: task.MirrorFailing, LastError: "it is down"}
 	}
 	w.open()
 	defer w.close()
-	if h, m := w.c.Health(), w.c.Metrics(); h.Postgres == nil || h.Postgres.LastError != "it is down" || m.Mirror == nil || m.Mirror.State != coordinator.MirrorFailing {
+	if h, m := w.c.Health(), w.c.Metrics(); h.Postgres == nil || h.Postgres.LastError != "it is down" || m.Mirror == nil || m.Mirror.State != task.MirrorFailing {
 		t.Errorf("%+v, %+v", h, m)
 	}
 }

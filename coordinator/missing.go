@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -23,7 +24,7 @@ const (
 
 // runTurn lets the agent of that name carry out a turn. Where its program is missing, it
 // tries once more a moment later.
-func (c *Coordinator) runTurn(ctx context.Context, name string, agent Agent, turn Turn, report func(Event)) Outcome {
+func (c *Coordinator) runTurn(ctx context.Context, name string, agent task.Agent, turn task.Turn, report func(task.Event)) task.Outcome {
 	out := agent.Run(ctx, turn, report)
 	if out.Class != state.ClassAgentMissing || !c.hasRun(name) {
 		return out
@@ -36,9 +37,9 @@ func (c *Coordinator) runTurn(ctx context.Context, name string, agent Agent, tur
 	case <-ctx.Done():
 	}
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, ErrCanceled):
+	case errors.Is(cause, task.ErrCanceled):
 		out.Class = state.ClassCanceled
-	case !errors.Is(cause, ErrTimeout): // else it is still missing
+	case !errors.Is(cause, task.ErrTimeout): // else it is still missing
 		out.Class = state.ClassInterrupted
 	}
 	return out
@@ -53,7 +54,7 @@ func (c *Coordinator) hasRun(agent string) bool {
 
 // judgeMissing lets a task wait for the program of its agent. That spends no attempt; but
 // what finds no program again and again, though it seems to be there, comes to an end.
-func (c *Coordinator) judgeMissing(v *verdict, t *state.Task, out Outcome) {
+func (c *Coordinator) judgeMissing(v *verdict, t *state.Task, out task.Outcome) {
 	if !c.hasRun(t.Agent) {
 		return
 	}
@@ -105,7 +106,7 @@ func (c *Coordinator) endMissing(name string) {
 	switch {
 	case err == nil:
 		c.log.Info("the program of an agent is back", "account", name)
-	case !errors.Is(err, &Error{Code: CodeStopped}):
+	case !errors.Is(err, &task.Error{Code: task.CodeStopped}):
 		c.trouble("the hold of an account could not be ended", err)
 	}
 }

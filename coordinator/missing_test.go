@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -27,15 +27,15 @@ func inMissing(t *testing.T, f func(*missingWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &missingWorld{world: newWorld(t)}
 		w.cfg.AgentFound = func(string) bool { return !w.away.Load() }
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			if w.away.Load() {
 				w.runs.Add(1)
-				return coordinator.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: "demo: not found in PATH"}
+				return task.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: "demo: not found in PATH"}
 			}
-			return coordinator.Outcome{Result: "fine", Session: "native-" + turn.TaskID}
+			return task.Outcome{Result: "fine", Session: "native-" + turn.TaskID}
 		}
 		w.openUnwatched()
-		w.ended(w.submit(coordinator.TaskSpec{Prompt: "the first one"}).ID)
+		w.ended(w.submit(task.TaskSpec{Prompt: "the first one"}).ID)
 		f(w)
 		w.close()
 	})
@@ -46,7 +46,7 @@ func inMissing(t *testing.T, f func(*missingWorld)) {
 func TestMissingForAMoment(t *testing.T) {
 	inMissing(t, func(w *missingWorld) {
 		w.away.Store(true)
-		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		time.Sleep(time.Second)
 		w.away.Store(false)
 		got := w.ended(id)
@@ -67,7 +67,7 @@ func TestMissingProgramHoldsItsAccount(t *testing.T) {
 		w.away.Store(true)
 		var ids []string
 		for i := range 20 {
-			ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("p", i), Parallel: true, Fallback: []string{"other"}}).ID)
+			ids = append(ids, w.submit(task.TaskSpec{Prompt: fmt.Sprint("p", i), Parallel: true, Fallback: []string{"other"}}).ID)
 		}
 		time.Sleep(time.Minute)
 		for _, id := range ids {
@@ -75,7 +75,7 @@ func TestMissingProgramHoldsItsAccount(t *testing.T) {
 				t.Errorf("why: %s", why)
 			}
 		}
-		w.expect(w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", Agent: "other", Parallel: true}).ID), state.Done, "")
+		w.expect(w.ended(w.submit(task.TaskSpec{Prompt: "p", Agent: "other", Parallel: true}).ID), state.Done, "")
 		seen := len(w.sections())
 		w.close()
 		w.openUnwatched()
@@ -106,12 +106,12 @@ func TestMissingProgramHoldsItsAccount(t *testing.T) {
 func TestMissingProgramThatNeverRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-			return coordinator.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: "not found"}
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+			return task.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: "not found"}
 		}
 		w.openUnwatched()
 		begun := time.Now()
-		got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		got := w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 		if w.expect(got, state.Failed, state.ClassAgentMissing); len(w.controls()) > 0 || time.Since(begun) > time.Second {
 			t.Errorf("controls %q, after %s", w.controls(), time.Since(begun))
 		}
@@ -127,7 +127,7 @@ func TestMissingAgainAndAgain(t *testing.T) {
 		w.close()
 		w.openUnwatched()
 		w.away.Store(true)
-		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		got := w.ended(id)
 		if w.expect(got, state.Dead, state.ClassAgentMissing); got.Attempt != 0 || w.runs.Load() != int32(2*(w.cfg.MaxRetries+1)) {
 			t.Errorf("attempt %d, %d runs", got.Attempt, w.runs.Load())
@@ -149,7 +149,7 @@ func TestOtherHoldsStay(t *testing.T) {
 			if err := w.c.Append(rec.Add(state.KeyHold, "true").Add(state.KeyReason, reason)); err != nil {
 				t.Fatal(err)
 			}
-			id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+			id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 			time.Sleep(time.Hour)
 			if why := w.why(id); !strings.HasPrefix(why, "account demo is on hold") || !strings.Contains(why, "stint retry") {
 				t.Errorf("why: %s", why)
@@ -165,17 +165,17 @@ func TestOtherHoldsStay(t *testing.T) {
 func TestMissingInTheSecondRound(t *testing.T) {
 	inMissing(t, func(w *missingWorld) {
 		shell := &fakeShell{}
-		shell.do = func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+		shell.do = func(context.Context, task.VerifyRun) task.VerifyResult {
 			if shell.count() > 1 {
-				return coordinator.VerifyResult{}
+				return task.VerifyResult{}
 			}
 			w.away.Store(true)
-			return coordinator.VerifyResult{ExitCode: 1, Output: "bad", Error: "bad"}
+			return task.VerifyResult{ExitCode: 1, Output: "bad", Error: "bad"}
 		}
 		w.cfg.Shell, w.cfg.MaxIterations, w.cfg.VerifyTimeout = shell, 3, time.Minute
 		w.close()
 		w.openUnwatched()
-		id := w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: "make test"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: "make test"}).ID
 		time.Sleep(time.Minute)
 		if why := w.why(id); !strings.Contains(why, "agent-missing") || w.task(id).Iteration != 2 {
 			t.Errorf("round %d, why: %s", w.task(id).Iteration, why)
@@ -192,16 +192,16 @@ func TestMissingInTheSecondRound(t *testing.T) {
 // on hold for others.
 func TestMissingEvaluator(t *testing.T) {
 	inMissing(t, func(w *missingWorld) {
-		w.settings(coordinator.WorkspaceSettings{EvalPrompt: "judge it"})
+		w.settings(task.WorkspaceSettings{EvalPrompt: "judge it"})
 		plain := w.agent.do
-		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 			out := plain(ctx, turn, report)
 			w.away.Store(true)
 			return out
 		}
 		w.close()
 		w.openUnwatched()
-		got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		got := w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 		if w.expect(got, state.Done, ""); !strings.Contains(got.Note, "agent-missing") || len(w.controls()) == 0 {
 			t.Errorf("note %q, controls %q", got.Note, w.controls())
 		}
@@ -214,13 +214,13 @@ func TestMissingEvaluator(t *testing.T) {
 func TestMissingAndCanceled(t *testing.T) {
 	inMissing(t, func(w *missingWorld) {
 		w.away.Store(true)
-		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		time.Sleep(time.Second)
 		got, err := w.c.Cancel(context.Background(), id, ledger.ByClient)
 		if w.expect(got, state.Canceled, state.ClassCanceled); err != nil {
 			t.Error(err)
 		}
-		id = w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		id = w.submit(task.TaskSpec{Prompt: "p"}).ID
 		time.Sleep(time.Second)
 		w.close()
 		w.away.Store(false)
@@ -240,11 +240,11 @@ func TestMissingProgramThatHangs(t *testing.T) {
 		w.close()
 		w.openUnwatched()
 		w.away.Store(true)
-		id := w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p", Parallel: true}).ID
 		time.Sleep(10 * time.Second)
 		for range 20 {
 			begun := time.Now()
-			w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", Agent: "other", Parallel: true}).ID)
+			w.ended(w.submit(task.TaskSpec{Prompt: "p", Agent: "other", Parallel: true}).ID)
 			if took := time.Since(begun); took > time.Second {
 				t.Fatalf("a task of another agent took %s", took)
 			}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -366,7 +367,7 @@ func (h *history) client() {
 	if id == "" || h.rand.IntN(2) == 0 {
 		id = fmt.Sprintf("00000000-0000-7000-8000-%012d", len(h.steps))
 		h.said("submit %s", id)
-		spec := coordinator.TaskSpec{ID: id, Prompt: "do\n\n## Task " + id + "\n- seq: 1", Priority: 5}
+		spec := task.TaskSpec{ID: id, Prompt: "do\n\n## Task " + id + "\n- seq: 1", Priority: 5}
 		if _, err := h.try(spec); err != nil {
 			h.fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -23,7 +24,7 @@ type Place struct {
 func (c *Coordinator) Move(ctx context.Context, ref string, to Place, by string) (state.Task, error) {
 	defer c.call()()
 	if to.First == (to.Before != "") {
-		return state.Task{}, invalid("say either that it is to be the first, or before which task", "it is not clear where the task is to go")
+		return state.Task{}, task.Invalid("say either that it is to be the first, or before which task", "it is not clear where the task is to go")
 	}
 	id, err := c.find(ref)
 	before := ""
@@ -78,7 +79,7 @@ func (c *Coordinator) moved(id, before string) ([]state.Task, error) {
 	changed := reorder(slices.Insert(lane, at, t), at)
 	var cycle *state.CycleError
 	if err := c.state.CheckOrder(changed); errors.As(err, &cycle) {
-		return nil, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s cannot be there: %s", id, cycle.Text), Hint: "stint show " + id}
+		return nil, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s cannot be there: %s", id, cycle.Text), Hint: "stint show " + id}
 	}
 	return changed, nil
 }
@@ -89,7 +90,7 @@ func isQueued(t state.Task) bool { return t.Status == state.Queued }
 func (c *Coordinator) waiting(id string) (state.Task, error) {
 	t, _ := c.state.Peek(id)
 	if t.Status != state.Queued {
-		return t, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is %s; only queued tasks have a place in a queue", id, t.Status), Hint: "stint show " + id}
+		return t, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is %s; only queued tasks have a place in a queue", id, t.Status), Hint: "stint show " + id}
 	}
 	return t, nil
 }
@@ -97,14 +98,14 @@ func (c *Coordinator) waiting(id string) (state.Task, error) {
 // checkBefore says why a task cannot come before another. mu is held.
 func (c *Coordinator) checkBefore(t *state.Task, before string) error {
 	if before == t.ID {
-		return invalid("name another task", "task %s cannot come before itself", t.ID)
+		return task.Invalid("name another task", "task %s cannot come before itself", t.ID)
 	}
 	other, err := c.waiting(before)
 	if err != nil {
 		return err
 	}
 	if other.Lane() != t.Lane() {
-		return &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s waits in %s, and task %s in %s", t.ID, t.Lane(), before, other.Lane()), Hint: "stint session queue " + t.Lane()}
+		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s waits in %s, and task %s in %s", t.ID, t.Lane(), before, other.Lane()), Hint: "stint session queue " + t.Lane()}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -19,7 +20,7 @@ func (w *world) queued(session, letters string) map[string]string {
 	w.t.Helper()
 	ids := map[string]string{}
 	for _, l := range strings.Fields(letters) {
-		ids[l] = w.submit(coordinator.TaskSpec{Prompt: l, SessionKey: session}).ID
+		ids[l] = w.submit(task.TaskSpec{Prompt: l, SessionKey: session}).ID
 	}
 	return ids
 }
@@ -97,7 +98,7 @@ func TestMoveAnywhere(t *testing.T) {
 	defer w.close()
 	var ids []string
 	for i := range 8 {
-		ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint(i), SessionKey: "web"}).ID)
+		ids = append(ids, w.submit(task.TaskSpec{Prompt: fmt.Sprint(i), SessionKey: "web"}).ID)
 	}
 	for _, order := range []int64{math.MinInt64, math.MaxInt64, 1} {
 		w.takeOver("## Task %s\n- order: %d\n", ids[5], order)
@@ -128,7 +129,7 @@ func TestMoveAnywhere(t *testing.T) {
 }
 
 // takeOver appends something to tasks.md, as a person would, and has it taken over.
-func (w *world) takeOver(format string, args ...any) coordinator.TakeOver {
+func (w *world) takeOver(format string, args ...any) task.TakeOver {
 	w.t.Helper()
 	w.edit("\n"+format, args...)
 	r, err := w.c.Reconcile(context.Background(), false)
@@ -143,41 +144,41 @@ func TestMoveRefuses(t *testing.T) {
 	w.open()
 	defer w.close()
 	release := make(chan struct{})
-	w.agent.do = func(ctx context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		select {
 		case <-release:
 		case <-ctx.Done():
 		}
-		return coordinator.Outcome{Result: "fine"}
+		return task.Outcome{Result: "fine"}
 	}
 	ids := w.queued("web", "a b c")
-	other := w.submit(coordinator.TaskSpec{Prompt: "o", SessionKey: "other", After: []string{ids["b"]}})
-	after := w.submit(coordinator.TaskSpec{Prompt: "x", SessionKey: "web", After: []string{other.ID}})
+	other := w.submit(task.TaskSpec{Prompt: "o", SessionKey: "other", After: []string{ids["b"]}})
+	after := w.submit(task.TaskSpec{Prompt: "x", SessionKey: "web", After: []string{other.ID}})
 	w.until(ids["a"], func(t *state.Task) bool { return t.Status == state.Running })
 	tests := []struct {
 		task string
 		to   coordinator.Place
-		code coordinator.Code
+		code task.Code
 		want string
 	}{
-		{ids["b"], coordinator.Place{}, coordinator.CodeInvalid, "it is not clear where the task is to go"},
-		{ids["b"], coordinator.Place{First: true, Before: ids["c"]}, coordinator.CodeInvalid, "it is not clear"},
-		{ids["b"], coordinator.Place{Before: ids["b"]}, coordinator.CodeInvalid, "cannot come before itself"},
-		{ids["b"], coordinator.Place{Before: "nobody"}, coordinator.CodeNotFound, `there is no task "nobody"`},
-		{"nobody", coordinator.Place{First: true}, coordinator.CodeNotFound, `there is no task "nobody"`},
-		{ids["b"], coordinator.Place{Before: ids["a"]}, coordinator.CodeConflict, "is running; only queued tasks have a place in a queue"},
-		{ids["a"], coordinator.Place{First: true}, coordinator.CodeConflict, "is running"},
-		{ids["b"], coordinator.Place{Before: other.ID}, coordinator.CodeConflict, "waits in web, and task " + other.ID + " in other"},
+		{ids["b"], coordinator.Place{}, task.CodeInvalid, "it is not clear where the task is to go"},
+		{ids["b"], coordinator.Place{First: true, Before: ids["c"]}, task.CodeInvalid, "it is not clear"},
+		{ids["b"], coordinator.Place{Before: ids["b"]}, task.CodeInvalid, "cannot come before itself"},
+		{ids["b"], coordinator.Place{Before: "nobody"}, task.CodeNotFound, `there is no task "nobody"`},
+		{"nobody", coordinator.Place{First: true}, task.CodeNotFound, `there is no task "nobody"`},
+		{ids["b"], coordinator.Place{Before: ids["a"]}, task.CodeConflict, "is running; only queued tasks have a place in a queue"},
+		{ids["a"], coordinator.Place{First: true}, task.CodeConflict, "is running"},
+		{ids["b"], coordinator.Place{Before: other.ID}, task.CodeConflict, "waits in web, and task " + other.ID + " in other"},
 		{
 			after.ID,
 			coordinator.Place{Before: ids["b"]},
-			coordinator.CodeConflict,
+			task.CodeConflict,
 			after.ID + " comes after " + other.ID + ", " + other.ID + " comes after " + ids["b"] + ", " + ids["b"] + " is behind " + after.ID + " in session web",
 		},
 	}
 	for _, tt := range tests {
 		_, err := w.c.Move(t.Context(), tt.task, tt.to, "client")
-		if err == nil || !strings.Contains(err.Error(), tt.want) || !errors.Is(err, &coordinator.Error{Code: tt.code}) {
+		if err == nil || !strings.Contains(err.Error(), tt.want) || !errors.Is(err, &task.Error{Code: tt.code}) {
 			t.Errorf("%+v: got %v, want %s", tt.to, err, tt.want)
 		}
 	}
@@ -197,15 +198,15 @@ func TestRetryMakesNoCycle(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	defer w.close()
-	first := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web"}).ID).ID
+	first := w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"}).ID).ID
 	if err := w.c.Pause(t.Context(), "", "client"); err != nil {
 		t.Fatal(err)
 	}
-	w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web"})
-	later := w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "web", After: []string{first}}).ID
+	w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"})
+	later := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", After: []string{first}}).ID
 	w.move(later, coordinator.Place{First: true})
 	_, err := w.c.Retry(t.Context(), first, "client")
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) || !strings.Contains(err.Error(), "behind "+later+" in session web") {
+	if !errors.Is(err, &task.Error{Code: task.CodeConflict}) || !strings.Contains(err.Error(), "behind "+later+" in session web") {
 		t.Errorf("retry: %v", err)
 	}
 }
@@ -241,7 +242,7 @@ func TestHoldAndPause(t *testing.T) {
 	}
 	w.expect(w.wait(ids["a"]), state.Done, "")
 	for what, f := range map[string]func(context.Context, string, string) (state.Task, error){"hold": w.c.Hold, "release": w.c.Release} {
-		if _, err := f(t.Context(), ids["a"], "client"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		if _, err := f(t.Context(), ids["a"], "client"); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 			t.Errorf("%s of an ended task: %v", what, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
@@ -18,7 +19,7 @@ import (
 
 // SubmitOffline takes a task in where no master runs: it locks the state
 // directory, appends durably and closes. The error has CodeBusy if a master does run.
-func SubmitOffline(ctx context.Context, cfg Config, spec TaskSpec) (state.Task, error) {
+func SubmitOffline(ctx context.Context, cfg task.Config, spec task.TaskSpec) (state.Task, error) {
 	c, err := Open(cfg)
 	if err != nil {
 		return state.Task{}, err

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -65,7 +66,7 @@ func TestNothingStartsAgainstAChangeOfItsBatch(t *testing.T) {
 	}
 	ends := func(class state.Class) func(*batchWorld) {
 		return func(w *batchWorld) {
-			w.outcome <- coordinator.Outcome{Class: class, ExitCode: 1, Error: "no"}
+			w.outcome <- task.Outcome{Class: class, ExitCode: 1, Error: "no"}
 			<-w.ended
 		}
 	}
@@ -84,7 +85,7 @@ func TestNothingStartsAgainstAChangeOfItsBatch(t *testing.T) {
 		}},
 		{name: "hold", task: 1, closes: names(taskID(1), state.KeyHold, "true"), change: func(w *batchWorld) {
 			_, err := w.c.Hold(context.Background(), taskID(1), "client")
-			if err != nil && code(err) != coordinator.CodeConflict { // it may run already
+			if err != nil && code(err) != task.CodeConflict { // it may run already
 				w.t.Error(err)
 			}
 		}},
@@ -143,24 +144,24 @@ func TestNothingStartsAgainstAChangeOfItsBatch(t *testing.T) {
 // A batchWorld has a master whose dispatcher a test calls.
 type batchWorld struct {
 	*world
-	outcome  chan coordinator.Outcome // of the first task's agent
-	ended    chan struct{}            // that was taken
-	verdict  chan int                 // of the verify command
+	outcome  chan task.Outcome // of the first task's agent
+	ended    chan struct{}     // that was taken
+	verdict  chan int          // of the verify command
 	verified chan struct{}
 }
 
 func newBatchWorld(t *testing.T, loop bool) *batchWorld {
-	w := &batchWorld{world: newWorld(t), outcome: make(chan coordinator.Outcome), ended: make(chan struct{}, 9), verdict: make(chan int), verified: make(chan struct{}, 9)}
-	interrupted := coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+	w := &batchWorld{world: newWorld(t), outcome: make(chan task.Outcome), ended: make(chan struct{}, 9), verdict: make(chan int), verified: make(chan struct{}, 9)}
+	interrupted := task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
 	asked := taskID(0)
 	if loop {
 		asked = taskID(1)
 	}
 	turns := 0
-	w.agent.do = func(ctx context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		if loop && turn.TaskID == taskID(0) {
 			if turns++; turns == 1 {
-				return coordinator.Outcome{Result: "a first try"}
+				return task.Outcome{Result: "a first try"}
 			}
 		}
 		outcome := w.outcome
@@ -176,13 +177,13 @@ func newBatchWorld(t *testing.T, loop bool) *batchWorld {
 		}
 	}
 	w.cfg.MaxIterations = 3
-	w.cfg.Shell = &fakeShell{do: func(ctx context.Context, _ coordinator.VerifyRun) coordinator.VerifyResult {
+	w.cfg.Shell = &fakeShell{do: func(ctx context.Context, _ task.VerifyRun) task.VerifyResult {
 		select {
 		case <-ctx.Done():
-			return coordinator.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1}
+			return task.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1}
 		case exit := <-w.verdict:
 			w.verified <- struct{}{}
-			return coordinator.VerifyResult{ExitCode: exit, Error: "it failed"}
+			return task.VerifyResult{ExitCode: exit, Error: "it failed"}
 		}
 	}}
 	return w
@@ -197,7 +198,7 @@ func (w *batchWorld) begin(lane string, loop bool) {
 		w.t.Fatal(err)
 	}
 	w.c = c
-	spec := coordinator.TaskSpec{ID: taskID(0), Prompt: "p", Parallel: true}
+	spec := task.TaskSpec{ID: taskID(0), Prompt: "p", Parallel: true}
 	if loop {
 		spec.VerifyCommand = "make test"
 	}
@@ -205,7 +206,7 @@ func (w *batchWorld) begin(lane string, loop bool) {
 	w.c.Dispatch()
 	synctest.Wait()
 	for i := 1; i < 3; i++ {
-		w.submit(coordinator.TaskSpec{ID: taskID(i), Prompt: "p", SessionKey: lane, Parallel: lane == ""})
+		w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", SessionKey: lane, Parallel: lane == ""})
 	}
 	if loop {
 		w.c.Dispatch()

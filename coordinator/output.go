@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -28,7 +29,7 @@ func OpenOutput(runDir, name string) (*os.File, error) {
 	f, err := durable.Open(path, os.O_RDONLY, 0)
 	var bad *durable.BadFileError
 	if errors.As(err, &bad) && !bad.File {
-		return nil, &Error{Code: CodeConflict, Message: path + " is no longer a file, and is not read: it " + bad.What, Hint: "a command has put something else there: ls -l " + path}
+		return nil, &task.Error{Code: task.CodeConflict, Message: path + " is no longer a file, and is not read: it " + bad.What, Hint: "a command has put something else there: ls -l " + path}
 	}
 	return f, err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/memory"
 	"stint/state"
@@ -21,10 +22,10 @@ const maxPreviews = 100
 // Preview says what Submit would take in, or why it would not, and what would be run
 // then. isList says that the specs came as a list, so that errors name the field of one
 // with its place. Nothing is kept, and no agent is started.
-func (c *Coordinator) Preview(ctx context.Context, specs []TaskSpec, isList bool) ([]TaskPreview, error) {
+func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error) {
 	defer c.call()()
 	if len(specs) > maxPreviews {
-		return nil, invalid("give it some of them", "%d tasks are too many for a preview; at most %d are taken", len(specs), maxPreviews)
+		return nil, task.Invalid("give it some of them", "%d tasks are too many for a preview; at most %d are taken", len(specs), maxPreviews)
 	}
 	in, err := c.newIntake(ctx, request{specs: specs, isList: isList})
 	if err != nil {
@@ -39,7 +40,7 @@ func (c *Coordinator) Preview(ctx context.Context, specs []TaskSpec, isList bool
 	if !errors.Is(err, errPreview) {
 		return nil, err
 	}
-	list := make([]TaskPreview, len(in.list))
+	list := make([]task.TaskPreview, len(in.list))
 	for i := range in.list {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -52,21 +53,21 @@ func (c *Coordinator) Preview(ctx context.Context, specs []TaskSpec, isList bool
 }
 
 // preview tells of one of the tasks that are given together.
-func (in *intake) preview(ctx context.Context, i int) (TaskPreview, error) {
+func (in *intake) preview(ctx context.Context, i int) (task.TaskPreview, error) {
 	n := slices.IndexFunc(in.fresh, func(t state.Task) bool { return t.ID == in.ids[i] })
 	if n < 0 {
 		t, err := in.c.whole(in.ids[i])
-		return TaskPreview{Task: t, Known: true}, err
+		return task.TaskPreview{Task: t, Known: true}, err
 	}
 	rec, err := in.c.newTask(&in.list[i], &in.fresh[n])
 	if err != nil {
-		return TaskPreview{}, err
+		return task.TaskPreview{}, err
 	}
 	t, err := taskOf(rec)
 	if err != nil {
-		return TaskPreview{}, err
+		return task.TaskPreview{}, err
 	}
-	p := TaskPreview{Task: t}
+	p := task.TaskPreview{Task: t}
 	begun := false
 	for _, before := range in.fresh[:n] {
 		if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(in.c.cfg.Now()) {
@@ -96,7 +97,7 @@ func taskOf(r *ledger.Record) (state.Task, error) {
 
 // previewRun tells of the first run of a task, for which the run asks if one does. begun
 // says that a task before it has its session, of which the ledger knows nothing yet.
-func (c *Coordinator) previewRun(ctx context.Context, p *TaskPreview, asks string, begun bool) error {
+func (c *Coordinator) previewRun(ctx context.Context, p *task.TaskPreview, asks string, begun bool) error {
 	c.mu.Lock()
 	r := c.newRun(&p.Task, p.Task.Agent, c.cfg.Now())
 	_, known := c.state.SessionByID(r.task.SessionID)
@@ -114,16 +115,16 @@ func (c *Coordinator) previewRun(ctx context.Context, p *TaskPreview, asks strin
 	}
 	switch {
 	case r.session != "":
-		p.Session, p.Resumes = SessionResume, r.session
+		p.Session, p.Resumes = task.SessionResume, r.session
 	case (begun || known) && p.Ahead > 0:
-		p.Session = SessionLater
+		p.Session = task.SessionLater
 	default:
-		p.Session = SessionNew
+		p.Session = task.SessionNew
 	}
 	t := &p.Task
 	t.VerifyCommand = r.task.VerifyCommand
 	p.Timeout = lasting(c.timeout(t))
-	if hasVerify(t) {
+	if task.HasVerify(t) {
 		p.MaxIterations, p.VerifyTimeout = c.maxIterations(t), lasting(c.verifyTimeout(t))
 	}
 	c.plan(p, r)
@@ -139,12 +140,12 @@ func lasting(d time.Duration) string {
 }
 
 // plan says what would be started.
-func (c *Coordinator) plan(p *TaskPreview, r *run) {
-	if p.Session == SessionNew && c.missesSession(r, p.Task.Resume) {
+func (c *Coordinator) plan(p *task.TaskPreview, r *run) {
+	if p.Session == task.SessionNew && c.missesSession(r, p.Task.Resume) {
 		p.Reason, p.Error = state.ClassSessionLost, noSession
 		return
 	}
-	if planner, ok := c.cfg.Agents[r.task.Agent].(Planner); ok {
+	if planner, ok := c.cfg.Agents[r.task.Agent].(task.Planner); ok {
 		plan := planner.Plan(c.turn(r, &p.Task))
 		p.Argv, p.Env, p.Reason, p.Error = plan.Argv, plan.Env, plan.Class, plan.Error
 	}
@@ -152,7 +153,7 @@ func (c *Coordinator) plan(p *TaskPreview, r *run) {
 
 // foresee gives the prompt with what is found in the notes. A run that asks is shown no
 // others than a search of its own would find.
-func (c *Coordinator) foresee(ctx context.Context, p *TaskPreview, asks string, r *run) error {
+func (c *Coordinator) foresee(ctx context.Context, p *task.TaskPreview, asks string, r *run) error {
 	t := &p.Task
 	var found memory.Result
 	var err error = errForeignNotes

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/memory"
 	"stint/state"
 )
@@ -19,11 +19,11 @@ import (
 // planner is a fakeAgent that can say what it would run.
 type planner struct{ *fakeAgent }
 
-func (planner) Plan(t coordinator.Turn) coordinator.Plan {
+func (planner) Plan(t task.Turn) task.Plan {
 	if t.Model == "none" {
-		return coordinator.Plan{Class: state.ClassAgentMissing, Error: "there is no such program"}
+		return task.Plan{Class: state.ClassAgentMissing, Error: "there is no such program"}
 	}
-	return coordinator.Plan{Argv: []string{"/bin/agent", "--resume", t.Session, "-C", t.Workspace}, Env: []string{"HOME", "PATH"}}
+	return task.Plan{Argv: []string{"/bin/agent", "--resume", t.Session, "-C", t.Workspace}, Env: []string{"HOME", "PATH"}}
 }
 
 // previewWorld is a world with notes, whose agent can be planned with.
@@ -36,7 +36,7 @@ func previewWorld(t *testing.T) *world {
 // noteWorld is one whose notes give what find says.
 func noteWorld(t *testing.T, find func(text string) (memory.Result, error)) *world {
 	w := newWorld(t)
-	w.cfg.Agents = map[string]coordinator.Agent{"demo": planner{w.agent}}
+	w.cfg.Agents = map[string]task.Agent{"demo": planner{w.agent}}
 	w.cfg.OutputPolicy, w.cfg.MaxIterations, w.cfg.VerifyTimeout = "Be brief.", 3, time.Minute
 	w.cfg.Memory = func(_ context.Context, _, text string) (memory.Result, error) { return find(text) }
 	w.open()
@@ -44,7 +44,7 @@ func noteWorld(t *testing.T, find func(text string) (memory.Result, error)) *wor
 	return w
 }
 
-func (w *world) preview(specs ...coordinator.TaskSpec) []coordinator.TaskPreview {
+func (w *world) preview(specs ...task.TaskSpec) []task.TaskPreview {
 	w.t.Helper()
 	for i := range specs {
 		specs[i].Workspace = w.work
@@ -86,15 +86,15 @@ func (w *world) files() map[string]string {
 // is started.
 func TestPreviewIsTheRun(t *testing.T) {
 	w := previewWorld(t)
-	spec := coordinator.TaskSpec{
+	spec := task.TaskSpec{
 		ID: "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", Prompt: "do it", SessionKey: "web", Model: "m", Timeout: "10m",
-		InputFiles: []state.InputFile{{Name: "a/b.txt", Content: "x"}}, OutputSpec: []string{"out.txt"}, VerifyCommand: coordinator.NoVerify,
+		InputFiles: []state.InputFile{{Name: "a/b.txt", Content: "x"}}, OutputSpec: []string{"out.txt"}, VerifyCommand: task.NoVerify,
 	}
 	p := w.preview(spec)[0]
 	if len(w.agent.turns) > 0 {
 		t.Fatalf("the agent was started: %+v", w.agent.turns)
 	}
-	if p.Known || p.Session != coordinator.SessionNew || p.Resumes != "" || p.Ahead != 0 || p.Reason != "" || p.Timeout != "10m0s" || p.MaxIterations != 0 {
+	if p.Known || p.Session != task.SessionNew || p.Resumes != "" || p.Ahead != 0 || p.Reason != "" || p.Timeout != "10m0s" || p.MaxIterations != 0 {
 		t.Errorf("%+v", p)
 	}
 	if diff := cmp.Diff([]string{"/bin/agent", "--resume", "", "-C", w.work}, p.Argv); diff != "" {
@@ -134,12 +134,12 @@ func withoutIDs(text string) string {
 // A preview knows the sessions, those of the tasks before it included.
 func TestPreviewSession(t *testing.T) {
 	w := previewWorld(t)
-	web, other := coordinator.TaskSpec{Prompt: "a", SessionKey: "web"}, coordinator.TaskSpec{Prompt: "b", SessionKey: "other", Resume: "never"}
-	list := w.preview(web, web, other, other, coordinator.TaskSpec{Prompt: "c", Parallel: true})
+	web, other := task.TaskSpec{Prompt: "a", SessionKey: "web"}, task.TaskSpec{Prompt: "b", SessionKey: "other", Resume: "never"}
+	list := w.preview(web, web, other, other, task.TaskSpec{Prompt: "c", Parallel: true})
 	for i, want := range []struct {
 		session string
 		ahead   int
-	}{{coordinator.SessionNew, 0}, {coordinator.SessionLater, 1}, {coordinator.SessionNew, 0}, {coordinator.SessionNew, 1}, {coordinator.SessionNew, 0}} {
+	}{{task.SessionNew, 0}, {task.SessionLater, 1}, {task.SessionNew, 0}, {task.SessionNew, 1}, {task.SessionNew, 0}} {
 		if p := list[i]; p.Session != want.session || p.Ahead != want.ahead {
 			t.Errorf("task %d: %s behind %d, want %+v", i+1, p.Session, p.Ahead, want)
 		}
@@ -149,8 +149,8 @@ func TestPreviewSession(t *testing.T) {
 	list = w.preview(held, planned, web)
 	w.submit(held)
 	w.submit(planned)
-	for _, p := range []coordinator.TaskPreview{list[2], w.preview(web)[0]} {
-		if p.Session != coordinator.SessionNew || p.Ahead != 0 {
+	for _, p := range []task.TaskPreview{list[2], w.preview(web)[0]} {
+		if p.Session != task.SessionNew || p.Ahead != 0 {
 			t.Errorf("behind one that is held and one that is planned, which it passes: %+v", p)
 		}
 	}
@@ -158,7 +158,7 @@ func TestPreviewSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := w.submit(web).ID
-	if p := w.preview(web)[0]; p.Session != coordinator.SessionLater || p.Ahead != 1 {
+	if p := w.preview(web)[0]; p.Session != task.SessionLater || p.Ahead != 1 {
 		t.Errorf("behind one that waits: %+v", p)
 	}
 	if err := w.c.Resume(t.Context(), "test"); err != nil {
@@ -166,24 +166,24 @@ func TestPreviewSession(t *testing.T) {
 	}
 	w.wait(id)
 	p := w.preview(web)[0]
-	if p.Session != coordinator.SessionResume || p.Resumes != "native-1" || p.Argv[2] != "native-1" || p.Ahead != 0 || !strings.Contains(p.Prompt, "- continued: yes") {
+	if p.Session != task.SessionResume || p.Resumes != "native-1" || p.Argv[2] != "native-1" || p.Ahead != 0 || !strings.Contains(p.Prompt, "- continued: yes") {
 		t.Errorf("behind one that has run: %+v", p)
 	}
 	web.Resume = "never"
-	if p := w.preview(web)[0]; p.Session != coordinator.SessionNew || p.Resumes != "" {
+	if p := w.preview(web)[0]; p.Session != task.SessionNew || p.Resumes != "" {
 		t.Errorf("never resumed: %+v", p)
 	}
 }
 
 func TestPreviewOfAKnownTask(t *testing.T) {
 	w := previewWorld(t)
-	spec := coordinator.TaskSpec{Prompt: "a", IdempotencyKey: "k"}
+	spec := task.TaskSpec{Prompt: "a", IdempotencyKey: "k"}
 	id := w.wait(w.submit(spec).ID).ID
 	if p := w.preview(spec)[0]; !p.Known || p.Task.ID != id || p.Prompt != "" || p.Argv != nil {
 		t.Errorf("%+v", p)
 	}
 	spec.Prompt, spec.Workspace = "another", w.work
-	if _, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{spec}, true); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+	if _, err := w.c.Preview(t.Context(), []task.TaskSpec{spec}, true); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		t.Errorf("another body: %v", err)
 	}
 }
@@ -191,7 +191,7 @@ func TestPreviewOfAKnownTask(t *testing.T) {
 // A run that could not begin is told of, with its reason.
 func TestPreviewOfARunThatCannotBegin(t *testing.T) {
 	w := previewWorld(t)
-	p := w.preview(coordinator.TaskSpec{Prompt: "a", Model: "none", VerifyCommand: "make test"})[0]
+	p := w.preview(task.TaskSpec{Prompt: "a", Model: "none", VerifyCommand: "make test"})[0]
 	if p.Reason != state.ClassAgentMissing || p.Error != "there is no such program" || p.Argv != nil || p.Prompt == "" {
 		t.Errorf("%+v", p)
 	}
@@ -207,15 +207,15 @@ func TestPreviewWithoutNotes(t *testing.T) {
 	var err error
 	w := noteWorld(t, func(string) (memory.Result, error) { return found, err })
 	found.Terms = []memory.Term{{Text: "x"}}
-	if p := w.preview(coordinator.TaskSpec{Prompt: "a"})[0]; p.Memory != nil {
+	if p := w.preview(task.TaskSpec{Prompt: "a"})[0]; p.Memory != nil {
 		t.Errorf("nothing to search: %+v", p.Memory)
 	}
 	found.Skipped = []memory.Skipped{{Path: "a", Why: "b"}}
-	if p := w.preview(coordinator.TaskSpec{Prompt: "a"})[0]; p.Memory == nil || len(p.Memory.Skipped) != 1 {
+	if p := w.preview(task.TaskSpec{Prompt: "a"})[0]; p.Memory == nil || len(p.Memory.Skipped) != 1 {
 		t.Errorf("a note that is left out: %+v", p.Memory)
 	}
 	err = errors.New("no such directory")
-	if p := w.preview(coordinator.TaskSpec{Prompt: "a"})[0]; p.Memory == nil || p.Memory.Partial != "no such directory" {
+	if p := w.preview(task.TaskSpec{Prompt: "a"})[0]; p.Memory == nil || p.Memory.Partial != "no such directory" {
 		t.Errorf("a search that fails: %+v", p.Memory)
 	}
 	if got := w.c.Health().LastError; got != "" {
@@ -225,14 +225,14 @@ func TestPreviewWithoutNotes(t *testing.T) {
 
 func TestPreviewOfManyTasks(t *testing.T) {
 	w := previewWorld(t)
-	specs := make([]coordinator.TaskSpec, 101)
+	specs := make([]task.TaskSpec, 101)
 	for i := range specs {
-		specs[i] = coordinator.TaskSpec{Prompt: "a", Workspace: w.work}
+		specs[i] = task.TaskSpec{Prompt: "a", Workspace: w.work}
 	}
 	if list := w.preview(specs[:100]...); len(list) != 100 {
 		t.Errorf("%d previews", len(list))
 	}
-	if _, err := w.c.Preview(t.Context(), specs, true); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !strings.Contains(err.Error(), "101 tasks are too many for a preview; at most 100 are taken") {
+	if _, err := w.c.Preview(t.Context(), specs, true); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), "101 tasks are too many for a preview; at most 100 are taken") {
 		t.Errorf("%v", err)
 	}
 }
@@ -240,7 +240,7 @@ func TestPreviewOfManyTasks(t *testing.T) {
 // TestPreviewNamesTheField: as Submit does for one task, and SubmitAll for a list of one.
 func TestPreviewNamesTheField(t *testing.T) {
 	w := previewWorld(t)
-	specs := []coordinator.TaskSpec{{Workspace: w.work}}
+	specs := []task.TaskSpec{{Workspace: w.work}}
 	for isList, want := range map[bool]string{false: "prompt", true: "0.prompt"} {
 		if _, err := w.c.Preview(t.Context(), specs, isList); fieldOf(err) != want {
 			t.Errorf("%v: it is about %q, want %q", err, fieldOf(err), want)
@@ -251,7 +251,7 @@ func TestPreviewNamesTheField(t *testing.T) {
 // What Submit refuses, a preview refuses with the same words.
 func TestPreviewRefuses(t *testing.T) {
 	w := previewWorld(t)
-	for name, spec := range map[string]coordinator.TaskSpec{
+	for name, spec := range map[string]task.TaskSpec{
 		"no prompt":     {},
 		"agent":         {Prompt: "a", Agent: "codx"},
 		"workspace":     {Prompt: "a", Workspace: "/no/such"},
@@ -269,7 +269,7 @@ func TestPreviewRefuses(t *testing.T) {
 			spec.Workspace = w.work
 		}
 		before := w.files()
-		list, err := w.c.Preview(t.Context(), []coordinator.TaskSpec{spec}, true)
+		list, err := w.c.Preview(t.Context(), []task.TaskSpec{spec}, true)
 		_, want := w.c.Submit(t.Context(), spec)
 		if want == nil || err == nil || withoutSeconds(err) != withoutSeconds(want) || list != nil {
 			t.Errorf("%s: %v, and Submit says %v", name, err, want)

@@ -14,13 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/memory"
 	"stint/session"
 	"stint/state"
 )
 
 // runLines writes down what the runs of a task are.
-func runLines(runs []coordinator.TaskRun) (lines []string) {
+func runLines(runs []task.TaskRun) (lines []string) {
 	for _, r := range runs {
 		exit := "-"
 		if r.ExitCode != nil {
@@ -42,23 +43,23 @@ func TestRunsOfATask(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		w.shell.do = exits(3, 0)
 		turns := 0
-		var atWork []coordinator.TaskRun
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		var atWork []task.TaskRun
+		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			time.Sleep(time.Second)
 			turns++
 			if err := os.WriteFile(filepath.Join(w.c.RunDir(turn.RunID), "stdout"), []byte(strings.Repeat("x", turns)), 0o600); err != nil {
 				t.Error(err)
 			}
 			if turns == 1 {
-				return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Error: "broken"}
+				return task.Outcome{Class: state.ClassNetwork, ExitCode: 1, Error: "broken"}
 			}
 			var err error
 			if atWork, err = w.c.Runs(w.t.Context(), turn.TaskID); err != nil {
 				t.Error(err)
 			}
-			return coordinator.Outcome{Result: "ok", Session: "n1", Usage: state.Usage{InputTokens: int64(turns)}}
+			return task.Outcome{Result: "ok", Session: "n1", Usage: state.Usage{InputTokens: int64(turns)}}
 		}
-		id := w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: "make"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: "make"}).ID
 		w.wait(id)
 		want := []string{
 			"#1 attempt 1 round 1 demo/demo exit 1  used 0 out 1 kept true 1s: network",
@@ -99,11 +100,11 @@ func TestRunsOfATask(t *testing.T) {
 // compaction has merged the records.
 func TestRunsWithoutALoop(t *testing.T) {
 	w := newWorld(t)
-	w.outcomes(coordinator.Outcome{Class: state.ClassNetwork, Error: "broken"}, coordinator.Outcome{Result: "ok"})
+	w.outcomes(task.Outcome{Class: state.ClassNetwork, Error: "broken"}, task.Outcome{Result: "ok"})
 	w.open()
 	defer w.close()
-	id := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID).ID
-	later := w.submit(coordinator.TaskSpec{Prompt: "later", Hold: true}).ID
+	id := w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID).ID
+	later := w.submit(task.TaskSpec{Prompt: "later", Hold: true}).ID
 	before, err := w.c.Runs(t.Context(), id)
 	if err != nil || len(before) != 2 || before[1].Attempt != 2 || before[1].Iteration != 0 {
 		t.Fatalf("%+v, %v", before, err)
@@ -123,33 +124,33 @@ func TestRunsWithoutALoop(t *testing.T) {
 	}
 }
 
-var notFound = &coordinator.Error{Code: coordinator.CodeNotFound}
+var notFound = &task.Error{Code: task.CodeNotFound}
 
 // TestFilesAreGiven: what came with it, and what each run has left.
 func TestFilesAreGiven(t *testing.T) {
 	w := newWorld(t)
 	turns := 0
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		turns++
 		if err := errors.Join(os.MkdirAll(filepath.Join(w.work, "out"), 0o700), os.WriteFile(filepath.Join(w.work, "out/a"), fmt.Appendf(nil, "turn %d", turns), 0o600)); err != nil {
 			t.Error(err)
 		}
-		return coordinator.Outcome{Result: "ok"}
+		return task.Outcome{Result: "ok"}
 	}
 	w.open()
 	defer w.close()
-	id := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p", OutputSpec: []string{"out/a"}, InputFiles: []state.InputFile{{Name: "notes.txt", Content: "notes"}}}).ID).ID
+	id := w.wait(w.submit(task.TaskSpec{Prompt: "p", OutputSpec: []string{"out/a"}, InputFiles: []state.InputFile{{Name: "notes.txt", Content: "notes"}}}).ID).ID
 	if _, err := w.c.Retry(t.Context(), id, "user"); err != nil {
 		t.Fatal(err)
 	}
-	task := w.wait(id)
+	entry := w.wait(id)
 	runs, err := w.c.Runs(t.Context(), id)
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("%+v, %v", runs, err)
 	}
-	want := coordinator.TaskFiles{
-		Inputs:  []coordinator.TaskFile{{Name: "notes.txt", Size: 5}},
-		Outputs: []coordinator.TaskFile{{Name: "out/a", Size: 6, SHA256: task.OutputFiles[0].SHA256, RunID: task.RunID}},
+	want := task.TaskFiles{
+		Inputs:  []task.TaskFile{{Name: "notes.txt", Size: 5}},
+		Outputs: []task.TaskFile{{Name: "out/a", Size: 6, SHA256: entry.OutputFiles[0].SHA256, RunID: entry.RunID}},
 	}
 	check := func(when string) {
 		t.Helper()
@@ -175,7 +176,7 @@ func TestFilesAreGiven(t *testing.T) {
 		t.Errorf("of the first run: %+v, %v", first, err)
 	}
 
-	if err := os.WriteFile(filepath.Join(w.c.RunDir(task.RunID), "files", "planted"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.c.RunDir(entry.RunID), "files", "planted"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range [][2]string{{"", "planted"}, {"1", "planted"}, {"2", "planted"}, {"3", "out/a"}, {"zz", "out/a"}, {"", "../run.json"}, {"1", "../run.json"}, {"", ""}, {"", strings.Repeat("x", 5000)}} {
@@ -184,7 +185,7 @@ func TestFilesAreGiven(t *testing.T) {
 			t.Errorf("run %q, %.20q: %+v, %v", c[0], c[1], content, err)
 		}
 	}
-	if err := os.RemoveAll(w.c.RunDir(task.RunID)); err != nil {
+	if err := os.RemoveAll(w.c.RunDir(entry.RunID)); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := w.c.Files(t.Context(), id, ""); err != nil || got.Outputs[0].Problem != coordinator.ErrNotKept.Error() || got.Inputs[0].Problem != "" {
@@ -213,7 +214,7 @@ func TestAccounts(t *testing.T) {
 	w.cfg.Agents["claude"] = w.agent
 	w.open()
 	defer w.close()
-	w.submit(coordinator.TaskSpec{Prompt: "p", Hold: true})
+	w.submit(task.TaskSpec{Prompt: "p", Hold: true})
 	want := []state.AccountUse{
 		{Account: state.Account{Name: "claude"}, Agent: "claude"},
 		{Account: state.Account{Name: "demo"}, Agent: "demo", Waiting: 1},
@@ -259,7 +260,7 @@ func TestSearchMemory(t *testing.T) {
 			{"", w.work + "\x00", "key", "", "workspace"},
 			{"", w.work, " \n", "", "prompt"},
 			{"", w.work, "\xff", "", "prompt"},
-			{"", w.work, strings.Repeat("x", coordinator.MaxPrompt+1), "", "prompt"},
+			{"", w.work, strings.Repeat("x", task.MaxPrompt+1), "", "prompt"},
 			{parent.RunID, w.work, "key", w.work + " key", ""},
 			{parent.RunID, below, "key", below + " key", ""},
 			{parent.RunID, other, "key", "", "workspace"},
@@ -268,7 +269,7 @@ func TestSearchMemory(t *testing.T) {
 			{"no run", w.work, "key", "", "workspace"},
 		} {
 			found, err := w.c.SearchMemory(t.Context(), coordinator.MemoryQuery{Workspace: c.workspace, Prompt: c.prompt, FromRun: c.run})
-			var bad *coordinator.Error
+			var bad *task.Error
 			if found.Engine != c.want || (err == nil) != (c.want != "") || err != nil && (!errors.As(err, &bad) || bad.Field != c.field) {
 				t.Errorf("run %q, %.40q, %.10q: %q, %v", c.run, c.workspace, c.prompt, found.Engine, err)
 			}
@@ -281,7 +282,7 @@ func TestSessionPage(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	defer w.close()
-	web := coordinator.TaskSpec{Prompt: "one", SessionKey: "web"}
+	web := task.TaskSpec{Prompt: "one", SessionKey: "web"}
 	w.wait(w.submit(web).ID)
 	web.Prompt = "two"
 	w.wait(w.submit(web).ID)
@@ -303,7 +304,7 @@ func TestSessionPage(t *testing.T) {
 	if text, begin = said(begin, 9); text != "u one, a fine" || begin != 0 {
 		t.Errorf("%q from %d on", text, begin)
 	}
-	var bad *coordinator.Error
+	var bad *task.Error
 	if _, _, err := w.c.SessionPage("web", 3, 1); !errors.As(err, &bad) || bad.Field != "cursor" {
 		t.Errorf("from no place: %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -47,13 +47,13 @@ func interrupted(t *testing.T) (next *world, id string) {
 	t.Helper()
 	w := newWorld(t)
 	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 		close(begun)
 		<-ctx.Done()
-		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
 	}
 	w.open()
-	id = w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
+	id = w.submit(task.TaskSpec{Prompt: "long"}).ID
 	<-begun
 	next = newWorld(t)
 	next.copies(w)
@@ -119,7 +119,7 @@ func TestEditedWhileItsMasterWasDead(t *testing.T) {
 			return errors.New("pid 42 is still there")
 		}
 		next.open()
-		next.expect(next.wait(next.submit(coordinator.TaskSpec{Prompt: "another", SessionKey: "s"}).ID), state.Done, "")
+		next.expect(next.wait(next.submit(task.TaskSpec{Prompt: "another", SessionKey: "s"}).ID), state.Done, "")
 		got, err := next.c.Task(context.Background(), id)
 		if err != nil || proofs != 1 || got.Status != status || got.Hold != (status == state.Queued) {
 			t.Errorf("%d proofs, and the task is %s, held %v, %v", proofs, got.Status, got.Hold, err)
@@ -139,7 +139,7 @@ func TestEditWhileRecovering(t *testing.T) {
 		return err
 	}
 	next.open()
-	next.expect(next.wait(next.submit(coordinator.TaskSpec{Prompt: "another", SessionKey: "s"}).ID), state.Done, "")
+	next.expect(next.wait(next.submit(task.TaskSpec{Prompt: "another", SessionKey: "s"}).ID), state.Done, "")
 	next.expect(next.wait(id), state.Canceled, "")
 	next.close()
 }
@@ -173,7 +173,7 @@ func TestShutdownWhileRecovering(t *testing.T) {
 func TestForbiddenEditIsAFinding(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 	w.wait(id)
 	w.stop()
 	if err := <-w.ran; err != nil {
@@ -202,16 +202,16 @@ func TestForbiddenEditIsAFinding(t *testing.T) {
 func TestShutdownRecordsInterrupted(t *testing.T) {
 	w := newWorld(t)
 	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 		close(begun)
 		<-ctx.Done()
-		if !errors.Is(context.Cause(ctx), coordinator.ErrShutdown) {
+		if !errors.Is(context.Cause(ctx), task.ErrShutdown) {
 			t.Errorf("ended by %v", context.Cause(ctx))
 		}
-		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
 	}
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "long"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "long"}).ID
 	<-begun
 	w.close()
 	w.agent.do = answer("fine")

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
@@ -19,14 +20,14 @@ import (
 
 // A Restoration is what going back to an earlier copy of tasks.md means.
 type Restoration struct {
-	From     string       `json:"from"`             // absolute path of the copy
-	Tasks    int          `json:"tasks"`            // in the copy
-	Gone     []state.Task `json:"gone"`             // that the copy does not have
-	Changed  []state.Task `json:"changed"`          // as they are in the copy
-	Back     []state.Task `json:"back"`             // that only the copy has
-	Running  []string     `json:"running"`          // ids of tasks that run now
-	Findings []Finding    `json:"findings"`         // what is wrong in the copy
-	Backup   string       `json:"backup,omitempty"` // where the ledger of before was put; "" if nothing was done
+	From     string         `json:"from"`             // absolute path of the copy
+	Tasks    int            `json:"tasks"`            // in the copy
+	Gone     []state.Task   `json:"gone"`             // that the copy does not have
+	Changed  []state.Task   `json:"changed"`          // as they are in the copy
+	Back     []state.Task   `json:"back"`             // that only the copy has
+	Running  []string       `json:"running"`          // ids of tasks that run now
+	Findings []task.Finding `json:"findings"`         // what is wrong in the copy
+	Backup   string         `json:"backup,omitempty"` // where the ledger of before was put; "" if nothing was done
 }
 
 // A RestorePlan is a copy of tasks.md that was read, for [RestorePlan.Compare].
@@ -34,14 +35,14 @@ type RestorePlan struct {
 	path  string
 	data  []byte
 	tasks map[string]state.Task
-	found []Finding
+	found []task.Finding
 }
 
 // ReadRestore reads a copy of tasks.md. The error says why a ledger of dir cannot
 // be made of it at all; what is wrong in single sections are findings.
 func ReadRestore(dir, path string) (*RestorePlan, error) {
 	refuse := func(hint, format string, args ...any) (*RestorePlan, error) {
-		return nil, invalid(hint, path+" "+format, args...)
+		return nil, task.Invalid(hint, path+" "+format, args...)
 	}
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -68,7 +69,7 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	base, fold := filepath.Base(path), newAlone()
 	p.found = findingsOf(ledger.CheckFile(base, data, fold.check))
 	if len(doc.Sections) == 0 {
-		p.found = append(p.found, Finding{File: base, Line: 1, Message: "there is no record in this file"})
+		p.found = append(p.found, task.Finding{File: base, Line: 1, Message: "there is no record in this file"})
 	}
 	p.tasks, err = tasksOf(fold.state)
 	return p, err
@@ -142,7 +143,7 @@ func sameTask(a, b *state.Task) bool {
 // confirm's leaves the ledger as it was, or says that the next start goes on with
 // the restore. The error has CodeBusy if a master runs, CodeConflict if a task is
 // running whose agent nobody has proved dead.
-func Restore(cfg Config, plan *RestorePlan, confirm func(*Restoration) error) (r *Restoration, err error) {
+func Restore(cfg task.Config, plan *RestorePlan, confirm func(*Restoration) error) (r *Restoration, err error) {
 	c, err := Open(cfg)
 	if err != nil {
 		return nil, err
@@ -173,15 +174,15 @@ func Restore(cfg Config, plan *RestorePlan, confirm func(*Restoration) error) (r
 
 // RunningError refuses to take a running task from its agent.
 func (r *Restoration) RunningError() error {
-	return &Error{
-		Code: CodeConflict, Message: fmt.Sprintf("task %s is running, as far as the ledger knows; nobody has looked whether its agent is dead", r.Running[0]),
+	return &task.Error{
+		Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running, as far as the ledger knows; nobody has looked whether its agent is dead", r.Running[0]),
 		Hint: "stint cancel " + r.Running[0] + ", or start a master and stop it: stint serve",
 	}
 }
 
 // reopen opens the restored ledger once: that takes over the sections in it which
 // nobody had taken over when it was copied, and rebuilds sessions.json.
-func reopen(cfg Config) error {
+func reopen(cfg task.Config) error {
 	c := newCoordinator(cfg)
 	if err := c.openFiles(); err != nil {
 		return fmt.Errorf("the ledger was restored and cannot be opened: %w", err)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/memory"
@@ -38,13 +39,13 @@ type run struct {
 	counted     state.Usage    // by the CLI in session before the run
 	strayed     string         // the session that the agent began in place of the one that it had to resume
 	outputs     []state.OutputFile
-	before      string         // the run that this one goes on from: what that has changed is the attempt's; "": none
-	looked      bool           // the answer was looked at: the findings are the outcome's
-	flagged     bool           // the task has findings in its records
-	account     *ledger.Record // what the evaluator's turn says about the account; nil if nothing
-	cut         bool           // of the attempt's answer only head and tail are left
-	probe       bool           // it finds out whether a shortage is over
-	check       *VerifyResult  // how the verify command ended; nil: it was not run, or was cut off
+	before      string             // the run that this one goes on from: what that has changed is the attempt's; "": none
+	looked      bool               // the answer was looked at: the findings are the outcome's
+	flagged     bool               // the task has findings in its records
+	account     *ledger.Record     // what the evaluator's turn says about the account; nil if nothing
+	cut         bool               // of the attempt's answer only head and tail are left
+	probe       bool               // it finds out whether a shortage is over
+	check       *task.VerifyResult // how the verify command ended; nil: it was not run, or was cut off
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	lastOutput  atomic.Pointer[time.Time] // nil: the agent has put nothing out yet
@@ -72,7 +73,7 @@ func (c *Coordinator) execute(r *run) {
 	c.carrySnapshot(r.before, r.id)
 	for now := r; now != nil; {
 		next, err := c.round(now)
-		if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+		if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
 			c.trouble("the end of run "+now.id+" could not be recorded", err)
 		}
 		now = next
@@ -82,7 +83,7 @@ func (c *Coordinator) execute(r *run) {
 // round carries out what a run's phase says, and records how it ended. It gives the
 // run that follows in the same attempt; nil if none does.
 func (c *Coordinator) round(r *run) (*run, error) {
-	var out Outcome
+	var out task.Outcome
 	switch r.task.Phase {
 	case state.PhaseVerify:
 		out = c.verify(r)
@@ -136,7 +137,7 @@ func (c *Coordinator) settle(r *run) {
 }
 
 // gather collects the files that a task is to leave, when all else went well.
-func (c *Coordinator) gather(r *run, out *Outcome) {
+func (c *Coordinator) gather(r *run, out *task.Outcome) {
 	t, err := c.whole(r.task.ID)
 	if err != nil || out.Class != "" || len(t.OutputSpec) == 0 {
 		return
@@ -158,27 +159,27 @@ func (c *Coordinator) gather(r *run, out *Outcome) {
 }
 
 // attempt prepares the run's files, locks its session and runs the agent.
-func (c *Coordinator) attempt(r *run) Outcome {
+func (c *Coordinator) attempt(r *run) task.Outcome {
 	t, err := c.whole(r.task.ID)
 	if err != nil {
 		return broken(err)
 	}
 	if t.Prompt == "" {
-		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
+		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
 	if wrong := c.misplaced(&t); wrong != "" {
 		return isMisplaced(wrong)
 	}
 	agent := c.cfg.Agents[r.task.Agent]
 	if agent == nil {
-		return Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: fmt.Sprintf("there is no agent %q here; stint doctor lists them", r.task.Agent)}
+		return task.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: fmt.Sprintf("there is no agent %q here; stint doctor lists them", r.task.Agent)}
 	}
 	if c.missesSession(r, t.Resume) {
-		return Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: noSession}
+		return task.Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: noSession}
 	}
 	unlock, err := session.Lock(r.ctx, c.cfg.StateDir, r.task.SessionID, c.cfg.SessionLockTimeout)
 	if errors.Is(err, session.ErrBusy) {
-		return Outcome{Class: state.ClassSessionBusy, ExitCode: -1, Error: err.Error()}
+		return task.Outcome{Class: state.ClassSessionBusy, ExitCode: -1, Error: err.Error()}
 	}
 	if err != nil {
 		return broken(err)
@@ -199,20 +200,20 @@ func (c *Coordinator) missesSession(r *run, resume string) bool {
 }
 
 // broken is the outcome of a run that could not begin for a reason of ours.
-func broken(err error) Outcome {
-	return Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error(), Shortage: ShortageOf(err)}
+func broken(err error) task.Outcome {
+	return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error(), Shortage: ShortageOf(err)}
 }
 
-func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
+func (c *Coordinator) runAgent(r *run, agent task.Agent, t *state.Task) task.Outcome {
 	if r.kept = r.session != "" && t.PromptKept == r.session; r.kept {
 		c.mu.Lock()
 		r.counted, _ = c.state.ThreadOf(r.task.Agent, r.session)
 		c.mu.Unlock()
 	}
 	turn, told, err := c.prepare(r, t)
-	var wrong *fileError
+	var wrong *task.FileError
 	if errors.As(err, &wrong) && ShortageOf(err) == 0 {
-		return Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error() + "; correct inputFiles in tasks.md and retry"}
+		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error() + "; correct inputFiles in tasks.md and retry"}
 	}
 	if err != nil {
 		return broken(err)
@@ -220,20 +221,20 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 	ctx := r.ctx
 	if limit := c.timeout(t); limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, limit, ErrTimeout)
+		ctx, stop = context.WithTimeoutCause(ctx, limit, task.ErrTimeout)
 		defer stop()
 	}
 	c.snapshot(r, t)
 	if err := c.say(r, session.RoleUser, prompt.UserMessage(told), ""); ShortageOf(err) != 0 {
 		return broken(err)
 	}
-	out := c.runTurn(ctx, r.task.Agent, agent, turn, func(e Event) { c.heard(r, e) })
+	out := c.runTurn(ctx, r.task.Agent, agent, turn, func(e task.Event) { c.heard(r, e) })
 	out.Fresh = r.session == ""
 	r.looked, r.flagged = true, len(t.Findings) > 0
 	if t.Iteration > 1 || r.kept { // what an earlier turn of the attempt was denied
 		out.Findings = together(t.Findings, out.Findings)
 	}
-	if cause := context.Cause(r.ctx); out.Class == state.ClassTimeout && errors.Is(cause, ErrCanceled) && !errors.Is(cause, errStrayed) {
+	if cause := context.Cause(r.ctx); out.Class == state.ClassTimeout && errors.Is(cause, task.ErrCanceled) && !errors.Is(cause, errStrayed) {
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled) // by a person, while the agent had its grace
 	}
 	if out.Class == state.ClassTimeout {
@@ -249,7 +250,7 @@ func (c *Coordinator) runAgent(r *run, agent Agent, t *state.Task) Outcome {
 }
 
 // errStrayed ends a run that goes on in another session than it must.
-var errStrayed = fmt.Errorf("%w: the session was not resumed", ErrCanceled)
+var errStrayed = fmt.Errorf("%w: the session was not resumed", task.ErrCanceled)
 
 // mayNotStray reports whether the run makes no sense in another session than the
 // one to resume: its user wants an error, or it does not have the prompt.
@@ -259,7 +260,7 @@ func (c *Coordinator) mayNotStray(r *run, now string) bool {
 
 // checkSession makes sure that the outcome is one of the session that was to be
 // resumed, and completes what it says about sessions.
-func (c *Coordinator) checkSession(r *run, t *state.Task, out *Outcome) {
+func (c *Coordinator) checkSession(r *run, t *state.Task, out *task.Outcome) {
 	if r.strayed == "" && !out.Forked && c.mayNotStray(r, out.Session) {
 		r.strayed = out.Session
 	}
@@ -287,39 +288,39 @@ const promptName = "prompt.md"
 
 // prepare makes runs/<runId> with the prompt as it is sent and the task's files. told is
 // that prompt before anything in it was escaped.
-func (c *Coordinator) prepare(r *run, t *state.Task) (turn Turn, told string, err error) {
+func (c *Coordinator) prepare(r *run, t *state.Task) (turn task.Turn, told string, err error) {
 	files, err := c.makeFiles(r.id)
 	if err != nil {
-		return Turn{}, "", err
+		return task.Turn{}, "", err
 	}
 	inputs, err := writeInputs(files, t.InputFiles)
 	if err != nil {
-		return Turn{}, "", err
+		return task.Turn{}, "", err
 	}
 	turn, told = c.turn(r, t), c.prompt(r, t, inputs, c.remember(r, t))
 	return turn, told, c.writePrompt(turn, r.task.Agent, told)
 }
 
 // writePrompt writes what an agent is sent.
-func (c *Coordinator) writePrompt(turn Turn, agent, text string) error {
+func (c *Coordinator) writePrompt(turn task.Turn, agent, text string) error {
 	return durable.PutFile(turn.Prompt, []byte(c.escapePrompt(agent, text)))
 }
 
 // escapePrompt returns a prompt in the form that an agent's CLI passes on unchanged.
 func (c *Coordinator) escapePrompt(agent, text string) string {
-	if a, ok := c.cfg.Agents[agent].(PromptEscaper); ok {
+	if a, ok := c.cfg.Agents[agent].(task.PromptEscaper); ok {
 		return a.EscapePrompt(text)
 	}
 	return text
 }
 
 // turn gives what an agent is told to do in a run.
-func (c *Coordinator) turn(r *run, t *state.Task) Turn {
+func (c *Coordinator) turn(r *run, t *state.Task) task.Turn {
 	dir := c.RunDir(r.id)
-	turn := Turn{
+	turn := task.Turn{
 		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName),
 		Workspace: t.Workspace, Model: t.Model, Session: r.session, Fork: r.kept,
-		Limits: RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
+		Limits: task.RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
 	}
 	if len(t.InputFiles) > 0 {
 		turn.Files = filepath.Join(dir, filesName)
@@ -340,7 +341,7 @@ func (c *Coordinator) prompt(r *run, t *state.Task, inputs []string, hits []memo
 
 // iterationOf gives the round of the verify loop that a turn belongs to; 0: there is none.
 func iterationOf(t *state.Task) int {
-	if !hasVerify(t) {
+	if !task.HasVerify(t) {
 		return 0
 	}
 	return max(1, t.Iteration)
@@ -348,7 +349,7 @@ func iterationOf(t *state.Task) int {
 
 // checkOf gives what is known of the verify command when an agent's turn begins.
 func (c *Coordinator) checkOf(t *state.Task) *prompt.Check {
-	if !hasVerify(t) || t.VerifyExitCode == nil || *t.VerifyExitCode == 0 {
+	if !task.HasVerify(t) || t.VerifyExitCode == nil || *t.VerifyExitCode == 0 {
 		return nil
 	}
 	return &prompt.Check{
@@ -436,7 +437,7 @@ func (c *Coordinator) timeout(t *state.Task) time.Duration {
 
 // heard takes what a running agent tells. Its session id is recorded the moment
 // it is known, so that a crash can resume it.
-func (c *Coordinator) heard(r *run, e Event) {
+func (c *Coordinator) heard(r *run, e task.Event) {
 	if e.Started {
 		c.begun(r)
 		return

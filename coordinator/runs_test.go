@@ -13,17 +13,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/prompt"
 	"stint/state"
 )
 
 // outcomes makes the agent end its runs so, one after the other. Each reports its
 // session first, as the CLIs do.
-func (w *world) outcomes(list ...coordinator.Outcome) {
-	w.agent.do = func(_ context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+func (w *world) outcomes(list ...task.Outcome) {
+	w.agent.do = func(_ context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
 		out := list[0]
 		list = list[1:]
-		report(coordinator.Event{Session: out.Session})
+		report(task.Event{Session: out.Session})
 		return out
 	}
 }
@@ -53,7 +54,7 @@ func tokens(in, out int64) state.Usage { return state.Usage{InputTokens: in, Out
 // difference, over tasks, retries, restarts and sessions that begin anew.
 func TestUsageOfARun(t *testing.T) {
 	w := newWorld(t)
-	run := func(spec coordinator.TaskSpec, want state.Usage, list ...coordinator.Outcome) string {
+	run := func(spec task.TaskSpec, want state.Usage, list ...task.Outcome) string {
 		t.Helper()
 		w.outcomes(list...)
 		spec.Prompt = "p"
@@ -63,10 +64,10 @@ func TestUsageOfARun(t *testing.T) {
 		}
 		return got.ID
 	}
-	cumulative := func(session string, in, out int64) coordinator.Outcome {
-		return coordinator.Outcome{Result: "ok", Session: session, Thread: tokens(in, out)}
+	cumulative := func(session string, in, out int64) task.Outcome {
+		return task.Outcome{Result: "ok", Session: session, Thread: tokens(in, out)}
 	}
-	web := coordinator.TaskSpec{SessionKey: "web"}
+	web := task.TaskSpec{SessionKey: "web"}
 	w.open()
 	run(web, tokens(110, 21), cumulative("n1", 110, 21))
 	run(web, tokens(120, 21), cumulative("n1", 230, 42))
@@ -74,24 +75,24 @@ func TestUsageOfARun(t *testing.T) {
 	// A run that fails after it was counted, and one before.
 	failed := cumulative("n1", 360, 63)
 	failed.Class, failed.ExitCode = state.ClassNetwork, 1
-	nothing := coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1"}
+	nothing := task.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1"}
 	last := run(web, tokens(270, 42), failed, nothing, cumulative("n1", 500, 84))
 
 	w.close()
 	w.open()
-	run(web, tokens(10, 1), cumulative("n1", 510, 85))                                      // after a restart
-	run(coordinator.TaskSpec{AgentSession: "n1"}, tokens(5, 2), cumulative("n1", 515, 87))  // by its native id
-	run(web, tokens(5, 0), cumulative("n1", 520, 87))                                       // which the session knows
-	run(web, tokens(30, 3), cumulative("n1", 30, 3))                                        // the count began anew
-	run(web, tokens(70, 7), cumulative("n2", 70, 7))                                        // another session instead
-	run(coordinator.TaskSpec{AgentSession: "x1"}, state.Usage{}, cumulative("x1", 9000, 9)) // nobody knows what was before
-	run(coordinator.TaskSpec{AgentSession: "x1"}, tokens(10, 1), cumulative("x1", 9010, 10))
+	run(web, tokens(10, 1), cumulative("n1", 510, 85))                               // after a restart
+	run(task.TaskSpec{AgentSession: "n1"}, tokens(5, 2), cumulative("n1", 515, 87))  // by its native id
+	run(web, tokens(5, 0), cumulative("n1", 520, 87))                                // which the session knows
+	run(web, tokens(30, 3), cumulative("n1", 30, 3))                                 // the count began anew
+	run(web, tokens(70, 7), cumulative("n2", 70, 7))                                 // another session instead
+	run(task.TaskSpec{AgentSession: "x1"}, state.Usage{}, cumulative("x1", 9000, 9)) // nobody knows what was before
+	run(task.TaskSpec{AgentSession: "x1"}, tokens(10, 1), cumulative("x1", 9010, 10))
 
 	// Some count each run alone, and the cost of the session.
-	spend := func(in int64, cost float64) coordinator.Outcome {
-		return coordinator.Outcome{Result: "ok", Session: "c1", Usage: tokens(in, 1), Thread: state.Usage{CostUSD: cost}}
+	spend := func(in int64, cost float64) task.Outcome {
+		return task.Outcome{Result: "ok", Session: "c1", Usage: tokens(in, 1), Thread: state.Usage{CostUSD: cost}}
 	}
-	api := coordinator.TaskSpec{SessionKey: "api"}
+	api := task.TaskSpec{SessionKey: "api"}
 	run(api, state.Usage{InputTokens: 5, OutputTokens: 1, CostUSD: 0.25}, spend(5, 0.25))
 	run(api, state.Usage{InputTokens: 7, OutputTokens: 1, CostUSD: 0.5}, spend(7, 0.75))
 
@@ -111,14 +112,14 @@ func TestUsageOfARun(t *testing.T) {
 func TestUsageOfATaskThatWasTakenOut(t *testing.T) {
 	w := newWorld(t)
 	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-		report(coordinator.Event{Session: "n1"})
+	w.agent.do = func(ctx context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
+		report(task.Event{Session: "n1"})
 		close(begun)
 		<-ctx.Done()
-		return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "n1", Thread: tokens(110, 21)}
+		return task.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "n1", Thread: tokens(110, 21)}
 	}
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 	<-begun
 	w.edit("\n## Task %s\n- status: canceled\n", id)
 	w.wait(id)
@@ -127,8 +128,8 @@ func TestUsageOfATaskThatWasTakenOut(t *testing.T) {
 	if got := w.task(id); got.Usage != tokens(110, 21) || got.Status != state.Canceled {
 		t.Errorf("%s, %+v", got.Status, got.Usage)
 	}
-	rows, err := coordinator.ReadUsage(t.Context(), w.dir, coordinator.UsageQuery{By: "task"})
-	if want := []coordinator.UsageRow{{Key: id, Runs: 1, Tasks: 1, Usage: tokens(110, 21)}}; err != nil || !cmp.Equal(rows, want) {
+	rows, err := coordinator.ReadUsage(t.Context(), w.dir, task.UsageQuery{By: "task"})
+	if want := []task.UsageRow{{Key: id, Runs: 1, Tasks: 1, Usage: tokens(110, 21)}}; err != nil || !cmp.Equal(rows, want) {
 		t.Errorf("usage: %+v, %v", rows, err)
 	}
 	w.close()
@@ -140,17 +141,17 @@ func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, ends := newWorld(t), make(chan struct{})
 		w.cfg.MaxRetries = 0
-		w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 			select {
 			case <-ends:
-				return coordinator.Outcome{Result: "fine"}
+				return task.Outcome{Result: "fine"}
 			case <-ctx.Done():
 				<-ends
-				return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+				return task.Outcome{Class: state.ClassCanceled, ExitCode: -1}
 			}
 		}
 		w.openUnwatched()
-		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		synctest.Wait()
 		w.takeOver("## Task %s\n- status: canceled\n", id)
 		if _, err := w.c.Retry(t.Context(), id, "client"); err != nil {
@@ -172,14 +173,14 @@ func TestKeptPromptIsNotSentAgain(t *testing.T) {
 	for _, class := range []state.Class{state.ClassRateLimited, state.ClassNetwork, state.ClassInterrupted, state.ClassStalled} {
 		t.Run(string(class), func(t *testing.T) {
 			w := newWorld(t)
-			bad := coordinator.Outcome{Class: class, ExitCode: 1, Error: "no", Session: "n1", Kept: true}
+			bad := task.Outcome{Class: class, ExitCode: 1, Error: "no", Session: "n1", Kept: true}
 			again := bad
 			again.Kept = false // it got no further than before
-			w.outcomes(bad, again, coordinator.Outcome{Result: "ok", Session: "n1"}, coordinator.Outcome{Result: "ok", Session: "n1"})
+			w.outcomes(bad, again, task.Outcome{Result: "ok", Session: "n1"}, task.Outcome{Result: "ok", Session: "n1"})
 			w.open()
-			id := w.submit(coordinator.TaskSpec{Prompt: "do it", SessionKey: "web"}).ID
+			id := w.submit(task.TaskSpec{Prompt: "do it", SessionKey: "web"}).ID
 			w.expect(w.wait(id), state.Done, "")
-			w.wait(w.submit(coordinator.TaskSpec{Prompt: "do more", SessionKey: "web"}).ID)
+			w.wait(w.submit(task.TaskSpec{Prompt: "do more", SessionKey: "web"}).ID)
 			w.close()
 			got := []string{w.sent(0), w.sent(1), w.sent(2), w.sent(3)}
 			if diff := cmp.Diff([]string{"do it", prompt.GoOn, prompt.GoOn, "do more"}, got); diff != "" {
@@ -200,14 +201,14 @@ func TestPromptIsSentAgain(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.BackoffBase = time.Hour
 	w.cfg.BackoffMax = time.Hour
-	w.outcomes(coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: 1, Session: "n1"},
-		coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1", Kept: true})
+	w.outcomes(task.Outcome{Class: state.ClassInterrupted, ExitCode: 1, Session: "n1"},
+		task.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1", Kept: true})
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
 	w.until(id, func(t *state.Task) bool { return t.Reason == state.ClassInterrupted })
 	w.edit("\n## Task %s\n- notBefore:\n", id)
 	w.until(id, func(t *state.Task) bool { return t.PromptKept == "n1" })
-	w.outcomes(coordinator.Outcome{Result: "ok", Session: "n1"})
+	w.outcomes(task.Outcome{Result: "ok", Session: "n1"})
 	w.edit("\n## Task %s\n- prompt: do that\n- notBefore:\n", id)
 	w.expect(w.wait(id), state.Done, "")
 	w.close()
@@ -221,17 +222,17 @@ func TestPromptIsSentAgain(t *testing.T) {
 func TestPromptIsEditedWhileItRuns(t *testing.T) {
 	w := newWorld(t)
 	begun, edited := make(chan struct{}), make(chan struct{})
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-		report(coordinator.Event{Session: "n1"})
+	w.agent.do = func(_ context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+		report(task.Event{Session: "n1"})
 		if turn.Attempt > 1 {
-			return coordinator.Outcome{Result: "ok", Session: "n1"}
+			return task.Outcome{Result: "ok", Session: "n1"}
 		}
 		close(begun)
 		<-edited
-		return coordinator.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1", Kept: true}
+		return task.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1", Kept: true}
 	}
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
 	<-begun
 	w.takeOver("## Task %s\n- prompt: do that\n", id)
 	close(edited)
@@ -313,28 +314,28 @@ func TestLostSession(t *testing.T) {
 		{"error", state.ClassContextFull, "", "no; a new conversation begins with --resume never"},
 	} {
 		t.Run(tc.missing+" "+string(tc.class), func(t *testing.T) {
-			missing, lost := tc.missing, coordinator.Outcome{Class: tc.class, ExitCode: 1, Error: "no"}
+			missing, lost := tc.missing, task.Outcome{Class: tc.class, ExitCode: 1, Error: "no"}
 			w := newWorld(t)
 			w.cfg.ResumeMissing = missing
 			w.cfg.MaxWorkers = 1
-			w.outcomes(coordinator.Outcome{Result: "ok", Session: "n1"})
+			w.outcomes(task.Outcome{Result: "ok", Session: "n1"})
 			w.open()
-			web := coordinator.TaskSpec{Prompt: "p", SessionKey: "web"}
+			web := task.TaskSpec{Prompt: "p", SessionKey: "web"}
 			first := w.wait(w.submit(web).ID)
 			gate := make(chan struct{})
-			w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 				switch turn.Session {
 				case "n1":
 					<-gate
 					return lost
 				case "":
-					return coordinator.Outcome{Result: "ok", Session: "of " + turn.TaskID}
+					return task.Outcome{Result: "ok", Session: "of " + turn.TaskID}
 				}
-				return coordinator.Outcome{Result: "ok", Session: turn.Session}
+				return task.Outcome{Result: "ok", Session: turn.Session}
 			}
 			second := w.submit(web).ID
 			w.until(second, func(t *state.Task) bool { return t.Status == state.Running })
-			named := w.submit(coordinator.TaskSpec{Prompt: "p", AgentSession: "n1", SessionKey: "api"}).ID
+			named := w.submit(task.TaskSpec{Prompt: "p", AgentSession: "n1", SessionKey: "api"}).ID
 			third := w.submit(web).ID
 			if missing == "error" {
 				close(gate)
@@ -378,12 +379,12 @@ func TestLostSession(t *testing.T) {
 // TestAgentStrays: an agent that quietly begins another session than the one to
 // resume.
 func TestAgentStrays(t *testing.T) {
-	stray := func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	stray := func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 		if turn.Session == "" {
-			return coordinator.Outcome{Result: "new", Session: "n9", Thread: tokens(7, 1)}
+			return task.Outcome{Result: "new", Session: "n9", Thread: tokens(7, 1)}
 		}
-		report(coordinator.Event{Session: "n2"})
-		out := coordinator.Outcome{Result: "ok", Session: "n2", Thread: tokens(50, 5)}
+		report(task.Event{Session: "n2"})
+		out := task.Outcome{Result: "ok", Session: "n2", Thread: tokens(50, 5)}
 		if ctx.Err() != nil {
 			out.Class, out.Error = state.ClassCanceled, "canceled"
 		}
@@ -407,7 +408,7 @@ func TestAgentStrays(t *testing.T) {
 			w.cfg.ResumeMissing = tc.missing
 			w.cfg.MaxWorkers = 0
 			w.open()
-			id := w.submit(coordinator.TaskSpec{Prompt: "do it", SessionKey: "web", AgentSession: "n1"}).ID
+			id := w.submit(task.TaskSpec{Prompt: "do it", SessionKey: "web", AgentSession: "n1"}).ID
 			if tc.kept {
 				w.edit("\n## Task %s\n- promptKept: n1\n", id)
 				w.until(id, func(t *state.Task) bool { return t.PromptKept == "n1" })
@@ -432,18 +433,18 @@ func TestAgentStrays(t *testing.T) {
 // leave are collected; without them it has not done its work.
 func TestFilesOfATask(t *testing.T) {
 	w := newWorld(t)
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		notes, err := os.ReadFile(filepath.Join(turn.Files, "data/notes.txt"))
 		if err == nil && len(w.agent.turns) > 1 {
 			err = os.WriteFile(filepath.Join(turn.Workspace, "results.txt"), append([]byte("got "), notes...), 0o600)
 		}
 		if err != nil {
-			return coordinator.Outcome{Class: state.ClassExit, Error: err.Error()}
+			return task.Outcome{Class: state.ClassExit, Error: err.Error()}
 		}
-		return coordinator.Outcome{Result: "ok", Session: "n1"}
+		return task.Outcome{Result: "ok", Session: "n1"}
 	}
 	w.open()
-	spec := coordinator.TaskSpec{Prompt: "p", OutputSpec: []string{"results.txt"}, InputFiles: []state.InputFile{{Name: "data/notes.txt", Content: "a note"}}}
+	spec := task.TaskSpec{Prompt: "p", OutputSpec: []string{"results.txt"}, InputFiles: []state.InputFile{{Name: "data/notes.txt", Content: "a note"}}}
 	got := w.wait(w.submit(spec).ID)
 	w.expect(got, state.Failed, state.ClassOutputMissing)
 	if got.Error != `the output file "results.txt" is missing` || len(got.OutputFiles) > 0 || got.Result != "ok" {
@@ -518,14 +519,14 @@ func TestSilenceShows(t *testing.T) {
 		w := newWorld(t)
 		w.cfg.IdleTimeout, w.cfg.StartupTimeout, w.cfg.Timeout = 10*time.Minute, 2*time.Minute, time.Hour
 		speak := make(chan struct{})
-		w.agent.do = func(_ context.Context, _ coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(_ context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
 			for range speak {
-				report(coordinator.Event{Bytes: 1})
+				report(task.Event{Bytes: 1})
 			}
-			return coordinator.Outcome{Result: "ok"}
+			return task.Outcome{Result: "ok"}
 		}
 		w.openUnwatched()
-		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		synctest.Wait()
 		begun := time.Now()
 		check := func(silent time.Duration, want string) {

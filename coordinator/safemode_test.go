@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -36,7 +36,7 @@ func TestSafeMode(t *testing.T) {
 				w.cfg.CrashLoop, w.cfg.MaxRetries = tc.limit, 5
 				w.hangs()
 				w.openUnwatched()
-				id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+				id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 				for n := 1; n <= tc.deaths; n++ {
 					time.Sleep(tc.life)
 					if w = w.dies(n == tc.clean); n < tc.deaths {
@@ -61,9 +61,9 @@ func TestSafeMode(t *testing.T) {
 
 // hangs makes the agent work until it is ended.
 func (w *world) hangs() {
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 		<-ctx.Done()
-		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
 	}
 }
 
@@ -86,7 +86,7 @@ func (w *world) dies(cleanly bool) *world {
 // still does so after a restart, and goes on after resume.
 func (w *world) resumes(id string) {
 	w.t.Helper()
-	more := w.submit(coordinator.TaskSpec{Prompt: "more", Parallel: true}).ID
+	more := w.submit(task.TaskSpec{Prompt: "more", Parallel: true}).ID
 	for range 2 {
 		why, err := w.c.Why(more)
 		if err != nil || !strings.Contains(why, "safe mode: 5 masters died") || !strings.HasSuffix(why, "stint resume") || len(w.agent.turns) > 0 {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"stint/coordinator/task"
 	"stint/memory"
 )
 
@@ -18,8 +19,8 @@ type MemoryQuery struct {
 // MemoryResult is what a search of notes has found, and why.
 type MemoryResult = memory.Result
 
-var errForeignNotes = &Error{
-	Code: CodeForbidden, Field: "workspace", Message: "a run may search the notes of its own workspace only", Hint: "leave it to the user",
+var errForeignNotes = &task.Error{
+	Code: task.CodeForbidden, Field: "workspace", Message: "a run may search the notes of its own workspace only", Hint: "leave it to the user",
 }
 
 // SearchMemory searches the notes of a workspace as for a task, and changes nothing. A
@@ -27,7 +28,7 @@ var errForeignNotes = &Error{
 // an *Error where the query is wrong.
 func (c *Coordinator) SearchMemory(ctx context.Context, q MemoryQuery) (MemoryResult, error) {
 	defer c.call()()
-	if err := CheckPrompt(q.Prompt); err != nil {
+	if err := task.CheckPrompt(q.Prompt); err != nil {
 		return MemoryResult{}, err
 	}
 	dir, err := checkDirectory(q.Workspace)
@@ -46,15 +47,15 @@ func (c *Coordinator) SearchMemory(ctx context.Context, q MemoryQuery) (MemoryRe
 // checkDirectory gives a workspace without links.
 func checkDirectory(path string) (string, error) {
 	const hint = "give the absolute path of a directory"
-	if !filepath.IsAbs(path) || !printable(path) {
-		return "", wrong("workspace", hint, "%s is not an absolute path", evidence(path))
+	if !filepath.IsAbs(path) || !task.IsPrintable(path) {
+		return "", task.Wrong("workspace", hint, "%s is not an absolute path", evidence(path))
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", wrong("workspace", hint, "the directory %s is not there", evidence(path))
+		return "", task.Wrong("workspace", hint, "the directory %s is not there", evidence(path))
 	}
 	if fi, err := os.Stat(real); err != nil || !fi.IsDir() {
-		return "", wrong("workspace", hint, "%s is no directory", evidence(path))
+		return "", task.Wrong("workspace", hint, "%s is no directory", evidence(path))
 	}
 	return real, nil
 }

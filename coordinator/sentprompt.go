@@ -14,16 +14,17 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"stint/coordinator/task"
 	"stint/memory"
 	"stint/state"
 )
 
 // SentPrompt gives the prompt of a run of a task: run is a run's id, a unique piece of
 // it, or its number among the agent's runs, from 1; "" is the agent's last one.
-func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (SentPrompt, error) {
+func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (task.SentPrompt, error) {
 	t, err := c.Task(ctx, ref)
 	if err != nil {
-		return SentPrompt{}, err
+		return task.SentPrompt{}, err
 	}
 	p, err := chooseRun(&t, run)
 	if err != nil {
@@ -32,7 +33,7 @@ func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (SentProm
 	dir := c.RunDir(p.RunID)
 	text, err := ReadOutput(dir, promptName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return p, &Error{Code: CodeNotFound, Message: fmt.Sprintf("the prompt of run %s of task %s is not there: its file was removed", p.RunID, t.ID), Hint: "stint show " + t.ID}
+		return p, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("the prompt of run %s of task %s is not there: its file was removed", p.RunID, t.ID), Hint: "stint show " + t.ID}
 	}
 	if err != nil {
 		return p, err
@@ -60,10 +61,10 @@ func readMemory(runDir string) *memory.Result {
 }
 
 // chooseRun finds a run of a task that had a prompt.
-func chooseRun(t *state.Task, run string) (SentPrompt, error) {
+func chooseRun(t *state.Task, run string) (task.SentPrompt, error) {
 	turns := turnsOf(t)
 	if len(turns) == 0 {
-		return SentPrompt{}, &Error{Code: CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
+		return task.SentPrompt{}, &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
 	}
 	s, err := turns[len(turns)-1], error(nil)
 	if run != "" {
@@ -72,9 +73,9 @@ func chooseRun(t *state.Task, run string) (SentPrompt, error) {
 	if err == nil && s.Phase == state.PhaseVerify {
 		err = noRun(t, "run %s is one of its verify command, which gets no prompt", run)
 	}
-	p := SentPrompt{TaskID: t.ID, RunID: s.RunID, Phase: s.Phase, Of: len(turns), Attempt: s.Attempt}
+	p := task.SentPrompt{TaskID: t.ID, RunID: s.RunID, Phase: s.Phase, Of: len(turns), Attempt: s.Attempt}
 	p.Number = 1 + slices.IndexFunc(turns, func(turn state.Step) bool { return turn.RunID == s.RunID })
-	if hasVerify(t) {
+	if task.HasVerify(t) {
 		p.Iteration = max(1, s.Iteration)
 	}
 	return p, err
@@ -97,8 +98,8 @@ func FindRun(t *state.Task, run string) (state.Step, error) {
 	case 1:
 		return found[0], nil
 	}
-	return state.Step{}, &Error{
-		Code: CodeAmbiguous, Hint: "give more of the id",
+	return state.Step{}, &task.Error{
+		Code: task.CodeAmbiguous, Hint: "give more of the id",
 		Message: fmt.Sprintf("task %s: %q fits several of its runs, such as %s and %s", t.ID, run, found[0].RunID, found[1].RunID),
 	}
 }
@@ -122,7 +123,7 @@ func turnsOf(t *state.Task) []state.Step {
 
 // noRun says that a task has no such run, or no prompt of it.
 func noRun(t *state.Task, format string, args ...any) error {
-	return &Error{Code: CodeNotFound, Message: "task " + t.ID + ": " + fmt.Sprintf(format, args...), Hint: "stint show " + t.ID}
+	return &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + ": " + fmt.Sprintf(format, args...), Hint: "stint show " + t.ID}
 }
 
 // IsRunID reports whether id can be the name of a run's directory. It may come from a

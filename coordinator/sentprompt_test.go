@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
 	"stint/state"
@@ -20,13 +20,13 @@ import (
 // of verify commands are none.
 func TestSentPrompt(t *testing.T) {
 	w := previewWorld(t)
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		if turn.Attempt == 1 {
-			return coordinator.Outcome{Class: state.ClassExit, Error: "no"}
+			return task.Outcome{Class: state.ClassExit, Error: "no"}
 		}
-		return coordinator.Outcome{Result: "yes", Session: "native-1"}
+		return task.Outcome{Result: "yes", Session: "native-1"}
 	}
-	id := w.wait(w.submit(coordinator.TaskSpec{Prompt: "do it", MaxAttempts: 2}).ID).ID
+	id := w.wait(w.submit(task.TaskSpec{Prompt: "do it", MaxAttempts: 2}).ID).ID
 	last, err := w.c.SentPrompt(t.Context(), id, "")
 	if err != nil {
 		t.Fatal(err)
@@ -54,14 +54,14 @@ func TestSentPrompt(t *testing.T) {
 	for run, want := range map[string]string{"0": "it has no run 0 of its agent: there are 2", "3": "it has no run 3", "nobody": "it has no run \"nobody\"", one.RunID[:4] + "-": "it has no run"} {
 		w.refusesPrompt(id, run, want)
 	}
-	if _, err := w.c.SentPrompt(t.Context(), id, one.RunID[:3]); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeAmbiguous}) || !strings.Contains(err.Error(), "fits several of its runs") {
+	if _, err := w.c.SentPrompt(t.Context(), id, one.RunID[:3]); !errors.Is(err, &task.Error{Code: task.CodeAmbiguous}) || !strings.Contains(err.Error(), "fits several of its runs") {
 		t.Error(err)
 	}
 	if err := os.RemoveAll(w.c.RunDir(last.RunID)); err != nil {
 		t.Fatal(err)
 	}
 	w.refusesPrompt(id, "", "is not there: its file was removed")
-	waits := w.submit(coordinator.TaskSpec{Prompt: "later", Hold: true}).ID
+	waits := w.submit(task.TaskSpec{Prompt: "later", Hold: true}).ID
 	w.refusesPrompt(waits, "", "has not run yet")
 	w.refusesPrompt("nobody", "", "there is no task")
 }
@@ -71,7 +71,7 @@ func TestSentPromptOfAPartialSearch(t *testing.T) {
 	w := noteWorld(t, func(string) (memory.Result, error) {
 		return memory.Result{Hits: []memory.Hit{}, Partial: "it took longer than 5s"}, nil
 	})
-	id := w.wait(w.submit(coordinator.TaskSpec{Prompt: "do it"}).ID).ID
+	id := w.wait(w.submit(task.TaskSpec{Prompt: "do it"}).ID).ID
 	p, err := w.c.SentPrompt(t.Context(), id, "")
 	if err != nil || p.Memory == nil || p.Memory.Partial != "it took longer than 5s" {
 		t.Errorf("the notes: %+v, %v", p.Memory, err)
@@ -81,7 +81,7 @@ func TestSentPromptOfAPartialSearch(t *testing.T) {
 func (w *world) refusesPrompt(id, run, want string) {
 	w.t.Helper()
 	_, err := w.c.SentPrompt(w.t.Context(), id, run)
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) || !strings.Contains(err.Error(), want) {
+	if !errors.Is(err, &task.Error{Code: task.CodeNotFound}) || !strings.Contains(err.Error(), want) {
 		w.t.Errorf("run %q: %v, and not %s", run, err, want)
 	}
 }
@@ -96,7 +96,7 @@ func TestSentPromptOfAVerifyLoop(t *testing.T) {
 	shell := &failsOnce{}
 	w.cfg.Shell = shell
 	w.open()
-	id := w.wait(w.submit(coordinator.TaskSpec{Prompt: "do it", VerifyCommand: "make test"}).ID).ID
+	id := w.wait(w.submit(task.TaskSpec{Prompt: "do it", VerifyCommand: "make test"}).ID).ID
 	for run, want := range map[string]string{"": prompt.MendIt, "2": prompt.MendIt, "1": "do it"} {
 		p, err := w.c.SentPrompt(t.Context(), id, run)
 		if err != nil || !strings.HasSuffix(p.Prompt, "\n\n## User message\n\n"+want) || p.Of != 2 || p.Iteration != p.Number {
@@ -109,10 +109,10 @@ func TestSentPromptOfAVerifyLoop(t *testing.T) {
 // failsOnce is a shell whose first command fails.
 type failsOnce struct{ first string }
 
-func (f *failsOnce) Verify(_ context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+func (f *failsOnce) Verify(_ context.Context, v task.VerifyRun) task.VerifyResult {
 	if f.first == "" {
 		f.first = v.RunID
-		return coordinator.VerifyResult{ExitCode: 1, Output: "FAIL\n"}
+		return task.VerifyResult{ExitCode: 1, Output: "FAIL\n"}
 	}
-	return coordinator.VerifyResult{}
+	return task.VerifyResult{}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -21,7 +22,7 @@ func (in *intake) shareKey() error {
 	for i := range in.list {
 		s := &in.list[i]
 		if s.IdempotencyKey != "" {
-			return in.at(i, wrong("idempotencyKey", "leave it out, or give keys to the tasks alone", "the list has an idempotency key, and the task has another one"))
+			return in.at(i, task.Wrong("idempotencyKey", "leave it out, or give keys to the tasks alone", "the list has an idempotency key, and the task has another one"))
 		}
 		s.IdempotencyKey = state.PartKey(in.key, i+1)
 	}
@@ -105,7 +106,7 @@ func (in *intake) known(s *submission) (*state.Task, error) {
 	_, usedByList := c.state.ByIdempotencyKey(state.PartKey(s.IdempotencyKey, 1))
 	switch {
 	case there && id != s.ID:
-		return nil, &Error{Code: CodeConflict, Message: fmt.Sprintf("task %s is there already, and not under this idempotency key", s.ID), Hint: "leave the id out, or give the task another one", Field: "id"}
+		return nil, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is there already, and not under this idempotency key", s.ID), Hint: "leave the id out, or give the task another one", Field: "id"}
 	case usedByList && s.IdempotencyKey != "":
 		return nil, keyTaken(s.IdempotencyKey, "a list of tasks", "give this task another one")
 	case !used:
@@ -119,5 +120,5 @@ func (in *intake) known(s *submission) (*state.Task, error) {
 }
 
 func keyTaken(key, by, hint string) error {
-	return &Error{Code: CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to %s", state.GivenKey(key).Given(), by), Hint: hint, Field: "idempotencyKey"}
+	return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to %s", state.GivenKey(key).Given(), by), Hint: hint, Field: "idempotencyKey"}
 }

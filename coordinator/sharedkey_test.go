@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -21,12 +21,12 @@ import (
 // once submits prompts under a key: as a list, or, where text begins with "=", one task.
 func (w *world) once(key, text string) ([]string, error) {
 	if prompt, single := strings.CutPrefix(text, "="); single {
-		t, err := w.try(coordinator.TaskSpec{Prompt: prompt, IdempotencyKey: key})
+		t, err := w.try(task.TaskSpec{Prompt: prompt, IdempotencyKey: key})
 		return []string{t.ID}, err
 	}
-	specs := []coordinator.TaskSpec{}
+	specs := []task.TaskSpec{}
 	for _, prompt := range strings.Split(text, "") {
-		specs = append(specs, coordinator.TaskSpec{Prompt: prompt, Workspace: w.work})
+		specs = append(specs, task.TaskSpec{Prompt: prompt, Workspace: w.work})
 	}
 	tasks, err := w.c.SubmitOnce(w.t.Context(), key, specs)
 	return idsOf(tasks), err
@@ -58,7 +58,7 @@ func TestKeyOfAList(t *testing.T) {
 			if second == first && (err != nil || !slices.Equal(ids, made)) {
 				t.Errorf("%s again: %v %v, want %v", first, ids, err, made)
 			}
-			if second != first && (!errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) || !strings.Contains(err.Error(), fmt.Sprintf("the idempotency key %q", first))) {
+			if second != first && (!errors.Is(err, &task.Error{Code: task.CodeConflict}) || !strings.Contains(err.Error(), fmt.Sprintf("the idempotency key %q", first))) {
 				t.Errorf("%s after %s: %v %v", second, first, ids, err)
 			}
 			if got := len(w.c.List(state.Filter{})); got != total {
@@ -125,7 +125,7 @@ func TestRepeatsDoNotHoldUpTheLedger(t *testing.T) {
 			if again, err := w.once("k", "abc"); err != nil || !slices.Equal(again, ids) {
 				t.Errorf("%v %v, want %v", again, err, ids)
 			}
-			if _, err := w.once("k", "abx"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+			if _, err := w.once("k", "abx"); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 				t.Errorf("another list: %v", err)
 			}
 		}()
@@ -148,22 +148,22 @@ func TestRepeatAfterTheLast(t *testing.T) {
 	w.open()
 	defer w.close()
 	const before, like = "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c12"
-	w.submit(coordinator.TaskSpec{ID: before, Prompt: "a"})
+	w.submit(task.TaskSpec{ID: before, Prompt: "a"})
 	ids := map[string]string{}
 	refs := []string{"@last", before[:30], before}
 	for _, ref := range refs[1:] {
-		ids[ref] = w.submit(coordinator.TaskSpec{Prompt: "p", After: []string{ref}, IdempotencyKey: ref}).ID
+		ids[ref] = w.submit(task.TaskSpec{Prompt: "p", After: []string{ref}, IdempotencyKey: ref}).ID
 	}
-	ids["@last"] = w.submit(coordinator.TaskSpec{Prompt: "p", After: []string{"@last"}, IdempotencyKey: "@last"}).ID
-	w.submit(coordinator.TaskSpec{ID: like, Prompt: "b"})
+	ids["@last"] = w.submit(task.TaskSpec{Prompt: "p", After: []string{"@last"}, IdempotencyKey: "@last"}).ID
+	w.submit(task.TaskSpec{ID: like, Prompt: "b"})
 	for _, ref := range refs {
-		spec := coordinator.TaskSpec{Prompt: "p", Workspace: w.work, After: []string{ref}, IdempotencyKey: ref}
+		spec := task.TaskSpec{Prompt: "p", Workspace: w.work, After: []string{ref}, IdempotencyKey: ref}
 		if got, err := w.try(spec); err != nil || got.ID != ids[ref] {
 			t.Errorf("%s: %s %v", ref, got.ID, err)
 		}
 		for _, other := range [][]string{nil, {like}, {newID()}, {ref, like}} {
 			spec.After = other
-			if _, err := w.try(spec); ref != "@last" && !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+			if _, err := w.try(spec); ref != "@last" && !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 				t.Errorf("%s, and then %s: %v", ref, other, err)
 			}
 		}
@@ -192,7 +192,7 @@ func TestKeyOfAListInTheArchive(t *testing.T) {
 		t.Errorf("%v %v, want %v", again, err, ids)
 	}
 	for _, other := range []string{"a", "ab", "abcd", "=a"} {
-		if _, err := w.once("k", other); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		if _, err := w.once("k", other); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 			t.Errorf("%s: %v", other, err)
 		}
 	}
@@ -204,24 +204,24 @@ func TestKeyOfAListAndOthers(t *testing.T) {
 	w.open()
 	defer w.close()
 	id := newID()
-	w.submit(coordinator.TaskSpec{ID: id, Prompt: "a"})
+	w.submit(task.TaskSpec{ID: id, Prompt: "a"})
 	tests := []struct {
 		key  string
-		spec coordinator.TaskSpec
-		code coordinator.Code
+		spec task.TaskSpec
+		code task.Code
 		want string
 	}{
-		{"", coordinator.TaskSpec{}, coordinator.CodeInvalid, "idempotencyKey"},
-		{"a\tb", coordinator.TaskSpec{}, coordinator.CodeInvalid, "idempotencyKey"},
-		{strings.Repeat("k", 257), coordinator.TaskSpec{}, coordinator.CodeInvalid, "idempotencyKey"},
-		{"k", coordinator.TaskSpec{IdempotencyKey: "mine"}, coordinator.CodeInvalid, "1.idempotencyKey"},
-		{"k", coordinator.TaskSpec{Model: "a b"}, coordinator.CodeInvalid, "1.model"},
-		{"k", coordinator.TaskSpec{ID: id}, coordinator.CodeConflict, "1.id"}, // it has no such key
+		{"", task.TaskSpec{}, task.CodeInvalid, "idempotencyKey"},
+		{"a\tb", task.TaskSpec{}, task.CodeInvalid, "idempotencyKey"},
+		{strings.Repeat("k", 257), task.TaskSpec{}, task.CodeInvalid, "idempotencyKey"},
+		{"k", task.TaskSpec{IdempotencyKey: "mine"}, task.CodeInvalid, "1.idempotencyKey"},
+		{"k", task.TaskSpec{Model: "a b"}, task.CodeInvalid, "1.model"},
+		{"k", task.TaskSpec{ID: id}, task.CodeConflict, "1.id"}, // it has no such key
 	}
 	for _, tt := range tests {
 		tt.spec.Prompt, tt.spec.Workspace = "a", w.work
-		_, err := w.c.SubmitOnce(t.Context(), tt.key, []coordinator.TaskSpec{{Prompt: "p", Workspace: w.work}, tt.spec})
-		if !errors.Is(err, &coordinator.Error{Code: tt.code}) || fieldOf(err) != tt.want {
+		_, err := w.c.SubmitOnce(t.Context(), tt.key, []task.TaskSpec{{Prompt: "p", Workspace: w.work}, tt.spec})
+		if !errors.Is(err, &task.Error{Code: tt.code}) || fieldOf(err) != tt.want {
 			t.Errorf("%q %+v: %v (%s)", tt.key, tt.spec, err, fieldOf(err))
 		}
 	}
@@ -256,7 +256,7 @@ func TestKeysNeverShareAList(t *testing.T) {
 					won[key] = map[string]bool{body + fmt.Sprint(" ", ids): true}
 				case err == nil:
 					won[key][body+fmt.Sprint(" ", ids)] = true
-				case !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}):
+				case !errors.Is(err, &task.Error{Code: task.CodeConflict}):
 					t.Error(err)
 				}
 			})
@@ -286,38 +286,38 @@ func TestAnotherBodyIsAConflict(t *testing.T) {
 	w.cfg.Agents["codex"] = w.agent
 	w.open()
 	defer w.close()
-	base := coordinator.TaskSpec{Prompt: "p", Workspace: w.work, IdempotencyKey: "k"}
+	base := task.TaskSpec{Prompt: "p", Workspace: w.work, IdempotencyKey: "k"}
 	first := w.submit(base)
-	other := w.submit(coordinator.TaskSpec{Prompt: "other"}).ID
-	for name, change := range map[string]func(*coordinator.TaskSpec){
-		"prompt": func(s *coordinator.TaskSpec) { s.Prompt = "q" }, "agent": func(s *coordinator.TaskSpec) { s.Agent = "codex" },
-		"model": func(s *coordinator.TaskSpec) { s.Model = "m" }, "workspace": func(s *coordinator.TaskSpec) { s.Workspace = t.TempDir() },
-		"sessionKey": func(s *coordinator.TaskSpec) { s.SessionKey = "web" }, "label": func(s *coordinator.TaskSpec) { s.Label = "l" },
-		"parallel": func(s *coordinator.TaskSpec) { s.Parallel = true }, "resume": func(s *coordinator.TaskSpec) { s.Resume = "never" },
-		"timeout": func(s *coordinator.TaskSpec) { s.Timeout = "9m" }, "priority": func(s *coordinator.TaskSpec) { s.Priority = 9 },
-		"maxAttempts": func(s *coordinator.TaskSpec) { s.MaxAttempts = 9 }, "noWaitLimit": func(s *coordinator.TaskSpec) { s.NoWaitLimit = true },
-		"after": func(s *coordinator.TaskSpec) { s.After = []string{other} }, "afterPolicy": func(s *coordinator.TaskSpec) { s.AfterPolicy = "any" },
-		"tenantId": func(s *coordinator.TaskSpec) { s.TenantID = "t" }, "queue": func(s *coordinator.TaskSpec) { s.Queue = "q" },
-		"fallback": func(s *coordinator.TaskSpec) { s.Fallback = []string{"codex"} }, "verifyCommand": func(s *coordinator.TaskSpec) { s.VerifyCommand = "true" },
-		"maxIterations": func(s *coordinator.TaskSpec) { s.MaxIterations = 2 }, "verifyTimeout": func(s *coordinator.TaskSpec) { s.VerifyTimeout = "9m" },
-		"onFailure": func(s *coordinator.TaskSpec) { s.OnFailure = "f" }, "onIssue": func(s *coordinator.TaskSpec) { s.OnIssue = "i" },
-		"inputFiles": func(s *coordinator.TaskSpec) { s.InputFiles = []state.InputFile{{Name: "a"}} }, "outputSpec": func(s *coordinator.TaskSpec) { s.OutputSpec = []string{"a"} },
-		"agentSession": func(s *coordinator.TaskSpec) { s.AgentSession = "native-2" },
+	other := w.submit(task.TaskSpec{Prompt: "other"}).ID
+	for name, change := range map[string]func(*task.TaskSpec){
+		"prompt": func(s *task.TaskSpec) { s.Prompt = "q" }, "agent": func(s *task.TaskSpec) { s.Agent = "codex" },
+		"model": func(s *task.TaskSpec) { s.Model = "m" }, "workspace": func(s *task.TaskSpec) { s.Workspace = t.TempDir() },
+		"sessionKey": func(s *task.TaskSpec) { s.SessionKey = "web" }, "label": func(s *task.TaskSpec) { s.Label = "l" },
+		"parallel": func(s *task.TaskSpec) { s.Parallel = true }, "resume": func(s *task.TaskSpec) { s.Resume = "never" },
+		"timeout": func(s *task.TaskSpec) { s.Timeout = "9m" }, "priority": func(s *task.TaskSpec) { s.Priority = 9 },
+		"maxAttempts": func(s *task.TaskSpec) { s.MaxAttempts = 9 }, "noWaitLimit": func(s *task.TaskSpec) { s.NoWaitLimit = true },
+		"after": func(s *task.TaskSpec) { s.After = []string{other} }, "afterPolicy": func(s *task.TaskSpec) { s.AfterPolicy = "any" },
+		"tenantId": func(s *task.TaskSpec) { s.TenantID = "t" }, "queue": func(s *task.TaskSpec) { s.Queue = "q" },
+		"fallback": func(s *task.TaskSpec) { s.Fallback = []string{"codex"} }, "verifyCommand": func(s *task.TaskSpec) { s.VerifyCommand = "true" },
+		"maxIterations": func(s *task.TaskSpec) { s.MaxIterations = 2 }, "verifyTimeout": func(s *task.TaskSpec) { s.VerifyTimeout = "9m" },
+		"onFailure": func(s *task.TaskSpec) { s.OnFailure = "f" }, "onIssue": func(s *task.TaskSpec) { s.OnIssue = "i" },
+		"inputFiles": func(s *task.TaskSpec) { s.InputFiles = []state.InputFile{{Name: "a"}} }, "outputSpec": func(s *task.TaskSpec) { s.OutputSpec = []string{"a"} },
+		"agentSession": func(s *task.TaskSpec) { s.AgentSession = "native-2" },
 	} {
 		spec := base
 		change(&spec)
-		if _, err := w.try(spec); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) || fieldOf(err) != "idempotencyKey" {
+		if _, err := w.try(spec); !errors.Is(err, &task.Error{Code: task.CodeConflict}) || fieldOf(err) != "idempotencyKey" {
 			t.Errorf("another %s: %v", name, err)
 		}
 		spec.ID = first.ID // the id is known too, and the body is another one all the same
-		if _, err := w.try(spec); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		if _, err := w.try(spec); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 			t.Errorf("another %s with the id: %v", name, err)
 		}
 	}
-	for name, change := range map[string]func(*coordinator.TaskSpec){
-		"the same": func(*coordinator.TaskSpec) {}, "id": func(s *coordinator.TaskSpec) { s.ID = first.ID }, "another id": func(s *coordinator.TaskSpec) { s.ID = newID() },
-		"named agent": func(s *coordinator.TaskSpec) { s.Agent = "demo" }, "resume": func(s *coordinator.TaskSpec) { s.Resume = "auto" },
-		"hold": func(s *coordinator.TaskSpec) { s.Hold = true }, "notBefore": func(s *coordinator.TaskSpec) { s.NotBefore = time.Now().Add(time.Hour) },
+	for name, change := range map[string]func(*task.TaskSpec){
+		"the same": func(*task.TaskSpec) {}, "id": func(s *task.TaskSpec) { s.ID = first.ID }, "another id": func(s *task.TaskSpec) { s.ID = newID() },
+		"named agent": func(s *task.TaskSpec) { s.Agent = "demo" }, "resume": func(s *task.TaskSpec) { s.Resume = "auto" },
+		"hold": func(s *task.TaskSpec) { s.Hold = true }, "notBefore": func(s *task.TaskSpec) { s.NotBefore = time.Now().Add(time.Hour) },
 	} {
 		spec := base
 		change(&spec)

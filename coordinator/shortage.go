@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -61,27 +62,27 @@ func (c *Coordinator) lack(n syscall.Errno) string {
 
 // A lacking is a present shortage.
 type lacking struct {
-	Shortage
+	task.Shortage
 	wait    time.Duration
 	journal bool // it is the journal that could not be written: its next write tells whether that is over
 }
 
 // Shortage tells of what the machine lacks while tasks wait for it; nil if nothing.
-func (c *Coordinator) Shortage() *Shortage {
+func (c *Coordinator) Shortage() *task.Shortage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.shortage()
 }
 
 // shortage is Shortage. mu is held.
-func (c *Coordinator) shortage() *Shortage {
+func (c *Coordinator) shortage() *task.Shortage {
 	lim := c.limits()
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	if c.short == nil || c.state.Counts()[state.Queued] == 0 {
 		return nil
 	}
-	return &Shortage{What: c.short.What, Since: c.short.Since, Next: lim.Again}
+	return &task.Shortage{What: c.short.What, Since: c.short.Since, Next: lim.Again}
 }
 
 // lacks notes a shortage. Once it is known, only a probe, or a write to the journal that
@@ -93,7 +94,7 @@ func (c *Coordinator) lacks(n syscall.Errno, isProbe, journal bool) {
 	begins := s == nil
 	switch {
 	case begins:
-		s = &lacking{Shortage: Shortage{Since: now}, wait: firstProbe, journal: journal}
+		s = &lacking{Shortage: task.Shortage{Since: now}, wait: firstProbe, journal: journal}
 	case !isProbe || s.journal != journal:
 		c.runsMu.Unlock()
 		return
@@ -131,7 +132,7 @@ const shortLasts = 2 * time.Second
 // machine lacked something, or just after that: it may have met that itself, which its
 // exit code does not say. The task uses up one of its retries, of which there is an end,
 // and nothing else.
-func (c *Coordinator) blameShortage(r *run, out *Outcome) {
+func (c *Coordinator) blameShortage(r *run, out *task.Outcome) {
 	c.runsMu.Lock()
 	s := c.short
 	if s == nil && r.begun.Before(c.shortOver.Add(shortLasts)) {

@@ -16,12 +16,13 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 // short is a run that could not begin.
-func short(n syscall.Errno) coordinator.Outcome {
-	return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: n.Error(), Shortage: n}
+func short(n syscall.Errno) task.Outcome {
+	return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: n.Error(), Shortage: n}
 }
 
 // lines is a log of which the warnings and errors count.
@@ -57,17 +58,17 @@ func TestShortage(t *testing.T) {
 		log := w.logs()
 		back := time.Now().Add(time.Hour)
 		var tries atomic.Int64
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 			if time.Now().Before(back) {
 				tries.Add(1)
 				return short(syscall.EMFILE)
 			}
-			return coordinator.Outcome{Result: "fine"}
+			return task.Outcome{Result: "fine"}
 		}
 		w.openUnwatched()
 		var ids []string
 		for range 20 {
-			ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true}).ID)
+			ids = append(ids, w.submit(task.TaskSpec{Prompt: "p", Parallel: true}).ID)
 		}
 		size := func() int64 {
 			fi, err := os.Stat(filepath.Join(w.dir, "journal.md"))
@@ -116,21 +117,21 @@ func TestShortageEndsWhenAnAgentIsAtWork(t *testing.T) {
 		w := limitedWorld(t)
 		log := w.logs()
 		var over atomic.Bool
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(_ context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 			if turn.Model != "first" && !over.Load() {
 				return short(syscall.EAGAIN)
 			}
-			report(coordinator.Event{Started: true})
+			report(task.Event{Started: true})
 			time.Sleep(time.Hour)
-			return coordinator.Outcome{Result: "fine"}
+			return task.Outcome{Result: "fine"}
 		}
 		w.openUnwatched()
 		begun := time.Now()
-		first := w.submit(coordinator.TaskSpec{Prompt: "p", Model: "first", Parallel: true, Timeout: "2h"}).ID
+		first := w.submit(task.TaskSpec{Prompt: "p", Model: "first", Parallel: true, Timeout: "2h"}).ID
 		time.Sleep(time.Second)
 		var ids []string
 		for range 3 {
-			ids = append(ids, w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true, Timeout: "2h"}).ID)
+			ids = append(ids, w.submit(task.TaskSpec{Prompt: "p", Parallel: true, Timeout: "2h"}).ID)
 		}
 		time.Sleep(10 * time.Second)
 		if got := w.task(first); got.Status != state.Running {
@@ -164,8 +165,8 @@ func TestAgentMeetsAShortage(t *testing.T) {
 		w := limitedWorld(t)
 		w.cfg.MaxRetries = 3
 		var tries, runs atomic.Int64
-		w.agent.do = func(_ context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-			exit := coordinator.Outcome{Class: state.ClassExit, ExitCode: 2, Error: "the agent ended with exit code 2"}
+		w.agent.do = func(_ context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+			exit := task.Outcome{Class: state.ClassExit, ExitCode: 2, Error: "the agent ended with exit code 2"}
 			switch {
 			case turn.Model == "unlucky" && tries.Add(1) == 1:
 				time.Sleep(10 * time.Second) // the shortage comes meanwhile, and is over
@@ -176,14 +177,14 @@ func TestAgentMeetsAShortage(t *testing.T) {
 			case turn.Model == "" && tries.Add(1) < 5:
 				return short(syscall.EAGAIN)
 			}
-			report(coordinator.Event{Started: true})
-			return coordinator.Outcome{Result: "fine"}
+			report(task.Event{Started: true})
+			return task.Outcome{Result: "fine"}
 		}
 		w.openUnwatched()
-		unlucky := w.submit(coordinator.TaskSpec{Prompt: "p", Model: "unlucky", Parallel: true}).ID
+		unlucky := w.submit(task.TaskSpec{Prompt: "p", Model: "unlucky", Parallel: true}).ID
 		time.Sleep(time.Second)
-		other := w.submit(coordinator.TaskSpec{Prompt: "p", Parallel: true}).ID
-		broken := w.submit(coordinator.TaskSpec{Prompt: "p", Model: "broken", Parallel: true}).ID
+		other := w.submit(task.TaskSpec{Prompt: "p", Parallel: true}).ID
+		broken := w.submit(task.TaskSpec{Prompt: "p", Model: "broken", Parallel: true}).ID
 		w.expect(w.ended(other), state.Done, "")
 		if got := w.ended(unlucky); got.Status != state.Done || got.Attempt != 1 || got.Retries != 1 {
 			t.Errorf("it is %s after attempt %d and %d retries: %s", got.Status, got.Attempt, got.Retries, got.Error)
@@ -204,20 +205,20 @@ func TestShortageOfAStep(t *testing.T) {
 			w := newJudgeWorld(t)
 			w.cfg.MaxIterations = 1
 			checks, judged := 0, 0
-			w.cfg.Shell = &fakeShell{do: func(context.Context, coordinator.VerifyRun) coordinator.VerifyResult {
+			w.cfg.Shell = &fakeShell{do: func(context.Context, task.VerifyRun) task.VerifyResult {
 				if checks++; checks <= 2 {
-					return coordinator.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1, Shortage: syscall.EAGAIN}
+					return task.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1, Shortage: syscall.EAGAIN}
 				}
-				return coordinator.VerifyResult{ExitCode: code, Error: "checked"}
+				return task.VerifyResult{ExitCode: code, Error: "checked"}
 			}}
-			w.judge = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+			w.judge = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 				if judged++; judged <= 3 {
 					return short(syscall.ENOMEM)
 				}
 				return judges(`{"findings":[{"kind":"wrong","message":"it is wrong"}]}`)(ctx, turn, report)
 			}
 			w.openUnwatched()
-			got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p", VerifyCommand: "make test"}).ID)
+			got := w.ended(w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: "make test"}).ID)
 			w.close()
 			agent, _ := w.turns()
 			if got.Status != want || got.Result != "the answer" || got.Attempt != 1 || got.Retries != 0 || agent != 1 || checks != 3 || judged != 4 || len(got.Findings) != 1 {
@@ -234,7 +235,7 @@ func TestShortageOfAReleasedTask(t *testing.T) {
 	w, id := interrupted(t)
 	w.cfg.MaxRetries = 0
 	w.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
-	w.outcomes(short(syscall.EMFILE), coordinator.Outcome{Result: "fine"})
+	w.outcomes(short(syscall.EMFILE), task.Outcome{Result: "fine"})
 	w.open()
 	w.until(id, (*state.Task).Orphaned)
 	if _, err := w.c.Release(t.Context(), id, "client"); err != nil {
@@ -250,12 +251,12 @@ func TestShortageOfAReleasedTask(t *testing.T) {
 func TestInterruptedWhileWeGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-			return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: "the gate was killed"}
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+			return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: "the gate was killed"}
 		}
 		w.openUnwatched()
 		begun := time.Now()
-		got := w.ended(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		got := w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 		w.close()
 		w.expect(got, state.Dead, state.ClassInterrupted)
 		if took := time.Since(begun); len(w.agent.turns) != 1+w.cfg.MaxRetries || took < 5*time.Minute {

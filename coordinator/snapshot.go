@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -63,7 +64,7 @@ var (
 func (c *Coordinator) snapshot(r *run, t *state.Task) {
 	commit, of := c.snapshotOf(r.id)
 	made := commit == "" && t.Iteration > 1 || of == strconv.Quote(t.Workspace)
-	if made || !hasVerify(t) || c.cfg.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
+	if made || !task.HasVerify(t) || c.cfg.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
 		return
 	}
 	text, err := c.git(r, t, "git-snapshot", snapshotCommand)
@@ -112,7 +113,7 @@ func (c *Coordinator) carrySnapshot(from, to string) {
 // changes gives what the attempt of a run has changed, "" where that is not known.
 func (c *Coordinator) changes(r *run, t *state.Task, shown string) string {
 	commit, of := c.snapshotOf(r.id)
-	if of != strconv.Quote(t.Workspace) || !hasVerify(t) || c.cfg.Shell == nil {
+	if of != strconv.Quote(t.Workspace) || !task.HasVerify(t) || c.cfg.Shell == nil {
 		return ""
 	}
 	diff, err := c.git(r, t, "git-diff", fmt.Sprintf(diffCommand, shellQuote(filepath.Join(c.RunDir(r.id), snapshotName)), commit, shown))
@@ -134,7 +135,7 @@ func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, 
 		return "", err
 	}
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
-	res := c.cfg.Shell.Verify(r.ctx, VerifyRun{
+	res := c.cfg.Shell.Verify(r.ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: c.cfg.Grace,
 		Command: fmt.Sprintf("d=%s; { ( %s\n); echo $? >%s; } | head -c %d >%s", shellQuote(dir), command, shellQuote(code), mostDiff, shellQuote(out)),
 	})

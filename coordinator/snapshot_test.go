@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -20,15 +20,15 @@ import (
 // for verify commands.
 type gitWorld struct {
 	*world
-	checks   []coordinator.VerifyResult
-	git      func(v coordinator.VerifyRun) *coordinator.VerifyResult // nil, or its result is: git runs
+	checks   []task.VerifyResult
+	git      func(v task.VerifyRun) *task.VerifyResult // nil, or its result is: git runs
 	gitCalls []string
 }
 
 const soundTest = "package calc\n\nfunc TestAdd(t *testing.T) {\n\tif add(1, 2) != 3 {\n\t\tt.Fatal()\n\t}\n}\n"
 
 func newGitWorld(t *testing.T) *gitWorld {
-	w := &gitWorld{world: newWorld(t), checks: []coordinator.VerifyResult{{}}}
+	w := &gitWorld{world: newWorld(t), checks: []task.VerifyResult{{}}}
 	w.cfg.Shell, w.cfg.MaxIterations = w, 3
 	w.write("calc_test.go", soundTest)
 	w.run("git init -q && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm start")
@@ -51,7 +51,7 @@ func (w *gitWorld) run(command string) {
 	}
 }
 
-func (w *gitWorld) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+func (w *gitWorld) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 	if v.Command == "make test" {
 		res := w.checks[0]
 		if len(w.checks) > 1 {
@@ -68,28 +68,28 @@ func (w *gitWorld) Verify(ctx context.Context, v coordinator.VerifyRun) coordina
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", v.Command)
 	cmd.Dir = v.Workspace
 	if err := cmd.Run(); err != nil {
-		return coordinator.VerifyResult{ExitCode: 1, Error: err.Error()}
+		return task.VerifyResult{ExitCode: 1, Error: err.Error()}
 	}
-	return coordinator.VerifyResult{}
+	return task.VerifyResult{}
 }
 
 // weakens makes the agent take the test out in the turns with these numbers, from 0.
 func (w *gitWorld) weakens(turns ...int) {
 	n := -1
-	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		n++
 		for _, turn := range turns {
 			if turn == n {
 				w.write("calc_test.go", "package calc\n")
 			}
 		}
-		return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+		return task.Outcome{Result: "Mended.", Session: "native-1"}
 	}
 }
 
-func (w *gitWorld) verified(change func(*coordinator.TaskSpec)) state.Task {
+func (w *gitWorld) verified(change func(*task.TaskSpec)) state.Task {
 	w.t.Helper()
-	spec := coordinator.TaskSpec{Prompt: "Mend it.", VerifyCommand: "make test"}
+	spec := task.TaskSpec{Prompt: "Mend it.", VerifyCommand: "make test"}
 	if change != nil {
 		change(&spec)
 	}
@@ -104,28 +104,28 @@ func kinds(t state.Task) string {
 	return strings.Join(list, " ")
 }
 
-var failedCheck = coordinator.VerifyResult{ExitCode: 1, Error: "the verify command ended with exit code 1"}
+var failedCheck = task.VerifyResult{ExitCode: 1, Error: "the verify command ended with exit code 1"}
 
 // TestWeakenedTestsAreFound in any round and any attempt, against the beginning of
 // the task; what the user had changed before is no agent's doing.
 func TestWeakenedTestsAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		weakens []int
-		checks  []coordinator.VerifyResult
-		spec    func(*coordinator.TaskSpec)
+		checks  []task.VerifyResult
+		spec    func(*task.TaskSpec)
 		want    string
 		calls   string
 	}{
-		"honest":            {nil, []coordinator.VerifyResult{{}}, nil, "", "git-snapshot git-diff"},
-		"in the first turn": {[]int{0}, []coordinator.VerifyResult{failedCheck, {}}, nil, "verify-weakened", "git-snapshot git-diff"},
-		"in the last turn":  {[]int{1}, []coordinator.VerifyResult{failedCheck, {}}, nil, "verify-weakened", "git-snapshot git-diff"},
-		"never passed":      {[]int{0}, []coordinator.VerifyResult{failedCheck}, nil, "verify-weakened", "git-snapshot git-diff"},
+		"honest":            {nil, []task.VerifyResult{{}}, nil, "", "git-snapshot git-diff"},
+		"in the first turn": {[]int{0}, []task.VerifyResult{failedCheck, {}}, nil, "verify-weakened", "git-snapshot git-diff"},
+		"in the last turn":  {[]int{1}, []task.VerifyResult{failedCheck, {}}, nil, "verify-weakened", "git-snapshot git-diff"},
+		"never passed":      {[]int{0}, []task.VerifyResult{failedCheck}, nil, "verify-weakened", "git-snapshot git-diff"},
 		"second attempt": {
 			[]int{0},
-			[]coordinator.VerifyResult{failedCheck, failedCheck, failedCheck, {}},
-			func(s *coordinator.TaskSpec) { s.MaxAttempts = 2 }, "verify-weakened", "git-snapshot git-diff git-diff",
+			[]task.VerifyResult{failedCheck, failedCheck, failedCheck, {}},
+			func(s *task.TaskSpec) { s.MaxAttempts = 2 }, "verify-weakened", "git-snapshot git-diff git-diff",
 		},
-		"no verify command": {[]int{0}, nil, func(s *coordinator.TaskSpec) { s.VerifyCommand = "" }, "", ""},
+		"no verify command": {[]int{0}, nil, func(s *task.TaskSpec) { s.VerifyCommand = "" }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitWorld(t)
@@ -151,14 +151,14 @@ func TestWeakenedTestsAreFound(t *testing.T) {
 func TestSnapshotSurvivesACrash(t *testing.T) {
 	w := newGitWorld(t)
 	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 		w.write("calc_test.go", "package calc\n")
 		close(begun)
 		<-ctx.Done()
-		return coordinator.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
 	}
 	w.open()
-	id := w.submit(coordinator.TaskSpec{Prompt: "Mend it.", VerifyCommand: "make test"}).ID
+	id := w.submit(task.TaskSpec{Prompt: "Mend it.", VerifyCommand: "make test"}).ID
 	<-begun
 	next := newGitWorld(t)
 	next.copies(w.world)
@@ -185,7 +185,7 @@ func TestSnapshotSurvivesACrash(t *testing.T) {
 // before it is queued again in tasks.md, is not held against its agent.
 func TestSnapshotOfATaskQueuedByHand(t *testing.T) {
 	w := newGitWorld(t)
-	w.cfg.MaxIterations, w.checks = 1, []coordinator.VerifyResult{failedCheck, {}}
+	w.cfg.MaxIterations, w.checks = 1, []task.VerifyResult{failedCheck, {}}
 	w.weakens()
 	w.open()
 	got := w.verified(nil)
@@ -204,17 +204,17 @@ func TestSnapshotOfATaskQueuedByHand(t *testing.T) {
 // TestGitDoesNoHarm: without git, with a slow one, and with a checkout that names
 // programs, the task ends as it does, and none of them is run.
 func TestGitDoesNoHarm(t *testing.T) {
-	slow := coordinator.VerifyResult{Class: state.ClassTimeout, ExitCode: -1, Error: "too long"}
+	slow := task.VerifyResult{Class: state.ClassTimeout, ExitCode: -1, Error: "too long"}
 	for name, c := range map[string]struct {
 		setup string
-		git   func(v coordinator.VerifyRun) *coordinator.VerifyResult
+		git   func(v task.VerifyRun) *task.VerifyResult
 		want  string
 	}{
 		"no git":    {"rm -rf .git", nil, ""},
 		"no commit": {"rm -rf .git && git init -q", nil, ""},
-		"slow":      {"", func(coordinator.VerifyRun) *coordinator.VerifyResult { return &slow }, ""},
-		"slow diff": {"", func(v coordinator.VerifyRun) *coordinator.VerifyResult {
-			return map[bool]*coordinator.VerifyResult{true: &slow}[strings.Contains(v.Command, " diff ")]
+		"slow":      {"", func(task.VerifyRun) *task.VerifyResult { return &slow }, ""},
+		"slow diff": {"", func(v task.VerifyRun) *task.VerifyResult {
+			return map[bool]*task.VerifyResult{true: &slow}[strings.Contains(v.Command, " diff ")]
 		}, ""},
 		"broken": {"echo x >.git/HEAD", nil, ""},
 		"programs": {
@@ -261,10 +261,10 @@ func TestChangesOfFilesThatNobodyAdded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newGitWorld(t)
 			w.run(c.before)
-			w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 				w.run(c.does)
 				w.run("git status --porcelain >../before")
-				return coordinator.Outcome{Result: c.answer, Session: "native-1"}
+				return task.Outcome{Result: c.answer, Session: "native-1"}
 			}
 			w.open()
 			got := w.verified(nil)
@@ -286,12 +286,12 @@ func TestMakefileOfTheWorkspace(t *testing.T) {
 	for workspace, want := range map[string]string{"": "", "sub": "verify-weakened"} {
 		w := newGitWorld(t)
 		w.run(`mkdir sub && printf 'test:\n\tgo test\n' >Makefile && cp Makefile sub && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm make`)
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 			w.write("sub/Makefile", "test:\n\tgo test || true\n")
-			return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+			return task.Outcome{Result: "Mended.", Session: "native-1"}
 		}
 		w.open()
-		got := w.verified(func(s *coordinator.TaskSpec) { s.Workspace = filepath.Join(w.work, workspace) })
+		got := w.verified(func(s *task.TaskSpec) { s.Workspace = filepath.Join(w.work, workspace) })
 		w.close()
 		if kinds(got) != want {
 			t.Errorf("in %q the findings are %v", workspace, got.Findings)
@@ -315,9 +315,9 @@ func TestUnknownChangesAreTold(t *testing.T) {
 					told.Store(true)
 				}
 			}), nil))
-			w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 				w.run(does)
-				return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+				return task.Outcome{Result: "Mended.", Session: "native-1"}
 			}
 			w.open()
 			got := w.verified(nil)
@@ -334,12 +334,12 @@ func TestUnknownChangesAreTold(t *testing.T) {
 func TestSnapshotOfAWait(t *testing.T) {
 	w := newGitWorld(t)
 	turns := 0
-	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		if turns++; turns == 1 {
 			w.write("calc_test.go", "package calc\n") // by the user, meanwhile
-			return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Error: "429", RetryAt: time.Now()}
+			return task.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Error: "429", RetryAt: time.Now()}
 		}
-		return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+		return task.Outcome{Result: "Mended.", Session: "native-1"}
 	}
 	w.open()
 	got := w.verified(nil)
@@ -359,18 +359,18 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 			weakens = 1
 		}
 		w := newGitWorld(t)
-		w.checks = []coordinator.VerifyResult{failedCheck, {}}
+		w.checks = []task.VerifyResult{failedCheck, {}}
 		turns := 0
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 			if turns++; turns == weakens {
 				w.write("calc_test.go", "package calc\n")
 				if limited {
-					return coordinator.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Session: "native-1", RetryAt: time.Now()}
+					return task.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Session: "native-1", RetryAt: time.Now()}
 				}
 			}
-			return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+			return task.Outcome{Result: "Mended.", Session: "native-1"}
 		}
-		w.cfg.Shell = &fakeShell{do: func(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+		w.cfg.Shell = &fakeShell{do: func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 			if v.Command != "make test" || turns != 1 || limited {
 				return w.Verify(ctx, v)
 			}
@@ -400,18 +400,18 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 // TestJudgeSeesWhatChanged, by the names and sizes of files.
 func TestJudgeSeesWhatChanged(t *testing.T) {
 	w := newGitWorld(t)
-	w.cfg.Workspace = func(string) coordinator.WorkspaceSettings {
-		return coordinator.WorkspaceSettings{EvalPrompt: "Judge it."}
+	w.cfg.Workspace = func(string) task.WorkspaceSettings {
+		return task.WorkspaceSettings{EvalPrompt: "Judge it."}
 	}
 	var told string
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		if turn.Schema != "" {
 			text, err := os.ReadFile(turn.Prompt)
 			told = fmt.Sprint(string(text), err)
-			return coordinator.Outcome{Result: `{"findings":[]}`}
+			return task.Outcome{Result: `{"findings":[]}`}
 		}
 		w.write("calc.go", "package calc\n")
-		return coordinator.Outcome{Result: "Mended.", Session: "native-1"}
+		return task.Outcome{Result: "Mended.", Session: "native-1"}
 	}
 	w.open()
 	w.verified(nil)
@@ -427,7 +427,7 @@ type linkingShell struct {
 	to string
 }
 
-func (s linkingShell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
+func (s linkingShell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 	if v.Command == "make test" {
 		dir := filepath.Join(v.RunDir, "git-diff")
 		if err := os.MkdirAll(dir, 0o700); err != nil {

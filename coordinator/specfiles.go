@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"slices"
+	"stint/coordinator/task"
 )
 
 // noFallback is the word for no fallback at all, where one is configured.
@@ -36,9 +37,9 @@ func (c *Coordinator) fillFallback(s *submission) error {
 
 // atFallback says that an agent is wrong as a fallback.
 func atFallback(err error) error {
-	e, ok := err.(*Error)
+	e, ok := err.(*task.Error)
 	if !ok {
 		return err
 	}
-	return &Error{Code: e.Code, Message: "fallback: " + e.Message, Hint: e.Hint, Field: "fallback"}
+	return &task.Error{Code: e.Code, Message: "fallback: " + e.Message, Hint: e.Hint, Field: "fallback"}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -23,16 +24,16 @@ func TestStuckRun(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		limit := coordinator.EndLimit(w.cfg.Grace)
 		begun, let := make(chan struct{}), make(chan struct{})
-		w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 			close(begun)
 			<-let
-			return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+			return task.Outcome{Class: state.ClassCanceled, ExitCode: -1}
 		}
-		id := w.submit(coordinator.TaskSpec{Prompt: "p"}).ID
+		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		<-begun
 		start := time.Now()
 		_, err := w.c.Cancel(w.t.Context(), id, "client")
-		if took := time.Since(start); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeBusy}) || took != limit || !strings.Contains(err.Error(), "has not ended for 40s") {
+		if took := time.Since(start); !errors.Is(err, &task.Error{Code: task.CodeBusy}) || took != limit || !strings.Contains(err.Error(), "has not ended for 40s") {
 			w.t.Errorf("cancel: %v after %v", err, took)
 		}
 		start = time.Now()
@@ -65,7 +66,7 @@ func TestRunsIsNoDirectory(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(path), put()); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID); got.Status != state.Done || got.Retries > 0 {
+		if got := w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID); got.Status != state.Done || got.Retries > 0 {
 			t.Errorf("%s, %d retries", got.Status, got.Retries)
 		}
 	}
@@ -80,14 +81,14 @@ func TestStateDirectoryMovedAway(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		w := newWorld(t)
 		begun := make(chan struct{})
-		w.agent.do = func(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-			report(coordinator.Event{Started: true})
+		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+			report(task.Event{Started: true})
 			close(begun)
 			<-ctx.Done()
-			return coordinator.Outcome{Result: strings.Repeat("long ", 20_000)} // it has just done it
+			return task.Outcome{Result: strings.Repeat("long ", 20_000)} // it has just done it
 		}
 		w.open()
-		w.submit(coordinator.TaskSpec{Prompt: "p", SessionKey: "s", OutputSpec: []string{"out"}})
+		w.submit(task.TaskSpec{Prompt: "p", SessionKey: "s", OutputSpec: []string{"out"}})
 		<-begun
 		err := os.Rename(w.dir, w.dir+".away")
 		if taken {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -14,7 +15,7 @@ import (
 // work there.
 func resolveWorkspace(dir string) (string, error) {
 	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00\r\n") {
-		return "", wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)
+		return "", task.Wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)
 	}
 	if path, err := filepath.EvalSymlinks(dir + "/"); err == nil { // only a directory can have a slash behind it
 		return path, nil
@@ -22,9 +23,9 @@ func resolveWorkspace(dir string) (string, error) {
 	fi, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		return "", wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))
+		return "", task.Wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))
 	case !fi.IsDir():
-		return "", wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)
+		return "", task.Wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)
 	}
 	return dir, nil
 }
@@ -47,29 +48,29 @@ func withoutLinks(path string) string {
 }
 
 // checkFollowUps checks the prompts of follow-ups.
-func checkFollowUps(s *TaskSpec) error {
+func checkFollowUps(s *task.TaskSpec) error {
 	if err := CheckTemplate(s.OnFailure); err != nil {
-		return inOption("onFailure", err)
+		return task.InOption("onFailure", err)
 	}
-	return inOption("onIssue", CheckTemplate(s.OnIssue))
+	return task.InOption("onIssue", CheckTemplate(s.OnIssue))
 }
 
 // Submit takes a task in. When it returns nil, the task is on the disk. A spec
 // whose ID or idempotency key is known gives the task that is there already; the
 // same key with another body is a conflict. The spec is checked first: where its workspace
 // has gone meanwhile, it is refused although its key is known.
-func (c *Coordinator) Submit(ctx context.Context, s TaskSpec) (state.Task, error) {
+func (c *Coordinator) Submit(ctx context.Context, s task.TaskSpec) (state.Task, error) {
 	defer c.call()()
-	tasks, err := c.take(ctx, request{specs: []TaskSpec{s}})
+	tasks, err := c.take(ctx, request{specs: []task.TaskSpec{s}})
 	if err != nil {
 		return state.Task{}, err
 	}
 	return tasks[0], nil
 }
 
-func (c *Coordinator) workspace(path string) WorkspaceSettings {
+func (c *Coordinator) workspace(path string) task.WorkspaceSettings {
 	if c.cfg.Workspace == nil {
-		return WorkspaceSettings{}
+		return task.WorkspaceSettings{}
 	}
 	return c.cfg.Workspace(path)
 }

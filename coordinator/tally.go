@@ -5,13 +5,14 @@ import (
 	"math"
 	"strconv"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
 
 // addUsage says what the task has used over all its runs with this one, and what
 // is now counted over the native session.
-func (c *Coordinator) addUsage(rec *ledger.Record, r *run, out *Outcome) {
+func (c *Coordinator) addUsage(rec *ledger.Record, r *run, out *task.Outcome) {
 	used, thread := c.usage(r, out)
 	addTotals(rec, r.task.Usage, r.task.Usage.Plus(used))
 	if thread != (state.Usage{}) {
@@ -22,7 +23,7 @@ func (c *Coordinator) addUsage(rec *ledger.Record, r *run, out *Outcome) {
 // usage gives what a run alone has used, and what the CLI has now counted over the
 // native session; zero where that is not to be recorded. What a session that was
 // begun outside of stint had used before cannot be known: then nothing is made up.
-func (c *Coordinator) usage(r *run, out *Outcome) (used, thread state.Usage) {
+func (c *Coordinator) usage(r *run, out *task.Outcome) (used, thread state.Usage) {
 	if out.Thread == (state.Usage{}) {
 		return out.Usage, thread
 	}
@@ -100,7 +101,7 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 // that where the task is back in the queue, by whatever edits: it goes on, unless
 // that came about too often, for it may be its own doing. A stint retry has begun it
 // anew, with no attempt counted. A task that was archived meanwhile keeps the figures that it has.
-func (c *Coordinator) tally(r *run, out *Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
+func (c *Coordinator) tally(r *run, out *task.Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
 	if !c.inJournal(r.task.ID) {
 		return
 	}

@@ -1,17 +1,19 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 // Runs gives all runs of a task, the oldest first, as far as its records tell of them.
-func (c *Coordinator) Runs(_ context.Context, ref string) ([]TaskRun, error) {
+func (c *Coordinator) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 	defer c.call()()
 	id, err := c.find(ref)
 	if err != nil {
@@ -24,9 +26,9 @@ func (c *Coordinator) Runs(_ context.Context, ref string) ([]TaskRun, error) {
 // joinRuns puts together what the steps of a task tell and what the agents' runs have
 // used. An older stint has merged records without steps: the runs of which only the
 // second tells were before all others.
-func joinRuns(t *state.Task, ended []state.Run) []TaskRun {
+func joinRuns(t *state.Task, ended []state.Run) []task.TaskRun {
 	list := stepRuns(t)
-	var before []TaskRun
+	var before []task.TaskRun
 	for _, e := range ended {
 		if !IsRunID(e.ID) {
 			continue
@@ -36,7 +38,7 @@ func joinRuns(t *state.Task, ended []state.Run) []TaskRun {
 			r = findRun(before, e.ID)
 		}
 		if r == nil {
-			before = append(before, TaskRun{RunID: e.ID})
+			before = append(before, task.TaskRun{RunID: e.ID})
 			r = &before[len(before)-1]
 		}
 		r.Agent, r.Model, r.Account, r.Usage = e.Agent, e.Model, e.Account, r.Usage.Plus(e.Usage)
@@ -47,8 +49,8 @@ func joinRuns(t *state.Task, ended []state.Run) []TaskRun {
 	return append(before, list...)
 }
 
-func findRun(list []TaskRun, id string) *TaskRun {
-	if i := slices.IndexFunc(list, func(r TaskRun) bool { return r.RunID == id }); i >= 0 {
+func findRun(list []task.TaskRun, id string) *task.TaskRun {
+	if i := slices.IndexFunc(list, func(r task.TaskRun) bool { return r.RunID == id }); i >= 0 {
 		return &list[i]
 	}
 	return nil
@@ -56,11 +58,11 @@ func findRun(list []TaskRun, id string) *TaskRun {
 
 // stepRuns gives the runs of which the steps of a task tell. The agent's turns have the
 // numbers by which [FindRun] knows them.
-func stepRuns(t *state.Task) []TaskRun {
-	list, turns := []TaskRun{}, 0
-	loop := hasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })
+func stepRuns(t *state.Task) []task.TaskRun {
+	list, turns := []task.TaskRun{}, 0
+	loop := task.HasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })
 	for _, s := range runsOf(t) {
-		r := TaskRun{
+		r := task.TaskRun{
 			RunID: s.RunID, Phase: s.Phase, Attempt: s.Attempt, StartedAt: s.Started, EndedAt: s.Ended, ExitCode: s.ExitCode, Took: s.Took, Reason: s.Reason,
 		}
 		if s.Phase == "" {
@@ -70,26 +72,19 @@ func stepRuns(t *state.Task) []TaskRun {
 		if loop {
 			r.Iteration = max(1, s.Iteration)
 		}
-		if s.RunID == t.RunID {
-			r.ofLast(t)
+		if s.RunID == t.RunID { // of which the task says more
+			r.StartedAt = cmp.Or(r.StartedAt, t.RunStartedAt)
+			if r.Phase != state.PhaseVerify {
+				r.Agent, r.Model, r.Account = t.Agent, t.Model, t.AccountName()
+			}
 		}
 		list = append(list, r)
 	}
 	return list
 }
 
-// ofLast fills in what the task says of its last run alone.
-func (r *TaskRun) ofLast(t *state.Task) {
-	if r.StartedAt.IsZero() {
-		r.StartedAt = t.RunStartedAt
-	}
-	if r.Phase != state.PhaseVerify {
-		r.Agent, r.Model, r.Account = t.Agent, t.Model, t.AccountName()
-	}
-}
-
 // weigh says what is left of the files of a run of that state directory.
-func (r *TaskRun) weigh(dir string) {
+func weigh(r *task.TaskRun, dir string) {
 	r.RunDir = runDir(dir, r.RunID)
 	fi, err := os.Lstat(r.RunDir)
 	if r.Kept = err == nil && fi.IsDir(); !r.Kept {

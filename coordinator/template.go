@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"stint/coordinator/task"
 	"stint/prompt"
 	"stint/state"
 )
@@ -67,12 +68,12 @@ func CheckTemplate(text string) error {
 func isNoFollowUp(text string) bool { return text == "none" || text == "off" }
 
 func parseTemplate(text string) (*prompt.Template, error) {
-	if err := CheckPrompt(text); err != nil {
+	if err := task.CheckPrompt(text); err != nil {
 		return nil, err
 	}
 	t, err := prompt.ParseFields(text, fieldNames())
 	if err != nil {
-		return nil, invalid("stint task --help", "the prompt of a follow-up is no template: %s", err)
+		return nil, task.Invalid("stint task --help", "the prompt of a follow-up is no template: %s", err)
 	}
 	return t, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -42,11 +43,11 @@ var usageKeys = map[string]func(*state.Run, *time.Location) string{
 // key; tasks with a lane of their own have none. Days come newest first, all else by
 // tokens, most first; a query for all in one row gives just that one. The error of
 // an unknown By is an *Error.
-func ReadUsage(ctx context.Context, dir string, q UsageQuery) ([]UsageRow, error) {
+func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.UsageRow, error) {
 	key := usageKeys[q.By]
 	if key == nil {
 		known := slices.DeleteFunc(slices.Sorted(maps.Keys(usageKeys)), func(s string) bool { return s == "" })
-		return nil, invalid("use one of "+strings.Join(known, ", "), "usage cannot be put together by %q", q.By)
+		return nil, task.Invalid("use one of "+strings.Join(known, ", "), "usage cannot be put together by %q", q.By)
 	}
 	if q.Location == nil {
 		q.Location = time.UTC
@@ -62,7 +63,7 @@ func ReadUsage(ctx context.Context, dir string, q UsageQuery) ([]UsageRow, error
 }
 
 // Usage is ReadUsage of the master's own files. It reads them all.
-func (c *Coordinator) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
+func (c *Coordinator) Usage(ctx context.Context, q task.UsageQuery) ([]task.UsageRow, error) {
 	defer c.call()()
 	return ReadUsage(ctx, c.cfg.StateDir, q)
 }
@@ -118,20 +119,20 @@ func eachArchived(dir string, st *state.State, f func([]state.Run) error) error 
 
 // A usageSum adds up runs that come task by task.
 type usageSum struct {
-	query UsageQuery
+	query task.UsageQuery
 	key   func(*state.Run, *time.Location) string
 	rows  map[string]*usageRow
 }
 
 type usageRow struct {
-	UsageRow
+	task.UsageRow
 	task string // the last one that was counted
 }
 
 func (s *usageSum) row(key string) *usageRow {
 	r := s.rows[key]
 	if r == nil {
-		r = &usageRow{UsageRow: UsageRow{Key: key}}
+		r = &usageRow{UsageRow: task.UsageRow{Key: key}}
 		s.rows[key] = r
 	}
 	return r
@@ -150,13 +151,13 @@ func (s *usageSum) add(r *state.Run) {
 	}
 }
 
-func (s *usageSum) sorted() []UsageRow {
-	rows := []UsageRow{}
+func (s *usageSum) sorted() []task.UsageRow {
+	rows := []task.UsageRow{}
 	for r := range maps.Values(s.rows) {
 		r.CostUSD = math.Round(r.CostUSD*1e9) / 1e9 // sums of decimal fractions
 		rows = append(rows, r.UsageRow)
 	}
-	slices.SortFunc(rows, func(a, b UsageRow) int {
+	slices.SortFunc(rows, func(a, b task.UsageRow) int {
 		if s.query.By == "day" {
 			return cmp.Compare(b.Key, a.Key)
 		}

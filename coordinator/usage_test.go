@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestReadUsage(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Agents["claude"] = w.agent
-	next := map[string][]coordinator.Outcome{
+	next := map[string][]task.Outcome{
 		"a": {
 			{Class: state.ClassNetwork, ExitCode: 1, Usage: state.Usage{InputTokens: 100, OutputTokens: 10, CostUSD: 0.1}},
 			{Result: "ok", Usage: state.Usage{InputTokens: 50, CachedInputTokens: 20, OutputTokens: 5, CostUSD: 0.2}},
@@ -29,7 +30,7 @@ func TestReadUsage(t *testing.T) {
 		"c": {{Class: state.ClassExit, ExitCode: 1}, {Result: "ok", Usage: state.Usage{OutputTokens: 7}}},
 	}
 	label := map[string]string{}
-	w.agent.do = func(_ context.Context, turn coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		l := label[turn.TaskID]
 		out := next[l][0]
 		next[l] = next[l][1:]
@@ -40,16 +41,16 @@ func TestReadUsage(t *testing.T) {
 	}
 	w.open()
 	ctx := context.Background()
-	run := func(i int, spec coordinator.TaskSpec) {
+	run := func(i int, spec task.TaskSpec) {
 		t.Helper()
 		spec.ID, spec.Prompt = taskID(i), "p"
 		w.submit(spec)
 		w.wait(spec.ID)
 	}
-	run(0, coordinator.TaskSpec{SessionKey: "web", Model: "m1"})
-	run(1, coordinator.TaskSpec{SessionKey: "web", Agent: "claude"})
-	run(2, coordinator.TaskSpec{SessionKey: "api"})
-	expect := func(q coordinator.UsageQuery, want ...string) {
+	run(0, task.TaskSpec{SessionKey: "web", Model: "m1"})
+	run(1, task.TaskSpec{SessionKey: "web", Agent: "claude"})
+	run(2, task.TaskSpec{SessionKey: "api"})
+	expect := func(q task.UsageQuery, want ...string) {
 		t.Helper()
 		rows, err := coordinator.ReadUsage(ctx, w.dir, q)
 		got := []string{}
@@ -60,29 +61,29 @@ func TestReadUsage(t *testing.T) {
 			t.Errorf("by %s: got %q, %v, want %q", q.By, got, err, want)
 		}
 	}
-	expect(coordinator.UsageQuery{}, " 4/3 1150+16 $0.3")
-	expect(coordinator.UsageQuery{By: "task"}, taskID(1)+" 1/1 1000+1 $0", taskID(0)+" 2/1 150+15 $0.3", taskID(2)+" 1/1 0+0 $0")
-	expect(coordinator.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", "api 1/1 0+0 $0")
-	expect(coordinator.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
-	expect(coordinator.UsageQuery{By: "account"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
-	expect(coordinator.UsageQuery{By: "model"}, " 2/2 1000+1 $0", "m1 2/1 150+15 $0.3")
+	expect(task.UsageQuery{}, " 4/3 1150+16 $0.3")
+	expect(task.UsageQuery{By: "task"}, taskID(1)+" 1/1 1000+1 $0", taskID(0)+" 2/1 150+15 $0.3", taskID(2)+" 1/1 0+0 $0")
+	expect(task.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", "api 1/1 0+0 $0")
+	expect(task.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
+	expect(task.UsageQuery{By: "account"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
+	expect(task.UsageQuery{By: "model"}, " 2/2 1000+1 $0", "m1 2/1 150+15 $0.3")
 	first, second := w.agent.turns[0].RunID, w.agent.turns[1].RunID
-	if runs, err := coordinator.ReadUsage(ctx, w.dir, coordinator.UsageQuery{By: "run"}); err != nil || len(runs) != 4 ||
+	if runs, err := coordinator.ReadUsage(ctx, w.dir, task.UsageQuery{By: "run"}); err != nil || len(runs) != 4 ||
 		runs[1].Key != first || runs[1].OutputTokens != 10 || runs[2].Key != second || runs[2].OutputTokens != 5 || runs[2].CachedInputTokens != 20 {
 		t.Errorf("by run: %+v, %v", runs, err)
 	}
 	if _, err := w.c.Compact(ctx, 0, false); err != nil {
 		t.Fatal(err)
 	}
-	expect(coordinator.UsageQuery{}, " 4/3 1150+16 $0.3")
-	expect(coordinator.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
+	expect(task.UsageQuery{}, " 4/3 1150+16 $0.3")
+	expect(task.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
 	if _, err := w.c.Retry(ctx, taskID(2), "client"); err != nil {
 		t.Fatal(err)
 	}
 	w.wait(taskID(2))
-	expect(coordinator.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", "api 2/1 0+7 $0")
+	expect(task.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", "api 2/1 0+7 $0")
 	w.close()
-	expect(coordinator.UsageQuery{}, " 5/3 1150+23 $0.3")
+	expect(task.UsageQuery{}, " 5/3 1150+23 $0.3")
 }
 
 // TestReadUsageOfDays: a day is that of the zone that is asked for, and of the end
@@ -96,28 +97,28 @@ func TestReadUsageOfDays(t *testing.T) {
 		defer mu.Unlock()
 		return now
 	}
-	w.agent.do = func(context.Context, coordinator.Turn, func(coordinator.Event)) coordinator.Outcome {
-		return coordinator.Outcome{Result: "ok", Usage: state.Usage{InputTokens: 1}}
+	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+		return task.Outcome{Result: "ok", Usage: state.Usage{InputTokens: 1}}
 	}
 	w.open()
 	start := now
 	for range 3 {
-		w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 		mu.Lock()
 		now = now.Add(time.Hour)
 		mu.Unlock()
 	}
 	w.close()
 	for _, tc := range []struct {
-		q    coordinator.UsageQuery
+		q    task.UsageQuery
 		want string
 	}{
-		{coordinator.UsageQuery{}, "2026-11-22:2 2026-11-21:1"},
-		{coordinator.UsageQuery{Location: time.FixedZone("", 3600)}, "2026-11-22:3"},
-		{coordinator.UsageQuery{Location: time.FixedZone("", -3600)}, "2026-11-22:1 2026-11-21:2"},
-		{coordinator.UsageQuery{Since: start.Add(time.Hour)}, "2026-11-22:2"},
-		{coordinator.UsageQuery{Until: start.Add(time.Hour)}, "2026-11-21:1"},
-		{coordinator.UsageQuery{Since: start.Add(time.Hour), Until: start.Add(2 * time.Hour)}, "2026-11-22:1"},
+		{task.UsageQuery{}, "2026-11-22:2 2026-11-21:1"},
+		{task.UsageQuery{Location: time.FixedZone("", 3600)}, "2026-11-22:3"},
+		{task.UsageQuery{Location: time.FixedZone("", -3600)}, "2026-11-22:1 2026-11-21:2"},
+		{task.UsageQuery{Since: start.Add(time.Hour)}, "2026-11-22:2"},
+		{task.UsageQuery{Until: start.Add(time.Hour)}, "2026-11-21:1"},
+		{task.UsageQuery{Since: start.Add(time.Hour), Until: start.Add(2 * time.Hour)}, "2026-11-22:1"},
 	} {
 		tc.q.By = "day"
 		rows, err := coordinator.ReadUsage(context.Background(), w.dir, tc.q)
@@ -135,12 +136,12 @@ func TestReadUsageOfDays(t *testing.T) {
 func TestReadUsageWithoutSession(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	for _, spec := range []coordinator.TaskSpec{{Parallel: true}, {Parallel: true}, {SessionKey: "web"}} {
+	for _, spec := range []task.TaskSpec{{Parallel: true}, {Parallel: true}, {SessionKey: "web"}} {
 		spec.Prompt = "p"
 		w.wait(w.submit(spec).ID)
 	}
 	w.close()
-	rows, err := coordinator.ReadUsage(t.Context(), w.dir, coordinator.UsageQuery{By: "session"})
+	rows, err := coordinator.ReadUsage(t.Context(), w.dir, task.UsageQuery{By: "session"})
 	if err != nil || len(rows) != 2 || rows[0].Key != "" || rows[0].Tasks != 2 || rows[1].Key != "web" {
 		t.Errorf("%+v, %v", rows, err)
 	}
@@ -166,18 +167,18 @@ func TestReadUsageEnds(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	for range archived {
-		w.wait(w.submit(coordinator.TaskSpec{Prompt: "p"}).ID)
+		w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 	}
 	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
 		t.Fatal(err)
 	}
 	for range tasks {
-		w.submit(coordinator.TaskSpec{Prompt: "p", Hold: true})
+		w.submit(task.TaskSpec{Prompt: "p", Hold: true})
 	}
 	w.close()
 	const most = 1 << 20
 	whole := &asked{context.Background(), most}
-	if _, err := coordinator.ReadUsage(whole, w.dir, coordinator.UsageQuery{}); err != nil {
+	if _, err := coordinator.ReadUsage(whole, w.dir, task.UsageQuery{}); err != nil {
 		t.Fatal(err)
 	}
 	times := most - whole.n
@@ -186,7 +187,7 @@ func TestReadUsageEnds(t *testing.T) {
 	}
 	for n := 1; n <= times; n++ {
 		ctx := &asked{context.Background(), n}
-		if _, err := coordinator.ReadUsage(ctx, w.dir, coordinator.UsageQuery{}); !errors.Is(err, context.Canceled) || ctx.n < -1 {
+		if _, err := coordinator.ReadUsage(ctx, w.dir, task.UsageQuery{}); !errors.Is(err, context.Canceled) || ctx.n < -1 {
 			t.Errorf("ended at question %d of %d: %v, and %d more questions", n, times, err, -ctx.n)
 		}
 	}
@@ -194,14 +195,14 @@ func TestReadUsageEnds(t *testing.T) {
 
 func TestReadUsageOfNothing(t *testing.T) {
 	dir, ctx := filepath.Join(t.TempDir(), "none"), context.Background()
-	if rows, err := coordinator.ReadUsage(ctx, dir, coordinator.UsageQuery{}); err != nil || len(rows) != 1 || rows[0] != (coordinator.UsageRow{}) {
+	if rows, err := coordinator.ReadUsage(ctx, dir, task.UsageQuery{}); err != nil || len(rows) != 1 || rows[0] != (task.UsageRow{}) {
 		t.Errorf("%v, %v", rows, err)
 	}
-	if rows, err := coordinator.ReadUsage(ctx, dir, coordinator.UsageQuery{By: "day"}); err != nil || len(rows) != 0 {
+	if rows, err := coordinator.ReadUsage(ctx, dir, task.UsageQuery{By: "day"}); err != nil || len(rows) != 0 {
 		t.Errorf("%v, %v", rows, err)
 	}
-	_, err := coordinator.ReadUsage(ctx, dir, coordinator.UsageQuery{By: "week"})
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !strings.Contains(err.Error(), "use one of account, agent, day, model, run, session, task") {
+	_, err := coordinator.ReadUsage(ctx, dir, task.UsageQuery{By: "week"})
+	if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), "use one of account, agent, day, model, run, session, task") {
 		t.Error(err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // TestWaitingTasksAreSmall keeps the bound of 600 bytes for a task that waits, with a
@@ -27,10 +27,10 @@ func TestWaitingTasksAreSmall(t *testing.T) {
 			t.Errorf("%s a waiting task costs %d bytes, more than %d", when, each, most)
 		}
 	}
-	prompt, specs := strings.Repeat("Fix the flaky login test.\n", 60), make([]coordinator.TaskSpec, 100)
+	prompt, specs := strings.Repeat("Fix the flaky login test.\n", 60), make([]task.TaskSpec, 100)
 	for i := range tasks / len(specs) {
 		for j := range specs {
-			specs[j] = coordinator.TaskSpec{
+			specs[j] = task.TaskSpec{
 				Prompt: strconv.Itoa(i*len(specs)+j) + prompt, Workspace: w.work, NotBefore: time.Now().Add(24 * time.Hour),
 				Label: "nightly", MaxAttempts: 3, VerifyCommand: "go test ./...",
 			}

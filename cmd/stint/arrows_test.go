@@ -21,13 +21,14 @@ var arrows = map[string][]string{
 	"stint/session":                           {"stint/ledger/durable"},
 	"stint/memory":                            {},
 	"stint/prompt":                            {"stint/memory"},
-	"stint/coordinator":                       {"stint/state", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/prompt", "stint/memory"},
-	"stint/coordinator/agent":                 {"stint/coordinator", "stint/state", "stint/ledger/durable"},
-	"stint/coordinator/api":                   {"stint/coordinator", "stint/state", "stint/session", "stint/ledger", "stint/ledger/durable"},
-	"stint/coordinator/postgres":              {"stint/coordinator", "stint/state", "stint/ledger", "stint/ledger/durable"},
+	"stint/coordinator/task":                  {"stint/state", "stint/prompt", "stint/memory"},
+	"stint/coordinator":                       {"stint/coordinator/task", "stint/state", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/prompt", "stint/memory"},
+	"stint/coordinator/agent":                 {"stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
+	"stint/coordinator/api":                   {"stint/coordinator", "stint/coordinator/task", "stint/state", "stint/session", "stint/ledger", "stint/ledger/durable"},
+	"stint/coordinator/postgres":              {"stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger", "stint/ledger/durable"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
-		"stint/coordinator", "stint/coordinator/agent", "stint/coordinator/api", "stint/coordinator/postgres",
+		"stint/coordinator", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/api", "stint/coordinator/postgres",
 		"stint/state", "stint/session", "stint/ledger", "stint/ledger/durable", "stint/prompt", "stint/memory",
 	},
 	"stint/examples": {}, // its tests may import anything

@@ -1,9 +1,9 @@
-package coordinator_test
+package task_test
 
 import (
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 func TestEscapeText(t *testing.T) {
@@ -17,7 +17,7 @@ func TestEscapeText(t *testing.T) {
 		{"a\u202eb", `a\u202eb`},
 		{"\ufffd", "\ufffd"},
 	} {
-		if got := coordinator.EscapeText(c.in); got != c.want {
+		if got := task.EscapeText(c.in); got != c.want {
 			t.Errorf("%q: %q, want %q", c.in, got, c.want)
 		}
 	}

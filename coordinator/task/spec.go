@@ -1,4 +1,4 @@
-package coordinator
+package task
 
 import (
 	"bytes"
@@ -58,10 +58,10 @@ type specReader struct {
 // fail makes an error about what stands at an offset.
 func (r *specReader) fail(off int64, hint, format string, args ...any) error {
 	if r.name == "" {
-		return invalid(hint, format, args...)
+		return Invalid(hint, format, args...)
 	}
 	line := 1 + bytes.Count(r.data[:off], []byte("\n"))
-	return invalid(hint, "%s:%d: %s", r.name, line, fmt.Sprintf(format, args...))
+	return Invalid(hint, "%s:%d: %s", r.name, line, fmt.Sprintf(format, args...))
 }
 
 func (r *specReader) checkSyntax() error {
@@ -120,7 +120,7 @@ func (r *specReader) list(kind string, item func() error) error {
 
 // spec reads one task.
 func (r *specReader) spec() (s TaskSpec, err error) {
-	_, err = r.object("a task such as {\"prompt\": \"what to do\"}", specFields(&s), specNames())
+	_, err = r.object("a task such as {\"prompt\": \"what to do\"}", Fields(&s), specNames())
 	return s, err
 }
 
@@ -144,15 +144,15 @@ func (r *specReader) object(kind string, fields map[string]any, names map[string
 		name, known := names[key]
 		switch before, twice := given[name]; {
 		case !known:
-			return nil, inField(key, r.unknown(key, names))
+			return nil, InField(key, r.unknown(key, names))
 		case twice && before == key:
-			return nil, inField(name, r.fail(r.dec.InputOffset(), "leave one of them out", "%s is given twice", key))
+			return nil, InField(name, r.fail(r.dec.InputOffset(), "leave one of them out", "%s is given twice", key))
 		case twice:
-			return nil, inField(name, r.fail(r.dec.InputOffset(), "leave one of them out", "%s and %s mean the same", before, key))
+			return nil, InField(name, r.fail(r.dec.InputOffset(), "leave one of them out", "%s and %s mean the same", before, key))
 		}
 		given[name] = key
 		if err := r.value(key, fields[name]); err != nil {
-			return nil, inField(name, err)
+			return nil, InField(name, err)
 		}
 	}
 	_, err = r.next()
@@ -238,7 +238,7 @@ func (r *specReader) inputFiles(files *[]state.InputFile) error {
 }
 
 // specFields gives the fields of a spec by their names.
-func specFields(s *TaskSpec) map[string]any {
+func Fields(s *TaskSpec) map[string]any {
 	return map[string]any{
 		"id": &s.ID, "prompt": &s.Prompt, "agent": &s.Agent, "defaultAgent": &s.DefaultAgent, "model": &s.Model, "account": &s.Account, "workspace": &s.Workspace,
 		"sessionKey": &s.SessionKey, "label": &s.Label, "continue": &s.Continue, "parallel": &s.Parallel, "resume": &s.Resume,
@@ -256,7 +256,7 @@ var specNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{
 		"tool": "agent", "verify": "verifyCommand", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec", "scheduled_at": "notBefore",
 	}
-	for name := range specFields(&TaskSpec{}) {
+	for name := range Fields(&TaskSpec{}) {
 		names[name], names[withUnderscores(name)] = name, name
 	}
 	return names

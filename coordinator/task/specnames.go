@@ -1,4 +1,4 @@
-package coordinator
+package task
 
 import (
 	"bytes"
@@ -116,9 +116,9 @@ func nextField(dec *json.Decoder, given map[string]string) (name []byte, value j
 	field := cmp.Or(specNamesFolded()[foldName(key)], key)
 	switch before, twice := given[field]; {
 	case twice && before == key:
-		return nil, nil, wrong(field, "leave one of them out", "%s is given twice", key)
+		return nil, nil, Wrong(field, "leave one of them out", "%s is given twice", key)
 	case twice:
-		return nil, nil, wrong(field, "leave one of them out", "%s and %s mean the same", before, key)
+		return nil, nil, Wrong(field, "leave one of them out", "%s and %s mean the same", before, key)
 	}
 	given[field] = key
 	name, err = json.Marshal(field)

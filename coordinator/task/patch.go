@@ -1,4 +1,4 @@
-package coordinator
+package task
 
 import (
 	"bytes"
@@ -37,19 +37,20 @@ var editableNames = sync.OnceValue(func() map[string]string {
 	return names
 })
 
-// readPatch puts a patch into a spec, and gives the names of the fields that it has.
-func readPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
+// readPatch puts a patch into a spec, and returns for each field that it has the name by
+// which the patch calls it.
+func ReadPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
 	r := &specReader{data: data}
 	if err := r.checkSyntax(); err != nil {
 		return nil, err
 	}
 	r.dec = json.NewDecoder(bytes.NewReader(data))
-	return r.object(`what is to be changed, such as {"priority": 9}`, specFields(s), editableNames())
+	return r.object(`what is to be changed, such as {"priority": 9}`, Fields(s), editableNames())
 }
 
 // fieldText gives a field as the ledger has it; "": it is unset.
-func fieldText(s *TaskSpec, field string) string {
-	switch v := specFields(s)[field].(type) {
+func FieldText(s *TaskSpec, field string) string {
+	switch v := Fields(s)[field].(type) {
 	case *string:
 		if field == state.KeyAfterPolicy {
 			return strings.TrimPrefix(*v, state.AfterDone)
@@ -77,22 +78,22 @@ func fieldText(s *TaskSpec, field string) string {
 // PatchOf makes the Fields of a [Patch] of settings such as priority=9. A list is
 // written with commas; nothing behind the = unsets the field.
 func PatchOf(settings []string) ([]byte, error) {
-	fields, patch := specFields(&TaskSpec{}), map[string]any{}
+	fields, patch := Fields(&TaskSpec{}), map[string]any{}
 	for _, setting := range settings {
 		key, value, ok := strings.Cut(setting, "=")
 		field, known := editableNames()[key]
 		_, twice := patch[field]
 		switch {
 		case !ok:
-			return nil, invalid("write for example priority=9", "%q sets nothing", setting)
+			return nil, Invalid("write for example priority=9", "%q sets nothing", setting)
 		case !known:
-			return nil, wrong(key, "", "%s", unknownText(key, editableNames()))
+			return nil, Wrong(key, "", "%s", unknownText(key, editableNames()))
 		case twice:
-			return nil, wrong(field, "leave one of them out", "%s is given twice", field)
+			return nil, Wrong(field, "leave one of them out", "%s is given twice", field)
 		}
 		v, err := settingOf(fields[field], value)
 		if err != nil {
-			return nil, inField(field, err)
+			return nil, InField(field, err)
 		}
 		patch[field] = v
 	}
@@ -107,15 +108,15 @@ func settingOf(kind any, value string) (v any, err error) {
 	switch kind.(type) {
 	case *int:
 		if v, err = strconv.Atoi(value); err != nil {
-			return nil, invalid("write for example 3", "%q is not a whole number", value)
+			return nil, Invalid("write for example 3", "%q is not a whole number", value)
 		}
 	case *bool:
 		if v, err = strconv.ParseBool(value); err != nil {
-			return nil, invalid("write true or false", "%q is neither true nor false", value)
+			return nil, Invalid("write true or false", "%q is neither true nor false", value)
 		}
 	case *time.Time:
 		if v, err = state.ParseTime(value); err != nil {
-			return nil, invalid("write for example 2026-12-01T08:00:00Z", "%q is not a time", value)
+			return nil, Invalid("write for example 2026-12-01T08:00:00Z", "%q is not a time", value)
 		}
 	case *[]string:
 		list := strings.Split(value, ",")

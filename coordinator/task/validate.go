@@ -1,4 +1,4 @@
-package coordinator
+package task
 
 import (
 	"errors"
@@ -14,29 +14,29 @@ import (
 
 // isNamedLane reports whether a session key is a name that somebody gave, and not a
 // lane that the task was given.
-func isNamedLane(key string) bool { return key != "" && !strings.Contains(key, ":") }
+func IsNamedLane(key string) bool { return key != "" && !strings.Contains(key, ":") }
 
 // A fileError says why a file of a task cannot be taken or given.
-type fileError struct {
-	what string // "input file" or "output file"
-	path string
-	err  error
+type FileError struct {
+	What string // "input file" or "output file"
+	Path string // as it was named
+	Err  error  // what is wrong
 }
 
-func (e *fileError) Error() string { return fmt.Sprintf("the %s %q %v", e.what, e.path, e.err) }
+func (e *FileError) Error() string { return fmt.Sprintf("the %s %q %v", e.What, e.Path, e.Err) }
 
-func (e *fileError) Unwrap() error { return e.err }
+func (e *FileError) Unwrap() error { return e.Err }
 
 // maxFileName is the length of the path of a file that goes with a task, in bytes.
 const maxFileName = 1024
 
 // cleanPath gives a relative path in its shortest form, or says why it is none
 // that stays below its directory.
-func cleanPath(path string) (string, error) {
+func CleanPath(path string) (string, error) {
 	switch {
 	case path == "":
 		return "", errors.New("has no name")
-	case len(path) > maxFileName || !printable(path) || strings.TrimSpace(path) != path:
+	case len(path) > maxFileName || !IsPrintable(path) || strings.TrimSpace(path) != path:
 		return "", errors.New("has a name that cannot be used")
 	case filepath.IsAbs(path):
 		return "", errors.New("is an absolute path")
@@ -48,12 +48,12 @@ func cleanPath(path string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-func hasVerify(t *state.Task) bool { return t.VerifyCommand != "" && t.VerifyCommand != NoVerify }
+func HasVerify(t *state.Task) bool { return t.VerifyCommand != "" && t.VerifyCommand != NoVerify }
 
 // CheckKey says what is wrong with an idempotency key, as an *Error; nil if nothing is.
 func CheckKey(key string) error {
-	if key == "" || !areWords(key) {
-		return wrong("idempotencyKey", "use 1 to 256 printable characters, such as those of a UUID", "the idempotency key cannot be used")
+	if key == "" || !AreWords(key) {
+		return Wrong("idempotencyKey", "use 1 to 256 printable characters, such as those of a UUID", "the idempotency key cannot be used")
 	}
 	return nil
 }
@@ -65,9 +65,9 @@ const (
 )
 
 // checkInputFiles checks the files that come with a task.
-func checkInputFiles(s *TaskSpec) error {
+func CheckInputFiles(s *TaskSpec) error {
 	if len(s.InputFiles) > maxFiles {
-		return wrong("inputFiles", "put them into the workspace and name them in the prompt", "%d input files are too many; at most %d are taken", len(s.InputFiles), maxFiles)
+		return Wrong("inputFiles", "put them into the workspace and name them in the prompt", "%d input files are too many; at most %d are taken", len(s.InputFiles), maxFiles)
 	}
 	names, size := map[string]bool{}, 0
 	files := slices.Clone(s.InputFiles)
@@ -75,17 +75,17 @@ func checkInputFiles(s *TaskSpec) error {
 		f := &files[i]
 		name, err := checkFileName("input file", f.Name)
 		if err != nil {
-			return inField(fileField(i, "name"), err)
+			return InField(fileField(i, "name"), err)
 		}
 		if names[name] {
-			return wrong(fileField(i, "name"), "give each a name of its own", "two input files are named %q", name)
+			return Wrong(fileField(i, "name"), "give each a name of its own", "two input files are named %q", name)
 		}
 		if !utf8.ValidString(f.Content) {
-			return wrong(fileField(i, "content"), "put it into the workspace and name it in the prompt", "the input file %s is not valid UTF-8", name)
+			return Wrong(fileField(i, "content"), "put it into the workspace and name it in the prompt", "the input file %s is not valid UTF-8", name)
 		}
 		names[name], f.Name = true, name
 		if size += len(f.Content); size > MaxInputFiles {
-			return wrong("inputFiles", "put them into the workspace and name them in the prompt", "the input files have more than %d bytes together", MaxInputFiles)
+			return Wrong("inputFiles", "put them into the workspace and name them in the prompt", "the input files have more than %d bytes together", MaxInputFiles)
 		}
 	}
 	s.InputFiles = files
@@ -99,7 +99,7 @@ func checkNested(names map[string]bool) error {
 	for name := range names {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			if names[dir] {
-				return wrong("inputFiles", "rename one of them", "%q is an input file and a directory of the input file %q", dir, name)
+				return Wrong("inputFiles", "rename one of them", "%q is an input file and a directory of the input file %q", dir, name)
 			}
 		}
 	}
@@ -107,15 +107,15 @@ func checkNested(names map[string]bool) error {
 }
 
 // checkOutputSpec checks the names of the files that are collected after a run.
-func checkOutputSpec(s *TaskSpec) error {
+func CheckOutputSpec(s *TaskSpec) error {
 	if len(s.OutputSpec) > maxFiles {
-		return wrong("outputSpec", "let the agent pack them into one", "%d output files are too many; at most %d are collected", len(s.OutputSpec), maxFiles)
+		return Wrong("outputSpec", "let the agent pack them into one", "%d output files are too many; at most %d are collected", len(s.OutputSpec), maxFiles)
 	}
 	var list []string
 	for i, name := range s.OutputSpec {
 		name, err := checkFileName("output file", name)
 		if err != nil {
-			return inField(fmt.Sprintf("outputSpec.%d", i), err)
+			return InField(fmt.Sprintf("outputSpec.%d", i), err)
 		}
 		if !slices.Contains(list, name) {
 			list = append(list, name)
@@ -127,9 +127,9 @@ func checkOutputSpec(s *TaskSpec) error {
 
 // checkFileName is cleanPath for what a client names.
 func checkFileName(what, name string) (string, error) {
-	clean, err := cleanPath(name)
+	clean, err := CleanPath(name)
 	if err != nil {
-		return "", invalid("name it relative to the workspace, such as out/results.txt", "%v", &fileError{what, name, err})
+		return "", Invalid("name it relative to the workspace, such as out/results.txt", "%v", &FileError{what, name, err})
 	}
 	return clean, nil
 }
@@ -153,17 +153,17 @@ func isSessionName(s string) bool { return wordOf(s, "._@+-", 64) }
 
 // isArgument reports whether s may stand on an agent's command line: it is one
 // word and no option.
-func isArgument(s string) bool { return wordOf(s, "._:/@+-", 128) && s[0] != '-' }
+func IsArgument(s string) bool { return wordOf(s, "._:/@+-", 128) && s[0] != '-' }
 
 // CheckPrompt says what is wrong with a prompt, as an *Error; nil if nothing is.
 func CheckPrompt(text string) error {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return wrong("prompt", `stint task "what to do"`, "the prompt is empty")
+		return Wrong("prompt", `stint task "what to do"`, "the prompt is empty")
 	case len(text) > MaxPrompt:
-		return wrong("prompt", "put the text into a file of the workspace and name it in the prompt", "the prompt has more than the %d bytes that are taken", MaxPrompt)
+		return Wrong("prompt", "put the text into a file of the workspace and name it in the prompt", "the prompt has more than the %d bytes that are taken", MaxPrompt)
 	case !utf8.ValidString(text):
-		return wrong("prompt", "convert it, for example with: iconv -t UTF-8", "the prompt is not valid UTF-8 at byte %d", firstInvalid(text))
+		return Wrong("prompt", "convert it, for example with: iconv -t UTF-8", "the prompt is not valid UTF-8 at byte %d", firstInvalid(text))
 	}
 	return nil
 }
@@ -183,14 +183,14 @@ func firstInvalid(text string) int {
 func CheckSessionKey(key string) error {
 	switch {
 	case strings.HasPrefix(key, state.LanePrefixDir) || strings.HasPrefix(key, state.LanePrefixTask):
-		return wrong("sessionKey", "choose another name", "session names that begin with %q or %q are reserved", state.LanePrefixDir, state.LanePrefixTask)
+		return Wrong("sessionKey", "choose another name", "session names that begin with %q or %q are reserved", state.LanePrefixDir, state.LanePrefixTask)
 	case !isSessionName(key):
-		return wrong("sessionKey", "choose a name such as web or fix-42", "%q cannot be the name of a session: 1 to 64 of A-Z a-z 0-9 . _ @ + -", key)
+		return Wrong("sessionKey", "choose a name such as web or fix-42", "%q cannot be the name of a session: 1 to 64 of A-Z a-z 0-9 . _ @ + -", key)
 	}
 	return nil
 }
 
-func checkSession(s *TaskSpec) error {
+func CheckSession(s *TaskSpec) error {
 	if s.SessionKey != "" {
 		if err := CheckSessionKey(s.SessionKey); err != nil {
 			return err
@@ -198,46 +198,46 @@ func checkSession(s *TaskSpec) error {
 	}
 	switch {
 	case s.Resume != "" && s.Resume != "auto" && s.Resume != "always" && s.Resume != "never":
-		return wrong("resume", "use auto, always or never", "resume %q is unknown", s.Resume)
+		return Wrong("resume", "use auto, always or never", "resume %q is unknown", s.Resume)
 	case s.Parallel && s.SessionKey != "":
-		return wrong("parallel", "leave one of them out", "a task of a session cannot be parallel: a session is one conversation")
+		return Wrong("parallel", "leave one of them out", "a task of a session cannot be parallel: a session is one conversation")
 	case s.Parallel && s.Continue:
-		return wrong("parallel", "leave one of them out", "a parallel task has no session to continue")
+		return Wrong("parallel", "leave one of them out", "a parallel task has no session to continue")
 	case s.Continue && s.SessionKey != "":
-		return wrong("continue", "leave --continue out", "a named session is continued anyway")
-	case s.AgentSession != "" && !isArgument(s.AgentSession):
-		return wrong("agentSession", "give the id that the agent's CLI shows", "%q cannot be an agent's session id", s.AgentSession)
+		return Wrong("continue", "leave --continue out", "a named session is continued anyway")
+	case s.AgentSession != "" && !IsArgument(s.AgentSession):
+		return Wrong("agentSession", "give the id that the agent's CLI shows", "%q cannot be an agent's session id", s.AgentSession)
 	case s.AgentSession != "" && s.Resume == "never":
-		return wrong("resume", "leave one of them out", "a session id is given, and resume is never")
+		return Wrong("resume", "leave one of them out", "a session id is given, and resume is never")
 	}
 	return nil
 }
 
 // checkTime puts the time into UTC: it can be given with offsets and years that cannot
 // be written again.
-func checkTime(s *TaskSpec) error {
+func CheckTime(s *TaskSpec) error {
 	s.NotBefore = s.NotBefore.UTC()
 	if y := s.NotBefore.Year(); y < 1 || y > 9999 {
-		return wrong("notBefore", "give a time such as 2026-12-01T08:00:00Z", "the time is out of range")
+		return Wrong("notBefore", "give a time such as 2026-12-01T08:00:00Z", "the time is out of range")
 	}
 	return nil
 }
 
-func checkLimits(s *TaskSpec) error {
+func CheckLimits(s *TaskSpec) error {
 	if s.Timeout != "" {
 		if d, err := time.ParseDuration(s.Timeout); err != nil || d <= 0 {
-			return wrong("timeout", "write for example 30m or 1h15m", "the timeout %q is no duration", s.Timeout)
+			return Wrong("timeout", "write for example 30m or 1h15m", "the timeout %q is no duration", s.Timeout)
 		}
 	}
 	switch {
 	case s.Priority < 0 || s.Priority > 9:
-		return wrong("priority", "9 is first, 5 is usual", "the priority %d is not within 1 to 9", s.Priority)
+		return Wrong("priority", "9 is first, 5 is usual", "the priority %d is not within 1 to 9", s.Priority)
 	case s.MaxAttempts < 0:
-		return wrong("maxAttempts", "use 1 or more", "max-attempts %d makes no sense", s.MaxAttempts)
-	case s.Model != "" && !isArgument(s.Model):
-		return wrong("model", "name it as the agent's CLI does", "%q cannot be the name of a model: it is one word of letters, digits and . _ : / @ + -", s.Model)
+		return Wrong("maxAttempts", "use 1 or more", "max-attempts %d makes no sense", s.MaxAttempts)
+	case s.Model != "" && !IsArgument(s.Model):
+		return Wrong("model", "name it as the agent's CLI does", "%q cannot be the name of a model: it is one word of letters, digits and . _ : / @ + -", s.Model)
 	case s.AfterPolicy != "" && s.AfterPolicy != state.AfterDone && s.AfterPolicy != state.AfterAny:
-		return wrong("afterPolicy", "use done or any", "the after-policy %q is unknown", s.AfterPolicy)
+		return Wrong("afterPolicy", "use done or any", "the after-policy %q is unknown", s.AfterPolicy)
 	}
 	return checkWords(s)
 }
@@ -246,21 +246,21 @@ func checkLimits(s *TaskSpec) error {
 const maxCommand = 16 << 10
 
 // checkVerify checks what stands around a verify command.
-func checkVerify(s *TaskSpec) error {
+func CheckVerify(s *TaskSpec) error {
 	if s.VerifyTimeout != "" {
 		if d, err := time.ParseDuration(s.VerifyTimeout); err != nil || d <= 0 {
-			return wrong("verifyTimeout", "write for example 90s or 10m", "the verify-timeout %q is no duration", s.VerifyTimeout)
+			return Wrong("verifyTimeout", "write for example 90s or 10m", "the verify-timeout %q is no duration", s.VerifyTimeout)
 		}
 	}
 	switch c := s.VerifyCommand; {
 	case c != "" && strings.TrimSpace(c) == "":
-		return wrong("verifyCommand", "leave it out, or write for example go test ./...", "the verify command is blank")
+		return Wrong("verifyCommand", "leave it out, or write for example go test ./...", "the verify command is blank")
 	case len(c) > maxCommand:
-		return wrong("verifyCommand", "put it into a script of the workspace", "the verify command has more than the %d bytes that are taken", maxCommand)
+		return Wrong("verifyCommand", "put it into a script of the workspace", "the verify command has more than the %d bytes that are taken", maxCommand)
 	case !utf8.ValidString(c) || strings.ContainsRune(c, 0):
-		return wrong("verifyCommand", "write it as the shell takes it", "the verify command is not valid UTF-8, or has NUL bytes")
+		return Wrong("verifyCommand", "write it as the shell takes it", "the verify command is not valid UTF-8, or has NUL bytes")
 	case s.MaxIterations < 0 || s.MaxIterations > MaxIterations:
-		return wrong("maxIterations", "use 3, or a few more", "max-iterations %d is not within 1 to %d", s.MaxIterations, MaxIterations)
+		return Wrong("maxIterations", "use 3, or a few more", "max-iterations %d is not within 1 to %d", s.MaxIterations, MaxIterations)
 	}
 	return nil
 }
@@ -280,8 +280,8 @@ func checkWords(s *TaskSpec) error {
 		{"tenantId", "tenant", s.TenantID},
 		{"queue", "queue", s.Queue},
 	} {
-		if !areWords(w.text) {
-			return wrong(w.field, fmt.Sprintf("use at most %d printable characters", maxWords), "the %s cannot be used", w.what)
+		if !AreWords(w.text) {
+			return Wrong(w.field, fmt.Sprintf("use at most %d printable characters", maxWords), "the %s cannot be used", w.what)
 		}
 	}
 	return nil
@@ -291,8 +291,11 @@ func checkWords(s *TaskSpec) error {
 const maxWords = 256
 
 // areWords reports whether s is free text on one line; "" is none.
-func areWords(s string) bool { return len(s) <= maxWords && printable(s) }
+func AreWords(s string) bool { return len(s) <= maxWords && IsPrintable(s) }
 
-func printable(s string) bool {
+func IsPrintable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
+
+// NoVerify as a verify command says that there is to be none, whatever is configured.
+const NoVerify = "none"

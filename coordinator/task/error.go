@@ -1,4 +1,4 @@
-package coordinator
+package task
 
 import (
 	"errors"
@@ -76,17 +76,17 @@ func AtTask(err error, i, n int) error {
 	return &at
 }
 
-func invalid(hint, format string, args ...any) error {
+func Invalid(hint, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // wrong is invalid about one field of a spec, by its name in JSON.
-func wrong(field, hint, format string, args ...any) error {
+func Wrong(field, hint, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint, Field: field}
 }
 
 // inField says which field an error is about, unless it names one itself.
-func inField(field string, err error) error {
+func InField(field string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Field != "" {
 		return err
@@ -97,7 +97,7 @@ func inField(field string, err error) error {
 }
 
 // inOption says which prompt an error is about.
-func inOption(name string, err error) error {
+func InOption(name string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
 		return err

@@ -1,8 +1,10 @@
-package coordinator
+package task
 
 import (
 	"bytes"
 	"encoding/json"
+	"sync"
+
 	"stint/state"
 )
 
@@ -18,6 +20,12 @@ type Change struct {
 	Resync bool `json:"resync,omitempty" doc:"It cannot be told what has changed: list anew. There is no task then" example:"false"`
 
 	line func() ([]byte, error) // JSON, made once; nil: made each time
+}
+
+// Shared returns a copy of the change for several readers: its JSON is made once.
+func (c Change) Shared() *Change {
+	c.line = sync.OnceValues(c.encode)
+	return &c
 }
 
 // Line gives the change as JSON, in one line with its end. It is made once for all

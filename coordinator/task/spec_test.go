@@ -1,0 +1,144 @@
+package task_test
+
+import (
+	"errors"
+	"stint/coordinator/task"
+	"stint/state"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseSpecs(t *testing.T) {
+	when := time.Date(2026, 11, 21, 3, 12, 45, 0, time.UTC)
+	tests := []struct {
+		name, text string
+		want       []task.TaskSpec
+	}{
+		{"one", `{"prompt": "p"}`, []task.TaskSpec{{Prompt: "p"}}},
+		{"many", "\ufeff[\n{\"prompt\": \"p\"}, {\"prompt\": \"q\"}\n]\n", []task.TaskSpec{{Prompt: "p"}, {Prompt: "q"}}},
+		{"the other names", `{"tool": "codex", "model": "m", "prompt": "p", "input_files": [{"name": "a/b.txt", "content": "x\ny"}],
+			"output_spec": ["out.txt"], "idempotency_key": "k", "priority": 7, "tenant_id": "ana"}`, []task.TaskSpec{{
+			Agent: "codex", Model: "m", Prompt: "p", InputFiles: []state.InputFile{{Name: "a/b.txt", Content: "x\ny"}},
+			OutputSpec: []string{"out.txt"}, IdempotencyKey: "k", Priority: 7, TenantID: "ana",
+		}}},
+		{"output_files", `{"prompt": "p", "output_files": ["a"], "input_files": []}`, []task.TaskSpec{{Prompt: "p", OutputSpec: []string{"a"}}}},
+		{"scheduled_at", `{"prompt": "p", "scheduled_at": "2026-11-22T03:00:00Z"}`, []task.TaskSpec{{Prompt: "p", NotBefore: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)}}},
+		{"our names", `{"prompt": "p", "agent": "codex", "sessionKey": "web", "after": ["a", "b"], "afterPolicy": "any", "hold": true,
+			"notBefore": "2026-11-21T04:12:45+01:00", "noWaitLimit": true, "fallback": ["claude"], "queue": "nightly", "max_attempts": 3}`, []task.TaskSpec{{
+			Prompt: "p", Agent: "codex", SessionKey: "web", After: []string{"a", "b"}, AfterPolicy: "any", Hold: true, NotBefore: when,
+			NoWaitLimit: true, Fallback: []string{"claude"}, Queue: "nightly", MaxAttempts: 3,
+		}}},
+		{"null is none", `{"prompt": "p", "model": null, "priority": null, "notBefore": null, "after": null, "inputFiles": null, "hold": null}`, []task.TaskSpec{{Prompt: "p"}}},
+	}
+	for _, tt := range tests {
+		got, err := task.ParseSpecs("spec.json", []byte(tt.text))
+		if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v\n%s", tt.name, err, diff)
+		}
+	}
+}
+
+func TestParseSpecsRefuses(t *testing.T) {
+	tests := []struct{ text, want string }{
+		{"{\n\"promt\": \"p\"}", `spec.json:2: unknown field "promt"; did you mean prompt?`},
+		{"[{\"prompt\": \"p\"},\n\n{\"prompt\": \"q\", \"input_file\": []}]", `spec.json:3: unknown field "input_file"; did you mean input_files?`},
+		{`{"prompt": "p", "Prompt": "q"}`, `spec.json:1: unknown field "Prompt"; did you mean prompt?`},
+		{`{"prompt": "p", "colour of it": 1}`, `unknown field "colour of it"; known are account, after, afterPolicy, agent,`},
+		{"{\"prompt\": \"p\", \"input_files\": [\n{\"nam\": \"x\"}]}", `spec.json:2: unknown field "nam"; did you mean name?`},
+		{"{\"tool\": \"codex\",\n\"agent\": \"codex\"}", `spec.json:2: tool and agent mean the same; leave one of them out`},
+		{`{"prompt": "p", "prompt": "q"}`, `spec.json:1: prompt is given twice`},
+		{"{\"prompt\": \"p\",\n\"priority\":\n\"high\"}", `spec.json:3: priority must be a whole number, not "high"`},
+		{"[" + strings.Repeat("{},\n", task.MaxBatch) + "{}]", "spec.json:100000: more than 100000 tasks are too many at once"},
+		{`{"prompt": 7}`, `prompt must be a text in quotes, not 7`},
+		{`{"output_spec": "x"}`, `output_spec must be a list of texts such as ["a", "b"], not "x"`},
+		{`{"after": [1]}`, `after must be a list of texts such as ["a", "b"], not [1]`},
+		{`{"hold": "true"}`, `hold must be true or false, not "true"`},
+		{`{"notBefore": "tomorrow"}`, `notBefore must be a time such as "2026-11-21T03:12:45Z", not "tomorrow"`},
+		{`{"notBefore": 5}`, `notBefore must be a time`},
+		{`{"input_files": "x"}`, `here must be a list such as [{"name": "notes.txt", "content": "…"}]`},
+		{`{"input_files": ["x"]}`, `here must be a file such as {"name": "notes.txt", "content": "…"}`},
+		{`"p"`, `spec.json:1: here must be a task, or a list of tasks`},
+		{`[["p"]]`, `here must be a task such as {"prompt": "what to do"}`},
+		{`[]`, `spec.json:1: there is no task in it`},
+		{" \n", `spec.json:1: it is empty`},
+		{"{\n\"prompt\": \"p\",\n}", `spec.json:3: invalid character '}'`},
+		{"{\n\"prompt\": \"p", `spec.json:2: unexpected end of JSON input`},
+		{"{\"prompt\": \"p\"}\n{\"prompt\": \"q\"}", `spec.json:2: invalid character '{' after top-level value; write several tasks as a list: [{…}, {…}]`},
+		{"{\n\"prompt\": \"\xff\"}", `spec.json:2: it is not valid UTF-8`},
+		{"// no\n{}", `spec.json:1: invalid character '/'`},
+	}
+	for _, tt := range tests {
+		_, err := task.ParseSpecs("spec.json", []byte(tt.text))
+		if err == nil || !strings.Contains(err.Error(), tt.want) || !errors.Is(err, &task.Error{Code: task.CodeInvalid}) {
+			t.Errorf("%s\ngot  %v\nwant %s", tt.text, err, tt.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "; ") {
+			t.Errorf("it does not say what to do: %v", err)
+		}
+	}
+}
+
+// FuzzParseSpecs: whatever the bytes are, there are tasks or an error that says
+// where.
+func FuzzParseSpecs(f *testing.F) {
+	for _, text := range []string{`{"prompt": "p"}`, `[{"tool": "x", "input_files": [{"name": "a", "content": "b"}]}]`, `[{"after": null}`, `{"notBefore": "x"}`, "[[", "\xff"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		specs, err := task.ParseSpecs("x.json", data)
+		if err == nil && len(specs) == 0 || err != nil && !strings.HasPrefix(err.Error(), "x.json:") {
+			t.Errorf("%d tasks, %v", len(specs), err)
+		}
+	})
+}
+
+func TestRenameSpecs(t *testing.T) {
+	tests := []struct{ text, want string }{
+		{
+			`{"tool":"codex","model":null,"prompt":"p","input_files":[],"output_files":["a"],"tenant_id":"default","priority":5,"idempotency_key":null}`,
+			`{"agent":"codex","model":null,"prompt":"p","inputFiles":[],"outputSpec":["a"],"tenantId":"default","priority":5,"idempotencyKey":null}`,
+		},
+		{`[{"Session_Key":"web","PROMPT":"p"}, {"session":{"tool":1}}]`, `[{"sessionKey":"web","prompt":"p"},{"sessionKey":{"tool":1}}]`},
+		{`{"ſession":"a","Kind":1,"prİority":1}`, `{"sessionKey":"a","Kind":1,"prİority":1}`},
+		{`{"colour":1,"a \" b":2,"prompt":"<\u00e9"}`, `{"colour":1,"a \" b":2,"prompt":"<\u00e9"}`},
+		{`{}`, `{}`},
+		{`[]`, `[]`},
+		{`7`, `7`},
+		{`[7,[{"tool":1}],null]`, `[7,[{"tool":1}],null]`},
+		{`"tool"`, `"tool"`},
+	}
+	for _, tt := range tests {
+		if got, err := task.RenameSpecs([]byte(tt.text)); string(got) != tt.want || err != nil {
+			t.Errorf("%s\ngot  %s %v\nwant %s", tt.text, got, err, tt.want)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"tool":"a","prompt":"p","agent":"a"}`:           "agent: tool and agent mean the same",
+		`{"output_files":[],"outputSpec":[]}`:             "outputSpec: output_files and outputSpec mean the same",
+		`{"output_files":[],"output_spec":[]}`:            "outputSpec: output_files and output_spec mean the same",
+		`{"Prompt":"a","prompt":"b"}`:                     "prompt: Prompt and prompt mean the same",
+		`{"session":"a","ſessionKey":"b"}`:                "sessionKey: session and ſessionKey mean the same",
+		`{"toKen":1,"tool":"a","Tool":"b"}`:               "agent: tool and Tool mean the same",
+		`{"tool":"a","tool":"a"}`:                         "agent: tool is given twice",
+		`[{"prompt":"p"},{"tenant":"a","tenant_id":"a"}]`: "1.tenantId: task 2 of 2: tenant and tenant_id mean the same",
+		`{"scheduled_at":null,"not_before":null}`:         "notBefore: scheduled_at and not_before mean the same",
+	} {
+		_, err := task.RenameSpecs([]byte(text))
+		var e *task.Error
+		if !errors.As(err, &e) {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := e.Field + ": " + e.Error(); !strings.HasPrefix(got, want) {
+			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "{", `{"a"`, `{"a":}`, `{"a":1`, "[", "[{]", `{"a" 1}`, `{"a":1,}`, `[{"tool":}]`, `{"tool":1} {}`} {
+		if got, err := task.RenameSpecs([]byte(text)); err != nil || string(got) != text {
+			t.Errorf("%s: made %s of it, %v", text, got, err)
+		}
+	}
+}
