@@ -33,6 +33,7 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 // TestBatchIsAllOrNothing: of 10,001 tasks of which the last is wrong, none is
 // taken in; put right, all are, in one change of the ledger.
 func TestBatchIsAllOrNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()

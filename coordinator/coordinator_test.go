@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,7 +24,12 @@ import (
 	"stint/state"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain has more tests run at once than there are processors, because they mostly wait;
+// -parallel still counts.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // it is there
+	goleak.VerifyTestMain(m)
+}
 
 // fakeAgent answers with what do says, and remembers its turns.
 type fakeAgent struct {
@@ -301,6 +307,7 @@ func TestPromise2OneAtATime(t *testing.T) {
 // goes on by itself under the first master that can prove it dead, and as soon as a
 // person releases it. No master waits for the proof.
 func TestOrphanIsProvedDeadLater(t *testing.T) {
+	t.Parallel()
 	for _, byPerson := range []bool{false, true} {
 		w, id := interrupted(t)
 		w.cfg.MaxRetries = 0 // that it is dead would free its lane
@@ -421,6 +428,7 @@ func TestLanesAndWorkers(t *testing.T) {
 
 // TestJudgement runs a task through outcomes and looks where it ends.
 func TestJudgement(t *testing.T) {
+	t.Parallel()
 	fail := func(class state.Class) task.Outcome {
 		return task.Outcome{Class: class, ExitCode: 1, Error: "no"}
 	}
@@ -574,6 +582,7 @@ func TestSessionSeenWhileStopping(t *testing.T) {
 
 // TestHandEditEndsARun: a person sets a running task to canceled in tasks.md.
 func TestHandEditEndsARun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ended := make(chan error, 1)
 	begun := make(chan struct{})
@@ -658,6 +667,7 @@ func TestSecondMasterAndBadStateDirs(t *testing.T) {
 }
 
 func TestHandoverAndIdleExit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.IdleExit = time.Second
 	w.open()

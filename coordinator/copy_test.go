@@ -273,6 +273,7 @@ func TestReadCopyOfNothing(t *testing.T) {
 // TestReadCopyBesideCompactions: journal and archive are always of one another, though a
 // master compacts meanwhile.
 func TestReadCopyBesideCompactions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c, err := coordinator.OpenUnwatched(w.cfg)
 	if err != nil {

@@ -68,6 +68,7 @@ func TestAMasterThatIsNotIdleSleeps(t *testing.T) {
 // TestByHandInASession: a task that was written into a session by hand goes on with
 // its agent, whatever comes behind it, and in the native session that it names itself.
 func TestByHandInASession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.Agents["codex"] = w.agent
 	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {

@@ -96,6 +96,7 @@ func TestDependantsOfACanceledTask(t *testing.T) {
 // TestHandEditsMakeNoCycle: the finding names the cycle, whether it is made by one
 // section or by two of the same save.
 func TestHandEditsMakeNoCycle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()

@@ -42,6 +42,7 @@ func (c editorCase) String() string { return fmt.Sprintf("%s:%s:%d", c.saver, c.
 // STINT_TEST_EDITOR_CASES says how many cases, STINT_TEST_SEED where the seeds
 // begin, and STINT_TEST_EDITOR=saver:moment:seed repeats one case.
 func TestPromise4EditorsLoseNothing(t *testing.T) {
+	t.Parallel()
 	needPrograms(t, "nano", "vim", "sed", "perl", "git", "cp")
 	cases := editorCases(t)
 	// Not under /tmp: Vim makes no backup there (backupskip), and then it saves in another way.
@@ -85,7 +86,7 @@ func editorCases(t *testing.T) []editorCase {
 		}
 		return []editorCase{{parts[0], parts[1], wholeNumber(t, parts[2])}}
 	}
-	n, seed := uint64(156), uint64(1)
+	n, seed := uint64(len(savers)*len(moments)), uint64(1)
 	if text := os.Getenv("STINT_TEST_EDITOR_CASES"); text != "" {
 		n = wholeNumber(t, text)
 	}

@@ -172,6 +172,7 @@ func TestEvaluation(t *testing.T) {
 // TestEvaluationFails: whatever becomes of the evaluator, the task ends as it would
 // have without it, and says in a note what was wrong.
 func TestEvaluationFails(t *testing.T) {
+	t.Parallel()
 	bad := func(class state.Class, message string) func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		return func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 			return task.Outcome{Class: class, ExitCode: 1, Error: message, Session: "judge-1", Kept: true, RetryAt: time.Now().Add(time.Hour)}
@@ -337,6 +338,7 @@ func TestEvaluationOfWhatNeverPassed(t *testing.T) {
 // TestVerifyWhileJudged: what stint verify finds while an answer waits to be judged is
 // recorded, and changes nothing about how the task ends.
 func TestVerifyWhileJudged(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		before, then int // exit codes
 		status       state.Status
@@ -376,6 +378,7 @@ func TestVerifyWhileJudged(t *testing.T) {
 // TestJudgementWaitsForNoAccount: an answer that is right ends its task well, also if the
 // account meets a limit, or is held, before the next master has it judged.
 func TestJudgementWaitsForNoAccount(t *testing.T) {
+	t.Parallel()
 	for _, account := range []string{"coolUntil: " + state.FormatTime(time.Now().Add(time.Hour)), "hold: true"} {
 		old, next := newJudgeWorld(t), newJudgeWorld(t)
 		old.checks = []int{0}

@@ -121,6 +121,7 @@ func (w *world) changes(after uint64) (n int, last uint64) {
 // TestSubscribeAfterMissesNothing: who comes and goes, and is cut off because it is
 // slow, hears of each record at most once, and knows everything in the end.
 func TestSubscribeAfterMissesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open()
 	defer w.close()
@@ -193,6 +194,7 @@ func TestSubscribeAfterARestart(t *testing.T) {
 // TestResync: where tasks come or go without a record of their own, those who follow
 // are told to list anew, once, and so are those who come back, also after a restart.
 func TestResync(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name    string
 		offline bool // it happens while no master runs

@@ -241,6 +241,7 @@ func TestOutputsDoNotLeaveTheRun(t *testing.T) {
 // TestOutputSwappedWhileRead: something that exchanges a file or its directory for a
 // link, again and again, never makes us collect what lies outside.
 func TestOutputSwappedWhileRead(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.write("d1/secret", "mine")
 	p.must(os.Symlink(p.outside, p.in("d2")), syscall.Mkfifo(p.in("f1"), 0o600), os.Symlink(filepath.Join(p.outside, "secret"), p.in("f2")))

@@ -83,6 +83,7 @@ func (w *world) onlyChild(id string) state.Task {
 
 // TestFollowUps: what is queued when a task ends, and what it gets of that task.
 func TestFollowUps(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name     string
 		spec     task.TaskSpec
@@ -390,6 +391,7 @@ func TestNotAFailure(t *testing.T) {
 
 // TestEndedByHand: nor of what a person ends in tasks.md.
 func TestEndedByHand(t *testing.T) {
+	t.Parallel()
 	w := followWorld(t)
 	w.settings(task.WorkspaceSettings{OnFailure: "look"})
 	w.open()
@@ -448,7 +450,7 @@ func TestNoCrashBetweenEndAndFollowUp(t *testing.T) {
 	failed, before := 0, 0
 	for n := len(journal); n > 0 && before < 3; n = bytes.LastIndexByte(journal[:n-1], '\n') + 1 { // where a line ends; within one it is cut off like before it
 		next.copies(w)
-		if err := errors.Join(os.WriteFile(filepath.Join(next.dir, ledger.JournalName), journal[:n], 0o600), os.WriteFile(filepath.Join(next.dir, ledger.TasksName), nil, 0o600)); err != nil {
+		if err := errors.Join(os.WriteFile(filepath.Join(next.dir, ledger.JournalName), journal[:n], 0o600), os.Remove(filepath.Join(next.dir, ledger.TasksName))); err != nil {
 			t.Fatal(err)
 		}
 		c, err := coordinator.OpenUnwatched(next.cfg)
@@ -567,6 +569,7 @@ func TestTemplates(t *testing.T) {
 // TestHandWrittenTemplate: a template that a person wrote into tasks.md is not
 // checked before it is used.
 func TestHandWrittenTemplate(t *testing.T) {
+	t.Parallel()
 	w := followWorld(t)
 	w.open()
 	w.edit("\n## Task homeless\n- status: queued\n- agent: demo\n- onFailure: because of {{.Error}}\n- prompt: fail\n")

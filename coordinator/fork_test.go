@@ -63,6 +63,7 @@ func (f *forker) run(w *world) func(context.Context, task.Turn, func(task.Event)
 // refused, the conversation has the prompt once, and one word to go on for each turn that
 // got anywhere.
 func TestKeptPromptIsContinuedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.ResumeMissing = "error" // a fork is no other session
 	limit := state.ClassRateLimited
@@ -112,6 +113,7 @@ func TestKeptPromptIsContinuedOnce(t *testing.T) {
 // TestForkAndCrash: a master that is killed while a fork is at work leaves a task that
 // goes on with the fork if it got anywhere, and else with what it was forked from.
 func TestForkAndCrash(t *testing.T) {
+	t.Parallel()
 	for _, works := range []bool{true, false} {
 		w := newWorld(t)
 		begun := make(chan struct{})

@@ -702,6 +702,7 @@ func TestRunsWaitForEachOther(t *testing.T) {
 // where it leaves them to the configuration, and a note tells; another model is held; and
 // so it is with what follows its tasks.
 func TestARunGetsNoMoreThanItsTask(t *testing.T) {
+	t.Parallel()
 	parent := task.TaskSpec{
 		ID: taskID(1), Prompt: "p", Model: "small", Priority: 3, Timeout: "10m", MaxAttempts: 2, VerifyCommand: "make test",
 		MaxIterations: 2, VerifyTimeout: "1m", NoWaitLimit: true,

@@ -89,6 +89,7 @@ func TestFsckTellsFaultsFromNotes(t *testing.T) {
 // TestFsckWaitsForTheMaster looks at a moment in which the journal has a record
 // that tasks.md is about to get.
 func TestFsckWaitsForTheMaster(t *testing.T) {
+	t.Parallel()
 	good := records(t, "a status=queued prompt=x", "b status=queued prompt=y")
 	dir := ledgerDir(t, records(t, "a status=queued prompt=x"), good)
 	looks := 0

@@ -181,6 +181,7 @@ func TestAnswerIsWrittenLater(t *testing.T) {
 // TestDiskIsFullAtARestart: what was running when the last master was killed cannot
 // be put back into the queue at once.
 func TestDiskIsFullAtARestart(t *testing.T) {
+	t.Parallel()
 	next, id := interrupted(t)
 	d := &fullDisk{FS: durable.OS}
 	next.cfg.Recover = func(context.Context, string, string) error {

@@ -204,6 +204,7 @@ func handConfig(dir string) task.Config {
 // TestLongPromptByHand: a prompt that is over the limit is a finding, with its line, and
 // nothing else suffers. What stint wrote before there was that limit is read.
 func TestLongPromptByHand(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 10<<20)
 	dir := handDir(t, "## Task a\n- status: queued\n- prompt: "+long+"\n\n## Task b\n- status: queued\n- prompt: short\n\n"+
 		"## Task old\n- seq: 1\n- status: queued\n- prompt: "+long+"\n<!-- end 1 -->\n")

@@ -19,6 +19,7 @@ const byHandIn = "## Task mine\n- status: queued\n- sessionKey: %s\n- prompt: by
 // compaction does not forget, else workspace_root; written while a master is at work or
 // while there is none.
 func TestHandWrittenTaskTakesTheWorkspaceOfItsSession(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		key  string
 		live bool
@@ -73,6 +74,7 @@ func TestHeldTaskIsNoHome(t *testing.T) {
 // TestNoWorkspaceWaits: a task that has no workspace, nor its session, nor the
 // configuration, starts nothing; it says so wherever a person looks, and what to do.
 func TestNoWorkspaceWaits(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{"a session": "## Task mine\n- status: queued\n- sessionKey: web\n", "no session": "## Task mine\n- status: queued\n"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -156,6 +158,7 @@ func TestHandWrittenTasksOfOneDirectory(t *testing.T) {
 
 // TestWorkspaceTakenOutOfARun: the next step of a task runs where its session works.
 func TestWorkspaceTakenOutOfARun(t *testing.T) {
+	t.Parallel()
 	w := newJudgeWorld(t)
 	w.cfg.WorkspaceRoot, w.cfg.Workspace = "", nil
 	w.checks = []int{0}

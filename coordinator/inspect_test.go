@@ -217,6 +217,7 @@ func TestFindingsAreShortAndOnce(t *testing.T) {
 // The work that the heuristics do grows with the length of the answer, and no more. 8
 // times 4 KiB is looked at whole, and the square of that takes a second.
 func TestHeuristicsOfHugeAnswer(t *testing.T) {
+	t.Parallel()
 	for _, piece := range []string{"I'll do x. <a `b ", "no. ", "etc. ", "I ", "The user ", "say error ", "a.b/c-", "**", "12. ", "at most ten ", "\u62b1\u6b49", "{", "| "} {
 		isLinear(t, fmt.Sprintf("%q", piece), 4<<10, func(size int) {
 			text := strings.Repeat(piece, size/len(piece))

@@ -100,6 +100,7 @@ func mostRefusals(cfg *task.Config, length time.Duration) int {
 // TestRateLimitStorm: 500 tasks meet a provider that is busy for ten minutes. Few of
 // them are started meanwhile, and none beside another until one got through.
 func TestRateLimitStorm(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const tasks, length = 500, 10 * time.Minute
 		w := limitedWorld(t)
@@ -338,6 +339,7 @@ func TestVerifyCommandSaysNothingOfALimit(t *testing.T) {
 // limit without an end is dead, and neither before a fallback that it names. For an
 // end that is named, a week ahead, everybody else waits.
 func TestRateLimitEndings(t *testing.T) {
+	t.Parallel()
 	const week, none = 7 * 24 * time.Hour, 0
 	for _, tc := range []struct {
 		name   string

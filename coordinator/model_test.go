@@ -29,7 +29,8 @@ import (
 // histories, STINT_TEST_SEED the first seed, so that each run checks the same ones and
 // .ci/deep looks for new ones; a failure prints the seed to repeat.
 func TestPromise4RandomHistories(t *testing.T) {
-	histories, first := number(t, "STINT_TEST_MODEL", 12), number(t, "STINT_TEST_SEED", 1)
+	t.Parallel()
+	histories, first := number(t, "STINT_TEST_MODEL", 4), number(t, "STINT_TEST_SEED", 1)
 	slots := make(chan struct{}, 16) // most of the time is spent waiting for saves to settle
 	var done sync.WaitGroup
 	for seed := first; seed < first+histories; seed++ {

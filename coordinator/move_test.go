@@ -92,6 +92,7 @@ func TestMove(t *testing.T) {
 // TestMoveAnywhere moves random tasks of a queue, some of which a person has given
 // orders at the ends of what there is, and compares with a plain list.
 func TestMoveAnywhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()

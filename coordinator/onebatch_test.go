@@ -56,6 +56,7 @@ func startsOf(id string) func(*ledger.Section) bool {
 // log beside it, in either order: no start has its record behind that of the change.
 // Task 0 is at work, or between the turns of a verify loop, the others are ready.
 func TestNothingStartsAgainstAChangeOfItsBatch(t *testing.T) {
+	t.Parallel()
 	ok := func(w *world, err error) {
 		if err != nil {
 			w.t.Error(err)

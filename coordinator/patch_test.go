@@ -273,6 +273,7 @@ func TestEditsNeverCloseACircle(t *testing.T) {
 // TestEditCountsOrIsRefused: of a task that is started in the same moment, the edit is
 // refused, or the agent gets the new prompt.
 func TestEditCountsOrIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var mu sync.Mutex
 	sent := map[string]string{}

@@ -107,6 +107,7 @@ func (w *world) allShown() bool {
 // TestEditedWhileItsMasterWasDead: a person requeues or cancels a task whose
 // master was killed. Its old run is proved dead before anything else.
 func TestEditedWhileItsMasterWasDead(t *testing.T) {
+	t.Parallel()
 	for _, status := range []state.Status{state.Queued, state.Canceled} {
 		next, id := interrupted(t)
 		next.edit("\n## Task %s\n- status: %s\n", id, status)
@@ -131,6 +132,7 @@ func TestEditedWhileItsMasterWasDead(t *testing.T) {
 // TestEditWhileRecovering: what a person says while the old run is being proved
 // dead counts.
 func TestEditWhileRecovering(t *testing.T) {
+	t.Parallel()
 	next, id := interrupted(t)
 	next.cfg.Recover = func(context.Context, string, string) error {
 		next.edit("\n## Task %s\n- status: canceled\n", id)

@@ -110,6 +110,7 @@ func TestUsageOfARun(t *testing.T) {
 // TestUsageOfATaskThatWasTakenOut: a person cancels a running task; what its run
 // has used is counted all the same.
 func TestUsageOfATaskThatWasTakenOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	begun := make(chan struct{})
 	w.agent.do = func(ctx context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
@@ -170,6 +171,7 @@ func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
 // TestKeptPromptIsNotSentAgain: what the session has already is not sent twice,
 // whatever ended the turn.
 func TestKeptPromptIsNotSentAgain(t *testing.T) {
+	t.Parallel()
 	for _, class := range []state.Class{state.ClassRateLimited, state.ClassNetwork, state.ClassInterrupted, state.ClassStalled} {
 		t.Run(string(class), func(t *testing.T) {
 			w := newWorld(t)
@@ -198,6 +200,7 @@ func TestKeptPromptIsNotSentAgain(t *testing.T) {
 // TestPromptIsSentAgain where the session does not have it: it did not keep it, or
 // another one goes on, or the prompt is a new one.
 func TestPromptIsSentAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.BackoffBase = time.Hour
 	w.cfg.BackoffMax = time.Hour
@@ -220,6 +223,7 @@ func TestPromptIsSentAgain(t *testing.T) {
 // TestPromptIsEditedWhileItRuns: the session has the old one, and is sent the new
 // one, also if the master was killed meanwhile.
 func TestPromptIsEditedWhileItRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	begun, edited := make(chan struct{}), make(chan struct{})
 	w.agent.do = func(_ context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
@@ -276,6 +280,7 @@ func (w *world) until(id string, is func(*state.Task) bool) state.Task {
 // TestKeptPromptAfterACrash: what the run that was cut off has written says whether
 // its session has the prompt.
 func TestKeptPromptAfterACrash(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		session string
 		kept    bool
@@ -303,6 +308,7 @@ func TestKeptPromptAfterACrash(t *testing.T) {
 // TestLostSession: stint's session stays, with its transcript, and the tasks that
 // wait for it begin a new native one; or the task fails, as configured.
 func TestLostSession(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		missing   string
 		class     state.Class
@@ -379,6 +385,7 @@ func TestLostSession(t *testing.T) {
 // TestAgentStrays: an agent that quietly begins another session than the one to
 // resume.
 func TestAgentStrays(t *testing.T) {
+	t.Parallel()
 	stray := func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 		if turn.Session == "" {
 			return task.Outcome{Result: "new", Session: "n9", Thread: tokens(7, 1)}
@@ -471,6 +478,7 @@ func TestFilesOfATask(t *testing.T) {
 // TestBadFilesByHand: names in tasks.md that nobody has checked end the task with a
 // sentence, and lead nowhere.
 func TestBadFilesByHand(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open()
 	files, err := json.Marshal([]state.InputFile{{Name: "../../../escaped", Content: "x"}})

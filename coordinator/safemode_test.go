@@ -16,6 +16,7 @@ import (
 // holds over restarts and until resume. Fewer deaths, or slower ones, or with a clean
 // end between them, do not count.
 func TestSafeMode(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		deaths int

@@ -42,6 +42,7 @@ func idsOf(tasks []state.Task) (ids []string) {
 // TestKeyOfAList: whatever a key was used for first, the same again gives the same
 // tasks, and all else under it is a conflict and makes none.
 func TestKeyOfAList(t *testing.T) {
+	t.Parallel()
 	bodies := []string{"a", "ab", "abc", "abcd", "bac", "acb", "abx", "xbc", "abcx", "xyz", "=a", "=b"}
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
@@ -83,6 +84,7 @@ func TestKeyOfAList(t *testing.T) {
 // TestKeyOfAListInAnEditor: an editor that puts white space in order leaves the keys
 // alone, so that the list is not queued a second time.
 func TestKeyOfAListInAnEditor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()

@@ -232,6 +232,7 @@ func TestShortageOfAStep(t *testing.T) {
 // TestShortageOfAReleasedTask: also a task whose retries are used up waits, as one may
 // that a person has released.
 func TestShortageOfAReleasedTask(t *testing.T) {
+	t.Parallel()
 	w, id := interrupted(t)
 	w.cfg.MaxRetries = 0
 	w.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }

@@ -109,6 +109,7 @@ var failedCheck = task.VerifyResult{ExitCode: 1, Error: "the verify command ende
 // TestWeakenedTestsAreFound in any round and any attempt, against the beginning of
 // the task; what the user had changed before is no agent's doing.
 func TestWeakenedTestsAreFound(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		weakens []int
 		checks  []task.VerifyResult
@@ -184,6 +185,7 @@ func TestSnapshotSurvivesACrash(t *testing.T) {
 // TestSnapshotOfATaskQueuedByHand: what a person does to the tests of a task that failed,
 // before it is queued again in tasks.md, is not held against its agent.
 func TestSnapshotOfATaskQueuedByHand(t *testing.T) {
+	t.Parallel()
 	w := newGitWorld(t)
 	w.cfg.MaxIterations, w.checks = 1, []task.VerifyResult{failedCheck, {}}
 	w.weakens()
@@ -204,6 +206,7 @@ func TestSnapshotOfATaskQueuedByHand(t *testing.T) {
 // TestGitDoesNoHarm: without git, with a slow one, and with a checkout that names
 // programs, the task ends as it does, and none of them is run.
 func TestGitDoesNoHarm(t *testing.T) {
+	t.Parallel()
 	slow := task.VerifyResult{Class: state.ClassTimeout, ExitCode: -1, Error: "too long"}
 	for name, c := range map[string]struct {
 		setup string
@@ -247,6 +250,7 @@ func TestGitDoesNoHarm(t *testing.T) {
 // TestChangesOfFilesThatNobodyAdded: agents seldom add a file, and what they moved is
 // not gone. What was not tracked before is no work of theirs.
 func TestChangesOfFilesThatNobodyAdded(t *testing.T) {
+	t.Parallel()
 	const refusal = "I'm sorry, but I can't help with that."
 	for name, c := range map[string]struct{ before, does, answer, want string }{
 		"moved":                  {"", "mkdir sub && mv calc_test.go sub/calc_test.go", "Mended.", ""},
@@ -353,6 +357,7 @@ func TestSnapshotOfAWait(t *testing.T) {
 // first one, also with another prompt, and a run that never began leaves nothing. In
 // another checkout it has one of its own.
 func TestSnapshotOfALaterRound(t *testing.T) {
+	t.Parallel()
 	for _, why := range []string{"cools down", "limited", "reworded", "moved", "moved and reworded"} {
 		limited, weakens := why == "limited", 2
 		if why == "reworded" {

@@ -78,6 +78,7 @@ func TestRunsIsNoDirectory(t *testing.T) {
 // TestStateDirectoryMovedAway while a task runs: the end of its run does not make the
 // directory again, and writes nothing of the run's into another one that has its name.
 func TestStateDirectoryMovedAway(t *testing.T) {
+	t.Parallel()
 	for _, taken := range []bool{false, true} {
 		w := newWorld(t)
 		begun := make(chan struct{})

@@ -50,6 +50,7 @@ func ledger002() string {
 // TestLedgerOfDocument002 is taken over whole: what it says is running was interrupted,
 // and queued again with one retry more.
 func TestLedgerOfDocument002(t *testing.T) {
+	t.Parallel()
 	for _, live := range []bool{false, true} {
 		w := newWorld(t)
 		w.cfg.Agents["codex"] = w.agent

@@ -19,6 +19,7 @@ import (
 // TestReadUsage: figures are the same while a master works, after it, after a
 // compaction, with tasks in the archive and with one that was brought back.
 func TestReadUsage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.Agents["claude"] = w.agent
 	next := map[string][]task.Outcome{
@@ -163,6 +164,7 @@ func (a *asked) Err() error {
 // TestReadUsageEnds: it ends wherever it is when nobody waits for it any more: within
 // the file, between records, tasks and those of the archive, whether they ran or not.
 func TestReadUsageEnds(t *testing.T) {
+	t.Parallel()
 	const tasks, archived = 40, 10
 	w := newWorld(t)
 	w.open()

@@ -311,6 +311,7 @@ func TestCompactionTwice(t *testing.T) {
 
 // TestLostIndex: the index of the archive is a cache.
 func TestLostIndex(t *testing.T) {
+	t.Parallel()
 	w := filled(t)
 	w.edit(appended("\n## Task mine\n- status: queued\n"))
 	w.compact("b")
@@ -346,6 +347,7 @@ func TestLostIndex(t *testing.T) {
 // TestTextStaysInPlace: of a tasks.md that a person lives in only sections are
 // touched.
 func TestTextStaysInPlace(t *testing.T) {
+	t.Parallel()
 	const mine = "## Task mine\n- status: queued\nsome words of mine\n- prompt: |\n  two\n\n  lines\n\nand more\n"
 	for _, crlf := range []bool{false, true} {
 		w := newShelf(t)
@@ -422,6 +424,7 @@ func plainText(s string) string {
 // the compaction. What was merged comes back to the file, edits made in the old
 // sections count once, and what the archive has does not come to life.
 func TestBufferFromBeforeCompaction(t *testing.T) {
+	t.Parallel()
 	w := filled(t)
 	w.edit(appended("\n## Task mine\n- status: queued\n"))
 	if _, err := w.log.Reconcile(t.Context(), false); err != nil {
@@ -562,6 +565,7 @@ func TestWriterOfTheOldFileIsWaitedFor(t *testing.T) {
 }
 
 func TestCompactionIsRefused(t *testing.T) {
+	t.Parallel()
 	w := filled(t)
 	w.edit(appended("\n## Task x\n- status: qeued\n"))
 	w.refuse(`unknown status "qeued"; did you mean queued?; repair it first: stint fsck`)

@@ -199,6 +199,7 @@ var errnos = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EMFILE, syscal
 // was acknowledged is there, once. STINT_TEST_FAULTS=all lets each call fail with
 // each error, else with one of them; STINT_TEST_SEED repeats a run.
 func TestPromise7EveryCallFails(t *testing.T) {
+	t.Parallel()
 	seed := uint64(intFromEnv(t, "STINT_TEST_SEED", 1))
 	points, every := 0, 2*len(errnos)
 	if os.Getenv("STINT_TEST_FAULTS") == "all" {

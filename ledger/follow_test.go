@@ -250,6 +250,7 @@ func mustSize(t *testing.T, name string) int64 {
 // TestFollowMissesNothing: readers of both kinds, slow and fast, beside writers and
 // compactions, see every number that no compaction has merged, in order.
 func TestFollowMissesNothing(t *testing.T) {
+	t.Parallel()
 	w := newShelf(t)
 	w.open(true)
 	const records = 2000

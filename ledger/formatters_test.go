@@ -114,6 +114,7 @@ var marked = []string{
 // TestPromise4FormattersChangeNothing lets formatters go over a ledger: no task is
 // lost, no text is changed unless a person accepts it, and edits go on.
 func TestPromise4FormattersChangeNothing(t *testing.T) {
+	t.Parallel()
 	for _, f := range formatters {
 		t.Run(f.name, func(t *testing.T) {
 			w := newWorld(t)

@@ -196,6 +196,7 @@ func TestTwoForeignHands(t *testing.T) {
 // TestPromise1BackupOverBoth: a backup that is copied over both files while a log is open
 // takes away nothing of what was acknowledged since.
 func TestPromise1BackupOverBoth(t *testing.T) {
+	t.Parallel()
 	w := newShelf(t)
 	w.open(true)
 	w.add("a", "status", "queued")
@@ -219,6 +220,7 @@ func TestPromise1BackupOverBoth(t *testing.T) {
 // TestPromise1BothEmptied: a log has what both files lose at once, be it from before the
 // start or from a compaction.
 func TestPromise1BothEmptied(t *testing.T) {
+	t.Parallel()
 	for _, compacted := range []bool{false, true} {
 		w := newShelf(t)
 		w.open(true)
@@ -251,6 +253,7 @@ func TestPromise1BothEmptied(t *testing.T) {
 // TestJournalThatCannotBePutBack: the log stops and says why rather than go on without
 // what was acknowledged. What can be found is not touched.
 func TestJournalThatCannotBePutBack(t *testing.T) {
+	t.Parallel()
 	for _, r := range []struct{ unreadable, why string }{
 		{"tasks.md", "what it lacks may be in tasks.md, which cannot be read"},
 		{"", "of the numbers 1 to 1 nothing was found"},
@@ -452,6 +455,7 @@ func TestJournalDamagedInPlace(t *testing.T) {
 // TestPromise1BothFilesLackIt: what only the journal has, because a person is just writing
 // into tasks.md, is there again if the journal is emptied in that moment.
 func TestPromise1BothFilesLackIt(t *testing.T) {
+	t.Parallel()
 	w := newShelf(t)
 	w.open(true)
 	w.add("a", "status", "queued")

@@ -38,6 +38,7 @@ func (f *syncingFile) Datasync() error {
 // TestJournalPutBackDuringASave: the journal is put back while a save is taken over, and
 // its records have other places then: what the save lacks is appended whole.
 func TestJournalPutBackDuringASave(t *testing.T) {
+	t.Parallel()
 	w := newShelf(t)
 	fs := &syncingFS{FS: durable.OS}
 	w.fs = fs

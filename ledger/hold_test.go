@@ -10,6 +10,7 @@ import (
 // TestPromise4FormatterIsHeld: what a formatter did is not taken over, also not
 // piecemeal when some of it was mended, until a person accepts it.
 func TestPromise4FormatterIsHeld(t *testing.T) {
+	t.Parallel()
 	w := formatted(t)
 	for _, mended := range []string{"a", "b", "c"} {
 		w.edit(replace("**"+mended+"**", "__"+mended+"__"))
@@ -32,6 +33,7 @@ func TestPromise4FormatterIsHeld(t *testing.T) {
 // TestHeldIsForgottenWhenTakenBack: a section that was held and is as it was
 // before can be edited like any other.
 func TestHeldIsForgottenWhenTakenBack(t *testing.T) {
+	t.Parallel()
 	w := formatted(t)
 	w.edit(all("**", "__"))
 	w.settle(true)

@@ -170,6 +170,7 @@ func TestPromise4SaveOfWhatHasJustLanded(t *testing.T) {
 // TestPromise4SaveOfTheSameSize: an editor saves in the very moment in which a record
 // is appended, and the file is as long as it was. That shows in its content alone.
 func TestPromise4SaveOfTheSameSize(t *testing.T) {
+	t.Parallel()
 	w, fs := openLanding(t)
 	w.add("a", "status", "queued", "prompt", strings.Repeat("a prompt\n", 2000))
 	w.caughtUp()
@@ -225,6 +226,7 @@ func cutWhileLanding(t *testing.T, late bool, mine func(loaded string, landed in
 // which a record is appended, or just behind that. Nothing is put back before it has
 // written, for it would write over that too.
 func TestPromise4RecordLandsInACutFile(t *testing.T) {
+	t.Parallel()
 	for _, late := range []bool{false, true} {
 		w, saved := cutWhileLanding(t, late, func(loaded string, landed int64) string {
 			return loaded + strings.Repeat("A note.\n", int(landed)/8) + "\n## Task mine\n- status: queued\n"
@@ -243,6 +245,7 @@ func TestPromise4RecordLandsInACutFile(t *testing.T) {
 // the editor writes over it, so that its end stays behind the editor's text. That is
 // said, and no field of the editor's last section changes in silence.
 func TestPromise4LongRecordLandsInACutFile(t *testing.T) {
+	t.Parallel()
 	for rest, finding := range map[int]string{5: "ends with the rest of a record", 200: "end line of record 2 in a section without seq"} {
 		w, saved := cutWhileLanding(t, false, func(loaded string, landed int64) string {
 			loaded += "## Task mine\n- status: queued\n- prompt: "
@@ -263,6 +266,7 @@ func TestPromise4LongRecordLandsInACutFile(t *testing.T) {
 // TestPromise4RecordLandsInAHalfWrittenFile: the record landed behind the first piece of
 // what the editor writes, and is longer than the rest.
 func TestPromise4RecordLandsInAHalfWrittenFile(t *testing.T) {
+	t.Parallel()
 	w, fs := openLanding(t)
 	w.add("a", "status", "queued")
 	w.caughtUp()
@@ -310,6 +314,7 @@ func TestPromise4RecordLandsInAHalfWrittenFile(t *testing.T) {
 // TestPromise4FailedAppendCutsNoText: the disk is full when a record is appended, and an
 // editor has saved a longer text in that very moment. Nothing of it is cut off.
 func TestPromise4FailedAppendCutsNoText(t *testing.T) {
+	t.Parallel()
 	w, fs := openLanding(t)
 	w.add("a", "status", "queued")
 	w.caughtUp()
@@ -330,6 +335,7 @@ func TestPromise4FailedAppendCutsNoText(t *testing.T) {
 // TestReconcileWaitsForAnEditor: to ask for a look at a file that an editor has cut puts
 // nothing into its work.
 func TestReconcileWaitsForAnEditor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open(false)
 	w.add("a", "status", "queued")

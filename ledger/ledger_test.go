@@ -20,7 +20,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain has more tests run at once than there are processors, because they mostly wait;
+// -parallel still counts.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "16") // it is there
+	goleak.VerifyTestMain(m)
+}
 
 // nasty are texts that a format must not let out of their field.
 var nasty = []string{

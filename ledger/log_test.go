@@ -244,6 +244,7 @@ func TestManyWaitersShareASync(t *testing.T) {
 // TestTornTailAtEveryByte: cut anywhere, the journal gives a prefix of its
 // changes, and a change of several records is there whole or not at all.
 func TestTornTailAtEveryByte(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open(false)
 	w.add("a", "status", "queued", "prompt", "one\ntwo")
@@ -376,6 +377,7 @@ func TestHugeSeq(t *testing.T) {
 // TestCutTasksTailIsCompleted: what a power cut leaves of the last record in
 // tasks.md is completed, not rewritten.
 func TestCutTasksTailIsCompleted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open(false)
 	w.add("a", "status", "queued", "prompt", "x")

@@ -101,6 +101,7 @@ func (d *Document) inOwn(off int) bool {
 // TestHeadingsLikeGoldmark compares the same documents in every run. The search for
 // others is left to .ci/deep: what it finds is as often goldmark's as ours.
 func TestHeadingsLikeGoldmark(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(list []string) string { return list[random.IntN(len(list))] }
 	prefixes := []string{"", "", " ", "  ", "   ", "    ", "\t", "> ", "- ", "-", "* ", "1. ", "10) ", "-   "}

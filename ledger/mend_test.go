@@ -44,6 +44,7 @@ const unrotten = "1 t0 status=queued\n2 t1 status=queued prompt=one\n\ntwo\n3 t1
 // TestPromise1DamagedJournalIsMended: whichever byte of the journal is lost, the
 // records come back from tasks.md, the damaged file is kept, and that is said.
 func TestPromise1DamagedJournalIsMended(t *testing.T) {
+	t.Parallel()
 	size := len(rotten(t, bytes.Clone).read("journal.md"))
 	for at := range size - 1 { // without the empty line at the end nothing is missing
 		var damaged []byte
@@ -98,6 +99,7 @@ func TestDamageThatCannotBeMended(t *testing.T) {
 
 // TestDamageWithoutTasksFile: nothing is written where nothing can be mended.
 func TestDamageWithoutTasksFile(t *testing.T) {
+	t.Parallel()
 	w := rotten(t, func(j []byte) []byte { return bytes.Replace(j, []byte("- seq: 2"), []byte("- ???: 2"), 1) })
 	before := w.read("journal.md")
 	w.write("tasks.md", nil)

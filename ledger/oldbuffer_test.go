@@ -10,6 +10,7 @@ import (
 // TestOldBufferIsReportedOnlyWhenSaved: records that tasks.md never had were dropped by
 // nobody, whether a person was saving when they came or a crash kept them out.
 func TestOldBufferIsReportedOnlyWhenSaved(t *testing.T) {
+	t.Parallel()
 	reported := func(w *world) bool { return strings.Contains(strings.Join(w.said, "\n"), "an old buffer was saved?") }
 	t.Run("records that came while a person saved", func(t *testing.T) {
 		w := newWorld(t)

@@ -328,6 +328,7 @@ func TestSlowWriter(t *testing.T) {
 // TestEditAgainAfterAdoption: what counts is the difference to what was last
 // seen, also when an edit is taken back.
 func TestEditAgainAfterAdoption(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open(false)
 	w.add("a", "status", "queued", "priority", "5")
@@ -421,6 +422,7 @@ func TestPromise4KillBetweenStaleSaveAndRepair(t *testing.T) {
 // TestPromise4SaveFromBeforeACompaction: what was merged or archived is not taken
 // for new when an old buffer is saved, nor what was adopted then.
 func TestPromise4SaveFromBeforeACompaction(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.change("journal.md", func(string) string {
 		return ledger.VersionLine + "\n\n" +
@@ -449,6 +451,7 @@ func TestPromise4SaveFromBeforeACompaction(t *testing.T) {
 // TestPromise4TwoEditorsOneTask: neither buffer has what the other one saved for
 // the same task, and each is saved twice.
 func TestPromise4TwoEditorsOneTask(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open(false)
 	w.add("a", "status", "done")
@@ -467,6 +470,7 @@ func TestPromise4TwoEditorsOneTask(t *testing.T) {
 // one saved. An edit that another one came after is not taken over again when its
 // buffer is saved a second time, and is noted once.
 func TestPromise4OldEdits(t *testing.T) {
+	t.Parallel()
 	const field = "\n- priority: "
 	for _, byHand := range []bool{false, true} {
 		w := newWorld(t)
@@ -580,6 +584,7 @@ func TestPromise4StepAfterStep(t *testing.T) {
 
 // TestVoidAtTheEnd: after a power cut tasks.md can end in bytes that nobody wrote.
 func TestVoidAtTheEnd(t *testing.T) {
+	t.Parallel()
 	for _, kept := range []int{0, 1, 20, 1000} {
 		w := newWorld(t)
 		w.open(false)
@@ -603,6 +608,7 @@ func TestVoidAtTheEnd(t *testing.T) {
 // TestPromise4CutOffSection: after a power cut tasks.md can end within a section
 // that a person wrote and that was taken over long ago. That is no edit of it.
 func TestPromise4CutOffSection(t *testing.T) {
+	t.Parallel()
 	const first, section = "\n## Task mine\n- status: queued\n", "- label: |\n  one\n  two\n- prompt: by hand\n"
 	w := newWorld(t)
 	w.open(false)
@@ -646,6 +652,7 @@ func TestPromise4CutOffSection(t *testing.T) {
 // TestSlowTruncatingWriter: an editor that cuts the file, thinks for a while, and
 // then writes in small pieces. Nothing is written into its work.
 func TestSlowTruncatingWriter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open(true)
 	w.add("a", "status", "queued", "prompt", "first")
@@ -683,6 +690,7 @@ func TestSlowTruncatingWriter(t *testing.T) {
 // writes over what was put back. However much of that is left behind its text, no
 // field of the section above it changes in silence.
 func TestGluedRest(t *testing.T) {
+	t.Parallel()
 	for rest := 1; rest < 60; rest++ {
 		w := newWorld(t)
 		w.open(false)

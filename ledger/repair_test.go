@@ -76,6 +76,7 @@ func mutate(r *rand.Rand, data []byte) []byte {
 // good records are there in their order, all lines are, and a second repair
 // changes nothing.
 func TestRepairLosesNothing(t *testing.T) {
+	t.Parallel()
 	seed := *repairSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

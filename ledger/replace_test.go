@@ -55,6 +55,7 @@ func (h *hookFS) Rename(a, b string) error {
 
 // TestReplace saves a text for tasks.md while others save theirs, too.
 func TestReplace(t *testing.T) {
+	t.Parallel()
 	rename := func(path, text string) func() {
 		return func() {
 			if err := errors.Join(os.WriteFile(path+"~", []byte(text), 0o600), os.Rename(path+"~", path)); err != nil {

@@ -109,6 +109,7 @@ func (r *restoring) oldOrFresh(fsys *memFS, mustBeFresh bool) error {
 // TestRestoreCrash cuts the power after every operation of a restore, and once
 // more in the recovery from that. STINT_TEST_SEED repeats a run.
 func TestRestoreCrash(t *testing.T) {
+	t.Parallel()
 	first := uint64(intFromEnv(t, "STINT_TEST_SEED", int(time.Now().UnixNano())))
 	r := newRestoring(t)
 	d := diskOf(r.fs)

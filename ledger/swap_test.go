@@ -115,6 +115,7 @@ func (noExchange) Exchange(string, string) error { return syscall.EINVAL }
 // TestCrashAtEveryStepOfACompaction: wherever it stops, the next start has every
 // task, either compacted or not, and can compact again.
 func TestCrashAtEveryStepOfACompaction(t *testing.T) {
+	t.Parallel()
 	for name, below := range map[string]durable.FS{"exchange": durable.OS, "rename": noExchange{durable.OS}} {
 		compacted := 0
 		for n := int64(0); ; n++ {
@@ -171,6 +172,7 @@ func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 // TestSaveInTheMomentOfTheSwap: a person saves between the last look at tasks.md
 // and the exchange. Nothing of that is lost.
 func TestSaveInTheMomentOfTheSwap(t *testing.T) {
+	t.Parallel()
 	for name, below := range map[string]durable.FS{"exchange": durable.OS, "rename": noExchange{durable.OS}} {
 		w := filled(t)
 		w.close()

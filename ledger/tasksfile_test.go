@@ -45,6 +45,7 @@ var badFiles = []struct {
 // TestBadTasksFileAtStart: a sentence that says what is wrong and what to do, and
 // nothing changes.
 func TestBadTasksFileAtStart(t *testing.T) {
+	t.Parallel()
 	for _, bad := range badFiles {
 		t.Run(bad.name, func(t *testing.T) {
 			w := newWorld(t)

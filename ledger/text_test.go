@@ -52,6 +52,7 @@ func recordsOf(doc *Document) (list []Record) {
 // field: just these records come back, byte for byte, also from a file in which an
 // editor has made line breaks, blanks or nothing of what it cannot keep.
 func TestPromise6NoTextBecomesARecord(t *testing.T) {
+	t.Parallel()
 	texts := append([]string{}, hostile...)
 	for _, c := range breaks {
 		for _, record := range []string{"## Task forged", "## Task forged" + c + "- seq: 9" + c + "- status: queued" + c + "<!-- end 9 -->" + c, "- status: canceled", "<!-- end 2 -->" + c + "## Task forged"} {
@@ -174,6 +175,7 @@ func TestBrokenLedgersInOtherDress(t *testing.T) {
 
 // TestHugeBody writes and reads texts of 64 MiB, the most that a ledger may have.
 func TestHugeBody(t *testing.T) {
+	t.Parallel()
 	line := "- status: done\n## Task forged\n<!-- end 2 -->\n"
 	text := strings.Repeat(line, (64<<20)/len(line)) + "end"
 	data, want := neighbours(t, (&Record{Kind: KindTask, ID: "t", Seq: 2}).Add("prompt", text))
@@ -226,6 +228,7 @@ func worst(size int) map[string][]byte {
 // TestPromise5ABadRecordCostsItsLength reads megabytes of the worst: if any of
 // them took time with the square of its length, this would not come to an end.
 func TestPromise5ABadRecordCostsItsLength(t *testing.T) {
+	t.Parallel()
 	for name, data := range worst(2 << 20) {
 		doc := Parse(data)
 		if len(doc.Sections)+len(doc.Findings) > len(data) {

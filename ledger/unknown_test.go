@@ -32,6 +32,7 @@ func (w *world) expectLines(want string) {
 // TestPromise5TypedSeq: a number far above all that were given is a finding, and uses
 // up no numbers: the log goes on.
 func TestPromise5TypedSeq(t *testing.T) {
+	t.Parallel()
 	for _, seq := range []string{"9007199254740992", "9007199254740991", "8589934592"} {
 		w := newWorld(t)
 		w.open(false)
@@ -56,6 +57,7 @@ func TestPromise5TypedSeq(t *testing.T) {
 // its last or between, is a record that it has lost, if it was there at the start. It can be
 // edited later.
 func TestPromise4ForeignSectionEdited(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open(false)
 	w.add("a", "status", "queued")

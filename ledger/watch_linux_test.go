@@ -13,6 +13,7 @@ const noWatches = "STINT_TEST_NO_WATCHES"
 // TestWatchesExhausted takes an edit over where the user has no inotify watches
 // left. The limit is set in a user namespace, where it is nobody else's.
 func TestWatchesExhausted(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(noWatches) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestWatchesExhausted$", "-test.v")
 		cmd.Env = append(os.Environ(), noWatches+"=1")

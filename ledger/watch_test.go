@@ -46,6 +46,7 @@ func (f *readsFile) ReadAt(p []byte, off int64) (int, error) {
 // TestOwnWritesAreNoEdits: what stint appends does not make it read tasks.md, but once
 // when it has rested, and an edit makes it read the file about once.
 func TestOwnWritesAreNoEdits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	counted := &readsFS{FS: durable.OS}
 	w.fs = counted
@@ -84,6 +85,7 @@ func TestOwnWritesAreNoEdits(t *testing.T) {
 // TestManySaves saves tasks.md 10,000 times as fast as it goes while records come
 // in. The last save is what counts.
 func TestManySaves(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open(true)
 	w.add("a", "status", "queued")

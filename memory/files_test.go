@@ -150,6 +150,7 @@ func TestANameThatCannotBeShown(t *testing.T) {
 }
 
 func TestManyFilesAreBounded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "memory"), 0o755); err != nil {
 		t.Fatal(err)

@@ -323,6 +323,7 @@ func TestRareTermsAreFoundBehindCommonOnes(t *testing.T) {
 // TestAHundredMegabytes: the last line of a file of 100 MB is found within the limit
 // by rg; the others may have to stop, and say so.
 func TestAHundredMegabytes(t *testing.T) {
+	t.Parallel()
 	dir := workspace(t, map[string]string{"MEMORY.md": strings.Repeat(strings.Repeat("some words of no use here ", 4)+"\n", 1_000_000) + "frobnicate first\n"})
 	for _, name := range engineNames {
 		t.Run(name, func(t *testing.T) {

@@ -162,6 +162,7 @@ func TestStoreFile(t *testing.T) {
 
 // A file cut at any byte is put aside; nothing of it is believed.
 func TestStoreCutAnywhere(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path, data := sampleFile(t, dir)
 	data = strings.TrimSuffix(data, "\n")

@@ -213,6 +213,7 @@ func TestMasterKeepsNoDescriptor(t *testing.T) {
 
 // Cancel ends the whole tree within the grace and a second, whatever it does.
 func TestCancelIsQuick(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for name, script := range map[string]string{
 		"ignores SIGTERM": "trap '' TERM; setsid sleep 1000 & sleep 1000 & wait",

@@ -211,6 +211,7 @@ func TestProbe(t *testing.T) {
 // What does not answer a question about itself is ended with all that it started,
 // and is not taken for an answer.
 func TestProbeHangs(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	c := &Codex{Runner: b.demo.Runner}
 	c.Env = append(c.Env, envRunID+"=probe-"+b.dir)

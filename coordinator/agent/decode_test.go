@@ -245,6 +245,7 @@ func TestDecoder(t *testing.T) {
 // Long lines arrive whole wherever the pieces are cut, and those that do not
 // matter are not kept.
 func TestLongLines(t *testing.T) {
+	t.Parallel()
 	answer := strings.Repeat("é", 3<<19) // 3 MiB
 	line := fmt.Sprintf(`{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":%q}}`+"\n", answer)
 	noise := `{"type":"item.completed","item":{"id":"item_1","type":"command_execution","aggregated_output":"` + strings.Repeat("x", 70<<20) + `"}}` + "\n"

@@ -38,6 +38,7 @@ func (b *bench) agentsOf(turn coordinator.Turn) int {
 // A master that dies at any point of the protocol leaves nothing that a restart
 // could not end, and before run.json is on disk no agent is ever started.
 func TestMasterDies(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		job    masterJob
@@ -73,6 +74,7 @@ func TestMasterDies(t *testing.T) {
 
 // Without anybody's help the gate ends its run when the master is killed.
 func TestGateEndsWithTheMaster(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	turn := b.turn("demo:orphan demo:ignore-term demo:hang")
 	master, lines := b.startMaster(masterJob{Turn: turn})
@@ -106,6 +108,7 @@ func TestMasterAndGateDie(t *testing.T) {
 
 // A gate that does not answer is ended, after what is below it.
 func TestGateHangs(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	turn := b.turn("demo:orphan demo:hang")
 	master, lines := b.startMaster(masterJob{Turn: turn})
@@ -225,6 +228,7 @@ func TestRecoverNeverStarted(t *testing.T) {
 // task again at once: a process of the run before, at that moment, would be the
 // second agent.
 func TestOneAtATimeGate(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	const rounds, each = 25, 5 // in each 5th round the agent is at work for sure
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -142,6 +142,7 @@ func TestVerifyPrintsMuch(t *testing.T) {
 // TestVerifyPrintsOn: what comes after the output was cut is told and kept as well. One
 // who writes at an offset of his own, as tee does here, is no different.
 func TestVerifyPrintsOn(t *testing.T) {
+	t.Parallel()
 	many := fmt.Sprintf(`{ head -c %d /dev/zero | tr '\0' 'x'; sleep 0.2; }; `, mostOutput+1)
 	for _, end := range []string{"", " | tee /dev/stderr >/dev/null"} {
 		b := newBench(t)
@@ -298,6 +299,7 @@ func TestCompactTakesOnlyFiles(t *testing.T) {
 // TestVerifyOutputIsHeld: a process outside the run that holds its lock may print on. Its
 // file stays the one that it has.
 func TestVerifyOutputIsHeld(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	seen, lock := filepath.Join(t.TempDir(), "seen"), filepath.Join(t.TempDir(), "lock")
 	f, err := os.Create(lock)

@@ -147,6 +147,7 @@ func TestHangAfterIsSuccess(t *testing.T) {
 
 // An agent that begins another turn after the first one was over does not hang.
 func TestAnotherTurn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.demo.HangGrace = time.Second
 	const turn = `echo '{"type":"turn.started"}'; sleep 1.5; echo '{"type":"item.completed","item":{"type":"agent_message","text":"x"}}'; echo '{"type":"turn.completed"}'; `
@@ -168,6 +169,7 @@ func TestStartupLimit(t *testing.T) {
 
 // A sign of life on stderr alone keeps a run going.
 func TestStderrIsASignOfLife(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	turn := b.turn("")
 	turn.Limits = coordinator.RunLimits{Startup: 2 * time.Second, Idle: 500 * time.Millisecond}

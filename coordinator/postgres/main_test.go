@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -8,7 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain has no test read what this machine's user has set up for PostgreSQL.
+// TestMain has no test read what this machine's user has set up for PostgreSQL, and more of
+// them run at once than there are processors, because they mostly wait.
 func TestMain(m *testing.M) {
 	for _, name := range []string{
 		"PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGSSLMODE",
@@ -19,5 +21,6 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	_ = flag.Set("test.parallel", "6") // it is there; -parallel still counts
 	goleak.VerifyTestMain(m)
 }

@@ -126,6 +126,7 @@ func TestMigrateAtOnce(t *testing.T) {
 // TestMigrateKilled: wherever a migration is cut off, nothing of it is there, and the
 // next one goes on.
 func TestMigrateKilled(t *testing.T) {
+	t.Parallel()
 	url := postgrestest.Shared(t).Database(t)
 	watch := open(t, url)
 	for i, m := range migrations() {
@@ -207,6 +208,7 @@ func TestMigrateBusy(t *testing.T) {
 // TestSchemaRefused: a schema that is not the newest is left as it is, and said in a
 // sentence; so is a database that has another use.
 func TestSchemaRefused(t *testing.T) {
+	t.Parallel()
 	newer := fmt.Sprintf("INSERT INTO schema_migrations (version, name) VALUES (%d, 'what comes')", newest()+1)
 	for name, c := range map[string]struct {
 		ours int    // so many migrations are made
@@ -251,6 +253,7 @@ func TestSchemaRefused(t *testing.T) {
 
 // TestBeginAnew: whichever table was dropped, it is said, and what is said then helps.
 func TestBeginAnew(t *testing.T) {
+	t.Parallel()
 	for _, name := range ourTables {
 		conn := migrated(t)
 		do(t, conn, "DROP TABLE "+name+" CASCADE")

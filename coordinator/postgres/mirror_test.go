@@ -86,6 +86,7 @@ func TestMirrorCatchesUp(t *testing.T) {
 
 // TestRebuild takes from the copy what a mirror cannot follow from.
 func TestRebuild(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]func(w *world, stop func()) (again bool){
 		"lost while it followed": func(w *world, _ func()) bool {
 			w.exec("DROP SCHEMA public CASCADE")
@@ -497,6 +498,7 @@ func TestStatusOfAWholeCopy(t *testing.T) {
 // TestLag takes the database away: the copy is behind since the first record that it
 // lacks, and no longer when it is back.
 func TestLag(t *testing.T) {
+	t.Parallel()
 	s := postgrestest.Start(t)
 	w := newWorld(t, s.Database(t))
 	m, _ := w.mirror()
@@ -563,6 +565,7 @@ func TestUnreadableTask(t *testing.T) {
 
 // TestRivals has two machines with the same name and the same directory: both say so.
 func TestRivals(t *testing.T) {
+	t.Parallel()
 	url := postgrestest.Shared(t).Database(t)
 	a, b := newWorld(t, url), newWorld(t, url)
 	a.o.StateDir, b.o.StateDir = "/home/ana/.local/state/stint", "/home/ana/.local/state/stint"
@@ -580,6 +583,7 @@ func TestRivals(t *testing.T) {
 // TestSlowBatchGetsMoreTime has a batch wait for a table until its time is over: it gets
 // more the next time, and the usual one again when it was quick.
 func TestSlowBatchGetsMoreTime(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
 	id := w.submit(coordinator.TaskSpec{Prompt: "one"})

@@ -32,6 +32,7 @@ const (
 // and soon after each outage the copy is the ledger's again, row by row, and nothing is in
 // it twice. STINT_TEST_OUTAGES sets their number, STINT_TEST_SEED what is random.
 func TestPromise10Outages(t *testing.T) {
+	t.Parallel()
 	n, seed := number(t, "STINT_TEST_OUTAGES", 5), number(t, "STINT_TEST_SEED", 1)
 	sum := outageFigures{count: map[string]int{}}
 	for begun := 0; begun < n; begun += perWorld {

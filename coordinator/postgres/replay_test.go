@@ -17,6 +17,7 @@ import (
 // TestPromise10CommitUnknown has a connection break while a COMMIT is on its way, or its
 // answer. The mirror cannot know which, asks how far the copy goes, and goes on there.
 func TestPromise10CommitUnknown(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(*postgrestest.Proxy){
 		"commit lost": (*postgrestest.Proxy).LoseCommit, "answer lost": (*postgrestest.Proxy).LoseAnswerOfCommit,
 	} {
@@ -52,6 +53,7 @@ func TestPromise10CommitUnknown(t *testing.T) {
 // TestLostConnections has a network forget the connections: nobody ever says that they
 // are gone. The mirror waits for its write as long as it waits for any, and no longer.
 func TestLostConnections(t *testing.T) {
+	t.Parallel()
 	s := postgrestest.Shared(t)
 	p := postgrestest.NewProxy(t, s)
 	w := newWorld(t, p.URL(s.NewDatabase(t)))

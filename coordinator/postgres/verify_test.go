@@ -19,6 +19,7 @@ func TestVerifyWithoutTables(t *testing.T) {
 
 // TestVerifyAccounts changes what the copy says of a held account.
 func TestVerifyAccounts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
 	w.submit(coordinator.TaskSpec{Prompt: "one"})
@@ -76,6 +77,7 @@ func TestVerifyUnreadableTask(t *testing.T) {
 // TestCompactedSinceRead compacts between the moment at which a ledger is read and the
 // writing: it is read again.
 func TestCompactedSinceRead(t *testing.T) {
+	t.Parallel()
 	for name, do := range map[string]func(w *world, read func() (Source, error)) (Position, error){
 		"once": func(w *world, read func() (Source, error)) (Position, error) { return Once(w.t.Context(), w.o, read) },
 		"rebuild": func(w *world, read func() (Source, error)) (Position, error) {
