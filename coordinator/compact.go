@@ -65,8 +65,9 @@ func CompactOffline(ctx context.Context, cfg task.Config, olderThan time.Duratio
 	return r, errors.Join(err, c.Close())
 }
 
-// How often the size of the journal is looked at, and how soon a compaction is
-// tried again that something stood in the way of.
+// How often the size of the journal is looked at, and how soon a compaction is tried
+// again that something stood in the way of: also how long nobody must have saved tasks.md,
+// because who did that may save it once more from the same buffer.
 const (
 	compactEvery = time.Minute
 	compactAgain = 10 * time.Minute
@@ -89,6 +90,9 @@ func (c *Coordinator) compactWhenLarge(ctx context.Context) {
 		size := c.ledger.Size()
 		if size <= limit {
 			limit = min(limit, max(size, c.cfg.CompactSize))
+			continue
+		}
+		if time.Since(c.ledger.SavedByHand()) < compactAgain {
 			continue
 		}
 		done, err := c.compactHalf(ctx)

@@ -62,11 +62,9 @@ func number(t *testing.T, name string, otherwise int) int {
 type reference struct {
 	tasks    map[string]*wanted
 	archived map[string]bool
-	before   map[string]int  // hand-written sections that were taken over before the last compaction, by text
-	since    map[string]int  // and after it
-	through  uint64          // the last number that the last compaction took away
-	past     []sectionText   // the journal before it, as long as the master that compacted lives
-	taken    map[string]bool // edits of sections in past that were taken over
+	before   map[string]int // hand-written sections that were taken over before the last compaction, by text
+	since    map[string]int // and after it
+	through  uint64         // the last number that the last compaction took away
 }
 
 type wanted struct {
@@ -137,7 +135,6 @@ func (r *reference) saved(text string, journal []sectionText) {
 		}
 	}
 	r.numbered(sections, journal, newest)
-	r.beforeCompaction(sections)
 	r.written(sections)
 	for _, s := range journal {
 		inFile[s.id] = inFile[s.id] || s.seq > newest // these are put back
@@ -177,29 +174,6 @@ func (r *reference) numbered(sections, journal []sectionText, newest uint64) {
 			r.tasks[s.id].priority = s.priority
 		}
 	}
-}
-
-// beforeCompaction takes over priorities that were changed in a buffer from before
-// the compaction, each once, as long as the master remembers.
-func (r *reference) beforeCompaction(sections []sectionText) {
-	for _, s := range sections {
-		if s.seq > r.through {
-			return // the buffer has what came of the compaction, and that overrides the rest
-		}
-	}
-	var newest uint64
-	for _, s := range sections {
-		if slices.ContainsFunc(r.past, func(j sectionText) bool { return j.seq == s.seq }) {
-			newest = max(newest, s.seq)
-		}
-	}
-	fresh := slices.DeleteFunc(slices.Clone(sections), func(s sectionText) bool {
-		name := fmt.Sprint(s.seq, " ", s.priority)
-		known := r.taken[name] || r.archived[s.id]
-		r.taken[name] = true
-		return known
-	})
-	r.numbered(fresh, r.past, newest)
 }
 
 // written takes over sections without a number: the n-th of equal ones once.
@@ -246,8 +220,7 @@ func (r *reference) knowsMore(reads, buffer string) bool {
 }
 
 // compacted forgets what a compaction moves out and merges.
-func (r *reference) compacted(all bool, through uint64, past []sectionText) {
-	r.past, r.taken = past, map[string]bool{}
+func (r *reference) compacted(all bool, through uint64) {
 	for text, n := range r.since {
 		r.before[text] += n
 	}
@@ -274,7 +247,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	h := &history{world: newWorld(t), rand: rand.New(rand.NewPCG(seed, 2))}
 	h.ref = reference{
 		tasks: map[string]*wanted{}, archived: map[string]bool{},
-		before: map[string]int{}, since: map[string]int{}, taken: map[string]bool{},
+		before: map[string]int{}, since: map[string]int{},
 	}
 	h.start()
 	return h
@@ -287,7 +260,7 @@ func (h *history) start() {
 	if err != nil {
 		h.fatal(err)
 	}
-	h.c, h.ref.past = c, nil
+	h.c = c
 }
 
 func (h *history) fatal(what any) {
@@ -471,7 +444,7 @@ func (h *history) save(editor int) {
 	text := h.open[editor]
 	h.said("%d saves", editor)
 	h.reconcile()
-	soon := h.rand.IntN(4) == 0 && h.ref.past == nil // what the master remembers of a compaction may or may not be needed yet
+	soon := h.rand.IntN(4) == 0
 	h.ref.saved(text, h.journal())
 	h.write(text, h.rand.IntN(2) == 0)
 	if soon {
@@ -594,7 +567,6 @@ func (h *history) compact() {
 	if all {
 		older = 0
 	}
-	past := h.journal()
 	var through uint64
 	for _, m := range regexp.MustCompile(`(?m)^<!-- end (\d+)`).FindAllStringSubmatch(h.file("journal.md"), -1) {
 		n, _ := strconv.ParseUint(m[1], 10, 64) // digits
@@ -604,8 +576,8 @@ func (h *history) compact() {
 	if err != nil {
 		h.fatal(err)
 	}
-	if r.Archive != "" { // else there was nothing to do, and the master still remembers the one before
-		h.ref.compacted(all, through, past)
+	if r.Archive != "" { // else there was nothing to do
+		h.ref.compacted(all, through)
 	}
 }
 

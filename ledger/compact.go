@@ -111,7 +111,7 @@ func (l *Log) readyToCompact(ctx context.Context) error {
 	if err == nil && rest.Err() != nil && l.tasks.changed() {
 		err = context.Cause(rest)
 	}
-	if err = errors.Join(err, l.lookBehind(ctx)); err != nil {
+	if err != nil {
 		return err
 	}
 	l.looking.Lock()
@@ -179,7 +179,7 @@ func (c *compactor) run() error {
 	var damage error
 	old, err := c.log.refold(file, c.journal, func(e *SyntaxError) { damage = errors.Join(damage, e) })
 	if old != nil {
-		c.log.keepOld(old, int64(len(c.data)), c.snap.id)
+		err = errors.Join(err, old.Close())
 	}
 	if err = errors.Join(err, damage); err != nil {
 		return err

@@ -420,9 +420,9 @@ func plainText(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// TestBufferFromBeforeCompaction: an editor that had the file loaded saves it after
-// the compaction. What was merged comes back to the file, edits made in the old
-// sections count once, and what the archive has does not come to life.
+// TestBufferFromBeforeCompaction: a buffer that was loaded before the compaction and is
+// saved after it is a stale one. What was merged comes back to the file, what the archive
+// has does not come to life, and only sections that are new in it count.
 func TestBufferFromBeforeCompaction(t *testing.T) {
 	t.Parallel()
 	w := filled(t)
@@ -432,7 +432,7 @@ func TestBufferFromBeforeCompaction(t *testing.T) {
 	}
 	buffer := w.read("tasks.md")
 	w.compact("b")
-	before := w.meaning()
+	want := w.meaning() + "new [{\"status\" \"queued\"}]\n"
 	w.edit(func(string) string {
 		return strings.Replace(buffer, "- color: red\n", "- color: blue\n", 1) + "\n## Task new\n- status: queued\n"
 	})
@@ -440,127 +440,13 @@ func TestBufferFromBeforeCompaction(t *testing.T) {
 		if _, err := w.log.Reconcile(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
-		want := strings.Replace(before, `{"color" "red"}`, `{"color" "blue"}`, 1) + "new [{\"status\" \"queued\"}]\n"
 		if diff := cmp.Diff(want, w.meaning()); diff != "" {
 			t.Errorf("after the save (+):\n%s", diff)
 		}
 		saved := w.read("tasks.md")
 		w.edit(func(string) string { return saved + "\n" }) // the same buffer once more
 	}
-	if n := strings.Count(w.lines(), "by=hand"); n != 2 {
-		t.Errorf("%d edits were taken over:\n%s", n, w.lines())
-	}
-	w.await("in a text from before the compaction")
-	w.reopened()
-}
-
-// TestWriterOfTheOldFile: an editor that writes in place has the old file open, and
-// goes on writing there.
-func TestWriterOfTheOldFile(t *testing.T) {
-	w := filled(t)
-	w.close()
-	w.open(true)
-	f, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.compact("b")
-	tasks := w.read("tasks.md")
-	if _, err := f.WriteString("\n## Task late\n- status: queued\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	w.await("Task late was edited in a text from before the compaction")
-	w.caughtUp()
-	if got := w.read("tasks.md"); !strings.HasPrefix(got, tasks) || strings.Count(got, "## Task late") != 1 {
-		t.Errorf("tasks.md is\n%s", got)
-	}
-	w.isSound()
-	w.reopened()
-}
-
-// atWorkFS is a disk where an editor that has the old tasks.md open writes there whenever
-// somebody looks at it, until it is done.
-type atWorkFS struct {
-	durable.FS
-	editor *os.File
-	looks  chan bool // one for each look
-	done   chan bool
-}
-
-func (f *atWorkFS) Stat(name string) (os.FileInfo, error) {
-	if f.editor != nil && strings.HasSuffix(name, ".before") {
-		select {
-		case f.looks <- true:
-			if _, err := f.editor.WriteString("words\n"); err != nil {
-				return nil, err
-			}
-		case <-f.done:
-		}
-	}
-	return f.FS.Stat(name)
-}
-
-// TestWriterOfTheOldFileIsWaitedFor: what it writes counts when it has come to rest. The
-// next compaction, which takes the file away, waits for that; a look at tasks.md does not.
-func TestWriterOfTheOldFileIsWaitedFor(t *testing.T) {
-	w := filled(t)
-	w.close()
-	disk := &atWorkFS{FS: durable.OS, looks: make(chan bool), done: make(chan bool)}
-	w.fs = disk
-	w.open(false)
-	w.compact("b")
-	f, err := os.OpenFile(w.path("tasks.md.before"), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	disk.editor = f
-	began := func(f func()) (ended chan bool) {
-		ended = make(chan bool)
-		go func() {
-			defer close(ended)
-			f()
-		}()
-		return ended
-	}
-
-	ctx, stop := context.WithCancel(t.Context())
-	looked := began(func() { _ = w.log.LookBehind(ctx) })
-	<-disk.looks
-	select {
-	case <-began(func() { _, err = w.log.Reconcile(t.Context(), false) }):
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("nobody can take over tasks.md while somebody writes into the old one")
-	}
-	stop()
-	for ended := false; !ended; {
-		select {
-		case <-disk.looks:
-		case <-looked:
-			ended = true
-		}
-	}
-
-	compacted := began(func() { w.compact("c") })
-	<-disk.looks
-	select {
-	case <-disk.looks:
-	case <-compacted:
-	}
-	if _, err := f.WriteString("\n## Task late\n- status: queued\n"); err != nil {
-		t.Error(err)
-	}
-	close(disk.done)
-	<-compacted
-	if n := strings.Count(w.meaning(), "late "); n != 1 || f.Close() != nil {
-		t.Errorf("what was written last was taken over %d times:\n%s", n, w.lines())
-	}
-	w.isSound()
+	w.await("from before the compaction; edits in them have no effect")
 	w.reopened()
 }
 

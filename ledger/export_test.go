@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"context"
 	"errors"
 
 	"github.com/gofrs/flock"
@@ -13,9 +12,6 @@ func (l *Log) Waiting() int {
 	defer l.mu.Unlock()
 	return len(l.queue)
 }
-
-// LookBehind looks at what a compaction has put aside, as the watch does.
-func (l *Log) LookBehind(ctx context.Context) error { return l.lookBehind(ctx) }
 
 // Gather says how often a log lets others go first that come with one more change each
 // time, at most that often.

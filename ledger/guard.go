@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"stint/ledger/durable"
 )
@@ -372,24 +371,13 @@ func (l *Log) asideName(path string) string {
 }
 
 // swapNames lets two files change places, or gives the first one the other name if there
-// is no other. Where the file system cannot exchange names, one of them is missing for a
-// moment; what a crash leaves then is mended by the next start.
+// is no other.
 func swapNames(fsys durable.FS, a, b string) error {
 	err := fsys.Exchange(a, b)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fsys.Rename(a, b)
-	case !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP):
-		return err
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fsys.Rename(a, b)
 	}
-	between := a + ".swap"
-	if err := fsys.Rename(a, between); err != nil {
-		return err
-	}
-	if err := fsys.Rename(b, a); err != nil {
-		return err
-	}
-	return fsys.Rename(between, b)
+	return err
 }
 
 // putInPlace lets the two files have their own names again where the beginning of one says

@@ -123,7 +123,7 @@ type Log struct {
 	looking sync.Mutex      // held while tasks.md is compared and taken over; guards the next three
 	held    map[string]bool // sections that are held as the work of a formatter
 	old     int             // sections from before the compaction that were last seen
-	past    *past           // the files before the last compaction, for a while; or nil
+	byHand  time.Time       // when another hand was last seen to have saved tasks.md
 
 	mu       sync.Mutex // guards what follows
 	queue    []*update
@@ -227,9 +227,6 @@ func (l *Log) openFiles() error {
 		return err
 	}
 	l.tasks = &tasksFile{fs: l.opts.FS, path: filepath.Join(l.opts.Dir, TasksName), wrote: make(chan struct{}, 1)}
-	if err := finishSwap(l.opts.FS, l.tasks.path); err != nil {
-		return err
-	}
 	if err := l.putInPlace(filepath.Join(l.opts.Dir, journalName)); err != nil {
 		return err
 	}
@@ -639,6 +636,14 @@ func (l *Log) SectionAt(off int64) (*Section, error) { return l.journal.sectionA
 // written) and is yet to be reconciled.
 func (l *Log) Behind() bool { return l.tasks.changed() }
 
+// SavedByHand returns when another hand was last seen to have saved tasks.md; zero if none
+// was. Who did that may have the file in a buffer still.
+func (l *Log) SavedByHand() time.Time {
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	return l.byHand
+}
+
 // Close answers what waits and closes the files. What tasks.md lacks then because
 // another hand has changed it, the next Open brings. Close does not free the Lock,
 // which is the caller's.
@@ -650,9 +655,6 @@ func (l *Log) Close() error {
 	l.mu.Unlock()
 	l.poke()
 	<-l.done
-	l.looking.Lock()
-	l.forgetPast(time.Time{})
-	l.looking.Unlock()
 	var err error
 	if l.Err() == nil {
 		if err = l.guard(); err != nil {

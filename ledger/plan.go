@@ -25,7 +25,6 @@ type plan struct {
 	held     map[string]bool // sections that are held, by origin
 	gone     map[string]bool // kinds and ids that have no section any more; nil: it cannot be said
 	old      oldBuffer
-	past     []string // edits of sections from before the compaction that the records take over
 }
 
 // oldBuffer counts the sections of a buffer from before the compaction.

@@ -116,7 +116,8 @@ func (l *Log) planFor(ctx context.Context, snap snapshot, doc *Document, accept 
 		return nil, err
 	}
 	p.file = file
-	return p, l.addPast(p, doc)
+	l.byHand = time.Unix(0, snap.id.mtime)
+	return p, nil
 }
 
 // secure makes the save durable that the plan takes over. It is slow, and no
@@ -233,7 +234,6 @@ func (l *Log) tell(p *plan) {
 			TasksName, p.old.line, plural(p.old.count, "section is", "sections are"))})
 	}
 	l.held, l.old = p.held, p.old.count
-	l.past.took(p.past)
 	told := map[string]bool{}
 	for _, f := range before {
 		told[f.Error()] = true

@@ -2,13 +2,13 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"stint/ledger/durable"
@@ -18,17 +18,110 @@ import (
 // left as it is.
 var ErrChanged = errors.New(TasksName + " was changed meanwhile")
 
+// replaceFile puts data in the place of the file path, with its mode, if that is still
+// the file old, which is named fresh afterwards. A power cut leaves the old text or the new
+// one. It returns the new file. The error is ErrChanged if another hand has saved there.
+func replaceFile(fsys durable.FS, path, fresh string, old fileID, data []byte) (ours fileID, err error) {
+	fi, err := fsys.Stat(path)
+	if err != nil {
+		return ours, err
+	}
+	f, err := writeNew(fsys, fresh, data, fi.Mode().Perm())
+	if err != nil {
+		return ours, err
+	}
+	if err := f.Close(); err != nil {
+		return ours, errors.Join(err, dropFile(fsys, fresh))
+	}
+	if ours, err = idAt(fsys, fresh); err != nil {
+		return ours, err
+	}
+	if err := swapIn(fsys, fresh, path, old, ours); err != nil {
+		return ours, err
+	}
+	return ours, fsys.SyncDir(filepath.Dir(path))
+}
+
+// swapIn lets the files fresh and path change places in one step, and only then looks at
+// what came out, so that it misses no save. If that is not the file old, a person has saved
+// in that moment, and the newest save goes back. Nothing but our own file is ever removed.
+func swapIn(fsys durable.FS, fresh, path string, old, ours fileID) error {
+	for want, put := old, ours; ; {
+		err := fsys.Exchange(fresh, path)
+		if err != nil && put != ours {
+			return fmt.Errorf("%s was changed meanwhile, and what was saved is now %s: %w", path, fresh, err)
+		}
+		if err != nil {
+			return errors.Join(err, dropFile(fsys, fresh))
+		}
+		out, err := idAt(fsys, fresh)
+		switch {
+		case err != nil:
+			return err
+		case out == want && put == ours:
+			return nil
+		case out == want:
+			if out == ours {
+				err = dropFile(fsys, fresh)
+			}
+			return cmp.Or(err, ErrChanged)
+		}
+		want, put = put, out
+	}
+}
+
+// writeNew writes a file that nobody else has open, durable but for its name, and
+// returns it open for reading and appending. Nothing is left of one that has no room.
+func writeNew(fsys durable.FS, name string, data []byte, mode fs.FileMode) (f durable.File, err error) {
+	if err := dropFile(fsys, name); err != nil {
+		return nil, err
+	}
+	if f, err = fsys.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, mode); err != nil {
+		return nil, err
+	}
+	if m, ok := f.(interface{ Chmod(fs.FileMode) error }); ok { // whatever the umask is
+		err = m.Chmod(mode)
+	}
+	if err == nil {
+		_, err = f.Write(data)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("write %s: %w", name, err), f.Close(), dropFile(fsys, name))
+	}
+	return f, nil
+}
+
+// dropFile removes a file that may not be there.
+func dropFile(fsys durable.FS, name string) error {
+	if err := fsys.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// idAt returns the state of the file that has a name.
+func idAt(fsys durable.FS, name string) (fileID, error) {
+	fi, err := fsys.Stat(name)
+	if err != nil {
+		return fileID{}, err
+	}
+	return idOf(fi), nil
+}
+
+func sameFile(a, b fileID) bool { return a.dev == b.dev && a.ino == b.ino }
+
 // A Copy is tasks.md as it was at one moment, for a program that puts another
 // text in its place as an editor does: beside a master, or without one, and
 // without the lock. It has one user at a time.
 type Copy struct {
 	Data []byte // as it was read
 
-	fs       durable.FS
-	path     string
-	id       fileID
-	mode     fs.FileMode
-	uid, gid int
+	fs   durable.FS
+	path string
+	id   fileID
 }
 
 // patience is how many times settle passes before a file that does not come to
@@ -43,167 +136,36 @@ func ReadCopy(ctx context.Context, fsys durable.FS, dir string) (*Copy, error) {
 		fsys = durable.OS
 	}
 	c := &Copy{fs: fsys, path: filepath.Join(dir, TasksName)}
-	for range patience {
-		fi, err := fsys.Stat(c.path)
-		if err != nil {
-			return nil, err
-		}
-		if time.Since(fi.ModTime()) >= settle {
-			break
-		}
-		select {
-		case <-ctx.Done():
+	last, err := idAt(fsys, c.path)
+	for n := 0; err == nil && n < patience && time.Since(time.Unix(0, last.mtime)) < settle; n++ {
+		if !wait(ctx, settle) {
 			return nil, context.Cause(ctx)
-		case <-time.After(settle):
 		}
-		if now, err := fsys.Stat(c.path); err == nil && idOf(now) == idOf(fi) {
+		before := last
+		if last, err = idAt(fsys, c.path); last == before {
 			break
 		}
 	}
-	return c, c.read()
-}
-
-func (c *Copy) read() error {
-	f, err := c.fs.OpenFile(c.path, os.O_RDONLY, 0)
 	if err != nil {
-		return badTasks(c.path, err)
+		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	fi, err := f.Stat()
+	f, err := fsys.OpenFile(c.path, os.O_RDONLY, 0)
 	if err != nil {
-		return err
+		return nil, badTasks(c.path, err)
 	}
 	snap, err := readSnapshot(context.Background(), f, c.path)
-	c.Data, c.id, c.mode = snap.data, snap.id, fi.Mode().Perm()
-	c.uid, c.gid = -1, -1
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		c.uid, c.gid = int(st.Uid), int(st.Gid)
-	}
-	return err
+	c.Data, c.id = snap.data, snap.id
+	return c, errors.Join(err, f.Close())
 }
 
-// Replace puts data in the place of tasks.md, with its mode and owner, so that a
-// power cut leaves the old text or the new one. The two files change places in
-// one step, and then the old one is looked at: if it is not what was read, they
-// change places again, and the error is ErrChanged.
+// Replace puts data in the place of tasks.md, with its mode, so that a power cut leaves
+// the old text or the new one. The error is ErrChanged if tasks.md is not as it was read.
 func (c *Copy) Replace(data []byte) error {
 	tmp := fmt.Sprintf("%s.%d.tmp", c.path, os.Getpid())
-	ours, err := c.write(tmp, data)
-	if err != nil {
-		return errors.Join(err, c.drop(tmp))
-	}
-	err = c.fs.Exchange(tmp, c.path)
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.ENOTSUP) {
-		return c.rename(tmp)
-	}
-	if err != nil {
-		return errors.Join(err, c.drop(tmp))
-	}
-	if err := c.swappedOut(tmp, ours); err != nil {
+	if _, err := replaceFile(c.fs, c.path, tmp, c.id, data); err != nil {
 		return err
 	}
-	return errors.Join(c.fs.SyncDir(filepath.Dir(c.path)), c.drop(tmp))
-}
-
-// write makes the new file, durable but for its name.
-func (c *Copy) write(name string, data []byte) (id fileID, err error) {
-	f, err := c.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, c.mode)
-	if err != nil {
-		return id, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := c.dress(f); err != nil {
-		return id, err
-	}
-	if _, err := f.Write(data); err != nil {
-		return id, err
-	}
-	if err := f.Sync(); err != nil {
-		return id, err
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		return id, err
-	}
-	return idOf(fi), nil
-}
-
-// dress gives a new file the mode and the owner of the old one, as far as the
-// system has them.
-func (c *Copy) dress(f durable.File) error {
-	if m, ok := f.(interface{ Chmod(fs.FileMode) error }); ok {
-		if err := m.Chmod(c.mode); err != nil {
-			return err
-		}
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	st, known := fi.Sys().(*syscall.Stat_t)
-	o, ok := f.(interface{ Chown(uid, gid int) error })
-	if !ok || !known || c.uid < 0 || int(st.Uid) == c.uid && int(st.Gid) == c.gid {
-		return nil
-	}
-	if err := o.Chown(c.uid, c.gid); err != nil {
-		return fmt.Errorf("%s belongs to user %d, group %d, and would not any more: %w", c.path, c.uid, c.gid, err)
-	}
-	return nil
-}
-
-// swappedOut looks at what came out of the place of tasks.md. If that is not what
-// was read, it goes back. What comes out then must be our file; if it is not,
-// somebody saved once more, and that newest text goes back in turn.
-func (c *Copy) swappedOut(tmp string, ours fileID) error {
-	out, err := c.idOfName(tmp)
-	if err != nil || out == c.id {
-		return err
-	}
-	for put := ours; ; {
-		if err := c.fs.Exchange(tmp, c.path); err != nil {
-			return fmt.Errorf("%w, and what was saved is in %s: %w", ErrChanged, tmp, err)
-		}
-		next, err := c.idOfName(tmp)
-		if err != nil {
-			return err
-		}
-		if next == put {
-			return errors.Join(ErrChanged, c.drop(tmp))
-		}
-		put, out = out, next
-	}
-}
-
-func (c *Copy) idOfName(name string) (fileID, error) {
-	fi, err := c.fs.Stat(name)
-	if err != nil {
-		return fileID{}, err
-	}
-	return idOf(fi), nil
-}
-
-// rename is Replace where the file system cannot exchange two names: a save that
-// comes between the look and the rename is lost.
-func (c *Copy) rename(tmp string) error {
-	now, err := c.idOfName(c.path)
-	if err == nil && now != c.id {
-		err = ErrChanged
-	}
-	if err == nil {
-		err = c.fs.Rename(tmp, c.path)
-	}
-	if err != nil {
-		return errors.Join(err, c.drop(tmp))
-	}
-	return c.fs.SyncDir(filepath.Dir(c.path))
-}
-
-// drop removes a file that may not be there.
-func (c *Copy) drop(name string) error {
-	if err := c.fs.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return c.fs.Remove(tmp)
 }
 
 // AppendSection appends r as a person writes a section, without seq and end line.

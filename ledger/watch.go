@@ -32,7 +32,7 @@ func (l *Log) watch(ctx context.Context) {
 				events = nil
 			}
 			switch name := filepath.Base(e.Name); {
-			case name == TasksName, name == TasksName+beforeSuffix, e.Name == l.opts.Dir:
+			case name == TasksName, e.Name == l.opts.Dir:
 			case name == journalName && (!e.Has(fsnotify.Write) || l.journal.isShort()): // it was moved, removed, replaced or cut
 			default:
 				continue
@@ -47,7 +47,7 @@ func (l *Log) watch(ctx context.Context) {
 			return // the log has stopped
 		}
 		var now *SyntaxError
-		if err := errors.Join(l.tasks.recheck(), l.takeOver(ctx, ctx), l.lookBehind(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(l.tasks.recheck(), l.takeOver(ctx, ctx)); err != nil && ctx.Err() == nil {
 			now = &SyntaxError{File: TasksName, Msg: err.Error()}
 		}
 		l.mu.Lock()

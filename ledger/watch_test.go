@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"stint/ledger/durable"
 )
@@ -69,12 +70,18 @@ func TestOwnWritesAreNoEdits(t *testing.T) {
 	if n, size := counted.bytes.Load(), int64(len(w.read("tasks.md"))); n > size {
 		t.Errorf("%d bytes of tasks.md were read for 1,000 appends and no edit; it has %d", n, size)
 	}
+	if at := w.log.SavedByHand(); !at.IsZero() {
+		t.Errorf("what stint appended is taken for a save of %s", at)
+	}
 	for i := range 3 {
 		counted.bytes.Store(0)
 		w.edit(appended(fmt.Sprintf("\n## Task mine-%d\n- status: queued\n", i)))
 		w.await(fmt.Sprintf("mine-%d: written by hand", i))
 		work()
 		size := int64(len(w.read("tasks.md")))
+		if at := w.log.SavedByHand(); time.Since(at) > time.Minute {
+			t.Errorf("the last save seen is of %s", at)
+		}
 		if n := counted.bytes.Load(); n > 2*size {
 			t.Errorf("%d bytes of tasks.md were read for one edit and 1,000 appends; it has %d", n, size)
 		}

@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -46,9 +47,8 @@ type FS interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Stat(name string) (fs.FileInfo, error) // follows no link at name, as OpenFile
 	Rename(oldname, newname string) error
-	// Exchange swaps two names at once: nobody ever sees one of them missing. The
-	// error wraps syscall.ENOSYS or EINVAL where the system or the file system cannot
-	// do it; nothing has happened then.
+	// Exchange lets two files change places. Nobody ever sees b missing, unless it is a
+	// directory on a file system that cannot do this in one step.
 	Exchange(a, b string) error
 	Remove(name string) error
 	Mkdir(name string, perm fs.FileMode) error
@@ -74,7 +74,6 @@ func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 
 func (osFS) Stat(name string) (fs.FileInfo, error)     { return os.Lstat(name) }
 func (osFS) Rename(oldname, newname string) error      { return os.Rename(oldname, newname) }
-func (osFS) Exchange(a, b string) error                { return exchange(a, b) }
 func (osFS) Remove(name string) error                  { return os.Remove(name) }
 func (osFS) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, perm) }
 
@@ -84,6 +83,45 @@ func (osFS) SyncDir(name string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+func (osFS) Exchange(a, b string) error {
+	err := exchangeAtOnce(a, b)
+	if errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		return exchangeByLink(a, b)
+	}
+	if err != nil {
+		return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err}
+	}
+	return nil
+}
+
+// exchangeByLink is for systems and file systems that cannot exchange names. What is saved
+// as b between its steps is lost, and a crash there leaves what b was as a.swap.
+func exchangeByLink(a, b string) error {
+	between := a + ".swap"
+	if os.Link(b, between) != nil { // a directory, say
+		if err := os.Rename(b, between); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(a, b); err != nil {
+		back := os.Rename(between, b)
+		if back == nil { // nothing is done if both are names of one file
+			_ = os.Remove(between)
+		}
+		return errors.Join(err, back)
+	}
+	return os.Rename(between, a)
+}
+
+// again calls a system call until no signal interrupts it.
+func again(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
 
 // WriteFile replaces the file name by one with the given bytes. After it

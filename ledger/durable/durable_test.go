@@ -416,25 +416,30 @@ func TestOSFile(t *testing.T) {
 	}
 }
 
+// TestExchange: the same with one call and without one.
 func TestExchange(t *testing.T) {
-	dir := t.TempDir()
-	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	writeOld(t, a, "one")
-	writeOld(t, b, "two")
-	err := OS.Exchange(a, b)
-	if errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL) {
-		if content(t, a) != "one" || content(t, b) != "two" {
-			t.Errorf("Exchange is not supported, and yet there are %q and %q", content(t, a), content(t, b))
+	t.Parallel()
+	for name, exchange := range map[string]func(a, b string) error{"exchange": OS.Exchange, "link": exchangeByLink} {
+		dir := t.TempDir()
+		a, b, c := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
+		writeOld(t, a, "one")
+		writeOld(t, b, "two")
+		if err := exchange(a, b); err != nil || content(t, a) != "two" || content(t, b) != "one" {
+			t.Errorf("%s: %v; then %q and %q", name, err, content(t, a), content(t, b))
 		}
-		return
-	}
-	if err != nil || content(t, a) != "two" || content(t, b) != "one" {
-		t.Errorf("%v; then %q and %q", err, content(t, a), content(t, b))
-	}
-	if err := OS.Exchange(a, filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || content(t, a) != "two" {
-		t.Errorf("with a name that is not there: %v, %q", err, content(t, a))
-	}
-	if err := OS.Exchange("a\x00", b); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("a name with NUL: %v", err)
+		if err := os.Mkdir(c, DirMode); err != nil {
+			t.Fatal(err)
+		}
+		if err := exchange(a, c); err != nil || content(t, c) != "two" {
+			t.Errorf("%s: with a directory: %v, %q", name, err, content(t, c))
+		}
+		for _, names := range [][2]string{{c, filepath.Join(dir, "none")}, {filepath.Join(dir, "none"), c}} {
+			if err := exchange(names[0], names[1]); !errors.Is(err, fs.ErrNotExist) || content(t, c) != "two" {
+				t.Errorf("%s: with a name that is not there: %v, %q", name, err, content(t, c))
+			}
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 {
+			t.Errorf("%s: there are %v, %v", name, entries, err)
+		}
 	}
 }

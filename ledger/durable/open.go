@@ -99,13 +99,9 @@ func Make(name string) error {
 // TryLock takes the lock of an open file, which whoever inherits the descriptor holds
 // too. held is false if it is somebody else's: it does not wait.
 func TryLock(f *os.File) (held bool, err error) {
-	for {
-		switch err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
-		case errors.Is(err, syscall.EINTR):
-		case errors.Is(err, syscall.EWOULDBLOCK):
-			return false, nil
-		default:
-			return err == nil, os.NewSyscallError("flock", err)
-		}
+	err = again(func() error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) })
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return false, nil
 	}
+	return err == nil, os.NewSyscallError("flock", err)
 }

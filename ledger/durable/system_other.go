@@ -1,0 +1,14 @@
+//go:build !linux
+
+package durable
+
+import (
+	"os"
+	"syscall"
+)
+
+// datasync is a full sync; on darwin os.File.Sync is F_FULLFSYNC, which is what reaches
+// the disk there.
+func datasync(f *os.File) error { return f.Sync() }
+
+func exchangeAtOnce(string, string) error { return syscall.ENOSYS }
