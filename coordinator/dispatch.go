@@ -141,12 +141,12 @@ func (c *Coordinator) Handover(context.Context) error {
 	return nil
 }
 
-// limits are what bounds the tasks that run at the same time.
+// limits returns what bounds the tasks that run at the same time. mu is held.
 func (c *Coordinator) limits() state.Limits {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	settling := map[string]bool{}
-	lim := state.Limits{MaxWorkers: c.cfg.MaxWorkers, Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.cfg.WorkspaceRoot}
+	lim := state.Limits{MaxWorkers: c.cfg.MaxWorkers, Lent: c.lent(), Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.cfg.WorkspaceRoot}
 	if c.short != nil {
 		lim.Short, lim.Again = c.short.What, c.short.Next
 	}
@@ -229,7 +229,7 @@ func (c *Coordinator) choose(defaultAgent string) (chosen []*run, waiting []*led
 	defer c.runsMu.Unlock()
 	free, busy := runs[:0], len(c.runs)-c.countChecks()
 	for _, r := range runs {
-		if busy+len(free) < c.cfg.MaxWorkers && !c.inUse(r) {
+		if busy+len(free) < c.cfg.MaxWorkers+lim.Lent && !c.inUse(r) {
 			c.runs[r.task.ID] = r
 			free = append(free, r)
 		} else {

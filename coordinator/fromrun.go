@@ -214,27 +214,24 @@ func (c *Coordinator) hasMoved(r *run, t *state.Task) error {
 	return nil
 }
 
-// checkAwait refuses a task for which its client would wait in vain: the client is
-// part of a run that has to end first. One that is held is taken in, so that a person
-// is shown it; BeginWait tells the client.
+// checkAwait refuses a task whose client is part of a run that may not wait for it. One
+// that is held is accepted, so that a person sees it; BeginWait refuses the wait.
 func (in *intake) checkAwait(s *submission, t *state.Task) error {
 	if s.FromRun == "" || !s.Await || t.Hold {
 		return nil
 	}
+	child := *t
+	child.Account, child.Trigger = s.Account, state.ByAgent
 	in.c.mu.Lock()
-	why, at := in.c.waitsInVain(t, s.parent, in.fresh[:len(in.fresh)-1]) // t is the last one
-	in.c.mu.Unlock()
-	switch {
-	case why == "":
-		return nil
-	case at == state.Obstacle{Task: t.ID, Is: state.ObstacleLane}:
-		return inVain(why, "stint task -d, or --parallel")
+	defer in.c.mu.Unlock()
+	if why := in.c.mayNotWait(s.parent, &child); why != "" {
+		return &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for a new task: " + why, Hint: "stint task --parallel, without --after and --agent-session, or stint task -d"}
 	}
-	return inVain(why, "stint task -d")
+	return nil
 }
 
-// BeginWait notes that a run waits for a task, until done is called, or says why it
-// would do so in vain.
+// BeginWait notes that a run waits for a task until done is called, and lends its worker
+// to others meanwhile. It returns an error if the run may not wait for that task.
 func (c *Coordinator) BeginWait(run, ref string) (done func(), err error) {
 	id, err := c.find(ref)
 	if err != nil {
@@ -247,69 +244,52 @@ func (c *Coordinator) BeginWait(run, ref string) (done func(), err error) {
 	if !runs || t.Status.Terminal() {
 		return func() {}, nil
 	}
-	switch why, at := c.waitsInVain(&t, parent, nil); {
-	case why != "" && at.Is == state.ObstacleHeld:
-		return nil, inVain(why, "leave it to the user")
-	case why != "":
-		return nil, inVain(why, "stint show "+id+", once this run has ended")
+	if why := c.mayNotWait(parent, &t); why != "" {
+		hint := "stint show " + id + ", once this run has ended"
+		if t.Hold {
+			hint = "leave it to the user"
+		}
+		return nil, &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for task " + id + ": " + why, Hint: hint}
 	}
 	c.waits[parent] = append(c.waits[parent], id)
-	return func() { c.endWait(parent, id) }, nil
+	c.poke() // the worker that it lends is free
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		list := c.waits[parent]
+		i := slices.Index(list, id)
+		if c.waits[parent] = slices.Delete(list, i, i+1); len(list) == 1 {
+			delete(c.waits, parent)
+		}
+	}, nil
 }
 
-func (c *Coordinator) endWait(parent, id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := c.waits[parent]
-	i := slices.Index(list, id)
-	if c.waits[parent] = slices.Delete(list, i, i+1); len(list) == 1 {
-		delete(c.waits, parent)
-	}
-}
-
-func inVain(why, hint string) error {
-	return &task.Error{Code: task.CodeConflict, Message: "this run would wait for " + why, Hint: hint}
-}
-
-// waitsInVain says for what the running task would wait that cannot come while it does,
-// and what is in the way; "" if it may wait. mu is held.
-func (c *Coordinator) waitsInVain(t *state.Task, running string, fresh []state.Task) (why string, at state.Obstacle) {
-	at, behind := c.state.Behind(t, running, fresh, c.waits)
-	comes := "it comes after "
-	if t.Status == state.Running {
-		comes = "its own run waits for "
-	}
-	whose, which := "both", "it is"
-	if at.Task != t.ID {
-		whose, which = comes+at.Task+", and that one and the run", comes+at.Task+", which is"
-	}
+// mayNotWait returns why the run of the task parent may not wait for the task t; "" if it
+// may. A task with a lane of its own that comes after no other one needs nothing that a
+// waiting run has, but an account with a free slot and its agent's session: so no run waits
+// for one that cannot start before it ends. mu is held.
+func (c *Coordinator) mayNotWait(parent string, t *state.Task) string {
 	switch {
-	case behind && at.Is == state.ObstacleHeld:
-		return "a person: " + which + " held until stint release " + at.Task, at
-	case behind && at.Is == state.ObstacleSelf && t.ID == running:
-		why = "it is the task of this run"
-	case behind && at.Is == state.ObstacleSelf && t.Status == state.Running:
-		why = "its own run waits for this one"
-	case behind && at.Is == state.ObstacleSelf:
-		why = "it comes after the task that waits for it"
-	case behind && at.Is == state.ObstacleLane:
-		r, _ := c.state.Peek(running)
-		why = whose + " are in " + laneText(r.Lane()) + ", which runs one task at a time"
-	case behind:
-		why = whose + " use one session of the agent"
-	case c.allWait(running):
-		why = fmt.Sprintf("all workers would wait (max_workers is %d)", c.cfg.MaxWorkers)
-	default:
-		return "", at
+	case t.TriggeredBy != parent || t.Trigger != state.ByAgent:
+		return "it has not queued that task"
+	case t.Hold:
+		return "it is held until stint release " + t.ID
+	case !strings.HasPrefix(t.SessionKey, state.LanePrefixTask):
+		return "it has no lane of its own"
+	case len(t.After) > 0:
+		return "it comes after other tasks"
+	case t.Status == state.Running:
+		return ""
 	}
-	return "a task that cannot run before this run has ended: " + why, at
-}
-
-// allWait reports whether nothing could start or end if that running task waited as
-// well. mu is held.
-func (c *Coordinator) allWait(running string) bool {
-	list := c.state.Running()
-	return len(list) >= c.cfg.MaxWorkers && !slices.ContainsFunc(list, func(id string) bool { return id != running && !c.isWaiting(id) })
+	if other, taken := c.state.Occupant(t); taken {
+		return "its agent session is used by " + other
+	}
+	for _, id := range c.state.FilledBy(t.AccountName(), c.limits()) {
+		if id == parent || c.isWaiting(id) {
+			return "account " + t.AccountName() + " has no slot left, and a run that waits has one"
+		}
+	}
+	return ""
 }
 
 // isWaiting reports whether the run of a task waits for one that has not ended. mu is
@@ -321,10 +301,12 @@ func (c *Coordinator) isWaiting(id string) bool {
 	})
 }
 
-// laneText names a lane in a sentence.
-func laneText(lane string) string {
-	if task.IsNamedLane(lane) {
-		return "session " + lane
+// lent returns how many workers the runs that wait lend. mu is held.
+func (c *Coordinator) lent() (n int) {
+	for id := range c.waits {
+		if c.isWaiting(id) {
+			n++
+		}
 	}
-	return "the lane of its directory"
+	return n
 }

@@ -514,91 +514,64 @@ func TestARunMustRun(t *testing.T) {
 	})
 }
 
-// TestARunWaitsInVain: a client within a run is told at once that what it would wait
-// for cannot run before the run has ended, and how to go on.
-func TestARunWaitsInVain(t *testing.T) {
-	for _, c := range []struct {
-		spec    task.TaskSpec
-		workers int
-		want    string // "": it may wait
-		hint    string
-	}{
-		{task.TaskSpec{}, 4, "both are in the lane of its directory", "stint task -d, or --parallel"},
-		{task.TaskSpec{Parallel: true}, 4, "", ""},
-		{task.TaskSpec{SessionKey: "other"}, 4, "", ""},
-		{task.TaskSpec{Parallel: true}, 1, "all workers would wait (max_workers is 1)", "stint task -d"},
-		{task.TaskSpec{Parallel: true, After: []string{taskID(1)}}, 4, "it comes after the task that waits for it", "stint task -d"},
-		{task.TaskSpec{Parallel: true, After: []string{taskID(8)}}, 4, "it comes after " + taskID(8) + ", which is held until stint release " + taskID(8), "stint task -d"},
-	} {
-		t.Run(fmt.Sprintf("%+v %d", c.spec.After, c.workers), func(t *testing.T) {
-			fromRun(t, func(w *world) { w.cfg.MaxWorkers = c.workers }, func(w *world, parent state.Task) {
-				w.submit(task.TaskSpec{ID: taskID(8), Prompt: "the user's", Parallel: true, Hold: true})
-				c.spec.Prompt, c.spec.FromRun, c.spec.Await = "child", parent.RunID, true
-				child, err := w.try(c.spec)
-				if c.want == "" {
-					if err != nil || w.ended(child.ID).Status != state.Done {
-						t.Errorf("it cannot wait: %v", err)
-					}
-					return
-				}
-				var e *task.Error
-				if !errors.As(err, &e) || !strings.Contains(e.Message, ": "+c.want) || e.Hint != c.hint {
-					t.Errorf("%+v: %v", c.spec, err)
-				}
-				if got := w.task(parent.ID).FollowUps; len(got) > 0 {
-					t.Errorf("it was queued all the same: %q", got)
-				}
-			})
-		})
-	}
-}
-
-// TestARunWaitsForOthers: a run may wait for a task that it has queued, unless that one
-// or what it waits for comes behind the run.
-func TestARunWaitsForOthers(t *testing.T) {
+// TestARunWaitsForItsOwn: a run may wait for a task that it has queued with a lane of its
+// own, and for no other one; neither it nor its client is left waiting in vain.
+func TestARunWaitsForItsOwn(t *testing.T) {
+	const noLane, after = "it has no lane of its own", "it comes after other tasks"
 	fromRun(t, func(w *world) { w.cfg.MaxFollowUps = 100 }, func(w *world, parent state.Task) {
-		child := func(id int, spec task.TaskSpec) {
-			spec.ID, spec.Prompt, spec.FromRun = taskID(id), "child", parent.RunID
-			if _, err := w.try(spec); err != nil {
-				t.Error(err)
-			}
-		}
-		child(2, task.TaskSpec{})
-		child(3, task.TaskSpec{Parallel: true, After: []string{taskID(2)}})
-		child(4, task.TaskSpec{SessionKey: "mine", After: []string{taskID(3)}})
-		child(5, task.TaskSpec{SessionKey: "mine"})
-		child(6, task.TaskSpec{Parallel: true, AgentSession: parentNative})
-		child(7, task.TaskSpec{Parallel: true})
-		child(8, task.TaskSpec{Parallel: true, VerifyCommand: "true", Await: true}) // a person is shown it
-		child(9, task.TaskSpec{Parallel: true, After: []string{taskID(8)}})
-		w.submit(task.TaskSpec{ID: taskID(10), Prompt: "the user's", SessionKey: "web", Hold: true})
-		w.submit(task.TaskSpec{ID: taskID(11), Prompt: "the user's", SessionKey: "web", NotBefore: time.Now().Add(time.Hour)})
-		const vain = "a task that cannot run before this run has ended: "
-		lane := "are in the lane of its directory, which runs one task at a time"
-		through := vain + "it comes after " + taskID(2) + ", and that one and the run " + lane
-		for id, want := range map[int]string{
-			1: vain + "it is the task of this run", 2: vain + "both " + lane, 3: through, 4: through, 5: through, 6: vain + "both use one session of the agent", 7: "",
-			8: "a person: it is held until stint release " + taskID(8), 9: "a person: it comes after " + taskID(8) + ", which is held until stint release " + taskID(8), 11: "",
+		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "the user's", Parallel: true, NotBefore: time.Now().Add(time.Hour)})
+		for _, c := range []struct {
+			spec task.TaskSpec
+			want string // "": it may wait
+		}{
+			{task.TaskSpec{}, noLane},
+			{task.TaskSpec{SessionKey: "mine"}, noLane},
+			{task.TaskSpec{Parallel: true}, ""},
+			{task.TaskSpec{Parallel: true, After: []string{parent.ID}}, after},
+			{task.TaskSpec{Parallel: true, After: []string{taskID(2)}}, after},
+			{task.TaskSpec{Parallel: true, AgentSession: parentNative}, "its agent session is used by " + parent.ID},
 		} {
-			err := w.mayWait(parent.RunID, taskID(id))
-			if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), "this run would wait for "+want) {
-				t.Errorf("task %d: %v, want %s", id, err, want)
+			c.spec.Prompt, c.spec.FromRun, c.spec.NotBefore = "child", parent.RunID, time.Now().Add(time.Minute)
+			child := w.submit(c.spec)
+			c.spec.Await = true
+			awaited, err := w.try(c.spec)
+			for _, err := range []error{err, w.mayWait(parent.RunID, child.ID)} {
+				if c.want == "" && err != nil || c.want != "" && (code(err) != task.CodeConflict || !strings.Contains(err.Error(), ": "+c.want)) {
+					t.Errorf("%+v: %v, want %q", c.spec, err, c.want)
+				}
+			}
+			if c.want != "" {
+				continue
+			}
+			for _, id := range []string{child.ID, awaited.ID} { // ended, it is waited for by nobody
+				if w.ended(id); w.mayWait(parent.RunID, id) != nil {
+					t.Errorf("%+v has ended, and the run cannot ask for its end", c.spec)
+				}
 			}
 		}
-		w.ended(taskID(7))
-		for _, id := range []int{7, 2} {
-			if err := w.mayWait(map[int]string{7: parent.RunID, 2: taskID(9)}[id], taskID(id)); err != nil {
-				t.Errorf("one that has ended, or of no run: %v", err)
-			}
-		}
-		for _, spec := range []task.TaskSpec{{Parallel: true, After: []string{taskID(3)}}, {SessionKey: "mine"}, {Parallel: true, AgentSession: parentNative}} {
-			spec.Prompt, spec.FromRun, spec.Await = "child", parent.RunID, true
-			if got, err := w.try(spec); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-				t.Errorf("%+v: queued as %s, %v", spec, got.ID, err)
-			}
-		}
-		if _, err := w.c.Cancel(w.t.Context(), taskID(8), ledger.ByAgent); err != nil {
+		held, err := w.try(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, VerifyCommand: "true", Await: true}) // so that a person sees it
+		if err != nil {
 			t.Error(err)
+		}
+		for id, want := range map[string]string{
+			parent.ID: "it has not queued that task", taskID(2): "it has not queued that task", held.ID: "it is held until stint release " + held.ID,
+		} {
+			if err := w.mayWait(parent.RunID, id); code(err) != task.CodeConflict || !strings.Contains(err.Error(), "this run cannot wait for task "+id+": "+want) {
+				t.Errorf("task %s: %v, want %s", id, err, want)
+			}
+			if err := w.mayWait(taskID(9), id); err != nil {
+				t.Errorf("a client of no run: %v", err)
+			}
+		}
+		if _, err := w.c.Cancel(w.t.Context(), held.ID, ledger.ByAgent); err != nil {
+			t.Error(err)
+		}
+		w.edit("\n## Control account:demo\n- limitWaits: 1\n") // its run finds out whether the limit has passed, and no other one runs
+		if _, err := w.c.Reconcile(w.t.Context(), false); err != nil {
+			t.Error(err)
+		}
+		if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, Await: true}); code(err) != task.CodeConflict || !strings.Contains(err.Error(), ": account demo has no slot left, and a run that waits has one") {
+			t.Errorf("an account that the run fills: %v", err)
 		}
 	})
 }
@@ -612,90 +585,40 @@ func (w *world) mayWait(run, id string) error {
 	return err
 }
 
-// TestARunWaitsForAPerson: a task whose run waits for one that is held meanwhile waits
-// for a person.
-func TestARunWaitsForAPerson(t *testing.T) {
-	var waits chan struct{}
+// TestAWaitingRunLendsItsWorker: tasks that wait for each other need one worker, however
+// many they are; when the wait is over, the worker is the run's again.
+func TestAWaitingRunLendsItsWorker(t *testing.T) {
+	const depth = 3
+	waitFor := func(w *world, run string, id int) {
+		w.submit(task.TaskSpec{ID: taskID(id), Prompt: "child", FromRun: run, Await: true, Parallel: true})
+		done, err := w.c.BeginWait(run, taskID(id))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		w.ended(taskID(id))
+		done()
+	}
 	configure := func(w *world) {
-		waits, w.cfg.FollowUpDepth = make(chan struct{}), 3
+		w.cfg.MaxWorkers, w.cfg.FollowUpDepth = 1, depth
 		plain := w.agent.do
 		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-			if turn.TaskID == taskID(2) {
-				<-waits
-				want := "this run would wait for a person: its own run waits for " + taskID(3) + ", which is held until stint release " + taskID(3)
-				if err := w.mayWait(turn.RunID, taskID(1)); err == nil || !strings.HasPrefix(err.Error(), want) {
-					t.Errorf("%v, want %s", err, want)
+			for id := 2; id <= depth; id++ {
+				if turn.TaskID == taskID(id) {
+					waitFor(w, turn.RunID, id+1)
 				}
 			}
 			return plain(ctx, turn, report)
 		}
 	}
 	fromRun(t, configure, func(w *world, parent state.Task) {
-		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Parallel: true})
-		w.submit(task.TaskSpec{ID: taskID(3), Prompt: "child", FromRun: parent.RunID, Parallel: true, NotBefore: time.Now().Add(time.Hour)})
-		done, err := w.c.BeginWait(parent.RunID, taskID(3))
-		if err == nil {
-			_, err = w.c.Hold(w.t.Context(), taskID(3), ledger.ByClient)
-		}
-		close(waits)
-		w.ended(taskID(2))
-		if err == nil {
-			done()
-			_, err = w.c.Cancel(w.t.Context(), taskID(3), ledger.ByAgent)
-		}
-		if err != nil {
-			t.Error(err)
+		waitFor(w, parent.RunID, 2)
+		other := w.submit(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true})
+		synctest.Wait()
+		if why, err := w.c.Why(other.ID); err != nil || !strings.HasPrefix(why, "the only worker is busy") {
+			t.Errorf("a task that nobody waits for: %s, %v", why, err)
 		}
 	})
-}
-
-// TestRunsWaitForEachOther: no run waits for one that waits for it, and the last one
-// that does not wait keeps its worker for the others.
-func TestRunsWaitForEachOther(t *testing.T) {
-	for _, workers := range []int{2, 3} {
-		var waits chan struct{}
-		asChild := func(w *world, run string) {
-			<-waits
-			if err := w.mayWait(run, taskID(1)); err == nil || !strings.Contains(err.Error(), ": its own run waits for this one") {
-				t.Errorf("for its parent: %v", err)
-			}
-			_, err := w.try(task.TaskSpec{ID: taskID(3), Prompt: "grandchild", FromRun: run, Await: true, Parallel: true})
-			if workers == 2 {
-				if err == nil || !strings.Contains(err.Error(), ": all workers would wait (max_workers is 2)") {
-					t.Errorf("for the last worker: %v", err)
-				}
-				return
-			}
-			if err := errors.Join(err, w.mayWait(run, taskID(3))); err != nil {
-				t.Error(err)
-			}
-			w.ended(taskID(3))
-		}
-		configure := func(w *world) {
-			waits, w.cfg.MaxWorkers, w.cfg.FollowUpDepth = make(chan struct{}), workers, 3
-			plain := w.agent.do
-			w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-				if turn.TaskID == taskID(2) {
-					asChild(w, turn.RunID)
-				}
-				return plain(ctx, turn, report)
-			}
-		}
-		fromRun(t, configure, func(w *world, parent state.Task) {
-			w.submit(task.TaskSpec{ID: taskID(2), Prompt: "child", FromRun: parent.RunID, Await: true, Parallel: true})
-			done, err := w.c.BeginWait(parent.RunID, taskID(2))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			close(waits)
-			w.ended(taskID(2))
-			done()
-			if err := w.mayWait(parent.RunID, w.submit(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true}).ID); err != nil {
-				t.Errorf("nobody else waits any more: %v", err)
-			}
-		})
-	}
 }
 
 // TestARunGetsNoMoreThanItsTask: numbers beyond those of its own task are capped, also

@@ -10,6 +10,7 @@ import (
 // Limits bound what runs at the same time.
 type Limits struct {
 	MaxWorkers   int                      // running tasks in all; at 0 none may start
+	Lent         int                      // running tasks that lend their worker, as they wait for others
 	AccountSlots func(account string) int // running tasks of one account; 0 or a nil func: no limit
 	Taken        map[string]string        // lanes that no task takes and where none may start, by key: with what is there
 	Settling     map[string]bool          // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
@@ -29,7 +30,7 @@ func (m Limits) slots(a *account) int {
 
 // room gives how many tasks may start now.
 func (s *State) room(now time.Time, lim Limits) int {
-	free := lim.MaxWorkers - len(s.running)
+	free := lim.MaxWorkers + lim.Lent - len(s.running)
 	switch {
 	case s.dispatch.paused, lim.Short != "" && (lim.Again.IsZero() || lim.Again.After(now)):
 		return 0
@@ -45,6 +46,20 @@ func (s *State) room(now time.Time, lim Limits) int {
 func (s *State) full(a *account, lim Limits) bool {
 	slots := lim.slots(a)
 	return slots > 0 && a.running+a.chosen >= slots || a.limitWaits > 0 && a.chosen+s.probes(a) > 0
+}
+
+// FilledBy returns the running tasks of an account that has no slot left; nil if it has one.
+func (s *State) FilledBy(account string, lim Limits) (ids []string) {
+	a := s.accounts[account]
+	if a == nil || !s.full(a, lim) {
+		return nil
+	}
+	for _, l := range s.running {
+		if l.acct == a {
+			ids = append(ids, s.id(l.n))
+		}
+	}
+	return ids
 }
 
 // probes counts the running tasks of the account that began after its last cool-down.

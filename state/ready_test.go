@@ -169,6 +169,27 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// TestFilledBy: an account without a free slot is filled by its running tasks; one that
+// waits for another one lends its worker, and not its slot.
+func TestFilledBy(t *testing.T) {
+	j := newJournal(t)
+	lim := Limits{WorkspaceRoot: "/w", MaxWorkers: 2, AccountSlots: slotsOfTwo}
+	records(j, "a: status=queued; sessionKey=1; account=two", "a: status=running", "b: status=queued; sessionKey=2; account=two")
+	if got := j.state.FilledBy("two", lim); got != nil {
+		t.Errorf("one slot is free, but filled by %q", got)
+	}
+	records(j, "b: status=running", "c: status=queued; sessionKey=3; account=two", "d: status=queued; sessionKey=4")
+	if got := j.state.FilledBy("two", lim); len(got) != 2 || j.state.FilledBy("other", lim) != nil {
+		t.Errorf("it is filled by %q", got)
+	}
+	for lent, want := range []string{"", "d", "d"} {
+		lim.Lent = lent
+		if got := strings.Join(taskIDs(j.state.Ready(noon, lim)), " "); got != want {
+			t.Errorf("%d workers lent: %q are ready, want %q", lent, got, want)
+		}
+	}
+}
+
 // slotsOfTwo gives the account "two" two slots, and no limit to any other.
 func slotsOfTwo(account string) int {
 	if account == "two" {

@@ -321,7 +321,7 @@ func (s *State) whySession(t *Task, lim Limits) string {
 
 func (s *State) whyWorkers(lim Limits) string {
 	switch {
-	case len(s.running) < lim.MaxWorkers:
+	case len(s.running) < lim.MaxWorkers+lim.Lent:
 		return ""
 	case lim.MaxWorkers == 1:
 		return "the only worker is busy"

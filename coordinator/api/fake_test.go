@@ -241,7 +241,7 @@ func (f *fakeMaster) Why(ref string) (string, error) {
 
 func (f *fakeMaster) BeginWait(run, ref string) (done func(), err error) {
 	if t, err := f.Task(context.Background(), ref); err == nil && t.RunID == run {
-		return nil, &coordinator.Error{Code: coordinator.CodeConflict, Message: "in vain"}
+		return nil, &coordinator.Error{Code: coordinator.CodeConflict, Message: "not its own"}
 	}
 	f.waits++
 	return func() { f.waits-- }, nil

@@ -129,7 +129,7 @@ func fromRun(ctx context.Context) string {
 }
 
 // beginWait notes that the run which asks, if one does, waits for a task until done is
-// called, or says why it would do so in vain.
+// called, or returns why it may not.
 func (s *Server) beginWait(ctx context.Context, ref string) (done func(), err error) {
 	run := fromRun(ctx)
 	if run == "" {

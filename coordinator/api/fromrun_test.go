@@ -104,7 +104,7 @@ func (m *lateMaster) Cancel(_ context.Context, ref, _ string) (state.Task, error
 	return state.Task{ID: ref}, nil
 }
 
-// TestARunWaits: it is told at once where it would wait in vain; nobody else is.
+// TestARunWaits: it is told at once where it may not wait; nobody else is.
 func TestARunWaits(t *testing.T) {
 	m := familyOf(t)
 	m.add(state.Task{ID: "aa-4", Status: state.Done, RunID: "r-4"})

@@ -67,7 +67,7 @@ type Master interface {
 	// Why says in one sentence why a task is not running, or how it ended.
 	Why(ref string) (string, error)
 	// BeginWait notes that a run waits for a task, until done is called, or says why it
-	// would do so in vain.
+	// may not.
 	BeginWait(run, ref string) (done func(), err error)
 	// Wait returns when the task has ended, or ctx has.
 	Wait(ctx context.Context, ref string) (state.Task, error)

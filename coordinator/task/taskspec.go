@@ -49,8 +49,8 @@ type TaskSpec struct {
 	// AllowStateInWorkspace takes the task although the agent can write the state directory.
 	AllowStateInWorkspace bool `json:"allowStateInWorkspace,omitempty" doc:"Take the task although its agent can write the state directory" example:"false"`
 
-	// Await says that the client waits for the task's end: one from a run is refused
-	// where that end would have to come after the run's own.
+	// Await says that the client waits for the task's end; one from a run may do so only
+	// for a parallel task without After.
 	Await bool `json:"await,omitempty" doc:"The client waits for the task's end" example:"false"`
 	// FromRun is the run that the client is part of; "": none. It is the server's
 	// finding, never the client's word.
