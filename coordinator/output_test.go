@@ -1,26 +1,11 @@
 package coordinator
 
 import (
-	"bufio"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 )
-
-// A cutFile is cut after each read.
-type cutFile struct {
-	*os.File
-	cut func()
-}
-
-func (c *cutFile) ReadAt(p []byte, off int64) (int, error) {
-	n, err := c.File.ReadAt(p, off)
-	c.cut()
-	return n, err
-}
 
 // What a command has put in the place of its output is not waited for, nor followed.
 func TestOpenOutputTakesOnlyFiles(t *testing.T) {
@@ -36,49 +21,6 @@ func TestOpenOutputTakesOnlyFiles(t *testing.T) {
 		if err == nil {
 			must(t, f.Close())
 		}
-	}
-}
-
-// TestOutputIsCutWhileItIsRead: where a read has NULs, what it gives from before the cut and
-// what it gives from after it cannot be told apart, so none of it is given. Without one, all
-// of it was printed.
-func TestOutputIsCutWhileItIsRead(t *testing.T) {
-	const hole = 1 << 20
-	for text, want := range map[string]string{
-		"xx":    strings.Repeat("x", 512) + "\n[1048064 bytes of this output were not kept]\nmore\x00",
-		"x\x00": "\n[1048576 bytes of this output were not kept]\nmore\x00",
-	} {
-		f := newFile(t, strings.Repeat(text, hole/2))
-		out := &Output{File: &cutFile{f, func() {
-			must(t, f.Truncate(0))
-			_, err := f.WriteAt([]byte("more\x00"), hole)
-			must(t, err)
-		}}}
-		got, err := io.ReadAll(out) // 512 bytes at first
-		if err != nil || string(got) != want {
-			t.Errorf("%d bytes, %q, %v", len(got), got[:min(len(got), 100)], err)
-		}
-	}
-}
-
-// TestOutputHasAHole: one read takes the end of the file as well, or there is nothing but
-// the hole.
-func TestOutputHasAHole(t *testing.T) {
-	const mib = 1 << 20
-	f := newFile(t, strings.Repeat("x", mib))
-	_, err := f.WriteAt([]byte("end"), 3*mib)
-	must(t, err)
-	wantOutput(t, f, strings.Repeat("x", mib)+"\n[2097152 bytes of this output were not kept]\nend")
-	must(t, f.Truncate(0))
-	must(t, f.Truncate(8*mib))
-	wantOutput(t, f, "\n[8388608 bytes of this output were not kept]\n")
-}
-
-func wantOutput(t *testing.T, f *os.File, want string) {
-	t.Helper()
-	got, err := io.ReadAll(bufio.NewReaderSize(&Output{File: f}, 8<<20))
-	if err != nil || string(got) != want {
-		t.Errorf("%d bytes of %d, the last of them %q: %v", len(got), len(want), got[max(0, len(got)-100):], err)
 	}
 }
 

@@ -15,27 +15,23 @@ import (
 )
 
 // Outputs are the files of some runs, one behind the other, as far as they went when
-// they were opened: what a reader of them gets has a length, and each byte a place. As
-// with [Output], a line stands where something was cut out. They are safe for
-// concurrent reading.
+// they were opened: what a reader of them gets has a length, and each byte a place. They
+// are safe for concurrent reading.
 type Outputs struct {
 	parts []part
-	files []*os.File
 	size  int64
-	begin hash.Hash // of which files they are, how they begin, and what was cut out of them
+	begin hash.Hash // of which files they are, and how they begin
 }
 
-// A part is a piece of a file without a hole, or the line in the place of one.
+// A part is a file in the whole.
 type part struct {
 	at   int64 // where it begins in the whole
 	size int64
-	file SparseFile // nil: it is line
-	off  int64      // in file
-	line []byte
+	file *os.File
 }
 
 // errCut says that a piece of a file is gone.
-var errCut = errors.New("a part of the output was cut out while it was read")
+var errCut = errors.New("a part of the output was removed while it was read")
 
 // OpenOutputs opens files as [OpenOutput] does. The caller closes them.
 func OpenOutputs(paths []string) (*Outputs, error) {
@@ -43,8 +39,7 @@ func OpenOutputs(paths []string) (*Outputs, error) {
 	for _, path := range paths {
 		f, err := OpenOutput(filepath.Split(path))
 		if err == nil {
-			o.files = append(o.files, f)
-			err = errors.Join(o.identify(f), o.add(f))
+			err = o.add(f)
 		}
 		if err != nil {
 			return nil, errors.Join(err, o.Close())
@@ -56,14 +51,17 @@ func OpenOutputs(paths []string) (*Outputs, error) {
 // firstBlock is how much of a file tells one content of it from another.
 const firstBlock = 4096
 
-// identify notes which file it is and how it begins: another may get its name, and a run
+// add puts a file behind those that are there, and notes which file it is and how it begins: another may get its name, and a run
 // may empty its own and write on. Of a short file it takes 1, 16 or 256 bytes, so that
 // these change seldom while it grows.
-func (o *Outputs) identify(f *os.File) error {
+func (o *Outputs) add(f *os.File) error {
+	o.parts = append(o.parts, part{at: o.size, file: f})
 	fi, err := f.Stat()
 	if err != nil {
 		return err
 	}
+	o.parts[len(o.parts)-1].size = fi.Size()
+	o.size += fi.Size()
 	n := int64(0)
 	for k := int64(1); k <= min(fi.Size(), firstBlock); k *= 16 {
 		n = k
@@ -79,59 +77,35 @@ func (o *Outputs) identify(f *os.File) error {
 	return nil
 }
 
-// add puts a file behind those that are there.
-func (o *Outputs) add(f SparseFile) error {
-	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	for off := int64(0); off < end; {
-		from, to := DataAt(f, off)
-		from, to = min(from, end), min(to, end)
-		if from > off {
-			line := holeLine(from - off)
-			o.begin.Write(fmt.Appendf(nil, "%d %d\n", off, from))
-			o.append(part{size: int64(len(line)), line: line})
-		}
-		if to > from {
-			o.append(part{size: to - from, file: f, off: from})
-		}
-		off = max(from, to)
-	}
-	return nil
-}
-
-func (o *Outputs) append(p part) {
-	p.at = o.size
-	o.size += p.size
-	o.parts = append(o.parts, p)
-}
-
 // Close closes the files.
 func (o *Outputs) Close() error {
 	var err error
-	for _, f := range o.files {
-		err = errors.Join(err, f.Close())
+	for _, p := range o.parts {
+		err = errors.Join(err, p.file.Close())
 	}
 	return err
 }
 
 // Begin names what the whole begins with: while it stays the same, what comes later is
-// only added at the end. It changes when more is cut out, when a file is replaced or begins
-// with other bytes, when another run follows, and a few times while a file is short.
+// only added at the end. It changes when a file is replaced or begins with other bytes, when another run follows, and a few times while a file is short.
 func (o *Outputs) Begin() string { return hex.EncodeToString(o.begin.Sum(nil)[:16]) }
 
 // Size gives the length of the whole in bytes.
 func (o *Outputs) Size() int64 { return o.size }
 
-// ReadAt implements [io.ReaderAt]. What was cut out since is an error, as zeros in its
-// place would be no output.
+// ReadAt implements [io.ReaderAt]. What a run has removed since is an error.
 func (o *Outputs) ReadAt(b []byte, off int64) (n int, err error) {
 	i := sort.Search(len(o.parts), func(i int) bool { return o.parts[i].at+o.parts[i].size > off })
 	for ; i < len(o.parts) && n < len(b); i++ {
-		k, err := o.parts[i].readAt(b[n:], off+int64(n)-o.parts[i].at)
+		p, from := o.parts[i], off+int64(n)-o.parts[i].at
+		want := min(int64(len(b)-n), p.size-from)
+		k, err := p.file.ReadAt(b[n:n+int(want)], from)
 		n += k
-		if err != nil {
+		switch {
+		case int64(k) == want:
+		case err == nil || errors.Is(err, io.EOF):
+			return n, errCut
+		default:
 			return n, err
 		}
 	}
@@ -139,28 +113,6 @@ func (o *Outputs) ReadAt(b []byte, off int64) (n int, err error) {
 		err = io.EOF
 	}
 	return n, err
-}
-
-// readAt reads up to the end of the part, from an offset in it.
-func (p *part) readAt(b []byte, off int64) (int, error) {
-	if p.file == nil {
-		return copy(b, p.line[off:]), nil
-	}
-	b = b[:min(int64(len(b)), p.size-off)]
-	off += p.off
-	n, err := p.file.ReadAt(b, off)
-	switch {
-	case n < len(b) && (err == nil || errors.Is(err, io.EOF)):
-		return n, errCut // it was emptied
-	case n < len(b):
-		return n, err
-	case bytes.IndexByte(b, 0) < 0:
-		return n, nil // nothing of it is a hole
-	}
-	if from, to := DataAt(p.file, off); from > off || to < off+int64(n) {
-		return 0, errCut
-	}
-	return n, nil
 }
 
 // Tail gives where the last so many lines begin; 0 is none. A line without its end counts.

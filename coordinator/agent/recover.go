@@ -28,16 +28,8 @@ const patience = 3 * time.Second
 // or the gate, its descendants and the agent's group are gone, the run's cgroup is
 // empty, no process carries the run's marker in its environment, and nobody holds
 // the run's lock. No process is ever signalled by its pid alone. The empty cgroup
-// is removed, and the run's output is left as a run that ends by itself leaves it.
+// is removed.
 func Recover(ctx context.Context, runDir, runID string) error {
-	err := recoverRun(ctx, runDir, runID)
-	if err == nil {
-		_ = compact(runDir, false) // as it is, it can be read as well
-	}
-	return err
-}
-
-func recoverRun(ctx context.Context, runDir, runID string) error {
 	boot, err := bootID()
 	if err != nil {
 		return unproved(runID, err)

@@ -31,7 +31,7 @@ const (
 
 	outputHead = 4 << 10 // bytes of a command's output that are told
 	outputTail = 4 << 10
-	mostOutput = 8 << 20 // bytes of it that its file keeps
+	mostOutput = 8 << 20 // bytes of it that its file keeps; of more the last keptOutput
 )
 
 // Verify runs one command; see coordinator.Shell. Its output stands in the run's
@@ -49,10 +49,9 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 	}
 	w, began := &window{started: v.Started, printed: v.Printed}, time.Now()
 	e := s.supervise(ctx, spec{
-		turn: turn, argv: []string{shellPath, "-c", v.Command}, merged: true, most: mostOutput,
+		turn: turn, argv: []string{shellPath, "-c", v.Command}, merged: true, short: true,
 		env: s.agentEnv(turn, envIteration+"="+strconv.Itoa(v.Iteration)),
 	}, w)
-	w.size += e.skipped
 	r := result(&e, v.Timeout)
 	r.Cut = e.cut
 	r.Output, r.Duration = w.String(), time.Since(began)

@@ -41,7 +41,7 @@ type spec struct {
 	stdin  string // path of the standard input; "": the prompt
 	cli    bool   // the program is one of a version that may be unknown
 	merged bool   // stderr goes where stdout goes
-	most   int64  // bytes of stdout in its file, about; of more only the last ones are kept; 0: all are
+	short  bool   // of a long stdout only the end is kept: see shorten
 
 	limits Resources // these two come from the runner
 	cgroup cgroup
@@ -87,7 +87,6 @@ type ended struct {
 	stderr  []byte    // the last part of it
 	held    bool      // the lock is held by a process outside the run
 	cut     bool      // its file has not all of its output
-	skipped int64     // bytes of its output that nobody has read
 }
 
 // supervise carries out one run and returns when nothing of it is left. It calls
@@ -100,13 +99,12 @@ func (r *Runner) supervise(ctx context.Context, s spec, out sink) ended {
 	if err != nil {
 		return ended{err: err, end: endReport{Shortage: coordinator.ShortageOf(err)}}
 	}
-	tail.most = s.most
 	defer tail.close()
 	h, err := r.begin(s)
 	if err != nil {
 		return ended{err: err, end: endReport{Shortage: cmp.Or(coordinator.ShortageOf(err), tail.gateShort())}}
 	}
-	w := &watch{runner: r, limits: s.turn.Limits, out: out, held: h, tail: tail}
+	w := &watch{runner: r, limits: s.turn.Limits, short: s.short, out: out, held: h, tail: tail}
 	w.grace = s.start().Grace
 	w.run(ctx)
 	w.finish(ctx, s.turn.RunDir)
@@ -121,6 +119,7 @@ type watch struct {
 	runner *Runner
 	limits coordinator.RunLimits
 	grace  time.Duration
+	short  bool
 	out    sink
 	held   *held
 	tail   *tail
@@ -184,7 +183,6 @@ func (w *watch) look() {
 		w.out.feed(p)
 	}
 	w.out.aside(w.tail.readErr())
-	w.tail.bound()
 	now := time.Now()
 	if total := w.tail.total(); total > w.total {
 		w.total, w.last = total, now
@@ -254,13 +252,13 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 		before = w.tail.off
 		w.look()
 	}
-	w.ended.stderr, w.ended.skipped = w.tail.stderrEnd(), w.tail.skipped
+	w.ended.stderr = w.tail.stderrEnd()
 	if short := w.tail.gateShort(); w.ended.lost && !w.ended.started && short != 0 {
 		w.ended.end = endReport{Exit: -1, Err: short.Error(), Shortage: short}
 	}
-	w.ended.cut = w.tail.first > 0 || w.tail.gone > 0
-	if w.tail.most > 0 && !w.ended.held { // one outside the run may go on writing
-		_ = compact(runDir, w.tail.first > 0) // as it is, it can be read as well
+	w.ended.cut = w.tail.gone > 0
+	if w.short && w.tail.size() > mostOutput && !w.ended.held { // one outside the run may go on writing
+		w.ended.cut = shorten(runDir) == nil || w.ended.cut
 	}
 }
 
@@ -287,10 +285,7 @@ type tail struct {
 	beginErr       int64
 	offErr         int64 // of stderr, read so far
 	buf            []byte
-	most           int64 // of stdout in its file; 0: no bound
-	first          int64 // of stdout: its file has nothing before it
-	gone           int64 // that the run itself has emptied: off and gone are the place in its output
-	skipped        int64 // of stdout, was cut out before it was read
+	gone           int64 // bytes that the run itself has removed: off and gone are the place in its output
 }
 
 // openTail opens the files, which it makes if need be.
@@ -326,16 +321,12 @@ func (t *tail) close() {
 
 // read gives the next bytes of stdout, none when there are no more.
 func (t *tail) read() []byte {
-	n, from, err := coordinator.ReadData(t.stdout, t.buf, t.off)
+	if size := t.size(); size < t.off { // the run itself has cut it off, as "echo x > /dev/stderr" does
+		t.gone, t.off = t.gone+t.off, 0
+	}
+	n, err := t.stdout.ReadAt(t.buf, t.off)
 	if err != nil && err != io.EOF {
 		return nil // the file is ours and open: looked at again with the next tick
-	}
-	if from > t.off { // it was emptied, by one who goes on at an offset of his own
-		t.moveTo(from)
-		return t.read()
-	}
-	if n == 0 && t.emptied() {
-		return t.read()
 	}
 	t.off += int64(n)
 	p := t.buf[:n]
@@ -365,16 +356,6 @@ func (t *tail) readErr() []byte {
 	return p[:n]
 }
 
-// emptied reports whether the run itself has cut off its output, as "echo x >
-// /dev/stderr" does where that is a file, and goes back to the begin of it.
-func (t *tail) emptied() bool {
-	if t.size() >= t.off {
-		return false
-	}
-	t.moveTo(0)
-	return true
-}
-
 // size gives that of stdout's file.
 func (t *tail) size() int64 {
 	fi, err := t.stdout.Stat()
@@ -384,46 +365,9 @@ func (t *tail) size() int64 {
 	return fi.Size()
 }
 
-// moveTo goes on at another offset, because what stands before it is gone.
-func (t *tail) moveTo(off int64) {
-	t.gone += t.off - off
-	t.off, t.first = off, off
-}
-
-// bound cuts the begin out of stdout when it is too long. That becomes a hole: what is
-// written meanwhile is not touched, and each offset stays what it is. [coordinator.Output]
-// reads such a file.
-func (t *tail) bound() {
-	size := t.size()
-	if t.most == 0 || size-t.first <= t.most {
-		return
-	}
-	from := (size - keptOutput) / keptOutput * keptOutput // holes are of whole blocks
-	if punch(t.stdout, from) != nil {
-		return // looked at again with the next tick
-	}
-	t.skipped += max(0, from-t.off)
-	t.off, t.first = max(t.off, from), from
-}
-
-// rewrite makes a hole of the first n bytes where punch cannot: it empties the file and
-// writes what stays to where it was. What the run writes in that very moment is lost.
-func rewrite(f *os.File, n int64) error {
-	kept, err := io.ReadAll(io.NewSectionReader(f, n, mostOutput))
-	if err != nil {
-		return err
-	}
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	_, err = f.WriteAt(kept, n)
-	return err
-}
-
-// compact makes a file without a hole of an output that was cut: its last bytes, below a
-// line that says so. That it was cut shows in a hole too, but not on every file system.
-// Nobody writes to it any more; who reads it goes on with the old file.
-func compact(runDir string, cut bool) error {
+// shorten keeps of an output that is longer than mostOutput the last bytes alone, below a
+// line that says so. Nobody writes to it any more; who reads it goes on with the old file.
+func shorten(runDir string) error {
 	f, err := coordinator.OpenOutput(runDir, stdoutName)
 	if err != nil {
 		return err
@@ -433,16 +377,12 @@ func compact(runDir string, cut bool) error {
 	if err != nil || fi.Size() <= mostOutput {
 		return err
 	}
-	size := fi.Size()
-	if begin, end := coordinator.DataAt(f, 0); !cut && begin == 0 && end >= size {
-		return nil
-	}
-	from, _ := coordinator.DataAt(f, size-keptOutput)
-	text := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", from)
-	kept, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
+	from := fi.Size() - keptOutput
+	kept, err := io.ReadAll(io.NewSectionReader(f, from, keptOutput))
 	if err != nil {
 		return err
 	}
+	text := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", from)
 	return durable.ReplaceFile(durable.OS, f.Name(), append(text, kept...))
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -31,7 +32,7 @@ type follower struct {
 	active bool     // the newest run is at work
 	ended  bool     // the task has ended
 	file   *os.File // of runs[0]; nil until it exists
-	output coordinator.Output
+	off    int64    // of the next byte
 }
 
 // errLagged says that a subscription was closed because it was too slow.
@@ -141,12 +142,13 @@ func (f *follower) copyFile() error {
 		if err != nil {
 			return err
 		}
-		f.file, f.output = file, coordinator.Output{File: file}
+		f.file, f.off = file, 0
 	}
-	if fi, err := f.file.Stat(); err == nil && fi.Size() < f.output.Off {
-		f.output.Off = 0 // the run has emptied it
+	if fi, err := f.file.Stat(); err == nil && fi.Size() < f.off {
+		f.off = 0 // the run has emptied it
 	}
-	_, err := io.Copy(f.out, &f.output)
+	n, err := io.Copy(f.out, io.NewSectionReader(f.file, f.off, math.MaxInt64-f.off))
+	f.off += n
 	return err
 }
 

@@ -234,7 +234,7 @@ func lastLog(runDir string) (text, note string) {
 		return "", "It cannot be read: " + plain(err)
 	}
 	from := max(0, size-pageLog)
-	data, err := io.ReadAll(io.LimitReader(&coordinator.Output{File: f, Off: from}, pageLog))
+	data, err := io.ReadAll(io.NewSectionReader(f, from, pageLog))
 	switch {
 	case err != nil:
 		return "", "It cannot be read: " + plain(err)
