@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,217 +49,132 @@ const (
 // An ArchiveEntry is what the index of the archive says of a task that was moved
 // out: what is needed of it every day, and where all of it stands.
 type ArchiveEntry struct {
-	ID        string
-	Status    string    // its last one
-	Key       string    // idempotency key; "" if it has none
-	Parent    string    // the task that has queued it; "" if none has
-	Trigger   string    // why that has
-	UpdatedAt time.Time // of its last record; zero if it has none
-	File      string    // base name of the file in archive/
-	Off       int64     // offset of its record there
+	ID        string    `json:"id,omitempty"`
+	Status    string    `json:"status,omitempty"`   // its last one
+	Key       string    `json:"key,omitempty"`      // idempotency key; "" if it has none
+	Parent    string    `json:"parent,omitempty"`   // the task that has queued it; "" if none has
+	Trigger   string    `json:"trigger,omitempty"`  // why that has
+	UpdatedAt time.Time `json:"updatedAt,omitzero"` // of its last record; zero if it has none
+	File      string    `json:"file,omitempty"`     // base name of the file in archive/
+	Off       int64     `json:"off,omitempty"`      // offset of its record there
 }
 
-// An indexLine is one line of archive/index. A line with Through begins a
-// compaction; the others say what it did.
+// An indexLine is one line of archive/index. One with Through begins a compaction; the
+// Lines behind it say what that did.
 type indexLine struct {
 	Through uint64 `json:"through,omitempty"` // highest seq that the compaction merged or moved out
-	Before  uint64 `json:"before,omitempty"`  // the same of the compaction before it; 0: it was the first
+	Lines   int    `json:"lines,omitempty"`
 
-	ID        string    `json:"id,omitempty"`
-	Status    string    `json:"status,omitempty"`
-	Key       string    `json:"key,omitempty"`
-	Parent    string    `json:"parent,omitempty"`
-	Trigger   string    `json:"trigger,omitempty"`
-	UpdatedAt time.Time `json:"updatedAt,omitzero"`
-	File      string    `json:"file,omitempty"`
-	Off       int64     `json:"off,omitempty"`
+	ArchiveEntry
 
 	Adopted string `json:"adopted,omitempty"` // digest of a hand-written section that was adopted
 	N       int    `json:"n,omitempty"`       // number of such sections of equal text
-}
-
-// A compaction is what the index says of one.
-type compaction struct {
-	through, before uint64
-	entries         []ArchiveEntry
-	adopted         map[string]int
 }
 
 // An archive is what is known of a state directory's archive.
 type archive struct {
 	entries []ArchiveEntry // in order; a later one of an id counts
 	adopted map[string]int // digest to number of hand-written sections that were adopted before the last compaction
+	end     int64          // of these in the index; 0: it must be written anew
 }
 
-// readArchive reads the index as it belongs to a journal whose first record says
-// through. What a compaction wrote that did not come to its end is not in it. The
-// index is a cache: if it is not whole it is put together from the archive's files.
-// With through 0, where a journal was rebuilt, every entry counts: a task that the
-// journal names is not in the archive, whatever its index says.
-func readArchive(fsys durable.FS, dir string, through uint64) (a *archive, whole bool, err error) {
-	list, err := readIndex(fsys, dir)
-	if err != nil {
-		return nil, false, err
+// readArchive returns the archive as it belongs to the journal in dir, and up to which seq
+// that is compacted.
+//
+// The index is a cache. It counts up to the compaction that the journal begins with: what
+// is behind that in it was written by one that did not come to its end, and the next one
+// cuts it off. If the index does not have all of that, the archive's files have.
+func readArchive(fsys durable.FS, dir string) (a *archive, through uint64, err error) {
+	if through, err = compactedThrough(fsys, dir); err != nil {
+		return nil, 0, err
 	}
-	chain := list
 	if through > 0 {
-		if chain, whole = chainOf(list, through); !whole {
-			a, err := rebuildArchive(fsys, dir, through)
-			return a, false, err
-		}
+		a, err = readIndex(fsys, dir, through)
 	}
-	a = &archive{adopted: map[string]int{}}
-	for _, c := range chain {
-		a.entries = append(a.entries, c.entries...)
-		for digest, n := range c.adopted {
-			if through > 0 {
-				a.adopted[digest] += n
-			}
-		}
+	if a == nil && err == nil {
+		a, err = rebuildArchive(fsys, dir, through)
 	}
-	if through == 0 && len(a.entries) > 0 {
-		err = a.dropPresent(fsys, dir)
-	}
-	return a, true, err
+	return a, through, err
 }
 
-// dropPresent leaves out the tasks that the journal in dir names: the compaction that
-// moved them was cut off, or they were brought back.
-func (a *archive) dropPresent(fsys durable.FS, dir string) error {
-	data, err := durable.ReadFile(fsys, filepath.Join(dir, journalName))
+// readIndex returns what archive/index has up to the compaction that ended at through; nil
+// if it does not have all of that.
+func readIndex(fsys durable.FS, dir string, through uint64) (*archive, error) {
+	data, err := durable.ReadFile(fsys, filepath.Join(dir, archiveDir, indexName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
-	}
-	present := map[string]bool{}
-	eachRecord(data, func(s *Section) { present[nameOf(s)] = true })
-	a.entries = slices.DeleteFunc(a.entries, func(e ArchiveEntry) bool { return present[string(KindTask)+" "+e.ID] })
-	return nil
-}
-
-// chainOf gives the compactions that led to the one that ended at through, oldest
-// first, and whether all of them are there. Others were begun and not finished.
-func chainOf(list []*compaction, through uint64) (chain []*compaction, whole bool) {
-	for _, c := range slices.Backward(list) {
-		if through > 0 && c.through == through {
-			chain = append(chain, c)
-			through = c.before
-		}
-	}
-	slices.Reverse(chain)
-	return chain, through == 0
-}
-
-// readIndex gives the compactions in archive/index, none if it is not there. A
-// line that cannot be read, such as the last one after a crash, spoils its compaction.
-func readIndex(fsys durable.FS, dir string) (list []*compaction, err error) {
-	data, err := durable.ReadFile(fsys, filepath.Join(dir, archiveDir, indexName))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var c *compaction
+	a := &archive{adopted: map[string]int{}}
+	head, left := indexLine{}, 0 // the compaction, and how many of its lines follow
 	for line := range bytes.Lines(data) {
 		var l indexLine
-		bad := line[len(line)-1] != '\n' || json.Unmarshal(line, &l) != nil
-		switch {
-		case bad && isHeader(line):
-			c = nil // the next compaction, which has just begun or was cut off
-		case bad && c != nil:
-			c.through = 0 // no chain finds it
-		case bad:
+		if json.Unmarshal(line, &l) != nil || line[len(line)-1] != '\n' || (l.Through > 0) != (left == 0) {
+			return nil, nil
+		}
+		switch a.end += int64(len(line)); {
 		case l.Through > 0:
-			c = &compaction{through: l.Through, before: l.Before, adopted: map[string]int{}}
-			list = append(list, c)
-		case c == nil:
+			head, left = l, l.Lines+1
 		case l.ID != "":
-			c.entries = append(c.entries, ArchiveEntry{l.ID, l.Status, l.Key, l.Parent, l.Trigger, l.UpdatedAt, l.File, l.Off})
-		case l.Adopted != "":
-			c.adopted[l.Adopted] += l.N
+			a.entries = append(a.entries, l.ArchiveEntry)
+		default:
+			a.adopted[l.Adopted] += l.N
+		}
+		if left--; left == 0 && head.Through == through {
+			return a, nil
 		}
 	}
-	return list, nil
+	return nil, nil
 }
 
-// isHeader reports whether a line of the index, or what is there of it, is one that begins
-// a compaction: as far as it goes, it is equal.
-func isHeader(line []byte) bool {
-	const begins = `{"through":`
-	line = bytes.TrimSuffix(line, []byte("\n"))
-	n := min(len(line), len(begins))
-	return string(line[:n]) == begins[:n]
-}
-
-// appendIndex adds a compaction to archive/index and makes it durable.
-func appendIndex(fsys durable.FS, dir string, c *compaction) error {
+// writeIndex writes a compaction behind the end of the archive in its index, and makes it
+// durable. It returns the new end.
+func writeIndex(fsys durable.FS, dir string, through uint64, a *archive) (end int64, err error) {
+	lines := []indexLine{{Through: through, Lines: len(a.entries) + len(a.adopted)}}
+	for _, e := range a.entries {
+		lines = append(lines, indexLine{ArchiveEntry: e})
+	}
+	for _, digest := range slices.Sorted(maps.Keys(a.adopted)) {
+		lines = append(lines, indexLine{Adopted: digest, N: a.adopted[digest]})
+	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	err := enc.Encode(indexLine{Through: c.through, Before: c.before})
-	for _, e := range c.entries {
-		err = errors.Join(err, enc.Encode(indexLine{ID: e.ID, Status: e.Status, Key: e.Key, Parent: e.Parent, Trigger: e.Trigger, UpdatedAt: e.UpdatedAt, File: e.File, Off: e.Off}))
-	}
-	for _, digest := range sortedNames(c.adopted) {
-		err = errors.Join(err, enc.Encode(indexLine{Adopted: digest, N: c.adopted[digest]}))
-	}
-	if err != nil {
-		return err
-	}
-	_, err = appendTo(fsys, filepath.Join(dir, archiveDir, indexName), "", out.Bytes())
-	return err
-}
-
-func sortedNames[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for k := range m {
-		names = append(names, k)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// appendTo appends data to a file and makes it durable, but for the name of a file
-// that is new. It gives where data begins. A new file begins with header. After an
-// error the file is as it was, as far as the disk allows.
-func appendTo(fsys durable.FS, name, header string, data []byte) (off int64, err error) {
-	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, durable.FileMode)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if fi.Size() > 0 {
-		if header, err = lineEnd(f, fi.Size()); err != nil {
+	for _, l := range lines {
+		if err := enc.Encode(l); err != nil {
 			return 0, err
 		}
 	}
-	_, err = f.Write(append([]byte(header), data...))
+	return a.end + int64(out.Len()), writeBehind(fsys, filepath.Join(dir, archiveDir, indexName), a.end, out.Bytes())
+}
+
+// writeBehind makes data what stands behind offset end of a file, durable but for the name
+// of a new file. After an error nothing stands there, as far as the disk allows.
+func writeBehind(fsys durable.FS, name string, end int64, data []byte) (err error) {
+	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, durable.FileMode)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fi, err := f.Stat()
+	if err == nil && fi.Size() > end {
+		err = f.Truncate(end)
+	}
+	if err == nil {
+		_, err = f.Write(data)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
 	if err != nil {
-		return 0, errors.Join(fmt.Errorf("%s: %w", name, err), f.Truncate(fi.Size()))
+		return errors.Join(fmt.Errorf("%s: %w", name, err), f.Truncate(end))
 	}
-	return fi.Size() + int64(len(header)), nil
+	return nil
 }
 
-// lineEnd gives the line end that a crash may have cut off the end of a file.
-func lineEnd(f durable.File, size int64) (string, error) {
-	var last [1]byte
-	if _, err := f.ReadAt(last[:], size-1); err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	if last[0] != '\n' {
-		return "\n", nil
-	}
-	return "", nil
-}
-
-// compactedThrough gives what the first record of journal.md says if that is the
+// compactedThrough returns what the first record of journal.md says if that is the
 // mark of a compaction: the highest seq before it. Zero if there is none.
 func compactedThrough(fsys durable.FS, dir string) (through uint64, err error) {
 	f, err := fsys.OpenFile(filepath.Join(dir, journalName), os.O_RDONLY, 0)
@@ -284,7 +200,7 @@ type mark struct {
 	merged       int
 }
 
-// markOf gives the mark at the beginning of a journal's bytes, and where it ends;
+// markOf returns the mark at the beginning of a journal's bytes, and where it ends;
 // a zero mark if there is none.
 func markOf(data []byte) (m mark, end int) {
 	_, pos, ok := cutLine(data, 0) // the version line
@@ -318,32 +234,27 @@ func markIn(s *Section) (m mark, ok bool) {
 	return mark{s.Seq, through, int(merged)}, true
 }
 
-// adoptedBefore gives the digests of the hand-written sections that were adopted
+// adoptedBefore returns the digests of the hand-written sections that were adopted
 // before the last compaction, with the number of sections of each: a buffer from
 // before it may still have them.
 func adoptedBefore(fsys durable.FS, dir string) (map[string]int, error) {
-	through, err := compactedThrough(fsys, dir)
-	if err != nil || through == 0 {
+	if through, err := compactedThrough(fsys, dir); err != nil || through == 0 {
 		return nil, err
 	}
-	a, _, err := readArchive(fsys, dir, through)
+	a, _, err := readArchive(fsys, dir)
 	if err != nil {
 		return nil, err
 	}
 	return a.adopted, nil
 }
 
-// ReadArchive gives the entries of the archive in dir, in the order in which they
+// ReadArchive returns the entries of the archive in dir, in the order in which they
 // were moved out, each id once. It needs no lock. A nil fsys is the machine's.
 func ReadArchive(fsys durable.FS, dir string) ([]ArchiveEntry, error) {
 	if fsys == nil {
 		fsys = durable.OS
 	}
-	through, err := compactedThrough(fsys, dir)
-	if err != nil {
-		return nil, err
-	}
-	a, _, err := readArchive(fsys, dir, through)
+	a, _, err := readArchive(fsys, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -382,10 +293,11 @@ func ReadArchived(fsys durable.FS, dir string, e ArchiveEntry) (s *Section, err 
 	return s, err
 }
 
-// rebuildArchive puts the index together from the archive's files.
+// rebuildArchive puts the index together from the archive's files. A task that the journal
+// has is not in the archive: the compaction that moved it was cut off, or it was brought back.
 func rebuildArchive(fsys durable.FS, dir string, through uint64) (*archive, error) {
 	a := &archive{}
-	old := map[uint64][]byte{} // the superseded records; a seq that stands twice was archived by a compaction that failed, too
+	old := map[uint64][]byte{} // the superseded records; one that was cut off has archived some, too
 	for _, name := range archiveNames(time.Now()) {
 		data, err := durable.ReadFile(fsys, filepath.Join(dir, archiveDir, name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -404,25 +316,25 @@ func rebuildArchive(fsys durable.FS, dir string, through uint64) (*archive, erro
 			}
 		})
 	}
-	a.adopted = adoptedIn(joined(old))
-	return a, a.dropPresent(fsys, dir) // of a compaction that was cut off
+	var journal []byte
+	for _, seq := range slices.Sorted(maps.Keys(old)) {
+		journal = append(append(journal, old[seq]...), '\n')
+	}
+	a.adopted = adoptedIn(journal)
+	if len(a.entries) == 0 {
+		return a, nil
+	}
+	data, err := durable.ReadFile(fsys, filepath.Join(dir, journalName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	present := map[string]bool{}
+	eachRecord(data, func(s *Section) { present[nameOf(s)] = true })
+	a.entries = slices.DeleteFunc(a.entries, func(e ArchiveEntry) bool { return present[string(KindTask)+" "+e.ID] })
+	return a, nil
 }
 
-// joined gives records in the order of their seqs, as a journal has them.
-func joined(records map[uint64][]byte) []byte {
-	seqs := make([]uint64, 0, len(records))
-	for seq := range records {
-		seqs = append(seqs, seq)
-	}
-	slices.Sort(seqs)
-	var out []byte
-	for _, seq := range seqs {
-		out = append(append(out, records[seq]...), '\n')
-	}
-	return out
-}
-
-// eachRecord gives the records in data that stand there as stint wrote them.
+// eachRecord calls f with the records in data that stand there as stint wrote them.
 func eachRecord(data []byte, f func(*Section)) {
 	var s Section
 	for pos := 0; pos < len(data); {
@@ -445,10 +357,10 @@ func eachRecord(data []byte, f func(*Section)) {
 // firstArchive is the year of the oldest archive that there can be.
 const firstArchive = 2025
 
-// archiveName gives the file into which a compaction moves records at t.
+// archiveName returns the file into which a compaction moves records at t.
 func archiveName(t time.Time) string { return t.UTC().Format("tasks-2006-01.md") }
 
-// archiveNames gives the names that archives up to the year after now can have, in
+// archiveNames returns the names that archives up to the year after now can have, in
 // order: a file system of the ledger lists no directories.
 func archiveNames(now time.Time) []string {
 	var names []string
@@ -458,11 +370,7 @@ func archiveNames(now time.Time) []string {
 	return names
 }
 
-func archivePath(dir string) string { return filepath.Join(dir, archiveDir) }
-
-func archiveFile(dir, name string) string { return filepath.Join(dir, archiveDir, name) }
-
-// adoptedIn gives the digests of the hand-written sections that the records of a
+// adoptedIn returns the digests of the hand-written sections that the records of a
 // journal have adopted, as they were last seen, with the number of each.
 func adoptedIn(journal []byte) map[string]int {
 	n := map[string]int{}
@@ -477,19 +385,15 @@ func adoptedIn(journal []byte) map[string]int {
 // openArchive tells the fold what is in the archive, and makes an index anew that
 // was lost.
 func (l *Log) openArchive() error {
-	through, err := compactedThrough(l.opts.FS, l.opts.Dir)
+	a, through, err := readArchive(l.opts.FS, l.opts.Dir)
 	if err != nil {
 		return err
 	}
-	a, whole, err := readArchive(l.opts.FS, l.opts.Dir, through)
-	if err != nil {
-		return err
-	}
-	if !whole && through > 0 {
+	if a.end == 0 && through > 0 {
 		l.note(Notice{Text: fmt.Sprintf("%s was not whole: it was made anew from the archive's files, with %d tasks", filepath.Join(archiveDir, indexName), len(a.entries))})
-		err := durable.MkdirAll(l.opts.FS, archivePath(l.opts.Dir))
+		err := durable.MkdirAll(l.opts.FS, filepath.Join(l.opts.Dir, archiveDir))
 		if err == nil {
-			err = appendIndex(l.opts.FS, l.opts.Dir, &compaction{through: through, entries: a.entries, adopted: a.adopted})
+			a.end, err = writeIndex(l.opts.FS, l.opts.Dir, through, a)
 		}
 		if err != nil {
 			return err
@@ -499,4 +403,14 @@ func (l *Log) openArchive() error {
 	defer l.opts.Locker.Unlock()
 	l.giveArchive(a)
 	return nil
+}
+
+// giveArchive tells the fold what is in the archive. Locker is held.
+func (l *Log) giveArchive(a *archive) {
+	l.indexEnd = a.end
+	for _, e := range a.entries {
+		if l.opts.Archived != nil {
+			l.opts.Archived(e)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -206,7 +207,7 @@ func (c *compactor) prepare() error {
 		return err
 	}
 	c.report = CompactReport{Before: l.journal.size, After: l.journal.size, Merged: len(c.keep.Records)}
-	superseded, _ := c.superseded()
+	superseded := c.superseded()
 	if !hasText(superseded) && len(c.keep.Out) == 0 {
 		return nil
 	}
@@ -244,13 +245,13 @@ func (c *compactor) readFiles() (err error) {
 	return nil
 }
 
-// superseded gives the part of the old journal that goes to the archive: all but
+// superseded returns the part of the old journal that goes to the archive: all but
 // what the compaction before has merged, which is in the archive already.
-func (c *compactor) superseded() (data []byte, before uint64) {
+func (c *compactor) superseded() []byte {
 	m, end := markOf(c.data)
 	if end == 0 {
 		_, from, _ := cutLine(c.data, 0)
-		return c.data[from:], 0
+		return c.data[from:]
 	}
 	var s Section
 	for next := m.seq + 1; next <= m.seq+uint64(m.merged) && end < len(c.data); {
@@ -265,7 +266,7 @@ func (c *compactor) superseded() (data []byte, before uint64) {
 		end += n
 		next++
 	}
-	return c.data[end:], m.through
+	return c.data[end:]
 }
 
 // encode makes the new records and the new journal of them.
@@ -319,52 +320,55 @@ func (c *compactor) verify() error {
 // needed of that every day, all of it durable. An error has changed nothing that
 // counts.
 func (c *compactor) archiveAll() error {
-	l := c.log
-	dir := archivePath(l.opts.Dir)
-	if err := durable.MkdirAll(l.opts.FS, dir); err != nil {
+	fsys, dir := c.log.opts.FS, filepath.Join(c.log.opts.Dir, archiveDir)
+	if err := durable.MkdirAll(fsys, dir); err != nil {
 		return archiveError(err)
 	}
-	superseded, before := c.superseded()
-	data := append(bytes.TrimLeft(superseded, "\n"), '\n')
-	done := &compaction{through: l.seq, before: before, adopted: adoptedIn(c.data)}
-	if before == 0 {
-		if err := c.keepEntries(done); err != nil {
-			return archiveError(err)
-		}
+	done, err := c.indexed()
+	if err != nil {
+		return archiveError(err)
 	}
-	first := len(done.entries)
+	file := filepath.Join(dir, c.report.Archive)
+	end, data := int64(0), []byte(VersionLine+"\n\n")
+	if fi, err := fsys.Stat(file); err == nil && fi.Size() > 0 {
+		end, data = fi.Size(), []byte("\n") // a crash may have cut the last line off
+	}
+	data = append(append(data, bytes.TrimLeft(c.superseded(), "\n")...), '\n')
 	for _, m := range c.keep.Out {
-		m.Record.Seq = l.seq + 1
+		m.Record.Seq = c.log.seq + 1
 		m.Record.Add(KeyArchived, stamp(c.at))
-		m.Entry.File, m.Entry.Off = c.report.Archive, int64(len(data))
+		m.Entry.File, m.Entry.Off = c.report.Archive, end+int64(len(data))
 		done.entries = append(done.entries, m.Entry)
-		var err error
 		if data, err = AppendRecord(data, &m.Record); err != nil {
 			return fmt.Errorf("archive %s %s: %w", m.Record.Kind, m.Record.ID, err)
 		}
 	}
-	off, err := appendTo(l.opts.FS, archiveFile(l.opts.Dir, c.report.Archive), VersionLine+"\n\n", data)
-	if err != nil {
-		return archiveError(err)
+	if err = writeBehind(fsys, file, end, data); err == nil {
+		_, err = writeIndex(fsys, c.log.opts.Dir, c.log.seq, done)
 	}
-	for i := range done.entries[first:] {
-		done.entries[first+i].Off += off
-	}
-	err = appendIndex(l.opts.FS, l.opts.Dir, done)
 	if err == nil {
-		err = l.opts.FS.SyncDir(dir)
+		err = fsys.SyncDir(dir)
 	}
 	return archiveError(err)
 }
 
-// keepEntries takes over the entries of an archive whose journal was lost: the
-// first compaction of a rebuilt journal begins a new chain in the index.
-func (c *compactor) keepEntries(done *compaction) error {
-	a, _, err := readArchive(c.log.opts.FS, c.log.opts.Dir, 0)
-	if err == nil {
-		done.entries = append(done.entries, a.entries...)
+// indexed returns what goes into the index behind what is there, or all that it must have
+// if that is not whole.
+func (c *compactor) indexed() (*archive, error) {
+	l := c.log
+	a := &archive{adopted: adoptedIn(c.data), end: l.indexEnd}
+	fi, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, archiveDir, indexName))
+	if err == nil && fi.Size() >= a.end && a.end > 0 {
+		return a, nil
 	}
-	return err
+	whole, _, err := readArchive(l.opts.FS, l.opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for digest, n := range a.adopted {
+		whole.adopted[digest] += n
+	}
+	return whole, nil
 }
 
 func archiveError(err error) error {
@@ -404,11 +408,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) 
 	if l.opts.Reset == nil {
 		return nil, errors.Join(errors.New("what is in memory cannot be read anew; a restart does that"), file.Close())
 	}
-	through, err := compactedThrough(l.opts.FS, l.opts.Dir)
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	a, _, err := readArchive(l.opts.FS, l.opts.Dir, through)
+	a, _, err := readArchive(l.opts.FS, l.opts.Dir)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -441,14 +441,4 @@ func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) 
 		f.replaced()
 	}
 	return old, err
-}
-
-// giveArchive tells the fold what is in the archive. Locker is held.
-func (l *Log) giveArchive(a *archive) {
-	if l.opts.Archived == nil {
-		return
-	}
-	for _, e := range a.entries {
-		l.opts.Archived(e)
-	}
 }

@@ -532,7 +532,7 @@ func TestIndexOfAnotherCompaction(t *testing.T) {
 	w.compact("b")
 	w.close()
 	index := w.read("archive/index")
-	for _, more := range []string{`{"through":99,"before":5}` + "\n" + `{"id":"a","status":"done"}` + "\n", `{"through":99,"before":5}` + "\n" + `{"id":"a`, `{"through":9`, `{`} {
+	for _, more := range []string{`{"through":99,"lines":1}` + "\n" + `{"id":"a","status":"done"}` + "\n", `{"through":99,"lines":1}` + "\n" + `{"id":"a`, `{"through":9`, `{`} {
 		if err := os.WriteFile(w.path("archive/index"), []byte(index+more), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -278,7 +278,7 @@ func TestJournalThatCannotBePutBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		case "archive":
-			if err := os.MkdirAll(w.path("archive/index"), 0o700); err != nil {
+			if err := os.MkdirAll(w.path("archive/tasks-2026-11.md"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}

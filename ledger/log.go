@@ -106,19 +106,20 @@ func (o *Options) now() time.Time {
 // fdatasync for them, applies their records, answers them, and then appends the
 // same bytes to tasks.md.
 type Log struct {
-	opts    Options
-	journal *journal        // owned by the log's goroutine; sectionAt by anyone
-	dir     fileID          // the state directory that was opened
-	seq     uint64          // last one given; owned by the log's goroutine
-	batch   batch           // the present one; its memory serves the next one too; owned by the log's goroutine
-	waits   []time.Duration // for Observe; owned by the log's goroutine
-	edited  bool            // some record adopts the edit of another; owned by the log's goroutine
-	refused map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
-	stale   bool            // the fold lacks what the journal has; owned by the log's goroutine
-	lacks   lacks
-	recent  recent
-	tasks   *tasksFile
-	gone    map[string]bool // what Options.Deleted was last told; owned by the log's goroutine
+	opts     Options
+	journal  *journal        // owned by the log's goroutine; sectionAt by anyone
+	dir      fileID          // the state directory that was opened
+	seq      uint64          // last one given; owned by the log's goroutine
+	batch    batch           // the present one; its memory serves the next one too; owned by the log's goroutine
+	waits    []time.Duration // for Observe; owned by the log's goroutine
+	edited   bool            // some record adopts the edit of another; owned by the log's goroutine
+	refused  map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
+	stale    bool            // the fold lacks what the journal has; owned by the log's goroutine
+	lacks    lacks
+	indexEnd int64 // see archive; owned by the log's goroutine
+	recent   recent
+	tasks    *tasksFile
+	gone     map[string]bool // what Options.Deleted was last told; owned by the log's goroutine
 
 	looking sync.Mutex      // held while tasks.md is compared and taken over; guards the next three
 	held    map[string]bool // sections that are held as the work of a formatter

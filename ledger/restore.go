@@ -16,14 +16,11 @@ import (
 // its own that the ledger does not have belong to what was taken back.
 const ControlRestored = "restored"
 
-// The files of a restore until they have their places. That the second one is there
-// is the point of no return: it comes when the first one is durable.
-const (
-	restoredTasks   = TasksName + ".restored"
-	restoredJournal = journalName + ".restored"
-)
+// restoredName is the tasks.md of a restore until it has its place. That it is there is
+// the point of no return.
+const restoredName = TasksName + ".restored"
 
-// journalOf gives the journal that the sections of a tasks.md make: those with a
+// journalOf returns the journal that the sections of a tasks.md make: those with a
 // seq, in the order of the seqs, each seq once. Their order in the file is not always
 // that one: a record may have landed behind an old buffer, and those before it were
 // put back below. What a person copied is no record. known has the seqs.
@@ -60,113 +57,101 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note Record, backup stri
 	if err := finishRestore(fsys, dir); err != nil {
 		return err
 	}
-	before, err := copyLedger(fsys, dir, backup)
+	last, seen, err := copyLedger(fsys, dir, backup)
 	if err != nil {
 		return fmt.Errorf("the ledger could not be copied to %s, and is as it was: %w", backup, err)
 	}
-	journal, known, err := journalOf(Parse(tasks))
-	if err != nil {
-		return err
+	doc := Parse(tasks)
+	for i := range doc.Sections {
+		last = max(last, doc.Sections[i].Seq)
 	}
-	note.Seq = before.last + 1
-	for seq := range known {
-		note.Seq = max(note.Seq, seq+1)
-	}
-	if note.Seq > maxSeq {
+	if note.Seq = last + 1; note.Seq > maxSeq {
 		return fmt.Errorf("record %d is beyond the last number that there can be", note.Seq)
 	}
-	if journal, err = AppendRecord(journal, &note); err != nil {
+	tasks = tasks[:len(tasks):len(tasks)]
+	if len(tasks) > 0 && tasks[len(tasks)-1] != '\n' {
+		tasks = append(tasks, '\n')
+	}
+	if tasks, err = AppendRecord(tasks, &note); err != nil {
 		return err
 	}
-	tasks = withNewline(tasks)
-	if tasks, err = AppendRecord(tasks[:len(tasks):len(tasks)], &note); err != nil {
+	if _, _, err := journalOf(Parse(tasks)); err != nil { // the last moment to find that out
 		return err
 	}
-	if err := commitRestore(fsys, dir, tasks, journal, before.tasks); err != nil {
+	if err := commitRestore(fsys, dir, tasks, seen); err != nil {
 		return fmt.Errorf("%s was not restored: %w", TasksName, err)
 	}
 	return finishRestore(fsys, dir)
 }
 
-// withNewline ends a text with a newline, unless it is empty.
-func withNewline(text []byte) []byte {
-	if len(text) == 0 || text[len(text)-1] == '\n' {
-		return text
-	}
-	return append(text[:len(text):len(text)], '\n')
-}
-
-// before is the ledger as it was when it was copied.
-type before struct {
-	last  uint64 // highest seq
-	tasks fileID
-}
-
-// copyLedger copies both files of the ledger to a new directory.
-func copyLedger(fsys durable.FS, dir, backup string) (b before, err error) {
+// copyLedger copies both files of the ledger to a new directory. It returns the highest seq
+// in them, and tasks.md as it was.
+func copyLedger(fsys durable.FS, dir, backup string) (last uint64, seen fileID, err error) {
 	if err := durable.MkdirAll(fsys, backup); err != nil {
-		return b, err
+		return 0, seen, err
 	}
 	t := tasksFile{fs: fsys, path: filepath.Join(dir, TasksName)}
 	snap, err := t.read(context.Background())
 	if err != nil {
-		return b, err
+		return 0, seen, err
 	}
-	b.tasks = snap.id
 	journal, err := durable.ReadFile(fsys, filepath.Join(dir, journalName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return b, err
+		return 0, seen, err
 	}
-	for _, data := range [][]byte{snap.data, journal} {
+	for name, data := range map[string][]byte{TasksName: snap.data, journalName: journal} {
 		for _, s := range Parse(data).Sections {
-			b.last = max(b.last, s.Seq)
+			last = max(last, s.Seq)
+		}
+		if err := durable.WriteFile(fsys, filepath.Join(backup, name), data); err != nil {
+			return 0, seen, err
 		}
 	}
-	if err := durable.WriteFile(fsys, filepath.Join(backup, journalName), journal); err != nil {
-		return b, err
-	}
-	return b, durable.WriteFile(fsys, filepath.Join(backup, TasksName), snap.data)
+	return last, snap.id, nil
 }
 
-// commitRestore writes the two new files aside, if tasks.md is still as it was seen.
-func commitRestore(fsys durable.FS, dir string, tasks, journal []byte, seen fileID) error {
-	aside := filepath.Join(dir, restoredTasks)
-	err := durable.WriteFile(fsys, aside, tasks)
+// commitRestore writes the new tasks.md aside, if the old one is still as it was seen.
+func commitRestore(fsys durable.FS, dir string, tasks []byte, seen fileID) error {
+	path := filepath.Join(dir, restoredName)
+	f, err := writeNew(fsys, path+".tmp", tasks, durable.FileMode)
 	if err != nil {
 		return err
 	}
-	now, err := fsys.Stat(filepath.Join(dir, TasksName))
-	if err == nil && idOf(now) != seen {
+	now, err := idAt(fsys, filepath.Join(dir, TasksName))
+	if err = errors.Join(err, f.Close()); err == nil && now != seen {
 		err = ErrChanged
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = fsys.Rename(path+".tmp", path)
 	}
-	final := filepath.Join(dir, restoredJournal)
-	if err := durable.WriteFile(fsys, final, journal); err != nil {
-		_ = fsys.Remove(final) // it may have its name already; if it keeps that, the next start restores
-		return err
+	if err != nil {
+		return errors.Join(err, dropFile(fsys, path+".tmp"))
 	}
 	return nil
 }
 
-// finishRestore puts the files of a restore in their places, if one has got that
-// far. It is the first thing that is done to a ledger, because until then its
-// files may belong to two different ones; and it can be done again at any point.
+// finishRestore makes the journal of what a restore has written aside, and puts that in its
+// place, if one has got that far. It is the first thing that is done to a ledger, because
+// until then its files may belong to two different ones; and it can be done again at any
+// point.
 func finishRestore(fsys durable.FS, dir string) error {
-	journal := filepath.Join(dir, restoredJournal)
-	if _, err := fsys.Stat(journal); errors.Is(err, fs.ErrNotExist) {
+	path := filepath.Join(dir, restoredName)
+	tasks, err := durable.ReadFile(fsys, path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	err := fsys.SyncDir(dir) // what decides that there is no way back must last longer than what follows
+	var journal []byte
 	if err == nil {
-		err = fsys.Rename(filepath.Join(dir, restoredTasks), filepath.Join(dir, TasksName))
-	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) { // it has its place already
-		err = fsys.SyncDir(dir)
+		journal, _, err = journalOf(Parse(tasks))
 	}
 	if err == nil {
-		err = fsys.Rename(journal, filepath.Join(dir, journalName))
+		err = fsys.SyncDir(dir) // what decides that there is no way back must last longer than what follows
+	}
+	if err == nil {
+		err = durable.WriteFile(fsys, filepath.Join(dir, journalName), journal)
+	}
+	if err == nil {
+		err = fsys.Rename(path, filepath.Join(dir, TasksName))
 	}
 	if err == nil {
 		err = fsys.SyncDir(dir)

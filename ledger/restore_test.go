@@ -229,7 +229,7 @@ func lastOf(text string) uint64 {
 func TestRestoreSeesASave(t *testing.T) {
 	r := newRestoring(t)
 	hooked := &hookFS{FS: r.fs, before: map[string]func(){
-		"open tasks.md.restored": func() { r.save(t, "saved meanwhile\n") },
+		"open tasks.md.restored.tmp": func() { r.save(t, "saved meanwhile\n") },
 	}}
 	if err := ledger.Restore(hooked, memDir, r.copy, restoredNote, backupDir); !errors.Is(err, ledger.ErrChanged) {
 		t.Fatal(err)
