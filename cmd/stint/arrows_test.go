@@ -24,7 +24,8 @@ var arrows = map[string][]string{
 	"stint/coordinator/task":                  {"stint/state", "stint/prompt", "stint/memory"},
 	"stint/coordinator":                       {"stint/coordinator/task", "stint/state", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/prompt", "stint/memory"},
 	"stint/coordinator/agent":                 {"stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
-	"stint/coordinator/api":                   {"stint/coordinator", "stint/coordinator/task", "stint/state", "stint/session", "stint/ledger", "stint/ledger/durable"},
+	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state"},
+	"stint/coordinator/api":                   {"stint/coordinator/api/metrics", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/session", "stint/ledger", "stint/ledger/durable"},
 	"stint/coordinator/postgres":              {"stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger", "stint/ledger/durable"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {

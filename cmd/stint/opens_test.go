@@ -28,7 +28,7 @@ var opens = map[string]string{
 	"coordinator/agent/proc_linux.go readProc":         "the kernel's files",
 	"coordinator/agent/rlimit_linux.go asVictim":       "the kernel's files",
 	"coordinator/agent/rlimit_linux.go ownSpace":       "the kernel's files",
-	"coordinator/api/process.go ownMemory":             "the kernel's files",
+	"coordinator/api/metrics/process.go ownMemory":     "the kernel's files",
 	"coordinator/api/tcppeer_linux.go findRow":         "the kernel's files",
 	"coordinator/api/tcppeer_linux.go hasOpen":         "the kernel's files",
 	"coordinator/agent/gate.go open":                   "/dev/null",

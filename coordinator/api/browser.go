@@ -9,7 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 type (
@@ -68,9 +68,9 @@ func (s *Server) code(context.Context, *bareInput) (*codeOutput, error) {
 }
 
 // noPage says that there is no TCP port; failed is why there is none that should be, or "".
-func noPage(failed string) *coordinator.Error {
-	e := &coordinator.Error{
-		Code: coordinator.CodeConflict, Message: "this master has no page: " + cmp.Or(failed, "it opens no TCP port"),
+func noPage(failed string) *task.Error {
+	e := &task.Error{
+		Code: task.CodeConflict, Message: "this master has no page: " + cmp.Or(failed, "it opens no TCP port"),
 		Hint: "run one that does: stint serve (http = \"127.0.0.1:7433\")",
 	}
 	if failed != "" {
@@ -80,7 +80,7 @@ func noPage(failed string) *coordinator.Error {
 }
 
 func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, error) {
-	badCode := newProblem(http.StatusUnauthorized, coordinator.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
+	badCode := newProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
 	g := guardOf(ctx)
 	if g == nil {
 		return nil, badCode

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -50,7 +51,7 @@ const (
 // that while they last. Else the context of a call bounds it, and a call whose
 // context ended gives the context's cause.
 //
-// Errors of the master are [*coordinator.Error]; one that broke off in the middle
+// Errors of the master are [*task.Error]; one that broke off in the middle
 // of a call gives the code stopped.
 type Client struct {
 	socket string
@@ -87,7 +88,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Submit makes a task durable. Without an id in spec the client chooses one, so
 // that a request that had to be sent twice makes one task. The answer is without
 // the prompt.
-func (c *Client) Submit(ctx context.Context, spec coordinator.TaskSpec) (TaskView, error) {
+func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (TaskView, error) {
 	if err := checkText(&spec); err != nil {
 		return TaskView{}, err
 	}
@@ -102,7 +103,7 @@ func (c *Client) Submit(ctx context.Context, spec coordinator.TaskSpec) (TaskVie
 }
 
 // checkText refuses what JSON cannot carry unchanged.
-func checkText(spec *coordinator.TaskSpec) error {
+func checkText(spec *task.TaskSpec) error {
 	for _, f := range [...]struct {
 		name  string
 		texts []string
@@ -209,8 +210,8 @@ func (c *Client) State(ctx context.Context) ([]byte, error) {
 }
 
 // Health gives what the master says about itself.
-func (c *Client) Health(ctx context.Context) (coordinator.Health, error) {
-	var h coordinator.Health
+func (c *Client) Health(ctx context.Context) (task.Health, error) {
+	var h task.Health
 	err := c.call(ctx, http.MethodGet, "/v1/health", nil, &h)
 	return h, err
 }
@@ -260,8 +261,8 @@ func refPath(prefix, ref, action string) (string, error) {
 	case "":
 		return "", invalid("the reference is empty", "what there is: stint ls")
 	case ".", "..":
-		return "", &coordinator.Error{
-			Code: coordinator.CodeNotFound, Message: "nothing is called " + ref, Hint: "what there is: stint ls",
+		return "", &task.Error{
+			Code: task.CodeNotFound, Message: "nothing is called " + ref, Hint: "what there is: stint ls",
 		}
 	}
 	return prefix + url.PathEscape(ref) + action, nil
@@ -365,7 +366,7 @@ func (c *Client) do(ctx context.Context, method, path string, in any, accept str
 			return resp, nil
 		}
 		err = readError(resp)
-		if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeShortage}) || time.Since(begun) > shortWait {
+		if !errors.Is(err, &task.Error{Code: task.CodeShortage}) || time.Since(begun) > shortWait {
 			return nil, err
 		}
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if there is none
@@ -406,7 +407,7 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 // checkSize refuses a body that the master would not read.
 func checkSize(size int, in any) error {
 	most, hint := maxBody, "put the text into a file and name it in the prompt"
-	if _, ok := in.([]coordinator.TaskSpec); ok {
+	if _, ok := in.([]task.TaskSpec); ok {
 		most, hint = maxList, "submit it in several parts"
 	}
 	if size <= most {
@@ -427,8 +428,8 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	if uerr := (*url.Error)(nil); errors.As(err, &uerr) {
 		err = uerr.Err // without the URL, which names no real host
 	}
-	return &coordinator.Error{
-		Code:    coordinator.CodeStopped,
+	return &task.Error{
+		Code:    task.CodeStopped,
 		Message: fmt.Sprintf("the master at %s broke off the connection: %v", c.socket, err),
 		Hint:    "see what became of it: stint ls",
 	}
@@ -451,7 +452,7 @@ func readError(resp *http.Response) error {
 	if p.Code == "" {
 		p.Code = codeOf(resp.StatusCode)
 	}
-	return &coordinator.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint, Field: p.Field}
+	return &task.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint, Field: p.Field}
 }
 
 // RunLogs copies what one run of a task wrote to w; run is its id, a
@@ -520,7 +521,7 @@ func (n *noteError) Write(p []byte) (int, error) {
 // Events calls f with every change from now on, in order and in this goroutine,
 // until ctx ends (it gives ctx's cause), f gives an error (it gives that), or
 // the server ends the stream ([ErrStreamEnded]).
-func (c *Client) Events(ctx context.Context, f func(coordinator.Change) error) error {
+func (c *Client) Events(ctx context.Context, f func(task.Change) error) error {
 	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil, jsonLines)
 	if err != nil {
 		return err
@@ -528,7 +529,7 @@ func (c *Client) Events(ctx context.Context, f func(coordinator.Change) error) e
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	dec := json.NewDecoder(resp.Body)
 	for {
-		var change coordinator.Change
+		var change task.Change
 		if err := dec.Decode(&change); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -26,7 +26,7 @@ func TestPromptArrivesAsItWasSent(t *testing.T) {
 		"option":   "--help",
 		"replaced": "\ufffd",
 	} {
-		v, err := s.client.Submit(t.Context(), coordinator.TaskSpec{Prompt: prompt})
+		v, err := s.client.Submit(t.Context(), task.TaskSpec{Prompt: prompt})
 		if err == nil {
 			v, err = s.client.Task(t.Context(), v.ID)
 		}
@@ -34,18 +34,18 @@ func TestPromptArrivesAsItWasSent(t *testing.T) {
 			t.Errorf("%s: %v, %q", name, err, clip(v.Prompt))
 		}
 	}
-	for name, spec := range map[string]coordinator.TaskSpec{
+	for name, spec := range map[string]task.TaskSpec{
 		"prompt":      {Prompt: "a\xffb"},
 		"workspace":   {Prompt: "x", Workspace: "/caf\xe9"},
 		"session key": {Prompt: "x", SessionKey: "\xed\xa0\x80"},
 	} {
 		_, err := s.client.Submit(t.Context(), spec)
-		if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !strings.Contains(err.Error(), name) {
+		if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := s.client.Submit(t.Context(), coordinator.TaskSpec{Prompt: strings.Repeat("\x00", maxBody/6+1)})
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) {
+	_, err := s.client.Submit(t.Context(), task.TaskSpec{Prompt: strings.Repeat("\x00", maxBody/6+1)})
+	if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) {
 		t.Errorf("too large: %v", err)
 	}
 }
@@ -55,7 +55,7 @@ func TestClientRoundTrip(t *testing.T) {
 	s := serve(t, m, Options{})
 	c, ctx := s.client, t.Context()
 	at := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
-	v, err := c.Submit(ctx, coordinator.TaskSpec{Prompt: "hello", Agent: "codex", SessionKey: "web", Label: "l/1 & 2", NotBefore: at})
+	v, err := c.Submit(ctx, task.TaskSpec{Prompt: "hello", Agent: "codex", SessionKey: "web", Label: "l/1 & 2", NotBefore: at})
 	if err != nil || v.ID == "" || v.Status != state.Queued || !v.NotBefore.Equal(at) || v.Agent != "codex" {
 		t.Fatalf("%+v %v", v, err)
 	}
@@ -112,8 +112,8 @@ func TestOddReferences(t *testing.T) {
 			t.Errorf("wait %q: %q %v", id, v.ID, err)
 		}
 	}
-	for ref, code := range map[string]coordinator.Code{"": coordinator.CodeInvalid, ".": coordinator.CodeNotFound, "..": coordinator.CodeNotFound} {
-		if _, err := s.client.Task(t.Context(), ref); !errors.Is(err, &coordinator.Error{Code: code}) {
+	for ref, code := range map[string]task.Code{"": task.CodeInvalid, ".": task.CodeNotFound, "..": task.CodeNotFound} {
+		if _, err := s.client.Task(t.Context(), ref); !errors.Is(err, &task.Error{Code: code}) {
 			t.Errorf("%q: %v", ref, err)
 		}
 	}
@@ -166,7 +166,7 @@ func TestMasterThatDies(t *testing.T) {
 	c := Dial(ln.Addr().String())
 	for range 2 {
 		_, err = c.Wait(t.Context(), "a")
-		if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeStopped}) || errors.Is(err, ErrNoMaster) {
+		if !errors.Is(err, &task.Error{Code: task.CodeStopped}) || errors.Is(err, ErrNoMaster) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -216,7 +216,7 @@ func TestClientOutlivesItsMaster(t *testing.T) {
 	}
 	next := serveOn(t, m, Options{}, ln, s.socket)
 	defer next.client.Close()
-	if _, err := s.client.Submit(t.Context(), coordinator.TaskSpec{Prompt: "x"}); err != nil {
+	if _, err := s.client.Submit(t.Context(), task.TaskSpec{Prompt: "x"}); err != nil {
 		t.Errorf("with the successor: %v", err)
 	}
 	s.client.Close()

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 )
 
@@ -27,12 +27,12 @@ func TestCompactRoute(t *testing.T) {
 			t.Errorf("dry run %v: %+v %v", dry, got, err)
 		}
 	}
-	var bad *coordinator.Error
-	if err := s.client.call(t.Context(), "POST", "/v1/ledger/compact", compactBody{OlderThan: "30d"}, nil); !errors.As(err, &bad) || bad.Code != coordinator.CodeInvalid {
+	var bad *task.Error
+	if err := s.client.call(t.Context(), "POST", "/v1/ledger/compact", compactBody{OlderThan: "30d"}, nil); !errors.As(err, &bad) || bad.Code != task.CodeInvalid {
 		t.Errorf("a duration that is none: %v", err)
 	}
-	m.err = &coordinator.Error{Code: coordinator.CodeConflict, Message: "not now"}
-	if _, err := s.client.Compact(t.Context(), 0, false); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+	m.err = &task.Error{Code: task.CodeConflict, Message: "not now"}
+	if _, err := s.client.Compact(t.Context(), 0, false); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		t.Errorf("the master's error became %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // serveContent answers with a content, or with the parts of it that a header Range names.
@@ -37,7 +37,7 @@ func (w *rangeWriter) WriteHeader(status int) {
 	if w.cacheControl != "" {
 		w.Header().Set("Cache-Control", w.cacheControl)
 	}
-	p := newProblem(status, coordinator.CodeInvalid, "the header Range names nothing that is there; Content-Range says how many bytes there are", "for the last 1000 of them: Range: bytes=-1000")
+	p := newProblem(status, task.CodeInvalid, "the header Range names nothing that is there; Content-Range says how many bytes there are", "for the last 1000 of them: Range: bytes=-1000")
 	p.Field = "Range"
 	p.write(w.ResponseWriter)
 }
@@ -74,6 +74,6 @@ func (t turnstile) enter(ctx context.Context) (leave func(), err error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-time.After(patience):
-		return nil, &coordinator.Error{Code: coordinator.CodeTooMany, Message: "others ask for the same, which takes long, and only a few can at once", Hint: "try again"}
+		return nil, &task.Error{Code: task.CodeTooMany, Message: "others ask for the same, which takes long, and only a few can at once", Hint: "try again"}
 	}
 }

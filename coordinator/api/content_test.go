@@ -21,7 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -79,7 +79,7 @@ func TestLogRanges(t *testing.T) {
 			t.Errorf("%s %q: %d %q", c.query, c.header, w.Code, w.Header().Get("Content-Range"))
 		}
 		if w.Code >= 400 {
-			if p := decode[problem](t, w.Body.Bytes()); p.Status != c.status || p.Code != coordinator.CodeInvalid || p.Field == "" || w.Header().Get("Content-Type") != "application/problem+json" {
+			if p := decode[problem](t, w.Body.Bytes()); p.Status != c.status || p.Code != task.CodeInvalid || p.Field == "" || w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%s %q: %+v", c.query, c.header, p)
 			}
 			continue
@@ -305,7 +305,7 @@ func TestTurnstile(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = gate.enter(t.Context())
-		if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeTooMany}) {
+		if !errors.Is(err, &task.Error{Code: task.CodeTooMany}) {
 			t.Errorf("while another is at it: %v", err)
 		}
 		gone, cancel := context.WithCancel(t.Context())
@@ -374,7 +374,7 @@ func TestNoLinkOfARunIsFollowed(t *testing.T) {
 		for _, query := range []string{"", "?run=r1", "?stream=stderr", "?stream=prompt", "?tail=1", "?follow=true"} {
 			w := get(s, "/v1/tasks/a/logs"+query)
 			p := decode[problem](t, w.Body.Bytes())
-			if w.Code != 409 || p.Code != coordinator.CodeConflict || !strings.Contains(p.Detail, "is not read") || p.Hint == "" {
+			if w.Code != 409 || p.Code != task.CodeConflict || !strings.Contains(p.Detail, "is not read") || p.Hint == "" {
 				t.Errorf("%s, %s: %d %s", what, query, w.Code, w.Body)
 			}
 		}

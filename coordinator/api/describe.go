@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -107,7 +108,7 @@ func (d *describer) describeRefusals() {
 		p := newProblem(status, codeOf(status), r.example, r.hint)
 		about, headers := r.when, map[string]*huma.Param{}
 		if codes := codesOf(status); len(codes) > 0 {
-			p.Code = coordinator.Code(codes[0])
+			p.Code = task.Code(codes[0])
 			about += " Codes: `" + strings.Join(codes, "`, `") + "`."
 		}
 		for name := range p.GetHeaders() {
@@ -282,7 +283,7 @@ func newRegistry() huma.Registry {
 	})
 	for t, as := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[state.Task](): reflect.TypeFor[TaskView](), reflect.TypeFor[state.Status](): reflect.TypeFor[statusSchema](),
-		reflect.TypeFor[state.Class](): reflect.TypeFor[classSchema](), reflect.TypeFor[coordinator.Code](): reflect.TypeFor[codeSchema](),
+		reflect.TypeFor[state.Class](): reflect.TypeFor[classSchema](), reflect.TypeFor[task.Code](): reflect.TypeFor[codeSchema](),
 	} {
 		r.RegisterTypeAlias(t, as)
 	}

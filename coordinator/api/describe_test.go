@@ -11,7 +11,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -120,7 +120,7 @@ func TestDescriptionIsWhole(t *testing.T) {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}
-	for status, codes := range map[string][]coordinator.Code{"Conflict": {"ambiguous", "conflict"}, "PreconditionFailed": {"changed"}, "MisdirectedRequest": {"forbidden"}, "TooManyRequests": {"too-many"}} {
+	for status, codes := range map[string][]task.Code{"Conflict": {"ambiguous", "conflict"}, "PreconditionFailed": {"changed"}, "MisdirectedRequest": {"forbidden"}, "TooManyRequests": {"too-many"}} {
 		if about := lookup("#/components/responses/" + status)["description"].(string); !strings.HasSuffix(about, fmt.Sprintf("Codes: `%s`.", strings.Join(strings.Fields(strings.Trim(fmt.Sprint(codes), "[]")), "`, `"))) {
 			t.Errorf("%s: %s", status, about)
 		}

@@ -46,8 +46,8 @@
 // # Errors
 //
 // An error is application/problem+json (RFC 9457) with more members: code, a
-// [coordinator.Code]; message, which is detail; hint, the next command; and field, what
-// of the request is wrong. The client turns it back into the same [*coordinator.Error].
+// [task.Code]; message, which is detail; hint, the next command; and field, what
+// of the request is wrong. The client turns it back into the same [*task.Error].
 //
 // Every answer says in its header how many findings there are, whether dispatch is
 // paused, the number of the newest record, and with which configuration the master was
@@ -73,9 +73,8 @@
 //
 // GET /v1/health is about the process: it answers with 200, and says in one word how the
 // master is ([coordinator.HealthStatus]). GET /v1/ready is about tasks: 200 while they are
-// taken in, else 503 with the reason. GET /v1/metrics is for Prometheus. Counters begin
-// with the master, and no label has text that a user can choose without bound; requests
-// are counted by the pattern of their route, those that are refused over TCP by cause.
+// accepted, else 503 with the reason. GET /v1/metrics is for Prometheus: see the package
+// metrics.
 //
 // # A master that does not answer
 //

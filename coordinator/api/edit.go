@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 )
 
@@ -46,10 +46,10 @@ type patchBody struct {
 
 // Schema says that a patch has some of the fields of a task, or null in their place.
 func (patchBody) Schema(r huma.Registry) *huma.Schema {
-	task := r.Schema(reflect.TypeFor[coordinator.TaskSpec](), false, "")
+	spec := r.Schema(reflect.TypeFor[task.TaskSpec](), false, "")
 	patch := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
-	for _, name := range coordinator.EditableFields() {
-		field := *task.Properties[name]
+	for _, name := range task.EditableFields() {
+		field := *spec.Properties[name]
 		field.Nullable, field.Enum = true, nil // an enum would have to have null as well
 		field.PrecomputeMessages()
 		patch.Properties[name] = &field
@@ -63,14 +63,14 @@ func (b *patchBody) read(reg huma.Registry, schema *huma.Schema, data []byte) er
 	if err := checkJSON(data); err != nil {
 		return err
 	}
-	renamed, err := coordinator.RenameSpecs(data)
+	renamed, err := task.RenameSpecs(data)
 	if err != nil {
 		b.refused = asProblem(err) // huma would turn it into a text
 		return nil
 	}
 	b.fields = slices.Clone(renamed) // the memory of data is used again
 	f := newFaults(reg)
-	f.find(schema, renamed, decodeStrictly(renamed, new(coordinator.TaskSpec)))
+	f.find(schema, renamed, decodeStrictly(renamed, new(task.TaskSpec)))
 	return f.err()
 }
 
@@ -93,7 +93,7 @@ func (s *Server) edit(ctx context.Context, in *editInput) (*taskOutput, error) {
 	case in.Body.refused != nil:
 		return nil, in.Body.refused
 	}
-	patch := coordinator.Patch{Fields: in.Body.fields, Seqs: seqs}
+	patch := task.Patch{Fields: in.Body.fields, Seqs: seqs}
 	return s.answer(s.master.Edit(ctx, in.ID, patch, ledger.ByClient))
 }
 
@@ -114,8 +114,8 @@ func parseIfMatch(lines []string) (seqs []uint64, err error) {
 	case len(lines) == 0 || len(tags) == 1 && tags[0] == "*":
 		return nil, nil
 	case len(tags) == 0:
-		return nil, &coordinator.Error{
-			Code: coordinator.CodeInvalid, Message: "the header " + ifMatchHeader + " is empty",
+		return nil, &task.Error{
+			Code: task.CodeInvalid, Message: "the header " + ifMatchHeader + " is empty",
 			Hint: "send the ETag of the task as you last saw it, or leave the header out", Field: ifMatchHeader,
 		}
 	}

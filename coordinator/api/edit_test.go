@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -122,8 +122,8 @@ func TestClientEdits(t *testing.T) {
 	if err != nil || strings.TrimSpace(v.Note) != `{"label":"x"}` {
 		t.Errorf("%+v %v", v, err)
 	}
-	m.err = &coordinator.Error{Code: coordinator.CodeChanged, Message: "m"}
-	if _, err = s.client.Edit(t.Context(), "aa-2", []byte(`{}`)); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeChanged}) {
+	m.err = &task.Error{Code: task.CodeChanged, Message: "m"}
+	if _, err = s.client.Edit(t.Context(), "aa-2", []byte(`{}`)); !errors.Is(err, &task.Error{Code: task.CodeChanged}) {
 		t.Errorf("%v", err)
 	}
 }
@@ -133,7 +133,7 @@ func TestPatchIsDescribed(t *testing.T) {
 	doc := decode[description](t, ask(NewServer(newFake(t), Options{}), "GET", "/v1/openapi.json", "", "").Body.Bytes())
 	for _, contentType := range []string{jsonType, mergePatch} {
 		patch := doc.resolve(doc.Paths["/v1/tasks/{id}"]["patch"].RequestBody.Content[contentType].Schema)
-		for _, name := range coordinator.EditableFields() {
+		for _, name := range task.EditableFields() {
 			if field := patch.Properties[name]; !field.is("null") {
 				t.Errorf("%s: %s is %v", contentType, name, field.Type)
 			}

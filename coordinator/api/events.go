@@ -12,7 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 const (
@@ -40,7 +40,7 @@ func (s *Server) eventRoute(api huma.API) {
 		"An event `resync` says that it cannot be told what has changed: list anew. "+
 		"Whoever lists first gives the `Stint-Seq` of that answer as `after`, and misses nothing. "+
 		"A reader that is too slow is cut off, and comes back with Last-Event-ID. With Accept: application/jsonl each line is a change.")
-	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[coordinator.Change](), true, "")
+	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[task.Change](), true, "")
 	events.Responses = map[string]*huma.Response{"200": {Description: "A stream without an end", Content: map[string]*huma.MediaType{
 		eventStreamType: text("id: 1042\nevent: task\ndata: {\"seq\":1042,\"task\":{\"id\":\"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\",\"status\":\"queued\"}}\n\n"), jsonLines: {Schema: schema},
 	}}}
@@ -59,8 +59,8 @@ func (in *eventsInput) after() (seq uint64, ok bool, err error) {
 		return 0, false, nil
 	}
 	if seq, err = strconv.ParseUint(text, 10, 64); err != nil {
-		return 0, false, &coordinator.Error{
-			Code: coordinator.CodeInvalid, Field: name, Message: fmt.Sprintf("%s must be the number of a record, not %q", name, clip(text)),
+		return 0, false, &task.Error{
+			Code: task.CodeInvalid, Field: name, Message: fmt.Sprintf("%s must be the number of a record, not %q", name, clip(text)),
 			Hint: "use the id of the last event, or the Stint-Seq that answers have in their header",
 		}
 	}
@@ -91,11 +91,7 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamRespons
 		}
 		e.out.limit = s.opts.WriteTimeout
 		if hctx.Method() != http.MethodHead {
-			defer s.traffic.open("events")()
 			e.run(ctx)
-			if e.slow {
-				s.traffic.cut()
-			}
 			breakOff() // it has no end of its own
 		}
 	}}, nil
@@ -119,9 +115,8 @@ type eventStream struct {
 	lines     bool          // JSON lines, not Server-Sent Events
 	out       *streamWriter
 
-	seq  uint64 // up to which the reader was told
-	buf  []byte // what is to be sent
-	slow bool   // the reader was: it is cut off
+	seq uint64 // up to which the reader was told
+	buf []byte // what is to be sent
 }
 
 // run goes on until the reader or ctx has ended, or the reader lags.
@@ -152,7 +147,7 @@ func (e *eventStream) catchUp(ctx context.Context) (more bool) {
 }
 
 // follow sends what comes, as much as there is at a time.
-func (e *eventStream) follow(ctx context.Context, changes <-chan *coordinator.Change) {
+func (e *eventStream) follow(ctx context.Context, changes <-chan *task.Change) {
 	silence := e.heartbeat
 	if e.lines {
 		silence = math.MaxInt64 // what reads lines need not know comments
@@ -163,7 +158,6 @@ func (e *eventStream) follow(ctx context.Context, changes <-chan *coordinator.Ch
 		quiet.Reset(silence)
 		select {
 		case c, ok := <-changes:
-			e.slow = !ok
 			if !ok || !e.add(c) || !e.addWaiting(changes) {
 				return
 			}
@@ -176,12 +170,11 @@ func (e *eventStream) follow(ctx context.Context, changes <-chan *coordinator.Ch
 }
 
 // addWaiting adds what has come already. It gives false at the end.
-func (e *eventStream) addWaiting(changes <-chan *coordinator.Change) bool {
+func (e *eventStream) addWaiting(changes <-chan *task.Change) bool {
 	for {
 		select {
 		case c, ok := <-changes:
 			if !ok {
-				e.slow = true
 				e.flush()
 				return false
 			}
@@ -195,7 +188,7 @@ func (e *eventStream) addWaiting(changes <-chan *coordinator.Change) bool {
 }
 
 // add puts a change to what is to be sent, and sends that when it is enough.
-func (e *eventStream) add(c *coordinator.Change) bool {
+func (e *eventStream) add(c *task.Change) bool {
 	line, err := c.Line()
 	if err != nil {
 		return false
@@ -210,7 +203,7 @@ func (e *eventStream) add(c *coordinator.Change) bool {
 }
 
 // appendEvent adds a change as an event of the stream; line is its JSON with a line end.
-func appendEvent(b []byte, c *coordinator.Change, line []byte) []byte {
+func appendEvent(b []byte, c *task.Change, line []byte) []byte {
 	b = strconv.AppendUint(append(b, "id: "...), c.Seq, 10)
 	if c.Resync {
 		b = append(b, "\nevent: resync\ndata: "...)
@@ -225,6 +218,5 @@ func appendEvent(b []byte, c *coordinator.Change, line []byte) []byte {
 func (e *eventStream) flush() bool {
 	_, err := e.out.Write(e.buf)
 	e.buf = e.buf[:0]
-	e.slow = e.slow || isTooSlow(err)
 	return err == nil
 }

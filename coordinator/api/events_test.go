@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -237,7 +238,7 @@ func (e *eventSource) read(ctx context.Context, enough func() bool) error {
 }
 
 func (e *eventSource) event(name, data string) {
-	var c coordinator.Change
+	var c task.Change
 	if err := json.Unmarshal([]byte(data), &c); err != nil || fmt.Sprint(c.Seq) != e.id || (name == "resync") != c.Resync {
 		e.t.Errorf("event %s, id %s: %v in %s", name, e.id, err, data)
 	}
@@ -268,12 +269,12 @@ func (e *eventSource) until(enough func() bool) {
 }
 
 // idleAgent is an agent that is never asked to run.
-type idleAgent struct{ coordinator.Agent }
+type idleAgent struct{ task.Agent }
 
 // openMaster opens a coordinator that starts nothing.
 func openMaster(t testing.TB, dir string) *coordinator.Coordinator {
 	t.Helper()
-	c, err := coordinator.Open(coordinator.Config{StateDir: dir, Agents: map[string]coordinator.Agent{"demo": idleAgent{}}, DefaultAgent: func() string { return "demo" }})
+	c, err := coordinator.Open(task.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": idleAgent{}}, DefaultAgent: func() string { return "demo" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +287,7 @@ type following struct {
 	readers atomic.Int32
 }
 
-func (f *following) SubscribeAfter(after uint64, buffer int) ([]*coordinator.Change, <-chan *coordinator.Change, func()) {
+func (f *following) SubscribeAfter(after uint64, buffer int) ([]*task.Change, <-chan *task.Change, func()) {
 	missed, changes, cancel := f.Coordinator.SubscribeAfter(after, buffer)
 	if changes != nil {
 		f.readers.Add(1)
@@ -312,7 +313,7 @@ func TestEventsOverARestart(t *testing.T) {
 	change := func(c *following) {
 		t.Helper()
 		for i := range 5 {
-			task, err := c.Submit(t.Context(), coordinator.TaskSpec{Prompt: "p", Workspace: work, Hold: true})
+			task, err := c.Submit(t.Context(), task.TaskSpec{Prompt: "p", Workspace: work, Hold: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -373,7 +374,7 @@ func TestEventsListThenFollow(t *testing.T) {
 	var submitting sync.WaitGroup
 	submitting.Go(func() {
 		for range tasks {
-			if _, err := c.Submit(context.Background(), coordinator.TaskSpec{Prompt: "p", Workspace: work, Hold: true}); err != nil {
+			if _, err := c.Submit(context.Background(), task.TaskSpec{Prompt: "p", Workspace: work, Hold: true}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -421,9 +422,9 @@ func TestEventsWithReadersThatDoNot(t *testing.T) {
 		reading.Go(func() { readers[i].until(func() bool { return len(readers[i].known) == tasks }) })
 	}
 	eventually(t, "all are connected", func() bool { return int(c.readers.Load()) == len(deaf)+len(readers) })
-	specs := make([]coordinator.TaskSpec, 50)
+	specs := make([]task.TaskSpec, 50)
 	for i := range specs {
-		specs[i] = coordinator.TaskSpec{Prompt: strings.Repeat("p", 100), Workspace: work, Label: label, Hold: true}
+		specs[i] = task.TaskSpec{Prompt: strings.Repeat("p", 100), Workspace: work, Label: label, Hold: true}
 	}
 	slowest := time.Duration(0)
 	for range tasks / len(specs) {
@@ -492,9 +493,9 @@ func benchmarkEvents(b *testing.B, readers int) {
 		})
 	}
 	eventually(b, "all are connected", func() bool { return int(c.readers.Load()) == readers })
-	specs, work := make([]coordinator.TaskSpec, 100), b.TempDir()
+	specs, work := make([]task.TaskSpec, 100), b.TempDir()
 	for i := range specs {
-		specs[i] = coordinator.TaskSpec{Prompt: "p", Workspace: work, Hold: true, Parallel: true}
+		specs[i] = task.TaskSpec{Prompt: "p", Workspace: work, Hold: true, Parallel: true}
 	}
 	slowest := time.Duration(0)
 	for b.Loop() {

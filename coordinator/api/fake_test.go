@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
 )
@@ -35,29 +36,29 @@ type fakeMaster struct {
 	mu    sync.Mutex
 	tasks []state.Task
 	keys  map[string]string // idempotency key to id
-	subs  map[chan *coordinator.Change]bool
-	said  []*coordinator.Change // to subscribers, the first with the number 1
-	by    string                // of the last Cancel or Retry
-	run   string                // of the last Submit
-	waits int                   // begun by runs, and not over
-	over  bool                  // Handover was called
+	subs  map[chan *task.Change]bool
+	said  []*task.Change // to subscribers, the first with the number 1
+	by    string         // of the last Cancel or Retry
+	run   string         // of the last Submit
+	waits int            // begun by runs, and not over
+	over  bool           // Handover was called
 
 	paused string // why, after a Pause
 
-	findings []coordinator.Finding // what is wrong in its ledger
-	metrics  coordinator.Metrics
-	health   coordinator.Health // what Health says beside the counts
+	findings []task.Finding // what is wrong in its ledger
+	metrics  task.Metrics
+	health   task.Health // what Health says beside the counts
 }
 
 func newFake(t testing.TB) *fakeMaster {
-	f := &fakeMaster{runs: t.TempDir(), now: time.Now, keys: map[string]string{}, subs: map[chan *coordinator.Change]bool{}}
+	f := &fakeMaster{runs: t.TempDir(), now: time.Now, keys: map[string]string{}, subs: map[chan *task.Change]bool{}}
 	f.health.HTTP = ourAddr
-	none := coordinator.NewHistogram(nil)
+	none := task.NewHistogram(nil)
 	f.metrics.Append, f.metrics.Sync, f.metrics.Commits = none, none, none
 	return f
 }
 
-func (f *fakeMaster) Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error) {
+func (f *fakeMaster) Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error) {
 	if f.held != nil {
 		f.held <- struct{}{}
 		select {
@@ -113,16 +114,16 @@ func (f *fakeMaster) find(ref string) (state.Task, error) {
 	}
 	switch len(hits) {
 	case 0:
-		return state.Task{}, &coordinator.Error{Code: coordinator.CodeNotFound, Message: "no task " + ref, Hint: "stint ls"}
+		return state.Task{}, &task.Error{Code: task.CodeNotFound, Message: "no task " + ref, Hint: "stint ls"}
 	case 1:
 		return hits[0], nil
 	}
-	return state.Task{}, &coordinator.Error{Code: coordinator.CodeAmbiguous, Message: ref + " fits more than one task"}
+	return state.Task{}, &task.Error{Code: task.CodeAmbiguous, Message: ref + " fits more than one task"}
 }
 
 // publish tells the subscribers; f.mu is held.
 func (f *fakeMaster) publish(t state.Task) {
-	change := &coordinator.Change{Seq: uint64(len(f.said)) + 1, Task: t}
+	change := &task.Change{Seq: uint64(len(f.said)) + 1, Task: t}
 	f.said = append(f.said, change)
 	for ch := range f.subs {
 		select {
@@ -241,7 +242,7 @@ func (f *fakeMaster) Why(ref string) (string, error) {
 
 func (f *fakeMaster) BeginWait(run, ref string) (done func(), err error) {
 	if t, err := f.Task(context.Background(), ref); err == nil && t.RunID == run {
-		return nil, &coordinator.Error{Code: coordinator.CodeConflict, Message: "not its own"}
+		return nil, &task.Error{Code: task.CodeConflict, Message: "not its own"}
 	}
 	f.waits++
 	return func() { f.waits-- }, nil
@@ -281,17 +282,17 @@ func (f *fakeMaster) Seq() uint64 {
 	return uint64(len(f.said))
 }
 
-func (f *fakeMaster) Subscribe(buffer int) (<-chan *coordinator.Change, func()) {
+func (f *fakeMaster) Subscribe(buffer int) (<-chan *task.Change, func()) {
 	_, changes, cancel := f.SubscribeAfter(math.MaxUint64, buffer)
 	return changes, cancel
 }
 
 // SubscribeAfter gives three changes that were missed at a time.
-func (f *fakeMaster) SubscribeAfter(after uint64, buffer int) ([]*coordinator.Change, <-chan *coordinator.Change, func()) {
-	ch := make(chan *coordinator.Change, buffer)
+func (f *fakeMaster) SubscribeAfter(after uint64, buffer int) ([]*task.Change, <-chan *task.Change, func()) {
+	ch := make(chan *task.Change, buffer)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	missed := []*coordinator.Change{{Seq: uint64(len(f.said)), Resync: true}}
+	missed := []*task.Change{{Seq: uint64(len(f.said)), Resync: true}}
 	if after <= uint64(len(f.said)) {
 		missed = f.said[after:]
 	}
@@ -318,7 +319,7 @@ func (f *fakeMaster) first(id string) uint64 {
 
 func (f *fakeMaster) Rows(flt state.Filter, encode func(*state.Task) ([]byte, error)) (rows []state.Row, err error) {
 	if flt.Before > uint64(len(f.tasks)) {
-		return nil, coordinator.BadCursor("it is from another list")
+		return nil, task.BadCursor("it is from another list")
 	}
 	for _, t := range f.List(flt) {
 		r := state.Row{Task: &t, First: f.first(t.ID)}
@@ -333,7 +334,7 @@ func (f *fakeMaster) Rows(flt state.Filter, encode func(*state.Task) ([]byte, er
 	return rows, nil
 }
 
-func (f *fakeMaster) Shortage() *coordinator.Shortage { return f.health.Shortage }
+func (f *fakeMaster) Shortage() *task.Shortage { return f.health.Shortage }
 
 func (f *fakeMaster) Paused() (paused bool, reason string) {
 	f.mu.Lock()
@@ -341,7 +342,7 @@ func (f *fakeMaster) Paused() (paused bool, reason string) {
 	return f.paused != "", f.paused
 }
 
-func (f *fakeMaster) Health() coordinator.Health {
+func (f *fakeMaster) Health() task.Health {
 	h := f.health
 	h.PID, h.Counts = 7, map[state.Status]int{state.Queued: len(f.List(state.Filter{}))}
 	return h
@@ -349,7 +350,7 @@ func (f *fakeMaster) Health() coordinator.Health {
 
 func (f *fakeMaster) Unready() error { return f.err }
 
-func (f *fakeMaster) Metrics() coordinator.Metrics { return f.metrics }
+func (f *fakeMaster) Metrics() task.Metrics { return f.metrics }
 
 func (f *fakeMaster) Sessions() []state.Session {
 	return []state.Session{{Key: "web", ID: "s1"}, {Key: "dir:/home/ana/shop", ID: "s2"}}
@@ -361,7 +362,7 @@ func (f *fakeMaster) Session(ref string) (state.Session, []session.Message, erro
 			return s, []session.Message{{Role: "user", Text: "hello"}}, nil
 		}
 	}
-	return state.Session{}, nil, &coordinator.Error{Code: coordinator.CodeNotFound, Message: "no session " + ref}
+	return state.Session{}, nil, &task.Error{Code: task.CodeNotFound, Message: "no session " + ref}
 }
 
 func (f *fakeMaster) Handover(context.Context) error {

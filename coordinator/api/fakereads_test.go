@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/memory"
 	"stint/session"
 	"stint/state"
@@ -15,45 +16,45 @@ import (
 
 // The fake master's answers to who only reads.
 
-func (f *fakeMaster) Runs(ctx context.Context, ref string) ([]coordinator.TaskRun, error) {
+func (f *fakeMaster) Runs(ctx context.Context, ref string) ([]task.TaskRun, error) {
 	t, err := f.Task(ctx, ref)
 	if err != nil || t.RunID == "" {
 		return nil, err
 	}
-	return []coordinator.TaskRun{{RunID: t.RunID, Number: 1, Attempt: 1, RunDir: f.RunDir(t.RunID), Kept: true}}, nil
+	return []task.TaskRun{{RunID: t.RunID, Number: 1, Attempt: 1, RunDir: f.RunDir(t.RunID), Kept: true}}, nil
 }
 
-func (f *fakeMaster) Files(ctx context.Context, ref, run string) (coordinator.TaskFiles, error) {
+func (f *fakeMaster) Files(ctx context.Context, ref, run string) (task.TaskFiles, error) {
 	t, err := f.Task(ctx, ref)
-	list := coordinator.TaskFiles{Inputs: []coordinator.TaskFile{}, Outputs: []coordinator.TaskFile{}}
+	list := task.TaskFiles{Inputs: []task.TaskFile{}, Outputs: []task.TaskFile{}}
 	for _, out := range t.OutputFiles {
-		list.Outputs = append(list.Outputs, coordinator.TaskFile{Name: out.Path, Size: out.Size, RunID: t.RunID + run})
+		list.Outputs = append(list.Outputs, task.TaskFile{Name: out.Path, Size: out.Size, RunID: t.RunID + run})
 	}
 	return list, err
 }
 
-func (f *fakeMaster) OpenFile(ctx context.Context, ref, _, name string) (coordinator.Content, error) {
+func (f *fakeMaster) OpenFile(ctx context.Context, ref, _, name string) (task.Content, error) {
 	t, err := f.Task(ctx, ref)
 	if err != nil {
-		return coordinator.Content{}, err
+		return task.Content{}, err
 	}
 	if !slices.ContainsFunc(t.OutputFiles, func(out state.OutputFile) bool { return out.Path == name }) {
-		return coordinator.Content{}, &coordinator.Error{Code: coordinator.CodeNotFound, Message: "no file " + name}
+		return task.Content{}, &task.Error{Code: task.CodeNotFound, Message: "no file " + name}
 	}
 	file, fi, err := coordinator.OpenCollected(f.RunDir(t.RunID), name)
 	if err != nil {
-		return coordinator.Content{}, &coordinator.Error{Code: coordinator.CodeNotFound, Message: err.Error()}
+		return task.Content{}, &task.Error{Code: task.CodeNotFound, Message: err.Error()}
 	}
-	return coordinator.Content{ReadSeeker: file, Modified: fi.ModTime(), Close: file.Close}, nil
+	return task.Content{ReadSeeker: file, Modified: fi.ModTime(), Close: file.Close}, nil
 }
 
 func (f *fakeMaster) Accounts() []state.AccountUse {
 	return []state.AccountUse{{Account: state.Account{Name: "codex", Hold: true, Reason: "auth"}, Agent: "codex", Waiting: 2}}
 }
 
-func (f *fakeMaster) Usage(_ context.Context, q coordinator.UsageQuery) ([]coordinator.UsageRow, error) {
+func (f *fakeMaster) Usage(_ context.Context, q task.UsageQuery) ([]task.UsageRow, error) {
 	key := strings.Join([]string{q.By, q.Since.UTC().String(), q.Until.UTC().String(), q.Location.String()}, ",")
-	return []coordinator.UsageRow{{Key: key, Runs: 1}}, f.err
+	return []task.UsageRow{{Key: key, Runs: 1}}, f.err
 }
 
 func (f *fakeMaster) SearchMemory(_ context.Context, q coordinator.MemoryQuery) (memory.Result, error) {
@@ -71,7 +72,7 @@ func (f *fakeMaster) SessionPage(ref string, before int64, n int) (state.Session
 	}
 	p, err := session.ReadPage(filepath.Join(f.runs, s.ID+".jsonl"), before, n)
 	if err != nil && !os.IsNotExist(err) {
-		err = coordinator.BadCursor(err.Error())
+		err = task.BadCursor(err.Error())
 	}
 	return s, p, err
 }

@@ -9,13 +9,13 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 type (
 	runsOutput struct {
 		Body struct {
-			Runs []coordinator.TaskRun `json:"runs" doc:"The runs, oldest first"`
+			Runs []task.TaskRun `json:"runs" doc:"The runs, oldest first"`
 		}
 	}
 
@@ -24,7 +24,7 @@ type (
 		Run string `query:"run" doc:"What lies in the directory of that run, of the files that the task names: its id, a unique piece of it, or the number from 1 of one of its agent. If left out: what was collected after the last one" example:"1"`
 	}
 
-	filesOutput struct{ Body coordinator.TaskFiles }
+	filesOutput struct{ Body task.TaskFiles }
 
 	fileInput struct {
 		ID    string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
@@ -51,7 +51,7 @@ func (s *Server) runs(ctx context.Context, in *refInput) (*runsOutput, error) {
 		return nil, asProblem(err)
 	}
 	out := &runsOutput{}
-	out.Body.Runs = append([]coordinator.TaskRun{}, list...)
+	out.Body.Runs = append([]task.TaskRun{}, list...)
 	return out, nil
 }
 
@@ -76,7 +76,7 @@ const filePolicy = "sandbox; default-src 'none'"
 
 func (s *Server) file(ctx context.Context, in *fileInput) (*huma.StreamResponse, error) {
 	if in.slashes {
-		err := coordinator.Error{Code: coordinator.CodeInvalid, Message: "a slash of the path is escaped", Hint: "write it as it is", Field: "name"}
+		err := task.Error{Code: task.CodeInvalid, Message: "a slash of the path is escaped", Hint: "write it as it is", Field: "name"}
 		return nil, asProblem(&err)
 	}
 	content, err := s.master.OpenFile(ctx, in.ID, in.Run, in.Name)

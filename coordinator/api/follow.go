@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -69,7 +70,7 @@ func (f *follower) subscription(ctx context.Context) error {
 }
 
 // next waits for a change or, while a run is at work, for the time to look again.
-func (f *follower) next(ctx context.Context, changes <-chan *coordinator.Change) error {
+func (f *follower) next(ctx context.Context, changes <-chan *task.Change) error {
 	var look <-chan time.Time
 	if f.active {
 		look = time.After(f.poll)

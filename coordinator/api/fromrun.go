@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -87,13 +88,13 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) (*http.Request, *
 	run, err := s.runOf(r)
 	if err != nil {
 		w.Header().Set("Connection", "close")
-		code := coordinator.CodeForbidden
+		code := task.CodeForbidden
 		if coordinator.ShortageOf(err) != 0 {
-			code = coordinator.CodeShortage
+			code = task.CodeShortage
 			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxBody)) // else net/http holds the connection for a while
 			s.noteShortage(err)
 		}
-		return r, asProblem(&coordinator.Error{Code: code, Message: "nobody can tell whether an agent asks: " + err.Error(), Hint: "try again"})
+		return r, asProblem(&task.Error{Code: code, Message: "nobody can tell whether an agent asks: " + err.Error(), Hint: "try again"})
 	}
 	if run == "" {
 		return r, nil

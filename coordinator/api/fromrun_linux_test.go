@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -43,12 +43,12 @@ func TestPeerIsARun(t *testing.T) {
 			if noted.Load() != int64(os.Getpid()) || looks.Load() != 0 { // its pid may be another's later
 				t.Errorf("of process %d, a request that only reads has noted %d and looked %d times", os.Getpid(), noted.Load(), looks.Load())
 			}
-			_, err := s.client.Submit(ctx, coordinator.TaskSpec{Prompt: "x"})
-			forbidden := errors.Is(err, &coordinator.Error{Code: coordinator.CodeForbidden})
+			_, err := s.client.Submit(ctx, task.TaskSpec{Prompt: "x"})
+			forbidden := errors.Is(err, &task.Error{Code: task.CodeForbidden})
 			if m.run != c.want || forbidden != c.forbidden || looks.Load() == 0 {
 				t.Errorf("run %q, %v", m.run, err)
 			}
-			if err := s.client.Pause(ctx, ""); errors.Is(err, &coordinator.Error{Code: coordinator.CodeForbidden}) != (c.want != "" || c.forbidden) {
+			if err := s.client.Pause(ctx, ""); errors.Is(err, &task.Error{Code: task.CodeForbidden}) != (c.want != "" || c.forbidden) {
 				t.Errorf("a pause: %v", err)
 			}
 			if looks.Load() != 1 && c.err == nil {
@@ -68,7 +68,7 @@ func TestTryAgainHelps(t *testing.T) {
 		}
 		return func() (string, error) { return "", nil }
 	}})
-	if err := s.client.Pause(ctx, ""); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeForbidden}) {
+	if err := s.client.Pause(ctx, ""); !errors.Is(err, &task.Error{Code: task.CodeForbidden}) {
 		t.Errorf("who is not known: %v", err)
 	}
 	if err := s.client.Pause(ctx, ""); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -54,7 +55,7 @@ func TestARunMayOnlyQueueAndRead(t *testing.T) {
 			}
 			if !may {
 				refused++
-				if p := decode[problem](t, w.Body.Bytes()); p.Code != coordinator.CodeForbidden || p.Detail != coordinator.ErrFromRun.Message {
+				if p := decode[problem](t, w.Body.Bytes()); p.Code != task.CodeForbidden || p.Detail != coordinator.ErrFromRun.Message {
 					t.Errorf("%s %s: %+v", method, path, p)
 				}
 			}

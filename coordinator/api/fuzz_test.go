@@ -13,14 +13,14 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 // specNames are the properties that a body may have.
 func specNames() []string {
 	var names []string
-	for f := range reflect.TypeFor[coordinator.TaskSpec]().Fields() {
+	for f := range reflect.TypeFor[task.TaskSpec]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name != "-" { // no client's to say
 			names = append(names, name)
@@ -56,13 +56,13 @@ func FuzzTaskSpec(f *testing.F) {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 		if w.Code >= 400 {
-			if p := decode[problem](t, w.Body.Bytes()); p.Code != coordinator.CodeInvalid || p.Detail == "" || !utf8.ValidString(p.Detail) {
+			if p := decode[problem](t, w.Body.Bytes()); p.Code != task.CodeInvalid || p.Detail == "" || !utf8.ValidString(p.Detail) {
 				t.Fatalf("%s", w.Body)
 			}
 			return
 		}
 		list := decode[json.RawMessage](t, body)
-		if renamed, err := coordinator.RenameSpecs(body); err == nil {
+		if renamed, err := task.RenameSpecs(body); err == nil {
 			list = renamed
 		}
 		if !strings.HasPrefix(strings.TrimSpace(string(list)), "[") {
@@ -75,7 +75,7 @@ func FuzzTaskSpec(f *testing.F) {
 				}
 			}
 		}
-		for _, sent := range decode[[]coordinator.TaskSpec](t, list) {
+		for _, sent := range decode[[]task.TaskSpec](t, list) {
 			if !slices.ContainsFunc(m.tasks, func(got state.Task) bool { return got.Prompt == sent.Prompt && got.NotBefore.Equal(sent.NotBefore) }) {
 				t.Fatalf("%q %v is not among %+v", sent.Prompt, sent.NotBefore, m.tasks)
 			}

@@ -6,13 +6,13 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 type (
 	findingsOutput struct {
 		Body struct {
-			Findings []coordinator.Finding `json:"findings" doc:"What is wrong, by file and line"`
+			Findings []task.Finding `json:"findings" doc:"What is wrong, by file and line"`
 		}
 	}
 
@@ -22,7 +22,7 @@ type (
 		Accept bool `json:"accept,omitempty" doc:"Also adopt what is held because a formatter may have made it" example:"false"`
 	}
 
-	reconcileOutput struct{ Body coordinator.TakeOver }
+	reconcileOutput struct{ Body task.TakeOver }
 )
 
 func (s *Server) ledgerRoutes(api huma.API) {
@@ -32,7 +32,7 @@ func (s *Server) ledgerRoutes(api huma.API) {
 
 func (s *Server) findings(context.Context, *struct{}) (*findingsOutput, error) {
 	out := &findingsOutput{}
-	out.Body.Findings = append([]coordinator.Finding{}, s.master.Findings()...)
+	out.Body.Findings = append([]task.Finding{}, s.master.Findings()...)
 	return out, nil
 }
 
@@ -45,9 +45,9 @@ func (s *Server) reconcile(ctx context.Context, in *reconcileInput) (*reconcileO
 }
 
 // Findings gives what is wrong in the ledger.
-func (c *Client) Findings(ctx context.Context) ([]coordinator.Finding, error) {
+func (c *Client) Findings(ctx context.Context) ([]task.Finding, error) {
 	var out struct {
-		Findings []coordinator.Finding `json:"findings"`
+		Findings []task.Finding `json:"findings"`
 	}
 	err := c.call(ctx, http.MethodGet, "/v1/ledger/findings", nil, &out)
 	return out.Findings, err
@@ -55,8 +55,8 @@ func (c *Client) Findings(ctx context.Context) ([]coordinator.Finding, error) {
 
 // Reconcile makes the master take over tasks.md now, and with accept also what is
 // held as the work of a formatter.
-func (c *Client) Reconcile(ctx context.Context, accept bool) (coordinator.TakeOver, error) {
-	var t coordinator.TakeOver
+func (c *Client) Reconcile(ctx context.Context, accept bool) (task.TakeOver, error) {
+	var t task.TakeOver
 	err := c.call(ctx, http.MethodPost, "/v1/ledger/reconcile", reconcileBody{Accept: accept}, &t)
 	return t, err
 }

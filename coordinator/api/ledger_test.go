@@ -7,15 +7,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
-var aFinding = coordinator.Finding{File: "tasks.md", Line: 812, Message: `unknown status "qeued"; did you mean queued?`}
+var aFinding = task.Finding{File: "tasks.md", Line: 812, Message: `unknown status "qeued"; did you mean queued?`}
 
-func (f *fakeMaster) Findings() []coordinator.Finding { return slices.Clone(f.findings) }
+func (f *fakeMaster) Findings() []task.Finding { return slices.Clone(f.findings) }
 
-func (f *fakeMaster) Reconcile(_ context.Context, accept bool) (coordinator.TakeOver, error) {
-	t := coordinator.TakeOver{Notices: []string{}, Findings: f.Findings(), Missing: 2}
+func (f *fakeMaster) Reconcile(_ context.Context, accept bool) (task.TakeOver, error) {
+	t := task.TakeOver{Notices: []string{}, Findings: f.Findings(), Missing: 2}
 	if accept {
 		t.Adopted = 1
 	}
@@ -28,7 +28,7 @@ func TestLedgerRoutes(t *testing.T) {
 	if got, err := s.client.Findings(t.Context()); err != nil || len(got) != 0 {
 		t.Errorf("of a sound ledger: %v %v", got, err)
 	}
-	m.findings = []coordinator.Finding{aFinding}
+	m.findings = []task.Finding{aFinding}
 	if got, err := s.client.Findings(t.Context()); err != nil || !cmp.Equal(got, m.findings) {
 		t.Errorf("%v %v", got, err)
 	}
@@ -38,7 +38,7 @@ func TestLedgerRoutes(t *testing.T) {
 			t.Errorf("accept %v: %+v %v", accept, got, err)
 		}
 	}
-	m.err = &coordinator.Error{Code: coordinator.CodeStopped, Message: "gone"}
+	m.err = &task.Error{Code: task.CodeStopped, Message: "gone"}
 	if _, err := s.client.Reconcile(t.Context(), false); err == nil {
 		t.Error("the master's error is lost")
 	}

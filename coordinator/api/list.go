@@ -13,7 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -93,7 +93,7 @@ func parseCursor(s string) (uint64, error) {
 	}
 	place, err := strconv.ParseUint(s, cursorBase, 64)
 	if err != nil || place == 0 || formatCursor(place) != s {
-		return 0, coordinator.BadCursor("it is none")
+		return 0, task.BadCursor("it is none")
 	}
 	return place, nil
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 const (
@@ -113,7 +113,7 @@ func removeSocket(path string) error {
 }
 
 func invalid(message, hint string) error {
-	return &coordinator.Error{Code: coordinator.CodeInvalid, Message: message, Hint: hint}
+	return &task.Error{Code: task.CodeInvalid, Message: message, Hint: hint}
 }
 
 // A listener accepts connections of its own user only.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // connected reports whether somebody listens at socket.
@@ -147,7 +147,7 @@ func TestListenRefuses(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
-		if e := (*coordinator.Error)(nil); errors.As(err, &e) && e.Hint == "" {
+		if e := (*task.Error)(nil); errors.As(err, &e) && e.Hint == "" {
 			t.Errorf("no hint: %v", err)
 		}
 	}
@@ -201,7 +201,7 @@ func TestStrangerIsCutOff(t *testing.T) {
 	l.uid++
 	s := serveOn(t, newFake(t), Options{}, ln, socket)
 	_, err = s.client.Health(t.Context())
-	if allow && err != nil || !allow && !errors.Is(err, &coordinator.Error{Code: coordinator.CodeStopped}) {
+	if allow && err != nil || !allow && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
 		t.Errorf("allowed %v, got %v", allow, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -58,8 +58,8 @@ func TestLogsOfALoop(t *testing.T) {
 	if err := s.client.Logs(t.Context(), "t", "stdout", true, &out); err != nil || out.String() != "agent 1\nbad\nagent 2\ngood\n" {
 		t.Errorf("followed: %q, %v", out.String(), err)
 	}
-	for run, want := range map[string]coordinator.Code{"nothing": coordinator.CodeNotFound, "4": coordinator.CodeNotFound, "r": coordinator.CodeAmbiguous} {
-		if err := s.client.RunLogs(t.Context(), "t", run, "stdout", &out); !errors.Is(err, &coordinator.Error{Code: want}) {
+	for run, want := range map[string]task.Code{"nothing": task.CodeNotFound, "4": task.CodeNotFound, "r": task.CodeAmbiguous} {
+		if err := s.client.RunLogs(t.Context(), "t", run, "stdout", &out); !errors.Is(err, &task.Error{Code: want}) {
 			t.Errorf("run %q: %v", run, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // Bounds of the listener on TCP (reliability: exhaustion). Those of headers are the
@@ -31,7 +31,7 @@ const (
 // ListenLoopback listens for the HTTP interface at an address such as 127.0.0.1:7433,
 // [::1]:7433 or localhost:7433: always at both, so that nobody else answers at one of the
 // names that browsers take for ours. Port 0 is any that is free. Another address is refused
-// with a [*coordinator.Error]: nothing but this machine may connect. An error that wraps
+// with a [*task.Error]: nothing but this machine may connect. An error that wraps
 // [syscall.EADDRINUSE] says that someone else listens at one of them.
 func ListenLoopback(addr string) (lns []net.Listener, err error) {
 	port, err := splitLoopback(addr)
@@ -164,8 +164,8 @@ func (g *guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		case g.streams <- struct{}{}:
 			defer func() { <-g.streams }()
 		default:
-			g.refuse(w, asProblem(&coordinator.Error{
-				Code: coordinator.CodeTooMany, Message: fmt.Sprintf("%d requests that last are open already, and no more are taken", maxStreams),
+			g.refuse(w, asProblem(&task.Error{
+				Code: task.CodeTooMany, Message: fmt.Sprintf("%d requests that last are open already, and no more are taken", maxStreams),
 				Hint: "close some, or use the unix socket",
 			}))
 			return
@@ -220,13 +220,13 @@ func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (g *guard) check(r *http.Request) *problem {
 	switch {
 	case !g.isHost(r.Host) || !strings.HasPrefix(r.RequestURI, "/"):
-		return newProblem(http.StatusMisdirectedRequest, coordinator.CodeForbidden, "this is not the host that was asked for", "open the page with: stint ui")
+		return newProblem(http.StatusMisdirectedRequest, task.CodeForbidden, "this is not the host that was asked for", "open the page with: stint ui")
 	case r.Header.Get("Service-Worker") != "":
-		return newProblem(http.StatusNotFound, coordinator.CodeNotFound, "the page has no service worker", "")
+		return newProblem(http.StatusNotFound, task.CodeNotFound, "the page has no service worker", "")
 	case !g.sameOrigin(r):
-		return newProblem(http.StatusForbidden, coordinator.CodeForbidden, "the request comes from the page of another site", "open the page with: stint ui")
+		return newProblem(http.StatusForbidden, task.CodeForbidden, "the request comes from the page of another site", "open the page with: stint ui")
 	case !g.server.isPublic(r) && !g.knows(r):
-		return newProblem(http.StatusUnauthorized, coordinator.CodeUnauthorized, "the token is missing or is not the present one",
+		return newProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the token is missing or is not the present one",
 			"curl: stint token header | curl -H @- URL; in a browser: stint ui")
 	case r.ContentLength > maxTCPBody:
 		discard(r.Body)
@@ -246,7 +246,7 @@ func (g *guard) isHost(host string) bool {
 var errTooLarge = fmt.Errorf("the body has more than %d bytes", maxTCPBody)
 
 func tooLarge() *problem {
-	return newProblem(http.StatusRequestEntityTooLarge, coordinator.CodeInvalid, errTooLarge.Error(), "send it over the unix socket, or in several parts")
+	return newProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid, errTooLarge.Error(), "send it over the unix socket, or in several parts")
 }
 
 // discard takes what else comes of a body that is too large, as far as that is
@@ -318,7 +318,7 @@ func (g *guard) whileKnown(r *http.Request) (context.Context, func()) {
 				return
 			}
 		}
-		cancel(&coordinator.Error{Code: coordinator.CodeUnauthorized, Message: "the token counts no more", Hint: "stint token header; in a browser: stint ui"})
+		cancel(&task.Error{Code: task.CodeUnauthorized, Message: "the token counts no more", Hint: "stint token header; in a browser: stint ui"})
 	})
 	return ctx, func() {
 		cancel(nil)
@@ -331,7 +331,6 @@ const authenticate = `Bearer realm="stint"`
 
 // refuse answers with p, and lets go of the connection: there are not many.
 func (g *guard) refuse(w http.ResponseWriter, p *problem) {
-	g.server.traffic.refuse(p.Status)
 	w.Header().Set("Connection", "close")
 	switch p.Status {
 	case http.StatusUnauthorized:

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -290,8 +290,8 @@ func TestPageOfADeadPort(t *testing.T) {
 	}
 	m.health.HTTP, m.health.HTTPError = "", "accept: too many open files"
 	page, err := over.client.PageAddress(t.Context())
-	var refused *coordinator.Error
-	if !errors.As(err, &refused) || refused.Code != coordinator.CodeConflict || !strings.Contains(refused.Message, "too many open files") || !strings.Contains(refused.Hint, "127.0.0.1:0") {
+	var refused *task.Error
+	if !errors.As(err, &refused) || refused.Code != task.CodeConflict || !strings.Contains(refused.Message, "too many open files") || !strings.Contains(refused.Hint, "127.0.0.1:0") {
 		t.Errorf("%+v, %+v", page, err)
 	}
 }
@@ -393,7 +393,7 @@ func TestAddressesOfThisMachineAlone(t *testing.T) {
 		"127.1:7433", "2130706433:7433", "0x7f000001:7433", "192.168.1.2:7433", "example.com:7433", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:70000", "127.0.0.1:-1",
 		"127.0.0.1:07433", "http://127.0.0.1:7433", "127.0.0.1:7433/", "user@127.0.0.1:7433", " 127.0.0.1:7433", "unix:/tmp/s",
 	} {
-		var e *coordinator.Error
+		var e *task.Error
 		if err := CheckLoopback(addr); !errors.As(err, &e) || !strings.Contains(e.Hint, "ssh -L") {
 			t.Errorf("%s: %v", addr, err)
 		}
@@ -541,7 +541,7 @@ func TestStreamsOverTCP(t *testing.T) {
 	eventually(t, "all streams are open", func() bool { return m.subscribers() == maxStreams })
 	for _, path := range append(paths, "/v1/tasks/aa-2/verify", "/v1/ledger/compact") {
 		method := map[bool]string{true: "GET", false: "POST"}[slices.Contains(paths, path)]
-		if code, body, _ := s.do(t, method, path, "", s.bearer()); code != 429 || decode[problem](t, []byte(body)).Code != coordinator.CodeTooMany {
+		if code, body, _ := s.do(t, method, path, "", s.bearer()); code != 429 || decode[problem](t, []byte(body)).Code != task.CodeTooMany {
 			t.Errorf("one more %s: %d %s", path, code, body)
 		}
 	}
@@ -567,7 +567,7 @@ func TestStreamsOverTCP(t *testing.T) {
 // reads no more than it has to.
 func TestStrangersAreToldNothing(t *testing.T) {
 	m := twoTasks(t)
-	m.paused, m.findings = "secret plans", []coordinator.Finding{{}}
+	m.paused, m.findings = "secret plans", []task.Finding{{}}
 	s := serveTCP(t, m, Options{})
 	for _, body := range []string{`{"code":"x"}`, `{}`, `{"code":"` + strings.Repeat("x", maxSignIn) + `"}`} {
 		code, answer, h := s.do(t, "POST", pathSignIn, body)

@@ -9,13 +9,13 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
 )
 
 type (
-	healthOutput struct{ Body coordinator.Health }
+	healthOutput struct{ Body task.Health }
 
 	keyInput struct {
 		Key    string `path:"key" doc:"A session: its key or its id" example:"web"`
@@ -85,7 +85,7 @@ const pageLength = 100
 func (s *Server) transcript(in *keyInput) (state.Session, session.Page, error) {
 	before, err := parseCursor(in.Cursor)
 	if err != nil || before > math.MaxInt64 {
-		return state.Session{}, session.Page{}, coordinator.BadCursor("it is none")
+		return state.Session{}, session.Page{}, task.BadCursor("it is none")
 	}
 	if in.Limit == 0 && before == 0 {
 		ses, all, err := s.master.Session(in.Key)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // Bounds of what is looked at for names that are there twice. No body that is taken has
@@ -35,7 +35,7 @@ func checkNames(data []byte) error {
 			}
 		case '"':
 			end := i + stringEnd(data[i:])
-			if coordinator.LoneSurrogate(data[i:end]) >= 0 {
+			if task.LoneSurrogate(data[i:end]) >= 0 {
 				return fmt.Errorf(`%s: half of a surrogate pair is no character; escape both halves, as in \ud83d\ude00`, s.path())
 			}
 			if bytes.HasPrefix(bytes.TrimLeft(data[end:], " \t\r\n"), []byte(":")) {

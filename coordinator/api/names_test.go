@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // TestNamesTwice: a field that is there twice is refused by its name in every body, and
@@ -84,7 +84,7 @@ func FuzzCheckNames(f *testing.F) {
 		if !json.Valid(body) {
 			return
 		}
-		if twice, within := twiceByTokens(json.NewDecoder(bytes.NewReader(body)), 0); within && (twice || coordinator.LoneSurrogate(body) >= 0) != (err != nil) {
+		if twice, within := twiceByTokens(json.NewDecoder(bytes.NewReader(body)), 0); within && (twice || task.LoneSurrogate(body) >= 0) != (err != nil) {
 			t.Errorf("%q: %v", body, err)
 		}
 	})
@@ -123,7 +123,7 @@ func TestNamesOfRefused(t *testing.T) {
 		status                   int
 	}{
 		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"` + strings.Repeat("x", maxBody) + `"}`, "bytes that are taken", 413},
-		{"POST", "/v1/tasks", "[" + strings.Repeat(`{"prompt":"x","prompt":"x"},`, coordinator.MaxBatch) + "{}]", "too many at once", 422},
+		{"POST", "/v1/tasks", "[" + strings.Repeat(`{"prompt":"x","prompt":"x"},`, task.MaxBatch) + "{}]", "too many at once", 422},
 		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"x","session":"y","sessionKey":"z"}`, "label is given twice", 422},
 		{"PATCH", "/v1/tasks/aa-2", `{"session":"y","sessionKey":"z","after":[{"a":1,"a":1}]}`, "session and sessionKey mean the same", 422},
 	} {

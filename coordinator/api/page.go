@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -42,7 +43,7 @@ type (
 		Known      bool
 		Mark       string // tells the script which master has written it
 		Title      string
-		Health     coordinator.Health
+		Health     task.Health
 		Counts     []statusCount
 		Error      *problem  // instead of what follows
 		Task       *pageTask // instead of the list
@@ -120,7 +121,7 @@ func writePage(w http.ResponseWriter, status int, p *page) {
 	secureHeaders(w.Header())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, coordinator.EscapeText(buf.String())) // the client may be gone
+	_, _ = io.WriteString(w, task.EscapeText(buf.String())) // the client may be gone
 }
 
 // newPage gives what all pages show.
@@ -265,7 +266,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	data, err := web.ReadFile("web/" + name)
 	if assets[name] == "" || err != nil {
 		clearSite(w.Header())
-		newProblem(http.StatusNotFound, coordinator.CodeNotFound, "there is nothing at "+clip(r.URL.Path), "").write(w)
+		newProblem(http.StatusNotFound, task.CodeNotFound, "there is nothing at "+clip(r.URL.Path), "").write(w)
 		return
 	}
 	secureHeaders(w.Header())

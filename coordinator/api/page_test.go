@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -143,10 +143,10 @@ func taskSaying(text string) state.Task {
 }
 
 // healthSaying gives the health of a master that says a text wherever it can.
-func healthSaying(text string) coordinator.Health {
-	return coordinator.Health{
+func healthSaying(text string) task.Health {
+	return task.Health{
 		Version: text, StateDir: text, Paused: true, PauseWhy: text, Findings: []string{text}, LastError: text,
-		Postgres: &coordinator.MirrorStatus{Target: text, State: coordinator.MirrorState(text), LagRecords: 1, LastError: text, ErrorAt: time.Unix(1_795_000_000, 0), Warning: text, Skipped: []string{text, text}},
+		Postgres: &task.MirrorStatus{Target: text, State: task.MirrorState(text), LagRecords: 1, LastError: text, ErrorAt: time.Unix(1_795_000_000, 0), Warning: text, Skipped: []string{text, text}},
 	}
 }
 
@@ -180,13 +180,13 @@ func TestPromise6NoTextBecomesMarkup(t *testing.T) {
 	}
 	for _, raw := range corpus {
 		text := strings.ReplaceAll(raw, "\x00", "\ufffd") // as html/template shows it
-		shown := coordinator.EscapeText(text)
+		shown := task.EscapeText(text)
 		for name, page := range pagesOf(t, raw) {
 			doc := parsePage(t, page)
 			if got := skeleton(t, doc); got != want[name] {
 				t.Errorf("%q changes the page %s:\n%s", text, name, got)
 			}
-			if strings.ContainsFunc(page, coordinator.IsHarmful) {
+			if strings.ContainsFunc(page, task.IsHarmful) {
 				t.Errorf("%q: the page %s has characters that are to be escaped", text, name)
 			}
 			switch name {
@@ -386,24 +386,24 @@ func TestPageStates(t *testing.T) {
 func TestPageSaysHowTheCopyIs(t *testing.T) {
 	m := newFake(t)
 	s := NewServer(m, Options{})
-	show := func(status *coordinator.MirrorStatus) *html.Node {
+	show := func(status *task.MirrorStatus) *html.Node {
 		m.health.Postgres = status
 		doc := parsePage(t, ask(s, "GET", "/", "", "").Body.String())
 		return find(doc, func(n *html.Node) bool { return attr(n, "id") == "copy" })
 	}
 	for _, c := range []struct {
-		status      coordinator.MirrorStatus
+		status      task.MirrorStatus
 		class, want string
 	}{
-		{coordinator.MirrorStatus{State: coordinator.MirrorConnecting}, "small", "Copy in PostgreSQL: connecting"},
-		{coordinator.MirrorStatus{Target: "audit at db:5432", State: coordinator.MirrorFollowing}, "small", "Copy in audit at db:5432: following"},
-		{coordinator.MirrorStatus{Target: "audit at db:5432", State: coordinator.MirrorRebuilding, LagRecords: 1, LagSeconds: 2.6}, "small", "Copy in audit at db:5432: rebuilding, 1 record behind for 3 s"},
+		{task.MirrorStatus{State: task.MirrorConnecting}, "small", "Copy in PostgreSQL: connecting"},
+		{task.MirrorStatus{Target: "audit at db:5432", State: task.MirrorFollowing}, "small", "Copy in audit at db:5432: following"},
+		{task.MirrorStatus{Target: "audit at db:5432", State: task.MirrorRebuilding, LagRecords: 1, LagSeconds: 2.6}, "small", "Copy in audit at db:5432: rebuilding, 1 record behind for 3 s"},
 		{
-			coordinator.MirrorStatus{Target: "audit at db:5432", State: coordinator.MirrorFailing, LagRecords: 12, LagSeconds: 60, LastError: "it is down"},
+			task.MirrorStatus{Target: "audit at db:5432", State: task.MirrorFailing, LagRecords: 12, LagSeconds: 60, LastError: "it is down"},
 			"warn",
 			"Copy in audit at db:5432: failing, 12 records behind for 60 s. Last error: it is down",
 		},
-		{coordinator.MirrorStatus{State: coordinator.MirrorFollowing, Warning: "clocks differ", Skipped: []string{"a: too large", "b: as well"}}, "small", "Copy in PostgreSQL: following. clocks differ. Not in it: a: too large; b: as well"},
+		{task.MirrorStatus{State: task.MirrorFollowing, Warning: "clocks differ", Skipped: []string{"a: too large", "b: as well"}}, "small", "Copy in PostgreSQL: following. clocks differ. Not in it: a: too large; b: as well"},
 	} {
 		line := show(&c.status)
 		if line == nil || textOfNode(line) != c.want || attr(line, "class") != c.class {
@@ -462,7 +462,7 @@ func TestPageErrors(t *testing.T) {
 // TestPromise11Page: over TCP nobody sees anything of the page who has not signed in.
 func TestPromise11Page(t *testing.T) {
 	m := twoTasks(t)
-	m.health = coordinator.Health{Paused: true, PauseWhy: "secret plans", StateDir: "/home/ana"}
+	m.health = task.Health{Paused: true, PauseWhy: "secret plans", StateDir: "/home/ana"}
 	s := serveTCP(t, m, Options{Agents: []string{"codex"}})
 	host, cookie, _ := s.signIn(t)
 	for _, path := range []string{"/", "/?task=aa-1", "/?cursor=1"} {

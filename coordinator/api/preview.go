@@ -7,12 +7,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 type previewOutput struct {
 	Body struct {
-		Previews []coordinator.TaskPreview `json:"previews" doc:"A preview of each task, in the order in which they were sent"`
+		Previews []task.TaskPreview `json:"previews" doc:"A preview of each task, in the order in which they were sent"`
 	}
 }
 
@@ -22,7 +22,7 @@ type (
 		Run string `query:"run" doc:"A run of its agent: its id, a unique piece of it, or its number from 1; the last one if left out" example:"1"`
 	}
 
-	promptOutput struct{ Body coordinator.SentPrompt }
+	promptOutput struct{ Body task.SentPrompt }
 )
 
 func (s *Server) promptRoutes(api huma.API) {
@@ -39,13 +39,13 @@ func (s *Server) prompt(ctx context.Context, in *promptInput) (*promptOutput, er
 
 // Preview says what would be run for tasks if they were submitted together. Nothing
 // is kept, and no agent is started.
-func (c *Client) Preview(ctx context.Context, specs []coordinator.TaskSpec) ([]coordinator.TaskPreview, error) {
+func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.TaskPreview, error) {
 	sent, err := checkBatch(specs)
 	if err != nil {
 		return nil, err
 	}
 	var out struct {
-		Previews []coordinator.TaskPreview `json:"previews"`
+		Previews []task.TaskPreview `json:"previews"`
 	}
 	err = c.call(ctx, http.MethodPost, "/v1/tasks/preview", sent, &out)
 	return out.Previews, err
@@ -53,7 +53,7 @@ func (c *Client) Preview(ctx context.Context, specs []coordinator.TaskSpec) ([]c
 
 // Prompt gives what the agent was sent in a run of a task: by the run's id, a unique
 // piece of it, or its number; "" is the last one.
-func (c *Client) Prompt(ctx context.Context, ref, run string) (p coordinator.SentPrompt, err error) {
+func (c *Client) Prompt(ctx context.Context, ref, run string) (p task.SentPrompt, err error) {
 	path, err := refPath("/v1/tasks/", ref, "/prompt")
 	if err != nil {
 		return p, err

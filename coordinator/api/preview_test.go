@@ -10,34 +10,34 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/memory"
 	"stint/state"
 )
 
-func (f *fakeMaster) Preview(ctx context.Context, specs []coordinator.TaskSpec, isList bool) (list []coordinator.TaskPreview, err error) {
+func (f *fakeMaster) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) (list []task.TaskPreview, err error) {
 	for _, spec := range specs {
 		if spec.Prompt == "" {
 			return nil, invalid(fmt.Sprintf("the prompt is empty; a list: %v", isList), "stint task PROMPT")
 		}
-		list = append(list, coordinator.TaskPreview{Task: state.Task{ID: spec.ID, Prompt: spec.Prompt}, Session: coordinator.SessionNew, Argv: []string{"a", "b c"}, Prompt: "<" + spec.Prompt + ">"})
+		list = append(list, task.TaskPreview{Task: state.Task{ID: spec.ID, Prompt: spec.Prompt}, Session: task.SessionNew, Argv: []string{"a", "b c"}, Prompt: "<" + spec.Prompt + ">"})
 	}
 	return list, ctx.Err()
 }
 
-func (f *fakeMaster) SentPrompt(_ context.Context, ref, run string) (coordinator.SentPrompt, error) {
+func (f *fakeMaster) SentPrompt(_ context.Context, ref, run string) (task.SentPrompt, error) {
 	t, err := f.find(ref)
-	return coordinator.SentPrompt{TaskID: t.ID, RunID: run, Base64: []byte("a\xff"), Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}, err
+	return task.SentPrompt{TaskID: t.ID, RunID: run, Base64: []byte("a\xff"), Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}, err
 }
 
 func TestPreview(t *testing.T) {
 	m := newFake(t)
 	s := serve(t, m, Options{})
-	list, err := s.client.Preview(t.Context(), []coordinator.TaskSpec{{Prompt: "a", ID: "mine"}, {Prompt: "b"}})
+	list, err := s.client.Preview(t.Context(), []task.TaskSpec{{Prompt: "a", ID: "mine"}, {Prompt: "b"}})
 	if err != nil || len(list) != 2 || list[0].Task.ID != "mine" || len(list[1].Task.ID) != 36 || list[1].Prompt != "<b>" || len(list[0].Argv) != 2 || len(m.tasks) != 0 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if _, err := s.client.Preview(t.Context(), []coordinator.TaskSpec{{}}); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) {
+	if _, err := s.client.Preview(t.Context(), []task.TaskSpec{{}}); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) {
 		t.Errorf("an empty prompt: %v", err)
 	}
 	for body, want := range map[string]string{`{"prompt":""}`: "a list: false", `[{"prompt":""}]`: "a list: true"} {
@@ -45,7 +45,7 @@ func TestPreview(t *testing.T) {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
-	if _, err := s.client.Preview(t.Context(), []coordinator.TaskSpec{{Prompt: "a", VerifyCommand: "\xff"}}); err == nil || !strings.Contains(err.Error(), "the verify command is not valid UTF-8") {
+	if _, err := s.client.Preview(t.Context(), []task.TaskSpec{{Prompt: "a", VerifyCommand: "\xff"}}); err == nil || !strings.Contains(err.Error(), "the verify command is not valid UTF-8") {
 		t.Errorf("%v", err)
 	}
 }
@@ -55,11 +55,11 @@ func TestSentPrompt(t *testing.T) {
 	m.tasks = []state.Task{{ID: "t-1"}}
 	s := serve(t, m, Options{})
 	got, err := s.client.Prompt(t.Context(), "t-1", "a&b/c")
-	want := coordinator.SentPrompt{TaskID: "t-1", RunID: "a&b/c", Base64: []byte("a\xff"), Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}
+	want := task.SentPrompt{TaskID: "t-1", RunID: "a&b/c", Base64: []byte("a\xff"), Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil || string(got.Bytes()) != "a\xff" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if _, err := s.client.Prompt(t.Context(), "nobody", ""); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+	if _, err := s.client.Prompt(t.Context(), "nobody", ""); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		t.Errorf("%v", err)
 	}
 	if resp, err := s.client.do(t.Context(), http.MethodGet, "/v1/tasks/t-1/prompt?n=1", nil, ""); err == nil {

@@ -12,71 +12,71 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // statusOf maps codes to HTTP.
-var statusOf = map[coordinator.Code]int{
-	coordinator.CodeInvalid:      http.StatusUnprocessableEntity,
-	coordinator.CodeNotFound:     http.StatusNotFound,
-	coordinator.CodeAmbiguous:    http.StatusConflict,
-	coordinator.CodeConflict:     http.StatusConflict,
-	coordinator.CodeChanged:      http.StatusPreconditionFailed,
-	coordinator.CodeBusy:         http.StatusLocked,
-	coordinator.CodeFull:         http.StatusInsufficientStorage,
-	coordinator.CodeShortage:     http.StatusServiceUnavailable,
-	coordinator.CodeStopped:      http.StatusServiceUnavailable,
-	coordinator.CodeAgentMissing: http.StatusFailedDependency,
-	coordinator.CodeForbidden:    http.StatusForbidden,
-	coordinator.CodeUnauthorized: http.StatusUnauthorized,
-	coordinator.CodeTooMany:      http.StatusTooManyRequests,
-	coordinator.CodeUnavailable:  http.StatusBadGateway,
+var statusOf = map[task.Code]int{
+	task.CodeInvalid:      http.StatusUnprocessableEntity,
+	task.CodeNotFound:     http.StatusNotFound,
+	task.CodeAmbiguous:    http.StatusConflict,
+	task.CodeConflict:     http.StatusConflict,
+	task.CodeChanged:      http.StatusPreconditionFailed,
+	task.CodeBusy:         http.StatusLocked,
+	task.CodeFull:         http.StatusInsufficientStorage,
+	task.CodeShortage:     http.StatusServiceUnavailable,
+	task.CodeStopped:      http.StatusServiceUnavailable,
+	task.CodeAgentMissing: http.StatusFailedDependency,
+	task.CodeForbidden:    http.StatusForbidden,
+	task.CodeUnauthorized: http.StatusUnauthorized,
+	task.CodeTooMany:      http.StatusTooManyRequests,
+	task.CodeUnavailable:  http.StatusBadGateway,
 }
 
 // codeOf gives the code of an answer that names none. Statuses of our own
 // failures have no code.
-func codeOf(status int) coordinator.Code {
+func codeOf(status int) task.Code {
 	switch {
 	case status == http.StatusNotFound:
-		return coordinator.CodeNotFound
+		return task.CodeNotFound
 	case status == http.StatusConflict:
-		return coordinator.CodeConflict
+		return task.CodeConflict
 	case status == http.StatusPreconditionFailed:
-		return coordinator.CodeChanged
+		return task.CodeChanged
 	case status == http.StatusLocked:
-		return coordinator.CodeBusy
+		return task.CodeBusy
 	case status == http.StatusForbidden || status == http.StatusMisdirectedRequest:
-		return coordinator.CodeForbidden
+		return task.CodeForbidden
 	case status == http.StatusUnauthorized:
-		return coordinator.CodeUnauthorized
+		return task.CodeUnauthorized
 	case status == http.StatusTooManyRequests:
-		return coordinator.CodeTooMany
+		return task.CodeTooMany
 	case status == http.StatusFailedDependency:
-		return coordinator.CodeAgentMissing
+		return task.CodeAgentMissing
 	case status == http.StatusServiceUnavailable:
-		return coordinator.CodeStopped
+		return task.CodeStopped
 	case status == http.StatusInsufficientStorage:
-		return coordinator.CodeFull
+		return task.CodeFull
 	case status == http.StatusBadGateway:
-		return coordinator.CodeUnavailable
+		return task.CodeUnavailable
 	case status >= 400 && status < 500:
-		return coordinator.CodeInvalid
+		return task.CodeInvalid
 	}
 	return ""
 }
 
 // A problem is an error as it goes over the wire (RFC 9457).
 type problem struct {
-	Title   string           `json:"title" doc:"Text of the HTTP status" example:"Not Found"`
-	Status  int              `json:"status" doc:"The HTTP status" example:"404"`
-	Detail  string           `json:"detail" doc:"What happened, and why" example:"there is no task \"x\""`
-	Message string           `json:"message" doc:"The same text as detail" example:"there is no task \"x\""` // which is the RFC's name for it
-	Code    coordinator.Code `json:"code,omitempty" doc:"Kind of the error, for programs" example:"not-found"`
-	Hint    string           `json:"hint,omitempty" doc:"What to do next" example:"stint ls"`
-	Field   string           `json:"field,omitempty" doc:"What of the request is wrong: the name of a property, in a list after its place from 0" example:"2.prompt"`
+	Title   string    `json:"title" doc:"Text of the HTTP status" example:"Not Found"`
+	Status  int       `json:"status" doc:"The HTTP status" example:"404"`
+	Detail  string    `json:"detail" doc:"What happened, and why" example:"there is no task \"x\""`
+	Message string    `json:"message" doc:"The same text as detail" example:"there is no task \"x\""` // which is the RFC's name for it
+	Code    task.Code `json:"code,omitempty" doc:"Kind of the error, for programs" example:"not-found"`
+	Hint    string    `json:"hint,omitempty" doc:"What to do next" example:"stint ls"`
+	Field   string    `json:"field,omitempty" doc:"What of the request is wrong: the name of a property, in a list after its place from 0" example:"2.prompt"`
 }
 
-func newProblem(status int, code coordinator.Code, detail, hint string) *problem {
+func newProblem(status int, code task.Code, detail, hint string) *problem {
 	return &problem{Title: http.StatusText(status), Status: status, Detail: detail, Message: detail, Code: code, Hint: hint}
 }
 
@@ -93,7 +93,7 @@ const (
 
 // GetHeaders returns what huma adds to the header of the answer.
 func (p *problem) GetHeaders() http.Header {
-	if p.Code == coordinator.CodeShortage {
+	if p.Code == task.CodeShortage {
 		return http.Header{"Retry-After": {retrySoon}}
 	}
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
@@ -108,14 +108,14 @@ func asProblem(err error) *problem {
 	if errors.As(err, &p) {
 		return p
 	}
-	var e *coordinator.Error
+	var e *task.Error
 	if errors.As(err, &e) {
 		p := newProblem(cmp.Or(statusOf[e.Code], http.StatusInternalServerError), e.Code, e.Message, e.Hint)
 		p.Field = e.Field
 		return p
 	}
 	if errors.Is(err, context.Canceled) {
-		return newProblem(http.StatusServiceUnavailable, coordinator.CodeStopped, "the request was ended before it was answered: its client has gone, or the master ends", "")
+		return newProblem(http.StatusServiceUnavailable, task.CodeStopped, "the request was ended before it was answered: its client has gone, or the master ends", "")
 	}
 	return newProblem(http.StatusInternalServerError, "", err.Error(), "")
 }
@@ -177,7 +177,7 @@ func unreadable(errs []error) *problem {
 	if slices.ContainsFunc(errs, func(e error) bool { return errors.Is(e, errTooLarge) }) {
 		return tooLarge()
 	}
-	return newProblem(http.StatusBadRequest, coordinator.CodeInvalid, "the body could not be read to its end", "send it as its Content-Length or its chunks say")
+	return newProblem(http.StatusBadRequest, task.CodeInvalid, "the body could not be read to its end", "send it as its Content-Length or its chunks say")
 }
 
 // fieldOf gives the property or parameter that the first of some faults is about, in

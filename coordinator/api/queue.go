@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -93,7 +94,7 @@ func (s *Server) listAll(tasks []state.Task) []TaskView {
 // SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong.
 // Specs without an id get one from the client. The answers are in the order of
 // specs and without the prompts.
-func (c *Client) SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([]TaskView, error) {
+func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]TaskView, error) {
 	sent, err := checkBatch(specs)
 	if err != nil {
 		return nil, err
@@ -106,11 +107,11 @@ func (c *Client) SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([
 }
 
 // checkBatch gives specs as they can be sent, each with an id.
-func checkBatch(specs []coordinator.TaskSpec) ([]coordinator.TaskSpec, error) {
-	sent := make([]coordinator.TaskSpec, len(specs))
+func checkBatch(specs []task.TaskSpec) ([]task.TaskSpec, error) {
+	sent := make([]task.TaskSpec, len(specs))
 	for i, spec := range specs {
 		if err := checkText(&spec); err != nil {
-			return nil, coordinator.AtTask(err, i, len(specs))
+			return nil, task.AtTask(err, i, len(specs))
 		}
 		if spec.ID == "" {
 			id, err := uuid.NewV7()

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
-func (f *fakeMaster) SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([]state.Task, error) {
+func (f *fakeMaster) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error) {
 	for i, spec := range specs {
 		if spec.Prompt == "" {
-			return nil, coordinator.AtTask(invalid("the prompt is empty", "stint task PROMPT"), i, len(specs))
+			return nil, task.AtTask(invalid("the prompt is empty", "stint task PROMPT"), i, len(specs))
 		}
 	}
 	var out []state.Task
@@ -30,7 +31,7 @@ func (f *fakeMaster) SubmitAll(ctx context.Context, specs []coordinator.TaskSpec
 	return out, nil
 }
 
-func (f *fakeMaster) SubmitOnce(ctx context.Context, key string, specs []coordinator.TaskSpec) ([]state.Task, error) {
+func (f *fakeMaster) SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error) {
 	f.mu.Lock()
 	f.keys["list "+key] = ""
 	f.mu.Unlock()
@@ -49,9 +50,9 @@ func (f *fakeMaster) Move(_ context.Context, ref string, to coordinator.Place, b
 	return f.change(ref, by, func(t *state.Task) { t.Note = fmt.Sprintf("%+v", to) })
 }
 
-func (f *fakeMaster) Edit(_ context.Context, ref string, p coordinator.Patch, by string) (state.Task, error) {
+func (f *fakeMaster) Edit(_ context.Context, ref string, p task.Patch, by string) (state.Task, error) {
 	if len(p.Seqs) > 0 && !slices.Contains(p.Seqs, 42) {
-		return state.Task{}, &coordinator.Error{Code: coordinator.CodeChanged, Message: "it has changed"}
+		return state.Task{}, &task.Error{Code: task.CodeChanged, Message: "it has changed"}
 	}
 	return f.change(ref, by, func(t *state.Task) { t.Note, t.Seq = string(p.Fields), 43 })
 }
@@ -90,7 +91,7 @@ var lastWord = time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC)
 func TestBatch(t *testing.T) {
 	m := newFake(t)
 	s := serve(t, m, Options{})
-	specs := []coordinator.TaskSpec{
+	specs := []task.TaskSpec{
 		{Prompt: "one", ID: "mine", TenantID: "ana", InputFiles: []state.InputFile{{Name: "a", Content: "b"}}},
 		{Prompt: "two", After: []string{"mine"}},
 	}
@@ -105,12 +106,12 @@ func TestBatch(t *testing.T) {
 		t.Errorf("the master has %+v", got)
 	}
 
-	specs = []coordinator.TaskSpec{{Prompt: "three"}, {}}
+	specs = []task.TaskSpec{{Prompt: "three"}, {}}
 	_, err = s.client.SubmitAll(t.Context(), specs)
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) || !strings.Contains(err.Error(), "task 2 of 2: the prompt is empty") || len(m.tasks) != 2 {
+	if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), "task 2 of 2: the prompt is empty") || len(m.tasks) != 2 {
 		t.Errorf("%v, and %d tasks", err, len(m.tasks))
 	}
-	specs[1] = coordinator.TaskSpec{Prompt: "x", InputFiles: []state.InputFile{{Name: "b", Content: "\xff"}}}
+	specs[1] = task.TaskSpec{Prompt: "x", InputFiles: []state.InputFile{{Name: "b", Content: "\xff"}}}
 	if _, err = s.client.SubmitAll(t.Context(), specs); err == nil || !strings.Contains(err.Error(), `task 2 of 2: the input file "b" is not valid UTF-8`) {
 		t.Errorf("%v", err)
 	}
@@ -120,7 +121,7 @@ func TestBatchMayBeLargerThanATask(t *testing.T) {
 	m := newFake(t)
 	s := serve(t, m, Options{})
 	long := strings.Repeat("x", 1<<20)
-	specs := make([]coordinator.TaskSpec, 63)
+	specs := make([]task.TaskSpec, 63)
 	for i := range specs {
 		specs[i].Prompt = long
 	}
@@ -128,7 +129,7 @@ func TestBatchMayBeLargerThanATask(t *testing.T) {
 		t.Errorf("63 MiB: %d tasks, %v", len(views), err)
 	}
 	specs = append(specs, specs[0])
-	if _, err := s.client.SubmitAll(t.Context(), specs); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) {
+	if _, err := s.client.SubmitAll(t.Context(), specs); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) {
 		t.Errorf("64 MiB and more: %v", err)
 	}
 }
@@ -183,15 +184,15 @@ func TestQueueRoundTrip(t *testing.T) {
 	if err := c.Pause(ctx, "lunch"); err != nil || m.paused != "because lunch" {
 		t.Errorf("pause: %q %v", m.paused, err)
 	}
-	if err := c.Pause(ctx, "\xff"); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeInvalid}) {
+	if err := c.Pause(ctx, "\xff"); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) {
 		t.Errorf("a reason that is no text: %v", err)
 	}
 	if err := c.Resume(ctx); err != nil || m.paused != "" {
 		t.Errorf("resume: %q %v", m.paused, err)
 	}
-	m.err = &coordinator.Error{Code: coordinator.CodeConflict, Message: "not now"}
+	m.err = &task.Error{Code: task.CodeConflict, Message: "not now"}
 	for name, err := range map[string]error{"pause": c.Pause(ctx, ""), "resume": c.Resume(ctx)} {
-		if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+		if !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 			t.Errorf("the master's error of %s became %v", name, err)
 		}
 	}

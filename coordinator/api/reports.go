@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -27,7 +28,7 @@ type (
 
 	usageOutput struct {
 		Body struct {
-			Rows []coordinator.UsageRow `json:"rows" doc:"Days come newest first, all else by tokens, most first"`
+			Rows []task.UsageRow `json:"rows" doc:"Days come newest first, all else by tokens, most first"`
 		}
 	}
 
@@ -61,7 +62,7 @@ func (s *Server) accounts(context.Context, *struct{}) (*accountsOutput, error) {
 }
 
 // query gives what is asked for.
-func (in *usageInput) query() (q coordinator.UsageQuery, err error) {
+func (in *usageInput) query() (q task.UsageQuery, err error) {
 	q.By = in.By
 	if in.By == "total" {
 		q.By = ""
@@ -73,11 +74,11 @@ func (in *usageInput) query() (q coordinator.UsageQuery, err error) {
 		return q, err
 	}
 	if !q.Until.IsZero() && !q.Since.Before(q.Until) {
-		return q, &coordinator.Error{Code: coordinator.CodeInvalid, Message: "nothing lies between since and until", Hint: "let since be the earlier one", Field: "until"}
+		return q, &task.Error{Code: task.CodeInvalid, Message: "nothing lies between since and until", Hint: "let since be the earlier one", Field: "until"}
 	}
 	q.Location, err = time.LoadLocation(in.Location)
 	if err != nil || in.Location == "Local" {
-		return q, &coordinator.Error{Code: coordinator.CodeInvalid, Message: "this machine knows no zone " + clip(in.Location), Hint: "use one such as Europe/Berlin, or UTC", Field: "location"}
+		return q, &task.Error{Code: task.CodeInvalid, Message: "this machine knows no zone " + clip(in.Location), Hint: "use one such as Europe/Berlin, or UTC", Field: "location"}
 	}
 	return q, nil
 }
@@ -89,7 +90,7 @@ func queryTime(name, text string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, &coordinator.Error{Code: coordinator.CodeInvalid, Message: name + " is no time", Hint: "give one such as 2026-12-01T08:00:00Z", Field: name}
+		return t, &task.Error{Code: task.CodeInvalid, Message: name + " is no time", Hint: "give one such as 2026-12-01T08:00:00Z", Field: name}
 	}
 	return t, nil
 }
@@ -111,7 +112,7 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, asProblem(ended(ctx, err))
 	}
 	out := &usageOutput{}
-	out.Body.Rows = append([]coordinator.UsageRow{}, rows...)
+	out.Body.Rows = append([]task.UsageRow{}, rows...)
 	return out, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
 )
@@ -62,7 +62,7 @@ func TestReports(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, clip(w.Body.String()))
 		}
 		if c.status == 422 {
-			if p := decode[problem](t, w.Body.Bytes()); p.Field != c.field || p.Code != coordinator.CodeInvalid {
+			if p := decode[problem](t, w.Body.Bytes()); p.Field != c.field || p.Code != task.CodeInvalid {
 				t.Errorf("%s %s: %+v", c.path, c.body, p)
 			}
 		}

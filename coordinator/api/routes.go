@@ -18,7 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // routes registers every path. What huma would add by itself is turned off: a
@@ -286,14 +286,10 @@ func (d deaf) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ServeHTTP answers one request, and counts it.
+// ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begun := s.opts.Now()
-	out := &answer{ResponseWriter: w}
-	r, ok := s.enter(out, r)
-	defer func() { s.traffic.add(r, out.status, s.opts.Now().Sub(begun)) }() // also of one that is broken off
-	if ok {
-		s.mux.ServeHTTP(out, r)
+	if r, ok := s.enter(w, r); ok {
+		s.mux.ServeHTTP(w, r)
 	}
 }
 
@@ -335,9 +331,9 @@ func checkBody(r *http.Request, reads bool) *problem {
 	case r.ContentLength == 0:
 		return nil
 	case reads:
-		return newProblem(http.StatusBadRequest, coordinator.CodeInvalid, "a "+r.Method+" request has no body", "write what is asked for into the URL")
+		return newProblem(http.StatusBadRequest, task.CodeInvalid, "a "+r.Method+" request has no body", "write what is asked for into the URL")
 	case !isJSON(r):
-		return newProblem(http.StatusUnsupportedMediaType, coordinator.CodeInvalid, "the body's Content-Type must be application/json", "")
+		return newProblem(http.StatusUnsupportedMediaType, task.CodeInvalid, "the body's Content-Type must be application/json", "")
 	}
 	return nil
 }

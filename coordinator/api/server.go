@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/session"
 	"stint/state"
@@ -22,17 +23,17 @@ import (
 
 // A Master is what the server needs of a coordinator. Its methods may be called
 // from any goroutine. An error that a client should be able to act on is, or
-// wraps, a [*coordinator.Error].
+// wraps, a [*task.Error].
 type Master interface {
 	// Submit makes a task durable. A spec whose id or idempotency key is known
 	// gives the task of old.
-	Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error)
+	Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error)
 	// SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong.
-	SubmitAll(ctx context.Context, specs []coordinator.TaskSpec) ([]state.Task, error)
+	SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error)
 	// SubmitOnce is SubmitAll for a list with an idempotency key as a whole.
-	SubmitOnce(ctx context.Context, key string, specs []coordinator.TaskSpec) ([]state.Task, error)
+	SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error)
 	// Preview says what would be taken in and run for specs, and keeps nothing.
-	Preview(ctx context.Context, specs []coordinator.TaskSpec, isList bool) ([]coordinator.TaskPreview, error)
+	Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error)
 	// Task gives a whole task, with prompt and result.
 	Task(ctx context.Context, ref string) (state.Task, error)
 	// List gives tasks without their texts, newest first.
@@ -51,7 +52,7 @@ type Master interface {
 	// Release lets a held task run.
 	Release(ctx context.Context, ref, by string) (state.Task, error)
 	// Edit changes fields of a task that waits; by says who asked for it.
-	Edit(ctx context.Context, ref string, p coordinator.Patch, by string) (state.Task, error)
+	Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error)
 	// Move changes a queued task's place in its lane.
 	Move(ctx context.Context, ref string, to coordinator.Place, by string) (state.Task, error)
 	// Pause makes the master start no more tasks, durably; those at work go on.
@@ -61,7 +62,7 @@ type Master interface {
 	// Paused reports whether dispatch is stopped, and why.
 	Paused() (paused bool, reason string)
 	// Shortage tells of what the machine lacks while tasks wait for it; nil if nothing.
-	Shortage() *coordinator.Shortage
+	Shortage() *task.Shortage
 	// Queue gives the tasks that wait in a lane, in the order in which they will run.
 	Queue(key string) []state.Task
 	// Why says in one sentence why a task is not running, or how it ended.
@@ -75,7 +76,7 @@ type Master interface {
 	Raw(ctx context.Context, ref string) ([]byte, error)
 	// SentPrompt gives what the agent was sent in a run of a task: by the run's id, a
 	// unique piece of it, or its number; "" is the last one.
-	SentPrompt(ctx context.Context, ref, run string) (coordinator.SentPrompt, error)
+	SentPrompt(ctx context.Context, ref, run string) (task.SentPrompt, error)
 	// LastOutput says when the agent of a running task last wrote anything, or when
 	// its run began if it has not yet; zero if the task does not run.
 	LastOutput(id string) time.Time
@@ -85,30 +86,30 @@ type Master interface {
 	// RunDir gives the directory of a run, which need not exist.
 	RunDir(runID string) string
 	// Runs gives all runs of a task, the oldest first.
-	Runs(ctx context.Context, ref string) ([]coordinator.TaskRun, error)
+	Runs(ctx context.Context, ref string) ([]task.TaskRun, error)
 	// Files gives the files of a task: those that were collected after its last run, or
 	// with run what lies in the directory of that one.
-	Files(ctx context.Context, ref, run string) (coordinator.TaskFiles, error)
+	Files(ctx context.Context, ref, run string) (task.TaskFiles, error)
 	// OpenFile gives what is in a file of a task.
-	OpenFile(ctx context.Context, ref, run, name string) (coordinator.Content, error)
+	OpenFile(ctx context.Context, ref, run, name string) (task.Content, error)
 	// Accounts gives the accounts that are known, in the order of their names.
 	Accounts() []state.AccountUse
 	// Usage adds up what runs have used.
-	Usage(ctx context.Context, q coordinator.UsageQuery) ([]coordinator.UsageRow, error)
+	Usage(ctx context.Context, q task.UsageQuery) ([]task.UsageRow, error)
 	// SearchMemory searches the notes of a workspace as for a task.
 	SearchMemory(ctx context.Context, q coordinator.MemoryQuery) (coordinator.MemoryResult, error)
 	// Subscribe gives every change from now on, in order. The channel is closed
 	// when more than buffer of them wait, and by cancel.
-	Subscribe(buffer int) (changes <-chan *coordinator.Change, cancel func())
+	Subscribe(buffer int) (changes <-chan *task.Change, cancel func())
 	// SubscribeAfter is Subscribe, and gives what was missed since a record; without
 	// changes where there is more of it.
-	SubscribeAfter(after uint64, buffer int) (missed []*coordinator.Change, changes <-chan *coordinator.Change, cancel func())
+	SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func())
 	// Seq gives the number of the newest record.
 	Seq() uint64
-	Health() coordinator.Health
+	Health() task.Health
 	// Unready says why no task is taken in just now; nil if tasks are.
 	Unready() error
-	Metrics() coordinator.Metrics
+	Metrics() task.Metrics
 	Sessions() []state.Session
 	// Session gives a session by its key or id, and its transcript.
 	Session(ref string) (state.Session, []session.Message, error)
@@ -117,10 +118,10 @@ type Master interface {
 	// Dump writes the whole state as text, the same for the same state.
 	Dump(w io.Writer) error
 	// Findings gives what is wrong in the ledger.
-	Findings() []coordinator.Finding
+	Findings() []task.Finding
 	// Reconcile takes over tasks.md now; with accept also what is held as the work
 	// of a formatter.
-	Reconcile(ctx context.Context, accept bool) (coordinator.TakeOver, error)
+	Reconcile(ctx context.Context, accept bool) (task.TakeOver, error)
 	// Compact merges records and moves tasks that ended more than olderThan ago to
 	// the archive; with dryRun it only says what it would do.
 	Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error)
@@ -143,8 +144,8 @@ const (
 )
 
 // errStopping is why long requests end when the server does.
-var errStopping = &coordinator.Error{
-	Code:    coordinator.CodeStopped,
+var errStopping = &task.Error{
+	Code:    task.CodeStopped,
 	Message: "the master is shutting down",
 	Hint:    "the tasks are kept; start it again with: stint serve",
 }
@@ -206,7 +207,6 @@ type Server struct {
 	opts    Options
 	mux     *http.ServeMux
 	openAPI []byte
-	traffic *traffic
 	guard   atomic.Pointer[guard] // of the listener on TCP; nil: there is none now
 
 	short    atomic.Int64 // when the machine last lacked something, in Unix nanoseconds
@@ -217,7 +217,7 @@ type Server struct {
 // NewServer gives a server for m. It starts nothing: see [Server.Serve].
 func NewServer(m Master, opts Options) *Server {
 	s := &Server{
-		master: m, opts: opts.withDefaults(), mux: http.NewServeMux(), traffic: newTraffic(),
+		master: m, opts: opts.withDefaults(), mux: http.NewServeMux(),
 		usages: make(turnstile, 1), searches: make(turnstile, maxSearches),
 	}
 	s.routes()
@@ -304,12 +304,12 @@ func long(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // ended gives err, or why the long context of the call that gave it has ended.
 func ended(ctx context.Context, err error) error {
-	var why *coordinator.Error
+	var why *task.Error
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return err
 	case errors.As(context.Cause(ctx), &why):
 		return why
 	}
-	return newProblem(http.StatusBadRequest, coordinator.CodeInvalid, "the client did not wait for the answer", "") // it is not there to read it
+	return newProblem(http.StatusBadRequest, task.CodeInvalid, "the client did not wait for the answer", "") // it is not there to read it
 }

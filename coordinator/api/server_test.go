@@ -19,7 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -62,7 +62,7 @@ func TestRequests(t *testing.T) {
 	for _, c := range []struct {
 		method, path, contentType, body string
 		status                          int
-		code                            coordinator.Code
+		code                            task.Code
 		want                            string // in the answer
 	}{
 		{"GET", "/v1/tasks/aa-1", "", "", 200, "", `"status":"done"`},
@@ -182,8 +182,8 @@ func TestMethods(t *testing.T) {
 // TestRetryAfter: a refusal that will not last says when to ask again.
 func TestRetryAfter(t *testing.T) {
 	m := newFake(t)
-	for code, want := range map[coordinator.Code]bool{coordinator.CodeTooMany: true, coordinator.CodeStopped: true, coordinator.CodeFull: false, coordinator.CodeConflict: false} {
-		m.err = &coordinator.Error{Code: code, Message: "no"}
+	for code, want := range map[task.Code]bool{task.CodeTooMany: true, task.CodeStopped: true, task.CodeFull: false, task.CodeConflict: false} {
+		m.err = &task.Error{Code: code, Message: "no"}
 		for _, path := range []string{"/v1/tasks", "/v1/tasks/aa/cancel"} {
 			w := ask(NewServer(m, Options{}), "POST", path, jsonType, `{}`)
 			if got := w.Header().Get("Retry-After"); (got != "") != want {
@@ -192,7 +192,7 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	if newProblem(429, coordinator.CodeTooMany, "streams", "").write(w); w.Header().Get("Retry-After") == "" {
+	if newProblem(429, task.CodeTooMany, "streams", "").write(w); w.Header().Get("Retry-After") == "" {
 		t.Error("the guard says nothing")
 	}
 }
@@ -226,17 +226,17 @@ func TestNotModified(t *testing.T) {
 }
 
 func TestErrorsOfTheMaster(t *testing.T) {
-	for code, status := range map[coordinator.Code]int{
-		coordinator.CodeInvalid: 422, coordinator.CodeNotFound: 404, coordinator.CodeAmbiguous: 409, coordinator.CodeConflict: 409,
-		coordinator.CodeBusy: 423, coordinator.CodeFull: 507, coordinator.CodeStopped: 503, coordinator.CodeAgentMissing: 424, coordinator.CodeUnavailable: 502,
+	for code, status := range map[task.Code]int{
+		task.CodeInvalid: 422, task.CodeNotFound: 404, task.CodeAmbiguous: 409, task.CodeConflict: 409,
+		task.CodeBusy: 423, task.CodeFull: 507, task.CodeStopped: 503, task.CodeAgentMissing: 424, task.CodeUnavailable: 502,
 	} {
 		m := twoTasks(t)
-		want := &coordinator.Error{Code: code, Message: "no", Hint: "do this"}
+		want := &task.Error{Code: code, Message: "no", Hint: "do this"}
 		m.err = fmt.Errorf("wrapped: %w", want)
 		s := serve(t, m, Options{})
 		ctx := t.Context()
 		for name, call := range map[string]func() error{
-			"submit": func() error { _, err := s.client.Submit(ctx, coordinator.TaskSpec{Prompt: "x"}); return err },
+			"submit": func() error { _, err := s.client.Submit(ctx, task.TaskSpec{Prompt: "x"}); return err },
 			"task":   func() error { _, err := s.client.Task(ctx, "aa-1"); return err },
 			"cancel": func() error { _, err := s.client.Cancel(ctx, "aa-1"); return err },
 			"retry":  func() error { _, err := s.client.Retry(ctx, "aa-1"); return err },
@@ -246,7 +246,7 @@ func TestErrorsOfTheMaster(t *testing.T) {
 			"logs":   func() error { return s.client.Logs(ctx, "aa-1", "stdout", true, io.Discard) },
 			"over":   func() error { return s.client.Handover(ctx) },
 		} {
-			var got *coordinator.Error
+			var got *task.Error
 			if err := call(); !errors.As(err, &got) || *got != *want {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}
@@ -358,7 +358,7 @@ type deadlineMaster struct {
 	look func()
 }
 
-func (m deadlineMaster) Submit(ctx context.Context, spec coordinator.TaskSpec) (state.Task, error) {
+func (m deadlineMaster) Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error) {
 	m.look()
 	return m.fakeMaster.Submit(ctx, spec)
 }
@@ -412,7 +412,7 @@ func TestDetail(t *testing.T) {
 	if err != nil || v.RunDir != "" || v.Env != nil || v.Why != "" {
 		t.Errorf("a run id of a person's: %+v %v", v, err)
 	}
-	if err := s.client.Logs(t.Context(), "b", "stdout", false, io.Discard); !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+	if err := s.client.Logs(t.Context(), "b", "stdout", false, io.Discard); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		t.Errorf("logs outside of the runs: %v", err)
 	}
 }
@@ -424,7 +424,7 @@ func TestStopAnswersWaits(t *testing.T) {
 	go func() { _, err := s.client.Wait(context.Background(), "aa-2"); errs <- err }()
 	go func() { errs <- s.client.Logs(context.Background(), "aa-2", "stdout", true, io.Discard) }()
 	go func() {
-		err := s.client.Events(context.Background(), func(coordinator.Change) error { return nil })
+		err := s.client.Events(context.Background(), func(task.Change) error { return nil })
 		if errors.Is(err, ErrStreamEnded) {
 			err = errStopping
 		}
@@ -439,7 +439,7 @@ func TestStopAnswersWaits(t *testing.T) {
 		t.Errorf("stopping took %v", d)
 	}
 	for range 3 {
-		if err := <-errs; !errors.Is(err, &coordinator.Error{Code: coordinator.CodeStopped}) {
+		if err := <-errs; !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
 			t.Errorf("%v, want code stopped", err)
 		}
 	}
@@ -451,7 +451,7 @@ func TestStopLetsASubmitFinish(t *testing.T) {
 	s := serve(t, m, Options{Grace: 10 * time.Second})
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.client.Submit(context.Background(), coordinator.TaskSpec{Prompt: "x"})
+		_, err := s.client.Submit(context.Background(), task.TaskSpec{Prompt: "x"})
 		result <- err
 	}()
 	<-m.held
@@ -473,7 +473,7 @@ func TestStopEndsWhatDoesNotFinish(t *testing.T) {
 	s := serve(t, m, Options{Grace: time.Millisecond})
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.client.Submit(context.Background(), coordinator.TaskSpec{Prompt: "x"})
+		_, err := s.client.Submit(context.Background(), task.TaskSpec{Prompt: "x"})
 		result <- err
 	}()
 	<-m.held
@@ -494,7 +494,7 @@ func TestManyClients(t *testing.T) {
 			c := Dial(s.socket)
 			defer c.Close()
 			for range 8 {
-				v, err := c.Submit(t.Context(), coordinator.TaskSpec{Prompt: "x"})
+				v, err := c.Submit(t.Context(), task.TaskSpec{Prompt: "x"})
 				if err != nil {
 					t.Error(err)
 					return

@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -33,7 +33,7 @@ func TestShortageIsNoRefusal(t *testing.T) {
 		}
 		return func() (string, error) { return "", nil }
 	}})
-	if _, err := s.client.Submit(ctx, coordinator.TaskSpec{Prompt: "x"}); err != nil || noted != 2 {
+	if _, err := s.client.Submit(ctx, task.TaskSpec{Prompt: "x"}); err != nil || noted != 2 {
 		t.Errorf("after %d connections: %v", noted, err)
 	}
 	if list := m.List(state.Filter{}); len(list) != 5 {
@@ -45,7 +45,7 @@ func TestShortageIsNoRefusal(t *testing.T) {
 }
 
 func TestShortageAsksToWait(t *testing.T) {
-	p := asProblem(&coordinator.Error{Code: coordinator.CodeShortage})
+	p := asProblem(&task.Error{Code: task.CodeShortage})
 	if p.Status != 503 || p.GetHeaders().Get("Retry-After") != "1" {
 		t.Errorf("%+v, %v", p, p.GetHeaders())
 	}

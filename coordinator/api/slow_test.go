@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -187,7 +187,7 @@ func TestSlowClients(t *testing.T) {
 			case <-time.After(time.Second):
 			}
 			begun := time.Now()
-			if _, err := client.Submit(t.Context(), coordinator.TaskSpec{Prompt: "x"}); err != nil || time.Since(begun) != 0 {
+			if _, err := client.Submit(t.Context(), task.TaskSpec{Prompt: "x"}); err != nil || time.Since(begun) != 0 {
 				t.Fatalf("submit %d: %v after %s", submits, err, time.Since(begun))
 			}
 			if submits > clients {
@@ -273,7 +273,7 @@ func TestManyConnections(t *testing.T) {
 	took := make([]time.Duration, 500)
 	for i := range took {
 		begun := time.Now()
-		if _, err := client.Submit(t.Context(), coordinator.TaskSpec{Prompt: fmt.Sprint(i)}); err != nil {
+		if _, err := client.Submit(t.Context(), task.TaskSpec{Prompt: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 		took[i] = time.Since(begun)

@@ -17,6 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -96,10 +97,10 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	}
 	name := streamFile[in.Stream]
 	if in.Follow && in.Tail > 0 {
-		return nil, asProblem(&coordinator.Error{Code: coordinator.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"})
+		return nil, asProblem(&task.Error{Code: task.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"})
 	}
 	content, begin, err := s.openLogs(&t, in, name)
-	if in.Follow && !errors.Is(err, &coordinator.Error{Code: coordinator.CodeConflict}) {
+	if in.Follow && !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		if err == nil {
 			_ = content.Close() // it was only looked at
 		}
@@ -165,8 +166,8 @@ func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err 
 		}
 	}
 	if len(paths) == 0 {
-		return nil, &coordinator.Error{
-			Code: coordinator.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, name),
+		return nil, &task.Error{
+			Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, name),
 			Hint: "it was removed, or never written",
 		}
 	}
@@ -180,8 +181,8 @@ func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err 
 // coordinator.FindRun.
 func chooseRuns(t *state.Task, run string) (ids []string, err error) {
 	if !coordinator.IsRunID(t.RunID) {
-		return nil, &coordinator.Error{
-			Code: coordinator.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID,
+		return nil, &task.Error{
+			Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID,
 		}
 	}
 	if run != "" {
@@ -200,7 +201,6 @@ func chooseRuns(t *state.Task, run string) (ids []string, err error) {
 func (s *Server) followLogs(hctx huma.Context, id, name string) {
 	ctx, release := long(hctx.Context())
 	defer release()
-	defer s.traffic.open("logs")()
 	f := &follower{master: s.master, id: id, name: name, poll: s.opts.Poll, out: startStream(hctx, textPlain)}
 	defer f.close()
 	if f.run(ctx) != nil {

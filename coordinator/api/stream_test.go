@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -33,7 +33,7 @@ func TestLogsOfTheLastRun(t *testing.T) {
 	}
 	m.set("a", func(t *state.Task) { t.RunID = "r3" })
 	err := s.client.Logs(t.Context(), "a", "stdout", false, io.Discard)
-	if !errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) || !strings.Contains(err.Error(), "stdout") {
+	if !errors.Is(err, &task.Error{Code: task.CodeNotFound}) || !strings.Contains(err.Error(), "stdout") {
 		t.Errorf("no such file: %v", err)
 	}
 }
@@ -203,7 +203,7 @@ func TestEvents(t *testing.T) {
 	var got []string
 	done := make(chan error, 1)
 	go func() {
-		done <- s.client.Events(context.Background(), func(c coordinator.Change) error {
+		done <- s.client.Events(context.Background(), func(c task.Change) error {
 			if got = append(got, fmt.Sprint(c.Seq, " ", c.Task.ID)); len(got) == 3 {
 				return enough
 			}
@@ -212,7 +212,7 @@ func TestEvents(t *testing.T) {
 	}()
 	eventually(t, "a subscriber", func() bool { return m.subscribers() == 1 })
 	for i := range 3 {
-		if _, err := s.client.Submit(t.Context(), coordinator.TaskSpec{Prompt: "x", ID: fmt.Sprint("t", i)}); err != nil {
+		if _, err := s.client.Submit(t.Context(), task.TaskSpec{Prompt: "x", ID: fmt.Sprint("t", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,7 +222,7 @@ func TestEvents(t *testing.T) {
 	eventually(t, "the subscription ends with the client", func() bool { return m.subscribers() == 0 })
 
 	ctx, cancel := context.WithCancelCause(t.Context())
-	go func() { done <- s.client.Events(ctx, func(coordinator.Change) error { return nil }) }()
+	go func() { done <- s.client.Events(ctx, func(task.Change) error { return nil }) }()
 	eventually(t, "a subscriber", func() bool { return m.subscribers() == 1 })
 	cancel(enough)
 	if err := <-done; !errors.Is(err, enough) {
@@ -234,7 +234,7 @@ func TestEventsThatLagAreCutByTheMaster(t *testing.T) {
 	m := newFake(t)
 	s := serve(t, m, Options{})
 	done := make(chan error, 1)
-	go func() { done <- s.client.Events(context.Background(), func(coordinator.Change) error { return nil }) }()
+	go func() { done <- s.client.Events(context.Background(), func(task.Change) error { return nil }) }()
 	eventually(t, "a subscriber", func() bool { return m.subscribers() == 1 })
 	m.dropSubscribers()
 	if err := <-done; !errors.Is(err, ErrStreamEnded) {

@@ -14,7 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -47,15 +47,15 @@ type (
 // A taskBody is a body with one task, or a list of them, which older clients send to the
 // same path.
 type taskBody struct {
-	one     coordinator.TaskSpec
-	list    []coordinator.TaskSpec
+	one     task.TaskSpec
+	list    []task.TaskSpec
 	isList  bool
 	refused *problem // why it is not taken; nil: it is
 }
 
 // Schema implements [huma.SchemaProvider].
 func (taskBody) Schema(r huma.Registry) *huma.Schema {
-	return r.Schema(reflect.TypeFor[coordinator.TaskSpec](), true, "")
+	return r.Schema(reflect.TypeFor[task.TaskSpec](), true, "")
 }
 
 // A tasksBody is a taskBody that is described as a list.
@@ -63,7 +63,7 @@ type tasksBody struct{ taskBody }
 
 // Schema implements [huma.SchemaProvider].
 func (tasksBody) Schema(r huma.Registry) *huma.Schema {
-	return r.Schema(reflect.TypeFor[[]coordinator.TaskSpec](), true, "")
+	return r.Schema(reflect.TypeFor[[]task.TaskSpec](), true, "")
 }
 
 // A batchBody is a tasksBody that is no single task.
@@ -82,22 +82,22 @@ func (b *batchBody) read(reg huma.Registry, data []byte) error {
 // with the names changed into these.
 func (b *taskBody) read(reg huma.Registry, data []byte) error {
 	if b.isList = isList(data); !b.isList && len(data) > maxBody {
-		b.refused = newProblem(http.StatusRequestEntityTooLarge, coordinator.CodeInvalid,
+		b.refused = newProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid,
 			fmt.Sprintf("the task has more than the %d bytes that are taken", maxBody), "put long texts into files of the workspace and name them in the prompt")
 		return nil
 	}
-	if coordinator.EmptyKey(data) >= 0 {
+	if task.EmptyKey(data) >= 0 {
 		return b.refuse(wrongKey("idempotencyKey", "it is empty"))
 	}
 	refused := b.decode(data)
-	if refused == nil || errors.Is(refused, coordinator.ErrLongList) {
+	if refused == nil || errors.Is(refused, task.ErrLongList) {
 		return b.refuse(refused)
 	}
-	renamed, err := coordinator.RenameSpecs(data)
+	renamed, err := task.RenameSpecs(data)
 	if err != nil {
 		return b.refuse(err)
 	}
-	b.one, b.list = coordinator.TaskSpec{}, nil
+	b.one, b.list = task.TaskSpec{}, nil
 	if refused = b.decode(renamed); refused != nil && b.isList {
 		return explain(reg, renamed, &b.list, refused)
 	} else if refused != nil {
@@ -126,10 +126,10 @@ func (b *taskBody) decode(data []byte) error {
 	dec := strictDecoder(data)
 	_, err := dec.Token()
 	for err == nil && dec.More() {
-		if len(b.list) == coordinator.MaxBatch {
-			return coordinator.ErrLongList // before it takes a thousand times the memory of its body
+		if len(b.list) == task.MaxBatch {
+			return task.ErrLongList // before it takes a thousand times the memory of its body
 		}
-		b.list = append(b.list, coordinator.TaskSpec{})
+		b.list = append(b.list, task.TaskSpec{})
 		err = dec.Decode(&b.list[len(b.list)-1])
 	}
 	if err == nil {
@@ -218,7 +218,7 @@ func parseKey(value string) (string, error) {
 	switch {
 	case key == "":
 		return "", wrongKey(keyHeader, "it is empty")
-	case coordinator.CheckKey(key) != nil:
+	case task.CheckKey(key) != nil:
 		return "", wrongKey(keyHeader, "the key is not 1 to 256 printable characters")
 	}
 	return key, nil
@@ -246,7 +246,7 @@ func unquote(s string) (string, error) {
 }
 
 func wrongKey(field, why string) error {
-	return &coordinator.Error{Code: coordinator.CodeInvalid, Message: field + " cannot be used: " + why, Hint: "send for example " + keyHeader + `: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, Field: field}
+	return &task.Error{Code: task.CodeInvalid, Message: field + " cannot be used: " + why, Hint: "send for example " + keyHeader + `: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, Field: field}
 }
 
 func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, error) {
@@ -267,12 +267,12 @@ func (s *Server) submitBatch(ctx context.Context, in *batchInput) (*submitOutput
 	return s.submit(ctx, &submitInput{Body: in.Body.taskBody, keys: in.keys})
 }
 
-func (s *Server) submitOne(ctx context.Context, key string, spec coordinator.TaskSpec) (*submitOutput, error) {
+func (s *Server) submitOne(ctx context.Context, key string, spec task.TaskSpec) (*submitOutput, error) {
 	switch {
 	case key == "" || key == spec.IdempotencyKey:
 	case spec.IdempotencyKey != "":
-		return nil, asProblem(&coordinator.Error{
-			Code: coordinator.CodeInvalid, Message: "the header " + keyHeader + " and idempotencyKey mean the same, and differ", Hint: "leave one of them out", Field: "idempotencyKey",
+		return nil, asProblem(&task.Error{
+			Code: task.CodeInvalid, Message: "the header " + keyHeader + " and idempotencyKey mean the same, and differ", Hint: "leave one of them out", Field: "idempotencyKey",
 		})
 	default:
 		spec.IdempotencyKey = key
@@ -285,7 +285,7 @@ func (s *Server) submitOne(ctx context.Context, key string, spec coordinator.Tas
 	return &submitOutput{Status: n.status(&t), Location: taskPath(t.ID), Body: s.submitted(t)}, nil
 }
 
-func (s *Server) submitList(ctx context.Context, key string, specs []coordinator.TaskSpec) (*submitOutput, error) {
+func (s *Server) submitList(ctx context.Context, key string, specs []task.TaskSpec) (*submitOutput, error) {
 	numbers := make([]number, len(specs))
 	for i := range specs {
 		numbers[i] = s.number(ctx, &specs[i])
@@ -326,7 +326,7 @@ type number struct {
 
 // number completes a spec: with an id if the client has chosen none, and with the run
 // that asks.
-func (s *Server) number(ctx context.Context, spec *coordinator.TaskSpec) number {
+func (s *Server) number(ctx context.Context, spec *task.TaskSpec) number {
 	n := number{chosen: spec.ID != "", begun: s.opts.Now().Truncate(time.Millisecond)} // as exact as createdAt in the ledger
 	if !n.chosen {
 		spec.ID = s.opts.NewID()
@@ -349,7 +349,7 @@ func (s *Server) preview(ctx context.Context, in *previewInput) (*previewOutput,
 	}
 	specs := in.Body.list
 	if !in.Body.isList {
-		specs = []coordinator.TaskSpec{in.Body.one}
+		specs = []task.TaskSpec{in.Body.one}
 	}
 	for i := range specs {
 		s.number(ctx, &specs[i])

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // TestSubmitRequests: one task or a list, in the spellings that there are, and what the
@@ -57,8 +57,8 @@ func TestSubmitRequests(t *testing.T) {
 		{`["x"]`, 422, []string{"body[0]: expected object", `"field":"0"`}, 0},
 		{`"x"`, 422, []string{"expected object"}, 0},
 		{`[{"prompt":"` + long + `"},{"prompt":"` + long + `"}]`, 201, nil, 2},
-		{"[" + strings.Repeat("{},", coordinator.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
-		{"[" + strings.Repeat(`{"tool":"x"},`, coordinator.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
+		{"[" + strings.Repeat("{},", task.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
+		{"[" + strings.Repeat(`{"tool":"x"},`, task.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
 		{`{"prompt":"x","inputFiles":[` + strings.Repeat("7,", 1_000_000) + "7]}", 422, []string{"body.inputFiles: number does not fit", `"field":"inputFiles"`}, 0}, // no million faults
 		{`{"prompt":"` + long + long + `"}`, 413, []string{"8388608"}, 0},
 	} {
@@ -155,7 +155,7 @@ func FuzzIdempotencyKey(f *testing.F) {
 			}
 			return
 		}
-		if coordinator.CheckKey(key) != nil {
+		if task.CheckKey(key) != nil {
 			t.Fatalf("took %q", key)
 		}
 		if again, err := parseKey(`"` + quoted.Replace(key) + `"`); again != key || err != nil {

@@ -31,7 +31,7 @@ type Token struct {
 const tokenBytes = 32
 
 // OpenToken returns the token in the file at path, which is made if it is missing. The
-// error is a [*coordinator.Error] if the file is not as it must be; the token counts as
+// error is a [*task.Error] if the file is not as it must be; the token counts as
 // soon as it is.
 func OpenToken(path string) (*Token, error) {
 	t := &Token{path: path}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 func newToken(t testing.TB) *Token {
@@ -102,7 +102,7 @@ func TestBadTokenFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := token.Text()
-		var e *coordinator.Error
+		var e *task.Error
 		if !errors.As(err, &e) || !strings.Contains(e.Message, name) || e.Hint != "stint token rotate" || token.isToken(text) || token.isToken("") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -1,79 +1,39 @@
-package api
+// Package metrics writes what a master counts as text for Prometheus, in its exposition
+// format 0.0.4. Counters start at 0 with the master, and no label has text that a user can
+// choose without bound. Names, labels and help texts are pinned by testdata/metrics.txt:
+// dashboards depend on them.
+package metrics
 
 import (
 	"cmp"
-	"context"
 	"maps"
-	"net/http"
 	"runtime"
 	"slices"
-	"strconv"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
-type readyOutput struct {
-	Body struct {
-		Ready  bool `json:"ready" doc:"Tasks are accepted" example:"true"`
-		Paused bool `json:"paused" doc:"Dispatch is paused: no task starts" example:"false"`
-	}
-}
-
-func (s *Server) monitorRoutes(api huma.API) {
-	health := op(http.MethodGet, "/v1/health", "health", "Show how the master is", "It answers whatever is wrong: status and lastError say what.")
-	huma.Register(api, health, s.health)
-	huma.Register(api, alias(health, "/health"), s.health)
-
-	ready := op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable)
-	huma.Register(api, ready, s.ready)
-	huma.Register(api, alias(ready, "/ready"), s.ready)
-
-	metrics := op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.")
-	metrics.Responses = answers("The metrics", "text/plain", "stint_runs 1\n")
-	huma.Register(api, metrics, s.metrics)
-	huma.Register(api, alias(metrics, "/metrics"), s.metrics)
-}
-
-// health answers whatever is wrong: that is in the answer.
-func (s *Server) health(context.Context, *struct{}) (*healthOutput, error) {
-	return &healthOutput{Body: s.master.Health()}, nil
-}
-
-func (s *Server) ready(context.Context, *struct{}) (*readyOutput, error) {
-	if err := s.master.Unready(); err != nil {
-		p := asProblem(err)
-		return nil, newProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
-	}
-	out := &readyOutput{}
-	out.Body.Ready = true
-	out.Body.Paused, _ = s.master.Paused()
-	return out, nil
-}
-
-func (s *Server) metrics(context.Context, *struct{}) (*textOutput, error) {
+// Text returns m and the figures of this process, in the format that [ContentType] names.
+func Text(m *task.Metrics) []byte {
 	e := &exposition{}
-	m, t := s.master.Metrics(), s.traffic.counts()
-	e.build(&m)
-	e.queue(&m)
-	e.ends(&m)
-	e.usage(&m)
-	e.journal(&m)
+	e.build(m)
+	e.queue(m)
+	e.ends(m)
+	e.usage(m)
+	e.journal(m)
 	e.mirror(m.Mirror)
-	e.traffic(&t)
 	e.process(m.Start)
-	return &textOutput{ContentType: expositionType, Body: e.text}, nil
+	return e.text
 }
 
-func (e *exposition) build(m *coordinator.Metrics) {
+func (e *exposition) build(m *task.Metrics) {
 	e.family("stint_build_info", gauge, "The version of stint, as a label.")
 	e.sample("stint_build_info", 1, "version", m.Version, "goversion", runtime.Version())
 }
 
 // queue adds what waits and runs, and what stands in its way.
-func (e *exposition) queue(m *coordinator.Metrics) {
+func (e *exposition) queue(m *task.Metrics) {
 	e.family("stint_tasks", gauge, "Tasks by status, without archived ones. The queue's depth is that of queued.")
 	for _, status := range state.Statuses() {
 		e.sample("stint_tasks", float64(m.Tasks[status]), "status", string(status))
@@ -95,16 +55,16 @@ func (e *exposition) queue(m *coordinator.Metrics) {
 }
 
 // ends adds what has become of tasks and their runs.
-func (e *exposition) ends(m *coordinator.Metrics) {
+func (e *exposition) ends(m *task.Metrics) {
 	e.one("stint_tasks_added_total", counter, "Tasks that came in.", float64(m.Added))
 	e.family("stint_task_outcomes_total", counter, "Tasks that ended, by status and class of the failure.")
-	for _, end := range slices.SortedFunc(maps.Keys(m.Outcomes), func(a, b coordinator.Ending) int {
+	for _, end := range slices.SortedFunc(maps.Keys(m.Outcomes), func(a, b task.Ending) int {
 		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Reason, b.Reason))
 	}) {
 		e.sample("stint_task_outcomes_total", float64(m.Outcomes[end]), "status", string(end.Status), "reason", cmp.Or(end.Reason, "none"))
 	}
 	e.family("stint_task_retries_total", counter, "Runs after which a task was queued again: attempt, the run failed; interrupted, by us; session, the agent's session was lost.")
-	for _, kind := range []coordinator.Retry{coordinator.RetryAttempt, coordinator.RetryInterrupted, coordinator.RetrySession} {
+	for _, kind := range []task.Retry{task.RetryAttempt, task.RetryInterrupted, task.RetrySession} {
 		e.sample("stint_task_retries_total", float64(m.Retries[kind]), "kind", string(kind))
 	}
 	e.family("stint_rate_limits_total", counter, "Runs that met a rate limit.")
@@ -114,8 +74,8 @@ func (e *exposition) ends(m *coordinator.Metrics) {
 }
 
 // usage adds what agents have used.
-func (e *exposition) usage(m *coordinator.Metrics) {
-	spenders := slices.SortedFunc(maps.Keys(m.Usage), func(a, b coordinator.Spender) int {
+func (e *exposition) usage(m *task.Metrics) {
+	spenders := slices.SortedFunc(maps.Keys(m.Usage), func(a, b task.Spender) int {
 		return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Model, b.Model))
 	})
 	e.family("stint_tokens_total", counter, "Tokens of runs that have ended. Those of input include cached_input, those of output include reasoning.")
@@ -135,13 +95,13 @@ func (e *exposition) usage(m *coordinator.Metrics) {
 }
 
 // journal adds what the ledger does.
-func (e *exposition) journal(m *coordinator.Metrics) {
+func (e *exposition) journal(m *task.Metrics) {
 	e.one("stint_journal_size_bytes", gauge, "Size of journal.md.", float64(m.JournalSize))
 	e.one("stint_ledger_findings", gauge, "What is wrong in the ledger: see stint fsck.", float64(m.Findings))
 	e.one("stint_journal_failures_total", counter, "Writes to the journal of which nothing was kept.", float64(m.Failures))
 	for _, h := range []struct {
 		name, help string
-		values     *coordinator.Histogram
+		values     *task.Histogram
 	}{
 		{"stint_journal_append_seconds", "How long a change waits until it is durable.", &m.Append},
 		{"stint_journal_sync_seconds", "How long an fdatasync of the journal takes.", &m.Sync},
@@ -153,42 +113,13 @@ func (e *exposition) journal(m *coordinator.Metrics) {
 }
 
 // mirror adds how far the copy in a database is, if there is one.
-func (e *exposition) mirror(m *coordinator.MirrorStatus) {
+func (e *exposition) mirror(m *task.MirrorStatus) {
 	if m == nil {
 		return
 	}
-	e.one("stint_postgres_up", gauge, "1 while the copy in PostgreSQL is written, 0 while its database cannot be used.", truth(m.State == coordinator.MirrorFollowing || m.State == coordinator.MirrorRebuilding))
+	e.one("stint_postgres_up", gauge, "1 while the copy in PostgreSQL is written, 0 while its database cannot be used.", truth(m.State == task.MirrorFollowing || m.State == task.MirrorRebuilding))
 	e.one("stint_postgres_lag_records", gauge, "Records of the journal that are not in the copy.", float64(m.LagRecords))
 	e.one("stint_postgres_lag_seconds", gauge, "How long the oldest of them has waited.", m.LagSeconds)
 	e.one("stint_postgres_rows_total", counter, "Rows written to the copy.", float64(m.Rows))
 	e.one("stint_postgres_failures_total", counter, "Batches and connections of the copy that failed.", float64(m.Failures))
-}
-
-// traffic adds the requests to the server.
-func (e *exposition) traffic(t *trafficCounts) {
-	routes := slices.SortedFunc(maps.Keys(t.routes), func(a, b route) int {
-		return cmp.Or(cmp.Compare(a.listener, b.listener), cmp.Compare(a.pattern, b.pattern))
-	})
-	e.family("stint_http_requests_total", counter, "Requests that were answered, by listener, route and class of the status. Those that were refused at the door are not in it.")
-	for _, r := range routes {
-		for class, n := range t.routes[r].statuses {
-			if n > 0 {
-				e.sample("stint_http_requests_total", float64(n), "listener", r.listener, "route", r.pattern, "status", strconv.Itoa(class)+"xx")
-			}
-		}
-	}
-	e.family("stint_http_request_seconds", histogram, "How long an answer takes: events, wait and logs that follow last as long as they are read.")
-	for _, r := range routes {
-		seconds := t.routes[r].seconds
-		e.histogram("stint_http_request_seconds", &seconds, "listener", r.listener, "route", r.pattern)
-	}
-	e.family("stint_http_refused_total", counter, "Requests over TCP that were refused at the door, by cause.")
-	for _, cause := range slices.Sorted(maps.Keys(t.refused)) {
-		e.sample("stint_http_refused_total", float64(t.refused[cause]), "cause", cause)
-	}
-	e.family("stint_streams", gauge, "Streams that are read.")
-	for _, what := range slices.Sorted(maps.Keys(t.streams)) {
-		e.sample("stint_streams", float64(t.streams[what]), "kind", what)
-	}
-	e.one("stint_streams_cut_off_total", counter, "Readers of streams that were too slow.", float64(t.cutOff))
 }

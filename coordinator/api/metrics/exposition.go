@@ -1,4 +1,4 @@
-package api
+package metrics
 
 import (
 	"fmt"
@@ -6,14 +6,14 @@ import (
 	"strconv"
 	"strings"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // An exposition is metrics as text in the format of Prometheus, version 0.0.4.
 type exposition struct{ text []byte }
 
-// expositionType is the content type of that format.
-const expositionType = "text/plain; version=0.0.4; charset=utf-8"
+// ContentType is the content type of that format.
+const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // The kinds of metrics.
 const (
@@ -53,7 +53,7 @@ func (e *exposition) one(name, kind, help string, value float64) {
 }
 
 // histogram adds the values of a histogram.
-func (e *exposition) histogram(name string, h *coordinator.Histogram, labels ...string) {
+func (e *exposition) histogram(name string, h *task.Histogram, labels ...string) {
 	total := uint64(0)
 	for i, n := range h.Counts {
 		total += n
