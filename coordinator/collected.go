@@ -176,5 +176,5 @@ func (c *Coordinator) contentOf(t *state.Task, runID, name string) (task.Content
 
 // noFile says that a file of a task cannot be had.
 func noFile(t *state.Task, name, why string) error {
-	return &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("task %s: the file %s: %s", t.ID, evidence(name), why), Hint: "stint show --with-files " + t.ID}
+	return &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("task %s: the file %.200q: %s", t.ID, name, why), Hint: "stint show --with-files " + t.ID}
 }

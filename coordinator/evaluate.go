@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/answer"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -20,9 +21,9 @@ import (
 	"stint/state"
 )
 
-// Self-evaluation. When an attempt has its final answer, the heuristics look at it,
-// and, if the configuration wants it, an agent judges it: a run of its own, in a new
-// session and an empty directory. The answer is recorded before that run begins, and
+// Self-evaluation. When an attempt has its final answer, its form is checked (package
+// answer), and, if the configuration wants it, an agent judges it: a run of its own, in
+// a new session and an empty directory. The answer is recorded before that run begins, and
 // whatever becomes of it, the task ends as it would have ended without it.
 
 // Bounds of a judgement.
@@ -56,7 +57,8 @@ func (c *Coordinator) evaluates(r *run, out *task.Outcome) bool {
 	return isFinal(out) && strings.TrimSpace(out.Result) != "" && r.ctx.Err() == nil && c.workspace(r.task.Workspace).EvalPrompt != ""
 }
 
-// inspect puts what the heuristics find onto the outcome of a final answer.
+// inspect adds to the outcome of a final answer what is found in its form and in the
+// files that the attempt has changed.
 func (c *Coordinator) inspect(r *run, out *task.Outcome) {
 	if !isFinal(out) {
 		return
@@ -67,14 +69,15 @@ func (c *Coordinator) inspect(r *run, out *task.Outcome) {
 		return
 	}
 	r.looked, r.flagged = true, len(t.Findings) > 0
-	a := answered{prompt: t.Prompt, answer: out.Result, policy: c.toldPolicy(&t)}
-	if task.HasVerify(&t) {
-		a.verify, a.diff = t.VerifyCommand, c.changes(r, &t, allLines)
-	}
 	if r.task.Phase == state.PhaseVerify { // the turns have left theirs on the task
 		out.Findings = t.Findings
 	}
-	out.Findings = together(out.Findings, inspect(r.ctx, a))
+	out.Findings = together(out.Findings, answer.CheckMessage(out.Result))
+	changes, known := c.changes(r, &t)
+	out.Findings = together(out.Findings, answer.CheckChanges(changes))
+	if known && len(changes) == 0 {
+		out.Note = joined(out.Note, "the attempt changed no tracked file and added none")
+	}
 }
 
 // policy gives the output policy of a task.
@@ -171,7 +174,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent task.Agent, set *task.Wor
 	}
 	j, err := readJudgement(said.Result)
 	if err != nil {
-		out.Note = "the evaluator answered no JSON of the schema: " + evidence(said.Result)
+		out.Note = "the evaluator answered no JSON of the schema: " + strconv.Quote(memory.OneLine(said.Result, 100))
 		return
 	}
 	out.Findings = together(out.Findings, j.findings)
@@ -244,7 +247,10 @@ func (c *Coordinator) prepareJudge(r *run, t *state.Task, set *task.WorkspaceSet
 		err = durable.PutFile(turn.Schema, []byte(judgementSchema+"\n"))
 	}
 	if err == nil {
-		told := judged{t, out, c.toldPolicy(t), c.changes(r, t, fileSizes)}
+		told := judged{t, out, c.toldPolicy(t), ""}
+		if s, ok := c.snapshotOf(r.id); ok {
+			told.changes, _ = c.compare(r, t, &s, "--stat=100")
+		}
 		err = c.writePrompt(turn, t.Agent, told.prompt(set.EvalPrompt))
 	}
 	return turn, err

@@ -285,7 +285,7 @@ func TestFindingsWithoutOutput(t *testing.T) {
 	w.close()
 	w = newJudgeWorld(t)
 	w.settings(task.WorkspaceSettings{})
-	answers := []string{"I'm sorry, but I can't help with that.", "Done: report.md is written."}
+	answers := []string{"", "Done: report.md is written."}
 	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		defer func() { answers = answers[1:] }()
 		return task.Outcome{Result: answers[0]}
@@ -407,7 +407,7 @@ func TestFindingsOfAnEarlierAttemptGo(t *testing.T) {
 	w := newJudgeWorld(t)
 	w.cfg.Workspace, w.cfg.MaxIterations = nil, 1
 	w.checks = []int{1, 0}
-	answers := []string{"I'm sorry, but I can't help with that.", "Fixed the test."}
+	answers := []string{"", "Fixed the test."}
 	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		return task.Outcome{Result: answers[turn.Attempt-1], Session: "native-1"}
 	}
@@ -418,20 +418,20 @@ func TestFindingsOfAnEarlierAttemptGo(t *testing.T) {
 	}
 	w.close()
 	said := strings.Join(w.records(id, state.KeyFindings), "; ")
-	if !strings.HasPrefix(said, `findings=[{"kind":"refusal"`) || !strings.HasSuffix(said, "; findings=") {
+	if !strings.HasPrefix(said, `findings=[{"kind":"empty"`) || !strings.HasSuffix(said, "; findings=") {
 		t.Errorf("the records say %s", said)
 	}
 }
 
-// TestHeuristicsWithoutAnEvaluator: no turn is spent, and the findings are there.
-func TestHeuristicsWithoutAnEvaluator(t *testing.T) {
+// TestFindingsWithoutAnEvaluator: no turn is spent, and the findings are there.
+func TestFindingsWithoutAnEvaluator(t *testing.T) {
 	w := newJudgeWorld(t)
 	w.cfg.Workspace = nil
-	w.agent.do = answer("I'm sorry, but I can't help with that.")
+	w.agent.do = answer("")
 	w.open()
 	got := w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 	w.expect(got, state.Done, "")
-	if len(got.Findings) != 1 || got.Findings[0].Kind != "refusal" || len(w.agent.turns) != 1 {
+	if len(got.Findings) != 1 || got.Findings[0].Kind != "empty" || len(w.agent.turns) != 1 {
 		t.Errorf("%d turns, findings %v", len(w.agent.turns), got.Findings)
 	}
 	w.close()

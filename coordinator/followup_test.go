@@ -33,10 +33,10 @@ func outcomes(w *world) {
 			return task.Outcome{Class: state.ClassStalled, ExitCode: -1}
 		case "flawed":
 			return task.Outcome{Result: "fine", Findings: []state.Issue{{Kind: "empty", Message: "it says nothing"}}}
-		case "refuse":
-			return task.Outcome{Result: "I am sorry, but I cannot help with that."}
+		case "silent":
+			return task.Outcome{}
 		case "bad":
-			return task.Outcome{Class: state.ClassExit, ExitCode: 1, Findings: []state.Issue{{Kind: "refusal", Message: "it refuses"}}}
+			return task.Outcome{Class: state.ClassExit, ExitCode: 1, Findings: []state.Issue{{Kind: "denied", Message: "it was denied"}}}
 		case "gone":
 			_ = os.Remove(turn.Workspace) // of a test that wants it so
 			return task.Outcome{Class: state.ClassExit}
@@ -160,7 +160,7 @@ func TestFollowUpsVerified(t *testing.T) {
 	}{
 		{"configured, after a failure", "fail", task.NoVerify, false},
 		{"configured, after a failure with findings", "bad", task.NoVerify, false},
-		{"configured, after findings", "refuse", "make test", false},
+		{"configured, after findings", "silent", "make test", false},
 		{"the task's own, after a failure", "fail", "make test", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -110,8 +110,8 @@ func (c *Coordinator) round(r *run) (*run, error) {
 		c.noteAnswer(&r.task) // an agent's turn behind which another step comes has ended well
 		return c.goOn(r, &out, s)
 	}
-	commit, _ := c.snapshotOf(r.id)
-	unbegun := out.Shortage != 0 && commit == ""
+	_, begun := c.snapshotOf(r.id)
+	unbegun := out.Shortage != 0 && !begun
 	c.gather(r, &out)
 	err := c.finish(r, out)
 	if unbegun {
@@ -224,7 +224,7 @@ func (c *Coordinator) runAgent(r *run, agent task.Agent, t *state.Task) task.Out
 		ctx, stop = context.WithTimeoutCause(ctx, limit, task.ErrTimeout)
 		defer stop()
 	}
-	c.snapshot(r, t)
+	c.noteTree(r, t, false)
 	if err := c.say(r, session.RoleUser, prompt.UserMessage(told), ""); ShortageOf(err) != 0 {
 		return broken(err)
 	}

@@ -48,14 +48,14 @@ func (c *Coordinator) SearchMemory(ctx context.Context, q MemoryQuery) (MemoryRe
 func checkDirectory(path string) (string, error) {
 	const hint = "give the absolute path of a directory"
 	if !filepath.IsAbs(path) || !task.IsPrintable(path) {
-		return "", task.Wrong("workspace", hint, "%s is not an absolute path", evidence(path))
+		return "", task.Wrong("workspace", hint, "%.200q is not an absolute path", path)
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", task.Wrong("workspace", hint, "the directory %s is not there", evidence(path))
+		return "", task.Wrong("workspace", hint, "the directory %.200q is not there", path)
 	}
 	if fi, err := os.Stat(real); err != nil || !fi.IsDir() {
-		return "", task.Wrong("workspace", hint, "%s is no directory", evidence(path))
+		return "", task.Wrong("workspace", hint, "%.200q is no directory", path)
 	}
 	return real, nil
 }

@@ -5,126 +5,160 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"stint/coordinator/answer"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
 
-// What an attempt changes in a git checkout is seen against a snapshot, a commit that
-// git makes of the tracked files before the agent's first turn and that no branch
-// has. Of the files that were not tracked then only the names are kept: that one was
-// changed or is gone goes unseen. Where there is no git, or it takes too long, nothing
-// is said.
+// What an attempt changes in a git checkout is seen by comparing two trees of git: one
+// from before the agent's first turn, one from after its last. They hold the tracked
+// files and those that came new in the attempt. Files that were not tracked before are
+// the user's: their content is not copied, so a change in them is not seen. Without git,
+// or if it takes too long, nothing is known of the changes.
 
 const (
-	snapshotName = "snapshot" // in a run's directory: the commit that its attempt began from, where that is, and what was not tracked
+	snapshotName = "snapshot" // in a run's directory: see snapshot
 	gitLimit     = 30 * time.Second
-	mostDiff     = 4 << 20 // bytes of a diff that are looked at
+	mostChanges  = 4 << 20 // bytes of git's output that are read
 )
 
 // gitCommand runs no program that the checkout names, but for filters of its
-// attributes, without which git knows no file's content, and waits for nobody.
+// attributes, without which git does not know the content of a file, and waits for
+// nobody.
 const gitCommand = "GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_TERMINAL_PROMPT=0 " +
 	"git --no-pager -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.quotePath=false -c diff.relative=false "
 
-// untracked lists what is not tracked. $d is the directory of the command's files.
-const untracked = gitCommand + `ls-files --others --exclude-standard >"$d/untracked" && LC_ALL=C sort "$d/untracked"`
-
-// snapshotCommand takes HEAD where nothing differs from it. What stash create says of
-// that, and of a trouble, is the same.
-const snapshotCommand = "s=$(" + gitCommand + `stash create)
-[ -n "$s" ] || { ` + gitCommand + `diff --no-ext-diff --no-textconv --ignore-submodules=all --quiet HEAD -- && s=$(` + gitCommand + `rev-parse --verify HEAD); } || exit 1
-printf '%s\n' "$s"
-` + untracked
-
-// diffCommand shows new files too, by a copy of the index that is told of them: an
-// agent seldom adds a file, and may not be able to.
-const diffCommand = `cp "$(` + gitCommand + `rev-parse --git-path index)" "$d/index" && GIT_INDEX_FILE=$d/index && export GIT_INDEX_FILE && ` + untracked + ` >"$d/now" &&
-tail -n +3 %[1]s | LC_ALL=C comm -13 - "$d/now" | grep -v '/"\{0,1\}$' | ` + gitCommand + `--literal-pathspecs add --intent-to-add --pathspec-from-file=- &&
-` + gitCommand + `diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all --relative -M --src-prefix=a/ --dst-prefix=b/ %[3]s %[2]s -- .
+// treeCommand prints the id of the checkout's tree and the names of the files that are
+// not tracked. The command %s writes the names of those that the tree leaves out. All is
+// done with a copy of the index, so the user's stays as it is. $d is the directory of the
+// command's files.
+const treeCommand = `i=$(` + gitCommand + `rev-parse --git-path index) && { [ ! -e "$i" ] || cp -p "$i" "$d/index"; } && GIT_INDEX_FILE=$d/index && export GIT_INDEX_FILE &&
+` + gitCommand + `ls-files --others --exclude-standard >"$d/others" && LC_ALL=C sort "$d/others" >"$d/untracked" && %s >"$d/known" &&
+{ ` + gitCommand + `diff-files --name-only --relative --ignore-submodules=all && LC_ALL=C comm -13 "$d/known" "$d/untracked"; } >"$d/changed" &&
+` + gitCommand + `update-index --add --remove --stdin <"$d/changed" && ` + gitCommand + `write-tree --missing-ok && cat "$d/untracked"
 code=$?; rm -f "$d/index"; exit $code`
 
-// How a diff is shown.
-const (
-	allLines  = "-U0"
-	fileSizes = "--stat=100"
-)
+// changesCommand compares two trees.
+const changesCommand = gitCommand + `diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all --relative -M %s %s %s -- .`
+
+// A snapshot is what is known of the checkout of an attempt: the ids of its trees, the
+// workspace that they are of, and the names of the files that were not tracked before,
+// as git quotes and sort orders them. Each run of the attempt has it in its directory.
+type snapshot struct{ before, after, workspace, untracked string }
 
 var (
-	commitForm   = exactly(`\A[0-9a-f]{40,64}\n`)
-	snapshotForm = exactly(`\A([0-9a-f]{40,64})\n(".*")\n`)
+	treeForm     = regexp.MustCompile(`\A[0-9a-f]{40,64}\n`)
+	snapshotForm = regexp.MustCompile(`\A([0-9a-f]{40,64}) ([0-9a-f]{40,64})?\n(".*")\n`)
 )
 
-// snapshot makes the snapshot of an attempt that begins, or that goes on in another
-// workspace.
-func (c *Coordinator) snapshot(r *run, t *state.Task) {
-	commit, of := c.snapshotOf(r.id)
-	made := commit == "" && t.Iteration > 1 || of == strconv.Quote(t.Workspace)
-	if made || !task.HasVerify(t) || c.cfg.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
-		return
-	}
-	text, err := c.git(r, t, "git-snapshot", snapshotCommand)
-	if err == nil && !commitForm().MatchString(text) {
-		err = errors.New("git gave no commit")
-	}
-	if err == nil {
-		commit, untracked, _ := strings.Cut(text, "\n")
-		err = c.keepSnapshot(r.id, commit+"\n"+strconv.Quote(t.Workspace)+"\n"+untracked)
-	}
-	if err != nil {
-		c.log.Info("no snapshot of the checkout: whether tests are weakened is not looked at", "task", t.ID, "error", err)
-	}
+// untrackedLine is the line of a snapshot's file where the names begin.
+const untrackedLine = 3
+
+// String returns the text that snapshotOf reads.
+func (s *snapshot) String() string {
+	return s.before + " " + s.after + "\n" + strconv.Quote(s.workspace) + "\n" + s.untracked
 }
 
-// snapshotOf gives the commit of the snapshot in a run's directory, and the quoted
-// workspace that it is of; "" if there is none.
-func (c *Coordinator) snapshotOf(runID string) (commit, of string) {
+// snapshotOf reads the snapshot in a run's directory. ok is false if there is none.
+func (c *Coordinator) snapshotOf(runID string) (s snapshot, ok bool) {
 	data, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(runID), snapshotName))
-	parts := snapshotForm().FindStringSubmatch(string(data))
+	parts := snapshotForm.FindStringSubmatch(string(data))
 	if err != nil || parts == nil {
-		return "", ""
+		return s, false
 	}
-	return parts[1], parts[2]
+	s = snapshot{before: parts[1], after: parts[2], untracked: string(data)[len(parts[0]):]}
+	s.workspace, err = strconv.Unquote(parts[3])
+	return s, err == nil
 }
 
-func (c *Coordinator) keepSnapshot(runID, text string) error {
+func (c *Coordinator) keepSnapshot(runID string, s *snapshot) error {
 	dir := c.RunDir(runID)
 	if err := c.makeDir(dir); err != nil {
 		return err
 	}
-	return durable.PutFile(filepath.Join(dir, snapshotName), []byte(text))
+	return durable.PutFile(filepath.Join(dir, snapshotName), []byte(s.String()))
 }
 
-// carrySnapshot hands the snapshot of a run on to the one that follows it.
+// carrySnapshot copies the snapshot of a run to the one that follows it in the attempt.
 func (c *Coordinator) carrySnapshot(from, to string) {
-	text, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(from), snapshotName))
-	if err != nil || from == "" {
+	s, ok := c.snapshotOf(from)
+	if from == "" || !ok {
 		return
 	}
-	if err := c.keepSnapshot(to, string(text)); err != nil {
+	if err := c.keepSnapshot(to, &s); err != nil {
 		c.trouble("the snapshot of a checkout could not be kept", err)
 	}
 }
 
-// changes gives what the attempt of a run has changed, "" where that is not known.
-func (c *Coordinator) changes(r *run, t *state.Task, shown string) string {
-	commit, of := c.snapshotOf(r.id)
-	if of != strconv.Quote(t.Workspace) || !task.HasVerify(t) || c.cfg.Shell == nil {
-		return ""
+// noteTree notes the id of the checkout's tree in the snapshot of an attempt: before its
+// first turn, or in another workspace than until then, as the tree before, and at its end
+// as the tree after. It reports whether the snapshot has both. A checkout is looked at
+// only for a task with a verify command.
+func (c *Coordinator) noteTree(r *run, t *state.Task, atEnd bool) (s snapshot, ok bool) {
+	s, has := c.snapshotOf(r.id)
+	current := has && s.workspace == t.Workspace
+	done := current || !has && t.Iteration > 1 // its beginning was missed
+	if atEnd {
+		done = !current
 	}
-	diff, err := c.git(r, t, "git-diff", fmt.Sprintf(diffCommand, shellQuote(filepath.Join(c.RunDir(r.id), snapshotName)), commit, shown))
+	if done || !task.HasVerify(t) || c.cfg.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
+		return s, false
+	}
+	name, known := "git-before", `cat "$d/untracked"`
+	if atEnd {
+		name, known = "git-after", fmt.Sprintf("tail -n +%d %s", untrackedLine, shellQuote(filepath.Join(c.RunDir(r.id), snapshotName)))
+	}
+	text, err := c.git(r, t, name, fmt.Sprintf(treeCommand, known))
+	if err == nil && !treeForm.MatchString(text) {
+		err = errors.New("git printed no tree")
+	}
+	if err == nil {
+		tree, untracked, _ := strings.Cut(text, "\n")
+		if atEnd {
+			s.after = tree
+		} else {
+			s = snapshot{before: tree, workspace: t.Workspace, untracked: untracked}
+		}
+		err = c.keepSnapshot(r.id, &s)
+	}
 	if err != nil {
 		c.log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
 	}
-	return diff
+	return s, err == nil && atEnd
+}
+
+// changes returns the files that an attempt has changed in its workspace. ok is false if
+// that is not known.
+func (c *Coordinator) changes(r *run, t *state.Task) (list []answer.Change, ok bool) {
+	s, ok := c.noteTree(r, t, true)
+	if !ok {
+		return nil, false
+	}
+	text, ok := c.compare(r, t, &s, "-z --name-status")
+	return answer.ParseChanges(text), ok
+}
+
+// compare returns the difference of a snapshot's trees, in the form that option asks git
+// for. ok is false if it is not known.
+func (c *Coordinator) compare(r *run, t *state.Task, s *snapshot, option string) (text string, ok bool) {
+	if s.workspace != t.Workspace || s.after == "" || c.cfg.Shell == nil {
+		return "", false
+	}
+	text, err := c.git(r, t, "git-diff", fmt.Sprintf(changesCommand, option, s.before, s.after))
+	if err != nil {
+		c.log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
+	}
+	return text, err == nil
 }
 
 // git runs a command of git in the task's workspace, under the supervisor as a verify
-// command, and gives what it prints.
+// command, and returns what it prints.
 func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, error) {
 	dir := filepath.Join(c.RunDir(r.id), name)
 	err := os.RemoveAll(dir) // the shell would write through what the run has put there
@@ -137,14 +171,14 @@ func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, 
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
 	res := c.cfg.Shell.Verify(r.ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: c.cfg.Grace,
-		Command: fmt.Sprintf("d=%s; { ( %s\n); echo $? >%s; } | head -c %d >%s", shellQuote(dir), command, shellQuote(code), mostDiff, shellQuote(out)),
+		Command: fmt.Sprintf("d=%s; { ( %s\n); echo $? >%s; } | head -c %d >%s", shellQuote(dir), command, shellQuote(code), mostChanges, shellQuote(out)),
 	})
 	if res.Class != "" || res.ExitCode != 0 {
 		return "", errors.New(res.Error)
 	}
 	text, err := durable.ReadFile(durable.OS, out)
-	if err == nil && len(text) == mostDiff {
-		return "", fmt.Errorf("git prints more than the %d bytes that are looked at", mostDiff)
+	if err == nil && len(text) == mostChanges {
+		return "", fmt.Errorf("git prints more than %d bytes", mostChanges)
 	}
 	ended, codeErr := durable.ReadFile(durable.OS, code)
 	if err = errors.Join(err, codeErr); err == nil && strings.TrimSpace(string(ended)) != "0" {

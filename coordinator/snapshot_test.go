@@ -73,14 +73,14 @@ func (w *gitWorld) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResu
 	return task.VerifyResult{}
 }
 
-// weakens makes the agent take the test out in the turns with these numbers, from 0.
-func (w *gitWorld) weakens(turns ...int) {
+// deletes makes the agent delete the test in the turns with these numbers, from 0.
+func (w *gitWorld) deletes(turns ...int) {
 	n := -1
 	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		n++
 		for _, turn := range turns {
 			if turn == n {
-				w.write("calc_test.go", "package calc\n")
+				w.run("rm calc_test.go")
 			}
 		}
 		return task.Outcome{Result: "Mended.", Session: "native-1"}
@@ -106,25 +106,25 @@ func kinds(t state.Task) string {
 
 var failedCheck = task.VerifyResult{ExitCode: 1, Error: "the verify command ended with exit code 1"}
 
-// TestWeakenedTestsAreFound in any round and any attempt, against the beginning of
+// TestDeletedTestsAreFound in any round and any attempt, against the beginning of
 // the task; what the user had changed before is no agent's doing.
-func TestWeakenedTestsAreFound(t *testing.T) {
+func TestDeletedTestsAreFound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		weakens []int
+		deletes []int
 		checks  []task.VerifyResult
 		spec    func(*task.TaskSpec)
 		want    string
 		calls   string
 	}{
-		"honest":            {nil, []task.VerifyResult{{}}, nil, "", "git-snapshot git-diff"},
-		"in the first turn": {[]int{0}, []task.VerifyResult{failedCheck, {}}, nil, "verify-weakened", "git-snapshot git-diff"},
-		"in the last turn":  {[]int{1}, []task.VerifyResult{failedCheck, {}}, nil, "verify-weakened", "git-snapshot git-diff"},
-		"never passed":      {[]int{0}, []task.VerifyResult{failedCheck}, nil, "verify-weakened", "git-snapshot git-diff"},
+		"honest":            {nil, []task.VerifyResult{{}}, nil, "", "git-before git-after git-diff"},
+		"in the first turn": {[]int{0}, []task.VerifyResult{failedCheck, {}}, nil, "tests-deleted", "git-before git-after git-diff"},
+		"in the last turn":  {[]int{1}, []task.VerifyResult{failedCheck, {}}, nil, "tests-deleted", "git-before git-after git-diff"},
+		"never passed":      {[]int{0}, []task.VerifyResult{failedCheck}, nil, "tests-deleted", "git-before git-after git-diff"},
 		"second attempt": {
 			[]int{0},
 			[]task.VerifyResult{failedCheck, failedCheck, failedCheck, {}},
-			func(s *task.TaskSpec) { s.MaxAttempts = 2 }, "verify-weakened", "git-snapshot git-diff git-diff",
+			func(s *task.TaskSpec) { s.MaxAttempts = 2 }, "tests-deleted", "git-before git-after git-diff git-after git-diff",
 		},
 		"no verify command": {[]int{0}, nil, func(s *task.TaskSpec) { s.VerifyCommand = "" }, "", ""},
 	} {
@@ -132,7 +132,7 @@ func TestWeakenedTestsAreFound(t *testing.T) {
 			w := newGitWorld(t)
 			w.write("other_test.go", soundTest)
 			w.run("git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm more && rm other_test.go") // by the user, not committed
-			w.weakens(c.weakens...)
+			w.deletes(c.deletes...)
 			if c.checks != nil {
 				w.checks = c.checks
 			}
@@ -150,10 +150,11 @@ func TestWeakenedTestsAreFound(t *testing.T) {
 // TestSnapshotSurvivesACrash: the attempt that goes on is looked at from where it
 // began.
 func TestSnapshotSurvivesACrash(t *testing.T) {
+	t.Parallel()
 	w := newGitWorld(t)
 	begun := make(chan struct{})
 	w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
-		w.write("calc_test.go", "package calc\n")
+		w.run("rm calc_test.go")
 		close(begun)
 		<-ctx.Done()
 		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
@@ -164,11 +165,11 @@ func TestSnapshotSurvivesACrash(t *testing.T) {
 	next := newGitWorld(t)
 	next.copies(w.world)
 	w.close()
-	next.weakens()
+	next.deletes()
 	next.open()
 	got := next.wait(id)
 	next.close()
-	if kinds(got) != "verify-weakened" || strings.Join(next.gitCalls, " ") != "git-diff" {
+	if kinds(got) != "tests-deleted" || strings.Join(next.gitCalls, " ") != "git-after git-diff" {
 		t.Errorf("the findings are %v, git was called for %v", got.Findings, next.gitCalls)
 	}
 	// Whoever queues a task again begins anew: the tests may be another's by now.
@@ -188,12 +189,12 @@ func TestSnapshotOfATaskQueuedByHand(t *testing.T) {
 	t.Parallel()
 	w := newGitWorld(t)
 	w.cfg.MaxIterations, w.checks = 1, []task.VerifyResult{failedCheck, {}}
-	w.weakens()
+	w.deletes()
 	w.open()
 	got := w.verified(nil)
 	w.expect(got, state.Failed, state.ClassVerify)
 	w.close()
-	w.write("calc_test.go", "package calc\n")
+	w.run("rm calc_test.go")
 	w.edit("\n## Task %s\n- status: queued\n", got.ID)
 	w.open()
 	got = w.wait(got.ID)
@@ -223,7 +224,7 @@ func TestGitDoesNoHarm(t *testing.T) {
 		"programs": {
 			`touch ../tool && chmod +x ../tool && t=$(cd .. && pwd)/tool && printf "#!/bin/sh\ntouch $t.ran\n" >../tool
 			git config core.fsmonitor "$t" && git config diff.external "$t" && git config core.pager "$t" && git config diff.x.textconv "$t" && echo '*.go diff=x' >.git/info/attributes &&
-			touch -t 202001010000 calc_test.go && for h in post-index-change pre-commit reference-transaction post-checkout; do cp "$t" .git/hooks/$h; done`, nil, "verify-weakened",
+			touch -t 202001010000 calc_test.go && for h in post-index-change pre-commit reference-transaction post-checkout; do cp "$t" .git/hooks/$h; done`, nil, "tests-deleted",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +233,7 @@ func TestGitDoesNoHarm(t *testing.T) {
 				w.run(c.setup)
 			}
 			w.git = c.git
-			w.weakens(0)
+			w.deletes(0)
 			w.open()
 			got := w.verified(nil)
 			w.expect(got, state.Done, "")
@@ -247,20 +248,29 @@ func TestGitDoesNoHarm(t *testing.T) {
 	}
 }
 
-// TestChangesOfFilesThatNobodyAdded: agents seldom add a file, and what they moved is
-// not gone. What was not tracked before is no work of theirs.
-func TestChangesOfFilesThatNobodyAdded(t *testing.T) {
+// TestChangesOfAnAttempt: agents seldom add a file to git, and what they moved is not gone.
+// What was not tracked before is not theirs. A verified task that changed nothing has a
+// note.
+func TestChangesOfAnAttempt(t *testing.T) {
 	t.Parallel()
-	const refusal = "I'm sorry, but I can't help with that."
-	for name, c := range map[string]struct{ before, does, answer, want string }{
-		"moved":                  {"", "mkdir sub && mv calc_test.go sub/calc_test.go", "Mended.", ""},
-		"moved into a new file":  {"", "mv calc_test.go more_test.go; echo package calc >calc_test.go", "Mended.", ""},
-		"gone":                   {"", "rm calc_test.go", "Mended.", "verify-weakened"},
-		"a new file is work":     {"", "echo package calc >calc.go", refusal, ""},
-		"none of it new":         {"echo x >calc.go; echo x >'a \"b\" é.go'; echo x >\"$(printf 'a\\nb')\"; git init -q nested; echo x >nested/y", "", refusal, "refusal"},
-		"new beside strange":     {"git init -q nested; echo x >nested/y", "echo x >'a \"b\" é.go'; echo x >\"$(printf 'a\\nb')\"", refusal, ""},
-		"new in a new directory": {"", "mkdir -p 'a b/:(top)*' && echo x >'a b/:(top)*/y.go'", refusal, ""},
-		"ignored":                {"echo '*.log' >.gitignore && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm i", "echo x >a.log", refusal, "refusal"},
+	const nothing = "the attempt changed no tracked file and added none"
+	for name, c := range map[string]struct{ before, does, finding, note string }{
+		"changed":               {"", "echo >>calc_test.go", "", ""},
+		"moved":                 {"", "mkdir sub && mv calc_test.go sub/calc_test.go", "", ""},
+		"moved into a new file": {"", "mv calc_test.go more_test.go; echo package calc >calc_test.go", "", ""},
+		"renamed away":          {"", "mv calc_test.go calc_test.go.off", "tests-deleted", ""},
+		"gone":                  {"", "rm calc_test.go", "tests-deleted", ""},
+		"gone and committed":    {"", "git rm -q calc_test.go && git -c user.name=ana -c user.email=ana@localhost commit -qm gone", "tests-deleted", ""},
+		"a new file":            {"", "echo package calc >calc.go", "", ""},
+		"a strange new file":    {"", "echo x >\"$(printf 'a\\nb \"é')\"", "", ""},
+		"a new directory":       {"", "mkdir -p 'a b/:(top)*' && echo x >'a b/:(top)*/y.go'", "", ""},
+		"nothing":               {"", "touch -t 202001010000 calc_test.go", "", nothing},
+		"untracked before":      {"echo x >calc.go; echo x >'a \"b\" é.go'; echo x >\"$(printf 'a\\nb')\"; git init -q nested; echo x >nested/y", "echo y >>calc.go", "", nothing},
+		"a new repository":      {"", "git init -q 'nested é'; echo x >'nested é/y'", "", nothing},
+		"ignored":               {"echo '*.log' >.gitignore && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm i", "echo x >a.log", "", nothing},
+		"changed before":        {"echo >>calc_test.go", "", "", nothing},
+		"no commit yet":         {"rm -rf .git && git init -q", "rm calc_test.go", "", nothing},
+		"in the index alone":    {"rm -rf .git && git init -q && git add .", "rm calc_test.go", "tests-deleted", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitWorld(t)
@@ -268,30 +278,30 @@ func TestChangesOfFilesThatNobodyAdded(t *testing.T) {
 			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 				w.run(c.does)
 				w.run("git status --porcelain >../before")
-				return task.Outcome{Result: c.answer, Session: "native-1"}
+				return task.Outcome{Result: "Mended.", Session: "native-1"}
 			}
 			w.open()
 			got := w.verified(nil)
 			w.close()
-			if kinds(got) != c.want {
-				t.Errorf("the findings are %v", got.Findings)
+			if kinds(got) != c.finding || got.Note != c.note {
+				t.Errorf("the findings are %v, the note is %q", got.Findings, got.Note)
 			}
 			w.run("git status --porcelain | cmp - ../before && test -z \"$(git stash list)\"")
-			if left, err := filepath.Glob(filepath.Join(w.dir, "runs", "*", "git-diff", "index")); err != nil || len(left) > 0 {
+			if left, err := filepath.Glob(filepath.Join(w.dir, "runs", "*", "git-*", "index")); err != nil || len(left) > 0 {
 				t.Errorf("copies of the index are left: %v, %v", left, err)
 			}
 		})
 	}
 }
 
-// TestMakefileOfTheWorkspace: the files that a verify command runs are those of the
-// directory that it runs in.
-func TestMakefileOfTheWorkspace(t *testing.T) {
-	for workspace, want := range map[string]string{"": "", "sub": "verify-weakened"} {
+// TestChangesOfTheWorkspace: a task in a part of a checkout answers for that part alone.
+func TestChangesOfTheWorkspace(t *testing.T) {
+	t.Parallel()
+	for workspace, want := range map[string]string{"": "tests-deleted", "sub": "tests-deleted", "other": ""} {
 		w := newGitWorld(t)
-		w.run(`mkdir sub && printf 'test:\n\tgo test\n' >Makefile && cp Makefile sub && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm make`)
+		w.run(`mkdir sub other && cp calc_test.go sub && cp calc_test.go other && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm sub`)
 		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-			w.write("sub/Makefile", "test:\n\tgo test || true\n")
+			w.run("rm sub/calc_test.go")
 			return task.Outcome{Result: "Mended.", Session: "native-1"}
 		}
 		w.open()
@@ -305,9 +315,9 @@ func TestMakefileOfTheWorkspace(t *testing.T) {
 
 // TestUnknownChangesAreTold in the log, and are not taken for none.
 func TestUnknownChangesAreTold(t *testing.T) {
+	t.Parallel()
 	for name, does := range map[string]string{
 		"the snapshot is gone": "rm -rf .git/objects/* && git init -q && rm calc_test.go",
-		"too much":             "rm calc_test.go && head -c 5000000 /dev/zero | tr '\\0' a | fold >a.txt",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitWorld(t)
@@ -336,11 +346,12 @@ func TestUnknownChangesAreTold(t *testing.T) {
 // TestSnapshotOfAWait: while a task waits for its account or the network, the checkout
 // is the user's, and what happens there no agent's doing.
 func TestSnapshotOfAWait(t *testing.T) {
+	t.Parallel()
 	w := newGitWorld(t)
 	turns := 0
 	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		if turns++; turns == 1 {
-			w.write("calc_test.go", "package calc\n") // by the user, meanwhile
+			w.run("rm calc_test.go") // by the user, meanwhile
 			return task.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Error: "429", RetryAt: time.Now()}
 		}
 		return task.Outcome{Result: "Mended.", Session: "native-1"}
@@ -359,16 +370,16 @@ func TestSnapshotOfAWait(t *testing.T) {
 func TestSnapshotOfALaterRound(t *testing.T) {
 	t.Parallel()
 	for _, why := range []string{"cools down", "limited", "reworded", "moved", "moved and reworded"} {
-		limited, weakens := why == "limited", 2
+		limited, deletes := why == "limited", 2
 		if why == "reworded" {
-			weakens = 1
+			deletes = 1
 		}
 		w := newGitWorld(t)
 		w.checks = []task.VerifyResult{failedCheck, {}}
 		turns := 0
 		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-			if turns++; turns == weakens {
-				w.write("calc_test.go", "package calc\n")
+			if turns++; turns == deletes {
+				w.run("rm calc_test.go")
 				if limited {
 					return task.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Session: "native-1", RetryAt: time.Now()}
 				}
@@ -393,7 +404,7 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 		w.open()
 		got := w.verified(nil)
 		w.close()
-		if kinds(got) != "verify-weakened" {
+		if kinds(got) != "tests-deleted" {
 			t.Errorf("%s: the findings are %v", why, got.Findings)
 		}
 		if dirs, err := os.ReadDir(filepath.Join(w.dir, "runs")); err != nil || len(dirs) != len(got.Steps) {
@@ -404,6 +415,7 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 
 // TestJudgeSeesWhatChanged, by the names and sizes of files.
 func TestJudgeSeesWhatChanged(t *testing.T) {
+	t.Parallel()
 	w := newGitWorld(t)
 	w.cfg.Workspace = func(string) task.WorkspaceSettings {
 		return task.WorkspaceSettings{EvalPrompt: "Judge it."}
@@ -434,11 +446,11 @@ type linkingShell struct {
 
 func (s linkingShell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 	if v.Command == "make test" {
-		dir := filepath.Join(v.RunDir, "git-diff")
+		dir := filepath.Join(v.RunDir, "git-after")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			s.t.Error(err)
 		}
-		for _, name := range []string{"out", "code", "untracked", "now", "index"} {
+		for _, name := range []string{"out", "code", "others", "untracked", "known", "changed", "index"} {
 			if err := os.Symlink(s.to, filepath.Join(dir, name)); err != nil {
 				s.t.Error(err)
 			}
@@ -448,19 +460,20 @@ func (s linkingShell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyR
 }
 
 // TestGitWritesThroughNoLink: what a verify command has put into the directory of git's
-// files is not written to, and does not keep what was weakened from being seen.
+// files is not written to, and does not hide that tests were deleted.
 func TestGitWritesThroughNoLink(t *testing.T) {
+	t.Parallel()
 	w := newGitWorld(t)
 	canary := filepath.Join(t.TempDir(), "canary")
 	if err := os.WriteFile(canary, []byte("unchanged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.cfg.Shell = linkingShell{w, canary}
-	w.weakens(0)
+	w.deletes(0)
 	w.open()
 	got := w.verified(nil)
 	w.close()
-	if text, err := os.ReadFile(canary); string(text) != "unchanged" || err != nil || kinds(got) != "verify-weakened" {
+	if text, err := os.ReadFile(canary); string(text) != "unchanged" || err != nil || kinds(got) != "tests-deleted" {
 		t.Errorf("%q, %v; findings: %s", text, err, kinds(got))
 	}
 }

@@ -75,7 +75,7 @@ const (
 
 // An Issue is something about an answer that a person should look at.
 type Issue struct {
-	Kind    string `json:"kind" doc:"What kind of finding it is" example:"verify-weakened"`
+	Kind    string `json:"kind" doc:"What kind of finding it is" example:"tests-deleted"`
 	Message string `json:"message" doc:"One sentence about it" example:"The change removes the test TestLogin."`
 }
 

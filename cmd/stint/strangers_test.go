@@ -25,7 +25,7 @@ var strangers = map[string]string{
 
 // Names of what stint makes in the directory of a run, and of what else is made for it.
 const (
-	runNames     = "prompt.md stdin stdout stderr run.json lock answer files memory.json schema.json snapshot gemini-defaults.json git-snapshot git-diff"
+	runNames     = "prompt.md stdin stdout stderr run.json lock answer files memory.json schema.json snapshot gemini-defaults.json git-before git-after git-diff"
 	sessionNames = "sessions/*.jsonl sessions/*.lock sessions.json heartbeat.json token starts"
 	stateNames   = "master.log lock format" // in the order in which they are met
 )
