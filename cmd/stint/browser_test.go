@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,45 +26,27 @@ import (
 
 // A pageWorld is a master with a page on a port of its own.
 type pageWorld struct {
-	*crashWorld
-	base   string // address of the page, without the last slash
-	log    string // file with what the master writes on stderr
-	master *exec.Cmd
+	*world
+	base string // address of the page, without the last slash
+	life *life
 }
 
 // newPageWorld starts a master. tasks, if not nil, is what its tasks.md begins with.
 func newPageWorld(t *testing.T, tasks []byte) *pageWorld {
 	t.Helper()
-	w := &pageWorld{crashWorld: newCrashWorld(t, 1)}
-	w.log = filepath.Join(filepath.Dir(w.state), "log")
-	if err := os.Mkdir(w.state, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	w := &pageWorld{world: newWorld(t, 1)}
 	if tasks != nil {
-		if err := os.WriteFile(filepath.Join(w.state, "tasks.md"), tasks, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		w.write("state/tasks.md", string(tasks))
 	}
-	w.serve("127.0.0.1:0")
-	t.Cleanup(w.end)
+	w.open("127.0.0.1:0")
 	return w
 }
 
-// serve starts a master with its page at an address, such as 127.0.0.1:0.
-func (w *pageWorld) serve(address string) {
+// open starts a master with its page at an address, such as 127.0.0.1:0.
+func (w *pageWorld) open(address string) {
 	w.t.Helper()
-	log, err := os.OpenFile(w.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer func() { _ = log.Close() }() // the master has it
-	w.master = &exec.Cmd{Path: w.self, Args: []string{"stint", "serve", "--http", address}, Env: w.env, Dir: w.work, Stderr: log}
-	if err := w.master.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	if !poll(scriptDeadline, func() bool { return w.crashWorld.master() == w.master.Process.Pid }) {
-		w.t.Fatal("the master does not come up")
-	}
+	w.life = w.serve("--http", address)
+	w.t.Cleanup(w.end)
 	w.goTo(w.address())
 }
 
@@ -87,31 +68,21 @@ func (w *pageWorld) plain() string {
 // end ends the master, unless it has ended.
 func (w *pageWorld) end() {
 	w.t.Helper()
-	if w.master.ProcessState != nil {
-		return
-	}
-	_ = w.master.Process.Signal(syscall.SIGTERM) // or it has ended, which Wait tells
-	if err := w.master.Wait(); err != nil {
-		w.t.Errorf("the master: %v", err)
+	w.world.end(w.life, syscall.SIGTERM)
+	if !w.life.cmd.ProcessState.Success() {
+		w.t.Errorf("the master: %v", w.life.cmd.ProcessState)
 	}
 }
 
 // address gives an address that lets one browser in.
 func (w *pageWorld) address() string { return w.run("ui", "--print") }
 
-// wholeState gives all that a request could have changed, over the socket.
+// wholeState returns all that a request could have changed, over the socket.
 func (w *pageWorld) wholeState() string {
 	w.t.Helper()
-	transport := dialSocket((&scriptState{state: w.state}).master().Socket)
-	defer transport.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: transport}).Get("http://stint/v1/state")
+	text, err := w.client.State(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		w.t.Fatal(resp.Status, err)
 	}
 	return string(text)
 }
@@ -130,6 +101,7 @@ func (w *pageWorld) signIn(b *tab) (address string) {
 // TestPageInChromium is what a person does with the page, with the keyboard where
 // that is harder.
 func TestPageInChromium(t *testing.T) {
+	t.Parallel()
 	browser := newBrowser(t)
 	w := newPageWorld(t, nil)
 	b := newTab(t, browser)
@@ -342,7 +314,7 @@ func hostileTasks(t *testing.T) (tasks []byte, one, many []string) {
 	return tasks, one, many
 }
 
-func jsonString(t *testing.T, text string) string {
+func jsonString(t testing.TB, text string) string {
 	t.Helper()
 	data, err := json.Marshal(text)
 	if err != nil {
@@ -355,6 +327,7 @@ func jsonString(t *testing.T, text string) string {
 // a dialog, sends a request elsewhere or breaks the page's policy; neither as the server
 // writes them nor as the script puts them in the place of what was there.
 func TestPromise6HostileTextsInChromium(t *testing.T) {
+	t.Parallel()
 	browser := newBrowser(t)
 	tasks, one, many := hostileTasks(t)
 	w := newPageWorld(t, tasks)
@@ -450,6 +423,7 @@ func (a *attacker) attack(t *testing.T, browser context.Context, host string) (r
 // TestAttackIsOne: against a server that trusts everybody the attacking page reads and
 // changes what it wants.
 func TestAttackIsOne(t *testing.T) {
+	t.Parallel()
 	browser := newBrowser(t)
 	var mu sync.Mutex
 	changes := map[string]bool{}
@@ -494,6 +468,7 @@ func TestAttackIsOne(t *testing.T) {
 // changes nothing and reads nothing, while the browser has the cookie. Nor does one whose
 // name leads here.
 func TestPromise11OtherSites(t *testing.T) {
+	t.Parallel()
 	browser := newBrowser(t)
 	w := newPageWorld(t, nil)
 	task := w.run("task", "-d", "--delay", "1h", "demo:say=mine")

@@ -90,7 +90,8 @@ const noHang = 10 * time.Second
 // noHang; what cannot go on says why and names the file; and nothing is written through a
 // link. STINT_TEST_FOREIGN sets how many cases are tried, 0: all; STINT_TEST_SEED which.
 func TestPromise1ForeignHands(t *testing.T) {
-	most := envInt(t, "STINT_TEST_FOREIGN", 12)
+	t.Parallel()
+	most := envInt(t, "STINT_TEST_FOREIGN", 6)
 	seed := envInt(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))
 	r := rand.New(rand.NewPCG(uint64(seed), 1))
 	type foreignCase struct {
@@ -111,6 +112,7 @@ func TestPromise1ForeignHands(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("%s %s live=%v", strings.ReplaceAll(c.name, "/", "|"), damages[c.damage].name, c.live), func(t *testing.T) {
+			t.Parallel()
 			w := newForeignWorld(t)
 			w.try(c.name, damages[c.damage].do, c.live)
 		})
@@ -120,13 +122,13 @@ func TestPromise1ForeignHands(t *testing.T) {
 
 // A foreignWorld has a master with a finished task, one that runs and one that waits.
 type foreignWorld struct {
-	*killWorld
+	*world
 	l                     *life
 	finished, runs, waits string
 }
 
 func newForeignWorld(t *testing.T) *foreignWorld {
-	w := &foreignWorld{killWorld: newKillWorld(newCrashWorld(t, 1), "")}
+	w := &foreignWorld{world: newWorld(t, 1, "STINT_GRACE=1s", "STINT_IDLE_TIMEOUT=20s", "STINT_MAX_RETRIES=3")}
 	t.Cleanup(func() { // what nobody can read, nobody can remove
 		_ = filepath.WalkDir(w.state, func(path string, e fs.DirEntry, err error) error {
 			if err == nil && e.IsDir() {
@@ -135,11 +137,7 @@ func newForeignWorld(t *testing.T) *foreignWorld {
 			return err
 		})
 	})
-	w.env = append(w.env, "STINT_GRACE=1s", "STINT_IDLE_TIMEOUT=20s", "STINT_MAX_RETRIES=3")
-	w.l = w.start()
-	if !w.ready(w.l) {
-		t.Fatal(w.l.stderr.String())
-	}
+	w.l = w.serve()
 	ctx, cancel := w.l.during()
 	defer cancel()
 	w.finished = w.ask(ctx, "first", "demo:say=well")
@@ -230,10 +228,10 @@ func (w *foreignWorld) try(name string, damage func(string) error, live bool) {
 		}
 		w.explained(w.l, name)
 		if tries == 4 {
-			w.t.Fatalf("the master does not start:\n%s", w.l.stderr.String())
+			w.t.Fatalf("the master does not start:\n%s", w.l.said())
 		}
 		for i, p := range []string{path, filepath.Join(w.state, "tasks.md")} { // which was exchanged with it
-			if strings.Contains(w.l.stderr.String(), p) {
+			if strings.Contains(w.l.said(), p) {
 				_ = os.Rename(p, filepath.Join(filepath.Dir(w.state), fmt.Sprint("aside", tries, i)))
 			}
 		}
@@ -242,7 +240,7 @@ func (w *foreignWorld) try(name string, damage func(string) error, live bool) {
 	defer cancel()
 	_, _ = w.client.Cancel(ctx, w.runs) // it may have ended
 	if !w.settle(ctx, w.l) {
-		w.t.Fatalf("the tasks do not come to rest:\n%s", w.l.stderr.String())
+		w.t.Fatalf("the tasks do not come to rest:\n%s", w.l.said())
 	}
 	w.mayFail(name)
 	w.compare(ctx)
@@ -283,7 +281,7 @@ func (w *foreignWorld) use(name string, live bool) {
 func (w *foreignWorld) explained(l *life, name string) {
 	w.t.Helper()
 	var said string
-	for line := range strings.Lines(l.stderr.String()) {
+	for line := range strings.Lines(l.said()) {
 		if !strings.Contains(line, "level=INFO") { // which names the directory whatever happens
 			said += line
 		}

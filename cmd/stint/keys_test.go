@@ -27,10 +27,11 @@ import (
 // journal, and fsck finds nothing. STINT_TEST_KEYS sets the number of keys,
 // STINT_TEST_SEED repeats a run.
 func TestPromise1IdempotencyKeys(t *testing.T) {
+	t.Parallel()
 	seed := envInt(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))
-	keys := envInt(t, "STINT_TEST_KEYS", 50)
+	keys := envInt(t, "STINT_TEST_KEYS", 10)
 	t.Logf("seed %d, %d keys", seed, keys)
-	w := newKeyWorld(newKillWorld(newCrashWorld(t, uint64(seed)), ""), keys)
+	w := newKeyWorld(t, uint64(seed), keys)
 	l := w.begin()
 	var clients sync.WaitGroup
 	defer clients.Wait() // after a failure, too
@@ -39,13 +40,9 @@ func TestPromise1IdempotencyKeys(t *testing.T) {
 	}
 	kills := w.moments(max(3, keys/25))
 	for _, moment := range kills {
-		for w.answered.Load() < moment && !t.Failed() {
-			time.Sleep(time.Millisecond)
-		}
+		poll(time.Hour, func() bool { return w.answered.Load() >= moment || t.Failed() })
 		w.end(l, syscall.SIGKILL)
-		if l = w.start(); !w.ready(l) {
-			t.Fatalf("the master does not start again:\n%s", l.stderr.String())
-		}
+		l = w.serve()
 	}
 	clients.Wait()
 	tasks, unheard := w.compare(t.Context())
@@ -57,9 +54,9 @@ func TestPromise1IdempotencyKeys(t *testing.T) {
 	}
 }
 
-// A keyWorld is a killWorld whose clients send idempotency keys.
+// A keyWorld is a world whose clients send idempotency keys.
 type keyWorld struct {
-	*killWorld
+	*world
 	address string // of the HTTP interface
 	token   string
 	clients [64]keyClient
@@ -80,10 +77,10 @@ type keyAnswer struct {
 	id     string
 }
 
-func newKeyWorld(k *killWorld, keys int) *keyWorld {
-	k.t.Helper()
-	w := &keyWorld{killWorld: k, address: freeAddress(k.t)}
-	w.env = append(w.env, "STINT_HTTP="+w.address)
+func newKeyWorld(t *testing.T, seed uint64, keys int) *keyWorld {
+	t.Helper()
+	address := freeAddress(t)
+	w := &keyWorld{world: newWorld(t, seed, "STINT_HTTP="+address), address: address}
 	for i := range w.clients {
 		w.clients[i] = keyClient{tcp: i%2 == 1, rival: i%4 >= 2, order: w.rand.Perm(keys), told: make([]keyAnswer, keys)}
 	}
@@ -93,10 +90,7 @@ func newKeyWorld(k *killWorld, keys int) *keyWorld {
 // begin starts the first master.
 func (w *keyWorld) begin() *life {
 	w.t.Helper()
-	l := w.start()
-	if !w.ready(l) {
-		w.t.Fatal(l.stderr.String())
-	}
+	l := w.serve()
 	token, err := os.ReadFile(tokenFile(w.state))
 	if err != nil {
 		w.t.Fatal(err)
@@ -249,7 +243,7 @@ func (w *keyWorld) finish(ctx context.Context, l *life) {
 		w.t.Fatal(err)
 	}
 	w.end(l, syscall.SIGTERM)
-	s := &scriptState{state: w.state, tests: w.t}
+	s := w.script()
 	s.compareWithRefold(live)
 	s.fsckIsClean()
 }

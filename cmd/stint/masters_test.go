@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,7 +22,8 @@ import (
 // meanwhile; then there may be none, but never two. STINT_TEST_STARTS sets the
 // number of rounds.
 func TestPromise2OneMaster(t *testing.T) {
-	w := newKillWorld(newCrashWorld(t, 1), "")
+	t.Parallel()
+	w := newWorld(t, 1)
 	w.prepare()
 	for round := range envInt(t, "STINT_TEST_STARTS", 2) {
 		var lives [50]*life
@@ -42,7 +42,7 @@ func TestPromise2OneMaster(t *testing.T) {
 }
 
 // spoilLock removes and replaces the lock file in odd rounds until stop is called.
-func (w *killWorld) spoilLock(round int) (stop func()) {
+func (w *world) spoilLock(round int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -60,7 +60,7 @@ func (w *killWorld) spoilLock(round int) (stop func()) {
 }
 
 // theOnes waits until all masters but one have ended, and gives those that stay.
-func (w *killWorld) theOnes(lives []*life) (left []*life) {
+func (w *world) theOnes(lives []*life) (left []*life) {
 	w.t.Helper()
 	poll(scriptDeadline, func() bool {
 		left = left[:0]
@@ -75,9 +75,9 @@ func (w *killWorld) theOnes(lives []*life) (left []*life) {
 		if l.alive() {
 			continue
 		}
-		replaced := strings.Contains(l.stderr.String(), "was replaced while it was being locked")
+		replaced := strings.Contains(l.said(), "was replaced while it was being locked")
 		if code := l.cmd.ProcessState.ExitCode(); code != exitBusy && !replaced {
-			w.t.Errorf("a second master ends with %d:\n%s", code, l.stderr.String())
+			w.t.Errorf("a second master ends with %d:\n%s", code, l.said())
 		}
 	}
 	if len(left) == 1 && !w.ready(left[0]) {
@@ -89,7 +89,8 @@ func (w *killWorld) theOnes(lives []*life) (left []*life) {
 // TestPromise1SubmitsWhileMastersDie: 64 commands submit while the master is killed
 // and started again 20 times. Every one that exits 0 has its task, once.
 func TestPromise1SubmitsWhileMastersDie(t *testing.T) {
-	w := newCrashWorld(t, 1)
+	t.Parallel()
+	w := newWorld(t, 1)
 	const submits, kills = 64, 20
 	var ids [submits]string
 	var killed, ended atomic.Int64
@@ -98,23 +99,21 @@ func TestPromise1SubmitsWhileMastersDie(t *testing.T) {
 		all.Go(func() {
 			defer ended.Add(1)
 			poll(scriptDeadline, func() bool { return killed.Load() >= int64(i*kills/submits) }) // the last ones before each kill go together
-			cmd := &exec.Cmd{Path: w.self, Args: []string{"stint", "task", "-d", "--parallel", fmt.Sprint("submit ", i)}, Env: w.env, Dir: w.work}
-			if out, err := cmd.Output(); err == nil {
+			if out, err := w.command("task", "-d", "--parallel", fmt.Sprint("submit ", i)).Output(); err == nil {
 				ids[i] = strings.TrimSpace(string(out))
 			}
 		})
 	}
 	for killed.Load() < kills && ended.Load() < submits {
 		time.Sleep(time.Duration(w.rand.IntN(40)) * time.Millisecond) // the random moment
-		if w.kill() {
+		if h := w.script().master(); h.PID > 0 && syscall.Kill(h.PID, syscall.SIGKILL) == nil {
 			killed.Add(1)
 		}
 	}
 	all.Wait()
 	w.run("wait", append([]string{"--all", "--timeout", "120s"}, told(ids[:])...)...)
 	w.expectOnce(ids[:])
-	w.stop()
-	if err := coordinator.Check(w.state); err != nil {
+	if err := errors.Join(w.script().end(syscall.SIGTERM, scriptDeadline), coordinator.Check(w.state)); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d of %d commands exited 0, %d masters killed meanwhile", len(told(ids[:])), submits, killed.Load())
@@ -131,13 +130,15 @@ func told(ids []string) (list []string) {
 
 // expectOnce: command i has the one task with its prompt, which has the id that
 // it printed; one that failed may have one, too.
-func (w *crashWorld) expectOnce(ids []string) {
+func (w *world) expectOnce(ids []string) {
 	w.t.Helper()
 	have := map[string][]string{} // ids by prompt
 	for id := range strings.Lines(w.run("ls", "-q", "-n", "0")) {
 		id = strings.TrimSpace(id)
-		var task state.Task
-		w.show(id, &task)
+		task, err := w.client.Task(w.t.Context(), id)
+		if err != nil {
+			w.t.Fatal(err)
+		}
 		have[task.Prompt] = append(have[task.Prompt], id)
 	}
 	for i, id := range ids {
@@ -152,14 +153,15 @@ func (w *crashWorld) expectOnce(ids []string) {
 // journal fail with EIO: the master acknowledges nothing from then on, says why
 // and ends; a new one finds what was acknowledged before.
 func TestPromise7NothingIsAcknowledgedAfterAFailedSync(t *testing.T) {
+	t.Parallel()
 	needProgram(t, "strace")
-	w := newKillWorld(newCrashWorld(t, 1), "")
+	w := newWorld(t, 1)
 	w.prepare()
 	log := filepath.Join(filepath.Dir(w.state), "strace.log")
 	at := target{"fdatasync", "journal.md"}
-	l := w.start(w.strace(log, at, "fdatasync:error=EIO:when=2+")...)
+	l := w.startUnder(w.strace(log, at, "fdatasync:error=EIO:when=2+"))
 	if !w.ready(l) {
-		t.Fatal(l.stderr.String())
+		t.Fatal(l.said())
 	}
 	ctx, stop := l.during()
 	defer stop()
@@ -179,8 +181,8 @@ func TestPromise7NothingIsAcknowledgedAfterAFailedSync(t *testing.T) {
 	if !strings.Contains(string(text), "(INJECTED)") || !failed {
 		t.Fatalf("no fault was injected:\n%s", text)
 	}
-	if code := l.cmd.ProcessState.ExitCode(); code != exitFailure || !strings.Contains(l.stderr.String(), "input/output error") {
-		t.Errorf("the master ended with %d:\n%s", code, l.stderr.String())
+	if code := l.cmd.ProcessState.ExitCode(); code != exitFailure || !strings.Contains(l.said(), "input/output error") {
+		t.Errorf("the master ended with %d:\n%s", code, l.said())
 	}
 	w.audit()
 }
@@ -189,19 +191,17 @@ func TestPromise7NothingIsAcknowledgedAfterAFailedSync(t *testing.T) {
 // directory or its journal open; else an agent left behind would keep the next
 // master out.
 func TestAgentsInheritNoLock(t *testing.T) {
+	t.Parallel()
 	if !hasProc() {
 		missing(t, "there is no /proc to look into")
 	}
-	w := newKillWorld(newCrashWorld(t, 1), "")
+	w := newWorld(t, 1)
 	w.prepare()
-	l := w.start()
-	if !w.ready(l) {
-		t.Fatal(l.stderr.String())
-	}
+	l := w.serve()
 	ctx, stop := l.during()
 	defer stop()
-	w.ask(ctx, "s0", "demo:sleep=2s demo:orphan")
-	s := &scriptState{state: w.state}
+	id := w.ask(ctx, "s0", "demo:orphan demo:sleep=30s")
+	s := w.script()
 	var agents []string
 	if !poll(scriptDeadline, func() bool { agents = s.agents(); return len(agents) >= 2 }) {
 		t.Fatal("no agent runs")
@@ -219,12 +219,13 @@ func TestAgentsInheritNoLock(t *testing.T) {
 	if looked < 3*len(agents) {
 		t.Errorf("only %d descriptors of %d processes were seen", looked, len(agents))
 	}
+	w.cancel(ctx, id)
 	w.end(l, syscall.SIGKILL)
 	w.audit()
 }
 
 // openFiles gives the paths that a process has open; none if it has just ended.
-func openFiles(t *testing.T, pid string) (paths []string) {
+func openFiles(t testing.TB, pid string) (paths []string) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/" + pid + "/fd/*")
 	if err != nil {
@@ -238,4 +239,29 @@ func openFiles(t *testing.T, pid string) (paths []string) {
 		paths = append(paths, path)
 	}
 	return paths
+}
+
+// TestSecondSignal: it ends the master although a run does not end, and the next master
+// looks after that.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, "STINT_GRACE=10m")
+	l := w.serve()
+	id := w.run("task", "-d", "--verify", `[ -e late ] && exit 0; trap '' TERM; : >begun; while :; do sleep 1; done`, "demo:say=well")
+	if !poll(scriptDeadline, func() bool { _, err := os.Stat(filepath.Join(w.work, "begun")); return err == nil }) {
+		t.Fatal("the command does not begin")
+	}
+	if err := l.cmd.Process.Signal(syscall.SIGHUP); err != nil { // another signal: two equal ones may become one
+		t.Fatal(err)
+	}
+	w.end(l, syscall.SIGTERM)
+	if code := l.cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	w.write("ws/late", "")
+	l = w.serve()
+	if v, err := w.client.Wait(t.Context(), id); err != nil || v.Status != state.Done {
+		t.Errorf("the task is %s, %v", v.Status, err)
+	}
+	w.end(l, syscall.SIGTERM)
 }

@@ -10,17 +10,13 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"stint/coordinator/api"
 )
 
 // openAPIFile is the committed description of the HTTP interface.
@@ -117,6 +113,7 @@ var apiCalls = []apiCall{
 // TestOpenAPI asks a running master for each operation of the description, by turns
 // over the socket and over TCP, and holds what it answers against it.
 func TestOpenAPI(t *testing.T) {
+	t.Parallel()
 	w := newAPIWorld(t)
 	asked := map[string]bool{}
 	for i, c := range apiCalls {
@@ -144,8 +141,7 @@ func (o apiOperation) pointer(parts ...string) string {
 
 // An apiWorld is a running master, its description, and what calls need.
 type apiWorld struct {
-	*crashWorld
-	socket     string
+	*world
 	base       string // of URLs over TCP
 	token      string
 	id         string
@@ -156,14 +152,17 @@ type apiWorld struct {
 }
 
 func newAPIWorld(t *testing.T) *apiWorld {
-	w := &apiWorld{crashWorld: newCrashWorld(t, 1), operations: map[string]apiOperation{}, schemas: jsonschema.NewCompiler()}
-	w.serve()
+	w := &apiWorld{world: newWorld(t, 1), operations: map[string]apiOperation{}, schemas: jsonschema.NewCompiler()}
+	l := w.serve("--http", "127.0.0.1:0")
+	t.Cleanup(func() {
+		if w.end(l, syscall.SIGTERM); !l.cmd.ProcessState.Success() {
+			t.Errorf("%v\n%s", l.cmd.ProcessState, l.said())
+		}
+	})
 	w.token = strings.TrimSpace(strings.TrimPrefix(w.run("token", "header"), "Authorization: Bearer "))
 	w.id = w.run("task", "-d", "--session", "web", "--verify", "true", "--output-spec", "out.txt", "demo:write=out.txt|hello demo:say=done")
 	w.run("wait", w.id)
-	client := api.Dial(w.socket)
-	health, err := client.Health(t.Context())
-	client.Close()
+	health, err := w.client.Health(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,30 +175,6 @@ func newAPIWorld(t *testing.T) *apiWorld {
 	}}}
 	w.readDescription()
 	return w
-}
-
-// serve starts a master that answers on a port, too.
-func (w *apiWorld) serve() {
-	cmd := &exec.Cmd{Path: w.self, Args: []string{"stint", "serve"}, Env: append(slices.Clone(w.env), "STINT_HTTP=127.0.0.1:0"), Dir: w.work}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	w.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		if err := <-ended; err != nil {
-			w.t.Errorf("%v\n%s", err, stderr.String())
-		}
-	})
-	if !poll(scriptDeadline, func() bool {
-		w.socket = (&scriptState{state: w.state}).master().Socket
-		return w.socket != ""
-	}) {
-		w.t.Fatal("the master does not begin")
-	}
 }
 
 // readDescription reads the committed description, and sees that the master serves it.
@@ -234,7 +209,7 @@ func (w *apiWorld) readDescription() {
 	}
 }
 
-func asJSON(t *testing.T, v any) string {
+func asJSON(t testing.TB, v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +257,7 @@ func (w *apiWorld) at(op apiOperation, part string) any {
 	return methods[strings.ToLower(op.method)].(map[string]any)[part]
 }
 
-func (w *apiWorld) validate(t *testing.T, pointer string, body []byte) {
+func (w *apiWorld) validate(t testing.TB, pointer string, body []byte) {
 	schema, err := w.schemas.Compile("mem:///openapi.json" + pointer)
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +272,7 @@ func (w *apiWorld) validate(t *testing.T, pointer string, body []byte) {
 }
 
 // do makes a call; of an answer without an end it reads the beginning.
-func (w *apiWorld) do(t *testing.T, op apiOperation, c apiCall, tcp bool) (int, http.Header, []byte) {
+func (w *apiWorld) do(t testing.TB, op apiOperation, c apiCall, tcp bool) (int, http.Header, []byte) {
 	base := "http://stint"
 	if tcp || strings.HasPrefix(op.path, "/ui/") {
 		base = w.base

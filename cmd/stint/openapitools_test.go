@@ -10,6 +10,7 @@ import (
 
 // TestLinters: the description has no error and no warning by the rules of two linters.
 func TestLinters(t *testing.T) {
+	t.Parallel()
 	for _, linter := range []struct {
 		variable string
 		args     []string
@@ -34,6 +35,7 @@ func TestLinters(t *testing.T) {
 // TestGeneratedClients: clients that generators have made of the description tell the
 // story of the HTTP interface to a running master, over TCP and with the token.
 func TestGeneratedClients(t *testing.T) {
+	t.Parallel()
 	t.Run("openapi-typescript", func(t *testing.T) {
 		generate := toolOf(t, "STINT_TEST_OPENAPI_TYPESCRIPT")
 		dir := clientDir(t, "typescript")

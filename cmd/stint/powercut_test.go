@@ -44,7 +44,8 @@ const perDisk = 6
 // on in the copy. STINT_TEST_POWERCUTS sets the number of cuts, over all kinds of
 // file system; STINT_TEST_SEED repeats their moments.
 func TestPromise1PowerCuts(t *testing.T) {
-	cuts := (envInt(t, "STINT_TEST_POWERCUTS", 6) + len(disks) - 1) / len(disks)
+	t.Parallel()
+	cuts := (envInt(t, "STINT_TEST_POWERCUTS", 3) + len(disks) - 1) / len(disks)
 	seed := envInt(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))
 	needLoopDevices(t)
 	t.Logf("seed %d, %d cuts of each of %d kinds of file system", seed, cuts, len(disks))
@@ -84,9 +85,9 @@ func needLoopDevices(t *testing.T) {
 	}
 }
 
-// A cutWorld is a killWorld whose state directory is on a disk of its own.
+// A cutWorld is a world whose state directory is on a disk of its own.
 type cutWorld struct {
-	*killWorld
+	*world
 	disk  disk
 	rand  *rand.Rand
 	image string // what is mounted
@@ -108,7 +109,6 @@ func newCutWorld(t *testing.T, d disk, seed uint64) *cutWorld {
 			t.Error(err)
 		}
 	})
-	world := newCrashWorld(t, seed)
 	f, err := os.Create(w.image)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func newCutWorld(t *testing.T, d disk, seed uint64) *cutWorld {
 	if err := errors.Join(f.Truncate(d.size), f.Close(), os.Mkdir(w.mnt, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	w.killWorld = newKillWorld(world, filepath.Join(w.mnt, "state"))
+	w.world = newWorld(t, seed, "STINT_STATE_DIR="+filepath.Join(w.mnt, "state"))
 	w.command(append(d.mkfs, w.image)...)
 	w.mount()
 	t.Cleanup(func() { w.unmount() })
@@ -183,7 +183,7 @@ func (w *cutWorld) cut(editors bool) {
 	thaw()
 	stop()
 	writers.Wait()
-	if err := (&scriptState{state: w.state}).noAgents(scriptDeadline); err != nil {
+	if err := w.script().noAgents(scriptDeadline); err != nil {
 		w.t.Fatal(err)
 	}
 	w.forget(kept)
@@ -234,12 +234,13 @@ func (w *cutWorld) submitter(ctx context.Context, l *life, n int) {
 
 // connect waits until a master answers.
 func (w *cutWorld) connect(ctx context.Context) bool {
-	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
-		if _, err := w.client.Health(ctx); err == nil {
-			return true
-		}
-	}
-	return false
+	answers := false
+	poll(scriptDeadline, func() bool {
+		_, err := w.client.Health(ctx)
+		answers = err == nil
+		return answers || ctx.Err() != nil
+	})
+	return answers
 }
 
 // editor saves tasks.md, by a new file and in place, without any sync, and
@@ -284,7 +285,7 @@ func (w *cutWorld) freeze(l *life) (thaw func()) {
 		}
 	}
 	signal(pids, syscall.SIGSTOP)
-	for _, line := range (&scriptState{state: w.state}).agents() {
+	for _, line := range w.script().agents() {
 		var pid int
 		if _, err := fmt.Sscan(line, &pid); err != nil {
 			w.t.Fatal(err)
@@ -329,7 +330,7 @@ func (w *cutWorld) copy() {
 	w.t.Fatal("the disk does not come to rest")
 }
 
-func sameFiles(t *testing.T, a, b string) bool {
+func sameFiles(t testing.TB, a, b string) bool {
 	t.Helper()
 	f, err := os.Open(a)
 	if err != nil {

@@ -2,11 +2,13 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,8 +29,60 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "stint" {
 		_ = os.Setenv("STINT_HTTP", "off")           // masters of tests would take the port from each other
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second under -race
+		_ = flag.Set("test.parallel", "8")           // most tests wait for other processes; -parallel still counts
 	}
-	testscript.Main(m, map[string]func(){"stint": main})
+	testscript.Main(allTests{m}, map[string]func(){"stint": main})
+}
+
+// allTests are the tests, and at last a line about those that were left out.
+type allTests struct{ *testing.M }
+
+func (m allTests) Run() int {
+	code := m.M.Run()
+	if run := flag.Lookup("test.run"); code == 0 && run.Value.String() == "" && os.Getenv("CI") != "true" {
+		sayLeftOut()
+	}
+	return code
+}
+
+// sayLeftOut writes what this machine lacks for all tests, of any package, and how to run
+// them. go test shows nothing of what a test writes that passes, so the line goes to its
+// own stderr where there is a /proc to find that in.
+func sayLeftOut() {
+	var without []string
+	has := func(what, variable string, programs ...string) {
+		_, set := os.LookupEnv(variable)
+		if !set && !slices.ContainsFunc(programs, func(name string) bool { _, err := exec.LookPath(name); return err == nil }) {
+			without = append(without, what)
+		}
+	}
+	for _, c := range realCLIs {
+		has(c.name, "STINT_TEST_"+strings.ToUpper(c.name), c.name)
+	}
+	servers, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is good
+	has("PostgreSQL", "", append(servers, "initdb")...)
+	has("Chromium", "STINT_TEST_CHROMIUM", chromiumNames...)
+	has("strace", "", "strace")
+	has("ripgrep", "", "rg")
+	has("nano", "", "nano")
+	has("vim", "", "vim")
+	has("OpenAPI generators", "STINT_TEST_REDOCLY")
+	has("formatters of Markdown", "STINT_TEST_PRETTIER")
+	if os.Geteuid() != 0 {
+		without = append(without, "root")
+	}
+	if testing.Short() {
+		without = append(without, "patience (-short)")
+	}
+	line := "left out: what needs " + strings.Join(without, ", ") + "; counted tests ran in small numbers. All of them, with what they need: .ci/run\n"
+	out, parent := os.Stderr, fmt.Sprint("/proc/", os.Getppid())
+	if name, err := os.ReadFile(parent + "/comm"); err == nil && string(name) == "go\n" && !testing.Verbose() {
+		if f, err := os.OpenFile(parent+"/fd/2", os.O_WRONLY|os.O_APPEND, 0); err == nil {
+			defer func() { _ = f.Close() }() // it is only a word of advice
+			out = f
+		}
+	}
+	_, _ = io.WriteString(out, line)
 }
 
 // TestScript runs testdata/script: each file documents one thing by showing it.

@@ -21,11 +21,9 @@ import (
 // not refused, and its queue waits. That costs next to nothing, is logged once, and what
 // was submitted is there once.
 func TestShortOfDescriptors(t *testing.T) {
-	w := newKillWorld(newCrashWorld(t, 1), "")
-	l := w.start()
-	if !w.ready(l) {
-		t.Fatal(l.stderr.String())
-	}
+	t.Parallel()
+	w := newWorld(t, 1)
+	l := w.serve()
 	if err := w.client.Pause(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +64,8 @@ func TestShortOfDescriptors(t *testing.T) {
 	var said [4]strings.Builder
 	var submits []*exec.Cmd
 	for n := range said {
-		cmd := &exec.Cmd{Path: w.self, Args: []string{"stint", "task", "-d", "--parallel", fmt.Sprint("meanwhile ", n)}, Env: w.env, Dir: w.work, Stdout: &said[n], Stderr: &said[n]}
+		cmd := w.command("task", "-d", "--parallel", fmt.Sprint("meanwhile ", n))
+		cmd.Stdout, cmd.Stderr = &said[n], &said[n]
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +95,7 @@ func TestShortOfDescriptors(t *testing.T) {
 		t.Errorf("%d tasks of %d", len(list), len(ids))
 	}
 	w.end(l, syscall.SIGTERM)
-	log := l.stderr.String()
+	log := l.said()
 	for text, most := range map[string]int{"stint has as many files open as it may": 2, "clients may have to wait": 1, "level=ERROR": 3, "class=interrupted": 12} {
 		if n := strings.Count(log, text); n == 0 || n > most {
 			t.Errorf("%q stands in the log %d times", text, n)
@@ -108,7 +107,7 @@ func TestShortOfDescriptors(t *testing.T) {
 }
 
 // follow reads events over a connection that stays.
-func (w *killWorld) follow() {
+func (w *world) follow() {
 	w.t.Helper()
 	conn, err := net.Dial("unix", w.socket)
 	if err != nil {

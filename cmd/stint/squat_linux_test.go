@@ -126,6 +126,7 @@ func (s *squatter) has(path string) bool {
 // he got, also from who opens his page, is worth nothing when a master is back. No task is
 // made, and no service worker of his stays.
 func TestPromise11SquattedPort(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		missing(t, "only root can be somebody else")
 	}
@@ -172,7 +173,7 @@ func TestPromise11SquattedPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.serve("127.0.0.1:" + port)
+	w.open("127.0.0.1:" + port)
 	for _, b := range evil {
 		b.eval("window.token = " + jsonString(t, strings.TrimSpace(string(token))) + "; window.answers.length = 0")
 		b.await("answers of the master", "window.answers.length > 10")

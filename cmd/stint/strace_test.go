@@ -32,10 +32,10 @@ const anyFile = "*"
 // A killScenario is what clients and people do while the master is killed.
 type killScenario struct {
 	name   string
-	fresh  bool               // each kill is in a new state directory
-	calls  string             // "CALL FILE, ...": where it is killed
-	before func(w *killWorld) // done while no master runs; nil: nothing
-	play   func(ctx context.Context, w *killWorld, l *life)
+	fresh  bool           // each kill is in a new state directory
+	calls  string         // "CALL FILE, ...": where it is killed
+	before func(w *world) // done while no master runs; nil: nothing
+	play   func(ctx context.Context, w *world, l *life)
 }
 
 // Calls that scenarios share.
@@ -78,8 +78,9 @@ func replaces(file string) string { return "renameat " + file + ", openat ., fsy
 // acknowledged. STINT_TEST_STRACE sets the number of kills, STINT_TEST_SCENARIO
 // takes one scenario only, STINT_TEST_SEED repeats the choice of the moments.
 func TestPromise1And2KillsAtSystemCalls(t *testing.T) {
+	t.Parallel()
 	needProgram(t, "strace")
-	kills := envInt(t, "STINT_TEST_STRACE", 10)
+	kills := envInt(t, "STINT_TEST_STRACE", 4)
 	seed := envInt(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))
 	t.Logf("seed %d, %d kills", seed, kills)
 	s := &siege{t: t, seed: uint64(seed), at: map[string]int{}}
@@ -115,7 +116,7 @@ const perWorld = 12
 
 // lay plays one scenario in one new world.
 func (s *siege) lay(t *testing.T, round, limit int) {
-	w := newKillWorld(newCrashWorld(t, s.seed+uint64(round)), "")
+	w := newWorld(t, s.seed+uint64(round))
 	s.where = w.state
 	defer func() {
 		s.lost += w.lost
@@ -161,29 +162,26 @@ func (k *killScenario) targets() (list []target) {
 }
 
 // prepare gives the world a first task, so that all files and directories exist.
-func (w *killWorld) prepare() {
+func (w *world) prepare() {
 	w.t.Helper()
-	l := w.start()
-	if !w.ready(l) {
-		w.t.Fatalf("the master does not start:\n%s", l.stderr.String())
-	}
+	l := w.serve()
 	ctx, stop := l.during()
 	defer stop()
 	if w.ask(ctx, "s0", "") == "" || !w.settle(ctx, l) {
-		w.t.Fatalf("the first task does not end:\n%s", l.stderr.String())
+		w.t.Fatalf("the first task does not end:\n%s", l.said())
 	}
 	w.end(l, syscall.SIGTERM)
 }
 
 // strike runs a scenario with a master that is killed at the nth call of a target.
 // It says where that was, and whether it was: some calls are not reached.
-func (w *killWorld) strike(s killScenario, k target, nth int) (at string, killed bool) {
+func (w *world) strike(s killScenario, k target, nth int) (at string, killed bool) {
 	w.t.Helper()
-	log := filepath.Join(filepath.Dir(w.state), "strace.log")
+	log := filepath.Join(w.dir, "strace.log")
 	if s.before != nil {
 		s.before(w)
 	}
-	l := w.start(w.strace(log, k, fmt.Sprintf("%s:signal=KILL:when=%d", k.call, nth))...)
+	l := w.startUnder(w.strace(log, k, fmt.Sprintf("%s:signal=KILL:when=%d", k.call, nth)))
 	if w.ready(l) {
 		ctx, stop := l.during()
 		s.play(ctx, w, l)
@@ -199,12 +197,12 @@ func (w *killWorld) strike(s killScenario, k target, nth int) (at string, killed
 	case status.Exited() && status.ExitStatus() == 0:
 		return "", false // the scenario has ended it
 	}
-	w.t.Fatalf("the master ended by itself (%v):\n%s", l.cmd.ProcessState, l.stderr.String())
+	w.t.Fatalf("the master ended by itself (%v):\n%s", l.cmd.ProcessState, l.said())
 	return "", false
 }
 
 // answers reports whether the master lives; if not, its end has been seen.
-func (w *killWorld) answers(l *life) bool {
+func (w *world) answers(l *life) bool {
 	w.t.Helper()
 	ctx, stop := l.during()
 	defer stop()
@@ -224,7 +222,7 @@ func (w *killWorld) answers(l *life) bool {
 // strace gives the command line that injects a fault. It traces from a process of
 // its own (-D), so that the master is our child. With --seccomp-bpf it would be
 // faster, but strace 6.1 then forgets to inject.
-func (w *killWorld) strace(log string, k target, inject string) []string {
+func (w *world) strace(log string, k target, inject string) []string {
 	argv := []string{"strace", "-D", "-f", "-qq", "-y", "-e", "signal=none", "-e", "trace=" + k.call, "-o", log, "-e", "inject=" + inject}
 	if k.file != anyFile {
 		argv = append(argv, "-P", filepath.Join(w.state, k.file))
@@ -239,7 +237,7 @@ var (
 )
 
 // lastCall reads from strace's log which call was the master's last one.
-func (w *killWorld) lastCall(log string, k target) string {
+func (w *world) lastCall(log string, k target) string {
 	if k.file != anyFile {
 		return k.String()
 	}
@@ -264,14 +262,14 @@ func (w *killWorld) lastCall(log string, k target) string {
 }
 
 // tearTail leaves what a power cut leaves of a record that nobody was told of.
-func tearTail(w *killWorld) {
+func tearTail(w *world) {
 	if err := appendTo(filepath.Join(w.state, "journal.md"), "## Task torn\n- seq: 99999\n- status: que"); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 // playSubmit: clients submit at once.
-func playSubmit(ctx context.Context, w *killWorld, l *life) {
+func playSubmit(ctx context.Context, w *world, l *life) {
 	w.together(4, func(i int) { w.ask(ctx, fmt.Sprint("s", i%2), "") })
 	w.settle(ctx, l)
 }
@@ -279,7 +277,7 @@ func playSubmit(ctx context.Context, w *killWorld, l *life) {
 // playForeign: another hand replaces the journal by a half of it, then adds to it, and
 // then cuts it, while the master lives. One that was killed just before it has written its
 // last records into tasks.md has them in the journal alone: that is left as it is.
-func playForeign(ctx context.Context, w *killWorld, l *life) {
+func playForeign(ctx context.Context, w *world, l *life) {
 	journal := filepath.Join(w.state, "journal.md")
 	for _, hand := range []func(data []byte) error{
 		func(data []byte) error {
@@ -300,13 +298,13 @@ func playForeign(ctx context.Context, w *killWorld, l *life) {
 }
 
 // playFinish: runs of various lengths, one of which leaves a process behind.
-func playFinish(ctx context.Context, w *killWorld, l *life) {
+func playFinish(ctx context.Context, w *world, l *life) {
 	w.together(3, func(i int) { w.ask(ctx, fmt.Sprint("s", i), fmt.Sprintf("demo:sleep=%dms demo:orphan", 30*i)) })
 	w.settle(ctx, l)
 }
 
 // playRetry: a task that fails at first, and one that is tried again by hand.
-func playRetry(ctx context.Context, w *killWorld, l *life) {
+func playRetry(ctx context.Context, w *world, l *life) {
 	w.ask(ctx, "s0", "demo:500-first")
 	if id := w.ask(ctx, "s1", "demo:sleep=40ms", state.Done); id != "" {
 		w.cancel(ctx, id)
@@ -319,14 +317,14 @@ func playRetry(ctx context.Context, w *killWorld, l *life) {
 }
 
 // playCancel: one task is canceled while it runs, one while it waits.
-func playCancel(ctx context.Context, w *killWorld, l *life) {
+func playCancel(ctx context.Context, w *world, l *life) {
 	running, waiting := w.ask(ctx, "s0", "demo:sleep=200ms"), w.ask(ctx, "s0", "demo:sleep=1ms")
 	w.together(2, func(i int) { w.cancel(ctx, []string{running, waiting}[i]) })
 	w.settle(ctx, l)
 }
 
 // cancel cancels a task and notes what is known of it then.
-func (w *killWorld) cancel(ctx context.Context, id string) {
+func (w *world) cancel(ctx context.Context, id string) {
 	if id == "" {
 		return // its submit was not confirmed
 	}
@@ -337,7 +335,7 @@ func (w *killWorld) cancel(ctx context.Context, id string) {
 }
 
 // playSession: a session goes on, and the master is ended, which writes sessions.json.
-func playSession(ctx context.Context, w *killWorld, l *life) {
+func playSession(ctx context.Context, w *world, l *life) {
 	w.ask(ctx, "s0", "")
 	w.ask(ctx, "s0", "")
 	w.settle(ctx, l)
@@ -347,7 +345,7 @@ func playSession(ctx context.Context, w *killWorld, l *life) {
 
 // playHandEdit: a person appends a task in place, and cancels one by a file of the
 // same name, while a client submits.
-func playHandEdit(ctx context.Context, w *killWorld, l *life) {
+func playHandEdit(ctx context.Context, w *world, l *life) {
 	path := filepath.Join(w.state, "tasks.md")
 	first, section := w.byHand()
 	if appendTo(path, section) == nil {
@@ -387,7 +385,7 @@ func appendTo(path, text string) error {
 }
 
 // playCompact: the ledger is compacted while tasks run.
-func playCompact(ctx context.Context, w *killWorld, l *life) {
+func playCompact(ctx context.Context, w *world, l *life) {
 	w.together(2, func(i int) { w.ask(ctx, fmt.Sprint("s", i), "demo:sleep=5ms") })
 	w.settle(ctx, l)
 	w.together(3, func(i int) {
@@ -401,7 +399,7 @@ func playCompact(ctx context.Context, w *killWorld, l *life) {
 }
 
 // compact runs `stint compact-tasks`; it may fail, because its master is killed.
-func (w *killWorld) compact(ctx context.Context) {
+func (w *world) compact(ctx context.Context) {
 	w.mu.Lock()
 	older := []string{"0s", "1h"}[len(w.wishes)%2]
 	w.mu.Unlock()

@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,38 +18,41 @@ import (
 const onceHanging = "echo x >>marks; [ $(wc -l <marks) -ge 2 ] || { setsid sleep 1000 & sleep 1000; }"
 
 // marks gives how often the command was run.
-func (w *crashWorld) marks() int {
+func (w *world) marks() int {
 	data, _ := os.ReadFile(filepath.Join(w.work, "marks")) // not there: never
 	return strings.Count(string(data), "x")
 }
 
 // killWhileVerifying kills the master as soon as the command is at work, with its gates
 // or without them.
-func (w *crashWorld) killWhileVerifying(gates bool) {
+func (w *world) killWhileVerifying(l *life, gates bool) {
 	w.t.Helper()
-	if !poll(scriptDeadline, func() bool { return w.marks() == 1 && w.master() > 0 }) {
+	if !poll(scriptDeadline, func() bool { return w.marks() == 1 }) {
 		w.t.Fatal("the verify command was not run")
 	}
-	kill := func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
 	if gates {
-		kill = w.killTree
+		if err := w.killTree(l.cmd.Process.Pid); err != nil {
+			w.t.Fatal(err)
+		}
 	}
-	if err := kill(w.master()); err != nil {
-		w.t.Fatal(err)
-	}
+	w.end(l, syscall.SIGKILL)
 }
 
 // TestPromise3KilledWhileVerifying: the next master runs the verify command again,
 // and the agent not; nothing of the first run of the command lives.
 func TestPromise3KilledWhileVerifying(t *testing.T) {
+	t.Parallel()
 	for name, gates := range map[string]bool{"the master": false, "the master and the gate": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newCrashWorld(t, 1)
+			w := newWorld(t, 1)
+			l := w.serve()
 			id := w.run("task", "-d", "--verify", onceHanging, "do it")
-			w.killWhileVerifying(gates)
-			w.run("wait", "--timeout", "60s", id)
-			var task state.Task
-			w.show(id, &task)
+			w.killWhileVerifying(l, gates)
+			l = w.serve()
+			task, err := w.client.Wait(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if task.Attempt != 1 || task.Retries != 1 || task.Iteration != 1 || task.VerifyExitCode == nil || *task.VerifyExitCode != 0 || w.marks() != 2 {
 				t.Errorf("the command was run %d times: %+v", w.marks(), task)
 			}
@@ -57,7 +60,7 @@ func TestPromise3KilledWhileVerifying(t *testing.T) {
 			if n := strings.Count(string(log), `"event":"start"`); err != nil || n != 1 {
 				t.Errorf("the agent was run %d times, %v:\n%s", n, err, log)
 			}
-			w.endAndCheck()
+			w.endAndCheck(l)
 		})
 	}
 }
@@ -65,37 +68,40 @@ func TestPromise3KilledWhileVerifying(t *testing.T) {
 // TestKilledWhileVerifyingByItself: what stint verify runs is ended by the next master,
 // and no task is left in a run that never ends.
 func TestKilledWhileVerifyingByItself(t *testing.T) {
-	w := newCrashWorld(t, 1)
+	t.Parallel()
+	w := newWorld(t, 1)
+	l := w.serve()
 	id := w.run("task", "do it", "-q", "--verify", "true")
-	edit, err := os.OpenFile(filepath.Join(w.state, "tasks.md"), os.O_APPEND|os.O_WRONLY, 0)
-	if err == nil {
-		_, err = edit.WriteString("\n## Task " + id + "\n- verifyCommand: " + onceHanging + "\n")
-	}
-	if err != nil || edit.Close() != nil {
+	if err := appendTo(filepath.Join(w.state, "tasks.md"), "\n## Task "+id+"\n- verifyCommand: "+onceHanging+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	if !poll(scriptDeadline, func() bool { return strings.Contains(w.run("show", "--json", id), "marks") }) {
 		t.Fatal("the edit was not taken over")
 	}
-	cmd := &exec.Cmd{Path: w.self, Args: []string{"stint", "verify", id}, Env: w.env, Dir: w.work}
+	cmd := w.command("verify", id)
+	cmd.Env = append(slices.Clone(w.env), "STINT_AUTO_START=false")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w.killWhileVerifying(true)
-	_ = cmd.Wait() // another master runs it again, or the client says that it is gone
-	w.run("ls")
-	var task state.Task
-	if w.show(id, &task); task.Status != state.Done || task.Retries != 0 {
+	w.killWhileVerifying(l, true)
+	_ = cmd.Wait() // it says that the master is gone
+	l = w.serve()
+	task, err := w.client.Task(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task.Status != state.Done || task.Retries != 0 {
 		t.Errorf("%+v", task)
 	}
-	if left, err := filepath.Glob(filepath.Join(w.state, "checks", "*")); err != nil || len(left) > 0 {
-		t.Errorf("still noted: %v, %v", left, err)
+	var left []string
+	if !poll(scriptDeadline, func() bool { left, _ = filepath.Glob(filepath.Join(w.state, "checks", "*")); return len(left) == 0 }) {
+		t.Errorf("still noted: %v", left)
 	}
-	w.endAndCheck()
+	w.endAndCheck(l)
 }
 
 // workers gives the processes that work in the workspace.
-func (w *crashWorld) workers() (found []string) {
+func (w *world) workers() (found []string) {
 	w.t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
@@ -111,9 +117,9 @@ func (w *crashWorld) workers() (found []string) {
 }
 
 // endAndCheck ends the master: nothing of any run lives, and the files are whole.
-func (w *crashWorld) endAndCheck() {
+func (w *world) endAndCheck(l *life) {
 	w.t.Helper()
-	w.stop()
+	w.end(l, syscall.SIGTERM)
 	if left := append(w.survivors(), w.workers()...); len(left) > 0 {
 		w.t.Errorf("processes are left: %v", left)
 	}
