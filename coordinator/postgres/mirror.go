@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 )
 
@@ -32,7 +32,7 @@ type Mirror struct {
 	patience int  // how many times the usual time a batch gets; the goroutine's that writes
 
 	mu      sync.Mutex // guards what follows
-	status  coordinator.MirrorStatus
+	status  task.MirrorStatus
 	newest  func() uint64  // gives the source's newest record; nil: there is no source yet
 	waiting time.Time      // since when the oldest record waits that is not in the copy; zero: none was seen
 	packed  []time.Time    // the same of each batch that is to be written, in order
@@ -47,7 +47,7 @@ func New(o Options) *Mirror {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Mirror{o: o, patience: 1, status: coordinator.MirrorStatus{State: coordinator.MirrorConnecting}, failing: map[string]int{}}
+	return &Mirror{o: o, patience: 1, status: task.MirrorStatus{State: task.MirrorConnecting}, failing: map[string]int{}}
 }
 
 func (o *Options) now() time.Time { return o.Now() }
@@ -103,8 +103,8 @@ func (m *moves) often(now time.Time) bool {
 
 // rival says that somebody else keeps a copy under our name all the time.
 func (o *Options) rival() error {
-	return &coordinator.Error{
-		Code:    coordinator.CodeConflict,
+	return &task.Error{
+		Code:    task.CodeConflict,
 		Message: fmt.Sprintf("another process writes the copy under the name %s all the time, for another ledger in a directory of the same name, it seems", o.Host),
 		Hint:    "give each machine a name of its own (host in [postgres])",
 	}
@@ -149,7 +149,7 @@ func explainOurs(err error, t target) error {
 // handOver is the last thing that a mirror does: its master ends, and the copy should
 // have what came last, if the database can be used.
 func (m *Mirror) handOver(src Source) {
-	if m.Status().State != coordinator.MirrorFollowing {
+	if m.Status().State != task.MirrorFollowing {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
@@ -170,7 +170,7 @@ func (m *Mirror) handOver(src Source) {
 }
 
 // Status says how far the copy is.
-func (m *Mirror) Status() coordinator.MirrorStatus {
+func (m *Mirror) Status() task.MirrorStatus {
 	m.mu.Lock()
 	st, newest, waiting := m.status, m.newest, m.waiting
 	m.mu.Unlock()
@@ -197,13 +197,13 @@ func (m *Mirror) connected(t target, warning string) {
 }
 
 // is notes what the mirror does now.
-func (m *Mirror) is(now coordinator.MirrorState) {
+func (m *Mirror) is(now task.MirrorState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.status.State != now {
 		m.o.Log.Info("the copy in PostgreSQL: "+string(now), "database", m.status.Target)
 	}
-	if m.status.State = now; now == coordinator.MirrorRebuilding {
+	if m.status.State = now; now == task.MirrorRebuilding {
 		m.status.Skipped = nil
 		if m.waiting.IsZero() {
 			m.waiting = m.o.now()
@@ -241,10 +241,10 @@ func (m *Mirror) failed(err error) {
 	newest := m.newestSeq()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.status.State != coordinator.MirrorFailing || m.status.LastError != err.Error() {
+	if m.status.State != task.MirrorFailing || m.status.LastError != err.Error() {
 		m.o.Log.Warn("the copy in PostgreSQL waits: " + err.Error())
 	}
-	m.status.State, m.status.LastError, m.status.ErrorAt = coordinator.MirrorFailing, err.Error(), m.o.now().UTC()
+	m.status.State, m.status.LastError, m.status.ErrorAt = task.MirrorFailing, err.Error(), m.o.now().UTC()
 	m.status.Failures++
 	if m.packed = nil; m.waiting.IsZero() && newest > m.status.Seq {
 		m.waiting = m.o.now()

@@ -15,8 +15,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -24,11 +24,11 @@ import (
 func TestMirror(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
-	good := w.submit(coordinator.TaskSpec{
+	good := w.submit(task.TaskSpec{
 		Prompt: "Write a report", OutputSpec: []string{"report.md"}, InputFiles: []state.InputFile{{Name: "in.txt", Content: "a\x00b"}},
 		IdempotencyKey: "key-1", TenantID: "shop", Queue: "night", Label: "reports", Priority: 7, SessionKey: "web",
 	})
-	bad := w.submit(coordinator.TaskSpec{Prompt: "please fail", Parallel: true})
+	bad := w.submit(task.TaskSpec{Prompt: "please fail", Parallel: true})
 	w.settled(m)
 	for sql, want := range map[string]string{
 		"SELECT status || ' ' || tenant_id || ' ' || queue || ' ' || priority || ' ' || tool FROM tasks WHERE id = $1": "succeeded shop night 7 demo",
@@ -68,11 +68,11 @@ func TestMirrorCatchesUp(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
 	for range 20 {
-		w.submit(coordinator.TaskSpec{Prompt: "before", Parallel: true})
+		w.submit(task.TaskSpec{Prompt: "before", Parallel: true})
 	}
 	w.settled(m)
 	stop()
-	w.submit(coordinator.TaskSpec{Prompt: "meanwhile"})
+	w.submit(task.TaskSpec{Prompt: "meanwhile"})
 	m, _ = w.mirror()
 	w.settled(m)
 	w.same()
@@ -122,17 +122,17 @@ func TestRebuild(t *testing.T) {
 			w := newWorld(t, postgrestest.Shared(t).Database(t))
 			m, stop := w.mirror()
 			for i := range 10 {
-				w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true, IdempotencyKey: fmt.Sprint("k", i)})
+				w.submit(task.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true, IdempotencyKey: fmt.Sprint("k", i)})
 			}
 			w.settled(m)
 			before := m.Status().Rows
 			if damage(w, stop) {
-				w.submit(coordinator.TaskSpec{Prompt: "later"})
+				w.submit(task.TaskSpec{Prompt: "later"})
 				m, _ = w.mirror()
 				before = 0
 			}
 			until(t, "a rebuild", func() bool {
-				return m.Status().State == coordinator.MirrorFollowing && m.Status().Rows >= before+20
+				return m.Status().State == task.MirrorFollowing && m.Status().Rows >= before+20
 			})
 			w.settled(m)
 			w.same()
@@ -146,17 +146,17 @@ func TestMirrorSeesCompaction(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
 	for range 10 {
-		w.submit(coordinator.TaskSpec{Prompt: "before", Parallel: true})
+		w.submit(task.TaskSpec{Prompt: "before", Parallel: true})
 	}
 	w.settled(m)
 	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
 		t.Fatal(err)
 	}
-	w.submit(coordinator.TaskSpec{Prompt: "after"})
+	w.submit(task.TaskSpec{Prompt: "after"})
 	w.settled(m)
 	stop()
 	m, _ = w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "and after that"})
+	w.submit(task.TaskSpec{Prompt: "and after that"})
 	w.settled(m)
 	if r := w.same(); r.Tasks != 12 {
 		t.Errorf("%d tasks were compared", r.Tasks)
@@ -170,10 +170,10 @@ func TestMirrorSeesCompaction(t *testing.T) {
 func TestTwoWriters(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, _ := w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "the first"})
+	w.submit(task.TaskSpec{Prompt: "the first"})
 	w.settled(m)
 	for i := range 12 {
-		w.submit(coordinator.TaskSpec{Prompt: "one of many", Parallel: true})
+		w.submit(task.TaskSpec{Prompt: "one of many", Parallel: true})
 		end := w.c.Seq()
 		o := optionsFor(mustURL(w.o), "laptop", w.dir)
 		do := Once
@@ -213,8 +213,8 @@ func TestHosts(t *testing.T) {
 	mb, stop := b.mirror()
 	for i := range 5 {
 		key := fmt.Sprint("night-", i)
-		a.submit(coordinator.TaskSpec{Prompt: "a", Parallel: true, IdempotencyKey: key})
-		b.submit(coordinator.TaskSpec{Prompt: "b", Parallel: true, IdempotencyKey: key})
+		a.submit(task.TaskSpec{Prompt: "a", Parallel: true, IdempotencyKey: key})
+		b.submit(task.TaskSpec{Prompt: "b", Parallel: true, IdempotencyKey: key})
 	}
 	a.settled(ma)
 	b.settled(mb)
@@ -245,7 +245,7 @@ func TestRefusedTask(t *testing.T) {
 	}
 	text := fmt.Sprintf("\n## Task big\n- status: queued\n- tenantId: %s\n- workspace: %s\n- prompt: by hand\n", long, w.work)
 	byHand(t, w, text)
-	small := w.submit(coordinator.TaskSpec{Prompt: "small"})
+	small := w.submit(task.TaskSpec{Prompt: "small"})
 	until(t, "the hand-written task", func() bool { _, err := w.c.Task(t.Context(), "big"); return err == nil })
 	m, _ := w.mirror()
 	w.settled(m)
@@ -279,7 +279,7 @@ func byHand(t *testing.T, w *world, text string) {
 func TestVerifyFindsWhatDiffers(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
-	id := w.submit(coordinator.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
+	id := w.submit(task.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
 	w.settled(m)
 	stop()
 	for sql, want := range map[string]string{
@@ -312,7 +312,7 @@ func TestVerifyFindsWhatDiffers(t *testing.T) {
 func TestFilesGone(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
+	w.submit(task.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
 	w.settled(m)
 	stop()
 	if err := os.RemoveAll(filepath.Join(w.dir, "runs")); err != nil {
@@ -332,7 +332,7 @@ func TestFilesGone(t *testing.T) {
 // who gets it is written before who had it gives it up.
 func TestKeyMoves(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	had, gets := w.submit(coordinator.TaskSpec{Prompt: "had", IdempotencyKey: "k"}), w.submit(coordinator.TaskSpec{Prompt: "gets"})
+	had, gets := w.submit(task.TaskSpec{Prompt: "had", IdempotencyKey: "k"}), w.submit(task.TaskSpec{Prompt: "gets"})
 	m, stop := w.mirror()
 	w.settled(m)
 	stop()
@@ -358,15 +358,15 @@ func TestKeyMoves(t *testing.T) {
 func TestHandOver(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "first"})
+	w.submit(task.TaskSpec{Prompt: "first"})
 	w.settled(m)
 	w.exec("ALTER TABLE tasks RENAME TO away") // so that it cannot be written before the end
 	failures := m.Status().Failures
-	w.submit(coordinator.TaskSpec{Prompt: "last"})
+	w.submit(task.TaskSpec{Prompt: "last"})
 	until(t, "a failure", func() bool { return m.Status().Failures > failures })
 	w.exec("ALTER TABLE away RENAME TO tasks")
-	until(t, "the copy follows again", func() bool { return m.Status().State == coordinator.MirrorFollowing })
-	w.submit(coordinator.TaskSpec{Prompt: "right before the end"})
+	until(t, "the copy follows again", func() bool { return m.Status().State == task.MirrorFollowing })
+	w.submit(task.TaskSpec{Prompt: "right before the end"})
 	stop()
 	if n := query[int](t, w, "SELECT count(*) FROM tasks WHERE prompt = 'right before the end'"); n != 1 {
 		t.Error("what came last is not in the copy")
@@ -380,7 +380,7 @@ func TestNotify(t *testing.T) {
 		if _, err := c.Exec(t.Context(), "LISTEN stint"); err != nil {
 			t.Fatal(err)
 		}
-		id := w.submit(coordinator.TaskSpec{Prompt: "one"})
+		id := w.submit(task.TaskSpec{Prompt: "one"})
 		w.mirror()
 		var got struct {
 			Host  string
@@ -405,7 +405,7 @@ func TestClocksDiffer(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	w.o.Now = func() time.Time { return time.Now().Add(-time.Hour) }
 	m, _ := w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.submit(task.TaskSpec{Prompt: "one"})
 	w.settled(m)
 	w.same()
 	if said := m.Status().Warning; !strings.Contains(said, "clock") || !strings.Contains(said, "1h0m") {
@@ -439,12 +439,12 @@ func (l *lagging) Seq() uint64 {
 }
 
 // Image implements Source. It gives none of a record that is not folded yet.
-func (l *lagging) Image(id string) (coordinator.Image, error) {
+func (l *lagging) Image(id string) (task.Image, error) {
 	select {
 	case <-l.let:
 		return l.Source.Image(id)
 	default:
-		return coordinator.Image{}, &coordinator.Error{Code: coordinator.CodeNotFound}
+		return task.Image{}, &task.Error{Code: task.CodeNotFound}
 	}
 }
 
@@ -453,7 +453,7 @@ func (l *lagging) Image(id string) (coordinator.Image, error) {
 func TestRecordBeforeItIsFolded(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "before"})
+	w.submit(task.TaskSpec{Prompt: "before"})
 	w.settled(m)
 	stop()
 	s := w.begun()
@@ -462,7 +462,7 @@ func TestRecordBeforeItIsFolded(t *testing.T) {
 	if err := w.c.Pause(t.Context(), "", "client"); err != nil { // the task is the newest record then
 		t.Fatal(err)
 	}
-	w.submit(coordinator.TaskSpec{Prompt: "new"})
+	w.submit(task.TaskSpec{Prompt: "new"})
 	end := w.c.Seq()
 	done := make(chan error, 1)
 	go func() { done <- s.follow(t.Context(), end) }()
@@ -485,13 +485,13 @@ func TestRecordBeforeItIsFolded(t *testing.T) {
 func TestStatusOfAWholeCopy(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.submit(task.TaskSpec{Prompt: "one"})
 	w.settled(m)
 	stop()
 	m, _ = w.mirror()
 	until(t, "the mirror knows that the copy is whole", func() bool {
 		st := m.Status()
-		return st.State == coordinator.MirrorFollowing && st.Seq == w.c.Seq() && st.LagRecords == 0 && st.LagSeconds == 0
+		return st.State == task.MirrorFollowing && st.Seq == w.c.Seq() && st.LagRecords == 0 && st.LagSeconds == 0
 	})
 }
 
@@ -502,14 +502,14 @@ func TestLag(t *testing.T) {
 	s := postgrestest.Start(t)
 	w := newWorld(t, s.Database(t))
 	m, _ := w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.submit(task.TaskSpec{Prompt: "one"})
 	w.settled(m)
 	s.Kill(t)
-	until(t, "a failure", func() bool { return m.Status().State == coordinator.MirrorFailing })
+	until(t, "a failure", func() bool { return m.Status().State == task.MirrorFailing })
 	if st := m.Status(); st.LagRecords != 0 || st.LagSeconds != 0 {
 		t.Errorf("nothing is missing, and it says %+v", st)
 	}
-	w.submit(coordinator.TaskSpec{Prompt: "two"})
+	w.submit(task.TaskSpec{Prompt: "two"})
 	begun := time.Now()
 	until(t, "a lag", func() bool { st := m.Status(); return st.LagRecords > 0 && st.LagSeconds > 0 })
 	s.Restart(t)
@@ -523,7 +523,7 @@ func TestLag(t *testing.T) {
 func TestAccounts(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, _ := w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.submit(task.TaskSpec{Prompt: "one"})
 	w.settled(m)
 	for _, hold := range []string{"true", "false"} {
 		byHand(t, w, fmt.Sprintf("\n## Control account:demo\n- hold: %s\n- reason: %s\n", hold, map[string]string{"true": "no money", "false": ""}[hold]))
@@ -541,9 +541,9 @@ type broken struct {
 }
 
 // Image implements Source.
-func (b *broken) Image(id string) (coordinator.Image, error) {
+func (b *broken) Image(id string) (task.Image, error) {
 	if id == b.id {
-		return coordinator.Image{}, fmt.Errorf("read task %s: input/output error", id)
+		return task.Image{}, fmt.Errorf("read task %s: input/output error", id)
 	}
 	return b.Source.Image(id)
 }
@@ -552,7 +552,7 @@ func (b *broken) Image(id string) (coordinator.Image, error) {
 // copied.
 func TestUnreadableTask(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	bad, good := w.submit(coordinator.TaskSpec{Prompt: "one"}), w.submit(coordinator.TaskSpec{Prompt: "two"})
+	bad, good := w.submit(task.TaskSpec{Prompt: "one"}), w.submit(task.TaskSpec{Prompt: "two"})
 	m, _ := w.mirrorOf(&broken{w.c, bad})
 	w.settled(m)
 	if got := query[string](t, w, "SELECT string_agg(id::text, ' ') FROM tasks"); got != good {
@@ -569,13 +569,13 @@ func TestRivals(t *testing.T) {
 	url := postgrestest.Shared(t).Database(t)
 	a, b := newWorld(t, url), newWorld(t, url)
 	a.o.StateDir, b.o.StateDir = "/home/ana/.local/state/stint", "/home/ana/.local/state/stint"
-	a.submit(coordinator.TaskSpec{Prompt: "a"})
-	b.submit(coordinator.TaskSpec{Prompt: "b"})
+	a.submit(task.TaskSpec{Prompt: "a"})
+	b.submit(task.TaskSpec{Prompt: "b"})
 	ma, _ := a.mirror()
 	mb, _ := b.mirror()
 	until(t, "one of them says it", func() bool {
-		a.submit(coordinator.TaskSpec{Prompt: "a", Hold: true}) // what is written finds out
-		b.submit(coordinator.TaskSpec{Prompt: "b", Hold: true})
+		a.submit(task.TaskSpec{Prompt: "a", Hold: true}) // what is written finds out
+		b.submit(task.TaskSpec{Prompt: "b", Hold: true})
 		return strings.Contains(ma.Status().LastError+mb.Status().LastError, "another process writes the copy under the name laptop")
 	})
 }
@@ -586,7 +586,7 @@ func TestSlowBatchGetsMoreTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
-	id := w.submit(coordinator.TaskSpec{Prompt: "one"})
+	id := w.submit(task.TaskSpec{Prompt: "one"})
 	w.settled(m)
 	stop()
 	s := w.begun()

@@ -49,7 +49,7 @@ func readPosition(ctx context.Context, q querier, host string) (p Position, err 
 
 // Look connects, checks the schema and reads how far the copy goes. It changes nothing.
 // A database without our tables gives Schema 0; a copy of another state directory under
-// the name of this host is an error. Errors are *coordinator.Error.
+// the name of this host is an error. Errors are *task.Error.
 func Look(ctx context.Context, o Options) (p Position, err error) {
 	m := New(o)
 	pool, t, err := m.o.connect(ctx)
@@ -59,7 +59,7 @@ func Look(ctx context.Context, o Options) (p Position, err error) {
 	defer pool.Close()
 	defer func() { err = explain(err, t) }()
 	p = Position{Host: o.Host, Target: t.String()}
-	if p.Schema, err = schemaVersion(ctx, pool); err != nil || p.Schema == 0 {
+	if p.Schema, err = schemaVersion(ctx, pool, migrations()); err != nil || p.Schema == 0 {
 		return p, err
 	}
 	if err := checkSchema(ctx, pool); err != nil {
@@ -82,7 +82,7 @@ func Look(ctx context.Context, o Options) (p Position, err error) {
 // Once brings the copy up to date with what the ledger has when it is first read, and
 // returns. A mirror of the same ledger may be at work meanwhile. read gives the ledger as
 // it is then; it is called again when that has become too old to go on with. Errors are
-// *coordinator.Error, or read's.
+// *task.Error, or read's.
 func Once(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {
 	return finish(ctx, New(o), read, func(s *session, end uint64) error { return s.run(ctx, end) })
 }
@@ -125,7 +125,7 @@ func (m *Mirror) round(ctx context.Context, read func() (Source, error), end *ui
 	*end = min(*end, src.Seq())
 	if err = do(s, *end); err == nil {
 		p, err = readPosition(ctx, s.pool, m.o.Host)
-		p.Target, p.Schema = s.target.String(), newest()
+		p.Target, p.Schema = s.target.String(), len(migrations())
 	}
 	return p, explainOurs(err, s.target)
 }

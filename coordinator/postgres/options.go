@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -42,9 +43,9 @@ type Source interface {
 	// TaskIDs gives the next ids, at most n, behind the first done ones of all tasks
 	// that are known, in the order of age, those of the archive too.
 	TaskIDs(done, n int) []string
-	// Image gives a task as it is now. The error is coordinator.CodeNotFound where
+	// Image gives a task as it is now. The error is task.CodeNotFound where
 	// there is none of that id.
-	Image(id string) (coordinator.Image, error)
+	Image(id string) (task.Image, error)
 	// Accounts gives the accounts that are known.
 	Accounts() []state.AccountUse
 	// RunDir gives the path of a run's files.

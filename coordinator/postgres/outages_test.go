@@ -15,8 +15,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -266,7 +266,7 @@ func (w *outageWorld) healed() (took time.Duration, r Report) {
 			continue
 		}
 		var err error
-		if r, err = Verify(w.t.Context(), w.o, w.read); err != nil && codeOf(err) != coordinator.CodeConflict { // a rebuild
+		if r, err = Verify(w.t.Context(), w.o, w.read); err != nil && codeOf(err) != task.CodeConflict { // a rebuild
 			w.t.Fatal(err)
 		}
 	}
@@ -276,8 +276,8 @@ func (w *outageWorld) healed() (took time.Duration, r Report) {
 	return time.Since(begun), r
 }
 
-func codeOf(err error) coordinator.Code {
-	var e *coordinator.Error
+func codeOf(err error) task.Code {
+	var e *task.Error
 	if errors.As(err, &e) {
 		return e.Code
 	}
@@ -396,7 +396,7 @@ func (l *load) call() {
 	if took > localWithin {
 		l.w.t.Errorf("%s took %s", kind, took)
 	}
-	if err != nil && (kind == "submit" || codeOf(err) != coordinator.CodeConflict) {
+	if err != nil && (kind == "submit" || codeOf(err) != task.CodeConflict) {
 		l.w.t.Errorf("%s: %v", kind, err)
 	}
 }
@@ -414,7 +414,7 @@ func (l *load) do(kind string) (err error) {
 		_, err = c.Cancel(ctx, id, "client")
 	case "edit":
 		fields := fmt.Sprintf(`{"label": "label-%d", "priority": %d}`, l.rand.IntN(100), 1+l.rand.IntN(9))
-		_, err = c.Edit(ctx, id, coordinator.Patch{Fields: []byte(fields)}, "client")
+		_, err = c.Edit(ctx, id, task.Patch{Fields: []byte(fields)}, "client")
 	case "hold":
 		_, err = c.Hold(ctx, id, "client")
 	case "release":
@@ -425,7 +425,7 @@ func (l *load) do(kind string) (err error) {
 
 // submit submits a task of some kind, with a prompt that no other has; one of ten is submitted a second time.
 func (l *load) submit() error {
-	spec := coordinator.TaskSpec{
+	spec := task.TaskSpec{
 		Prompt:    fmt.Sprintf("%s, %d", []string{"say hello \x01 ☃", "please fail", "take your time", "say hello"}[l.rand.IntN(4)], l.submitted),
 		Workspace: l.w.work, Parallel: l.rand.IntN(4) > 0, Hold: l.rand.IntN(8) == 0,
 	}

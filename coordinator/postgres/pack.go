@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -109,7 +109,7 @@ func (p *packer) rows(id string) (*taskRows, error) {
 		return nil, context.Cause(p.ctx)
 	}
 	im, err := p.s.src.Image(id)
-	if errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+	if errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		return nil, nil
 	}
 	if err == nil {
@@ -127,7 +127,7 @@ func (p *packer) unreadable(id string, err error) error {
 	if errors.Is(err, ledger.ErrClosed) || p.ctx.Err() != nil {
 		return err
 	}
-	why := &coordinator.Error{Code: coordinator.CodeUnavailable, Message: fmt.Sprintf("task %s cannot be read for the copy: %v", id, err), Hint: "stint fsck"}
+	why := &task.Error{Code: task.CodeUnavailable, Message: fmt.Sprintf("task %s cannot be read for the copy: %v", id, err), Hint: "stint fsck"}
 	if !p.s.mirror.unreadable(id) {
 		return why
 	}

@@ -12,6 +12,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/task"
 )
 
 // TestPromise10CommitUnknown has a connection break while a COMMIT is on its way, or its
@@ -35,7 +36,7 @@ func TestPromise10CommitUnknown(t *testing.T) {
 			hit(func() { m, _ = w.mirror() }) // the schema, to begin with
 			hit(func() {})                    // the rebuild
 			for range 4 {
-				hit(func() { w.submit(coordinator.TaskSpec{Prompt: "please fail", OutputSpec: []string{"report.md"}}) })
+				hit(func() { w.submit(task.TaskSpec{Prompt: "please fail", OutputSpec: []string{"report.md"}}) })
 				w.settled(m)
 			}
 			if r := w.same(); r.Tasks != 4 || r.Runs != 12 {
@@ -58,11 +59,11 @@ func TestLostConnections(t *testing.T) {
 	p := postgrestest.NewProxy(t, s)
 	w := newWorld(t, p.URL(s.NewDatabase(t)))
 	m, _ := w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "before"})
+	w.submit(task.TaskSpec{Prompt: "before"})
 	w.settled(m)
 	p.Lose()
 	begun := time.Now()
-	w.submit(coordinator.TaskSpec{Prompt: "meanwhile"})
+	w.submit(task.TaskSpec{Prompt: "meanwhile"})
 	w.settled(m)
 	if took := time.Since(begun); took > writeTimeout+5*time.Second {
 		t.Errorf("the copy went on after %s", took)
@@ -76,12 +77,12 @@ func TestReplayedBatch(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
 	for i := range 10 {
-		w.submit(coordinator.TaskSpec{Prompt: fmt.Sprint("task ", i), OutputSpec: []string{"report.md"}, IdempotencyKey: fmt.Sprint("k", i)})
+		w.submit(task.TaskSpec{Prompt: fmt.Sprint("task ", i), OutputSpec: []string{"report.md"}, IdempotencyKey: fmt.Sprint("k", i)})
 	}
 	w.settled(m)
 	stop()
 	late, again := w.begun(), w.begun() // two that know only what is there now
-	id := w.submit(coordinator.TaskSpec{Prompt: "later", IdempotencyKey: "k10"})
+	id := w.submit(task.TaskSpec{Prompt: "later", IdempotencyKey: "k10"})
 	first := w.batchUpTo(late, w.c.Seq())
 	m, stop = w.mirror()
 	w.settled(m)
@@ -196,15 +197,15 @@ func (s *compactingSource) TaskIDs(done, n int) []string {
 // other places count, and none may be left out.
 func TestCompactionDuringRebuild(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	held := make([]coordinator.TaskSpec, maxTasks)
+	held := make([]task.TaskSpec, maxTasks)
 	for i := range held {
-		held[i] = coordinator.TaskSpec{Prompt: "waits", Workspace: w.work, Hold: true, Parallel: true}
+		held[i] = task.TaskSpec{Prompt: "waits", Workspace: w.work, Hold: true, Parallel: true}
 	}
 	if _, err := w.c.SubmitAll(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		id := w.submit(coordinator.TaskSpec{Prompt: "ends", Parallel: true})
+		id := w.submit(task.TaskSpec{Prompt: "ends", Parallel: true})
 		if _, err := w.c.Wait(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
@@ -215,8 +216,8 @@ func TestCompactionDuringRebuild(t *testing.T) {
 		}
 	})}
 	m, _ := w.mirrorOf(src)
-	until(t, "the rebuild", func() bool { return m.Status().State == coordinator.MirrorFollowing })
-	later := w.submit(coordinator.TaskSpec{Prompt: "later", Parallel: true})
+	until(t, "the rebuild", func() bool { return m.Status().State == task.MirrorFollowing })
+	later := w.submit(task.TaskSpec{Prompt: "later", Parallel: true})
 	if _, err := w.c.Wait(t.Context(), later); err != nil { // what runs is not compared
 		t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func TestCopyIsWholeAfterCompaction(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
 	for range 10 {
-		w.submit(coordinator.TaskSpec{Prompt: "before", Hold: true})
+		w.submit(task.TaskSpec{Prompt: "before", Hold: true})
 	}
 	until(t, "the copy has all", func() bool { return m.Status().Seq == w.c.Seq() })
 	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -41,7 +42,7 @@ const (
 )
 
 // runStatus says how a run of a task stands.
-func runStatus(t *state.Task, r *coordinator.TaskRun) string {
+func runStatus(t *state.Task, r *task.TaskRun) string {
 	switch {
 	case r.RunID == t.RunID && t.Status == state.Running:
 		return runRunning
@@ -117,7 +118,7 @@ type rower struct {
 }
 
 // rows gives what the tables have of a task.
-func (w *rower) rows(im *coordinator.Image) (*taskRows, error) {
+func (w *rower) rows(im *task.Image) (*taskRows, error) {
 	t := &im.Task
 	id, ref := rowID(t.ID, w.opts.Host)
 	out := &taskRows{id: t.ID, uuid: id, size: len(t.Prompt) + len(t.Result) + 1024}
@@ -214,7 +215,7 @@ func nextAttemptAt(t *state.Task) any {
 }
 
 // finishedAt gives when a task has ended: with its last run, or by its last record.
-func finishedAt(im *coordinator.Image) any {
+func finishedAt(im *task.Image) any {
 	t, last := &im.Task, len(im.Runs)-1
 	switch {
 	case !t.Status.Terminal():
@@ -381,7 +382,7 @@ func (w *rower) runDir(runID string) string {
 }
 
 // run adds the row of a run, the number-th of its task.
-func (w *rower) run(out *taskRows, t *state.Task, r *coordinator.TaskRun, number int) error {
+func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) error {
 	id, ref := rowID(r.RunID, w.opts.Host, t.ID)
 	var files, took any
 	if r.RunID == t.RunID && len(t.OutputFiles) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -72,7 +72,7 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	return pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
 		err := checkSchema(ctx, c.Conn())
 		if errors.Is(err, errNoSchema) {
-			_, _, err = migrate(ctx, c.Conn())
+			_, _, err = migrate(ctx, c.Conn(), migrations(), migrationWait)
 		}
 		return err
 	})
@@ -109,8 +109,8 @@ func (s *session) claim(ctx context.Context) error {
 
 // notOurs says that the copy under our name is that of another state directory.
 func (o *Options) notOurs(p *Position, t target) error {
-	return &coordinator.Error{
-		Code:    coordinator.CodeConflict,
+	return &task.Error{
+		Code:    task.CodeConflict,
 		Message: fmt.Sprintf("%s has the copy of another state directory under the name %s: %s", t, o.Host, p.StateDir),
 		Hint:    "give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
 	}
@@ -206,7 +206,7 @@ const forever = ^uint64(0)
 // rebuild writes all tasks, and removes the rows of those that the ledger no longer has.
 // The error is errCompacted for a source that does not know of a compaction.
 func (s *session) rebuild(ctx context.Context) error {
-	s.mirror.is(coordinator.MirrorRebuilding)
+	s.mirror.is(task.MirrorRebuilding)
 	err := s.writeAllTasks(ctx)
 	for s.live && errors.Is(err, errCompacted) {
 		err = s.writeAllTasks(ctx)
@@ -256,7 +256,7 @@ var errRestored = errors.New("the ledger was restored")
 
 // follow writes what changes, until record end is in the copy.
 func (s *session) follow(ctx context.Context, end uint64) error {
-	s.mirror.is(coordinator.MirrorFollowing)
+	s.mirror.is(task.MirrorFollowing)
 	for {
 		p := s.newPacker(ctx)
 		go p.follow(s.at, end)

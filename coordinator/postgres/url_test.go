@@ -3,10 +3,8 @@ package postgres
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // A canary is a password that no output may have.
@@ -25,7 +23,7 @@ const (
 	canaryMark    = "c4n4ry" // is in all its spellings
 )
 
-// everything gives all that a careless caller could print of an error.
+// everything returns all that a careless caller could print of an error.
 func everything(err error) string {
 	var b strings.Builder
 	for ; err != nil; err = errors.Unwrap(err) {
@@ -42,139 +40,137 @@ func home(t *testing.T) string {
 	return dir
 }
 
-// brokenURLs are broken in as many ways, with the words that tell each of them.
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// brokenURLs are broken in as many ways, with a part of what is said about each.
 var brokenURLs = []struct{ text, says string }{
-	{"", "is empty"},
-	{"  \n", "is empty"},
-	{"postgres://u:" + strings.Repeat(canaryMark, 2000) + "@h/db", "longer than 8192 bytes"},
-	{"postgres://u:" + canaryMark + "\xff\xfe@h/db", "no UTF-8"},
-	{"postgres://u:" + canaryMark + "\x00@h/db", "NUL"},
-	{"password=" + canaryMark + "\x00 host=h", "NUL"},
-	{"postgres://u:" + canaryMark + "\n@h/db", "control characters"},
+	{"postgres://u:" + canaryMark + "\x00@h/db", "control characters"},
+	{"password=" + canaryMark + "\x00 host=h", "failed to parse as keyword/value"},
 	{"postgres://u:" + canaryMark + "\x1b[31m@h/db", "control characters"},
-	{"postgres://u:" + canaryMark + " word@h/db", "has a blank"},
+	{"postgres://u:" + canaryMark + " word@h/db", "failed to parse as URL"},
 	{"mysql://u:" + canaryEncoded + "@h/db", "does not begin with postgres://"},
 	{"jdbc:postgresql://h/db?user=u&password=" + canaryMark, "does not begin with postgres://"},
-	{"postgres:/u:" + canaryEncoded + "@h/db", "does not begin with postgres://"},
-	{"postgres:u:" + canaryEncoded + "@h/db", "does not begin with postgres://"},
 	{"POSTGRES://u:" + canaryEncoded + "@h/db?sslmode=disable", "does not begin with postgres://"},
-	{"//u:" + canaryEncoded + "@h/db", "neither a URL nor a list"},
-	{canaryMark, "neither a URL nor a list"},
-	{"u:" + canaryMark + "@h:5432/db", "neither a URL nor a list"},
-	{"postgres://u:" + canary + "@h/db", "has a blank"},
-	{"postgres://u:c4n4ry@word@h/db", "an @ where none can be"},
-	{"postgres://u:12/c4n4ry@h/db", "an @ where none can be"},
-	{"postgres://u:c4n4ry/word@h/db", "an @ where none can be"},
-	{"postgres://u@h/db?password=c4n4ry@word", "an @ where none can be"},
-	{"postgres://u:c4n4ry%zz@h/db", "the password in the database URL has a % without"},
-	{"postgres://u:c4n4ry%4@h/db", "the password in the database URL has a % without"},
-	{"postgres://u:c4n4ry%@h/db", "the password in the database URL has a % without"},
-	{"postgres://u:c4n4ry%00@h/db", "the password in the database URL has a %00"},
-	{"postgres://%u:c4n4ry@h/db", "the user in the database URL has a % without"},
-	{"postgres://u:c4n4ry@h%/db", "the host in the database URL has a % without"},
-	{"postgres://u:c4n4ry@h/d%b", "the name of the database in the database URL has a % without"},
-	{"postgres://u@h/db?password=c4n4ry%", "the value of password in the database URL has a % without"},
-	{"postgres://u:c4n4ry@h/db?%=1", "the name of a setting in the database URL has a % without"},
-	{"postgres://u:c4n4ry@h:port/db", "the port in the database URL is no number"},
-	{"postgres://u:c4n4ry@h:0/db", "the port in the database URL is no number"},
-	{"postgres://u:c4n4ry@h:70000/db", "the port in the database URL is no number"},
-	{"postgres://u:c4n4ry", "the port in the database URL is no number"},
-	{"postgres://u:c4n4ry@::1/db", "the port in the database URL is no number"},
-	{"postgres://u:c4n4ry@h1:1,h2:2/db?port=1,2,3", "another number of ports"},
-	{"postgres://u:c4n4ry@[::1/db", "has no ] behind it"},
-	{"postgres://u:c4n4ry@[::1]x/db", "has no ] behind it"},
-	{"postgres://u:c4n4ry@[no]/db", "is no IPv6 address"},
-	{"postgres://u:c4n4ry@h!/db", "a character that host names cannot have"},
-	{"postgres://u:c4n4ry@h/db/more", "more behind the name of the database"},
-	{"postgres://u:c4n4ry@h/db#top", "has a # in it"},
-	{"postgres://u@h/db?password", "something other than key=value"},
-	{"postgres://u@h/db?password=c4n4ry=word", "something other than key=value"},
-	{"postgres://u@h/db?password=part&c4n4ry=1", "a setting whose name is not known"},
-	{"postgres://u:c4n4ry@h/db?sslmod=disable", "a setting whose name is not known"},
-	{"postgres://u:c4n4ry@h/db?gssencmode=disable", "the setting gssencmode in the database URL means nothing here"},
-	{"postgres://u:c4n4ry@h/db?pool_max_conns=4", "the setting pool_max_conns in the database URL means nothing here"},
-	{"postgres://u:c4n4ry@h/db?sslmode=c4n4ry", "sslmode in the database URL has a value that it cannot have"},
-	{"postgres://u:c4n4ry@h/db?ssl=c4n4ry", "ssl in the database URL is something other than true"},
-	{"postgres://u:c4n4ry@h/db?target_session_attrs=c4n4ry", "target_session_attrs in the database URL has a value"},
-	{"postgres://u:c4n4ry@h/db?connect_timeout=c4n4ry", "connect_timeout in the database URL is no whole number"},
-	{"postgres://u:c4n4ry@h/db?connect_timeout=-1", "connect_timeout in the database URL is no whole number"},
-	{"postgres://u:c4n4ry@h/db?sslcert=c4n4ry", "one of sslcert and sslkey without the other"},
-	{"postgres://u:c4n4ry@h/db?application_name=%0Ac4n4ry", "the value of application_name in the database URL has control characters"},
-	{"host=postgres://u:c4n4ry@h/db", "a character that host names cannot have"},
-	{"dbname=postgres://u:c4n4ry@h/db", "the value of dbname in the database URL is a URL itself"},
-	{"dbname=u:c4n4ry@h", "the name of the database in the database URL has an @"},
-	{"host=h password=" + canary, "a word without ="},
-	{"host=h password=c4n4ry word=1", "a setting whose name is not known"},
-	{"host=h password='c4n4ry", "has a ' without its other one"},
-	{`host=h password='c4n4ry\'`, "has a ' without its other one"},
-	{"host=h =c4n4ry", "a word without ="},
-	{"host=h port=c4n4ry", "the port in the database URL is no number"},
-	{"host=/sock?password=c4n4ry", "a character that host names cannot have"},
-	{"host=h password=c4n4ry require_auth=c4n4ry", "not valid"},
-	{"host=h password=c4n4ry sslrootcert=/no/c4n4ry", "a file with certificates or keys for PostgreSQL cannot be read: no such file"},
-	{"service=c4n4ry", "service file that is to name the PostgreSQL server cannot be read"},
+	{"postgres:u:" + canaryEncoded + "@h/db", "failed to parse as keyword/value"},
+	{canaryMark, "failed to parse as keyword/value"},
+	{"u:" + canaryMark + "@h:5432/db", "failed to parse as keyword/value"},
+	{"postgres://u:c4n4ry@word@h/db", "more than one @"},
+	{"postgres://u@h/db?password=c4n4ry@word", "more than one @"},
+	{"postgres://u:12/c4n4ry@h/db", "has an @ or a ? in it"},
+	{"postgres://u:c4n4ry/word@h/db", "invalid port"},
+	{"postgres://u:c4n4ry%zz@h/db", "failed to parse as URL"},
+	{"postgres://u:c4n4ry%00@h/db", "failed to parse as URL"},
+	{"postgres://u:c4n4ry", "invalid port"},
+	{"postgres://u:c4n4ry@h:70000/db", "invalid port"},
+	{"postgres://u:c4n4ry@h1:1,h2:2/db?port=1,2,3", "could not match 3 port numbers to 2 hosts"},
+	{"postgres://u:c4n4ry@[::1/db", "failed to parse as URL"},
+	{"postgres://u@h/db?password", "failed to parse as URL"},
+	{"postgres://u@h/db?password=c4n4ry=word", "failed to parse as URL"},
+	{"postgres://u:c4n4ry@h/db?sslmode=c4n4ry", "failed to configure TLS"},
+	{"postgres://u:c4n4ry@h/db?target_session_attrs=c4n4ry", "unknown target_session_attrs value"},
+	{"postgres://u:c4n4ry@h/db?connect_timeout=c4n4ry", "invalid connect_timeout"},
+	{"host=postgres://u:c4n4ry@h/db", "does not begin with postgres://"},
+	{"host=u:c4n4ry@h", "has an @ or a ? in it"},
+	{"dbname=u:c4n4ry@h", "has an @ or a ? in it"},
+	{"host=/sock?password=c4n4ry", "has an @ or a ? in it"},
+	{"host=h password=" + canary, "failed to parse as keyword/value"},
+	{"host=h password='c4n4ry", "failed to parse as keyword/value"},
+	{"host=h sslmode='' password=c4n4ry", "an empty sslmode"},
+	{"postgres://u:c4n4ry@h/db?sslmode=", "an empty sslmode"},
+	{"host=h port=c4n4ry", "invalid port"},
+	{"host=h password=c4n4ry require_auth=c4n4ry", "invalid require_auth"},
+	{"host=h password=c4n4ry sslrootcert=/no/c4n4ry", "failed to configure TLS: a file that it, the environment or the service file names: no such file"},
+	{"service=c4n4ry", "failed to read service"},
 }
 
 // TestBrokenURLs: a database URL that is refused is refused for what is wrong with it,
 // and nothing that is said of it has its password.
 func TestBrokenURLs(t *testing.T) {
 	home(t)
-	if len(brokenURLs) < 50 {
-		t.Fatalf("%d broken URLs", len(brokenURLs))
-	}
 	for _, c := range brokenURLs {
-		_, err := parseURL(c.text)
-		var told *coordinator.Error
-		if !errors.As(err, &told) || told.Code != coordinator.CodeInvalid || told.Hint == "" || !strings.Contains(told.Message, c.says) {
+		err := CheckURL(c.text)
+		var told *task.Error
+		if !errors.As(err, &told) || told.Code != task.CodeInvalid || told.Hint == "" || !strings.Contains(told.Message, c.says) {
 			t.Errorf("%.60q: %v, want %q", c.text, err, c.says)
-			continue
 		}
-		said := everything(err) + everything(CheckURL(c.text)) + everything(explain(err, target{})) + Redact(c.text)
-		if _, theirs := pgxpool.ParseConfig(c.text); theirs != nil {
-			said += everything(explain(fmt.Errorf("wrapped: %w", theirs), target{}))
-		}
-		if _, theirs := url.Parse(c.text); theirs != nil {
-			said += everything(explain(theirs, target{}))
-		}
-		if strings.Contains(strings.ReplaceAll(said, "sslrootcert=/no/c4n4ry", ""), canaryMark) && !isPublic(c.text) {
+		said := everything(err) + everything(explain(err, target{})) + Redact(c.text)
+		if strings.Contains(said, canaryMark) {
 			t.Errorf("%.60q: its password is in\n%s", c.text, said)
 		}
 	}
 }
 
-// isPublic reports whether Redact may show a canary: where it is no password's.
-func isPublic(text string) bool {
-	c, err := readConnString(text)
-	if err != nil {
-		return false
-	}
-	for key, value := range c.settings {
-		if !isSecret(key) && strings.Contains(value, canaryMark) {
-			return true
+// TestPasswordsOfAllForms: wherever pgx finds a password, it uses it, and no error, no
+// target and no redacted text has it.
+func TestPasswordsOfAllForms(t *testing.T) {
+	dir := home(t)
+	write(t, filepath.Join(dir, ".pgpass"), "127.0.0.1:1:cli_worker:passfile:c4n4ry\n")
+	write(t, filepath.Join(dir, ".pg_service.conf"), "[prod]\nhost=127.0.0.1\nport=1\nuser=s\npassword=c4n4ry\n[bad]\nsslmode=c4n4ry\n")
+	for text, redacted := range map[string]string{
+		"postgres://u:" + canaryEncoded + "@127.0.0.1:1/db?sslmode=disable":   "postgres://u:xxxxx@127.0.0.1:1/db?sslmode=disable",
+		" postgres://127.0.0.1:1/db?password=" + canaryEncoded + "&user=v \n": "postgres://127.0.0.1:1/db?password=xxxxx&user=v",
+		"postgres://u:c4n4ry@127.0.0.1:1?pass%77ord=c4n4ry":                   "postgres://u:xxxxx@127.0.0.1:1?pass%77ord=xxxxx",
+		"postgres://u:c4n4ry:q?r@127.0.0.1:1/db":                              "postgres://u:xxxxx@127.0.0.1:1/db",
+		"host=127.0.0.1 port=1 password=" + canaryQuoted + " user=u":          "***",
+		"host = 127.0.0.1\tport=1 password = c4n4ry\\ word\\'s user=u":        "***",
+		"postgres://passfile@127.0.0.1:1":                                     "postgres://passfile@127.0.0.1:1",
+		"host=127.0.0.1 port=1 user=passfile":                                 "host=127.0.0.1 port=1 user=passfile",
+		"service=prod":                                                        "service=prod",
+		"postgres:///?service=prod":                                           "postgres:///?service=prod",
+		"PGPASSWORD":                                                          "postgres://env@127.0.0.1:1",
+	} {
+		if text == "PGPASSWORD" {
+			t.Setenv(text, canary)
+			text = redacted
+		}
+		if got := Redact(text); got != redacted {
+			t.Errorf("%q: %q, want %q", text, got, redacted)
+		}
+		if want := strings.Contains(text, canaryMark); HasPassword(text) != want {
+			t.Errorf("HasPassword(%q): %v", text, !want)
+		}
+		cfg, err := parseURL(text)
+		if err != nil || !strings.Contains(cfg.ConnConfig.Password, canaryMark) {
+			t.Errorf("%q: the password was not found: %v", text, err)
+			continue
+		}
+		it := target{cfg.ConnConfig}
+		said := fmt.Sprintf("%v %+v %#v", it, it, it) + everything(noAnswer(it, time.Second))
+		o := Options{URL: func() (string, error) { return text, nil }}
+		_, _, err = o.connect(t.Context())
+		if said += everything(err); err == nil || !strings.Contains(said, "connection refused") || strings.Contains(said, canaryMark) {
+			t.Errorf("%q: %s", text, said)
 		}
 	}
-	return false
+	for text, says := range map[string]string{"service=none": "failed to read service", "service=bad host=h": "failed to configure TLS"} {
+		if err := CheckURL(text); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(everything(err), canaryMark) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	t.Setenv("PGPORT", canaryMark)
+	if err := CheckURL("postgres://u@h"); err == nil || strings.Contains(everything(err), canaryMark) {
+		t.Errorf("a wrong PGPORT: %v", err)
+	}
 }
 
-// TestURLsAreReadAsPgxReadsThem: what is right goes to pgx with nothing changed.
+// TestURLsAreReadAsPgxReadsThem: our defaults change nothing else.
 func TestURLsAreReadAsPgxReadsThem(t *testing.T) {
 	home(t)
 	for _, text := range []string{
-		"postgres://u:" + canaryEncoded + "@h:6543/db?sslmode=disable",
-		"postgresql://u:a'b\\c%27@h/db?sslmode=require&connect_timeout=7&application_name=x%20y",
 		"postgres://u:p:q?r@h/db?sslmode=disable",
+		"postgresql://u:a'b\\c%27@h/db?sslmode=require&application_name=x%20y",
 		"postgres://h1:1,h2:2,h3/db?sslmode=disable&target_session_attrs=read-write",
 		"postgres://u@[::1]:5433/db?sslmode=disable",
-		"postgres://%2Frun%2Fpostgresql/db",
 		"postgres:///db?host=/run/postgresql&port=5433&user=me",
 		"postgres://h/db?user=u&password=x%26y&ssl=true",
-		"postgres://h/db?ssl=true&sslmode=disable",
 		"postgres://h/db?sslmode=disable&search_path=a,b&statement_timeout=5000&options=-c%20jit%3Doff",
-		"host=h user=u password=" + canaryQuoted + " dbname=db sslmode=disable",
-		"host = h\n user = u\tpassword=a\\ b\\'c dbname='my db' sslmode=disable ",
 		`host=h dbname=db sslmode=disable password='it\'s \\'`,
 		"host=h1,h2 port=1,2 dbname=db sslmode=disable default_query_exec_mode=exec",
-		"host=h dbname=db sslmode=disable user='' password=''",
 	} {
 		want, err := pgxpool.ParseConfig(text)
 		if err != nil {
@@ -191,7 +187,7 @@ func TestURLsAreReadAsPgxReadsThem(t *testing.T) {
 	}
 }
 
-// described gives what of a configuration comes from a URL.
+// described returns what of a configuration comes from a URL.
 func described(cfg *pgxpool.Config) string {
 	c := cfg.ConnConfig
 	var b strings.Builder
@@ -218,53 +214,17 @@ func TestDefaultsOfAURL(t *testing.T) {
 	if cfg.HealthCheckPeriod < time.Minute || cfg.MinConns != 0 || cfg.MinIdleConns != 0 {
 		t.Errorf("an idle pool wakes up: every %v, %d and %d connections", cfg.HealthCheckPeriod, cfg.MinConns, cfg.MinIdleConns)
 	}
+	t.Setenv("PGCONNECT_TIMEOUT", "9")
+	t.Setenv("PGDATABASE", "fromenv")
+	if cfg, err = parseURL("postgres://u@h"); err != nil || cfg.ConnConfig.Database != "fromenv" || cfg.ConnConfig.ConnectTimeout != 9*time.Second {
+		t.Errorf("of the environment: %v, %v", target{cfg.ConnConfig}, err)
+	}
 	if cfg, err = parseURL("host=db.example connect_timeout=20 dbname=other application_name=mine"); err != nil {
 		t.Fatal(err)
 	}
 	c = cfg.ConnConfig
 	if c.Database != "other" || c.ConnectTimeout != 20*time.Second || c.RuntimeParams["application_name"] != "mine" {
 		t.Errorf("%q %v %v", c.Database, c.ConnectTimeout, c.RuntimeParams)
-	}
-}
-
-// TestSurroundingsOfAURL: PG* variables, the service file and ~/.pgpass say what the URL
-// leaves out, the password for our default database among it.
-func TestSurroundingsOfAURL(t *testing.T) {
-	dir := home(t)
-	write(t, filepath.Join(dir, ".pgpass"), "db.example:5432:cli_worker:u:"+canaryMark+"\n")
-	write(t, filepath.Join(dir, ".pg_service.conf"), "[prod]\nhost=svc.example\ndbname=audit\nuser=s\nsslmode=disable\n[bad]\nsslmode=maybe\n")
-	cfg, err := parseURL("postgres://u@db.example")
-	if err != nil || cfg.ConnConfig.Password != canaryMark {
-		t.Errorf("~/.pgpass was not read for cli_worker: %v", err)
-	}
-	if cfg, err = parseURL("service=prod"); err != nil {
-		t.Fatal(err)
-	} else if c := cfg.ConnConfig; c.Host != "svc.example" || c.Database != "audit" || c.User != "s" || c.TLSConfig != nil {
-		t.Errorf("of the service: %v", targetOf(cfg))
-	}
-	for text, says := range map[string]string{"service=none": "has no service of the name", "service=bad host=h": "PGSSLMODE, or sslmode in the service file"} {
-		if _, err := parseURL(text); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
-	t.Setenv("PGDATABASE", "fromenv")
-	t.Setenv("PGHOST", "env.example")
-	t.Setenv("PGCONNECT_TIMEOUT", "9")
-	if cfg, err = parseURL("postgres://u@"); err != nil {
-		t.Fatal(err)
-	} else if c := cfg.ConnConfig; c.Host != "env.example" || c.Database != "fromenv" || c.ConnectTimeout != 9*time.Second {
-		t.Errorf("of the environment: %v", targetOf(cfg))
-	}
-	t.Setenv("PGPORT", canaryMark)
-	if _, err = parseURL("postgres://u@"); err == nil || strings.Contains(everything(err), canaryMark) {
-		t.Errorf("a wrong PGPORT: %v", err)
-	}
-}
-
-func write(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -279,7 +239,6 @@ func TestTLSIsVerifiedUnlessTheServerIsHere(t *testing.T) {
 		"postgres://localhost.example/d":                    "verified",
 		"postgres://h1,h2/d":                                "verified verified",
 		"postgres://localhost,h2/d":                         "verified verified",
-		"host=db.example sslmode=''":                        "verified",
 		"postgres://db.example/d?sslnegotiation=direct":     "verified",
 		"postgres://localhost/d":                            "any none",
 		"postgres://127.0.0.2/d":                            "any none",
@@ -294,7 +253,6 @@ func TestTLSIsVerifiedUnlessTheServerIsHere(t *testing.T) {
 		"postgres://db.example/d?sslrootcert=system":        "verified",
 		"postgres://localhost/d?sslmode=verify-full":        "verified",
 		"postgres://db.example/d?ssl=true":                  "any",
-		"postgres://db.example/d?sslmode=disable&ssl=true":  "any",
 		"postgres:///d?host=/run/postgresql,db.example":     "none verified",
 		"postgres://127.0.0.1,db.example/d?sslmode=disable": "none none",
 		"postgres://db.example/d?sslmode=allow":             "none any",
@@ -335,44 +293,7 @@ func trust(c *pgconn.Config) string {
 	return strings.Join(words, " ")
 }
 
-func TestRedact(t *testing.T) {
-	for text, want := range map[string]string{
-		"postgres://u:" + canaryEncoded + "@h:1/db?sslmode=disable":                        "postgres://u:***@h:1/db?sslmode=disable",
-		" postgres://u@h/db?password=" + canaryEncoded + "&user=v \n":                      "postgres://u@h/db?password=***&user=v",
-		"postgres://u:c4n4ry@h/db?pass%77ord=c4n4ry&sslpassword=c4n4ry&sslcert=a&sslkey=b": "postgres://u:***@h/db?pass%77ord=***&sslpassword=***&sslcert=a&sslkey=b",
-		"host=h password=" + canaryQuoted + " user=u":                                      "host=h password=*** user=u",
-		`host=h password = c4n4ry\ word  user=u`:                                           `host=h password = ***  user=u`,
-		"postgres://u@h/db":                                                                "postgres://u@h/db",
-		"postgres://u:@h/db":                                                               "postgres://u:@h/db",
-		"postgres://u:c4n4ry@h:x/db":                                                       "***",
-		"c4n4ry":                                                                           "***",
-	} {
-		if got := Redact(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-		if has := strings.Contains(want, "***") && want != "***"; HasPassword(text) != has {
-			t.Errorf("HasPassword(%q): %v", text, !has)
-		}
-	}
-}
-
-// wantSameServer fails the test if pgx reads another server, user or password from a text.
-// An empty user is none to pgx and the account's name to libpq and us.
-func wantSameServer(t *testing.T, text string, cfg *pgxpool.Config) {
-	t.Helper()
-	theirs, err := pgxpool.ParseConfig(strings.TrimSpace(text))
-	if err != nil {
-		return // we take some that it does not, such as && in a query
-	}
-	got, want := cfg.ConnConfig, theirs.ConnConfig
-	if got.Host != want.Host || got.Port != want.Port || got.Password != want.Password ||
-		want.User != "" && got.User != want.User || want.Database != "" && got.Database != want.Database {
-		t.Errorf("%q: %v, %q; pgx: %v, %q", text, targetOf(cfg), got.Password, targetOf(theirs), want.Password)
-	}
-}
-
-// FuzzURL: no text makes the reader panic or show a password, and what it takes, it reads
-// as pgx does.
+// FuzzURL: no text makes the reader panic, and no error or redacted text has the password.
 func FuzzURL(f *testing.F) {
 	for _, c := range brokenURLs {
 		before, after, _ := strings.Cut(c.text, canaryMark)
@@ -382,29 +303,25 @@ func FuzzURL(f *testing.F) {
 		{"postgres://u:", "@h/db?sslmode=disable"},
 		{"host=h password='", `\'' user=u`},
 		{"postgres://u@h/?pass%77ord=", "&user=x"},
-		{"postgres://u:p@h1,h2:1/", ""},
 		{"password=a password=", " host=/x"},
 		{"pAssword=", ""},
-		{"postgres://?pass%77ord=", "&user="},
 	} {
 		f.Add(s[0], s[1])
 	}
 	f.Fuzz(func(t *testing.T, before, after string) {
 		text := before + canaryMark + after
-		err := CheckURL(text)
-		said := everything(err) + everything(explain(err, target{}))
-		if cfg, parseErr := parseURL(text); parseErr == nil {
-			said += everything(noAnswer(target{secrets: targetOf(cfg).secrets}, time.Second))
-			wantSameServer(t, text, cfg)
-		} else {
-			said += everything(parseErr)
-		}
-		if HasPassword(text) && err != nil {
-			t.Errorf("%q: refused, and said to have a password", text)
-		}
-		if !isPublic(text) && !strings.Contains(strings.ToLower(text), "sslrootcert") {
-			if c, err := readConnString(text); err != nil || slices.ContainsFunc(c.secrets, func(s span) bool { return strings.Contains(strings.TrimSpace(text)[s.from:s.to], canaryMark) }) {
-				said += Redact(text)
+		cfg, err := parseURL(text)
+		said := everything(err)
+		if err == nil {
+			it := target{cfg.ConnConfig}
+			said = everything(noAnswer(it, time.Second))
+			if strings.Contains(cfg.ConnConfig.Password, canaryMark) && !strings.Contains(cfg.ConnConfig.Database+cfg.ConnConfig.Host, canaryMark) {
+				said += it.String()
+				if strings.Count(text, canaryMark) == 1 {
+					said += Redact(text)
+				}
+			} else {
+				said = ""
 			}
 		}
 		if strings.Contains(said, canaryMark) {

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -62,7 +62,7 @@ type comparison struct {
 // Verify compares the copy with the ledger as it was at the copy's cursor, row by row and
 // column by column; read gives it as it was. Both may go on meanwhile: nothing is locked
 // and nothing changed. What the ledger no longer has, because files of a run were
-// deleted, is not compared. Errors are *coordinator.Error.
+// deleted, is not compared. Errors are *task.Error.
 func Verify(ctx context.Context, o Options, read func(upTo uint64) (VerifySource, error)) (r Report, err error) {
 	m := New(o)
 	pool, t, err := m.o.connect(ctx)
@@ -111,8 +111,8 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t target, read func(uint
 }
 
 func notYet(t target, format string, args ...any) error {
-	return &coordinator.Error{
-		Code: coordinator.CodeConflict, Message: t.String() + " " + fmt.Sprintf(format, args...), Hint: "stint sync once",
+	return &task.Error{
+		Code: task.CodeConflict, Message: t.String() + " " + fmt.Sprintf(format, args...), Hint: "stint sync once",
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/task"
 )
 
 // TestVerifyWithoutTables says what to do about an empty database.
@@ -22,7 +22,7 @@ func TestVerifyAccounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
-	w.submit(coordinator.TaskSpec{Prompt: "one"})
+	w.submit(task.TaskSpec{Prompt: "one"})
 	w.settled(m)
 	before := w.c.Seq()
 	byHand(t, w, "\n## Control account:demo\n- hold: true\n- reason: no money\n")
@@ -51,9 +51,9 @@ type brokenCopy struct {
 }
 
 // Image implements Source.
-func (b *brokenCopy) Image(id string) (coordinator.Image, error) {
+func (b *brokenCopy) Image(id string) (task.Image, error) {
 	if id == b.id {
-		return coordinator.Image{}, fmt.Errorf("input/output error")
+		return task.Image{}, fmt.Errorf("input/output error")
 	}
 	return b.VerifySource.Image(id)
 }
@@ -61,8 +61,8 @@ func (b *brokenCopy) Image(id string) (coordinator.Image, error) {
 // TestVerifyUnreadableTask goes on behind a task that cannot be read here.
 func TestVerifyUnreadableTask(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	bad := w.submit(coordinator.TaskSpec{Prompt: "one"})
-	w.submit(coordinator.TaskSpec{Prompt: "two"})
+	bad := w.submit(task.TaskSpec{Prompt: "one"})
+	w.submit(task.TaskSpec{Prompt: "two"})
 	m, _ := w.mirror()
 	w.settled(m)
 	r, err := Verify(t.Context(), w.o, func(upTo uint64) (VerifySource, error) {
@@ -87,7 +87,7 @@ func TestCompactedSinceRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, postgrestest.Shared(t).Database(t))
 			for range 10 {
-				if _, err := w.c.Wait(t.Context(), w.submit(coordinator.TaskSpec{Prompt: "one", Parallel: true})); err != nil {
+				if _, err := w.c.Wait(t.Context(), w.submit(task.TaskSpec{Prompt: "one", Parallel: true})); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -47,8 +48,8 @@ func optionsFor(url, host, dir string) Options {
 // start opens the state directory and runs a master in it.
 func (w *world) start() {
 	w.t.Helper()
-	c, err := coordinator.Open(coordinator.Config{
-		StateDir: w.dir, Agents: map[string]coordinator.Agent{"demo": agent{}}, DefaultAgent: func() string { return "demo" },
+	c, err := coordinator.Open(task.Config{
+		StateDir: w.dir, Agents: map[string]task.Agent{"demo": agent{}}, DefaultAgent: func() string { return "demo" },
 		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond, MaxLimitWait: time.Hour,
 		Timeout: time.Minute, Grace: time.Second, SessionLockTimeout: time.Second, HeartbeatInterval: time.Hour,
 		ResumePolicy: "auto", ResumeMissing: "new", WorkspaceRoot: w.work,
@@ -74,9 +75,9 @@ func (w *world) start() {
 // agent does what the prompt says: "please fail", "take your time", or anything else.
 type agent struct{}
 
-// Run implements coordinator.Agent.
-func (agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
-	report(coordinator.Event{Session: "s-" + turn.TaskID, Bytes: 1})
+// Run implements task.Agent.
+func (agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+	report(task.Event{Session: "s-" + turn.TaskID, Bytes: 1})
 	prompt, err := os.ReadFile(turn.Prompt)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(turn.RunDir, "stdout"), []byte("said\x00 by "+turn.RunID+"\n"), 0o600)
@@ -86,16 +87,16 @@ func (agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordin
 	}
 	switch {
 	case err != nil:
-		return coordinator.Outcome{Class: state.ClassExit, Error: err.Error(), ExitCode: 1}
+		return task.Outcome{Class: state.ClassExit, Error: err.Error(), ExitCode: 1}
 	case strings.Contains(string(prompt), "take your time"):
 		pause(ctx, 100*time.Millisecond)
 		if ctx.Err() != nil {
-			return coordinator.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+			return task.Outcome{Class: state.ClassCanceled, ExitCode: -1}
 		}
 	case strings.Contains(string(prompt), "please fail"):
-		return coordinator.Outcome{Class: state.ClassNetwork, Error: "the provider was not reached", ExitCode: 7}
+		return task.Outcome{Class: state.ClassNetwork, Error: "the provider was not reached", ExitCode: 7}
 	}
-	return coordinator.Outcome{Result: "done: " + turn.TaskID, Usage: state.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.25}}
+	return task.Outcome{Result: "done: " + turn.TaskID, Usage: state.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.25}}
 }
 
 // writeWhole writes a report that is never seen half written: tasks share a workspace.
@@ -108,7 +109,7 @@ func writeWhole(path, runID string) error {
 }
 
 // submit takes in a task and gives its id.
-func (w *world) submit(spec coordinator.TaskSpec) string {
+func (w *world) submit(spec task.TaskSpec) string {
 	w.t.Helper()
 	if spec.Workspace == "" {
 		spec.Workspace = w.work
