@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -177,21 +176,9 @@ func writeBehind(fsys durable.FS, name string, end int64, data []byte) (err erro
 // compactedThrough returns what the first record of journal.md says if that is the
 // mark of a compaction: the highest seq before it. Zero if there is none.
 func compactedThrough(fsys durable.FS, dir string) (through uint64, err error) {
-	f, err := fsys.OpenFile(filepath.Join(dir, journalName), os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	head := make([]byte, 4<<10) // the record has five short fields
-	n, err := f.ReadAt(head, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, err
-	}
-	m, _ := markOf(head[:n])
-	return m.through, nil
+	head, err := headOf(fsys, filepath.Join(dir, journalName)) // the record has five short fields
+	m, _ := markOf(head)
+	return m.through, err
 }
 
 // A mark is the record that begins a compacted journal.

@@ -178,10 +178,7 @@ func (c *compactor) run() error {
 		return err
 	}
 	var damage error
-	old, err := c.log.refold(file, c.journal, func(e *SyntaxError) { damage = errors.Join(damage, e) })
-	if old != nil {
-		err = errors.Join(err, old.Close())
-	}
+	err = c.log.refold(file, c.journal, func(e *SyntaxError) { damage = errors.Join(damage, e) })
 	if err = errors.Join(err, damage); err != nil {
 		return err
 	}
@@ -402,15 +399,14 @@ func (c *compactor) commit() (file durable.File, err error) {
 }
 
 // refold goes on with another file that has the journal's name, and makes the fold anew
-// from data, which was written there, while nobody can look. It returns the file before,
-// which the caller closes; nil if nothing has changed. Damage that stays goes to report.
-func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) (old durable.File, err error) {
+// from data, which was written there, while nobody can look. Damage that stays goes to report.
+func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) (err error) {
 	if l.opts.Reset == nil {
-		return nil, errors.Join(errors.New("what is in memory cannot be read anew; a restart does that"), file.Close())
+		return errors.Join(errors.New("what is in memory cannot be read anew; a restart does that"), file.Close())
 	}
 	a, _, err := readArchive(l.opts.FS, l.opts.Dir)
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return errors.Join(err, file.Close())
 	}
 	l.mu.Lock()
 	l.damage = nil
@@ -423,11 +419,11 @@ func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) 
 	}()
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
-	old = l.journal.swap(file)
+	err = l.journal.swap(file).Close() // whatever was only in that file is in data
 	l.opts.Reset()
 	l.giveArchive(a)
 	l.edited, l.stale, l.lacks, l.recent = false, false, lacks{}, recent{}
-	seq, err := l.journal.replay(data, listener{func(s *Section) {
+	seq, rerr := l.journal.replay(data, listener{func(s *Section) {
 		l.edited = l.edited || s.Get(KeyEdits) != nil
 		l.lacks.read(s)
 		_ = l.opts.Apply(s) // what it refuses has no effect
@@ -440,5 +436,5 @@ func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) 
 	for _, f := range l.followers() {
 		f.replaced()
 	}
-	return old, err
+	return errors.Join(err, rerr)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,68 +40,48 @@ func (j *journal) holdsPlace() bool {
 
 // guard makes sure that the journal holds its place, on the log's goroutine or where that
 // does not run. An error means that it cannot, and the log must stop.
-func (l *Log) guard() (err error) {
-	last := false
-	for n := 0; n < guardTries && !last; n++ {
+func (l *Log) guard() error {
+	err := errors.New("it is changed all the time")
+	for range guardTries {
 		if l.journal.holdsPlace() {
 			return nil
 		}
-		last, err = l.putBackJournal()
-		l.journal.doubted.Store(err != nil)
+		perr := l.putBackJournal()
+		l.journal.doubted.Store(perr != nil)
+		if errors.Is(perr, ErrGone) {
+			return perr
+		}
+		if perr != nil {
+			err = perr
+		}
+		if perr != nil && !errors.Is(perr, fs.ErrNotExist) && !errors.Is(perr, fs.ErrExist) { // no name was made or removed in this moment
+			break
+		}
 	}
-	if errors.Is(err, ErrGone) {
+	return fmt.Errorf("%s was changed by another hand and cannot be put back: %w", l.journal.path, err)
+}
+
+// putBackJournal is one try to write the journal anew: from the open file, which has all of
+// it unless another hand has written there, and what that lacks from memory and tasks.md.
+// The fold is made anew, because records may have other places then.
+func (l *Log) putBackJournal() error {
+	if dir, err := l.opts.FS.Stat(l.opts.Dir + "/."); errors.Is(err, fs.ErrNotExist) || err == nil && !sameFile(idOf(dir), l.dir) {
+		return fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)
+	}
+	if swapped, err := l.swapBack(); swapped || err != nil {
 		return err
 	}
-	return fmt.Errorf("%s was changed by another hand and cannot be put back: %w", l.journal.path, cmp.Or(err, errors.New("it is changed all the time")))
-}
-
-// putBackJournal is one try. last reports whether another
-// try would do no better; it would where a name was removed or made in that moment.
-func (l *Log) putBackJournal() (last bool, err error) {
-	if dir, err := l.opts.FS.Stat(l.opts.Dir + "/."); errors.Is(err, fs.ErrNotExist) || err == nil && !sameFile(idOf(dir), l.dir) {
-		return true, fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)
-	}
-	ours, there, err := l.names(l.journal.path)
-	if err != nil {
-		return false, err
-	}
-	if isTasks, _, err := l.names(l.tasks.path); err == nil && isTasks && !ours {
-		if err := swapNames(l.opts.FS, l.tasks.path, l.journal.path); err != nil {
-			return false, fmt.Errorf("%s has the name %s and cannot be put back: %w", journalName, TasksName, err)
-		}
-		l.note(Notice{Damage: true, Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
-		return false, l.opts.FS.SyncDir(l.opts.Dir)
-	}
-	return l.regain(there && !ours)
-}
-
-// names reports whether a name is that of the journal's file, as it is open, and whether
-// it is that of anything.
-func (l *Log) names(path string) (ours, there bool, err error) {
-	named, err := l.opts.FS.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil
-	}
-	if err != nil {
-		return false, false, err
-	}
-	file, err := l.journal.file.Stat()
-	return err == nil && sameFile(idOf(named), idOf(file)), true, err
-}
-
-// regain writes the journal anew: from the open file, which has all of it unless another
-// hand has written there, and for what it lacks from tasks.md. The fold is made anew if
-// records may have other places then. keep is that of install.
-func (l *Log) regain(keep bool) (last bool, err error) {
 	l.journal.doubted.Store(false)
-	data, err := l.journal.all()
+	data, err := io.ReadAll(io.NewSectionReader(l.journal.file, 0, l.journal.size+durable.MaxVoid))
 	if err != nil {
-		return true, err
+		return err
 	}
-	ours := data[:min(int64(len(data)), l.journal.size)]
-	extra, whole, lost := data[len(ours):], true, ""
-	pieces := split(ours, true)
-	if l.stale || int64(len(ours)) < l.journal.size || slices.ContainsFunc(pieces, func(p piece) bool { return p.seq == 0 }) {
+	size := min(int64(len(data)), l.journal.size)
+	data, extra, lost := data[:size], data[size:], ""
+	pieces := split(data, true)
+	isForeign := func(p piece) bool { return p.seq == 0 || p.seq > l.seq }
+	switch {
+	case size < l.journal.size || l.stale || slices.ContainsFunc(pieces, isForeign):
 		doc, terr := l.journal.readTasks()
 		if doc == nil {
 			doc = &Document{}
@@ -111,41 +90,29 @@ func (l *Log) regain(keep bool) (last bool, err error) {
 		doc.Sections = slices.DeleteFunc(known, func(s Section) bool { // a person's number, or one of before a compaction
 			return s.Seq > l.seq || l.lacks.has(s.Seq)
 		})
-		whole, extra = false, nil
+		var foreign []byte
 		pieces = slices.DeleteFunc(pieces, func(p piece) bool {
-			isExtra := p.seq == 0 || p.seq > l.seq
-			if isExtra {
-				extra = append(extra, p.raw...)
+			if isForeign(p) {
+				foreign = append(foreign, p.raw...)
 			}
-			return isExtra
+			return isForeign(p)
 		})
-		extra = append(extra, data[len(ours):]...)
-		ours = merge(pieces, newPatch(nil, 0, doc).known)
-		lost = l.lacks.gaps(ours, l.seq)
-		if lost != "" && terr != nil {
-			return true, fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", TasksName, terr)
+		data, extra = merge(pieces, newPatch(nil, 0, doc).known), append(foreign, extra...)
+		if lost = l.lacks.gaps(data, l.seq); lost != "" && terr != nil {
+			return fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", TasksName, terr)
 		}
-	} else if l.journal.holdsPlace() {
-		return false, nil // who doubted it was wrong
+	case l.journal.holdsPlace():
+		return nil // who doubted it was wrong
 	}
-	file, aside, err := l.install(ours, extra, keep)
+	file, aside, err := l.install(data, extra)
 	if err != nil {
-		return false, err
+		return err
 	}
 	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s was changed by another hand and has been put back%s%s", journalName, aside, lost)})
 	if lost != "" { // it was acknowledged, so to go on as if nothing had happened would be a lie
-		return true, errors.Join(errors.New(strings.TrimPrefix(lost, "; ")), file.Close())
+		return errors.Join(errors.New(strings.TrimPrefix(lost, "; ")), file.Close())
 	}
-	if !whole {
-		err = l.goOnWith(file, ours)
-		return err != nil, err
-	}
-	err = l.journal.swap(file).Close()
-	l.journal.setSize(int64(len(ours)))
-	for _, f := range l.followers() {
-		f.replaced()
-	}
-	return err != nil, err
+	return l.refold(file, data, l.addFinding)
 }
 
 // recent are the last records of the journal: what another hand takes away from both files
@@ -173,30 +140,6 @@ func (r *recent) add(batch []byte) {
 	if len(batch) <= maxRecent {
 		r.new = append(r.new, batch...)
 	}
-}
-
-// goOnWith makes the fold anew from data, what a file has that has the journal's name now.
-func (l *Log) goOnWith(file durable.File, data []byte) error {
-	old, err := l.refold(file, data, l.addFinding)
-	if old != nil {
-		err = errors.Join(err, old.Close())
-	}
-	return err
-}
-
-// all gives the bytes of the open file, and no more than can be kept of what another hand
-// wrote behind ours.
-func (j *journal) all() ([]byte, error) {
-	fi, err := j.file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	data := make([]byte, min(fi.Size(), j.size+durable.MaxVoid))
-	n, err := j.file.ReadAt(data, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return data[:n], err
 }
 
 // lacks are the numbers that the journal does not have, as it was read: those of before a
@@ -251,49 +194,44 @@ func (k *lacks) gaps(journal []byte, last uint64) (text string) {
 func (l *Log) restoreMissing(doc *Document) error {
 	refused := l.refused
 	l.refused = nil
-	missing, marked, adopted := Document{}, false, map[string]bool(nil)
+	adopted := map[string]bool{} // the digests of the sections that records say a person wrote: he may have made up a number
+	for i := range doc.Sections {
+		adopted[doc.Sections[i].Value(KeyAdopts)] = true
+	}
+	missing, through := Document{}, uint64(0)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		lacked := s.Seq > l.lacks.below && (s.Seq > l.seq || l.lacks.has(s.Seq)) && !isTyped(s.Seq, l.seq)
-		if !lacked && !refused[s.Seq] {
-			continue
-		}
-		if adopted == nil { // the digests of the sections that records say a person wrote
-			adopted = map[string]bool{}
-			for i := range doc.Sections {
-				adopted[doc.Sections[i].Value(KeyAdopts)] = true
+		if (lacked || refused[s.Seq]) && !adopted[digestOf(s.Raw)] {
+			missing.Sections = append(missing.Sections, *s)
+			if m, ok := markIn(s); ok {
+				through = max(through, m.through)
 			}
 		}
-		if adopted[digestOf(s.Raw)] {
-			continue // a person has made up that number
-		}
-		missing.Sections = append(missing.Sections, *s)
-		_, isMark := markIn(s)
-		marked = marked || isMark
-	}
-	if len(missing.Sections) == 0 {
-		return nil
-	}
-	var pieces []piece
-	if marked { // the journal is from before a compaction, and tasks.md has all that came of it
-		missing = *doc
-	} else if data, _, err := l.journal.read(); err != nil {
-		return err
-	} else {
-		pieces = split(data, true)
 	}
 	known := newPatch(nil, 0, &missing).known
-	pieces = slices.DeleteFunc(pieces, func(p piece) bool {
-		raw := known[p.seq]
-		return refused[p.seq] && nameAndSeq(raw) == nameAndSeq(p.raw) && !bytes.Equal(raw, p.raw)
-	})
-	data := merge(pieces, known)
 	if len(known) == 0 {
 		return nil
 	}
-	file, aside, err := l.install(data, nil, true)
+	data, _, err := l.journal.read()
+	if err != nil {
+		return err
+	}
+	var extra []byte
+	pieces := slices.DeleteFunc(split(data, true), func(p piece) bool {
+		raw := known[p.seq]
+		isOther := refused[p.seq] && nameAndSeq(raw) == nameAndSeq(p.raw) && !bytes.Equal(raw, p.raw)
+		if isOther {
+			extra = append(extra, p.raw...)
+		}
+		return isOther || through > 0 && p.seq <= through // the journal is from before a compaction
+	})
+	if data = merge(pieces, known); len(known) == 0 {
+		return nil
+	}
+	file, aside, err := l.install(data, extra)
 	if err == nil {
-		err = l.goOnWith(file, data)
+		err = l.refold(file, data, l.addFinding)
 	}
 	if err != nil {
 		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, TasksName, err)
@@ -302,39 +240,38 @@ func (l *Log) restoreMissing(doc *Document) error {
 	return nil
 }
 
-// merge makes a journal of pieces of one and of records that it may lack, which find their
-// places by their numbers. Those that it has are taken out of known.
+// merge makes a journal of pieces of one and of records that it may lack, by their
+// numbers. Damaged pieces stay behind the record that they follow. Records that the journal
+// has are taken out of known.
 func merge(pieces []piece, known map[uint64][]byte) []byte {
+	last := uint64(0)
 	for i := range pieces {
 		delete(known, pieces[i].seq)
+		pieces[i].seq = cmp.Or(pieces[i].seq, last)
+		last = pieces[i].seq
 	}
-	m, more := newPatch(nil, 0, &Document{}), slices.Sorted(maps.Keys(known))
-	before := func(seq uint64) {
-		for ; len(more) > 0 && more[0] < seq; more = more[1:] {
-			m.record(known[more[0]], more[0])
-		}
+	for seq, raw := range known {
+		pieces = append(pieces, piece{raw: raw, seq: seq})
 	}
+	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.seq, b.seq) })
+	out := []byte(emptyJournal)
 	for i := range pieces {
-		if seq := pieces[i].seq; seq > 0 {
-			before(seq)
-		}
-		m.record(pieces[i].raw, pieces[i].seq)
+		out = append(append(out, pieces[i].raw...), '\n')
 	}
-	before(maxSeq + 1)
-	return m.journal()
+	return out
 }
 
-// nameAndSeq gives the first two lines of a record.
+// nameAndSeq returns the first two lines of a record.
 func nameAndSeq(raw []byte) string {
 	_, head, _ := cutLine(raw, 0)
 	_, head, _ = cutLine(raw, head)
 	return string(raw[:head])
 }
 
-// install gives data the name journal.md, durable, and gives the file. With keep, what had
-// the name is kept under another one; extra, what another hand wrote into our own file, is
-// kept too. aside says where these are.
-func (l *Log) install(data, extra []byte, keep bool) (file durable.File, aside string, err error) {
+// install gives data the name journal.md, durable, and returns the file. What had the name is
+// kept under another one, unless it is the file that the log had open; extra, what another
+// hand wrote into that one, is kept too. aside says where these are.
+func (l *Log) install(data, extra []byte) (file durable.File, aside string, err error) {
 	fsys, path := l.opts.FS, l.journal.path
 	if hasText(extra) {
 		name := l.asideName(path)
@@ -347,21 +284,38 @@ func (l *Log) install(data, extra []byte, keep bool) (file durable.File, aside s
 	if file, err = writeNew(fsys, name, data, durable.FileMode); err != nil {
 		return nil, "", err
 	}
-	if !keep {
-		err = fsys.Rename(name, path)
-	} else if err = swapNames(fsys, name, path); err == nil {
-		aside += "; the other one is now " + filepath.Base(name)
-	}
-	if err != nil {
+	if err := swapNames(fsys, name, path); err != nil {
 		return nil, "", errors.Join(err, file.Close(), dropFile(fsys, name))
 	}
-	if err := fsys.SyncDir(l.opts.Dir); err != nil {
+	switch ours, there, ierr := l.names(name); {
+	case ierr != nil:
+		err = ierr
+	case ours:
+		err = dropFile(fsys, name)
+	case there:
+		aside += "; the other one is now " + filepath.Base(name)
+	}
+	if err = errors.Join(err, fsys.SyncDir(l.opts.Dir)); err != nil {
 		return nil, "", errors.Join(err, file.Close())
 	}
 	return file, aside, nil
 }
 
-// asideName gives a free name with the time for what another hand has put at path.
+// names reports whether a name is that of the journal's file, as it is open, and whether
+// it is that of anything.
+func (l *Log) names(path string) (ours, there bool, err error) {
+	named, err := idAt(l.opts.FS, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	file, err := l.journal.file.Stat()
+	return err == nil && sameFile(named, idOf(file)), true, err
+}
+
+// asideName returns a free name with the time for what another hand has put at path.
 func (l *Log) asideName(path string) string {
 	for name := path + ".foreign-" + l.opts.now().UTC().Format("20060102T150405.000Z"); ; name += "+" {
 		if _, err := l.opts.FS.Stat(name); err != nil {
@@ -380,42 +334,48 @@ func swapNames(fsys durable.FS, a, b string) error {
 	return err
 }
 
-// putInPlace lets the two files have their own names again where the beginning of one says
-// that it is the other. Where there are two files like tasks.md, and no journal, the one that
-// has the journal's name is set aside.
-func (l *Log) putInPlace(journal string) error {
-	tasks := l.tasks.path
-	t, err := headOf(l.opts.FS, tasks)
-	if err != nil {
-		return nil // what is wrong with it is said where it is read
-	}
-	j, err := headOf(l.opts.FS, journal)
-	if err != nil {
-		return nil
-	}
+// swapBack gives the two files their own names again where the beginning of one says that
+// it is the other. What is wrong with a file that cannot be read is said where that is done.
+func (l *Log) swapBack() (swapped bool, err error) {
+	from, to := l.tasks.path, filepath.Join(l.opts.Dir, journalName)
+	t, terr := headOf(l.opts.FS, from)
+	j, jerr := headOf(l.opts.FS, to)
 	switch {
-	case isJournal(t) && !isJournal(j), isTasks(j) && !isTasks(t) && t != nil:
-		err = swapNames(l.opts.FS, tasks, journal)
+	case terr != nil || jerr != nil:
+		return false, nil
+	case isJournal(t) && !isJournal(j), isTasks(j) && t != nil && !isTasks(t):
 	case isTasks(j) && t == nil:
-		err = swapNames(l.opts.FS, journal, tasks)
-	case isTasks(j): // the journal is made anew
-		name := l.asideName(journal)
-		if err := l.opts.FS.Rename(journal, name); err != nil {
-			return err
-		}
-		l.note(Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", journalName, filepath.Base(name))})
-		return nil
+		from, to = to, from
 	default:
-		return nil
+		return false, nil
 	}
-	if err != nil {
-		return fmt.Errorf("%s and %s have each other's place and cannot be put back: %w", tasks, journal, err)
+	if err := swapNames(l.opts.FS, from, to); err != nil {
+		return false, fmt.Errorf("%s and %s have each other's name and cannot be put back: %w", from, to, err)
 	}
 	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", journalName, TasksName)})
-	return l.opts.FS.SyncDir(l.opts.Dir)
+	return true, l.opts.FS.SyncDir(l.opts.Dir)
 }
 
-// headOf gives the beginning of a file; nil if it is not there.
+// putInPlace gives the two files their own names at a start. Where there are two files like
+// tasks.md, and no journal, the one that has the journal's name is set aside: the journal is
+// made anew.
+func (l *Log) putInPlace() error {
+	if swapped, err := l.swapBack(); swapped || err != nil {
+		return err
+	}
+	journal := filepath.Join(l.opts.Dir, journalName)
+	if head, err := headOf(l.opts.FS, journal); err != nil || !isTasks(head) {
+		return nil
+	}
+	name := l.asideName(journal)
+	if err := l.opts.FS.Rename(journal, name); err != nil {
+		return err
+	}
+	l.note(Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", journalName, filepath.Base(name))})
+	return nil
+}
+
+// headOf returns the beginning of a file; nil if it is not there.
 func headOf(fsys durable.FS, path string) (head []byte, err error) {
 	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -424,16 +384,8 @@ func headOf(fsys durable.FS, path string) (head []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return nil, errors.Join(err, errors.New("no regular file"))
-	}
-	head = make([]byte, 4<<10)
-	n, err := f.ReadAt(head, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return head[:n], err
+	head, err = io.ReadAll(io.NewSectionReader(f, 0, 4<<10))
+	return head, errors.Join(err, f.Close())
 }
 
 // isJournal reports whether a file that begins so is a journal.

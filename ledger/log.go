@@ -228,7 +228,7 @@ func (l *Log) openFiles() error {
 		return err
 	}
 	l.tasks = &tasksFile{fs: l.opts.FS, path: filepath.Join(l.opts.Dir, TasksName), wrote: make(chan struct{}, 1)}
-	if err := l.putInPlace(filepath.Join(l.opts.Dir, journalName)); err != nil {
+	if err := l.putInPlace(); err != nil {
 		return err
 	}
 	if err := l.rebuildIfLost(); err != nil {
