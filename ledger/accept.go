@@ -41,7 +41,7 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 		if err != nil {
 			return r, err
 		}
-		if l.tasks.changed() && !l.stays(rest, snap.id, l.tasks.restOf(snap)) {
+		if l.tasks.changed() && !l.stays(rest, snap.id, l.tasks.restOf(snap)-settle) {
 			continue
 		}
 		l.looking.Lock()

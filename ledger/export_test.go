@@ -1,11 +1,5 @@
 package ledger
 
-import (
-	"errors"
-
-	"github.com/gofrs/flock"
-)
-
 // Waiting gives how many updates wait for the log's goroutine.
 func (l *Log) Waiting() int {
 	l.mu.Lock()
@@ -23,13 +17,4 @@ func Gather(most int) (n int) {
 		}
 	})
 	return n
-}
-
-// LockWhile locks the file path, and looks whether it is still there behind meanwhile.
-func LockWhile(path string, meanwhile func(path string) error) error {
-	l := flock.New(path)
-	if _, err := l.TryLock(); err != nil {
-		return err
-	}
-	return errors.Join(meanwhile(path), samePath(l, path), l.Close())
 }

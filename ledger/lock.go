@@ -3,7 +3,6 @@ package ledger
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,21 +36,18 @@ func Lock(dir string) (unlock func() error, err error) {
 	if err := durable.Make(path); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	l := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
-	ok, err := l.TryLock()
+	file := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
+	itself := flock.New(dir, flock.SetFlag(os.O_RDONLY))
+	unlock = func() error { return errors.Join(itself.Close(), file.Close()) }
+	ok, err := file.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	if !ok {
 		return nil, &BusyError{Dir: dir, PID: LockHolder(dir)}
 	}
-	d, err := lockDir(dir)
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	unlock = func() error { return errors.Join(d.Close(), l.Close()) }
-	if err := samePath(l, path); err != nil {
-		return nil, errors.Join(err, unlock())
+	if ok, err := itself.TryLock(); !ok && err == nil { // with an error the file system (NFS, for one) cannot do that
+		return nil, errors.Join(&BusyError{Dir: dir}, unlock())
 	}
 	f, err := durable.Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, durable.FileMode)
 	if err == nil {
@@ -64,37 +60,7 @@ func Lock(dir string) (unlock func() error, err error) {
 	return unlock, nil
 }
 
-// lockDir locks the directory itself. A file system that cannot do that (NFS, for
-// one) leaves the lock file as the only lock.
-func lockDir(dir string) (*os.File, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if held, err := durable.TryLock(d); !held && err == nil {
-		return nil, errors.Join(&BusyError{Dir: dir}, d.Close())
-	}
-	return d, nil
-}
-
-// samePath makes sure that the locked file is the one that others will lock:
-// someone may have removed or replaced it in between.
-func samePath(l *flock.Flock, path string) error {
-	locked, err := l.Stat()
-	if err != nil {
-		return err
-	}
-	named, err := os.Lstat(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err != nil || !os.SameFile(locked, named) {
-		return fmt.Errorf("%s was replaced while it was being locked; try again", path)
-	}
-	return nil
-}
-
-// LockHolder gives the pid of the process that took the Lock of dir last, 0 if that
+// LockHolder returns the pid of the process that took the Lock of dir last, 0 if that
 // cannot be read. It may have ended.
 func LockHolder(dir string) int {
 	data, err := durable.ReadFile(durable.OS, filepath.Join(dir, "lock"))

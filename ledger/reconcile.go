@@ -49,7 +49,7 @@ func (l *Log) reconcileAtStart() error {
 			return err
 		}
 		age := time.Since(time.Unix(0, snap.id.mtime))
-		if p.inFile > 0 || age < 0 || l.stays(ctx, snap.id, l.tasks.restOf(snap)-age) { // what a crash has cut off, nobody goes on writing
+		if p.inFile > 0 || age < 0 || l.stays(ctx, snap.id, l.tasks.restOf(snap)-settle-age) { // what a crash has cut off, nobody goes on writing
 			break
 		}
 	}

@@ -60,7 +60,7 @@ func (l *Log) watch(ctx context.Context) {
 	}
 }
 
-// events gives the changes in the state directory; a nil channel if they cannot
+// events returns the changes in the state directory; a nil channel if they cannot
 // be watched.
 func (l *Log) events() (<-chan fsnotify.Event, <-chan error, func()) {
 	w, err := fsnotify.NewWatcher()
@@ -81,17 +81,14 @@ func (l *Log) takeOver(ctx, rest context.Context) error {
 		if !l.settled(rest) {
 			return nil
 		}
-		if gone := (fileID{}); l.tasks.isStill(gone) && !l.stays(rest, gone, settleCut) {
+		if gone := (fileID{}); l.tasks.isStill(gone) && !l.stays(rest, gone, settleCut-settle) {
 			continue // an editor that moves the old file away first is writing the new one
-		}
-		if err := l.nudge(); err != nil { // what is missing is made anew, but not the state directory
-			return err
 		}
 		snap, err := l.tasks.read(ctx)
 		if err != nil {
 			return err
 		}
-		if !l.stays(rest, snap.id, l.tasks.restOf(snap)) {
+		if !l.stays(rest, snap.id, l.tasks.restOf(snap)-settle) {
 			continue
 		}
 		l.looking.Lock()
@@ -142,34 +139,26 @@ func untilRest(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // settled waits until tasks.md has rested for a while, also where it is gone
-// (read makes it anew then). It gives false if ctx ends.
+// (read makes it anew then). It returns false if ctx ends.
 func (l *Log) settled(ctx context.Context) bool {
-	for last := l.tasks.now(); ; {
-		if !wait(ctx, settle) {
-			return false
-		}
-		now := l.tasks.now()
-		if now == last {
+	for ctx.Err() == nil {
+		if l.stays(ctx, l.tasks.now(), settle) {
 			return true
 		}
-		last = now
 	}
+	return false
 }
 
 // rested waits until tasks.md has rested, if another hand has changed it just now.
-// It gives false if ctx ends.
+// It returns false if ctx ends.
 func (l *Log) rested(ctx context.Context) bool {
 	age := time.Since(time.Unix(0, l.tasks.now().mtime))
-	if age < 0 || age >= settle || !l.tasks.changed() {
-		return true
-	}
-	return l.settled(ctx)
+	return age < 0 || age >= settle || !l.tasks.changed() || l.settled(ctx)
 }
 
-// stays reports whether tasks.md, which has rested for a moment, stays in the state id for
-// that long. It gives false if ctx ends.
+// stays reports whether tasks.md stays in the state id for that long; false if ctx ends.
 func (l *Log) stays(ctx context.Context, id fileID, long time.Duration) bool {
-	for rested := settle; rested < long; rested += settle {
+	for ; long > 0; long -= settle {
 		if !wait(ctx, settle) || !l.tasks.isStill(id) {
 			return false
 		}
@@ -177,7 +166,7 @@ func (l *Log) stays(ctx context.Context, id fileID, long time.Duration) bool {
 	return true
 }
 
-// wait gives false if ctx ends before d is over.
+// wait returns false if ctx ends before d is over.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
