@@ -10,6 +10,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api"
 	"stint/coordinator/postgres"
+	"stint/coordinator/postgres/dsn"
 )
 
 // lookTime bounds how long doctor waits for the database of the copy.
@@ -51,7 +52,7 @@ func lookAtCopy(ctx context.Context, o postgres.Options, seq uint64) (list []fin
 // examineURL looks whether others can read a password in the configuration.
 func examineURL(cfg *Config) []finding {
 	fi, err := os.Stat(cfg.file)
-	if cfg.origins["postgres_url"].layer != layerFile || !postgres.HasPassword(cfg.PostgresURL) || err != nil || fi.Mode().Perm()&0o077 == 0 {
+	if cfg.origins["postgres_url"].layer != layerFile || !dsn.HasPassword(cfg.PostgresURL) || err != nil || fi.Mode().Perm()&0o077 == 0 {
 		return nil
 	}
 	return []finding{{

@@ -16,6 +16,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/postgres"
+	"stint/coordinator/postgres/dsn"
 )
 
 const (
@@ -35,7 +36,7 @@ func postgresURLKey() key {
 		if s == "" {
 			return ""
 		}
-		return postgres.Redact(s)
+		return dsn.Redact(s)
 	}
 	return k
 }
@@ -46,11 +47,11 @@ func checkTypedURL(text string) error {
 	if text == "" {
 		return nil
 	}
-	if postgres.HasPassword(text) {
+	if dsn.HasPassword(text) {
 		return usage("url_file below [postgres] in config.toml, STINT_POSTGRES_URL, or ~/.pgpass",
 			"--postgres: a password on the command line can be read by everybody on this machine")
 	}
-	if err := postgres.CheckURL(text); err != nil {
+	if err := dsn.Check(text); err != nil {
 		message, try := explain(err)
 		return usage(cmp.Or(try, "stint serve --help"), "--postgres: %s", message)
 	}

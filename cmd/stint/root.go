@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stint/coordinator/api"
-	"stint/coordinator/postgres"
+	"stint/coordinator/postgres/dsn"
 )
 
 // An app is one run of the program: its streams and what all commands share. It is
@@ -145,8 +145,8 @@ func wrongArgs(cmd *cobra.Command, args []string) error {
 // shown gives an argument as an error may show it: a database URL that was put where none
 // belongs can have a password.
 func shown(arg string) string {
-	if postgres.HasPassword(arg) || strings.HasPrefix(arg, "postgres://") || strings.HasPrefix(arg, "postgresql://") {
-		return postgres.Redact(arg)
+	if dsn.HasPassword(arg) || strings.HasPrefix(arg, "postgres://") || strings.HasPrefix(arg, "postgresql://") {
+		return dsn.Redact(arg)
 	}
 	return arg
 }

@@ -14,6 +14,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/postgres"
+	"stint/coordinator/postgres/dsn"
 	"stint/ledger"
 )
 
@@ -65,7 +66,7 @@ func (a *app) copyOptions(c *cobra.Command) (dir string, o postgres.Options, err
 	}
 	url, err := o.URL()
 	if err == nil {
-		err = postgres.CheckURL(url)
+		err = dsn.Check(url)
 	}
 	return dir, o, err
 }

@@ -117,7 +117,7 @@ func newLimit(b *testing.B, m *Mirror, src Source) *benchLimit {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.close()
+	defer s.db.Close()
 	s.use(src, true)
 	l := &benchLimit{}
 	for done := 0; ; done += maxTasks {

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"net"
 	"strconv"
 	"time"
 
@@ -11,10 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/task"
 )
 
-const oldest = 13 // the oldest PostgreSQL that can be used
+const oldest = 13 // PostgreSQL, that can be used
 
 // config asks for the URL, and gives the configuration of a pool for it.
 func (o *Options) config() (*pgxpool.Config, target, error) {
@@ -22,7 +22,7 @@ func (o *Options) config() (*pgxpool.Config, target, error) {
 	if err != nil {
 		return nil, target{}, explain(err, target{})
 	}
-	cfg, err := parseURL(text)
+	cfg, err := dsn.Parse(text)
 	if err != nil {
 		return nil, target{}, err
 	}
@@ -44,21 +44,17 @@ func (o *Options) connect(ctx context.Context) (*database, target, error) {
 	if err != nil {
 		return nil, t, explain(err, t)
 	}
-	limit := cfg.ConnConfig.ConnectTimeout * time.Duration(hostCount(&cfg.ConnConfig.Config))
+	c := cfg.ConnConfig
+	servers := map[string]bool{} // they are tried one after the other
+	for _, f := range append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port}}, c.Fallbacks...) {
+		servers[fmt.Sprint(f.Host, f.Port)] = true
+	}
+	limit := c.ConnectTimeout * time.Duration(len(servers))
 	if err := checkServer(ctx, db.Pool, t, limit); err != nil {
 		db.Close()
 		return nil, t, err
 	}
 	return db, t, nil
-}
-
-// hostCount gives the number of servers that are tried, one after the other.
-func hostCount(c *pgconn.Config) int {
-	seen := map[string]bool{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))): true}
-	for _, f := range c.Fallbacks {
-		seen[net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port)))] = true
-	}
-	return len(seen)
 }
 
 // checkServer asks a server for what a copy needs.
@@ -74,18 +70,11 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool, t target, limit time.D
 		return explain(err, t)
 	}
 	if encoding != "UTF8" {
-		return &task.Error{
-			Code:    task.CodeInvalid,
-			Message: fmt.Sprintf("%v has the encoding %s, and a copy needs UTF8", t, t.scrub(encoding)),
-			Hint:    "createdb -T template0 -E UTF8 " + shellName(t.cfg.Database) + ", once the present one is out of the way",
-		}
+		return task.Invalid("createdb -T template0 -E UTF8 "+shellName(t.cfg.Database)+", once the present one is out of the way",
+			"%v has the encoding %s, and a copy needs UTF8", t, t.scrub(encoding))
 	}
 	if n, err := strconv.Atoi(version); err != nil || n < oldest*10000 {
-		return &task.Error{
-			Code:    task.CodeInvalid,
-			Message: fmt.Sprintf("%v is PostgreSQL %d, and a copy needs %d or newer", t, n/10000, oldest),
-			Hint:    "name a newer server in the URL",
-		}
+		return task.Invalid("name a newer server in the URL", "%v is PostgreSQL %d, and a copy needs %d or newer", t, n/10000, oldest)
 	}
 	return nil
 }
@@ -107,16 +96,13 @@ func clockSkew(ctx context.Context, pool *pgxpool.Pool, now func() time.Time) (t
 	return there.Sub(before.Add(now().Sub(before) / 2)), nil
 }
 
-// maxSkew is how far two clocks may be apart before it is worth a word.
-const maxSkew = 5 * time.Second
-
 // skewWarning gives the sentence for clocks that differ, and "" if they do not by much.
 func skewWarning(d time.Duration, t target) string {
-	if d.Abs() < maxSkew {
-		return ""
-	}
 	direction := "ahead of"
-	if d < 0 {
+	switch {
+	case d.Abs() < 5*time.Second:
+		return ""
+	case d < 0:
 		direction = "behind"
 	}
 	return fmt.Sprintf("the clock of %v is %v %s this machine's: the times in the copy are those of this machine",

@@ -21,9 +21,42 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/task"
 )
+
+// A canary is a password that no output may have.
+const (
+	canary        = "c4n4ry:/?#[]@!p%w d"
+	canaryEncoded = "c4n4ry%3A%2F%3F%23%5B%5D%40%21p%25w%20d"
+	canaryQuoted  = `'c4n4ry:/?#[]@!p%w d'`
+	canaryMark    = "c4n4ry" // is in all its spellings
+)
+
+// everything returns all that a careless caller could print of an error.
+func everything(err error) string {
+	var b strings.Builder
+	for ; err != nil; err = errors.Unwrap(err) {
+		fmt.Fprintf(&b, "%v\n%+v\n%#v\n%s\n%q\n", err, err, err, err.Error(), err.Error())
+	}
+	return b.String()
+}
+
+// home gives the test an empty home directory.
+func home(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	return dir
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // connectTo tries to connect to a URL, and gives what is said where it cannot be.
 func connectTo(t *testing.T, text string) string {
@@ -162,6 +195,59 @@ func TestPasswords(t *testing.T) {
 	wantSaid(t, "postgres://other:"+canaryEncoded+at, "no pg_hba.conf entry")
 	if said := connectTo(t, "postgres://locked:right"+at); said != "" {
 		t.Errorf("the right password: %s", said)
+	}
+}
+
+// TestPasswordsOfAllForms: wherever pgx finds a password, it uses it, and no error, no
+// target and no redacted text has it.
+func TestPasswordsOfAllForms(t *testing.T) {
+	dir := home(t)
+	write(t, filepath.Join(dir, ".pgpass"), "127.0.0.1:1:cli_worker:passfile:c4n4ry\n")
+	write(t, filepath.Join(dir, ".pg_service.conf"), "[prod]\nhost=127.0.0.1\nport=1\nuser=s\npassword=c4n4ry\n[bad]\nsslmode=c4n4ry\n")
+	for text, redacted := range map[string]string{
+		"postgres://u:" + canaryEncoded + "@127.0.0.1:1/db?sslmode=disable":   "postgres://u:xxxxx@127.0.0.1:1/db?sslmode=disable",
+		" postgres://127.0.0.1:1/db?password=" + canaryEncoded + "&user=v \n": "postgres://127.0.0.1:1/db?password=xxxxx&user=v",
+		"postgres://u:c4n4ry@127.0.0.1:1?pass%77ord=c4n4ry":                   "postgres://u:xxxxx@127.0.0.1:1?pass%77ord=xxxxx",
+		"postgres://u:c4n4ry:q?r@127.0.0.1:1/db":                              "postgres://u:xxxxx@127.0.0.1:1/db",
+		"host=127.0.0.1 port=1 password=" + canaryQuoted + " user=u":          "***",
+		"host = 127.0.0.1\tport=1 password = c4n4ry\\ word\\'s user=u":        "***",
+		"postgres://passfile@127.0.0.1:1":                                     "postgres://passfile@127.0.0.1:1",
+		"host=127.0.0.1 port=1 user=passfile":                                 "host=127.0.0.1 port=1 user=passfile",
+		"service=prod":                                                        "service=prod",
+		"postgres:///?service=prod":                                           "postgres:///?service=prod",
+		"PGPASSWORD":                                                          "postgres://env@127.0.0.1:1",
+	} {
+		if text == "PGPASSWORD" {
+			t.Setenv(text, canary)
+			text = redacted
+		}
+		if got := dsn.Redact(text); got != redacted {
+			t.Errorf("%q: %q, want %q", text, got, redacted)
+		}
+		if want := strings.Contains(text, canaryMark); dsn.HasPassword(text) != want {
+			t.Errorf("HasPassword(%q): %v", text, !want)
+		}
+		cfg, err := dsn.Parse(text)
+		if err != nil || !strings.Contains(cfg.ConnConfig.Password, canaryMark) {
+			t.Errorf("%q: the password was not found: %v", text, err)
+			continue
+		}
+		it := target{cfg.ConnConfig}
+		said := fmt.Sprintf("%v %+v %#v", it, it, it) + everything(noAnswer(it, time.Second))
+		o := Options{URL: func() (string, error) { return text, nil }}
+		_, _, err = o.connect(t.Context())
+		if said += everything(err); err == nil || !strings.Contains(said, "connection refused") || strings.Contains(said, canaryMark) {
+			t.Errorf("%q: %s", text, said)
+		}
+	}
+	for text, says := range map[string]string{"service=none": "failed to read service", "service=bad host=h": "failed to configure TLS"} {
+		if err := dsn.Check(text); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(everything(err), canaryMark) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	t.Setenv("PGPORT", canaryMark)
+	if err := dsn.Check("postgres://u@h"); err == nil || strings.Contains(everything(err), canaryMark) {
+		t.Errorf("a wrong PGPORT: %v", err)
 	}
 }
 

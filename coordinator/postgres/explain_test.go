@@ -16,13 +16,14 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/task"
 )
 
 // there is a database that tests say something about.
 func there(t *testing.T) target {
 	t.Helper()
-	cfg, err := parseURL("postgres://ana:" + canaryEncoded + "@db.example/")
+	cfg, err := dsn.Parse("postgres://ana:" + canaryEncoded + "@db.example/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestTargetsAreNamed(t *testing.T) {
 		"postgres:///x?host=/run/postgresql": "x at /run/postgresql",
 		"postgres://h:1/a%20b":               "a b at h:1",
 	} {
-		if cfg, err := parseURL(text); err != nil || (target{cfg.ConnConfig}).String() != want {
+		if cfg, err := dsn.Parse(text); err != nil || (target{cfg.ConnConfig}).String() != want {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

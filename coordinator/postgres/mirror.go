@@ -50,8 +50,6 @@ func New(o Options) *Mirror {
 	return &Mirror{o: o, patience: 1, status: task.MirrorStatus{State: task.MirrorConnecting}, failing: map[string]int{}}
 }
 
-func (o *Options) now() time.Time { return o.Now() }
-
 // Run keeps the copy of src true until ctx ends, through every failure of the database.
 // Then it takes a moment to hand over what is new.
 func (m *Mirror) Run(ctx context.Context, src Source) {
@@ -59,19 +57,24 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 	m.mu.Lock()
 	m.newest = src.Seq
 	m.mu.Unlock()
-	var moves moves
+	var moves []time.Time // when the copy was found moved on by another writer
 	for wait := firstWait; ctx.Err() == nil; {
 		written := m.Status().Seq
 		err := m.once(ctx, src, forever)
 		if ctx.Err() != nil || errors.Is(err, ledger.ErrClosed) {
 			break
 		}
-		if errors.Is(err, errBusy) || errors.Is(err, errMoved) && !moves.often(m.o.now()) {
+		if errors.Is(err, errMoved) {
+			moves = append(moves, m.o.Now())
+			moves = moves[max(0, len(moves)-manyMoves):]
+			if len(moves) == manyMoves && m.o.Now().Sub(moves[0]) < movesTime {
+				err = conflict("give each machine a name of its own (host in [postgres])",
+					"another process writes the copy under the name %s all the time, it seems for another ledger in a directory of the same name", m.o.Host)
+			}
+		}
+		if errors.Is(err, errBusy) || errors.Is(err, errMoved) {
 			pause(ctx, firstWait)
 			continue // the next session reads where it is
-		}
-		if errors.Is(err, errMoved) {
-			err = m.o.rival()
 		}
 		m.failed(err)
 		if m.Status().Seq != written {
@@ -83,32 +86,11 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 	m.handOver(src)
 }
 
-// moves are the times at which a copy was found moved on by another writer.
-type moves []time.Time
-
-// Such moves are many when there are so many in such a time: stint sync makes one.
+// manyMoves within movesTime are more than stint sync makes.
 const (
 	manyMoves = 5
 	movesTime = 10 * time.Minute
 )
-
-// often notes a move, and reports whether there are many.
-func (m *moves) often(now time.Time) bool {
-	*m = append(*m, now)
-	if len(*m) > manyMoves {
-		*m = (*m)[1:]
-	}
-	return len(*m) == manyMoves && now.Sub((*m)[0]) < movesTime
-}
-
-// rival says that somebody else keeps a copy under our name all the time.
-func (o *Options) rival() error {
-	return &task.Error{
-		Code:    task.CodeConflict,
-		Message: fmt.Sprintf("another process writes the copy under the name %s all the time, for another ledger in a directory of the same name, it seems", o.Host),
-		Hint:    "give each machine a name of its own (host in [postgres])",
-	}
-}
 
 // pause waits, until ctx ends at most.
 func pause(ctx context.Context, d time.Duration) {
@@ -128,7 +110,7 @@ func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.db.Close()
 	s.use(src, true)
 	if end == forever {
 		if err := s.register(opening); err != nil {
@@ -158,7 +140,7 @@ func (m *Mirror) handOver(src Source) {
 	if err != nil {
 		return
 	}
-	defer s.close()
+	defer s.db.Close()
 	s.use(src, true)
 	if end := src.Seq(); s.at.seq < end {
 		err = s.run(ctx, end)
@@ -169,19 +151,17 @@ func (m *Mirror) handOver(src Source) {
 	}
 }
 
-// Status says how far the copy is.
+// Status returns how far the copy is.
 func (m *Mirror) Status() task.MirrorStatus {
+	seq := m.newestSeq()
 	m.mu.Lock()
-	st, newest, waiting := m.status, m.newest, m.waiting
+	st, waiting := m.status, m.waiting
 	m.mu.Unlock()
-	if newest == nil {
-		return st
-	}
-	if seq := newest(); seq > st.Seq {
+	if seq > st.Seq {
 		st.LagRecords = seq - st.Seq
 	}
 	if st.LagRecords > 0 && !waiting.IsZero() {
-		st.LagSeconds = max(0, m.o.now().Sub(waiting).Seconds())
+		st.LagSeconds = max(0, m.o.Now().Sub(waiting).Seconds())
 	}
 	return st
 }
@@ -206,7 +186,7 @@ func (m *Mirror) is(now task.MirrorState) {
 	if m.status.State = now; now == task.MirrorRebuilding {
 		m.status.Skipped = nil
 		if m.waiting.IsZero() {
-			m.waiting = m.o.now()
+			m.waiting = m.o.Now()
 		}
 	}
 }
@@ -244,10 +224,10 @@ func (m *Mirror) failed(err error) {
 	if m.status.State != task.MirrorFailing || m.status.LastError != err.Error() {
 		m.o.Log.Warn("the copy in PostgreSQL waits: " + err.Error())
 	}
-	m.status.State, m.status.LastError, m.status.ErrorAt = task.MirrorFailing, err.Error(), m.o.now().UTC()
+	m.status.State, m.status.LastError, m.status.ErrorAt = task.MirrorFailing, err.Error(), m.o.Now().UTC()
 	m.status.Failures++
 	if m.packed = nil; m.waiting.IsZero() && newest > m.status.Seq {
-		m.waiting = m.o.now()
+		m.waiting = m.o.Now()
 	}
 }
 
@@ -280,16 +260,13 @@ func (m *Mirror) wrote(b *batch, seq uint64) {
 	}
 }
 
-// triesToRead is how often a task that cannot be read here stops a copy that lasts.
-const triesToRead = 3
-
 // unreadable notes that a task could not be read, and reports whether the copy is to go
 // on without it.
 func (m *Mirror) unreadable(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failing[id]++
-	return m.failing[id] >= triesToRead || !m.lasts
+	return m.failing[id] >= 3 || !m.lasts
 }
 
 // skipped notes a task that is not in the copy as it should be.

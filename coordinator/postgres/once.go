@@ -73,7 +73,7 @@ func Look(ctx context.Context, o Options) (p Position, err error) {
 	if p.StateDir != "" && p.StateDir != storable(o.StateDir) {
 		return p, o.notOurs(&p, t)
 	}
-	if p.Skew, err = clockSkew(ctx, pool.Pool, m.o.now); err == nil {
+	if p.Skew, err = clockSkew(ctx, pool.Pool, m.o.Now); err == nil {
 		p.Warning = skewWarning(p.Skew, t)
 	}
 	return p, err
@@ -116,7 +116,7 @@ func (m *Mirror) round(ctx context.Context, read func() (Source, error), end *ui
 	if err != nil {
 		return p, err
 	}
-	defer s.close()
+	defer s.db.Close()
 	src, err := read()
 	if err != nil {
 		return p, err

@@ -12,9 +12,6 @@ import (
 	"stint/state"
 )
 
-// DefaultDatabase is the name of the database where a URL has none.
-const DefaultDatabase = "cli_worker"
-
 // Options say where a copy is and what it holds.
 type Options struct {
 	URL             func() (string, error) // asked before each connect, as a file that has it may change; its error is shown

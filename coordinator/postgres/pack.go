@@ -43,12 +43,18 @@ var errCompacted = errors.New("the ledger was compacted")
 // and been passed over.
 func (p *packer) all(to place) {
 	defer close(p.batches)
-	last := &batch{to: &to, sweep: true}
 	for done := 0; ; {
 		ids := p.s.src.TaskIDs(done, maxTasks)
 		if len(ids) == 0 {
-			if p.err = p.stillThere(to); p.err == nil {
-				p.send(last)
+			var digest []byte
+			if to.seq > 0 {
+				digest, p.err = digestAt(p.ctx, p.s.src, to.seq)
+			}
+			if p.err == nil && to.seq > 0 && (digest == nil || !bytes.Equal(digest, to.digest)) {
+				p.err = errCompacted
+			}
+			if p.err == nil {
+				p.send(&batch{to: &to, sweep: true})
 			}
 			return
 		}
@@ -57,18 +63,6 @@ func (p *packer) all(to place) {
 		}
 		done += len(ids)
 	}
-}
-
-// stillThere gives errCompacted if the record of a place is not in the journal any more.
-func (p *packer) stillThere(at place) error {
-	if at.seq == 0 {
-		return nil // there was none
-	}
-	digest, err := digestAt(p.ctx, p.s.src, at.seq)
-	if err == nil && (digest == nil || !bytes.Equal(digest, at.digest)) {
-		err = errCompacted
-	}
-	return err
 }
 
 // send hands a batch over.
@@ -178,7 +172,7 @@ func (p *packer) read(ctx context.Context, after, end uint64, to chan<- record) 
 		if err != nil {
 			return err
 		}
-		r := recordOf(sec, p.s.o.now())
+		r := recordOf(sec, p.s.o.Now())
 		switch after = f.Place(); {
 		case after < r.seq:
 			continue // it is a mark: the cursor moves with what was merged, which comes
@@ -198,15 +192,16 @@ func (p *packer) read(ctx context.Context, after, end uint64, to chan<- record) 
 }
 
 func recordOf(sec *ledger.Section, now time.Time) record {
-	r := record{seq: sec.Seq, digest: digestOf(sec), account: isAccount(sec), at: now}
+	r := record{seq: sec.Seq, digest: digestOf(sec), at: now}
 	if at, err := state.ParseTime(sec.Value(state.KeyUpdatedAt)); err == nil && !at.IsZero() && at.Before(now) {
 		r.at = at
 	}
 	switch {
 	case sec.Kind == ledger.KindTask:
 		r.task = string(sec.ID)
-	case sec.Kind == ledger.KindControl && string(sec.ID) == ledger.ControlRestored:
-		r.restored = true
+	case sec.Kind == ledger.KindControl:
+		r.restored = string(sec.ID) == ledger.ControlRestored
+		r.account = bytes.HasPrefix(sec.ID, []byte(state.ControlAccount))
 	}
 	return r
 }

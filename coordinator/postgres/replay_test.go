@@ -117,7 +117,7 @@ func (w *world) begun() *session {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(s.close)
+	w.t.Cleanup(s.db.Close)
 	s.use(w.c, true)
 	return s
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -31,44 +32,28 @@ var statuses = map[state.Status]string{
 	state.Dead:     "deadletter",
 }
 
-// Statuses of a run.
-const (
-	runRunning     = "running"
-	runSucceeded   = "succeeded"
-	runFailed      = "failed"
-	runCanceled    = "canceled"
-	runInterrupted = "interrupted"
-	runUnknown     = "unknown" // no record says how it ended
-)
+const runRunning = "running"
 
-// runStatus says how a run of a task stands.
+// runStatus returns how a run of a task stands: "unknown" if no record says how it ended.
 func runStatus(t *state.Task, r *task.TaskRun) string {
 	switch {
 	case r.RunID == t.RunID && t.Status == state.Running:
 		return runRunning
 	case r.Reason == state.ClassCanceled:
-		return runCanceled
+		return "canceled"
 	case r.Reason == state.ClassInterrupted || r.Reason == state.ClassOrphaned:
-		return runInterrupted
+		return "interrupted"
 	case r.Reason != "":
-		return runFailed
+		return "failed"
 	case r.EndedAt.IsZero():
-		return runUnknown
+		return "unknown"
 	}
-	return runSucceeded
+	return "succeeded"
 }
 
 // isTool reports whether a table may name an agent as the tool of a task.
 func isTool(agent string) bool {
 	return slices.Contains([]string{"codex", "claude", "gemini", "demo"}, agent)
-}
-
-// toolOf gives the tool, or NULL where a task names none that is known.
-func toolOf(agent string) any {
-	if !isTool(agent) {
-		return nil
-	}
-	return agent
 }
 
 // A table is one of those that the copy is made of.
@@ -139,17 +124,45 @@ func (w *rower) rows(im *task.Image) (*taskRows, error) {
 	if err := w.outputs(out, t); err != nil {
 		return nil, err
 	}
+	var tool, next any
+	if isTool(t.Agent) {
+		tool = t.Agent
+	}
+	priority := t.Priority
+	if priority < 1 || priority > 9 {
+		priority = 5
+	}
+	// A section that a person wrote may have no times, and each row must have these.
+	created, updated := t.CreatedAt, t.UpdatedAt
+	if created.IsZero() {
+		created = updated
+	}
+	if updated.IsZero() {
+		updated = created
+	}
+	scheduled := created
+	if t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 {
+		if t.Status == state.Queued {
+			next = timeOrNull(t.NotBefore)
+		}
+	} else if !t.NotBefore.IsZero() {
+		scheduled = t.NotBefore
+	}
+	findings := make([]state.Issue, len(t.Findings))
+	for i, f := range t.Findings {
+		findings[i] = state.Issue{Kind: storable(f.Kind), Message: storable(f.Message)}
+	}
 	out.task = []any{
-		id, w.opts.Host, ref, int64(0), orDefault(t.TenantID), orDefault(t.Queue), toolOf(t.Agent), orNull(t.Agent), orNull(t.Model),
-		statuses[t.Status], int32(priorityOf(t)), orNull(t.Prompt),
-		jsonOf(files), jsonOf(texts(t.OutputSpec)), orNull(key), int32(t.Attempt), int32(w.maxAttempts(t)), orNull(out.account),
-		scheduledAt(t), nextAttemptAt(t),
-		resultOf(t), orNull(t.Error), timeOrNull(t.StartedAt), finishedAt(im), createdAt(t), updatedAt(t),
+		id, w.opts.Host, ref, int64(0), storable(cmp.Or(t.TenantID, "default")), storable(cmp.Or(t.Queue, "default")), tool, orNull(t.Agent), orNull(t.Model),
+		statuses[t.Status], int32(priority), orNull(t.Prompt),
+		jsonOf(files), jsonOf(texts(t.OutputSpec)), orNull(key), int32(t.Attempt), int32(cmp.Or(max(t.MaxAttempts, 0), w.opts.MaxAttempts)), orNull(out.account),
+		scheduled, next,
+		resultOf(t), orNull(t.Error), timeOrNull(t.StartedAt), finishedAt(im), created, updated,
 		orNull(t.SessionKey), orNull(t.Workspace), orNull(t.AccountName()), orNull(t.Resume), orNull(t.AgentSession), orNull(t.Label),
 		jsonOf(texts(t.After)), t.Hold, orNull(string(t.Reason)), orNull(t.Note), orNull(t.RunID),
 		int32(t.Retries), int32(t.LimitWaits), int32(t.Iteration), orNull(t.VerifyCommand), intOrNull(t.VerifyExitCode), millis(t.VerifyTime),
 		orNull(t.TriggeredBy), orNull(string(t.Trigger)), orNull(t.Result),
-		jsonOf(findingsOf(t)), jsonOf(extraOf(t)), t.Usage.InputTokens, t.Usage.CachedInputTokens, t.Usage.OutputTokens,
+		jsonOf(findings), jsonOf(extraOf(t)), t.Usage.InputTokens, t.Usage.CachedInputTokens, t.Usage.OutputTokens,
 		t.Usage.ReasoningTokens, cost(t.Usage),
 	}
 	return out, nil
@@ -158,61 +171,8 @@ func (w *rower) rows(im *task.Image) (*taskRows, error) {
 // generationColumn is the place of the column that the writer fills in.
 var generationColumn = slices.Index(tasksTable.columns, "generation")
 
-func orDefault(s string) string {
-	if s == "" {
-		return "default"
-	}
-	return storable(s)
-}
-
-func priorityOf(t *state.Task) int {
-	if t.Priority < 1 || t.Priority > 9 {
-		return 5
-	}
-	return t.Priority
-}
-
-func (w *rower) maxAttempts(t *state.Task) int {
-	if t.MaxAttempts > 0 {
-		return t.MaxAttempts
-	}
-	return w.opts.MaxAttempts
-}
-
 // accountID gives the key of an account of this host.
 func (o *Options) accountID(name string) string { return storable(o.Host + "/" + name) }
-
-// createdAt, updatedAt, scheduledAt and nextAttemptAt give times that each row must
-// have, or that say when a task may run: a person's section may have none.
-func createdAt(t *state.Task) time.Time {
-	if t.CreatedAt.IsZero() {
-		return t.UpdatedAt
-	}
-	return t.CreatedAt
-}
-
-func updatedAt(t *state.Task) time.Time {
-	if t.UpdatedAt.IsZero() {
-		return t.CreatedAt
-	}
-	return t.UpdatedAt
-}
-
-func tried(t *state.Task) bool { return t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 }
-
-func scheduledAt(t *state.Task) time.Time {
-	if tried(t) || t.NotBefore.IsZero() {
-		return createdAt(t)
-	}
-	return t.NotBefore
-}
-
-func nextAttemptAt(t *state.Task) any {
-	if !tried(t) || t.Status != state.Queued {
-		return nil
-	}
-	return timeOrNull(t.NotBefore)
-}
 
 // finishedAt gives when a task has ended: with its last run, or by its last record.
 func finishedAt(im *task.Image) any {
@@ -256,14 +216,6 @@ func cost(u state.Usage) float64 {
 		return 0
 	}
 	return u.CostUSD
-}
-
-func findingsOf(t *state.Task) []state.Issue {
-	list := make([]state.Issue, len(t.Findings))
-	for i, f := range t.Findings {
-		list[i] = state.Issue{Kind: storable(f.Kind), Message: storable(f.Message)}
-	}
-	return list
 }
 
 // extraOf gives the fields of a task that have no column, by their names in the ledger.
@@ -361,8 +313,8 @@ func (w *rower) collected(runID string, f state.OutputFile) ([]byte, error) {
 func (w *rower) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content any) {
 	id, _ := rowID("file", w.opts.Host, t.ID, runID, path, strconv.FormatBool(input))
 	var run, where any
-	if dir := w.runDir(t.RunID); dir != "" && e.Size > w.opts.InlineThreshold {
-		where = (&url.URL{Scheme: "file", Host: w.opts.Host, Path: filepath.Join(dir, "files", path)}).String()
+	if coordinator.IsRunID(t.RunID) && e.Size > w.opts.InlineThreshold {
+		where = (&url.URL{Scheme: "file", Host: w.opts.Host, Path: filepath.Join(w.dir(t.RunID), "files", path)}).String()
 	}
 	if coordinator.IsRunID(runID) {
 		run, _ = rowID(runID, w.opts.Host, t.ID)
@@ -373,20 +325,16 @@ func (w *rower) file(out *taskRows, t *state.Task, runID, path string, input boo
 	out.files = append(out.files, []any{id, out.uuid, run, w.opts.Host, e.Name, input, content, e.Size, where, orNull(e.SHA256)})
 }
 
-// runDir gives the directory of a run's files, "" for what is the id of none.
-func (w *rower) runDir(runID string) string {
-	if !coordinator.IsRunID(runID) {
-		return ""
-	}
-	return w.dir(runID)
-}
-
 // run adds the row of a run, the number-th of its task.
 func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) error {
 	id, ref := rowID(r.RunID, w.opts.Host, t.ID)
 	var files, took any
 	if r.RunID == t.RunID && len(t.OutputFiles) > 0 {
-		files = jsonOf(entriesOf(t.OutputFiles))
+		list := make([]fileEntry, len(t.OutputFiles))
+		for i, f := range t.OutputFiles {
+			list[i] = fileEntry{storable(f.Path), f.Size, f.SHA256}
+		}
+		files = jsonOf(list)
 	}
 	if took = millis(r.Took); took == nil && !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {
 		took = max(0, r.EndedAt.Sub(r.StartedAt).Milliseconds())
@@ -410,14 +358,6 @@ func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) e
 	}
 	out.runs = append(out.runs, row)
 	return nil
-}
-
-func entriesOf(files []state.OutputFile) []fileEntry {
-	list := make([]fileEntry, len(files))
-	for i, f := range files {
-		list[i] = fileEntry{storable(f.Path), f.Size, f.SHA256}
-	}
-	return list
 }
 
 // output gives what a run's row has of an output, and its whole length in bytes; NULL if

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,7 +12,6 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/state"
 )
 
 // A session is a time in which a copy can be written: from a connect to the first
@@ -52,7 +50,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	if err := s.claim(ctx); err != nil {
 		return nil, err
 	}
-	d, err := clockSkew(ctx, db.Pool, m.o.now)
+	d, err := clockSkew(ctx, db.Pool, m.o.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +60,6 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 
 // use says what the session copies. It is called once, before anything is written.
 func (s *session) use(src Source, live bool) { s.src, s.live, s.dir = src, live, src.RunDir }
-
-// close ends the session, whether the server answers or not.
-func (s *session) close() { s.db.Close() }
 
 // prepareSchema makes the schema in an empty database, and refuses one that is older or
 // newer than this program: other hosts may need it as it is.
@@ -107,13 +102,10 @@ func (s *session) claim(ctx context.Context) error {
 	return nil
 }
 
-// notOurs says that the copy under our name is that of another state directory.
+// notOurs returns the error for a copy under our name that is another state directory's.
 func (o *Options) notOurs(p *Position, t target) error {
-	return &task.Error{
-		Code:    task.CodeConflict,
-		Message: fmt.Sprintf("%s has the copy of another state directory under the name %s: %s", t, o.Host, p.StateDir),
-		Hint:    "give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
-	}
+	return conflict("give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
+		"%s has the copy of another state directory under the name %s: %s", t, o.Host, p.StateDir)
 }
 
 // register tells the other hosts that this process is at work.
@@ -327,9 +319,4 @@ func (s *session) putAll(ctx context.Context, b *batch) error {
 		s.mirror.skipped(id, explain(why, s.target))
 	}
 	return err
-}
-
-// isAccount reports whether a record changes what table accounts says.
-func isAccount(sec *ledger.Section) bool {
-	return sec.Kind == ledger.KindControl && bytes.HasPrefix(sec.ID, []byte(state.ControlAccount))
 }

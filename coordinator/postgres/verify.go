@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -111,9 +110,7 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t target, read func(uint
 }
 
 func notYet(t target, format string, args ...any) error {
-	return &task.Error{
-		Code: task.CodeConflict, Message: t.String() + " " + fmt.Sprintf(format, args...), Hint: "stint sync once",
-	}
+	return conflict("stint sync once", "%v "+format, slices.Concat([]any{t}, args)...)
 }
 
 // isSame says why the copy is not one of this ledger.
@@ -164,7 +161,11 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 			c.report.InFlight++
 			continue
 		}
-		rows, err := c.read(id)
+		var rows *taskRows
+		im, err := c.src.Image(id)
+		if err == nil {
+			rows, err = c.rows(&im)
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -189,15 +190,6 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 		}
 	}
 	return nil
-}
-
-// read gives the rows that a task must have.
-func (c *comparison) read(id string) (*taskRows, error) {
-	im, err := c.src.Image(id)
-	if err != nil {
-		return nil, err
-	}
-	return c.rows(&im)
 }
 
 // difference is the statement that gives the rows of a page in which the two sides

@@ -24,9 +24,6 @@ const (
 	maxNamed = 100     // tasks that a notification names
 )
 
-// channel is what listeners of changes listen to.
-const channel = "stint"
-
 // writeTimeout bounds a transaction, and those of others that we wait for.
 const writeTimeout = 10 * time.Second
 
@@ -222,7 +219,7 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 		}
 	}
 	if len(b.tasks) > 0 || b.sweep || b.accounts != nil {
-		q.Queue("SELECT pg_notify($1, $2)", channel, w.notice(b))
+		q.Queue("SELECT pg_notify('stint', $1)", w.notice(b)) // channel stint
 	}
 	if b.sweep {
 		q.Queue("UPDATE mirrors SET rebuilt_at = now(), worker_id = NULL WHERE host = $1", w.o.Host)

@@ -1,4 +1,8 @@
-package postgres
+// Package dsn reads the connection string of a PostgreSQL database: a URL, or libpq's list
+// of keywords and values. pgx parses it and finds the passwords. This package adds stint's
+// defaults (TLS with a verified certificate unless the server is on this machine) and keeps
+// every part of a password out of errors and of what is shown.
+package dsn
 
 import (
 	"errors"
@@ -19,12 +23,15 @@ import (
 const (
 	exampleURL     = "postgres://stint@db.example/cli_worker"
 	connectTimeout = 5 * time.Second // where a URL names none
+
+	// DefaultDatabase is the name of the database where a URL has none.
+	DefaultDatabase = "cli_worker"
 )
 
-// CheckURL returns nil if a database URL, or a libpq keyword/value string, can be used,
+// Check returns nil if a database URL, or a libpq keyword/value string, can be used,
 // else a *task.Error that has no part of a password.
-func CheckURL(text string) error {
-	_, err := parseURL(text)
+func Check(text string) error {
+	_, err := Parse(text)
 	return err
 }
 
@@ -38,7 +45,7 @@ func HasPassword(text string) bool {
 // they are in a URL that it can read; of any other text that may have one, nothing is left.
 func Redact(text string) string {
 	text = strings.TrimSpace(text)
-	if CheckURL(text) != nil || !isURL(text) && HasPassword(text) {
+	if Check(text) != nil || !isURL(text) && HasPassword(text) {
 		return "***"
 	}
 	return strings.TrimSuffix(parseFailure(text), "`: ")
@@ -53,14 +60,14 @@ func isURL(text string) bool {
 	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
 }
 
-// parseURL returns the configuration of a pool for a URL or a libpq keyword/value string.
+// Parse returns the configuration of a pool for a URL or a libpq keyword/value string.
 // As with psql, PG* variables, the service file and ~/.pgpass complete it. The errors are
 // *task.Error and have no part of a password.
 //
 // TLS is required, and the server's certificate and name are verified, unless the server
 // is on this machine or something else is asked for. pgx cannot tell PGSSLMODE=prefer from
 // no setting, so only a URL can ask for that.
-func parseURL(text string) (*pgxpool.Config, error) {
+func Parse(text string) (*pgxpool.Config, error) {
 	text = strings.TrimSpace(text)
 	cfg, err := readURL(text)
 	if err != nil {
