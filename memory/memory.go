@@ -9,12 +9,11 @@
 //
 //	query.go   the task's prompt becomes at most 64 terms: identifiers and paths
 //	           whole and in parts, words without their endings, pairs of
-//	           characters where a script has no blanks, no stop words; of a log
-//	           that is pasted into it a quarter of them at least
-//	scan.go    ripgrep, else grep, else our own scan gives the lines that have one
-//	           of the terms. Terms are passed with -F -e: none is a pattern or an
-//	           option. A pass that finds too many lines stops, and the next one
-//	           leaves the commonest terms out
+//	           characters where a script has no blanks, no stop words
+//	scan.go    ripgrep, else our own scan, returns the lines that have one of the
+//	           terms. Terms are passed with -F -e: none is a pattern or an option.
+//	           A pass that finds too many lines stops, and the next one leaves the
+//	           commonest terms out
 //	rank.go    lines with rare terms, near each other or below a heading that has
 //	           them, come first; then newer lessons
 //
@@ -70,7 +69,6 @@ type Searcher struct {
 	MaxHits  int
 	MaxChars int           // of all hits as they stand in a prompt
 	Ripgrep  string        // path of rg; "": there is none
-	Grep     string        // path of grep; "": there is none
 	Now      time.Time     // what newer is measured by
 	Timeout  time.Duration // then a search goes on with what it has; 0: DefaultTimeout
 }
@@ -81,7 +79,7 @@ type Result struct {
 	Terms   []Term    `json:"terms" doc:"What was searched for"`
 	Skipped []Skipped `json:"skipped,omitempty" doc:"What was not searched"`
 	Notes   int       `json:"notes" doc:"Number of files that were searched" example:"3"`
-	Engine  string    `json:"engine,omitempty" doc:"What searched: rg, grep or scan; left out: there was nothing to search" example:"rg"`
+	Engine  string    `json:"engine,omitempty" doc:"What searched: rg or scan; left out: there was nothing to search" example:"rg"`
 	Partial string    `json:"partial,omitempty" doc:"Why some lines may not have been looked at" example:"it took longer than 2s"`
 
 	Files map[string]string `json:"files,omitempty" doc:"SHA-256 of the notes that have hits, in hex, by path; none for very large ones" example:"{\"MEMORY.md\":\"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824\"}"`

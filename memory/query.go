@@ -12,9 +12,6 @@ import (
 // maxTerms is how many terms a search has: a line's terms are the bits of a word.
 const maxTerms = 64
 
-// maxPasted is how many of them are of a log at least, if there is one.
-const maxPasted = 16
-
 // maxQuery is how much of a prompt is looked at, in bytes: its beginning and end say
 // what it is about.
 const maxQuery = 64 << 10
@@ -26,7 +23,6 @@ const (
 	kindPart   = 0.9  // of an identifier or path
 	kindNumber = 0.8  // a date, a time, an address, a version
 	kindPair   = 0.4  // of characters of a script without blanks: a word is two or more
-	lessPasted = 0.7  // of these, for what stands in a log alone
 	kindKana   = 0.15 // of hiragana alone: mostly endings and particles, and yet some words
 )
 
@@ -36,10 +32,14 @@ func termsOf(text string) []Term {
 		text = strings.ToValidUTF8(text[:maxQuery/2]+"\n"+text[len(text)-maxQuery/2:], " ")
 	}
 	q := &query{at: map[string]int{}}
-	for line := range strings.Lines(text) {
-		q.line(line)
+	for _, token := range strings.FieldsFunc(text, isGap) {
+		q.token(strings.Trim(token, wordMarks))
 	}
-	terms := q.chosen()
+	terms := q.terms
+	if len(terms) > maxTerms { // its beginning and its end say what it is about
+		terms = fromBothEnds(terms)
+	}
+	terms = byTurns(terms, maxTerms)
 	slices.SortStableFunc(terms, func(a, b Term) int { return cmp.Compare(b.kind, a.kind) })
 	return terms
 }
@@ -52,19 +52,10 @@ func isGap(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) && !strings.ContainsRune(wordMarks, r)
 }
 
-// A query gathers terms.
+// A query collects terms.
 type query struct {
-	terms []asked
+	terms []Term
 	at    map[string]int
-
-	pasted bool // the line is one of a log or a trace
-}
-
-// An asked is a term of a prompt.
-type asked struct {
-	Term
-	count  int  // how often it is there
-	pasted bool // in lines of a log alone
 }
 
 // add adds a term; the second time it counts as the weightier of both.
@@ -74,55 +65,13 @@ func (q *query) add(text string, kind float64) {
 	if !known {
 		i = len(q.terms)
 		q.at[text] = i
-		q.terms = append(q.terms, asked{Term: Term{Text: text, kind: kind}, pasted: q.pasted})
+		q.terms = append(q.terms, Term{Text: text})
 	}
-	t := &q.terms[i]
-	t.kind = max(t.kind, kind)
-	t.count++
-	t.pasted = t.pasted && q.pasted
+	q.terms[i].kind = max(q.terms[i].kind, kind)
 }
 
-// line takes a line apart.
-func (q *query) line(line string) {
-	tokens := strings.FieldsFunc(line, isGap)
-	q.pasted = strings.HasPrefix(line, "\t") || slices.ContainsFunc(tokens, isMeasure)
-	for _, token := range tokens {
-		q.token(strings.Trim(token, wordMarks))
-	}
-}
-
-// isMeasure reports whether a token is a time, an address, a place in a file, as the
-// lines of logs and traces have them.
-func isMeasure(token string) bool {
-	return strings.ContainsFunc(token, unicode.IsDigit) && strings.Count(token, ":")+strings.Count(token, ".") > 1
-}
-
-// chosen gives as many terms as a search has: most of them from what is asked, from
-// its beginning and its end, the others from what is pasted, where the rare says most.
-func (q *query) chosen() []Term {
-	if len(q.terms) <= maxTerms {
-		return byTurns(q.terms, maxTerms)
-	}
-	var own, pasted []asked
-	for _, t := range q.terms {
-		if t.pasted {
-			pasted = append(pasted, t)
-		} else {
-			own = append(own, t)
-		}
-	}
-	pasted = fromBothEnds(pasted) // a question with a time or a version in it looks pasted
-	slices.SortStableFunc(pasted, func(a, b asked) int { return a.count - b.count })
-	share := min(len(pasted), max(maxPasted, maxTerms-len(own)))
-	list := byTurns(pasted, share)
-	for i := range list {
-		list[i].kind *= lessPasted
-	}
-	return append(byTurns(fromBothEnds(own), maxTerms-share), list...)
-}
-
-// fromBothEnds gives the first, the last, the second …
-func fromBothEnds(list []asked) (turned []asked) {
+// fromBothEnds returns the first, the last, the second …
+func fromBothEnds(list []Term) (turned []Term) {
 	for len(list) > 1 {
 		turned = append(turned, list[0], list[len(list)-1])
 		list = list[1 : len(list)-1]
@@ -131,7 +80,7 @@ func fromBothEnds(list []asked) (turned []asked) {
 }
 
 // byTurns gives n terms: a name, a word, a number and a pair by turns.
-func byTurns(terms []asked, n int) (list []Term) {
+func byTurns(terms []Term, n int) (list []Term) {
 	var groups [4][]Term
 	for _, t := range terms {
 		g := 3
@@ -143,7 +92,7 @@ func byTurns(terms []asked, n int) (list []Term) {
 		case kindNumber:
 			g = 2
 		}
-		groups[g] = append(groups[g], t.Term)
+		groups[g] = append(groups[g], t)
 	}
 	for n = min(n, len(terms)); len(list) < n; {
 		for g, left := range groups {

@@ -29,7 +29,6 @@ const (
 	maxText   = 400       // bytes of a line that are kept
 	maxNames  = 256 << 10 // bytes of file names on one command line
 	maxStarts = 8         // how often a term is looked for at the beginning of a word
-	maxErrors = 4 << 10   // bytes of messages
 
 	bufferSize = maxLine + 1<<10 // with what stands before a line in an answer
 )
@@ -62,40 +61,18 @@ type collector struct {
 	sorted bool   // rg is to read the notes one after the other
 }
 
-// An engine reads the notes for the lines that have a term.
-type engine struct {
-	name string
-	scan func(context.Context, *collector) error
-}
-
-// engines gives what can read the notes, the fastest first.
-func (s *Searcher) engines(root *os.Root) (list []engine) {
-	common := []string{"-n", "-b", "-i", "-F", "--null", "--text"}
-	program := func(name, path string, args ...string) {
-		if filepath.IsAbs(path) { // what a relative one names is decided by the workspace
-			list = append(list, engine{name, func(ctx context.Context, c *collector) error {
-				all := slices.Concat(args, common)
-				if name == "rg" && c.sorted {
-					all = append(all, "--sort=path")
-				}
-				return c.program(ctx, root.Name(), path, all)
-			}})
-		}
-	}
-	program("rg", s.Ripgrep, "--no-config", "--no-heading", "--with-filename", "--color=never", "--no-messages", "--encoding=none")
-	program("grep", s.Grep, "-H", "-s")
-	return append(list, engine{"scan", func(ctx context.Context, c *collector) error { return c.read(ctx, root) }})
-}
-
-// scan fills c by the first engine that works and names it. partial says why there
-// may be lines that were not looked at.
+// scan fills c by rg, or if there is none or it fails, by our own scan, and names what
+// has searched. partial says why there may be lines that were not looked at.
 func (s *Searcher) scan(ctx context.Context, root *os.Root, c *collector) (name, partial string, err error) {
-	for _, e := range s.engines(root) {
-		name = e.name
-		c.lines, c.common, c.found = nil, 0, make([]int, len(c.terms))
-		if err = c.passes(ctx, e); err == nil || ctx.Err() != nil {
-			break
-		}
+	failed := true
+	if filepath.IsAbs(s.Ripgrep) { // what a relative one names is decided by the workspace
+		name, c.sorted = "rg", len(c.notes) == 1
+		err = c.passes(ctx, func() error { return c.ripgrep(ctx, root.Name(), s.Ripgrep) })
+		failed = err != nil && ctx.Err() == nil
+	}
+	if failed {
+		name, c.sorted = "scan", true
+		err = c.passes(ctx, func() error { return c.read(ctx, root) })
 	}
 	order := func(a, b found) int { return cmp.Or(a.note-b.note, a.line-b.line) }
 	slices.SortFunc(c.lines, order)
@@ -112,18 +89,18 @@ func (s *Searcher) scan(ctx context.Context, root *os.Root, c *collector) (name,
 // passes reads the notes; when too many lines have a term, again without the
 // commonest terms, so that the rare ones are found wherever they stand. Which lines a
 // pass has when it stops must not depend on which of rg's threads was faster.
-func (c *collector) passes(ctx context.Context, e engine) error {
+func (c *collector) passes(ctx context.Context, scan func() error) error {
+	c.lines, c.common, c.found = nil, 0, make([]int, len(c.terms))
 	for range maxPasses {
 		before := slices.Clone(c.found)
 		clear(c.found)
 		c.room = maxLines
-		if err := e.scan(ctx, c); err != nil {
+		if err := scan(); err != nil {
 			return err
 		}
-		if c.room == 0 && !c.sorted && e.name == "rg" && len(c.notes) > 1 {
-			c.sorted, c.lines = true, nil
-			clear(c.found)
-			return c.passes(ctx, e)
+		if c.room == 0 && !c.sorted {
+			c.sorted = true
+			return c.passes(ctx, scan)
 		}
 		for i := range before {
 			c.found[i] = max(c.found[i], before[i])
@@ -157,8 +134,12 @@ func (c *collector) narrow() bool {
 	return false
 }
 
-// program runs rg or grep over all notes.
-func (c *collector) program(ctx context.Context, dir, path string, args []string) error {
+// ripgrep runs rg over all notes.
+func (c *collector) ripgrep(ctx context.Context, dir, path string) error {
+	args := []string{"--no-config", "--no-heading", "--with-filename", "--color=never", "--no-messages", "--encoding=none", "-n", "-b", "-i", "-F", "--null", "--text"}
+	if c.sorted {
+		args = append(args, "--sort=path")
+	}
 	for i, t := range c.terms {
 		if c.common>>i&1 == 0 {
 			args = append(args, "-e", t.Text)
@@ -184,14 +165,12 @@ func (c *collector) program(ctx context.Context, dir, path string, args []string
 	return nil
 }
 
-// run runs rg or grep once. Its environment is empty but for the locale.
+// run runs rg once. Its environment is empty but for the locale.
 func (c *collector) run(ctx context.Context, dir, path string, args []string, index map[string]int) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, path, args...)
-	messages := &bounded{room: maxErrors}
-	cmd.Dir, cmd.Env, cmd.Stderr = dir, []string{"LC_ALL=C.UTF-8"}, messages
-	cmd.WaitDelay = 100 * time.Millisecond // for who has its streams open and is not killed with it
+	cmd.Dir, cmd.Env = dir, []string{"LC_ALL=C.UTF-8"}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -199,6 +178,7 @@ func (c *collector) run(ctx context.Context, dir, path string, args []string, in
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	context.AfterFunc(ctx, func() { _ = out.Close() }) // a child that rg leaves may keep the other end open
 	before := len(c.lines)
 	parseErr := c.parse(bufio.NewReaderSize(out, bufferSize), index)
 	if parseErr != nil {
@@ -211,24 +191,10 @@ func (c *collector) run(ctx context.Context, dir, path string, args []string, in
 		return nil
 	case parseErr != nil:
 		return parseErr
-	case errors.As(err, &exit) && len(messages.text) == 0 && (exit.ExitCode() == 1 || exit.ExitCode() == 2 && len(c.lines) > before):
+	case errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2 && len(c.lines) > before):
 		return nil // nothing found, or a file went away meanwhile
-	case err != nil && len(messages.text) > 0:
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(messages.text))
 	}
 	return err
-}
-
-// A bounded keeps the beginning of what is written to it.
-type bounded struct {
-	text []byte
-	room int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	n := min(len(p), b.room)
-	b.text, b.room = append(b.text, p[:n]...), b.room-n
-	return len(p), nil
 }
 
 // parse reads lines of the form path NUL line:offset:text.

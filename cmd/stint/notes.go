@@ -12,7 +12,7 @@ import (
 func searcher(cfg *Config, workspace string) *memory.Searcher {
 	c := cfg.forWorkspace(workspace)
 	s := &memory.Searcher{Paths: notePaths(c), Lessons: c.SelfEvalMemoryPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
-	s.Ripgrep, s.Grep = lookUp("rg"), lookUp("grep")
+	s.Ripgrep = lookUp("rg")
 	return s
 }
 
