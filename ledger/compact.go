@@ -385,8 +385,8 @@ func (c *compactor) commit() (file durable.File, err error) {
 		return nil, nil
 	}
 	if err := l.opts.FS.Rename(tmp, l.journal.path); err != nil {
-		same, _, serr := l.names(l.journal.path)
-		if same {
+		now, serr := idAt(l.opts.FS, l.journal.path)
+		if serr == nil && l.journal.is(now) {
 			c.refused = errors.Join(fmt.Errorf("nothing was compacted: %w", err), file.Close(), dropFile(l.opts.FS, tmp))
 			return nil, nil
 		}

@@ -342,7 +342,11 @@ func (f *Follower) open() (opened bool, err error) {
 		return false, err
 	}
 	if f.log != nil {
-		if same, err := f.log.journal.is(file); !same || err != nil {
+		fi, err := file.Stat()
+		f.log.journal.mu.RLock()
+		same := err == nil && f.log.journal.is(idOf(fi))
+		f.log.journal.mu.RUnlock()
+		if !same {
 			return false, errors.Join(err, file.Close()) // it was renamed this moment; the log wakes us when it uses it
 		}
 	}

@@ -30,12 +30,23 @@ const guardTries = 5
 // holdsPlace reports whether the file named journal.md is the one that is written here,
 // and has what was written and no more.
 func (j *journal) holdsPlace() bool {
-	named, err := j.fs.Stat(j.path)
-	if err != nil {
-		return false
-	}
-	ours, err := j.file.Stat()
-	return err == nil && ours.Size() == j.size && sameFile(idOf(named), idOf(ours)) && !j.doubted.Load()
+	named, err := idAt(j.fs, j.path)
+	return err == nil && named.size == j.size && j.is(named) && !j.doubted.Load()
+}
+
+// is reports whether a file is the one that the log writes.
+func (j *journal) is(id fileID) bool {
+	fi, err := j.file.Stat()
+	return err == nil && sameFile(id, idOf(fi))
+}
+
+// swap goes on with another file, and returns the old one.
+func (j *journal) swap(file durable.File) durable.File {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	old := j.file
+	j.file = file
+	return old
 }
 
 // guard makes sure that the journal holds its place, on the log's goroutine or where that
@@ -287,32 +298,17 @@ func (l *Log) install(data, extra []byte) (file durable.File, aside string, err 
 	if err := swapNames(fsys, name, path); err != nil {
 		return nil, "", errors.Join(err, file.Close(), dropFile(fsys, name))
 	}
-	switch ours, there, ierr := l.names(name); {
-	case ierr != nil:
-		err = ierr
-	case ours:
+	switch out, oerr := idAt(fsys, name); {
+	case errors.Is(oerr, fs.ErrNotExist):
+	case oerr == nil && l.journal.is(out):
 		err = dropFile(fsys, name)
-	case there:
+	default:
 		aside += "; the other one is now " + filepath.Base(name)
 	}
 	if err = errors.Join(err, fsys.SyncDir(l.opts.Dir)); err != nil {
 		return nil, "", errors.Join(err, file.Close())
 	}
 	return file, aside, nil
-}
-
-// names reports whether a name is that of the journal's file, as it is open, and whether
-// it is that of anything.
-func (l *Log) names(path string) (ours, there bool, err error) {
-	named, err := idAt(l.opts.FS, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil
-	}
-	if err != nil {
-		return false, false, err
-	}
-	file, err := l.journal.file.Stat()
-	return err == nil && sameFile(named, idOf(file)), true, err
 }
 
 // asideName returns a free name with the time for what another hand has put at path.

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,19 +44,11 @@ func (r *replayer) mend() (bool, error) {
 
 // readTasks gives tasks.md; nil if there is none that can be read.
 func (j *journal) readTasks() (doc *Document, err error) {
-	path := filepath.Join(filepath.Dir(j.path), TasksName)
-	f, err := j.fs.OpenFile(path, os.O_RDONLY, 0)
+	snap, err := snapshotOf(j.fs, filepath.Join(filepath.Dir(j.path), TasksName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	snap, err := readSnapshot(context.Background(), f, path)
-	if isJournal(snap.data) { // it has the same records
-		err = nil
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err != nil && !isJournal(snap.data) { // one of those has the same records
 		return nil, err
 	}
 	return Parse(snap.data), nil

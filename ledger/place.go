@@ -16,15 +16,19 @@ const JournalName = journalName
 
 // ReadTasks reads the tasks.md of a state directory, as a log would: the error is a
 // [*FileError] if something else is in its place.
-func ReadTasks(dir string) (data []byte, err error) {
-	path := filepath.Join(dir, TasksName)
-	f, err := durable.OS.OpenFile(path, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, badTasks(path, err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	s, err := readSnapshot(context.Background(), f, path)
+func ReadTasks(dir string) ([]byte, error) {
+	s, err := snapshotOf(durable.OS, filepath.Join(dir, TasksName))
 	return s.data, err
+}
+
+// snapshotOf reads a tasks.md.
+func snapshotOf(fsys durable.FS, path string) (snapshot, error) {
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return snapshot{}, badTasks(path, err)
+	}
+	s, err := readSnapshot(context.Background(), f, path)
+	return s, errors.Join(err, f.Close())
 }
 
 // ReadJournal reads the journal of a state directory. The error wraps fs.ErrNotExist if
@@ -43,7 +47,7 @@ func ReadLedger(path string) ([]byte, error) {
 	return durable.ReadBounded(f, path)
 }
 
-// conflictForms are the names that sync programs give to the other version of
+// conflictForms are the names that sync programs use for the other version of
 // tasks.md when two machines have changed it. What editors leave behind, such as
 // tasks.md~, is none of them.
 var conflictForms = lazily(`^tasks(` +
@@ -53,7 +57,7 @@ var conflictForms = lazily(`^tasks(` +
 	` [0-9]+` + // iCloud
 	`)\.md$`)
 
-// ConflictCopies gives the names of the files beside tasks.md that a sync program
+// ConflictCopies returns the names of the files beside tasks.md that a sync program
 // made of a conflict: somebody else's version, which stint does not read.
 func ConflictCopies(dir string) (names []string) {
 	entries, err := os.ReadDir(dir)

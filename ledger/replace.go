@@ -149,13 +149,9 @@ func ReadCopy(ctx context.Context, fsys durable.FS, dir string) (*Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := fsys.OpenFile(c.path, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, badTasks(c.path, err)
-	}
-	snap, err := readSnapshot(context.Background(), f, c.path)
+	snap, err := snapshotOf(fsys, c.path)
 	c.Data, c.id = snap.data, snap.id
-	return c, errors.Join(err, f.Close())
+	return c, err
 }
 
 // Replace puts data in the place of tasks.md, with its mode, so that a power cut leaves

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-
-	"stint/ledger/durable"
 )
 
 // rewrite returns what tasks.md becomes: the text outside of sections as it stands,
@@ -129,25 +127,4 @@ func (c *compactor) swapTasks() {
 	t.seen, t.endsInN, t.foreign, t.dirty = now, true, now.size != ours.size, false
 	t.shape, t.newest = outline{}, c.log.seq
 	t.shape.add(c.tasks)
-}
-
-// is reports whether file is the one that the log writes.
-func (j *journal) is(file durable.File) (bool, error) {
-	fi, err := file.Stat()
-	if err != nil {
-		return false, err
-	}
-	j.mu.RLock()
-	defer j.mu.RUnlock()
-	ours, err := j.file.Stat()
-	return err == nil && sameFile(idOf(fi), idOf(ours)), err
-}
-
-// swap goes on with another file, and returns the old one.
-func (j *journal) swap(file durable.File) durable.File {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	old := j.file
-	j.file = file
-	return old
 }
