@@ -2,11 +2,9 @@ package ledger_test
 
 import (
 	"errors"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,75 +13,22 @@ import (
 	"stint/ledger/durable"
 )
 
-// A hookFS calls a function before an operation, once: "open NAME", "exchange".
-type hookFS struct {
-	durable.FS
-	before map[string]func()
-}
-
-func (h *hookFS) hook(op string) {
-	if f := h.before[op]; f != nil {
-		delete(h.before, op)
-		f()
-	}
-}
-
-func (h *hookFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
-	base, _, _ := strings.Cut(filepath.Base(name), ".stint-") // a temporary file has a random name
-	h.hook("open " + base)
-	return h.FS.OpenFile(name, flag, perm)
-}
-
-func (h *hookFS) Exchange(a, b string) error {
-	if h.before["exchange"] == nil {
-		h.hook("exchange again")
-	}
-	h.hook("exchange")
-	return h.FS.Exchange(a, b)
-}
-
-// TestReplace saves a text for tasks.md while others save theirs, too.
+// TestReplace saves a text for tasks.md while others save theirs, each just before the
+// files change places.
 func TestReplace(t *testing.T) {
 	t.Parallel()
-	rename := func(path, text string) func() {
-		return func() {
-			if err := errors.Join(os.WriteFile(path+"~", []byte(text), 0o600), os.Rename(path+"~", path)); err != nil {
-				t.Error(err)
-			}
-		}
+	rename := func(path, text string) error {
+		return errors.Join(os.WriteFile(path+"~", []byte(text), 0o600), os.Rename(path+"~", path))
 	}
-	appendTo := func(path, text string) func() {
-		return func() {
-			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := f.WriteString(text); errors.Join(err, f.Close()) != nil {
-				t.Error(err)
-			}
-		}
-	}
-	type hooks = map[string]func()
+	type saves []func(path string) error
 	for name, test := range map[string]struct {
-		before func(path string) hooks
-		want   string
-		err    error
+		saves saves
+		want  string
 	}{
 		"nobody else": {want: "new\n"},
-		"a save before": {
-			before: func(p string) hooks { return hooks{"exchange": rename(p, "other\n")} },
-			want:   "other\n", err: ledger.ErrChanged,
-		},
-		"an append before": {
-			before: func(p string) hooks { return hooks{"exchange": appendTo(p, "more\n")} },
-			want:   "old\nmore\n", err: ledger.ErrChanged,
-		},
-		"two saves": {
-			before: func(p string) hooks {
-				return hooks{"exchange": rename(p, "other\n"), "exchange again": rename(p, "newest\n")}
-			},
-			want: "newest\n", err: ledger.ErrChanged,
-		},
+		"a save":      {saves{func(p string) error { return rename(p, "other\n") }}, "other\n"},
+		"an append":   {saves{func(p string) error { return appendFile(p, "more\n") }}, "old\nmore\n"},
+		"two saves":   {saves{func(p string) error { return rename(p, "other\n") }, func(p string) error { return rename(p, "newest\n") }}, "newest\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -91,26 +36,34 @@ func TestReplace(t *testing.T) {
 			if err := errors.Join(os.WriteFile(path, []byte("old\n"), 0o600), os.Chmod(path, 0o662)); err != nil {
 				t.Fatal(err)
 			}
-			hooked := &hookFS{FS: durable.OS}
-			c, err := ledger.ReadCopy(t.Context(), hooked, dir)
+			fsys, wantErr, left := durable.OS, error(nil), test.saves
+			if left != nil {
+				wantErr = ledger.ErrChanged
+				fsys = &opsFS{durable.OS, func(op, _ string) error {
+					if op != "exchange" || len(left) == 0 {
+						return nil
+					}
+					save := left[0]
+					left = left[1:]
+					return save(path)
+				}}
+			}
+			c, err := ledger.ReadCopy(t.Context(), fsys, dir)
 			if err != nil || string(c.Data) != "old\n" {
 				t.Fatalf("%q %v", c.Data, err)
 			}
-			if test.before != nil {
-				hooked.before = test.before(path)
-			}
-			if err := c.Replace([]byte("new\n")); !errors.Is(err, test.err) {
+			if err := c.Replace([]byte("new\n")); !errors.Is(err, wantErr) {
 				t.Error(err)
 			}
 			got, err := os.ReadFile(path)
 			if err != nil || string(got) != test.want {
 				t.Errorf("tasks.md is %q (%v), want %q", got, err, test.want)
 			}
-			if fi, err := os.Stat(path); err != nil || test.err == nil && fi.Mode() != 0o662 {
+			if fi, err := os.Stat(path); err != nil || wantErr == nil && fi.Mode() != 0o662 {
 				t.Errorf("its mode is %v (%v)", fi.Mode(), err)
 			}
-			left, err := filepath.Glob(filepath.Join(dir, "*tmp"))
-			for _, name := range left { // but a save that another one has replaced is kept
+			temps, err := filepath.Glob(filepath.Join(dir, "*tmp"))
+			for _, name := range temps { // but a save that another one has replaced is kept
 				if text, _ := os.ReadFile(name); string(text) != "other\n" {
 					t.Errorf("left behind: %s with %q", name, text)
 				}

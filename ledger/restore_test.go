@@ -228,8 +228,11 @@ func lastOf(text string) uint64 {
 // TestRestoreSeesASave has an editor save while the restore is being prepared.
 func TestRestoreSeesASave(t *testing.T) {
 	r := newRestoring(t)
-	hooked := &hookFS{FS: r.fs, before: map[string]func(){
-		"open tasks.md.restored.tmp": func() { r.save(t, "saved meanwhile\n") },
+	hooked := &opsFS{r.fs, func(op, name string) error {
+		if op == "create" && filepath.Base(name) == "tasks.md.restored.tmp" {
+			r.save(t, "saved meanwhile\n")
+		}
+		return nil
 	}}
 	if err := ledger.Restore(hooked, memDir, r.copy, restoredNote, backupDir); !errors.Is(err, ledger.ErrChanged) {
 		t.Fatal(err)

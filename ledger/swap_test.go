@@ -2,8 +2,6 @@ package ledger_test
 
 import (
 	"errors"
-	"io/fs"
-	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -15,96 +13,6 @@ import (
 )
 
 var errBroken = errors.New("broken")
-
-// haltFS stops at its n-th operation that changes something: that one and all
-// later ones fail, as if the power had failed there. A write leaves half.
-type haltFS struct {
-	durable.FS
-	left atomic.Int64
-	err  error
-}
-
-func (h *haltFS) do() error {
-	if h.left.Add(-1) < 0 {
-		return h.err
-	}
-	return nil
-}
-
-func (h *haltFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
-	if flag&os.O_CREATE != 0 {
-		if err := h.do(); err != nil {
-			return nil, err
-		}
-	}
-	f, err := h.FS.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return &haltFile{f, h}, nil
-}
-
-func (h *haltFS) Rename(a, b string) error {
-	if err := h.do(); err != nil {
-		return err
-	}
-	return h.FS.Rename(a, b)
-}
-
-func (h *haltFS) Exchange(a, b string) error {
-	if err := h.do(); err != nil {
-		return err
-	}
-	return h.FS.Exchange(a, b)
-}
-
-func (h *haltFS) Remove(a string) error {
-	if err := h.do(); err != nil {
-		return err
-	}
-	return h.FS.Remove(a)
-}
-
-func (h *haltFS) Mkdir(a string, perm fs.FileMode) error {
-	if err := h.do(); err != nil {
-		return err
-	}
-	return h.FS.Mkdir(a, perm)
-}
-
-func (h *haltFS) SyncDir(a string) error {
-	if err := h.do(); err != nil {
-		return err
-	}
-	return h.FS.SyncDir(a)
-}
-
-type haltFile struct {
-	durable.File
-	fs *haltFS
-}
-
-func (f *haltFile) Write(p []byte) (int, error) {
-	if err := f.fs.do(); err != nil {
-		n, _ := f.File.Write(p[:len(p)/2])
-		return n, err
-	}
-	return f.File.Write(p)
-}
-
-func (f *haltFile) Sync() error {
-	if err := f.fs.do(); err != nil {
-		return err
-	}
-	return f.File.Sync()
-}
-
-func (f *haltFile) Truncate(n int64) error {
-	if err := f.fs.do(); err != nil {
-		return err
-	}
-	return f.File.Truncate(n)
-}
 
 // TestCrashAtEveryStepOfACompaction: wherever it stops, the next start has every
 // task, either compacted or not, and can compact again.
@@ -118,13 +26,18 @@ func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 		w.open(false)
 		want := w.meaning()
 		w.close()
-		halt := &haltFS{FS: durable.OS, err: syscall.EIO}
-		halt.left.Store(1 << 40)
-		w.fs = halt
+		var left atomic.Int64 // operations until the power fails
+		left.Store(1 << 40)
+		w.fs = &opsFS{durable.OS, func(op, _ string) error {
+			if op != "datasync" && left.Add(-1) < 0 {
+				return syscall.EIO
+			}
+			return nil
+		}}
 		w.open(false)
-		halt.left.Store(n)
+		left.Store(n)
 		_, cerr := w.log.Compact(t.Context(), w.plan("b"))
-		ended := halt.left.Load() >= 0
+		ended := left.Load() >= 0
 		_ = w.log.Close() // the power is off
 		w.fs = durable.OS
 		w.open(false)
@@ -171,7 +84,13 @@ func TestSaveInTheMomentOfTheSwap(t *testing.T) {
 	save := func() {
 		w.edit(func(s string) string { return s + "\nwords of mine\n\n## Task new\n- status: queued\n" })
 	}
-	w.fs = &hookFS{FS: durable.OS, before: map[string]func(){"exchange": save}}
+	w.fs = &opsFS{durable.OS, func(op, _ string) error {
+		if op == "exchange" && save != nil {
+			save()
+			save = nil
+		}
+		return nil
+	}}
 	w.open(false)
 	want := lessThan(w.meaning(), "b") + "new [{\"status\" \"queued\"}]\n"
 	w.compact("b")

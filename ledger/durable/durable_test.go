@@ -117,25 +117,13 @@ func (f *faultFile) Close() error {
 	return errors.Join(f.fs.do("close"), f.File.Close())
 }
 
-func TestWriteFileOrder(t *testing.T) {
-	dir := t.TempDir()
-	fsys := &faultFS{FS: OS, root: dir}
-	if err := WriteFile(fsys, filepath.Join(dir, "a"), []byte("new")); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"open a.tmp", "write", "sync", "close", "rename a.tmp a", "syncdir"}
-	if diff := cmp.Diff(want, fsys.ops); diff != "" {
-		t.Errorf("operations (-want +got):\n%s", diff)
-	}
-}
-
 // Whichever operation fails, WriteFile says so and a reader sees the whole old
 // content, except when only the directory could not be synced: then the new
 // content stands there, whole, but may be gone after a power cut.
 func TestWriteFileFaults(t *testing.T) {
 	for _, old := range []string{"", "old content"} {
-		ops := 6
-		for n := 1; n <= ops+1; n++ {
+		ops := []string{"open a.tmp", "write", "sync", "close", "rename a.tmp a", "syncdir"} // so a reader always sees a whole file
+		for n := 1; n <= len(ops)+1; n++ {
 			dir := t.TempDir()
 			name := filepath.Join(dir, "a")
 			if old != "" {
@@ -143,9 +131,9 @@ func TestWriteFileFaults(t *testing.T) {
 			}
 			fsys := &faultFS{FS: OS, root: dir, failAt: n}
 			err := WriteFile(fsys, name, []byte("new"))
-			if n > ops {
-				if err != nil || len(fsys.ops) != ops {
-					t.Fatalf("without a fault: %v after %v", err, fsys.ops)
+			if n > len(ops) {
+				if diff := cmp.Diff(ops, fsys.ops); err != nil || diff != "" {
+					t.Fatalf("without a fault: %v, operations (-want +got):\n%s", err, diff)
 				}
 				continue
 			}
@@ -273,42 +261,6 @@ func TestWriteFileContentAndMode(t *testing.T) {
 	}
 }
 
-// A reader that opens the file at any time sees one whole content.
-func TestWriteFileReadersSeeWholeFiles(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "a")
-	whole := func(c byte) []byte { return bytes.Repeat([]byte{c}, 64<<10) }
-	if err := WriteFile(OS, name, whole('a')); err != nil {
-		t.Fatal(err)
-	}
-	stop, seen := make(chan struct{}), make(chan error)
-	go func() {
-		var bad error
-		for bad == nil {
-			select {
-			case <-stop:
-				seen <- nil
-				return
-			default:
-			}
-			data, err := ReadFile(OS, name)
-			if err != nil || len(data) != 64<<10 || bytes.Count(data, data[:1]) != len(data) {
-				bad = fmt.Errorf("a reader saw %d bytes, %w", len(data), err)
-			}
-		}
-		<-stop
-		seen <- bad
-	}()
-	for i := range 100 {
-		if err := WriteFile(OS, name, whole(byte('a'+i%26))); err != nil {
-			t.Error(err)
-		}
-	}
-	close(stop)
-	if err := <-seen; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestMkdirAll(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)
@@ -326,6 +278,16 @@ func TestMkdirAll(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, fi.Mode(), err)
 		}
 	}
+	for n := range want { // whichever fails: that is said, and the next call goes on
+		dir := t.TempDir()
+		name, fsys := filepath.Join(dir, "a", "b", "c"), &faultFS{FS: OS, root: dir, failAt: n + 1}
+		if err := MkdirAll(fsys, name); !errors.Is(err, errInjected) {
+			t.Errorf("%s fails: %v", fsys.failed, err)
+		}
+		if err := MkdirAll(OS, name); err != nil {
+			t.Errorf("%s failed: second call: %v", fsys.failed, err)
+		}
+	}
 	if err := os.Chmod(filepath.Join(dir, "a"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -335,20 +297,6 @@ func TestMkdirAll(t *testing.T) {
 	}
 	if fi, err := os.Stat(filepath.Join(dir, "a")); err != nil || fi.Mode().Perm() != 0o755 {
 		t.Errorf("what exists was changed: %v, %v", fi.Mode(), err)
-	}
-}
-
-func TestMkdirAllFaults(t *testing.T) {
-	for n := 1; n <= 6; n++ {
-		dir := t.TempDir()
-		name := filepath.Join(dir, "a", "b", "c")
-		fsys := &faultFS{FS: OS, root: dir, failAt: n}
-		if err := MkdirAll(fsys, name); !errors.Is(err, errInjected) {
-			t.Errorf("%s fails: %v", fsys.failed, err)
-		}
-		if err := MkdirAll(OS, name); err != nil {
-			t.Errorf("%s failed: second call: %v", fsys.failed, err)
-		}
 	}
 }
 
@@ -390,23 +338,16 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
+// TestOSFile: what is synced can be read, and what cannot be synced is said.
 func TestOSFile(t *testing.T) {
 	dir := t.TempDir()
 	f, err := OS.OpenFile(filepath.Join(dir, "a"), os.O_RDWR|os.O_CREATE, FileMode)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Write([]byte("0123456789")); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Datasync(), f.Truncate(4), f.Sync(), OS.SyncDir(dir)); err != nil {
-		t.Fatal(err)
-	}
-	if got := content(t, filepath.Join(dir, "a")); got != "0123" {
-		t.Errorf("content %q", got)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
+	_, err = f.Write([]byte("0123456789"))
+	if err = errors.Join(err, f.Datasync(), f.Truncate(4), f.Sync(), OS.SyncDir(dir), f.Close()); err != nil || content(t, filepath.Join(dir, "a")) != "0123" {
+		t.Errorf("%v, content %q", err, content(t, filepath.Join(dir, "a")))
 	}
 	if err := f.Datasync(); err == nil {
 		t.Error("a closed file was synced")
