@@ -74,6 +74,7 @@ func TestPromise1PowerCuts(t *testing.T) {
 // needLoopDevices skips the test where images cannot be mounted.
 func needLoopDevices(t *testing.T) {
 	t.Helper()
+	notShort(t)
 	why := ""
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		why = "there are no loop devices"

@@ -79,6 +79,7 @@ func replaces(file string) string { return "renameat " + file + ", openat ., fsy
 // takes one scenario only, STINT_TEST_SEED repeats the choice of the moments.
 func TestPromise1And2KillsAtSystemCalls(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	needProgram(t, "strace")
 	kills := envInt(t, "STINT_TEST_STRACE", 4)
 	seed := envInt(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))

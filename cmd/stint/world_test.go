@@ -60,6 +60,7 @@ type world struct {
 // processes; STINT_STATE_DIR among them moves the state directory.
 func newWorld(t testing.TB, seed uint64, settings ...string) *world {
 	t.Helper()
+	notShort(t)
 	dir := t.TempDir()
 	run, err := os.MkdirTemp("", "s") // short, as a socket's path must be
 	if err != nil {
@@ -500,6 +501,14 @@ func (w *world) expectNoOverlap() {
 		case r.Event == "start":
 			last[r.Task] = r
 		}
+	}
+}
+
+// notShort skips what takes seconds, or needs masters of its own, with -short.
+func notShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short")
 	}
 }
 
