@@ -179,3 +179,13 @@ type VerifyResult = task.VerifyResult
 type VerifyRun = task.VerifyRun
 
 type WorkspaceSettings = task.WorkspaceSettings
+
+type CheckResult = task.CheckResult
+
+type Place = task.Place
+
+type MemoryQuery = task.MemoryQuery
+
+type MemoryResult = task.MemoryResult
+
+var ErrFromRun = task.ErrFromRun

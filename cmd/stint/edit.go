@@ -15,7 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/ledger"
 	"stint/ledger/durable"
 )
@@ -75,9 +76,9 @@ func (a *app) setFields(ctx context.Context, o *editOptions, ref string) error {
 	if err != nil {
 		return err
 	}
-	var view api.TaskView
+	var view wire.TaskView
 	err = a.withCoordinator(ctx,
-		func(c *api.Client) (err error) { view, err = c.Edit(ctx, ref, patch); return err },
+		func(c *client.Client) (err error) { view, err = c.Edit(ctx, ref, patch); return err },
 		func(c *coordinator.Coordinator) (err error) {
 			view.Task, err = c.Edit(ctx, ref, coordinator.Patch{Fields: patch}, ledger.ByClient)
 			return err
@@ -109,7 +110,7 @@ func (a *app) acceptEdits(ctx context.Context, asJSON bool) error {
 // reconcile lets a master take over tasks.md, or does it where none is to run.
 func (a *app) reconcile(ctx context.Context, accept bool) (t coordinator.TakeOver, err error) {
 	err = a.withCoordinator(ctx,
-		func(c *api.Client) (err error) { t, err = c.Reconcile(ctx, accept); return err },
+		func(c *client.Client) (err error) { t, err = c.Reconcile(ctx, accept); return err },
 		func(c *coordinator.Coordinator) (err error) { t, err = c.Reconcile(ctx, accept); return err })
 	return t, err
 }
@@ -117,7 +118,7 @@ func (a *app) reconcile(ctx context.Context, accept bool) (t coordinator.TakeOve
 // withCoordinator asks a master, which is started if need be; where none is to be
 // started and none runs, it opens the state directory itself, under its lock, but for
 // a run, whose master may only be out of reach.
-func (a *app) withCoordinator(ctx context.Context, ask func(*api.Client) error, do func(*coordinator.Coordinator) error) error {
+func (a *app) withCoordinator(ctx context.Context, ask func(*client.Client) error, do func(*coordinator.Coordinator) error) error {
 	err := a.call(ctx, ask)
 	base, cerr := a.base()
 	if cerr != nil || base.AutoStart || exitCode(err) != exitNoMaster {

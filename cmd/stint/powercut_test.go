@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 )
 
 // A disk is a kind of file system whose power is cut.
@@ -267,7 +267,7 @@ func (w *cutWorld) editor(ctx context.Context, l *life) {
 			err = appendTo(path, section)
 			w.compact(ctx)
 		}
-		if err == nil && w.awaitTask(ctx, id, func(*api.TaskView) bool { return true }) {
+		if err == nil && w.awaitTask(ctx, id, func(*wire.TaskView) bool { return true }) {
 			w.keep(id)
 		}
 	}

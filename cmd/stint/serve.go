@@ -23,6 +23,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
 )
 
@@ -259,7 +260,7 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 				code: exitBusy, message: fmt.Sprintf("another master is running (pid %d)", holder.PID),
 				try: fmt.Sprintf("stint ls, or end that one with: kill %d", holder.PID),
 			}
-		case errors.Is(herr, api.ErrSilent):
+		case errors.Is(herr, client.ErrSilent):
 			return herr
 		case herr == nil && asked != holder.PID:
 			asked = holder.PID
@@ -275,13 +276,13 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 
 // holder asks the master that runs now about itself.
 func (m *master) holder(ctx context.Context) (h coordinator.Health, err error) {
-	err = m.app.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err })
+	err = m.app.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
 	return h, err
 }
 
 // takeOver asks the master in the background to end after its runs.
 func (m *master) takeOver(ctx context.Context, h coordinator.Health) {
-	err := m.app.callRunning(func(c *api.Client) error { return c.Handover(ctx) })
+	err := m.app.callRunning(func(c *client.Client) error { return c.Handover(ctx) })
 	if err != nil {
 		m.log.Warn("the master in the background was asked to make room and refused", "pid", h.PID, "error", err)
 		return

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -370,7 +370,7 @@ func playHandEdit(ctx context.Context, w *world, l *life) {
 		w.t.Fatal(err)
 	}
 	w.keep(second)
-	w.awaitTask(ctx, second, func(v *api.TaskView) bool { return v.Status.Terminal() })
+	w.awaitTask(ctx, second, func(v *wire.TaskView) bool { return v.Status.Terminal() })
 	w.settle(ctx, l)
 }
 
