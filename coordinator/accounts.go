@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -13,10 +14,8 @@ import (
 // wait. What they log in with is not here, nor anywhere in the ledger. To ask does not
 // keep an idle master from ending.
 func (c *Coordinator) Accounts() []state.AccountUse {
-	c.mu.Lock()
-	list := c.state.Accounts()
-	c.mu.Unlock()
-	for _, agent := range slices.Sorted(maps.Keys(c.cfg.Agents)) {
+	list := task.Read(c.Store, (*state.State).Accounts)
+	for _, agent := range slices.Sorted(maps.Keys(c.Config.Agents)) {
 		i, known := slices.BinarySearchFunc(list, agent, func(a state.AccountUse, name string) int { return cmp.Compare(a.Name, name) })
 		if !known {
 			list = slices.Insert(list, i, state.AccountUse{Account: state.Account{Name: agent}})

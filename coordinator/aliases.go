@@ -180,12 +180,6 @@ type VerifyRun = task.VerifyRun
 
 type WorkspaceSettings = task.WorkspaceSettings
 
-type CheckResult = task.CheckResult
+var ShortageOf = task.ShortageOf
 
-type Place = task.Place
-
-type MemoryQuery = task.MemoryQuery
-
-type MemoryResult = task.MemoryResult
-
-var ErrFromRun = task.ErrFromRun
+var ReadArchived = task.ReadArchived

@@ -19,6 +19,20 @@ import (
 	"stint/state"
 )
 
+// A CheckResult is how the verify command of a task ended when it was run by itself.
+type CheckResult struct {
+	TaskID   string `json:"taskId" doc:"Id of the task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	RunID    string `json:"runId" doc:"Id of this run of the command" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	RunDir   string `json:"runDir" doc:"Absolute path of the directory whose file stdout has the output" example:"/home/ana/.local/state/stint/checks/019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	Cut      bool   `json:"cut,omitempty" doc:"The file stdout does not have all of it" example:"false"`
+	Command  string `json:"verifyCommand" doc:"The command" example:"go test ./..."`
+	Passed   bool   `json:"passed" doc:"The command exited with 0" example:"false"`
+	ExitCode int    `json:"exitCode" doc:"Its exit code; -1: it did not end by itself" example:"1"`
+	Duration string `json:"duration" doc:"How long it took: a Go duration" example:"8.2s"`
+	Output   string `json:"output" doc:"Head and tail of what it printed" example:"--- FAIL: TestLogin"`
+	Error    string `json:"error,omitempty" doc:"Why it did not end by itself" example:"it took longer than 10m"`
+}
+
 // Verify runs the verify command of a task now, by itself, and records how it ended;
 // the task's status stays. Its lane is taken meanwhile. One that waits for a round and
 // passes ends without it. The error has CodeBusy if a run is at work there, CodeInvalid
@@ -26,13 +40,13 @@ import (
 func (c *Coordinator) Verify(ctx context.Context, ref, by string) (CheckResult, error) {
 	defer c.call()()
 	if c.isGoing() {
-		return CheckResult{}, c.stopped()
+		return CheckResult{}, c.StoppedError()
 	}
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	if err != nil {
 		return CheckResult{}, err
 	}
-	t, err := c.whole(id)
+	t, err := c.Whole(id)
 	if err != nil {
 		return CheckResult{}, err
 	}
@@ -51,7 +65,7 @@ func (c *Coordinator) Verify(ctx context.Context, ref, by string) (CheckResult, 
 // checkable says why there is nothing to run for a task, and completes its command
 // and where it runs.
 func (c *Coordinator) checkable(t *state.Task) error {
-	t.VerifyCommand = cmp.Or(t.VerifyCommand, c.workspace(t.Workspace).VerifyCommand)
+	t.VerifyCommand = cmp.Or(t.VerifyCommand, c.Workspace(t.Workspace).VerifyCommand)
 	switch {
 	case t.Archived != "":
 		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s was archived", t.ID), Hint: "to bring it back: stint retry " + t.ID}
@@ -72,7 +86,7 @@ func (c *Coordinator) checkable(t *state.Task) error {
 // takeLane registers a run that no record tells of. While it is on the list nothing
 // else is started in its lane. A run there whose end is recorded is waited for.
 func (c *Coordinator) takeLane(ctx context.Context, t *state.Task) (*run, error) {
-	r := &run{id: c.cfg.ID(), task: *t, begun: c.cfg.Now()}
+	r := &run{id: c.Config.ID(), task: *t, begun: c.Config.Now()}
 	r.task.SessionKey = t.Lane()
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	for {
@@ -94,23 +108,23 @@ const laneCheck = 5 * time.Millisecond
 // tryLane registers a run. It gives false if the lane is free in a moment.
 func (c *Coordinator) tryLane(r *run) (taken bool, err error) {
 	id := r.task.ID
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
 	busy := func(format string, args ...any) error {
 		return &task.Error{Code: task.CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + id}
 	}
-	if c.closing {
-		return false, c.stopped()
-	}
-	if other, occupied := c.state.Occupant(&r.task); occupied {
+	other, occupied := "", false
+	c.View(func(st *state.State) { other, occupied = st.Occupant(&r.task) })
+	c.runsMu.Lock()
+	defer c.runsMu.Unlock()
+	switch {
+	case c.closing:
+		return false, c.StoppedError()
+	case occupied:
 		return false, busy("the lane of task %s is busy: task %s is at work", id, other)
 	}
 	if what := c.takenLanes()[r.task.SessionKey]; what != "" {
 		return false, busy("the lane of task %s is busy: in it is %s", id, what)
 	}
-	if n := c.countChecks(); n >= max(1, c.cfg.MaxWorkers) {
+	if n := c.countChecks(); n >= max(1, c.Config.MaxWorkers) {
 		return false, busy("%d verify commands run by themselves, and no more may (max_workers)", n)
 	}
 	if c.inUse(r) {
@@ -156,7 +170,7 @@ func (c *Coordinator) leaveLane(r *run) {
 	r.cancel(nil)
 	c.runsMu.Lock()
 	delete(c.runs, checkPrefix+r.task.ID)
-	c.lastCall = c.cfg.Now()
+	c.lastCall = c.Config.Now()
 	c.runsMu.Unlock()
 	select {
 	case c.ended <- struct{}{}:
@@ -171,24 +185,24 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 		return CheckResult{}, err
 	}
 	defer done()
-	res := c.cfg.Shell.Verify(r.ctx, task.VerifyRun{
+	res := c.Config.Shell.Verify(r.ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
-		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(t), Grace: c.cfg.Grace,
+		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(t), Grace: c.Config.Grace,
 	})
 	switch {
 	case errors.Is(context.Cause(r.ctx), task.ErrShutdown):
-		return CheckResult{}, c.stopped()
+		return CheckResult{}, c.StoppedError()
 	case !res.Told():
 		return CheckResult{}, errors.New(res.Error)
 	}
-	c.log.Info("verify command ended", "task", t.ID, "run", r.id, "exit", res.ExitCode)
-	err = c.update(context.Background(), func(tx *ledger.Tx) error {
-		if !c.inJournal(t.ID) {
+	c.Config.Log.Info("verify command ended", "task", t.ID, "run", r.id, "exit", res.ExitCode)
+	err = c.Update(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+		if !inJournal(st, t.ID) {
 			return nil
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		addCheck(rec, &res)
-		if now, err := c.peek(t.ID); err == nil && res.Passed() && awaitsRound(&now) {
+		if now, err := task.PeekIn(st, t.ID); err == nil && res.Passed() && awaitsRound(&now) {
 			rec.Add(state.KeyPhase, string(state.PhaseVerify)).Add(state.KeyIteration, strconv.Itoa(now.Iteration-1))
 			unset(rec, state.KeyNotBefore, isOfTurn(now.Reason) && now.By != ledger.ByHand && !now.NotBefore.IsZero()) // no person's
 		}
@@ -220,7 +234,7 @@ const checksName = "checks"
 // noteCheck makes the directory of a run, and notes that it is at work until done is
 // called.
 func (c *Coordinator) noteCheck(r *run) (done func(), err error) {
-	dir := filepath.Join(c.cfg.StateDir, checksName)
+	dir := filepath.Join(c.Config.StateDir, checksName)
 	note := filepath.Join(dir, r.id)
 	for _, d := range []string{dir, c.RunDir(r.id)} {
 		if err := c.makeDir(d); err != nil {
@@ -232,7 +246,7 @@ func (c *Coordinator) noteCheck(r *run) (done func(), err error) {
 	}
 	return func() {
 		if err := os.Remove(note); err != nil {
-			c.trouble("a verify command that has ended is still noted", err)
+			c.Trouble("a verify command that has ended is still noted", err)
 		}
 	}, nil
 }
@@ -241,9 +255,9 @@ func (c *Coordinator) noteCheck(r *run) (done func(), err error) {
 // last master ended. Where that cannot be proved, nothing is started in the lane until
 // it is, or until ctx ends.
 func (c *Coordinator) recoverChecks(ctx context.Context) {
-	list, err := os.ReadDir(filepath.Join(c.cfg.StateDir, checksName))
+	list, err := os.ReadDir(filepath.Join(c.Config.StateDir, checksName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.trouble("verify commands of the last master could not be looked for", err)
+		c.Trouble("verify commands of the last master could not be looked for", err)
 	}
 	var wg sync.WaitGroup
 	for _, e := range list {
@@ -273,16 +287,16 @@ func (c *Coordinator) recoverChecks(ctx context.Context) {
 // recoverCheck proves that nothing is left of such a run, and takes its note away.
 func (c *Coordinator) recoverCheck(ctx context.Context, id string) (dead bool) {
 	var err error
-	if c.cfg.Recover != nil {
+	if c.Config.Recover != nil {
 		limited, stop := context.WithTimeout(ctx, recoverTimeout)
-		err = c.cfg.Recover(limited, c.RunDir(id), id)
+		err = c.Config.Recover(limited, c.RunDir(id), id)
 		stop()
 	}
 	if err == nil {
-		err = os.Remove(filepath.Join(c.cfg.StateDir, checksName, id))
+		err = os.Remove(filepath.Join(c.Config.StateDir, checksName, id))
 	}
 	if err != nil && ctx.Err() == nil {
-		c.trouble("a verify command of the last master may still be alive", err)
+		c.Trouble("a verify command of the last master may still be alive", err)
 	}
 	return err == nil
 }
@@ -290,7 +304,7 @@ func (c *Coordinator) recoverCheck(ctx context.Context, id string) (dead bool) {
 // noteLeftover notes that a run of the last master may still be alive in its lane,
 // until done is called.
 func (c *Coordinator) noteLeftover(id string) (done func()) {
-	note, _ := durable.ReadFile(durable.OS, filepath.Join(c.cfg.StateDir, checksName, id)) // without: there is no lane to take
+	note, _ := durable.ReadFile(durable.OS, filepath.Join(c.Config.StateDir, checksName, id)) // without: there is no lane to take
 	task, lane, _ := strings.Cut(strings.TrimSuffix(string(note), "\n"), "\n")
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()

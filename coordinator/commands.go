@@ -13,58 +13,25 @@ import (
 	"stint/state"
 )
 
-// find gives the id that ref stands for: whole, any unique piece, or @last.
-func (c *Coordinator) find(ref string) (string, error) {
-	c.mu.Lock()
-	id, err := c.state.Find(ref)
-	c.mu.Unlock()
-	var many *state.AmbiguousError
-	switch {
-	case errors.As(err, &many):
-		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(many.IDs, ", ")), Hint: "give more of the id"}
-	case errors.Is(err, state.ErrNotFound):
-		return "", &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: "stint ls"}
-	}
-	return id, err
-}
-
-// whole gives a task with its prompt and result, read from the journal.
-func (c *Coordinator) whole(id string) (state.Task, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.wholeOf(id)
-}
-
-// wholeOf is whole. mu is held.
-func (c *Coordinator) wholeOf(id string) (t state.Task, err error) {
-	if e, ok := c.state.Archived(id); ok {
-		t, err = c.readArchived(e)
-	} else if t, ok, err = c.state.Task(id); err == nil && !ok {
-		err = &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
-	}
-	t.FollowUps = c.state.FollowUps(id)
-	return t, err
-}
-
 // Task gives the whole task that ref stands for: an id, any unique piece of one,
 // or @last.
 func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
 	defer c.call()()
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.whole(id)
+	return c.Whole(id)
 }
 
 // List gives tasks, newest first, without prompts and results.
 func (c *Coordinator) List(f state.Filter) []state.Task {
 	defer c.call()()
-	c.mu.Lock()
-	tasks, err := c.state.List(f)
-	c.mu.Unlock()
+	var tasks []state.Task
+	var err error
+	c.View(func(st *state.State) { tasks, err = st.List(f) })
 	if err != nil {
-		c.trouble("the list is not whole", err)
+		c.Trouble("the list is not whole", err)
 	}
 	return tasks
 }
@@ -72,31 +39,28 @@ func (c *Coordinator) List(f state.Filter) []state.Task {
 // Rows is List for who writes the tasks down; see [state.State.Rows]. encode must
 // not call the coordinator. The error has CodeInvalid if f.Before is no place in this
 // list.
-func (c *Coordinator) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error) {
+func (c *Coordinator) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (rows []state.Row, err error) {
 	defer c.call()()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f.Before > c.state.Seq() {
-		return nil, task.BadCursor("it is from another list")
-	}
-	rows, err := c.state.Rows(f, encode)
-	if err != nil {
-		return nil, fmt.Errorf("the list of tasks: %w", err)
-	}
-	return rows, nil
+	c.View(func(st *state.State) {
+		if f.Before > st.Seq() {
+			err = task.BadCursor("it is from another list")
+		} else if rows, err = st.Rows(f, encode); err != nil {
+			err = fmt.Errorf("the list of tasks: %w", err)
+		}
+	})
+	return rows, err
 }
 
 // Why says in one sentence why the task is where it is.
 func (c *Coordinator) Why(ref string) (string, error) {
 	defer c.call()()
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	if err != nil {
 		return "", err
 	}
-	now := c.cfg.Now()
-	c.mu.Lock()
-	why := c.state.Why(id, now, c.limits())
-	c.mu.Unlock()
+	now := c.Config.Now()
+	lim := c.limits()
+	why := task.Read(c.Store, func(st *state.State) string { return st.Why(id, now, lim) })
 	return why + c.silence(id, now), nil
 }
 
@@ -105,14 +69,14 @@ func (c *Coordinator) Why(ref string) (string, error) {
 // CodeBusy if that does not come to an end; the task is canceled when it does.
 func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, error) {
 	defer c.call()()
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
 	for again := false; ; again = true {
 		run, err := c.cancelWaiting(ctx, id, by)
 		if again && errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-			return c.whole(id) // it has ended meanwhile
+			return c.Whole(id) // it has ended meanwhile
 		}
 		if err == nil && run != "" {
 			err = c.cancelRun(ctx, id, run, by)
@@ -120,7 +84,7 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 		if err != nil {
 			return state.Task{}, err
 		}
-		t, err := c.whole(id)
+		t, err := c.Whole(id)
 		if err != nil || t.Status.Terminal() {
 			return t, err
 		}
@@ -131,8 +95,8 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 
 // cancelWaiting cancels a task that waits, or names the run of one that is running.
 func (c *Coordinator) cancelWaiting(ctx context.Context, id, by string) (run string, err error) {
-	err = c.update(ctx, func(tx *ledger.Tx) error {
-		t, err := c.peek(id)
+	err = c.Update(ctx, func(st *state.State, tx *ledger.Tx) error {
+		t, err := task.PeekIn(st, id)
 		if err != nil {
 			return err
 		}
@@ -144,7 +108,7 @@ func (c *Coordinator) cancelWaiting(ctx context.Context, id, by string) (run str
 		default:
 			r := &ledger.Record{Kind: ledger.KindTask, ID: id}
 			tx.Append(r.Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
-				Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+				Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
 		}
 		return nil
 	})
@@ -159,12 +123,12 @@ func (c *Coordinator) cancelRun(ctx context.Context, id, run, by string) error {
 		r.cancel(cancelBy(by))
 	}
 	c.runsMu.Unlock()
-	limit := EndLimit(c.cfg.Grace)
+	limit := EndLimit(c.Config.Grace)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, &task.Error{
 		Code: task.CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
 	})
 	defer stop()
-	_, err := c.until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
+	_, err := c.Until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
 	return err
 }
 
@@ -183,42 +147,32 @@ func canceledBy(ctx context.Context) string {
 	return ledger.ByClient
 }
 
-func (c *Coordinator) peek(id string) (state.Task, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t, ok := c.state.Peek(id)
-	if !ok {
-		return t, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
-	}
-	return t, nil
-}
-
 // Retry queues a task again that has ended or waits, with its counters at zero.
 // A hold of its account is lifted: whoever retries has mended it. by is who asks.
 func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, error) {
 	defer c.call()()
 	if c.isGoing() {
-		return state.Task{}, c.stopped()
+		return state.Task{}, c.StoppedError()
 	}
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
-	err = c.exclusive(ctx, func(tx *ledger.Tx) error { // others may come after it, or be behind it
-		t, err := c.whole(id) // of an ended task only the journal knows the account
+	err = c.Exclusive(ctx, func(st *state.State, tx *ledger.Tx) error { // others may come after it, or be behind it
+		t, err := c.WholeIn(st, id) // of an ended task only the journal knows the account
 		if err != nil {
 			return err
 		}
 		if t.Status == state.Running {
 			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
 		}
-		if err := c.checkRetry(&t); err != nil {
+		if err := checkRetry(st, &t); err != nil {
 			return err
 		}
-		if err := c.revive(tx, id); err != nil {
+		if err := c.revive(st, tx, id); err != nil {
 			return err
 		}
-		now := c.cfg.Now()
+		now := c.Config.Now()
 		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
 		unset(r, state.KeyOutputFiles, len(t.OutputFiles) > 0)
 		unset(r, state.KeyPhase, t.Phase != "")
@@ -235,10 +189,7 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 			Add(state.KeyResult, "").Add(state.KeyNotBefore, "").
 			Add(state.KeyAttempt, "0").Add(state.KeyRetries, "0").Add(state.KeyLimitWaits, "0").Add(state.KeyLimitSince, "").
 			Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(now)))
-		c.mu.Lock()
-		a := c.state.Account(t.AccountName())
-		c.mu.Unlock()
-		if a.Hold {
+		if st.Account(t.AccountName()).Hold {
 			tx.Append(accountRecord(t.AccountName()).Add(state.KeyHold, "").Add(state.KeyReason, "").Add(state.KeyBy, by))
 		}
 		return nil
@@ -246,20 +197,18 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.whole(id)
+	return c.Whole(id)
 }
 
 // checkRetry says why a task that has ended cannot be queued again where it was: it
 // would fail at once, or never run.
-func (c *Coordinator) checkRetry(t *state.Task) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if id, st, bad := c.state.EndedBadly(t); bad {
-		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s comes after %s, which is %s", t.ID, id, st), Hint: "first: stint retry " + id}
+func checkRetry(st *state.State, t *state.Task) error {
+	if id, status, bad := st.EndedBadly(t); bad {
+		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s comes after %s, which is %s", t.ID, id, status), Hint: "first: stint retry " + id}
 	}
 	again := *t
 	again.Status = state.Queued
-	if err := c.state.CheckOrder([]state.Task{again}); err != nil {
+	if err := st.CheckOrder([]state.Task{again}); err != nil {
 		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s cannot be queued: %v", t.ID, err), Hint: "stint show " + t.ID}
 	}
 	return nil
@@ -268,78 +217,43 @@ func (c *Coordinator) checkRetry(t *state.Task) error {
 // Wait returns when the task has ended, with the whole task.
 func (c *Coordinator) Wait(ctx context.Context, ref string) (state.Task, error) {
 	defer c.call()()
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.until(ctx, id, func(t *state.Task) bool { return t.Status.Terminal() })
-}
-
-// until waits for a state of a task.
-func (c *Coordinator) until(ctx context.Context, id string, is func(*state.Task) bool) (state.Task, error) {
-	for {
-		changes, stop := c.Subscribe(64)
-		t, err := c.peek(id)
-		if err == nil && is(&t) {
-			stop()
-			return c.whole(id)
-		}
-		if err == nil {
-			err = c.follow(ctx, id, changes, is)
-		}
-		stop()
-		if err != nil {
-			return state.Task{}, err
-		}
-	}
-}
-
-// follow reads changes until one may be the one that is waited for, or until
-// they end because we were too slow: then the caller looks again.
-func (c *Coordinator) follow(ctx context.Context, id string, changes <-chan *task.Change, is func(*state.Task) bool) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-c.ledger.Done():
-			return c.stopped()
-		case change, ok := <-changes:
-			if !ok || change.Task.ID == id && is(&change.Task) {
-				return nil
-			}
-		}
-	}
+	return c.Until(ctx, id, func(t *state.Task) bool { return t.Status.Terminal() })
 }
 
 // Raw gives the records of a task as they stand in the journal.
-func (c *Coordinator) Raw(_ context.Context, ref string) ([]byte, error) {
+func (c *Coordinator) Raw(_ context.Context, ref string) (out []byte, err error) {
 	defer c.call()()
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock() // no offset is one of another file
-	if e, ok := c.state.Archived(id); ok {
-		return c.rawArchived(e)
-	}
-	var out []byte
-	for _, off := range c.state.Offsets(id) {
-		s, err := c.ledger.SectionAt(off)
-		if err != nil {
-			return nil, err
+	c.View(func(st *state.State) { // no offset is one of another file
+		if e, ok := st.Archived(id); ok {
+			var s *ledger.Section
+			if s, err = ledger.ReadArchived(nil, c.Config.StateDir, e); err == nil {
+				out = []byte(strings.TrimRight(string(s.Raw), "\n") + "\n\n")
+			}
+			return
 		}
-		out = append(append(out, s.Raw...), '\n')
-	}
-	return out, nil
+		for _, off := range st.Offsets(id) {
+			var s *ledger.Section
+			if s, err = c.SectionAt(off); err != nil {
+				return
+			}
+			out = append(append(out, s.Raw...), '\n')
+		}
+	})
+	return out, err
 }
 
 // Sessions gives the current sessions, newest first.
 func (c *Coordinator) Sessions() []state.Session {
 	defer c.call()()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Sessions()
+	return task.Read(c.Store, (*state.State).Sessions)
 }
 
 // Session gives the session with that key or id, and what was said in it.
@@ -348,7 +262,7 @@ func (c *Coordinator) Session(ref string) (state.Session, []session.Message, err
 	if err != nil {
 		return s, nil, err
 	}
-	messages, _, err := session.ReadTranscript(session.TranscriptPath(c.cfg.StateDir, s.ID))
+	messages, _, err := session.ReadTranscript(session.TranscriptPath(c.Config.StateDir, s.ID))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // nothing was said yet
 	}
@@ -362,7 +276,7 @@ func (c *Coordinator) SessionPage(ref string, before int64, n int) (state.Sessio
 	if err != nil {
 		return s, session.Page{}, err
 	}
-	p, err := session.ReadPage(session.TranscriptPath(c.cfg.StateDir, s.ID), before, n)
+	p, err := session.ReadPage(session.TranscriptPath(c.Config.StateDir, s.ID), before, n)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && before == 0:
 		err = nil // nothing was said yet

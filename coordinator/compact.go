@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	"stint/coordinator/task"
@@ -23,10 +22,8 @@ func (c *Coordinator) Compact(ctx context.Context, olderThan time.Duration, dryR
 	if olderThan < 0 {
 		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}
-	r, err := c.ledger.Compact(ctx, func() (ledger.Keep, error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		keep, err := c.state.Compact(c.cfg.Now().Add(-olderThan))
+	r, err := c.Store.Compact(ctx, func(st *state.State) (ledger.Keep, error) {
+		keep, err := st.Compact(c.Config.Now().Add(-olderThan))
 		keep.Dry = dryRun
 		return keep, err
 	})
@@ -34,7 +31,7 @@ func (c *Coordinator) Compact(ctx context.Context, olderThan time.Duration, dryR
 		return r, c.compactError(err)
 	}
 	if !dryRun && r.Archive != "" {
-		c.log.Info("the ledger was compacted", "before", r.Before, "after", r.After, "merged", r.Merged, "archived", r.Archived, "archive", r.Archive)
+		c.Config.Log.Info("the ledger was compacted", "before", r.Before, "after", r.After, "merged", r.Merged, "archived", r.Archived, "archive", r.Archive)
 	}
 	return r, nil
 }
@@ -49,7 +46,7 @@ func (c *Coordinator) compactError(err error) error {
 		}
 		return &task.Error{Code: task.CodeConflict, Message: "the ledger was not compacted: " + refused.Why, Hint: hint}
 	case errors.Is(err, ledger.ErrClosed):
-		return c.stopped()
+		return c.StoppedError()
 	}
 	return err
 }
@@ -76,10 +73,10 @@ const (
 // compactWhenLarge compacts by itself when the journal is larger than configured
 // and at least half of it can go, until ctx ends.
 func (c *Coordinator) compactWhenLarge(ctx context.Context) {
-	if c.cfg.CompactSize <= 0 {
+	if c.Config.CompactSize <= 0 {
 		return
 	}
-	limit := c.cfg.CompactSize // looked at again when the journal is larger than that
+	limit := c.Config.CompactSize // looked at again when the journal is larger than that
 	for wait := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
@@ -87,18 +84,18 @@ func (c *Coordinator) compactWhenLarge(ctx context.Context) {
 		case <-time.After(wait):
 		}
 		wait = compactEvery
-		size := c.ledger.Size()
+		size := c.Size()
 		if size <= limit {
-			limit = min(limit, max(size, c.cfg.CompactSize))
+			limit = min(limit, max(size, c.Config.CompactSize))
 			continue
 		}
-		if time.Since(c.ledger.SavedByHand()) < compactAgain {
+		if time.Since(c.SavedByHand()) < compactAgain {
 			continue
 		}
 		done, err := c.compactHalf(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			c.log.Info("the ledger could not be compacted yet", "error", err)
+			c.Config.Log.Info("the ledger could not be compacted yet", "error", err)
 			wait = compactAgain
 		case !done:
 			limit = size + size/4
@@ -109,68 +106,28 @@ func (c *Coordinator) compactWhenLarge(ctx context.Context) {
 // compactHalf compacts if at least half of the journal can go. To find that out
 // exactly takes seconds in which nothing can be submitted, so it is estimated first.
 func (c *Coordinator) compactHalf(ctx context.Context) (done bool, err error) {
-	size := c.ledger.Size()
-	c.mu.Lock()
-	left := c.state.CompactedSize(c.cfg.Now().Add(-c.cfg.CompactOlderThan), size)
-	c.mu.Unlock()
+	size := c.Size()
+	before := c.Config.Now().Add(-c.Config.CompactOlderThan)
+	left := task.Read(c.Store, func(st *state.State) int64 { return st.CompactedSize(before, size) })
 	if left > size/2 {
 		return false, nil
 	}
-	r, err := c.Compact(ctx, c.cfg.CompactOlderThan, true)
+	r, err := c.Compact(ctx, c.Config.CompactOlderThan, true)
 	if err != nil || r.After > r.Before/2 {
 		return false, err
 	}
-	_, err = c.Compact(ctx, c.cfg.CompactOlderThan, false)
+	_, err = c.Compact(ctx, c.Config.CompactOlderThan, false)
 	return err == nil, err
-}
-
-// archived notes a task that was moved out. The log calls it with mu held.
-func (c *Coordinator) archived(e ledger.ArchiveEntry) { c.state.Archive(e) }
-
-// refold begins the fold anew after a compaction. The log calls it with mu held,
-// which it keeps until refolded. Nobody hears of the records in between: they say
-// what was said before.
-func (c *Coordinator) refold() {
-	c.state = state.New(sections(func() *ledger.Log { return c.ledger }))
-	c.live, c.refolding, c.rejected = false, true, nil
-}
-
-// refolded ends it. Who follows lists anew, also where nothing has gone to the archive:
-// the records have other numbers, and those that readers know mean nothing any more.
-func (c *Coordinator) refolded() {
-	c.refolding = false
-	c.goLive()
-	c.publishResync()
-	c.poke()
-}
-
-// readArchived gives a task that was moved out, with its texts. The caller holds mu
-// or not: files of the archive are only ever appended to.
-func (c *Coordinator) readArchived(e ledger.ArchiveEntry) (state.Task, error) {
-	return ReadArchived(c.cfg.StateDir, e)
-}
-
-// ReadArchived gives a task of the archive in dir, with its texts.
-func ReadArchived(dir string, e ledger.ArchiveEntry) (state.Task, error) {
-	s, err := ledger.ReadArchived(nil, dir, e)
-	if err != nil {
-		return state.Task{}, err
-	}
-	t, err := state.TaskOf(s)
-	t.Archived = e.File
-	return t, err
 }
 
 // revive appends the whole record of a task that is in the archive, before what
 // changes it: so it comes back. Of other tasks it does nothing.
-func (c *Coordinator) revive(tx *ledger.Tx, id string) error {
-	c.mu.Lock()
-	e, ok := c.state.Archived(id)
-	c.mu.Unlock()
+func (c *Coordinator) revive(st *state.State, tx *ledger.Tx, id string) error {
+	e, ok := st.Archived(id)
 	if !ok {
 		return nil
 	}
-	s, err := ledger.ReadArchived(nil, c.cfg.StateDir, e)
+	s, err := ledger.ReadArchived(nil, c.Config.StateDir, e)
 	if err != nil {
 		return err
 	}
@@ -205,7 +162,7 @@ func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 		if len(f.Status) > 0 && !slices.Contains(f.Status, state.Status(e.Status)) {
 			continue
 		}
-		t, err := ReadArchived(dir, e)
+		t, err := task.ReadArchived(dir, e)
 		if err != nil {
 			return list, err
 		}
@@ -216,15 +173,6 @@ func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 		list = append(list, t)
 	}
 	return list, nil
-}
-
-// rawArchived gives the record of an archived task as it stands in the archive.
-func (c *Coordinator) rawArchived(e ledger.ArchiveEntry) ([]byte, error) {
-	s, err := ledger.ReadArchived(nil, c.cfg.StateDir, e)
-	if err != nil {
-		return nil, err
-	}
-	return []byte(strings.TrimRight(string(s.Raw), "\n") + "\n\n"), nil
 }
 
 // feedArchive tells a fold that is made beside the master what is in the archive.

@@ -30,16 +30,17 @@ func bounded(answer string) string {
 func (c *Coordinator) finish(r *run, out task.Outcome) error {
 	places := c.placesOf(r.task.ID)
 	err := c.keepAnswer(r, &out, func() error {
-		return c.insist(context.Background(), "a result", c.update, func(tx *ledger.Tx) error {
-			if c.stillRuns(r) {
-				c.conclude(r, out, places, tx)
+		closing := c.isGoing()
+		return c.UpdateWhenRoom(context.Background(), "a result", false, func(st *state.State, tx *ledger.Tx) error {
+			if stillRuns(st, r) {
+				c.conclude(st, r, out, places, closing, tx)
 			} else {
-				c.tally(r, &out, places, tx)
+				c.tally(st, r, &out, places, tx)
 			}
 			return nil
 		})
 	})
-	c.keepSession(r.task.SessionID)
+	c.KeepSession(r.task.SessionID)
 	return err
 }
 
@@ -47,7 +48,7 @@ func (c *Coordinator) finish(r *run, out task.Outcome) error {
 // no room for the file, it tries once more when there was some for the record.
 func (c *Coordinator) keepAnswer(r *run, out *task.Outcome, record func() error) error {
 	unwritten := c.writeAnswer(r, out)
-	for len(out.Result) > MaxResult && ShortageOf(unwritten) != 0 && c.waitAgain(r.ctx, "an answer", unwritten) {
+	for len(out.Result) > MaxResult && task.ShortageOf(unwritten) != 0 && c.WaitForRoom(r.ctx, "an answer", unwritten) {
 		unwritten = c.writeAnswer(r, out) // the record has not all of it
 	}
 	err := record()
@@ -55,7 +56,7 @@ func (c *Coordinator) keepAnswer(r *run, out *task.Outcome, record func() error)
 		unwritten = c.writeAnswer(r, out)
 	}
 	if unwritten != nil {
-		c.trouble("an answer could not be written to its file", unwritten)
+		c.Trouble("an answer could not be written to its file", unwritten)
 	}
 	return err
 }
@@ -75,15 +76,15 @@ func (c *Coordinator) writeAnswer(r *run, out *task.Outcome) error {
 }
 
 // conclude appends the records with which a run and its attempt end.
-func (c *Coordinator) conclude(r *run, out task.Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
-	if out.Class == state.ClassSessionLost && r.session == "" && c.cfg.ResumeMissing != "error" {
+func (c *Coordinator) conclude(st *state.State, r *run, out task.Outcome, places map[string]*checkedWorkspace, closing bool, tx *ledger.Tx) {
+	if out.Class == state.ClassSessionLost && r.session == "" && c.Config.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
-	v := c.judge(&r.task, out, c.cfg.Now())
+	v := c.judge(st, &r.task, out, c.Config.Now(), closing)
 	if r.account != nil {
 		v.account = r.account
 	}
-	rec := c.endRecord(r, &out, &v)
+	rec := c.endRecord(st, r, &out, &v)
 	if r.task.Phase != state.PhaseEvaluate || v.reason != state.ClassInterrupted { // else the task keeps the error of what is judged
 		rec.AddIf(state.KeyError, joined(out.Error, v.why))
 	}
@@ -102,9 +103,9 @@ func (c *Coordinator) conclude(r *run, out task.Outcome, places map[string]*chec
 		unset(rec, state.KeyIteration, r.task.Iteration > 0)
 	}
 	c.addAnswer(rec, r, &out)
-	c.end(tx, rec, out.Findings, places)
+	c.end(st, tx, rec, out.Findings, places)
 	if v.loseSession {
-		c.loseSession(r, v.note, tx)
+		c.loseSession(r, v.note, st, tx)
 	}
 	if v.account != nil {
 		tx.Append(v.account)
@@ -116,21 +117,21 @@ func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
 // end appends the record with which a task may end, and what then follows it.
 // places are those of its follow-up, if they were looked at.
-func (c *Coordinator) end(tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) {
-	follow := c.followUp(rec, findings, places)
+func (c *Coordinator) end(st *state.State, tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) {
+	follow := c.followUp(st, rec, findings, places)
 	tx.Append(rec)
 	tx.Merge(follow)
 }
 
 // endRecord begins the record of a run's end: what is to be said whether a step or
 // the end of its attempt follows.
-func (c *Coordinator) endRecord(r *run, out *task.Outcome, v *verdict) *ledger.Record {
+func (c *Coordinator) endRecord(st *state.State, r *run, out *task.Outcome, v *verdict) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
 	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, cmp.Or(out.Note, v.note))
 	addCounters(rec, &r.task, v)
-	c.addSession(rec, r, out, v)
-	c.addKept(rec, r, out, v)
-	c.addUsage(rec, r, out)
+	addSession(rec, r, out, v)
+	c.addKept(st, rec, r, out, v)
+	addUsage(st, rec, r, out)
 	addCheck(rec, r.check)
 	if r.looked {
 		addFindings(rec, out.Findings, r.flagged)
@@ -141,7 +142,7 @@ func (c *Coordinator) endRecord(r *run, out *task.Outcome, v *verdict) *ledger.R
 // addAnswer ends that record with the answer, which comes with the agent's turn. One
 // that ended well has one, though it may be empty.
 func (c *Coordinator) addAnswer(rec *ledger.Record, r *run, out *task.Outcome) {
-	rec.Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
+	rec.Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now()))
 	switch {
 	case r.task.Phase != "":
 	case out.Class == "":
@@ -179,7 +180,7 @@ func addCounters(rec *ledger.Record, t *state.Task, v *verdict) {
 
 // addSession says which native session the task goes on with. A stint session
 // whose native one is lost keeps its own id, and so its transcript.
-func (c *Coordinator) addSession(rec *ledger.Record, r *run, out *task.Outcome, v *verdict) {
+func addSession(rec *ledger.Record, r *run, out *task.Outcome, v *verdict) {
 	switch {
 	case v.loseSession:
 		rec.Add(state.NativeKey(r.task.Agent), "")
@@ -190,30 +191,27 @@ func (c *Coordinator) addSession(rec *ledger.Record, r *run, out *task.Outcome, 
 
 // loseSession makes the other waiting tasks forget a native session that is gone.
 // Those that only share the stint session forget it by the record of the task.
-func (c *Coordinator) loseSession(r *run, note string, tx *ledger.Tx) {
-	c.mu.Lock()
-	others := c.state.Naming(r.task.Agent, r.session)
-	c.mu.Unlock()
-	for _, t := range others {
+func (c *Coordinator) loseSession(r *run, note string, st *state.State, tx *ledger.Tx) {
+	for _, t := range st.Naming(r.task.Agent, r.session) {
 		if t.ID == r.task.ID {
 			continue
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		unset(rec, state.KeyPromptKept, t.PromptKept != "")
-		tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, note).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, note).Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
 	}
 }
 
 // addKept says which native session has the prompt of a turn that did not end
 // well, so that a later run goes on with it. A run that went on with it and did
 // not end well either changes nothing.
-func (c *Coordinator) addKept(rec *ledger.Record, r *run, out *task.Outcome, v *verdict) {
+func (c *Coordinator) addKept(st *state.State, rec *ledger.Record, r *run, out *task.Outcome, v *verdict) {
 	was, is := r.task.PromptKept, ""
 	switch {
 	case out.Class == "" || v.loseSession:
 	case r.kept:
 		is = was
-	case out.Kept && c.hasSent(&r.task):
+	case out.Kept && c.hasSent(st, &r.task):
 		is = cmp.Or(out.Session, r.session)
 	}
 	if is != was {
@@ -223,12 +221,12 @@ func (c *Coordinator) addKept(rec *ledger.Record, r *run, out *task.Outcome, v *
 
 // hasSent reports whether the task's run has sent the prompt that the task has now:
 // a person may have changed it since, and that one is still to be sent.
-func (c *Coordinator) hasSent(t *state.Task) bool {
+func (c *Coordinator) hasSent(st *state.State, t *state.Task) bool {
 	sent, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(t.RunID), promptName))
 	if err != nil {
 		return false
 	}
-	now, err := c.whole(t.ID)
+	now, err := c.WholeIn(st, t.ID)
 	message := prompt.UserMessage(string(sent))
 	theirs := prompt.UserMessage(c.escapePrompt(t.Agent, prompt.Build(prompt.Input{Message: now.Prompt})))
 	return err == nil && (message == theirs || now.Iteration > 1 && (message == prompt.MendIt || message == prompt.MendOn))

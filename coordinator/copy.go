@@ -15,26 +15,17 @@ import (
 	"stint/state"
 )
 
-// Follow gives the records of the journal after that seq; see [ledger.Log.Follow].
-func (c *Coordinator) Follow(after uint64) *ledger.Follower { return c.ledger.Follow(after) }
-
 // TaskIDs gives the next ids, at most n, behind the first done ones of all tasks that
 // are known, in the order of age, those of the archive first. With a compaction other
 // places count: who goes through all begins anew then.
 func (c *Coordinator) TaskIDs(done, n int) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.IDs(done, n)
+	return task.Read(c.Store, func(st *state.State) []string { return st.IDs(done, n) })
 }
 
 // Image gives a task as it is now, by its whole id. The error has CodeNotFound if there
 // is none.
 func (c *Coordinator) Image(id string) (task.Image, error) {
-	return readImage(c.cfg.StateDir, id, func(f func(*state.State)) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		f(c.state)
-	})
+	return readImage(c.Config.StateDir, id, c.View)
 }
 
 // readImage gives a task of the state directory dir. with calls its argument with the

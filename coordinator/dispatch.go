@@ -28,7 +28,7 @@ func (c *Coordinator) dispatchUntil(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.ledger.Done():
+		case <-c.Done():
 			return
 		case <-c.wake:
 		case <-c.ended:
@@ -40,10 +40,6 @@ func (c *Coordinator) dispatchUntil(ctx context.Context) {
 // farAway is how long the dispatcher sleeps when nothing is due.
 const farAway = time.Hour
 
-// lookAgain is how soon the dispatcher looks again when a task is ready that it has
-// not started, because the time came after its look, or when the disk is full.
-const lookAgain = time.Second
-
 // clockCheck is how long the dispatcher sleeps at most while a task waits for a time.
 // Its timer stands still while the machine is suspended, and knows nothing of a clock
 // that is set: the time may come much earlier than the timer says.
@@ -51,15 +47,17 @@ const clockCheck = 30 * time.Second
 
 // untilNext is how long nothing becomes ready by time alone, and no idle time ends.
 func (c *Coordinator) untilNext() time.Duration {
-	now := c.cfg.Now()
-	c.mu.Lock()
+	now := c.Config.Now()
 	lim := c.limits()
-	ready := len(c.state.Ready(now, lim)) > 0
-	next, idle := c.state.NextWake(now), c.state.Idle()
-	c.mu.Unlock()
+	var ready, idle bool
+	var next time.Time
+	c.View(func(st *state.State) {
+		ready = len(st.Ready(now, lim)) > 0
+		next, idle = st.NextWake(now), st.Idle()
+	})
 	wait := farAway
-	if c.full.Swap(false) || ready {
-		wait = lookAgain
+	if c.HadNoRoom() || ready {
+		wait = task.TryAgain
 	}
 	if lim.Again.After(now) && (next.IsZero() || lim.Again.Before(next)) {
 		next = lim.Again
@@ -67,7 +65,7 @@ func (c *Coordinator) untilNext() time.Duration {
 	if !next.IsZero() {
 		wait = min(wait, max(next.Sub(now), time.Millisecond), clockCheck)
 	}
-	if c.cfg.IdleExit > 0 && idle { // else a record or the end of a run wakes the dispatcher
+	if c.Config.IdleExit > 0 && idle { // else a record or the end of a run wakes the dispatcher
 		wait = min(wait, c.untilQuiet(now))
 	}
 	return wait
@@ -78,25 +76,23 @@ func (c *Coordinator) untilNext() time.Duration {
 func (c *Coordinator) untilQuiet(now time.Time) time.Duration {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
-	left := c.lastCall.Add(c.cfg.IdleExit).Sub(now)
+	left := c.lastCall.Add(c.Config.IdleExit).Sub(now)
 	if c.clients > 0 || len(c.runs) > 0 {
-		left = c.cfg.IdleExit // their end is still to come
+		left = c.Config.IdleExit // their end is still to come
 	}
 	return max(left, 10*time.Millisecond)
 }
 
 // mayEnd reports whether Run may return by itself: after a handover, or idle.
 func (c *Coordinator) mayEnd() bool {
-	c.mu.Lock()
-	idle := c.state.Idle()
-	c.mu.Unlock()
+	idle := task.Read(c.Store, (*state.State).Idle)
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	if len(c.runs) > 0 {
 		return false
 	}
-	quiet := c.clients == 0 && c.cfg.Now().Sub(c.lastCall) >= c.cfg.IdleExit
-	if c.handover || c.cfg.IdleExit > 0 && idle && quiet {
+	quiet := c.clients == 0 && c.Config.Now().Sub(c.lastCall) >= c.Config.IdleExit
+	if c.handover || c.Config.IdleExit > 0 && idle && quiet {
 		c.closing = true // a task that comes from here on is for the next master
 	}
 	return c.closing
@@ -126,7 +122,7 @@ func (c *Coordinator) call() func() {
 	return func() {
 		c.runsMu.Lock()
 		c.clients--
-		c.lastCall = c.cfg.Now()
+		c.lastCall = c.Config.Now()
 		c.runsMu.Unlock()
 	}
 }
@@ -141,12 +137,12 @@ func (c *Coordinator) Handover(context.Context) error {
 	return nil
 }
 
-// limits returns what bounds the tasks that run at the same time. mu is held.
+// limits are what bounds the tasks that run at the same time.
 func (c *Coordinator) limits() state.Limits {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	settling := map[string]bool{}
-	lim := state.Limits{MaxWorkers: c.cfg.MaxWorkers, Lent: c.lent(), Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.cfg.WorkspaceRoot}
+	lim := state.Limits{MaxWorkers: c.Config.MaxWorkers, Lent: c.waits.lent(), Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.Config.WorkspaceRoot}
 	if c.short != nil {
 		lim.Short, lim.Again = c.short.What, c.short.Next
 	}
@@ -168,30 +164,35 @@ func (c *Coordinator) dispatch() {
 	c.failDoomed()
 	c.fallBack()
 	c.failUnwilling()
-	if !c.anyReady() {
+	now, lim := c.Config.Now(), c.limits()
+	reserved := c.reserve(lim, task.Read(c.Store, func(st *state.State) []state.Task { return st.Ready(now, lim) }))
+	if len(reserved) == 0 {
 		return
 	}
+	agent := c.Config.DefaultAgent() // asked here, because it may start a program
 	var chosen []*run
-	agent := c.cfg.DefaultAgent() // asked here, because it may start a program
-	err := c.exclusive(context.Background(), func(tx *ledger.Tx) error {
-		c.release(chosen)
-		var waiting []*ledger.Record
-		chosen, waiting = c.choose(agent)
-		for _, r := range chosen {
-			tx.Append(r.started)
-		}
-		for _, r := range waiting {
-			tx.Append(r)
+	err := c.Exclusive(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+		chosen = nil
+		for _, t := range st.Ready(now, lim) {
+			if r := reserved[t.ID]; r == nil || t.Lane() != r.task.Lane() { // it comes next time
+			} else if wait := c.joinAccount(st, &t, agent, now); wait != nil {
+				tx.Append(wait)
+			} else {
+				r.recorded = true
+				next := c.begin(st, r, &t, agent, now)
+				next.probe = lim.Short != ""
+				tx.Append(next.started)
+				chosen = append(chosen, next)
+			}
 		}
 		return nil
 	})
 	if err != nil {
-		c.release(chosen)
-		if !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
-			c.trouble("tasks could not be started", err)
+		if chosen = nil; !errors.Is(err, &task.Error{Code: task.CodeFull}) { // of which the log tells as a shortage
+			c.TroubleUnlessStopped("tasks could not be started", err)
 		}
-		return
 	}
+	c.replace(reserved, chosen)
 	if len(chosen) > 0 {
 		c.noteStart()
 	}
@@ -200,51 +201,33 @@ func (c *Coordinator) dispatch() {
 	}
 }
 
-func (c *Coordinator) anyReady() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.state.Ready(c.cfg.Now(), c.limits())) > 0
-}
-
-// choose takes the tasks that are ready and registers a run for each, so that a
-// cancel that comes right behind the record finds it. waiting has records for those
-// that turn out to wait for an account.
-func (c *Coordinator) choose(defaultAgent string) (chosen []*run, waiting []*ledger.Record) {
-	now := c.cfg.Now()
-	c.mu.Lock()
-	lim := c.limits()
-	ready := c.state.Ready(now, lim)
-	runs := make([]*run, 0, len(ready))
-	for i := range ready {
-		if r := c.joinAccount(&ready[i], defaultAgent, now); r != nil {
-			waiting = append(waiting, r)
-			continue
-		}
-		run := c.newRun(&ready[i], defaultAgent, now)
-		run.probe = lim.Short != ""
-		runs = append(runs, run)
-	}
-	c.mu.Unlock()
+// reserve registers a run for each of the tasks that are ready, as far as there is room: so a
+// cancel that comes right behind the record of its start finds it, and nothing else takes its lane
+// meanwhile.
+func (c *Coordinator) reserve(lim state.Limits, ready []state.Task) map[string]*run {
+	reserved := map[string]*run{}
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
-	free, busy := runs[:0], len(c.runs)-c.countChecks()
-	for _, r := range runs {
-		if busy+len(free) < c.cfg.MaxWorkers+lim.Lent && !c.inUse(r) {
-			c.runs[r.task.ID] = r
-			free = append(free, r)
-		} else {
-			r.cancel(nil)
+	busy := len(c.runs) - c.countChecks()
+	for i := range ready {
+		if busy+len(reserved) == lim.MaxWorkers+lim.Lent {
+			break
 		}
+		r := c.newRun(&ready[i])
+		if c.inUse(r) {
+			r.cancel(nil)
+			continue
+		}
+		c.runs[r.task.ID], reserved[r.task.ID] = r, r
 	}
-	return free, waiting
+	return reserved
 }
 
 // joinAccount gives the record that makes a task without an agent, as people write
 // them, wait for the account of the default one; nil if there is nothing to wait for.
-// mu is held.
-func (c *Coordinator) joinAccount(t *state.Task, defaultAgent string, now time.Time) *ledger.Record {
-	agent := c.agentFor(t, defaultAgent)
-	a := c.state.Account(agent)
+func (c *Coordinator) joinAccount(st *state.State, t *state.Task, defaultAgent string, now time.Time) *ledger.Record {
+	agent := c.agentFor(st, t, defaultAgent)
+	a := st.Account(agent)
 	if agent == "" || t.AccountName() != "" || !a.Hold && a.LimitWaits == 0 && !a.CoolUntil.After(now) {
 		return nil
 	}
@@ -253,12 +236,12 @@ func (c *Coordinator) joinAccount(t *state.Task, defaultAgent string, now time.T
 }
 
 // agentFor gives the agent of a task that may name none: a session goes on with its
-// own. mu is held.
-func (c *Coordinator) agentFor(t *state.Task, defaultAgent string) string {
+// own.
+func (c *Coordinator) agentFor(st *state.State, t *state.Task, defaultAgent string) string {
 	if t.Agent != "" || !task.IsNamedLane(t.SessionKey) {
 		return cmp.Or(t.Agent, defaultAgent)
 	}
-	return cmp.Or(c.state.SessionAgent(t.SessionKey, slices.Sorted(maps.Keys(c.cfg.Agents))), defaultAgent)
+	return cmp.Or(st.SessionAgent(t.SessionKey, slices.Sorted(maps.Keys(c.Config.Agents))), defaultAgent)
 }
 
 // inUse reports whether a run that is still being ended (its task was edited
@@ -277,20 +260,33 @@ func (r *run) inWayOf(next *run) bool {
 	return r.task.ID == next.task.ID || r.task.SessionKey == next.task.SessionKey || r.task.SessionID != "" && r.task.SessionID == next.task.SessionID
 }
 
-// release takes back runs that were registered and not started.
-func (c *Coordinator) release(runs []*run) {
+// replace puts the runs that were started into the places that were reserved, and gives the
+// others back.
+func (c *Coordinator) replace(reserved map[string]*run, started []*run) {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
-	for _, r := range runs {
+	for _, r := range started {
+		c.runs[r.task.ID] = r
+		delete(reserved, r.task.ID)
+	}
+	for id, r := range reserved {
 		r.cancel(nil)
-		delete(c.runs, r.task.ID)
+		delete(c.runs, id)
 	}
 }
 
-// newRun makes the run of a task with its `running` record. mu is held.
-func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) *run {
-	r := &run{id: c.cfg.ID(), task: *t, begun: now}
+// newRun makes the run of a task, for which nothing is decided yet but its place.
+func (c *Coordinator) newRun(t *state.Task) *run {
+	r := &run{id: c.Config.ID(), task: *t, begun: c.Config.Now()}
+	r.task.SessionKey = t.Lane()
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	return r
+}
+
+// begin returns the run of t, as the ledger has it, in the place of a reserved one, with its
+// `running` record.
+func (c *Coordinator) begin(st *state.State, reserved *run, t *state.Task, defaultAgent string, now time.Time) *run {
+	r := &run{id: reserved.id, task: *t, begun: now, ctx: reserved.ctx, cancel: reserved.cancel, recorded: true}
 	r.interrupted = t.Reason == state.ClassInterrupted
 	if t.Reason == state.ClassInterrupted || t.Reason == state.ClassVerify || t.Phase != "" || t.Iteration > 0 {
 		r.before = t.RunID
@@ -302,9 +298,9 @@ func (c *Coordinator) newRun(t *state.Task, defaultAgent string, now time.Time) 
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	rec.Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, r.id).Add(state.KeyAttempt, strconv.Itoa(r.task.Attempt)).
 		Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))
-	c.complete(r, defaultAgent, rec)
+	c.complete(st, r, defaultAgent, rec)
 	r.session = t.AgentSession
-	if s, ok := c.state.SessionByID(r.task.SessionID); ok && t.Resume != "never" && s.Agent == r.task.Agent && s.Native != "" && !r.named {
+	if s, ok := st.SessionByID(r.task.SessionID); ok && t.Resume != "never" && s.Agent == r.task.Agent && s.Native != "" && !r.named {
 		r.session = s.Native // it may have been forked since the task's last run
 	}
 	unset(rec, state.KeyReason, t.Reason != "")
@@ -323,8 +319,8 @@ func unset(rec *ledger.Record, key string, was bool) {
 }
 
 // complete fills in what a task written by hand has left out. One of a named session
-// goes on with that. mu is held.
-func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) {
+// goes on with that.
+func (c *Coordinator) complete(st *state.State, r *run, defaultAgent string, rec *ledger.Record) {
 	t := &r.task
 	fill := func(field *string, key, value string) {
 		if *field == "" && value != "" {
@@ -332,13 +328,13 @@ func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) 
 			rec.Add(key, value)
 		}
 	}
-	fill(&t.Agent, state.KeyAgent, c.agentFor(t, defaultAgent))
+	fill(&t.Agent, state.KeyAgent, c.agentFor(st, t, defaultAgent))
 	fill(&t.Account, state.KeyAccount, t.Agent)
-	if dir, by := c.state.HomeOf(t, c.cfg.WorkspaceRoot); t.Workspace == "" && dir != "" {
+	if dir, by := st.HomeOf(t, c.Config.WorkspaceRoot); t.Workspace == "" && dir != "" {
 		t.Workspace, t.WorkspaceByHand = dir, by == ledger.ByHand
 		rec.Add(state.KeyWorkspace, dir).AddIf(state.KeyWorkspaceBy, by)
 	}
-	fill(&t.VerifyCommand, state.KeyVerifyCommand, c.workspace(t.Workspace).VerifyCommand)
+	fill(&t.VerifyCommand, state.KeyVerifyCommand, c.Workspace(t.Workspace).VerifyCommand)
 	if t.MaxIterations == 0 && task.HasVerify(t) {
 		t.MaxIterations = c.maxIterations(t)
 		rec.Add(state.KeyMaxIterations, strconv.Itoa(t.MaxIterations))
@@ -347,9 +343,9 @@ func (c *Coordinator) complete(r *run, defaultAgent string, rec *ledger.Record) 
 		rec.Add(state.KeyCreatedAt, state.FormatTime(r.begun))
 	}
 	fill(&t.SessionKey, state.KeySessionKey, t.Lane())
-	s, ok := c.state.CurrentSession(t.SessionKey, t.Agent, t.Account)
+	s, ok := st.CurrentSession(t.SessionKey, t.Agent, t.Account)
 	if ok && task.IsNamedLane(t.SessionKey) && t.Resume != "never" && (t.AgentSession == "" || t.AgentSession == s.Native) {
 		fill(&t.SessionID, state.KeySessionID, s.ID)
 	}
-	fill(&t.SessionID, state.KeySessionID, c.cfg.ID())
+	fill(&t.SessionID, state.KeySessionID, c.Config.ID())
 }

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"stint/coordinator/task"
@@ -14,47 +13,38 @@ import (
 // than done, and those that come after them: they could never run. The dispatcher
 // calls it.
 func (c *Coordinator) failDoomed() {
-	doomed := func() []state.Task {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.state.Doomed()
-	}
-	if len(doomed()) == 0 {
+	if len(task.Read(c.Store, (*state.State).Doomed)) == 0 {
 		return
 	}
-	err := c.exclusive(context.Background(), func(tx *ledger.Tx) error {
+	err := c.Exclusive(context.Background(), func(st *state.State, tx *ledger.Tx) error {
 		causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
-		for _, t := range doomed() {
-			id, cause := c.causeOf(&t, causes)
+		for _, t := range st.Doomed() {
+			id, cause := c.causeOf(st, &t, causes)
 			t.Status, t.Reason = state.Failed, reasonAfter(&cause)
 			t.Error = "it comes after " + id + ", which ended " + howEnded(&cause)
 			causes[t.ID] = t
 			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			tx.Append(r.Add(state.KeyStatus, string(t.Status)).Add(state.KeyReason, string(t.Reason)).Add(state.KeyError, t.Error).
-				Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+				Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
-		c.trouble("tasks that come after a failed one could not be ended", err)
-	}
+	c.TroubleUnlessStopped("tasks that come after a failed one could not be ended", err)
 }
 
 // causeOf gives the task because of which a doomed one cannot run.
-func (c *Coordinator) causeOf(t *state.Task, causes map[string]state.Task) (string, state.Task) {
+func (c *Coordinator) causeOf(st *state.State, t *state.Task, causes map[string]state.Task) (string, state.Task) {
 	for _, id := range t.After {
 		if cause, ok := causes[id]; ok {
 			return id, cause
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	id, st, _ := c.state.EndedBadly(t)
-	cause, err := c.wholeOf(id)
+	id, status, _ := st.EndedBadly(t)
+	cause, err := c.WholeIn(st, id)
 	if err != nil { // its status is enough
 		cause = state.Task{}
 	}
-	cause.Status, cause.Prompt, cause.Result = st, "", ""
+	cause.Status, cause.Prompt, cause.Result = status, "", ""
 	causes[id] = cause // a task may have thousands after it
 	return id, cause
 }

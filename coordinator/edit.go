@@ -12,10 +12,9 @@ import (
 
 // Findings gives what is wrong in the ledger at present.
 func (c *Coordinator) Findings() []task.Finding {
-	list := findingsOf(c.ledger.Findings())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append(list, homeless(c.state, c.cfg.WorkspaceRoot)...)
+	list := findingsOf(c.Store.Findings())
+	c.View(func(st *state.State) { list = append(list, homeless(st, c.Config.WorkspaceRoot)...) })
+	return list
 }
 
 // homeless gives the tasks that wait for a workspace.
@@ -30,11 +29,11 @@ func homeless(s *state.State, root string) (list []task.Finding) {
 // was saved. With accept it also takes what is held as the work of a formatter.
 func (c *Coordinator) Reconcile(ctx context.Context, accept bool) (task.TakeOver, error) {
 	defer c.call()()
-	r, err := c.ledger.Reconcile(ctx, accept)
+	r, err := c.Store.Reconcile(ctx, accept)
 	var refused *ledger.RefusedError
 	switch {
 	case errors.Is(err, ledger.ErrClosed):
-		return task.TakeOver{}, c.stopped()
+		return task.TakeOver{}, c.StoppedError()
 	case errors.As(err, &refused):
 		return task.TakeOver{}, &task.Error{Code: task.CodeConflict, Message: refused.Why, Hint: refused.Hint}
 	case err != nil:
@@ -86,7 +85,7 @@ func editOptions(dir string, st *state.State) ledger.Options {
 		save := st.NewSave()
 		return save.Check, save.LeftBehind
 	}
-	return ledger.Options{Dir: dir, Begin: begin, Together: st.CheckTogether, Guarded: guardedKeys, Copied: state.Copied}
+	return ledger.Options{Dir: dir, Begin: begin, Together: st.CheckTogether, Guarded: task.GuardedKeys, Copied: state.Copied}
 }
 
 func takeOverOf(r ledger.Report) task.TakeOver {

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
+
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
-	"strings"
 )
 
 // Edit changes fields of a task that waits, a draft or a queued one, all or none of
@@ -24,9 +25,9 @@ import (
 func (c *Coordinator) Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error) {
 	defer c.call()()
 	if c.isGoing() {
-		return state.Task{}, c.stopped()
+		return state.Task{}, c.StoppedError()
 	}
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
@@ -35,14 +36,14 @@ func (c *Coordinator) Edit(ctx context.Context, ref string, p task.Patch, by str
 		if err != nil {
 			return state.Task{}, err
 		}
-		err = c.exclusive(ctx, func(tx *ledger.Tx) error { return e.record(tx, by) })
+		err = c.Exclusive(ctx, func(st *state.State, tx *ledger.Tx) error { return e.record(st, tx, by) })
 		switch {
 		case errors.Is(err, errMeanwhile):
 			continue
 		case err != nil:
 			return state.Task{}, err
 		}
-		return c.whole(id)
+		return c.Whole(id)
 	}
 }
 
@@ -61,7 +62,7 @@ type edit struct {
 // newEdit checks all of a patch that does not depend on other tasks. It may ask the
 // file system, so it is not called on the log's goroutine.
 func (c *Coordinator) newEdit(id string, p task.Patch) (*edit, error) {
-	t, err := c.whole(id)
+	t, err := c.Whole(id)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +164,7 @@ func (e *edit) fillAgent() error {
 	} else if !named {
 		e.now.Model = ""
 	}
-	e.now.Model = cmp.Or(e.now.Model, e.in.c.workspace(e.now.Workspace).Models[e.now.Agent])
+	e.now.Model = cmp.Or(e.now.Model, e.in.c.Workspace(e.now.Workspace).Models[e.now.Agent])
 	return nil
 }
 
@@ -192,9 +193,9 @@ func (e *edit) compare() {
 }
 
 // record appends what is changed, if anything is. The log may call it more than once.
-func (e *edit) record(tx *ledger.Tx, by string) error {
+func (e *edit) record(st *state.State, tx *ledger.Tx, by string) error {
 	c := e.in.c
-	if t, err := c.whole(e.was.ID); err != nil {
+	if t, err := c.WholeIn(st, e.was.ID); err != nil {
 		return err
 	} else if t.Seq != e.was.Seq {
 		return errMeanwhile
@@ -202,7 +203,7 @@ func (e *edit) record(tx *ledger.Tx, by string) error {
 	r := e.changes
 	r.Fields = slices.Clone(r.Fields)
 	if _, named := e.given[state.KeyAfter]; named {
-		if err := e.in.resolveAfter(&e.now); err != nil {
+		if err := e.in.resolveAfter(st, &e.now); err != nil {
 			return err
 		}
 		if !slices.Equal(e.now.after, e.was.After) {
@@ -212,10 +213,8 @@ func (e *edit) record(tx *ledger.Tx, by string) error {
 	if len(r.Fields) == 0 {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r.Fields = append(r.Fields, c.state.LeftBehind(&r)...)
-	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
+	r.Fields = append(r.Fields, st.LeftBehind(&r)...)
+	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now()))
 	section, err := ledger.Encode(&r)
 	if err != nil {
 		return err
@@ -223,7 +222,7 @@ func (e *edit) record(tx *ledger.Tx, by string) error {
 	section.Seq = 0 // it has no number yet
 	var bad *state.RecordError
 	var cycle *state.CycleError
-	switch err := c.state.CheckNext(section); {
+	switch err := st.CheckNext(section); {
 	case errors.As(err, &cycle) && errors.As(err, &bad):
 		return task.Wrong(bad.Key, "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text)
 	case errors.As(err, &bad):

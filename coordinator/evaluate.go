@@ -54,7 +54,7 @@ func isFinal(out *task.Outcome) bool { return out.Class == "" || out.Class == st
 
 // evaluates reports whether an agent is to judge a final answer.
 func (c *Coordinator) evaluates(r *run, out *task.Outcome) bool {
-	return isFinal(out) && strings.TrimSpace(out.Result) != "" && r.ctx.Err() == nil && c.workspace(r.task.Workspace).EvalPrompt != ""
+	return isFinal(out) && strings.TrimSpace(out.Result) != "" && r.ctx.Err() == nil && c.Workspace(r.task.Workspace).EvalPrompt != ""
 }
 
 // inspect adds to the outcome of a final answer what is found in its form and in the
@@ -63,9 +63,9 @@ func (c *Coordinator) inspect(r *run, out *task.Outcome) {
 	if !isFinal(out) {
 		return
 	}
-	t, err := c.whole(r.task.ID)
+	t, err := c.Whole(r.task.ID)
 	if err != nil {
-		c.trouble("an answer could not be looked at", err)
+		c.Trouble("an answer could not be looked at", err)
 		return
 	}
 	r.looked, r.flagged = true, len(t.Findings) > 0
@@ -82,15 +82,15 @@ func (c *Coordinator) inspect(r *run, out *task.Outcome) {
 
 // policy gives the output policy of a task.
 func (c *Coordinator) policy(t *state.Task) string {
-	if set := c.workspace(t.Workspace); set.OutputPolicy != nil {
+	if set := c.Workspace(t.Workspace); set.OutputPolicy != nil {
 		return *set.OutputPolicy
 	}
-	return c.cfg.OutputPolicy
+	return c.Config.OutputPolicy
 }
 
 // toldPolicy gives the output policy as far as the agent was told of it.
 func (c *Coordinator) toldPolicy(t *state.Task) string {
-	if !c.workspace(t.Workspace).PromptTemplate.Names("Policy") {
+	if !c.Workspace(t.Workspace).PromptTemplate.Names("Policy") {
 		return ""
 	}
 	return c.policy(t)
@@ -110,15 +110,15 @@ func addFindings(rec *ledger.Record, findings []state.Issue, flagged bool) {
 // evaluate lets an agent judge the answer of a task, and gives the outcome that the
 // task has in any case, with what the agent has found.
 func (c *Coordinator) evaluate(r *run) task.Outcome {
-	t, err := c.whole(r.task.ID)
+	t, err := c.Whole(r.task.ID)
 	if err != nil {
 		return broken(err)
 	}
 	r.looked, r.flagged = true, len(t.Findings) > 0
-	out, set := c.unjudged(r, &t), c.workspace(t.Workspace)
-	switch agent := c.cfg.Agents[t.Agent]; {
+	out, set := c.unjudged(r, &t), c.Workspace(t.Workspace)
+	switch agent := c.Config.Agents[t.Agent]; {
 	case set.EvalPrompt == "": // somebody has taken it out meanwhile
-	case t.Retries > c.cfg.MaxRetries:
+	case t.Retries > c.Config.MaxRetries:
 		out.Note = "the answer was not evaluated: that was interrupted too often"
 	case agent == nil:
 		out.Note = fmt.Sprintf("the answer was not evaluated: there is no agent %q here", t.Agent)
@@ -157,7 +157,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent task.Agent, set *task.Wor
 			c.begun(r)
 			return
 		}
-		now := c.cfg.Now()
+		now := c.Config.Now()
 		r.lastOutput.Store(&now)
 	})
 	out.Usage = said.Usage.Plus(said.Thread) // a new session has used nothing before
@@ -167,7 +167,9 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent task.Agent, set *task.Wor
 	}
 	asked := *t
 	asked.Phase = "" // it is the account's agent all the same
-	r.account = c.judge(&asked, task.Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, c.cfg.Now()).account
+	r.account = task.Read(c.Store, func(st *state.State) *ledger.Record {
+		return c.judge(st, &asked, task.Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, c.Config.Now(), false).account
+	})
 	if said.Class != "" {
 		unasked(out, said)
 		return
@@ -218,7 +220,7 @@ func (c *Coordinator) learn(r *run, t *state.Task, set *task.WorkspaceSettings, 
 	}
 	lessons := make([]memory.Lesson, len(texts))
 	for i, text := range texts {
-		lessons[i] = memory.NewLesson(text, "task "+t.ID, c.cfg.Now())
+		lessons[i] = memory.NewLesson(text, "task "+t.ID, c.Config.Now())
 	}
 	var left []memory.Lesson
 	err := c.hasMoved(r, t)
@@ -240,7 +242,7 @@ func (c *Coordinator) prepareJudge(r *run, t *state.Task, set *task.WorkspaceSet
 	turn := task.Turn{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName), Workspace: filepath.Join(dir, "empty"),
 		Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true,
-		Limits: task.RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
+		Limits: task.RunLimits{Idle: c.Config.IdleTimeout, Startup: c.Config.StartupTimeout, Grace: c.Config.Grace},
 	}
 	err := c.makeDir(turn.Workspace)
 	if err == nil {

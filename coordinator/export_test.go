@@ -2,7 +2,7 @@ package coordinator
 
 import (
 	"context"
-	"errors"
+	"sync"
 
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -13,16 +13,14 @@ import (
 // OpenUnwatched is Open without the watch of tasks.md, whose waiting for the kernel
 // would stop the clock of a test's bubble.
 func OpenUnwatched(cfg task.Config) (*Coordinator, error) {
-	c := newCoordinator(cfg)
-	c.unwatched = true
-	return c.open()
+	cfg.Unwatched = true
+	return Open(cfg)
 }
 
 // OpenOn is OpenUnwatched with the ledger on a file system of the test's.
 func OpenOn(cfg task.Config, fs durable.FS) (*Coordinator, error) {
-	c := newCoordinator(cfg)
-	c.unwatched, c.fs = true, fs
-	return c.open()
+	cfg.FS = fs
+	return OpenUnwatched(cfg)
 }
 
 // NativeFields reads the native sessions that a journal names.
@@ -32,7 +30,7 @@ var NativeFields = nativeFields
 func (c *Coordinator) SubmitSlowly(ctx context.Context, s task.TaskSpec, then func()) (state.Task, error) {
 	in, err := c.newIntake(ctx, request{specs: []task.TaskSpec{s}})
 	if err == nil {
-		err = c.update(ctx, in.record)
+		err = c.Update(ctx, in.record)
 	}
 	if err != nil {
 		return state.Task{}, err
@@ -42,21 +40,23 @@ func (c *Coordinator) SubmitSlowly(ctx context.Context, s task.TaskSpec, then fu
 	return tasks[0], err
 }
 
-// Occupy calls f on the ledger's goroutine.
+// Occupy calls f on the ledger's goroutine, when it has written something.
 func (c *Coordinator) Occupy(f func()) error {
-	err := c.update(context.Background(), func(*ledger.Tx) error {
-		f()
-		return errPreview
+	occupy := sync.OnceFunc(f)
+	c.Listen(task.Hooks{
+		Committed: func(w *ledger.Commit) {
+			c.committed(w)
+			occupy()
+		},
+		Applied: c.endChanged, Changed: c.counters.change, Wake: c.poke,
 	})
-	if errors.Is(err, errPreview) {
-		return nil
-	}
-	return err
+	r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
+	return c.Append(r.Add(state.KeyReason, "occupied"))
 }
 
 // Append appends records as they are.
 func (c *Coordinator) Append(records ...*ledger.Record) error {
-	return c.update(context.Background(), func(tx *ledger.Tx) error {
+	return c.Update(context.Background(), func(_ *state.State, tx *ledger.Tx) error {
 		for _, r := range records {
 			tx.Append(r)
 		}

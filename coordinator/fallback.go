@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,25 +15,18 @@ import (
 // fallBack hands tasks that would start now, if their account did not cool down, to
 // the first of their fallback agents that can take them.
 func (c *Coordinator) fallBack() {
-	able := c.able(c.stranded())
-	if len(able) == 0 || len(c.handOvers(able)) == 0 {
+	lim := c.limits()
+	able := c.able(task.Read(c.Store, func(st *state.State) []state.Task { return st.Stranded(c.Config.Now(), lim) }))
+	if len(able) == 0 || len(task.Read(c.Store, func(st *state.State) []*ledger.Record { return c.handOvers(st, able, lim) })) == 0 {
 		return
 	}
-	err := c.exclusive(context.Background(), func(tx *ledger.Tx) error {
-		for _, r := range c.handOvers(able) {
+	err := c.Exclusive(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+		for _, r := range c.handOvers(st, able, lim) {
 			tx.Append(r)
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
-		c.trouble("tasks could not be handed to their fallback agents", err)
-	}
-}
-
-func (c *Coordinator) stranded() []state.Task {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Stranded(c.cfg.Now(), c.limits())
+	c.TroubleUnlessStopped("tasks could not be handed to their fallback agents", err)
 }
 
 // able says of all fallback agents of tasks whether they are there and logged in. It
@@ -44,7 +36,7 @@ func (c *Coordinator) able(tasks []state.Task) map[string]bool {
 	for _, t := range tasks {
 		for _, agent := range t.Fallback {
 			if _, asked := able[agent]; !asked {
-				able[agent] = c.cfg.Agents[agent] != nil && (c.cfg.AgentReady == nil || c.cfg.AgentReady(agent))
+				able[agent] = c.Config.Agents[agent] != nil && (c.Config.AgentReady == nil || c.Config.AgentReady(agent))
 			}
 		}
 	}
@@ -52,32 +44,30 @@ func (c *Coordinator) able(tasks []state.Task) map[string]bool {
 }
 
 // hasFallback reports whether an able agent takes a task over, now or when there is
-// a place for it. mu is held.
-func (c *Coordinator) hasFallback(t *state.Task, able map[string]bool, now time.Time) bool {
+// a place for it.
+func hasFallback(st *state.State, t *state.Task, able map[string]bool, now time.Time) bool {
 	return slices.ContainsFunc(t.Fallback, func(agent string) bool {
-		a := c.state.Account(agent)
+		a := st.Account(agent)
 		return agent != t.Agent && able[agent] && !a.Hold && !a.CoolUntil.After(now)
 	})
 }
 
 // handOvers gives a record for each task that an able agent takes over now. An
 // account that was limited itself takes one at a time, its own first.
-func (c *Coordinator) handOvers(able map[string]bool) (records []*ledger.Record) {
-	now := c.cfg.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Coordinator) handOvers(st *state.State, able map[string]bool, lim state.Limits) (records []*ledger.Record) {
+	now := c.Config.Now()
 	full := map[string]bool{}
-	for _, t := range c.state.Ready(now, c.limits()) {
+	for _, t := range st.Ready(now, lim) {
 		name := t.AccountName()
-		full[name] = c.state.Account(name).LimitWaits > 0
+		full[name] = st.Account(name).LimitWaits > 0
 	}
-	for _, t := range c.state.Stranded(now, c.limits()) {
+	for _, t := range st.Stranded(now, lim) {
 		for _, agent := range t.Fallback {
-			if agent == t.Agent || !able[agent] || full[agent] || !c.state.Open(agent, now, c.limits()) {
+			if agent == t.Agent || !able[agent] || full[agent] || !st.Open(agent, now, lim) {
 				continue
 			}
-			full[agent] = c.state.Account(agent).LimitWaits > 0
-			records = append(records, c.handOver(&t, agent, now))
+			full[agent] = st.Account(agent).LimitWaits > 0
+			records = append(records, c.handOver(st, &t, agent, now))
 			break
 		}
 	}
@@ -85,15 +75,15 @@ func (c *Coordinator) handOvers(able map[string]bool) (records []*ledger.Record)
 }
 
 // handOver gives the record with which a task goes to another agent, in a new
-// session there. mu is held.
-func (c *Coordinator) handOver(t *state.Task, agent string, now time.Time) *ledger.Record {
+// session there.
+func (c *Coordinator) handOver(st *state.State, t *state.Task, agent string, now time.Time) *ledger.Record {
 	rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })
-	until := c.state.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
+	until := st.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-	rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeySessionID, c.cfg.ID()).
+	rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeySessionID, c.Config.ID()).
 		Add(state.KeyFallback, strings.Join(rest, ", ")).
 		Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s carries it out in a new session", t.Agent, until, agent))
-	if model := c.workspace(t.Workspace).Models[agent]; model != t.Model {
+	if model := c.Workspace(t.Workspace).Models[agent]; model != t.Model {
 		rec.Add(state.KeyModel, model)
 	}
 	unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())

@@ -78,7 +78,7 @@ func (c *Coordinator) collect(workspace, runID string, spec []string) (taken []s
 	var problems []string
 	for _, path := range spec {
 		f, err := take(from, to, path)
-		if ShortageOf(err) != 0 {
+		if task.ShortageOf(err) != 0 {
 			return nil, &task.FileError{What: "output file", Path: path, Err: err}
 		}
 		if err != nil {

@@ -31,7 +31,7 @@ type place struct {
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	dir := t.TempDir()
-	p := &place{t: t, work: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), c: &Coordinator{cfg: task.Config{StateDir: filepath.Join(dir, "state")}}}
+	p := &place{t: t, work: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), c: &Coordinator{Store: &task.Store{Config: task.Config{StateDir: filepath.Join(dir, "state")}}}}
 	p.must(os.MkdirAll(filepath.Join(p.c.RunDir("r"), filesName), 0o700), os.Mkdir(p.work, 0o700), os.Mkdir(p.outside, 0o700))
 	p.must(os.WriteFile(filepath.Join(p.outside, "secret"), []byte(secret), 0o600))
 	return p

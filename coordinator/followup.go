@@ -18,7 +18,7 @@ import (
 // placesOf looks at the directory in which a follow-up of a task may be queued: before
 // the end is recorded, because a file system may keep us waiting. nil: it has none.
 func (c *Coordinator) placesOf(id string) map[string]*checkedWorkspace {
-	t, err := c.whole(id)
+	t, err := c.Whole(id)
 	if err != nil {
 		return map[string]*checkedWorkspace{} // the end notes why
 	}
@@ -41,13 +41,13 @@ func (c *Coordinator) placesOf(id string) map[string]*checkedWorkspace {
 // followUp gives the records of the task that is to follow the end that rec says;
 // there are none where nothing is to follow. If what is to follow cannot be queued,
 // it says so in rec. It is called on the log's goroutine, before rec is appended.
-func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) *ledger.Tx {
+func (c *Coordinator) followUp(st *state.State, rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) *ledger.Tx {
 	trigger := triggerOf(rec, findings)
 	if trigger == "" || places == nil {
 		return &ledger.Tx{}
 	}
 	tx := &ledger.Tx{}
-	t, err := c.whole(rec.ID)
+	t, err := c.WholeIn(st, rec.ID)
 	if err == nil {
 		endAs(&t, rec, findings)
 		text, own := c.followUpText(&t, trigger)
@@ -55,8 +55,8 @@ func (c *Coordinator) followUp(rec *ledger.Record, findings []state.Issue, place
 			trigger = state.OnIssue
 			text, own = c.followUpText(&t, trigger)
 		}
-		if text != "" && (own || c.depth(t.ID) < c.cfg.FollowUpDepth) { // a configured prompt is meant to end there: no note says so
-			err = c.recordFollowUp(&t, trigger, text, own, places, tx)
+		if text != "" && (own || st.Depth(t.ID, c.Config.FollowUpDepth) < c.Config.FollowUpDepth) { // a configured prompt is meant to end there: no note says so
+			err = c.recordFollowUp(st, &t, trigger, text, own, places, tx)
 		}
 	}
 	if err != nil {
@@ -94,7 +94,7 @@ func endAs(t *state.Task, rec *ledger.Record, findings []state.Issue) {
 // followUpText gives the template of a task's follow-up, and whether it is the task's
 // own; "" if there is to be none.
 func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) (text string, own bool) {
-	set := c.workspace(t.Workspace)
+	set := c.Workspace(t.Workspace)
 	text, configured := t.OnFailure, set.OnFailure
 	if trigger == state.OnIssue {
 		text, configured = t.OnIssue, set.OnIssue
@@ -108,7 +108,7 @@ func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) (text s
 
 // recordFollowUp takes in a follow-up of a task that ends just now. own says that the
 // task itself has asked for it.
-func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text string, own bool, places map[string]*checkedWorkspace, tx *ledger.Tx) error {
+func (c *Coordinator) recordFollowUp(st *state.State, t *state.Task, trigger state.Trigger, text string, own bool, places map[string]*checkedWorkspace, tx *ledger.Tx) error {
 	prompt, err := fillTemplate(text, t)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text 
 	}
 	spec := task.TaskSpec{
 		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
-		SessionKey: c.workspace(t.Workspace).TriggerSession,
+		SessionKey: c.Workspace(t.Workspace).TriggerSession,
 	}
 	if !own && t.Status != state.Done { // it is to look at what has failed: the command cannot be expected to pass
 		spec.VerifyCommand = task.NoVerify
@@ -131,7 +131,7 @@ func (c *Coordinator) recordFollowUp(t *state.Task, trigger state.Trigger, text 
 	if t.Trigger == state.ByAgent { // what follows it is its agent's wish as well
 		c.capBy(&in.list[0], t)
 	}
-	return in.record(tx)
+	return in.record(st, tx)
 }
 
 // maxNote bounds a sentence in a note, in bytes: it may tell of a text that a person
@@ -153,40 +153,31 @@ func addNote(rec *ledger.Record, text string) {
 	rec.Add(state.KeyNote, text)
 }
 
-// depth counts the tasks that led to one by queueing one another.
-func (c *Coordinator) depth(id string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Depth(id, c.cfg.FollowUpDepth)
-}
-
 // checkFamily says whether a task may queue one more, beside those that it has
 // queued and those that it queues just now: chains and families are bounded, so that
 // tasks that queue tasks come to an end. What its agent asks for and what is queued
 // at its ends are counted apart: neither takes the other's place.
-func (in *intake) checkFamily(s *submission) error {
+func (in *intake) checkFamily(st *state.State, s *submission) error {
 	c, now := in.c, 0
 	for i := range in.fresh {
 		if in.fresh[i].TriggeredBy == s.parent {
 			now++
 		}
 	}
-	c.mu.Lock()
-	have, who := c.state.Asked(s.parent), "the agent of task "+s.parent
+	have, who := st.Asked(s.parent), "the agent of task "+s.parent
 	if s.trigger != state.ByAgent {
-		have, who = len(c.state.FollowUps(s.parent))-have, "task "+s.parent
+		have, who = len(st.FollowUps(s.parent))-have, "task "+s.parent
 	}
-	c.mu.Unlock()
 	refused := func(key, format string, args ...any) error {
 		return &task.Error{Code: task.CodeForbidden, Message: fmt.Sprintf(format, args...), Hint: "queue it by hand, or set " + key + " in the configuration"}
 	}
-	switch depth := c.depth(s.parent); {
-	case c.cfg.FollowUpDepth == 0:
+	switch depth := st.Depth(s.parent, c.Config.FollowUpDepth); {
+	case c.Config.FollowUpDepth == 0:
 		return refused("follow_up_depth", "follow_up_depth is 0: no task queues another")
-	case depth >= c.cfg.FollowUpDepth:
-		return refused("follow_up_depth", "follow_up_depth is %d, and task %s is number %d of a chain", c.cfg.FollowUpDepth, s.parent, depth)
-	case have+now >= c.cfg.MaxFollowUps:
-		return refused("max_follow_ups", "max_follow_ups is %d, and %s has queued as many", c.cfg.MaxFollowUps, who)
+	case depth >= c.Config.FollowUpDepth:
+		return refused("follow_up_depth", "follow_up_depth is %d, and task %s is number %d of a chain", c.Config.FollowUpDepth, s.parent, depth)
+	case have+now >= c.Config.MaxFollowUps:
+		return refused("max_follow_ups", "max_follow_ups is %d, and %s has queued as many", c.Config.MaxFollowUps, who)
 	}
 	return nil
 }

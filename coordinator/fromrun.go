@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"stint/coordinator/task"
@@ -20,25 +21,29 @@ import (
 // task's run, and no user's: it is bounded like follow-ups, and what would give it
 // more than its own task has waits for a person.
 
+// ErrFromRun is what a run gets that asks for more than to queue tasks and to read.
+var ErrFromRun = &task.Error{
+	Code: task.CodeForbidden, Message: "a run may queue tasks and read, not change them",
+	Hint: "leave it to the user, who can do it outside of the run",
+}
+
 // taskOfRun returns the task that a run carries out, which asks for something.
-func (c *Coordinator) taskOfRun(run string) (state.Task, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	id, ok := c.state.RunningAs(run)
+func taskOfRun(st *state.State, run string) (state.Task, error) {
+	id, ok := st.RunningAs(run)
 	if !ok {
 		return state.Task{}, &task.Error{
 			Code: task.CodeForbidden, Message: fmt.Sprintf("run %s, which asks for it, does not run any more, or not here", run),
 			Hint: "a run queues tasks while it lasts, in the state directory that it belongs to",
 		}
 	}
-	t, _ := c.state.Peek(id)
+	t, _ := st.Peek(id)
 	return t, nil
 }
 
 // belongTo makes a submission that came from a run one of the run's task.
-func (in *intake) belongTo(s *submission, tx *ledger.Tx) error {
+func (in *intake) belongTo(st *state.State, s *submission, tx *ledger.Tx) error {
 	c := in.c
-	t, err := c.taskOfRun(s.FromRun)
+	t, err := taskOfRun(st, s.FromRun)
 	if err != nil {
 		return err
 	}
@@ -51,7 +56,7 @@ func (in *intake) belongTo(s *submission, tx *ledger.Tx) error {
 	c.runsMu.Unlock()
 	s.trigger = state.ByAgent
 	tx.Claim(string(ledger.KindTask) + " " + t.ID) // its end, and what else it queues, are decided after this
-	if why := in.exceeds(s, &t); why != "" {
+	if why := in.exceeds(st, s, &t); why != "" {
 		s.Hold, s.held = true, "an agent asked for it, "+why+" in stint show, then stint release "+s.ID
 	}
 	return nil
@@ -63,7 +68,7 @@ func (in *intake) belongTo(s *submission, tx *ledger.Tx) error {
 func (c *Coordinator) capBy(s *submission, t *state.Task) {
 	var capped []string
 	lower := func(field, to string) { capped = append(capped, strings.TrimSpace(field+" "+to)) }
-	set := c.workspace(s.Workspace)
+	set := c.Workspace(s.Workspace)
 	asks := state.Task{Workspace: s.Workspace, Timeout: s.Timeout, VerifyTimeout: s.VerifyTimeout, MaxIterations: s.MaxIterations, VerifyCommand: cmp.Or(s.VerifyCommand, set.VerifyCommand)}
 	isLonger := func(d, most time.Duration) bool { return most > 0 && (d == 0 || d > most) } // 0: without an end
 	const usual = 5
@@ -75,7 +80,7 @@ func (c *Coordinator) capBy(s *submission, t *state.Task) {
 	case most == 0 && s.MaxAttempts > 1: // with a number of its own it would be tried again after failures of other kinds
 		s.MaxAttempts = 0
 		lower(state.KeyMaxAttempts, "as configured")
-	case most > 0 && cmp.Or(s.MaxAttempts, set.MaxAttempts, c.cfg.MaxAttempts) > most:
+	case most > 0 && cmp.Or(s.MaxAttempts, set.MaxAttempts, c.Config.MaxAttempts) > most:
 		s.MaxAttempts = most
 		lower(state.KeyMaxAttempts, strconv.Itoa(most))
 	}
@@ -105,15 +110,15 @@ func (c *Coordinator) capBy(s *submission, t *state.Task) {
 
 // exceeds says what a submission asks for that the task t, whose run asks, does not
 // have itself, and where to look at it; "" if nothing.
-func (in *intake) exceeds(s *submission, t *state.Task) string {
+func (in *intake) exceeds(st *state.State, s *submission, t *state.Task) string {
 	var what, where []string
 	hold := func(is bool, why, field string) {
 		if is {
 			what, where = append(what, why), append(where, field)
 		}
 	}
-	configured := cmp.Or(in.c.workspace(s.Workspace).VerifyCommand, task.NoVerify)
-	model := in.c.workspace(t.Workspace).Models[s.Agent]
+	configured := cmp.Or(in.c.Workspace(s.Workspace).VerifyCommand, task.NoVerify)
+	model := in.c.Workspace(t.Workspace).Models[s.Agent]
 	if s.Agent == t.Agent {
 		model = t.Model
 	}
@@ -125,7 +130,7 @@ func (in *intake) exceeds(s *submission, t *state.Task) string {
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
 	hold(isOwn(s.Agent) && s.Model != "" && s.Model != model, "with another model", "model")
 	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
-	hold(in.isForeignSession(s, t), "in a session that is not its own", "session and prompt")
+	hold(in.isForeignSession(st, s, t), "in a session that is not its own", "session and prompt")
 	if len(what) == 0 {
 		return ""
 	}
@@ -142,10 +147,10 @@ func isGuarded(path, dir string) bool {
 // isForeignSession reports whether a submission goes on with a conversation that
 // neither the task t is in nor one that its agent has queued and that nobody had to
 // release or has moved: a person who does lets that one in.
-func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
+func (in *intake) isForeignSession(st *state.State, s *submission, t *state.Task) bool {
 	current := ""
 	if s.Continue {
-		current = in.currentSession(sessionPlace{s.lane(), s.Agent, s.Account})
+		current = in.currentSession(st, sessionPlace{s.lane(), s.Agent, s.Account})
 	}
 	is := func(x *state.Task) bool {
 		return (s.SessionKey == "" || x.SessionKey == s.SessionKey) && (!s.Continue || x.SessionID == current) && (s.AgentSession == "" || x.AgentSession == s.AgentSession)
@@ -153,14 +158,12 @@ func (in *intake) isForeignSession(s *submission, t *state.Task) bool {
 	if is(t) {
 		return false
 	}
-	in.c.mu.Lock()
-	defer in.c.mu.Unlock()
-	for _, id := range in.c.state.FollowUps(t.ID) {
-		if child, err := in.c.wholeOf(id); err == nil && child.Intake == state.IntakeOpen && is(&child) {
+	for _, id := range st.FollowUps(t.ID) {
+		if child, err := in.c.WholeIn(st, id); err == nil && child.Intake == state.IntakeOpen && is(&child) {
 			return false
 		}
 	}
-	return s.AgentSession != "" || s.Continue || in.c.state.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.c.cfg.Agents))) != ""
+	return s.AgentSession != "" || s.Continue || st.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.c.Config.Agents))) != ""
 }
 
 // misplaced says why a task must not begin in its workspace, which may be another
@@ -171,8 +174,8 @@ func (c *Coordinator) misplaced(t *state.Task) string {
 	if t.Workspace == "" { // a person has taken it out
 		return "the task has no workspace"
 	}
-	real, fromTask := withoutLinks(t.Workspace), t.Trigger != ""
-	moved, holdsState := real != t.Workspace, isBelow(c.cfg.StateDir, real)
+	real, fromTask := task.WithoutLinks(t.Workspace), t.Trigger != ""
+	moved, holdsState := real != t.Workspace, isBelow(c.Config.StateDir, real)
 	switch {
 	case holdsState && (moved || fromTask || t.WorkspaceByHand):
 		return "the state directory lies in the task's workspace, where the agent could change tasks"
@@ -191,7 +194,7 @@ func isMisplaced(why string) task.Outcome {
 // links, and one that is there now came later.
 func homeOf(t *state.Task) string {
 	if t.WorkspaceByHand {
-		return withoutLinks(t.Workspace)
+		return task.WithoutLinks(t.Workspace)
 	}
 	return t.Workspace
 }
@@ -202,7 +205,7 @@ func (c *Coordinator) hasMoved(r *run, t *state.Task) error {
 	if wrong := c.misplaced(t); wrong != "" {
 		return errors.New(wrong)
 	}
-	if real := withoutLinks(t.Workspace); t.Workspace == r.task.Workspace && real != r.home {
+	if real := task.WithoutLinks(t.Workspace); t.Workspace == r.task.Workspace && real != r.home {
 		return fmt.Errorf("the workspace %s leads to %s now", t.Workspace, real)
 	}
 	return nil
@@ -210,15 +213,13 @@ func (c *Coordinator) hasMoved(r *run, t *state.Task) error {
 
 // checkAwait refuses a task whose client is part of a run that may not wait for it. One
 // that is held is accepted, so that a person sees it; BeginWait refuses the wait.
-func (in *intake) checkAwait(s *submission, t *state.Task) error {
+func (in *intake) checkAwait(st *state.State, s *submission, t *state.Task) error {
 	if s.FromRun == "" || !s.Await || t.Hold {
 		return nil
 	}
 	child := *t
 	child.Account, child.Trigger = s.Account, state.ByAgent
-	in.c.mu.Lock()
-	defer in.c.mu.Unlock()
-	if why := in.c.mayNotWait(s.parent, &child); why != "" {
+	if why := in.c.mayNotWait(st, s.parent, &child); why != "" {
 		return &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for a new task: " + why, Hint: "stint task --parallel, without --after and --agent-session, or stint task -d"}
 	}
 	return nil
@@ -227,42 +228,39 @@ func (in *intake) checkAwait(s *submission, t *state.Task) error {
 // BeginWait notes that a run waits for a task until done is called, and lends its worker
 // to others meanwhile. It returns an error if the run may not wait for that task.
 func (c *Coordinator) BeginWait(run, ref string) (done func(), err error) {
-	id, err := c.find(ref)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	parent, runs := c.state.RunningAs(run)
-	t, _ := c.state.Peek(id)
-	if !runs || t.Status.Terminal() {
-		return func() {}, nil
-	}
-	if why := c.mayNotWait(parent, &t); why != "" {
-		hint := "stint show " + id + ", once this run has ended"
-		if t.Hold {
-			hint = "leave it to the user"
+	id, parent := "", ""
+	c.View(func(st *state.State) {
+		if id, err = task.FindIn(st, ref); err != nil {
+			return
 		}
-		return nil, &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for task " + id + ": " + why, Hint: hint}
+		waiting, runs := st.RunningAs(run)
+		t, _ := st.Peek(id)
+		if !runs || t.Status.Terminal() {
+			return
+		}
+		if why := c.mayNotWait(st, waiting, &t); why != "" {
+			hint := "stint show " + id + ", once this run has ended"
+			if t.Hold {
+				hint = "leave it to the user"
+			}
+			err = &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for task " + id + ": " + why, Hint: hint}
+			return
+		}
+		parent = waiting
+	})
+	if err != nil || parent == "" {
+		return func() {}, err
 	}
-	c.waits[parent] = append(c.waits[parent], id)
+	c.waits.add(parent, 1)
 	c.poke() // the worker that it lends is free
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		list := c.waits[parent]
-		i := slices.Index(list, id)
-		if c.waits[parent] = slices.Delete(list, i, i+1); len(list) == 1 {
-			delete(c.waits, parent)
-		}
-	}, nil
+	return func() { c.waits.add(parent, -1) }, nil
 }
 
 // mayNotWait returns why the run of the task parent may not wait for the task t; "" if it
 // may. A task with a lane of its own that comes after no other one needs nothing that a
 // waiting run has, but an account with a free slot and its agent's session: so no run waits
-// for one that cannot start before it ends. mu is held.
-func (c *Coordinator) mayNotWait(parent string, t *state.Task) string {
+// for one that cannot start before it ends.
+func (c *Coordinator) mayNotWait(st *state.State, parent string, t *state.Task) string {
 	switch {
 	case t.TriggeredBy != parent || t.Trigger != state.ByAgent:
 		return "it has not queued that task"
@@ -275,32 +273,40 @@ func (c *Coordinator) mayNotWait(parent string, t *state.Task) string {
 	case t.Status == state.Running:
 		return ""
 	}
-	if other, taken := c.state.Occupant(t); taken {
+	if other, taken := st.Occupant(t); taken {
 		return "its agent session is used by " + other
 	}
-	for _, id := range c.state.FilledBy(t.AccountName(), c.limits()) {
-		if id == parent || c.isWaiting(id) {
+	for _, id := range st.FilledBy(t.AccountName(), state.Limits{}) {
+		if id == parent || c.waits.has(id) {
 			return "account " + t.AccountName() + " has no slot left, and a run that waits has one"
 		}
 	}
 	return ""
 }
 
-// isWaiting reports whether the run of a task waits for one that has not ended. mu is
-// held.
-func (c *Coordinator) isWaiting(id string) bool {
-	return slices.ContainsFunc(c.waits[id], func(other string) bool {
-		t, ok := c.state.Peek(other)
-		return ok && !t.Status.Terminal()
-	})
+// waits counts for each running task the tasks that clients within its run wait for.
+type waits struct {
+	mu sync.Mutex // guards by
+	by map[string]int
 }
 
-// lent returns how many workers the runs that wait lend. mu is held.
-func (c *Coordinator) lent() (n int) {
-	for id := range c.waits {
-		if c.isWaiting(id) {
-			n++
-		}
+func (w *waits) add(task string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.by[task] += n; w.by[task] == 0 {
+		delete(w.by, task)
 	}
-	return n
+}
+
+func (w *waits) has(task string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.by[task] > 0
+}
+
+// lent returns how many workers the runs that wait lend.
+func (w *waits) lent() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.by)
 }

@@ -11,23 +11,26 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/state"
 )
 
 // Health says how the master is.
 func (c *Coordinator) Health() task.Health {
 	h := task.Health{
-		PID: os.Getpid(), Start: c.start.UTC(), Version: c.cfg.Version, Socket: c.cfg.Socket,
-		StateDir: c.cfg.StateDir, Background: c.cfg.Background, Status: c.status(), Postgres: c.mirrorStatus(),
+		PID: os.Getpid(), Start: c.start.UTC(), Version: c.Config.Version, Socket: c.Config.Socket,
+		StateDir: c.Config.StateDir, Background: c.Config.Background, Status: c.status(), Postgres: c.mirrorStatus(),
 	}
 	for _, f := range c.Findings() {
 		h.Findings = append(h.Findings, f.String())
 	}
+	h.Findings = append(h.Findings, c.Rejected()...)
+	h.Shortage, h.LastError = c.Shortage(), c.LastError()
+	c.View(func(st *state.State) {
+		h.Paused, h.PauseWhy = st.Paused()
+		h.Counts, h.Running = st.Counts(), st.Running()
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h.Findings = append(h.Findings, c.rejected...)
-	h.Paused, h.PauseWhy = c.state.Paused()
-	h.Shortage = c.shortage()
-	h.Counts, h.Running, h.LastError = c.state.Counts(), c.state.Running(), c.lastErr
 	h.HTTP, h.APIEnabled = c.http, c.http != ""
 	if c.httpErr != nil {
 		h.HTTPError = c.httpErr.Error()
@@ -37,10 +40,10 @@ func (c *Coordinator) Health() task.Health {
 
 // mirrorStatus gives how far the copy is, nil if there is none.
 func (c *Coordinator) mirrorStatus() *task.MirrorStatus {
-	if c.cfg.Mirror == nil {
+	if c.Config.Mirror == nil {
 		return nil
 	}
-	s := c.cfg.Mirror()
+	s := c.Config.Mirror()
 	return &s
 }
 
@@ -67,21 +70,17 @@ func (c *Coordinator) status() task.HealthStatus {
 	return task.HealthOK
 }
 
-// failedFor is how long a write to the journal that failed says something about the
-// next one: the disk may have room again, and nobody has tried.
-const failedFor = 30 * time.Second
-
 // diskTrouble says, as an *Error, why the journal cannot be written; nil if it can, or
 // nobody has tried of late.
 func (c *Coordinator) diskTrouble() error {
 	f := c.counters.failure()
 	switch {
-	case c.ledger.Err() != nil:
-		return c.stopped()
-	case f.err == nil || c.cfg.Now().Sub(f.at) >= failedFor:
+	case c.Err() != nil:
+		return c.StoppedError()
+	case f.err == nil || c.Config.Now().Sub(f.at) >= task.FailedFor:
 		return nil
 	case errors.Is(f.err, ledger.ErrFull):
-		return c.fullError()
+		return c.FullError()
 	}
 	return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the journal could not be written: %v", f.err), Hint: "check the disk"}
 }
@@ -108,15 +107,15 @@ type beat struct {
 // heartbeat writes heartbeat.json at once and then in each interval until ctx
 // ends. It is information, never a truth.
 func (c *Coordinator) heartbeat(ctx context.Context) {
-	tick := time.NewTicker(c.cfg.HeartbeatInterval)
+	tick := time.NewTicker(c.Config.HeartbeatInterval)
 	defer tick.Stop()
 	for seq := 1; ; seq++ {
-		data, err := json.MarshalIndent(beat{c.Health(), c.cfg.Now().UTC(), seq}, "", "  ")
-		if err == nil && !c.isGone() {
-			err = durable.WriteFile(durable.OS, c.cfg.HeartbeatPath, append(data, '\n'))
+		data, err := json.MarshalIndent(beat{c.Health(), c.Config.Now().UTC(), seq}, "", "  ")
+		if err == nil && !c.IsGone() {
+			err = durable.WriteFile(durable.OS, c.Config.HeartbeatPath, append(data, '\n'))
 		}
 		if err != nil {
-			c.trouble("the heartbeat could not be written", err)
+			c.Trouble("the heartbeat could not be written", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -25,14 +25,14 @@ func (c *Coordinator) Release(ctx context.Context, ref, by string) (state.Task, 
 func (c *Coordinator) setHold(ctx context.Context, ref, by string, hold bool) (state.Task, error) {
 	defer c.call()()
 	if !hold && c.isGoing() {
-		return state.Task{}, c.stopped()
+		return state.Task{}, c.StoppedError()
 	}
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
-	err = c.update(ctx, func(tx *ledger.Tx) error {
-		t, err := c.peek(id)
+	err = c.Update(ctx, func(st *state.State, tx *ledger.Tx) error {
+		t, err := task.PeekIn(st, id)
 		switch {
 		case err != nil:
 			return err
@@ -54,13 +54,13 @@ func (c *Coordinator) setHold(ctx context.Context, ref, by string, hold bool) (s
 		if !hold && t.Note != "" {
 			r.Add(state.KeyNote, "") // it says why the task was held
 		}
-		tx.Append(r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		tx.Append(r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
 		return nil
 	})
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.whole(id)
+	return c.Whole(id)
 }
 
 // Pause stops dispatch: nothing is started until Resume, over restarts too. What
@@ -76,18 +76,14 @@ func (c *Coordinator) Resume(ctx context.Context, by string) error {
 
 // Paused reports whether dispatch is stopped, and why.
 func (c *Coordinator) Paused() (paused bool, reason string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Paused()
+	c.View(func(st *state.State) { paused, reason = st.Paused() })
+	return paused, reason
 }
 
 func (c *Coordinator) setPaused(ctx context.Context, paused bool, reason, by string) error {
 	defer c.call()()
-	return c.update(ctx, func(tx *ledger.Tx) error {
-		c.mu.Lock()
-		was, why := c.state.Paused()
-		c.mu.Unlock()
-		if was == paused && why == reason {
+	return c.Update(ctx, func(st *state.State, tx *ledger.Tx) error {
+		if was, why := st.Paused(); was == paused && why == reason {
 			return nil
 		}
 		r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
@@ -96,7 +92,7 @@ func (c *Coordinator) setPaused(ctx context.Context, paused bool, reason, by str
 			value = "true"
 		}
 		tx.Append(r.Add(state.KeyPaused, value).Add(state.KeyReason, reason).Add(state.KeyBy, by).
-			Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+			Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
 		return nil
 	})
 }

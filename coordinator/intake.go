@@ -87,7 +87,7 @@ func (c *Coordinator) take(ctx context.Context, req request) ([]state.Task, erro
 	if tasks, err := in.again(ctx); tasks != nil || err != nil {
 		return tasks, err
 	}
-	if err := c.update(ctx, in.record); err != nil {
+	if err := c.Update(ctx, in.record); err != nil {
 		return nil, err
 	}
 	return in.tasks()
@@ -112,11 +112,9 @@ func (in *intake) tasks() (tasks []state.Task, err error) {
 // show makes t the whole new task of spec i. The texts of one that has not run are those
 // of the spec: to read thousands back takes longer than all the rest.
 func (in *intake) show(t *state.Task, i int) (err error) {
-	in.c.mu.Lock()
-	defer in.c.mu.Unlock()
-	*t, _ = in.c.state.Peek(in.ids[i])
+	*t, _ = in.c.Peek(in.ids[i])
 	if t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
-		*t, err = in.c.wholeOf(in.ids[i])
+		*t, err = in.c.Whole(in.ids[i])
 		return err
 	}
 	s := &in.list[i]
@@ -128,7 +126,7 @@ func (in *intake) show(t *state.Task, i int) (err error) {
 func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, error) {
 	specs := req.specs
 	if c.isGoing() {
-		return nil, c.stopped()
+		return nil, c.StoppedError()
 	}
 	switch {
 	case len(specs) == 0:
@@ -164,7 +162,8 @@ func (in *intake) add(s submission) error {
 	if s.FromRun != "" {
 		s.AllowStateInWorkspace = false // no run gives itself that right
 		var err error
-		if by, err = in.c.taskOfRun(s.FromRun); err != nil {
+		in.c.View(func(st *state.State) { by, err = taskOfRun(st, s.FromRun) })
+		if err != nil {
 			return err
 		}
 		in.runAgent = by.Agent
@@ -199,7 +198,7 @@ func (in *intake) check(s *submission) error {
 		return err
 	}
 	if s.ID == "" {
-		s.ID = in.c.cfg.ID()
+		s.ID = in.c.Config.ID()
 	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
 		return task.Wrong("id", "leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
 	}
@@ -222,15 +221,17 @@ func (in *intake) check(s *submission) error {
 // submission continues the conversation without a name, if that was used before.
 func (c *Coordinator) lookForNamed(s *submission) {
 	const most = 100 // sessions that are looked at: the last task of each may have to be read
-	c.mu.Lock()
-	current, _ := c.state.CurrentSession(s.lane(), s.Agent, s.Account)
-	sessions := c.state.Sessions()
-	c.mu.Unlock()
+	var current state.Session
+	var sessions []state.Session
+	c.View(func(st *state.State) {
+		current, _ = st.CurrentSession(s.lane(), s.Agent, s.Account)
+		sessions = st.Sessions()
+	})
 	for _, named := range sessions[:min(len(sessions), most)] {
 		if !named.UpdatedAt.After(current.UpdatedAt) {
 			return
 		}
-		if last, err := c.whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
+		if last, err := c.Whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
 			s.since = named.Key
 			break
 		}
@@ -253,7 +254,7 @@ func checkFields(s *task.TaskSpec) error {
 
 // checkNotPast refuses a time that has passed.
 func (in *intake) checkNotPast(s *task.TaskSpec) error {
-	now := in.c.cfg.Now()
+	now := in.c.Config.Now()
 	if s.NotBefore.IsZero() || !s.NotBefore.Before(now.Add(-clockDifference)) {
 		return nil
 	}
@@ -275,7 +276,7 @@ func (in *intake) fillAgent(s *submission) {
 	}
 	if s.Agent = cmp.Or(s.Agent, s.DefaultAgent); s.Agent == "" {
 		if in.agent == "" {
-			in.agent = in.c.cfg.DefaultAgent()
+			in.agent = in.c.Config.DefaultAgent()
 		}
 		s.Agent = in.agent
 	}
@@ -285,9 +286,7 @@ func (in *intake) fillAgent(s *submission) {
 }
 
 func (in *intake) laneAgent(lane string) string {
-	in.c.mu.Lock()
-	defer in.c.mu.Unlock()
-	return in.c.state.LaneAgent(lane, slices.Sorted(maps.Keys(in.c.cfg.Agents)))
+	return task.Read(in.c.Store, func(st *state.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.c.Config.Agents))) })
 }
 
 // lane gives the lane that the task has unless it is parallel.
@@ -324,20 +323,20 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 	if s.AgentSession == "" {
 		return "", nil
 	}
-	in.c.mu.Lock()
-	owner, ok := in.c.state.NativeOwner(s.AgentSession)
-	in.c.mu.Unlock()
+	var owner string
+	ok := false
+	in.c.View(func(st *state.State) { owner, ok = st.NativeOwner(s.AgentSession) })
 	if ok {
 		return owner, nil
 	}
 	if in.natives == nil {
-		natives, err := nativeFields(filepath.Join(in.c.cfg.StateDir, ledger.JournalName))
+		natives, err := nativeFields(filepath.Join(in.c.Config.StateDir, ledger.JournalName))
 		if err != nil {
 			return "", fmt.Errorf("look whose session %s is: %w", s.AgentSession, err)
 		}
 		in.natives = natives
 	}
-	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.c.cfg.Agents))...) {
+	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.c.Config.Agents))...) {
 		if in.natives[nativeField(agent, s.AgentSession)] {
 			return agent, nil
 		}
@@ -388,10 +387,10 @@ func nativeFields(journal string) (map[string]bool, error) {
 
 // checkAgentName says what is wrong with the name of an agent.
 func (c *Coordinator) checkAgentName(name string) error {
-	if c.cfg.Agents[name] != nil {
+	if c.Config.Agents[name] != nil {
 		return nil
 	}
-	known := slices.Sorted(maps.Keys(c.cfg.Agents))
+	known := slices.Sorted(maps.Keys(c.Config.Agents))
 	if near := state.Nearest(strings.ToLower(name), known); near != "" {
 		return task.Wrong("agent", "stint doctor", "there is no agent %q; did you mean %s?", name, near)
 	}
@@ -404,7 +403,7 @@ func (in *intake) checkPlace(s *submission) error {
 	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
 		return nil
 	}
-	if s.Workspace = cmp.Or(s.Workspace, in.c.cfg.WorkspaceRoot); s.Workspace == "" {
+	if s.Workspace = cmp.Or(s.Workspace, in.c.Config.WorkspaceRoot); s.Workspace == "" {
 		return task.Wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
 	}
 	w, checked := in.seen[s.Workspace]
@@ -417,7 +416,7 @@ func (in *intake) checkPlace(s *submission) error {
 		return w.err
 	case w.holdsState && !s.AllowStateInWorkspace:
 		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
-			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.c.cfg.StateDir, s.Workspace)
+			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.c.Config.StateDir, s.Workspace)
 	}
 	if s.Workspace = w.path; !task.IsNamedLane(s.SessionKey) { // else it is in the lane of its session
 		s.root = w.lane()
@@ -429,7 +428,7 @@ func (in *intake) checkPlace(s *submission) error {
 // log's goroutine.
 func (c *Coordinator) lookAt(dir string) *checkedWorkspace {
 	path, err := resolveWorkspace(dir)
-	return &checkedWorkspace{path: path, holdsState: err == nil && isWithin(c.home, path), err: err}
+	return &checkedWorkspace{path: path, holdsState: err == nil && isWithin(c.Home, path), err: err}
 }
 
 // lane gives the directory whose lane is the workspace's own; "" if no task can work
@@ -462,25 +461,23 @@ func (in *intake) checkTwins() error {
 
 // record appends the records of all specs that ask for something new. The log may
 // call it more than once.
-func (in *intake) record(tx *ledger.Tx) error {
+func (in *intake) record(st *state.State, tx *ledger.Tx) error {
 	n := len(in.list)
 	in.ids, in.old, in.fresh, in.begun = make([]string, n), make([]*state.Task, n), make([]state.Task, 0, n), map[sessionPlace]string{}
 	if in.key != "" {
-		if err := in.checkShared(tx); err != nil {
+		if err := in.checkShared(st, tx); err != nil {
 			return err
 		}
 	}
 	for i := range in.list {
-		if err := in.recordOne(tx, i); err != nil {
+		if err := in.recordOne(st, tx, i); err != nil {
 			return in.at(i, err)
 		}
 	}
-	if err := in.checkRoom(tx); err != nil {
+	if err := in.checkRoom(st, tx); err != nil {
 		return err
 	}
-	in.c.mu.Lock()
-	err := in.c.state.CheckOrder(in.fresh)
-	in.c.mu.Unlock()
+	err := st.CheckOrder(in.fresh)
 	var cycle *state.CycleError
 	if errors.As(err, &cycle) {
 		return in.at(in.index[cycle.IDs[0]], task.Wrong("after", "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text))
@@ -490,15 +487,13 @@ func (in *intake) record(tx *ledger.Tx) error {
 
 // checkRoom refuses what a client would put into a queue that is full with it. What the
 // master queues itself, to follow a task that has ended, has a bound of its own.
-func (in *intake) checkRoom(tx *ledger.Tx) error {
-	most, n := in.c.cfg.MaxQueued, len(in.fresh)
+func (in *intake) checkRoom(st *state.State, tx *ledger.Tx) error {
+	most, n := in.c.Config.MaxQueued, len(in.fresh)
 	tx.Count(n)
 	if most == 0 || n == 0 || in.list[0].by() == "" {
 		return nil
 	}
-	in.c.mu.Lock()
-	waiting := in.c.state.Queued() + tx.Ahead()
-	in.c.mu.Unlock()
+	waiting := st.Queued() + tx.Ahead()
 	if waiting+n <= most {
 		return nil
 	}
@@ -508,9 +503,9 @@ func (in *intake) checkRoom(tx *ledger.Tx) error {
 	}
 }
 
-func (in *intake) recordOne(tx *ledger.Tx, i int) error {
+func (in *intake) recordOne(st *state.State, tx *ledger.Tx, i int) error {
 	s := &in.list[i]
-	old, err := in.known(s)
+	old, err := in.known(st, s)
 	if err != nil {
 		return err
 	}
@@ -518,16 +513,16 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 		in.ids[i], in.old[i] = old.ID, old
 		return nil
 	}
-	if err := in.resolveAfter(s); err != nil {
+	if err := in.resolveAfter(st, s); err != nil {
 		return err
 	}
 	if s.FromRun != "" {
-		if err := in.belongTo(s, tx); err != nil {
+		if err := in.belongTo(st, s, tx); err != nil {
 			return err
 		}
 	}
 	if s.parent != "" {
-		if err := in.checkFamily(s); err != nil {
+		if err := in.checkFamily(st, s); err != nil {
 			return err
 		}
 	}
@@ -537,9 +532,9 @@ func (in *intake) recordOne(tx *ledger.Tx, i int) error {
 	in.fresh = append(in.fresh, state.Task{})
 	t := &in.fresh[len(in.fresh)-1]
 	*t = state.Task{ID: s.ID, Status: state.Queued, Hold: s.Hold, After: s.after, TriggeredBy: s.parent, Agent: s.Agent, AgentSession: s.AgentSession}
-	t.SessionKey, t.SessionID, err = in.sessionFor(s, in.c.resumeOf(s), tx)
+	t.SessionKey, t.SessionID, err = in.sessionFor(st, s, in.c.resumeOf(s), tx)
 	if err == nil {
-		err = in.checkAwait(s, t)
+		err = in.checkAwait(st, s, t)
 	}
 	if err != nil {
 		return err
@@ -563,7 +558,7 @@ const maxAfter = 1000
 
 // resolveAfter finds the tasks that a spec comes after: of those that are given
 // together, or of those that are there.
-func (in *intake) resolveAfter(s *submission) error {
+func (in *intake) resolveAfter(st *state.State, s *submission) error {
 	s.after = nil
 	if len(s.After) > maxAfter {
 		return task.Wrong("after", "let it come after the last of them", "a task can come after %d others, not %d", maxAfter, len(s.After))
@@ -572,7 +567,7 @@ func (in *intake) resolveAfter(s *submission) error {
 		id := ref
 		if _, together := in.index[ref]; !together {
 			var err error
-			if id, err = in.c.find(ref); err != nil {
+			if id, err = task.FindIn(st, ref); err != nil {
 				return task.InField("after", err)
 			}
 		}
@@ -631,13 +626,13 @@ func (s *submission) isCarriedOutBy(t *state.Task) bool {
 
 // resumeOf gives the resume policy of a spec.
 func (c *Coordinator) resumeOf(s *submission) string {
-	return cmp.Or(s.Resume, c.workspace(s.Workspace).ResumePolicy, c.cfg.ResumePolicy, "auto")
+	return cmp.Or(s.Resume, c.Workspace(s.Workspace).ResumePolicy, c.Config.ResumePolicy, "auto")
 }
 
 // newTask makes the record of a new task, whose lane and session t has.
 func (c *Coordinator) newTask(s *submission, t *state.Task) (*ledger.Record, error) {
-	now := state.FormatTime(c.cfg.Now())
-	set := c.workspace(s.Workspace)
+	now := state.FormatTime(c.Config.Now())
+	set := c.Workspace(s.Workspace)
 	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID, Fields: make([]ledger.Pair, 0, 16)} // more than most need
 	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, t.SessionKey).Add(state.KeySessionID, t.SessionID).
 		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
@@ -707,14 +702,14 @@ func (s *submission) addRest(r *ledger.Record) error {
 // sessionFor decides about lane and session of a new task. A session is context,
 // a lane is order: a named session is both; without a name, the lane is the
 // directory's and the session is new, unless the task continues the last one.
-func (in *intake) sessionFor(s *submission, resume string, tx *ledger.Tx) (lane, id string, err error) {
+func (in *intake) sessionFor(st *state.State, s *submission, resume string, tx *ledger.Tx) (lane, id string, err error) {
 	if s.Parallel {
-		return state.LanePrefixTask + s.ID, in.c.cfg.ID(), nil
+		return state.LanePrefixTask + s.ID, in.c.Config.ID(), nil
 	}
 	at := sessionPlace{s.lane(), s.Agent, s.Account}
 	goesOn := s.SessionKey != "" || s.Continue
 	if goesOn && resume != "never" && s.AgentSession == "" {
-		id = in.currentSession(at)
+		id = in.currentSession(st, at)
 		if id == "" && s.Continue {
 			what, hint := fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(at.lane, state.LanePrefixDir)), "leave --continue out"
 			if s.since != "" {
@@ -727,7 +722,7 @@ func (in *intake) sessionFor(s *submission, resume string, tx *ledger.Tx) (lane,
 		}
 	}
 	if id == "" {
-		id = in.c.cfg.ID()
+		id = in.c.Config.ID()
 	}
 	if in.isMany() {
 		in.begun[at] = id
@@ -737,12 +732,10 @@ func (in *intake) sessionFor(s *submission, resume string, tx *ledger.Tx) (lane,
 
 // currentSession gives the session that the next task there goes on with, "" if
 // there is none yet. Those of the tasks that are taken in just now count.
-func (in *intake) currentSession(at sessionPlace) string {
+func (in *intake) currentSession(st *state.State, at sessionPlace) string {
 	if id, ok := in.begun[at]; ok {
 		return id
 	}
-	in.c.mu.Lock()
-	defer in.c.mu.Unlock()
-	current, _ := in.c.state.CurrentSession(at.lane, at.agent, at.account)
+	current, _ := st.CurrentSession(at.lane, at.agent, at.account)
 	return current.ID
 }

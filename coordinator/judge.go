@@ -47,7 +47,7 @@ type verdict struct {
 //	network, stalled, session-busy   yes                 queued with backoff; dead when the attempts are used up
 //	exit, timeout, output-missing,   yes                 failed; where the task itself says maxAttempts: queued with
 //	verify                                               backoff, dead when they are used up
-func (c *Coordinator) judge(t *state.Task, out task.Outcome, now time.Time) verdict {
+func (c *Coordinator) judge(st *state.State, t *state.Task, out task.Outcome, now time.Time, closing bool) verdict {
 	v := verdictOf(t, state.Failed)
 	v.reason = out.Class
 	switch out.Class {
@@ -56,13 +56,13 @@ func (c *Coordinator) judge(t *state.Task, out task.Outcome, now time.Time) verd
 	case state.ClassCanceled:
 		v.status = state.Canceled
 	case state.ClassInterrupted:
-		c.judgeInterrupted(&v, t, out, now)
+		c.judgeInterrupted(&v, t, out, now, closing)
 	case state.ClassRateLimited:
-		c.judgeLimit(&v, t, out, now)
+		c.judgeLimit(st, &v, t, out, now)
 	case state.ClassAuth:
 		v.account = holdRecord(t, cmp.Or(out.Error, "not logged in")) // the provider may want something else
 	case state.ClassAgentMissing:
-		c.judgeMissing(&v, t, out)
+		c.judgeMissing(st, &v, t, out)
 	case state.ClassSessionLost, state.ClassContextFull:
 		c.judgeSession(&v, t, out)
 	case state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
@@ -73,7 +73,7 @@ func (c *Coordinator) judge(t *state.Task, out task.Outcome, now time.Time) verd
 		}
 	}
 	if v.account == nil {
-		v.account = c.gotThrough(t, out.Class)
+		v.account = gotThrough(st, t, out.Class)
 	}
 	return v
 }
@@ -84,7 +84,7 @@ func (c *Coordinator) judgeSession(v *verdict, t *state.Task, out task.Outcome) 
 	switch {
 	case full && out.Fresh:
 		v.why = "this was a new conversation: split the task, or make it smaller"
-	case c.cfg.ResumeMissing != "error":
+	case c.Config.ResumeMissing != "error":
 		v.status, v.attempt, v.loseSession = state.Queued, t.Attempt-1, true
 		v.note = "the agent's session is gone; a new one was begun"
 		if full {
@@ -104,16 +104,16 @@ func verdictOf(t *state.Task, status state.Status) verdict {
 // judgeInterrupted queues a task again that did not fail by itself. If the master
 // goes on, what was in the way (a killed gate) may still be there a moment later: the
 // next try waits. Nobody's retries are used up by a shortage, for which all tasks wait.
-func (c *Coordinator) judgeInterrupted(v *verdict, t *state.Task, out task.Outcome, now time.Time) {
+func (c *Coordinator) judgeInterrupted(v *verdict, t *state.Task, out task.Outcome, now time.Time, closing bool) {
 	v.status, v.attempt = state.Queued, t.Attempt-1
 	if out.Shortage != 0 {
 		return
 	}
 	v.retries++
 	switch {
-	case v.retries > c.cfg.MaxRetries:
+	case v.retries > c.Config.MaxRetries:
 		v.status = state.Dead
-	case !c.isGoing():
+	case !closing:
 		v.notBefore = now.Add(c.backoff(t.Retries))
 	}
 }
@@ -123,10 +123,10 @@ func (c *Coordinator) judgeInterrupted(v *verdict, t *state.Task, out task.Outco
 func (c *Coordinator) judgeRetry(v *verdict, t *state.Task, now time.Time) {
 	limit := t.MaxAttempts
 	if limit == 0 {
-		limit = c.workspace(t.Workspace).MaxAttempts
+		limit = c.Workspace(t.Workspace).MaxAttempts
 	}
 	if limit == 0 {
-		limit = c.cfg.MaxAttempts
+		limit = c.Config.MaxAttempts
 	}
 	switch {
 	case t.Attempt < limit:
@@ -147,14 +147,14 @@ func holdRecord(t *state.Task, why string) *ledger.Record {
 
 // backoff is the wait after the n-th failure (from 0): base·2^n, at most the
 // maximum, and of that a random part between half and all.
-func (c *Coordinator) backoff(n int) time.Duration { return c.backoffUpTo(c.cfg.BackoffMax, n) }
+func (c *Coordinator) backoff(n int) time.Duration { return c.backoffUpTo(c.Config.BackoffMax, n) }
 
 func (c *Coordinator) backoffUpTo(most time.Duration, n int) time.Duration {
-	d := float64(c.cfg.BackoffBase) * math.Pow(2, float64(min(n, 30)))
+	d := float64(c.Config.BackoffBase) * math.Pow(2, float64(min(n, 30)))
 	return c.spread(min(d, float64(most)))
 }
 
 // spread gives a random part of a wait between half and all.
 func (c *Coordinator) spread(d float64) time.Duration {
-	return time.Duration(d * (0.5 + 0.5*c.cfg.Rand()))
+	return time.Duration(d * (0.5 + 0.5*c.Config.Rand()))
 }

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,8 +19,8 @@ import (
 
 // judgeLimit lets a task wait for its account. The wait stands in the account's
 // record alone: whoever takes it away there lets all tasks go on.
-func (c *Coordinator) judgeLimit(v *verdict, t *state.Task, out task.Outcome, now time.Time) {
-	a, record := c.coolDown(c.account(t), out.RetryAt, now)
+func (c *Coordinator) judgeLimit(st *state.State, v *verdict, t *state.Task, out task.Outcome, now time.Time) {
+	a, record := c.coolDown(st.Account(t.AccountName()), out.RetryAt, now)
 	v.account = record
 	if a.Guessed {
 		v.limitSince = t.LimitSince
@@ -44,18 +43,12 @@ func (c *Coordinator) maxLimitWait(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.MaxLimitWait); err == nil {
 		return d
 	}
-	return c.cfg.MaxLimitWait
+	return c.Config.MaxLimitWait
 }
 
 // waitedTooLong says why a task does not wait any longer, and what helps.
 func waitedTooLong(most time.Duration) string {
 	return fmt.Sprintf("the provider names no end of this limit, and the next try would come after max_limit_wait (%s): raise it, or name agents to take over with --fallback", most)
-}
-
-func (c *Coordinator) account(t *state.Task) state.Account {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Account(t.AccountName())
 }
 
 // maxLimitBackoff is the longest wait for a limit whose end nobody has named.
@@ -93,7 +86,7 @@ func (c *Coordinator) coolDown(a state.Account, named, now time.Time) (state.Acc
 // other: a run that began after the cool-down has shown that the provider answers
 // again. nil if the run does not show it. A run in which the task's agent is not
 // asked shows nothing.
-func (c *Coordinator) gotThrough(t *state.Task, class state.Class) *ledger.Record {
+func gotThrough(st *state.State, t *state.Task, class state.Class) *ledger.Record {
 	if t.Phase != "" {
 		return nil
 	}
@@ -102,7 +95,7 @@ func (c *Coordinator) gotThrough(t *state.Task, class state.Class) *ledger.Recor
 	default:
 		return nil // it may not have come as far as the provider
 	}
-	a := c.account(t)
+	a := st.Account(t.AccountName())
 	if a.LimitWaits == 0 || t.RunStartedAt.Before(a.CoolUntil) {
 		return nil
 	}
@@ -116,25 +109,27 @@ func (c *Coordinator) gotThrough(t *state.Task, class state.Class) *ledger.Recor
 // noteAnswer is gotThrough for a run that is at work: its agent has said something,
 // so the account's other tasks need not wait until it ends, which may take long.
 func (c *Coordinator) noteAnswer(t *state.Task) {
-	if c.gotThrough(t, "") == nil {
+	if task.Read(c.Store, func(st *state.State) *ledger.Record { return gotThrough(st, t, "") }) == nil {
 		return
 	}
-	err := c.update(context.Background(), func(tx *ledger.Tx) error {
-		if r := c.gotThrough(t, ""); r != nil {
+	err := c.Update(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+		if r := gotThrough(st, t, ""); r != nil {
 			tx.Append(r)
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
-		c.trouble("that a rate limit has passed could not be recorded", err)
-	}
+	c.TroubleUnlessStopped("that a rate limit has passed could not be recorded", err)
 }
 
 // failUnwilling ends the tasks that do not wait for a rate limit as long as they
 // would have to: what was told not to wait has failed, the others are dead.
 func (c *Coordinator) failUnwilling() {
-	able := c.able(c.unwilling(nil))
-	list := c.unwilling(able)
+	unwilling := func(able map[string]bool) (list []state.Task) {
+		c.View(func(st *state.State) { list = c.unwilling(st, able) })
+		return list
+	}
+	able := c.able(unwilling(nil))
+	list := unwilling(able)
 	if len(list) == 0 {
 		return
 	}
@@ -143,8 +138,8 @@ func (c *Coordinator) failUnwilling() {
 	for i := 0; i < len(list) && places == nil; i++ { // one follow-up at a time: the next may go on with its session
 		places, ends[list[i].ID] = c.placesOf(list[i].ID), true
 	}
-	err := c.exclusive(context.Background(), func(tx *ledger.Tx) error {
-		for _, t := range c.unwilling(able) {
+	err := c.Exclusive(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+		for _, t := range c.unwilling(st, able) {
 			if !ends[t.ID] {
 				continue // the record wakes the dispatcher, which comes back
 			}
@@ -155,21 +150,17 @@ func (c *Coordinator) failUnwilling() {
 			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			rec.Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited)).
 				Add(state.KeyError, "account "+t.AccountName()+" "+what).
-				Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
-			c.end(tx, rec, nil, places)
+				Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now()))
+			c.end(st, tx, rec, nil, places)
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
-		c.trouble("tasks that do not wait for a rate limit could not be ended", err)
-	}
+	c.TroubleUnlessStopped("tasks that do not wait for a rate limit could not be ended", err)
 }
 
 // unwilling gives the queued tasks that do not wait for a rate limit as long as they
 // would have to, and that no able agent takes over.
-func (c *Coordinator) unwilling(able map[string]bool) []state.Task {
-	now := c.cfg.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.DeleteFunc(c.state.Unwilling(now, c.cfg.MaxLimitWait), func(t state.Task) bool { return c.hasFallback(&t, able, now) })
+func (c *Coordinator) unwilling(st *state.State, able map[string]bool) []state.Task {
+	now := c.Config.Now()
+	return slices.DeleteFunc(st.Unwilling(now, c.Config.MaxLimitWait), func(t state.Task) bool { return hasFallback(st, &t, able, now) })
 }

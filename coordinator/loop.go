@@ -57,12 +57,12 @@ func (c *Coordinator) hasRound(t *state.Task, out *task.Outcome) bool {
 // changed meanwhile, in a first round. It may be the verify command that does it:
 // there is an end to it.
 func (c *Coordinator) beginsAnew(t *state.Task) bool {
-	return t.Reworded && t.Requeues < c.cfg.MaxRetries
+	return t.Reworded && t.Requeues < c.Config.MaxRetries
 }
 
 // asEdited gives a task with what a person has changed since its run began.
 func (c *Coordinator) asEdited(t *state.Task) *state.Task {
-	if now, err := c.peek(t.ID); err == nil {
+	if now, err := c.Peek(t.ID); err == nil {
 		return &now
 	}
 	return t
@@ -72,64 +72,61 @@ func (c *Coordinator) maxIterations(t *state.Task) int {
 	if t.MaxIterations > 0 {
 		return t.MaxIterations
 	}
-	if n := c.workspace(t.Workspace).MaxIterations; n > 0 {
+	if n := c.Workspace(t.Workspace).MaxIterations; n > 0 {
 		return n
 	}
-	return c.cfg.MaxIterations
+	return c.Config.MaxIterations
 }
 
 // goOn records a step and gives the run that it begins; nil if none does: the step
 // waits in the queue, or the task was taken out of its run meanwhile.
 func (c *Coordinator) goOn(r *run, out *task.Outcome, s step) (next *run, err error) {
-	id := c.cfg.ID()
+	id := c.Config.ID()
 	c.carrySnapshot(r.id, id)
 	goes, places := false, c.placesOf(r.task.ID)
-	change := c.update
-	if s.phase == "" { // a turn of the agent looks at its account
-		change = c.exclusive
-	}
+	isTurn := s.phase == "" // which looks at its account
 	err = c.keepAnswer(r, out, func() error {
-		return c.insist(context.Background(), "a round", change, func(tx *ledger.Tx) error {
-			t, err := c.peek(r.task.ID)
+		leaving := c.isLeaving()
+		return c.UpdateWhenRoom(context.Background(), "a round", isTurn, func(st *state.State, tx *ledger.Tx) error {
+			t, err := task.PeekIn(st, r.task.ID)
 			if err != nil || t.Status != state.Running { // as stillRuns
 				goes = false
-				c.tally(r, out, places, tx)
+				c.tally(st, r, out, places, tx)
 				return nil
 			}
-			goes = !c.mustWait(r, &t, s)
-			tx.Append(c.stepRecord(r, out, &t, s, id, goes))
+			goes = !leaving && !c.mustWait(st, r, &t, s)
+			tx.Append(c.stepRecord(st, r, out, &t, s, id, goes))
 			return nil
 		})
 	})
-	c.keepSession(r.task.SessionID)
+	c.KeepSession(r.task.SessionID)
 	if err == nil && !goes {
 		_ = os.RemoveAll(c.RunDir(id)) // nobody carries out that run; a file that is left does no harm
 	}
 	if err != nil || !goes {
 		return nil, err
 	}
-	t, err := c.peek(r.task.ID)
+	t, err := c.Peek(r.task.ID)
 	if err != nil {
 		return nil, err
 	}
 	return c.become(r, id, &t, cmp.Or(out.Session, r.session)), nil
 }
 
-// mustWait reports whether a step is for the dispatcher to begin: the master is about
-// to go, a person has given the task, t now, another agent or lane or no workspace, or the agent's
-// account takes no turn now.
-func (c *Coordinator) mustWait(r *run, t *state.Task, s step) bool {
-	if t.Agent != r.task.Agent || t.Lane() != r.task.Lane() || t.Workspace == "" || c.isLeaving() {
+// mustWait reports whether a step is for the dispatcher to begin: a person has given the
+// task, t now, another agent or lane or no workspace, or the agent's account takes no turn now.
+func (c *Coordinator) mustWait(st *state.State, r *run, t *state.Task, s step) bool {
+	if t.Agent != r.task.Agent || t.Lane() != r.task.Lane() || t.Workspace == "" {
 		return true
 	}
-	a := c.account(t)
-	return s.phase == "" && (a.Hold || a.CoolUntil.After(c.cfg.Now()))
+	a := st.Account(t.AccountName())
+	return s.phase == "" && (a.Hold || a.CoolUntil.After(c.Config.Now()))
 }
 
 // become puts a run into the place of the one before it in its attempt. Whatever is not
 // named here begins anew.
 func (c *Coordinator) become(r *run, id string, t *state.Task, native string) *run {
-	next := &run{id: id, task: *t, begun: c.cfg.Now(), session: native, home: r.home, ctx: r.ctx, cancel: r.cancel}
+	next := &run{id: id, task: *t, begun: c.Config.Now(), session: native, home: r.home, ctx: r.ctx, cancel: r.cancel, recorded: true}
 	if t.Workspace != r.task.Workspace {
 		next.home = homeOf(t)
 	}
@@ -141,7 +138,7 @@ func (c *Coordinator) become(r *run, id string, t *state.Task, native string) *r
 
 // stepRecord says how a run has ended and what follows it: the run with that id, or,
 // if it does not go on at once, the step in its turn. t is the task as it is now.
-func (c *Coordinator) stepRecord(r *run, out *task.Outcome, t *state.Task, s step, id string, goes bool) *ledger.Record {
+func (c *Coordinator) stepRecord(st *state.State, r *run, out *task.Outcome, t *state.Task, s step, id string, goes bool) *ledger.Record {
 	v := verdictOf(&r.task, state.Running)
 	if !goes {
 		v.status, v.attempt = state.Queued, v.attempt-1
@@ -149,9 +146,9 @@ func (c *Coordinator) stepRecord(r *run, out *task.Outcome, t *state.Task, s ste
 	if s.phase == "" && c.beginsAnew(t) {
 		s.iteration, v.requeues = 1, v.requeues+1
 	}
-	rec := c.endRecord(r, out, &v)
+	rec := c.endRecord(st, r, out, &v)
 	if goes {
-		rec.Add(state.KeyRunID, id).Add(state.KeyStartedAt, state.FormatTime(c.cfg.Now()))
+		rec.Add(state.KeyRunID, id).Add(state.KeyStartedAt, state.FormatTime(c.Config.Now()))
 	} else if t.Agent != r.task.Agent { // its session and account are the other's
 		unset(rec, state.KeySessionID, t.SessionID == r.task.SessionID)
 		unset(rec, state.KeyAccount, t.Account == r.task.Agent)
@@ -172,7 +169,7 @@ const answerName = "answer"
 
 // verify runs the task's verify command.
 func (c *Coordinator) verify(r *run) task.Outcome {
-	t, err := c.whole(r.task.ID)
+	t, err := c.Whole(r.task.ID)
 	if err != nil {
 		return broken(err)
 	}
@@ -187,12 +184,12 @@ func (c *Coordinator) verify(r *run) task.Outcome {
 	if err := c.makeDir(c.RunDir(r.id)); err != nil {
 		return broken(err)
 	}
-	check := c.cfg.Shell.Verify(r.ctx, task.VerifyRun{
+	check := c.Config.Shell.Verify(r.ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
-		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(&t), Grace: c.cfg.Grace,
+		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(&t), Grace: c.Config.Grace,
 		Started: func() { c.begun(r) },
 		Printed: func() {
-			now := c.cfg.Now()
+			now := c.Config.Now()
 			r.lastOutput.Store(&now)
 		},
 	})
@@ -250,10 +247,10 @@ func (c *Coordinator) verifyTimeout(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.VerifyTimeout); err == nil {
 		return d
 	}
-	if d := c.workspace(t.Workspace).VerifyTimeout; d != nil {
+	if d := c.Workspace(t.Workspace).VerifyTimeout; d != nil {
 		return *d
 	}
-	return c.cfg.VerifyTimeout
+	return c.Config.VerifyTimeout
 }
 
 // addCheck says how the verify command has ended.

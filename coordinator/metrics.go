@@ -171,23 +171,23 @@ func (c *counters) model(name string) string {
 // Metrics gives the master's metrics. It costs about the same however many tasks there
 // are, and does not keep an idle master from ending.
 func (c *Coordinator) Metrics() task.Metrics {
-	now := c.cfg.Now()
+	now := c.Config.Now()
 	m := task.Metrics{
-		Start: c.start, Version: c.cfg.Version, MaxWorkers: c.cfg.MaxWorkers, MaxQueued: c.cfg.MaxQueued,
-		Findings: len(c.Findings()), JournalSize: c.ledger.Size(), Counted: c.counters.counted(),
+		Start: c.start, Version: c.Config.Version, MaxWorkers: c.Config.MaxWorkers, MaxQueued: c.Config.MaxQueued,
+		Findings: len(c.Findings()), JournalSize: c.Size(), Counted: c.counters.counted(),
 		Mirror: c.mirrorStatus(),
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m.Tasks, m.Held = c.state.Counts(), c.state.Held()
-	m.Findings += len(c.rejected)
-	m.Paused, _ = c.state.Paused()
-	if since, ok := c.state.WaitingSince(now); ok {
-		m.OldestWait = now.Sub(since)
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.counters.agents)) {
-		a := c.state.Account(name)
-		m.Accounts = append(m.Accounts, task.AccountMetrics{Name: name, Held: a.Hold, Cooling: a.CoolUntil.After(now)})
-	}
+	m.Findings += len(c.Rejected())
+	c.View(func(st *state.State) {
+		m.Tasks, m.Held = st.Counts(), st.Held()
+		m.Paused, _ = st.Paused()
+		if since, ok := st.WaitingSince(now); ok {
+			m.OldestWait = now.Sub(since)
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.counters.agents)) {
+			a := st.Account(name)
+			m.Accounts = append(m.Accounts, task.AccountMetrics{Name: name, Held: a.Hold, Cooling: a.CoolUntil.After(now)})
+		}
+	})
 	return m
 }

@@ -47,22 +47,20 @@ func (c *Coordinator) runTurn(ctx context.Context, name string, agent task.Agent
 
 // hasRun reports whether a task here has run with that agent.
 func (c *Coordinator) hasRun(agent string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.HasRun(agent)
+	return task.Read(c.Store, func(st *state.State) bool { return st.HasRun(agent) })
 }
 
 // judgeMissing lets a task wait for the program of its agent. That spends no attempt; but
 // what finds no program again and again, though it seems to be there, comes to an end.
-func (c *Coordinator) judgeMissing(v *verdict, t *state.Task, out task.Outcome) {
-	if !c.hasRun(t.Agent) {
+func (c *Coordinator) judgeMissing(st *state.State, v *verdict, t *state.Task, out task.Outcome) {
+	if !st.HasRun(t.Agent) {
 		return
 	}
 	v.status, v.attempt, v.retries = state.Queued, t.Attempt-1, t.Retries+1
-	if v.retries > c.cfg.MaxRetries {
+	if v.retries > c.Config.MaxRetries {
 		v.status = state.Dead
 	}
-	if a := c.account(t); !a.Hold {
+	if a := st.Account(t.AccountName()); !a.Hold {
 		v.account = accountRecord(a.Name).Add(state.KeyHold, "true").Add(state.KeyReason, state.MissingReason(out.Error))
 	}
 }
@@ -73,8 +71,8 @@ func (c *Coordinator) lookForMissing(ctx context.Context) {
 	tick := time.NewTicker(lookForAgent)
 	defer tick.Stop()
 	for {
-		for _, a := range c.missing() {
-			if agent := cmp.Or(a.Agent, a.Name); c.cfg.AgentFound == nil || c.cfg.AgentFound(agent) {
+		for _, a := range task.Read(c.Store, (*state.State).Missing) {
+			if agent := cmp.Or(a.Agent, a.Name); c.Config.AgentFound == nil || c.Config.AgentFound(agent) {
 				c.endMissing(a.Name)
 			}
 		}
@@ -86,27 +84,16 @@ func (c *Coordinator) lookForMissing(ctx context.Context) {
 	}
 }
 
-func (c *Coordinator) missing() []state.AccountUse {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Missing()
-}
-
 // endMissing ends the hold of an account, unless it is another one by now.
 func (c *Coordinator) endMissing(name string) {
-	err := c.update(context.Background(), func(tx *ledger.Tx) error {
-		c.mu.Lock()
-		a := c.state.Account(name)
-		c.mu.Unlock()
-		if a.IsMissing() {
+	err := c.Update(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+		if a := st.Account(name); a.IsMissing() {
 			tx.Append(accountRecord(name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
 		}
 		return nil
 	})
-	switch {
-	case err == nil:
-		c.log.Info("the program of an agent is back", "account", name)
-	case !errors.Is(err, &task.Error{Code: task.CodeStopped}):
-		c.trouble("the hold of an account could not be ended", err)
+	if err == nil {
+		c.Config.Log.Info("the program of an agent is back", "account", name)
 	}
+	c.TroubleUnlessStopped("the hold of an account could not be ended", err)
 }

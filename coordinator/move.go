@@ -12,6 +12,12 @@ import (
 	"stint/state"
 )
 
+// A Place is where in its lane a task is to wait. Exactly one field is set.
+type Place struct {
+	First  bool   `json:"first,omitempty"`  // before all that wait
+	Before string `json:"before,omitempty"` // before that task of the lane: an id, a unique piece of one, or @last
+}
+
 // Move gives a queued task another place among those that wait in its lane. The
 // error has CodeConflict if one of them does not wait there, or if the order would
 // contradict what a task is to come after. by is who asks.
@@ -20,48 +26,46 @@ func (c *Coordinator) Move(ctx context.Context, ref string, to Place, by string)
 	if to.First == (to.Before != "") {
 		return state.Task{}, task.Invalid("say either that it is to be the first, or before which task", "it is not clear where the task is to go")
 	}
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	before := ""
 	if err == nil && to.Before != "" {
-		before, err = c.find(to.Before)
+		before, err = c.Find(to.Before)
 	}
 	if err != nil {
 		return state.Task{}, err
 	}
-	err = c.exclusive(ctx, func(tx *ledger.Tx) error {
-		moved, err := c.moved(id, before)
+	err = c.Exclusive(ctx, func(st *state.State, tx *ledger.Tx) error {
+		moved, err := moved(st, id, before)
 		if err != nil {
 			return err
 		}
 		for _, t := range moved {
 			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			tx.Append(r.Add(state.KeyOrder, strconv.FormatInt(t.Order, 10)).Add(state.KeyBy, by).
-				Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+				Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
 		}
 		return nil
 	})
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.whole(id)
+	return c.Whole(id)
 }
 
 // moved gives the tasks whose order must change, with the new one, so that a task
 // comes before another, or before all that wait if that is "". Running ones keep
 // their places, to which they may come back.
-func (c *Coordinator) moved(id, before string) ([]state.Task, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t, err := c.waiting(id)
+func moved(st *state.State, id, before string) ([]state.Task, error) {
+	t, err := waiting(st, id)
 	if err != nil {
 		return nil, err
 	}
 	if before != "" {
-		if err := c.checkBefore(&t, before); err != nil {
+		if err := checkBefore(st, &t, before); err != nil {
 			return nil, err
 		}
 	}
-	lane := c.state.Lane(t.Lane())
+	lane := st.Lane(t.Lane())
 	was := slices.IndexFunc(lane, func(o state.Task) bool { return o.ID == id })
 	lane = slices.Delete(lane, was, was+1)
 	at := slices.IndexFunc(lane, func(o state.Task) bool {
@@ -72,7 +76,7 @@ func (c *Coordinator) moved(id, before string) ([]state.Task, error) {
 	}
 	changed := reorder(slices.Insert(lane, at, t), at)
 	var cycle *state.CycleError
-	if err := c.state.CheckOrder(changed); errors.As(err, &cycle) {
+	if err := st.CheckOrder(changed); errors.As(err, &cycle) {
 		return nil, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s cannot be there: %s", id, cycle.Text), Hint: "stint show " + id}
 	}
 	return changed, nil
@@ -80,21 +84,21 @@ func (c *Coordinator) moved(id, before string) ([]state.Task, error) {
 
 func isQueued(t state.Task) bool { return t.Status == state.Queued }
 
-// waiting gives a task that is queued. mu is held.
-func (c *Coordinator) waiting(id string) (state.Task, error) {
-	t, _ := c.state.Peek(id)
+// waiting gives a task that is queued.
+func waiting(st *state.State, id string) (state.Task, error) {
+	t, _ := st.Peek(id)
 	if t.Status != state.Queued {
 		return t, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is %s; only queued tasks have a place in a queue", id, t.Status), Hint: "stint show " + id}
 	}
 	return t, nil
 }
 
-// checkBefore says why a task cannot come before another. mu is held.
-func (c *Coordinator) checkBefore(t *state.Task, before string) error {
+// checkBefore says why a task cannot come before another.
+func checkBefore(st *state.State, t *state.Task, before string) error {
 	if before == t.ID {
 		return task.Invalid("name another task", "task %s cannot come before itself", t.ID)
 	}
-	other, err := c.waiting(before)
+	other, err := waiting(st, before)
 	if err != nil {
 		return err
 	}
@@ -167,14 +171,15 @@ const maxOrder = 1 << 60
 // directory is also found by its path alone.
 func (c *Coordinator) Queue(key string) []state.Task {
 	defer c.call()()
-	c.mu.Lock()
-	tasks, err := c.state.Queue(key)
-	if len(tasks) == 0 && err == nil {
-		tasks, err = c.state.Queue(state.LanePrefixDir + key)
-	}
-	c.mu.Unlock()
+	var tasks []state.Task
+	var err error
+	c.View(func(st *state.State) {
+		if tasks, err = st.Queue(key); len(tasks) == 0 && err == nil {
+			tasks, err = st.Queue(state.LanePrefixDir + key)
+		}
+	})
 	if err != nil {
-		c.trouble("the list is not whole", err)
+		c.Trouble("the list is not whole", err)
 	}
 	return tasks
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -30,9 +29,7 @@ func SubmitOffline(ctx context.Context, cfg task.Config, spec task.TaskSpec) (st
 
 // Dump writes the whole state as text, always the same for the same state.
 func (c *Coordinator) Dump(w io.Writer) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Dump(w)
+	return task.Read(c.Store, func(st *state.State) error { return st.Dump(w) })
 }
 
 // Refold reads the journal of a state directory from its beginning and writes the
@@ -219,15 +216,11 @@ func aloneTasks(tasks []byte, leaveOut map[string]bool) (out []byte, err error) 
 	if err := durable.WriteFile(durable.OS, filepath.Join(dir, ledger.TasksName), tasks); err != nil {
 		return nil, err
 	}
-	var mu sync.Mutex
-	var l *ledger.Log
-	st := state.New(sections(func() *ledger.Log { return l }))
-	opts := editOptions(dir, st)
-	opts.Locker, opts.Apply, opts.Started = &mu, st.Apply, func(opened *ledger.Log) { l = opened }
-	if l, err = ledger.Open(opts); err != nil {
+	s, err := task.OpenLocked(task.Config{StateDir: dir, Unwatched: true})
+	if err != nil {
 		return nil, err
 	}
-	if err := l.Close(); err != nil {
+	if err := s.Close(); err != nil {
 		return nil, err
 	}
 	journal, err := durable.ReadFile(durable.OS, filepath.Join(dir, ledger.JournalName))

@@ -31,8 +31,8 @@ func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList
 	if err != nil {
 		return nil, err
 	}
-	err = c.update(ctx, func(*ledger.Tx) error {
-		if err := in.record(&ledger.Tx{}); err != nil {
+	err = c.Update(ctx, func(st *state.State, _ *ledger.Tx) error {
+		if err := in.record(st, &ledger.Tx{}); err != nil {
 			return err
 		}
 		return errPreview
@@ -56,7 +56,7 @@ func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList
 func (in *intake) preview(ctx context.Context, i int) (task.TaskPreview, error) {
 	n := slices.IndexFunc(in.fresh, func(t state.Task) bool { return t.ID == in.ids[i] })
 	if n < 0 {
-		t, err := in.c.whole(in.ids[i])
+		t, err := in.c.Whole(in.ids[i])
 		return task.TaskPreview{Task: t, Known: true}, err
 	}
 	rec, err := in.c.newTask(&in.list[i], &in.fresh[n])
@@ -70,7 +70,7 @@ func (in *intake) preview(ctx context.Context, i int) (task.TaskPreview, error) 
 	p := task.TaskPreview{Task: t}
 	begun := false
 	for _, before := range in.fresh[:n] {
-		if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(in.c.cfg.Now()) {
+		if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(in.c.Config.Now()) {
 			continue // it is passed, as in the lane
 		}
 		if before.SessionKey == t.SessionKey {
@@ -98,18 +98,19 @@ func taskOf(r *ledger.Record) (state.Task, error) {
 // previewRun tells of the first run of a task, for which the run asks if one does. begun
 // says that a task before it has its session, of which the ledger knows nothing yet.
 func (c *Coordinator) previewRun(ctx context.Context, p *task.TaskPreview, asks string, begun bool) error {
-	c.mu.Lock()
-	r := c.newRun(&p.Task, p.Task.Agent, c.cfg.Now())
-	_, known := c.state.SessionByID(r.task.SessionID)
-	for _, id := range c.state.Running() {
-		if other, ok := c.state.Peek(id); ok && other.SessionKey == r.task.SessionKey {
-			p.Ahead++
-		}
-	}
-	c.mu.Unlock()
+	r, known := c.newRun(&p.Task), false
 	r.cancel(nil)
+	c.View(func(st *state.State) {
+		r = c.begin(st, r, &p.Task, p.Task.Agent, c.Config.Now())
+		_, known = st.SessionByID(r.task.SessionID)
+		for _, id := range st.Running() {
+			if other, ok := st.Peek(id); ok && other.SessionKey == r.task.SessionKey {
+				p.Ahead++
+			}
+		}
+	})
 	for _, other := range c.Queue(r.task.SessionKey) {
-		if !other.Passed(c.cfg.Now()) {
+		if !other.Passed(c.Config.Now()) {
 			p.Ahead++
 		}
 	}
@@ -145,7 +146,7 @@ func (c *Coordinator) plan(p *task.TaskPreview, r *run) {
 		p.Reason, p.Error = state.ClassSessionLost, noSession
 		return
 	}
-	if planner, ok := c.cfg.Agents[r.task.Agent].(task.Planner); ok {
+	if planner, ok := c.Config.Agents[r.task.Agent].(task.Planner); ok {
 		plan := planner.Plan(c.turn(r, &p.Task))
 		p.Argv, p.Env, p.Reason, p.Error = plan.Argv, plan.Env, plan.Class, plan.Error
 	}

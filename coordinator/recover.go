@@ -3,11 +3,11 @@ package coordinator
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strconv"
 	"sync"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -20,18 +20,18 @@ const recoverTimeout = 30 * time.Second
 // is held and shown, never started again by itself. Those that an earlier master has
 // held are looked at beside all else: their lanes are taken, and nobody has to wait.
 func (c *Coordinator) recover(ctx context.Context) {
-	c.mu.Lock()
-	runs := maps.Clone(c.orphans)
-	for _, id := range c.state.Orphaned() {
-		if t, _ := c.state.Peek(id); runs[id] == "" {
-			c.running.Go(func() { c.recoverTask(ctx, id, &oldRun{id: t.RunID, held: true}) })
+	runs := c.Orphans()
+	c.View(func(st *state.State) {
+		for _, id := range st.Orphaned() {
+			if t, _ := st.Peek(id); runs[id] == "" {
+				c.running.Go(func() { c.recoverTask(ctx, id, &oldRun{id: t.RunID, held: true}) })
+			}
 		}
-	}
-	for _, id := range c.state.Running() {
-		t, _ := c.state.Peek(id)
-		runs[id] = t.RunID
-	}
-	c.mu.Unlock()
+		for _, id := range st.Running() {
+			t, _ := st.Peek(id)
+			runs[id] = t.RunID
+		}
+	})
 	var wg sync.WaitGroup
 	for id, run := range runs {
 		wg.Go(func() { c.recoverTask(ctx, id, &oldRun{id: run}) })
@@ -51,48 +51,48 @@ type oldRun struct {
 // recoverTask proves the old run of a task dead and records what follows. If the
 // master is to end meanwhile, the task is left as it is for the next one.
 func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
-	if c.cfg.Recover != nil {
+	if c.Config.Recover != nil {
 		limited, stop := context.WithTimeout(ctx, recoverTimeout)
-		old.alive = c.cfg.Recover(limited, c.RunDir(old.id), old.id)
+		old.alive = c.Config.Recover(limited, c.RunDir(old.id), old.id)
 		stop()
 	}
 	if old.alive != nil && ctx.Err() != nil {
 		return
 	}
-	if t, err := c.peek(id); err == nil && t.Phase == "" && c.cfg.FindSession != nil { // what a verify command prints names no session
-		old.session, old.kept = c.cfg.FindSession(t.Agent, c.RunDir(old.id)) // here, because the output may be long
+	if t, err := c.Peek(id); err == nil && t.Phase == "" && c.Config.FindSession != nil { // what a verify command prints names no session
+		old.session, old.kept = c.Config.FindSession(t.Agent, c.RunDir(old.id)) // here, because the output may be long
 	}
 	places := c.placesOf(id)
-	err := c.insist(ctx, "an interrupted task", c.update, func(tx *ledger.Tx) error {
-		t, err := c.peek(id)
+	err := c.UpdateWhenRoom(ctx, "an interrupted task", false, func(st *state.State, tx *ledger.Tx) error {
+		t, err := task.PeekIn(st, id)
 		if err != nil {
 			return err
 		}
-		if rec := c.recovered(&t, old); rec != nil {
-			c.end(tx, rec, nil, places)
+		if rec := c.recovered(st, &t, old); rec != nil {
+			c.end(st, tx, rec, nil, places)
 		}
 		return nil
 	})
 	if err != nil {
-		c.trouble("an interrupted task could not be requeued", err)
+		c.Trouble("an interrupted task could not be requeued", err)
 		return
 	}
-	c.log.Info("looked after an interrupted run", "task", id, "run", old.id, "dead", old.alive == nil)
+	c.Config.Log.Info("looked after an interrupted run", "task", id, "run", old.id, "dead", old.alive == nil)
 }
 
 // recovered gives the record for a task whose old run was looked after; nil if
 // there is nothing to say. A person may have changed its status: that stays.
-func (c *Coordinator) recovered(t *state.Task, old *oldRun) *ledger.Record {
+func (c *Coordinator) recovered(st *state.State, t *state.Task, old *oldRun) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	switch {
 	case t.Status == state.Running && t.RunID == old.id:
 		status := state.Queued
-		if t.Retries+1 > c.cfg.MaxRetries && old.alive == nil && t.Phase != state.PhaseEvaluate { // else its lane would be free
+		if t.Retries+1 > c.Config.MaxRetries && old.alive == nil && t.Phase != state.PhaseEvaluate { // else its lane would be free
 			status = state.Dead
 		}
 		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(t.Retries+1)).
 			Add(state.KeyAttempt, strconv.Itoa(max(0, t.Attempt-1)))
-		c.addFound(rec, t, old)
+		c.addFound(st, rec, t, old)
 	case t.Orphaned() && t.RunID == old.id && old.alive == nil:
 		rec.Add(state.KeyHold, "").Add(state.KeyNote, "")
 	case old.held || old.alive == nil || t.Status != state.Queued:
@@ -104,12 +104,12 @@ func (c *Coordinator) recovered(t *state.Task, old *oldRun) *ledger.Record {
 	} else {
 		rec.Add(state.KeyReason, string(state.ClassInterrupted))
 	}
-	return rec.Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
+	return rec.Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now()))
 }
 
 // addFound says what the output of a run that was cut off tells of its session:
 // its id, if the master had no time to record it, and whether the prompt is in it.
-func (c *Coordinator) addFound(rec *ledger.Record, t *state.Task, old *oldRun) {
+func (c *Coordinator) addFound(st *state.State, rec *ledger.Record, t *state.Task, old *oldRun) {
 	switch t.AgentSession {
 	case "":
 		rec.AddIf(state.NativeKey(t.Agent), old.session)
@@ -117,7 +117,7 @@ func (c *Coordinator) addFound(rec *ledger.Record, t *state.Task, old *oldRun) {
 	default:
 		return // a person has named another one
 	}
-	if old.kept && old.session != "" && old.session != t.PromptKept && c.hasSent(t) {
+	if old.kept && old.session != "" && old.session != t.PromptKept && c.hasSent(st, t) {
 		rec.Add(state.KeyPromptKept, old.session)
 	}
 }

@@ -144,12 +144,14 @@ func sameTask(a, b *state.Task) bool {
 // the restore. The error has CodeBusy if a master runs, CodeConflict if a task is
 // running whose agent nobody has proved dead.
 func Restore(cfg task.Config, plan *RestorePlan, confirm func(*Restoration) error) (r *Restoration, err error) {
-	c, err := Open(cfg)
+	cfg = cfg.WithDefaults()
+	now := cfg.Now()
+	unlock, err := task.Lock(cfg.StateDir)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.unlock()) }()
-	if err := c.closeFiles(); err != nil {
+	defer func() { err = errors.Join(err, unlock()) }()
+	if err := reopen(cfg); err != nil {
 		return nil, err
 	}
 	if r, err = plan.Compare(cfg.StateDir); err != nil {
@@ -161,15 +163,18 @@ func Restore(cfg task.Config, plan *RestorePlan, confirm func(*Restoration) erro
 	if err := confirm(r); err != nil {
 		return nil, err
 	}
-	if r.Backup, err = freeBackup(cfg.StateDir, c.cfg.Now()); err != nil {
+	if r.Backup, err = freeBackup(cfg.StateDir, now); err != nil {
 		return nil, err
 	}
 	note := ledger.Record{Kind: ledger.KindControl, ID: ledger.ControlRestored}
-	note.Add("from", r.From).Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
+	note.Add("from", r.From).Add(state.KeyUpdatedAt, state.FormatTime(now))
 	if err := ledger.Restore(durable.OS, cfg.StateDir, plan.data, note, r.Backup); err != nil {
 		return nil, err
 	}
-	return r, reopen(cfg)
+	if err := reopen(cfg); err != nil {
+		return nil, fmt.Errorf("the ledger was restored and cannot be opened: %w", err)
+	}
+	return r, nil
 }
 
 // RunningError refuses to take a running task from its agent.
@@ -180,18 +185,15 @@ func (r *Restoration) RunningError() error {
 	}
 }
 
-// reopen opens the restored ledger once: that takes over the sections in it which
-// nobody had taken over when it was copied, and rebuilds sessions.json.
+// reopen opens the ledger once: that takes over the sections in it which nobody had taken
+// over when it was copied, and rebuilds sessions.json.
 func reopen(cfg task.Config) error {
-	c := newCoordinator(cfg)
-	if err := c.openFiles(); err != nil {
-		return fmt.Errorf("the ledger was restored and cannot be opened: %w", err)
+	s, err := task.OpenLocked(cfg)
+	if err != nil {
+		return err
 	}
-	return c.closeFiles()
+	return s.Close()
 }
-
-// closeFiles ends what openFiles began. The lock stays.
-func (c *Coordinator) closeFiles() error { return errors.Join(c.ledger.Close(), c.store.Close()) }
 
 // freeBackup gives a name for a directory that is not there yet.
 func freeBackup(dir string, now time.Time) (string, error) {

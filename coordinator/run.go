@@ -44,6 +44,7 @@ type run struct {
 	flagged     bool               // the task has findings in its records
 	account     *ledger.Record     // what the evaluator's turn says about the account; nil if nothing
 	cut         bool               // of the attempt's answer only head and tail are left
+	recorded    bool               // its `running` record is in the ledger, or just being written; the log\'s goroutine uses it
 	probe       bool               // it finds out whether a shortage is over
 	check       *task.VerifyResult // how the verify command ended; nil: it was not run, or was cut off
 	ctx         context.Context
@@ -59,7 +60,7 @@ func (c *Coordinator) execute(r *run) {
 		r.cancel(nil)
 		c.runsMu.Lock()
 		delete(c.runs, r.task.ID)
-		c.lastCall = c.cfg.Now() // the idle time begins when there is nothing more to do
+		c.lastCall = c.Config.Now() // the idle time begins when there is nothing more to do
 		c.runsMu.Unlock()
 		select {
 		case c.ended <- struct{}{}:
@@ -74,7 +75,7 @@ func (c *Coordinator) execute(r *run) {
 	for now := r; now != nil; {
 		next, err := c.round(now)
 		if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
-			c.trouble("the end of run "+now.id+" could not be recorded", err)
+			c.Trouble("the end of run "+now.id+" could not be recorded", err)
 		}
 		now = next
 	}
@@ -101,7 +102,7 @@ func (c *Coordinator) round(r *run) (*run, error) {
 		c.begun(r)
 	}
 	c.settle(r)
-	c.log.Info("run ended", "task", r.task.ID, "run", r.id, "phase", cmp.Or(string(r.task.Phase), "agent"), "class", cmp.Or(string(out.Class), "success"), "exit", out.ExitCode)
+	c.Config.Log.Info("run ended", "task", r.task.ID, "run", r.id, "phase", cmp.Or(string(r.task.Phase), "agent"), "class", cmp.Or(string(out.Class), "success"), "exit", out.ExitCode)
 	s, goes := c.next(r, &out)
 	if r.task.Phase != state.PhaseEvaluate && (!goes || s.phase == state.PhaseEvaluate) {
 		c.inspect(r, &out)
@@ -131,18 +132,18 @@ func (c *Coordinator) settle(r *run) {
 	defer r.settling.Store(false)
 	ctx, stop := context.WithTimeout(context.Background(), settleLimit)
 	defer stop()
-	if err := c.ledger.Settle(ctx); err != nil { // the watch tries again, and tells
-		c.log.Debug("tasks.md was not taken over at the end of a run", "error", err)
+	if err := c.Settle(ctx); err != nil { // the watch tries again, and tells
+		c.Config.Log.Debug("tasks.md was not taken over at the end of a run", "error", err)
 	}
 }
 
 // gather collects the files that a task is to leave, when all else went well.
 func (c *Coordinator) gather(r *run, out *task.Outcome) {
-	t, err := c.whole(r.task.ID)
+	t, err := c.Whole(r.task.ID)
 	if err != nil || out.Class != "" || len(t.OutputSpec) == 0 {
 		return
 	}
-	for again := true; again; again = ShortageOf(err) != 0 && c.waitAgain(r.ctx, "a task's output", err) {
+	for again := true; again; again = task.ShortageOf(err) != 0 && c.WaitForRoom(r.ctx, "a task's output", err) {
 		if _, err = c.makeFiles(r.id); err == nil {
 			err = c.hasMoved(r, &t)
 		}
@@ -150,7 +151,7 @@ func (c *Coordinator) gather(r *run, out *task.Outcome) {
 			r.outputs, err = c.collect(t.Workspace, r.id, t.OutputSpec)
 		}
 	}
-	switch short := ShortageOf(err); {
+	switch short := task.ShortageOf(err); {
 	case short != 0: // to be ended now
 		out.Class, out.Error, out.Shortage = state.ClassInterrupted, err.Error(), short
 	case err != nil:
@@ -160,7 +161,7 @@ func (c *Coordinator) gather(r *run, out *task.Outcome) {
 
 // attempt prepares the run's files, locks its session and runs the agent.
 func (c *Coordinator) attempt(r *run) task.Outcome {
-	t, err := c.whole(r.task.ID)
+	t, err := c.Whole(r.task.ID)
 	if err != nil {
 		return broken(err)
 	}
@@ -170,14 +171,14 @@ func (c *Coordinator) attempt(r *run) task.Outcome {
 	if wrong := c.misplaced(&t); wrong != "" {
 		return isMisplaced(wrong)
 	}
-	agent := c.cfg.Agents[r.task.Agent]
+	agent := c.Config.Agents[r.task.Agent]
 	if agent == nil {
 		return task.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: fmt.Sprintf("there is no agent %q here; stint doctor lists them", r.task.Agent)}
 	}
 	if c.missesSession(r, t.Resume) {
 		return task.Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: noSession}
 	}
-	unlock, err := session.Lock(r.ctx, c.cfg.StateDir, r.task.SessionID, c.cfg.SessionLockTimeout)
+	unlock, err := session.Lock(r.ctx, c.Config.StateDir, r.task.SessionID, c.Config.SessionLockTimeout)
 	if errors.Is(err, session.ErrBusy) {
 		return task.Outcome{Class: state.ClassSessionBusy, ExitCode: -1, Error: err.Error()}
 	}
@@ -186,7 +187,7 @@ func (c *Coordinator) attempt(r *run) task.Outcome {
 	}
 	defer func() {
 		if err := unlock(); err != nil {
-			c.trouble("a session could not be unlocked", err)
+			c.Trouble("a session could not be unlocked", err)
 		}
 	}()
 	return c.runAgent(r, agent, &t)
@@ -196,23 +197,21 @@ const noSession = "there is no session to resume; resume_missing is error"
 
 // missesSession reports whether a run must not begin a session, and would.
 func (c *Coordinator) missesSession(r *run, resume string) bool {
-	return r.session == "" && resume == "always" && c.cfg.ResumeMissing == "error"
+	return r.session == "" && resume == "always" && c.Config.ResumeMissing == "error"
 }
 
 // broken is the outcome of a run that could not begin for a reason of ours.
 func broken(err error) task.Outcome {
-	return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error(), Shortage: ShortageOf(err)}
+	return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error(), Shortage: task.ShortageOf(err)}
 }
 
 func (c *Coordinator) runAgent(r *run, agent task.Agent, t *state.Task) task.Outcome {
 	if r.kept = r.session != "" && t.PromptKept == r.session; r.kept {
-		c.mu.Lock()
-		r.counted, _ = c.state.ThreadOf(r.task.Agent, r.session)
-		c.mu.Unlock()
+		c.View(func(st *state.State) { r.counted, _ = st.ThreadOf(r.task.Agent, r.session) })
 	}
 	turn, told, err := c.prepare(r, t)
 	var wrong *task.FileError
-	if errors.As(err, &wrong) && ShortageOf(err) == 0 {
+	if errors.As(err, &wrong) && task.ShortageOf(err) == 0 {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error() + "; correct inputFiles in tasks.md and retry"}
 	}
 	if err != nil {
@@ -225,7 +224,7 @@ func (c *Coordinator) runAgent(r *run, agent task.Agent, t *state.Task) task.Out
 		defer stop()
 	}
 	c.noteTree(r, t, false)
-	if err := c.say(r, session.RoleUser, prompt.UserMessage(told), ""); ShortageOf(err) != 0 {
+	if err := c.say(r, session.RoleUser, prompt.UserMessage(told), ""); task.ShortageOf(err) != 0 {
 		return broken(err)
 	}
 	out := c.runTurn(ctx, r.task.Agent, agent, turn, func(e task.Event) { c.heard(r, e) })
@@ -255,7 +254,7 @@ var errStrayed = fmt.Errorf("%w: the session was not resumed", task.ErrCanceled)
 // mayNotStray reports whether the run makes no sense in another session than the
 // one to resume: its user wants an error, or it does not have the prompt.
 func (c *Coordinator) mayNotStray(r *run, now string) bool {
-	return r.session != "" && now != "" && !strings.EqualFold(now, r.session) && (r.kept || c.cfg.ResumeMissing == "error")
+	return r.session != "" && now != "" && !strings.EqualFold(now, r.session) && (r.kept || c.Config.ResumeMissing == "error")
 }
 
 // checkSession makes sure that the outcome is one of the session that was to be
@@ -308,7 +307,7 @@ func (c *Coordinator) writePrompt(turn task.Turn, agent, text string) error {
 
 // escapePrompt returns a prompt in the form that an agent's CLI passes on unchanged.
 func (c *Coordinator) escapePrompt(agent, text string) string {
-	if a, ok := c.cfg.Agents[agent].(task.PromptEscaper); ok {
+	if a, ok := c.Config.Agents[agent].(task.PromptEscaper); ok {
 		return a.EscapePrompt(text)
 	}
 	return text
@@ -320,7 +319,7 @@ func (c *Coordinator) turn(r *run, t *state.Task) task.Turn {
 	turn := task.Turn{
 		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName),
 		Workspace: t.Workspace, Model: t.Model, Session: r.session, Fork: r.kept,
-		Limits: task.RunLimits{Idle: c.cfg.IdleTimeout, Startup: c.cfg.StartupTimeout, Grace: c.cfg.Grace},
+		Limits: task.RunLimits{Idle: c.Config.IdleTimeout, Startup: c.Config.StartupTimeout, Grace: c.Config.Grace},
 	}
 	if len(t.InputFiles) > 0 {
 		turn.Files = filepath.Join(dir, filesName)
@@ -335,7 +334,7 @@ func (c *Coordinator) prompt(r *run, t *state.Task, inputs []string, hits []memo
 		SessionKey: r.task.SessionKey, SessionID: r.task.SessionID, TaskID: t.ID, RunID: r.id,
 		Attempt: r.task.Attempt, Agent: r.task.Agent, Workspace: t.Workspace, Policy: c.policy(t),
 		Message: t.Prompt, Resumed: r.session != "", Interrupted: r.interrupted,
-		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iterationOf(t), Template: c.workspace(t.Workspace).PromptTemplate,
+		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iterationOf(t), Template: c.Workspace(t.Workspace).PromptTemplate,
 	})
 }
 
@@ -364,10 +363,10 @@ const memoryName = "memory.json"
 // recall searches the notes for a turn, unless it was told already, or its template has
 // no place for what is found.
 func (c *Coordinator) recall(ctx context.Context, r *run, t *state.Task) (found memory.Result, err error) {
-	if c.cfg.Memory == nil || r.kept || t.Iteration > 1 && r.session != "" || !c.workspace(t.Workspace).PromptTemplate.Names("Memory") {
+	if c.Config.Memory == nil || r.kept || t.Iteration > 1 && r.session != "" || !c.Workspace(t.Workspace).PromptTemplate.Names("Memory") {
 		return found, nil
 	}
-	return c.cfg.Memory(ctx, t.Workspace, t.Prompt)
+	return c.Config.Memory(ctx, t.Workspace, t.Prompt)
 }
 
 // remember searches the notes for a turn, and leaves in its directory what was found
@@ -375,7 +374,7 @@ func (c *Coordinator) recall(ctx context.Context, r *run, t *state.Task) (found 
 func (c *Coordinator) remember(r *run, t *state.Task) []memory.Hit {
 	found, err := c.recall(r.ctx, r, t)
 	if found.Partial != "" {
-		c.log.Warn("the notes of a workspace were not searched whole", "workspace", t.Workspace, "why", found.Partial)
+		c.Config.Log.Warn("the notes of a workspace were not searched whole", "workspace", t.Workspace, "why", found.Partial)
 	}
 	if err == nil && (len(found.Hits)+len(found.Skipped) > 0 || found.Partial != "") {
 		var text []byte
@@ -384,13 +383,13 @@ func (c *Coordinator) remember(r *run, t *state.Task) []memory.Hit {
 		}
 	}
 	if err != nil {
-		c.trouble("the notes of a workspace could not be searched", err)
+		c.Trouble("the notes of a workspace could not be searched", err)
 	}
 	return found.Hits
 }
 
 // RunDir gives the directory of a run's files.
-func (c *Coordinator) RunDir(runID string) string { return runDir(c.cfg.StateDir, runID) }
+func (c *Coordinator) RunDir(runID string) string { return runDir(c.Config.StateDir, runID) }
 
 // runDir is RunDir for a state directory.
 func runDir(dir, runID string) string { return filepath.Join(dir, "runs", runID) }
@@ -399,26 +398,26 @@ func runDir(dir, runID string) string { return filepath.Join(dir, "runs", runID)
 // these two is undone, because no task could begin: another thing in their place is moved
 // aside, and their permissions are given back.
 func (c *Coordinator) makeDir(path string) error {
-	if _, err := os.Stat(c.cfg.StateDir); err != nil || c.isGone() {
-		return cmp.Or(err, c.ledger.Err()) // it is never made anew
+	if _, err := os.Stat(c.Config.StateDir); err != nil || c.IsGone() {
+		return cmp.Or(err, c.Err()) // it is never made anew
 	}
 	err := os.MkdirAll(path, durable.DirMode)
 	if !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	name, _ := filepath.Rel(c.cfg.StateDir, path)
+	name, _ := filepath.Rel(c.Config.StateDir, path)
 	name, _, _ = strings.Cut(name, string(filepath.Separator))
-	top := filepath.Join(c.cfg.StateDir, name)
+	top := filepath.Join(c.Config.StateDir, name)
 	fi, lerr := os.Lstat(top)
 	switch {
 	case lerr == nil && !fi.IsDir():
-		aside := top + ".foreign-" + c.cfg.Now().UTC().Format("20060102T150405.000Z")
+		aside := top + ".foreign-" + c.Config.Now().UTC().Format("20060102T150405.000Z")
 		if err := os.Rename(top, aside); err != nil {
 			return err
 		}
-		c.log.Warn(name+" was no directory", "moved to", filepath.Base(aside))
+		c.Config.Log.Warn(name+" was no directory", "moved to", filepath.Base(aside))
 	case lerr == nil && fi.Mode().Perm() != durable.DirMode && os.Chmod(top, durable.DirMode) == nil:
-		c.log.Warn(name+" was closed to its owner", "permissions", fi.Mode().Perm().String())
+		c.Config.Log.Warn(name+" was closed to its owner", "permissions", fi.Mode().Perm().String())
 	default:
 		return err
 	}
@@ -429,10 +428,10 @@ func (c *Coordinator) timeout(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.Timeout); err == nil {
 		return d
 	}
-	if d := c.workspace(t.Workspace).Timeout; d != nil {
+	if d := c.Workspace(t.Workspace).Timeout; d != nil {
 		return *d
 	}
-	return c.cfg.Timeout
+	return c.Config.Timeout
 }
 
 // heard takes what a running agent tells. Its session id is recorded the moment
@@ -442,7 +441,7 @@ func (c *Coordinator) heard(r *run, e task.Event) {
 		c.begun(r)
 		return
 	}
-	now := c.cfg.Now()
+	now := c.Config.Now()
 	r.lastOutput.Store(&now)
 	if e.Text != "" {
 		c.noteAnswer(&r.task)
@@ -455,8 +454,8 @@ func (c *Coordinator) heard(r *run, e task.Event) {
 		r.cancel(errStrayed)
 		return
 	}
-	err := c.update(context.Background(), func(tx *ledger.Tx) error {
-		t, err := c.peek(r.task.ID)
+	err := c.Update(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+		t, err := task.PeekIn(st, r.task.ID)
 		if err != nil || t.Status != state.Running { // as stillRuns
 			return nil
 		}
@@ -471,11 +470,11 @@ func (c *Coordinator) heard(r *run, e task.Event) {
 				rec.Add(state.KeyThreadTokens, state.FormatThread(r.counted))
 			}
 		}
-		tx.Append(rec.Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+		tx.Append(rec.Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
 		return nil
 	})
 	if err != nil { // conclude tries again
-		c.trouble("a session id could not be recorded", err)
+		c.Trouble("a session id could not be recorded", err)
 		return
 	}
 	c.runsMu.Lock()
@@ -484,28 +483,14 @@ func (c *Coordinator) heard(r *run, e task.Event) {
 		r.task.PromptKept = e.Session
 	}
 	c.runsMu.Unlock()
-	c.keepSession(r.task.SessionID)
-}
-
-func (c *Coordinator) keepSession(id string) {
-	c.mu.Lock()
-	s, ok := c.state.SessionByID(id)
-	c.mu.Unlock()
-	if !ok {
-		return
-	}
-	if err := c.store.Put(entryOf(s)); err != nil {
-		c.trouble("a session is left out of sessions.json", err)
-	}
+	c.KeepSession(r.task.SessionID)
 }
 
 // stillRuns reports whether the task is still in this run: a person may have
 // ended or requeued it meanwhile, and then the run has no say any more. No other
 // run of the task is started while this one is on the list.
-func (c *Coordinator) stillRuns(r *run) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t, ok := c.state.Peek(r.task.ID)
+func stillRuns(st *state.State, r *run) bool {
+	t, ok := st.Peek(r.task.ID)
 	return ok && t.Status == state.Running
 }
 
@@ -513,15 +498,15 @@ func (c *Coordinator) stillRuns(r *run) bool {
 // the ledger has what counts, so an error goes to the log, and matters only to a turn that
 // has not begun.
 func (c *Coordinator) say(r *run, role, text, problem string) error {
-	if c.isGone() {
-		return c.ledger.Err()
+	if c.IsGone() {
+		return c.Err()
 	}
-	tr, err := session.OpenTranscript(c.cfg.StateDir, r.task.SessionID)
+	tr, err := session.OpenTranscript(c.Config.StateDir, r.task.SessionID)
 	if err == nil {
-		err = tr.Append(session.Message{Role: role, Text: text, TS: c.cfg.Now().UTC(), TaskID: r.task.ID, RunID: r.id, Error: problem})
+		err = tr.Append(session.Message{Role: role, Text: text, TS: c.Config.Now().UTC(), TaskID: r.task.ID, RunID: r.id, Error: problem})
 	}
 	if err != nil {
-		c.trouble("the transcript could not be written", err)
+		c.Trouble("the transcript could not be written", err)
 	}
 	return err
 }

@@ -26,32 +26,30 @@ const crashWindow = time.Minute
 
 // startsPath is the file with the times at which masters that had no clean end first
 // started a run, a line each.
-func (c *Coordinator) startsPath() string { return filepath.Join(c.cfg.StateDir, "starts") }
+func (c *Coordinator) startsPath() string { return filepath.Join(c.Config.StateDir, "starts") }
 
 // enterSafeMode pauses dispatch if the masters before this one died one after the
 // other, soon after they had started runs.
 func (c *Coordinator) enterSafeMode(ctx context.Context) {
 	n := len(c.recentStarts())
-	if c.cfg.CrashLoop == 0 || n < c.cfg.CrashLoop {
+	if c.Config.CrashLoop == 0 || n < c.Config.CrashLoop {
 		return
 	}
-	err := c.insist(ctx, "safe mode", c.update, func(tx *ledger.Tx) error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if paused, _ := c.state.Paused(); paused {
+	err := c.UpdateWhenRoom(ctx, "safe mode", false, func(st *state.State, tx *ledger.Tx) error {
+		if paused, _ := st.Paused(); paused {
 			return nil
 		}
 		r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
 		tx.Append(r.Add(state.KeyPaused, "true").Add(state.KeyBy, "").
 			Add(state.KeyReason, fmt.Sprintf("safe mode: %d masters died within a minute, each soon after it had started tasks; see master.log", n)).
-			Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now())))
+			Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
 		return nil
 	})
 	if err != nil {
-		c.trouble("safe mode could not be entered", err)
+		c.Trouble("safe mode could not be entered", err)
 		return
 	}
-	c.log.Error("safe mode: the masters before this one died, each soon after it had started tasks; to go on: stint resume", "masters", n)
+	c.Config.Log.Error("safe mode: the masters before this one died, each soon after it had started tasks; to go on: stint resume", "masters", n)
 	c.forgetStarts()
 }
 
@@ -63,7 +61,7 @@ func (c *Coordinator) recentStarts() (lines []string) {
 	}
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
-		if t, err := time.Parse(time.RFC3339Nano, line); err == nil && c.cfg.Now().Sub(t).Abs() < crashWindow {
+		if t, err := time.Parse(time.RFC3339Nano, line); err == nil && c.Config.Now().Sub(t).Abs() < crashWindow {
 			lines = append(lines, line)
 		}
 	}
@@ -73,19 +71,19 @@ func (c *Coordinator) recentStarts() (lines []string) {
 // noteStart notes that this master starts its first run now. It need not be durable:
 // a machine that goes down is not a master that dies.
 func (c *Coordinator) noteStart() {
-	if c.noted || c.cfg.CrashLoop == 0 {
+	if c.noted || c.Config.CrashLoop == 0 {
 		return
 	}
 	c.noted = true
-	lines := append(c.recentStarts(), c.cfg.Now().UTC().Format(time.RFC3339Nano))
+	lines := append(c.recentStarts(), c.Config.Now().UTC().Format(time.RFC3339Nano))
 	if err := durable.PutFile(c.startsPath(), []byte(strings.Join(lines, "\n")+"\n")); err != nil {
-		c.trouble("a start could not be noted", err)
+		c.Trouble("a start could not be noted", err)
 	}
 }
 
 // forgetStarts begins the count anew.
 func (c *Coordinator) forgetStarts() {
 	if err := os.Remove(c.startsPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.trouble("the notes of starts could not be removed", err)
+		c.Trouble("the notes of starts could not be removed", err)
 	}
 }

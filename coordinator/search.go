@@ -7,7 +7,18 @@ import (
 
 	"stint/coordinator/task"
 	"stint/memory"
+	"stint/state"
 )
+
+// A MemoryQuery asks what a task with that prompt would get from the notes of a workspace.
+type MemoryQuery struct {
+	Workspace string `json:"workspace" doc:"Absolute path of a directory" example:"/home/ana/shop"`
+	Prompt    string `json:"prompt" doc:"What is searched for: the prompt of a task" example:"Rotate the deploy key"`
+	FromRun   string `json:"-"` // the run that the client is part of, "" if none: it is the server's finding
+}
+
+// MemoryResult is what a search of notes has found, and why.
+type MemoryResult = memory.Result
 
 var errForeignNotes = &task.Error{
 	Code: task.CodeForbidden, Field: "workspace", Message: "a run may search the notes of its own workspace only", Hint: "leave it to the user",
@@ -28,10 +39,10 @@ func (c *Coordinator) SearchMemory(ctx context.Context, q MemoryQuery) (MemoryRe
 	if q.FromRun != "" && !c.isOfRun(q.FromRun, dir) {
 		return MemoryResult{}, errForeignNotes
 	}
-	if c.cfg.Memory == nil {
+	if c.Config.Memory == nil {
 		return MemoryResult{Hits: []memory.Hit{}, Terms: []memory.Term{}}, nil
 	}
-	return c.cfg.Memory(ctx, dir, q.Prompt)
+	return c.Config.Memory(ctx, dir, q.Prompt)
 }
 
 // checkDirectory gives a workspace without links.
@@ -52,9 +63,8 @@ func checkDirectory(path string) (string, error) {
 
 // isOfRun reports whether a directory is the workspace of a run's task, or lies below it.
 func (c *Coordinator) isOfRun(run, dir string) bool {
-	c.mu.Lock()
-	id, ok := c.state.RunningAs(run)
-	c.mu.Unlock()
+	id, ok := "", false
+	c.View(func(st *state.State) { id, ok = st.RunningAs(run) })
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	r := c.runs[id]

@@ -31,11 +31,9 @@ func (in *intake) shareKey() error {
 
 // checkShared refuses a list whose key stands for a single task or for a list of
 // another length. Whether the tasks are the same is asked for each of them.
-func (in *intake) checkShared(tx *ledger.Tx) error {
+func (in *intake) checkShared(st *state.State, tx *ledger.Tx) error {
 	tx.Claim("key " + in.key)
-	in.c.mu.Lock()
-	defer in.c.mu.Unlock()
-	has := func(key string) bool { _, ok := in.c.state.ByIdempotencyKey(key); return ok }
+	has := func(key string) bool { _, ok := st.ByIdempotencyKey(key); return ok }
 	known := 0
 	for i := range in.list {
 		if has(in.list[i].IdempotencyKey) {
@@ -51,20 +49,23 @@ func (in *intake) checkShared(tx *ledger.Tx) error {
 // again gives the tasks if all specs were taken in before; nil if not. It does not ask
 // the log: to read thousands back takes a while, in which nobody else could write.
 func (in *intake) again(ctx context.Context) ([]state.Task, error) {
-	if !in.allKnown() {
-		return nil, nil
-	}
-	if in.key != "" {
-		if err := in.checkShared(&ledger.Tx{}); err != nil {
-			return nil, err
+	var known bool
+	var err error
+	in.c.View(func(st *state.State) {
+		if known = in.allKnown(st); known && in.key != "" {
+			err = in.checkShared(st, &ledger.Tx{})
 		}
+	})
+	if !known || err != nil {
+		return nil, err
 	}
 	tasks := make([]state.Task, len(in.list))
 	for i := range in.list {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		old, err := in.known(&in.list[i])
+		var old *state.Task
+		in.c.View(func(st *state.State) { old, err = in.known(st, &in.list[i]) })
 		if err != nil {
 			return nil, in.at(i, err)
 		}
@@ -77,14 +78,12 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 }
 
 // allKnown reports whether there is a task for each spec, whatever it is.
-func (in *intake) allKnown() bool {
-	in.c.mu.Lock()
-	defer in.c.mu.Unlock()
+func (in *intake) allKnown(st *state.State) bool {
 	for i := range in.list {
 		s := &in.list[i]
-		_, known := in.c.state.ByIdempotencyKey(s.IdempotencyKey)
+		_, known := st.ByIdempotencyKey(s.IdempotencyKey)
 		if s.IdempotencyKey == "" {
-			_, known = in.c.state.Peek(s.ID)
+			_, known = st.Peek(s.ID)
 		}
 		if !known {
 			return false
@@ -94,16 +93,13 @@ func (in *intake) allKnown() bool {
 }
 
 // known gives the task that the spec asks for again; nil if it is new.
-func (in *intake) known(s *submission) (*state.Task, error) {
-	c := in.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, there := c.state.Peek(s.ID)
+func (in *intake) known(st *state.State, s *submission) (*state.Task, error) {
+	_, there := st.Peek(s.ID)
 	id, used := s.ID, there
 	if s.IdempotencyKey != "" {
-		id, used = c.state.ByIdempotencyKey(s.IdempotencyKey)
+		id, used = st.ByIdempotencyKey(s.IdempotencyKey)
 	}
-	_, usedByList := c.state.ByIdempotencyKey(state.PartKey(s.IdempotencyKey, 1))
+	_, usedByList := st.ByIdempotencyKey(state.PartKey(s.IdempotencyKey, 1))
 	switch {
 	case there && id != s.ID:
 		return nil, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is there already, and not under this idempotency key", s.ID), Hint: "leave the id out, or give the task another one", Field: "id"}
@@ -112,7 +108,7 @@ func (in *intake) known(s *submission) (*state.Task, error) {
 	case !used:
 		return nil, nil
 	}
-	old, err := c.wholeOf(id)
+	old, err := in.c.WholeIn(st, id)
 	if err == nil && s.IdempotencyKey != "" && !s.isBodyOf(&old) {
 		err = keyTaken(cmp.Or(in.key, s.IdempotencyKey), "task "+id+", which asks for something else", "stint show "+id)
 	}

@@ -17,23 +17,6 @@ import (
 // all others from it. So a run that meets one is queued again as it was, no more tasks
 // are started, and at growing intervals one finds out whether that is over.
 
-// shortages are the errors of a machine that has used up something which comes back:
-// room on the disk, open files, processes, memory.
-var shortages = []syscall.Errno{
-	syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM,
-}
-
-// ShortageOf returns the error of the system by which err says that the machine lacks
-// something that comes back, so that the same may succeed a while later; 0 if it does not.
-func ShortageOf(err error) syscall.Errno {
-	for _, s := range shortages {
-		if errors.Is(err, s) {
-			return s
-		}
-	}
-	return 0
-}
-
 // The first and the longest wait until a task finds out whether a shortage is over.
 const (
 	firstProbe = time.Second
@@ -54,10 +37,10 @@ var shortOf = map[syscall.Errno]string{
 func (c *Coordinator) lack(n syscall.Errno) string {
 	text := shortOf[n]
 	var fs unix.Statfs_t
-	if n == syscall.ENOSPC && unix.Statfs(c.cfg.StateDir, &fs) == nil && fs.Files > 0 && fs.Ffree == 0 {
+	if n == syscall.ENOSPC && unix.Statfs(c.Config.StateDir, &fs) == nil && fs.Files > 0 && fs.Ffree == 0 {
 		text = "no inodes are left on the disk of DIR"
 	}
-	return strings.Replace(text, "DIR", c.cfg.StateDir, 1)
+	return strings.Replace(text, "DIR", c.Config.StateDir, 1)
 }
 
 // A lacking is a present shortage.
@@ -69,17 +52,10 @@ type lacking struct {
 
 // Shortage tells of what the machine lacks while tasks wait for it; nil if nothing.
 func (c *Coordinator) Shortage() *task.Shortage {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shortage()
-}
-
-// shortage is Shortage. mu is held.
-func (c *Coordinator) shortage() *task.Shortage {
-	lim := c.limits()
+	lim, waiting := c.limits(), task.Read(c.Store, (*state.State).Queued)
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
-	if c.short == nil || c.state.Counts()[state.Queued] == 0 {
+	if c.short == nil || waiting == 0 {
 		return nil
 	}
 	return &task.Shortage{What: c.short.What, Since: c.short.Since, Next: lim.Again}
@@ -88,7 +64,7 @@ func (c *Coordinator) shortage() *task.Shortage {
 // lacks notes a shortage. Once it is known, only a probe, or a write to the journal that
 // is one, says more: when the next one comes. To try the journal again costs nothing.
 func (c *Coordinator) lacks(n syscall.Errno, isProbe, journal bool) {
-	what, now := c.lack(n), c.cfg.Now()
+	what, now := c.lack(n), c.Config.Now()
 	c.runsMu.Lock()
 	s := c.short
 	begins := s == nil
@@ -105,7 +81,7 @@ func (c *Coordinator) lacks(n syscall.Errno, isProbe, journal bool) {
 	c.short = s
 	c.runsMu.Unlock()
 	if begins {
-		c.log.Error(what + ": no task is started until that is over; one at a time tries it")
+		c.Config.Log.Error(what + ": no task is started until that is over; one at a time tries it")
 	}
 }
 
@@ -115,11 +91,11 @@ func (c *Coordinator) regains(isOver func(*lacking) bool) {
 	s := c.short
 	over := s != nil && isOver(s)
 	if over {
-		c.short, c.wasShort, c.shortOver = nil, s, c.cfg.Now()
+		c.short, c.wasShort, c.shortOver = nil, s, c.Config.Now()
 	}
 	c.runsMu.Unlock()
 	if over {
-		c.log.Warn("tasks are started again: the shortage is over", "what", s.What, "lasted", c.cfg.Now().Sub(s.Since).Round(time.Second).String())
+		c.Config.Log.Warn("tasks are started again: the shortage is over", "what", s.What, "lasted", c.Config.Now().Sub(s.Since).Round(time.Second).String())
 		c.poke()
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -268,12 +267,12 @@ func TestInterruptedWhileWeGoOn(t *testing.T) {
 
 func TestShortageOf(t *testing.T) {
 	for _, e := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
-		if got := coordinator.ShortageOf(fmt.Errorf("mkdir: %w", e)); got != e {
+		if got := task.ShortageOf(fmt.Errorf("mkdir: %w", e)); got != e {
 			t.Errorf("%v is the shortage %v", e, got)
 		}
 	}
 	for _, e := range []error{nil, syscall.ENOENT, syscall.EIO, context.Canceled} {
-		if coordinator.ShortageOf(e) != 0 {
+		if task.ShortageOf(e) != 0 {
 			t.Errorf("%v is a shortage", e)
 		}
 	}

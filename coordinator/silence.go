@@ -32,10 +32,7 @@ func (c *Coordinator) Settling(id string) bool {
 // runOf gives the run of a running task; nil if it is not running, though its run
 // may still be on the list.
 func (c *Coordinator) runOf(id string) *run {
-	c.mu.Lock()
-	t, _ := c.state.Peek(id)
-	c.mu.Unlock()
-	if t.Status != state.Running {
+	if t, _ := c.Peek(id); t.Status != state.Running {
 		return nil
 	}
 	c.runsMu.Lock()
@@ -55,10 +52,10 @@ func (c *Coordinator) silence(id string, now time.Time) string {
 		return ""
 	}
 	c.runsMu.Lock()
-	last, limit, phase := r.begun, c.cfg.StartupTimeout, r.task.Phase
+	last, limit, phase := r.begun, c.Config.StartupTimeout, r.task.Phase
 	c.runsMu.Unlock()
 	if out := r.lastOutput.Load(); out != nil {
-		last, limit = *out, c.cfg.IdleTimeout
+		last, limit = *out, c.Config.IdleTimeout
 	}
 	if phase == state.PhaseVerify {
 		limit = 0 // it has its own limit, however silent it is

@@ -92,7 +92,7 @@ func (c *Coordinator) carrySnapshot(from, to string) {
 		return
 	}
 	if err := c.keepSnapshot(to, &s); err != nil {
-		c.trouble("the snapshot of a checkout could not be kept", err)
+		c.Trouble("the snapshot of a checkout could not be kept", err)
 	}
 }
 
@@ -107,7 +107,7 @@ func (c *Coordinator) noteTree(r *run, t *state.Task, atEnd bool) (s snapshot, o
 	if atEnd {
 		done = !current
 	}
-	if done || !task.HasVerify(t) || c.cfg.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
+	if done || !task.HasVerify(t) || c.Config.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
 		return s, false
 	}
 	name, known := "git-before", `cat "$d/untracked"`
@@ -128,7 +128,7 @@ func (c *Coordinator) noteTree(r *run, t *state.Task, atEnd bool) (s snapshot, o
 		err = c.keepSnapshot(r.id, &s)
 	}
 	if err != nil {
-		c.log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
+		c.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
 	}
 	return s, err == nil && atEnd
 }
@@ -147,12 +147,12 @@ func (c *Coordinator) changes(r *run, t *state.Task) (list []answer.Change, ok b
 // compare returns the difference of a snapshot's trees, in the form that option asks git
 // for. ok is false if it is not known.
 func (c *Coordinator) compare(r *run, t *state.Task, s *snapshot, option string) (text string, ok bool) {
-	if s.workspace != t.Workspace || s.after == "" || c.cfg.Shell == nil {
+	if s.workspace != t.Workspace || s.after == "" || c.Config.Shell == nil {
 		return "", false
 	}
 	text, err := c.git(r, t, "git-diff", fmt.Sprintf(changesCommand, option, s.before, s.after))
 	if err != nil {
-		c.log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
+		c.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
 	}
 	return text, err == nil
 }
@@ -169,8 +169,8 @@ func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, 
 		return "", err
 	}
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
-	res := c.cfg.Shell.Verify(r.ctx, task.VerifyRun{
-		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: c.cfg.Grace,
+	res := c.Config.Shell.Verify(r.ctx, task.VerifyRun{
+		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: c.Config.Grace,
 		Command: fmt.Sprintf("d=%s; { ( %s\n); echo $? >%s; } | head -c %d >%s", shellQuote(dir), command, shellQuote(code), mostChanges, shellQuote(out)),
 	})
 	if res.Class != "" || res.ExitCode != 0 {

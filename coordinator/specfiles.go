@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"slices"
+
 	"stint/coordinator/task"
 )
 
@@ -13,8 +14,8 @@ const noFallback = "none"
 func (c *Coordinator) fillFallback(s *submission) error {
 	named := s.Fallback
 	if s.open = len(named) == 0 && !s.named && s.SessionKey == "" && !s.Continue && s.AgentSession == ""; s.open {
-		for _, agent := range c.cfg.Fallback {
-			if c.cfg.Agents[agent] != nil {
+		for _, agent := range c.Config.Fallback {
+			if c.Config.Agents[agent] != nil {
 				named = append(named, agent)
 			}
 		}

@@ -31,20 +31,12 @@ func resolveWorkspace(dir string) (string, error) {
 }
 
 // isBelow reports whether path is dir or lies in it, links resolved.
-func isBelow(path, dir string) bool { return isWithin(withoutLinks(path), withoutLinks(dir)) }
+func isBelow(path, dir string) bool { return isWithin(task.WithoutLinks(path), task.WithoutLinks(dir)) }
 
 // isWithin is isBelow of paths as they are written.
 func isWithin(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
-}
-
-// withoutLinks resolves the links of a path, as far as it is there. "" is no path.
-func withoutLinks(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil && path != "" {
-		return real
-	}
-	return path
 }
 
 // checkFollowUps checks the prompts of follow-ups.
@@ -68,15 +60,8 @@ func (c *Coordinator) Submit(ctx context.Context, s task.TaskSpec) (state.Task, 
 	return tasks[0], nil
 }
 
-func (c *Coordinator) workspace(path string) task.WorkspaceSettings {
-	if c.cfg.Workspace == nil {
-		return task.WorkspaceSettings{}
-	}
-	return c.cfg.Workspace(path)
-}
-
 // repositoryRoot is checkoutAbove of a path that may have links.
-func repositoryRoot(dir string) string { return checkoutAbove(withoutLinks(dir)) }
+func repositoryRoot(dir string) string { return checkoutAbove(task.WithoutLinks(dir)) }
 
 // checkoutAbove gives the directory above (or at) dir that is the top of a
 // checkout, else dir: two tasks in one checkout are in one lane.

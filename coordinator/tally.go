@@ -12,8 +12,8 @@ import (
 
 // addUsage says what the task has used over all its runs with this one, and what
 // is now counted over the native session.
-func (c *Coordinator) addUsage(rec *ledger.Record, r *run, out *task.Outcome) {
-	used, thread := c.usage(r, out)
+func addUsage(st *state.State, rec *ledger.Record, r *run, out *task.Outcome) {
+	used, thread := usage(st, r, out)
 	addTotals(rec, r.task.Usage, r.task.Usage.Plus(used))
 	if thread != (state.Usage{}) {
 		rec.Add(state.KeyThreadTokens, state.FormatThread(thread))
@@ -23,14 +23,12 @@ func (c *Coordinator) addUsage(rec *ledger.Record, r *run, out *task.Outcome) {
 // usage gives what a run alone has used, and what the CLI has now counted over the
 // native session; zero where that is not to be recorded. What a session that was
 // begun outside of stint had used before cannot be known: then nothing is made up.
-func (c *Coordinator) usage(r *run, out *task.Outcome) (used, thread state.Usage) {
+func usage(st *state.State, r *run, out *task.Outcome) (used, thread state.Usage) {
 	if out.Thread == (state.Usage{}) {
 		return out.Usage, thread
 	}
 	native := cmp.Or(r.strayed, out.Session, r.session)
-	c.mu.Lock()
-	before, counted := c.state.ThreadOf(r.task.Agent, native)
-	c.mu.Unlock()
+	before, counted := st.ThreadOf(r.task.Agent, native)
 	if counted || !r.named || native != r.session {
 		used = since(out.Thread, before)
 	}
@@ -101,13 +99,13 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 // that where the task is back in the queue, by whatever edits: it goes on, unless
 // that came about too often, for it may be its own doing. A stint retry has begun it
 // anew, with no attempt counted. A task that was archived meanwhile keeps the figures that it has.
-func (c *Coordinator) tally(r *run, out *task.Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
-	if !c.inJournal(r.task.ID) {
+func (c *Coordinator) tally(st *state.State, r *run, out *task.Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
+	if !inJournal(st, r.task.ID) {
 		return
 	}
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
-	c.addUsage(rec, r, out)
-	t, err := c.peek(r.task.ID)
+	addUsage(st, rec, r, out)
+	t, err := task.PeekIn(st, r.task.ID)
 	again, requeues := err == nil && t.Status == state.Queued && t.Attempt > 0, r.task.Requeues+1
 	if again {
 		rec.Add(state.KeyRequeues, strconv.Itoa(requeues))
@@ -115,21 +113,19 @@ func (c *Coordinator) tally(r *run, out *task.Outcome, places map[string]*checke
 	if len(rec.Fields) > 0 {
 		tx.Append(rec)
 	}
-	if again && requeues > c.cfg.MaxRetries {
+	if again && requeues > c.Config.MaxRetries {
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		rec.Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted)).
 			Add(state.KeyError, "it was queued again by hand while it ran, time and again; to begin anew: stint retry "+t.ID).
-			Add(state.KeyUpdatedAt, state.FormatTime(c.cfg.Now()))
-		c.end(tx, rec, nil, places)
+			Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now()))
+		c.end(st, tx, rec, nil, places)
 	}
 }
 
 // inJournal reports whether a task is there and was not archived: a record of one that
 // was would be taken for the first of a new task.
-func (c *Coordinator) inJournal(id string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, archived := c.state.Archived(id)
-	_, known := c.state.Peek(id)
+func inJournal(st *state.State, id string) bool {
+	_, archived := st.Archived(id)
+	_, known := st.Peek(id)
 	return known && !archived
 }

@@ -14,7 +14,7 @@ import (
 // Runs gives all runs of a task, the oldest first, as far as its records tell of them.
 func (c *Coordinator) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 	defer c.call()()
-	id, err := c.find(ref)
+	id, err := c.Find(ref)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -43,6 +44,14 @@ func findingsText(t *state.Task) string {
 	return strings.Join(list, "\n")
 }
 
+// fieldNames gives the names of the fields.
+func fieldNames() (names []string) {
+	for _, f := range followFields {
+		names = append(names, f.name)
+	}
+	return names
+}
+
 // CheckTemplate says what is wrong with the prompt of a follow-up, as an *Error; nil
 // if nothing is. It is text, fields such as {{.Error}}, and {{if .Error}} … {{else}} …
 // {{end}}. The words off and none are good, and so is "".
@@ -62,31 +71,26 @@ func parseTemplate(text string) (*prompt.Template, error) {
 	if err := task.CheckPrompt(text); err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, f := range followFields {
-		names = append(names, f.name)
-	}
-	t, err := prompt.ParseFields(text, names)
+	t, err := prompt.ParseFields(text, fieldNames())
 	if err != nil {
 		return nil, task.Invalid("stint task --help", "the prompt of a follow-up is no template: %s", err)
 	}
 	return t, nil
 }
 
-// fillTemplate returns the prompt of a task's follow-up. One that names no field gets
+// fillTemplate gives the prompt of a task's follow-up. One that names no field gets
 // what is to be known at its end.
 func fillTemplate(text string, t *state.Task) (string, error) {
 	tmpl, err := parseTemplate(text)
 	if err != nil {
 		return "", err
 	}
-	values, named := map[string]string{}, false
+	if !slices.ContainsFunc(fieldNames(), tmpl.Names) {
+		return tmpl.Fill(nil) + summary(t), nil
+	}
+	values := map[string]string{}
 	for _, f := range followFields {
 		values[f.name] = inserted(f.of(t), f.said)
-		named = named || tmpl.Names(f.name)
-	}
-	if !named {
-		return tmpl.Fill(nil) + summary(t), nil
 	}
 	return tmpl.Fill(values), nil
 }

@@ -65,7 +65,7 @@ func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.Usage
 // Usage is ReadUsage of the master's own files. It reads them all.
 func (c *Coordinator) Usage(ctx context.Context, q task.UsageQuery) ([]task.UsageRow, error) {
 	defer c.call()()
-	return ReadUsage(ctx, c.cfg.StateDir, q)
+	return ReadUsage(ctx, c.Config.StateDir, q)
 }
 
 // eachRun gives the runs in the journal and in the archive of a state directory. It

@@ -2,5 +2,5 @@
 
 package ledger
 
-// RemoteFS returns "": only Linux is asked.
+// RemoteFS gives "": only Linux is asked.
 func RemoteFS(string) string { return "" }

@@ -13,7 +13,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/agent"
-	"stint/coordinator/api/wire"
+	"stint/coordinator/api"
 	"stint/state"
 )
 
@@ -268,7 +268,7 @@ func (r *readiness) defaultAgent() string {
 
 // noteDemo says that the demo agent answers, and how to get a real one, unless
 // the user chose it.
-func (a *app) noteDemo(ctx context.Context, o *taskOptions, view *wire.TaskView) {
+func (a *app) noteDemo(ctx context.Context, o *taskOptions, view *api.TaskView) {
 	if view.Agent != "demo" || o.spec.Agent == "demo" || o.spec.DefaultAgent == "demo" || a.quiet {
 		return
 	}

@@ -14,8 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api/client"
-	"stint/coordinator/api/wire"
+	"stint/coordinator/api"
 	"stint/state"
 )
 
@@ -77,7 +76,7 @@ type benchWorld struct {
 	dir, work string
 	program   string   // stint as it is installed, once there is a master
 	env       []string // of the master and of commands
-	client    *client.Client
+	client    *api.Client
 }
 
 func newBenchWorld(b *testing.B) *benchWorld {
@@ -143,7 +142,7 @@ func (w *benchWorld) serve() {
 	if !poll(scriptDeadline, func() bool { h = (&scriptState{state: w.state()}).master(); return h.PID == cmd.Process.Pid }) {
 		w.Fatal("the master does not come")
 	}
-	w.client = client.Dial(h.Socket)
+	w.client = api.Dial(h.Socket)
 	w.Cleanup(w.client.Close)
 }
 
@@ -167,7 +166,7 @@ func (w *benchWorld) submit(prompt string) (id string) {
 }
 
 // wait waits for a task that must end well.
-func (w *benchWorld) wait(id string) wire.TaskView {
+func (w *benchWorld) wait(id string) api.TaskView {
 	w.Helper()
 	view, err := w.client.Wait(context.Background(), id)
 	w.must(err)

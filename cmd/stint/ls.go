@@ -11,8 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api/client"
-	"stint/coordinator/api/wire"
+	"stint/coordinator/api"
 	"stint/state"
 )
 
@@ -114,9 +113,9 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 }
 
 // list asks the master, or reads the archive, for which none is needed.
-func (a *app) list(ctx context.Context, o *lsOptions) (views []wire.TaskView, err error) {
+func (a *app) list(ctx context.Context, o *lsOptions) (views []api.TaskView, err error) {
 	if !o.archive {
-		err = a.call(ctx, func(cl *client.Client) (err error) { views, err = cl.List(ctx, o.filter); return err })
+		err = a.call(ctx, func(cl *api.Client) (err error) { views, err = cl.List(ctx, o.filter); return err })
 		return views, err
 	}
 	dir, err := a.state()
@@ -125,7 +124,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) (views []wire.TaskView, er
 	}
 	tasks, err := coordinator.ListArchive(dir, o.filter)
 	for i := range tasks {
-		views = append(views, wire.TaskView{Task: tasks[i]})
+		views = append(views, api.TaskView{Task: tasks[i]})
 	}
 	return views, err
 }
@@ -133,7 +132,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) (views []wire.TaskView, er
 // listJSON copies the lines of the master, which has written most of them before.
 func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
 	out := &jsonWriter{w: a.stdout}
-	err := a.call(ctx, func(c *client.Client) error {
+	err := a.call(ctx, func(c *api.Client) error {
 		err := c.ListJSON(ctx, o.filter, out)
 		if out.wrote && isGone(err) { // to begin again would repeat what was printed
 			return &cliError{code: exitNoMaster, message: "the master went away", try: "stint ls"}
@@ -152,7 +151,7 @@ func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
 
 // tellSettling says on stderr which of these tasks seem to run, though their runs have
 // ended, and what they wait for.
-func (a *app) tellSettling(views []wire.TaskView) {
+func (a *app) tellSettling(views []api.TaskView) {
 	for i := range views {
 		if v := &views[i]; v.Settling {
 			a.hint("stint: task %s: %s\n", shortID(v.ID), escapeText(oneLine(v.Why)))
@@ -170,7 +169,7 @@ func printEach[T any](w io.Writer, list []T) error {
 	return nil
 }
 
-func printIDs(w io.Writer, views []wire.TaskView) error {
+func printIDs(w io.Writer, views []api.TaskView) error {
 	for _, v := range views {
 		if _, err := fmt.Fprintln(w, v.ID); err != nil {
 			return err
@@ -180,7 +179,7 @@ func printIDs(w io.Writer, views []wire.TaskView) error {
 }
 
 // printTasks prints the table for people.
-func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
+func (a *app) printTasks(views []api.TaskView, now time.Time) error {
 	ids := make([]string, len(views))
 	for i, v := range views {
 		ids[i] = v.ID
@@ -203,7 +202,7 @@ func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
 }
 
 // followMark marks the task that another one has queued.
-func followMark(v *wire.TaskView) string {
+func followMark(v *api.TaskView) string {
 	if v.TriggeredBy == "" {
 		return ""
 	}
@@ -211,7 +210,7 @@ func followMark(v *wire.TaskView) string {
 }
 
 // statusText gives the status, and what is special about it.
-func statusText(v *wire.TaskView) string {
+func statusText(v *api.TaskView) string {
 	switch {
 	case v.Hold && !v.Status.Terminal():
 		return string(v.Status) + " (held)"
@@ -228,7 +227,7 @@ func statusText(v *wire.TaskView) string {
 const silentAfter = time.Minute
 
 // statusNow is statusText, with a mark at a running task whose agent is silent.
-func statusNow(v *wire.TaskView, now time.Time) string {
+func statusNow(v *api.TaskView, now time.Time) string {
 	silent := now.Sub(v.LastOutput)
 	if v.Status != state.Running || v.Phase == state.PhaseVerify || v.LastOutput.IsZero() || silent < silentAfter {
 		return statusText(v)

@@ -74,12 +74,15 @@ func urlFileKey(name, help string, field func(*Config) *string) key {
 
 // hostKey is the name of a machine, or empty.
 func hostKey(name, help string, field func(*Config) *string) key {
-	return checkedKey(name, "", help, field, func(s string) (string, error) {
+	k := textKey(name, "", help, field)
+	k.set = func(c *Config, s string) error {
 		if len(s) > maxHost || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
-			return "", fmt.Errorf("it is no name of a machine: at most %d bytes that can be printed", maxHost)
+			return fmt.Errorf("it is no name of a machine: at most %d bytes that can be printed", maxHost)
 		}
-		return s, nil
-	})
+		*field(c) = s
+		return nil
+	}
+	return k
 }
 
 // hasPostgres reports whether a copy is configured.

@@ -22,8 +22,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
-	"stint/coordinator/api/client"
-	"stint/coordinator/api/wire"
+	"stint/coordinator/api"
 	"stint/ledger"
 	"stint/state"
 )
@@ -47,7 +46,7 @@ type world struct {
 	sockets     string // directory of the masters' sockets
 	socket      string
 	env         []string
-	client      *client.Client
+	client      *api.Client
 
 	mu     sync.Mutex // guards what follows
 	wishes map[string]*wish
@@ -61,7 +60,6 @@ type world struct {
 // processes; STINT_STATE_DIR among them moves the state directory.
 func newWorld(t testing.TB, seed uint64, settings ...string) *world {
 	t.Helper()
-	notShort(t)
 	dir := t.TempDir()
 	run, err := os.MkdirTemp("", "s") // short, as a socket's path must be
 	if err != nil {
@@ -91,7 +89,7 @@ func newWorld(t testing.TB, seed uint64, settings ...string) *world {
 	)
 	w.env = append(w.env, settings...)
 	w.socket = filepath.Join(w.sockets, filepath.Base(defaultSocket(w.state)))
-	w.client = client.Dial(w.socket)
+	w.client = api.Dial(w.socket)
 	t.Cleanup(func() {
 		w.client.Close()
 		if h := w.script().master(); h.PID > 0 {
@@ -285,7 +283,7 @@ func (w *world) byHand() (id, section string) {
 }
 
 // awaitTask waits until the master shows that a condition holds for a task.
-func (w *world) awaitTask(ctx context.Context, id string, holds func(*wire.TaskView) bool) bool {
+func (w *world) awaitTask(ctx context.Context, id string, holds func(*api.TaskView) bool) bool {
 	is := false
 	poll(scriptDeadline, func() bool {
 		v, err := w.client.Task(ctx, id)
@@ -502,14 +500,6 @@ func (w *world) expectNoOverlap() {
 		case r.Event == "start":
 			last[r.Task] = r
 		}
-	}
-}
-
-// notShort skips what takes seconds, or needs masters of its own, with -short.
-func notShort(t testing.TB) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("not with -short")
 	}
 }
 

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -165,7 +164,7 @@ func TestEventsAfter(t *testing.T) {
 		}
 		want := eventStreamType
 		if !strings.HasPrefix(tc.begins, "retry") {
-			want = wire.JSONLines
+			want = jsonLines
 		}
 		if got := w.Body.String(); !strings.HasPrefix(got, tc.begins) || tc.begins == "" && got != "" || w.Header().Get("Stint-Seq") != tc.seq || w.Header().Get("Content-Type") != want {
 			t.Errorf("%+v: %v %q", tc, w.Header(), got)
@@ -191,11 +190,7 @@ type eventSource struct {
 }
 
 func newSource(t *testing.T, s *served, query string) *eventSource {
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", s.socket)
-	}}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &eventSource{t: t, client: &http.Client{Transport: transport}, query: query, known: map[string]state.Status{}}
+	return &eventSource{t: t, client: s.client.http, query: query, known: map[string]state.Status{}}
 }
 
 // read connects, until enough says so or the stream has ended.
@@ -214,7 +209,7 @@ func (e *eventSource) read(ctx context.Context, enough func() bool) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return errors.New(resp.Status)
+		return readError(resp)
 	}
 	e.times++
 	lines := bufio.NewReader(resp.Body)

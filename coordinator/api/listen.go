@@ -29,7 +29,8 @@ const (
 // has taken its place by then.
 func Listen(path string) (net.Listener, error) {
 	if n := maxSocketPath(); len(path) > n {
-		return nil, task.Invalid("set XDG_RUNTIME_DIR to a shorter directory", "the socket's path has %d bytes, and the system allows %d: %s", len(path), n, path)
+		return nil, invalid(fmt.Sprintf("the socket's path has %d bytes, and the system allows %d: %s", len(path), n, path),
+			"set XDG_RUNTIME_DIR to a shorter directory")
 	}
 	if err := ownDir(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -84,11 +85,11 @@ func ownDir(dir string) error {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	switch {
 	case !fi.IsDir():
-		return task.Invalid("set XDG_RUNTIME_DIR to a directory of yours", "%s", "the socket's directory "+dir+" is not a directory of its own but a link")
+		return invalid("the socket's directory "+dir+" is not a directory of its own but a link", "set XDG_RUNTIME_DIR to a directory of yours")
 	case !ok || int(st.Uid) != os.Getuid():
-		return task.Invalid("set XDG_RUNTIME_DIR to a directory of yours", "%s", "the socket's directory "+dir+" belongs to another user")
+		return invalid("the socket's directory "+dir+" belongs to another user", "set XDG_RUNTIME_DIR to a directory of yours")
 	case fi.Mode().Perm()&0o077 != 0:
-		return task.Invalid("chmod 700 "+dir, "the socket's directory %s is open to other users (mode %04o)", dir, fi.Mode().Perm())
+		return invalid(fmt.Sprintf("the socket's directory %s is open to other users (mode %04o)", dir, fi.Mode().Perm()), "chmod 700 "+dir)
 	}
 	return nil
 }
@@ -103,12 +104,16 @@ func removeSocket(path string) error {
 		return fmt.Errorf("api: %w", err)
 	}
 	if fi.Mode().Type() != fs.ModeSocket {
-		return task.Invalid("move it elsewhere", "%s", path+" is in the way: it is not a socket")
+		return invalid(path+" is in the way: it is not a socket", "move it elsewhere")
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("api: leftover socket: %w", err)
 	}
 	return nil
+}
+
+func invalid(message, hint string) error {
+	return &task.Error{Code: task.CodeInvalid, Message: message, Hint: hint}
 }
 
 // A listener accepts connections of its own user only.

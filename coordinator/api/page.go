@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"stint/coordinator"
-	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -46,8 +45,8 @@ type (
 		Title      string
 		Health     task.Health
 		Counts     []statusCount
-		Error      *wire.Problem // instead of what follows
-		Task       *pageTask     // instead of the list
+		Error      *problem  // instead of what follows
+		Task       *pageTask // instead of the list
 		Rows       []pageRow
 		Cursor     string // of this list; "" if it is the newest
 		Older      string // of the next one; "" if there is none
@@ -63,7 +62,7 @@ type (
 
 	// A pageRow is a task of the list.
 	pageRow struct {
-		wire.TaskView
+		TaskView
 		State string // the status, and what is special about it
 	}
 
@@ -105,7 +104,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	}
 	status := http.StatusOK
 	if err != nil {
-		p.Error = wire.ProblemOf(err)
+		p.Error = asProblem(err)
 		status = p.Error.Status
 	}
 	writePage(w, status, p)
@@ -116,7 +115,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 func writePage(w http.ResponseWriter, status int, p *page) {
 	var buf bytes.Buffer
 	if err := pageTemplate().Execute(&buf, p); err != nil {
-		wire.ProblemOf(fmt.Errorf("the page: %w", err)).Write(w)
+		asProblem(fmt.Errorf("the page: %w", err)).write(w)
 		return
 	}
 	secureHeaders(w.Header())
@@ -141,7 +140,7 @@ func (s *Server) newPage() *page {
 
 // fillList puts a list of tasks into the page.
 func (s *Server) fillList(p *page, cursor string) error {
-	before, err := wire.ParseCursor(cursor)
+	before, err := parseCursor(cursor)
 	if err != nil {
 		return err
 	}
@@ -150,7 +149,7 @@ func (s *Server) fillList(p *page, cursor string) error {
 		return err
 	}
 	for _, data := range rows {
-		var v wire.TaskView
+		var v TaskView
 		if err := json.Unmarshal(data, &v); err != nil {
 			return fmt.Errorf("a row of the list: %w", err)
 		}
@@ -160,7 +159,7 @@ func (s *Server) fillList(p *page, cursor string) error {
 		p.Rows = append(p.Rows, pageRow{v, stateOf(&v.Task)})
 	}
 	if p.Cursor = cursor; next > 0 {
-		p.Older = wire.FormatCursor(next)
+		p.Older = formatCursor(next)
 	}
 	return nil
 }
@@ -267,7 +266,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	data, err := web.ReadFile("web/" + name)
 	if assets[name] == "" || err != nil {
 		clearSite(w.Header())
-		wire.NewProblem(http.StatusNotFound, task.CodeNotFound, "there is nothing at "+wire.Clip(r.URL.Path), "").Write(w)
+		newProblem(http.StatusNotFound, task.CodeNotFound, "there is nothing at "+clip(r.URL.Path), "").write(w)
 		return
 	}
 	secureHeaders(w.Header())

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 func (f *fakeMaster) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) (list []task.TaskPreview, err error) {
 	for _, spec := range specs {
 		if spec.Prompt == "" {
-			return nil, task.Invalid("stint task PROMPT", "the prompt is empty; a list: %v", isList)
+			return nil, invalid(fmt.Sprintf("the prompt is empty; a list: %v", isList), "stint task PROMPT")
 		}
 		list = append(list, task.TaskPreview{Task: state.Task{ID: spec.ID, Prompt: spec.Prompt}, Session: task.SessionNew, Argv: []string{"a", "b c"}, Prompt: "<" + spec.Prompt + ">"})
 	}
@@ -61,7 +62,8 @@ func TestSentPrompt(t *testing.T) {
 	if _, err := s.client.Prompt(t.Context(), "nobody", ""); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		t.Errorf("%v", err)
 	}
-	if w := ask(NewServer(m, Options{}), http.MethodGet, "/v1/tasks/t-1/prompt?n=1", "", ""); w.Code != http.StatusUnprocessableEntity {
+	if resp, err := s.client.do(t.Context(), http.MethodGet, "/v1/tasks/t-1/prompt?n=1", nil, ""); err == nil {
+		_ = resp.Body.Close()
 		t.Error("a query that nobody knows is taken")
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -46,7 +45,7 @@ func TestShortageIsNoRefusal(t *testing.T) {
 }
 
 func TestShortageAsksToWait(t *testing.T) {
-	p := wire.ProblemOf(&task.Error{Code: task.CodeShortage})
+	p := asProblem(&task.Error{Code: task.CodeShortage})
 	if p.Status != 503 || p.GetHeaders().Get("Retry-After") != "1" {
 		t.Errorf("%+v, %v", p, p.GetHeaders())
 	}

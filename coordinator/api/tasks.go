@@ -9,8 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator/api/wire"
-	"stint/coordinator/task"
+	"stint/coordinator"
 	"stint/ledger"
 	"stint/state"
 )
@@ -40,7 +39,7 @@ type (
 
 	taskOutput struct {
 		ETag string `header:"ETag" doc:"Changes with each record of the task"`
-		Body wire.TaskView
+		Body TaskView
 	}
 
 	// readOutput is a taskOutput that may be left out of the answer.
@@ -48,10 +47,10 @@ type (
 		Status      int
 		ETag        string `header:"ETag" doc:"Changes with each record of the task"`
 		AcceptPatch string `header:"Accept-Patch" doc:"What a PATCH of the task may send"`
-		Body        wire.TaskView
+		Body        TaskView
 	}
 
-	checkOutput struct{ Body task.CheckResult }
+	checkOutput struct{ Body coordinator.CheckResult }
 
 	whyOutput struct {
 		Body struct {
@@ -90,7 +89,7 @@ func taskPath(ref string) string { return "/v1/tasks/" + url.PathEscape(ref) }
 // answer shows what a call to the master gave.
 func (s *Server) answer(t state.Task, err error) (*taskOutput, error) {
 	if err != nil {
-		return nil, wire.ProblemOf(err)
+		return nil, asProblem(err)
 	}
 	return &taskOutput{ETag: etag(t.Seq), Body: s.detail(t)}, nil
 }
@@ -119,7 +118,7 @@ func (s *Server) cancel(ctx context.Context, in *actInput) (*taskOutput, error) 
 	if run := fromRun(ctx); run != "" {
 		var err error
 		if id, err = s.ownTask(ctx, run, in.ID); err != nil {
-			return nil, wire.ProblemOf(err)
+			return nil, asProblem(err)
 		}
 		by = ledger.ByAgent
 	}
@@ -135,7 +134,7 @@ func (s *Server) verify(ctx context.Context, in *actInput) (*checkOutput, error)
 	defer release()
 	res, err := s.master.Verify(ctx, in.ID, ledger.ByClient)
 	if err != nil {
-		return nil, wire.ProblemOf(ended(ctx, err))
+		return nil, asProblem(ended(ctx, err))
 	}
 	return &checkOutput{Body: res}, nil
 }
@@ -145,7 +144,7 @@ func (s *Server) wait(ctx context.Context, in *readInput) (*readOutput, error) {
 	defer release()
 	done, err := s.beginWait(ctx, in.ID)
 	if err != nil {
-		return nil, wire.ProblemOf(err)
+		return nil, asProblem(err)
 	}
 	defer done()
 	t, err := s.master.Wait(ctx, in.ID)
@@ -155,7 +154,7 @@ func (s *Server) wait(ctx context.Context, in *readInput) (*readOutput, error) {
 func (s *Server) why(_ context.Context, in *refInput) (*whyOutput, error) {
 	why, err := s.master.Why(in.ID)
 	if err != nil {
-		return nil, wire.ProblemOf(err)
+		return nil, asProblem(err)
 	}
 	out := &whyOutput{}
 	out.Body.Why = why
@@ -165,7 +164,7 @@ func (s *Server) why(_ context.Context, in *refInput) (*whyOutput, error) {
 func (s *Server) raw(ctx context.Context, in *refInput) (*textOutput, error) {
 	text, err := s.master.Raw(ctx, in.ID)
 	if err != nil {
-		return nil, wire.ProblemOf(err)
+		return nil, asProblem(err)
 	}
 	return &textOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, nil
 }

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 
-	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -121,7 +120,7 @@ func readToken(path string, info fs.FileInfo) (string, error) {
 }
 
 func badToken(path, what string) error {
-	return task.Invalid("stint token rotate", "%s", "the file of the token, "+path+", "+what)
+	return invalid("the file of the token, "+path+", "+what, "stint token rotate")
 }
 
 // plain gives what the system says about a file, without its name.

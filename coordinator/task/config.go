@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"stint/ledger/durable"
 	"stint/memory"
 	"stint/prompt"
 )
@@ -82,6 +83,9 @@ type Config struct {
 	// Mirror says how far a copy of the ledger in a database is, for Health and Metrics.
 	// It is not called with a lock held. nil: there is no copy.
 	Mirror func() MirrorStatus
+
+	FS        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
+	Unwatched bool       // edits are taken over at start only: a test with a clock of its own cannot wait for the kernel
 
 	Log  *slog.Logger
 	Now  func() time.Time // nil: time.Now

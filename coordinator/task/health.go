@@ -1,8 +1,9 @@
 package task
 
 import (
-	"stint/state"
 	"time"
+
+	"stint/state"
 )
 
 // Health is what a master says about itself. The coordinator sets all of it but

@@ -1,8 +1,9 @@
 package task
 
 import (
-	"stint/state"
 	"time"
+
+	"stint/state"
 )
 
 // Metrics say how a master stands and what it has counted since it began. No text of a

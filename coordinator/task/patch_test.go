@@ -3,10 +3,11 @@ package task_test
 import (
 	"errors"
 	"slices"
-	"stint/coordinator/task"
-	"stint/state"
 	"testing"
 	"unicode/utf8"
+
+	"stint/coordinator/task"
+	"stint/state"
 
 	"github.com/google/go-cmp/cmp"
 )

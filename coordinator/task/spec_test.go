@@ -2,11 +2,12 @@ package task_test
 
 import (
 	"errors"
-	"stint/coordinator/task"
-	"stint/state"
 	"strings"
 	"testing"
 	"time"
+
+	"stint/coordinator/task"
+	"stint/state"
 
 	"github.com/google/go-cmp/cmp"
 )

@@ -2,8 +2,9 @@ package task
 
 import (
 	"fmt"
-	"stint/state"
 	"time"
+
+	"stint/state"
 )
 
 // A TaskSpec is what a client asks for. The names of its JSON are the keys of

@@ -6,10 +6,11 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"stint/state"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"stint/state"
 )
 
 // isNamedLane reports whether a session key is a name that somebody gave, and not a

@@ -3,9 +3,10 @@ package task
 import (
 	"fmt"
 	"io"
+	"time"
+
 	"stint/memory"
 	"stint/state"
-	"time"
 )
 
 // TaskFiles are the files that go with a task.

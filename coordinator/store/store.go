@@ -1,0 +1,217 @@
+// Package store keeps a ledger and its fold together. It is the heart of the coordinator:
+// whoever reads or changes anything does it here.
+//
+//   - [Store.View] reads the fold. Nothing changes it meanwhile.
+//   - [Store.Update] decides on the log's goroutine, where the fold has everything that was
+//     acknowledged, and appends records. It returns when they are durable and folded.
+//   - [Store.Exclusive] is Update alone in its batch: for a decision over the whole fold, such
+//     as what to start next, that must see all changes before it.
+//
+// What is folded is a parameter: a Store[*state.State] holds tasks. The package knows neither
+// tasks nor anything else that a record means. A function that needs the fold takes it as an
+// argument, so the compiler sees to it that it is called where the fold may be used.
+//
+// The functions that View, Update and Exclusive are given run with the store's lock held. They
+// must not call the store again, nor wait for anything.
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"stint/ledger"
+)
+
+// Options say which ledger a store opens, and how its records are folded into an S. All
+// functions but Committed and Deleted are called with the lock held.
+type Options[S any] struct {
+	// Ledger is passed on. The store sets Locker, Started, Apply, Archived, Reset,
+	// Refolded, Begin, Together, Deleted and Observe.
+	Ledger ledger.Options
+
+	// New returns an empty fold, which reads older records of the journal through read.
+	New func(read Reader) S
+	// Apply folds one record. isNews is false for what was in the ledger when it was opened
+	// or compacted. The error says why the record has no effect.
+	Apply func(fold S, s *ledger.Section, isNews bool) error
+	// Archived notes a record that was moved to the archive.
+	Archived func(fold S, e ledger.ArchiveEntry)
+	// Ready is told that the fold has all that is in the ledger: at the end of Open, before
+	// it returns, and of each compaction, which begins a new fold.
+	Ready func(fold S, isCompacted bool)
+
+	// Begin, Together and Deleted decide about edits by hand; see [ledger.Options].
+	Begin    func(fold S) (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair)
+	Together func(fold S, list []*ledger.Section) map[int]error
+	Deleted  func(fold S, gone map[string]bool) []ledger.Record
+
+	// Committed is told what each write to the journal took, once its records are folded
+	// and before its waiters are answered. It is called without the lock, on the log's
+	// goroutine, by Open too. nil: nobody asks.
+	Committed func(*ledger.Commit)
+}
+
+// A Reader reads a record of the journal by its offset.
+type Reader interface {
+	SectionAt(off int64) (*ledger.Section, error)
+}
+
+// A Store is a ledger with its fold. Its methods may be called by any goroutine.
+type Store[S any] struct {
+	opts Options[S]
+	log  *ledger.Log // set by Open
+
+	mu     sync.Mutex // guards fold and isNews
+	fold   S
+	isNews bool
+}
+
+// New returns a store that is yet to be opened, and is not used before.
+func New[S any](opts Options[S]) *Store[S] { return &Store[S]{opts: opts} }
+
+// Open reads the ledger, folds it, takes over what was edited by hand meanwhile, and starts
+// the log. The caller holds the lock of the state directory until Close has returned.
+func (s *Store[S]) Open() error {
+	opts := &s.opts
+	s.fold = opts.New(s.reader())
+	l := opts.Ledger
+	l.Locker = &s.mu
+	l.Started = func(log *ledger.Log) { s.log = log }
+	l.Apply = func(sec *ledger.Section) error { return s.opts.Apply(s.fold, sec, s.isNews) }
+	l.Archived = func(e ledger.ArchiveEntry) { s.opts.Archived(s.fold, e) }
+	l.Reset = func() { s.fold, s.isNews = s.opts.New(s.reader()), false }
+	l.Refolded = func() { s.ready(true) }
+	l.Observe = opts.Committed
+	if opts.Begin != nil {
+		l.Begin = s.begin
+	}
+	if opts.Together != nil {
+		l.Together = func(list []*ledger.Section) (bad map[int]error) {
+			s.View(func(fold S) { bad = s.opts.Together(fold, list) })
+			return bad
+		}
+	}
+	if opts.Deleted != nil {
+		l.Deleted = func(gone map[string]bool) (records []ledger.Record) {
+			s.View(func(fold S) { records = s.opts.Deleted(fold, gone) })
+			return records
+		}
+	}
+	log, err := ledger.Open(l)
+	if err != nil {
+		return err
+	}
+	s.View(func(S) {
+		s.log = log
+		s.ready(false)
+	})
+	return nil
+}
+
+// A reader reads from the log of a store, which is opened after its fold is made.
+type reader func() *ledger.Log
+
+func (r reader) SectionAt(off int64) (*ledger.Section, error) { return r().SectionAt(off) }
+
+func (s *Store[S]) reader() Reader { return reader(func() *ledger.Log { return s.log }) }
+
+// ready notes that what is folded from here on is news. The lock is held.
+func (s *Store[S]) ready(isCompacted bool) {
+	s.isNews = true
+	if s.opts.Ready != nil {
+		s.opts.Ready(s.fold, isCompacted)
+	}
+}
+
+// begin makes the checks of one save. Each takes the lock by itself: the ledger calls them
+// beside its own goroutine.
+func (s *Store[S]) begin() (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair) {
+	s.View(func(fold S) { check, implied = s.opts.Begin(fold) })
+	locked, derive := check, implied
+	check = func(sec *ledger.Section) (err error) {
+		s.View(func(S) { err = locked(sec) })
+		return err
+	}
+	implied = func(r *ledger.Record) (fields []ledger.Pair) {
+		s.View(func(S) { fields = derive(r) })
+		return fields
+	}
+	return check, implied
+}
+
+// View calls f with the fold, which does not change meanwhile. f must not keep it.
+func (s *Store[S]) View(f func(fold S)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.fold)
+}
+
+// Read returns what f reads from the fold of a store; see [Store.View].
+func Read[S, T any](s *Store[S], f func(fold S) T) (v T) {
+	s.View(func(fold S) { v = f(fold) })
+	return v
+}
+
+// Update calls f with the fold and makes the records that it appends durable. It returns when
+// they are folded, or with f's error. f may be called more than once, so it begins anew each
+// time. The errors are those of [ledger.Log.Update].
+func (s *Store[S]) Update(ctx context.Context, f func(fold S, tx *ledger.Tx) error) error {
+	return s.log.Update(ctx, s.locked(f))
+}
+
+// Exclusive is Update for a decision over the whole fold: no other change shares its batch.
+func (s *Store[S]) Exclusive(ctx context.Context, f func(fold S, tx *ledger.Tx) error) error {
+	return s.log.Exclusive(ctx, s.locked(f))
+}
+
+func (s *Store[S]) locked(f func(fold S, tx *ledger.Tx) error) func(*ledger.Tx) error {
+	return func(tx *ledger.Tx) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return f(s.fold, tx)
+	}
+}
+
+// Compact merges the records of each task, as plan says, which is called with the fold. See
+// [ledger.Log.Compact].
+func (s *Store[S]) Compact(ctx context.Context, plan func(fold S) (ledger.Keep, error)) (ledger.CompactReport, error) {
+	return s.log.Compact(ctx, func() (keep ledger.Keep, err error) {
+		s.View(func(fold S) { keep, err = plan(fold) })
+		return keep, err
+	})
+}
+
+// Follow returns the records of the journal after that seq, as they come; see
+// [ledger.Log.Follow].
+func (s *Store[S]) Follow(after uint64) *ledger.Follower { return s.log.Follow(after) }
+
+// SectionAt reads a record of the journal by its offset, within View or Update: an offset
+// holds until the next compaction.
+func (s *Store[S]) SectionAt(off int64) (*ledger.Section, error) { return s.log.SectionAt(off) }
+
+// Reconcile takes over tasks.md now; see [ledger.Log.Reconcile].
+func (s *Store[S]) Reconcile(ctx context.Context, accept bool) (ledger.Report, error) {
+	return s.log.Reconcile(ctx, accept)
+}
+
+// Settle takes over what was written into tasks.md until now; see [ledger.Log.Settle].
+func (s *Store[S]) Settle(ctx context.Context) error { return s.log.Settle(ctx) }
+
+// Findings returns what is wrong in the ledger's files at present.
+func (s *Store[S]) Findings() []*ledger.SyntaxError { return s.log.Findings() }
+
+// Size returns the bytes of the journal that are durable.
+func (s *Store[S]) Size() int64 { return s.log.Size() }
+
+// SavedByHand returns when tasks.md was last changed by another hand.
+func (s *Store[S]) SavedByHand() time.Time { return s.log.SavedByHand() }
+
+// Done is closed when the store takes no more updates: it was closed, or its disk failed.
+func (s *Store[S]) Done() <-chan struct{} { return s.log.Done() }
+
+// Err returns why the log has stopped; nil if it was closed or is at work.
+func (s *Store[S]) Err() error { return s.log.Err() }
+
+// Close answers what waits and closes the files.
+func (s *Store[S]) Close() error { return s.log.Close() }

@@ -1,0 +1,235 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"stint/coordinator/store"
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/session"
+	"stint/state"
+)
+
+// tempAge is the age from which a temporary file is what a killed writer has left.
+const tempAge = time.Hour
+
+// Open locks the state directory, replays the journal and takes over what was edited
+// meanwhile. The error is an *Error where a user can do something about it.
+func Open(cfg Config) (*Store, error) {
+	cfg = cfg.WithDefaults()
+	unlock, err := Lock(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{cfg.StateDir, filepath.Dir(cfg.HeartbeatPath)} {
+		if err := durable.RemoveTemps(dir, time.Now().Add(-tempAge)); err != nil { // by the clock of the files
+			cfg.Log.Warn("a temporary file was not removed", "error", err)
+		}
+	}
+	s, err := OpenLocked(cfg)
+	if err != nil {
+		return nil, errors.Join(err, unlock())
+	}
+	s.unlock = unlock
+	return s, nil
+}
+
+// Lock makes the state directory, if need be, and locks it until unlock is called. The error
+// has CodeBusy if somebody else has locked it.
+func Lock(dir string) (unlock func() error, err error) {
+	if err := prepareDir(dir); err != nil {
+		return nil, err
+	}
+	if unlock, err = ledger.Lock(dir); err != nil {
+		return nil, lockError(err)
+	}
+	return unlock, nil
+}
+
+// OpenLocked is Open of a state directory whose lock the caller holds, and keeps.
+func OpenLocked(cfg Config) (*Store, error) {
+	cfg = cfg.WithDefaults()
+	s := &Store{Config: cfg, Home: WithoutLinks(cfg.StateDir), orphans: map[string]string{}}
+	s.Store = store.New(store.Options[*state.State]{
+		Ledger: ledger.Options{
+			Dir: cfg.StateDir, FS: cfg.FS, Watch: !cfg.Unwatched, Now: cfg.Now,
+			Guarded: GuardedKeys, Copied: state.Copied, Notify: s.notice,
+		},
+		New: func(read store.Reader) *state.State {
+			s.rejected = nil
+			return state.New(read)
+		},
+		Apply:    s.apply,
+		Archived: (*state.State).Archive,
+		Ready:    s.ready,
+		Begin: func(st *state.State) (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
+			save := st.NewSave()
+			return save.Check, save.LeftBehind
+		},
+		Together:  (*state.State).CheckTogether,
+		Deleted:   s.deleted,
+		Committed: s.committed,
+	})
+	if err := s.Store.Open(); err != nil {
+		return nil, err
+	}
+	s.openSessions()
+	return s, nil
+}
+
+// WithDefaults fills in what a configuration leaves to the package.
+func (c Config) WithDefaults() Config {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
+	if c.ID == nil {
+		c.ID = func() string { return uuid.Must(uuid.NewV7()).String() }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.HeartbeatPath == "" {
+		c.HeartbeatPath = filepath.Join(c.StateDir, "heartbeat.json")
+	}
+	return c
+}
+
+// prepareDir makes the state directory and refuses one that others own or can read.
+func prepareDir(dir string) error {
+	fail := func(what string, hint string) error {
+		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the state directory %s %s", dir, what), Hint: hint}
+	}
+	if err := durable.MkdirAll(durable.OS, dir); err != nil {
+		return fail(fmt.Sprintf("cannot be made: %v", err), "set STINT_STATE_DIR to a directory of your own")
+	}
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return fail(fmt.Sprintf("cannot be read: %v", err), "set STINT_STATE_DIR to a directory of your own")
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		return fail(fmt.Sprintf("belongs to user %d, not to you", st.Uid), "set STINT_STATE_DIR to a directory of your own")
+	}
+	if fi.Mode().Perm()&0o077 != 0 {
+		if err := os.Chmod(dir, durable.DirMode); err != nil {
+			return fail("can be read by others", "chmod 700 "+dir)
+		}
+	}
+	for _, sub := range []string{"runs", "sessions"} {
+		if err := durable.MkdirAll(durable.OS, filepath.Join(dir, sub)); err != nil {
+			return fail(fmt.Sprintf("cannot be written: %v", err), "set STINT_STATE_DIR to a directory of your own")
+		}
+	}
+	keepFormattersOff(dir)
+	return nil
+}
+
+// keepFormattersOff makes Prettier, which many editors run when they save, leave tasks.md
+// alone: it rewrites prompts. A new directory gets the file once; whoever deletes it wants
+// it so.
+func keepFormattersOff(dir string) {
+	if _, err := os.Lstat(filepath.Join(dir, "format")); err == nil {
+		return
+	}
+	f, err := durable.Open(filepath.Join(dir, ".prettierrc"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	if err != nil {
+		return // it is there, or the ledger will say what is wrong with the directory
+	}
+	_, _ = f.WriteString(`{"requirePragma": true}` + "\n") // a comfort: what a formatter changes is held anyway
+	_ = f.Close()
+}
+
+func lockError(err error) error {
+	var busy *ledger.BusyError
+	if errors.As(err, &busy) {
+		hint := "use that one, or end it"
+		if busy.PID > 0 { // kill 0 would end the shell that it is typed into
+			hint += fmt.Sprint(" with: kill ", busy.PID)
+		}
+		return &Error{Code: CodeBusy, Message: busy.Error(), Hint: hint}
+	}
+	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the state directory cannot be locked: %v", err), Hint: "stint doctor"}
+}
+
+// openSessions opens sessions.json and makes it hold the sessions of the fold, which
+// costs nothing where it does.
+func (s *Store) openSessions() {
+	sessions, found := session.Open(session.Options{
+		Dir: s.Config.StateDir, Interval: time.Second, Now: s.Config.Now, Gone: s.IsGone,
+		OnError: func(err error) { s.Trouble("sessions.json could not be written", err) },
+	})
+	s.Sessions = sessions
+	if found.Problem != nil {
+		s.Config.Log.Warn("sessions.json is rebuilt from the ledger", "problem", found.Problem)
+	}
+	var entries []session.Entry
+	s.View(func(st *state.State) {
+		for _, x := range st.Sessions() {
+			entries = append(entries, entryOf(x))
+		}
+	})
+	if err := sessions.Reset(entries); err != nil {
+		s.Trouble("sessions.json does not have all sessions", err)
+	}
+}
+
+func entryOf(s state.Session) session.Entry {
+	return session.Entry{Key: s.Key, Agent: s.Agent, Account: s.Account, SessionID: s.ID, Native: s.Native, UpdatedAt: s.UpdatedAt}
+}
+
+// WithoutLinks resolves the links of a path, as far as it is there. "" is no path.
+func WithoutLinks(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil && path != "" {
+		return real
+	}
+	return path
+}
+
+// GuardedKeys are the long texts of a task that a formatter may spoil.
+var GuardedKeys = []string{state.KeyPrompt, state.KeyVerifyCommand, state.KeyOnFailure, state.KeyOnIssue}
+
+// deleted returns the records that say what becomes of tasks whose sections a person has
+// deleted: those that have not ended are canceled, the others are no longer listed.
+func (s *Store) deleted(st *state.State, gone map[string]bool) (records []ledger.Record) {
+	canceled, hidden, back := st.Gone(gone)
+	now := state.FormatTime(s.Config.Now())
+	for _, id := range canceled {
+		r := ledger.Record{Kind: ledger.KindTask, ID: id}
+		r.Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled))
+		records = append(records, *r.Add(state.KeyBy, ledger.ByHand).Add(state.KeyUpdatedAt, now))
+	}
+	if len(hidden)+len(back) > 0 {
+		r := ledger.Record{Kind: ledger.KindControl, ID: state.ControlDeleted}
+		r.AddIf(state.KeyTasks, strings.Join(hidden, "\n")).AddIf(state.KeyBack, strings.Join(back, "\n"))
+		records = append(records, *r.Add(state.KeyBy, ledger.ByHand).Add(state.KeyUpdatedAt, now))
+	}
+	if len(hidden) > 0 {
+		s.Config.Log.Info(fmt.Sprintf("%s: %d finished tasks were deleted by hand and are no longer listed", ledger.TasksName, len(hidden)))
+	}
+	return records
+}
+
+// notice passes on what the ledger reports about edits and findings.
+func (s *Store) notice(n ledger.Notice) {
+	switch {
+	case n.Damage:
+		s.Config.Log.Warn(n.Text)
+		s.setLastError(n.Text)
+	case n.Finding != nil:
+		s.Config.Log.Warn(n.Text)
+	default:
+		s.Config.Log.Info(n.Text)
+	}
+}

@@ -1,0 +1,445 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"stint/coordinator/store"
+	"stint/ledger"
+	"stint/session"
+	"stint/state"
+)
+
+// A Store is the tasks of a state directory: their ledger, its fold, and what everybody
+// needs who works on them. Its methods may be called by any goroutine; those that are not
+// given a fold must not be called within View, Update or Exclusive.
+type Store struct {
+	*store.Store[*state.State]
+	Config   Config              // with all defaults; never changed
+	Home     string              // the state directory without links
+	Sessions *session.Store      // sessions.json
+	Changes  store.Feed[*Change] // of tasks, published while the fold is locked
+
+	unlock func() error // nil: the lock is the caller's
+
+	// The next four belong to the fold: they are used while it is locked.
+	hooks    *Hooks            // nil: nobody listens
+	rejected []string          // records that the fold refused
+	orphans  map[string]string // task to run: a person has changed the status of a running task while no master ran
+	applied  []string          // tasks whose records were folded since the last write
+
+	full atomic.Bool // the disk was, since HadNoRoom was asked last
+
+	mu      sync.Mutex // guards the next two
+	lastErr string
+	shortAt time.Time // when trouble was met last that is for want of something
+}
+
+// Hooks are what a [Store] calls on the log's goroutine. Each must be set.
+type Hooks struct {
+	// Committed is told what each write to the journal took. No lock is held.
+	Committed func(*ledger.Commit)
+	// Applied is told which tasks have records in a write that was folded. No lock is held.
+	Applied func(ids []string)
+	// Changed is told how a record has changed a task, except while the ledger is
+	// compacted, and Wake that anything has changed. They are called while the fold is
+	// locked: they must not call the store, nor wait.
+	Changed func(before, after *state.Task)
+	Wake    func()
+}
+
+// Listen sets what is called from now on.
+func (s *Store) Listen(h Hooks) {
+	s.View(func(st *state.State) {
+		s.hooks = &h
+		st.OnChange(h.Changed)
+	})
+}
+
+// committed reports what a write has taken, and whose records were folded.
+func (s *Store) committed(w *ledger.Commit) {
+	var h *Hooks
+	var applied []string
+	s.View(func(*state.State) {
+		h, applied = s.hooks, s.applied
+		s.applied = nil
+	})
+	if h == nil {
+		return
+	}
+	h.Committed(w)
+	if len(applied) > 0 {
+		h.Applied(applied)
+	}
+}
+
+// apply folds one record.
+func (s *Store) apply(st *state.State, sec *ledger.Section, isNews bool) error {
+	id := string(sec.ID)
+	var before state.Task
+	if !isNews && sec.Value(ledger.KeyBy) == ledger.ByHand {
+		before, _ = st.Peek(id)
+	}
+	if err := st.Apply(sec); err != nil {
+		text := fmt.Sprintf("record %d was not folded: %v", sec.Seq, err)
+		s.rejected = append(s.rejected, text)
+		if isNews {
+			s.Config.Log.Warn(text)
+		}
+		return err
+	}
+	if !isNews {
+		if after, _ := st.Peek(id); before.Status == state.Running && after.Status != state.Running {
+			s.orphans[id] = before.RunID // its run must be proved dead like that of any interrupted task
+		}
+		return nil
+	}
+	switch {
+	case sec.Kind == ledger.KindTask:
+		s.applied = append(s.applied, id)
+		s.Changes.Publish(func() *Change {
+			t, _ := st.Peek(id)
+			return Change{Seq: sec.Seq, Task: t}.Shared()
+		})
+	case !st.Covers(sec.Seq - 1):
+		s.publishResync(st)
+	}
+	s.wake()
+	return nil
+}
+
+func (s *Store) wake() {
+	if s.hooks != nil {
+		s.hooks.Wake()
+	}
+}
+
+// ready begins to report changes: what was read until now is old. After a compaction who
+// follows lists anew, also where nothing has gone to the archive: the records have other
+// numbers, and those that readers know mean nothing any more.
+func (s *Store) ready(st *state.State, isCompacted bool) {
+	if s.hooks != nil {
+		st.OnChange(s.hooks.Changed)
+	}
+	if isCompacted {
+		s.publishResync(st)
+		s.wake()
+	}
+}
+
+func (s *Store) publishResync(st *state.State) {
+	s.Changes.Publish(func() *Change { return Change{Seq: st.Seq(), Resync: true}.Shared() })
+}
+
+// maxMissed bounds what one call of SubscribeAfter returns: a task has 1 KB, and all readers
+// of a master that was away come back at once.
+const maxMissed = 256
+
+// SubscribeAfter returns the changes of tasks for a reader who knows all up to record after,
+// and is to miss nothing that came since, nor to get it twice. missed has the tasks that have
+// changed, in the order of their newest records, each once and as it is now; it is a Resync
+// alone if that cannot be told. If there are too many it has the first of them, and changes is
+// nil: the reader asks again, with the number of the last one. A reader who lags behind by more
+// than buffer is cut off: the channel is closed.
+func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*Change, changes <-chan *Change, cancel func()) {
+	s.View(func(st *state.State) {
+		if !st.Covers(after) {
+			missed = []*Change{{Seq: st.Seq(), Resync: true}}
+		} else {
+			list := st.Since(after, maxMissed)
+			missed = make([]*Change, len(list))
+			for i := range list {
+				missed[i] = &Change{Seq: list[i].Seq, Task: list[i].Task}
+			}
+			if len(missed) == maxMissed {
+				cancel = func() {}
+				return
+			}
+		}
+		changes, cancel = s.Changes.Subscribe(buffer)
+	})
+	return missed, changes, cancel
+}
+
+// Read returns what f reads from the fold of a store.
+func Read[T any](s *Store, f func(*state.State) T) T { return store.Read(s.Store, f) }
+
+// Subscribe returns the changes of tasks from now on; see [store.Feed.Subscribe].
+func (s *Store) Subscribe(buffer int) (changes <-chan *Change, cancel func()) {
+	return s.Changes.Subscribe(buffer)
+}
+
+// Seq returns the number of the newest record: who lists afterwards and then follows from
+// there misses nothing.
+func (s *Store) Seq() uint64 { return Read(s, (*state.State).Seq) }
+
+// Orphans returns the runs that a person's edit took from their tasks while no master ran, by
+// task: they must be proved dead.
+func (s *Store) Orphans() (orphans map[string]string) {
+	s.View(func(*state.State) { orphans = maps.Clone(s.orphans) })
+	return orphans
+}
+
+// Rejected returns a sentence for each record that has no effect, and why.
+func (s *Store) Rejected() (list []string) {
+	s.View(func(*state.State) { list = slices.Clone(s.rejected) })
+	return list
+}
+
+// Update is [store.Store.Update] with the errors of this package: CodeFull where the disk
+// is full, CodeStopped where the store is closed.
+func (s *Store) Update(ctx context.Context, f func(*state.State, *ledger.Tx) error) error {
+	return s.errorOf(s.Store.Update(ctx, f))
+}
+
+// Exclusive is Update for a decision over all tasks; see [store.Store.Exclusive].
+func (s *Store) Exclusive(ctx context.Context, f func(*state.State, *ledger.Tx) error) error {
+	return s.errorOf(s.Store.Exclusive(ctx, f))
+}
+
+func (s *Store) errorOf(err error) error {
+	switch {
+	case errors.Is(err, ledger.ErrFull):
+		s.full.Store(true)
+		return s.FullError()
+	case errors.Is(err, ledger.ErrClosed):
+		return s.StoppedError()
+	}
+	return err
+}
+
+// HadNoRoom reports whether a write has met a full disk since HadNoRoom was called last.
+func (s *Store) HadNoRoom() bool { return s.full.Swap(false) }
+
+// FullError says that the disk is full.
+func (s *Store) FullError() error {
+	return &Error{Code: CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", s.Config.StateDir), Hint: "make room and try again"}
+}
+
+// StoppedError says that the master takes no changes any more, and why.
+func (s *Store) StoppedError() error {
+	switch err := s.Err(); {
+	case s.IsGone():
+		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped: %v", err), Hint: "the next command starts another one"}
+	case err != nil:
+		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped because its ledger cannot be written: %v", err), Hint: "check the disk, then: stint serve"}
+	}
+	return &Error{Code: CodeStopped, Message: "the master is going away", Hint: "try again"}
+}
+
+// IsGone reports that the state directory is: what has its name now is not ours to write to.
+func (s *Store) IsGone() bool { return errors.Is(s.Err(), ledger.ErrGone) }
+
+// TryAgain is how soon something is tried again that the machine had no room for.
+const TryAgain = time.Second
+
+// WaitForRoom waits a moment before what is tried again for which the machine had no room. It
+// reports whether to try: not if ctx or the store has ended. what and err go to the log.
+func (s *Store) WaitForRoom(ctx context.Context, what string, err error) bool {
+	s.Trouble(what+" waits for what the machine lacks", err)
+	select {
+	case <-s.Done():
+		return false
+	case <-ctx.Done():
+		return false
+	case <-time.After(TryAgain):
+		return true
+	}
+}
+
+// UpdateWhenRoom makes a change, by Update or Exclusive, and waits for room where the disk is
+// full: what has happened must not be lost. It gives up when ctx ends or the store does.
+func (s *Store) UpdateWhenRoom(ctx context.Context, what string, isExclusive bool, f func(*state.State, *ledger.Tx) error) error {
+	change := s.Update
+	if isExclusive {
+		change = s.Exclusive
+	}
+	for {
+		err := change(context.Background(), f)
+		if !errors.Is(err, &Error{Code: CodeFull}) || !s.WaitForRoom(ctx, what, err) {
+			return err
+		}
+	}
+}
+
+// FailedFor is how long an error of the disk says something about the next write: there may be
+// room again, and nobody has tried.
+const FailedFor = 30 * time.Second
+
+// Trouble notes an error that is no task's own: it goes to the log and to LastError. While the
+// machine lacks something, many things fail again and again: the first one is logged.
+func (s *Store) Trouble(what string, err error) {
+	level, now := slog.LevelError, s.Config.Now()
+	s.mu.Lock()
+	if ShortageOf(err) != 0 || errors.Is(err, &Error{Code: CodeFull}) {
+		if now.Sub(s.shortAt) < FailedFor {
+			level = slog.LevelDebug
+		}
+		s.shortAt = now
+	}
+	s.lastErr = fmt.Sprintf("%s: %v", what, err)
+	s.mu.Unlock()
+	s.Config.Log.Log(context.Background(), level, what, "error", err)
+}
+
+// TroubleUnlessStopped is Trouble, unless err only says that the store takes no more changes.
+func (s *Store) TroubleUnlessStopped(what string, err error) {
+	if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+		s.Trouble(what, err)
+	}
+}
+
+func (s *Store) setLastError(text string) {
+	s.mu.Lock()
+	s.lastErr = text
+	s.mu.Unlock()
+}
+
+// LastError returns the last error that was no task's own; "" if there was none.
+func (s *Store) LastError() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastErr
+}
+
+// Workspace returns what is configured for a task's workspace.
+func (s *Store) Workspace(path string) WorkspaceSettings {
+	if s.Config.Workspace == nil {
+		return WorkspaceSettings{}
+	}
+	return s.Config.Workspace(path)
+}
+
+// FindIn returns the id that ref stands for: a whole id, any unique piece of one, or @last.
+// The error has CodeNotFound or CodeAmbiguous.
+func FindIn(st *state.State, ref string) (string, error) {
+	id, err := st.Find(ref)
+	var many *state.AmbiguousError
+	switch {
+	case errors.As(err, &many):
+		return "", &Error{Code: CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(many.IDs, ", ")), Hint: "give more of the id"}
+	case errors.Is(err, state.ErrNotFound):
+		return "", notFound(ref)
+	}
+	return id, err
+}
+
+func notFound(ref string) error {
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: "stint ls"}
+}
+
+// PeekIn returns a task without its texts, by its id.
+func PeekIn(st *state.State, id string) (state.Task, error) {
+	t, ok := st.Peek(id)
+	if !ok {
+		return t, notFound(id)
+	}
+	return t, nil
+}
+
+// WholeIn returns a task with its texts, which it reads from the journal or the archive.
+func (s *Store) WholeIn(st *state.State, id string) (t state.Task, err error) {
+	if e, ok := st.Archived(id); ok {
+		t, err = ReadArchived(s.Config.StateDir, e)
+	} else if t, ok, err = st.Task(id); err == nil && !ok {
+		err = notFound(id)
+	}
+	t.FollowUps = st.FollowUps(id)
+	return t, err
+}
+
+// ReadArchived returns a task of the archive of a state directory, with its texts.
+func ReadArchived(dir string, e ledger.ArchiveEntry) (state.Task, error) {
+	s, err := ledger.ReadArchived(nil, dir, e)
+	if err != nil {
+		return state.Task{}, err
+	}
+	t, err := state.TaskOf(s)
+	t.Archived = e.File
+	return t, err
+}
+
+// Find is [FindIn] of the store's fold.
+func (s *Store) Find(ref string) (id string, err error) {
+	s.View(func(st *state.State) { id, err = FindIn(st, ref) })
+	return id, err
+}
+
+// Peek is [PeekIn] of the store's fold.
+func (s *Store) Peek(id string) (t state.Task, err error) {
+	s.View(func(st *state.State) { t, err = PeekIn(st, id) })
+	return t, err
+}
+
+// Whole is [Store.WholeIn] of the store's fold.
+func (s *Store) Whole(id string) (t state.Task, err error) {
+	s.View(func(st *state.State) { t, err = s.WholeIn(st, id) })
+	return t, err
+}
+
+// Until waits for a state of a task, and returns the whole task then.
+func (s *Store) Until(ctx context.Context, id string, is func(*state.Task) bool) (state.Task, error) {
+	for {
+		changes, stop := s.Subscribe(64)
+		t, err := s.Peek(id)
+		if err == nil && is(&t) {
+			stop()
+			return s.Whole(id)
+		}
+		if err == nil {
+			err = s.await(ctx, id, changes, is)
+		}
+		stop()
+		if err != nil {
+			return state.Task{}, err
+		}
+	}
+}
+
+// await reads changes until one may be the one that is waited for, or until they end because
+// we were too slow: then the caller looks again.
+func (s *Store) await(ctx context.Context, id string, changes <-chan *Change, is func(*state.Task) bool) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.Done():
+			return s.StoppedError()
+		case change, ok := <-changes:
+			if !ok || change.Task.ID == id && is(&change.Task) {
+				return nil
+			}
+		}
+	}
+}
+
+// KeepSession writes what is known of a session to sessions.json.
+func (s *Store) KeepSession(id string) {
+	var x state.Session
+	ok := false
+	s.View(func(st *state.State) { x, ok = st.SessionByID(id) })
+	if !ok {
+		return
+	}
+	if err := s.Sessions.Put(entryOf(x)); err != nil {
+		s.Trouble("a session is left out of sessions.json", err)
+	}
+}
+
+// Close ends what Open began.
+func (s *Store) Close() error {
+	s.Changes.Close()
+	err := errors.Join(s.Store.Close(), s.Sessions.Close())
+	if s.unlock != nil {
+		err = errors.Join(err, s.unlock())
+	}
+	return err
+}
