@@ -108,6 +108,7 @@ func (l *Log) Compact(ctx context.Context, plan func() (Keep, error)) (CompactRe
 func (l *Log) readyToCompact(ctx context.Context) error {
 	rest, stop := untilRest(ctx)
 	defer stop()
+	l.tasks.setForeign()         // an edit of the same size may show in nothing but the content
 	err := l.takeOver(ctx, rest) // which waits for an editor that is at work
 	if err == nil && rest.Err() != nil && l.tasks.changed() {
 		err = context.Cause(rest)
@@ -236,7 +237,7 @@ func (c *compactor) readFiles() (err error) {
 	if len(list) > 0 {
 		return notNow("repair it first: stint fsck", "%v", list[0])
 	}
-	if l.tasks.changed() || !l.tasks.isStill(c.snap.id) || l.tasks.isOther(c.snap) {
+	if l.tasks.changed() || !l.tasks.isStill(c.snap.id) {
 		return errAgain
 	}
 	return nil

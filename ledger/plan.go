@@ -34,13 +34,13 @@ type oldBuffer struct {
 
 // terms are what a plan is made under, beside the two files.
 type terms struct {
-	opts   *Options
-	held   map[string]bool                // what the plan before held
-	accept bool                           // hold nothing
-	glued  int                            // bytes at the end of tasks.md that are as they were when we last wrote it, where an editor may have written over ours
-	landed uint64                         // the record from which on ours may have landed behind a text that was saved without those before them; 0: none
-	seen   uint64                         // the newest record that tasks.md has had
-	merged func() (map[string]int, error) // digests of hand sections that were adopted before the compaction, with their number
+	opts     *Options
+	held     map[string]bool                // what the plan before held
+	accept   bool                           // hold nothing
+	seen     uint64                         // the newest record that tasks.md has had
+	savedAll uint64                         // the newest record when another hand saved tasks.md last, if that save had all; else 0
+	raced    uint64                         // the record from which on ours were appended while another hand was saving; 0: none
+	merged   func() (map[string]int, error) // digests of hand sections that were adopted before the compaction, with their number
 }
 
 // makePlan compares tasks.md with what the journal knows.
@@ -143,28 +143,8 @@ func (p *planner) match() {
 		default:
 			p.twice[m.record] = append(p.twice[m.record], i)
 		}
-		p.newest = max(p.newest, s.Seq)
-	}
-	p.leaveLanded()
-}
-
-// leaveLanded does not count the records that landed behind what a person saved in
-// that moment, where the save has dropped others before them: those must be put
-// back, and were not deleted by hand.
-func (p *planner) leaveLanded() {
-	if p.landed == 0 {
-		return
-	}
-	saved := uint64(0)
-	for i, owner := range p.owner {
-		if seq := p.h.records[i].seq; owner != 0 && seq < p.landed {
-			saved = max(saved, seq)
-		}
-	}
-	for i, owner := range p.owner {
-		if seq := p.h.records[i].seq; owner == 0 && seq > saved && seq < p.newest {
-			p.newest = saved
-			return
+		if p.raced == 0 || s.Seq < p.raced { // behind a stale buffer, a record says nothing of those before it
+			p.newest = max(p.newest, s.Seq)
 		}
 	}
 }
@@ -200,10 +180,23 @@ func (p *planner) findMissing() {
 		}
 		p.missing = min(p.missing, r.off)
 	}
+	if p.lost > 0 && p.deletesLast() {
+		p.newest, p.lost, p.dropped = p.h.last, 0, 0
+	}
 	if p.lost == 0 {
 		p.missing = -1
 	}
 	p.findTorn()
+}
+
+// deletesLast reports whether the newest records are missing because a person has deleted
+// the task that they belong to: his save before had all records, and none came since.
+func (p *planner) deletesLast() bool {
+	if p.savedAll != p.h.last || p.raced > 0 || len(p.doc.Findings) > 0 {
+		return false
+	}
+	last := p.h.records[len(p.h.records)-p.lost:]
+	return !slices.ContainsFunc(last, func(r place) bool { return !bytes.Equal(p.h.nameOf(r), p.h.nameOf(last[0])) })
 }
 
 // keepEdits sees to it that a record which is put back as stint wrote it is not
@@ -339,24 +332,12 @@ func (p *planner) noteOld(s *Section) {
 
 // hand takes a section without seq.
 func (p *planner) hand(i int, s *Section) {
-	if p.isGlued(i, s) {
-		p.hurt = true
-		p.findingAt(s.Line, "this section ends with the rest of a record that an editor wrote over; mend its last lines")
-		return
-	}
 	if len(s.Fields) == 0 && p.h.has(nameOf(s)) {
 		return // it says nothing, and may be what a power cut has left of a record
 	}
 	if digest := digestOf(s.Raw); !p.h.claim(digest) {
 		p.todo = append(p.todo, change{index: i, digest: digest})
 	}
-}
-
-// isGlued reports whether the last section ends with bytes that stint wrote
-// there: an editor that had read the file before wrote its text over them.
-func (p *planner) isGlued(i int, s *Section) bool {
-	end := len(p.doc.data) - p.glued
-	return p.glued > 0 && p.lost > 0 && i == len(p.doc.Sections)-1 && hasText(p.doc.data[end:]) && int(s.Off)+len(trimBlank(s.Raw)) > end
 }
 
 func trimBlank(raw []byte) []byte { return bytes.TrimRight(raw, " \t\r\n") }
@@ -517,7 +498,7 @@ func putFirst(m map[string]int, key string, i int) {
 // a newer one of another has: a person has deleted them. Of an empty file, which an
 // editor may be about to write, nothing is said.
 func (p *planner) findGone() {
-	if p.opts.Deleted == nil || p.hurt || p.glued > 0 || !hasText(p.doc.data) {
+	if p.opts.Deleted == nil || p.hurt || !hasText(p.doc.data) {
 		return
 	}
 	p.gone = map[string]bool{}

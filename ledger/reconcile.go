@@ -35,11 +35,6 @@ func (l *Log) reconcileAtStart() error {
 	if err != nil {
 		return err
 	}
-	if saved, err := l.tasks.savedSince(l.journal); err != nil {
-		return err
-	} else if !saved {
-		l.tasks.newest = 0 // what is missing was kept out by a crash, not dropped
-	}
 	l.rested(context.Background()) // an editor may be at work just now
 	ctx := context.Background()
 	var snap snapshot
@@ -109,14 +104,18 @@ func (l *Log) planFor(ctx context.Context, snap snapshot, doc *Document, accept 
 		return nil, err
 	}
 	t := l.opts.terms()
-	t.held, t.accept, t.glued = l.held, accept, l.tasks.gluedBytes(snap)
-	t.landed, t.seen = l.tasks.landedFrom()
+	t.held, t.accept = l.held, accept
+	l.tasks.mu.Lock()
+	if l.tasks.seen != snap.id {
+		l.byHand = time.Unix(0, snap.id.mtime)
+	}
+	t.seen, t.savedAll, t.raced = l.tasks.newest, l.tasks.savedAll, l.tasks.racedAppend
+	l.tasks.mu.Unlock()
 	p, err := makePlan(ctx, doc, newHistory(data), t)
 	if err != nil {
 		return nil, err
 	}
 	p.file = file
-	l.byHand = time.Unix(0, snap.id.mtime)
 	return p, nil
 }
 
@@ -263,7 +262,7 @@ func (l *Log) putBack(snap snapshot, p *plan, c *carry) error {
 		data = nil
 	}
 	if c.done, c.trouble = l.tasks.appendTo(snap, p.inFile > 0, data, p.newest+1, l.seq); c.done && c.trouble == nil && p.dropped > 0 {
-		p.notices = append([]Notice{{Text: fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again", TasksName, p.dropped)}}, p.notices...)
+		p.notices = append([]Notice{{Text: fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again; to delete the task added last, save the file once as it is now, and then without its section", TasksName, p.dropped)}}, p.notices...)
 	}
 	return nil
 }

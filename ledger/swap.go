@@ -125,6 +125,5 @@ func (c *compactor) swapTasks() {
 		return
 	}
 	t.seen, t.endsInN, t.foreign, t.dirty = now, true, now.size != ours.size, false
-	t.shape, t.newest = outline{}, c.log.seq
-	t.shape.add(c.tasks)
+	t.newest, t.savedAll = c.log.seq, 0
 }

@@ -62,22 +62,12 @@ type tasksFile struct {
 	mu      sync.Mutex // guards what follows; held while the file is written
 	seen    fileID     // the file after our last look
 	endsInN bool       // it ended with a newline then
-	shape   outline    // its content then
 	foreign bool       // another hand has changed it since; reconcile must look
 	dirty   bool       // written and not yet synced
-	unsure  bool       // another hand may have changed it so that only its content shows it; recheck looks
-	landed  landing    // what was appended while another hand was saving
-	newest  uint64     // the newest record that the file has had: who saved it without that one saved an old buffer
 
-	nextCheck time.Time // when recheck may look again
-}
-
-// A landing is what stint appended to a file that another hand was just saving: it
-// stands behind a text without the records before it, or where that text goes.
-type landing struct {
-	first uint64  // its first record; 0: nothing has landed
-	id    fileID  // the file after it
-	text  outline // what was appended
+	newest      uint64 // the newest record that the file has had: a save without it is of a stale buffer, or has deleted it
+	savedAll    uint64 // the newest record when another hand saved the file last, if that save had all records; else 0
+	racedAppend uint64 // the first record that was appended to a file which another hand was just saving; 0: none
 }
 
 // append writes records behind the file, unless another hand has changed it.
@@ -138,12 +128,10 @@ func (t *tasksFile) write(data []byte, first, last uint64) (err error) {
 		return nil
 	}
 	if now.size != want {
-		t.foreign, t.landed = true, landing{first: first, id: now}
-		t.landed.text.add(data)
+		t.foreign, t.racedAppend = true, first
 		return nil
 	}
-	t.seen, t.endsInN, t.unsure, t.newest = now, true, true, last
-	t.shape.add(data)
+	t.seen, t.endsInN, t.newest = now, true, last
 	return nil
 }
 
@@ -185,33 +173,21 @@ func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first, last 
 	if err != nil || idOf(fi) != snap.id {
 		return false, nil
 	}
-	t.seen, t.endsInN, t.foreign, t.landed = snap.id, snap.endsInN() || torn, false, landing{}
-	t.shape, t.unsure = snap.shape, true
+	byHand := t.seen != (fileID{}) && t.seen != snap.id
+	t.seen, t.endsInN, t.foreign, t.racedAppend = snap.id, snap.endsInN() || torn, false, 0
 	if len(data) == 0 {
 		t.newest = last
+		if byHand {
+			t.savedAll = last
+		}
 		return true, nil
 	}
+	t.savedAll = 0
 	if err := t.write(data, first, last); err != nil {
 		t.foreign = true
 		return true, err
 	}
 	return !t.foreign, nil
-}
-
-// landedFrom gives the record from which on what stint appended may have landed
-// behind a text that another hand saved in that moment; 0 if there is none. newest is the
-// newest record that the file has had.
-func (t *tasksFile) landedFrom() (landed, newest uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.landed.first, t.newest
-}
-
-// savedSince reports whether another hand has written the file after the journal was
-// last written. stint appends to both at once, so a crash leaves no such difference.
-func (t *tasksFile) savedSince(j *journal) (bool, error) {
-	fi, err := j.file.Stat()
-	return err == nil && t.now().mtime > fi.ModTime().Add(lookEvery).UnixNano(), err
 }
 
 // isStill reports whether the file is in the state id.
@@ -240,18 +216,14 @@ func endsOpen(text []byte) bool {
 	return text[len(text)-1] != '\n' || bytes.HasPrefix(line, []byte("##"))
 }
 
-// isCut reports whether an editor may be about to write the rest of the snapshot:
-// it is empty but for a record of ours that landed there, or the beginning of what was
-// last seen and no more, or shorter than that and ends in the middle of a line or a
-// record.
+// isCut reports whether an editor may be about to write the rest of the snapshot: it is
+// empty, or shorter than the file was and ends within a line or a record, or stint has
+// appended to it while the editor was saving.
 func (t *tasksFile) isCut(snap snapshot) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if snap.id == t.landed.id && snap.id.size == t.landed.text.size() {
-		return true
-	}
 	shorter := int64(len(snap.data)) < t.seen.size
-	return len(snap.data) == 0 || t.shape.beginsWith(snap.data) || shorter && endsWithin(snap.data)
+	return len(snap.data) == 0 || shorter && endsWithin(snap.data) || t.racedAppend > 0
 }
 
 // endsWithin reports whether text ends in the middle of a line, or of a record
@@ -268,28 +240,6 @@ func endsWithin(text []byte) bool {
 	return isSeqLine(fields)
 }
 
-// gluedBytes gives how many bytes at the end of the snapshot are as they were
-// when stint wrote there, if an editor may have written over those before them: it
-// had truncated the same file, and was slower than our patience, or than our append.
-// Blanks and line breaks alone are the editor's own.
-func (t *tasksFile) gluedBytes(snap snapshot) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := 0
-	if snap.id.isLike(t.seen) {
-		n = t.shape.commonEnd(snap.data)
-	}
-	if snap.id.isLike(t.landed.id) {
-		if m := t.landed.text.commonEnd(snap.data); snap.id != t.landed.id || m < len(t.landed.text.tail) {
-			n = max(n, m)
-		}
-	}
-	if !hasText(snap.data[len(snap.data)-n:]) {
-		return 0
-	}
-	return n
-}
-
 // changed reports whether the file is not as it was last seen.
 func (t *tasksFile) changed() bool {
 	t.mu.Lock()
@@ -299,47 +249,6 @@ func (t *tasksFile) changed() bool {
 	}
 	fi, err := t.fs.Stat(t.path)
 	return err != nil || idOf(fi) != t.seen
-}
-
-// recheck reads the file once it has rested since it was last seen. A save of the same
-// size between our look and our append, or within one tick of a file system's clock,
-// shows in nothing but the content.
-func (t *tasksFile) recheck() error {
-	t.mu.Lock()
-	id, begun := t.seen, time.Now()
-	due := t.unsure && !t.foreign && begun.After(t.nextCheck)
-	t.mu.Unlock()
-	if !due || begun.Sub(time.Unix(0, id.mtime)) < lookEvery || !t.isStill(id) {
-		return nil
-	}
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // an editor is putting another one in its place
-	}
-	if err != nil {
-		return badTasks(t.path, err)
-	}
-	var is outline
-	_, err = io.Copy(&is, io.NewSectionReader(f, 0, id.size))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.nextCheck = begun.Add(20 * time.Since(begun)) // a large ledger that changes now and then is not read all the time
-	if t.seen == id {
-		t.unsure, t.foreign = false, t.foreign || !is.equals(&t.shape)
-	}
-	return nil
-}
-
-// isOther reports whether a snapshot of the file as it was last seen has another
-// content, or another hand has changed it: the next look takes that over.
-func (t *tasksFile) isOther(snap snapshot) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.foreign = t.foreign || !snap.shape.equals(&t.shape)
-	return t.foreign
 }
 
 // now gives the state of the file at present; zero if it is not there.
@@ -360,9 +269,8 @@ func (t *tasksFile) setForeign() {
 
 // A snapshot is the content of tasks.md at one moment.
 type snapshot struct {
-	id    fileID
-	data  []byte
-	shape outline // of data, for the next look; the tasksFile takes it
+	id   fileID
+	data []byte
 }
 
 // read gives the file as it is now, and makes it if it is not there.
@@ -463,7 +371,6 @@ func readSnapshot(ctx context.Context, f durable.File, path string) (snapshot, e
 	if hole := durable.HoleError(0); errors.As(err, &hole) {
 		return s, &FileError{Path: path, What: hole.Error()}
 	}
-	s.shape.add(s.data)
 	if isJournal(s.data) {
 		return s, &FileError{Path: path, What: "is a journal and not the ledger, as its first line says"}
 	}
@@ -556,13 +463,10 @@ func (t *tasksFile) endsWith(j *journal, edited bool) (same bool, err error) {
 	if doc := Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > FormatVersion || isJournal(text) {
 		return false, nil
 	}
-	shape := outline{}
-	shape.add(text)
-	tasks := io.TeeReader(io.NewSectionReader(f, head, j.size), &shape)
-	same, err = sameBytes(tasks, io.NewSectionReader(j.file, header, j.size-header))
+	same, err = sameBytes(io.NewSectionReader(f, head, j.size), io.NewSectionReader(j.file, header, j.size-header))
 	if same {
 		t.mu.Lock()
-		t.seen, t.endsInN, t.foreign, t.shape = idOf(fi), true, false, shape
+		t.seen, t.endsInN, t.foreign = idOf(fi), true, false
 		t.mu.Unlock()
 	}
 	return same, err

@@ -47,7 +47,7 @@ func (l *Log) watch(ctx context.Context) {
 			return // the log has stopped
 		}
 		var now *SyntaxError
-		if err := errors.Join(l.tasks.recheck(), l.takeOver(ctx, ctx)); err != nil && ctx.Err() == nil {
+		if err := l.takeOver(ctx, ctx); err != nil && ctx.Err() == nil {
 			now = &SyntaxError{File: TasksName, Msg: err.Error()}
 		}
 		l.mu.Lock()
