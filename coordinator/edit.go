@@ -85,7 +85,7 @@ func editOptions(dir string, st *state.State) ledger.Options {
 		save := st.NewSave()
 		return save.Check, save.LeftBehind
 	}
-	return ledger.Options{Dir: dir, Begin: begin, Together: st.CheckTogether, Guarded: task.GuardedKeys, Copied: state.Copied}
+	return ledger.Options{Dir: dir, Begin: begin, CheckBatch: st.CheckTogether, Guarded: task.GuardedKeys, KeepOnCopy: state.Copied}
 }
 
 func takeOverOf(r ledger.Report) task.TakeOver {

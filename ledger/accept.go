@@ -63,12 +63,12 @@ func (l *Log) Settle(ctx context.Context) error { return l.takeOver(ctx, ctx) }
 
 // Preview says what Reconcile would do if tasks.md were these bytes. It reads the
 // journal of opts.Dir and writes nothing; it needs no lock, and of opts only Dir,
-// FS, Begin, Together, Guarded and Copied count. Without a journal it gives the findings alone.
+// FS, Begin, CheckBatch, Guarded and KeepOnCopy count. Without a journal it gives the findings alone.
 func Preview(opts Options, tasks []byte) (Report, error) {
 	if opts.FS == nil {
 		opts.FS = durable.OS
 	}
-	opts.Deleted = nil
+	opts.OnDelete = nil
 	doc := Parse(tasks)
 	path := filepath.Join(opts.Dir, journalName)
 	journal, err := durable.ReadFile(opts.FS, path)

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +14,6 @@ type adoption struct {
 	change
 	section *Section
 	name    string // kind and id of the record
-	renamed string // of a copy: the kind and id in whose place it stands; "": the record copied is still there
 	record  Record
 	text    string // what was taken over, in a few words; "": nothing that has an effect
 	ignored []Pair // what stands in the section without an effect
@@ -76,11 +74,16 @@ func (p *planner) decide() {
 		}
 		p.resolve(&c)
 		a := newAdoption(c, &p.doc.Sections[c.index])
-		if c.origin == nil && c.copyOf > 0 && !p.newCopy(a) {
-			continue
+		switch {
+		case c.copyOf > 0:
+			if !p.draft(a) {
+				continue
+			}
+		case c.origin != nil:
+			p.compare(a, c.origin.seenBy(p.newest), c.origin.fields)
+		default:
+			p.compare(a, nil, nil)
 		}
-		base, latest := p.before(a)
-		p.compare(a, base, latest)
 		if p.isCutOff(c.index, c.origin) {
 			a.leave()
 		}
@@ -107,103 +110,37 @@ func (p *planner) decide() {
 // same id that was adopted, is like it, and is gone from the file. Another editor,
 // whose buffer never had that one, may have written something else for the same id.
 func (p *planner) resolve(c *change) {
-	if c.origin != nil {
+	if c.origin != nil || c.copyOf > 0 {
 		return
 	}
 	s := &p.doc.Sections[c.index]
-	x := p.alikes(nameOf(s), s)
-	best := len(x.origins)
-	if best == 0 {
-		return
-	}
-	for _, what := range x.like(s, c.copyOf) {
-		list := x.lists[what]
-		for len(list) > 0 && (x.origins[list[0]].found || p.isBelowAdoption(c, x.origins[list[0]])) {
-			list = list[1:] // it will be so for the sections below too
-		}
-		if x.lists[what] = list; len(list) > 0 {
-			best = min(best, list[0])
-		}
-	}
-	for i := 0; i < best && p.mayBeCutOff(c.index); i++ {
-		if o := x.origins[i]; o.copies == c.copyOf && !o.found && p.isCutOff(c.index, o) && !p.isBelowAdoption(c, o) {
-			best = i
-		}
-	}
-	if best < len(x.origins) {
-		c.origin = x.origins[best]
-		c.origin.found = true
-	}
-}
-
-// An alike has the adopted sections that those of one name may be later versions of.
-type alike struct {
-	origins []*origin
-	lists   map[Pair][]int        // of them, by a field that they have, or by what wholeOf or copiesOf gives
-	kinds   map[string][][]string // what keys they have together, by the first of these
-}
-
-// alikes gives what section s, and others of its name, may be later versions of.
-func (p *planner) alikes(name string, s *Section) *alike {
-	x := p.alike[name]
-	if x != nil {
-		return x
-	}
-	x = &alike{origins: p.candidates(s)}
-	p.alike[name] = x
-	if len(x.origins) == 0 {
-		return x
-	}
-	x.lists, x.kinds = map[Pair][]int{}, map[string][][]string{}
-	for i, o := range x.origins {
-		if o.copies > 0 {
-			x.lists[copiesOf(o.copies)] = append(x.lists[copiesOf(o.copies)], i)
+	var now map[string]string
+	for _, o := range p.h.hand[nameOf(s)] {
+		if o.found || p.isBelowAdoption(c, o) {
 			continue
 		}
-		keys := []string{}
-		for key, value := range o.fields {
-			x.lists[Pair{key, value}] = append(x.lists[Pair{key, value}], i)
-			if value != "" {
-				keys = append(keys, key)
-			}
+		if now == nil {
+			now = fieldsOf(s)
 		}
-		slices.Sort(keys)
-		whole, first := wholeOf(keys), strings.Join(keys[:min(1, len(keys))], "")
-		if x.lists[whole] == nil {
-			x.kinds[first] = append(x.kinds[first], keys)
+		if o.isLike(now) || p.isCutOff(c.index, o) {
+			c.origin, o.found = o, true
+			return
 		}
-		x.lists[whole] = append(x.lists[whole], i)
 	}
-	return x
 }
 
-// wholeOf stands for sections that have those keys and no other, copiesOf for those that
-// are copies of a record. No field has an empty key.
-func wholeOf(keys []string) Pair  { return Pair{"", strings.Join(keys, " ")} }
-func copiesOf(record uint64) Pair { return Pair{"", "#" + strconv.FormatUint(record, 10)} }
-
-// like gives what a section that s can be a later version of has in the lists: one
-// thing that s says is the same, or s still speaks of all that it spoke of. A copy can
-// be one of any other of the same record.
-func (x *alike) like(s *Section, copyOf uint64) (list []Pair) {
-	if copyOf > 0 {
-		return []Pair{copiesOf(copyOf)}
-	}
-	now := fieldsOf(s)
-	has := func(key string) bool { _, is := now[key]; return is }
-	add := func(first string) {
-		for _, keys := range x.kinds[first] {
-			if !slices.ContainsFunc(keys, func(key string) bool { return !has(key) }) {
-				list = append(list, wholeOf(keys))
-			}
+// isLike reports whether a section with those fields can be a later version of o: one
+// thing that it says is the same, or it still speaks of all that o spoke of.
+func (o *origin) isLike(now map[string]string) bool {
+	all := true
+	for key, was := range o.fields {
+		value, has := now[key]
+		if has && value == was {
+			return true
 		}
+		all = all && (has || was == "")
 	}
-	add("")
-	for key, value := range now {
-		list = append(list, Pair{key, value})
-		add(key)
-	}
-	return list
+	return all
 }
 
 // isCutOff reports whether the i-th section is what a power cut, or a save that did
@@ -232,56 +169,11 @@ func (a *adoption) leave() {
 	a.notices = append(a.notices, Notice{Text: fmt.Sprintf("%s:%d: %s is cut off here, as a power cut leaves it; it stays as it was", TasksName, a.section.Line, a.name)})
 }
 
-// candidates gives the adopted sections of that name, and those that were copied from
-// under it: a copy under the same id has a name of its own.
-func (p *planner) candidates(s *Section) []*origin {
-	list := slices.Clip(p.h.hand[nameOf(s)])
-	for n := 1; ; n++ {
-		more := p.h.hand[string(s.Kind)+" "+copyName(string(s.ID), n)]
-		if len(more) == 0 {
-			return list
-		}
-		for _, o := range more {
-			if o.copies > 0 {
-				list = append(list, o)
-			}
-		}
-	}
-}
-
 // isBelowAdoption reports whether a section stands below the record that took o
 // over: then it was written later, and is no newer version of o.
 func (p *planner) isBelowAdoption(c *change, o *origin) bool {
-	if c.copyOf > 0 {
-		return false
-	}
-	record, taken := p.details(o.id).taken[o.first]
+	record, taken := p.named(o.id).taken[o.first]
 	return taken && record < c.index
-}
-
-// before gives the fields of the section that its editor had before him, and
-// those that are in force, which may be newer.
-func (p *planner) before(a *adoption) (base, latest map[string]string) {
-	if a.origin == nil {
-		return nil, nil
-	}
-	base, latest = a.origin.seenBy(p.newest), a.origin.fields
-	if a.copyOf == 0 {
-		return base, latest
-	}
-	return p.withOriginal(a, base), p.withOriginal(a, latest)
-}
-
-// withOriginal adds to the fields of a copy those of the record that it is a copy
-// of and that it did not keep.
-func (p *planner) withOriginal(a *adoption, fields map[string]string) map[string]string {
-	all := map[string]string{}
-	if o := p.h.originOf(a.copyOf); o != nil {
-		maps.Copy(all, o.fields)
-		maps.DeleteFunc(all, func(key, _ string) bool { return p.keeps(key) })
-	}
-	maps.Copy(all, fields)
-	return all
 }
 
 // compare finds the fields that differ: from base by the hand of a person, or
@@ -293,8 +185,6 @@ func (p *planner) compare(a *adoption, base, latest map[string]string) {
 		value, present := now[key]
 		switch {
 		case same(latest, key, value, present):
-		case a.origin == nil && a.copyOf > 0 && !p.keeps(key):
-			a.ignored = append(a.ignored, p.unlikeOriginal(a, key, value)...)
 		case same(base, key, value, present) || a.origin != nil && a.origin.wasSetAfter(p.newest, key, value):
 			a.ignored, a.stale = append(a.ignored, Pair{key, value}), true
 		default:
@@ -343,110 +233,58 @@ func (p *planner) takeField(a *adoption, key, value string) {
 	a.record.Add(key, value)
 }
 
-func (p *planner) keeps(key string) bool { return p.opts.Copied == nil || p.opts.Copied(key) }
-
-// unlikeOriginal gives the field if the copied record has another value there: a
-// person wrote it before the copy was first seen.
-func (p *planner) unlikeOriginal(a *adoption, key, value string) []Pair {
-	if o := p.h.originOf(a.copyOf); o != nil && o.fields[key] == value {
-		return nil
-	}
-	return []Pair{{key, value}}
-}
-
-// newCopy names the record that a copied section becomes. It gives false if there
-// is nothing in it that a copy could keep, or its id is another's already.
-func (p *planner) newCopy(a *adoption) bool {
+// draft makes a section with the seq of another record a draft of its own, with the
+// fields that say what is to be done. It reports whether it can: the section has such
+// fields, and its id is new.
+func (p *planner) draft(a *adoption) bool {
 	i, _ := p.h.find(a.copyOf)
 	owner := string(p.h.nameOf(p.h.records[i]))
 	if owner == a.name {
-		a.name = p.freeName(a.section)
+		a.name = copyName(a.section)
 	}
-	empty := !slices.ContainsFunc(fieldList(a.section), func(f Pair) bool { return p.keeps(f.Key) && f.Value != "" })
-	if p.owner[i] < 0 {
-		a.renamed = owner
+	for _, key := range keysIn(a) {
+		if value := a.section.Value(key); value != "" && (p.opts.KeepOnCopy == nil || p.opts.KeepOnCopy(key)) {
+			a.record.Add(key, value)
+		}
 	}
-	known := p.h.has(a.name)
-	switch {
-	case empty && (known || p.isCopiedTo(a.name, a.index)):
-		return false
-	case empty:
-		p.misplaced(a, "record %d belongs to %s, and a copy of it would keep nothing; put the heading right, or take the section out", a.copyOf, owner)
-		return false
-	case known:
-		p.misplaced(a, "record %d belongs to %s, and there is a %s already; put the heading right, or leave the seq line out of a section that you copy", a.copyOf, owner, a.name)
+	if len(a.record.Fields) == 0 || p.h.has(a.name) || p.drafts[a.name] || a.name != nameOf(a.section) && len(p.named(a.name).sections) > 0 {
+		p.hurt = true
+		p.findingAt(a.section.Line, "this section has the seq of record %d, which belongs to %s; put the heading right, or leave the seq and the end line out of what you write", a.copyOf, owner)
 		return false
 	}
+	p.drafts[a.name] = true
 	return true
 }
 
-// misplaced reports a section whose heading or seq must be wrong.
-func (p *planner) misplaced(a *adoption, format string, args ...any) {
-	p.hurt = true
-	p.findingAt(a.section.Line, format, args...)
+// copyName returns the name of a section that was copied without a new id.
+func copyName(s *Section) string {
+	const suffix = "-copy"
+	return string(s.Kind) + " " + string(s.ID[:min(len(s.ID), maxID-len(suffix))]) + suffix
 }
 
-// isCopiedTo reports whether a section before the i-th is a copy to that id that
-// this plan takes: what is renamed as a whole stays together.
-func (p *planner) isCopiedTo(name string, i int) bool {
-	if p.copies == nil {
-		p.copies = map[string]int{}
-		for _, c := range p.todo {
-			if c.copyOf > 0 {
-				other := nameOf(&p.doc.Sections[c.index])
-				putFirst(p.copies, other, c.index)
-				p.copies[other] = min(p.copies[other], c.index)
-			}
-		}
-	}
-	first, is := p.copies[name]
-	return is && first < i
-}
-
-// freeName gives the name of a section that was copied without a new id.
-func (p *planner) freeName(s *Section) string {
-	for n := p.tried[nameOf(s)] + 1; ; n++ {
-		name := string(s.Kind) + " " + copyName(string(s.ID), n)
-		if !p.h.has(name) && len(p.named(name).sections) == 0 && !p.taken[name] {
-			p.taken[name], p.tried[nameOf(s)] = true, n
-			return name
-		}
-	}
-}
-
-// copyName gives id-copy, id-copy2 and so on, cut to the length of an id.
-func copyName(id string, n int) string {
-	suffix := "-copy"
-	if n > 1 {
-		suffix = fmt.Sprintf("-copy%d", n)
-	}
-	return id[:min(len(id), maxID-len(suffix))] + suffix
-}
-
-// overriddenBy gives the later section that names key for the same record, so
+// overriddenBy returns the later section that names key for the same record, so
 // that the changed section has no say about it; nil if there is none. Records that
 // were taken over from that section itself do not count, nor do, for a section
 // that is new, others that people wrote: those below are taken over after it, and
 // what was taken over from one above is older, wherever it stands.
 func (p *planner) overriddenBy(a *adoption, key string) *Section {
-	if n := p.named(a.name); len(n.sections) == 0 || n.sections[len(n.sections)-1] <= a.index {
-		return nil
-	}
-	n, o := p.details(a.name), a.origin
-	list := n.last[key]
-	if o == nil {
-		i, _ := slices.BinarySearchFunc(list, a.index, func(m mention, i int) int { return cmp.Compare(m.above, i) })
-		if i < len(list) && list[i].section > a.index {
-			return &p.doc.Sections[list[i].section]
+	n, o := p.named(a.name), a.origin
+	for _, j := range slices.Backward(n.sections) {
+		if j <= a.index {
+			return nil
 		}
-		return nil
-	}
-	for _, m := range slices.Backward(n.byKey[key]) {
-		s := &p.doc.Sections[m.section]
-		if m.section <= a.index {
-			break
+		s := &p.doc.Sections[j]
+		if s.Get(key) == nil {
+			continue
 		}
-		if s.Value(KeyEdits) != o.name && (o.first == "" || s.Value(KeyAdopts) != o.first) {
+		adopts := s.Value(KeyAdopts)
+		if o != nil {
+			if s.Value(KeyEdits) != o.name && (o.first == "" || adopts != o.first) {
+				return s
+			}
+			continue
+		}
+		if above, written := n.written[adopts]; s.Seq > 0 && (!written || above >= a.index) {
 			return s
 		}
 	}
@@ -477,7 +315,7 @@ func (p *planner) take(a *adoption) {
 // checkTogether refuses what the reader of the fold cannot take over with the rest of
 // this save.
 func (p *planner) checkTogether() {
-	if p.opts.Together == nil {
+	if p.opts.CheckBatch == nil {
 		return
 	}
 	list := make([]*Section, len(p.accepted))
@@ -489,7 +327,7 @@ func (p *planner) checkTogether() {
 		list[i] = enc
 	}
 	for {
-		bad := p.opts.Together(list)
+		bad := p.opts.CheckBatch(list)
 		if len(bad) == 0 {
 			return
 		}
@@ -513,7 +351,11 @@ func (p *planner) adopt(a *adoption) {
 	a.record.AddIf(KeyIgnored, ignoredText(a.ignored))
 	if a.text != "" {
 		a.record.Add(keyUpdated, stamp(p.opts.now()))
-		p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s: %s", TasksName, a.section.Line, a.name, a.text)})
+		if text := fmt.Sprintf("%s: %s", a.name, a.text); a.copyOf > 0 {
+			p.findingAt(a.section.Line, "%s", text)
+		} else {
+			p.notices = append(p.notices, Notice{Text: fmt.Sprintf("%s:%d: %s", TasksName, a.section.Line, text)})
+		}
 	}
 	p.records = append(p.records, a.record)
 }
@@ -524,11 +366,7 @@ func (a *adoption) what() string {
 	case a.origin != nil:
 		return "edited by hand: " + strings.Join(a.keys(), ", ")
 	case a.copyOf > 0:
-		text := fmt.Sprintf("copied by hand from record %d, as a draft; set its status to queued to run it: add \"## %s\" and \"- status: queued\" at the end", a.copyOf, a.name)
-		if a.renamed != "" {
-			text += fmt.Sprintf("; %s, whose heading this was, is still there and as it was: no task gets another id", a.renamed)
-		}
-		return text
+		return fmt.Sprintf("copied by hand from record %d, as a draft; to run it, add \"## %s\" and \"- status: queued\" at the end", a.copyOf, a.name)
 	}
 	return "written by hand"
 }

@@ -288,7 +288,7 @@ func BenchmarkHandEdit100k(b *testing.B) {
 			}
 			return nil
 		},
-		Deleted: func(map[string]bool) []ledger.Record { return nil },
+		OnDelete: func(map[string]bool) []ledger.Record { return nil },
 	})
 	if err != nil {
 		b.Fatal(err)

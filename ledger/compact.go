@@ -64,7 +64,7 @@ const (
 // Compact writes both files anew with the records that the fold wants to keep, and
 // moves everything else into the archive. plan is called on the log's goroutine,
 // where nothing changes meanwhile, and perhaps more than once; it must not call the
-// log but for SectionAt. The fold is then made anew ([Options.Reset]).
+// log but for SectionAt. The fold is then made anew ([Options.OnRefoldStart]).
 //
 // It is refused, with a *RefusedError, while something in tasks.md waits for its
 // repair or a follower has not read everything. Any other error is plan's or the
@@ -83,7 +83,7 @@ const (
 //     over, and the compaction after this one removes them.
 //  5. When the two files have changed places, the old one is tasks.md.before.
 func (l *Log) Compact(ctx context.Context, plan func() (Keep, error)) (CompactReport, error) {
-	if l.opts.Reset == nil {
+	if l.opts.OnRefoldStart == nil {
 		return CompactReport{}, errors.New("ledger: a log whose fold cannot be made anew cannot be compacted")
 	}
 	for range compactTries {
@@ -402,7 +402,7 @@ func (c *compactor) commit() (file durable.File, err error) {
 // refold goes on with another file that has the journal's name, and makes the fold anew
 // from data, which was written there, while nobody can look. Damage that stays goes to report.
 func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) (err error) {
-	if l.opts.Reset == nil {
+	if l.opts.OnRefoldStart == nil {
 		return errors.Join(errors.New("what is in memory cannot be read anew; a restart does that"), file.Close())
 	}
 	a, _, err := readArchive(l.opts.FS, l.opts.Dir)
@@ -421,7 +421,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) 
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
 	err = l.journal.swap(file).Close() // whatever was only in that file is in data
-	l.opts.Reset()
+	l.opts.OnRefoldStart()
 	l.giveArchive(a)
 	l.edited, l.stale, l.lacks, l.recent = false, false, lacks{}, recent{}
 	seq, rerr := l.journal.replay(data, listener{func(s *Section) {
@@ -431,8 +431,8 @@ func (l *Log) refold(file durable.File, data []byte, report func(*SyntaxError)) 
 	}, report, func(n Notice) { notes = append(notes, n) }})
 	l.recent.add(data[max(0, len(data)-maxRecent):])
 	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
-	if l.opts.Refolded != nil {
-		l.opts.Refolded()
+	if l.opts.OnRefoldEnd != nil {
+		l.opts.OnRefoldEnd()
 	}
 	for _, f := range l.followers() {
 		f.replaced()

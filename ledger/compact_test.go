@@ -40,7 +40,7 @@ func (w *shelf) tryOpen(watch bool) (err error) {
 	opts := w.options(watch)
 	w.archived = nil
 	opts.Archived = func(e ledger.ArchiveEntry) { w.archived = append(w.archived, e) }
-	opts.Reset = func() {
+	opts.OnRefoldStart = func() {
 		w.fold, w.archived = nil, nil
 		w.folds++
 		if w.anew != nil {

@@ -46,15 +46,15 @@ type folding struct {
 func (f *folding) options() ledger.Options {
 	return ledger.Options{
 		Dir: memDir, FS: f.through(), Locker: &f.mu, Apply: f.apply, Begin: func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) { return state.Check, nil }, Guarded: []string{"prompt"},
-		Deleted: func(gone map[string]bool) []ledger.Record {
+		OnDelete: func(gone map[string]bool) []ledger.Record {
 			for name := range gone {
 				f.gone = append(f.gone, name)
 			}
 			return nil
 		},
 		Archived: func(e ledger.ArchiveEntry) { f.archived = append(f.archived, e.ID+" "+e.Status) },
-		Reset:    func() { f.all, f.archived = nil, nil },
-		Refolded: func() {},
+		OnRefoldStart:    func() { f.all, f.archived = nil, nil },
+		OnRefoldEnd: func() {},
 		Now:      november,
 		Notify: func(n ledger.Notice) {
 			f.mu.Lock()

@@ -29,7 +29,6 @@ type origin struct {
 	id     string // kind and id of the record
 	name   string // what a record that adopts an edit of it has in KeyEdits: its seq, or a digest
 	first  string // digest of the text that was adopted first; "" for a record of ours
-	copies uint64 // seq of the record whose section a person copied; 0 if it is no copy
 	digest string // of the text that was last seen; "" for an unedited record
 	found  bool   // a section with that text is in tasks.md; set by the planner
 	fields map[string]string
@@ -200,7 +199,6 @@ func (h *history) adopt(s *Section) {
 // text is called digest.2, and so on.
 func (h *history) newOrigin(s *Section, digest string) *origin {
 	o := &origin{id: nameOf(s), name: digest, first: digest, fields: map[string]string{}}
-	o.copies, _ = parseUint([]byte(s.Value(KeyCopies)))
 	if h.times[digest]++; h.times[digest] > 1 {
 		o.name = fmt.Sprintf("%s.%d", digest, h.times[digest])
 	}
@@ -279,7 +277,7 @@ func (h *history) nameOf(r place) []byte {
 // has reports whether the journal has a record of that kind and id. For the first
 // few who ask it looks at all records, then it makes an index of them.
 func (h *history) has(name string) bool {
-	if h.asked++; h.asked <= fewChanges {
+	if h.asked++; h.asked <= 32 {
 		return slices.ContainsFunc(h.records, func(r place) bool { return string(h.nameOf(r)) == name })
 	}
 	if h.known == nil {

@@ -81,7 +81,7 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 	fs := &landingFS{FS: durable.OS}
 	w.fs = fs
 	opts := w.options(true)
-	opts.Deleted = func(gone map[string]bool) []ledger.Record {
+	opts.OnDelete = func(gone map[string]bool) []ledger.Record {
 		if len(gone) > 0 {
 			t.Errorf("taken for deleted: %v", gone)
 		}

@@ -41,13 +41,13 @@ type Options struct {
 	Locker sync.Locker
 
 	// Archived is given each entry of the archive's index, in order, before any Apply:
-	// on Open and after Reset. Locker is held. nil: nobody asks.
+	// on Open and after OnRefoldStart. Locker is held. nil: nobody asks.
 	Archived func(ArchiveEntry)
-	// Reset says that the journal was compacted: the fold begins anew, Archived and
-	// Apply of all records follow, and Refolded ends it. Locker is held from Reset to
-	// Refolded. nil: nobody asks; without Reset a log cannot be compacted.
-	Reset    func()
-	Refolded func()
+	// OnRefoldStart says that the journal was compacted: the fold begins anew, Archived and
+	// Apply of all records follow, and OnRefoldEnd ends it. Locker is held from OnRefoldStart to
+	// OnRefoldEnd. nil: nobody asks; without OnRefoldStart a log cannot be compacted.
+	OnRefoldStart func()
+	OnRefoldEnd   func()
 	// Now gives the time of an edit that is taken over, and of a compaction, and the
 	// times for Observe. nil: time.Now.
 	Now func() time.Time
@@ -58,23 +58,23 @@ type Options struct {
 	// Each counts the records before it that passed as accepted. Where Begin or check is nil,
 	// every record passes; where implied is nil, no fields are added.
 	Begin func() (check func(*Section) error, implied func(*Record) []Pair)
-	// Together says whether records that people wrote in one save, and each of which
+	// CheckBatch reports whether records that people wrote in one save, and each of which
 	// Begin's check has passed, can be taken over together; if not, which of them cannot, by
 	// their indexes, and why. It is asked again about the others. nil: all can.
-	Together func([]*Section) (bad map[int]error)
+	CheckBatch func([]*Section) (bad map[int]error)
 	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may
 	// spoil: a save that changes them in more than three records is held until
 	// [Log.Reconcile] accepts it.
 	Guarded []string
-	// Copied says whether a section that a person copied under another id keeps that
+	// KeepOnCopy reports whether a section that a person copied under another id keeps that
 	// field in its draft. nil: all but those of the engine.
-	Copied func(key string) bool
-	// Deleted is asked for the records that say what becomes of records whose sections
+	KeepOnCopy func(key string) bool
+	// OnDelete is asked for the records that say what becomes of records whose sections
 	// a person has deleted: gone has "Kind id" of all records that have no section in
 	// tasks.md any more, those that were deleted earlier too. It is called on the log's
 	// goroutine without Locker, and when nothing is gone but something was before.
 	// nil: deleting a section means nothing.
-	Deleted func(gone map[string]bool) []Record
+	OnDelete func(gone map[string]bool) []Record
 	// Notify hears of edits that were taken over and of findings. It is called by
 	// Open and by the log's own goroutines, and must not call the log. nil: nobody.
 	Notify func(Notice)
@@ -119,7 +119,7 @@ type Log struct {
 	indexEnd int64 // see archive; owned by the log's goroutine
 	recent   recent
 	tasks    *tasksFile
-	gone     map[string]bool // what Options.Deleted was last told; owned by the log's goroutine
+	gone     map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
 
 	looking sync.Mutex      // held while tasks.md is compared and taken over; guards the next three
 	held    map[string]bool // sections that are held as the work of a formatter

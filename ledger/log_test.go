@@ -56,11 +56,11 @@ func (w *world) options(watch bool) ledger.Options {
 			}, nil
 		},
 		Guarded: []string{"prompt", "verifyCommand"},
-		Copied: func(key string) bool {
+		KeepOnCopy: func(key string) bool {
 			return strings.Contains(" prompt priority label model verifyCommand ", " "+key+" ")
 		},
-		Deleted: w.deleted,
-		Reset:   func() { w.fold = nil },
+		OnDelete: w.deleted,
+		OnRefoldStart:   func() { w.fold = nil },
 		Notify: func(n ledger.Notice) {
 			w.mu.Lock()
 			w.said = append(w.said, n.Text)

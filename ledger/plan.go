@@ -69,12 +69,9 @@ type planner struct {
 	owner  []int         // of each record of the journal: index of its section plus 1; -1 if only copies of it are there
 	twice  map[int][]int // record to its sections, where there are several
 	byName map[string]*named
-	alike  map[string]*alike
 	copied map[int]bool // sections that are copies
 	todo   []change
-	taken  map[string]bool // names that this plan gives to copies
-	tried  map[string]int  // of each id that was copied, the copy that was named last
-	copies map[string]int  // the first section of each name that is a copy
+	drafts map[string]bool // names that this plan gives to copies
 	hurt   bool            // something in the file is damaged, so that nothing can be said to be deleted
 
 	check    func(*Section) error // of this save
@@ -120,7 +117,7 @@ func (p *planner) match() {
 	p.at = make([]match, len(p.doc.Sections))
 	p.owner = make([]int, len(p.h.records))
 	p.twice, p.copied = map[int][]int{}, map[int]bool{}
-	p.alike, p.taken, p.tried = map[string]*alike{}, map[string]bool{}, map[string]int{}
+	p.drafts = map[string]bool{}
 	for i := range p.doc.Sections {
 		s := &p.doc.Sections[i]
 		if !isTyped(s.Seq, p.h.last) {
@@ -400,97 +397,50 @@ func (p *planner) several(record int) {
 // A named is what the file has under one kind and id, copies left out.
 type named struct {
 	sections []int
-	byKey    map[string][]mention // those that name a key; nil until somebody asks
-	last     map[string][]mention // of those the records that may have the last word over a section above, the last first
-	taken    map[string]int       // the first record that took over the section with that digest
+	written  map[string]int // the first section without seq, by its digest
+	taken    map[string]int // the first record that took over the section with that digest
 }
 
-// A mention is a section that names a key.
-type mention struct {
-	section int
-	above   int // of a record that took over a section which a person wrote above it, that one; of any other, behind all; of a person's, -1
-}
-
-// named gives the sections of that kind and id that are no copies. For few changes it
-// looks for each id; for many it makes an index of all.
+// named returns the sections of that kind and id that are no copies. The first call makes
+// an index of all names that a plan can ask for.
 func (p *planner) named(name string) *named {
 	if p.byName == nil {
-		p.byName = map[string]*named{}
-		if len(p.todo) > fewChanges {
-			p.indexNames()
-		}
+		p.indexNames()
 	}
-	n := p.byName[name]
-	if n == nil {
-		n = &named{}
-		p.byName[name] = n
-		for j := 0; j < len(p.doc.Sections) && len(p.todo) <= fewChanges; j++ {
-			if isNamed(&p.doc.Sections[j], name) && !p.copied[j] {
-				n.sections = append(n.sections, j)
-			}
-		}
-	}
-	return n
+	return p.byName[name]
 }
-
-// fewChanges is for how many it is cheaper to look through a file than to make an index.
-const fewChanges = 32
 
 func (p *planner) indexNames() {
+	p.byName = map[string]*named{}
+	for _, c := range p.todo {
+		s := &p.doc.Sections[c.index]
+		names := []string{nameOf(s)}
+		switch {
+		case c.origin != nil:
+			names = append(names, c.origin.id)
+		case c.copyOf > 0:
+			names = append(names, copyName(s))
+		}
+		for _, name := range names {
+			p.byName[name] = &named{written: map[string]int{}, taken: map[string]int{}}
+		}
+	}
+	var name []byte
 	for j := range p.doc.Sections {
-		if p.copied[j] {
+		s := &p.doc.Sections[j]
+		name = append(append(append(name[:0], s.Kind...), ' '), s.ID...)
+		n := p.byName[string(name)]
+		if n == nil || p.copied[j] {
 			continue
 		}
-		name := nameOf(&p.doc.Sections[j])
-		if p.byName[name] == nil {
-			p.byName[name] = &named{}
-		}
-		p.byName[name].sections = append(p.byName[name].sections, j)
-	}
-}
-
-// details is named with what its sections say.
-func (p *planner) details(name string) *named {
-	n := p.named(name)
-	if n.byKey != nil {
-		return n
-	}
-	n.byKey, n.last, n.taken = map[string][]mention{}, map[string][]mention{}, map[string]int{}
-	written := map[string]int{} // the first section of each digest
-	for _, j := range n.sections {
-		s := &p.doc.Sections[j]
-		m := mention{j, -1}
+		n.sections = append(n.sections, j)
+		first, digest := n.taken, s.Value(KeyAdopts)
 		if s.Seq == 0 {
-			putFirst(written, digestOf(s.Raw), j)
-		} else {
-			digest := s.Value(KeyAdopts)
-			putFirst(n.taken, digest, j)
-			var has bool
-			if m.above, has = written[digest]; !has {
-				m.above = len(p.doc.Sections)
-			}
+			first, digest = n.written, digestOf(s.Raw)
 		}
-		for i := range s.Fields {
-			key := string(s.Fields[i].Key)
-			if list := n.byKey[key]; len(list) == 0 || list[len(list)-1] != m {
-				n.byKey[key] = append(list, m)
-			}
+		if _, has := first[digest]; !has {
+			first[digest] = j
 		}
-	}
-	for key, list := range n.byKey {
-		above := -1
-		for _, m := range slices.Backward(list) {
-			if m.above > above {
-				above, n.last[key] = m.above, append(n.last[key], m)
-			}
-		}
-	}
-	return n
-}
-
-func putFirst(m map[string]int, key string, i int) {
-	if _, has := m[key]; !has {
-		m[key] = i
 	}
 }
 
@@ -498,7 +448,7 @@ func putFirst(m map[string]int, key string, i int) {
 // a newer one of another has: a person has deleted them. Of an empty file, which an
 // editor may be about to write, nothing is said.
 func (p *planner) findGone() {
-	if p.opts.Deleted == nil || p.hurt || !hasText(p.doc.data) {
+	if p.opts.OnDelete == nil || p.hurt || !hasText(p.doc.data) {
 		return
 	}
 	p.gone = map[string]bool{}

@@ -81,7 +81,7 @@ func (l *Log) planAtStart(ctx context.Context) (snap snapshot, p *plan, err erro
 // nothingGone says that no section is missing: those of records that were deleted
 // earlier may be there again.
 func (l *Log) nothingGone() error {
-	if l.opts.Deleted == nil {
+	if l.opts.OnDelete == nil {
 		return nil
 	}
 	_, _, err := l.commitPlan(&plan{gone: map[string]bool{}}) // where there is no room, the next look asks again
@@ -171,7 +171,7 @@ func (l *Log) stillFits(p *plan) bool {
 		}
 		list[i] = enc
 	}
-	return l.opts.Together == nil || len(l.opts.Together(list)) == 0
+	return l.opts.CheckBatch == nil || len(l.opts.CheckBatch(list)) == 0
 }
 
 // commitPlan makes the plan's records durable and applies them.
@@ -186,7 +186,7 @@ func (l *Log) commitPlan(p *plan) (committed bool, trouble, err error) {
 			tx.Append(&p.records[i])
 		}
 		if ask {
-			deleted = l.opts.Deleted(p.gone)
+			deleted = l.opts.OnDelete(p.gone)
 		}
 		for i := range deleted {
 			tx.Append(&deleted[i])

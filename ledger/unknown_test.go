@@ -180,7 +180,7 @@ func TestSameChangeInBothCopies(t *testing.T) {
 func TestPromise4CompactionWaitsForTheEditor(t *testing.T) {
 	w := newWorld(t)
 	opts := w.options(true)
-	opts.Reset, opts.Refolded = func() { w.fold = nil }, func() {}
+	opts.OnRefoldStart, opts.OnRefoldEnd = func() { w.fold = nil }, func() {}
 	var err error
 	if w.log, err = ledger.Open(opts); err != nil {
 		t.Fatal(err)

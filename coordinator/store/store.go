@@ -24,10 +24,10 @@ import (
 )
 
 // Options say which ledger a store opens, and how its records are folded into an S. All
-// functions but Committed and Deleted are called with the lock held.
+// functions but Committed and OnDelete are called with the lock held.
 type Options[S any] struct {
-	// Ledger is passed on. The store sets Locker, Started, Apply, Archived, Reset,
-	// Refolded, Begin, Together, Deleted and Observe.
+	// Ledger is passed on. The store sets Locker, Started, Apply, Archived, OnRefoldStart,
+	// OnRefoldEnd, Begin, CheckBatch, OnDelete and Observe.
 	Ledger ledger.Options
 
 	// New returns an empty fold, which reads older records of the journal through read.
@@ -41,10 +41,10 @@ type Options[S any] struct {
 	// it returns, and of each compaction, which begins a new fold.
 	Ready func(fold S, isCompacted bool)
 
-	// Begin, Together and Deleted decide about edits by hand; see [ledger.Options].
-	Begin    func(fold S) (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair)
-	Together func(fold S, list []*ledger.Section) map[int]error
-	Deleted  func(fold S, gone map[string]bool) []ledger.Record
+	// Begin, CheckBatch and OnDelete decide about edits by hand; see [ledger.Options].
+	Begin      func(fold S) (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair)
+	CheckBatch func(fold S, list []*ledger.Section) map[int]error
+	OnDelete   func(fold S, gone map[string]bool) []ledger.Record
 
 	// Committed is told what each write to the journal took, once its records are folded
 	// and before its waiters are answered. It is called without the lock, on the log's
@@ -80,21 +80,21 @@ func (s *Store[S]) Open() error {
 	l.Started = func(log *ledger.Log) { s.log = log }
 	l.Apply = func(sec *ledger.Section) error { return s.opts.Apply(s.fold, sec, s.isNews) }
 	l.Archived = func(e ledger.ArchiveEntry) { s.opts.Archived(s.fold, e) }
-	l.Reset = func() { s.fold, s.isNews = s.opts.New(s.reader()), false }
-	l.Refolded = func() { s.ready(true) }
+	l.OnRefoldStart = func() { s.fold, s.isNews = s.opts.New(s.reader()), false }
+	l.OnRefoldEnd = func() { s.ready(true) }
 	l.Observe = opts.Committed
 	if opts.Begin != nil {
 		l.Begin = s.begin
 	}
-	if opts.Together != nil {
-		l.Together = func(list []*ledger.Section) (bad map[int]error) {
-			s.View(func(fold S) { bad = s.opts.Together(fold, list) })
+	if opts.CheckBatch != nil {
+		l.CheckBatch = func(list []*ledger.Section) (bad map[int]error) {
+			s.View(func(fold S) { bad = s.opts.CheckBatch(fold, list) })
 			return bad
 		}
 	}
-	if opts.Deleted != nil {
-		l.Deleted = func(gone map[string]bool) (records []ledger.Record) {
-			s.View(func(fold S) { records = s.opts.Deleted(fold, gone) })
+	if opts.OnDelete != nil {
+		l.OnDelete = func(gone map[string]bool) (records []ledger.Record) {
+			s.View(func(fold S) { records = s.opts.OnDelete(fold, gone) })
 			return records
 		}
 	}

@@ -63,7 +63,7 @@ func OpenLocked(cfg Config) (*Store, error) {
 	s.Store = store.New(store.Options[*state.State]{
 		Ledger: ledger.Options{
 			Dir: cfg.StateDir, FS: cfg.FS, Watch: !cfg.Unwatched, Now: cfg.Now,
-			Guarded: GuardedKeys, Copied: state.Copied, Notify: s.notice,
+			Guarded: GuardedKeys, KeepOnCopy: state.Copied, Notify: s.notice,
 		},
 		New: func(read store.Reader) *state.State {
 			s.rejected = nil
@@ -76,9 +76,9 @@ func OpenLocked(cfg Config) (*Store, error) {
 			save := st.NewSave()
 			return save.Check, save.LeftBehind
 		},
-		Together:  (*state.State).CheckTogether,
-		Deleted:   s.deleted,
-		Committed: s.committed,
+		CheckBatch: (*state.State).CheckTogether,
+		OnDelete:   s.deleted,
+		Committed:  s.committed,
 	})
 	if err := s.Store.Open(); err != nil {
 		return nil, err
