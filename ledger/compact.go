@@ -108,7 +108,7 @@ func (l *Log) Compact(ctx context.Context, plan func() (Keep, error)) (CompactRe
 func (l *Log) readyToCompact(ctx context.Context) error {
 	rest, stop := untilRest(ctx)
 	defer stop()
-	l.tasks.setForeign()         // an edit of the same size may show in nothing but the content
+	l.tasks.doubtAppended()
 	err := l.takeOver(ctx, rest) // which waits for an editor that is at work
 	if err == nil && rest.Err() != nil && l.tasks.changed() {
 		err = context.Cause(rest)

@@ -52,10 +52,10 @@ func (f *folding) options() ledger.Options {
 			}
 			return nil
 		},
-		Archived: func(e ledger.ArchiveEntry) { f.archived = append(f.archived, e.ID+" "+e.Status) },
-		OnRefoldStart:    func() { f.all, f.archived = nil, nil },
-		OnRefoldEnd: func() {},
-		Now:      november,
+		Archived:      func(e ledger.ArchiveEntry) { f.archived = append(f.archived, e.ID+" "+e.Status) },
+		OnRefoldStart: func() { f.all, f.archived = nil, nil },
+		OnRefoldEnd:   func() {},
+		Now:           november,
 		Notify: func(n ledger.Notice) {
 			f.mu.Lock()
 			defer f.mu.Unlock()

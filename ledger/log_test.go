@@ -59,8 +59,8 @@ func (w *world) options(watch bool) ledger.Options {
 		KeepOnCopy: func(key string) bool {
 			return strings.Contains(" prompt priority label model verifyCommand ", " "+key+" ")
 		},
-		OnDelete: w.deleted,
-		OnRefoldStart:   func() { w.fold = nil },
+		OnDelete:      w.deleted,
+		OnRefoldStart: func() { w.fold = nil },
 		Notify: func(n ledger.Notice) {
 			w.mu.Lock()
 			w.said = append(w.said, n.Text)

@@ -64,6 +64,7 @@ type tasksFile struct {
 	endsInN bool       // it ended with a newline then
 	foreign bool       // another hand has changed it since; reconcile must look
 	dirty   bool       // written and not yet synced
+	unread  bool       // written and not read since: another hand may have saved as many bytes in that moment
 
 	newest      uint64 // the newest record that the file has had: a save without it is of a stale buffer, or has deleted it
 	savedAll    uint64 // the newest record when another hand saved the file last, if that save had all records; else 0
@@ -131,7 +132,7 @@ func (t *tasksFile) write(data []byte, first, last uint64) (err error) {
 		t.foreign, t.racedAppend = true, first
 		return nil
 	}
-	t.seen, t.endsInN, t.newest = now, true, last
+	t.seen, t.endsInN, t.newest, t.unread = now, true, last, true
 	return nil
 }
 
@@ -176,7 +177,7 @@ func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first, last 
 	byHand := t.seen != (fileID{}) && t.seen != snap.id
 	t.seen, t.endsInN, t.foreign, t.racedAppend = snap.id, snap.endsInN() || torn, false, 0
 	if len(data) == 0 {
-		t.newest = last
+		t.newest, t.unread = last, false
 		if byHand {
 			t.savedAll = last
 		}
@@ -264,6 +265,13 @@ func (t *tasksFile) now() fileID {
 func (t *tasksFile) setForeign() {
 	t.mu.Lock()
 	t.foreign = true
+	t.mu.Unlock()
+}
+
+// doubtAppended makes the next look read a file that was appended to since it was read.
+func (t *tasksFile) doubtAppended() {
+	t.mu.Lock()
+	t.foreign = t.foreign || t.unread
 	t.mu.Unlock()
 }
 
