@@ -80,7 +80,7 @@ func (c *Coordinator) inspect(r *run, out *task.Outcome) {
 	}
 }
 
-// policy gives the output policy of a task.
+// policy returns the output policy of a task.
 func (c *Coordinator) policy(t *state.Task) string {
 	if set := c.Workspace(t.Workspace); set.OutputPolicy != nil {
 		return *set.OutputPolicy
@@ -88,7 +88,7 @@ func (c *Coordinator) policy(t *state.Task) string {
 	return c.Config.OutputPolicy
 }
 
-// toldPolicy gives the output policy as far as the agent was told of it.
+// toldPolicy returns the output policy as far as the agent was told of it.
 func (c *Coordinator) toldPolicy(t *state.Task) string {
 	if !c.Workspace(t.Workspace).PromptTemplate.Names("Policy") {
 		return ""
@@ -128,7 +128,7 @@ func (c *Coordinator) evaluate(r *run) task.Outcome {
 	return out
 }
 
-// unjudged gives the outcome that an attempt had before its evaluation began, as the
+// unjudged returns the outcome that an attempt had before its evaluation began, as the
 // record of that step tells it. Only the verify command gives an answer that is judged
 // an error.
 func (c *Coordinator) unjudged(r *run, t *state.Task) task.Outcome {
@@ -269,7 +269,7 @@ type judged struct {
 	changes string // the sizes of what was changed; "": not known
 }
 
-// prompt gives what an evaluator is told. All that is not the user's own comes quoted.
+// prompt returns what an evaluator is told. All that is not the user's own comes quoted.
 func (j *judged) prompt(ask string) string {
 	var b strings.Builder
 	t := j.task

@@ -95,7 +95,7 @@ func (c *Coordinator) judgeSession(v *verdict, t *state.Task, out task.Outcome) 
 	}
 }
 
-// verdictOf gives a verdict that leaves a task's counters as they are, and ends its
+// verdictOf returns a verdict that leaves a task's counters as they are, and ends its
 // wait for a rate limit.
 func verdictOf(t *state.Task, status state.Status) verdict {
 	return verdict{status: status, attempt: t.Attempt, retries: t.Retries, requeues: t.Requeues, limitWaits: t.LimitWaits}
@@ -154,7 +154,7 @@ func (c *Coordinator) backoffUpTo(most time.Duration, n int) time.Duration {
 	return c.spread(min(d, float64(most)))
 }
 
-// spread gives a random part of a wait between half and all.
+// spread returns a random part of a wait between half and all.
 func (c *Coordinator) spread(d float64) time.Duration {
 	return time.Duration(d * (0.5 + 0.5*c.Config.Rand()))
 }

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -44,14 +43,6 @@ func findingsText(t *state.Task) string {
 	return strings.Join(list, "\n")
 }
 
-// fieldNames gives the names of the fields.
-func fieldNames() (names []string) {
-	for _, f := range followFields {
-		names = append(names, f.name)
-	}
-	return names
-}
-
 // CheckTemplate says what is wrong with the prompt of a follow-up, as an *Error; nil
 // if nothing is. It is text, fields such as {{.Error}}, and {{if .Error}} … {{else}} …
 // {{end}}. The words off and none are good, and so is "".
@@ -71,31 +62,36 @@ func parseTemplate(text string) (*prompt.Template, error) {
 	if err := task.CheckPrompt(text); err != nil {
 		return nil, err
 	}
-	t, err := prompt.ParseFields(text, fieldNames())
+	var names []string
+	for _, f := range followFields {
+		names = append(names, f.name)
+	}
+	t, err := prompt.ParseFields(text, names)
 	if err != nil {
 		return nil, task.Invalid("stint task --help", "the prompt of a follow-up is no template: %s", err)
 	}
 	return t, nil
 }
 
-// fillTemplate gives the prompt of a task's follow-up. One that names no field gets
+// fillTemplate returns the prompt of a task's follow-up. One that names no field gets
 // what is to be known at its end.
 func fillTemplate(text string, t *state.Task) (string, error) {
 	tmpl, err := parseTemplate(text)
 	if err != nil {
 		return "", err
 	}
-	if !slices.ContainsFunc(fieldNames(), tmpl.Names) {
-		return tmpl.Fill(nil) + summary(t), nil
-	}
-	values := map[string]string{}
+	values, named := map[string]string{}, false
 	for _, f := range followFields {
 		values[f.name] = inserted(f.of(t), f.said)
+		named = named || tmpl.Names(f.name)
+	}
+	if !named {
+		return tmpl.Fill(nil) + summary(t), nil
 	}
 	return tmpl.Fill(values), nil
 }
 
-// inserted gives a field as it goes into a prompt. Several lines are a quotation with
+// inserted returns a field as it goes into a prompt. Several lines are a quotation with
 // room around it; one that was said stands in quotation marks.
 func inserted(text string, said bool) string {
 	text = strings.TrimSpace(headAndTail(text, maxField, ""))
@@ -136,7 +132,7 @@ func summary(t *state.Task) string {
 	return b.String()
 }
 
-// headAndTail gives a text, of a long one the beginning and the end, marked as cut.
+// headAndTail returns a text, of a long one the beginning and the end, marked as cut.
 // where says where the whole one is.
 func headAndTail(text string, most int, where string) string {
 	if len(text) <= most {

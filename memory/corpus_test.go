@@ -122,7 +122,7 @@ func (w *writer) note(file, text string) int {
 	return len(w.lines[file])
 }
 
-// bullet gives a text as people write it: with a mark, a date, a full stop, or not.
+// bullet returns a text as people write it: with a mark, a date, a full stop, or not.
 func (w *writer) bullet(text string) string {
 	if w.IntN(2) == 0 {
 		text = title(text)

@@ -53,7 +53,7 @@ type finder struct {
 	room    int // names that may still be looked at
 }
 
-// findNotes gives the files that the paths name, each once, in their order, and
+// findNotes returns the files that the paths name, each once, in their order, and
 // what was left out.
 func findNotes(ctx context.Context, root *os.Root, paths []string, lessons string) ([]note, []Skipped) {
 	f := &finder{root: root, seen: map[string]bool{}, room: maxEntries}
@@ -130,7 +130,7 @@ func (f *finder) note(c candidate) (note, error) {
 	return look(f.root, c.name)
 }
 
-// expand gives the names of the files that a pattern names, sorted. A directory
+// expand returns the names of the files that a pattern names, sorted. A directory
 // stands for the Markdown files below it.
 func (f *finder) expand(ctx context.Context, pattern string) []candidate {
 	if fi, err := f.root.Stat(pattern); err == nil && fi.IsDir() {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// notesOf gives the names of the notes that the paths name in a directory, and why
+// notesOf returns the names of the notes that the paths name in a directory, and why
 // others are left out.
 func notesOf(t *testing.T, dir string, paths ...string) (names, skipped []string) {
 	t.Helper()

@@ -76,7 +76,7 @@ func OneLine(text string, most int) string {
 // lessonID is the same for lessons that say the same.
 func lessonID(text string) string { return hashOf(sameText(text))[:8] }
 
-// String gives the line of the note.
+// String returns the line of the note.
 func (l Lesson) String() string {
 	s := "- "
 	if l.Date != "" {
@@ -107,7 +107,7 @@ func parseLesson(line string) (l Lesson, ok bool) {
 	return l, l.Text != ""
 }
 
-// Lessons gives the lessons in a note, in its order; none if there is no such file.
+// Lessons returns the lessons in a note, in its order; none if there is no such file.
 func Lessons(workspace, name string) ([]Lesson, error) {
 	text, err := readLessons(workspace, name)
 	if err != nil {
@@ -293,7 +293,7 @@ func AddNote(workspace, name string, l Lesson) error {
 	return appendTo(workspace, name, []byte(line))
 }
 
-// lastByte gives the last byte of a note; a line break if there is none.
+// lastByte returns the last byte of a note; a line break if there is none.
 func lastByte(workspace, name string) (byte, error) {
 	f, err := openLessons(workspace, name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -321,7 +321,7 @@ func appendTo(workspace, name string, lines []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Find gives the lesson of a list with that id, or with an id that begins so.
+// Find returns the lesson of a list with that id, or with an id that begins so.
 func Find(list []Lesson, id string) (l Lesson, err error) {
 	for _, other := range list {
 		switch {
@@ -379,7 +379,7 @@ func RemoveLesson(workspace, name, id string) (Lesson, error) {
 	return gone, nil
 }
 
-// indent gives the column in which a line begins.
+// indent returns the column in which a line begins.
 func indent(line []byte) (column int) {
 	for _, c := range line {
 		switch c {

@@ -57,7 +57,7 @@ type Hit struct {
 	Terms []string `json:"terms" doc:"Terms that the line, its heading or a line close by has" example:"rotate,deploy,key"`
 }
 
-// String gives the hit as "path:line text". Those of a search are one line each.
+// String returns the hit as "path:line text". Those of a search are one line each.
 func (h Hit) String() string {
 	return h.Path + ":" + strconv.Itoa(h.Line) + " " + h.Text
 }
@@ -103,7 +103,7 @@ type Skipped struct {
 // openRoot opens a workspace, and does not wait where a FIFO has taken its place.
 func openRoot(workspace string) (*os.Root, error) { return os.OpenRoot(workspace + "/") }
 
-// Search gives the lines of a workspace's notes that fit a prompt. What stands in
+// Search returns the lines of a workspace's notes that fit a prompt. What stands in
 // the way of one note is in Skipped; an error is one of the search itself.
 func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, error) {
 	var r Result
@@ -142,7 +142,7 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	return r, nil
 }
 
-// find gives the notes. It leaves time to search those that it has found.
+// find returns the notes. It leaves time to search those that it has found.
 func (s *Searcher) find(ctx context.Context, root *os.Root, limit time.Duration) ([]note, []Skipped) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -174,7 +174,7 @@ func (s *Searcher) fit(hits []Hit) []Hit {
 	return kept
 }
 
-// hashFiles gives the SHA-256 of the notes that have hits, of so many as maxHashed bytes
+// hashFiles returns the SHA-256 of the notes that have hits, of so many as maxHashed bytes
 // are enough for.
 func hashFiles(ctx context.Context, root *os.Root, hits []Hit) map[string]string {
 	sums, room := map[string]string{}, int64(maxHashed)
@@ -190,7 +190,7 @@ func hashFiles(ctx context.Context, root *os.Root, hits []Hit) map[string]string
 	return sums
 }
 
-// hashFile gives the SHA-256 of a note and its size; "" if it has more bytes than there
+// hashFile returns the SHA-256 of a note and its size; "" if it has more bytes than there
 // is room for, or has gone meanwhile.
 func hashFile(root *os.Root, name string, room int64) (sum string, size int64) {
 	f, err := openNote(root, name)
@@ -208,7 +208,7 @@ func hashFile(root *os.Root, name string, room int64) (sum string, size int64) {
 	return hex.EncodeToString(h.Sum(nil)), size
 }
 
-// hashOf gives the hash of a hit's text.
+// hashOf returns the hash of a hit's text.
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])

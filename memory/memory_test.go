@@ -52,7 +52,7 @@ func program(t testing.TB, name string) string {
 	return path
 }
 
-// withEngine gives the default searcher with one engine.
+// withEngine returns the default searcher with one engine.
 func withEngine(t testing.TB, engine string) *Searcher {
 	t.Helper()
 	s := ownScan()
@@ -72,7 +72,7 @@ func search(t testing.TB, s *Searcher, dir, prompt string) Result {
 	return r
 }
 
-// places gives path:line of each hit.
+// places returns path:line of each hit.
 func places(r Result) (list []string) {
 	for _, h := range r.Hits {
 		list = append(list, fmt.Sprintf("%s:%d", h.Path, h.Line))
@@ -80,7 +80,7 @@ func places(r Result) (list []string) {
 	return list
 }
 
-// why gives path: reason of what was skipped.
+// why returns path: reason of what was skipped.
 func why(r Result) (list []string) {
 	for _, s := range r.Skipped {
 		list = append(list, s.Path+": "+s.Why)

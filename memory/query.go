@@ -26,7 +26,7 @@ const (
 	kindKana   = 0.15 // of hiragana alone: mostly endings and particles, and yet some words
 )
 
-// termsOf gives what a prompt is searched by, what counts most first.
+// termsOf returns what a prompt is searched by, what counts most first.
 func termsOf(text string) []Term {
 	if len(text) > maxQuery {
 		text = strings.ToValidUTF8(text[:maxQuery/2]+"\n"+text[len(text)-maxQuery/2:], " ")
@@ -79,7 +79,7 @@ func fromBothEnds(list []Term) (turned []Term) {
 	return append(turned, list...)
 }
 
-// byTurns gives n terms: a name, a word, a number and a pair by turns.
+// byTurns returns n terms: a name, a word, a number and a pair by turns.
 func byTurns(terms []Term, n int) (list []Term) {
 	var groups [4][]Term
 	for _, t := range terms {

@@ -38,7 +38,7 @@ type ranking struct {
 	skipped []Skipped
 }
 
-// best gives at most n hits, best first.
+// best returns at most n hits, best first.
 func (r *ranking) best(n int) []Hit {
 	r.weigh()
 	hits := make([]ranked, len(r.lines))
@@ -64,7 +64,7 @@ func (r *ranking) best(n int) []Hit {
 	return list
 }
 
-// eachOnce gives the first n hits of those that say different things: copies of one
+// eachOnce returns the first n hits of those that say different things: copies of one
 // line crowd nothing out.
 func eachOnce(hits []ranked, n int) (list []ranked) {
 	seen := map[string]bool{}
@@ -92,7 +92,7 @@ func inOrder(hits []ranked) {
 	})
 }
 
-// weigh gives each term its worth: the rarer the more.
+// weigh returns each term its worth: the rarer the more.
 func (r *ranking) weigh() {
 	lines := float64(len(r.lines) + 1)
 	var size int64
@@ -110,7 +110,7 @@ func (r *ranking) weigh() {
 	}
 }
 
-// nearTo gives the terms of the lines around the i-th that it has not itself.
+// nearTo returns the terms of the lines around the i-th that it has not itself.
 func (r *ranking) nearTo(i int) (near uint64) {
 	f := &r.lines[i]
 	for _, step := range []int{-1, 1} {
@@ -153,7 +153,7 @@ func (r *ranking) names(terms uint64) (list []string) {
 	return list
 }
 
-// headingLevel gives the level of a line that is a heading, else 0.
+// headingLevel returns the level of a line that is a heading, else 0.
 func headingLevel(line string) int {
 	text := strings.TrimLeft(line, "#")
 	n := len(line) - len(text)
@@ -241,7 +241,7 @@ func closeFile(f *os.File) {
 	}
 }
 
-// readAround gives what stands before an offset of a file, and the line there.
+// readAround returns what stands before an offset of a file, and the line there.
 func readAround(f *os.File, off int64, buf []byte) (before, line []byte) {
 	begin := off - min(off, aroundLine)
 	n, _ := f.ReadAt(buf, begin) // the file may be shorter by now
@@ -258,7 +258,7 @@ func readAround(f *os.File, off int64, buf []byte) (before, line []byte) {
 	return before, line
 }
 
-// headings gives the headings that the end of a text stands below, a line each, in
+// headings returns the headings that the end of a text stands below, a line each, in
 // lower case, and whether it stands in a block of code.
 func headings(text []byte) (above string, code bool) {
 	var list [7][]byte // by level

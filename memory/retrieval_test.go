@@ -2,11 +2,9 @@ package memory
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -78,7 +76,7 @@ func TestRetrieval(t *testing.T) {
 					whole[i].recall += q.recall / float64(len(strata))
 					whole[i].mrr += q.mrr / float64(len(strata))
 				}
-				for i, q := range got[1:4] {
+				for i, q := range got[1:] {
 					if got[0].recall <= q.recall || got[0].mrr <= q.mrr {
 						t.Errorf("%s: the search has %+v, %s %+v", stratum, got[0], methods[i+1].name, q)
 					}
@@ -93,9 +91,8 @@ func TestRetrieval(t *testing.T) {
 	}
 }
 
-// retrievalMethods gives ours, three ways to use rg (the whole prompt as one pattern,
-// each word in the order of the files, the lines with the most words first), and BM25
-// as a reference.
+// retrievalMethods returns ours, and three ways to use rg: the whole prompt as one
+// pattern, each word in the order of the files, the lines with the most words first.
 func retrievalMethods(t testing.TB, c *corpus) []method {
 	dir := c.write(t)
 	s := ownScan()
@@ -114,8 +111,6 @@ func retrievalMethods(t testing.TB, c *corpus) []method {
 		{"rg_prompt", func(prompt string) []place { return lines.having(strings.ToLower(prompt)) }},
 		{"rg_words", func(prompt string) []place { return lines.having(rgWords(prompt)...) }},
 		{"most_words", func(prompt string) []place { return lines.mostWords(rgWords(prompt)) }},
-		{"bm25", newBM25(lines, bm25Words).search},
-		{"bm25_our_terms", newBM25(lines, ourWords).search},
 	}
 }
 
@@ -136,7 +131,7 @@ func rgWords(prompt string) (list []string) {
 	return slices.Compact(list)
 }
 
-// rgLines gives the lines that rg finds, by file and line; none if it refuses the
+// rgLines returns the lines that rg finds, by file and line; none if it refuses the
 // pattern, as it does for one with a line break.
 func rgLines(t testing.TB, dir string, patterns ...string) (list []place) {
 	args := []string{"--no-config", "-n", "-i", "-F", "--sort=path", "--no-heading", "--with-filename", "--null"}
@@ -165,7 +160,6 @@ func rgLines(t testing.TB, dir string, patterns ...string) (list []place) {
 // corpusLines are the lines of a corpus, by file and line: what rg does with fixed strings without the cost of a thousand processes.
 type corpusLines struct {
 	places []place
-	raw    []string
 	text   []string         // in lower case
 	known  map[string][]int // the lines that have a pattern
 }
@@ -175,13 +169,13 @@ func newLines(c *corpus) *corpusLines {
 	for _, path := range slices.Sorted(maps.Keys(c.files)) {
 		for i, line := range strings.Split(strings.TrimSuffix(c.files[path], "\n"), "\n") {
 			l.places = append(l.places, place{path, i + 1})
-			l.raw, l.text = append(l.raw, line), append(l.text, strings.ToLower(line))
+			l.text = append(l.text, strings.ToLower(line))
 		}
 	}
 	return l
 }
 
-// count gives how many of the patterns each line has.
+// count returns how many of the patterns each line has.
 func (l *corpusLines) count(patterns []string) []int {
 	count := make([]int, len(l.text))
 	for _, p := range patterns {
@@ -201,7 +195,7 @@ func (l *corpusLines) count(patterns []string) []int {
 	return count
 }
 
-// having gives the lines that have one of the patterns.
+// having returns the lines that have one of the patterns.
 func (l *corpusLines) having(patterns ...string) (list []place) {
 	for i, n := range l.count(patterns) {
 		if n > 0 {
@@ -211,7 +205,7 @@ func (l *corpusLines) having(patterns ...string) (list []place) {
 	return list
 }
 
-// mostWords gives them with the most different words first.
+// mostWords returns them with the most different words first.
 func (l *corpusLines) mostWords(words []string) (list []place) {
 	count := l.count(words)
 	var order []int
@@ -241,70 +235,4 @@ func TestReferenceIsRg(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A bm25 is the textbook's ranking of lines by words. It is a reference only.
-type bm25 struct {
-	lines   *corpusLines
-	words   func(text string) []string
-	found   map[string]map[int]float64 // how often a word is in a line
-	sizes   []float64
-	average float64
-}
-
-func newBM25(lines *corpusLines, words func(string) []string) *bm25 {
-	b := &bm25{lines: lines, words: words, found: map[string]map[int]float64{}}
-	for i, text := range lines.raw {
-		list := words(text)
-		for _, w := range list {
-			if b.found[w] == nil {
-				b.found[w] = map[int]float64{}
-			}
-			b.found[w][i]++
-		}
-		b.sizes = append(b.sizes, float64(len(list)))
-		b.average += float64(len(list)) / float64(len(lines.text))
-	}
-	return b
-}
-
-func bm25Words(line string) (list []string) {
-	for _, word := range strings.FieldsFunc(strings.ToLower(line), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		runes := []rune(word)
-		if isASCII(word) || len(runes) < 2 {
-			list = append(list, word)
-			continue
-		}
-		for i := range len(runes) - 1 {
-			list = append(list, string(runes[i:i+2]))
-		}
-	}
-	return list
-}
-
-// ourWords splits as we do: without stop words and endings.
-func ourWords(text string) (list []string) {
-	for _, t := range termsOf(text) {
-		list = append(list, t.Text)
-	}
-	return list
-}
-
-func (b *bm25) search(prompt string) (list []place) {
-	const k1, lengths = 1.2, 0.75
-	words := b.words(prompt)
-	slices.Sort(words)
-	score := map[int]float64{}
-	for _, w := range slices.Compact(words) {
-		n, all := float64(len(b.found[w])), float64(len(b.sizes))
-		for i, f := range b.found[w] {
-			score[i] += math.Log(1+(all-n+0.5)/(n+0.5)) * f * (k1 + 1) / (f + k1*(1-lengths+lengths*b.sizes[i]/b.average))
-		}
-	}
-	order := slices.Sorted(maps.Keys(score))
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(score[j], score[i]) })
-	for _, i := range order {
-		list = append(list, b.lines.places[i])
-	}
-	return list
 }

@@ -259,7 +259,7 @@ func (c *collector) readFile(ctx context.Context, n int, r *bufio.Reader) error 
 	return ctx.Err()
 }
 
-// readLine gives a line without its end, and how many bytes it has with it. Of a
+// readLine returns a line without its end, and how many bytes it has with it. Of a
 // long one the rest is read and left out. The line is good until the next read.
 func readLine(r *bufio.Reader) (line []byte, size int64, err error) {
 	line, err = r.ReadSlice('\n')
@@ -291,7 +291,7 @@ func (c *collector) add(n, no int, off int64, text []byte) bool {
 	return c.room > 0
 }
 
-// match gives what a line has of the terms.
+// match returns what a line has of the terms.
 func (c *collector) match(text []byte) (f found) {
 	text = text[:min(len(text), maxLine)]
 	low := strings.ToLower(string(text))
@@ -319,7 +319,7 @@ func (c *collector) match(text []byte) (f found) {
 	return f
 }
 
-// placeIn gives the place in a text that stands for one in the same text in lower case,
+// placeIn returns the place in a text that stands for one in the same text in lower case,
 // in which some characters are longer or shorter.
 func placeIn(text []byte, place int) int {
 	low := 0
@@ -352,7 +352,7 @@ func begins(low, term string, at int) bool {
 	return false
 }
 
-// excerpt gives the text of a line, of a long one the part with the most terms.
+// excerpt returns the text of a line, of a long one the part with the most terms.
 func excerpt(text []byte, terms uint64, places *[maxTerms]int) string {
 	if len(text) <= maxText {
 		return strings.ToValidUTF8(string(text), "\ufffd")

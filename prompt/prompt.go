@@ -92,13 +92,13 @@ type Input struct {
 	Template    *Template    // arranges all of this; nil: in the order of the package's comment
 }
 
-// Build gives the prompt. It depends on in alone; the same input gives the same
+// Build returns the prompt. It depends on in alone; the same input gives the same
 // bytes.
 func Build(in Input) string {
 	return in.before() + "\n" + messageHeading + in.message()
 }
 
-// before gives what stands before the message.
+// before returns what stands before the message.
 func (in *Input) before() string {
 	if in.Template != nil {
 		return in.Template.arrange(in)
@@ -114,7 +114,7 @@ func (in *Input) before() string {
 	return strings.Join(sections, "\n")
 }
 
-// message gives the user's message, or what stands for it.
+// message returns the user's message, or what stands for it.
 func (in *Input) message() string {
 	switch {
 	case in.Kept:
@@ -224,7 +224,7 @@ func listSection(heading, intro string, names []string) string {
 	return b.String()
 }
 
-// UserMessage gives back the message of a prompt that Build made: [GoOn],
+// UserMessage returns back the message of a prompt that Build made: [GoOn],
 // [MendIt] or [MendOn] if the agent's session has the user's own already. A text that Build did not make,
 // and that has no such section, is all message.
 func UserMessage(built string) string {

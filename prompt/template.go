@@ -7,16 +7,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 	"text/template/parse"
 	"unicode/utf8"
 )
 
 // A Template is text, fields such as {{.Memory}}, texts in quotes such as {{"{{"}},
 // and {{if .Memory}}…{{else}}…{{end}}. It has no loops and calls nothing, so that its
-// work is bounded by its length. One of [ParseTemplate] arranges what stands before
-// the user's message: it cannot put anything behind the message or in its place.
+// work is bounded by its length. What is filled in is inserted as it is: it is never
+// read as a template. One of [ParseTemplate] arranges what stands before the user's
+// message: it cannot put anything behind the message or in its place.
 type Template struct {
-	root  *parse.ListNode
+	text  *template.Template
 	names map[string]bool // the fields in it
 }
 
@@ -50,7 +52,7 @@ var templateFields = []field{
 	{"Iteration", func(in *Input) string { return positive(in.Iteration) }},
 }
 
-// positive gives a number, "" where there is none.
+// positive returns a number, "" where there is none.
 func positive(n int) string {
 	if n <= 0 {
 		return ""
@@ -58,7 +60,7 @@ func positive(n int) string {
 	return strconv.Itoa(n)
 }
 
-// TemplateFields gives the names of the fields that a template may have.
+// TemplateFields returns the names of the fields that a template may have.
 func TemplateFields() []string {
 	names := make([]string, len(templateFields))
 	for i, f := range templateFields {
@@ -76,22 +78,24 @@ func ParseTemplate(text string) (*Template, error) {
 	case len(text) > maxTemplate:
 		return nil, fmt.Errorf("the template has more than the %d bytes that are taken", maxTemplate)
 	}
-	return parseTemplate(text, TemplateFields(), noHeading)
+	t, err := ParseFields(text, TemplateFields())
+	if err != nil {
+		return nil, err
+	}
+	text = newlines.Replace(text)
+	if at := ownHeading.FindStringIndex(text); at != nil {
+		return nil, wrongAt(text, at[0], "the heading \"## User message\" is written by stint itself, with the message behind it; take it out")
+	}
+	return t, nil
 }
 
-// ParseFields reads a template with other fields than those of a prompt, which
-// [Template.Fill] fills in. Its errors are like those of ParseTemplate.
+// ParseFields reads a template that may have these fields, which [Template.Fill] fills
+// in. Its errors are like those of ParseTemplate.
 func ParseFields(text string, fields []string) (*Template, error) {
-	return parseTemplate(text, fields, func(string) (int, string) { return 0, "" })
-}
-
-// parseTemplate reads a template that may have these fields. wrong says what is wrong
-// with a piece of its text, and where; "" if nothing is.
-func parseTemplate(text string, fields []string, wrong func(text string) (at int, what string)) (*Template, error) {
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return nil, errors.New("the template is no text in UTF-8")
 	}
-	p := &templateParser{text: newlines.Replace(text), known: fields, wrong: wrong, names: map[string]bool{}}
+	p := &templateParser{text: newlines.Replace(text), known: fields, names: map[string]bool{}}
 	trees := map[string]*parse.Tree{}
 	tree, err := parse.New("").Parse(p.text, "", "", trees)
 	if err != nil {
@@ -99,13 +103,14 @@ func parseTemplate(text string, fields []string, wrong func(text string) (at int
 	}
 	for name, t := range trees {
 		if name != "" {
-			return nil, p.fail(int(t.Root.Position()), "{{define}} and {{block}} have no place here; "+tame)
+			return nil, p.fail(t.Root, "{{define}} and {{block}} have no place here; "+tame)
 		}
 	}
 	if err := p.list(tree.Root); err != nil {
 		return nil, err
 	}
-	return &Template{tree.Root, p.names}, nil
+	parsed, err := template.New("").Option("missingkey=zero").AddParseTree("", tree)
+	return &Template{parsed, p.names}, err
 }
 
 var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
@@ -121,13 +126,17 @@ func (t *Template) Names(field string) bool { return t == nil || t.names[field] 
 type templateParser struct {
 	text   string
 	known  []string
-	wrong  func(text string) (at int, what string)
 	fields int
 	names  map[string]bool
 }
 
-func (p *templateParser) fail(pos int, format string, args ...any) error {
-	return fmt.Errorf("line %d: %s", 1+strings.Count(p.text[:pos], "\n"), fmt.Sprintf(format, args...))
+// wrongAt says what is wrong at a place of a template's text.
+func wrongAt(text string, at int, what string) error {
+	return fmt.Errorf("line %d: %s", 1+strings.Count(text[:at], "\n"), what)
+}
+
+func (p *templateParser) fail(n parse.Node, format string, args ...any) error {
+	return wrongAt(p.text, int(n.Position()), fmt.Sprintf(format, args...))
 }
 
 func (p *templateParser) list(l *parse.ListNode) error {
@@ -135,68 +144,56 @@ func (p *templateParser) list(l *parse.ListNode) error {
 		return nil
 	}
 	for _, n := range l.Nodes {
-		if err := p.node(n); err != nil {
+		var err error
+		switch n := n.(type) {
+		case *parse.TextNode:
+		case *parse.ActionNode:
+			err = p.pipe(n.Pipe)
+		case *parse.IfNode:
+			if err = p.pipe(n.Pipe); err == nil {
+				err = p.list(n.List)
+			}
+			if err == nil {
+				err = p.list(n.ElseList)
+			}
+		default:
+			err = p.fail(n, "%.40q has no place here; %s", n.String(), tame)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *templateParser) node(n parse.Node) error {
-	switch n := n.(type) {
-	case *parse.TextNode:
-		if at, what := p.wrong(string(n.Text)); what != "" {
-			return p.fail(int(n.Position())+at, "%s", what)
-		}
-		return nil
-	case *parse.ActionNode:
-		return p.pipe(n.Pipe)
-	case *parse.IfNode:
-		if err := p.pipe(n.Pipe); err != nil {
-			return err
-		}
-		if err := p.list(n.List); err != nil {
-			return err
-		}
-		return p.list(n.ElseList)
-	}
-	return p.fail(int(n.Position()), "%.40q has no place here; %s", n.String(), tame)
-}
-
 // pipe checks that there is nothing but one field, or a text in quotes.
 func (p *templateParser) pipe(pipe *parse.PipeNode) error {
-	at := int(pipe.Position())
-	name, _, ok := operand(pipe)
+	if len(pipe.Decl) == 0 && len(pipe.Cmds) == 1 && len(pipe.Cmds[0].Args) == 1 {
+		switch arg := pipe.Cmds[0].Args[0].(type) {
+		case *parse.StringNode:
+			return nil
+		case *parse.FieldNode:
+			if len(arg.Ident) == 1 {
+				return p.field(pipe, arg.Ident[0])
+			}
+		}
+	}
+	return p.fail(pipe, "%.40q is more than the name of a field; %s", pipe.String(), tame)
+}
+
+func (p *templateParser) field(at parse.Node, name string) error {
+	p.names[name] = true
+	p.fields++
 	switch {
-	case !ok:
-		return p.fail(at, "%.40q is more than the name of a field; %s", pipe.String(), tame)
-	case name == "":
-		return nil
 	case !slices.Contains(p.known, name):
 		return p.fail(at, "there is no field .%.40s; there are .%s", name, strings.Join(p.known, ", ."))
-	}
-	p.names[name] = true
-	if p.fields++; p.fields > maxFields {
+	case p.fields > maxFields:
 		return p.fail(at, "it has more than the %d fields that are taken", maxFields)
 	}
 	return nil
 }
 
-// operand gives the field that a pipeline consists of, or the text.
-func operand(pipe *parse.PipeNode) (name, text string, ok bool) {
-	if len(pipe.Decl) > 0 || len(pipe.Cmds) != 1 || len(pipe.Cmds[0].Args) != 1 {
-		return "", "", false
-	}
-	switch arg := pipe.Cmds[0].Args[0].(type) {
-	case *parse.StringNode:
-		return "", arg.Text, true
-	case *parse.FieldNode:
-		return arg.Ident[0], "", len(arg.Ident) == 1
-	}
-	return "", "", false
-}
-
-// arrange gives what stands before the message. What the verify command has said of
+// arrange returns what stands before the message. What the verify command has said of
 // the answer before is there also where the template has no place for it: the turn is
 // to mend that.
 func (t *Template) arrange(in *Input) string {
@@ -211,47 +208,15 @@ func (t *Template) arrange(in *Input) string {
 	return tidy(text)
 }
 
-// Fill gives the text of a template whose fields have these values.
+// Fill returns the text of a template whose fields have these values.
 func (t *Template) Fill(values map[string]string) string {
 	var b strings.Builder
-	fill(&b, t.root, values)
+	_ = t.text.Execute(&b, values) // fields and texts alone cannot fail, nor can the builder
 	return b.String()
-}
-
-func fill(b *strings.Builder, l *parse.ListNode, values map[string]string) {
-	if l == nil {
-		return
-	}
-	value := func(pipe *parse.PipeNode) string {
-		name, text, _ := operand(pipe) // the parser has seen to it
-		return text + values[name]
-	}
-	for _, n := range l.Nodes {
-		switch n := n.(type) {
-		case *parse.TextNode:
-			b.Write(n.Text)
-		case *parse.ActionNode:
-			b.WriteString(value(n.Pipe))
-		case *parse.IfNode:
-			if value(n.Pipe) != "" {
-				fill(b, n.List, values)
-			} else {
-				fill(b, n.ElseList, values)
-			}
-		}
-	}
 }
 
 // ownHeading is a line that could be taken for the heading of the message.
 var ownHeading = regexp.MustCompile(`(?im)^[ \t]*#+[ \t]*user[ \t]+message`)
-
-// noHeading finds the heading of the message in a template's text.
-func noHeading(text string) (at int, what string) {
-	if at := ownHeading.FindStringIndex(text); at != nil {
-		return at[0], "the heading \"## User message\" is written by stint itself, with the message behind it; take it out"
-	}
-	return 0, ""
-}
 
 // tidy makes lines of the text that a template gives: none that drives a terminal or
 // poses as the heading of the message, no two blank ones together, none at the ends.

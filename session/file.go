@@ -34,7 +34,7 @@ type fileEntry struct {
 	Others         []fileEntry `json:"others,omitempty"`
 }
 
-// native gives the field that holds the native id of the entry's agent.
+// native returns the field that holds the native id of the entry's agent.
 func (f *fileEntry) native() *string {
 	switch f.Agent {
 	case "codex":
@@ -50,7 +50,7 @@ func (f *fileEntry) native() *string {
 	}
 }
 
-// encode gives the bytes of sessions.json, one key a line. Entries are in the
+// encode returns the bytes of sessions.json, one key a line. Entries are in the
 // order of Store.Entries.
 func encode(dir string, entries []Entry) ([]byte, error) {
 	var b bytes.Buffer
@@ -97,7 +97,7 @@ func toFile(dir string, e *Entry) fileEntry {
 	return f
 }
 
-// decode gives the entries of a sessions.json, or an error and nothing else.
+// decode returns the entries of a sessions.json, or an error and nothing else.
 func decode(data []byte) ([]Entry, error) {
 	var file struct {
 		Version  int                  `json:"version"`

@@ -23,7 +23,7 @@ const lockPoll = 25 * time.Millisecond
 // Lock takes the lock of a session, which keeps out other goroutines as well as
 // other processes. It waits for at most timeout and then gives an error that
 // wraps [ErrBusy]; with a timeout of 0 or less it tries once. If ctx ends first
-// it gives the cause. The lock ends with unlock, or with the process.
+// it returns the cause. The lock ends with unlock, or with the process.
 //
 // The lock file stays for ever: were it removed, two processes could each hold
 // the lock of a file of that name.

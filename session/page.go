@@ -24,7 +24,7 @@ var ErrNoPlace = errors.New("there is no such place in the transcript")
 // maxPage bounds a page of several messages, in bytes of the file.
 const maxPage = 8 << 20
 
-// ReadPage gives the last n messages of a transcript, or with before the last n of those
+// ReadPage returns the last n messages of a transcript, or with before the last n of those
 // that stand before that place, a Page.Begin. They may be fewer where they are large. It
 // reads no more of the file than it must. Lines that are no message are passed over.
 func ReadPage(path string, before int64, n int) (p Page, err error) {
@@ -90,7 +90,7 @@ type backward struct {
 // known of it.
 const firstChunk = 64 << 10
 
-// line gives the next line and where it begins, or io.EOF before the first one.
+// line returns the next line and where it begins, or io.EOF before the first one.
 func (b *backward) line() (line []byte, begin int64, err error) {
 	if len(b.buf) == 0 && b.begin == 0 {
 		return nil, 0, io.EOF

@@ -129,7 +129,7 @@ func (s *Store) Reset(entries []Entry) error {
 	return errors.Join(errs...)
 }
 
-// normal gives e as it will read back from the file.
+// normal returns e as it will read back from the file.
 func normal(e Entry) (Entry, error) {
 	if err := checkID(e.SessionID); err != nil {
 		return e, err
@@ -152,26 +152,13 @@ func (s *Store) put(e Entry) {
 // change says that the file is no longer what the store has. The lock is held.
 func (s *Store) change() {
 	s.dirty = true
-	s.poke()
-}
-
-// poke wakes the store's goroutine.
-func (s *Store) poke() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Get gives the current session of a key with an agent and account.
-func (s *Store) Get(key, agent, account string) (Entry, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.entries[entryKey{key, agent, account}]
-	return e, ok
-}
-
-// Entries gives all current sessions, by key; those of one key newest first.
+// Entries returns all current sessions, by key; those of one key newest first.
 func (s *Store) Entries() []Entry {
 	s.mu.Lock()
 	all := make([]Entry, 0, len(s.entries))
@@ -226,7 +213,9 @@ func (s *Store) run() {
 		if s.opts.OnError != nil {
 			s.opts.OnError(err)
 		}
-		s.poke()
+		s.mu.Lock()
+		s.change() // to try again
+		s.mu.Unlock()
 	}
 }
 
@@ -246,7 +235,7 @@ func (s *Store) flush() error {
 	}
 	if err != nil {
 		s.mu.Lock()
-		s.dirty = true
+		s.dirty = true // for Close
 		s.mu.Unlock()
 		return fmt.Errorf("write sessions.json: %w", err)
 	}

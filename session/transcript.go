@@ -41,7 +41,7 @@ type Transcript struct {
 	fs       durable.FS
 }
 
-// OpenTranscript gives the transcript of a session and makes its file if there
+// OpenTranscript returns the transcript of a session and makes its file if there
 // is none. dir is the state directory.
 func OpenTranscript(dir, sessionID string) (*Transcript, error) {
 	if err := checkID(sessionID); err != nil {
@@ -119,7 +119,7 @@ func endsTorn(f durable.File) (bool, error) {
 // maxLine bounds a line that is read; longer ones count as bad.
 const maxLine = 64 << 20
 
-// ReadTranscript gives the messages of a transcript in order. bad counts the
+// ReadTranscript returns the messages of a transcript in order. bad counts the
 // lines that were skipped because they are no message: cut off, damaged, or
 // longer than 64 MiB. Lines of a type other than "message" are passed over.
 func ReadTranscript(path string) (messages []Message, bad int, err error) {
@@ -177,7 +177,7 @@ func parseLine(line []byte) (m Message, is lineKind) {
 	return m, messageLine
 }
 
-// readLine gives the next line. Of a line longer than limit it keeps nothing.
+// readLine returns the next line. Of a line longer than limit it keeps nothing.
 // The last line comes with io.EOF.
 func readLine(br *bufio.Reader, limit int) (line []byte, tooLong bool, err error) {
 	for {
