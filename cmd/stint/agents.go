@@ -13,12 +13,16 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/claude"
+	"stint/coordinator/agent/codex"
+	"stint/coordinator/agent/demo"
+	"stint/coordinator/agent/gemini"
 	"stint/coordinator/api"
 	"stint/state"
 )
 
 // envForAgents names the variables of the master's environment that all agents get;
-// a star stands for anything. envOfAgent and the configuration's env add to them.
+// a star stands for anything. An agent's Kind and the configuration's env add to them.
 // Everything else, such as the credentials of other programs, stays with the master.
 var envForAgents = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*", // what any program needs
@@ -27,49 +31,44 @@ var envForAgents = []string{
 	"GOPATH", "GOCACHE", "GOMODCACHE", "GOFLAGS", "GOPROXY", "GORACE", // building what they change
 }
 
-// envOfAgent names what only one agent gets: its home, its credentials, and the
-// settings that its CLI documents for users. What a CLI tells its own children,
-// such as the id of the session that it is in, is not among them: stint may itself
-// have been called by an agent.
-var envOfAgent = map[string][]string{
-	"codex": {"CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"},
-	"claude": {
-		"CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN",
-		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_BETAS",
-		"ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_*", "ANTHROPIC_SMALL_FAST_MODEL*", "CLAUDE_CODE_SUBAGENT_MODEL",
-		"CLAUDE_CODE_CLIENT_*", "CLAUDE_CODE_API_KEY_HELPER_TTL_MS", "CLAUDE_CODE_MAX_*", "CLAUDE_CODE_DISABLE_*", "CLAUDE_CODE_EFFORT_LEVEL",
-		"API_TIMEOUT_MS", "MAX_THINKING_TOKENS", "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_TIMEOUT_MS", "BASH_MAX_OUTPUT_LENGTH", "MCP_TIMEOUT", "MCP_TOOL_TIMEOUT",
-		"DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_AUTOUPDATER", "DISABLE_PROMPT_CACHING*",
-	},
-	"gemini": {
-		"GEMINI_CLI_HOME", "GEMINI_API_KEY", "GEMINI_API_KEY_AUTH_MECHANISM", "GEMINI_DEFAULT_AUTH_TYPE", "GEMINI_MODEL", "GEMINI_SYSTEM_MD",
-		"GEMINI_CLI_SYSTEM_SETTINGS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "GEMINI_CLI_TRUST*", "GEMINI_CLI_CUSTOM_HEADERS", "GEMINI_CLI_USE_COMPUTE_ADC",
-		"GEMINI_CLI_NO_RELAUNCH", "GEMINI_SANDBOX*", "GEMINI_TELEMETRY_*",
-		"GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_*", "GOOGLE_GENAI_*", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL",
-		"CLOUDSDK_CONFIG", "CODE_ASSIST_*",
-	},
+// agentKinds are the agents that stint knows, in the order in which a task that names none
+// gets the first that is ready. The last one is built in.
+var agentKinds = []agent.Kind{codex.Kind, claude.Kind, gemini.Kind, demo.Kind}
+
+// agentNames are the agents that a task can name; cliNames are those that are CLIs, which
+// the user has to install and log in to. builtIn is the one that is always ready.
+var (
+	agentNames = namesOf(agentKinds)
+	cliNames   = namesOf(agentKinds[:len(agentKinds)-1])
+	builtIn    = agentKinds[len(agentKinds)-1].Name
+)
+
+func namesOf(kinds []agent.Kind) (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.Name)
+	}
+	return names
 }
 
-// envOfCloud names all that claude needs of a cloud, by the variable that tells it to use
-// that one: it gets all of it, the switch too, or nothing. The credentials are the user's
-// for other programs too, so no agent gets them otherwise. (gemini's are all in envOfAgent.)
-var envOfCloud = map[string][]string{
-	"CLAUDE_CODE_USE_BEDROCK": {"CLAUDE_CODE_*_BEDROCK*", "ANTHROPIC_BEDROCK_*", "AWS_*"},
-	"CLAUDE_CODE_USE_VERTEX": {
-		"CLAUDE_CODE_*_VERTEX*", "ANTHROPIC_VERTEX_*", "CLOUD_ML_REGION", "VERTEX_REGION_*",
-		"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_*", "GCLOUD_PROJECT", "CLOUDSDK_*",
-	},
-	"CLAUDE_CODE_USE_FOUNDRY": {"CLAUDE_CODE_*_FOUNDRY*", "ANTHROPIC_FOUNDRY_*", "AZURE_*"},
+// findKind returns the agent of that name, nil if there is none.
+func findKind(name string) *agent.Kind {
+	if i := slices.Index(agentNames, name); i >= 0 {
+		return &agentKinds[i]
+	}
+	return nil
 }
 
 // agentEnv filters an environment by what all agents get, what the one of that name
 // gets, and more names.
 func agentEnv(environ []string, name string, more []string) []string {
-	allowed := slices.Concat(envForAgents, envOfAgent[name], more)
-	for _, kv := range environ {
-		variable, value, _ := strings.Cut(kv, "=")
-		if on := strings.ToLower(value); name == "claude" && slices.Contains([]string{"1", "true", "yes", "on"}, on) { // as claude has it
-			allowed = append(allowed, envOfCloud[variable]...)
+	allowed := slices.Concat(envForAgents, more)
+	if kind := findKind(name); kind != nil {
+		allowed = append(allowed, kind.Env...)
+		for _, kv := range environ {
+			variable, value, _ := strings.Cut(kv, "=")
+			if slices.Contains([]string{"1", "true", "yes", "on"}, strings.ToLower(value)) {
+				allowed = append(allowed, kind.EnvIf[variable]...)
+			}
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
@@ -81,53 +80,17 @@ func agentEnv(environ []string, name string, more []string) []string {
 	})
 }
 
-// An adapter is an agent with what else there is to ask it.
-type adapter interface {
-	coordinator.Agent
-	FindSession(runDir string) (session string, kept bool)
-	ResumeCommand(session, workspace string) string
-}
-
-// A cli is the adapter of a program that the user has to install and log in to.
-type cli interface {
-	adapter
-	Probe(ctx context.Context) agent.Probe
-	Examine(ctx context.Context) []agent.Problem
-	LoginCommand() string
-}
-
-// cliNames are the agents that are CLIs.
-var cliNames = slices.DeleteFunc(slices.Clone(agentNames), func(name string) bool { return name == "demo" })
-
-// cliOf gives the adapter of a CLI as it is configured, nil for any other agent.
-func cliOf(cfg *Config, name string) cli {
-	switch name {
-	case "codex":
-		return codexAgent(cfg)
-	case "claude":
-		return &agent.Claude{
-			Runner: agentRunner(cfg, name), Bin: cfg.ClaudeBin, Model: cfg.ClaudeModel,
-			PermissionMode: cfg.ClaudeMode, AllowedTools: cfg.ClaudeTools, MaxTurns: cfg.ClaudeMaxTurns,
-		}
-	case "gemini":
-		return &agent.Gemini{Runner: agentRunner(cfg, name), Bin: cfg.GeminiBin, Model: cfg.GeminiModel, ApprovalMode: cfg.GeminiMode}
+// adapterOf returns the adapter of an agent as it is configured, nil if there is no such
+// agent. stateDir may be "" where nothing is to be run.
+func adapterOf(cfg *Config, name, stateDir string) agent.Adapter {
+	kind := findKind(name)
+	if kind == nil {
+		return nil
 	}
-	return nil
-}
-
-// codexAgent gives the adapter of codex as it is configured.
-func codexAgent(cfg *Config) *agent.Codex {
-	c := &agent.Codex{
-		Runner:  agentRunner(cfg, "codex"),
-		Bin:     cfg.CodexBin,
-		Model:   cfg.CodexModel,
-		Profile: cfg.CodexProfile,
-		Sandbox: cfg.CodexSandbox,
-	}
-	if cfg.CodexFullAuto {
-		c.Sandbox, c.FullAuto = "workspace-write", true
-	}
-	return c
+	return kind.New(agent.Config{
+		Runner: agentRunner(cfg, name), Dir: filepath.Join(stateDir, name),
+		Value: func(setting string) any { return cfg.agents[name+"_"+setting] },
+	})
 }
 
 func agentRunner(cfg *Config, name string) agent.Runner {
@@ -143,11 +106,9 @@ func agentRunner(cfg *Config, name string) agent.Runner {
 // agents gives all adapters by name. The CLIs are there even if their programs are
 // not: their tasks then say what is missing.
 func agents(cfg *Config, state string) map[string]coordinator.Agent {
-	all := map[string]coordinator.Agent{
-		"demo": &agent.Demo{Runner: agentRunner(cfg, "demo"), Home: filepath.Join(state, "demo")},
-	}
-	for _, name := range cliNames {
-		all[name] = cliOf(cfg, name)
+	all := map[string]coordinator.Agent{}
+	for _, name := range agentNames {
+		all[name] = adapterOf(cfg, name, state)
 	}
 	return all
 }
@@ -156,7 +117,7 @@ func agents(cfg *Config, state string) map[string]coordinator.Agent {
 // has written.
 func findSession(agents map[string]coordinator.Agent) func(name, runDir string) (session string, kept bool) {
 	return func(name, runDir string) (session string, kept bool) {
-		if a, ok := agents[name].(adapter); ok {
+		if a, ok := agents[name].(agent.Adapter); ok {
 			return a.FindSession(runDir)
 		}
 		return "", false
@@ -166,7 +127,7 @@ func findSession(agents map[string]coordinator.Agent) func(name, runDir string) 
 // resumeCommand gives the command with which a person goes on with a task's session
 // in the agent's own CLI, "" where there is none.
 func resumeCommand(cfg *Config, t *state.Task) string {
-	if c := cliOf(cfg, t.Agent); c != nil && t.AgentSession != "" {
+	if c := adapterOf(cfg, t.Agent, ""); c != nil && t.AgentSession != "" {
 		return c.ResumeCommand(t.AgentSession, t.Workspace)
 	}
 	return ""
@@ -175,7 +136,7 @@ func resumeCommand(cfg *Config, t *state.Task) string {
 // loginCommand gives what logs in to an agent's CLI, "" if there is none. A variable
 // that is set in a shell does not reach a master that runs already.
 func loginCommand(name string) string {
-	c := cliOf(&Config{}, name)
+	c := adapterOf(&Config{}, name, "")
 	if c == nil {
 		return ""
 	}
@@ -223,9 +184,9 @@ func (r *readiness) ready(name string) bool {
 
 // look is ready, under the lock.
 func (r *readiness) look(name string) bool {
-	c := cliOf(r.cfg, name)
+	c := adapterOf(r.cfg, name, "")
 	if c == nil {
-		return name == "demo"
+		return false
 	}
 	s, age := r.seen[name], time.Since(r.seen[name].at)
 	if s.ready && age < readyFor || !s.ready && age < missingFor {
@@ -239,7 +200,7 @@ func (r *readiness) look(name string) bool {
 
 // found reports whether an agent's program can be started now.
 func (r *readiness) found(name string) bool {
-	c := cliOf(r.cfg, name)
+	c := adapterOf(r.cfg, name, "")
 	if c == nil {
 		return true
 	}
@@ -261,7 +222,7 @@ func (r *readiness) defaultAgent() string {
 		}
 	}
 	if r.chosen == "" {
-		return "demo"
+		return builtIn
 	}
 	return r.chosen
 }
@@ -269,7 +230,7 @@ func (r *readiness) defaultAgent() string {
 // noteDemo says that the demo agent answers, and how to get a real one, unless
 // the user chose it.
 func (a *app) noteDemo(ctx context.Context, o *taskOptions, view *api.TaskView) {
-	if view.Agent != "demo" || o.spec.Agent == "demo" || o.spec.DefaultAgent == "demo" || a.quiet {
+	if view.Agent != builtIn || o.spec.Agent == builtIn || o.spec.DefaultAgent == builtIn || a.quiet {
 		return
 	}
 	base, err := a.base()
@@ -289,9 +250,9 @@ func (a *app) noteDemo(ctx context.Context, o *taskOptions, view *api.TaskView) 
 // whyDemo says why no CLI was taken, and what helps; without help it is the name of
 // one that is ready.
 func whyDemo(ctx context.Context, cfg *Config) (why, help string) {
-	why, help = "neither codex nor claude nor gemini is installed", "npm i -g @openai/codex && codex login"
+	why, help = noCLI()
 	for _, name := range slices.Backward(cliNames) { // the first one counts most
-		c := cliOf(cfg, name)
+		c := adapterOf(cfg, name, "")
 		switch p := c.Probe(ctx); {
 		case p.Found && p.LoggedIn:
 			return name, ""
@@ -302,4 +263,10 @@ func whyDemo(ctx context.Context, cfg *Config) (why, help string) {
 		}
 	}
 	return why, help
+}
+
+// noCLI says that no CLI is installed, and what installs the first one.
+func noCLI() (text, help string) {
+	first := agentKinds[0]
+	return "neither " + strings.Join(cliNames, " nor ") + " is installed", first.Tested.Install + " && " + loginCommand(first.Name)
 }

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/claude"
+	"stint/coordinator/agent/codex"
+	"stint/coordinator/agent/demo"
+	"stint/coordinator/agent/gemini"
 	"stint/state"
 )
 
@@ -71,11 +77,11 @@ func TestAgentEnv(t *testing.T) {
 
 func TestAgentsFromConfig(t *testing.T) {
 	c := mustLoad(t, "codex_bin = \"/opt/codex\"\ncodex_model = \"m\"\ncodex_profile = \"p\"\ncodex_sandbox = \"inherit\"\n", nil, nil)
-	if a := codexAgent(c); a.Bin != "/opt/codex" || a.Model != "m" || a.Profile != "p" || a.Sandbox != "inherit" || a.FullAuto {
+	if a := adapterOf(c, "codex", "").(*codex.Agent); a.Bin != "/opt/codex" || a.Model != "m" || a.Profile != "p" || a.Sandbox != "inherit" || a.FullAuto {
 		t.Errorf("%+v", a)
 	}
 	c = mustLoad(t, "codex_full_auto = true\ncodex_sandbox = \"read-only\"\n", nil, nil)
-	if a := codexAgent(c); !a.FullAuto || a.Sandbox != "workspace-write" {
+	if a := adapterOf(c, "codex", "").(*codex.Agent); !a.FullAuto || a.Sandbox != "workspace-write" {
 		t.Errorf("codex_full_auto: %+v", a)
 	}
 	c = mustLoad(t, `claude_bin = "/opt/claude"
@@ -92,22 +98,22 @@ limit_file_size = "1GiB"
 limit_memory = "64GiB"
 nice = 5
 `, nil, nil)
-	a := cliOf(c, "claude").(*agent.Claude)
+	a := adapterOf(c, "claude", "").(*claude.Agent)
 	if a.Bin != "/opt/claude" || a.Model != "opus" || a.PermissionMode != "plan" || a.MaxTurns != 7 || !slices.Equal(a.AllowedTools, []string{"Edit", "Bash(git log:*, x)"}) {
 		t.Errorf("claude: %+v", a)
 	}
-	g := cliOf(c, "gemini").(*agent.Gemini)
+	g := adapterOf(c, "gemini", "").(*gemini.Agent)
 	if g.Bin != "/opt/gemini" || g.Model != "flash" || g.ApprovalMode != "inherit" {
 		t.Errorf("gemini: %+v", g)
 	}
 	want := agent.Resources{CPU: time.Hour, Files: 512, FileSize: 1 << 30, Memory: 64 << 30, Nice: 5}
-	demo := agents(c, "/s")["demo"].(*agent.Demo)
-	for name, got := range map[string]agent.Resources{"codex": codexAgent(c).Resources, "claude": a.Resources, "gemini": g.Resources, "demo": demo.Resources} {
+	cx, d := adapterOf(c, "codex", "").(*codex.Agent), agents(c, "/s")["demo"].(*demo.Agent)
+	for name, got := range map[string]agent.Resources{"codex": cx.Resources, "claude": a.Resources, "gemini": g.Resources, "demo": d.Resources} {
 		if got != want {
 			t.Errorf("%s has the limits %+v, want %+v", name, got, want)
 		}
 	}
-	if got := codexAgent(mustLoad(t, "", nil, nil)).Resources; got != (agent.Resources{}) {
+	if got := adapterOf(mustLoad(t, "", nil, nil), "codex", "").(*codex.Agent).Resources; got != (agent.Resources{}) {
 		t.Errorf("by default there are limits: %+v", got)
 	}
 }
@@ -117,7 +123,7 @@ nice = 5
 func TestEveryAgentHasAnAdapter(t *testing.T) {
 	all := agents(mustLoad(t, "", nil, nil), t.TempDir())
 	for _, name := range agentNames {
-		if _, ok := all[name].(adapter); !ok {
+		if _, ok := all[name].(agent.Adapter); !ok {
 			t.Errorf("%s has no adapter that stint can ask", name)
 		}
 		if (loginCommand(name) == "") != (name == "demo") {
@@ -250,8 +256,8 @@ func TestWhyDemo(t *testing.T) {
 	if why, help := whyDemo(t.Context(), c); !strings.HasPrefix(why, "codex cannot be used: codex's configuration") || help != "correct "+dir+"/config.toml" {
 		t.Errorf("%s; %s", why, help)
 	}
-	c.CodexBin = "/none"
-	if why, help := whyDemo(t.Context(), c); why != "neither codex nor claude nor gemini is installed" || !strings.Contains(help, "npm i -g") {
+	c.agents["codex_bin"] = "/none"
+	if why, help := whyDemo(t.Context(), c); why != "neither codex nor claude nor gemini is installed" || !strings.Contains(help, "npm install -g") {
 		t.Errorf("%s; %s", why, help)
 	}
 }
@@ -285,7 +291,7 @@ func TestDoctorOnAgents(t *testing.T) {
 	}
 	t.Setenv("PATH", path)
 	c, dir := fakeCLIs(t, "")
-	c.GeminiBin, c.origins["gemini_bin"] = "no-such-gemini", origin{}
+	c.agents["gemini_bin"], c.origins["gemini_bin"] = "no-such-gemini", origin{}
 	got = rows(examineAgents(t.Context(), c))
 	if i := slices.IndexFunc(got, func(r row) bool { return r.check == "codex" }); i < 0 || got[i].status != healthWarn || got[i].text == "" {
 		t.Errorf("not logged in: %+v", got)
@@ -324,6 +330,25 @@ func TestDoctorOnLimits(t *testing.T) {
 	} {
 		if f := examineLimits(mustLoad(t, test.file, nil, nil)); f.Status != test.status || !strings.HasPrefix(f.Text, test.text) {
 			t.Errorf("%q: %+v", test.file, f)
+		}
+	}
+}
+
+// The versions that CI runs are no newer than the newest ones that doctor calls tested.
+func TestNewestTested(t *testing.T) {
+	text, err := os.ReadFile("../../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range cliNames {
+		m := regexp.MustCompile(`(?m)^` + name + `_version=(.*)$`).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("no version of %s", name)
+		}
+		var v [3]int
+		tested := findKind(name).Tested
+		if n, err := fmt.Sscanf(string(m[1]), "%d.%d.%d", &v[0], &v[1], &v[2]); n != 3 || slices.Compare(v[:], tested.Newest) > 0 || slices.Compare(v[:], tested.Oldest) < 0 {
+			t.Errorf("%s %s is not between %v and %v: %v", name, m[1], tested.Oldest, tested.Newest, err)
 		}
 	}
 }

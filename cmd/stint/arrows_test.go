@@ -26,13 +26,19 @@ var arrows = map[string][]string{
 	"stint/coordinator/answer":                {"stint/state"},
 	"stint/coordinator":                       {"stint/coordinator/answer", "stint/coordinator/task", "stint/state", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/prompt", "stint/memory"},
 	"stint/coordinator/agent":                 {"stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
+	"stint/coordinator/agent/codex":           {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state"},
+	"stint/coordinator/agent/claude":          {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
+	"stint/coordinator/agent/gemini":          {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
+	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/codex", "stint/coordinator", "stint/coordinator/task", "stint/ledger/durable"}, // it speaks codex's events
+	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},                   // only tests import it
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api":                   {"stint/coordinator/api/metrics", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/session", "stint/ledger", "stint/ledger/durable"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
 	"stint/coordinator/postgres":              {"stint/coordinator/postgres/dsn", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger", "stint/ledger/durable"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
-		"stint/coordinator", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/api", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn",
+		"stint/coordinator", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/codex", "stint/coordinator/agent/claude", "stint/coordinator/agent/gemini", "stint/coordinator/agent/demo",
+		"stint/coordinator/api", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn",
 		"stint/state", "stint/session", "stint/ledger", "stint/ledger/durable", "stint/prompt", "stint/memory",
 	},
 	"stint/examples": {}, // its tests may import anything
@@ -110,7 +116,7 @@ func TestDurableIsStandard(t *testing.T) {
 // cmd/stint.
 func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	for path, p := range listPackages(t) {
-		if !inModule(path) || path == "stint/cmd/stint" || path == "stint/coordinator/postgres/postgrestest" { // that is no part of the program
+		if !inModule(path) || path == "stint/cmd/stint" || path == "stint/coordinator/postgres/postgrestest" || path == "stint/coordinator/agent/agenttest" { // that is no part of the program
 			continue
 		}
 		for _, imported := range p.Imports {

@@ -33,19 +33,6 @@ type Config struct {
 	Grace              time.Duration
 	SessionLockTimeout time.Duration
 	Agent              string
-	CodexBin           string
-	CodexModel         string
-	CodexProfile       string
-	CodexFullAuto      bool
-	CodexSandbox       string
-	ClaudeBin          string
-	ClaudeModel        string
-	ClaudeMode         string
-	ClaudeTools        []string // rules such as "Bash(git log:*)"
-	ClaudeMaxTurns     int      // 0: as claude has it
-	GeminiBin          string
-	GeminiModel        string
-	GeminiMode         string
 	AllowDangerous     bool
 	Fallback           []string
 	LimitCPU           time.Duration
@@ -88,6 +75,7 @@ type Config struct {
 	PostgresOutput     int   // characters
 	PostgresHost       string
 
+	agents   map[string]any   // the settings of agents by their keys, each of the type of its default; never changed
 	template *prompt.Template // of PromptTemplate; nil: none
 
 	file     string // the configuration file; it need not exist
@@ -144,7 +132,7 @@ const (
 )
 
 // keys is the table of all settings, in the order in which they are shown.
-var keys = []key{
+var keys = slices.Concat([]key{
 	pathKey("workspace_root", "directory of tasks without -C; empty: the directory of the call", func(c *Config) *string { return &c.WorkspaceRoot }),
 	numberKey("max_workers", "4", 1, 256, "runs at the same time", func(c *Config) *int { return &c.MaxWorkers }),
 	numberKey("max_queued", "100000", 0, 100_000_000, "tasks that may wait; more are not taken in; 0: no limit", func(c *Config) *int { return &c.MaxQueued }),
@@ -159,20 +147,8 @@ var keys = []key{
 	durationKey("startup_timeout", "2m", "longest wait for the first output; 0: no limit", func(c *Config) *time.Duration { return &c.StartupTimeout }),
 	durationKey("grace", "5s", "time between SIGTERM and SIGKILL", func(c *Config) *time.Duration { return &c.Grace }),
 	durationKey("session_lock_timeout", "10s", "longest wait for a session that is in use", func(c *Config) *time.Duration { return &c.SessionLockTimeout }),
-	choiceKey("agent", "", "agent of tasks without --agent; empty: the first of codex, claude, gemini that is ready, else demo", func(c *Config) *string { return &c.Agent }, append([]string{""}, agentNames...)...).perWorkspace(),
-	textKey("codex_bin", "codex", "name or path of the codex CLI", func(c *Config) *string { return &c.CodexBin }),
-	textKey("codex_model", "", "model of codex; empty: as codex is configured", func(c *Config) *string { return &c.CodexModel }).perWorkspace(),
-	textKey("codex_profile", "", "profile of codex; empty: as codex is configured", func(c *Config) *string { return &c.CodexProfile }),
-	boolKey("codex_full_auto", "false", "codex_sandbox workspace-write, and codex never asks", func(c *Config) *bool { return &c.CodexFullAuto }),
-	choiceKey("codex_sandbox", "workspace-write", "what codex may write; inherit: as codex is configured", func(c *Config) *string { return &c.CodexSandbox }, "read-only", "workspace-write", "danger-full-access", "inherit"),
-	textKey("claude_bin", "claude", "name or path of the claude CLI", func(c *Config) *string { return &c.ClaudeBin }),
-	textKey("claude_model", "", "model of claude; empty: as claude is configured", func(c *Config) *string { return &c.ClaudeModel }).perWorkspace(),
-	choiceKey("claude_permission_mode", "acceptEdits", "what claude may do; inherit: as claude is configured", func(c *Config) *string { return &c.ClaudeMode }, "acceptEdits", "inherit", "default", "plan", "dontAsk", "auto", "bypassPermissions"),
-	listKey("claude_allowed_tools", `what claude may do besides, such as "Bash(go test:*)"`, func(c *Config) *[]string { return &c.ClaudeTools }, splitRules),
-	numberKey("claude_max_turns", "0", 0, 100000, "rounds of claude in one run; 0: no limit", func(c *Config) *int { return &c.ClaudeMaxTurns }),
-	textKey("gemini_bin", "gemini", "name or path of the gemini CLI", func(c *Config) *string { return &c.GeminiBin }),
-	textKey("gemini_model", "", "model of gemini; empty: as gemini is configured", func(c *Config) *string { return &c.GeminiModel }).perWorkspace(),
-	choiceKey("gemini_approval_mode", "auto_edit", "what gemini may do; inherit: as gemini is configured", func(c *Config) *string { return &c.GeminiMode }, "auto_edit", "inherit", "default", "plan", "yolo"),
+	choiceKey("agent", "", "agent of tasks without --agent; empty: the first of "+strings.Join(cliNames, ", ")+" that is ready, else "+builtIn, func(c *Config) *string { return &c.Agent }, append([]string{""}, agentNames...)...).perWorkspace(),
+}, agentKeys(), []key{
 	boolKey("allow_dangerous", "false", "permit "+strings.Join(dangerous(), ", "), func(c *Config) *bool { return &c.AllowDangerous }),
 	listKey("fallback", "agents that take over, in this order, while a task's own agent is rate-limited", func(c *Config) *[]string { return &c.Fallback }, splitAgents),
 	durationKey("limit_cpu", "0s", "processor time of each process of a run; 0: no limit", func(c *Config) *time.Duration { return &c.LimitCPU }),
@@ -214,7 +190,7 @@ var keys = []key{
 	sizeKey("postgres_inline_threshold", "1MiB", "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.PostgresInline }).atMost(maxInline).in("postgres"),
 	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.PostgresOutput }).in("postgres"),
 	hostKey("postgres_host", "whose tasks these are in the copy; empty: the name of this machine", func(c *Config) *string { return &c.PostgresHost }).in("postgres"),
-}
+})
 
 // policies are the output policies that have a name.
 var policies = map[string]string{"default": prompt.DefaultPolicy, "none": "", "": ""}

@@ -36,7 +36,7 @@ func mustLoad(t *testing.T, file string, env, flags map[string]string) *Config {
 func TestConfigDefaults(t *testing.T) {
 	c := mustLoad(t, "", nil, nil)
 	if c.MaxWorkers != 4 || c.MaxRetries != 5 || c.Timeout != 30*time.Minute || c.MaxLimitWait != 24*time.Hour ||
-		!c.AutoStart || c.CodexSandbox != "workspace-write" || c.ResumePolicy != "auto" || len(c.Env) != 0 {
+		!c.AutoStart || c.agents["codex_sandbox"] != "workspace-write" || c.ResumePolicy != "auto" || len(c.Env) != 0 {
 		t.Errorf("defaults: %+v", c)
 	}
 	for _, k := range keys {
@@ -186,15 +186,15 @@ func TestConfigErrors(t *testing.T) {
 
 // What lets an agent do anything has to be permitted, wherever it is set.
 func TestDangerousSettings(t *testing.T) {
-	for _, d := range dangers {
+	for _, d := range dangers() {
 		if _, err := load(t, "", map[string]string{findKey(d.key).env(): d.value}, nil); err == nil || !strings.HasPrefix(err.Error(), findKey(d.key).env()+": "+d.key+" is "+d.value) {
 			t.Errorf("%s in the environment: %v", d.key, err)
 		}
 		c := mustLoad(t, "allow_dangerous = true\n"+d.key+" = \""+d.value+"\"\n", nil, nil)
-		if d.field(c) != d.value {
-			t.Errorf("%s is %q", d.key, d.field(c))
+		if c.agents[d.key] != d.value {
+			t.Errorf("%s is %q", d.key, c.agents[d.key])
 		}
-		if d.field(mustLoad(t, "", nil, nil)) != d.instead {
+		if mustLoad(t, "", nil, nil).agents[d.key] != d.instead {
 			t.Errorf("%s is not %s by default", d.key, d.instead)
 		}
 	}

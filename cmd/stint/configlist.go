@@ -2,15 +2,15 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-)
 
-// agentNames are the agents that a task can name, in the order in which a task
-// that names none gets the first that is ready.
-var agentNames = []string{"codex", "claude", "gemini", "demo"}
+	"stint/coordinator/agent"
+)
 
 // splitNames reads names of environment variables.
 func splitNames(s string) ([]string, error) {
@@ -97,23 +97,68 @@ func appendRule(list []string, rule string) []string {
 	return append(list, rule)
 }
 
-// A danger is a setting that lets an agent do anything that the user may do.
-type danger struct {
-	key, value string
-	field      func(*Config) string
-	instead    string
+// agentKeys returns the settings of all agents.
+func agentKeys() (list []key) {
+	for _, kind := range agentKinds {
+		for _, setting := range kind.Settings {
+			list = append(list, agentKey(kind.Name+"_"+setting.Name, setting))
+		}
+	}
+	return list
 }
 
-var dangers = []danger{
-	{"codex_sandbox", "danger-full-access", func(c *Config) string { return c.CodexSandbox }, "workspace-write"},
-	{"claude_permission_mode", "bypassPermissions", func(c *Config) string { return c.ClaudeMode }, "acceptEdits"},
-	{"gemini_approval_mode", "yolo", func(c *Config) string { return c.GeminiMode }, "auto_edit"},
+// agentKey returns the key of an agent's setting, whose value stands in Config.agents.
+func agentKey(name string, s agent.Setting) (k key) {
+	switch def := s.Default.(type) {
+	case bool:
+		k = boolKey(name, strconv.FormatBool(def), s.Help, func(c *Config) *bool { return &c.AutoStart })
+	case int:
+		k = numberKey(name, strconv.Itoa(def), 0, s.Most, s.Help, func(c *Config) *int { return &c.MaxWorkers })
+	case []string:
+		k = listKey(name, s.Help, func(c *Config) *[]string { return &c.Env }, splitRules)
+	case string:
+		k = textKey(name, def, s.Help, func(c *Config) *string { return &c.Agent })
+		if len(s.Choices) > 0 {
+			k = choiceKey(name, def, s.Help, func(c *Config) *string { return &c.Agent }, s.Choices...)
+		}
+	}
+	set, get := k.set, k.get
+	k.workspace = s.Workspace
+	k.set = func(c *Config, text string) error {
+		var scratch Config // it only takes the value for a moment
+		if err := set(&scratch, text); err != nil {
+			return err
+		}
+		values := maps.Clone(c.agents) // c may be a copy of a Config that is in use
+		if values == nil {
+			values = map[string]any{}
+		}
+		values[name] = get(&scratch)
+		c.agents = values
+		return nil
+	}
+	k.get = func(c *Config) any { return c.agents[name] }
+	return k
+}
+
+// A danger is a setting with which an agent can do anything that the user can do.
+type danger struct{ key, value, instead string }
+
+func dangers() (list []danger) {
+	for _, kind := range agentKinds {
+		for _, s := range kind.Settings {
+			if s.Danger != "" {
+				list = append(list, danger{kind.Name + "_" + s.Name, s.Danger, s.Instead})
+			}
+		}
+	}
+	return list
 }
 
 // dangerous names the settings that need allow_dangerous.
 func dangerous() []string {
 	var list []string
-	for _, d := range dangers {
+	for _, d := range dangers() {
 		list = append(list, d.key+" "+d.value)
 	}
 	return list
@@ -131,8 +176,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("%s: %s and %s (%s) exclude each other", c.origins["postgres_url"].where,
 			findKey("postgres_url").inFile(), findKey("postgres_url_file").inFile(), c.origins["postgres_url_file"].where)
 	}
-	for _, d := range dangers {
-		if d.field(c) == d.value && !c.AllowDangerous {
+	for _, d := range dangers() {
+		if c.agents[d.key] == d.value && !c.AllowDangerous {
 			return fmt.Errorf("%s: %s is %s, with which the agent can do whatever you can; use %s, or permit it with allow_dangerous = true",
 				c.origins[d.key].where, d.key, d.value, d.instead)
 		}

@@ -23,7 +23,7 @@ func lookAtAgents(ctx context.Context, cfg *Config) []look {
 	var wg sync.WaitGroup
 	for i, name := range cliNames {
 		wg.Go(func() {
-			c := cliOf(cfg, name)
+			c := adapterOf(cfg, name, "")
 			looks[i] = look{name: name, probe: c.Probe(ctx)}
 			if looks[i].probe.Found {
 				looks[i].problems = c.Examine(ctx)
@@ -60,10 +60,8 @@ func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
 		list = append(list, l.findings(needed)...)
 	}
 	if demo {
-		list = append(list, finding{
-			"agents", healthWarn, "neither codex nor claude nor gemini is installed: only the built-in demo agent can work",
-			"npm install -g @openai/codex, then codex login",
-		})
+		text, help := noCLI()
+		list = append(list, finding{"agents", healthWarn, text + ": only the built-in demo agent can work", help})
 	}
 	return list
 }
@@ -123,7 +121,7 @@ func examineLimits(cfg *Config) finding {
 	}
 	if cfg.LimitMemory > 0 && cfg.LimitMemory < limitMemoryLow {
 		f.Status, f.Try = healthWarn, "limit_memory = 0, or a limit of 64GiB or more"
-		f.Text += "; limit_memory bounds address space, and programs that run on Node, such as gemini, do not start with so little"
+		f.Text += "; limit_memory bounds address space, and programs that run on Node or Bun do not start with so little"
 	}
 	return f
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/demo"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -24,8 +25,8 @@ func run(args []string) int {
 		switch args[0] {
 		case "gate":
 			return agent.GateMain(os.Stdin, os.Stdout)
-		case "demo-agent":
-			return agent.DemoMain(args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+		case demo.Command:
+			return demo.Main(args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
 		}
 	}
 	ctx, stop := detachable()

@@ -10,11 +10,11 @@ import (
 
 // gemini is Google's generateContent and streamGenerateContent, as gemini speaks
 // them.
-type gemini struct{}
+type geminiAPI struct{}
 
 var geminiPath = regexp.MustCompile(`/models/([^/:]+):(generateContent|streamGenerateContent)$`)
 
-func (gemini) read(path string, body []byte) (*modelRequest, error) {
+func (geminiAPI) read(path string, body []byte) (*modelRequest, error) {
 	var in struct {
 		Contents []struct {
 			Role  string
@@ -53,7 +53,7 @@ func (gemini) read(path string, body []byte) (*modelRequest, error) {
 	return req, nil
 }
 
-func (gemini) reject(w http.ResponseWriter, number, status int, opts map[string]string) {
+func (geminiAPI) reject(w http.ResponseWriter, number, status int, opts map[string]string) {
 	name := map[int]string{
 		http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusUnauthorized: "UNAUTHENTICATED",
 		http.StatusForbidden: "PERMISSION_DENIED", http.StatusBadRequest: "INVALID_ARGUMENT", http.StatusNotFound: "NOT_FOUND",
@@ -79,7 +79,7 @@ func (gemini) reject(w http.ResponseWriter, number, status int, opts map[string]
 	}})
 }
 
-func (gemini) begin(w http.ResponseWriter, number int, req *modelRequest) answerWriter {
+func (geminiAPI) begin(w http.ResponseWriter, number int, req *modelRequest) answerWriter {
 	a := &geminiAnswer{w: w, req: req, number: number}
 	if !req.Whole {
 		a.stream = newEventStream(w, number)

@@ -118,7 +118,7 @@ func dialectOf(path string) dialect {
 	case strings.HasSuffix(path, "/v1/messages"):
 		return anthropic{}
 	case strings.HasSuffix(path, ":generateContent"), strings.HasSuffix(path, ":streamGenerateContent"):
-		return gemini{}
+		return geminiAPI{}
 	}
 	return nil
 }

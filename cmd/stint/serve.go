@@ -363,9 +363,9 @@ func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
 			w.ResumePolicy = c.ResumePolicy
 		}
 		w.Models = map[string]string{}
-		for agent, model := range map[string]string{"codex": c.CodexModel, "claude": c.ClaudeModel, "gemini": c.GeminiModel} {
-			if set(agent + "_model") {
-				w.Models[agent] = model
+		for _, name := range cliNames {
+			if model, ok := c.agents[name+"_model"].(string); ok && set(name+"_model") {
+				w.Models[name] = model
 			}
 		}
 		if set("max_iterations") {

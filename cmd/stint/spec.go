@@ -146,7 +146,7 @@ func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []coordinator
 // noteDemos is noteDemo for several tasks.
 func (a *app) noteDemos(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, views []api.TaskView) {
 	for i := range views {
-		if views[i].Agent == "demo" && specs[i].Agent == "" {
+		if views[i].Agent == builtIn && specs[i].Agent == "" {
 			o.spec = specs[i]
 			a.noteDemo(ctx, o, &views[i])
 			return

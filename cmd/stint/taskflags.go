@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,7 +40,7 @@ func (o *taskOptions) addFlags(c *cobra.Command) {
 	f.BoolVarP(&s.Continue, "continue", "c", false, "go on with the last session of this directory")
 	f.BoolVar(&s.Parallel, "parallel", false, "run beside other tasks of this directory")
 	f.StringVar(&s.Resume, "resume", "", "`when` to resume the agent's session: auto, always or never")
-	f.StringVar(&s.Agent, "agent", "", "`name` of the agent: codex, claude, gemini or demo")
+	f.StringVar(&s.Agent, "agent", "", "`name` of the agent: "+strings.Join(cliNames, ", ")+" or "+builtIn)
 	f.StringVar(&s.Agent, "tool", "", "`name` of the agent: the same as --agent")
 	f.StringSliceVar(&s.Fallback, "fallback", nil, "`agents` that take over when this one is rate-limited; none: no other")
 	f.StringVar(&s.Account, "account", "", "`name` of the account")

@@ -21,7 +21,7 @@ sh -c 'echo $$ >>pids; sleep 1000' &
 (setsid env -i /bin/sh -c 'echo $$ >>pids; sleep 1000' >/dev/null 2>&1 &)
 sh -c 'env -i setsid /bin/sh -c "echo \$\$ >>pids; sleep 1000" &'
 wait`
-	ended := make(chan ended, 1)
+	ended := make(chan runResult, 1)
 	ctx, stop := t.Context(), make(chan struct{})
 	go func() { ended <- b.shell(ctx, turn, script); close(stop) }()
 	var list []string

@@ -26,7 +26,7 @@ func BenchmarkForkExec(b *testing.B) {
 func BenchmarkDispatch(b *testing.B) {
 	eachWorkers(b, func(b *testing.B) func() error {
 		bench := newBench(b)
-		bench.demo.Poll = defaultPoll
+		bench.agent.Poll = defaultPoll
 		ids := make(chan string, b.N)
 		for i := range b.N {
 			id := strconv.Itoa(i)
@@ -38,8 +38,8 @@ func BenchmarkDispatch(b *testing.B) {
 		return func() error {
 			id := <-ids
 			turn := coordinator.Turn{RunID: id, RunDir: filepath.Join(bench.dir, id), Prompt: prompt, Workspace: bench.dir}
-			s := spec{turn: turn, argv: []string{"/bin/true"}, env: bench.demo.agentEnv(turn)}
-			e := bench.demo.supervise(b.Context(), s, newStream(codexEars(), quiet))
+			s := Spec{Turn: turn, Argv: []string{"/bin/true"}, Env: bench.agent.AgentEnv(turn)}
+			e := bench.agent.supervise(b.Context(), s, newStream(testEars(), quiet))
 			return e.err
 		}
 	})

@@ -34,11 +34,11 @@ func (deaf) progress(int64)        {}
 func (deaf) stuck(time.Time) error { return nil }
 
 // script supervises a shell script under a runner that differs from the bench's.
-func (b *bench) script(turn coordinator.Turn, text string, change func(*Runner)) (ended, string) {
+func (b *bench) script(turn coordinator.Turn, text string, change func(*Runner)) (runResult, string) {
 	b.t.Helper()
-	r := b.demo.Runner
+	r := b.agent.Runner
 	change(&r)
-	e := r.supervise(b.t.Context(), spec{turn: turn, argv: []string{"/bin/bash", "-c", text}, env: r.agentEnv(turn)}, deaf{})
+	e := r.supervise(b.t.Context(), Spec{Turn: turn, Argv: []string{"/bin/bash", "-c", text}, Env: r.AgentEnv(turn)}, deaf{})
 	out, err := os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
 	must(b.t, err)
 	return e, string(out)
@@ -115,8 +115,8 @@ func TestCgroupCannotBeMade(t *testing.T) {
 		turn := b.turn("")
 		lock, err := takeLock(filepath.Join(turn.RunDir, lockName))
 		must(t, err)
-		s := spec{turn: turn, argv: []string{"/bin/bash", "-c", "setsid sleep 1000 & exit 5"}, env: b.demo.agentEnv(turn), cgroup: dir}
-		h, err := b.demo.startGate(s, lock)
+		s := Spec{Turn: turn, Argv: []string{"/bin/bash", "-c", "setsid sleep 1000 & exit 5"}, Env: b.agent.AgentEnv(turn), cgroup: dir}
+		h, err := b.agent.startGate(s, lock)
 		must(t, err)
 		must(t, h.send(command{Start: s.start()}))
 		var end *endReport
@@ -222,9 +222,9 @@ func TestCancelIsQuick(t *testing.T) {
 		for _, without := range []bool{false, true} {
 			turn := b.turn("")
 			turn.Limits.Grace = 500 * time.Millisecond
-			demo := *b.demo
-			demo.NoCgroup, demo.Program = without, []string{"/bin/bash", "-c", script}
-			took := b.cancelTime(&demo, turn)
+			a := *b.agent
+			a.NoCgroup, a.Program = without, []string{"/bin/bash", "-c", script}
+			took := b.cancelTime(&a, turn)
 			if took > turn.Limits.Grace+time.Second {
 				t.Errorf("%s, without a cgroup %v: %v", name, without, took)
 			}
@@ -234,11 +234,11 @@ func TestCancelIsQuick(t *testing.T) {
 }
 
 // cancelTime gives the time from a cancel in the middle of a run to its end.
-func (b *bench) cancelTime(demo *Demo, turn coordinator.Turn) time.Duration {
+func (b *bench) cancelTime(a *testAgent, turn coordinator.Turn) time.Duration {
 	b.t.Helper()
 	ctx, cancel := context.WithCancelCause(b.t.Context())
 	ended := make(chan coordinator.Outcome, 1)
-	go func() { ended <- demo.Run(ctx, turn, func(coordinator.Event) {}) }()
+	go func() { ended <- a.Run(ctx, turn, func(coordinator.Event) {}) }()
 	eventually(b.t, "the gate, the agent and its two children", func() bool { return len(lives(b.t, turn.RunID)) == 4 })
 	began := time.Now()
 	cancel(coordinator.ErrCanceled)

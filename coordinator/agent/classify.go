@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,36 +14,36 @@ import (
 	"stint/state"
 )
 
-// A verdict is what a run came to: the class ("" is success), a sentence, and
+// A Verdict is what a run came to: the class ("" is success), a sentence, and
 // for a rate limit the time that the agent named.
-type verdict struct {
-	class   state.Class
-	msg     string
-	retryAt time.Time
+type Verdict struct {
+	Class   state.Class
+	Msg     string
+	RetryAt time.Time
 }
 
 // classify is the table of the package documentation.
-func classify(e ended, d decoder, now time.Time) verdict {
-	h := d.said()
-	good := h.end == turnCompleted && h.answered()
+func classify(e runResult, d Decoder, now time.Time) Verdict {
+	h := d.State()
+	good := h.End == TurnCompleted && h.answered()
 	switch {
 	case e.err != nil:
-		return verdict{class: state.ClassInterrupted, msg: "the run could not be started: " + e.err.Error()}
+		return Verdict{Class: state.ClassInterrupted, Msg: "the run could not be started: " + e.err.Error()}
 	case e.end.Missing:
-		return verdict{class: state.ClassAgentMissing, msg: "the agent cannot be executed: " + e.end.Err}
+		return Verdict{Class: state.ClassAgentMissing, Msg: "the agent cannot be executed: " + e.end.Err}
 	case e.end.Shortage != 0:
-		return verdict{class: state.ClassInterrupted, msg: "the agent could not be started: " + e.end.Err}
+		return Verdict{Class: state.ClassInterrupted, Msg: "the agent could not be started: " + e.end.Err}
 	case e.end.Err != "":
-		return verdict{class: state.ClassExit, msg: "the agent could not be started: " + e.end.Err}
+		return Verdict{Class: state.ClassExit, Msg: "the agent could not be started: " + e.end.Err}
 	case errors.Is(e.cause, coordinator.ErrCanceled):
-		return verdict{class: state.ClassCanceled, msg: "canceled"}
+		return Verdict{Class: state.ClassCanceled, Msg: "canceled"}
 	case good && (e.cause != nil || e.lost || killedBy(e.end) != 0):
-		return verdict{}
+		return Verdict{}
 	case e.cause != nil:
 		return stopped(e, d, now)
 	case e.lost:
-		return verdict{class: state.ClassInterrupted, msg: "the gate of the run was killed"}
-	case h.end == turnFailed:
+		return Verdict{Class: state.ClassInterrupted, Msg: "the gate of the run was killed"}
+	case h.End == TurnFailed:
 		return failed(e, d, now)
 	case e.end.Exit == 0:
 		return exitedZero(e, d, now)
@@ -51,32 +52,32 @@ func classify(e ended, d decoder, now time.Time) verdict {
 }
 
 // failed is for a turn that ended with an error event.
-func failed(e ended, d decoder, now time.Time) verdict {
-	if v := d.complaint(e, now); v.msg != "" {
+func failed(e runResult, d Decoder, now time.Time) Verdict {
+	if v := d.Complaint(e.end.Exit, e.stderr, now); v.Msg != "" {
 		return v
 	}
-	return verdict{class: state.ClassExit, msg: "the turn failed without a message"}
+	return Verdict{Class: state.ClassExit, Msg: "the turn failed without a message"}
 }
 
 // stopped is for a run that we ended before it had its answer.
-func stopped(e ended, d decoder, now time.Time) verdict {
-	if errors.Is(e.cause, errHung) && d.said().end == turnFailed {
+func stopped(e runResult, d Decoder, now time.Time) Verdict {
+	if errors.Is(e.cause, errHung) && d.State().End == TurnFailed {
 		return failed(e, d, now)
 	}
-	v, said := verdict{class: state.ClassInterrupted, msg: e.cause.Error()}, d.complaint(e, now)
+	v, said := Verdict{Class: state.ClassInterrupted, Msg: e.cause.Error()}, d.Complaint(e.end.Exit, e.stderr, now)
 	idle := errors.Is(e.cause, errStartup) || errors.Is(e.cause, errIdle)
 	switch {
 	case errors.Is(e.cause, errHung):
-		v.class = state.ClassOutputMissing
-	case errors.Is(e.cause, errUnreachable), errors.Is(e.cause, errLimited), idle && d.said().failing && said.class != "":
-		v.class, v.retryAt = said.class, said.retryAt
+		v.Class = state.ClassOutputMissing
+	case errors.Is(e.cause, errUnreachable), errors.Is(e.cause, errLimited), idle && d.State().Retrying && said.Class != "":
+		v.Class, v.RetryAt = said.Class, said.RetryAt
 	case idle:
-		v.class = state.ClassStalled
+		v.Class = state.ClassStalled
 	case errors.Is(e.cause, coordinator.ErrTimeout), timeout(e.cause):
-		v.class = state.ClassTimeout
+		v.Class = state.ClassTimeout
 	}
-	if said.msg != "" {
-		v.msg += "; the agent said last: " + said.msg
+	if said.Msg != "" {
+		v.Msg += "; the agent said last: " + said.Msg
 	}
 	return v
 }
@@ -87,48 +88,48 @@ func timeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-func exitedZero(e ended, d decoder, now time.Time) verdict {
-	v := verdict{class: state.ClassExit, msg: "the agent ended before its turn was over"}
-	if h := d.said(); h.end == turnCompleted {
+func exitedZero(e runResult, d Decoder, now time.Time) Verdict {
+	v := Verdict{Class: state.ClassExit, Msg: "the agent ended before its turn was over"}
+	if h := d.State(); h.End == TurnCompleted {
 		if h.answered() {
-			return verdict{}
+			return Verdict{}
 		}
-		v = verdict{class: state.ClassOutputMissing, msg: "the agent ended without an answer"}
+		v = Verdict{Class: state.ClassOutputMissing, Msg: "the agent ended without an answer"}
 	}
-	if last := d.complaint(e, now).msg; last != "" {
-		v.msg += ": " + last
+	if last := d.Complaint(e.end.Exit, e.stderr, now).Msg; last != "" {
+		v.Msg += ": " + last
 	}
 	return v
 }
 
 // exited is for an agent that ended with an error by itself.
-func exited(e ended, d decoder, now time.Time) verdict {
+func exited(e runResult, d Decoder, now time.Time) Verdict {
 	how, sig := fmt.Sprintf("the agent ended with exit code %d", e.end.Exit), killedBy(e.end)
 	if sig != 0 || e.end.Signal != 0 {
 		how = fmt.Sprintf("the agent was ended by a signal (%v)", max(sig, syscall.Signal(e.end.Signal)))
 	}
-	h, said := d.said(), d.complaint(e, now)
+	h, said := d.State(), d.Complaint(e.end.Exit, e.stderr, now)
 	switch {
-	case sig != 0 && (e.end.Signal != 0 || said.msg == ""): // by the kernel, for want of memory, by a bug, by somebody
-		return verdict{class: state.ClassStalled, msg: sentence(how, said.msg)}
-	case e.end.Signal != 0 || h.end == turnCompleted:
-		return verdict{class: state.ClassExit, msg: sentence(how, said.msg)}
-	case said.msg != "":
+	case sig != 0 && (e.end.Signal != 0 || said.Msg == ""): // by the kernel, for want of memory, by a bug, by somebody
+		return Verdict{Class: state.ClassStalled, Msg: sentence(how, said.Msg)}
+	case e.end.Signal != 0 || h.End == TurnCompleted:
+		return Verdict{Class: state.ClassExit, Msg: sentence(how, said.Msg)}
+	case said.Msg != "":
 		return said
-	case h.events > 0:
-		return verdict{class: state.ClassExit, msg: how}
+	case h.Events > 0:
+		return Verdict{Class: state.ClassExit, Msg: how}
 	}
-	last, _ := lastError(e.stderr)
-	if notExecuted(e.end.Exit) {
-		return verdict{class: state.ClassAgentMissing, msg: sentence(how, last)}
+	last, _ := LastError(e.stderr)
+	if NotExecuted(e.end.Exit) {
+		return Verdict{Class: state.ClassAgentMissing, Msg: sentence(how, last)}
 	}
-	return verdict{class: state.ClassExit, msg: sentence(how, last)}
+	return Verdict{Class: state.ClassExit, Msg: sentence(how, last)}
 }
 
-// notExecuted reports whether an exit code is the one by which shells and env(1) say that
+// NotExecuted reports whether an exit code is the one by which shells and env(1) say that
 // there is no such program (127), or none that may be executed (126). They take the first
 // for the second where a directory of PATH may not be searched.
-func notExecuted(code int) bool { return code == 126 || code == 127 }
+func NotExecuted(code int) bool { return code == 126 || code == 127 }
 
 // killedBy returns the signal that has killed an agent, which may have died below a shell
 // that tells of it by an exit code above 128; 0 if none has. What enforces a limit of the
@@ -146,11 +147,11 @@ func killedBy(end endReport) syscall.Signal {
 // sentence puts what was said behind what happened.
 func sentence(how, said string) string { return strings.TrimSuffix(how+": "+said, ": ") }
 
-// lastError returns the reason that a program gives on stderr, and whether it is its own
+// LastError returns the reason that a program gives on stderr, and whether it is its own
 // last "Error:" line. Otherwise it is the first line that begins with "error", together
 // with the line below if that line ends in a colon, or else the last line, which tells a
 // person more than nothing.
-func lastError(stderr []byte) (line string, own bool) {
+func LastError(stderr []byte) (line string, own bool) {
 	reason := ""
 	for l := range strings.Lines(strings.ToValidUTF8(string(stderr), "\uFFFD")) {
 		l = strings.TrimSpace(l)
@@ -174,8 +175,8 @@ func lastError(stderr []byte) (line string, own bool) {
 	return line, own
 }
 
-// statusClass gives the class of an HTTP status.
-func statusClass(code int) state.Class {
+// StatusClass returns the class of an HTTP status.
+func StatusClass(code int) state.Class {
 	switch {
 	case code == 429:
 		return state.ClassRateLimited
@@ -187,17 +188,34 @@ func statusClass(code int) state.Class {
 	return state.ClassExit
 }
 
-// A pattern is compiled when it is first used.
-type pattern = func() *regexp.Regexp
+// A Pattern is compiled when it is first used.
+type Pattern = func() *regexp.Regexp
 
-// lazyRegexp leaves the work to who needs it: the gate does not.
-func lazyRegexp(expr string) pattern {
+// LazyRegexp leaves the work to who needs it: the gate does not.
+func LazyRegexp(expr string) Pattern {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-func or(s, instead string) string {
-	if s != "" {
-		return s
+// duration returns one amount of a wait, such as 1.5 and "s" or "an" and "hour"; 0 if the
+// unit is not known. It is bounded by
+// a year, so that no sum can overflow.
+func WaitTime(n, unit string) time.Duration {
+	f, err := strconv.ParseFloat(n, 64)
+	if err != nil {
+		f = 1 // "an hour", "less than a minute"
 	}
-	return instead
+	var d time.Duration
+	switch u := strings.ToLower(unit); {
+	case u == "ms" || strings.HasPrefix(u, "milli"):
+		d = time.Millisecond
+	case u == "s" || strings.HasPrefix(u, "sec"):
+		d = time.Second
+	case u == "m" || strings.HasPrefix(u, "min"):
+		d = time.Minute
+	case u == "h" || strings.HasPrefix(u, "hour") || strings.HasPrefix(u, "hr"):
+		d = time.Hour
+	case u == "d" || strings.HasPrefix(u, "day"):
+		d = 24 * time.Hour
+	}
+	return time.Duration(min(f*float64(d), float64(365*24*time.Hour)))
 }

@@ -16,95 +16,95 @@ import (
 // Bounds of what is held of one message of an agent, and of what is told of an
 // error. The whole stream stays in the run's stdout.
 const (
-	maxAnswer = 8 << 20
-	maxError  = 4 << 10
+	MaxAnswer = 8 << 20
+	MaxError  = 4 << 10
 )
 
-// A decoder reads the events of one CLI, one a line. It does no I/O. Lines that
+// A Decoder reads the events of one CLI, one a line. It does no I/O. Lines that
 // are no event are counted and passed over, and so is what it does not know: new
 // versions bring new events.
-type decoder interface {
+type Decoder interface {
 	// line takes one line of the stream; b is reused.
-	line(b []byte)
+	Line(b []byte)
 	// keep reports, by its first part, whether a very long line may matter.
-	keep(head []byte) bool
+	Keep(head []byte) bool
 	// aside takes one line of stderr; b is reused.
-	aside(b []byte)
+	Aside(b []byte)
 	// close is called behind the last line.
-	close()
+	Close()
 	// said gives what was heard so far; it stays the decoder's own.
-	said() *heard
+	State() *TurnState
 	// complaint is what the CLI itself reports as wrong, by its events, its exit
 	// code and its stderr. Without a sentence there is nothing.
-	complaint(e ended, now time.Time) verdict
+	Complaint(exit int, stderr []byte, now time.Time) Verdict
 }
 
-// A terminal event says that the agent's turn is over.
-type terminal int
+// A Terminal event says that the agent's turn is over.
+type Terminal int
 
 const (
-	noTerminal terminal = iota
-	turnCompleted
-	turnFailed
+	NoTerminal Terminal = iota
+	TurnCompleted
+	TurnFailed
 )
 
 // A heard is what an agent has told of its turn, whatever CLI it is.
-type heard struct {
+type TurnState struct {
 	report  func(coordinator.Event)
-	resumed bool   // the turn goes on with an older session
+	Resumed bool   // the turn goes on with an older session
 	parent  string // the session that the turn forks; "": it forks none
 	active  bool   // the agent has said something or used a tool
 
-	named   string // the session, as the agent has called it
-	session string // the same, once it is known that it can be resumed
-	answer  string // the last message
-	cut     bool   // a message was longer than maxAnswer
-	usage   state.Usage
-	thread  state.Usage
-	end     terminal
-	kept    bool     // the session's history surely has the prompt
-	failing bool     // the last thing that the agent has reported is an error, and it tries again
-	offline bool     // that error is that there is no network
-	remarks []string // what the user should know although the turn went well
-	denied  []state.Issue
-	version string   // of the CLI, where it says so
-	unknown []string // types of events that nobody here knows
-	events  int
-	bad     int // lines that are no event
+	named           string // the session, as the agent has called it
+	Session         string // the same, once it is known that it can be resumed
+	Answer          string // the last message
+	cut             bool   // a message was longer than maxAnswer
+	Usage           state.Usage
+	Thread          state.Usage
+	End             Terminal
+	PromptInHistory bool     // the session's history surely has the prompt
+	Retrying        bool     // the last thing that the agent has reported is an error, and it tries again
+	Offline         bool     // that error is that there is no network
+	Remarks         []string // what the user should know although the turn went well
+	Denied          []state.Issue
+	Version         string   // of the CLI, where it says so
+	NotKnown        []string // types of events that nobody here knows
+	Events          int
+	Bad             int // lines that are no event
 }
 
-func (h *heard) said() *heard { return h }
-func (h *heard) close()       {}
-func (h *heard) aside([]byte) {}
+func (h *TurnState) State() *TurnState { return h }
+func (h *TurnState) Close()            {}
+func (h *TurnState) Aside([]byte)      {}
 
-// read decodes one line into e, whose type of event is kind, and counts it. It
+// Read decodes one line into e, whose type of event is kind, and counts it. It
 // reports whether it was an event.
-func (h *heard) read(b []byte, e any, kind *string) bool {
+func (h *TurnState) Read(b []byte, e any, kind *string) bool {
 	if len(b) == 0 {
 		return false
 	}
 	err := json.Unmarshal(b, e)
 	var mistyped *json.UnmarshalTypeError // the other fields were read all the same
 	if err != nil && !errors.As(err, &mistyped) || *kind == "" {
-		h.bad++
+		h.Bad++
 		return false
 	}
-	h.events++
+	h.Events++
 	return true
 }
 
 // name notes what the agent calls its session: the first name, because those of
 // sub-agents may follow, and only a UUID, because it becomes an argument of a
 // command.
-func (h *heard) name(id string) {
-	if h.named == "" && isUUID(id) {
+func (h *TurnState) NameSession(id string) {
+	if h.named == "" && IsUUID(id) {
 		h.named = id
 	}
 }
 
 // hear gives what a decoder begins with.
-func hear(turn coordinator.Turn, report func(coordinator.Event)) heard {
-	h := heard{report: report, resumed: turn.Session != ""}
+func NewTurnState(turn coordinator.Turn, report func(coordinator.Event)) TurnState {
+	h := TurnState{report: report, Resumed: turn.Session != ""}
 	if turn.Fork {
 		h.parent = turn.Session
 	}
@@ -112,56 +112,56 @@ func hear(turn coordinator.Turn, report func(coordinator.Event)) heard {
 }
 
 // forked reports whether the agent's session is a fork of the turn's.
-func (h *heard) forked() bool { return h.parent != "" && !strings.EqualFold(h.named, h.parent) }
+func (h *TurnState) forked() bool { return h.parent != "" && !strings.EqualFold(h.named, h.parent) }
 
 // settle is called when the session can be resumed from now on: a CLI that is
 // killed right after it has named a new session has not saved it yet. A fork in which
 // nothing has happened is of no use: the next try forks the same session again.
-func (h *heard) settle() {
-	if h.session != "" || h.named == "" || h.forked() && !h.active {
+func (h *TurnState) Resumable() {
+	if h.Session != "" || h.named == "" || h.forked() && !h.active {
 		return
 	}
-	h.session = h.named
-	h.report(coordinator.Event{Session: h.session, Forked: h.forked()})
+	h.Session = h.named
+	h.report(coordinator.Event{Session: h.Session, Forked: h.forked()})
 }
 
 // act notes that the agent has said something or used a tool.
-func (h *heard) act() {
+func (h *TurnState) Acted() {
 	h.active = true
-	h.getOn()
-	h.settle()
+	h.Progressed()
+	h.Resumable()
 }
 
 // getOn notes that the agent's last request was answered.
-func (h *heard) getOn() { h.failing, h.offline = false, false }
+func (h *TurnState) Progressed() { h.Retrying, h.Offline = false, false }
 
 // hold notes that the session's history has the prompt, so that there is a session.
-func (h *heard) hold() {
-	h.settle()
-	h.kept = true
+func (h *TurnState) NotePrompt() {
+	h.Resumable()
+	h.PromptInHistory = true
 }
 
-func (h *heard) message(text string) {
-	if len(text) > maxAnswer {
-		text, h.cut = cutText(text, maxAnswer), true
+func (h *TurnState) Message(text string) {
+	if len(text) > MaxAnswer {
+		text, h.cut = CutText(text, MaxAnswer), true
 	}
-	h.answer = text
+	h.Answer = text
 	h.report(coordinator.Event{Text: text})
 }
 
 // odd notes the type of an event that is not known.
-func (h *heard) odd(kind string) {
-	if kind = brief(kind); len(h.unknown) < 5 && !slices.Contains(h.unknown, kind) {
-		h.unknown = append(h.unknown, kind)
+func (h *TurnState) Unknown(kind string) {
+	if kind = brief(kind); len(h.NotKnown) < 5 && !slices.Contains(h.NotKnown, kind) {
+		h.NotKnown = append(h.NotKnown, kind)
 	}
 }
 
 // maxDenied bounds the findings of one turn: more of them say no more.
 const maxDenied = 5
 
-// deny notes that the agent was not allowed to use a tool: on what, why, and what allows
+// Deny notes that the agent was not allowed to use a tool: on what, why, and what allows
 // it. Nothing that the model says comes into it but what it gave the tool.
-func (h *heard) deny(tool, what, why, allow string) {
+func (h *TurnState) Deny(tool, what, why, allow string) {
 	msg := tool
 	if what != "" {
 		msg += " " + strconv.Quote(brief(what))
@@ -170,8 +170,8 @@ func (h *heard) deny(tool, what, why, allow string) {
 		msg += ": " + brief(why)
 	}
 	issue := state.Issue{Kind: "denied", Message: msg + "; to allow it: " + allow}
-	if len(h.denied) < maxDenied && !slices.Contains(h.denied, issue) {
-		h.denied = append(h.denied, issue)
+	if len(h.Denied) < maxDenied && !slices.Contains(h.Denied, issue) {
+		h.Denied = append(h.Denied, issue)
 	}
 }
 
@@ -185,8 +185,8 @@ func brief(text string) string {
 	return text
 }
 
-// cutText gives the first n bytes of a text, without half a character.
-func cutText(text string, n int) string {
+// CutText returns the first n bytes of a text, without half a character.
+func CutText(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
@@ -197,15 +197,15 @@ func cutText(text string, n int) string {
 }
 
 // answered reports whether there is a final answer.
-func (h *heard) answered() bool { return strings.TrimSpace(h.answer) != "" }
+func (h *TurnState) answered() bool { return strings.TrimSpace(h.Answer) != "" }
 
-// tokens and dollars bound what an agent says, so that no sum can overflow.
-func tokens(n int64) int64        { return min(max(n, 0), 1e15) }
-func dollars(sum float64) float64 { return min(max(sum, 0), 1e9) }
+// Tokens and dollars bound what an agent says, so that no sum can overflow.
+func Tokens(n int64) int64        { return min(max(n, 0), 1e15) }
+func Dollars(sum float64) float64 { return min(max(sum, 0), 1e9) }
 
-// isUUID accepts the 36 characters of a UUID and nothing else: no braces, no
+// IsUUID accepts the 36 characters of a UUID and nothing else: no braces, no
 // "urn:uuid:".
-func isUUID(s string) bool {
+func IsUUID(s string) bool {
 	if len(s) != 36 {
 		return false
 	}

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// selfCommand starts this program again. The link works also when the binary
+// SelfCommand starts this program again. The link works also when the binary
 // itself is gone, as that of go run is.
-func selfCommand() ([]string, error) { return []string{"/proc/self/exe"}, nil }
+func SelfCommand() ([]string, error) { return []string{"/proc/self/exe"}, nil }
 
 // becomeReaper makes orphans among the descendants children of this process.
 func becomeReaper() error {

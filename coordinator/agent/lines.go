@@ -75,9 +75,9 @@ func (l *lines) add(p []byte) {
 	l.buf = append(l.buf, p...)
 }
 
-// headValue reads the beginning of a long event, as far as its plain values, and
+// HeadValue reads the beginning of a long event, as far as its plain values, and
 // gives the string at a path of keys. Not ok says that it did not come to it.
-func headValue(head []byte, path ...string) (value string, ok bool) {
+func HeadValue(head []byte, path ...string) (value string, ok bool) {
 	const prefix = 4 << 10
 	dec := json.NewDecoder(bytes.NewReader(head[:min(len(head), prefix)]))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,43 +17,152 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
 	"stint/coordinator"
 	"stint/ledger/durable"
+	"stint/state"
 )
 
-// TestMain lets the test binary be the gate, the demo agent, a master and an MCP server.
+// TestMain lets the test binary be the gate, an agent and a master.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "gate":
 			// os.Exit would wait for a second under the race detector.
 			syscall.Exit(GateMain(os.Stdin, os.Stdout))
-		case "demo-agent":
-			os.Exit(DemoMain(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+		case "test-agent":
+			os.Exit(agentMain(os.Args[2]))
 		case "test-master":
 			os.Exit(masterMain())
-		case "mcp-server":
-			mcpServer(os.Args[2])
-			os.Exit(0)
 		}
 	}
 	goleak.VerifyTestMain(m)
 }
 
+// A testAgent runs a program that speaks the events of a testDecoder.
+type testAgent struct {
+	Runner
+	Home    string
+	Program []string // the default is agentMain
+}
+
+func (a *testAgent) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	argv := a.Program
+	if argv == nil {
+		argv = []string{"/proc/self/exe", "test-agent", a.Home}
+	}
+	return a.RunEvents(ctx, Spec{Turn: turn, Argv: argv, Env: a.AgentEnv(turn)}, newTestDecoder(turn, report), report)
+}
+
+// agentMain writes its start and its end to a log, and does what the words of its prompt say.
+func agentMain(home string) int {
+	prompt, _ := io.ReadAll(os.Stdin)
+	does := func(word string) bool { return strings.Contains(string(prompt), "do:"+word) }
+	note := func(event string) {
+		line, _ := json.Marshal(logEntry{event, os.Getenv(EnvTaskID), os.Getenv(EnvRunID), os.Getpid(), time.Now().UnixNano()})
+		_ = os.MkdirAll(home, 0o700)
+		f, err := os.OpenFile(filepath.Join(home, "log.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err == nil {
+			_, _ = f.Write(append(line, '\n'))
+			_ = f.Close()
+		}
+	}
+	note("start")
+	defer note("stop")
+	if does("orphan") {
+		cmd := exec.Command("/bin/sleep", "3600")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		_ = cmd.Start()
+	}
+	if does("ignore-term") {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	fmt.Println(`{"type":"thread.started","thread_id":"` + uuid.NewString() + `"}` + "\n" + `{"type":"turn.started"}`)
+	if does("hang") && !does("hang-after") {
+		select {}
+	}
+	fmt.Println(`{"type":"item.completed","item":{"type":"agent_message","text":"done"}}` + "\n" + `{"type":"turn.completed"}`)
+	if does("hang-after") {
+		select {}
+	}
+	return 0
+}
+
+// A testDecoder reads events that resemble codex's.
+type testDecoder struct {
+	TurnState
+	fails Verdict
+}
+
+func newTestDecoder(turn coordinator.Turn, report func(coordinator.Event)) Decoder {
+	return &testDecoder{TurnState: NewTurnState(turn, report)}
+}
+
+func (d *testDecoder) Line(b []byte) {
+	var e struct {
+		Type    string
+		Thread  string `json:"thread_id"`
+		Message string
+		Class   state.Class
+		Item    struct{ Type, Text string }
+	}
+	if !d.Read(b, &e, &e.Type) {
+		return
+	}
+	switch e.Type {
+	case "thread.started":
+		d.NameSession(e.Thread)
+	case "turn.started":
+		d.Resumable()
+		d.End = NoTerminal
+	case "item.started", "item.completed":
+		d.Acted()
+		if e.Item.Type == "agent_message" {
+			d.Message(e.Item.Text)
+		}
+	case "error":
+		d.Retrying, d.Offline = true, e.Class == state.ClassNetwork
+		d.fails = Verdict{Class: e.Class, Msg: e.Message}
+	case "turn.completed":
+		d.Acted()
+		d.End = TurnCompleted
+	case "turn.failed":
+		d.End, d.fails = TurnFailed, Verdict{Class: e.Class, Msg: e.Message}
+	default:
+		d.Unknown(e.Type)
+	}
+}
+
+func (d *testDecoder) Keep(head []byte) bool {
+	kind, ok := HeadValue(head, "item", "type")
+	return !ok || kind == "agent_message"
+}
+
+func (d *testDecoder) Complaint(_ int, stderr []byte, _ time.Time) Verdict {
+	if said, own := LastError(stderr); own && d.Events == 0 {
+		return Verdict{Class: state.ClassExit, Msg: said}
+	}
+	return d.fails
+}
+
+var testNow = time.Date(2026, 11, 21, 3, 12, 0, 0, time.UTC)
+
+const someUUID = "01a1fbfd-004f-7b52-a66b-d51066fa7872"
+
 // A bench is the surroundings of runs: directories and a clean environment.
 type bench struct {
 	t     testing.TB
 	dir   string
-	demo  *Demo
+	agent *testAgent
 	tries int
 }
 
 func newBench(t testing.TB) *bench {
 	dir := t.TempDir()
 	b := &bench{t: t, dir: dir}
-	b.demo = &Demo{Home: filepath.Join(dir, "demo"), Runner: Runner{Env: []string{"PATH=" + os.Getenv("PATH")}, Poll: 5 * time.Millisecond}}
+	b.agent = &testAgent{Home: filepath.Join(dir, "agent"), Runner: Runner{Env: []string{"PATH=" + os.Getenv("PATH")}, Poll: 5 * time.Millisecond}}
 	return b
 }
 
@@ -91,30 +202,30 @@ func (r *recorder) report(e coordinator.Event) {
 	}
 }
 
-// run carries out one demo turn.
+// run runs one turn of the test agent.
 func (b *bench) run(ctx context.Context, prompt string) (coordinator.Outcome, coordinator.Turn) {
 	b.t.Helper()
 	turn := b.turn(prompt)
-	return b.demo.Run(ctx, turn, func(coordinator.Event) {}), turn
+	return b.agent.Run(ctx, turn, func(coordinator.Event) {}), turn
 }
 
 // shell supervises a script instead of an agent.
-func (b *bench) shell(ctx context.Context, turn coordinator.Turn, script string) ended {
+func (b *bench) shell(ctx context.Context, turn coordinator.Turn, script string) runResult {
 	b.t.Helper()
-	s := spec{turn: turn, argv: []string{"/bin/bash", "-c", script}, env: b.demo.agentEnv(turn)}
-	return b.demo.supervise(ctx, s, newStream(codexEars(), quiet))
+	s := Spec{Turn: turn, Argv: []string{"/bin/bash", "-c", script}, Env: b.agent.AgentEnv(turn)}
+	return b.agent.supervise(ctx, s, newStream(testEars(), quiet))
 }
 
 // quiet takes events that nobody wants.
 func quiet(coordinator.Event) {}
 
-// codexEars is a decoder of codex's events.
-func codexEars() decoder { return newCodexDecoder(coordinator.Turn{}, quiet) }
+// testEars returns a decoder of the test agent's events.
+func testEars() Decoder { return newTestDecoder(coordinator.Turn{}, quiet) }
 
 // lives gives the processes that carry the run's marker.
 func lives(t testing.TB, runID string) []proc {
 	t.Helper()
-	found, err := markedProcs(envRunID + "=" + runID)
+	found, err := markedProcs(EnvRunID + "=" + runID)
 	must(t, err)
 	return found
 }
@@ -169,14 +280,14 @@ type masterJob struct {
 	NoCgroup bool
 }
 
-// masterMain runs one demo turn and prints what happens, to be killed at it.
+// masterMain runs one turn and prints what happens, to be killed at it.
 func masterMain() int {
 	var job masterJob
 	if err := json.Unmarshal([]byte(os.Args[2]), &job); err != nil {
 		fmt.Println(err)
 		return 1
 	}
-	d := &Demo{Home: job.Home, Runner: Runner{Env: job.Env, Poll: 5 * time.Millisecond}}
+	d := &testAgent{Home: job.Home, Runner: Runner{Env: job.Env, Poll: 5 * time.Millisecond}}
 	d.FS, d.NoCgroup = haltFS{durable.OS, job}, job.NoCgroup
 	out := d.Run(context.Background(), job.Turn, func(e coordinator.Event) {
 		if e.Session != "" {
@@ -196,12 +307,12 @@ type haltFS struct {
 func (h haltFS) Rename(from, to string) error {
 	if h.job.Before {
 		fmt.Println("at the point")
-		sleepForever()
+		select {}
 	}
 	err := h.FS.Rename(from, to)
 	if h.job.After {
 		fmt.Println("at the point")
-		sleepForever()
+		select {}
 	}
 	return err
 }
@@ -209,11 +320,11 @@ func (h haltFS) Rename(from, to string) error {
 // startMaster starts a master and gives its lines of output, which end with it.
 func (b *bench) startMaster(job masterJob) (*exec.Cmd, <-chan string) {
 	b.t.Helper()
-	job.Home, job.Env = b.demo.Home, b.demo.Env
+	job.Home, job.Env = b.agent.Home, b.agent.Env
 	data, err := json.Marshal(job)
 	must(b.t, err)
 	cmd := exec.Command(os.Args[0], "test-master", string(data))
-	cmd.Env = b.demo.Env
+	cmd.Env = b.agent.Env
 	out, err := cmd.StdoutPipe()
 	must(b.t, err)
 	must(b.t, cmd.Start())
@@ -254,17 +365,17 @@ func await(t testing.TB, lines <-chan string, prefix string) string {
 	}
 }
 
-// A logEntry is one line of the demo agent's log.
+// A logEntry is one line of the test agent's log.
 type logEntry struct {
 	Event, Task, Run string
 	PID              int
 	Time             int64
 }
 
-// log reads what the demo agent has noted.
+// log reads what the test agent has noted.
 func (b *bench) log() []logEntry {
 	b.t.Helper()
-	data, err := os.ReadFile(filepath.Join(b.demo.Home, "log.jsonl"))
+	data, err := os.ReadFile(filepath.Join(b.agent.Home, "log.jsonl"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -276,4 +387,13 @@ func (b *bench) log() []logEntry {
 		all = append(all, e)
 	}
 	return all
+}
+
+// missing skips a test for want of something, which must not happen in CI.
+func missing(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
 }

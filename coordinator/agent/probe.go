@@ -19,42 +19,43 @@ type Probe struct {
 	Fix      string // the command that helps; "" if nothing is wrong
 }
 
-// A cli is one that can be asked about itself.
-type cli interface {
-	find() (string, error)
-	version(ctx context.Context, path string) (string, error)
-	login(ctx context.Context, path string) (ok bool, detail, fix string)
+// Questions are how a CLI is asked about itself.
+type Questions struct {
+	Find    func() (path string, err error)
+	Version func(ctx context.Context, path string) (string, error)
+	Login   func(ctx context.Context, path string) (ok bool, detail, fix string)
+	Tested  Versions
 }
 
-// probe looks whether a CLI is installed and logged in.
-func probe(ctx context.Context, c cli, install string) Probe {
-	path, err := c.find()
+// Probe looks whether a CLI is installed and logged in.
+func (q Questions) Probe(ctx context.Context) Probe {
+	path, err := q.Find()
 	if err != nil {
-		return Probe{Detail: err.Error(), Fix: install}
+		return Probe{Detail: err.Error(), Fix: q.Tested.Install}
 	}
 	p := Probe{Found: true, Path: path}
-	if p.Version, err = c.version(ctx, path); err != nil {
-		p.Detail, p.Fix = err.Error(), install
+	if p.Version, err = q.Version(ctx, path); err != nil {
+		p.Detail, p.Fix = err.Error(), q.Tested.Install
 		return p
 	}
-	if p.LoggedIn, p.Detail, p.Fix = c.login(ctx, path); p.LoggedIn {
+	if p.LoggedIn, p.Detail, p.Fix = q.Login(ctx, path); p.LoggedIn {
 		p.Fix = ""
 	}
 	return p
 }
 
-// version asks a program for its version.
-func (r *Runner) version(ctx context.Context, path string) (string, error) {
-	out, err := r.output(ctx, path, "--version")
+// Version asks a program for its version.
+func (r *Runner) Version(ctx context.Context, path string) (string, error) {
+	out, err := r.Output(ctx, path, "--version")
 	if err != nil {
 		return "", fmt.Errorf("%s --version: %w", path, err)
 	}
-	return lastLine(out), nil
+	return LastLine(out), nil
 }
 
-// packageVersion returns the version of the npm package that a program's file belongs
+// PackageVersion returns the version of the npm package that a program's file belongs
 // to, "" if it belongs to none whose name ends so.
-func packageVersion(file, name string) string {
+func PackageVersion(file, name string) string {
 	dir := filepath.Dir(file)
 	for _, dir := range []string{dir, filepath.Dir(dir)} {
 		var pkg struct{ Name, Version string }

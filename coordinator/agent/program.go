@@ -15,54 +15,58 @@ import (
 	"stint/state"
 )
 
-// A value is one that becomes an argument of a command.
-type value struct{ what, text string }
-
-// refuse gives the outcome of a turn whose session or values must not reach a
-// command line, nil if all is well: no text may become an option.
-func refuse(agent string, turn coordinator.Turn, values ...value) *coordinator.Outcome {
-	if turn.Session != "" && !isUUID(turn.Session) {
-		return refused(state.ClassSessionLost, fmt.Sprintf("session %q cannot be resumed: the sessions of %s are named by UUIDs", turn.Session, agent))
+// Begin returns the program of a turn, or the outcome of a turn that cannot start: its
+// session or a value must not reach a command line, where no text may become an option, or
+// there is no program. values are names, each followed by its value.
+func Begin(agent string, turn coordinator.Turn, find func() (string, error), values ...string) (bin string, out *coordinator.Outcome) {
+	if turn.Session != "" && !IsUUID(turn.Session) {
+		return "", Refused(state.ClassSessionLost, fmt.Sprintf("session %q cannot be resumed: the sessions of %s are named by UUIDs", turn.Session, agent))
 	}
-	for _, v := range values {
-		if strings.HasPrefix(v.text, "-") || strings.ContainsAny(v.text, "\x00\n\r") {
-			return refused(state.ClassExit, fmt.Sprintf("%q is no name of a %s", v.text, v.what))
+	for i := 1; i < len(values); i += 2 {
+		if v := values[i]; strings.HasPrefix(v, "-") || strings.ContainsAny(v, "\x00\n\r") {
+			return "", Refused(state.ClassExit, fmt.Sprintf("%q is no name of a %s", v, values[i-1]))
 		}
 	}
-	return nil
+	bin, err := find()
+	if err != nil {
+		return "", Refused(state.ClassAgentMissing, err.Error())
+	}
+	return bin, nil
 }
 
-// refused is the outcome of a run that was not begun.
-func refused(class state.Class, msg string) *coordinator.Outcome {
+// Refused is the outcome of a run that was not begun.
+func Refused(class state.Class, msg string) *coordinator.Outcome {
 	return &coordinator.Outcome{Class: class, Error: msg, ExitCode: -1}
 }
 
-// planOf tells of a spec, or of the outcome that a turn without one has.
-func planOf(s spec, out *coordinator.Outcome) coordinator.Plan {
+// PlanOf tells of a spec, or of the outcome that a turn without one has.
+func PlanOf(s Spec, out *coordinator.Outcome) coordinator.Plan {
 	if out != nil {
 		return coordinator.Plan{Class: out.Class, Error: out.Error}
 	}
-	return coordinator.Plan{Argv: s.argv, Env: envNames(s.env)}
+	return coordinator.Plan{Argv: s.Argv, Env: EnvNames(s.Env)}
 }
 
-// CommandLine gives words as a person types them to a shell.
-func CommandLine(words ...string) string { return resumeCommand("", words...) }
-
-// resumeCommand is a line for a person's shell.
-func resumeCommand(workspace string, argv ...string) string {
-	words := make([]string, len(argv))
-	for i, w := range argv {
-		words[i] = quote(w)
+// CommandLine returns words as a person types them to a shell.
+func CommandLine(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = Quote(w)
 	}
-	line := strings.Join(words, " ")
-	if workspace != "" {
-		line = "cd " + quote(workspace) + " && " + line
-	}
-	return line
+	return strings.Join(quoted, " ")
 }
 
-// quote makes a word safe for a shell.
-func quote(word string) string {
+// CommandIn returns a line for a person's shell that runs a command in a workspace; "": in
+// any.
+func CommandIn(workspace string, words ...string) string {
+	if workspace == "" {
+		return CommandLine(words...)
+	}
+	return "cd " + Quote(workspace) + " && " + CommandLine(words...)
+}
+
+// Quote makes a word safe for a shell.
+func Quote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,=", r)
 	}
@@ -72,24 +76,24 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// lookPath finds a program as a shell with that environment would.
-func lookPath(name string, env []string) (string, error) {
+// LookPath finds a program as a shell with that environment would.
+func LookPath(name string, env []string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
-		if err := executable(name); err != nil {
+		if err := Executable(name); err != nil {
 			return "", err
 		}
 		return filepath.Abs(name)
 	}
-	for _, dir := range filepath.SplitList(lookupEnv(env, "PATH")) {
+	for _, dir := range filepath.SplitList(LookupEnv(env, "PATH")) {
 		path := filepath.Join(dir, name)
-		if filepath.IsAbs(path) && executable(path) == nil {
+		if filepath.IsAbs(path) && Executable(path) == nil {
 			return path, nil
 		}
 	}
 	return "", fmt.Errorf("%s: not found in PATH: %w", name, fs.ErrNotExist)
 }
 
-func executable(path string) error {
+func Executable(path string) error {
 	fi, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -100,10 +104,10 @@ func executable(path string) error {
 	return nil
 }
 
-// output runs a program for a question about itself, with the agents'
+// Output runs a program for a question about itself, with the agents'
 // environment. It gives all that the program wrote. One that does not answer
 // within 10 s is killed with what it has started.
-func (r *Runner) output(ctx context.Context, path string, args ...string) ([]byte, error) {
+func (r *Runner) Output(ctx context.Context, path string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -126,5 +130,5 @@ func killTree(child *os.Process) error {
 	return killAll(descendants(all, child.Pid))
 }
 
-// lastLine is where an answer stands that may have warnings above it.
-func lastLine(out []byte) string { return string(out[bytes.LastIndexByte(out, '\n')+1:]) }
+// LastLine is where an answer stands that may have warnings above it.
+func LastLine(out []byte) string { return string(out[bytes.LastIndexByte(out, '\n')+1:]) }

@@ -56,7 +56,7 @@ func unproved(runID string, err error) error {
 // end ends what is left of a run of this boot; see [Recover].
 func (rec *runRecord) end(ctx context.Context, runDir string) error {
 	t := &tree{
-		dir: runDir, mark: envRunID + "=" + rec.RunID, gentle: time.Now().Add(patience),
+		dir: runDir, mark: EnvRunID + "=" + rec.RunID, gentle: time.Now().Add(patience),
 		gate: proc{pid: rec.GatePID, start: rec.GateStart},
 	}
 	if filepath.Base(string(rec.Cgroup)) == cgroupName(rec.RunID) { // and no other one

@@ -24,7 +24,7 @@ func recoverSoon(t testing.TB, turn coordinator.Turn) error {
 	return Recover(ctx, turn.RunDir, turn.RunID)
 }
 
-// agentsOf gives how often the demo agent was started for a run.
+// agentsOf gives how often the test agent was started for a run.
 func (b *bench) agentsOf(turn coordinator.Turn) int {
 	n := 0
 	for _, e := range b.log() {
@@ -48,9 +48,9 @@ func TestMasterDies(t *testing.T) {
 	}{
 		{"before run.json", masterJob{Before: true}, "hello", "at the point", 0},
 		{"before the start", masterJob{After: true}, "hello", "at the point", 0},
-		{"in the run", masterJob{}, "demo:orphan demo:ignore-term demo:hang", "session", 1},
-		{"in the run, without a cgroup", masterJob{NoCgroup: true}, "demo:orphan demo:ignore-term demo:hang", "session", 1},
-		{"after the turn", masterJob{}, "demo:orphan demo:hang-after", "session", 1},
+		{"in the run", masterJob{}, "do:orphan do:ignore-term do:hang", "session", 1},
+		{"in the run, without a cgroup", masterJob{NoCgroup: true}, "do:orphan do:ignore-term do:hang", "session", 1},
+		{"after the turn", masterJob{}, "do:orphan do:hang-after", "session", 1},
 		{"after the end", masterJob{}, "hello", "end", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestMasterDies(t *testing.T) {
 func TestGateEndsWithTheMaster(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	turn := b.turn("demo:orphan demo:ignore-term demo:hang")
+	turn := b.turn("do:orphan do:ignore-term do:hang")
 	master, lines := b.startMaster(masterJob{Turn: turn})
 	await(t, lines, "session")
 	must(t, master.Process.Kill())
@@ -89,7 +89,7 @@ func TestGateEndsWithTheMaster(t *testing.T) {
 func TestMasterAndGateDie(t *testing.T) {
 	for _, without := range []bool{false, true} {
 		b := newBench(t)
-		turn := b.turn("demo:orphan demo:ignore-term demo:hang")
+		turn := b.turn("do:orphan do:ignore-term do:hang")
 		master, lines := b.startMaster(masterJob{Turn: turn, NoCgroup: without})
 		session := strings.TrimPrefix(await(t, lines, "session"), "session ")
 		eventually(t, "the gate, the agent and its orphan", func() bool { return len(lives(t, turn.RunID)) == 3 })
@@ -100,7 +100,7 @@ func TestMasterAndGateDie(t *testing.T) {
 		must(t, master.Process.Kill())
 		must(t, recoverSoon(t, turn))
 		wantGone(t, turn)
-		if got, _ := b.demo.FindSession(turn.RunDir); got != session {
+		if got, _ := FindSession(turn.RunDir, newTestDecoder); got != session {
 			t.Errorf("FindSession gives %q, not %q", got, session)
 		}
 	}
@@ -110,7 +110,7 @@ func TestMasterAndGateDie(t *testing.T) {
 func TestGateHangs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	turn := b.turn("demo:orphan demo:hang")
+	turn := b.turn("do:orphan do:hang")
 	master, lines := b.startMaster(masterJob{Turn: turn})
 	await(t, lines, "session")
 	rec, err := readRecord(turn.RunDir)
@@ -235,9 +235,9 @@ func TestOneAtATimeGate(t *testing.T) {
 	var before coordinator.Turn
 	var slowest time.Duration
 	for i := range rounds {
-		prompt := "demo:orphan demo:hang"
+		prompt := "do:orphan do:hang"
 		if i%10 == 0 {
-			prompt = "demo:ignore-term " + prompt // takes the whole grace
+			prompt = "do:ignore-term " + prompt // takes the whole grace
 		}
 		turn := b.turn(prompt)
 		master, _ := b.startMaster(masterJob{Turn: turn, NoCgroup: i%2 == 1})

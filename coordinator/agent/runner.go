@@ -30,9 +30,9 @@ const (
 // Variables that every agent gets. The first one is also the marker by which a
 // process of a run is found again.
 const (
-	envRunID   = "STINT_RUN_ID"
-	envTaskID  = "STINT_TASK_ID"
-	envAttempt = "STINT_ATTEMPT"
+	EnvRunID   = "STINT_RUN_ID"
+	EnvTaskID  = "STINT_TASK_ID"
+	EnvAttempt = "STINT_ATTEMPT"
 )
 
 // Defaults of a [Runner].
@@ -84,18 +84,18 @@ func (r *Runner) gateCommand() ([]string, error) {
 	if len(r.Self) > 0 {
 		return r.Self, nil
 	}
-	self, err := selfCommand()
+	self, err := SelfCommand()
 	return append(self, "gate"), err
 }
 
-// agentEnv is the whole environment of the agent of a run: the filtered one,
+// AgentEnv is the whole environment of the agent of a run: the filtered one,
 // what the adapter adds, and the variables of the run. A later entry replaces
 // an earlier one of the same name.
-func (r *Runner) agentEnv(turn coordinator.Turn, extra ...string) []string {
+func (r *Runner) AgentEnv(turn coordinator.Turn, extra ...string) []string {
 	all := slices.Concat(r.Env, extra, []string{
-		envRunID + "=" + turn.RunID,
-		envTaskID + "=" + turn.TaskID,
-		envAttempt + "=" + strconv.Itoa(turn.Attempt),
+		EnvRunID + "=" + turn.RunID,
+		EnvTaskID + "=" + turn.TaskID,
+		EnvAttempt + "=" + strconv.Itoa(turn.Attempt),
 	})
 	at := make(map[string]int, len(all))
 	var env []string
@@ -114,8 +114,8 @@ func (r *Runner) agentEnv(turn coordinator.Turn, extra ...string) []string {
 	return env
 }
 
-// envNames gives the names of an environment, sorted. Values are never recorded.
-func envNames(env []string) []string {
+// EnvNames returns the names of an environment, sorted. Values are never recorded.
+func EnvNames(env []string) []string {
 	names := make([]string, len(env))
 	for i, kv := range env {
 		names[i], _, _ = strings.Cut(kv, "=")
@@ -124,8 +124,8 @@ func envNames(env []string) []string {
 	return names
 }
 
-// lookupEnv gives the value of a variable of an environment.
-func lookupEnv(env []string, name string) string {
+// LookupEnv returns the value of a variable of an environment.
+func LookupEnv(env []string, name string) string {
 	for _, kv := range slices.Backward(env) {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {
 			return v
@@ -171,7 +171,7 @@ func readRecord(runDir string) (*runRecord, error) {
 }
 
 // A held is a run whose gate lives: its pipes, its lock, its process.
-type held struct {
+type gateProc struct {
 	cmd     *exec.Cmd
 	record  *runRecord // as it was written: the agent may change the file
 	control *os.File
@@ -182,11 +182,11 @@ type held struct {
 
 // begin makes the files of a run, starts its gate, writes run.json and only then
 // lets the gate start the agent. After an error nothing of the run is left.
-func (r *Runner) begin(s spec) (_ *held, err error) {
-	dir := s.turn.RunDir
+func (r *Runner) begin(s Spec) (_ *gateProc, err error) {
+	dir := s.Turn.RunDir
 	s.limits = r.Resources
 	if !r.NoCgroup {
-		s.cgroup = planCgroup(s.turn.RunID)
+		s.cgroup = planCgroup(s.Turn.RunID)
 	}
 	lock, err := takeLock(filepath.Join(dir, lockName))
 	if err != nil {
@@ -207,12 +207,12 @@ func (r *Runner) begin(s spec) (_ *held, err error) {
 }
 
 // startGate starts the gate with its two pipes, the lock, and nothing else.
-func (r *Runner) startGate(s spec, lock *os.File) (*held, error) {
+func (r *Runner) startGate(s Spec, lock *os.File) (*gateProc, error) {
 	argv, err := r.gateCommand()
 	if err != nil {
 		return nil, err
 	}
-	stderr, err := openOutputs(s.turn.RunDir)
+	stderr, err := openOutputs(s.Turn.RunDir)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (r *Runner) startGate(s spec, lock *os.File) (*held, error) {
 		// The mark is for a sweep to find it. It needs no more than these processors,
 		// and the runtime need not look how many there are. Built with -race, it would
 		// wait a second at its end.
-		Env:   []string{envRunID + "=" + s.turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
+		Env:   []string{EnvRunID + "=" + s.Turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
 		Stdin: controlR, Stdout: statusW, Stderr: stderr, ExtraFiles: []*os.File{lock},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
 	}
@@ -238,8 +238,8 @@ func (r *Runner) startGate(s spec, lock *os.File) (*held, error) {
 	if cmd.Process == nil {
 		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close(), statusR.Close()))
 	}
-	h := &held{cmd: cmd, control: controlW, lock: lock, reports: make(chan report, 4), reader: make(chan struct{})}
-	noteGate(cmd.Process.Pid, s.turn.RunID)
+	h := &gateProc{cmd: cmd, control: controlW, lock: lock, reports: make(chan report, 4), reader: make(chan struct{})}
+	noteGate(cmd.Process.Pid, s.Turn.RunID)
 	go h.read(statusR)
 	return h, nil
 }
@@ -258,7 +258,7 @@ func openOutputs(dir string) (*os.File, error) {
 
 // record writes run.json. Its name need not be durable: a power cut ends all
 // processes, and without the file too no agent is taken for alive.
-func (r *Runner) record(s spec, pid int) (*runRecord, error) {
+func (r *Runner) record(s Spec, pid int) (*runRecord, error) {
 	p, err := readProc(pid)
 	if err != nil {
 		return nil, fmt.Errorf("the gate ended at once: %w", err)
@@ -268,9 +268,9 @@ func (r *Runner) record(s spec, pid int) (*runRecord, error) {
 		return nil, err
 	}
 	rec := &runRecord{
-		RunID: s.turn.RunID, TaskID: s.turn.TaskID, Attempt: s.turn.Attempt,
+		RunID: s.Turn.RunID, TaskID: s.Turn.TaskID, Attempt: s.Turn.Attempt,
 		GatePID: p.pid, GateStart: p.start, BootID: boot, Cgroup: s.cgroup,
-		Argv: s.argv, Env: envNames(s.env), Workspace: s.turn.Workspace, StartedAt: r.now().UTC(),
+		Argv: s.Argv, Env: EnvNames(s.Env), Workspace: s.Turn.Workspace, StartedAt: r.now().UTC(),
 	}
 	data, err := json.MarshalIndent(rec, "", "  ")
 	if err != nil {
@@ -280,11 +280,11 @@ func (r *Runner) record(s spec, pid int) (*runRecord, error) {
 	if fsys == nil {
 		fsys = durable.OS
 	}
-	return rec, durable.ReplaceFile(fsys, filepath.Join(s.turn.RunDir, recordName), append(data, '\n'))
+	return rec, durable.ReplaceFile(fsys, filepath.Join(s.Turn.RunDir, recordName), append(data, '\n'))
 }
 
 // read passes the gate's reports on. It owns the pipe and ends when the gate does.
-func (h *held) read(status *os.File) {
+func (h *gateProc) read(status *os.File) {
 	defer close(h.reader)
 	defer close(h.reports)
 	dec := json.NewDecoder(status)
@@ -299,7 +299,7 @@ func (h *held) read(status *os.File) {
 }
 
 // send writes one command. A gate that is gone shows as the end of its reports too.
-func (h *held) send(c command) error {
+func (h *gateProc) send(c command) error {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -312,7 +312,7 @@ func (h *held) send(c command) error {
 }
 
 // close gives up the pipe and the lock, on which the gate ends, and waits for it.
-func (h *held) close() {
+func (h *gateProc) close() {
 	h.release()
 	for range h.reports { // what it still says is of no interest
 	}
@@ -321,13 +321,13 @@ func (h *held) close() {
 
 // release closes our ends: the gate reads the end of its pipe, and the lock is
 // held by what lives of the run alone.
-func (h *held) release() {
+func (h *gateProc) release() {
 	_ = h.control.Close() // a pipe: nothing can be lost
 	_ = h.lock.Close()    // nothing was written
 }
 
 // wait reaps the gate, whose reports have ended.
-func (h *held) wait() {
+func (h *gateProc) wait() {
 	<-h.reader
 	forgetGate(h.cmd.Process.Pid)
 	_ = h.cmd.Wait() // how the gate ended does not matter: its last report does

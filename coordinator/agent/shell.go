@@ -48,9 +48,9 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 		defer stop()
 	}
 	w, began := &window{started: v.Started, printed: v.Printed}, time.Now()
-	e := s.supervise(ctx, spec{
-		turn: turn, argv: []string{shellPath, "-c", v.Command}, merged: true, short: true,
-		env: s.agentEnv(turn, envIteration+"="+strconv.Itoa(v.Iteration)),
+	e := s.supervise(ctx, Spec{
+		Turn: turn, Argv: []string{shellPath, "-c", v.Command}, merged: true, short: true,
+		Env: s.AgentEnv(turn, envIteration+"="+strconv.Itoa(v.Iteration)),
 	}, w)
 	r := result(&e, v.Timeout)
 	r.Cut = e.cut
@@ -62,7 +62,7 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 }
 
 // result says how a command ended.
-func result(e *ended, limit time.Duration) coordinator.VerifyResult {
+func result(e *runResult, limit time.Duration) coordinator.VerifyResult {
 	r := coordinator.VerifyResult{ExitCode: e.end.Exit, Shortage: e.end.Shortage}
 	switch {
 	case e.err != nil:
@@ -132,7 +132,7 @@ func (w *window) progress(int64) {
 	}
 }
 
-// String gives head and tail as plain text, and how much is left out between them.
+// String returns head and tail as plain text, and how much is left out between them.
 func (w *window) String() string {
 	left := w.size - int64(len(w.head)+len(w.tail))
 	if left == 0 {
@@ -142,13 +142,16 @@ func (w *window) String() string {
 }
 
 // terminalCodes are what programs send to terminals to colour and move things.
-var terminalCodes = lazyRegexp("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-Z\\\\^_])")
+var terminalCodes = LazyRegexp("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-Z\\\\^_])")
+
+// StripTerminalCodes returns a text without what colours it and moves the cursor.
+func StripTerminalCodes(text string) string { return terminalCodes().ReplaceAllString(text, "") }
 
 // plainText gives what a person would read of it: of a line that was written over
 // again and again, as bars of progress are, the last state; no codes for terminals;
 // and a mark for each thing that is no text.
 func plainText(text string) string {
-	text = terminalCodes().ReplaceAllString(strings.ReplaceAll(text, "\r\n", "\n"), "")
+	text = StripTerminalCodes(strings.ReplaceAll(text, "\r\n", "\n"))
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		line, end := strings.CutSuffix(line, "\n")

@@ -26,7 +26,7 @@ func (b *bench) verify(ctx context.Context, command string, change func(*coordin
 	if change != nil {
 		change(&v)
 	}
-	s := &Shell{Runner: b.demo.Runner}
+	s := &Shell{Runner: b.agent.Runner}
 	return s.Verify(ctx, v), turn
 }
 

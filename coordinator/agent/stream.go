@@ -21,39 +21,39 @@ var (
 	errLimited     = errors.New("the agent waits for a rate limit")
 )
 
-// runEvents runs a program whose events d reads, and says what came of it.
-func (r *Runner) runEvents(ctx context.Context, s spec, d decoder, report func(coordinator.Event)) coordinator.Outcome {
+// RunEvents runs a program whose events d reads, and says what came of it.
+func (r *Runner) RunEvents(ctx context.Context, s Spec, d Decoder, report func(coordinator.Event)) coordinator.Outcome {
 	st := newStream(d, report)
 	st.patience = r.Patience
 	e := r.supervise(ctx, s, st)
 	st.end()
-	h, v := d.said(), classify(e, d, r.now())
-	if s.cli && v.class == state.ClassExit && h.end == noTerminal && e.started && e.cause == nil {
-		v.msg += r.unfinished(ctx, s.argv[0], h)
+	h, v := d.State(), classify(e, d, r.now())
+	if s.CLI && v.Class == state.ClassExit && h.End == NoTerminal && e.started && e.cause == nil {
+		v.Msg += r.unfinished(ctx, s.Argv[0], h)
 	}
 	out := coordinator.Outcome{
-		Class: v.class, Error: cutText(v.msg, maxError), RetryAt: v.retryAt, Result: h.answer, ExitCode: e.end.Exit,
-		Session: h.session, Forked: h.session != "" && h.forked(), Usage: h.usage, Thread: h.thread, Kept: v.class != "" && h.kept && h.session != "",
-		Env: envNames(s.env), Note: cutText(note(e, st, s.turn), maxError), Findings: h.denied,
+		Class: v.Class, Error: CutText(v.Msg, MaxError), RetryAt: v.RetryAt, Result: h.Answer, ExitCode: e.end.Exit,
+		Session: h.Session, Forked: h.Session != "" && h.forked(), Usage: h.Usage, Thread: h.Thread, Kept: v.Class != "" && h.PromptInHistory && h.Session != "",
+		Env: EnvNames(s.Env), Note: CutText(note(e, st, s.Turn), MaxError), Findings: h.Denied,
 		Shortage: e.end.Shortage,
 	}
-	if !e.started || e.lost || v.class == "" && e.end.Exit != 0 {
+	if !e.started || e.lost || v.Class == "" && e.end.Exit != 0 {
 		out.ExitCode = -1
 	}
 	return out
 }
 
 // unfinished tells of a CLI whose turn has ended in a way that is not known.
-func (r *Runner) unfinished(ctx context.Context, path string, h *heard) string {
-	about := h.version
+func (r *Runner) unfinished(ctx context.Context, path string, h *TurnState) string {
+	about := h.Version
 	if about == "" {
-		about, _ = r.version(ctx, path) // without an answer it is not said
+		about, _ = r.Version(ctx, path) // without an answer it is not said
 		if about != "" && !strings.Contains(about, " ") {
 			about = filepath.Base(path) + " " + about
 		}
 	}
-	if len(h.unknown) > 0 {
-		about = strings.TrimPrefix(about+"; "+"events that stint does not know: "+strings.Join(h.unknown, ", "), "; ")
+	if len(h.NotKnown) > 0 {
+		about = strings.TrimPrefix(about+"; "+"events that stint does not know: "+strings.Join(h.NotKnown, ", "), "; ")
 	}
 	if about == "" {
 		return ""
@@ -62,17 +62,17 @@ func (r *Runner) unfinished(ctx context.Context, path string, h *heard) string {
 }
 
 // note says what the user should know although the run went on.
-func note(e ended, st *stream, turn coordinator.Turn) string {
-	h := st.decoder.said()
-	notes := h.remarks
-	if turn.Session != "" && h.session != "" && !h.forked() && !strings.EqualFold(turn.Session, h.session) {
-		notes = append(notes, fmt.Sprintf("session %s was not resumed: the agent began %s instead", turn.Session, h.session))
+func note(e runResult, st *stream, turn coordinator.Turn) string {
+	h := st.decoder.State()
+	notes := h.Remarks
+	if turn.Session != "" && h.Session != "" && !h.forked() && !strings.EqualFold(turn.Session, h.Session) {
+		notes = append(notes, fmt.Sprintf("session %s was not resumed: the agent began %s instead", turn.Session, h.Session))
 	}
 	if errors.Is(e.cause, errHung) {
 		notes = append(notes, "the agent did not end after its turn was over and was stopped")
 	}
 	if h.cut {
-		notes = append(notes, fmt.Sprintf("the answer was cut at %d MiB; the run's stdout has all of it", maxAnswer>>20))
+		notes = append(notes, fmt.Sprintf("the answer was cut at %d MiB; the run's stdout has all of it", MaxAnswer>>20))
 	}
 	if st.lines.skipped > 0 {
 		notes = append(notes, fmt.Sprintf("%d events were too long to be read", st.lines.skipped))
@@ -88,15 +88,15 @@ func note(e ended, st *stream, turn coordinator.Turn) string {
 type stream struct {
 	lines    lines
 	asides   lines // of stderr
-	decoder  decoder
+	decoder  Decoder
 	report   func(coordinator.Event)
 	patience time.Duration // see Runner.Patience
 	failing  time.Time     // since when the agent only reports errors; zero: it does not
 }
 
-func newStream(d decoder, report func(coordinator.Event)) *stream {
+func newStream(d Decoder, report func(coordinator.Event)) *stream {
 	return &stream{
-		lines: lines{line: d.line, keep: d.keep}, asides: lines{line: d.aside, keep: func([]byte) bool { return false }},
+		lines: lines{line: d.Line, keep: d.Keep}, asides: lines{line: d.Aside, keep: func([]byte) bool { return false }},
 		decoder: d, report: report,
 	}
 }
@@ -107,10 +107,10 @@ func (st *stream) aside(p []byte) { st.asides.feed(p) }
 // end takes the last line, which may lack its line end.
 func (st *stream) end() {
 	st.lines.end()
-	st.decoder.close()
+	st.decoder.Close()
 }
 
-func (st *stream) finished() bool   { return st.decoder.said().end != noTerminal }
+func (st *stream) finished() bool   { return st.decoder.State().End != NoTerminal }
 func (st *stream) began()           { st.report(coordinator.Event{Started: true}) }
 func (st *stream) progress(n int64) { st.report(coordinator.Event{Bytes: n}) }
 
@@ -123,23 +123,34 @@ func (st *stream) stuck(now time.Time) error {
 	if patience <= 0 {
 		patience = defaultPatience
 	}
-	h := st.decoder.said()
+	h := st.decoder.State()
 	switch {
-	case !h.failing:
+	case !h.Retrying:
 		st.failing = time.Time{}
 	case st.failing.IsZero():
 		st.failing = now
-	case h.offline && now.Sub(st.failing) >= patience:
+	case h.Offline && now.Sub(st.failing) >= patience:
 		return fmt.Errorf("%w: it has waited for the network for %v", errUnreachable, patience)
-	case now.Sub(st.failing) >= 2*patience && st.decoder.complaint(ended{}, now).class == state.ClassRateLimited:
+	case now.Sub(st.failing) >= 2*patience && st.decoder.Complaint(0, nil, now).Class == state.ClassRateLimited:
 		return fmt.Errorf("%w: it has reported nothing else for %v", errLimited, 2*patience)
 	}
 	return nil
 }
 
-// findSession reads the beginning of a run's output, where the session is named
+// Judge returns what a run came to by what it has left: its two outputs, which it reads into
+// d, and its exit code, which is the negative number of the signal that has ended it.
+func Judge(d Decoder, stdout, stderr []byte, exit int, now time.Time) Verdict {
+	st := newStream(d, func(coordinator.Event) {})
+	st.feed(stdout)
+	st.aside(stderr)
+	st.end()
+	end := endReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
+	return classify(runResult{started: true, stderr: stderr, end: end}, d, now)
+}
+
+// FindSession reads the beginning of a run's output, where the session is named
 // and the turn begins.
-func findSession(runDir string, newDecoder func(coordinator.Turn, func(coordinator.Event)) decoder) (session string, kept bool) {
+func FindSession(runDir string, newDecoder func(coordinator.Turn, func(coordinator.Event)) Decoder) (session string, kept bool) {
 	f, err := coordinator.OpenOutput(runDir, stdoutName)
 	if err != nil {
 		return "", false
@@ -148,7 +159,7 @@ func findSession(runDir string, newDecoder func(coordinator.Turn, func(coordinat
 	data, _ := io.ReadAll(io.LimitReader(f, 1<<20)) // what could be read is enough
 	_ = f.Close()                                   // only read from
 	st.feed(data)
-	st.decoder.close()
-	h := st.decoder.said()
-	return h.session, h.kept && h.session != ""
+	st.decoder.Close()
+	h := st.decoder.State()
+	return h.Session, h.PromptInHistory && h.Session != ""
 }

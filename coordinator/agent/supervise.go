@@ -32,14 +32,14 @@ var (
 	errHung    = errors.New("the agent did not end after its turn was over")
 )
 
-// A spec is one run as an adapter wants it.
-type spec struct {
-	turn coordinator.Turn
-	argv []string // argv[0] is the path of the program
-	env  []string
+// A Spec is one run as an adapter wants it.
+type Spec struct {
+	Turn coordinator.Turn
+	Argv []string // argv[0] is the path of the program
+	Env  []string
 
-	stdin  string // path of the standard input; "": the prompt
-	cli    bool   // the program is one of a version that may be unknown
+	Stdin  string // path of the standard input; "": the prompt
+	CLI    bool   // the program is one of a version that may be unknown
 	merged bool   // stderr goes where stdout goes
 	short  bool   // of a long stdout only the end is kept: see shorten
 
@@ -48,9 +48,9 @@ type spec struct {
 }
 
 // start is what the gate is told.
-func (s spec) start() *startCommand {
-	dir := s.turn.RunDir
-	grace := s.turn.Limits.Grace
+func (s Spec) start() *startCommand {
+	dir := s.Turn.RunDir
+	grace := s.Turn.Limits.Grace
 	if grace <= 0 {
 		grace = defaultGrace
 	}
@@ -59,7 +59,7 @@ func (s spec) start() *startCommand {
 		stderr = stdoutName
 	}
 	return &startCommand{
-		Argv: s.argv, Env: s.env, Dir: s.turn.Workspace, Stdin: or(s.stdin, s.turn.Prompt),
+		Argv: s.Argv, Env: s.Env, Dir: s.Turn.Workspace, Stdin: cmp.Or(s.Stdin, s.Turn.Prompt),
 		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderr), Lock: filepath.Join(dir, lockName),
 		Grace: grace, Cgroup: s.cgroup, Limits: s.limits,
 	}
@@ -78,7 +78,7 @@ type sink interface {
 }
 
 // An ended is how a run ended.
-type ended struct {
+type runResult struct {
 	err     error     // the run could not be begun
 	started bool      // there was an agent
 	end     endReport // of the agent, if not lost
@@ -91,23 +91,23 @@ type ended struct {
 
 // supervise carries out one run and returns when nothing of it is left. It calls
 // out from this goroutine alone and leaves none behind.
-func (r *Runner) supervise(ctx context.Context, s spec, out sink) ended {
+func (r *Runner) supervise(ctx context.Context, s Spec, out sink) runResult {
 	if ctx.Err() != nil {
-		return ended{cause: context.Cause(ctx)}
+		return runResult{cause: context.Cause(ctx)}
 	}
-	tail, err := openTail(s.turn.RunDir)
+	tail, err := openTail(s.Turn.RunDir)
 	if err != nil {
-		return ended{err: err, end: endReport{Shortage: coordinator.ShortageOf(err)}}
+		return runResult{err: err, end: endReport{Shortage: coordinator.ShortageOf(err)}}
 	}
 	defer tail.close()
 	h, err := r.begin(s)
 	if err != nil {
-		return ended{err: err, end: endReport{Shortage: cmp.Or(coordinator.ShortageOf(err), tail.gateShort())}}
+		return runResult{err: err, end: endReport{Shortage: cmp.Or(coordinator.ShortageOf(err), tail.gateShort())}}
 	}
-	w := &watch{runner: r, limits: s.turn.Limits, short: s.short, out: out, held: h, tail: tail}
+	w := &watch{runner: r, limits: s.Turn.Limits, short: s.short, out: out, held: h, tail: tail}
 	w.grace = s.start().Grace
 	w.run(ctx)
-	w.finish(ctx, s.turn.RunDir)
+	w.finish(ctx, s.Turn.RunDir)
 	if cause := context.Cause(ctx); w.ended.cause != nil && errors.Is(cause, coordinator.ErrCanceled) {
 		w.ended.cause = cause // a person's word counts, also when it came second
 	}
@@ -121,9 +121,9 @@ type watch struct {
 	grace  time.Duration
 	short  bool
 	out    sink
-	held   *held
+	held   *gateProc
 	tail   *tail
-	ended  ended
+	ended  runResult
 	done   bool // the gate has said that nothing is left
 
 	began   time.Time
@@ -150,7 +150,7 @@ func (w *watch) run(ctx context.Context) {
 				w.ended.lost = true
 				return
 			}
-			w.take(rep)
+			w.onReport(rep)
 		case <-w.stopped:
 			w.stop(context.Cause(ctx))
 		case <-w.hard:
@@ -163,7 +163,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-func (w *watch) take(rep report) {
+func (w *watch) onReport(rep report) {
 	if rep.Started > 0 {
 		w.ended.started = true
 		w.out.began()
@@ -243,7 +243,7 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 		}
 	}
 	for rep := range w.held.reports { // what a slow gate has said after all
-		w.take(rep)
+		w.onReport(rep)
 	}
 	w.ended.lost = !w.done
 	w.held.wait()

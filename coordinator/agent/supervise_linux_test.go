@@ -39,7 +39,7 @@ func TestAgentInheritsNothing(t *testing.T) {
 	if n := strings.Count(out, " -> "); n != 4 {
 		t.Errorf("%d descriptors:\n%s", n, out)
 	}
-	if !strings.Contains(out, envRunID+"="+turn.RunID) || strings.Contains(out, "HOME=") {
+	if !strings.Contains(out, EnvRunID+"="+turn.RunID) || strings.Contains(out, "HOME=") {
 		t.Errorf("environment:\n%s", out)
 	}
 }
@@ -91,14 +91,14 @@ func TestStopReasons(t *testing.T) {
 		limits       coordinator.RunLimits
 		class        state.Class
 	}{
-		{"canceled", "demo:orphan demo:hang", coordinator.ErrCanceled, coordinator.RunLimits{}, state.ClassCanceled},
-		{"canceled though over", "demo:hang-after", coordinator.ErrCanceled, coordinator.RunLimits{}, state.ClassCanceled},
-		{"timeout", "demo:hang", coordinator.ErrTimeout, coordinator.RunLimits{}, state.ClassTimeout},
-		{"deadline", "demo:hang", context.DeadlineExceeded, coordinator.RunLimits{}, state.ClassTimeout},
-		{"shutdown", "demo:hang", coordinator.ErrShutdown, coordinator.RunLimits{}, state.ClassInterrupted},
-		{"other cause", "demo:hang", cause, coordinator.RunLimits{}, state.ClassInterrupted},
-		{"idle", "demo:orphan demo:hang", nil, coordinator.RunLimits{Idle: 150 * time.Millisecond}, state.ClassStalled},
-		{"ignores term", "demo:ignore-term demo:orphan demo:hang", coordinator.ErrCanceled, coordinator.RunLimits{Grace: 100 * time.Millisecond}, state.ClassCanceled},
+		{"canceled", "do:orphan do:hang", coordinator.ErrCanceled, coordinator.RunLimits{}, state.ClassCanceled},
+		{"canceled though over", "do:hang-after", coordinator.ErrCanceled, coordinator.RunLimits{}, state.ClassCanceled},
+		{"timeout", "do:hang", coordinator.ErrTimeout, coordinator.RunLimits{}, state.ClassTimeout},
+		{"deadline", "do:hang", context.DeadlineExceeded, coordinator.RunLimits{}, state.ClassTimeout},
+		{"shutdown", "do:hang", coordinator.ErrShutdown, coordinator.RunLimits{}, state.ClassInterrupted},
+		{"other cause", "do:hang", cause, coordinator.RunLimits{}, state.ClassInterrupted},
+		{"idle", "do:orphan do:hang", nil, coordinator.RunLimits{Idle: 150 * time.Millisecond}, state.ClassStalled},
+		{"ignores term", "do:ignore-term do:orphan do:hang", coordinator.ErrCanceled, coordinator.RunLimits{Grace: 100 * time.Millisecond}, state.ClassCanceled},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
@@ -106,7 +106,7 @@ func TestStopReasons(t *testing.T) {
 			turn.Limits = c.limits
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			out := b.demo.Run(ctx, turn, func(e coordinator.Event) {
+			out := b.agent.Run(ctx, turn, func(e coordinator.Event) {
 				if c.cause != nil && (e.Text != "" || e.Session != "" && !strings.Contains(c.prompt, "after")) {
 					cancel(c.cause)
 				}
@@ -124,11 +124,11 @@ func TestCanceledWhileStopped(t *testing.T) {
 	b := newBench(t)
 	turn := b.turn("")
 	turn.Limits = coordinator.RunLimits{Idle: 100 * time.Millisecond, Grace: 300 * time.Millisecond}
-	c := b.fakeCodex(`trap 'echo "{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"no\"}}"' TERM
-		echo '{"type":"turn.started"}'; while :; do sleep 1000; done`)
+	b.agent.Program = []string{"/bin/bash", "-c", `trap 'echo "{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"no\"}}"' TERM
+		echo '{"type":"turn.started"}'; while :; do sleep 1000; done`}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	out := c.Run(ctx, turn, func(e coordinator.Event) {
+	out := b.agent.Run(ctx, turn, func(e coordinator.Event) {
 		if e.Text != "" {
 			cancel(coordinator.ErrCanceled)
 		}
@@ -147,7 +147,7 @@ func TestGateKilled(t *testing.T) {
 		t.Errorf("ended: %+v", e)
 	}
 	wantGone(t, turn)
-	if v := classify(e, codexEars(), time.Now()); v.class != state.ClassInterrupted {
+	if v := classify(e, testEars(), time.Now()); v.Class != state.ClassInterrupted {
 		t.Errorf("verdict: %+v", v)
 	}
 }
@@ -162,7 +162,7 @@ func TestNoThreadsLeft(t *testing.T) {
 		"panic: runtime error: invalid memory address or nil pointer dereference": 0,
 	} {
 		b := newBench(t)
-		b.demo.Self = []string{"/bin/sh", "-c", "echo '" + said + "' >&2; kill -ABRT $$"}
+		b.agent.Self = []string{"/bin/sh", "-c", "echo '" + said + "' >&2; kill -ABRT $$"}
 		if out, _ := b.run(t.Context(), "hello"); out.Class != state.ClassInterrupted || out.Shortage != want {
 			t.Errorf("%s: %+v", said, out)
 		}
@@ -174,7 +174,7 @@ func TestNoFilesLeft(t *testing.T) {
 	b := newBench(t)
 	self, err := os.Executable()
 	must(t, err)
-	b.demo.Self = []string{"/bin/sh", "-c", "ulimit -n 6; exec " + self + " gate"}
+	b.agent.Self = []string{"/bin/sh", "-c", "ulimit -n 6; exec " + self + " gate"}
 	out, _ := b.run(t.Context(), "hello")
 	if out.Class != state.ClassInterrupted || out.Shortage != syscall.EMFILE || !strings.Contains(out.Error, "too many open files") || len(b.log()) != 0 {
 		t.Errorf("outcome: %+v", out)

@@ -14,118 +14,6 @@ import (
 	"stint/state"
 )
 
-func TestDemoSuccess(t *testing.T) {
-	b := newBench(t)
-	turn := b.turn("Say hello\nand more")
-	var rec recorder
-	out := b.demo.Run(t.Context(), turn, rec.report)
-	if out.Class != "" || out.Result != "turn 1; you said: Say hello" || out.ExitCode != 0 || out.Note != "" {
-		t.Fatalf("outcome: %+v", out)
-	}
-	if !isUUID(out.Session) || out.Thread.InputTokens != 110 {
-		t.Errorf("session %q, usage %+v", out.Session, out.Thread)
-	}
-	if got := strings.Join(out.Env, " "); got != "PATH STINT_ATTEMPT STINT_DEMO_HOME STINT_RUN_ID STINT_TASK_ID" {
-		t.Errorf("names of the environment: %s", got)
-	}
-	var session, text string
-	var bytes int64
-	for _, e := range rec.events {
-		session, text, bytes = or(e.Session, session), or(e.Text, text), max(e.Bytes, bytes)
-	}
-	fi, err := os.Stat(filepath.Join(turn.RunDir, stdoutName))
-	must(t, err)
-	if session != out.Session || text != out.Result || bytes != fi.Size() {
-		t.Errorf("events say %q %q %d of %d", session, text, bytes, fi.Size())
-	}
-	if got, _ := b.demo.FindSession(turn.RunDir); got != out.Session {
-		t.Errorf("FindSession gives %q", got)
-	}
-	wantGone(t, turn)
-
-	next := b.turn("And now?")
-	next.Session = out.Session
-	out = b.demo.Run(t.Context(), next, rec.report)
-	if out.Result != "turn 2; earlier: Say hello; you said: And now?" || out.Session != session {
-		t.Errorf("second turn: %+v", out)
-	}
-}
-
-func TestDemoOutcomes(t *testing.T) {
-	b := newBench(t)
-	for _, c := range []struct {
-		prompt string
-		class  state.Class
-		exit   int
-		result string // part of it
-		msg    string // part of it
-	}{
-		{"demo:say=one two demo:fail", "", 0, "one two demo:fail", ""},
-		{"demo:fail", state.ClassExit, 1, "", "told to fail"},
-		{"demo:crash", state.ClassExit, 3, "", "exit code 3"},
-		{"demo:empty", state.ClassOutputMissing, 0, "", "without an answer"},
-		{"demo:429", state.ClassRateLimited, 1, "", "429"},
-		{"demo:401", state.ClassAuth, 1, "", "401"},
-		{"demo:500", state.ClassNetwork, 1, "", "high demand"},
-		{"demo:lines=2000 demo:sleep=0.01", "", 0, "turn 1", ""},
-		{"demo:sleep=soon", state.ClassExit, 1, "", "is no time"},
-		{"demo:write=../out|x", state.ClassExit, 1, "", "escapes"},
-		{"demo:write=a/b.txt|some text", "", 0, "turn 1", ""},
-	} {
-		out, turn := b.run(t.Context(), c.prompt)
-		if out.Class != c.class || out.ExitCode != c.exit || !strings.Contains(out.Result, c.result) || !strings.Contains(out.Error, c.msg) {
-			t.Errorf("%s: %+v", c.prompt, out)
-		}
-		wantGone(t, turn)
-	}
-	if data, err := os.ReadFile(filepath.Join(b.dir, "work/a/b.txt")); err != nil || string(data) != "some text\n" {
-		t.Errorf("the file that the agent wrote: %q, %v", data, err)
-	}
-}
-
-func TestDemoFirstTryOnly(t *testing.T) {
-	b := newBench(t)
-	turn := b.turn("demo:429-first=90s")
-	before := time.Now()
-	out := b.demo.Run(t.Context(), turn, func(coordinator.Event) {})
-	if out.Class != state.ClassRateLimited || out.RetryAt.Before(before.Add(85*time.Second)) {
-		t.Fatalf("first try: %+v", out)
-	}
-	again := b.turn("demo:429-first=90s")
-	again.TaskID = turn.TaskID
-	if out = b.demo.Run(t.Context(), again, func(coordinator.Event) {}); out.Class != "" {
-		t.Fatalf("second try: %+v", out)
-	}
-}
-
-func TestDemoSessionLost(t *testing.T) {
-	b := newBench(t)
-	turn := b.turn("hello")
-	turn.Session = "00000000-0000-7000-8000-000000000000"
-	if out := b.demo.Run(t.Context(), turn, func(coordinator.Event) {}); out.Class != state.ClassSessionLost {
-		t.Errorf("unknown session: %+v", out)
-	}
-	turn = b.turn("hello")
-	turn.Session = "--last"
-	if out := b.demo.Run(t.Context(), turn, func(coordinator.Event) {}); out.Class != state.ClassSessionLost || len(b.log()) != 2 {
-		t.Errorf("no session id: %+v, log %v", out, b.log())
-	}
-}
-
-func TestDemoSessionBusy(t *testing.T) {
-	b := newBench(t)
-	first, _ := b.run(t.Context(), "hello")
-	f, err := os.OpenFile(filepath.Join(b.demo.Home, "threads", first.Session+".jsonl"), os.O_RDWR, 0)
-	must(t, err)
-	mustLock(t, f)
-	turn := b.turn("more")
-	turn.Session = first.Session
-	if out := b.demo.Run(t.Context(), turn, func(coordinator.Event) {}); out.Class != state.ClassSessionBusy {
-		t.Errorf("outcome: %+v", out)
-	}
-	must(t, f.Close())
-}
-
 func TestContextEndedBefore(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -137,8 +25,8 @@ func TestContextEndedBefore(t *testing.T) {
 
 func TestHangAfterIsSuccess(t *testing.T) {
 	b := newBench(t)
-	b.demo.HangGrace = 50 * time.Millisecond
-	out, turn := b.run(t.Context(), "demo:hang-after demo:say=done")
+	b.agent.HangGrace = 50 * time.Millisecond
+	out, turn := b.run(t.Context(), "do:hang-after")
 	if out.Class != "" || out.Result != "done" || out.Note == "" {
 		t.Errorf("outcome: %+v", out)
 	}
@@ -149,7 +37,7 @@ func TestHangAfterIsSuccess(t *testing.T) {
 func TestAnotherTurn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.demo.HangGrace = time.Second
+	b.agent.HangGrace = time.Second
 	const turn = `echo '{"type":"turn.started"}'; sleep 1.5; echo '{"type":"item.completed","item":{"type":"agent_message","text":"x"}}'; echo '{"type":"turn.completed"}'; `
 	if e := b.shell(t.Context(), b.turn(""), turn+"sleep 0.1; "+turn); e.cause != nil || e.end.Exit != 0 {
 		t.Errorf("ended: %+v", e)
@@ -161,7 +49,7 @@ func TestStartupLimit(t *testing.T) {
 	turn := b.turn("")
 	turn.Limits = coordinator.RunLimits{Startup: 100 * time.Millisecond, Idle: time.Hour}
 	e := b.shell(t.Context(), turn, "sleep 100")
-	if !errors.Is(e.cause, errStartup) || classify(e, codexEars(), time.Now()).class != state.ClassStalled {
+	if !errors.Is(e.cause, errStartup) || classify(e, testEars(), time.Now()).Class != state.ClassStalled {
 		t.Errorf("ended: %+v", e)
 	}
 	wantGone(t, turn)
@@ -181,18 +69,18 @@ func TestStderrIsASignOfLife(t *testing.T) {
 
 func TestAgentCannotStart(t *testing.T) {
 	b := newBench(t)
-	run := func(argv0 string, change func(*coordinator.Turn)) verdict {
+	run := func(argv0 string, change func(*coordinator.Turn)) Verdict {
 		turn := b.turn("")
 		change(&turn)
-		s := spec{turn: turn, argv: []string{argv0}, env: nil}
-		return classify(b.demo.supervise(t.Context(), s, newStream(codexEars(), quiet)), codexEars(), time.Now())
+		s := Spec{Turn: turn, Argv: []string{argv0}, Env: nil}
+		return classify(b.agent.supervise(t.Context(), s, newStream(testEars(), quiet)), testEars(), time.Now())
 	}
 	same := func(*coordinator.Turn) {}
 	plain := filepath.Join(b.dir, "plain")
 	must(t, os.WriteFile(plain, []byte("x"), 0o600))
 	for _, c := range []struct {
 		name  string
-		got   verdict
+		got   Verdict
 		class state.Class
 		msg   string
 	}{
@@ -203,7 +91,7 @@ func TestAgentCannotStart(t *testing.T) {
 		{"no prompt", run("/bin/true", func(t *coordinator.Turn) { t.Prompt = "/no/prompt.md" }), state.ClassExit, "/no/prompt.md"},
 		{"no run directory", run("/bin/true", func(t *coordinator.Turn) { t.RunDir = "/no/run" }), state.ClassInterrupted, "/no/run"},
 	} {
-		if c.got.class != c.class || !strings.Contains(c.got.msg, c.msg) {
+		if c.got.Class != c.class || !strings.Contains(c.got.Msg, c.msg) {
 			t.Errorf("%s: %+v", c.name, c.got)
 		}
 	}
@@ -212,11 +100,10 @@ func TestAgentCannotStart(t *testing.T) {
 func TestRunDirServesTwice(t *testing.T) {
 	b := newBench(t)
 	turn := b.turn("one")
-	first := b.demo.Run(t.Context(), turn, func(coordinator.Event) {})
-	turn.Session = first.Session
-	second := b.demo.Run(t.Context(), turn, func(coordinator.Event) {})
-	if second.Class != "" || second.Result != "turn 2; earlier: one; you said: one" {
-		t.Errorf("outcome: %+v", second)
+	for range 2 {
+		if out := b.agent.Run(t.Context(), turn, quiet); out.Class != "" || out.Result != "done" {
+			t.Errorf("outcome: %+v", out)
+		}
 	}
 }
 
@@ -227,7 +114,7 @@ func (failFS) Rename(string, string) error { return errors.New("no space left on
 
 func TestNoAgentWithoutRecord(t *testing.T) {
 	b := newBench(t)
-	b.demo.FS = failFS{durable.OS}
+	b.agent.FS = failFS{durable.OS}
 	out, turn := b.run(t.Context(), "hello")
 	if out.Class != state.ClassInterrupted || !strings.Contains(out.Error, "no space left") || out.ExitCode != -1 {
 		t.Errorf("outcome: %+v", out)
@@ -240,7 +127,7 @@ func TestNoAgentWithoutRecord(t *testing.T) {
 
 func TestGateCannotStart(t *testing.T) {
 	b := newBench(t)
-	b.demo.Self = []string{"/no/such/gate"}
+	b.agent.Self = []string{"/no/such/gate"}
 	if out, _ := b.run(t.Context(), "hello"); out.Class != state.ClassInterrupted || !strings.Contains(out.Error, "gate") {
 		t.Errorf("outcome: %+v", out)
 	}
@@ -252,7 +139,7 @@ func TestLockedRun(t *testing.T) {
 	turn := b.turn("hello")
 	lock, err := takeLock(filepath.Join(turn.RunDir, lockName))
 	must(t, err)
-	out := b.demo.Run(t.Context(), turn, func(coordinator.Event) {})
+	out := b.agent.Run(t.Context(), turn, func(coordinator.Event) {})
 	must(t, lock.Close())
 	if out.Class != state.ClassInterrupted || len(b.log()) != 0 {
 		t.Errorf("outcome: %+v, log %v", out, b.log())

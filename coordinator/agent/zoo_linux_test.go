@@ -16,7 +16,7 @@ import (
 	"stint/state"
 )
 
-// An animal is one kind of hostile agent: a script for bash that speaks codex's
+// An animal is one kind of hostile agent: a script for bash that speaks the test agent's
 // events.
 type animal struct {
 	name   string
@@ -167,7 +167,7 @@ func animals(t *testing.T) []animal {
 // there.
 func newKeeper(t *testing.T) *keeper {
 	k := &keeper{t: t, b: newBench(t)}
-	k.b.demo.HangGrace = 50 * time.Millisecond
+	k.b.agent.HangGrace = 50 * time.Millisecond
 	k.visit(-1, &animal{name: "none", script: "win"})
 	return k
 }
@@ -176,24 +176,24 @@ func newKeeper(t *testing.T) *keeper {
 func (k *keeper) visit(i int, a *animal) {
 	k.t.Helper()
 	turn := k.turn()
-	demo := *k.b.demo
-	demo.NoCgroup = (i+i/len(zoo))%2 == 1 && !a.inside
+	agent := *k.b.agent
+	agent.NoCgroup = (i+i/len(zoo))%2 == 1 && !a.inside
 	cg := planCgroup(turn.RunID)
 	token := fmt.Sprintf("0.0000%d%09d", os.Getpid(), i+1)
 	script := fmt.Sprintf("T=%s; G=$PPID; RUN=%s; OUT=%s; CG=%s; %s%s", token, turn.RunDir, ownCgroup(), cg, words, a.script)
-	demo.Program = []string{"/bin/bash", "-c", script, "bash"}
+	agent.Program = []string{"/bin/bash", "-c", script, "bash"}
 	ctx, stop := context.WithCancelCause(k.t.Context())
 	defer stop(nil)
 	if a.stop {
 		time.AfterFunc(300*time.Millisecond, func() { stop(coordinator.ErrTimeout) })
 	}
-	out := demo.Run(ctx, turn, func(coordinator.Event) {})
+	out := agent.Run(ctx, turn, func(coordinator.Event) {})
 	left := k.left(turn, token, cg)
 	if out.Class != a.class || (out.Class == "") != (out.Result == "done") {
-		k.t.Errorf("%s (no cgroup: %v): %+v", a.name, demo.NoCgroup, out)
+		k.t.Errorf("%s (no cgroup: %v): %+v", a.name, agent.NoCgroup, out)
 	}
 	if left != "" {
-		k.t.Errorf("%s (no cgroup: %v) leaves: %s", a.name, demo.NoCgroup, left)
+		k.t.Errorf("%s (no cgroup: %v) leaves: %s", a.name, agent.NoCgroup, left)
 	}
 	must(k.t, os.RemoveAll(turn.RunDir))
 }

@@ -1,7 +1,8 @@
-package agent
+package claude
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,14 +12,21 @@ import (
 	"strings"
 
 	"stint/coordinator"
+	"stint/coordinator/agent"
 	"stint/ledger/durable"
 	"stint/state"
 )
 
-// A Claude runs claude -p. Its fields are set before the first Run; then it may
+var versions = agent.Versions{
+	Oldest: []int{2, 1, 299}, Newest: []int{2, 1, 330},
+	Breaks:  "it cannot be told that a prompt is only text, so stint turns off all its attachments, the lists of skills and deferred tools too",
+	Install: "npm install -g @anthropic-ai/claude-code",
+}
+
+// A Agent runs claude -p. Its fields are set before the first Run; then it may
 // be used by several goroutines at once.
-type Claude struct {
-	Runner
+type Agent struct {
+	agent.Runner
 	Bin            string   // name or path of the program; the default is "claude"
 	Model          string   // used when a turn names none; "" leaves it to claude
 	PermissionMode string   // the default is acceptEdits; "inherit" leaves it to claude's settings
@@ -26,62 +34,54 @@ type Claude struct {
 	MaxTurns       int      // 0: no bound
 }
 
-var _ coordinator.Agent = (*Claude)(nil)
+var _ coordinator.Agent = (*Agent)(nil)
 
 // Run carries out one turn; see coordinator.Agent.
-func (c *Claude) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+func (c *Agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
 	s, out := c.spec(turn)
 	if out != nil {
 		return *out
 	}
-	if err := writeClaudeInput(s.stdin, turn.Prompt); err != nil {
+	if err := writeInput(s.Stdin, turn.Prompt); err != nil {
 		return coordinator.Outcome{Class: state.ClassInterrupted, Error: err.Error(), ExitCode: -1, Shortage: coordinator.ShortageOf(err)}
 	}
-	return c.runEvents(ctx, s, newClaudeDecoder(turn, report), report)
+	return c.RunEvents(ctx, s, NewDecoder(turn, report), report)
 }
 
 // Plan says what Run would start; see coordinator.Planner.
-func (c *Claude) Plan(turn coordinator.Turn) coordinator.Plan { return planOf(c.spec(turn)) }
+func (c *Agent) Plan(turn coordinator.Turn) coordinator.Plan { return agent.PlanOf(c.spec(turn)) }
 
-// spec gives what a turn starts, or the outcome of one that cannot start.
-func (c *Claude) spec(turn coordinator.Turn) (spec, *coordinator.Outcome) {
-	if out := c.refuse(turn); out != nil {
-		return spec{}, out
+// spec returns what a turn starts, or the outcome of one that cannot start. Rules of tools
+// need no check: they go in a JSON object.
+func (c *Agent) spec(turn coordinator.Turn) (agent.Spec, *coordinator.Outcome) {
+	bin, out := agent.Begin("claude", turn, c.find, "model", cmp.Or(turn.Model, c.Model), "permission mode", c.PermissionMode)
+	if out != nil {
+		return agent.Spec{}, out
 	}
-	bin, err := c.find()
-	if err != nil {
-		return spec{}, refused(state.ClassAgentMissing, err.Error())
-	}
-	return spec{
-		turn: turn, cli: true, argv: append([]string{bin}, c.args(turn)...), env: c.agentEnv(turn, c.env(bin)...),
-		stdin: filepath.Join(turn.RunDir, claudeInput),
+	return agent.Spec{
+		Turn: turn, CLI: true, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn, c.env(bin)...),
+		Stdin: filepath.Join(turn.RunDir, inputFile),
 	}, nil
 }
 
-// FindSession gives the native session id of the run in runDir; see [Codex.FindSession].
-func (c *Claude) FindSession(runDir string) (session string, kept bool) {
-	return findSession(runDir, newClaudeDecoder)
+// FindSession returns the session of an old run; see [agent.Adapter].
+func (c *Agent) FindSession(runDir string) (session string, kept bool) {
+	return agent.FindSession(runDir, NewDecoder)
 }
 
 // ResumeCommand is what a person types to go on with a session of claude.
-func (c *Claude) ResumeCommand(session, workspace string) string {
-	return resumeCommand(workspace, or(c.Bin, "claude"), "--resume", session)
+func (c *Agent) ResumeCommand(session, workspace string) string {
+	return agent.CommandIn(workspace, cmp.Or(c.Bin, "claude"), "--resume", session)
 }
 
 // LoginCommand is what a person types to log in.
-func (c *Claude) LoginCommand() string { return quote(or(c.Bin, "claude")) + " auth login" }
+func (c *Agent) LoginCommand() string { return agent.Quote(cmp.Or(c.Bin, "claude")) + " auth login" }
 
-func (c *Claude) find() (string, error) { return lookPath(or(c.Bin, "claude"), c.Env) }
-
-// refuse checks what must not reach the command line. Rules of tools do not: they
-// go in a JSON object.
-func (c *Claude) refuse(turn coordinator.Turn) *coordinator.Outcome {
-	return refuse("claude", turn, value{"model", or(turn.Model, c.Model)}, value{"permission mode", c.PermissionMode})
-}
+func (c *Agent) find() (string, error) { return agent.LookPath(cmp.Or(c.Bin, "claude"), c.Env) }
 
 // args gives the command line of a turn without the program. The prompt comes on
 // stdin: --add-dir takes all arguments up to the next option, and would take it.
-func (c *Claude) args(turn coordinator.Turn) []string {
+func (c *Agent) args(turn coordinator.Turn) []string {
 	args := []string{"-p"}
 	if turn.Files != "" {
 		args = append(args, "--add-dir", turn.Files)
@@ -92,7 +92,7 @@ func (c *Claude) args(turn coordinator.Turn) []string {
 		// What the user's settings allow is not for it: it has no tools, and no MCP servers.
 		args = append(args, "--permission-mode", "default", "--tools", "", "--strict-mcp-config")
 	case c.PermissionMode != "inherit":
-		args = append(args, "--permission-mode", or(c.PermissionMode, "acceptEdits"))
+		args = append(args, "--permission-mode", cmp.Or(c.PermissionMode, "acceptEdits"))
 	}
 	if schema, err := durable.ReadFile(durable.OS, turn.Schema); err == nil { // claude takes the text; the prompt has it too
 		args = append(args, "--json-schema", string(bytes.TrimSpace(schema)))
@@ -100,7 +100,7 @@ func (c *Claude) args(turn coordinator.Turn) []string {
 	if len(c.AllowedTools) > 0 && !turn.ReadOnly {
 		args = append(args, "--settings", c.settings())
 	}
-	if m := or(turn.Model, c.Model); m != "" {
+	if m := cmp.Or(turn.Model, c.Model); m != "" {
 		args = append(args, "--model", m)
 	}
 	if c.MaxTurns > 0 {
@@ -117,7 +117,7 @@ func (c *Claude) args(turn coordinator.Turn) []string {
 
 // settings gives the allowed tools as settings of claude, which are added to the
 // user's own.
-func (c *Claude) settings() string {
+func (c *Agent) settings() string {
 	var s struct {
 		Permissions struct {
 			Allow []string `json:"allow"`
@@ -128,13 +128,13 @@ func (c *Claude) settings() string {
 	return string(data)
 }
 
-// claudeInput is the file in a run's directory that claude reads on stdin.
-const claudeInput = "stdin"
+// inputFile is the file in a run's directory that claude reads on stdin.
+const inputFile = "stdin"
 
-// writeClaudeInput writes a prompt as the one message of claude's stream-json input.
-// Claude reads every file that a plain prompt names with an @ and runs a command that it
+// writeInput writes a prompt as the one message of claude's stream-json input.
+// Agent reads every file that a plain prompt names with an @ and runs a command that it
 // begins with; client_composed makes it send the text as it is written.
-func writeClaudeInput(path, prompt string) error {
+func writeInput(path, prompt string) error {
 	text, err := durable.ReadFile(durable.OS, prompt)
 	if err != nil {
 		return fmt.Errorf("input for claude: %w", err)
@@ -162,22 +162,22 @@ func writeClaudeInput(path, prompt string) error {
 // claude is told to expand nothing: skills, which a run may have written, keep the @
 // of their text; and an older claude, to which client_composed means nothing, goes
 // without all that it attaches to a prompt.
-func (c *Claude) env(bin string) []string {
+func (c *Agent) env(bin string) []string {
 	env := append(unset(c.Env, "CLAUDE_CODE_MAX_RETRIES=2", "DISABLE_AUTOUPDATER=1"), "CLAUDE_CODE_DISABLE_FILE_MENTIONS=1")
-	if knownClaude.isOlder(claudeVersion(bin)) {
+	if versions.IsOlder(installedVersion(bin)) {
 		env = append(env, "CLAUDE_CODE_DISABLE_ATTACHMENTS=1")
 	}
 	return env
 }
 
-// claudeVersion returns what the files of an installed claude say of its version,
+// installedVersion returns what the files of an installed claude say of its version,
 // without starting it: npm's package, or the name of claude's own installer's file.
-func claudeVersion(bin string) string {
+func installedVersion(bin string) string {
 	target, err := filepath.EvalSymlinks(bin)
 	if err != nil {
 		return ""
 	}
-	return or(packageVersion(target, "claude-code"), filepath.Base(target))
+	return cmp.Or(agent.PackageVersion(target, "claude-code"), filepath.Base(target))
 }
 
 // unset gives the entries whose variables an environment does not have.

@@ -1,6 +1,7 @@
-package agent
+package claude
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -8,19 +9,20 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/agent"
 	"stint/state"
 )
 
-// A claudeDecoder reads the events of claude -p --output-format stream-json.
-type claudeDecoder struct {
-	heard
+// A decoder reads the events of claude -p --output-format stream-json.
+type decoder struct {
+	agent.TurnState
 	keySource string    // where claude has its API key from, as it says
-	trouble   claudeLog // the last error that claude has reported
+	trouble   complaint // the last error that claude has reported
 	resetsAt  time.Time // when the limit ends that has refused a request
 }
 
-// A claudeLog is an error in claude's own terms.
-type claudeLog struct {
+// A complaint is an error in claude's own terms.
+type complaint struct {
 	status int    // of HTTP; 0 if there was no answer
 	code   string // rate_limit, authentication_failed, ...
 	text   string
@@ -29,12 +31,12 @@ type claudeLog struct {
 	killed bool // the turn was aborted by a signal
 }
 
-func newClaudeDecoder(turn coordinator.Turn, report func(coordinator.Event)) decoder {
-	return &claudeDecoder{heard: hear(turn, report)}
+func NewDecoder(turn coordinator.Turn, report func(coordinator.Event)) agent.Decoder {
+	return &decoder{TurnState: agent.NewTurnState(turn, report)}
 }
 
-// claudeEvent has the fields of all events that matter.
-type claudeEvent struct {
+// event has the fields of all events that matter.
+type event struct {
 	Type      string `json:"type"`
 	Subtype   string `json:"subtype"`
 	SessionID string `json:"session_id"`
@@ -54,9 +56,9 @@ type claudeEvent struct {
 		} `json:"content"`
 	} `json:"message"`
 	APIErrorParams struct {
-		Limit claudeLimit `json:"rate_limit_info"`
+		Limit limit `json:"rate_limit_info"`
 	} `json:"api_error_params"`
-	Limit claudeLimit `json:"rate_limit_info"` // rate_limit_event
+	Limit limit `json:"rate_limit_info"` // rate_limit_event
 
 	// result
 	IsError    bool            `json:"is_error"`
@@ -73,19 +75,19 @@ type claudeEvent struct {
 			URL     string `json:"url"`
 		} `json:"tool_input"`
 	} `json:"permission_denials"`
-	Usage     claudeUsage                 `json:"usage"`
-	SinceLast map[string]claudeModelUsage `json:"model_usage_since_last_result"`
-	TotalCost float64                     `json:"total_cost_usd"`
+	Usage     usage                 `json:"usage"`
+	SinceLast map[string]modelUsage `json:"model_usage_since_last_result"`
+	TotalCost float64               `json:"total_cost_usd"`
 }
 
-type claudeLimit struct {
+type limit struct {
 	Status   string `json:"status"`
 	ResetsAt int64  `json:"resetsAt"` // Unix seconds
 }
 
-func (d *claudeDecoder) line(b []byte) {
-	var e claudeEvent
-	if !d.read(b, &e, &e.Type) {
+func (d *decoder) Line(b []byte) {
+	var e event
+	if !d.Read(b, &e, &e.Type) {
 		return
 	}
 	d.limit(e.Limit)
@@ -95,37 +97,37 @@ func (d *claudeDecoder) line(b []byte) {
 	case "assistant":
 		d.assistant(&e)
 	case "user", "stream_event":
-		d.getOn()
+		d.Progressed()
 	case "result":
 		d.result(&e)
 	case "rate_limit_event":
 	default:
-		d.odd(e.Type)
+		d.Unknown(e.Type)
 	}
 }
 
-func (d *claudeDecoder) system(e *claudeEvent) {
+func (d *decoder) system(e *event) {
 	switch e.Subtype {
 	case "init":
-		d.name(e.SessionID)
+		d.NameSession(e.SessionID)
 		d.keySource = e.KeySource
 		if e.Version != "" {
-			d.version = "claude " + e.Version
+			d.Version = "claude " + e.Version
 		}
-		if d.resumed {
-			d.settle()
+		if d.Resumed {
+			d.Resumable()
 		}
 	case "thinking_tokens":
-		d.getOn()
+		d.Progressed()
 	case "api_retry": // a request with the prompt was on its way
-		d.hold()
-		d.failing = true
-		d.trouble = claudeLog{status: e.ErrorStatus, code: e.Error, text: retryText(e)}
+		d.NotePrompt()
+		d.Retrying = true
+		d.trouble = complaint{status: e.ErrorStatus, code: e.Error, text: retryText(e)}
 	}
 }
 
-func retryText(e *claudeEvent) string {
-	text := "the API's answer was " + or(e.Error, "an error")
+func retryText(e *event) string {
+	text := "the API's answer was " + cmp.Or(e.Error, "an error")
 	if e.ErrorStatus != 0 {
 		text += " (" + strconv.Itoa(e.ErrorStatus) + ")"
 	}
@@ -134,32 +136,32 @@ func retryText(e *claudeEvent) string {
 
 // assistant takes a message of the model, or of claude itself in its place when
 // a request has failed.
-func (d *claudeDecoder) assistant(e *claudeEvent) {
-	d.hold()
-	d.end, d.failing = noTerminal, e.Error != ""
+func (d *decoder) assistant(e *event) {
+	d.NotePrompt()
+	d.End, d.Retrying = agent.NoTerminal, e.Error != ""
 	var text []string
 	for _, c := range e.Message.Content {
 		if c.Type == "text" {
 			text = append(text, c.Text)
 		}
 		if e.Error == "" && (c.Type == "text" || c.Type == "tool_use") {
-			d.act()
+			d.Acted()
 		}
 	}
 	said := strings.Join(text, "\n")
 	switch {
 	case e.Error != "":
 		d.limit(e.APIErrorParams.Limit)
-		d.trouble = claudeLog{status: e.APIStatus, code: e.Error, text: said}
+		d.trouble = complaint{status: e.APIStatus, code: e.Error, text: said}
 	case e.Parent == "": // else it is a sub-agent's
-		d.trouble = claudeLog{}
+		d.trouble = complaint{}
 		if strings.TrimSpace(said) != "" {
-			d.message(said)
+			d.Message(said)
 		}
 	}
 }
 
-func (d *claudeDecoder) limit(l claudeLimit) {
+func (d *decoder) limit(l limit) {
 	if l.Status == "rejected" && l.ResetsAt > 0 {
 		d.resetsAt = time.Unix(l.ResetsAt, 0)
 	}
@@ -167,39 +169,39 @@ func (d *claudeDecoder) limit(l claudeLimit) {
 
 // result takes the end of the turn. Its subtype may be "success" while is_error
 // is set.
-func (d *claudeDecoder) result(e *claudeEvent) {
+func (d *decoder) result(e *event) {
 	d.count(e)
 	if !e.IsError && e.Subtype == "success" {
-		d.act()
-		d.end = turnCompleted
+		d.Acted()
+		d.End = agent.TurnCompleted
 		switch said := string(e.Structured); {
 		case said != "" && said != "null":
-			d.message(said)
-		case e.Result != d.answer && strings.TrimSpace(e.Result) != "":
-			d.message(e.Result)
+			d.Message(said)
+		case e.Result != d.Answer && strings.TrimSpace(e.Result) != "":
+			d.Message(e.Result)
 		}
 		d.noteDenied(e)
 		return
 	}
-	d.end = turnFailed
+	d.End = agent.TurnFailed
 	said := strings.Join(append(e.Errors, e.Result), "; ")
 	said = strings.TrimSuffix(said, "; ")
 	switch {
 	case slices.ContainsFunc(e.Errors, func(s string) bool { return strings.HasPrefix(s, "No conversation found with session ID") }):
-		d.trouble = claudeLog{text: said, lost: true}
+		d.trouble = complaint{text: said, lost: true}
 	case e.Reason == "prompt_too_long" || strings.HasPrefix(e.Result, "Prompt is too long"):
-		d.trouble = claudeLog{text: said, full: true}
+		d.trouble = complaint{text: said, full: true}
 	case strings.HasPrefix(e.Reason, "aborted"):
-		d.trouble = claudeLog{text: "the turn was aborted by a signal", killed: true}
+		d.trouble = complaint{text: "the turn was aborted by a signal", killed: true}
 	case e.Reason == "api_error":
-		d.trouble = claudeLog{status: e.APIStatus, code: d.trouble.code, text: or(said, d.trouble.text)}
+		d.trouble = complaint{status: e.APIStatus, code: d.trouble.code, text: cmp.Or(said, d.trouble.text)}
 	default:
-		d.trouble = claudeLog{text: or(said, e.Subtype)}
+		d.trouble = complaint{text: cmp.Or(said, e.Subtype)}
 	}
 }
 
 // noteDenied tells of the tools that claude wanted and was not allowed to use.
-func (d *claudeDecoder) noteDenied(e *claudeEvent) {
+func (d *decoder) noteDenied(e *event) {
 	for _, den := range e.Denials {
 		if den.Tool == "" {
 			continue
@@ -208,14 +210,14 @@ func (d *claudeDecoder) noteDenied(e *claudeEvent) {
 		if program, _, _ := strings.Cut(den.Input.Command, " "); plainWord().MatchString(program) {
 			allow += `, or a rule such as "` + den.Tool + "(" + program + `:*)"`
 		}
-		d.deny(den.Tool, or(den.Input.Command, or(den.Input.Path, den.Input.URL)), "", allow)
+		d.Deny(den.Tool, cmp.Or(den.Input.Command, cmp.Or(den.Input.Path, den.Input.URL)), "", allow)
 	}
 }
 
-var plainWord = lazyRegexp(`^[A-Za-z0-9_.-]+$`)
+var plainWord = agent.LazyRegexp(`^[A-Za-z0-9_.-]+$`)
 
-// claudeUsage is the usage of the model that answers, since the last result.
-type claudeUsage struct {
+// usage is the usage of the model that answers, since the last result.
+type usage struct {
 	Input    int64 `json:"input_tokens"`
 	Creation int64 `json:"cache_creation_input_tokens"`
 	Read     int64 `json:"cache_read_input_tokens"`
@@ -225,8 +227,8 @@ type claudeUsage struct {
 	} `json:"output_tokens_details"`
 }
 
-// claudeModelUsage is the usage of one model, sub-agents included.
-type claudeModelUsage struct {
+// modelUsage is the usage of one model, sub-agents included.
+type modelUsage struct {
 	Input    int64   `json:"inputTokens"`
 	Creation int64   `json:"cacheCreationInputTokens"`
 	Read     int64   `json:"cacheReadInputTokens"`
@@ -238,57 +240,57 @@ type claudeModelUsage struct {
 
 // count adds the usage since the last result: there may be several in a run. The
 // whole cost is that of the session, and is taken only by older versions.
-func (d *claudeDecoder) count(e *claudeEvent) {
+func (d *decoder) count(e *event) {
 	if len(e.SinceLast) == 0 {
 		u := e.Usage
-		d.add(claudeModelUsage{Input: u.Input, Creation: u.Creation, Read: u.Read, Output: u.Output, Thinking: u.Details.Thinking})
+		d.add(modelUsage{Input: u.Input, Creation: u.Creation, Read: u.Read, Output: u.Output, Thinking: u.Details.Thinking})
 	}
 	for _, u := range e.SinceLast {
 		d.add(u)
 		if d.priced(u.Provider) {
-			d.usage.CostUSD += dollars(u.Cost)
+			d.Usage.CostUSD += agent.Dollars(u.Cost)
 		}
 	}
 	if e.SinceLast == nil && d.priced("") {
-		d.thread.CostUSD = dollars(e.TotalCost)
+		d.Thread.CostUSD = agent.Dollars(e.TotalCost)
 	}
 }
 
-func (d *claudeDecoder) add(u claudeModelUsage) {
-	d.usage.InputTokens += tokens(u.Input) + tokens(u.Creation) + tokens(u.Read)
-	d.usage.CachedInputTokens += tokens(u.Read)
-	d.usage.OutputTokens += tokens(u.Output)
-	d.usage.ReasoningTokens += tokens(u.Thinking)
+func (d *decoder) add(u modelUsage) {
+	d.Usage.InputTokens += agent.Tokens(u.Input) + agent.Tokens(u.Creation) + agent.Tokens(u.Read)
+	d.Usage.CachedInputTokens += agent.Tokens(u.Read)
+	d.Usage.OutputTokens += agent.Tokens(u.Output)
+	d.Usage.ReasoningTokens += agent.Tokens(u.Thinking)
 }
 
 // priced reports whether claude's prices are what is paid: they are not where a
 // subscription is used, for which claude reckons dollars too.
-func (d *claudeDecoder) priced(provider string) bool {
+func (d *decoder) priced(provider string) bool {
 	if provider != "" && provider != "firstParty" {
 		return true
 	}
 	return d.keySource != "" && d.keySource != "none" && d.keySource != "oauth"
 }
 
-// keep drops the results of tools.
-func (d *claudeDecoder) keep(head []byte) bool {
-	kind, ok := headValue(head, "type")
+// Keep drops the results of tools.
+func (d *decoder) Keep(head []byte) bool {
+	kind, ok := agent.HeadValue(head, "type")
 	return !ok || kind != "user"
 }
 
-func (d *claudeDecoder) complaint(_ ended, _ time.Time) verdict {
+func (d *decoder) Complaint(int, []byte, time.Time) agent.Verdict {
 	t := d.trouble
-	if t == (claudeLog{}) {
-		return verdict{}
+	if t == (complaint{}) {
+		return agent.Verdict{}
 	}
-	v := verdict{class: t.class(), msg: or(t.text, t.code)}
-	if v.class == state.ClassRateLimited {
-		v.retryAt = d.resetsAt
+	v := agent.Verdict{Class: t.class(), Msg: cmp.Or(t.text, t.code)}
+	if v.Class == state.ClassRateLimited {
+		v.RetryAt = d.resetsAt
 	}
 	return v
 }
 
-func (t claudeLog) class() state.Class {
+func (t complaint) class() state.Class {
 	switch {
 	case t.lost:
 		return state.ClassSessionLost
@@ -302,7 +304,7 @@ func (t claudeLog) class() state.Class {
 		return state.ClassRateLimited
 	case "authentication_failed":
 		if t.status != 0 {
-			return statusClass(t.status) // claude says this of a 403 too
+			return agent.StatusClass(t.status) // claude says this of a 403 too
 		}
 		return state.ClassAuth
 	case "billing_error", "oauth_org_not_allowed", "account_on_hold", "verification_required", "cloud_credential_error":
@@ -314,5 +316,5 @@ func (t claudeLog) class() state.Class {
 			return state.ClassNetwork
 		}
 	}
-	return statusClass(t.status)
+	return agent.StatusClass(t.status)
 }

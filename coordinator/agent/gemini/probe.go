@@ -1,4 +1,4 @@
-package agent
+package gemini
 
 import (
 	"context"
@@ -6,26 +6,32 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"stint/coordinator/agent"
 )
 
 // Probe looks whether gemini is installed and has credentials. It starts gemini
 // only where its version stands in no package.json, because that takes a second
 // and more; ctx bounds it.
-func (g *Gemini) Probe(ctx context.Context) Probe { return probe(ctx, g, knownGemini.install) }
+func (g *Agent) Probe(ctx context.Context) agent.Probe { return g.questions().Probe(ctx) }
+
+func (g *Agent) questions() agent.Questions {
+	return agent.Questions{Find: g.find, Version: g.version, Login: g.login, Tested: versions}
+}
 
 // version reads the package that the program is from, or asks the program.
-func (g *Gemini) version(ctx context.Context, path string) (string, error) {
+func (g *Agent) version(ctx context.Context, path string) (string, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		if v := packageVersion(target, "gemini-cli"); v != "" {
+		if v := agent.PackageVersion(target, "gemini-cli"); v != "" {
 			return v, nil
 		}
 	}
-	return g.Runner.version(ctx, path)
+	return g.Runner.Version(ctx, path)
 }
 
 // login finds out as gemini does: the method that is chosen in the settings, or
 // else the one that the environment names.
-func (g *Gemini) login(context.Context, string) (ok bool, detail, fix string) {
+func (g *Agent) login(context.Context, string) (ok bool, detail, fix string) {
 	method, err := g.method()
 	if err != nil {
 		return false, err.Error(), ""
@@ -45,7 +51,7 @@ func (g *Gemini) login(context.Context, string) (ok bool, detail, fix string) {
 		return false, "not logged in with Google, as its settings ask for", "gemini"
 	case "gateway":
 		return false, "GOOGLE_GEMINI_BASE_URL is set and no method of login is chosen: gemini ends with \"Invalid auth method selected\"",
-			"set security.auth.selectedType to \"gemini-api-key\" in " + quote(g.settingsPath())
+			"set security.auth.selectedType to \"gemini-api-key\" in " + agent.Quote(g.settingsPath())
 	case "":
 		return false, "no API key and no login", g.LoginCommand()
 	}
@@ -53,7 +59,7 @@ func (g *Gemini) login(context.Context, string) (ok bool, detail, fix string) {
 }
 
 // needs checks that variables are set, in the environment or in gemini's .env.
-func (g *Gemini) needs(what string, names ...string) (ok bool, detail, fix string) {
+func (g *Agent) needs(what string, names ...string) (ok bool, detail, fix string) {
 	for _, name := range names {
 		if !g.has(name) {
 			return false, what + " needs " + name + " in the environment", "export " + name + "=..."
@@ -62,8 +68,8 @@ func (g *Gemini) needs(what string, names ...string) (ok bool, detail, fix strin
 	return true, strings.Join(names, " and ") + " set", ""
 }
 
-func (g *Gemini) has(name string) bool {
-	if lookupEnv(g.Env, name) != "" {
+func (g *Agent) has(name string) bool {
+	if agent.LookupEnv(g.Env, name) != "" {
 		return true
 	}
 	data, err := os.ReadFile(filepath.Join(g.home(), ".env"))
@@ -80,7 +86,7 @@ func (g *Gemini) has(name string) bool {
 }
 
 // method is the way of logging in that gemini will take, "" if there is none.
-func (g *Gemini) method() (string, error) {
+func (g *Agent) method() (string, error) {
 	settings, err := g.settings()
 	if err != nil {
 		return "", fmt.Errorf("gemini's settings: %w", err)
@@ -89,32 +95,32 @@ func (g *Gemini) method() (string, error) {
 		return m, nil
 	}
 	switch {
-	case lookupEnv(g.Env, "GOOGLE_GENAI_USE_GCA") == "true":
+	case agent.LookupEnv(g.Env, "GOOGLE_GENAI_USE_GCA") == "true":
 		return "oauth-personal", nil
-	case lookupEnv(g.Env, "GOOGLE_GENAI_USE_VERTEXAI") == "true":
+	case agent.LookupEnv(g.Env, "GOOGLE_GENAI_USE_VERTEXAI") == "true":
 		return "vertex-ai", nil
-	case lookupEnv(g.Env, "GOOGLE_GEMINI_BASE_URL") != "":
+	case agent.LookupEnv(g.Env, "GOOGLE_GEMINI_BASE_URL") != "":
 		return "gateway", nil
 	case g.has("GEMINI_API_KEY"):
 		return "gemini-api-key", nil
-	case lookupEnv(g.Env, "CLOUD_SHELL") == "true" || lookupEnv(g.Env, "GEMINI_CLI_USE_COMPUTE_ADC") == "true":
+	case agent.LookupEnv(g.Env, "CLOUD_SHELL") == "true" || agent.LookupEnv(g.Env, "GEMINI_CLI_USE_COMPUTE_ADC") == "true":
 		return "compute-default-credentials", nil
 	}
 	return "", nil
 }
 
 // home is where gemini keeps its settings and sessions.
-func (g *Gemini) home() string {
-	home := lookupEnv(g.Env, "GEMINI_CLI_HOME")
+func (g *Agent) home() string {
+	home := agent.LookupEnv(g.Env, "GEMINI_CLI_HOME")
 	if home == "" {
-		home = lookupEnv(g.Env, "HOME")
+		home = agent.LookupEnv(g.Env, "HOME")
 	}
 	return filepath.Join(home, ".gemini")
 }
 
-func (g *Gemini) settingsPath() string { return filepath.Join(g.home(), "settings.json") }
+func (g *Agent) settingsPath() string { return filepath.Join(g.home(), "settings.json") }
 
-func (g *Gemini) settings() (map[string]any, error) { return readSettings(g.settingsPath()) }
+func (g *Agent) settings() (map[string]any, error) { return readSettings(g.settingsPath()) }
 
 // at gives the value at a path of keys, nil if there is none.
 func at(settings map[string]any, path ...string) any {
@@ -130,15 +136,15 @@ func at(settings map[string]any, path ...string) any {
 }
 
 // Examine looks closer than Probe; see [Codex.Examine].
-func (g *Gemini) Examine(ctx context.Context) []Problem {
-	path, found := examine(ctx, g, knownGemini)
+func (g *Agent) Examine(ctx context.Context) []agent.Problem {
+	path, found := g.questions().Examine(ctx)
 	if path == "" {
 		return found
 	}
-	if err := writable(g.home()); err != nil {
-		found = append(found, Problem{
+	if err := agent.Writable(g.home()); err != nil {
+		found = append(found, agent.Problem{
 			Text: fmt.Sprintf("gemini cannot write its home, and then hangs without a word: %v", err),
-			Fix:  "chmod u+rwx " + quote(g.home()), Fatal: true,
+			Fix:  "chmod u+rwx " + agent.Quote(g.home()), Fatal: true,
 		})
 	}
 	return append(found, g.settingsProblems()...)
@@ -147,14 +153,14 @@ func (g *Gemini) Examine(ctx context.Context) []Problem {
 // settingsProblems tells of settings with which gemini deletes sessions that are
 // still used, or tries for minutes before it says that something is wrong. Stint's
 // own defaults help only where gemini reads them, and only in stint's runs.
-func (g *Gemini) settingsProblems() (found []Problem) {
+func (g *Agent) settingsProblems() (found []agent.Problem) {
 	defaults, err := readSettings(g.defaultsPath())
 	if err != nil {
-		found = append(found, Problem{Text: fmt.Sprintf("the machine's defaults for gemini cannot be read: %v", err)})
+		found = append(found, agent.Problem{Text: fmt.Sprintf("the machine's defaults for gemini cannot be read: %v", err)})
 	}
 	settings, err := g.settings()
 	if err != nil {
-		return append(found, Problem{Text: fmt.Sprintf("gemini's settings cannot be read: %v", err), Fatal: true})
+		return append(found, agent.Problem{Text: fmt.Sprintf("gemini's settings cannot be read: %v", err), Fatal: true})
 	}
 	set := func(key ...string) any {
 		if v := at(settings, key...); v != nil {
@@ -163,13 +169,13 @@ func (g *Gemini) settingsProblems() (found []Problem) {
 		return at(defaults, key...)
 	}
 	if set("general", "sessionRetention", "enabled") != false {
-		found = append(found, Problem{
+		found = append(found, agent.Problem{
 			Text: "gemini's session retention is on: it deletes sessions that stint may have to resume",
 			Fix:  `set "general": {"sessionRetention": {"enabled": false}} in ` + g.settingsPath(),
 		})
 	}
 	if set("general", "maxAttempts") == nil && !rootOwned(filepath.Dir(g.home())) {
-		found = append(found, Problem{
+		found = append(found, agent.Problem{
 			Text: "gemini tries for minutes before it tells of a limit or an error, and takes stint's defaults only from root",
 			Fix:  `set "general": {"maxAttempts": 3} in ` + g.settingsPath(),
 		})

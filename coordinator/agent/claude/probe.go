@@ -1,24 +1,30 @@
-package agent
+package claude
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+
+	"stint/coordinator/agent"
 )
 
 // Probe looks whether claude is installed and logged in. It starts claude twice,
 // offline, and takes some 250 ms; ctx bounds it.
-func (c *Claude) Probe(ctx context.Context) Probe { return probe(ctx, c, knownClaude.install) }
+func (c *Agent) Probe(ctx context.Context) agent.Probe { return c.questions().Probe(ctx) }
 
-func (c *Claude) login(ctx context.Context, path string) (ok bool, detail, fix string) {
+func (c *Agent) questions() agent.Questions {
+	return agent.Questions{Find: c.find, Version: c.Version, Login: c.login, Tested: versions}
+}
+
+func (c *Agent) login(ctx context.Context, path string) (ok bool, detail, fix string) {
 	ok, detail = c.credentials(ctx, path)
 	return ok, detail, c.LoginCommand()
 }
 
 // credentials asks claude itself, which knows of keys, logins, helpers and clouds.
-func (c *Claude) credentials(ctx context.Context, path string) (ok bool, detail string) {
-	out, err := c.output(ctx, path, "auth", "status", "--json")
+func (c *Agent) credentials(ctx context.Context, path string) (ok bool, detail string) {
+	out, err := c.Output(ctx, path, "auth", "status", "--json")
 	var status struct {
 		LoggedIn bool   `json:"loggedIn"`
 		Method   string `json:"authMethod"`
@@ -27,7 +33,7 @@ func (c *Claude) credentials(ctx context.Context, path string) (ok bool, detail 
 	}
 	if json.Unmarshal(firstObject(out), &status) != nil || status.Method == "" {
 		if err == nil {
-			err = fmt.Errorf("unexpected answer %q", lastLine(out))
+			err = fmt.Errorf("unexpected answer %q", agent.LastLine(out))
 		}
 		return false, fmt.Sprintf("%s auth status: %v", path, err)
 	}
@@ -54,24 +60,24 @@ func firstObject(out []byte) []byte {
 }
 
 // Examine looks closer than Probe; see [Codex.Examine].
-func (c *Claude) Examine(ctx context.Context) []Problem {
-	path, found := examine(ctx, c, knownClaude)
+func (c *Agent) Examine(ctx context.Context) []agent.Problem {
+	path, found := c.questions().Examine(ctx)
 	if path == "" {
 		return found
 	}
-	if err := writable(c.home()); err != nil {
-		found = append(found, Problem{
+	if err := agent.Writable(c.home()); err != nil {
+		found = append(found, agent.Problem{
 			Text: fmt.Sprintf("claude cannot write its home, and then silently saves no session, so that none can be resumed: %v", err),
-			Fix:  "chmod u+rwx " + quote(c.home()),
+			Fix:  "chmod u+rwx " + agent.Quote(c.home()),
 		})
 	}
 	return found
 }
 
 // home is where claude keeps its settings and sessions.
-func (c *Claude) home() string {
-	if dir := lookupEnv(c.Env, "CLAUDE_CONFIG_DIR"); dir != "" {
+func (c *Agent) home() string {
+	if dir := agent.LookupEnv(c.Env, "CLAUDE_CONFIG_DIR"); dir != "" {
 		return dir
 	}
-	return filepath.Join(lookupEnv(c.Env, "HOME"), ".claude")
+	return filepath.Join(agent.LookupEnv(c.Env, "HOME"), ".claude")
 }

@@ -1,4 +1,4 @@
-package agent
+package agenttest_test
 
 import (
 	"context"
@@ -11,81 +11,58 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/agent/claude"
+	"stint/coordinator/agent/codex"
+	"stint/coordinator/agent/gemini"
 	"stint/state"
 )
 
-// missing skips a test for want of something, which must not happen in CI.
-func missing(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
+// TestMain lets the test binary be the gate and an MCP server.
+func TestMain(m *testing.M) {
+	agenttest.Main(m, map[string]func() int{"mcp-server": func() int { mcpServer(os.Args[2]); return 0 }})
 }
+
+var must, quiet = agenttest.Must, agenttest.Quiet
 
 // A real is the adapter of an installed CLI with a provider of ours.
-type real interface {
-	coordinator.Agent
-	Probe(ctx context.Context) Probe
-	Examine(ctx context.Context) []Problem
-	FindSession(runDir string) (session string, kept bool)
-}
-
-// realHome makes the home of a real CLI. It lies below the package, because codex
-// dislikes one below the temp directory.
-func realHome(t *testing.T) string {
-	t.Helper()
-	home, err := os.MkdirTemp("testdata", "home-")
-	must(t, err)
-	home, err = filepath.Abs(home)
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(home)) })
-	return home
-}
-
-// rootDir makes a directory that only root can change, as all above it.
-func rootDir(t *testing.T) string {
-	t.Helper()
-	if dir := realHome(t); rootOwned(dir) {
-		return dir
-	}
-	home, err := os.UserHomeDir()
-	must(t, err)
-	dir, err := os.MkdirTemp(home, "stint-test-")
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	if !rootOwned(dir) {
-		missing(t, dir+" can be changed by others than root")
-	}
-	return dir
+type real struct {
+	agent.Adapter
+	runner   *agent.Runner // of the adapter
+	home     string
+	settings string // its file of settings
 }
 
 func realBin(t *testing.T, name string) string {
 	t.Helper()
 	bin, err := exec.LookPath(name)
 	if err != nil {
-		missing(t, name+" is not installed")
+		agenttest.Missing(t, name+" is not installed")
 	}
 	return bin
 }
 
 // realAgent gives the adapter of an installed CLI.
-func realAgent(t *testing.T, b *bench, name string) (real, *fakeProvider) {
+func realAgent(t *testing.T, b *agenttest.Bench, name string) (real, *fakeProvider) {
 	t.Helper()
-	bin, home, server := realBin(t, name), realHome(t), startProvider(t)
-	env := append(b.demo.Env, "HOME="+home, "LANG=C.UTF-8", "TMPDIR="+t.TempDir()) // gemini leaves reports of its errors there
+	bin, home, server := realBin(t, name), agenttest.Home(t), startProvider(t)
+	env := append(b.Runner.Env, "HOME="+home, "LANG=C.UTF-8", "TMPDIR="+t.TempDir()) // gemini leaves reports of its errors there
 	switch name {
 	case "claude":
 		env = append(env, "ANTHROPIC_BASE_URL="+server.URL, "ANTHROPIC_API_KEY=sk-ant-x", "CLAUDE_CONFIG_DIR="+home,
 			"DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "CLAUDE_CODE_MAX_RETRIES=1")
-		return &Claude{Bin: bin, Runner: Runner{Env: env}}, server
+		a := &claude.Agent{Bin: bin, Runner: agent.Runner{Env: env}}
+		return real{a, &a.Runner, home, filepath.Join(home, "settings.json")}, server
 	case "gemini":
 		must(t, os.Mkdir(filepath.Join(home, ".gemini"), 0o700))
 		settings := `{"security":{"auth":{"selectedType":"gemini-api-key"}}, // a comment
 			"general":{"enableAutoUpdate":false,"enableAutoUpdateNotification":false,"maxAttempts":1},"telemetry":{"enabled":false},"privacy":{"usageStatisticsEnabled":false}}`
-		must(t, os.WriteFile(filepath.Join(home, ".gemini", "settings.json"), []byte(settings), 0o600))
+		path := filepath.Join(home, ".gemini", "settings.json")
+		must(t, os.WriteFile(path, []byte(settings), 0o600))
 		env = append(env, "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL="+server.URL, "GEMINI_CLI_HOME="+home)
-		return &Gemini{Bin: bin, Model: "gemini-2.5-flash", Runner: Runner{Env: env}}, server
+		a := &gemini.Agent{Bin: bin, Model: "gemini-2.5-flash", Runner: agent.Runner{Env: env}}
+		return real{a, &a.Runner, home, path}, server
 	}
 	config := fmt.Sprintf(`model = "gpt-5.5"
 model_provider = "fake"
@@ -100,33 +77,35 @@ stream_max_retries = 0
 [analytics]
 enabled = false
 `, server.URL+"/v1")
-	must(t, os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600))
+	path := filepath.Join(home, "config.toml")
+	must(t, os.WriteFile(path, []byte(config), 0o600))
 	env = append(env, "CODEX_HOME="+home, "FAKE_KEY=x")
-	return &Codex{Bin: bin, Runner: Runner{Env: env}}, server
+	a := &codex.Agent{Bin: bin, Runner: agent.Runner{Env: env}}
+	return real{a, &a.Runner, home, path}, server
 }
 
 var realNames = []string{"codex", "claude", "gemini"}
 
 // runReal carries out a turn of a real CLI.
-func runReal(t *testing.T, b *bench, c real, session, prompt string) (coordinator.Outcome, coordinator.Turn) {
+func runReal(t *testing.T, b *agenttest.Bench, c real, session, prompt string) (coordinator.Outcome, coordinator.Turn) {
 	t.Helper()
-	turn := b.turn(prompt)
+	turn := b.Turn(prompt)
 	turn.Session = session
 	out := c.Run(t.Context(), turn, quiet)
-	wantGone(t, turn)
+	agenttest.WantGone(t, turn)
 	return out, turn
 }
 
 func TestRealTurns(t *testing.T) {
 	for _, name := range realNames {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := agenttest.NewBench(t)
 			c, _ := realAgent(t, b, name)
 			if p := c.Probe(t.Context()); !p.Found || !p.LoggedIn || p.Version == "" || p.Fix != "" {
 				t.Errorf("probe: %+v", p)
 			}
 			first, turn := runReal(t, b, c, "", "hello alpha")
-			if first.Class != "" || first.Result != "hello alpha" || !isUUID(first.Session) || first.Kept {
+			if first.Class != "" || first.Result != "hello alpha" || !agent.IsUUID(first.Session) || first.Kept {
 				t.Fatalf("first turn: %+v\n%s", first, readAll(turn))
 			}
 			if in := first.Usage.InputTokens + first.Thread.InputTokens; in != 110 {
@@ -153,7 +132,7 @@ func TestRealErrors(t *testing.T) {
 	}
 	for _, name := range realNames {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := agenttest.NewBench(t)
 			c, p := realAgent(t, b, name)
 			for prompt, class := range classes {
 				p.asked.Store(0)
@@ -175,7 +154,7 @@ func TestRealErrors(t *testing.T) {
 func TestRealKept(t *testing.T) {
 	for _, name := range realNames {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := agenttest.NewBench(t)
 			c, p := realAgent(t, b, name)
 			p.retry.Store(7200)
 			first, _ := runReal(t, b, c, "", "begin")
@@ -200,12 +179,10 @@ func TestRealKept(t *testing.T) {
 func TestRealUnreachable(t *testing.T) {
 	for _, name := range realNames {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := agenttest.NewBench(t)
 			c, p := realAgent(t, b, name)
 			p.Close()
-			if codex, ok := c.(*Codex); ok {
-				codex.Patience = time.Second
-			}
+			c.runner.Patience = time.Second
 			if out, turn := runReal(t, b, c, "", "hello"); out.Class != state.ClassNetwork {
 				t.Errorf("%+v\n%s", out, readAll(turn))
 			}
@@ -218,22 +195,15 @@ func TestRealUnreachable(t *testing.T) {
 func TestRealSleepsForALimit(t *testing.T) {
 	for _, name := range []string{"codex", "gemini"} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := agenttest.NewBench(t)
 			c, p := realAgent(t, b, name)
 			p.retry.Store(3600)
-			switch c := c.(type) {
-			case *Codex:
-				c.Patience = 100 * time.Millisecond
-				config := filepath.Join(c.home(), "config.toml")
-				text, err := os.ReadFile(config)
-				must(t, err)
-				must(t, os.WriteFile(config, []byte(strings.ReplaceAll(string(text), "stream_max_retries = 0\n", "")), 0o600))
-			case *Gemini:
-				c.Patience = 100 * time.Millisecond
-				text, err := os.ReadFile(c.settingsPath())
-				must(t, err)
-				must(t, os.WriteFile(c.settingsPath(), []byte(strings.ReplaceAll(string(text), `,"maxAttempts":1`, "")), 0o600))
-				p.retry.Store(0) // gemini gives up when it is told to wait for long
+			c.runner.Patience = 100 * time.Millisecond
+			text, err := os.ReadFile(c.settings)
+			must(t, err)
+			must(t, os.WriteFile(c.settings, []byte(strings.NewReplacer("stream_max_retries = 0\n", "", `,"maxAttempts":1`, "").Replace(string(text))), 0o600))
+			if name == "gemini" {
+				p.retry.Store(0) // it gives up when it is told to wait for long
 			}
 			out, turn := runReal(t, b, c, "", "fail 429")
 			if out.Class != state.ClassRateLimited || !strings.Contains(out.Error, "429") || (out.Session == "") != (name == "gemini") || out.Kept == (name == "gemini") {
@@ -246,32 +216,31 @@ func TestRealSleepsForALimit(t *testing.T) {
 // Where gemini reads them, stint's defaults shorten its retries, and the user's
 // own settings win over them.
 func TestRealGeminiDefaults(t *testing.T) {
-	b := newBench(t)
+	b := agenttest.NewBench(t)
 	c, p := realAgent(t, b, "gemini")
-	g := c.(*Gemini)
-	b.dir = rootDir(t)
+	b.Dir = agenttest.RootDir(t)
 	ask := func(want int64) {
 		t.Helper()
 		p.asked.Store(0)
-		out, turn := runReal(t, b, g, "", "fail 503")
+		out, turn := runReal(t, b, c, "", "fail 503")
 		if n := p.asked.Load(); out.Class != state.ClassNetwork || n != want {
 			t.Errorf("%d requests: %+v\n%s", n, out, readAll(turn))
 		}
 	}
 	settings := func(attempts string) {
-		must(t, os.WriteFile(g.settingsPath(), []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"}},"general":{`+attempts+`"enableAutoUpdate":false}}`), 0o600))
+		must(t, os.WriteFile(c.settings, []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"}},"general":{`+attempts+`"enableAutoUpdate":false}}`), 0o600))
 	}
 	settings(`"maxAttempts":1,`)
 	ask(1)
 	settings("")
-	ask(geminiAttempts)
+	ask(3)
 }
 
 // Examine finds nothing wrong with the real ones but gemini's defaults.
 func TestRealExamine(t *testing.T) {
 	for _, name := range realNames {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := agenttest.NewBench(t)
 			c, _ := realAgent(t, b, name)
 			for _, found := range c.Examine(t.Context()) {
 				if name != "gemini" || !strings.Contains(found.Fix, `"general"`) {
@@ -285,30 +254,30 @@ func TestRealExamine(t *testing.T) {
 func TestRealCanceled(t *testing.T) {
 	for _, name := range realNames {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := agenttest.NewBench(t)
 			c, p := realAgent(t, b, name)
 			first, _ := runReal(t, b, c, "", "begin")
 			p.asked.Store(0)
-			turn := b.turn("hang")
+			turn := b.Turn("hang")
 			turn.Session = first.Session
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			done := make(chan coordinator.Outcome, 1)
 			go func() { done <- c.Run(ctx, turn, quiet) }()
-			eventually(t, "a request", func() bool { return p.asked.Load() > 0 })
+			<-p.begun
 			cancel(coordinator.ErrCanceled)
 			out := <-done
 			if out.Class != state.ClassCanceled || out.Session != first.Session {
 				t.Errorf("outcome: %+v\n%s", out, readAll(turn))
 			}
-			wantGone(t, turn)
+			agenttest.WantGone(t, turn)
 		})
 	}
 }
 
 func readAll(turn coordinator.Turn) string {
 	var all strings.Builder
-	for _, name := range []string{stdoutName, stderrName} {
+	for _, name := range []string{"stdout", "stderr"} {
 		data, err := os.ReadFile(filepath.Join(turn.RunDir, name))
 		fmt.Fprintf(&all, "%s (%v):\n%s\n", name, err, data)
 	}

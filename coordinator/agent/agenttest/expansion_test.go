@@ -1,8 +1,9 @@
-package agent
+package agenttest_test
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"stint/coordinator"
+	"stint/coordinator/agent/agenttest"
 	"stint/memory"
 	"stint/prompt"
 )
@@ -124,7 +126,7 @@ var wholePrompts = map[string][]string{
 type sender struct {
 	t        *testing.T
 	name     string
-	b        *bench
+	b        *agenttest.Bench
 	cli      real
 	provider *fakeProvider
 	home     string
@@ -135,11 +137,11 @@ type sender struct {
 // newSender makes a home and a workspace with secrets and with what a run may have
 // planted for the next one.
 func newSender(t *testing.T, name string) *sender {
-	s := &sender{t: t, name: name, b: newBench(t)}
+	s := &sender{t: t, name: name, b: agenttest.NewBench(t)}
 	s.cli, s.provider = realAgent(t, s.b, name)
 	s.provider.deaf = true
 	env := s.env()
-	s.home = lookupEnv(*env, "HOME")
+	s.home = s.cli.home
 	*env = append(*env, "SECRET=canary-env.")
 	for i := range len(hostileKinds) * len(hostilePositions) {
 		n := strconv.Itoa(i)
@@ -166,26 +168,17 @@ func (s *sender) write(path, text string) {
 	must(s.t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-func (s *sender) workspace() string { return filepath.Join(s.b.dir, "work") }
+func (s *sender) workspace() string { return filepath.Join(s.b.Dir, "work") }
 
 // env is the environment of the CLI.
-func (s *sender) env() *[]string {
-	switch c := s.cli.(type) {
-	case *Claude:
-		return &c.Env
-	case *Gemini:
-		return &c.Env
-	default:
-		return &c.(*Codex).Env
-	}
-}
+func (s *sender) env() *[]string { return &s.cli.runner.Env }
 
 // send carries out a turn with this whole prompt and returns what its first request had
 // beside it: it must be there once, byte for byte as in prompt.md.
 func (s *sender) send(text string) (rest []string) {
 	s.t.Helper()
-	turn := s.b.turn("")
-	if e, ok := s.cli.(coordinator.PromptEscaper); ok {
+	turn := s.b.Turn("")
+	if e, ok := s.cli.Adapter.(coordinator.PromptEscaper); ok {
 		text = e.EscapePrompt(text)
 	}
 	must(s.t, os.WriteFile(turn.Prompt, []byte(text), 0o600))
@@ -272,7 +265,7 @@ func modelTexts(t *testing.T, body []byte) (texts []string) {
 // STINT_TEST_EXPANSIONS is how many of the 200 texts, from all kinds, are sent alone too, as
 // a whole prompt and in each place; then each place also has prompts of its own.
 func TestPromise6TextIsText(t *testing.T) {
-	alone, err := strconv.Atoi(or(os.Getenv("STINT_TEST_EXPANSIONS"), "0"))
+	alone, err := strconv.Atoi(cmp.Or(os.Getenv("STINT_TEST_EXPANSIONS"), "0"))
 	must(t, err)
 	for _, name := range realNames {
 		t.Run(name, func(t *testing.T) {
@@ -287,7 +280,7 @@ func TestPromise6TextIsText(t *testing.T) {
 				for _, place := range places {
 					hostilePlaces[place](&in, list)
 				}
-				in.Message = or(in.Message, "hello")
+				in.Message = cmp.Or(in.Message, "hello")
 				s.check(where, prompt.Build(in), texts)
 				runs++
 			}
@@ -346,10 +339,10 @@ func TestRealResources(t *testing.T) {
 	for _, name := range []string{"claude", "gemini"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &sender{t: t, name: name, b: newBench(t)}
+			s := &sender{t: t, name: name, b: agenttest.NewBench(t)}
 			s.cli, s.provider = realAgent(t, s.b, name)
 			s.provider.deaf = true
-			home := lookupEnv(*s.env(), "HOME")
+			home := s.cli.home
 			server := fmt.Sprintf(`"mcpServers":{"planted":{"command":%q,"args":["mcp-server",%q]}}`, os.Args[0], filepath.Join(home, "started"))
 			if name == "claude" {
 				s.write(filepath.Join(home, ".claude.json"), "{"+server+"}")
@@ -363,7 +356,7 @@ func TestRealResources(t *testing.T) {
 			if strings.Contains(s.body, "canary") {
 				t.Errorf("the model got also %q", rest)
 			}
-			if err := exists(filepath.Join(home, "started")); err != nil {
+			if _, err := os.Lstat(filepath.Join(home, "started")); err != nil {
 				t.Errorf("there was no server: %v", err)
 			}
 		})
@@ -406,7 +399,7 @@ func mcpServer(started string) {
 func TestRealClaudeSkill(t *testing.T) {
 	s := newSender(t, "claude")
 	s.provider.skill = "shown"
-	turn := s.b.turn("go")
+	turn := s.b.Turn("go")
 	out := s.cli.Run(t.Context(), turn, quiet)
 	bodies := s.provider.take()
 	if out.Class != "" || len(bodies) != 2 {

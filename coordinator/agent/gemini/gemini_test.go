@@ -1,31 +1,37 @@
-package agent
+package gemini
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/coordinator/agent/agenttest"
 	"stint/state"
 )
 
+func TestMain(m *testing.M) { agenttest.Main(m, nil) }
+
+var must, quiet = agenttest.Must, agenttest.Quiet
+
+const someUUID = agenttest.UUID
+
 func TestGeminiArgs(t *testing.T) {
 	for _, c := range []struct {
-		gemini Gemini
+		gemini Agent
 		turn   coordinator.Turn
 		want   string
 	}{
-		{Gemini{}, coordinator.Turn{}, "--skip-trust --output-format stream-json --approval-mode auto_edit"},
-		{Gemini{}, coordinator.Turn{Session: someUUID}, "--skip-trust --output-format stream-json --approval-mode auto_edit --resume UUID"},
-		{Gemini{ApprovalMode: "inherit", Model: "pro"}, coordinator.Turn{}, "--skip-trust --output-format stream-json --model pro"},
-		{Gemini{ApprovalMode: "plan", Model: "pro"}, coordinator.Turn{Model: "flash"}, "--skip-trust --output-format stream-json --approval-mode plan --model flash"},
-		{Gemini{}, coordinator.Turn{Files: "/runs/r/files"}, "--skip-trust --include-directories /runs/r/files --output-format stream-json --approval-mode auto_edit"},
-		{Gemini{ApprovalMode: "yolo"}, coordinator.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "--skip-trust --output-format stream-json --approval-mode default"},
+		{Agent{}, coordinator.Turn{}, "--skip-trust --output-format stream-json --approval-mode auto_edit"},
+		{Agent{}, coordinator.Turn{Session: someUUID}, "--skip-trust --output-format stream-json --approval-mode auto_edit --resume UUID"},
+		{Agent{ApprovalMode: "inherit", Model: "pro"}, coordinator.Turn{}, "--skip-trust --output-format stream-json --model pro"},
+		{Agent{ApprovalMode: "plan", Model: "pro"}, coordinator.Turn{Model: "flash"}, "--skip-trust --output-format stream-json --approval-mode plan --model flash"},
+		{Agent{}, coordinator.Turn{Files: "/runs/r/files"}, "--skip-trust --include-directories /runs/r/files --output-format stream-json --approval-mode auto_edit"},
+		{Agent{ApprovalMode: "yolo"}, coordinator.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "--skip-trust --output-format stream-json --approval-mode default"},
 	} {
 		got := strings.ReplaceAll(strings.Join(c.gemini.args(c.turn), " "), someUUID, "UUID")
 		if got != c.want {
@@ -40,11 +46,11 @@ func TestGeminiEscapePrompt(t *testing.T) {
 	for _, text := range []string{
 		"", "hello", "see @a, \\@b, \\\\@c and ana@example.com", "@", "@@\\@", "/exit", "/exit @x", "//x", "\n/x", "a\r\n@\x00é",
 	} {
-		got := (&Gemini{}).EscapePrompt(text)
+		got := (&Agent{}).EscapePrompt(text)
 		if at.MatchString(got) || strings.HasPrefix(got, "/") {
 			t.Errorf("%q gives %q", text, got)
 		}
-		back := strings.ReplaceAll(strings.TrimPrefix(got, geminiEscapes), `\@`, "@")
+		back := strings.ReplaceAll(strings.TrimPrefix(got, escapeNote), `\@`, "@")
 		if back != text && back != "\n"+text || !strings.ContainsAny(text, "@/") && got != text {
 			t.Errorf("%q gives %q and back %q", text, got, back)
 		}
@@ -52,9 +58,9 @@ func TestGeminiEscapePrompt(t *testing.T) {
 }
 
 func TestGeminiPromptOnStdin(t *testing.T) {
-	b := newBench(t)
-	g := &Gemini{Runner: b.demo.Runner}
-	g.Bin = b.fakeProgram("gemini", `echo "$GEMINI_CLI_NO_RELAUNCH $@" >args; cat >prompt; cat <<'END'
+	b := agenttest.NewBench(t)
+	g := &Agent{Runner: b.Runner}
+	g.Bin = b.Program("gemini", `echo "$GEMINI_CLI_NO_RELAUNCH $@" >args; cat >prompt; cat <<'END'
 {"type":"init","session_id":"`+someUUID+`"}
 {"type":"message","role":"assistant","content":"let me","delta":true}
 {"type":"message","role":"assistant","content":" see","delta":true}
@@ -65,7 +71,7 @@ func TestGeminiPromptOnStdin(t *testing.T) {
 {"type":"error","severity":"warning","message":"Something odd"}
 {"type":"result","status":"success","stats":{"total_tokens":10,"input_tokens":6,"output_tokens":3,"cached":2}}
 END`)
-	turn := b.turn("--yolo; $(rm -rf /)")
+	turn := b.Turn("--yolo; $(rm -rf /)")
 	var texts []string
 	out := g.Run(t.Context(), turn, func(e coordinator.Event) {
 		if e.Text != "" {
@@ -93,72 +99,12 @@ END`)
 	}
 }
 
-// The rows of the table that no recording of gemini has.
-func TestGeminiClasses(t *testing.T) {
-	fail := func(msg string) string {
-		text, err := json.Marshal(msg)
-		must(t, err)
-		return `{"type":"result","status":"error","error":{"type":"unknown","message":` + string(text) + `}}`
-	}
-	const badKey = `[API Error: {"error":{"code":400,"status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]`
-	good, bare := `{"type":"result","status":"success"}`, `{"type":"result","status":"error"}`
-	said := `{"type":"message","role":"assistant","content":"[API Error: fetch failed] 429"}`
-	for i, c := range []struct {
-		lines []string
-		exit  int
-		class state.Class
-	}{
-		{[]string{said, good}, 0, ""},
-		{[]string{said, good}, 173, state.ClassExit},
-		{[]string{good}, 0, state.ClassOutputMissing},
-		{[]string{said}, 0, state.ClassExit},
-		{[]string{said, fail("x")}, 0, state.ClassExit},
-		{[]string{fail("x")}, 173, state.ClassRateLimited},
-		{[]string{fail("x")}, 147, state.ClassExit},
-		{[]string{fail("[API Error: You exceeded your current quota, please check your plan and billing details.]")}, 173, state.ClassAuth},
-		{[]string{fail("[API Error: You exceeded your current quota, please check your plan and billing details. Please retry in 34.5s.]")}, 173, state.ClassRateLimited},
-		{[]string{fail("[API Error: please check your plan and billing details. * Quota exceeded for metric: requests, limit: 250]")}, 173, state.ClassRateLimited},
-		{[]string{fail("x")}, 144, state.ClassExit},
-		{[]string{fail(badKey)}, 144, state.ClassAuth},
-		{[]string{fail(`[API Error: {"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."}}]`)}, 144, state.ClassContextFull},
-		{[]string{fail("x")}, 247, state.ClassNetwork},
-		{[]string{fail("x")}, 152, state.ClassNetwork},
-		{[]string{fail("x")}, 53, state.ClassExit},
-		{[]string{fail("x")}, 41, state.ClassAuth},
-		{[]string{fail("[API Error: terminated]")}, 1, state.ClassNetwork},
-		{[]string{fail("[API Error: exception TypeError: fetch failed sending request]")}, 1, state.ClassNetwork},
-		{[]string{fail(`[API Error: {"error":{"code":429}}]`)}, -1, state.ClassRateLimited},
-		{[]string{fail("your prompt says: terminated")}, 1, state.ClassExit},
-		{[]string{`{"type":"result","status":"error","error":"only text"}`}, 1, state.ClassExit},
-		{[]string{`{"type":"error","message":"Maximum session turns exceeded"}`}, 53, state.ClassExit},
-		{[]string{`{"type":"error","message":"Maximum session turns exceeded"}`, bare}, 0, state.ClassExit},
-		{[]string{`{"type":"error","severity":"error","message":"Model stream ended without a finish reason."}`, bare}, 0, state.ClassNetwork},
-		{[]string{`{"type":"error","severity":"error","message":"The model response was blocked due to safety settings."}`, bare}, 0, state.ClassExit},
-		{[]string{bare}, 0, state.ClassExit},
-	} {
-		if _, v := play("gemini", c.exit, c.lines...); v.class != c.class || v.msg == "" && v.class != "" {
-			t.Errorf("row %d: %+v, want %q", i, v, c.class)
-		}
-	}
-	for msg, want := range map[string]time.Duration{
-		"[API Error: x\nSuggested retry after 60s.]":  time.Minute,
-		"[API Error: Please retry in 34.5s. y]":       34500 * time.Millisecond,
-		"[API Error: Please retry in 250ms.]":         250 * time.Millisecond,
-		"[API Error: You have exhausted your quota.]": 0,
-	} {
-		at := geminiVerdict(msg, 173, testNow).retryAt
-		if got := at.Sub(testNow); got != want && (want != 0 || !at.IsZero()) {
-			t.Errorf("%q: %v", msg, got)
-		}
-	}
-}
-
 // An agent that cannot fork a session resumes it, and tells when it went astray.
 func TestGeminiDoesNotFork(t *testing.T) {
-	b := newBench(t)
-	g := &Gemini{Runner: b.demo.Runner}
-	g.Bin = b.fakeProgram("gemini", `echo "$@" >args; cat >/dev/null; echo '{"type":"init","session_id":"`+someUUID+`"}'; echo '{"type":"message","role":"assistant","content":"x"}'; echo '{"type":"result","status":"success"}'`)
-	turn := b.turn("p")
+	b := agenttest.NewBench(t)
+	g := &Agent{Runner: b.Runner}
+	g.Bin = b.Program("gemini", `echo "$@" >args; cat >/dev/null; echo '{"type":"init","session_id":"`+someUUID+`"}'; echo '{"type":"message","role":"assistant","content":"x"}'; echo '{"type":"result","status":"success"}'`)
+	turn := b.Turn("p")
 	turn.Session, turn.Fork = "01a1fbfd-004f-7b52-a66b-d51066fa7873", true
 	out := g.Run(t.Context(), turn, quiet)
 	args, err := os.ReadFile(filepath.Join(turn.Workspace, "args"))
@@ -168,40 +114,16 @@ func TestGeminiDoesNotFork(t *testing.T) {
 	}
 }
 
-// When gemini's history has the prompt of a turn, and its session is one that can
-// be resumed.
-func TestGeminiKept(t *testing.T) {
-	begin := `{"type":"init","session_id":"` + someUUID + `"}`
-	said := `{"type":"message","role":"assistant","content":"hm"}`
-	tool := `{"type":"tool_use","tool_name":"x"}`
-	fail := `{"type":"result","status":"error","error":{"message":"x"}}`
-	for i, c := range []struct {
-		lines         []string
-		session, kept bool
-	}{
-		{[]string{begin}, false, false},
-		{[]string{begin, fail}, false, false},
-		{[]string{begin, said, fail}, false, false},
-		{[]string{begin, said}, true, true}, // killed
-		{[]string{begin, tool}, true, true},
-		{[]string{begin, tool, said, fail}, true, true},
-	} {
-		if h, _ := play("gemini", 1, c.lines...); h.kept != c.kept || (h.session != "") != c.session {
-			t.Errorf("row %d: session %q, kept %v", i, h.session, h.kept)
-		}
-	}
-}
-
 func TestGeminiProbe(t *testing.T) {
-	b := newBench(t)
-	home := filepath.Join(b.dir, "home")
+	b := agenttest.NewBench(t)
+	home := filepath.Join(b.Dir, "home")
 	must(t, os.MkdirAll(filepath.Join(home, ".gemini"), 0o700))
-	g := &Gemini{Runner: b.demo.Runner, Bin: b.fakeProgram("gemini", "echo 0.61.0")}
-	base := slices.Concat(g.Env, []string{"GEMINI_CLI_HOME=" + home, envGeminiDefaults + "=" + filepath.Join(b.dir, "none")})
+	g := &Agent{Runner: b.Runner, Bin: b.Program("gemini", "echo 0.61.0")}
+	base := slices.Concat(g.Env, []string{"GEMINI_CLI_HOME=" + home, envDefaults + "=" + filepath.Join(b.Dir, "none")})
 	write := func(name, text string) {
 		must(t, os.WriteFile(filepath.Join(home, ".gemini", name), []byte(text), 0o600))
 	}
-	probe := func(extra ...string) Probe {
+	probe := func(extra ...string) agent.Probe {
 		g.Env = slices.Concat(base, extra)
 		return g.Probe(t.Context())
 	}
@@ -240,7 +162,7 @@ func TestGeminiProbe(t *testing.T) {
 	if p, found := probe(), g.Examine(t.Context()); p.LoggedIn || !strings.Contains(p.Detail, "settings") || len(found) != 1 || !found[0].Fatal {
 		t.Errorf("broken settings: %+v, %+v", p, found)
 	}
-	g.Bin = b.fakeProgram("gemini", "echo 0.9.3")
+	g.Bin = b.Program("gemini", "echo 0.9.3")
 	if found := g.Examine(t.Context()); len(found) != 2 || !strings.Contains(found[0].Text, "older than 0.50.0") {
 		t.Errorf("old version: %+v", found)
 	}
@@ -259,7 +181,7 @@ func TestGeminiVersion(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"name":"@google/gemini-cli","version":"0.61.0"}`), 0o600))
 	link := filepath.Join(dir, "gemini")
 	must(t, os.Symlink(bin, link))
-	if v, err := (&Gemini{}).version(t.Context(), link); err != nil || v != "0.61.0" {
+	if v, err := (&Agent{}).version(t.Context(), link); err != nil || v != "0.61.0" {
 		t.Errorf("%q, %v", v, err)
 	}
 }
@@ -267,15 +189,15 @@ func TestGeminiVersion(t *testing.T) {
 // What the machine has as defaults stays, and ours are added to it. They are not
 // written where gemini would refuse to read them.
 func TestGeminiDefaults(t *testing.T) {
-	dir := rootDir(t)
+	dir := agenttest.RootDir(t)
 	machine := filepath.Join(dir, "machine.json")
-	g := &Gemini{Runner: Runner{Env: []string{envGeminiDefaults + "=" + machine}}}
+	g := &Agent{Runner: agent.Runner{Env: []string{envDefaults + "=" + machine}}}
 	ours := func(dir string) map[string]any {
 		t.Helper()
 		must(t, g.writeDefaults(dir))
-		path := filepath.Join(dir, geminiDefaults)
+		path := filepath.Join(dir, defaultsFile)
 		env := g.env(dir)
-		if told := lookupEnv(env, envGeminiDefaults) == path; told != (exists(path) == nil) {
+		if told := agent.LookupEnv(env, envDefaults) == path; told != (exists(path) == nil) {
 			t.Errorf("%q, and a file: %v", env, !told)
 		}
 		if exists(path) != nil {
@@ -326,41 +248,12 @@ func TestBlankComments(t *testing.T) {
 	}
 }
 
-// Which of gemini's failed tools it was denied.
-func TestGeminiDenials(t *testing.T) {
-	use := func(tool, params string) string {
-		return `{"type":"tool_use","tool_name":"` + tool + `","tool_id":"1","parameters":` + params + `}`
-	}
-	fail := func(kind, msg string) string {
-		return `{"type":"tool_result","tool_id":"1","status":"error","output":"x","error":{"type":"` + kind + `","message":"` + msg + `"}}`
-	}
-	for _, c := range []struct{ use, result, want string }{
-		{use("run_shell_command", `{"command":"ls"}`), fail("tool_not_registered", "Tool not found"), `run_shell_command "ls" was denied: gemini is not offered this tool; to allow it: gemini_approval_mode = "yolo" and allow_dangerous = true`},
-		{use("write_file", `{"file_path":"x.txt"}`), fail("tool_not_registered", "Tool not found"), `write_file "x.txt" was denied: gemini is not offered this tool; to allow it: gemini_approval_mode = "auto_edit"`},
-		{use("replace", `{"file_path":"x.txt"}`), fail("policy_violation", "You are in Plan Mode"), `replace "x.txt" was denied: You are in Plan Mode; to allow it: gemini_approval_mode = "auto_edit"`},
-		{use("write_file", `{"file_path":"/etc/x"}`), fail("invalid_tool_params", "Path not in workspace: Attempted path"), `write_file "/etc/x" was denied: Path not in workspace: Attempted path; to allow it: a workspace (-C) that has this path`},
-		{use("write_file", `{"file_path":"x"}`), fail("invalid_tool_params", "content is missing"), ""},
-		{use("run_shell_comand", `{"command":"ls"}`), fail("tool_not_registered", "Tool not found"), ""}, // the model's own invention
-		{use("run_shell_command", `{"command":"ls"}`), `{"type":"tool_result","tool_id":"1","status":"success","output":"policy_violation"}`, ""},
-		{use("run_shell_command", `{"command":"ls"}`), fail("shell_execute_error", "exit 1"), ""},
-	} {
-		h, _ := play("gemini", 0, c.use, c.result)
-		got := ""
-		for _, f := range h.denied {
-			got += f.Message
-		}
-		if got != c.want {
-			t.Errorf("%s\nwant %s", got, c.want)
-		}
-	}
-}
-
 // TestGeminiUnset: what a .env file says of gemini is empty for it, but its keys, and what
 // the user passes; what is for the workspace's own programs is left to them.
 func TestGeminiUnset(t *testing.T) {
-	b := newBench(t)
-	g := &Gemini{Runner: Runner{Env: []string{"HOME=" + b.dir, "GEMINI_MODEL=mine"}}}
-	dir := filepath.Join(b.dir, "shop")
+	b := agenttest.NewBench(t)
+	g := &Agent{Runner: agent.Runner{Env: []string{"HOME=" + b.Dir, "GEMINI_MODEL=mine"}}}
+	dir := filepath.Join(b.Dir, "shop")
 	must(t, os.MkdirAll(filepath.Join(dir, ".gemini"), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, ".env"), []byte("DATABASE_URL=x\nhttps_proxy=p\nNODE_TLS_REJECT_UNAUTHORIZED=0\nNODE_ENV=test\nGEMINI_MODEL=y\nGEMINI_API_KEY=k\n export GOOGLE_GEMINI_BASE_URL = z\n"), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, ".gemini", ".env"), []byte("GEMINI_SYSTEM_MD: /x"), 0o600))
@@ -374,5 +267,30 @@ func TestGeminiUnset(t *testing.T) {
 	must(t, os.Truncate(filepath.Join(dir, ".env"), 1<<20+1))
 	if _, err := g.unset(dir); err == nil {
 		t.Error("a file that is too large to be looked at")
+	}
+}
+
+// No text becomes an option.
+func TestPromise6NoTextBecomesAnOption(t *testing.T) {
+	b := agenttest.NewBench(t)
+	of := func(a Agent) *Agent { a.Runner = b.Runner; return &a }
+	agenttest.CheckRefusals(t, b, []agenttest.Refusal{
+		{Agent: of(Agent{}), Turn: coordinator.Turn{Session: "latest"}, Class: state.ClassSessionLost},
+		{Agent: of(Agent{}), Turn: coordinator.Turn{Model: "-y"}, Class: state.ClassExit},
+		{Agent: of(Agent{ApprovalMode: "--yolo"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassExit},
+		{Agent: of(Agent{Bin: "/no/such/gemini"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
+	})
+}
+
+func TestPlan(t *testing.T) {
+	b := agenttest.NewBench(t)
+	bin := b.Program("gemini", `[ "$1" = --version ] || touch started`)
+	agenttest.CheckPlan(t, b, &Agent{Runner: b.Runner, Bin: bin})
+}
+
+func TestCommands(t *testing.T) {
+	a := &Agent{Bin: "/opt/my gemini"}
+	if got := a.ResumeCommand(someUUID, ""); got != "'/opt/my gemini' --resume "+someUUID || a.LoginCommand() != "export GEMINI_API_KEY=..." {
+		t.Errorf("%s; %s", got, a.LoginCommand())
 	}
 }

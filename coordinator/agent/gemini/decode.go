@@ -1,38 +1,40 @@
-package agent
+package gemini
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/agent"
 	"stint/state"
 )
 
-// A geminiDecoder reads the events of gemini --output-format stream-json.
+// A decoder reads the events of gemini --output-format stream-json.
 //
 // When the first request of a turn fails, gemini takes the prompt back out of its
 // history, and a session that was new is gone. After a tool was called it keeps
 // both, and so it does when it is killed while the model speaks.
-type geminiDecoder struct {
-	heard
+type decoder struct {
+	agent.TurnState
 	spoke   bool            // the model has begun to answer
 	text    strings.Builder // the pieces of the message that is being said
 	warning string          // the last error event
 	retry   string          // the last error on stderr, after which gemini tries again
 	failure string          // message of the result
-	uses    map[string]geminiUse
+	uses    map[string]toolUse
 }
 
-// A geminiUse is a call of a tool.
-type geminiUse struct{ tool, on string }
+// A toolUse is a call of a tool.
+type toolUse struct{ tool, on string }
 
-func newGeminiDecoder(turn coordinator.Turn, report func(coordinator.Event)) decoder {
-	return &geminiDecoder{heard: hear(turn, report), uses: map[string]geminiUse{}}
+func NewDecoder(turn coordinator.Turn, report func(coordinator.Event)) agent.Decoder {
+	return &decoder{TurnState: agent.NewTurnState(turn, report), uses: map[string]toolUse{}}
 }
 
-// geminiEvent has the fields of all events that matter.
-type geminiEvent struct {
+// event has the fields of all events that matter.
+type event struct {
 	Type      string          `json:"type"`
 	SessionID string          `json:"session_id"`
 	Role      string          `json:"role"`
@@ -54,26 +56,26 @@ type geminiEvent struct {
 	} `json:"stats"`
 }
 
-func (d *geminiDecoder) line(b []byte) {
-	var e geminiEvent
-	if !d.read(b, &e, &e.Type) {
+func (d *decoder) Line(b []byte) {
+	var e event
+	if !d.Read(b, &e, &e.Type) {
 		return
 	}
 	switch e.Type {
 	case "init":
-		d.name(e.SessionID)
-		if d.resumed {
-			d.settle()
+		d.NameSession(e.SessionID)
+		if d.Resumed {
+			d.Resumable()
 		}
 	case "message":
 		if e.Role == "assistant" {
-			d.getOn()
+			d.Progressed()
 			d.spoke = true
 			d.piece(e.Content)
 		}
 	case "tool_use", "tool_result":
-		d.getOn()
-		d.hold()
+		d.Progressed()
+		d.NotePrompt()
 		d.flush()
 		d.use(&e)
 	case "error":
@@ -81,15 +83,15 @@ func (d *geminiDecoder) line(b []byte) {
 	case "result":
 		d.result(&e)
 	default:
-		d.odd(e.Type)
+		d.Unknown(e.Type)
 	}
 }
 
 // use remembers a call of a tool until its result, and tells of one that was denied. A
 // tool that is not offered is denied if gemini has it in another mode.
-func (d *geminiDecoder) use(e *geminiEvent) {
+func (d *decoder) use(e *event) {
 	if e.Type == "tool_use" {
-		d.uses[e.ToolID] = geminiUse{e.Tool, or(e.Params.Command, e.Params.Path)}
+		d.uses[e.ToolID] = toolUse{e.Tool, cmp.Or(e.Params.Command, e.Params.Path)}
 		return
 	}
 	var failed struct{ Type, Message string }
@@ -103,62 +105,62 @@ func (d *geminiDecoder) use(e *geminiEvent) {
 	switch {
 	case allow == "":
 	case failed.Type == "tool_not_registered":
-		d.deny(u.tool, u.on, "gemini is not offered this tool", allow)
+		d.Deny(u.tool, u.on, "gemini is not offered this tool", allow)
 	case failed.Type == "policy_violation":
-		d.deny(u.tool, u.on, failed.Message, allow)
+		d.Deny(u.tool, u.on, failed.Message, allow)
 	case strings.HasPrefix(failed.Message, "Path not in workspace"):
-		d.deny(u.tool, u.on, failed.Message, "a workspace (-C) that has this path")
+		d.Deny(u.tool, u.on, failed.Message, "a workspace (-C) that has this path")
 	}
 }
 
-// aside takes a line of stderr, where alone gemini tells that it tries a request again.
-func (d *geminiDecoder) aside(b []byte) {
-	if geminiRetry().Match(b) {
-		d.failing, d.retry = true, cutText(strings.TrimSpace(string(b)), maxError)
+// Aside takes a line of stderr, where alone gemini tells that it tries a request again.
+func (d *decoder) Aside(b []byte) {
+	if retryLine().Match(b) {
+		d.Retrying, d.retry = true, agent.CutText(strings.TrimSpace(string(b)), agent.MaxError)
 	}
 }
 
-// close looks at a stream that was cut off.
-func (d *geminiDecoder) close() {
-	if d.spoke && d.end == noTerminal {
-		d.hold()
+// Close looks at a stream that was cut off.
+func (d *decoder) Close() {
+	if d.spoke && d.End == agent.NoTerminal {
+		d.NotePrompt()
 	}
 }
 
 // piece adds to the message that is being said, up to one byte more than is kept.
-func (d *geminiDecoder) piece(text string) {
-	room := maxAnswer + 1 - d.text.Len()
+func (d *decoder) piece(text string) {
+	room := agent.MaxAnswer + 1 - d.text.Len()
 	d.text.WriteString(text[:min(room, len(text))])
 }
 
 // flush ends a message.
-func (d *geminiDecoder) flush() {
+func (d *decoder) flush() {
 	if text := d.text.String(); strings.TrimSpace(text) != "" {
-		d.message(text)
+		d.Message(text)
 	}
 	d.text.Reset()
 }
 
-func (d *geminiDecoder) result(e *geminiEvent) {
+func (d *decoder) result(e *event) {
 	d.flush()
-	in, out := tokens(e.Stats.Input), tokens(e.Stats.Output)
-	thoughts := max(tokens(e.Stats.Total)-in-out, 0) // what is neither
-	d.usage = state.Usage{
-		InputTokens: in, CachedInputTokens: tokens(e.Stats.Cached), OutputTokens: out + thoughts, ReasoningTokens: thoughts,
+	in, out := agent.Tokens(e.Stats.Input), agent.Tokens(e.Stats.Output)
+	thoughts := max(agent.Tokens(e.Stats.Total)-in-out, 0) // what is neither
+	d.Usage = state.Usage{
+		InputTokens: in, CachedInputTokens: agent.Tokens(e.Stats.Cached), OutputTokens: out + thoughts, ReasoningTokens: thoughts,
 	}
 	if e.Status == "success" {
-		d.end = turnCompleted
-		d.settle()
+		d.End = agent.TurnCompleted
+		d.Resumable()
 		if d.warning != "" {
-			d.remarks = append(d.remarks, d.warning)
+			d.Remarks = append(d.Remarks, d.warning)
 		}
 		return
 	}
-	d.end, d.failure = turnFailed, geminiMessage(e.Error)
+	d.End, d.failure = agent.TurnFailed, errorText(e.Error)
 }
 
-// geminiMessage gives the text of an error of gemini: an object with a message.
-func geminiMessage(data json.RawMessage) string {
+// errorText gives the text of an error of gemini: an object with a message.
+func errorText(data json.RawMessage) string {
 	var e struct {
 		Message string `json:"message"`
 	}
@@ -168,24 +170,24 @@ func geminiMessage(data json.RawMessage) string {
 	return e.Message
 }
 
-// keep drops what tools were given and what they gave.
-func (d *geminiDecoder) keep(head []byte) bool {
-	kind, ok := headValue(head, "type")
+// Keep drops what tools were given and what they gave.
+func (d *decoder) Keep(head []byte) bool {
+	kind, ok := agent.HeadValue(head, "type")
 	return !ok || kind != "tool_result"
 }
 
-func (d *geminiDecoder) complaint(e ended, now time.Time) verdict {
+func (d *decoder) Complaint(exit int, stderr []byte, now time.Time) agent.Verdict {
 	switch {
-	case d.end == turnFailed && d.failure == "" && d.warning != "":
-		return geminiUnfinished(geminiVerdict(d.warning, e.end.Exit, now))
-	case d.end == turnFailed:
-		return geminiVerdict(or(d.failure, "the turn failed without a message"), e.end.Exit, now)
-	case d.failing:
-		return geminiRetryVerdict(d.retry, now)
+	case d.End == agent.TurnFailed && d.failure == "" && d.warning != "":
+		return unfinishedVerdict(failureVerdict(d.warning, exit, now))
+	case d.End == agent.TurnFailed:
+		return failureVerdict(cmp.Or(d.failure, "the turn failed without a message"), exit, now)
+	case d.Retrying:
+		return retryVerdict(d.retry, now)
 	case d.warning != "":
-		return verdict{class: state.ClassExit, msg: d.warning}
-	case d.events == 0 && e.end.Exit != 0:
-		return geminiSilent(e)
+		return agent.Verdict{Class: state.ClassExit, Msg: d.warning}
+	case d.Events == 0 && exit != 0:
+		return silentVerdict(exit, stderr)
 	}
-	return verdict{}
+	return agent.Verdict{}
 }

@@ -1,20 +1,24 @@
-package agent
+package codex
 
-import "strings"
+import (
+	"strings"
+
+	"stint/coordinator/agent"
+)
 
 // What codex's sandbox denies shows in how a command fails: by the errors that the kernel
 // gives for it, in the last lines that the command has printed.
 var (
-	deniedWrite   = lazyRegexp(`(?i)[:\]] (read-only file system|operation not permitted)\b`)
-	deniedNetwork = lazyRegexp(`(?i)\b(network is unreachable|could not resolve host|unable to resolve host|temporary failure (?:in name resolution|resolving)|` +
+	deniedWrite   = agent.LazyRegexp(`(?i)[:\]] (read-only file system|operation not permitted)\b`)
+	deniedNetwork = agent.LazyRegexp(`(?i)\b(network is unreachable|could not resolve host|unable to resolve host|temporary failure (?:in name resolution|resolving)|` +
 		`name or service not known|EAI_AGAIN|couldn't connect to server)\b`)
-	deniedSetup = lazyRegexp(`(?m)^(bwrap: .*)$`)
-	shellCall   = lazyRegexp(`(?s)^\S+ -l?c (['"])(.*)['"]$`) // as codex shows its commands
+	deniedSetup = agent.LazyRegexp(`(?m)^(bwrap: .*)$`)
+	shellCall   = agent.LazyRegexp(`(?s)^\S+ -l?c (['"])(.*)['"]$`) // as codex shows its commands
 )
 
 // noteDenied tells of a command or a change that failed because of the sandbox. Without
 // one it was something else.
-func (d *codexDecoder) noteDenied(e *codexEvent) {
+func (d *decoder) noteDenied(e *event) {
 	if d.sandbox == "danger-full-access" {
 		return
 	}
@@ -22,7 +26,7 @@ func (d *codexDecoder) noteDenied(e *codexEvent) {
 	if m := shellCall().FindStringSubmatch(command); m != nil {
 		command = m[2]
 	}
-	find := func(re pattern) (what string) {
+	find := func(re agent.Pattern) (what string) {
 		if m := re().FindStringSubmatch(out); m != nil {
 			what = m[1]
 		}
@@ -34,19 +38,19 @@ func (d *codexDecoder) noteDenied(e *codexEvent) {
 		for i, c := range e.Item.Changes {
 			paths[i] = c.Path
 		}
-		d.deny("apply_patch", strings.Join(paths, " "), "", d.allowWrites())
+		d.Deny("apply_patch", strings.Join(paths, " "), "", d.allowWrites())
 	case e.Item.Type != "command_execution":
 	case setup != "":
-		d.deny("shell", command, "its sandbox cannot be set up: "+setup, "see stint doctor")
+		d.Deny("shell", command, "its sandbox cannot be set up: "+setup, "see stint doctor")
 	case write != "" || e.Item.Status == "declined":
-		d.deny("shell", command, write, d.allowWrites())
+		d.Deny("shell", command, write, d.allowWrites())
 	case network != "":
-		d.deny("shell", command, network, "network_access = true below [sandbox_workspace_write] in codex's config.toml")
+		d.Deny("shell", command, network, "network_access = true below [sandbox_workspace_write] in codex's config.toml")
 	}
 }
 
 // allowWrites names the setting that lets codex write where it was not allowed to.
-func (d *codexDecoder) allowWrites() string {
+func (d *decoder) allowWrites() string {
 	switch d.sandbox {
 	case "read-only":
 		return `codex_sandbox = "workspace-write"`

@@ -1,4 +1,4 @@
-package agent
+package demo
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"stint/coordinator/agent"
 	"stint/ledger/durable"
 )
 
@@ -62,7 +63,7 @@ func (d *demo) do(w directive) (*ending, error) {
 	case "lines":
 		return nil, d.printLines(w.value)
 	case "usage":
-		d.turnUse = demoUsage{}
+		d.turnUse = tokenCount{}
 		_, err := fmt.Sscanf(w.value, "%d/%d", &d.turnUse.Input, &d.turnUse.Output)
 		return nil, err
 	case "say":
@@ -123,9 +124,9 @@ func (d *demo) trouble(w directive) (*ending, error) {
 // again reports whether that happened to this task before, and notes that it
 // happens now.
 func (d *demo) again(name string) (bool, error) {
-	task := d.env(envTaskID)
+	task := d.env(agent.EnvTaskID)
 	if task == "" {
-		return d.env(envAttempt) > "1", nil
+		return d.env(agent.EnvAttempt) > "1", nil
 	}
 	dir := filepath.Join(d.home, "first")
 	if err := durable.MkdirAll(durable.OS, dir); err != nil {

@@ -1,4 +1,4 @@
-package agent
+package gemini
 
 import (
 	"bytes"
@@ -13,22 +13,23 @@ import (
 	"slices"
 	"syscall"
 
+	"stint/coordinator/agent"
 	"stint/ledger/durable"
 )
 
 const (
-	envGeminiDefaults = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"
-	envGeminiSystem   = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
-	geminiDefaults    = "gemini-defaults.json"
-	geminiAttempts    = 3 // of a request: the default of 10 takes minutes
+	envDefaults  = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"
+	envSystem    = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
+	defaultsFile = "gemini-defaults.json"
+	maxAttempts  = 3 // of a request: the default of 10 takes minutes
 )
 
 // env gives what keeps gemini in one process, which then listens to signals, and
 // our defaults for its settings.
-func (g *Gemini) env(runDir string) []string {
+func (g *Agent) env(runDir string) []string {
 	env := []string{"GEMINI_CLI_NO_RELAUNCH=true"}
 	if g.defaults(runDir) != nil {
-		env = append(env, envGeminiDefaults+"="+filepath.Join(runDir, geminiDefaults))
+		env = append(env, envDefaults+"="+filepath.Join(runDir, defaultsFile))
 	}
 	return env
 }
@@ -44,8 +45,8 @@ var untrusted = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJE
 // the home, as empty ones, which gemini leaves so: a run may have written them, and some of
 // them have gemini send another file, or to another server. Other variables there are for
 // the programs of the workspace.
-func (g *Gemini) unset(dir string) (env []string, err error) {
-	home, _ := filepath.EvalSymlinks(lookupEnv(g.Env, "HOME"))
+func (g *Agent) unset(dir string) (env []string, err error) {
+	home, _ := filepath.EvalSymlinks(agent.LookupEnv(g.Env, "HOME"))
 	dir, _ = filepath.EvalSymlinks(dir) // where gemini finds itself; if there is no such place, it does not start
 	for last := ""; dir != home && dir != last; last, dir = dir, filepath.Dir(dir) {
 		for _, file := range []string{filepath.Join(dir, ".gemini", ".env"), filepath.Join(dir, ".env")} {
@@ -59,7 +60,7 @@ func (g *Gemini) unset(dir string) (env []string, err error) {
 			text, _ := os.ReadFile(file) // what we may not read, gemini may not either
 			for _, m := range dotenvName.FindAllSubmatch(text, -1) {
 				name := string(m[1])
-				if !slices.Contains(untrusted, name) && !slices.Contains(envNames(g.Env), name) {
+				if !slices.Contains(untrusted, name) && !slices.Contains(agent.EnvNames(g.Env), name) {
 					env = append(env, name+"=")
 				}
 			}
@@ -69,7 +70,7 @@ func (g *Gemini) unset(dir string) (env []string, err error) {
 }
 
 // writeDefaults writes the lowest layer of gemini's settings, where there is to be one.
-func (g *Gemini) writeDefaults(dir string) error {
+func (g *Agent) writeDefaults(dir string) error {
 	settings := g.defaults(dir)
 	if settings == nil {
 		return nil
@@ -78,7 +79,7 @@ func (g *Gemini) writeDefaults(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.PutFile(filepath.Join(dir, geminiDefaults), append(data, '\n')); err != nil {
+	if err := durable.PutFile(filepath.Join(dir, defaultsFile), append(data, '\n')); err != nil {
 		return fmt.Errorf("settings for gemini: %w", err)
 	}
 	return nil
@@ -89,7 +90,7 @@ func (g *Gemini) writeDefaults(dir string) error {
 // retention that deletes sessions which are still used. What the user has set wins.
 // It gives nil where gemini would not read ours, or the machine's own cannot be read:
 // then those stay in force, and Examine tells of it.
-func (g *Gemini) defaults(dir string) map[string]any {
+func (g *Agent) defaults(dir string) map[string]any {
 	settings, err := readSettings(g.defaultsPath())
 	if err != nil || !rootOwned(dir) {
 		return nil
@@ -100,7 +101,7 @@ func (g *Gemini) defaults(dir string) map[string]any {
 	}
 	settings["general"] = general
 	if _, ok := general["maxAttempts"]; !ok {
-		general["maxAttempts"] = geminiAttempts
+		general["maxAttempts"] = maxAttempts
 	}
 	if _, ok := general["sessionRetention"]; !ok {
 		general["sessionRetention"] = map[string]any{"enabled": false}
@@ -109,15 +110,15 @@ func (g *Gemini) defaults(dir string) map[string]any {
 }
 
 // defaultsPath is where gemini looks for the machine's defaults.
-func (g *Gemini) defaultsPath() string {
-	if path := lookupEnv(g.Env, envGeminiDefaults); path != "" {
+func (g *Agent) defaultsPath() string {
+	if path := agent.LookupEnv(g.Env, envDefaults); path != "" {
 		return path
 	}
 	dir := "/etc/gemini-cli"
 	if runtime.GOOS == "darwin" {
 		dir = "/Library/Application Support/GeminiCli"
 	}
-	if path := lookupEnv(g.Env, envGeminiSystem); path != "" {
+	if path := agent.LookupEnv(g.Env, envSystem); path != "" {
 		dir = filepath.Dir(path)
 	}
 	return filepath.Join(dir, "system-defaults.json")

@@ -1,6 +1,7 @@
-package agent
+package codex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +12,20 @@ import (
 	"runtime"
 	"strings"
 
+	"stint/coordinator/agent"
+
 	"github.com/BurntSushi/toml"
 )
 
 // Probe looks whether codex is installed and logged in. It starts codex twice,
 // offline, and takes some 30 ms; ctx bounds it.
-func (c *Codex) Probe(ctx context.Context) Probe { return probe(ctx, c, knownCodex.install) }
+func (c *Agent) Probe(ctx context.Context) agent.Probe { return c.questions().Probe(ctx) }
 
-func (c *Codex) login(ctx context.Context, path string) (ok bool, detail, fix string) {
+func (c *Agent) questions() agent.Questions {
+	return agent.Questions{Find: c.find, Version: c.Version, Login: c.login, Tested: versions}
+}
+
+func (c *Agent) login(ctx context.Context, path string) (ok bool, detail, fix string) {
 	ok, detail = c.credentials(ctx, path)
 	if brokenConfig(detail) {
 		return ok, detail, c.correctConfig()
@@ -35,27 +42,27 @@ func brokenConfig(said string) bool {
 }
 
 // correctConfig is what helps then: neither a login nor a sandbox was tried.
-func (c *Codex) correctConfig() string {
-	return "correct " + quote(filepath.Join(c.home(), "config.toml"))
+func (c *Agent) correctConfig() string {
+	return "correct " + agent.Quote(filepath.Join(c.home(), "config.toml"))
 }
 
 // credentials looks for them in the order in which codex takes them.
-func (c *Codex) credentials(ctx context.Context, path string) (ok bool, detail string) {
+func (c *Agent) credentials(ctx context.Context, path string) (ok bool, detail string) {
 	if provider, found, err := c.provider(); err != nil {
 		return false, err.Error()
 	} else if found {
 		return provider.ready(c.Env)
 	}
-	if lookupEnv(c.Env, "CODEX_API_KEY") != "" {
+	if agent.LookupEnv(c.Env, "CODEX_API_KEY") != "" {
 		return true, "CODEX_API_KEY is set"
 	}
-	out, err := c.output(ctx, path, "login", "status")
+	out, err := c.Output(ctx, path, "login", "status")
 	if err == nil {
-		return true, or(lastLine(out), "logged in")
+		return true, cmp.Or(agent.LastLine(out), "logged in")
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return false, or(lastLine(out), "not logged in")
+		return false, cmp.Or(agent.LastLine(out), "not logged in")
 	}
 	return false, err.Error()
 }
@@ -71,14 +78,14 @@ func (p provider) ready(env []string) (bool, string) {
 	switch {
 	case p.EnvKey == "":
 		return true, fmt.Sprintf("model provider %q needs no key", p.name)
-	case lookupEnv(env, p.EnvKey) != "":
+	case agent.LookupEnv(env, p.EnvKey) != "":
 		return true, fmt.Sprintf("%s is set, for model provider %q", p.EnvKey, p.name)
 	}
 	return false, fmt.Sprintf("model provider %q needs %s in the environment", p.name, p.EnvKey)
 }
 
 // provider gives the configured model provider if it is one with a login of its own.
-func (c *Codex) provider() (p provider, found bool, err error) {
+func (c *Agent) provider() (p provider, found bool, err error) {
 	home := c.home()
 	var conf struct {
 		Provider  string              `toml:"model_provider"`
@@ -102,18 +109,18 @@ func (c *Codex) provider() (p provider, found bool, err error) {
 }
 
 // home is where codex keeps its configuration and its threads.
-func (c *Codex) home() string {
-	if dir := lookupEnv(c.Env, "CODEX_HOME"); dir != "" {
+func (c *Agent) home() string {
+	if dir := agent.LookupEnv(c.Env, "CODEX_HOME"); dir != "" {
 		return dir
 	}
-	return filepath.Join(lookupEnv(c.Env, "HOME"), ".codex")
+	return filepath.Join(agent.LookupEnv(c.Env, "HOME"), ".codex")
 }
 
 // Examine looks closer than Probe, for a person who asks: whether the version is
 // known, the sandbox works and the home can be written. It gives only what is
 // wrong. It takes up to some seconds; ctx bounds it.
-func (c *Codex) Examine(ctx context.Context) []Problem {
-	path, found := examine(ctx, c, knownCodex)
+func (c *Agent) Examine(ctx context.Context) []agent.Problem {
+	path, found := c.questions().Examine(ctx)
 	if path == "" {
 		return found
 	}
@@ -123,37 +130,37 @@ func (c *Codex) Examine(ctx context.Context) []Problem {
 	return append(found, c.sandboxProblem(ctx, path)...)
 }
 
-func (c *Codex) homeProblem() []Problem {
-	if dir := lookupEnv(c.Env, "CODEX_HOME"); dir != "" {
+func (c *Agent) homeProblem() []agent.Problem {
+	if dir := agent.LookupEnv(c.Env, "CODEX_HOME"); dir != "" {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return []Problem{{Text: "CODEX_HOME names a directory that does not exist, and codex does not make it: " + dir, Fix: "mkdir -p " + quote(dir), Fatal: true}}
+			return []agent.Problem{{Text: "CODEX_HOME names a directory that does not exist, and codex does not make it: " + dir, Fix: "mkdir -p " + agent.Quote(dir), Fatal: true}}
 		}
 	}
-	if err := writable(c.home()); err != nil {
-		return []Problem{{Text: fmt.Sprintf("codex cannot write its home: %v", err), Fix: "chmod u+rwx " + quote(c.home()), Fatal: true}}
+	if err := agent.Writable(c.home()); err != nil {
+		return []agent.Problem{{Text: fmt.Sprintf("codex cannot write its home: %v", err), Fix: "chmod u+rwx " + agent.Quote(c.home()), Fatal: true}}
 	}
 	return nil
 }
 
 // sandboxProblem runs a command in codex's sandbox: where it cannot be set up,
 // every command of the agent fails and codex still ends well.
-func (c *Codex) sandboxProblem(ctx context.Context, path string) []Problem {
+func (c *Agent) sandboxProblem(ctx context.Context, path string) []agent.Problem {
 	if c.Sandbox == "danger-full-access" {
 		return nil
 	}
-	out, err := c.output(ctx, path, "sandbox", "--", "true")
+	out, err := c.Output(ctx, path, "sandbox", "--", "true")
 	if err == nil {
 		return nil
 	}
 	if _, _, err := c.provider(); err != nil {
 		return nil // Probe tells of it
 	}
-	if said, _ := c.output(ctx, path, "login", "status"); brokenConfig(string(said)) {
-		return []Problem{{Text: lastLine(said), Fix: c.correctConfig(), Fatal: true}}
+	if said, _ := c.Output(ctx, path, "login", "status"); brokenConfig(string(said)) {
+		return []agent.Problem{{Text: agent.LastLine(said), Fix: c.correctConfig(), Fatal: true}}
 	}
-	p := Problem{Text: fmt.Sprintf("codex's sandbox does not work here, so that all commands of the agent fail (%v): %s", err, lastLine(out)), Fatal: true}
+	p := agent.Problem{Text: fmt.Sprintf("codex's sandbox does not work here, so that all commands of the agent fail (%v): %s", err, agent.LastLine(out)), Fatal: true}
 	if runtime.GOOS == "linux" {
 		p.Fix = "sudo sysctl -e -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=15000"
 	}
-	return []Problem{p}
+	return []agent.Problem{p}
 }

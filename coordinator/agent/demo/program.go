@@ -1,4 +1,4 @@
-package agent
+package demo
 
 import (
 	"bufio"
@@ -16,13 +16,14 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/coordinator/agent"
 	"stint/ledger/durable"
 )
 
-// envDemoHome names the directory of the demo agent's sessions and log.
-const envDemoHome = "STINT_DEMO_HOME"
+// envHome names the directory of the demo agent's sessions and log.
+const envHome = "STINT_DEMO_HOME"
 
-// DemoMain is the hidden subcommand demo-agent: a stand-in for codex exec. args
+// Main is the hidden subcommand demo-agent: a stand-in for codex exec. args
 // is what follows the subcommand (exec --json [-C DIR] [resume ID] -), env reads
 // a variable of the environment. It gives the exit code.
 //
@@ -52,9 +53,9 @@ const envDemoHome = "STINT_DEMO_HOME"
 // Where an answer must follow a schema (--output-schema) it is the JSON object of an
 // evaluator who has nothing to say, unless demo:say has another. Every execution is
 // noted in log.jsonl in its home, at its start and at its end.
-func DemoMain(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
-	d := &demo{out: bufio.NewWriter(stdout), env: env, home: env(envDemoHome), dir: "."}
-	d.turnUse = demoUsage{Input: 110, Cached: 40, Output: 21, Reasoning: 5}
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
+	d := &demo{out: bufio.NewWriter(stdout), env: env, home: env(envHome), dir: "."}
+	d.turnUse = tokenCount{Input: 110, Cached: 40, Output: 21, Reasoning: 5}
 	code, err := d.main(args, stdin)
 	if err = errors.Join(err, d.out.Flush()); err != nil {
 		_, _ = fmt.Fprintf(stderr, "Error: %v\n", err) // there is nowhere else to say it
@@ -72,10 +73,10 @@ type demo struct {
 	resume string // session to go on with
 	judge  bool   // the answer must follow a schema
 
-	thread  *os.File  // its memory of the session, locked
-	said    []string  // the user's messages before this one
-	spent   demoUsage // by the turns of the session that ended well
-	turnUse demoUsage // by this one
+	thread  *os.File   // its memory of the session, locked
+	said    []string   // the user's messages before this one
+	spent   tokenCount // by the turns of the session that ended well
+	turnUse tokenCount // by this one
 	message string
 	items   int
 
@@ -84,22 +85,22 @@ type demo struct {
 	hang   bool
 }
 
-// A demoLine is one message in the file of a session.
-type demoLine struct {
-	Role  string     `json:"role"`
-	Text  string     `json:"text"`
-	Usage *demoUsage `json:"usage,omitempty"` // of the turn, with its answer
+// A threadLine is one message in the file of a session.
+type threadLine struct {
+	Role  string      `json:"role"`
+	Text  string      `json:"text"`
+	Usage *tokenCount `json:"usage,omitempty"` // of the turn, with its answer
 }
 
-// A demoUsage is an amount of tokens in codex's words.
-type demoUsage struct {
+// A tokenCount is an amount of tokens in codex's words.
+type tokenCount struct {
 	Input     int64 `json:"input_tokens"`
 	Cached    int64 `json:"cached_input_tokens"`
 	Output    int64 `json:"output_tokens"`
 	Reasoning int64 `json:"reasoning_output_tokens"`
 }
 
-func (u *demoUsage) add(v demoUsage) {
+func (u *tokenCount) add(v tokenCount) {
 	u.Input += v.Input
 	u.Cached += v.Cached
 	u.Output += v.Output
@@ -156,7 +157,7 @@ func (d *demo) parse(args []string) error {
 		}
 	}
 	if d.home == "" {
-		return errors.New(envDemoHome + " is not set")
+		return errors.New(envHome + " is not set")
 	}
 	return nil
 }
@@ -203,13 +204,13 @@ func (d *demo) open() (id string, err error) {
 		d.message, d.said = d.said[last], d.said[:last] // the turn that broke off goes on
 		return id, nil
 	}
-	return id, appendLine(d.thread, demoLine{Role: "user", Text: d.message})
+	return id, appendLine(d.thread, threadLine{Role: "user", Text: d.message})
 }
 
 func (d *demo) recall() error {
 	dec := json.NewDecoder(d.thread)
 	for {
-		var l demoLine
+		var l threadLine
 		err := dec.Decode(&l)
 		if err != nil { // the end, or a line that a kill has cut
 			_, err = d.thread.Seek(0, io.SeekEnd)
@@ -256,7 +257,7 @@ func (d *demo) turn(id string) (int, error) {
 // finish answers and ends the turn. Like codex it counts over the whole session,
 // and only the turns that ended well.
 func (d *demo) finish() error {
-	answer := demoLine{Role: "agent", Usage: &d.turnUse}
+	answer := threadLine{Role: "agent", Usage: &d.turnUse}
 	if !d.empty {
 		answer.Text = d.text()
 		if err := d.item("agent_message", field{"text", answer.Text}); err != nil {
@@ -361,7 +362,7 @@ func (d *demo) log(event string) error {
 		Run   string `json:"run"`
 		PID   int    `json:"pid"`
 		Time  int64  `json:"time"` // ns
-	}{event, d.env(envTaskID), d.env(envRunID), syscall.Getpid(), time.Now().UnixNano()})
+	}{event, d.env(agent.EnvTaskID), d.env(agent.EnvRunID), syscall.Getpid(), time.Now().UnixNano()})
 	return errors.Join(err, f.Close())
 }
 

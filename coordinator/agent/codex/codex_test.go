@@ -1,40 +1,43 @@
-package agent
+package codex
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/coordinator/agent/agenttest"
 	"stint/state"
 )
 
-const someUUID = "01a1fbfd-004f-7b52-a66b-d51066fa7872"
+func TestMain(m *testing.M) { agenttest.Main(m, nil) }
+
+var must, quiet = agenttest.Must, agenttest.Quiet
+
+const someUUID = agenttest.UUID
 
 func TestCodexArgs(t *testing.T) {
 	dir := "/home/ana/shop"
 	for _, c := range []struct {
-		codex Codex
+		codex Agent
 		turn  coordinator.Turn
 		want  string
 	}{
-		{Codex{}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -"},
-		{Codex{}, coordinator.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR resume UUID -"},
-		{Codex{}, coordinator.Turn{Session: someUUID, Fork: true}, "exec --json --skip-git-repo-check -s workspace-write -C DIR fork UUID -"},
-		{Codex{Model: "gpt-5.5", Profile: "work"}, coordinator.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-5.5 -p work resume UUID -"},
-		{Codex{Model: "gpt-5.5"}, coordinator.Turn{Model: "gpt-6-sol"}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-6-sol -"},
-		{Codex{Sandbox: "read-only"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
-		{Codex{Sandbox: "inherit"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -C DIR -"},
-		{Codex{Sandbox: "inherit", FullAuto: true}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -c approval_policy=never -C DIR -"},
-		{Codex{Sandbox: "danger-full-access"}, coordinator.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "exec --json --skip-git-repo-check -s read-only -C DIR --output-schema /runs/r/schema.json -"},
-		{Codex{FullAuto: true}, coordinator.Turn{ReadOnly: true}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
+		{Agent{}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -"},
+		{Agent{}, coordinator.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR resume UUID -"},
+		{Agent{}, coordinator.Turn{Session: someUUID, Fork: true}, "exec --json --skip-git-repo-check -s workspace-write -C DIR fork UUID -"},
+		{Agent{Model: "gpt-5.5", Profile: "work"}, coordinator.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-5.5 -p work resume UUID -"},
+		{Agent{Model: "gpt-5.5"}, coordinator.Turn{Model: "gpt-6-sol"}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-6-sol -"},
+		{Agent{Sandbox: "read-only"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
+		{Agent{Sandbox: "inherit"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -C DIR -"},
+		{Agent{Sandbox: "inherit", FullAuto: true}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -c approval_policy=never -C DIR -"},
+		{Agent{Sandbox: "danger-full-access"}, coordinator.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "exec --json --skip-git-repo-check -s read-only -C DIR --output-schema /runs/r/schema.json -"},
+		{Agent{FullAuto: true}, coordinator.Turn{ReadOnly: true}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
 	} {
 		c.turn.Workspace = dir
 		got := strings.NewReplacer(dir, "DIR", someUUID, "UUID").Replace(strings.Join(c.codex.args(c.turn), " "))
@@ -44,51 +47,13 @@ func TestCodexArgs(t *testing.T) {
 	}
 }
 
-// No text becomes an option, of codex either.
-func TestPromise6NoTextBecomesAnOptionOfCodex(t *testing.T) {
-	b := newBench(t)
-	for _, c := range []struct {
-		codex Codex
-		turn  coordinator.Turn
-		class state.Class
-	}{
-		{Codex{}, coordinator.Turn{Session: "--last"}, state.ClassSessionLost},
-		{Codex{}, coordinator.Turn{Session: "urn:uuid:" + someUUID}, state.ClassSessionLost},
-		{Codex{}, coordinator.Turn{Model: "--dangerously-bypass-approvals-and-sandbox"}, state.ClassExit},
-		{Codex{Profile: "-x"}, coordinator.Turn{}, state.ClassExit},
-		{Codex{Sandbox: "-x"}, coordinator.Turn{}, state.ClassExit},
-		{Codex{Bin: "no-such-codex"}, coordinator.Turn{}, state.ClassAgentMissing},
-		{Codex{Bin: "/no/such/codex"}, coordinator.Turn{}, state.ClassAgentMissing},
-	} {
-		c.codex.Runner = b.demo.Runner
-		if c.turn.Session == "" && c.turn.Model == "" {
-			c.turn.RunDir = b.dir
-		}
-		out := c.codex.Run(t.Context(), c.turn, func(coordinator.Event) {})
-		if out.Class != c.class || out.Error == "" || out.ExitCode != -1 {
-			t.Errorf("%+v gives %+v", c, out)
-		}
-	}
-	if names, err := filepath.Glob(filepath.Join(b.dir, "*")); err != nil || len(names) != 0 {
-		t.Errorf("something was begun: %v, %v", names, err)
-	}
-}
-
-// fakeCodex writes a program that does as script says.
-func (b *bench) fakeCodex(script string) *Codex {
-	b.t.Helper()
-	bin := filepath.Join(b.dir, "codex")
-	must(b.t, os.WriteFile(bin, []byte("#!/bin/bash\n"+script+"\n"), 0o700))
-	return &Codex{Bin: bin, Runner: b.demo.Runner}
-}
-
 func TestCodexPromptOnStdin(t *testing.T) {
-	b := newBench(t)
-	c := b.fakeCodex(`echo "$@" >args; cat >prompt; echo '{"type":"thread.started","thread_id":"` + someUUID + `"}'
+	b := agenttest.NewBench(t)
+	c := fakeCodex(b, `echo "$@" >args; cat >prompt; echo '{"type":"thread.started","thread_id":"`+someUUID+`"}'
 		echo '{"type":"item.completed","item":{"type":"agent_message","text":"42"}}'; echo '{"type":"turn.completed"}'`)
-	turn := b.turn("--dangerous; $(rm -rf /)")
+	turn := b.Turn("--dangerous; $(rm -rf /)")
 	turn.Session = "01a1fbfd-004f-7b52-a66b-d51066fa7873"
-	out := c.Run(t.Context(), turn, func(coordinator.Event) {})
+	out := c.Run(t.Context(), turn, quiet)
 	if out.Class != "" || out.Result != "42" || out.Session != someUUID || !strings.Contains(out.Note, "was not resumed") {
 		t.Errorf("outcome: %+v", out)
 	}
@@ -101,30 +66,6 @@ func TestCodexPromptOnStdin(t *testing.T) {
 	must(t, err)
 	if strings.Contains(string(args), "dangerous") {
 		t.Errorf("arguments: %s", args)
-	}
-}
-
-func TestCodexWrapperWithoutNode(t *testing.T) {
-	b := newBench(t)
-	c := b.fakeCodex("")
-	must(t, os.WriteFile(c.Bin, []byte("#!/usr/bin/env no-such-node\n"), 0o700))
-	turn := b.turn("hello")
-	if out := c.Run(t.Context(), turn, func(coordinator.Event) {}); out.Class != state.ClassAgentMissing || !notExecuted(out.ExitCode) {
-		t.Errorf("outcome: %+v", out)
-	}
-}
-
-func TestLookPath(t *testing.T) {
-	b := newBench(t)
-	c := b.fakeCodex("")
-	env := []string{"PATH=/no/such:relative:" + b.dir}
-	if got, err := lookPath("codex", env); err != nil || got != c.Bin {
-		t.Errorf("%q, %v", got, err)
-	}
-	for _, name := range []string{"codex2", b.dir, ""} {
-		if got, err := lookPath(name, env); err == nil {
-			t.Errorf("%q gives %q", name, got)
-		}
 	}
 }
 
@@ -149,27 +90,27 @@ func TestNativeCodex(t *testing.T) {
 		}
 		must(t, os.MkdirAll(filepath.Dir(link), 0o700))
 		must(t, os.Symlink(wrapper, link))
-		if got := nativeCodex(link); got != native {
+		if got := nativeBinary(link); got != native {
 			t.Errorf("%s: %s", place, got)
 		}
 		must(t, os.Remove(native))
-		if got := nativeCodex(link); got != link {
+		if got := nativeBinary(link); got != link {
 			t.Errorf("without a native binary: %s", got)
 		}
 	}
-	if got := nativeCodex("/bin/true"); got != "/bin/true" {
+	if got := nativeBinary("/bin/true"); got != "/bin/true" {
 		t.Error(got)
 	}
 }
 
 func TestProbe(t *testing.T) {
-	b := newBench(t)
+	b := agenttest.NewBench(t)
 	status := `[ "$1" = --version ] && echo codex-cli 1.2.3 && exit; [ -f "$CODEX_HOME/auth.json" ] && echo Logged in using ChatGPT && exit; echo Not logged in; exit 1`
-	c := b.fakeCodex(status)
-	home := filepath.Join(b.dir, "home")
+	c := fakeCodex(b, status)
+	home := filepath.Join(b.Dir, "home")
 	must(t, os.MkdirAll(home, 0o700))
 	base := slices.Concat(c.Env, []string{"CODEX_HOME=" + home})
-	probe := func(extra ...string) Probe {
+	probe := func(extra ...string) agent.Probe {
 		c.Env = slices.Concat(base, extra)
 		return c.Probe(t.Context())
 	}
@@ -199,37 +140,21 @@ func TestProbe(t *testing.T) {
 		t.Errorf("broken configuration: %+v", p)
 	}
 	write("config.toml", "model = 3\n") // what only codex finds
-	b.fakeCodex(`[ "$1" = --version ] && echo codex-cli 1.2.3 && exit; echo "Error loading configuration: $CODEX_HOME/config.toml:1:9: invalid type: integer 3, expected a string"; exit 1`)
+	fakeCodex(b, `[ "$1" = --version ] && echo codex-cli 1.2.3 && exit; echo "Error loading configuration: $CODEX_HOME/config.toml:1:9: invalid type: integer 3, expected a string"; exit 1`)
 	if p := probe(); p.LoggedIn || !strings.Contains(p.Detail, "invalid type") || p.Fix != "correct "+home+"/config.toml" {
 		t.Errorf("wrong configuration: %+v", p)
 	}
-	if p := (&Codex{Bin: "no-such-codex"}).Probe(t.Context()); p.Found || p.Fix == "" {
+	if p := (&Agent{Bin: "no-such-codex"}).Probe(t.Context()); p.Found || p.Fix == "" {
 		t.Errorf("missing: %+v", p)
 	}
 }
 
-// What does not answer a question about itself is ended with all that it started,
-// and is not taken for an answer.
-func TestProbeHangs(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	c := &Codex{Runner: b.demo.Runner}
-	c.Env = append(c.Env, envRunID+"=probe-"+b.dir)
-	c.Bin = b.fakeProgram("codex", `[ "$1" = --version ] && echo codex-cli 0.169.0 && exit; sleep 1000 & setsid sleep 1000 & wait`)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if p := c.Probe(ctx); p.LoggedIn || !strings.Contains(p.Detail, "no answer") {
-		t.Errorf("%+v", p)
-	}
-	eventually(t, "nothing of it is left", func() bool { return len(lives(t, "probe-"+b.dir)) == 0 })
-}
-
 func TestCodexExamine(t *testing.T) {
-	b := newBench(t)
-	home := filepath.Join(b.dir, "home")
+	b := agenttest.NewBench(t)
+	home := filepath.Join(b.Dir, "home")
 	must(t, os.MkdirAll(home, 0o700))
-	examine := func(version, sandbox, home string) []Problem {
-		c := b.fakeCodex(`[ "$1" = --version ] && echo "codex-cli ` + version + `" && exit; [ "$1" = sandbox ] && ` + sandbox)
+	examine := func(version, sandbox, home string) []agent.Problem {
+		c := fakeCodex(b, `[ "$1" = --version ] && echo "codex-cli `+version+`" && exit; [ "$1" = sandbox ] && `+sandbox)
 		c.Env = slices.Concat(c.Env, []string{"CODEX_HOME=" + home})
 		return c.Examine(t.Context())
 	}
@@ -257,7 +182,7 @@ func TestCodexExamine(t *testing.T) {
 	if found := examine("0.169.0", "exit 0", "relative"); len(found) != 1 {
 		t.Errorf("odd home: %+v", found)
 	}
-	if found := (&Codex{Bin: "no-such-codex"}).Examine(t.Context()); len(found) != 1 || !found[0].Fatal {
+	if found := (&Agent{Bin: "no-such-codex"}).Examine(t.Context()); len(found) != 1 || !found[0].Fatal {
 		t.Errorf("missing: %+v", found)
 	}
 }
@@ -294,12 +219,12 @@ func TestCodexDenials(t *testing.T) {
 		{"inherit", item("failed", "touch: x: Read-only file system\n"), "sandbox_mode in codex's config.toml"},
 		{"danger-full-access", item("failed", "touch: x: Read-only file system\n"), ""},
 	} {
-		d := newCodexDecoder(coordinator.Turn{}, quiet).(*codexDecoder)
+		d := NewDecoder(coordinator.Turn{}, quiet).(*decoder)
 		d.sandbox = c.sandbox
-		d.line([]byte(c.line))
-		d.line([]byte(c.line)) // once is enough
+		d.Line([]byte(c.line))
+		d.Line([]byte(c.line)) // once is enough
 		got := ""
-		for _, f := range d.denied {
+		for _, f := range d.Denied {
 			got += f.Message + "\n"
 		}
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
@@ -308,33 +233,17 @@ func TestCodexDenials(t *testing.T) {
 	}
 }
 
-// The versions that CI runs are no newer than the newest ones that doctor calls tested.
-func TestNewestTested(t *testing.T) {
-	text, err := os.ReadFile("../../.ci/run")
-	must(t, err)
-	for name, k := range map[string]known{"codex": knownCodex, "claude": knownClaude, "gemini": knownGemini} {
-		m := regexp.MustCompile(`(?m)^` + name + `_version=(.*)$`).FindSubmatch(text)
-		if m == nil {
-			t.Fatalf("no version of %s", name)
-		}
-		v, ok := versionOf(string(m[1]))
-		if !ok || slices.Compare(v, k.newest) > 0 || slices.Compare(v, k.oldest) < 0 {
-			t.Errorf("%s %s is not between %v and %v", name, m[1], k.oldest, k.newest)
-		}
-	}
-}
-
 // An agent of a version that stint does not know may end in another way than it expects:
 // then the error names the version and the events that were not understood.
 func TestTurnWithoutItsEnd(t *testing.T) {
-	b := newBench(t)
+	b := agenttest.NewBench(t)
 	begin := `{"type":"thread.started","thread_id":"` + someUUID + `"}`
 	run := func(code string, lines ...string) coordinator.Outcome {
-		c := b.fakeCodex(`[ "$1" = --version ] && echo codex-cli 9.8.7 && exit; cat >/dev/null; cat <<'END'
-` + strings.Join(lines, "\n") + `
+		c := fakeCodex(b, `[ "$1" = --version ] && echo codex-cli 9.8.7 && exit; cat >/dev/null; cat <<'END'
+`+strings.Join(lines, "\n")+`
 END
-` + code)
-		return c.Run(t.Context(), b.turn("p"), quiet)
+`+code)
+		return c.Run(t.Context(), b.Turn("p"), quiet)
 	}
 	for _, c := range []struct {
 		code  string
@@ -352,19 +261,38 @@ END
 			t.Errorf("%s: %q, want %q", out.Class, out.Error, c.want)
 		}
 	}
-	for tool, line := range map[string]string{"claude": `{"type":"system","subtype":"init","claude_code_version":"2.9.9"}`, "gemini": `{"type":"init"}`} {
-		h, _ := play(tool, 0, line, `{"type":"new"}`)
-		if strings.Join(h.unknown, " ") != "new" || tool == "claude" && h.version != "claude 2.9.9" {
-			t.Errorf("%s: version %q, unknown %q", tool, h.version, h.unknown)
-		}
-	}
-	for _, tool := range realNames { // all that was recorded is known
-		names, err := filepath.Glob("testdata/" + tool + "/*.jsonl")
-		must(t, err)
-		for _, name := range names {
-			if h, _, _ := recorded(t, tool, strings.TrimSuffix(filepath.Base(name), ".jsonl")); len(h.unknown) > 0 {
-				t.Errorf("%s: unknown %q", name, h.unknown)
-			}
-		}
+}
+
+// fakeCodex writes a program that does as script says.
+func fakeCodex(b *agenttest.Bench, script string) *Agent {
+	return &Agent{Bin: b.Program("codex", script), Runner: b.Runner}
+}
+
+// No text becomes an option.
+func TestPromise6NoTextBecomesAnOption(t *testing.T) {
+	b := agenttest.NewBench(t)
+	of := func(a Agent) *Agent { a.Runner = b.Runner; return &a }
+	agenttest.CheckRefusals(t, b, []agenttest.Refusal{
+		{Agent: of(Agent{}), Turn: coordinator.Turn{Session: "--last"}, Class: state.ClassSessionLost},
+		{Agent: of(Agent{}), Turn: coordinator.Turn{Session: "urn:uuid:" + someUUID}, Class: state.ClassSessionLost},
+		{Agent: of(Agent{}), Turn: coordinator.Turn{Model: "--dangerously-bypass-approvals-and-sandbox"}, Class: state.ClassExit},
+		{Agent: of(Agent{Profile: "-x"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassExit},
+		{Agent: of(Agent{Sandbox: "-x"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassExit},
+		{Agent: of(Agent{Bin: "no-such-codex"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
+		{Agent: of(Agent{Bin: "/no/such/codex"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
+	})
+}
+
+func TestPlan(t *testing.T) {
+	b := agenttest.NewBench(t)
+	a := fakeCodex(b, `[ "$1" = --version ] || touch started`)
+	a.Profile = "work"
+	agenttest.CheckPlan(t, b, a)
+}
+
+func TestCommands(t *testing.T) {
+	a := &Agent{}
+	if got := a.ResumeCommand(someUUID, "/w"); got != "cd /w && codex resume "+someUUID || a.LoginCommand() != "codex login" {
+		t.Errorf("%s; %s", got, a.LoginCommand())
 	}
 }

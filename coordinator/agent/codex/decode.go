@@ -1,16 +1,17 @@
-package agent
+package codex
 
 import (
 	"strings"
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/agent"
 	"stint/state"
 )
 
 // A codexDecoder reads the events of codex exec --json.
-type codexDecoder struct {
-	heard
+type decoder struct {
+	agent.TurnState
 	sandbox   string // of the run; "" is workspace-write
 	inTurn    bool   // turn.started was seen
 	failure   string // message of turn.failed
@@ -18,12 +19,12 @@ type codexDecoder struct {
 	transient string // last "Reconnecting..."
 }
 
-func newCodexDecoder(turn coordinator.Turn, report func(coordinator.Event)) decoder {
-	return &codexDecoder{heard: hear(turn, report)}
+func NewDecoder(turn coordinator.Turn, report func(coordinator.Event)) agent.Decoder {
+	return &decoder{TurnState: agent.NewTurnState(turn, report)}
 }
 
-// codexEvent has the fields of all events that matter.
-type codexEvent struct {
+// event has the fields of all events that matter.
+type event struct {
 	Type     string `json:"type"`
 	ThreadID string `json:"thread_id"`
 	Message  string `json:"message"`
@@ -48,94 +49,94 @@ type codexEvent struct {
 	} `json:"usage"`
 }
 
-func (d *codexDecoder) line(b []byte) {
-	var e codexEvent
-	if !d.read(b, &e, &e.Type) {
+func (d *decoder) Line(b []byte) {
+	var e event
+	if !d.Read(b, &e, &e.Type) {
 		return
 	}
 	switch e.Type {
 	case "thread.started":
-		d.name(e.ThreadID)
+		d.NameSession(e.ThreadID)
 	case "turn.started":
-		d.getOn()
-		d.settle()
-		d.inTurn, d.end, d.failure, d.lastError, d.transient = true, noTerminal, "", "", ""
+		d.Progressed()
+		d.Resumable()
+		d.inTurn, d.End, d.failure, d.lastError, d.transient = true, agent.NoTerminal, "", "", ""
 	case "item.started", "item.updated", "item.completed":
 		d.item(&e)
 	case "error":
 		d.complain(e.Message)
 	case "turn.completed":
-		d.act()
-		d.end = turnCompleted
+		d.Acted()
+		d.End = agent.TurnCompleted
 		// The figures are those of the whole thread.
-		d.thread = state.Usage{
-			InputTokens: tokens(e.Usage.Input), CachedInputTokens: tokens(e.Usage.Cached),
-			OutputTokens: tokens(e.Usage.Output), ReasoningTokens: tokens(e.Usage.Reasoning),
+		d.Thread = state.Usage{
+			InputTokens: agent.Tokens(e.Usage.Input), CachedInputTokens: agent.Tokens(e.Usage.Cached),
+			OutputTokens: agent.Tokens(e.Usage.Output), ReasoningTokens: agent.Tokens(e.Usage.Reasoning),
 		}
 	case "turn.failed":
-		d.end, d.failure = turnFailed, e.Error.Message
-		d.kept = d.kept || d.inTurn
+		d.End, d.failure = agent.TurnFailed, e.Error.Message
+		d.PromptInHistory = d.PromptInHistory || d.inTurn
 	default:
-		d.odd(e.Type)
+		d.Unknown(e.Type)
 	}
 }
 
 // item takes a piece of the turn. An item of type "error" is a warning, and what
 // a tool printed is looked at only to tell what the sandbox has denied.
-func (d *codexDecoder) item(e *codexEvent) {
+func (d *decoder) item(e *event) {
 	if e.Item.Type == "error" {
 		return
 	}
 	if e.Item.Type != "reasoning" {
-		d.act()
+		d.Acted()
 	}
-	d.getOn()
-	d.settle()
-	d.kept = d.kept || d.inTurn
+	d.Progressed()
+	d.Resumable()
+	d.PromptInHistory = d.PromptInHistory || d.inTurn
 	if e.Item.Type == "agent_message" && e.Type == "item.completed" {
-		d.message(e.Item.Text)
+		d.Message(e.Item.Text)
 	}
 	if e.Item.Status == "failed" || e.Item.Status == "declined" {
 		d.noteDenied(e)
 	}
 }
 
-// aside takes a line of stderr, where alone codex tells of patches that it has refused.
-func (d *codexDecoder) aside(b []byte) {
+// Aside takes a line of stderr, where alone codex tells of patches that it has refused.
+func (d *decoder) Aside(b []byte) {
 	if _, why, ok := strings.Cut(string(b), " ERROR codex_core::tools::router: error=patch rejected: "); ok {
 		why, _, _ = strings.Cut(why, ";")
-		d.deny("apply_patch", "", why, d.allowWrites())
+		d.Deny("apply_patch", "", why, d.allowWrites())
 	}
 }
 
 // complain takes an error. The request that met it had the prompt.
-func (d *codexDecoder) complain(msg string) {
-	d.failing, d.kept = true, d.kept || d.inTurn
+func (d *decoder) complain(msg string) {
+	d.Retrying, d.PromptInHistory = true, d.PromptInHistory || d.inTurn
 	if !strings.HasPrefix(msg, "Reconnecting...") {
 		d.lastError = msg
 		return
 	}
 	d.lastError, d.transient = "", msg
-	d.offline = strings.HasPrefix(msg, "Reconnecting... waiting for network")
+	d.Offline = strings.HasPrefix(msg, "Reconnecting... waiting for network")
 }
 
-// keep drops items that are known not to be an answer: a command that prints
+// Keep drops items that are known not to be an answer: a command that prints
 // 50 MB is one line of 50 MB.
-func (d *codexDecoder) keep(head []byte) bool {
-	kind, ok := headValue(head, "item", "type")
+func (d *decoder) Keep(head []byte) bool {
+	kind, ok := agent.HeadValue(head, "item", "type")
 	return !ok || kind == "agent_message"
 }
 
-// complaint is the last error that codex reported; without any event it says why
+// Complaint is the last error that codex reported; without any event it says why
 // on stderr.
-func (d *codexDecoder) complaint(e ended, now time.Time) verdict {
+func (d *decoder) Complaint(_ int, stderr []byte, now time.Time) agent.Verdict {
 	for _, msg := range []string{d.failure, d.lastError, d.transient} {
 		if msg != "" {
-			return codexVerdict(msg, now)
+			return verdict(msg, now)
 		}
 	}
-	if said, own := lastError(e.stderr); own && d.events == 0 {
-		return codexVerdict(said, now)
+	if said, own := agent.LastError(stderr); own && d.Events == 0 {
+		return verdict(said, now)
 	}
-	return verdict{}
+	return agent.Verdict{}
 }

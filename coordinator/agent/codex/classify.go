@@ -1,4 +1,4 @@
-package agent
+package codex
 
 import (
 	"encoding/json"
@@ -6,13 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/agent"
 	"stint/state"
 )
 
 // httpStatus finds the status in codex's "unexpected status 401 Unauthorized"
 // and "exceeded retry limit, last status: 429 Too Many Requests". What follows
 // it may be the text of a stranger's server.
-var httpStatus = lazyRegexp(`^(?:Reconnecting\.\.\. \d+/\d+ \()?(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b`)
+var httpStatus = agent.LazyRegexp(`^(?:Reconnecting\.\.\. \d+/\d+ \()?(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b`)
 
 // phrases maps what codex says about itself to a class; the first match counts.
 var phrases = []struct {
@@ -52,18 +53,18 @@ var phrases = []struct {
 	{"timeout waiting", state.ClassNetwork},
 }
 
-// codexVerdict gives the class of an error that codex itself reported.
-func codexVerdict(msg string, now time.Time) verdict {
-	v := verdict{class: codexClass(msg), msg: msg}
-	if v.class == state.ClassRateLimited {
-		v.retryAt = retryAt(msg, now)
+// verdict gives the class of an error that codex itself reported.
+func verdict(msg string, now time.Time) agent.Verdict {
+	v := agent.Verdict{Class: classOf(msg), Msg: msg}
+	if v.Class == state.ClassRateLimited {
+		v.RetryAt = retryAt(msg, now)
 	}
 	return v
 }
 
-func codexClass(msg string) state.Class {
+func classOf(msg string) state.Class {
 	if m := httpStatus().FindStringSubmatch(msg); m != nil {
-		return statusClass(atoi(m[1]))
+		return agent.StatusClass(number(m[1]))
 	}
 	low := strings.ToLower(msg)
 	if strings.HasPrefix(low, "{") {
@@ -87,9 +88,9 @@ func bodyClass(body string) state.Class {
 }
 
 var (
-	againAt = lazyRegexp(`(?i)try again at (?:([a-z]{3}) (\d{1,2})(?:st|nd|rd|th)?, (\d{4}) )?(\d{1,2}):(\d{2}) ([ap])m`)
-	againIn = lazyRegexp(`(?i)try again in ((?:(?:and )?(?:\d+(?:\.\d+)?|less than a|an|a) ?[a-z]+[, ]*)+)`)
-	amount  = lazyRegexp(`(?i)(\d+(?:\.\d+)?|less than a|\ban?\b) ?([a-z]+)`)
+	againAt = agent.LazyRegexp(`(?i)try again at (?:([a-z]{3}) (\d{1,2})(?:st|nd|rd|th)?, (\d{4}) )?(\d{1,2}):(\d{2}) ([ap])m`)
+	againIn = agent.LazyRegexp(`(?i)try again in ((?:(?:and )?(?:\d+(?:\.\d+)?|less than a|an|a) ?[a-z]+[, ]*)+)`)
+	amount  = agent.LazyRegexp(`(?i)(\d+(?:\.\d+)?|less than a|\ban?\b) ?([a-z]+)`)
 )
 
 // retryAt reads when codex says that one may try again: "at 3:47 AM" (today, in
@@ -105,7 +106,7 @@ func retryAt(msg string, now time.Time) time.Time {
 	}
 	var wait time.Duration
 	for _, a := range amount().FindAllStringSubmatch(m[1], -1) {
-		wait += duration(a[1], a[2])
+		wait += agent.WaitTime(a[1], a[2])
 	}
 	if wait <= 0 {
 		return time.Time{}
@@ -114,7 +115,7 @@ func retryAt(msg string, now time.Time) time.Time {
 }
 
 func clockTime(m []string, now time.Time) time.Time {
-	hour, minute := atoi(m[4])%12, atoi(m[5])
+	hour, minute := number(m[4])%12, number(m[5])
 	if strings.EqualFold(m[6], "p") {
 		hour += 12
 	}
@@ -123,7 +124,7 @@ func clockTime(m []string, now time.Time) time.Time {
 		if err != nil {
 			return time.Time{}
 		}
-		return time.Date(atoi(m[3]), month.Month(), atoi(m[2]), hour, minute, 0, 0, now.Location())
+		return time.Date(number(m[3]), month.Month(), number(m[2]), hour, minute, 0, 0, now.Location())
 	}
 	at := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, 0, 0, now.Location())
 	if at.Before(now.Add(-time.Minute)) { // tomorrow; a few seconds ago means now
@@ -132,25 +133,8 @@ func clockTime(m []string, now time.Time) time.Time {
 	return at
 }
 
-// duration is one amount of a wait, 0 if the unit is not known. It is bounded by
-// a year, so that no sum can overflow.
-func duration(n, unit string) time.Duration {
-	f, err := strconv.ParseFloat(n, 64)
-	if err != nil {
-		f = 1 // "an hour", "less than a minute"
-	}
-	var d time.Duration
-	switch u := strings.ToLower(unit); {
-	case u == "ms" || strings.HasPrefix(u, "milli"):
-		d = time.Millisecond
-	case u == "s" || strings.HasPrefix(u, "sec"):
-		d = time.Second
-	case u == "m" || strings.HasPrefix(u, "min"):
-		d = time.Minute
-	case u == "h" || strings.HasPrefix(u, "hour") || strings.HasPrefix(u, "hr"):
-		d = time.Hour
-	case u == "d" || strings.HasPrefix(u, "day"):
-		d = 24 * time.Hour
-	}
-	return time.Duration(min(f*float64(d), float64(365*24*time.Hour)))
+// number reads digits.
+func number(s string) int {
+	n, _ := strconv.Atoi(s) // the pattern has only few of them
+	return n
 }

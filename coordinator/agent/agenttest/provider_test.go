@@ -1,4 +1,4 @@
-package agent
+package agenttest_test
 
 import (
 	"encoding/json"
@@ -17,8 +17,9 @@ import (
 // last message asks for: "fail CODE" or "hang".
 type fakeProvider struct {
 	*httptest.Server
-	asked atomic.Int64 // requests for an answer so far
-	retry atomic.Int64 // seconds that a 429 names, if not 0
+	asked atomic.Int64  // requests for an answer so far
+	begun chan struct{} // gets one when a request hangs
+	retry atomic.Int64  // seconds that a 429 names, if not 0
 
 	mu     sync.Mutex
 	bodies [][]byte // of the requests for an answer
@@ -37,7 +38,7 @@ func (p *fakeProvider) take() [][]byte {
 
 // startProvider starts one, which ends with the test.
 func startProvider(t *testing.T) *fakeProvider {
-	p := new(fakeProvider)
+	p := &fakeProvider{begun: make(chan struct{}, 10)}
 	p.Server = httptest.NewServer(http.HandlerFunc(p.serve))
 	t.Cleanup(p.Close)
 	return p
@@ -128,6 +129,7 @@ func (p *fakeProvider) trouble(w http.ResponseWriter, r *http.Request, last stri
 		return true
 	}
 	if last == "hang" {
+		p.begun <- struct{}{}
 		<-r.Context().Done()
 		return true
 	}

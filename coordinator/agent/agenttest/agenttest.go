@@ -1,0 +1,386 @@
+// Package agenttest is for the tests of the agents' folders: surroundings for runs, programs
+// that stand in for a CLI, and what must hold for every decoder. Only tests import it.
+package agenttest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// UUID is the id of some session.
+const UUID = "01a1fbfd-004f-7b52-a66b-d51066fa7872"
+
+// Now is when all recorded runs end.
+var Now = time.Date(2026, 11, 21, 3, 12, 0, 0, time.UTC)
+
+// Main is the TestMain of a folder: the test binary can be the gate, and what others names.
+func Main(m *testing.M, others map[string]func() int) {
+	if len(os.Args) > 1 {
+		if os.Args[1] == "gate" {
+			syscall.Exit(agent.GateMain(os.Stdin, os.Stdout)) // os.Exit waits for a second under the race detector
+		}
+		if other := others[os.Args[1]]; other != nil {
+			os.Exit(other())
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// A Bench is the surroundings of runs: directories and a clean environment.
+type Bench struct {
+	T      testing.TB
+	Dir    string
+	Runner agent.Runner
+	tries  int
+}
+
+// NewBench returns a bench in a directory of its own.
+func NewBench(t testing.TB) *Bench {
+	return &Bench{T: t, Dir: t.TempDir(), Runner: agent.Runner{Env: []string{"PATH=" + os.Getenv("PATH")}, Poll: 5 * time.Millisecond}}
+}
+
+// Turn makes the directory and the prompt of a new run.
+func (b *Bench) Turn(prompt string) coordinator.Turn {
+	b.T.Helper()
+	b.tries++
+	id := fmt.Sprintf("run-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), b.tries)
+	turn := coordinator.Turn{
+		TaskID: "task-" + id, RunID: id, Attempt: 1, RunDir: filepath.Join(b.Dir, "runs", id),
+		Workspace: filepath.Join(b.Dir, "work"), Limits: coordinator.RunLimits{Grace: 2 * time.Second},
+	}
+	turn.Prompt = filepath.Join(turn.RunDir, "prompt.md")
+	for _, d := range []string{turn.RunDir, turn.Workspace} {
+		Must(b.T, os.MkdirAll(d, 0o700))
+	}
+	Must(b.T, os.WriteFile(turn.Prompt, []byte("# Header\n\n## User message\n\n"+prompt+"\n"), 0o600))
+	return turn
+}
+
+// Program writes a program that does as a script says, and returns its path.
+func (b *Bench) Program(name, script string) string {
+	b.T.Helper()
+	bin := filepath.Join(b.Dir, name)
+	Must(b.T, os.WriteFile(bin, []byte("#!/bin/bash\n"+script+"\n"), 0o700))
+	return bin
+}
+
+// Read returns a file of the workspace.
+func (b *Bench) Read(turn coordinator.Turn, name string) string {
+	b.T.Helper()
+	data, err := os.ReadFile(filepath.Join(turn.Workspace, name))
+	Must(b.T, err)
+	return string(data)
+}
+
+// Quiet takes events that nobody wants.
+func Quiet(coordinator.Event) {}
+
+// Must ends a test after an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WantGone checks that no process carries a run's mark and that nobody holds its lock.
+func WantGone(t testing.TB, turn coordinator.Turn) {
+	t.Helper()
+	if left := Marked(t, turn.RunID); len(left) > 0 {
+		t.Errorf("processes of the run are left: %v", left)
+	}
+	f, err := durable.Open(filepath.Join(turn.RunDir, "lock"), os.O_RDWR, 0)
+	Must(t, err)
+	free, err := durable.TryLock(f)
+	if err = errors.Join(err, f.Close()); !free || err != nil {
+		t.Errorf("the run's lock is locked: %v", err)
+	}
+}
+
+// Marked returns the processes that have a run's mark in their environment.
+func Marked(t testing.TB, runID string) (pids []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	Must(t, err)
+	for _, file := range files {
+		env, _ := os.ReadFile(file) // it may have ended, or be another user's
+		if strings.Contains("\x00"+string(env), "\x00"+agent.EnvRunID+"="+runID+"\x00") {
+			pids = append(pids, strings.Split(file, "/")[2])
+		}
+	}
+	return pids
+}
+
+// Play returns what a decoder and the table make of some lines and an exit code.
+func Play(d agent.Decoder, exit int, lines ...string) agent.Verdict {
+	var all strings.Builder
+	for _, l := range lines {
+		all.WriteString(strings.ReplaceAll(l, "\n", " ") + "\n")
+	}
+	return agent.Judge(d, []byte(all.String()), nil, exit, Now)
+}
+
+// A New makes a decoder of a CLI.
+type New = func(coordinator.Turn, func(coordinator.Event)) agent.Decoder
+
+// A Recording is a recorded run of a real CLI, in testdata, and what it came to.
+type Recording struct {
+	Name    string
+	Class   state.Class
+	Session string // "" when none can be resumed; "*" for any
+	Answer  string // part of it
+	Msg     string // part of it
+	Input   int64  // tokens of the run, or of the thread with codex
+	Kept    bool
+	Denied  string // what the agent was denied
+}
+
+// Replay plays a recorded run through a decoder and the table.
+func Replay(t testing.TB, name string, newDecoder New) (*agent.TurnState, agent.Verdict) {
+	t.Helper()
+	var texts [3][]byte
+	for i, ext := range []string{".jsonl", ".stderr", ".exit"} {
+		var err error
+		texts[i], err = os.ReadFile(filepath.Join("testdata", name+ext))
+		Must(t, err)
+	}
+	var end struct {
+		Exit   *int
+		Signal string
+	}
+	Must(t, json.Unmarshal(texts[2], &end))
+	exit := -1
+	if end.Signal == "SIGTERM" {
+		exit = -int(syscall.SIGTERM)
+	} else if end.Exit != nil {
+		exit = *end.Exit
+	}
+	turn := coordinator.Turn{}
+	if strings.HasPrefix(name, "resume") {
+		turn.Session = UUID
+	}
+	d := newDecoder(turn, Quiet)
+	v := agent.Judge(d, texts[0], texts[1], exit, Now)
+	return d.State(), v
+}
+
+// CheckRecordings compares all recorded runs with what they came to.
+func CheckRecordings(t *testing.T, newDecoder New, rows []Recording) {
+	for _, c := range rows {
+		h, v := Replay(t, c.Name, newDecoder)
+		if v.Class != c.Class || !strings.Contains(v.Msg, c.Msg) || !strings.Contains(h.Answer, c.Answer) || h.Usage.InputTokens+h.Thread.InputTokens != c.Input || h.PromptInHistory != c.Kept {
+			t.Errorf("%s: %+v, answer %q, usage %+v, thread %+v, kept %v", c.Name, v, h.Answer, h.Usage, h.Thread, h.PromptInHistory)
+		}
+		if c.Session == "*" && !agent.IsUUID(h.Session) || c.Session != "*" && h.Session != c.Session {
+			t.Errorf("%s: session %q", c.Name, h.Session)
+		}
+		if h.Bad != 0 || len(h.NotKnown) > 0 {
+			t.Errorf("%s: %d lines were not understood, and events %q are not known", c.Name, h.Bad, h.NotKnown)
+		}
+		if got := Denied(h); got != c.Denied {
+			t.Errorf("%s: denied %s\nwant %s", c.Name, got, c.Denied)
+		}
+	}
+	if names, err := filepath.Glob("testdata/*.jsonl"); err != nil || len(names) != len(rows) {
+		t.Errorf("%d recorded streams, %v: name each in the table", len(names), err)
+	}
+}
+
+// Denied returns what an agent was denied, a line each.
+func Denied(h *agent.TurnState) string {
+	var all []string
+	for _, f := range h.Denied {
+		all = append(all, f.Message)
+	}
+	return strings.Join(all, "\n")
+}
+
+// A Silence is what an agent has reported before it fell silent.
+type Silence struct {
+	Lines, Stderr string
+	Class         state.Class // of the error after which it tries again; "": it has got on since
+	Offline       bool        // that error is that there is no network
+}
+
+// CheckSilences compares what decoders make of the last thing that an agent has reported.
+func CheckSilences(t *testing.T, newDecoder New, rows []Silence) {
+	for i, c := range rows {
+		d := newDecoder(coordinator.Turn{}, Quiet)
+		agent.Judge(d, []byte(c.Lines), []byte(c.Stderr), -1, Now)
+		h := d.State()
+		if h.Retrying != (c.Class != "") || h.Retrying && h.Offline != c.Offline {
+			t.Errorf("row %d: retrying %v, offline %v", i, h.Retrying, h.Offline)
+		}
+		if v := d.Complaint(-1, nil, Now); h.Retrying && (v.Class != c.Class || v.Msg == "") {
+			t.Errorf("row %d: %+v", i, v)
+		}
+	}
+}
+
+// CheckFork checks when a decoder reports a fork: with a line that shows that it got
+// anywhere, and not before. One that resumed after all has forked nothing.
+func CheckFork(t *testing.T, newDecoder New, begin []string, lines map[string]bool) {
+	const parent = "01a1fbfd-004f-7b52-a66b-d51066fa7873" // UUID is the fork
+	for line, forked := range lines {
+		for _, from := range []string{parent, UUID} {
+			var got []coordinator.Event
+			d := newDecoder(coordinator.Turn{Session: from, Fork: true}, func(e coordinator.Event) {
+				if e.Session != "" {
+					got = append(got, e)
+				}
+			})
+			Play(d, 0, append(begin, line)...)
+			want := from != parent || forked
+			if len(got) > 1 || (len(got) == 1) != want || want && got[0] != (coordinator.Event{Session: UUID, Forked: from == parent}) || (d.State().Session != "") != want {
+				t.Errorf("from %s: %s reported %v", from, line, got)
+			}
+		}
+	}
+}
+
+// FuzzEvents checks what must hold for whatever a CLI writes, beginning with what the real
+// one has written.
+func FuzzEvents(f *testing.F, newDecoder New) {
+	names, err := filepath.Glob("testdata/*.jsonl")
+	Must(f, err)
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		Must(f, err)
+		f.Add(data, 0, "Error: no rollout found\n")
+		f.Add(data[:len(data)*2/3], 1, "")
+	}
+	f.Fuzz(func(t *testing.T, data []byte, exit int, stderr string) {
+		exit = max(exit, -1)
+		d := newDecoder(coordinator.Turn{}, Quiet)
+		v := agent.Judge(d, data, []byte(stderr), exit, Now)
+		h := d.State()
+		if h.Session != "" && !agent.IsUUID(h.Session) {
+			t.Fatalf("session %q", h.Session)
+		}
+		if u := h.Usage; u.InputTokens < 0 || u.OutputTokens < 0 || !(u.CostUSD >= 0) {
+			t.Fatalf("usage %+v", u)
+		}
+		success := exit == 0 && h.End == agent.TurnCompleted && strings.TrimSpace(h.Answer) != ""
+		if (v.Class == "") != success || v.Class != "" && v.Msg == "" {
+			t.Fatalf("%+v with exit %d, %v, answer %q", v, exit, h.End, h.Answer)
+		}
+		if !v.RetryAt.IsZero() && v.Class != state.ClassRateLimited {
+			t.Fatalf("retry at %v for %q", v.RetryAt, v.Class)
+		}
+	})
+}
+
+// CheckRefusals checks that turns end with a class before anything is begun.
+func CheckRefusals(t *testing.T, b *Bench, rows []Refusal) {
+	for _, c := range rows {
+		if out := c.Agent.Run(context.Background(), c.Turn, Quiet); out.Class != c.Class || out.Error == "" || out.ExitCode != -1 {
+			t.Errorf("%+v came to %+v", c, out)
+		}
+		if plan := c.Agent.Plan(c.Turn); plan.Class != c.Class || plan.Argv != nil || plan.Error == "" {
+			t.Errorf("%+v is planned as %+v", c, plan)
+		}
+	}
+	if names, err := filepath.Glob(filepath.Join(b.Dir, "*")); err != nil || len(names) != 0 {
+		t.Errorf("something was begun: %v, %v", names, err)
+	}
+}
+
+// A Refusal is a turn that must not start.
+type Refusal struct {
+	Agent agent.Adapter
+	Turn  coordinator.Turn
+	Class state.Class
+}
+
+// CheckPlan checks that a plan has the arguments and variables of the run, and that it
+// starts nothing and writes nothing. The agent's program may touch the file started.
+func CheckPlan(t *testing.T, b *Bench, a agent.Adapter) {
+	t.Helper()
+	turn := b.Turn("hello")
+	turn.Session, turn.Model, turn.Files = UUID, "m-1", filepath.Join(turn.RunDir, "files")
+	Must(t, os.RemoveAll(turn.RunDir))
+	plan := a.Plan(turn)
+	for _, path := range []string{turn.RunDir, filepath.Join(turn.Workspace, "started")} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("the plan has made %s", path)
+		}
+	}
+	Must(t, os.MkdirAll(turn.RunDir, 0o700))
+	Must(t, os.WriteFile(turn.Prompt, []byte("hello"), 0o600))
+	a.Run(t.Context(), turn, Quiet)
+	data, err := os.ReadFile(filepath.Join(turn.RunDir, "run.json"))
+	Must(t, err)
+	var run coordinator.Plan
+	Must(t, json.Unmarshal(data, &run))
+	if fmt.Sprint(plan) != fmt.Sprint(coordinator.Plan{Argv: run.Argv, Env: run.Env}) {
+		t.Errorf("the plan is %+v\nthe run %+v", plan, run)
+	}
+}
+
+// Home makes the home of a real CLI. It lies below the package, because codex dislikes one
+// below the temp directory.
+func Home(t *testing.T) string {
+	t.Helper()
+	home, err := os.MkdirTemp(".", "home-")
+	Must(t, err)
+	home, err = filepath.Abs(home)
+	Must(t, err)
+	t.Cleanup(func() { Must(t, os.RemoveAll(home)) })
+	return home
+}
+
+// Missing skips a test for want of something, which must not happen in CI.
+func Missing(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// RootDir makes a directory that only root can change, as all above it.
+func RootDir(t *testing.T) string {
+	t.Helper()
+	if dir := Home(t); rootOwned(dir) {
+		return dir
+	}
+	home, err := os.UserHomeDir()
+	Must(t, err)
+	dir, err := os.MkdirTemp(home, "stint-test-")
+	Must(t, err)
+	t.Cleanup(func() { Must(t, os.RemoveAll(dir)) })
+	if !rootOwned(dir) {
+		Missing(t, dir+" can be changed by others than root")
+	}
+	return dir
+}
+
+func rootOwned(dir string) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		fi, err := os.Stat(dir)
+		if err != nil {
+			return false
+		}
+		if st, ok := fi.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 || fi.Mode().Perm()&0o022 != 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}

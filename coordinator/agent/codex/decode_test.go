@@ -1,0 +1,206 @@
+package codex
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/coordinator/agent/agenttest"
+	"stint/state"
+)
+
+// What the recorded runs of the real CLI came to, and what the agent was denied in them.
+func TestRecordings(t *testing.T) {
+	const first, busy = "01a1fbfd-004f-7b52-a66b-d51066fa7872", "already has an active writer"
+	const limited, auth, network = state.ClassRateLimited, state.ClassAuth, state.ClassNetwork
+	agenttest.CheckRecordings(t, NewDecoder, []agenttest.Recording{
+		{Name: "first_turn", Session: first, Answer: `ECHO #1 last="hello alpha"`, Input: 110, Kept: true},
+		{Name: "resume_second_turn", Session: first, Answer: `all=[hello alpha ;; hello beta]`, Input: 230, Kept: true},
+		{Name: "resume_unknown_name", Session: "*", Answer: "ECHO #1", Input: 110, Kept: true},
+		{Name: "reasoning", Session: "*", Answer: "ECHO #1", Input: 110, Kept: true},
+		{Name: "tool_write_patch", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
+		{Name: "tool_fail", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
+		{Name: "tool_default_sandbox", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
+		{Name: "denied_git", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true, Denied: `shell "git -c user.email=a@b -c user.name=x commit --allow-empty -qm y" was denied: Read-only file system; to allow it: codex_sandbox = "danger-full-access" and allow_dangerous = true`},
+		{Name: "denied_network", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true, Denied: `shell "curl -sS https://example.com/" was denied: Could not resolve host; to allow it: network_access = true below [sandbox_workspace_write] in codex's config.toml`},
+		{Name: "denied_patch", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true, Denied: `apply_patch was denied: writing outside of the project; to allow it: codex_sandbox = "danger-full-access" and allow_dangerous = true`},
+		{Name: "denied_userns", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true, Denied: `shell "echo hi" was denied: its sandbox cannot be set up: bwrap: Creating new namespace failed: nesting depth or /proc/sys/user…; to allow it: see stint doctor`},
+		{Name: "err_trunc_once", Session: "*", Answer: "ECHO #1", Input: 110, Kept: true},
+		{Name: "err_401", Class: auth, Session: "*", Msg: "401 Unauthorized", Kept: true},
+		{Name: "err_429_always", Class: limited, Session: "*", Msg: "429", Kept: true},
+		{Name: "err_429_usage_limit", Class: limited, Session: "*", Msg: "usage limit", Kept: true},
+		{Name: "err_500", Class: network, Session: "*", Msg: "high demand", Kept: true},
+		{Name: "err_trunc_noretry", Class: network, Session: "*", Msg: "stream disconnected", Kept: true},
+		{Name: "err_stream_failed_ctx", Class: state.ClassContextFull, Session: "*", Msg: "context window", Kept: true},
+		{Name: "kill_TERM_streaming", Class: state.ClassStalled, Session: "*", Msg: "terminated"},
+		{Name: "conc_B", Class: state.ClassSessionBusy, Msg: busy},
+		{Name: "resume_unknown", Class: state.ClassSessionLost, Msg: "no rollout found"},
+	})
+	if _, v := agenttest.Replay(t, "err_429_usage_limit", NewDecoder); !v.RetryAt.Equal(time.Date(2026, 11, 21, 3, 47, 0, 0, time.UTC)) {
+		t.Errorf("try again at %v", v.RetryAt)
+	}
+	if h, _ := agenttest.Replay(t, "resume_second_turn", NewDecoder); h.Usage != (state.Usage{}) ||
+		h.Thread != (state.Usage{InputTokens: 230, CachedInputTokens: 80, OutputTokens: 43, ReasoningTokens: 10}) {
+		t.Errorf("%+v, %+v", h.Usage, h.Thread)
+	}
+}
+
+// A fork is reported when it got anywhere, by a message or a tool, and not before.
+func TestForkIsReportedWhenItGotAnywhere(t *testing.T) {
+	agenttest.CheckFork(t, NewDecoder, []string{`{"type":"thread.started","thread_id":"` + someUUID + `"}`, `{"type":"turn.started"}`}, map[string]bool{
+		`{"type":"error","message":"Reconnecting... 1/5 (x)"}`:                       false,
+		`{"type":"item.completed","item":{"type":"error","message":"a warning"}}`:    false,
+		`{"type":"item.completed","item":{"type":"reasoning","text":"hm"}}`:          false,
+		`{"type":"turn.failed","error":{"message":"429"}}`:                           false,
+		`{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`: true,
+		`{"type":"item.completed","item":{"type":"agent_message","text":"so"}}`:      true,
+		`{"type":"turn.completed"}`:                                                  true,
+	})
+}
+
+// What an agent reported last decides when it falls silent; whatever shows that it got on
+// makes it a silent one like any other.
+func TestLastErrorOfASilentAgent(t *testing.T) {
+	const limited, network = state.ClassRateLimited, state.ClassNetwork
+	const limit429 = "exceeded retry limit, last status: 429 Too Many Requests"
+	codex := func(msg string) string { return `{"type":"error","message":"Reconnecting... 1/5 (` + msg + `)"}` }
+	agenttest.CheckSilences(t, NewDecoder, []agenttest.Silence{
+		{Lines: codex(limit429), Class: limited},
+		{Lines: codex(limit429) + "\n" + `{"type":"item.completed","item":{"type":"error","message":"a warning"}}`, Class: limited},
+		{Lines: codex(limit429) + "\n" + `{"type":"item.completed","item":{"type":"reasoning","text":"hm"}}`, Class: ""},
+		{Lines: codex(limit429) + "\n" + `{"type":"item.started","item":{"type":"command_execution"}}`, Class: ""},
+		{Lines: `{"type":"item.started","item":{"type":"command_execution"}}` + "\n" + codex(limit429), Class: limited},
+		{Lines: codex(limit429) + "\n" + codex("stream disconnected before completion: x"), Class: network},
+		{Lines: codex("waiting") + "\n" + `{"type":"error","message":"Reconnecting... waiting for network (x)"}`, Class: network, Offline: true},
+		{Lines: codex("unexpected status 401 Unauthorized: x"), Class: state.ClassAuth},
+		{Stderr: "Attempt 1 failed with status 429. Retrying with backoff...\n", Class: ""},
+	})
+}
+
+func TestRetryAt(t *testing.T) {
+	zone := time.FixedZone("test", 2*60*60)
+	now := time.Date(2026, 11, 21, 15, 30, 10, 0, zone)
+	day := func(y int, m time.Month, d, h, min int) time.Time { return time.Date(y, m, d, h, min, 0, 0, zone) }
+	for _, c := range []struct {
+		msg  string
+		want time.Time
+	}{
+		{"or try again at 3:47 PM.", day(2026, 11, 21, 15, 47)},
+		{"or try again at 3:47 AM.", day(2026, 11, 22, 3, 47)},
+		{"Try again at 12:05 AM.", day(2026, 11, 22, 0, 5)},
+		{"try again at 12:30 PM", day(2026, 11, 22, 12, 30)},
+		{"try again at 3:30 PM", day(2026, 11, 21, 15, 30)}, // ten seconds ago
+		{"try again at Nov 25th, 2026 3:47 AM.", day(2026, 11, 25, 3, 47)},
+		{"try again at Jan 1st, 2027 11:00 PM.", day(2027, 1, 1, 23, 0)},
+		{"try again in 2 hours 5 minutes.", now.Add(125 * time.Minute)},
+		{"Try again in 3 days 2 hours 1 minute.", now.Add(74*time.Hour + time.Minute)},
+		{"try again in 2 hours, 5 minutes and 3 seconds", now.Add(2*time.Hour + 5*time.Minute + 3*time.Second)},
+		{"Please try again in 1.5s. Visit x", now.Add(1500 * time.Millisecond)},
+		{"Please try again in 28ms", now.Add(28 * time.Millisecond)},
+		{"try again in less than a minute", now.Add(time.Minute)},
+		{"try again in an hour", now.Add(time.Hour)},
+		{"try again in 1m30s.", now.Add(90 * time.Second)},
+		{"try again later.", time.Time{}},
+		{"try again in a moment", time.Time{}},
+		{"try again in 0 seconds", time.Time{}},
+		{"try again in 99999999999999999999 days", now.Add(365 * 24 * time.Hour)},
+		{"", time.Time{}},
+	} {
+		if got := retryAt(c.msg, now); !got.Equal(c.want) {
+			t.Errorf("%q: %v, want %v", c.msg, got, c.want)
+		}
+	}
+}
+
+func TestDecoder(t *testing.T) {
+	const a, b = "01a1fbfd-004f-7b52-a66b-d51066fa7872", "01a1fbfd-004f-7b52-a66b-d51066fa7873"
+	d := NewDecoder(coordinator.Turn{}, quiet).(*decoder)
+	for _, l := range []string{
+		"", "not json", `{"no":"type"}`, `[]`, `{"type":"thread.started","thread_id":"--last"}`,
+		`{"type":"thread.started","thread_id":"` + a + `"}`, `{"type":"thread.started","thread_id":"` + b + `"}`,
+		`{"type":"item.completed","item":{"type":"agent_message","text":"one"}}`,
+		`{"type":"item.completed","item":{"type":"agent_message","text":7}}`,
+		`{"type":"item.updated","item":{"type":"agent_message","text":"no"}}`,
+		`{"type":"of the future","message":["x"]}`,
+	} {
+		d.Line([]byte(l))
+	}
+	if d.Session != a || d.Answer != "" || d.Bad != 3 || d.End != agent.NoTerminal {
+		t.Errorf("%+v", d)
+	}
+}
+
+func FuzzCodexEvents(f *testing.F) {
+	f.Add([]byte(`{"type":"error","message":"usage limit, try again in 99999999999999999999 days at 99:99 PM"}`), 1, "")
+	agenttest.FuzzEvents(f, NewDecoder)
+}
+
+// An agent that writes about errors has none.
+func TestAnswerIsNoError(t *testing.T) {
+	answer := `Error: 401 Unauthorized, usage limit, try again at 3:47 AM, no rollout found`
+	text, err := json.Marshal(answer)
+	must(t, err)
+	lines := []string{
+		`{"type":"item.completed","item":{"type":"error","message":"usage limit"}}`,
+		`{"type":"item.completed","item":{"type":"agent_message","text":` + string(text) + `}}`,
+		`{"type":"turn.completed","usage":{"input_tokens":1e99}}`,
+	}
+	for exit, class := range map[int]state.Class{0: "", 1: state.ClassExit} {
+		d := NewDecoder(coordinator.Turn{}, quiet)
+		if v := agenttest.Play(d, exit, lines...); v.Class != class || d.State().Answer != answer {
+			t.Errorf("%+v, %+v", v, d)
+		}
+	}
+}
+
+// The classes of codex's errors that no recording has.
+func TestClasses(t *testing.T) {
+	fail := func(msg string) string {
+		text, err := json.Marshal(msg)
+		must(t, err)
+		return `{"type":"turn.failed","error":{"message":` + string(text) + `}}`
+	}
+	for i, c := range []struct {
+		stdout, stderr string
+		exit           int
+		class          state.Class
+	}{
+		{fail("unexpected status 503 Service Unavailable: x"), "", 0, state.ClassNetwork},
+		{fail(""), "", 1, state.ClassExit},
+		{fail("Missing environment variable: `FAKE_KEY`."), "", 1, state.ClassAuth},
+		{fail("unexpected status 403 Forbidden: x"), "", 1, state.ClassExit},
+		{fail("unexpected status 402 Payment Required: x"), "", 1, state.ClassAuth},
+		{fail("unexpected status 404 Not Found: rate limit, 429, unauthorized"), "", 1, state.ClassExit},
+		{fail(`{"error":"your prompt about the usage limit is refused"}`), "", 1, state.ClassExit},
+		{fail("Quota exceeded. Check your plan and billing details."), "", 1, state.ClassAuth},
+		{fail("You exceeded your rate limit: check your plan."), "", 1, state.ClassAuth},
+		{fail("stream disconnected before completion: Rate limit reached for gpt-5: Limit 3. Please try again in 20s. You can increase your rate limit by adding a payment method at https://platform.openai.com/account/billing."), "", 1, state.ClassRateLimited},
+		{fail("Your account is not active, please check your billing details."), "", 1, state.ClassAuth},
+		{fail("You've hit your usage limit. Visit https://x/settings/usage to purchase more credits or try again at 3:47 AM."), "", 1, state.ClassRateLimited},
+		{fail("stream disconnected before completion: Incomplete response returned, reason: content_filter"), "", 1, state.ClassExit},
+		{fail("Codex ran out of room in the model's context window. Start a new thread or clear earlier history before retrying."), "", 1, state.ClassContextFull},
+		{fail(`{"error":{"code":"context_length_exceeded","message":"Your input exceeds the context window of this model."}}`), "", 1, state.ClassContextFull},
+		{fail(`{"error":{"code":"invalid_prompt","message":"context_length_exceeded, it says"}}`), "", 1, state.ClassExit},
+		{`{"type":"error","message":"` + "Reconnecting... 1/5 (unexpected status 500 Internal Server Error)" + `"}`, "", 1, state.ClassNetwork},
+		{`{"type":"error","message":"` + "Reconnecting... waiting for network" + `"}`, "", 1, state.ClassNetwork},
+		{`{"type":"error","message":"` + "Reconnecting... 1/5 (exceeded retry limit, last status: 429 Too Many Requests)" + `"}`, "", 1, state.ClassRateLimited},
+		{"", "Error: Not logged in. Please run codex login", 1, state.ClassAuth},
+		{"", "Error: thread/resume: thread/resume failed: rollout at /home/u/429/x.jsonl is empty (code -32603)\n\nStack backtrace:\n", 1, state.ClassSessionLost},
+		{"", "Error: thread/resume: thread/resume failed: failed to read session metadata /x.jsonl: stream did not contain valid UTF-8 (code -32603)", 1, state.ClassSessionLost},
+		{"", "Error: thread/resume: thread/resume failed: stream did not contain valid UTF-8 (code -32603)", 1, state.ClassSessionLost},
+		{"", "Error: thread/fork: thread/fork failed: invalid paginated history lineage for 0: missing source rollout (code -32600)", 1, state.ClassSessionLost},
+		{"", "Error: thread/fork: thread/fork failed: rollout at /x.jsonl does not start with session metadata (code -32603)", 1, state.ClassSessionLost},
+		{"", "Error: thread/resume: thread/resume failed: thread 0 already has an active writer (code -32600)", 1, state.ClassSessionBusy},
+		{"", "429 Too Many Requests", 1, state.ClassExit},
+		{"", "error: unexpected argument '-a' found\n\nUsage: codex exec\n", 2, state.ClassExit},
+		{"", "/usr/bin/env: 'node': No such file or directory\n", 127, state.ClassAgentMissing},
+		{"", "/usr/bin/env: 'node': Permission denied\n", 126, state.ClassAgentMissing},
+	} {
+		d := NewDecoder(coordinator.Turn{}, quiet)
+		if v := agent.Judge(d, []byte(c.stdout), []byte(c.stderr), c.exit, agenttest.Now); v.Class != c.class || v.Msg == "" {
+			t.Errorf("row %d: %+v, want %q", i, v, c.class)
+		}
+	}
+}

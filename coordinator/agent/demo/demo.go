@@ -1,0 +1,90 @@
+package demo
+
+import (
+	"context"
+	"errors"
+
+	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/coordinator/agent/codex"
+)
+
+// A Demo runs the built-in agent, which thinks nothing and needs nobody. It
+// speaks codex's events and remembers its sessions, so that everything around
+// an agent can be tried and tested; see [Main] for what it understands.
+type Agent struct {
+	agent.Runner
+	// Home is the directory that keeps its sessions and its log.
+	Home string
+	// Program is the command that starts the agent; the default is this program
+	// with [Command].
+	Program []string
+}
+
+var _ coordinator.Agent = (*Agent)(nil)
+
+// Command is the hidden subcommand of the program that is the demo agent: see [Main].
+const Command = "demo-agent"
+
+// Run carries out one turn; see coordinator.Agent.
+func (d *Agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+	turn.Fork = false // it resumes
+	s, out := d.spec(turn)
+	if out != nil {
+		return *out
+	}
+	return d.RunEvents(ctx, s, codex.NewDecoder(turn, report), report)
+}
+
+// Plan says what Run would start; see coordinator.Planner.
+func (d *Agent) Plan(turn coordinator.Turn) coordinator.Plan { return agent.PlanOf(d.spec(turn)) }
+
+// spec gives what a turn starts, or the outcome of one that cannot start.
+func (d *Agent) spec(turn coordinator.Turn) (agent.Spec, *coordinator.Outcome) {
+	var argv []string
+	_, out := agent.Begin("the demo agent", turn, func() (_ string, err error) {
+		argv, err = d.program()
+		return "", err
+	})
+	if out != nil {
+		return agent.Spec{}, out
+	}
+	argv = append(argv, "exec", "--json", "-C", turn.Workspace)
+	if turn.Schema != "" {
+		argv = append(argv, "--output-schema", turn.Schema)
+	}
+	if turn.Session != "" {
+		argv = append(argv, "resume", turn.Session)
+	}
+	return agent.Spec{Turn: turn, Argv: append(argv, "-"), Env: d.AgentEnv(turn, envHome+"="+d.Home)}, nil
+}
+
+// FindSession returns the session of an old run; see [agent.Adapter].
+func (d *Agent) FindSession(runDir string) (session string, kept bool) {
+	return agent.FindSession(runDir, codex.NewDecoder)
+}
+
+// ResumeCommand returns "": nobody talks to the demo agent by hand.
+func (d *Agent) ResumeCommand(_, _ string) string { return "" }
+
+// LoginCommand returns "": there is nothing to log in to.
+func (d *Agent) LoginCommand() string { return "" }
+
+// Probe reports that the demo agent is ready, as it always is.
+func (d *Agent) Probe(context.Context) agent.Probe {
+	return agent.Probe{Found: true, Version: "built in", LoggedIn: true}
+}
+
+// Examine finds nothing.
+func (d *Agent) Examine(context.Context) []agent.Problem { return nil }
+
+func (d *Agent) program() ([]string, error) {
+	if len(d.Program) > 0 {
+		return append([]string(nil), d.Program...), nil
+	}
+	self, err := agent.SelfCommand()
+	if err != nil {
+		return nil, errors.Join(errors.New("the demo agent is not to be found"), err)
+	}
+	return append(self, Command), nil
+}

@@ -1,0 +1,248 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/coordinator/agent/agenttest"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+func TestMain(m *testing.M) {
+	agenttest.Main(m, map[string]func() int{Command: func() int { return Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv) }})
+}
+
+var must, quiet = agenttest.Must, agenttest.Quiet
+
+// A bench has a demo agent.
+type bench struct {
+	*agenttest.Bench
+	agent *Agent
+}
+
+func newBench(t *testing.T) *bench {
+	b := agenttest.NewBench(t)
+	return &bench{b, &Agent{Home: filepath.Join(b.Dir, "demo"), Runner: b.Runner}}
+}
+
+// run runs one turn of a new session.
+func (b *bench) run(ctx context.Context, prompt string) (coordinator.Outcome, coordinator.Turn) {
+	b.T.Helper()
+	turn := b.Turn(prompt)
+	return b.agent.Run(ctx, turn, quiet), turn
+}
+
+// starts returns how often the agent was started.
+func (b *bench) starts() int {
+	data, err := os.ReadFile(filepath.Join(b.agent.Home, "log.jsonl"))
+	must(b.T, err)
+	return strings.Count(string(data), `"event":"start"`)
+}
+
+// resume carries out a turn of an older session of the demo agent.
+func (b *bench) resume(session, prompt string) coordinator.Outcome {
+	b.T.Helper()
+	turn := b.Turn(prompt)
+	turn.Session = session
+	return b.agent.Run(context.Background(), turn, quiet)
+}
+
+// The demo agent counts as codex does: over the session, without failed turns.
+func TestDemoUsage(t *testing.T) {
+	b := newBench(t)
+	first := b.resume("", "one")
+	if first.Usage != (state.Usage{}) || first.Thread.InputTokens != 110 || first.Thread.OutputTokens != 21 {
+		t.Errorf("first: %+v", first)
+	}
+	if out := b.resume(first.Session, "demo:fail"); out.Class == "" || out.Thread != (state.Usage{}) {
+		t.Errorf("failed: %+v", out)
+	}
+	if out := b.resume(first.Session, "demo:usage=500/20 demo:empty"); out.Thread != (state.Usage{InputTokens: 610, CachedInputTokens: 40, OutputTokens: 41, ReasoningTokens: 5}) {
+		t.Errorf("second: %+v", out)
+	}
+	if out := b.resume("", "demo:usage=many"); out.Class == "" {
+		t.Errorf("bad figures: %+v", out)
+	}
+}
+
+// A turn that failed leaves its message in the session: sent again it is there
+// twice, and with GoOn once.
+func TestDemoKeepsFailedTurn(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct{ again, want string }{
+		{"demo:429-first hello", "turn 3; earlier: begin | demo:429-first hello; you said: demo:429-first hello"},
+		{coordinator.GoOn, "turn 2; earlier: begin; you said: demo:429-first hello"},
+	} {
+		session := b.resume("", "begin").Session
+		turn := b.Turn("demo:429-first hello")
+		turn.Session = session
+		failed := b.agent.Run(t.Context(), turn, quiet)
+		if failed.Class != state.ClassRateLimited || !failed.Kept || failed.Session != session {
+			t.Fatalf("%+v", failed)
+		}
+		if found, kept := b.agent.FindSession(turn.RunDir); found != session || !kept {
+			t.Errorf("found %q, kept %v", found, kept)
+		}
+		again := b.Turn(c.again)
+		again.TaskID, again.Session = turn.TaskID, session
+		if out := b.agent.Run(t.Context(), again, quiet); out.Result != c.want || out.Kept {
+			t.Errorf("%+v\nwant %s", out, c.want)
+		}
+	}
+}
+
+func TestDemoNewThread(t *testing.T) {
+	b := newBench(t)
+	first := b.resume("", "one").Session
+	out := b.resume(first, "demo:newthread two")
+	if out.Class != "" || out.Session == first || !strings.Contains(out.Note, "was not resumed") || !strings.HasPrefix(out.Result, "turn 1;") {
+		t.Errorf("%+v", out)
+	}
+}
+
+// A turn with a schema has an answer that follows it, and what is quoted tells the
+// demo agent nothing.
+func TestDemoJudges(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct{ prompt, want string }{
+		{"Judge it.\n\n> demo:fail\n> demo:say=no\n", `{"findings":[],"lessons":[]}`},
+		{"Judge it. demo:say={\"findings\":[]}\n\n> demo:say=no\n", `{"findings":[]}`},
+	} {
+		turn := b.Turn(c.prompt)
+		turn.Schema, turn.ReadOnly = "/runs/r/schema.json", true
+		if out := b.agent.Run(t.Context(), turn, quiet); out.Class != "" || out.Result != c.want {
+			t.Errorf("%+v\nwant %s", out, c.want)
+		}
+	}
+}
+
+func TestDemoSuccess(t *testing.T) {
+	b := newBench(t)
+	turn := b.Turn("Say hello\nand more")
+	var events []coordinator.Event
+	report := func(e coordinator.Event) { events = append(events, e) }
+	out := b.agent.Run(t.Context(), turn, report)
+	if out.Class != "" || out.Result != "turn 1; you said: Say hello" || out.ExitCode != 0 || out.Note != "" {
+		t.Fatalf("outcome: %+v", out)
+	}
+	if !agent.IsUUID(out.Session) || out.Thread.InputTokens != 110 {
+		t.Errorf("session %q, usage %+v", out.Session, out.Thread)
+	}
+	if got := strings.Join(out.Env, " "); got != "PATH STINT_ATTEMPT STINT_DEMO_HOME STINT_RUN_ID STINT_TASK_ID" {
+		t.Errorf("names of the environment: %s", got)
+	}
+	var session, text string
+	var bytes int64
+	for _, e := range events {
+		session, text, bytes = cmp.Or(e.Session, session), cmp.Or(e.Text, text), max(e.Bytes, bytes)
+	}
+	fi, err := os.Stat(filepath.Join(turn.RunDir, "stdout"))
+	must(t, err)
+	if session != out.Session || text != out.Result || bytes != fi.Size() {
+		t.Errorf("events say %q %q %d of %d", session, text, bytes, fi.Size())
+	}
+	if got, _ := b.agent.FindSession(turn.RunDir); got != out.Session {
+		t.Errorf("FindSession gives %q", got)
+	}
+	agenttest.WantGone(t, turn)
+
+	next := b.Turn("And now?")
+	next.Session = out.Session
+	out = b.agent.Run(t.Context(), next, report)
+	if out.Result != "turn 2; earlier: Say hello; you said: And now?" || out.Session != session {
+		t.Errorf("second turn: %+v", out)
+	}
+}
+
+func TestDemoOutcomes(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct {
+		prompt string
+		class  state.Class
+		exit   int
+		result string // part of it
+		msg    string // part of it
+	}{
+		{"demo:say=one two demo:fail", "", 0, "one two demo:fail", ""},
+		{"demo:fail", state.ClassExit, 1, "", "told to fail"},
+		{"demo:crash", state.ClassExit, 3, "", "exit code 3"},
+		{"demo:empty", state.ClassOutputMissing, 0, "", "without an answer"},
+		{"demo:429", state.ClassRateLimited, 1, "", "429"},
+		{"demo:401", state.ClassAuth, 1, "", "401"},
+		{"demo:500", state.ClassNetwork, 1, "", "high demand"},
+		{"demo:lines=2000 demo:sleep=0.01", "", 0, "turn 1", ""},
+		{"demo:sleep=soon", state.ClassExit, 1, "", "is no time"},
+		{"demo:write=../out|x", state.ClassExit, 1, "", "escapes"},
+		{"demo:write=a/b.txt|some text", "", 0, "turn 1", ""},
+	} {
+		out, turn := b.run(t.Context(), c.prompt)
+		if out.Class != c.class || out.ExitCode != c.exit || !strings.Contains(out.Result, c.result) || !strings.Contains(out.Error, c.msg) {
+			t.Errorf("%s: %+v", c.prompt, out)
+		}
+		agenttest.WantGone(t, turn)
+	}
+	if data, err := os.ReadFile(filepath.Join(b.Dir, "work/a/b.txt")); err != nil || string(data) != "some text\n" {
+		t.Errorf("the file that the agent wrote: %q, %v", data, err)
+	}
+}
+
+func TestDemoFirstTryOnly(t *testing.T) {
+	b := newBench(t)
+	turn := b.Turn("demo:429-first=90s")
+	before := time.Now()
+	out := b.agent.Run(t.Context(), turn, quiet)
+	if out.Class != state.ClassRateLimited || out.RetryAt.Before(before.Add(85*time.Second)) {
+		t.Fatalf("first try: %+v", out)
+	}
+	again := b.Turn("demo:429-first=90s")
+	again.TaskID = turn.TaskID
+	if out = b.agent.Run(t.Context(), again, quiet); out.Class != "" {
+		t.Fatalf("second try: %+v", out)
+	}
+}
+
+func TestDemoSessionLost(t *testing.T) {
+	b := newBench(t)
+	turn := b.Turn("hello")
+	turn.Session = "00000000-0000-7000-8000-000000000000"
+	if out := b.agent.Run(t.Context(), turn, quiet); out.Class != state.ClassSessionLost {
+		t.Errorf("unknown session: %+v", out)
+	}
+	turn = b.Turn("hello")
+	turn.Session = "--last"
+	if out := b.agent.Run(t.Context(), turn, quiet); out.Class != state.ClassSessionLost || b.starts() != 1 {
+		t.Errorf("no session id: %+v", out)
+	}
+}
+
+func TestDemoSessionBusy(t *testing.T) {
+	b := newBench(t)
+	first, _ := b.run(t.Context(), "hello")
+	f, err := os.OpenFile(filepath.Join(b.agent.Home, "threads", first.Session+".jsonl"), os.O_RDWR, 0)
+	must(t, err)
+	if held, err := durable.TryLock(f); !held {
+		t.Fatal(err)
+	}
+	turn := b.Turn("more")
+	turn.Session = first.Session
+	if out := b.agent.Run(t.Context(), turn, quiet); out.Class != state.ClassSessionBusy {
+		t.Errorf("outcome: %+v", out)
+	}
+	must(t, f.Close())
+}
+
+func TestPlan(t *testing.T) {
+	b := newBench(t)
+	agenttest.CheckPlan(t, b.Bench, b.agent)
+	if got := b.agent.ResumeCommand(agenttest.UUID, "/w"); got != "" {
+		t.Errorf("a command for a person: %s", got)
+	}
+}

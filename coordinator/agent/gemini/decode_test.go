@@ -1,0 +1,179 @@
+package gemini
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"stint/coordinator"
+	"stint/coordinator/agent"
+	"stint/coordinator/agent/agenttest"
+	"stint/state"
+)
+
+// play returns what a decoder and the table make of some lines and an exit code.
+func play(exit int, lines ...string) (*agent.TurnState, agent.Verdict) {
+	d := NewDecoder(coordinator.Turn{}, quiet)
+	v := agenttest.Play(d, exit, lines...)
+	return d.State(), v
+}
+
+// What the recorded runs of the real CLI came to, and what the agent was denied in them.
+func TestRecordings(t *testing.T) {
+	const first3 = "a9a364ae-6666-44a9-b213-2f4b055b391c"
+	const limited, auth, network = state.ClassRateLimited, state.ClassAuth, state.ClassNetwork
+	agenttest.CheckRecordings(t, NewDecoder, []agenttest.Recording{
+		{Name: "first_turn", Session: first3, Answer: `ECHO #1 last="hello alpha"`, Input: 220},
+		{Name: "resume_id_second_turn", Session: first3, Answer: `all=[hello alpha ;; hello beta]`, Input: 120},
+		{Name: "tool_write_yolo_y", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
+		{Name: "denied_shell", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true, Denied: `run_shell_command "echo hi" was denied: gemini is not offered this tool; to allow it: gemini_approval_mode = "yolo" and allow_dangerous = true`},
+		{Name: "perm_default_write", Session: "*", Answer: "NO TOOL", Input: 110},
+		{Name: "kill_TERM_streaming", Session: "*", Answer: "ECHO #1", Input: 110}, // it does not listen to it
+		{Name: "bigout", Class: state.ClassOutputMissing, Session: "*", Msg: "Loop detected"},
+		{Name: "err_401", Class: auth, Msg: "UNAUTHENTICATED"},
+		{Name: "err_429_day_quota", Class: limited, Msg: "daily quota"},
+		{Name: "err_429_max1", Class: limited, Msg: "fake 429"},
+		{Name: "err_500_max1", Class: network, Msg: "INTERNAL"},
+		{Name: "err_trunc_once", Class: network, Msg: "terminated"},
+		{Name: "err_empty", Class: network, Msg: "The model returned an empty response", Input: 440},
+		{Name: "nokey", Class: auth, Msg: "GEMINI_API_KEY"},
+		{Name: "first_try_untrusted", Class: state.ClassExit, Msg: "not running in a trusted directory"},
+		{Name: "resume_unknown", Class: state.ClassSessionLost, Msg: "Invalid session identifier"},
+	})
+	want := state.Usage{InputTokens: 220, CachedInputTokens: 80, OutputTokens: 53, ReasoningTokens: 10}
+	if h, _ := agenttest.Replay(t, "first_turn", NewDecoder); h.Usage != want || h.Thread != (state.Usage{}) {
+		t.Errorf("%+v, %+v", h.Usage, h.Thread)
+	}
+}
+
+// What an agent reported last decides when it falls silent; whatever shows that it got on
+// makes it a silent one like any other.
+func TestLastErrorOfASilentAgent(t *testing.T) {
+	const limited, network = state.ClassRateLimited, state.ClassNetwork
+	agenttest.CheckSilences(t, NewDecoder, []agenttest.Silence{
+		{Stderr: "Attempt 1 failed with status 429. Retrying with backoff... _ApiError: {\"error\":{}}\n    at x\n", Class: limited},
+		{Stderr: "Attempt 1 failed with 429 error (no Retry-After header). Retrying with backoff... x\n", Class: limited},
+		{Stderr: "Attempt 2 failed with status 503. Retrying with backoff... x\n", Class: network},
+		{Stderr: "Attempt 2 failed. Retrying with backoff... fetch failed\n", Class: network},
+		{Stderr: "the model wrote: Attempt 1 failed with status 429\n", Class: ""},
+	})
+}
+
+// The rows of the table that no recording of gemini has.
+func TestGeminiClasses(t *testing.T) {
+	fail := func(msg string) string {
+		text, err := json.Marshal(msg)
+		must(t, err)
+		return `{"type":"result","status":"error","error":{"type":"unknown","message":` + string(text) + `}}`
+	}
+	const badKey = `[API Error: {"error":{"code":400,"status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]`
+	good, bare := `{"type":"result","status":"success"}`, `{"type":"result","status":"error"}`
+	said := `{"type":"message","role":"assistant","content":"[API Error: fetch failed] 429"}`
+	for i, c := range []struct {
+		lines []string
+		exit  int
+		class state.Class
+	}{
+		{[]string{said, good}, 0, ""},
+		{[]string{said, good}, 173, state.ClassExit},
+		{[]string{good}, 0, state.ClassOutputMissing},
+		{[]string{said}, 0, state.ClassExit},
+		{[]string{said, fail("x")}, 0, state.ClassExit},
+		{[]string{fail("x")}, 173, state.ClassRateLimited},
+		{[]string{fail("x")}, 147, state.ClassExit},
+		{[]string{fail("[API Error: You exceeded your current quota, please check your plan and billing details.]")}, 173, state.ClassAuth},
+		{[]string{fail("[API Error: You exceeded your current quota, please check your plan and billing details. Please retry in 34.5s.]")}, 173, state.ClassRateLimited},
+		{[]string{fail("[API Error: please check your plan and billing details. * Quota exceeded for metric: requests, limit: 250]")}, 173, state.ClassRateLimited},
+		{[]string{fail("x")}, 144, state.ClassExit},
+		{[]string{fail(badKey)}, 144, state.ClassAuth},
+		{[]string{fail(`[API Error: {"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."}}]`)}, 144, state.ClassContextFull},
+		{[]string{fail("x")}, 247, state.ClassNetwork},
+		{[]string{fail("x")}, 152, state.ClassNetwork},
+		{[]string{fail("x")}, 53, state.ClassExit},
+		{[]string{fail("x")}, 41, state.ClassAuth},
+		{[]string{fail("[API Error: terminated]")}, 1, state.ClassNetwork},
+		{[]string{fail("[API Error: exception TypeError: fetch failed sending request]")}, 1, state.ClassNetwork},
+		{[]string{fail(`[API Error: {"error":{"code":429}}]`)}, -1, state.ClassRateLimited},
+		{[]string{fail("your prompt says: terminated")}, 1, state.ClassExit},
+		{[]string{`{"type":"result","status":"error","error":"only text"}`}, 1, state.ClassExit},
+		{[]string{`{"type":"error","message":"Maximum session turns exceeded"}`}, 53, state.ClassExit},
+		{[]string{`{"type":"error","message":"Maximum session turns exceeded"}`, bare}, 0, state.ClassExit},
+		{[]string{`{"type":"error","severity":"error","message":"Model stream ended without a finish reason."}`, bare}, 0, state.ClassNetwork},
+		{[]string{`{"type":"error","severity":"error","message":"The model response was blocked due to safety settings."}`, bare}, 0, state.ClassExit},
+		{[]string{bare}, 0, state.ClassExit},
+	} {
+		if _, v := play(c.exit, c.lines...); v.Class != c.class || v.Msg == "" && v.Class != "" {
+			t.Errorf("row %d: %+v, want %q", i, v, c.class)
+		}
+	}
+	for msg, want := range map[string]time.Duration{
+		"[API Error: x\nSuggested retry after 60s.]":  time.Minute,
+		"[API Error: Please retry in 34.5s. y]":       34500 * time.Millisecond,
+		"[API Error: Please retry in 250ms.]":         250 * time.Millisecond,
+		"[API Error: You have exhausted your quota.]": 0,
+	} {
+		at := failureVerdict(msg, 173, agenttest.Now).RetryAt
+		if got := at.Sub(agenttest.Now); got != want && (want != 0 || !at.IsZero()) {
+			t.Errorf("%q: %v", msg, got)
+		}
+	}
+}
+
+// When gemini's history has the prompt of a turn, and its session is one that can
+// be resumed.
+func TestGeminiKept(t *testing.T) {
+	begin := `{"type":"init","session_id":"` + someUUID + `"}`
+	said := `{"type":"message","role":"assistant","content":"hm"}`
+	tool := `{"type":"tool_use","tool_name":"x"}`
+	fail := `{"type":"result","status":"error","error":{"message":"x"}}`
+	for i, c := range []struct {
+		lines         []string
+		session, kept bool
+	}{
+		{[]string{begin}, false, false},
+		{[]string{begin, fail}, false, false},
+		{[]string{begin, said, fail}, false, false},
+		{[]string{begin, said}, true, true}, // killed
+		{[]string{begin, tool}, true, true},
+		{[]string{begin, tool, said, fail}, true, true},
+	} {
+		if h, _ := play(1, c.lines...); h.PromptInHistory != c.kept || (h.Session != "") != c.session {
+			t.Errorf("row %d: session %q, kept %v", i, h.Session, h.PromptInHistory)
+		}
+	}
+}
+
+// Which of gemini's failed tools it was denied.
+func TestGeminiDenials(t *testing.T) {
+	use := func(tool, params string) string {
+		return `{"type":"tool_use","tool_name":"` + tool + `","tool_id":"1","parameters":` + params + `}`
+	}
+	fail := func(kind, msg string) string {
+		return `{"type":"tool_result","tool_id":"1","status":"error","output":"x","error":{"type":"` + kind + `","message":"` + msg + `"}}`
+	}
+	for _, c := range []struct{ use, result, want string }{
+		{use("run_shell_command", `{"command":"ls"}`), fail("tool_not_registered", "Tool not found"), `run_shell_command "ls" was denied: gemini is not offered this tool; to allow it: gemini_approval_mode = "yolo" and allow_dangerous = true`},
+		{use("write_file", `{"file_path":"x.txt"}`), fail("tool_not_registered", "Tool not found"), `write_file "x.txt" was denied: gemini is not offered this tool; to allow it: gemini_approval_mode = "auto_edit"`},
+		{use("replace", `{"file_path":"x.txt"}`), fail("policy_violation", "You are in Plan Mode"), `replace "x.txt" was denied: You are in Plan Mode; to allow it: gemini_approval_mode = "auto_edit"`},
+		{use("write_file", `{"file_path":"/etc/x"}`), fail("invalid_tool_params", "Path not in workspace: Attempted path"), `write_file "/etc/x" was denied: Path not in workspace: Attempted path; to allow it: a workspace (-C) that has this path`},
+		{use("write_file", `{"file_path":"x"}`), fail("invalid_tool_params", "content is missing"), ""},
+		{use("run_shell_comand", `{"command":"ls"}`), fail("tool_not_registered", "Tool not found"), ""}, // the model's own invention
+		{use("run_shell_command", `{"command":"ls"}`), `{"type":"tool_result","tool_id":"1","status":"success","output":"policy_violation"}`, ""},
+		{use("run_shell_command", `{"command":"ls"}`), fail("shell_execute_error", "exit 1"), ""},
+	} {
+		h, _ := play(0, c.use, c.result)
+		got := ""
+		for _, f := range h.Denied {
+			got += f.Message
+		}
+		if got != c.want {
+			t.Errorf("%s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func FuzzGeminiEvents(f *testing.F) {
+	f.Add([]byte(`{"type":"result","status":"error","error":{"message":"Suggested retry after 99999999999999999999s"}}`), 173, "")
+	f.Add([]byte(`{"type":"result","status":"error","error":[{}]}`), 1, "\x1b[31mError resuming session: x\x1b[0m\n")
+	agenttest.FuzzEvents(f, NewDecoder)
+}

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"context"
+
+	"stint/coordinator"
+)
+
+// A Kind is one agent as its folder offers it: all that the rest of the program has to know
+// of it. cmd/stint has the list of them, and nothing else names an agent.
+type Kind struct {
+	Name   string
+	Tested Versions // of its CLI; none: it is built in, and always ready
+	// Env names the variables of the master's environment that only this agent gets: its
+	// home, its credentials, and the settings that its CLI documents for users; a star
+	// stands for anything. What a CLI tells its own children, such as the id of the session
+	// that it is in, is not among them: stint may itself have been called by an agent.
+	Env []string
+	// EnvIf names what it gets besides where a variable is switched on (1, true, yes, on):
+	// all of it, the switch too, or nothing.
+	EnvIf    map[string][]string
+	Settings []Setting
+	New      func(Config) Adapter
+}
+
+// A Setting is one key of the configuration: NAME_bin for the setting bin of the agent NAME.
+type Setting struct {
+	Name      string
+	Default   any // a string, bool, int or []string: its type is that of the setting
+	Help      string
+	Choices   []string // of a string, if not any will do
+	Most      int      // of an int, from 0 on
+	Workspace bool     // it may stand in the section of a workspace
+	Danger    string   // the choice with which the agent can do whatever the user can
+	Instead   string   // the choice to take instead
+}
+
+// A Config is what an adapter is made of.
+type Config struct {
+	Runner Runner
+	Dir    string                // for what the adapter itself keeps; it need not exist
+	Value  func(name string) any // of a setting, of its type
+}
+
+// Text returns the value of a setting that is a string.
+func (c Config) Text(name string) string {
+	s, _ := c.Value(name).(string)
+	return s
+}
+
+// An Adapter is an agent with what else there is to ask it.
+type Adapter interface {
+	coordinator.Agent
+	coordinator.Planner
+	// FindSession returns the native session id that the run in runDir began or resumed, as
+	// its output tells, and "" if it got no further; kept reports whether the session has
+	// the run's prompt in its history. It is for a master that died between the first
+	// event and its record.
+	FindSession(runDir string) (session string, kept bool)
+	// ResumeCommand returns what a person types to go on with a session in the agent's own
+	// CLI, "" if there is none.
+	ResumeCommand(session, workspace string) string
+	// LoginCommand returns what a person types to log in, "" if there is nothing to log in to.
+	LoginCommand() string
+	// Probe reports whether the CLI is installed and logged in, without spending a token.
+	// It may start the CLI some times; ctx bounds it.
+	Probe(ctx context.Context) Probe
+	// Examine looks closer, for a person who asks: whether the version is tested, and what
+	// the CLI needs is there. It returns only what is wrong; ctx bounds it.
+	Examine(ctx context.Context) []Problem
+}
