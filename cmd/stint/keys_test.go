@@ -124,7 +124,7 @@ func (w *keyWorld) sendAll(c *keyClient) {
 			w.requests.Add(1)
 			var err error
 			if c.told[key], err = w.send(transport, c, key); err != nil { // there is no master just now
-				time.Sleep(5 * time.Millisecond)
+				poll(scriptDeadline, func() bool { _, err := w.client.Health(w.t.Context()); return err == nil || w.t.Failed() })
 			}
 		}
 		w.answered.Add(1)

@@ -47,8 +47,10 @@ func (w *world) spoilLock(round int) (stop func()) {
 	var done sync.WaitGroup
 	done.Go(func() {
 		path := filepath.Join(w.state, "lock")
+		often := time.NewTicker(3 * time.Millisecond)
+		defer often.Stop()
 		for n := 0; round%2 == 1 && ctx.Err() == nil; n++ {
-			time.Sleep(3 * time.Millisecond)
+			<-often.C
 			if n%2 == 0 {
 				_ = os.Remove(path) // it may be gone
 			} else if os.WriteFile(path+"~", []byte("1\n"), 0o600) == nil {

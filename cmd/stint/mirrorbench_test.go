@@ -31,7 +31,9 @@ func BenchmarkMirrorLag(b *testing.B) {
 	all.Go(func() { m.Run(ctx, w.c) })
 	w.submit64(client, 1)
 	caughtUp := func() bool { st := m.Status(); return st.Seq > 0 && st.LagRecords == 0 }
-	w.eventually(caughtUp)
+	if !poll(time.Minute, caughtUp) {
+		b.Fatal("the copy does not catch up within a minute")
+	}
 	var lags []float64
 	all.Go(func() {
 		for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
@@ -43,7 +45,9 @@ func BenchmarkMirrorLag(b *testing.B) {
 		r.add("stint", 64*each, stopwatch(func() { w.submit64(client, each) }))
 	}
 	begun := time.Now()
-	w.eventually(caughtUp)
+	if !poll(time.Minute, caughtUp) {
+		b.Fatal("the copy does not catch up within a minute")
+	}
 	behind := time.Since(begun)
 	stop()
 	all.Wait()
@@ -53,13 +57,4 @@ func BenchmarkMirrorLag(b *testing.B) {
 	b.ReportMetric(lags[len(lags)*99/100], "lag-p99-s")
 	b.ReportMetric(lags[len(lags)-1], "lag-max-s")
 	b.ReportMetric(behind.Seconds(), "behind-s")
-}
-
-// eventually waits for something that must come true.
-func (w *submitWorld) eventually(is func() bool) {
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			w.Fatal("it did not come true within a minute")
-		}
-	}
 }

@@ -228,7 +228,6 @@ func (w *cutWorld) submitter(ctx context.Context, l *life, n int) {
 	}
 	for i := 0; ctx.Err() == nil && i < 8; i++ {
 		w.ask(ctx, fmt.Sprint("s", n), fmt.Sprintf("demo:sleep=%dms", 5*i))
-		time.Sleep(time.Duration(5*n) * time.Millisecond)
 	}
 }
 
