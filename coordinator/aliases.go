@@ -180,6 +180,16 @@ type VerifyRun = task.VerifyRun
 
 type WorkspaceSettings = task.WorkspaceSettings
 
+type CheckResult = task.CheckResult
+
+type Place = task.Place
+
+type MemoryQuery = task.MemoryQuery
+
+type MemoryResult = task.MemoryResult
+
+var ErrFromRun = task.ErrFromRun
+
 var ShortageOf = task.ShortageOf
 
 var ReadArchived = task.ReadArchived

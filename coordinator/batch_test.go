@@ -34,6 +34,9 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 // taken in; put right, all are, in one change of the ledger.
 func TestBatchIsAllOrNothing(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()

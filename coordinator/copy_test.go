@@ -149,6 +149,9 @@ func drawRecords(r *rand.Rand, n int, now time.Time) (list []*ledger.Record) {
 // of what a copy gets of them, and no more does the archive. The master and its files
 // give the same. STINT_TEST_SEED sets the first seed.
 func TestImagesOutliveCompaction(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	begin := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	first, runs, archived := number(t, "STINT_TEST_SEED", 1), 0, 0
 	for seed := first; seed < first+60; seed++ {

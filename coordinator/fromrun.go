@@ -21,12 +21,6 @@ import (
 // task's run, and no user's: it is bounded like follow-ups, and what would give it
 // more than its own task has waits for a person.
 
-// ErrFromRun is what a run gets that asks for more than to queue tasks and to read.
-var ErrFromRun = &task.Error{
-	Code: task.CodeForbidden, Message: "a run may queue tasks and read, not change them",
-	Hint: "leave it to the user, who can do it outside of the run",
-}
-
 // taskOfRun returns the task that a run carries out, which asks for something.
 func taskOfRun(st *state.State, run string) (state.Task, error) {
 	id, ok := st.RunningAs(run)

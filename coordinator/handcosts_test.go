@@ -233,6 +233,9 @@ func TestLongPromptByHand(t *testing.T) {
 // memory, and not sixteen times. What is less than the rest of the process may take meanwhile
 // tells nothing.
 func TestHandWrittenCostsGrowLinearly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, shape := range handShapes {
 		for _, work := range handWorks {
 			if slices.Contains([]string{"start", "live", "restore"}, work.name) {

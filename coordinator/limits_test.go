@@ -101,6 +101,9 @@ func mostRefusals(cfg *task.Config, length time.Duration) int {
 // them are started meanwhile, and none beside another until one got through.
 func TestRateLimitStorm(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const tasks, length = 500, 10 * time.Minute
 		w := limitedWorld(t)

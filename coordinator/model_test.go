@@ -30,6 +30,9 @@ import (
 // .ci/deep looks for new ones; a failure prints the seed to repeat.
 func TestPromise4RandomHistories(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	histories, first := number(t, "STINT_TEST_MODEL", 4), number(t, "STINT_TEST_SEED", 1)
 	slots := make(chan struct{}, 16) // most of the time is spent waiting for saves to settle
 	var done sync.WaitGroup

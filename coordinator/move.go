@@ -12,12 +12,6 @@ import (
 	"stint/state"
 )
 
-// A Place is where in its lane a task is to wait. Exactly one field is set.
-type Place struct {
-	First  bool   `json:"first,omitempty"`  // before all that wait
-	Before string `json:"before,omitempty"` // before that task of the lane: an id, a unique piece of one, or @last
-}
-
 // Move gives a queued task another place among those that wait in its lane. The
 // error has CodeConflict if one of them does not wait there, or if the order would
 // contradict what a task is to come after. by is who asks.

@@ -57,6 +57,9 @@ func startsOf(id string) func(*ledger.Section) bool {
 // Task 0 is at work, or between the turns of a verify loop, the others are ready.
 func TestNothingStartsAgainstAChangeOfItsBatch(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	ok := func(w *world, err error) {
 		if err != nil {
 			w.t.Error(err)

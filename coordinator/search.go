@@ -10,16 +10,6 @@ import (
 	"stint/state"
 )
 
-// A MemoryQuery asks what a task with that prompt would get from the notes of a workspace.
-type MemoryQuery struct {
-	Workspace string `json:"workspace" doc:"Absolute path of a directory" example:"/home/ana/shop"`
-	Prompt    string `json:"prompt" doc:"What is searched for: the prompt of a task" example:"Rotate the deploy key"`
-	FromRun   string `json:"-"` // the run that the client is part of, "" if none: it is the server's finding
-}
-
-// MemoryResult is what a search of notes has found, and why.
-type MemoryResult = memory.Result
-
 var errForeignNotes = &task.Error{
 	Code: task.CodeForbidden, Field: "workspace", Message: "a run may search the notes of its own workspace only", Hint: "leave it to the user",
 }

@@ -14,6 +14,9 @@ import (
 // prompt of 1.5 KB: in the master that it was submitted to, in the next one, and after a
 // compaction.
 func TestWaitingTasksAreSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const tasks, most = 10_000, 600
 	w := newWorld(t)
 	w.open()

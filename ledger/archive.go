@@ -45,7 +45,7 @@ const (
 	keyUpdated = "updatedAt"
 )
 
-// An ArchiveEntry is what the index of the archive says of a task that was moved
+// An ArchiveEntry is what the index of the archive has of a task that was moved
 // out: what is needed of it every day, and where all of it stands.
 type ArchiveEntry struct {
 	ID        string    `json:"id,omitempty"`
@@ -369,8 +369,7 @@ func adoptedIn(journal []byte) map[string]int {
 	return n
 }
 
-// openArchive tells the fold what is in the archive, and makes an index anew that
-// was lost.
+// openArchive passes the archive to the fold, and writes an index anew that was lost.
 func (l *Log) openArchive() error {
 	a, through, err := readArchive(l.opts.FS, l.opts.Dir)
 	if err != nil {
@@ -392,7 +391,7 @@ func (l *Log) openArchive() error {
 	return nil
 }
 
-// giveArchive tells the fold what is in the archive. Locker is held.
+// giveArchive passes the archive to the fold. Locker is held.
 func (l *Log) giveArchive(a *archive) {
 	l.indexEnd = a.end
 	for _, e := range a.entries {

@@ -73,8 +73,8 @@ const (
 // What a crash leaves behind, step by step:
 //
 //  1. While the archive and its index are written: the old journal, which is still
-//     the truth. What the archive has of this compaction is superseded by the next
-//     one, because no journal begins with its mark.
+//     the truth. No journal begins with the mark of this compaction, so the index does
+//     not count what it has of it, and the next compaction cuts that off.
 //  2. While the new journal is written beside the old one: likewise.
 //  3. The rename of the journal is the moment at which the compaction is done. Before
 //     the directory is synced either journal may be there; both are whole.

@@ -72,7 +72,7 @@ func (l *Log) guard() error {
 	return fmt.Errorf("%s was changed by another hand and cannot be put back: %w", l.journal.path, err)
 }
 
-// putBackJournal is one try to write the journal anew: from the open file, which has all of
+// putBackJournal tries once to write the journal anew: from the open file, which has all of
 // it unless another hand has written there, and what that lacks from memory and tasks.md.
 // The fold is made anew, because records may have other places then.
 func (l *Log) putBackJournal() error {
@@ -179,7 +179,7 @@ func (k *lacks) has(seq uint64) bool {
 	return slices.ContainsFunc(k.spans, func(span [2]uint64) bool { return span[0] <= seq && seq <= span[1] })
 }
 
-// gaps says which numbers up to last a journal lacks that the one that was read did not; ""
+// gaps returns which numbers up to last a journal lacks that the one that was read did not; ""
 // if none.
 func (k *lacks) gaps(journal []byte, last uint64) (text string) {
 	now := lacks{}
@@ -281,7 +281,7 @@ func nameAndSeq(raw []byte) string {
 
 // install gives data the name journal.md, durable, and returns the file. What had the name is
 // kept under another one, unless it is the file that the log had open; extra, what another
-// hand wrote into that one, is kept too. aside says where these are.
+// hand wrote into that one, is kept too. aside names the files that have these.
 func (l *Log) install(data, extra []byte) (file durable.File, aside string, err error) {
 	fsys, path := l.opts.FS, l.journal.path
 	if hasText(extra) {

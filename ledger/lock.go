@@ -13,7 +13,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// A BusyError says that another process holds the lock of a state directory.
+// A BusyError is the error for a state directory that another process has locked.
 type BusyError struct {
 	Dir string
 	PID int // of the holder; 0 if it could not be read

@@ -23,7 +23,7 @@ var remote = map[uint32]string{
 	0xbacbacbc: "VMware",
 }
 
-// RemoteFS gives the name of the network or FUSE file system that dir lies on; ""
+// RemoteFS returns the name of the network or FUSE file system that dir lies on; ""
 // if it lies on none, or where that is not known.
 func RemoteFS(dir string) string {
 	var st unix.Statfs_t

@@ -2,5 +2,5 @@
 
 package ledger
 
-// RemoteFS gives "": only Linux is asked.
+// RemoteFS returns "": only Linux is asked.
 func RemoteFS(string) string { return "" }

@@ -14,8 +14,8 @@ import (
 	"stint/ledger/durable"
 )
 
-// ErrChanged says that tasks.md is not as it was read any more, so that it was
-// left as it is.
+// ErrChanged is the error for a tasks.md that is not as it was read any more, and was left
+// as it is.
 var ErrChanged = errors.New(TasksName + " was changed meanwhile")
 
 // replaceFile puts data in the place of the file path, with its mode, if that is still
@@ -165,7 +165,7 @@ func (c *Copy) Replace(data []byte) error {
 }
 
 // AppendSection appends r as a person writes a section, without seq and end line.
-// The error says what of r cannot be written; dst is then returned as it was.
+// If r cannot be written, the error names the field, and dst is returned as it was.
 func AppendSection(dst []byte, r *Record) ([]byte, error) {
 	numbered := *r
 	numbered.Seq = 1

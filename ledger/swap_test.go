@@ -18,6 +18,9 @@ var errBroken = errors.New("broken")
 // task, either compacted or not, and can compact again.
 func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	compacted := 0
 	for n := int64(0); ; n++ {
 		w := filled(t)

@@ -151,6 +151,9 @@ func TestANameThatCannotBeShown(t *testing.T) {
 
 func TestManyFilesAreBounded(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "memory"), 0o755); err != nil {
 		t.Fatal(err)

@@ -58,6 +58,9 @@ func measure(c *corpus, stratum string, search func(string) []place) (q quality)
 // TestRetrieval: the search is ahead of rg for each kind of prompt and language of
 // notes. What it measures is in the log (-v), at the end over all questions.
 func TestRetrieval(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, run := range runs {
 		t.Run(run.name, func(t *testing.T) {
 			t.Parallel()

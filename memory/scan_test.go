@@ -311,6 +311,9 @@ func TestRareTermsAreFoundBehindCommonOnes(t *testing.T) {
 // by rg; the others may have to stop, and say so.
 func TestAHundredMegabytes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	dir := workspace(t, map[string]string{"MEMORY.md": strings.Repeat(strings.Repeat("some words of no use here ", 4)+"\n", 1_000_000) + "frobnicate first\n"})
 	for _, name := range engineNames {
 		t.Run(name, func(t *testing.T) {

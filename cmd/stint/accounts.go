@@ -6,21 +6,22 @@ import (
 	"slices"
 	"time"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
 // tellAccounts says on stderr which accounts keep some of these tasks from starting.
-func (a *app) tellAccounts(ctx context.Context, views []api.TaskView) {
+func (a *app) tellAccounts(ctx context.Context, views []wire.TaskView) {
 	waits := func(account string) bool {
-		return slices.ContainsFunc(views, func(v api.TaskView) bool { return v.Status == state.Queued && v.AccountName() == account })
+		return slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == account })
 	}
-	if !slices.ContainsFunc(views, func(v api.TaskView) bool { return v.Status == state.Queued }) {
+	if !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued }) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxTell)
 	defer cancel()
-	_ = a.callRunning(func(c *api.Client) error { // the list is what was asked for
+	_ = a.callRunning(func(c *client.Client) error { // the list is what was asked for
 		list, err := c.Accounts(ctx)
 		for _, u := range list {
 			if text := accountText(&u.Account, time.Now()); text != "" && waits(u.Name) {
@@ -46,7 +47,7 @@ func accountText(u *state.Account, now time.Time) string {
 
 // retryTask queues a task again, and says what that does to its account, or for how long
 // the account lets it wait.
-func (a *app) retryTask(c *api.Client, ctx context.Context, ref string) (api.TaskView, error) {
+func (a *app) retryTask(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
 	before, _ := c.Accounts(ctx) // for the message alone
 	view, err := c.Retry(ctx, ref)
 	i := slices.IndexFunc(before, func(u state.AccountUse) bool { return u.Name == view.AccountName() })

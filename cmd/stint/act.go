@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 )
 
 func (a *app) whyCommand() *cobra.Command {
@@ -18,7 +19,7 @@ func (a *app) whyCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var why string
-			err := a.call(c.Context(), func(cl *api.Client) (err error) { why, err = cl.Why(c.Context(), args[0]); return err })
+			err := a.call(c.Context(), func(cl *client.Client) (err error) { why, err = cl.Why(c.Context(), args[0]); return err })
 			if err != nil {
 				return err
 			}
@@ -34,7 +35,7 @@ func (a *app) whyCommand() *cobra.Command {
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	return a.actCommand("cancel", "end tasks that are queued or running", (*api.Client).Cancel)
+	return a.actCommand("cancel", "end tasks that are queued or running", (*client.Client).Cancel)
 }
 
 func (a *app) retryCommand() *cobra.Command {
@@ -46,20 +47,20 @@ A hold of the account is lifted: who retries has mended what it was for.`
 }
 
 func (a *app) holdCommand() *cobra.Command {
-	c := a.actCommand("hold", "let queued tasks wait until they are released", (*api.Client).Hold)
+	c := a.actCommand("hold", "let queued tasks wait until they are released", (*client.Client).Hold)
 	c.ValidArgsFunction = a.completeQueued
 	return c
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	c := a.actCommand("release", "let held tasks run", a.startsTasks((*api.Client).Release))
+	c := a.actCommand("release", "let held tasks run", a.startsTasks((*client.Client).Release))
 	c.ValidArgsFunction = a.completeQueued
 	return c
 }
 
 // startsTasks gives an act that lets a task run, with what the user should know then.
-func (a *app) startsTasks(act func(*api.Client, context.Context, string) (api.TaskView, error)) func(*api.Client, context.Context, string) (api.TaskView, error) {
-	return func(c *api.Client, ctx context.Context, ref string) (api.TaskView, error) {
+func (a *app) startsTasks(act func(*client.Client, context.Context, string) (wire.TaskView, error)) func(*client.Client, context.Context, string) (wire.TaskView, error) {
+	return func(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
 		view, err := act(c, ctx, ref)
 		if err == nil {
 			a.tellConfig(ctx)
@@ -69,7 +70,7 @@ func (a *app) startsTasks(act func(*api.Client, context.Context, string) (api.Ta
 }
 
 // actCommand builds a command that does one thing to each of several tasks.
-func (a *app) actCommand(name, short string, act func(*api.Client, context.Context, string) (api.TaskView, error)) *cobra.Command {
+func (a *app) actCommand(name, short string, act func(*client.Client, context.Context, string) (wire.TaskView, error)) *cobra.Command {
 	var asJSON, quiet bool
 	c := &cobra.Command{
 		Use:     name + " [OPTIONS] ID...",
@@ -79,8 +80,8 @@ func (a *app) actCommand(name, short string, act func(*api.Client, context.Conte
 		RunE: func(c *cobra.Command, refs []string) error {
 			var errs []error
 			for _, ref := range refs {
-				var view api.TaskView
-				err := a.call(c.Context(), func(cl *api.Client) (err error) { view, err = act(cl, c.Context(), ref); return err })
+				var view wire.TaskView
+				err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = act(cl, c.Context(), ref); return err })
 				if err == nil {
 					err = a.printEnd(&waitOptions{json: asJSON, quiet: quiet}, &view)
 				} else if len(refs) > 1 {

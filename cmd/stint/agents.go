@@ -17,7 +17,7 @@ import (
 	"stint/coordinator/agent/codex"
 	"stint/coordinator/agent/demo"
 	"stint/coordinator/agent/gemini"
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -229,7 +229,7 @@ func (r *readiness) defaultAgent() string {
 
 // noteDemo says that the demo agent answers, and how to get a real one, unless
 // the user chose it.
-func (a *app) noteDemo(ctx context.Context, o *taskOptions, view *api.TaskView) {
+func (a *app) noteDemo(ctx context.Context, o *taskOptions, view *wire.TaskView) {
 	if view.Agent != builtIn || o.spec.Agent == builtIn || o.spec.DefaultAgent == builtIn || a.quiet {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -69,12 +69,12 @@ func TestSilentRunIsMarked(t *testing.T) {
 		{state.Running, 59 * time.Second, "running"},
 		{state.Done, time.Hour, "done"},
 	} {
-		v := &api.TaskView{Task: state.Task{Status: c.status}, LastOutput: now.Add(-c.silent)}
+		v := &wire.TaskView{Task: state.Task{Status: c.status}, LastOutput: now.Add(-c.silent)}
 		if got := statusNow(v, now); got != c.want {
 			t.Errorf("%s, silent for %s: %q, want %q", c.status, c.silent, got, c.want)
 		}
 	}
-	if got := statusNow(&api.TaskView{Task: state.Task{Status: state.Running}}, now); got != "running" {
+	if got := statusNow(&wire.TaskView{Task: state.Task{Status: state.Running}}, now); got != "running" {
 		t.Errorf("of a master that does not know: %q", got)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -76,7 +77,7 @@ type benchWorld struct {
 	dir, work string
 	program   string   // stint as it is installed, once there is a master
 	env       []string // of the master and of commands
-	client    *api.Client
+	client    *client.Client
 }
 
 func newBenchWorld(b *testing.B) *benchWorld {
@@ -142,7 +143,7 @@ func (w *benchWorld) serve() {
 	if !poll(scriptDeadline, func() bool { h = (&scriptState{state: w.state()}).master(); return h.PID == cmd.Process.Pid }) {
 		w.Fatal("the master does not come")
 	}
-	w.client = api.Dial(h.Socket)
+	w.client = client.Dial(h.Socket)
 	w.Cleanup(w.client.Close)
 }
 
@@ -166,7 +167,7 @@ func (w *benchWorld) submit(prompt string) (id string) {
 }
 
 // wait waits for a task that must end well.
-func (w *benchWorld) wait(id string) api.TaskView {
+func (w *benchWorld) wait(id string) wire.TaskView {
 	w.Helper()
 	view, err := w.client.Wait(context.Background(), id)
 	w.must(err)

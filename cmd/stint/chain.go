@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -19,20 +20,20 @@ const maxChain = 50
 // A chain is the drawing of tasks that have queued one another.
 type chain struct {
 	strings.Builder
-	task func(id string) (api.TaskView, error)
-	this string                  // id of the task that it is drawn for
-	root string                  // and of the first one
-	path map[string]api.TaskView // the tasks from there to this one
-	left int                     // how many others may still be drawn
+	task func(id string) (wire.TaskView, error)
+	this string                   // id of the task that it is drawn for
+	root string                   // and of the first one
+	path map[string]wire.TaskView // the tasks from there to this one
+	left int                      // how many others may still be drawn
 }
 
 // drawChain draws the tasks that led to a task by queueing one another, the task, and
 // all that these have queued; "" of one that stands alone. task gives one of them.
-func drawChain(v *api.TaskView, task func(id string) (api.TaskView, error)) (string, error) {
+func drawChain(v *wire.TaskView, task func(id string) (wire.TaskView, error)) (string, error) {
 	if v.TriggeredBy == "" && len(v.FollowUps) == 0 {
 		return "", nil
 	}
-	c := &chain{task: task, this: v.ID, path: map[string]api.TaskView{v.ID: *v}, left: maxChain}
+	c := &chain{task: task, this: v.ID, path: map[string]wire.TaskView{v.ID: *v}, left: maxChain}
 	root := *v
 	for root.TriggeredBy != "" && len(c.path) <= maxChain {
 		if _, isCircle := c.path[root.TriggeredBy]; isCircle { // which a person wrote
@@ -57,7 +58,7 @@ func drawChain(v *api.TaskView, task func(id string) (api.TaskView, error)) (str
 }
 
 // draw draws a task, and below it those that it has queued.
-func (c *chain) draw(v *api.TaskView, level int) error {
+func (c *chain) draw(v *wire.TaskView, level int) error {
 	c.line(v, level)
 	more := 0
 	for _, id := range v.FollowUps {
@@ -87,17 +88,17 @@ func (c *chain) draw(v *api.TaskView, level int) error {
 
 // chainTask gives a task of a chain. A person may have written the id of none, or what
 // would mean a task elsewhere.
-func (a *app) chainTask(ctx context.Context, id string) (v api.TaskView, err error) {
-	err = a.call(ctx, func(c *api.Client) (err error) { v, err = c.Task(ctx, id); return err })
+func (a *app) chainTask(ctx context.Context, id string) (v wire.TaskView, err error) {
+	err = a.call(ctx, func(c *client.Client) (err error) { v, err = c.Task(ctx, id); return err })
 	var wrong *coordinator.Error
 	if errors.As(err, &wrong) && slices.Contains([]coordinator.Code{coordinator.CodeNotFound, coordinator.CodeAmbiguous, coordinator.CodeInvalid}, wrong.Code) || err == nil && v.ID != id {
-		return api.TaskView{Task: state.Task{ID: oneLine(id), Title: "(there is no such task)"}}, nil
+		return wire.TaskView{Task: state.Task{ID: oneLine(id), Title: "(there is no such task)"}}, nil
 	}
 	return v, err
 }
 
 // line writes the line of one task.
-func (c *chain) line(v *api.TaskView, level int) {
+func (c *chain) line(v *wire.TaskView, level int) {
 	mark := ""
 	if level > 0 {
 		mark = strings.Repeat("  ", level-1) + "└ "

@@ -5,16 +5,16 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
 // A kin is a family of tasks, by id.
-type kin map[string]api.TaskView
+type kin map[string]wire.TaskView
 
 // add adds a task that another one has queued; "" is none.
 func (k kin) add(id, parent string) {
-	k[id] = api.TaskView{Task: state.Task{ID: id, Status: state.Done, Title: "t", TriggeredBy: parent, FollowUps: k[id].FollowUps}}
+	k[id] = wire.TaskView{Task: state.Task{ID: id, Status: state.Done, Title: "t", TriggeredBy: parent, FollowUps: k[id].FollowUps}}
 	if p, ok := k[parent]; ok {
 		p.FollowUps = append(p.FollowUps, id)
 		k[parent] = p
@@ -25,12 +25,12 @@ func (k kin) add(id, parent string) {
 func (k kin) draw(t *testing.T, id string) (text string, asked int) {
 	t.Helper()
 	v := k[id]
-	text, err := drawChain(&v, func(id string) (api.TaskView, error) {
+	text, err := drawChain(&v, func(id string) (wire.TaskView, error) {
 		asked++
 		if v, ok := k[id]; ok {
 			return v, nil
 		}
-		return api.TaskView{Task: state.Task{ID: id, Title: "(there is no such task)"}}, nil
+		return wire.TaskView{Task: state.Task{ID: id, Title: "(there is no such task)"}}, nil
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -57,6 +57,7 @@ type tab struct {
 // with the test.
 func newBrowser(t *testing.T) context.Context {
 	t.Helper()
+	notShort(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(findChromium(t)),
 		chromedp.UserDataDir(filepath.Join(t.TempDir(), "chromium")),

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/ledger"
 )
 
@@ -73,7 +73,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 
 // compactBy compacts by a master, or without one where none is to be started.
 func (a *app) compactBy(ctx context.Context, cfg *Config, olderThan time.Duration, dryRun bool) (r ledger.CompactReport, err error) {
-	err = a.call(ctx, func(cl *api.Client) (err error) { r, err = cl.Compact(ctx, olderThan, dryRun); return err })
+	err = a.call(ctx, func(cl *client.Client) (err error) { r, err = cl.Compact(ctx, olderThan, dryRun); return err })
 	if cfg.AutoStart || exitCode(err) != exitNoMaster {
 		return r, err
 	}

@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -29,8 +30,8 @@ func (a *app) completeQueued(c *cobra.Command, _ []string, _ string) ([]string, 
 func (a *app) offerIDs(c *cobra.Command, f state.Filter) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(contextOf(c), completionTime)
 	defer cancel()
-	var views []api.TaskView
-	err := a.callRunning(func(cl *api.Client) (err error) {
+	var views []wire.TaskView
+	err := a.callRunning(func(cl *client.Client) (err error) {
 		views, err = cl.List(ctx, f)
 		return err
 	})
@@ -55,7 +56,7 @@ func (a *app) sessionNames(ctx context.Context) (names []string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
-	err := a.callRunning(func(cl *api.Client) error {
+	err := a.callRunning(func(cl *client.Client) error {
 		sessions, err := cl.Sessions(ctx)
 		for _, s := range sessions {
 			if !slices.Contains(names, s.Key) { // several agents

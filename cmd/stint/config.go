@@ -11,39 +11,25 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/api"
+	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
+	"stint/state"
 )
 
 // A Config is every setting of stint, after all layers: flag, environment,
 // workspace section, file, default. The table [keys] says what each is.
 type Config struct {
-	WorkspaceRoot      string
-	MaxWorkers         int
-	MaxQueued          int
-	MaxAttempts        int
-	MaxRetries         int
-	CrashLoop          int
-	BackoffBase        time.Duration
-	BackoffMax         time.Duration
-	MaxLimitWait       time.Duration
-	Timeout            time.Duration
-	IdleTimeout        time.Duration
-	StartupTimeout     time.Duration
-	Grace              time.Duration
-	SessionLockTimeout time.Duration
+	task.Config // what a coordinator needs as it is configured
+
 	Agent              string
 	AllowDangerous     bool
-	Fallback           []string
 	LimitCPU           time.Duration
 	LimitFiles         int
 	LimitFileSize      int64 // bytes
 	LimitMemory        int64 // bytes
 	Nice               int
 	AutoStart          bool
-	IdleExit           time.Duration
-	ResumePolicy       string
-	ResumeMissing      string
 	OutputPolicy       document
 	PromptTemplate     document
 	MemoryPaths        []string
@@ -53,17 +39,9 @@ type Config struct {
 	SelfEvalMaxChars   int
 	SelfEvalMemoryPath string // relative to a workspace
 	VerifyCommand      string // of a workspace, or of all
-	VerifyTimeout      time.Duration
-	MaxIterations      int
 	OnFailure          document
 	OnIssue            document
 	TriggerSession     string
-	FollowUpDepth      int
-	MaxFollowUps       int
-	CompactSize        int64 // bytes; 0: never
-	CompactOlderThan   time.Duration
-	HeartbeatInterval  time.Duration
-	HeartbeatPath      string
 	HTTP               string // an address of this machine, or off
 	LogLevel           string
 	LogFormat          string
@@ -203,16 +181,12 @@ const noSession = "off"
 
 // sessionKey is the name of a session, or a word for none.
 func sessionKey(name, help string, field func(*Config) *string) key {
-	k := textKey(name, noSession, help, field)
-	k.set = func(c *Config, s string) error {
+	return checkedKey(name, noSession, help, field, func(s string) (string, error) {
 		if _, isNone := noFollowUp[s]; isNone {
-			*field(c) = noSession
-			return nil
+			return noSession, nil
 		}
-		*field(c) = s
-		return coordinator.CheckSessionKey(s)
-	}
-	return k
+		return s, coordinator.CheckSessionKey(s)
+	})
 }
 
 // evaluations are the prompts of an evaluator that have a name.
@@ -256,48 +230,58 @@ func (k key) atMost(most int64) key {
 	return k
 }
 
-func textKey(name, def, help string, field func(*Config) *string) key {
+// valueKey is a setting whose text parse checks and reads, and show writes.
+func valueKey[T, S any](kind kind, name, def, help string, field func(*Config) *T, parse func(string) (T, error), show func(T) S) key {
 	return key{
-		name: name, def: def, help: help, kind: kindText,
-		set: func(c *Config, s string) error { *field(c) = s; return nil },
-		get: func(c *Config) any { return *field(c) },
+		name: name, def: def, help: help, kind: kind,
+		set: func(c *Config, s string) error {
+			v, err := parse(s)
+			if err == nil {
+				*field(c) = v
+			}
+			return err
+		},
+		get: func(c *Config) any { return show(*field(c)) },
 	}
+}
+
+// same shows a value as it is.
+func same[T any](v T) T { return v }
+
+// checkedKey is a text that check returns as it is to be, or refuses.
+func checkedKey(name, def, help string, field func(*Config) *string, check func(string) (string, error)) key {
+	return valueKey(kindText, name, def, help, field, check, same)
+}
+
+func textKey(name, def, help string, field func(*Config) *string) key {
+	return checkedKey(name, def, help, field, func(s string) (string, error) { return s, nil })
 }
 
 // pathKey is a text that must be an absolute path or empty; ~/ is the home.
 func pathKey(name, help string, field func(*Config) *string) key {
-	k := textKey(name, "", help, field)
-	k.set = func(c *Config, s string) error {
+	return checkedKey(name, "", help, field, func(s string) (string, error) {
 		s, err := expandHome(s)
-		if err != nil {
-			return err
+		if err == nil && s != "" && !filepath.IsAbs(s) {
+			err = fmt.Errorf("%q is not an absolute path", s)
 		}
-		if s != "" && !filepath.IsAbs(s) {
-			return fmt.Errorf("%q is not an absolute path", s)
-		}
-		*field(c) = s
-		return nil
-	}
-	return k
+		return s, err
+	})
 }
 
 // lessonsKey is the path of a note below a workspace, or empty.
 func lessonsKey(name, def, help string, field func(*Config) *string) key {
-	k := textKey(name, def, help, field)
-	k.set = func(c *Config, s string) error {
+	return checkedKey(name, def, help, field, func(s string) (string, error) {
 		switch clean := filepath.Clean(s); {
 		case s == "":
+			return "", nil
 		case filepath.IsAbs(s) || strings.HasPrefix(s, "~"):
-			return fmt.Errorf("%q is not relative to the workspace; write a path such as %s", s, memory.DefaultLessons)
+			return "", fmt.Errorf("%q is not relative to the workspace; write a path such as %s", s, memory.DefaultLessons)
 		case !filepath.IsLocal(s) || clean == "." || strings.HasSuffix(s, "/") || slices.Contains(strings.Split(clean, "/"), ".git"):
-			return fmt.Errorf("%q is not the path of a note below the workspace; write one such as %s", s, memory.DefaultLessons)
+			return "", fmt.Errorf("%q is not the path of a note below the workspace; write one such as %s", s, memory.DefaultLessons)
 		default:
-			s = clean
+			return clean, nil
 		}
-		*field(c) = s
-		return nil
-	}
-	return k
+	})
 }
 
 // httpOff is the word for no HTTP interface.
@@ -305,74 +289,41 @@ const httpOff = "off"
 
 // httpKey is an address of this machine alone, or off.
 func httpKey(name, def, help string, field func(*Config) *string) key {
-	k := textKey(name, def, help, field)
-	k.set = func(c *Config, s string) error {
-		*field(c) = s
+	return checkedKey(name, def, help, field, func(s string) (string, error) {
 		if s == httpOff {
-			return nil
+			return s, nil
 		}
-		return api.CheckLoopback(s)
-	}
-	return k
+		return s, api.CheckLoopback(s)
+	})
 }
 
 func choiceKey(name, def, help string, field func(*Config) *string, choices ...string) key {
-	k := textKey(name, def, help, field)
-	k.set = func(c *Config, s string) error {
-		if !slices.Contains(choices, s) {
-			named := slices.DeleteFunc(slices.Clone(choices), func(s string) bool { return s == "" })
-			return fmt.Errorf("%q is not one of %s", s, strings.Join(named, ", "))
+	return checkedKey(name, def, help, field, func(s string) (string, error) {
+		if slices.Contains(choices, s) {
+			return s, nil
 		}
-		*field(c) = s
-		return nil
-	}
-	return k
+		named := slices.DeleteFunc(slices.Clone(choices), func(s string) bool { return s == "" })
+		return "", fmt.Errorf("%q is not one of %s", s, strings.Join(named, ", "))
+	})
 }
 
 func numberKey(name, def string, low, high int, help string, field func(*Config) *int) key {
-	return key{
-		name: name, def: def, help: help, kind: kindNumber,
-		set: func(c *Config, s string) error {
-			n, err := strconv.Atoi(s)
-			if err != nil || n < low || n > high {
-				return fmt.Errorf("%q is not a whole number from %d to %d", s, low, high)
-			}
-			*field(c) = n
-			return nil
-		},
-		get: func(c *Config) any { return *field(c) },
-	}
+	return valueKey(kindNumber, name, def, help, field, func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < low || n > high {
+			return 0, fmt.Errorf("%q is not a whole number from %d to %d", s, low, high)
+		}
+		return n, nil
+	}, same)
 }
 
 func durationKey(name, def, help string, field func(*Config) *time.Duration) key {
-	return key{
-		name: name, def: def, help: help, kind: kindDuration,
-		set: func(c *Config, s string) error {
-			d, err := parseDuration(s)
-			if err != nil {
-				return err
-			}
-			*field(c) = d
-			return nil
-		},
-		get: func(c *Config) any { return shortDuration(*field(c)) },
-	}
+	return valueKey(kindDuration, name, def, help, field, parseDuration, shortDuration)
 }
 
 // sizeKey is a number of bytes, with a unit or without.
 func sizeKey(name, def, help string, field func(*Config) *int64) key {
-	return key{
-		name: name, def: def, help: help, kind: kindSize,
-		set: func(c *Config, s string) error {
-			n, err := parseSize(s)
-			if err != nil {
-				return err
-			}
-			*field(c) = n
-			return nil
-		},
-		get: func(c *Config) any { return shortSize(*field(c)) },
-	}
+	return valueKey(kindSize, name, def, help, field, parseSize, shortSize)
 }
 
 // sizeUnits are the units of sizes, the largest first.
@@ -408,35 +359,19 @@ func shortSize(n int64) string {
 }
 
 func boolKey(name, def, help string, field func(*Config) *bool) key {
-	return key{
-		name: name, def: def, help: help, kind: kindBool,
-		set: func(c *Config, s string) error {
-			b, err := strconv.ParseBool(s)
-			if err != nil {
-				return fmt.Errorf("%q is not true or false", s)
-			}
-			*field(c) = b
-			return nil
-		},
-		get: func(c *Config) any { return *field(c) },
-	}
+	return valueKey(kindBool, name, def, help, field, func(s string) (bool, error) {
+		b, err := strconv.ParseBool(s)
+		if err != nil {
+			return false, fmt.Errorf("%q is not true or false", s)
+		}
+		return b, nil
+	}, same)
 }
 
 // listKey is a list of texts. split takes one text apart, in which they stand
 // with commas between them, and checks them.
 func listKey(name, help string, field func(*Config) *[]string, split func(string) ([]string, error)) key {
-	return key{
-		name: name, help: help, kind: kindList,
-		set: func(c *Config, s string) error {
-			list, err := split(s)
-			if err != nil {
-				return err
-			}
-			*field(c) = list
-			return nil
-		},
-		get: func(c *Config) any { return *field(c) },
-	}
+	return valueKey(kindList, name, "", help, field, split, same)
 }
 
 // ofPaths makes it a list whose texts may have commas where they come from the file.
@@ -472,20 +407,19 @@ func findKey(name string) *key {
 	return nil
 }
 
-// nearestKey gives the known key of the file that looks most like name and stands in
-// the same section, "" if none does. A section looks like a key of the top level.
+// nearestKey returns the known key of the file that name was probably meant to be and that
+// is in the same section, "" if there is none. A section looks like a key of the top level.
 func nearestKey(name string) string {
-	section, name := cutSection(name)
-	best, most := "", max(2, len(name)/3)+1
+	section, _ := cutSection(name)
+	var known []string
 	for _, k := range keys {
 		for _, full := range []string{k.inFile(), k.section} {
-			in, short := cutSection(full)
-			if d := distance(name, short); in == section && short != "" && d < most {
-				best, most = full, d
+			if in, short := cutSection(full); in == section && short != "" {
+				known = append(known, full)
 			}
 		}
 	}
-	return best
+	return state.Nearest(name, known)
 }
 
 // cutSection takes a name such as postgres.url apart.
@@ -494,24 +428,4 @@ func cutSection(name string) (section, short string) {
 		return section, short
 	}
 	return "", name
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

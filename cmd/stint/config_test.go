@@ -63,19 +63,6 @@ func TestNoTriggerSession(t *testing.T) {
 	}
 }
 
-// Every field of Config that is a setting has exactly one key.
-func TestEverySettingHasAKey(t *testing.T) {
-	fields := 0
-	for f := range reflect.TypeFor[Config]().Fields() {
-		if f.IsExported() {
-			fields++
-		}
-	}
-	if fields != len(keys) {
-		t.Errorf("%d fields, %d keys", fields, len(keys))
-	}
-}
-
 func TestConfigLayers(t *testing.T) {
 	const file = `max_workers = 2
 timeout = "1h"

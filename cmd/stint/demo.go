@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/ledger/durable"
 )
 
@@ -94,19 +95,19 @@ func (d *demonstration) say(format string, args ...any) {
 }
 
 // add queues a task.
-func (d *demonstration) add(ctx context.Context, session, prompt string) (view api.TaskView, err error) {
+func (d *demonstration) add(ctx context.Context, session, prompt string) (view wire.TaskView, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return view, err
 	}
 	spec := coordinator.TaskSpec{ID: id.String(), SessionKey: session, Workspace: d.workspace, Prompt: prompt}
 	d.say("   $ stint task -d --session %s %q", session, prompt)
-	err = d.call(ctx, func(c *api.Client) (err error) { view, err = c.Submit(ctx, spec); return err })
+	err = d.call(ctx, func(c *client.Client) (err error) { view, err = c.Submit(ctx, spec); return err })
 	return view, err
 }
 
 // await waits for a task that is to end well.
-func (d *demonstration) await(ctx context.Context, id string) (api.TaskView, error) {
+func (d *demonstration) await(ctx context.Context, id string) (wire.TaskView, error) {
 	view, err := d.wait(ctx, id)
 	if err == nil {
 		err = taskEnd(&view)
@@ -180,9 +181,9 @@ func (d *demonstration) killed(ctx context.Context) error {
 
 // untilRunning waits until the agent works and its session is known. It gives the
 // task and the pid of its master.
-func (d *demonstration) untilRunning(ctx context.Context, id string) (view api.TaskView, pid int, err error) {
+func (d *demonstration) untilRunning(ctx context.Context, id string) (view wire.TaskView, pid int, err error) {
 	for {
-		err = d.callRunning(func(c *api.Client) error {
+		err = d.callRunning(func(c *client.Client) error {
 			var health coordinator.Health
 			if health, err = c.Health(ctx); err == nil {
 				pid = health.PID
@@ -221,7 +222,7 @@ func (d *demonstration) stopMaster() error {
 	defer cancel()
 	for asked := false; ; {
 		var health coordinator.Health
-		err := d.callRunning(func(c *api.Client) (err error) { health, err = c.Health(ctx); return err })
+		err := d.callRunning(func(c *client.Client) (err error) { health, err = c.Health(ctx); return err })
 		if err != nil {
 			return nil // nobody answers: it is gone
 		}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/ledger"
 	"stint/ledger/durable"
 )
@@ -130,7 +130,7 @@ func examineDisk(dir string) finding {
 // started when it is needed.
 func (a *app) examineMaster(ctx context.Context) []finding {
 	var h coordinator.Health
-	err := a.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err })
+	err := a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
 	if err != nil {
 		if isGone(err) {
 			return []finding{a.examineSocket()}

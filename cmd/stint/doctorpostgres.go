@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
 )
@@ -27,7 +27,7 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	found, failure := lookAtCopy(ctx, o, seq)
 	list := append(examineURL(cfg), found...)
 	var h coordinator.Health
-	if a.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err }) != nil {
+	if a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err }) != nil {
 		return list // the finding about the master says why
 	}
 	return append(list, examineMirror(&h, failure)...)

@@ -8,7 +8,8 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/agent"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -19,7 +20,7 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.Ta
 	}
 	var list []coordinator.TaskPreview
 	err := a.withCoordinator(ctx,
-		func(c *api.Client) (err error) { list, err = c.Preview(ctx, specs); return err },
+		func(c *client.Client) (err error) { list, err = c.Preview(ctx, specs); return err },
 		func(c *coordinator.Coordinator) (err error) {
 			if list, err = c.Preview(ctx, specs, many); err == nil {
 				a.tellPause(c.Paused())
@@ -52,7 +53,7 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.Ta
 
 // tellDryRun says on stderr what is said when tasks are queued.
 func (a *app) tellDryRun(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, list []coordinator.TaskPreview) {
-	views := make([]api.TaskView, len(list))
+	views := make([]wire.TaskView, len(list))
 	for i := range list {
 		views[i].Task = list[i].Task
 	}
@@ -66,7 +67,7 @@ func previewEnd(p *coordinator.TaskPreview) error {
 	if p.Reason == "" {
 		return nil
 	}
-	view := &api.TaskView{Task: state.Task{ID: p.Task.ID, Agent: p.Task.Agent, Status: state.Failed, Reason: p.Reason}}
+	view := &wire.TaskView{Task: state.Task{ID: p.Task.ID, Agent: p.Task.Agent, Status: state.Failed, Reason: p.Reason}}
 	try := ""
 	if p.Reason == state.ClassAgentMissing {
 		try = "stint doctor"

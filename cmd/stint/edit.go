@@ -15,13 +15,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/ledger"
 	"stint/ledger/durable"
 )
 
 const editHelp = `Edit the ledger with $VISUAL or $EDITOR, as visudo does it: you get a copy, which
-is checked when you save it and then merged with what was written meanwhile.
+is checked when you save it. What was appended meanwhile stays; if somebody else
+changed other lines, your copy is kept.
 With an ID, you get that one task with the fields that you may change.
 
 Nothing is taken over before the editor has ended. If there is something wrong,
@@ -74,9 +76,9 @@ func (a *app) setFields(ctx context.Context, o *editOptions, ref string) error {
 	if err != nil {
 		return err
 	}
-	var view api.TaskView
+	var view wire.TaskView
 	err = a.withCoordinator(ctx,
-		func(c *api.Client) (err error) { view, err = c.Edit(ctx, ref, patch); return err },
+		func(c *client.Client) (err error) { view, err = c.Edit(ctx, ref, patch); return err },
 		func(c *coordinator.Coordinator) (err error) {
 			view.Task, err = c.Edit(ctx, ref, coordinator.Patch{Fields: patch}, ledger.ByClient)
 			return err
@@ -108,7 +110,7 @@ func (a *app) acceptEdits(ctx context.Context, asJSON bool) error {
 // reconcile lets a master take over tasks.md, or does it where none is to run.
 func (a *app) reconcile(ctx context.Context, accept bool) (t coordinator.TakeOver, err error) {
 	err = a.withCoordinator(ctx,
-		func(c *api.Client) (err error) { t, err = c.Reconcile(ctx, accept); return err },
+		func(c *client.Client) (err error) { t, err = c.Reconcile(ctx, accept); return err },
 		func(c *coordinator.Coordinator) (err error) { t, err = c.Reconcile(ctx, accept); return err })
 	return t, err
 }
@@ -116,7 +118,7 @@ func (a *app) reconcile(ctx context.Context, accept bool) (t coordinator.TakeOve
 // withCoordinator asks a master, which is started if need be; where none is to be
 // started and none runs, it opens the state directory itself, under its lock, but for
 // a run, whose master may only be out of reach.
-func (a *app) withCoordinator(ctx context.Context, ask func(*api.Client) error, do func(*coordinator.Coordinator) error) error {
+func (a *app) withCoordinator(ctx context.Context, ask func(*client.Client) error, do func(*coordinator.Coordinator) error) error {
 	err := a.call(ctx, ask)
 	base, cerr := a.base()
 	if cerr != nil || base.AutoStart || exitCode(err) != exitNoMaster {
@@ -284,12 +286,8 @@ func (e *editing) kept(why string) error {
 // the place of tasks.md. again says that the user wants to edit once more.
 func (e *editing) save(ctx context.Context) (again bool, err error) {
 	for left := saveTries; ; {
-		conflict, err := e.rebase(ctx)
-		if err != nil {
+		if err := e.rebase(ctx); err != nil {
 			return false, e.kept(err.Error())
-		}
-		if conflict {
-			return e.askConflict()
 		}
 		plan, records, err := coordinator.Preview(e.dir, e.text)
 		if err != nil {
@@ -345,34 +343,37 @@ func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
 	return err == nil && slices.ContainsFunc(left, func(r ledger.Record) bool { return asked[adopts(&r)] })
 }
 
-// rebase merges the text into tasks.md as it is now, which becomes the base. The
-// copy gets the outcome. conflict says that it has conflict markers.
-func (e *editing) rebase(ctx context.Context) (conflict bool, err error) {
+// rebase puts what was appended to tasks.md meanwhile after the text; tasks.md as it is now
+// becomes the base, and the copy gets the outcome. A change of another kind is another
+// hand's: neither it nor the copy is overwritten.
+func (e *editing) rebase(ctx context.Context) error {
 	now, err := ledger.ReadCopy(ctx, nil, e.dir)
 	if err != nil {
-		return false, err
+		return err
 	}
-	merged, conflict, err := merge(e.dir, e.base.Data, e.text, now.Data)
-	if err != nil {
-		return false, err
-	}
-	if !bytes.Equal(merged, e.text) {
+	base, merged := e.base.Data, e.text
+	added, ok := bytes.CutPrefix(now.Data, base)
+	switch {
+	case bytes.Equal(now.Data, base), bytes.Equal(now.Data, e.text):
+	case !ok || len(base) > 0 && !bytes.HasSuffix(base, []byte("\n")) && added[0] != '\n': // a last line without its end was changed
+		return errors.New("somebody else has changed tasks.md meanwhile, and not only its end")
+	default:
+		merged = append(endLine(e.text), added...)
 		if err := durable.PutFile(e.file, merged); err != nil {
-			return false, err
+			return err
 		}
 	}
 	e.base, e.text = now, merged
-	return conflict || hasMarkers(merged) && !hasMarkers(now.Data), nil
+	return nil
 }
 
-// askConflict asks what to do about a text with conflict markers, which is never saved.
-func (e *editing) askConflict() (again bool, err error) {
-	e.app.hint("stint: somebody else has changed the same lines of tasks.md; your copy has both, between <<<<<<< and >>>>>>>\n")
-	answer, ok := e.app.ask("edit again (e), discard (d), or keep your copy for later (k)?", "edk")
-	if !ok || answer == 'k' {
-		return false, e.kept("somebody else has changed the same lines of tasks.md")
+// endLine returns a copy of text that ends with a newline, unless it is empty.
+func endLine(text []byte) []byte {
+	text = bytes.Clone(text)
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(text, '\n')
 	}
-	return e.decline(answer)
+	return text
 }
 
 // decline carries out the answers that save nothing.

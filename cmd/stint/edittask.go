@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/ledger"
 	"stint/state"
 )
@@ -74,7 +74,7 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 func (a *app) taskToEdit(ctx context.Context, ref string) (task *state.Task, err error) {
 	task = new(state.Task)
 	err = a.withCoordinator(ctx,
-		func(c *api.Client) error { v, err := c.Task(ctx, ref); *task = v.Task; return err },
+		func(c *client.Client) error { v, err := c.Task(ctx, ref); *task = v.Task; return err },
 		func(c *coordinator.Coordinator) (err error) { *task, err = c.Task(ctx, ref); return err })
 	return task, err
 }

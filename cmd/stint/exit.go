@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/state"
 )
 
@@ -68,7 +68,7 @@ func exitCode(err error) int {
 		return cli.code
 	case errors.As(err, &remote):
 		return remoteCode(remote.Code)
-	case errors.Is(err, api.ErrNoMaster):
+	case errors.Is(err, client.ErrNoMaster):
 		return exitNoMaster
 	case errors.Is(err, errDetached), errors.Is(err, context.Canceled):
 		return exitInterrupted
@@ -155,7 +155,7 @@ func explain(err error) (message, try string) {
 		return oneLine(cli.Error()), cli.try
 	case errors.As(err, &remote):
 		return oneLine(remote.Message), remote.Hint
-	case errors.Is(err, api.ErrNoMaster):
+	case errors.Is(err, client.ErrNoMaster):
 		return "no master is running", "stint serve"
 	case errors.Is(err, errDetached), errors.Is(err, context.Canceled):
 		return "interrupted", ""

@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -26,7 +27,7 @@ func TestExitCode(t *testing.T) {
 		{"some error", errors.New("x"), 1},
 		{"usage", usage("", "x"), 2},
 		{"invalid", remote(coordinator.CodeInvalid), 2},
-		{"no master", fmt.Errorf("dial: %w", api.ErrNoMaster), 3},
+		{"no master", fmt.Errorf("dial: %w", client.ErrNoMaster), 3},
 		{"no master, none to be started", errNoAutoStart(), 3},
 		{"stopped", remote(coordinator.CodeStopped), 3},
 		{"agent missing", remote(coordinator.CodeAgentMissing), 4},
@@ -79,7 +80,7 @@ func TestTaskCode(t *testing.T) {
 }
 
 func TestTaskEndSaysWhatAndWhy(t *testing.T) {
-	view := &api.TaskView{Task: state.Task{
+	view := &wire.TaskView{Task: state.Task{
 		ID: "01a1fcac-dc6d-769a-8c86-84d75f21a9c2", Agent: "codex", Status: state.Failed,
 		Reason: state.ClassAuth, Error: "not logged in",
 	}}
@@ -123,7 +124,7 @@ func TestPrintError(t *testing.T) {
 		{&coordinator.Error{Message: "what", Hint: "how"}, "stint: what\n  try: how\n"},
 		{&cliError{message: "a", err: errors.New("b\nc")}, "stint: a: b; c\n"},
 		{errors.New("\x1b[31mred"), "stint: \\x1b[31mred\n"},
-		{fmt.Errorf("x: %w", api.ErrNoMaster), "stint: no master is running\n  try: stint serve\n"},
+		{fmt.Errorf("x: %w", client.ErrNoMaster), "stint: no master is running\n  try: stint serve\n"},
 	} {
 		var b bytes.Buffer
 		printError(&b, c.err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/ledger"
 	"stint/state"
 )
@@ -26,7 +26,7 @@ func (a *app) tellFindings(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxTell)
 	defer cancel()
-	_ = a.callRunning(func(c *api.Client) error { // without a master there is nobody to ask
+	_ = a.callRunning(func(c *client.Client) error { // without a master there is nobody to ask
 		list, err := c.Findings(ctx)
 		for _, f := range list[:min(len(list), maxTold)] {
 			a.hint("stint: %s\n", escapeText(oneLine(f.String())))

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -145,7 +145,7 @@ func newForeignWorld(t *testing.T) *foreignWorld {
 		t.Fatal(err)
 	}
 	w.runs = w.ask(ctx, "s", "demo:sleep=60", anyEnd...)
-	if !w.awaitTask(ctx, w.runs, func(v *api.TaskView) bool { return v.Status == state.Running && v.AgentSession != "" }) {
+	if !w.awaitTask(ctx, w.runs, func(v *wire.TaskView) bool { return v.Status == state.Running && v.AgentSession != "" }) {
 		t.Fatal("it does not run")
 	}
 	w.waits = w.ask(ctx, "s", "waits")

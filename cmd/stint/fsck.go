@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/ledger"
 	"stint/ledger/durable"
 )
@@ -93,7 +93,7 @@ func (a *app) workspaceRoot() string {
 // isLive tells whether a master answers.
 func (a *app) isLive(ctx context.Context) func() bool {
 	return func() bool {
-		return a.callRunning(func(c *api.Client) error { _, err := c.Health(ctx); return err }) == nil
+		return a.callRunning(func(c *client.Client) error { _, err := c.Health(ctx); return err }) == nil
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 )
 
 func (a *app) logsCommand() *cobra.Command {
@@ -27,7 +27,7 @@ func (a *app) logsCommand() *cobra.Command {
 			if follow && run != "" {
 				return usage("stint logs --help", "--follow and --run exclude each other")
 			}
-			err := a.copyLog(c.Context(), args[0], func(cl *api.Client, w io.Writer) error {
+			err := a.copyLog(c.Context(), args[0], func(cl *client.Client, w io.Writer) error {
 				if run != "" {
 					return cl.RunLogs(c.Context(), args[0], run, stream, w)
 				}

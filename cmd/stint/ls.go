@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -113,9 +114,9 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 }
 
 // list asks the master, or reads the archive, for which none is needed.
-func (a *app) list(ctx context.Context, o *lsOptions) (views []api.TaskView, err error) {
+func (a *app) list(ctx context.Context, o *lsOptions) (views []wire.TaskView, err error) {
 	if !o.archive {
-		err = a.call(ctx, func(cl *api.Client) (err error) { views, err = cl.List(ctx, o.filter); return err })
+		err = a.call(ctx, func(cl *client.Client) (err error) { views, err = cl.List(ctx, o.filter); return err })
 		return views, err
 	}
 	dir, err := a.state()
@@ -124,7 +125,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) (views []api.TaskView, err
 	}
 	tasks, err := coordinator.ListArchive(dir, o.filter)
 	for i := range tasks {
-		views = append(views, api.TaskView{Task: tasks[i]})
+		views = append(views, wire.TaskView{Task: tasks[i]})
 	}
 	return views, err
 }
@@ -132,7 +133,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) (views []api.TaskView, err
 // listJSON copies the lines of the master, which has written most of them before.
 func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
 	out := &jsonWriter{w: a.stdout}
-	err := a.call(ctx, func(c *api.Client) error {
+	err := a.call(ctx, func(c *client.Client) error {
 		err := c.ListJSON(ctx, o.filter, out)
 		if out.wrote && isGone(err) { // to begin again would repeat what was printed
 			return &cliError{code: exitNoMaster, message: "the master went away", try: "stint ls"}
@@ -151,7 +152,7 @@ func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
 
 // tellSettling says on stderr which of these tasks seem to run, though their runs have
 // ended, and what they wait for.
-func (a *app) tellSettling(views []api.TaskView) {
+func (a *app) tellSettling(views []wire.TaskView) {
 	for i := range views {
 		if v := &views[i]; v.Settling {
 			a.hint("stint: task %s: %s\n", shortID(v.ID), escapeText(oneLine(v.Why)))
@@ -169,7 +170,7 @@ func printEach[T any](w io.Writer, list []T) error {
 	return nil
 }
 
-func printIDs(w io.Writer, views []api.TaskView) error {
+func printIDs(w io.Writer, views []wire.TaskView) error {
 	for _, v := range views {
 		if _, err := fmt.Fprintln(w, v.ID); err != nil {
 			return err
@@ -179,7 +180,7 @@ func printIDs(w io.Writer, views []api.TaskView) error {
 }
 
 // printTasks prints the table for people.
-func (a *app) printTasks(views []api.TaskView, now time.Time) error {
+func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
 	ids := make([]string, len(views))
 	for i, v := range views {
 		ids[i] = v.ID
@@ -202,7 +203,7 @@ func (a *app) printTasks(views []api.TaskView, now time.Time) error {
 }
 
 // followMark marks the task that another one has queued.
-func followMark(v *api.TaskView) string {
+func followMark(v *wire.TaskView) string {
 	if v.TriggeredBy == "" {
 		return ""
 	}
@@ -210,7 +211,7 @@ func followMark(v *api.TaskView) string {
 }
 
 // statusText gives the status, and what is special about it.
-func statusText(v *api.TaskView) string {
+func statusText(v *wire.TaskView) string {
 	switch {
 	case v.Hold && !v.Status.Terminal():
 		return string(v.Status) + " (held)"
@@ -227,7 +228,7 @@ func statusText(v *api.TaskView) string {
 const silentAfter = time.Minute
 
 // statusNow is statusText, with a mark at a running task whose agent is silent.
-func statusNow(v *api.TaskView, now time.Time) string {
+func statusNow(v *wire.TaskView, now time.Time) string {
 	silent := now.Sub(v.LastOutput)
 	if v.Status != state.Running || v.Phase == state.PhaseVerify || v.LastOutput.IsZero() || silent < silentAfter {
 		return statusText(v)

@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/ledger"
 	"stint/ledger/durable"
 )
@@ -47,14 +48,14 @@ type ready struct {
 // call makes a request to the master, which is started in the background if there
 // is none. The request is made again if the master went away meanwhile, so it
 // must be one that may be repeated.
-func (a *app) call(ctx context.Context, request func(*api.Client) error) error {
+func (a *app) call(ctx context.Context, request func(*client.Client) error) error {
 	return a.callUntil(ctx, time.Now().Add(masterWait), request)
 }
 
-func (a *app) callUntil(ctx context.Context, deadline time.Time, request func(*api.Client) error) error {
+func (a *app) callUntil(ctx context.Context, deadline time.Time, request func(*client.Client) error) error {
 	for starts := 0; ; {
 		err := a.callRunning(request)
-		if errors.Is(err, api.ErrNoMaster) && starts < maxStarts {
+		if errors.Is(err, client.ErrNoMaster) && starts < maxStarts {
 			if err = a.startBackground(ctx); err == nil {
 				starts++
 				continue
@@ -74,7 +75,7 @@ func (a *app) callUntil(ctx context.Context, deadline time.Time, request func(*a
 func isPassing(err error) bool {
 	var busy *cliError
 	var remote *coordinator.Error
-	if errors.Is(err, api.ErrSilent) {
+	if errors.Is(err, client.ErrSilent) {
 		return false
 	}
 	return errors.As(err, &busy) && busy.code == exitBusy || errors.As(err, &remote) && remote.Code == coordinator.CodeStopped
@@ -82,17 +83,17 @@ func isPassing(err error) bool {
 
 // callRunning makes a request to a running master, and gives api.ErrNoMaster if
 // there is none.
-func (a *app) callRunning(request func(*api.Client) error) error {
+func (a *app) callRunning(request func(*client.Client) error) error {
 	sockets, err := a.sockets()
 	if err != nil {
 		return err
 	}
 	for _, socket := range sockets {
 		err = request(a.client(socket))
-		if errors.Is(err, api.ErrSilent) {
+		if errors.Is(err, client.ErrSilent) {
 			return a.silent(err)
 		}
-		if !errors.Is(err, api.ErrNoMaster) {
+		if !errors.Is(err, client.ErrNoMaster) {
 			return err
 		}
 	}
@@ -108,9 +109,9 @@ func (a *app) another() *app {
 
 // client gives a client for the master at socket, the same one for the same master:
 // what a command asks goes over one connection.
-func (a *app) client(socket string) *api.Client {
+func (a *app) client(socket string) *client.Client {
 	if a.dialed != socket {
-		a.dialed, a.last = socket, api.Dial(socket)
+		a.dialed, a.last = socket, client.Dial(socket)
 		a.last.FromRun(ownRun())
 	}
 	return a.last
@@ -118,7 +119,7 @@ func (a *app) client(socket string) *api.Client {
 
 // notice gives what the master that was asked last said about itself; nil if
 // nothing is known.
-func (a *app) notice() *api.Notice {
+func (a *app) notice() *wire.Notice {
 	if a.last == nil {
 		return nil
 	}
@@ -142,10 +143,10 @@ func (a *app) silent(err error) error {
 // wait returns when a task has ended, whatever becomes of the master meanwhile. A
 // master in the background that is gone is started again. One in the foreground
 // was perhaps stopped on purpose: then another one is waited for, but not long.
-func (a *app) wait(ctx context.Context, ref string) (api.TaskView, error) {
-	var view api.TaskView
+func (a *app) wait(ctx context.Context, ref string) (wire.TaskView, error) {
+	var view wire.TaskView
 	var health coordinator.Health
-	look := func(c *api.Client) (err error) {
+	look := func(c *client.Client) (err error) {
 		if view.ID == "" { // @last may mean another task next time
 			if view, err = c.Task(ctx, ref); err != nil {
 				return err
@@ -158,8 +159,8 @@ func (a *app) wait(ctx context.Context, ref string) (api.TaskView, error) {
 		if err := a.call(ctx, look); err != nil {
 			return view, err
 		}
-		var end api.TaskView
-		err := a.callRunning(func(c *api.Client) (err error) { end, err = c.Wait(ctx, view.ID); return err })
+		var end wire.TaskView
+		err := a.callRunning(func(c *client.Client) (err error) { end, err = c.Wait(ctx, view.ID); return err })
 		if !isGone(err) {
 			return end, err
 		}
@@ -172,7 +173,7 @@ func (a *app) wait(ctx context.Context, ref string) (api.TaskView, error) {
 }
 
 // awaitMaster makes a request as soon as there is a master, and starts none.
-func (a *app) awaitMaster(ctx context.Context, request func(*api.Client) error) error {
+func (a *app) awaitMaster(ctx context.Context, request func(*client.Client) error) error {
 	for deadline := time.Now().Add(masterWait); ; {
 		err := a.callRunning(request)
 		if !isGone(err) {
@@ -188,7 +189,7 @@ func (a *app) awaitMaster(ctx context.Context, request func(*api.Client) error) 
 }
 
 // isGone reports that there is no master, or that it broke off.
-func isGone(err error) bool { return errors.Is(err, api.ErrNoMaster) || isPassing(err) }
+func isGone(err error) bool { return errors.Is(err, client.ErrNoMaster) || isPassing(err) }
 
 // sockets gives the places where a master may listen, the likeliest first.
 func (a *app) sockets() ([]string, error) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 )
 
 // TestSilentMaster: what a person reads when the master was stopped.
@@ -22,7 +23,7 @@ func TestSilentMaster(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("4711\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := (&app{stateOption: dir}).silent(fmt.Errorf("%w at /run/s", api.ErrSilent))
+	err := (&app{stateOption: dir}).silent(fmt.Errorf("%w at /run/s", client.ErrSilent))
 	if exitCode(err) != exitBusy || isPassing(err) {
 		t.Errorf("code %d, passing %v", exitCode(err), isPassing(err))
 	}

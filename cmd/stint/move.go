@@ -4,7 +4,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 )
 
 func (a *app) moveCommand() *cobra.Command {
@@ -21,8 +22,8 @@ func (a *app) moveCommand() *cobra.Command {
 			if !to.First && to.Before == "" {
 				return usage("stint move "+args[0]+" --first, or --before ID", "stint move does not say where to")
 			}
-			var view api.TaskView
-			err := a.call(c.Context(), func(cl *api.Client) (err error) { view, err = cl.Move(c.Context(), args[0], to); return err })
+			var view wire.TaskView
+			err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = cl.Move(c.Context(), args[0], to); return err })
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -94,7 +94,7 @@ func TestWriteTable(t *testing.T) {
 
 func TestProgressLine(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	view := &api.TaskView{Task: state.Task{Status: state.Running, RunStartedAt: now.Add(-134 * time.Second)}}
+	view := &wire.TaskView{Task: state.Task{Status: state.Running, RunStartedAt: now.Add(-134 * time.Second)}}
 	if got, want := progressLine(view, now, now.Add(-4*time.Second)), "running 2m14s · last output 4s ago"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -111,11 +111,11 @@ func TestProgressLine(t *testing.T) {
 		of := view.Task
 		of.VerifyCommand, of.MaxIterations, of.Iteration = "make", 3, 2
 		change(&of)
-		if got := progressLine(&api.TaskView{Task: of}, now, time.Time{}); got != want {
+		if got := progressLine(&wire.TaskView{Task: of}, now, time.Time{}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	view = &api.TaskView{Task: state.Task{Status: state.Queued}, Why: "behind x\nin the lane"}
+	view = &wire.TaskView{Task: state.Task{Status: state.Queued}, Why: "behind x\nin the lane"}
 	if got, want := progressLine(view, now, time.Time{}), "behind x; in the lane"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -125,11 +125,11 @@ func TestProgressLine(t *testing.T) {
 func TestSettling(t *testing.T) {
 	var b bytes.Buffer
 	a := &app{stderr: &b}
-	view := api.TaskView{Task: state.Task{ID: "x", Status: state.Running, RunStartedAt: time.Now()}, Why: "it waits\x1b", Settling: true}
+	view := wire.TaskView{Task: state.Task{ID: "x", Status: state.Running, RunStartedAt: time.Now()}, Why: "it waits\x1b", Settling: true}
 	if got := progressLine(&view, time.Now(), time.Now()); got != `it waits\x1b` {
 		t.Errorf("%q", got)
 	}
-	a.tellSettling([]api.TaskView{{Task: state.Task{Status: state.Running}, Why: "it runs"}, view})
+	a.tellSettling([]wire.TaskView{{Task: state.Task{Status: state.Running}, Why: "it runs"}, view})
 	if b.String() != "stint: task x: it waits\\x1b\n" {
 		t.Errorf("%q", b.String())
 	}
@@ -137,7 +137,7 @@ func TestSettling(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	text := describe(&api.TaskView{
+	text := describe(&wire.TaskView{
 		Task: state.Task{
 			ID: "x", Status: state.Failed, Reason: state.ClassExit, Error: "one\ntwo", Prompt: "p1\np2\n", Result: "r",
 			StartedAt: now, RunStartedAt: now.Add(30 * time.Second), UpdatedAt: now.Add(time.Minute),

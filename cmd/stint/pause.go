@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/ledger"
 )
 
@@ -24,7 +24,7 @@ and new ones are queued. The reason is shown with what waits.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			reason := strings.Join(args, " ")
 			return a.setPaused(c.Context(), true, asJSON,
-				func(cl *api.Client) error { return cl.Pause(c.Context(), reason) },
+				func(cl *client.Client) error { return cl.Pause(c.Context(), reason) },
 				func(m *coordinator.Coordinator) error { return m.Pause(c.Context(), reason, ledger.ByClient) })
 		},
 	}
@@ -41,7 +41,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.setPaused(c.Context(), false, asJSON,
-				func(cl *api.Client) error { return cl.Resume(c.Context()) },
+				func(cl *client.Client) error { return cl.Resume(c.Context()) },
 				func(m *coordinator.Coordinator) error { return m.Resume(c.Context(), ledger.ByClient) })
 		},
 	}
@@ -51,7 +51,7 @@ func (a *app) resumeCommand() *cobra.Command {
 
 // setPaused pauses or resumes dispatch by a master, or in its state directory
 // where none is to run, and says so.
-func (a *app) setPaused(ctx context.Context, paused, asJSON bool, ask func(*api.Client) error, do func(*coordinator.Coordinator) error) error {
+func (a *app) setPaused(ctx context.Context, paused, asJSON bool, ask func(*client.Client) error, do func(*coordinator.Coordinator) error) error {
 	if err := a.withCoordinator(ctx, ask, do); err != nil {
 		return err
 	}

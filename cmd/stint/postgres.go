@@ -74,15 +74,12 @@ func urlFileKey(name, help string, field func(*Config) *string) key {
 
 // hostKey is the name of a machine, or empty.
 func hostKey(name, help string, field func(*Config) *string) key {
-	k := textKey(name, "", help, field)
-	k.set = func(c *Config, s string) error {
+	return checkedKey(name, "", help, field, func(s string) (string, error) {
 		if len(s) > maxHost || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
-			return fmt.Errorf("it is no name of a machine: at most %d bytes that can be printed", maxHost)
+			return "", fmt.Errorf("it is no name of a machine: at most %d bytes that can be printed", maxHost)
 		}
-		*field(c) = s
-		return nil
-	}
-	return k
+		return s, nil
+	})
 }
 
 // hasPostgres reports whether a copy is configured.

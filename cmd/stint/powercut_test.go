@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 )
 
 // A disk is a kind of file system whose power is cut.
@@ -74,6 +74,7 @@ func TestPromise1PowerCuts(t *testing.T) {
 // needLoopDevices skips the test where images cannot be mounted.
 func needLoopDevices(t *testing.T) {
 	t.Helper()
+	notShort(t)
 	why := ""
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		why = "there are no loop devices"
@@ -265,7 +266,7 @@ func (w *cutWorld) editor(ctx context.Context, l *life) {
 			err = appendTo(path, section)
 			w.compact(ctx)
 		}
-		if err == nil && w.awaitTask(ctx, id, func(*api.TaskView) bool { return true }) {
+		if err == nil && w.awaitTask(ctx, id, func(*wire.TaskView) bool { return true }) {
 			w.keep(id)
 		}
 	}

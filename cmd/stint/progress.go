@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -53,7 +54,7 @@ func (a *app) showProgress(ctx context.Context, id string) {
 	next := firstProgress
 	for pause(ctx, next) == nil {
 		next = time.Second
-		err := a.callRunning(func(c *api.Client) error {
+		err := a.callRunning(func(c *client.Client) error {
 			view, err := c.Task(ctx, id)
 			if err == nil {
 				line := progressLine(&view, time.Now(), lastOutput(view.RunDir))
@@ -83,7 +84,7 @@ func lastOutput(runDir string) (last time.Time) {
 }
 
 // progressLine says what a task does: "running 2m14s · last output 4s ago".
-func progressLine(view *api.TaskView, now, output time.Time) string {
+func progressLine(view *wire.TaskView, now, output time.Time) string {
 	switch {
 	case (view.Status != state.Running || view.Settling) && view.Why != "":
 		return escapeText(oneLine(view.Why))

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/state"
 )
 
@@ -135,14 +135,14 @@ func summary(r *coordinator.Restoration) string {
 // mayRestore refuses where a master stays or a task runs that nobody looks after.
 func (a *app) mayRestore(ctx context.Context, r *coordinator.Restoration) error {
 	var h coordinator.Health
-	err := a.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err })
+	err := a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
 	switch {
 	case err == nil && !h.Background:
 		return &cliError{
 			code: exitBusy, message: fmt.Sprintf("a master is running (pid %d), and it writes the ledger", h.PID),
 			try: fmt.Sprintf("end it with: kill %d, and then: stint restore %s", h.PID, r.From),
 		}
-	case errors.Is(err, api.ErrNoMaster) && len(r.Running) > 0:
+	case errors.Is(err, client.ErrNoMaster) && len(r.Running) > 0:
 		return r.RunningError()
 	}
 	return nil

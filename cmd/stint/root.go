@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/coordinator/postgres/dsn"
 )
 
@@ -28,8 +28,8 @@ type app struct {
 
 	toldConfig bool // that the master uses another configuration
 
-	last   *api.Client // of the master that was asked last
-	dialed string      // its socket
+	last   *client.Client // of the master that was asked last
+	dialed string         // its socket
 }
 
 const rootHelp = `stint queues tasks for coding agents on this machine, runs them one at a time

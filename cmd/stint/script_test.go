@@ -169,9 +169,16 @@ type scriptState struct {
 // scriptStateKey finds it in testscript's values.
 type scriptStateKey struct{}
 
+// quickScripts are those that run with -short.
+var quickScripts = strings.Fields("bad_flags cancel config_show demo doctor edit_set exit_codes hand_edit_live hold idempotency ls_filters task_basic task_detached version why")
+
 func setupScript(env *testscript.Env) error {
+	name := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
+	if testing.Short() && !slices.Contains(quickScripts, name) {
+		env.T().Skip("not with -short")
+	}
 	s := &scriptState{
-		name:  strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"),
+		name:  name,
 		state: filepath.Join(env.WorkDir, "state"),
 		tests: env.T().(testing.TB),
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/state"
 )
 
@@ -66,7 +66,7 @@ func (s *scriptState) liveState() (live []byte, settled bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	client := api.Dial(h.Socket)
+	client := client.Dial(h.Socket)
 	defer client.Close()
 	tasks, err := client.List(ctx, state.Filter{})
 	if err != nil {

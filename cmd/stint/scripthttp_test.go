@@ -13,7 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 )
 
 // headerForm is how a header stands on the line of a script.
@@ -89,7 +89,7 @@ func dialSocket(socket string) *http.Transport {
 
 // httpAddress gives the address of the port that the running master answers at.
 func (s *scriptState) httpAddress(ts *testscript.TestScript) string {
-	c := api.Dial(s.master().Socket)
+	c := client.Dial(s.master().Socket)
 	defer c.Close()
 	h, err := c.Health(context.Background())
 	ts.Check(err)

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -95,12 +96,12 @@ func (a *app) putInto(ctx context.Context, s *coordinator.TaskSpec, ref string) 
 }
 
 // lastTask gives the newest task of a session that is kept, in the archive at worst.
-func (a *app) lastTask(ctx context.Context, ses *api.SessionView) (state.Task, error) {
-	if i := slices.IndexFunc(ses.Tasks, func(v api.TaskView) bool { return v.SessionID == ses.ID }); i >= 0 {
+func (a *app) lastTask(ctx context.Context, ses *wire.SessionView) (state.Task, error) {
+	if i := slices.IndexFunc(ses.Tasks, func(v wire.TaskView) bool { return v.SessionID == ses.ID }); i >= 0 {
 		return ses.Tasks[i].Task, nil
 	}
-	var view api.TaskView
-	err := a.call(ctx, func(c *api.Client) (err error) { view, err = c.Task(ctx, ses.LastTask); return err })
+	var view wire.TaskView
+	err := a.call(ctx, func(c *client.Client) (err error) { view, err = c.Task(ctx, ses.LastTask); return err })
 	if errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
 		return state.Task{}, nil // deleted by hand: then the directory is that of any new task
 	}

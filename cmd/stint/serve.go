@@ -23,6 +23,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
 )
 
@@ -259,7 +260,7 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 				code: exitBusy, message: fmt.Sprintf("another master is running (pid %d)", holder.PID),
 				try: fmt.Sprintf("stint ls, or end that one with: kill %d", holder.PID),
 			}
-		case errors.Is(herr, api.ErrSilent):
+		case errors.Is(herr, client.ErrSilent):
 			return herr
 		case herr == nil && asked != holder.PID:
 			asked = holder.PID
@@ -275,13 +276,13 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 
 // holder asks the master that runs now about itself.
 func (m *master) holder(ctx context.Context) (h coordinator.Health, err error) {
-	err = m.app.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err })
+	err = m.app.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
 	return h, err
 }
 
 // takeOver asks the master in the background to end after its runs.
 func (m *master) takeOver(ctx context.Context, h coordinator.Health) {
-	err := m.app.callRunning(func(c *api.Client) error { return c.Handover(ctx) })
+	err := m.app.callRunning(func(c *client.Client) error { return c.Handover(ctx) })
 	if err != nil {
 		m.log.Warn("the master in the background was asked to make room and refused", "pid", h.PID, "error", err)
 		return
@@ -289,57 +290,23 @@ func (m *master) takeOver(ctx context.Context, h coordinator.Health) {
 	m.app.hint("stint: taking over from the master in the background (pid %d), once its runs have ended (%d)\n", h.PID, len(h.Running))
 }
 
-// coordinatorConfig translates the configuration.
+// coordinatorConfig adds to the configuration what is made from it.
 func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 	cfg := m.cfg
 	adapters, clis := agents(cfg, m.state), newReadiness(ctx, cfg)
-	config := coordinator.Config{
-		StateDir:           m.state,
-		Agents:             adapters,
-		DefaultAgent:       clis.defaultAgent,
-		MaxWorkers:         cfg.MaxWorkers,
-		MaxAttempts:        cfg.MaxAttempts,
-		MaxRetries:         cfg.MaxRetries,
-		CrashLoop:          cfg.CrashLoop,
-		BackoffBase:        cfg.BackoffBase,
-		BackoffMax:         cfg.BackoffMax,
-		MaxLimitWait:       cfg.MaxLimitWait,
-		Timeout:            cfg.Timeout,
-		IdleTimeout:        cfg.IdleTimeout,
-		StartupTimeout:     cfg.StartupTimeout,
-		Grace:              cfg.Grace,
-		SessionLockTimeout: cfg.SessionLockTimeout,
-		CompactSize:        cfg.CompactSize,
-		CompactOlderThan:   cfg.CompactOlderThan,
-		HeartbeatInterval:  cfg.HeartbeatInterval,
-		HeartbeatPath:      cfg.HeartbeatPath,
-		ResumePolicy:       cfg.ResumePolicy,
-		ResumeMissing:      cfg.ResumeMissing,
-		OutputPolicy:       cfg.OutputPolicy.text,
-		Memory:             searchNotes(cfg),
-		Shell:              &agent.Shell{Runner: agentRunner(cfg, "")},
-		MaxIterations:      cfg.MaxIterations,
-		VerifyTimeout:      cfg.VerifyTimeout,
-		FollowUpDepth:      cfg.FollowUpDepth,
-		MaxFollowUps:       cfg.MaxFollowUps,
-		MaxQueued:          cfg.MaxQueued,
-		WorkspaceRoot:      cfg.WorkspaceRoot,
-		Socket:             m.socket,
-		Version:            versionName(),
-		Log:                m.log,
-		Background:         m.background,
-		Workspace:          workspaceSettings(cfg),
-		Recover:            agent.Recover,
-		Fallback:           cfg.Fallback,
-		FindSession:        findSession(adapters),
-		AgentReady:         clis.ready,
-		AgentFound:         clis.found,
-	}
+	config := cfg.Config
+	config.StateDir, config.Socket, config.Background = m.state, m.socket, m.background
+	config.Version, config.Log = versionName(), m.log
+	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
+	config.AgentReady, config.AgentFound = clis.ready, clis.found
+	config.FindSession, config.Recover = findSession(adapters), agent.Recover
+	config.OutputPolicy, config.Workspace, config.Memory = cfg.OutputPolicy.text, workspaceSettings(cfg), searchNotes(cfg)
+	config.Shell = &agent.Shell{Runner: agentRunner(cfg, "")}
 	if config.HeartbeatPath == "" {
 		config.HeartbeatPath = filepath.Join(m.state, "heartbeat.json")
 	}
-	if m.background {
-		config.IdleExit = cfg.IdleExit
+	if !m.background {
+		config.IdleExit = 0
 	}
 	if m.mirror != nil {
 		config.Mirror = m.mirror.Status

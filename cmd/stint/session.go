@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -26,7 +27,7 @@ func (a *app) sessionCommand() *cobra.Command {
 
 // findSession asks for a session by its key, its id, or the path of a directory: no
 // other name has a slash.
-func (a *app) findSession(ctx context.Context, ref string) (view api.SessionView, err error) {
+func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionView, err error) {
 	if ref == "." || ref == ".." || strings.Contains(ref, "/") && !strings.HasPrefix(ref, state.LanePrefixDir) {
 		if ref, err = filepath.Abs(ref); err != nil {
 			return view, err
@@ -35,7 +36,7 @@ func (a *app) findSession(ctx context.Context, ref string) (view api.SessionView
 			ref = real // else there may still be a session of it
 		}
 	}
-	err = a.call(ctx, func(c *api.Client) (err error) { view, err = c.Session(ctx, ref); return err })
+	err = a.call(ctx, func(c *client.Client) (err error) { view, err = c.Session(ctx, ref); return err })
 	return view, err
 }
 
@@ -55,7 +56,7 @@ func (a *app) sessionLsCommand() *cobra.Command {
 
 func (a *app) listSessions(ctx context.Context, asJSON, quiet bool) error {
 	var list []state.Session
-	err := a.call(ctx, func(c *api.Client) (err error) { list, err = c.Sessions(ctx); return err })
+	err := a.call(ctx, func(c *client.Client) (err error) { list, err = c.Sessions(ctx); return err })
 	switch {
 	case err != nil:
 		return err
@@ -161,7 +162,7 @@ func (a *app) showQueue(ctx context.Context, ref string, asJSON, quiet bool) err
 }
 
 // printQueue prints the table for people.
-func (a *app) printQueue(queue []api.TaskView) error {
+func (a *app) printQueue(queue []wire.TaskView) error {
 	ids := make([]string, len(queue))
 	for i, v := range queue {
 		ids[i] = v.ID

@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -59,8 +60,8 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	case o.raw:
 		return a.showRaw(ctx, ref)
 	}
-	var view api.TaskView
-	err := a.call(ctx, func(c *api.Client) (err error) { view, err = c.Task(ctx, ref); return err })
+	var view wire.TaskView
+	err := a.call(ctx, func(c *client.Client) (err error) { view, err = c.Task(ctx, ref); return err })
 	defer a.tellFindings(ctx) // of a task that is not there too: its only section may be one
 	if err != nil {
 		return err
@@ -76,17 +77,17 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	case o.json:
 		return printJSON(a.stdout, view)
 	case o.quiet:
-		return printIDs(a.stdout, []api.TaskView{view})
+		return printIDs(a.stdout, []wire.TaskView{view})
 	default:
 		var raw []byte
-		if err := a.call(ctx, func(c *api.Client) (err error) { raw, err = c.Raw(ctx, view.ID); return err }); err != nil {
+		if err := a.call(ctx, func(c *client.Client) (err error) { raw, err = c.Raw(ctx, view.ID); return err }); err != nil {
 			return err
 		}
 		cfg, err := a.base()
 		if err != nil {
 			return err
 		}
-		chain, err := drawChain(&view, func(id string) (api.TaskView, error) { return a.chainTask(ctx, id) })
+		chain, err := drawChain(&view, func(id string) (wire.TaskView, error) { return a.chainTask(ctx, id) })
 		if err != nil {
 			return err
 		}
@@ -101,7 +102,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 // showRaw prints the sections of the ledger.
 func (a *app) showRaw(ctx context.Context, ref string) error {
 	var text []byte
-	err := a.call(ctx, func(c *api.Client) (err error) { text, err = c.Raw(ctx, ref); return err })
+	err := a.call(ctx, func(c *client.Client) (err error) { text, err = c.Raw(ctx, ref); return err })
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (d *description) text(name, value string) {
 // describe gives the view for people. resume is the command that goes on with the
 // agent's session by hand; edits names what was set by hand; chain has the tasks
 // before and behind this one.
-func describe(v *api.TaskView, resume, edits, chain string, now time.Time) string {
+func describe(v *wire.TaskView, resume, edits, chain string, now time.Time) string {
 	d := &description{}
 	d.line("task", v.ID)
 	d.line("status", statusLine(v, now))
@@ -181,7 +182,7 @@ func archivePlace(file string) string {
 	return "archive/" + file
 }
 
-func statusLine(v *api.TaskView, now time.Time) string {
+func statusLine(v *wire.TaskView, now time.Time) string {
 	s := statusNow(v, now)
 	switch {
 	case v.Status == state.Running && !v.RunStartedAt.IsZero():
@@ -215,10 +216,10 @@ func tokens(u state.Usage) string {
 }
 
 // copyLog copies what a call gives of a task's runs to stdout.
-func (a *app) copyLog(ctx context.Context, ref string, logs func(*api.Client, io.Writer) error) error {
+func (a *app) copyLog(ctx context.Context, ref string, logs func(*client.Client, io.Writer) error) error {
 	out, flush := terminalSafe(a.stdout)
 	count := &countingWriter{w: out}
-	err := a.call(ctx, func(c *api.Client) error {
+	err := a.call(ctx, func(c *client.Client) error {
 		err := logs(c, count)
 		if count.n > 0 && isGone(err) { // to begin again would repeat what was printed
 			return &cliError{code: exitNoMaster, message: "the master went away", try: "stint logs " + ref}

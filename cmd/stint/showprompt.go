@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 )
 
 // showPrompt prints what an agent was sent, byte for byte, and on stderr what was
 // found in the notes for it.
 func (a *app) showPrompt(ctx context.Context, o *showOptions, ref string) error {
 	var p coordinator.SentPrompt
-	err := a.call(ctx, func(c *api.Client) (err error) { p, err = c.Prompt(ctx, ref, o.run); return err })
+	err := a.call(ctx, func(c *client.Client) (err error) { p, err = c.Prompt(ctx, ref, o.run); return err })
 	if err != nil {
 		return err
 	}

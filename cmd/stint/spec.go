@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 )
 
 // maxSpecFile is how large a file of --spec may be, in bytes: what a master takes at once.
@@ -125,18 +126,18 @@ func (a *app) runMany(ctx context.Context, o *taskOptions, specs []coordinator.T
 }
 
 // submitAll is submit for several tasks: all become durable, or none.
-func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec) (views []api.TaskView, err error) {
+func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec) (views []wire.TaskView, err error) {
 	for i := range specs {
 		specs[i].Await, specs[i].FromRun = !o.detach, ownRun()
 	}
-	err = a.call(ctx, func(c *api.Client) (err error) { views, err = c.SubmitAll(ctx, specs); return err })
+	err = a.call(ctx, func(c *client.Client) (err error) { views, err = c.SubmitAll(ctx, specs); return err })
 	if !a.mayKeep(o, err) {
 		return views, err
 	}
 	err = a.keep(ctx, func(cfg coordinator.Config) error {
 		tasks, err := coordinator.SubmitAllOffline(ctx, cfg, specs)
 		for _, t := range tasks {
-			views = append(views, api.TaskView{Task: t})
+			views = append(views, wire.TaskView{Task: t})
 		}
 		return err
 	})
@@ -144,7 +145,7 @@ func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []coordinator
 }
 
 // noteDemos is noteDemo for several tasks.
-func (a *app) noteDemos(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, views []api.TaskView) {
+func (a *app) noteDemos(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, views []wire.TaskView) {
 	for i := range views {
 		if views[i].Agent == builtIn && specs[i].Agent == "" {
 			o.spec = specs[i]

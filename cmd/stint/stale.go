@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 )
 
 // A master reads its configuration when it starts. Whoever changes the file later is told
@@ -22,7 +23,7 @@ func (a *app) tellConfig(ctx context.Context) {
 	a.toldConfig = true
 	ctx, cancel := context.WithTimeout(ctx, maxTell)
 	defer cancel()
-	_ = a.callRunning(func(c *api.Client) error { // who is gone uses no configuration
+	_ = a.callRunning(func(c *client.Client) error { // who is gone uses no configuration
 		h, err := c.Health(ctx)
 		if err == nil {
 			a.hint("stint: the master (pid %d) %s: %s\n", h.PID, a.staleText(&h), restart(&h))
@@ -32,7 +33,7 @@ func (a *app) tellConfig(ctx context.Context) {
 }
 
 // isStale reports whether a master was started with another configuration.
-func (a *app) isStale(n *api.Notice) bool {
+func (a *app) isStale(n *wire.Notice) bool {
 	cfg, err := a.base()
 	return err == nil && n.Config != "" && n.Config != cfg.digest()
 }

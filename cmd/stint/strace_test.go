@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -79,6 +79,7 @@ func replaces(file string) string { return "renameat " + file + ", openat ., fsy
 // takes one scenario only, STINT_TEST_SEED repeats the choice of the moments.
 func TestPromise1And2KillsAtSystemCalls(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	needProgram(t, "strace")
 	kills := envInt(t, "STINT_TEST_STRACE", 4)
 	seed := envInt(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))
@@ -369,7 +370,7 @@ func playHandEdit(ctx context.Context, w *world, l *life) {
 		w.t.Fatal(err)
 	}
 	w.keep(second)
-	w.awaitTask(ctx, second, func(v *api.TaskView) bool { return v.Status.Terminal() })
+	w.awaitTask(ctx, second, func(v *wire.TaskView) bool { return v.Status.Terminal() })
 	w.settle(ctx, l)
 }
 

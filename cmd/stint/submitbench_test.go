@@ -22,6 +22,8 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -129,7 +131,7 @@ func (endless) Run(ctx context.Context, _ coordinator.Turn, _ func(coordinator.E
 }
 
 // master starts a master, whose agent never ends, and gives a client for it.
-func (w *submitWorld) master() *api.Client {
+func (w *submitWorld) master() *client.Client {
 	var err error
 	w.c, err = coordinator.Open(coordinator.Config{
 		StateDir: w.state(), Agents: map[string]coordinator.Agent{"codex": endless{}}, DefaultAgent: func() string { return "codex" },
@@ -151,7 +153,7 @@ func (w *submitWorld) master() *api.Client {
 }
 
 // bare starts a server that decodes and answers, and gives a client for it.
-func (w *submitWorld) bare() *api.Client {
+func (w *submitWorld) bare() *client.Client {
 	socket := w.listen("b")
 	srv := &http.Server{Handler: http.HandlerFunc(decodeAndAnswer), ReadHeaderTimeout: time.Minute}
 	var all sync.WaitGroup
@@ -176,7 +178,7 @@ func decodeAndAnswer(rw http.ResponseWriter, r *http.Request) {
 	t := state.Task{ID: spec.ID, Status: state.Queued, Workspace: spec.Workspace, SessionKey: spec.SessionKey, Label: spec.Label, CreatedAt: time.Now()}
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(rw).Encode(api.TaskView{Task: t}) // the client sees what is missing
+	_ = json.NewEncoder(rw).Encode(wire.TaskView{Task: t}) // the client sees what is missing
 }
 
 func (w *submitWorld) listen(name string) net.Listener {
@@ -188,8 +190,8 @@ func (w *submitWorld) listen(name string) net.Listener {
 	return socket
 }
 
-func (w *submitWorld) dial(socket net.Listener) *api.Client {
-	client := api.Dial(socket.Addr().String())
+func (w *submitWorld) dial(socket net.Listener) *client.Client {
+	client := client.Dial(socket.Addr().String())
 	w.Cleanup(client.Close)
 	return client
 }
@@ -203,7 +205,7 @@ func (w *submitWorld) check(err error) {
 }
 
 // submit64 has 64 clients submit, and gives how long each submit took.
-func (w *submitWorld) submit64(client *api.Client, each int) []time.Duration {
+func (w *submitWorld) submit64(client *client.Client, each int) []time.Duration {
 	took := make([]time.Duration, 64*each)
 	var all sync.WaitGroup
 	for own := range slices.Chunk(took, each) {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
 	"stint/ledger"
 	"stint/state"
@@ -106,7 +106,7 @@ func masterFailure(m *coordinator.MirrorStatus) error {
 // masterCopy gives what a running master says of the copy; nil if there is none.
 func (a *app) masterCopy(ctx context.Context) *coordinator.MirrorStatus {
 	var h coordinator.Health
-	err := a.callRunning(func(cl *api.Client) (err error) { h, err = cl.Health(ctx); return err })
+	err := a.callRunning(func(cl *client.Client) (err error) { h, err = cl.Health(ctx); return err })
 	if err != nil {
 		return nil
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -109,7 +110,7 @@ func (a *app) runOne(ctx context.Context, o *taskOptions) error {
 		a.hint("stint: held; it runs after: stint release %s\n", shortID(view.ID))
 	}
 	a.tellPaused()
-	a.tellAccounts(ctx, []api.TaskView{view})
+	a.tellAccounts(ctx, []wire.TaskView{view})
 	return a.awaitAnswer(ctx, o, view.ID)
 }
 
@@ -174,9 +175,9 @@ func plainError(err error) error {
 
 // submit makes the task durable: by a master, or without one where none is to be
 // started and the task need not run now.
-func (a *app) submit(ctx context.Context, o *taskOptions) (view api.TaskView, err error) {
+func (a *app) submit(ctx context.Context, o *taskOptions) (view wire.TaskView, err error) {
 	o.spec.Await, o.spec.FromRun = !o.detach, ownRun()
-	err = a.call(ctx, func(c *api.Client) (err error) { view, err = c.Submit(ctx, o.spec); return err })
+	err = a.call(ctx, func(c *client.Client) (err error) { view, err = c.Submit(ctx, o.spec); return err })
 	if !a.mayKeep(o, err) {
 		return view, err
 	}
@@ -223,7 +224,7 @@ func (a *app) hint(format string, args ...any) {
 }
 
 // printQueued prints the id of a task that is not waited for.
-func (a *app) printQueued(o *taskOptions, view *api.TaskView) error {
+func (a *app) printQueued(o *taskOptions, view *wire.TaskView) error {
 	if o.json {
 		return printJSON(a.stdout, view)
 	}
@@ -263,7 +264,7 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error 
 }
 
 // tellCheck prints the end of what a verify command that never passed has printed.
-func (a *app) tellCheck(view *api.TaskView) {
+func (a *app) tellCheck(view *wire.TaskView) {
 	text := strings.TrimRight(view.VerifyOutput, "\n")
 	if view.Reason != state.ClassVerify || text == "" {
 		return
@@ -292,7 +293,7 @@ func detached(id string) error {
 }
 
 // printAnswer prints what the options ask for about a task that has ended.
-func (a *app) printAnswer(o *taskOptions, view *api.TaskView) error {
+func (a *app) printAnswer(o *taskOptions, view *wire.TaskView) error {
 	switch {
 	case o.json:
 		return printJSON(a.stdout, view)
@@ -308,7 +309,7 @@ func (a *app) printAnswer(o *taskOptions, view *api.TaskView) error {
 
 // isAnswered reports whether an agent has answered the task to the end: it is done,
 // or what failed is the check of it.
-func isAnswered(view *api.TaskView) bool {
+func isAnswered(view *wire.TaskView) bool {
 	switch view.Reason {
 	case state.ClassVerify, state.ClassOutputMissing:
 		return view.Result != ""
@@ -318,7 +319,7 @@ func isAnswered(view *api.TaskView) bool {
 
 // writeAnswer prints the whole answer. The ledger holds a long one cut; the run's
 // directory has it whole as long as it is kept.
-func (a *app) writeAnswer(w io.Writer, view *api.TaskView) error {
+func (a *app) writeAnswer(w io.Writer, view *wire.TaskView) error {
 	text := view.Result
 	if view.RunDir != "" && len(text) > coordinator.MaxResult {
 		data, err := coordinator.ReadOutput(view.RunDir, "answer")
@@ -336,7 +337,7 @@ var ending = map[state.Status]string{
 
 // taskEnd gives the error of a task that did not end well: nil, or the exit code
 // with what and why.
-func taskEnd(view *api.TaskView) error {
+func taskEnd(view *wire.TaskView) error {
 	code := taskCode(&view.Task)
 	if code == exitOK {
 		return nil
@@ -352,7 +353,7 @@ func taskEnd(view *api.TaskView) error {
 }
 
 // nextStep gives the command that helps after a task has ended badly.
-func nextStep(view *api.TaskView, code int) string {
+func nextStep(view *wire.TaskView, code int) string {
 	id := shortID(view.ID)
 	switch {
 	case view.Reason == state.ClassAgentMissing:

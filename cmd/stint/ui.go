@@ -18,7 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/ledger/durable"
 )
 
@@ -59,8 +60,8 @@ func (a *app) runUI(ctx context.Context, print bool) error {
 	if err != nil {
 		return err
 	}
-	var page api.PageAddress
-	err = a.callRunning(func(c *api.Client) (err error) { page, err = c.PageAddress(ctx); return err })
+	var page wire.PageAddress
+	err = a.callRunning(func(c *client.Client) (err error) { page, err = c.PageAddress(ctx); return err })
 	if err != nil {
 		return a.noPage(ctx, err)
 	}
@@ -81,7 +82,7 @@ func (a *app) runUI(ctx context.Context, print bool) error {
 
 // opened says what to do where a browser shows no page, as one that may not read our file.
 // On a terminal that is the address itself; elsewhere stderr may be a file, which outlives it.
-func opened(page api.PageAddress, terminal bool) string {
+func opened(page wire.PageAddress, terminal bool) string {
 	if !terminal {
 		return "stint: opened in your browser; if you see no page: stint ui --print\n"
 	}
@@ -92,13 +93,13 @@ func opened(page api.PageAddress, terminal bool) string {
 func (a *app) noPage(ctx context.Context, err error) error {
 	var remote *coordinator.Error
 	switch {
-	case errors.Is(err, api.ErrNoMaster):
+	case errors.Is(err, client.ErrNoMaster):
 		return &cliError{code: exitNoMaster, message: "no master is running, so there is no page", try: "stint serve, and then stint ui"}
 	case !errors.As(err, &remote) || remote.Code != coordinator.CodeConflict:
 		return err
 	}
 	var h coordinator.Health
-	if err := a.callRunning(func(c *api.Client) (err error) { h, err = c.Health(ctx); return err }); err != nil {
+	if err := a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err }); err != nil {
 		return err
 	}
 	if h.Background {
@@ -120,7 +121,7 @@ func (a *app) noPage(ctx context.Context, err error) error {
 }
 
 // printAddress prints the address, and how to come there from elsewhere.
-func (a *app) printAddress(page api.PageAddress) error {
+func (a *app) printAddress(page wire.PageAddress) error {
 	u, err := url.Parse(page.URL)
 	if err != nil {
 		return fmt.Errorf("the address of the page: %w", err)
@@ -132,7 +133,7 @@ func (a *app) printAddress(page api.PageAddress) error {
 
 // wayTo gives a file that leads a browser to the page. The address is not to be on a
 // command line, which other users of the machine can read.
-func wayTo(page api.PageAddress) []byte {
+func wayTo(page wire.PageAddress) []byte {
 	address := html.EscapeString(page.URL)
 	return fmt.Appendf(nil, `<!doctype html>
 <html lang="en">

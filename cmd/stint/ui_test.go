@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 )
 
 // TestAddressIsShownOnATerminalAlone: who sees no page gets the address, but no file does.
 func TestAddressIsShownOnATerminalAlone(t *testing.T) {
-	page := api.PageAddress{URL: "http://127.0.0.1:7433/#code=secret"}
+	page := wire.PageAddress{URL: "http://127.0.0.1:7433/#code=secret"}
 	if got := opened(page, true); !strings.Contains(got, page.URL) {
 		t.Errorf("on a terminal: %q", got)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
 )
 
 const verifyHelp = `Run the verify command of a task now, by itself: in the task's directory, with its
@@ -39,7 +39,7 @@ func (a *app) verifyCommand() *cobra.Command {
 
 func (a *app) runVerify(ctx context.Context, ref string, asJSON bool) error {
 	var res coordinator.CheckResult
-	err := a.call(ctx, func(c *api.Client) (err error) { res, err = c.Verify(ctx, ref); return err })
+	err := a.call(ctx, func(c *client.Client) (err error) { res, err = c.Verify(ctx, ref); return err })
 	switch {
 	case isDetached(ctx):
 		return &cliError{code: exitInterrupted, message: "interrupted; the verify command was ended"}

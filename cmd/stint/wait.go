@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 )
 
 // waitOptions are the options of `stint wait`.
@@ -53,7 +53,7 @@ const maxWaits = 200
 // A waited is the end of one task.
 type waited struct {
 	index int
-	view  api.TaskView
+	view  wire.TaskView
 	err   error
 }
 
@@ -143,7 +143,7 @@ func firstError(errs []error) error {
 	return nil
 }
 
-func (a *app) printEnd(o *waitOptions, v *api.TaskView) (err error) {
+func (a *app) printEnd(o *waitOptions, v *wire.TaskView) (err error) {
 	switch {
 	case o.json:
 		return printJSON(a.stdout, v)

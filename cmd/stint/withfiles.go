@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -17,7 +17,7 @@ const maxContent = 1 << 20
 
 // A taskWithFiles is a task as `show --json --with-files` prints it.
 type taskWithFiles struct {
-	*api.TaskView
+	*wire.TaskView
 	Files []collected `json:"files"`
 }
 
@@ -32,7 +32,7 @@ type collected struct {
 
 // collectedFiles gives the collected files of a task's last run; with content what
 // is in them, too.
-func collectedFiles(v *api.TaskView, content bool) []collected {
+func collectedFiles(v *wire.TaskView, content bool) []collected {
 	files := []collected{}
 	for _, out := range v.OutputFiles {
 		c := collected{OutputFile: out}
@@ -80,7 +80,7 @@ func (c *collected) read(f io.Reader) error {
 }
 
 // fileTable gives the collected files for people: name, size and path of each.
-func fileTable(v *api.TaskView) string {
+func fileTable(v *wire.TaskView) string {
 	files := collectedFiles(v, false)
 	if len(files) == 0 {
 		return "\ncollected files:\n  none were collected\n"

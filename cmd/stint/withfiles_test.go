@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -41,7 +41,7 @@ func TestPromise6CollectedFilesStayInTheirDirectory(t *testing.T) {
 		"link": "problem the copy is or lies behind a symbolic link", "pipe": "problem the copy is no regular file",
 		"../secret": "problem ", "up/secret": "problem ", filepath.Join(run, "secret"): "problem ", "": "problem ", "/dev/null": "problem ",
 	} {
-		v := &api.TaskView{RunDir: run, Task: state.Task{OutputFiles: []state.OutputFile{{Path: path}}}}
+		v := &wire.TaskView{RunDir: run, Task: state.Task{OutputFiles: []state.OutputFile{{Path: path}}}}
 		c := collectedFiles(v, true)[0]
 		got := "problem " + c.Problem
 		switch {
@@ -56,7 +56,7 @@ func TestPromise6CollectedFilesStayInTheirDirectory(t *testing.T) {
 			t.Errorf("%q: %q, want %q", path, got, want)
 		}
 	}
-	v := &api.TaskView{Task: state.Task{OutputFiles: []state.OutputFile{{Path: "a", Size: 3}}}}
+	v := &wire.TaskView{Task: state.Task{OutputFiles: []state.OutputFile{{Path: "a", Size: 3}}}}
 	if text := fileTable(v); !strings.Contains(text, "a  3 bytes  the copy is not kept any more") {
 		t.Errorf("of a task without a run: %q", text)
 	}

@@ -22,7 +22,8 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
-	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/ledger"
 	"stint/state"
 )
@@ -46,7 +47,7 @@ type world struct {
 	sockets     string // directory of the masters' sockets
 	socket      string
 	env         []string
-	client      *api.Client
+	client      *client.Client
 
 	mu     sync.Mutex // guards what follows
 	wishes map[string]*wish
@@ -60,6 +61,7 @@ type world struct {
 // processes; STINT_STATE_DIR among them moves the state directory.
 func newWorld(t testing.TB, seed uint64, settings ...string) *world {
 	t.Helper()
+	notShort(t)
 	dir := t.TempDir()
 	run, err := os.MkdirTemp("", "s") // short, as a socket's path must be
 	if err != nil {
@@ -89,7 +91,7 @@ func newWorld(t testing.TB, seed uint64, settings ...string) *world {
 	)
 	w.env = append(w.env, settings...)
 	w.socket = filepath.Join(w.sockets, filepath.Base(defaultSocket(w.state)))
-	w.client = api.Dial(w.socket)
+	w.client = client.Dial(w.socket)
 	t.Cleanup(func() {
 		w.client.Close()
 		if h := w.script().master(); h.PID > 0 {
@@ -283,7 +285,7 @@ func (w *world) byHand() (id, section string) {
 }
 
 // awaitTask waits until the master shows that a condition holds for a task.
-func (w *world) awaitTask(ctx context.Context, id string, holds func(*api.TaskView) bool) bool {
+func (w *world) awaitTask(ctx context.Context, id string, holds func(*wire.TaskView) bool) bool {
 	is := false
 	poll(scriptDeadline, func() bool {
 		v, err := w.client.Task(ctx, id)
@@ -500,6 +502,14 @@ func (w *world) expectNoOverlap() {
 		case r.Event == "start":
 			last[r.Task] = r
 		}
+	}
+}
+
+// notShort skips what takes seconds, or needs masters of its own, with -short.
+func notShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short")
 	}
 }
 

@@ -75,6 +75,9 @@ func TestNoResources(t *testing.T) {
 
 // Each limit ends what goes beyond it, and only that.
 func TestResourcesAct(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, c := range []struct {
 		name   string
 		limits Resources

@@ -5,15 +5,15 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
 type (
-	codeOutput struct{ Body PageAddress }
+	codeOutput struct{ Body wire.PageAddress }
 
 	sessionInput struct {
 		host string
@@ -29,12 +29,6 @@ type (
 		}
 	}
 )
-
-// A PageAddress lets one browser in, once.
-type PageAddress struct {
-	URL       string    `json:"url" doc:"Address of the page, under a host name for this browser alone, with a one-time code behind its #, which no browser sends to a server" example:"http://qm3dxw7c.localhost:7433/#code=UqvYqjzVfNa4dQZ3RNh2bA"`
-	ExpiresAt time.Time `json:"expiresAt" doc:"When the code counts no more" example:"2026-11-21T03:15:09.482Z"`
-}
 
 // Resolve implements huma.Resolver.
 func (in *sessionInput) Resolve(ctx huma.Context) []error {
@@ -57,14 +51,14 @@ func (s *Server) browserRoutes(api huma.API) {
 func (s *Server) code(context.Context, *bareInput) (*codeOutput, error) {
 	g := s.guard.Load()
 	if g == nil {
-		return nil, asProblem(noPage(s.master.Health().HTTPError))
+		return nil, wire.ProblemOf(noPage(s.master.Health().HTTPError))
 	}
 	token, err := s.opts.Token.Text()
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	one := g.browsers.add(token, s.opts.Now())
-	return &codeOutput{Body: PageAddress{URL: fmt.Sprintf("http://%s.localhost:%d/#code=%s", one.name, g.port, one.code), ExpiresAt: one.until.UTC()}}, nil
+	return &codeOutput{Body: wire.PageAddress{URL: fmt.Sprintf("http://%s.localhost:%d/#code=%s", one.name, g.port, one.code), ExpiresAt: one.until.UTC()}}, nil
 }
 
 // noPage says that there is no TCP port; failed is why there is none that should be, or "".
@@ -80,14 +74,14 @@ func noPage(failed string) *task.Error {
 }
 
 func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, error) {
-	badCode := newProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
+	badCode := wire.NewProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
 	g := guardOf(ctx)
 	if g == nil {
 		return nil, badCode
 	}
 	token, err := s.opts.Token.Text()
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	one, ok := g.browsers.letIn(browserOf(in.host), in.Body.Code, token, s.opts.Now())
 	if !ok {
@@ -96,10 +90,4 @@ func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, e
 	out := &cookieOutput{Cookie: http.Cookie{Name: cookieName, Value: one.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}}
 	out.Body.Key = one.key
 	return out, nil
-}
-
-// PageAddress gives the address of the page, with a code that lets one browser in.
-func (c *Client) PageAddress(ctx context.Context) (p PageAddress, err error) {
-	err = c.call(ctx, http.MethodPost, "/v1/ui/code", nil, &p)
-	return p, err
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -31,7 +33,7 @@ func TestPromptArrivesAsItWasSent(t *testing.T) {
 			v, err = s.client.Task(t.Context(), v.ID)
 		}
 		if err != nil || v.Prompt != prompt {
-			t.Errorf("%s: %v, %q", name, err, clip(v.Prompt))
+			t.Errorf("%s: %v, %q", name, err, wire.Clip(v.Prompt))
 		}
 	}
 	for name, spec := range map[string]task.TaskSpec{
@@ -44,7 +46,7 @@ func TestPromptArrivesAsItWasSent(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := s.client.Submit(t.Context(), task.TaskSpec{Prompt: strings.Repeat("\x00", maxBody/6+1)})
+	_, err := s.client.Submit(t.Context(), task.TaskSpec{Prompt: strings.Repeat("\x00", wire.MaxBody/6+1)})
 	if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) {
 		t.Errorf("too large: %v", err)
 	}
@@ -134,7 +136,7 @@ func TestNoMaster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, socket := range []string{filepath.Join(dir, "none"), filepath.Join(dir, "none", "s"), filepath.Join(file, "s"), file, left} {
-		if _, err := Dial(socket).Health(t.Context()); !errors.Is(err, ErrNoMaster) || !strings.Contains(err.Error(), socket) {
+		if _, err := client.Dial(socket).Health(t.Context()); !errors.Is(err, client.ErrNoMaster) || !strings.Contains(err.Error(), socket) {
 			t.Errorf("%s: %v", socket, err)
 		}
 	}
@@ -163,10 +165,10 @@ func TestMasterThatDies(t *testing.T) {
 		}
 		done <- nil
 	}()
-	c := Dial(ln.Addr().String())
+	c := client.Dial(ln.Addr().String())
 	for range 2 {
 		_, err = c.Wait(t.Context(), "a")
-		if !errors.Is(err, &task.Error{Code: task.CodeStopped}) || errors.Is(err, ErrNoMaster) {
+		if !errors.Is(err, &task.Error{Code: task.CodeStopped}) || errors.Is(err, client.ErrNoMaster) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -207,7 +209,7 @@ func TestClientOutlivesItsMaster(t *testing.T) {
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client.Health(t.Context()); !errors.Is(err, ErrNoMaster) {
+	if _, err := s.client.Health(t.Context()); !errors.Is(err, client.ErrNoMaster) {
 		t.Errorf("between the two: %v", err)
 	}
 	ln, err := Listen(s.socket)

@@ -7,16 +7,13 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/ledger"
 )
 
 type (
-	compactInput struct{ Body compactBody }
-
-	compactBody struct {
-		OlderThan string `json:"olderThan" doc:"Tasks that ended longer ago go to the archive: a Go duration such as 720h; 0s: all that have ended" example:"720h"`
-		DryRun    bool   `json:"dryRun,omitempty" doc:"Only say what would be done" example:"true"`
-	}
+	compactInput struct{ Body wire.CompactBody }
 
 	compactOutput struct{ Body ledger.CompactReport }
 )
@@ -28,21 +25,13 @@ func (s *Server) compactRoutes(api huma.API) {
 func (s *Server) compact(ctx context.Context, in *compactInput) (*compactOutput, error) {
 	olderThan, err := time.ParseDuration(in.Body.OlderThan)
 	if err != nil {
-		return nil, asProblem(invalid("olderThan is no duration", "write for example 720h"))
+		return nil, wire.ProblemOf(task.Invalid("write for example 720h", "olderThan is no duration"))
 	}
 	ctx, release := long(ctx)
 	defer release()
 	r, err := s.master.Compact(ctx, olderThan, in.Body.DryRun)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &compactOutput{Body: r}, nil
-}
-
-// Compact makes the master merge records and move tasks that ended more than
-// olderThan ago to the archive; with dryRun it only says what it would do.
-func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
-	var r ledger.CompactReport
-	err := c.call(ctx, http.MethodPost, "/v1/ledger/compact", compactBody{OlderThan: olderThan.String(), DryRun: dryRun}, &r)
-	return r, err
 }

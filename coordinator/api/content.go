@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -37,9 +38,9 @@ func (w *rangeWriter) WriteHeader(status int) {
 	if w.cacheControl != "" {
 		w.Header().Set("Cache-Control", w.cacheControl)
 	}
-	p := newProblem(status, task.CodeInvalid, "the header Range names nothing that is there; Content-Range says how many bytes there are", "for the last 1000 of them: Range: bytes=-1000")
+	p := wire.NewProblem(status, task.CodeInvalid, "the header Range names nothing that is there; Content-Range says how many bytes there are", "for the last 1000 of them: Range: bytes=-1000")
 	p.Field = "Range"
-	p.write(w.ResponseWriter)
+	p.Write(w.ResponseWriter)
 }
 
 // Write implements [io.Writer].

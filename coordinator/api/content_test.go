@@ -21,6 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -79,7 +80,7 @@ func TestLogRanges(t *testing.T) {
 			t.Errorf("%s %q: %d %q", c.query, c.header, w.Code, w.Header().Get("Content-Range"))
 		}
 		if w.Code >= 400 {
-			if p := decode[problem](t, w.Body.Bytes()); p.Status != c.status || p.Code != task.CodeInvalid || p.Field == "" || w.Header().Get("Content-Type") != "application/problem+json" {
+			if p := decode[wire.Problem](t, w.Body.Bytes()); p.Status != c.status || p.Code != task.CodeInvalid || p.Field == "" || w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%s %q: %+v", c.query, c.header, p)
 			}
 			continue
@@ -217,7 +218,7 @@ func TestFileIsServedToBeSaved(t *testing.T) {
 	if w := get(s, "/v1/tasks/a/files/results.txt", "Range: bytes=-2"); w.Code != 206 || w.Body.String() != "e\n" {
 		t.Errorf("a range: %d %q", w.Code, w.Body)
 	}
-	if w := get(s, "/v1/tasks/a/files/results.txt", "Range: bytes=9-"); w.Code != 416 || decode[problem](t, w.Body.Bytes()).Field != "Range" {
+	if w := get(s, "/v1/tasks/a/files/results.txt", "Range: bytes=9-"); w.Code != 416 || decode[wire.Problem](t, w.Body.Bytes()).Field != "Range" {
 		t.Errorf("no range of it: %d %s", w.Code, w.Body)
 	}
 }
@@ -373,7 +374,7 @@ func TestNoLinkOfARunIsFollowed(t *testing.T) {
 		s := NewServer(m, Options{})
 		for _, query := range []string{"", "?run=r1", "?stream=stderr", "?stream=prompt", "?tail=1", "?follow=true"} {
 			w := get(s, "/v1/tasks/a/logs"+query)
-			p := decode[problem](t, w.Body.Bytes())
+			p := decode[wire.Problem](t, w.Body.Bytes())
 			if w.Code != 409 || p.Code != task.CodeConflict || !strings.Contains(p.Detail, "is not read") || p.Hint == "" {
 				t.Errorf("%s, %s: %d %s", what, query, w.Code, w.Body)
 			}

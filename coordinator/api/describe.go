@@ -12,7 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -40,7 +40,7 @@ var tags = []struct{ name, about, prefixes string }{
 var errorAnswers = map[int]struct{ when, example, hint string }{
 	http.StatusBadRequest:                   {"The body is missing, cut off or not JSON, or there is one where none belongs.", notJSON + "unexpected end of JSON input", ""},
 	http.StatusUnauthorized:                 {"The token or the cookie is missing or no longer valid. Only over TCP.", "the token is missing or is not the present one", "stint token header"},
-	http.StatusForbidden:                    {"A run of an agent, or the page of another site, may not do this.", coordinator.ErrFromRun.Message, coordinator.ErrFromRun.Hint},
+	http.StatusForbidden:                    {"A run of an agent, or the page of another site, may not do this.", task.ErrFromRun.Message, task.ErrFromRun.Hint},
 	http.StatusNotFound:                     {"There is no such task, session, run or file.", `there is no task "x"`, "stint ls"},
 	http.StatusConflict:                     {"The reference fits more than one task, or the request contradicts what is already so.", `"019a" fits several tasks`, "give more of the id"},
 	http.StatusPreconditionFailed:           {"The task has changed since it was read.", "the task has changed", "read it again"},
@@ -105,7 +105,7 @@ type describer struct {
 func (d *describer) describeRefusals() {
 	d.doc.Components.Responses = map[string]*huma.Response{}
 	for status, r := range errorAnswers {
-		p := newProblem(status, codeOf(status), r.example, r.hint)
+		p := wire.NewProblem(status, wire.CodeOf(status), r.example, r.hint)
 		about, headers := r.when, map[string]*huma.Param{}
 		if codes := codesOf(status); len(codes) > 0 {
 			p.Code = task.Code(codes[0])
@@ -115,7 +115,7 @@ func (d *describer) describeRefusals() {
 			headers[name] = &huma.Param{Description: "Seconds after which to try again", Schema: &huma.Schema{Type: huma.TypeInteger}}
 		}
 		d.doc.Components.Responses[responseName(status)] = &huma.Response{Description: about, Headers: headers, Content: map[string]*huma.MediaType{
-			p.ContentType(""): {Schema: d.reg.Schema(reflect.TypeFor[problem](), true, ""), Example: p},
+			p.ContentType(""): {Schema: d.reg.Schema(reflect.TypeFor[wire.Problem](), true, ""), Example: p},
 		}}
 	}
 }
@@ -125,12 +125,12 @@ func responseName(status int) string { return strings.ReplaceAll(http.StatusText
 
 // codesOf returns the codes that an answer with a status can have.
 func codesOf(status int) (codes []string) {
-	for code, is := range statusOf {
+	for code, is := range wire.Statuses {
 		if is == status {
 			codes = append(codes, string(code))
 		}
 	}
-	if code := string(codeOf(status)); code != "" && !slices.Contains(codes, code) {
+	if code := string(wire.CodeOf(status)); code != "" && !slices.Contains(codes, code) {
 		codes = append(codes, code)
 	}
 	slices.Sort(codes)
@@ -253,7 +253,7 @@ func (classSchema) Schema(r huma.Registry) *huma.Schema {
 
 // Schema implements [huma.SchemaProvider].
 func (codeSchema) Schema(r huma.Registry) *huma.Schema {
-	return enum(r, "Code", "Kind of an error", slices.Sorted(maps.Keys(statusOf)))
+	return enum(r, "Code", "Kind of an error", slices.Sorted(maps.Keys(wire.Statuses)))
 }
 
 // enum registers the schema of a closed set, and returns a reference to it.
@@ -282,7 +282,7 @@ func newRegistry() huma.Registry {
 		return cmp.Or(names[name], strings.TrimSuffix(strings.TrimSuffix(name, "Body"), "Output"))
 	})
 	for t, as := range map[reflect.Type]reflect.Type{
-		reflect.TypeFor[state.Task](): reflect.TypeFor[TaskView](), reflect.TypeFor[state.Status](): reflect.TypeFor[statusSchema](),
+		reflect.TypeFor[state.Task](): reflect.TypeFor[wire.TaskView](), reflect.TypeFor[state.Status](): reflect.TypeFor[statusSchema](),
 		reflect.TypeFor[state.Class](): reflect.TypeFor[classSchema](), reflect.TypeFor[task.Code](): reflect.TypeFor[codeSchema](),
 	} {
 		r.RegisterTypeAlias(t, as)

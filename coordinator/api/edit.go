@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"reflect"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger"
 )
@@ -41,7 +41,7 @@ func (in *editInput) Resolve(ctx huma.Context) []error {
 // say is the coordinator's to check.
 type patchBody struct {
 	fields  []byte
-	refused *problem // why it is not taken; nil: it is
+	refused *wire.Problem // why it is not taken; nil: it is
 }
 
 // Schema says that a patch has some of the fields of a task, or null in their place.
@@ -65,7 +65,7 @@ func (b *patchBody) read(reg huma.Registry, schema *huma.Schema, data []byte) er
 	}
 	renamed, err := task.RenameSpecs(data)
 	if err != nil {
-		b.refused = asProblem(err) // huma would turn it into a text
+		b.refused = wire.ProblemOf(err) // huma would turn it into a text
 		return nil
 	}
 	b.fields = slices.Clone(renamed) // the memory of data is used again
@@ -89,7 +89,7 @@ func (s *Server) edit(ctx context.Context, in *editInput) (*taskOutput, error) {
 	seqs, err := parseIfMatch(in.tags)
 	switch {
 	case err != nil:
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	case in.Body.refused != nil:
 		return nil, in.Body.refused
 	}
@@ -138,13 +138,4 @@ func listed(lines []string) (members []string) {
 		}
 	}
 	return members
-}
-
-// Edit changes fields of a task that waits, by a JSON merge patch of a TaskSpec.
-func (c *Client) Edit(ctx context.Context, ref string, patch []byte) (TaskView, error) {
-	path, err := refPath("/v1/tasks/", ref, "")
-	if err != nil {
-		return TaskView{}, err
-	}
-	return c.view(ctx, http.MethodPatch, path, json.RawMessage(patch))
 }

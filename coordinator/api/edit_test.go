@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -35,7 +36,7 @@ func TestEditRequests(t *testing.T) {
 		{"aa-2", jsonType, "", `{"label":`, 400, "not JSON"},
 		{"aa-2", jsonType, "", ``, 400, "body is required"},
 		{"aa-2", jsonType, "", "{\"label\":\"\xff\"}", 400, "UTF-8"},
-		{"aa-2", jsonType, "", `{"label":"` + strings.Repeat("x", maxBody) + `"}`, 413, "large"},
+		{"aa-2", jsonType, "", `{"label":"` + strings.Repeat("x", wire.MaxBody) + `"}`, 413, "large"},
 	} {
 		m := twoTasks(t)
 		r := httptest.NewRequest(http.MethodPatch, "/v1/tasks/"+c.path, strings.NewReader(c.body))
@@ -92,7 +93,7 @@ func TestIfMatchLines(t *testing.T) {
 		if w.Code != c.status || (w.Code == 200) != (m.by != "") {
 			t.Errorf("%q: %d %s, by %q", c.lines, w.Code, w.Body, m.by)
 		}
-		if w.Code == 422 && decode[problem](t, w.Body.Bytes()).Field != "If-Match" {
+		if w.Code == 422 && decode[wire.Problem](t, w.Body.Bytes()).Field != "If-Match" {
 			t.Errorf("%q: %s", c.lines, w.Body)
 		}
 	}
@@ -107,7 +108,7 @@ func TestARunEditsNothing(t *testing.T) {
 	for _, ref := range []string{"aa-2", "fix-preview", "preview"} {
 		r := httptest.NewRequest(http.MethodPatch, "/v1/tasks/"+ref, strings.NewReader("{}"))
 		r.Header.Set("Content-Type", jsonType)
-		r.Header.Set(runHeader, "r-1")
+		r.Header.Set(wire.RunHeader, "r-1")
 		w := httptest.NewRecorder()
 		if server.ServeHTTP(w, r); w.Code != http.StatusForbidden || m.by != "" {
 			t.Errorf("%s: %d, by %q", ref, w.Code, m.by)

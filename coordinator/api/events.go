@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -42,7 +43,7 @@ func (s *Server) eventRoute(api huma.API) {
 		"A reader that is too slow is cut off, and comes back with Last-Event-ID. With Accept: application/jsonl each line is a change.")
 	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[task.Change](), true, "")
 	events.Responses = map[string]*huma.Response{"200": {Description: "A stream without an end", Content: map[string]*huma.MediaType{
-		eventStreamType: text("id: 1042\nevent: task\ndata: {\"seq\":1042,\"task\":{\"id\":\"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\",\"status\":\"queued\"}}\n\n"), jsonLines: {Schema: schema},
+		eventStreamType: text("id: 1042\nevent: task\ndata: {\"seq\":1042,\"task\":{\"id\":\"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\",\"status\":\"queued\"}}\n\n"), wire.JSONLines: {Schema: schema},
 	}}}
 	huma.Register(api, events, s.events)
 }
@@ -60,7 +61,7 @@ func (in *eventsInput) after() (seq uint64, ok bool, err error) {
 	}
 	if seq, err = strconv.ParseUint(text, 10, 64); err != nil {
 		return 0, false, &task.Error{
-			Code: task.CodeInvalid, Field: name, Message: fmt.Sprintf("%s must be the number of a record, not %q", name, clip(text)),
+			Code: task.CodeInvalid, Field: name, Message: fmt.Sprintf("%s must be the number of a record, not %q", name, wire.Clip(text)),
 			Hint: "use the id of the last event, or the Stint-Seq that answers have in their header",
 		}
 	}
@@ -72,7 +73,7 @@ func (in *eventsInput) after() (seq uint64, ok bool, err error) {
 func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamResponse, error) {
 	seq, given, err := in.after()
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	if !given {
 		seq = s.master.Seq()
@@ -82,12 +83,12 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamRespons
 		defer release()
 		contentType := eventStreamType
 		if acceptsLines(in.Accept) {
-			contentType = jsonLines
+			contentType = wire.JSONLines
 		}
-		hctx.SetHeader(seqHeader, strconv.FormatUint(seq, 10)) // that of the request itself may be older
+		hctx.SetHeader(wire.SeqHeader, strconv.FormatUint(seq, 10)) // that of the request itself may be older
 		e := &eventStream{
 			master: s.master, lag: s.opts.EventBuffer, heartbeat: s.opts.Heartbeat,
-			lines: contentType == jsonLines, out: newStream(hctx, contentType), seq: seq,
+			lines: contentType == wire.JSONLines, out: newStream(hctx, contentType), seq: seq,
 		}
 		e.out.limit = s.opts.WriteTimeout
 		if hctx.Method() != http.MethodHead {
@@ -100,7 +101,7 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamRespons
 // acceptsLines reports whether an Accept header names JSON lines.
 func acceptsLines(accept string) bool {
 	for kind := range strings.SplitSeq(accept, ",") {
-		if kind, _, _ = strings.Cut(kind, ";"); strings.EqualFold(strings.TrimSpace(kind), jsonLines) {
+		if kind, _, _ = strings.Cut(kind, ";"); strings.EqualFold(strings.TrimSpace(kind), wire.JSONLines) {
 			return true
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -164,7 +165,7 @@ func TestEventsAfter(t *testing.T) {
 		}
 		want := eventStreamType
 		if !strings.HasPrefix(tc.begins, "retry") {
-			want = jsonLines
+			want = wire.JSONLines
 		}
 		if got := w.Body.String(); !strings.HasPrefix(got, tc.begins) || tc.begins == "" && got != "" || w.Header().Get("Stint-Seq") != tc.seq || w.Header().Get("Content-Type") != want {
 			t.Errorf("%+v: %v %q", tc, w.Header(), got)
@@ -190,7 +191,11 @@ type eventSource struct {
 }
 
 func newSource(t *testing.T, s *served, query string) *eventSource {
-	return &eventSource{t: t, client: s.client.http, query: query, known: map[string]state.Status{}}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", s.socket)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &eventSource{t: t, client: &http.Client{Transport: transport}, query: query, known: map[string]state.Status{}}
 }
 
 // read connects, until enough says so or the stream has ended.
@@ -209,7 +214,7 @@ func (e *eventSource) read(ctx context.Context, enough func() bool) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return readError(resp)
+		return errors.New(resp.Status)
 	}
 	e.times++
 	lines := bufio.NewReader(resp.Body)

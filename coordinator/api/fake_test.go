@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"stint/coordinator"
+	"stint/coordinator/api/client"
 	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
@@ -71,10 +71,10 @@ func (f *fakeMaster) Submit(ctx context.Context, spec task.TaskSpec) (state.Task
 		return state.Task{}, f.err
 	}
 	if spec.Prompt == "" {
-		return state.Task{}, invalid("the prompt is empty", "stint task PROMPT")
+		return state.Task{}, task.Invalid("stint task PROMPT", "the prompt is empty")
 	}
 	if spec.NotBefore = spec.NotBefore.UTC(); spec.NotBefore.Year() < 1 || spec.NotBefore.Year() > 9999 {
-		return state.Task{}, invalid("the time is out of range", "")
+		return state.Task{}, task.Invalid("", "the time is out of range")
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -225,9 +225,9 @@ func (f *fakeMaster) Retry(_ context.Context, ref, by string) (state.Task, error
 	return f.end(ref, by, state.Queued)
 }
 
-func (f *fakeMaster) Verify(_ context.Context, ref, by string) (coordinator.CheckResult, error) {
+func (f *fakeMaster) Verify(_ context.Context, ref, by string) (task.CheckResult, error) {
 	t, err := f.change(ref, by, func(*state.Task) {})
-	return coordinator.CheckResult{TaskID: t.ID, Command: "make", ExitCode: 1, Output: "bad\n"}, err
+	return task.CheckResult{TaskID: t.ID, Command: "make", ExitCode: 1, Output: "bad\n"}, err
 }
 
 func (f *fakeMaster) Why(ref string) (string, error) {
@@ -394,7 +394,7 @@ func (f *fakeMaster) write(t testing.TB, runID, name, text string) {
 // served is a server at work on a socket.
 type served struct {
 	socket string
-	client *Client
+	client *client.Client
 	stop   func() error // ends Serve and gives what it returned; may be called again
 }
 
@@ -414,7 +414,7 @@ func serveOn(t testing.TB, h Master, opts Options, ln net.Listener, socket strin
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- NewServer(h, opts).Serve(ctx, ln) }()
-	s := &served{socket: socket, client: Dial(socket)}
+	s := &served{socket: socket, client: client.Dial(socket)}
 	s.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done

@@ -57,7 +57,7 @@ func (f *fakeMaster) Usage(_ context.Context, q task.UsageQuery) ([]task.UsageRo
 	return []task.UsageRow{{Key: key, Runs: 1}}, f.err
 }
 
-func (f *fakeMaster) SearchMemory(_ context.Context, q coordinator.MemoryQuery) (memory.Result, error) {
+func (f *fakeMaster) SearchMemory(_ context.Context, q task.MemoryQuery) (memory.Result, error) {
 	f.mu.Lock()
 	f.run = q.FromRun
 	f.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -48,7 +49,7 @@ func (s *Server) fileRoutes(api huma.API) {
 func (s *Server) runs(ctx context.Context, in *refInput) (*runsOutput, error) {
 	list, err := s.master.Runs(ctx, in.ID)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	out := &runsOutput{}
 	out.Body.Runs = append([]task.TaskRun{}, list...)
@@ -58,7 +59,7 @@ func (s *Server) runs(ctx context.Context, in *refInput) (*runsOutput, error) {
 func (s *Server) files(ctx context.Context, in *filesInput) (*filesOutput, error) {
 	list, err := s.master.Files(ctx, in.ID, in.Run)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &filesOutput{Body: list}, nil
 }
@@ -77,11 +78,11 @@ const filePolicy = "sandbox; default-src 'none'"
 func (s *Server) file(ctx context.Context, in *fileInput) (*huma.StreamResponse, error) {
 	if in.slashes {
 		err := task.Error{Code: task.CodeInvalid, Message: "a slash of the path is escaped", Hint: "write it as it is", Field: "name"}
-		return nil, asProblem(&err)
+		return nil, wire.ProblemOf(&err)
 	}
 	content, err := s.master.OpenFile(ctx, in.ID, in.Run, in.Name)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer func() { _ = content.Close() }() // it was only read

@@ -11,12 +11,10 @@ import (
 	"sync"
 
 	"stint/coordinator"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
-
-// runHeader is the header with the run that a client says that it is part of.
-const runHeader = "Stint-Run"
 
 type (
 	peerKey struct{} // under which a connection's context has the peer
@@ -84,23 +82,23 @@ var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/batch", "/v1/tasks/prev
 // admit lets a request pass that changes something, with the run that it comes from,
 // unless that run may not make it. Where nobody can tell, the connection ends: who has it
 // is looked up anew only for another one.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request) (*http.Request, *problem) {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (*http.Request, *wire.Problem) {
 	run, err := s.runOf(r)
 	if err != nil {
 		w.Header().Set("Connection", "close")
 		code := task.CodeForbidden
 		if coordinator.ShortageOf(err) != 0 {
 			code = task.CodeShortage
-			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxBody)) // else net/http holds the connection for a while
+			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, wire.MaxBody)) // else net/http holds the connection for a while
 			s.noteShortage(err)
 		}
-		return r, asProblem(&task.Error{Code: code, Message: "nobody can tell whether an agent asks: " + err.Error(), Hint: "try again"})
+		return r, wire.ProblemOf(&task.Error{Code: code, Message: "nobody can tell whether an agent asks: " + err.Error(), Hint: "try again"})
 	}
 	if run == "" {
 		return r, nil
 	}
 	if r.Method != http.MethodPost || !slices.ContainsFunc(forRuns, func(pattern string) bool { ok, _ := path.Match(pattern, r.URL.Path); return ok }) {
-		return r, asProblem(coordinator.ErrFromRun)
+		return r, wire.ProblemOf(task.ErrFromRun)
 	}
 	return r.WithContext(context.WithValue(r.Context(), runKey{}, run)), nil
 }
@@ -119,7 +117,7 @@ func (s *Server) runOf(r *http.Request) (string, error) {
 			return run, err
 		}
 	}
-	return r.Header.Get(runHeader), nil
+	return r.Header.Get(wire.RunHeader), nil
 }
 
 // fromRun gives the run that a request comes from which was admitted, or waits; "" if
@@ -148,7 +146,7 @@ func (s *Server) ownTask(ctx context.Context, run, ref string) (id string, err e
 	}
 	parent, err := s.master.Task(ctx, t.TriggeredBy)
 	if t.Trigger != state.ByAgent || err != nil || parent.RunID != run || parent.Status != state.Running {
-		return "", coordinator.ErrFromRun
+		return "", task.ErrFromRun
 	}
 	return t.ID, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -95,7 +96,7 @@ func TestPeerIsARunOverTCP(t *testing.T) {
 				looks[pid]++
 				return func() (string, error) { return c.found, c.err }
 			}})
-			says := runHeader + ": " + c.says
+			says := wire.RunHeader + ": " + c.says
 			if code, body, _ := s.do(t, "GET", "/v1/tasks", "", s.bearer()); code != 200 || len(looks) != 0 {
 				t.Errorf("it was asked for a request that only reads: %v, %d %s", looks, code, body)
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -30,7 +30,7 @@ func askAs(h http.Handler, run, method, path, body string) *httptest.ResponseRec
 	if body != "" {
 		r.Header.Set("Content-Type", jsonType)
 	}
-	r.Header.Set(runHeader, run)
+	r.Header.Set(wire.RunHeader, run)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
@@ -55,7 +55,7 @@ func TestARunMayOnlyQueueAndRead(t *testing.T) {
 			}
 			if !may {
 				refused++
-				if p := decode[problem](t, w.Body.Bytes()); p.Code != task.CodeForbidden || p.Detail != coordinator.ErrFromRun.Message {
+				if p := decode[wire.Problem](t, w.Body.Bytes()); p.Code != task.CodeForbidden || p.Detail != task.ErrFromRun.Message {
 					t.Errorf("%s %s: %+v", method, path, p)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -56,7 +57,7 @@ func FuzzTaskSpec(f *testing.F) {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 		if w.Code >= 400 {
-			if p := decode[problem](t, w.Body.Bytes()); p.Code != task.CodeInvalid || p.Detail == "" || !utf8.ValidString(p.Detail) {
+			if p := decode[wire.Problem](t, w.Body.Bytes()); p.Code != task.CodeInvalid || p.Detail == "" || !utf8.ValidString(p.Detail) {
 				t.Fatalf("%s", w.Body)
 			}
 			return

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"stint/coordinator/api/wire"
 )
 
 // badHosts are what may stand after "Host:" and is not ours. PORT is the port, NEXT
@@ -143,7 +145,7 @@ func refusedHost(answers []rawAnswer) string {
 	if a.StatusCode != http.StatusMisdirectedRequest || !strings.Contains(a.body, want) {
 		return fmt.Sprintf("%d %s", a.StatusCode, short(a.body))
 	}
-	if h := a.Header; h.Get(findingsHeader) != "" || h.Get("Location") != "" || h.Get("Set-Cookie") != "" {
+	if h := a.Header; h.Get(wire.FindingsHeader) != "" || h.Get("Location") != "" || h.Get("Set-Cookie") != "" {
 		return fmt.Sprintf("the header tells %v", h)
 	}
 	return ""

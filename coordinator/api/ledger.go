@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -16,11 +17,7 @@ type (
 		}
 	}
 
-	reconcileInput struct{ Body reconcileBody }
-
-	reconcileBody struct {
-		Accept bool `json:"accept,omitempty" doc:"Also adopt what is held because a formatter may have made it" example:"false"`
-	}
+	reconcileInput struct{ Body wire.ReconcileBody }
 
 	reconcileOutput struct{ Body task.TakeOver }
 )
@@ -39,24 +36,7 @@ func (s *Server) findings(context.Context, *struct{}) (*findingsOutput, error) {
 func (s *Server) reconcile(ctx context.Context, in *reconcileInput) (*reconcileOutput, error) {
 	t, err := s.master.Reconcile(ctx, in.Body.Accept)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &reconcileOutput{Body: t}, nil
-}
-
-// Findings gives what is wrong in the ledger.
-func (c *Client) Findings(ctx context.Context) ([]task.Finding, error) {
-	var out struct {
-		Findings []task.Finding `json:"findings"`
-	}
-	err := c.call(ctx, http.MethodGet, "/v1/ledger/findings", nil, &out)
-	return out.Findings, err
-}
-
-// Reconcile makes the master take over tasks.md now, and with accept also what is
-// held as the work of a formatter.
-func (c *Client) Reconcile(ctx context.Context, accept bool) (task.TakeOver, error) {
-	var t task.TakeOver
-	err := c.call(ctx, http.MethodPost, "/v1/ledger/reconcile", reconcileBody{Accept: accept}, &t)
-	return t, err
 }

@@ -6,14 +6,12 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/url"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator/task"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -29,24 +27,17 @@ type (
 		Limit   int            `query:"limit" minimum:"0" default:"100" doc:"At most so many; 0: all" example:"100"`
 		Cursor  string         `query:"cursor" doc:"The next of an answer: the list goes on after its last task" example:"2s"`
 	}
-
-	listBody struct {
-		Tasks []TaskView `json:"tasks" doc:"The tasks: of a list newest first, of a submit in the order in which they were sent"`
-		Next  string     `json:"next,omitempty" doc:"Cursor for the next page; left out on the last one" example:"2s"`
-	}
 )
-
-const jsonLines = "application/jsonl"
 
 func (s *Server) listRoute(api huma.API) {
 	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Prompts and results are left out.")
-	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[listBody](), true, "")
+	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[wire.ListBody](), true, "")
 	list.Responses = map[string]*huma.Response{"200": {
 		Description: "The tasks",
 		Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
 		Headers: map[string]*huma.Param{
-			"Link":    {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}},
-			seqHeader: {Description: "Number of the newest record: events go on from there. Every answer has it", Schema: &huma.Schema{Type: huma.TypeInteger}},
+			"Link":         {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}},
+			wire.SeqHeader: {Description: "Number of the newest record: events go on from there. Every answer has it", Schema: &huma.Schema{Type: huma.TypeInteger}},
 		},
 	}}
 	huma.Register(api, list, s.list)
@@ -74,28 +65,8 @@ func (in *listInput) filter() (state.Filter, error) {
 		Status: in.Status, Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Limit: in.Limit,
 	}
 	var err error
-	f.Before, err = parseCursor(in.Cursor)
+	f.Before, err = wire.ParseCursor(in.Cursor)
 	return f, err
-}
-
-// cursorBase is the base in which a cursor is written: it is short, and does not
-// look like a number that a client could reckon with.
-const cursorBase = 36
-
-// formatCursor gives the cursor of a place in a list, which is not 0: of tasks it is a
-// [state.Row.First], of messages a [session.Page.Begin].
-func formatCursor(place uint64) string { return strconv.FormatUint(place, cursorBase) }
-
-// parseCursor is the inverse of formatCursor; "" is 0.
-func parseCursor(s string) (uint64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	place, err := strconv.ParseUint(s, cursorBase, 64)
-	if err != nil || place == 0 || formatCursor(place) != s {
-		return 0, task.BadCursor("it is none")
-	}
-	return place, nil
 }
 
 // list writes the rows one by one: there may be many, and most of them have been
@@ -103,21 +74,21 @@ func parseCursor(s string) (uint64, error) {
 func (s *Server) list(_ context.Context, in *listInput) (*huma.StreamResponse, error) {
 	f, err := in.filter()
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	rows, next, err := s.page(f)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		end := "]}\n"
 		if next > 0 {
 			f.Before = next
-			hctx.SetHeader("Link", "<"+listPath(f)+`>; rel="next"`)
-			end = `],"next":"` + formatCursor(next) + "\"}\n"
+			hctx.SetHeader("Link", "<"+wire.ListPath(f)+`>; rel="next"`)
+			end = `],"next":"` + wire.FormatCursor(next) + "\"}\n"
 		}
 		if acceptsLines(in.Accept) {
-			hctx.SetHeader("Content-Type", jsonLines)
+			hctx.SetHeader("Content-Type", wire.JSONLines)
 			writeRows(hctx, rows, "", "\n", "\n")
 			return
 		}
@@ -174,47 +145,6 @@ func (s *Server) page(f state.Filter) (rows [][]byte, next uint64, err error) {
 // row gives one task of a list in JSON.
 func (s *Server) row(t *state.Task) ([]byte, error) {
 	var buf bytes.Buffer
-	err := writeJSON(&buf, s.listed(*t))
+	err := wire.WriteJSON(&buf, s.listed(*t))
 	return bytes.Clone(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), err
-}
-
-// List gives the tasks that f lets through, newest first, without their texts.
-func (c *Client) List(ctx context.Context, f state.Filter) ([]TaskView, error) {
-	var out listBody
-	err := c.call(ctx, http.MethodGet, listPath(f), nil, &out)
-	return out.Tasks, err
-}
-
-// ListJSON writes to w what List gives, in JSON, one task a line. An error of w is
-// given as it is.
-func (c *Client) ListJSON(ctx context.Context, f state.Filter, w io.Writer) error {
-	ctx, release := c.watch(ctx)
-	defer release()
-	resp, err := c.do(ctx, http.MethodGet, listPath(f), nil, jsonLines)
-	if err != nil {
-		return err
-	}
-	return c.copyBody(ctx, w, resp)
-}
-
-func listPath(f state.Filter) string {
-	q := url.Values{"limit": {strconv.Itoa(f.Limit)}}
-	if len(f.Status) > 0 {
-		names := make([]string, len(f.Status))
-		for i, s := range f.Status {
-			names[i] = string(s)
-		}
-		q.Set("status", strings.Join(names, ","))
-	}
-	for name, value := range map[string]string{
-		"session": f.Session, "label": f.Label, "tenant": f.TenantID, "queue": f.Queue, "agent": f.Agent,
-	} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	if f.Before != 0 {
-		q.Set("cursor", formatCursor(f.Before))
-	}
-	return "/v1/tasks?" + q.Encode()
 }

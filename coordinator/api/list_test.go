@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -35,11 +36,11 @@ func TestPages(t *testing.T) {
 		m.add(state.Task{ID: fmt.Sprint("u", i), Status: state.Done})
 	}
 	s := NewServer(m, Options{})
-	path := listPath(state.Filter{Session: key, Label: "x", Status: []state.Status{state.Queued, state.Running}, Limit: 3})
+	path := wire.ListPath(state.Filter{Session: key, Label: "x", Status: []state.Status{state.Queued, state.Running}, Limit: 3})
 	var seen []string
 	for pages := 0; path != ""; pages++ {
 		w := ask(s, "GET", path, "", "")
-		body := decode[listBody](t, w.Body.Bytes())
+		body := decode[wire.ListBody](t, w.Body.Bytes())
 		for _, v := range body.Tasks {
 			seen = append(seen, v.ID)
 		}
@@ -60,7 +61,7 @@ func TestPagesOfLines(t *testing.T) {
 		m.add(state.Task{ID: fmt.Sprint("t", i), Status: state.Queued})
 	}
 	s := NewServer(m, Options{})
-	accept := jsonLines
+	accept := wire.JSONLines
 	page := func(path string) (lines int, next string) {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.Header.Set("Accept", accept)
@@ -94,7 +95,7 @@ func TestListsAreBounded(t *testing.T) {
 	s := serve(t, m, Options{})
 	for path, want := range map[string]int{"/v1/tasks": pageLength, "/v1/tasks?status=queued": pageLength, "/v1/tasks?limit=0": pageLength + 1, "/v1/tasks?limit=101": pageLength + 1} {
 		w := ask(NewServer(m, Options{}), "GET", path, "", "")
-		body := decode[listBody](t, w.Body.Bytes())
+		body := decode[wire.ListBody](t, w.Body.Bytes())
 		if len(body.Tasks) != want || (body.Next != "") != (want == pageLength) || (linked(t, w) != "") != (want == pageLength) {
 			t.Errorf("%s: %d tasks, next %q", path, len(body.Tasks), body.Next)
 		}
@@ -110,8 +111,8 @@ func TestWhyIsInLists(t *testing.T) {
 	m.add(state.Task{ID: "aa-3", Status: state.Running, SessionKey: "web"})
 	s := NewServer(m, Options{})
 	for _, path := range []string{"/v1/tasks", "/v1/sessions/web"} {
-		for _, v := range decode[listBody](t, ask(s, "GET", path, "", "").Body.Bytes()).Tasks {
-			one := decode[TaskView](t, ask(s, "GET", "/v1/tasks/"+v.ID, "", "").Body.Bytes())
+		for _, v := range decode[wire.ListBody](t, ask(s, "GET", path, "", "").Body.Bytes()).Tasks {
+			one := decode[wire.TaskView](t, ask(s, "GET", "/v1/tasks/"+v.ID, "", "").Body.Bytes())
 			if v.Why != one.Why || (v.Why != "") == v.Status.Terminal() {
 				t.Errorf("%s: %s is %q in the list, %q alone", path, v.ID, v.Why, one.Why)
 			}
@@ -123,9 +124,9 @@ func TestBadCursors(t *testing.T) {
 	s := NewServer(twoTasks(t), Options{})
 	for _, cursor := range []string{"0", "01", "-1", "+1", "A", "1%20", "%00", "1_0", "3", "zzzzzzzzzzzzzzzzzzzz", "3w5e11264sgsg", strings.Repeat("1", 5000)} {
 		w := ask(s, "GET", "/v1/tasks?limit=1&cursor="+cursor, "", "")
-		p := decode[problem](t, w.Body.Bytes())
+		p := decode[wire.Problem](t, w.Body.Bytes())
 		if w.Code != 422 || p.Field != "cursor" || !strings.Contains(p.Hint, "list anew") || len(p.Detail) > 200 {
-			t.Errorf("%s: %d %+v", clip(cursor), w.Code, p)
+			t.Errorf("%s: %d %+v", wire.Clip(cursor), w.Code, p)
 		}
 	}
 }
@@ -136,12 +137,12 @@ func FuzzCursor(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		first, err := parseCursor(s)
+		first, err := wire.ParseCursor(s)
 		switch {
 		case err != nil && first != 0:
 			t.Errorf("%d beside %v", first, err)
-		case err == nil && s != "" && formatCursor(first) != s:
-			t.Errorf("%q is read as %d, which is %q", s, first, formatCursor(first))
+		case err == nil && s != "" && wire.FormatCursor(first) != s:
+			t.Errorf("%q is read as %d, which is %q", s, first, wire.FormatCursor(first))
 		}
 	})
 }

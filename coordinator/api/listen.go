@@ -29,8 +29,7 @@ const (
 // has taken its place by then.
 func Listen(path string) (net.Listener, error) {
 	if n := maxSocketPath(); len(path) > n {
-		return nil, invalid(fmt.Sprintf("the socket's path has %d bytes, and the system allows %d: %s", len(path), n, path),
-			"set XDG_RUNTIME_DIR to a shorter directory")
+		return nil, task.Invalid("set XDG_RUNTIME_DIR to a shorter directory", "the socket's path has %d bytes, and the system allows %d: %s", len(path), n, path)
 	}
 	if err := ownDir(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -85,11 +84,11 @@ func ownDir(dir string) error {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	switch {
 	case !fi.IsDir():
-		return invalid("the socket's directory "+dir+" is not a directory of its own but a link", "set XDG_RUNTIME_DIR to a directory of yours")
+		return task.Invalid("set XDG_RUNTIME_DIR to a directory of yours", "%s", "the socket's directory "+dir+" is not a directory of its own but a link")
 	case !ok || int(st.Uid) != os.Getuid():
-		return invalid("the socket's directory "+dir+" belongs to another user", "set XDG_RUNTIME_DIR to a directory of yours")
+		return task.Invalid("set XDG_RUNTIME_DIR to a directory of yours", "%s", "the socket's directory "+dir+" belongs to another user")
 	case fi.Mode().Perm()&0o077 != 0:
-		return invalid(fmt.Sprintf("the socket's directory %s is open to other users (mode %04o)", dir, fi.Mode().Perm()), "chmod 700 "+dir)
+		return task.Invalid("chmod 700 "+dir, "the socket's directory %s is open to other users (mode %04o)", dir, fi.Mode().Perm())
 	}
 	return nil
 }
@@ -104,16 +103,12 @@ func removeSocket(path string) error {
 		return fmt.Errorf("api: %w", err)
 	}
 	if fi.Mode().Type() != fs.ModeSocket {
-		return invalid(path+" is in the way: it is not a socket", "move it elsewhere")
+		return task.Invalid("move it elsewhere", "%s", path+" is in the way: it is not a socket")
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("api: leftover socket: %w", err)
 	}
 	return nil
-}
-
-func invalid(message, hint string) error {
-	return &task.Error{Code: task.CodeInvalid, Message: message, Hint: hint}
 }
 
 // A listener accepts connections of its own user only.

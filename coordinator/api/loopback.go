@@ -15,6 +15,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -75,8 +76,7 @@ func splitLoopback(addr string) (port string, err error) {
 			return port, nil
 		}
 	}
-	return "", invalid(fmt.Sprintf("%q is not an address of this machine alone: 127.0.0.1, [::1] or localhost, and a port", addr),
-		"use 127.0.0.1:7433, and from another machine: ssh -L 7433:127.0.0.1:7433 HOST")
+	return "", task.Invalid("use 127.0.0.1:7433, and from another machine: ssh -L 7433:127.0.0.1:7433 HOST", "%q is not an address of this machine alone: 127.0.0.1, [::1] or localhost, and a port", addr)
 }
 
 // ServeLoopback answers the connections of lns like [Server.Serve], once each request
@@ -164,7 +164,7 @@ func (g *guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		case g.streams <- struct{}{}:
 			defer func() { <-g.streams }()
 		default:
-			g.refuse(w, asProblem(&task.Error{
+			g.refuse(w, wire.ProblemOf(&task.Error{
 				Code: task.CodeTooMany, Message: fmt.Sprintf("%d requests that last are open already, and no more are taken", maxStreams),
 				Hint: "close some, or use the unix socket",
 			}))
@@ -217,16 +217,16 @@ func (w *timedWriter) renew() {
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // check gives what a request is refused with; nil if it may pass.
-func (g *guard) check(r *http.Request) *problem {
+func (g *guard) check(r *http.Request) *wire.Problem {
 	switch {
 	case !g.isHost(r.Host) || !strings.HasPrefix(r.RequestURI, "/"):
-		return newProblem(http.StatusMisdirectedRequest, task.CodeForbidden, "this is not the host that was asked for", "open the page with: stint ui")
+		return wire.NewProblem(http.StatusMisdirectedRequest, task.CodeForbidden, "this is not the host that was asked for", "open the page with: stint ui")
 	case r.Header.Get("Service-Worker") != "":
-		return newProblem(http.StatusNotFound, task.CodeNotFound, "the page has no service worker", "")
+		return wire.NewProblem(http.StatusNotFound, task.CodeNotFound, "the page has no service worker", "")
 	case !g.sameOrigin(r):
-		return newProblem(http.StatusForbidden, task.CodeForbidden, "the request comes from the page of another site", "open the page with: stint ui")
+		return wire.NewProblem(http.StatusForbidden, task.CodeForbidden, "the request comes from the page of another site", "open the page with: stint ui")
 	case !g.server.isPublic(r) && !g.knows(r):
-		return newProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the token is missing or is not the present one",
+		return wire.NewProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the token is missing or is not the present one",
 			"curl: stint token header | curl -H @- URL; in a browser: stint ui")
 	case r.ContentLength > maxTCPBody:
 		discard(r.Body)
@@ -245,8 +245,8 @@ func (g *guard) isHost(host string) bool {
 // errTooLarge says that a body is larger than is taken over TCP.
 var errTooLarge = fmt.Errorf("the body has more than %d bytes", maxTCPBody)
 
-func tooLarge() *problem {
-	return newProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid, errTooLarge.Error(), "send it over the unix socket, or in several parts")
+func tooLarge() *wire.Problem {
+	return wire.NewProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid, errTooLarge.Error(), "send it over the unix socket, or in several parts")
 }
 
 // discard takes what else comes of a body that is too large, as far as that is
@@ -330,7 +330,7 @@ func (g *guard) whileKnown(r *http.Request) (context.Context, func()) {
 const authenticate = `Bearer realm="stint"`
 
 // refuse answers with p, and lets go of the connection: there are not many.
-func (g *guard) refuse(w http.ResponseWriter, p *problem) {
+func (g *guard) refuse(w http.ResponseWriter, p *wire.Problem) {
 	w.Header().Set("Connection", "close")
 	switch p.Status {
 	case http.StatusUnauthorized:
@@ -339,7 +339,7 @@ func (g *guard) refuse(w http.ResponseWriter, p *problem) {
 	case http.StatusNotFound, http.StatusMisdirectedRequest:
 		clearSite(w.Header())
 	}
-	p.write(w)
+	p.Write(w)
 }
 
 // clearSite has a browser that is not signed in forget what a page at our address has left

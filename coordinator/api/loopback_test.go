@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -145,7 +146,7 @@ func TestWrongTokens(t *testing.T) {
 func (s *tcpServer) address(t testing.TB) (host, code string) {
 	t.Helper()
 	status, body, _ := s.do(t, "POST", "/v1/ui/code", "", s.bearer())
-	host, code, ok := strings.Cut(strings.TrimPrefix(decode[PageAddress](t, []byte(body)).URL, "http://"), "/#code=")
+	host, code, ok := strings.Cut(strings.TrimPrefix(decode[wire.PageAddress](t, []byte(body)).URL, "http://"), "/#code=")
 	if status != 200 || !ok {
 		t.Fatalf("%d %s", status, body)
 	}
@@ -471,10 +472,10 @@ func TestBodiesOverTCP(t *testing.T) {
 	}
 	for _, chunks := range []bool{false, true} {
 		if status, text := post(maxTCPBody, chunks); status != 201 {
-			t.Errorf("4 MiB, in chunks %v: %d %s", chunks, status, clip(text))
+			t.Errorf("4 MiB, in chunks %v: %d %s", chunks, status, wire.Clip(text))
 		}
 		if status, text := post(maxTCPBody+1, chunks); status != 413 || !strings.Contains(text, "more than 4194304 bytes") {
-			t.Errorf("a byte more, in chunks %v: %d %s", chunks, status, clip(text))
+			t.Errorf("a byte more, in chunks %v: %d %s", chunks, status, wire.Clip(text))
 		}
 	}
 	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} { // what a form can send
@@ -541,7 +542,7 @@ func TestStreamsOverTCP(t *testing.T) {
 	eventually(t, "all streams are open", func() bool { return m.subscribers() == maxStreams })
 	for _, path := range append(paths, "/v1/tasks/aa-2/verify", "/v1/ledger/compact") {
 		method := map[bool]string{true: "GET", false: "POST"}[slices.Contains(paths, path)]
-		if code, body, _ := s.do(t, method, path, "", s.bearer()); code != 429 || decode[problem](t, []byte(body)).Code != task.CodeTooMany {
+		if code, body, _ := s.do(t, method, path, "", s.bearer()); code != 429 || decode[wire.Problem](t, []byte(body)).Code != task.CodeTooMany {
 			t.Errorf("one more %s: %d %s", path, code, body)
 		}
 	}
@@ -574,11 +575,11 @@ func TestStrangersAreToldNothing(t *testing.T) {
 		if want := map[bool]int{true: 413}[len(body) > maxSignIn]; want != 0 && code != want {
 			t.Errorf("%d bytes: %d %s", len(body), code, answer)
 		}
-		if h.Get(findingsHeader)+h.Get(pausedHeader)+h.Get(pauseWhyHeader) != "" {
-			t.Errorf("%s: %v", clip(body), h)
+		if h.Get(wire.FindingsHeader)+h.Get(wire.PausedHeader)+h.Get(wire.PauseWhyHeader) != "" {
+			t.Errorf("%s: %v", wire.Clip(body), h)
 		}
 	}
-	if _, _, h := s.do(t, "GET", "/v1/health", "", s.bearer()); h.Get(findingsHeader) != "1" {
+	if _, _, h := s.do(t, "GET", "/v1/health", "", s.bearer()); h.Get(wire.FindingsHeader) != "1" {
 		t.Errorf("who has the token is not told: %v", h)
 	}
 }

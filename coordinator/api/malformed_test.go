@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -447,7 +448,7 @@ func (c *malformed) judgeOne(a *rawAnswer) string {
 	case a.Request.Method == http.MethodHead || strings.HasPrefix(a.Header.Get("Content-Type"), "text/html"): // the page says it in its own way
 		return ""
 	}
-	var p problem
+	var p wire.Problem
 	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.Header.Get("Content-Type") != "application/problem+json" || p.Code == "" || p.Message == "" || p.Status != a.StatusCode {
 		return fmt.Sprintf("no problem: %v", err)
 	}
@@ -562,7 +563,7 @@ func TestUnknownPropertiesAreRefused(t *testing.T) {
 			body = "[" + body + "]"
 		}
 		w := ask(s, r.method, r.path, jsonType, body)
-		if p := decode[problem](t, w.Body.Bytes()); w.Code != 422 || !strings.Contains(p.Detail, "colour: unexpected property") || m.state() != before {
+		if p := decode[wire.Problem](t, w.Body.Bytes()); w.Code != 422 || !strings.Contains(p.Detail, "colour: unexpected property") || m.state() != before {
 			t.Errorf("%s %s: %d %+v", r.method, r.path, w.Code, p)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
@@ -29,7 +30,7 @@ type (
 		}
 	}
 
-	sessionOutput struct{ Body SessionView }
+	sessionOutput struct{ Body wire.SessionView }
 )
 
 func (s *Server) masterRoutes(api huma.API) {
@@ -50,7 +51,7 @@ func (s *Server) masterRoutes(api huma.API) {
 func (s *Server) state(context.Context, *struct{}) (*textOutput, error) {
 	var text bytes.Buffer
 	if err := s.master.Dump(&text); err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &textOutput{ContentType: "text/plain; charset=utf-8", Body: text.Bytes()}, nil
 }
@@ -64,16 +65,16 @@ func (s *Server) sessions(context.Context, *struct{}) (*sessionsOutput, error) {
 func (s *Server) session(_ context.Context, in *keyInput) (*sessionOutput, error) {
 	ses, page, err := s.transcript(in)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
-	view := SessionView{
+	view := wire.SessionView{
 		Session:    ses,
 		Queue:      s.listAll(s.master.Queue(ses.Key)),
 		Tasks:      s.listAll(s.master.List(state.Filter{Session: ses.Key})),
 		Transcript: append([]session.Message{}, page.Messages...),
 	}
 	if page.Begin > 0 {
-		view.Older = formatCursor(uint64(page.Begin))
+		view.Older = wire.FormatCursor(uint64(page.Begin))
 	}
 	return &sessionOutput{Body: view}, nil
 }
@@ -83,7 +84,7 @@ const pageLength = 100
 
 // transcript gives a session, and of its transcript what is asked for.
 func (s *Server) transcript(in *keyInput) (state.Session, session.Page, error) {
-	before, err := parseCursor(in.Cursor)
+	before, err := wire.ParseCursor(in.Cursor)
 	if err != nil || before > math.MaxInt64 {
 		return state.Session{}, session.Page{}, task.BadCursor("it is none")
 	}
@@ -96,7 +97,7 @@ func (s *Server) transcript(in *keyInput) (state.Session, session.Page, error) {
 
 func (s *Server) handover(ctx context.Context, _ *bareInput) (*struct{}, error) {
 	if err := s.master.Handover(ctx); err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &struct{}{}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"stint/coordinator/api/metrics"
+	"stint/coordinator/api/wire"
 )
 
 type readyOutput struct {
@@ -38,8 +39,8 @@ func (s *Server) health(context.Context, *struct{}) (*healthOutput, error) {
 
 func (s *Server) ready(context.Context, *struct{}) (*readyOutput, error) {
 	if err := s.master.Unready(); err != nil {
-		p := asProblem(err)
-		return nil, newProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
+		p := wire.ProblemOf(err)
+		return nil, wire.NewProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
 	}
 	out := &readyOutput{}
 	out.Body.Ready = true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -83,7 +84,7 @@ func (s *nameScan) add(quoted []byte) error {
 		if bytes.Equal(before, name) {
 			return fmt.Errorf("%s: it is there twice", s.path())
 		} else if bytes.EqualFold(before, name) {
-			return fmt.Errorf("%s: it is there twice, also as %s", s.path(), clip(string(before)))
+			return fmt.Errorf("%s: it is there twice, also as %s", s.path(), wire.Clip(string(before)))
 		}
 	}
 	return nil
@@ -96,7 +97,7 @@ func (s *nameScan) path() string {
 		if in.isList {
 			path += fmt.Sprintf("[%d]", in.index)
 		} else if n := len(in.names); n > 0 {
-			path += "." + clip(string(in.names[n-1]))
+			path += "." + wire.Clip(string(in.names[n-1]))
 		}
 	}
 	return path

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -32,7 +33,7 @@ func TestNamesTwice(t *testing.T) {
 	} {
 		m := twoTasks(t)
 		w := ask(NewServer(m, Options{}), c.method, c.path, jsonType, c.body)
-		p := decode[problem](t, w.Body.Bytes())
+		p := decode[wire.Problem](t, w.Body.Bytes())
 		if w.Code != 422 || p.Field != c.field || len(m.tasks) != 2 || m.by != "" {
 			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, w.Body)
 		}
@@ -122,7 +123,7 @@ func TestNamesOfRefused(t *testing.T) {
 		method, path, body, want string
 		status                   int
 	}{
-		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"` + strings.Repeat("x", maxBody) + `"}`, "bytes that are taken", 413},
+		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"` + strings.Repeat("x", wire.MaxBody) + `"}`, "bytes that are taken", 413},
 		{"POST", "/v1/tasks", "[" + strings.Repeat(`{"prompt":"x","prompt":"x"},`, task.MaxBatch) + "{}]", "too many at once", 422},
 		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"x","session":"y","sessionKey":"z"}`, "label is given twice", 422},
 		{"PATCH", "/v1/tasks/aa-2", `{"session":"y","sessionKey":"z","after":[{"a":1,"a":1}]}`, "session and sessionKey mean the same", 422},

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"stint/coordinator"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -45,8 +46,8 @@ type (
 		Title      string
 		Health     task.Health
 		Counts     []statusCount
-		Error      *problem  // instead of what follows
-		Task       *pageTask // instead of the list
+		Error      *wire.Problem // instead of what follows
+		Task       *pageTask     // instead of the list
 		Rows       []pageRow
 		Cursor     string // of this list; "" if it is the newest
 		Older      string // of the next one; "" if there is none
@@ -62,7 +63,7 @@ type (
 
 	// A pageRow is a task of the list.
 	pageRow struct {
-		TaskView
+		wire.TaskView
 		State string // the status, and what is special about it
 	}
 
@@ -104,7 +105,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	}
 	status := http.StatusOK
 	if err != nil {
-		p.Error = asProblem(err)
+		p.Error = wire.ProblemOf(err)
 		status = p.Error.Status
 	}
 	writePage(w, status, p)
@@ -115,7 +116,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 func writePage(w http.ResponseWriter, status int, p *page) {
 	var buf bytes.Buffer
 	if err := pageTemplate().Execute(&buf, p); err != nil {
-		asProblem(fmt.Errorf("the page: %w", err)).write(w)
+		wire.ProblemOf(fmt.Errorf("the page: %w", err)).Write(w)
 		return
 	}
 	secureHeaders(w.Header())
@@ -140,7 +141,7 @@ func (s *Server) newPage() *page {
 
 // fillList puts a list of tasks into the page.
 func (s *Server) fillList(p *page, cursor string) error {
-	before, err := parseCursor(cursor)
+	before, err := wire.ParseCursor(cursor)
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (s *Server) fillList(p *page, cursor string) error {
 		return err
 	}
 	for _, data := range rows {
-		var v TaskView
+		var v wire.TaskView
 		if err := json.Unmarshal(data, &v); err != nil {
 			return fmt.Errorf("a row of the list: %w", err)
 		}
@@ -159,7 +160,7 @@ func (s *Server) fillList(p *page, cursor string) error {
 		p.Rows = append(p.Rows, pageRow{v, stateOf(&v.Task)})
 	}
 	if p.Cursor = cursor; next > 0 {
-		p.Older = formatCursor(next)
+		p.Older = wire.FormatCursor(next)
 	}
 	return nil
 }
@@ -266,7 +267,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	data, err := web.ReadFile("web/" + name)
 	if assets[name] == "" || err != nil {
 		clearSite(w.Header())
-		newProblem(http.StatusNotFound, task.CodeNotFound, "there is nothing at "+clip(r.URL.Path), "").write(w)
+		wire.NewProblem(http.StatusNotFound, task.CodeNotFound, "there is nothing at "+wire.Clip(r.URL.Path), "").Write(w)
 		return
 	}
 	secureHeaders(w.Header())

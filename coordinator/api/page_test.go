@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -217,7 +218,7 @@ func FuzzPage(f *testing.F) {
 	}
 	render := func(t testing.TB, text string) string {
 		w := httptest.NewRecorder()
-		row := pageRow{TaskView{Task: taskSaying(text), Why: text, RunDir: text}, text}
+		row := pageRow{wire.TaskView{Task: taskSaying(text), Why: text, RunDir: text}, text}
 		writePage(w, 200, &page{
 			Known: true, Title: text, Health: healthSaying(text), Rows: []pageRow{row}, Agents: []string{text}, Workspace: text,
 			Task: &pageTask{pageRow: row, Actions: []string{"retry"}, Log: text, LogNote: text},

@@ -3,10 +3,10 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -32,35 +32,7 @@ func (s *Server) promptRoutes(api huma.API) {
 func (s *Server) prompt(ctx context.Context, in *promptInput) (*promptOutput, error) {
 	p, err := s.master.SentPrompt(ctx, in.ID, in.Run)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &promptOutput{Body: p}, nil
-}
-
-// Preview says what would be run for tasks if they were submitted together. Nothing
-// is kept, and no agent is started.
-func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.TaskPreview, error) {
-	sent, err := checkBatch(specs)
-	if err != nil {
-		return nil, err
-	}
-	var out struct {
-		Previews []task.TaskPreview `json:"previews"`
-	}
-	err = c.call(ctx, http.MethodPost, "/v1/tasks/preview", sent, &out)
-	return out.Previews, err
-}
-
-// Prompt gives what the agent was sent in a run of a task: by the run's id, a unique
-// piece of it, or its number; "" is the last one.
-func (c *Client) Prompt(ctx context.Context, ref, run string) (p task.SentPrompt, err error) {
-	path, err := refPath("/v1/tasks/", ref, "/prompt")
-	if err != nil {
-		return p, err
-	}
-	if run != "" {
-		path += "?run=" + url.QueryEscape(run)
-	}
-	err = c.call(ctx, http.MethodGet, path, nil, &p)
-	return p, err
 }

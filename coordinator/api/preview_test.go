@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -18,7 +17,7 @@ import (
 func (f *fakeMaster) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) (list []task.TaskPreview, err error) {
 	for _, spec := range specs {
 		if spec.Prompt == "" {
-			return nil, invalid(fmt.Sprintf("the prompt is empty; a list: %v", isList), "stint task PROMPT")
+			return nil, task.Invalid("stint task PROMPT", "the prompt is empty; a list: %v", isList)
 		}
 		list = append(list, task.TaskPreview{Task: state.Task{ID: spec.ID, Prompt: spec.Prompt}, Session: task.SessionNew, Argv: []string{"a", "b c"}, Prompt: "<" + spec.Prompt + ">"})
 	}
@@ -62,8 +61,7 @@ func TestSentPrompt(t *testing.T) {
 	if _, err := s.client.Prompt(t.Context(), "nobody", ""); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		t.Errorf("%v", err)
 	}
-	if resp, err := s.client.do(t.Context(), http.MethodGet, "/v1/tasks/t-1/prompt?n=1", nil, ""); err == nil {
-		_ = resp.Body.Close()
+	if w := ask(NewServer(m, Options{}), http.MethodGet, "/v1/tasks/t-1/prompt?n=1", "", ""); w.Code != http.StatusUnprocessableEntity {
 		t.Error("a query that nobody knows is taken")
 	}
 }

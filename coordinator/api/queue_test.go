@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -17,7 +16,7 @@ import (
 func (f *fakeMaster) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error) {
 	for i, spec := range specs {
 		if spec.Prompt == "" {
-			return nil, task.AtTask(invalid("the prompt is empty", "stint task PROMPT"), i, len(specs))
+			return nil, task.AtTask(task.Invalid("stint task PROMPT", "the prompt is empty"), i, len(specs))
 		}
 	}
 	var out []state.Task
@@ -46,7 +45,7 @@ func (f *fakeMaster) Release(_ context.Context, ref, by string) (state.Task, err
 	return f.change(ref, by, func(t *state.Task) { t.Hold = false })
 }
 
-func (f *fakeMaster) Move(_ context.Context, ref string, to coordinator.Place, by string) (state.Task, error) {
+func (f *fakeMaster) Move(_ context.Context, ref string, to task.Place, by string) (state.Task, error) {
 	return f.change(ref, by, func(t *state.Task) { t.Note = fmt.Sprintf("%+v", to) })
 }
 
@@ -178,7 +177,7 @@ func TestQueueRoundTrip(t *testing.T) {
 	if v, err := c.Release(ctx, "@last"); err != nil || v.Hold {
 		t.Errorf("release: %+v %v", v, err)
 	}
-	if v, err := c.Move(ctx, "aa-2", coordinator.Place{Before: "aa-1"}); err != nil || v.Note != "{First:false Before:aa-1}" {
+	if v, err := c.Move(ctx, "aa-2", task.Place{Before: "aa-1"}); err != nil || v.Note != "{First:false Before:aa-1}" {
 		t.Errorf("move: %+v %v", v, err)
 	}
 	if err := c.Pause(ctx, "lunch"); err != nil || m.paused != "because lunch" {

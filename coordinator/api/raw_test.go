@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"stint/coordinator/api/wire"
 )
 
 // untouchable is a master that panics at whatever it is asked: a request that must not
@@ -104,7 +106,7 @@ func parseAnswers(t testing.TB, method string, data []byte) (all []rawAnswer) {
 }
 
 // short quotes the beginning of what a client made up.
-func short(s string) string { return clip(strings.ToValidUTF8(s, "?")) }
+func short(s string) string { return wire.Clip(strings.ToValidUTF8(s, "?")) }
 
 // An apiOperation is something that can be asked of the server.
 type apiOperation struct {

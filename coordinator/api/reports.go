@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -32,9 +32,9 @@ type (
 		}
 	}
 
-	searchInput struct{ Body coordinator.MemoryQuery }
+	searchInput struct{ Body task.MemoryQuery }
 
-	searchOutput struct{ Body coordinator.MemoryResult }
+	searchOutput struct{ Body task.MemoryResult }
 )
 
 // maxSearches is how many searches of notes run at the same time: each starts a program.
@@ -44,15 +44,6 @@ func (s *Server) reportRoutes(api huma.API) {
 	huma.Register(api, op(http.MethodGet, "/v1/accounts", "list-accounts", "List accounts", "What is known of each account, and which tasks use it. Nothing of its credentials."), s.accounts)
 	huma.Register(api, op(http.MethodGet, "/v1/usage", "usage", "Add up what runs have used", "Tokens and cost, a row for each value of by. The whole ledger is read for it."), s.usage)
 	huma.Register(api, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace", "As a task with that prompt would. Nothing is kept.", http.StatusTooManyRequests), s.search)
-}
-
-// Accounts gives the accounts that are known to the master.
-func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
-	var out struct {
-		Accounts []state.AccountUse `json:"accounts"`
-	}
-	err := c.call(ctx, http.MethodGet, "/v1/accounts", nil, &out)
-	return out.Accounts, err
 }
 
 func (s *Server) accounts(context.Context, *struct{}) (*accountsOutput, error) {
@@ -78,7 +69,7 @@ func (in *usageInput) query() (q task.UsageQuery, err error) {
 	}
 	q.Location, err = time.LoadLocation(in.Location)
 	if err != nil || in.Location == "Local" {
-		return q, &task.Error{Code: task.CodeInvalid, Message: "this machine knows no zone " + clip(in.Location), Hint: "use one such as Europe/Berlin, or UTC", Field: "location"}
+		return q, &task.Error{Code: task.CodeInvalid, Message: "this machine knows no zone " + wire.Clip(in.Location), Hint: "use one such as Europe/Berlin, or UTC", Field: "location"}
 	}
 	return q, nil
 }
@@ -98,18 +89,18 @@ func queryTime(name, text string) (time.Time, error) {
 func (s *Server) usage(ctx context.Context, in *usageInput) (*usageOutput, error) {
 	q, err := in.query()
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	ctx, release := long(ctx)
 	defer release()
 	leave, err := s.usages.enter(ctx)
 	if err != nil {
-		return nil, asProblem(ended(ctx, err))
+		return nil, wire.ProblemOf(ended(ctx, err))
 	}
 	defer leave()
 	rows, err := s.master.Usage(ctx, q)
 	if err != nil {
-		return nil, asProblem(ended(ctx, err))
+		return nil, wire.ProblemOf(ended(ctx, err))
 	}
 	out := &usageOutput{}
 	out.Body.Rows = append([]task.UsageRow{}, rows...)
@@ -123,12 +114,12 @@ func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, er
 	defer release()
 	leave, err := s.searches.enter(ctx)
 	if err != nil {
-		return nil, asProblem(ended(ctx, err))
+		return nil, wire.ProblemOf(ended(ctx, err))
 	}
 	defer leave()
 	found, err := s.master.SearchMemory(ctx, q)
 	if err != nil {
-		return nil, asProblem(ended(ctx, err))
+		return nil, wire.ProblemOf(ended(ctx, err))
 	}
 	return &searchOutput{Body: found}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
@@ -59,10 +60,10 @@ func TestReports(t *testing.T) {
 		}
 		w := ask(s, c.method, c.path, contentType, c.body)
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
-			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, clip(w.Body.String()))
+			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, wire.Clip(w.Body.String()))
 		}
 		if c.status == 422 {
-			if p := decode[problem](t, w.Body.Bytes()); p.Field != c.field || p.Code != task.CodeInvalid {
+			if p := decode[wire.Problem](t, w.Body.Bytes()); p.Field != c.field || p.Code != task.CodeInvalid {
 				t.Errorf("%s %s: %+v", c.path, c.body, p)
 			}
 		}
@@ -119,7 +120,7 @@ func TestTranscriptPages(t *testing.T) {
 		if w.Code != 200 {
 			t.Fatalf("%s: %d %s", query, w.Code, w.Body)
 		}
-		v := decode[SessionView](t, w.Body.Bytes())
+		v := decode[wire.SessionView](t, w.Body.Bytes())
 		return v.Transcript, v.Older
 	}
 	said, older := page("?limit=2")
@@ -138,7 +139,7 @@ func TestTranscriptPages(t *testing.T) {
 	}
 	for _, query := range []string{"cursor=1", "cursor=zy", "cursor=zzzzz", "cursor=0", "cursor=-1", "cursor=3w5e11264sgsf", "limit=1001", "limit=-1"} {
 		w := ask(s, "GET", "/v1/sessions/web?"+query, "", "")
-		if p := decode[problem](t, w.Body.Bytes()); w.Code != 422 || p.Field != query[:strings.Index(query, "=")] {
+		if p := decode[wire.Problem](t, w.Body.Bytes()); w.Code != 422 || p.Field != query[:strings.Index(query, "=")] {
 			t.Errorf("%s: %d %+v", query, w.Code, p)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -31,7 +32,7 @@ func (s *Server) routes() {
 	cfg.RejectUnknownQueryParameters = true
 	cfg.Transformers = nil
 	cfg.Components.Schemas = newRegistry()
-	format := huma.Format{Marshal: writeJSON, Unmarshal: readJSON(cfg.Components.Schemas)}
+	format := huma.Format{Marshal: wire.WriteJSON, Unmarshal: readJSON(cfg.Components.Schemas)}
 	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	api := humago.New(s.mux, cfg)
 
@@ -88,7 +89,7 @@ func (s *Server) isLong(r *http.Request) bool {
 func op(method, path, id, summary, about string, errors ...int) huma.Operation {
 	return huma.Operation{
 		Method: method, Path: path, OperationID: id, Summary: summary, Description: about, Errors: errors,
-		MaxBodyBytes: maxBody + 1, BodyReadTimeout: bodyTimeout,
+		MaxBodyBytes: wire.MaxBody + 1, BodyReadTimeout: bodyTimeout,
 		SkipValidateBody: true, // see readJSON
 	}
 }
@@ -269,23 +270,6 @@ func (f *faults) err() error {
 	return errors.New(complaints(details))
 }
 
-// writeJSON writes v in one piece. The client may be gone, which is no fault of
-// the answer, so an error of w is not reported.
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(deaf{w})
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
-// deaf is a writer whose errors nobody hears of.
-type deaf struct{ w io.Writer }
-
-// Write implements io.Writer.
-func (d deaf) Write(p []byte) (int, error) {
-	_, _ = d.w.Write(p)
-	return len(p), nil
-}
-
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r, ok := s.enter(w, r); ok {
@@ -298,14 +282,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request, ok bool) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if !overTCP(r.Context()) || !s.isPublic(r) {
-		s.notice().write(w.Header())
+		s.notice().Write(w.Header())
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 	if p := checkBody(r, reads); p != nil {
 		if r.Method == http.MethodPatch {
 			w.Header().Set("Accept-Patch", acceptPatch)
 		}
-		p.write(w)
+		p.Write(w)
 		return r, false
 	}
 	r = r.WithContext(r.Context()) // a copy: from the body of its own request net/http learns how much of it is unread
@@ -313,7 +297,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 	if !reads {
 		r, p := s.admit(w, r)
 		if p != nil {
-			p.write(w)
+			p.Write(w)
 		}
 		return r, p == nil
 	}
@@ -326,14 +310,14 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 // checkBody says that a request has a body which cannot be JSON, or should have none; nil
 // if that is not so. Unread, a body would hide from net/http that the client of a long
 // request has gone.
-func checkBody(r *http.Request, reads bool) *problem {
+func checkBody(r *http.Request, reads bool) *wire.Problem {
 	switch {
 	case r.ContentLength == 0:
 		return nil
 	case reads:
-		return newProblem(http.StatusBadRequest, task.CodeInvalid, "a "+r.Method+" request has no body", "write what is asked for into the URL")
+		return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "a "+r.Method+" request has no body", "write what is asked for into the URL")
 	case !isJSON(r):
-		return newProblem(http.StatusUnsupportedMediaType, task.CodeInvalid, "the body's Content-Type must be application/json", "")
+		return wire.NewProblem(http.StatusUnsupportedMediaType, task.CodeInvalid, "the body's Content-Type must be application/json", "")
 	}
 	return nil
 }
@@ -373,7 +357,7 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 			allowed = append(allowed, method)
 		}
 	}
-	status, detail := http.StatusNotFound, "there is nothing at "+clip(r.URL.Path)
+	status, detail := http.StatusNotFound, "there is nothing at "+wire.Clip(r.URL.Path)
 	if len(allowed) > 0 {
 		w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
 		if slices.Contains(allowed, http.MethodPatch) {
@@ -383,7 +367,17 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		status, detail = http.StatusMethodNotAllowed, r.Method+" is not possible at "+clip(r.URL.Path)
+		status, detail = http.StatusMethodNotAllowed, r.Method+" is not possible at "+wire.Clip(r.URL.Path)
 	}
-	newProblem(status, codeOf(status), detail, "what there is: GET /v1/openapi.json").write(w)
+	wire.NewProblem(status, wire.CodeOf(status), detail, "what there is: GET /v1/openapi.json").Write(w)
+}
+
+// notice returns what each answer says about the master.
+func (s *Server) notice() wire.Notice {
+	n := wire.Notice{Findings: len(s.master.Findings()), Seq: s.master.Seq(), Config: s.opts.Config}
+	n.Paused, n.PauseWhy = s.master.Paused()
+	if short := s.master.Shortage(); short != nil {
+		n.Shortage = short.What
+	}
+	return n
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/session"
@@ -46,7 +47,7 @@ type Master interface {
 	// Retry queues an ended task again; by says who asked for it.
 	Retry(ctx context.Context, ref, by string) (state.Task, error)
 	// Verify runs the verify command of a task by itself; by says who asked for it.
-	Verify(ctx context.Context, ref, by string) (coordinator.CheckResult, error)
+	Verify(ctx context.Context, ref, by string) (task.CheckResult, error)
 	// Hold lets a queued task wait until it is released.
 	Hold(ctx context.Context, ref, by string) (state.Task, error)
 	// Release lets a held task run.
@@ -54,7 +55,7 @@ type Master interface {
 	// Edit changes fields of a task that waits; by says who asked for it.
 	Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error)
 	// Move changes a queued task's place in its lane.
-	Move(ctx context.Context, ref string, to coordinator.Place, by string) (state.Task, error)
+	Move(ctx context.Context, ref string, to task.Place, by string) (state.Task, error)
 	// Pause makes the master start no more tasks, durably; those at work go on.
 	Pause(ctx context.Context, reason, by string) error
 	// Resume makes the master start tasks again.
@@ -97,7 +98,7 @@ type Master interface {
 	// Usage adds up what runs have used.
 	Usage(ctx context.Context, q task.UsageQuery) ([]task.UsageRow, error)
 	// SearchMemory searches the notes of a workspace as for a task.
-	SearchMemory(ctx context.Context, q coordinator.MemoryQuery) (coordinator.MemoryResult, error)
+	SearchMemory(ctx context.Context, q task.MemoryQuery) (task.MemoryResult, error)
 	// Subscribe gives every change from now on, in order. The channel is closed
 	// when more than buffer of them wait, and by cancel.
 	Subscribe(buffer int) (changes <-chan *task.Change, cancel func())
@@ -137,10 +138,6 @@ const (
 	headerTimeout = 5 * time.Second
 	bodyTimeout   = 30 * time.Second
 	idleTimeout   = time.Minute
-
-	// maxBody fits a prompt of 1 MiB in which JSON has to write every byte as
-	// six (control characters), and the other fields.
-	maxBody = 8 << 20
 )
 
 // errStopping is why long requests end when the server does.
@@ -311,5 +308,5 @@ func ended(ctx context.Context, err error) error {
 	case errors.As(context.Cause(ctx), &why):
 		return why
 	}
-	return newProblem(http.StatusBadRequest, task.CodeInvalid, "the client did not wait for the answer", "") // it is not there to read it
+	return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "the client did not wait for the answer", "") // it is not there to read it
 }

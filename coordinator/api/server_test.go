@@ -19,6 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -58,7 +60,7 @@ func twoTasks(t testing.TB) *fakeMaster {
 }
 
 func TestRequests(t *testing.T) {
-	big := `{"prompt":"` + strings.Repeat("a", maxBody) + `"}`
+	big := `{"prompt":"` + strings.Repeat("a", wire.MaxBody) + `"}`
 	for _, c := range []struct {
 		method, path, contentType, body string
 		status                          int
@@ -122,11 +124,11 @@ func TestRequests(t *testing.T) {
 		{"GET", "/docs", "", "", 404, "not-found", "nothing"},
 		{"GET", "/schemas/TaskSpec.json", "", "", 404, "not-found", "nothing"},
 	} {
-		t.Run(c.method+" "+c.path+" "+clip(c.body), func(t *testing.T) {
+		t.Run(c.method+" "+c.path+" "+wire.Clip(c.body), func(t *testing.T) {
 			w := ask(NewServer(twoTasks(t), Options{}), c.method, c.path, c.contentType, c.body)
 			body := w.Body.String()
 			if w.Code != c.status || !strings.Contains(body, c.want) {
-				t.Fatalf("%d %s, want %d with %q", w.Code, clip(body), c.status, c.want)
+				t.Fatalf("%d %s, want %d with %q", w.Code, wire.Clip(body), c.status, c.want)
 			}
 			if strings.Contains(body, "$schema") {
 				t.Errorf("$schema in %s", body)
@@ -134,7 +136,7 @@ func TestRequests(t *testing.T) {
 			if c.status < 400 {
 				return
 			}
-			p := decode[problem](t, w.Body.Bytes())
+			p := decode[wire.Problem](t, w.Body.Bytes())
 			if w.Header().Get("Content-Type") != "application/problem+json" || p.Status != c.status || p.Code != c.code || p.Title == "" {
 				t.Errorf("%s %+v", w.Header().Get("Content-Type"), p)
 			}
@@ -192,7 +194,7 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	if newProblem(429, task.CodeTooMany, "streams", "").write(w); w.Header().Get("Retry-After") == "" {
+	if wire.NewProblem(429, task.CodeTooMany, "streams", "").Write(w); w.Header().Get("Retry-After") == "" {
 		t.Error("the guard says nothing")
 	}
 }
@@ -258,7 +260,7 @@ func TestErrorsOfTheMaster(t *testing.T) {
 	m := twoTasks(t)
 	m.err = errors.New("the disk is on fire")
 	w := ask(NewServer(m, Options{}), "GET", "/v1/tasks/aa-1", "", "")
-	if p := decode[problem](t, w.Body.Bytes()); w.Code != 500 || p.Code != "" || p.Detail != "the disk is on fire" {
+	if p := decode[wire.Problem](t, w.Body.Bytes()); w.Code != 500 || p.Code != "" || p.Detail != "the disk is on fire" {
 		t.Errorf("%d %+v", w.Code, p)
 	}
 }
@@ -286,9 +288,9 @@ func TestSubmitTellsCreatedFromKnown(t *testing.T) {
 	m.now = func() time.Time { return clock }
 	next := 0
 	s := NewServer(m, Options{Now: m.now, NewID: func() string { next++; return fmt.Sprint("id-", next) }})
-	submit := func(body string) (int, string, TaskView) {
+	submit := func(body string) (int, string, wire.TaskView) {
 		w := ask(s, "POST", "/v1/tasks", jsonType, body)
-		return w.Code, w.Header().Get("Location"), decode[TaskView](t, w.Body.Bytes())
+		return w.Code, w.Header().Get("Location"), decode[wire.TaskView](t, w.Body.Bytes())
 	}
 	for _, c := range []struct {
 		body   string
@@ -425,7 +427,7 @@ func TestStopAnswersWaits(t *testing.T) {
 	go func() { errs <- s.client.Logs(context.Background(), "aa-2", "stdout", true, io.Discard) }()
 	go func() {
 		err := s.client.Events(context.Background(), func(task.Change) error { return nil })
-		if errors.Is(err, ErrStreamEnded) {
+		if errors.Is(err, client.ErrStreamEnded) {
 			err = errStopping
 		}
 		errs <- err
@@ -491,7 +493,7 @@ func TestManyClients(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 64 {
 		wg.Go(func() {
-			c := Dial(s.socket)
+			c := client.Dial(s.socket)
 			defer c.Close()
 			for range 8 {
 				v, err := c.Submit(t.Context(), task.TaskSpec{Prompt: "x"})

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -45,7 +46,7 @@ func TestShortageIsNoRefusal(t *testing.T) {
 }
 
 func TestShortageAsksToWait(t *testing.T) {
-	p := asProblem(&task.Error{Code: task.CodeShortage})
+	p := wire.ProblemOf(&task.Error{Code: task.CodeShortage})
 	if p.Status != 503 || p.GetHeaders().Get("Retry-After") != "1" {
 		t.Errorf("%+v, %v", p, p.GetHeaders())
 	}

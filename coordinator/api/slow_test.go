@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stint/coordinator/api/client"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -178,7 +179,7 @@ func TestSlowClients(t *testing.T) {
 		}
 		over := make(chan struct{})
 		go func() { defer close(over); held.Wait() }()
-		client := newClient("/run/s", func(context.Context, string, string) (net.Conn, error) { return socket.dial(), nil })
+		client := client.New("/run/s", func(context.Context, string, string) (net.Conn, error) { return socket.dial(), nil })
 		submits := 0
 		for waiting := true; waiting; submits++ {
 			select {
@@ -268,7 +269,7 @@ func TestManyConnections(t *testing.T) {
 		senders = append(senders, c)
 	}
 	eventually(t, "as many as may be are served", func() bool { return seen.now() == maxConns })
-	client := Dial(socket.Addr().String())
+	client := client.Dial(socket.Addr().String())
 	defer client.Close()
 	took := make([]time.Duration, 500)
 	for i := range took {

@@ -17,6 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"stint/coordinator"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -93,11 +94,11 @@ func breakOff() { panic(http.ErrAbortHandler) }
 func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse, error) {
 	t, err := s.master.Task(ctx, in.ID)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	name := streamFile[in.Stream]
 	if in.Follow && in.Tail > 0 {
-		return nil, asProblem(&task.Error{Code: task.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"})
+		return nil, wire.ProblemOf(&task.Error{Code: task.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"})
 	}
 	content, begin, err := s.openLogs(&t, in, name)
 	if in.Follow && !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
@@ -106,7 +107,7 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 		}
 		done, err := s.beginWait(ctx, t.ID)
 		if err != nil {
-			return nil, asProblem(err)
+			return nil, wire.ProblemOf(err)
 		}
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {
 			defer done()
@@ -114,7 +115,7 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 		}}, nil
 	}
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer func() { _ = content.Close() }() // it was only read

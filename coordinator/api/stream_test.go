@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -28,7 +30,7 @@ func TestLogsOfTheLastRun(t *testing.T) {
 	for stream, want := range map[string]string{"stdout": "out\xff\n", "stderr": strings.Repeat("e", 100_000), "prompt": "the prompt"} {
 		var got bytes.Buffer
 		if err := s.client.Logs(t.Context(), "a", stream, false, &got); err != nil || got.String() != want {
-			t.Errorf("%s: %q %v", stream, clip(got.String()), err)
+			t.Errorf("%s: %q %v", stream, wire.Clip(got.String()), err)
 		}
 	}
 	m.set("a", func(t *state.Task) { t.RunID = "r3" })
@@ -237,7 +239,7 @@ func TestEventsThatLagAreCutByTheMaster(t *testing.T) {
 	go func() { done <- s.client.Events(context.Background(), func(task.Change) error { return nil }) }()
 	eventually(t, "a subscriber", func() bool { return m.subscribers() == 1 })
 	m.dropSubscribers()
-	if err := <-done; !errors.Is(err, ErrStreamEnded) {
+	if err := <-done; !errors.Is(err, client.ErrStreamEnded) {
 		t.Errorf("%v", err)
 	}
 }

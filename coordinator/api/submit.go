@@ -14,12 +14,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
-
-// maxList is the largest body with a list of tasks.
-const maxList = 64 << 20
 
 type (
 	submitInput struct {
@@ -50,7 +48,7 @@ type taskBody struct {
 	one     task.TaskSpec
 	list    []task.TaskSpec
 	isList  bool
-	refused *problem // why it is not taken; nil: it is
+	refused *wire.Problem // why it is not taken; nil: it is
 }
 
 // Schema implements [huma.SchemaProvider].
@@ -73,7 +71,7 @@ type batchBody struct{ tasksBody }
 // of a task.
 func (b *batchBody) read(reg huma.Registry, data []byte) error {
 	if !isList(data) && json.Valid(data) {
-		return b.refuse(invalid("the body is not a list of tasks", "send [{…}, …]; a single task goes to /v1/tasks"))
+		return b.refuse(task.Invalid("send [{…}, …]; a single task goes to /v1/tasks", "the body is not a list of tasks"))
 	}
 	return b.tasksBody.read(reg, data)
 }
@@ -81,9 +79,9 @@ func (b *batchBody) read(reg huma.Registry, data []byte) error {
 // read decodes a body: in one pass if its names are those of TaskSpec, else once more
 // with the names changed into these.
 func (b *taskBody) read(reg huma.Registry, data []byte) error {
-	if b.isList = isList(data); !b.isList && len(data) > maxBody {
-		b.refused = newProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid,
-			fmt.Sprintf("the task has more than the %d bytes that are taken", maxBody), "put long texts into files of the workspace and name them in the prompt")
+	if b.isList = isList(data); !b.isList && len(data) > wire.MaxBody {
+		b.refused = wire.NewProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid,
+			fmt.Sprintf("the task has more than the %d bytes that are taken", wire.MaxBody), "put long texts into files of the workspace and name them in the prompt")
 		return nil
 	}
 	if task.EmptyKey(data) >= 0 {
@@ -109,7 +107,7 @@ func (b *taskBody) read(reg huma.Registry, data []byte) error {
 // refuse notes why the body is not taken. Huma would turn the error into a text.
 func (b *taskBody) refuse(err error) error {
 	if err != nil {
-		b.refused = asProblem(err)
+		b.refused = wire.ProblemOf(err)
 	}
 	return nil
 }
@@ -146,22 +144,22 @@ func (s *Server) submitRoutes(api huma.API) {
 	const spellings = "A property may also be spelled with underscores (session_key), agent as tool, sessionKey as session, tenantId as tenant, " +
 		"outputSpec as output_files, notBefore as scheduled_at, verifyCommand as verify."
 	submit := s.submission(api, op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task", "201: the task is new, and durable. 200: it exists already, under that id or idempotency key. "+spellings+" A list of tasks is accepted here too, as at /v1/tasks/batch.",
-		http.StatusConflict, http.StatusTooManyRequests), reflect.TypeFor[TaskView]())
+		http.StatusConflict, http.StatusTooManyRequests), reflect.TypeFor[wire.TaskView]())
 	huma.Register(api, submit, s.submit)
 	huma.Register(api, alias(submit, "/tasks"), s.submit)
 	batch := s.submission(api, op(http.MethodPost, "/v1/tasks/batch", "submit-tasks", "Submit a list of tasks", "All of them are accepted, or none. 201: some are new, and durable. 200: all exist already. "+spellings,
-		http.StatusConflict, http.StatusTooManyRequests), reflect.TypeFor[listBody]())
+		http.StatusConflict, http.StatusTooManyRequests), reflect.TypeFor[wire.ListBody]())
 	huma.Register(api, batch, s.submitBatch)
 
 	preview := op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Show what would be run for tasks", "They are checked as at a submit, and their prompts are built. Nothing is kept, and no agent starts.", http.StatusConflict, http.StatusTooManyRequests)
-	preview.MaxBodyBytes = maxList + 1
+	preview.MaxBodyBytes = wire.MaxList + 1
 	huma.Register(api, preview, s.preview)
 }
 
 // submission completes the description of an operation that takes tasks and answers with
 // them.
 func (s *Server) submission(api huma.API, o huma.Operation, answer reflect.Type) huma.Operation {
-	o.DefaultStatus, o.MaxBodyBytes = http.StatusCreated, maxList+1
+	o.DefaultStatus, o.MaxBodyBytes = http.StatusCreated, wire.MaxList+1
 	o.Parameters = []*huma.Param{{
 		Name: keyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{`"8e03978e-40d5-43dd-bc93-6894a57f9324"`}},
 		Description: "1 to 256 printable characters, in quotes or without. The same request under the same key answers with the same tasks, another request is a conflict. A single task has it as its idempotencyKey, a list has it as a whole.",
@@ -253,7 +251,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 	key, err := in.key()
 	switch {
 	case err != nil:
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	case in.Body.refused != nil:
 		return nil, in.Body.refused
 	case in.Body.isList:
@@ -271,7 +269,7 @@ func (s *Server) submitOne(ctx context.Context, key string, spec task.TaskSpec) 
 	switch {
 	case key == "" || key == spec.IdempotencyKey:
 	case spec.IdempotencyKey != "":
-		return nil, asProblem(&task.Error{
+		return nil, wire.ProblemOf(&task.Error{
 			Code: task.CodeInvalid, Message: "the header " + keyHeader + " and idempotencyKey mean the same, and differ", Hint: "leave one of them out", Field: "idempotencyKey",
 		})
 	default:
@@ -280,7 +278,7 @@ func (s *Server) submitOne(ctx context.Context, key string, spec task.TaskSpec) 
 	n := s.number(ctx, &spec)
 	t, err := s.master.Submit(ctx, spec)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &submitOutput{Status: n.status(&t), Location: taskPath(t.ID), Body: s.submitted(t)}, nil
 }
@@ -298,9 +296,9 @@ func (s *Server) submitList(ctx context.Context, key string, specs []task.TaskSp
 		tasks, err = s.master.SubmitOnce(ctx, key, specs)
 	}
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
-	out, body := &submitOutput{Status: http.StatusOK}, listBody{Tasks: make([]TaskView, len(tasks))}
+	out, body := &submitOutput{Status: http.StatusOK}, wire.ListBody{Tasks: make([]wire.TaskView, len(tasks))}
 	for i, t := range tasks {
 		out.Status = max(out.Status, numbers[i].status(&t)) // one of them is new
 		body.Tasks[i] = s.submitted(t)
@@ -310,7 +308,7 @@ func (s *Server) submitList(ctx context.Context, key string, specs []task.TaskSp
 }
 
 // submitted shows a task to who has sent it.
-func (s *Server) submitted(t state.Task) TaskView {
+func (s *Server) submitted(t state.Task) wire.TaskView {
 	t.Prompt, t.InputFiles = "", nil // the client has them
 	v := s.view(t)
 	v.TaskID = t.ID
@@ -358,12 +356,12 @@ func (s *Server) preview(ctx context.Context, in *previewInput) (*previewOutput,
 	defer release()
 	leave, err := s.searches.enter(ctx) // each of them has a search
 	if err != nil {
-		return nil, asProblem(ended(ctx, err))
+		return nil, wire.ProblemOf(ended(ctx, err))
 	}
 	defer leave()
 	previews, err := s.master.Preview(ctx, specs, in.Body.isList)
 	if err != nil {
-		return nil, asProblem(ended(ctx, err))
+		return nil, wire.ProblemOf(ended(ctx, err))
 	}
 	out := &previewOutput{}
 	out.Body.Previews = previews

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
 // TestSubmitRequests: one task or a list, in the spellings that there are, and what the
 // answer to each says.
 func TestSubmitRequests(t *testing.T) {
-	long := strings.Repeat("a", maxBody/2)
+	long := strings.Repeat("a", wire.MaxBody/2)
 	for _, c := range []struct {
 		body   string
 		status int
@@ -66,10 +67,10 @@ func TestSubmitRequests(t *testing.T) {
 		w := ask(NewServer(m, Options{}), http.MethodPost, "/v1/tasks", jsonType, c.body)
 		got := w.Body.String()
 		if w.Code != c.status || len(m.tasks) != 2+c.made || slices.ContainsFunc(c.want, func(want string) bool { return !strings.Contains(got, want) }) {
-			t.Errorf("%s\ngot  %d %s, %d tasks more\nwant %d %q", clip(c.body), w.Code, clip(got), len(m.tasks)-2, c.status, c.want)
+			t.Errorf("%s\ngot  %d %s, %d tasks more\nwant %d %q", wire.Clip(c.body), w.Code, wire.Clip(got), len(m.tasks)-2, c.status, c.want)
 		}
 		if location := w.Header().Get("Location"); (location != "") != (w.Code < 300 && !strings.HasPrefix(got, `{"tasks"`)) {
-			t.Errorf("%s: Location %q", clip(c.body), location)
+			t.Errorf("%s: Location %q", wire.Clip(c.body), location)
 		}
 	}
 }
@@ -135,7 +136,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 		w := httptest.NewRecorder()
 		NewServer(m, Options{}).ServeHTTP(w, r)
 		_, had := m.keys[c.key]
-		if w.Code != c.status || (c.key != "") != had || w.Code > 300 && (len(m.tasks) > 0 || decode[problem](t, w.Body.Bytes()).Field == "") {
+		if w.Code != c.status || (c.key != "") != had || w.Code > 300 && (len(m.tasks) > 0 || decode[wire.Problem](t, w.Body.Bytes()).Field == "") {
 			t.Errorf("%q %s: %d %s, and the keys %v", c.headers, c.body, w.Code, w.Body, m.keys)
 		}
 	}
@@ -150,7 +151,7 @@ func FuzzIdempotencyKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		key, err := parseKey(value)
 		if err != nil {
-			if key != "" || asProblem(err).Field != keyHeader || asProblem(err).Status != 422 {
+			if key != "" || wire.ProblemOf(err).Field != keyHeader || wire.ProblemOf(err).Status != 422 {
 				t.Fatalf("%q %+v", key, err)
 			}
 			return

@@ -9,7 +9,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"stint/coordinator"
+	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -39,7 +40,7 @@ type (
 
 	taskOutput struct {
 		ETag string `header:"ETag" doc:"Changes with each record of the task"`
-		Body TaskView
+		Body wire.TaskView
 	}
 
 	// readOutput is a taskOutput that may be left out of the answer.
@@ -47,10 +48,10 @@ type (
 		Status      int
 		ETag        string `header:"ETag" doc:"Changes with each record of the task"`
 		AcceptPatch string `header:"Accept-Patch" doc:"What a PATCH of the task may send"`
-		Body        TaskView
+		Body        wire.TaskView
 	}
 
-	checkOutput struct{ Body coordinator.CheckResult }
+	checkOutput struct{ Body task.CheckResult }
 
 	whyOutput struct {
 		Body struct {
@@ -89,7 +90,7 @@ func taskPath(ref string) string { return "/v1/tasks/" + url.PathEscape(ref) }
 // answer shows what a call to the master gave.
 func (s *Server) answer(t state.Task, err error) (*taskOutput, error) {
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &taskOutput{ETag: etag(t.Seq), Body: s.detail(t)}, nil
 }
@@ -118,7 +119,7 @@ func (s *Server) cancel(ctx context.Context, in *actInput) (*taskOutput, error) 
 	if run := fromRun(ctx); run != "" {
 		var err error
 		if id, err = s.ownTask(ctx, run, in.ID); err != nil {
-			return nil, asProblem(err)
+			return nil, wire.ProblemOf(err)
 		}
 		by = ledger.ByAgent
 	}
@@ -134,7 +135,7 @@ func (s *Server) verify(ctx context.Context, in *actInput) (*checkOutput, error)
 	defer release()
 	res, err := s.master.Verify(ctx, in.ID, ledger.ByClient)
 	if err != nil {
-		return nil, asProblem(ended(ctx, err))
+		return nil, wire.ProblemOf(ended(ctx, err))
 	}
 	return &checkOutput{Body: res}, nil
 }
@@ -144,7 +145,7 @@ func (s *Server) wait(ctx context.Context, in *readInput) (*readOutput, error) {
 	defer release()
 	done, err := s.beginWait(ctx, in.ID)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	defer done()
 	t, err := s.master.Wait(ctx, in.ID)
@@ -154,7 +155,7 @@ func (s *Server) wait(ctx context.Context, in *readInput) (*readOutput, error) {
 func (s *Server) why(_ context.Context, in *refInput) (*whyOutput, error) {
 	why, err := s.master.Why(in.ID)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	out := &whyOutput{}
 	out.Body.Why = why
@@ -164,7 +165,7 @@ func (s *Server) why(_ context.Context, in *refInput) (*whyOutput, error) {
 func (s *Server) raw(ctx context.Context, in *refInput) (*textOutput, error) {
 	text, err := s.master.Raw(ctx, in.ID)
 	if err != nil {
-		return nil, asProblem(err)
+		return nil, wire.ProblemOf(err)
 	}
 	return &textOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -120,7 +121,7 @@ func readToken(path string, info fs.FileInfo) (string, error) {
 }
 
 func badToken(path, what string) error {
-	return invalid("the file of the token, "+path+", "+what, "stint token rotate")
+	return task.Invalid("stint token rotate", "%s", "the file of the token, "+path+", "+what)
 }
 
 // plain gives what the system says about a file, without its name.

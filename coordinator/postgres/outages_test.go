@@ -33,6 +33,9 @@ const (
 // it twice. STINT_TEST_OUTAGES sets their number, STINT_TEST_SEED what is random.
 func TestPromise10Outages(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	n, seed := number(t, "STINT_TEST_OUTAGES", 5), number(t, "STINT_TEST_SEED", 1)
 	sum := outageFigures{count: map[string]int{}}
 	for begun := 0; begun < n; begun += perWorld {

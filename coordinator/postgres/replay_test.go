@@ -55,6 +55,9 @@ func TestPromise10CommitUnknown(t *testing.T) {
 // are gone. The mirror waits for its write as long as it waits for any, and no longer.
 func TestLostConnections(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	s := postgrestest.Shared(t)
 	p := postgrestest.NewProxy(t, s)
 	w := newWorld(t, p.URL(s.NewDatabase(t)))

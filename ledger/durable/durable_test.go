@@ -175,7 +175,7 @@ func temps(t *testing.T, dir string) []string {
 	return names
 }
 
-// content gives what is in a file, "" if there is none.
+// content returns what is in a file, "" if there is none.
 func content(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(name)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// A BadFileError says that something stands where a file of ours should that is none.
+// A BadFileError is the error for what stands where a file of ours should and is none.
 type BadFileError struct {
 	Path string
 	What string // what it is, as the end of a sentence
@@ -29,8 +29,8 @@ const NoTricks = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // Open is [os.OpenFile] for what lies below the state directory. Agents may run as its
 // user and put another thing there: Open follows no link, not even to make a file behind
-// it, waits at no FIFO, and gives nothing but a regular file of the user's. The error is a
-// [*BadFileError] that says what else is there; it wraps fs.ErrNotExist if nothing is.
+// it, waits at no FIFO, and returns nothing but a regular file of the user's. The error is a
+// [*BadFileError] that names what else is there; it wraps fs.ErrNotExist if nothing is.
 // Of links to a directory above it nothing is said: a person may have put one there.
 func Open(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, flag&^os.O_TRUNC|NoTricks, perm)
@@ -57,7 +57,7 @@ func Open(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// explain says why what stands at path is no file of ours; err, with which it could not
+// explain returns why what stands at path is no file of ours; err, with which it could not
 // be opened, if that does not tell.
 func explain(path string, fi fs.FileInfo, err error) error {
 	const away = "stint uses no such thing: move it away"

@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// ReadFile gives the bytes of a file, if they are not more than any file of ours has.
+// ReadFile returns the bytes of a file, if they are not more than any file of ours has.
 func ReadFile(fsys FS, name string) ([]byte, error) {
 	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
@@ -54,7 +54,7 @@ const MaxVoid = 64 << 20
 // A HoleError is where a file has more zero bytes in a row than anybody has written.
 type HoleError int64
 
-// Error gives what is wrong with the file.
+// Error returns what is wrong with the file.
 func (e HoleError) Error() string {
 	return fmt.Sprintf("has more than %d MiB of zero bytes from byte %d on, which nobody has written (to cut off all behind that: truncate -s %[2]d)", MaxVoid>>20, int64(e))
 }

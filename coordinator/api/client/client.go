@@ -1,4 +1,6 @@
-package api
+// Package client calls a master over its unix socket: it is what the command line uses. It
+// knows nothing of the server but the paths and the types of package wire.
+package client
 
 import (
 	"bytes"
@@ -19,7 +21,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"stint/coordinator"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -57,23 +59,24 @@ type Client struct {
 	socket string
 	run    string // that the client is part of
 	http   *http.Client
-	notice atomic.Pointer[Notice]
+	notice atomic.Pointer[wire.Notice]
 }
 
 // Dial gives a client for the master at socket. It does not connect: each call
 // does when it must, so that a client outlives its master.
 func Dial(socket string) *Client {
 	var d net.Dialer
-	return newClient(socket, func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return New(socket, func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return d.DialContext(ctx, "unix", socket)
 	})
 }
 
-func newClient(socket string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *Client {
+// New returns a client for a master that dial connects to; socket is what its errors name.
+func New(socket string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *Client {
 	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{
 		DialContext:         dial,
 		MaxIdleConnsPerHost: 64,
-		IdleConnTimeout:     idleTimeout / 2, // let go before the server does
+		IdleConnTimeout:     30 * time.Second, // let go before the server does, after a minute
 		DisableCompression:  true,
 	}}}
 }
@@ -88,14 +91,14 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Submit makes a task durable. Without an id in spec the client chooses one, so
 // that a request that had to be sent twice makes one task. The answer is without
 // the prompt.
-func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (TaskView, error) {
+func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (wire.TaskView, error) {
 	if err := checkText(&spec); err != nil {
-		return TaskView{}, err
+		return wire.TaskView{}, err
 	}
 	if spec.ID == "" {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return TaskView{}, fmt.Errorf("id of a task: %w", err)
+			return wire.TaskView{}, fmt.Errorf("id of a task: %w", err)
 		}
 		spec.ID = id.String()
 	}
@@ -139,27 +142,27 @@ func checkText(spec *task.TaskSpec) error {
 }
 
 func notUTF8(what string) error {
-	return invalid("the "+what+" is not valid UTF-8", "convert it first, for example with iconv -t UTF-8")
+	return task.Invalid("convert it first, for example with iconv -t UTF-8", "%s", "the "+what+" is not valid UTF-8")
 }
 
 // Task gives a whole task. A ref is an id, any unique piece of it, or @last.
-func (c *Client) Task(ctx context.Context, ref string) (TaskView, error) {
+func (c *Client) Task(ctx context.Context, ref string) (wire.TaskView, error) {
 	return c.taskView(ctx, http.MethodGet, ref, "")
 }
 
 // Cancel ends a task.
-func (c *Client) Cancel(ctx context.Context, ref string) (TaskView, error) {
+func (c *Client) Cancel(ctx context.Context, ref string) (wire.TaskView, error) {
 	return c.taskView(ctx, http.MethodPost, ref, "/cancel")
 }
 
 // Retry queues an ended task again.
-func (c *Client) Retry(ctx context.Context, ref string) (TaskView, error) {
+func (c *Client) Retry(ctx context.Context, ref string) (wire.TaskView, error) {
 	return c.taskView(ctx, http.MethodPost, ref, "/retry")
 }
 
 // Verify runs the verify command of a task by itself, which may take as long as its
 // limit allows. When ctx ends, so does the command.
-func (c *Client) Verify(ctx context.Context, ref string) (res coordinator.CheckResult, err error) {
+func (c *Client) Verify(ctx context.Context, ref string) (res task.CheckResult, err error) {
 	path, err := refPath("/v1/tasks/", ref, "/verify")
 	if err == nil {
 		err = c.callLong(ctx, http.MethodPost, path, nil, &res)
@@ -168,7 +171,7 @@ func (c *Client) Verify(ctx context.Context, ref string) (res coordinator.CheckR
 }
 
 // Wait gives the task when it has ended, which may take days.
-func (c *Client) Wait(ctx context.Context, ref string) (v TaskView, err error) {
+func (c *Client) Wait(ctx context.Context, ref string) (v wire.TaskView, err error) {
 	path, err := refPath("/v1/tasks/", ref, "/wait")
 	if err == nil {
 		err = c.callLong(ctx, http.MethodGet, path, nil, &v)
@@ -226,8 +229,8 @@ func (c *Client) Sessions(ctx context.Context) ([]state.Session, error) {
 }
 
 // Session gives a session by its key or its id, with tasks and transcript.
-func (c *Client) Session(ctx context.Context, ref string) (SessionView, error) {
-	var v SessionView
+func (c *Client) Session(ctx context.Context, ref string) (wire.SessionView, error) {
+	var v wire.SessionView
 	path, err := refPath("/v1/sessions/", ref, "")
 	if err != nil {
 		return v, err
@@ -241,16 +244,16 @@ func (c *Client) Handover(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/handover", nil, nil)
 }
 
-func (c *Client) taskView(ctx context.Context, method, ref, action string) (TaskView, error) {
+func (c *Client) taskView(ctx context.Context, method, ref, action string) (wire.TaskView, error) {
 	path, err := refPath("/v1/tasks/", ref, action)
 	if err != nil {
-		return TaskView{}, err
+		return wire.TaskView{}, err
 	}
 	return c.view(ctx, method, path, nil)
 }
 
-func (c *Client) view(ctx context.Context, method, path string, in any) (TaskView, error) {
-	var v TaskView
+func (c *Client) view(ctx context.Context, method, path string, in any) (wire.TaskView, error) {
+	var v wire.TaskView
 	err := c.call(ctx, method, path, in, &v)
 	return v, err
 }
@@ -259,7 +262,7 @@ func (c *Client) view(ctx context.Context, method, path string, in any) (TaskVie
 func refPath(prefix, ref, action string) (string, error) {
 	switch ref {
 	case "":
-		return "", invalid("the reference is empty", "what there is: stint ls")
+		return "", task.Invalid("what there is: stint ls", "the reference is empty")
 	case ".", "..":
 		return "", &task.Error{
 			Code: task.CodeNotFound, Message: "nothing is called " + ref, Hint: "what there is: stint ls",
@@ -361,7 +364,7 @@ func (c *Client) do(ctx context.Context, method, path string, in any, accept str
 		if err != nil {
 			return nil, c.broken(ctx, err)
 		}
-		c.notice.Store(readNotice(resp.Header))
+		c.notice.Store(wire.ReadNotice(resp.Header))
 		if resp.StatusCode < 300 {
 			return resp, nil
 		}
@@ -381,7 +384,7 @@ func (c *Client) do(ctx context.Context, method, path string, in any, accept str
 func (c *Client) request(ctx context.Context, method, path string, in any) (*http.Request, error) {
 	var body bytes.Buffer
 	if in != nil {
-		if err := writeJSON(&body, in); err != nil {
+		if err := wire.WriteJSON(&body, in); err != nil {
 			return nil, fmt.Errorf("request to the master: %w", err)
 		}
 		if err := checkSize(body.Len(), in); err != nil {
@@ -393,7 +396,7 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 		return nil, fmt.Errorf("request to the master: %w", err)
 	}
 	if c.run != "" {
-		req.Header.Set(runHeader, c.run)
+		req.Header.Set(wire.RunHeader, c.run)
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -406,14 +409,14 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 
 // checkSize refuses a body that the master would not read.
 func checkSize(size int, in any) error {
-	most, hint := maxBody, "put the text into a file and name it in the prompt"
+	most, hint := wire.MaxBody, "put the text into a file and name it in the prompt"
 	if _, ok := in.([]task.TaskSpec); ok {
-		most, hint = maxList, "submit it in several parts"
+		most, hint = wire.MaxList, "submit it in several parts"
 	}
 	if size <= most {
 		return nil
 	}
-	return invalid(fmt.Sprintf("the request has %d bytes, and the master takes %d", size, most), hint)
+	return task.Invalid(hint, "the request has %d bytes, and the master takes %d", size, most)
 }
 
 // broken explains why there was no whole answer.
@@ -445,12 +448,12 @@ func readError(resp *http.Response) error {
 	const most = 64 << 10
 	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
 	_ = resp.Body.Close() // it was only read
-	var p problem
+	var p wire.Problem
 	if err != nil || json.Unmarshal(body, &p) != nil || p.Detail == "" {
-		p = problem{Detail: "the master answered " + resp.Status}
+		p = wire.Problem{Detail: "the master answered " + resp.Status}
 	}
 	if p.Code == "" {
-		p.Code = codeOf(resp.StatusCode)
+		p.Code = wire.CodeOf(resp.StatusCode)
 	}
 	return &task.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint, Field: p.Field}
 }
@@ -522,7 +525,7 @@ func (n *noteError) Write(p []byte) (int, error) {
 // until ctx ends (it gives ctx's cause), f gives an error (it gives that), or
 // the server ends the stream ([ErrStreamEnded]).
 func (c *Client) Events(ctx context.Context, f func(task.Change) error) error {
-	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil, jsonLines)
+	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil, wire.JSONLines)
 	if err != nil {
 		return err
 	}
@@ -541,3 +544,7 @@ func (c *Client) Events(ctx context.Context, f func(task.Change) error) error {
 		}
 	}
 }
+
+// Notice gives what the last answer said about the master; nil if it said nothing,
+// or is too old to count, as after a Wait.
+func (c *Client) Notice() *wire.Notice { return c.notice.Load() }

@@ -1,4 +1,4 @@
-package api
+package wire
 
 import (
 	"net/http"
@@ -10,8 +10,8 @@ import (
 func TestNoticeTakesAnyReason(t *testing.T) {
 	for _, why := range []string{"", "lunch", "a\r\nSet-Cookie: x=\"é\"\x00\u2028 end", strings.Repeat("x", 5000)} {
 		h := http.Header{}
-		Notice{Findings: 3, Paused: true, PauseWhy: why, Shortage: why, Seq: 1<<64 - 1, Config: "c0ffee"}.write(h)
-		got, value := readNotice(h), h.Get(pauseWhyHeader)
+		Notice{Findings: 3, Paused: true, PauseWhy: why, Shortage: why, Seq: 1<<64 - 1, Config: "c0ffee"}.Write(h)
+		got, value := ReadNotice(h), h.Get(PauseWhyHeader)
 		if got == nil || got.PauseWhy != why[:min(len(why), maxWhy)] || !got.Paused || got.Findings != 3 || got.Seq != 1<<64-1 || got.Config != "c0ffee" || strings.ContainsAny(value, "\r\n\x00") {
 			t.Errorf("%q became %+v by %q", why, got, value)
 		}

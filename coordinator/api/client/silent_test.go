@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 func TestSilentMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var peers []net.Conn
-		c := newClient("/run/s", func(context.Context, string, string) (net.Conn, error) {
+		c := New("/run/s", func(context.Context, string, string) (net.Conn, error) {
 			own, peer := net.Pipe()
 			peers = append(peers, peer)
 			return own, nil
@@ -42,14 +42,14 @@ func TestSilentMaster(t *testing.T) {
 // TestBusyMaster: a master that is busy with one thing is not silent.
 func TestBusyMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := &http.Server{ReadHeaderTimeout: headerTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			<-time.After(time.Minute)
 			_, _ = w.Write([]byte(`{"why": "at last"}`)) // the client's end is checked below
 		})}
 		ln := pipeListener(make(chan net.Conn))
 		done := make(chan error, 1)
 		go func() { done <- srv.Serve(ln) }()
-		c := newClient("/run/s", func(context.Context, string, string) (net.Conn, error) {
+		c := New("/run/s", func(context.Context, string, string) (net.Conn, error) {
 			own, peer := net.Pipe()
 			ln <- peer
 			return own, nil

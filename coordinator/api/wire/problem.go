@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+
+	"stint/coordinator/task"
+)
+
+// statusOf maps codes to HTTP.
+var Statuses = map[task.Code]int{
+	task.CodeInvalid:      http.StatusUnprocessableEntity,
+	task.CodeNotFound:     http.StatusNotFound,
+	task.CodeAmbiguous:    http.StatusConflict,
+	task.CodeConflict:     http.StatusConflict,
+	task.CodeChanged:      http.StatusPreconditionFailed,
+	task.CodeBusy:         http.StatusLocked,
+	task.CodeFull:         http.StatusInsufficientStorage,
+	task.CodeShortage:     http.StatusServiceUnavailable,
+	task.CodeStopped:      http.StatusServiceUnavailable,
+	task.CodeAgentMissing: http.StatusFailedDependency,
+	task.CodeForbidden:    http.StatusForbidden,
+	task.CodeUnauthorized: http.StatusUnauthorized,
+	task.CodeTooMany:      http.StatusTooManyRequests,
+	task.CodeUnavailable:  http.StatusBadGateway,
+}
+
+// codeOf returns the code of an answer with a status that names none: "" for failures of
+// our own.
+func CodeOf(status int) task.Code {
+	switch status {
+	case http.StatusConflict: // several codes have it, as the next one
+		return task.CodeConflict
+	case http.StatusServiceUnavailable:
+		return task.CodeStopped
+	case http.StatusMisdirectedRequest:
+		return task.CodeForbidden
+	}
+	for code, has := range Statuses {
+		if has == status {
+			return code
+		}
+	}
+	if status >= 400 && status < 500 {
+		return task.CodeInvalid
+	}
+	return ""
+}
+
+// A problem is an error as it goes over the wire (RFC 9457).
+type Problem struct {
+	Title   string    `json:"title" doc:"Text of the HTTP status" example:"Not Found"`
+	Status  int       `json:"status" doc:"The HTTP status" example:"404"`
+	Detail  string    `json:"detail" doc:"What happened, and why" example:"there is no task \"x\""`
+	Message string    `json:"message" doc:"The same text as detail" example:"there is no task \"x\""` // which is the RFC's name for it
+	Code    task.Code `json:"code,omitempty" doc:"Kind of the error, for programs" example:"not-found"`
+	Hint    string    `json:"hint,omitempty" doc:"What to do next" example:"stint ls"`
+	Field   string    `json:"field,omitempty" doc:"What of the request is wrong: the name of a property, in a list after its place from 0" example:"2.prompt"`
+}
+
+func NewProblem(status int, code task.Code, detail, hint string) *Problem {
+	return &Problem{Title: http.StatusText(status), Status: status, Detail: detail, Message: detail, Code: code, Hint: hint}
+}
+
+// Error, GetStatus and ContentType make huma write a problem as it is.
+func (p *Problem) Error() string           { return p.Detail }
+func (*Problem) ContentType(string) string { return "application/problem+json" }
+func (p *Problem) GetStatus() int          { return p.Status }
+
+// How many seconds a client is asked to wait where the reason will pass.
+const (
+	retryLater = "5"
+	retrySoon  = "1" // what a machine lacks may be back at once
+)
+
+// GetHeaders returns what the header of the answer says beside.
+func (p *Problem) GetHeaders() http.Header {
+	if p.Code == task.CodeShortage {
+		return http.Header{"Retry-After": {retrySoon}}
+	}
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		return http.Header{"Retry-After": {retryLater}}
+	}
+	return nil
+}
+
+// asProblem gives the answer for an error of the master.
+func ProblemOf(err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	var e *task.Error
+	if errors.As(err, &e) {
+		p := NewProblem(cmp.Or(Statuses[e.Code], http.StatusInternalServerError), e.Code, e.Message, e.Hint)
+		p.Field = e.Field
+		return p
+	}
+	if errors.Is(err, context.Canceled) {
+		return NewProblem(http.StatusServiceUnavailable, task.CodeStopped, "the request was ended before it was answered: its client has gone, or the master ends", "")
+	}
+	return NewProblem(http.StatusInternalServerError, "", err.Error(), "")
+}
+
+// write answers with p outside of huma.
+func (p *Problem) Write(w http.ResponseWriter) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic("api: a problem does not marshal: " + err.Error())
+	}
+	maps.Copy(w.Header(), p.GetHeaders())
+	w.Header().Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // the client may be gone
+}
