@@ -24,7 +24,7 @@ var opens = map[string]string{
 	"proc_linux.go":           "the kernel's files",
 	"process.go":              "the kernel's files",
 	"rlimit_linux.go":         "the kernel's files",
-	"tcppeer_linux.go":        "the kernel's files",
+	"tcpuid.go":               "the kernel's files",
 	"gate.go open":            "/dev/null",
 	"shortage.go Accept":      "/dev/null",
 	"probe.go":                "the agent's program, or the user's files of the agent",

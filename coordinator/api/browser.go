@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -53,12 +52,11 @@ func (s *Server) code(context.Context, *bareInput) (*codeOutput, error) {
 	if g == nil {
 		return nil, wire.ProblemOf(noPage(s.master.Health().HTTPError))
 	}
-	token, err := s.opts.Token.Text()
+	url, until, err := g.NewBrowser()
 	if err != nil {
 		return nil, wire.ProblemOf(err)
 	}
-	one := g.browsers.add(token, s.opts.Now())
-	return &codeOutput{Body: wire.PageAddress{URL: fmt.Sprintf("http://%s.localhost:%d/#code=%s", one.name, g.port, one.code), ExpiresAt: one.until.UTC()}}, nil
+	return &codeOutput{Body: wire.PageAddress{URL: url, ExpiresAt: until}}, nil
 }
 
 // noPage says that there is no TCP port; failed is why there is none that should be, or "".
@@ -75,19 +73,18 @@ func noPage(failed string) *task.Error {
 
 func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, error) {
 	badCode := wire.NewProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
-	g := guardOf(ctx)
+	g := Of(ctx)
 	if g == nil {
 		return nil, badCode
 	}
-	token, err := s.opts.Token.Text()
-	if err != nil {
+	cookie, key, ok, err := g.SignIn(in.host, in.Body.Code)
+	switch {
+	case err != nil:
 		return nil, wire.ProblemOf(err)
-	}
-	one, ok := g.browsers.letIn(browserOf(in.host), in.Body.Code, token, s.opts.Now())
-	if !ok {
+	case !ok:
 		return nil, badCode
 	}
-	out := &cookieOutput{Cookie: http.Cookie{Name: cookieName, Value: one.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}}
-	out.Body.Key = one.key
+	out := &cookieOutput{Cookie: cookie}
+	out.Body.Key = key
 	return out, nil
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -38,13 +37,10 @@ func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
 	if s.opts.RunOf == nil {
 		return ctx
 	}
-	switch c := c.(type) {
-	case *net.UnixConn:
+	if c, ok := c.(*net.UnixConn); ok {
 		if pid, err := peerPID(c); err == nil && pid > 0 {
 			return context.WithValue(ctx, peerKey{}, &peer{find: s.opts.RunOf(pid)})
 		}
-	case *tcpConn:
-		return context.WithValue(ctx, peerKey{}, &peer{find: func() (string, error) { return s.runOfAny(c.processes()) }})
 	}
 	return ctx
 }
@@ -61,19 +57,6 @@ func (p *peer) partOf() (run string, err error) {
 		p.seen = true
 	}
 	return p.run, nil
-}
-
-// runOfAny looks for the run that one of the processes is part of which have a connection,
-// as far as err says that they are known: what a process has open, its children may have too.
-func (s *Server) runOfAny(pids []int, err error) (string, error) {
-	for _, pid := range pids {
-		run, lerr := s.opts.RunOf(pid)()
-		if run != "" {
-			return run, nil
-		}
-		err = errors.Join(err, lerr)
-	}
-	return "", err
 }
 
 // forRuns are the paths at which a run may POST; beside that it may read.
@@ -110,8 +93,12 @@ func (s *Server) withRun(r *http.Request) *http.Request {
 }
 
 // runOf gives the run that a request comes from: the one that its process was
-// started in, whatever it says, else the one that it names; "" if none.
+// started in, whatever it says, else the one that it names; "" if none. Over TCP there is
+// none: the token decides there.
 func (s *Server) runOf(r *http.Request) (string, error) {
+	if OverTCP(r.Context()) {
+		return "", nil
+	}
 	if p, ok := r.Context().Value(peerKey{}).(*peer); ok {
 		if run, err := p.partOf(); run != "" || err != nil {
 			return run, err

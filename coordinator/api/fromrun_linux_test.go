@@ -3,9 +3,7 @@ package api
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
-	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -77,71 +75,13 @@ func TestTryAgainHelps(t *testing.T) {
 	}
 }
 
-// TestPeerIsARunOverTCP: what counts on the socket counts here.
-func TestPeerIsARunOverTCP(t *testing.T) {
-	for _, c := range []struct {
-		name, found string
-		err         error
-		says, want  string // the run that a task is submitted from
-		status      int
-	}{
-		{"nobody's", "", nil, "", "", 201},
-		{"it says so", "", nil, "r-1", "r-1", 201},
-		{"it says another", "r-1", nil, "r-2", "r-1", 201},
-		{"it has gone", "", errors.New("no such process"), "", "", 403},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			m, looks := familyOf(t), map[int]int{}
-			s := serveTCP(t, m, Options{RunOf: func(pid int) func() (string, error) {
-				looks[pid]++
-				return func() (string, error) { return c.found, c.err }
-			}})
-			says := wire.RunHeader + ": " + c.says
-			if code, body, _ := s.do(t, "GET", "/v1/tasks", "", s.bearer()); code != 200 || len(looks) != 0 {
-				t.Errorf("it was asked for a request that only reads: %v, %d %s", looks, code, body)
-			}
-			if code, body, _ := s.do(t, "POST", "/v1/tasks", `{"prompt":"x"}`, s.bearer(), says); code != c.status || m.run != c.want || looks[os.Getpid()] != 1 {
-				t.Errorf("run %q, %d %s; looked for %v", m.run, code, body, looks)
-			}
-			want := map[bool]int{true: 204, false: 403}[c.want == "" && c.err == nil]
-			if code, body, _ := s.do(t, "POST", "/v1/pause", "", s.bearer(), says); code != want {
-				t.Errorf("a pause: %d %s", code, body)
-			}
-		})
-	}
-}
-
-// TestWhoHasClosedIsNotTakenForAPerson: an agent does not hide by sending its request and
-// closing the connection before it is looked for; sshd, which may not be looked into, has
-// it open all the while.
-func TestWhoHasClosedIsNotTakenForAPerson(t *testing.T) {
-	lns, err := ListenLoopback("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, ln := range lns {
-		defer func() { _ = ln.Close() }()
-	}
-	client, err := net.Dial("tcp", lns[0].Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted, err := lns[0].Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = accepted.Close() }()
-	c := &tcpConn{Conn: accepted}
-	if c.once.Do(c.look); !c.let {
-		t.Fatal("it is not let in")
-	}
-	if pids, err := c.processes(); err != nil || !slices.Contains(pids, os.Getpid()) {
-		t.Errorf("%v %v", pids, err)
-	}
-	if err := client.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if pids, err := c.processes(); err == nil {
-		t.Errorf("who has gone is nobody: %v", pids)
+// TestNoRunOverTCP: the token decides there, whatever a request says.
+func TestNoRunOverTCP(t *testing.T) {
+	m := familyOf(t)
+	s := serveTCP(t, m, Options{RunOf: func(int) func() (string, error) {
+		return func() (string, error) { return "r-1", nil }
+	}})
+	if code, body, _ := s.do(t, "POST", "/v1/tasks", `{"prompt":"x"}`, s.bearer(), wire.RunHeader+": r-1"); code != 201 || m.run != "" {
+		t.Errorf("run %q, %d %s", m.run, code, body)
 	}
 }

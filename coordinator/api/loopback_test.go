@@ -126,7 +126,7 @@ func TestPromise11Token(t *testing.T) {
 // TestWrongTokens: of any length, and such as begin or end as the right one does.
 func TestWrongTokens(t *testing.T) {
 	h := guardFor(twoTasks(t), Options{Token: newToken(t)})
-	right := textOf(t, h.server.opts.Token)
+	right := textOf(t, h.opts.Token)
 	wrong := []string{strings.ToLower(right), right + "=", right + " ", " " + right, right + "," + right, right[:42] + "\x00", "%" + right, `"` + right + `"`}
 	for n := range 2 * len(right) {
 		wrong = append(wrong, strings.Repeat("A", n), (right + right)[:n])

@@ -91,12 +91,12 @@ func credentialsOf(t testing.TB, guards ...*guard) map[string]http.Header {
 	t.Helper()
 	for _, g := range guards {
 		for _, name := range []string{"mine", "another"} {
-			g.browsers.all = append(g.browsers.all, browser{name: name, cookie: name + "-cookie", key: name + "-key", token: textOf(t, g.server.opts.Token), until: time.Now().Add(time.Hour)})
+			g.browsers.all = append(g.browsers.all, browser{name: name, cookie: name + "-cookie", key: name + "-key", token: textOf(t, g.opts.Token), until: time.Now().Add(time.Hour)})
 		}
 	}
 	cookie, key, other, otherKey := "stint=mine-cookie", "mine-key", "stint=another-cookie", "another-key"
 	return map[string]http.Header{
-		"": {}, "token": {"Authorization": {"Bearer " + textOf(t, guards[0].server.opts.Token)}},
+		"": {}, "token": {"Authorization": {"Bearer " + textOf(t, guards[0].opts.Token)}},
 		"cookie": {"Cookie": {cookie}}, "cookie and key": {"Cookie": {cookie}, pageHeader: {key}},
 		"cookie and another's key": {"Cookie": {cookie}, pageHeader: {otherKey}}, "another's cookie and key": {"Cookie": {other}, pageHeader: {otherKey}},
 	}

@@ -84,18 +84,15 @@ func (s *Server) pageRoutes() {
 // servePage shows the list of tasks, or the task that ?task= names. Over TCP, who has
 // no token and no cookie gets the same page without anything in it.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
-	g := guardOf(r.Context())
-	if g != nil && !g.knows(r) {
-		w.Header().Set("WWW-Authenticate", authenticate)
-		if !g.browsers.isIn(browserOf(r.Host)) { // else it is the link of another site, which brings no cookie: the open pages keep their key
-			clearSite(w.Header())
-		}
+	g := Of(r.Context())
+	if g != nil && !g.Authenticated(r) {
+		g.Challenge(w, r)
 		writePage(w, http.StatusUnauthorized, &page{})
 		return
 	}
 	p := s.newPage()
 	if g != nil {
-		p.Mark = g.mark
+		p.Mark = g.Mark()
 	}
 	var err error
 	if q := r.URL.Query(); q.Get("task") != "" {
@@ -119,7 +116,7 @@ func writePage(w http.ResponseWriter, status int, p *page) {
 		wire.ProblemOf(fmt.Errorf("the page: %w", err)).Write(w)
 		return
 	}
-	secureHeaders(w.Header())
+	SecureHeaders(w.Header())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, task.EscapeText(buf.String())) // the client may be gone
@@ -266,11 +263,11 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	data, err := web.ReadFile("web/" + name)
 	if assets[name] == "" || err != nil {
-		clearSite(w.Header())
+		ClearSite(w.Header())
 		wire.NewProblem(http.StatusNotFound, task.CodeNotFound, "there is nothing at "+wire.Clip(r.URL.Path), "").Write(w)
 		return
 	}
-	secureHeaders(w.Header())
+	SecureHeaders(w.Header())
 	w.Header().Set("Content-Type", assets[name])
 	_, _ = w.Write(data) // the client may be gone
 }

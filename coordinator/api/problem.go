@@ -54,8 +54,8 @@ func detailsOf(errs []error) []*huma.ErrorDetail {
 // unreadable gives the answer where a body could not be read to its end, which is the
 // client's doing and not ours.
 func unreadable(errs []error) *wire.Problem {
-	if slices.ContainsFunc(errs, func(e error) bool { return errors.Is(e, errTooLarge) }) {
-		return tooLarge()
+	if slices.ContainsFunc(errs, func(e error) bool { return errors.Is(e, ErrTooLarge) }) {
+		return TooLarge()
 	}
 	return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "the body could not be read to its end", "send it as its Content-Length or its chunks say")
 }

@@ -281,7 +281,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // asks. ok is false if it was answered already.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request, ok bool) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if !overTCP(r.Context()) || !s.isPublic(r) {
+	if !OverTCP(r.Context()) || !s.isPublic(r) {
 		s.notice().Write(w.Header())
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions

@@ -97,8 +97,9 @@ func browserOf(host string) string {
 	return name
 }
 
+// Names of the cookie and of the header that a signed-in browser sends.
 const (
-	cookieName = "stint"
+	CookieName = "stint"
 	pageHeader = "Stint-Page" // the header with a browser's key
 )
 
@@ -112,5 +113,5 @@ func (b *browsers) shows(r *http.Request, token string, now time.Time) bool {
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	return (reads || equalText(r.Header.Get(pageHeader), one.key)) &&
-		slices.ContainsFunc(r.CookiesNamed(cookieName), func(c *http.Cookie) bool { return equalText(c.Value, one.cookie) })
+		slices.ContainsFunc(r.CookiesNamed(CookieName), func(c *http.Cookie) bool { return equalText(c.Value, one.cookie) })
 }

@@ -117,7 +117,7 @@ func TestBrowsersCountForATime(t *testing.T) {
 	shown := func(one browser, at time.Time) bool {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Host = one.name + ".localhost:1"
-		r.AddCookie(&http.Cookie{Name: cookieName, Value: one.cookie})
+		r.AddCookie(&http.Cookie{Name: CookieName, Value: one.cookie})
 		return b.shows(r, "token", at)
 	}
 	first, second := b.add("token", now), b.add("token", now)

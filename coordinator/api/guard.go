@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -12,8 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
@@ -62,13 +61,13 @@ func listenBoth(port string) ([]net.Listener, error) {
 	return []net.Listener{four, six}, nil
 }
 
-// CheckLoopback says what is wrong with an address for [ListenLoopback]; nil if nothing is.
+// CheckLoopback returns what is wrong with an address for [ListenLoopback]; nil if nothing is.
 func CheckLoopback(addr string) error {
 	_, err := splitLoopback(addr)
 	return err
 }
 
-// splitLoopback gives the port of an address that means this machine, written in one of three ways.
+// splitLoopback returns the port of an address that means this machine, written in one of three ways.
 func splitLoopback(addr string) (port string, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil && (host == "127.0.0.1" || host == "::1" || host == "localhost") {
@@ -79,39 +78,19 @@ func splitLoopback(addr string) (port string, err error) {
 	return "", task.Invalid("use 127.0.0.1:7433, and from another machine: ssh -L 7433:127.0.0.1:7433 HOST", "%q is not an address of this machine alone: 127.0.0.1, [::1] or localhost, and a port", addr)
 }
 
-// ServeLoopback answers the connections of lns like [Server.Serve], once each request
-// has shown that it is for us (Host), from no other page (Origin), and from who has the
-// token, which [Options] must have. Where the system tells whose a connection is, nothing
-// is read from other users than ours and root: while no master ran, one of them may have
-// listened in its place, and been told the token.
-func (s *Server) ServeLoopback(ctx context.Context, lns []net.Listener) error {
-	return s.Loopback(lns)(ctx)
+// An Options is what a [Guard] needs of the server behind it.
+type guardOptions struct {
+	Token    *Token                   // that programs must show
+	Now      func() time.Time         // the clock
+	Log      *slog.Logger             // for what is wrong with the machine
+	IsPublic func(*http.Request) bool // whether a request needs no token
+	IsLong   func(*http.Request) bool // whether it may last for long
+	Handler  http.Handler             // answers what is allowed
 }
 
-// Loopback gives out sign-in codes for lns from now on, until the function that it returns
-// has ended, which is ServeLoopback.
-func (s *Server) Loopback(lns []net.Listener) (serve func(context.Context) error) {
-	g := s.newGuard(lns)
-	s.guard.Store(g)
-	return func(ctx context.Context) error {
-		defer s.guard.Store(nil)
-		bounded := make([]net.Listener, len(lns))
-		for i, ln := range lns {
-			bounded[i] = &tcpListener{Listener: ln, log: s.opts.Log, places: g.places, closed: make(chan struct{})}
-		}
-		return s.serve(ctx, bounded, func(srv *http.Server) {
-			g.places.bound(srv)
-			srv.Handler = g
-			srv.ReadTimeout = readTimeout
-			srv.WriteTimeout = writeTimeout         // also of what net/http refuses
-			srv.DisableGeneralOptionsHandler = true // OPTIONS * would pass by the guard
-		})
-	}
-}
-
-// newGuard gives the guard for the port of lns.
-func (s *Server) newGuard(lns []net.Listener) *guard {
-	g := &guard{server: s, hosts: map[string]bool{}, mark: randomText(16), places: newPlaces(maxConns), streams: make(chan struct{}, maxStreams)}
+// newGuard returns the guard for the port of lns. It starts nothing.
+func newGuard(lns []net.Listener, o guardOptions) *guard {
+	g := &guard{opts: o, hosts: map[string]bool{}, mark: randomText(16), places: newPlaces(maxConns), streams: make(chan struct{}, maxStreams)}
 	for _, ln := range lns {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {
 			for _, host := range []string{"127.0.0.1", "[::1]", "localhost"} {
@@ -123,10 +102,64 @@ func (s *Server) newGuard(lns []net.Listener) *guard {
 	return g
 }
 
+// Listen returns lns as listeners whose connections are bounded, and are read from only if
+// they are our own user's or root's, as far as the system tells.
+func (g *guard) Listen(lns []net.Listener) []net.Listener {
+	bounded := make([]net.Listener, len(lns))
+	for i, ln := range lns {
+		bounded[i] = &tcpListener{Listener: ln, log: g.opts.Log, places: g.places, closed: make(chan struct{})}
+	}
+	return bounded
+}
+
+// Protect puts the guard before the handler of srv, with the bounds of a port.
+func (g *guard) Protect(srv *http.Server) {
+	g.places.bound(srv)
+	srv.Handler = g
+	srv.ReadTimeout = readTimeout
+	srv.WriteTimeout = writeTimeout         // also of what net/http refuses
+	srv.DisableGeneralOptionsHandler = true // OPTIONS * would pass by the guard
+}
+
+// Mark returns a text that stands in each page: the script takes no other one's for ours.
+func (g *guard) Mark() string { return g.mark }
+
+// NewBrowser returns the address of the page that lets one browser in, once, and when that
+// ends.
+func (g *guard) NewBrowser() (url string, until time.Time, err error) {
+	token, err := g.opts.Token.Text()
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	one := g.browsers.add(token, g.opts.Now())
+	return fmt.Sprintf("http://%s.localhost:%d/#code=%s", one.name, g.port, one.code), one.until.UTC(), nil
+}
+
+// SignIn lets in the browser that comes to host with a code. It returns its cookie and its
+// key for changes; ok is false if the code is not, or no longer, that host's.
+func (g *guard) SignIn(host, code string) (cookie http.Cookie, key string, ok bool, err error) {
+	token, err := g.opts.Token.Text()
+	if err != nil {
+		return cookie, "", false, err
+	}
+	one, ok := g.browsers.letIn(browserOf(host), code, token, g.opts.Now())
+	return http.Cookie{Name: CookieName, Value: one.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}, one.key, ok, nil
+}
+
+// Challenge asks in the header of an answer for what r lacks: it must show the token, and
+// its browser forgets what it has of us, unless that is signed in. Then it is the link of
+// another site, which brings no cookie: the open pages keep their key.
+func (g *guard) Challenge(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("WWW-Authenticate", authenticate)
+	if !g.browsers.isIn(browserOf(r.Host)) {
+		ClearSite(w.Header())
+	}
+}
+
 // A guard stands before the handlers on TCP, where every page in a browser and every
 // user of the machine can knock.
 type guard struct {
-	server   *Server
+	opts     guardOptions
 	hosts    map[string]bool // for programs; a browser has a name of its own
 	port     int
 	browsers browsers
@@ -139,10 +172,11 @@ type guard struct {
 // tcpKey is the key under which a request's context has the guard that it came by.
 type tcpKey struct{}
 
-// overTCP reports whether a request came by TCP.
-func overTCP(ctx context.Context) bool { return guardOf(ctx) != nil }
+// OverTCP reports whether a request came by TCP.
+func OverTCP(ctx context.Context) bool { return Of(ctx) != nil }
 
-func guardOf(ctx context.Context) *guard {
+// Of returns the guard that a request came by, nil if it came over the socket.
+func Of(ctx context.Context) *guard {
 	g, _ := ctx.Value(tcpKey{}).(*guard)
 	return g
 }
@@ -153,13 +187,13 @@ func (g *guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	r = g.places.admit(rw, r)
 	w := &timedWriter{ResponseWriter: rw}
 	defer w.renew() // for what net/http writes then
-	secureHeaders(w.Header())
+	SecureHeaders(w.Header())
 	if p := g.check(r); p != nil {
 		g.refuse(w, p)
 		return
 	}
 	r = r.WithContext(context.WithValue(r.Context(), tcpKey{}, g))
-	if g.server.isLong(r) {
+	if g.opts.IsLong(r) {
 		select {
 		case g.streams <- struct{}{}:
 			defer func() { <-g.streams }()
@@ -170,16 +204,16 @@ func (g *guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			}))
 			return
 		}
-		ctx, release := g.whileKnown(r)
+		ctx, release := g.ctxUntilTokenRotated(r)
 		defer release()
 		r = r.WithContext(ctx)
 	}
 	if r.ContentLength == 0 {
-		_ = huma.SetReadDeadline(w, time.Time{}) // net/http goes on reading there to notice that a client has gone
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // net/http goes on reading there to notice that a client has gone
 	} else {
 		r.Body = &boundedBody{r.Body, maxTCPBody}
 	}
-	g.server.ServeHTTP(w, r)
+	g.opts.Handler.ServeHTTP(w, r)
 }
 
 // A timedWriter gives each piece of an answer its time, from when it is written. It
@@ -225,12 +259,12 @@ func (g *guard) check(r *http.Request) *wire.Problem {
 		return wire.NewProblem(http.StatusNotFound, task.CodeNotFound, "the page has no service worker", "")
 	case !g.sameOrigin(r):
 		return wire.NewProblem(http.StatusForbidden, task.CodeForbidden, "the request comes from the page of another site", "open the page with: stint ui")
-	case !g.server.isPublic(r) && !g.knows(r):
+	case !g.opts.IsPublic(r) && !g.Authenticated(r):
 		return wire.NewProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the token is missing or is not the present one",
 			"curl: stint token header | curl -H @- URL; in a browser: stint ui")
 	case r.ContentLength > maxTCPBody:
 		discard(r.Body)
-		return tooLarge()
+		return TooLarge()
 	}
 	return nil
 }
@@ -242,11 +276,12 @@ func (g *guard) isHost(host string) bool {
 	return named || g.hosts[host]
 }
 
-// errTooLarge says that a body is larger than is taken over TCP.
-var errTooLarge = fmt.Errorf("the body has more than %d bytes", maxTCPBody)
+// ErrTooLarge says that a body is larger than is taken over TCP.
+var ErrTooLarge = fmt.Errorf("the body has more than %d bytes", maxTCPBody)
 
-func tooLarge() *wire.Problem {
-	return wire.NewProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid, errTooLarge.Error(), "send it over the unix socket, or in several parts")
+// TooLarge returns the answer for a body that is larger than is taken over TCP.
+func TooLarge() *wire.Problem {
+	return wire.NewProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid, ErrTooLarge.Error(), "send it over the unix socket, or in several parts")
 }
 
 // discard takes what else comes of a body that is too large, as far as that is
@@ -264,7 +299,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
 		discard(b.ReadCloser)
-		return 0, errTooLarge
+		return 0, ErrTooLarge
 	}
 	return n, err
 }
@@ -287,31 +322,31 @@ func (g *guard) sameOrigin(r *http.Request) bool {
 	}
 }
 
-// knows reports whether a request has the token, or what a browser that was let in shows.
+// Authenticated reports whether a request has the token, or what a browser that was let in shows.
 // The token is for programs: a page that another user left in a browser may have it from
 // one that sent it to him, while no master ran, and would ask as our own user.
-func (g *guard) knows(r *http.Request) bool {
-	token := g.server.opts.Token
+func (g *guard) Authenticated(r *http.Request) bool {
+	token := g.opts.Token
 	if auth := r.Header.Values("Authorization"); len(auth) > 0 {
 		scheme, given, _ := strings.Cut(auth[0], " ")
 		return len(auth) == 1 && strings.EqualFold(scheme, "Bearer") && token.isToken(given) && r.Header["Sec-Fetch-Site"] == nil
 	}
 	text, err := token.Text()
-	return err == nil && g.browsers.shows(r, text, g.server.opts.Now())
+	return err == nil && g.browsers.shows(r, text, g.opts.Now())
 }
 
 // lookAgain is how often it is looked whether the token of a request that lasts still counts.
 const lookAgain = time.Second
 
-// whileKnown gives a context that ends with the request, or soon after its token was
+// ctxUntilTokenRotated gives a context that ends with the request, or soon after its token was
 // replaced by another one.
-func (g *guard) whileKnown(r *http.Request) (context.Context, func()) {
+func (g *guard) ctxUntilTokenRotated(r *http.Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	var look sync.WaitGroup
 	look.Go(func() {
 		tick := time.NewTicker(lookAgain)
 		defer tick.Stop()
-		for g.knows(r) {
+		for g.Authenticated(r) {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -335,26 +370,26 @@ func (g *guard) refuse(w http.ResponseWriter, p *wire.Problem) {
 	switch p.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", authenticate)
-		clearSite(w.Header())
+		ClearSite(w.Header())
 	case http.StatusNotFound, http.StatusMisdirectedRequest:
-		clearSite(w.Header())
+		ClearSite(w.Header())
 	}
 	p.Write(w)
 }
 
-// clearSite has a browser that is not signed in forget what a page at our address has left
+// ClearSite has a browser that is not signed in forget what a page at our address has left
 // there, a service worker above all: it may have been another user's, while no master ran.
 // Cookies stay, which the other ports of this machine share. So does the cache: what it has
 // is shown without asking us, and under the name of a sign-in, which is new, it has nothing.
-func clearSite(h http.Header) { h.Set("Clear-Site-Data", `"storage"`) }
+func ClearSite(h http.Header) { h.Set("Clear-Site-Data", `"storage"`) }
 
 // pagePolicy is what our page may do: show what comes from here, and run the one script,
 // which may not turn text into markup.
 const pagePolicy = "default-src 'none'; script-src 'self'; worker-src 'none'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// secureHeaders tells browsers to run nothing, keep nothing and tell nobody. No header
+// SecureHeaders tells browsers to run nothing, keep nothing and tell nobody. No header
 // lets another origin read an answer.
-func secureHeaders(h http.Header) {
+func SecureHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")

@@ -46,12 +46,6 @@ func (l *tcpListener) Close() error {
 	return l.Listener.Close()
 }
 
-// A tcpEnd is the other end of a connection over TCP.
-type tcpEnd struct {
-	uid   int
-	inode uint64 // of its socket; 0: it cannot be looked for
-}
-
 // A tcpConn is a connection over TCP. Whose it is takes a moment to find out, for which
 // no other connection should wait: so it is asked by who reads, and not by Accept.
 type tcpConn struct {
@@ -59,15 +53,14 @@ type tcpConn struct {
 	log    *slog.Logger
 	places *places
 
-	once sync.Once
-	end  tcpEnd // set by once
-	let  bool   // likewise: it may call
+	once    sync.Once
+	allowed bool // set by once: it may call
 }
 
 // Read implements io.Reader. A stranger seems to have said nothing.
 func (c *tcpConn) Read(p []byte) (int, error) {
 	c.once.Do(c.look)
-	if !c.let {
+	if !c.allowed {
 		return 0, io.EOF
 	}
 	return c.Conn.Read(p)
@@ -84,14 +77,14 @@ func (c *tcpConn) Close() error {
 func (c *tcpConn) look() {
 	client, server := c.addrs()
 	if !client.IsValid() {
-		c.let = true
+		c.allowed = true
 		return
 	}
-	end, found, err := findEnd(client, server)
+	uid, found, err := tcpUID(client, server)
 	if err != nil {
-		c.log.Warn("nobody is let in over TCP, since nobody can tell who asks: " + err.Error())
+		c.log.Warn("connections over TCP are refused, since their user is unknown: " + err.Error())
 	}
-	c.end, c.let = end, found && mayCall(end.uid, os.Getuid())
+	c.allowed = found && mayCall(uid, os.Getuid())
 }
 
 // addrs gives the addresses of both ends; none of what is no connection of the kernel's.
@@ -102,13 +95,4 @@ func (c *tcpConn) addrs() (client, server netip.AddrPort) {
 		return netip.AddrPort{}, netip.AddrPort{}
 	}
 	return from.AddrPort(), to.AddrPort()
-}
-
-// processes gives the processes that have the other end, as far as they can be told. It is
-// asked once something was read.
-func (c *tcpConn) processes() ([]int, error) {
-	if c.end.inode == 0 {
-		return nil, nil
-	}
-	return c.holders()
 }
