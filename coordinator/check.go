@@ -178,7 +178,7 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 	switch {
 	case errors.Is(context.Cause(r.ctx), task.ErrShutdown):
 		return CheckResult{}, c.StoppedError()
-	case !res.Told():
+	case !res.Conclusive():
 		return CheckResult{}, errors.New(res.Error)
 	}
 	c.Config.Log.Info("verify command ended", "task", t.ID, "run", r.id, "exit", res.ExitCode)

@@ -152,8 +152,8 @@ func (c *Coordinator) shutdown() {
 	c.running.Wait()
 }
 
-// Hurry ends all runs at once, without the grace time of a shutdown.
-func (c *Coordinator) Hurry() { c.cancelRuns(task.ErrShutdown) }
+// StopNow ends all runs at once, without the grace time of a shutdown.
+func (c *Coordinator) StopNow() { c.cancelRuns(task.ErrShutdown) }
 
 func (c *Coordinator) cancelRuns(cause error) {
 	c.runsMu.Lock()

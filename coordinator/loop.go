@@ -193,10 +193,10 @@ func (c *Coordinator) verify(r *run) task.Outcome {
 			r.lastOutput.Store(&now)
 		},
 	})
-	if check.Told() && !task.HasVerify(c.asEdited(&t)) { // likewise, while it ran
+	if check.Conclusive() && !task.HasVerify(c.asEdited(&t)) { // likewise, while it ran
 		return passed
 	}
-	if check.Told() {
+	if check.Conclusive() {
 		if now := c.asEdited(&t).VerifyCommand; now != t.VerifyCommand { // what is said of that one would be said of another
 			check.Output = fmt.Sprintf("(of the command until then: %s)\n%s", t.VerifyCommand, check.Output)
 		}
@@ -211,7 +211,7 @@ func (c *Coordinator) verify(r *run) task.Outcome {
 // failedCheck makes the outcome of a run of the verify command that did not pass.
 func failedCheck(check *task.VerifyResult, t *state.Task, out task.Outcome) task.Outcome {
 	out.Class, out.Error, out.Shortage, out.ExitCode = check.Class, check.Error, check.Shortage, -1
-	if !check.Told() {
+	if !check.Conclusive() {
 		return out
 	}
 	if out.Class = state.ClassVerify; t.Iteration > 1 {

@@ -164,7 +164,7 @@ func (m *master) run(ctx context.Context) (err error) {
 	var opened atomic.Pointer[coordinator.Coordinator]
 	ctx, stop := m.signals(ctx, func() {
 		if c := opened.Load(); c != nil {
-			c.Hurry()
+			c.StopNow()
 		}
 	})
 	defer stop()

@@ -55,7 +55,7 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 	r := result(&e, v.Timeout)
 	r.Cut = e.cut
 	r.Output, r.Duration = w.String(), time.Since(began)
-	if r.ExitCode < 0 && r.Told() { // what it printed does not say why there is no more
+	if r.ExitCode < 0 && r.Conclusive() { // what it printed does not say why there is no more
 		r.Output = strings.TrimSuffix(r.Output, "\n") + "\n[" + r.Error + "]\n"
 	}
 	return r

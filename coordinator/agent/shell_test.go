@@ -68,7 +68,7 @@ func TestVerifyCommand(t *testing.T) {
 			if r.Class != c.class || r.ExitCode != c.exit || !strings.HasPrefix(r.Output, c.output) || !strings.Contains(r.Error, c.error) || (r.Error == "") != (c.error == "") {
 				t.Errorf("%+v", r)
 			}
-			if r.Told() && (r.Duration <= 0 || r.Duration > 30*time.Second) {
+			if r.Conclusive() && (r.Duration <= 0 || r.Duration > 30*time.Second) {
 				t.Errorf("it took %v", r.Duration)
 			}
 			wantGone(t, turn)
@@ -85,7 +85,7 @@ func TestVerifyStopped(t *testing.T) {
 			v.Printed = func() { cancel(cause) }
 		})
 		cancel(nil)
-		if r.Class != class || r.ExitCode != -1 || r.Told() || r.Passed() {
+		if r.Class != class || r.ExitCode != -1 || r.Conclusive() || r.Passed() {
 			t.Errorf("%v: %+v", cause, r)
 		}
 		wantGone(t, turn)

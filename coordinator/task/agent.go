@@ -145,5 +145,5 @@ type VerifyResult struct {
 // Passed reports whether the command says that all is well.
 func (v *VerifyResult) Passed() bool { return v.Class == "" && v.ExitCode == 0 }
 
-// Told reports whether the command says anything: it ended by itself or by its limit.
-func (v *VerifyResult) Told() bool { return v.Class == "" || v.Class == state.ClassTimeout }
+// Conclusive reports whether the command says anything: it ended by itself or by its limit.
+func (v *VerifyResult) Conclusive() bool { return v.Class == "" || v.Class == state.ClassTimeout }
