@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// selfCommand starts this program again.
-func selfCommand() ([]string, error) {
+// SelfCommand starts this program again.
+func SelfCommand() ([]string, error) {
 	exe, err := os.Executable()
 	return []string{exe}, err
 }

@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -149,8 +148,6 @@ func (d *testDecoder) Complaint(_ int, stderr []byte, _ time.Time) Verdict {
 
 var testNow = time.Date(2026, 11, 21, 3, 12, 0, 0, time.UTC)
 
-const someUUID = "01a1fbfd-004f-7b52-a66b-d51066fa7872"
-
 // A bench is the surroundings of runs: directories and a clean environment.
 type bench struct {
 	t     testing.TB
@@ -181,25 +178,6 @@ func (b *bench) turn(prompt string) coordinator.Turn {
 	}
 	must(b.t, os.WriteFile(turn.Prompt, []byte("# Header\n\n## User message\n\n"+prompt+"\n"), 0o600))
 	return turn
-}
-
-// A recorder keeps the events of a run.
-type recorder struct {
-	mu     sync.Mutex
-	events []coordinator.Event
-	notify chan coordinator.Event
-}
-
-func (r *recorder) report(e coordinator.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, e)
-	if r.notify != nil {
-		select {
-		case r.notify <- e:
-		default:
-		}
-	}
 }
 
 // run runs one turn of the test agent.
