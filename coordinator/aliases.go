@@ -2,7 +2,10 @@
 
 package coordinator
 
-import "stint/coordinator/task"
+import (
+	"stint/coordinator/rundir"
+	"stint/coordinator/task"
+)
 
 type AccountMetrics = task.AccountMetrics
 
@@ -193,3 +196,17 @@ var ErrFromRun = task.ErrFromRun
 var ShortageOf = task.ShortageOf
 
 var ReadArchived = task.ReadArchived
+
+var ErrNotKept = rundir.ErrNotKept
+
+var IsRunID = rundir.IsRunID
+
+var OpenCollected = rundir.OpenCollected
+
+var OpenOutput = rundir.OpenOutput
+
+var OpenOutputs = rundir.OpenOutputs
+
+type Outputs = rundir.Outputs
+
+var ReadOutput = rundir.ReadOutput

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -223,7 +224,7 @@ func (c *Coordinator) noteCheck(r *run) (done func(), err error) {
 	dir := filepath.Join(c.Config.StateDir, checksName)
 	note := filepath.Join(dir, r.id)
 	for _, d := range []string{dir, c.RunDir(r.id)} {
-		if err := c.makeDir(d); err != nil {
+		if err := rundir.Make(c.Store, d); err != nil {
 			return nil, err
 		}
 	}

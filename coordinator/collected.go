@@ -2,51 +2,16 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 )
-
-// ErrNotKept says that the copy of a collected file is gone.
-var ErrNotKept = errors.New("the copy is not kept any more")
-
-// OpenCollected opens a file in the directory files of a run. Whatever a person has
-// made of the path in the ledger, and whatever an agent has left there, it is a regular
-// file below that directory that has no other name. Errors are sentences for people;
-// [ErrNotKept] is one of them.
-func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
-	clean, err := task.CleanPath(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the path %w", err)
-	}
-	if fi, err := os.Lstat(runDir); err != nil || !fi.IsDir() {
-		return nil, nil, ErrNotKept
-	}
-	root, err := openRoot(runDir)
-	if err != nil {
-		return nil, nil, ErrNotKept
-	}
-	defer func() { _ = root.Close() }() // only opened from
-	f, err := openRegular(root, filepath.Join(filesName, clean))
-	if errors.Is(err, errMissing) {
-		return nil, nil, ErrNotKept
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("the copy %w", err)
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the copy cannot be read: %w", err), f.Close())
-	}
-	return f, fi, nil
-}
 
 // Files gives the files of a task: those that came with it, and those that were
 // collected after its last run. run, if not "", chooses one by its id, a unique piece of
@@ -82,7 +47,7 @@ func (c *Coordinator) filesOfRun(t *state.Task, run string) (task.TaskFiles, err
 	look := func(names []string) []task.TaskFile {
 		list := []task.TaskFile{}
 		for _, name := range names {
-			if f := c.lookAtCopy(step.RunID, name); f.Problem != ErrNotKept.Error() {
+			if f := c.lookAtCopy(step.RunID, name); f.Problem != rundir.ErrNotKept.Error() {
 				list = append(list, f)
 			}
 		}
@@ -130,10 +95,10 @@ func (c *Coordinator) lookAtCopy(runID, name string) task.TaskFile {
 }
 
 func (c *Coordinator) openCopy(runID, name string) (*os.File, fs.FileInfo, error) {
-	if !IsRunID(runID) {
-		return nil, nil, ErrNotKept
+	if !rundir.IsRunID(runID) {
+		return nil, nil, rundir.ErrNotKept
 	}
-	return OpenCollected(c.RunDir(runID), name)
+	return rundir.OpenCollected(c.RunDir(runID), name)
 }
 
 // OpenFile gives the content of a file of a task by its name, which is one that Files

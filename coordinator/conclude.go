@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -67,7 +68,7 @@ func (c *Coordinator) writeAnswer(r *run, out *task.Outcome) error {
 	if out.Result == "" || r.cut {
 		return nil
 	}
-	path := filepath.Join(c.RunDir(r.id), answerName)
+	path := filepath.Join(c.RunDir(r.id), rundir.AnswerName)
 	err := durable.PutFile(path, []byte(out.Result))
 	if err != nil {
 		_ = os.Remove(path) // the error that matters is err
@@ -222,7 +223,7 @@ func (c *Coordinator) addKept(st *state.State, rec *ledger.Record, r *run, out *
 // hasSent reports whether the task's run has sent the prompt that the task has now:
 // a person may have changed it since, and that one is still to be sent.
 func (c *Coordinator) hasSent(st *state.State, t *state.Task) bool {
-	sent, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(t.RunID), promptName))
+	sent, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(t.RunID), rundir.PromptName))
 	if err != nil {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -53,7 +54,7 @@ func readImage(dir, id string, with func(func(*state.State))) (i task.Image, err
 	}
 	i.Runs = joinRuns(&i.Task, ended)
 	for k := range i.Runs {
-		weigh(&i.Runs[k], dir)
+		rundir.Weigh(&i.Runs[k], dir)
 	}
 	return i, nil
 }
@@ -186,7 +187,7 @@ func (c *Copy) Accounts() []state.AccountUse {
 }
 
 // RunDir gives the directory of a run's files.
-func (c *Copy) RunDir(runID string) string { return runDir(c.dir, runID) }
+func (c *Copy) RunDir(runID string) string { return task.RunDir(c.dir, runID) }
 
 // ChangedLater reports whether the journal has a record behind Seq of a task, of which an
 // Image tells what it was, or of a control section such as "account:NAME".

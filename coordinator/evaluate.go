@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stint/coordinator/answer"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -240,11 +241,11 @@ func (c *Coordinator) learn(r *run, t *state.Task, set *task.WorkspaceSettings, 
 func (c *Coordinator) prepareJudge(r *run, t *state.Task, set *task.WorkspaceSettings, out *task.Outcome) (task.Turn, error) {
 	dir := c.RunDir(r.id)
 	turn := task.Turn{
-		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName), Workspace: filepath.Join(dir, "empty"),
+		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName), Workspace: filepath.Join(dir, "empty"),
 		Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true,
 		Limits: task.RunLimits{Idle: c.Config.IdleTimeout, Startup: c.Config.StartupTimeout, Grace: c.Config.Grace},
 	}
-	err := c.makeDir(turn.Workspace)
+	err := rundir.Make(c.Store, turn.Workspace)
 	if err == nil {
 		err = durable.PutFile(turn.Schema, []byte(judgementSchema+"\n"))
 	}

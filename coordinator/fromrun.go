@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -120,7 +121,7 @@ func (in *intake) exceeds(st *state.State, s *submission, t *state.Task) string 
 	hold(s.VerifyCommand == task.NoVerify && configured != task.NoVerify, "without the configured verify command", "verifyCommand")
 	hold(cmp.Or(s.VerifyCommand, task.NoVerify) != task.NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
 	hold(!isWithin(s.Workspace, t.Workspace), "outside of "+t.Workspace, "workspace and prompt")
-	hold(isGuarded(s.Workspace, t.Workspace), "in or below "+strings.Join(guardedDirs, ", "), "workspace and prompt")
+	hold(isGuarded(s.Workspace, t.Workspace), "in or below "+strings.Join(rundir.GuardedDirs, ", "), "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
 	hold(isOwn(s.Agent) && s.Model != "" && s.Model != model, "with another model", "model")
 	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
@@ -135,7 +136,7 @@ func (in *intake) exceeds(st *state.State, s *submission, t *state.Task) string 
 // agents keep out of where they may write, or among their own.
 func isGuarded(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
-	return err == nil && isWithin(path, dir) && slices.ContainsFunc(strings.Split(rel, string(filepath.Separator)), isGuardedDir)
+	return err == nil && isWithin(path, dir) && slices.ContainsFunc(strings.Split(rel, string(filepath.Separator)), rundir.IsGuardedDir)
 }
 
 // isForeignSession reports whether a submission goes on with a conversation that

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -164,9 +165,6 @@ func (c *Coordinator) stepRecord(st *state.State, r *run, out *task.Outcome, t *
 	return rec
 }
 
-// answerName is the file in a run's directory with the whole answer of the task.
-const answerName = "answer"
-
 // verify runs the task's verify command.
 func (c *Coordinator) verify(r *run) task.Outcome {
 	t, err := c.Whole(r.task.ID)
@@ -181,7 +179,7 @@ func (c *Coordinator) verify(r *run) task.Outcome {
 	if wrong := c.misplaced(&t); wrong != "" {
 		return isMisplaced(wrong)
 	}
-	if err := c.makeDir(c.RunDir(r.id)); err != nil {
+	if err := rundir.Make(c.Store, c.RunDir(r.id)); err != nil {
 		return broken(err)
 	}
 	check := c.Config.Shell.Verify(r.ctx, task.VerifyRun{
@@ -227,7 +225,7 @@ func (c *Coordinator) answer(t *state.Task) (text string, cut bool) {
 		return t.Result, false
 	}
 	for _, s := range slices.Backward(t.Steps) {
-		if text, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(s.RunID), answerName)); err == nil && len(text) > MaxResult {
+		if text, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(s.RunID), rundir.AnswerName)); err == nil && len(text) > MaxResult {
 			return string(text), false
 		}
 		if s.Phase == "" {
@@ -239,8 +237,8 @@ func (c *Coordinator) answer(t *state.Task) (text string, cut bool) {
 
 // makeFiles makes the directory files of a run.
 func (c *Coordinator) makeFiles(id string) (string, error) {
-	files := filepath.Join(c.RunDir(id), filesName)
-	return files, c.makeDir(files)
+	files := filepath.Join(c.RunDir(id), rundir.FilesName)
+	return files, rundir.Make(c.Store, files)
 }
 
 func (c *Coordinator) verifyTimeout(t *state.Task) time.Duration {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/memory"
@@ -172,7 +173,7 @@ func (c *Coordinator) foresee(ctx context.Context, p *task.TaskPreview, asks str
 	}
 	var inputs []string
 	for _, f := range t.InputFiles { // their names were checked
-		inputs = append(inputs, filepath.Join(c.RunDir(r.id), filesName, f.Name))
+		inputs = append(inputs, filepath.Join(c.RunDir(r.id), rundir.FilesName, f.Name))
 	}
 	p.Prompt = c.escapePrompt(r.task.Agent, c.prompt(r, t, inputs, found.Hits))
 	return nil

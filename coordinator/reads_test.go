@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/coordinator"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/session"
@@ -188,7 +189,7 @@ func TestFilesAreGiven(t *testing.T) {
 	if err := os.RemoveAll(w.c.RunDir(entry.RunID)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := w.c.Files(t.Context(), id, ""); err != nil || got.Outputs[0].Problem != coordinator.ErrNotKept.Error() || got.Inputs[0].Problem != "" {
+	if got, err := w.c.Files(t.Context(), id, ""); err != nil || got.Outputs[0].Problem != rundir.ErrNotKept.Error() || got.Inputs[0].Problem != "" {
 		t.Errorf("when it was removed: %+v, %v", got, err)
 	}
 }

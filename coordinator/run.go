@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -148,7 +147,7 @@ func (c *Coordinator) gather(r *run, out *task.Outcome) {
 			err = c.hasMoved(r, &t)
 		}
 		if err == nil {
-			r.outputs, err = c.collect(t.Workspace, r.id, t.OutputSpec)
+			r.outputs, err = rundir.Collect(t.Workspace, c.RunDir(r.id), t.OutputSpec)
 		}
 	}
 	switch short := task.ShortageOf(err); {
@@ -282,9 +281,6 @@ func (c *Coordinator) checkSession(r *run, t *state.Task, out *task.Outcome) {
 	}
 }
 
-// promptName is the file in a run's directory with what the agent was told.
-const promptName = "prompt.md"
-
 // prepare makes runs/<runId> with the prompt as it is sent and the task's files. told is
 // that prompt before anything in it was escaped.
 func (c *Coordinator) prepare(r *run, t *state.Task) (turn task.Turn, told string, err error) {
@@ -292,7 +288,7 @@ func (c *Coordinator) prepare(r *run, t *state.Task) (turn task.Turn, told strin
 	if err != nil {
 		return task.Turn{}, "", err
 	}
-	inputs, err := writeInputs(files, t.InputFiles)
+	inputs, err := rundir.WriteInputs(files, t.InputFiles)
 	if err != nil {
 		return task.Turn{}, "", err
 	}
@@ -317,12 +313,12 @@ func (c *Coordinator) escapePrompt(agent, text string) string {
 func (c *Coordinator) turn(r *run, t *state.Task) task.Turn {
 	dir := c.RunDir(r.id)
 	turn := task.Turn{
-		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, promptName),
+		TaskID: t.ID, RunID: r.id, Attempt: r.task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName),
 		Workspace: t.Workspace, Model: t.Model, Session: r.session, Fork: r.kept,
 		Limits: task.RunLimits{Idle: c.Config.IdleTimeout, Startup: c.Config.StartupTimeout, Grace: c.Config.Grace},
 	}
 	if len(t.InputFiles) > 0 {
-		turn.Files = filepath.Join(dir, filesName)
+		turn.Files = filepath.Join(dir, rundir.FilesName)
 	}
 	return turn
 }
@@ -357,9 +353,6 @@ func (c *Coordinator) checkOf(t *state.Task) *prompt.Check {
 	}
 }
 
-// memoryName is the file in a run's directory with what was found in the notes.
-const memoryName = "memory.json"
-
 // recall searches the notes for a turn, unless it was told already, or its template has
 // no place for what is found.
 func (c *Coordinator) recall(ctx context.Context, r *run, t *state.Task) (found memory.Result, err error) {
@@ -379,49 +372,13 @@ func (c *Coordinator) remember(r *run, t *state.Task) []memory.Hit {
 	if err == nil && (len(found.Hits)+len(found.Skipped) > 0 || found.Partial != "") {
 		var text []byte
 		if text, err = json.MarshalIndent(found, "", "  "); err == nil {
-			err = durable.PutFile(filepath.Join(c.RunDir(r.id), memoryName), append(text, '\n'))
+			err = durable.PutFile(filepath.Join(c.RunDir(r.id), rundir.MemoryName), append(text, '\n'))
 		}
 	}
 	if err != nil {
 		c.Trouble("the notes of a workspace could not be searched", err)
 	}
 	return found.Hits
-}
-
-// RunDir gives the directory of a run's files.
-func (c *Coordinator) RunDir(runID string) string { return runDir(c.Config.StateDir, runID) }
-
-// runDir is RunDir for a state directory.
-func runDir(dir, runID string) string { return filepath.Join(dir, "runs", runID) }
-
-// makeDir makes a directory below runs or checks. What only another hand can have done to
-// these two is undone, because no task could begin: another thing in their place is moved
-// aside, and their permissions are given back.
-func (c *Coordinator) makeDir(path string) error {
-	if _, err := os.Stat(c.Config.StateDir); err != nil || c.IsGone() {
-		return cmp.Or(err, c.Err()) // it is never made anew
-	}
-	err := os.MkdirAll(path, durable.DirMode)
-	if !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	name, _ := filepath.Rel(c.Config.StateDir, path)
-	name, _, _ = strings.Cut(name, string(filepath.Separator))
-	top := filepath.Join(c.Config.StateDir, name)
-	fi, lerr := os.Lstat(top)
-	switch {
-	case lerr == nil && !fi.IsDir():
-		aside := top + ".foreign-" + c.Config.Now().UTC().Format("20060102T150405.000Z")
-		if err := os.Rename(top, aside); err != nil {
-			return err
-		}
-		c.Config.Log.Warn(name+" was no directory", "moved to", filepath.Base(aside))
-	case lerr == nil && fi.Mode().Perm() != durable.DirMode && os.Chmod(top, durable.DirMode) == nil:
-		c.Config.Log.Warn(name+" was closed to its owner", "permissions", fi.Mode().Perm().String())
-	default:
-		return err
-	}
-	return os.MkdirAll(path, durable.DirMode)
 }
 
 func (c *Coordinator) timeout(t *state.Task) time.Duration {

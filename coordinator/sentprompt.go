@@ -4,18 +4,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
-	"stint/memory"
 	"stint/state"
 )
 
@@ -31,7 +29,7 @@ func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (task.Sen
 		return p, err
 	}
 	dir := c.RunDir(p.RunID)
-	text, err := ReadOutput(dir, promptName)
+	text, err := rundir.ReadOutput(dir, rundir.PromptName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("the prompt of run %s of task %s is not there: its file was removed", p.RunID, t.ID), Hint: "stint show " + t.ID}
 	}
@@ -45,19 +43,8 @@ func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (task.Sen
 	} else {
 		p.Base64 = text
 	}
-	p.Memory = readMemory(dir)
+	p.Memory = rundir.ReadMemory(dir)
 	return p, nil
-}
-
-// readMemory reads what was found in the notes for a run; nil if nothing was written
-// down, or it is not to be read any more.
-func readMemory(runDir string) *memory.Result {
-	var found memory.Result
-	data, err := ReadOutput(runDir, memoryName)
-	if err != nil || json.Unmarshal(data, &found) != nil {
-		return nil
-	}
-	return &found
 }
 
 // chooseRun finds a run of a task that had a prompt.
@@ -109,7 +96,7 @@ func FindRun(t *state.Task, run string) (state.Step, error) {
 func runsOf(t *state.Task) (runs []state.Step) {
 	for _, s := range append(slices.Clip(t.Steps), state.Step{RunID: t.RunID, Attempt: t.Attempt}) {
 		known := slices.ContainsFunc(runs, func(r state.Step) bool { return r.RunID == s.RunID })
-		if IsRunID(s.RunID) && !known {
+		if rundir.IsRunID(s.RunID) && !known {
 			runs = append(runs, s)
 		}
 	}
@@ -124,10 +111,4 @@ func turnsOf(t *state.Task) []state.Step {
 // noRun says that a task has no such run, or no prompt of it.
 func noRun(t *state.Task, format string, args ...any) error {
 	return &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + ": " + fmt.Sprintf(format, args...), Hint: "stint show " + t.ID}
-}
-
-// IsRunID reports whether id can be the name of a run's directory. It may come from a
-// ledger that was edited by hand, and must not lead elsewhere.
-func IsRunID(id string) bool {
-	return id != "" && filepath.IsLocal(id) && filepath.Base(id) == id && id != "."
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stint/coordinator/answer"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -79,7 +80,7 @@ func (c *Coordinator) snapshotOf(runID string) (s snapshot, ok bool) {
 
 func (c *Coordinator) keepSnapshot(runID string, s *snapshot) error {
 	dir := c.RunDir(runID)
-	if err := c.makeDir(dir); err != nil {
+	if err := rundir.Make(c.Store, dir); err != nil {
 		return err
 	}
 	return durable.PutFile(filepath.Join(dir, snapshotName), []byte(s.String()))
@@ -163,7 +164,7 @@ func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, 
 	dir := filepath.Join(c.RunDir(r.id), name)
 	err := os.RemoveAll(dir) // the shell would write through what the run has put there
 	if err == nil {
-		err = c.makeDir(dir)
+		err = rundir.Make(c.Store, dir)
 	}
 	if err != nil {
 		return "", err

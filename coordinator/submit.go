@@ -30,15 +30,6 @@ func resolveWorkspace(dir string) (string, error) {
 	return dir, nil
 }
 
-// isBelow reports whether path is dir or lies in it, links resolved.
-func isBelow(path, dir string) bool { return isWithin(task.WithoutLinks(path), task.WithoutLinks(dir)) }
-
-// isWithin is isBelow of paths as they are written.
-func isWithin(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
-}
-
 // checkFollowUps checks the prompts of follow-ups.
 func checkFollowUps(s *task.TaskSpec) error {
 	if err := CheckTemplate(s.OnFailure); err != nil {

@@ -3,10 +3,9 @@ package coordinator
 import (
 	"cmp"
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -29,7 +28,7 @@ func joinRuns(t *state.Task, ended []state.Run) []task.TaskRun {
 	list := stepRuns(t)
 	var before []task.TaskRun
 	for _, e := range ended {
-		if !IsRunID(e.ID) {
+		if !rundir.IsRunID(e.ID) {
 			continue
 		}
 		r := findRun(list, e.ID)
@@ -80,23 +79,4 @@ func stepRuns(t *state.Task) []task.TaskRun {
 		list = append(list, r)
 	}
 	return list
-}
-
-// weigh says what is left of the files of a run of that state directory.
-func weigh(r *task.TaskRun, dir string) {
-	r.RunDir = runDir(dir, r.RunID)
-	fi, err := os.Lstat(r.RunDir)
-	if r.Kept = err == nil && fi.IsDir(); !r.Kept {
-		return
-	}
-	r.Stdout, r.Stderr = outputSize(r.RunDir, "stdout"), outputSize(r.RunDir, "stderr")
-}
-
-// outputSize returns how many bytes a reader of an output gets; 0 if there is none.
-func outputSize(runDir, name string) int64 {
-	fi, err := os.Lstat(filepath.Join(runDir, name))
-	if err != nil || !fi.Mode().IsRegular() {
-		return 0
-	}
-	return fi.Size()
 }

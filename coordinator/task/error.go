@@ -80,12 +80,12 @@ func Invalid(hint, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// wrong is invalid about one field of a spec, by its name in JSON.
+// Wrong is invalid about one field of a spec, by its name in JSON.
 func Wrong(field, hint, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint, Field: field}
 }
 
-// inField says which field an error is about, unless it names one itself.
+// InField says which field an error is about, unless it names one itself.
 func InField(field string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Field != "" {
@@ -96,7 +96,7 @@ func InField(field string, err error) error {
 	return &at
 }
 
-// inOption says which prompt an error is about.
+// InOption says which prompt an error is about.
 func InOption(name string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {

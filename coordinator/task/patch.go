@@ -37,7 +37,7 @@ var editableNames = sync.OnceValue(func() map[string]string {
 	return names
 })
 
-// readPatch puts a patch into a spec, and returns for each field that it has the name by
+// ReadPatch puts a patch into a spec, and returns for each field that it has the name by
 // which the patch calls it.
 func ReadPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
 	r := &specReader{data: data}
@@ -48,7 +48,7 @@ func ReadPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
 	return r.object(`what is to be changed, such as {"priority": 9}`, Fields(s), editableNames())
 }
 
-// fieldText gives a field as the ledger has it; "": it is unset.
+// FieldText gives a field as the ledger has it; "": it is unset.
 func FieldText(s *TaskSpec, field string) string {
 	switch v := Fields(s)[field].(type) {
 	case *string:

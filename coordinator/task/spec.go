@@ -237,7 +237,7 @@ func (r *specReader) inputFiles(files *[]state.InputFile) error {
 	})
 }
 
-// specFields gives the fields of a spec by their names.
+// Fields gives the fields of a spec by their names.
 func Fields(s *TaskSpec) map[string]any {
 	return map[string]any{
 		"id": &s.ID, "prompt": &s.Prompt, "agent": &s.Agent, "defaultAgent": &s.DefaultAgent, "model": &s.Model, "account": &s.Account, "workspace": &s.Workspace,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -443,3 +444,9 @@ func (s *Store) Close() error {
 	}
 	return err
 }
+
+// RunDir returns the directory of a run's files.
+func (s *Store) RunDir(runID string) string { return RunDir(s.Config.StateDir, runID) }
+
+// RunDir returns the directory of a run's files in a state directory.
+func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }

@@ -13,7 +13,7 @@ import (
 	"stint/state"
 )
 
-// isNamedLane reports whether a session key is a name that somebody gave, and not a
+// IsNamedLane reports whether a session key is a name that somebody gave, and not a
 // lane that the task was given.
 func IsNamedLane(key string) bool { return key != "" && !strings.Contains(key, ":") }
 
@@ -31,7 +31,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 // maxFileName is the length of the path of a file that goes with a task, in bytes.
 const maxFileName = 1024
 
-// cleanPath gives a relative path in its shortest form, or says why it is none
+// CleanPath gives a relative path in its shortest form, or says why it is none
 // that stays below its directory.
 func CleanPath(path string) (string, error) {
 	switch {
@@ -65,7 +65,7 @@ const (
 	maxFiles      = 100     // files in or out
 )
 
-// checkInputFiles checks the files that come with a task.
+// CheckInputFiles checks the files that come with a task.
 func CheckInputFiles(s *TaskSpec) error {
 	if len(s.InputFiles) > maxFiles {
 		return Wrong("inputFiles", "put them into the workspace and name them in the prompt", "%d input files are too many; at most %d are taken", len(s.InputFiles), maxFiles)
@@ -107,7 +107,7 @@ func checkNested(names map[string]bool) error {
 	return nil
 }
 
-// checkOutputSpec checks the names of the files that are collected after a run.
+// CheckOutputSpec checks the names of the files that are collected after a run.
 func CheckOutputSpec(s *TaskSpec) error {
 	if len(s.OutputSpec) > maxFiles {
 		return Wrong("outputSpec", "let the agent pack them into one", "%d output files are too many; at most %d are collected", len(s.OutputSpec), maxFiles)
@@ -152,7 +152,7 @@ func wordOf(s, more string, most int) bool {
 // isSessionName reports whether a person may name a session so.
 func isSessionName(s string) bool { return wordOf(s, "._@+-", 64) }
 
-// isArgument reports whether s may stand on an agent's command line: it is one
+// IsArgument reports whether s may stand on an agent's command line: it is one
 // word and no option.
 func IsArgument(s string) bool { return wordOf(s, "._:/@+-", 128) && s[0] != '-' }
 
@@ -214,7 +214,7 @@ func CheckSession(s *TaskSpec) error {
 	return nil
 }
 
-// checkTime puts the time into UTC: it can be given with offsets and years that cannot
+// CheckTime puts the time into UTC: it can be given with offsets and years that cannot
 // be written again.
 func CheckTime(s *TaskSpec) error {
 	s.NotBefore = s.NotBefore.UTC()
@@ -246,7 +246,7 @@ func CheckLimits(s *TaskSpec) error {
 // maxCommand is the length of a verify command, in bytes.
 const maxCommand = 16 << 10
 
-// checkVerify checks what stands around a verify command.
+// CheckVerify checks what stands around a verify command.
 func CheckVerify(s *TaskSpec) error {
 	if s.VerifyTimeout != "" {
 		if d, err := time.ParseDuration(s.VerifyTimeout); err != nil || d <= 0 {
@@ -291,7 +291,7 @@ func checkWords(s *TaskSpec) error {
 // maxWords is the length of free text on one line, in bytes.
 const maxWords = 256
 
-// areWords reports whether s is free text on one line; "" is none.
+// AreWords reports whether s is free text on one line; "" is none.
 func AreWords(s string) bool { return len(s) <= maxWords && IsPrintable(s) }
 
 func IsPrintable(s string) bool {

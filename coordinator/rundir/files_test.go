@@ -1,4 +1,4 @@
-package coordinator
+package rundir
 
 import (
 	"errors"
@@ -25,14 +25,14 @@ const secret = "the secret of somebody else"
 type place struct {
 	t             *testing.T
 	work, outside string
-	c             *Coordinator
+	run           string // directory of a run
 }
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	dir := t.TempDir()
-	p := &place{t: t, work: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), c: &Coordinator{Store: &task.Store{Config: task.Config{StateDir: filepath.Join(dir, "state")}}}}
-	p.must(os.MkdirAll(filepath.Join(p.c.RunDir("r"), filesName), 0o700), os.Mkdir(p.work, 0o700), os.Mkdir(p.outside, 0o700))
+	p := &place{t: t, work: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), run: filepath.Join(dir, "state", "runs", "r")}
+	p.must(os.MkdirAll(filepath.Join(p.run, FilesName), 0o700), os.Mkdir(p.work, 0o700), os.Mkdir(p.outside, 0o700))
 	p.must(os.WriteFile(filepath.Join(p.outside, "secret"), []byte(secret), 0o600))
 	return p
 }
@@ -55,7 +55,7 @@ func (p *place) write(path, text string) {
 func (p *place) collected() map[string]string {
 	p.t.Helper()
 	found := map[string]string{}
-	top := filepath.Join(p.c.RunDir("r"), filesName)
+	top := filepath.Join(p.run, FilesName)
 	p.must(filepath.WalkDir(top, func(path string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -154,7 +154,7 @@ func TestBadOutputPaths(t *testing.T) {
 	}
 	begun := time.Now()
 	for _, path := range paths {
-		taken, err := p.c.collect(p.work, "r", []string{path})
+		taken, err := Collect(p.work, p.run, []string{path})
 		if err == nil || len(taken) > 0 || !strings.Contains(err.Error(), "output file") {
 			t.Errorf("%.60q was taken: %+v, %v", path, taken, err)
 		}
@@ -176,7 +176,7 @@ func TestOutputsOfOtherFileSystems(t *testing.T) {
 		if _, err := os.Stat("/" + path); err != nil {
 			continue
 		}
-		if taken, err := p.c.collect("/", "r", []string{path}); err == nil {
+		if taken, err := Collect("/", p.run, []string{path}); err == nil {
 			t.Errorf("/%s was taken: %v", path, taken)
 		}
 	}
@@ -195,7 +195,7 @@ func TestOutputsAreCollected(t *testing.T) {
 	}
 	good["spelled/long.txt"] = "s"
 	for range 2 { // a second time, over the first
-		taken, err := p.c.collect(p.work, "r", spec)
+		taken, err := Collect(p.work, p.run, spec)
 		if err != nil || len(taken) != len(good) {
 			t.Errorf("%d taken, %v", len(taken), err)
 		}
@@ -210,7 +210,7 @@ func TestOutputsAreCollected(t *testing.T) {
 	}
 
 	// What is there is taken though something else is not.
-	taken, err := p.c.collect(p.work, "r", []string{"no-1", "results.txt", "no-2", "no-3", "no-4", "no-5", "no-6", "no-7"})
+	taken, err := Collect(p.work, p.run, []string{"no-1", "results.txt", "no-2", "no-3", "no-4", "no-5", "no-6", "no-7"})
 	if err == nil || len(taken) != 1 || !strings.Contains(err.Error(), `the output file "no-2" is missing`) || !strings.HasSuffix(err.Error(), "; and 2 more") {
 		t.Errorf("%v, %v", taken, err)
 	}
@@ -222,15 +222,15 @@ func TestOutputsDoNotLeaveTheRun(t *testing.T) {
 	p := newPlace(t)
 	p.write("a/victim", "overwritten")
 	p.write("victim", "overwritten")
-	files := filepath.Join(p.c.RunDir("r"), filesName)
+	files := filepath.Join(p.run, FilesName)
 	victim := filepath.Join(p.outside, "victim")
 	p.must(os.WriteFile(victim, []byte("mine"), 0o600), os.Symlink(victim, filepath.Join(files, "victim")), os.Symlink(p.outside, filepath.Join(files, "a")))
-	_, err := p.c.collect(p.work, "r", []string{"a/victim", "victim"})
+	_, err := Collect(p.work, p.run, []string{"a/victim", "victim"})
 	if err == nil || !strings.Contains(err.Error(), "could not be copied") {
 		t.Errorf("a directory outside was taken for the run's: %v", err)
 	}
 	p.must(os.RemoveAll(files), os.Symlink(p.outside, files))
-	if _, err := p.c.collect(p.work, "r", []string{"victim"}); err == nil {
+	if _, err := Collect(p.work, p.run, []string{"victim"}); err == nil {
 		t.Error("the run's directory files was taken to be outside")
 	}
 	if data, err := os.ReadFile(victim); string(data) != "mine" {
@@ -261,7 +261,7 @@ func TestOutputSwappedWhileRead(t *testing.T) {
 	}()
 	got := 0
 	for range 10_000 {
-		taken, _ := p.c.collect(p.work, "r", []string{"d/secret", "f"})
+		taken, _ := Collect(p.work, p.run, []string{"d/secret", "f"})
 		got += len(taken)
 		for _, f := range taken {
 			if f.Size != 4 {
@@ -283,8 +283,8 @@ func TestOutputSwappedWhileRead(t *testing.T) {
 
 func TestInputFiles(t *testing.T) {
 	p := newPlace(t)
-	dir := filepath.Join(p.c.RunDir("r"), filesName)
-	paths, err := writeInputs(dir, []state.InputFile{{Name: "notes.txt", Content: "n"}, {Name: "data/a b.csv", Content: "1,2\n"}, {Name: "./x//y", Content: ""}})
+	dir := filepath.Join(p.run, FilesName)
+	paths, err := WriteInputs(dir, []state.InputFile{{Name: "notes.txt", Content: "n"}, {Name: "data/a b.csv", Content: "1,2\n"}, {Name: "./x//y", Content: ""}})
 	want := []string{filepath.Join(dir, "notes.txt"), filepath.Join(dir, "data/a b.csv"), filepath.Join(dir, "x/y")}
 	if diff := cmp.Diff(want, paths); diff != "" || err != nil {
 		t.Error(diff, err)
@@ -294,7 +294,7 @@ func TestInputFiles(t *testing.T) {
 	}
 	for _, name := range []string{"", ".", "..", "../x", "a/../../x", "/etc/x", "a\x00b", "a\nb", strings.Repeat("n", 300), "notes.txt/x", "data"} {
 		var wrong *task.FileError
-		if _, err := writeInputs(dir, []state.InputFile{{Name: name, Content: "bad"}}); !errors.As(err, &wrong) {
+		if _, err := WriteInputs(dir, []state.InputFile{{Name: name, Content: "bad"}}); !errors.As(err, &wrong) {
 			t.Errorf("%.20q: %v", name, err)
 		}
 	}

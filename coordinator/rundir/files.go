@@ -1,4 +1,4 @@
-package coordinator
+package rundir
 
 import (
 	"crypto/sha256"
@@ -18,28 +18,28 @@ import (
 	"stint/state"
 )
 
-// filesName is the directory in a run's directory with the files that came with
+// FilesName is the directory in a run's directory with the files that came with
 // the task and those that were collected after the run.
-const filesName = "files"
+const FilesName = "files"
 
 // maxOutput is the size of the largest file that is collected, in bytes.
 const maxOutput = 64 << 20
 
-// guardedDirs hold what belongs to other programs, and their secrets: no file in
+// GuardedDirs hold what belongs to other programs, and their secrets: no file in
 // them is collected.
-var guardedDirs = []string{".git", ".claude", ".codex", ".gemini"}
+var GuardedDirs = []string{".git", ".claude", ".codex", ".gemini"}
 
-func isGuardedDir(name string) bool {
-	return slices.ContainsFunc(guardedDirs, func(dir string) bool { return strings.EqualFold(dir, name) })
+func IsGuardedDir(name string) bool {
+	return slices.ContainsFunc(GuardedDirs, func(dir string) bool { return strings.EqualFold(dir, name) })
 }
 
 // openRoot opens a directory, and does not wait where a FIFO has taken its place.
 func openRoot(dir string) (*os.Root, error) { return os.OpenRoot(dir + "/") }
 
-// writeInputs writes the files that come with a task below dir, which is the
+// WriteInputs writes the files that come with a task below dir, which is the
 // run's alone, and gives their paths. Those that are there from an earlier round
 // stay as they are.
-func writeInputs(dir string, files []state.InputFile) (paths []string, err error) {
+func WriteInputs(dir string, files []state.InputFile) (paths []string, err error) {
 	root, err := openRoot(dir)
 	if err != nil {
 		return nil, err
@@ -61,16 +61,16 @@ func writeInputs(dir string, files []state.InputFile) (paths []string, err error
 	return paths, nil
 }
 
-// collect copies the files of a workspace that a task names from there into the
+// Collect copies the files of a workspace that a task names from there into the
 // run's directory files. It gives those that could be taken; the error has a
 // sentence for each of the others. Nothing of the run may be alive any more.
-func (c *Coordinator) collect(workspace, runID string, spec []string) (taken []state.OutputFile, err error) {
+func Collect(workspace, runDir string, spec []string) (taken []state.OutputFile, err error) {
 	from, err := openRoot(workspace)
 	if err != nil {
 		return nil, fmt.Errorf("no output file could be collected: %w", err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := openFiles(c.RunDir(runID))
+	to, err := openFiles(runDir)
 	if err != nil {
 		return nil, fmt.Errorf("no output file could be collected: %w", err)
 	}
@@ -100,7 +100,7 @@ func openFiles(runDir string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := run.OpenRoot(filesName)
+	files, err := run.OpenRoot(FilesName)
 	return files, errors.Join(err, run.Close())
 }
 
@@ -200,7 +200,7 @@ func lookAt(root *os.Root, path string) (fs.FileInfo, error) {
 	}
 	parts := strings.Split(path, string(filepath.Separator))
 	for i, part := range parts {
-		if isGuardedDir(part) {
+		if IsGuardedDir(part) {
 			return nil, fmt.Errorf("lies in %s, from which nothing is collected", part)
 		}
 		fi, err := root.Lstat(filepath.Join(parts[:i+1]...))

@@ -1,4 +1,4 @@
-package coordinator
+package rundir
 
 import (
 	"errors"
@@ -16,8 +16,8 @@ import (
 // nothing is waited for.
 func TestBadCollectedPaths(t *testing.T) {
 	p := newPlace(t)
-	run := p.c.RunDir("r")
-	p.work = filepath.Join(run, filesName)
+	run := p.run
+	p.work = filepath.Join(run, FilesName)
 	paths := append(p.hostile(), badPaths(p.work, p.outside)...)
 	if len(paths) < 150 {
 		t.Errorf("%d paths, want 150", len(paths))
@@ -51,15 +51,15 @@ func TestCollectedDirectoryIsReplaced(t *testing.T) {
 		"nothing":       func(string, string) error { return nil },
 	} {
 		p := newPlace(t)
-		run := p.c.RunDir("r")
-		files := filepath.Join(run, filesName)
-		elsewhere := p.c.RunDir("link")
+		run := p.run
+		files := filepath.Join(run, FilesName)
+		elsewhere := filepath.Join(filepath.Dir(p.run), "link")
 		p.must(put(elsewhere, p.outside))
 		if f, _, err := OpenCollected(elsewhere, "secret"); err == nil {
 			t.Errorf("%s in the place of a run: a file was opened", what)
 			p.must(f.Close())
 		}
-		other := filepath.Join(p.c.RunDir("other"), filesName)
+		other := filepath.Join(filepath.Join(filepath.Dir(p.run), "other"), FilesName)
 		p.must(os.Remove(files), put(files, p.outside), os.MkdirAll(other, 0o700))
 		for _, name := range []string{"secret", "run.json"} {
 			p.must(os.WriteFile(filepath.Join(run, name), []byte(secret), 0o600), os.WriteFile(filepath.Join(other, name), []byte(secret), 0o600))
@@ -75,8 +75,8 @@ func TestCollectedDirectoryIsReplaced(t *testing.T) {
 // again, never makes us open what lies outside.
 func TestCollectedSwappedWhileRead(t *testing.T) {
 	p := newPlace(t)
-	run := p.c.RunDir("r")
-	p.work = filepath.Join(run, filesName)
+	run := p.run
+	p.work = filepath.Join(run, FilesName)
 	p.write("file", "mine")
 	p.must(os.Symlink(filepath.Join(p.outside, "secret"), p.in("link")), syscall.Mkfifo(p.in("pipe"), 0o600), os.Link(filepath.Join(p.outside, "secret"), p.in("hard")))
 	stop, ended := make(chan struct{}), make(chan struct{})

@@ -1,0 +1,126 @@
+package rundir
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"stint/coordinator/task"
+	"stint/ledger/durable"
+	"stint/memory"
+)
+
+// Make makes a directory below runs or checks. What only another hand can have done to
+// these two is undone, because no task could begin: another thing in their place is moved
+// aside, and their permissions are given back.
+func Make(s *task.Store, path string) error {
+	if _, err := os.Stat(s.Config.StateDir); err != nil || s.IsGone() {
+		return cmp.Or(err, s.Err()) // it is never made anew
+	}
+	err := os.MkdirAll(path, durable.DirMode)
+	if !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	name, _ := filepath.Rel(s.Config.StateDir, path)
+	name, _, _ = strings.Cut(name, string(filepath.Separator))
+	top := filepath.Join(s.Config.StateDir, name)
+	fi, lerr := os.Lstat(top)
+	switch {
+	case lerr == nil && !fi.IsDir():
+		aside := top + ".foreign-" + s.Config.Now().UTC().Format("20060102T150405.000Z")
+		if err := os.Rename(top, aside); err != nil {
+			return err
+		}
+		s.Config.Log.Warn(name+" was no directory", "moved to", filepath.Base(aside))
+	case lerr == nil && fi.Mode().Perm() != durable.DirMode && os.Chmod(top, durable.DirMode) == nil:
+		s.Config.Log.Warn(name+" was closed to its owner", "permissions", fi.Mode().Perm().String())
+	default:
+		return err
+	}
+	return os.MkdirAll(path, durable.DirMode)
+}
+
+// ErrNotKept says that the copy of a collected file is gone.
+var ErrNotKept = errors.New("the copy is not kept any more")
+
+// OpenCollected opens a file in the directory files of a run. Whatever a person has
+// made of the path in the ledger, and whatever an agent has left there, it is a regular
+// file below that directory that has no other name. Errors are sentences for people;
+// [ErrNotKept] is one of them.
+func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
+	clean, err := task.CleanPath(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the path %w", err)
+	}
+	if fi, err := os.Lstat(runDir); err != nil || !fi.IsDir() {
+		return nil, nil, ErrNotKept
+	}
+	root, err := openRoot(runDir)
+	if err != nil {
+		return nil, nil, ErrNotKept
+	}
+	defer func() { _ = root.Close() }() // only opened from
+	f, err := openRegular(root, filepath.Join(FilesName, clean))
+	if errors.Is(err, errMissing) {
+		return nil, nil, ErrNotKept
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("the copy %w", err)
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("the copy cannot be read: %w", err), f.Close())
+	}
+	return f, fi, nil
+}
+
+// AnswerName is the file in a run's directory with the whole answer of the task.
+const AnswerName = "answer"
+
+// PromptName is the file in a run's directory with what the agent was told.
+const PromptName = "prompt.md"
+
+// MemoryName is the file in a run's directory with what was found in the notes.
+const MemoryName = "memory.json"
+
+// ReadMemory reads what was found in the notes for a run; nil if nothing was written
+// down, or it is not to be read any more.
+func ReadMemory(runDir string) *memory.Result {
+	var found memory.Result
+	data, err := ReadOutput(runDir, MemoryName)
+	if err != nil || json.Unmarshal(data, &found) != nil {
+		return nil
+	}
+	return &found
+}
+
+// IsRunID reports whether id can be the name of a run's directory. It may come from a
+// ledger that was edited by hand, and must not lead elsewhere.
+func IsRunID(id string) bool {
+	return id != "" && filepath.IsLocal(id) && filepath.Base(id) == id && id != "."
+}
+
+// Weigh says what is left of the files of a run of that state directory.
+func Weigh(r *task.TaskRun, dir string) {
+	r.RunDir = task.RunDir(dir, r.RunID)
+	fi, err := os.Lstat(r.RunDir)
+	if r.Kept = err == nil && fi.IsDir(); !r.Kept {
+		return
+	}
+	r.Stdout, r.Stderr = OutputSize(r.RunDir, "stdout"), OutputSize(r.RunDir, "stderr")
+}
+
+// OutputSize returns how many bytes a reader of an output gets; 0 if there is none.
+func OutputSize(runDir, name string) int64 {
+	fi, err := os.Lstat(filepath.Join(runDir, name))
+	if err != nil || !fi.Mode().IsRegular() {
+		return 0
+	}
+	return fi.Size()
+}
