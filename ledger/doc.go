@@ -56,20 +56,15 @@
 //
 // One bad record is one bad record: it is reported with file and line
 // ([SyntaxError]) and set aside where it stands; everything else goes on. Set aside,
-// with all that belongs to it, is also what was probably meant for a record:
-//
-//   - a section under a heading that is nearly right (## Tsk x, ##Task x, ### Task x),
-//     if a seq or another field that tells of a record stands below it;
-//   - a seq with a number, outside of any section: its heading is lost;
-//   - a section without seq that has an end line or the seq of another record in it:
-//     a part of that record was glued to it;
-//   - a line of a section without seq that is nearly a field (– status: x), goes on
-//     with a value (indented, or wrapped to the margin), or should be the body of one;
-//   - an own record that has a field or an indented line directly below its end line.
+// with all that belongs to it, is also what was probably meant for a record: a section
+// under a heading that is nearly right (##Task x, ### Task x), a seq without a heading,
+// a section without seq that has an end line or a line that is nearly a field, a record
+// with a field directly below its end line, and what people wrote between the marks of a
+// merge conflict.
 //
 // A line of its own is set aside alone: an end line or a field that belongs to
-// nothing, a mark of a merge conflict (what people wrote in the conflict waits), NUL
-// bytes, and a CR or the like with what would be a line of a record behind it.
+// nothing, the mark of a merge conflict, NUL bytes, and a CR or the like with what would
+// be a line of a record behind it.
 //
 // # What is taken over
 //
@@ -77,7 +72,7 @@
 // digest of the section's text in "adopts": the same text is never taken over
 // twice. "edits" says what was edited: the seq of a record, or the digest under
 // which a section without seq was adopted first. "copies" has the seq of the record
-// whose section was copied under another id. "ignored" has the fields that stand in
+// whose section was copied; the copy is a draft, and later edits of it are not taken over. "ignored" has the fields that stand in
 // the section without an effect: a later section names them, an edit took them along,
 // or they are as they were before a later edit, because an old buffer was saved. A
 // buffer is old for a field if a record that it has not, of an edit of that section,

@@ -63,9 +63,6 @@ func parseWhile(ctx context.Context, data []byte) (*Document, error) {
 	if bytes.HasPrefix(data, bom) {
 		p.pos = len(bom)
 	}
-	if p.utf16File() {
-		return p.doc, nil
-	}
 	p.doc.Version = versionOf(data[p.pos:])
 	for p.pos < len(data) {
 		for range 1000 {
@@ -127,9 +124,8 @@ type parser struct {
 	outer    blockState   // the blocks around the open record of stint's own; none outlives it that began in it
 	apart    bool         // the line belongs to a good record of stint's own: Markdown's blocks do not matter
 	nul      *SyntaxError // the finding about NUL bytes in the text since the last section
+	conflict bool         // a merge conflict is not over
 	ended    damage       // the record that has ended, as long as nothing but empty lines and fields follows
-	conflict int          // line of the merge conflict that is not over; 0 without one
-	before   int          // how many good sections there were before it
 }
 
 // step takes one line, or one whole record that is just as stint wrote it.
@@ -242,7 +238,7 @@ func (p *parser) takeLine(line []byte, start, next int) {
 		p.extend(line, next)
 		return
 	}
-	if p.heading(line, start, next) || p.astray(line, start, next) {
+	if p.heading(line, start, next) || p.stray(line, start, next) {
 		return
 	}
 	if len(line) > 0 {
@@ -298,31 +294,21 @@ func (p *parser) heading(line []byte, start, next int) bool {
 	p.begin(kind, id, start, next)
 	p.own, p.apart, p.outer = hasSeq, hasSeq, p.blocks
 	if !validID(id) {
-		p.badID(id, line)
+		p.badID(id)
 	}
 	return true
 }
 
 // badID says what is wrong with the id in a heading.
-func (p *parser) badID(id, line []byte) {
-	likely := bytes.Trim(notInName().ReplaceAll(bytes.ToLower(id), []byte("-")), "-")
-	switch {
-	case len(id) == 0:
+func (p *parser) badID(id []byte) {
+	if len(id) == 0 {
 		p.fail("the heading has no id; write ## %s and a name of %s", p.open.Kind, idRule)
-	case hasInvisible(line):
-		p.fail("%+q has a character that cannot be seen; type the heading anew", shorten(line))
-	case p.own:
-		p.fail("%q cannot be an id, which is %s; put the one back that it had", shorten(id), idRule)
-	case validID(likely) && len(likely) <= 40:
-		p.fail("%q cannot be an id, which is %s; %s would do", shorten(id), idRule, likely)
-	default:
-		p.fail("%q cannot be an id, which is %s", shorten(id), idRule)
+		return
 	}
+	p.fail("%+q cannot be an id, which is %s", shorten(id), idRule)
 }
 
 const idRule = "1 to 128 of A-Z a-z 0-9 . _ : -"
-
-var notInName = lazily(`[^a-z0-9._]+`)
 
 func (p *parser) inBody() bool { return p.open != nil && p.body }
 
@@ -410,20 +396,15 @@ func (p *parser) ownLine(line []byte, start, next int) {
 		p.apart = false
 	case p.bodyMissing():
 		p.fail(unindented, p.lastKey())
-	case isNearEnd(line):
-		p.fail("%q is no end line; write <!-- end %d -->", shorten(line), p.open.Seq)
+	case line[0] == '<': // what is left of its end line
+		p.fail(strayLine, shorten(line))
 		p.seal(next)
-	case nearField(line) != "":
-		p.fail(notQuiteField, shorten(bytes.TrimSpace(line)), nearField(line))
 	default:
 		p.fail("%q is no field of record %d; write - key: value, or put your text behind its end line", shorten(line), p.open.Seq)
 	}
 }
 
-const (
-	notQuiteField = "%q is not quite a field; write - %s: value at the beginning of the line"
-	unindented    = "%s: | is to be followed by lines that are indented by two blanks"
-)
+const unindented = "%s: | is to be followed by lines that are indented by two blanks"
 
 // bodyMissing reports whether the last field has a | with nothing below it yet.
 func (p *parser) bodyMissing() bool {
@@ -438,14 +419,14 @@ func (p *parser) personsLine(line []byte, next int, inside bool) {
 	if len(line) == 0 {
 		return
 	}
-	if hasGluedHeading(line) && isTellingField(p.nextLine(next)) {
-		p.fail("the heading of another record stands at the end of this line; put it on a line of its own")
+	if bytes.Contains(line, hashes) && gluedHeading().Match(line) && isTellingField(p.nextLine(next)) {
+		p.fail(strayLine, shorten(line)) // the fields below are another record's
 	}
 	if !inside && p.field(line, next) {
 		return
 	}
-	if key := nearField(line); key != "" && p.blocks.what == "" {
-		p.fail(notQuiteField, shorten(bytes.TrimSpace(line)), key)
+	if p.blocks.what == "" && isNearField(line) {
+		p.fail(strayLine, shorten(bytes.TrimSpace(line)))
 	}
 	if p.bodyMissing() {
 		p.fail(unindented, p.lastKey())
@@ -457,9 +438,6 @@ func (p *parser) personsLine(line []byte, next int, inside bool) {
 // being a body: Markdown reads it as part of the value, so it must not be lost.
 func (p *parser) continues(line []byte, start int) bool {
 	if p.open == nil || p.sealed || p.lastEnd != start || len(p.open.Fields) == 0 || len(line) == 0 || line[0] != ' ' && line[0] != '\t' {
-		return false
-	}
-	if isNearEnd(line) && p.inRecord() {
 		return false
 	}
 	text := bytes.TrimLeft(line, " \t")
@@ -538,6 +516,9 @@ func (p *parser) closeSection(end int) {
 			Line: s.Line, Torn: end == len(p.data),
 			Msg: fmt.Sprintf("record %d has no end line <!-- end %d -->; write it below the last field", s.Seq, s.Seq),
 		}
+	}
+	if p.conflict && s.Seq == 0 && p.bad == nil {
+		p.bad = &SyntaxError{Line: s.Line, Msg: inConflict}
 	}
 	if p.bad != nil {
 		if p.sealed {

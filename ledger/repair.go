@@ -150,7 +150,7 @@ func (m *mender) replace(d damage, accept func(*Section) bool) {
 	raw := m.data[d.from:d.to]
 	var text []byte
 	done := "kept as text"
-	if s := m.journal[d.seq]; s != nil && nameOf(s) == d.name && !m.present[d.seq] && !bytes.Equal(s.Raw, raw) && accept(s) {
+	if s := m.journal[d.seq]; s != nil && (nameOf(s) == d.name || d.name == " ") && !m.present[d.seq] && !bytes.Equal(s.Raw, raw) && accept(s) {
 		m.present[d.seq] = true
 		text = append(bytes.Clone(s.Raw), '\n')
 		done = "the journal's record is in its place"
