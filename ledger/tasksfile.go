@@ -79,6 +79,7 @@ func (t *tasksFile) append(data []byte, first, last uint64, note func(Notice)) {
 	if t.foreign {
 		return
 	}
+	t.unread = true
 	if err := t.write(data, first, last); err != nil {
 		t.foreign = true
 		var bad *FileError
@@ -132,7 +133,7 @@ func (t *tasksFile) write(data []byte, first, last uint64) (err error) {
 		t.foreign, t.racedAppend = true, first
 		return nil
 	}
-	t.seen, t.endsInN, t.newest, t.unread = now, true, last, true
+	t.seen, t.endsInN, t.newest = now, true, last
 	return nil
 }
 
@@ -175,9 +176,9 @@ func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first, last 
 		return false, nil
 	}
 	byHand := t.seen != (fileID{}) && t.seen != snap.id
-	t.seen, t.endsInN, t.foreign, t.racedAppend = snap.id, snap.endsInN() || torn, false, 0
+	t.seen, t.endsInN, t.foreign, t.racedAppend, t.unread = snap.id, snap.endsInN() || torn, false, 0, false
 	if len(data) == 0 {
-		t.newest, t.unread = last, false
+		t.newest = last
 		if byHand {
 			t.savedAll = last
 		}
