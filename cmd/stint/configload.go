@@ -53,7 +53,15 @@ func loadConfig(src configSource) (*Config, error) {
 			return nil, err
 		}
 	}
-	c.choosePostgres()
+	// The URL and the file that has it overrule each other as the layers do.
+	url, file := c.origins["postgres_url"].layer, c.origins["postgres_url_file"].layer
+	switch {
+	case c.PostgresURL == "" || c.PostgresURLFile == "":
+	case url > file:
+		c.PostgresURLFile = ""
+	case file > url:
+		c.PostgresURL = ""
+	}
 	err := c.check()
 	for i := range c.sections {
 		if err == nil {
@@ -152,7 +160,7 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 		switch {
 		case section == "" && s == nil && name == "workspace":
 			err = f.workspaces(t[name])
-		case section == "" && s == nil && isSection(name):
+		case section == "" && s == nil && slices.ContainsFunc(keys, func(k key) bool { return k.section == name }):
 			err = f.keysOf(name, t[name])
 		default:
 			err = f.value(t[name], strings.TrimPrefix(section+"."+name, "."), s)
@@ -305,11 +313,6 @@ func findInFile(name string) *key {
 		return &keys[i]
 	}
 	return nil
-}
-
-// isSection reports whether keys stand in a section of that name.
-func isSection(name string) bool {
-	return slices.ContainsFunc(keys, func(k key) bool { return k.section == name })
 }
 
 // text gives a value of the file as text if it has the right type.

@@ -60,7 +60,11 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	d.whereToLook()
+	d.say("Done in %.1f s. What is left to look at:", time.Since(d.start).Seconds())
+	d.say("   %s    every step, in Markdown", filepath.Join(d.state, "tasks.md"))
+	d.say("   %s        what the agent was sent and wrote", filepath.Join(d.state, "runs"))
+	d.say("   stint --state-dir %s ls", d.state)
+	d.say("Remove it with: rm -r %s", filepath.Dir(d.state))
 	return nil
 }
 
@@ -205,15 +209,6 @@ func (d *demonstration) untilRunning(ctx context.Context, id string) (view wire.
 			return view, 0, err
 		}
 	}
-}
-
-// whereToLook names what is left to look at.
-func (d *demonstration) whereToLook() {
-	d.say("Done in %.1f s. What is left to look at:", time.Since(d.start).Seconds())
-	d.say("   %s    every step, in Markdown", filepath.Join(d.state, "tasks.md"))
-	d.say("   %s        what the agent was sent and wrote", filepath.Join(d.state, "runs"))
-	d.say("   stint --state-dir %s ls", d.state)
-	d.say("Remove it with: rm -r %s", filepath.Dir(d.state))
 }
 
 // stopMaster ends the demo's master and waits until it is gone.

@@ -30,7 +30,13 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.Ta
 	if err != nil {
 		return err
 	}
-	a.tellDryRun(ctx, o, specs, list)
+	views := make([]wire.TaskView, len(list))
+	for i := range list {
+		views[i].Task = list[i].Task
+	}
+	a.noteDemos(ctx, o, specs, views)
+	a.tellPaused()
+	a.tellConfig(ctx)
 	switch {
 	case o.json && many:
 		err = printEach(a.stdout, list)
@@ -49,17 +55,6 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.Ta
 		}
 	}
 	return err
-}
-
-// tellDryRun says on stderr what is said when tasks are queued.
-func (a *app) tellDryRun(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, list []coordinator.TaskPreview) {
-	views := make([]wire.TaskView, len(list))
-	for i := range list {
-		views[i].Task = list[i].Task
-	}
-	a.noteDemos(ctx, o, specs, views)
-	a.tellPaused()
-	a.tellConfig(ctx)
 }
 
 // previewEnd gives the error of a task that could not be run: that of its end.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -67,7 +68,35 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 	case len(args) == 1:
 		return a.editTask(ctx, args[0])
 	}
-	return a.editLedger(ctx)
+	dir, err := a.editDir(ctx)
+	if err != nil {
+		return err
+	}
+	base, err := ledger.ReadCopy(ctx, nil, dir)
+	if err != nil {
+		return err
+	}
+	before, _, err := coordinator.Preview(dir, base.Data)
+	if err != nil {
+		return err
+	}
+	e, err := a.newEditing(dir, base.Data)
+	if err != nil {
+		return err
+	}
+	e.base, e.old = base, before.Findings
+	for {
+		if e.text, err = e.open(ctx); err != nil {
+			return err
+		}
+		if bytes.Equal(e.text, e.base.Data) {
+			return e.unchanged()
+		}
+		again, err := e.save(ctx)
+		if !again {
+			return err
+		}
+	}
 }
 
 // setFields changes fields of a task that waits.
@@ -209,39 +238,6 @@ func (a *app) editDir(ctx context.Context) (string, error) {
 	}
 	_, err = a.reconcile(ctx, false)
 	return dir, err
-}
-
-// editLedger lets the user edit a copy of the whole ledger.
-func (a *app) editLedger(ctx context.Context) error {
-	dir, err := a.editDir(ctx)
-	if err != nil {
-		return err
-	}
-	base, err := ledger.ReadCopy(ctx, nil, dir)
-	if err != nil {
-		return err
-	}
-	before, _, err := coordinator.Preview(dir, base.Data)
-	if err != nil {
-		return err
-	}
-	e, err := a.newEditing(dir, base.Data)
-	if err != nil {
-		return err
-	}
-	e.base, e.old = base, before.Findings
-	for {
-		if e.text, err = e.open(ctx); err != nil {
-			return err
-		}
-		if bytes.Equal(e.text, e.base.Data) {
-			return e.unchanged()
-		}
-		again, err := e.save(ctx)
-		if !again {
-			return err
-		}
-	}
 }
 
 // open runs the editor on the copy and gives what it has become. After an error
@@ -462,4 +458,38 @@ func splitFindings(now, before []coordinator.Finding) (fresh, old []coordinator.
 		}
 	}
 	return fresh, old
+}
+
+// editors are tried in this order where neither $VISUAL nor $EDITOR is set.
+var editors = []string{"sensible-editor", "nano", "vi"}
+
+// chooseEditor gives the user's editor as a piece of shell: it may have options,
+// as in "code --wait".
+func chooseEditor() (string, error) {
+	for _, name := range []string{"VISUAL", "EDITOR"} {
+		if editor := os.Getenv(name); editor != "" {
+			return editor, nil
+		}
+	}
+	for _, name := range editors {
+		if _, err := exec.LookPath(name); err == nil {
+			return name, nil
+		}
+	}
+	return "", usage("export EDITOR=...", "there is no editor: neither $VISUAL nor $EDITOR is set, and nano and vi are not installed")
+}
+
+// openEditor lets the user edit a file. stdout is where the editor's own output
+// goes, often the terminal. The error says that the editor did not end well.
+func openEditor(file string, stdout *os.File) error {
+	editor, err := chooseEditor()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/bin/sh", "-c", editor+` "$1"`, "sh", file)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the editor %q failed: %w", editor, err)
+	}
+	return nil
 }

@@ -67,31 +67,26 @@ func exitCode(err error) int {
 	case errors.As(err, &cli):
 		return cli.code
 	case errors.As(err, &remote):
-		return remoteCode(remote.Code)
+		switch remote.Code {
+		case coordinator.CodeInvalid:
+			return exitUsage
+		case coordinator.CodeNotFound, coordinator.CodeAmbiguous:
+			return exitNotFound
+		case coordinator.CodeBusy, coordinator.CodeShortage:
+			return exitBusy
+		case coordinator.CodeStopped:
+			return exitNoMaster
+		case coordinator.CodeAgentMissing:
+			return exitAgent
+		default:
+			return exitFailure
+		}
 	case errors.Is(err, client.ErrNoMaster):
 		return exitNoMaster
 	case errors.Is(err, errDetached), errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.Is(err, context.DeadlineExceeded):
 		return exitTimeout
-	default:
-		return exitFailure
-	}
-}
-
-// remoteCode maps what the coordinator says.
-func remoteCode(c coordinator.Code) int {
-	switch c {
-	case coordinator.CodeInvalid:
-		return exitUsage
-	case coordinator.CodeNotFound, coordinator.CodeAmbiguous:
-		return exitNotFound
-	case coordinator.CodeBusy, coordinator.CodeShortage:
-		return exitBusy
-	case coordinator.CodeStopped:
-		return exitNoMaster
-	case coordinator.CodeAgentMissing:
-		return exitAgent
 	default:
 		return exitFailure
 	}
@@ -107,7 +102,7 @@ func taskCode(t *state.Task) int {
 		return exitCanceled
 	case t.Reason == state.ClassAuth, t.Reason == state.ClassAgentMissing:
 		return exitAgent
-	case t.Reason == state.ClassRateLimited && noLimitWait(t):
+	case t.Reason == state.ClassRateLimited && (t.MaxLimitWait == "0s" || t.MaxLimitWait == "0"):
 		return exitRateLimited
 	case t.Reason == state.ClassVerify:
 		return exitVerify
@@ -120,11 +115,6 @@ func taskCode(t *state.Task) int {
 	default:
 		return exitFailure // not a task that has ended
 	}
-}
-
-// noLimitWait reports whether the task was told not to wait for rate limits.
-func noLimitWait(t *state.Task) bool {
-	return t.MaxLimitWait == "0s" || t.MaxLimitWait == "0"
 }
 
 // printError writes the two lines of an error: what and why, and what to do.

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/ledger"
 	"stint/state"
 )
@@ -74,4 +76,109 @@ func isMark(key string) bool {
 		return true
 	}
 	return false
+}
+
+// tellConfig says on stderr, once, that the master that was asked last was started with
+// another configuration than the file has now.
+func (a *app) tellConfig(ctx context.Context) {
+	n := a.notice()
+	if n == nil || a.quiet || a.toldConfig || !a.isStale(n) {
+		return
+	}
+	a.toldConfig = true
+	ctx, cancel := context.WithTimeout(ctx, maxTell)
+	defer cancel()
+	_ = a.callRunning(func(c *client.Client) error { // who is gone uses no configuration
+		h, err := c.Health(ctx)
+		if err == nil {
+			a.hint("stint: the master (pid %d) %s: %s\n", h.PID, a.staleText(&h), restart(&h))
+		}
+		return err
+	})
+}
+
+// isStale reports whether a master was started with another configuration.
+func (a *app) isStale(n *wire.Notice) bool {
+	cfg, err := a.base()
+	return err == nil && n.Config != "" && n.Config != cfg.digest()
+}
+
+func (a *app) staleText(h *coordinator.Health) string {
+	cfg, err := a.base()
+	if err != nil {
+		return ""
+	}
+	start := h.Start.Local()
+	at := start.Format(time.TimeOnly)
+	if start.Format(time.DateOnly) != time.Now().Format(time.DateOnly) {
+		at = start.Format(time.DateTime)
+	}
+	return fmt.Sprintf("still uses the configuration of %s; to use %s as it is now", at, cfg.file)
+}
+
+// restart gives the command that ends a master so that the next one starts anew; tasks
+// are kept.
+func restart(h *coordinator.Health) string {
+	if h.Background {
+		return fmt.Sprintf("kill %d", h.PID)
+	}
+	return fmt.Sprintf("kill %d, then stint serve", h.PID)
+}
+
+// tellAccounts says on stderr which accounts keep some of these tasks from starting.
+func (a *app) tellAccounts(ctx context.Context, views []wire.TaskView) {
+	waits := func(account string) bool {
+		return slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == account })
+	}
+	if !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued }) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxTell)
+	defer cancel()
+	_ = a.callRunning(func(c *client.Client) error { // the list is what was asked for
+		list, err := c.Accounts(ctx)
+		for _, u := range list {
+			if text := accountText(&u.Account, time.Now()); text != "" && waits(u.Name) {
+				a.hint("stint: %s\n", escapeText(oneLine(text)))
+			}
+		}
+		return err
+	})
+}
+
+// accountText says what keeps the tasks of an account from starting; "" if nothing does.
+func accountText(u *state.Account, now time.Time) string {
+	switch {
+	case u.IsMissing():
+		return because(fmt.Sprintf("account %s is on hold", u.Name), u.Reason) + "; its tasks go on by themselves when the program is back"
+	case u.Hold:
+		return because(fmt.Sprintf("account %s is on hold", u.Name), u.Reason) + "; to lift it: stint retry ID of a task that it stopped"
+	case u.CoolUntil.After(now):
+		return because(fmt.Sprintf("account %s cools down until %s", u.Name, localTime(u.CoolUntil)), u.Reason)
+	}
+	return ""
+}
+
+// retryTask queues a task again, and says what that does to its account, or for how long
+// the account lets it wait.
+func (a *app) retryTask(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
+	before, _ := c.Accounts(ctx) // for the message alone
+	view, err := c.Retry(ctx, ref)
+	i := slices.IndexFunc(before, func(u state.AccountUse) bool { return u.Name == view.AccountName() })
+	if err != nil || i < 0 {
+		return view, err
+	}
+	u := before[i].Account
+	if u.Hold {
+		a.hint("stint: the hold of account %s is lifted (%s)\n", u.Name, escapeText(oneLine(u.Reason)))
+		u.Hold, u.Reason = false, ""
+	}
+	waits := "; the task waits until then"
+	if len(view.Fallback) > 0 || view.MaxLimitWait != "" {
+		waits = "" // another agent may take it over, or it may end
+	}
+	if text := accountText(&u, time.Now()); text != "" {
+		a.hint("stint: %s%s\n", escapeText(oneLine(text)), waits)
+	}
+	return view, nil
 }

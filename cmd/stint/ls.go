@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -50,7 +51,13 @@ func (a *app) lsCommand() *cobra.Command {
 	f.BoolVar(&o.archive, "archive", false, "tasks that compaction has moved to the archive, the one that ended last first")
 	quietFlag(c, &o.quiet)
 	jsonFlag(c, &o.json)
-	complete(c, "status", func() []string { return statusNames() })
+	complete(c, "status", func() []string {
+		var names []string
+		for _, s := range state.Statuses() {
+			names = append(names, string(s))
+		}
+		return names
+	})
 	complete(c, "session", func() []string { return a.sessionNames(contextOf(c)) })
 	complete(c, "agent", func() []string { return agentNames })
 	return c
@@ -193,7 +200,7 @@ func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
 		})
 	}
 	fit(rows, terminalWidth(a.stdout))
-	p := newPainter(a.stdout)
+	p := painter(isTTY(a.stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 	return writeTable(a.stdout, escapeRows(rows), func(row, col int, cell string) string {
 		if row == 0 || col != 1 {
 			return cell
@@ -275,14 +282,6 @@ func escapeRows(rows [][]string) [][]string {
 		}
 	}
 	return rows
-}
-
-func statusNames() []string {
-	var names []string
-	for _, s := range state.Statuses() {
-		names = append(names, string(s))
-	}
-	return names
 }
 
 // age says how long ago a task was made; one that was written by hand says so

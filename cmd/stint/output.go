@@ -199,11 +199,6 @@ func localTime(t time.Time) string {
 // colour alone.
 type painter bool
 
-// newPainter decides by terminal, NO_COLOR and TERM.
-func newPainter(w any) painter {
-	return painter(isTTY(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
-}
-
 // sgr holds the colour of each status.
 var sgr = map[state.Status]string{
 	state.Running: "36", state.Done: "32", state.Failed: "31", state.Dead: "31", state.Canceled: "33", state.Draft: "2",

@@ -85,19 +85,6 @@ func hostKey(name, help string, field func(*Config) *string) key {
 // hasPostgres reports whether a copy is configured.
 func (c *Config) hasPostgres() bool { return c.PostgresURL != "" || c.PostgresURLFile != "" }
 
-// choosePostgres has the URL and its file overrule each other as the layers do in which
-// they were set.
-func (c *Config) choosePostgres() {
-	url, file := c.origins["postgres_url"].layer, c.origins["postgres_url_file"].layer
-	switch {
-	case c.PostgresURL == "" || c.PostgresURLFile == "":
-	case url > file:
-		c.PostgresURLFile = ""
-	case file > url:
-		c.PostgresURL = ""
-	}
-}
-
 // postgresURL gives the function that gives the URL as it is when it is asked.
 func (c *Config) postgresURL() func() (string, error) {
 	if text := c.PostgresURL; text != "" {

@@ -20,15 +20,21 @@ const firstProgress = 300 * time.Millisecond
 // function that it gives removes the line and ends it.
 func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 	one := a.another() // while a finds its way to another master
-	return a.drawWhile(ctx, func(ctx context.Context) { one.showProgress(ctx, id) })
-}
-
-// drawProgress shows line, asked once a second, on a terminal while a command works.
-// The function that it gives removes it.
-func (a *app) drawProgress(ctx context.Context, line func() string) (stop func()) {
 	return a.drawWhile(ctx, func(ctx context.Context) {
-		for next := firstProgress; pause(ctx, next) == nil; next = time.Second {
-			_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K%s", clip(line(), lineWidth(a.stderr)))
+		next := firstProgress
+		for pause(ctx, next) == nil {
+			next = time.Second
+			err := one.callRunning(func(c *client.Client) error {
+				view, err := c.Task(ctx, id)
+				if err == nil {
+					line := progressLine(&view, time.Now(), lastOutput(view.RunDir))
+					_, _ = fmt.Fprintf(one.stderr, "\r\x1b[K%s", clip(line, lineWidth(one.stderr)))
+				}
+				return err
+			})
+			if err != nil {
+				_, _ = fmt.Fprint(one.stderr, "\r\x1b[Kwaiting for a master")
+			}
 		}
 	})
 }
@@ -46,25 +52,6 @@ func (a *app) drawWhile(ctx context.Context, draw func(context.Context)) (stop f
 		cancel()
 		wg.Wait()
 		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K") // removes the line
-	}
-}
-
-// showProgress draws the line once a second until ctx ends.
-func (a *app) showProgress(ctx context.Context, id string) {
-	next := firstProgress
-	for pause(ctx, next) == nil {
-		next = time.Second
-		err := a.callRunning(func(c *client.Client) error {
-			view, err := c.Task(ctx, id)
-			if err == nil {
-				line := progressLine(&view, time.Now(), lastOutput(view.RunDir))
-				_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K%s", clip(line, lineWidth(a.stderr)))
-			}
-			return err
-		})
-		if err != nil {
-			_, _ = fmt.Fprint(a.stderr, "\r\x1b[Kwaiting for a master")
-		}
 	}
 }
 

@@ -74,7 +74,21 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 		return printJSON(a.stdout, r)
 	}
 	if o.dryRun {
-		return a.printRestoration(r)
+		var rows [][]string
+		for _, part := range []struct {
+			what  string
+			tasks []state.Task
+		}{{"gone", r.Gone}, {"changed", r.Changed}, {"back", r.Back}} {
+			for i := range part.tasks {
+				t := &part.tasks[i]
+				rows = append(rows, []string{part.what, t.ID, string(t.Status), t.Title})
+			}
+		}
+		if err := writeTable(a.stdout, escapeRows(rows), nil); err != nil {
+			return err
+		}
+		a.hint("stint: %s\n", summary(r))
+		return nil
 	}
 	if err := a.mayRestore(ctx, r); err != nil {
 		return err
@@ -99,25 +113,6 @@ func (a *app) checkCopy(o *restoreOptions, r *coordinator.Restoration) error {
 		code: exitFailure, message: fmt.Sprintf("%s has %s; nothing was restored", r.From, count(len(r.Findings), "finding")),
 		try: "mend it, or leave those sections out with: stint restore --force " + r.From,
 	}
-}
-
-// printRestoration prints a line for each task that a restore concerns.
-func (a *app) printRestoration(r *coordinator.Restoration) error {
-	var rows [][]string
-	for _, part := range []struct {
-		what  string
-		tasks []state.Task
-	}{{"gone", r.Gone}, {"changed", r.Changed}, {"back", r.Back}} {
-		for i := range part.tasks {
-			t := &part.tasks[i]
-			rows = append(rows, []string{part.what, t.ID, string(t.Status), t.Title})
-		}
-	}
-	if err := writeTable(a.stdout, escapeRows(rows), nil); err != nil {
-		return err
-	}
-	a.hint("stint: %s\n", summary(r))
-	return nil
 }
 
 // summary says in a sentence what a restore changes.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres/dsn"
 )
@@ -125,21 +126,16 @@ func prepare(c *cobra.Command) {
 			if check(cmd, args) == nil {
 				return nil
 			}
-			return wrongArgs(cmd, args)
+			try := cmd.CommandPath() + " --help"
+			if len(args) == 0 {
+				return usage(try, "an argument is missing: %s", cmd.UseLine())
+			}
+			return usage(try, "%s: %q is one argument too many", cmd.UseLine(), clip(shown(args[len(args)-1]), 40))
 		}
 	}
 	for _, sub := range c.Commands() {
 		prepare(sub)
 	}
-}
-
-// wrongArgs tells of an argument that is missing or too many.
-func wrongArgs(cmd *cobra.Command, args []string) error {
-	try := cmd.CommandPath() + " --help"
-	if len(args) == 0 {
-		return usage(try, "an argument is missing: %s", cmd.UseLine())
-	}
-	return usage(try, "%s: %q is one argument too many", cmd.UseLine(), clip(shown(args[len(args)-1]), 40))
 }
 
 // shown gives an argument as an error may show it: a database URL that was put where none
@@ -237,4 +233,24 @@ func jsonFlag(c *cobra.Command, v *bool) {
 
 func quietFlag(c *cobra.Command, v *bool) {
 	c.Flags().BoolVarP(v, "quiet", "q", false, "print ids only")
+}
+
+// ownRun gives the run that this command is part of; "" if no agent has started it.
+// A master looks by itself, too.
+func ownRun() string { return os.Getenv("STINT_RUN_ID") }
+
+// noRun makes a command one that no run may use: it changes the state directory also
+// where no master looks.
+func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {
+	return func(a *app) *cobra.Command {
+		c := build(a)
+		do := c.RunE
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if ownRun() != "" {
+				return coordinator.ErrFromRun
+			}
+			return do(c, args)
+		}
+		return c
+	}
 }

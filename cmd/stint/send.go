@@ -31,7 +31,29 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
   stint session queue web`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.detach = !wait
-			return a.runSend(c, o, args)
+			a.quiet = o.quiet
+			atDash := c.ArgsLenAtDash()
+			if len(args) == 0 || atDash == 0 {
+				return usage(`stint send SESSION "PROMPT"; the sessions: stint session ls`, "stint send names no session")
+			}
+			prompt := promptSource{args: args[1:], literal: atDash > 0, edit: o.edit, stdin: a.stdin, editor: runEditor}
+			if len(prompt.args) == 0 && !o.edit {
+				return usage(`stint send `+args[0]+` "PROMPT", @FILE, or - for stdin`, "there is no prompt for the session %s", args[0])
+			}
+			if err := o.check(c, time.Now()); err != nil {
+				return err
+			}
+			if err := a.putInto(c.Context(), &o.spec, args[0]); err != nil {
+				return err
+			}
+			if err := a.place(o, &o.spec); err != nil {
+				return err
+			}
+			var err error
+			if o.spec.Prompt, err = readInterruptibly(c.Context(), prompt.read); err != nil {
+				return err
+			}
+			return a.runOne(c.Context(), o)
 		},
 	}
 	quietFlag(c, &o.quiet)
@@ -40,32 +62,6 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
 	a.completeIDOption(c, "after")
 	c.ValidArgsFunction = a.completeSessions
 	return c
-}
-
-func (a *app) runSend(c *cobra.Command, o *taskOptions, args []string) error {
-	a.quiet = o.quiet
-	atDash := c.ArgsLenAtDash()
-	if len(args) == 0 || atDash == 0 {
-		return usage(`stint send SESSION "PROMPT"; the sessions: stint session ls`, "stint send names no session")
-	}
-	prompt := promptSource{args: args[1:], literal: atDash > 0, edit: o.edit, stdin: a.stdin, editor: runEditor}
-	if len(prompt.args) == 0 && !o.edit {
-		return usage(`stint send `+args[0]+` "PROMPT", @FILE, or - for stdin`, "there is no prompt for the session %s", args[0])
-	}
-	if err := o.check(c, time.Now()); err != nil {
-		return err
-	}
-	if err := a.putInto(c.Context(), &o.spec, args[0]); err != nil {
-		return err
-	}
-	if err := a.place(o, &o.spec); err != nil {
-		return err
-	}
-	var err error
-	if o.spec.Prompt, err = readInterruptibly(c.Context(), prompt.read); err != nil {
-		return err
-	}
-	return a.runOne(c.Context(), o)
 }
 
 // putInto puts a task into the session that ref means, with what the session's

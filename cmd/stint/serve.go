@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -25,6 +27,7 @@ import (
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
+	"stint/memory"
 )
 
 const serveHelp = `Run the master in the foreground, until Ctrl-C or SIGTERM: then runs have the
@@ -300,7 +303,10 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
 	config.FindSession, config.Recover = findSession(adapters), agent.Recover
-	config.OutputPolicy, config.Workspace, config.Memory = cfg.OutputPolicy.text, workspaceSettings(cfg), searchNotes(cfg)
+	config.OutputPolicy, config.Workspace = cfg.OutputPolicy.text, workspaceSettings(cfg)
+	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
+		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
+	}
 	config.Shell = &agent.Shell{Runner: agentRunner(cfg, "")}
 	if config.HeartbeatPath == "" {
 		config.HeartbeatPath = filepath.Join(m.state, "heartbeat.json")
@@ -522,4 +528,28 @@ func (*hints) Enabled(_ context.Context, level slog.Level) bool { return level >
 func (h *hints) Handle(_ context.Context, r slog.Record) error {
 	h.app.hint("stint: %s\n", r.Message)
 	return nil
+}
+
+// giveBackEvery is how often a master looks whether it may have memory to give back.
+const giveBackEvery = 10 * time.Second
+
+// giveMemoryBack gives the system the memory that is no longer in use, until ctx ends,
+// where more than 16 MB were allocated since it did. To start, to compact, to take a large
+// save or specification over, or to list all tasks takes many times the size of the
+// ledger, and the runtime itself keeps that for minutes.
+func giveMemoryBack(ctx context.Context) {
+	tick := time.NewTicker(giveBackEvery)
+	defer tick.Stop()
+	for before := uint64(0); ; {
+		var m runtime.MemStats
+		if runtime.ReadMemStats(&m); m.TotalAlloc-before > 16<<20 {
+			debug.FreeOSMemory()
+			before = m.TotalAlloc
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }

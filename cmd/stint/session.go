@@ -47,40 +47,39 @@ func (a *app) sessionLsCommand() *cobra.Command {
 		Short:   "list sessions",
 		Example: "  stint session ls --json",
 		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.listSessions(c.Context(), asJSON, quiet) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx := c.Context()
+			var list []state.Session
+			err := a.call(ctx, func(c *client.Client) (err error) { list, err = c.Sessions(ctx); return err })
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printEach(a.stdout, list)
+			}
+			rows := [][]string{{"SESSION", "AGENT", "AGENT SESSION", "USED", "LAST TASK"}}
+			for _, s := range list {
+				if quiet {
+					if _, err := fmt.Fprintln(a.stdout, s.ID); err != nil {
+						return err
+					}
+					continue
+				}
+				rows = append(rows, []string{s.Key, s.Agent, s.Native, ago(time.Since(s.UpdatedAt)) + " ago", shortID(s.LastTask)})
+			}
+			if quiet {
+				return nil
+			}
+			if len(list) == 0 {
+				a.hint("stint: no sessions; begin one with: stint task --session NAME \"PROMPT\"\n")
+				return nil
+			}
+			return writeTable(a.stdout, escapeRows(rows), nil)
+		},
 	}
 	quietFlag(c, &quiet)
 	jsonFlag(c, &asJSON)
 	return c
-}
-
-func (a *app) listSessions(ctx context.Context, asJSON, quiet bool) error {
-	var list []state.Session
-	err := a.call(ctx, func(c *client.Client) (err error) { list, err = c.Sessions(ctx); return err })
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		return printEach(a.stdout, list)
-	}
-	rows := [][]string{{"SESSION", "AGENT", "AGENT SESSION", "USED", "LAST TASK"}}
-	for _, s := range list {
-		if quiet {
-			if _, err := fmt.Fprintln(a.stdout, s.ID); err != nil {
-				return err
-			}
-			continue
-		}
-		rows = append(rows, []string{s.Key, s.Agent, s.Native, ago(time.Since(s.UpdatedAt)) + " ago", shortID(s.LastTask)})
-	}
-	if quiet {
-		return nil
-	}
-	if len(list) == 0 {
-		a.hint("stint: no sessions; begin one with: stint task --session NAME \"PROMPT\"\n")
-		return nil
-	}
-	return writeTable(a.stdout, escapeRows(rows), nil)
 }
 
 func (a *app) sessionShowCommand() *cobra.Command {
@@ -90,35 +89,33 @@ func (a *app) sessionShowCommand() *cobra.Command {
 		Short:   "print the transcript of a session",
 		Example: "  stint session show web",
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(c *cobra.Command, args []string) error { return a.showSession(c.Context(), args[0], asJSON) },
+		RunE: func(c *cobra.Command, args []string) error {
+			view, err := a.findSession(c.Context(), args[0])
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printEach(a.stdout, view.Transcript)
+			}
+			d := &description{}
+			d.line("session", view.Key)
+			d.line("id", view.ID)
+			d.line("agent", view.Agent)
+			d.line("agent session", view.Native)
+			d.line("account", view.Account)
+			for _, m := range view.Transcript {
+				title := m.Role + ", " + localTime(m.TS)
+				if m.TaskID != "" {
+					title += ", task " + shortID(m.TaskID)
+				}
+				d.text(title, strings.TrimSpace(m.Text+"\n"+m.Error))
+			}
+			return printText(a.stdout, d.String())
+		},
 	}
 	jsonFlag(c, &asJSON)
 	c.ValidArgsFunction = a.completeSessions
 	return c
-}
-
-func (a *app) showSession(ctx context.Context, ref string, asJSON bool) error {
-	view, err := a.findSession(ctx, ref)
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		return printEach(a.stdout, view.Transcript)
-	}
-	d := &description{}
-	d.line("session", view.Key)
-	d.line("id", view.ID)
-	d.line("agent", view.Agent)
-	d.line("agent session", view.Native)
-	d.line("account", view.Account)
-	for _, m := range view.Transcript {
-		title := m.Role + ", " + localTime(m.TS)
-		if m.TaskID != "" {
-			title += ", task " + shortID(m.TaskID)
-		}
-		d.text(title, strings.TrimSpace(m.Text+"\n"+m.Error))
-	}
-	return printText(a.stdout, d.String())
 }
 
 func (a *app) sessionQueueCommand() *cobra.Command {
@@ -158,18 +155,13 @@ func (a *app) showQueue(ctx context.Context, ref string, asJSON, quiet bool) err
 		a.hint("stint: nothing waits in %s; add a message with: stint send %s \"PROMPT\"\n", view.Key, ref)
 		return nil
 	}
-	return a.printQueue(view.Queue)
-}
-
-// printQueue prints the table for people.
-func (a *app) printQueue(queue []wire.TaskView) error {
-	ids := make([]string, len(queue))
-	for i, v := range queue {
+	ids := make([]string, len(view.Queue))
+	for i, v := range view.Queue {
 		ids[i] = v.ID
 	}
 	rows := [][]string{{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}}
 	for i, short := range shortIDs(ids) {
-		v := &queue[i]
+		v := &view.Queue[i]
 		rows = append(rows, []string{strconv.Itoa(i + 1), short, statusText(v), v.Why, v.Title})
 	}
 	fit(rows, terminalWidth(a.stdout))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/state"
@@ -54,11 +55,35 @@ func (a *app) showCommand() *cobra.Command {
 func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	switch {
 	case o.prompt:
-		return a.showPrompt(ctx, o, ref)
+		var p coordinator.SentPrompt
+		err := a.call(ctx, func(c *client.Client) (err error) { p, err = c.Prompt(ctx, ref, o.run); return err })
+		if err != nil {
+			return err
+		}
+		if o.json {
+			return printJSON(a.stdout, p)
+		}
+		out, flush := terminalSafe(a.stdout)
+		if _, err = out.Write(p.Bytes()); err == nil {
+			err = flush()
+		}
+		if err != nil {
+			return err
+		}
+		if isTTY(a.stdout) {
+			a.hint("\n\n")
+		}
+		a.hint("%s", escapeText(describeSent(&p)))
+		return nil
 	case o.run != "":
 		return usage("stint show --prompt --run "+o.run+" "+ref, "--run chooses a prompt, and --prompt is not given")
 	case o.raw:
-		return a.showRaw(ctx, ref)
+		var text []byte
+		err := a.call(ctx, func(c *client.Client) (err error) { text, err = c.Raw(ctx, ref); return err })
+		if err != nil {
+			return err
+		}
+		return printText(a.stdout, string(text))
 	}
 	var view wire.TaskView
 	err := a.call(ctx, func(c *client.Client) (err error) { view, err = c.Task(ctx, ref); return err })
@@ -97,16 +122,6 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		}
 		return printText(a.stdout, text)
 	}
-}
-
-// showRaw prints the sections of the ledger.
-func (a *app) showRaw(ctx context.Context, ref string) error {
-	var text []byte
-	err := a.call(ctx, func(c *client.Client) (err error) { text, err = c.Raw(ctx, ref); return err })
-	if err != nil {
-		return err
-	}
-	return printText(a.stdout, string(text))
 }
 
 // A description is made of lines "name: value", without those that say nothing.
@@ -242,4 +257,88 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	return n, err
+}
+
+// describeSent tells which prompt it is, and what was found for it.
+func describeSent(p *coordinator.SentPrompt) string {
+	which := fmt.Sprintf("%d of %d", p.Number, p.Of)
+	if p.Number == 0 {
+		which = string(p.Phase)
+	}
+	text := fmt.Sprintf("stint: run %s of task %s (%s, attempt %d", p.RunID, p.TaskID, which, p.Attempt)
+	if p.Iteration > 0 {
+		text += fmt.Sprintf(", round %d", p.Iteration)
+	}
+	text += ")\nsha256:        " + p.SHA256 + "\n"
+	if p.Memory == nil {
+		return text
+	}
+	return text + describeMemory(p.Memory)
+}
+
+// roundOf says in which round of the loop a task is or has ended: "2 of 3"; "" if
+// there is no loop.
+func roundOf(t *state.Task) string {
+	switch {
+	case t.Iteration == 0 || t.VerifyCommand == "":
+		return ""
+	case t.MaxIterations == 0:
+		return fmt.Sprint(t.Iteration)
+	}
+	return fmt.Sprintf("%d of %d", t.Iteration, t.MaxIterations)
+}
+
+// phaseOf says what the run of a task that is running does, if that is more than an
+// agent's first turn: "verify 2/3".
+func phaseOf(t *state.Task) string {
+	round := strings.ReplaceAll(roundOf(t), " of ", "/")
+	switch {
+	case t.Phase == state.PhaseVerify:
+		return strings.TrimSpace("verify " + round)
+	case t.Phase != "":
+		return string(t.Phase)
+	case t.Iteration > 1 && round != "":
+		return "round " + round
+	}
+	return ""
+}
+
+// lastCheck says how the verify command ended when it was last run.
+func lastCheck(t *state.Task) string {
+	if t.VerifyExitCode == nil {
+		return ""
+	}
+	return checkEnd(*t.VerifyExitCode) + " after " + t.VerifyTime
+}
+
+func checkEnd(code int) string {
+	switch {
+	case code == 0:
+		return "passed"
+	case code < 0:
+		return "did not end by itself"
+	}
+	return fmt.Sprintf("exit code %d", code)
+}
+
+// roundList has a line for each round whose verify command has ended. Each attempt
+// counts its rounds from 1.
+func roundList(list []state.Iteration) string {
+	lines := make([]string, len(list))
+	for i, r := range list {
+		round := fmt.Sprint(r.Iteration)
+		if r.Attempt > 1 {
+			round = fmt.Sprintf("attempt %d, round %d", r.Attempt, r.Iteration)
+		}
+		lines[i] = fmt.Sprintf("%s  %s after %s, run %s", round, checkEnd(r.ExitCode), r.Duration, r.RunID)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func findingList(list []state.Issue) string {
+	lines := make([]string, len(list))
+	for i, f := range list {
+		lines[i] = f.Kind + ": " + oneLine(f.Message)
+	}
+	return strings.Join(lines, "\n")
 }

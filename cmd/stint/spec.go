@@ -7,44 +7,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
-	"time"
-
-	"github.com/spf13/cobra"
+	"syscall"
+	"unicode/utf8"
 
 	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/state"
 )
 
 // maxSpecFile is how large a file of --spec may be, in bytes: what a master takes at once.
 const maxSpecFile = 64 << 20
-
-// runSpecs carries out `stint task --spec FILE`: one task as if it had been given
-// by options, or many.
-func (a *app) runSpecs(c *cobra.Command, o *taskOptions, args []string) error {
-	if len(args) > 0 {
-		return usage(c.CommandPath()+" --help", "--spec has the prompts; %q is one too many", clip(args[0], 40))
-	}
-	if err := o.check(c, time.Now()); err != nil {
-		return err
-	}
-	specs, many, err := a.readSpecs(c.Context(), o.file)
-	if err != nil {
-		return err
-	}
-	for i := range specs {
-		fillIn(&specs[i], &o.spec)
-		if err := a.place(o, &specs[i]); err != nil {
-			return inSpecs(err, i, len(specs), many)
-		}
-	}
-	if !many {
-		o.spec = specs[0]
-		return a.runOne(c.Context(), o)
-	}
-	return a.runMany(c.Context(), o, specs)
-}
 
 // inSpecs says which of several tasks an error is about.
 func inSpecs(err error, i, n int, many bool) error {
@@ -153,4 +128,130 @@ func (a *app) noteDemos(ctx context.Context, o *taskOptions, specs []coordinator
 			return
 		}
 	}
+}
+
+// maxInputs is how much the files that come with a task may have together, in
+// bytes. A master refuses more.
+const maxInputs = 1 << 20
+
+// readInputs reads the files that a task is to come with. Their names are the
+// paths as they were given, or their last parts if these lead out of here.
+func readInputs(paths []string) (files []state.InputFile, err error) {
+	left := int64(maxInputs)
+	for _, path := range paths {
+		text, err := readInput(path, left)
+		if err != nil {
+			try := "put large files into the working directory and name them in the prompt"
+			if errors.Is(err, syscall.EISDIR) {
+				try = "give each file of it an --input-file of its own, or let the task work in that directory with -C DIR"
+			}
+			return nil, &cliError{code: exitUsage, message: "cannot take the input file " + path, err: plainError(err), try: try}
+		}
+		left -= int64(len(text))
+		name := filepath.Clean(path)
+		if !filepath.IsLocal(name) {
+			name = filepath.Base(name)
+		}
+		files = append(files, state.InputFile{Name: filepath.ToSlash(name), Content: text})
+	}
+	return files, nil
+}
+
+// readInput reads a file of at most so many bytes.
+func readInput(path string, most int64) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("the input files have more than %d bytes together", maxInputs)
+	}
+	return string(data), err
+}
+
+// maxContent is how large a collected file may be, in bytes, for its content to
+// be printed as JSON.
+const maxContent = 1 << 20
+
+// A taskWithFiles is a task as `show --json --with-files` prints it.
+type taskWithFiles struct {
+	*wire.TaskView
+	Files []collected `json:"files"`
+}
+
+// A collected is a file that was collected after a run.
+type collected struct {
+	state.OutputFile
+	File    string  `json:"file,omitempty"`    // absolute path of the copy
+	Text    *string `json:"text,omitempty"`    // content that is UTF-8
+	Base64  []byte  `json:"base64,omitempty"`  // any other content
+	Problem string  `json:"problem,omitempty"` // why there is none
+}
+
+// collectedFiles gives the collected files of a task's last run; with content what
+// is in them, too.
+func collectedFiles(v *wire.TaskView, content bool) []collected {
+	files := []collected{}
+	for _, out := range v.OutputFiles {
+		c := collected{OutputFile: out}
+		if err := c.find(v.RunDir, content); err != nil {
+			c.Problem = err.Error()
+		}
+		files = append(files, c)
+	}
+	return files
+}
+
+// find looks for the copy in the directory of the run.
+func (c *collected) find(runDir string, content bool) error {
+	if runDir == "" {
+		return coordinator.ErrNotKept
+	}
+	f, fi, err := coordinator.OpenCollected(runDir, c.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	c.File = filepath.Join(runDir, "files", c.Path)
+	switch {
+	case !content:
+		return nil
+	case fi.Size() > maxContent:
+		return fmt.Errorf("it has more than %d bytes", maxContent)
+	}
+	return c.read(f)
+}
+
+// read takes in the content of the copy.
+func (c *collected) read(f io.Reader) error {
+	data, err := io.ReadAll(io.LimitReader(f, maxContent))
+	if err != nil {
+		return plainError(err)
+	}
+	if utf8.Valid(data) {
+		text := string(data)
+		c.Text = &text
+	} else {
+		c.Base64 = data
+	}
+	return nil
+}
+
+// fileTable gives the collected files for people: name, size and path of each.
+func fileTable(v *wire.TaskView) string {
+	files := collectedFiles(v, false)
+	if len(files) == 0 {
+		return "\ncollected files:\n  none were collected\n"
+	}
+	text := "\ncollected files:\n"
+	for _, c := range files {
+		place := c.File
+		if c.Problem != "" {
+			place = c.Problem
+		}
+		text += fmt.Sprintf("  %s  %s  %s\n", oneLine(c.Path), count(int(c.Size), "byte"), oneLine(place))
+	}
+	return text
 }

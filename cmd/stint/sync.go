@@ -118,8 +118,11 @@ func (t tally) Image(id string) (coordinator.Image, error) {
 func (a *app) startTally(ctx context.Context, doing string) (tasks *atomic.Int64, stop func()) {
 	tasks = new(atomic.Int64)
 	begin := time.Now()
-	return tasks, a.drawProgress(ctx, func() string {
-		return fmt.Sprintf("%s %s · %s", doing, ago(time.Since(begin)), count(int(tasks.Load()), "task"))
+	return tasks, a.drawWhile(ctx, func(ctx context.Context) {
+		for next := firstProgress; pause(ctx, next) == nil; next = time.Second {
+			line := fmt.Sprintf("%s %s · %s", doing, ago(time.Since(begin)), count(int(tasks.Load()), "task"))
+			_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K%s", clip(line, lineWidth(a.stderr)))
+		}
 	})
 }
 
@@ -249,7 +252,20 @@ func (a *app) syncMigrateCommand() *cobra.Command {
 		Example: "  stint sync migrate",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.migrateCopy(c, asJSON)
+			_, o, err := a.copyOptions(c)
+			if err != nil {
+				return err
+			}
+			var m migratedCopy
+			m.From, m.To, err = postgres.Migrate(c.Context(), o)
+			if err := syncError(c.Context(), err); err != nil {
+				return err
+			}
+			text := fmt.Sprintf("schema %d -> %d", m.From, m.To)
+			if m.From == m.To {
+				text = fmt.Sprintf("schema %d, nothing to do", m.To)
+			}
+			return a.printEither(asJSON, m, text)
 		},
 	}
 	syncFlags(c, &asJSON)
@@ -260,21 +276,4 @@ func (a *app) syncMigrateCommand() *cobra.Command {
 type migratedCopy struct {
 	From int `json:"from"` // 0: there were no tables
 	To   int `json:"to"`
-}
-
-func (a *app) migrateCopy(c *cobra.Command, asJSON bool) error {
-	_, o, err := a.copyOptions(c)
-	if err != nil {
-		return err
-	}
-	var m migratedCopy
-	m.From, m.To, err = postgres.Migrate(c.Context(), o)
-	if err := syncError(c.Context(), err); err != nil {
-		return err
-	}
-	text := fmt.Sprintf("schema %d -> %d", m.From, m.To)
-	if m.From == m.To {
-		text = fmt.Sprintf("schema %d, nothing to do", m.To)
-	}
-	return a.printEither(asJSON, m, text)
 }

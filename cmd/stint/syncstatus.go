@@ -81,18 +81,12 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 	if failed != nil {
 		s.Error, _ = explain(failed)
 	}
-	s.fromMaster(ctx, l)
-	a.warn(s.Warning)
-	return errors.Join(a.printEither(asJSON, s, s.String()), failed)
-}
-
-// fromMaster fills in what the database did not say and a master knows: once it was
-// connected itself.
-func (s *copyStatus) fromMaster(ctx context.Context, l *coordinator.Copy) {
 	if m := s.Master; m != nil && s.Target == "" && m.Seq > 0 {
 		s.Target = m.Target
 		s.setLag(ctx, l, m.Seq)
 	}
+	a.warn(s.Warning)
+	return errors.Join(a.printEither(asJSON, s, s.String()), failed)
 }
 
 // masterFailure gives why a master cannot use its database, nil if it can.

@@ -26,7 +26,27 @@ func (a *app) syncVerifyCommand() *cobra.Command {
 		Example: "  stint sync verify\n  stint sync verify --all --json | jq -r 'select(.id) | .id' | sort -u",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.verifyCopy(c, all, asJSON)
+			ctx := c.Context()
+			dir, o, err := a.copyOptions(c)
+			if err != nil {
+				return err
+			}
+			tasks, stop := a.startTally(ctx, "comparing")
+			r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) {
+				l, err := coordinator.ReadCopy(ctx, dir, upTo)
+				return tally{l, tasks}, err
+			})
+			stop()
+			if err := syncError(ctx, err); err != nil {
+				return err
+			}
+			if err := a.printDifferences(&r, all, asJSON); err != nil {
+				return err
+			}
+			if len(r.Differences)+r.More > 0 {
+				return &cliError{code: exitFailure} // the list says it
+			}
+			return nil
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("list all differences, not the first %d alone", shownDifferences))
@@ -42,30 +62,6 @@ type copySummary struct {
 	Files       int    `json:"files"`
 	Differences int    `json:"differences"`
 	InFlight    int    `json:"inFlight"` // tasks that were changed meanwhile and not compared
-}
-
-func (a *app) verifyCopy(c *cobra.Command, all, asJSON bool) error {
-	ctx := c.Context()
-	dir, o, err := a.copyOptions(c)
-	if err != nil {
-		return err
-	}
-	tasks, stop := a.startTally(ctx, "comparing")
-	r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) {
-		l, err := coordinator.ReadCopy(ctx, dir, upTo)
-		return tally{l, tasks}, err
-	})
-	stop()
-	if err := syncError(ctx, err); err != nil {
-		return err
-	}
-	if err := a.printDifferences(&r, all, asJSON); err != nil {
-		return err
-	}
-	if len(r.Differences)+r.More > 0 {
-		return &cliError{code: exitFailure} // the list says it
-	}
-	return nil
 }
 
 // printDifferences prints the differences that are to be shown, and the summary.

@@ -75,7 +75,27 @@ Two braces themselves are {{"{{"}}.`
 func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 	a.quiet = o.quiet
 	if c.Flags().Changed("spec") {
-		return a.runSpecs(c, o, args)
+		if len(args) > 0 {
+			return usage(c.CommandPath()+" --help", "--spec has the prompts; %q is one too many", clip(args[0], 40))
+		}
+		if err := o.check(c, time.Now()); err != nil {
+			return err
+		}
+		specs, many, err := a.readSpecs(c.Context(), o.file)
+		if err != nil {
+			return err
+		}
+		for i := range specs {
+			fillIn(&specs[i], &o.spec)
+			if err := a.place(o, &specs[i]); err != nil {
+				return inSpecs(err, i, len(specs), many)
+			}
+		}
+		if !many {
+			o.spec = specs[0]
+			return a.runOne(c.Context(), o)
+		}
+		return a.runMany(c.Context(), o, specs)
 	}
 	prompt, err := o.promptSource(c, args)
 	if err != nil {

@@ -49,35 +49,39 @@ func (a *app) uiCommand() *cobra.Command {
 		Example: `  stint ui
   stint ui --print    # the address alone, on stdout`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.runUI(c.Context(), print) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx := c.Context()
+			state, err := a.ownState()
+			if err != nil {
+				return err
+			}
+			var page wire.PageAddress
+			err = a.callRunning(func(c *client.Client) (err error) { page, err = c.PageAddress(ctx); return err })
+			if err != nil {
+				return a.noPage(ctx, err)
+			}
+			file := filepath.Join(state, "ui.html")
+			browser := browserCommand(file)
+			if print || browser == nil {
+				u, err := url.Parse(page.URL)
+				if err != nil {
+					return fmt.Errorf("the address of the page: %w", err)
+				}
+				a.hint("stint: it lets one browser in, once, until %s; if that is on another machine, first: ssh -L %s:%s HOST\n", page.ExpiresAt.Local().Format(time.TimeOnly), u.Port(), "127.0.0.1:"+u.Port())
+				return printText(a.stdout, page.URL)
+			}
+			if err := durable.ReplaceFile(durable.OS, file, wayTo(page)); err != nil {
+				return fmt.Errorf("the way to the page: %w", err)
+			}
+			if err := open(ctx, browser); err != nil {
+				return &cliError{code: exitFailure, message: "the browser was not opened", err: err, try: "stint ui --print"}
+			}
+			a.hint("%s", opened(page, isTTY(a.stderr)))
+			return nil
+		},
 	}
 	c.Flags().BoolVar(&print, "print", false, "print the address, and open nothing")
 	return c
-}
-
-func (a *app) runUI(ctx context.Context, print bool) error {
-	state, err := a.ownState()
-	if err != nil {
-		return err
-	}
-	var page wire.PageAddress
-	err = a.callRunning(func(c *client.Client) (err error) { page, err = c.PageAddress(ctx); return err })
-	if err != nil {
-		return a.noPage(ctx, err)
-	}
-	file := filepath.Join(state, "ui.html")
-	browser := browserCommand(file)
-	if print || browser == nil {
-		return a.printAddress(page)
-	}
-	if err := durable.ReplaceFile(durable.OS, file, wayTo(page)); err != nil {
-		return fmt.Errorf("the way to the page: %w", err)
-	}
-	if err := open(ctx, browser); err != nil {
-		return &cliError{code: exitFailure, message: "the browser was not opened", err: err, try: "stint ui --print"}
-	}
-	a.hint("%s", opened(page, isTTY(a.stderr)))
-	return nil
 }
 
 // opened says what to do where a browser shows no page, as one that may not read our file.
@@ -118,17 +122,6 @@ func (a *app) noPage(ctx context.Context, err error) error {
 		code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: its http is off", h.PID),
 		try: "end it, and then: stint serve --http 127.0.0.1:7433",
 	}
-}
-
-// printAddress prints the address, and how to come there from elsewhere.
-func (a *app) printAddress(page wire.PageAddress) error {
-	u, err := url.Parse(page.URL)
-	if err != nil {
-		return fmt.Errorf("the address of the page: %w", err)
-	}
-	a.hint("stint: it lets one browser in, once, until %s; if that is on another machine, first: ssh -L %s:%s HOST\n",
-		page.ExpiresAt.Local().Format(time.TimeOnly), u.Port(), "127.0.0.1:"+u.Port())
-	return printText(a.stdout, page.URL)
 }
 
 // wayTo gives a file that leads a browser to the page. The address is not to be on a

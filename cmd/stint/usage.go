@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,7 +39,30 @@ func (a *app) usageCommand() *cobra.Command {
   stint usage --by task --since 2026-11-01 --until 2026-11-30
   stint usage --by agent --json | jq .costUsd`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.runUsage(c.Context(), o, time.Now()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			q, err := o.query(time.Now())
+			if err != nil {
+				return err
+			}
+			dir, err := a.state()
+			if err != nil {
+				return err
+			}
+			var rows []coordinator.UsageRow
+			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) { // nothing ran where there is no directory
+				if rows, err = coordinator.ReadUsage(c.Context(), dir, q); err != nil {
+					return err
+				}
+			}
+			switch {
+			case o.json:
+				return printEach(a.stdout, rows)
+			case len(rows) == 0:
+				a.hint("stint: no runs\n")
+				return nil
+			}
+			return writeTable(a.stdout, escapeRows(usageTable(o.by, rows)), nil)
+		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.by, "by", "day", "one row for each `key`: "+strings.Join(usageBy, ", "))
@@ -92,31 +114,6 @@ func parsePast(s string, now time.Time, after int) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-21 or \"2026-11-21 15:04\" nor how long ago it was, such as 12h or 7d", s)
 }
 
-func (a *app) runUsage(ctx context.Context, o *usageOptions, now time.Time) error {
-	q, err := o.query(now)
-	if err != nil {
-		return err
-	}
-	dir, err := a.state()
-	if err != nil {
-		return err
-	}
-	var rows []coordinator.UsageRow
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) { // nothing ran where there is no directory
-		if rows, err = coordinator.ReadUsage(ctx, dir, q); err != nil {
-			return err
-		}
-	}
-	switch {
-	case o.json:
-		return printEach(a.stdout, rows)
-	case len(rows) == 0:
-		a.hint("stint: no runs\n")
-		return nil
-	}
-	return writeTable(a.stdout, escapeRows(usageTable(o.by, rows)), nil)
-}
-
 // usageTable gives the rows for people, with a sum below. Money has a column only
 // where some was spent.
 func usageTable(by string, rows []coordinator.UsageRow) [][]string {
@@ -140,7 +137,17 @@ func usageTable(by string, rows []coordinator.UsageRow) [][]string {
 		last[2] = "" // a task may stand in several rows
 		table = append(table, last)
 	}
-	alignRight(table)
+	width := make([]int, len(table[0]))
+	for _, row := range table {
+		for x, cell := range row {
+			width[x] = max(width[x], len(cell))
+		}
+	}
+	for _, row := range table {
+		for x := 1; x < len(row); x++ {
+			row[x] = strings.Repeat(" ", width[x]-len(row[x])) + row[x]
+		}
+	}
 	return table
 }
 
@@ -185,19 +192,4 @@ func addUsage(a, b state.Usage) state.Usage {
 	a.ReasoningTokens += b.ReasoningTokens
 	a.CostUSD += b.CostUSD
 	return a
-}
-
-// alignRight fills all columns but the first with blanks in front.
-func alignRight(table [][]string) {
-	width := make([]int, len(table[0]))
-	for _, row := range table {
-		for x, cell := range row {
-			width[x] = max(width[x], len(cell))
-		}
-	}
-	for _, row := range table {
-		for x := 1; x < len(row); x++ {
-			row[x] = strings.Repeat(" ", width[x]-len(row[x])) + row[x]
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 
@@ -30,32 +29,31 @@ func (a *app) verifyCommand() *cobra.Command {
 		Long:    verifyHelp,
 		Example: "  stint verify 2b4f6c8e\n  stint verify @last",
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(c *cobra.Command, args []string) error { return a.runVerify(c.Context(), args[0], asJSON) },
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			var res coordinator.CheckResult
+			err := a.call(ctx, func(c *client.Client) (err error) { res, err = c.Verify(ctx, args[0]); return err })
+			switch {
+			case isDetached(ctx):
+				return &cliError{code: exitInterrupted, message: "interrupted; the verify command was ended"}
+			case err != nil:
+				return err
+			}
+			a.tellConfig(ctx)
+			if asJSON {
+				err = printJSON(a.stdout, res)
+			} else {
+				err = a.copyCheck(&res)
+			}
+			if err != nil || res.Passed {
+				return err
+			}
+			return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
+		},
 	}
 	jsonFlag(c, &asJSON)
 	c.ValidArgsFunction = a.completeIDs
 	return c
-}
-
-func (a *app) runVerify(ctx context.Context, ref string, asJSON bool) error {
-	var res coordinator.CheckResult
-	err := a.call(ctx, func(c *client.Client) (err error) { res, err = c.Verify(ctx, ref); return err })
-	switch {
-	case isDetached(ctx):
-		return &cliError{code: exitInterrupted, message: "interrupted; the verify command was ended"}
-	case err != nil:
-		return err
-	}
-	a.tellConfig(ctx)
-	if asJSON {
-		err = printJSON(a.stdout, res)
-	} else {
-		err = a.copyCheck(&res)
-	}
-	if err != nil || res.Passed {
-		return err
-	}
-	return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
 }
 
 // copyCheck prints what a verify command has printed: what its file has, if that is
