@@ -23,6 +23,9 @@
 // send him what they have. What he leaves in them belongs to names that are not used again;
 // who is not signed in is told to forget it (Clear-Site-Data).
 //
+// Over TCP the token decides, and no request belongs to a run. On the socket a run is known by
+// its process, and may queue tasks and read (fromrun.go).
+//
 // # The page
 //
 // GET / is written by the server from one template, which escapes every text; what is left
@@ -34,8 +37,10 @@
 //
 // # Requests
 //
-// What programs use is below /v1; /openapi.json there describes it (describe.go; the texts
-// are tags of the fields and arguments of op). Beside it there are the
+// What programs use is below /v1; /openapi.json there describes it. huma generates the
+// description from the types of requests and answers, the tags of their fields and the
+// arguments of op; describe.go completes it. The file openapi.json here is what the server
+// answers: go test ./coordinator/api -run TestDescription -update writes it. Beside it there are the
 // page (/ and /ui) and, for who expects them there, /tasks, /health, /ready and /metrics.
 // Bodies are JSON.
 // What is not understood is refused: an unknown property or query parameter, a property
