@@ -210,3 +210,5 @@ var OpenOutputs = rundir.OpenOutputs
 type Outputs = rundir.Outputs
 
 var ReadOutput = rundir.ReadOutput
+
+var EndLimit = task.EndLimit

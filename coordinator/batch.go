@@ -28,7 +28,7 @@ func (c *Coordinator) SubmitOnce(ctx context.Context, key string, specs []task.T
 }
 
 func (c *Coordinator) submitAll(ctx context.Context, req request) ([]state.Task, error) {
-	defer c.call()()
+	defer c.Call()()
 	return c.take(ctx, req)
 }
 

@@ -25,8 +25,8 @@ import (
 // passes ends without it. The error has CodeBusy if a run is at work there, CodeInvalid
 // if there is no command. When ctx ends, so does the command. by is who asks.
 func (c *Coordinator) Verify(ctx context.Context, ref, by string) (CheckResult, error) {
-	defer c.call()()
-	if c.isGoing() {
+	defer c.Call()()
+	if c.IsShut() {
 		return CheckResult{}, c.StoppedError()
 	}
 	id, err := c.Find(ref)
@@ -103,7 +103,7 @@ func (c *Coordinator) tryLane(r *run) (taken bool, err error) {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	switch {
-	case c.closing:
+	case c.IsShut():
 		return false, c.StoppedError()
 	case occupied:
 		return false, busy("the lane of task %s is busy: task %s is at work", id, other)
@@ -157,8 +157,8 @@ func (c *Coordinator) leaveLane(r *run) {
 	r.cancel(nil)
 	c.runsMu.Lock()
 	delete(c.runs, checkPrefix+r.task.ID)
-	c.lastCall = c.Config.Now()
 	c.runsMu.Unlock()
+	c.NoteUse()
 	select {
 	case c.ended <- struct{}{}:
 	default:
@@ -174,7 +174,7 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 	defer done()
 	res := c.Config.Shell.Verify(r.ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
-		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(t), Grace: c.Config.Grace,
+		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.VerifyTimeout(t), Grace: c.Config.Grace,
 	})
 	switch {
 	case errors.Is(context.Cause(r.ctx), task.ErrShutdown):
@@ -261,7 +261,7 @@ func (c *Coordinator) recoverChecks(ctx context.Context) {
 					select {
 					case <-ctx.Done():
 						return // its lane stays taken until we have ended
-					case <-time.After(recoverTimeout):
+					case <-time.After(task.RecoverTimeout):
 					}
 				}
 				done()
@@ -275,7 +275,7 @@ func (c *Coordinator) recoverChecks(ctx context.Context) {
 func (c *Coordinator) recoverCheck(ctx context.Context, id string) (dead bool) {
 	var err error
 	if c.Config.Recover != nil {
-		limited, stop := context.WithTimeout(ctx, recoverTimeout)
+		limited, stop := context.WithTimeout(ctx, task.RecoverTimeout)
 		err = c.Config.Recover(limited, c.RunDir(id), id)
 		stop()
 	}

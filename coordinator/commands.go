@@ -16,7 +16,7 @@ import (
 // Task gives the whole task that ref stands for: an id, any unique piece of one,
 // or @last.
 func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
-	defer c.call()()
+	defer c.Call()()
 	id, err := c.Find(ref)
 	if err != nil {
 		return state.Task{}, err
@@ -26,7 +26,7 @@ func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
 
 // List gives tasks, newest first, without prompts and results.
 func (c *Coordinator) List(f state.Filter) []state.Task {
-	defer c.call()()
+	defer c.Call()()
 	var tasks []state.Task
 	var err error
 	c.View(func(st *state.State) { tasks, err = st.List(f) })
@@ -40,7 +40,7 @@ func (c *Coordinator) List(f state.Filter) []state.Task {
 // not call the coordinator. The error has CodeInvalid if f.Before is no place in this
 // list.
 func (c *Coordinator) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (rows []state.Row, err error) {
-	defer c.call()()
+	defer c.Call()()
 	c.View(func(st *state.State) {
 		if f.Before > st.Seq() {
 			err = task.BadCursor("it is from another list")
@@ -53,7 +53,7 @@ func (c *Coordinator) Rows(f state.Filter, encode func(*state.Task) ([]byte, err
 
 // Why says in one sentence why the task is where it is.
 func (c *Coordinator) Why(ref string) (string, error) {
-	defer c.call()()
+	defer c.Call()()
 	id, err := c.Find(ref)
 	if err != nil {
 		return "", err
@@ -68,7 +68,7 @@ func (c *Coordinator) Why(ref string) (string, error) {
 // first, with all its descendants, and then Cancel returns. by is who asks. The error has
 // CodeBusy if that does not come to an end; the task is canceled when it does.
 func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, error) {
-	defer c.call()()
+	defer c.Call()()
 	id, err := c.Find(ref)
 	if err != nil {
 		return state.Task{}, err
@@ -123,7 +123,7 @@ func (c *Coordinator) cancelRun(ctx context.Context, id, run, by string) error {
 		r.cancel(cancelBy(by))
 	}
 	c.runsMu.Unlock()
-	limit := EndLimit(c.Config.Grace)
+	limit := task.EndLimit(c.Config.Grace)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, &task.Error{
 		Code: task.CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
 	})
@@ -150,8 +150,8 @@ func canceledBy(ctx context.Context) string {
 // Retry queues a task again that has ended or waits, with its counters at zero.
 // A hold of its account is lifted: whoever retries has mended it. by is who asks.
 func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, error) {
-	defer c.call()()
-	if c.isGoing() {
+	defer c.Call()()
+	if c.IsShut() {
 		return state.Task{}, c.StoppedError()
 	}
 	id, err := c.Find(ref)
@@ -216,7 +216,7 @@ func checkRetry(st *state.State, t *state.Task) error {
 
 // Wait returns when the task has ended, with the whole task.
 func (c *Coordinator) Wait(ctx context.Context, ref string) (state.Task, error) {
-	defer c.call()()
+	defer c.Call()()
 	id, err := c.Find(ref)
 	if err != nil {
 		return state.Task{}, err
@@ -226,7 +226,7 @@ func (c *Coordinator) Wait(ctx context.Context, ref string) (state.Task, error) 
 
 // Raw gives the records of a task as they stand in the journal.
 func (c *Coordinator) Raw(_ context.Context, ref string) (out []byte, err error) {
-	defer c.call()()
+	defer c.Call()()
 	id, err := c.Find(ref)
 	if err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func (c *Coordinator) Raw(_ context.Context, ref string) (out []byte, err error)
 
 // Sessions gives the current sessions, newest first.
 func (c *Coordinator) Sessions() []state.Session {
-	defer c.call()()
+	defer c.Call()()
 	return task.Read(c.Store, (*state.State).Sessions)
 }
 

@@ -18,7 +18,7 @@ import (
 // ended. With dryRun it only says what it would do. The error is an *Error where a
 // user can do something about it.
 func (c *Coordinator) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
-	defer c.call()()
+	defer c.Call()()
 	if olderThan < 0 {
 		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}

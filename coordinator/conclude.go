@@ -31,7 +31,7 @@ func bounded(answer string) string {
 func (c *Coordinator) finish(r *run, out task.Outcome) error {
 	places := c.placesOf(r.task.ID)
 	err := c.keepAnswer(r, &out, func() error {
-		closing := c.isGoing()
+		closing := c.IsShut()
 		return c.UpdateWhenRoom(context.Background(), "a result", false, func(st *state.State, tx *ledger.Tx) error {
 			if stillRuns(st, r) {
 				c.conclude(st, r, out, places, closing, tx)

@@ -30,13 +30,9 @@ type Coordinator struct {
 	runsMu    sync.Mutex            // guards the fields up to the next blank line
 	runs      map[string]*run       // by task id: being started, at work, or being ended
 	leftovers map[string]state.Task // verify commands of the last master that may still be alive, by run: task and lane
-	clients   int                   // calls that are at work
-	lastCall  time.Time
-	short     *lacking // what the machine lacks; nil: nothing
-	wasShort  *lacking // the one before, or nil, and when that was over
+	short     *lacking              // what the machine lacks; nil: nothing
+	wasShort  *lacking              // the one before, or nil, and when that was over
 	shortOver time.Time
-	handover  bool // nothing more is started
-	closing   bool
 
 	wake    chan struct{}  // capacity 1: the dispatcher must look
 	ended   chan struct{}  // capacity 1: a run has ended
@@ -55,7 +51,7 @@ func Open(cfg task.Config) (*Coordinator, error) {
 	if c.Store, err = task.Open(cfg); err != nil {
 		return nil, err
 	}
-	c.start, c.lastCall = c.Config.Now(), c.Config.Now()
+	c.start = c.Config.Now()
 	c.Listen(task.Hooks{Committed: c.committed, Applied: c.endChanged, Changed: c.counters.change, Wake: c.poke})
 	return c, nil
 }
@@ -121,22 +117,17 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	return c.Err()
 }
 
-// EndLimit bounds how long a run with that grace time is waited for once it is to end.
-func EndLimit(grace time.Duration) time.Duration { return 2*grace + recoverTimeout }
-
 // shutdown gives runs the grace time to end by themselves, then ends them; they
 // are recorded as interrupted and run again under the next master. One that does not
 // end even so (the kernel does not let a process go, or a disk stays full) is left to
 // the next master as a kill -9 would leave it.
 func (c *Coordinator) shutdown() {
-	c.runsMu.Lock()
-	c.closing = true
-	c.runsMu.Unlock()
-	grace, last := time.NewTimer(c.Config.Grace), time.NewTimer(EndLimit(c.Config.Grace))
+	c.Shut()
+	grace, last := time.NewTimer(c.Config.Grace), time.NewTimer(task.EndLimit(c.Config.Grace))
 	defer grace.Stop()
 	defer last.Stop()
 	failed := c.Done()
-	for c.busy() {
+	for c.isBusy() {
 		select {
 		case <-c.ended:
 		case <-grace.C:
@@ -163,7 +154,7 @@ func (c *Coordinator) cancelRuns(cause error) {
 	}
 }
 
-func (c *Coordinator) busy() bool { return len(c.busyTasks()) > 0 }
+func (c *Coordinator) isBusy() bool { return len(c.busyTasks()) > 0 }
 
 // busyTasks gives the ids of the tasks that have a run.
 func (c *Coordinator) busyTasks() []string {

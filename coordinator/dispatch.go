@@ -74,10 +74,9 @@ func (c *Coordinator) untilNext() time.Duration {
 // untilQuiet is how long it is at least until mayEnd may find that nobody has called
 // for IdleExit.
 func (c *Coordinator) untilQuiet(now time.Time) time.Duration {
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
-	left := c.lastCall.Add(c.Config.IdleExit).Sub(now)
-	if c.clients > 0 || len(c.runs) > 0 {
+	since, ok := c.IdleSince()
+	left := since.Add(c.Config.IdleExit).Sub(now)
+	if !ok || c.isBusy() {
 		left = c.Config.IdleExit // their end is still to come
 	}
 	return max(left, 10*time.Millisecond)
@@ -91,48 +90,19 @@ func (c *Coordinator) mayEnd() bool {
 	if len(c.runs) > 0 {
 		return false
 	}
-	quiet := c.clients == 0 && c.Config.Now().Sub(c.lastCall) >= c.Config.IdleExit
-	if c.handover || c.Config.IdleExit > 0 && idle && quiet {
-		c.closing = true // a task that comes from here on is for the next master
+	since, ok := c.IdleSince()
+	quiet := ok && c.Config.Now().Sub(since) >= c.Config.IdleExit
+	if c.IsLeaving() || c.Config.IdleExit > 0 && idle && quiet {
+		c.Shut()
+		return true
 	}
-	return c.closing
-}
-
-// isGoing reports whether Run is about to return: nobody would carry out a task
-// that is taken in now.
-func (c *Coordinator) isGoing() bool {
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
-	return c.closing
-}
-
-// isLeaving reports whether nothing more is started: Run returns when the runs at work
-// have ended.
-func (c *Coordinator) isLeaving() bool {
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
-	return c.handover || c.closing
-}
-
-// call notes that a client is being served; what it gives notes the end.
-func (c *Coordinator) call() func() {
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
-	c.clients++
-	return func() {
-		c.runsMu.Lock()
-		c.clients--
-		c.lastCall = c.Config.Now()
-		c.runsMu.Unlock()
-	}
+	return false
 }
 
 // Handover makes Run return as soon as the runs at work have ended; nothing more
 // is started. Another master takes over then.
 func (c *Coordinator) Handover(context.Context) error {
-	c.runsMu.Lock()
-	c.handover = true
-	c.runsMu.Unlock()
+	c.Leave()
 	c.poke()
 	return nil
 }
@@ -158,7 +128,7 @@ func (c *Coordinator) limits() state.Limits {
 // dispatch starts all tasks that are ready: it appends `running` for them in one
 // change, and only when that is durable anything is spawned.
 func (c *Coordinator) dispatch() {
-	if c.isLeaving() {
+	if c.IsLeaving() {
 		return
 	}
 	c.failDoomed()
@@ -336,7 +306,7 @@ func (c *Coordinator) complete(st *state.State, r *run, defaultAgent string, rec
 	}
 	fill(&t.VerifyCommand, state.KeyVerifyCommand, c.Workspace(t.Workspace).VerifyCommand)
 	if t.MaxIterations == 0 && task.HasVerify(t) {
-		t.MaxIterations = c.maxIterations(t)
+		t.MaxIterations = c.MaxIterations(t)
 		rec.Add(state.KeyMaxIterations, strconv.Itoa(t.MaxIterations))
 	}
 	if t.CreatedAt.IsZero() {

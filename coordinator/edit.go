@@ -28,7 +28,7 @@ func homeless(s *state.State, root string) (list []task.Finding) {
 // Reconcile takes over tasks.md now, without waiting for the watch to see that it
 // was saved. With accept it also takes what is held as the work of a formatter.
 func (c *Coordinator) Reconcile(ctx context.Context, accept bool) (task.TakeOver, error) {
-	defer c.call()()
+	defer c.Call()()
 	r, err := c.Store.Reconcile(ctx, accept)
 	var refused *ledger.RefusedError
 	switch {

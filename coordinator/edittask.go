@@ -23,8 +23,8 @@ import (
 // The error has CodeConflict if the task does not wait, and CodeChanged if p is for an
 // earlier state of it. by is who asks.
 func (c *Coordinator) Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error) {
-	defer c.call()()
-	if c.isGoing() {
+	defer c.Call()()
+	if c.IsShut() {
 		return state.Task{}, c.StoppedError()
 	}
 	id, err := c.Find(ref)

@@ -148,7 +148,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent task.Agent, set *task.Wor
 		return
 	}
 	limit := judgeLimit
-	if own := c.timeout(t); own > 0 {
+	if own := c.Timeout(t); own > 0 {
 		limit = min(limit, own)
 	}
 	ctx, stop := context.WithTimeoutCause(r.ctx, limit, task.ErrTimeout)

@@ -79,15 +79,15 @@ func (c *Coordinator) capBy(s *submission, t *state.Task) {
 		s.MaxAttempts = most
 		lower(state.KeyMaxAttempts, strconv.Itoa(most))
 	}
-	if most := c.timeout(t); isLonger(c.timeout(&asks), most) {
+	if most := c.Timeout(t); isLonger(c.Timeout(&asks), most) {
 		s.Timeout = most.String()
 		lower(state.KeyTimeout, s.Timeout)
 	}
-	if most := c.verifyTimeout(t); (task.HasVerify(&asks) || s.VerifyTimeout != "") && isLonger(c.verifyTimeout(&asks), most) {
+	if most := c.VerifyTimeout(t); (task.HasVerify(&asks) || s.VerifyTimeout != "") && isLonger(c.VerifyTimeout(&asks), most) {
 		s.VerifyTimeout = most.String()
 		lower(state.KeyVerifyTimeout, s.VerifyTimeout)
 	}
-	if most := c.maxIterations(t); (task.HasVerify(&asks) || s.MaxIterations > 0) && c.maxIterations(&asks) > most {
+	if most := c.MaxIterations(t); (task.HasVerify(&asks) || s.MaxIterations > 0) && c.MaxIterations(&asks) > most {
 		s.MaxIterations = most
 		lower(state.KeyMaxIterations, strconv.Itoa(most))
 	}

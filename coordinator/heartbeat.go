@@ -62,7 +62,7 @@ func (c *Coordinator) status() task.HealthStatus {
 	switch {
 	case c.diskTrouble() != nil:
 		return task.HealthFailing
-	case c.isLeaving():
+	case c.IsLeaving():
 		return task.HealthEnding
 	case paused:
 		return task.HealthPaused
@@ -91,7 +91,7 @@ func (c *Coordinator) Unready() error {
 	if err := c.diskTrouble(); err != nil {
 		return err
 	}
-	if c.isLeaving() {
+	if c.IsLeaving() {
 		return &task.Error{Code: task.CodeStopped, Message: "the master is going away: it starts nothing more, and ends when its runs have ended", Hint: "try again"}
 	}
 	return nil

@@ -23,8 +23,8 @@ func (c *Coordinator) Release(ctx context.Context, ref, by string) (state.Task, 
 }
 
 func (c *Coordinator) setHold(ctx context.Context, ref, by string, hold bool) (state.Task, error) {
-	defer c.call()()
-	if !hold && c.isGoing() {
+	defer c.Call()()
+	if !hold && c.IsShut() {
 		return state.Task{}, c.StoppedError()
 	}
 	id, err := c.Find(ref)
@@ -81,7 +81,7 @@ func (c *Coordinator) Paused() (paused bool, reason string) {
 }
 
 func (c *Coordinator) setPaused(ctx context.Context, paused bool, reason, by string) error {
-	defer c.call()()
+	defer c.Call()()
 	return c.Update(ctx, func(st *state.State, tx *ledger.Tx) error {
 		if was, why := st.Paused(); was == paused && why == reason {
 			return nil

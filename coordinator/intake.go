@@ -125,7 +125,7 @@ func (in *intake) show(t *state.Task, i int) (err error) {
 // newIntake checks all of specs that does not depend on other tasks.
 func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, error) {
 	specs := req.specs
-	if c.isGoing() {
+	if c.IsShut() {
 		return nil, c.StoppedError()
 	}
 	switch {

@@ -51,7 +51,7 @@ func (c *Coordinator) hasRound(t *state.Task, out *task.Outcome) bool {
 	if now.Reworded && !c.beginsAnew(now) {
 		out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change; queue it again to have that sent"
 	}
-	return t.Iteration < c.maxIterations(now) || c.beginsAnew(now)
+	return t.Iteration < c.MaxIterations(now) || c.beginsAnew(now)
 }
 
 // beginsAnew reports whether a task's next turn gets the prompt that a person has
@@ -69,16 +69,6 @@ func (c *Coordinator) asEdited(t *state.Task) *state.Task {
 	return t
 }
 
-func (c *Coordinator) maxIterations(t *state.Task) int {
-	if t.MaxIterations > 0 {
-		return t.MaxIterations
-	}
-	if n := c.Workspace(t.Workspace).MaxIterations; n > 0 {
-		return n
-	}
-	return c.Config.MaxIterations
-}
-
 // goOn records a step and gives the run that it begins; nil if none does: the step
 // waits in the queue, or the task was taken out of its run meanwhile.
 func (c *Coordinator) goOn(r *run, out *task.Outcome, s step) (next *run, err error) {
@@ -87,7 +77,7 @@ func (c *Coordinator) goOn(r *run, out *task.Outcome, s step) (next *run, err er
 	goes, places := false, c.placesOf(r.task.ID)
 	isTurn := s.phase == "" // which looks at its account
 	err = c.keepAnswer(r, out, func() error {
-		leaving := c.isLeaving()
+		leaving := c.IsLeaving()
 		return c.UpdateWhenRoom(context.Background(), "a round", isTurn, func(st *state.State, tx *ledger.Tx) error {
 			t, err := task.PeekIn(st, r.task.ID)
 			if err != nil || t.Status != state.Running { // as stillRuns
@@ -184,7 +174,7 @@ func (c *Coordinator) verify(r *run) task.Outcome {
 	}
 	check := c.Config.Shell.Verify(r.ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
-		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.verifyTimeout(&t), Grace: c.Config.Grace,
+		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.VerifyTimeout(&t), Grace: c.Config.Grace,
 		Started: func() { c.begun(r) },
 		Printed: func() {
 			now := c.Config.Now()
@@ -239,16 +229,6 @@ func (c *Coordinator) answer(t *state.Task) (text string, cut bool) {
 func (c *Coordinator) makeFiles(id string) (string, error) {
 	files := filepath.Join(c.RunDir(id), rundir.FilesName)
 	return files, rundir.Make(c.Store, files)
-}
-
-func (c *Coordinator) verifyTimeout(t *state.Task) time.Duration {
-	if d, err := time.ParseDuration(t.VerifyTimeout); err == nil {
-		return d
-	}
-	if d := c.Workspace(t.Workspace).VerifyTimeout; d != nil {
-		return *d
-	}
-	return c.Config.VerifyTimeout
 }
 
 // addCheck says how the verify command has ended.

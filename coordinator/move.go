@@ -16,7 +16,7 @@ import (
 // error has CodeConflict if one of them does not wait there, or if the order would
 // contradict what a task is to come after. by is who asks.
 func (c *Coordinator) Move(ctx context.Context, ref string, to Place, by string) (state.Task, error) {
-	defer c.call()()
+	defer c.Call()()
 	if to.First == (to.Before != "") {
 		return state.Task{}, task.Invalid("say either that it is to be the first, or before which task", "it is not clear where the task is to go")
 	}
@@ -164,7 +164,7 @@ const maxOrder = 1 << 60
 // they will run, without prompts and results but with titles. The lane of a
 // directory is also found by its path alone.
 func (c *Coordinator) Queue(key string) []state.Task {
-	defer c.call()()
+	defer c.Call()()
 	var tasks []state.Task
 	var err error
 	c.View(func(st *state.State) {

@@ -24,7 +24,7 @@ const maxPreviews = 100
 // then. isList says that the specs came as a list, so that errors name the field of one
 // with its place. Nothing is kept, and no agent is started.
 func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error) {
-	defer c.call()()
+	defer c.Call()()
 	if len(specs) > maxPreviews {
 		return nil, task.Invalid("give it some of them", "%d tasks are too many for a preview; at most %d are taken", len(specs), maxPreviews)
 	}
@@ -125,9 +125,9 @@ func (c *Coordinator) previewRun(ctx context.Context, p *task.TaskPreview, asks 
 	}
 	t := &p.Task
 	t.VerifyCommand = r.task.VerifyCommand
-	p.Timeout = lasting(c.timeout(t))
+	p.Timeout = lasting(c.Timeout(t))
 	if task.HasVerify(t) {
-		p.MaxIterations, p.VerifyTimeout = c.maxIterations(t), lasting(c.verifyTimeout(t))
+		p.MaxIterations, p.VerifyTimeout = c.MaxIterations(t), lasting(c.VerifyTimeout(t))
 	}
 	c.plan(p, r)
 	return c.foresee(ctx, p, asks, r)

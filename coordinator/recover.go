@@ -5,15 +5,11 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"time"
 
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
-
-// recoverTimeout bounds how long the old processes of a run may take to die.
-const recoverTimeout = 30 * time.Second
 
 // recover puts back into the queue what was running when the last master ended.
 // First the old processes are proved dead; a task for which that cannot be done
@@ -52,7 +48,7 @@ type oldRun struct {
 // master is to end meanwhile, the task is left as it is for the next one.
 func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
 	if c.Config.Recover != nil {
-		limited, stop := context.WithTimeout(ctx, recoverTimeout)
+		limited, stop := context.WithTimeout(ctx, task.RecoverTimeout)
 		old.alive = c.Config.Recover(limited, c.RunDir(old.id), old.id)
 		stop()
 	}

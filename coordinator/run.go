@@ -59,8 +59,8 @@ func (c *Coordinator) execute(r *run) {
 		r.cancel(nil)
 		c.runsMu.Lock()
 		delete(c.runs, r.task.ID)
-		c.lastCall = c.Config.Now() // the idle time begins when there is nothing more to do
 		c.runsMu.Unlock()
+		c.NoteUse()
 		select {
 		case c.ended <- struct{}{}:
 		default:
@@ -217,7 +217,7 @@ func (c *Coordinator) runAgent(r *run, agent task.Agent, t *state.Task) task.Out
 		return broken(err)
 	}
 	ctx := r.ctx
-	if limit := c.timeout(t); limit > 0 {
+	if limit := c.Timeout(t); limit > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, limit, task.ErrTimeout)
 		defer stop()
@@ -236,7 +236,7 @@ func (c *Coordinator) runAgent(r *run, agent task.Agent, t *state.Task) task.Out
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled) // by a person, while the agent had its grace
 	}
 	if out.Class == state.ClassTimeout {
-		out.Error = strings.TrimPrefix(fmt.Sprintf("it ran longer than its limit of %s; %s", c.timeout(t), strings.TrimPrefix(out.Error, "timeout")), "; ")
+		out.Error = strings.TrimPrefix(fmt.Sprintf("it ran longer than its limit of %s; %s", c.Timeout(t), strings.TrimPrefix(out.Error, "timeout")), "; ")
 		out.Error = strings.TrimRight(out.Error, "; ")
 	}
 	if out.Shortage != 0 {
@@ -349,7 +349,7 @@ func (c *Coordinator) checkOf(t *state.Task) *prompt.Check {
 	}
 	return &prompt.Check{
 		Command: t.VerifyCommand, ExitCode: *t.VerifyExitCode, Time: t.VerifyTime, Output: t.VerifyOutput,
-		Iteration: iterationOf(t), Of: c.maxIterations(t),
+		Iteration: iterationOf(t), Of: c.MaxIterations(t),
 	}
 }
 
@@ -379,16 +379,6 @@ func (c *Coordinator) remember(r *run, t *state.Task) []memory.Hit {
 		c.Trouble("the notes of a workspace could not be searched", err)
 	}
 	return found.Hits
-}
-
-func (c *Coordinator) timeout(t *state.Task) time.Duration {
-	if d, err := time.ParseDuration(t.Timeout); err == nil {
-		return d
-	}
-	if d := c.Workspace(t.Workspace).Timeout; d != nil {
-		return *d
-	}
-	return c.Config.Timeout
 }
 
 // heard takes what a running agent tells. Its session id is recorded the moment

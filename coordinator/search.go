@@ -18,7 +18,7 @@ var errForeignNotes = &task.Error{
 // run may ask for what its own task's workspace has, and what is below it. The error is
 // an *Error where the query is wrong.
 func (c *Coordinator) SearchMemory(ctx context.Context, q MemoryQuery) (MemoryResult, error) {
-	defer c.call()()
+	defer c.Call()()
 	if err := task.CheckPrompt(q.Prompt); err != nil {
 		return MemoryResult{}, err
 	}

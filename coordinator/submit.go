@@ -43,7 +43,7 @@ func checkFollowUps(s *task.TaskSpec) error {
 // same key with another body is a conflict. The spec is checked first: where its workspace
 // has gone meanwhile, it is refused although its key is known.
 func (c *Coordinator) Submit(ctx context.Context, s task.TaskSpec) (state.Task, error) {
-	defer c.call()()
+	defer c.Call()()
 	tasks, err := c.take(ctx, request{specs: []task.TaskSpec{s}})
 	if err != nil {
 		return state.Task{}, err

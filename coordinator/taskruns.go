@@ -12,7 +12,7 @@ import (
 
 // Runs gives all runs of a task, the oldest first, as far as its records tell of them.
 func (c *Coordinator) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
-	defer c.call()()
+	defer c.Call()()
 	id, err := c.Find(ref)
 	if err != nil {
 		return nil, err

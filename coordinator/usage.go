@@ -64,7 +64,7 @@ func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.Usage
 
 // Usage is ReadUsage of the master's own files. It reads them all.
 func (c *Coordinator) Usage(ctx context.Context, q task.UsageQuery) ([]task.UsageRow, error) {
-	defer c.call()()
+	defer c.Call()()
 	return ReadUsage(ctx, c.Config.StateDir, q)
 }
 

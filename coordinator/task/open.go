@@ -59,7 +59,7 @@ func Lock(dir string) (unlock func() error, err error) {
 // OpenLocked is Open of a state directory whose lock the caller holds, and keeps.
 func OpenLocked(cfg Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
-	s := &Store{Config: cfg, Home: WithoutLinks(cfg.StateDir), orphans: map[string]string{}}
+	s := &Store{Config: cfg, Home: WithoutLinks(cfg.StateDir), orphans: map[string]string{}, life: life{lastCall: cfg.Now()}}
 	s.Store = store.New(store.Options[*state.State]{
 		Ledger: ledger.Options{
 			Dir: cfg.StateDir, FS: cfg.FS, Watch: !cfg.Unwatched, Now: cfg.Now,

@@ -37,6 +37,7 @@ type Store struct {
 	orphans  map[string]string // task to run: a person has changed the status of a running task while no master ran
 	applied  []string          // tasks whose records were folded since the last write
 
+	life life
 	full atomic.Bool // the disk was, since HadNoRoom was asked last
 
 	mu      sync.Mutex // guards the next two
