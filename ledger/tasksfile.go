@@ -37,11 +37,6 @@ type fileID struct {
 	mtime    int64 // Unix nanoseconds
 }
 
-// isLike reports whether it is the same file with the same size.
-func (id fileID) isLike(other fileID) bool {
-	return id.dev == other.dev && id.ino == other.ino && id.size == other.size
-}
-
 func idOf(fi fs.FileInfo) fileID {
 	id := fileID{size: fi.Size(), mtime: fi.ModTime().UnixNano()}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
