@@ -7,6 +7,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // Accounts gives the accounts that are known, in the order of their names: the default
@@ -14,7 +15,7 @@ import (
 // wait. What they log in with is not here, nor anywhere in the ledger. To ask does not
 // keep an idle master from ending.
 func (c *Coordinator) Accounts() []state.AccountUse {
-	list := task.Read(c.Store, (*state.State).Accounts)
+	list := task.Read(c.Store, (*fold.State).Accounts)
 	for _, agent := range slices.Sorted(maps.Keys(c.Config.Agents)) {
 		i, known := slices.BinarySearchFunc(list, agent, func(a state.AccountUse, name string) int { return cmp.Compare(a.Name, name) })
 		if !known {

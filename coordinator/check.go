@@ -18,6 +18,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // Verify runs the verify command of a task now, by itself, and records how it ended;
@@ -99,7 +100,7 @@ func (c *Coordinator) tryLane(r *run) (taken bool, err error) {
 		return &task.Error{Code: task.CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + id}
 	}
 	other, occupied := "", false
-	c.View(func(st *state.State) { other, occupied = st.Occupant(&r.task) })
+	c.View(func(st *fold.State) { other, occupied = st.Occupant(&r.task) })
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	switch {
@@ -183,7 +184,7 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 		return CheckResult{}, errors.New(res.Error)
 	}
 	c.Config.Log.Info("verify command ended", "task", t.ID, "run", r.id, "exit", res.ExitCode)
-	err = c.Update(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+	err = c.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		if !inJournal(st, t.ID) {
 			return nil
 		}

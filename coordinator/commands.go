@@ -11,6 +11,7 @@ import (
 	"stint/ledger"
 	"stint/session"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // Task gives the whole task that ref stands for: an id, any unique piece of one,
@@ -29,19 +30,19 @@ func (c *Coordinator) List(f state.Filter) []state.Task {
 	defer c.Call()()
 	var tasks []state.Task
 	var err error
-	c.View(func(st *state.State) { tasks, err = st.List(f) })
+	c.View(func(st *fold.State) { tasks, err = st.List(f) })
 	if err != nil {
 		c.Trouble("the list is not whole", err)
 	}
 	return tasks
 }
 
-// Rows is List for who writes the tasks down; see [state.State.Rows]. encode must
+// Rows is List for who writes the tasks down; see [fold.State.Rows]. encode must
 // not call the coordinator. The error has CodeInvalid if f.Before is no place in this
 // list.
-func (c *Coordinator) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (rows []state.Row, err error) {
+func (c *Coordinator) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (rows []fold.Row, err error) {
 	defer c.Call()()
-	c.View(func(st *state.State) {
+	c.View(func(st *fold.State) {
 		if f.Before > st.Seq() {
 			err = task.BadCursor("it is from another list")
 		} else if rows, err = st.Rows(f, encode); err != nil {
@@ -60,7 +61,7 @@ func (c *Coordinator) Why(ref string) (string, error) {
 	}
 	now := c.Config.Now()
 	lim := c.limits()
-	why := task.Read(c.Store, func(st *state.State) string { return st.Why(id, now, lim) })
+	why := task.Read(c.Store, func(st *fold.State) string { return st.Why(id, now, lim) })
 	return why + c.silence(id, now), nil
 }
 
@@ -95,7 +96,7 @@ func (c *Coordinator) Cancel(ctx context.Context, ref, by string) (state.Task, e
 
 // cancelWaiting cancels a task that waits, or names the run of one that is running.
 func (c *Coordinator) cancelWaiting(ctx context.Context, id, by string) (run string, err error) {
-	err = c.Update(ctx, func(st *state.State, tx *ledger.Tx) error {
+	err = c.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		t, err := task.PeekIn(st, id)
 		if err != nil {
 			return err
@@ -158,7 +159,7 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 	if err != nil {
 		return state.Task{}, err
 	}
-	err = c.Exclusive(ctx, func(st *state.State, tx *ledger.Tx) error { // others may come after it, or be behind it
+	err = c.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error { // others may come after it, or be behind it
 		t, err := c.WholeIn(st, id) // of an ended task only the journal knows the account
 		if err != nil {
 			return err
@@ -202,7 +203,7 @@ func (c *Coordinator) Retry(ctx context.Context, ref, by string) (state.Task, er
 
 // checkRetry says why a task that has ended cannot be queued again where it was: it
 // would fail at once, or never run.
-func checkRetry(st *state.State, t *state.Task) error {
+func checkRetry(st *fold.State, t *state.Task) error {
 	if id, status, bad := st.EndedBadly(t); bad {
 		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s comes after %s, which is %s", t.ID, id, status), Hint: "first: stint retry " + id}
 	}
@@ -231,7 +232,7 @@ func (c *Coordinator) Raw(_ context.Context, ref string) (out []byte, err error)
 	if err != nil {
 		return nil, err
 	}
-	c.View(func(st *state.State) { // no offset is one of another file
+	c.View(func(st *fold.State) { // no offset is one of another file
 		if e, ok := st.Archived(id); ok {
 			var s *ledger.Section
 			if s, err = ledger.ReadArchived(nil, c.Config.StateDir, e); err == nil {
@@ -253,7 +254,7 @@ func (c *Coordinator) Raw(_ context.Context, ref string) (out []byte, err error)
 // Sessions gives the current sessions, newest first.
 func (c *Coordinator) Sessions() []state.Session {
 	defer c.Call()()
-	return task.Read(c.Store, (*state.State).Sessions)
+	return task.Read(c.Store, (*fold.State).Sessions)
 }
 
 // Session gives the session with that key or id, and what was said in it.

@@ -11,6 +11,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // Compact merges the records of each task into one, in both files, and moves the
@@ -22,7 +23,7 @@ func (c *Coordinator) Compact(ctx context.Context, olderThan time.Duration, dryR
 	if olderThan < 0 {
 		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}
-	r, err := c.Store.Compact(ctx, func(st *state.State) (ledger.Keep, error) {
+	r, err := c.Store.Compact(ctx, func(st *fold.State) (ledger.Keep, error) {
 		keep, err := st.Compact(c.Config.Now().Add(-olderThan))
 		keep.Dry = dryRun
 		return keep, err
@@ -108,7 +109,7 @@ func (c *Coordinator) compactWhenLarge(ctx context.Context) {
 func (c *Coordinator) compactHalf(ctx context.Context) (done bool, err error) {
 	size := c.Size()
 	before := c.Config.Now().Add(-c.Config.CompactOlderThan)
-	left := task.Read(c.Store, func(st *state.State) int64 { return st.CompactedSize(before, size) })
+	left := task.Read(c.Store, func(st *fold.State) int64 { return st.CompactedSize(before, size) })
 	if left > size/2 {
 		return false, nil
 	}
@@ -122,7 +123,7 @@ func (c *Coordinator) compactHalf(ctx context.Context) (done bool, err error) {
 
 // revive appends the whole record of a task that is in the archive, before what
 // changes it: so it comes back. Of other tasks it does nothing.
-func (c *Coordinator) revive(st *state.State, tx *ledger.Tx, id string) error {
+func (c *Coordinator) revive(st *fold.State, tx *ledger.Tx, id string) error {
 	e, ok := st.Archived(id)
 	if !ok {
 		return nil
@@ -145,7 +146,7 @@ func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, err := fold(dir)
+	now, err := foldDir(dir)
 	switch {
 	case err == nil:
 		entries = slices.DeleteFunc(entries, func(e ledger.ArchiveEntry) bool { _, away := now.Archived(e.ID); return !away })
@@ -176,7 +177,7 @@ func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 }
 
 // feedArchive tells a fold that is made beside the master what is in the archive.
-func feedArchive(st *state.State, dir string) error {
+func feedArchive(st *fold.State, dir string) error {
 	entries, err := ledger.ReadArchive(nil, dir)
 	if err != nil {
 		return fmt.Errorf("read the archive: %w", err)

@@ -15,6 +15,7 @@ import (
 	"stint/ledger/durable"
 	"stint/prompt"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // MaxResult is how much of an answer stands in the ledger; the whole answer is
@@ -32,7 +33,7 @@ func (c *Coordinator) finish(r *run, out task.Outcome) error {
 	places := c.placesOf(r.task.ID)
 	err := c.keepAnswer(r, &out, func() error {
 		closing := c.IsShut()
-		return c.UpdateWhenRoom(context.Background(), "a result", false, func(st *state.State, tx *ledger.Tx) error {
+		return c.UpdateWhenRoom(context.Background(), "a result", false, func(st *fold.State, tx *ledger.Tx) error {
 			if stillRuns(st, r) {
 				c.conclude(st, r, out, places, closing, tx)
 			} else {
@@ -77,7 +78,7 @@ func (c *Coordinator) writeAnswer(r *run, out *task.Outcome) error {
 }
 
 // conclude appends the records with which a run and its attempt end.
-func (c *Coordinator) conclude(st *state.State, r *run, out task.Outcome, places map[string]*checkedWorkspace, closing bool, tx *ledger.Tx) {
+func (c *Coordinator) conclude(st *fold.State, r *run, out task.Outcome, places map[string]*checkedWorkspace, closing bool, tx *ledger.Tx) {
 	if out.Class == state.ClassSessionLost && r.session == "" && c.Config.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
@@ -118,7 +119,7 @@ func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
 // end appends the record with which a task may end, and what then follows it.
 // places are those of its follow-up, if they were looked at.
-func (c *Coordinator) end(st *state.State, tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) {
+func (c *Coordinator) end(st *fold.State, tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) {
 	follow := c.followUp(st, rec, findings, places)
 	tx.Append(rec)
 	tx.Merge(follow)
@@ -126,7 +127,7 @@ func (c *Coordinator) end(st *state.State, tx *ledger.Tx, rec *ledger.Record, fi
 
 // endRecord begins the record of a run's end: what is to be said whether a step or
 // the end of its attempt follows.
-func (c *Coordinator) endRecord(st *state.State, r *run, out *task.Outcome, v *verdict) *ledger.Record {
+func (c *Coordinator) endRecord(st *fold.State, r *run, out *task.Outcome, v *verdict) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
 	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, cmp.Or(out.Note, v.note))
 	addCounters(rec, &r.task, v)
@@ -192,7 +193,7 @@ func addSession(rec *ledger.Record, r *run, out *task.Outcome, v *verdict) {
 
 // loseSession makes the other waiting tasks forget a native session that is gone.
 // Those that only share the stint session forget it by the record of the task.
-func (c *Coordinator) loseSession(r *run, note string, st *state.State, tx *ledger.Tx) {
+func (c *Coordinator) loseSession(r *run, note string, st *fold.State, tx *ledger.Tx) {
 	for _, t := range st.Naming(r.task.Agent, r.session) {
 		if t.ID == r.task.ID {
 			continue
@@ -206,7 +207,7 @@ func (c *Coordinator) loseSession(r *run, note string, st *state.State, tx *ledg
 // addKept says which native session has the prompt of a turn that did not end
 // well, so that a later run goes on with it. A run that went on with it and did
 // not end well either changes nothing.
-func (c *Coordinator) addKept(st *state.State, rec *ledger.Record, r *run, out *task.Outcome, v *verdict) {
+func (c *Coordinator) addKept(st *fold.State, rec *ledger.Record, r *run, out *task.Outcome, v *verdict) {
 	was, is := r.task.PromptKept, ""
 	switch {
 	case out.Class == "" || v.loseSession:
@@ -222,7 +223,7 @@ func (c *Coordinator) addKept(st *state.State, rec *ledger.Record, r *run, out *
 
 // hasSent reports whether the task's run has sent the prompt that the task has now:
 // a person may have changed it since, and that one is still to be sent.
-func (c *Coordinator) hasSent(st *state.State, t *state.Task) bool {
+func (c *Coordinator) hasSent(st *fold.State, t *state.Task) bool {
 	sent, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(t.RunID), rundir.PromptName))
 	if err != nil {
 		return false

@@ -14,13 +14,14 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // TaskIDs gives the next ids, at most n, behind the first done ones of all tasks that
 // are known, in the order of age, those of the archive first. With a compaction other
 // places count: who goes through all begins anew then.
 func (c *Coordinator) TaskIDs(done, n int) []string {
-	return task.Read(c.Store, func(st *state.State) []string { return st.IDs(done, n) })
+	return task.Read(c.Store, func(st *fold.State) []string { return st.IDs(done, n) })
 }
 
 // Image gives a task as it is now, by its whole id. The error has CodeNotFound if there
@@ -31,11 +32,11 @@ func (c *Coordinator) Image(id string) (task.Image, error) {
 
 // readImage gives a task of the state directory dir. with calls its argument with the
 // fold, which nobody else uses meanwhile.
-func readImage(dir, id string, with func(func(*state.State))) (i task.Image, err error) {
+func readImage(dir, id string, with func(func(*fold.State))) (i task.Image, err error) {
 	var away ledger.ArchiveEntry
 	var ended []state.Run
 	known, archived := false, false
-	with(func(st *state.State) {
+	with(func(st *fold.State) {
 		if away, archived = st.Archived(id); !archived {
 			i.Task, ended, known, err = st.TaskAndRuns(id)
 			i.HoldsKey = st.HoldsKey(&i.Task)
@@ -48,7 +49,7 @@ func readImage(dir, id string, with func(func(*state.State))) (i task.Image, err
 		if i.Task, ended, err = readAway(dir, away); err != nil {
 			return task.Image{}, err
 		}
-		with(func(st *state.State) { i.HoldsKey = st.HoldsKey(&i.Task) })
+		with(func(st *fold.State) { i.HoldsKey = st.HoldsKey(&i.Task) })
 	case !known:
 		return task.Image{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
 	}
@@ -65,10 +66,10 @@ func readAway(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Ru
 	if err != nil {
 		return t, nil, err
 	}
-	if t, err = state.TaskOf(s); err != nil {
+	if t, err = fold.TaskOf(s); err != nil {
 		return t, nil, err
 	}
-	ended, err = state.RunsOf(s)
+	ended, err = fold.RunsOf(s)
 	return t, ended, err
 }
 
@@ -81,7 +82,7 @@ type Copy struct {
 	later map[string]bool // tasks and control sections that have records behind seq
 
 	mu    sync.Mutex // guards state, for reading too
-	state *state.State
+	state *fold.State
 }
 
 // ReadCopy reads the state directory dir, an absolute path, as it was after the record
@@ -96,7 +97,7 @@ func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Copy{dir: dir, later: map[string]bool{}, state: state.New(bytesReader(data))}
+	c := &Copy{dir: dir, later: map[string]bool{}, state: fold.New(bytesReader(data))}
 	for _, e := range archive {
 		c.state.Archive(e)
 	}
@@ -171,7 +172,7 @@ func (c *Copy) TaskIDs(done, n int) []string {
 
 // Image is [Coordinator.Image].
 func (c *Copy) Image(id string) (task.Image, error) {
-	return readImage(c.dir, id, func(f func(*state.State)) {
+	return readImage(c.dir, id, func(f func(*fold.State)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		f(c.state)

@@ -21,6 +21,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // An imaged is a master or a copy.
@@ -132,11 +133,11 @@ func drawRecords(r *rand.Rand, n int, now time.Time) (list []*ledger.Record) {
 		case kind < 9:
 			rec.Add(pick("prompt", "label", "agent", "model", "account", "verifyCommand", "idempotencyKey"), pick("", "x", "y")).AddIf("by", pick("", "hand", "client"))
 		default:
-			if rec.ID = state.ControlDeleted; r.IntN(2) == 0 {
+			if rec.ID = fold.ControlDeleted; r.IntN(2) == 0 {
 				rec.ID = state.ControlDispatch
 			}
 			rec.Kind = ledger.KindControl
-			rec.Add(state.KeyTasks, pick("a", "b c", "e")).Add(state.KeyPaused, pick("true", "false"))
+			rec.Add(fold.KeyTasks, pick("a", "b c", "e")).Add(state.KeyPaused, pick("true", "false"))
 			list = append(list, rec)
 			continue
 		}

@@ -12,6 +12,8 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
+	"stint/state/lanes"
 )
 
 // dispatchUntil starts what is ready whenever something has changed or a time has
@@ -51,7 +53,7 @@ func (c *Coordinator) untilNext() time.Duration {
 	lim := c.limits()
 	var ready, idle bool
 	var next time.Time
-	c.View(func(st *state.State) {
+	c.View(func(st *fold.State) {
 		ready = len(st.Ready(now, lim)) > 0
 		next, idle = st.NextWake(now), st.Idle()
 	})
@@ -84,7 +86,7 @@ func (c *Coordinator) untilQuiet(now time.Time) time.Duration {
 
 // mayEnd reports whether Run may return by itself: after a handover, or idle.
 func (c *Coordinator) mayEnd() bool {
-	idle := task.Read(c.Store, (*state.State).Idle)
+	idle := task.Read(c.Store, (*fold.State).Idle)
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	if len(c.runs) > 0 {
@@ -108,11 +110,11 @@ func (c *Coordinator) Handover(context.Context) error {
 }
 
 // limits are what bounds the tasks that run at the same time.
-func (c *Coordinator) limits() state.Limits {
+func (c *Coordinator) limits() lanes.Limits {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	settling := map[string]bool{}
-	lim := state.Limits{MaxWorkers: c.Config.MaxWorkers, Lent: c.waits.lent(), Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.Config.WorkspaceRoot}
+	lim := lanes.Limits{MaxWorkers: c.Config.MaxWorkers, Lent: c.waits.lent(), Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.Config.WorkspaceRoot}
 	if c.short != nil {
 		lim.Short, lim.Again = c.short.What, c.short.Next
 	}
@@ -135,13 +137,13 @@ func (c *Coordinator) dispatch() {
 	c.fallBack()
 	c.failUnwilling()
 	now, lim := c.Config.Now(), c.limits()
-	reserved := c.reserve(lim, task.Read(c.Store, func(st *state.State) []state.Task { return st.Ready(now, lim) }))
+	reserved := c.reserve(lim, task.Read(c.Store, func(st *fold.State) []state.Task { return st.Ready(now, lim) }))
 	if len(reserved) == 0 {
 		return
 	}
 	agent := c.Config.DefaultAgent() // asked here, because it may start a program
 	var chosen []*run
-	err := c.Exclusive(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+	err := c.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		chosen = nil
 		for _, t := range st.Ready(now, lim) {
 			if r := reserved[t.ID]; r == nil || t.Lane() != r.task.Lane() { // it comes next time
@@ -174,7 +176,7 @@ func (c *Coordinator) dispatch() {
 // reserve registers a run for each of the tasks that are ready, as far as there is room: so a
 // cancel that comes right behind the record of its start finds it, and nothing else takes its lane
 // meanwhile.
-func (c *Coordinator) reserve(lim state.Limits, ready []state.Task) map[string]*run {
+func (c *Coordinator) reserve(lim lanes.Limits, ready []state.Task) map[string]*run {
 	reserved := map[string]*run{}
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
@@ -195,7 +197,7 @@ func (c *Coordinator) reserve(lim state.Limits, ready []state.Task) map[string]*
 
 // joinAccount gives the record that makes a task without an agent, as people write
 // them, wait for the account of the default one; nil if there is nothing to wait for.
-func (c *Coordinator) joinAccount(st *state.State, t *state.Task, defaultAgent string, now time.Time) *ledger.Record {
+func (c *Coordinator) joinAccount(st *fold.State, t *state.Task, defaultAgent string, now time.Time) *ledger.Record {
 	agent := c.agentFor(st, t, defaultAgent)
 	a := st.Account(agent)
 	if agent == "" || t.AccountName() != "" || !a.Hold && a.LimitWaits == 0 && !a.CoolUntil.After(now) {
@@ -207,7 +209,7 @@ func (c *Coordinator) joinAccount(st *state.State, t *state.Task, defaultAgent s
 
 // agentFor gives the agent of a task that may name none: a session goes on with its
 // own.
-func (c *Coordinator) agentFor(st *state.State, t *state.Task, defaultAgent string) string {
+func (c *Coordinator) agentFor(st *fold.State, t *state.Task, defaultAgent string) string {
 	if t.Agent != "" || !task.IsNamedLane(t.SessionKey) {
 		return cmp.Or(t.Agent, defaultAgent)
 	}
@@ -255,7 +257,7 @@ func (c *Coordinator) newRun(t *state.Task) *run {
 
 // begin returns the run of t, as the ledger has it, in the place of a reserved one, with its
 // `running` record.
-func (c *Coordinator) begin(st *state.State, reserved *run, t *state.Task, defaultAgent string, now time.Time) *run {
+func (c *Coordinator) begin(st *fold.State, reserved *run, t *state.Task, defaultAgent string, now time.Time) *run {
 	r := &run{id: reserved.id, task: *t, begun: now, ctx: reserved.ctx, cancel: reserved.cancel, recorded: true}
 	r.interrupted = t.Reason == state.ClassInterrupted
 	if t.Reason == state.ClassInterrupted || t.Reason == state.ClassVerify || t.Phase != "" || t.Iteration > 0 {
@@ -290,7 +292,7 @@ func unset(rec *ledger.Record, key string, was bool) {
 
 // complete fills in what a task written by hand has left out. One of a named session
 // goes on with that.
-func (c *Coordinator) complete(st *state.State, r *run, defaultAgent string, rec *ledger.Record) {
+func (c *Coordinator) complete(st *fold.State, r *run, defaultAgent string, rec *ledger.Record) {
 	t := &r.task
 	fill := func(field *string, key, value string) {
 		if *field == "" && value != "" {

@@ -7,16 +7,17 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // failDoomed ends the queued tasks that come after one that has ended otherwise
 // than done, and those that come after them: they could never run. The dispatcher
 // calls it.
 func (c *Coordinator) failDoomed() {
-	if len(task.Read(c.Store, (*state.State).Doomed)) == 0 {
+	if len(task.Read(c.Store, (*fold.State).Doomed)) == 0 {
 		return
 	}
-	err := c.Exclusive(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+	err := c.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
 		for _, t := range st.Doomed() {
 			id, cause := c.causeOf(st, &t, causes)
@@ -33,7 +34,7 @@ func (c *Coordinator) failDoomed() {
 }
 
 // causeOf gives the task because of which a doomed one cannot run.
-func (c *Coordinator) causeOf(st *state.State, t *state.Task, causes map[string]state.Task) (string, state.Task) {
+func (c *Coordinator) causeOf(st *fold.State, t *state.Task, causes map[string]state.Task) (string, state.Task) {
 	for _, id := range t.After {
 		if cause, ok := causes[id]; ok {
 			return id, cause

@@ -8,19 +8,21 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
+	"stint/state/lanes"
 )
 
 // Findings gives what is wrong in the ledger at present.
 func (c *Coordinator) Findings() []task.Finding {
 	list := findingsOf(c.Store.Findings())
-	c.View(func(st *state.State) { list = append(list, homeless(st, c.Config.WorkspaceRoot)...) })
+	c.View(func(st *fold.State) { list = append(list, homeless(st, c.Config.WorkspaceRoot)...) })
 	return list
 }
 
 // homeless gives the tasks that wait for a workspace.
-func homeless(s *state.State, root string) (list []task.Finding) {
+func homeless(s *fold.State, root string) (list []task.Finding) {
 	for _, id := range s.Homeless(root) {
-		list = append(list, task.Finding{File: ledger.TasksName, Message: "task " + id + ": " + state.NoWorkspace})
+		list = append(list, task.Finding{File: ledger.TasksName, Message: "task " + id + ": " + lanes.NoWorkspace})
 	}
 	return list
 }
@@ -61,7 +63,7 @@ func Preview(dir string, tasks []byte) (task.TakeOver, []ledger.Record, error) {
 
 // EditCheck gives what says whether a record that a person wrote can be taken over,
 // as the journal of a state directory stands now. It reads the journal and needs no
-// lock. The errors are those of state.Check.
+// lock. The errors are those of fold.Check.
 func EditCheck(dir string) (func(*ledger.Section) error, error) {
 	st, err := foldForEdit(dir)
 	if err != nil {
@@ -71,19 +73,19 @@ func EditCheck(dir string) (func(*ledger.Section) error, error) {
 }
 
 // foldForEdit is fold; where nothing was ever written, there are no tasks.
-func foldForEdit(dir string) (*state.State, error) {
-	st, err := fold(dir)
+func foldForEdit(dir string) (*fold.State, error) {
+	st, err := foldDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return state.New(nil), nil
+		return fold.New(nil), nil
 	}
 	return st, err
 }
 
 // editOptions are those of the ledger that decide about edits.
-func editOptions(dir string, st *state.State) ledger.Options {
+func editOptions(dir string, st *fold.State) ledger.Options {
 	begin := func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
 		save := st.NewSave()
-		return save.Check, save.LeftBehind
+		return save.Check, save.ImpliedChanges
 	}
 	return ledger.Options{Dir: dir, Begin: begin, CheckBatch: st.CheckTogether, Guarded: task.GuardedKeys, KeepOnCopy: state.Copied}
 }

@@ -12,6 +12,8 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
+	"stint/state/lanes"
 )
 
 // Edit changes fields of a task that waits, a draft or a queued one, all or none of
@@ -36,7 +38,7 @@ func (c *Coordinator) Edit(ctx context.Context, ref string, p task.Patch, by str
 		if err != nil {
 			return state.Task{}, err
 		}
-		err = c.Exclusive(ctx, func(st *state.State, tx *ledger.Tx) error { return e.record(st, tx, by) })
+		err = c.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error { return e.record(st, tx, by) })
 		switch {
 		case errors.Is(err, errMeanwhile):
 			continue
@@ -193,7 +195,7 @@ func (e *edit) compare() {
 }
 
 // record appends what is changed, if anything is. The log may call it more than once.
-func (e *edit) record(st *state.State, tx *ledger.Tx, by string) error {
+func (e *edit) record(st *fold.State, tx *ledger.Tx, by string) error {
 	c := e.in.c
 	if t, err := c.WholeIn(st, e.was.ID); err != nil {
 		return err
@@ -213,7 +215,7 @@ func (e *edit) record(st *state.State, tx *ledger.Tx, by string) error {
 	if len(r.Fields) == 0 {
 		return nil
 	}
-	r.Fields = append(r.Fields, st.LeftBehind(&r)...)
+	r.Fields = append(r.Fields, st.ImpliedChanges(&r)...)
 	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now()))
 	section, err := ledger.Encode(&r)
 	if err != nil {
@@ -221,7 +223,7 @@ func (e *edit) record(st *state.State, tx *ledger.Tx, by string) error {
 	}
 	section.Seq = 0 // it has no number yet
 	var bad *state.RecordError
-	var cycle *state.CycleError
+	var cycle *lanes.CycleError
 	switch err := st.CheckNext(section); {
 	case errors.As(err, &cycle) && errors.As(err, &bad):
 		return task.Wrong(bad.Key, "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text)

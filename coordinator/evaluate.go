@@ -20,6 +20,7 @@ import (
 	"stint/memory"
 	"stint/prompt"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // Self-evaluation. When an attempt has its final answer, its form is checked (package
@@ -168,7 +169,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent task.Agent, set *task.Wor
 	}
 	asked := *t
 	asked.Phase = "" // it is the account's agent all the same
-	r.account = task.Read(c.Store, func(st *state.State) *ledger.Record {
+	r.account = task.Read(c.Store, func(st *fold.State) *ledger.Record {
 		return c.judge(st, &asked, task.Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, c.Config.Now(), false).account
 	})
 	if said.Class != "" {

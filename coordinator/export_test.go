@@ -8,6 +8,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // OpenUnwatched is Open without the watch of tasks.md, whose waiting for the kernel
@@ -56,7 +57,7 @@ func (c *Coordinator) Occupy(f func()) error {
 
 // Append appends records as they are.
 func (c *Coordinator) Append(records ...*ledger.Record) error {
-	return c.Update(context.Background(), func(_ *state.State, tx *ledger.Tx) error {
+	return c.Update(context.Background(), func(_ *fold.State, tx *ledger.Tx) error {
 		for _, r := range records {
 			tx.Append(r)
 		}

@@ -10,17 +10,19 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
+	"stint/state/lanes"
 )
 
 // fallBack hands tasks that would start now, if their account did not cool down, to
 // the first of their fallback agents that can take them.
 func (c *Coordinator) fallBack() {
 	lim := c.limits()
-	able := c.able(task.Read(c.Store, func(st *state.State) []state.Task { return st.Stranded(c.Config.Now(), lim) }))
-	if len(able) == 0 || len(task.Read(c.Store, func(st *state.State) []*ledger.Record { return c.handOvers(st, able, lim) })) == 0 {
+	able := c.able(task.Read(c.Store, func(st *fold.State) []state.Task { return st.Stranded(c.Config.Now(), lim) }))
+	if len(able) == 0 || len(task.Read(c.Store, func(st *fold.State) []*ledger.Record { return c.handOvers(st, able, lim) })) == 0 {
 		return
 	}
-	err := c.Exclusive(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+	err := c.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		for _, r := range c.handOvers(st, able, lim) {
 			tx.Append(r)
 		}
@@ -45,7 +47,7 @@ func (c *Coordinator) able(tasks []state.Task) map[string]bool {
 
 // hasFallback reports whether an able agent takes a task over, now or when there is
 // a place for it.
-func hasFallback(st *state.State, t *state.Task, able map[string]bool, now time.Time) bool {
+func hasFallback(st *fold.State, t *state.Task, able map[string]bool, now time.Time) bool {
 	return slices.ContainsFunc(t.Fallback, func(agent string) bool {
 		a := st.Account(agent)
 		return agent != t.Agent && able[agent] && !a.Hold && !a.CoolUntil.After(now)
@@ -54,7 +56,7 @@ func hasFallback(st *state.State, t *state.Task, able map[string]bool, now time.
 
 // handOvers gives a record for each task that an able agent takes over now. An
 // account that was limited itself takes one at a time, its own first.
-func (c *Coordinator) handOvers(st *state.State, able map[string]bool, lim state.Limits) (records []*ledger.Record) {
+func (c *Coordinator) handOvers(st *fold.State, able map[string]bool, lim lanes.Limits) (records []*ledger.Record) {
 	now := c.Config.Now()
 	full := map[string]bool{}
 	for _, t := range st.Ready(now, lim) {
@@ -76,7 +78,7 @@ func (c *Coordinator) handOvers(st *state.State, able map[string]bool, lim state
 
 // handOver gives the record with which a task goes to another agent, in a new
 // session there.
-func (c *Coordinator) handOver(st *state.State, t *state.Task, agent string, now time.Time) *ledger.Record {
+func (c *Coordinator) handOver(st *fold.State, t *state.Task, agent string, now time.Time) *ledger.Record {
 	rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })
 	until := st.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}

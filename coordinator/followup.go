@@ -8,6 +8,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // Follow-ups. A task that ends failed or dead, or done with findings, queues another
@@ -41,7 +42,7 @@ func (c *Coordinator) placesOf(id string) map[string]*checkedWorkspace {
 // followUp gives the records of the task that is to follow the end that rec says;
 // there are none where nothing is to follow. If what is to follow cannot be queued,
 // it says so in rec. It is called on the log's goroutine, before rec is appended.
-func (c *Coordinator) followUp(st *state.State, rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) *ledger.Tx {
+func (c *Coordinator) followUp(st *fold.State, rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) *ledger.Tx {
 	trigger := triggerOf(rec, findings)
 	if trigger == "" || places == nil {
 		return &ledger.Tx{}
@@ -108,7 +109,7 @@ func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) (text s
 
 // recordFollowUp takes in a follow-up of a task that ends just now. own says that the
 // task itself has asked for it.
-func (c *Coordinator) recordFollowUp(st *state.State, t *state.Task, trigger state.Trigger, text string, own bool, places map[string]*checkedWorkspace, tx *ledger.Tx) error {
+func (c *Coordinator) recordFollowUp(st *fold.State, t *state.Task, trigger state.Trigger, text string, own bool, places map[string]*checkedWorkspace, tx *ledger.Tx) error {
 	prompt, err := fillTemplate(text, t)
 	if err != nil {
 		return err
@@ -157,7 +158,7 @@ func addNote(rec *ledger.Record, text string) {
 // queued and those that it queues just now: chains and families are bounded, so that
 // tasks that queue tasks come to an end. What its agent asks for and what is queued
 // at its ends are counted apart: neither takes the other's place.
-func (in *intake) checkFamily(st *state.State, s *submission) error {
+func (in *intake) checkFamily(st *fold.State, s *submission) error {
 	c, now := in.c, 0
 	for i := range in.fresh {
 		if in.fresh[i].TriggeredBy == s.parent {

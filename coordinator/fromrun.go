@@ -16,6 +16,8 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
+	"stint/state/lanes"
 )
 
 // What a run asks for. An agent can call stint; what it queues is the work of its
@@ -23,7 +25,7 @@ import (
 // more than its own task has waits for a person.
 
 // taskOfRun returns the task that a run carries out, which asks for something.
-func taskOfRun(st *state.State, run string) (state.Task, error) {
+func taskOfRun(st *fold.State, run string) (state.Task, error) {
 	id, ok := st.RunningAs(run)
 	if !ok {
 		return state.Task{}, &task.Error{
@@ -36,7 +38,7 @@ func taskOfRun(st *state.State, run string) (state.Task, error) {
 }
 
 // belongTo makes a submission that came from a run one of the run's task.
-func (in *intake) belongTo(st *state.State, s *submission, tx *ledger.Tx) error {
+func (in *intake) belongTo(st *fold.State, s *submission, tx *ledger.Tx) error {
 	c := in.c
 	t, err := taskOfRun(st, s.FromRun)
 	if err != nil {
@@ -105,7 +107,7 @@ func (c *Coordinator) capBy(s *submission, t *state.Task) {
 
 // exceeds says what a submission asks for that the task t, whose run asks, does not
 // have itself, and where to look at it; "" if nothing.
-func (in *intake) exceeds(st *state.State, s *submission, t *state.Task) string {
+func (in *intake) exceeds(st *fold.State, s *submission, t *state.Task) string {
 	var what, where []string
 	hold := func(is bool, why, field string) {
 		if is {
@@ -142,7 +144,7 @@ func isGuarded(path, dir string) bool {
 // isForeignSession reports whether a submission goes on with a conversation that
 // neither the task t is in nor one that its agent has queued and that nobody had to
 // release or has moved: a person who does lets that one in.
-func (in *intake) isForeignSession(st *state.State, s *submission, t *state.Task) bool {
+func (in *intake) isForeignSession(st *fold.State, s *submission, t *state.Task) bool {
 	current := ""
 	if s.Continue {
 		current = in.currentSession(st, sessionPlace{s.lane(), s.Agent, s.Account})
@@ -208,7 +210,7 @@ func (c *Coordinator) hasMoved(r *run, t *state.Task) error {
 
 // checkAwait refuses a task whose client is part of a run that may not wait for it. One
 // that is held is accepted, so that a person sees it; BeginWait refuses the wait.
-func (in *intake) checkAwait(st *state.State, s *submission, t *state.Task) error {
+func (in *intake) checkAwait(st *fold.State, s *submission, t *state.Task) error {
 	if s.FromRun == "" || !s.Await || t.Hold {
 		return nil
 	}
@@ -224,7 +226,7 @@ func (in *intake) checkAwait(st *state.State, s *submission, t *state.Task) erro
 // to others meanwhile. It returns an error if the run may not wait for that task.
 func (c *Coordinator) BeginWait(run, ref string) (done func(), err error) {
 	id, parent := "", ""
-	c.View(func(st *state.State) {
+	c.View(func(st *fold.State) {
 		if id, err = task.FindIn(st, ref); err != nil {
 			return
 		}
@@ -255,7 +257,7 @@ func (c *Coordinator) BeginWait(run, ref string) (done func(), err error) {
 // may. A task with a lane of its own that comes after no other one needs nothing that a
 // waiting run has, but an account with a free slot and its agent's session: so no run waits
 // for one that cannot start before it ends.
-func (c *Coordinator) mayNotWait(st *state.State, parent string, t *state.Task) string {
+func (c *Coordinator) mayNotWait(st *fold.State, parent string, t *state.Task) string {
 	switch {
 	case t.TriggeredBy != parent || t.Trigger != state.ByAgent:
 		return "it has not queued that task"
@@ -271,7 +273,7 @@ func (c *Coordinator) mayNotWait(st *state.State, parent string, t *state.Task) 
 	if other, taken := st.Occupant(t); taken {
 		return "its agent session is used by " + other
 	}
-	for _, id := range st.FilledBy(t.AccountName(), state.Limits{}) {
+	for _, id := range st.FilledBy(t.AccountName(), lanes.Limits{}) {
 		if id == parent || c.waits.has(id) {
 			return "account " + t.AccountName() + " has no slot left, and a run that waits has one"
 		}

@@ -17,6 +17,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // Kinds of what fsck finds, for programs. More may be added.
@@ -98,8 +99,8 @@ type fsck struct {
 	*FsckReport
 	dir            string
 	tasks, journal []byte
-	state          *state.State // with what a master would take over; nil: nothing can be read
-	settled        bool         // nothing is under way, as far as can be seen
+	state          *fold.State // with what a master would take over; nil: nothing can be read
+	settled        bool        // nothing is under way, as far as can be seen
 }
 
 // fsckOnce makes one look. tasks.md is read before the journal, which then has
@@ -160,7 +161,7 @@ func (c *fsck) unreadable(name string, err error) {
 
 // checkJournal looks at every record of the journal and folds it.
 func (c *fsck) checkJournal() {
-	st := state.New(bytesReader(c.journal))
+	st := fold.New(bytesReader(c.journal))
 	c.state = st
 	var last uint64
 	accounts := map[string]bool{}
@@ -311,17 +312,17 @@ func RepairLedger(name string, data, journal []byte) ([]byte, []task.Finding) {
 
 // alone folds the records of one file as a new state directory would.
 type alone struct {
-	state    *state.State
+	state    *fold.State
 	sections []*ledger.Section // by the offset that they are folded under
 }
 
 func newAlone() *alone {
 	a := &alone{}
-	a.state = state.New(a)
+	a.state = fold.New(a)
 	return a
 }
 
-// SectionAt implements [state.Reader].
+// SectionAt implements [fold.Reader].
 func (a *alone) SectionAt(off int64) (*ledger.Section, error) { return a.sections[off], nil }
 
 // check says what is wrong with a record, and folds it if nothing is. What a
@@ -330,7 +331,7 @@ func (a *alone) check(s *ledger.Section) error {
 	own := *s
 	if s.Seq == 0 {
 		r := s.Record()
-		r.Set(a.state.LeftBehind(r.Add(ledger.KeyBy, ledger.ByHand))...)
+		r.Set(a.state.ImpliedChanges(r.Add(ledger.KeyBy, ledger.ByHand))...)
 		enc, err := ledger.Encode(&r)
 		if err == nil {
 			err = a.state.CheckNext(enc)

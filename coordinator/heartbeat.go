@@ -11,7 +11,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/state"
+	"stint/state/fold"
 )
 
 // Health says how the master is.
@@ -25,7 +25,7 @@ func (c *Coordinator) Health() task.Health {
 	}
 	h.Findings = append(h.Findings, c.Rejected()...)
 	h.Shortage, h.LastError = c.Shortage(), c.LastError()
-	c.View(func(st *state.State) {
+	c.View(func(st *fold.State) {
 		h.Paused, h.PauseWhy = st.Paused()
 		h.Counts, h.Running = st.Counts(), st.Running()
 	})

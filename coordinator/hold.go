@@ -7,6 +7,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // Hold keeps a queued task from being run until it is released. One that is held
@@ -31,7 +32,7 @@ func (c *Coordinator) setHold(ctx context.Context, ref, by string, hold bool) (s
 	if err != nil {
 		return state.Task{}, err
 	}
-	err = c.Update(ctx, func(st *state.State, tx *ledger.Tx) error {
+	err = c.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		t, err := task.PeekIn(st, id)
 		switch {
 		case err != nil:
@@ -76,13 +77,13 @@ func (c *Coordinator) Resume(ctx context.Context, by string) error {
 
 // Paused reports whether dispatch is stopped, and why.
 func (c *Coordinator) Paused() (paused bool, reason string) {
-	c.View(func(st *state.State) { paused, reason = st.Paused() })
+	c.View(func(st *fold.State) { paused, reason = st.Paused() })
 	return paused, reason
 }
 
 func (c *Coordinator) setPaused(ctx context.Context, paused bool, reason, by string) error {
 	defer c.Call()()
-	return c.Update(ctx, func(st *state.State, tx *ledger.Tx) error {
+	return c.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		if was, why := st.Paused(); was == paused && why == reason {
 			return nil
 		}

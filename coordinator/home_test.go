@@ -11,6 +11,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/lanes"
 )
 
 const byHandIn = "## Task mine\n- status: queued\n- sessionKey: %s\n- prompt: by hand\n"
@@ -62,7 +63,7 @@ func TestHeldTaskIsNoHome(t *testing.T) {
 	defer w.close()
 	held := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Hold: true})
 	w.takeOver(byHandIn, "web")
-	if why, _ := w.c.Why("mine"); why != state.NoWorkspace {
+	if why, _ := w.c.Why("mine"); why != lanes.NoWorkspace {
 		t.Errorf("why: %s", why)
 	}
 	if _, err := w.c.Release(t.Context(), held.ID, "client"); err != nil {
@@ -85,7 +86,7 @@ func TestNoWorkspaceWaits(t *testing.T) {
 			finds := func(when string, n int) {
 				t.Helper()
 				r, err := coordinator.Fsck(t.Context(), w.dir, "", func() bool { return false })
-				if err != nil || len(r.Faults) != n || n > 0 && (r.Faults[0].Kind != coordinator.KindWaits || !strings.Contains(r.Faults[0].String(), "task mine: "+state.NoWorkspace)) {
+				if err != nil || len(r.Faults) != n || n > 0 && (r.Faults[0].Kind != coordinator.KindWaits || !strings.Contains(r.Faults[0].String(), "task mine: "+lanes.NoWorkspace)) {
 					t.Errorf("%s: fsck finds %v, %v", when, r.Faults, err)
 				}
 			}
@@ -95,10 +96,10 @@ func TestNoWorkspaceWaits(t *testing.T) {
 			}
 			w.open()
 			w.wait(w.submit(task.TaskSpec{Prompt: "others go on"}).ID)
-			if why, err := w.c.Why("mine"); why != state.NoWorkspace || err != nil {
+			if why, err := w.c.Why("mine"); why != lanes.NoWorkspace || err != nil {
 				t.Errorf("why: %s, %v", why, err)
 			}
-			if list := w.c.Findings(); len(list) != 1 || !strings.Contains(list[0].Message, state.NoWorkspace) || len(w.c.Health().Findings) != 1 || w.c.Metrics().Findings != 1 {
+			if list := w.c.Findings(); len(list) != 1 || !strings.Contains(list[0].Message, lanes.NoWorkspace) || len(w.c.Health().Findings) != 1 || w.c.Metrics().Findings != 1 {
 				t.Errorf("findings %v", list)
 			}
 			finds("under a master", 1)

@@ -23,6 +23,8 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/fold"
+	"stint/state/lanes"
 )
 
 // A submission is a spec with what it leaves to the master filled in.
@@ -162,7 +164,7 @@ func (in *intake) add(s submission) error {
 	if s.FromRun != "" {
 		s.AllowStateInWorkspace = false // no run gives itself that right
 		var err error
-		in.c.View(func(st *state.State) { by, err = taskOfRun(st, s.FromRun) })
+		in.c.View(func(st *fold.State) { by, err = taskOfRun(st, s.FromRun) })
 		if err != nil {
 			return err
 		}
@@ -223,7 +225,7 @@ func (c *Coordinator) lookForNamed(s *submission) {
 	const most = 100 // sessions that are looked at: the last task of each may have to be read
 	var current state.Session
 	var sessions []state.Session
-	c.View(func(st *state.State) {
+	c.View(func(st *fold.State) {
 		current, _ = st.CurrentSession(s.lane(), s.Agent, s.Account)
 		sessions = st.Sessions()
 	})
@@ -286,7 +288,7 @@ func (in *intake) fillAgent(s *submission) {
 }
 
 func (in *intake) laneAgent(lane string) string {
-	return task.Read(in.c.Store, func(st *state.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.c.Config.Agents))) })
+	return task.Read(in.c.Store, func(st *fold.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.c.Config.Agents))) })
 }
 
 // lane gives the lane that the task has unless it is parallel.
@@ -325,7 +327,7 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 	}
 	var owner string
 	ok := false
-	in.c.View(func(st *state.State) { owner, ok = st.NativeOwner(s.AgentSession) })
+	in.c.View(func(st *fold.State) { owner, ok = st.NativeOwner(s.AgentSession) })
 	if ok {
 		return owner, nil
 	}
@@ -461,7 +463,7 @@ func (in *intake) checkTwins() error {
 
 // record appends the records of all specs that ask for something new. The log may
 // call it more than once.
-func (in *intake) record(st *state.State, tx *ledger.Tx) error {
+func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 	n := len(in.list)
 	in.ids, in.old, in.fresh, in.begun = make([]string, n), make([]*state.Task, n), make([]state.Task, 0, n), map[sessionPlace]string{}
 	if in.key != "" {
@@ -478,7 +480,7 @@ func (in *intake) record(st *state.State, tx *ledger.Tx) error {
 		return err
 	}
 	err := st.CheckOrder(in.fresh)
-	var cycle *state.CycleError
+	var cycle *lanes.CycleError
 	if errors.As(err, &cycle) {
 		return in.at(in.index[cycle.IDs[0]], task.Wrong("after", "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text))
 	}
@@ -487,7 +489,7 @@ func (in *intake) record(st *state.State, tx *ledger.Tx) error {
 
 // checkRoom refuses what a client would put into a queue that is full with it. What the
 // master queues itself, to follow a task that has ended, has a bound of its own.
-func (in *intake) checkRoom(st *state.State, tx *ledger.Tx) error {
+func (in *intake) checkRoom(st *fold.State, tx *ledger.Tx) error {
 	most, n := in.c.Config.MaxQueued, len(in.fresh)
 	tx.Count(n)
 	if most == 0 || n == 0 || in.list[0].by() == "" {
@@ -503,7 +505,7 @@ func (in *intake) checkRoom(st *state.State, tx *ledger.Tx) error {
 	}
 }
 
-func (in *intake) recordOne(st *state.State, tx *ledger.Tx, i int) error {
+func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	s := &in.list[i]
 	old, err := in.known(st, s)
 	if err != nil {
@@ -558,7 +560,7 @@ const maxAfter = 1000
 
 // resolveAfter finds the tasks that a spec comes after: of those that are given
 // together, or of those that are there.
-func (in *intake) resolveAfter(st *state.State, s *submission) error {
+func (in *intake) resolveAfter(st *fold.State, s *submission) error {
 	s.after = nil
 	if len(s.After) > maxAfter {
 		return task.Wrong("after", "let it come after the last of them", "a task can come after %d others, not %d", maxAfter, len(s.After))
@@ -702,7 +704,7 @@ func (s *submission) addRest(r *ledger.Record) error {
 // sessionFor decides about lane and session of a new task. A session is context,
 // a lane is order: a named session is both; without a name, the lane is the
 // directory's and the session is new, unless the task continues the last one.
-func (in *intake) sessionFor(st *state.State, s *submission, resume string, tx *ledger.Tx) (lane, id string, err error) {
+func (in *intake) sessionFor(st *fold.State, s *submission, resume string, tx *ledger.Tx) (lane, id string, err error) {
 	if s.Parallel {
 		return state.LanePrefixTask + s.ID, in.c.Config.ID(), nil
 	}
@@ -732,7 +734,7 @@ func (in *intake) sessionFor(st *state.State, s *submission, resume string, tx *
 
 // currentSession gives the session that the next task there goes on with, "" if
 // there is none yet. Those of the tasks that are taken in just now count.
-func (in *intake) currentSession(st *state.State, at sessionPlace) string {
+func (in *intake) currentSession(st *fold.State, at sessionPlace) string {
 	if id, ok := in.begun[at]; ok {
 		return id
 	}

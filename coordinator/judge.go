@@ -8,6 +8,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A verdict is what becomes of a task after a run.
@@ -47,7 +48,7 @@ type verdict struct {
 //	network, stalled, session-busy   yes                 queued with backoff; dead when the attempts are used up
 //	exit, timeout, output-missing,   yes                 failed; where the task itself says maxAttempts: queued with
 //	verify                                               backoff, dead when they are used up
-func (c *Coordinator) judge(st *state.State, t *state.Task, out task.Outcome, now time.Time, closing bool) verdict {
+func (c *Coordinator) judge(st *fold.State, t *state.Task, out task.Outcome, now time.Time, closing bool) verdict {
 	v := verdictOf(t, state.Failed)
 	v.reason = out.Class
 	switch out.Class {

@@ -10,16 +10,17 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A rate limit is the account's, not the task's. The account has one cool-down for
 // all of its tasks; it is in the ledger, so it holds over restarts. When it ends,
-// one task at a time is tried until one gets through ([state.State.Ready] sees to
+// one task at a time is tried until one gets through ([fold.State.Ready] sees to
 // that), so that what has waited does not start all at once.
 
 // judgeLimit lets a task wait for its account. The wait stands in the account's
 // record alone: whoever takes it away there lets all tasks go on.
-func (c *Coordinator) judgeLimit(st *state.State, v *verdict, t *state.Task, out task.Outcome, now time.Time) {
+func (c *Coordinator) judgeLimit(st *fold.State, v *verdict, t *state.Task, out task.Outcome, now time.Time) {
 	a, record := c.coolDown(st.Account(t.AccountName()), out.RetryAt, now)
 	v.account = record
 	if a.Guessed {
@@ -86,7 +87,7 @@ func (c *Coordinator) coolDown(a state.Account, named, now time.Time) (state.Acc
 // other: a run that began after the cool-down has shown that the provider answers
 // again. nil if the run does not show it. A run in which the task's agent is not
 // asked shows nothing.
-func gotThrough(st *state.State, t *state.Task, class state.Class) *ledger.Record {
+func gotThrough(st *fold.State, t *state.Task, class state.Class) *ledger.Record {
 	if t.Phase != "" {
 		return nil
 	}
@@ -109,10 +110,10 @@ func gotThrough(st *state.State, t *state.Task, class state.Class) *ledger.Recor
 // noteAnswer is gotThrough for a run that is at work: its agent has said something,
 // so the account's other tasks need not wait until it ends, which may take long.
 func (c *Coordinator) noteAnswer(t *state.Task) {
-	if task.Read(c.Store, func(st *state.State) *ledger.Record { return gotThrough(st, t, "") }) == nil {
+	if task.Read(c.Store, func(st *fold.State) *ledger.Record { return gotThrough(st, t, "") }) == nil {
 		return
 	}
-	err := c.Update(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+	err := c.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		if r := gotThrough(st, t, ""); r != nil {
 			tx.Append(r)
 		}
@@ -125,7 +126,7 @@ func (c *Coordinator) noteAnswer(t *state.Task) {
 // would have to: what was told not to wait has failed, the others are dead.
 func (c *Coordinator) failUnwilling() {
 	unwilling := func(able map[string]bool) (list []state.Task) {
-		c.View(func(st *state.State) { list = c.unwilling(st, able) })
+		c.View(func(st *fold.State) { list = c.unwilling(st, able) })
 		return list
 	}
 	able := c.able(unwilling(nil))
@@ -138,7 +139,7 @@ func (c *Coordinator) failUnwilling() {
 	for i := 0; i < len(list) && places == nil; i++ { // one follow-up at a time: the next may go on with its session
 		places, ends[list[i].ID] = c.placesOf(list[i].ID), true
 	}
-	err := c.Exclusive(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+	err := c.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		for _, t := range c.unwilling(st, able) {
 			if !ends[t.ID] {
 				continue // the record wakes the dispatcher, which comes back
@@ -160,7 +161,7 @@ func (c *Coordinator) failUnwilling() {
 
 // unwilling gives the queued tasks that do not wait for a rate limit as long as they
 // would have to, and that no able agent takes over.
-func (c *Coordinator) unwilling(st *state.State, able map[string]bool) []state.Task {
+func (c *Coordinator) unwilling(st *fold.State, able map[string]bool) []state.Task {
 	now := c.Config.Now()
 	return slices.DeleteFunc(st.Unwilling(now, c.Config.MaxLimitWait), func(t state.Task) bool { return hasFallback(st, &t, able, now) })
 }

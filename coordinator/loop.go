@@ -15,6 +15,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // The verify loop. A task with a verify command goes through rounds, its iterations:
@@ -78,7 +79,7 @@ func (c *Coordinator) goOn(r *run, out *task.Outcome, s step) (next *run, err er
 	isTurn := s.phase == "" // which looks at its account
 	err = c.keepAnswer(r, out, func() error {
 		leaving := c.IsLeaving()
-		return c.UpdateWhenRoom(context.Background(), "a round", isTurn, func(st *state.State, tx *ledger.Tx) error {
+		return c.UpdateWhenRoom(context.Background(), "a round", isTurn, func(st *fold.State, tx *ledger.Tx) error {
 			t, err := task.PeekIn(st, r.task.ID)
 			if err != nil || t.Status != state.Running { // as stillRuns
 				goes = false
@@ -106,7 +107,7 @@ func (c *Coordinator) goOn(r *run, out *task.Outcome, s step) (next *run, err er
 
 // mustWait reports whether a step is for the dispatcher to begin: a person has given the
 // task, t now, another agent or lane or no workspace, or the agent's account takes no turn now.
-func (c *Coordinator) mustWait(st *state.State, r *run, t *state.Task, s step) bool {
+func (c *Coordinator) mustWait(st *fold.State, r *run, t *state.Task, s step) bool {
 	if t.Agent != r.task.Agent || t.Lane() != r.task.Lane() || t.Workspace == "" {
 		return true
 	}
@@ -129,7 +130,7 @@ func (c *Coordinator) become(r *run, id string, t *state.Task, native string) *r
 
 // stepRecord says how a run has ended and what follows it: the run with that id, or,
 // if it does not go on at once, the step in its turn. t is the task as it is now.
-func (c *Coordinator) stepRecord(st *state.State, r *run, out *task.Outcome, t *state.Task, s step, id string, goes bool) *ledger.Record {
+func (c *Coordinator) stepRecord(st *fold.State, r *run, out *task.Outcome, t *state.Task, s step, id string, goes bool) *ledger.Record {
 	v := verdictOf(&r.task, state.Running)
 	if !goes {
 		v.status, v.attempt = state.Queued, v.attempt-1

@@ -10,6 +10,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // maxModels is how many models are told apart.
@@ -178,7 +179,7 @@ func (c *Coordinator) Metrics() task.Metrics {
 		Mirror: c.mirrorStatus(),
 	}
 	m.Findings += len(c.Rejected())
-	c.View(func(st *state.State) {
+	c.View(func(st *fold.State) {
 		m.Tasks, m.Held = st.Counts(), st.Held()
 		m.Paused, _ = st.Paused()
 		if since, ok := st.WaitingSince(now); ok {

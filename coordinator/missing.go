@@ -9,6 +9,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A program that is missing. An upgrade takes an agent's program away for a few seconds,
@@ -47,12 +48,12 @@ func (c *Coordinator) runTurn(ctx context.Context, name string, agent task.Agent
 
 // hasRun reports whether a task here has run with that agent.
 func (c *Coordinator) hasRun(agent string) bool {
-	return task.Read(c.Store, func(st *state.State) bool { return st.HasRun(agent) })
+	return task.Read(c.Store, func(st *fold.State) bool { return st.HasRun(agent) })
 }
 
 // judgeMissing lets a task wait for the program of its agent. That spends no attempt; but
 // what finds no program again and again, though it seems to be there, comes to an end.
-func (c *Coordinator) judgeMissing(st *state.State, v *verdict, t *state.Task, out task.Outcome) {
+func (c *Coordinator) judgeMissing(st *fold.State, v *verdict, t *state.Task, out task.Outcome) {
 	if !st.HasRun(t.Agent) {
 		return
 	}
@@ -71,7 +72,7 @@ func (c *Coordinator) lookForMissing(ctx context.Context) {
 	tick := time.NewTicker(lookForAgent)
 	defer tick.Stop()
 	for {
-		for _, a := range task.Read(c.Store, (*state.State).Missing) {
+		for _, a := range task.Read(c.Store, (*fold.State).Missing) {
 			if agent := cmp.Or(a.Agent, a.Name); c.Config.AgentFound == nil || c.Config.AgentFound(agent) {
 				c.endMissing(a.Name)
 			}
@@ -86,7 +87,7 @@ func (c *Coordinator) lookForMissing(ctx context.Context) {
 
 // endMissing ends the hold of an account, unless it is another one by now.
 func (c *Coordinator) endMissing(name string) {
-	err := c.Update(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+	err := c.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		if a := st.Account(name); a.IsMissing() {
 			tx.Append(accountRecord(name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
 		}

@@ -10,6 +10,8 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
+	"stint/state/lanes"
 )
 
 // Move gives a queued task another place among those that wait in its lane. The
@@ -28,7 +30,7 @@ func (c *Coordinator) Move(ctx context.Context, ref string, to Place, by string)
 	if err != nil {
 		return state.Task{}, err
 	}
-	err = c.Exclusive(ctx, func(st *state.State, tx *ledger.Tx) error {
+	err = c.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		moved, err := moved(st, id, before)
 		if err != nil {
 			return err
@@ -49,7 +51,7 @@ func (c *Coordinator) Move(ctx context.Context, ref string, to Place, by string)
 // moved gives the tasks whose order must change, with the new one, so that a task
 // comes before another, or before all that wait if that is "". Running ones keep
 // their places, to which they may come back.
-func moved(st *state.State, id, before string) ([]state.Task, error) {
+func moved(st *fold.State, id, before string) ([]state.Task, error) {
 	t, err := waiting(st, id)
 	if err != nil {
 		return nil, err
@@ -69,7 +71,7 @@ func moved(st *state.State, id, before string) ([]state.Task, error) {
 		return nil, nil
 	}
 	changed := reorder(slices.Insert(lane, at, t), at)
-	var cycle *state.CycleError
+	var cycle *lanes.CycleError
 	if err := st.CheckOrder(changed); errors.As(err, &cycle) {
 		return nil, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s cannot be there: %s", id, cycle.Text), Hint: "stint show " + id}
 	}
@@ -79,7 +81,7 @@ func moved(st *state.State, id, before string) ([]state.Task, error) {
 func isQueued(t state.Task) bool { return t.Status == state.Queued }
 
 // waiting gives a task that is queued.
-func waiting(st *state.State, id string) (state.Task, error) {
+func waiting(st *fold.State, id string) (state.Task, error) {
 	t, _ := st.Peek(id)
 	if t.Status != state.Queued {
 		return t, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is %s; only queued tasks have a place in a queue", id, t.Status), Hint: "stint show " + id}
@@ -88,7 +90,7 @@ func waiting(st *state.State, id string) (state.Task, error) {
 }
 
 // checkBefore says why a task cannot come before another.
-func checkBefore(st *state.State, t *state.Task, before string) error {
+func checkBefore(st *fold.State, t *state.Task, before string) error {
 	if before == t.ID {
 		return task.Invalid("name another task", "task %s cannot come before itself", t.ID)
 	}
@@ -167,7 +169,7 @@ func (c *Coordinator) Queue(key string) []state.Task {
 	defer c.Call()()
 	var tasks []state.Task
 	var err error
-	c.View(func(st *state.State) {
+	c.View(func(st *fold.State) {
 		if tasks, err = st.Queue(key); len(tasks) == 0 && err == nil {
 			tasks, err = st.Queue(state.LanePrefixDir + key)
 		}

@@ -14,6 +14,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // SubmitOffline takes a task in where no master runs: it locks the state
@@ -29,30 +30,30 @@ func SubmitOffline(ctx context.Context, cfg task.Config, spec task.TaskSpec) (st
 
 // Dump writes the whole state as text, always the same for the same state.
 func (c *Coordinator) Dump(w io.Writer) error {
-	return task.Read(c.Store, func(st *state.State) error { return st.Dump(w) })
+	return task.Read(c.Store, func(st *fold.State) error { return st.Dump(w) })
 }
 
 // Refold reads the journal of a state directory from its beginning and writes the
 // state that it gives, as Dump does. It changes nothing and needs no lock: a
 // master may be at work.
 func Refold(dir string, w io.Writer) error {
-	st, err := fold(dir)
+	st, err := foldDir(dir)
 	if err != nil {
 		return err
 	}
 	return st.Dump(w)
 }
 
-// fold reads the journal and the archive's index of a state directory, to the end.
-func fold(dir string) (*state.State, error) { return foldWhile(context.Background(), dir) }
+// foldDir reads the journal and the archive's index of a state directory, to the end.
+func foldDir(dir string) (*fold.State, error) { return foldWhile(context.Background(), dir) }
 
-// foldWhile is fold until ctx ends; the error is its cause then.
-func foldWhile(ctx context.Context, dir string) (*state.State, error) {
+// foldWhile is foldDir until ctx ends; the error is its cause then.
+func foldWhile(ctx context.Context, dir string) (*fold.State, error) {
 	data, err := readWhile(ctx, filepath.Join(dir, ledger.JournalName))
 	if err != nil {
 		return nil, err
 	}
-	st := state.New(bytesReader(data))
+	st := fold.New(bytesReader(data))
 	if err := feedArchive(st, dir); err != nil {
 		return nil, err
 	}
@@ -63,14 +64,14 @@ func foldWhile(ctx context.Context, dir string) (*state.State, error) {
 }
 
 // foldJournal folds the bytes of a journal.
-func foldJournal(data []byte) *state.State {
-	st := state.New(bytesReader(data))
+func foldJournal(data []byte) *fold.State {
+	st := fold.New(bytesReader(data))
 	_ = foldInto(context.Background(), st, data) // which never ends
 	return st
 }
 
 // foldInto folds the bytes of a journal into st until ctx ends.
-func foldInto(ctx context.Context, st *state.State, data []byte) error {
+func foldInto(ctx context.Context, st *fold.State, data []byte) error {
 	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
 		_ = st.Apply(s) // what the fold refuses has no effect, here as there
 		return ctx.Err() == nil

@@ -12,6 +12,7 @@ import (
 	"stint/ledger"
 	"stint/memory"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // errPreview ends a change of the ledger of which nothing is to be kept.
@@ -32,7 +33,7 @@ func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList
 	if err != nil {
 		return nil, err
 	}
-	err = c.Update(ctx, func(st *state.State, _ *ledger.Tx) error {
+	err = c.Update(ctx, func(st *fold.State, _ *ledger.Tx) error {
 		if err := in.record(st, &ledger.Tx{}); err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func taskOf(r *ledger.Record) (state.Task, error) {
 	if len(doc.Sections) != 1 {
 		return state.Task{}, errors.New("the record of the task cannot be read again")
 	}
-	return state.TaskOf(&doc.Sections[0])
+	return fold.TaskOf(&doc.Sections[0])
 }
 
 // previewRun tells of the first run of a task, for which the run asks if one does. begun
@@ -101,7 +102,7 @@ func taskOf(r *ledger.Record) (state.Task, error) {
 func (c *Coordinator) previewRun(ctx context.Context, p *task.TaskPreview, asks string, begun bool) error {
 	r, known := c.newRun(&p.Task), false
 	r.cancel(nil)
-	c.View(func(st *state.State) {
+	c.View(func(st *fold.State) {
 		r = c.begin(st, r, &p.Task, p.Task.Agent, c.Config.Now())
 		_, known = st.SessionByID(r.task.SessionID)
 		for _, id := range st.Running() {

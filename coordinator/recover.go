@@ -9,6 +9,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // recover puts back into the queue what was running when the last master ended.
@@ -17,7 +18,7 @@ import (
 // held are looked at beside all else: their lanes are taken, and nobody has to wait.
 func (c *Coordinator) recover(ctx context.Context) {
 	runs := c.Orphans()
-	c.View(func(st *state.State) {
+	c.View(func(st *fold.State) {
 		for _, id := range st.Orphaned() {
 			if t, _ := st.Peek(id); runs[id] == "" {
 				c.running.Go(func() { c.recoverTask(ctx, id, &oldRun{id: t.RunID, held: true}) })
@@ -59,7 +60,7 @@ func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
 		old.session, old.kept = c.Config.FindSession(t.Agent, c.RunDir(old.id)) // here, because the output may be long
 	}
 	places := c.placesOf(id)
-	err := c.UpdateWhenRoom(ctx, "an interrupted task", false, func(st *state.State, tx *ledger.Tx) error {
+	err := c.UpdateWhenRoom(ctx, "an interrupted task", false, func(st *fold.State, tx *ledger.Tx) error {
 		t, err := task.PeekIn(st, id)
 		if err != nil {
 			return err
@@ -78,7 +79,7 @@ func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
 
 // recovered gives the record for a task whose old run was looked after; nil if
 // there is nothing to say. A person may have changed its status: that stays.
-func (c *Coordinator) recovered(st *state.State, t *state.Task, old *oldRun) *ledger.Record {
+func (c *Coordinator) recovered(st *fold.State, t *state.Task, old *oldRun) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	switch {
 	case t.Status == state.Running && t.RunID == old.id:
@@ -105,7 +106,7 @@ func (c *Coordinator) recovered(st *state.State, t *state.Task, old *oldRun) *le
 
 // addFound says what the output of a run that was cut off tells of its session:
 // its id, if the master had no time to record it, and whether the prompt is in it.
-func (c *Coordinator) addFound(st *state.State, rec *ledger.Record, t *state.Task, old *oldRun) {
+func (c *Coordinator) addFound(st *fold.State, rec *ledger.Record, t *state.Task, old *oldRun) {
 	switch t.AgentSession {
 	case "":
 		rec.AddIf(state.NativeKey(t.Agent), old.session)

@@ -16,6 +16,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A Restoration is what going back to an earlier copy of tasks.md means.
@@ -66,17 +67,17 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	if doc.Version > ledger.FormatVersion {
 		return refuse("use the newer stint that wrote it", "has format %d, this stint knows formats up to %d", doc.Version, ledger.FormatVersion)
 	}
-	base, fold := filepath.Base(path), newAlone()
-	p.found = findingsOf(ledger.CheckFile(base, data, fold.check))
+	base, alone := filepath.Base(path), newAlone()
+	p.found = findingsOf(ledger.CheckFile(base, data, alone.check))
 	if len(doc.Sections) == 0 {
 		p.found = append(p.found, task.Finding{File: base, Line: 1, Message: "there is no record in this file"})
 	}
-	p.tasks, err = tasksOf(fold.state)
+	p.tasks, err = tasksOf(alone.state)
 	return p, err
 }
 
 // tasksOf gives all tasks of a state by id, with their texts.
-func tasksOf(st *state.State) (map[string]state.Task, error) {
+func tasksOf(st *fold.State) (map[string]state.Task, error) {
 	rows, err := st.List(state.Filter{})
 	if err != nil {
 		return nil, err
@@ -99,9 +100,9 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 		From: p.path, Tasks: len(p.tasks), Findings: p.found,
 		Gone: []state.Task{}, Changed: []state.Task{}, Back: []state.Task{}, Running: []string{}, // JSON has no null
 	}
-	st, err := fold(dir)
+	st, err := foldDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		st, err = state.New(nil), nil
+		st, err = fold.New(nil), nil
 	}
 	if err != nil {
 		return nil, err

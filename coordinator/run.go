@@ -20,6 +20,7 @@ import (
 	"stint/prompt"
 	"stint/session"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A run is one execution of an agent for a task. Its fields are set when it is
@@ -206,7 +207,7 @@ func broken(err error) task.Outcome {
 
 func (c *Coordinator) runAgent(r *run, agent task.Agent, t *state.Task) task.Outcome {
 	if r.kept = r.session != "" && t.PromptKept == r.session; r.kept {
-		c.View(func(st *state.State) { r.counted, _ = st.ThreadOf(r.task.Agent, r.session) })
+		c.View(func(st *fold.State) { r.counted, _ = st.ThreadOf(r.task.Agent, r.session) })
 	}
 	turn, told, err := c.prepare(r, t)
 	var wrong *task.FileError
@@ -401,7 +402,7 @@ func (c *Coordinator) heard(r *run, e task.Event) {
 		r.cancel(errStrayed)
 		return
 	}
-	err := c.Update(context.Background(), func(st *state.State, tx *ledger.Tx) error {
+	err := c.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		t, err := task.PeekIn(st, r.task.ID)
 		if err != nil || t.Status != state.Running { // as stillRuns
 			return nil
@@ -436,7 +437,7 @@ func (c *Coordinator) heard(r *run, e task.Event) {
 // stillRuns reports whether the task is still in this run: a person may have
 // ended or requeued it meanwhile, and then the run has no say any more. No other
 // run of the task is started while this one is on the list.
-func stillRuns(st *state.State, r *run) bool {
+func stillRuns(st *fold.State, r *run) bool {
 	t, ok := st.Peek(r.task.ID)
 	return ok && t.Status == state.Running
 }

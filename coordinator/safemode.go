@@ -13,6 +13,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // Safe mode. A task, or a fault of ours, may bring down the master each time that it
@@ -35,7 +36,7 @@ func (c *Coordinator) enterSafeMode(ctx context.Context) {
 	if c.Config.CrashLoop == 0 || n < c.Config.CrashLoop {
 		return
 	}
-	err := c.UpdateWhenRoom(ctx, "safe mode", false, func(st *state.State, tx *ledger.Tx) error {
+	err := c.UpdateWhenRoom(ctx, "safe mode", false, func(st *fold.State, tx *ledger.Tx) error {
 		if paused, _ := st.Paused(); paused {
 			return nil
 		}

@@ -7,7 +7,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/memory"
-	"stint/state"
+	"stint/state/fold"
 )
 
 var errForeignNotes = &task.Error{
@@ -54,7 +54,7 @@ func checkDirectory(path string) (string, error) {
 // isOfRun reports whether a directory is the workspace of a run's task, or lies below it.
 func (c *Coordinator) isOfRun(run, dir string) bool {
 	id, ok := "", false
-	c.View(func(st *state.State) { id, ok = st.RunningAs(run) })
+	c.View(func(st *fold.State) { id, ok = st.RunningAs(run) })
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	r := c.runs[id]

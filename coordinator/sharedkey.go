@@ -8,6 +8,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A list of tasks can have one idempotency key. In the ledger its n-th task, from 1, has
@@ -31,7 +32,7 @@ func (in *intake) shareKey() error {
 
 // checkShared refuses a list whose key stands for a single task or for a list of
 // another length. Whether the tasks are the same is asked for each of them.
-func (in *intake) checkShared(st *state.State, tx *ledger.Tx) error {
+func (in *intake) checkShared(st *fold.State, tx *ledger.Tx) error {
 	tx.Claim("key " + in.key)
 	has := func(key string) bool { _, ok := st.ByIdempotencyKey(key); return ok }
 	known := 0
@@ -51,7 +52,7 @@ func (in *intake) checkShared(st *state.State, tx *ledger.Tx) error {
 func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 	var known bool
 	var err error
-	in.c.View(func(st *state.State) {
+	in.c.View(func(st *fold.State) {
 		if known = in.allKnown(st); known && in.key != "" {
 			err = in.checkShared(st, &ledger.Tx{})
 		}
@@ -65,7 +66,7 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 			return nil, context.Cause(ctx)
 		}
 		var old *state.Task
-		in.c.View(func(st *state.State) { old, err = in.known(st, &in.list[i]) })
+		in.c.View(func(st *fold.State) { old, err = in.known(st, &in.list[i]) })
 		if err != nil {
 			return nil, in.at(i, err)
 		}
@@ -78,7 +79,7 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 }
 
 // allKnown reports whether there is a task for each spec, whatever it is.
-func (in *intake) allKnown(st *state.State) bool {
+func (in *intake) allKnown(st *fold.State) bool {
 	for i := range in.list {
 		s := &in.list[i]
 		_, known := st.ByIdempotencyKey(s.IdempotencyKey)
@@ -93,7 +94,7 @@ func (in *intake) allKnown(st *state.State) bool {
 }
 
 // known gives the task that the spec asks for again; nil if it is new.
-func (in *intake) known(st *state.State, s *submission) (*state.Task, error) {
+func (in *intake) known(st *fold.State, s *submission) (*state.Task, error) {
 	_, there := st.Peek(s.ID)
 	id, used := s.ID, there
 	if s.IdempotencyKey != "" {

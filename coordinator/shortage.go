@@ -11,6 +11,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A shortage is the machine's and not a task's: what keeps one run from beginning keeps
@@ -52,7 +53,7 @@ type lacking struct {
 
 // Shortage tells of what the machine lacks while tasks wait for it; nil if nothing.
 func (c *Coordinator) Shortage() *task.Shortage {
-	lim, waiting := c.limits(), task.Read(c.Store, (*state.State).Queued)
+	lim, waiting := c.limits(), task.Read(c.Store, (*fold.State).Queued)
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	if c.short == nil || waiting == 0 {

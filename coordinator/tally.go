@@ -8,11 +8,12 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // addUsage says what the task has used over all its runs with this one, and what
 // is now counted over the native session.
-func addUsage(st *state.State, rec *ledger.Record, r *run, out *task.Outcome) {
+func addUsage(st *fold.State, rec *ledger.Record, r *run, out *task.Outcome) {
 	used, thread := usage(st, r, out)
 	addTotals(rec, r.task.Usage, r.task.Usage.Plus(used))
 	if thread != (state.Usage{}) {
@@ -23,7 +24,7 @@ func addUsage(st *state.State, rec *ledger.Record, r *run, out *task.Outcome) {
 // usage gives what a run alone has used, and what the CLI has now counted over the
 // native session; zero where that is not to be recorded. What a session that was
 // begun outside of stint had used before cannot be known: then nothing is made up.
-func usage(st *state.State, r *run, out *task.Outcome) (used, thread state.Usage) {
+func usage(st *fold.State, r *run, out *task.Outcome) (used, thread state.Usage) {
 	if out.Thread == (state.Usage{}) {
 		return out.Usage, thread
 	}
@@ -99,7 +100,7 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 // that where the task is back in the queue, by whatever edits: it goes on, unless
 // that came about too often, for it may be its own doing. A stint retry has begun it
 // anew, with no attempt counted. A task that was archived meanwhile keeps the figures that it has.
-func (c *Coordinator) tally(st *state.State, r *run, out *task.Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
+func (c *Coordinator) tally(st *fold.State, r *run, out *task.Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
 	if !inJournal(st, r.task.ID) {
 		return
 	}
@@ -124,7 +125,7 @@ func (c *Coordinator) tally(st *state.State, r *run, out *task.Outcome, places m
 
 // inJournal reports whether a task is there and was not archived: a record of one that
 // was would be taken for the first of a new task.
-func inJournal(st *state.State, id string) bool {
+func inJournal(st *fold.State, id string) bool {
 	_, archived := st.Archived(id)
 	_, known := st.Peek(id)
 	return known && !archived

@@ -14,6 +14,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // usageKeys gives the key of a run for each way to put runs together.
@@ -91,7 +92,7 @@ func eachRun(ctx context.Context, dir string, f func(*state.Run)) error {
 }
 
 // eachArchived gives the runs of each task that is in the archive alone.
-func eachArchived(dir string, st *state.State, f func([]state.Run) error) error {
+func eachArchived(dir string, st *fold.State, f func([]state.Run) error) error {
 	entries, err := ledger.ReadArchive(nil, dir)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func eachArchived(dir string, st *state.State, f func([]state.Run) error) error 
 		if err != nil {
 			return err
 		}
-		runs, err := state.RunsOf(sec)
+		runs, err := fold.RunsOf(sec)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/session"
-	"stint/state"
+	"stint/state/fold"
 )
 
 // An applied record is one that a log gave to its fold.
@@ -45,7 +45,7 @@ type folding struct {
 
 func (f *folding) options() ledger.Options {
 	return ledger.Options{
-		Dir: memDir, FS: f.through(), Locker: &f.mu, Apply: f.apply, Begin: func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) { return state.Check, nil }, Guarded: []string{"prompt"},
+		Dir: memDir, FS: f.through(), Locker: &f.mu, Apply: f.apply, Begin: func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) { return fold.Check, nil }, Guarded: []string{"prompt"},
 		OnDelete: func(gone map[string]bool) []ledger.Record {
 			for name := range gone {
 				f.gone = append(f.gone, name)

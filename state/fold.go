@@ -44,8 +44,8 @@ func (e *RecordError) Unwrap() error { return e.Err }
 // section.
 func (e *RecordError) FieldKey() string { return e.Key }
 
-// recordError puts err into its place; f is the field concerned, or nil.
-func recordError(sec *ledger.Section, f *ledger.Field, err error) error {
+// NewRecordError puts err into its place; f is the field concerned, or nil.
+func NewRecordError(sec *ledger.Section, f *ledger.Field, err error) error {
 	e := &RecordError{Kind: sec.Kind, ID: string(sec.ID), Seq: sec.Seq, Line: sec.Line, Err: err}
 	if f != nil {
 		e.Key, e.Line = string(f.Key), sec.LineOf(f)
@@ -56,45 +56,45 @@ func recordError(sec *ledger.Section, f *ledger.Field, err error) error {
 // agents lists the agents whose native session ids have keys of their own.
 var agents = [...]string{"codex", "claude", "gemini", "demo"}
 
-// keep says how much of a task's texts the fold holds on to.
-type keep uint8
+// Keep says how much of a task's texts the fold holds on to.
+type Keep uint8
 
 const (
-	keepNone  keep = iota
-	keepTitle      // the first line of the prompt
-	keepAll        // prompt, result and unknown keys too
+	KeepNone  Keep = iota
+	KeepTitle      // the first line of the prompt
+	KeepAll        // prompt, result and unknown keys too
 )
 
-// folded is one task as its records make it. Of the Task in it, ID and Title
+// Folded is one task as its records make it. Of the Task in it, ID and Title
 // are left empty, and the texts too, unless keep says otherwise.
-type folded struct {
+type Folded struct {
 	Task
-	natives  [len(agents)]string // native session ids, by agent
-	promptAt int64               // offset of the record that has the prompt, plus 1
-	thread   Usage               // what the CLI has counted over the whole native session
-	counted  bool                // the last record says so
+	Natives  [len(agents)]string // native session ids, by agent
+	PromptAt int64               // offset of the record that has the prompt, plus 1
+	Thread   Usage               // what the CLI has counted over the whole native session
+	Counted  bool                // the last record says so
 	named    uint8               // the agents whose native session id it named: bits in the order of agents
 
 	placed  bool // the last record named the workspace
-	binds   bool // the last record named the session, its key, agent or account
-	learned bool // the last record named the native session id of the task's agent
+	Binds   bool // the last record named the session, its key, agent or account
+	Learned bool // the last record named the native session id of the task's agent
 }
 
-// apply folds one record into t. It is the same for live records, replay and
+// Apply folds one record into t. It is the same for live records, replay and
 // reading back. On an error t is spoilt: callers work on a copy.
-func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
+func (t *Folded) Apply(sec *ledger.Section, p *Pool, k Keep) error {
 	from, named, by := t.Status, (*ledger.Field)(nil), t.By
 	var before Task
-	if k == keepAll {
+	if k == KeepAll {
 		before = t.Task
 	}
 	t.Seq = sec.Seq
-	started, native, run, promptAt := t.RunStartedAt, t.AgentSession, t.RunID, t.promptAt
-	t.By, t.placed, t.binds, t.named, t.counted = "", false, false, 0, false
+	started, native, run, promptAt := t.RunStartedAt, t.AgentSession, t.RunID, t.PromptAt
+	t.By, t.placed, t.Binds, t.named, t.Counted = "", false, false, 0, false
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
 		if err := t.set(sec, f, p, k); err != nil {
-			return recordError(sec, f, err)
+			return NewRecordError(sec, f, err)
 		}
 		if string(f.Key) == KeyStatus {
 			named = f
@@ -108,7 +108,7 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 		t.WorkspaceByHand = t.Workspace != "" && cmp.Or(sec.Value(KeyWorkspaceBy), t.By) == ledger.ByHand
 	}
 	if (from == "" || named != nil) && !CanFollow(from, t.Status, byHand) {
-		return recordError(sec, named, &TransitionError{From: from, To: t.Status, ByHand: byHand})
+		return NewRecordError(sec, named, &TransitionError{From: from, To: t.Status, ByHand: byHand})
 	}
 	if t.Status == Running && from != Running && t.RunStartedAt.Equal(started) {
 		t.RunStartedAt = t.UpdatedAt
@@ -117,7 +117,7 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 		t.StartedAt = t.RunStartedAt
 	}
 	if from != "" {
-		t.rewind(t.promptAt != promptAt, run)
+		t.rewind(t.PromptAt != promptAt, run)
 	}
 	if t.Reason == ClassOrphaned && !t.Hold {
 		t.Reason = ClassInterrupted // it was released: a hold from here on is a person's
@@ -128,19 +128,19 @@ func (t *folded) apply(sec *ledger.Section, p *pool, k keep) error {
 	if t.By == ledger.ByClient && named == nil && from.Terminal() {
 		t.By = by // how the task ended was another's doing
 	}
-	t.AgentSession, t.learned = t.native(t.Agent)
-	if t.AgentSession != native && !t.counted {
-		t.thread = Usage{} // what was counted was another session
+	t.AgentSession, t.Learned = t.Native(t.Agent)
+	if t.AgentSession != native && !t.Counted {
+		t.Thread = Usage{} // what was counted was another session
 	}
-	if k == keepAll {
-		t.Steps = stepsAfter(t.Steps, &before, &t.Task, sec)
+	if k == KeepAll {
+		t.Steps = StepsAfter(t.Steps, &before, &t.Task, sec)
 	}
 	return nil
 }
 
 // rewind lets a verify loop begin anew when the prompt has changed: at once, or, while
 // the task runs, with the next turn of its agent. run is the one before the record.
-func (t *folded) rewind(changed bool, run string) {
+func (t *Folded) rewind(changed bool, run string) {
 	switch {
 	case changed:
 		t.Reworded = true
@@ -155,34 +155,34 @@ func (t *folded) rewind(changed bool, run string) {
 	}
 }
 
-// native gives the native session id that the task has with that agent, and
+// Native gives the native session id that the task has with that agent, and
 // whether the last record named it.
-func (t *folded) native(agent string) (id string, named bool) {
+func (t *Folded) Native(agent string) (id string, named bool) {
 	for i, a := range agents {
 		if a == agent {
-			return t.natives[i], t.named&(1<<i) != 0
+			return t.Natives[i], t.named&(1<<i) != 0
 		}
 	}
 	return "", false
 }
 
 // set takes over one field.
-func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err error) {
+func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err error) {
 	switch string(f.Key) {
 	case KeyStatus:
 		t.Status, err = parseStatus(f.Bytes())
 	case KeySessionKey:
-		t.SessionKey, t.binds = p.get(f.Bytes()), true
+		t.SessionKey, t.Binds = p.get(f.Bytes()), true
 	case KeySessionID:
-		t.SessionID, t.binds = p.get(f.Bytes()), true
+		t.SessionID, t.Binds = p.get(f.Bytes()), true
 	case KeyWorkspace:
 		t.Workspace, t.placed = p.get(f.Bytes()), true
 	case KeyAgent, KeyTool:
-		t.Agent, t.binds = p.get(f.Bytes()), true
+		t.Agent, t.Binds = p.get(f.Bytes()), true
 	case KeyModel:
 		t.Model = p.get(f.Bytes())
 	case KeyAccount:
-		t.Account, t.binds = p.get(f.Bytes()), true
+		t.Account, t.Binds = p.get(f.Bytes()), true
 	case KeyResume:
 		t.Resume, err = parseResume(f.Bytes(), p)
 	case KeyPriority:
@@ -208,7 +208,7 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 	case KeyMaxLimitWait:
 		t.MaxLimitWait, err = parseDuration(f.Bytes(), p)
 	case KeyPrompt:
-		t.promptAt = sec.Off + 1
+		t.PromptAt = sec.Off + 1
 		t.PromptKept = "" // what an agent remembers is another one
 		t.setPrompt(f, k)
 	case KeyTenantID:
@@ -249,7 +249,7 @@ func (t *folded) set(sec *ledger.Section, f *ledger.Field, p *pool, k keep) (err
 
 // setRun takes over one field of those that running a task adds, or one that
 // nobody here knows.
-func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
+func (t *Folded) setRun(f *ledger.Field, p *Pool, k Keep) (err error) {
 	switch string(f.Key) {
 	case KeyRunID:
 		setString(&t.RunID, f)
@@ -278,14 +278,14 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 	case KeyPromptKept:
 		setString(&t.PromptKept, f)
 	case KeyThreadTokens:
-		t.thread, err = parseThread(f.Bytes())
-		t.counted = true
+		t.Thread, err = ParseThread(f.Bytes())
+		t.Counted = true
 	case KeyEndedRuns:
 		_, err = parseRuns(f.String())
 	case KeySteps:
-		_, err = parseSteps(f.String())
+		_, err = ParseSteps(f.String())
 	case KeyFirstSeq:
-		_, err = parseSeq(f.Bytes())
+		_, err = ParseSeq(f.Bytes())
 	case KeyWorkspaceBy:
 		// Read with the workspace.
 	case KeyReason:
@@ -332,25 +332,25 @@ func (t *folded) setRun(f *ledger.Field, p *pool, k keep) (err error) {
 	return err
 }
 
-func (t *folded) setNative(agent int, f *ledger.Field, p *pool) {
-	t.natives[agent] = p.get(f.Bytes())
+func (t *Folded) setNative(agent int, f *ledger.Field, p *Pool) {
+	t.Natives[agent] = p.get(f.Bytes())
 	t.named |= 1 << agent
 }
 
-func (t *folded) setPrompt(f *ledger.Field, k keep) {
-	if k == keepNone {
+func (t *Folded) setPrompt(f *ledger.Field, k Keep) {
+	if k == KeepNone {
 		return
 	}
 	prompt := f.String()
 	t.Title = TitleOf(prompt)
-	if k == keepAll {
+	if k == KeepAll {
 		t.Prompt = prompt
 	}
 }
 
-func (t *folded) setExtra(f *ledger.Field, k keep) {
+func (t *Folded) setExtra(f *ledger.Field, k Keep) {
 	switch {
-	case k != keepAll:
+	case k != KeepAll:
 	case f.Empty():
 		delete(t.Extra, string(f.Key))
 	case t.Extra == nil:
@@ -362,22 +362,22 @@ func (t *folded) setExtra(f *ledger.Field, k keep) {
 
 // setList reads a list of files or findings, which stands in the ledger as JSON; it
 // is kept with the texts alone, and checked always.
-func setList[T any](dst *[]T, f *ledger.Field, k keep) error {
+func setList[T any](dst *[]T, f *ledger.Field, k Keep) error {
 	var list []T
 	if !f.Empty() {
 		if err := json.Unmarshal([]byte(f.String()), &list); err != nil {
 			return fmt.Errorf("it is no JSON list of them: %w", err)
 		}
 	}
-	if k == keepAll {
+	if k == KeepAll {
 		*dst = list
 	}
 	return nil
 }
 
 // setText keeps a long text, if texts are kept.
-func setText(dst *string, f *ledger.Field, k keep) {
-	if k == keepAll {
+func setText(dst *string, f *ledger.Field, k Keep) {
+	if k == KeepAll {
 		*dst = f.String()
 	}
 }
@@ -395,62 +395,6 @@ func setString(dst *string, f *ledger.Field) {
 	if b := f.Bytes(); *dst != string(b) {
 		*dst = string(b)
 	}
-}
-
-// MaxPrompt is the largest prompt that a task is given, in bytes. What is in the
-// journal is read whatever its size.
-const MaxPrompt = 1 << 20
-
-// Check says whether a section that a person wrote can be taken over: every value
-// can be read and is within its bounds, and the status is one that a person may
-// set. It looks at the section alone, so that a step which the task's present
-// status forbids is only found by Apply. For an edited section it is to be given
-// what was changed, not the whole. The error is a [*RecordError].
-func Check(sec *ledger.Section) error {
-	switch sec.Kind {
-	case ledger.KindTask:
-		var t folded
-		if err := t.apply(sec, nil, keepNone); err != nil {
-			return err
-		}
-		if f := sec.Get(KeyPrompt); f != nil && len(f.Bytes()) > MaxPrompt {
-			return recordError(sec, f, fmt.Errorf("the prompt has more than the %d bytes that are taken; put the text into a file of the workspace and name it in the prompt", MaxPrompt))
-		}
-		if f := sec.Get(KeyAccount); f != nil && t.Account != "" && !ledger.ValidID(ControlAccount+t.Account) {
-			return recordError(sec, f, fmt.Errorf("%q cannot be the name of an account: letters, digits, . _ : and - only", t.Account))
-		}
-		if f := sec.Get(KeyAfterPolicy); f != nil && t.AfterPolicy != "" && t.AfterPolicy != AfterAny && t.AfterPolicy != AfterDone {
-			return recordError(sec, f, fmt.Errorf("%q is neither done nor any", t.AfterPolicy))
-		}
-		if f := sec.Get(KeyStatus); f != nil && t.Status == Running {
-			return recordError(sec, f, &TransitionError{To: Running, ByHand: true})
-		}
-		return checkKeys(sec)
-	case ledger.KindControl:
-		if id := string(sec.ID); (id == ControlCarried || id == ledger.ControlCompaction) && sec.Value(KeyBy) == ledger.ByHand {
-			return recordError(sec, nil, errors.New("compaction writes this record, and nobody else; undo the change"))
-		}
-		if _, err := readControl(sec, control{}); err != nil {
-			return err
-		}
-		return checkKeys(sec)
-	}
-	return nil
-}
-
-// checkKeys looks for keys that a person wrote with other capitals than they have:
-// as unknown keys they would be kept, and do nothing.
-func checkKeys(sec *ledger.Section) error {
-	if sec.Seq > 0 && sec.Value(KeyBy) != ledger.ByHand {
-		return nil
-	}
-	for i := range sec.Fields {
-		f := &sec.Fields[i]
-		if want := spellingOf(string(f.Key)); want != "" && want != string(f.Key) {
-			return recordError(sec, f, fmt.Errorf("unknown key; did you mean %s?", want))
-		}
-	}
-	return nil
 }
 
 func parseInt(b []byte) (int64, error) {
@@ -547,7 +491,7 @@ func parseBool(b []byte) (bool, error) {
 	return false, fmt.Errorf("%q is neither true nor false", b)
 }
 
-func parseDuration(b []byte, p *pool) (string, error) {
+func parseDuration(b []byte, p *Pool) (string, error) {
 	if len(b) == 0 {
 		return "", nil
 	}
@@ -560,7 +504,7 @@ func parseDuration(b []byte, p *pool) (string, error) {
 
 var errResume = errors.New("resume is one of auto, always, never")
 
-func parseResume(b []byte, p *pool) (string, error) {
+func parseResume(b []byte, p *Pool) (string, error) {
 	switch string(b) {
 	case "", "auto", "always", "never":
 		return p.get(b), nil
@@ -586,8 +530,8 @@ func FormatThread(u Usage) string {
 		strconv.FormatFloat(u.CostUSD, 'f', -1, 64))
 }
 
-// parseThread is the inverse of FormatThread.
-func parseThread(b []byte) (u Usage, err error) {
+// ParseThread is the inverse of FormatThread.
+func ParseThread(b []byte) (u Usage, err error) {
 	f := bytes.Fields(b)
 	if len(b) == 0 {
 		return u, nil

@@ -108,9 +108,9 @@ var knownKeys = [...]string{
 	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, KeyIntake, "budget", "isolation",
 }
 
-// spellingOf gives the known key that is key but for upper and lower case; "" if
+// SpellingOf gives the known key that is key but for upper and lower case; "" if
 // there is none.
-func spellingOf(key string) string {
+func SpellingOf(key string) string {
 	for _, known := range knownKeys {
 		if strings.EqualFold(known, key) {
 			return known

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A packer turns a task that has not ended into a few bytes, and back. One list of
+// A Packer turns a task that has not ended into a few bytes, and back. One list of
 // fields serves both ways: which of them are not zero comes first, then their values.
-type packer struct {
-	words   *names // shared strings, by number
+type Packer struct {
+	Words   *Words // shared strings, by number
 	writing bool
 	fields  uint64 // those that are not zero, the first one in the lowest bit
 	turn    uint64 // the bit of the next one
@@ -18,9 +18,9 @@ type packer struct {
 	in      string
 }
 
-// pack gives the bytes of a task. What is noted elsewhere is not among them: id, status
+// Pack gives the bytes of a task. What is noted elsewhere is not among them: id, status
 // and session key, and what lists are filtered by.
-func (p *packer) pack(t *folded) string {
+func (p *Packer) Pack(t *Folded) string {
 	p.writing, p.fields, p.turn, p.out = true, 0, 1, p.out[:0]
 	p.task(t)
 	var head [binary.MaxVarintLen64]byte
@@ -32,28 +32,28 @@ func (p *packer) pack(t *folded) string {
 	return b.String()
 }
 
-// unpack is the inverse of pack. It leaves alone what is noted elsewhere. The strings
+// Unpack is the inverse of pack. It leaves alone what is noted elsewhere. The strings
 // that few tasks share are pieces of packed.
-func (p *packer) unpack(packed string, t *folded) {
+func (p *Packer) Unpack(packed string, t *Folded) {
 	p.open(packed)
 	p.task(t)
 	p.in = ""
 }
 
-func (p *packer) open(packed string) {
+func (p *Packer) open(packed string) {
 	p.writing, p.turn, p.in = false, 1, packed
 	p.fields = p.uvarint()
 }
 
-// session gives the session id of a task, which is its first field.
-func (p *packer) session(packed string) (id string) {
+// SessionID gives the session id of a task, which is its first field.
+func (p *Packer) SessionID(packed string) (id string) {
 	p.open(packed)
 	p.text(&id)
 	return id
 }
 
 // task has the fields, those that tasks often have first.
-func (p *packer) task(t *folded) {
+func (p *Packer) task(t *Folded) {
 	p.text(&t.SessionID)
 	p.word(&t.Workspace)
 	p.word(&t.Account)
@@ -61,8 +61,8 @@ func (p *packer) task(t *folded) {
 	p.time(&t.CreatedAt)
 	p.time(&t.UpdatedAt)
 	number(p, &t.Seq)
-	number(p, &t.promptAt)
-	p.flags(&t.placed, &t.binds, &t.Hold, &t.WorkspaceByHand, &t.Reworded, &t.learned, &t.counted)
+	number(p, &t.PromptAt)
+	p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.Reworded, &t.Learned, &t.Counted)
 	p.word(&t.VerifyCommand)
 	number(p, &t.MaxAttempts)
 	p.text((*string)(&t.IdempotencyKey))
@@ -100,15 +100,15 @@ func (p *packer) task(t *folded) {
 	p.text(&t.PromptKept)
 	p.exit(&t.VerifyExitCode)
 	p.text(&t.VerifyTime)
-	for i := range t.natives {
-		p.text(&t.natives[i])
+	for i := range t.Natives {
+		p.text(&t.Natives[i])
 	}
 	number(p, &t.named)
-	p.usage(&t.thread)
+	p.usage(&t.Thread)
 }
 
 // has moves on to the next field, and reports whether it is written or read.
-func (p *packer) has(zero bool) bool {
+func (p *Packer) has(zero bool) bool {
 	bit := p.turn
 	p.turn <<= 1
 	if p.writing && !zero {
@@ -117,9 +117,9 @@ func (p *packer) has(zero bool) bool {
 	return p.fields&bit != 0
 }
 
-func (p *packer) put(v uint64) { p.out = binary.AppendUvarint(p.out, v) }
+func (p *Packer) put(v uint64) { p.out = binary.AppendUvarint(p.out, v) }
 
-func (p *packer) uvarint() (v uint64) {
+func (p *Packer) uvarint() (v uint64) {
 	for shift := 0; ; shift += 7 {
 		c := p.in[0]
 		p.in = p.in[1:]
@@ -130,7 +130,7 @@ func (p *packer) uvarint() (v uint64) {
 }
 
 // number is for whole numbers: seldom below zero.
-func number[T int | int64 | uint64 | uint8](p *packer, v *T) {
+func number[T int | int64 | uint64 | uint8](p *Packer, v *T) {
 	switch {
 	case !p.has(*v == 0):
 	case p.writing:
@@ -140,7 +140,7 @@ func number[T int | int64 | uint64 | uint8](p *packer, v *T) {
 	}
 }
 
-func (p *packer) flags(list ...*bool) {
+func (p *Packer) flags(list ...*bool) {
 	var bits uint8
 	for i, b := range list {
 		if *b {
@@ -153,7 +153,7 @@ func (p *packer) flags(list ...*bool) {
 	}
 }
 
-func (p *packer) time(t *time.Time) {
+func (p *Packer) time(t *time.Time) {
 	switch {
 	case !p.has(t.IsZero()):
 	case p.writing:
@@ -165,7 +165,7 @@ func (p *packer) time(t *time.Time) {
 	}
 }
 
-func (p *packer) exit(code **int) {
+func (p *Packer) exit(code **int) {
 	switch {
 	case !p.has(*code == nil):
 	case p.writing:
@@ -175,7 +175,7 @@ func (p *packer) exit(code **int) {
 	}
 }
 
-func (p *packer) usage(u *Usage) {
+func (p *Packer) usage(u *Usage) {
 	for _, v := range []*int64{&u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens} {
 		number(p, v)
 	}
@@ -185,7 +185,7 @@ func (p *packer) usage(u *Usage) {
 }
 
 // list is for strings of which few tasks have any.
-func (p *packer) list(list *[]string) {
+func (p *Packer) list(list *[]string) {
 	switch {
 	case !p.has(len(*list) == 0):
 	case p.writing:
@@ -202,10 +202,10 @@ func (p *packer) list(list *[]string) {
 }
 
 // word is for a string that many tasks share, text for one of this task alone.
-func (p *packer) word(s *string) { p.string(s, true) }
-func (p *packer) text(s *string) { p.string(s, false) }
+func (p *Packer) word(s *string) { p.string(s, true) }
+func (p *Packer) text(s *string) { p.string(s, false) }
 
-func (p *packer) string(s *string, shared bool) {
+func (p *Packer) string(s *string, shared bool) {
 	switch {
 	case !p.has(*s == ""):
 	case p.writing:
@@ -228,14 +228,14 @@ const (
 	maxWordLen = 256
 )
 
-func (p *packer) write(s string, shared bool) {
-	if u, ok := uuidOf(s); ok {
+func (p *Packer) write(s string, shared bool) {
+	if u, ok := UUIDOf(s); ok {
 		p.out = append(append(p.out, asUUID), u[:]...)
 		return
 	}
-	n, known := p.words.numbers[s]
-	if !known && shared && len(p.words.list) < maxWords && len(s) <= maxWordLen {
-		n, known = p.words.number(s), true
+	n, known := p.Words.Numbers[s]
+	if !known && shared && len(p.Words.List) < maxWords && len(s) <= maxWordLen {
+		n, known = p.Words.Number(s), true
 	}
 	if known {
 		p.put(uint64(n)<<2 | asWord)
@@ -245,25 +245,16 @@ func (p *packer) write(s string, shared bool) {
 	}
 }
 
-// uuidOf is parseUUID without an allocation.
-func uuidOf(s string) (u [16]byte, ok bool) {
-	var b [36]byte
-	if len(s) != len(b) {
-		return u, false
-	}
-	return parseUUID(b[:copy(b[:], s)])
-}
-
-func (p *packer) read() (s string) {
+func (p *Packer) read() (s string) {
 	head := p.uvarint()
 	n := int(head >> 2)
 	switch head & 3 {
 	case asWord:
-		return p.words.list[n]
+		return p.Words.List[n]
 	case asUUID:
 		var u [16]byte
 		n = copy(u[:], p.in)
-		s = string(appendUUID(make([]byte, 0, 36), u))
+		s = string(AppendUUID(make([]byte, 0, 36), u))
 	default:
 		s = p.in[:n]
 	}

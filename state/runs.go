@@ -1,7 +1,6 @@
 package state
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -21,64 +20,9 @@ type Run struct {
 	Usage      Usage     // of this run alone
 }
 
-// EachTask gives the runs of each task in the journal, in the order of age, and the
-// runs of a task in their order; of a task that never ran, none. It reads all records
-// anew. The error is the Reader's, or f's, which ends it.
-func (s *State) EachTask(f func(runs []Run) error) error {
-	for n := uint32(1); n < s.entries.len(); n++ {
-		if s.entries.at(n).kept != inJournal {
-			continue
-		}
-		runs, err := s.runsOf(n)
-		if err != nil {
-			return err
-		}
-		if err := f(runs); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Runs gives the runs of one task in the journal, in their order, read from its
-// records; none if there is no such task. The error is the Reader's.
-func (s *State) Runs(id string) ([]Run, error) {
-	n, _ := s.ids.find([]byte(id))
-	if n == 0 || s.entries.at(n).kept != inJournal {
-		return nil, nil
-	}
-	return s.runsOf(n)
-}
-
-func (s *State) runsOf(n uint32) (runs []Run, err error) {
-	var t folded
-	t.ID = s.id(n)
-	for _, off := range s.offsets(n) {
-		sec, err := s.reader.SectionAt(off)
-		if err != nil {
-			return nil, fmt.Errorf("read task %s: %w", t.ID, err)
-		}
-		before := t.Task
-		if err := t.apply(sec, s.pool, keepNone); err != nil {
-			return nil, err
-		}
-		runs = runsAfter(runs, &before, &t.Task, sec)
-	}
-	return runs, nil
-}
-
-// RunsOf gives the runs of a task that has one record alone.
-func RunsOf(sec *ledger.Section) ([]Run, error) {
-	t, err := TaskOf(sec)
-	if err != nil {
-		return nil, err
-	}
-	return runsAfter(nil, &Task{}, &t, sec), nil
-}
-
-// runsAfter gives the runs of a task that have ended with a record of it, sec, which
+// RunsAfter gives the runs of a task that have ended with a record of it, sec, which
 // made after of before; runs are those until then.
-func runsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
+func RunsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
 	if f := sec.Get(KeyEndedRuns); f != nil {
 		runs, _ = parseRuns(f.String()) // what cannot be read was refused
 		for i := range runs {
@@ -87,7 +31,7 @@ func runsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
 		return runs
 	}
 	if before.Status == "" {
-		return mergedRun(after)
+		return MergedRun(after)
 	}
 	if r, ended := endedRun(before, after); ended {
 		return append(runs, r)
@@ -98,12 +42,12 @@ func runsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
 	return runs
 }
 
-// formatRuns gives the value of endedRuns: a line for each run.
-func formatRuns(runs []Run) string {
+// FormatRuns gives the value of endedRuns: a line for each run.
+func FormatRuns(runs []Run) string {
 	lines := make([]string, len(runs))
 	for i, r := range runs {
-		lines[i] = words("run", r.ID, "session", r.SessionKey, "agent", r.Agent, "model", r.Model, "account", r.Account,
-			"ended", exactTime(r.Ended), "used", FormatThread(r.Usage))
+		lines[i] = FormatWords("run", r.ID, "session", r.SessionKey, "agent", r.Agent, "model", r.Model, "account", r.Account,
+			"ended", ExactTime(r.Ended), "used", FormatThread(r.Usage))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -111,7 +55,7 @@ func formatRuns(runs []Run) string {
 // parseRuns is the inverse of formatRuns, but for the task's id.
 func parseRuns(text string) (runs []Run, err error) {
 	for line := range strings.Lines(text) {
-		m, err := readWords(line)
+		m, err := ParseWords(line)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +63,7 @@ func parseRuns(text string) (runs []Run, err error) {
 		if r.Ended, err = ParseTime(m["ended"]); err != nil {
 			return nil, err
 		}
-		if r.Usage, err = parseThread([]byte(m["used"])); err != nil {
+		if r.Usage, err = ParseThread([]byte(m["used"])); err != nil {
 			return nil, err
 		}
 		runs = append(runs, r)
@@ -133,9 +77,9 @@ func lateUsage(before, after *Task) bool {
 	return before.Status != Running && after.Status != Running && after.By == ""
 }
 
-// mergedRun gives the run that the first record of a task tells of, which knows of
+// MergedRun gives the run that the first record of a task tells of, which knows of
 // one at most.
-func mergedRun(t *Task) []Run {
+func MergedRun(t *Task) []Run {
 	if t.RunID == "" || t.Status == Running && t.Usage == (Usage{}) {
 		return nil
 	}

@@ -54,15 +54,15 @@ func LastAttempt(steps []Step) []Step {
 	return steps
 }
 
-// stepsAfter gives the steps of a task with a record of it, sec, which made after of
+// StepsAfter gives the steps of a task with a record of it, sec, which made after of
 // before; steps are those until then.
-func stepsAfter(steps []Step, before, after *Task, sec *ledger.Section) []Step {
+func StepsAfter(steps []Step, before, after *Task, sec *ledger.Section) []Step {
 	if f := sec.Get(KeySteps); f != nil {
-		steps, _ = parseSteps(f.String()) // what cannot be read was refused
+		steps, _ = ParseSteps(f.String()) // what cannot be read was refused
 		return steps
 	}
 	if before.Status == "" {
-		return mergedSteps(after)
+		return MergedSteps(after)
 	}
 	same := before.Status == Running && after.Status == Running && before.RunID == after.RunID
 	if last := len(steps) - 1; before.Status == Running && !same && last >= 0 {
@@ -76,9 +76,9 @@ func stepsAfter(steps []Step, before, after *Task, sec *ledger.Section) []Step {
 	return steps
 }
 
-// mergedSteps gives the step that the first record of a task tells of, which knows of one
+// MergedSteps gives the step that the first record of a task tells of, which knows of one
 // at most. The phase of a task that waits is that of its next run.
-func mergedSteps(t *Task) []Step {
+func MergedSteps(t *Task) []Step {
 	if t.Status != Running && (t.RunID == "" || !t.Status.Terminal()) {
 		return nil
 	}
@@ -123,33 +123,33 @@ func (s *Step) failure(t *Task, taken bool) Class {
 	return t.Reason
 }
 
-// same reports whether two steps say the same.
-func (s Step) same(o Step) bool {
+// Same reports whether two steps say the same.
+func (s Step) Same(o Step) bool {
 	exits := s.ExitCode == o.ExitCode || s.ExitCode != nil && o.ExitCode != nil && *s.ExitCode == *o.ExitCode
 	s.ExitCode, o.ExitCode = nil, nil
 	return exits && s == o
 }
 
-// formatSteps gives the value of steps: a line for each.
-func formatSteps(steps []Step) string {
+// FormatSteps gives the value of steps: a line for each.
+func FormatSteps(steps []Step) string {
 	lines := make([]string, len(steps))
 	for i, s := range steps {
 		exit := ""
 		if s.ExitCode != nil {
 			exit = strconv.Itoa(*s.ExitCode)
 		}
-		lines[i] = words("run", s.RunID, "phase", string(s.Phase), "attempt", strconv.Itoa(s.Attempt), "iteration", strconv.Itoa(s.Iteration),
-			"started", exactTime(s.Started), "ended", exactTime(s.Ended), "exit", exit, "took", s.Took, "reason", string(s.Reason))
+		lines[i] = FormatWords("run", s.RunID, "phase", string(s.Phase), "attempt", strconv.Itoa(s.Attempt), "iteration", strconv.Itoa(s.Iteration),
+			"started", ExactTime(s.Started), "ended", ExactTime(s.Ended), "exit", exit, "took", s.Took, "reason", string(s.Reason))
 	}
 	return strings.Join(lines, "\n")
 }
 
-// parseSteps is the inverse of formatSteps.
-func parseSteps(text string) (steps []Step, err error) {
+// ParseSteps is the inverse of formatSteps.
+func ParseSteps(text string) (steps []Step, err error) {
 	for line := range strings.Lines(text) {
 		s, err := parseStep(line)
 		if err != nil {
-			return nil, fmt.Errorf("the step %q: %w", cut(strings.TrimSpace(line), 40), err)
+			return nil, fmt.Errorf("the step %q: %w", Cut(strings.TrimSpace(line), 40), err)
 		}
 		steps = append(steps, s)
 	}
@@ -157,7 +157,7 @@ func parseSteps(text string) (steps []Step, err error) {
 }
 
 func parseStep(line string) (s Step, err error) {
-	m, err := readWords(line)
+	m, err := ParseWords(line)
 	if err != nil {
 		return s, err
 	}

@@ -11,7 +11,7 @@ import (
 // may follow which.
 type Status string
 
-// The statuses of a task.
+// The Statuses of a task.
 const (
 	Draft    Status = "draft"    // shown, never run
 	Queued   Status = "queued"   // waits for its turn
@@ -223,26 +223,26 @@ func (t *Task) AccountName() string {
 	return t.Account
 }
 
-// using gives the account that the task's run needs, the present or the next one: none
+// UsedAccount gives the account that the task's run needs, the present or the next one: none
 // for its verify command, and none for a judgement that is still to be asked for, as
 // the task ends as it would without it: it is not to wait for one, nor to end for it.
-func (t *Task) using() string {
+func (t *Task) UsedAccount() string {
 	if t.Phase == PhaseVerify || t.Phase == PhaseEvaluate && t.Status == Queued {
 		return ""
 	}
 	return t.AccountName()
 }
 
-// tried reports whether the task ran before, so that a time to wait for is a
+// Tried reports whether the task ran before, so that a time to wait for is a
 // retry's and not the user's.
-func (t *Task) tried() bool {
+func (t *Task) Tried() bool {
 	return t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 || t.Reason == ClassInterrupted
 }
 
 // Passed reports whether the tasks behind it in its lane go before it: it is held, or
 // waits for a time that its user has named.
 func (t *Task) Passed(now time.Time) bool {
-	return t.Hold || t.NotBefore.After(now) && !t.tried()
+	return t.Hold || t.NotBefore.After(now) && !t.Tried()
 }
 
 // Orphaned reports whether the task is held because the agent of its last run may
@@ -250,8 +250,8 @@ func (t *Task) Passed(now time.Time) bool {
 // and its session are taken.
 func (t *Task) Orphaned() bool { return t.Status == Queued && t.Hold && t.Reason == ClassOrphaned }
 
-// rank is the task's priority with the default filled in.
-func (t *Task) rank() int {
+// Rank is the task's priority with the default filled in.
+func (t *Task) Rank() int {
 	if t.Priority == 0 {
 		return 5
 	}
@@ -266,7 +266,7 @@ const maxTitle = 80
 func TitleOf(prompt string) string {
 	for line := range strings.Lines(prompt) {
 		if line = strings.TrimSpace(line); line != "" {
-			return cut(strings.Map(plain, line), maxTitle)
+			return Cut(strings.Map(plain, line), maxTitle)
 		}
 	}
 	return ""
@@ -280,8 +280,8 @@ func plain(r rune) rune {
 	return r
 }
 
-// cut shortens s to at most n characters; the last one then is an ellipsis.
-func cut(s string, n int) string {
+// Cut shortens s to at most n characters; the last one then is an ellipsis.
+func Cut(s string, n int) string {
 	end := 0
 	for i := range s {
 		switch n--; n {
@@ -293,3 +293,10 @@ func cut(s string, n int) string {
 	}
 	return s
 }
+
+// LastRef is the reference that stint takes for the task created last.
+const LastRef = "@last"
+
+// MaxPrompt is the largest prompt that a task is given, in bytes. What is in the
+// journal is read whatever its size.
+const MaxPrompt = 1 << 20

@@ -6,15 +6,12 @@ import (
 	"strings"
 )
 
-// statuses holds the closed set, in the order of a task's life.
-var statuses = [...]Status{Draft, Queued, Running, Done, Failed, Canceled, Dead}
+// Statuses holds the closed set, in the order of a task's life.
+var Statuses = [...]Status{Draft, Queued, Running, Done, Failed, Canceled, Dead}
 
-// Statuses gives all statuses in the order of a task's life.
-func Statuses() []Status { return slices.Clone(statuses[:]) }
-
-// index gives the place of s in statuses.
-func (s Status) index() uint8 {
-	for i, v := range statuses {
+// Index gives the place of s in Statuses.
+func (s Status) Index() uint8 {
+	for i, v := range Statuses {
 		if v == s {
 			return uint8(i)
 		}
@@ -48,10 +45,10 @@ var transitions = map[Status]map[Status]who{
 }
 
 // grid is the table by index, for speed: the last row is the first record's.
-var grid = func() (g [len(statuses) + 1][len(statuses)]who) {
+var grid = func() (g [len(Statuses) + 1][len(Statuses)]who) {
 	for from, row := range transitions {
 		for to, w := range row {
-			g[gridRow(from)][to.index()] = w
+			g[gridRow(from)][to.Index()] = w
 		}
 	}
 	return g
@@ -59,16 +56,16 @@ var grid = func() (g [len(statuses) + 1][len(statuses)]who) {
 
 func gridRow(from Status) int {
 	if from == "" {
-		return len(statuses)
+		return len(Statuses)
 	}
-	return int(from.index())
+	return int(from.Index())
 }
 
 // CanFollow reports whether a task may go from one status to another: from is ""
 // for a task's first record, byHand is true for a record that was adopted from
 // a person's edit.
 func CanFollow(from, to Status, byHand bool) bool {
-	switch grid[gridRow(from)][to.index()] {
+	switch grid[gridRow(from)][to.Index()] {
 	case anyone:
 		return true
 	case person:
@@ -107,7 +104,7 @@ var otherNames = map[string]Status{
 
 // ParseStatus reads a status. The error of an unknown one names the nearest.
 func ParseStatus(s string) (Status, error) {
-	if st := Status(s); slices.Contains(statuses[:], st) {
+	if st := Status(s); slices.Contains(Statuses[:], st) {
 		return st, nil
 	}
 	if near := nearest(strings.ToLower(s)); near != "" {
@@ -119,7 +116,7 @@ func ParseStatus(s string) (Status, error) {
 // parseStatus is ParseStatus without a copy of a known status. Nothing at all is
 // a draft.
 func parseStatus(b []byte) (Status, error) {
-	for _, st := range statuses {
+	for _, st := range Statuses {
 		if string(b) == string(st) {
 			return st, nil
 		}
@@ -135,8 +132,8 @@ func nearest(s string) Status {
 	if st, ok := otherNames[s]; ok {
 		return st
 	}
-	known := make([]string, len(statuses))
-	for i, st := range statuses {
+	known := make([]string, len(Statuses))
+	for i, st := range Statuses {
 		known[i] = string(st)
 	}
 	return Status(Nearest(s, known))

@@ -24,7 +24,7 @@ func TestCanFollow(t *testing.T) {
 			byHand[st] = !strings.HasSuffix(word, "!")
 			byUs[st] = !strings.HasSuffix(word, "*")
 		}
-		for _, to := range Statuses() {
+		for _, to := range Statuses[:] {
 			if got := CanFollow(from, to, true); got != byHand[to] {
 				t.Errorf("CanFollow(%q, %q, by hand) = %v", from, to, got)
 			}
@@ -36,7 +36,7 @@ func TestCanFollow(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
-	for _, st := range Statuses() {
+	for _, st := range Statuses[:] {
 		if got, err := ParseStatus(string(st)); got != st || err != nil {
 			t.Errorf("ParseStatus(%q) = %q, %v", st, got, err)
 		}

@@ -18,24 +18,27 @@ var arrows = map[string][]string{
 	"stint/ledger/durable":                    {},
 	"stint/ledger":                            {"stint/ledger/durable"},
 	"stint/state":                             {"stint/ledger"},
+	"stint/state/table":                       {"stint/state"},
+	"stint/state/lanes":                       {"stint/state/table", "stint/state", "stint/ledger"},
+	"stint/state/fold":                        {"stint/state/lanes", "stint/state/table", "stint/state", "stint/ledger"},
 	"stint/session":                           {"stint/ledger/durable"},
 	"stint/memory":                            {},
 	"stint/prompt":                            {"stint/memory"},
 	"stint/coordinator/store":                 {"stint/ledger"},
-	"stint/coordinator/task":                  {"stint/coordinator/store", "stint/state", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/prompt", "stint/memory"},
+	"stint/coordinator/task":                  {"stint/coordinator/store", "stint/state", "stint/state/fold", "stint/state/fold", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/prompt", "stint/memory"},
 	"stint/coordinator/rundir":                {"stint/coordinator/task", "stint/state", "stint/ledger/durable", "stint/memory"},
 	"stint/coordinator/answer":                {"stint/state"},
-	"stint/coordinator":                       {"stint/coordinator/rundir", "stint/coordinator/answer", "stint/coordinator/task", "stint/state", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/prompt", "stint/memory"},
+	"stint/coordinator":                       {"stint/coordinator/rundir", "stint/coordinator/answer", "stint/coordinator/task", "stint/state", "stint/state/fold", "stint/state/lanes", "stint/state/fold", "stint/state/lanes", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/prompt", "stint/memory"},
 	"stint/coordinator/agent":                 {"stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
 	"stint/coordinator/agent/codex":           {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state"},
 	"stint/coordinator/agent/claude":          {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
 	"stint/coordinator/agent/gemini":          {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
 	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/codex", "stint/coordinator", "stint/coordinator/task", "stint/ledger/durable"}, // it speaks codex's events
 	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},                   // only tests import it
-	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/state", "stint/session"},
+	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/state", "stint/state/fold", "stint/state/fold", "stint/session"},
 	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/state", "stint/ledger"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state"},
-	"stint/coordinator/api":                   {"stint/coordinator/api/metrics", "stint/coordinator/api/wire", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/session", "stint/ledger", "stint/ledger/durable"},
+	"stint/coordinator/api":                   {"stint/coordinator/api/metrics", "stint/coordinator/api/wire", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/state/fold", "stint/state/fold", "stint/session", "stint/ledger", "stint/ledger/durable"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
 	"stint/coordinator/postgres":              {"stint/coordinator/postgres/dsn", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger", "stint/ledger/durable"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
@@ -50,8 +53,11 @@ var arrows = map[string][]string{
 // withoutIO has the packages that do no I/O, start nothing and read no clock, and
 // what of the standard library they therefore do without.
 var withoutIO = map[string][]string{
-	"stint/state":  {"os", "net", "os/exec", "syscall", "sync"},
-	"stint/prompt": {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/state":       {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/state/table": {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/state/lanes": {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/state/fold":  {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/prompt":      {"os", "net", "os/exec", "syscall", "sync"},
 }
 
 // A goPackage is what go list says of a package.

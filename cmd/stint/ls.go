@@ -53,7 +53,7 @@ func (a *app) lsCommand() *cobra.Command {
 	jsonFlag(c, &o.json)
 	complete(c, "status", func() []string {
 		var names []string
-		for _, s := range state.Statuses() {
+		for _, s := range state.Statuses[:] {
 			names = append(names, string(s))
 		}
 		return names

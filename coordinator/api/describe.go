@@ -243,7 +243,7 @@ type (
 
 // Schema implements [huma.SchemaProvider].
 func (statusSchema) Schema(r huma.Registry) *huma.Schema {
-	return enum(r, "Status", "Status of a task", state.Statuses())
+	return enum(r, "Status", "Status of a task", state.Statuses[:])
 }
 
 // Schema implements [huma.SchemaProvider].

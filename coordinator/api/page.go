@@ -125,7 +125,7 @@ func writePage(w http.ResponseWriter, status int, p *page) {
 // newPage gives what all pages show.
 func (s *Server) newPage() *page {
 	p := &page{Known: true, Health: s.master.Health(), Agents: s.opts.Agents, Priorities: []int{9, 8, 7, 6, 5, 4, 3, 2, 1}}
-	for _, status := range state.Statuses() {
+	for _, status := range state.Statuses[:] {
 		if n := p.Health.Counts[status]; n > 0 {
 			p.Counts = append(p.Counts, statusCount{status, n})
 		}

@@ -20,6 +20,7 @@ import (
 	"stint/ledger"
 	"stint/session"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A Master is what the server needs of a coordinator. Its methods may be called
@@ -39,9 +40,9 @@ type Master interface {
 	Task(ctx context.Context, ref string) (state.Task, error)
 	// List gives tasks without their texts, newest first.
 	List(f state.Filter) []state.Task
-	// Rows is List for who writes the tasks down: see [state.State.Rows]. encode must
+	// Rows is List for who writes the tasks down: see [fold.State.Rows]. encode must
 	// not call the master.
-	Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error)
+	Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]fold.Row, error)
 	// Cancel ends a task; by says who asked for it.
 	Cancel(ctx context.Context, ref, by string) (state.Task, error)
 	// Retry queues an ended task again; by says who asked for it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A life is what a master knows about its own end.
@@ -75,7 +76,7 @@ func (s *Store) IsShut() bool {
 }
 
 // Wake makes the dispatcher look again.
-func (s *Store) Wake() { s.View(func(*state.State) { s.wake() }) }
+func (s *Store) Wake() { s.View(func(*fold.State) { s.wake() }) }
 
 // RecoverTimeout bounds how long the old processes of a run may take to die.
 const RecoverTimeout = 30 * time.Second

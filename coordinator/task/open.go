@@ -18,6 +18,7 @@ import (
 	"stint/ledger/durable"
 	"stint/session"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // tempAge is the age from which a temporary file is what a killed writer has left.
@@ -60,23 +61,23 @@ func Lock(dir string) (unlock func() error, err error) {
 func OpenLocked(cfg Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
 	s := &Store{Config: cfg, Home: WithoutLinks(cfg.StateDir), orphans: map[string]string{}, life: life{lastCall: cfg.Now()}}
-	s.Store = store.New(store.Options[*state.State]{
+	s.Store = store.New(store.Options[*fold.State]{
 		Ledger: ledger.Options{
 			Dir: cfg.StateDir, FS: cfg.FS, Watch: !cfg.Unwatched, Now: cfg.Now,
 			Guarded: GuardedKeys, KeepOnCopy: state.Copied, Notify: s.notice,
 		},
-		New: func(read store.Reader) *state.State {
+		New: func(read store.Reader) *fold.State {
 			s.rejected = nil
-			return state.New(read)
+			return fold.New(read)
 		},
 		Apply:    s.apply,
-		Archived: (*state.State).Archive,
+		Archived: (*fold.State).Archive,
 		Ready:    s.ready,
-		Begin: func(st *state.State) (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
+		Begin: func(st *fold.State) (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
 			save := st.NewSave()
-			return save.Check, save.LeftBehind
+			return save.Check, save.ImpliedChanges
 		},
-		CheckBatch: (*state.State).CheckTogether,
+		CheckBatch: (*fold.State).CheckTogether,
 		OnDelete:   s.deleted,
 		Committed:  s.committed,
 	})
@@ -175,7 +176,7 @@ func (s *Store) openSessions() {
 		s.Config.Log.Warn("sessions.json is rebuilt from the ledger", "problem", found.Problem)
 	}
 	var entries []session.Entry
-	s.View(func(st *state.State) {
+	s.View(func(st *fold.State) {
 		for _, x := range st.Sessions() {
 			entries = append(entries, entryOf(x))
 		}
@@ -202,7 +203,7 @@ var GuardedKeys = []string{state.KeyPrompt, state.KeyVerifyCommand, state.KeyOnF
 
 // deleted returns the records that say what becomes of tasks whose sections a person has
 // deleted: those that have not ended are canceled, the others are no longer listed.
-func (s *Store) deleted(st *state.State, gone map[string]bool) (records []ledger.Record) {
+func (s *Store) deleted(st *fold.State, gone map[string]bool) (records []ledger.Record) {
 	canceled, hidden, back := st.Gone(gone)
 	now := state.FormatTime(s.Config.Now())
 	for _, id := range canceled {
@@ -211,8 +212,8 @@ func (s *Store) deleted(st *state.State, gone map[string]bool) (records []ledger
 		records = append(records, *r.Add(state.KeyBy, ledger.ByHand).Add(state.KeyUpdatedAt, now))
 	}
 	if len(hidden)+len(back) > 0 {
-		r := ledger.Record{Kind: ledger.KindControl, ID: state.ControlDeleted}
-		r.AddIf(state.KeyTasks, strings.Join(hidden, "\n")).AddIf(state.KeyBack, strings.Join(back, "\n"))
+		r := ledger.Record{Kind: ledger.KindControl, ID: fold.ControlDeleted}
+		r.AddIf(fold.KeyTasks, strings.Join(hidden, "\n")).AddIf(fold.KeyBack, strings.Join(back, "\n"))
 		records = append(records, *r.Add(state.KeyBy, ledger.ByHand).Add(state.KeyUpdatedAt, now))
 	}
 	if len(hidden) > 0 {

@@ -17,13 +17,14 @@ import (
 	"stint/ledger"
 	"stint/session"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A Store is the tasks of a state directory: their ledger, its fold, and what everybody
 // needs who works on them. Its methods may be called by any goroutine; those that are not
 // given a fold must not be called within View, Update or Exclusive.
 type Store struct {
-	*store.Store[*state.State]
+	*store.Store[*fold.State]
 	Config   Config              // with all defaults; never changed
 	Home     string              // the state directory without links
 	Sessions *session.Store      // sessions.json
@@ -60,7 +61,7 @@ type Hooks struct {
 
 // Listen sets what is called from now on.
 func (s *Store) Listen(h Hooks) {
-	s.View(func(st *state.State) {
+	s.View(func(st *fold.State) {
 		s.hooks = &h
 		st.OnChange(h.Changed)
 	})
@@ -70,7 +71,7 @@ func (s *Store) Listen(h Hooks) {
 func (s *Store) committed(w *ledger.Commit) {
 	var h *Hooks
 	var applied []string
-	s.View(func(*state.State) {
+	s.View(func(*fold.State) {
 		h, applied = s.hooks, s.applied
 		s.applied = nil
 	})
@@ -84,7 +85,7 @@ func (s *Store) committed(w *ledger.Commit) {
 }
 
 // apply folds one record.
-func (s *Store) apply(st *state.State, sec *ledger.Section, isNews bool) error {
+func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 	id := string(sec.ID)
 	var before state.Task
 	if !isNews && sec.Value(ledger.KeyBy) == ledger.ByHand {
@@ -127,7 +128,7 @@ func (s *Store) wake() {
 // ready begins to report changes: what was read until now is old. After a compaction who
 // follows lists anew, also where nothing has gone to the archive: the records have other
 // numbers, and those that readers know mean nothing any more.
-func (s *Store) ready(st *state.State, isCompacted bool) {
+func (s *Store) ready(st *fold.State, isCompacted bool) {
 	if s.hooks != nil {
 		st.OnChange(s.hooks.Changed)
 	}
@@ -137,7 +138,7 @@ func (s *Store) ready(st *state.State, isCompacted bool) {
 	}
 }
 
-func (s *Store) publishResync(st *state.State) {
+func (s *Store) publishResync(st *fold.State) {
 	s.Changes.Publish(func() *Change { return Change{Seq: st.Seq(), Resync: true}.Shared() })
 }
 
@@ -152,7 +153,7 @@ const maxMissed = 256
 // nil: the reader asks again, with the number of the last one. A reader who lags behind by more
 // than buffer is cut off: the channel is closed.
 func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*Change, changes <-chan *Change, cancel func()) {
-	s.View(func(st *state.State) {
+	s.View(func(st *fold.State) {
 		if !st.Covers(after) {
 			missed = []*Change{{Seq: st.Seq(), Resync: true}}
 		} else {
@@ -172,7 +173,7 @@ func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*Change, chan
 }
 
 // Read returns what f reads from the fold of a store.
-func Read[T any](s *Store, f func(*state.State) T) T { return store.Read(s.Store, f) }
+func Read[T any](s *Store, f func(*fold.State) T) T { return store.Read(s.Store, f) }
 
 // Subscribe returns the changes of tasks from now on; see [store.Feed.Subscribe].
 func (s *Store) Subscribe(buffer int) (changes <-chan *Change, cancel func()) {
@@ -181,29 +182,29 @@ func (s *Store) Subscribe(buffer int) (changes <-chan *Change, cancel func()) {
 
 // Seq returns the number of the newest record: who lists afterwards and then follows from
 // there misses nothing.
-func (s *Store) Seq() uint64 { return Read(s, (*state.State).Seq) }
+func (s *Store) Seq() uint64 { return Read(s, (*fold.State).Seq) }
 
 // Orphans returns the runs that a person's edit took from their tasks while no master ran, by
 // task: they must be proved dead.
 func (s *Store) Orphans() (orphans map[string]string) {
-	s.View(func(*state.State) { orphans = maps.Clone(s.orphans) })
+	s.View(func(*fold.State) { orphans = maps.Clone(s.orphans) })
 	return orphans
 }
 
 // Rejected returns a sentence for each record that has no effect, and why.
 func (s *Store) Rejected() (list []string) {
-	s.View(func(*state.State) { list = slices.Clone(s.rejected) })
+	s.View(func(*fold.State) { list = slices.Clone(s.rejected) })
 	return list
 }
 
 // Update is [store.Store.Update] with the errors of this package: CodeFull where the disk
 // is full, CodeStopped where the store is closed.
-func (s *Store) Update(ctx context.Context, f func(*state.State, *ledger.Tx) error) error {
+func (s *Store) Update(ctx context.Context, f func(*fold.State, *ledger.Tx) error) error {
 	return s.errorOf(s.Store.Update(ctx, f))
 }
 
 // Exclusive is Update for a decision over all tasks; see [store.Store.Exclusive].
-func (s *Store) Exclusive(ctx context.Context, f func(*state.State, *ledger.Tx) error) error {
+func (s *Store) Exclusive(ctx context.Context, f func(*fold.State, *ledger.Tx) error) error {
 	return s.errorOf(s.Store.Exclusive(ctx, f))
 }
 
@@ -259,7 +260,7 @@ func (s *Store) WaitForRoom(ctx context.Context, what string, err error) bool {
 
 // UpdateWhenRoom makes a change, by Update or Exclusive, and waits for room where the disk is
 // full: what has happened must not be lost. It gives up when ctx ends or the store does.
-func (s *Store) UpdateWhenRoom(ctx context.Context, what string, isExclusive bool, f func(*state.State, *ledger.Tx) error) error {
+func (s *Store) UpdateWhenRoom(ctx context.Context, what string, isExclusive bool, f func(*fold.State, *ledger.Tx) error) error {
 	change := s.Update
 	if isExclusive {
 		change = s.Exclusive
@@ -322,13 +323,13 @@ func (s *Store) Workspace(path string) WorkspaceSettings {
 
 // FindIn returns the id that ref stands for: a whole id, any unique piece of one, or @last.
 // The error has CodeNotFound or CodeAmbiguous.
-func FindIn(st *state.State, ref string) (string, error) {
+func FindIn(st *fold.State, ref string) (string, error) {
 	id, err := st.Find(ref)
-	var many *state.AmbiguousError
+	var many *fold.AmbiguousError
 	switch {
 	case errors.As(err, &many):
 		return "", &Error{Code: CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(many.IDs, ", ")), Hint: "give more of the id"}
-	case errors.Is(err, state.ErrNotFound):
+	case errors.Is(err, fold.ErrNotFound):
 		return "", notFound(ref)
 	}
 	return id, err
@@ -339,7 +340,7 @@ func notFound(ref string) error {
 }
 
 // PeekIn returns a task without its texts, by its id.
-func PeekIn(st *state.State, id string) (state.Task, error) {
+func PeekIn(st *fold.State, id string) (state.Task, error) {
 	t, ok := st.Peek(id)
 	if !ok {
 		return t, notFound(id)
@@ -348,7 +349,7 @@ func PeekIn(st *state.State, id string) (state.Task, error) {
 }
 
 // WholeIn returns a task with its texts, which it reads from the journal or the archive.
-func (s *Store) WholeIn(st *state.State, id string) (t state.Task, err error) {
+func (s *Store) WholeIn(st *fold.State, id string) (t state.Task, err error) {
 	if e, ok := st.Archived(id); ok {
 		t, err = ReadArchived(s.Config.StateDir, e)
 	} else if t, ok, err = st.Task(id); err == nil && !ok {
@@ -364,26 +365,26 @@ func ReadArchived(dir string, e ledger.ArchiveEntry) (state.Task, error) {
 	if err != nil {
 		return state.Task{}, err
 	}
-	t, err := state.TaskOf(s)
+	t, err := fold.TaskOf(s)
 	t.Archived = e.File
 	return t, err
 }
 
 // Find is [FindIn] of the store's fold.
 func (s *Store) Find(ref string) (id string, err error) {
-	s.View(func(st *state.State) { id, err = FindIn(st, ref) })
+	s.View(func(st *fold.State) { id, err = FindIn(st, ref) })
 	return id, err
 }
 
 // Peek is [PeekIn] of the store's fold.
 func (s *Store) Peek(id string) (t state.Task, err error) {
-	s.View(func(st *state.State) { t, err = PeekIn(st, id) })
+	s.View(func(st *fold.State) { t, err = PeekIn(st, id) })
 	return t, err
 }
 
 // Whole is [Store.WholeIn] of the store's fold.
 func (s *Store) Whole(id string) (t state.Task, err error) {
-	s.View(func(st *state.State) { t, err = s.WholeIn(st, id) })
+	s.View(func(st *fold.State) { t, err = s.WholeIn(st, id) })
 	return t, err
 }
 
@@ -427,7 +428,7 @@ func (s *Store) await(ctx context.Context, id string, changes <-chan *Change, is
 func (s *Store) KeepSession(id string) {
 	var x state.Session
 	ok := false
-	s.View(func(st *state.State) { x, ok = st.SessionByID(id) })
+	s.View(func(st *fold.State) { x, ok = st.SessionByID(id) })
 	if !ok {
 		return
 	}

@@ -35,7 +35,7 @@ func (e *exposition) build(m *task.Metrics) {
 // queue adds what waits and runs, and what stands in its way.
 func (e *exposition) queue(m *task.Metrics) {
 	e.family("stint_tasks", gauge, "Tasks by status, without archived ones. The queue's depth is that of queued.")
-	for _, status := range state.Statuses() {
+	for _, status := range state.Statuses[:] {
 		e.sample("stint_tasks", float64(m.Tasks[status]), "status", string(status))
 	}
 	e.one("stint_tasks_held", gauge, "Queued tasks that wait until somebody releases them.", float64(m.Held))

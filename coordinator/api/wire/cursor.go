@@ -14,7 +14,7 @@ import (
 const cursorBase = 36
 
 // formatCursor gives the cursor of a place in a list, which is not 0: of tasks it is a
-// [state.Row.First], of messages a [session.Page.Begin].
+// [fold.Row.First], of messages a [session.Page.Begin].
 func FormatCursor(place uint64) string { return strconv.FormatUint(place, cursorBase) }
 
 // parseCursor is the inverse of formatCursor; "" is 0.

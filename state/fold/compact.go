@@ -1,0 +1,293 @@
+package fold
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"stint/ledger"
+	"stint/state"
+	"stint/state/table"
+)
+
+// Compact gives what a journal must hold to give this state again: one record of
+// each task, in the order of age, then what cannot be said that way, then the
+// controls. Tasks that ended before that instant, and those that a person has
+// deleted, are to be moved out; so are those of which no record says when they
+// ended. The error is the Reader's.
+func (s *State) Compact(before time.Time) (ledger.Keep, error) {
+	c := compaction{state: s, holder: map[string]string{}}
+	for n := uint32(1); n < s.Entries.Len(); n++ {
+		if s.Entries.At(n).Kept != table.InJournal {
+			continue
+		}
+		if err := c.task(n, before); err != nil {
+			return ledger.Keep{}, fmt.Errorf("merge task %s: %w", s.ID(n), err)
+		}
+	}
+	c.keep.Records = slices.Concat(c.keep.Records, c.seconds, s.ControlRecords())
+	carried := ledger.Record{Kind: ledger.KindControl, ID: ControlCarried}
+	if lines := s.CarriedSessions(); c.sessions || len(lines) > 0 {
+		carried.Add(keySessions, strings.Join(lines, "\n"))
+	}
+	carried.AddIf(keyKeys, strings.Join(c.carriedKeys(), "\n"))
+	if len(carried.Fields) > 0 {
+		c.keep.Records = append(c.keep.Records, carried)
+	}
+	return c.keep, nil
+}
+
+// CompactedSize estimates, without reading anything, how many bytes of a journal of
+// that size Compact would leave: of a task that stays about its first and its newest
+// record, which have the prompt and the answer.
+func (s *State) CompactedSize(before time.Time, size int64) (left int64) {
+	for n := uint32(1); n < s.Entries.Len(); n++ {
+		e := s.Entries.At(n)
+		if e.Kept != table.InJournal || s.movesOut(e, before) {
+			continue
+		}
+		first := e.Last
+		for s.refs.At(first).prev != 0 {
+			first = s.refs.At(first).prev
+		}
+		left += s.recordSize(e.Last, size)
+		if first != e.Last {
+			left += s.recordSize(first, size)
+		}
+	}
+	return left
+}
+
+// recordSize gives the room from a record to the next one of a task.
+func (s *State) recordSize(r uint32, size int64) int64 {
+	next := size
+	if r+1 < s.refs.Len() {
+		next = s.refs.At(r + 1).off
+	}
+	return max(0, next-s.refs.At(r).off)
+}
+
+// movesOut reports whether a task goes to the archive.
+func (s *State) movesOut(e *table.Entry, before time.Time) bool {
+	return e.Status().Terminal() && (e.Deleted || e.UpdatedAt().Before(before))
+}
+
+// A compaction collects what stays and what goes.
+type compaction struct {
+	state    *State
+	keep     ledger.Keep
+	seconds  []ledger.Record   // second records of tasks for which one is not enough
+	holder   map[string]string // idempotency keys, as the records alone would give them away
+	sessions bool              // some record names one
+}
+
+// task decides about one task.
+func (c *compaction) task(n uint32, before time.Time) error {
+	s := c.state
+	e, id := s.Entries.At(n), s.ID(n)
+	m, err := s.merge(n)
+	if err != nil {
+		return err
+	}
+	key := m.values[state.KeyIdempotencyKey]
+	if !s.movesOut(e, before) {
+		first, second := m.records()
+		c.sessions = c.sessions || m.task.SessionID != ""
+		c.keep.Records = append(c.keep.Records, first)
+		if len(second.Fields) > 0 {
+			c.seconds = append(c.seconds, second)
+		}
+		if _, taken := c.holder[key]; key != "" && !taken {
+			c.holder[key] = id
+		}
+		return nil
+	}
+	if s.byKey.task(key) != n {
+		key = ""
+	}
+	if key != "" {
+		c.holder[key] = id // the archive comes before all records
+	}
+	first, _ := m.records()
+	c.keep.Out = append(c.keep.Out, ledger.Moved{
+		Record: first,
+		Entry:  ledger.ArchiveEntry{ID: id, Status: string(e.Status()), Key: key, Parent: m.task.TriggeredBy, Trigger: string(m.task.Trigger), UpdatedAt: e.UpdatedAt()},
+	})
+	return nil
+}
+
+// A merger puts the records of one task together.
+type merger struct {
+	id     string
+	task   state.Folded
+	keys   []string // in the order in which they came up
+	values map[string]string
+	runs   []state.Run
+	steps  []state.Step
+	first  uint64 // number of the first record
+}
+
+// merge reads the records of task n. Those that were refused are not among them.
+func (s *State) merge(n uint32) (*merger, error) {
+	m := &merger{id: s.ID(n), values: map[string]string{}, first: s.Entries.At(n).First}
+	for _, off := range s.offsets(n) {
+		sec, err := s.reader.SectionAt(off)
+		if err != nil {
+			return nil, err
+		}
+		if string(sec.ID) != m.id || sec.Kind != ledger.KindTask {
+			return nil, fmt.Errorf("at offset %d stands %s %s", off, sec.Kind, sec.ID)
+		}
+		before := m.task.Task
+		if err := m.task.Apply(sec, s.pool, state.KeepNone); err != nil {
+			return nil, err
+		}
+		m.runs = state.RunsAfter(m.runs, &before, &m.task.Task, sec)
+		m.steps = state.StepsAfter(m.steps, &before, &m.task.Task, sec)
+		m.add(sec)
+	}
+	m.values[state.KeyReason] = string(m.task.Reason) // a release changes it
+	return m, nil
+}
+
+// add takes the fields of a record, as they stand there. What a person has edited
+// since stands in a later one.
+func (m *merger) add(sec *ledger.Section) {
+	for i := range sec.Fields {
+		key := string(sec.Fields[i].Key)
+		switch key {
+		case state.KeyStatus, state.KeyBy, state.KeyStartedAt, state.KeyAttemptStarted, state.KeyThreadTokens, state.KeyPromptKept, state.KeyEndedRuns, state.KeySteps, state.KeyFirstSeq, state.KeyWorkspaceBy, state.KeyPhase, state.KeyIteration,
+			ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
+			continue // told by the fold, or the engine's
+		case state.KeyTool:
+			key = state.KeyAgent
+		}
+		if _, known := m.values[key]; !known {
+			m.keys = append(m.keys, key)
+		}
+		m.values[key] = sec.Fields[i].String()
+	}
+}
+
+// records gives the one record that says all, and a second one, mostly empty, with
+// what it cannot say of a running task: that a person had the last word or has changed
+// the prompt meanwhile, and that nobody knows when it started.
+func (m *merger) records() (first, second ledger.Record) {
+	t := &m.task
+	first = ledger.Record{Kind: ledger.KindTask, ID: m.id}
+	second = first
+	first.Add(state.KeyStatus, string(t.Status))
+	for _, key := range m.keys {
+		first.AddIf(key, m.values[key])
+	}
+	if !t.StartedAt.Equal(t.RunStartedAt) {
+		first.Add(state.KeyAttemptStarted, state.ExactTime(t.StartedAt))
+	}
+	first.AddIf(state.KeyStartedAt, state.ExactTime(t.RunStartedAt)).
+		AddIf(state.KeyThreadTokens, state.ThreadTokens(t.Thread)).AddIf(state.KeyPromptKept, t.PromptKept).AddIf(state.KeyPhase, string(t.Phase)).
+		AddIf(state.KeyIteration, state.OrNone(t.Iteration)).Add(state.KeyFirstSeq, strconv.FormatUint(m.first, 10))
+	if t.WorkspaceByHand {
+		first.Add(state.KeyWorkspaceBy, ledger.ByHand)
+	} else if t.Workspace != "" && t.By == ledger.ByHand {
+		first.Add(state.KeyWorkspaceBy, "none")
+	}
+	if !slices.Equal(m.runs, state.MergedRun(&t.Task)) {
+		first.Add(state.KeyEndedRuns, state.FormatRuns(m.runs))
+	}
+	if !slices.EqualFunc(m.steps, state.MergedSteps(m.merged()), state.Step.Same) {
+		first.Add(state.KeySteps, state.FormatSteps(m.steps))
+	}
+	if t.Status == state.Running && t.RunStartedAt.IsZero() && !t.UpdatedAt.IsZero() {
+		second.Add(state.KeyStartedAt, "")
+	}
+	if t.Reworded {
+		second.Add(state.KeyPrompt, m.values[state.KeyPrompt]).AddIf(state.KeyPromptKept, t.PromptKept)
+	}
+	if len(second.Fields) > 0 || t.Status == state.Running && t.By == ledger.ByHand {
+		second.AddIf(state.KeyBy, t.By)
+	} else {
+		first.AddIf(state.KeyBy, t.By)
+	}
+	return first, second
+}
+
+// merged gives the task as its one record makes it.
+func (m *merger) merged() *state.Task {
+	t := m.task.Task
+	if t.Status == state.Running && t.RunStartedAt.IsZero() {
+		t.RunStartedAt = t.UpdatedAt
+	}
+	return &t
+}
+
+// carriedKeys gives the idempotency keys that belong to others than the records
+// alone would say, a line each.
+func (c *compaction) carriedKeys() []string {
+	s := c.state
+	for key := range s.byKey.all() {
+		if id, ok := s.ByIdempotencyKey(key); ok {
+			if _, archived := s.Archived(id); archived {
+				c.holder[key] = id
+			}
+		}
+	}
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(c.holder)) {
+		if id, _ := s.ByIdempotencyKey(key); id != c.holder[key] {
+			lines = append(lines, state.FormatWords("key", key, "task", id))
+		}
+	}
+	return lines
+}
+
+// applyCarried folds the control record of that name.
+func (s *State) applyCarried(sec *ledger.Section) error {
+	sessions, err := readLines(sec, keySessions)
+	if err != nil {
+		return err
+	}
+	keys, err := readLines(sec, keyKeys)
+	if err != nil {
+		return err
+	}
+	if sec.Get(keySessions) != nil {
+		s.SetSessions(sessions)
+	}
+	for _, k := range keys {
+		if n := s.Number(k["task"]); n != 0 {
+			s.byKey.set(k["key"], n)
+		} else {
+			s.byKey.drop(k["key"])
+		}
+	}
+	return nil
+}
+
+// ControlCarried is the control record that compaction writes behind the merged
+// ones. It has what the fold knows and no merged record says: the sessions, and
+// idempotency keys that belong to another task than the oldest that names them.
+// Each line of its lists is made of name="value" words, quoted as Go does it.
+const (
+	ControlCarried = "carried"
+	keySessions    = "sessions"
+	keyKeys        = "keys"
+)
+
+func readLines(sec *ledger.Section, key string) ([]map[string]string, error) {
+	f := sec.Get(key)
+	if f == nil {
+		return nil, nil
+	}
+	var list []map[string]string
+	for line := range strings.Lines(f.String()) {
+		m, err := state.ParseWords(line)
+		if err != nil {
+			return nil, state.NewRecordError(sec, f, err)
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}

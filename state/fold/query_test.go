@@ -1,0 +1,234 @@
+package fold
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"stint/state"
+	"stint/state/table"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestList(t *testing.T) {
+	j := newJournal(t)
+	records(j,
+		"a: status=queued; sessionKey=web; label=x; prompt=first",
+		"b: status=queued; sessionKey=api; label=x; prompt=second; agent=codex; color=blue",
+		"c: status=queued; sessionKey=web; label=y; prompt=third",
+		"d: prompt=fourth",
+		"b: status=canceled; result=long",
+		"a: note=moved nothing",
+	)
+	tests := []struct {
+		filter state.Filter
+		want   string
+	}{
+		{state.Filter{}, "d c b a"},
+		{state.Filter{Limit: 2}, "d c"},
+		{state.Filter{Status: []state.Status{state.Queued}}, "c a"},
+		{state.Filter{Status: []state.Status{state.Queued, state.Canceled}, Limit: 2}, "c b"},
+		{state.Filter{Session: "web"}, "c a"},
+		{state.Filter{Session: "web", Label: "x"}, "a"},
+		{state.Filter{Label: "x"}, "b a"},
+		{state.Filter{Label: "unheard"}, ""},
+		{state.Filter{Session: "unheard"}, ""},
+		{state.Filter{Status: []state.Status{state.Dead}}, ""},
+	}
+	for _, tt := range tests {
+		list, err := j.state.List(tt.filter)
+		if got := strings.Join(taskIDs(list), " "); got != tt.want || err != nil {
+			t.Errorf("%+v: %q, %v; want %q", tt.filter, got, err, tt.want)
+		}
+	}
+	list, err := j.state.List(state.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []state.Task{
+		{ID: "d", Status: state.Draft, Title: "fourth"},
+		{ID: "c", Status: state.Queued, SessionKey: "web", Label: "y", Title: "third"},
+		{ID: "b", Status: state.Canceled, SessionKey: "api", Label: "x", Agent: "codex", Title: "second"},
+		{ID: "a", Status: state.Queued, SessionKey: "web", Label: "x", Note: "moved nothing", Title: "first"},
+	}
+	if diff := cmp.Diff(want, list, ignoreSeq); diff != "" {
+		t.Error(diff)
+	}
+
+	// Titles of live tasks are read once, and again when the prompt changed.
+	j.reads = 0
+	if _, err := j.state.List(state.Filter{Status: []state.Status{state.Queued, state.Draft}}); err != nil || j.reads != 0 {
+		t.Errorf("%d reads, %v", j.reads, err)
+	}
+	records(j, "a: prompt=changed")
+	if list, err := j.state.List(state.Filter{Status: []state.Status{state.Queued}}); err != nil || list[1].Title != "changed" || j.reads != 1 {
+		t.Errorf("%+v, %d reads, %v", list, j.reads, err)
+	}
+	records(j, "a: prompt=")
+	if list, err := j.state.List(state.Filter{Status: []state.Status{state.Queued}}); err != nil || list[1].Title != "" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	j.checkRefold()
+}
+
+// TestRows: what was made of a task that has ended is made once for each of its ends.
+func TestRows(t *testing.T) {
+	j := newJournal(t)
+	records(j,
+		"a: status=queued; prompt=first",
+		"b: status=queued; prompt=second",
+		"b: status=canceled",
+	)
+	made := 0
+	list := func(want string) {
+		t.Helper()
+		rows, err := j.state.Rows(state.Filter{}, func(t *state.Task) ([]byte, error) {
+			made++
+			return []byte(t.ID + " " + string(t.Status) + " " + t.Title), nil
+		})
+		var got []string
+		for _, r := range rows {
+			if r.Task != nil {
+				r.Encoded = []byte("live " + r.Task.ID)
+			}
+			got = append(got, string(r.Encoded))
+		}
+		if text := strings.Join(got, ", "); text != want || err != nil {
+			t.Errorf("%q, %v; want %q", text, err, want)
+		}
+	}
+	list("b canceled second, live a")
+	list("b canceled second, live a")
+	if made != 1 {
+		t.Errorf("made %d times", made)
+	}
+	records(j, "a: status=canceled", "b: status=queued")
+	list("live b, a canceled first")
+	records(j, "b: status=canceled; prompt=third")
+	list("b canceled third, a canceled first")
+	if made != 3 {
+		t.Errorf("made %d times", made)
+	}
+	j.broken = true
+	list("b canceled third, a canceled first")
+}
+
+// TestRowsAreBounded: a cache that is full lets go of what it must, and a list that
+// is longer than it still finds a part of its rows there.
+func TestRowsAreBounded(t *testing.T) {
+	c := rowCache{most: maxRows}
+	const n = 4000
+	row := make([]byte, 2*maxRows/n)
+	found := 0
+	for i := range uint32(2 * n) {
+		if _, ok := c.get(i%n, 1); ok {
+			found++
+		} else {
+			c.put(i%n, 1, row)
+		}
+	}
+	if c.size > maxRows || c.size != len(c.rows)*rowCost(row) || found == 0 {
+		t.Errorf("%d rows of %d bytes; %d were there the second time", len(c.rows), c.size, found)
+	}
+	c = rowCache{most: maxRows}
+	c.put(2, 1, row)
+	c.put(2, 2, row[:1])
+	if _, old := c.get(2, 1); old || c.size != rowCost(row[:1]) {
+		t.Error(old, c.size)
+	}
+}
+
+func TestFind(t *testing.T) {
+	j := newJournal(t)
+	if _, err := j.state.Find("@last"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	for i := range 20 {
+		j.task(uuid(i), "status: queued")
+	}
+	j.task("deploy", "status: queued")
+	j.task(uuid(3), "status: canceled")
+	for ref, want := range map[string]string{
+		uuid(3):         uuid(3),
+		"deploy":        "deploy",
+		"plo":           "deploy",
+		"@last":         "deploy",
+		"000000000013":  uuid(19),
+		uuid(18)[9:]:    uuid(18),
+		"9a51-00000000": "",
+		"nothing":       "",
+		"":              "",
+	} {
+		got, err := j.state.Find(ref)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("Find(%q) = %q, %v", ref, got, err)
+		}
+	}
+	if _, err := j.state.Find("nothing"); !errors.Is(err, ErrNotFound) || err.Error() != `no such task: "nothing"` {
+		t.Error(err)
+	}
+	_, err := j.state.Find("019ab3f0")
+	var ae *AmbiguousError
+	if !errors.As(err, &ae) {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{uuid(19), uuid(18), uuid(17), uuid(16), uuid(15)}, ae.IDs); diff != "" || ae.Ref != "019ab3f0" {
+		t.Error(ae.Ref, diff)
+	}
+	if want := fmt.Sprintf(`"019ab3f0" is a piece of several ids, such as %s and %s`, uuid(19), uuid(18)); err.Error() != want {
+		t.Error(err)
+	}
+}
+
+func TestUnknownTask(t *testing.T) {
+	s := newJournal(t).state
+	if _, ok, err := s.Task("x"); ok || err != nil {
+		t.Error(ok, err)
+	}
+	if _, ok := s.Peek("x"); ok || s.Offsets("x") != nil || s.Len() != 0 || !s.Idle() {
+		t.Error("an empty state has something")
+	}
+	if _, ok := s.ByIdempotencyKey(""); ok {
+		t.Error("the empty idempotency key is known")
+	}
+}
+
+// TestFindEveryPiece: every piece of every id finds it.
+func TestFindEveryPiece(t *testing.T) {
+	j := newJournal(t)
+	ids := []string{"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", "01a2005c-254d-7d55-8a66-91da0f8d1677", "beef-1", "00000000-0000-0000-0000-000000000000"}
+	for _, id := range ids {
+		j.task(id, "status: queued")
+	}
+	for _, id := range ids {
+		for from := range id {
+			for to := from + 1; to <= len(id); to++ {
+				var want []string
+				for _, other := range slices.Backward(ids) {
+					if strings.Contains(other, id[from:to]) {
+						want = append(want, other)
+					}
+				}
+				if got := j.state.Containing(id[from:to], table.InJournal); !slices.Equal(got, want) {
+					t.Errorf("%q: %q, want %q", id[from:to], got, want)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkFind looks for a piece of an id among 100,000.
+func BenchmarkFind(b *testing.B) {
+	j := newJournal(b)
+	for i := range 100_000 {
+		j.task(uuid(i)[:24]+fmt.Sprintf("%012x", uint64(i+1)*0x9e3779b97f4a7c15>>16), "status: done")
+	}
+	for b.Loop() {
+		if _, err := j.state.Find("9e3779b97f4a"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,481 @@
+package fold
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"stint/state"
+	"stint/state/lanes"
+)
+
+// records feeds "id: key=value, key=value" lines; "control NAME: …" is a control record.
+func records(j *journal, lines ...string) {
+	j.t.Helper()
+	for _, line := range lines {
+		id, rest, _ := strings.Cut(line, ": ")
+		var fields []string
+		for f := range strings.SplitSeq(rest, "; ") {
+			fields = append(fields, strings.Replace(f, "=", ": ", 1))
+		}
+		if name, ok := strings.CutPrefix(id, "control "); ok {
+			j.control(name, fields...)
+		} else {
+			j.task(id, fields...)
+		}
+	}
+}
+
+func TestReady(t *testing.T) {
+	const q = "status=queued"
+	soon, late := at(time.Minute), at(time.Hour)
+	tests := []struct {
+		name    string
+		records []string
+		workers int
+		want    string
+	}{
+		{"nothing", nil, 4, ""},
+		{"age", []string{"a: " + q + "; sessionKey=x", "b: " + q + "; sessionKey=y"}, 4, "a b"},
+		{"priority, 5 by default", []string{
+			"a: " + q + "; sessionKey=1; priority=4", "b: " + q + "; sessionKey=2", "c: " + q + "; sessionKey=3; priority=9",
+			"d: " + q + "; sessionKey=4; priority=5", "e: " + q + "; sessionKey=5; priority=6",
+		}, 9, "c e b d a"},
+		{"max workers", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=2", "c: " + q + "; sessionKey=3"}, 2, "a b"},
+		{"running ones use workers", []string{
+			"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=2", "c: " + q + "; sessionKey=3", "a: status=running",
+		}, 2, "b"},
+		{"workers are full", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=2", "a: status=running"}, 1, ""},
+		{"no workers", []string{"a: " + q}, 0, ""},
+		{"one of a lane", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1; priority=9"}, 4, "a"},
+		{"a lane with a running task", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "a: status=running"}, 4, ""},
+		{"a lane whose running task ended", []string{
+			"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "a: status=running", "a: status=failed",
+		}, 4, "b"},
+		{"without a key, the workspace is the lane", []string{"a: " + q + "; workspace=/w", "b: " + q + "; sessionKey=dir:/w", "c: " + q + "; workspace=/v"}, 4, "a c"},
+		{"explicit order first", []string{
+			"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1; order=2", "c: " + q + "; sessionKey=1; order=1",
+		}, 4, "c"},
+		{"order that was changed", []string{
+			"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "b: order=7",
+		}, 4, "b"},
+		{"equal order, then age", []string{"a: " + q + "; sessionKey=1; order=3", "b: " + q + "; sessionKey=1; order=3"}, 4, "a"},
+		{"held is passed over, but not if its agent may live", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "b: " + q + "; sessionKey=1", "c: " + q + "; sessionKey=2"}, 4, "c"},
+		{"nor in the lane of a directory", []string{"a: " + q + "; sessionKey=dir:/w; hold=true; reason=orphaned", "b: " + q + "; sessionKey=dir:/w"}, 4, ""},
+		{"nor is its session free", []string{"a: " + q + "; sessionKey=1; sessionId=x; hold=true; reason=orphaned", "b: " + q + "; sessionKey=2; sessionId=x", "c: " + q + "; sessionKey=3; sessionId=y"}, 4, "c"},
+		{"it is free once released", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "a: hold=", "b: " + q + "; sessionKey=1"}, 4, "a"},
+		{"or canceled", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "a: status=canceled", "b: " + q + "; sessionKey=1"}, 4, "b"},
+		{"a hold from then on is a person's", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "a: hold=", "a: hold=true", "b: " + q + "; sessionKey=1"}, 4, "b"},
+		{"held is passed over", []string{"a: " + q + "; sessionKey=1; hold=true", "b: " + q + "; sessionKey=1"}, 4, "b"},
+		{"released", []string{"a: " + q + "; sessionKey=1; hold=true", "b: " + q + "; sessionKey=1", "a: hold=false"}, 4, "a"},
+		{"the user's time is passed over", []string{"a: " + q + "; sessionKey=1; notBefore=" + soon, "b: " + q + "; sessionKey=1"}, 4, "b"},
+		{"the user's time has come", []string{"a: " + q + "; sessionKey=1; notBefore=" + at(0), "b: " + q + "; sessionKey=1"}, 4, "a"},
+		{"a retry blocks its lane", []string{"a: " + q + "; sessionKey=1; attempt=1; notBefore=" + late, "b: " + q + "; sessionKey=1"}, 4, ""},
+		{"an interrupted task blocks its lane", []string{"a: " + q + "; sessionKey=1; retries=1; notBefore=" + late, "b: " + q + "; sessionKey=1"}, 4, ""},
+		{"a limit wait blocks its lane", []string{"a: " + q + "; sessionKey=1; limitWaits=1; notBefore=" + late, "b: " + q + "; sessionKey=1"}, 4, ""},
+		{"a held retry is passed over", []string{"a: " + q + "; sessionKey=1; hold=true; attempt=1; notBefore=" + late, "b: " + q + "; sessionKey=1"}, 4, "b"},
+		{"after blocks its lane", []string{
+			"z: " + q + "; sessionKey=0; hold=true", "a: " + q + "; sessionKey=1; after=z", "b: " + q + "; sessionKey=1",
+		}, 4, ""},
+		{"after all are done", []string{
+			"y: status=done", "z: status=done", "a: " + q + "; sessionKey=1; after=y, z",
+		}, 4, "a"},
+		{"after one that nobody knows", []string{"a: " + q + "; sessionKey=1; after=nobody"}, 4, ""},
+		{"after one that failed", []string{"z: status=failed", "a: " + q + "; sessionKey=1; after=z"}, 4, ""},
+		{"after one that failed, any", []string{"z: status=failed", "a: " + q + "; sessionKey=1; after=z; afterPolicy=any"}, 4, "a"},
+		{"paused", []string{"a: " + q, "control dispatch: paused=true; reason=lunch"}, 4, ""},
+		{"resumed", []string{"a: " + q, "control dispatch: paused=true", "control dispatch: paused=false"}, 4, "a"},
+		{"a verify command needs no account, nor does a judgement", []string{
+			"a: " + q + "; sessionKey=1; account=x; phase=verify; maxLimitWait=0s", "b: " + q + "; sessionKey=2; account=y; phase=verify; fallback=z",
+			"z: " + q + "; sessionKey=dir:/w; account=x", "c: " + q + "; sessionKey=dir:/w; account=x; phase=verify", "d: " + q + "; sessionKey=3; account=x; phase=evaluate",
+			"control account:x: hold=true", "control account:y: coolUntil=" + late + "; limitWaits=1",
+		}, 4, "a b c d"},
+		{"but it takes its account while it is made", []string{
+			"a: status=running; sessionKey=1; account=x; phase=evaluate; startedAt=" + at(0), "b: " + q + "; sessionKey=2; account=x",
+			"control account:x: coolUntil=" + at(-time.Second) + "; limitWaits=1",
+		}, 4, ""},
+		{"and is no trial after a cool-down", []string{
+			"a: status=running; sessionKey=1; account=x; phase=verify; startedAt=" + at(0), "b: " + q + "; sessionKey=2; account=x", "c: " + q + "; sessionKey=3; account=x",
+			"control account:x: coolUntil=" + at(-time.Second) + "; limitWaits=1",
+		}, 4, "b"},
+		{"account on hold", []string{
+			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=y", "control account:x: hold=true",
+		}, 4, "b"},
+		{"account cools down", []string{
+			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=y", "control account:y: coolUntil=" + late,
+		}, 4, "a"},
+		{"account has cooled down", []string{"a: " + q + "; account=x", "control account:x: coolUntil=" + at(0)}, 4, "a"},
+		{"after a cool-down, one at a time", []string{
+			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=x", "c: " + q + "; sessionKey=3; account=y",
+			"control account:x: coolUntil=" + at(0) + "; limitWaits=2",
+		}, 4, "a c"},
+		{"after a cool-down, while one is tried", []string{
+			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=x",
+			"control account:x: coolUntil=" + at(-time.Second) + "; limitWaits=2", "a: status=running; startedAt=" + at(-time.Second),
+		}, 4, ""},
+		{"after a cool-down, beside what began before it", []string{
+			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=x", "c: " + q + "; sessionKey=3; account=x",
+			"a: status=running; startedAt=" + at(-time.Minute), "control account:x: coolUntil=" + at(-time.Second) + "; limitWaits=1",
+		}, 4, "b"},
+		{"after one got through, all", []string{
+			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=x",
+			"control account:x: coolUntil=" + at(0) + "; limitWaits=2", "control account:x: coolUntil=; limitWaits=",
+		}, 4, "a b"},
+		{"the default account bears its agent's name", []string{"a: " + q + "; agent=codex", "control account:codex: hold=true"}, 4, ""},
+		{"account slots", []string{
+			"a: " + q + "; sessionKey=1; account=two", "b: " + q + "; sessionKey=2; account=two", "c: " + q + "; sessionKey=3; account=two",
+			"d: " + q + "; sessionKey=4; account=other",
+		}, 4, "a b d"},
+		{"account slots count the running", []string{
+			"a: " + q + "; sessionKey=1; account=two", "b: " + q + "; sessionKey=2; account=two", "c: " + q + "; sessionKey=3; account=two",
+			"a: status=running",
+		}, 4, "b"},
+		{"native session in use", []string{
+			"a: " + q + "; sessionKey=1; agent=codex; codexSessionId=n", "b: " + q + "; sessionKey=2; agent=codex; codexSessionId=n",
+			"a: status=running", "c: " + q + "; sessionKey=3; agent=claude; claudeSessionId=n",
+		}, 4, "c"},
+		{"native session just chosen", []string{
+			"a: " + q + "; sessionKey=1; agent=codex; codexSessionId=n", "b: " + q + "; sessionKey=2; agent=codex; codexSessionId=n",
+		}, 4, "a"},
+		{"native session of the session", []string{
+			"o: " + q + "; sessionKey=1; agent=codex; sessionId=s", "o: status=running; codexSessionId=n",
+			"b: " + q + "; sessionKey=2; agent=codex; codexSessionId=n",
+		}, 4, ""},
+		{"the same session, before its native id is known", []string{
+			"a: " + q + "; sessionKey=1; agent=codex; sessionId=s", "a: status=running", "b: " + q + "; sessionKey=2; agent=codex; sessionId=s",
+		}, 4, ""},
+		{"a task that moved to another lane", []string{
+			"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "b: sessionKey=2",
+		}, 4, "a b"},
+		{"a canceled head", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "a: status=canceled"}, 4, "b"},
+		{"back to draft", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "a: status=draft; by=hand"}, 4, "b"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := newJournal(t)
+			records(j, tt.records...)
+			lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: tt.workers, AccountSlots: slotsOfTwo}
+			for range 2 { // it changes nothing
+				if got := strings.Join(taskIDs(j.state.Ready(noon, lim)), " "); got != tt.want {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+			}
+			for _, task := range j.state.Ready(noon, lim) {
+				if why := j.state.Why(task.ID, noon, lim); why != "ready: it starts next" {
+					t.Errorf("%s is ready, but %s", task.ID, why)
+				}
+			}
+			j.checkRefold()
+		})
+	}
+}
+
+// TestFilledBy: an account without a free slot is filled by its running tasks; one that
+// waits for another one lends its worker, and not its slot.
+func TestFilledBy(t *testing.T) {
+	j := newJournal(t)
+	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 2, AccountSlots: slotsOfTwo}
+	records(j, "a: status=queued; sessionKey=1; account=two", "a: status=running", "b: status=queued; sessionKey=2; account=two")
+	if got := j.state.FilledBy("two", lim); got != nil {
+		t.Errorf("one slot is free, but filled by %q", got)
+	}
+	records(j, "b: status=running", "c: status=queued; sessionKey=3; account=two", "d: status=queued; sessionKey=4")
+	if got := j.state.FilledBy("two", lim); len(got) != 2 || j.state.FilledBy("other", lim) != nil {
+		t.Errorf("it is filled by %q", got)
+	}
+	for lent, want := range []string{"", "d", "d"} {
+		lim.Lent = lent
+		if got := strings.Join(taskIDs(j.state.Ready(noon, lim)), " "); got != want {
+			t.Errorf("%d workers lent: %q are ready, want %q", lent, got, want)
+		}
+	}
+}
+
+// slotsOfTwo gives the account "two" two slots, and no limit to any other.
+func slotsOfTwo(account string) int {
+	if account == "two" {
+		return 2
+	}
+	return 0
+}
+
+func TestReadyNoticesTheTime(t *testing.T) {
+	j := newJournal(t)
+	records(j,
+		"a: status=queued; sessionKey=1; notBefore="+at(time.Minute),
+		"b: status=queued; sessionKey=1; notBefore="+at(time.Hour),
+		"c: status=queued; sessionKey=2; attempt=1; notBefore="+at(2*time.Minute),
+		"d: status=queued; sessionKey=3; account=x",
+		"control account:x: coolUntil="+at(90*time.Second),
+		"e: status=queued; sessionKey=4; account=held; notBefore="+at(time.Second),
+		"control account:held: hold=true; coolUntil="+at(2*time.Second),
+	)
+	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9}
+	steps := []struct {
+		now  time.Duration
+		want string
+		wake time.Duration
+	}{
+		{0, "", time.Second},
+		{time.Second, "", time.Minute},
+		{time.Minute, "a", 90 * time.Second},
+		{90 * time.Second, "a d", 2 * time.Minute},
+		{2 * time.Minute, "a c d", time.Hour},
+		{0, "", time.Second}, // a clock set back
+		{3 * time.Hour, "a c d", 0},
+	}
+	for _, s := range steps {
+		if s.now == 2*time.Minute { // b's time counts only while a is not before it
+			if w := j.state.NextWake(noon.Add(s.now)); !w.IsZero() {
+				t.Errorf("after %v: wakes at %v", s.now, w)
+			}
+			s.wake = 0
+		}
+		now := noon.Add(s.now)
+		if got := strings.Join(taskIDs(j.state.Ready(now, lim)), " "); got != s.want {
+			t.Errorf("after %v: ready %q, want %q", s.now, got, s.want)
+		}
+		want := now.Add(s.wake - s.now)
+		if s.wake == 0 {
+			want = time.Time{}
+		}
+		if got := j.state.NextWake(now); !got.Equal(want) {
+			t.Errorf("after %v: wakes at %v, want %v", s.now, got, want)
+		}
+	}
+	records(j, "control dispatch: paused=true")
+	if got := j.state.NextWake(noon); !got.IsZero() {
+		t.Errorf("wakes at %v while paused", got)
+	}
+}
+
+func TestReadyNoticesTheEndOfADependency(t *testing.T) {
+	j := newJournal(t)
+	records(j, "a: status=queued; sessionKey=1; after=z", "b: status=queued; sessionKey=2; after=z, y")
+	for _, step := range []struct{ record, want string }{
+		{"z: status=queued; sessionKey=9; hold=true", ""},
+		{"z: status=done; by=hand", "a"},
+		{"y: status=done", "a b"},
+		{"y: status=queued; hold=true", "a"},
+		{"a: status=canceled", ""},
+		{"y: status=done; by=hand", "b"},
+		{"b: status=canceled", ""},
+	} {
+		records(j, step.record)
+		if got := ready(j, 9); got != step.want {
+			t.Errorf("after %q: %q, want %q", step.record, got, step.want)
+		}
+	}
+}
+
+func TestIdle(t *testing.T) {
+	j := newJournal(t)
+	for _, step := range []struct {
+		record string
+		want   bool
+	}{
+		{"d: prompt=p", true},
+		{"a: status=queued; hold=true", true},
+		{"a: hold=false", false},
+		{"a: notBefore=" + at(time.Hour), false},
+		{"a: hold=true", true},
+		{"a: status=running", false},
+		{"a: status=queued; hold=true", true},
+		{"a: status=canceled", true},
+	} {
+		records(j, step.record)
+		if got := j.state.Idle(); got != step.want {
+			t.Errorf("after %q: idle is %v", step.record, got)
+		}
+	}
+	if got := j.state.Counts(); len(got) != 2 || got[state.Draft] != 1 || got[state.Canceled] != 1 {
+		t.Errorf("counts %v", got)
+	}
+}
+
+func TestRunningOldestFirst(t *testing.T) {
+	j := newJournal(t)
+	for i := range 5 {
+		j.task(uuid(i), "status: queued", "sessionKey: "+uuid(i))
+	}
+	for _, i := range []int{3, 1, 4, 0} {
+		j.task(uuid(i), "status: running")
+	}
+	j.task(uuid(1), "status: done")
+	if got := j.state.Running(); !slices.Equal(got, []string{uuid(0), uuid(3), uuid(4)}) {
+		t.Error(got)
+	}
+}
+
+func TestLongLane(t *testing.T) {
+	j := newJournal(t)
+	const n = 300 // longer than shortQueue
+	for i := range n {
+		j.task(uuid(i), "status: queued", "sessionKey: web")
+	}
+	j.task(uuid(150), "status: canceled")
+	j.task(uuid(200), "order: 1")
+	want := []int{200}
+	for i := range n {
+		if i != 150 && i != 200 {
+			want = append(want, i)
+		}
+	}
+	for _, i := range want {
+		if got := ready(j, 1); got != uuid(i) {
+			t.Fatalf("%q is ready, not task %d", got, i)
+		}
+		j.task(uuid(i), "status: running")
+		j.task(uuid(i), "status: done")
+	}
+}
+
+func TestWhy(t *testing.T) {
+	tests := []struct {
+		name    string
+		records []string
+		want    string
+	}{
+		{"unknown", nil, "there is no task t"},
+		{"draft", []string{"t: prompt=p"}, "a draft; to queue it: stint retry, or status: queued in tasks.md"},
+		{"ready", []string{"t: status=queued"}, "ready: it starts next"},
+		{"running", []string{"t: status=running; updatedAt=" + at(-time.Minute)}, "running since 11:59:00"},
+		{"running since yesterday", []string{"t: status=running; updatedAt=" + at(-24*time.Hour)}, "running since 2026-11-20 12:00:00"},
+		{"done", []string{"t: status=done; updatedAt=" + at(0) + "; by=stint"}, "done at 12:00:00"},
+		{"failed", []string{"t: status=failed; updatedAt=" + at(0) + "; reason=exit; error=it broke"}, "failed at 12:00:00: exit: it broke"},
+		{"canceled", []string{"t: status=canceled; by=ana"}, "canceled (by ana)"},
+		{"dead", []string{"t: status=dead; reason=network"}, "dead: network"},
+		{"held", []string{"t: status=queued; hold=true"}, "held"},
+		{"held, with a reason", []string{"t: status=queued; hold=true; note=its old process may live"}, "held: its old process may live"},
+		{"paused", []string{"t: status=queued", "control dispatch: paused=true"}, "dispatch is paused; to go on: stint resume"},
+		{"paused, with a reason", []string{"t: status=queued", "control dispatch: paused=true; reason=lunch"}, "dispatch is paused: lunch; to go on: stint resume"},
+		{"the user's time", []string{"t: status=queued; notBefore=" + at(time.Hour)}, "waits until 13:00:00, as it was told"},
+		{"retry", []string{"t: status=queued; attempt=1; maxAttempts=3; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2 of 3)"},
+		{"retry without a bound", []string{"t: status=queued; attempt=1; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2)"},
+		{"retry after a failure", []string{"t: status=queued; attempt=1; reason=network; error=no route; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2): network: no route"},
+		{"rate limit", []string{"t: status=queued; limitWaits=2; reason=rate-limited; notBefore=" + at(24*time.Hour)}, "waits until 2026-11-22 12:00:00, in 24h0m0s, for the rate limit (wait 2)"},
+		{"a shortage", []string{"t: status=queued; reason=interrupted; error=too many open files; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s: too many open files"},
+		{"after", []string{"z: status=queued; sessionKey=z", "t: status=queued; after=z"}, "comes after z, which is queued"},
+		{"after nobody", []string{"t: status=queued; after=z"}, "comes after z, which no record names"},
+		{"behind a running one", []string{"a: status=running; sessionKey=web", "t: status=queued; sessionKey=web"}, "behind a, which is running, in session web"},
+		{"behind", []string{"a: status=queued; sessionKey=web", "h: status=queued; sessionKey=web; hold=true", "t: status=queued; sessionKey=web"}, "behind a in session web"},
+		{"behind in a directory", []string{"a: status=queued; sessionKey=dir:/w", "t: status=queued; workspace=/w"}, "behind a in the lane of /w"},
+		{"behind one whose agent may live", []string{"a: status=queued; sessionKey=web; hold=true; reason=orphaned", "t: status=queued; sessionKey=web"}, "behind a, which is held because its agent may still be alive, in session web"},
+		{"the session of one whose agent may live", []string{"a: status=queued; sessionKey=1; sessionId=x; hold=true; reason=orphaned", "t: status=queued; sessionKey=2; sessionId=x"}, "its agent session is used by a, which is held because its agent may still be alive"},
+		{"nothing to wait for", []string{
+			"h: status=queued; sessionKey=web; hold=true", "l: status=queued; sessionKey=web; notBefore=" + at(time.Hour), "t: status=queued; sessionKey=web",
+		}, "ready: it starts next"},
+		{"account on hold", []string{"t: status=queued; agent=codex", "control account:codex: hold=true; reason=not logged in"}, "account codex is on hold: not logged in; when that is mended, stint retry of any of its tasks lifts the hold"},
+		{"account cools down", []string{"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(time.Minute)}, "account codex cools down until 12:01:00, in 1m0s"},
+		{"account cools down, with a reason", []string{
+			"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(252*time.Second-time.Millisecond) + "; reason=rate-limited; limitWaits=3",
+		}, "account codex cools down until 12:04:11, in 4m12s: rate-limited (wait 3)"},
+		{"one after the other", []string{
+			"a: status=running; sessionKey=1; agent=codex; startedAt=" + at(0), "t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(0) + "; reason=rate-limited; limitWaits=3",
+		}, "account codex was rate-limited (wait 3); one task at a time until one gets through"},
+		{"account full", []string{
+			"a: status=running; sessionKey=1; account=two", "b: status=running; sessionKey=2; account=two", "t: status=queued; account=two",
+		}, "all 2 slots of account two are in use"},
+		{"native session", []string{
+			"a: status=running; sessionKey=1; agent=codex; codexSessionId=n", "t: status=queued; sessionKey=2; agent=codex; codexSessionId=n",
+		}, "its agent session is used by a, which is running"},
+		{"workers", []string{"a: status=running; sessionKey=1", "b: status=running; sessionKey=2", "c: status=running; sessionKey=3", "d: status=running; sessionKey=4", "t: status=queued"}, "all 4 workers are busy"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := newJournal(t)
+			records(j, tt.records...)
+			if got := j.state.Why("t", noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 4, AccountSlots: slotsOfTwo}); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	j := newJournal(t)
+	records(j, "a: status=running; sessionKey=1", "t: status=queued", "d: status=done; updatedAt="+at(0))
+	for workers, want := range map[int]string{1: "the only worker is busy", 0: "no task may start: there are no workers"} {
+		if got := j.state.Why("t", noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: workers}); got != want {
+			t.Error(got)
+		}
+	}
+	j.broken = true
+	if got := j.state.Why("d", noon.In(time.FixedZone("", 3600)), lanes.Limits{WorkspaceRoot: "/w"}); got != "done at 13:00:00" {
+		t.Error(got)
+	}
+}
+
+// BenchmarkReady is one round of dispatch with 10,000 lanes of 10 tasks: with all
+// workers busy, and as tasks start and end.
+func BenchmarkReady(b *testing.B) {
+	setup := func(b *testing.B) *journal {
+		j := newJournal(b)
+		for i := range 100_000 {
+			j.task(uuid(i), "status: queued", fmt.Sprintf("sessionKey: s%d", i%10_000), "agent: codex")
+		}
+		return j
+	}
+	b.Run("full", func(b *testing.B) {
+		j := setup(b)
+		for _, t := range j.state.Ready(noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 4}) {
+			j.task(t.ID, "status: running")
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			j.state.Ready(noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 4})
+		}
+	})
+	b.Run("round", func(b *testing.B) {
+		j := setup(b)
+		lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 4}
+		for b.Loop() {
+			for _, t := range j.state.Ready(noon, lim) {
+				j.task(t.ID, "status: running")
+				j.state.Ready(noon, lim)
+				j.task(t.ID, "status: queued", "retries: 1")
+			}
+		}
+	})
+	b.Run("account is full", func(b *testing.B) {
+		j := setup(b)
+		j.control("account:codex", "hold: true")
+		j.state.Ready(noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 4})
+		for b.Loop() {
+			j.state.Ready(noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 4})
+		}
+	})
+}
+
+// TestDirectoryOnlyExcludes: in the lane of a directory a task that waits for its
+// account, for other tasks or for a retry lets the others go first, but not those
+// of its own session. In a named session it blocks them.
+func TestDirectoryOnlyExcludes(t *testing.T) {
+	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9}
+	for _, tt := range []struct {
+		name    string
+		records []string
+		want    string // ready at noon
+		why     string // of the last task
+	}{
+		{"its account cools down", []string{"control account:codex: coolUntil=" + at(time.Hour), "a: status=queued; sessionKey=KEY; agent=codex", "b: status=queued; sessionKey=KEY; agent=claude"}, "b", "ready: it starts next"},
+		{"its account is on hold", []string{"control account:codex: hold=true", "a: status=queued; sessionKey=KEY; agent=codex", "b: status=queued; sessionKey=KEY; agent=claude"}, "b", "ready: it starts next"},
+		{"it comes after another", []string{"z: status=queued; sessionKey=z; hold=true", "a: status=queued; sessionKey=KEY; after=z", "b: status=queued; sessionKey=KEY"}, "b", "ready: it starts next"},
+		{"it waits for a retry", []string{"a: status=queued; sessionKey=KEY; attempt=1; notBefore=" + at(time.Minute), "b: status=queued; sessionKey=KEY"}, "b", "ready: it starts next"},
+		{"and so does its session", []string{"a: status=queued; sessionKey=KEY; sessionId=1; attempt=1; notBefore=" + at(time.Minute), "c: status=queued; sessionKey=KEY; sessionId=2", "b: status=queued; sessionKey=KEY; sessionId=1"}, "c", "behind c in the lane of /w"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for key, want := range map[string]string{state.LanePrefixDir + "/w": tt.want, "web": ""} {
+				j := newJournal(t)
+				for _, r := range tt.records {
+					records(j, strings.ReplaceAll(r, "KEY", key))
+				}
+				if got := strings.Join(taskIDs(j.state.Ready(noon, lim)), " "); got != want {
+					t.Errorf("in %s: ready %q, want %q", key, got, want)
+				}
+				if why := j.state.Why("b", noon, lim); key != "web" && why != tt.why {
+					t.Errorf("why b: %s, want %s", why, tt.why)
+				}
+			}
+		})
+	}
+}

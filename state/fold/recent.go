@@ -1,0 +1,104 @@
+package fold
+
+import (
+	"sort"
+
+	"stint/ledger"
+	"stint/state"
+	"stint/state/table"
+)
+
+// maxRecent is how many of the newest records of tasks are remembered, in 256 KB. The
+// largest batch of tasks has more: whoever follows then lists anew.
+const maxRecent = 16 << 10
+
+// recent remembers the newest records of tasks, so that a reader who knows all up to
+// some record can be told what has changed since.
+type recent struct {
+	seq   uint64           // highest number of a record of any kind
+	since uint64           // who knows all up to this record, or a later one, can be told the rest
+	ring  table.Rows[mark] // in the order of seq from next on, round and round
+	next  uint32           // in ring: the oldest one once it is full
+}
+
+// A mark is one record of a task. Like an entry it has no pointers.
+type mark struct {
+	seq uint64
+	n   uint32 // the task, in State.entries
+	ref uint32 // the record, in State.refs
+}
+
+// begin says that record seq is folded now. Where a number is missing, or comes again,
+// a compaction, a restore or damage has made another ledger of it: what a reader knows
+// of the one before is no beginning of this one.
+func (x *recent) begin(seq uint64) {
+	next := seq == x.seq+1
+	if x.seq = max(x.seq, seq); !next {
+		x.forget()
+	}
+}
+
+// forget lets nobody be told what has changed since a record before this one.
+func (x *recent) forget() {
+	x.since, x.next = x.seq, 0
+	x.ring.Clear()
+}
+
+// add remembers that the present record is record ref of task n.
+func (x *recent) add(n, ref uint32) {
+	m := mark{x.seq, n, ref}
+	if x.ring.Len() < maxRecent {
+		x.ring.Add(m)
+		return
+	}
+	oldest := x.ring.At(x.next)
+	x.since, *oldest = oldest.seq, m
+	x.next = (x.next + 1) % maxRecent
+}
+
+// at gives the i-th oldest mark.
+func (x *recent) at(i int) *mark { return x.ring.At((x.next + uint32(i)) % x.ring.Len()) }
+
+// after gives the place of the first mark behind record seq.
+func (x *recent) after(seq uint64) int {
+	return sort.Search(int(x.ring.Len()), func(i int) bool { return x.at(i).seq > seq })
+}
+
+// A Changed is a task as it is in memory (see [State.Peek]) and the number of its
+// newest record.
+type Changed struct {
+	Seq  uint64
+	Task state.Task
+}
+
+// Seq gives the highest number of a record so far, of any kind; 0 if there was none.
+func (s *State) Seq() uint64 { return s.recent.seq }
+
+// Covers reports whether Since can tell all that has changed since record seq. It
+// cannot if that was too long ago, if it is no record of this ledger, or if tasks have
+// come to lists or gone from them without a record of their own: by a compaction, a
+// restore, or because a person has deleted their sections.
+func (s *State) Covers(seq uint64) bool { return s.recent.since <= seq && seq <= s.recent.seq }
+
+// Since gives the tasks that have changed since record seq, in the order of their
+// newest records, each once and as it is now: the first most of them. It is only to be
+// asked where Covers says so.
+func (s *State) Since(seq uint64, most int) (list []Changed) {
+	x := &s.recent
+	for i := x.after(seq); i < int(x.ring.Len()) && len(list) < most; i++ {
+		m := x.at(i)
+		if s.Entries.At(m.n).Last == m.ref {
+			list = append(list, Changed{Seq: m.seq, Task: s.PeekAt(m.n)})
+		}
+	}
+	return list
+}
+
+// changesLists reports whether a control record changes which tasks there are.
+func changesLists(sec *ledger.Section) bool {
+	if sec.Kind != ledger.KindControl {
+		return false
+	}
+	id := string(sec.ID)
+	return id == ControlDeleted || id == ledger.ControlRestored
+}

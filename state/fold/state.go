@@ -1,0 +1,292 @@
+package fold
+
+import (
+	"fmt"
+	"slices"
+
+	"stint/ledger"
+	"stint/state"
+	"stint/state/lanes"
+	"stint/state/table"
+)
+
+// A Reader gives a record of the journal by the offset that its section had when
+// it was applied. The section must stay valid.
+type Reader interface {
+	SectionAt(off int64) (*ledger.Section, error)
+}
+
+// A State is the fold of all records so far. It is not safe for concurrent use,
+// not even for reading: whoever owns it holds a lock around every call.
+type State struct {
+	lanes.Queues
+	reader Reader
+
+	refs    table.Rows[ref] // the records of all tasks
+	files   state.Words     // of the archive
+	byKey   idempotencyKeys
+	counts  [len(state.Statuses)]int // of all tasks
+	deleted map[uint32]bool          // of all tasks, those that are hidden
+	away    int                      // entries that are not in the journal
+	revived []uint32                 // entries of tasks that were brought back, in order: each is the second one of its task
+	family  family
+	recent  recent
+
+	tell func(before, after *state.Task) // see OnChange
+
+	// For speed alone.
+	pool    *state.Pool
+	rows    rowCache
+	titles  rowCache // of live tasks
+	scratch state.Folded
+	before  state.Folded      // what scratch was
+	ended   map[uint32]*ended // what was read last of tasks that have ended, by number
+}
+
+// New gives the state of no records. r may be nil as long as no record comes for
+// a task that has ended and nobody asks for more than what is in memory.
+func New(r Reader) *State {
+	s := &State{
+		Queues:  lanes.NewQueues(),
+		reader:  r,
+		files:   state.NewWords(),
+		byKey:   newIdempotencyKeys(),
+		deleted: map[uint32]bool{},
+		family:  newFamily(),
+		pool:    state.NewPool(),
+		rows:    rowCache{most: maxRows},
+		titles:  rowCache{most: maxTitles},
+	}
+	s.TitleOf = func(n uint32) string {
+		title, _ := s.titles.get(n, s.Entries.At(n).Last)
+		return string(title)
+	}
+	s.refs.Add(ref{}) // so that 0 is no record
+	return s
+}
+
+// Apply folds one record, live and on replay. It keeps nothing of the section's
+// bytes. The error of a record that has no effect is a [*RecordError]; it is the
+// same on every replay, but for one that says that an earlier record of a task
+// that had ended could not be read. Records of other kinds than Task and Control
+// are passed over.
+func (s *State) Apply(sec *ledger.Section) error {
+	s.recent.begin(sec.Seq)
+	if changesLists(sec) {
+		s.recent.forget()
+	}
+	switch sec.Kind {
+	case ledger.KindTask:
+		return s.applyTask(sec)
+	case ledger.KindControl:
+		switch string(sec.ID) {
+		case ControlDeleted:
+			s.applyDeleted(sec)
+			return nil
+		case ControlCarried:
+			return s.applyCarried(sec)
+		}
+		return s.ApplyControl(sec)
+	}
+	return nil
+}
+
+func (s *State) applyTask(sec *ledger.Section) error {
+	n := s.Number(string(sec.ID))
+	back := uint32(0)
+	if n != 0 && s.Entries.At(n).Kept == table.InArchive {
+		if sec.Get(state.KeyStatus) == nil {
+			return state.NewRecordError(sec, nil, errArchived)
+		}
+		back, n = n, 0 // a whole record brings it back
+	}
+	before, next, cur := &s.before, &s.scratch, s.Live(n)
+	switch {
+	case cur != nil:
+		s.WholeInto(cur, before)
+	case n != 0:
+		if err := s.readEnded(n, before); err != nil {
+			return state.NewRecordError(sec, nil, fmt.Errorf("read the task's earlier records: %w", err))
+		}
+	default:
+		*before = state.Folded{}
+	}
+	*next = *before
+	if err := next.Apply(sec, s.pool, state.KeepNone); err != nil {
+		return err
+	}
+	if n == 0 {
+		n = s.Add(sec.ID, s.firstSeq(sec))
+	}
+	if back != 0 {
+		s.Entries.At(back).Kept = table.BroughtBack
+		s.revived = append(s.revived, n)
+		s.noteParent(back, "", "") // the new entry has it
+	}
+	if cur == nil {
+		cur = s.Revive(n)
+	}
+	s.commit(cur, before, next, sec.Off)
+	if s.tell != nil {
+		s.tell(&before.Task, &next.Task)
+	}
+	if t, again := s.ended[n]; again && s.Live(n) == nil {
+		t.last, t.Folded = s.Entries.At(n).Last, *next
+	}
+	return nil
+}
+
+// An ended is what the records of a task that has ended have made of it, up to one.
+type ended struct {
+	last uint32
+	state.Folded
+}
+
+// maxEnded bounds of how many tasks that have ended this is kept: those whose records are
+// asked for once more, when as many follow.
+const maxEnded = 256
+
+// readEnded is read for a task that has ended, without what the state needs no more.
+func (s *State) readEnded(n uint32, t *state.Folded) error {
+	if e := s.ended[n]; e != nil && e.last == s.Entries.At(n).Last && s.Entries.At(n).Kept == table.InJournal {
+		*t = e.Folded
+		return nil
+	}
+	if err := s.read(n, t, state.KeepNone); err != nil {
+		return err
+	}
+	if s.ended == nil || len(s.ended) == maxEnded {
+		s.ended = map[uint32]*ended{}
+	}
+	s.ended[n] = &ended{s.Entries.At(n).Last, *t}
+	return nil
+}
+
+// OnChange makes f hear of each task's record that is applied from now on: what the
+// task was before, with no status if it is new, and what it is after. Both are without
+// ids and texts, and valid during the call. nil: nobody hears.
+func (s *State) OnChange(f func(before, after *state.Task)) { s.tell = f }
+
+// firstSeq gives the number of a new task's first record, which a merged record, sec,
+// remembers. Whatever is written there, each task has a higher one than those before.
+func (s *State) firstSeq(sec *ledger.Section) uint64 {
+	n := sec.Seq
+	if f := sec.Get(state.KeyFirstSeq); f != nil {
+		if first, _ := state.ParseSeq(f.Bytes()); first > 0 && first < n { // what cannot be read was refused
+			n = first
+		}
+	}
+	return max(n, s.Entries.At(s.Entries.Len()-1).First+1)
+}
+
+// commit makes next the task's new content, which was old, after a record at off.
+// Nothing here can fail.
+func (s *State) commit(l *lanes.Item, old, next *state.Folded, off int64) {
+	e := s.Entries.At(l.N)
+	changed := e.Last == 0 || e.Status() != next.Status
+	if e.Last != 0 {
+		s.show(l.N)
+		s.counts[e.StatusIndex]--
+	}
+	s.rekey(l.N, string(old.IdempotencyKey), string(next.IdempotencyKey))
+	s.noteParent(l.N, next.TriggeredBy, next.Trigger)
+	e.Last = s.refs.Add(ref{off: off, prev: e.Last})
+	s.recent.add(l.N, e.Last)
+	s.Set(l, old, next, changed)
+	s.counts[e.StatusIndex]++
+}
+
+// rekey moves the idempotency key of task n. The first task that names a key has
+// it for good, or until it drops it.
+func (s *State) rekey(n uint32, old, key string) {
+	if old != key && s.byKey.task(old) == n {
+		s.byKey.drop(old)
+	}
+	if key == "" {
+		return
+	}
+	if holder := s.byKey.task(key); holder == 0 || s.Entries.At(holder).Kept == table.BroughtBack {
+		s.byKey.set(key, n)
+	}
+}
+
+// offsets gives where the records of task n stand, in order.
+func (s *State) offsets(n uint32) []int64 {
+	var list []int64
+	for r := s.Entries.At(n).Last; r != 0; r = s.refs.At(r).prev {
+		list = append(list, s.refs.At(r).off)
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// read folds the records of task n anew, into t.
+func (s *State) read(n uint32, t *state.Folded, k state.Keep) error { return s.readEach(n, t, k, nil) }
+
+// readEach is read that calls each, if there is one, after every record, with what t
+// was before it.
+func (s *State) readEach(n uint32, t *state.Folded, k state.Keep, each func(before *state.Task, sec *ledger.Section)) error {
+	*t = state.Folded{}
+	var before state.Task
+	if s.Entries.At(n).Kept != table.InJournal {
+		return errArchived
+	}
+	for _, off := range s.offsets(n) {
+		sec, err := s.reader.SectionAt(off)
+		if err != nil {
+			return err
+		}
+		if m := s.Number(string(sec.ID)); m != n || sec.Kind != ledger.KindTask {
+			return fmt.Errorf("at offset %d stands %s %s", off, sec.Kind, sec.ID)
+		}
+		if each != nil {
+			before = t.Task
+		}
+		if err := t.Apply(sec, s.pool, k); err != nil {
+			return err
+		}
+		if each != nil {
+			each(&before, sec)
+		}
+	}
+	return nil
+}
+
+// ByIdempotencyKey gives the id of the task that was submitted with that key.
+func (s *State) ByIdempotencyKey(key string) (id string, ok bool) {
+	n := s.byKey.task(key)
+	if n == 0 || s.Entries.At(n).Kept == table.BroughtBack {
+		return "", false
+	}
+	return s.ID(n), true
+}
+
+// Counts gives the number of tasks of each status; a status that no task has is
+// left out.
+func (s *State) Counts() map[state.Status]int {
+	m := make(map[state.Status]int, len(state.Statuses))
+	for i, n := range s.counts {
+		if n > 0 {
+			m[state.Statuses[i]] = n
+		}
+	}
+	return m
+}
+
+// Queued gives the number of queued tasks, held ones included.
+func (s *State) Queued() int { return s.counts[state.Queued.Index()] }
+
+// Idle reports whether nothing is running and nothing waits to run. Drafts and
+// held tasks wait for a person and do not count.
+func (s *State) Idle() bool {
+	return s.counts[state.Running.Index()] == 0 && s.counts[state.Queued.Index()] == s.Held()
+}
+
+// Len gives the number of tasks, ended ones included and archived ones not.
+func (s *State) Len() int { return int(s.Entries.Len()) - 1 - s.away }
+
+// A ref is one record of a task: where it stands, and the one before it, plus 1.
+type ref struct {
+	off  int64
+	prev uint32
+}

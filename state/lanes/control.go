@@ -1,0 +1,149 @@
+package lanes
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// ApplyControl folds a control record of dispatch or of an account; one with another name
+// is passed over.
+func (s *Queues) ApplyControl(sec *ledger.Section) error {
+	name, isAccount := strings.CutPrefix(string(sec.ID), state.ControlAccount)
+	if !isAccount && name != state.ControlDispatch {
+		return nil
+	}
+	now := s.dispatch
+	if a := s.accounts[name]; isAccount {
+		now = state.Control{}
+		if a != nil {
+			now = a.Control
+		}
+	}
+	next, err := state.ReadControl(sec, now)
+	switch {
+	case err != nil:
+		return err
+	case isAccount:
+		s.account(name).Control = next
+		s.plan.accounts = true
+	default:
+		s.dispatch = next
+	}
+	return nil
+}
+
+// Paused reports whether dispatch is paused, and why.
+func (s *Queues) Paused() (paused bool, reason string) {
+	return s.dispatch.Paused, s.dispatch.Reason
+}
+
+// Account gives what is known of the account of that name ([Task.AccountName]).
+// One that no record names is free.
+func (s *Queues) Account(name string) state.Account {
+	v := state.Account{Name: name}
+	if a := s.accounts[name]; a != nil {
+		v.Hold, v.Reason, v.CoolUntil, v.Guessed, v.LimitWaits = a.Hold, a.Reason, a.CoolUntil, a.Guessed, a.LimitWaits
+	}
+	return v
+}
+
+// Missing gives the accounts that are on hold because their agents' programs are missing.
+// It costs nothing where there are none.
+func (s *Queues) Missing() []state.AccountUse {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.accounts)), func(name string) bool { a := s.Account(name); return a.IsMissing() }) {
+		return nil
+	}
+	return slices.DeleteFunc(s.Accounts(), func(a state.AccountUse) bool { return !a.IsMissing() })
+}
+
+// HasRun reports whether a run has begun a session of that agent, as far as the journal
+// tells: its program was there once.
+func (s *Queues) HasRun(agent string) bool { return s.ran[agent] }
+
+// Accounts gives the accounts that control records say something of, and those of
+// tasks that run or wait, in the order of their names. It costs as much as there are
+// tasks that have not ended.
+func (s *Queues) Accounts() []state.AccountUse {
+	uses := map[string]*state.AccountUse{}
+	use := func(name string) *state.AccountUse {
+		if uses[name] == nil {
+			uses[name] = &state.AccountUse{Account: s.Account(name)}
+		}
+		return uses[name]
+	}
+	for name, a := range s.accounts {
+		if a.Control != (state.Control{}) {
+			use(name)
+		}
+	}
+	for _, l := range s.live {
+		if l.acct == nil {
+			continue // a draft
+		}
+		name := l.acct.name
+		if l.judged {
+			name = s.Whole(l).AccountName()
+		}
+		switch {
+		case name == "":
+			continue
+		case l.is(state.Queued):
+			use(name).Waiting++
+		case l.acct.name == name:
+			use(name).Running++
+		}
+		if u := uses[name]; u != nil {
+			u.Agent = max(u.Agent, s.agent(l)) // tasks of several agents name it: the same one each time
+		}
+	}
+	var list []state.AccountUse
+	for _, name := range slices.Sorted(maps.Keys(uses)) {
+		list = append(list, *uses[name])
+	}
+	return list
+}
+
+// account gives the account of that name, made anew if need be.
+func (s *Queues) account(name string) *account {
+	a := s.accounts[name]
+	if a == nil {
+		a = &account{name: name}
+		s.accounts[name] = a
+	}
+	return a
+}
+
+// ControlRecords gives a record of each control that says anything.
+func (s *Queues) ControlRecords() []ledger.Record {
+	var list []ledger.Record
+	add := func(id string, c state.Control) {
+		if c == (state.Control{}) {
+			return
+		}
+		r := ledger.Record{Kind: ledger.KindControl, ID: id}
+		if c.Paused {
+			r.Add(state.KeyPaused, "true")
+		}
+		if c.Hold {
+			r.Add(state.KeyHold, "true")
+		}
+		r.AddIf(state.KeyReason, c.Reason).AddIf(state.KeyCoolUntil, state.ExactTime(c.CoolUntil))
+		if c.Guessed {
+			r.Add(state.KeyCoolGuessed, "true")
+		}
+		if c.LimitWaits > 0 {
+			r.Add(state.KeyLimitWaits, strconv.Itoa(c.LimitWaits))
+		}
+		list = append(list, r)
+	}
+	add(state.ControlDispatch, s.dispatch)
+	for _, name := range slices.Sorted(maps.Keys(s.accounts)) {
+		add(state.ControlAccount+name, s.accounts[name].Control)
+	}
+	return list
+}

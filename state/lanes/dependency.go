@@ -1,0 +1,114 @@
+package lanes
+
+import (
+	"cmp"
+	"slices"
+
+	"stint/state"
+)
+
+// dependants knows which live tasks come after which, and which of them may come
+// after one that has ended badly.
+type dependants struct {
+	of    map[string][]uint32 // id of a task, which need not be there, to those that come after it, oldest first
+	maybe map[uint32]bool     // to be looked at by Doomed
+}
+
+func newDependants() dependants {
+	return dependants{of: map[string][]uint32{}, maybe: map[uint32]bool{}}
+}
+
+// noteAfter takes over what task n comes after, which was the list before.
+func (d *dependants) noteAfter(n uint32, before, now []string) {
+	if slices.Equal(before, now) {
+		return
+	}
+	for _, id := range before {
+		tasks := d.of[id]
+		if i, there := slices.BinarySearch(tasks, n); there && len(tasks) == 1 {
+			delete(d.of, id)
+		} else if there {
+			d.of[id] = slices.Delete(tasks, i, i+1)
+		}
+	}
+	for _, id := range now {
+		if i, there := slices.BinarySearch(d.of[id], n); !there {
+			d.of[id] = slices.Insert(d.of[id], i, n)
+		}
+	}
+}
+
+// noteEnd notes what a new record of a live task may mean for Doomed: that it is
+// doomed itself, or those that come after it are.
+func (s *Queues) noteEnd(l *Item) {
+	switch {
+	case l.is(state.Queued) && l.after:
+		s.after.maybe[l.N] = true
+	case state.Statuses[l.status].Terminal() && !l.is(state.Done) && len(s.after.of) > 0:
+		for _, n := range s.after.of[s.ID(l.N)] {
+			s.after.maybe[n] = true
+		}
+	}
+}
+
+// Doomed gives the queued tasks that come after one that has ended otherwise than
+// done, or after another of the list, which is then before them. They can never
+// run. Those whose afterPolicy is any are not among them, nor are those on hold: a
+// person looks after them. A call costs nothing when nothing has changed.
+func (s *Queues) Doomed() []state.Task {
+	var list []*Item
+	for n := range s.after.maybe {
+		l, bad := s.live[n], false
+		if l != nil && l.is(state.Queued) {
+			_, _, bad = s.endedBadly(s.afterOf(l), l.afterAny)
+		}
+		switch {
+		case !bad:
+			delete(s.after.maybe, n)
+		case !l.Hold:
+			list = append(list, l)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Item) int { return cmp.Compare(a.N, b.N) })
+	return s.withThoseAfter(list)
+}
+
+// EndedBadly gives the first task, and its status, that t must come after and that
+// has ended otherwise than done, so that t cannot run; bad is false if there is none.
+func (s *Queues) EndedBadly(t *state.Task) (id string, st state.Status, bad bool) {
+	return s.endedBadly(t.After, t.AfterPolicy == state.AfterAny)
+}
+
+func (s *Queues) endedBadly(after []string, whatever bool) (id string, st state.Status, bad bool) {
+	if whatever {
+		return "", "", false
+	}
+	for _, id := range after {
+		n := s.Number(id)
+		if st := s.Entries.At(n).Status(); n != 0 && st.Terminal() && st != state.Done {
+			return id, st, true
+		}
+	}
+	return "", "", false
+}
+
+// withThoseAfter adds to queued tasks all that come after one of them and would
+// fail with it.
+func (s *Queues) withThoseAfter(list []*Item) []state.Task {
+	seen := map[uint32]bool{}
+	for _, l := range list {
+		seen[l.N] = true
+	}
+	var tasks []state.Task
+	for i := 0; i < len(list); i++ {
+		t := s.View(list[i])
+		tasks = append(tasks, t)
+		for _, n := range s.after.of[t.ID] {
+			if l := s.live[n]; !seen[n] && l.is(state.Queued) && !l.Hold && !l.afterAny {
+				seen[n] = true
+				list = append(list, l)
+			}
+		}
+	}
+	return tasks
+}

@@ -1,0 +1,439 @@
+package lanes
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/state"
+)
+
+// A lane is the serial queue of one session key. It exists while a task is queued
+// or running in it.
+type lane struct {
+	key   string
+	queue []*Item // the queued tasks, in order
+	busy  uint32  // tasks that run, or may do so still; more than one only if the records say so
+
+	// What the last refresh found. It holds until the lane is touched, or until its
+	// time in plan.wakes has come.
+	touched bool
+	backed  bool     // it is in in.backed, not in in.ready
+	rank    uint8    // of head, as it stands in the heap
+	age     uint32   // likewise
+	readyAt uint32   // place in the heap, plus 1
+	wakeAt  uint32   // place in plan.wakes, plus 1
+	head    *Item    // to start now, as far as the lane goes; nil: none
+	in      *account // which head wants, or nil
+}
+
+// ready gives the heap in which the lane is.
+func (x *lane) ready() *heads {
+	if x.backed {
+		return &x.in.backed
+	}
+	return &x.in.ready
+}
+
+// An account is one set of credentials: what the control records say of it, and
+// the tasks that use it or want to.
+type account struct {
+	state.Control
+	name    string
+	running int
+	chosen  int   // by the round of Ready that is under way
+	ready   heads // the lanes whose head wants this account
+	backed  heads // those of them whose head names a fallback, which are not in ready
+}
+
+// plan holds what Ready and NextWake know from the last time. Records only touch
+// lanes; so a replay costs nothing here, and a round costs as much as changed.
+type plan struct {
+	now      time.Time // of the last refresh
+	touched  []*lane
+	accounts bool // what the controls say of an account has changed
+	wakes    wakeHeap
+	after    map[*lane][]string // ids of the tasks that the head, or what blocks the lane, comes after
+}
+
+// heads is a heap of lanes in the order of their heads: higher priority first, then
+// age.
+type heads []*lane
+
+func (h heads) Len() int           { return len(h) }
+func (h heads) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h heads) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].readyAt, h[j].readyAt = uint32(i+1), uint32(j+1)
+}
+
+// Push is for container/heap.
+func (h *heads) Push(x any) {
+	*h = append(*h, x.(*lane))
+	x.(*lane).readyAt = uint32(len(*h))
+}
+
+// Pop is for container/heap.
+func (h *heads) Pop() any {
+	i := len(*h) - 1
+	x := (*h)[i]
+	(*h)[i], *h = nil, (*h)[:i]
+	x.readyAt = 0
+	return x
+}
+
+// before reports whether the head of x goes before the head of y.
+func (x *lane) before(y *lane) bool {
+	return x.rank > y.rank || x.rank == y.rank && x.age < y.age
+}
+
+// wakeHeap orders lanes by the time at which to look at them again: when the head may
+// change by time alone.
+type wakeHeap []timer
+
+type timer struct {
+	*lane
+	at time.Time
+}
+
+func (h wakeHeap) Len() int           { return len(h) }
+func (h wakeHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h wakeHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].wakeAt, h[j].wakeAt = uint32(i+1), uint32(j+1)
+}
+
+// Push is for container/heap.
+func (h *wakeHeap) Push(x any) {
+	*h = append(*h, x.(timer))
+	x.(timer).wakeAt = uint32(len(*h))
+}
+
+// Pop is for container/heap.
+func (h *wakeHeap) Pop() any {
+	i := len(*h) - 1
+	x := (*h)[i]
+	(*h)[i], *h = timer{}, (*h)[:i]
+	x.wakeAt = 0
+	return x
+}
+
+// inLane compares two tasks of a lane: explicit order first, then age.
+func inLane(a, b *Item) int { return byOrder(a.Order, b.Order, a.N, b.N) }
+
+// byOrder is inLane for tasks of which only order and age are known.
+func byOrder(a, b int64, ageA, ageB uint32) int {
+	switch {
+	case a == b:
+		return cmp.Compare(ageA, ageB)
+	case a == 0:
+		return 1
+	case b == 0:
+		return -1
+	}
+	return cmp.Compare(a, b)
+}
+
+// leaveLane takes l out of its lane, and out of what is in use.
+func (s *Queues) leaveLane(l *Item) {
+	ln := l.lane
+	if ln == nil {
+		return
+	}
+	s.touch(ln)
+	l.lane = nil
+	if l.is(state.Running) {
+		ln.busy--
+		l.acct.running--
+		last := len(s.running) - 1
+		s.running[l.at] = s.running[last]
+		s.running[l.at].at = l.at
+		s.running[last], s.running = nil, s.running[:last]
+		return
+	}
+	delete(s.bare, l.N)
+	if l.Hold {
+		s.held--
+	}
+	if l.orphaned {
+		ln.busy--
+		delete(s.orphans, l.N)
+	}
+	ln.remove(l)
+}
+
+// shortQueue is the length up to which a queue is moved up when its head leaves;
+// of a longer one the beginning is cut off.
+const shortQueue = 64
+
+func (x *lane) remove(l *Item) {
+	i, _ := slices.BinarySearchFunc(x.queue, l, inLane)
+	if i == 0 && len(x.queue) > shortQueue {
+		x.queue[0], x.queue = nil, x.queue[1:]
+		return
+	}
+	x.queue = slices.Delete(x.queue, i, i+1)
+}
+
+// joinLane puts l where its status, lane and order say; old is the lane that it
+// was in before.
+func (s *Queues) joinLane(l *Item, t *state.Folded, old *lane) {
+	l.acct = nil
+	if waits(t.Status) {
+		s.enter(l, t, old)
+	}
+	if old != nil && old.busy == 0 && len(old.queue) == 0 {
+		s.dropLane(old)
+	}
+}
+
+func (s *Queues) enter(l *Item, t *state.Folded, old *lane) {
+	ln, key := old, t.Lane()
+	if ln == nil || ln.key != key {
+		ln = s.lane(key)
+	}
+	l.lane, l.acct = ln, s.account(t.UsedAccount())
+	s.touch(ln)
+	if t.Status == state.Running {
+		ln.busy++
+		l.acct.running++
+		l.at = uint32(len(s.running))
+		s.running = append(s.running, l)
+		return
+	}
+	if l.homeless {
+		s.bare[l.N] = l
+	}
+	if l.Hold {
+		s.held++
+	}
+	if l.orphaned {
+		ln.busy++
+		s.orphans[l.N] = l
+	}
+	i := len(ln.queue)
+	if i == 1 && ln.queue[0].current {
+		s.hold(ln.queue[0], nil)
+	}
+	if i > 0 && inLane(ln.queue[i-1], l) > 0 {
+		i, _ = slices.BinarySearchFunc(ln.queue, l, inLane)
+	}
+	ln.queue = slices.Insert(ln.queue, i, l)
+}
+
+// lane gives the lane of that key, made anew if need be.
+func (s *Queues) lane(key string) *lane {
+	ln := s.lanes[key]
+	if ln != nil {
+		return ln
+	}
+	if i := len(s.idle) - 1; i >= 0 {
+		ln, s.idle = s.idle[i], s.idle[:i]
+	} else {
+		ln = new(lane)
+	}
+	ln.key = key
+	s.lanes[key] = ln
+	return ln
+}
+
+// dropLane forgets an empty lane. It is touched, so that the next refresh takes it
+// out of the heaps, whoever uses it by then.
+func (s *Queues) dropLane(ln *lane) {
+	delete(s.lanes, ln.key)
+	ln.key = ""
+	if len(s.idle) < maxSpare {
+		s.idle = append(s.idle, ln)
+	}
+}
+
+// touch notes that the lane must be looked at again.
+func (s *Queues) touch(ln *lane) {
+	if !ln.touched {
+		ln.touched = true
+		s.plan.touched = append(s.plan.touched, ln)
+	}
+}
+
+// wakeWaiting touches the lanes that depend on the status of that task.
+func (s *Queues) wakeWaiting(id string) {
+	for ln := range s.waiting[id] {
+		s.touch(ln)
+	}
+}
+
+// refresh looks again at every lane that was touched, or whose time has come.
+func (s *Queues) refresh(now time.Time) {
+	p := &s.plan
+	if now.Before(p.now) { // a clock was set back: nothing is known any more
+		for _, ln := range s.lanes {
+			s.touch(ln)
+		}
+	}
+	p.now = now
+	for len(p.wakes) > 0 && !p.wakes[0].at.After(now) {
+		s.touch(heap.Pop(&p.wakes).(timer).lane)
+	}
+	if p.accounts {
+		p.accounts = false
+		for _, ln := range s.lanes {
+			if ln.excludes() {
+				s.touch(ln)
+			}
+		}
+	}
+	for _, ln := range p.touched {
+		ln.touched = false
+		s.look(ln, now)
+	}
+	clear(p.touched)
+	if p.touched = p.touched[:0]; cap(p.touched) > maxSpare {
+		p.touched = nil
+	}
+}
+
+// look finds the head of a lane and puts the lane into the heaps where it belongs.
+func (s *Queues) look(ln *lane, now time.Time) {
+	if ln.in != nil {
+		heap.Remove(ln.ready(), int(ln.readyAt-1))
+		ln.in = nil
+	}
+	if ln.wakeAt > 0 {
+		heap.Remove(&s.plan.wakes, int(ln.wakeAt-1))
+	}
+	head, at, after := s.headOf(ln, now)
+	s.watchAfter(ln, false)
+	if delete(s.plan.after, ln); len(after) > 0 {
+		s.plan.after[ln] = after
+	}
+	s.watchAfter(ln, true)
+	if ln.head = head; head != nil {
+		ln.rank, ln.age, ln.in, ln.backed = head.level, head.N, head.acct, head.backed
+		heap.Push(ln.ready(), ln)
+	}
+	if !at.IsZero() {
+		heap.Push(&s.plan.wakes, timer{ln, at})
+	}
+}
+
+// watchAfter makes the lane hear of the tasks in plan.after, or no longer.
+func (s *Queues) watchAfter(ln *lane, on bool) {
+	for _, id := range s.plan.after[ln] {
+		switch lanes := s.waiting[id]; {
+		case !on:
+			if delete(lanes, ln); len(lanes) == 0 {
+				delete(s.waiting, id)
+			}
+		case lanes == nil:
+			s.waiting[id] = map[*lane]bool{ln: true}
+		default:
+			lanes[ln] = true
+		}
+	}
+}
+
+// maxPassed is how far the lane of a directory is searched for a task that can
+// start: a long queue that waits for one account must not cost its length each time.
+const maxPassed = 256
+
+// excludes reports whether the lane only keeps its tasks from running at the same
+// time, as that of a directory does: one that waits is passed over. In any other
+// lane it blocks those behind it.
+func (x *lane) excludes() bool { return strings.HasPrefix(x.key, state.LanePrefixDir) }
+
+// headOf gives the task of a lane that may start, when that may change by time
+// alone, and the ids of the tasks on whose status it depends. If all that a lane of a
+// directory has waits for accounts, it is the first one of these.
+func (s *Queues) headOf(ln *lane, now time.Time) (head *Item, wake time.Time, after []string) {
+	if ln.busy > 0 {
+		return nil, wake, nil
+	}
+	var passed []*session // of tasks that wait: what goes on with them waits too
+	for i, l := range ln.queue {
+		if i == maxPassed && ln.excludes() {
+			break
+		}
+		if l.Hold || l.sess != nil && slices.Contains(passed, l.sess) {
+			continue
+		}
+		own := s.afterOf(l)
+		after = slices.Concat(after, own)
+		w := s.waitOf(l, own, now)
+		if !w.any || w.account && !ln.excludes() { // the account is looked at when the heads are compared
+			return l, wake, after
+		}
+		wake = earlier(wake, w.until)
+		switch {
+		case w.planned:
+			continue
+		case !ln.excludes():
+			return nil, wake, after
+		case w.account && head == nil:
+			head = l
+		}
+		passed = append(passed, l.sess)
+	}
+	return head, wake, after
+}
+
+// A wait is what keeps a task from starting when its lane is free.
+type wait struct {
+	any     bool
+	until   time.Time // when it may end by time alone; zero: not so
+	planned bool      // a time that the user named: it has not come to its turn yet
+	account bool      // its account alone, which is on hold or cools down
+}
+
+// waitOf says what keeps l, which comes after those, from starting.
+func (s *Queues) waitOf(l *Item, after []string, now time.Time) wait {
+	if l.NotBefore.After(now) {
+		return wait{any: true, until: l.NotBefore, planned: !l.isTried}
+	}
+	if _, _, open := s.openAfter(after, l.afterAny); open {
+		return wait{any: true}
+	}
+	a := l.acct
+	switch {
+	case a.Hold:
+		return wait{any: true, account: true}
+	case a.CoolUntil.After(now):
+		return wait{any: true, account: true, until: a.CoolUntil}
+	}
+	return wait{}
+}
+
+// openAfter gives the first task of a list that a task comes after, and that is not done,
+// or, with whatever, has not ended: its id and its status, "" if no record names it.
+func (s *Queues) openAfter(list []string, whatever bool) (id string, st state.Status, open bool) {
+	for _, id := range list {
+		n := s.Number(id)
+		if n == 0 {
+			return id, "", true
+		}
+		st := s.Entries.At(n).Status()
+		if st != state.Done && !(whatever && st.Terminal()) {
+			return id, st, true
+		}
+	}
+	return "", "", false
+}
+
+// earlier gives the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// QueueOf returns the tasks that wait in the lane of that key, in its order.
+func (s *Queues) QueueOf(key string) (list []uint32) {
+	if ln := s.lanes[key]; ln != nil {
+		for _, l := range ln.queue {
+			list = append(list, l.N)
+		}
+	}
+	return list
+}

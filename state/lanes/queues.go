@@ -1,0 +1,369 @@
+package lanes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"stint/state"
+	"stint/state/table"
+)
+
+// waits reports whether the task waits for its turn.
+func (l *Item) waits() bool { return l.is(state.Queued) && !l.Hold }
+
+// Held gives the number of queued tasks that are on hold.
+func (s *Queues) Held() int { return s.held }
+
+// RunningAs gives the id of the task whose present run that is; ok is false if no
+// task runs so.
+func (s *Queues) RunningAs(run string) (id string, ok bool) {
+	for _, l := range s.running {
+		if run != "" && s.Whole(l).RunID == run {
+			return s.ID(l.N), true
+		}
+	}
+	return "", false
+}
+
+// View gives a task as it is in memory, without its texts.
+func (s *Queues) View(l *Item) state.Task {
+	t := s.Whole(l).Task
+	t.ID, t.Title = s.ID(l.N), s.TitleOf(l.N)
+	return t
+}
+
+// Lane gives the tasks that run or wait in the lane of that key, in its order,
+// without their texts: a running one stands where it would come back to.
+func (s *Queues) Lane(key string) []state.Task {
+	ln := s.lanes[key]
+	if ln == nil {
+		return nil
+	}
+	list := slices.Clone(ln.queue)
+	for _, r := range s.running {
+		if r.lane == ln {
+			i, _ := slices.BinarySearchFunc(list, r, inLane)
+			list = slices.Insert(list, i, r)
+		}
+	}
+	tasks := make([]state.Task, len(list))
+	for i, l := range list {
+		tasks[i] = s.View(l)
+	}
+	return tasks
+}
+
+// Item is a task that has not ended.
+type Item struct {
+	row
+	N                uint32        // in State.entries; the age of the task
+	at               uint32        // in State.running
+	dueAt            uint32        // place in State.due, plus 1
+	implies, current bool          // it implies its session, which is the current one of its place
+	lane             *lane         // where it is queued or running, or nil
+	acct             *account      // whose slot it uses while it is running, or will need; nil if it has no lane
+	sess             *session      // that it uses, or nil if there is none or the task implies it
+	since            int64         // when it was queued, or last released, as entry.updated is; 0 if no record says
+	run              *state.Folded // all of it, while it is running, or comes after many
+	packed           string        // the rest of it, while it is not: see State.whole
+}
+
+// row is what dispatch looks at of each live task, under the names that Task has for it.
+type row struct {
+	status    uint8 // in Statuses
+	level     uint8 // see Task.rank
+	Hold      bool
+	isTried   bool // see Task.tried
+	orphaned  bool // see Task.Orphaned
+	homeless  bool // it has no workspace of its own
+	backed    bool // it names a fallback
+	after     bool // it comes after others
+	afterAny  bool // its afterPolicy is any
+	named     bool // it names a native session
+	judged    bool // it is at its verify command or its evaluation
+	NotBefore time.Time
+	Order     int64
+}
+
+func rowOf(t *state.Folded) row {
+	return row{
+		status: t.Status.Index(), level: uint8(t.Rank()), Hold: t.Hold, isTried: t.Tried(), orphaned: t.Orphaned(), homeless: t.Workspace == "",
+		backed: len(t.Fallback) > 0, after: len(t.After) > 0, afterAny: t.AfterPolicy == state.AfterAny, named: t.AgentSession != "", judged: t.Phase != "",
+		NotBefore: t.NotBefore, Order: t.Order,
+	}
+}
+
+// is reports whether the task has that status.
+func (x *row) is(st state.Status) bool { return state.Statuses[x.status] == st }
+
+// Whole gives the folded task, as it was after its last record. It is not to be changed.
+func (s *Queues) Whole(l *Item) *state.Folded {
+	if l.run != nil {
+		return l.run
+	}
+	t := new(state.Folded)
+	s.WholeInto(l, t)
+	return t
+}
+
+// WholeInto is Whole that writes the task into t.
+func (s *Queues) WholeInto(l *Item, t *state.Folded) {
+	if l.run != nil {
+		*t = *l.run
+		return
+	}
+	e := s.Entries.At(l.N)
+	tag := s.Tags.List[e.Tags]
+	*t = state.Folded{}
+	t.Status, t.SessionKey = e.Status(), s.KeyOf(l.N, e)
+	t.Label, t.TenantID, t.Queue, t.Agent = tag.Label, tag.Tenant, tag.Queue, tag.Agent
+	s.packer.Unpack(l.packed, t)
+	t.AgentSession, _ = t.Native(t.Agent)
+}
+
+// sessionID gives the id of stint's session that the task names.
+func (s *Queues) sessionID(l *Item) string {
+	if l.run != nil {
+		return l.run.SessionID
+	}
+	return s.packer.SessionID(l.packed)
+}
+
+// afterOf gives the ids of the tasks that the task comes after.
+func (s *Queues) afterOf(l *Item) []string {
+	if !l.after {
+		return nil
+	}
+	return s.Whole(l).After
+}
+
+// agent gives the agent that the task names.
+func (s *Queues) agent(l *Item) string { return s.Tags.List[s.Entries.At(l.N).Tags].Agent }
+
+// Revive gives task n a place among the living; what it is comes with commit.
+func (s *Queues) Revive(n uint32) *Item {
+	var l *Item
+	if i := len(s.spare) - 1; i >= 0 {
+		l, s.spare = s.spare[i], s.spare[:i]
+	} else {
+		l = new(Item)
+	}
+	l.N = n
+	s.live[n] = l
+	return l
+}
+
+// maxSpare bounds the memory that is kept for tasks to come.
+const maxSpare = 256
+
+// freeze lets go of what was held of a task that has ended.
+func (s *Queues) freeze(l *Item) {
+	s.leaveSession(l, true)
+	delete(s.after.maybe, l.N)
+	delete(s.live, l.N)
+	s.letGo(l)
+	*l = Item{}
+	if len(s.spare) < maxSpare {
+		s.spare = append(s.spare, l)
+	}
+}
+
+// manyAfter is how many tasks one may come after, and still be packed: who looks for circles
+// asks for them again and again.
+const manyAfter = 64
+
+// put keeps what is not noted elsewhere of a task that has not ended.
+func (s *Queues) put(l *Item, t *state.Folded) {
+	switch {
+	case t.Status != state.Running && len(t.After) <= manyAfter:
+		s.letGo(l)
+		l.packed = s.packer.Pack(t)
+		return
+	case l.run != nil:
+	case len(s.runs) > 0:
+		last := len(s.runs) - 1
+		l.run, s.runs = s.runs[last], s.runs[:last]
+	default:
+		l.run = new(state.Folded)
+	}
+	*l.run, l.packed = *t, ""
+}
+
+// letGo ends that the task is held as a whole.
+func (s *Queues) letGo(l *Item) {
+	if l.run != nil && len(s.runs) < maxSpare {
+		*l.run = state.Folded{}
+		s.runs = append(s.runs, l.run)
+	}
+	l.run = nil
+}
+
+// Running gives the ids of the running tasks, oldest first.
+func (s *Queues) Running() []string {
+	tasks := slices.SortedFunc(slices.Values(s.running), func(a, b *Item) int { return int(a.N) - int(b.N) })
+	list := make([]string, len(tasks))
+	for i, l := range tasks {
+		list[i] = s.ID(l.N)
+	}
+	return list
+}
+
+// Orphaned gives the ids of the tasks that are held because their last agent may
+// still be alive ([Task.Orphaned]).
+func (s *Queues) Orphaned() []string {
+	var list []string
+	for n := range s.orphans {
+		list = append(list, s.ID(n))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Set makes next the content of a live task, which was old; changed reports whether its
+// status is another one. A task that has ended is live no more.
+func (s *Queues) Set(l *Item, old, next *state.Folded, changed bool) {
+	s.Note(l.N, next)
+	left := l.lane
+	s.hold(l, old)
+	s.leaveLane(l)
+	s.leaveDue(l)
+	native, after, waited := old.AgentSession, old.After, l.waits()
+	if l.run == nil && l.packed == "" {
+		native, after = "", nil // it had ended: neither counts any more
+	}
+	if l.row = rowOf(next); !waited {
+		l.since = table.UnixMilli(cmp.Or(next.UpdatedAt, next.CreatedAt))
+	}
+	s.after.noteAfter(l.N, after, next.After)
+	s.joinLane(l, next, left)
+	s.noteDue(l)
+	s.useSession(l, next, native)
+	s.noteHome(l, next)
+	s.noteHasty(l, next)
+	s.noteEnd(l)
+	if next.RunID != "" && next.AgentSession != "" && !s.ran[next.Agent] {
+		s.ran[next.Agent] = true
+	}
+	if changed && len(s.waiting) > 0 {
+		s.wakeWaiting(s.ID(l.N))
+	}
+	if next.Status.Terminal() {
+		s.after.noteAfter(l.N, next.After, nil)
+		s.freeze(l)
+		return
+	}
+	s.put(l, next)
+}
+
+// Queues holds the tasks that have not ended, and a few words of each that has.
+// Whoever folds the records feeds it; it decides what may run.
+type Queues struct {
+	table.Tasks
+
+	live    map[uint32]*Item
+	running []*Item          // in no order; live.at is the place
+	orphans map[uint32]*Item // see Task.Orphaned
+	lanes   map[string]*lane
+	waiting map[string]map[*lane]bool // id of a task to the lanes that depend on its status
+	held    int                       // queued ones on hold
+	due     dueHeap                   // the other queued ones
+	after   dependants
+	hasty   map[uint32]*Item // queued ones that may not wait for a cool-down to end
+
+	dispatch state.Control
+	accounts map[string]*account
+	ran      map[string]bool // agents of which a run has begun a session
+	sessions sessions
+	homes    map[uint32]home  // by session key, as in entry
+	bare     map[uint32]*Item // queued ones without a workspace of their own
+	plan     plan
+
+	TitleOf func(n uint32) string // of a live task, as far as it is known
+
+	// For speed alone.
+	packer state.Packer
+	spare  []*Item
+	runs   []*state.Folded // as spare
+	idle   []*lane
+}
+
+// NewQueues returns queues without a task. Their TitleOf is to be set.
+func NewQueues() Queues {
+	s := Queues{
+		Tasks:    table.New(),
+		live:     map[uint32]*Item{},
+		orphans:  map[uint32]*Item{},
+		after:    newDependants(),
+		hasty:    map[uint32]*Item{},
+		lanes:    map[string]*lane{},
+		waiting:  map[string]map[*lane]bool{},
+		accounts: map[string]*account{},
+		ran:      map[string]bool{},
+		sessions: newSessions(),
+		homes:    map[uint32]home{},
+		bare:     map[uint32]*Item{},
+		plan:     plan{after: map[*lane][]string{}},
+	}
+	words := state.NewWords()
+	s.packer.Words = &words
+	return s
+}
+
+// Peek gives what is in memory of a task, and reads nothing. Of one that has not
+// ended that is all but its texts; of one that has ended only the id, status,
+// session key, time of the last record, and what lists are filtered by.
+func (s *Queues) Peek(id string) (state.Task, bool) {
+	n := s.Number(id)
+	if n == 0 {
+		return state.Task{}, false
+	}
+	return s.PeekAt(n), true
+}
+
+// PeekAt is Peek of the task with that number.
+func (s *Queues) PeekAt(n uint32) state.Task {
+	if l := s.live[n]; l != nil {
+		return s.View(l)
+	}
+	e := s.Entries.At(n)
+	tag := s.Tags.List[e.Tags]
+	return state.Task{
+		ID: s.ID(n), Status: e.Status(), SessionKey: s.KeyOf(n, e), UpdatedAt: e.UpdatedAt(),
+		Label: tag.Label, TenantID: tag.Tenant, Queue: tag.Queue, Agent: tag.Agent,
+	}
+}
+
+// Dumped returns what the records made of lanes, sessions and controls, as text can say it:
+// two states of the same journal return the same.
+func (s *Queues) Dumped() map[string]any {
+	lanes := map[string][]string{}
+	for key, ln := range s.lanes {
+		lanes[key] = []string{}
+		for _, l := range ln.queue {
+			lanes[key] = append(lanes[key], s.ID(l.N))
+		}
+	}
+	known := map[string]state.Session{}
+	current := map[string]string{}
+	for x := range s.allSessions {
+		known[x.ID], _ = s.sessionView(x)
+		if p := x.at.place; x.seated() {
+			current[fmt.Sprintf("%q %q %q", p.key, p.agent, p.account)] = x.ID
+		}
+	}
+	accounts := map[string]any{}
+	for name, a := range s.accounts {
+		if a.Control != (state.Control{}) || a.running > 0 {
+			accounts[name] = map[string]any{"control": s.Account(name), "running": a.running}
+		}
+	}
+	return map[string]any{
+		"lanes": lanes, "sessions": known, "current": current, "accounts": accounts,
+		"paused": s.dispatch.Paused, "pauseReason": s.dispatch.Reason, "held": s.held,
+	}
+}
+
+// Live returns the live task of that number; nil if it has ended.
+func (s *Queues) Live(n uint32) *Item { return s.live[n] }

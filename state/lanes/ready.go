@@ -1,0 +1,329 @@
+package lanes
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+
+	"stint/state"
+)
+
+// Limits bound what runs at the same time.
+type Limits struct {
+	MaxWorkers   int                      // running tasks in all; at 0 none may start
+	Lent         int                      // running tasks that lend their worker, as they wait for others
+	AccountSlots func(account string) int // running tasks of one account; 0 or a nil func: no limit
+	Taken        map[string]string        // lanes that no task takes and where none may start, by key: with what is there
+	Settling     map[string]bool          // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
+
+	Short string    // what the machine lacks: no task may start but one, from Again on, that finds out whether that is over; "": nothing
+	Again time.Time // zero: such a task is being started
+
+	WorkspaceRoot string // workspace of tasks that have none, nor their session; "": they wait
+}
+
+func (m Limits) slots(a *account) int {
+	if m.AccountSlots == nil {
+		return 0
+	}
+	return m.AccountSlots(a.name)
+}
+
+// room gives how many tasks may start now.
+func (s *Queues) room(now time.Time, lim Limits) int {
+	free := lim.MaxWorkers + lim.Lent - len(s.running)
+	switch {
+	case s.dispatch.Paused, lim.Short != "" && (lim.Again.IsZero() || lim.Again.After(now)):
+		return 0
+	case lim.Short != "":
+		return min(free, 1)
+	}
+	return free
+}
+
+// full reports whether the account has no slot left. After a cool-down it has one
+// only, for a task that finds out whether the limit has passed: what was at work
+// before the limit was met does not take it.
+func (s *Queues) full(a *account, lim Limits) bool {
+	slots := lim.slots(a)
+	return slots > 0 && a.running+a.chosen >= slots || a.LimitWaits > 0 && a.chosen+s.probes(a) > 0
+}
+
+// FilledBy returns the running tasks of an account that has no slot left; nil if it has one.
+func (s *Queues) FilledBy(account string, lim Limits) (ids []string) {
+	a := s.accounts[account]
+	if a == nil || !s.full(a, lim) {
+		return nil
+	}
+	for _, l := range s.running {
+		if l.acct == a {
+			ids = append(ids, s.ID(l.N))
+		}
+	}
+	return ids
+}
+
+// probes counts the running tasks of the account that began after its last cool-down.
+func (s *Queues) probes(a *account) (n int) {
+	for _, l := range s.running {
+		if l.acct == a && !s.Whole(l).RunStartedAt.Before(a.CoolUntil) {
+			n++
+		}
+	}
+	return n
+}
+
+// open reports whether a task of the account may start now.
+func (s *Queues) open(a *account, now time.Time, lim Limits) bool {
+	return !a.Hold && !a.CoolUntil.After(now) && !s.full(a, lim)
+}
+
+// Open reports whether a task of that account may start now, as far as the account goes.
+func (s *Queues) Open(name string, now time.Time, lim Limits) bool {
+	a := s.accounts[name]
+	return a == nil || s.open(a, now, lim)
+}
+
+// Ready gives the tasks to start now, the most urgent first: at most one of each
+// lane, and no more than the limits leave room for. It changes nothing; until the
+// caller has appended that they run, it gives the same ones again. A call costs
+// as much as has changed since the last one, and nothing while all workers are
+// busy.
+func (s *Queues) Ready(now time.Time, lim Limits) []state.Task {
+	var tasks []state.Task
+	for _, l := range s.urgent(now, lim) {
+		tasks = append(tasks, s.View(l))
+	}
+	return tasks
+}
+
+// urgent is Ready, without copies.
+func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
+	free := s.room(now, lim)
+	if free <= 0 {
+		return nil
+	}
+	s.refresh(now)
+	var list []*Item
+	var tried []*lane
+	used := s.usedSessions()
+	for len(list) < free {
+		h := s.mostUrgent(now, lim)
+		if h == nil {
+			break
+		}
+		ln := heap.Pop(h).(*lane)
+		tried = append(tried, ln)
+		at := s.laneAt(ln.head, lim)
+		if at.busy > 0 || lim.Taken[at.key] != "" {
+			continue
+		}
+		if t := s.Whole(ln.head); s.whyHome(&t.Task, lim.WorkspaceRoot) == "" && used.take(s.sessionsOf(&t.Task)) {
+			ln.in.chosen++
+			list = append(list, ln.head)
+		}
+	}
+	for _, ln := range tried {
+		heap.Push(ln.ready(), ln)
+		ln.in.chosen = 0
+	}
+	return list
+}
+
+// Stranded gives the tasks that name a fallback and would start now, the most
+// urgent first, if their accounts did not cool down. It changes nothing, and costs
+// as much as Ready.
+func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
+	free := s.room(now, lim)
+	if free <= 0 || !s.cooling(now) {
+		return nil
+	}
+	list := s.urgent(now, lim)
+	for _, a := range s.accounts {
+		if !a.Hold && a.CoolUntil.After(now) {
+			list = append(list, a.backed.first(free, lim)...)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Item) int { return cmp.Or(cmp.Compare(b.level, a.level), cmp.Compare(a.N, b.N)) })
+	var tasks []state.Task
+	for _, l := range list[:min(free, len(list))] {
+		if l.lane.in.CoolUntil.After(now) {
+			tasks = append(tasks, s.View(l))
+		}
+	}
+	return tasks
+}
+
+// first gives up to n heads, the most urgent ones, of lanes where a task may start.
+func (h *heads) first(n int, lim Limits) (list []*Item) {
+	var popped []*lane
+	for len(*h) > 0 && len(list) < n {
+		ln := heap.Pop(h).(*lane)
+		popped = append(popped, ln)
+		if lim.Taken[ln.key] == "" {
+			list = append(list, ln.head)
+		}
+	}
+	for _, ln := range popped {
+		heap.Push(h, ln)
+	}
+	return list
+}
+
+// cooling reports whether any account cools down.
+func (s *Queues) cooling(now time.Time) bool {
+	for _, a := range s.accounts {
+		if a.CoolUntil.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// Unwilling gives the queued tasks, oldest first, whose account cools down for
+// longer than they wait for rate limits: most, if they do not say themselves; see
+// [Account.TooLong].
+func (s *Queues) Unwilling(now time.Time, most time.Duration) []state.Task {
+	if len(s.hasty) == 0 || !s.cooling(now) {
+		return nil
+	}
+	var found []*Item
+	for _, l := range s.hasty {
+		if a := l.acct; !l.Hold && a.CoolUntil.After(now) {
+			t, own := s.Whole(l), most
+			if d, err := time.ParseDuration(t.MaxLimitWait); err == nil {
+				own = d
+			}
+			if account := s.Account(a.name); account.TooLong(t.LimitSince, own) {
+				found = append(found, l)
+			}
+		}
+	}
+	return s.byAge(found)
+}
+
+// byAge returns live tasks as they are in memory, oldest first.
+func (s *Queues) byAge(list []*Item) []state.Task {
+	slices.SortFunc(list, func(a, b *Item) int { return cmp.Compare(a.N, b.N) })
+	tasks := make([]state.Task, len(list))
+	for i, l := range list {
+		tasks[i] = s.View(l)
+	}
+	return tasks
+}
+
+// noteHasty keeps the list of the queued tasks that may not wait for a cool-down to
+// end.
+func (s *Queues) noteHasty(l *Item, t *state.Folded) {
+	if t.Status == state.Queued && (t.MaxLimitWait != "" || !t.LimitSince.IsZero()) {
+		s.hasty[l.N] = l
+	} else {
+		delete(s.hasty, l.N)
+	}
+}
+
+// mostUrgent gives the heap with the most urgent head among those of accounts that
+// may start a task.
+func (s *Queues) mostUrgent(now time.Time, lim Limits) (best *heads) {
+	for _, a := range s.accounts {
+		for _, h := range [...]*heads{&a.ready, &a.backed} {
+			if len(*h) > 0 && (best == nil || (*h)[0].before((*best)[0])) && s.open(a, now, lim) {
+				best = h
+			}
+		}
+	}
+	return best
+}
+
+// sessionName names a conversation: stint's session with agent "", an agent's own
+// with its name. Two runs must not be in one at the same time.
+type sessionName struct{ agent, id string }
+
+type sessionSet map[sessionName]*Item
+
+// sessionsOf gives the conversations that a task goes on with; an id of "" is none.
+func (s *Queues) sessionsOf(t *state.Task) [2]sessionName {
+	return [2]sessionName{{"", t.SessionID}, {t.Agent, s.native(t)}}
+}
+
+// occupants gives the tasks that take their lane and their session: those that run,
+// and those that may do so still.
+func (s *Queues) occupants(yield func(*Item) bool) {
+	for _, l := range s.running {
+		if !yield(l) {
+			return
+		}
+	}
+	for _, l := range s.orphans {
+		if !yield(l) {
+			return
+		}
+	}
+}
+
+// Occupant gives the task that takes the lane or the session of t, which may be t
+// itself: nothing else is to run there.
+func (s *Queues) Occupant(t *state.Task) (id string, taken bool) {
+	used := s.usedSessions()
+	for _, name := range s.sessionsOf(t) {
+		if l := used[name]; l != nil && name.id != "" {
+			return s.ID(l.N), true
+		}
+	}
+	for l := range s.occupants {
+		if l.lane.key == t.Lane() || s.ID(l.N) == t.ID {
+			return s.ID(l.N), true
+		}
+	}
+	return "", false
+}
+
+// usedSessions gives the conversations that are taken.
+func (s *Queues) usedSessions() sessionSet {
+	used := sessionSet{}
+	for l := range s.occupants {
+		for _, name := range s.sessionsOf(&s.Whole(l).Task) {
+			used[name] = l
+		}
+	}
+	return used
+}
+
+// take adds the conversations of a task, and reports whether all were free. If
+// not, none is added.
+func (u sessionSet) take(names [2]sessionName) bool {
+	for _, name := range names {
+		if _, used := u[name]; used && name.id != "" {
+			return false
+		}
+	}
+	for _, name := range names {
+		u[name] = nil
+	}
+	return true
+}
+
+// NextWake gives the earliest time after now at which Ready may give more by time
+// alone: a task's notBefore, or the end of a cool-down, which may also be that of
+// an account that tasks can fall back to. Zero means never.
+func (s *Queues) NextWake(now time.Time) time.Time {
+	var t time.Time
+	if s.dispatch.Paused {
+		return t
+	}
+	s.refresh(now)
+	if w := s.plan.wakes; len(w) > 0 {
+		t = w[0].at
+	}
+	backed := false
+	for _, a := range s.accounts {
+		backed = backed || len(a.backed) > 0
+	}
+	for _, a := range s.accounts {
+		if (len(a.ready) > 0 || backed) && !a.Hold && a.CoolUntil.After(now) {
+			t = earlier(t, a.CoolUntil)
+		}
+	}
+	return t
+}

@@ -1,0 +1,524 @@
+package lanes
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/state"
+)
+
+// sessions holds every session that is the current one of its place, or that a
+// live task uses. All others are forgotten. Of most that are waited for, the one task that
+// names them says all: they are kept as the number of that task; see [State.imply].
+type sessions struct {
+	byID    map[string]*session
+	seats   map[place]*seat // of places that have a current session
+	implied map[[16]byte]uint32
+	spare   []*session
+}
+
+// place is what a session is the current one of.
+type place struct{ key, agent, account string }
+
+func placeOf(t *state.Folded) place { return place{t.SessionKey, t.Agent, t.Account} }
+
+// A seat is a place and its current session, if it has one. All sessions of the place
+// share it.
+type seat struct {
+	place
+	taken *session
+}
+
+type session struct {
+	ID        string
+	at        *seat
+	thread    *thread // nil: its agent has begun none
+	UpdatedAt time.Time
+	last      uint32 // the last task
+	uses      uint32 // live tasks
+}
+
+// A thread is the conversation as the agent's CLI knows it.
+type thread struct {
+	native  string
+	counted state.Usage
+}
+
+// agents gives what the agent knows of the conversation.
+func (x *session) agents() thread {
+	if x.thread == nil {
+		return thread{}
+	}
+	return *x.thread
+}
+
+func (x *session) set(t thread) {
+	switch {
+	case t == (thread{}):
+		x.thread = nil
+	case x.thread == nil:
+		x.thread = &thread{t.native, t.counted}
+	default:
+		*x.thread = t
+	}
+}
+
+// seated reports whether the session is the current one of its place.
+func (x *session) seated() bool { return x.at.taken == x }
+
+func newSessions() sessions {
+	return sessions{byID: map[string]*session{}, seats: map[place]*seat{}, implied: map[[16]byte]uint32{}}
+}
+
+// imply forgets the session of a queued task that says all of it: nobody else uses it, and
+// no agent has begun it. The current session of a place is found again by the lane, so its
+// task must be the only one that waits there; one of a directory is kept, it is one of few.
+func (s *Queues) imply(l *Item, t *state.Folded) {
+	x, current := l.sess, l.sess.seated()
+	if !l.is(state.Queued) || !x.impliedBy(t) || current && (len(l.lane.queue) > 1 || l.lane.excludes()) {
+		return
+	}
+	if u, ok := state.UUIDOf(x.ID); ok {
+		s.sessions.implied[u] = l.N
+		s.sessions.unseat(x)
+		x.uses, l.sess, l.implies, l.current = 0, nil, true, current
+		s.sessions.dropUnused(x)
+	}
+}
+
+// implyLast is imply for a session that the record of another task has changed.
+func (s *Queues) implyLast(x *session) {
+	if l := s.live[x.last]; l != nil && l.sess == x && x.uses == 1 && x.thread == nil {
+		s.imply(l, s.Whole(l))
+	}
+}
+
+// impliedBy reports whether the last task of a session says all of it, but for whether it
+// is the current one.
+func (x *session) impliedBy(t *state.Folded) bool {
+	return x.ID == t.SessionID && x.uses == 1 && x.thread == nil && x.at.place == placeOf(t) && x.UpdatedAt.Equal(t.UpdatedAt)
+}
+
+// implied makes x the session that l, which is t, implies.
+func (s *Queues) implied(x *session, l *Item, t *state.Folded) *session {
+	x.ID, x.at, x.UpdatedAt, x.last, x.uses = t.SessionID, s.sessions.seats[placeOf(t)], t.UpdatedAt, l.N, 1
+	if x.at == nil {
+		x.at = &seat{place: placeOf(t)}
+	}
+	if l.current {
+		x.at.taken = x
+	}
+	return x
+}
+
+// hold is the inverse of imply, if l, which is t, implies its session.
+func (s *Queues) hold(l *Item, t *state.Folded) {
+	if l == nil || !l.implies {
+		return
+	}
+	if t == nil {
+		t = s.Whole(l)
+	}
+	x := s.implied(s.sessions.unused(), l, t)
+	if l.current {
+		s.sessions.seats[x.at.place] = x.at
+	}
+	u, _ := state.UUIDOf(x.ID)
+	delete(s.sessions.implied, u)
+	s.sessions.byID[x.ID] = x
+	l.sess, l.implies, l.current = x, false, false
+}
+
+// implying gives the task that implies the session of that id; nil if none does.
+func (s *Queues) implying(id string) *Item {
+	if len(s.sessions.implied) > 0 {
+		if u, ok := state.UUIDOf(id); ok {
+			return s.live[s.sessions.implied[u]]
+		}
+	}
+	return nil
+}
+
+// seating gives the task that implies the current session of a place; nil if none does.
+func (s *Queues) seating(p place) *Item {
+	if ln := s.lanes[p.key]; ln != nil && len(ln.queue) == 1 && ln.queue[0].current && placeOf(s.Whole(ln.queue[0])) == p {
+		return ln.queue[0]
+	}
+	return nil
+}
+
+// allSessions gives every session, in no order.
+func (s *Queues) allSessions(yield func(*session) bool) {
+	for _, x := range s.sessions.byID {
+		if !yield(x) {
+			return
+		}
+	}
+	for _, n := range s.sessions.implied {
+		if l := s.live[n]; !yield(s.implied(new(session), l, s.Whole(l))) {
+			return
+		}
+	}
+}
+
+// current gives the current session of a place; nil if there is none.
+func (s *Queues) current(p place) *session {
+	if at := s.sessions.seats[p]; at != nil {
+		return at.taken
+	}
+	if l := s.seating(p); l != nil {
+		return s.implied(new(session), l, s.Whole(l))
+	}
+	return nil
+}
+
+// useSession takes over what the last record of a live task says of its session;
+// before is the native id that the task named until then.
+func (s *Queues) useSession(l *Item, t *state.Folded, before string) {
+	if l.sess != nil && l.sess.ID != t.SessionID {
+		s.leaveSession(l, false)
+	}
+	if t.SessionID == "" {
+		return
+	}
+	x := l.sess
+	if x == nil {
+		x = s.named(t.SessionID)
+		x.uses++
+		l.sess = x
+	}
+	var counted state.Usage
+	isNew := x.last == 0
+	if to := placeOf(t); t.Binds || isNew {
+		s.hold(s.seating(to), nil)
+		old := s.current(to)
+		if old != nil && old != x && old.agents().native == t.AgentSession {
+			counted = old.agents().counted // x takes its place, with the same native session
+		}
+		s.sessions.move(x, to, t.Binds)
+		if old != nil && old != x {
+			s.implyLast(old)
+		}
+	}
+	x.learn(t, before)
+	if x.thread != nil && x.thread.counted == (state.Usage{}) {
+		x.thread.counted = counted
+	}
+	x.UpdatedAt, x.last = t.UpdatedAt, l.N
+	if s.imply(l, t); isNew && l.sess != nil {
+		s.sessions.byID[x.ID] = x
+	}
+}
+
+// learn takes over the native session that a task names and what was counted in
+// it. An empty one, in a record that names it, says that the agent has lost the
+// session, unless it was another one that the task had to itself.
+func (x *session) learn(t *state.Folded, before string) {
+	own, now := t.AgentSession, x.agents()
+	switch {
+	case own == "":
+		if t.Learned && (before == "" || before == now.native) {
+			x.set(thread{})
+		}
+		return
+	case own != now.native && (t.Learned || now.native == ""):
+		now = thread{native: own}
+	}
+	if own == now.native && (t.Counted || now.counted == state.Usage{}) {
+		now.counted = t.Thread
+	}
+	if now != x.agents() {
+		x.set(now)
+	}
+}
+
+// noSeat is where a session is whose place is not known yet.
+var noSeat = new(seat)
+
+// named gives the session of that id; a new one is not among the sessions yet.
+func (s *Queues) named(id string) *session {
+	s.hold(s.implying(id), nil)
+	x := s.sessions.byID[id]
+	if x == nil {
+		x = s.sessions.unused()
+		x.ID, x.at = id, noSeat
+	}
+	return x
+}
+
+// unused gives the memory of a session.
+func (t *sessions) unused() (x *session) {
+	if i := len(t.spare) - 1; i >= 0 {
+		x, t.spare = t.spare[i], t.spare[:i]
+	} else {
+		x = new(session)
+	}
+	return x
+}
+
+// move puts x where the task that uses it says. It becomes the current session
+// there if the task named it, or if there is none.
+func (t *sessions) move(x *session, to place, named bool) {
+	if x.at.place != to {
+		t.unseat(x)
+		if x.at.agent != to.agent {
+			x.set(thread{})
+		}
+	}
+	if x.seated() {
+		return
+	}
+	at := t.seats[to]
+	if at == nil {
+		at = &seat{place: to}
+	}
+	x.at = at
+	old := at.taken
+	if old != nil && !named {
+		return
+	}
+	t.seats[to], at.taken = at, x
+	if old != nil {
+		t.dropUnused(old)
+	}
+}
+
+// unseat makes x the current session of nothing.
+func (t *sessions) unseat(x *session) {
+	if x.seated() {
+		delete(t.seats, x.at.place)
+		x.at.taken = nil
+	}
+}
+
+// leaveSession ends a task's use of its session. The session of a lane that ends
+// with its task goes with it.
+func (s *Queues) leaveSession(l *Item, ended bool) {
+	x := l.sess
+	if x == nil {
+		return
+	}
+	l.sess = nil
+	x.uses--
+	if ended && strings.HasPrefix(x.at.key, state.LanePrefixTask) {
+		s.sessions.unseat(x)
+	}
+	s.sessions.dropUnused(x)
+}
+
+// dropUnused forgets x unless a task uses it or it is a current one.
+func (t *sessions) dropUnused(x *session) {
+	if x.uses > 0 || x.seated() {
+		return
+	}
+	delete(t.byID, x.ID)
+	*x = session{}
+	if len(t.spare) < maxSpare {
+		t.spare = append(t.spare, x)
+	}
+}
+
+// native gives the native session id that a task will go on with, or "".
+func (s *Queues) native(t *state.Task) string {
+	if t.AgentSession != "" || t.SessionID == "" {
+		return t.AgentSession
+	}
+	if x := s.sessions.byID[t.SessionID]; x != nil && x.at.agent == t.Agent {
+		return x.agents().native
+	}
+	return ""
+}
+
+// ThreadOf gives what an agent's CLI has counted over a native session so far; ok
+// is false if no session that is known tells. Several sessions of stint may go on
+// with one native session: the highest count is the latest.
+func (s *Queues) ThreadOf(agent, native string) (counted state.Usage, ok bool) {
+	for _, x := range s.sessions.byID {
+		now := x.agents()
+		if native == "" || now.native != native || x.at.agent != agent || now.counted == (state.Usage{}) {
+			continue
+		}
+		counted, ok = state.Usage{
+			InputTokens:       max(counted.InputTokens, now.counted.InputTokens),
+			CachedInputTokens: max(counted.CachedInputTokens, now.counted.CachedInputTokens),
+			OutputTokens:      max(counted.OutputTokens, now.counted.OutputTokens),
+			ReasoningTokens:   max(counted.ReasoningTokens, now.counted.ReasoningTokens),
+			CostUSD:           max(counted.CostUSD, now.counted.CostUSD),
+		}, true
+	}
+	return counted, ok
+}
+
+// Naming gives the queued tasks, oldest first, that themselves name a native
+// session of an agent, without their texts.
+func (s *Queues) Naming(agent, native string) []state.Task {
+	var list []*Item
+	for _, l := range s.live {
+		if native != "" && l.is(state.Queued) && l.named && s.agent(l) == agent && s.Whole(l).AgentSession == native {
+			list = append(list, l)
+		}
+	}
+	return s.byAge(list)
+}
+
+// CurrentSession gives the session that the last task of that session key, agent
+// and account names; account is as the tasks name it, "" for the default one.
+func (s *Queues) CurrentSession(key, agent, account string) (state.Session, bool) {
+	return s.sessionView(s.current(place{key, agent, account}))
+}
+
+// LaneAgent gives the one of agents that the next task in the lane of that key goes
+// on with: that of the last task that waits there, else of the session that was used
+// last; "" if there is none.
+func (s *Queues) LaneAgent(key string, agents []string) string {
+	if ln := s.lanes[key]; ln != nil && len(ln.queue) > 0 {
+		if agent := s.agent(ln.queue[len(ln.queue)-1]); slices.Contains(agents, agent) {
+			return agent
+		}
+	}
+	return s.lastUsed(key, agents, false)
+}
+
+// SessionAgent gives the one of agents that a task goes on with which is the next to
+// start in the lane of that key: that of the session that was used last. One that no
+// agent has begun counts only where there is no other: it may be that of a task
+// further behind.
+func (s *Queues) SessionAgent(key string, agents []string) string {
+	return cmp.Or(s.lastUsed(key, agents, true), s.lastUsed(key, agents, false))
+}
+
+func (s *Queues) lastUsed(key string, agents []string, begun bool) (last string) {
+	var at time.Time
+	for _, agent := range agents {
+		x := s.current(place{key, agent, agent})
+		if x != nil && !x.UpdatedAt.Before(at) && (x.agents().native != "" || !begun) {
+			last, at = agent, x.UpdatedAt
+		}
+	}
+	return last
+}
+
+// SessionByID gives the session with that id of stint's, if it is the current one
+// of its lane or a task that has not ended uses it.
+func (s *Queues) SessionByID(id string) (state.Session, bool) {
+	if l := s.implying(id); l != nil {
+		return s.sessionView(s.implied(new(session), l, s.Whole(l)))
+	}
+	return s.sessionView(s.sessions.byID[id])
+}
+
+func (s *Queues) sessionView(x *session) (state.Session, bool) {
+	if x == nil {
+		return state.Session{}, false
+	}
+	at, now := x.at.place, x.agents()
+	return state.Session{
+		Key: at.key, ID: x.ID, Agent: at.agent, Account: at.account, Native: now.native, UpdatedAt: x.UpdatedAt, LastTask: s.ID(x.last), Thread: now.counted,
+	}, true
+}
+
+// Sessions gives the current sessions, the one that was used last first. Those of
+// lanes that belong to one task are left out.
+func (s *Queues) Sessions() []state.Session {
+	var list []*session
+	for p, at := range s.sessions.seats {
+		if !strings.HasPrefix(p.key, state.LanePrefixTask) {
+			list = append(list, at.taken)
+		}
+	}
+	for key, ln := range s.lanes {
+		if len(ln.queue) == 1 && ln.queue[0].current && !strings.HasPrefix(key, state.LanePrefixTask) {
+			list = append(list, s.implied(new(session), ln.queue[0], s.Whole(ln.queue[0])))
+		}
+	}
+	slices.SortFunc(list, func(a, b *session) int {
+		return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(b.last, a.last), cmp.Compare(a.ID, b.ID))
+	})
+	views := make([]state.Session, len(list))
+	for i, x := range list {
+		views[i], _ = s.sessionView(x)
+	}
+	return views
+}
+
+// CarriedSessions gives the sessions that the fold knows, a line each.
+func (s *Queues) CarriedSessions() []string {
+	var lines []string
+	for x := range s.allSessions {
+		if s.impliedByTask(x) {
+			continue
+		}
+		current := ""
+		if x.seated() {
+			current = "true"
+		}
+		at, now := x.at.place, x.agents()
+		home := s.home(at.key)
+		lines = append(lines, state.FormatWords("key", at.key, "sessionId", x.ID, "agent", at.agent, "account", at.account, "nativeId", now.native,
+			"updatedAt", state.ExactTime(x.UpdatedAt), "lastTask", s.ID(x.last), "current", current, "thread", state.ThreadTokens(now.counted),
+			"workspace", s.Keys.List[home.dir], "workspaceBy", s.Keys.List[home.by]))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// impliedByTask reports whether the merged record of a task that has not ended says all
+// of a session: nobody else uses it, and no agent has begun it. Most waiting tasks have one.
+func (s *Queues) impliedByTask(x *session) bool {
+	l := s.live[x.last]
+	return l != nil && !x.seated() && x.impliedBy(s.Whole(l)) && s.current(x.at.place) != nil
+}
+
+// SetSessions makes the sessions what they were before a compaction.
+func (s *Queues) SetSessions(lines []map[string]string) {
+	t := &s.sessions
+	seats := maps.Clone(t.seats) // which they share
+	for _, at := range seats {
+		at.taken = nil
+	}
+	clear(t.seats)
+	for _, n := range t.implied {
+		s.live[n].current = false
+	}
+	for _, m := range lines {
+		n := s.Number(m["lastTask"])
+		if n == 0 || m["sessionId"] == "" {
+			continue
+		}
+		x, at := s.named(m["sessionId"]), place{m["key"], m["agent"], m["account"]}
+		t.byID[x.ID] = x
+		t.unseat(x) // it was named twice
+		if seats[at] == nil {
+			seats[at] = &seat{place: at}
+		}
+		x.at, x.last = seats[at], n
+		x.UpdatedAt, _ = state.ParseTime(m["updatedAt"]) // zero if it cannot be read
+		counted, _ := state.ParseThread([]byte(m["thread"]))
+		x.set(thread{m["nativeId"], counted})
+		if m["workspace"] != "" && at.key != "" {
+			key := s.Keys.Number(at.key)
+			s.homes[key] = home{max(n, s.homes[key].n), s.Keys.Number(m["workspace"]), s.Keys.Number(m["workspaceBy"])}
+		}
+		if m["current"] != "" {
+			t.seats[at], x.at.taken = x.at, x
+		}
+	}
+	for _, x := range t.byID {
+		t.dropUnused(x)
+		s.implyLast(x)
+	}
+}
+
+// OwnerOf returns the agent whose native session has that id, as far as the sessions that
+// are known tell; those whose last task was lost, by its number, do not.
+func (s *Queues) OwnerOf(native string, lost func(n uint32) bool) (agent string, ok bool) {
+	for _, x := range s.sessions.byID {
+		if native != "" && x.agents().native == native && !lost(x.last) {
+			return x.at.agent, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,299 @@
+package lanes
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"stint/state"
+)
+
+// WhyLive returns in one sentence why the live task n does not run now, or what its run does.
+func (s *Queues) WhyLive(n uint32, now time.Time, lim Limits) string {
+	l := s.live[n]
+	switch {
+	case l.is(state.Running) && lim.Settling[s.ID(n)]:
+		return "its run has ended; the result " + settling
+	case l.is(state.Running):
+		return whyRunning(&s.Whole(l).Task, now)
+	case l.is(state.Draft):
+		return "a draft; to queue it: stint retry, or status: queued in tasks.md"
+	}
+	t := &s.Whole(l).Task
+	if why := cmp.Or(whyHeld(t), s.whyPaused(), whyShort(now, lim), whyTime(t, now), s.whyHome(t, lim.WorkspaceRoot)); why != "" {
+		return why // without a look at its lane, which may be long
+	}
+	return cmp.Or(
+		s.whyAfter(t),
+		s.whyLane(l, now, lim),
+		whyTaken(s.laneAt(l, lim), lim),
+		s.whyAccount(t, now, lim),
+		s.whySession(t, lim),
+		s.whyWorkers(lim),
+		"ready: it starts next",
+	)
+}
+
+// whyRunning says what the run of a task does.
+func whyRunning(t *state.Task, now time.Time) string {
+	round := ""
+	if t.Iteration > 0 && t.MaxIterations > 1 {
+		round = fmt.Sprintf(", round %d of %d", t.Iteration, t.MaxIterations)
+	}
+	what := ""
+	switch t.Phase {
+	case state.PhaseVerify:
+		what = "its verify command"
+	case state.PhaseEvaluate:
+		what = "the agent that judges its answer"
+	default:
+		if t.Iteration <= 1 {
+			round = ""
+		}
+		return "running" + since(t.RunStartedAt, now) + round
+	}
+	if t.RunStartedAt.IsZero() {
+		return what + " is running" + round
+	}
+	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.RunStartedAt)).Truncate(time.Second), round)
+}
+
+// oneLine makes a sentence of an error that may have many lines.
+func oneLine(s string) string { return state.Cut(strings.Join(strings.Fields(s), " "), 200) }
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + oneLine(reason)
+}
+
+func since(t, now time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " since " + clock(t, now)
+}
+
+// clock gives the time of day, with the date if it is not today.
+func clock(t, now time.Time) string {
+	t = t.In(now.Location())
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
+
+func whyHeld(t *state.Task) string {
+	if !t.Hold {
+		return ""
+	}
+	return "held" + because(cmp.Or(t.Note, string(t.Reason)))
+}
+
+func (s *Queues) whyPaused() string {
+	if !s.dispatch.Paused {
+		return ""
+	}
+	return "dispatch is paused" + because(s.dispatch.Reason) + "; to go on: stint resume"
+}
+
+// whyShort says what the machine lacks, and when a task finds out whether that is over.
+func whyShort(now time.Time, lim Limits) string {
+	switch {
+	case lim.Short == "":
+		return ""
+	case lim.Again.After(now):
+		return lim.Short + "; one task is tried again at " + clock(lim.Again, now) + in(lim.Again, now)
+	}
+	return lim.Short + "; one task is being tried again"
+}
+
+func whyTime(t *state.Task, now time.Time) string {
+	if !t.NotBefore.After(now) {
+		return ""
+	}
+	why := "waits until " + clock(t.NotBefore, now)
+	if !t.Tried() {
+		return why + ", as it was told"
+	}
+	why += in(t.NotBefore, now)
+	switch {
+	case t.Reason == state.ClassInterrupted:
+		return why + because(t.Error)
+	case t.Reason == state.ClassRateLimited:
+		return why + ", for the rate limit" + waitNumber(t.LimitWaits)
+	case t.MaxAttempts > 0:
+		why += fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts)
+	default:
+		why += fmt.Sprintf(" (attempt %d)", t.Attempt+1)
+	}
+	return why + failure(t)
+}
+
+// NoWorkspace says what becomes of a task that has no workspace.
+const NoWorkspace = "no workspace; to run it, add the line - workspace: /path to its section in tasks.md, or set workspace_root in the configuration"
+
+func (s *Queues) whyHome(t *state.Task, root string) string {
+	if dir, _ := s.HomeOf(t, root); dir != "" {
+		return ""
+	}
+	return NoWorkspace
+}
+
+func (s *Queues) whyAfter(t *state.Task) string {
+	id, st, open := s.openAfter(t.After, t.AfterPolicy == state.AfterAny)
+	switch {
+	case !open:
+		return ""
+	case st == "":
+		return "comes after " + id + ", which no record names"
+	default:
+		return fmt.Sprintf("comes after %s, which is %s", id, st)
+	}
+}
+
+// whyLane says which task is before l in its lane.
+func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
+	at := s.laneAt(l, lim)
+	for r := range s.occupants {
+		if r.lane == at {
+			return fmt.Sprintf("behind %s, which %s, in %s", s.ID(r.N), s.atWork(r, lim), laneName(at))
+		}
+	}
+	behind := func(b *Item) string { return fmt.Sprintf("behind %s in %s", s.ID(b.N), laneName(l.lane)) }
+	passed := map[*session]*Item{} // as in headOf
+	for i, b := range l.lane.queue {
+		p := passed[b.sess]
+		switch {
+		case b == l && p != nil:
+			return behind(p)
+		case b == l:
+			return ""
+		case i == maxPassed && l.lane.excludes():
+			return fmt.Sprintf("behind %d others that wait, in %s", i, laneName(l.lane))
+		case b.Hold || p != nil:
+			continue
+		}
+		switch w := s.waitOf(b, s.afterOf(b), now); {
+		case w.planned:
+		case !w.any || !l.lane.excludes():
+			return behind(b)
+		case b.sess != nil:
+			passed[b.sess] = b
+		}
+	}
+	return ""
+}
+
+// whyTaken says what keeps all tasks of a lane from starting.
+func whyTaken(ln *lane, lim Limits) string {
+	what := lim.Taken[ln.key]
+	if what == "" {
+		return ""
+	}
+	return "behind " + what + ", in " + laneName(ln)
+}
+
+// settling says what a result waits for; see [Limits].
+const settling = "waits until the save of tasks.md is settled"
+
+// atWork says how a task takes its lane and its session.
+func (s *Queues) atWork(l *Item, lim Limits) string {
+	switch {
+	case l.orphaned:
+		return "is held because its agent may still be alive"
+	case lim.Settling[s.ID(l.N)]:
+		return "has a result that " + settling
+	}
+	return "is running"
+}
+
+func laneName(ln *lane) string {
+	if dir, ok := strings.CutPrefix(ln.key, state.LanePrefixDir); ok {
+		return "the lane of " + cmp.Or(dir, "no directory")
+	}
+	return "session " + ln.key
+}
+
+func (s *Queues) whyAccount(t *state.Task, now time.Time, lim Limits) string {
+	a := s.accounts[t.UsedAccount()]
+	switch {
+	case a == nil || s.open(a, now, lim):
+		return ""
+	case a.Hold && strings.HasPrefix(a.Reason, state.MissingReason("")):
+		return fmt.Sprintf("account %s is on hold%s; its tasks go on by themselves when the program is back", a.name, because(a.Reason))
+	case a.Hold:
+		return fmt.Sprintf("account %s is on hold%s; when that is mended, stint retry of any of its tasks lifts the hold", a.name, because(a.Reason))
+	case a.CoolUntil.After(now):
+		return fmt.Sprintf("account %s cools down until %s%s%s%s", a.name, clock(a.CoolUntil, now), in(a.CoolUntil, now), because(a.Reason), waitNumber(a.LimitWaits))
+	case lim.slots(a) > 0 && a.running >= lim.slots(a):
+		return fmt.Sprintf("all %d slots of account %s are in use", lim.slots(a), a.name)
+	default:
+		return fmt.Sprintf("account %s was rate-limited%s; one task at a time until one gets through", a.name, waitNumber(a.LimitWaits))
+	}
+}
+
+// in counts down to t, in seconds.
+func in(t, now time.Time) string {
+	left := t.Sub(now)
+	return fmt.Sprintf(", in %s", (left + time.Second - 1).Truncate(time.Second))
+}
+
+func waitNumber(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (wait %d)", n)
+}
+
+func (s *Queues) whySession(t *state.Task, lim Limits) string {
+	used := s.usedSessions()
+	for _, name := range s.sessionsOf(t) {
+		if l := used[name]; l != nil && name.id != "" {
+			return "its agent session is used by " + s.ID(l.N) + ", which " + s.atWork(l, lim)
+		}
+	}
+	return ""
+}
+
+func (s *Queues) whyWorkers(lim Limits) string {
+	switch {
+	case len(s.running) < lim.MaxWorkers+lim.Lent:
+		return ""
+	case lim.MaxWorkers == 1:
+		return "the only worker is busy"
+	case lim.MaxWorkers <= 0:
+		return "no task may start: there are no workers"
+	default:
+		return fmt.Sprintf("all %d workers are busy", lim.MaxWorkers)
+	}
+}
+
+// WhyEnded returns how task n ended; t is it as far as its records could be read.
+func (s *Queues) WhyEnded(n uint32, t *state.Task, now time.Time) string {
+	e := s.Entries.At(n)
+	why := string(e.Status())
+	if at := e.UpdatedAt(); !at.IsZero() {
+		why += " at " + clock(at, now)
+	}
+	if t.Status == "" || t.Status == state.Done {
+		return why
+	}
+	why += failure(t)
+	if t.By != "" {
+		why += " (by " + t.By + ")"
+	}
+	return why
+}
+
+// failure says how the last run of a task went wrong.
+func failure(t *state.Task) (why string) {
+	for _, more := range []string{string(t.Reason), t.Error} {
+		if more != "" && more != string(t.Status) {
+			why += because(more)
+		}
+	}
+	return why
+}

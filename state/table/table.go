@@ -1,0 +1,303 @@
+package table
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/state"
+)
+
+// A Rows is a list that grows by pieces: nothing moves when it grows, and
+// little is left over.
+type Rows[T any] struct {
+	chunks []*[tableChunk]T
+	n      uint32
+}
+
+const tableChunk = 1024
+
+// Len returns the number of rows.
+func (t *Rows[T]) Len() uint32 { return t.n }
+
+// At returns row i.
+func (t *Rows[T]) At(i uint32) *T { return &t.chunks[i/tableChunk][i%tableChunk] }
+
+// Clear makes the table empty. Its memory serves what comes next.
+func (t *Rows[T]) Clear() { t.n = 0 }
+
+// Add appends v and gives its place.
+func (t *Rows[T]) Add(v T) uint32 {
+	if int(t.n/tableChunk) == len(t.chunks) {
+		t.chunks = append(t.chunks, new([tableChunk]T))
+	}
+	i := t.n
+	t.n++
+	*t.At(i) = v
+	return i
+}
+
+// Tasks holds a few words of every task, numbered from 1 in the order in which they came.
+type Tasks struct {
+	ids     ids
+	Entries Rows[Entry]
+	Keys    state.Words
+	Tags    tagTable
+}
+
+// New returns the table of no tasks.
+func New() Tasks {
+	s := Tasks{
+		ids:  ids{uuids: map[[16]byte]uint32{}, others: map[string]uint32{}, names: map[uint32]string{}},
+		Keys: state.NewWords(),
+		Tags: newTagTable(),
+	}
+	s.Entries.Add(Entry{}) // so that 0 is no task
+	return s
+}
+
+// An Entry is what is kept of every task, also when it has ended. It has no
+// pointers, so that a million of them cost the collector nothing.
+type Entry struct {
+	id          [16]byte // if it is a UUID as uuid writes it; else see ids.names
+	Updated     int64    // Unix time in milliseconds
+	First       uint64   // number of the task's first record: grows from entry to entry; 0 in the archive
+	Last        uint32   // newest record, in State.refs
+	Key         uint32   // session key, in State.names, or ownLane
+	Tags        uint32   // in State.tags
+	StatusIndex uint8    // in Statuses
+	named       bool     // the id is in ids.names
+	Deleted     bool     // a person has deleted its sections: it is in no list
+	Kept        Keeping
+}
+
+// Keeping says where a task is kept.
+type Keeping uint8
+
+const (
+	InJournal   Keeping = iota
+	InArchive           // moved out; refs has offset and, as prev, the number of the file's name
+	BroughtBack         // it was in the archive, and another entry has its id now
+)
+
+// ids finds the entry of an id. Almost all ids are UUIDs, which need 16 bytes
+// each and no string.
+type ids struct {
+	uuids  map[[16]byte]uint32
+	others map[string]uint32
+	names  map[uint32]string // the other way round
+}
+
+func (x *ids) find(id []byte) (n uint32, ok bool) {
+	if u, isUUID := state.ParseUUID(id); isUUID {
+		n, ok = x.uuids[u]
+	} else {
+		n, ok = x.others[string(id)]
+	}
+	return n, ok
+}
+
+// add notes that entry n, which is e, has that id.
+func (x *ids) add(id []byte, n uint32, e *Entry) {
+	u, ok := state.ParseUUID(id)
+	if ok {
+		e.id, x.uuids[u] = u, n
+		return
+	}
+	e.named = true
+	x.names[n] = string(id)
+	x.others[x.names[n]] = n
+}
+
+// appendTo appends the id of entry n to b.
+func (x *ids) appendTo(b []byte, n uint32, e *Entry) []byte {
+	if e.named {
+		return append(b, x.names[n]...)
+	}
+	return state.AppendUUID(b, e.id)
+}
+
+// ownLane is the number of the session key "task:<id>", which is not kept.
+const ownLane = 1
+
+// tagTable numbers combinations of tags, for good. That of none is 0.
+type tagTable struct {
+	numbers map[state.Tags]uint32
+	List    []state.Tags
+}
+
+func newTagTable() tagTable {
+	return tagTable{numbers: map[state.Tags]uint32{{}: 0}, List: make([]state.Tags, 1)}
+}
+
+// number gives the number of v; most often it is now, that of the task before.
+func (x *tagTable) number(v state.Tags, now uint32) uint32 {
+	if x.List[now] == v {
+		return now
+	}
+	n, ok := x.numbers[v]
+	if !ok {
+		n = uint32(len(x.List))
+		x.numbers[v], x.List = n, append(x.List, v)
+	}
+	return n
+}
+
+// matching gives the combinations that a filter lets through, by number; nil if it
+// lets all through, and any is false if it lets none through.
+func (x *tagTable) matching(f state.Filter) (let []bool, any bool) {
+	want := state.Tags{Label: f.Label, Tenant: f.TenantID, Queue: f.Queue, Agent: f.Agent}
+	if want == (state.Tags{}) {
+		return nil, true
+	}
+	let = make([]bool, len(x.List))
+	for i, v := range x.List {
+		let[i] = v.Match(want)
+		any = any || let[i]
+	}
+	return let, any
+}
+
+// Number returns the number of the task with that id; 0 if there is none.
+func (s *Tasks) Number(id string) uint32 {
+	n, _ := s.ids.find([]byte(id))
+	return n
+}
+
+// Status returns the status of the task.
+func (e *Entry) Status() state.Status { return state.Statuses[e.StatusIndex] }
+
+// Matcher turns a filter into a test of entries; ok is false if no task can pass.
+func (s *Tasks) Matcher(f state.Filter) (match func(uint32, *Entry) bool, ok bool) {
+	var want [len(state.Statuses)]bool
+	for i, st := range state.Statuses {
+		want[i] = len(f.Status) == 0 || slices.Contains(f.Status, st)
+	}
+	key, keyKnown := s.Keys.Numbers[f.Session]
+	tagged, any := s.Tags.matching(f)
+	if !any {
+		return nil, false
+	}
+	return func(n uint32, e *Entry) bool {
+		if !want[e.StatusIndex] || tagged != nil && !tagged[e.Tags] {
+			return false
+		}
+		if f.Session == "" || keyKnown && e.Key == key {
+			return true
+		}
+		return e.Key == ownLane && s.isOwnLane(f.Session, n)
+	}, true
+}
+
+// Containing gives up to 5 ids of tasks kept there that contain ref, newest first.
+func (s *Tasks) Containing(ref string, where Keeping) (found []string) {
+	if ref == "" {
+		return nil
+	}
+	piece, buf := []byte(ref), make([]byte, 0, 128)
+	first, second, digits := firstBytes(ref)
+	for n := s.Entries.Len() - 1; n > 0 && len(found) < 5; n-- {
+		e := s.Entries.At(n)
+		if e.Deleted || e.Kept != where || digits && !e.named && !e.hasByte(first) && !e.hasByte(second) {
+			continue
+		}
+		buf = s.ids.appendTo(buf[:0], n, e)
+		if bytes.Contains(buf, piece) {
+			found = append(found, string(buf))
+		}
+	}
+	return found
+}
+
+// hexDigits are those of a UUID.
+const hexDigits = "0123456789abcdef"
+
+// firstBytes gives two bytes of which a UUID must have one to contain ref: what it
+// begins with if its first digit is the first of a byte, and if it is the second. ok
+// is false if that cannot be told. Almost no id has to be written down then to find
+// the one that is meant.
+func firstBytes(ref string) (first, second byte, ok bool) {
+	var d []byte
+	for _, c := range []byte(ref) {
+		if v := strings.IndexByte(hexDigits, c); v >= 0 {
+			d = append(d, byte(v))
+		} else if c != '-' {
+			return 0, 0, false
+		}
+	}
+	if len(d) < 3 {
+		return 0, 0, false
+	}
+	return d[0]<<4 | d[1], d[1]<<4 | d[2], true
+}
+
+// hasByte reports whether b is one of the bytes of the entry's UUID, eight at a time.
+func (e *Entry) hasByte(b byte) bool {
+	const low, high = 0x0101010101010101, 0x8080808080808080
+	x := binary.NativeEndian.Uint64(e.id[:8]) ^ low*uint64(b) // a byte that is b is 0 now
+	y := binary.NativeEndian.Uint64(e.id[8:]) ^ low*uint64(b)
+	return ((x-low)&^x|(y-low)&^y)&high != 0
+}
+
+// KeyOf gives the session key of an entry.
+func (s *Tasks) KeyOf(n uint32, e *Entry) string {
+	if e.Key == ownLane {
+		return state.LanePrefixTask + s.ID(n)
+	}
+	return s.Keys.List[e.Key]
+}
+
+// Add makes the entry of a new task.
+func (s *Tasks) Add(id []byte, first uint64) uint32 {
+	n := s.Entries.Add(Entry{First: first})
+	s.ids.add(id, n, s.Entries.At(n))
+	return n
+}
+
+// isOwnLane reports whether key is the one of the lane that task n has for itself.
+func (s *Tasks) isOwnLane(key string, n uint32) bool {
+	id, ok := strings.CutPrefix(key, state.LanePrefixTask)
+	if !ok {
+		return false
+	}
+	var buf [128]byte
+	return string(s.ids.appendTo(buf[:0], n, s.Entries.At(n))) == id
+}
+
+// ID gives the id of task n.
+func (s *Tasks) ID(n uint32) string {
+	var buf [128]byte
+	return string(s.ids.appendTo(buf[:0], n, s.Entries.At(n)))
+}
+
+// UnixMilli gives t as an entry has it: 0 for the zero time.
+func UnixMilli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// UpdatedAt gives the time of the last record of an entry.
+func (e *Entry) UpdatedAt() time.Time {
+	if e.Updated == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(e.Updated).UTC()
+}
+
+// Note writes down in its entry what is kept of a task for ever.
+func (s *Tasks) Note(n uint32, t *state.Folded) {
+	e := s.Entries.At(n)
+	e.StatusIndex = t.Status.Index()
+	e.Updated = UnixMilli(t.UpdatedAt)
+	e.Tags = s.Tags.number(state.TagsOf(&t.Task), e.Tags)
+	switch {
+	case s.isOwnLane(t.SessionKey, n):
+		e.Key = ownLane
+	case s.Keys.List[e.Key] != t.SessionKey || e.Key == ownLane:
+		e.Key = s.Keys.Number(t.SessionKey)
+	}
+}

@@ -1,0 +1,159 @@
+package state
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ThreadTokens is FormatThread, "" where nothing was counted.
+func ThreadTokens(u Usage) string {
+	if u == (Usage{}) {
+		return ""
+	}
+	return FormatThread(u)
+}
+
+// ExactTime is FormatTime without loss.
+func ExactTime(t time.Time) string {
+	if t.Nanosecond()%int(time.Millisecond) == 0 {
+		return FormatTime(t)
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// FormatWords makes a line of names and values, without those that are empty.
+func FormatWords(pairs ...string) string {
+	var list []string
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			list = append(list, pairs[i]+"="+strconv.Quote(pairs[i+1]))
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// ParseWords is the inverse of words.
+func ParseWords(line string) (map[string]string, error) {
+	m := map[string]string{}
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimLeft(line, " ") {
+		name, rest, ok := strings.Cut(line, "=")
+		quoted, err := strconv.QuotedPrefix(rest)
+		if !ok || err != nil {
+			return nil, fmt.Errorf("%q is not name=\"value\"", Cut(line, 40))
+		}
+		value, err := strconv.Unquote(quoted)
+		if err != nil {
+			return nil, err
+		}
+		m[name] = strings.Clone(value) // it may be kept, and the line not
+		line = rest[len(quoted):]
+	}
+	return m, nil
+}
+
+// UUIDOf is parseUUID without an allocation.
+func UUIDOf(s string) (u [16]byte, ok bool) {
+	var b [36]byte
+	if len(s) != len(b) {
+		return u, false
+	}
+	return ParseUUID(b[:copy(b[:], s)])
+}
+
+// ParseSeq reads the number of a record; "" is 0.
+func ParseSeq(b []byte) (uint64, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not the number of a record", b)
+	}
+	return n, nil
+}
+
+// nibble gives the value of a lower-case hex digit, or 255.
+var nibble = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 255
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		t[c] = byte(i)
+	}
+	return t
+}()
+
+// uuidDigits says where the two digits of each byte of a UUID stand.
+var uuidDigits = [16]int{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
+
+// ParseUUID reads the one form of a UUID that appendUUID writes: an id must
+// come back as it was.
+func ParseUUID(b []byte) (u [16]byte, ok bool) {
+	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
+		return u, false
+	}
+	bad := byte(0)
+	for i, pos := range uuidDigits {
+		hi, lo := nibble[b[pos]], nibble[b[pos+1]]
+		bad |= hi | lo
+		u[i] = hi<<4 | lo
+	}
+	return u, bad < 16
+}
+
+// AppendUUID appends the text of a UUID to b.
+func AppendUUID(b []byte, u [16]byte) []byte {
+	const digits = "0123456789abcdef"
+	b = append(b, "........-....-....-....-............"...)
+	text := b[len(b)-36:]
+	for i, pos := range uuidDigits {
+		text[pos], text[pos+1] = digits[u[i]>>4], digits[u[i]&15]
+	}
+	return b
+}
+
+// Words numbers strings that many tasks share, for good. "" is 0.
+type Words struct {
+	Numbers map[string]uint32
+	List    []string
+}
+
+// NewWords returns the numbers of "" alone.
+func NewWords() Words {
+	return Words{Numbers: map[string]uint32{"": 0}, List: []string{"", ""}}
+}
+
+// Number returns the number of s, a new one if it has none.
+func (x *Words) Number(s string) uint32 {
+	n, ok := x.Numbers[s]
+	if !ok {
+		n = uint32(len(x.List))
+		x.Numbers[s], x.List = n, append(x.List, s)
+	}
+	return n
+}
+
+// A Pool gives one string for equal bytes that come often, so that most fields
+// of a record need no memory of their own. It forgets, and never grows. A nil
+// pool copies.
+type Pool struct {
+	seed  maphash.Seed
+	slots [512]string
+}
+
+// NewPool returns an empty pool.
+func NewPool() *Pool { return &Pool{seed: maphash.MakeSeed()} }
+
+func (p *Pool) get(b []byte) string {
+	if p == nil || len(b) == 0 || len(b) > 256 {
+		return string(b)
+	}
+	s := &p.slots[maphash.Bytes(p.seed, b)%uint64(len(p.slots))]
+	if *s != string(b) {
+		*s = string(b)
+	}
+	return *s
+}

@@ -1,0 +1,123 @@
+package state
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"stint/ledger"
+)
+
+// An Account is what the control records say of an account's credentials.
+type Account struct {
+	Name       string    `json:"name" doc:"Name of the account" example:"codex-main"`
+	Hold       bool      `json:"hold,omitempty" doc:"No task of the account starts until a person or an event ends the hold" example:"false"`
+	Reason     string    `json:"reason,omitempty" doc:"Why it is on hold or cools down" example:"rate-limited"`
+	CoolUntil  time.Time `json:"coolUntil,omitzero" doc:"No task of the account starts before this instant" example:"2026-11-21T03:15:09.482Z"`
+	Guessed    bool      `json:"coolGuessed,omitempty" doc:"Nobody has named the end of the cool-down: it is a backoff" example:"false"`
+	LimitWaits int       `json:"limitWaits,omitempty" doc:"Rate limits in a row; while there are any, one task at a time starts" example:"1"`
+}
+
+// TooLong reports whether a task does not wait until the account has cooled down: it waits
+// for nothing, or, since it has met a limit without a named end, for no more than most.
+// For a time that the provider or a person has named, every other task waits.
+func (a *Account) TooLong(since time.Time, most time.Duration) bool {
+	return most == 0 || a.Guessed && !since.IsZero() && a.CoolUntil.After(since.Add(most))
+}
+
+// MissingReason is the reason of a hold because an agent's program is missing; what says
+// how that shows. Such a hold ends by itself.
+func MissingReason(what string) string { return missingPrefix + what }
+
+const missingPrefix = string(ClassAgentMissing) + ": "
+
+// IsMissing reports whether the account is on hold because its agent's program is missing.
+func (a *Account) IsMissing() bool { return a.Hold && strings.HasPrefix(a.Reason, missingPrefix) }
+
+// An AccountUse is an account, and the tasks that use it or want to.
+type AccountUse struct {
+	Account
+	Agent   string `json:"agent,omitempty" doc:"Agent of the tasks that use it" example:"codex"`
+	Running int    `json:"running" doc:"Tasks that run with it" example:"1"`
+	Waiting int    `json:"waiting" doc:"Queued tasks" example:"4"`
+}
+
+// A Filter says which tasks to list. Its zero value lists all.
+type Filter struct {
+	Status   []Status `json:"status,omitempty"`  // one of these; none: any
+	Session  string   `json:"session,omitempty"` // session key
+	Label    string   `json:"label,omitempty"`
+	TenantID string   `json:"tenantId,omitempty"`
+	Queue    string   `json:"queue,omitempty"`
+	Agent    string   `json:"agent,omitempty"`
+	Before   uint64   `json:"before,omitempty"` // of a list, only what is older than the task with this Row.First; 0: from the newest on
+	Limit    int      `json:"limit,omitempty"`  // at most so many; 0: no limit
+}
+
+// Match reports whether the filter lets a task through.
+func (f *Filter) Match(t *Task) bool {
+	return (len(f.Status) == 0 || slices.Contains(f.Status, t.Status)) && (f.Session == "" || f.Session == t.SessionKey) &&
+		TagsOf(t).Match(Tags{f.Label, f.TenantID, f.Queue, f.Agent})
+}
+
+// A Session is a conversation with an agent, kept over tasks, as the task records
+// name it.
+type Session struct {
+	Key       string    `json:"key" doc:"Name of the session, or its lane" example:"web"`
+	ID        string    `json:"sessionId" doc:"Id of the conversation, which names its transcript" example:"019ab3f0-70aa-7b52-8f1e-5d0c3b9e4a10"`
+	Agent     string    `json:"agent" doc:"Agent whose conversation it is" example:"codex"`
+	Account   string    `json:"account,omitempty" doc:"Account, as the task names it" example:"codex-main"`
+	Native    string    `json:"nativeId,omitempty" doc:"Id of the conversation as the agent's CLI knows it" example:"01999d1c-5f0b-7c11-b1c4-2a8d0e7c9b31"`
+	UpdatedAt time.Time `json:"updatedAt,omitzero" doc:"When the last record of a task that uses it was written" example:"2026-11-21T03:15:09.482Z"`
+	LastTask  string    `json:"lastTask,omitempty" doc:"Id of that task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	Thread    Usage     `json:"thread,omitzero" doc:"What the CLI has counted over the whole conversation so far"`
+}
+
+// Tags are the words of a task that lists are filtered by.
+type Tags struct{ Label, Tenant, Queue, Agent string }
+
+// TagsOf returns those of a task.
+func TagsOf(t *Task) Tags { return Tags{t.Label, t.TenantID, t.Queue, t.Agent} }
+
+// Match reports whether v has every word of want that is not empty.
+func (v Tags) Match(want Tags) bool {
+	return (want.Label == "" || want.Label == v.Label) && (want.Tenant == "" || want.Tenant == v.Tenant) &&
+		(want.Queue == "" || want.Queue == v.Queue) && (want.Agent == "" || want.Agent == v.Agent)
+}
+
+// Control is what a control record can say: of dispatch, or of an account.
+type Control struct {
+	Paused     bool
+	Hold       bool
+	Reason     string
+	CoolUntil  time.Time
+	Guessed    bool // coolUntil is a backoff
+	LimitWaits int
+}
+
+// ReadControl folds a control record into c.
+func ReadControl(sec *ledger.Section, c Control) (Control, error) {
+	for i := range sec.Fields {
+		f := &sec.Fields[i]
+		var err error
+		switch string(f.Key) {
+		case KeyPaused:
+			c.Paused, err = parseBool(f.Bytes())
+		case KeyHold:
+			c.Hold, err = parseBool(f.Bytes())
+		case KeyReason:
+			c.Reason = f.String()
+		case KeyCoolUntil:
+			c.CoolUntil, err = parseTime(f.Bytes())
+			c.Guessed = false // unless the record says it again
+		case KeyCoolGuessed:
+			c.Guessed, err = parseBool(f.Bytes())
+		case KeyLimitWaits:
+			c.LimitWaits, err = parseCount(f.Bytes())
+		}
+		if err != nil {
+			return c, NewRecordError(sec, f, err)
+		}
+	}
+	return c, nil
+}
