@@ -23,8 +23,8 @@ import (
 )
 
 const editHelp = `Edit the ledger with $VISUAL or $EDITOR, as visudo does it: you get a copy, which
-is checked when you save it. What was appended meanwhile stays; if somebody else
-changed other lines, your copy is kept.
+is checked when you save it and then merged with what was written meanwhile. If
+somebody else changed the same section as you, nothing is saved, and your copy is kept.
 With an ID, you get that one task with the fields that you may change.
 
 Nothing is taken over before the editor has ended. If there is something wrong,
@@ -339,37 +339,21 @@ func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
 	return err == nil && slices.ContainsFunc(left, func(r ledger.Record) bool { return asked[adopts(&r)] })
 }
 
-// rebase puts what was appended to tasks.md meanwhile after the text; tasks.md as it is now
-// becomes the base, and the copy gets the outcome. A change of another kind is another
-// hand's: neither it nor the copy is overwritten.
+// rebase merges the text into tasks.md as it is now, which becomes the base. The copy gets
+// the outcome. After an error the text and the copy are as they were.
 func (e *editing) rebase(ctx context.Context) error {
 	now, err := ledger.ReadCopy(ctx, nil, e.dir)
 	if err != nil {
 		return err
 	}
-	base, merged := e.base.Data, e.text
-	added, ok := bytes.CutPrefix(now.Data, base)
-	switch {
-	case bytes.Equal(now.Data, base), bytes.Equal(now.Data, e.text):
-	case !ok || len(base) > 0 && !bytes.HasSuffix(base, []byte("\n")) && added[0] != '\n': // a last line without its end was changed
-		return errors.New("somebody else has changed tasks.md meanwhile, and not only its end")
-	default:
-		merged = append(endLine(e.text), added...)
-		if err := durable.PutFile(e.file, merged); err != nil {
-			return err
-		}
+	merged, err := mergeLedgers(e.base.Data, e.text, now.Data)
+	if err == nil && !bytes.Equal(merged, e.text) {
+		err = durable.PutFile(e.file, merged)
 	}
-	e.base, e.text = now, merged
-	return nil
-}
-
-// endLine returns a copy of text that ends with a newline, unless it is empty.
-func endLine(text []byte) []byte {
-	text = bytes.Clone(text)
-	if len(text) > 0 && text[len(text)-1] != '\n' {
-		text = append(text, '\n')
+	if err == nil {
+		e.base, e.text = now, merged
 	}
-	return text
+	return err
 }
 
 // decline carries out the answers that save nothing.
