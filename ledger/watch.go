@@ -84,6 +84,9 @@ func (l *Log) takeOver(ctx, rest context.Context) error {
 		if gone := (fileID{}); l.tasks.isStill(gone) && !l.stays(rest, gone, settleCut-settle) {
 			continue // an editor that moves the old file away first is writing the new one
 		}
+		if err := l.nudge(); err != nil { // what is missing is made anew, but not the state directory
+			return err
+		}
 		snap, err := l.tasks.read(ctx)
 		if err != nil {
 			return err
