@@ -3,7 +3,6 @@ package coordinator
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -160,9 +159,8 @@ func (c *Coordinator) dispatch() {
 		return nil
 	})
 	if err != nil {
-		if chosen = nil; !errors.Is(err, &task.Error{Code: task.CodeFull}) { // of which the log tells as a shortage
-			c.TroubleUnlessStopped("tasks could not be started", err)
-		}
+		chosen = nil
+		c.TroubleUnlessStopped("tasks could not be started", err)
 	}
 	c.replace(reserved, chosen)
 	if len(chosen) > 0 {

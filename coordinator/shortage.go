@@ -82,6 +82,7 @@ func (c *Coordinator) lacks(n syscall.Errno, isProbe, journal bool) {
 	c.short = s
 	c.runsMu.Unlock()
 	if begins {
+		c.SetShort(true)
 		c.Config.Log.Error(what + ": no task is started until that is over; one at a time tries it")
 	}
 }
@@ -96,6 +97,7 @@ func (c *Coordinator) regains(isOver func(*lacking) bool) {
 	}
 	c.runsMu.Unlock()
 	if over {
+		c.SetShort(false)
 		c.Config.Log.Warn("tasks are started again: the shortage is over", "what", s.What, "lasted", c.Config.Now().Sub(s.Since).Round(time.Second).String())
 		c.poke()
 	}

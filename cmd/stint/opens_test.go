@@ -39,7 +39,6 @@ var opens = map[string]string{
 	"configload.go":           "the configuration",
 	"demo.go":                 "a new directory in the temporary one",
 	"fsck.go writeNew":        "a file that a person names",
-	"inputs.go":               "a file that a person names",
 	"postgres.go readURLFile": "a file that a person names",
 	"prompt.go":               "a file that a person names, or a new directory in the temporary one",
 	"spec.go":                 "a file that a person names",

@@ -46,6 +46,36 @@ func serveTCP(t testing.TB, m Master, opts Options) *tcpServer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveListeners(t, m, opts, lns)
+}
+
+// serveUnknown is serveTCP for thousands of connections, of which none is looked up in the
+// kernel's table: that keeps each for a minute, and to read it takes longer with each.
+func serveUnknown(t testing.TB, m Master, opts Options) *tcpServer {
+	t.Helper()
+	lns, err := ListenLoopback("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range lns {
+		lns[i] = unknownListener{lns[i]}
+	}
+	return serveListeners(t, m, opts, lns)
+}
+
+type unknownListener struct{ net.Listener }
+
+func (l unknownListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return unknownConn{c}, err
+}
+
+type unknownConn struct{ net.Conn }
+
+func (unknownConn) RemoteAddr() net.Addr { return &net.UnixAddr{Name: "unknown"} }
+
+func serveListeners(t testing.TB, m Master, opts Options, lns []net.Listener) *tcpServer {
+	t.Helper()
 	opts.Token = newToken(t)
 	addr := lns[0].Addr().String()
 	if f, ok := m.(*fakeMaster); ok {

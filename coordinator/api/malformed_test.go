@@ -473,7 +473,7 @@ func judgeOther(a *rawAnswer) string {
 func TestMalformedRequests(t *testing.T) {
 	options, log := logged()
 	m := twoTasks(t)
-	s := serveTCP(t, m, options)
+	s := serveUnknown(t, m, options)
 	routes, d := routesOf(t, s.api)
 	byHand, ours := allMalformed(routes, &d), 0
 	all := slices.Concat(byHand, mutations(1, 300))

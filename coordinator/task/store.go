@@ -41,9 +41,10 @@ type Store struct {
 	life life
 	full atomic.Bool // the disk was, since HadNoRoom was asked last
 
-	mu      sync.Mutex // guards the next two
+	mu      sync.Mutex // guards the next three
 	lastErr string
 	shortAt time.Time // when trouble was met last that is for want of something
+	isShort bool      // the machine lacks something now
 }
 
 // Hooks are what a [Store] calls on the log's goroutine. Each must be set.
@@ -283,7 +284,7 @@ func (s *Store) Trouble(what string, err error) {
 	level, now := slog.LevelError, s.Config.Now()
 	s.mu.Lock()
 	if ShortageOf(err) != 0 || errors.Is(err, &Error{Code: CodeFull}) {
-		if now.Sub(s.shortAt) < FailedFor {
+		if s.isShort || now.Sub(s.shortAt) < FailedFor {
 			level = slog.LevelDebug
 		}
 		s.shortAt = now
@@ -291,6 +292,13 @@ func (s *Store) Trouble(what string, err error) {
 	s.lastErr = fmt.Sprintf("%s: %v", what, err)
 	s.mu.Unlock()
 	s.Config.Log.Log(context.Background(), level, what, "error", err)
+}
+
+// SetShort notes whether the machine lacks something at present, of which the log tells once.
+func (s *Store) SetShort(is bool) {
+	s.mu.Lock()
+	s.isShort = is
+	s.mu.Unlock()
 }
 
 // TroubleUnlessStopped is Trouble, unless err only says that the store takes no more changes.
