@@ -35,7 +35,8 @@ func TestMergeLedgers(t *testing.T) {
 	for name, c := range map[string]struct{ base, edited, now, want, wrong string }{
 		"nobody else":                     {base: base, edited: to("one", "1"), now: base, want: to("one", "1")},
 		"only somebody else":              {base: base, edited: base, now: to("two", "2", "# Tasks\n", "", draft, ""), want: to("two", "2", "# Tasks\n", "", draft, "")},
-		"the same by both":                {base: base, edited: to("one", "1"), now: to("one", "1"), want: to("one", "1")},
+		"the same by both":                {base: base, edited: to("one", "1") + added, now: to("one", "1") + added, want: to("one", "1") + added},
+		"the same appended by both":       {base: base, edited: base + added, now: base + added, want: base + added},
 		"appended":                        {base: base, edited: to("three", "3"), now: base + added, want: to("three", "3") + added},
 		"appended by both":                {base: base, edited: base + mine + "no newline", now: base + added, want: base + mine + "no newline\n" + added},
 		"all is deleted":                  {base: base, edited: "", now: base + added, want: added},
@@ -51,7 +52,7 @@ func TestMergeLedgers(t *testing.T) {
 		"added by both":                   {base: base, edited: to(second, mine+second), now: to("two", "2", draft, added+draft), want: to(second, mine+second, "two", "2", draft, added+draft)},
 		"moved by me":                     {base: base, edited: to(first, "", second, second+first), now: to("two", "2"), want: to(first, "", "two", "2", "<!-- end 2 -->\n", "<!-- end 2 -->\n"+first)},
 		"with a BOM and CRLF":             {base: "\ufeff" + windows(base), edited: "\ufeff" + windows(to("one", "1")), now: "\ufeff" + windows(to("two", "2")), want: "\ufeff" + windows(to("one", "1", "two", "2"))},
-		"a copied section":                {base: base, edited: base + second, now: to("one", "1"), want: to("one", "1") + second},
+		"a copied section":                {base: base, edited: base + from(second, "two", "copy"), now: to("one", "1"), want: to("one", "1") + from(second, "two", "copy")},
 
 		"the same section":          {base: base, edited: to("one", "1"), now: to("one", "uno"), wrong: "changed Task a (record 1)"},
 		"the same draft":            {base: base, edited: to("three", "3"), now: to("three", "tre"), wrong: "changed Task c meanwhile"},
