@@ -9,15 +9,9 @@ import (
 )
 
 func (a *app) configCommand() *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "show the configuration", Example: "  stint config show --origin"}
-	c.AddCommand(a.configShowCommand())
-	return c
-}
-
-func (a *app) configShowCommand() *cobra.Command {
 	var origins, asJSON bool
 	var dir string
-	c := &cobra.Command{
+	show := &cobra.Command{
 		Use:   "show [OPTIONS]",
 		Short: "print every setting, and where it came from",
 		Long: `Print every setting as it holds in a workspace, as TOML that can be used as
@@ -29,9 +23,11 @@ is shown as ***.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return a.showConfig(dir, origins, asJSON) },
 	}
-	c.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
-	c.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
-	jsonFlag(c, &asJSON)
+	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
+	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
+	jsonFlag(show, &asJSON)
+	c := &cobra.Command{Use: "config", Short: "show the configuration", Example: "  stint config show --origin"}
+	c.AddCommand(show)
 	return c
 }
 

@@ -156,8 +156,7 @@ func dangers() (list []danger) {
 }
 
 // dangerous names the settings that need allow_dangerous.
-func dangerous() []string {
-	var list []string
+func dangerous() (list []string) {
 	for _, d := range dangers() {
 		list = append(list, d.key+" "+d.value)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -49,8 +50,21 @@ func loadConfig(src configSource) (*Config, error) {
 		return nil, &cliError{code: exitUsage, message: err.Error(), try: "stint config show --origin"}
 	}
 	for i := range keys {
-		if err := c.loadOutside(&keys[i], src); err != nil {
-			return nil, err
+		k := &keys[i]
+		if text, ok := src.lookup(k.env()); ok {
+			if err := c.put(k, text, origin{layerEnv, k.env()}); err != nil {
+				return nil, usage("unset "+k.env(), "%s: %v", k.env(), err)
+			}
+		}
+		if text, ok := src.flags[k.name]; ok {
+			if err := c.put(k, text, origin{layerFlag, "--" + k.flag()}); err != nil {
+				return nil, usage("stint serve --help", "--%s: %v", k.flag(), err)
+			}
+			if k.typed != nil {
+				if err := k.typed(text); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	// The URL and the file that has it overrule each other as the layers do.
@@ -74,24 +88,6 @@ func loadConfig(src configSource) (*Config, error) {
 	return c, nil
 }
 
-// loadOutside takes one key from the environment and from the options.
-func (c *Config) loadOutside(k *key, src configSource) error {
-	if text, ok := src.lookup(k.env()); ok {
-		if err := c.put(k, text, origin{layerEnv, k.env()}); err != nil {
-			return usage("unset "+k.env(), "%s: %v", k.env(), err)
-		}
-	}
-	if text, ok := src.flags[k.name]; ok {
-		if err := c.put(k, text, origin{layerFlag, "--" + k.flag()}); err != nil {
-			return usage("stint serve --help", "--%s: %v", k.flag(), err)
-		}
-		if k.typed != nil {
-			return k.typed(text)
-		}
-	}
-	return nil
-}
-
 // digest names what the file says, whatever else stands there: comments, blanks, an order.
 func (c *Config) digest() string {
 	lines := slices.Sorted(slices.Values(c.inFile))
@@ -101,16 +97,11 @@ func (c *Config) digest() string {
 // forWorkspace gives the configuration of tasks in dir: the section with the
 // longest path that holds dir lies over the file.
 func (c *Config) forWorkspace(dir string) *Config {
-	var best *section
-	for i := range c.sections {
-		s := &c.sections[i]
-		if within(s.path, dir) && (best == nil || len(s.path) > len(best.path)) {
-			best = s
+	out, longest := *c, -1
+	for _, s := range c.sections {
+		if within(s.path, dir) && len(s.path) > longest {
+			out, longest = *s.config, len(s.path)
 		}
-	}
-	out := *c
-	if best != nil {
-		out = *best.config
 	}
 	return &out
 }
@@ -161,7 +152,11 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 		case section == "" && s == nil && name == "workspace":
 			err = f.workspaces(t[name])
 		case section == "" && s == nil && slices.ContainsFunc(keys, func(k key) bool { return k.section == name }):
-			err = f.keysOf(name, t[name])
+			var values map[string]toml.Primitive
+			if err := f.meta.PrimitiveDecode(t[name], &values); err != nil || values == nil {
+				return fmt.Errorf("%s:%d: %s is not a section; write [%s], and its settings below that", f.name, f.line(t[name]), name, name)
+			}
+			err = f.table(values, name, nil)
 		default:
 			err = f.value(t[name], strings.TrimPrefix(section+"."+name, "."), s)
 		}
@@ -174,31 +169,22 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 
 // value takes one setting.
 func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
-	v := &fileValue{key: findInFile(name), name: name, section: s != nil}
+	v := &fileValue{name: name, section: s != nil}
+	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
+		v.key = &keys[i]
+	}
 	if err := f.meta.PrimitiveDecode(p, v); err != nil {
 		return f.located(err)
 	}
 	set := setting{v.key, v.text, fmt.Sprintf("%s:%d", f.name, f.line(p))}
 	path := ""
 	if s != nil {
-		path = s.path
-	}
-	f.config.inFile = append(f.config.inFile, fmt.Sprintf("%q %q %q", path, name, v.text))
-	if s != nil {
-		s.values = append(s.values, set)
+		path, s.values = s.path, append(s.values, set)
 	} else if err := f.config.put(set.key, set.text, origin{layerFile, set.where}); err != nil {
 		return fmt.Errorf("%s: %s: %w", set.where, name, err)
 	}
+	f.config.inFile = append(f.config.inFile, fmt.Sprintf("%q %q %q", path, name, v.text))
 	return nil
-}
-
-// keysOf takes the section of that name.
-func (f *fileReader) keysOf(section string, p toml.Primitive) error {
-	var values map[string]toml.Primitive
-	if err := f.meta.PrimitiveDecode(p, &values); err != nil || values == nil {
-		return fmt.Errorf("%s:%d: %s is not a section; write [%s], and its settings below that", f.name, f.line(p), section, section)
-	}
-	return f.table(values, section, nil)
 }
 
 // workspaces takes the [workspace."/path"] sections.
@@ -228,20 +214,12 @@ func (f *fileReader) workspaces(p toml.Primitive) error {
 	return nil
 }
 
-// inOrder gives the names of a table in the order of the file, so that the first
+// inOrder returns the names of a table in the order of the file, so that the first
 // mistake is the one that is reported.
 func (f *fileReader) inOrder(t map[string]toml.Primitive) []string {
-	names := make([]string, 0, len(t))
-	for name := range t {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if d := f.line(t[a]) - f.line(t[b]); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
+	return slices.SortedFunc(maps.Keys(t), func(a, b string) int {
+		return cmp.Or(f.line(t[a])-f.line(t[b]), strings.Compare(a, b))
 	})
-	return names
 }
 
 // line gives the line of a value: an Unmarshaler's error carries it.
@@ -305,14 +283,6 @@ func unknownKey(name string) error {
 		return fmt.Errorf("unknown key %q; did you mean %s?", name, near)
 	}
 	return fmt.Errorf("unknown key %q", name)
-}
-
-// findInFile gives the key that has this name in the file, nil if there is none.
-func findInFile(name string) *key {
-	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
-		return &keys[i]
-	}
-	return nil
 }
 
 // text gives a value of the file as text if it has the right type.

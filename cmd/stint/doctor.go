@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,6 +35,12 @@ type finding struct {
 	Status string `json:"status"`
 	Text   string `json:"text"`
 	Try    string `json:"try,omitempty"`
+}
+
+// failed returns the finding about a check that could not be made.
+func failed(check string, err error) finding {
+	message, try := explain(err)
+	return finding{check, healthFail, message, try}
 }
 
 // Bounds of what doctor takes for enough.
@@ -68,14 +75,12 @@ func (a *app) examine(ctx context.Context) []finding {
 	list := []finding{{"stint", healthOK, versionName(), ""}}
 	cfg, err := a.base()
 	if err != nil {
-		message, try := explain(err)
-		return append(list, finding{"configuration", healthFail, message, try})
+		return append(list, failed("configuration", err))
 	}
 	list = append(list, finding{"configuration", healthOK, cfg.file, ""})
 	dir, err := a.state()
 	if err != nil {
-		message, try := explain(err)
-		return append(list, finding{"state directory", healthFail, message, try})
+		return append(list, failed("state directory", err))
 	}
 	list = append(list, examineState(dir)...)
 	list = append(list, a.examineMaster(ctx)...)
@@ -91,8 +96,7 @@ func (a *app) examine(ctx context.Context) []finding {
 func examineState(dir string) []finding {
 	var notes strings.Builder
 	if err := checkStateDir(dir, &notes); err != nil {
-		message, try := explain(err)
-		return []finding{{"state directory", healthFail, message, try}}
+		return []finding{failed("state directory", err)}
 	}
 	warnPlace(dir, &notes)
 	f := finding{"state directory", healthOK, dir, ""}
@@ -131,12 +135,12 @@ func examineDisk(dir string) finding {
 func (a *app) examineMaster(ctx context.Context) []finding {
 	var h coordinator.Health
 	err := a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
-	if err != nil {
-		if isGone(err) {
-			return []finding{a.examineSocket()}
-		}
-		message, try := explain(err)
-		return []finding{{"master", healthFail, message, try}}
+	switch {
+	case err == nil:
+	case isGone(err):
+		return []finding{a.examineSocket()}
+	default:
+		return []finding{failed("master", err)}
 	}
 	kind := "in the foreground"
 	if h.Background {
@@ -196,8 +200,7 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 	}
 	r, err := coordinator.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
 	if err != nil {
-		message, try := explain(err)
-		return []finding{{"ledger", healthFail, message, try}}, 0
+		return []finding{failed("ledger", err)}, 0
 	}
 	for _, f := range r.Faults {
 		list = append(list, finding{"ledger", healthWarn, oneLine(f.String()), "stint fsck"})
@@ -265,13 +268,7 @@ func (a *app) printFindings(list []finding, asJSON bool) error {
 		}
 	}
 	if asJSON {
-		if perr := printEach(a.stdout, list); perr != nil {
-			return perr
-		}
-		return err
+		return errors.Join(printEach(a.stdout, list), err)
 	}
-	if perr := writeTable(a.stdout, escapeRows(rows), nil); perr != nil {
-		return perr
-	}
-	return err
+	return errors.Join(writeTable(a.stdout, escapeRows(rows), nil), err)
 }

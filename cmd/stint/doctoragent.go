@@ -17,11 +17,12 @@ type look struct {
 	problems []agent.Problem
 }
 
-// lookAtAgents looks at all CLIs, at once: each is started several times.
-func lookAtAgents(ctx context.Context, cfg *Config) []look {
+// examineAgents looks at the CLIs. Only those that the user has chosen must be
+// there: one is enough, and without any the demo agent answers.
+func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
 	looks := make([]look, len(cliNames))
 	var wg sync.WaitGroup
-	for i, name := range cliNames {
+	for i, name := range cliNames { // at once: each is started several times
 		wg.Go(func() {
 			c := adapterOf(cfg, name, "")
 			looks[i] = look{name: name, probe: c.Probe(ctx)}
@@ -31,14 +32,14 @@ func lookAtAgents(ctx context.Context, cfg *Config) []look {
 		})
 	}
 	wg.Wait()
-	return looks
-}
-
-// examineAgents looks at the CLIs. Only those that the user has chosen must be
-// there: one is enough, and without any the demo agent answers.
-func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
-	looks := lookAtAgents(ctx, cfg)
-	chosen := chosenAgents(cfg)
+	chosen := append([]string{cfg.Agent}, cfg.Fallback...)
+	for _, s := range cfg.sections {
+		for _, v := range s.values {
+			if v.key.name == "agent" {
+				chosen = append(chosen, v.text)
+			}
+		}
+	}
 	ready := false // one before it in the order of choice
 	found := slices.ContainsFunc(looks, func(l look) bool { return l.probe.Found })
 	demo := !found
@@ -64,19 +65,6 @@ func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
 		list = append(list, finding{"agents", healthWarn, text + ": only the built-in demo agent can work", help})
 	}
 	return list
-}
-
-// chosenAgents names the agents that the configuration names.
-func chosenAgents(cfg *Config) []string {
-	names := append([]string{cfg.Agent}, cfg.Fallback...)
-	for _, s := range cfg.sections {
-		for _, v := range s.values {
-			if v.key.name == "agent" {
-				names = append(names, v.text)
-			}
-		}
-	}
-	return names
 }
 
 // findings tells of one CLI. What stops it is a problem only if it is needed.

@@ -43,14 +43,17 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	task, err := a.taskToEdit(ctx, ref)
+	var task state.Task
+	err = a.withCoordinator(ctx,
+		func(c *client.Client) error { v, err := c.Task(ctx, ref); task = v.Task; return err },
+		func(c *coordinator.Coordinator) (err error) { task, err = c.Task(ctx, ref); return err })
 	if err != nil {
 		return err
 	}
 	if task.Archived != "" {
 		return usage("stint retry "+task.ID+", which brings it back", "task %s was archived, and cannot be edited there", task.ID)
 	}
-	t := &taskEdit{id: task.ID, fields: editableFields(task)}
+	t := &taskEdit{id: task.ID, fields: editableFields(&task)}
 	text, err := ledger.AppendSection([]byte(taskComment), &ledger.Record{Kind: ledger.KindTask, ID: task.ID, Fields: t.fields})
 	if err != nil {
 		return err
@@ -68,15 +71,6 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 			return err
 		}
 	}
-}
-
-// taskToEdit gives the whole task.
-func (a *app) taskToEdit(ctx context.Context, ref string) (task *state.Task, err error) {
-	task = new(state.Task)
-	err = a.withCoordinator(ctx,
-		func(c *client.Client) error { v, err := c.Task(ctx, ref); *task = v.Task; return err },
-		func(c *coordinator.Coordinator) (err error) { *task, err = c.Task(ctx, ref); return err })
-	return task, err
 }
 
 // editableFields gives what a person may change of a task, without what is unset.
@@ -124,31 +118,18 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 		r, findings = t.goodPart(r, section, check)
 	}
 	if len(findings) > 0 {
-		again, save, err := t.askAbout(findings, len(r.Fields) > 0)
-		if !save {
-			return again, err
+		t.app.showFindings(findings, "")
+		question, letters := "edit again (e), or discard (d)?", "ed"
+		if len(r.Fields) > 0 {
+			question, letters = "edit again (e), discard (d), or keep the good part (k)?", "edk"
+		}
+		if answer, ok := t.app.ask(question, letters); !ok {
+			return false, t.kept(count(len(findings), "finding"))
+		} else if answer != 'k' {
+			return t.decline(answer)
 		}
 	}
 	return false, t.append(ctx, &r)
-}
-
-// askAbout shows what is wrong and asks what to do. Without a good part there is
-// nothing to keep.
-func (t *taskEdit) askAbout(findings []coordinator.Finding, hasGood bool) (again, save bool, err error) {
-	t.app.showFindings(findings, "")
-	question, letters := "edit again (e), or discard (d)?", "ed"
-	if hasGood {
-		question, letters = "edit again (e), discard (d), or keep the good part (k)?", "edk"
-	}
-	answer, ok := t.app.ask(question, letters)
-	switch {
-	case !ok:
-		return false, false, t.kept(count(len(findings), "finding"))
-	case answer == 'k':
-		return false, true, nil
-	}
-	again, err = t.decline(answer)
-	return again, false, err
 }
 
 // parse gives the section of the copy, or what is wrong with it. Lines are those

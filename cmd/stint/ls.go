@@ -139,7 +139,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) (views []wire.TaskView, er
 
 // listJSON copies the lines of the master, which has written most of them before.
 func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
-	out := &jsonWriter{w: a.stdout}
+	out := &runeWriter{w: a.stdout, escape: escapeJSON}
 	err := a.call(ctx, func(c *client.Client) error {
 		err := c.ListJSON(ctx, o.filter, out)
 		if out.wrote && isGone(err) { // to begin again would repeat what was printed

@@ -29,11 +29,13 @@ func escapeText(s string) string { return coordinator.EscapeText(s) }
 // because adds a reason, if there is one.
 func because(what, reason string) string { return strings.TrimSuffix(what+": "+reason, ": ") }
 
-// A safeWriter escapes what goes to a terminal. Bytes of a rune that is cut
-// between two writes wait for the rest; flush writes what still waits.
-type safeWriter struct {
-	w    io.Writer
-	rest []byte
+// A runeWriter escapes what goes to w. Bytes of a rune that is cut between two writes wait
+// for the rest; flush writes what still waits.
+type runeWriter struct {
+	w      io.Writer
+	escape func(string) string
+	rest   []byte
+	wrote  bool
 }
 
 // terminalSafe wraps w if it is a terminal. What is piped stays as it is. The
@@ -42,23 +44,24 @@ func terminalSafe(w io.Writer) (io.Writer, func() error) {
 	if !isTTY(w) {
 		return w, func() error { return nil }
 	}
-	s := &safeWriter{w: w}
+	s := &runeWriter{w: w, escape: escapeText}
 	return s, s.flush
 }
 
-func (s *safeWriter) Write(p []byte) (int, error) {
-	data := append(s.rest, p...)
+func (r *runeWriter) Write(p []byte) (int, error) {
+	r.wrote = true
+	data := append(r.rest, p...)
 	cut := len(data) - partialRune(data)
-	s.rest = append([]byte(nil), data[cut:]...)
-	if _, err := io.WriteString(s.w, escapeText(string(data[:cut]))); err != nil {
+	r.rest = bytes.Clone(data[cut:])
+	if _, err := io.WriteString(r.w, r.escape(string(data[:cut]))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-func (s *safeWriter) flush() error {
-	_, err := io.WriteString(s.w, escapeText(string(s.rest)))
-	s.rest = nil
+func (r *runeWriter) flush() error {
+	_, err := io.WriteString(r.w, r.escape(string(r.rest)))
+	r.rest = nil
 	return err
 }
 
@@ -99,24 +102,6 @@ func printJSON(w io.Writer, v any) error {
 	}
 	_, err := io.WriteString(w, escapeJSON(b.String()))
 	return err
-}
-
-// A jsonWriter writes what it is given of a JSON text as printJSON does.
-type jsonWriter struct {
-	w     io.Writer
-	rest  []byte // of a rune
-	wrote bool
-}
-
-func (j *jsonWriter) Write(p []byte) (int, error) {
-	j.wrote = true
-	data := append(j.rest, p...)
-	cut := len(data) - partialRune(data)
-	j.rest = bytes.Clone(data[cut:])
-	if _, err := io.WriteString(j.w, escapeJSON(string(data[:cut]))); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }
 
 // escapeJSON writes the harmful runes of a JSON text, which is valid UTF-8.

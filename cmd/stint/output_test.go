@@ -18,7 +18,7 @@ func FuzzSafeWriter(f *testing.F) {
 	f.Add("é漢😀\x1b[31m\xff\xf0\x9f", uint8(3))
 	f.Fuzz(func(t *testing.T, s string, n uint8) {
 		var b bytes.Buffer
-		w := &safeWriter{w: &b}
+		w := &runeWriter{w: &b, escape: escapeText}
 		for rest := s; rest != ""; {
 			k := min(len(rest), int(n%7)+1)
 			if _, err := w.Write([]byte(rest[:k])); err != nil {
@@ -166,7 +166,7 @@ func TestJSONWriter(t *testing.T) {
 	for _, text := range []string{"{\"a\":\"plain\"}\n", "{\"a\":\"é \u009b \x7f \u202e ü\"}\n{}\n"} {
 		for cut := range len(text) {
 			var b strings.Builder
-			w := &jsonWriter{w: &b}
+			w := &runeWriter{w: &b, escape: escapeJSON}
 			for _, part := range []string{text[:cut], text[cut:]} {
 				if n, err := io.WriteString(w, part); n != len(part) || err != nil {
 					t.Fatal(n, err)
