@@ -105,7 +105,7 @@ const (
 	kindBool     kind = "true or false"
 	kindDuration kind = `a duration such as "90s" or "10m"`
 	kindList     kind = "a list of strings"
-	kindPaths    kind = "a list of paths"
+	kindPaths    kind = "a list of paths" // which may have commas where they come from the file
 	kindSize     kind = `a size such as "64MiB"`
 )
 
@@ -131,8 +131,8 @@ var keys = slices.Concat([]key{
 	listKey("fallback", "agents that take over, in this order, while a task's own agent is rate-limited", func(c *Config) *[]string { return &c.Fallback }, splitAgents),
 	durationKey("limit_cpu", "0s", "processor time of each process of a run; 0: no limit", func(c *Config) *time.Duration { return &c.LimitCPU }),
 	numberKey("limit_files", "0", 0, 1<<30, "open files of each process of a run; 0: no limit", func(c *Config) *int { return &c.LimitFiles }),
-	sizeKey("limit_file_size", "0", "size of a file that a run writes, and of all that it prints; 0: no limit", func(c *Config) *int64 { return &c.LimitFileSize }),
-	sizeKey("limit_memory", "0", "address space of each process of a run, of which Node and Bun take many GiB; 0: no limit", func(c *Config) *int64 { return &c.LimitMemory }),
+	sizeKey("limit_file_size", "0", maxSize, "size of a file that a run writes, and of all that it prints; 0: no limit", func(c *Config) *int64 { return &c.LimitFileSize }),
+	sizeKey("limit_memory", "0", maxSize, "address space of each process of a run, of which Node and Bun take many GiB; 0: no limit", func(c *Config) *int64 { return &c.LimitMemory }),
 	numberKey("nice", "0", 0, 19, "how far runs step back for other programs, as with nice(1)", func(c *Config) *int { return &c.Nice }),
 	boolKey("auto_start", "true", "start a master in the background when there is none", func(c *Config) *bool { return &c.AutoStart }),
 	durationKey("idle_exit", "30s", "a master in the background ends after that long without work", func(c *Config) *time.Duration { return &c.IdleExit }),
@@ -140,7 +140,7 @@ var keys = slices.Concat([]key{
 	choiceKey("resume_missing", "new", "when the agent's session is gone", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
 	documentKey("output_policy", "default", "how answers are to look: default, none, the text", policies, nil, func(c *Config) *document { return &c.OutputPolicy }).perWorkspace(),
 	templateKey("prompt_template", "what stands before the user's message: default, a text with fields such as {{.Memory}} (README)").perWorkspace(),
-	listKey("memory_paths", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths).perWorkspace().ofPaths(),
+	valueKey(kindPaths, "memory_paths", "", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths, same).perWorkspace(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
 	documentKey("self_eval_prompt", "off", "what an agent is told that judges each answer: off, default, the text", evaluations, nil, func(c *Config) *document { return &c.SelfEvalPrompt }).perWorkspace(),
@@ -154,7 +154,7 @@ var keys = slices.Concat([]key{
 	sessionKey("trigger_session_key", "session of these tasks; off: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }).perWorkspace(),
 	numberKey("follow_up_depth", "1", 0, 100, "how many tasks may follow one another, each queued by the one before; 0: no task queues another", func(c *Config) *int { return &c.FollowUpDepth }),
 	numberKey("max_follow_ups", "10", 0, 100000, "how many follow-ups a task may have, and how many tasks its agent may queue", func(c *Config) *int { return &c.MaxFollowUps }),
-	sizeKey("compact_size", "64MiB", "the master compacts the ledger when journal.md is larger, if half of it can go; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
+	sizeKey("compact_size", "64MiB", maxSize, "the master compacts the ledger when journal.md is larger, if half of it can go; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
 	durationKey("compact_older_than", "30d", "tasks that ended longer ago go to the archive then", func(c *Config) *time.Duration { return &c.CompactOlderThan }),
 	durationKey("heartbeat_interval", "10s", "how often heartbeat.json is written", func(c *Config) *time.Duration { return &c.HeartbeatInterval }),
 	pathKey("heartbeat_path", "heartbeat file; empty: heartbeat.json in the state directory", func(c *Config) *string { return &c.HeartbeatPath }),
@@ -165,7 +165,7 @@ var keys = slices.Concat([]key{
 	postgresURLKey(),
 	urlFileKey("postgres_url_file", "file of mode 600 that has this URL; read anew for each connection", func(c *Config) *string { return &c.PostgresURLFile }).in("postgres"),
 	numberKey("postgres_pool_size", "10", 1, 1000, "connections to it at most", func(c *Config) *int { return &c.PostgresPoolSize }).in("postgres"),
-	sizeKey("postgres_inline_threshold", "1MiB", "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.PostgresInline }).atMost(maxInline).in("postgres"),
+	sizeKey("postgres_inline_threshold", "1MiB", maxInline, "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.PostgresInline }).in("postgres"),
 	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.PostgresOutput }).in("postgres"),
 	hostKey("postgres_host", "whose tasks these are in the copy; empty: the name of this machine", func(c *Config) *string { return &c.PostgresHost }).in("postgres"),
 })
@@ -216,18 +216,6 @@ func (k key) inFile() string {
 		return k.name
 	}
 	return k.section + "." + strings.TrimPrefix(k.name, k.section+"_")
-}
-
-// atMost bounds a size.
-func (k key) atMost(most int64) key {
-	set := k.set
-	k.set = func(c *Config, s string) error {
-		if n, err := parseSize(s); err == nil && n > most {
-			return fmt.Errorf("%q is more than %s", s, shortSize(most))
-		}
-		return set(c, s)
-	}
-	return k
 }
 
 // valueKey is a setting whose text parse checks and reads, and show writes.
@@ -322,9 +310,18 @@ func durationKey(name, def, help string, field func(*Config) *time.Duration) key
 }
 
 // sizeKey is a number of bytes, with a unit or without.
-func sizeKey(name, def, help string, field func(*Config) *int64) key {
-	return valueKey(kindSize, name, def, help, field, parseSize, shortSize)
+func sizeKey(name, def string, most int64, help string, field func(*Config) *int64) key {
+	return valueKey(kindSize, name, def, help, field, func(s string) (int64, error) {
+		n, err := parseSize(s)
+		if n > most {
+			err = fmt.Errorf("%q is more than %s", s, shortSize(most))
+		}
+		return n, err
+	}, shortSize)
 }
+
+// maxSize is the largest size that can be written.
+const maxSize = 1 << 50
 
 // sizeUnits are the units of sizes, the largest first.
 var sizeUnits = []struct {
@@ -342,7 +339,7 @@ func parseSize(s string) (int64, error) {
 		}
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > 1<<50/unit {
+	if err != nil || n < 0 || n > maxSize/unit {
 		return 0, fmt.Errorf("%q is not a size such as 64MiB or 0", s)
 	}
 	return n * unit, nil
@@ -374,12 +371,6 @@ func listKey(name, help string, field func(*Config) *[]string, split func(string
 	return valueKey(kindList, name, "", help, field, split, same)
 }
 
-// ofPaths makes it a list whose texts may have commas where they come from the file.
-func (k key) ofPaths() key {
-	k.kind = kindPaths
-	return k
-}
-
 // put sets a key from one layer and remembers the origin. A value from a lower
 // layer than the present one is checked and not taken.
 func (c *Config) put(k *key, text string, o origin) error {
@@ -399,10 +390,8 @@ func (c *Config) isDefault(name string) bool { return c.origins[name].layer == l
 
 // findKey gives the key of that name, nil if there is none.
 func findKey(name string) *key {
-	for i := range keys {
-		if keys[i].name == name {
-			return &keys[i]
-		}
+	if i := slices.IndexFunc(keys, func(k key) bool { return k.name == name }); i >= 0 {
+		return &keys[i]
 	}
 	return nil
 }

@@ -68,6 +68,11 @@ func words(s string) []string {
 // comma in parentheses belongs to its rule. \( and \) are no parentheses.
 func splitRules(s string) ([]string, error) {
 	list := []string{}
+	add := func(rule string) {
+		if rule = strings.TrimSpace(rule); rule != "" {
+			list = append(list, rule)
+		}
+	}
 	depth, begin := 0, 0
 	for i := 0; i < len(s) && depth >= 0; i++ {
 		switch c := s[i]; {
@@ -78,7 +83,8 @@ func splitRules(s string) ([]string, error) {
 		case c == ')':
 			depth--
 		case c == ',' && depth == 0:
-			list, begin = appendRule(list, s[begin:i]), i+1
+			add(s[begin:i])
+			begin = i + 1
 		case c < ' ':
 			return nil, fmt.Errorf("%q has a control character", s)
 		}
@@ -86,15 +92,8 @@ func splitRules(s string) ([]string, error) {
 	if depth != 0 {
 		return nil, fmt.Errorf("the parentheses of %q do not match; write a rule as \"Bash(go test:*)\"", s)
 	}
-	return appendRule(list, s[begin:]), nil
-}
-
-// appendRule adds a rule that says something.
-func appendRule(list []string, rule string) []string {
-	if rule = strings.TrimSpace(rule); rule == "" {
-		return list
-	}
-	return append(list, rule)
+	add(s[begin:])
+	return list, nil
 }
 
 // agentKeys returns the settings of all agents.

@@ -257,7 +257,14 @@ type fileValue struct {
 func (v *fileValue) UnmarshalTOML(data any) error {
 	switch {
 	case v.key == nil:
-		return unknownKey(v.name)
+		if k := findKey(v.name); k != nil {
+			_, short := cutSection(k.inFile())
+			return fmt.Errorf("unknown key %q; write [%s], and below that %s", v.name, k.section, short)
+		}
+		if near := nearestKey(v.name); near != "" {
+			return fmt.Errorf("unknown key %q; did you mean %s?", v.name, near)
+		}
+		return fmt.Errorf("unknown key %q", v.name)
 	case v.section && !v.key.workspace:
 		return fmt.Errorf("%s cannot be set for one workspace; move it above the first section", v.name)
 	}
@@ -271,18 +278,6 @@ func (v *fileValue) UnmarshalTOML(data any) error {
 		return fmt.Errorf("%s: %w", v.name, err)
 	}
 	return nil
-}
-
-// unknownKey names the nearest known key.
-func unknownKey(name string) error {
-	if k := findKey(name); k != nil {
-		_, short := cutSection(k.inFile())
-		return fmt.Errorf("unknown key %q; write [%s], and below that %s", name, k.section, short)
-	}
-	if near := nearestKey(name); near != "" {
-		return fmt.Errorf("unknown key %q; did you mean %s?", name, near)
-	}
-	return fmt.Errorf("unknown key %q", name)
 }
 
 // text gives a value of the file as text if it has the right type.

@@ -209,6 +209,8 @@ type editing struct {
 	file string // the copy
 	old  []coordinator.Finding
 
+	undone int // saves that another program has undone
+
 	base *ledger.Copy // tasks.md as it was when text was made of it; nil where one task is edited
 	text []byte       // what the person made of base: the two change together, or somebody's change is undone
 }
@@ -281,7 +283,7 @@ func (e *editing) kept(why string) error {
 // save merges the text with what was written meanwhile, checks it, and puts it in
 // the place of tasks.md. again says that the user wants to edit once more.
 func (e *editing) save(ctx context.Context) (again bool, err error) {
-	for left := saveTries; ; {
+	for {
 		if err := e.rebase(ctx); err != nil {
 			return false, e.kept(err.Error())
 		}
@@ -299,30 +301,35 @@ func (e *editing) save(ctx context.Context) (again bool, err error) {
 				return e.decline(answer)
 			}
 		}
-		err = e.base.Replace(e.text)
-		if errors.Is(err, ledger.ErrChanged) {
-			continue
+		if changed, err := e.put(ctx, e.base, e.text, records, plan); !changed {
+			return false, err
 		}
-		if err != nil {
-			return false, e.kept(err.Error())
-		}
-		t, err := e.app.reconcile(ctx, false)
-		if err == nil && e.overwritten(e.text, records) {
-			if left--; left == 0 {
-				return false, e.kept(savedOver)
-			}
-			continue
-		}
-		return false, errors.Join(e.drop(), e.app.taken(t, err, plan))
 	}
 }
 
-// What is said of a save that another program undoes each time, and how often it is
-// made again.
-const (
-	savedOver = "another program saves an older tasks.md over it each time"
-	saveTries = 4
-)
+// saveTries is how often a save is made that another program undoes.
+const saveTries = 4
+
+// put puts text in the place of base and has it taken over, which ends an editing. changed
+// says that another program has saved meanwhile: then it is to be made anew. records and
+// plan are what it is to bring about.
+func (e *editing) put(ctx context.Context, base *ledger.Copy, text []byte, records []ledger.Record, plan coordinator.TakeOver) (changed bool, err error) {
+	err = base.Replace(text)
+	if errors.Is(err, ledger.ErrChanged) {
+		return true, nil
+	}
+	if err != nil {
+		return false, e.kept(err.Error())
+	}
+	t, err := e.app.reconcile(ctx, false)
+	if err == nil && e.overwritten(text, records) {
+		if e.undone++; e.undone == saveTries {
+			return false, e.kept("another program saves an older tasks.md over it each time")
+		}
+		return true, nil
+	}
+	return false, errors.Join(e.drop(), e.app.taken(t, err, plan))
+}
 
 // overwritten reports whether records that a save was to bring about have not come
 // of it: somebody else has saved a buffer of before over it, in the same moment.

@@ -215,7 +215,7 @@ func (t *taskEdit) goodPart(r ledger.Record, s *ledger.Section, check func(*ledg
 func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 	// As every change has it; and a section of equal text, in a buffer of old, is another one.
 	r.Add(state.KeyUpdatedAt, state.FormatTime(time.Now()))
-	for left := saveTries; ; {
+	for {
 		now, err := ledger.ReadCopy(ctx, nil, t.dir)
 		if err != nil {
 			return t.kept(err.Error())
@@ -224,7 +224,8 @@ func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 		if err != nil {
 			return t.kept(err.Error())
 		}
-		plan, records, err := coordinator.Preview(t.dir, append(text, '\n'))
+		text = append(text, '\n')
+		plan, records, err := coordinator.Preview(t.dir, text)
 		if err != nil {
 			return t.kept(err.Error())
 		}
@@ -232,20 +233,9 @@ func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 			t.app.showFindings(plan.Findings, "")
 			return t.kept("the section would have no effect in tasks.md as it is; mend that first")
 		}
-		if err = now.Replace(append(text, '\n')); errors.Is(err, ledger.ErrChanged) {
-			continue
-		}
-		if err != nil {
-			return t.kept(err.Error())
-		}
-		over, err := t.app.reconcile(ctx, false)
-		if err == nil && t.overwritten(append(text, '\n'), records) {
-			if left--; left == 0 {
-				return t.kept(savedOver)
-			}
-			continue
-		}
 		plan.Notices = slices.DeleteFunc(plan.Notices, func(n string) bool { return !strings.Contains(n, r.ID) })
-		return errors.Join(t.drop(), t.app.taken(over, err, plan))
+		if changed, err := t.put(ctx, now, text, records, plan); !changed {
+			return err
+		}
 	}
 }
