@@ -24,7 +24,7 @@ import (
 
 const editHelp = `Edit the ledger with $VISUAL or $EDITOR, as visudo does it: you get a copy, which
 is checked when you save it and then merged with what was written meanwhile. If
-somebody else changed the same section as you, nothing is saved, and your copy is kept.
+somebody else changed the same section, nothing is saved, and your copy is kept.
 With an ID, you get that one task with the fields that you may change.
 
 Nothing is taken over before the editor has ended. If there is something wrong,
