@@ -3,6 +3,7 @@
 package coordinator
 
 import (
+	"stint/coordinator/admission"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 )
@@ -212,3 +213,5 @@ type Outputs = rundir.Outputs
 var ReadOutput = rundir.ReadOutput
 
 var EndLimit = task.EndLimit
+
+var CheckTemplate = admission.CheckTemplate

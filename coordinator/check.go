@@ -62,7 +62,7 @@ func (c *Coordinator) checkable(t *state.Task) error {
 	case t.Hold && t.Trigger == state.ByAgent:
 		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
 	}
-	if wrong := c.misplaced(t); wrong != "" {
+	if wrong := c.Misplaced(t); wrong != "" {
 		return task.Invalid("name another workspace with: stint edit "+t.ID, "%s", wrong)
 	}
 	if fi, err := os.Stat(t.Workspace); err != nil || !fi.IsDir() {
@@ -192,7 +192,7 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 		addCheck(rec, &res)
 		if now, err := task.PeekIn(st, t.ID); err == nil && res.Passed() && awaitsRound(&now) {
 			rec.Add(state.KeyPhase, string(state.PhaseVerify)).Add(state.KeyIteration, strconv.Itoa(now.Iteration-1))
-			unset(rec, state.KeyNotBefore, isOfTurn(now.Reason) && now.By != ledger.ByHand && !now.NotBefore.IsZero()) // no person's
+			task.Unset(rec, state.KeyNotBefore, isOfTurn(now.Reason) && now.By != ledger.ByHand && !now.NotBefore.IsZero()) // no person's
 		}
 		tx.Append(rec.Add(state.KeyBy, by))
 		return nil

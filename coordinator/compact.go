@@ -121,23 +121,6 @@ func (c *Coordinator) compactHalf(ctx context.Context) (done bool, err error) {
 	return err == nil, err
 }
 
-// revive appends the whole record of a task that is in the archive, before what
-// changes it: so it comes back. Of other tasks it does nothing.
-func (c *Coordinator) revive(st *fold.State, tx *ledger.Tx, id string) error {
-	e, ok := st.Archived(id)
-	if !ok {
-		return nil
-	}
-	s, err := ledger.ReadArchived(nil, c.Config.StateDir, e)
-	if err != nil {
-		return err
-	}
-	r := s.Record()
-	r.Fields = slices.DeleteFunc(r.Fields, func(f ledger.Pair) bool { return f.Key == ledger.KeyArchived })
-	tx.Append(&r)
-	return nil
-}
-
 // ListArchive gives the tasks in the archive of dir that a filter lets through, the
 // one that ended last first, without their texts. Those that were brought back are
 // not among them. It needs no master.

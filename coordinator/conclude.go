@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -24,13 +25,13 @@ const MaxResult = 64 << 10
 
 // bounded gives head and tail of a long answer, marked as cut.
 func bounded(answer string) string {
-	return headAndTail(answer, MaxResult, "; the whole answer is in the run's file answer")
+	return task.HeadAndTail(answer, MaxResult, "; the whole answer is in the run's file answer")
 }
 
 // finish records how a run ended. Where the disk is full it waits until there is
 // room, so that a result is not lost; the lane stays taken meanwhile.
 func (c *Coordinator) finish(r *run, out task.Outcome) error {
-	places := c.placesOf(r.task.ID)
+	places := c.PlacesOf(r.task.ID)
 	err := c.keepAnswer(r, &out, func() error {
 		closing := c.IsShut()
 		return c.UpdateWhenRoom(context.Background(), "a result", false, func(st *fold.State, tx *ledger.Tx) error {
@@ -78,7 +79,7 @@ func (c *Coordinator) writeAnswer(r *run, out *task.Outcome) error {
 }
 
 // conclude appends the records with which a run and its attempt end.
-func (c *Coordinator) conclude(st *fold.State, r *run, out task.Outcome, places map[string]*checkedWorkspace, closing bool, tx *ledger.Tx) {
+func (c *Coordinator) conclude(st *fold.State, r *run, out task.Outcome, places map[string]*admission.Place, closing bool, tx *ledger.Tx) {
 	if out.Class == state.ClassSessionLost && r.session == "" && c.Config.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
@@ -95,14 +96,14 @@ func (c *Coordinator) conclude(st *fold.State, r *run, out task.Outcome, places 
 		rec.Add(state.KeyExitCode, strconv.Itoa(out.ExitCode))
 	}
 	if v.reason == state.ClassCanceled {
-		rec.Add(state.KeyBy, canceledBy(r.ctx)) // an edit would have taken the task out of its run
+		rec.Add(state.KeyBy, admission.CanceledBy(r.ctx)) // an edit would have taken the task out of its run
 	}
 	addOutputs(rec, r)
 	if v.reason != state.ClassInterrupted { // else the task goes on with that phase
-		unset(rec, state.KeyPhase, r.task.Phase != "")
+		task.Unset(rec, state.KeyPhase, r.task.Phase != "")
 	}
 	if v.status == state.Queued && !goesOn(v.reason) { // the next attempt begins from the first round
-		unset(rec, state.KeyIteration, r.task.Iteration > 0)
+		task.Unset(rec, state.KeyIteration, r.task.Iteration > 0)
 	}
 	c.addAnswer(rec, r, &out)
 	c.end(st, tx, rec, out.Findings, places)
@@ -119,8 +120,8 @@ func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
 // end appends the record with which a task may end, and what then follows it.
 // places are those of its follow-up, if they were looked at.
-func (c *Coordinator) end(st *fold.State, tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) {
-	follow := c.followUp(st, rec, findings, places)
+func (c *Coordinator) end(st *fold.State, tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, places map[string]*admission.Place) {
+	follow := c.FollowUp(st, rec, findings, places)
 	tx.Append(rec)
 	tx.Merge(follow)
 }
@@ -199,7 +200,7 @@ func (c *Coordinator) loseSession(r *run, note string, st *fold.State, tx *ledge
 			continue
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-		unset(rec, state.KeyPromptKept, t.PromptKept != "")
+		task.Unset(rec, state.KeyPromptKept, t.PromptKept != "")
 		tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, note).Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
 	}
 }

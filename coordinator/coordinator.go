@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -17,11 +18,10 @@ import (
 // by any goroutine.
 type Coordinator struct {
 	*task.Store
+	*admission.Admission
 	start    time.Time
 	counters *counters // see Metrics
 	noted    bool      // that this master has started a run; the dispatcher's
-
-	waits waits // of runs for tasks that they have queued
 
 	mu      sync.Mutex // guards the fields up to the next blank line
 	http    string     // where the master can be called by HTTP; "": nowhere
@@ -44,14 +44,14 @@ type Coordinator struct {
 // where a user can do something about it.
 func Open(cfg task.Config) (*Coordinator, error) {
 	c := &Coordinator{
-		runs: map[string]*run{}, leftovers: map[string]state.Task{}, waits: waits{by: map[string]int{}},
+		runs: map[string]*run{}, leftovers: map[string]state.Task{},
 		wake: make(chan struct{}, 1), ended: make(chan struct{}, 1), counters: newCounters(cfg.Agents),
 	}
 	var err error
 	if c.Store, err = task.Open(cfg); err != nil {
 		return nil, err
 	}
-	c.start = c.Config.Now()
+	c.start, c.Admission = c.Config.Now(), admission.New(c.Store, liveRuns{c})
 	c.Listen(task.Hooks{Committed: c.committed, Applied: c.endChanged, Changed: c.counters.change, Wake: c.poke})
 	return c, nil
 }
@@ -169,4 +169,27 @@ func (c *Coordinator) Close() error {
 		_ = os.Remove(c.Config.HeartbeatPath) // it would say that we live
 	}
 	return c.Store.Close()
+}
+
+// liveRuns is the [Live] of a coordinator.
+type liveRuns struct{ c *Coordinator }
+
+func (l liveRuns) TaskOf(id string) *state.Task {
+	l.c.runsMu.Lock()
+	defer l.c.runsMu.Unlock()
+	r := l.c.runs[id]
+	if r == nil {
+		return nil
+	}
+	t := r.task
+	t.Workspace = r.home
+	return &t
+}
+
+func (l liveRuns) Cancel(id string, cause error) {
+	l.c.runsMu.Lock()
+	defer l.c.runsMu.Unlock()
+	if r := l.c.runs[id]; r != nil {
+		r.cancel(cause)
+	}
 }

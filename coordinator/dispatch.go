@@ -113,7 +113,7 @@ func (c *Coordinator) limits() lanes.Limits {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	settling := map[string]bool{}
-	lim := lanes.Limits{MaxWorkers: c.Config.MaxWorkers, Lent: c.waits.lent(), Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.Config.WorkspaceRoot}
+	lim := lanes.Limits{MaxWorkers: c.Config.MaxWorkers, Lent: c.Lent(), Taken: c.takenLanes(), Settling: settling, WorkspaceRoot: c.Config.WorkspaceRoot}
 	if c.short != nil {
 		lim.Short, lim.Again = c.short.What, c.short.Next
 	}
@@ -273,19 +273,12 @@ func (c *Coordinator) begin(st *fold.State, reserved *run, t *state.Task, defaul
 	if s, ok := st.SessionByID(r.task.SessionID); ok && t.Resume != "never" && s.Agent == r.task.Agent && s.Native != "" && !r.named {
 		r.session = s.Native // it may have been forked since the task's last run
 	}
-	unset(rec, state.KeyReason, t.Reason != "")
-	unset(rec, state.KeyError, t.Error != "" && t.Phase != state.PhaseEvaluate) // else it is that of the answer
-	unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
-	unset(rec, state.KeyExitCode, t.ExitCode != nil)
+	task.Unset(rec, state.KeyReason, t.Reason != "")
+	task.Unset(rec, state.KeyError, t.Error != "" && t.Phase != state.PhaseEvaluate) // else it is that of the answer
+	task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
+	task.Unset(rec, state.KeyExitCode, t.ExitCode != nil)
 	r.started = rec
 	return r
-}
-
-// unset takes away what the run before has left, if it has left anything.
-func unset(rec *ledger.Record, key string, was bool) {
-	if was {
-		rec.Add(key, "")
-	}
 }
 
 // complete fills in what a task written by hand has left out. One of a named session

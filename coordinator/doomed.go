@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"strings"
 
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -73,14 +72,5 @@ func howEnded(t *state.Task) string {
 	if t.Error == "" {
 		return how
 	}
-	return how + ": " + oneSentence(t.Error, maxCause)
-}
-
-// oneSentence gives a text in one line, of a long one the beginning.
-func oneSentence(text string, most int) string {
-	line := strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "")
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "…"
-	}
-	return line
+	return how + ": " + task.OneSentence(t.Error, maxCause)
 }

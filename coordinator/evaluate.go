@@ -275,7 +275,7 @@ type judged struct {
 func (j *judged) prompt(ask string) string {
 	var b strings.Builder
 	t := j.task
-	shown := func(text string) string { return headAndTail(text, MaxResult+1<<10, "") } // a result that was cut is not cut again
+	shown := func(text string) string { return task.HeadAndTail(text, MaxResult+1<<10, "") } // a result that was cut is not cut again
 	section := func(heading, text string) {
 		if strings.TrimSpace(text) != "" {
 			b.WriteString("\n## " + heading + "\n\n" + prompt.Quote(text))

@@ -100,26 +100,6 @@ func (w *world) records(id string, keys ...string) (list []string) {
 	return list
 }
 
-// TestSubmitAnswersWithTheTaskAsItIs: also where it has an answer before its client has.
-func TestSubmitAnswersWithTheTaskAsItIs(t *testing.T) {
-	w := newJudgeWorld(t)
-	w.checks = []int{0}
-	judging, gate := make(chan struct{}), make(chan struct{})
-	w.judge = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-		close(judging)
-		<-gate
-		return task.Outcome{Result: "{}"}
-	}
-	w.open()
-	defer w.close()
-	defer close(gate)
-	spec := task.TaskSpec{Prompt: "Fix it.", Workspace: w.work, VerifyCommand: "make test"}
-	got, err := w.c.SubmitSlowly(t.Context(), spec, func() { <-judging })
-	if err != nil || got.Prompt != "Fix it." || got.Result != "the answer" {
-		t.Errorf("%q %q, %v", got.Prompt, got.Result, err)
-	}
-}
-
 // TestEvaluation: the answer is recorded before the evaluator begins; what it finds
 // and what it has used are the task's, its session is nobody's.
 func TestEvaluation(t *testing.T) {

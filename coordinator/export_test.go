@@ -24,23 +24,6 @@ func OpenOn(cfg task.Config, fs durable.FS) (*Coordinator, error) {
 	return OpenUnwatched(cfg)
 }
 
-// NativeFields reads the native sessions that a journal names.
-var NativeFields = nativeFields
-
-// SubmitSlowly is Submit where then happens before the answer is made.
-func (c *Coordinator) SubmitSlowly(ctx context.Context, s task.TaskSpec, then func()) (state.Task, error) {
-	in, err := c.newIntake(ctx, request{specs: []task.TaskSpec{s}})
-	if err == nil {
-		err = c.Update(ctx, in.record)
-	}
-	if err != nil {
-		return state.Task{}, err
-	}
-	then()
-	tasks, err := in.tasks()
-	return tasks[0], err
-}
-
 // Occupy calls f on the ledger's goroutine, when it has written something.
 func (c *Coordinator) Occupy(f func()) error {
 	occupy := sync.OnceFunc(f)

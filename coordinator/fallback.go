@@ -88,8 +88,8 @@ func (c *Coordinator) handOver(st *fold.State, t *state.Task, agent string, now 
 	if model := c.Workspace(t.Workspace).Models[agent]; model != t.Model {
 		rec.Add(state.KeyModel, model)
 	}
-	unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
-	unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
-	unset(rec, state.KeyPromptKept, t.PromptKept != "")
+	task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
+	task.Unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
+	task.Unset(rec, state.KeyPromptKept, t.PromptKept != "")
 	return rec.Add(state.KeyUpdatedAt, state.FormatTime(now))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/admission"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -547,7 +548,7 @@ func TestTriggerSession(t *testing.T) {
 // the tests of package prompt.
 func TestTemplates(t *testing.T) {
 	for _, text := range []string{"", "off", "none", "look", "{{.Error}}", "{{if .Error}}a{{else if .Result}}b{{else}}c{{end}}", `{{"{{"}}`, "## User message"} {
-		if err := coordinator.CheckTemplate(text); err != nil {
+		if err := admission.CheckTemplate(text); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -559,7 +560,7 @@ func TestTemplates(t *testing.T) {
 		"{{" + strings.Repeat("x", 1<<19) + "}}": "line 1: function ",
 		"{{range .ID}}" + strings.Repeat("x", 1<<19) + "{{end}}": "has no place here",
 	} {
-		err := coordinator.CheckTemplate(text)
+		err := admission.CheckTemplate(text)
 		if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), want) || len(err.Error()) > 1<<10 {
 			t.Errorf("%.40q: %.2000v, want %s", text, err, want)
 		}

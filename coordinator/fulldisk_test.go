@@ -26,6 +26,7 @@ type fullDisk struct {
 	full    atomic.Bool
 	left    atomic.Int64 // writes for which there is still room
 	refused atomic.Int64
+	frees   atomic.Bool // there is room again when one write was refused
 }
 
 type fullFile struct {
@@ -46,6 +47,7 @@ func (f fullFile) Write(p []byte) (int, error) {
 		return f.File.Write(p)
 	}
 	f.disk.refused.Add(1)
+	f.disk.full.Store(!f.disk.frees.Load())
 	n, _ := f.File.Write(p[:len(p)/2]) // as much as there is room for
 	return n, syscall.ENOSPC
 }
@@ -184,9 +186,9 @@ func TestDiskIsFullAtARestart(t *testing.T) {
 	t.Parallel()
 	next, id := interrupted(t)
 	d := &fullDisk{FS: durable.OS}
+	d.frees.Store(true)
 	next.cfg.Recover = func(context.Context, string, string) error {
 		d.full.Store(true)
-		time.AfterFunc(10*time.Millisecond, func() { d.full.Store(false) })
 		return nil
 	}
 	next.openOn(d)

@@ -61,7 +61,7 @@ func (c *Coordinator) judge(st *fold.State, t *state.Task, out task.Outcome, now
 	case state.ClassRateLimited:
 		c.judgeLimit(st, &v, t, out, now)
 	case state.ClassAuth:
-		v.account = holdRecord(t, cmp.Or(out.Error, "not logged in")) // the provider may want something else
+		v.account = task.HoldRecord(t, cmp.Or(out.Error, "not logged in")) // the provider may want something else
 	case state.ClassAgentMissing:
 		c.judgeMissing(st, &v, t, out)
 	case state.ClassSessionLost, state.ClassContextFull:
@@ -135,15 +135,6 @@ func (c *Coordinator) judgeRetry(v *verdict, t *state.Task, now time.Time) {
 	case limit > 1:
 		v.status = state.Dead
 	}
-}
-
-func accountRecord(name string) *ledger.Record {
-	return &ledger.Record{Kind: ledger.KindControl, ID: state.ControlAccount + name}
-}
-
-// holdRecord puts the account of a task on hold.
-func holdRecord(t *state.Task, why string) *ledger.Record {
-	return accountRecord(t.AccountName()).Add(state.KeyHold, "true").Add(state.KeyReason, why+"; met by task "+t.ID)
 }
 
 // backoff is the wait after the n-th failure (from 0): base·2^n, at most the

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -73,7 +74,7 @@ func (c *Coordinator) coolDown(a state.Account, named, now time.Time) (state.Acc
 		a.CoolUntil, a.Guessed, a.LimitWaits = now.Add(c.backoffUpTo(maxLimitBackoff, a.LimitWaits)), true, a.LimitWaits+1
 	}
 	a.CoolUntil = a.CoolUntil.Add(time.Millisecond - 1).Truncate(time.Millisecond) // the ledger has milliseconds, and nothing is to start too early
-	record := accountRecord(a.Name).Add(state.KeyCoolUntil, state.FormatTime(a.CoolUntil)).Add(state.KeyLimitWaits, strconv.Itoa(a.LimitWaits))
+	record := task.AccountRecord(a.Name).Add(state.KeyCoolUntil, state.FormatTime(a.CoolUntil)).Add(state.KeyLimitWaits, strconv.Itoa(a.LimitWaits))
 	if a.Guessed {
 		record.Add(state.KeyCoolGuessed, "true")
 	}
@@ -100,7 +101,7 @@ func gotThrough(st *fold.State, t *state.Task, class state.Class) *ledger.Record
 	if a.LimitWaits == 0 || t.RunStartedAt.Before(a.CoolUntil) {
 		return nil
 	}
-	record := accountRecord(a.Name).Add(state.KeyCoolUntil, "").Add(state.KeyLimitWaits, "")
+	record := task.AccountRecord(a.Name).Add(state.KeyCoolUntil, "").Add(state.KeyLimitWaits, "")
 	if !a.Hold {
 		record.Add(state.KeyReason, "")
 	}
@@ -134,10 +135,10 @@ func (c *Coordinator) failUnwilling() {
 	if len(list) == 0 {
 		return
 	}
-	var places map[string]*checkedWorkspace
+	var places map[string]*admission.Place
 	ends := map[string]bool{}
 	for i := 0; i < len(list) && places == nil; i++ { // one follow-up at a time: the next may go on with its session
-		places, ends[list[i].ID] = c.placesOf(list[i].ID), true
+		places, ends[list[i].ID] = c.PlacesOf(list[i].ID), true
 	}
 	err := c.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		for _, t := range c.unwilling(st, able) {

@@ -75,7 +75,7 @@ func (c *Coordinator) asEdited(t *state.Task) *state.Task {
 func (c *Coordinator) goOn(r *run, out *task.Outcome, s step) (next *run, err error) {
 	id := c.Config.ID()
 	c.carrySnapshot(r.id, id)
-	goes, places := false, c.placesOf(r.task.ID)
+	goes, places := false, c.PlacesOf(r.task.ID)
 	isTurn := s.phase == "" // which looks at its account
 	err = c.keepAnswer(r, out, func() error {
 		leaving := c.IsLeaving()
@@ -142,8 +142,8 @@ func (c *Coordinator) stepRecord(st *fold.State, r *run, out *task.Outcome, t *s
 	if goes {
 		rec.Add(state.KeyRunID, id).Add(state.KeyStartedAt, state.FormatTime(c.Config.Now()))
 	} else if t.Agent != r.task.Agent { // its session and account are the other's
-		unset(rec, state.KeySessionID, t.SessionID == r.task.SessionID)
-		unset(rec, state.KeyAccount, t.Account == r.task.Agent)
+		task.Unset(rec, state.KeySessionID, t.SessionID == r.task.SessionID)
+		task.Unset(rec, state.KeyAccount, t.Account == r.task.Agent)
 	}
 	rec.Add(state.KeyPhase, string(s.phase))
 	if s.iteration > 0 { // else there is no loop
@@ -167,7 +167,7 @@ func (c *Coordinator) verify(r *run) task.Outcome {
 	if !task.HasVerify(&t) { // a person has taken it out meanwhile
 		return passed
 	}
-	if wrong := c.misplaced(&t); wrong != "" {
+	if wrong := c.Misplaced(&t); wrong != "" {
 		return isMisplaced(wrong)
 	}
 	if err := rundir.Make(c.Store, c.RunDir(r.id)); err != nil {

@@ -62,7 +62,7 @@ func (c *Coordinator) judgeMissing(st *fold.State, v *verdict, t *state.Task, ou
 		v.status = state.Dead
 	}
 	if a := st.Account(t.AccountName()); !a.Hold {
-		v.account = accountRecord(a.Name).Add(state.KeyHold, "true").Add(state.KeyReason, state.MissingReason(out.Error))
+		v.account = task.AccountRecord(a.Name).Add(state.KeyHold, "true").Add(state.KeyReason, state.MissingReason(out.Error))
 	}
 }
 
@@ -89,7 +89,7 @@ func (c *Coordinator) lookForMissing(ctx context.Context) {
 func (c *Coordinator) endMissing(name string) {
 	err := c.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		if a := st.Account(name); a.IsMissing() {
-			tx.Append(accountRecord(name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
+			tx.Append(task.AccountRecord(name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
 		}
 		return nil
 	})

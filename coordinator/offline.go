@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -17,16 +18,39 @@ import (
 	"stint/state/fold"
 )
 
-// SubmitOffline takes a task in where no master runs: it locks the state
+// SubmitOffline accepts a task where no master runs: it locks the state
 // directory, appends durably and closes. The error has CodeBusy if a master does run.
-func SubmitOffline(ctx context.Context, cfg task.Config, spec task.TaskSpec) (state.Task, error) {
-	c, err := Open(cfg)
-	if err != nil {
-		return state.Task{}, err
-	}
-	t, err := c.Submit(ctx, spec)
-	return t, errors.Join(err, c.Close())
+func SubmitOffline(ctx context.Context, cfg task.Config, spec task.TaskSpec) (t state.Task, err error) {
+	err = offline(cfg, func(a *admission.Admission) error {
+		t, err = a.Submit(ctx, spec)
+		return err
+	})
+	return t, err
 }
+
+// SubmitAllOffline is SubmitAll where no master runs; see [SubmitOffline].
+func SubmitAllOffline(ctx context.Context, cfg task.Config, specs []task.TaskSpec) (tasks []state.Task, err error) {
+	err = offline(cfg, func(a *admission.Admission) error {
+		tasks, err = a.SubmitAll(ctx, specs)
+		return err
+	})
+	return tasks, err
+}
+
+// offline calls f where no master runs.
+func offline(cfg task.Config, f func(*admission.Admission) error) error {
+	s, err := task.Open(cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(admission.New(s, nobody{})), s.Close())
+}
+
+// nobody runs where there is no master.
+type nobody struct{}
+
+func (nobody) TaskOf(string) *state.Task { return nil }
+func (nobody) Cancel(string, error)      {}
 
 // Dump writes the whole state as text, always the same for the same state.
 func (c *Coordinator) Dump(w io.Writer) error {

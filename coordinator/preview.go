@@ -2,99 +2,37 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
-	"stint/ledger"
 	"stint/memory"
 	"stint/state"
 	"stint/state/fold"
 )
 
-// errPreview ends a change of the ledger of which nothing is to be kept.
-var errPreview = errors.New("this is a preview")
-
-// maxPreviews is how many tasks a preview tells of: each has a search and a prompt.
-const maxPreviews = 100
-
-// Preview says what Submit would take in, or why it would not, and what would be run
-// then. isList says that the specs came as a list, so that errors name the field of one
-// with its place. Nothing is kept, and no agent is started.
+// Preview says what Submit would accept, or why it would not, and what would be run
+// then; see [Admission.Foresee]. Nothing is kept, and no agent is started.
 func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error) {
 	defer c.Call()()
-	if len(specs) > maxPreviews {
-		return nil, task.Invalid("give it some of them", "%d tasks are too many for a preview; at most %d are taken", len(specs), maxPreviews)
-	}
-	in, err := c.newIntake(ctx, request{specs: specs, isList: isList})
+	foreseen, err := c.Foresee(ctx, specs, isList)
 	if err != nil {
 		return nil, err
 	}
-	err = c.Update(ctx, func(st *fold.State, _ *ledger.Tx) error {
-		if err := in.record(st, &ledger.Tx{}); err != nil {
-			return err
-		}
-		return errPreview
-	})
-	if !errors.Is(err, errPreview) {
-		return nil, err
-	}
-	list := make([]task.TaskPreview, len(in.list))
-	for i := range in.list {
+	list := make([]task.TaskPreview, len(foreseen))
+	for i, f := range foreseen {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if list[i], err = in.preview(ctx, i); err != nil {
+		if list[i] = f.TaskPreview; f.Known {
+			continue
+		}
+		if err := c.previewRun(ctx, &list[i], f.FromRun, f.Begun); err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
-}
-
-// preview tells of one of the tasks that are given together.
-func (in *intake) preview(ctx context.Context, i int) (task.TaskPreview, error) {
-	n := slices.IndexFunc(in.fresh, func(t state.Task) bool { return t.ID == in.ids[i] })
-	if n < 0 {
-		t, err := in.c.Whole(in.ids[i])
-		return task.TaskPreview{Task: t, Known: true}, err
-	}
-	rec, err := in.c.newTask(&in.list[i], &in.fresh[n])
-	if err != nil {
-		return task.TaskPreview{}, err
-	}
-	t, err := taskOf(rec)
-	if err != nil {
-		return task.TaskPreview{}, err
-	}
-	p := task.TaskPreview{Task: t}
-	begun := false
-	for _, before := range in.fresh[:n] {
-		if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(in.c.Config.Now()) {
-			continue // it is passed, as in the lane
-		}
-		if before.SessionKey == t.SessionKey {
-			p.Ahead++
-		}
-		begun = begun || before.SessionID == t.SessionID
-	}
-	return p, in.c.previewRun(ctx, &p, in.list[i].FromRun, begun)
-}
-
-// taskOf gives the task that a record would make.
-func taskOf(r *ledger.Record) (state.Task, error) {
-	r.Seq = 1
-	text, err := ledger.AppendRecord(nil, r)
-	if err != nil {
-		return state.Task{}, err
-	}
-	doc := ledger.Parse(text)
-	if len(doc.Sections) != 1 {
-		return state.Task{}, errors.New("the record of the task cannot be read again")
-	}
-	return fold.TaskOf(&doc.Sections[0])
 }
 
 // previewRun tells of the first run of a task, for which the run asks if one does. begun

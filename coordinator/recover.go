@@ -59,7 +59,7 @@ func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
 	if t, err := c.Peek(id); err == nil && t.Phase == "" && c.Config.FindSession != nil { // what a verify command prints names no session
 		old.session, old.kept = c.Config.FindSession(t.Agent, c.RunDir(old.id)) // here, because the output may be long
 	}
-	places := c.placesOf(id)
+	places := c.PlacesOf(id)
 	err := c.UpdateWhenRoom(ctx, "an interrupted task", false, func(st *fold.State, tx *ledger.Tx) error {
 		t, err := task.PeekIn(st, id)
 		if err != nil {

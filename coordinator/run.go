@@ -168,7 +168,7 @@ func (c *Coordinator) attempt(r *run) task.Outcome {
 	if t.Prompt == "" {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
-	if wrong := c.misplaced(&t); wrong != "" {
+	if wrong := c.Misplaced(&t); wrong != "" {
 		return isMisplaced(wrong)
 	}
 	agent := c.Config.Agents[r.task.Agent]
@@ -457,4 +457,30 @@ func (c *Coordinator) say(r *run, role, text, problem string) error {
 		c.Trouble("the transcript could not be written", err)
 	}
 	return err
+}
+
+// isMisplaced is the outcome of a run that must not begin for that reason.
+func isMisplaced(why string) task.Outcome {
+	return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: why + "; name the directory that you mean as its workspace in tasks.md, and retry"}
+}
+
+// homeOf gives the directory in which a run of a task begins: what is recorded has no
+// links, and one that is there now came later.
+func homeOf(t *state.Task) string {
+	if t.WorkspaceByHand {
+		return task.WithoutLinks(t.Workspace)
+	}
+	return t.Workspace
+}
+
+// hasMoved says that the workspace of a run is another directory than its attempt has
+// found, or may be: what runs below it can put a link in its place at any time.
+func (c *Coordinator) hasMoved(r *run, t *state.Task) error {
+	if wrong := c.Misplaced(t); wrong != "" {
+		return errors.New(wrong)
+	}
+	if real := task.WithoutLinks(t.Workspace); t.Workspace == r.task.Workspace && real != r.home {
+		return fmt.Errorf("the workspace %s leads to %s now", t.Workspace, real)
+	}
+	return nil
 }

@@ -58,5 +58,5 @@ func (c *Coordinator) isOfRun(run, dir string) bool {
 	c.runsMu.Lock()
 	defer c.runsMu.Unlock()
 	r := c.runs[id]
-	return ok && r != nil && r.home != "" && isWithin(dir, r.home)
+	return ok && r != nil && r.home != "" && task.IsWithin(dir, r.home)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/answer"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
@@ -108,7 +109,7 @@ func (c *Coordinator) noteTree(r *run, t *state.Task, atEnd bool) (s snapshot, o
 	if atEnd {
 		done = !current
 	}
-	if done || !task.HasVerify(t) || c.Config.Shell == nil || !isCheckout(repositoryRoot(t.Workspace)) {
+	if done || !task.HasVerify(t) || c.Config.Shell == nil || !admission.IsCheckout(admission.RepositoryRoot(t.Workspace)) {
 		return s, false
 	}
 	name, known := "git-before", `cat "$d/untracked"`

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -89,22 +88,6 @@ func TestBadSpecFields(t *testing.T) {
 	}
 	if got := len(w.c.List(state.Filter{})); got != 2 {
 		t.Errorf("%d tasks were taken in", got)
-	}
-}
-
-// TestNativeFields: all sessions that a task had are its agents' own, but for those
-// that an agent did not know; what stands in a text is none.
-func TestNativeFields(t *testing.T) {
-	journal := filepath.Join(t.TempDir(), "journal.md")
-	text := "## Task a\n- codexSessionId: n1\n## Task a\n- claudeSessionId: n2\n- prompt: |\n  x\n  - codexSessionId: n3\n" +
-		"## Task b\n- codexSessionId: n4\n## Task b\n- reason: session-lost\n- label: " + strings.Repeat("x", 300<<10) + "\n## Task c\n- geminiSessionId: n5"
-	if err := os.WriteFile(journal, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, err := coordinator.NativeFields(journal)
-	want := map[string]bool{"- codexSessionId: n1": true, "- claudeSessionId: n2": true, "- geminiSessionId: n5": true}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
 

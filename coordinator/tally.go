@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -100,7 +101,7 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 // that where the task is back in the queue, by whatever edits: it goes on, unless
 // that came about too often, for it may be its own doing. A stint retry has begun it
 // anew, with no attempt counted. A task that was archived meanwhile keeps the figures that it has.
-func (c *Coordinator) tally(st *fold.State, r *run, out *task.Outcome, places map[string]*checkedWorkspace, tx *ledger.Tx) {
+func (c *Coordinator) tally(st *fold.State, r *run, out *task.Outcome, places map[string]*admission.Place, tx *ledger.Tx) {
 	if !inJournal(st, r.task.ID) {
 		return
 	}

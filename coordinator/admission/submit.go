@@ -1,4 +1,4 @@
-package coordinator
+package admission
 
 import (
 	"context"
@@ -42,23 +42,23 @@ func checkFollowUps(s *task.TaskSpec) error {
 // whose ID or idempotency key is known gives the task that is there already; the
 // same key with another body is a conflict. The spec is checked first: where its workspace
 // has gone meanwhile, it is refused although its key is known.
-func (c *Coordinator) Submit(ctx context.Context, s task.TaskSpec) (state.Task, error) {
-	defer c.Call()()
-	tasks, err := c.take(ctx, request{specs: []task.TaskSpec{s}})
+func (a *Admission) Submit(ctx context.Context, s task.TaskSpec) (state.Task, error) {
+	defer a.Call()()
+	tasks, err := a.take(ctx, request{specs: []task.TaskSpec{s}})
 	if err != nil {
 		return state.Task{}, err
 	}
 	return tasks[0], nil
 }
 
-// repositoryRoot is checkoutAbove of a path that may have links.
-func repositoryRoot(dir string) string { return checkoutAbove(task.WithoutLinks(dir)) }
+// RepositoryRoot is checkoutAbove of a path that may have links.
+func RepositoryRoot(dir string) string { return checkoutAbove(task.WithoutLinks(dir)) }
 
 // checkoutAbove gives the directory above (or at) dir that is the top of a
 // checkout, else dir: two tasks in one checkout are in one lane.
 func checkoutAbove(dir string) string {
 	for at := dir; ; at = filepath.Dir(at) {
-		if isCheckout(at) {
+		if IsCheckout(at) {
 			return at
 		}
 		if at == filepath.Dir(at) {
@@ -67,9 +67,9 @@ func checkoutAbove(dir string) string {
 	}
 }
 
-// isCheckout reports whether dir holds a .git of git's: a file, or a directory
+// IsCheckout reports whether dir holds a .git of git's: a file, or a directory
 // with a HEAD. Sandboxes leave empty ones behind.
-func isCheckout(dir string) bool {
+func IsCheckout(dir string) bool {
 	git := filepath.Join(dir, ".git")
 	fi, err := os.Stat(git)
 	if err != nil || !fi.IsDir() {

@@ -1,4 +1,4 @@
-package coordinator
+package admission
 
 import (
 	"slices"
@@ -11,11 +11,11 @@ const noFallback = "none"
 
 // fillFallback checks the agents that may take over, and fills in those of the
 // configuration where the spec leaves everything open.
-func (c *Coordinator) fillFallback(s *submission) error {
+func (a *Admission) fillFallback(s *submission) error {
 	named := s.Fallback
 	if s.open = len(named) == 0 && !s.named && s.SessionKey == "" && !s.Continue && s.AgentSession == ""; s.open {
-		for _, agent := range c.Config.Fallback {
-			if c.Config.Agents[agent] != nil {
+		for _, agent := range a.Config.Fallback {
+			if a.Config.Agents[agent] != nil {
 				named = append(named, agent)
 			}
 		}
@@ -25,7 +25,7 @@ func (c *Coordinator) fillFallback(s *submission) error {
 	}
 	var list []string
 	for _, agent := range named {
-		if err := c.checkAgentName(agent); err != nil {
+		if err := a.checkAgentName(agent); err != nil {
 			return atFallback(err)
 		}
 		if agent != s.Agent && !slices.Contains(list, agent) {

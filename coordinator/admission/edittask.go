@@ -1,4 +1,4 @@
-package coordinator
+package admission
 
 import (
 	"cmp"
@@ -24,28 +24,28 @@ import (
 //
 // The error has CodeConflict if the task does not wait, and CodeChanged if p is for an
 // earlier state of it. by is who asks.
-func (c *Coordinator) Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error) {
-	defer c.Call()()
-	if c.IsShut() {
-		return state.Task{}, c.StoppedError()
+func (a *Admission) Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error) {
+	defer a.Call()()
+	if a.IsShut() {
+		return state.Task{}, a.StoppedError()
 	}
-	id, err := c.Find(ref)
+	id, err := a.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
 	for {
-		e, err := c.newEdit(id, p)
+		e, err := a.newEdit(id, p)
 		if err != nil {
 			return state.Task{}, err
 		}
-		err = c.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error { return e.record(st, tx, by) })
+		err = a.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error { return e.record(st, tx, by) })
 		switch {
 		case errors.Is(err, errMeanwhile):
 			continue
 		case err != nil:
 			return state.Task{}, err
 		}
-		return c.Whole(id)
+		return a.Whole(id)
 	}
 }
 
@@ -63,8 +63,8 @@ type edit struct {
 
 // newEdit checks all of a patch that does not depend on other tasks. It may ask the
 // file system, so it is not called on the log's goroutine.
-func (c *Coordinator) newEdit(id string, p task.Patch) (*edit, error) {
-	t, err := c.Whole(id)
+func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
+	t, err := a.Whole(id)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (c *Coordinator) newEdit(id string, p task.Patch) (*edit, error) {
 	case len(p.Seqs) > 0 && !slices.Contains(p.Seqs, t.Seq):
 		return nil, &task.Error{Code: task.CodeChanged, Message: fmt.Sprintf("task %s has changed since", id), Hint: "look at it again: stint show " + id}
 	}
-	e := &edit{in: c.emptyIntake(), was: t, now: submission{TaskSpec: specOf(&t)}, changes: ledger.Record{Kind: ledger.KindTask, ID: id}}
+	e := &edit{in: a.emptyIntake(), was: t, now: submission{TaskSpec: specOf(&t)}, changes: ledger.Record{Kind: ledger.KindTask, ID: id}}
 	if e.given, err = task.ReadPatch(p.Fields, &e.now.TaskSpec); err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (e *edit) fillPlace() error {
 			return err
 		}
 	} else if s.Workspace != "" && (e.given[state.KeySessionKey] != "" || e.isChanged(state.KeyAgent)) {
-		s.root = e.in.c.lookAt(s.Workspace).lane()
+		s.root = e.in.a.lookAt(s.Workspace).lane()
 	}
 	inDirectory := strings.HasPrefix(s.SessionKey, state.LanePrefixDir) && e.isChanged(state.KeyWorkspace)
 	if (s.SessionKey == "" && e.given[state.KeySessionKey] != "" || inDirectory) && s.root != "" {
@@ -166,20 +166,20 @@ func (e *edit) fillAgent() error {
 	} else if !named {
 		e.now.Model = ""
 	}
-	e.now.Model = cmp.Or(e.now.Model, e.in.c.Workspace(e.now.Workspace).Models[e.now.Agent])
+	e.now.Model = cmp.Or(e.now.Model, e.in.a.Workspace(e.now.Workspace).Models[e.now.Agent])
 	return nil
 }
 
 // fillRest checks the fallback and gives the resume policy where it is unset.
 func (e *edit) fillRest() error {
 	if e.now.Resume == "" && e.given[state.KeyResume] != "" {
-		e.now.Resume = e.in.c.resumeOf(&e.now)
+		e.now.Resume = e.in.a.resumeOf(&e.now)
 	}
 	if !e.isChanged(state.KeyFallback) {
 		return nil
 	}
 	e.now.named = true // so that nothing is filled in from the configuration
-	return e.in.c.fillFallback(&e.now)
+	return e.in.a.fillFallback(&e.now)
 }
 
 // compare notes what differs from the task.
@@ -196,8 +196,8 @@ func (e *edit) compare() {
 
 // record appends what is changed, if anything is. The log may call it more than once.
 func (e *edit) record(st *fold.State, tx *ledger.Tx, by string) error {
-	c := e.in.c
-	if t, err := c.WholeIn(st, e.was.ID); err != nil {
+	a := e.in.a
+	if t, err := a.WholeIn(st, e.was.ID); err != nil {
 		return err
 	} else if t.Seq != e.was.Seq {
 		return errMeanwhile
@@ -216,7 +216,7 @@ func (e *edit) record(st *fold.State, tx *ledger.Tx, by string) error {
 		return nil
 	}
 	r.Fields = append(r.Fields, st.ImpliedChanges(&r)...)
-	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now()))
+	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now()))
 	section, err := ledger.Encode(&r)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package coordinator
+package admission
 
 import (
 	"bufio"
@@ -36,6 +36,7 @@ type submission struct {
 	after []string // the ids that After means, set on the log's goroutine
 
 	parent  string        // the task that queues it
+	asker   *state.Task   // that task as its run knows it, if it is at work here
 	trigger state.Trigger // why that does, of what came from a run set on the log's goroutine; "": nobody but a client asks
 	held    string        // why it is held
 	note    string        // what else its user should know
@@ -52,14 +53,14 @@ type request struct {
 // An intake is one or more specs that are taken in together. It belongs to one
 // call; what is in the last four fields is made anew on the log's goroutine.
 type intake struct {
-	c *Coordinator
+	a *Admission
 	request
 	list     []submission
 	index    map[string]int    // id to place in list
 	agent    string            // the default agent, asked at most once
 	runAgent string            // that of the task whose run asks
 	agents   map[string]string // by lane: that of the last spec
-	seen     map[string]*checkedWorkspace
+	seen     map[string]*Place
 
 	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
 
@@ -70,7 +71,7 @@ type intake struct {
 }
 
 // A checkedWorkspace is what is known of a workspace that a task names.
-type checkedWorkspace struct {
+type Place struct {
 	path       string // without links
 	root       string // the directory whose lane is its own; "": nobody has asked yet
 	holdsState bool   // the state directory lies in it
@@ -81,15 +82,15 @@ type checkedWorkspace struct {
 type sessionPlace struct{ lane, agent, account string }
 
 // take takes specs in, all or none, and gives their tasks.
-func (c *Coordinator) take(ctx context.Context, req request) ([]state.Task, error) {
-	in, err := c.newIntake(ctx, req)
+func (a *Admission) take(ctx context.Context, req request) ([]state.Task, error) {
+	in, err := a.newIntake(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	if tasks, err := in.again(ctx); tasks != nil || err != nil {
 		return tasks, err
 	}
-	if err := c.Update(ctx, in.record); err != nil {
+	if err := a.Update(ctx, in.record); err != nil {
 		return nil, err
 	}
 	return in.tasks()
@@ -114,9 +115,9 @@ func (in *intake) tasks() (tasks []state.Task, err error) {
 // show makes t the whole new task of spec i. The texts of one that has not run are those
 // of the spec: to read thousands back takes longer than all the rest.
 func (in *intake) show(t *state.Task, i int) (err error) {
-	*t, _ = in.c.Peek(in.ids[i])
+	*t, _ = in.a.Peek(in.ids[i])
 	if t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
-		*t, err = in.c.Whole(in.ids[i])
+		*t, err = in.a.Whole(in.ids[i])
 		return err
 	}
 	s := &in.list[i]
@@ -125,10 +126,10 @@ func (in *intake) show(t *state.Task, i int) (err error) {
 }
 
 // newIntake checks all of specs that does not depend on other tasks.
-func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, error) {
+func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error) {
 	specs := req.specs
-	if c.IsShut() {
-		return nil, c.StoppedError()
+	if a.IsShut() {
+		return nil, a.StoppedError()
 	}
 	switch {
 	case len(specs) == 0:
@@ -136,7 +137,7 @@ func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, erro
 	case len(specs) > task.MaxBatch:
 		return nil, task.ErrLongList
 	}
-	in := c.emptyIntake()
+	in := a.emptyIntake()
 	in.request, in.list, in.index = req, make([]submission, 0, len(specs)), make(map[string]int, len(specs))
 	for i, s := range specs {
 		if ctx.Err() != nil {
@@ -154,8 +155,8 @@ func (c *Coordinator) newIntake(ctx context.Context, req request) (*intake, erro
 	return in, in.checkTwins()
 }
 
-func (c *Coordinator) emptyIntake() *intake {
-	return &intake{c: c, agents: map[string]string{}, seen: map[string]*checkedWorkspace{}}
+func (a *Admission) emptyIntake() *intake {
+	return &intake{a: a, agents: map[string]string{}, seen: map[string]*Place{}}
 }
 
 // add checks a submission and adds it to the intake.
@@ -164,7 +165,7 @@ func (in *intake) add(s submission) error {
 	if s.FromRun != "" {
 		s.AllowStateInWorkspace = false // no run gives itself that right
 		var err error
-		in.c.View(func(st *fold.State) { by, err = taskOfRun(st, s.FromRun) })
+		in.a.View(func(st *fold.State) { by, err = taskOfRun(st, s.FromRun) })
 		if err != nil {
 			return err
 		}
@@ -178,7 +179,8 @@ func (in *intake) add(s submission) error {
 	if added.parent = by.ID; s.IdempotencyKey != "" {
 		added.IdempotencyKey = state.RunKey(s.IdempotencyKey, by.ID)
 	}
-	in.c.capBy(added, &by)
+	added.asker = in.a.live.TaskOf(by.ID)
+	in.a.capBy(added, &by)
 	return nil
 }
 
@@ -200,7 +202,7 @@ func (in *intake) check(s *submission) error {
 		return err
 	}
 	if s.ID == "" {
-		s.ID = in.c.Config.ID()
+		s.ID = in.a.Config.ID()
 	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
 		return task.Wrong("id", "leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
 	}
@@ -214,18 +216,18 @@ func (in *intake) check(s *submission) error {
 		return err
 	}
 	if s.Continue {
-		in.c.lookForNamed(s)
+		in.a.lookForNamed(s)
 	}
-	return in.c.fillFallback(s)
+	return in.a.fillFallback(s)
 }
 
 // lookForNamed notes the named session that was used last in the directory where a
 // submission continues the conversation without a name, if that was used before.
-func (c *Coordinator) lookForNamed(s *submission) {
+func (a *Admission) lookForNamed(s *submission) {
 	const most = 100 // sessions that are looked at: the last task of each may have to be read
 	var current state.Session
 	var sessions []state.Session
-	c.View(func(st *fold.State) {
+	a.View(func(st *fold.State) {
 		current, _ = st.CurrentSession(s.lane(), s.Agent, s.Account)
 		sessions = st.Sessions()
 	})
@@ -233,7 +235,7 @@ func (c *Coordinator) lookForNamed(s *submission) {
 		if !named.UpdatedAt.After(current.UpdatedAt) {
 			return
 		}
-		if last, err := c.Whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
+		if last, err := a.Whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
 			s.since = named.Key
 			break
 		}
@@ -256,7 +258,7 @@ func checkFields(s *task.TaskSpec) error {
 
 // checkNotPast refuses a time that has passed.
 func (in *intake) checkNotPast(s *task.TaskSpec) error {
-	now := in.c.Config.Now()
+	now := in.a.Config.Now()
 	if s.NotBefore.IsZero() || !s.NotBefore.Before(now.Add(-clockDifference)) {
 		return nil
 	}
@@ -278,7 +280,7 @@ func (in *intake) fillAgent(s *submission) {
 	}
 	if s.Agent = cmp.Or(s.Agent, s.DefaultAgent); s.Agent == "" {
 		if in.agent == "" {
-			in.agent = in.c.Config.DefaultAgent()
+			in.agent = in.a.Config.DefaultAgent()
 		}
 		s.Agent = in.agent
 	}
@@ -288,7 +290,7 @@ func (in *intake) fillAgent(s *submission) {
 }
 
 func (in *intake) laneAgent(lane string) string {
-	return task.Read(in.c.Store, func(st *fold.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.c.Config.Agents))) })
+	return task.Read(in.a.Store, func(st *fold.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.Config.Agents))) })
 }
 
 // lane gives the lane that the task has unless it is parallel.
@@ -305,7 +307,7 @@ func (in *intake) checkAgent(s *submission) error {
 	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
 	s.Agent = cmp.Or(s.Agent, owner)
 	in.fillAgent(s)
-	if err := in.c.checkAgentName(s.Agent); err != nil {
+	if err := in.a.checkAgentName(s.Agent); err != nil {
 		return err
 	}
 	if s.Account == "" {
@@ -327,18 +329,18 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 	}
 	var owner string
 	ok := false
-	in.c.View(func(st *fold.State) { owner, ok = st.NativeOwner(s.AgentSession) })
+	in.a.View(func(st *fold.State) { owner, ok = st.NativeOwner(s.AgentSession) })
 	if ok {
 		return owner, nil
 	}
 	if in.natives == nil {
-		natives, err := nativeFields(filepath.Join(in.c.Config.StateDir, ledger.JournalName))
+		natives, err := nativeFields(filepath.Join(in.a.Config.StateDir, ledger.JournalName))
 		if err != nil {
 			return "", fmt.Errorf("look whose session %s is: %w", s.AgentSession, err)
 		}
 		in.natives = natives
 	}
-	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.c.Config.Agents))...) {
+	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.a.Config.Agents))...) {
 		if in.natives[nativeField(agent, s.AgentSession)] {
 			return agent, nil
 		}
@@ -388,11 +390,11 @@ func nativeFields(journal string) (map[string]bool, error) {
 }
 
 // checkAgentName says what is wrong with the name of an agent.
-func (c *Coordinator) checkAgentName(name string) error {
-	if c.Config.Agents[name] != nil {
+func (a *Admission) checkAgentName(name string) error {
+	if a.Config.Agents[name] != nil {
 		return nil
 	}
-	known := slices.Sorted(maps.Keys(c.Config.Agents))
+	known := slices.Sorted(maps.Keys(a.Config.Agents))
 	if near := state.Nearest(strings.ToLower(name), known); near != "" {
 		return task.Wrong("agent", "stint doctor", "there is no agent %q; did you mean %s?", name, near)
 	}
@@ -405,12 +407,12 @@ func (in *intake) checkPlace(s *submission) error {
 	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
 		return nil
 	}
-	if s.Workspace = cmp.Or(s.Workspace, in.c.Config.WorkspaceRoot); s.Workspace == "" {
+	if s.Workspace = cmp.Or(s.Workspace, in.a.Config.WorkspaceRoot); s.Workspace == "" {
 		return task.Wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
 	}
 	w, checked := in.seen[s.Workspace]
 	if !checked {
-		w = in.c.lookAt(s.Workspace)
+		w = in.a.lookAt(s.Workspace)
 		in.seen[s.Workspace] = w
 	}
 	switch {
@@ -418,7 +420,7 @@ func (in *intake) checkPlace(s *submission) error {
 		return w.err
 	case w.holdsState && !s.AllowStateInWorkspace:
 		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
-			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.c.Config.StateDir, s.Workspace)
+			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.Config.StateDir, s.Workspace)
 	}
 	if s.Workspace = w.path; !task.IsNamedLane(s.SessionKey) { // else it is in the lane of its session
 		s.root = w.lane()
@@ -428,14 +430,14 @@ func (in *intake) checkPlace(s *submission) error {
 
 // lookAt asks the file system about a workspace, which may take long: never on the
 // log's goroutine.
-func (c *Coordinator) lookAt(dir string) *checkedWorkspace {
+func (a *Admission) lookAt(dir string) *Place {
 	path, err := resolveWorkspace(dir)
-	return &checkedWorkspace{path: path, holdsState: err == nil && isWithin(c.Home, path), err: err}
+	return &Place{path: path, holdsState: err == nil && task.IsWithin(a.Home, path), err: err}
 }
 
 // lane gives the directory whose lane is the workspace's own; "" if no task can work
 // there. It asks the file system, but once.
-func (w *checkedWorkspace) lane() string {
+func (w *Place) lane() string {
 	if w.root == "" && w.err == nil {
 		w.root = checkoutAbove(w.path)
 	}
@@ -490,7 +492,7 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 // checkRoom refuses what a client would put into a queue that is full with it. What the
 // master queues itself, to follow a task that has ended, has a bound of its own.
 func (in *intake) checkRoom(st *fold.State, tx *ledger.Tx) error {
-	most, n := in.c.Config.MaxQueued, len(in.fresh)
+	most, n := in.a.Config.MaxQueued, len(in.fresh)
 	tx.Count(n)
 	if most == 0 || n == 0 || in.list[0].by() == "" {
 		return nil
@@ -534,14 +536,14 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	in.fresh = append(in.fresh, state.Task{})
 	t := &in.fresh[len(in.fresh)-1]
 	*t = state.Task{ID: s.ID, Status: state.Queued, Hold: s.Hold, After: s.after, TriggeredBy: s.parent, Agent: s.Agent, AgentSession: s.AgentSession}
-	t.SessionKey, t.SessionID, err = in.sessionFor(st, s, in.c.resumeOf(s), tx)
+	t.SessionKey, t.SessionID, err = in.sessionFor(st, s, in.a.resumeOf(s), tx)
 	if err == nil {
 		err = in.checkAwait(st, s, t)
 	}
 	if err != nil {
 		return err
 	}
-	r, err := in.c.newTask(s, t)
+	r, err := in.a.newTask(s, t)
 	if err != nil {
 		return err
 	}
@@ -627,18 +629,18 @@ func (s *submission) isCarriedOutBy(t *state.Task) bool {
 }
 
 // resumeOf gives the resume policy of a spec.
-func (c *Coordinator) resumeOf(s *submission) string {
-	return cmp.Or(s.Resume, c.Workspace(s.Workspace).ResumePolicy, c.Config.ResumePolicy, "auto")
+func (a *Admission) resumeOf(s *submission) string {
+	return cmp.Or(s.Resume, a.Workspace(s.Workspace).ResumePolicy, a.Config.ResumePolicy, "auto")
 }
 
 // newTask makes the record of a new task, whose lane and session t has.
-func (c *Coordinator) newTask(s *submission, t *state.Task) (*ledger.Record, error) {
-	now := state.FormatTime(c.Config.Now())
-	set := c.Workspace(s.Workspace)
+func (a *Admission) newTask(s *submission, t *state.Task) (*ledger.Record, error) {
+	now := state.FormatTime(a.Config.Now())
+	set := a.Workspace(s.Workspace)
 	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID, Fields: make([]ledger.Pair, 0, 16)} // more than most need
 	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, t.SessionKey).Add(state.KeySessionID, t.SessionID).
 		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
-		AddIf(state.KeyModel, cmp.Or(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, c.resumeOf(s)).
+		AddIf(state.KeyModel, cmp.Or(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, a.resumeOf(s)).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
 		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger))
 	if s.Priority > 0 {
@@ -706,7 +708,7 @@ func (s *submission) addRest(r *ledger.Record) error {
 // directory's and the session is new, unless the task continues the last one.
 func (in *intake) sessionFor(st *fold.State, s *submission, resume string, tx *ledger.Tx) (lane, id string, err error) {
 	if s.Parallel {
-		return state.LanePrefixTask + s.ID, in.c.Config.ID(), nil
+		return state.LanePrefixTask + s.ID, in.a.Config.ID(), nil
 	}
 	at := sessionPlace{s.lane(), s.Agent, s.Account}
 	goesOn := s.SessionKey != "" || s.Continue
@@ -724,7 +726,7 @@ func (in *intake) sessionFor(st *fold.State, s *submission, resume string, tx *l
 		}
 	}
 	if id == "" {
-		id = in.c.Config.ID()
+		id = in.a.Config.ID()
 	}
 	if in.isMany() {
 		in.begun[at] = id

@@ -1,4 +1,4 @@
-package coordinator
+package admission
 
 import (
 	"context"
@@ -13,26 +13,26 @@ import (
 // Hold keeps a queued task from being run until it is released. One that is held
 // already stays as it is. The error has CodeConflict if the task is not queued. by
 // is who asks.
-func (c *Coordinator) Hold(ctx context.Context, ref, by string) (state.Task, error) {
-	return c.setHold(ctx, ref, by, true)
+func (a *Admission) Hold(ctx context.Context, ref, by string) (state.Task, error) {
+	return a.setHold(ctx, ref, by, true)
 }
 
 // Release ends the hold of a queued task; one that is not held stays as it is. The
 // error has CodeConflict if the task is not queued. by is who asks.
-func (c *Coordinator) Release(ctx context.Context, ref, by string) (state.Task, error) {
-	return c.setHold(ctx, ref, by, false)
+func (a *Admission) Release(ctx context.Context, ref, by string) (state.Task, error) {
+	return a.setHold(ctx, ref, by, false)
 }
 
-func (c *Coordinator) setHold(ctx context.Context, ref, by string, hold bool) (state.Task, error) {
-	defer c.Call()()
-	if !hold && c.IsShut() {
-		return state.Task{}, c.StoppedError()
+func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (state.Task, error) {
+	defer a.Call()()
+	if !hold && a.IsShut() {
+		return state.Task{}, a.StoppedError()
 	}
-	id, err := c.Find(ref)
+	id, err := a.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
-	err = c.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
+	err = a.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		t, err := task.PeekIn(st, id)
 		switch {
 		case err != nil:
@@ -55,35 +55,35 @@ func (c *Coordinator) setHold(ctx context.Context, ref, by string, hold bool) (s
 		if !hold && t.Note != "" {
 			r.Add(state.KeyNote, "") // it says why the task was held
 		}
-		tx.Append(r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
+		tx.Append(r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
 		return nil
 	})
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.Whole(id)
+	return a.Whole(id)
 }
 
 // Pause stops dispatch: nothing is started until Resume, over restarts too. What
 // runs goes on. reason is for people, and may be "". by is who asks.
-func (c *Coordinator) Pause(ctx context.Context, reason, by string) error {
-	return c.setPaused(ctx, true, reason, by)
+func (a *Admission) Pause(ctx context.Context, reason, by string) error {
+	return a.setPaused(ctx, true, reason, by)
 }
 
 // Resume lets dispatch go on after a Pause. by is who asks.
-func (c *Coordinator) Resume(ctx context.Context, by string) error {
-	return c.setPaused(ctx, false, "", by)
+func (a *Admission) Resume(ctx context.Context, by string) error {
+	return a.setPaused(ctx, false, "", by)
 }
 
 // Paused reports whether dispatch is stopped, and why.
-func (c *Coordinator) Paused() (paused bool, reason string) {
-	c.View(func(st *fold.State) { paused, reason = st.Paused() })
+func (a *Admission) Paused() (paused bool, reason string) {
+	a.View(func(st *fold.State) { paused, reason = st.Paused() })
 	return paused, reason
 }
 
-func (c *Coordinator) setPaused(ctx context.Context, paused bool, reason, by string) error {
-	defer c.Call()()
-	return c.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
+func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by string) error {
+	defer a.Call()()
+	return a.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		if was, why := st.Paused(); was == paused && why == reason {
 			return nil
 		}
@@ -93,7 +93,7 @@ func (c *Coordinator) setPaused(ctx context.Context, paused bool, reason, by str
 			value = "true"
 		}
 		tx.Append(r.Add(state.KeyPaused, value).Add(state.KeyReason, reason).Add(state.KeyBy, by).
-			Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
+			Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
 		return nil
 	})
 }

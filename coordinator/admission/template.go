@@ -1,10 +1,9 @@
-package coordinator
+package admission
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"stint/coordinator/task"
 	"stint/prompt"
@@ -94,7 +93,7 @@ func fillTemplate(text string, t *state.Task) (string, error) {
 // inserted returns a field as it goes into a prompt. Several lines are a quotation with
 // room around it; one that was said stands in quotation marks.
 func inserted(text string, said bool) string {
-	text = strings.TrimSpace(headAndTail(text, maxField, ""))
+	text = strings.TrimSpace(task.HeadAndTail(text, maxField, ""))
 	switch quoted := prompt.Quote(text); {
 	case text == "":
 		return ""
@@ -126,24 +125,8 @@ func summary(t *state.Task) string {
 		{"What its verify command printed", t.VerifyOutput, maxField},
 	} {
 		if text := strings.TrimSpace(part.text); text != "" {
-			fmt.Fprintf(&b, "\n%s:\n\n%s", part.title, prompt.Quote(headAndTail(text, part.most, "")))
+			fmt.Fprintf(&b, "\n%s:\n\n%s", part.title, prompt.Quote(task.HeadAndTail(text, part.most, "")))
 		}
 	}
 	return b.String()
-}
-
-// headAndTail returns a text, of a long one the beginning and the end, marked as cut.
-// where says where the whole one is.
-func headAndTail(text string, most int, where string) string {
-	if len(text) <= most {
-		return text
-	}
-	head, tail := most*3/4, most/4
-	for head > 0 && !utf8.RuneStart(text[head]) {
-		head--
-	}
-	for tail > 0 && !utf8.RuneStart(text[len(text)-tail]) {
-		tail--
-	}
-	return fmt.Sprintf("%s\n[… %d bytes are left out here%s …]\n%s", text[:head], len(text)-head-tail, where, text[len(text)-tail:])
 }

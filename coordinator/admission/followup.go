@@ -1,4 +1,4 @@
-package coordinator
+package admission
 
 import (
 	"cmp"
@@ -16,48 +16,48 @@ import (
 // submission like any other, with a place and a prompt and without the rights of the
 // task that it follows. What stands in its way is noted at that task's end.
 
-// placesOf looks at the directory in which a follow-up of a task may be queued: before
+// PlacesOf looks at the directory in which a follow-up of a task may be queued: before
 // the end is recorded, because a file system may keep us waiting. nil: it has none.
-func (c *Coordinator) placesOf(id string) map[string]*checkedWorkspace {
-	t, err := c.Whole(id)
+func (a *Admission) PlacesOf(id string) map[string]*Place {
+	t, err := a.Whole(id)
 	if err != nil {
-		return map[string]*checkedWorkspace{} // the end notes why
+		return map[string]*Place{} // the end notes why
 	}
-	onFailure, _ := c.followUpText(&t, state.OnFailure)
-	onIssue, _ := c.followUpText(&t, state.OnIssue)
+	onFailure, _ := a.followUpText(&t, state.OnFailure)
+	onIssue, _ := a.followUpText(&t, state.OnIssue)
 	if onFailure+onIssue == "" {
 		return nil
 	}
 	if t.Workspace == "" {
-		return map[string]*checkedWorkspace{}
+		return map[string]*Place{}
 	}
-	w := c.lookAt(t.Workspace)
+	w := a.lookAt(t.Workspace)
 	w.lane() // now: its end is recorded on the log's goroutine
-	if wrong := c.misplaced(&t); wrong != "" {
+	if wrong := a.Misplaced(&t); wrong != "" {
 		w.err = errors.New(wrong)
 	}
-	return map[string]*checkedWorkspace{id: w}
+	return map[string]*Place{id: w}
 }
 
-// followUp gives the records of the task that is to follow the end that rec says;
+// FollowUp gives the records of the task that is to follow the end that rec says;
 // there are none where nothing is to follow. If what is to follow cannot be queued,
 // it says so in rec. It is called on the log's goroutine, before rec is appended.
-func (c *Coordinator) followUp(st *fold.State, rec *ledger.Record, findings []state.Issue, places map[string]*checkedWorkspace) *ledger.Tx {
+func (a *Admission) FollowUp(st *fold.State, rec *ledger.Record, findings []state.Issue, places map[string]*Place) *ledger.Tx {
 	trigger := triggerOf(rec, findings)
 	if trigger == "" || places == nil {
 		return &ledger.Tx{}
 	}
 	tx := &ledger.Tx{}
-	t, err := c.WholeIn(st, rec.ID)
+	t, err := a.WholeIn(st, rec.ID)
 	if err == nil {
 		endAs(&t, rec, findings)
-		text, own := c.followUpText(&t, trigger)
+		text, own := a.followUpText(&t, trigger)
 		if text == "" && len(findings) > 0 { // it has failed, and is flagged as well
 			trigger = state.OnIssue
-			text, own = c.followUpText(&t, trigger)
+			text, own = a.followUpText(&t, trigger)
 		}
-		if text != "" && (own || st.Depth(t.ID, c.Config.FollowUpDepth) < c.Config.FollowUpDepth) { // a configured prompt is meant to end there: no note says so
-			err = c.recordFollowUp(st, &t, trigger, text, own, places, tx)
+		if text != "" && (own || st.Depth(t.ID, a.Config.FollowUpDepth) < a.Config.FollowUpDepth) { // a configured prompt is meant to end there: no note says so
+			err = a.recordFollowUp(st, &t, trigger, text, own, places, tx)
 		}
 	}
 	if err != nil {
@@ -94,8 +94,8 @@ func endAs(t *state.Task, rec *ledger.Record, findings []state.Issue) {
 
 // followUpText gives the template of a task's follow-up, and whether it is the task's
 // own; "" if there is to be none.
-func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) (text string, own bool) {
-	set := c.Workspace(t.Workspace)
+func (a *Admission) followUpText(t *state.Task, trigger state.Trigger) (text string, own bool) {
+	set := a.Workspace(t.Workspace)
 	text, configured := t.OnFailure, set.OnFailure
 	if trigger == state.OnIssue {
 		text, configured = t.OnIssue, set.OnIssue
@@ -109,18 +109,18 @@ func (c *Coordinator) followUpText(t *state.Task, trigger state.Trigger) (text s
 
 // recordFollowUp takes in a follow-up of a task that ends just now. own says that the
 // task itself has asked for it.
-func (c *Coordinator) recordFollowUp(st *fold.State, t *state.Task, trigger state.Trigger, text string, own bool, places map[string]*checkedWorkspace, tx *ledger.Tx) error {
+func (a *Admission) recordFollowUp(st *fold.State, t *state.Task, trigger state.Trigger, text string, own bool, places map[string]*Place, tx *ledger.Tx) error {
 	prompt, err := fillTemplate(text, t)
 	if err != nil {
 		return err
 	}
-	in := c.emptyIntake()
+	in := a.emptyIntake()
 	if place, ok := places[t.ID]; ok {
 		in.seen[t.Workspace] = place
 	}
 	spec := task.TaskSpec{
 		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
-		SessionKey: c.Workspace(t.Workspace).TriggerSession,
+		SessionKey: a.Workspace(t.Workspace).TriggerSession,
 	}
 	if !own && t.Status != state.Done { // it is to look at what has failed: the command cannot be expected to pass
 		spec.VerifyCommand = task.NoVerify
@@ -130,7 +130,7 @@ func (c *Coordinator) recordFollowUp(st *fold.State, t *state.Task, trigger stat
 		return err
 	}
 	if t.Trigger == state.ByAgent { // what follows it is its agent's wish as well
-		c.capBy(&in.list[0], t)
+		a.capBy(&in.list[0], t)
 	}
 	return in.record(st, tx)
 }
@@ -141,7 +141,7 @@ const maxNote = 600
 
 // addNote adds a sentence to a record's note.
 func addNote(rec *ledger.Record, text string) {
-	text = oneSentence(text, maxNote)
+	text = task.OneSentence(text, maxNote)
 	for i := range rec.Fields {
 		if f := &rec.Fields[i]; f.Key == state.KeyNote && f.Value != "" {
 			f.Value += "; " + text
@@ -159,7 +159,7 @@ func addNote(rec *ledger.Record, text string) {
 // tasks that queue tasks come to an end. What its agent asks for and what is queued
 // at its ends are counted apart: neither takes the other's place.
 func (in *intake) checkFamily(st *fold.State, s *submission) error {
-	c, now := in.c, 0
+	a, now := in.a, 0
 	for i := range in.fresh {
 		if in.fresh[i].TriggeredBy == s.parent {
 			now++
@@ -172,13 +172,13 @@ func (in *intake) checkFamily(st *fold.State, s *submission) error {
 	refused := func(key, format string, args ...any) error {
 		return &task.Error{Code: task.CodeForbidden, Message: fmt.Sprintf(format, args...), Hint: "queue it by hand, or set " + key + " in the configuration"}
 	}
-	switch depth := st.Depth(s.parent, c.Config.FollowUpDepth); {
-	case c.Config.FollowUpDepth == 0:
+	switch depth := st.Depth(s.parent, a.Config.FollowUpDepth); {
+	case a.Config.FollowUpDepth == 0:
 		return refused("follow_up_depth", "follow_up_depth is 0: no task queues another")
-	case depth >= c.Config.FollowUpDepth:
-		return refused("follow_up_depth", "follow_up_depth is %d, and task %s is number %d of a chain", c.Config.FollowUpDepth, s.parent, depth)
-	case have+now >= c.Config.MaxFollowUps:
-		return refused("max_follow_ups", "max_follow_ups is %d, and %s has queued as many", c.Config.MaxFollowUps, who)
+	case depth >= a.Config.FollowUpDepth:
+		return refused("follow_up_depth", "follow_up_depth is %d, and task %s is number %d of a chain", a.Config.FollowUpDepth, s.parent, depth)
+	case have+now >= a.Config.MaxFollowUps:
+		return refused("max_follow_ups", "max_follow_ups is %d, and %s has queued as many", a.Config.MaxFollowUps, who)
 	}
 	return nil
 }

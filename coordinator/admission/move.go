@@ -1,4 +1,4 @@
-package coordinator
+package admission
 
 import (
 	"context"
@@ -17,20 +17,20 @@ import (
 // Move gives a queued task another place among those that wait in its lane. The
 // error has CodeConflict if one of them does not wait there, or if the order would
 // contradict what a task is to come after. by is who asks.
-func (c *Coordinator) Move(ctx context.Context, ref string, to Place, by string) (state.Task, error) {
-	defer c.Call()()
+func (a *Admission) Move(ctx context.Context, ref string, to task.Place, by string) (state.Task, error) {
+	defer a.Call()()
 	if to.First == (to.Before != "") {
 		return state.Task{}, task.Invalid("say either that it is to be the first, or before which task", "it is not clear where the task is to go")
 	}
-	id, err := c.Find(ref)
+	id, err := a.Find(ref)
 	before := ""
 	if err == nil && to.Before != "" {
-		before, err = c.Find(to.Before)
+		before, err = a.Find(to.Before)
 	}
 	if err != nil {
 		return state.Task{}, err
 	}
-	err = c.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error {
+	err = a.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		moved, err := moved(st, id, before)
 		if err != nil {
 			return err
@@ -38,14 +38,14 @@ func (c *Coordinator) Move(ctx context.Context, ref string, to Place, by string)
 		for _, t := range moved {
 			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			tx.Append(r.Add(state.KeyOrder, strconv.FormatInt(t.Order, 10)).Add(state.KeyBy, by).
-				Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
+				Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
 		}
 		return nil
 	})
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.Whole(id)
+	return a.Whole(id)
 }
 
 // moved gives the tasks whose order must change, with the new one, so that a task
@@ -161,21 +161,3 @@ func orderFor(lane []state.Task, at int) (order int64, ok bool) {
 
 // maxOrder bounds the orders to which others are added: a person can write any.
 const maxOrder = 1 << 60
-
-// Queue gives the tasks that wait in the lane of that key, in the order in which
-// they will run, without prompts and results but with titles. The lane of a
-// directory is also found by its path alone.
-func (c *Coordinator) Queue(key string) []state.Task {
-	defer c.Call()()
-	var tasks []state.Task
-	var err error
-	c.View(func(st *fold.State) {
-		if tasks, err = st.Queue(key); len(tasks) == 0 && err == nil {
-			tasks, err = st.Queue(state.LanePrefixDir + key)
-		}
-	})
-	if err != nil {
-		c.Trouble("the list is not whole", err)
-	}
-	return tasks
-}

@@ -1,8 +1,7 @@
-package coordinator
+package admission
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -39,18 +38,13 @@ func taskOfRun(st *fold.State, run string) (state.Task, error) {
 
 // belongTo makes a submission that came from a run one of the run's task.
 func (in *intake) belongTo(st *fold.State, s *submission, tx *ledger.Tx) error {
-	c := in.c
 	t, err := taskOfRun(st, s.FromRun)
 	if err != nil {
 		return err
 	}
-	c.runsMu.Lock()
-	if r := c.runs[t.ID]; r != nil {
-		t.Workspace = r.home // without links, as what it asks for has it
-		// Where it runs, whatever a person has written of the task since.
-		t.SessionKey, t.SessionID, t.AgentSession = r.task.SessionKey, r.task.SessionID, r.task.AgentSession
+	if r := s.asker; r != nil { // where it runs, whatever a person has written of the task since
+		t.Workspace, t.SessionKey, t.SessionID, t.AgentSession = r.Workspace, r.SessionKey, r.SessionID, r.AgentSession
 	}
-	c.runsMu.Unlock()
 	s.trigger = state.ByAgent
 	tx.Claim(string(ledger.KindTask) + " " + t.ID) // its end, and what else it queues, are decided after this
 	if why := in.exceeds(st, s, &t); why != "" {
@@ -62,10 +56,10 @@ func (in *intake) belongTo(st *fold.State, s *submission, tx *ledger.Tx) error {
 // capBy lowers what a submission has to what the task t has, which queues it: no task gets
 // more through another one than its user allowed. What the submission leaves to the
 // configuration is lowered too.
-func (c *Coordinator) capBy(s *submission, t *state.Task) {
+func (a *Admission) capBy(s *submission, t *state.Task) {
 	var capped []string
 	lower := func(field, to string) { capped = append(capped, strings.TrimSpace(field+" "+to)) }
-	set := c.Workspace(s.Workspace)
+	set := a.Workspace(s.Workspace)
 	asks := state.Task{Workspace: s.Workspace, Timeout: s.Timeout, VerifyTimeout: s.VerifyTimeout, MaxIterations: s.MaxIterations, VerifyCommand: cmp.Or(s.VerifyCommand, set.VerifyCommand)}
 	isLonger := func(d, most time.Duration) bool { return most > 0 && (d == 0 || d > most) } // 0: without an end
 	const usual = 5
@@ -77,19 +71,19 @@ func (c *Coordinator) capBy(s *submission, t *state.Task) {
 	case most == 0 && s.MaxAttempts > 1: // with a number of its own it would be tried again after failures of other kinds
 		s.MaxAttempts = 0
 		lower(state.KeyMaxAttempts, "as configured")
-	case most > 0 && cmp.Or(s.MaxAttempts, set.MaxAttempts, c.Config.MaxAttempts) > most:
+	case most > 0 && cmp.Or(s.MaxAttempts, set.MaxAttempts, a.Config.MaxAttempts) > most:
 		s.MaxAttempts = most
 		lower(state.KeyMaxAttempts, strconv.Itoa(most))
 	}
-	if most := c.Timeout(t); isLonger(c.Timeout(&asks), most) {
+	if most := a.Timeout(t); isLonger(a.Timeout(&asks), most) {
 		s.Timeout = most.String()
 		lower(state.KeyTimeout, s.Timeout)
 	}
-	if most := c.VerifyTimeout(t); (task.HasVerify(&asks) || s.VerifyTimeout != "") && isLonger(c.VerifyTimeout(&asks), most) {
+	if most := a.VerifyTimeout(t); (task.HasVerify(&asks) || s.VerifyTimeout != "") && isLonger(a.VerifyTimeout(&asks), most) {
 		s.VerifyTimeout = most.String()
 		lower(state.KeyVerifyTimeout, s.VerifyTimeout)
 	}
-	if most := c.MaxIterations(t); (task.HasVerify(&asks) || s.MaxIterations > 0) && c.MaxIterations(&asks) > most {
+	if most := a.MaxIterations(t); (task.HasVerify(&asks) || s.MaxIterations > 0) && a.MaxIterations(&asks) > most {
 		s.MaxIterations = most
 		lower(state.KeyMaxIterations, strconv.Itoa(most))
 	}
@@ -114,15 +108,15 @@ func (in *intake) exceeds(st *fold.State, s *submission, t *state.Task) string {
 			what, where = append(what, why), append(where, field)
 		}
 	}
-	configured := cmp.Or(in.c.Workspace(s.Workspace).VerifyCommand, task.NoVerify)
-	model := in.c.Workspace(t.Workspace).Models[s.Agent]
+	configured := cmp.Or(in.a.Workspace(s.Workspace).VerifyCommand, task.NoVerify)
+	model := in.a.Workspace(t.Workspace).Models[s.Agent]
 	if s.Agent == t.Agent {
 		model = t.Model
 	}
 	isOwn := func(agent string) bool { return agent == t.Agent || slices.Contains(t.Fallback, agent) }
 	hold(s.VerifyCommand == task.NoVerify && configured != task.NoVerify, "without the configured verify command", "verifyCommand")
 	hold(cmp.Or(s.VerifyCommand, task.NoVerify) != task.NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
-	hold(!isWithin(s.Workspace, t.Workspace), "outside of "+t.Workspace, "workspace and prompt")
+	hold(!task.IsWithin(s.Workspace, t.Workspace), "outside of "+t.Workspace, "workspace and prompt")
 	hold(isGuarded(s.Workspace, t.Workspace), "in or below "+strings.Join(rundir.GuardedDirs, ", "), "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
 	hold(isOwn(s.Agent) && s.Model != "" && s.Model != model, "with another model", "model")
@@ -138,7 +132,7 @@ func (in *intake) exceeds(st *fold.State, s *submission, t *state.Task) string {
 // agents keep out of where they may write, or among their own.
 func isGuarded(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
-	return err == nil && isWithin(path, dir) && slices.ContainsFunc(strings.Split(rel, string(filepath.Separator)), rundir.IsGuardedDir)
+	return err == nil && task.IsWithin(path, dir) && slices.ContainsFunc(strings.Split(rel, string(filepath.Separator)), rundir.IsGuardedDir)
 }
 
 // isForeignSession reports whether a submission goes on with a conversation that
@@ -156,23 +150,23 @@ func (in *intake) isForeignSession(st *fold.State, s *submission, t *state.Task)
 		return false
 	}
 	for _, id := range st.FollowUps(t.ID) {
-		if child, err := in.c.WholeIn(st, id); err == nil && child.Intake == state.IntakeOpen && is(&child) {
+		if child, err := in.a.WholeIn(st, id); err == nil && child.Intake == state.IntakeOpen && is(&child) {
 			return false
 		}
 	}
-	return s.AgentSession != "" || s.Continue || st.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.c.Config.Agents))) != ""
+	return s.AgentSession != "" || s.Continue || st.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.a.Config.Agents))) != ""
 }
 
-// misplaced says why a task must not begin in its workspace, which may be another
+// Misplaced says why a task must not begin in its workspace, which may be another
 // directory than it was when it was taken in: an agent can put a link in its place, and
 // what is recorded has none. What a person wrote since has not been checked at all, and
 // may be a link.
-func (c *Coordinator) misplaced(t *state.Task) string {
+func (a *Admission) Misplaced(t *state.Task) string {
 	if t.Workspace == "" { // a person has taken it out
 		return "the task has no workspace"
 	}
 	real, fromTask := task.WithoutLinks(t.Workspace), t.Trigger != ""
-	moved, holdsState := real != t.Workspace, isBelow(c.Config.StateDir, real)
+	moved, holdsState := real != t.Workspace, task.IsBelow(a.Config.StateDir, real)
 	switch {
 	case holdsState && (moved || fromTask || t.WorkspaceByHand):
 		return "the state directory lies in the task's workspace, where the agent could change tasks"
@@ -180,32 +174,6 @@ func (c *Coordinator) misplaced(t *state.Task) string {
 		return "the workspace of the task has become a link to " + real
 	}
 	return ""
-}
-
-// isMisplaced is the outcome of a run that must not begin for that reason.
-func isMisplaced(why string) task.Outcome {
-	return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: why + "; name the directory that you mean as its workspace in tasks.md, and retry"}
-}
-
-// homeOf gives the directory in which a run of a task begins: what is recorded has no
-// links, and one that is there now came later.
-func homeOf(t *state.Task) string {
-	if t.WorkspaceByHand {
-		return task.WithoutLinks(t.Workspace)
-	}
-	return t.Workspace
-}
-
-// hasMoved says that the workspace of a run is another directory than its attempt has
-// found, or may be: what runs below it can put a link in its place at any time.
-func (c *Coordinator) hasMoved(r *run, t *state.Task) error {
-	if wrong := c.misplaced(t); wrong != "" {
-		return errors.New(wrong)
-	}
-	if real := task.WithoutLinks(t.Workspace); t.Workspace == r.task.Workspace && real != r.home {
-		return fmt.Errorf("the workspace %s leads to %s now", t.Workspace, real)
-	}
-	return nil
 }
 
 // checkAwait refuses a task whose client is part of a run that may not wait for it. One
@@ -216,7 +184,7 @@ func (in *intake) checkAwait(st *fold.State, s *submission, t *state.Task) error
 	}
 	child := *t
 	child.Account, child.Trigger = s.Account, state.ByAgent
-	if why := in.c.mayNotWait(st, s.parent, &child); why != "" {
+	if why := in.a.mayNotWait(st, s.parent, &child); why != "" {
 		return &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for a new task: " + why, Hint: "stint task --parallel, without --after and --agent-session, or stint task -d"}
 	}
 	return nil
@@ -224,9 +192,9 @@ func (in *intake) checkAwait(st *fold.State, s *submission, t *state.Task) error
 
 // BeginWait notes that a run waits for a task until done is called, and lends its worker
 // to others meanwhile. It returns an error if the run may not wait for that task.
-func (c *Coordinator) BeginWait(run, ref string) (done func(), err error) {
+func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
 	id, parent := "", ""
-	c.View(func(st *fold.State) {
+	a.View(func(st *fold.State) {
 		if id, err = task.FindIn(st, ref); err != nil {
 			return
 		}
@@ -235,7 +203,7 @@ func (c *Coordinator) BeginWait(run, ref string) (done func(), err error) {
 		if !runs || t.Status.Terminal() {
 			return
 		}
-		if why := c.mayNotWait(st, waiting, &t); why != "" {
+		if why := a.mayNotWait(st, waiting, &t); why != "" {
 			hint := "stint show " + id + ", once this run has ended"
 			if t.Hold {
 				hint = "leave it to the user"
@@ -248,16 +216,16 @@ func (c *Coordinator) BeginWait(run, ref string) (done func(), err error) {
 	if err != nil || parent == "" {
 		return func() {}, err
 	}
-	c.waits.add(parent, 1)
-	c.poke() // the worker that it lends is free
-	return func() { c.waits.add(parent, -1) }, nil
+	a.waits.add(parent, 1)
+	a.Wake() // the worker that it lends is free
+	return func() { a.waits.add(parent, -1) }, nil
 }
 
 // mayNotWait returns why the run of the task parent may not wait for the task t; "" if it
 // may. A task with a lane of its own that comes after no other one needs nothing that a
 // waiting run has, but an account with a free slot and its agent's session: so no run waits
 // for one that cannot start before it ends.
-func (c *Coordinator) mayNotWait(st *fold.State, parent string, t *state.Task) string {
+func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) string {
 	switch {
 	case t.TriggeredBy != parent || t.Trigger != state.ByAgent:
 		return "it has not queued that task"
@@ -274,7 +242,7 @@ func (c *Coordinator) mayNotWait(st *fold.State, parent string, t *state.Task) s
 		return "its agent session is used by " + other
 	}
 	for _, id := range st.FilledBy(t.AccountName(), lanes.Limits{}) {
-		if id == parent || c.waits.has(id) {
+		if id == parent || a.waits.has(id) {
 			return "account " + t.AccountName() + " has no slot left, and a run that waits has one"
 		}
 	}
@@ -301,8 +269,10 @@ func (w *waits) has(task string) bool {
 	return w.by[task] > 0
 }
 
-// lent returns how many workers the runs that wait lend.
-func (w *waits) lent() int {
+// Lent returns how many workers the runs that wait for tasks lend to others.
+func (a *Admission) Lent() int { return a.waits.len() }
+
+func (w *waits) len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.by)

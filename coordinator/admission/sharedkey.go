@@ -1,4 +1,4 @@
-package coordinator
+package admission
 
 import (
 	"cmp"
@@ -52,7 +52,7 @@ func (in *intake) checkShared(st *fold.State, tx *ledger.Tx) error {
 func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 	var known bool
 	var err error
-	in.c.View(func(st *fold.State) {
+	in.a.View(func(st *fold.State) {
 		if known = in.allKnown(st); known && in.key != "" {
 			err = in.checkShared(st, &ledger.Tx{})
 		}
@@ -66,7 +66,7 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 			return nil, context.Cause(ctx)
 		}
 		var old *state.Task
-		in.c.View(func(st *fold.State) { old, err = in.known(st, &in.list[i]) })
+		in.a.View(func(st *fold.State) { old, err = in.known(st, &in.list[i]) })
 		if err != nil {
 			return nil, in.at(i, err)
 		}
@@ -109,7 +109,7 @@ func (in *intake) known(st *fold.State, s *submission) (*state.Task, error) {
 	case !used:
 		return nil, nil
 	}
-	old, err := in.c.WholeIn(st, id)
+	old, err := in.a.WholeIn(st, id)
 	if err == nil && s.IdempotencyKey != "" && !s.isBodyOf(&old) {
 		err = keyTaken(cmp.Or(in.key, s.IdempotencyKey), "task "+id+", which asks for something else", "stint show "+id)
 	}

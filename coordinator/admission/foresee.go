@@ -1,0 +1,95 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/state"
+	"stint/state/fold"
+)
+
+// errPreview ends a change of the ledger of which nothing is to be kept.
+var errPreview = errors.New("this is a preview")
+
+// maxPreviews is how many tasks a preview tells of: each has a search and a prompt.
+const maxPreviews = 100
+
+// A Foreseen is what a submit would make of a spec.
+type Foreseen struct {
+	task.TaskPreview        // with Task, Known and Ahead alone
+	FromRun          string // the run that asks; "": none
+	Begun            bool   // a task before it in the list has its session, of which the ledger knows nothing yet
+}
+
+// Foresee returns what Submit would make of specs, or why it would not. isList says that the
+// specs came as a list, so that errors name the field of one with its place. Nothing is kept.
+func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList bool) ([]Foreseen, error) {
+	if len(specs) > maxPreviews {
+		return nil, task.Invalid("give it some of them", "%d tasks are too many for a preview; at most %d are taken", len(specs), maxPreviews)
+	}
+	in, err := a.newIntake(ctx, request{specs: specs, isList: isList})
+	if err != nil {
+		return nil, err
+	}
+	err = a.Update(ctx, func(st *fold.State, _ *ledger.Tx) error {
+		if err := in.record(st, &ledger.Tx{}); err != nil {
+			return err
+		}
+		return errPreview
+	})
+	if !errors.Is(err, errPreview) {
+		return nil, err
+	}
+	list := make([]Foreseen, len(in.list))
+	for i := range in.list {
+		if list[i], err = in.foresee(i); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// foresee tells of one of the tasks that are given together.
+func (in *intake) foresee(i int) (f Foreseen, err error) {
+	n := slices.IndexFunc(in.fresh, func(t state.Task) bool { return t.ID == in.ids[i] })
+	if n < 0 {
+		f.Known = true
+		f.Task, err = in.a.Whole(in.ids[i])
+		return f, err
+	}
+	rec, err := in.a.newTask(&in.list[i], &in.fresh[n])
+	if err != nil {
+		return f, err
+	}
+	if f.Task, err = taskOf(rec); err != nil {
+		return f, err
+	}
+	f.FromRun = in.list[i].FromRun
+	for _, before := range in.fresh[:n] {
+		if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(in.a.Config.Now()) {
+			continue // it is passed, as in the lane
+		}
+		if before.SessionKey == f.Task.SessionKey {
+			f.Ahead++
+		}
+		f.Begun = f.Begun || before.SessionID == f.Task.SessionID
+	}
+	return f, nil
+}
+
+// taskOf gives the task that a record would make.
+func taskOf(r *ledger.Record) (state.Task, error) {
+	r.Seq = 1
+	text, err := ledger.AppendRecord(nil, r)
+	if err != nil {
+		return state.Task{}, err
+	}
+	doc := ledger.Parse(text)
+	if len(doc.Sections) != 1 {
+		return state.Task{}, errors.New("the record of the task cannot be read again")
+	}
+	return fold.TaskOf(&doc.Sections[0])
+}

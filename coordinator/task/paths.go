@@ -1,0 +1,15 @@
+package task
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// IsBelow reports whether path is dir or lies in it, links resolved.
+func IsBelow(path, dir string) bool { return IsWithin(WithoutLinks(path), WithoutLinks(dir)) }
+
+// IsWithin is IsBelow of paths as they are written.
+func IsWithin(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
