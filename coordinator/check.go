@@ -25,25 +25,25 @@ import (
 // the task's status stays. Its lane is taken meanwhile. One that waits for a round and
 // passes ends without it. The error has CodeBusy if a run is at work there, CodeInvalid
 // if there is no command. When ctx ends, so does the command. by is who asks.
-func (c *Coordinator) Verify(ctx context.Context, ref, by string) (CheckResult, error) {
+func (c *Coordinator) Verify(ctx context.Context, ref, by string) (task.CheckResult, error) {
 	defer c.Call()()
 	if c.IsShut() {
-		return CheckResult{}, c.StoppedError()
+		return task.CheckResult{}, c.StoppedError()
 	}
 	id, err := c.Find(ref)
 	if err != nil {
-		return CheckResult{}, err
+		return task.CheckResult{}, err
 	}
 	t, err := c.Whole(id)
 	if err != nil {
-		return CheckResult{}, err
+		return task.CheckResult{}, err
 	}
 	if err := c.checkable(&t); err != nil {
-		return CheckResult{}, err
+		return task.CheckResult{}, err
 	}
 	r, err := c.takeLane(ctx, &t)
 	if err != nil {
-		return CheckResult{}, err
+		return task.CheckResult{}, err
 	}
 	defer c.leaveLane(r)
 	defer context.AfterFunc(ctx, func() { r.cancel(task.ErrCanceled) })()
@@ -167,10 +167,10 @@ func (c *Coordinator) leaveLane(r *run) {
 }
 
 // check runs the command and records what it told.
-func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, error) {
+func (c *Coordinator) check(r *run, t *state.Task, by string) (task.CheckResult, error) {
 	done, err := c.noteCheck(r)
 	if err != nil {
-		return CheckResult{}, err
+		return task.CheckResult{}, err
 	}
 	defer done()
 	res := c.Config.Shell.Verify(r.ctx, task.VerifyRun{
@@ -179,9 +179,9 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 	})
 	switch {
 	case errors.Is(context.Cause(r.ctx), task.ErrShutdown):
-		return CheckResult{}, c.StoppedError()
+		return task.CheckResult{}, c.StoppedError()
 	case !res.Conclusive():
-		return CheckResult{}, errors.New(res.Error)
+		return task.CheckResult{}, errors.New(res.Error)
 	}
 	c.Config.Log.Info("verify command ended", "task", t.ID, "run", r.id, "exit", res.ExitCode)
 	err = c.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
@@ -197,7 +197,7 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (CheckResult, erro
 		tx.Append(rec.Add(state.KeyBy, by))
 		return nil
 	})
-	return CheckResult{
+	return task.CheckResult{
 		TaskID: t.ID, RunID: r.id, RunDir: c.RunDir(r.id), Command: t.VerifyCommand, Passed: res.Passed(), ExitCode: res.ExitCode,
 		Duration: res.Duration.Round(time.Millisecond).String(), Output: res.Output, Cut: res.Cut, Error: res.Error,
 	}, err

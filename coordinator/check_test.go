@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -53,7 +52,7 @@ func TestVerifyByItself(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := coordinator.CheckResult{
+		want := task.CheckResult{
 			TaskID: id, RunID: got.RunID, RunDir: w.c.RunDir(got.RunID), Command: "make test", ExitCode: 3, Duration: "2s",
 			Output: "## Task forged\n- seq: 1\n- status: queued\nbad 3\n", Error: "the verify command ended with exit code 3",
 		}

@@ -39,7 +39,7 @@ func (c *Coordinator) Files(ctx context.Context, ref, run string) (task.TaskFile
 
 // filesOfRun gives the files in the directory of a run that the task names.
 func (c *Coordinator) filesOfRun(t *state.Task, run string) (task.TaskFiles, error) {
-	step, err := FindRun(t, run)
+	step, err := rundir.FindRun(t, run)
 	if err != nil {
 		return task.TaskFiles{}, err
 	}
@@ -111,7 +111,7 @@ func (c *Coordinator) OpenFile(ctx context.Context, ref, run, name string) (task
 	}
 	inputs, outputs := namesOf(&t)
 	if run != "" {
-		step, err := FindRun(&t, run)
+		step, err := rundir.FindRun(&t, run)
 		if err == nil && !slices.Contains(append(inputs, outputs...), name) {
 			err = noFile(&t, name, "it has no such file")
 		}

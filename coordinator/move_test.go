@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -34,7 +33,7 @@ func (w *world) titles(key string) string {
 	return strings.Join(list, " ")
 }
 
-func (w *world) move(id string, to coordinator.Place) {
+func (w *world) move(id string, to task.Place) {
 	w.t.Helper()
 	if _, err := w.c.Move(context.Background(), id, to, "client"); err != nil {
 		w.t.Fatal(err)
@@ -64,7 +63,7 @@ func TestMove(t *testing.T) {
 		{"b", "c", "e b c a d"},
 	}
 	for _, s := range steps {
-		w.move(ids[s.task], coordinator.Place{First: s.before == "", Before: ids[s.before]})
+		w.move(ids[s.task], task.Place{First: s.before == "", Before: ids[s.before]})
 		if got := w.titles("web"); got != s.want {
 			t.Fatalf("after %s before %q the queue is %s, want %s", s.task, s.before, got, s.want)
 		}
@@ -112,9 +111,9 @@ func TestMoveAnywhere(t *testing.T) {
 			id := ids[from]
 			ids = slices.Delete(ids, from, from+1)
 			to := rand.IntN(len(ids))
-			place := coordinator.Place{Before: ids[to]}
+			place := task.Place{Before: ids[to]}
 			if to == 0 && rand.IntN(2) == 0 {
-				place = coordinator.Place{First: true}
+				place = task.Place{First: true}
 			}
 			ids = slices.Insert(ids, to, id)
 			w.move(id, place)
@@ -158,21 +157,21 @@ func TestMoveRefuses(t *testing.T) {
 	w.until(ids["a"], func(t *state.Task) bool { return t.Status == state.Running })
 	tests := []struct {
 		task string
-		to   coordinator.Place
+		to   task.Place
 		code task.Code
 		want string
 	}{
-		{ids["b"], coordinator.Place{}, task.CodeInvalid, "it is not clear where the task is to go"},
-		{ids["b"], coordinator.Place{First: true, Before: ids["c"]}, task.CodeInvalid, "it is not clear"},
-		{ids["b"], coordinator.Place{Before: ids["b"]}, task.CodeInvalid, "cannot come before itself"},
-		{ids["b"], coordinator.Place{Before: "nobody"}, task.CodeNotFound, `there is no task "nobody"`},
-		{"nobody", coordinator.Place{First: true}, task.CodeNotFound, `there is no task "nobody"`},
-		{ids["b"], coordinator.Place{Before: ids["a"]}, task.CodeConflict, "is running; only queued tasks have a place in a queue"},
-		{ids["a"], coordinator.Place{First: true}, task.CodeConflict, "is running"},
-		{ids["b"], coordinator.Place{Before: other.ID}, task.CodeConflict, "waits in web, and task " + other.ID + " in other"},
+		{ids["b"], task.Place{}, task.CodeInvalid, "it is not clear where the task is to go"},
+		{ids["b"], task.Place{First: true, Before: ids["c"]}, task.CodeInvalid, "it is not clear"},
+		{ids["b"], task.Place{Before: ids["b"]}, task.CodeInvalid, "cannot come before itself"},
+		{ids["b"], task.Place{Before: "nobody"}, task.CodeNotFound, `there is no task "nobody"`},
+		{"nobody", task.Place{First: true}, task.CodeNotFound, `there is no task "nobody"`},
+		{ids["b"], task.Place{Before: ids["a"]}, task.CodeConflict, "is running; only queued tasks have a place in a queue"},
+		{ids["a"], task.Place{First: true}, task.CodeConflict, "is running"},
+		{ids["b"], task.Place{Before: other.ID}, task.CodeConflict, "waits in web, and task " + other.ID + " in other"},
 		{
 			after.ID,
-			coordinator.Place{Before: ids["b"]},
+			task.Place{Before: ids["b"]},
 			task.CodeConflict,
 			after.ID + " comes after " + other.ID + ", " + other.ID + " comes after " + ids["b"] + ", " + ids["b"] + " is behind " + after.ID + " in session web",
 		},
@@ -183,7 +182,7 @@ func TestMoveRefuses(t *testing.T) {
 			t.Errorf("%+v: got %v, want %s", tt.to, err, tt.want)
 		}
 	}
-	w.move(after.ID, coordinator.Place{Before: ids["c"]})
+	w.move(after.ID, task.Place{Before: ids["c"]})
 	if got := w.titles("web"); got != "b x c" {
 		t.Errorf("the queue is %s", got)
 	}
@@ -205,7 +204,7 @@ func TestRetryMakesNoCycle(t *testing.T) {
 	}
 	w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"})
 	later := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", After: []string{first}}).ID
-	w.move(later, coordinator.Place{First: true})
+	w.move(later, task.Place{First: true})
 	_, err := w.c.Retry(t.Context(), first, "client")
 	if !errors.Is(err, &task.Error{Code: task.CodeConflict}) || !strings.Contains(err.Error(), "behind "+later+" in session web") {
 		t.Errorf("retry: %v", err)

@@ -96,7 +96,7 @@ func TestNothingStartsAgainstAChangeOfItsBatch(t *testing.T) {
 		{name: "limit", task: 1, closes: names(account, state.KeyReason, string(state.ClassRateLimited)), change: ends(state.ClassRateLimited)},
 		{name: "auth", task: 1, closes: names(account, state.KeyHold, "true"), change: ends(state.ClassAuth)},
 		{name: "move", task: 1, lane: "web", closes: func(s *ledger.Section) bool { return s.Get(state.KeyOrder) != nil }, change: func(w *batchWorld) {
-			_, err := w.c.Move(context.Background(), taskID(2), coordinator.Place{First: true}, "client")
+			_, err := w.c.Move(context.Background(), taskID(2), task.Place{First: true}, "client")
 			ok(w.world, err)
 		}},
 		{name: "edit", task: 1, workers: 2, closes: names(taskID(2), state.KeyPriority, "9"), change: func(w *batchWorld) {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/memory"
@@ -77,7 +76,7 @@ func TestRunsOfATask(t *testing.T) {
 			t.Errorf("while the last turn was made: %+v", atWork)
 		}
 		for _, r := range runs {
-			if step, err := coordinator.FindRun(&state.Task{Steps: []state.Step{{RunID: r.RunID}}}, r.RunID); err != nil || step.RunID != r.RunID || r.RunDir != w.c.RunDir(r.RunID) {
+			if step, err := rundir.FindRun(&state.Task{Steps: []state.Step{{RunID: r.RunID}}}, r.RunID); err != nil || step.RunID != r.RunID || r.RunDir != w.c.RunDir(r.RunID) {
 				t.Errorf("run %+v cannot be found: %v", r, err)
 			}
 		}
@@ -269,7 +268,7 @@ func TestSearchMemory(t *testing.T) {
 			{parent.RunID, filepath.Dir(w.work), "key", "", "workspace"},
 			{"no run", w.work, "key", "", "workspace"},
 		} {
-			found, err := w.c.SearchMemory(t.Context(), coordinator.MemoryQuery{Workspace: c.workspace, Prompt: c.prompt, FromRun: c.run})
+			found, err := w.c.SearchMemory(t.Context(), task.MemoryQuery{Workspace: c.workspace, Prompt: c.prompt, FromRun: c.run})
 			var bad *task.Error
 			if found.Engine != c.want || (err == nil) != (c.want != "") || err != nil && (!errors.As(err, &bad) || bad.Field != c.field) {
 				t.Errorf("run %q, %.40q, %.10q: %q, %v", c.run, c.workspace, c.prompt, found.Engine, err)

@@ -17,20 +17,20 @@ var errForeignNotes = &task.Error{
 // SearchMemory searches the notes of a workspace as for a task, and changes nothing. A
 // run may ask for what its own task's workspace has, and what is below it. The error is
 // an *Error where the query is wrong.
-func (c *Coordinator) SearchMemory(ctx context.Context, q MemoryQuery) (MemoryResult, error) {
+func (c *Coordinator) SearchMemory(ctx context.Context, q task.MemoryQuery) (task.MemoryResult, error) {
 	defer c.Call()()
 	if err := task.CheckPrompt(q.Prompt); err != nil {
-		return MemoryResult{}, err
+		return task.MemoryResult{}, err
 	}
 	dir, err := checkDirectory(q.Workspace)
 	if err != nil {
-		return MemoryResult{}, err
+		return task.MemoryResult{}, err
 	}
 	if q.FromRun != "" && !c.isOfRun(q.FromRun, dir) {
-		return MemoryResult{}, errForeignNotes
+		return task.MemoryResult{}, errForeignNotes
 	}
 	if c.Config.Memory == nil {
-		return MemoryResult{Hits: []memory.Hit{}, Terms: []memory.Term{}}, nil
+		return task.MemoryResult{Hits: []memory.Hit{}, Terms: []memory.Term{}}, nil
 	}
 	return c.Config.Memory(ctx, dir, q.Prompt)
 }

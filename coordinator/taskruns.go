@@ -59,7 +59,7 @@ func findRun(list []task.TaskRun, id string) *task.TaskRun {
 func stepRuns(t *state.Task) []task.TaskRun {
 	list, turns := []task.TaskRun{}, 0
 	loop := task.HasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })
-	for _, s := range runsOf(t) {
+	for _, s := range rundir.RunsOf(t) {
 		r := task.TaskRun{
 			RunID: s.RunID, Phase: s.Phase, Attempt: s.Attempt, StartedAt: s.Started, EndedAt: s.Ended, ExitCode: s.ExitCode, Took: s.Took, Reason: s.Reason,
 		}

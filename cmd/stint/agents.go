@@ -11,13 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/agent/codex"
 	"stint/coordinator/agent/demo"
 	"stint/coordinator/agent/gemini"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -105,8 +105,8 @@ func agentRunner(cfg *Config, name string) agent.Runner {
 
 // agents gives all adapters by name. The CLIs are there even if their programs are
 // not: their tasks then say what is missing.
-func agents(cfg *Config, state string) map[string]coordinator.Agent {
-	all := map[string]coordinator.Agent{}
+func agents(cfg *Config, state string) map[string]task.Agent {
+	all := map[string]task.Agent{}
 	for _, name := range agentNames {
 		all[name] = adapterOf(cfg, name, state)
 	}
@@ -115,7 +115,7 @@ func agents(cfg *Config, state string) map[string]coordinator.Agent {
 
 // findSession gives the function that reads an agent's session from what an old run
 // has written.
-func findSession(agents map[string]coordinator.Agent) func(name, runDir string) (session string, kept bool) {
+func findSession(agents map[string]task.Agent) func(name, runDir string) (session string, kept bool) {
 	return func(name, runDir string) (session string, kept bool) {
 		if a, ok := agents[name].(agent.Adapter); ok {
 			return a.FindSession(runDir)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -50,8 +50,8 @@ func TestTakeAgent(t *testing.T) {
 
 func TestFillIn(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	s := coordinator.TaskSpec{Prompt: "x", Priority: 9, After: []string{"a"}}
-	fillIn(&s, &coordinator.TaskSpec{Priority: 3, Label: "red", After: []string{"b"}, OutputSpec: []string{"c"}, NotBefore: at, Hold: true})
+	s := task.TaskSpec{Prompt: "x", Priority: 9, After: []string{"a"}}
+	fillIn(&s, &task.TaskSpec{Priority: 3, Label: "red", After: []string{"b"}, OutputSpec: []string{"c"}, NotBefore: at, Hold: true})
 	if s.Prompt != "x" || s.Priority != 9 || s.Label != "red" || s.After[0] != "a" || s.OutputSpec[0] != "c" || !s.NotBefore.Equal(at) || !s.Hold {
 		t.Errorf("%+v", s)
 	}

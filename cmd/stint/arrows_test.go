@@ -30,21 +30,21 @@ var arrows = map[string][]string{
 	"stint/coordinator/rundir":                {"stint/coordinator/task", "stint/state", "stint/ledger/durable", "stint/memory"},
 	"stint/coordinator/answer":                {"stint/state"},
 	"stint/coordinator":                       {"stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/answer", "stint/coordinator/task", "stint/state", "stint/state/fold", "stint/state/lanes", "stint/state/fold", "stint/state/lanes", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/prompt", "stint/memory"},
-	"stint/coordinator/agent":                 {"stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
-	"stint/coordinator/agent/codex":           {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state"},
-	"stint/coordinator/agent/claude":          {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
-	"stint/coordinator/agent/gemini":          {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},
-	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/codex", "stint/coordinator", "stint/coordinator/task", "stint/ledger/durable"}, // it speaks codex's events
-	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger/durable"},                   // only tests import it
-	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/state", "stint/state/fold", "stint/state/fold", "stint/session"},
-	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/state", "stint/ledger"},
+	"stint/coordinator/agent":                 {"stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
+	"stint/coordinator/agent/codex":           {"stint/coordinator/agent", "stint/coordinator/task", "stint/state"},
+	"stint/coordinator/agent/claude":          {"stint/coordinator/agent", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
+	"stint/coordinator/agent/gemini":          {"stint/coordinator/agent", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
+	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/codex", "stint/coordinator/task", "stint/ledger/durable"}, // it speaks codex's events
+	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},                   // only tests import it
+	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/session", "stint/state"},
+	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger", "stint/state"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state"},
-	"stint/coordinator/api":                   {"stint/coordinator/api/metrics", "stint/coordinator/api/wire", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/state/fold", "stint/state/fold", "stint/session", "stint/ledger", "stint/ledger/durable"},
+	"stint/coordinator/api":                   {"stint/coordinator/api/metrics", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
-	"stint/coordinator/postgres":              {"stint/coordinator/postgres/dsn", "stint/coordinator", "stint/coordinator/task", "stint/state", "stint/ledger", "stint/ledger/durable"},
+	"stint/coordinator/postgres":              {"stint/coordinator/postgres/dsn", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/state"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
-		"stint/coordinator", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/codex", "stint/coordinator/agent/claude", "stint/coordinator/agent/gemini", "stint/coordinator/agent/demo",
+		"stint/coordinator", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/codex", "stint/coordinator/agent/claude", "stint/coordinator/agent/gemini", "stint/coordinator/agent/demo",
 		"stint/coordinator/api", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn",
 		"stint/state", "stint/session", "stint/ledger", "stint/ledger/durable", "stint/prompt", "stint/memory",
 	},

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -161,7 +161,7 @@ func (w *benchWorld) command(program string, args ...string) *exec.Cmd {
 // submit queues a task that waits for no other.
 func (w *benchWorld) submit(prompt string) (id string) {
 	w.Helper()
-	view, err := w.client.Submit(context.Background(), coordinator.TaskSpec{Prompt: prompt, Workspace: w.work, Parallel: true})
+	view, err := w.client.Submit(context.Background(), task.TaskSpec{Prompt: prompt, Workspace: w.work, Parallel: true})
 	w.must(err)
 	return view.ID
 }

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -90,8 +90,8 @@ func (c *chain) draw(v *wire.TaskView, level int) error {
 // would mean a task elsewhere.
 func (a *app) chainTask(ctx context.Context, id string) (v wire.TaskView, err error) {
 	err = a.call(ctx, func(c *client.Client) (err error) { v, err = c.Task(ctx, id); return err })
-	var wrong *coordinator.Error
-	if errors.As(err, &wrong) && slices.Contains([]coordinator.Code{coordinator.CodeNotFound, coordinator.CodeAmbiguous, coordinator.CodeInvalid}, wrong.Code) || err == nil && v.ID != id {
+	var wrong *task.Error
+	if errors.As(err, &wrong) && slices.Contains([]task.Code{task.CodeNotFound, task.CodeAmbiguous, task.CodeInvalid}, wrong.Code) || err == nil && v.ID != id {
 		return wire.TaskView{Task: state.Task{ID: oneLine(id), Title: "(there is no such task)"}}, nil
 	}
 	return v, err

@@ -148,7 +148,7 @@ var keys = slices.Concat([]key{
 	lessonsKey("self_eval_memory_path", memory.DefaultLessons, "note of the workspace that lessons are added to; empty: none is kept", func(c *Config) *string { return &c.SelfEvalMemoryPath }).perWorkspace(),
 	textKey("verify_command", "", "what must pass after each run of a task, for the shell", func(c *Config) *string { return &c.VerifyCommand }).perWorkspace(),
 	durationKey("verify_timeout", "10m", "longest run of a verify command; 0: no limit", func(c *Config) *time.Duration { return &c.VerifyTimeout }).perWorkspace(),
-	numberKey("max_iterations", "3", 1, coordinator.MaxIterations, "rounds of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
+	numberKey("max_iterations", "3", 1, task.MaxIterations, "rounds of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
 	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, checkFollowUp, func(c *Config) *document { return &c.OnFailure }).perWorkspace(),
 	documentKey("trigger_on_issue_prompt", "off", "likewise, when there are findings about its answer", noFollowUp, checkFollowUp, func(c *Config) *document { return &c.OnIssue }).perWorkspace(),
 	sessionKey("trigger_session_key", "session of these tasks; off: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }).perWorkspace(),
@@ -185,7 +185,7 @@ func sessionKey(name, help string, field func(*Config) *string) key {
 		if _, isNone := noFollowUp[s]; isNone {
 			return noSession, nil
 		}
-		return s, coordinator.CheckSessionKey(s)
+		return s, task.CheckSessionKey(s)
 	})
 }
 

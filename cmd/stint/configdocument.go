@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"stint/coordinator"
+	"stint/coordinator/admission"
 	"stint/prompt"
 )
 
@@ -70,7 +70,7 @@ func templateKey(name, help string) key {
 }
 
 // checkFollowUp says what is wrong with a setting that is the prompt of a follow-up.
-func checkFollowUp(_ *Config, text string) error { return coordinator.CheckTemplate(text) }
+func checkFollowUp(_ *Config, text string) error { return admission.CheckTemplate(text) }
 
 // readDocument reads the file of a setting.
 func readDocument(path string) (string, error) {

@@ -13,9 +13,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -104,7 +104,7 @@ func (d *demonstration) add(ctx context.Context, session, prompt string) (view w
 	if err != nil {
 		return view, err
 	}
-	spec := coordinator.TaskSpec{ID: id.String(), SessionKey: session, Workspace: d.workspace, Prompt: prompt}
+	spec := task.TaskSpec{ID: id.String(), SessionKey: session, Workspace: d.workspace, Prompt: prompt}
 	d.say("   $ stint task -d --session %s %q", session, prompt)
 	err = d.call(ctx, func(c *client.Client) (err error) { view, err = c.Submit(ctx, spec); return err })
 	return view, err
@@ -188,7 +188,7 @@ func (d *demonstration) killed(ctx context.Context) error {
 func (d *demonstration) untilRunning(ctx context.Context, id string) (view wire.TaskView, pid int, err error) {
 	for {
 		err = d.callRunning(func(c *client.Client) error {
-			var health coordinator.Health
+			var health task.Health
 			if health, err = c.Health(ctx); err == nil {
 				pid = health.PID
 				view, err = c.Task(ctx, id)
@@ -216,7 +216,7 @@ func (d *demonstration) stopMaster() error {
 	ctx, cancel := context.WithTimeout(context.Background(), masterWait)
 	defer cancel()
 	for asked := false; ; {
-		var health coordinator.Health
+		var health task.Health
 		err := d.callRunning(func(c *client.Client) (err error) { health, err = c.Health(ctx); return err })
 		if err != nil {
 			return nil // nobody answers: it is gone

@@ -18,6 +18,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 )
@@ -133,7 +134,7 @@ func examineDisk(dir string) finding {
 // examineMaster asks a running master about itself. None is no problem: it is
 // started when it is needed.
 func (a *app) examineMaster(ctx context.Context) []finding {
-	var h coordinator.Health
+	var h task.Health
 	err := a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
 	switch {
 	case err == nil:

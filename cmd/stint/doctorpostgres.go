@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
+	"stint/coordinator/task"
 )
 
 // lookTime bounds how long doctor waits for the database of the copy.
@@ -26,7 +26,7 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	}
 	found, failure := lookAtCopy(ctx, o, seq)
 	list := append(examineURL(cfg), found...)
-	var h coordinator.Health
+	var h task.Health
 	if a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err }) != nil {
 		return list // the finding about the master says why
 	}
@@ -80,15 +80,15 @@ func describeCopy(p *postgres.Position, seq uint64) string {
 
 // examineMirror looks at what a running master says of the copy. What we have met ourselves
 // is not told again.
-func examineMirror(h *coordinator.Health, ours string) (list []finding) {
+func examineMirror(h *task.Health, ours string) (list []finding) {
 	restart := fmt.Sprintf("kill %d, once its tasks have ended; the next command starts another one", h.PID)
 	m := h.Postgres
 	switch {
 	case m == nil:
 		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) makes no copy: it was started with another configuration", h.PID), restart}}
-	case m.State == coordinator.MirrorFailing && m.LastError != ours:
+	case m.State == task.MirrorFailing && m.LastError != ours:
 		list = append(list, finding{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart})
-	case m.State != coordinator.MirrorFailing && m.LastError != "":
+	case m.State != task.MirrorFailing && m.LastError != "":
 		list = append(list, finding{"postgres", healthOK, "the master's last failure, " + ago(time.Since(m.ErrorAt)) + " ago: " + oneLine(m.LastError), ""})
 	}
 	if len(m.Skipped) > 0 {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"stint/coordinator"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/task"
 )
 
 func TestDescribeCopy(t *testing.T) {
@@ -35,22 +35,22 @@ func TestDescribeCopy(t *testing.T) {
 
 // What a master says of its copy is a warning where somebody should do something.
 func TestExamineMirror(t *testing.T) {
-	failing := &coordinator.MirrorStatus{State: coordinator.MirrorFailing, LastError: "no\nsuch role"}
+	failing := &task.MirrorStatus{State: task.MirrorFailing, LastError: "no\nsuch role"}
 	for _, c := range []struct {
 		name   string
-		status *coordinator.MirrorStatus
+		status *task.MirrorStatus
 		ours   string
 		want   []string // status and the beginning of the text
 	}{
-		{"all is well", &coordinator.MirrorStatus{State: coordinator.MirrorFollowing}, "", nil},
+		{"all is well", &task.MirrorStatus{State: task.MirrorFollowing}, "", nil},
 		{"it is as we see it", failing, failing.LastError, nil},
 		{"it is not", failing, "", []string{"warning the master (pid 7) cannot use the database: no; such role"}},
 		{"it meets something else", failing, "no such host", []string{"warning the master (pid 7) cannot use the database: no; such role"}},
 		{"it has no copy", nil, "", []string{"warning the master (pid 7) makes no copy"}},
-		{"it has failed", &coordinator.MirrorStatus{State: coordinator.MirrorFollowing, LastError: "gone", ErrorAt: time.Now().Add(-time.Hour)}, "", []string{"ok the master's last failure, 1h00m ago: gone"}},
-		{"some are not in it", &coordinator.MirrorStatus{State: coordinator.MirrorFollowing, Skipped: []string{"a: x", "b: y"}}, "", []string{"warning the database did not take a: x; b: y"}},
+		{"it has failed", &task.MirrorStatus{State: task.MirrorFollowing, LastError: "gone", ErrorAt: time.Now().Add(-time.Hour)}, "", []string{"ok the master's last failure, 1h00m ago: gone"}},
+		{"some are not in it", &task.MirrorStatus{State: task.MirrorFollowing, Skipped: []string{"a: x", "b: y"}}, "", []string{"warning the database did not take a: x; b: y"}},
 	} {
-		got := examineMirror(&coordinator.Health{PID: 7, Postgres: c.status}, c.ours)
+		got := examineMirror(&task.Health{PID: 7, Postgres: c.status}, c.ours)
 		if len(got) != len(c.want) {
 			t.Errorf("%s: %+v", c.name, got)
 			continue

@@ -10,15 +10,16 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 // dryRun prints what would be run for tasks, and starts no master. many says that they came as a list.
-func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, many bool) error {
+func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []task.TaskSpec, many bool) error {
 	if base, err := a.base(); err == nil {
 		base.AutoStart = false // a master goes on with what is queued
 	}
-	var list []coordinator.TaskPreview
+	var list []task.TaskPreview
 	err := a.withCoordinator(ctx,
 		func(c *client.Client) (err error) { list, err = c.Preview(ctx, specs); return err },
 		func(c *coordinator.Coordinator) (err error) {
@@ -58,7 +59,7 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []coordinator.Ta
 }
 
 // previewEnd gives the error of a task that could not be run: that of its end.
-func previewEnd(p *coordinator.TaskPreview) error {
+func previewEnd(p *task.TaskPreview) error {
 	if p.Reason == "" {
 		return nil
 	}
@@ -71,7 +72,7 @@ func previewEnd(p *coordinator.TaskPreview) error {
 }
 
 // describePreview gives a preview for people, with the exact prompt at the end.
-func describePreview(p *coordinator.TaskPreview) string {
+func describePreview(p *task.TaskPreview) string {
 	t := &p.Task
 	if p.Known {
 		return fmt.Sprintf("nothing would be queued: task %s has this id or idempotency key; it is %s\n", t.ID, t.Status)
@@ -98,25 +99,25 @@ func describePreview(p *coordinator.TaskPreview) string {
 	return d.String() + "\nprompt:\n" + p.Prompt
 }
 
-func sessionLine(p *coordinator.TaskPreview) string {
+func sessionLine(p *task.TaskPreview) string {
 	switch p.Session {
-	case coordinator.SessionResume:
+	case task.SessionResume:
 		return "resumes " + p.Resumes
-	case coordinator.SessionLater:
+	case task.SessionLater:
 		return "goes on with that of the tasks before it"
 	default:
 		return "begins a new one"
 	}
 }
 
-func laneLine(p *coordinator.TaskPreview) string {
+func laneLine(p *task.TaskPreview) string {
 	if p.Ahead == 0 {
 		return p.Task.SessionKey
 	}
 	return fmt.Sprintf("%s, behind %s", p.Task.SessionKey, count(p.Ahead, "task"))
 }
 
-func verifyLine(p *coordinator.TaskPreview) string {
+func verifyLine(p *task.TaskPreview) string {
 	if p.MaxIterations == 0 {
 		return ""
 	}

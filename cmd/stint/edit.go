@@ -18,6 +18,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 )
@@ -101,7 +102,7 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 
 // setFields changes fields of a task that waits.
 func (a *app) setFields(ctx context.Context, o *editOptions, ref string) error {
-	patch, err := coordinator.PatchOf(o.set)
+	patch, err := task.PatchOf(o.set)
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (a *app) setFields(ctx context.Context, o *editOptions, ref string) error {
 	err = a.withCoordinator(ctx,
 		func(c *client.Client) (err error) { view, err = c.Edit(ctx, ref, patch); return err },
 		func(c *coordinator.Coordinator) (err error) {
-			view.Task, err = c.Edit(ctx, ref, coordinator.Patch{Fields: patch}, ledger.ByClient)
+			view.Task, err = c.Edit(ctx, ref, task.Patch{Fields: patch}, ledger.ByClient)
 			return err
 		})
 	if err != nil {
@@ -137,7 +138,7 @@ func (a *app) acceptEdits(ctx context.Context, asJSON bool) error {
 }
 
 // reconcile lets a master take over tasks.md, or does it where none is to run.
-func (a *app) reconcile(ctx context.Context, accept bool) (t coordinator.TakeOver, err error) {
+func (a *app) reconcile(ctx context.Context, accept bool) (t task.TakeOver, err error) {
 	err = a.withCoordinator(ctx,
 		func(c *client.Client) (err error) { t, err = c.Reconcile(ctx, accept); return err },
 		func(c *coordinator.Coordinator) (err error) { t, err = c.Reconcile(ctx, accept); return err })
@@ -172,7 +173,7 @@ func (a *app) withCoordinator(ctx context.Context, ask func(*client.Client) erro
 
 // reportTakeOver tells what is wrong in tasks.md; the error is not nil if anything
 // is. What is held as the work of a formatter is a finding, too.
-func (a *app) reportTakeOver(t coordinator.TakeOver) error {
+func (a *app) reportTakeOver(t task.TakeOver) error {
 	if t.Missing > 0 {
 		a.hint("stint: tasks.md had not %s; put back (sections that are deleted at the end of the file come back: use stint cancel)\n", count(t.Missing, "newest record"))
 	}
@@ -196,7 +197,7 @@ func count(n int, what string) string {
 }
 
 // showFindings prints findings, a line each.
-func (a *app) showFindings(list []coordinator.Finding, note string) {
+func (a *app) showFindings(list []task.Finding, note string) {
 	for _, f := range list {
 		_, _ = fmt.Fprintf(a.stderr, "%s%s\n", escapeText(f.String()), note) // nothing is left to do about a broken stderr
 	}
@@ -207,7 +208,7 @@ type editing struct {
 	app  *app
 	dir  string // the state directory
 	file string // the copy
-	old  []coordinator.Finding
+	old  []task.Finding
 
 	undone int // saves that another program has undone
 
@@ -313,7 +314,7 @@ const saveTries = 4
 // put puts text in the place of base and has it taken over, which ends an editing. changed
 // says that another program has saved meanwhile: then it is to be made anew. records and
 // plan are what it is to bring about.
-func (e *editing) put(ctx context.Context, base *ledger.Copy, text []byte, records []ledger.Record, plan coordinator.TakeOver) (changed bool, err error) {
+func (e *editing) put(ctx context.Context, base *ledger.Copy, text []byte, records []ledger.Record, plan task.TakeOver) (changed bool, err error) {
 	err = base.Replace(text)
 	if errors.Is(err, ledger.ErrChanged) {
 		return true, nil
@@ -408,7 +409,7 @@ func readLine(r io.Reader) (string, error) {
 
 // taken tells what a save has brought about: what it was to bring about, and what
 // came of taking it over.
-func (a *app) taken(t coordinator.TakeOver, err error, plan coordinator.TakeOver) error {
+func (a *app) taken(t task.TakeOver, err error, plan task.TakeOver) error {
 	if err != nil {
 		return fmt.Errorf("tasks.md is saved, and the next master takes it over: %w", err)
 	}
@@ -435,9 +436,9 @@ var lineNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompil
 
 // splitFindings tells findings that are new from those that were there before,
 // on whichever line.
-func splitFindings(now, before []coordinator.Finding) (fresh, old []coordinator.Finding) {
+func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
 	known := map[string]int{}
-	name := func(f coordinator.Finding) string { return lineNumber().ReplaceAllString(f.Message, "line") }
+	name := func(f task.Finding) string { return lineNumber().ReplaceAllString(f.Message, "line") }
 	for _, f := range before {
 		known[name(f)]++
 	}

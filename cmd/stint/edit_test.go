@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 )
 
@@ -109,11 +109,11 @@ func TestRebaseTwice(t *testing.T) {
 }
 
 func TestSplitFindings(t *testing.T) {
-	f := func(line int, message string) coordinator.Finding {
-		return coordinator.Finding{File: "tasks.md", Line: line, Message: message}
+	f := func(line int, message string) task.Finding {
+		return task.Finding{File: "tasks.md", Line: line, Message: message}
 	}
-	before := []coordinator.Finding{f(3, "a"), f(9, "this comment is still open at the record in line 20; close it")}
-	fresh, old := splitFindings([]coordinator.Finding{f(4, "a"), f(5, "a"), f(10, "this comment is still open at the record in line 21; close it")}, before)
+	before := []task.Finding{f(3, "a"), f(9, "this comment is still open at the record in line 20; close it")}
+	fresh, old := splitFindings([]task.Finding{f(4, "a"), f(5, "a"), f(10, "this comment is still open at the record in line 21; close it")}, before)
 	if len(old) != 2 || len(fresh) != 1 || fresh[0].Line != 5 {
 		t.Errorf("fresh %v, old %v", fresh, old)
 	}

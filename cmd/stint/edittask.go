@@ -12,6 +12,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -134,9 +135,9 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 
 // parse gives the section of the copy, or what is wrong with it. Lines are those
 // of the copy.
-func (t *taskEdit) parse(text []byte) (*ledger.Section, []coordinator.Finding) {
+func (t *taskEdit) parse(text []byte) (*ledger.Section, []task.Finding) {
 	doc := ledger.Parse(text)
-	var list []coordinator.Finding
+	var list []task.Finding
 	wrong := func(line int, message string) { list = append(list, t.finding(line, message)) }
 	for _, f := range doc.Findings {
 		wrong(f.Line, f.Msg)
@@ -156,8 +157,8 @@ func (t *taskEdit) parse(text []byte) (*ledger.Section, []coordinator.Finding) {
 }
 
 // finding says what is wrong in a line of the copy.
-func (t *taskEdit) finding(line int, message string) coordinator.Finding {
-	return coordinator.Finding{File: filepath.Base(t.file), Line: line, Message: message}
+func (t *taskEdit) finding(line int, message string) task.Finding {
+	return task.Finding{File: filepath.Base(t.file), Line: line, Message: message}
 }
 
 // changes gives a record of what differs from what was shown.
@@ -182,8 +183,8 @@ func (t *taskEdit) changes(s *ledger.Section) ledger.Record {
 }
 
 // goodPart takes from r the fields that cannot be taken over, and says why.
-func (t *taskEdit) goodPart(r ledger.Record, s *ledger.Section, check func(*ledger.Section) error) (ledger.Record, []coordinator.Finding) {
-	var list []coordinator.Finding
+func (t *taskEdit) goodPart(r ledger.Record, s *ledger.Section, check func(*ledger.Section) error) (ledger.Record, []task.Finding) {
+	var list []task.Finding
 	for len(r.Fields) > 0 {
 		section, err := ledger.Encode(&r)
 		if err == nil {

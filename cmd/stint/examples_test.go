@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 )
 
@@ -63,7 +63,7 @@ func TestExampleSpecs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	specs, err := coordinator.ParseSpecs("tasks.json", text)
+	specs, err := task.ParseSpecs("tasks.json", text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"io"
 	"strings"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -60,7 +60,7 @@ var errDetached = errors.New("interrupted")
 // exitCode gives the exit code of what a command returned.
 func exitCode(err error) int {
 	var cli *cliError
-	var remote *coordinator.Error
+	var remote *task.Error
 	switch {
 	case err == nil:
 		return exitOK
@@ -68,15 +68,15 @@ func exitCode(err error) int {
 		return cli.code
 	case errors.As(err, &remote):
 		switch remote.Code {
-		case coordinator.CodeInvalid:
+		case task.CodeInvalid:
 			return exitUsage
-		case coordinator.CodeNotFound, coordinator.CodeAmbiguous:
+		case task.CodeNotFound, task.CodeAmbiguous:
 			return exitNotFound
-		case coordinator.CodeBusy, coordinator.CodeShortage:
+		case task.CodeBusy, task.CodeShortage:
 			return exitBusy
-		case coordinator.CodeStopped:
+		case task.CodeStopped:
 			return exitNoMaster
-		case coordinator.CodeAgentMissing:
+		case task.CodeAgentMissing:
 			return exitAgent
 		default:
 			return exitFailure
@@ -136,7 +136,7 @@ func printError(w io.Writer, err error) {
 // explain gives message and next command of an error.
 func explain(err error) (message, try string) {
 	var cli *cliError
-	var remote *coordinator.Error
+	var remote *task.Error
 	switch {
 	case errors.As(err, &cli):
 		if cli.message == "" && cli.err == nil {

@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 func TestExitCode(t *testing.T) {
-	remote := func(c coordinator.Code) error {
-		return fmt.Errorf("call: %w", &coordinator.Error{Code: c, Message: "m"})
+	remote := func(c task.Code) error {
+		return fmt.Errorf("call: %w", &task.Error{Code: c, Message: "m"})
 	}
 	for _, c := range []struct {
 		name string
@@ -26,16 +26,16 @@ func TestExitCode(t *testing.T) {
 		{"nothing", nil, 0},
 		{"some error", errors.New("x"), 1},
 		{"usage", usage("", "x"), 2},
-		{"invalid", remote(coordinator.CodeInvalid), 2},
+		{"invalid", remote(task.CodeInvalid), 2},
 		{"no master", fmt.Errorf("dial: %w", client.ErrNoMaster), 3},
 		{"no master, none to be started", errNoAutoStart(), 3},
-		{"stopped", remote(coordinator.CodeStopped), 3},
-		{"agent missing", remote(coordinator.CodeAgentMissing), 4},
-		{"busy", remote(coordinator.CodeBusy), 5},
-		{"not found", remote(coordinator.CodeNotFound), 6},
-		{"ambiguous", remote(coordinator.CodeAmbiguous), 6},
-		{"conflict", remote(coordinator.CodeConflict), 1},
-		{"disk full", remote(coordinator.CodeFull), 1},
+		{"stopped", remote(task.CodeStopped), 3},
+		{"agent missing", remote(task.CodeAgentMissing), 4},
+		{"busy", remote(task.CodeBusy), 5},
+		{"not found", remote(task.CodeNotFound), 6},
+		{"ambiguous", remote(task.CodeAmbiguous), 6},
+		{"conflict", remote(task.CodeConflict), 1},
+		{"disk full", remote(task.CodeFull), 1},
 		{"wait timed out", &cliError{code: exitTimeout}, 124},
 		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), 124},
 		{"Ctrl-C", fmt.Errorf("x: %w", errDetached), 130},
@@ -121,7 +121,7 @@ func TestPrintError(t *testing.T) {
 		{nil, ""},
 		{&cliError{code: 1}, ""},
 		{usage("stint ls", "no %s", "task"), "stint: no task\n  try: stint ls\n"},
-		{&coordinator.Error{Message: "what", Hint: "how"}, "stint: what\n  try: how\n"},
+		{&task.Error{Message: "what", Hint: "how"}, "stint: what\n  try: how\n"},
 		{&cliError{message: "a", err: errors.New("b\nc")}, "stint: a: b; c\n"},
 		{errors.New("\x1b[31mred"), "stint: \\x1b[31mred\n"},
 		{fmt.Errorf("x: %w", client.ErrNoMaster), "stint: no master is running\n  try: stint serve\n"},

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -103,7 +103,7 @@ func (a *app) isStale(n *wire.Notice) bool {
 	return err == nil && n.Config != "" && n.Config != cfg.digest()
 }
 
-func (a *app) staleText(h *coordinator.Health) string {
+func (a *app) staleText(h *task.Health) string {
 	cfg, err := a.base()
 	if err != nil {
 		return ""
@@ -118,7 +118,7 @@ func (a *app) staleText(h *coordinator.Health) string {
 
 // restart gives the command that ends a master so that the next one starts anew; tasks
 // are kept.
-func restart(h *coordinator.Health) string {
+func restart(h *task.Health) string {
 	if h.Background {
 		return fmt.Sprintf("kill %d", h.PID)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 )
@@ -115,7 +116,7 @@ func (a *app) fsckFile(ctx context.Context, o *fsckOptions, path string) error {
 		return err
 	}
 	if len(faults)+len(doc.Sections)+doc.Version == 0 && len(bytes.TrimSpace(data)) > 0 {
-		none := coordinator.Finding{File: path, Message: fmt.Sprintf("this is no ledger: it has neither the line %s nor a section such as \"## Task <id>\"", ledger.VersionLine)}
+		none := task.Finding{File: path, Message: fmt.Sprintf("this is no ledger: it has neither the line %s nor a section such as \"## Task <id>\"", ledger.VersionLine)}
 		faults = append(faults, coordinator.Fault{Finding: none, Kind: coordinator.KindFile})
 	}
 	return a.printFaults(o, faults, fmt.Sprintf("%d sections in %s", len(doc.Sections), path))
@@ -169,7 +170,7 @@ func (a *app) repair(ctx context.Context, o *fsckOptions, args []string) error {
 		return usage("name a file that does not exist yet", "%s is there already; a repair overwrites nothing", o.output)
 	}
 	var data []byte
-	var done []coordinator.Finding
+	var done []task.Finding
 	mended, err := interruptibly(ctx, interrupted, func() (mended []byte, err error) {
 		if data, err = readFile(path); err != nil {
 			return nil, err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
@@ -177,9 +177,9 @@ func (h *chronicle) find(ref string) (string, error) {
 		if h.whole {
 			hint = "stint ls, or stint ls --archive"
 		}
-		return "", &coordinator.Error{Code: coordinator.CodeNotFound, Message: fmt.Sprintf("the history has no task %q", ref), Hint: hint}
+		return "", &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("the history has no task %q", ref), Hint: hint}
 	case len(found) > 1:
-		return "", &coordinator.Error{Code: coordinator.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks, such as %s and %s", ref, found[0], found[1]), Hint: "give more of the id"}
+		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks, such as %s and %s", ref, found[0], found[1]), Hint: "give more of the id"}
 	}
 	return found[0], nil
 }

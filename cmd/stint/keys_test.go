@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -135,8 +135,8 @@ func (w *keyWorld) sendAll(c *keyClient) {
 func contested(key int) bool { return key%10 == 0 }
 
 // bodyOf gives what a client sends for a key: no task of it runs.
-func (w *keyWorld) bodyOf(c *keyClient, key int) coordinator.TaskSpec {
-	spec := coordinator.TaskSpec{Prompt: fmt.Sprint("task ", key), Workspace: w.work, SessionKey: "keys", Hold: true}
+func (w *keyWorld) bodyOf(c *keyClient, key int) task.TaskSpec {
+	spec := task.TaskSpec{Prompt: fmt.Sprint("task ", key), Workspace: w.work, SessionKey: "keys", Hold: true}
 	if c.rival && contested(key) {
 		spec.Prompt += ", and more"
 	}

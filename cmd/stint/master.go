@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 )
@@ -74,11 +74,11 @@ func (a *app) callUntil(ctx context.Context, deadline time.Time, request func(*c
 // lock and does not answer yet, or does not take anything any more.
 func isPassing(err error) bool {
 	var busy *cliError
-	var remote *coordinator.Error
+	var remote *task.Error
 	if errors.Is(err, client.ErrSilent) {
 		return false
 	}
-	return errors.As(err, &busy) && busy.code == exitBusy || errors.As(err, &remote) && remote.Code == coordinator.CodeStopped
+	return errors.As(err, &busy) && busy.code == exitBusy || errors.As(err, &remote) && remote.Code == task.CodeStopped
 }
 
 // callRunning makes a request to a running master, and gives api.ErrNoMaster if
@@ -145,7 +145,7 @@ func (a *app) silent(err error) error {
 // was perhaps stopped on purpose: then another one is waited for, but not long.
 func (a *app) wait(ctx context.Context, ref string) (wire.TaskView, error) {
 	var view wire.TaskView
-	var health coordinator.Health
+	var health task.Health
 	look := func(c *client.Client) (err error) {
 		if view.ID == "" { // @last may mean another task next time
 			if view, err = c.Task(ctx, ref); err != nil {

@@ -3,13 +3,13 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 )
 
 func (a *app) moveCommand() *cobra.Command {
-	var to coordinator.Place
+	var to task.Place
 	var asJSON, quiet bool
 	c := &cobra.Command{
 		Use:   "move [OPTIONS] ID --first | --before ID",

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/term"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -23,8 +23,8 @@ func isTTY(w any) bool {
 }
 
 // escapeText shows what could harm a terminal as text: terminals believe every byte
-// that they get; see [coordinator.EscapeText].
-func escapeText(s string) string { return coordinator.EscapeText(s) }
+// that they get; see [task.EscapeText].
+func escapeText(s string) string { return task.EscapeText(s) }
 
 // because adds a reason, if there is one.
 func because(what, reason string) string { return strings.TrimSuffix(what+": "+reason, ": ") }
@@ -106,12 +106,12 @@ func printJSON(w io.Writer, v any) error {
 
 // escapeJSON writes the harmful runes of a JSON text, which is valid UTF-8.
 func escapeJSON(text string) string {
-	if !coordinator.NeedsEscape(text) {
+	if !task.NeedsEscape(text) {
 		return text
 	}
 	var b strings.Builder
 	for _, r := range text {
-		if coordinator.IsHarmful(r) {
+		if task.IsHarmful(r) {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {
 			b.WriteRune(r)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -32,7 +32,7 @@ func FuzzSafeWriter(f *testing.F) {
 		if b.String() != escapeText(s) {
 			t.Errorf("%q in parts is %q, at once %q", s, b.String(), escapeText(s))
 		}
-		if strings.ContainsFunc(b.String(), coordinator.IsHarmful) {
+		if strings.ContainsFunc(b.String(), task.IsHarmful) {
 			t.Errorf("%q lets something through: %q", s, b.String())
 		}
 	})
@@ -186,7 +186,7 @@ func TestPrintJSON(t *testing.T) {
 	if err := printJSON(&b, in); err != nil {
 		t.Fatal(err)
 	}
-	if strings.ContainsFunc(b.String(), coordinator.IsHarmful) || strings.Count(b.String(), "\n") != 1 {
+	if strings.ContainsFunc(b.String(), task.IsHarmful) || strings.Count(b.String(), "\n") != 1 {
 		t.Errorf("%q", b.String())
 	}
 	var out map[string]string

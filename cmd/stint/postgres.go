@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"stint/coordinator"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
+	"stint/coordinator/task"
 )
 
 const (
@@ -97,7 +97,7 @@ func (c *Config) postgresURL() func() (string, error) {
 // readURLFile reads a file that has a URL, and nobody but its owner may read it.
 func readURLFile(path string) (string, error) {
 	wrong := func(hint, format string, args ...any) (string, error) {
-		return "", &coordinator.Error{Code: coordinator.CodeInvalid, Message: fmt.Sprintf("postgres.url_file: "+format, args...), Hint: hint}
+		return "", &task.Error{Code: task.CodeInvalid, Message: fmt.Sprintf("postgres.url_file: "+format, args...), Hint: hint}
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would not be opened
 	if errors.Is(err, fs.ErrNotExist) {

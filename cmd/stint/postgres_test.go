@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 const postgresCanary = "c4n4ryOfAPassword"
@@ -185,7 +185,7 @@ func TestURLFile(t *testing.T) {
 		{pipe, "is not a file", ""},
 	} {
 		text, err := readURLFile(c.path)
-		var e *coordinator.Error
+		var e *task.Error
 		if !errors.As(err, &e) || text != "" || !strings.Contains(e.Message, c.path) || !strings.Contains(e.Message, c.want) || !strings.Contains(e.Hint, c.try) || strings.Contains(err.Error(), postgresCanary) {
 			t.Errorf("%s: %q, %v", c.path, text, err)
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/task"
 )
 
 // TestPromise11NoDatabasePassword: the password of the copy's database is in no file, in
@@ -34,7 +34,7 @@ func TestPromise11NoDatabasePassword(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lookForPassword(t, setting, "the copy in PostgreSQL waits", func(s *coordinator.MirrorStatus) bool { return s.Failures > 0 })
+			lookForPassword(t, setting, "the copy in PostgreSQL waits", func(s *task.MirrorStatus) bool { return s.Failures > 0 })
 		})
 	}
 }
@@ -48,8 +48,8 @@ func TestPromise11NoDatabasePasswordInTheCopy(t *testing.T) {
 	}
 	server := postgrestest.Shared(t)
 	url := strings.Replace(server.Database(t), "postgres@", "postgres:"+postgresCanary+"@", 1)
-	state := lookForPassword(t, "STINT_POSTGRES_URL="+url, "the copy in PostgreSQL: following", func(s *coordinator.MirrorStatus) bool {
-		return s.State == coordinator.MirrorFollowing
+	state := lookForPassword(t, "STINT_POSTGRES_URL="+url, "the copy in PostgreSQL: following", func(s *task.MirrorStatus) bool {
+		return s.State == task.MirrorFollowing
 	})
 	if !poll(scriptDeadline, func() bool { s := copyOf(state); return s.Seq > 3 && s.LagRecords == 0 }) {
 		t.Errorf("the copy is %+v", copyOf(state))
@@ -87,7 +87,7 @@ func searchTables(t *testing.T, url string) (rows int) {
 
 // lookForPassword has a master work with that setting until the copy is as it is to be,
 // which its log then says, and looks everywhere.
-func lookForPassword(t *testing.T, setting, says string, isThere func(*coordinator.MirrorStatus) bool) (state string) {
+func lookForPassword(t *testing.T, setting, says string, isThere func(*task.MirrorStatus) bool) (state string) {
 	t.Helper()
 	w := newWorld(t, 1, setting, "PGPASSWORD="+postgresCanary, "STINT_LOG_LEVEL=debug", "STINT_HEARTBEAT_INTERVAL=50ms")
 	secrets := map[string]string{"password": postgresCanary}
@@ -123,9 +123,9 @@ func lookForPassword(t *testing.T, setting, says string, isThere func(*coordinat
 }
 
 // copyOf gives how the copy is, as the heartbeat has it; nil if that does not say.
-func copyOf(state string) *coordinator.MirrorStatus {
+func copyOf(state string) *task.MirrorStatus {
 	data, err := os.ReadFile(filepath.Join(state, "heartbeat.json"))
-	var h coordinator.Health
+	var h task.Health
 	if err != nil || json.Unmarshal(data, &h) != nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // A promptSource is where a prompt comes from.
@@ -26,7 +26,7 @@ func (p promptSource) read() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return text, coordinator.CheckPrompt(text)
+	return text, task.CheckPrompt(text)
 }
 
 func (p promptSource) text() (string, error) {
@@ -72,7 +72,7 @@ func readPromptFile(name string) (string, error) {
 
 // readPrompt reads a prompt that is not much too long.
 func readPrompt(r io.Reader, name string) (string, error) {
-	data, err := io.ReadAll(io.LimitReader(r, coordinator.MaxPrompt+4096))
+	data, err := io.ReadAll(io.LimitReader(r, task.MaxPrompt+4096))
 	if err != nil {
 		return "", &cliError{code: exitFailure, message: "cannot read the prompt from " + name, err: err}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -129,7 +130,7 @@ func summary(r *coordinator.Restoration) string {
 
 // mayRestore refuses where a master stays or a task runs that nobody looks after.
 func (a *app) mayRestore(ctx context.Context, r *coordinator.Restoration) error {
-	var h coordinator.Health
+	var h task.Health
 	err := a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
 	switch {
 	case err == nil && !h.Background:

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres/dsn"
+	"stint/coordinator/task"
 )
 
 // An app is one run of the program: its streams and what all commands share. It is
@@ -247,7 +247,7 @@ func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {
 		do := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if ownRun() != "" {
-				return coordinator.ErrFromRun
+				return task.ErrFromRun
 			}
 			return do(c, args)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // scriptEvents follows the events of a script's masters, one after the other, as a
@@ -134,7 +134,7 @@ func (e *scriptEvents) connect(ctx context.Context) error {
 func (e *scriptEvents) see(id, data string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var c coordinator.Change
+	var c task.Change
 	switch err := json.Unmarshal([]byte(data), &c); {
 	case err != nil || fmt.Sprint(c.Seq) != id:
 		e.wrong = append(e.wrong, fmt.Sprintf("event %s is %s", id, data))

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -66,9 +66,9 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
 
 // putInto puts a task into the session that ref means, with what the session's
 // last task had.
-func (a *app) putInto(ctx context.Context, s *coordinator.TaskSpec, ref string) error {
+func (a *app) putInto(ctx context.Context, s *task.TaskSpec, ref string) error {
 	ses, err := a.findSession(ctx, ref)
-	if errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+	if errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		message, _ := explain(err)
 		return &cliError{code: exitNotFound, message: message, try: `stint session ls, or to begin one: stint task --session NAME "PROMPT"`}
 	}
@@ -98,7 +98,7 @@ func (a *app) lastTask(ctx context.Context, ses *wire.SessionView) (state.Task, 
 	}
 	var view wire.TaskView
 	err := a.call(ctx, func(c *client.Client) (err error) { view, err = c.Task(ctx, ses.LastTask); return err })
-	if errors.Is(err, &coordinator.Error{Code: coordinator.CodeNotFound}) {
+	if errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		return state.Task{}, nil // deleted by hand: then the directory is that of any new task
 	}
 	return view.Task, err

@@ -27,6 +27,7 @@ import (
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
+	"stint/coordinator/task"
 	"stint/memory"
 )
 
@@ -194,7 +195,7 @@ func (m *master) signals(ctx context.Context, hurry func()) (context.Context, fu
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() { // ends with the program
 		m.log.Info("stopping: runs have a grace time, a second signal ends them at once", "signal", (<-signals).String())
-		cancel(coordinator.ErrShutdown)
+		cancel(task.ErrShutdown)
 		select {
 		case s := <-signals:
 			m.log.Warn("ending the runs at once", "signal", s.String())
@@ -203,7 +204,7 @@ func (m *master) signals(ctx context.Context, hurry func()) (context.Context, fu
 			case <-signals:
 			case <-time.After(hurryLimit):
 			}
-		case <-time.After(coordinator.EndLimit(m.cfg.Grace) + closeLimit):
+		case <-time.After(task.EndLimit(m.cfg.Grace) + closeLimit):
 		}
 		m.log.Warn("stopped at once: the next master looks after what is left")
 		os.Exit(exitInterrupted)
@@ -278,13 +279,13 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 }
 
 // holder asks the master that runs now about itself.
-func (m *master) holder(ctx context.Context) (h coordinator.Health, err error) {
+func (m *master) holder(ctx context.Context) (h task.Health, err error) {
 	err = m.app.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
 	return h, err
 }
 
 // takeOver asks the master in the background to end after its runs.
-func (m *master) takeOver(ctx context.Context, h coordinator.Health) {
+func (m *master) takeOver(ctx context.Context, h task.Health) {
 	err := m.app.callRunning(func(c *client.Client) error { return c.Handover(ctx) })
 	if err != nil {
 		m.log.Warn("the master in the background was asked to make room and refused", "pid", h.PID, "error", err)
@@ -294,7 +295,7 @@ func (m *master) takeOver(ctx context.Context, h coordinator.Health) {
 }
 
 // coordinatorConfig adds to the configuration what is made from it.
-func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
+func (m *master) coordinatorConfig(ctx context.Context) task.Config {
 	cfg := m.cfg
 	adapters, clis := agents(cfg, m.state), newReadiness(ctx, cfg)
 	config := cfg.Config
@@ -322,8 +323,8 @@ func (m *master) coordinatorConfig(ctx context.Context) coordinator.Config {
 
 // workspaceSettings gives what the [workspace] sections say of a directory, as far
 // as environment and options do not overrule it.
-func workspaceSettings(cfg *Config) func(string) coordinator.WorkspaceSettings {
-	return func(dir string) (w coordinator.WorkspaceSettings) {
+func workspaceSettings(cfg *Config) func(string) task.WorkspaceSettings {
+	return func(dir string) (w task.WorkspaceSettings) {
 		c := cfg.forWorkspace(dir)
 		set := func(name string) bool { return c.origins[name].layer == layerWorkspace }
 		if set("timeout") {
@@ -410,7 +411,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	// until its runs have ended.
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	release := context.AfterFunc(serving, func() { cancel(coordinator.ErrShutdown) })
+	release := context.AfterFunc(serving, func() { cancel(task.ErrShutdown) })
 	defer release()
 	endMirror := m.startMirror(c)
 	err = c.Run(running)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -55,7 +55,7 @@ func (a *app) showCommand() *cobra.Command {
 func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	switch {
 	case o.prompt:
-		var p coordinator.SentPrompt
+		var p task.SentPrompt
 		err := a.call(ctx, func(c *client.Client) (err error) { p, err = c.Prompt(ctx, ref, o.run); return err })
 		if err != nil {
 			return err
@@ -260,7 +260,7 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 }
 
 // describeSent tells which prompt it is, and what was found for it.
-func describeSent(p *coordinator.SentPrompt) string {
+func describeSent(p *task.SentPrompt) string {
 	which := fmt.Sprintf("%d of %d", p.Number, p.Of)
 	if p.Number == 0 {
 		which = string(p.Phase)

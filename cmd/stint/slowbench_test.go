@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // BenchmarkSlowSenders is submits over the socket, by 1 and by 8 clients, with and
@@ -73,7 +73,7 @@ func (w *benchWorld) heldSubmits(clients int) (took []time.Duration) {
 		all.Go(func() {
 			var own []time.Duration
 			for begun := time.Now(); begun.Before(end); begun = time.Now() {
-				_, err := w.client.Submit(context.Background(), coordinator.TaskSpec{Prompt: "Fix the flaky login test.", Workspace: w.work, SessionKey: "web", Hold: true})
+				_, err := w.client.Submit(context.Background(), task.TaskSpec{Prompt: "Fix the flaky login test.", Workspace: w.work, SessionKey: "web", Hold: true})
 				if err != nil {
 					w.Error(err)
 					return

@@ -15,6 +15,8 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/rundir"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -32,7 +34,7 @@ func inSpecs(err error, i, n int, many bool) error {
 
 // readSpecs reads the tasks of a file, or of stdin if it is called -. many says
 // that it is a list, which may have one task only.
-func (a *app) readSpecs(ctx context.Context, file string) (specs []coordinator.TaskSpec, many bool, err error) {
+func (a *app) readSpecs(ctx context.Context, file string) (specs []task.TaskSpec, many bool, err error) {
 	name, read := file, func() (string, error) { return readWhole(file) }
 	if file == "-" {
 		name, read = "stdin", func() (string, error) { return readAll(a.stdin) }
@@ -44,7 +46,7 @@ func (a *app) readSpecs(ctx context.Context, file string) (specs []coordinator.T
 	if err != nil {
 		return nil, false, &cliError{code: exitUsage, message: "cannot read the tasks of " + name, err: plainError(err), try: "stint task --spec FILE, or - for stdin"}
 	}
-	specs, err = coordinator.ParseSpecs(name, []byte(text))
+	specs, err = task.ParseSpecs(name, []byte(text))
 	return specs, bytes.HasPrefix(bytes.TrimLeft([]byte(text), "\ufeff \t\r\n"), []byte("[")), err
 }
 
@@ -66,7 +68,7 @@ func readAll(r io.Reader) (string, error) {
 }
 
 // fillIn gives a spec what it leaves open and the options name.
-func fillIn(spec, options *coordinator.TaskSpec) {
+func fillIn(spec, options *task.TaskSpec) {
 	to, from := reflect.ValueOf(spec).Elem(), reflect.ValueOf(options).Elem()
 	for i := range to.NumField() {
 		if to.Field(i).IsZero() {
@@ -76,7 +78,7 @@ func fillIn(spec, options *coordinator.TaskSpec) {
 }
 
 // runMany submits tasks together, and waits for all unless they are detached.
-func (a *app) runMany(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec) error {
+func (a *app) runMany(ctx context.Context, o *taskOptions, specs []task.TaskSpec) error {
 	if o.dryRun {
 		return a.dryRun(ctx, o, specs, true)
 	}
@@ -101,7 +103,7 @@ func (a *app) runMany(ctx context.Context, o *taskOptions, specs []coordinator.T
 }
 
 // submitAll is submit for several tasks: all become durable, or none.
-func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec) (views []wire.TaskView, err error) {
+func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []task.TaskSpec) (views []wire.TaskView, err error) {
 	for i := range specs {
 		specs[i].Await, specs[i].FromRun = !o.detach, ownRun()
 	}
@@ -109,7 +111,7 @@ func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []coordinator
 	if !a.mayKeep(o, err) {
 		return views, err
 	}
-	err = a.keep(ctx, func(cfg coordinator.Config) error {
+	err = a.keep(ctx, func(cfg task.Config) error {
 		tasks, err := coordinator.SubmitAllOffline(ctx, cfg, specs)
 		for _, t := range tasks {
 			views = append(views, wire.TaskView{Task: t})
@@ -120,7 +122,7 @@ func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []coordinator
 }
 
 // noteDemos is noteDemo for several tasks.
-func (a *app) noteDemos(ctx context.Context, o *taskOptions, specs []coordinator.TaskSpec, views []wire.TaskView) {
+func (a *app) noteDemos(ctx context.Context, o *taskOptions, specs []task.TaskSpec, views []wire.TaskView) {
 	for i := range views {
 		if views[i].Agent == builtIn && specs[i].Agent == "" {
 			o.spec = specs[i]
@@ -207,9 +209,9 @@ func collectedFiles(v *wire.TaskView, content bool) []collected {
 // find looks for the copy in the directory of the run.
 func (c *collected) find(runDir string, content bool) error {
 	if runDir == "" {
-		return coordinator.ErrNotKept
+		return rundir.ErrNotKept
 	}
-	f, fi, err := coordinator.OpenCollected(runDir, c.Path)
+	f, fi, err := rundir.OpenCollected(runDir, c.Path)
 	if err != nil {
 		return err
 	}

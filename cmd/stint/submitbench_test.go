@@ -24,6 +24,7 @@ import (
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -60,7 +61,7 @@ func BenchmarkBatch(b *testing.B) {
 	const tasks = 10_000
 	w := newSubmitWorld(b)
 	client, river := w.master(), startRiver(b)
-	specs := slices.Repeat([]coordinator.TaskSpec{w.spec()}, tasks)
+	specs := slices.Repeat([]task.TaskSpec{w.spec()}, tasks)
 	r := rounds{}
 	for b.Loop() {
 		r.add("stint", tasks, stopwatch(func() { w.must2(w.c.SubmitAll(context.Background(), specs)) }))
@@ -118,23 +119,23 @@ func newSubmitWorld(b *testing.B) *submitWorld {
 }
 
 // spec is the task that is submitted.
-func (w *submitWorld) spec() coordinator.TaskSpec {
-	return coordinator.TaskSpec{Prompt: "Fix the flaky login test.\n\nKeep the diff small.", Workspace: w.work, SessionKey: "web", Label: "bench"}
+func (w *submitWorld) spec() task.TaskSpec {
+	return task.TaskSpec{Prompt: "Fix the flaky login test.\n\nKeep the diff small.", Workspace: w.work, SessionKey: "web", Label: "bench"}
 }
 
 // endless is an agent that works until it is ended.
 type endless struct{}
 
-func (endless) Run(ctx context.Context, _ coordinator.Turn, _ func(coordinator.Event)) coordinator.Outcome {
+func (endless) Run(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 	<-ctx.Done()
-	return coordinator.Outcome{Class: state.ClassInterrupted}
+	return task.Outcome{Class: state.ClassInterrupted}
 }
 
 // master starts a master, whose agent never ends, and gives a client for it.
 func (w *submitWorld) master() *client.Client {
 	var err error
-	w.c, err = coordinator.Open(coordinator.Config{
-		StateDir: w.state(), Agents: map[string]coordinator.Agent{"codex": endless{}}, DefaultAgent: func() string { return "codex" },
+	w.c, err = coordinator.Open(task.Config{
+		StateDir: w.state(), Agents: map[string]task.Agent{"codex": endless{}}, DefaultAgent: func() string { return "codex" },
 		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, HeartbeatInterval: 10 * time.Second, Grace: time.Millisecond,
 		BackoffBase: time.Minute, BackoffMax: time.Minute, SessionLockTimeout: time.Second,
 	})
@@ -170,7 +171,7 @@ func (w *submitWorld) bare() *client.Client {
 }
 
 func decodeAndAnswer(rw http.ResponseWriter, r *http.Request) {
-	var spec coordinator.TaskSpec
+	var spec task.TaskSpec
 	if err := json.NewDecoder(r.Body).Decode(&spec); err != nil {
 		http.Error(rw, err.Error(), http.StatusBadRequest)
 		return

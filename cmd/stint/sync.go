@@ -15,6 +15,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
+	"stint/coordinator/task"
 	"stint/ledger"
 )
 
@@ -80,7 +81,7 @@ var errNoCopy = &cliError{
 // syncError gives what ended one of these commands its exit code: whatever a database or
 // a ledger has to say is no mistake of the command line.
 func syncError(ctx context.Context, err error) error {
-	var e *coordinator.Error
+	var e *task.Error
 	switch {
 	case err == nil:
 		return nil
@@ -109,7 +110,7 @@ type tally struct {
 }
 
 // Image implements postgres.Source.
-func (t tally) Image(id string) (coordinator.Image, error) {
+func (t tally) Image(id string) (task.Image, error) {
 	t.tasks.Add(1)
 	return t.Copy.Image(id)
 }

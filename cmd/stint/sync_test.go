@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
 	"stint/coordinator/postgres"
+	"stint/coordinator/task"
 )
 
 // A list of differences that nobody would read is cut, and its length told.
@@ -47,8 +47,8 @@ func TestDifferencesAreBounded(t *testing.T) {
 func TestSyncExitCodes(t *testing.T) {
 	detached, cancel := context.WithCancelCause(t.Context())
 	cancel(errDetached)
-	for _, code := range []coordinator.Code{coordinator.CodeInvalid, coordinator.CodeNotFound, coordinator.CodeBusy, coordinator.CodeStopped} {
-		err := &coordinator.Error{Code: code, Message: "no", Hint: "do"}
+	for _, code := range []task.Code{task.CodeInvalid, task.CodeNotFound, task.CodeBusy, task.CodeStopped} {
+		err := &task.Error{Code: code, Message: "no", Hint: "do"}
 		if got := exitCode(syncError(t.Context(), err)); got != exitFailure {
 			t.Errorf("%s: exit code %d", code, got)
 		}

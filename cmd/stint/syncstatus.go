@@ -11,6 +11,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -39,21 +40,21 @@ func (a *app) syncStatusCommand() *cobra.Command {
 // A copyStatus is what sync status tells. What needs an answer of the database is left
 // out where there is none.
 type copyStatus struct {
-	Target      string                    `json:"target"`
-	Schema      int                       `json:"schema,omitempty"`
-	Host        string                    `json:"host"`
-	StateDir    string                    `json:"stateDir"`
-	Seq         *uint64                   `json:"seq,omitempty"` // all records up to it are in the copy
-	JournalSeq  uint64                    `json:"journalSeq"`
-	LagRecords  *uint64                   `json:"lagRecords,omitempty"`
-	LagSeconds  *float64                  `json:"lagSeconds,omitempty"` // age of the oldest record that the copy lacks
-	UpdatedAt   time.Time                 `json:"updatedAt,omitzero"`
-	RebuiltAt   time.Time                 `json:"rebuiltAt,omitzero"`
-	Version     string                    `json:"version,omitempty"` // of the stint that wrote last
-	SkewSeconds float64                   `json:"skewSeconds,omitempty"`
-	Warning     string                    `json:"warning,omitempty"`
-	Error       string                    `json:"error,omitempty"` // why the database cannot be used
-	Master      *coordinator.MirrorStatus `json:"master,omitempty"`
+	Target      string             `json:"target"`
+	Schema      int                `json:"schema,omitempty"`
+	Host        string             `json:"host"`
+	StateDir    string             `json:"stateDir"`
+	Seq         *uint64            `json:"seq,omitempty"` // all records up to it are in the copy
+	JournalSeq  uint64             `json:"journalSeq"`
+	LagRecords  *uint64            `json:"lagRecords,omitempty"`
+	LagSeconds  *float64           `json:"lagSeconds,omitempty"` // age of the oldest record that the copy lacks
+	UpdatedAt   time.Time          `json:"updatedAt,omitzero"`
+	RebuiltAt   time.Time          `json:"rebuiltAt,omitzero"`
+	Version     string             `json:"version,omitempty"` // of the stint that wrote last
+	SkewSeconds float64            `json:"skewSeconds,omitempty"`
+	Warning     string             `json:"warning,omitempty"`
+	Error       string             `json:"error,omitempty"` // why the database cannot be used
+	Master      *task.MirrorStatus `json:"master,omitempty"`
 }
 
 func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
@@ -90,16 +91,16 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 }
 
 // masterFailure gives why a master cannot use its database, nil if it can.
-func masterFailure(m *coordinator.MirrorStatus) error {
-	if m.State != coordinator.MirrorFailing {
+func masterFailure(m *task.MirrorStatus) error {
+	if m.State != task.MirrorFailing {
 		return nil
 	}
 	return &cliError{code: exitFailure, message: m.LastError, try: "stint doctor"}
 }
 
 // masterCopy gives what a running master says of the copy; nil if there is none.
-func (a *app) masterCopy(ctx context.Context) *coordinator.MirrorStatus {
-	var h coordinator.Health
+func (a *app) masterCopy(ctx context.Context) *task.MirrorStatus {
+	var h task.Health
 	err := a.callRunning(func(cl *client.Client) (err error) { h, err = cl.Health(ctx); return err })
 	if err != nil {
 		return nil

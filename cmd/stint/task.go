@@ -16,6 +16,8 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/rundir"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -114,7 +116,7 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 // runOne submits the task of the options, and waits for it unless it is detached.
 func (a *app) runOne(ctx context.Context, o *taskOptions) error {
 	if o.dryRun {
-		return a.dryRun(ctx, o, []coordinator.TaskSpec{o.spec}, false)
+		return a.dryRun(ctx, o, []task.TaskSpec{o.spec}, false)
 	}
 	view, err := a.submit(ctx, o)
 	if err != nil {
@@ -201,7 +203,7 @@ func (a *app) submit(ctx context.Context, o *taskOptions) (view wire.TaskView, e
 	if !a.mayKeep(o, err) {
 		return view, err
 	}
-	err = a.keep(ctx, func(cfg coordinator.Config) (err error) {
+	err = a.keep(ctx, func(cfg task.Config) (err error) {
 		view.Task, err = coordinator.SubmitOffline(ctx, cfg, o.spec)
 		return err
 	})
@@ -217,7 +219,7 @@ func (a *app) mayKeep(o *taskOptions, err error) bool {
 
 // keep lets do add to the state directory while no master runs, and says what will
 // run it.
-func (a *app) keep(ctx context.Context, do func(coordinator.Config) error) error {
+func (a *app) keep(ctx context.Context, do func(task.Config) error) error {
 	dir, err := a.state()
 	if err != nil {
 		return err
@@ -342,7 +344,7 @@ func isAnswered(view *wire.TaskView) bool {
 func (a *app) writeAnswer(w io.Writer, view *wire.TaskView) error {
 	text := view.Result
 	if view.RunDir != "" && len(text) > coordinator.MaxResult {
-		data, err := coordinator.ReadOutput(view.RunDir, "answer")
+		data, err := rundir.ReadOutput(view.RunDir, "answer")
 		if err == nil && len(data) > coordinator.MaxResult { // it is not synced: a power cut may have left less
 			text = string(data)
 		}

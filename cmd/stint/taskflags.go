@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"stint/coordinator"
+	"stint/coordinator/admission"
+	"stint/coordinator/task"
 )
 
 // taskOptions are the options of `stint task` and of the commands that are made
 // of it.
 type taskOptions struct {
-	spec   coordinator.TaskSpec
+	spec   task.TaskSpec
 	detach bool
 	dryRun bool
 	quiet  bool
@@ -114,7 +115,7 @@ func (a *app) completeSpec(c *cobra.Command, o *taskOptions, now time.Time) erro
 
 // place gives a task its directory, agent and id: what neither the options nor its
 // spec have named comes from the configuration.
-func (a *app) place(o *taskOptions, s *coordinator.TaskSpec) error {
+func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
 	base, err := a.base()
 	if err != nil {
 		return err
@@ -151,7 +152,7 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 		return err
 	}
 	if c.Flags().Changed("session") {
-		if err := coordinator.CheckSessionKey(s.SessionKey); err != nil {
+		if err := task.CheckSessionKey(s.SessionKey); err != nil {
 			return err
 		}
 	}
@@ -192,7 +193,7 @@ func readFollowUp(text *string) (err error) {
 	if *text == "" {
 		return errors.New("the file has no text")
 	}
-	return coordinator.CheckTemplate(*text)
+	return admission.CheckTemplate(*text)
 }
 
 // checkNotEmpty refuses options with an empty text: most likely a script's variable
@@ -215,8 +216,8 @@ func (o *taskOptions) checkGiven(given func(string) bool, try string) error {
 		return usage(try, "--priority %d is not from 1 to 9", s.Priority)
 	case given("max-attempts") && s.MaxAttempts < 1:
 		return usage(try, "--max-attempts %d is less than 1", s.MaxAttempts)
-	case given("max-iterations") && (s.MaxIterations < 1 || s.MaxIterations > coordinator.MaxIterations):
-		return usage(try, "--max-iterations %d is not from 1 to %d", s.MaxIterations, coordinator.MaxIterations)
+	case given("max-iterations") && (s.MaxIterations < 1 || s.MaxIterations > task.MaxIterations):
+		return usage(try, "--max-iterations %d is not from 1 to %d", s.MaxIterations, task.MaxIterations)
 	case given("resume") && s.Resume != "auto" && s.Resume != "always" && s.Resume != "never":
 		return usage(try, "--resume %q is not auto, always or never", s.Resume)
 	case given("after") && len(s.After) == 0:

@@ -17,9 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -95,14 +95,14 @@ func opened(page wire.PageAddress, terminal bool) string {
 
 // noPage says why there is no page, and how to get one.
 func (a *app) noPage(ctx context.Context, err error) error {
-	var remote *coordinator.Error
+	var remote *task.Error
 	switch {
 	case errors.Is(err, client.ErrNoMaster):
 		return &cliError{code: exitNoMaster, message: "no master is running, so there is no page", try: "stint serve, and then stint ui"}
-	case !errors.As(err, &remote) || remote.Code != coordinator.CodeConflict:
+	case !errors.As(err, &remote) || remote.Code != task.CodeConflict:
 		return err
 	}
-	var h coordinator.Health
+	var h task.Health
 	if err := a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err }); err != nil {
 		return err
 	}

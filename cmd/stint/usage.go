@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -48,7 +49,7 @@ func (a *app) usageCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var rows []coordinator.UsageRow
+			var rows []task.UsageRow
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) { // nothing ran where there is no directory
 				if rows, err = coordinator.ReadUsage(c.Context(), dir, q); err != nil {
 					return err
@@ -74,12 +75,12 @@ func (a *app) usageCommand() *cobra.Command {
 }
 
 // query translates the options.
-func (o *usageOptions) query(now time.Time) (q coordinator.UsageQuery, err error) {
+func (o *usageOptions) query(now time.Time) (q task.UsageQuery, err error) {
 	const try = "stint usage --help"
 	if !slices.Contains(usageBy, o.by) {
 		return q, usage(try, "--by: %q is not one of %s", o.by, strings.Join(usageBy, ", "))
 	}
-	q = coordinator.UsageQuery{By: o.by, Location: now.Location()}
+	q = task.UsageQuery{By: o.by, Location: now.Location()}
 	if o.by == "total" {
 		q.By = ""
 	}
@@ -116,8 +117,8 @@ func parsePast(s string, now time.Time, after int) (time.Time, error) {
 
 // usageTable gives the rows for people, with a sum below. Money has a column only
 // where some was spent.
-func usageTable(by string, rows []coordinator.UsageRow) [][]string {
-	var sum coordinator.UsageRow
+func usageTable(by string, rows []task.UsageRow) [][]string {
+	var sum task.UsageRow
 	for _, r := range rows {
 		sum.Runs += r.Runs
 		sum.Usage = addUsage(sum.Usage, r.Usage)
@@ -152,7 +153,7 @@ func usageTable(by string, rows []coordinator.UsageRow) [][]string {
 }
 
 // usageNames gives the first column.
-func usageNames(by string, rows []coordinator.UsageRow) []string {
+func usageNames(by string, rows []task.UsageRow) []string {
 	names := make([]string, len(rows))
 	for i, r := range rows {
 		names[i] = r.Key
@@ -171,7 +172,7 @@ func usageNames(by string, rows []coordinator.UsageRow) []string {
 	return names
 }
 
-func usageCells(name string, r coordinator.UsageRow, money bool) []string {
+func usageCells(name string, r task.UsageRow, money bool) []string {
 	cells := []string{
 		name, strconv.Itoa(r.Runs), strconv.Itoa(r.Tasks),
 		strconv.FormatInt(r.InputTokens, 10), strconv.FormatInt(r.CachedInputTokens, 10), strconv.FormatInt(r.OutputTokens, 10),

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -62,7 +62,7 @@ func TestUsageQuery(t *testing.T) {
 }
 
 func TestUsageTable(t *testing.T) {
-	rows := []coordinator.UsageRow{
+	rows := []task.UsageRow{
 		{Key: "codex", Runs: 10, Tasks: 9, Usage: state.Usage{InputTokens: 1000, CachedInputTokens: 400, OutputTokens: 7}},
 		{Runs: 1, Tasks: 1, Usage: state.Usage{InputTokens: 5}},
 	}

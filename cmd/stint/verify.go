@@ -6,8 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/rundir"
+	"stint/coordinator/task"
 )
 
 const verifyHelp = `Run the verify command of a task now, by itself: in the task's directory, with its
@@ -31,7 +32,7 @@ func (a *app) verifyCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
-			var res coordinator.CheckResult
+			var res task.CheckResult
 			err := a.call(ctx, func(c *client.Client) (err error) { res, err = c.Verify(ctx, args[0]); return err })
 			switch {
 			case isDetached(ctx):
@@ -58,11 +59,11 @@ func (a *app) verifyCommand() *cobra.Command {
 
 // copyCheck prints what a verify command has printed: what its file has, if that is
 // all, or else head and tail.
-func (a *app) copyCheck(res *coordinator.CheckResult) error {
+func (a *app) copyCheck(res *task.CheckResult) error {
 	if res.Cut {
 		return printText(a.stdout, res.Output)
 	}
-	f, err := coordinator.OpenOutput(res.RunDir, "stdout")
+	f, err := rundir.OpenOutput(res.RunDir, "stdout")
 	if err != nil {
 		return printText(a.stdout, res.Output)
 	}

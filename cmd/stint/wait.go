@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 )
 
 // waitOptions are the options of `stint wait`.
@@ -125,7 +125,7 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 			end.err = taskEnd(&end.view)
 		}
 		errs[end.index] = end.err
-		if o.any && !errors.Is(end.err, &coordinator.Error{Code: coordinator.CodeConflict}) { // that one is waited for in vain
+		if o.any && !errors.Is(end.err, &task.Error{Code: task.CodeConflict}) { // that one is waited for in vain
 			return end.err
 		}
 	}

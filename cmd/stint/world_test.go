@@ -24,6 +24,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 )
@@ -256,7 +257,7 @@ func (w *world) ask(ctx context.Context, session, text string, ends ...state.Sta
 	wish := &wish{ends: ends, prompt: fmt.Sprintf("task %d %s\n## Task forged-%d\n- status: done\n<!-- end %d -->", n, text, n, n)}
 	w.wishes[id] = wish
 	w.mu.Unlock()
-	spec := coordinator.TaskSpec{ID: id, Prompt: wish.prompt, Workspace: w.work, SessionKey: session}
+	spec := task.TaskSpec{ID: id, Prompt: wish.prompt, Workspace: w.work, SessionKey: session}
 	_, err := w.client.Submit(ctx, spec)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -371,9 +372,9 @@ func (w *world) compare(ctx context.Context) {
 	}
 	for id, wish := range w.wishes {
 		v, err := w.client.Task(ctx, id)
-		var e *coordinator.Error
+		var e *task.Error
 		switch {
-		case !wish.acked && errors.As(err, &e) && e.Code == coordinator.CodeNotFound:
+		case !wish.acked && errors.As(err, &e) && e.Code == task.CodeNotFound:
 			delete(w.wishes, id) // it was never taken in, and nobody was told that it was
 		case err != nil:
 			w.lose("task %s is lost: %v", id, err)

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"sync"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // liveGates are the gates that this process has started and not reaped, by pid. A
@@ -77,7 +77,7 @@ func runAbove(pid int, start string, read func(pid int) (proc, error)) (run stri
 	}
 	for child.ppid > 1 && gates[child.ppid] == "" {
 		p, err := read(child.ppid)
-		if coordinator.ShortageOf(err) != 0 { // it could be seen
+		if task.ShortageOf(err) != 0 { // it could be seen
 			return "", err
 		}
 		if err != nil {
@@ -91,7 +91,7 @@ func runAbove(pid int, start string, read func(pid int) (proc, error)) (run stri
 // stillBelow says that a process has ended, or is not p's parent any more; nil if neither.
 func stillBelow(p proc, read func(pid int) (proc, error)) error {
 	again, err := read(p.pid)
-	if coordinator.ShortageOf(err) != 0 {
+	if task.ShortageOf(err) != 0 {
 		return err
 	}
 	if err != nil || again.ppid != p.ppid {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // The target: at 1 worker at most 5 ms a run over BenchmarkForkExec, at 8 workers
@@ -37,7 +37,7 @@ func BenchmarkDispatch(b *testing.B) {
 		must(b, os.WriteFile(prompt, []byte("hello"), 0o600))
 		return func() error {
 			id := <-ids
-			turn := coordinator.Turn{RunID: id, RunDir: filepath.Join(bench.dir, id), Prompt: prompt, Workspace: bench.dir}
+			turn := task.Turn{RunID: id, RunDir: filepath.Join(bench.dir, id), Prompt: prompt, Workspace: bench.dir}
 			s := Spec{Turn: turn, Argv: []string{"/bin/true"}, Env: bench.agent.AgentEnv(turn)}
 			e := bench.agent.supervise(b.Context(), s, newStream(testEars(), quiet))
 			return e.err

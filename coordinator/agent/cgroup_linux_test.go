@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -34,7 +34,7 @@ func (deaf) progress(int64)        {}
 func (deaf) stuck(time.Time) error { return nil }
 
 // script supervises a shell script under a runner that differs from the bench's.
-func (b *bench) script(turn coordinator.Turn, text string, change func(*Runner)) (runResult, string) {
+func (b *bench) script(turn task.Turn, text string, change func(*Runner)) (runResult, string) {
 	b.t.Helper()
 	r := b.agent.Runner
 	change(&r)
@@ -234,14 +234,14 @@ func TestCancelIsQuick(t *testing.T) {
 }
 
 // cancelTime gives the time from a cancel in the middle of a run to its end.
-func (b *bench) cancelTime(a *testAgent, turn coordinator.Turn) time.Duration {
+func (b *bench) cancelTime(a *testAgent, turn task.Turn) time.Duration {
 	b.t.Helper()
 	ctx, cancel := context.WithCancelCause(b.t.Context())
-	ended := make(chan coordinator.Outcome, 1)
-	go func() { ended <- a.Run(ctx, turn, func(coordinator.Event) {}) }()
+	ended := make(chan task.Outcome, 1)
+	go func() { ended <- a.Run(ctx, turn, func(task.Event) {}) }()
 	eventually(b.t, "the gate, the agent and its two children", func() bool { return len(lives(b.t, turn.RunID)) == 4 })
 	began := time.Now()
-	cancel(coordinator.ErrCanceled)
+	cancel(task.ErrCanceled)
 	out := <-ended
 	took := time.Since(began)
 	if out.Class != state.ClassCanceled {

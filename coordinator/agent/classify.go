@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -35,7 +35,7 @@ func classify(e runResult, d Decoder, now time.Time) Verdict {
 		return Verdict{Class: state.ClassInterrupted, Msg: "the agent could not be started: " + e.end.Err}
 	case e.end.Err != "":
 		return Verdict{Class: state.ClassExit, Msg: "the agent could not be started: " + e.end.Err}
-	case errors.Is(e.cause, coordinator.ErrCanceled):
+	case errors.Is(e.cause, task.ErrCanceled):
 		return Verdict{Class: state.ClassCanceled, Msg: "canceled"}
 	case good && (e.cause != nil || e.lost || killedBy(e.end) != 0):
 		return Verdict{}
@@ -73,7 +73,7 @@ func stopped(e runResult, d Decoder, now time.Time) Verdict {
 		v.Class, v.RetryAt = said.Class, said.RetryAt
 	case idle:
 		v.Class = state.ClassStalled
-	case errors.Is(e.cause, coordinator.ErrTimeout), timeout(e.cause):
+	case errors.Is(e.cause, task.ErrTimeout), timeout(e.cause):
 		v.Class = state.ClassTimeout
 	}
 	if said.Msg != "" {

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -50,7 +50,7 @@ const (
 
 // A heard is what an agent has told of its turn, whatever CLI it is.
 type TurnState struct {
-	report  func(coordinator.Event)
+	report  func(task.Event)
 	Resumed bool   // the turn goes on with an older session
 	parent  string // the session that the turn forks; "": it forks none
 	active  bool   // the agent has said something or used a tool
@@ -103,7 +103,7 @@ func (h *TurnState) NameSession(id string) {
 }
 
 // hear gives what a decoder begins with.
-func NewTurnState(turn coordinator.Turn, report func(coordinator.Event)) TurnState {
+func NewTurnState(turn task.Turn, report func(task.Event)) TurnState {
 	h := TurnState{report: report, Resumed: turn.Session != ""}
 	if turn.Fork {
 		h.parent = turn.Session
@@ -122,7 +122,7 @@ func (h *TurnState) Resumable() {
 		return
 	}
 	h.Session = h.named
-	h.report(coordinator.Event{Session: h.Session, Forked: h.forked()})
+	h.report(task.Event{Session: h.Session, Forked: h.forked()})
 }
 
 // act notes that the agent has said something or used a tool.
@@ -146,7 +146,7 @@ func (h *TurnState) Message(text string) {
 		text, h.cut = CutText(text, MaxAnswer), true
 	}
 	h.Answer = text
-	h.report(coordinator.Event{Text: text})
+	h.report(task.Event{Text: text})
 }
 
 // odd notes the type of an event that is not known.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -202,9 +202,9 @@ func TestClassify(t *testing.T) {
 		{exit(0), func(d *testDecoder) { d.End, d.Answer = TurnCompleted, " \n" }, state.ClassOutputMissing},
 		{stop(errHung), done, ""},
 		{stop(errHung), func(d *testDecoder) { d.End = TurnCompleted }, state.ClassOutputMissing},
-		{stop(coordinator.ErrTimeout), done, ""},
-		{stop(coordinator.ErrShutdown), done, ""},
-		{stop(coordinator.ErrCanceled), done, state.ClassCanceled},
+		{stop(task.ErrTimeout), done, ""},
+		{stop(task.ErrShutdown), done, ""},
+		{stop(task.ErrCanceled), done, state.ClassCanceled},
 		{stop(errIdle), none, state.ClassStalled},
 		{runResult{lost: true}, done, ""},
 		{runResult{lost: true}, none, state.ClassInterrupted},
@@ -215,7 +215,7 @@ func TestClassify(t *testing.T) {
 		{exit(1), func(d *testDecoder) { d.End = TurnFailed }, state.ClassExit}, // without a message
 		{exit(1), complains(state.ClassRateLimited), state.ClassRateLimited},
 		{stop(errHung), fails(state.ClassAuth), state.ClassAuth},
-		{stop(coordinator.ErrTimeout), complains(state.ClassRateLimited), state.ClassTimeout},
+		{stop(task.ErrTimeout), complains(state.ClassRateLimited), state.ClassTimeout},
 		{stop(errIdle), complains(state.ClassRateLimited), state.ClassRateLimited},
 		{stop(errUnreachable), complains(state.ClassNetwork), state.ClassNetwork},
 		{stderr(1, "Error: x\n"), func(d *testDecoder) { d.Events = 2 }, state.ClassExit},

@@ -1,5 +1,5 @@
 // Package agent runs coding agents: argv out, events in. It fills
-// coordinator.Agent with one adapter for each CLI ([Codex], [Claude], [Gemini],
+// task.Agent with one adapter for each CLI ([Codex], [Claude], [Gemini],
 // [Demo]) over one supervisor. Each has a decoder of its own for the CLI's events
 // and for what it says of its errors; the table below is for all.
 //
@@ -128,18 +128,18 @@
 // A session is told of when it can be resumed, not when it is first named: codex
 // from turn.started, claude once a request was on its way, gemini once a tool was
 // called or the turn is over. A turn that did not end well may have left its
-// prompt in the session (coordinator.Outcome.Kept): with codex and claude as soon
+// prompt in the session (task.Outcome.Kept): with codex and claude as soon
 // as a request was on its way; gemini takes it out again when the first request of
 // the turn fails, and keeps it when a tool was called or it was killed while the
 // model spoke.
 //
-// A turn that goes on with a kept prompt forks the session (coordinator.Turn.Fork), as
+// A turn that goes on with a kept prompt forks the session (task.Turn.Fork), as
 // codex and claude can, and is told of its fork only once the agent has said something
 // or used a tool. If it is refused before that, the next turn forks the same session
 // again, so that tries leave no trace in the conversation. A fork of codex's reads the
 // thread that it comes from: both files are needed to resume it.
 //
-// Codex counts the tokens of the whole thread (coordinator.Outcome.Thread); claude
+// Codex counts the tokens of the whole thread (task.Outcome.Thread); claude
 // and gemini count those of the run. Claude's dollars are taken only where an API
 // key or a cloud pays by them.
 //

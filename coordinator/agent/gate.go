@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -58,7 +58,7 @@ type endReport struct {
 	Err     string `json:"err,omitempty"`     // why it could not be started
 	Missing bool   `json:"missing,omitempty"` // the program is not there or cannot be executed
 
-	Shortage syscall.Errno `json:"shortage,omitempty"` // Err is this shortage of the machine: see coordinator.ShortageOf
+	Shortage syscall.Errno `json:"shortage,omitempty"` // Err is this shortage of the machine: see task.ShortageOf
 }
 
 // GateMain is the body of the hidden subcommand gate. Only the supervisor starts
@@ -195,7 +195,7 @@ func (g *gate) start() *endReport {
 		}
 	}()
 	if err != nil {
-		return &endReport{Exit: -1, Err: err.Error(), Shortage: coordinator.ShortageOf(err)}
+		return &endReport{Exit: -1, Err: err.Error(), Shortage: task.ShortageOf(err)}
 	}
 	fds := []uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd(), lockFD}
 	attr := &syscall.ProcAttr{Dir: g.spec.Dir, Env: g.spec.Env, Files: fds}
@@ -207,7 +207,7 @@ func (g *gate) start() *endReport {
 		return pid, err
 	})
 	if pid == 0 {
-		short := coordinator.ShortageOf(err)
+		short := task.ShortageOf(err)
 		if g.spec.Limits.Files > 0 && short == syscall.EMFILE { // a limit of the run, which stays
 			short = 0
 		}

@@ -3,7 +3,7 @@ package agent
 import (
 	"context"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // A Kind is one agent as its folder offers it: all that the rest of the program has to know
@@ -50,8 +50,8 @@ func (c Config) Text(name string) string {
 
 // An Adapter is an agent with what else there is to ask it.
 type Adapter interface {
-	coordinator.Agent
-	coordinator.Planner
+	task.Agent
+	task.Planner
 	// FindSession returns the native session id that the run in runDir began or resumed, as
 	// its output tells, and "" if it got no further; kept reports whether the session has
 	// the run's prompt in its history. It is for a master that died between the first

@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -47,7 +47,7 @@ type testAgent struct {
 	Program []string // the default is agentMain
 }
 
-func (a *testAgent) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+func (a *testAgent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 	argv := a.Program
 	if argv == nil {
 		argv = []string{"/proc/self/exe", "test-agent", a.Home}
@@ -95,7 +95,7 @@ type testDecoder struct {
 	fails Verdict
 }
 
-func newTestDecoder(turn coordinator.Turn, report func(coordinator.Event)) Decoder {
+func newTestDecoder(turn task.Turn, report func(task.Event)) Decoder {
 	return &testDecoder{TurnState: NewTurnState(turn, report)}
 }
 
@@ -164,13 +164,13 @@ func newBench(t testing.TB) *bench {
 }
 
 // turn makes the directory and the prompt of a new run.
-func (b *bench) turn(prompt string) coordinator.Turn {
+func (b *bench) turn(prompt string) task.Turn {
 	b.t.Helper()
 	b.tries++
 	id := fmt.Sprintf("run-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), b.tries)
-	turn := coordinator.Turn{
+	turn := task.Turn{
 		TaskID: "task-" + id, RunID: id, Attempt: 1, RunDir: filepath.Join(b.dir, "runs", id),
-		Workspace: filepath.Join(b.dir, "work"), Limits: coordinator.RunLimits{Grace: 2 * time.Second},
+		Workspace: filepath.Join(b.dir, "work"), Limits: task.RunLimits{Grace: 2 * time.Second},
 	}
 	turn.Prompt = filepath.Join(turn.RunDir, "prompt.md")
 	for _, d := range []string{turn.RunDir, turn.Workspace} {
@@ -181,24 +181,24 @@ func (b *bench) turn(prompt string) coordinator.Turn {
 }
 
 // run runs one turn of the test agent.
-func (b *bench) run(ctx context.Context, prompt string) (coordinator.Outcome, coordinator.Turn) {
+func (b *bench) run(ctx context.Context, prompt string) (task.Outcome, task.Turn) {
 	b.t.Helper()
 	turn := b.turn(prompt)
-	return b.agent.Run(ctx, turn, func(coordinator.Event) {}), turn
+	return b.agent.Run(ctx, turn, func(task.Event) {}), turn
 }
 
 // shell supervises a script instead of an agent.
-func (b *bench) shell(ctx context.Context, turn coordinator.Turn, script string) runResult {
+func (b *bench) shell(ctx context.Context, turn task.Turn, script string) runResult {
 	b.t.Helper()
 	s := Spec{Turn: turn, Argv: []string{"/bin/bash", "-c", script}, Env: b.agent.AgentEnv(turn)}
 	return b.agent.supervise(ctx, s, newStream(testEars(), quiet))
 }
 
 // quiet takes events that nobody wants.
-func quiet(coordinator.Event) {}
+func quiet(task.Event) {}
 
 // testEars returns a decoder of the test agent's events.
-func testEars() Decoder { return newTestDecoder(coordinator.Turn{}, quiet) }
+func testEars() Decoder { return newTestDecoder(task.Turn{}, quiet) }
 
 // lives gives the processes that carry the run's marker.
 func lives(t testing.TB, runID string) []proc {
@@ -209,7 +209,7 @@ func lives(t testing.TB, runID string) []proc {
 }
 
 // wantGone checks that nothing of a run lives and its lock is free.
-func wantGone(t testing.TB, turn coordinator.Turn) {
+func wantGone(t testing.TB, turn task.Turn) {
 	t.Helper()
 	if left := lives(t, turn.RunID); len(left) > 0 {
 		t.Errorf("%d processes of the run are left: %v", len(left), left)
@@ -249,7 +249,7 @@ func mustLock(t testing.TB, f *os.File) {
 
 // masterJob is what a master in a process of its own is told.
 type masterJob struct {
-	Turn   coordinator.Turn
+	Turn   task.Turn
 	Home   string
 	Env    []string
 	Before bool // stop in front of run.json
@@ -267,7 +267,7 @@ func masterMain() int {
 	}
 	d := &testAgent{Home: job.Home, Runner: Runner{Env: job.Env, Poll: 5 * time.Millisecond}}
 	d.FS, d.NoCgroup = haltFS{durable.OS, job}, job.NoCgroup
-	out := d.Run(context.Background(), job.Turn, func(e coordinator.Event) {
+	out := d.Run(context.Background(), job.Turn, func(e task.Event) {
 		if e.Session != "" {
 			fmt.Println("session", e.Session)
 		}

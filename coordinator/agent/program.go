@@ -11,14 +11,14 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 // Begin returns the program of a turn, or the outcome of a turn that cannot start: its
 // session or a value must not reach a command line, where no text may become an option, or
 // there is no program. values are names, each followed by its value.
-func Begin(agent string, turn coordinator.Turn, find func() (string, error), values ...string) (bin string, out *coordinator.Outcome) {
+func Begin(agent string, turn task.Turn, find func() (string, error), values ...string) (bin string, out *task.Outcome) {
 	if turn.Session != "" && !IsUUID(turn.Session) {
 		return "", Refused(state.ClassSessionLost, fmt.Sprintf("session %q cannot be resumed: the sessions of %s are named by UUIDs", turn.Session, agent))
 	}
@@ -35,16 +35,16 @@ func Begin(agent string, turn coordinator.Turn, find func() (string, error), val
 }
 
 // Refused is the outcome of a run that was not begun.
-func Refused(class state.Class, msg string) *coordinator.Outcome {
-	return &coordinator.Outcome{Class: class, Error: msg, ExitCode: -1}
+func Refused(class state.Class, msg string) *task.Outcome {
+	return &task.Outcome{Class: class, Error: msg, ExitCode: -1}
 }
 
 // PlanOf tells of a spec, or of the outcome that a turn without one has.
-func PlanOf(s Spec, out *coordinator.Outcome) coordinator.Plan {
+func PlanOf(s Spec, out *task.Outcome) task.Plan {
 	if out != nil {
-		return coordinator.Plan{Class: out.Class, Error: out.Error}
+		return task.Plan{Class: out.Class, Error: out.Error}
 	}
-	return coordinator.Plan{Argv: s.Argv, Env: EnvNames(s.Env)}
+	return task.Plan{Argv: s.Argv, Env: EnvNames(s.Env)}
 }
 
 // CommandLine returns words as a person types them to a shell.

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
-func recoverSoon(t testing.TB, turn coordinator.Turn) error {
+func recoverSoon(t testing.TB, turn task.Turn) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
@@ -25,7 +25,7 @@ func recoverSoon(t testing.TB, turn coordinator.Turn) error {
 }
 
 // agentsOf gives how often the test agent was started for a run.
-func (b *bench) agentsOf(turn coordinator.Turn) int {
+func (b *bench) agentsOf(turn task.Turn) int {
 	n := 0
 	for _, e := range b.log() {
 		if e.Run == turn.RunID && e.Event == "start" {
@@ -126,7 +126,7 @@ func TestGateHangs(t *testing.T) {
 }
 
 // fakeRun writes the files of a run whose gate is some other process.
-func (b *bench) fakeRun(change func(*runRecord)) (coordinator.Turn, *exec.Cmd) {
+func (b *bench) fakeRun(change func(*runRecord)) (task.Turn, *exec.Cmd) {
 	b.t.Helper()
 	turn := b.turn("")
 	cmd := exec.Command("/bin/sleep", "1000")
@@ -232,7 +232,7 @@ func TestOneAtATimeGate(t *testing.T) {
 	b := newBench(t)
 	const rounds, each = 25, 5 // in each 5th round the agent is at work for sure
 	rng := rand.New(rand.NewPCG(1, 2))
-	var before coordinator.Turn
+	var before task.Turn
 	var slowest time.Duration
 	for i := range rounds {
 		prompt := "do:orphan do:hang"

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -91,7 +91,7 @@ func (r *Runner) gateCommand() ([]string, error) {
 // AgentEnv is the whole environment of the agent of a run: the filtered one,
 // what the adapter adds, and the variables of the run. A later entry replaces
 // an earlier one of the same name.
-func (r *Runner) AgentEnv(turn coordinator.Turn, extra ...string) []string {
+func (r *Runner) AgentEnv(turn task.Turn, extra ...string) []string {
 	all := slices.Concat(r.Env, extra, []string{
 		EnvRunID + "=" + turn.RunID,
 		EnvTaskID + "=" + turn.TaskID,

@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -22,7 +22,7 @@ type Shell struct {
 	Runner
 }
 
-var _ coordinator.Shell = (*Shell)(nil)
+var _ task.Shell = (*Shell)(nil)
 
 const (
 	shellPath = "/bin/sh" // where POSIX systems have it
@@ -34,17 +34,17 @@ const (
 	mostOutput = 8 << 20 // bytes of it that its file keeps; of more the last keptOutput
 )
 
-// Verify runs one command; see coordinator.Shell. Its output stands in the run's
+// Verify runs one command; see task.Shell. Its output stands in the run's
 // file stdout; of one that has more than 8 MiB only the last 64 KiB are kept,
 // below a line that says so.
-func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator.VerifyResult {
-	turn := coordinator.Turn{
+func (s *Shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
+	turn := task.Turn{
 		TaskID: v.TaskID, RunID: v.RunID, Attempt: v.Attempt, RunDir: v.RunDir, Prompt: os.DevNull,
-		Workspace: v.Workspace, Limits: coordinator.RunLimits{Grace: v.Grace},
+		Workspace: v.Workspace, Limits: task.RunLimits{Grace: v.Grace},
 	}
 	if v.Timeout > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, v.Timeout, coordinator.ErrTimeout)
+		ctx, stop = context.WithTimeoutCause(ctx, v.Timeout, task.ErrTimeout)
 		defer stop()
 	}
 	w, began := &window{started: v.Started, printed: v.Printed}, time.Now()
@@ -62,8 +62,8 @@ func (s *Shell) Verify(ctx context.Context, v coordinator.VerifyRun) coordinator
 }
 
 // result says how a command ended.
-func result(e *runResult, limit time.Duration) coordinator.VerifyResult {
-	r := coordinator.VerifyResult{ExitCode: e.end.Exit, Shortage: e.end.Shortage}
+func result(e *runResult, limit time.Duration) task.VerifyResult {
+	r := task.VerifyResult{ExitCode: e.end.Exit, Shortage: e.end.Shortage}
 	switch {
 	case e.err != nil:
 		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.err.Error()
@@ -71,9 +71,9 @@ func result(e *runResult, limit time.Duration) coordinator.VerifyResult {
 		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.end.Err
 	case e.end.Err != "": // no shell, no workspace, or a command that is too long: so it stays
 		r.Class, r.Error = state.ClassExit, "the verify command could not be started: "+e.end.Err
-	case errors.Is(e.cause, coordinator.ErrCanceled):
+	case errors.Is(e.cause, task.ErrCanceled):
 		r.Class, r.Error = state.ClassCanceled, string(state.ClassCanceled)
-	case errors.Is(e.cause, coordinator.ErrTimeout):
+	case errors.Is(e.cause, task.ErrTimeout):
 		r.Class, r.Error = state.ClassTimeout, fmt.Sprintf("the verify command ran longer than its limit of %s", limit)
 	case e.cause != nil:
 		r.Class, r.Error = state.ClassInterrupted, e.cause.Error()

@@ -11,15 +11,15 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 // verify runs a verify command as a coordinator would.
-func (b *bench) verify(ctx context.Context, command string, change func(*coordinator.VerifyRun)) (coordinator.VerifyResult, coordinator.Turn) {
+func (b *bench) verify(ctx context.Context, command string, change func(*task.VerifyRun)) (task.VerifyResult, task.Turn) {
 	b.t.Helper()
 	turn := b.turn("")
-	v := coordinator.VerifyRun{
+	v := task.VerifyRun{
 		TaskID: turn.TaskID, RunID: turn.RunID, Attempt: 1, Iteration: 2, RunDir: turn.RunDir, Workspace: turn.Workspace,
 		Command: command, Timeout: time.Minute, Grace: 200 * time.Millisecond,
 	}
@@ -33,11 +33,11 @@ func (b *bench) verify(ctx context.Context, command string, change func(*coordin
 // TestVerifyCommand: how a command ends, what is told of it, and that nothing of it
 // lives on.
 func TestVerifyCommand(t *testing.T) {
-	limit := func(v *coordinator.VerifyRun) { v.Timeout = 300 * time.Millisecond }
-	later := func(v *coordinator.VerifyRun) { v.Timeout = 3 * time.Second } // time enough to begin
+	limit := func(v *task.VerifyRun) { v.Timeout = 300 * time.Millisecond }
+	later := func(v *task.VerifyRun) { v.Timeout = 3 * time.Second } // time enough to begin
 	for _, c := range []struct {
 		name, command string
-		change        func(*coordinator.VerifyRun)
+		change        func(*task.VerifyRun)
 		class         state.Class
 		exit          int
 		output, error string
@@ -57,9 +57,9 @@ func TestVerifyCommand(t *testing.T) {
 		{"leaves a daemon", "(setsid sleep 1000 >/dev/null 2>&1 &); echo ok", nil, "", 0, "ok\n", ""},
 		{"leaves one that prints", "setsid sh -c 'while :; do echo x; sleep 0.01; done' & while ! [ -s ../runs/*/stdout ]; do sleep 0.01; done; exit 5", nil, "", 5, "x\n", "exit code 5"},
 		{"knows its round", `echo "$STINT_ITERATION ${STINT_TASK_ID%%-*} ${HOME-none}"; pwd`, nil, "", 0, "2 task none\n", ""},
-		{"has no directory", "true", func(v *coordinator.VerifyRun) { v.Workspace += "/gone" }, state.ClassExit, -1, "", "could not be started"},
+		{"has no directory", "true", func(v *task.VerifyRun) { v.Workspace += "/gone" }, state.ClassExit, -1, "", "could not be started"},
 		{"is too long", "true " + strings.Repeat("x", 200<<10), nil, state.ClassExit, -1, "", "could not be started"},
-		{"cannot have files", "true", func(v *coordinator.VerifyRun) { v.RunDir += "/gone" }, state.ClassInterrupted, -1, "", "could not be started"},
+		{"cannot have files", "true", func(v *task.VerifyRun) { v.RunDir += "/gone" }, state.ClassInterrupted, -1, "", "could not be started"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,10 +78,10 @@ func TestVerifyCommand(t *testing.T) {
 
 // TestVerifyStopped: a person's cancel and a shutdown say nothing of the answer.
 func TestVerifyStopped(t *testing.T) {
-	for cause, class := range map[error]state.Class{coordinator.ErrCanceled: state.ClassCanceled, coordinator.ErrShutdown: state.ClassInterrupted} {
+	for cause, class := range map[error]state.Class{task.ErrCanceled: state.ClassCanceled, task.ErrShutdown: state.ClassInterrupted} {
 		b := newBench(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r, turn := b.verify(ctx, "setsid sleep 1000 & echo begun; sleep 1000", func(v *coordinator.VerifyRun) {
+		r, turn := b.verify(ctx, "setsid sleep 1000 & echo begun; sleep 1000", func(v *task.VerifyRun) {
 			v.Printed = func() { cancel(cause) }
 		})
 		cancel(nil)
@@ -94,7 +94,7 @@ func TestVerifyStopped(t *testing.T) {
 
 // wantKept looks at the file of a long output: its last bytes stand below a line that
 // says how many there were before.
-func wantKept(t *testing.T, turn coordinator.Turn, size int, end string) {
+func wantKept(t *testing.T, turn task.Turn, size int, end string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
 	must(t, err)
@@ -150,7 +150,7 @@ func TestVerifyOutputIsHeld(t *testing.T) {
 	must(t, err)
 	defer func() { _ = f.Close() }()
 	mustLock(t, f)
-	r, turn := b.verify(t.Context(), fmt.Sprintf(`head -c %d /dev/zero | tr '\0' 'x'; while ! [ -e %s ]; do sleep 0.01; done`, 2*mostOutput, seen), func(v *coordinator.VerifyRun) {
+	r, turn := b.verify(t.Context(), fmt.Sprintf(`head -c %d /dev/zero | tr '\0' 'x'; while ! [ -e %s ]; do sleep 0.01; done`, 2*mostOutput, seen), func(v *task.VerifyRun) {
 		v.Printed = func() {
 			if os.Rename(lock, filepath.Join(v.RunDir, lockName)) == nil {
 				must(t, os.WriteFile(seen, nil, 0o600))
@@ -167,7 +167,7 @@ func TestVerifyOutputIsHeld(t *testing.T) {
 func TestVerifyCutsItsOutput(t *testing.T) {
 	b := newBench(t)
 	seen := filepath.Join(t.TempDir(), "seen")
-	r, _ := b.verify(t.Context(), `seq 200; while ! [ -e `+seen+` ]; do sleep 0.01; done; echo "the real error" > /dev/stderr; echo end; exit 1`, func(v *coordinator.VerifyRun) {
+	r, _ := b.verify(t.Context(), `seq 200; while ! [ -e `+seen+` ]; do sleep 0.01; done; echo "the real error" > /dev/stderr; echo end; exit 1`, func(v *task.VerifyRun) {
 		v.Printed = func() {
 			if err := os.WriteFile(seen, nil, 0o600); err != nil {
 				t.Error(err)

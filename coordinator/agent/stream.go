@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/rundir"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -22,7 +23,7 @@ var (
 )
 
 // RunEvents runs a program whose events d reads, and says what came of it.
-func (r *Runner) RunEvents(ctx context.Context, s Spec, d Decoder, report func(coordinator.Event)) coordinator.Outcome {
+func (r *Runner) RunEvents(ctx context.Context, s Spec, d Decoder, report func(task.Event)) task.Outcome {
 	st := newStream(d, report)
 	st.patience = r.Patience
 	e := r.supervise(ctx, s, st)
@@ -31,7 +32,7 @@ func (r *Runner) RunEvents(ctx context.Context, s Spec, d Decoder, report func(c
 	if s.CLI && v.Class == state.ClassExit && h.End == NoTerminal && e.started && e.cause == nil {
 		v.Msg += r.unfinished(ctx, s.Argv[0], h)
 	}
-	out := coordinator.Outcome{
+	out := task.Outcome{
 		Class: v.Class, Error: CutText(v.Msg, MaxError), RetryAt: v.RetryAt, Result: h.Answer, ExitCode: e.end.Exit,
 		Session: h.Session, Forked: h.Session != "" && h.forked(), Usage: h.Usage, Thread: h.Thread, Kept: v.Class != "" && h.PromptInHistory && h.Session != "",
 		Env: EnvNames(s.Env), Note: CutText(note(e, st, s.Turn), MaxError), Findings: h.Denied,
@@ -62,7 +63,7 @@ func (r *Runner) unfinished(ctx context.Context, path string, h *TurnState) stri
 }
 
 // note says what the user should know although the run went on.
-func note(e runResult, st *stream, turn coordinator.Turn) string {
+func note(e runResult, st *stream, turn task.Turn) string {
 	h := st.decoder.State()
 	notes := h.Remarks
 	if turn.Session != "" && h.Session != "" && !h.forked() && !strings.EqualFold(turn.Session, h.Session) {
@@ -89,12 +90,12 @@ type stream struct {
 	lines    lines
 	asides   lines // of stderr
 	decoder  Decoder
-	report   func(coordinator.Event)
+	report   func(task.Event)
 	patience time.Duration // see Runner.Patience
 	failing  time.Time     // since when the agent only reports errors; zero: it does not
 }
 
-func newStream(d Decoder, report func(coordinator.Event)) *stream {
+func newStream(d Decoder, report func(task.Event)) *stream {
 	return &stream{
 		lines: lines{line: d.Line, keep: d.Keep}, asides: lines{line: d.Aside, keep: func([]byte) bool { return false }},
 		decoder: d, report: report,
@@ -111,8 +112,8 @@ func (st *stream) end() {
 }
 
 func (st *stream) finished() bool   { return st.decoder.State().End != NoTerminal }
-func (st *stream) began()           { st.report(coordinator.Event{Started: true}) }
-func (st *stream) progress(n int64) { st.report(coordinator.Event{Bytes: n}) }
+func (st *stream) began()           { st.report(task.Event{Started: true}) }
+func (st *stream) progress(n int64) { st.report(task.Event{Bytes: n}) }
 
 // stuck returns an error when the agent has done nothing for too long but report errors:
 // that there is no network, for the patience, or a rate limit, for twice as long. After
@@ -140,7 +141,7 @@ func (st *stream) stuck(now time.Time) error {
 // Judge returns what a run came to by what it has left: its two outputs, which it reads into
 // d, and its exit code, which is the negative number of the signal that has ended it.
 func Judge(d Decoder, stdout, stderr []byte, exit int, now time.Time) Verdict {
-	st := newStream(d, func(coordinator.Event) {})
+	st := newStream(d, func(task.Event) {})
 	st.feed(stdout)
 	st.aside(stderr)
 	st.end()
@@ -150,12 +151,12 @@ func Judge(d Decoder, stdout, stderr []byte, exit int, now time.Time) Verdict {
 
 // FindSession reads the beginning of a run's output, where the session is named
 // and the turn begins.
-func FindSession(runDir string, newDecoder func(coordinator.Turn, func(coordinator.Event)) Decoder) (session string, kept bool) {
-	f, err := coordinator.OpenOutput(runDir, stdoutName)
+func FindSession(runDir string, newDecoder func(task.Turn, func(task.Event)) Decoder) (session string, kept bool) {
+	f, err := rundir.OpenOutput(runDir, stdoutName)
 	if err != nil {
 		return "", false
 	}
-	st := newStream(newDecoder(coordinator.Turn{}, func(coordinator.Event) {}), nil)
+	st := newStream(newDecoder(task.Turn{}, func(task.Event) {}), nil)
 	data, _ := io.ReadAll(io.LimitReader(f, 1<<20)) // what could be read is enough
 	_ = f.Close()                                   // only read from
 	st.feed(data)

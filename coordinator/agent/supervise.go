@@ -12,7 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/rundir"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -34,7 +35,7 @@ var (
 
 // A Spec is one run as an adapter wants it.
 type Spec struct {
-	Turn coordinator.Turn
+	Turn task.Turn
 	Argv []string // argv[0] is the path of the program
 	Env  []string
 
@@ -97,18 +98,18 @@ func (r *Runner) supervise(ctx context.Context, s Spec, out sink) runResult {
 	}
 	tail, err := openTail(s.Turn.RunDir)
 	if err != nil {
-		return runResult{err: err, end: endReport{Shortage: coordinator.ShortageOf(err)}}
+		return runResult{err: err, end: endReport{Shortage: task.ShortageOf(err)}}
 	}
 	defer tail.close()
 	h, err := r.begin(s)
 	if err != nil {
-		return runResult{err: err, end: endReport{Shortage: cmp.Or(coordinator.ShortageOf(err), tail.gateShort())}}
+		return runResult{err: err, end: endReport{Shortage: cmp.Or(task.ShortageOf(err), tail.gateShort())}}
 	}
 	w := &watch{runner: r, limits: s.Turn.Limits, short: s.short, out: out, held: h, tail: tail}
 	w.grace = s.start().Grace
 	w.run(ctx)
 	w.finish(ctx, s.Turn.RunDir)
-	if cause := context.Cause(ctx); w.ended.cause != nil && errors.Is(cause, coordinator.ErrCanceled) {
+	if cause := context.Cause(ctx); w.ended.cause != nil && errors.Is(cause, task.ErrCanceled) {
 		w.ended.cause = cause // a person's word counts, also when it came second
 	}
 	return w.ended
@@ -117,7 +118,7 @@ func (r *Runner) supervise(ctx context.Context, s Spec, out sink) runResult {
 // A watch follows one run.
 type watch struct {
 	runner *Runner
-	limits coordinator.RunLimits
+	limits task.RunLimits
 	grace  time.Duration
 	short  bool
 	out    sink
@@ -368,7 +369,7 @@ func (t *tail) size() int64 {
 // shorten keeps of an output that is longer than mostOutput the last bytes alone, below a
 // line that says so. Nobody writes to it any more; who reads it goes on with the old file.
 func shorten(runDir string) error {
-	f, err := coordinator.OpenOutput(runDir, stdoutName)
+	f, err := rundir.OpenOutput(runDir, stdoutName)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -88,17 +88,17 @@ func TestStopReasons(t *testing.T) {
 	for _, c := range []struct {
 		name, prompt string
 		cause        error // the context ends with it once the session is known
-		limits       coordinator.RunLimits
+		limits       task.RunLimits
 		class        state.Class
 	}{
-		{"canceled", "do:orphan do:hang", coordinator.ErrCanceled, coordinator.RunLimits{}, state.ClassCanceled},
-		{"canceled though over", "do:hang-after", coordinator.ErrCanceled, coordinator.RunLimits{}, state.ClassCanceled},
-		{"timeout", "do:hang", coordinator.ErrTimeout, coordinator.RunLimits{}, state.ClassTimeout},
-		{"deadline", "do:hang", context.DeadlineExceeded, coordinator.RunLimits{}, state.ClassTimeout},
-		{"shutdown", "do:hang", coordinator.ErrShutdown, coordinator.RunLimits{}, state.ClassInterrupted},
-		{"other cause", "do:hang", cause, coordinator.RunLimits{}, state.ClassInterrupted},
-		{"idle", "do:orphan do:hang", nil, coordinator.RunLimits{Idle: 150 * time.Millisecond}, state.ClassStalled},
-		{"ignores term", "do:ignore-term do:orphan do:hang", coordinator.ErrCanceled, coordinator.RunLimits{Grace: 100 * time.Millisecond}, state.ClassCanceled},
+		{"canceled", "do:orphan do:hang", task.ErrCanceled, task.RunLimits{}, state.ClassCanceled},
+		{"canceled though over", "do:hang-after", task.ErrCanceled, task.RunLimits{}, state.ClassCanceled},
+		{"timeout", "do:hang", task.ErrTimeout, task.RunLimits{}, state.ClassTimeout},
+		{"deadline", "do:hang", context.DeadlineExceeded, task.RunLimits{}, state.ClassTimeout},
+		{"shutdown", "do:hang", task.ErrShutdown, task.RunLimits{}, state.ClassInterrupted},
+		{"other cause", "do:hang", cause, task.RunLimits{}, state.ClassInterrupted},
+		{"idle", "do:orphan do:hang", nil, task.RunLimits{Idle: 150 * time.Millisecond}, state.ClassStalled},
+		{"ignores term", "do:ignore-term do:orphan do:hang", task.ErrCanceled, task.RunLimits{Grace: 100 * time.Millisecond}, state.ClassCanceled},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
@@ -106,7 +106,7 @@ func TestStopReasons(t *testing.T) {
 			turn.Limits = c.limits
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			out := b.agent.Run(ctx, turn, func(e coordinator.Event) {
+			out := b.agent.Run(ctx, turn, func(e task.Event) {
 				if c.cause != nil && (e.Text != "" || e.Session != "" && !strings.Contains(c.prompt, "after")) {
 					cancel(c.cause)
 				}
@@ -123,14 +123,14 @@ func TestStopReasons(t *testing.T) {
 func TestCanceledWhileStopped(t *testing.T) {
 	b := newBench(t)
 	turn := b.turn("")
-	turn.Limits = coordinator.RunLimits{Idle: 100 * time.Millisecond, Grace: 300 * time.Millisecond}
+	turn.Limits = task.RunLimits{Idle: 100 * time.Millisecond, Grace: 300 * time.Millisecond}
 	b.agent.Program = []string{"/bin/bash", "-c", `trap 'echo "{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"no\"}}"' TERM
 		echo '{"type":"turn.started"}'; while :; do sleep 1000; done`}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	out := b.agent.Run(ctx, turn, func(e coordinator.Event) {
+	out := b.agent.Run(ctx, turn, func(e task.Event) {
 		if e.Text != "" {
-			cancel(coordinator.ErrCanceled)
+			cancel(task.ErrCanceled)
 		}
 	})
 	if out.Class != state.ClassCanceled || out.Result != "no" {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -17,7 +17,7 @@ import (
 func TestContextEndedBefore(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(coordinator.ErrCanceled)
+	cancel(task.ErrCanceled)
 	if out, _ := b.run(ctx, "x"); out.Class != state.ClassCanceled || len(b.log()) != 0 {
 		t.Errorf("outcome: %+v, log %v", out, b.log())
 	}
@@ -47,7 +47,7 @@ func TestAnotherTurn(t *testing.T) {
 func TestStartupLimit(t *testing.T) {
 	b := newBench(t)
 	turn := b.turn("")
-	turn.Limits = coordinator.RunLimits{Startup: 100 * time.Millisecond, Idle: time.Hour}
+	turn.Limits = task.RunLimits{Startup: 100 * time.Millisecond, Idle: time.Hour}
 	e := b.shell(t.Context(), turn, "sleep 100")
 	if !errors.Is(e.cause, errStartup) || classify(e, testEars(), time.Now()).Class != state.ClassStalled {
 		t.Errorf("ended: %+v", e)
@@ -60,7 +60,7 @@ func TestStderrIsASignOfLife(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	turn := b.turn("")
-	turn.Limits = coordinator.RunLimits{Startup: 2 * time.Second, Idle: 500 * time.Millisecond}
+	turn.Limits = task.RunLimits{Startup: 2 * time.Second, Idle: 500 * time.Millisecond}
 	e := b.shell(t.Context(), turn, "for i in $(seq 12); do echo tick >&2; sleep 0.1; done; echo Error: over >&2; exit 4")
 	if e.cause != nil || e.end.Exit != 4 || !strings.HasSuffix(string(e.stderr), "Error: over\n") {
 		t.Errorf("ended: %+v", e)
@@ -69,13 +69,13 @@ func TestStderrIsASignOfLife(t *testing.T) {
 
 func TestAgentCannotStart(t *testing.T) {
 	b := newBench(t)
-	run := func(argv0 string, change func(*coordinator.Turn)) Verdict {
+	run := func(argv0 string, change func(*task.Turn)) Verdict {
 		turn := b.turn("")
 		change(&turn)
 		s := Spec{Turn: turn, Argv: []string{argv0}, Env: nil}
 		return classify(b.agent.supervise(t.Context(), s, newStream(testEars(), quiet)), testEars(), time.Now())
 	}
-	same := func(*coordinator.Turn) {}
+	same := func(*task.Turn) {}
 	plain := filepath.Join(b.dir, "plain")
 	must(t, os.WriteFile(plain, []byte("x"), 0o600))
 	for _, c := range []struct {
@@ -86,10 +86,10 @@ func TestAgentCannotStart(t *testing.T) {
 	}{
 		{"missing", run("/no/such/program", same), state.ClassAgentMissing, "no such file"},
 		{"not executable", run(plain, same), state.ClassAgentMissing, "permission denied"},
-		{"no workspace", run("/bin/true", func(t *coordinator.Turn) { t.Workspace = "/no/such/dir" }), state.ClassExit, "/no/such/dir"},
-		{"workspace is a file", run("/bin/true", func(t *coordinator.Turn) { t.Workspace = plain }), state.ClassExit, "not a directory"},
-		{"no prompt", run("/bin/true", func(t *coordinator.Turn) { t.Prompt = "/no/prompt.md" }), state.ClassExit, "/no/prompt.md"},
-		{"no run directory", run("/bin/true", func(t *coordinator.Turn) { t.RunDir = "/no/run" }), state.ClassInterrupted, "/no/run"},
+		{"no workspace", run("/bin/true", func(t *task.Turn) { t.Workspace = "/no/such/dir" }), state.ClassExit, "/no/such/dir"},
+		{"workspace is a file", run("/bin/true", func(t *task.Turn) { t.Workspace = plain }), state.ClassExit, "not a directory"},
+		{"no prompt", run("/bin/true", func(t *task.Turn) { t.Prompt = "/no/prompt.md" }), state.ClassExit, "/no/prompt.md"},
+		{"no run directory", run("/bin/true", func(t *task.Turn) { t.RunDir = "/no/run" }), state.ClassInterrupted, "/no/run"},
 	} {
 		if c.got.Class != c.class || !strings.Contains(c.got.Msg, c.msg) {
 			t.Errorf("%s: %+v", c.name, c.got)
@@ -139,7 +139,7 @@ func TestLockedRun(t *testing.T) {
 	turn := b.turn("hello")
 	lock, err := takeLock(filepath.Join(turn.RunDir, lockName))
 	must(t, err)
-	out := b.agent.Run(t.Context(), turn, func(coordinator.Event) {})
+	out := b.agent.Run(t.Context(), turn, func(task.Event) {})
 	must(t, lock.Close())
 	if out.Class != state.ClassInterrupted || len(b.log()) != 0 {
 		t.Errorf("outcome: %+v, log %v", out, b.log())

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -185,9 +185,9 @@ func (k *keeper) visit(i int, a *animal) {
 	ctx, stop := context.WithCancelCause(k.t.Context())
 	defer stop(nil)
 	if a.stop {
-		time.AfterFunc(300*time.Millisecond, func() { stop(coordinator.ErrTimeout) })
+		time.AfterFunc(300*time.Millisecond, func() { stop(task.ErrTimeout) })
 	}
-	out := agent.Run(ctx, turn, func(coordinator.Event) {})
+	out := agent.Run(ctx, turn, func(task.Event) {})
 	left := k.left(turn, token, cg)
 	if out.Class != a.class || (out.Class == "") != (out.Result == "done") {
 		k.t.Errorf("%s (no cgroup: %v): %+v", a.name, agent.NoCgroup, out)
@@ -198,7 +198,7 @@ func (k *keeper) visit(i int, a *animal) {
 	must(k.t, os.RemoveAll(turn.RunDir))
 }
 
-func (k *keeper) turn() coordinator.Turn {
+func (k *keeper) turn() task.Turn {
 	k.once.Lock()
 	defer k.once.Unlock()
 	turn := k.b.turn("")
@@ -208,7 +208,7 @@ func (k *keeper) turn() coordinator.Turn {
 
 // left says what is alive of a run: by its mark in the environment, by the number
 // in the command line, or by its cgroup; and counts it.
-func (k *keeper) left(turn coordinator.Turn, token string, cg cgroup) string {
+func (k *keeper) left(turn task.Turn, token string, cg cgroup) string {
 	var found []string
 	for _, p := range lives(k.t, turn.RunID) {
 		found = append(found, fmt.Sprintf("%d has the mark", p.pid))

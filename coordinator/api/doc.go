@@ -77,7 +77,7 @@
 // # Monitoring
 //
 // GET /v1/health is about the process: it answers with 200, and says in one word how the
-// master is ([coordinator.HealthStatus]). GET /v1/ready is about tasks: 200 while they are
+// master is ([task.HealthStatus]). GET /v1/ready is about tasks: 200 while they are
 // accepted, else 503 with the reason. GET /v1/metrics is for Prometheus: see the package
 // metrics.
 //

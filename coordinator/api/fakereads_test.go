@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"stint/coordinator"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/session"
@@ -41,7 +41,7 @@ func (f *fakeMaster) OpenFile(ctx context.Context, ref, _, name string) (task.Co
 	if !slices.ContainsFunc(t.OutputFiles, func(out state.OutputFile) bool { return out.Path == name }) {
 		return task.Content{}, &task.Error{Code: task.CodeNotFound, Message: "no file " + name}
 	}
-	file, fi, err := coordinator.OpenCollected(f.RunDir(t.RunID), name)
+	file, fi, err := rundir.OpenCollected(f.RunDir(t.RunID), name)
 	if err != nil {
 		return task.Content{}, &task.Error{Code: task.CodeNotFound, Message: err.Error()}
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -105,7 +105,7 @@ func (f *follower) begin(t *state.Task) {
 }
 
 func (f *follower) add(run string) {
-	if run != f.last && coordinator.IsRunID(run) {
+	if run != f.last && rundir.IsRunID(run) {
 		f.runs = append(f.runs, run)
 		f.last = run
 	}
@@ -136,7 +136,7 @@ func (f *follower) copyRuns() error {
 // copyFile copies what has been added to the file of the first run.
 func (f *follower) copyFile() error {
 	if f.file == nil {
-		file, err := coordinator.OpenOutput(f.master.RunDir(f.runs[0]), f.name)
+		file, err := rundir.OpenOutput(f.master.RunDir(f.runs[0]), f.name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // not yet, or no more
 		}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"stint/coordinator"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -70,7 +69,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) (*http.Request, *
 	if err != nil {
 		w.Header().Set("Connection", "close")
 		code := task.CodeForbidden
-		if coordinator.ShortageOf(err) != 0 {
+		if task.ShortageOf(err) != 0 {
 			code = task.CodeShortage
 			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, wire.MaxBody)) // else net/http holds the connection for a while
 			s.noteShortage(err)

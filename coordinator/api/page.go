@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 
-	"stint/coordinator"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -223,7 +223,7 @@ func lastLog(runDir string) (text, note string) {
 	if runDir == "" {
 		return "", "It has not run yet."
 	}
-	f, err := coordinator.OpenOutput(runDir, streamFile["stdout"])
+	f, err := rundir.OpenOutput(runDir, streamFile["stdout"])
 	if err != nil {
 		return "", "There is none: it was removed, or never written."
 	}

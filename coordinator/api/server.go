@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"stint/coordinator"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -130,8 +129,6 @@ type Master interface {
 	// Handover makes the master dispatch nothing more and end after its runs.
 	Handover(ctx context.Context) error
 }
-
-var _ Master = (*coordinator.Coordinator)(nil)
 
 // Bounds of the server. They keep a broken client from holding on to it.
 const (

@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/task"
 )
 
 // shortAgain is how long nothing is lacking until that is logged anew.
@@ -41,14 +41,14 @@ func (l *spareListener) Accept() (net.Conn, error) {
 		if err != nil && l.spare != nil {
 			_ = l.spare.Close() // nothing was read from it
 			l.spare = nil
-			if coordinator.ShortageOf(err) != 0 {
+			if task.ShortageOf(err) != 0 {
 				l.note(err)
 				if c, err = l.Listener.Accept(); err == nil {
 					time.AfterFunc(spareFor, func() { _ = c.Close() }) // nearly always it is closed by then
 				}
 			}
 		}
-		if coordinator.ShortageOf(err) == 0 {
+		if task.ShortageOf(err) == 0 {
 			return c, err
 		}
 		l.note(err)

@@ -16,8 +16,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"stint/coordinator"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -134,12 +134,12 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 
 // openLogs opens the files of that name of a task's runs, and gives where what is asked
 // for begins.
-func (s *Server) openLogs(t *state.Task, in *logsInput, name string) (content *coordinator.Outputs, begin int64, err error) {
+func (s *Server) openLogs(t *state.Task, in *logsInput, name string) (content *rundir.Outputs, begin int64, err error) {
 	paths, err := s.logPaths(t, in.Run, name)
 	if err != nil {
 		return nil, 0, err
 	}
-	content, err = coordinator.OpenOutputs(paths)
+	content, err = rundir.OpenOutputs(paths)
 	if err != nil || in.Tail == 0 {
 		return content, 0, err
 	}
@@ -179,19 +179,19 @@ func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err 
 }
 
 // chooseRuns gives the runs of a task's last attempt; or one of all its runs, see
-// coordinator.FindRun.
+// rundir.FindRun.
 func chooseRuns(t *state.Task, run string) (ids []string, err error) {
-	if !coordinator.IsRunID(t.RunID) {
+	if !rundir.IsRunID(t.RunID) {
 		return nil, &task.Error{
 			Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID,
 		}
 	}
 	if run != "" {
-		s, err := coordinator.FindRun(t, run)
+		s, err := rundir.FindRun(t, run)
 		return []string{s.RunID}, err
 	}
 	for _, s := range append(slices.Clip(state.LastAttempt(t.Steps)), state.Step{RunID: t.RunID}) {
-		if coordinator.IsRunID(s.RunID) && !slices.Contains(ids, s.RunID) {
+		if rundir.IsRunID(s.RunID) && !slices.Contains(ids, s.RunID) {
 			ids = append(ids, s.RunID)
 		}
 	}

@@ -3,8 +3,8 @@ package api
 import (
 	"encoding/json"
 
-	"stint/coordinator"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/rundir"
 	"stint/state"
 )
 
@@ -20,7 +20,7 @@ func (s *Server) listed(t state.Task) wire.TaskView {
 // view shows a task as its fields and its last run are.
 func (s *Server) view(t state.Task) wire.TaskView {
 	v := wire.TaskView{Task: t}
-	if coordinator.IsRunID(t.RunID) {
+	if rundir.IsRunID(t.RunID) {
 		v.RunDir = s.master.RunDir(t.RunID)
 	}
 	if t.Status == state.Running {
@@ -51,7 +51,7 @@ func (s *Server) whyNow(id string) string {
 // readEnv gives the names of the variables in a run's run.json. Where the
 // files of the run were removed, there is nothing to tell.
 func readEnv(runDir string) []string {
-	data, err := coordinator.ReadOutput(runDir, "run.json")
+	data, err := rundir.ReadOutput(runDir, "run.json")
 	if err != nil {
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"stint/coordinator"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -48,8 +47,3 @@ type Source interface {
 	// RunDir gives the path of a run's files.
 	RunDir(runID string) string
 }
-
-var (
-	_ Source = (*coordinator.Coordinator)(nil)
-	_ Source = (*coordinator.Copy)(nil)
-)

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -288,10 +288,10 @@ func (w *rower) outputs(out *taskRows, t *state.Task) error {
 // collected gives the content of a small file that was collected after a run; nil if it
 // is large, gone, or not what was collected any more.
 func (w *rower) collected(runID string, f state.OutputFile) ([]byte, error) {
-	if f.Size > w.opts.InlineThreshold || !coordinator.IsRunID(runID) {
+	if f.Size > w.opts.InlineThreshold || !rundir.IsRunID(runID) {
 		return nil, nil
 	}
-	file, fi, err := coordinator.OpenCollected(w.dir(runID), f.Path)
+	file, fi, err := rundir.OpenCollected(w.dir(runID), f.Path)
 	if err != nil {
 		return nil, nil // what stands in its place is nobody's file
 	}
@@ -313,10 +313,10 @@ func (w *rower) collected(runID string, f state.OutputFile) ([]byte, error) {
 func (w *rower) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content any) {
 	id, _ := rowID("file", w.opts.Host, t.ID, runID, path, strconv.FormatBool(input))
 	var run, where any
-	if coordinator.IsRunID(t.RunID) && e.Size > w.opts.InlineThreshold {
+	if rundir.IsRunID(t.RunID) && e.Size > w.opts.InlineThreshold {
 		where = (&url.URL{Scheme: "file", Host: w.opts.Host, Path: filepath.Join(w.dir(t.RunID), "files", path)}).String()
 	}
-	if coordinator.IsRunID(runID) {
+	if rundir.IsRunID(runID) {
 		run, _ = rowID(runID, w.opts.Host, t.ID)
 	}
 	if slices.ContainsFunc(out.files, func(row []any) bool { return row[0] == id }) {
@@ -363,7 +363,7 @@ func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) e
 // output gives what a run's row has of an output, and its whole length in bytes; NULL if
 // there is none any more.
 func (w *rower) output(runDir, name string) (said, size any, err error) {
-	f, err := coordinator.OpenOutputs([]string{filepath.Join(runDir, name)})
+	f, err := rundir.OpenOutputs([]string{filepath.Join(runDir, name)})
 	if err != nil {
 		return nil, nil, nil // gone, or no file any more
 	}

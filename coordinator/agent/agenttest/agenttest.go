@@ -16,8 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -55,13 +55,13 @@ func NewBench(t testing.TB) *Bench {
 }
 
 // Turn makes the directory and the prompt of a new run.
-func (b *Bench) Turn(prompt string) coordinator.Turn {
+func (b *Bench) Turn(prompt string) task.Turn {
 	b.T.Helper()
 	b.tries++
 	id := fmt.Sprintf("run-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), b.tries)
-	turn := coordinator.Turn{
+	turn := task.Turn{
 		TaskID: "task-" + id, RunID: id, Attempt: 1, RunDir: filepath.Join(b.Dir, "runs", id),
-		Workspace: filepath.Join(b.Dir, "work"), Limits: coordinator.RunLimits{Grace: 2 * time.Second},
+		Workspace: filepath.Join(b.Dir, "work"), Limits: task.RunLimits{Grace: 2 * time.Second},
 	}
 	turn.Prompt = filepath.Join(turn.RunDir, "prompt.md")
 	for _, d := range []string{turn.RunDir, turn.Workspace} {
@@ -80,7 +80,7 @@ func (b *Bench) Program(name, script string) string {
 }
 
 // Read returns a file of the workspace.
-func (b *Bench) Read(turn coordinator.Turn, name string) string {
+func (b *Bench) Read(turn task.Turn, name string) string {
 	b.T.Helper()
 	data, err := os.ReadFile(filepath.Join(turn.Workspace, name))
 	Must(b.T, err)
@@ -88,7 +88,7 @@ func (b *Bench) Read(turn coordinator.Turn, name string) string {
 }
 
 // Quiet takes events that nobody wants.
-func Quiet(coordinator.Event) {}
+func Quiet(task.Event) {}
 
 // Must ends a test after an error.
 func Must(t testing.TB, err error) {
@@ -99,7 +99,7 @@ func Must(t testing.TB, err error) {
 }
 
 // WantGone checks that no process carries a run's mark and that nobody holds its lock.
-func WantGone(t testing.TB, turn coordinator.Turn) {
+func WantGone(t testing.TB, turn task.Turn) {
 	t.Helper()
 	if left := Marked(t, turn.RunID); len(left) > 0 {
 		t.Errorf("processes of the run are left: %v", left)
@@ -136,7 +136,7 @@ func Play(d agent.Decoder, exit int, lines ...string) agent.Verdict {
 }
 
 // A New makes a decoder of a CLI.
-type New = func(coordinator.Turn, func(coordinator.Event)) agent.Decoder
+type New = func(task.Turn, func(task.Event)) agent.Decoder
 
 // A Recording is a recorded run of a real CLI, in testdata, and what it came to.
 type Recording struct {
@@ -170,7 +170,7 @@ func Replay(t testing.TB, name string, newDecoder New) (*agent.TurnState, agent.
 	} else if end.Exit != nil {
 		exit = *end.Exit
 	}
-	turn := coordinator.Turn{}
+	turn := task.Turn{}
 	if strings.HasPrefix(name, "resume") {
 		turn.Session = UUID
 	}
@@ -220,7 +220,7 @@ type Silence struct {
 // CheckSilences compares what decoders make of the last thing that an agent has reported.
 func CheckSilences(t *testing.T, newDecoder New, rows []Silence) {
 	for i, c := range rows {
-		d := newDecoder(coordinator.Turn{}, Quiet)
+		d := newDecoder(task.Turn{}, Quiet)
 		agent.Judge(d, []byte(c.Lines), []byte(c.Stderr), -1, Now)
 		h := d.State()
 		if h.Retrying != (c.Class != "") || h.Retrying && h.Offline != c.Offline {
@@ -238,15 +238,15 @@ func CheckFork(t *testing.T, newDecoder New, begin []string, lines map[string]bo
 	const parent = "01a1fbfd-004f-7b52-a66b-d51066fa7873" // UUID is the fork
 	for line, forked := range lines {
 		for _, from := range []string{parent, UUID} {
-			var got []coordinator.Event
-			d := newDecoder(coordinator.Turn{Session: from, Fork: true}, func(e coordinator.Event) {
+			var got []task.Event
+			d := newDecoder(task.Turn{Session: from, Fork: true}, func(e task.Event) {
 				if e.Session != "" {
 					got = append(got, e)
 				}
 			})
 			Play(d, 0, append(begin, line)...)
 			want := from != parent || forked
-			if len(got) > 1 || (len(got) == 1) != want || want && got[0] != (coordinator.Event{Session: UUID, Forked: from == parent}) || (d.State().Session != "") != want {
+			if len(got) > 1 || (len(got) == 1) != want || want && got[0] != (task.Event{Session: UUID, Forked: from == parent}) || (d.State().Session != "") != want {
 				t.Errorf("from %s: %s reported %v", from, line, got)
 			}
 		}
@@ -266,7 +266,7 @@ func FuzzEvents(f *testing.F, newDecoder New) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, exit int, stderr string) {
 		exit &= 127 // what is above, or negative, is a signal: it makes no failure of a turn that was complete
-		d := newDecoder(coordinator.Turn{}, Quiet)
+		d := newDecoder(task.Turn{}, Quiet)
 		v := agent.Judge(d, data, []byte(stderr), exit, Now)
 		h := d.State()
 		if h.Session != "" && !agent.IsUUID(h.Session) {
@@ -303,7 +303,7 @@ func CheckRefusals(t *testing.T, b *Bench, rows []Refusal) {
 // A Refusal is a turn that must not start.
 type Refusal struct {
 	Agent agent.Adapter
-	Turn  coordinator.Turn
+	Turn  task.Turn
 	Class state.Class
 }
 
@@ -325,9 +325,9 @@ func CheckPlan(t *testing.T, b *Bench, a agent.Adapter) {
 	a.Run(t.Context(), turn, Quiet)
 	data, err := os.ReadFile(filepath.Join(turn.RunDir, "run.json"))
 	Must(t, err)
-	var run coordinator.Plan
+	var run task.Plan
 	Must(t, json.Unmarshal(data, &run))
-	if fmt.Sprint(plan) != fmt.Sprint(coordinator.Plan{Argv: run.Argv, Env: run.Env}) {
+	if fmt.Sprint(plan) != fmt.Sprint(task.Plan{Argv: run.Argv, Env: run.Env}) {
 		t.Errorf("the plan is %+v\nthe run %+v", plan, run)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
 )
@@ -178,7 +178,7 @@ func (s *sender) env() *[]string { return &s.cli.runner.Env }
 func (s *sender) send(text string) (rest []string) {
 	s.t.Helper()
 	turn := s.b.Turn("")
-	if e, ok := s.cli.Adapter.(coordinator.PromptEscaper); ok {
+	if e, ok := s.cli.Adapter.(task.PromptEscaper); ok {
 		text = e.EscapePrompt(text)
 	}
 	must(s.t, os.WriteFile(turn.Prompt, []byte(text), 0o600))

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/agent/codex"
 	"stint/coordinator/agent/gemini"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -87,7 +87,7 @@ enabled = false
 var realNames = []string{"codex", "claude", "gemini"}
 
 // runReal carries out a turn of a real CLI.
-func runReal(t *testing.T, b *agenttest.Bench, c real, session, prompt string) (coordinator.Outcome, coordinator.Turn) {
+func runReal(t *testing.T, b *agenttest.Bench, c real, session, prompt string) (task.Outcome, task.Turn) {
 	t.Helper()
 	turn := b.Turn(prompt)
 	turn.Session = session
@@ -262,10 +262,10 @@ func TestRealCanceled(t *testing.T) {
 			turn.Session = first.Session
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			done := make(chan coordinator.Outcome, 1)
+			done := make(chan task.Outcome, 1)
 			go func() { done <- c.Run(ctx, turn, quiet) }()
 			<-p.begun
-			cancel(coordinator.ErrCanceled)
+			cancel(task.ErrCanceled)
 			out := <-done
 			if out.Class != state.ClassCanceled || out.Session != first.Session {
 				t.Errorf("outcome: %+v\n%s", out, readAll(turn))
@@ -275,7 +275,7 @@ func TestRealCanceled(t *testing.T) {
 	}
 }
 
-func readAll(turn coordinator.Turn) string {
+func readAll(turn task.Turn) string {
 	var all strings.Builder
 	for _, name := range []string{"stdout", "stderr"} {
 		data, err := os.ReadFile(filepath.Join(turn.RunDir, name))

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -34,26 +34,26 @@ type Agent struct {
 	MaxTurns       int      // 0: no bound
 }
 
-var _ coordinator.Agent = (*Agent)(nil)
+var _ task.Agent = (*Agent)(nil)
 
-// Run carries out one turn; see coordinator.Agent.
-func (c *Agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+// Run carries out one turn; see task.Agent.
+func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 	s, out := c.spec(turn)
 	if out != nil {
 		return *out
 	}
 	if err := writeInput(s.Stdin, turn.Prompt); err != nil {
-		return coordinator.Outcome{Class: state.ClassInterrupted, Error: err.Error(), ExitCode: -1, Shortage: coordinator.ShortageOf(err)}
+		return task.Outcome{Class: state.ClassInterrupted, Error: err.Error(), ExitCode: -1, Shortage: task.ShortageOf(err)}
 	}
 	return c.RunEvents(ctx, s, NewDecoder(turn, report), report)
 }
 
-// Plan says what Run would start; see coordinator.Planner.
-func (c *Agent) Plan(turn coordinator.Turn) coordinator.Plan { return agent.PlanOf(c.spec(turn)) }
+// Plan says what Run would start; see task.Planner.
+func (c *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(c.spec(turn)) }
 
 // spec returns what a turn starts, or the outcome of one that cannot start. Rules of tools
 // need no check: they go in a JSON object.
-func (c *Agent) spec(turn coordinator.Turn) (agent.Spec, *coordinator.Outcome) {
+func (c *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	bin, out := agent.Begin("claude", turn, c.find, "model", cmp.Or(turn.Model, c.Model), "permission mode", c.PermissionMode)
 	if out != nil {
 		return agent.Spec{}, out
@@ -81,7 +81,7 @@ func (c *Agent) find() (string, error) { return agent.LookPath(cmp.Or(c.Bin, "cl
 
 // args gives the command line of a turn without the program. The prompt comes on
 // stdin: --add-dir takes all arguments up to the next option, and would take it.
-func (c *Agent) args(turn coordinator.Turn) []string {
+func (c *Agent) args(turn task.Turn) []string {
 	args := []string{"-p"}
 	if turn.Files != "" {
 		args = append(args, "--add-dir", turn.Files)

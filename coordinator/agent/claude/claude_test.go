@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -28,23 +28,23 @@ func TestClaudeArgs(t *testing.T) {
 	}
 	for _, c := range []struct {
 		claude Agent
-		turn   coordinator.Turn
+		turn   task.Turn
 		want   string
 	}{
-		{Agent{}, coordinator.Turn{}, "-p " + tail + " --permission-mode acceptEdits"},
-		{Agent{}, coordinator.Turn{Session: someUUID}, "-p " + tail + " --permission-mode acceptEdits --resume UUID"},
-		{Agent{}, coordinator.Turn{Session: someUUID, Fork: true}, "-p " + tail + " --permission-mode acceptEdits --resume UUID --fork-session"},
-		{Agent{PermissionMode: "plan", Model: "opus"}, coordinator.Turn{}, "-p " + tail + " --permission-mode plan --model opus"},
-		{Agent{PermissionMode: "inherit", Model: "opus"}, coordinator.Turn{Model: "haiku"}, "-p " + tail + " --model haiku"},
-		{Agent{PermissionMode: "inherit", MaxTurns: 9}, coordinator.Turn{Files: "/runs/r/files"}, "-p --add-dir /runs/r/files " + tail + " --max-turns 9"},
+		{Agent{}, task.Turn{}, "-p " + tail + " --permission-mode acceptEdits"},
+		{Agent{}, task.Turn{Session: someUUID}, "-p " + tail + " --permission-mode acceptEdits --resume UUID"},
+		{Agent{}, task.Turn{Session: someUUID, Fork: true}, "-p " + tail + " --permission-mode acceptEdits --resume UUID --fork-session"},
+		{Agent{PermissionMode: "plan", Model: "opus"}, task.Turn{}, "-p " + tail + " --permission-mode plan --model opus"},
+		{Agent{PermissionMode: "inherit", Model: "opus"}, task.Turn{Model: "haiku"}, "-p " + tail + " --model haiku"},
+		{Agent{PermissionMode: "inherit", MaxTurns: 9}, task.Turn{Files: "/runs/r/files"}, "-p --add-dir /runs/r/files " + tail + " --max-turns 9"},
 		{
 			Agent{PermissionMode: "inherit", AllowedTools: []string{"Bash(git diff:*)", `--x "y"`}},
-			coordinator.Turn{},
+			task.Turn{},
 			"-p " + tail + ` --settings {"permissions":{"allow":["Bash(git diff:*)","--x \"y\""]}}`,
 		},
 		{
 			Agent{PermissionMode: "bypassPermissions", AllowedTools: []string{"Bash"}},
-			coordinator.Turn{ReadOnly: true, Schema: schema},
+			task.Turn{ReadOnly: true, Schema: schema},
 			"-p " + tail + ` --permission-mode default --tools  --strict-mcp-config --json-schema {"type":"object"}`,
 		},
 	} {
@@ -66,7 +66,7 @@ func TestClaudeEnv(t *testing.T) {
 		t.Error(got)
 	}
 	c.Bin = agenttest.NewBench(t).Program("claude", "exit 1")
-	s, out := c.spec(coordinator.Turn{})
+	s, out := c.spec(task.Turn{})
 	if out != nil || agent.LookupEnv(s.Env, "CLAUDE_CODE_DISABLE_FILE_MENTIONS") != "1" {
 		t.Errorf("%+v, %+v", s.Env, out)
 	}
@@ -186,11 +186,11 @@ func TestPromise6NoTextBecomesAnOption(t *testing.T) {
 	b := agenttest.NewBench(t)
 	of := func(a Agent) *Agent { a.Runner = b.Runner; return &a }
 	agenttest.CheckRefusals(t, b, []agenttest.Refusal{
-		{Agent: of(Agent{}), Turn: coordinator.Turn{Session: "--continue"}, Class: state.ClassSessionLost},
-		{Agent: of(Agent{}), Turn: coordinator.Turn{Session: "/home/x/a.jsonl"}, Class: state.ClassSessionLost},
-		{Agent: of(Agent{}), Turn: coordinator.Turn{Model: "--dangerously-skip-permissions"}, Class: state.ClassExit},
-		{Agent: of(Agent{PermissionMode: "-x"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassExit},
-		{Agent: of(Agent{Bin: "no-such-claude"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
+		{Agent: of(Agent{}), Turn: task.Turn{Session: "--continue"}, Class: state.ClassSessionLost},
+		{Agent: of(Agent{}), Turn: task.Turn{Session: "/home/x/a.jsonl"}, Class: state.ClassSessionLost},
+		{Agent: of(Agent{}), Turn: task.Turn{Model: "--dangerously-skip-permissions"}, Class: state.ClassExit},
+		{Agent: of(Agent{PermissionMode: "-x"}), Turn: task.Turn{RunDir: b.Dir}, Class: state.ClassExit},
+		{Agent: of(Agent{Bin: "no-such-claude"}), Turn: task.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
 	})
 }
 

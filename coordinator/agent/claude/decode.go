@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -31,7 +31,7 @@ type complaint struct {
 	killed bool // the turn was aborted by a signal
 }
 
-func NewDecoder(turn coordinator.Turn, report func(coordinator.Event)) agent.Decoder {
+func NewDecoder(turn task.Turn, report func(task.Event)) agent.Decoder {
 	return &decoder{TurnState: agent.NewTurnState(turn, report)}
 }
 

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 // play returns what a decoder and the table make of some lines and an exit code.
 func play(exit int, lines ...string) (*agent.TurnState, agent.Verdict) {
-	d := NewDecoder(coordinator.Turn{}, quiet)
+	d := NewDecoder(task.Turn{}, quiet)
 	v := agenttest.Play(d, exit, lines...)
 	return d.State(), v
 }
@@ -187,7 +187,7 @@ func FuzzClaudeEvents(f *testing.F) {
 // With a schema, the answer of claude is the object that it has checked.
 func TestClaudeStructuredOutput(t *testing.T) {
 	for structured, want := range map[string]string{`{"findings":[]}`: `{"findings":[]}`, "null": "It is good."} {
-		d := NewDecoder(coordinator.Turn{}, quiet)
+		d := NewDecoder(task.Turn{}, quiet)
 		d.Line([]byte(`{"type":"result","subtype":"success","is_error":false,"result":"It is good.","structured_output":` + structured + `}`))
 		if got := d.State().Answer; got != want {
 			t.Errorf("the answer is %q, want %q", got, want)

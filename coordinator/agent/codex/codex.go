@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"strings"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 )
 
 var versions = agent.Versions{
@@ -28,10 +28,10 @@ type Agent struct {
 	FullAuto bool   // workspace-write, and no question is ever asked
 }
 
-var _ coordinator.Agent = (*Agent)(nil)
+var _ task.Agent = (*Agent)(nil)
 
-// Run carries out one turn; see coordinator.Agent.
-func (c *Agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+// Run carries out one turn; see task.Agent.
+func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 	s, out := c.spec(turn)
 	if out != nil {
 		return *out
@@ -41,11 +41,11 @@ func (c *Agent) Run(ctx context.Context, turn coordinator.Turn, report func(coor
 	return c.RunEvents(ctx, s, d, report)
 }
 
-// Plan says what Run would start; see coordinator.Planner.
-func (c *Agent) Plan(turn coordinator.Turn) coordinator.Plan { return agent.PlanOf(c.spec(turn)) }
+// Plan says what Run would start; see task.Planner.
+func (c *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(c.spec(turn)) }
 
 // spec gives what a turn starts, or the outcome of one that cannot start.
-func (c *Agent) spec(turn coordinator.Turn) (agent.Spec, *coordinator.Outcome) {
+func (c *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	bin, out := agent.Begin("codex", turn, c.find, "model", c.model(turn), "profile", c.Profile, "sandbox", c.Sandbox)
 	if out != nil {
 		return agent.Spec{}, out
@@ -67,7 +67,7 @@ func (c *Agent) ResumeCommand(session, workspace string) string {
 func (c *Agent) LoginCommand() string { return agent.Quote(cmp.Or(c.Bin, "codex")) + " login" }
 
 // sandbox names the one that a turn runs in.
-func (c *Agent) sandbox(turn coordinator.Turn) string {
+func (c *Agent) sandbox(turn task.Turn) string {
 	switch {
 	case turn.ReadOnly:
 		return "read-only"
@@ -77,12 +77,12 @@ func (c *Agent) sandbox(turn coordinator.Turn) string {
 	return c.Sandbox
 }
 
-func (c *Agent) model(turn coordinator.Turn) string { return cmp.Or(turn.Model, c.Model) }
+func (c *Agent) model(turn task.Turn) string { return cmp.Or(turn.Model, c.Model) }
 
 // args gives the command line of a turn without the program. The prompt comes on
 // stdin and is no part of it. Codex forgets the sandbox between the turns of a
 // thread, and takes these options only before the words resume and fork.
-func (c *Agent) args(turn coordinator.Turn) []string {
+func (c *Agent) args(turn task.Turn) []string {
 	args := []string{"exec", "--json", "--skip-git-repo-check"}
 	switch {
 	case turn.ReadOnly:

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -25,19 +25,19 @@ func TestCodexArgs(t *testing.T) {
 	dir := "/home/ana/shop"
 	for _, c := range []struct {
 		codex Agent
-		turn  coordinator.Turn
+		turn  task.Turn
 		want  string
 	}{
-		{Agent{}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -"},
-		{Agent{}, coordinator.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR resume UUID -"},
-		{Agent{}, coordinator.Turn{Session: someUUID, Fork: true}, "exec --json --skip-git-repo-check -s workspace-write -C DIR fork UUID -"},
-		{Agent{Model: "gpt-5.5", Profile: "work"}, coordinator.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-5.5 -p work resume UUID -"},
-		{Agent{Model: "gpt-5.5"}, coordinator.Turn{Model: "gpt-6-sol"}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-6-sol -"},
-		{Agent{Sandbox: "read-only"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
-		{Agent{Sandbox: "inherit"}, coordinator.Turn{}, "exec --json --skip-git-repo-check -C DIR -"},
-		{Agent{Sandbox: "inherit", FullAuto: true}, coordinator.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -c approval_policy=never -C DIR -"},
-		{Agent{Sandbox: "danger-full-access"}, coordinator.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "exec --json --skip-git-repo-check -s read-only -C DIR --output-schema /runs/r/schema.json -"},
-		{Agent{FullAuto: true}, coordinator.Turn{ReadOnly: true}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
+		{Agent{}, task.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -"},
+		{Agent{}, task.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR resume UUID -"},
+		{Agent{}, task.Turn{Session: someUUID, Fork: true}, "exec --json --skip-git-repo-check -s workspace-write -C DIR fork UUID -"},
+		{Agent{Model: "gpt-5.5", Profile: "work"}, task.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-5.5 -p work resume UUID -"},
+		{Agent{Model: "gpt-5.5"}, task.Turn{Model: "gpt-6-sol"}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-6-sol -"},
+		{Agent{Sandbox: "read-only"}, task.Turn{}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
+		{Agent{Sandbox: "inherit"}, task.Turn{}, "exec --json --skip-git-repo-check -C DIR -"},
+		{Agent{Sandbox: "inherit", FullAuto: true}, task.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -c approval_policy=never -C DIR -"},
+		{Agent{Sandbox: "danger-full-access"}, task.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "exec --json --skip-git-repo-check -s read-only -C DIR --output-schema /runs/r/schema.json -"},
+		{Agent{FullAuto: true}, task.Turn{ReadOnly: true}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
 	} {
 		c.turn.Workspace = dir
 		got := strings.NewReplacer(dir, "DIR", someUUID, "UUID").Replace(strings.Join(c.codex.args(c.turn), " "))
@@ -219,7 +219,7 @@ func TestCodexDenials(t *testing.T) {
 		{"inherit", item("failed", "touch: x: Read-only file system\n"), "sandbox_mode in codex's config.toml"},
 		{"danger-full-access", item("failed", "touch: x: Read-only file system\n"), ""},
 	} {
-		d := NewDecoder(coordinator.Turn{}, quiet).(*decoder)
+		d := NewDecoder(task.Turn{}, quiet).(*decoder)
 		d.sandbox = c.sandbox
 		d.Line([]byte(c.line))
 		d.Line([]byte(c.line)) // once is enough
@@ -238,7 +238,7 @@ func TestCodexDenials(t *testing.T) {
 func TestTurnWithoutItsEnd(t *testing.T) {
 	b := agenttest.NewBench(t)
 	begin := `{"type":"thread.started","thread_id":"` + someUUID + `"}`
-	run := func(code string, lines ...string) coordinator.Outcome {
+	run := func(code string, lines ...string) task.Outcome {
 		c := fakeCodex(b, `[ "$1" = --version ] && echo codex-cli 9.8.7 && exit; cat >/dev/null; cat <<'END'
 `+strings.Join(lines, "\n")+`
 END
@@ -273,13 +273,13 @@ func TestPromise6NoTextBecomesAnOption(t *testing.T) {
 	b := agenttest.NewBench(t)
 	of := func(a Agent) *Agent { a.Runner = b.Runner; return &a }
 	agenttest.CheckRefusals(t, b, []agenttest.Refusal{
-		{Agent: of(Agent{}), Turn: coordinator.Turn{Session: "--last"}, Class: state.ClassSessionLost},
-		{Agent: of(Agent{}), Turn: coordinator.Turn{Session: "urn:uuid:" + someUUID}, Class: state.ClassSessionLost},
-		{Agent: of(Agent{}), Turn: coordinator.Turn{Model: "--dangerously-bypass-approvals-and-sandbox"}, Class: state.ClassExit},
-		{Agent: of(Agent{Profile: "-x"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassExit},
-		{Agent: of(Agent{Sandbox: "-x"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassExit},
-		{Agent: of(Agent{Bin: "no-such-codex"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
-		{Agent: of(Agent{Bin: "/no/such/codex"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
+		{Agent: of(Agent{}), Turn: task.Turn{Session: "--last"}, Class: state.ClassSessionLost},
+		{Agent: of(Agent{}), Turn: task.Turn{Session: "urn:uuid:" + someUUID}, Class: state.ClassSessionLost},
+		{Agent: of(Agent{}), Turn: task.Turn{Model: "--dangerously-bypass-approvals-and-sandbox"}, Class: state.ClassExit},
+		{Agent: of(Agent{Profile: "-x"}), Turn: task.Turn{RunDir: b.Dir}, Class: state.ClassExit},
+		{Agent: of(Agent{Sandbox: "-x"}), Turn: task.Turn{RunDir: b.Dir}, Class: state.ClassExit},
+		{Agent: of(Agent{Bin: "no-such-codex"}), Turn: task.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
+		{Agent: of(Agent{Bin: "/no/such/codex"}), Turn: task.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
 	})
 }
 

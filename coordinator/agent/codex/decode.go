@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -19,7 +19,7 @@ type decoder struct {
 	transient string // last "Reconnecting..."
 }
 
-func NewDecoder(turn coordinator.Turn, report func(coordinator.Event)) agent.Decoder {
+func NewDecoder(turn task.Turn, report func(task.Event)) agent.Decoder {
 	return &decoder{TurnState: agent.NewTurnState(turn, report)}
 }
 

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -116,7 +116,7 @@ func TestRetryAt(t *testing.T) {
 
 func TestDecoder(t *testing.T) {
 	const a, b = "01a1fbfd-004f-7b52-a66b-d51066fa7872", "01a1fbfd-004f-7b52-a66b-d51066fa7873"
-	d := NewDecoder(coordinator.Turn{}, quiet).(*decoder)
+	d := NewDecoder(task.Turn{}, quiet).(*decoder)
 	for _, l := range []string{
 		"", "not json", `{"no":"type"}`, `[]`, `{"type":"thread.started","thread_id":"--last"}`,
 		`{"type":"thread.started","thread_id":"` + a + `"}`, `{"type":"thread.started","thread_id":"` + b + `"}`,
@@ -148,7 +148,7 @@ func TestAnswerIsNoError(t *testing.T) {
 		`{"type":"turn.completed","usage":{"input_tokens":1e99}}`,
 	}
 	for exit, class := range map[int]state.Class{0: "", 1: state.ClassExit} {
-		d := NewDecoder(coordinator.Turn{}, quiet)
+		d := NewDecoder(task.Turn{}, quiet)
 		if v := agenttest.Play(d, exit, lines...); v.Class != class || d.State().Answer != answer {
 			t.Errorf("%+v, %+v", v, d)
 		}
@@ -198,7 +198,7 @@ func TestClasses(t *testing.T) {
 		{"", "/usr/bin/env: 'node': No such file or directory\n", 127, state.ClassAgentMissing},
 		{"", "/usr/bin/env: 'node': Permission denied\n", 126, state.ClassAgentMissing},
 	} {
-		d := NewDecoder(coordinator.Turn{}, quiet)
+		d := NewDecoder(task.Turn{}, quiet)
 		if v := agent.Judge(d, []byte(c.stdout), []byte(c.stderr), c.exit, agenttest.Now); v.Class != c.class || v.Msg == "" {
 			t.Errorf("row %d: %+v, want %q", i, v, c.class)
 		}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/codex"
+	"stint/coordinator/task"
 )
 
 // A Demo runs the built-in agent, which thinks nothing and needs nobody. It
@@ -21,13 +21,13 @@ type Agent struct {
 	Program []string
 }
 
-var _ coordinator.Agent = (*Agent)(nil)
+var _ task.Agent = (*Agent)(nil)
 
 // Command is the hidden subcommand of the program that is the demo agent: see [Main].
 const Command = "demo-agent"
 
-// Run carries out one turn; see coordinator.Agent.
-func (d *Agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+// Run carries out one turn; see task.Agent.
+func (d *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 	turn.Fork = false // it resumes
 	s, out := d.spec(turn)
 	if out != nil {
@@ -36,11 +36,11 @@ func (d *Agent) Run(ctx context.Context, turn coordinator.Turn, report func(coor
 	return d.RunEvents(ctx, s, codex.NewDecoder(turn, report), report)
 }
 
-// Plan says what Run would start; see coordinator.Planner.
-func (d *Agent) Plan(turn coordinator.Turn) coordinator.Plan { return agent.PlanOf(d.spec(turn)) }
+// Plan says what Run would start; see task.Planner.
+func (d *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(d.spec(turn)) }
 
 // spec gives what a turn starts, or the outcome of one that cannot start.
-func (d *Agent) spec(turn coordinator.Turn) (agent.Spec, *coordinator.Outcome) {
+func (d *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	var argv []string
 	_, out := agent.Begin("the demo agent", turn, func() (_ string, err error) {
 		argv, err = d.program()

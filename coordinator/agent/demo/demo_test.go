@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
@@ -34,7 +34,7 @@ func newBench(t *testing.T) *bench {
 }
 
 // run runs one turn of a new session.
-func (b *bench) run(ctx context.Context, prompt string) (coordinator.Outcome, coordinator.Turn) {
+func (b *bench) run(ctx context.Context, prompt string) (task.Outcome, task.Turn) {
 	b.T.Helper()
 	turn := b.Turn(prompt)
 	return b.agent.Run(ctx, turn, quiet), turn
@@ -48,7 +48,7 @@ func (b *bench) starts() int {
 }
 
 // resume carries out a turn of an older session of the demo agent.
-func (b *bench) resume(session, prompt string) coordinator.Outcome {
+func (b *bench) resume(session, prompt string) task.Outcome {
 	b.T.Helper()
 	turn := b.Turn(prompt)
 	turn.Session = session
@@ -79,7 +79,7 @@ func TestDemoKeepsFailedTurn(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct{ again, want string }{
 		{"demo:429-first hello", "turn 3; earlier: begin | demo:429-first hello; you said: demo:429-first hello"},
-		{coordinator.GoOn, "turn 2; earlier: begin; you said: demo:429-first hello"},
+		{task.GoOn, "turn 2; earlier: begin; you said: demo:429-first hello"},
 	} {
 		session := b.resume("", "begin").Session
 		turn := b.Turn("demo:429-first hello")
@@ -127,8 +127,8 @@ func TestDemoJudges(t *testing.T) {
 func TestDemoSuccess(t *testing.T) {
 	b := newBench(t)
 	turn := b.Turn("Say hello\nand more")
-	var events []coordinator.Event
-	report := func(e coordinator.Event) { events = append(events, e) }
+	var events []task.Event
+	report := func(e task.Event) { events = append(events, e) }
 	out := b.agent.Run(t.Context(), turn, report)
 	if out.Class != "" || out.Result != "turn 1; you said: Say hello" || out.ExitCode != 0 || out.Note != "" {
 		t.Fatalf("outcome: %+v", out)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -200,7 +200,7 @@ func (d *demo) open() (id string, err error) {
 	if err := d.recall(); err != nil {
 		return "", errors.Join(err, d.thread.Close())
 	}
-	if last := len(d.said) - 1; d.message == coordinator.GoOn && last >= 0 {
+	if last := len(d.said) - 1; d.message == task.GoOn && last >= 0 {
 		d.message, d.said = d.said[last], d.said[:last] // the turn that broke off goes on
 		return id, nil
 	}

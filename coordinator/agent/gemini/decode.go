@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -29,7 +29,7 @@ type decoder struct {
 // A toolUse is a call of a tool.
 type toolUse struct{ tool, on string }
 
-func NewDecoder(turn coordinator.Turn, report func(coordinator.Event)) agent.Decoder {
+func NewDecoder(turn task.Turn, report func(task.Event)) agent.Decoder {
 	return &decoder{TurnState: agent.NewTurnState(turn, report), uses: map[string]toolUse{}}
 }
 

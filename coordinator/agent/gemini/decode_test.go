@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
 // play returns what a decoder and the table make of some lines and an exit code.
 func play(exit int, lines ...string) (*agent.TurnState, agent.Verdict) {
-	d := NewDecoder(coordinator.Turn{}, quiet)
+	d := NewDecoder(task.Turn{}, quiet)
 	v := agenttest.Play(d, exit, lines...)
 	return d.State(), v
 }

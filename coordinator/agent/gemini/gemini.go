@@ -5,8 +5,8 @@ import (
 	"context"
 	"strings"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -26,28 +26,28 @@ type Agent struct {
 }
 
 var (
-	_ coordinator.Agent         = (*Agent)(nil)
-	_ coordinator.PromptEscaper = (*Agent)(nil)
+	_ task.Agent         = (*Agent)(nil)
+	_ task.PromptEscaper = (*Agent)(nil)
 )
 
-// Run carries out one turn; see coordinator.Agent.
-func (g *Agent) Run(ctx context.Context, turn coordinator.Turn, report func(coordinator.Event)) coordinator.Outcome {
+// Run carries out one turn; see task.Agent.
+func (g *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 	turn.Fork = false // it cannot, and need not: it forgets a prompt that was refused
 	s, out := g.spec(turn)
 	if out != nil {
 		return *out
 	}
 	if err := g.writeDefaults(turn.RunDir); err != nil {
-		return coordinator.Outcome{Class: state.ClassInterrupted, Error: err.Error(), ExitCode: -1, Shortage: coordinator.ShortageOf(err)}
+		return task.Outcome{Class: state.ClassInterrupted, Error: err.Error(), ExitCode: -1, Shortage: task.ShortageOf(err)}
 	}
 	return g.RunEvents(ctx, s, NewDecoder(turn, report), report)
 }
 
-// Plan says what Run would start; see coordinator.Planner.
-func (g *Agent) Plan(turn coordinator.Turn) coordinator.Plan { return agent.PlanOf(g.spec(turn)) }
+// Plan says what Run would start; see task.Planner.
+func (g *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(g.spec(turn)) }
 
 // spec gives what a turn starts, or the outcome of one that cannot start.
-func (g *Agent) spec(turn coordinator.Turn) (agent.Spec, *coordinator.Outcome) {
+func (g *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	bin, out := agent.Begin("gemini", turn, g.find, "model", cmp.Or(turn.Model, g.Model), "approval mode", g.ApprovalMode)
 	if out != nil {
 		return agent.Spec{}, out
@@ -63,7 +63,7 @@ func (g *Agent) spec(turn coordinator.Turn) (agent.Spec, *coordinator.Outcome) {
 // EscapePrompt returns a prompt as gemini leaves it alone: each @ has a backslash before
 // it, because gemini reads what an @ names and has no option not to; and it does not
 // begin with a slash, which would make it a command. The model gets the backslashes
-// too, so a line at the top tells of them. See coordinator.PromptEscaper.
+// too, so a line at the top tells of them. See task.PromptEscaper.
 func (g *Agent) EscapePrompt(prompt string) string {
 	if strings.Contains(prompt, "@") {
 		return escapeNote + strings.ReplaceAll(prompt, "@", `\@`)
@@ -94,7 +94,7 @@ func (g *Agent) find() (string, error) { return agent.LookPath(cmp.Or(g.Bin, "ge
 
 // args gives the command line of a turn without the program. The prompt comes on
 // stdin. Without --skip-trust gemini refuses a directory that it does not know.
-func (g *Agent) args(turn coordinator.Turn) []string {
+func (g *Agent) args(turn task.Turn) []string {
 	args := []string{"--skip-trust"}
 	if turn.Files != "" {
 		args = append(args, "--include-directories", turn.Files)

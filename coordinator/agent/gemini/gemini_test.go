@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -23,15 +23,15 @@ const someUUID = agenttest.UUID
 func TestGeminiArgs(t *testing.T) {
 	for _, c := range []struct {
 		gemini Agent
-		turn   coordinator.Turn
+		turn   task.Turn
 		want   string
 	}{
-		{Agent{}, coordinator.Turn{}, "--skip-trust --output-format stream-json --approval-mode auto_edit"},
-		{Agent{}, coordinator.Turn{Session: someUUID}, "--skip-trust --output-format stream-json --approval-mode auto_edit --resume UUID"},
-		{Agent{ApprovalMode: "inherit", Model: "pro"}, coordinator.Turn{}, "--skip-trust --output-format stream-json --model pro"},
-		{Agent{ApprovalMode: "plan", Model: "pro"}, coordinator.Turn{Model: "flash"}, "--skip-trust --output-format stream-json --approval-mode plan --model flash"},
-		{Agent{}, coordinator.Turn{Files: "/runs/r/files"}, "--skip-trust --include-directories /runs/r/files --output-format stream-json --approval-mode auto_edit"},
-		{Agent{ApprovalMode: "yolo"}, coordinator.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "--skip-trust --output-format stream-json --approval-mode default"},
+		{Agent{}, task.Turn{}, "--skip-trust --output-format stream-json --approval-mode auto_edit"},
+		{Agent{}, task.Turn{Session: someUUID}, "--skip-trust --output-format stream-json --approval-mode auto_edit --resume UUID"},
+		{Agent{ApprovalMode: "inherit", Model: "pro"}, task.Turn{}, "--skip-trust --output-format stream-json --model pro"},
+		{Agent{ApprovalMode: "plan", Model: "pro"}, task.Turn{Model: "flash"}, "--skip-trust --output-format stream-json --approval-mode plan --model flash"},
+		{Agent{}, task.Turn{Files: "/runs/r/files"}, "--skip-trust --include-directories /runs/r/files --output-format stream-json --approval-mode auto_edit"},
+		{Agent{ApprovalMode: "yolo"}, task.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "--skip-trust --output-format stream-json --approval-mode default"},
 	} {
 		got := strings.ReplaceAll(strings.Join(c.gemini.args(c.turn), " "), someUUID, "UUID")
 		if got != c.want {
@@ -73,7 +73,7 @@ func TestGeminiPromptOnStdin(t *testing.T) {
 END`)
 	turn := b.Turn("--yolo; $(rm -rf /)")
 	var texts []string
-	out := g.Run(t.Context(), turn, func(e coordinator.Event) {
+	out := g.Run(t.Context(), turn, func(e task.Event) {
 		if e.Text != "" {
 			texts = append(texts, e.Text)
 		}
@@ -275,10 +275,10 @@ func TestPromise6NoTextBecomesAnOption(t *testing.T) {
 	b := agenttest.NewBench(t)
 	of := func(a Agent) *Agent { a.Runner = b.Runner; return &a }
 	agenttest.CheckRefusals(t, b, []agenttest.Refusal{
-		{Agent: of(Agent{}), Turn: coordinator.Turn{Session: "latest"}, Class: state.ClassSessionLost},
-		{Agent: of(Agent{}), Turn: coordinator.Turn{Model: "-y"}, Class: state.ClassExit},
-		{Agent: of(Agent{ApprovalMode: "--yolo"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassExit},
-		{Agent: of(Agent{Bin: "/no/such/gemini"}), Turn: coordinator.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
+		{Agent: of(Agent{}), Turn: task.Turn{Session: "latest"}, Class: state.ClassSessionLost},
+		{Agent: of(Agent{}), Turn: task.Turn{Model: "-y"}, Class: state.ClassExit},
+		{Agent: of(Agent{ApprovalMode: "--yolo"}), Turn: task.Turn{RunDir: b.Dir}, Class: state.ClassExit},
+		{Agent: of(Agent{Bin: "/no/such/gemini"}), Turn: task.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
 	})
 }
 
