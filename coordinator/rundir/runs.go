@@ -3,10 +3,11 @@ package rundir
 import (
 	"fmt"
 	"slices"
-	"stint/coordinator/task"
-	"stint/state"
 	"strconv"
 	"strings"
+
+	"stint/coordinator/task"
+	"stint/state"
 )
 
 // FindRun gives a run of a task: by its id, a unique piece of that, or its number among
