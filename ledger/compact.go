@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -328,8 +329,11 @@ func (c *compactor) archiveAll() error {
 	}
 	file := filepath.Join(dir, c.report.Archive)
 	end, data := int64(0), []byte(VersionLine+"\n\n")
-	if fi, err := fsys.Stat(file); err == nil && fi.Size() > 0 {
+	switch fi, err := fsys.Stat(file); {
+	case err == nil && fi.Size() > 0:
 		end, data = fi.Size(), []byte("\n") // a crash may have cut the last line off
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return archiveError(err)
 	}
 	data = append(append(data, bytes.TrimLeft(c.superseded(), "\n")...), '\n')
 	for _, m := range c.keep.Out {
@@ -383,6 +387,10 @@ func (c *compactor) commit() (file durable.File, err error) {
 	tmp := l.journal.path + ".new"
 	if file, err = writeNew(l.opts.FS, tmp, c.journal, durable.FileMode); err != nil {
 		c.refused = fmt.Errorf("nothing was compacted: %w", err)
+		return nil, nil
+	}
+	if !l.tasks.isStill(c.snap.id) { // what was saved meanwhile would have no effect
+		c.refused = errors.Join(errAgain, file.Close(), dropFile(l.opts.FS, tmp))
 		return nil, nil
 	}
 	if err := l.opts.FS.Rename(tmp, l.journal.path); err != nil {

@@ -223,6 +223,37 @@ func TestPromise4CompactionSeesASaveOfTheSameSize(t *testing.T) {
 	w.close()
 }
 
+// TestPromise4CompactionSeesALateSave: a save that comes when the compaction has read the
+// file, and has yet to write its journal, counts.
+func TestPromise4CompactionSeesALateSave(t *testing.T) {
+	w := newShelf(t)
+	var late atomic.Pointer[func()] // is called once, when the new journal is made
+	w.fs = &opsFS{durable.OS, func(op, name string) error {
+		if op == "create" && strings.HasSuffix(name, "journal.md.new") {
+			if do := late.Swap(nil); do != nil {
+				(*do)()
+			}
+		}
+		return nil
+	}}
+	w.open(true)
+	w.add("a", "status", "queued", "label", "x")
+	w.caughtUp()
+	save := func() {
+		text := strings.Replace(w.read("tasks.md"), "- label: x", "- label: mine", 1)
+		if err := os.WriteFile(w.path("tasks.md"), []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	late.Store(&save)
+	w.compact()
+	if !strings.Contains(w.meaning(), `"label" "mine"`) {
+		t.Errorf("the edit is gone:\n%s", w.meaning())
+	}
+	w.isSound()
+	w.close()
+}
+
 func TestCompaction(t *testing.T) {
 	w := filled(t)
 	before, old := w.meaning(), w.read("journal.md")

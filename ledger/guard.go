@@ -232,10 +232,11 @@ func (l *Log) restoreMissing(doc *Document) error {
 	pieces := slices.DeleteFunc(split(data, true), func(p piece) bool {
 		raw := known[p.seq]
 		isOther := refused[p.seq] && nameAndSeq(raw) == nameAndSeq(p.raw) && !bytes.Equal(raw, p.raw)
-		if isOther {
-			extra = append(extra, p.raw...)
+		goes := isOther || through > 0 && p.seq <= through // the journal is from before a compaction
+		if goes {
+			extra = append(extra, p.raw...) // nothing else may have it
 		}
-		return isOther || through > 0 && p.seq <= through // the journal is from before a compaction
+		return goes
 	})
 	if data = merge(pieces, known); len(known) == 0 {
 		return nil

@@ -583,6 +583,13 @@ func TestOlderJournalOfBeforeACompaction(t *testing.T) {
 	if len(w.archived) != archived {
 		t.Errorf("%d tasks are in the archive, not %d", len(w.archived), archived)
 	}
+	aside, err := filepath.Glob(w.path("journal.md.foreign-*"))
+	if err != nil || len(aside) != 1 {
+		t.Fatalf("the older journal is in %v, %v", aside, err)
+	}
+	if data, err := os.ReadFile(aside[0]); err != nil || !strings.Contains(string(data), "- prompt: first") {
+		t.Errorf("put aside: %q, %v", data, err)
+	}
 	w.reopened()
 }
 

@@ -193,6 +193,10 @@ func (p *planner) deletesLast() bool {
 		return false
 	}
 	last := p.h.records[len(p.h.records)-p.lost:]
+	name := p.h.nameOf(last[0])
+	if slices.ContainsFunc(p.doc.Sections, func(s Section) bool { return string(s.Kind)+" "+string(s.ID) == string(name) }) {
+		return false // it is there: the buffer is older than what is missing
+	}
 	return !slices.ContainsFunc(last, func(r place) bool { return !bytes.Equal(p.h.nameOf(r), p.h.nameOf(last[0])) })
 }
 
