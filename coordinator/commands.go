@@ -60,7 +60,7 @@ func (c *Coordinator) Why(ref string) (string, error) {
 		return "", err
 	}
 	now := c.Config.Now()
-	lim := c.limits()
+	lim := c.Limits()
 	why := task.Read(c.Store, func(st *fold.State) string { return st.Why(id, now, lim) })
 	return why + c.silence(id, now), nil
 }

@@ -27,13 +27,13 @@ func OpenOn(cfg task.Config, fs durable.FS) (*Coordinator, error) {
 // Occupy calls f on the ledger's goroutine, when it has written something.
 func (c *Coordinator) Occupy(f func()) error {
 	occupy := sync.OnceFunc(f)
-	c.Listen(task.Hooks{
-		Committed: func(w *ledger.Commit) {
-			c.committed(w)
-			occupy()
-		},
-		Applied: c.endChanged, Changed: c.counters.change, Wake: c.poke,
-	})
+	hooks := c.hooks()
+	committed := hooks.Committed
+	hooks.Committed = func(w *ledger.Commit) {
+		committed(w)
+		occupy()
+	}
+	c.Listen(hooks)
 	r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
 	return c.Append(r.Add(state.KeyReason, "occupied"))
 }
@@ -49,4 +49,4 @@ func (c *Coordinator) Append(records ...*ledger.Record) error {
 }
 
 // Dispatch starts what is ready, once, where Run is not at work.
-func (c *Coordinator) Dispatch() { c.dispatch() }
+func (c *Coordinator) Dispatch() { c.StartReady() }

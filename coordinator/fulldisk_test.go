@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/attempt"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -159,7 +160,7 @@ func TestAnswerIsWrittenLater(t *testing.T) {
 			w.cfg.Shell, w.cfg.MaxIterations = &fakeShell{do: func(context.Context, task.VerifyRun) task.VerifyResult {
 				return task.VerifyResult{}
 			}}, 3
-			long := strings.Repeat("long ", coordinator.MaxResult)
+			long := strings.Repeat("long ", attempt.MaxResult)
 			w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 				if err := os.Symlink("/dev/full", filepath.Join(turn.RunDir, "answer")); err != nil {
 					t.Error(err)

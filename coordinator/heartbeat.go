@@ -124,3 +124,13 @@ func (c *Coordinator) heartbeat(ctx context.Context) {
 		}
 	}
 }
+
+// Shortage returns what the machine lacks while tasks wait for it; nil if nothing.
+func (c *Coordinator) Shortage() *task.Shortage {
+	s, ok := c.Shortages.Present()
+	if !ok || task.Read(c.Store, (*fold.State).Queued) == 0 {
+		return nil
+	}
+	s.Next = c.Limits().Again
+	return &s
+}

@@ -139,14 +139,28 @@ func TestSessionGetsAWorkspaceLater(t *testing.T) {
 }
 
 // TestHandWrittenTasksOfOneDirectory: two that take workspace_root do not run there at
-// the same time, nor beside a task that was submitted for it.
+// the same time, nor beside a task that was submitted for it, also where all become ready at
+// once.
 func TestHandWrittenTasksOfOneDirectory(t *testing.T) {
+	t.Run("one runs", func(t *testing.T) { oneDirectory(t, false) })
+	t.Run("all become ready", func(t *testing.T) { oneDirectory(t, true) })
+}
+
+func oneDirectory(t *testing.T, atOnce bool) {
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		w.script(map[string][]step{})
 		w.openUnwatched()
+		if atOnce {
+			if err := w.c.Pause(t.Context(), "", "test"); err != nil {
+				t.Fatal(err)
+			}
+		}
 		ids := []string{w.submit(task.TaskSpec{Prompt: "p"}).ID, "x", "y"}
 		w.takeOver("## Task x\n- status: queued\n- prompt: p\n\n## Task y\n- status: queued\n- prompt: p\n")
+		if err := w.c.Resume(t.Context(), "test"); err != nil {
+			t.Fatal(err)
+		}
 		for _, id := range ids {
 			w.expect(w.ended(id), state.Done, "")
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator"
+	"stint/coordinator/attempt"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/prompt"
@@ -308,7 +308,7 @@ func TestLoopShutdown(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		begun := make(chan string, 1)
 		w.shell.do = untilStopped(begun)
-		w.agent.do = answer(strings.Repeat("long ", coordinator.MaxResult)) // its whole is in a file
+		w.agent.do = answer(strings.Repeat("long ", attempt.MaxResult)) // its whole is in a file
 		id := w.verified(nil)
 		<-begun
 		if why, _ := w.c.Why(id); why != "its verify command has been running for 0s, round 1 of 3" {
@@ -329,7 +329,7 @@ func TestLoopShutdown(t *testing.T) {
 			t.Errorf("%d turns, %d commands", len(w.agent.turns), w.shell.count())
 		}
 		text, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "answer"))
-		if err != nil || len(text) != 5*coordinator.MaxResult {
+		if err != nil || len(text) != 5*attempt.MaxResult {
 			t.Errorf("the whole answer: %d bytes, %v", len(text), err)
 		}
 	})
@@ -1129,7 +1129,7 @@ func TestLoopAnswerIsLost(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		begun := make(chan string, 1)
 		w.shell.do = untilStopped(begun)
-		w.agent.do = answer(strings.Repeat("long ", coordinator.MaxResult))
+		w.agent.do = answer(strings.Repeat("long ", attempt.MaxResult))
 		id := w.verified(nil)
 		<-begun
 		w.close()

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"stint/coordinator/attempt"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/memory"
@@ -38,32 +39,32 @@ func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList
 // previewRun tells of the first run of a task, for which the run asks if one does. begun
 // says that a task before it has its session, of which the ledger knows nothing yet.
 func (c *Coordinator) previewRun(ctx context.Context, p *task.TaskPreview, asks string, begun bool) error {
-	r, known := c.newRun(&p.Task), false
-	r.cancel(nil)
+	r, known := c.Reserve(&p.Task), false
+	r.Cancel(nil)
 	c.View(func(st *fold.State) {
-		r = c.begin(st, r, &p.Task, p.Task.Agent, c.Config.Now())
-		_, known = st.SessionByID(r.task.SessionID)
+		r = c.Begin(st, r, &p.Task, p.Task.Agent, c.Config.Now())
+		_, known = st.SessionByID(r.Task.SessionID)
 		for _, id := range st.Running() {
-			if other, ok := st.Peek(id); ok && other.SessionKey == r.task.SessionKey {
+			if other, ok := st.Peek(id); ok && other.SessionKey == r.Task.SessionKey {
 				p.Ahead++
 			}
 		}
 	})
-	for _, other := range c.Queue(r.task.SessionKey) {
+	for _, other := range c.Queue(r.Task.SessionKey) {
 		if !other.Passed(c.Config.Now()) {
 			p.Ahead++
 		}
 	}
 	switch {
-	case r.session != "":
-		p.Session, p.Resumes = task.SessionResume, r.session
+	case r.Session != "":
+		p.Session, p.Resumes = task.SessionResume, r.Session
 	case (begun || known) && p.Ahead > 0:
 		p.Session = task.SessionLater
 	default:
 		p.Session = task.SessionNew
 	}
 	t := &p.Task
-	t.VerifyCommand = r.task.VerifyCommand
+	t.VerifyCommand = r.Task.VerifyCommand
 	p.Timeout = lasting(c.Timeout(t))
 	if task.HasVerify(t) {
 		p.MaxIterations, p.VerifyTimeout = c.MaxIterations(t), lasting(c.VerifyTimeout(t))
@@ -81,25 +82,25 @@ func lasting(d time.Duration) string {
 }
 
 // plan says what would be started.
-func (c *Coordinator) plan(p *task.TaskPreview, r *run) {
-	if p.Session == task.SessionNew && c.missesSession(r, p.Task.Resume) {
-		p.Reason, p.Error = state.ClassSessionLost, noSession
+func (c *Coordinator) plan(p *task.TaskPreview, r *attempt.Run) {
+	if p.Session == task.SessionNew && c.MissesSession(r, p.Task.Resume) {
+		p.Reason, p.Error = state.ClassSessionLost, attempt.NoSession
 		return
 	}
-	if planner, ok := c.Config.Agents[r.task.Agent].(task.Planner); ok {
-		plan := planner.Plan(c.turn(r, &p.Task))
+	if planner, ok := c.Config.Agents[r.Task.Agent].(task.Planner); ok {
+		plan := planner.Plan(c.Turn(r, &p.Task))
 		p.Argv, p.Env, p.Reason, p.Error = plan.Argv, plan.Env, plan.Class, plan.Error
 	}
 }
 
 // foresee gives the prompt with what is found in the notes. A run that asks is shown no
 // others than a search of its own would find.
-func (c *Coordinator) foresee(ctx context.Context, p *task.TaskPreview, asks string, r *run) error {
+func (c *Coordinator) foresee(ctx context.Context, p *task.TaskPreview, asks string, r *attempt.Run) error {
 	t := &p.Task
 	var found memory.Result
 	var err error = errForeignNotes
 	if asks == "" || c.isOfRun(asks, t.Workspace) {
-		found, err = c.recall(ctx, r, t)
+		found, err = c.Recall(ctx, r, t)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -112,8 +113,8 @@ func (c *Coordinator) foresee(ctx context.Context, p *task.TaskPreview, asks str
 	}
 	var inputs []string
 	for _, f := range t.InputFiles { // their names were checked
-		inputs = append(inputs, filepath.Join(c.RunDir(r.id), rundir.FilesName, f.Name))
+		inputs = append(inputs, filepath.Join(c.RunDir(r.ID), rundir.FilesName, f.Name))
 	}
-	p.Prompt = c.escapePrompt(r.task.Agent, c.prompt(r, t, inputs, found.Hits))
+	p.Prompt = c.EscapePrompt(r.Task.Agent, c.Prompt(r, t, inputs, found.Hits))
 	return nil
 }

@@ -55,8 +55,13 @@ func checkDirectory(path string) (string, error) {
 func (c *Coordinator) isOfRun(run, dir string) bool {
 	id, ok := "", false
 	c.View(func(st *fold.State) { id, ok = st.RunningAs(run) })
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
-	r := c.runs[id]
-	return ok && r != nil && r.home != "" && task.IsWithin(dir, r.home)
+	if !ok {
+		return false
+	}
+	r := c.RunOf(id)
+	if r == nil {
+		return false
+	}
+	home := r.AsTask().Workspace
+	return home != "" && task.IsWithin(dir, home)
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/attempt"
 	"stint/state"
 )
 
@@ -14,30 +15,26 @@ func (c *Coordinator) LastOutput(id string) time.Time {
 	if r == nil {
 		return time.Time{}
 	}
-	if last := r.lastOutput.Load(); last != nil {
+	if last := r.LastOutput.Load(); last != nil {
 		return *last
 	}
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
-	return r.begun
+	return r.Begun
 }
 
 // Settling reports whether the run of a running task has ended, and its result waits
 // until a save of tasks.md is settled.
 func (c *Coordinator) Settling(id string) bool {
 	r := c.runOf(id)
-	return r != nil && r.settling.Load()
+	return r != nil && r.Settling.Load()
 }
 
 // runOf gives the run of a running task; nil if it is not running, though its run
 // may still be on the list.
-func (c *Coordinator) runOf(id string) *run {
+func (c *Coordinator) runOf(id string) *attempt.Run {
 	if t, _ := c.Peek(id); t.Status != state.Running {
 		return nil
 	}
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
-	return c.runs[id]
+	return c.RunOf(id)
 }
 
 // silentAfter is how long an agent may be silent before that is told, if its idle
@@ -48,13 +45,11 @@ const silentAfter = time.Minute
 // it; "" if there is nothing remarkable.
 func (c *Coordinator) silence(id string, now time.Time) string {
 	r := c.runOf(id)
-	if r == nil || r.settling.Load() {
+	if r == nil || r.Settling.Load() {
 		return ""
 	}
-	c.runsMu.Lock()
-	last, limit, phase := r.begun, c.Config.StartupTimeout, r.task.Phase
-	c.runsMu.Unlock()
-	if out := r.lastOutput.Load(); out != nil {
+	last, limit, phase := r.Begun, c.Config.StartupTimeout, r.Task.Phase
+	if out := r.LastOutput.Load(); out != nil {
 		last, limit = *out, c.Config.IdleTimeout
 	}
 	if phase == state.PhaseVerify {

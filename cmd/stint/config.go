@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/api"
+	"stint/coordinator/attempt"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
@@ -190,7 +190,7 @@ func sessionKey(name, help string, field func(*Config) *string) key {
 }
 
 // evaluations are the prompts of an evaluator that have a name.
-var evaluations = map[string]string{"off": "", "none": "", "": "", "default": coordinator.DefaultEvaluation}
+var evaluations = map[string]string{"off": "", "none": "", "": "", "default": attempt.DefaultEvaluation}
 
 // perWorkspace lets the key stand in a workspace section.
 func (k key) perWorkspace() key {

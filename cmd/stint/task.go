@@ -16,6 +16,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/attempt"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
@@ -343,9 +344,9 @@ func isAnswered(view *wire.TaskView) bool {
 // directory has it whole as long as it is kept.
 func (a *app) writeAnswer(w io.Writer, view *wire.TaskView) error {
 	text := view.Result
-	if view.RunDir != "" && len(text) > coordinator.MaxResult {
+	if view.RunDir != "" && len(text) > attempt.MaxResult {
 		data, err := rundir.ReadOutput(view.RunDir, "answer")
-		if err == nil && len(data) > coordinator.MaxResult { // it is not synced: a power cut may have left less
+		if err == nil && len(data) > attempt.MaxResult { // it is not synced: a power cut may have left less
 			text = string(data)
 		}
 	}

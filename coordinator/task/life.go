@@ -2,6 +2,7 @@ package task
 
 import (
 	"cmp"
+	"math"
 	"sync"
 	"time"
 
@@ -26,9 +27,9 @@ func (s *Store) Call() (end func()) {
 	s.life.calls++
 	return func() {
 		s.life.mu.Lock()
+		defer s.life.mu.Unlock()
 		s.life.calls--
-		s.life.mu.Unlock()
-		s.NoteUse()
+		s.life.lastCall = s.Config.Now()
 	}
 }
 
@@ -59,6 +60,20 @@ func (s *Store) Shut() {
 	s.life.mu.Lock()
 	defer s.life.mu.Unlock()
 	s.life.leaving, s.life.closing = true, true
+}
+
+// ShutIfDone is Shut if there is nothing to stay for, and reports whether it was: Leave was
+// called, or nobody has called for so long that an idle master exits. isIdle says whether nothing is to be
+// done. No call can begin between the question and the end.
+func (s *Store) ShutIfDone(isIdle bool) bool {
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	quiet := s.life.calls == 0 && s.Config.Now().Sub(s.life.lastCall) >= s.Config.IdleExit
+	if s.life.leaving || s.Config.IdleExit > 0 && isIdle && quiet {
+		s.life.leaving, s.life.closing = true, true
+		return true
+	}
+	return false
 }
 
 // IsLeaving reports whether nothing more is started.
@@ -109,4 +124,15 @@ func (s *Store) VerifyTimeout(t *state.Task) time.Duration {
 // MaxIterations returns how many iterations a task's verify loop may have.
 func (s *Store) MaxIterations(t *state.Task) int {
 	return cmp.Or(t.MaxIterations, s.Workspace(t.Workspace).MaxIterations, s.Config.MaxIterations)
+}
+
+// Backoff is the wait after the n-th failure (from 0): base·2^n, at most most, and of that a
+// random part between half and all.
+func (s *Store) Backoff(n int, most time.Duration) time.Duration {
+	return s.Spread(min(float64(s.Config.BackoffBase)*math.Pow(2, float64(min(n, 30))), float64(most)))
+}
+
+// Spread returns a random part of a wait between half and all.
+func (s *Store) Spread(d float64) time.Duration {
+	return time.Duration(d * (0.5 + 0.5*s.Config.Rand()))
 }

@@ -34,6 +34,7 @@ type Store struct {
 
 	// The next four belong to the fold: they are used while it is locked.
 	hooks    *Hooks            // nil: nobody listens
+	early    []*ledger.Commit  // what was written before somebody listened
 	rejected []string          // records that the fold refused
 	orphans  map[string]string // task to run: a person has changed the status of a running task while no master ran
 	applied  []string          // tasks whose records were folded since the last write
@@ -60,12 +61,18 @@ type Hooks struct {
 	Wake    func()
 }
 
-// Listen sets what is called from now on.
+// Listen sets what is called from now on. Committed is told at once of what was written since
+// the store was opened.
 func (s *Store) Listen(h Hooks) {
+	var early []*ledger.Commit
 	s.View(func(st *fold.State) {
 		s.hooks = &h
 		st.OnChange(h.Changed)
+		early, s.early = s.early, nil
 	})
+	for _, w := range early {
+		h.Committed(w)
+	}
 }
 
 // committed reports what a write has taken, and whose records were folded.
@@ -74,7 +81,11 @@ func (s *Store) committed(w *ledger.Commit) {
 	var applied []string
 	s.View(func(*fold.State) {
 		h, applied = s.hooks, s.applied
-		s.applied = nil
+		if s.applied = nil; h == nil {
+			early := *w
+			early.Waits = slices.Clone(w.Waits)
+			s.early = append(s.early, &early)
+		}
 	})
 	if h == nil {
 		return
@@ -445,10 +456,13 @@ func (s *Store) KeepSession(id string) {
 	}
 }
 
-// Close ends what Open began.
-func (s *Store) Close() error {
+// Close ends what Open began. last is called before the state directory is unlocked.
+func (s *Store) Close(last ...func()) error {
 	s.Changes.Close()
 	err := errors.Join(s.Store.Close(), s.Sessions.Close())
+	for _, f := range last {
+		f()
+	}
 	if s.unlock != nil {
 		err = errors.Join(err, s.unlock())
 	}

@@ -1,4 +1,4 @@
-package coordinator
+package dispatch
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"stint/coordinator/attempt"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -25,35 +26,35 @@ import (
 // the task's status stays. Its lane is taken meanwhile. One that waits for a round and
 // passes ends without it. The error has CodeBusy if a run is at work there, CodeInvalid
 // if there is no command. When ctx ends, so does the command. by is who asks.
-func (c *Coordinator) Verify(ctx context.Context, ref, by string) (task.CheckResult, error) {
-	defer c.Call()()
-	if c.IsShut() {
-		return task.CheckResult{}, c.StoppedError()
+func (d *Dispatcher) Verify(ctx context.Context, ref, by string) (task.CheckResult, error) {
+	defer d.Call()()
+	if d.IsShut() {
+		return task.CheckResult{}, d.StoppedError()
 	}
-	id, err := c.Find(ref)
+	id, err := d.Find(ref)
 	if err != nil {
 		return task.CheckResult{}, err
 	}
-	t, err := c.Whole(id)
+	t, err := d.Whole(id)
 	if err != nil {
 		return task.CheckResult{}, err
 	}
-	if err := c.checkable(&t); err != nil {
+	if err := d.checkable(&t); err != nil {
 		return task.CheckResult{}, err
 	}
-	r, err := c.takeLane(ctx, &t)
+	r, err := d.takeLane(ctx, &t)
 	if err != nil {
 		return task.CheckResult{}, err
 	}
-	defer c.leaveLane(r)
-	defer context.AfterFunc(ctx, func() { r.cancel(task.ErrCanceled) })()
-	return c.check(r, &t, by)
+	defer d.leaveLane(r)
+	defer context.AfterFunc(ctx, func() { r.Cancel(task.ErrCanceled) })()
+	return d.check(r, &t, by)
 }
 
 // checkable says why there is nothing to run for a task, and completes its command
 // and where it runs.
-func (c *Coordinator) checkable(t *state.Task) error {
-	t.VerifyCommand = cmp.Or(t.VerifyCommand, c.Workspace(t.Workspace).VerifyCommand)
+func (d *Dispatcher) checkable(t *state.Task) error {
+	t.VerifyCommand = cmp.Or(t.VerifyCommand, d.Workspace(t.Workspace).VerifyCommand)
 	switch {
 	case t.Archived != "":
 		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s was archived", t.ID), Hint: "to bring it back: stint retry " + t.ID}
@@ -62,7 +63,7 @@ func (c *Coordinator) checkable(t *state.Task) error {
 	case t.Hold && t.Trigger == state.ByAgent:
 		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
 	}
-	if wrong := c.Misplaced(t); wrong != "" {
+	if wrong := d.Misplaced(t); wrong != "" {
 		return task.Invalid("name another workspace with: stint edit "+t.ID, "%s", wrong)
 	}
 	if fi, err := os.Stat(t.Workspace); err != nil || !fi.IsDir() {
@@ -73,12 +74,12 @@ func (c *Coordinator) checkable(t *state.Task) error {
 
 // takeLane registers a run that no record tells of. While it is on the list nothing
 // else is started in its lane. A run there whose end is recorded is waited for.
-func (c *Coordinator) takeLane(ctx context.Context, t *state.Task) (*run, error) {
-	r := &run{id: c.Config.ID(), task: *t, begun: c.Config.Now()}
-	r.task.SessionKey = t.Lane()
-	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run, error) {
+	r := &attempt.Run{ID: d.Config.ID(), Task: *t, Begun: d.Config.Now()}
+	r.Task.SessionKey = t.Lane()
+	r.Ctx, r.Cancel = context.WithCancelCause(context.Background())
 	for {
-		taken, err := c.tryLane(r)
+		taken, err := d.tryLane(r)
 		if taken || err != nil {
 			return r, err
 		}
@@ -94,102 +95,57 @@ func (c *Coordinator) takeLane(ctx context.Context, t *state.Task) (*run, error)
 const laneCheck = 5 * time.Millisecond
 
 // tryLane registers a run. It gives false if the lane is free in a moment.
-func (c *Coordinator) tryLane(r *run) (taken bool, err error) {
-	id := r.task.ID
+func (d *Dispatcher) tryLane(r *attempt.Run) (taken bool, err error) {
+	id, most := r.Task.ID, max(1, d.Config.MaxWorkers)
 	busy := func(format string, args ...any) error {
 		return &task.Error{Code: task.CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + id}
 	}
 	other, occupied := "", false
-	c.View(func(st *fold.State) { other, occupied = st.Occupant(&r.task) })
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
-	switch {
-	case c.IsShut():
-		return false, c.StoppedError()
-	case occupied:
-		return false, busy("the lane of task %s is busy: task %s is at work", id, other)
-	}
-	if what := c.takenLanes()[r.task.SessionKey]; what != "" {
-		return false, busy("the lane of task %s is busy: in it is %s", id, what)
-	}
-	if n := c.countChecks(); n >= max(1, c.Config.MaxWorkers) {
-		return false, busy("%d verify commands run by themselves, and no more may (max_workers)", n)
-	}
-	if c.inUse(r) {
-		return false, nil
-	}
-	c.runs[checkPrefix+id] = r
-	return true, nil
-}
-
-// checkPrefix stands before the id of a task in the list of runs, where its verify
-// command runs by itself: no record of the task ends that. No id has a blank.
-const checkPrefix = "verify "
-
-func isCheck(key string) bool { return strings.HasPrefix(key, checkPrefix) }
-
-// countChecks counts the verify commands that run by themselves: they take no worker,
-// and are bounded by the same number. runsMu is held.
-func (c *Coordinator) countChecks() (n int) {
-	for key := range c.runs {
-		if isCheck(key) {
-			n++
+	d.View(func(st *fold.State) { other, occupied = st.Occupant(&r.Task) })
+	return d.runs.takeLane(r, func(what string, checks int) error {
+		switch {
+		case d.IsShut():
+			return d.StoppedError()
+		case occupied:
+			return busy("the lane of task %s is busy: task %s is at work", id, other)
+		case what != "":
+			return busy("the lane of task %s is busy: in it is %s", id, what)
+		case checks >= most:
+			return busy("%d verify commands run by themselves, and no more may (max_workers)", checks)
 		}
-	}
-	return n
+		return nil
+	})
 }
 
-// takenLanes gives the lanes in which a verify command runs by itself, or may run
-// still, and what is there. runsMu is held.
-func (c *Coordinator) takenLanes() map[string]string {
-	lanes := map[string]string{}
-	for key, r := range c.runs {
-		if isCheck(key) {
-			lanes[r.task.SessionKey] = "the verify command of task " + r.task.ID
-		}
-	}
-	for _, t := range c.leftovers {
-		lanes[t.SessionKey] = "the verify command of task " + t.ID + ", which may still be alive"
-	}
-	return lanes
-}
-
-func (c *Coordinator) leaveLane(r *run) {
-	r.cancel(nil)
-	c.runsMu.Lock()
-	delete(c.runs, checkPrefix+r.task.ID)
-	c.runsMu.Unlock()
-	c.NoteUse()
-	select {
-	case c.ended <- struct{}{}:
-	default:
-	}
+func (d *Dispatcher) leaveLane(r *attempt.Run) {
+	d.NoteUse()
+	d.runs.remove(checkPrefix+r.Task.ID, r)
 }
 
 // check runs the command and records what it told.
-func (c *Coordinator) check(r *run, t *state.Task, by string) (task.CheckResult, error) {
-	done, err := c.noteCheck(r)
+func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.CheckResult, error) {
+	done, err := d.noteCheck(r)
 	if err != nil {
 		return task.CheckResult{}, err
 	}
 	defer done()
-	res := c.Config.Shell.Verify(r.ctx, task.VerifyRun{
-		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: c.RunDir(r.id),
-		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: c.VerifyTimeout(t), Grace: c.Config.Grace,
+	res := d.Config.Shell.Verify(r.Ctx, task.VerifyRun{
+		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: d.RunDir(r.ID),
+		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: d.VerifyTimeout(t), Grace: d.Config.Grace,
 	})
 	switch {
-	case errors.Is(context.Cause(r.ctx), task.ErrShutdown):
-		return task.CheckResult{}, c.StoppedError()
+	case errors.Is(context.Cause(r.Ctx), task.ErrShutdown):
+		return task.CheckResult{}, d.StoppedError()
 	case !res.Conclusive():
 		return task.CheckResult{}, errors.New(res.Error)
 	}
-	c.Config.Log.Info("verify command ended", "task", t.ID, "run", r.id, "exit", res.ExitCode)
-	err = c.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
-		if !inJournal(st, t.ID) {
+	d.Config.Log.Info("verify command ended", "task", t.ID, "run", r.ID, "exit", res.ExitCode)
+	err = d.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+		if !attempt.InJournal(st, t.ID) {
 			return nil
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-		addCheck(rec, &res)
+		attempt.AddCheck(rec, &res)
 		if now, err := task.PeekIn(st, t.ID); err == nil && res.Passed() && awaitsRound(&now) {
 			rec.Add(state.KeyPhase, string(state.PhaseVerify)).Add(state.KeyIteration, strconv.Itoa(now.Iteration-1))
 			task.Unset(rec, state.KeyNotBefore, isOfTurn(now.Reason) && now.By != ledger.ByHand && !now.NotBefore.IsZero()) // no person's
@@ -198,7 +154,7 @@ func (c *Coordinator) check(r *run, t *state.Task, by string) (task.CheckResult,
 		return nil
 	})
 	return task.CheckResult{
-		TaskID: t.ID, RunID: r.id, RunDir: c.RunDir(r.id), Command: t.VerifyCommand, Passed: res.Passed(), ExitCode: res.ExitCode,
+		TaskID: t.ID, RunID: r.ID, RunDir: d.RunDir(r.ID), Command: t.VerifyCommand, Passed: res.Passed(), ExitCode: res.ExitCode,
 		Duration: res.Duration.Round(time.Millisecond).String(), Output: res.Output, Cut: res.Cut, Error: res.Error,
 	}, err
 }
@@ -221,20 +177,20 @@ const checksName = "checks"
 
 // noteCheck makes the directory of a run, and notes that it is at work until done is
 // called.
-func (c *Coordinator) noteCheck(r *run) (done func(), err error) {
-	dir := filepath.Join(c.Config.StateDir, checksName)
-	note := filepath.Join(dir, r.id)
-	for _, d := range []string{dir, c.RunDir(r.id)} {
-		if err := rundir.Make(c.Store, d); err != nil {
+func (d *Dispatcher) noteCheck(r *attempt.Run) (done func(), err error) {
+	dir := filepath.Join(d.Config.StateDir, checksName)
+	note := filepath.Join(dir, r.ID)
+	for _, made := range []string{dir, d.RunDir(r.ID)} {
+		if err := rundir.Make(d.Store, made); err != nil {
 			return nil, err
 		}
 	}
-	if err := durable.PutFile(note, []byte(r.task.ID+"\n"+r.task.SessionKey+"\n")); err != nil {
+	if err := durable.PutFile(note, []byte(r.Task.ID+"\n"+r.Task.SessionKey+"\n")); err != nil {
 		return nil, err
 	}
 	return func() {
 		if err := os.Remove(note); err != nil {
-			c.Trouble("a verify command that has ended is still noted", err)
+			d.Trouble("a verify command that has ended is still noted", err)
 		}
 	}, nil
 }
@@ -242,10 +198,10 @@ func (c *Coordinator) noteCheck(r *run) (done func(), err error) {
 // recoverChecks ends what is left of verify commands that ran by themselves when the
 // last master ended. Where that cannot be proved, nothing is started in the lane until
 // it is, or until ctx ends.
-func (c *Coordinator) recoverChecks(ctx context.Context) {
-	list, err := os.ReadDir(filepath.Join(c.Config.StateDir, checksName))
+func (d *Dispatcher) recoverChecks(ctx context.Context) {
+	list, err := os.ReadDir(filepath.Join(d.Config.StateDir, checksName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.Trouble("verify commands of the last master could not be looked for", err)
+		d.Trouble("verify commands of the last master could not be looked for", err)
 	}
 	var wg sync.WaitGroup
 	for _, e := range list {
@@ -253,12 +209,12 @@ func (c *Coordinator) recoverChecks(ctx context.Context) {
 			continue // a note that is just being written, or that a kill has left so
 		}
 		wg.Go(func() {
-			if c.recoverCheck(ctx, e.Name()) {
+			if d.recoverCheck(ctx, e.Name()) {
 				return
 			}
-			done := c.noteLeftover(e.Name())
-			c.running.Go(func() {
-				for !c.recoverCheck(ctx, e.Name()) {
+			done := d.noteLeftover(e.Name())
+			d.running.Go(func() {
+				for !d.recoverCheck(ctx, e.Name()) {
 					select {
 					case <-ctx.Done():
 						return // its lane stays taken until we have ended
@@ -273,34 +229,30 @@ func (c *Coordinator) recoverChecks(ctx context.Context) {
 }
 
 // recoverCheck proves that nothing is left of such a run, and takes its note away.
-func (c *Coordinator) recoverCheck(ctx context.Context, id string) (dead bool) {
+func (d *Dispatcher) recoverCheck(ctx context.Context, id string) (dead bool) {
 	var err error
-	if c.Config.Recover != nil {
+	if d.Config.Recover != nil {
 		limited, stop := context.WithTimeout(ctx, task.RecoverTimeout)
-		err = c.Config.Recover(limited, c.RunDir(id), id)
+		err = d.Config.Recover(limited, d.RunDir(id), id)
 		stop()
 	}
 	if err == nil {
-		err = os.Remove(filepath.Join(c.Config.StateDir, checksName, id))
+		err = os.Remove(filepath.Join(d.Config.StateDir, checksName, id))
 	}
 	if err != nil && ctx.Err() == nil {
-		c.Trouble("a verify command of the last master may still be alive", err)
+		d.Trouble("a verify command of the last master may still be alive", err)
 	}
 	return err == nil
 }
 
 // noteLeftover notes that a run of the last master may still be alive in its lane,
 // until done is called.
-func (c *Coordinator) noteLeftover(id string) (done func()) {
-	note, _ := durable.ReadFile(durable.OS, filepath.Join(c.Config.StateDir, checksName, id)) // without: there is no lane to take
+func (d *Dispatcher) noteLeftover(id string) (done func()) {
+	note, _ := durable.ReadFile(durable.OS, filepath.Join(d.Config.StateDir, checksName, id)) // without: there is no lane to take
 	task, lane, _ := strings.Cut(strings.TrimSuffix(string(note), "\n"), "\n")
-	c.runsMu.Lock()
-	defer c.runsMu.Unlock()
-	c.leftovers[id] = state.Task{ID: task, SessionKey: lane}
+	end := d.runs.addLeftover(id, state.Task{ID: task, SessionKey: lane})
 	return func() {
-		c.runsMu.Lock()
-		delete(c.leftovers, id)
-		c.runsMu.Unlock()
-		c.poke()
+		end()
+		d.Wake()
 	}
 }

@@ -1,8 +1,7 @@
-package coordinator
+package attempt
 
 import (
 	"cmp"
-	"math"
 	"time"
 
 	"stint/coordinator/task"
@@ -48,7 +47,7 @@ type verdict struct {
 //	network, stalled, session-busy   yes                 queued with backoff; dead when the attempts are used up
 //	exit, timeout, output-missing,   yes                 failed; where the task itself says maxAttempts: queued with
 //	verify                                               backoff, dead when they are used up
-func (c *Coordinator) judge(st *fold.State, t *state.Task, out task.Outcome, now time.Time, closing bool) verdict {
+func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now time.Time, closing bool) verdict {
 	v := verdictOf(t, state.Failed)
 	v.reason = out.Class
 	switch out.Class {
@@ -57,20 +56,20 @@ func (c *Coordinator) judge(st *fold.State, t *state.Task, out task.Outcome, now
 	case state.ClassCanceled:
 		v.status = state.Canceled
 	case state.ClassInterrupted:
-		c.judgeInterrupted(&v, t, out, now, closing)
+		a.judgeInterrupted(&v, t, out, now, closing)
 	case state.ClassRateLimited:
-		c.judgeLimit(st, &v, t, out, now)
+		a.judgeLimit(st, &v, t, out, now)
 	case state.ClassAuth:
 		v.account = task.HoldRecord(t, cmp.Or(out.Error, "not logged in")) // the provider may want something else
 	case state.ClassAgentMissing:
-		c.judgeMissing(st, &v, t, out)
+		a.judgeMissing(st, &v, t, out)
 	case state.ClassSessionLost, state.ClassContextFull:
-		c.judgeSession(&v, t, out)
+		a.judgeSession(&v, t, out)
 	case state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
-		c.judgeRetry(&v, t, now)
+		a.judgeRetry(&v, t, now)
 	case state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify:
 		if t.MaxAttempts > 0 {
-			c.judgeRetry(&v, t, now)
+			a.judgeRetry(&v, t, now)
 		}
 	}
 	if v.account == nil {
@@ -80,12 +79,12 @@ func (c *Coordinator) judge(st *fold.State, t *state.Task, out task.Outcome, now
 }
 
 // judgeSession lets a task whose conversation is gone, or full, begin a new one.
-func (c *Coordinator) judgeSession(v *verdict, t *state.Task, out task.Outcome) {
+func (a *Attempts) judgeSession(v *verdict, t *state.Task, out task.Outcome) {
 	full := out.Class == state.ClassContextFull
 	switch {
 	case full && out.Fresh:
 		v.why = "this was a new conversation: split the task, or make it smaller"
-	case c.Config.ResumeMissing != "error":
+	case a.Config.ResumeMissing != "error":
 		v.status, v.attempt, v.loseSession = state.Queued, t.Attempt-1, true
 		v.note = "the agent's session is gone; a new one was begun"
 		if full {
@@ -105,48 +104,34 @@ func verdictOf(t *state.Task, status state.Status) verdict {
 // judgeInterrupted queues a task again that did not fail by itself. If the master
 // goes on, what was in the way (a killed gate) may still be there a moment later: the
 // next try waits. Nobody's retries are used up by a shortage, for which all tasks wait.
-func (c *Coordinator) judgeInterrupted(v *verdict, t *state.Task, out task.Outcome, now time.Time, closing bool) {
+func (a *Attempts) judgeInterrupted(v *verdict, t *state.Task, out task.Outcome, now time.Time, closing bool) {
 	v.status, v.attempt = state.Queued, t.Attempt-1
 	if out.Shortage != 0 {
 		return
 	}
 	v.retries++
 	switch {
-	case v.retries > c.Config.MaxRetries:
+	case v.retries > a.Config.MaxRetries:
 		v.status = state.Dead
 	case !closing:
-		v.notBefore = now.Add(c.backoff(t.Retries))
+		v.notBefore = now.Add(a.Backoff(t.Retries, a.Config.BackoffMax))
 	}
 }
 
 // judgeRetry queues a task again until its attempts are used up. A task that has
 // only one attempt has no retries to use up: it failed.
-func (c *Coordinator) judgeRetry(v *verdict, t *state.Task, now time.Time) {
+func (a *Attempts) judgeRetry(v *verdict, t *state.Task, now time.Time) {
 	limit := t.MaxAttempts
 	if limit == 0 {
-		limit = c.Workspace(t.Workspace).MaxAttempts
+		limit = a.Workspace(t.Workspace).MaxAttempts
 	}
 	if limit == 0 {
-		limit = c.Config.MaxAttempts
+		limit = a.Config.MaxAttempts
 	}
 	switch {
 	case t.Attempt < limit:
-		v.status, v.notBefore = state.Queued, now.Add(c.backoff(t.Attempt-1))
+		v.status, v.notBefore = state.Queued, now.Add(a.Backoff(t.Attempt-1, a.Config.BackoffMax))
 	case limit > 1:
 		v.status = state.Dead
 	}
-}
-
-// backoff is the wait after the n-th failure (from 0): base·2^n, at most the
-// maximum, and of that a random part between half and all.
-func (c *Coordinator) backoff(n int) time.Duration { return c.backoffUpTo(c.Config.BackoffMax, n) }
-
-func (c *Coordinator) backoffUpTo(most time.Duration, n int) time.Duration {
-	d := float64(c.Config.BackoffBase) * math.Pow(2, float64(min(n, 30)))
-	return c.spread(min(d, float64(most)))
-}
-
-// spread returns a random part of a wait between half and all.
-func (c *Coordinator) spread(d float64) time.Duration {
-	return time.Duration(d * (0.5 + 0.5*c.Config.Rand()))
 }

@@ -1,4 +1,4 @@
-package coordinator
+package attempt
 
 import (
 	"cmp"
@@ -55,27 +55,27 @@ const judgementSchema = `{"type":"object","additionalProperties":false,"required
 func isFinal(out *task.Outcome) bool { return out.Class == "" || out.Class == state.ClassVerify }
 
 // evaluates reports whether an agent is to judge a final answer.
-func (c *Coordinator) evaluates(r *run, out *task.Outcome) bool {
-	return isFinal(out) && strings.TrimSpace(out.Result) != "" && r.ctx.Err() == nil && c.Workspace(r.task.Workspace).EvalPrompt != ""
+func (a *Attempts) evaluates(r *Run, out *task.Outcome) bool {
+	return isFinal(out) && strings.TrimSpace(out.Result) != "" && r.Ctx.Err() == nil && a.Workspace(r.Task.Workspace).EvalPrompt != ""
 }
 
 // inspect adds to the outcome of a final answer what is found in its form and in the
 // files that the attempt has changed.
-func (c *Coordinator) inspect(r *run, out *task.Outcome) {
+func (a *Attempts) inspect(r *Run, out *task.Outcome) {
 	if !isFinal(out) {
 		return
 	}
-	t, err := c.Whole(r.task.ID)
+	t, err := a.Whole(r.Task.ID)
 	if err != nil {
-		c.Trouble("an answer could not be looked at", err)
+		a.Trouble("an answer could not be looked at", err)
 		return
 	}
 	r.looked, r.flagged = true, len(t.Findings) > 0
-	if r.task.Phase == state.PhaseVerify { // the turns have left theirs on the task
+	if r.Task.Phase == state.PhaseVerify { // the turns have left theirs on the task
 		out.Findings = t.Findings
 	}
 	out.Findings = together(out.Findings, answer.CheckMessage(out.Result))
-	changes, known := c.changes(r, &t)
+	changes, known := a.changes(r, &t)
 	out.Findings = together(out.Findings, answer.CheckChanges(changes))
 	if known && len(changes) == 0 {
 		out.Note = joined(out.Note, "the attempt changed no tracked file and added none")
@@ -83,19 +83,19 @@ func (c *Coordinator) inspect(r *run, out *task.Outcome) {
 }
 
 // policy returns the output policy of a task.
-func (c *Coordinator) policy(t *state.Task) string {
-	if set := c.Workspace(t.Workspace); set.OutputPolicy != nil {
+func (a *Attempts) policy(t *state.Task) string {
+	if set := a.Workspace(t.Workspace); set.OutputPolicy != nil {
 		return *set.OutputPolicy
 	}
-	return c.Config.OutputPolicy
+	return a.Config.OutputPolicy
 }
 
 // toldPolicy returns the output policy as far as the agent was told of it.
-func (c *Coordinator) toldPolicy(t *state.Task) string {
-	if !c.Workspace(t.Workspace).PromptTemplate.Names("Policy") {
+func (a *Attempts) toldPolicy(t *state.Task) string {
+	if !a.Workspace(t.Workspace).PromptTemplate.Names("Policy") {
 		return ""
 	}
-	return c.policy(t)
+	return a.policy(t)
 }
 
 // addFindings says what is to be said of an answer; flagged: the task has findings of
@@ -111,21 +111,21 @@ func addFindings(rec *ledger.Record, findings []state.Issue, flagged bool) {
 
 // evaluate lets an agent judge the answer of a task, and gives the outcome that the
 // task has in any case, with what the agent has found.
-func (c *Coordinator) evaluate(r *run) task.Outcome {
-	t, err := c.Whole(r.task.ID)
+func (a *Attempts) evaluate(r *Run) task.Outcome {
+	t, err := a.Whole(r.Task.ID)
 	if err != nil {
 		return broken(err)
 	}
 	r.looked, r.flagged = true, len(t.Findings) > 0
-	out, set := c.unjudged(r, &t), c.Workspace(t.Workspace)
-	switch agent := c.Config.Agents[t.Agent]; {
+	out, set := a.unjudged(r, &t), a.Workspace(t.Workspace)
+	switch agent := a.Config.Agents[t.Agent]; {
 	case set.EvalPrompt == "": // somebody has taken it out meanwhile
-	case t.Retries > c.Config.MaxRetries:
+	case t.Retries > a.Config.MaxRetries:
 		out.Note = "the answer was not evaluated: that was interrupted too often"
 	case agent == nil:
 		out.Note = fmt.Sprintf("the answer was not evaluated: there is no agent %q here", t.Agent)
 	default:
-		c.ask(r, &t, agent, &set, &out)
+		a.ask(r, &t, agent, &set, &out)
 	}
 	return out
 }
@@ -133,44 +133,44 @@ func (c *Coordinator) evaluate(r *run) task.Outcome {
 // unjudged returns the outcome that an attempt had before its evaluation began, as the
 // record of that step tells it. Only the verify command gives an answer that is judged
 // an error.
-func (c *Coordinator) unjudged(r *run, t *state.Task) task.Outcome {
+func (a *Attempts) unjudged(r *Run, t *state.Task) task.Outcome {
 	out := task.Outcome{Session: t.AgentSession, Findings: t.Findings}
-	if out.Result, r.cut = c.answer(t); t.Error != "" {
+	if out.Result, r.cut = a.answer(t); t.Error != "" {
 		out.Class, out.ExitCode, out.Error = state.ClassVerify, -1, t.Error
 	}
 	return out
 }
 
 // ask runs the evaluator and takes over what it says.
-func (c *Coordinator) ask(r *run, t *state.Task, agent task.Agent, set *task.WorkspaceSettings, out *task.Outcome) {
-	turn, err := c.prepareJudge(r, t, set, out)
+func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *task.WorkspaceSettings, out *task.Outcome) {
+	turn, err := a.prepareJudge(r, t, set, out)
 	if err != nil {
 		unasked(out, broken(err))
 		return
 	}
 	limit := judgeLimit
-	if own := c.Timeout(t); own > 0 {
+	if own := a.Timeout(t); own > 0 {
 		limit = min(limit, own)
 	}
-	ctx, stop := context.WithTimeoutCause(r.ctx, limit, task.ErrTimeout)
+	ctx, stop := context.WithTimeoutCause(r.Ctx, limit, task.ErrTimeout)
 	defer stop()
-	said := c.runTurn(ctx, t.Agent, agent, turn, func(e task.Event) {
+	said := a.runTurn(ctx, t.Agent, agent, turn, func(e task.Event) {
 		if e.Started {
-			c.begun(r)
+			a.shortages.Started(r.Begun)
 			return
 		}
-		now := c.Config.Now()
-		r.lastOutput.Store(&now)
+		now := a.Config.Now()
+		r.LastOutput.Store(&now)
 	})
 	out.Usage = said.Usage.Plus(said.Thread) // a new session has used nothing before
-	if cause := context.Cause(r.ctx); errors.Is(cause, task.ErrCanceled) {
+	if cause := context.Cause(r.Ctx); errors.Is(cause, task.ErrCanceled) {
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled)
 		return
 	}
 	asked := *t
 	asked.Phase = "" // it is the account's agent all the same
-	r.account = task.Read(c.Store, func(st *fold.State) *ledger.Record {
-		return c.judge(st, &asked, task.Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, c.Config.Now(), false).account
+	r.account = task.Read(a.Store, func(st *fold.State) *ledger.Record {
+		return a.judge(st, &asked, task.Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, a.Config.Now(), false).account
 	})
 	if said.Class != "" {
 		unasked(out, said)
@@ -182,7 +182,7 @@ func (c *Coordinator) ask(r *run, t *state.Task, agent task.Agent, set *task.Wor
 		return
 	}
 	out.Findings = together(out.Findings, j.findings)
-	out.Note = c.learn(r, t, set, j.lessons)
+	out.Note = a.learn(r, t, set, j.lessons)
 }
 
 // unasked makes the outcome of an answer that is not judged: it stands as it is, unless
@@ -216,16 +216,16 @@ func together(list, more []state.Issue) []state.Issue {
 
 // learn adds lessons to the workspace's notes. What it gives is a note about what
 // went wrong, "" for nothing.
-func (c *Coordinator) learn(r *run, t *state.Task, set *task.WorkspaceSettings, texts []string) string {
+func (a *Attempts) learn(r *Run, t *state.Task, set *task.WorkspaceSettings, texts []string) string {
 	if set.LessonsPath == "" || len(texts) == 0 {
 		return ""
 	}
 	lessons := make([]memory.Lesson, len(texts))
 	for i, text := range texts {
-		lessons[i] = memory.NewLesson(text, "task "+t.ID, c.Config.Now())
+		lessons[i] = memory.NewLesson(text, "task "+t.ID, a.Config.Now())
 	}
 	var left []memory.Lesson
-	err := c.hasMoved(r, t)
+	err := a.hasMoved(r, t)
 	if err == nil {
 		_, left, err = memory.AddLessons(t.Workspace, set.LessonsPath, lessons, set.EvalMaxChars)
 	}
@@ -239,23 +239,23 @@ func (c *Coordinator) learn(r *run, t *state.Task, set *task.WorkspaceSettings, 
 }
 
 // prepareJudge makes the run's files: the prompt, the schema, and an empty directory.
-func (c *Coordinator) prepareJudge(r *run, t *state.Task, set *task.WorkspaceSettings, out *task.Outcome) (task.Turn, error) {
-	dir := c.RunDir(r.id)
+func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *task.WorkspaceSettings, out *task.Outcome) (task.Turn, error) {
+	dir := a.RunDir(r.ID)
 	turn := task.Turn{
-		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName), Workspace: filepath.Join(dir, "empty"),
+		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName), Workspace: filepath.Join(dir, "empty"),
 		Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true,
-		Limits: task.RunLimits{Idle: c.Config.IdleTimeout, Startup: c.Config.StartupTimeout, Grace: c.Config.Grace},
+		Limits: task.RunLimits{Idle: a.Config.IdleTimeout, Startup: a.Config.StartupTimeout, Grace: a.Config.Grace},
 	}
-	err := rundir.Make(c.Store, turn.Workspace)
+	err := rundir.Make(a.Store, turn.Workspace)
 	if err == nil {
 		err = durable.PutFile(turn.Schema, []byte(judgementSchema+"\n"))
 	}
 	if err == nil {
-		told := judged{t, out, c.toldPolicy(t), ""}
-		if s, ok := c.snapshotOf(r.id); ok {
-			told.changes, _ = c.compare(r, t, &s, "--stat=100")
+		told := judged{t, out, a.toldPolicy(t), ""}
+		if s, ok := a.snapshotOf(r.ID); ok {
+			told.changes, _ = a.compare(r, t, &s, "--stat=100")
 		}
-		err = c.writePrompt(turn, t.Agent, told.prompt(set.EvalPrompt))
+		err = a.writePrompt(turn, t.Agent, told.prompt(set.EvalPrompt))
 	}
 	return turn, err
 }

@@ -1,4 +1,4 @@
-package coordinator
+package dispatch
 
 import (
 	"context"
@@ -27,42 +27,42 @@ const crashWindow = time.Minute
 
 // startsPath is the file with the times at which masters that had no clean end first
 // started a run, a line each.
-func (c *Coordinator) startsPath() string { return filepath.Join(c.Config.StateDir, "starts") }
+func (d *Dispatcher) startsPath() string { return filepath.Join(d.Config.StateDir, "starts") }
 
 // enterSafeMode pauses dispatch if the masters before this one died one after the
 // other, soon after they had started runs.
-func (c *Coordinator) enterSafeMode(ctx context.Context) {
-	n := len(c.recentStarts())
-	if c.Config.CrashLoop == 0 || n < c.Config.CrashLoop {
+func (d *Dispatcher) enterSafeMode(ctx context.Context) {
+	n := len(d.recentStarts())
+	if d.Config.CrashLoop == 0 || n < d.Config.CrashLoop {
 		return
 	}
-	err := c.UpdateWhenRoom(ctx, "safe mode", false, func(st *fold.State, tx *ledger.Tx) error {
+	err := d.UpdateWhenRoom(ctx, "safe mode", false, func(st *fold.State, tx *ledger.Tx) error {
 		if paused, _ := st.Paused(); paused {
 			return nil
 		}
 		r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
 		tx.Append(r.Add(state.KeyPaused, "true").Add(state.KeyBy, "").
 			Add(state.KeyReason, fmt.Sprintf("safe mode: %d masters died within a minute, each soon after it had started tasks; see master.log", n)).
-			Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
+			Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now())))
 		return nil
 	})
 	if err != nil {
-		c.Trouble("safe mode could not be entered", err)
+		d.Trouble("safe mode could not be entered", err)
 		return
 	}
-	c.Config.Log.Error("safe mode: the masters before this one died, each soon after it had started tasks; to go on: stint resume", "masters", n)
-	c.forgetStarts()
+	d.Config.Log.Error("safe mode: the masters before this one died, each soon after it had started tasks; to go on: stint resume", "masters", n)
+	d.forgetStarts()
 }
 
 // recentStarts gives the lines of the file that are of the last crashWindow.
-func (c *Coordinator) recentStarts() (lines []string) {
-	data, err := durable.ReadFile(durable.OS, c.startsPath())
+func (d *Dispatcher) recentStarts() (lines []string) {
+	data, err := durable.ReadFile(durable.OS, d.startsPath())
 	if err != nil {
 		return nil // there is none, or nobody can tell
 	}
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
-		if t, err := time.Parse(time.RFC3339Nano, line); err == nil && c.Config.Now().Sub(t).Abs() < crashWindow {
+		if t, err := time.Parse(time.RFC3339Nano, line); err == nil && d.Config.Now().Sub(t).Abs() < crashWindow {
 			lines = append(lines, line)
 		}
 	}
@@ -71,20 +71,20 @@ func (c *Coordinator) recentStarts() (lines []string) {
 
 // noteStart notes that this master starts its first run now. It need not be durable:
 // a machine that goes down is not a master that dies.
-func (c *Coordinator) noteStart() {
-	if c.noted || c.Config.CrashLoop == 0 {
+func (d *Dispatcher) noteStart() {
+	if d.noted || d.Config.CrashLoop == 0 {
 		return
 	}
-	c.noted = true
-	lines := append(c.recentStarts(), c.Config.Now().UTC().Format(time.RFC3339Nano))
-	if err := durable.PutFile(c.startsPath(), []byte(strings.Join(lines, "\n")+"\n")); err != nil {
-		c.Trouble("a start could not be noted", err)
+	d.noted = true
+	lines := append(d.recentStarts(), d.Config.Now().UTC().Format(time.RFC3339Nano))
+	if err := durable.PutFile(d.startsPath(), []byte(strings.Join(lines, "\n")+"\n")); err != nil {
+		d.Trouble("a start could not be noted", err)
 	}
 }
 
 // forgetStarts begins the count anew.
-func (c *Coordinator) forgetStarts() {
-	if err := os.Remove(c.startsPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.Trouble("the notes of starts could not be removed", err)
+func (d *Dispatcher) forgetStarts() {
+	if err := os.Remove(d.startsPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.Trouble("the notes of starts could not be removed", err)
 	}
 }

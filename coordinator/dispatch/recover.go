@@ -1,4 +1,4 @@
-package coordinator
+package dispatch
 
 import (
 	"context"
@@ -12,16 +12,25 @@ import (
 	"stint/state/fold"
 )
 
+// Recover looks after what the last master has left: its runs, verify commands that ran by
+// themselves, and, if it and those before it died soon after they had started something, what
+// that was. It returns when nothing is in the way of a start; what cannot be proved dead is held.
+func (d *Dispatcher) Recover(ctx context.Context) {
+	d.enterSafeMode(ctx)
+	d.recover(ctx)
+	d.recoverChecks(ctx)
+}
+
 // recover puts back into the queue what was running when the last master ended.
 // First the old processes are proved dead; a task for which that cannot be done
 // is held and shown, never started again by itself. Those that an earlier master has
 // held are looked at beside all else: their lanes are taken, and nobody has to wait.
-func (c *Coordinator) recover(ctx context.Context) {
-	runs := c.Orphans()
-	c.View(func(st *fold.State) {
+func (d *Dispatcher) recover(ctx context.Context) {
+	runs := d.Orphans()
+	d.View(func(st *fold.State) {
 		for _, id := range st.Orphaned() {
 			if t, _ := st.Peek(id); runs[id] == "" {
-				c.running.Go(func() { c.recoverTask(ctx, id, &oldRun{id: t.RunID, held: true}) })
+				d.running.Go(func() { d.recoverTask(ctx, id, &oldRun{id: t.RunID, held: true}) })
 			}
 		}
 		for _, id := range st.Running() {
@@ -31,7 +40,7 @@ func (c *Coordinator) recover(ctx context.Context) {
 	})
 	var wg sync.WaitGroup
 	for id, run := range runs {
-		wg.Go(func() { c.recoverTask(ctx, id, &oldRun{id: run}) })
+		wg.Go(func() { d.recoverTask(ctx, id, &oldRun{id: run}) })
 	}
 	wg.Wait()
 }
@@ -47,49 +56,49 @@ type oldRun struct {
 
 // recoverTask proves the old run of a task dead and records what follows. If the
 // master is to end meanwhile, the task is left as it is for the next one.
-func (c *Coordinator) recoverTask(ctx context.Context, id string, old *oldRun) {
-	if c.Config.Recover != nil {
+func (d *Dispatcher) recoverTask(ctx context.Context, id string, old *oldRun) {
+	if d.Config.Recover != nil {
 		limited, stop := context.WithTimeout(ctx, task.RecoverTimeout)
-		old.alive = c.Config.Recover(limited, c.RunDir(old.id), old.id)
+		old.alive = d.Config.Recover(limited, d.RunDir(old.id), old.id)
 		stop()
 	}
 	if old.alive != nil && ctx.Err() != nil {
 		return
 	}
-	if t, err := c.Peek(id); err == nil && t.Phase == "" && c.Config.FindSession != nil { // what a verify command prints names no session
-		old.session, old.kept = c.Config.FindSession(t.Agent, c.RunDir(old.id)) // here, because the output may be long
+	if t, err := d.Peek(id); err == nil && t.Phase == "" && d.Config.FindSession != nil { // what a verify command prints names no session
+		old.session, old.kept = d.Config.FindSession(t.Agent, d.RunDir(old.id)) // here, because the output may be long
 	}
-	places := c.PlacesOf(id)
-	err := c.UpdateWhenRoom(ctx, "an interrupted task", false, func(st *fold.State, tx *ledger.Tx) error {
+	places := d.PlacesOf(id)
+	err := d.UpdateWhenRoom(ctx, "an interrupted task", false, func(st *fold.State, tx *ledger.Tx) error {
 		t, err := task.PeekIn(st, id)
 		if err != nil {
 			return err
 		}
-		if rec := c.recovered(st, &t, old); rec != nil {
-			c.end(st, tx, rec, nil, places)
+		if rec := d.recovered(st, &t, old); rec != nil {
+			d.End(st, tx, rec, nil, places)
 		}
 		return nil
 	})
 	if err != nil {
-		c.Trouble("an interrupted task could not be requeued", err)
+		d.Trouble("an interrupted task could not be requeued", err)
 		return
 	}
-	c.Config.Log.Info("looked after an interrupted run", "task", id, "run", old.id, "dead", old.alive == nil)
+	d.Config.Log.Info("looked after an interrupted run", "task", id, "run", old.id, "dead", old.alive == nil)
 }
 
 // recovered gives the record for a task whose old run was looked after; nil if
 // there is nothing to say. A person may have changed its status: that stays.
-func (c *Coordinator) recovered(st *fold.State, t *state.Task, old *oldRun) *ledger.Record {
+func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	switch {
 	case t.Status == state.Running && t.RunID == old.id:
 		status := state.Queued
-		if t.Retries+1 > c.Config.MaxRetries && old.alive == nil && t.Phase != state.PhaseEvaluate { // else its lane would be free
+		if t.Retries+1 > d.Config.MaxRetries && old.alive == nil && t.Phase != state.PhaseEvaluate { // else its lane would be free
 			status = state.Dead
 		}
 		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(t.Retries+1)).
 			Add(state.KeyAttempt, strconv.Itoa(max(0, t.Attempt-1)))
-		c.addFound(st, rec, t, old)
+		d.addFound(st, rec, t, old)
 	case t.Orphaned() && t.RunID == old.id && old.alive == nil:
 		rec.Add(state.KeyHold, "").Add(state.KeyNote, "")
 	case old.held || old.alive == nil || t.Status != state.Queued:
@@ -101,12 +110,12 @@ func (c *Coordinator) recovered(st *fold.State, t *state.Task, old *oldRun) *led
 	} else {
 		rec.Add(state.KeyReason, string(state.ClassInterrupted))
 	}
-	return rec.Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now()))
+	return rec.Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now()))
 }
 
 // addFound says what the output of a run that was cut off tells of its session:
 // its id, if the master had no time to record it, and whether the prompt is in it.
-func (c *Coordinator) addFound(st *fold.State, rec *ledger.Record, t *state.Task, old *oldRun) {
+func (d *Dispatcher) addFound(st *fold.State, rec *ledger.Record, t *state.Task, old *oldRun) {
 	switch t.AgentSession {
 	case "":
 		rec.AddIf(state.NativeKey(t.Agent), old.session)
@@ -114,7 +123,7 @@ func (c *Coordinator) addFound(st *fold.State, rec *ledger.Record, t *state.Task
 	default:
 		return // a person has named another one
 	}
-	if old.kept && old.session != "" && old.session != t.PromptKept && c.hasSent(st, t) {
+	if old.kept && old.session != "" && old.session != t.PromptKept && d.HasSent(st, t) {
 		rec.Add(state.KeyPromptKept, old.session)
 	}
 }

@@ -1,4 +1,4 @@
-package coordinator
+package dispatch
 
 import (
 	"context"
@@ -16,29 +16,29 @@ import (
 
 // fallBack hands tasks that would start now, if their account did not cool down, to
 // the first of their fallback agents that can take them.
-func (c *Coordinator) fallBack() {
-	lim := c.limits()
-	able := c.able(task.Read(c.Store, func(st *fold.State) []state.Task { return st.Stranded(c.Config.Now(), lim) }))
-	if len(able) == 0 || len(task.Read(c.Store, func(st *fold.State) []*ledger.Record { return c.handOvers(st, able, lim) })) == 0 {
+func (d *Dispatcher) fallBack() {
+	lim := d.Limits()
+	able := d.able(task.Read(d.Store, func(st *fold.State) []state.Task { return st.Stranded(d.Config.Now(), lim) }))
+	if len(able) == 0 || len(task.Read(d.Store, func(st *fold.State) []*ledger.Record { return d.handOvers(st, able, lim) })) == 0 {
 		return
 	}
-	err := c.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
-		for _, r := range c.handOvers(st, able, lim) {
+	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+		for _, r := range d.handOvers(st, able, lim) {
 			tx.Append(r)
 		}
 		return nil
 	})
-	c.TroubleUnlessStopped("tasks could not be handed to their fallback agents", err)
+	d.TroubleUnlessStopped("tasks could not be handed to their fallback agents", err)
 }
 
 // able says of all fallback agents of tasks whether they are there and logged in. It
 // may be slow.
-func (c *Coordinator) able(tasks []state.Task) map[string]bool {
+func (d *Dispatcher) able(tasks []state.Task) map[string]bool {
 	able := map[string]bool{}
 	for _, t := range tasks {
 		for _, agent := range t.Fallback {
 			if _, asked := able[agent]; !asked {
-				able[agent] = c.Config.Agents[agent] != nil && (c.Config.AgentReady == nil || c.Config.AgentReady(agent))
+				able[agent] = d.Config.Agents[agent] != nil && (d.Config.AgentReady == nil || d.Config.AgentReady(agent))
 			}
 		}
 	}
@@ -56,8 +56,8 @@ func hasFallback(st *fold.State, t *state.Task, able map[string]bool, now time.T
 
 // handOvers gives a record for each task that an able agent takes over now. An
 // account that was limited itself takes one at a time, its own first.
-func (c *Coordinator) handOvers(st *fold.State, able map[string]bool, lim lanes.Limits) (records []*ledger.Record) {
-	now := c.Config.Now()
+func (d *Dispatcher) handOvers(st *fold.State, able map[string]bool, lim lanes.Limits) (records []*ledger.Record) {
+	now := d.Config.Now()
 	full := map[string]bool{}
 	for _, t := range st.Ready(now, lim) {
 		name := t.AccountName()
@@ -69,7 +69,7 @@ func (c *Coordinator) handOvers(st *fold.State, able map[string]bool, lim lanes.
 				continue
 			}
 			full[agent] = st.Account(agent).LimitWaits > 0
-			records = append(records, c.handOver(st, &t, agent, now))
+			records = append(records, d.handOver(st, &t, agent, now))
 			break
 		}
 	}
@@ -78,14 +78,14 @@ func (c *Coordinator) handOvers(st *fold.State, able map[string]bool, lim lanes.
 
 // handOver gives the record with which a task goes to another agent, in a new
 // session there.
-func (c *Coordinator) handOver(st *fold.State, t *state.Task, agent string, now time.Time) *ledger.Record {
+func (d *Dispatcher) handOver(st *fold.State, t *state.Task, agent string, now time.Time) *ledger.Record {
 	rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })
 	until := st.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-	rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeySessionID, c.Config.ID()).
+	rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeySessionID, d.Config.ID()).
 		Add(state.KeyFallback, strings.Join(rest, ", ")).
 		Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s carries it out in a new session", t.Agent, until, agent))
-	if model := c.Workspace(t.Workspace).Models[agent]; model != t.Model {
+	if model := d.Workspace(t.Workspace).Models[agent]; model != t.Model {
 		rec.Add(state.KeyModel, model)
 	}
 	task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())

@@ -1,4 +1,4 @@
-package coordinator
+package attempt
 
 import (
 	"errors"
@@ -68,8 +68,8 @@ func (s *snapshot) String() string {
 }
 
 // snapshotOf reads the snapshot in a run's directory. ok is false if there is none.
-func (c *Coordinator) snapshotOf(runID string) (s snapshot, ok bool) {
-	data, err := durable.ReadFile(durable.OS, filepath.Join(c.RunDir(runID), snapshotName))
+func (a *Attempts) snapshotOf(runID string) (s snapshot, ok bool) {
+	data, err := durable.ReadFile(durable.OS, filepath.Join(a.RunDir(runID), snapshotName))
 	parts := snapshotForm.FindStringSubmatch(string(data))
 	if err != nil || parts == nil {
 		return s, false
@@ -79,22 +79,22 @@ func (c *Coordinator) snapshotOf(runID string) (s snapshot, ok bool) {
 	return s, err == nil
 }
 
-func (c *Coordinator) keepSnapshot(runID string, s *snapshot) error {
-	dir := c.RunDir(runID)
-	if err := rundir.Make(c.Store, dir); err != nil {
+func (a *Attempts) keepSnapshot(runID string, s *snapshot) error {
+	dir := a.RunDir(runID)
+	if err := rundir.Make(a.Store, dir); err != nil {
 		return err
 	}
 	return durable.PutFile(filepath.Join(dir, snapshotName), []byte(s.String()))
 }
 
 // carrySnapshot copies the snapshot of a run to the one that follows it in the attempt.
-func (c *Coordinator) carrySnapshot(from, to string) {
-	s, ok := c.snapshotOf(from)
+func (a *Attempts) carrySnapshot(from, to string) {
+	s, ok := a.snapshotOf(from)
 	if from == "" || !ok {
 		return
 	}
-	if err := c.keepSnapshot(to, &s); err != nil {
-		c.Trouble("the snapshot of a checkout could not be kept", err)
+	if err := a.keepSnapshot(to, &s); err != nil {
+		a.Trouble("the snapshot of a checkout could not be kept", err)
 	}
 }
 
@@ -102,21 +102,21 @@ func (c *Coordinator) carrySnapshot(from, to string) {
 // first turn, or in another workspace than until then, as the tree before, and at its end
 // as the tree after. It reports whether the snapshot has both. A checkout is looked at
 // only for a task with a verify command.
-func (c *Coordinator) noteTree(r *run, t *state.Task, atEnd bool) (s snapshot, ok bool) {
-	s, has := c.snapshotOf(r.id)
+func (a *Attempts) noteTree(r *Run, t *state.Task, atEnd bool) (s snapshot, ok bool) {
+	s, has := a.snapshotOf(r.ID)
 	current := has && s.workspace == t.Workspace
 	done := current || !has && t.Iteration > 1 // its beginning was missed
 	if atEnd {
 		done = !current
 	}
-	if done || !task.HasVerify(t) || c.Config.Shell == nil || !admission.IsCheckout(admission.RepositoryRoot(t.Workspace)) {
+	if done || !task.HasVerify(t) || a.Config.Shell == nil || !admission.IsCheckout(admission.RepositoryRoot(t.Workspace)) {
 		return s, false
 	}
 	name, known := "git-before", `cat "$d/untracked"`
 	if atEnd {
-		name, known = "git-after", fmt.Sprintf("tail -n +%d %s", untrackedLine, shellQuote(filepath.Join(c.RunDir(r.id), snapshotName)))
+		name, known = "git-after", fmt.Sprintf("tail -n +%d %s", untrackedLine, shellQuote(filepath.Join(a.RunDir(r.ID), snapshotName)))
 	}
-	text, err := c.git(r, t, name, fmt.Sprintf(treeCommand, known))
+	text, err := a.git(r, t, name, fmt.Sprintf(treeCommand, known))
 	if err == nil && !treeForm.MatchString(text) {
 		err = errors.New("git printed no tree")
 	}
@@ -127,52 +127,52 @@ func (c *Coordinator) noteTree(r *run, t *state.Task, atEnd bool) (s snapshot, o
 		} else {
 			s = snapshot{before: tree, workspace: t.Workspace, untracked: untracked}
 		}
-		err = c.keepSnapshot(r.id, &s)
+		err = a.keepSnapshot(r.ID, &s)
 	}
 	if err != nil {
-		c.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
+		a.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
 	}
 	return s, err == nil && atEnd
 }
 
 // changes returns the files that an attempt has changed in its workspace. ok is false if
 // that is not known.
-func (c *Coordinator) changes(r *run, t *state.Task) (list []answer.Change, ok bool) {
-	s, ok := c.noteTree(r, t, true)
+func (a *Attempts) changes(r *Run, t *state.Task) (list []answer.Change, ok bool) {
+	s, ok := a.noteTree(r, t, true)
 	if !ok {
 		return nil, false
 	}
-	text, ok := c.compare(r, t, &s, "-z --name-status")
+	text, ok := a.compare(r, t, &s, "-z --name-status")
 	return answer.ParseChanges(text), ok
 }
 
 // compare returns the difference of a snapshot's trees, in the form that option asks git
 // for. ok is false if it is not known.
-func (c *Coordinator) compare(r *run, t *state.Task, s *snapshot, option string) (text string, ok bool) {
-	if s.workspace != t.Workspace || s.after == "" || c.Config.Shell == nil {
+func (a *Attempts) compare(r *Run, t *state.Task, s *snapshot, option string) (text string, ok bool) {
+	if s.workspace != t.Workspace || s.after == "" || a.Config.Shell == nil {
 		return "", false
 	}
-	text, err := c.git(r, t, "git-diff", fmt.Sprintf(changesCommand, option, s.before, s.after))
+	text, err := a.git(r, t, "git-diff", fmt.Sprintf(changesCommand, option, s.before, s.after))
 	if err != nil {
-		c.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
+		a.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
 	}
 	return text, err == nil
 }
 
 // git runs a command of git in the task's workspace, under the supervisor as a verify
 // command, and returns what it prints.
-func (c *Coordinator) git(r *run, t *state.Task, name, command string) (string, error) {
-	dir := filepath.Join(c.RunDir(r.id), name)
+func (a *Attempts) git(r *Run, t *state.Task, name, command string) (string, error) {
+	dir := filepath.Join(a.RunDir(r.ID), name)
 	err := os.RemoveAll(dir) // the shell would write through what the run has put there
 	if err == nil {
-		err = rundir.Make(c.Store, dir)
+		err = rundir.Make(a.Store, dir)
 	}
 	if err != nil {
 		return "", err
 	}
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
-	res := c.Config.Shell.Verify(r.ctx, task.VerifyRun{
-		TaskID: t.ID, RunID: r.id, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: c.Config.Grace,
+	res := a.Config.Shell.Verify(r.Ctx, task.VerifyRun{
+		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: a.Config.Grace,
 		Command: fmt.Sprintf("d=%s; { ( %s\n); echo $? >%s; } | head -c %d >%s", shellQuote(dir), command, shellQuote(code), mostChanges, shellQuote(out)),
 	})
 	if res.Class != "" || res.ExitCode != 0 {

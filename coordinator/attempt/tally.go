@@ -1,4 +1,4 @@
-package coordinator
+package attempt
 
 import (
 	"cmp"
@@ -14,9 +14,9 @@ import (
 
 // addUsage says what the task has used over all its runs with this one, and what
 // is now counted over the native session.
-func addUsage(st *fold.State, rec *ledger.Record, r *run, out *task.Outcome) {
+func addUsage(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome) {
 	used, thread := usage(st, r, out)
-	addTotals(rec, r.task.Usage, r.task.Usage.Plus(used))
+	addTotals(rec, r.Task.Usage, r.Task.Usage.Plus(used))
 	if thread != (state.Usage{}) {
 		rec.Add(state.KeyThreadTokens, state.FormatThread(thread))
 	}
@@ -25,13 +25,13 @@ func addUsage(st *fold.State, rec *ledger.Record, r *run, out *task.Outcome) {
 // usage gives what a run alone has used, and what the CLI has now counted over the
 // native session; zero where that is not to be recorded. What a session that was
 // begun outside of stint had used before cannot be known: then nothing is made up.
-func usage(st *fold.State, r *run, out *task.Outcome) (used, thread state.Usage) {
+func usage(st *fold.State, r *Run, out *task.Outcome) (used, thread state.Usage) {
 	if out.Thread == (state.Usage{}) {
 		return out.Usage, thread
 	}
-	native := cmp.Or(r.strayed, out.Session, r.session)
-	before, counted := st.ThreadOf(r.task.Agent, native)
-	if counted || !r.named || native != r.session {
+	native := cmp.Or(r.strayed, out.Session, r.Session)
+	before, counted := st.ThreadOf(r.Task.Agent, native)
+	if counted || !r.named || native != r.Session {
 		used = since(out.Thread, before)
 	}
 	if r.strayed == "" {
@@ -101,32 +101,32 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 // that where the task is back in the queue, by whatever edits: it goes on, unless
 // that came about too often, for it may be its own doing. A stint retry has begun it
 // anew, with no attempt counted. A task that was archived meanwhile keeps the figures that it has.
-func (c *Coordinator) tally(st *fold.State, r *run, out *task.Outcome, places map[string]*admission.Place, tx *ledger.Tx) {
-	if !inJournal(st, r.task.ID) {
+func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, places map[string]*admission.Place, tx *ledger.Tx) {
+	if !InJournal(st, r.Task.ID) {
 		return
 	}
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.task.ID}
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.Task.ID}
 	addUsage(st, rec, r, out)
-	t, err := task.PeekIn(st, r.task.ID)
-	again, requeues := err == nil && t.Status == state.Queued && t.Attempt > 0, r.task.Requeues+1
+	t, err := task.PeekIn(st, r.Task.ID)
+	again, requeues := err == nil && t.Status == state.Queued && t.Attempt > 0, r.Task.Requeues+1
 	if again {
 		rec.Add(state.KeyRequeues, strconv.Itoa(requeues))
 	}
 	if len(rec.Fields) > 0 {
 		tx.Append(rec)
 	}
-	if again && requeues > c.Config.MaxRetries {
+	if again && requeues > a.Config.MaxRetries {
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		rec.Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted)).
 			Add(state.KeyError, "it was queued again by hand while it ran, time and again; to begin anew: stint retry "+t.ID).
-			Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now()))
-		c.end(st, tx, rec, nil, places)
+			Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now()))
+		a.End(st, tx, rec, nil, places)
 	}
 }
 
-// inJournal reports whether a task is there and was not archived: a record of one that
+// InJournal reports whether a task is there and was not archived: a record of one that
 // was would be taken for the first of a new task.
-func inJournal(st *fold.State, id string) bool {
+func InJournal(st *fold.State, id string) bool {
 	_, archived := st.Archived(id)
 	_, known := st.Peek(id)
 	return known && !archived

@@ -1,4 +1,4 @@
-package coordinator
+package dispatch
 
 import (
 	"context"
@@ -12,35 +12,35 @@ import (
 // failDoomed ends the queued tasks that come after one that has ended otherwise
 // than done, and those that come after them: they could never run. The dispatcher
 // calls it.
-func (c *Coordinator) failDoomed() {
-	if len(task.Read(c.Store, (*fold.State).Doomed)) == 0 {
+func (d *Dispatcher) failDoomed() {
+	if len(task.Read(d.Store, (*fold.State).Doomed)) == 0 {
 		return
 	}
-	err := c.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
 		for _, t := range st.Doomed() {
-			id, cause := c.causeOf(st, &t, causes)
+			id, cause := d.causeOf(st, &t, causes)
 			t.Status, t.Reason = state.Failed, reasonAfter(&cause)
 			t.Error = "it comes after " + id + ", which ended " + howEnded(&cause)
 			causes[t.ID] = t
 			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			tx.Append(r.Add(state.KeyStatus, string(t.Status)).Add(state.KeyReason, string(t.Reason)).Add(state.KeyError, t.Error).
-				Add(state.KeyUpdatedAt, state.FormatTime(c.Config.Now())))
+				Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now())))
 		}
 		return nil
 	})
-	c.TroubleUnlessStopped("tasks that come after a failed one could not be ended", err)
+	d.TroubleUnlessStopped("tasks that come after a failed one could not be ended", err)
 }
 
 // causeOf gives the task because of which a doomed one cannot run.
-func (c *Coordinator) causeOf(st *fold.State, t *state.Task, causes map[string]state.Task) (string, state.Task) {
+func (d *Dispatcher) causeOf(st *fold.State, t *state.Task, causes map[string]state.Task) (string, state.Task) {
 	for _, id := range t.After {
 		if cause, ok := causes[id]; ok {
 			return id, cause
 		}
 	}
 	id, status, _ := st.EndedBadly(t)
-	cause, err := c.WholeIn(st, id)
+	cause, err := d.WholeIn(st, id)
 	if err != nil { // its status is enough
 		cause = state.Task{}
 	}

@@ -1,0 +1,117 @@
+package attempt
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/state"
+	"stint/state/fold"
+)
+
+// judgeLimit lets a task wait for its account. The wait stands in the account's
+// record alone: whoever takes it away there lets all tasks go on.
+func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out task.Outcome, now time.Time) {
+	account, record := a.coolDown(st.Account(t.AccountName()), out.RetryAt, now)
+	v.account = record
+	if account.Guessed {
+		v.limitSince = t.LimitSince
+		if v.limitSince.IsZero() {
+			v.limitSince = now
+		}
+	}
+	most := a.MaxLimitWait(t)
+	switch {
+	case most == 0 && len(t.Fallback) == 0: // told not to wait
+	case account.TooLong(v.limitSince, most) && len(t.Fallback) == 0:
+		v.status, v.why = state.Dead, WaitedTooLong(most)
+	default: // one with a fallback is handed to it by the dispatcher, or ended as above
+		v.status, v.attempt, v.limitWaits = state.Queued, t.Attempt-1, t.LimitWaits+1
+	}
+}
+
+// MaxLimitWait is how long a task waits for limits without a named end.
+func (a *Attempts) MaxLimitWait(t *state.Task) time.Duration {
+	if d, err := time.ParseDuration(t.MaxLimitWait); err == nil {
+		return d
+	}
+	return a.Config.MaxLimitWait
+}
+
+// WaitedTooLong says why a task does not wait any longer, and what helps.
+func WaitedTooLong(most time.Duration) string {
+	return fmt.Sprintf("the provider names no end of this limit, and the next try would come after max_limit_wait (%s): raise it, or name agents to take over with --fallback", most)
+}
+
+// maxLimitBackoff is the longest wait for a limit whose end nobody has named.
+const maxLimitBackoff = 30 * time.Minute
+
+// coolDown returns an account as it cools down now that a run has met its limit, and the
+// record that says so; nil if nothing changes. Runs that met the limit while the account
+// cools down already began before it: they do not count, but one may know of a later
+// end. Without a named time the wait grows with the limits that the account has met in a
+// row.
+func (a *Attempts) coolDown(was state.Account, named, now time.Time) (state.Account, *ledger.Record) {
+	switch {
+	case was.CoolUntil.After(now):
+		if !named.After(was.CoolUntil) {
+			return was, nil
+		}
+		was.CoolUntil, was.Guessed = named, false
+	case named.After(now):
+		was.CoolUntil, was.Guessed, was.LimitWaits = named, false, was.LimitWaits+1
+	default:
+		was.CoolUntil, was.Guessed, was.LimitWaits = now.Add(a.Backoff(was.LimitWaits, maxLimitBackoff)), true, was.LimitWaits+1
+	}
+	was.CoolUntil = was.CoolUntil.Add(time.Millisecond - 1).Truncate(time.Millisecond) // the ledger has milliseconds, and nothing is to start too early
+	record := task.AccountRecord(was.Name).Add(state.KeyCoolUntil, state.FormatTime(was.CoolUntil)).Add(state.KeyLimitWaits, strconv.Itoa(was.LimitWaits))
+	if was.Guessed {
+		record.Add(state.KeyCoolGuessed, "true")
+	}
+	if !was.Hold { // a hold's reason stays
+		record.Add(state.KeyReason, string(state.ClassRateLimited))
+	}
+	return was, record
+}
+
+// gotThrough gives the record that ends an account's time of one task after the
+// other: a run that began after the cool-down has shown that the provider answers
+// again. nil if the run does not show it. A run in which the task's agent is not
+// asked shows nothing.
+func gotThrough(st *fold.State, t *state.Task, class state.Class) *ledger.Record {
+	if t.Phase != "" {
+		return nil
+	}
+	switch class {
+	case "", state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify:
+	default:
+		return nil // it may not have come as far as the provider
+	}
+	account := st.Account(t.AccountName())
+	if account.LimitWaits == 0 || t.RunStartedAt.Before(account.CoolUntil) {
+		return nil
+	}
+	record := task.AccountRecord(account.Name).Add(state.KeyCoolUntil, "").Add(state.KeyLimitWaits, "")
+	if !account.Hold {
+		record.Add(state.KeyReason, "")
+	}
+	return record
+}
+
+// noteAnswer is gotThrough for a run that is at work: its agent has said something,
+// so the account's other tasks need not wait until it ends, which may take long.
+func (a *Attempts) noteAnswer(t *state.Task) {
+	if task.Read(a.Store, func(st *fold.State) *ledger.Record { return gotThrough(st, t, "") }) == nil {
+		return
+	}
+	err := a.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+		if r := gotThrough(st, t, ""); r != nil {
+			tx.Append(r)
+		}
+		return nil
+	})
+	a.TroubleUnlessStopped("that a rate limit has passed could not be recorded", err)
+}

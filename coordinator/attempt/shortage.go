@@ -1,0 +1,153 @@
+package attempt
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/state"
+)
+
+// A shortage is the machine's and not a task's: what keeps one run from beginning keeps
+// all others from it. So a run that meets one is queued again as it was, no more tasks
+// are started, and at growing intervals one finds out whether that is over.
+
+// The first and the longest wait until a task finds out whether a shortage is over.
+const (
+	firstProbe = time.Second
+	lastProbe  = 5 * time.Minute
+)
+
+// shortOf says in plain words what is lacking; DIR is the state directory.
+var shortOf = map[syscall.Errno]string{
+	syscall.ENOSPC: "no room is left on the disk of DIR",
+	syscall.EDQUOT: "the disk quota for DIR is used up",
+	syscall.EMFILE: "stint has as many files open as it may (ulimit -n)",
+	syscall.ENFILE: "the machine has as many files open as it can",
+	syscall.EAGAIN: "no more processes can be started",
+	syscall.ENOMEM: "the machine has no memory left",
+}
+
+// Shortages are what the machine lacks. Their methods may be called by any goroutine.
+type Shortages struct {
+	store *task.Store
+
+	mu      sync.Mutex // guards what follows
+	present *lacking   // nil: nothing lacks
+	before  lacking    // the last one that is over, and since when
+	over    time.Time
+}
+
+// A lacking is a present shortage.
+type lacking struct {
+	task.Shortage
+	wait    time.Duration
+	journal bool // it is the journal that could not be written: its next write tells whether that is over
+}
+
+// NewShortages returns the shortages of the machine that a store is on. There are none yet.
+func NewShortages(s *task.Store) *Shortages { return &Shortages{store: s} }
+
+// Present returns the present shortage: what is lacking, since when, and when a task finds out
+// whether it is over. ok is false if nothing is lacking.
+func (l *Shortages) Present() (s task.Shortage, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.present == nil {
+		return s, false
+	}
+	return l.present.Shortage, true
+}
+
+// Met notes a shortage. Once it is known, only a probe, or a write to the journal that is one,
+// says more: when the next one comes. To try the journal again costs nothing.
+func (l *Shortages) Met(n syscall.Errno, isProbe bool) { l.met(n, isProbe, false) }
+
+func (l *Shortages) met(n syscall.Errno, isProbe, journal bool) {
+	dir, now := l.store.Config.StateDir, l.store.Config.Now()
+	what := shortOf[n]
+	var fs unix.Statfs_t
+	if n == syscall.ENOSPC && unix.Statfs(dir, &fs) == nil && fs.Files > 0 && fs.Ffree == 0 {
+		what = "no inodes are left on the disk of DIR"
+	}
+	what = strings.Replace(what, "DIR", dir, 1)
+	l.mu.Lock()
+	begins := l.present == nil
+	switch {
+	case begins:
+		l.present = &lacking{Shortage: task.Shortage{Since: now}, wait: firstProbe, journal: journal}
+	case !isProbe || l.present.journal != journal:
+		l.mu.Unlock()
+		return
+	case !journal:
+		l.present.wait = min(2*l.present.wait, lastProbe)
+	}
+	l.present.What, l.present.Next = what, now.Add(l.store.Spread(float64(l.present.wait)))
+	l.mu.Unlock()
+	if begins {
+		l.store.SetShort(true)
+		l.store.Config.Log.Error(what + ": no task is started until that is over; one at a time tries it")
+	}
+}
+
+// ends ends the present shortage if it is one that is over.
+func (l *Shortages) ends(isOver func(*lacking) bool) {
+	l.mu.Lock()
+	s, now := l.present, l.store.Config.Now()
+	over := s != nil && isOver(s)
+	if over {
+		l.present, l.before, l.over = nil, *s, now
+	}
+	l.mu.Unlock()
+	if over {
+		l.store.SetShort(false)
+		l.store.Config.Log.Warn("tasks are started again: the shortage is over", "what", s.What, "lasted", now.Sub(s.Since).Round(time.Second).String())
+		l.store.Wake()
+	}
+}
+
+// shortLasts is how long after a shortage agents may still meet it: all tasks that have
+// waited are started at once then, and each needs more than its start.
+const shortLasts = 2 * time.Second
+
+// Blame makes an interruption of it that an agent has ended with an error while the
+// machine lacked something, or just after that: it may have met that itself, which its
+// exit code does not say. begun is when its run did. The task uses up one of its retries, of
+// which there is an end, and nothing else.
+func (l *Shortages) Blame(begun time.Time, out *task.Outcome) {
+	l.mu.Lock()
+	s := l.present
+	if s == nil && begun.Before(l.over.Add(shortLasts)) {
+		s = &l.before
+	}
+	what := ""
+	if s != nil {
+		what = s.What
+	}
+	l.mu.Unlock()
+	if what != "" {
+		out.Class, out.Error = state.ClassInterrupted, what+", and "+out.Error
+	}
+}
+
+// Started notes that the agent or the command of a run is at work. A run that had begun before
+// the shortage says nothing about what is lacking since.
+func (l *Shortages) Started(begun time.Time) {
+	l.ends(func(s *lacking) bool { return !s.journal && begun.After(s.Since) })
+}
+
+// Written notes how a write to the journal ended: whether its disk has room.
+func (l *Shortages) Written(err error) {
+	switch {
+	case errors.Is(err, ledger.ErrFull):
+		l.met(syscall.ENOSPC, true, true)
+	case err == nil:
+		l.ends(func(s *lacking) bool { return s.journal })
+	}
+}

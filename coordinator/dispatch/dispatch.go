@@ -1,0 +1,192 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"stint/coordinator/attempt"
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/state"
+	"stint/state/fold"
+	"stint/state/lanes"
+)
+
+// DispatchUntil starts what is ready whenever something has changed or a time has
+// come, until the coordinator is to end.
+func (d *Dispatcher) DispatchUntil(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		if d.mayEnd() {
+			return
+		}
+		d.StartReady()
+		timer.Reset(d.untilNext())
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.Done():
+			return
+		case <-d.wake:
+		case <-d.runs.ended:
+		case <-timer.C:
+		}
+	}
+}
+
+// farAway is how long the dispatcher sleeps when nothing is due.
+const farAway = time.Hour
+
+// clockCheck is how long the dispatcher sleeps at most while a task waits for a time.
+// Its timer stands still while the machine is suspended, and knows nothing of a clock
+// that is set: the time may come much earlier than the timer says.
+const clockCheck = 30 * time.Second
+
+// untilNext is how long nothing becomes ready by time alone, and no idle time ends.
+func (d *Dispatcher) untilNext() time.Duration {
+	now := d.Config.Now()
+	lim := d.Limits()
+	var ready, idle bool
+	var next time.Time
+	d.View(func(st *fold.State) {
+		ready = len(st.Ready(now, lim)) > 0
+		next, idle = st.NextWake(now), st.Idle()
+	})
+	wait := farAway
+	if d.HadNoRoom() || ready {
+		wait = task.TryAgain
+	}
+	if lim.Again.After(now) && (next.IsZero() || lim.Again.Before(next)) {
+		next = lim.Again
+	}
+	if !next.IsZero() {
+		wait = min(wait, max(next.Sub(now), time.Millisecond), clockCheck)
+	}
+	if d.Config.IdleExit > 0 && idle { // else a record or the end of a run wakes the dispatcher
+		wait = min(wait, d.untilQuiet(now))
+	}
+	return wait
+}
+
+// untilQuiet is how long it is at least until mayEnd may find that nobody has called
+// for IdleExit.
+func (d *Dispatcher) untilQuiet(now time.Time) time.Duration {
+	since, ok := d.IdleSince()
+	left := since.Add(d.Config.IdleExit).Sub(now)
+	if !ok || len(d.runs.ids()) > 0 {
+		left = d.Config.IdleExit // their end is still to come
+	}
+	return max(left, 10*time.Millisecond)
+}
+
+// mayEnd reports whether Run may return by itself: after a handover, or idle.
+func (d *Dispatcher) mayEnd() bool {
+	idle := task.Read(d.Store, (*fold.State).Idle)
+	return d.runs.ifNone(func() bool { return d.ShutIfDone(idle) })
+}
+
+// Handover makes Run return as soon as the runs at work have ended; nothing more
+// is started. Another master takes over then.
+func (d *Dispatcher) Handover(context.Context) error {
+	d.Leave()
+	d.Poke()
+	return nil
+}
+
+// Limits returns what bounds the tasks that run at the same time.
+func (d *Dispatcher) Limits() lanes.Limits {
+	lim := lanes.Limits{MaxWorkers: d.Config.MaxWorkers, Lent: d.Lent(), WorkspaceRoot: d.Config.WorkspaceRoot}
+	if s, ok := d.Shortages.Present(); ok {
+		lim.Short, lim.Again = s.What, s.Next
+	}
+	isProbing := false
+	if lim.Taken, lim.Settling, isProbing = d.runs.limits(); isProbing {
+		lim.Again = time.Time{}
+	}
+	return lim
+}
+
+// dispatch starts all tasks that are ready: it appends `running` for them in one
+// change, and only when that is durable anything is spawned.
+func (d *Dispatcher) StartReady() {
+	if d.IsLeaving() {
+		return
+	}
+	d.failDoomed()
+	d.fallBack()
+	d.failUnwilling()
+	if len(d.ready(d.Config.Now(), d.Limits())) == 0 {
+		return
+	}
+	agent := d.Config.DefaultAgent() // asked here, because it may start a program
+	now, lim := d.Config.Now(), d.Limits()
+	reserved := d.runs.reserve(lim.MaxWorkers+lim.Lent, d.ready(now, lim), d.Reserve)
+	var chosen []*attempt.Run
+	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+		chosen = nil
+		for _, t := range st.Ready(now, lim) {
+			if r := reserved[t.ID]; r == nil || d.laneOf(st, &t) != r.Task.Lane() { // it comes next time
+			} else if wait := d.joinAccount(st, &t, agent, now); wait != nil {
+				tx.Append(wait)
+			} else {
+				r.Recorded = true
+				next := d.Begin(st, r, &t, agent, now)
+				next.Probe = lim.Short != ""
+				tx.Append(next.Started)
+				chosen = append(chosen, next)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		chosen = nil
+		d.TroubleUnlessStopped("tasks could not be started", err)
+	}
+	d.runs.replace(reserved, chosen)
+	if len(chosen) > 0 {
+		d.noteStart()
+	}
+	for _, r := range chosen {
+		d.running.Go(func() { d.execute(r) })
+	}
+}
+
+// ready returns the tasks that are ready, each with the lane in which it will run.
+func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) {
+	d.View(func(st *fold.State) {
+		list = st.Ready(now, lim)
+		for i := range list {
+			list[i].SessionKey = d.laneOf(st, &list[i])
+		}
+	})
+	return list
+}
+
+// laneOf returns the lane in which a task will run. One that a person wrote without a workspace
+// takes that of its session, or the configured one.
+func (d *Dispatcher) laneOf(st *fold.State, t *state.Task) string {
+	at := *t
+	at.Workspace, _ = st.HomeOf(t, d.Config.WorkspaceRoot)
+	return at.Lane()
+}
+
+// execute carries out a run. It is taken off the list only when its end is recorded, so that
+// nothing else uses its lane before.
+func (d *Dispatcher) execute(r *attempt.Run) {
+	d.Attempts.Run(r, d.runs.put)
+	d.NoteUse()
+	d.runs.remove(r.Task.ID, r)
+}
+
+// joinAccount gives the record that makes a task without an agent, as people write
+// them, wait for the account of the default one; nil if there is nothing to wait for.
+func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent string, now time.Time) *ledger.Record {
+	agent := d.AgentFor(st, t, defaultAgent)
+	a := st.Account(agent)
+	if agent == "" || t.AccountName() != "" || !a.Hold && a.LimitWaits == 0 && !a.CoolUntil.After(now) {
+		return nil
+	}
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+	return rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeyUpdatedAt, state.FormatTime(now))
+}

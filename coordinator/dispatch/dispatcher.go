@@ -1,0 +1,89 @@
+package dispatch
+
+import (
+	"sync"
+	"time"
+
+	"stint/coordinator/admission"
+	"stint/coordinator/attempt"
+	"stint/coordinator/task"
+	"stint/state"
+)
+
+// A Dispatcher starts what is ready, and looks after what an earlier master has left. Its
+// exported methods may be called by any goroutine.
+type Dispatcher struct {
+	*attempt.Attempts
+	Shortages *attempt.Shortages
+	runs      *runs
+	wake      chan struct{}  // capacity 1: the dispatcher must look
+	running   sync.WaitGroup // the runs' goroutines
+	noted     bool           // that this master has started a run; the goroutine of Run has it
+}
+
+// NewDispatcher returns the dispatcher of a store, with its admission and its attempts.
+func New(s *task.Store) *Dispatcher {
+	d := &Dispatcher{Shortages: attempt.NewShortages(s), runs: newRuns(), wake: make(chan struct{}, 1)}
+	d.Attempts = attempt.New(admission.New(s, d.runs), d.Shortages)
+	return d
+}
+
+// EndChanged ends the runs of tasks that are no longer running: a person has edited them.
+func (d *Dispatcher) EndChanged(ids []string) {
+	for _, id := range ids {
+		r := d.runs.get(id)
+		if r == nil || !r.Recorded {
+			continue
+		}
+		if t, err := d.Peek(id); err == nil && t.Status != state.Running {
+			r.Cancel(task.ErrCanceled)
+		}
+	}
+}
+
+func (d *Dispatcher) Poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Shutdown ends what the dispatcher has started, once Dispatch has returned.
+func (d *Dispatcher) Shutdown() {
+	d.endRuns()
+	if d.Err() == nil {
+		d.forgetStarts()
+	}
+}
+
+// endRuns gives runs the grace time to end by themselves, then ends them; they
+// are recorded as interrupted and run again under the next master. One that does not
+// end even so (the kernel does not let a process go, or a disk stays full) is left to
+// the next master as a kill -9 would leave it.
+func (d *Dispatcher) endRuns() {
+	d.Shut()
+	grace, last := time.NewTimer(d.Config.Grace), time.NewTimer(task.EndLimit(d.Config.Grace))
+	defer grace.Stop()
+	defer last.Stop()
+	failed := d.Done()
+	for len(d.runs.ids()) > 0 {
+		select {
+		case <-d.runs.ended:
+		case <-grace.C:
+			d.runs.cancelAll(task.ErrShutdown)
+		case <-failed:
+			failed = nil
+			d.runs.cancelAll(task.ErrShutdown)
+		case <-last.C:
+			d.Config.Log.Error("some runs cannot be ended: the next master looks after them", "tasks", d.runs.ids())
+			return
+		}
+	}
+	d.running.Wait()
+}
+
+// StopNow ends all runs at once, without the grace time of a shutdown.
+func (d *Dispatcher) StopNow() { d.runs.cancelAll(task.ErrShutdown) }
+
+// RunOf returns the run of a task, which may be just being started or ended; nil if it has none.
+func (d *Dispatcher) RunOf(id string) *attempt.Run { return d.runs.get(id) }

@@ -1,0 +1,61 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+
+	"stint/coordinator/admission"
+	"stint/coordinator/attempt"
+	"stint/ledger"
+	"stint/state"
+	"stint/state/fold"
+)
+
+// A rate limit is the account's, not the task's. The account has one cool-down for
+// all of its tasks; it is in the ledger, so it holds over restarts. When it ends,
+// one task at a time is tried until one gets through ([fold.State.Ready] sees to
+// that), so that what has waited does not start all at once.
+
+// failUnwilling ends the tasks that do not wait for a rate limit as long as they
+// would have to: what was told not to wait has failed, the others are dead.
+func (d *Dispatcher) failUnwilling() {
+	unwilling := func(able map[string]bool) (list []state.Task) {
+		d.View(func(st *fold.State) { list = d.unwilling(st, able) })
+		return list
+	}
+	able := d.able(unwilling(nil))
+	list := unwilling(able)
+	if len(list) == 0 {
+		return
+	}
+	var places map[string]*admission.Place
+	ends := map[string]bool{}
+	for i := 0; i < len(list) && places == nil; i++ { // one follow-up at a time: the next may go on with its session
+		places, ends[list[i].ID] = d.PlacesOf(list[i].ID), true
+	}
+	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+		for _, t := range d.unwilling(st, able) {
+			if !ends[t.ID] {
+				continue // the record wakes the dispatcher, which comes back
+			}
+			status, what := state.Dead, "is rate-limited, and "+attempt.WaitedTooLong(d.MaxLimitWait(&t))
+			if d.MaxLimitWait(&t) == 0 {
+				status, what = state.Failed, "waits for a rate limit to pass"
+			}
+			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+			rec.Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited)).
+				Add(state.KeyError, "account "+t.AccountName()+" "+what).
+				Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now()))
+			d.End(st, tx, rec, nil, places)
+		}
+		return nil
+	})
+	d.TroubleUnlessStopped("tasks that do not wait for a rate limit could not be ended", err)
+}
+
+// unwilling gives the queued tasks that do not wait for a rate limit as long as they
+// would have to, and that no able agent takes over.
+func (d *Dispatcher) unwilling(st *fold.State, able map[string]bool) []state.Task {
+	now := d.Config.Now()
+	return slices.DeleteFunc(st.Unwilling(now, d.Config.MaxLimitWait), func(t state.Task) bool { return hasFallback(st, &t, able, now) })
+}

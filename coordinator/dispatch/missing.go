@@ -1,0 +1,54 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/state"
+	"stint/state/fold"
+)
+
+// A program that is missing. An upgrade takes an agent's program away for a few seconds,
+// and whoever removes it brings it back at some time. Its tasks need not fail for that:
+// the run looks once more a moment later, then the account goes on hold, which ends when
+// the program is back. A program that no task here has
+// ever run with is another matter: the user has not installed it.
+
+// lookForAgent is how often it is looked whether a program is back.
+const lookForAgent = 5 * time.Second
+
+// LookForMissing ends the holds of accounts whose agent's program is back, until ctx ends.
+// It has a goroutine of its own: a program that is there may not answer for long.
+func (d *Dispatcher) LookForMissing(ctx context.Context) {
+	tick := time.NewTicker(lookForAgent)
+	defer tick.Stop()
+	for {
+		for _, a := range task.Read(d.Store, (*fold.State).Missing) {
+			if agent := cmp.Or(a.Agent, a.Name); d.Config.AgentFound == nil || d.Config.AgentFound(agent) {
+				d.endMissing(a.Name)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// endMissing ends the hold of an account, unless it is another one by now.
+func (d *Dispatcher) endMissing(name string) {
+	err := d.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+		if a := st.Account(name); a.IsMissing() {
+			tx.Append(task.AccountRecord(name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
+		}
+		return nil
+	})
+	if err == nil {
+		d.Config.Log.Info("the program of an agent is back", "account", name)
+	}
+	d.TroubleUnlessStopped("the hold of an account could not be ended", err)
+}

@@ -1,0 +1,208 @@
+package dispatch
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"stint/coordinator/attempt"
+	"stint/state"
+)
+
+// runs are the runs at work, those that are being started or ended, and verify commands that
+// run by themselves. Its lock is its own: nobody who holds it asks for the fold.
+type runs struct {
+	ended chan struct{} // capacity 1: a run has come off the list
+
+	mu        sync.Mutex              // guards what follows
+	byTask    map[string]*attempt.Run // by task id, with checkPrefix before that of a verify command
+	leftovers map[string]state.Task   // verify commands of the last master that may still be alive, by run: task and lane
+}
+
+func newRuns() *runs {
+	return &runs{ended: make(chan struct{}, 1), byTask: map[string]*attempt.Run{}, leftovers: map[string]state.Task{}}
+}
+
+// checkPrefix stands before the id of a task in the list of runs, where its verify
+// command runs by itself: no record of the task ends that. No id has a blank.
+const checkPrefix = "verify "
+
+// get returns the run of a task; nil if it has none.
+func (l *runs) get(id string) *attempt.Run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byTask[id]
+}
+
+// put registers a run in the place of the one before it in its attempt.
+func (l *runs) put(r *attempt.Run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.byTask[r.Task.ID] = r
+}
+
+// remove takes a run off the list.
+func (l *runs) remove(key string, r *attempt.Run) {
+	r.Cancel(nil)
+	l.mu.Lock()
+	delete(l.byTask, key)
+	l.mu.Unlock()
+	select {
+	case l.ended <- struct{}{}:
+	default:
+	}
+}
+
+// ids returns what is on the list, sorted.
+func (l *runs) ids() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.byTask))
+}
+
+// ifNone calls f and reports so if nothing is on the list, to which nothing comes meanwhile.
+func (l *runs) ifNone(f func() bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.byTask) == 0 && f()
+}
+
+// cancelAll ends all runs.
+func (l *runs) cancelAll(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.byTask {
+		r.Cancel(cause)
+	}
+}
+
+// TaskOf implements [admission.Live].
+func (l *runs) TaskOf(id string) *state.Task {
+	r := l.get(id)
+	if r == nil {
+		return nil
+	}
+	t := r.AsTask()
+	return &t
+}
+
+// Cancel implements [admission.Live].
+func (l *runs) Cancel(id string, cause error) {
+	if r := l.get(id); r != nil {
+		r.Cancel(cause)
+	}
+}
+
+// reserve registers a run for each of the tasks that are ready, as far as there is room: so a
+// cancel that comes right behind the record of its start finds it, and nothing else takes its lane
+// meanwhile. most is how many runs there may be.
+func (l *runs) reserve(most int, ready []state.Task, newRun func(*state.Task) *attempt.Run) map[string]*attempt.Run {
+	reserved := map[string]*attempt.Run{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	busy := len(l.byTask) - l.checks()
+	for i := range ready {
+		if busy+len(reserved) >= most {
+			break
+		}
+		r := newRun(&ready[i])
+		if l.inUse(r) {
+			r.Cancel(nil)
+			continue
+		}
+		l.byTask[r.Task.ID], reserved[r.Task.ID] = r, r
+	}
+	return reserved
+}
+
+// replace puts the runs that were started into the places that were reserved, and gives the
+// others back.
+func (l *runs) replace(reserved map[string]*attempt.Run, started []*attempt.Run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range started {
+		l.byTask[r.Task.ID] = r
+		delete(reserved, r.Task.ID)
+	}
+	for id, r := range reserved {
+		r.Cancel(nil)
+		delete(l.byTask, id)
+	}
+}
+
+// takeLane registers a verify command that runs by itself. taken is false where a run is just
+// being ended there. busy returns why it cannot be, by what has the lane and how many verify
+// commands there are.
+func (l *runs) takeLane(r *attempt.Run, busy func(lane string, checks int) error) (taken bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := busy(l.lanes()[r.Task.SessionKey], l.checks()); err != nil || l.inUse(r) {
+		return false, err
+	}
+	l.byTask[checkPrefix+r.Task.ID] = r
+	return true, nil
+}
+
+// addLeftover notes that a run of the last master may still be alive in its lane, until done
+// is called.
+func (l *runs) addLeftover(id string, t state.Task) (done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leftovers[id] = t
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.leftovers, id)
+	}
+}
+
+// limits returns what of the runs bounds others: the lanes that are taken, which runs wait
+// for a save of tasks.md to settle, and whether one finds out whether a shortage is over.
+func (l *runs) limits() (taken map[string]string, settling map[string]bool, isProbing bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	settling = map[string]bool{}
+	for id, r := range l.byTask {
+		settling[id] = r.Settling.Load()
+		isProbing = isProbing || r.Probe
+	}
+	return l.lanes(), settling, isProbing
+}
+
+// inUse reports whether a run that is still being ended (its task was edited meanwhile) holds
+// the task, its lane or its session. The lock is held.
+func (l *runs) inUse(r *attempt.Run) bool {
+	for _, other := range l.byTask {
+		if other.InWayOf(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// checks counts the verify commands that run by themselves: they take no worker, and are
+// bounded by the same number. The lock is held.
+func (l *runs) checks() (n int) {
+	for key := range l.byTask {
+		if strings.HasPrefix(key, checkPrefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// lanes returns the lanes in which a verify command runs by itself, or may run still, and what
+// is there. The lock is held.
+func (l *runs) lanes() map[string]string {
+	lanes := map[string]string{}
+	for key, r := range l.byTask {
+		if strings.HasPrefix(key, checkPrefix) {
+			lanes[r.Task.SessionKey] = "the verify command of task " + r.Task.ID
+		}
+	}
+	for _, t := range l.leftovers {
+		lanes[t.SessionKey] = "the verify command of task " + t.ID + ", which may still be alive"
+	}
+	return lanes
+}
