@@ -110,7 +110,7 @@ func (t *tasksFile) write(data []byte, first, last uint64) (err error) {
 	if n, werr := f.Write(data); werr != nil {
 		return errors.Join(werr, t.takeBack(f, n))
 	}
-	t.dirty, t.unread = true, true
+	t.dirty = true
 	select {
 	case t.wrote <- struct{}{}:
 	default: // it is known
