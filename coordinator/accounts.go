@@ -10,7 +10,7 @@ import (
 	"stint/state/fold"
 )
 
-// Accounts gives the accounts that are known, in the order of their names: the default
+// Accounts returns the accounts that are known, in the order of their names: the default
 // one of each agent, those that control records name, and those of tasks that run or
 // wait. What they log in with is not here, nor anywhere in the ledger. To ask does not
 // keep an idle master from ending.

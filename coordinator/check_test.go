@@ -28,7 +28,7 @@ func code(err error) task.Code {
 	return ""
 }
 
-// checks gives the verify commands that are noted as at work.
+// checks returns the verify commands that are noted as at work.
 func (w *loopWorld) checks() []string {
 	w.t.Helper()
 	list, err := os.ReadDir(filepath.Join(w.dir, "checks"))
@@ -99,7 +99,7 @@ func TestVerifyOfAnArchivedTask(t *testing.T) {
 	})
 }
 
-// TestVerifyRefused says why there is nothing to run.
+// TestVerifyRefused returns why there is nothing to run.
 func TestVerifyRefused(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		plain := w.submit(task.TaskSpec{Prompt: "p"}).ID

@@ -13,7 +13,7 @@ import (
 	"stint/state"
 )
 
-// Files gives the files of a task: those that came with it, and those that were
+// Files returns the files of a task: those that came with it, and those that were
 // collected after its last run. run, if not "", chooses one by its id, a unique piece of
 // it, or its number among the agent's runs: then it is what lies in the directory of
 // that one, of the files that the task names.
@@ -37,7 +37,7 @@ func (c *Coordinator) Files(ctx context.Context, ref, run string) (task.TaskFile
 	return list, nil
 }
 
-// filesOfRun gives the files in the directory of a run that the task names.
+// filesOfRun returns the files in the directory of a run that the task names.
 func (c *Coordinator) filesOfRun(t *state.Task, run string) (task.TaskFiles, error) {
 	step, err := rundir.FindRun(t, run)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *Coordinator) filesOfRun(t *state.Task, run string) (task.TaskFiles, err
 	return task.TaskFiles{Inputs: look(inputs), Outputs: look(outputs)}, nil
 }
 
-// namesOf gives the names of the files that came with a task, and of those that it is to
+// namesOf returns the names of the files that came with a task, and of those that it is to
 // leave or has left.
 func namesOf(t *state.Task) (inputs, outputs []string) {
 	for _, f := range t.InputFiles {
@@ -73,7 +73,7 @@ func namesOf(t *state.Task) (inputs, outputs []string) {
 	return inputs, outputs
 }
 
-// shortest gives a path in its shortest form; one that is none stays as it is.
+// shortest returns a path in its shortest form; one that is none stays as it is.
 func shortest(path string) string {
 	if clean, err := task.CleanPath(path); err == nil {
 		return clean
@@ -101,7 +101,7 @@ func (c *Coordinator) openCopy(runID, name string) (*os.File, fs.FileInfo, error
 	return rundir.OpenCollected(c.RunDir(runID), name)
 }
 
-// OpenFile gives the content of a file of a task by its name, which is one that Files
+// OpenFile returns the content of a file of a task by its name, which is one that Files
 // gives. A name that came with the task and that nothing was collected under is what
 // came.
 func (c *Coordinator) OpenFile(ctx context.Context, ref, run, name string) (task.Content, error) {

@@ -14,7 +14,7 @@ import (
 	"stint/state/fold"
 )
 
-// Task gives the whole task that ref stands for: an id, any unique piece of one,
+// Task returns the whole task that ref stands for: an id, any unique piece of one,
 // or @last.
 func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
 	defer c.Call()()
@@ -25,7 +25,7 @@ func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
 	return c.Whole(id)
 }
 
-// List gives tasks, newest first, without prompts and results.
+// List returns tasks, newest first, without prompts and results.
 func (c *Coordinator) List(f state.Filter) []state.Task {
 	defer c.Call()()
 	var tasks []state.Task
@@ -75,7 +75,7 @@ func (c *Coordinator) Wait(ctx context.Context, ref string) (state.Task, error) 
 	return c.Until(ctx, id, func(t *state.Task) bool { return t.Status.Terminal() })
 }
 
-// Raw gives the records of a task as they stand in the journal.
+// Raw returns the records of a task as they stand in the journal.
 func (c *Coordinator) Raw(_ context.Context, ref string) (out []byte, err error) {
 	defer c.Call()()
 	id, err := c.Find(ref)
@@ -101,13 +101,13 @@ func (c *Coordinator) Raw(_ context.Context, ref string) (out []byte, err error)
 	return out, err
 }
 
-// Sessions gives the current sessions, newest first.
+// Sessions returns the current sessions, newest first.
 func (c *Coordinator) Sessions() []state.Session {
 	defer c.Call()()
 	return task.Read(c.Store, (*fold.State).Sessions)
 }
 
-// Session gives the session with that key or id, and what was said in it.
+// Session returns the session with that key or id, and what was said in it.
 func (c *Coordinator) Session(ref string) (state.Session, []session.Message, error) {
 	s, err := c.findSession(ref)
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *Coordinator) findSession(ref string) (state.Session, error) {
 	return state.Session{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no session %q", ref), Hint: "stint session ls"}
 }
 
-// Queue gives the tasks that wait in the lane of that key, in the order in which
+// Queue returns the tasks that wait in the lane of that key, in the order in which
 // they will run, without prompts and results but with titles. The lane of a
 // directory is also found by its path alone.
 func (c *Coordinator) Queue(key string) []state.Task {

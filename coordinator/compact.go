@@ -121,7 +121,7 @@ func (c *Coordinator) compactHalf(ctx context.Context) (done bool, err error) {
 	return err == nil, err
 }
 
-// ListArchive gives the tasks in the archive of dir that a filter lets through, the
+// ListArchive returns the tasks in the archive of dir that a filter lets through, the
 // one that ended last first, without their texts. Those that were brought back are
 // not among them. It needs no master.
 func ListArchive(dir string, f state.Filter) ([]state.Task, error) {

@@ -17,20 +17,20 @@ import (
 	"stint/state/fold"
 )
 
-// TaskIDs gives the next ids, at most n, behind the first done ones of all tasks that
+// TaskIDs returns the next ids, at most n, behind the first done ones of all tasks that
 // are known, in the order of age, those of the archive first. With a compaction other
 // places count: who goes through all begins anew then.
 func (c *Coordinator) TaskIDs(done, n int) []string {
 	return task.Read(c.Store, func(st *fold.State) []string { return st.IDs(done, n) })
 }
 
-// Image gives a task as it is now, by its whole id. The error has CodeNotFound if there
+// Image returns a task as it is now, by its whole id. The error has CodeNotFound if there
 // is none.
 func (c *Coordinator) Image(id string) (task.Image, error) {
 	return readImage(c.Config.StateDir, id, c.View)
 }
 
-// readImage gives a task of the state directory dir. with calls its argument with the
+// readImage returns a task of the state directory dir. with calls its argument with the
 // fold, which nobody else uses meanwhile.
 func readImage(dir, id string, with func(func(*fold.State))) (i task.Image, err error) {
 	var away ledger.ArchiveEntry
@@ -60,7 +60,7 @@ func readImage(dir, id string, with func(func(*fold.State))) (i task.Image, err 
 	return i, nil
 }
 
-// readAway gives a task of the archive, and what its agents' runs have used.
+// readAway returns a task of the archive, and what its agents' runs have used.
 func readAway(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Run, err error) {
 	s, err := ledger.ReadArchived(nil, dir, e)
 	if err != nil {
@@ -156,10 +156,10 @@ func readOnce(ctx context.Context, dir string) (data []byte, archive []ledger.Ar
 	return data, archive, os.SameFile(fi, now), nil // f is open: no other file has its number
 }
 
-// Seq gives the number of the last record that is in the copy.
+// Seq returns the number of the last record that is in the copy.
 func (c *Copy) Seq() uint64 { return c.seq }
 
-// Follow gives the records of the journal after that seq, as they are written; see
+// Follow returns the records of the journal after that seq, as they are written; see
 // [ledger.FollowDir].
 func (c *Copy) Follow(after uint64) *ledger.Follower { return ledger.FollowDir(nil, c.dir, after) }
 
@@ -179,7 +179,7 @@ func (c *Copy) Image(id string) (task.Image, error) {
 	})
 }
 
-// Accounts gives the accounts that the records tell of: without the default one of an
+// Accounts returns the accounts that the records tell of: without the default one of an
 // agent that none of them names.
 func (c *Copy) Accounts() []state.AccountUse {
 	c.mu.Lock()
@@ -187,7 +187,7 @@ func (c *Copy) Accounts() []state.AccountUse {
 	return c.state.Accounts()
 }
 
-// RunDir gives the directory of a run's files.
+// RunDir returns the directory of a run's files.
 func (c *Copy) RunDir(runID string) string { return task.RunDir(c.dir, runID) }
 
 // ChangedLater reports whether the journal has a record behind Seq of a task, of which an

@@ -31,7 +31,7 @@ type imaged interface {
 	Image(id string) (task.Image, error)
 }
 
-// images gives all tasks.
+// images returns all tasks.
 func images(t *testing.T, from imaged) map[string]task.Image {
 	t.Helper()
 	all, done := map[string]task.Image{}, 0
@@ -110,7 +110,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// drawRecords gives random records of a few tasks, as stint and people write them: of
+// drawRecords returns random records of a few tasks, as stint and people write them: of
 // runs and their ends, of edits, retries and deletions. now goes on with each.
 func drawRecords(r *rand.Rand, n int, now time.Time) (list []*ledger.Record) {
 	pick := func(words ...string) string { return words[r.IntN(len(words))] }

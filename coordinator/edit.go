@@ -12,14 +12,14 @@ import (
 	"stint/state/lanes"
 )
 
-// Findings gives what is wrong in the ledger at present.
+// Findings returns what is wrong in the ledger at present.
 func (c *Coordinator) Findings() []task.Finding {
 	list := findingsOf(c.Store.Findings())
 	c.View(func(st *fold.State) { list = append(list, homeless(st, c.Config.WorkspaceRoot)...) })
 	return list
 }
 
-// homeless gives the tasks that wait for a workspace.
+// homeless returns the tasks that wait for a workspace.
 func homeless(s *fold.State, root string) (list []task.Finding) {
 	for _, id := range s.Homeless(root) {
 		list = append(list, task.Finding{File: ledger.TasksName, Message: "task " + id + ": " + lanes.NoWorkspace})
@@ -46,7 +46,7 @@ func (c *Coordinator) Reconcile(ctx context.Context, accept bool) (task.TakeOver
 	return t, nil
 }
 
-// Preview says what a master of this state directory would do if tasks.md were
+// Preview returns what a master of this state directory would do if tasks.md were
 // these bytes. It reads the journal and changes nothing; a master may be at work.
 // The records are those that it would make of edits; they have no seq yet.
 func Preview(dir string, tasks []byte) (task.TakeOver, []ledger.Record, error) {
@@ -61,7 +61,7 @@ func Preview(dir string, tasks []byte) (task.TakeOver, []ledger.Record, error) {
 	return takeOverOf(r), r.Records, nil
 }
 
-// EditCheck gives what says whether a record that a person wrote can be taken over,
+// EditCheck returns what says whether a record that a person wrote can be taken over,
 // as the journal of a state directory stands now. It reads the journal and needs no
 // lock. The errors are those of fold.Check.
 func EditCheck(dir string) (func(*ledger.Section) error, error) {

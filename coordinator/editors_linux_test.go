@@ -393,7 +393,7 @@ func (w *editorWorld) unfulfilled() string {
 	return ""
 }
 
-// runs gives how often each task was run.
+// runs returns how often each task was run.
 func (w *editorWorld) runs() map[string]int {
 	w.agent.mu.Lock()
 	defer w.agent.mu.Unlock()

@@ -20,7 +20,7 @@ type lineEdit struct {
 // behind is the line behind the last one.
 const behind = 1 << 30
 
-// applyEdits gives the text with the edits, which are made from the last line to
+// applyEdits returns the text with the edits, which are made from the last line to
 // the first. The last line ends with a newline then.
 func applyEdits(text string, edits []lineEdit) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
@@ -38,7 +38,7 @@ type chooser struct {
 	edits    []lineEdit
 }
 
-// chooseEdits gives edits of different tasks, from the last line to the first.
+// chooseEdits returns edits of different tasks, from the last line to the first.
 func (w *editorWorld) chooseEdits(text string) []lineEdit {
 	c := chooser{editorWorld: w, sections: ledger.Parse([]byte(text)).Sections}
 	kinds := []func(){
@@ -66,7 +66,7 @@ func (c *chooser) take(from *[]string) (id string, want *want) {
 	return id, c.wants[id]
 }
 
-// lastWith gives the last section of a task that names a key, and the line of it.
+// lastWith returns the last section of a task that names a key, and the line of it.
 func (c *chooser) lastWith(id, key string) (*ledger.Section, int) {
 	for i := range slices.Backward(c.sections) {
 		s := &c.sections[i]
@@ -130,7 +130,7 @@ func (c *chooser) newSession() {
 	want.session, want.hands = "by_hand", 1
 }
 
-// between gives a line between two records that no other edit touches, or the end.
+// between returns a line between two records that no other edit touches, or the end.
 func (c *chooser) between() int {
 	if len(c.waiting) == 0 || c.rand.IntN(2) == 0 {
 		return behind

@@ -79,7 +79,7 @@ func (w *judgeWorld) turns() (agent, judge int) {
 	return agent, judge
 }
 
-// records gives what the records of a task say, one after the other, of some keys.
+// records returns what the records of a task say, one after the other, of some keys.
 func (w *world) records(id string, keys ...string) (list []string) {
 	w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.dir, ledger.JournalName)) // it has what was acknowledged, tasks.md gets it a moment later
@@ -280,7 +280,7 @@ func TestFindingsWithoutOutput(t *testing.T) {
 	w.close()
 }
 
-// controls gives the control records as text.
+// controls returns the control records as text.
 func (w *world) controls() (list []string) {
 	text, err := os.ReadFile(filepath.Join(w.dir, ledger.JournalName))
 	if err != nil {

@@ -90,7 +90,7 @@ func (o *onlooker) take(n int) {
 	}
 }
 
-// statuses gives what a list shows.
+// statuses returns what a list shows.
 func (w *world) statuses() map[string]state.Status {
 	m := map[string]state.Status{}
 	for _, t := range w.c.List(state.Filter{}) {
@@ -99,7 +99,7 @@ func (w *world) statuses() map[string]state.Status {
 	return m
 }
 
-// newest gives the number of the newest record of a task.
+// newest returns the number of the newest record of a task.
 func (w *world) newest() uint64 { // controls have numbers too, and nobody is told of most
 	_, last := w.changes(0)
 	return last

@@ -54,12 +54,12 @@ func followWorld(t *testing.T) *world {
 	return w
 }
 
-// settings gives all workspaces these settings.
+// settings applies to all workspaces these settings.
 func (w *world) settings(s task.WorkspaceSettings) {
 	w.cfg.Workspace = func(string) task.WorkspaceSettings { return s }
 }
 
-// children gives the tasks that a task has queued, as they have ended.
+// children returns the tasks that a task has queued, as they have ended.
 func (w *world) children(id string) (list []state.Task) {
 	w.t.Helper()
 	t, err := w.c.Task(w.t.Context(), id)
@@ -72,7 +72,7 @@ func (w *world) children(id string) (list []state.Task) {
 	return list
 }
 
-// onlyChild gives the one follow-up of a task.
+// onlyChild returns the one follow-up of a task.
 func (w *world) onlyChild(id string) state.Task {
 	w.t.Helper()
 	list := w.children(id)

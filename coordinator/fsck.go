@@ -294,13 +294,13 @@ func fsckAround(dir string, r *FsckReport) {
 	}
 }
 
-// CheckLedger gives what is wrong in one ledger file by itself: what cannot be
+// CheckLedger returns what is wrong in one ledger file by itself: what cannot be
 // read, and what a new state directory with this file alone would not take over.
 func CheckLedger(name string, data []byte) []task.Finding {
 	return findingsOf(ledger.CheckFile(name, data, newAlone().check))
 }
 
-// RepairLedger gives a ledger file without findings, and what was done to make it,
+// RepairLedger returns a ledger file without findings, and what was done to make it,
 // as [ledger.Repair] does. journal may be nil.
 func RepairLedger(name string, data, journal []byte) ([]byte, []task.Finding) {
 	repaired, notes := ledger.Repair(data, journal, newAlone().check)
@@ -325,7 +325,7 @@ func newAlone() *alone {
 // SectionAt implements [fold.Reader].
 func (a *alone) SectionAt(off int64) (*ledger.Section, error) { return a.sections[off], nil }
 
-// check says what is wrong with a record, and folds it if nothing is. What a
+// check returns what is wrong with a record, and folds it if nothing is. What a
 // person wrote is folded as the record that it would become.
 func (a *alone) check(s *ledger.Section) error {
 	own := *s

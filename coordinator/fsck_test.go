@@ -12,7 +12,7 @@ import (
 	"stint/ledger"
 )
 
-// records gives the bytes of task records, "id key=value key=value", numbered from 1.
+// records returns the bytes of task records, "id key=value key=value", numbered from 1.
 func records(t *testing.T, lines ...string) string {
 	t.Helper()
 	out := []byte(ledger.VersionLine + "\n\n")

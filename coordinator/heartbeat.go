@@ -38,7 +38,7 @@ func (c *Coordinator) Health() task.Health {
 	return h
 }
 
-// mirrorStatus gives how far the copy is, nil if there is none.
+// mirrorStatus returns how far the copy is, nil if there is none.
 func (c *Coordinator) mirrorStatus() *task.MirrorStatus {
 	if c.Config.Mirror == nil {
 		return nil

@@ -179,7 +179,7 @@ func (w *world) script(steps map[string][]step) (started func() int) {
 
 func taskID(i int) string { return fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012d", i) }
 
-// why gives what is said of a task once the bubble has come to rest.
+// why returns what is said of a task once the bubble has come to rest.
 func (w *world) why(id string) string {
 	w.t.Helper()
 	synctest.Wait()

@@ -116,7 +116,7 @@ func (w *loopWorld) takeOver(format string, args ...any) {
 	w.world.takeOver(format, args...)
 }
 
-// messages gives what the agent was told in each of its turns.
+// messages returns what the agent was told in each of its turns.
 func (w *loopWorld) messages() (list []string) {
 	for n := range w.agent.turns {
 		list = append(list, w.sent(n))
@@ -124,7 +124,7 @@ func (w *loopWorld) messages() (list []string) {
 	return list
 }
 
-// records gives the fields of a task's records that a loop is made of.
+// records returns the fields of a task's records that a loop is made of.
 func (w *loopWorld) records(id string) (list []string) {
 	w.t.Helper()
 	raw, err := w.c.Raw(context.Background(), id)
@@ -1047,7 +1047,7 @@ func TestLoopCrash(t *testing.T) {
 	}
 }
 
-// firstRecords gives a journal up to the n-th record of a task that has a status.
+// firstRecords returns a journal up to the n-th record of a task that has a status.
 func firstRecords(t *testing.T, journal []byte, id string, n int) []byte {
 	t.Helper()
 	doc := ledger.Parse(journal)

@@ -49,7 +49,7 @@ func newCounters(agents map[string]task.Agent) *counters {
 	return c
 }
 
-// counted gives a copy of what was counted.
+// counted returns a copy of what was counted.
 func (c *counters) counted() task.Counted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *counters) commit(w *ledger.Commit, at time.Time) {
 	}
 }
 
-// failure gives the last write, if it failed.
+// failure returns the last write, if it failed.
 func (c *counters) failure() writeFailure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func endingOf(t *state.Task) task.Ending {
 	return task.Ending{Status: t.Status, Reason: reason}
 }
 
-// retryOf says why a task is queued again after a run; "" if that is none of a retry: a
+// retryOf returns why a task is queued again after a run; "" if that is none of a retry: a
 // person did it, the next step waits for its turn, or the account for a rate limit.
 func retryOf(t *state.Task) task.Retry {
 	switch t.Reason {
@@ -138,7 +138,7 @@ func (c *counters) spend(before, after *state.Task) {
 	c.n.Usage[who] = c.n.Usage[who].Plus(added(before.Usage, after.Usage))
 }
 
-// added gives what a task's totals have grown by.
+// added returns what a task's totals have grown by.
 func added(before, after state.Usage) state.Usage {
 	return state.Usage{
 		InputTokens:       max(0, after.InputTokens-before.InputTokens),
@@ -149,7 +149,7 @@ func added(before, after state.Usage) state.Usage {
 	}
 }
 
-// name gives the name of an agent or account as it is shown.
+// name returns the name of an agent or account as it is shown.
 func (c *counters) name(name string) string {
 	if !c.agents[name] {
 		return task.Other
@@ -157,7 +157,7 @@ func (c *counters) name(name string) string {
 	return name
 }
 
-// model gives the name of a model as it is shown. mu is held.
+// model returns the name of a model as it is shown. mu is held.
 func (c *counters) model(name string) string {
 	switch {
 	case c.models[name]:
@@ -169,7 +169,7 @@ func (c *counters) model(name string) string {
 	return name
 }
 
-// Metrics gives the master's metrics. It costs about the same however many tasks there
+// Metrics returns the master's metrics. It costs about the same however many tasks there
 // are, and does not keep an idle master from ending.
 func (c *Coordinator) Metrics() task.Metrics {
 	now := c.Config.Now()

@@ -122,7 +122,7 @@ func sectionsOf(text string) (list []sectionText) {
 	return list
 }
 
-// saved says what follows from a save of text, with those sections in the journal.
+// saved returns what follows from a save of text, with those sections in the journal.
 func (r *reference) saved(text string, journal []sectionText) {
 	known := map[uint64]bool{}
 	for _, s := range journal {
@@ -324,7 +324,7 @@ func (h *history) said(format string, args ...any) {
 	h.steps = append(h.steps, fmt.Sprintf(format, args...))
 }
 
-// one gives a task that the reference knows, or "".
+// one returns a task that the reference knows, or "".
 func (h *history) one() string {
 	ids := make([]string, 0, len(h.ref.tasks))
 	for id := range h.ref.tasks {

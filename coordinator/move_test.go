@@ -24,7 +24,7 @@ func (w *world) queued(session, letters string) map[string]string {
 	return ids
 }
 
-// titles gives the queue of a lane as the first lines of its prompts.
+// titles returns the queue of a lane as the first lines of its prompts.
 func (w *world) titles(key string) string {
 	var list []string
 	for _, t := range w.c.Queue(key) {

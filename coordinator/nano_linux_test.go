@@ -44,7 +44,7 @@ func (n *nano) load() error {
 	return err
 }
 
-// openTerminal gives both ends of a new terminal that is large enough for nano to
+// openTerminal returns both ends of a new terminal that is large enough for nano to
 // say all it has to say.
 func openTerminal() (tty, terminal *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -96,7 +96,7 @@ func (n *nano) sees(texts ...string) (string, error) {
 	return "", fmt.Errorf("nano never said %q, but %q", texts, n.screen)
 }
 
-// press gives keys, and forgets what was on the screen before.
+// press returns keys, and forgets what was on the screen before.
 func (n *nano) press(keys string) error {
 	n.mu.Lock()
 	n.screen = n.screen[:0]

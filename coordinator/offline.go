@@ -174,7 +174,7 @@ func Check(dir string) error {
 	return nil
 }
 
-// bothTasks gives the tasks of the journal, and those that tasks.md gives alone but
+// bothTasks returns the tasks of the journal, and those that tasks.md gives alone but
 // for what is in the archive and no more in the journal.
 func bothTasks(dir string, journal, tasks []byte) (want, got []byte, err error) {
 	archived, err := archivedOnly(dir, journal)
@@ -188,7 +188,7 @@ func bothTasks(dir string, journal, tasks []byte) (want, got []byte, err error) 
 	return want, got, err
 }
 
-// archivedOnly gives the ids of the tasks that are in the archive and no more in
+// archivedOnly returns the ids of the tasks that are in the archive and no more in
 // the journal.
 func archivedOnly(dir string, journal []byte) (map[string]bool, error) {
 	entries, err := ledger.ReadArchive(nil, dir)
@@ -204,7 +204,7 @@ func archivedOnly(dir string, journal []byte) (map[string]bool, error) {
 	return ids, nil
 }
 
-// tasksText gives the tasks of a journal with their texts, a line each, without
+// tasksText returns the tasks of a journal with their texts, a line each, without
 // those to leave out.
 func tasksText(journal []byte, leaveOut map[string]bool) ([]byte, error) {
 	st := foldJournal(journal)

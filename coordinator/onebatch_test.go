@@ -35,7 +35,7 @@ func (w *world) inOneBatch(changes ...func()) {
 	synctest.Wait()
 }
 
-// sections gives the records of the journal.
+// sections returns the records of the journal.
 func (w *world) sections() []ledger.Section {
 	w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.dir, ledger.JournalName))
@@ -45,7 +45,7 @@ func (w *world) sections() []ledger.Section {
 	return ledger.Parse(text).Sections
 }
 
-// startsOf gives the predicate that finds the start of an agent's turn for a task.
+// startsOf returns the predicate that finds the start of an agent's turn for a task.
 func startsOf(id string) func(*ledger.Section) bool {
 	return func(s *ledger.Section) bool {
 		return string(s.ID) == id && s.Value(state.KeyStatus) == string(state.Running) && s.Value(state.KeyRunID) != "" && s.Value(state.KeyPhase) == ""

@@ -13,7 +13,7 @@ import (
 	"stint/state/fold"
 )
 
-// Preview says what Submit would accept, or why it would not, and what would be run
+// Preview returns what Submit would accept, or why it would not, and what would be run
 // then; see [Admission.Foresee]. Nothing is kept, and no agent is started.
 func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error) {
 	defer c.Call()()
@@ -73,7 +73,7 @@ func (c *Coordinator) previewRun(ctx context.Context, p *task.TaskPreview, asks 
 	return c.foresee(ctx, p, asks, r)
 }
 
-// lasting gives a limit, "" for none.
+// lasting returns a limit, "" for none.
 func lasting(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -81,7 +81,7 @@ func lasting(d time.Duration) string {
 	return d.String()
 }
 
-// plan says what would be started.
+// plan returns what would be started.
 func (c *Coordinator) plan(p *task.TaskPreview, r *attempt.Run) {
 	if p.Session == task.SessionNew && c.MissesSession(r, p.Task.Resume) {
 		p.Reason, p.Error = state.ClassSessionLost, attempt.NoSession
@@ -93,7 +93,7 @@ func (c *Coordinator) plan(p *task.TaskPreview, r *attempt.Run) {
 	}
 }
 
-// foresee gives the prompt with what is found in the notes. A run that asks is shown no
+// foresee returns the prompt with what is found in the notes. A run that asks is shown no
 // others than a search of its own would find.
 func (c *Coordinator) foresee(ctx context.Context, p *task.TaskPreview, asks string, r *attempt.Run) error {
 	t := &p.Task

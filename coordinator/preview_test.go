@@ -60,7 +60,7 @@ func (w *world) preview(specs ...task.TaskSpec) []task.TaskPreview {
 	return list
 }
 
-// files gives the journal, and the names of what stands for runs and transcripts.
+// files returns the journal, and the names of what stands for runs and transcripts.
 // Other files follow the journal in their own time.
 func (w *world) files() map[string]string {
 	w.t.Helper()

@@ -41,7 +41,7 @@ func TestCancelWhileRecovering(t *testing.T) {
 	next.expect(next.wait(id), state.Canceled, state.ClassCanceled)
 }
 
-// interrupted gives a world whose state directory is what a kill -9 leaves while
+// interrupted returns a world whose state directory is what a kill -9 leaves while
 // the task with that id runs.
 func interrupted(t *testing.T) (next *world, id string) {
 	t.Helper()

@@ -76,7 +76,7 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	return p, err
 }
 
-// tasksOf gives all tasks of a state by id, with their texts.
+// tasksOf returns all tasks of a state by id, with their texts.
 func tasksOf(st *fold.State) (map[string]state.Task, error) {
 	rows, err := st.List(state.Filter{})
 	if err != nil {
@@ -93,7 +93,7 @@ func tasksOf(st *fold.State) (map[string]state.Task, error) {
 	return tasks, nil
 }
 
-// Compare says what restoring the copy would change in the ledger of dir, as its
+// Compare returns what restoring the copy would change in the ledger of dir, as its
 // journal is now. It changes nothing and needs no lock.
 func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	r := &Restoration{
@@ -196,7 +196,7 @@ func reopen(cfg task.Config) error {
 	return s.Close()
 }
 
-// freeBackup gives a name for a directory that is not there yet.
+// freeBackup returns a name for a directory that is not there yet.
 func freeBackup(dir string, now time.Time) (string, error) {
 	name := filepath.Join(dir, "archive", "before-restore-"+now.UTC().Format("20060102T150405Z"))
 	for n := 1; ; n++ {

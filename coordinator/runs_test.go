@@ -38,7 +38,7 @@ func (w *world) task(id string) state.Task {
 	return t
 }
 
-// sent gives what the agent got on its n-th run.
+// sent returns what the agent got on its n-th run.
 func (w *world) sent(n int) string {
 	w.t.Helper()
 	data, err := os.ReadFile(w.agent.turns[n].Prompt)

@@ -68,7 +68,7 @@ func (w *world) hangs() {
 	}
 }
 
-// dies gives a world with what a kill -9 of the master leaves, or its clean end.
+// dies returns a world with what a kill -9 of the master leaves, or its clean end.
 func (w *world) dies(cleanly bool) *world {
 	synctest.Wait()
 	next := newWorld(w.t)

@@ -328,7 +328,7 @@ func (v *vim) load() error {
 	return awaitFile(mark, v.done, nil)
 }
 
-// mark gives the name of a file that Vim is to make when it has done the next step.
+// mark returns the name of a file that Vim is to make when it has done the next step.
 func (v *vim) mark() string {
 	v.steps++
 	return filepath.Join(v.file.aside, fmt.Sprint("step", v.steps))

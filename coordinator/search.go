@@ -35,7 +35,7 @@ func (c *Coordinator) SearchMemory(ctx context.Context, q task.MemoryQuery) (tas
 	return c.Config.Memory(ctx, dir, q.Prompt)
 }
 
-// checkDirectory gives a workspace without links.
+// checkDirectory returns a workspace without links.
 func checkDirectory(path string) (string, error) {
 	const hint = "give the absolute path of a directory"
 	if !filepath.IsAbs(path) || !task.IsPrintable(path) {

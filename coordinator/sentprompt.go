@@ -15,7 +15,7 @@ import (
 	"stint/state"
 )
 
-// SentPrompt gives the prompt of a run of a task: run is a run's id, a unique piece of
+// SentPrompt returns the prompt of a run of a task: run is a run's id, a unique piece of
 // it, or its number among the agent's runs, from 1; "" is the agent's last one.
 func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (task.SentPrompt, error) {
 	t, err := c.Task(ctx, ref)

@@ -8,7 +8,7 @@ import (
 	"stint/state"
 )
 
-// LastOutput gives when the agent of a running task last put something out, or
+// LastOutput returns when the agent of a running task last put something out, or
 // when its run began if it has not yet; the zero time if the task is not running.
 func (c *Coordinator) LastOutput(id string) time.Time {
 	r := c.runOf(id)
@@ -28,7 +28,7 @@ func (c *Coordinator) Settling(id string) bool {
 	return r != nil && r.Settling.Load()
 }
 
-// runOf gives the run of a running task; nil if it is not running, though its run
+// runOf returns the run of a running task; nil if it is not running, though its run
 // may still be on the list.
 func (c *Coordinator) runOf(id string) *attempt.Run {
 	if t, _ := c.Peek(id); t.Status != state.Running {
@@ -66,7 +66,7 @@ func (c *Coordinator) silence(id string, now time.Time) string {
 	return text
 }
 
-// rough gives a duration without seconds from two minutes on.
+// rough returns a duration without seconds from two minutes on.
 func rough(d time.Duration) string {
 	if d >= 2*time.Minute {
 		d = d.Truncate(time.Minute)
@@ -74,7 +74,7 @@ func rough(d time.Duration) string {
 	return short(d.Truncate(time.Second))
 }
 
-// short gives a duration without the zeros at its end: 50s, 9m, 1h30m.
+// short returns a duration without the zeros at its end: 50s, 9m, 1h30m.
 func short(d time.Duration) string {
 	text := d.String()
 	if rest, ok := strings.CutSuffix(text, "m0s"); ok {

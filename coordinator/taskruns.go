@@ -10,7 +10,7 @@ import (
 	"stint/state"
 )
 
-// Runs gives all runs of a task, the oldest first, as far as its records tell of them.
+// Runs returns all runs of a task, the oldest first, as far as its records tell of them.
 func (c *Coordinator) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 	defer c.Call()()
 	id, err := c.Find(ref)
@@ -54,7 +54,7 @@ func findRun(list []task.TaskRun, id string) *task.TaskRun {
 	return nil
 }
 
-// stepRuns gives the runs of which the steps of a task tell. The agent's turns have the
+// stepRuns returns the runs of which the steps of a task tell. The agent's turns have the
 // numbers by which [FindRun] knows them.
 func stepRuns(t *state.Task) []task.TaskRun {
 	list, turns := []task.TaskRun{}, 0

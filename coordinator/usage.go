@@ -17,7 +17,7 @@ import (
 	"stint/state/fold"
 )
 
-// usageKeys gives the key of a run for each way to put runs together.
+// usageKeys returns the key of a run for each way to put runs together.
 var usageKeys = map[string]func(*state.Run, *time.Location) string{
 	"":     func(*state.Run, *time.Location) string { return "" },
 	"run":  func(r *state.Run, _ *time.Location) string { return r.ID },
@@ -69,7 +69,7 @@ func (c *Coordinator) Usage(ctx context.Context, q task.UsageQuery) ([]task.Usag
 	return ReadUsage(ctx, c.Config.StateDir, q)
 }
 
-// eachRun gives the runs in the journal and in the archive of a state directory. It
+// eachRun returns the runs in the journal and in the archive of a state directory. It
 // ends with ctx: a journal may be large, and whoever asked may be gone.
 func eachRun(ctx context.Context, dir string, f func(*state.Run)) error {
 	st, err := foldWhile(ctx, dir)
@@ -91,7 +91,7 @@ func eachRun(ctx context.Context, dir string, f func(*state.Run)) error {
 	return eachArchived(dir, st, some)
 }
 
-// eachArchived gives the runs of each task that is in the archive alone.
+// eachArchived returns the runs of each task that is in the archive alone.
 func eachArchived(dir string, st *fold.State, f func([]state.Run) error) error {
 	entries, err := ledger.ReadArchive(nil, dir)
 	if err != nil {

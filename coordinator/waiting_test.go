@@ -53,7 +53,7 @@ func TestWaitingTasksAreSmall(t *testing.T) {
 	check("compacted", 4<<20)
 }
 
-// heapInUse gives the bytes of what is reachable.
+// heapInUse returns the bytes of what is reachable.
 func heapInUse() uint64 {
 	runtime.GC()
 	runtime.GC()

@@ -61,7 +61,7 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (Report, error) {
 // ends, and costs next to nothing where there is nothing.
 func (l *Log) Settle(ctx context.Context) error { return l.takeOver(ctx, ctx) }
 
-// Preview says what Reconcile would do if tasks.md were these bytes. It reads the
+// Preview returns what Reconcile would do if tasks.md were these bytes. It reads the
 // journal of opts.Dir and writes nothing; it needs no lock, and of opts only Dir,
 // FS, Begin, CheckBatch, Guarded and KeepOnCopy count. Without a journal it gives the findings alone.
 func Preview(opts Options, tasks []byte) (Report, error) {

@@ -193,7 +193,7 @@ func (p *planner) compare(a *adoption, base, latest map[string]string) {
 	}
 }
 
-// keysIn gives the keys of a section in their order, each once, then those that
+// keysIn returns the keys of a section in their order, each once, then those that
 // were last seen in it and are gone.
 func keysIn(a *adoption) []string {
 	var keys []string
@@ -371,7 +371,7 @@ func (a *adoption) what() string {
 	return "written by hand"
 }
 
-// keys gives the keys that the record sets.
+// keys returns the keys that the record sets.
 func (a *adoption) keys() []string {
 	var keys []string
 	for _, f := range a.record.Fields {

@@ -51,7 +51,7 @@ func (b *blockState) inside(line []byte) bool {
 	return len(b.containers) > 0 && b.containers[0].item > 0 && len(line) > 0 && indentOf(line) >= b.containers[0].item
 }
 
-// itemIndent gives by how many blanks a line must be indented to be in the open list item.
+// itemIndent returns by how many blanks a line must be indented to be in the open list item.
 func (b *blockState) itemIndent() int {
 	if len(b.containers) == 0 {
 		return 2
@@ -151,7 +151,7 @@ func (b *blockState) feed(line []byte, number int) {
 	}
 }
 
-// matching gives how many of the open containers go on in this line.
+// matching returns how many of the open containers go on in this line.
 func (b *blockState) matching(c *cursor) int {
 	for i := range b.containers {
 		k := &b.containers[i]
@@ -293,7 +293,7 @@ func indentOf(line []byte) int {
 	return c.indent
 }
 
-// fenceOf gives the character and length of an opening code fence; length 0 if it is none.
+// fenceOf returns the character and length of an opening code fence; length 0 if it is none.
 func fenceOf(text []byte) (byte, int) {
 	n := 0
 	for n < len(text) && text[n] == text[0] {
@@ -332,7 +332,7 @@ func lazily(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// htmlOf gives what ends the HTML block that the line begins ("" is an empty
+// htmlOf returns what ends the HTML block that the line begins ("" is an empty
 // line) and what to call it; "" if it begins none.
 func htmlOf(text []byte, paragraph bool) (end, what string) {
 	if text[0] != '<' || len(text) < 2 {
@@ -358,7 +358,7 @@ func htmlOf(text []byte, paragraph bool) (end, what string) {
 	return "", ""
 }
 
-// markerOf gives the width of the marker of the list item that text begins; 0 if
+// markerOf returns the width of the marker of the list item that text begins; 0 if
 // it begins none. Only some can end a paragraph without a blank line.
 func markerOf(text []byte, paragraph bool) int {
 	width := 1

@@ -45,7 +45,7 @@ func brokenArchives(tb testing.TB) map[string]*txtar.Archive {
 	return archives
 }
 
-// bytesOf gives the ledger that a file of an archive stands for.
+// bytesOf returns the ledger that a file of an archive stands for.
 func bytesOf(f txtar.File) []byte {
 	switch {
 	case strings.HasSuffix(f.Name, ".raw"):
@@ -56,7 +56,7 @@ func bytesOf(f txtar.File) []byte {
 	return f.Data
 }
 
-// summaryOf gives the findings, a line each, and the good records in one line.
+// summaryOf returns the findings, a line each, and the good records in one line.
 func summaryOf(doc *Document) string {
 	var b strings.Builder
 	for _, f := range doc.Findings {

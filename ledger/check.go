@@ -13,7 +13,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// CheckFile gives everything that is wrong in one ledger file by itself, in the
+// CheckFile returns everything that is wrong in one ledger file by itself, in the
 // order of its lines. name is what the findings call the file. check is given the
 // records as a new state directory with this file alone would take them in: those
 // with a seq in the order of the file, then what people wrote. It says what is
@@ -34,14 +34,14 @@ func CheckFile(name string, data []byte, check func(*Section) error) []*SyntaxEr
 	return found
 }
 
-// MergedBehind gives how many merged records follow a record that begins a
+// MergedBehind returns how many merged records follow a record that begins a
 // compacted journal; 0 for any other.
 func MergedBehind(s *Section) int {
 	m, _ := markIn(s)
 	return m.merged
 }
 
-// CheckArchive gives everything that is wrong in the archive of a state directory:
+// CheckArchive returns everything that is wrong in the archive of a state directory:
 // files that are damaged, and tasks that the index names and that are not where it
 // says. The File of a finding is relative to dir.
 func CheckArchive(dir string) (found []*SyntaxError) {
@@ -123,7 +123,7 @@ func (c counts) take(digest string) bool {
 	return c[digest] >= 0
 }
 
-// takenOver gives what the file's own records say they have taken over: the
+// takenOver returns what the file's own records say they have taken over: the
 // digests of hand-written sections, and the seqs of edited ones.
 func takenOver(doc *Document) (adopted counts, edited map[uint64]bool) {
 	adopted, edited = counts{}, map[uint64]bool{}
@@ -162,7 +162,7 @@ func refusedAt(s *Section, err error) *SyntaxError {
 	return f
 }
 
-// CheckJournal gives everything that is wrong in the bytes of a journal, in the
+// CheckJournal returns everything that is wrong in the bytes of a journal, in the
 // order of its lines, and calls apply with each record that counts, in order. The
 // last finding is Torn if the bytes end within a change, as they may when they
 // were read while it was being written, or after a crash: nothing of that was

@@ -295,7 +295,7 @@ func (c *compactor) encode() error {
 	return nil
 }
 
-// stamp gives t as it stands in the ledger.
+// stamp returns t as it stands in the ledger.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // verify parses what tasks.md is to become: whatever stands around them, the

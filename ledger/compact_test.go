@@ -83,7 +83,7 @@ func (w *shelf) plan(out ...string) func() (ledger.Keep, error) {
 	}
 }
 
-// merge gives a record of each task, by age.
+// merge returns a record of each task, by age.
 func merge(fold []ledger.Record) (list []ledger.Record) {
 	at := map[string]int{}
 	for _, r := range fold {
@@ -110,7 +110,7 @@ func merge(fold []ledger.Record) (list []ledger.Record) {
 	return list
 }
 
-// meaning gives what the records say of each task, and what is in the archive.
+// meaning returns what the records say of each task, and what is in the archive.
 func (w *shelf) meaning() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +145,7 @@ func (w *shelf) refuse(words string) {
 	}
 }
 
-// lessThan gives the lines of a meaning but for those of some ids.
+// lessThan returns the lines of a meaning but for those of some ids.
 func lessThan(meaning string, ids ...string) string {
 	var b strings.Builder
 	for line := range strings.Lines(meaning) {
@@ -424,7 +424,7 @@ func TestTextStaysInPlace(t *testing.T) {
 	}
 }
 
-// plainText gives the lines of a ledger that are in no section, without empty ones.
+// plainText returns the lines of a ledger that are in no section, without empty ones.
 func plainText(s string) string {
 	doc := ledger.Parse([]byte(s))
 	var b strings.Builder

@@ -451,7 +451,7 @@ func (s *scene) isTorn(cut int) bool {
 	return slices.ContainsFunc(s.edits, func(e handEdit) bool { return e.begun <= cut && cut < e.safe })
 }
 
-// editOf gives the edit that a record takes over, or -1. What was not synced may
+// editOf returns the edit that a record takes over, or -1. What was not synced may
 // have been cut off anywhere, sections that were taken over before too.
 func (s *scene) editOf(r *ledger.Record, from int, told bool, cut int) int {
 	torn := !told && s.isTorn(cut)

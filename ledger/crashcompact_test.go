@@ -17,7 +17,7 @@ type generation struct {
 	archived    []string
 }
 
-// generations gives those of a scene, oldest first.
+// generations returns those of a scene, oldest first.
 func (s *scene) generations() []generation {
 	return append(slices.Clone(s.past), generation{s.since, math.MaxInt, s.all, s.archived})
 }
@@ -76,7 +76,7 @@ func (s *scene) compact() {
 	}
 }
 
-// onlyArchived gives the tasks of the archive of which the journal has no record:
+// onlyArchived returns the tasks of the archive of which the journal has no record:
 // those of a compaction that did not come to its end are in both.
 func (f *folding) onlyArchived() []string {
 	var only []string
@@ -104,7 +104,7 @@ func (s *scene) keep() (ledger.Keep, error) {
 	return keep, nil
 }
 
-// mergedTasks gives one record of each task in a file, with its last values.
+// mergedTasks returns one record of each task in a file, with its last values.
 func mergedTasks(text string) []ledger.Record {
 	var all []ledger.Record
 	doc := ledger.Parse([]byte(text))

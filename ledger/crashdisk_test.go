@@ -24,7 +24,7 @@ type diskName struct {
 	ino  uint64
 }
 
-// diskOf gives the disk on which all that the file system has is durable.
+// diskOf returns the disk on which all that the file system has is durable.
 func diskOf(m *memFS) *disk {
 	d := &disk{}
 	for _, n := range m.frozen() {
@@ -35,7 +35,7 @@ func diskOf(m *memFS) *disk {
 	return d
 }
 
-// clone gives a disk that goes its own way from here.
+// clone returns a disk that goes its own way from here.
 func (d *disk) clone() *disk {
 	c := &disk{files: slices.Clone(d.files), names: slices.Clone(d.names), late: slices.Clone(d.late)}
 	for i := range c.files {
@@ -99,7 +99,7 @@ func (d *disk) syncDir(dir string) {
 	d.late = rest
 }
 
-// onNames gives the entries after an operation. What it expects may be missing,
+// onNames returns the entries after an operation. What it expects may be missing,
 // because an earlier one was lost.
 func (o *memOp) onNames(names []diskName) []diskName {
 	find := func(path string) int {
@@ -163,7 +163,7 @@ var modes = []mode{
 	{"mixed", fateSome, fateSome, false},
 }
 
-// image gives the file system that is found after a crash now.
+// image returns the file system that is found after a crash now.
 func (d *disk) image(m mode, rng *rand.Rand) *memFS {
 	fsys := &memFS{ino: uint64(len(d.files)), quiet: true}
 	names := slices.Clone(d.names)
@@ -194,7 +194,7 @@ func hasParent(names []diskName, path string) bool {
 	return !isBelowDir(path) || slices.ContainsFunc(names, func(n diskName) bool { return n.path == filepath.Dir(path) })
 }
 
-// after gives the bytes that a crash leaves of a file.
+// after returns the bytes that a crash leaves of a file.
 func (f *diskFile) after(t fate, rng *rand.Rand) []byte {
 	if len(f.late) == 0 {
 		return f.base

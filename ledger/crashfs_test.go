@@ -71,14 +71,14 @@ type memNode struct {
 
 func newMemFS() *memFS { return &memFS{} }
 
-// ops gives how many operations were recorded.
+// ops returns how many operations were recorded.
 func (m *memFS) ops() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.trace)
 }
 
-// tick gives the time of a change, later than all before. The lock is held.
+// tick returns the time of a change, later than all before. The lock is held.
 func (m *memFS) tick() int64 {
 	m.clock++
 	return m.clock
@@ -91,7 +91,7 @@ func (m *memFS) note(o memOp) {
 	}
 }
 
-// find gives the index of a name, or -1. The lock is held.
+// find returns the index of a name, or -1. The lock is held.
 func (m *memFS) find(path string) int {
 	for i := range m.names {
 		if m.names[i].path == path {
@@ -201,7 +201,7 @@ func (m *memFS) SyncDir(path string) error {
 	return nil
 }
 
-// content gives the bytes of a file and whether there is one.
+// content returns the bytes of a file and whether there is one.
 func (m *memFS) content(name string) (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -231,7 +231,7 @@ func (m *memFS) same(o []memName) bool {
 	return len(o) == len(m.names)
 }
 
-// frozen gives the names with their bytes as they are now.
+// frozen returns the names with their bytes as they are now.
 func (m *memFS) frozen() []memName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -368,7 +368,7 @@ func (i *memInfo) Mode() fs.FileMode {
 	return durable.FileMode
 }
 
-// rename gives the names after a rename, whatever stood there before.
+// rename returns the names after a rename, whatever stood there before.
 func (o *memOp) rename(names []memName) []memName {
 	var node *memNode
 	out := names[:0]

@@ -64,7 +64,7 @@ func (f *folding) options() ledger.Options {
 	}
 }
 
-// through gives the file system as the log has it.
+// through returns the file system as the log has it.
 func (f *folding) through() durable.FS {
 	if f.faulty != nil {
 		return f.faulty
@@ -88,7 +88,7 @@ func (f *folding) apply(s *ledger.Section) error {
 	return nil
 }
 
-// textOf gives a record without its number, which depends on what was lost before it.
+// textOf returns a record without its number, which depends on what was lost before it.
 func textOf(s *ledger.Section) string {
 	head := bytes.IndexByte(s.Raw, '\n') + 1
 	body := head + bytes.IndexByte(s.Raw[head:], '\n') + 1
@@ -305,13 +305,13 @@ func (s *scene) rest() {
 	synctest.Wait()
 }
 
-// task gives the first record of a new task.
+// task returns the first record of a new task.
 func (s *scene) task() *ledger.Record {
 	s.next++
 	return record(fmt.Sprint("t", s.next), "status", "queued", "sessionKey", "web", "workspace", "/home/ana/shop", "priority", "5", "prompt", s.prompt())
 }
 
-// prompt gives a hostile text of any length.
+// prompt returns a hostile text of any length.
 func (s *scene) prompt() string {
 	text := nasty[s.rng.IntN(len(nasty)-1)] + fmt.Sprint(s.rng.IntN(1000))
 	if s.rng.IntN(3) == 0 {

@@ -124,7 +124,7 @@ func trimBoth(value []byte) []byte {
 	return trimRight(bytes.TrimLeftFunc(value, unicode.IsSpace))
 }
 
-// escape gives text without anything that an editor could change.
+// escape returns text without anything that an editor could change.
 func escape(text string) string {
 	body := strings.TrimRight(text, "\n")
 	tail := len(text) - len(body)

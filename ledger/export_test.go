@@ -1,6 +1,6 @@
 package ledger
 
-// Waiting gives how many updates wait for the log's goroutine.
+// Waiting returns how many updates wait for the log's goroutine.
 func (l *Log) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

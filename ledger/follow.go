@@ -50,7 +50,7 @@ type Follower struct {
 	record Section
 }
 
-// Follow gives the records of the log after that seq, as soon as they are durable.
+// Follow returns the records of the log after that seq, as soon as they are durable.
 // Close ends it.
 func (l *Log) Follow(after uint64) *Follower {
 	f := newFollower(l.opts.FS, l.opts.Dir, after)
@@ -64,7 +64,7 @@ func (l *Log) Follow(after uint64) *Follower {
 	return f
 }
 
-// FollowDir gives the records of the journal in dir after that seq, which a master
+// FollowDir returns the records of the journal in dir after that seq, which a master
 // in another process may be writing. A change of several records is given whole. A
 // record may be seen a moment before it is durable. A nil fsys is the machine's.
 func FollowDir(fsys durable.FS, dir string, after uint64) *Follower {
@@ -107,7 +107,7 @@ func (f *Follower) letGo() (err error) {
 	return err
 }
 
-// Next gives the next record. It waits until there is one, or until ctx ends; its
+// Next returns the next record. It waits until there is one, or until ctx ends; its
 // error is ctx's cause then. The section is a view that is valid until the next
 // call, which also says that the reader has done with it: a log is not compacted
 // before. The error is ErrClosed when the follower or its log was closed.
@@ -158,7 +158,7 @@ func (f *Follower) wait(ctx context.Context) error {
 	return nil
 }
 
-// step gives the next record that is there, or nil.
+// step returns the next record that is there, or nil.
 func (f *Follower) step() (*Section, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +184,7 @@ func (f *Follower) step() (*Section, error) {
 	}
 }
 
-// Place gives the seq from which a new follower goes on where this one is: behind the
+// Place returns the seq from which a new follower goes on where this one is: behind the
 // record that Next gave last. Behind the mark of a compaction it is that of the last
 // merged record if the reader does not get those, and if it does, as before the mark.
 func (f *Follower) Place() uint64 {
@@ -261,7 +261,7 @@ func (f *Follower) scan() bool {
 	return false
 }
 
-// endOfChange gives the end of the change that has more records from at on; -1 if
+// endOfChange returns the end of the change that has more records from at on; -1 if
 // it is not whole. Damage ends a change, as it does on replay.
 func (f *Follower) endOfChange(at int) int {
 	for at < len(f.buf) {
@@ -432,7 +432,7 @@ func (f *Follower) replaced() {
 	f.poke()
 }
 
-// followers gives the open followers of the log.
+// followers returns the open followers of the log.
 func (l *Log) followers() []*Follower {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// next gives the number and id of the next record.
+// next returns the number and id of the next record.
 func next(t *testing.T, f *ledger.Follower) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

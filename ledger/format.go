@@ -45,7 +45,7 @@ func isAlnum(c byte) bool {
 }
 
 // AppendRecord appends r as stint writes it, with an empty line after it. The
-// error says what of r cannot be written; dst is then returned as it was.
+// error returns what of r cannot be written; dst is then returned as it was.
 func AppendRecord(dst []byte, r *Record) ([]byte, error) {
 	return appendRecord(dst, r, 0)
 }

@@ -33,7 +33,7 @@ var formatters = []struct {
 	{"autocrlf", autocrlf, false},
 }
 
-// program gives the path of a formatter, which stands in a variable or is
+// program returns the path of a formatter, which stands in a variable or is
 // installed. Without it the test is skipped, but not in CI.
 func program(t *testing.T, name, variable string) string {
 	t.Helper()
@@ -154,7 +154,7 @@ func (w *world) markedTasks() {
 	}
 }
 
-// fields gives the fields of each record, as the fold has them.
+// fields returns the fields of each record, as the fold has them.
 func (w *world) fields() map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for _, r := range w.fold {

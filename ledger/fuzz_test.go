@@ -31,7 +31,7 @@ func ledgerOfBytes(choices []byte) (data []byte) {
 	return data
 }
 
-// addLedgers gives a fuzz target the broken ledgers as seeds, and some choices.
+// addLedgers returns a fuzz target the broken ledgers as seeds, and some choices.
 func addLedgers(f *testing.F) {
 	brokenLedgers(f, func(_, _ string, data []byte) { f.Add(data) })
 	for i := range pieces {
@@ -223,7 +223,7 @@ func edit3(data, ops []byte) []byte {
 	return bytes.Join(lines, nil)
 }
 
-// rawOf gives the bytes of a record in a journal.
+// rawOf returns the bytes of a record in a journal.
 func rawOf(t *testing.T, journal []byte, seq uint64) []byte {
 	doc := Parse(journal)
 	for i := range doc.Sections {

@@ -280,7 +280,7 @@ func nameAndSeq(raw []byte) string {
 	return string(raw[:head])
 }
 
-// install gives data the name journal.md, durable, and returns the file. What had the name is
+// install writes data under the name journal.md, durable, and returns the file. What had the name is
 // kept under another one, unless it is the file that the log had open; extra, what another
 // hand wrote into that one, is kept too. aside names the files that have these.
 func (l *Log) install(data, extra []byte) (file durable.File, aside string, err error) {
@@ -331,7 +331,7 @@ func swapNames(fsys durable.FS, a, b string) error {
 	return err
 }
 
-// swapBack gives the two files their own names again where the beginning of one says that
+// swapBack returns the two files their own names again where the beginning of one says that
 // it is the other. What is wrong with a file that cannot be read is said where that is done.
 func (l *Log) swapBack() (swapped bool, err error) {
 	from, to := l.tasks.path, filepath.Join(l.opts.Dir, journalName)
@@ -353,7 +353,7 @@ func (l *Log) swapBack() (swapped bool, err error) {
 	return true, l.opts.FS.SyncDir(l.opts.Dir)
 }
 
-// putInPlace gives the two files their own names at a start. Where there are two files like
+// putInPlace returns the two files their own names at a start. Where there are two files like
 // tasks.md, and no journal, the one that has the journal's name is set aside: the journal is
 // made anew.
 func (l *Log) putInPlace() error {

@@ -466,7 +466,7 @@ func TestPromise1BothFilesLackIt(t *testing.T) {
 }
 
 // TestForeignHandsAtStart: the same while no log is open: the next one finds all records,
-// or says what to do.
+// or returns what to do.
 func TestForeignHandsAtStart(t *testing.T) {
 	for _, hand := range foreignHands {
 		t.Run(hand.name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// digestOf gives the digest of a section's text, the same with any line ends,
+// digestOf returns the digest of a section's text, the same with any line ends,
 // trailing blanks and empty lines behind it.
 func digestOf(raw []byte) string {
 	h := sha256.New()
@@ -42,7 +42,7 @@ type version struct {
 	set    []Pair // what that record gave an effect to
 }
 
-// seenBy gives the fields that whoever had read the ledger up to record seq could
+// seenBy returns the fields that whoever had read the ledger up to record seq could
 // see. Who edits a section that was not there then has written it himself.
 func (o *origin) seenBy(seq uint64) map[string]string {
 	for _, v := range o.before {
@@ -114,7 +114,7 @@ func newHistory(data []byte) *history {
 	return h
 }
 
-// find gives the index of record seq. Records are mostly asked for in their order.
+// find returns the index of record seq. Records are mostly asked for in their order.
 func (h *history) find(seq uint64) (int, bool) {
 	i, ok := h.next, h.next < len(h.records) && h.records[h.next].seq == seq
 	switch {
@@ -229,7 +229,7 @@ func (h *history) claim(digest string) bool {
 	return true
 }
 
-// lastSeen gives what was last seen of record seq; nil if the journal has none.
+// lastSeen returns what was last seen of record seq; nil if the journal has none.
 func (h *history) lastSeen(seq uint64) *origin {
 	if o := h.edited[seq]; o != nil {
 		return o
@@ -237,7 +237,7 @@ func (h *history) lastSeen(seq uint64) *origin {
 	return h.originOf(seq)
 }
 
-// originOf gives the record seq as it was written; nil if the journal has none.
+// originOf returns the record seq as it was written; nil if the journal has none.
 func (h *history) originOf(seq uint64) *origin {
 	s := h.section(seq)
 	if s == nil {
@@ -246,7 +246,7 @@ func (h *history) originOf(seq uint64) *origin {
 	return &origin{id: nameOf(s), name: strconv.FormatUint(seq, 10), fields: fieldsOf(s)}
 }
 
-// pristine gives the digest of record seq as it was written; "" if there is none.
+// pristine returns the digest of record seq as it was written; "" if there is none.
 func (h *history) pristine(seq uint64) string {
 	s := h.section(seq)
 	if s == nil {
@@ -255,7 +255,7 @@ func (h *history) pristine(seq uint64) string {
 	return digestOf(s.Raw)
 }
 
-// section gives the journal's record seq, or nil.
+// section returns the journal's record seq, or nil.
 func (h *history) section(seq uint64) *Section {
 	i, ok := h.find(seq)
 	if !ok {
@@ -268,7 +268,7 @@ func (h *history) section(seq uint64) *Section {
 	return s
 }
 
-// nameOf gives kind and id of a record, as a view.
+// nameOf returns kind and id of a record, as a view.
 func (h *history) nameOf(r place) []byte {
 	line, _, _ := cutLine(h.data, int(r.off))
 	return line[len(hashes):]
@@ -307,7 +307,7 @@ func isNamed(s *Section, name string) bool {
 	return len(name) == n+1+len(s.ID) && name[:n] == string(s.Kind) && name[n+1:] == string(s.ID)
 }
 
-// fieldList gives the fields of a section that are not the engine's, in order.
+// fieldList returns the fields of a section that are not the engine's, in order.
 func fieldList(s *Section) []Pair {
 	list := make([]Pair, 0, len(s.Fields))
 	for i := range s.Fields {
@@ -326,7 +326,7 @@ func fieldsOf(s *Section) map[string]string {
 	return m
 }
 
-// ignoredFields gives what a person wrote in the section that the record adopts
+// ignoredFields returns what a person wrote in the section that the record adopts
 // and that had no effect: it is no news when the section is edited again.
 func ignoredFields(s *Section) []Pair {
 	text := s.Value(KeyIgnored)

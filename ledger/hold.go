@@ -49,7 +49,7 @@ func (a *adoption) remarked() bool {
 	})
 }
 
-// wordsOf gives the letters and digits of a text.
+// wordsOf returns the letters and digits of a text.
 func wordsOf(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

@@ -45,7 +45,7 @@ func TestHeldIsForgottenWhenTakenBack(t *testing.T) {
 	w.reopened()
 }
 
-// formatted gives a log over whose five prompts a formatter went.
+// formatted returns a log over whose five prompts a formatter went.
 func formatted(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)

@@ -63,7 +63,7 @@ func openJournal(fsys durable.FS, dir string) (*journal, error) {
 	return j, err
 }
 
-// header gives the size of the first line, which says what the file is; 0 if it has none.
+// header returns the size of the first line, which says what the file is; 0 if it has none.
 func (j *journal) header() (int64, error) {
 	head := make([]byte, 64)
 	n, err := j.file.ReadAt(head, 0)
@@ -83,7 +83,7 @@ type listener struct {
 	note   func(Notice)       // damage that was mended
 }
 
-// replay gives every record of the journal to apply, in order, cuts a torn tail
+// replay passes every record of the journal to apply, in order, cuts a torn tail
 // off, makes durable what is left, and gives the highest seq. Damage in the middle
 // is mended from tasks.md ([replayer.mend]); what cannot be is reported and passed
 // over: the rest must not be lost for it.
@@ -290,7 +290,7 @@ func scanPiece(data []byte, first bool, s *Section) (n, more int, err error) {
 // isVersionLine reports whether a line is the first of a journal.
 func isVersionLine(line []byte) bool { return versionOf(line) > 0 && bytes.HasSuffix(line, endClose) }
 
-// nextRecord gives where behind damaged bytes a record begins; -1 if none does.
+// nextRecord returns where behind damaged bytes a record begins; -1 if none does.
 func nextRecord(data []byte) int {
 	var s Section
 	for i := 0; ; {
@@ -408,7 +408,7 @@ func (j *journal) sectionAt(off int64) (s *Section, err error) {
 	return sectionIn(j.file, j.path, off)
 }
 
-// read gives what is durable, and the file that it stands in. It may be called by any
+// read returns what is durable, and the file that it stands in. It may be called by any
 // goroutine.
 func (j *journal) read() (data []byte, file durable.File, err error) {
 	j.mu.RLock()
@@ -442,7 +442,7 @@ func readWindow(f durable.File, off, end int64) (*window, error) {
 	return w, err
 }
 
-// section gives the record at off, nil if it is not whole in the window.
+// section returns the record at off, nil if it is not whole in the window.
 func (w *window) section(f durable.File, off int64) *Section {
 	if w == nil || w.file != f || off < w.off || off >= w.off+int64(len(w.data)) {
 		return nil

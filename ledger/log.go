@@ -48,7 +48,7 @@ type Options struct {
 	// OnRefoldEnd. nil: nobody asks; without OnRefoldStart a log cannot be compacted.
 	OnRefoldStart func()
 	OnRefoldEnd   func()
-	// Now gives the time of an edit that is taken over, and of a compaction, and the
+	// Now returns the time of an edit that is taken over, and of a compaction, and the
 	// times for Observe. nil: time.Now.
 	Now func() time.Time
 
@@ -167,7 +167,7 @@ func (tx *Tx) Append(r *Record) {
 	tx.Claim(string(r.Kind) + " " + r.ID)
 }
 
-// size gives about how many bytes the records have when they are written.
+// size returns about how many bytes the records have when they are written.
 func (tx *Tx) size() (n int) {
 	for i := range tx.records {
 		n += 100 + len(tx.records[i].ID)
@@ -189,7 +189,7 @@ func (tx *Tx) Merge(other *Tx) {
 // [Tx.Ahead]: the fold does not know of this one when they are made.
 func (tx *Tx) Count(n int) { tx.count += n }
 
-// Ahead gives the sum of what the changes before this one in its batch have counted.
+// Ahead returns the sum of what the changes before this one in its batch have counted.
 func (tx *Tx) Ahead() int { return tx.ahead }
 
 // Claim names something that this change decided upon, such as an idempotency
@@ -476,7 +476,7 @@ func (l *Log) keep(batch []byte) (took time.Duration, err error) {
 	return took, fmt.Errorf("%s is changed by another hand all the time", l.journal.path)
 }
 
-// sortError gives what those are told whose batch was not kept, and why the log must
+// sortError returns what those are told whose batch was not kept, and why the log must
 // stop; nil if it need not.
 func sortError(err error) (told, fatal error) {
 	switch {
@@ -618,14 +618,14 @@ func (l *Log) fail(err error, waiting []*update) {
 // the disk failed ([Log.Err]).
 func (l *Log) Done() <-chan struct{} { return l.done }
 
-// Err says why the log stopped; nil if it was closed or still runs.
+// Err returns why the log stopped; nil if it was closed or still runs.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
 }
 
-// Size gives the bytes of the journal that are durable.
+// Size returns the bytes of the journal that are durable.
 func (l *Log) Size() int64 { return l.journal.durable.Load() }
 
 // SectionAt reads one record of the journal by its offset ([Section].Off). An
@@ -686,7 +686,7 @@ func (l *Log) addFinding(e *SyntaxError) {
 	l.note(Notice{Finding: e, Text: e.Error()})
 }
 
-// Findings gives what is wrong in the ledger at present, by file and line.
+// Findings returns what is wrong in the ledger at present, by file and line.
 func (l *Log) Findings() []*SyntaxError {
 	l.mu.Lock()
 	list := slices.Concat(l.damage, l.findings)

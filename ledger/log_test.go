@@ -152,7 +152,7 @@ func replace(old, now string) func(string) string {
 
 func appended(text string) func(string) string { return func(s string) string { return s + text } }
 
-// lines gives the fold as "id key=value …" without what differs from run to run.
+// lines returns the fold as "id key=value …" without what differs from run to run.
 func (w *world) lines() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// markdownHeadings gives the headings of records at the top level of the document
+// markdownHeadings returns the headings of records at the top level of the document
 // as goldmark sees it: offset of the line, kind and id.
 func markdownHeadings(data []byte) (list []string) {
 	root := goldmark.DefaultParser().Parse(text.NewReader(data))
@@ -33,7 +33,7 @@ func markdownHeadings(data []byte) (list []string) {
 	return list
 }
 
-// headingsOf gives the same of our records.
+// headingsOf returns the same of our records.
 func headingsOf(doc *Document) (list []string) {
 	for i := range doc.Sections {
 		s := &doc.Sections[i]

@@ -42,7 +42,7 @@ func (r *replayer) mend() (bool, error) {
 	return true, nil
 }
 
-// readTasks gives tasks.md; nil if there is none that can be read.
+// readTasks returns tasks.md; nil if there is none that can be read.
 func (j *journal) readTasks() (doc *Document, err error) {
 	snap, err := snapshotOf(j.fs, filepath.Join(filepath.Dir(j.path), TasksName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ type piece struct {
 	more int    // records of the same change that follow
 }
 
-// split gives the pieces of a journal, or of the end of one.
+// split returns the pieces of a journal, or of the end of one.
 func split(data []byte, first bool) []piece {
 	var all []piece
 	var s Section
@@ -136,7 +136,7 @@ func newPatch(good []byte, last uint64, doc *Document) *patch {
 	return m
 }
 
-// ownForm gives a section with a seq as stint writes it; nil if it has none.
+// ownForm returns a section with a seq as stint writes it; nil if it has none.
 func ownForm(s *Section) []byte {
 	var own Section
 	if n, _, err := scanStrict(s.Raw, &own); err == nil && n == len(s.Raw) {
@@ -184,7 +184,7 @@ func (m *patch) record(raw []byte, seq uint64) {
 	m.last = seq
 }
 
-// seqBehind gives the seq of the first record; 0 if there is none.
+// seqBehind returns the seq of the first record; 0 if there is none.
 func seqBehind(pieces []piece) uint64 {
 	for i := range pieces {
 		if pieces[i].seq > 0 {
@@ -235,7 +235,7 @@ func (m *patch) damaged(p *piece, next uint64) {
 	}
 }
 
-// done says what was done.
+// done returns what was done.
 func (m *patch) done() string {
 	var did []string
 	say := func(n int, format string) {

@@ -150,7 +150,7 @@ func (p *parser) step() {
 	p.line += newlineLen(p.data[:next])
 }
 
-// glued gives where the heading of a record of stint's own begins behind the end line
+// glued returns where the heading of a record of stint's own begins behind the end line
 // of another: an editor saved without the last line break while stint wrote. 0: no
 // such thing is in the line.
 func (p *parser) glued(start, next int) int {
@@ -299,7 +299,7 @@ func (p *parser) heading(line []byte, start, next int) bool {
 	return true
 }
 
-// badID says what is wrong with the id in a heading.
+// badID returns what is wrong with the id in a heading.
 func (p *parser) badID(id []byte) {
 	if len(id) == 0 {
 		p.fail("the heading has no id; write ## %s and a name of %s", p.open.Kind, idRule)
@@ -316,7 +316,7 @@ func isIndented(line []byte) bool {
 	return line[0] == '\t' || len(line) > 1 && line[0] == ' ' && line[1] == ' '
 }
 
-// nextLine gives the next line from pos on that is not blank.
+// nextLine returns the next line from pos on that is not blank.
 func (p *parser) nextLine(pos int) []byte {
 	for pos < len(p.data) {
 		line, next, ok := cutLine(p.data, pos)
@@ -571,7 +571,7 @@ func recordHeading(line []byte) (Kind, []byte, bool) {
 	return kind, id, ok
 }
 
-// headingText gives the level and text of an ATX heading; level 0 if it is none.
+// headingText returns the level and text of an ATX heading; level 0 if it is none.
 func headingText(line []byte) (int, []byte) {
 	text := bytes.TrimLeft(line, " ")
 	if len(line)-len(text) > 3 {

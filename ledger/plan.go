@@ -291,7 +291,7 @@ const maxLeap = 1 << 32
 // use up the numbers that there are.
 func isTyped(seq, last uint64) bool { return seq > last && seq-last > maxLeap }
 
-// firstNew gives the index of the first section that stint wrote after the
+// firstNew returns the index of the first section that stint wrote after the
 // compaction; 0 where there was none, so that no section stands before it.
 func (p *planner) firstNew() int {
 	if p.h.through == 0 {

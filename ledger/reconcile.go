@@ -128,7 +128,7 @@ func (l *Log) secure(p *plan) error {
 	return l.tasks.secure()
 }
 
-// terms gives what a plan needs to know beside the files and the plan before.
+// terms returns what a plan needs to know beside the files and the plan before.
 func (o *Options) terms() terms {
 	return terms{opts: o, seen: math.MaxUint64, merged: sync.OnceValues(func() (map[string]int, error) { return adoptedBefore(o.FS, o.Dir) })}
 }
@@ -302,7 +302,7 @@ func (l *Log) rebuildIfLost() error {
 	return durable.WriteFile(l.opts.FS, path, out)
 }
 
-// copiesIn gives the digests of sections that a person copied: their seq is
+// copiesIn returns the digests of sections that a person copied: their seq is
 // another record's.
 func copiesIn(doc *Document) map[string]bool {
 	copies := map[string]bool{}
@@ -315,7 +315,7 @@ func copiesIn(doc *Document) map[string]bool {
 	return copies
 }
 
-// firstOf gives the digest in the name of an adopted section.
+// firstOf returns the digest in the name of an adopted section.
 func firstOf(name string) string {
 	digest, _, _ := strings.Cut(name, ".")
 	return digest

@@ -63,7 +63,7 @@ func cutOut(seqs ...int) save {
 	}
 }
 
-// sectionOf gives the section with that seq, up to the next one.
+// sectionOf returns the section with that seq, up to the next one.
 func sectionOf(s string, seq int) string {
 	end := strings.Index(s, fmt.Sprintf("<!-- end %d", seq))
 	if end < 0 {
@@ -77,7 +77,7 @@ func sectionOf(s string, seq int) string {
 	return s[start : end+next+2]
 }
 
-// stale gives the file as it was before record seq, with more behind it.
+// stale returns the file as it was before record seq, with more behind it.
 func stale(seq int, more string) save {
 	return func(s string) string {
 		at := strings.Index(s, fmt.Sprintf("\n- seq: %d\n", seq))

@@ -45,7 +45,7 @@ type Record struct {
 	Fields []Pair
 }
 
-// Get gives the last value of key, and whether the record names the key.
+// Get returns the last value of key, and whether the record names the key.
 func (r *Record) Get(key string) (string, bool) {
 	for _, f := range slices.Backward(r.Fields) {
 		if f.Key == key {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Repair gives a ledger file without findings. All records that are good stand
+// Repair returns a ledger file without findings. All records that are good stand
 // in it as they stood, in their order, and so does all text. A fence, comment or
 // HTML block that is open at a record is closed before it. A damaged record that
 // the journal has is replaced by the journal's; one that it does not have becomes
@@ -185,7 +185,7 @@ func lineLen(data []byte) int {
 	return len(data)
 }
 
-// behindSame gives the lines of raw from the first on that is not the record's own.
+// behindSame returns the lines of raw from the first on that is not the record's own.
 func behindSame(raw, record []byte) []byte {
 	for len(raw) > 0 {
 		n, k := lineLen(raw), lineLen(record)
@@ -295,7 +295,7 @@ func (m *mender) cutOut(doc *Document, group []opening, starts []int, reopen boo
 	}
 }
 
-// endOf gives where the record that begins at from ends, good or damaged.
+// endOf returns where the record that begins at from ends, good or damaged.
 func (d *Document) endOf(from int) int {
 	if i, ok := slices.BinarySearchFunc(d.Sections, from, func(s Section, off int) int { return int(s.Off) - off }); ok {
 		return from + len(d.Sections[i].Raw)
@@ -308,7 +308,7 @@ func (d *Document) endOf(from int) int {
 	return from
 }
 
-// marks gives the lines that close the open block and open it again.
+// marks returns the lines that close the open block and open it again.
 func (b *blockState) marks() (closer, opener string) {
 	switch {
 	case b.what == "code fence":

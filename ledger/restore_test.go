@@ -26,7 +26,7 @@ type restoring struct {
 	old, fresh string // what a log applies before and after the restore
 }
 
-// applies gives what a log on fsys applies when it is opened.
+// applies returns what a log on fsys applies when it is opened.
 func applies(fsys *memFS) (string, error) {
 	f := folding{fs: fsys}
 	if err := f.open(); err != nil {
@@ -219,7 +219,7 @@ func TestRestoreKeepsWhatWasBefore(t *testing.T) {
 	}
 }
 
-// lastOf gives the number of the last record.
+// lastOf returns the number of the last record.
 func lastOf(text string) uint64 {
 	list := ledger.Parse([]byte(text)).Sections
 	return list[len(list)-1].Seq

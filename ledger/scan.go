@@ -157,7 +157,7 @@ func hasBlankEnd(value []byte) bool {
 	return len(trimBoth(value)) < len(value)
 }
 
-// scanBody gives the end of the indented or empty lines from pos on.
+// scanBody returns the end of the indented or empty lines from pos on.
 func scanBody(data []byte, pos int) (end, lines int) {
 	for pos < len(data) {
 		c := data[pos]
@@ -174,7 +174,7 @@ func scanBody(data []byte, pos int) (end, lines int) {
 	return pos, lines
 }
 
-// cutLine gives the line at pos without its newline, and where the next begins.
+// cutLine returns the line at pos without its newline, and where the next begins.
 func cutLine(data []byte, pos int) (line []byte, next int, ok bool) {
 	i := bytes.IndexByte(data[pos:], '\n')
 	if i < 0 {

@@ -23,7 +23,7 @@ type Field struct {
 // Empty reports whether the field has no value, which unsets its key.
 func (f *Field) Empty() bool { return f.form == formLine && len(f.raw) == 0 }
 
-// Bytes gives the value. A one-line value is a view and costs nothing; a block
+// Bytes returns the value. A one-line value is a view and costs nothing; a block
 // is decoded into new memory.
 func (f *Field) Bytes() []byte {
 	switch f.form {
@@ -36,7 +36,7 @@ func (f *Field) Bytes() []byte {
 	}
 }
 
-// String gives a copy of the value.
+// String returns a copy of the value.
 func (f *Field) String() string { return string(f.Bytes()) }
 
 // A Section is one record as it stands in a file: a view into the bytes it was
@@ -53,7 +53,7 @@ type Section struct {
 	lines int // lines from the heading to the end line or last field
 }
 
-// Get gives the last field of that key, or nil.
+// Get returns the last field of that key, or nil.
 func (s *Section) Get(key string) *Field {
 	for i := len(s.Fields) - 1; i >= 0; i-- {
 		if string(s.Fields[i].Key) == key {
@@ -63,7 +63,7 @@ func (s *Section) Get(key string) *Field {
 	return nil
 }
 
-// Value gives a copy of the last value of key, "" if there is none.
+// Value returns a copy of the last value of key, "" if there is none.
 func (s *Section) Value(key string) string {
 	if f := s.Get(key); f != nil {
 		return f.String()
@@ -71,7 +71,7 @@ func (s *Section) Value(key string) string {
 	return ""
 }
 
-// LineOf gives the line of a field in its file.
+// LineOf returns the line of a field in its file.
 func (s *Section) LineOf(f *Field) int { return s.Line + f.line }
 
 // Record copies the section into a record of its own.
@@ -83,7 +83,7 @@ func (s *Section) Record() Record {
 	return r
 }
 
-// Clone gives a section with bytes of its own.
+// Clone returns a section with bytes of its own.
 func (s *Section) Clone() *Section {
 	c, err := parseOne(bytes.Clone(s.Raw))
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Section) Clone() *Section {
 	return c
 }
 
-// Encode gives the section that r becomes when it is written, read back from
+// Encode returns the section that r becomes when it is written, read back from
 // its bytes: the way from a record to the fold, the same live and on replay.
 func Encode(r *Record) (*Section, error) {
 	numbered := *r

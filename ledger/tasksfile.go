@@ -190,7 +190,7 @@ func (t *tasksFile) appendTo(snap snapshot, torn bool, data []byte, first, last 
 // isStill reports whether the file is in the state id.
 func (t *tasksFile) isStill(id fileID) bool { return t.now() == id }
 
-// restOf gives how long the file must stay as the snapshot has it before that counts:
+// restOf returns how long the file must stay as the snapshot has it before that counts:
 // whoever wrote it may be writing the rest.
 func (t *tasksFile) restOf(snap snapshot) time.Duration {
 	switch {
@@ -248,7 +248,7 @@ func (t *tasksFile) changed() bool {
 	return err != nil || idOf(fi) != t.seen
 }
 
-// now gives the state of the file at present; zero if it is not there.
+// now returns the state of the file at present; zero if it is not there.
 func (t *tasksFile) now() fileID {
 	fi, err := t.fs.Stat(t.path)
 	if err != nil {
@@ -277,7 +277,7 @@ type snapshot struct {
 	data []byte
 }
 
-// read gives the file as it is now, and makes it if it is not there.
+// read returns the file as it is now, and makes it if it is not there.
 func (t *tasksFile) read(ctx context.Context) (snapshot, error) {
 	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -318,7 +318,7 @@ type FileError struct {
 	Lost bool   // the journal is not there either
 }
 
-// Error gives what is wrong and what to do.
+// Error returns what is wrong and what to do.
 func (e *FileError) Error() string {
 	away := "move it away and start again: the journal has every record"
 	switch {

@@ -237,7 +237,7 @@ func TestPromise5ABadRecordCostsItsLength(t *testing.T) {
 	}
 }
 
-// BenchmarkParseWorst gives nanoseconds a byte for two sizes: they are the same
+// BenchmarkParseWorst returns nanoseconds a byte for two sizes: they are the same
 // where the time is linear.
 func BenchmarkParseWorst(b *testing.B) {
 	for _, size := range []int{1 << 20, 2 << 20} {

@@ -118,7 +118,7 @@ func (f *finder) path(ctx context.Context, p string, optional bool) {
 	}
 }
 
-// note says whether a file can be searched. Of many regular files the first ones say
+// note reports whether a file can be searched. Of many regular files the first ones say
 // how large the others are.
 func (f *finder) note(c candidate) (note, error) {
 	if !utf8.ValidString(c.name) || strings.ContainsFunc(c.name, unseen) {
@@ -192,7 +192,7 @@ func matches(pattern, name []string) bool {
 	return ok && err == nil && matches(pattern[1:], name[1:])
 }
 
-// look says whether a file can be searched: a text, in the workspace.
+// look reports whether a file can be searched: a text, in the workspace.
 func look(root *os.Root, name string) (note, error) {
 	f, err := openNote(root, name)
 	if err != nil {

@@ -130,7 +130,7 @@ type templateParser struct {
 	names  map[string]bool
 }
 
-// wrongAt says what is wrong at a place of a template's text.
+// wrongAt returns what is wrong at a place of a template's text.
 func wrongAt(text string, at int, what string) error {
 	return fmt.Errorf("line %d: %s", 1+strings.Count(text[:at], "\n"), what)
 }

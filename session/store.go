@@ -39,7 +39,7 @@ type Options struct {
 	OnError  func(error)      // told by the store's goroutine that a write failed; nil: only Close tells
 }
 
-// Found says what Open found in place of a readable sessions.json.
+// Found returns what Open found in place of a readable sessions.json.
 type Found struct {
 	Rebuild bool  // the store is empty because the file was missing or bad
 	Problem error // what was wrong with it and where it is now; nil if it was only missing

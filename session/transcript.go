@@ -153,7 +153,7 @@ func readMessages(r io.Reader, limit int) (messages []Message, bad int, err erro
 	}
 }
 
-// lineKind says what a line of a transcript is.
+// lineKind returns what a line of a transcript is.
 type lineKind int
 
 const (

@@ -24,7 +24,7 @@ type RecordError struct {
 	Err  error
 }
 
-// Error gives the sentence, without the line, which only means something beside
+// Error returns the sentence, without the line, which only means something beside
 // a file's name.
 func (e *RecordError) Error() string {
 	where := fmt.Sprintf("%s %s", e.Kind, e.ID)
@@ -37,10 +37,10 @@ func (e *RecordError) Error() string {
 	return where + ": " + e.Err.Error()
 }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// FieldKey gives Key; by it the ledger finds the line in the file of a person's
+// FieldKey returns Key; by it the ledger finds the line in the file of a person's
 // section.
 func (e *RecordError) FieldKey() string { return e.Key }
 
@@ -155,7 +155,7 @@ func (t *Folded) rewind(changed bool, run string) {
 	}
 }
 
-// Native gives the native session id that the task has with that agent, and
+// Native returns the native session id that the task has with that agent, and
 // whether the last record named it.
 func (t *Folded) Native(agent string) (id string, named bool) {
 	for i, a := range agents {
@@ -523,7 +523,7 @@ func parseLines(b []byte) []string {
 	return list
 }
 
-// FormatThread gives the value of threadTokens: input, cached input, output and
+// FormatThread returns the value of threadTokens: input, cached input, output and
 // reasoning tokens, and the cost, with blanks between them.
 func FormatThread(u Usage) string {
 	return fmt.Sprintf("%d %d %d %d %s", u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens,

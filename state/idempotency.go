@@ -17,7 +17,7 @@ const beforeRun = "\x1frun "
 // has asked under key.
 func RunKey(key, by string) string { return key + beforeRun + by }
 
-// PartKey gives the idempotency key of the n-th task, from 1, of a list that has key.
+// PartKey returns the idempotency key of the n-th task, from 1, of a list that has key.
 func PartKey(key string, n int) string { return key + beforePart + strconv.Itoa(n) }
 
 // ReadPart takes apart what PartKey gives; ok is false of any other key.

@@ -65,7 +65,7 @@ func (now *Folded) ImpliedChanges(r *ledger.Record) (fields []ledger.Pair) {
 	return fields
 }
 
-// takenOver gives what else a record of another master says: the task that it runs there
+// takenOver returns what else a record of another master says: the task that it runs there
 // is queued, as after an end of ours, and what has a conversation goes on with its agent.
 func takenOver(r *ledger.Record, now Folded) (fields []ledger.Pair) {
 	sec, err := ledger.Encode(r)
@@ -102,7 +102,7 @@ func (t *Folded) changesConversation(r *ledger.Record) bool {
 		slices.ContainsFunc(agents[:], func(agent string) bool { now, _ := t.Native(agent); return is(NativeKey(agent), now) })
 }
 
-// OrNone gives a number, "" for 0.
+// OrNone returns a number, "" for 0.
 func OrNone(n int) string {
 	if n == 0 {
 		return ""

@@ -108,7 +108,7 @@ var knownKeys = [...]string{
 	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, KeyIntake, "budget", "isolation",
 }
 
-// SpellingOf gives the known key that is key but for upper and lower case; "" if
+// SpellingOf returns the known key that is key but for upper and lower case; "" if
 // there is none.
 func SpellingOf(key string) string {
 	for _, known := range knownKeys {
@@ -133,14 +133,14 @@ const (
 	AfterDone = "done"
 )
 
-// NativeKey gives the key under which the native session id of an agent stands
+// NativeKey returns the key under which the native session id of an agent stands
 // in a task record: codexSessionId for codex.
 func NativeKey(agent string) string { return agent + "SessionId" }
 
 // timeFormat is RFC 3339 with milliseconds, in UTC.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// FormatTime gives t as it stands in the ledger: UTC, with milliseconds, such as
+// FormatTime returns t as it stands in the ledger: UTC, with milliseconds, such as
 // 2026-11-21T03:12:45.123Z. The zero time gives "", which unsets a field.
 func FormatTime(t time.Time) string {
 	if t.IsZero() {

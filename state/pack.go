@@ -18,7 +18,7 @@ type Packer struct {
 	in      string
 }
 
-// Pack gives the bytes of a task. What is noted elsewhere is not among them: id, status
+// Pack returns the bytes of a task. What is noted elsewhere is not among them: id, status
 // and session key, and what lists are filtered by.
 func (p *Packer) Pack(t *Folded) string {
 	p.writing, p.fields, p.turn, p.out = true, 0, 1, p.out[:0]
@@ -45,7 +45,7 @@ func (p *Packer) open(packed string) {
 	p.fields = p.uvarint()
 }
 
-// SessionID gives the session id of a task, which is its first field.
+// SessionID returns the session id of a task, which is its first field.
 func (p *Packer) SessionID(packed string) (id string) {
 	p.open(packed)
 	p.text(&id)

@@ -20,7 +20,7 @@ type Run struct {
 	Usage      Usage     // of this run alone
 }
 
-// RunsAfter gives the runs of a task that have ended with a record of it, sec, which
+// RunsAfter returns the runs of a task that have ended with a record of it, sec, which
 // made after of before; runs are those until then.
 func RunsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
 	if f := sec.Get(KeyEndedRuns); f != nil {
@@ -42,7 +42,7 @@ func RunsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
 	return runs
 }
 
-// FormatRuns gives the value of endedRuns: a line for each run.
+// FormatRuns returns the value of endedRuns: a line for each run.
 func FormatRuns(runs []Run) string {
 	lines := make([]string, len(runs))
 	for i, r := range runs {
@@ -77,7 +77,7 @@ func lateUsage(before, after *Task) bool {
 	return before.Status != Running && after.Status != Running && after.By == ""
 }
 
-// MergedRun gives the run that the first record of a task tells of, which knows of
+// MergedRun returns the run that the first record of a task tells of, which knows of
 // one at most.
 func MergedRun(t *Task) []Run {
 	if t.RunID == "" || t.Status == Running && t.Usage == (Usage{}) {
@@ -86,7 +86,7 @@ func MergedRun(t *Task) []Run {
 	return []Run{runOf(t, t.UpdatedAt, t.Usage)}
 }
 
-// endedRun gives the run that a record ends. What it used is what the task's totals
+// endedRun returns the run that a record ends. What it used is what the task's totals
 // have grown by; where they went down, they were begun anew.
 func endedRun(before, after *Task) (r Run, ended bool) {
 	if before.Status != Running || before.Phase == PhaseVerify || after.Status == Running && after.RunID == before.RunID {
@@ -99,7 +99,7 @@ func runOf(t *Task, ended time.Time, u Usage) Run {
 	return Run{ID: t.RunID, TaskID: t.ID, SessionKey: t.SessionKey, Agent: t.Agent, Model: t.Model, Account: t.AccountName(), Ended: ended, Usage: u}
 }
 
-// since gives what was added to old to make u.
+// since returns what was added to old to make u.
 func (u Usage) since(old Usage) Usage {
 	if u.InputTokens < old.InputTokens || u.CachedInputTokens < old.CachedInputTokens || u.OutputTokens < old.OutputTokens ||
 		u.ReasoningTokens < old.ReasoningTokens || u.CostUSD < old.CostUSD {
@@ -112,7 +112,7 @@ func (u Usage) since(old Usage) Usage {
 	}
 }
 
-// Plus gives the sum of two amounts.
+// Plus returns the sum of two amounts.
 func (u Usage) Plus(v Usage) Usage {
 	return Usage{
 		InputTokens: u.InputTokens + v.InputTokens, CachedInputTokens: u.CachedInputTokens + v.CachedInputTokens,

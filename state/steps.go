@@ -32,7 +32,7 @@ type Iteration struct {
 	EndedAt   time.Time `json:"endedAt,omitzero" doc:"When the verify command ended" example:"2026-11-21T03:15:09.482Z"`
 }
 
-// Iterations gives the rounds of the verify loop among steps.
+// Iterations returns the rounds of the verify loop among steps.
 func Iterations(steps []Step) (list []Iteration) {
 	for _, s := range steps {
 		if s.Phase == PhaseVerify && s.ExitCode != nil {
@@ -42,7 +42,7 @@ func Iterations(steps []Step) (list []Iteration) {
 	return list
 }
 
-// LastAttempt gives the steps of a task's newest attempt, from the last time that its
+// LastAttempt returns the steps of a task's newest attempt, from the last time that its
 // agent began the first round: a first turn that was cut off and is made again is left
 // out. What was interrupted later goes on in the same attempt.
 func LastAttempt(steps []Step) []Step {
@@ -54,7 +54,7 @@ func LastAttempt(steps []Step) []Step {
 	return steps
 }
 
-// StepsAfter gives the steps of a task with a record of it, sec, which made after of
+// StepsAfter returns the steps of a task with a record of it, sec, which made after of
 // before; steps are those until then.
 func StepsAfter(steps []Step, before, after *Task, sec *ledger.Section) []Step {
 	if f := sec.Get(KeySteps); f != nil {
@@ -76,7 +76,7 @@ func StepsAfter(steps []Step, before, after *Task, sec *ledger.Section) []Step {
 	return steps
 }
 
-// MergedSteps gives the step that the first record of a task tells of, which knows of one
+// MergedSteps returns the step that the first record of a task tells of, which knows of one
 // at most. The phase of a task that waits is that of its next run.
 func MergedSteps(t *Task) []Step {
 	if t.Status != Running && (t.RunID == "" || !t.Status.Terminal()) {
@@ -130,7 +130,7 @@ func (s Step) Same(o Step) bool {
 	return exits && s == o
 }
 
-// FormatSteps gives the value of steps: a line for each.
+// FormatSteps returns the value of steps: a line for each.
 func FormatSteps(steps []Step) string {
 	lines := make([]string, len(steps))
 	for i, s := range steps {

@@ -204,7 +204,7 @@ type Task struct {
 	Extra  map[string]string `json:"extra,omitempty" doc:"Fields of the ledger that stint does not know, kept as they are" example:"{\"ticket\":\"SHOP-17\"}"`
 }
 
-// Lane gives the name of the lane that the task waits in: its session key, or
+// Lane returns the name of the lane that the task waits in: its session key, or
 // the lane of its workspace if it has none.
 func (t *Task) Lane() string {
 	if t.SessionKey == "" {
@@ -213,7 +213,7 @@ func (t *Task) Lane() string {
 	return t.SessionKey
 }
 
-// AccountName gives the name under which the task's account is held, cooled
+// AccountName returns the name under which the task's account is held, cooled
 // down and counted: its account, or the name of its agent if it has none, which
 // is the name of that agent's default account.
 func (t *Task) AccountName() string {
@@ -223,7 +223,7 @@ func (t *Task) AccountName() string {
 	return t.Account
 }
 
-// UsedAccount gives the account that the task's run needs, the present or the next one: none
+// UsedAccount returns the account that the task's run needs, the present or the next one: none
 // for its verify command, and none for a judgement that is still to be asked for, as
 // the task ends as it would without it: it is not to wait for one, nor to end for it.
 func (t *Task) UsedAccount() string {
@@ -261,7 +261,7 @@ func (t *Task) Rank() int {
 // maxTitle is the length of a title in characters.
 const maxTitle = 80
 
-// TitleOf gives the title of a task with that prompt: its first line that is not
+// TitleOf returns the title of a task with that prompt: its first line that is not
 // blank, on one line and cut.
 func TitleOf(prompt string) string {
 	for line := range strings.Lines(prompt) {

@@ -75,7 +75,7 @@ func ParseSeq(b []byte) (uint64, error) {
 	return n, nil
 }
 
-// nibble gives the value of a lower-case hex digit, or 255.
+// nibble returns the value of a lower-case hex digit, or 255.
 var nibble = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 255

@@ -9,7 +9,7 @@ import (
 // Statuses holds the closed set, in the order of a task's life.
 var Statuses = [...]Status{Draft, Queued, Running, Done, Failed, Canceled, Dead}
 
-// Index gives the place of s in Statuses.
+// Index returns the place of s in Statuses.
 func (s Status) Index() uint8 {
 	for i, v := range Statuses {
 		if v == s {
@@ -83,7 +83,7 @@ type TransitionError struct {
 	ByHand   bool
 }
 
-// Error gives the sentence.
+// Error returns the sentence.
 func (e *TransitionError) Error() string {
 	switch {
 	case e.ByHand && e.To == Running:
@@ -127,7 +127,7 @@ func parseStatus(b []byte) (Status, error) {
 	return ParseStatus(string(b))
 }
 
-// nearest gives the status that s was probably meant to be, or "".
+// nearest returns the status that s was probably meant to be, or "".
 func nearest(s string) Status {
 	if st, ok := otherNames[s]; ok {
 		return st
@@ -139,7 +139,7 @@ func nearest(s string) Status {
 	return Status(Nearest(s, known))
 }
 
-// Nearest gives the known word that a word was probably meant to be, or "": at most two
+// Nearest returns the known word that a word was probably meant to be, or "": at most two
 // letters and half of the word are wrong.
 func Nearest(word string, known []string) string {
 	best, dist := "", 3

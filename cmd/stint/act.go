@@ -58,7 +58,7 @@ func (a *app) releaseCommand() *cobra.Command {
 	return c
 }
 
-// startsTasks gives an act that lets a task run, with what the user should know then.
+// startsTasks returns an act that lets a task run, with what the user should know then.
 func (a *app) startsTasks(act func(*client.Client, context.Context, string) (wire.TaskView, error)) func(*client.Client, context.Context, string) (wire.TaskView, error) {
 	return func(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
 		view, err := act(c, ctx, ref)
@@ -98,7 +98,7 @@ func (a *app) actCommand(name, short string, act func(*client.Client, context.Co
 	return c
 }
 
-// lastWord gives the error of several tasks; each of them was printed already.
+// lastWord returns the error of several tasks; each of them was printed already.
 func lastWord(err error, tasks int) error {
 	if err == nil || tasks == 1 {
 		return err

@@ -103,7 +103,7 @@ func agentRunner(cfg *Config, name string) agent.Runner {
 	}
 }
 
-// agents gives all adapters by name. The CLIs are there even if their programs are
+// agents returns all adapters by name. The CLIs are there even if their programs are
 // not: their tasks then say what is missing.
 func agents(cfg *Config, state string) map[string]task.Agent {
 	all := map[string]task.Agent{}
@@ -113,7 +113,7 @@ func agents(cfg *Config, state string) map[string]task.Agent {
 	return all
 }
 
-// findSession gives the function that reads an agent's session from what an old run
+// findSession returns the function that reads an agent's session from what an old run
 // has written.
 func findSession(agents map[string]task.Agent) func(name, runDir string) (session string, kept bool) {
 	return func(name, runDir string) (session string, kept bool) {
@@ -124,7 +124,7 @@ func findSession(agents map[string]task.Agent) func(name, runDir string) (sessio
 	}
 }
 
-// resumeCommand gives the command with which a person goes on with a task's session
+// resumeCommand returns the command with which a person goes on with a task's session
 // in the agent's own CLI, "" where there is none.
 func resumeCommand(cfg *Config, t *state.Task) string {
 	if c := adapterOf(cfg, t.Agent, ""); c != nil && t.AgentSession != "" {
@@ -133,7 +133,7 @@ func resumeCommand(cfg *Config, t *state.Task) string {
 	return ""
 }
 
-// loginCommand gives what logs in to an agent's CLI, "" if there is none. A variable
+// loginCommand returns what logs in to an agent's CLI, "" if there is none. A variable
 // that is set in a shell does not reach a master that runs already.
 func loginCommand(name string) string {
 	c := adapterOf(&Config{}, name, "")
@@ -247,7 +247,7 @@ func (a *app) noteDemo(ctx context.Context, o *taskOptions, view *wire.TaskView)
 	a.hint("stint: using the built-in demo agent (%s); with a real one: %s\n", why, help)
 }
 
-// whyDemo says why no CLI was taken, and what helps; without help it is the name of
+// whyDemo returns why no CLI was taken, and what helps; without help it is the name of
 // one that is ready.
 func whyDemo(ctx context.Context, cfg *Config) (why, help string) {
 	why, help = noCLI()

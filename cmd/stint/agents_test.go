@@ -155,7 +155,7 @@ func TestResumeCommand(t *testing.T) {
 	}
 }
 
-// fakeCLIs gives a configuration whose CLIs are scripts that count their starts in
+// fakeCLIs returns a configuration whose CLIs are scripts that count their starts in
 // a file. Codex is logged in if the file "login" is beside them.
 func fakeCLIs(t *testing.T, settings string) (c *Config, dir string) {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// tasksCommand gives the names that other tools and schedulers use.
+// tasksCommand returns the names that other tools and schedulers use.
 func (a *app) tasksCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "tasks",

@@ -71,7 +71,7 @@ type goPackage struct {
 	Module     *struct{ Path string }
 }
 
-// listPackages gives every package that the module's packages need.
+// listPackages returns every package that the module's packages need.
 func listPackages(t *testing.T) map[string]goPackage {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Module", "stint/...")
@@ -150,7 +150,7 @@ func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	}
 }
 
-// sourceFiles gives the files of a package of ours, without tests.
+// sourceFiles returns the files of a package of ours, without tests.
 func sourceFiles(t *testing.T, path string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("../..", strings.TrimPrefix(path, "stint/"), "*.go"))

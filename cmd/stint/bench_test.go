@@ -183,7 +183,7 @@ type benchRun struct {
 	Argv    []string
 }
 
-// look gives the run of a task and, while its agent works, how many megabytes the
+// look returns the run of a task and, while its agent works, how many megabytes the
 // gate has for itself, beside what it shares with the master.
 func (w *benchWorld) look(id string) (run benchRun, memory float64) {
 	w.Helper()

@@ -74,12 +74,12 @@ func timed(b *testing.B, c *exec.Cmd) time.Duration {
 	return time.Since(begun)
 }
 
-// benchID gives the id of task i, with a tail that looks like chance.
+// benchID returns the id of task i, with a tail that looks like chance.
 func benchID(i int) string {
 	return fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012x", uint64(i+1)*0x9e3779b97f4a7c15>>16)
 }
 
-// benchLedger gives a ledger of tasks that were queued, run and done.
+// benchLedger returns a ledger of tasks that were queued, run and done.
 func benchLedger(b *testing.B, tasks int) []byte {
 	text, seq := []byte(ledger.VersionLine+"\n\n"), uint64(0)
 	prompt, result := strings.Repeat("Fix the flaky login test. ", 16), strings.Repeat("The test waited for a timer. ", 16)

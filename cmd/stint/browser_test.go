@@ -74,7 +74,7 @@ func (w *pageWorld) end() {
 	}
 }
 
-// address gives an address that lets one browser in.
+// address returns an address that lets one browser in.
 func (w *pageWorld) address() string { return w.run("ui", "--print") }
 
 // wholeState returns all that a request could have changed, over the socket.
@@ -258,7 +258,7 @@ func (w *pageWorld) lookOnPhone(b *tab) {
 	b.do(chromedp.ResetViewport())
 }
 
-// hostileTasks gives a tasks.md with a task for each text of the corpus, which has it in
+// hostileTasks returns a tasks.md with a task for each text of the corpus, which has it in
 // every field, and tasks that have many of them at once; and the ids of the latter.
 func hostileTasks(t *testing.T) (tasks []byte, one, many []string) {
 	t.Helper()

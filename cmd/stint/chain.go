@@ -86,7 +86,7 @@ func (c *chain) draw(v *wire.TaskView, level int) error {
 	return nil
 }
 
-// chainTask gives a task of a chain. A person may have written the id of none, or what
+// chainTask returns a task of a chain. A person may have written the id of none, or what
 // would mean a task elsewhere.
 func (a *app) chainTask(ctx context.Context, id string) (v wire.TaskView, err error) {
 	err = a.call(ctx, func(c *client.Client) (err error) { v, err = c.Task(ctx, id); return err })

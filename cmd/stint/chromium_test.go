@@ -23,7 +23,7 @@ import (
 // chromiumNames are what Chromium is called, the usual names first.
 var chromiumNames = []string{"chromium", "chromium-browser", "google-chrome"}
 
-// findChromium gives the path of a Chromium; without one the test ends.
+// findChromium returns the path of a Chromium; without one the test ends.
 func findChromium(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("STINT_TEST_CHROMIUM"); path != "" {
@@ -139,7 +139,7 @@ func (b *tab) open(address string) {
 	b.await("loaded", "document.readyState === 'complete'")
 }
 
-// eval gives what a piece of JavaScript gives, awaited if it is a promise.
+// eval returns what a piece of JavaScript gives, awaited if it is a promise.
 func eval[T any](b *tab, script string) T {
 	b.t.Helper()
 	v, err := tryEval[T](b, script)

@@ -87,7 +87,7 @@ func (a *app) compactBy(ctx context.Context, cfg *Config, olderThan time.Duratio
 	return coordinator.CompactOffline(ctx, a.offlineMaster(dir, cfg).coordinatorConfig(ctx), olderThan, dryRun)
 }
 
-// compactText says what was done, or would be.
+// compactText returns what was done, or would be.
 func compactText(r *ledger.CompactReport, dryRun bool) string {
 	if r.Archive == "" {
 		return fmt.Sprintf("nothing to compact: %s in %d bytes", count(r.Merged, "record"), r.Before)

@@ -49,7 +49,7 @@ func (a *app) offerIDs(c *cobra.Command, f state.Filter) ([]string, cobra.ShellC
 	return append(out, "@last\tthe newest task"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// sessionNames gives the keys of the sessions of a running master, each once.
+// sessionNames returns the keys of the sessions of a running master, each once.
 func (a *app) sessionNames(ctx context.Context) (names []string) {
 	if ctx == nil {
 		ctx = context.Background()
@@ -109,7 +109,7 @@ func complete(c *cobra.Command, flag string, values func() []string) {
 	}
 }
 
-// contextOf gives the command's context; while completing there may be none.
+// contextOf returns the command's context; while completing there may be none.
 func contextOf(c *cobra.Command) context.Context {
 	if ctx := c.Context(); ctx != nil {
 		return ctx

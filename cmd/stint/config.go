@@ -198,10 +198,10 @@ func (k key) perWorkspace() key {
 	return k
 }
 
-// env gives the key's environment variable.
+// env returns the key's environment variable.
 func (k key) env() string { return "STINT_" + strings.ToUpper(k.name) }
 
-// flag gives the key's long option.
+// flag returns the key's long option.
 func (k key) flag() string { return strings.ReplaceAll(cmp.Or(k.option, k.name), "_", "-") }
 
 // in has the key stand in a section of the file.
@@ -210,7 +210,7 @@ func (k key) in(section string) key {
 	return k
 }
 
-// inFile gives the key's name as the file has it, such as max_workers or postgres.url.
+// inFile returns the key's name as the file has it, such as max_workers or postgres.url.
 func (k key) inFile() string {
 	if k.section == "" {
 		return k.name
@@ -345,7 +345,7 @@ func parseSize(s string) (int64, error) {
 	return n * unit, nil
 }
 
-// shortSize gives a size with the largest unit that loses nothing.
+// shortSize returns a size with the largest unit that loses nothing.
 func shortSize(n int64) string {
 	for _, u := range sizeUnits {
 		if n > 0 && n%u.bytes == 0 {
@@ -388,7 +388,7 @@ func (c *Config) put(k *key, text string, o origin) error {
 // isDefault reports whether nobody has set the key.
 func (c *Config) isDefault(name string) bool { return c.origins[name].layer == layerDefault }
 
-// findKey gives the key of that name, nil if there is none.
+// findKey returns the key of that name, nil if there is none.
 func findKey(name string) *key {
 	if i := slices.IndexFunc(keys, func(k key) bool { return k.name == name }); i >= 0 {
 		return &keys[i]

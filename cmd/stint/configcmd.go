@@ -65,7 +65,7 @@ func (a *app) showConfig(dir string, origins, asJSON bool) error {
 	return printText(a.stdout, b.String())
 }
 
-// shown gives every setting as it may be seen by anybody.
+// shown returns every setting as it may be seen by anybody.
 func (c *Config) shown() []shownKey {
 	var list []shownKey
 	for _, k := range keys {

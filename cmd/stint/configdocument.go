@@ -24,7 +24,7 @@ type document struct {
 const maxDocument = 64 << 10
 
 // documentKey is a text, a word that stands for one, or @FILE, which is read at once.
-// take says what is wrong with the text, or sets what follows from it; it may be nil.
+// take returns what is wrong with the text, or sets what follows from it; it may be nil.
 func documentKey(name, def, help string, words map[string]string, take func(c *Config, text string) error, field func(*Config) *document) key {
 	k := textKey(name, def, help+", or @FILE", nil)
 	k.set = func(c *Config, value string) error {
@@ -69,7 +69,7 @@ func templateKey(name, help string) key {
 	return documentKey(name, "default", help, map[string]string{"default": "", "": ""}, parse, func(c *Config) *document { return &c.PromptTemplate })
 }
 
-// checkFollowUp says what is wrong with a setting that is the prompt of a follow-up.
+// checkFollowUp returns what is wrong with a setting that is the prompt of a follow-up.
 func checkFollowUp(_ *Config, text string) error { return admission.CheckTemplate(text) }
 
 // readDocument reads the file of a setting.

@@ -94,7 +94,7 @@ func (c *Config) digest() string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(lines, "\n"))))[:16]
 }
 
-// forWorkspace gives the configuration of tasks in dir: the section with the
+// forWorkspace returns the configuration of tasks in dir: the section with the
 // longest path that holds dir lies over the file.
 func (c *Config) forWorkspace(dir string) *Config {
 	out, longest := *c, -1
@@ -106,7 +106,7 @@ func (c *Config) forWorkspace(dir string) *Config {
 	return &out
 }
 
-// under gives the configuration with the values of a section. It is made once: a
+// under returns the configuration with the values of a section. It is made once: a
 // file that a value names is read with the configuration, and not for each task.
 func (c *Config) under(s *section) (*Config, error) {
 	out := *c
@@ -222,7 +222,7 @@ func (f *fileReader) inOrder(t map[string]toml.Primitive) []string {
 	})
 }
 
-// line gives the line of a value: an Unmarshaler's error carries it.
+// line returns the line of a value: an Unmarshaler's error carries it.
 func (f *fileReader) line(p toml.Primitive) int {
 	var at toml.ParseError
 	if errors.As(f.meta.PrimitiveDecode(p, refuse{}), &at) {
@@ -280,7 +280,7 @@ func (v *fileValue) UnmarshalTOML(data any) error {
 	return nil
 }
 
-// text gives a value of the file as text if it has the right type.
+// text returns a value of the file as text if it has the right type.
 func (k kind) text(data any) (string, bool) {
 	switch v := data.(type) {
 	case string:

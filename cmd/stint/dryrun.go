@@ -58,7 +58,7 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 	return err
 }
 
-// previewEnd gives the error of a task that could not be run: that of its end.
+// previewEnd returns the error of a task that could not be run: that of its end.
 func previewEnd(p *task.TaskPreview) error {
 	if p.Reason == "" {
 		return nil
@@ -71,7 +71,7 @@ func previewEnd(p *task.TaskPreview) error {
 	return &cliError{code: taskCode(&view.Task), message: fmt.Sprintf("the task could not be run (%s): %s", p.Reason, p.Error), try: try}
 }
 
-// describePreview gives a preview for people, with the exact prompt at the end.
+// describePreview returns a preview for people, with the exact prompt at the end.
 func describePreview(p *task.TaskPreview) string {
 	t := &p.Task
 	if p.Known {
@@ -128,7 +128,7 @@ func verifyLine(p *task.TaskPreview) string {
 	return line + ")"
 }
 
-// lasting gives a Go duration as people write it.
+// lasting returns a Go duration as people write it.
 func lasting(s string) string {
 	if d, err := time.ParseDuration(s); err == nil {
 		return shortDuration(d)

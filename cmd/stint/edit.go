@@ -188,7 +188,7 @@ func (a *app) reportTakeOver(t task.TakeOver) error {
 	return err
 }
 
-// count gives "1 finding" or "2 findings".
+// count returns "1 finding" or "2 findings".
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -226,7 +226,7 @@ func (a *app) newEditing(dir string, text []byte) (*editing, error) {
 	return &editing{app: a, dir: dir, file: f.Name()}, errors.Join(err, f.Close())
 }
 
-// editDir gives the state directory, if there is an editor. Its tasks.md is there
+// editDir returns the state directory, if there is an editor. Its tasks.md is there
 // then and has everything that was acknowledged.
 func (a *app) editDir(ctx context.Context) (string, error) {
 	if _, err := chooseEditor(); err != nil {
@@ -455,7 +455,7 @@ func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
 // editors are tried in this order where neither $VISUAL nor $EDITOR is set.
 var editors = []string{"sensible-editor", "nano", "vi"}
 
-// chooseEditor gives the user's editor as a piece of shell: it may have options,
+// chooseEditor returns the user's editor as a piece of shell: it may have options,
 // as in "code --wait".
 func chooseEditor() (string, error) {
 	for _, name := range []string{"VISUAL", "EDITOR"} {

@@ -74,7 +74,7 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 	}
 }
 
-// editableFields gives what a person may change of a task, without what is unset.
+// editableFields returns what a person may change of a task, without what is unset.
 func editableFields(t *state.Task) []ledger.Pair {
 	number := func(n int64) string {
 		if n == 0 {
@@ -133,7 +133,7 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 	return false, t.append(ctx, &r)
 }
 
-// parse gives the section of the copy, or what is wrong with it. Lines are those
+// parse returns the section of the copy, or what is wrong with it. Lines are those
 // of the copy.
 func (t *taskEdit) parse(text []byte) (*ledger.Section, []task.Finding) {
 	doc := ledger.Parse(text)
@@ -156,12 +156,12 @@ func (t *taskEdit) parse(text []byte) (*ledger.Section, []task.Finding) {
 	return &doc.Sections[0], nil
 }
 
-// finding says what is wrong in a line of the copy.
+// finding returns what is wrong in a line of the copy.
 func (t *taskEdit) finding(line int, message string) task.Finding {
 	return task.Finding{File: filepath.Base(t.file), Line: line, Message: message}
 }
 
-// changes gives a record of what differs from what was shown.
+// changes returns a record of what differs from what was shown.
 func (t *taskEdit) changes(s *ledger.Section) ledger.Record {
 	r := ledger.Record{Kind: ledger.KindTask, ID: t.id}
 	shown := ledger.Record{Fields: t.fields}

@@ -57,7 +57,7 @@ func TestForgetHost(t *testing.T) {
 	}
 }
 
-// migratedDatabase gives the URL of a new database with our schema.
+// migratedDatabase returns the URL of a new database with our schema.
 func migratedDatabase(t *testing.T) string {
 	t.Helper()
 	url := postgrestest.Shared(t).Database(t)
@@ -101,7 +101,7 @@ func checkQuestion(t *testing.T, file string) {
 	}
 }
 
-// fileText gives the content of a file.
+// fileText returns the content of a file.
 func fileText(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

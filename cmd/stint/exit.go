@@ -49,7 +49,7 @@ func (e *cliError) Error() string {
 
 func (e *cliError) Unwrap() error { return e.err }
 
-// usage gives an error of the command line: exit 2.
+// usage returns an error of the command line: exit 2.
 func usage(try, format string, args ...any) error {
 	return &cliError{code: exitUsage, message: fmt.Sprintf(format, args...), try: try}
 }
@@ -57,7 +57,7 @@ func usage(try, format string, args ...any) error {
 // errDetached is the cause with which Ctrl-C ends what a command waits for.
 var errDetached = errors.New("interrupted")
 
-// exitCode gives the exit code of what a command returned.
+// exitCode returns the exit code of what a command returned.
 func exitCode(err error) int {
 	var cli *cliError
 	var remote *task.Error
@@ -133,7 +133,7 @@ func printError(w io.Writer, err error) {
 	}
 }
 
-// explain gives message and next command of an error.
+// explain returns message and next command of an error.
 func explain(err error) (message, try string) {
 	var cli *cliError
 	var remote *task.Error

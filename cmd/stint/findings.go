@@ -116,7 +116,7 @@ func (a *app) staleText(h *task.Health) string {
 	return fmt.Sprintf("still uses the configuration of %s; to use %s as it is now", at, cfg.file)
 }
 
-// restart gives the command that ends a master so that the next one starts anew; tasks
+// restart returns the command that ends a master so that the next one starts anew; tasks
 // are kept.
 func restart(h *task.Health) string {
 	if h.Background {
@@ -146,7 +146,7 @@ func (a *app) tellAccounts(ctx context.Context, views []wire.TaskView) {
 	})
 }
 
-// accountText says what keeps the tasks of an account from starting; "" if nothing does.
+// accountText returns what keeps the tasks of an account from starting; "" if nothing does.
 func accountText(u *state.Account, now time.Time) string {
 	switch {
 	case u.IsMissing():

@@ -73,7 +73,7 @@ func onFile(path string, do func() error) error {
 	return do()
 }
 
-// stateAbove gives the state directory that a path lies in.
+// stateAbove returns the state directory that a path lies in.
 func stateAbove(path string) string {
 	for filepath.Base(path) != "state" {
 		path = filepath.Dir(path)
@@ -171,7 +171,7 @@ func (w *foreignWorld) mayFail(name string) {
 // idsIn are ids in the names of files.
 var idsIn = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
 
-// names gives the names below the state directory, with ID for what differs from run to
+// names returns the names below the state directory, with ID for what differs from run to
 // run, each once.
 func (w *foreignWorld) names() (list []string) {
 	w.t.Helper()
@@ -191,7 +191,7 @@ func (w *foreignWorld) names() (list []string) {
 	return list
 }
 
-// find gives the path of such a name: that of the task that runs, if there are several.
+// find returns the path of such a name: that of the task that runs, if there are several.
 func (w *foreignWorld) find(name string) (found string) {
 	_ = filepath.WalkDir(w.state, func(path string, _ fs.DirEntry, err error) error {
 		if rel, rerr := filepath.Rel(w.state, path); err == nil && rerr == nil && idsIn.ReplaceAllString(rel, "ID") == name {

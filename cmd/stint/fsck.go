@@ -83,7 +83,7 @@ func (a *app) fsckState(ctx context.Context, o *fsckOptions) error {
 	return a.printFaults(o, r.Faults, fmt.Sprintf("%d records in %s", r.Records, dir))
 }
 
-// workspaceRoot gives the configuration's, "" if there is none to be read.
+// workspaceRoot returns the configuration's, "" if there is none to be read.
 func (a *app) workspaceRoot() string {
 	if cfg, err := a.base(); err == nil {
 		return cfg.WorkspaceRoot
@@ -199,7 +199,7 @@ func (a *app) repair(ctx context.Context, o *fsckOptions, args []string) error {
 	return nil
 }
 
-// journalOf gives the journal that belongs to a ledger file: of the state directory
+// journalOf returns the journal that belongs to a ledger file: of the state directory
 // that was named, else the one beside the file; nil if there is none.
 func (a *app) journalOf(dir, path string) []byte {
 	if a.stateOption == "" {

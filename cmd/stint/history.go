@@ -153,7 +153,7 @@ func readChronicle(dir string, archive bool) (*chronicle, error) {
 	return h, nil
 }
 
-// find gives the id of the task that ref means: whole, a unique piece, or @last.
+// find returns the id of the task that ref means: whole, a unique piece, or @last.
 func (h *chronicle) find(ref string) (string, error) {
 	var found []string
 	last := ""
@@ -273,7 +273,7 @@ func (p *historian) print(e *event) error {
 // maxValue is how many characters of a value a line of history shows.
 const maxValue = 60
 
-// line gives the event for people: status first, then what else changed.
+// line returns the event for people: status first, then what else changed.
 func (e *event) line() string {
 	id := e.ID
 	if len(id) == 36 && e.Kind == ledger.KindTask {

@@ -99,7 +99,7 @@ func (w *keyWorld) begin() *life {
 	return l
 }
 
-// moments gives the numbers of answers at which the master is killed.
+// moments returns the numbers of answers at which the master is killed.
 func (w *keyWorld) moments(n int) []int64 {
 	list := make([]int64, n)
 	for i := range list {
@@ -134,7 +134,7 @@ func (w *keyWorld) sendAll(c *keyClient) {
 // contested reports whether the rivals send another body for a key.
 func contested(key int) bool { return key%10 == 0 }
 
-// bodyOf gives what a client sends for a key: no task of it runs.
+// bodyOf returns what a client sends for a key: no task of it runs.
 func (w *keyWorld) bodyOf(c *keyClient, key int) task.TaskSpec {
 	spec := task.TaskSpec{Prompt: fmt.Sprint("task ", key), Workspace: w.work, SessionKey: "keys", Hold: true}
 	if c.rival && contested(key) {

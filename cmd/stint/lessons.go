@@ -24,7 +24,7 @@ func (a *app) lessonsCommand() *cobra.Command {
 	return c
 }
 
-// lessonsPath gives the note with the lessons.
+// lessonsPath returns the note with the lessons.
 func lessonsPath(c *Config) string {
 	if c.SelfEvalMemoryPath == "" {
 		return memory.DefaultLessons // where they stood before lessons were turned off
@@ -38,7 +38,7 @@ type shownLesson struct {
 	Path string `json:"path"` // of the note
 }
 
-// lessons gives a workspace, its note with the lessons, and what is in it.
+// lessons returns a workspace, its note with the lessons, and what is in it.
 func (a *app) lessons(o *noteOptions) (dir, name string, list []memory.Lesson, err error) {
 	dir, cfg, err := o.directory(a)
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *app) lessonsRmCommand() *cobra.Command {
 	return c
 }
 
-// lessonError gives an error with the exit code that it has.
+// lessonError returns an error with the exit code that it has.
 func lessonError(err error) error {
 	if errors.Is(err, memory.ErrNoLesson) {
 		return &cliError{code: exitNotFound, err: err, message: "the lesson is not known", try: "stint lessons ls"}

@@ -217,7 +217,7 @@ func followMark(v *wire.TaskView) string {
 	return "↳ "
 }
 
-// statusText gives the status, and what is special about it.
+// statusText returns the status, and what is special about it.
 func statusText(v *wire.TaskView) string {
 	switch {
 	case v.Hold && !v.Status.Terminal():

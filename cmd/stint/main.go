@@ -37,7 +37,7 @@ func run(args []string) int {
 	return exitCode(err)
 }
 
-// detachable gives a context that the first Ctrl-C ends with errDetached. The
+// detachable returns a context that the first Ctrl-C ends with errDetached. The
 // second one ends the program: by then nobody listens any more.
 func detachable() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())

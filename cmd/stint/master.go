@@ -100,14 +100,14 @@ func (a *app) callRunning(request func(*client.Client) error) error {
 	return err
 }
 
-// another gives an app that finds its own way to the master, for another goroutine.
+// another returns an app that finds its own way to the master, for another goroutine.
 func (a *app) another() *app {
 	one := *a
 	one.last, one.dialed = nil, ""
 	return &one
 }
 
-// client gives a client for the master at socket, the same one for the same master:
+// client returns a client for the master at socket, the same one for the same master:
 // what a command asks goes over one connection.
 func (a *app) client(socket string) *client.Client {
 	if a.dialed != socket {
@@ -117,7 +117,7 @@ func (a *app) client(socket string) *client.Client {
 	return a.last
 }
 
-// notice gives what the master that was asked last said about itself; nil if
+// notice returns what the master that was asked last said about itself; nil if
 // nothing is known.
 func (a *app) notice() *wire.Notice {
 	if a.last == nil {
@@ -126,7 +126,7 @@ func (a *app) notice() *wire.Notice {
 	return a.last.Notice()
 }
 
-// silent says what can be done about a master that has the lock and does not answer.
+// silent returns what can be done about a master that has the lock and does not answer.
 func (a *app) silent(err error) error {
 	e := &cliError{code: exitBusy, message: "it was stopped, has no more open files, or hangs", err: err, try: "stint doctor"}
 	dir, derr := a.state()
@@ -191,7 +191,7 @@ func (a *app) awaitMaster(ctx context.Context, request func(*client.Client) erro
 // isGone reports that there is no master, or that it broke off.
 func isGone(err error) bool { return errors.Is(err, client.ErrNoMaster) || isPassing(err) }
 
-// sockets gives the places where a master may listen, the likeliest first.
+// sockets returns the places where a master may listen, the likeliest first.
 func (a *app) sockets() ([]string, error) {
 	state, err := a.state()
 	if err != nil {
@@ -298,7 +298,7 @@ func closeOnExec() {
 	}
 }
 
-// masterCommand gives the command line of a master in the background.
+// masterCommand returns the command line of a master in the background.
 func (a *app) masterCommand(state string) (*exec.Cmd, error) {
 	self, err := selfPath()
 	if err != nil {
@@ -329,7 +329,7 @@ func (a *app) masterEnv() []string {
 	return env
 }
 
-// selfPath gives the path of this program, also when it was deleted after its
+// selfPath returns the path of this program, also when it was deleted after its
 // start, as with `go run`.
 func selfPath() (string, error) {
 	if runtime.GOOS == "linux" {

@@ -226,7 +226,7 @@ func TestAgentsInheritNoLock(t *testing.T) {
 	w.audit()
 }
 
-// openFiles gives the paths that a process has open; none if it has just ended.
+// openFiles returns the paths that a process has open; none if it has just ended.
 func openFiles(t testing.TB, pid string) (paths []string) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/" + pid + "/fd/*")

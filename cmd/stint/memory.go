@@ -31,7 +31,7 @@ type noteOptions struct {
 	json      bool
 }
 
-// directory gives the workspace and the configuration that holds in it.
+// directory returns the workspace and the configuration that holds in it.
 func (o *noteOptions) directory(a *app) (string, *Config, error) {
 	cfg, err := a.base()
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *app) memorySearchCommand() *cobra.Command {
 	return c
 }
 
-// noteText gives the text of a command line: an argument, stdin or a file.
+// noteText returns the text of a command line: an argument, stdin or a file.
 func (a *app) noteText(c *cobra.Command, args []string) (string, error) {
 	return promptSource{args: args, literal: c.ArgsLenAtDash() == 0, stdin: a.stdin}.read()
 }
@@ -189,7 +189,7 @@ func (a *app) addMemory(ctx context.Context, o *noteOptions, text string, now ti
 	return printText(a.stdout, name+" "+l.String()+"\n")
 }
 
-// noteFor gives the note that a line is added to.
+// noteFor returns the note that a line is added to.
 func noteFor(cfg *Config, option string) (string, error) {
 	if option != "" {
 		name := filepath.ToSlash(filepath.Clean(option))
@@ -209,7 +209,7 @@ func noteFor(cfg *Config, option string) (string, error) {
 	return "", usage("stint memory add --file PATH", "memory_paths names no Markdown file that a line could be added to")
 }
 
-// searcher gives the search of a workspace's notes as it is configured.
+// searcher returns the search of a workspace's notes as it is configured.
 func searcher(cfg *Config, workspace string) *memory.Searcher {
 	c := cfg.forWorkspace(workspace)
 	s := &memory.Searcher{Paths: notePaths(c), Lessons: c.SelfEvalMemoryPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
@@ -217,7 +217,7 @@ func searcher(cfg *Config, workspace string) *memory.Searcher {
 	return s
 }
 
-// lookUp gives the path of a program; "" if there is none, or if it would be one of the
+// lookUp returns the path of a program; "" if there is none, or if it would be one of the
 // current directory, in which an agent may write.
 func lookUp(name string) string {
 	path, err := exec.LookPath(name)
@@ -227,7 +227,7 @@ func lookUp(name string) string {
 	return path
 }
 
-// notePaths gives what is searched.
+// notePaths returns what is searched.
 func notePaths(c *Config) []string {
 	if len(c.MemoryPaths) == 0 {
 		return memory.DefaultPaths

@@ -43,7 +43,7 @@ func (m *modelServer) answer(w http.ResponseWriter, r *http.Request, d dialect, 
 	}
 }
 
-// rejection gives the text of a refused request.
+// rejection returns the text of a refused request.
 func rejection(status int, opts map[string]string) string {
 	return cmp.Or(opts["msg"], "fake "+strconv.Itoa(status))
 }

@@ -67,7 +67,7 @@ func (m *modelServer) Close() {
 	})
 }
 
-// Requests gives the model requests so far, in order.
+// Requests returns the model requests so far, in order.
 func (m *modelServer) Requests() []modelRequest {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,7 +150,7 @@ func (m *modelServer) serve(w http.ResponseWriter, r *http.Request) {
 	m.answer(w, r, d, req, number)
 }
 
-// keyOf gives the secret of a request, wherever its protocol has it.
+// keyOf returns the secret of a request, wherever its protocol has it.
 func keyOf(h http.Header) string {
 	for _, name := range []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key"} {
 		if v := h.Get(name); v != "" {
@@ -193,7 +193,7 @@ const (
 	mendIt       = "(mend it)" // for prompt.MendIt
 )
 
-// userMessage gives what the user wrote: not the CLI's own context messages
+// userMessage returns what the user wrote: not the CLI's own context messages
 // (false), and without the sections that stint puts before it.
 func userMessage(text string) (string, bool) {
 	t := strings.TrimSpace(text)
@@ -229,7 +229,7 @@ func (req *modelRequest) userText(text string) {
 // toolOutput notes what a tool call led to.
 func (req *modelRequest) toolOutput(text string) { req.Output, req.Called = text, true }
 
-// order gives the prompt that the model is to follow: the last one that does not
+// order returns the prompt that the model is to follow: the last one that does not
 // only say to go on, or to mend what that one has led to.
 func (req *modelRequest) order() (order string, mend bool) {
 	for _, p := range slices.Backward(req.Prompts) {
@@ -244,7 +244,7 @@ func (req *modelRequest) order() (order string, mend bool) {
 	return "", mend
 }
 
-// markers gives name -> argument of the markers in the order, of equal ones the
+// markers returns name -> argument of the markers in the order, of equal ones the
 // first: what comes behind may be quoted.
 func (req *modelRequest) markers() map[string]string {
 	order, mend := req.order()
@@ -285,7 +285,7 @@ func options(arg string) map[string]string {
 	return opts
 }
 
-// due says whether a marker that may be bounded by n= still acts.
+// due reports whether a marker that may be bounded by n= still acts.
 func (m *modelServer) due(req *modelRequest, name, arg string) bool {
 	n := options(arg)["n"]
 	if n == "" {

@@ -130,7 +130,7 @@ func TestOpenAPI(t *testing.T) {
 // An apiOperation is one of the description.
 type apiOperation struct{ method, path string }
 
-// pointer gives the JSON pointer to a part of the operation.
+// pointer returns the JSON pointer to a part of the operation.
 func (o apiOperation) pointer(parts ...string) string {
 	p := "#/paths"
 	for _, part := range append([]string{o.path, strings.ToLower(o.method)}, parts...) {
@@ -251,7 +251,7 @@ func (w *apiWorld) hold(t *testing.T, c apiCall, tcp bool) {
 	w.validate(t, pointer+"/content/"+strings.ReplaceAll(kind, "/", "~1")+"/schema", body)
 }
 
-// at gives a part of an operation's description.
+// at returns a part of an operation's description.
 func (w *apiWorld) at(op apiOperation, part string) any {
 	methods := w.document["paths"].(map[string]any)[op.path].(map[string]any)
 	return methods[strings.ToLower(op.method)].(map[string]any)[part]

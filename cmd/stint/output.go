@@ -65,7 +65,7 @@ func (r *runeWriter) flush() error {
 	return err
 }
 
-// partialRune gives the number of bytes at the end of p that begin a rune
+// partialRune returns the number of bytes at the end of p that begin a rune
 // without ending it.
 func partialRune(p []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
@@ -120,7 +120,7 @@ func escapeJSON(text string) string {
 	return b.String()
 }
 
-// shortIDs gives for each id a tail of at least eight hex digits, as long as is
+// shortIDs returns for each id a tail of at least eight hex digits, as long as is
 // needed to tell the ids apart. The front of a UUIDv7 is its time, which
 // neighbours share; its tail is random.
 func shortIDs(ids []string) []string {
@@ -141,10 +141,10 @@ func shortIDs(ids []string) []string {
 	}
 }
 
-// shortID gives the tail of one id.
+// shortID returns the tail of one id.
 func shortID(id string) string { return tail(id, 8) }
 
-// tail gives the last n bytes, one more if that begins with a hyphen.
+// tail returns the last n bytes, one more if that begins with a hyphen.
 func tail(id string, n int) string {
 	if len(id) <= n {
 		return id
@@ -156,7 +156,7 @@ func tail(id string, n int) string {
 	return t
 }
 
-// ago gives a short duration such as 4s, 2m14s, 3h5m or 2d4h.
+// ago returns a short duration such as 4s, 2m14s, 3h5m or 2d4h.
 func ago(d time.Duration) string {
 	d = max(d, 0).Truncate(time.Second)
 	day := 24 * time.Hour
@@ -189,7 +189,7 @@ var sgr = map[state.Status]string{
 	state.Running: "36", state.Done: "32", state.Failed: "31", state.Dead: "31", state.Canceled: "33", state.Draft: "2",
 }
 
-// status gives text in the colour of the status.
+// status returns text in the colour of the status.
 func (p painter) status(s state.Status, text string) string {
 	code := sgr[s]
 	if !bool(p) || code == "" {
@@ -241,7 +241,7 @@ func writeTable(w io.Writer, rows [][]string, paint func(row, col int, cell stri
 	return err
 }
 
-// terminalWidth gives the columns of w, 0 if it is no terminal.
+// terminalWidth returns the columns of w, 0 if it is no terminal.
 func terminalWidth(w any) int {
 	f, ok := w.(*os.File)
 	if !ok {

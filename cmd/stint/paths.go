@@ -21,7 +21,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// xdg gives a directory of the XDG specification: the variable if it holds an
+// xdg returns a directory of the XDG specification: the variable if it holds an
 // absolute path, else home/fallback.
 func xdg(variable, fallback string) (string, error) {
 	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
@@ -47,7 +47,7 @@ func expandHome(path string) (string, error) {
 	return filepath.Join(home, rest), nil
 }
 
-// stateDir gives the absolute path of the state directory: the option, else
+// stateDir returns the absolute path of the state directory: the option, else
 // $STINT_STATE_DIR, else $XDG_STATE_HOME/stint, else ~/.local/state/stint.
 func stateDir(option string) (string, error) {
 	if option == "" {
@@ -64,7 +64,7 @@ func stateDir(option string) (string, error) {
 	return dir, nil
 }
 
-// configFile gives the path of config.toml and whether the user named it.
+// configFile returns the path of config.toml and whether the user named it.
 func configFile(option string) (path string, named bool, err error) {
 	if option == "" {
 		option = os.Getenv("STINT_CONFIG")
@@ -77,7 +77,7 @@ func configFile(option string) (path string, named bool, err error) {
 	return filepath.Join(base, "stint", "config.toml"), false, err
 }
 
-// defaultSocket gives the path of the unix socket for a state directory. It is
+// defaultSocket returns the path of the unix socket for a state directory. It is
 // not in that directory because such a path has only about 100 bytes.
 func defaultSocket(state string) string {
 	sum := sha256.Sum256([]byte(resolved(state)))
@@ -100,7 +100,7 @@ func ownedByUs(fi fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// findSocket gives the socket that heartbeat.json names, else the default one.
+// findSocket returns the socket that heartbeat.json names, else the default one.
 func findSocket(state, heartbeat string) string {
 	if heartbeat == "" {
 		heartbeat = filepath.Join(state, "heartbeat.json")
@@ -190,7 +190,7 @@ func warnBelowTemp(dir string, warn io.Writer) {
 	}
 }
 
-// resolved gives the path without symbolic links, as far as it exists.
+// resolved returns the path without symbolic links, as far as it exists.
 func resolved(path string) string {
 	path = filepath.Clean(path)
 	if real, err := filepath.EvalSymlinks(path); err == nil {

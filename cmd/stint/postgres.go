@@ -85,7 +85,7 @@ func hostKey(name, help string, field func(*Config) *string) key {
 // hasPostgres reports whether a copy is configured.
 func (c *Config) hasPostgres() bool { return c.PostgresURL != "" || c.PostgresURLFile != "" }
 
-// postgresURL gives the function that gives the URL as it is when it is asked.
+// postgresURL returns the function that gives the URL as it is when it is asked.
 func (c *Config) postgresURL() func() (string, error) {
 	if text := c.PostgresURL; text != "" {
 		return func() (string, error) { return text, nil }

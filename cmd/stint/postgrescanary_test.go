@@ -122,7 +122,7 @@ func lookForPassword(t *testing.T, setting, says string, isThere func(*task.Mirr
 	return w.state
 }
 
-// copyOf gives how the copy is, as the heartbeat has it; nil if that does not say.
+// copyOf returns how the copy is, as the heartbeat has it; nil if that does not say.
 func copyOf(state string) *task.MirrorStatus {
 	data, err := os.ReadFile(filepath.Join(state, "heartbeat.json"))
 	var h task.Health

@@ -124,7 +124,7 @@ func newCutWorld(t *testing.T, d disk, seed uint64) *cutWorld {
 	return w
 }
 
-// shm gives a directory in memory for the images, if there is one.
+// shm returns a directory in memory for the images, if there is one.
 func shm() string {
 	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
 		return "/dev/shm"
@@ -355,7 +355,7 @@ func sameFiles(t testing.TB, a, b string) bool {
 	}
 }
 
-// acknowledged gives what clients were told before the power was cut: the master
+// acknowledged returns what clients were told before the power was cut: the master
 // has been stopped, so nothing is told any more.
 func (w *cutWorld) acknowledged() map[string]bool {
 	w.mu.Lock()

@@ -55,7 +55,7 @@ func (a *app) drawWhile(ctx context.Context, draw func(context.Context)) (stop f
 	}
 }
 
-// lastOutput gives the time of the agent's last sign of life, zero if there is
+// lastOutput returns the time of the agent's last sign of life, zero if there is
 // none yet.
 func lastOutput(runDir string) (last time.Time) {
 	if runDir == "" {
@@ -70,7 +70,7 @@ func lastOutput(runDir string) (last time.Time) {
 	return last
 }
 
-// progressLine says what a task does: "running 2m14s · last output 4s ago".
+// progressLine returns what a task does: "running 2m14s · last output 4s ago".
 func progressLine(view *wire.TaskView, now, output time.Time) string {
 	switch {
 	case (view.Status != state.Running || view.Settling) && view.Why != "":
@@ -90,7 +90,7 @@ func progressLine(view *wire.TaskView, now, output time.Time) string {
 	return line
 }
 
-// doing says what the run of a task carries out.
+// doing returns what the run of a task carries out.
 func doing(t *state.Task) string {
 	switch t.Phase {
 	case state.PhaseVerify:
@@ -101,7 +101,7 @@ func doing(t *state.Task) string {
 	return "running"
 }
 
-// lineWidth gives the room of one line that must not wrap.
+// lineWidth returns the room of one line that must not wrap.
 func lineWidth(w any) int {
 	if n := terminalWidth(w); n > 20 {
 		return n - 1

@@ -19,7 +19,7 @@ type promptSource struct {
 	editor  func(text string) (string, error)
 }
 
-// read gives the prompt, checked. Newlines at the end of a file, of stdin and of
+// read returns the prompt, checked. Newlines at the end of a file, of stdin and of
 // an edited text are not part of it.
 func (p promptSource) read() (string, error) {
 	text, err := p.text()
@@ -47,7 +47,7 @@ func (p promptSource) text() (string, error) {
 	}
 }
 
-// textOrFile gives a text, or with @FILE that of a file; @@ begins a text with @.
+// textOrFile returns a text, or with @FILE that of a file; @@ begins a text with @.
 func textOrFile(text string) (string, error) {
 	switch {
 	case strings.HasPrefix(text, "@@"):

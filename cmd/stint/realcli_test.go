@@ -30,7 +30,7 @@ var realCLIs = []realCLI{
 	{"gemini", "@google/gemini-cli", "GEMINI_API_KEY", configureGemini},
 }
 
-// find gives the path of the real program. CI must have it; elsewhere its
+// find returns the path of the real program. CI must have it; elsewhere its
 // tests are skipped without it.
 func (c *realCLI) find(t skipper) string {
 	variable := "STINT_TEST_" + strings.ToUpper(c.name)
@@ -118,7 +118,7 @@ func withoutCLIs(path string) string {
 	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
-// scriptCLIs gives the real programs that a script names before the first _,
+// scriptCLIs returns the real programs that a script names before the first _,
 // joined by a +: codex_…, codex+claude_…; a number may stand before them.
 func scriptCLIs(name string) (found []realCLI) {
 	prefix, _, _ := strings.Cut(strings.TrimLeft(name, "0123456789_"), "_")
@@ -207,7 +207,7 @@ func cmdKillAgent(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(syscall.Kill(pid, sig))
 }
 
-// agentOf gives the main process of a running task's agent, as the gate noted it.
+// agentOf returns the main process of a running task's agent, as the gate noted it.
 func (s *scriptState) agentOf(ts *testscript.TestScript, task string) int {
 	ts.Check(ts.Exec("stint", "show", "--json", task))
 	var view struct{ RunID string }

@@ -112,7 +112,7 @@ Options of all commands:
 {{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
 {{end}}`
 
-// prepare gives every command of the tree our usage errors.
+// prepare makes all commands of the tree report our usage errors.
 func prepare(c *cobra.Command) {
 	c.SetFlagErrorFunc(flagError)
 	c.Flags().SortFlags = false
@@ -138,7 +138,7 @@ func prepare(c *cobra.Command) {
 	}
 }
 
-// shown gives an argument as an error may show it: a database URL that was put where none
+// shown returns an argument as an error may show it: a database URL that was put where none
 // belongs can have a password.
 func shown(arg string) string {
 	if dsn.HasPassword(arg) || strings.HasPrefix(arg, "postgres://") || strings.HasPrefix(arg, "postgresql://") {
@@ -212,7 +212,7 @@ func (a *app) config(flags *pflag.FlagSet) (*Config, error) {
 	return loadConfig(configSource{file: file, required: named, lookup: os.LookupEnv, flags: given})
 }
 
-// base gives the configuration without the options of a command, which only serve
+// base returns the configuration without the options of a command, which only serve
 // has. It is read once.
 func (a *app) base() (*Config, error) {
 	if a.settings != nil {
@@ -223,7 +223,7 @@ func (a *app) base() (*Config, error) {
 	return c, err
 }
 
-// state gives the state directory.
+// state returns the state directory.
 func (a *app) state() (string, error) { return stateDir(a.stateOption) }
 
 // jsonFlag adds --json, quietFlag -q; they are the same everywhere.
@@ -235,7 +235,7 @@ func quietFlag(c *cobra.Command, v *bool) {
 	c.Flags().BoolVarP(v, "quiet", "q", false, "print ids only")
 }
 
-// ownRun gives the run that this command is part of; "" if no agent has started it.
+// ownRun returns the run that this command is part of; "" if no agent has started it.
 // A master looks by itself, too.
 func ownRun() string { return os.Getenv("STINT_RUN_ID") }
 

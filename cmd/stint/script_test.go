@@ -234,7 +234,7 @@ func setupScript(env *testscript.Env) error {
 	return nil
 }
 
-// goCache gives the directory of go's own cache.
+// goCache returns the directory of go's own cache.
 func goCache() string {
 	if dir := os.Getenv("GOCACHE"); dir != "" {
 		return dir

@@ -135,7 +135,7 @@ type heartbeat struct {
 	Background bool      `json:"background"`
 }
 
-// master gives the running master's heartbeat; pid 0 if none runs.
+// master returns the running master's heartbeat; pid 0 if none runs.
 func (s *scriptState) master() heartbeat {
 	var h heartbeat
 	text, err := os.ReadFile(filepath.Join(s.state, "heartbeat.json"))

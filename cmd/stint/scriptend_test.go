@@ -101,7 +101,7 @@ func (s *scriptState) noAgents(limit time.Duration) error {
 	return fmt.Errorf("processes of runs are left: %s", strings.Join(left, "; "))
 }
 
-// agents gives the processes with the environment of a run of this script.
+// agents returns the processes with the environment of a run of this script.
 func (s *scriptState) agents() (found []string) {
 	runs, _ := filepath.Glob(filepath.Join(s.state, "runs", "*")) // the pattern is good
 	envs, _ := filepath.Glob("/proc/[0-9]*/environ")

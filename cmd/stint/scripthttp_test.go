@@ -80,14 +80,14 @@ func fillRequest(ts *testscript.TestScript, req *http.Request, args []string) {
 	}
 }
 
-// dialSocket gives a transport to a unix socket.
+// dialSocket returns a transport to a unix socket.
 func dialSocket(socket string) *http.Transport {
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 }
 
-// httpAddress gives the address of the port that the running master answers at.
+// httpAddress returns the address of the port that the running master answers at.
 func (s *scriptState) httpAddress(ts *testscript.TestScript) string {
 	c := client.Dial(s.master().Socket)
 	defer c.Close()
@@ -99,7 +99,7 @@ func (s *scriptState) httpAddress(ts *testscript.TestScript) string {
 	return h.HTTP
 }
 
-// token gives the token of the script's state directory.
+// token returns the token of the script's state directory.
 func (s *scriptState) token(ts *testscript.TestScript) string {
 	text, err := os.ReadFile(filepath.Join(s.state, "token"))
 	ts.Check(err)

@@ -60,7 +60,7 @@ func cmdSQL(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// query gives the rows of an answer, a line each.
+// query returns the rows of an answer, a line each.
 func query(url, sql string, args []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptDeadline)
 	defer cancel()

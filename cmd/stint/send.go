@@ -91,7 +91,7 @@ func (a *app) putInto(ctx context.Context, s *task.TaskSpec, ref string) error {
 	return nil
 }
 
-// lastTask gives the newest task of a session that is kept, in the archive at worst.
+// lastTask returns the newest task of a session that is kept, in the archive at worst.
 func (a *app) lastTask(ctx context.Context, ses *wire.SessionView) (state.Task, error) {
 	if i := slices.IndexFunc(ses.Tasks, func(v wire.TaskView) bool { return v.SessionID == ses.ID }); i >= 0 {
 		return ses.Tasks[i].Task, nil

@@ -57,7 +57,7 @@ func (a *app) serveCommand() *cobra.Command {
 	return c
 }
 
-// addKeyFlag gives a key its option.
+// addKeyFlag adds the option of a key.
 func addKeyFlag(f *pflag.FlagSet, k *key) {
 	if k.name == "workspace_root" || k.name == "auto_start" {
 		return // for clients
@@ -78,7 +78,7 @@ type keyValue struct {
 func (v *keyValue) String() string     { return v.text }
 func (v *keyValue) Set(s string) error { v.text = s; return nil }
 
-// Type gives what the help shows for the value.
+// Type returns what the help shows for the value.
 func (v *keyValue) Type() string {
 	if v.word != "" {
 		return v.word
@@ -186,7 +186,7 @@ const (
 	hurryLimit = 3 * time.Second  // for all, after the second signal
 )
 
-// signals gives a context that the first signal ends, and calls hurry at the second
+// signals returns a context that the first signal ends, and calls hurry at the second
 // one. Soon after that, at the third one, or if all takes too long, the program ends
 // whatever hangs; the gates then end the agents, as when it is killed.
 func (m *master) signals(ctx context.Context, hurry func()) (context.Context, func()) {
@@ -242,7 +242,7 @@ func (m *master) open(ctx context.Context) (*coordinator.Coordinator, error) {
 // it ends as if it had been killed, which a ledger stands.
 const openGrace = time.Second
 
-// lateBy gives a context that ends a while after ctx.
+// lateBy returns a context that ends a while after ctx.
 func lateBy(ctx context.Context, while time.Duration) context.Context {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { time.AfterFunc(while, func() { cancel(context.Cause(ctx)) }) })
@@ -321,7 +321,7 @@ func (m *master) coordinatorConfig(ctx context.Context) task.Config {
 	return config
 }
 
-// workspaceSettings gives what the [workspace] sections say of a directory, as far
+// workspaceSettings returns what the [workspace] sections say of a directory, as far
 // as environment and options do not overrule it.
 func workspaceSettings(cfg *Config) func(string) task.WorkspaceSettings {
 	return func(dir string) (w task.WorkspaceSettings) {
@@ -455,7 +455,7 @@ func (m *master) listenHTTP() ([]net.Listener, error) {
 	return lns, err
 }
 
-// addressOf gives the address of the HTTP interface; "" if there is none.
+// addressOf returns the address of the HTTP interface; "" if there is none.
 func addressOf(lns []net.Listener) string {
 	if len(lns) == 0 {
 		return ""

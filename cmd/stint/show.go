@@ -139,7 +139,7 @@ func (d *description) text(name, value string) {
 	}
 }
 
-// describe gives the view for people. resume is the command that goes on with the
+// describe returns the view for people. resume is the command that goes on with the
 // agent's session by hand; edits names what was set by hand; chain has the tasks
 // before and behind this one.
 func describe(v *wire.TaskView, resume, edits, chain string, now time.Time) string {
@@ -211,7 +211,7 @@ func statusLine(v *wire.TaskView, now time.Time) string {
 	return s
 }
 
-// orNone gives a number, "" for 0.
+// orNone returns a number, "" for 0.
 func orNone(n int) string {
 	if n == 0 {
 		return ""
@@ -288,7 +288,7 @@ func roundOf(t *state.Task) string {
 	return fmt.Sprintf("%d of %d", t.Iteration, t.MaxIterations)
 }
 
-// phaseOf says what the run of a task that is running does, if that is more than an
+// phaseOf returns what the run of a task that is running does, if that is more than an
 // agent's first turn: "verify 2/3".
 func phaseOf(t *state.Task) string {
 	round := strings.ReplaceAll(roundOf(t), " of ", "/")

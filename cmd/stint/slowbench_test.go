@@ -49,7 +49,7 @@ func BenchmarkSlowSenders(b *testing.B) {
 	}
 }
 
-// freeAddress gives an address of this machine where nobody listens.
+// freeAddress returns an address of this machine where nobody listens.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -67,7 +67,7 @@ func readAll(r io.Reader) (string, error) {
 	return string(data), err
 }
 
-// fillIn gives a spec what it leaves open and the options name.
+// fillIn returns a spec what it leaves open and the options name.
 func fillIn(spec, options *task.TaskSpec) {
 	to, from := reflect.ValueOf(spec).Elem(), reflect.ValueOf(options).Elem()
 	for i := range to.NumField() {
@@ -192,7 +192,7 @@ type collected struct {
 	Problem string  `json:"problem,omitempty"` // why there is none
 }
 
-// collectedFiles gives the collected files of a task's last run; with content what
+// collectedFiles returns the collected files of a task's last run; with content what
 // is in them, too.
 func collectedFiles(v *wire.TaskView, content bool) []collected {
 	files := []collected{}
@@ -241,7 +241,7 @@ func (c *collected) read(f io.Reader) error {
 	return nil
 }
 
-// fileTable gives the collected files for people: name, size and path of each.
+// fileTable returns the collected files for people: name, size and path of each.
 func fileTable(v *wire.TaskView) string {
 	files := collectedFiles(v, false)
 	if len(files) == 0 {

@@ -82,7 +82,7 @@ func (s *squatter) end() {
 	s.ended.Wait()
 }
 
-// ServeHTTP gives the attacking page to who navigates, and as the list of tasks to our
+// ServeHTTP returns the attacking page to who navigates, and as the list of tasks to our
 // page's script, but to that of a task what makes it think that it is signed out.
 func (s *squatter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))

@@ -57,7 +57,7 @@ var killScenarios = []killScenario{
 	{name: "foreign hands", calls: appends + ", openat journal.md.new, write journal.md.new, fsync journal.md.new, renameat journal.md.new, renameat2 journal.md.new, fsync .", play: playForeign},
 }
 
-// compactCalls gives the calls of a compaction.
+// compactCalls returns the calls of a compaction.
 func compactCalls() string {
 	list := appends + ", " + everyFile + ", mkdirat archive, openat archive, fsync archive, openat ., fsync ., renameat journal.md.new, renameat2 tasks.md.before"
 	month := time.Now().UTC().Format("archive/tasks-2006-01.md")
@@ -162,7 +162,7 @@ func (k *killScenario) targets() (list []target) {
 	return list
 }
 
-// prepare gives the world a first task, so that all files and directories exist.
+// prepare makes a first task in the world, so that all files and directories exist.
 func (w *world) prepare() {
 	w.t.Helper()
 	l := w.serve()
@@ -220,7 +220,7 @@ func (w *world) answers(l *life) bool {
 	return false
 }
 
-// strace gives the command line that injects a fault. It traces from a process of
+// strace returns the command line that injects a fault. It traces from a process of
 // its own (-D), so that the master is our child. With --seccomp-bpf it would be
 // faster, but strace 6.1 then forgets to inject.
 func (w *world) strace(log string, k target, inject string) []string {

@@ -81,14 +81,14 @@ func (r rounds) add(side string, n int, took time.Duration) {
 	r[side] = append(r[side], float64(n)/took.Seconds())
 }
 
-// stopwatch gives how long a call took.
+// stopwatch returns how long a call took.
 func stopwatch(call func()) time.Duration {
 	begun := time.Now()
 	call()
 	return time.Since(begun)
 }
 
-// report gives the medians, and how many times as fast as another each side is that
+// report returns the medians, and how many times as fast as another each side is that
 // one.
 func (r rounds) report(b *testing.B, one string) {
 	median := map[string]float64{}
@@ -223,7 +223,7 @@ func (w *submitWorld) submit64(client *client.Client, each int) []time.Duration 
 	return took
 }
 
-// writer gives a loop that appends a kilobyte and syncs it, as often as it is told.
+// writer returns a loop that appends a kilobyte and syncs it, as often as it is told.
 func (w *submitWorld) writer() func(n int) {
 	f, err := durable.OS.OpenFile(filepath.Join(w.dir, "bare"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	w.must(err)
@@ -244,7 +244,7 @@ type river struct {
 	answers *bufio.Scanner
 }
 
-// startRiver gives nil if STINT_BENCH_RIVER is not set.
+// startRiver returns nil if STINT_BENCH_RIVER is not set.
 func startRiver(b *testing.B) *river {
 	if os.Getenv("STINT_BENCH_RIVER") == "" {
 		return nil

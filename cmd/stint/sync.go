@@ -51,7 +51,7 @@ func syncFlags(c *cobra.Command, json *bool) {
 	}
 }
 
-// copyOptions gives the state directory, and where its copy is. dir is there with the
+// copyOptions returns the state directory, and where its copy is. dir is there with the
 // error if that is about the database alone.
 func (a *app) copyOptions(c *cobra.Command) (dir string, o postgres.Options, err error) {
 	cfg, err := a.config(c.Flags())
@@ -78,7 +78,7 @@ var errNoCopy = &cliError{
 	try: "createdb cli_worker, then --postgres postgres:///cli_worker, or url in the [postgres] section of config.toml",
 }
 
-// syncError gives what ended one of these commands its exit code: whatever a database or
+// syncError returns what ended one of these commands its exit code: whatever a database or
 // a ledger has to say is no mistake of the command line.
 func syncError(ctx context.Context, err error) error {
 	var e *task.Error
@@ -93,7 +93,7 @@ func syncError(ctx context.Context, err error) error {
 	return err
 }
 
-// readLedger gives the state directory's ledger, as a copy has it.
+// readLedger returns the state directory's ledger, as a copy has it.
 func readLedger(ctx context.Context, dir string) (*coordinator.Copy, error) {
 	c, err := coordinator.ReadCopy(ctx, dir, 0)
 	if err != nil {
@@ -225,7 +225,7 @@ func (a *app) writeCopy(c *cobra.Command, doing string, write copyWriter, asJSON
 	return a.printEither(asJSON, w, w.String())
 }
 
-// String gives the line for people.
+// String returns the line for people.
 func (w *writtenCopy) String() string {
 	return fmt.Sprintf("%s, %s in %.1f s; %s has all up to record %d",
 		count(int(w.Records), "record"), count(int(w.Rows), "row"), w.Seconds, w.Target, w.Seq)

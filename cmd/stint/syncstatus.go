@@ -90,7 +90,7 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 	return errors.Join(a.printEither(asJSON, s, s.String()), failed)
 }
 
-// masterFailure gives why a master cannot use its database, nil if it can.
+// masterFailure returns why a master cannot use its database, nil if it can.
 func masterFailure(m *task.MirrorStatus) error {
 	if m.State != task.MirrorFailing {
 		return nil
@@ -98,7 +98,7 @@ func masterFailure(m *task.MirrorStatus) error {
 	return &cliError{code: exitFailure, message: m.LastError, try: "stint doctor"}
 }
 
-// masterCopy gives what a running master says of the copy; nil if there is none.
+// masterCopy returns what a running master says of the copy; nil if there is none.
 func (a *app) masterCopy(ctx context.Context) *task.MirrorStatus {
 	var h task.Health
 	err := a.callRunning(func(cl *client.Client) (err error) { h, err = cl.Health(ctx); return err })
@@ -132,7 +132,7 @@ func (s *copyStatus) setLag(ctx context.Context, l *coordinator.Copy, seq uint64
 	s.Seq, s.LagRecords, s.LagSeconds = &seq, &lag, &waited
 }
 
-// oldest gives the time of the first record of a follower that has one; now, if none
+// oldest returns the time of the first record of a follower that has one; now, if none
 // has.
 func oldest(ctx context.Context, f *ledger.Follower) time.Time {
 	defer func() { _ = f.Close() }() // it was only read
@@ -149,7 +149,7 @@ func oldest(ctx context.Context, f *ledger.Follower) time.Time {
 	}
 }
 
-// String gives the status for people.
+// String returns the status for people.
 func (s *copyStatus) String() string {
 	d := &description{}
 	d.line("database", s.Target)
@@ -196,7 +196,7 @@ func behind(records uint64, seconds float64) string {
 	return fmt.Sprintf("%s, %s", count(int(records), "record"), ago(time.Duration(seconds*float64(time.Second))))
 }
 
-// master says what a running master does about the copy.
+// master returns what a running master does about the copy.
 func (s *copyStatus) master() string {
 	if s.Master == nil {
 		return "none that keeps this copy is running"

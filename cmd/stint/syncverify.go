@@ -96,7 +96,7 @@ func (a *app) printEither(asJSON bool, v any, text string) error {
 	return printText(a.stdout, text)
 }
 
-// String gives the summary for people.
+// String returns the summary for people.
 func (s *copySummary) String() string {
 	what := "no difference"
 	if s.Differences > 0 {

@@ -163,7 +163,7 @@ func interruptibly[T any](ctx context.Context, message string, f func() (T, erro
 	}
 }
 
-// workspace gives the absolute path of the agent's directory, without links: two
+// workspace returns the absolute path of the agent's directory, without links: two
 // names of one directory are one lane.
 func workspace(option, root string) (string, error) {
 	dir := option
@@ -187,7 +187,7 @@ func workspace(option, root string) (string, error) {
 	return abs, nil
 }
 
-// plainError gives the reason without the path and the name of the system call.
+// plainError returns the reason without the path and the name of the system call.
 func plainError(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {
@@ -358,7 +358,7 @@ var ending = map[state.Status]string{
 	state.Failed: "failed", state.Canceled: "was canceled", state.Dead: "is dead",
 }
 
-// taskEnd gives the error of a task that did not end well: nil, or the exit code
+// taskEnd returns the error of a task that did not end well: nil, or the exit code
 // with what and why.
 func taskEnd(view *wire.TaskView) error {
 	code := taskCode(&view.Task)
@@ -375,7 +375,7 @@ func taskEnd(view *wire.TaskView) error {
 	return &cliError{code: code, message: message, try: nextStep(view, code)}
 }
 
-// nextStep gives the command that helps after a task has ended badly.
+// nextStep returns the command that helps after a task has ended badly.
 func nextStep(view *wire.TaskView, code int) string {
 	id := shortID(view.ID)
 	switch {

@@ -113,7 +113,7 @@ func (a *app) completeSpec(c *cobra.Command, o *taskOptions, now time.Time) erro
 	return a.place(o, &o.spec)
 }
 
-// place gives a task its directory, agent and id: what neither the options nor its
+// place fills in a task's directory, agent and id: what neither the options nor its
 // spec have named comes from the configuration.
 func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
 	base, err := a.base()

@@ -55,7 +55,7 @@ func parseAt(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time; write 15:04, \"2006-01-02 15:04\" or 2006-01-02T15:04:05Z", s)
 }
 
-// nextClock gives the first hour:minute after now, today or tomorrow.
+// nextClock returns the first hour:minute after now, today or tomorrow.
 func nextClock(now time.Time, hour, minute int) time.Time {
 	y, m, d := now.Date()
 	t := time.Date(y, m, d, hour, minute, 0, 0, now.Location())

@@ -37,7 +37,7 @@ func (a *app) tokenHeaderCommand() *cobra.Command {
 	}
 }
 
-// token gives the token of the state directory, made if there is none yet.
+// token returns the token of the state directory, made if there is none yet.
 func (a *app) token() (string, error) {
 	state, err := a.ownState()
 	if err != nil {
@@ -50,7 +50,7 @@ func (a *app) token() (string, error) {
 	return t.Text()
 }
 
-// ownState gives the state directory, which must be there and be ours.
+// ownState returns the state directory, which must be there and be ours.
 func (a *app) ownState() (string, error) {
 	state, err := a.state()
 	if err != nil {

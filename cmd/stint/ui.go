@@ -84,7 +84,7 @@ func (a *app) uiCommand() *cobra.Command {
 	return c
 }
 
-// opened says what to do where a browser shows no page, as one that may not read our file.
+// opened returns what to do where a browser shows no page, as one that may not read our file.
 // On a terminal that is the address itself; elsewhere stderr may be a file, which outlives it.
 func opened(page wire.PageAddress, terminal bool) string {
 	if !terminal {
@@ -93,7 +93,7 @@ func opened(page wire.PageAddress, terminal bool) string {
 	return "stint: opened in your browser; if you see no page, open this, which counts once: " + page.URL + "\n"
 }
 
-// noPage says why there is no page, and how to get one.
+// noPage returns why there is no page, and how to get one.
 func (a *app) noPage(ctx context.Context, err error) error {
 	var remote *task.Error
 	switch {
@@ -124,7 +124,7 @@ func (a *app) noPage(ctx context.Context, err error) error {
 	}
 }
 
-// wayTo gives a file that leads a browser to the page. The address is not to be on a
+// wayTo returns a file that leads a browser to the page. The address is not to be on a
 // command line, which other users of the machine can read.
 func wayTo(page wire.PageAddress) []byte {
 	address := html.EscapeString(page.URL)
@@ -138,7 +138,7 @@ func wayTo(page wire.PageAddress) []byte {
 `, address, address)
 }
 
-// browserCommand gives the command that opens a file in the user's browser; nil if
+// browserCommand returns the command that opens a file in the user's browser; nil if
 // there is none, or no display.
 func browserCommand(file string) *exec.Cmd {
 	first, _, _ := strings.Cut(os.Getenv("BROWSER"), ":") // the others are for when it is missing

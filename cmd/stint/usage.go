@@ -115,7 +115,7 @@ func parsePast(s string, now time.Time, after int) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-21 or \"2026-11-21 15:04\" nor how long ago it was, such as 12h or 7d", s)
 }
 
-// usageTable gives the rows for people, with a sum below. Money has a column only
+// usageTable returns the rows for people, with a sum below. Money has a column only
 // where some was spent.
 func usageTable(by string, rows []task.UsageRow) [][]string {
 	var sum task.UsageRow
@@ -152,7 +152,7 @@ func usageTable(by string, rows []task.UsageRow) [][]string {
 	return table
 }
 
-// usageNames gives the first column.
+// usageNames returns the first column.
 func usageNames(by string, rows []task.UsageRow) []string {
 	names := make([]string, len(rows))
 	for i, r := range rows {

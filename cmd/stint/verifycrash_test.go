@@ -17,7 +17,7 @@ import (
 // behind; the second time it passes.
 const onceHanging = "echo x >>marks; [ $(wc -l <marks) -ge 2 ] || { setsid sleep 1000 & sleep 1000; }"
 
-// marks gives how often the command was run.
+// marks returns how often the command was run.
 func (w *world) marks() int {
 	data, _ := os.ReadFile(filepath.Join(w.work, "marks")) // not there: never
 	return strings.Count(string(data), "x")
@@ -100,7 +100,7 @@ func TestKilledWhileVerifyingByItself(t *testing.T) {
 	w.endAndCheck(l)
 }
 
-// workers gives the processes that work in the workspace.
+// workers returns the processes that work in the workspace.
 func (w *world) workers() (found []string) {
 	w.t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")

@@ -11,7 +11,7 @@ import (
 // version is set by a release build with -ldflags "-X main.version=v1.2.3".
 var version string
 
-// versionName gives the version: of the release, of the module, or the commit.
+// versionName returns the version: of the release, of the module, or the commit.
 func versionName() string {
 	if version != "" {
 		return version

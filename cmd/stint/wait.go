@@ -132,7 +132,7 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 	return firstError(errs)
 }
 
-// firstError gives the first error, and says nothing of the others: their tasks
+// firstError returns the first error, and says nothing of the others: their tasks
 // were printed.
 func firstError(errs []error) error {
 	for _, err := range errs {

@@ -232,7 +232,7 @@ func (w *world) ready(l *life) bool {
 	return answers
 }
 
-// during gives a context that ends with the master's life.
+// during returns a context that ends with the master's life.
 func (l *life) during() (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptDeadline)
 	go func() {
@@ -424,7 +424,7 @@ func (w *world) killTree(master int) error {
 	return syscall.Kill(master, syscall.SIGKILL)
 }
 
-// slowest gives the longest time from the start of a master until it has queued a
+// slowest returns the longest time from the start of a master until it has queued a
 // task again that was running when the one before was killed, and how often that
 // happened, as the journal has it. w.starts are the masters' starts.
 func (w *world) slowest() (longest time.Duration, requeued int) {
@@ -449,7 +449,7 @@ func (w *world) slowest() (longest time.Duration, requeued int) {
 	return longest.Round(time.Millisecond), requeued
 }
 
-// startBefore gives the start of the master that wrote a record then.
+// startBefore returns the start of the master that wrote a record then.
 func (w *world) startBefore(at time.Time) time.Time {
 	w.t.Helper()
 	i, _ := slices.BinarySearchFunc(w.starts, at.Add(time.Millisecond), time.Time.Compare) // records have no more digits
@@ -459,7 +459,7 @@ func (w *world) startBefore(at time.Time) time.Time {
 	return w.starts[i-1]
 }
 
-// survivors gives the processes whose environment names the state directory, as
+// survivors returns the processes whose environment names the state directory, as
 // those of all its agents does.
 func (w *world) survivors() (found []string) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")

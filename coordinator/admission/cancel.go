@@ -82,7 +82,7 @@ func (cancelBy) Error() string { return task.ErrCanceled.Error() }
 
 func (cancelBy) Unwrap() error { return task.ErrCanceled }
 
-// CanceledBy gives who has canceled a run.
+// CanceledBy returns who has canceled a run.
 func CanceledBy(ctx context.Context) string {
 	var by cancelBy
 	if errors.As(context.Cause(ctx), &by) {

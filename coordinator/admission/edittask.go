@@ -89,7 +89,7 @@ func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
 	return e, nil
 }
 
-// specOf gives the fields of a task that can be edited, as a spec has them.
+// specOf returns the fields of a task that can be edited, as a spec has them.
 func specOf(t *state.Task) task.TaskSpec {
 	return task.TaskSpec{
 		ID: t.ID, Prompt: t.Prompt, Agent: t.Agent, Model: t.Model, Workspace: t.Workspace, SessionKey: t.SessionKey, Label: t.Label,

@@ -48,7 +48,7 @@ func (a *Admission) agentOf(t *state.Task) string {
 	return a.Config.DefaultAgent()
 }
 
-// FollowUp gives the records of the task that is to follow the end that rec says;
+// FollowUp returns the records of the task that is to follow the end that rec says;
 // there are none where nothing is to follow. If what is to follow cannot be queued,
 // it says so in rec. It is called on the log's goroutine, before rec is appended.
 func (a *Admission) FollowUp(st *fold.State, rec *ledger.Record, findings []state.Issue, places map[string]*Place) *ledger.Tx {
@@ -76,7 +76,7 @@ func (a *Admission) FollowUp(st *fold.State, rec *ledger.Record, findings []stat
 	return tx
 }
 
-// triggerOf says what an end sets off; "" if nothing.
+// triggerOf returns what an end sets off; "" if nothing.
 func triggerOf(rec *ledger.Record, findings []state.Issue) state.Trigger {
 	status, _ := rec.Get(state.KeyStatus)
 	switch {
@@ -101,7 +101,7 @@ func endAs(t *state.Task, rec *ledger.Record, findings []state.Issue) {
 	t.Status, t.Reason, t.Findings = state.Status(status), state.Class(reason), findings
 }
 
-// followUpText gives the template of a task's follow-up, and whether it is the task's
+// followUpText returns the template of a task's follow-up, and whether it is the task's
 // own; "" if there is to be none.
 func (a *Admission) followUpText(t *state.Task, trigger state.Trigger) (text string, own bool) {
 	set := a.Workspace(t.Workspace)
@@ -166,7 +166,7 @@ func addNote(rec *ledger.Record, text string) {
 	rec.Add(state.KeyNote, text)
 }
 
-// checkFamily says whether a task may queue one more, beside those that it has
+// checkFamily reports whether a task may queue one more, beside those that it has
 // queued and those that it queues just now: chains and families are bounded, so that
 // tasks that queue tasks come to an end. What its agent asks for and what is queued
 // at its ends are counted apart: neither takes the other's place.

@@ -80,7 +80,7 @@ func (in *intake) foresee(i int) (f Foreseen, err error) {
 	return f, nil
 }
 
-// taskOf gives the task that a record would make.
+// taskOf returns the task that a record would make.
 func taskOf(r *ledger.Record) (state.Task, error) {
 	r.Seq = 1
 	text, err := ledger.AppendRecord(nil, r)

@@ -99,7 +99,7 @@ func (a *Admission) capBy(s *submission, t *state.Task) {
 	}
 }
 
-// exceeds says what a submission asks for that the task t, whose run asks, does not
+// exceeds returns what a submission asks for that the task t, whose run asks, does not
 // have itself, and where to look at it; "" if nothing.
 func (in *intake) exceeds(st *fold.State, s *submission, t *state.Task) string {
 	var what, where []string
@@ -157,7 +157,7 @@ func (in *intake) isForeignSession(st *fold.State, s *submission, t *state.Task)
 	return s.AgentSession != "" || s.Continue || st.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.a.Config.Agents))) != ""
 }
 
-// Misplaced says why a task must not begin in its workspace, which may be another
+// Misplaced returns why a task must not begin in its workspace, which may be another
 // directory than it was when it was taken in: an agent can put a link in its place, and
 // what is recorded has none. What a person wrote since has not been checked at all, and
 // may be a link.

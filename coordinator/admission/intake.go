@@ -98,7 +98,7 @@ func (a *Admission) take(ctx context.Context, req request) ([]state.Task, error)
 	return in.tasks()
 }
 
-// tasks gives the tasks of all specs once they are durable. It takes the place of fresh
+// tasks returns the tasks of all specs once they are durable. It takes the place of fresh
 // for them where it can.
 func (in *intake) tasks() (tasks []state.Task, err error) {
 	if tasks = in.fresh; len(in.fresh) < len(in.list) {
@@ -197,7 +197,7 @@ func (in *intake) at(i int, err error) error {
 	return task.AtTask(err, i, len(in.specs))
 }
 
-// check says what is wrong with a spec, and fills in what it leaves to us. What
+// check returns what is wrong with a spec, and fills in what it leaves to us. What
 // depends on other tasks is looked at by record.
 func (in *intake) check(s *submission) error {
 	if err := task.CheckPrompt(s.Prompt); err != nil {
@@ -247,7 +247,7 @@ func (a *Admission) lookForNamed(s *submission) {
 	}
 }
 
-// checkFields says what is wrong with fields of a spec that can be looked at by
+// checkFields returns what is wrong with fields of a spec that can be looked at by
 // themselves.
 func checkFields(s *task.TaskSpec) error {
 	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, task.CheckInputFiles, task.CheckOutputSpec} {
@@ -299,7 +299,7 @@ func (in *intake) laneAgent(lane string) string {
 	return task.Read(in.a.Store, laneAgent)
 }
 
-// lane gives the lane that the task has unless it is parallel.
+// lane returns the lane that the task has unless it is parallel.
 func (s *submission) lane() string {
 	return cmp.Or(s.SessionKey, state.LanePrefixDir+s.root)
 }
@@ -327,7 +327,7 @@ func (in *intake) checkAgent(s *submission) error {
 	return nil
 }
 
-// ownerOf gives the agent whose session a spec names: as the sessions in use tell,
+// ownerOf returns the agent whose session a spec names: as the sessions in use tell,
 // or the records of tasks that have ended; "" if it names none or nobody knows.
 func (in *intake) ownerOf(s *submission) (string, error) {
 	if s.AgentSession == "" {
@@ -358,7 +358,7 @@ func nativeField(agent, session string) string {
 	return "- " + state.NativeKey(agent) + ": " + session
 }
 
-// nativeFields gives the fields of a journal that name agents' sessions, each as its
+// nativeFields returns the fields of a journal that name agents' sessions, each as its
 // line says it. No text of a prompt or a result can begin a line at column 0. What a
 // task named that failed because its agent did not know the session is left out.
 func nativeFields(journal string) (map[string]bool, error) {
@@ -395,7 +395,7 @@ func nativeFields(journal string) (map[string]bool, error) {
 	return fields, nil
 }
 
-// checkAgentName says what is wrong with the name of an agent.
+// checkAgentName returns what is wrong with the name of an agent.
 func (a *Admission) checkAgentName(name string) error {
 	if a.Config.Agents[name] != nil {
 		return nil
@@ -441,7 +441,7 @@ func (a *Admission) lookAt(dir string) *Place {
 	return &Place{path: path, holdsState: err == nil && task.IsWithin(a.Home, path), err: err}
 }
 
-// lane gives the directory whose lane is the workspace's own; "" if no task can work
+// lane returns the directory whose lane is the workspace's own; "" if no task can work
 // there. It asks the file system, but once.
 func (w *Place) lane() string {
 	if w.root == "" && w.err == nil {
@@ -634,7 +634,7 @@ func (s *submission) isCarriedOutBy(t *state.Task) bool {
 	return (t.Agent == s.Agent || !s.named) && (s.Model == "" || t.Model == s.Model) && (s.open || slices.Equal(t.Fallback, s.Fallback))
 }
 
-// resumeOf gives the resume policy of a spec.
+// resumeOf returns the resume policy of a spec.
 func (a *Admission) resumeOf(s *submission) string {
 	return cmp.Or(s.Resume, a.Workspace(s.Workspace).ResumePolicy, a.Config.ResumePolicy, "auto")
 }
@@ -740,7 +740,7 @@ func (in *intake) sessionFor(st *fold.State, s *submission, resume string, tx *l
 	return at.lane, id, nil
 }
 
-// currentSession gives the session that the next task there goes on with, "" if
+// currentSession returns the session that the next task there goes on with, "" if
 // there is none yet. Those of the tasks that are taken in just now count.
 func (in *intake) currentSession(st *fold.State, at sessionPlace) string {
 	if id, ok := in.begun[at]; ok {

@@ -14,7 +14,7 @@ import (
 	"stint/state/lanes"
 )
 
-// Move gives a queued task another place among those that wait in its lane. The
+// Move puts a queued task into another place among those that wait in its lane. The
 // error has CodeConflict if one of them does not wait there, or if the order would
 // contradict what a task is to come after. by is who asks.
 func (a *Admission) Move(ctx context.Context, ref string, to task.Place, by string) (state.Task, error) {
@@ -48,7 +48,7 @@ func (a *Admission) Move(ctx context.Context, ref string, to task.Place, by stri
 	return a.Whole(id)
 }
 
-// moved gives the tasks whose order must change, with the new one, so that a task
+// moved returns the tasks whose order must change, with the new one, so that a task
 // comes before another, or before all that wait if that is "". Running ones keep
 // their places, to which they may come back.
 func moved(st *fold.State, id, before string) ([]state.Task, error) {
@@ -80,7 +80,7 @@ func moved(st *fold.State, id, before string) ([]state.Task, error) {
 
 func isQueued(t state.Task) bool { return t.Status == state.Queued }
 
-// waiting gives a task that is queued.
+// waiting returns a task that is queued.
 func waiting(st *fold.State, id string) (state.Task, error) {
 	t, _ := st.Peek(id)
 	if t.Status != state.Queued {
@@ -89,7 +89,7 @@ func waiting(st *fold.State, id string) (state.Task, error) {
 	return t, nil
 }
 
-// checkBefore says why a task cannot come before another.
+// checkBefore returns why a task cannot come before another.
 func checkBefore(st *fold.State, t *state.Task, before string) error {
 	if before == t.ID {
 		return task.Invalid("name another task", "task %s cannot come before itself", t.ID)
@@ -108,7 +108,7 @@ func checkBefore(st *fold.State, t *state.Task, before string) error {
 // between them.
 const orderStep = 1000
 
-// reorder gives the tasks of a lane whose order must change so that they come as
+// reorder returns the tasks of a lane whose order must change so that they come as
 // they stand there, with their new orders: the one at a place is new in it.
 func reorder(lane []state.Task, at int) []state.Task {
 	if order, ok := orderFor(lane, at); ok {
@@ -131,7 +131,7 @@ func reorder(lane []state.Task, at int) []state.Task {
 	return changed
 }
 
-// orderFor gives an order with which the task at a place comes there while all
+// orderFor returns an order with which the task at a place comes there while all
 // others stay as they are; ok is false if there is none, as among tasks that come
 // by age. An order of 0 is none.
 func orderFor(lane []state.Task, at int) (order int64, ok bool) {

@@ -64,7 +64,7 @@ func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, erro
 	return a.Whole(id)
 }
 
-// checkRetry says why a task that has ended cannot be queued again where it was: it
+// checkRetry returns why a task that has ended cannot be queued again where it was: it
 // would fail at once, or never run.
 func checkRetry(st *fold.State, t *state.Task) error {
 	if id, status, bad := st.EndedBadly(t); bad {

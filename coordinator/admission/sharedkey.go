@@ -15,7 +15,7 @@ import (
 // that key with a control character and n behind it, which no client can name. So the list
 // is known if the key of its first task is, and it has as many tasks as such keys follow.
 
-// shareKey gives each spec its part of the list's key.
+// shareKey writes into each spec its part of the list's key.
 func (in *intake) shareKey() error {
 	if by := in.list[0].parent; by != "" { // a run asks for all of them
 		in.key = state.RunKey(in.key, by)
@@ -47,7 +47,7 @@ func (in *intake) checkShared(st *fold.State, tx *ledger.Tx) error {
 	return nil
 }
 
-// again gives the tasks if all specs were taken in before; nil if not. It does not ask
+// again returns the tasks if all specs were taken in before; nil if not. It does not ask
 // the log: to read thousands back takes a while, in which nobody else could write.
 func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 	var known bool
@@ -93,7 +93,7 @@ func (in *intake) allKnown(st *fold.State) bool {
 	return true
 }
 
-// known gives the task that the spec asks for again; nil if it is new.
+// known returns the task that the spec asks for again; nil if it is new.
 func (in *intake) known(st *fold.State, s *submission) (*state.Task, error) {
 	_, there := st.Peek(s.ID)
 	id, used := s.ID, there

@@ -11,7 +11,7 @@ import (
 	"stint/state"
 )
 
-// resolveWorkspace gives the path of a workspace without links, or says why no task can
+// resolveWorkspace returns the path of a workspace without links, or says why no task can
 // work there.
 func resolveWorkspace(dir string) (string, error) {
 	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00\r\n") {
@@ -54,7 +54,7 @@ func (a *Admission) Submit(ctx context.Context, s task.TaskSpec) (state.Task, er
 // RepositoryRoot is checkoutAbove of a path that may have links.
 func RepositoryRoot(dir string) string { return checkoutAbove(task.WithoutLinks(dir)) }
 
-// checkoutAbove gives the directory above (or at) dir that is the top of a
+// checkoutAbove returns the directory above (or at) dir that is the top of a
 // checkout, else dir: two tasks in one checkout are in one lane.
 func checkoutAbove(dir string) string {
 	for at := dir; ; at = filepath.Dir(at) {

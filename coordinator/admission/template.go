@@ -42,7 +42,7 @@ func findingsText(t *state.Task) string {
 	return strings.Join(list, "\n")
 }
 
-// CheckTemplate says what is wrong with the prompt of a follow-up, as an *Error; nil
+// CheckTemplate returns what is wrong with the prompt of a follow-up, as an *Error; nil
 // if nothing is. It is text, fields such as {{.Error}}, and {{if .Error}} … {{else}} …
 // {{end}}. The words off and none are good, and so is "".
 func CheckTemplate(text string) error {
@@ -106,7 +106,7 @@ func inserted(text string, said bool) string {
 	}
 }
 
-// summary says what became of a task, each line of it marked as quoted.
+// summary returns what became of a task, each line of it marked as quoted.
 func summary(t *state.Task) string {
 	var b strings.Builder
 	how := "ended with status " + string(t.Status)

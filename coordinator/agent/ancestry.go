@@ -30,7 +30,7 @@ func forgetGate(pid int) {
 	delete(liveGates.runs, pid)
 }
 
-// gateRuns gives the runs of the gates that live now, by pid.
+// gateRuns returns the runs of the gates that live now, by pid.
 func gateRuns() map[int]string {
 	liveGates.mu.Lock()
 	defer liveGates.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // leave it.
 type cgroup string
 
-// planCgroup gives the place of a run's cgroup, below that of this process, and
+// planCgroup returns the place of a run's cgroup, below that of this process, and
 // "" on a system without. It makes nothing: whether it may be made is seen by the
 // gate when it tries.
 func planCgroup(runID string) cgroup {
@@ -32,7 +32,7 @@ func planCgroup(runID string) cgroup {
 // cgroupName is the last part of the path of a run's cgroup.
 func cgroupName(runID string) string { return "stint-" + runID }
 
-// ownCgroup gives the directory of the cgroup in which this process is, "" if
+// ownCgroup returns the directory of the cgroup in which this process is, "" if
 // that cannot be told.
 func ownCgroup() string {
 	mounts, err1 := mountTable()
@@ -73,7 +73,7 @@ func findCgroup(mounts, self string) string {
 	return ""
 }
 
-// unescapeMount gives back the blanks of a path in mountinfo.
+// unescapeMount puts back the blanks of a path in mountinfo.
 func unescapeMount(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

@@ -233,7 +233,7 @@ func TestCancelIsQuick(t *testing.T) {
 	}
 }
 
-// cancelTime gives the time from a cancel in the middle of a run to its end.
+// cancelTime returns the time from a cancel in the middle of a run to its end.
 func (b *bench) cancelTime(a *testAgent, turn task.Turn) time.Duration {
 	b.t.Helper()
 	ctx, cancel := context.WithCancelCause(b.t.Context())

@@ -32,7 +32,7 @@ type Decoder interface {
 	Aside(b []byte)
 	// close is called behind the last line.
 	Close()
-	// said gives what was heard so far; it stays the decoder's own.
+	// said returns what was heard so far; it stays the decoder's own.
 	State() *TurnState
 	// complaint is what the CLI itself reports as wrong, by its events, its exit
 	// code and its stderr. Without a sentence there is nothing.
@@ -102,7 +102,7 @@ func (h *TurnState) NameSession(id string) {
 	}
 }
 
-// hear gives what a decoder begins with.
+// hear returns what a decoder begins with.
 func NewTurnState(turn task.Turn, report func(task.Event)) TurnState {
 	h := TurnState{report: report, Resumed: turn.Session != ""}
 	if turn.Fork {
@@ -175,7 +175,7 @@ func (h *TurnState) Deny(tool, what, why, allow string) {
 	}
 }
 
-// brief gives the beginning of a text on one line.
+// brief returns the beginning of a text on one line.
 func brief(text string) string {
 	const most = 100
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")

@@ -397,7 +397,7 @@ func closeListed(dir string, first int) {
 	}
 }
 
-// atoi gives -1 for what is no number.
+// atoi returns -1 for what is no number.
 func atoi(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil {

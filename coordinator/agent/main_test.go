@@ -200,7 +200,7 @@ func quiet(task.Event) {}
 // testEars returns a decoder of the test agent's events.
 func testEars() Decoder { return newTestDecoder(task.Turn{}, quiet) }
 
-// lives gives the processes that carry the run's marker.
+// lives returns the processes that carry the run's marker.
 func lives(t testing.TB, runID string) []proc {
 	t.Helper()
 	found, err := markedProcs(EnvRunID + "=" + runID)

@@ -22,7 +22,7 @@ type proc struct {
 // errGone is returned for a process that no longer exists.
 var errGone = errors.New("no such process")
 
-// descendants gives all processes below root, nearest first.
+// descendants returns all processes below root, nearest first.
 func descendants(all []proc, root int) []proc {
 	children := make(map[int][]proc, len(all))
 	for _, p := range all {
@@ -71,7 +71,7 @@ func signalChecked(p proc, send func() error) error {
 	return nil
 }
 
-// readOnce gives what reads a file that does not change: once, but for the times
+// readOnce returns what reads a file that does not change: once, but for the times
 // that it cannot be read, as when there are no more open files.
 func readOnce(name string) func() ([]byte, error) {
 	var mu sync.Mutex

@@ -42,7 +42,7 @@ func parseStat(pid int, data []byte) (proc, error) {
 	return proc{pid: pid, ppid: ppid, pgid: pgid, start: f[19], dead: dead}, nil
 }
 
-// listProcs gives every process that this one can see.
+// listProcs returns every process that this one can see.
 func listProcs() ([]proc, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -68,7 +68,7 @@ func listProcs() ([]proc, error) {
 	return all, nil
 }
 
-// markedProcs gives the living processes whose environment, as it was when
+// markedProcs returns the living processes whose environment, as it was when
 // their program started, holds entry ("KEY=VALUE"). Processes of other users
 // cannot be looked into and are passed over.
 func markedProcs(entry string) ([]proc, error) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// orphans gives the command lines of all processes by pid.
+// orphans returns the command lines of all processes by pid.
 func orphans(t testing.TB) map[int]string {
 	t.Helper()
 	all, err := listProcs()

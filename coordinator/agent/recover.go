@@ -132,7 +132,7 @@ func (t *tree) round() (reason string, err error) {
 	return "", nil
 }
 
-// living gives the gate, if it lives, and all other processes of the run.
+// living returns the gate, if it lives, and all other processes of the run.
 func (t *tree) living() (gate proc, below []proc, err error) {
 	all, err := listProcs()
 	if err != nil {
@@ -160,7 +160,7 @@ func (t *tree) living() (gate proc, below []proc, err error) {
 	return gate, below, nil
 }
 
-// agent gives the agent's pid and start time as the gate has noted them.
+// agent returns the agent's pid and start time as the gate has noted them.
 func (t *tree) agent() proc {
 	data, err := durable.ReadFile(durable.OS, filepath.Join(t.dir, lockName))
 	if err != nil {
@@ -170,7 +170,7 @@ func (t *tree) agent() proc {
 	return proc{pid: max(atoi(pid), 0), start: start}
 }
 
-// find gives that very process if it lives; a pid of 0 says that it does not.
+// find returns that very process if it lives; a pid of 0 says that it does not.
 func find(all []proc, want proc) proc {
 	for _, p := range all {
 		if want.pid > 0 && p.pid == want.pid && p.start == want.start && !p.dead {
@@ -180,7 +180,7 @@ func find(all []proc, want proc) proc {
 	return proc{}
 }
 
-// groupOf gives the process group that leader leads.
+// groupOf returns the process group that leader leads.
 func groupOf(all []proc, leader proc) []proc {
 	var group []proc
 	for _, p := range all {

@@ -24,7 +24,7 @@ func recoverSoon(t testing.TB, turn task.Turn) error {
 	return Recover(ctx, turn.RunDir, turn.RunID)
 }
 
-// agentsOf gives how often the test agent was started for a run.
+// agentsOf returns how often the test agent was started for a run.
 func (b *bench) agentsOf(turn task.Turn) int {
 	n := 0
 	for _, e := range b.log() {

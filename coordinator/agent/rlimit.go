@@ -24,7 +24,7 @@ type limit struct {
 	cur, max uint64
 }
 
-// limits gives those that are set, but for memory. Who uses up the processor time
+// limits returns those that are set, but for memory. Who uses up the processor time
 // is told so (SIGXCPU) and killed a second later.
 func (r Resources) limits() []limit {
 	seconds := uint64((r.CPU + time.Second - 1) / time.Second)

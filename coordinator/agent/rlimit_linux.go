@@ -40,7 +40,7 @@ func startSmall(memory uint64, fork func() (pid int, err error)) (pid int, err e
 	return pid, err
 }
 
-// ownSpace gives the size of this process's address space in bytes.
+// ownSpace returns the size of this process's address space in bytes.
 func ownSpace() uint64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	pages, _, _ := strings.Cut(string(text), " ")

@@ -38,7 +38,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// count gives how many of these numbers are n.
+// count returns how many of these numbers are n.
 func count(numbers []string, n int) (found int) {
 	for _, s := range numbers {
 		if s == strconv.Itoa(n) {

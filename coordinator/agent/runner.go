@@ -157,7 +157,7 @@ func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &bad) && !bad.File
 }
 
-// readRecord gives the run.json of a run; see [isGone] for when there is none.
+// readRecord returns the run.json of a run; see [isGone] for when there is none.
 func readRecord(runDir string) (*runRecord, error) {
 	data, err := durable.ReadFile(durable.OS, filepath.Join(runDir, recordName))
 	if err != nil {
@@ -311,7 +311,7 @@ func (h *gateProc) send(c command) error {
 	return err
 }
 
-// close gives up the pipe and the lock, on which the gate ends, and waits for it.
+// close closes the pipe and the lock, on which the gate ends, and waits for it.
 func (h *gateProc) close() {
 	h.release()
 	for range h.reports { // what it still says is of no interest

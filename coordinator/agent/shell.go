@@ -147,7 +147,7 @@ var terminalCodes = LazyRegexp("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\
 // StripTerminalCodes returns a text without what colours it and moves the cursor.
 func StripTerminalCodes(text string) string { return terminalCodes().ReplaceAllString(text, "") }
 
-// plainText gives what a person would read of it: of a line that was written over
+// plainText returns what a person would read of it: of a line that was written over
 // again and again, as bars of progress are, the last state; no codes for terminals;
 // and a mark for each thing that is no text.
 func plainText(text string) string {

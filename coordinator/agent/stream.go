@@ -62,7 +62,7 @@ func (r *Runner) unfinished(ctx context.Context, path string, h *TurnState) stri
 	return " (" + about + ")"
 }
 
-// note says what the user should know although the run went on.
+// note returns what the user should know although the run went on.
 func note(e runResult, st *stream, turn task.Turn) string {
 	h := st.decoder.State()
 	notes := h.Remarks

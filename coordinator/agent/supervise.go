@@ -320,7 +320,7 @@ func (t *tail) close() {
 	_ = t.stderr.Close()
 }
 
-// read gives the next bytes of stdout, none when there are no more.
+// read returns the next bytes of stdout, none when there are no more.
 func (t *tail) read() []byte {
 	if size := t.size(); size < t.off { // the run itself has cut it off, as "echo x > /dev/stderr" does
 		t.gone, t.off = t.gone+t.off, 0
@@ -357,7 +357,7 @@ func (t *tail) readErr() []byte {
 	return p[:n]
 }
 
-// size gives that of stdout's file.
+// size returns that of stdout's file.
 func (t *tail) size() int64 {
 	fi, err := t.stdout.Stat()
 	if err != nil {
@@ -387,7 +387,7 @@ func shorten(runDir string) error {
 	return durable.ReplaceFile(durable.OS, f.Name(), append(text, kept...))
 }
 
-// total gives the bytes written by this run so far.
+// total returns the bytes written by this run so far.
 func (t *tail) total() int64 {
 	n := t.off - t.begin + t.gone
 	if fi, err := t.stderr.Stat(); err == nil {
@@ -396,7 +396,7 @@ func (t *tail) total() int64 {
 	return n
 }
 
-// stderrEnd gives the last bytes that this run wrote to stderr.
+// stderrEnd returns the last bytes that this run wrote to stderr.
 func (t *tail) stderrEnd() []byte {
 	fi, err := t.stderr.Stat()
 	if err != nil {

@@ -151,7 +151,7 @@ func TestPromise8EightBigOutputs(t *testing.T) {
 	}
 }
 
-// animals gives the kinds that can be kept here: without cgroups, which CI must
+// animals returns the kinds that can be kept here: without cgroups, which CI must
 // have, not those that are told to leave or use theirs.
 func animals(t *testing.T) []animal {
 	if canCgroup(t) {
@@ -206,7 +206,7 @@ func (k *keeper) turn() task.Turn {
 	return turn
 }
 
-// left says what is alive of a run: by its mark in the environment, by the number
+// left returns what is alive of a run: by its mark in the environment, by the number
 // in the command line, or by its cgroup; and counts it.
 func (k *keeper) left(turn task.Turn, token string, cg cgroup) string {
 	var found []string
@@ -252,7 +252,7 @@ func canCgroup(t testing.TB) bool {
 	return true
 }
 
-// resident gives the memory of this process in KiB.
+// resident returns the memory of this process in KiB.
 func resident(t testing.TB) int {
 	t.Helper()
 	runtime.GC()
@@ -263,7 +263,7 @@ func resident(t testing.TB) int {
 	return pages * os.Getpagesize() >> 10
 }
 
-// fromSystem gives in KiB the most that this program has had of the system, but
+// fromSystem returns in KiB the most that this program has had of the system, but
 // for the race detector's own part.
 func fromSystem() int {
 	var m runtime.MemStats

@@ -97,7 +97,7 @@ func (s *Server) edit(ctx context.Context, in *editInput) (*taskOutput, error) {
 	return s.answer(s.master.Edit(ctx, in.ID, patch, ledger.ByClient))
 }
 
-// etag gives the ETag of a task by the number of its last record, "" if that is not known.
+// etag returns the ETag of a task by the number of its last record, "" if that is not known.
 func etag(seq uint64) string {
 	if seq == 0 {
 		return ""
@@ -105,7 +105,7 @@ func etag(seq uint64) string {
 	return `"` + strconv.FormatUint(seq, 10) + `"`
 }
 
-// parseIfMatch gives the numbers that the lines of an If-Match permit, none if they permit
+// parseIfMatch returns the numbers that the lines of an If-Match permit, none if they permit
 // any. An ETag that is none of ours permits nothing; an empty header, of a client that has
 // lost its ETag, is not taken for none.
 func parseIfMatch(lines []string) (seqs []uint64, err error) {
@@ -129,7 +129,7 @@ func parseIfMatch(lines []string) (seqs []uint64, err error) {
 	return seqs, nil
 }
 
-// listed gives the members of a list that the lines of a header have; empty ones do not
+// listed returns the members of a list that the lines of a header have; empty ones do not
 // count (RFC 9110, 5.6.1).
 func listed(lines []string) (members []string) {
 	for member := range strings.SplitSeq(strings.Join(lines, ","), ",") {

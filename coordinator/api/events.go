@@ -48,7 +48,7 @@ func (s *Server) eventRoute(api huma.API) {
 	huma.Register(api, events, s.events)
 }
 
-// after gives the record that the reader wants to go on behind; ok is false if it has
+// after returns the record that the reader wants to go on behind; ok is false if it has
 // named none. An EventSource that connects again sends the header beside the query
 // of its first time, which is old by then.
 func (in *eventsInput) after() (seq uint64, ok bool, err error) {

@@ -288,7 +288,7 @@ func (f *fakeMaster) Subscribe(buffer int) (<-chan *task.Change, func()) {
 	return changes, cancel
 }
 
-// SubscribeAfter gives three changes that were missed at a time.
+// SubscribeAfter returns three changes that were missed at a time.
 func (f *fakeMaster) SubscribeAfter(after uint64, buffer int) ([]*task.Change, <-chan *task.Change, func()) {
 	ch := make(chan *task.Change, buffer)
 	f.mu.Lock()
@@ -311,7 +311,7 @@ func (f *fakeMaster) SubscribeAfter(after uint64, buffer int) ([]*task.Change, <
 	}
 }
 
-// first gives the number of a task's first record: its place among all.
+// first returns the number of a task's first record: its place among all.
 func (f *fakeMaster) first(id string) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -429,7 +429,7 @@ func serveOn(t testing.TB, h Master, opts Options, ln net.Listener, socket strin
 	return s
 }
 
-// socketDir gives a directory with a short path and mode 0700.
+// socketDir returns a directory with a short path and mode 0700.
 func socketDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stint")

@@ -44,7 +44,7 @@ func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// partOf gives the run that the peer is part of; "" if none. It looks once, which takes
+// partOf returns the run that the peer is part of; "" if none. It looks once, which takes
 // longer than a submit: a process is part of the run that it was started in until it ends.
 func (p *peer) partOf() (run string, err error) {
 	p.mu.Lock()
@@ -91,7 +91,7 @@ func (s *Server) withRun(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), runKey{}, run))
 }
 
-// runOf gives the run that a request comes from: the one that its process was
+// runOf returns the run that a request comes from: the one that its process was
 // started in, whatever it says, else the one that it names; "" if none. Over TCP there is
 // none: the token decides there.
 func (s *Server) runOf(r *http.Request) (string, error) {
@@ -106,7 +106,7 @@ func (s *Server) runOf(r *http.Request) (string, error) {
 	return r.Header.Get(wire.RunHeader), nil
 }
 
-// fromRun gives the run that a request comes from which was admitted, or waits; "" if
+// fromRun returns the run that a request comes from which was admitted, or waits; "" if
 // none.
 func fromRun(ctx context.Context) string {
 	run, _ := ctx.Value(runKey{}).(string)
@@ -123,7 +123,7 @@ func (s *Server) beginWait(ctx context.Context, ref string) (done func(), err er
 	return s.master.BeginWait(run, ref)
 }
 
-// ownTask gives the id of a task that a run may cancel: its own task's agent must have
+// ownTask returns the id of a task that a run may cancel: its own task's agent must have
 // asked for it. What ref means may be another task a moment later.
 func (s *Server) ownTask(ctx context.Context, run, ref string) (id string, err error) {
 	t, err := s.master.Task(ctx, ref)

@@ -247,10 +247,10 @@ func (w *timedWriter) renew() {
 	}
 }
 
-// Unwrap gives http.ResponseController what it controls.
+// Unwrap returns http.ResponseController what it controls.
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// check gives what a request is refused with; nil if it may pass.
+// check returns what a request is refused with; nil if it may pass.
 func (g *guard) check(r *http.Request) *wire.Problem {
 	switch {
 	case !g.isHost(r.Host) || !strings.HasPrefix(r.RequestURI, "/"):
@@ -338,7 +338,7 @@ func (g *guard) Authenticated(r *http.Request) bool {
 // lookAgain is how often it is looked whether the token of a request that lasts still counts.
 const lookAgain = time.Second
 
-// ctxUntilTokenRotated gives a context that ends with the request, or soon after its token was
+// ctxUntilTokenRotated returns a context that ends with the request, or soon after its token was
 // replaced by another one.
 func (g *guard) ctxUntilTokenRotated(r *http.Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())

@@ -79,7 +79,7 @@ var oddForms = []hostForm{
 	{"preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
 }
 
-// hostForms gives all forms, as requests.
+// hostForms returns all forms, as requests.
 func hostForms() []hostForm {
 	forms := oddForms
 	for _, host := range badHosts {
@@ -98,7 +98,7 @@ func (s *tcpServer) fill(form string, r apiOperation) string {
 	).Replace(form)
 }
 
-// portOf gives the port of 127.0.0.1:port.
+// portOf returns the port of 127.0.0.1:port.
 func portOf(addr string) (port int) {
 	_, _ = fmt.Sscanf(addr, "127.0.0.1:%d", &port) // 0 fits no test
 	return port
@@ -134,7 +134,7 @@ func TestPromise11Host(t *testing.T) {
 	t.Logf("hosts: forms=%d routes=%d requests=%d", len(forms), len(routes), requests)
 }
 
-// refusedHost says what is wrong with the answer to a host that is not ours.
+// refusedHost returns what is wrong with the answer to a host that is not ours.
 func refusedHost(answers []rawAnswer) string {
 	if len(answers) != 1 {
 		return fmt.Sprintf("%d answers", len(answers))

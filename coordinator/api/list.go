@@ -115,7 +115,7 @@ func writeRows(hctx huma.Context, rows [][]byte, before, between, after string) 
 	}
 }
 
-// page gives the tasks of a list in JSON, and where the next page begins; 0 if there
+// page returns the tasks of a list in JSON, and where the next page begins; 0 if there
 // is none. To know that, it asks for one task more than are wanted.
 func (s *Server) page(f state.Filter) (rows [][]byte, next uint64, err error) {
 	most := f.Limit
@@ -142,7 +142,7 @@ func (s *Server) page(f state.Filter) (rows [][]byte, next uint64, err error) {
 	return rows, next, nil
 }
 
-// row gives one task of a list in JSON.
+// row returns one task of a list in JSON.
 func (s *Server) row(t *state.Task) ([]byte, error) {
 	var buf bytes.Buffer
 	err := wire.WriteJSON(&buf, s.listed(*t))

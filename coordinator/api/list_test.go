@@ -12,7 +12,7 @@ import (
 	"stint/state"
 )
 
-// linked gives the path in the header Link of an answer; "" if it has none.
+// linked returns the path in the header Link of an answer; "" if it has none.
 func linked(t *testing.T, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	link := w.Header().Get("Link")

@@ -123,7 +123,7 @@ type listener struct {
 	closed bool
 }
 
-// Accept gives the next connection of a user who may call.
+// Accept returns the next connection of a user who may call.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		_ = l.SetDeadline(time.Now().Add(l.look)) // of one that is closed, Accept tells

@@ -29,17 +29,17 @@ type malformed struct {
 // goodHeaders are what a good request has, up to the line that ends the header.
 const goodHeaders = "Host: HOST\r\nAuthorization: Bearer TOKEN\r\n"
 
-// withBody gives a request with a body of JSON, or what claims to be that.
+// withBody returns a request with a body of JSON, or what claims to be that.
 func withBody(method, path, body string) string {
 	return fmt.Sprintf("%s %s HTTP/1.1\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", method, path, goodHeaders, len(body), body)
 }
 
-// withHeader gives a GET request with one more header.
+// withHeader returns a GET request with one more header.
 func withHeader(header string) string {
 	return "GET /v1/health HTTP/1.1\r\n" + goodHeaders + header + "\r\nConnection: close\r\n\r\n"
 }
 
-// chunked gives a submit whose body is text on the wire.
+// chunked returns a submit whose body is text on the wire.
 func chunked(headers, text string) string {
 	return "POST /v1/tasks HTTP/1.1\r\n" + goodHeaders + "Content-Type: application/json\r\n" + headers + "\r\n\r\n" + text
 }
@@ -213,7 +213,7 @@ func wrongValues(s schema) (all []string) {
 	return nil
 }
 
-// example gives a value that fits a schema.
+// example returns a value that fits a schema.
 func (d *description) example(s schema) any {
 	switch s = d.resolve(s); {
 	case len(s.Enum) > 0:
@@ -237,7 +237,7 @@ func (d *description) example(s schema) any {
 // A wrongBody has one value of the wrong type.
 type wrongBody struct{ text, field string }
 
-// wrongBodies gives what fits a schema but for one value, for every value in it.
+// wrongBodies returns what fits a schema but for one value, for every value in it.
 func (d *description) wrongBodies(s schema) (all []wrongBody) {
 	s = d.resolve(s)
 	for _, one := range s.OneOf {
@@ -259,7 +259,7 @@ func (d *description) wrongBodies(s schema) (all []wrongBody) {
 	return all
 }
 
-// objectWith gives an object of a schema with a certain value of one property.
+// objectWith returns an object of a schema with a certain value of one property.
 func (d *description) objectWith(s schema, name, value string) string {
 	object := map[string]json.RawMessage{}
 	for _, required := range s.Required {
@@ -370,7 +370,7 @@ func otherProtocols() (all []malformed) {
 	return all
 }
 
-// mutations gives n requests that were good before something happened to their bytes.
+// mutations returns n requests that were good before something happened to their bytes.
 func mutations(seed uint64, n int) (all []malformed) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	good := []string{withHeader("x: y"), withBody("POST", "/v1/tasks", `{"prompt":"x","agent":"demo"}`), chunked("Transfer-Encoding: chunked", "e\r\n{\"prompt\":\"x\"}\r\n0\r\n\r\n"), withBody("POST", pathSignIn, `{"code":"x"}`)}
@@ -408,20 +408,20 @@ func mutate(rng *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// allMalformed gives all of them, for a server with those routes.
+// allMalformed returns all of them, for a server with those routes.
 func allMalformed(routes []apiOperation, d *description) []malformed {
 	return slices.Concat(malformedLines(), malformedHeaders(), malformedFraming(), malformedBodies(routes), malformedFields(routes, d),
 		malformedQueries(routes), malformedPaths(), malformedMethods(routes), otherProtocols())
 }
 
-// state gives what a request could have changed.
+// state returns what a request could have changed.
 func (f *fakeMaster) state() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return fmt.Sprint(f.tasks, f.keys, f.by, f.over, f.paused)
 }
 
-// judge says what is wrong with the answers to a request; "" if nothing is.
+// judge returns what is wrong with the answers to a request; "" if nothing is.
 func (c *malformed) judge(answers []rawAnswer) string {
 	if len(answers) == 0 && !c.silent {
 		return "no answer"

@@ -82,7 +82,7 @@ func (s *Server) session(_ context.Context, in *keyInput) (*sessionOutput, error
 // pageLength is how many messages a page has whose request does not say.
 const pageLength = 100
 
-// transcript gives a session, and of its transcript what is asked for.
+// transcript returns a session, and of its transcript what is asked for.
 func (s *Server) transcript(in *keyInput) (state.Session, session.Page, error) {
 	before, err := wire.ParseCursor(in.Cursor)
 	if err != nil || before > math.MaxInt64 {

@@ -36,7 +36,7 @@ func (l *memoryListener) Close() error { l.close(); return nil }
 
 func (*memoryListener) Addr() net.Addr { return addressed{}.Addr() }
 
-// dial gives a connection to who accepts from l.
+// dial returns a connection to who accepts from l.
 func (l *memoryListener) dial() net.Conn {
 	own, peer := net.Pipe()
 	l.conns <- peer
@@ -90,7 +90,7 @@ func (*scripted) SetDeadline(time.Time) error      { return nil }
 func (*scripted) SetReadDeadline(time.Time) error  { return nil }
 func (*scripted) SetWriteDeadline(time.Time) error { return nil }
 
-// answered gives what was written until the connection was closed.
+// answered returns what was written until the connection was closed.
 func (c *scripted) answered(t testing.TB) []byte {
 	t.Helper()
 	select {

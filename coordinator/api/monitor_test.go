@@ -107,7 +107,7 @@ func BenchmarkScrape(b *testing.B) {
 // noAgent is never started.
 type noAgent struct{ task.Agent }
 
-// masterWith gives a master that starts nothing, with n queued tasks.
+// masterWith returns a master that starts nothing, with n queued tasks.
 func masterWith(b testing.TB, n int) *coordinator.Coordinator {
 	c, err := coordinator.Open(task.Config{
 		StateDir: filepath.Join(b.TempDir(), "state"), Agents: map[string]task.Agent{"demo": noAgent{}}, DefaultAgent: func() string { return "demo" },

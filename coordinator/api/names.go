@@ -90,7 +90,7 @@ func (s *nameScan) add(quoted []byte) error {
 	return nil
 }
 
-// path gives where the present value is, as the faults of a body have it.
+// path returns where the present value is, as the faults of a body have it.
 func (s *nameScan) path() string {
 	path := "body"
 	for _, in := range s.open {
@@ -103,7 +103,7 @@ func (s *nameScan) path() string {
 	return path
 }
 
-// nameOf gives the text of a JSON string.
+// nameOf returns the text of a JSON string.
 func nameOf(quoted []byte) []byte {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return bytes.Trim(quoted, `"`)
@@ -113,7 +113,7 @@ func nameOf(quoted []byte) []byte {
 	return []byte(name)
 }
 
-// stringEnd gives the length of the JSON string that data begins with; that of data if its
+// stringEnd returns the length of the JSON string that data begins with; that of data if its
 // end is missing.
 func stringEnd(data []byte) int {
 	for end := 1; ; {

@@ -72,7 +72,7 @@ func (v *visit) expect() int {
 	return 0
 }
 
-// request gives the visit as net/http gives it to the guard.
+// request returns the visit as net/http gives it to the guard.
 func (v *visit) request(credentials map[string]http.Header) *http.Request {
 	r := httptest.NewRequest(v.method, v.path, nil)
 	r.Host = ourPage
@@ -124,12 +124,12 @@ type addressed struct{ net.Listener }
 
 func (addressed) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7433} }
 
-// guardFor gives the guard of a server for m, at ourAddr.
+// guardFor returns the guard of a server for m, at ourAddr.
 func guardFor(m Master, opts Options) *guard {
 	return NewServer(m, opts).newGuard([]net.Listener{addressed{}})
 }
 
-// pass gives the answer of h, which breaks a stream off because its reader has gone.
+// pass returns the answer of h, which breaks a stream off because its reader has gone.
 func pass(h http.Handler, r *http.Request) (w *httptest.ResponseRecorder) {
 	w = httptest.NewRecorder()
 	defer func() {

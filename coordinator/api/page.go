@@ -122,7 +122,7 @@ func writePage(w http.ResponseWriter, status int, p *page) {
 	_, _ = io.WriteString(w, task.EscapeText(buf.String())) // the client may be gone
 }
 
-// newPage gives what all pages show.
+// newPage returns what all pages show.
 func (s *Server) newPage() *page {
 	p := &page{Known: true, Health: s.master.Health(), Agents: s.opts.Agents, Priorities: []int{9, 8, 7, 6, 5, 4, 3, 2, 1}}
 	for _, status := range state.Statuses[:] {
@@ -174,7 +174,7 @@ func howItEnded(t *state.Task) string {
 	return strings.Trim(string(t.Reason)+": "+why, ": ")
 }
 
-// stateOf gives the status of a task and what is special about it.
+// stateOf returns the status of a task and what is special about it.
 func stateOf(t *state.Task) string {
 	switch {
 	case t.Hold && !t.Status.Terminal():
@@ -218,7 +218,7 @@ func actions(t *state.Task) []string {
 	}
 }
 
-// lastLog gives the end of what a run has written, and a note of what is missing.
+// lastLog returns the end of what a run has written, and a note of what is missing.
 func lastLog(runDir string) (text, note string) {
 	if runDir == "" {
 		return "", "It has not run yet."
@@ -249,7 +249,7 @@ func lastLog(runDir string) (text, note string) {
 	return string(data), ""
 }
 
-// shortID gives the end of an id, which tells neighbours apart.
+// shortID returns the end of an id, which tells neighbours apart.
 func shortID(id string) string {
 	const short = 8
 	if len(id) <= short {
@@ -258,7 +258,7 @@ func shortID(id string) string {
 	return strings.ToValidUTF8(id[len(id)-short:], "")
 }
 
-// serveAsset gives a file of the page.
+// serveAsset returns a file of the page.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	data, err := web.ReadFile("web/" + name)

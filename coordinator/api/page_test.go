@@ -20,7 +20,7 @@ import (
 	"stint/state"
 )
 
-// xssCorpus gives the texts of testdata/xss.txt, in which each line is a Go string.
+// xssCorpus returns the texts of testdata/xss.txt, in which each line is a Go string.
 func xssCorpus(t testing.TB) (texts []string) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/xss.txt")
@@ -47,7 +47,7 @@ func parsePage(t testing.TB, text string) *html.Node {
 	return doc
 }
 
-// find gives the first element of which holds is true, nil if there is none.
+// find returns the first element of which holds is true, nil if there is none.
 func find(n *html.Node, holds func(*html.Node) bool) *html.Node {
 	for d := range n.Descendants() {
 		if d.Type == html.ElementNode && holds(d) {
@@ -75,7 +75,7 @@ func byID(t testing.TB, doc *html.Node, id string) *html.Node {
 	return n
 }
 
-// textOfNode gives the text within a node.
+// textOfNode returns the text within a node.
 func textOfNode(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -116,7 +116,7 @@ func skeleton(t testing.TB, n *html.Node) string {
 
 var ownLink = regexp.MustCompile(`^/\?(task|cursor)=[A-Za-z0-9%._~-]*$`)
 
-// harmless gives the value of an attribute; of those that a task may have a say in a
+// harmless returns the value of an attribute; of those that a task may have a say in a
 // star, once it cannot lead anywhere.
 func harmless(t testing.TB, element string, a html.Attribute) string {
 	t.Helper()
@@ -129,7 +129,7 @@ func harmless(t testing.TB, element string, a html.Attribute) string {
 	return strconv.Quote(a.Val)
 }
 
-// taskSaying gives a task that has a text in every field.
+// taskSaying returns a task that has a text in every field.
 func taskSaying(text string) state.Task {
 	begun, code := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), 1
 	return state.Task{
@@ -143,7 +143,7 @@ func taskSaying(text string) state.Task {
 	}
 }
 
-// healthSaying gives the health of a master that says a text wherever it can.
+// healthSaying returns the health of a master that says a text wherever it can.
 func healthSaying(text string) task.Health {
 	return task.Health{
 		Version: text, StateDir: text, Paused: true, PauseWhy: text, Findings: []string{text}, LastError: text,
@@ -151,7 +151,7 @@ func healthSaying(text string) task.Health {
 	}
 }
 
-// pagesOf gives the pages that show a task which says a text: list, task, and two errors.
+// pagesOf returns the pages that show a task which says a text: list, task, and two errors.
 func pagesOf(t testing.TB, text string) map[string]string {
 	t.Helper()
 	m := newFake(t)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUID gives the user whose process made the connection, as the kernel
+// peerUID returns the user whose process made the connection, as the kernel
 // recorded it at connect.
 func peerUID(c *net.UnixConn) (int, error) {
 	raw, err := c.SyscallConn()

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUID gives the user whose process made the connection, as the kernel
+// peerUID returns the user whose process made the connection, as the kernel
 // recorded it at connect.
 func peerUID(c *net.UnixConn) (int, error) {
 	cred, err := peerOf(c)
@@ -16,7 +16,7 @@ func peerUID(c *net.UnixConn) (int, error) {
 	return int(cred.Uid), nil
 }
 
-// peerPID gives the process that made the connection; 0 if it cannot be seen from
+// peerPID returns the process that made the connection; 0 if it cannot be seen from
 // here.
 func peerPID(c *net.UnixConn) (int, error) {
 	cred, err := peerOf(c)

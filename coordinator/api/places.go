@@ -65,7 +65,7 @@ func (p *places) set(c *tcpConn, since time.Time) (ok, full bool) {
 	return ok, len(p.conns) >= p.most
 }
 
-// leave gives the place of c back.
+// leave frees the place of c.
 func (p *places) leave(c *tcpConn) {
 	p.mu.Lock()
 	delete(p.conns, c)

@@ -38,7 +38,7 @@ func humaProblem(status int, message string, errs ...error) huma.StatusError {
 	return p
 }
 
-// detailsOf gives errors of huma as it means them.
+// detailsOf returns errors of huma as it means them.
 func detailsOf(errs []error) []*huma.ErrorDetail {
 	details := make([]*huma.ErrorDetail, 0, len(errs))
 	for _, e := range errs {
@@ -51,7 +51,7 @@ func detailsOf(errs []error) []*huma.ErrorDetail {
 	return details
 }
 
-// unreadable gives the answer where a body could not be read to its end, which is the
+// unreadable returns the answer where a body could not be read to its end, which is the
 // client's doing and not ours.
 func unreadable(errs []error) *wire.Problem {
 	if slices.ContainsFunc(errs, func(e error) bool { return errors.Is(e, ErrTooLarge) }) {
@@ -60,7 +60,7 @@ func unreadable(errs []error) *wire.Problem {
 	return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "the body could not be read to its end", "send it as its Content-Length or its chunks say")
 }
 
-// fieldOf gives the property or parameter that the first of some faults is about, in
+// fieldOf returns the property or parameter that the first of some faults is about, in
 // the order in which they are told; "" if none names one.
 func fieldOf(errs []*huma.ErrorDetail) string {
 	var fields []string

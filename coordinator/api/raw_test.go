@@ -21,7 +21,7 @@ import (
 // get as far as the master shows by the log, whatever was answered.
 type untouchable struct{ Master }
 
-// logged gives options with a log, and that log.
+// logged returns options with a log, and that log.
 func logged() (Options, *safeBuffer) {
 	log := &safeBuffer{}
 	return Options{Log: slog.New(slog.NewTextHandler(log, nil))}, log
@@ -146,7 +146,7 @@ type description struct {
 	Components struct{ Schemas map[string]schema }
 }
 
-// resolve gives the schema that s stands for.
+// resolve returns the schema that s stands for.
 func (d *description) resolve(s schema) schema {
 	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
 		return d.resolve(d.Components.Schemas[name])
@@ -160,7 +160,7 @@ var hiddenPaths = []string{
 	"/v1/sessions/a/b", "/favicon.ico", "/v1", "/v1/nothing", "/debug/pprof/", "/.well-known/x", "/v1/tasks/aa-1/",
 }
 
-// routesOf gives every operation of a server: those that it describes, and the others.
+// routesOf returns every operation of a server: those that it describes, and the others.
 func routesOf(t testing.TB, s *Server) (routes []apiOperation, d description) {
 	t.Helper()
 	if err := json.Unmarshal(s.openAPI, &d); err != nil {

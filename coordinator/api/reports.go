@@ -52,7 +52,7 @@ func (s *Server) accounts(context.Context, *struct{}) (*accountsOutput, error) {
 	return out, nil
 }
 
-// query gives what is asked for.
+// query returns what is asked for.
 func (in *usageInput) query() (q task.UsageQuery, err error) {
 	q.By = in.By
 	if in.By == "total" {

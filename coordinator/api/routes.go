@@ -70,7 +70,7 @@ var (
 
 const routeLogs = "GET /v1/tasks/{id}/logs"
 
-// pattern gives the pattern of the route that a request takes.
+// pattern returns the pattern of the route that a request takes.
 func (s *Server) pattern(r *http.Request) string {
 	_, pattern := s.mux.Handler(r)
 	return pattern
@@ -94,7 +94,7 @@ func op(method, path, id, summary, about string, errors ...int) huma.Operation {
 	}
 }
 
-// alias gives an operation under another path, which the description leaves out.
+// alias returns an operation under another path, which the description leaves out.
 func alias(o huma.Operation, path string) huma.Operation {
 	o.Path, o.OperationID, o.Hidden = path, o.OperationID+"-alias", true
 	return o
@@ -110,7 +110,7 @@ var (
 	errTrailing = errors.New(notJSON + "something follows its end")
 )
 
-// readJSON gives the decoder of bodies. It is strict: unknown properties are
+// readJSON returns the decoder of bodies. It is strict: unknown properties are
 // refused, and so is text that is not UTF-8, for which encoding/json would put
 // U+FFFD; a prompt has to arrive as it was sent. So is a property that is there twice.
 // One pass decodes; only what it refuses goes through huma's validation, for a message
@@ -182,7 +182,7 @@ func checkJSON(data []byte) error {
 	return nil
 }
 
-// explain gives the faults of a body that should have become v, else err.
+// explain returns the faults of a body that should have become v, else err.
 func explain(reg huma.Registry, data []byte, v any, err error) error {
 	if err := checkJSON(data); err != nil {
 		return err

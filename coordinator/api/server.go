@@ -33,11 +33,11 @@ type Master interface {
 	SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error)
 	// SubmitOnce is SubmitAll for a list with an idempotency key as a whole.
 	SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error)
-	// Preview says what would be taken in and run for specs, and keeps nothing.
+	// Preview returns what would be taken in and run for specs, and keeps nothing.
 	Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error)
-	// Task gives a whole task, with prompt and result.
+	// Task returns a whole task, with prompt and result.
 	Task(ctx context.Context, ref string) (state.Task, error)
-	// List gives tasks without their texts, newest first.
+	// List returns tasks without their texts, newest first.
 	List(f state.Filter) []state.Task
 	// Rows is List for who writes the tasks down: see [fold.State.Rows]. encode must
 	// not call the master.
@@ -64,7 +64,7 @@ type Master interface {
 	Paused() (paused bool, reason string)
 	// Shortage tells of what the machine lacks while tasks wait for it; nil if nothing.
 	Shortage() *task.Shortage
-	// Queue gives the tasks that wait in a lane, in the order in which they will run.
+	// Queue returns the tasks that wait in a lane, in the order in which they will run.
 	Queue(key string) []state.Task
 	// Why says in one sentence why a task is not running, or how it ended.
 	Why(ref string) (string, error)
@@ -73,9 +73,9 @@ type Master interface {
 	BeginWait(run, ref string) (done func(), err error)
 	// Wait returns when the task has ended, or ctx has.
 	Wait(ctx context.Context, ref string) (state.Task, error)
-	// Raw gives the ledger's sections of a task.
+	// Raw returns the ledger's sections of a task.
 	Raw(ctx context.Context, ref string) ([]byte, error)
-	// SentPrompt gives what the agent was sent in a run of a task: by the run's id, a
+	// SentPrompt returns what the agent was sent in a run of a task: by the run's id, a
 	// unique piece of it, or its number; "" is the last one.
 	SentPrompt(ctx context.Context, ref, run string) (task.SentPrompt, error)
 	// LastOutput says when the agent of a running task last wrote anything, or when
@@ -84,41 +84,41 @@ type Master interface {
 	// Settling reports whether the run of a running task has ended, and its result waits
 	// until a save of tasks.md is settled.
 	Settling(id string) bool
-	// RunDir gives the directory of a run, which need not exist.
+	// RunDir returns the directory of a run, which need not exist.
 	RunDir(runID string) string
-	// Runs gives all runs of a task, the oldest first.
+	// Runs returns all runs of a task, the oldest first.
 	Runs(ctx context.Context, ref string) ([]task.TaskRun, error)
-	// Files gives the files of a task: those that were collected after its last run, or
+	// Files returns the files of a task: those that were collected after its last run, or
 	// with run what lies in the directory of that one.
 	Files(ctx context.Context, ref, run string) (task.TaskFiles, error)
-	// OpenFile gives what is in a file of a task.
+	// OpenFile returns what is in a file of a task.
 	OpenFile(ctx context.Context, ref, run, name string) (task.Content, error)
-	// Accounts gives the accounts that are known, in the order of their names.
+	// Accounts returns the accounts that are known, in the order of their names.
 	Accounts() []state.AccountUse
 	// Usage adds up what runs have used.
 	Usage(ctx context.Context, q task.UsageQuery) ([]task.UsageRow, error)
 	// SearchMemory searches the notes of a workspace as for a task.
 	SearchMemory(ctx context.Context, q task.MemoryQuery) (task.MemoryResult, error)
-	// Subscribe gives every change from now on, in order. The channel is closed
+	// Subscribe returns every change from now on, in order. The channel is closed
 	// when more than buffer of them wait, and by cancel.
 	Subscribe(buffer int) (changes <-chan *task.Change, cancel func())
 	// SubscribeAfter is Subscribe, and gives what was missed since a record; without
 	// changes where there is more of it.
 	SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func())
-	// Seq gives the number of the newest record.
+	// Seq returns the number of the newest record.
 	Seq() uint64
 	Health() task.Health
-	// Unready says why no task is taken in just now; nil if tasks are.
+	// Unready returns why no task is taken in just now; nil if tasks are.
 	Unready() error
 	Metrics() task.Metrics
 	Sessions() []state.Session
-	// Session gives a session by its key or id, and its transcript.
+	// Session returns a session by its key or id, and its transcript.
 	Session(ref string) (state.Session, []session.Message, error)
 	// SessionPage is Session with some of the last messages alone, or of those before a place.
 	SessionPage(ref string, before int64, n int) (state.Session, session.Page, error)
 	// Dump writes the whole state as text, the same for the same state.
 	Dump(w io.Writer) error
-	// Findings gives what is wrong in the ledger.
+	// Findings returns what is wrong in the ledger.
 	Findings() []task.Finding
 	// Reconcile takes over tasks.md now; with accept also what is held as the work
 	// of a formatter.
@@ -209,7 +209,7 @@ type Server struct {
 	searches turnstile    // for searches of notes
 }
 
-// NewServer gives a server for m. It starts nothing: see [Server.Serve].
+// NewServer returns a server for m. It starts nothing: see [Server.Serve].
 func NewServer(m Master, opts Options) *Server {
 	s := &Server{
 		master: m, opts: opts.withDefaults(), mux: http.NewServeMux(),
@@ -286,7 +286,7 @@ func (s *Server) httpServer(base context.Context, conns *sync.WaitGroup) *http.S
 // stopKey is the key under which a request's context carries the context of Serve.
 type stopKey struct{}
 
-// long gives the context of a request that may last: it ends with the request
+// long returns the context of a request that may last: it ends with the request
 // and, with errStopping as its cause, as soon as the server is stopped.
 func long(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -297,7 +297,7 @@ func long(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { release(); cancel(nil) }
 }
 
-// ended gives err, or why the long context of the call that gave it has ended.
+// ended returns err, or why the long context of the call that gave it has ended.
 func ended(ctx context.Context, err error) error {
 	var why *task.Error
 	switch {
@@ -318,7 +318,7 @@ func (s *Server) ServeLoopback(ctx context.Context, lns []net.Listener) error {
 	return s.Loopback(lns)(ctx)
 }
 
-// Loopback gives out sign-in codes for lns from now on, until the function that it returns
+// Loopback returns out sign-in codes for lns from now on, until the function that it returns
 // has ended, which is ServeLoopback.
 func (s *Server) Loopback(lns []net.Listener) (serve func(context.Context) error) {
 	g := s.newGuard(lns)

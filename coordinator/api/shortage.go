@@ -31,7 +31,7 @@ const (
 	spareFor    = 2 * time.Second       // how long one may have the spare descriptor: others call too
 )
 
-// Accept gives the next connection, once there is a descriptor for it.
+// Accept returns the next connection, once there is a descriptor for it.
 func (l *spareListener) Accept() (net.Conn, error) {
 	for {
 		if l.spare == nil {

@@ -59,7 +59,7 @@ func startStream(hctx huma.Context, contentType string) *streamWriter {
 	return out
 }
 
-// newStream gives what to write a stream to; its header is sent with the first write.
+// newStream returns what to write a stream to; its header is sent with the first write.
 func newStream(hctx huma.Context, contentType string) *streamWriter {
 	_, w := humago.Unwrap(hctx)
 	hctx.SetHeader("Content-Type", contentType)
@@ -152,7 +152,7 @@ func (s *Server) openLogs(t *state.Task, in *logsInput, name string) (content *r
 
 const textPlain = "text/plain; charset=utf-8"
 
-// logPaths gives the files of that name of a task's runs: of one of them, or of those
+// logPaths returns the files of that name of a task's runs: of one of them, or of those
 // of its last attempt, in their order. Of prompts, which repeat themselves, it is the
 // last.
 func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err error) {
@@ -178,7 +178,7 @@ func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err 
 	return paths, nil
 }
 
-// chooseRuns gives the runs of a task's last attempt; or one of all its runs, see
+// chooseRuns returns the runs of a task's last attempt; or one of all its runs, see
 // rundir.FindRun.
 func chooseRuns(t *state.Task, run string) (ids []string, err error) {
 	if !rundir.IsRunID(t.RunID) {

@@ -192,7 +192,7 @@ func (in *batchInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// key gives the idempotency key of the request; "" if it has none.
+// key returns the idempotency key of the request; "" if it has none.
 func (in *submitInput) key() (string, error) {
 	switch len(in.keys) {
 	case 0:
@@ -333,7 +333,7 @@ func (s *Server) number(ctx context.Context, spec *task.TaskSpec) number {
 	return n
 }
 
-// status gives the HTTP status for the task that was made, or found.
+// status returns the HTTP status for the task that was made, or found.
 func (n *number) status(t *state.Task) int {
 	if t.ID != n.id || n.chosen && t.CreatedAt.Before(n.begun) {
 		return http.StatusOK

@@ -84,7 +84,7 @@ func (s *Server) taskRoutes(api huma.API) {
 	huma.Register(api, raw, s.raw)
 }
 
-// taskPath gives the path of a task below the server's root.
+// taskPath returns the path of a task below the server's root.
 func taskPath(ref string) string { return "/v1/tasks/" + url.PathEscape(ref) }
 
 // answer shows what a call to the master gave.

@@ -22,7 +22,7 @@ type tcpListener struct {
 	closed chan struct{}
 }
 
-// Accept gives the next connection, whoever it is from, once there is a place for it.
+// Accept returns the next connection, whoever it is from, once there is a place for it.
 func (l *tcpListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *tcpConn) look() {
 	c.allowed = found && mayCall(uid, os.Getuid())
 }
 
-// addrs gives the addresses of both ends; none of what is no connection of the kernel's.
+// addrs returns the addresses of both ends; none of what is no connection of the kernel's.
 func (c *tcpConn) addrs() (client, server netip.AddrPort) {
 	from, ok := c.RemoteAddr().(*net.TCPAddr)
 	to, ok2 := c.LocalAddr().(*net.TCPAddr)

@@ -71,14 +71,14 @@ func RotateToken(path string) error {
 	return nil
 }
 
-// randomText gives n random bytes in base64, as it may stand in a URL.
+// randomText returns n random bytes in base64, as it may stand in a URL.
 func randomText(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // it never fails (crypto/rand)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Text gives the token as it is in the file now.
+// Text returns the token as it is in the file now.
 func (t *Token) Text() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +124,7 @@ func badToken(path, what string) error {
 	return task.Invalid("stint token rotate", "%s", "the file of the token, "+path+", "+what)
 }
 
-// plain gives what the system says about a file, without its name.
+// plain returns what the system says about a file, without its name.
 func plain(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {

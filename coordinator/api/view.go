@@ -39,7 +39,7 @@ func (s *Server) detail(t state.Task) wire.TaskView {
 	return v
 }
 
-// whyNow says why a task is where it is; "" if that cannot be told.
+// whyNow returns why a task is where it is; "" if that cannot be told.
 func (s *Server) whyNow(id string) string {
 	why, err := s.master.Why(id)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) whyNow(id string) string {
 	return why
 }
 
-// readEnv gives the names of the variables in a run's run.json. Where the
+// readEnv returns the names of the variables in a run's run.json. Where the
 // files of the run were removed, there is nothing to tell.
 func readEnv(runDir string) []string {
 	data, err := rundir.ReadOutput(runDir, "run.json")

@@ -23,7 +23,7 @@ import (
 // in runs/<runId>/answer.
 const MaxResult = 64 << 10
 
-// bounded gives head and tail of a long answer, marked as cut.
+// bounded returns head and tail of a long answer, marked as cut.
 func bounded(answer string) string {
 	return task.HeadAndTail(answer, MaxResult, "; the whole answer is in the run's file answer")
 }

@@ -41,7 +41,7 @@ func (a *Attempts) MaxLimitWait(t *state.Task) time.Duration {
 	return a.Config.MaxLimitWait
 }
 
-// WaitedTooLong says why a task does not wait any longer, and what helps.
+// WaitedTooLong returns why a task does not wait any longer, and what helps.
 func WaitedTooLong(most time.Duration) string {
 	return fmt.Sprintf("the provider names no end of this limit, and the next try would come after max_limit_wait (%s): raise it, or name agents to take over with --fallback", most)
 }
@@ -77,7 +77,7 @@ func (a *Attempts) coolDown(was state.Account, named, now time.Time) (state.Acco
 	return was, record
 }
 
-// gotThrough gives the record that ends an account's time of one task after the
+// gotThrough returns the record that ends an account's time of one task after the
 // other: a run that began after the cool-down has shown that the provider answers
 // again. nil if the run does not show it. A run in which the task's agent is not
 // asked shows nothing.

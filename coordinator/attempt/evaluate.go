@@ -98,7 +98,7 @@ func (a *Attempts) toldPolicy(t *state.Task) string {
 	return a.policy(t)
 }
 
-// addFindings says what is to be said of an answer; flagged: the task has findings of
+// addFindings returns what is to be said of an answer; flagged: the task has findings of
 // an earlier one.
 func addFindings(rec *ledger.Record, findings []state.Issue, flagged bool) {
 	switch list, err := json.Marshal(findings); {
@@ -195,7 +195,7 @@ func unasked(out *task.Outcome, said task.Outcome) {
 	out.Note = "the answer was not evaluated: " + notJudged(&said)
 }
 
-// notJudged says why there is no judgement.
+// notJudged returns why there is no judgement.
 func notJudged(said *task.Outcome) string {
 	if said.Error == "" || said.Error == string(said.Class) {
 		return string(said.Class)

@@ -31,7 +31,7 @@ type step struct {
 	iteration int
 }
 
-// next gives the step that follows a run; ok is false if the task's end does.
+// next returns the step that follows a run; ok is false if the task's end does.
 func (a *Attempts) next(r *Run, out *task.Outcome) (s step, ok bool) {
 	t := &r.Task
 	switch {
@@ -62,7 +62,7 @@ func (a *Attempts) beginsAnew(t *state.Task) bool {
 	return t.Reworded && t.Requeues < a.Config.MaxRetries
 }
 
-// asEdited gives a task with what a person has changed since its run began.
+// asEdited returns a task with what a person has changed since its run began.
 func (a *Attempts) asEdited(t *state.Task) *state.Task {
 	if now, err := a.Peek(t.ID); err == nil {
 		return &now
@@ -205,7 +205,7 @@ func failedCheck(check *task.VerifyResult, t *state.Task, out task.Outcome) task
 	return out
 }
 
-// answer gives the answer of a task that is being verified: that of the last turn of
+// answer returns the answer of a task that is being verified: that of the last turn of
 // its agent. cut says that only its head and tail are left.
 func (a *Attempts) answer(t *state.Task) (text string, cut bool) {
 	if len(t.Result) <= MaxResult {

@@ -313,7 +313,7 @@ func (a *Attempts) EscapePrompt(agent, text string) string {
 	return text
 }
 
-// Turn gives what an agent is told to do in a run.
+// Turn returns what an agent is told to do in a run.
 func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 	dir := a.RunDir(r.ID)
 	turn := task.Turn{
@@ -327,7 +327,7 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 	return turn
 }
 
-// Prompt gives what the agent is told. hits are what was found in the notes.
+// Prompt returns what the agent is told. hits are what was found in the notes.
 func (a *Attempts) Prompt(r *Run, t *state.Task, inputs []string, hits []memory.Hit) string {
 	return prompt.Build(prompt.Input{
 		Memory: hits, Check: a.checkOf(t),
@@ -338,7 +338,7 @@ func (a *Attempts) Prompt(r *Run, t *state.Task, inputs []string, hits []memory.
 	})
 }
 
-// iterationOf gives the round of the verify loop that a turn belongs to; 0: there is none.
+// iterationOf returns the round of the verify loop that a turn belongs to; 0: there is none.
 func iterationOf(t *state.Task) int {
 	if !task.HasVerify(t) {
 		return 0
@@ -346,7 +346,7 @@ func iterationOf(t *state.Task) int {
 	return max(1, t.Iteration)
 }
 
-// checkOf gives what is known of the verify command when an agent's turn begins.
+// checkOf returns what is known of the verify command when an agent's turn begins.
 func (a *Attempts) checkOf(t *state.Task) *prompt.Check {
 	if !task.HasVerify(t) || t.VerifyExitCode == nil || *t.VerifyExitCode == 0 {
 		return nil
@@ -467,7 +467,7 @@ func isMisplaced(why string) task.Outcome {
 	return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: why + "; name the directory that you mean as its workspace in tasks.md, and retry"}
 }
 
-// homeOf gives the directory in which a run of a task begins: what is recorded has no
+// homeOf returns the directory in which a run of a task begins: what is recorded has no
 // links, and one that is there now came later.
 func homeOf(t *state.Task) string {
 	if t.WorkspaceByHand {

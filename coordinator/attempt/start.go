@@ -14,7 +14,7 @@ import (
 	"stint/state/fold"
 )
 
-// AgentFor gives the agent of a task that may name none: a session goes on with its
+// AgentFor returns the agent of a task that may name none: a session goes on with its
 // own.
 func (a *Attempts) AgentFor(st *fold.State, t *state.Task, defaultAgent string) string {
 	if t.Agent != "" || !task.IsNamedLane(t.SessionKey) {

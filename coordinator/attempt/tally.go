@@ -12,7 +12,7 @@ import (
 	"stint/state/fold"
 )
 
-// addUsage says what the task has used over all its runs with this one, and what
+// addUsage returns what the task has used over all its runs with this one, and what
 // is now counted over the native session.
 func addUsage(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome) {
 	used, thread := usage(st, r, out)
@@ -22,7 +22,7 @@ func addUsage(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome) {
 	}
 }
 
-// usage gives what a run alone has used, and what the CLI has now counted over the
+// usage returns what a run alone has used, and what the CLI has now counted over the
 // native session; zero where that is not to be recorded. What a session that was
 // begun outside of stint had used before cannot be known: then nothing is made up.
 func usage(st *fold.State, r *Run, out *task.Outcome) (used, thread state.Usage) {
@@ -40,7 +40,7 @@ func usage(st *fold.State, r *Run, out *task.Outcome) (used, thread state.Usage)
 	return out.Usage.Plus(used), thread
 }
 
-// since gives what was added to a count. A count that went down began anew.
+// since returns what was added to a count. A count that went down began anew.
 func since(now, before state.Usage) state.Usage {
 	fell := func(now, before int64) bool { return 0 < now && now < before }
 	if fell(now.InputTokens, before.InputTokens) || fell(now.OutputTokens, before.OutputTokens) || 0 < now.CostUSD && now.CostUSD < before.CostUSD {
@@ -55,7 +55,7 @@ func since(now, before state.Usage) state.Usage {
 	}
 }
 
-// latest gives the count that stands now: a field of 0 was not counted this time.
+// latest returns the count that stands now: a field of 0 was not counted this time.
 func latest(now, before state.Usage) state.Usage {
 	keep := func(now, before int64) int64 {
 		if now == 0 {

@@ -51,7 +51,7 @@ func (d *Dispatcher) Verify(ctx context.Context, ref, by string) (task.CheckResu
 	return d.check(r, &t, by)
 }
 
-// checkable says why there is nothing to run for a task, and completes its command
+// checkable returns why there is nothing to run for a task, and completes its command
 // and where it runs.
 func (d *Dispatcher) checkable(t *state.Task) error {
 	t.VerifyCommand = cmp.Or(t.VerifyCommand, d.Workspace(t.Workspace).VerifyCommand)

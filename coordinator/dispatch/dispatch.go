@@ -179,7 +179,7 @@ func (d *Dispatcher) execute(r *attempt.Run) {
 	d.runs.remove(r.Task.ID, r)
 }
 
-// joinAccount gives the record that makes a task without an agent, as people write
+// joinAccount returns the record that makes a task without an agent, as people write
 // them, wait for the account of the default one; nil if there is nothing to wait for.
 func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent string, now time.Time) *ledger.Record {
 	agent := d.AgentFor(st, t, defaultAgent)

@@ -56,7 +56,7 @@ func (d *Dispatcher) Shutdown() {
 	}
 }
 
-// endRuns gives runs the grace time to end by themselves, then ends them; they
+// endRuns leaves the runs the grace time to end by themselves, then ends them; they
 // are recorded as interrupted and run again under the next master. One that does not
 // end even so (the kernel does not let a process go, or a disk stays full) is left to
 // the next master as a kill -9 would leave it.

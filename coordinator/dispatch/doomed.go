@@ -32,7 +32,7 @@ func (d *Dispatcher) failDoomed() {
 	d.TroubleUnlessStopped("tasks that come after a failed one could not be ended", err)
 }
 
-// causeOf gives the task because of which a doomed one cannot run.
+// causeOf returns the task because of which a doomed one cannot run.
 func (d *Dispatcher) causeOf(st *fold.State, t *state.Task, causes map[string]state.Task) (string, state.Task) {
 	for _, id := range t.After {
 		if cause, ok := causes[id]; ok {
@@ -49,7 +49,7 @@ func (d *Dispatcher) causeOf(st *fold.State, t *state.Task, causes map[string]st
 	return id, cause
 }
 
-// reasonAfter gives the reason of a task that fails because of another.
+// reasonAfter returns the reason of a task that fails because of another.
 func reasonAfter(cause *state.Task) state.Class {
 	switch {
 	case cause.Reason != "":
@@ -63,7 +63,7 @@ func reasonAfter(cause *state.Task) state.Class {
 // maxCause is how much of another task's error is told, in bytes.
 const maxCause = 200
 
-// howEnded gives a few words such as "failed (exit): no such file".
+// howEnded returns a few words such as "failed (exit): no such file".
 func howEnded(t *state.Task) string {
 	how := string(t.Status)
 	if t.Reason != "" && string(t.Reason) != how {

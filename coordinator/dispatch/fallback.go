@@ -54,7 +54,7 @@ func hasFallback(st *fold.State, t *state.Task, able map[string]bool, now time.T
 	})
 }
 
-// handOvers gives a record for each task that an able agent takes over now. An
+// handOvers returns a record for each task that an able agent takes over now. An
 // account that was limited itself takes one at a time, its own first.
 func (d *Dispatcher) handOvers(st *fold.State, able map[string]bool, lim lanes.Limits) (records []*ledger.Record) {
 	now := d.Config.Now()
@@ -76,7 +76,7 @@ func (d *Dispatcher) handOvers(st *fold.State, able map[string]bool, lim lanes.L
 	return records
 }
 
-// handOver gives the record with which a task goes to another agent, in a new
+// handOver returns the record with which a task goes to another agent, in a new
 // session there.
 func (d *Dispatcher) handOver(st *fold.State, t *state.Task, agent string, now time.Time) *ledger.Record {
 	rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })

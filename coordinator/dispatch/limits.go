@@ -53,7 +53,7 @@ func (d *Dispatcher) failUnwilling() {
 	d.TroubleUnlessStopped("tasks that do not wait for a rate limit could not be ended", err)
 }
 
-// unwilling gives the queued tasks that do not wait for a rate limit as long as they
+// unwilling returns the queued tasks that do not wait for a rate limit as long as they
 // would have to, and that no able agent takes over.
 func (d *Dispatcher) unwilling(st *fold.State, able map[string]bool) []state.Task {
 	now := d.Config.Now()

@@ -86,7 +86,7 @@ func (d *Dispatcher) recoverTask(ctx context.Context, id string, old *oldRun) {
 	d.Config.Log.Info("looked after an interrupted run", "task", id, "run", old.id, "dead", old.alive == nil)
 }
 
-// recovered gives the record for a task whose old run was looked after; nil if
+// recovered returns the record for a task whose old run was looked after; nil if
 // there is nothing to say. A person may have changed its status: that stays.
 func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
@@ -113,7 +113,7 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 	return rec.Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now()))
 }
 
-// addFound says what the output of a run that was cut off tells of its session:
+// addFound returns what the output of a run that was cut off tells of its session:
 // its id, if the master had no time to record it, and whether the prompt is in it.
 func (d *Dispatcher) addFound(st *fold.State, rec *ledger.Record, t *state.Task, old *oldRun) {
 	switch t.AgentSession {

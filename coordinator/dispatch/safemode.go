@@ -54,7 +54,7 @@ func (d *Dispatcher) enterSafeMode(ctx context.Context) {
 	d.forgetStarts()
 }
 
-// recentStarts gives the lines of the file that are of the last crashWindow.
+// recentStarts returns the lines of the file that are of the last crashWindow.
 func (d *Dispatcher) recentStarts() (lines []string) {
 	data, err := durable.ReadFile(durable.OS, d.startsPath())
 	if err != nil {

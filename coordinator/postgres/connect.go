@@ -79,7 +79,7 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool, t target, limit time.D
 	return nil
 }
 
-// clockSkew gives how much the database's clock is ahead of ours: the middle of the
+// clockSkew returns how much the database's clock is ahead of ours: the middle of the
 // round trip is taken as the moment at which it was read. The error is pgx's.
 func clockSkew(ctx context.Context, pool *pgxpool.Pool, now func() time.Time) (time.Duration, error) {
 	conn, err := pool.Acquire(ctx) // first, as connecting takes time
@@ -96,7 +96,7 @@ func clockSkew(ctx context.Context, pool *pgxpool.Pool, now func() time.Time) (t
 	return there.Sub(before.Add(now().Sub(before) / 2)), nil
 }
 
-// skewWarning gives the sentence for clocks that differ, and "" if they do not by much.
+// skewWarning returns the sentence for clocks that differ, and "" if they do not by much.
 func skewWarning(d time.Duration, t target) string {
 	direction := "ahead of"
 	switch {

@@ -43,7 +43,7 @@ func everything(err error) string {
 	return b.String()
 }
 
-// home gives the test an empty home directory.
+// home returns the test an empty home directory.
 func home(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// open gives a connection that is closed with the test.
+// open returns a connection that is closed with the test.
 func open(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -39,13 +39,13 @@ func do(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// empty gives a connection to a new database.
+// empty returns a connection to a new database.
 func empty(t *testing.T) *pgx.Conn {
 	t.Helper()
 	return open(t, postgrestest.Shared(t).Database(t))
 }
 
-// migrated gives a connection to a new database with the newest schema.
+// migrated returns a connection to a new database with the newest schema.
 func migrated(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn := empty(t)
@@ -276,7 +276,7 @@ func TestMigrateForbidden(t *testing.T) {
 	}
 }
 
-// schemaSQL gives the schema in lines: columns, checks and keys, indexes.
+// schemaSQL returns the schema in lines: columns, checks and keys, indexes.
 const schemaSQL = `
 WITH ours AS (
 	SELECT c.* FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema()

@@ -39,7 +39,7 @@ type Mirror struct {
 	failing map[string]int // how often in a row a task could not be read here
 }
 
-// New gives a mirror that has not begun.
+// New returns a mirror that has not begun.
 func New(o Options) *Mirror {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -201,7 +201,7 @@ func (m *Mirror) isAt(seq uint64) {
 	}
 }
 
-// newestSeq gives the number of the source's newest record. The lock is not held: the
+// newestSeq returns the number of the source's newest record. The lock is not held: the
 // source has one of its own.
 func (m *Mirror) newestSeq() uint64 {
 	m.mu.Lock()

@@ -32,18 +32,18 @@ type Options struct {
 
 // A Source is what is copied: a master, or a state directory as it was at some moment.
 type Source interface {
-	// Seq gives the number of the newest record.
+	// Seq returns the number of the newest record.
 	Seq() uint64
-	// Follow gives the records of the journal after that seq.
+	// Follow returns the records of the journal after that seq.
 	Follow(after uint64) *ledger.Follower
-	// TaskIDs gives the next ids, at most n, behind the first done ones of all tasks
+	// TaskIDs returns the next ids, at most n, behind the first done ones of all tasks
 	// that are known, in the order of age, those of the archive too.
 	TaskIDs(done, n int) []string
-	// Image gives a task as it is now. The error is task.CodeNotFound where
+	// Image returns a task as it is now. The error is task.CodeNotFound where
 	// there is none of that id.
 	Image(id string) (task.Image, error)
-	// Accounts gives the accounts that are known.
+	// Accounts returns the accounts that are known.
 	Accounts() []state.AccountUse
-	// RunDir gives the path of a run's files.
+	// RunDir returns the path of a run's files.
 	RunDir(runID string) string
 }

@@ -52,7 +52,7 @@ func TestPromise10Outages(t *testing.T) {
 		sum.failovers, sum.restarts, sum.compactions, sum.calls, sum.slowest.Seconds(), sum.tasks, sum.worst.Seconds())
 }
 
-// number gives a number of the environment.
+// number returns a number of the environment.
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -376,7 +376,7 @@ func (l *load) begin() {
 	})
 }
 
-// count gives how many tasks have been submitted.
+// count returns how many tasks have been submitted.
 func (l *load) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -453,7 +453,7 @@ func (l *load) submit() error {
 	return nil
 }
 
-// noise gives text that cannot be compressed much.
+// noise returns text that cannot be compressed much.
 func (l *load) noise(n int) string {
 	var text strings.Builder
 	for text.Len() < n {

@@ -97,7 +97,7 @@ func (p *packer) pack(ids []string, last *batch) error {
 	return p.err
 }
 
-// rows gives the rows of a task; nil if there is none of that id any more.
+// rows returns the rows of a task; nil if there is none of that id any more.
 func (p *packer) rows(id string) (*taskRows, error) {
 	if p.ctx.Err() != nil {
 		return nil, context.Cause(p.ctx)

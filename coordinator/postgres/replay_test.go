@@ -113,7 +113,7 @@ func TestReplayedBatch(t *testing.T) {
 	w.same()
 }
 
-// begun gives a session at the place where the copy is now.
+// begun returns a session at the place where the copy is now.
 func (w *world) begun() *session {
 	w.t.Helper()
 	s, err := New(w.o).open(w.t.Context())
@@ -125,7 +125,7 @@ func (w *world) begun() *session {
 	return s
 }
 
-// batchUpTo gives one batch of all records from a session's place up to seq, which comes.
+// batchUpTo returns one batch of all records from a session's place up to seq, which comes.
 func (w *world) batchUpTo(s *session, seq uint64) *batch {
 	w.t.Helper()
 	p := s.newPacker(w.t.Context())
@@ -147,7 +147,7 @@ func (w *world) batchUpTo(s *session, seq uint64) *batch {
 	return whole
 }
 
-// allRows gives all rows of tasks, runs and files, with the transactions that wrote them.
+// allRows returns all rows of tasks, runs and files, with the transactions that wrote them.
 func (w *world) allRows() (rows []string) {
 	w.t.Helper()
 	w.session(func(c *pgx.Conn) {

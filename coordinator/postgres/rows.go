@@ -102,7 +102,7 @@ type rower struct {
 	dir  func(runID string) string
 }
 
-// rows gives what the tables have of a task.
+// rows returns what the tables have of a task.
 func (w *rower) rows(im *task.Image) (*taskRows, error) {
 	t := &im.Task
 	id, ref := rowID(t.ID, w.opts.Host)
@@ -171,10 +171,10 @@ func (w *rower) rows(im *task.Image) (*taskRows, error) {
 // generationColumn is the place of the column that the writer fills in.
 var generationColumn = slices.Index(tasksTable.columns, "generation")
 
-// accountID gives the key of an account of this host.
+// accountID returns the key of an account of this host.
 func (o *Options) accountID(name string) string { return storable(o.Host + "/" + name) }
 
-// finishedAt gives when a task has ended: with its last run, or by its last record.
+// finishedAt returns when a task has ended: with its last run, or by its last record.
 func finishedAt(im *task.Image) any {
 	t, last := &im.Task, len(im.Runs)-1
 	switch {
@@ -186,7 +186,7 @@ func finishedAt(im *task.Image) any {
 	return timeOrNull(t.UpdatedAt)
 }
 
-// resultOf gives what came of a task that has ended, NULL before.
+// resultOf returns what came of a task that has ended, NULL before.
 func resultOf(t *state.Task) any {
 	if !t.Status.Terminal() {
 		return nil
@@ -201,7 +201,7 @@ func resultOf(t *state.Task) any {
 	}{paths, t.ExitCode})
 }
 
-// millis gives a Go duration in milliseconds, NULL for what is none.
+// millis returns a Go duration in milliseconds, NULL for what is none.
 func millis(duration string) any {
 	d, err := time.ParseDuration(duration)
 	if err != nil {
@@ -210,7 +210,7 @@ func millis(duration string) any {
 	return d.Milliseconds()
 }
 
-// cost gives an amount of money that a sum can be made of.
+// cost returns an amount of money that a sum can be made of.
 func cost(u state.Usage) float64 {
 	if math.IsNaN(u.CostUSD) || math.IsInf(u.CostUSD, 0) {
 		return 0
@@ -218,7 +218,7 @@ func cost(u state.Usage) float64 {
 	return u.CostUSD
 }
 
-// extraOf gives the fields of a task that have no column, by their names in the ledger.
+// extraOf returns the fields of a task that have no column, by their names in the ledger.
 func extraOf(t *state.Task) map[string]string {
 	m := map[string]string{}
 	put := func(key, value string) {
@@ -285,7 +285,7 @@ func (w *rower) outputs(out *taskRows, t *state.Task) error {
 	return nil
 }
 
-// collected gives the content of a small file that was collected after a run; nil if it
+// collected returns the content of a small file that was collected after a run; nil if it
 // is large, gone, or not what was collected any more.
 func (w *rower) collected(runID string, f state.OutputFile) ([]byte, error) {
 	if f.Size > w.opts.InlineThreshold || !rundir.IsRunID(runID) {
@@ -360,7 +360,7 @@ func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) e
 	return nil
 }
 
-// output gives what a run's row has of an output, and its whole length in bytes; NULL if
+// output returns what a run's row has of an output, and its whole length in bytes; NULL if
 // there is none any more.
 func (w *rower) output(runDir, name string) (said, size any, err error) {
 	f, err := rundir.OpenOutputs([]string{filepath.Join(runDir, name)})

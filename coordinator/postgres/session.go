@@ -58,7 +58,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	return s, nil
 }
 
-// use says what the session copies. It is called once, before anything is written.
+// use returns what the session copies. It is called once, before anything is written.
 func (s *session) use(src Source, live bool) { s.src, s.live, s.dir = src, live, src.RunDir }
 
 // prepareSchema makes the schema in an empty database, and refuses one that is older or
@@ -147,7 +147,7 @@ func (s *session) isPlace(ctx context.Context) (bool, error) {
 	return err == nil && bytes.Equal(digest, s.at.digest), err
 }
 
-// digestAt gives the digest of the journal's record of that number, which is not higher
+// digestAt returns the digest of the journal's record of that number, which is not higher
 // than the newest; nil if there is none. It begins with the first record: a follower that
 // begins amid merged records is not told of them.
 func digestAt(ctx context.Context, src Source, seq uint64) ([]byte, error) {

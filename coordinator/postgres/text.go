@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// storable gives s as PostgreSQL can hold it: what is no UTF-8, and NUL, becomes U+FFFD.
+// storable returns s as PostgreSQL can hold it: what is no UTF-8, and NUL, becomes U+FFFD.
 func storable(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -27,7 +27,7 @@ func orNull(s string) any {
 	return storable(s)
 }
 
-// timeOrNull gives a time, or NULL for the zero one.
+// timeOrNull returns a time, or NULL for the zero one.
 func timeOrNull(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -35,7 +35,7 @@ func timeOrNull(t time.Time) any {
 	return t
 }
 
-// intOrNull gives a number, or NULL where there is none.
+// intOrNull returns a number, or NULL where there is none.
 func intOrNull(n *int) any {
 	if n == nil {
 		return nil
@@ -43,7 +43,7 @@ func intOrNull(n *int) any {
 	return int32(*n)
 }
 
-// jsonOf gives a value for a column of JSON. Strings in it have been through storable.
+// jsonOf returns a value for a column of JSON. Strings in it have been through storable.
 func jsonOf(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -64,7 +64,7 @@ func texts(list []string) []string {
 // names is the name space of the UUIDs that rows get whose ids in the ledger are none.
 var names = uuid.MustParse("5f3b3c56-0d5e-5b0a-9f5e-9f6d3a1b7c11")
 
-// rowID gives the UUID of a row, and what the ledger calls it if that is another one.
+// rowID returns the UUID of a row, and what the ledger calls it if that is another one.
 // Parts tell rows of one id apart: the host whose ledger it is, and the task.
 func rowID(id string, parts ...string) (row [16]byte, ref any) {
 	if u, err := uuid.Parse(id); err == nil && u.String() == id {
@@ -73,7 +73,7 @@ func rowID(id string, parts ...string) (row [16]byte, ref any) {
 	return uuid.NewSHA1(names, fmt.Appendf(nil, "%q %q", id, parts)), storable(id)
 }
 
-// excerpt gives at most limit characters of what r holds, which has size bytes: of more
+// excerpt returns at most limit characters of what r holds, which has size bytes: of more
 // than that the head and the tail, and between them how much was left out.
 func excerpt(r io.ReaderAt, size int64, limit int) (string, error) {
 	most := 4 * int64(limit) // bytes of so many characters

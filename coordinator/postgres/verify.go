@@ -113,7 +113,7 @@ func notYet(t target, format string, args ...any) error {
 	return conflict("stint sync once", "%v "+format, slices.Concat([]any{t}, args)...)
 }
 
-// isSame says why the copy is not one of this ledger.
+// isSame returns why the copy is not one of this ledger.
 func isSame(ctx context.Context, src Source, p *Position, t target) error {
 	switch {
 	case p.Seq == 0 && src.Seq() == 0:
@@ -244,7 +244,7 @@ func (c *comparison) differ(t *table, here, there map[string]json.RawMessage) {
 	}
 }
 
-// idOf gives the id of a row as the ledger has it.
+// idOf returns the id of a row as the ledger has it.
 func idOf(row map[string]json.RawMessage) string {
 	for _, col := range []string{"ref", "id"} {
 		var s string
@@ -255,7 +255,7 @@ func idOf(row map[string]json.RawMessage) string {
 	return ""
 }
 
-// shown gives a value for people.
+// shown returns a value for people.
 func shown(v json.RawMessage) string {
 	s := string(v)
 	if head := firstRunes(s, 60); len(head) < len(s) {
@@ -323,7 +323,7 @@ func (c *comparison) accounts(ctx context.Context) error {
 	return err
 }
 
-// jsonTime gives a time as the database holds it; null for none.
+// jsonTime returns a time as the database holds it; null for none.
 func jsonTime(t *time.Time) json.RawMessage {
 	if t == nil || t.IsZero() {
 		return jsonOf(nil)

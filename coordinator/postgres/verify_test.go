@@ -9,7 +9,7 @@ import (
 	"stint/coordinator/task"
 )
 
-// TestVerifyWithoutTables says what to do about an empty database.
+// TestVerifyWithoutTables returns what to do about an empty database.
 func TestVerifyWithoutTables(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	if _, err := Verify(t.Context(), w.o, w.read); err == nil || !strings.Contains(err.Error(), "has no tables of stint yet") {

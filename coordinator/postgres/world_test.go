@@ -175,7 +175,7 @@ func (w *world) read(upTo uint64) (VerifySource, error) {
 	return coordinator.ReadCopy(w.t.Context(), w.dir, upTo)
 }
 
-// readAll gives the ledger as it is now.
+// readAll returns the ledger as it is now.
 func (w *world) readAll() (Source, error) { return w.read(0) }
 
 // same fails the test where the copy differs.
@@ -191,7 +191,7 @@ func (w *world) same() Report {
 	return r
 }
 
-// query gives the one value of a query.
+// query returns the one value of a query.
 func query[T any](t *testing.T, w *world, sql string, args ...any) (v T) {
 	t.Helper()
 	w.session(func(c *pgx.Conn) {

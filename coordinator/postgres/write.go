@@ -51,7 +51,7 @@ var errMoved = errors.New("the copy was moved on by another writer")
 // errBusy says that another process rebuilds the copy.
 var errBusy = errors.New("the copy is being rebuilt by another process")
 
-// staging gives the name of the temporary table that rows come through.
+// staging returns the name of the temporary table that rows come through.
 func (t *table) staging() string { return "copy_" + t.name }
 
 // create makes the temporary table. It has no constraints, and is empty in each transaction.
@@ -113,7 +113,7 @@ type writer struct {
 // database is found out by patience.
 const slowest = 1 << 20
 
-// timeout gives the time that a batch may take.
+// timeout returns the time that a batch may take.
 func (b *batch) timeout(patience int) time.Duration {
 	size := 0
 	for _, t := range b.tasks {
@@ -233,7 +233,7 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 	return tx.SendBatch(ctx, &q).Close()
 }
 
-// settings says what rows depend on beside the ledger.
+// settings returns what rows depend on beside the ledger.
 func (o *Options) settings() string {
 	return fmt.Sprintf("inline_threshold=%d stdout_limit=%d max_attempts=%d", o.InlineThreshold, o.OutputLimit, o.MaxAttempts)
 }

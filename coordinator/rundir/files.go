@@ -192,7 +192,7 @@ func openRegular(root *os.Root, path string) (*os.File, error) {
 	return f, nil
 }
 
-// lookAt gives what stands at path, or says why it is nothing to be collected.
+// lookAt returns what stands at path, or says why it is nothing to be collected.
 func lookAt(root *os.Root, path string) (fs.FileInfo, error) {
 	top, err := root.Stat(".")
 	if err != nil {

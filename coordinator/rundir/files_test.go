@@ -51,7 +51,7 @@ func (p *place) write(path, text string) {
 	p.must(os.MkdirAll(filepath.Dir(p.in(path)), 0o700), os.WriteFile(p.in(path), []byte(text), 0o600))
 }
 
-// collected gives what lies in the run's directory files.
+// collected returns what lies in the run's directory files.
 func (p *place) collected() map[string]string {
 	p.t.Helper()
 	found := map[string]string{}

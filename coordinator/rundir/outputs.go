@@ -90,7 +90,7 @@ func (o *Outputs) Close() error {
 // only added at the end. It changes when a file is replaced or begins with other bytes, when another run follows, and a few times while a file is short.
 func (o *Outputs) Begin() string { return hex.EncodeToString(o.begin.Sum(nil)[:16]) }
 
-// Size gives the length of the whole in bytes.
+// Size returns the length of the whole in bytes.
 func (o *Outputs) Size() int64 { return o.size }
 
 // ReadAt implements [io.ReaderAt]. What a run has removed since is an error.
@@ -115,7 +115,7 @@ func (o *Outputs) ReadAt(b []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// Tail gives where the last so many lines begin; 0 is none. A line without its end counts.
+// Tail returns where the last so many lines begin; 0 is none. A line without its end counts.
 func (o *Outputs) Tail(lines int) (off int64, err error) {
 	const most = 64 << 10
 	buf := make([]byte, most)

@@ -106,7 +106,7 @@ func IsRunID(id string) bool {
 	return id != "" && filepath.IsLocal(id) && filepath.Base(id) == id && id != "."
 }
 
-// Weigh says what is left of the files of a run of that state directory.
+// Weigh returns what is left of the files of a run of that state directory.
 func Weigh(r *task.TaskRun, dir string) {
 	r.RunDir = task.RunDir(dir, r.RunID)
 	fi, err := os.Lstat(r.RunDir)

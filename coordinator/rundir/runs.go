@@ -10,7 +10,7 @@ import (
 	"stint/state"
 )
 
-// FindRun gives a run of a task: by its id, a unique piece of that, or its number among
+// FindRun returns a run of a task: by its id, a unique piece of that, or its number among
 // the runs of the task's agent, from 1.
 func FindRun(t *state.Task, run string) (state.Step, error) {
 	if n, err := strconv.Atoi(run); err == nil && len(run) < 5 { // no piece of an id
@@ -33,7 +33,7 @@ func FindRun(t *state.Task, run string) (state.Step, error) {
 	}
 }
 
-// RunsOf gives the runs of a task, in their order. An older stint has merged records
+// RunsOf returns the runs of a task, in their order. An older stint has merged records
 // that tell of the last one alone.
 func RunsOf(t *state.Task) (runs []state.Step) {
 	for _, s := range append(slices.Clip(t.Steps), state.Step{RunID: t.RunID, Attempt: t.Attempt}) {
@@ -45,7 +45,7 @@ func RunsOf(t *state.Task) (runs []state.Step) {
 	return runs
 }
 
-// TurnsOf gives the runs of a task's agent.
+// TurnsOf returns the runs of a task's agent.
 func TurnsOf(t *state.Task) []state.Step {
 	return slices.DeleteFunc(RunsOf(t), func(s state.Step) bool { return s.Phase != "" })
 }

@@ -34,7 +34,7 @@ type PromptEscaper interface {
 
 // A Planner is an Agent that can say what it would run, without running it.
 type Planner interface {
-	// Plan says what Run would start for a turn, whose files need not exist.
+	// Plan returns what Run would start for a turn, whose files need not exist.
 	Plan(turn Turn) Plan
 }
 

@@ -28,7 +28,7 @@ func (c Change) Shared() *Change {
 	return &c
 }
 
-// Line gives the change as JSON, in one line with its end. It is made once for all
+// Line returns the change as JSON, in one line with its end. It is made once for all
 // subscribers, who must not change it.
 func (c *Change) Line() ([]byte, error) {
 	if c.line != nil {

@@ -54,7 +54,7 @@ type Config struct {
 	ResumeMissing string // new or error: when there is no session to resume although there must be
 	OutputPolicy  string // the text; "": none
 
-	// Memory gives what the notes of a workspace have for a prompt. nil: nothing. It
+	// Memory returns what the notes of a workspace have for a prompt. nil: nothing. It
 	// is not called with a lock held.
 	Memory func(ctx context.Context, workspace, prompt string) (memory.Result, error)
 
@@ -62,13 +62,13 @@ type Config struct {
 	Version    string // likewise
 	Background bool   // likewise
 
-	// Workspace gives what is configured for a task's workspace. nil: nothing.
+	// Workspace returns what is configured for a task's workspace. nil: nothing.
 	Workspace func(path string) WorkspaceSettings
 	// Fallback names the agents, in order, that take over the tasks of a rate-limited
 	// one, for tasks that name neither an agent nor a session nor a fallback.
 	Fallback []string
 	// Recover proves the processes of an old run dead, ending them if need be. An
-	// error says why that cannot be proved.
+	// error returns why that cannot be proved.
 	Recover func(ctx context.Context, runDir, runID string) error
 	// FindSession reads from what an old run has written the agent's session id, ""
 	// if it got no further, and whether that session has kept the prompt. nil: never.

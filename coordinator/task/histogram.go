@@ -9,7 +9,7 @@ type Histogram struct {
 	Sum    float64   // of all values
 }
 
-// NewHistogram gives a histogram with these buckets.
+// NewHistogram returns a histogram with these buckets.
 func NewHistogram(bounds []float64) Histogram {
 	return Histogram{Bounds: bounds, Counts: make([]uint64, len(bounds)+1)}
 }
@@ -21,7 +21,7 @@ func (h *Histogram) Observe(v float64) {
 	h.Sum += v
 }
 
-// Clone gives a copy that counts on its own.
+// Clone returns a copy that counts on its own.
 func (h *Histogram) Clone() Histogram {
 	return Histogram{Bounds: h.Bounds, Counts: slices.Clone(h.Counts), Sum: h.Sum}
 }

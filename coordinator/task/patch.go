@@ -19,7 +19,7 @@ type Patch struct {
 	Seqs   []uint64 // the number of the task's last record must be one of these; none: it may be any
 }
 
-// EditableFields gives the fields of a TaskSpec that an edit can change, by their names
+// EditableFields returns the fields of a TaskSpec that an edit can change, by their names
 // in JSON, which are the keys of the ledger.
 func EditableFields() []string { return slices.Clone(editable[:]) }
 
@@ -48,7 +48,7 @@ func ReadPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
 	return r.object(`what is to be changed, such as {"priority": 9}`, Fields(s), editableNames())
 }
 
-// FieldText gives a field as the ledger has it; "": it is unset.
+// FieldText returns a field as the ledger has it; "": it is unset.
 func FieldText(s *TaskSpec, field string) string {
 	switch v := Fields(s)[field].(type) {
 	case *string:

@@ -16,7 +16,7 @@ func Unset(rec *ledger.Record, key string, was bool) {
 	}
 }
 
-// OneSentence gives a text in one line, of a long one the beginning.
+// OneSentence returns a text in one line, of a long one the beginning.
 func OneSentence(text string, most int) string {
 	line := strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "")
 	if len(line) > most {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// EscapeText gives a text as people may be shown it: what could move a cursor, change
+// EscapeText returns a text as people may be shown it: what could move a cursor, change
 // colours, reorder or hide text is written as \x1b and the like, as are bytes that are no
 // UTF-8. Newlines and tabs stay. Agents, and files that they quote, are not to be believed.
 func EscapeText(s string) string {

@@ -213,7 +213,7 @@ func readTime(raw []byte, t *time.Time) (err error) {
 	return err
 }
 
-// shortened gives the beginning of a value on one line.
+// shortened returns the beginning of a value on one line.
 func shortened(raw []byte) string {
 	s := strings.Join(strings.Fields(string(raw)), " ")
 	if len(s) > 40 {
@@ -237,7 +237,7 @@ func (r *specReader) inputFiles(files *[]state.InputFile) error {
 	})
 }
 
-// Fields gives the fields of a spec by their names.
+// Fields returns the fields of a spec by their names.
 func Fields(s *TaskSpec) map[string]any {
 	return map[string]any{
 		"id": &s.ID, "prompt": &s.Prompt, "agent": &s.Agent, "defaultAgent": &s.DefaultAgent, "model": &s.Model, "account": &s.Account, "workspace": &s.Workspace,
@@ -251,7 +251,7 @@ func Fields(s *TaskSpec) map[string]any {
 	}
 }
 
-// specNames gives every name that a field of a spec may have, with the field's own.
+// specNames returns every name that a field of a spec may have, with the field's own.
 var specNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{
 		"tool": "agent", "verify": "verifyCommand", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec", "scheduled_at": "notBefore",

@@ -31,7 +31,7 @@ func foldName(name string) string {
 	}, name)
 }
 
-// RenameSpecs gives the JSON of a task, or of a list of tasks, with the names of
+// RenameSpecs returns the JSON of a task, or of a list of tasks, with the names of
 // TaskSpec's JSON where it has others that [ParseSpecs] knows. What is no task, or no
 // JSON, stays as it is. A field that is given twice, in two spellings, is an *Error that
 // names both.
@@ -55,7 +55,7 @@ func RenameSpecs(data []byte) ([]byte, error) {
 	return slices.Concat([]byte("["), bytes.Join(out, []byte(",")), []byte("]")), nil
 }
 
-// values gives the values of a list. A longer one than is taken is not read to its end:
+// values returns the values of a list. A longer one than is taken is not read to its end:
 // it would take many times its memory.
 func values(data []byte) (list []json.RawMessage, err error) {
 	dec := json.NewDecoder(bytes.NewReader(data))

@@ -31,7 +31,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 // maxFileName is the length of the path of a file that goes with a task, in bytes.
 const maxFileName = 1024
 
-// CleanPath gives a relative path in its shortest form, or says why it is none
+// CleanPath returns a relative path in its shortest form, or says why it is none
 // that stays below its directory.
 func CleanPath(path string) (string, error) {
 	switch {
@@ -51,7 +51,7 @@ func CleanPath(path string) (string, error) {
 
 func HasVerify(t *state.Task) bool { return t.VerifyCommand != "" && t.VerifyCommand != NoVerify }
 
-// CheckKey says what is wrong with an idempotency key, as an *Error; nil if nothing is.
+// CheckKey returns what is wrong with an idempotency key, as an *Error; nil if nothing is.
 func CheckKey(key string) error {
 	if key == "" || !AreWords(key) {
 		return Wrong("idempotencyKey", "use 1 to 256 printable characters, such as those of a UUID", "the idempotency key cannot be used")
@@ -156,7 +156,7 @@ func isSessionName(s string) bool { return wordOf(s, "._@+-", 64) }
 // word and no option.
 func IsArgument(s string) bool { return wordOf(s, "._:/@+-", 128) && s[0] != '-' }
 
-// CheckPrompt says what is wrong with a prompt, as an *Error; nil if nothing is.
+// CheckPrompt returns what is wrong with a prompt, as an *Error; nil if nothing is.
 func CheckPrompt(text string) error {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -180,7 +180,7 @@ func firstInvalid(text string) int {
 	return len(text)
 }
 
-// CheckSessionKey says what is wrong with the name of a session; nil if nothing is.
+// CheckSessionKey returns what is wrong with the name of a session; nil if nothing is.
 func CheckSessionKey(key string) error {
 	switch {
 	case strings.HasPrefix(key, state.LanePrefixDir) || strings.HasPrefix(key, state.LanePrefixTask):

@@ -48,7 +48,7 @@ type Finding struct {
 	Message string `json:"message" doc:"What is wrong" example:"unknown status \"qeued\"; did you mean queued?"`
 }
 
-// String gives "tasks.md:812: message".
+// String returns "tasks.md:812: message".
 func (f Finding) String() string {
 	if f.Line == 0 {
 		return f.File + ": " + f.Message
@@ -110,7 +110,7 @@ type SentPrompt struct {
 	Memory    *memory.Result `json:"memory,omitempty" doc:"What was found in the notes; left out: nothing was searched, found or skipped"`
 }
 
-// Bytes gives the prompt as it was sent.
+// Bytes returns the prompt as it was sent.
 func (p *SentPrompt) Bytes() []byte {
 	if p.Base64 != nil {
 		return p.Base64

@@ -31,7 +31,7 @@ func (s *State) Archive(a ledger.ArchiveEntry) {
 	s.noteParent(n, a.Parent, state.Trigger(a.Trigger))
 }
 
-// Archived gives where a task stands that was moved out; ok is false of any other.
+// Archived returns where a task stands that was moved out; ok is false of any other.
 // Its Key is left empty.
 func (s *State) Archived(id string) (a ledger.ArchiveEntry, ok bool) {
 	n := s.Number(id)

@@ -15,7 +15,7 @@ import (
 	"stint/state/lanes"
 )
 
-// history gives the sections of n tasks that were queued, run and done, three
+// history returns the sections of n tasks that were queued, run and done, three
 // records each, of about 1 KB on average, as a scanner gives them. further gives what
 // else the first record of the i-th has; nil: nothing.
 func history(t testing.TB, n int, further func(i int) []ledger.Pair) (secs []*ledger.Section, size int64) {
@@ -120,7 +120,7 @@ func replay(b *testing.B, dir string, fold bool, records int) {
 	b.StartTimer()
 }
 
-// heapInUse gives the bytes of what is reachable.
+// heapInUse returns the bytes of what is reachable.
 func heapInUse() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -129,7 +129,7 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// finishedBytes gives the heap that a finished task costs.
+// finishedBytes returns the heap that a finished task costs.
 func finishedBytes(tb testing.TB, tasks int, further func(i int) []ledger.Pair) float64 {
 	secs, _ := history(tb, tasks, further)
 	before := heapInUse()
@@ -187,7 +187,7 @@ var kinds = map[string]func(i int) []ledger.Pair{
 	},
 }
 
-// waiting gives the sections of n tasks that were queued and wait, and a Reader of them.
+// waiting returns the sections of n tasks that were queued and wait, and a Reader of them.
 func waiting(t testing.TB, n int, further func(i int) []ledger.Pair) (secs []*ledger.Section, r Reader) {
 	lines, at := strings.Repeat("Fix the flaky login test and keep the diff small.\n", 30), sections{}
 	for i := range n {
@@ -218,7 +218,7 @@ type sections map[int64]*ledger.Section
 
 func (x sections) SectionAt(off int64) (*ledger.Section, error) { return x[off], nil }
 
-// waitingBytes gives the heap that a waiting task costs, once dispatch has looked at all,
+// waitingBytes returns the heap that a waiting task costs, once dispatch has looked at all,
 // and once all were listed with their titles.
 func waitingBytes(tb testing.TB, tasks int, further func(i int) []ledger.Pair) (queued, listed float64) {
 	secs, r := waiting(tb, tasks, further)

@@ -13,7 +13,7 @@ import (
 	"stint/state/table"
 )
 
-// Compact gives what a journal must hold to give this state again: one record of
+// Compact returns what a journal must hold to give this state again: one record of
 // each task, in the order of age, then what cannot be said that way, then the
 // controls. Tasks that ended before that instant, and those that a person has
 // deleted, are to be moved out; so are those of which no record says when they
@@ -61,7 +61,7 @@ func (s *State) CompactedSize(before time.Time, size int64) (left int64) {
 	return left
 }
 
-// recordSize gives the room from a record to the next one of a task.
+// recordSize returns the room from a record to the next one of a task.
 func (s *State) recordSize(r uint32, size int64) int64 {
 	next := size
 	if r+1 < s.refs.Len() {
@@ -172,7 +172,7 @@ func (m *merger) add(sec *ledger.Section) {
 	}
 }
 
-// records gives the one record that says all, and a second one, mostly empty, with
+// records returns the one record that says all, and a second one, mostly empty, with
 // what it cannot say of a running task: that a person had the last word or has changed
 // the prompt meanwhile, and that nobody knows when it started.
 func (m *merger) records() (first, second ledger.Record) {
@@ -214,7 +214,7 @@ func (m *merger) records() (first, second ledger.Record) {
 	return first, second
 }
 
-// merged gives the task as its one record makes it.
+// merged returns the task as its one record makes it.
 func (m *merger) merged() *state.Task {
 	t := m.task.Task
 	if t.Status == state.Running && t.RunStartedAt.IsZero() {
@@ -223,7 +223,7 @@ func (m *merger) merged() *state.Task {
 	return &t
 }
 
-// carriedKeys gives the idempotency keys that belong to others than the records
+// carriedKeys returns the idempotency keys that belong to others than the records
 // alone would say, a line each.
 func (c *compaction) carriedKeys() []string {
 	s := c.state

@@ -47,7 +47,7 @@ func (j *journal) compacted(keep ledger.Keep) *journal {
 	return next
 }
 
-// runs gives the runs of one task.
+// runs returns the runs of one task.
 func (j *journal) runs(id string) (runs []state.Run) {
 	j.t.Helper()
 	err := j.state.EachTask(func(list []state.Run) error {

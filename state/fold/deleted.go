@@ -17,7 +17,7 @@ const (
 	KeyBack        = "back"
 )
 
-// Gone says what becomes of tasks whose sections a person has deleted from the
+// Gone returns what becomes of tasks whose sections a person has deleted from the
 // ledger: gone has "Task id" of all that have none left. Those in canceled have
 // not ended; those in hidden have, and are not hidden yet; those in back are
 // hidden and no longer gone. Each list is sorted.

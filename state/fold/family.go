@@ -46,13 +46,13 @@ func (s *State) noteParent(n uint32, by string, why state.Trigger) {
 	}
 }
 
-// Parent gives the id of the task that has queued this one; "" if none has.
+// Parent returns the id of the task that has queued this one; "" if none has.
 func (s *State) Parent(id string) string {
 	n := s.Number(id)
 	return s.family.parents[n].id
 }
 
-// FollowUps gives the ids of the tasks that a task has queued, for whatever reason,
+// FollowUps returns the ids of the tasks that a task has queued, for whatever reason,
 // in the order of the ids.
 func (s *State) FollowUps(id string) []string { return slices.Clone(s.family.children[id]) }
 

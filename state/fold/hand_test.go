@@ -8,7 +8,7 @@ import (
 	"stint/state"
 )
 
-// handSteps says what comes of a status that a person writes, from every status
+// handSteps returns what comes of a status that a person writes, from every status
 // ("-": the task does not exist yet) to every other, in the order of Statuses:
 // draft, queued, running, done, failed, canceled, dead.
 var handSteps = map[string]string{
@@ -22,7 +22,7 @@ var handSteps = map[string]string{
 	"dead":     "no ok no no no no ok",
 }
 
-// toward gives the records after which a task has that status.
+// toward returns the records after which a task has that status.
 var toward = map[string][]string{
 	"-": nil, "draft": {"draft"}, "queued": {"queued"}, "running": {"queued", "running"}, "done": {"queued", "running", "done"},
 	"failed": {"queued", "running", "failed"}, "canceled": {"queued", "canceled"}, "dead": {"queued", "running", "dead"},

@@ -111,7 +111,7 @@ func (j *journal) refuse(id string, fields ...string) error {
 	return err
 }
 
-// refold gives a new state of all records so far.
+// refold returns a new state of all records so far.
 func (j *journal) refold() *State {
 	j.t.Helper()
 	s := New(j)
@@ -163,7 +163,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func at(d time.Duration) string { return state.FormatTime(noon.Add(d)) }
 
-// uuid gives the i-th id of a task as stint makes them.
+// uuid returns the i-th id of a task as stint makes them.
 func uuid(i int) string { return fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012x", i) }
 
 func taskIDs(tasks []state.Task) []string {

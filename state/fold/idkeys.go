@@ -17,7 +17,7 @@ func newIdempotencyKeys() idempotencyKeys {
 	return idempotencyKeys{whole: map[string]uint32{}, lists: map[string][]uint32{}}
 }
 
-// task gives the task that has the key; 0 if none has.
+// task returns the task that has the key; 0 if none has.
 func (x *idempotencyKeys) task(key string) uint32 {
 	if place := x.place(key); place != nil && *place != 0 {
 		return *place
@@ -25,7 +25,7 @@ func (x *idempotencyKeys) task(key string) uint32 {
 	return x.whole[key]
 }
 
-// place gives where the task of a list's part stands in lists; nil if that is nowhere.
+// place returns where the task of a list's part stands in lists; nil if that is nowhere.
 func (x *idempotencyKeys) place(key string) *uint32 {
 	list, n, ok := state.ReadPart(key)
 	if !ok || n > len(x.lists[list]) {
@@ -34,7 +34,7 @@ func (x *idempotencyKeys) place(key string) *uint32 {
 	return &x.lists[list][n-1]
 }
 
-// set gives the key to task n. Parts of a list come one after the other; one that does
+// set returns the key to task n. Parts of a list come one after the other; one that does
 // not, as after an edit, is kept as any other key is.
 func (x *idempotencyKeys) set(key string, n uint32) {
 	x.drop(key)
@@ -57,7 +57,7 @@ func (x *idempotencyKeys) drop(key string) {
 	delete(x.whole, key)
 }
 
-// all gives every key that a task has, and the task, in no order.
+// all returns every key that a task has, and the task, in no order.
 func (x *idempotencyKeys) all() iter.Seq2[string, uint32] {
 	return func(yield func(string, uint32) bool) {
 		for key, n := range x.whole {

@@ -6,7 +6,7 @@ import (
 	"stint/state"
 )
 
-// IDs gives the ids of the next tasks, at most n, behind the first done ones of all that
+// IDs returns the ids of the next tasks, at most n, behind the first done ones of all that
 // are known, in the order in which they came, those of the archive first. One that was
 // brought back keeps its place among these. So a place stays the same as long as the
 // state lives; with a compaction another one takes over, and other places count.

@@ -12,7 +12,7 @@ import (
 	"stint/state"
 )
 
-// pages gives all ids by pages of n.
+// pages returns all ids by pages of n.
 func pages(s *State, n int) (ids []string) {
 	for page := s.IDs(0, n); len(page) > 0; page = s.IDs(len(ids), n) {
 		ids = append(ids, page...)

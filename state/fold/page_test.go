@@ -24,7 +24,7 @@ type walk struct {
 	seen    []string
 }
 
-// present gives the tasks that the list has now, without pages.
+// present returns the tasks that the list has now, without pages.
 func (w *walk) present() []string {
 	f := w.filter
 	f.Limit, f.Before = 0, 0

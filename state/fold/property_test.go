@@ -15,10 +15,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pick gives one of the words.
+// pick returns one of the words.
 func pick(t *rapid.T, words ...string) string { return rapid.SampledFrom(words).Draw(t, "word") }
 
-// drawField gives a field that may be good or bad, of the few that matter to order.
+// drawField returns a field that may be good or bad, of the few that matter to order.
 func drawField(t *rapid.T) string {
 	switch key := pick(t, "status", "status", "status", "sessionKey", "sessionId", "agent", "account", "order", "priority", "hold",
 		"notBefore", "attempt", "after", "after", "afterPolicy", "idempotencyKey", "codexSessionId", "claudeSessionId", "by", "label", "prompt",
@@ -151,7 +151,7 @@ func checkReady(t *rapid.T, j *journal) {
 	}
 }
 
-// allTasks gives all tasks by age.
+// allTasks returns all tasks by age.
 func allTasks(j *journal) (tasks []state.Task) {
 	for n := uint32(1); n < j.state.Entries.Len(); n++ {
 		t, _ := j.state.Peek(j.state.ID(n))
@@ -234,7 +234,7 @@ func plainReady(j *journal, now time.Time, lim lanes.Limits) []string {
 	return ids
 }
 
-// accountFor gives the account that a task's run needs: a verify command has none, and a
+// accountFor returns the account that a task's run needs: a verify command has none, and a
 // judgement does not wait for one.
 func accountFor(t state.Task) string {
 	if t.Phase == state.PhaseVerify || t.Phase == state.PhaseEvaluate && t.Status != state.Running {

@@ -12,7 +12,7 @@ import (
 	"stint/state/table"
 )
 
-// Task gives a whole task, with prompt, result and unknown keys, read from its
+// Task returns a whole task, with prompt, result and unknown keys, read from its
 // records. The error is that of the Reader.
 func (s *State) Task(id string) (t state.Task, ok bool, err error) {
 	n := s.Number(id)
@@ -27,7 +27,7 @@ func (s *State) Task(id string) (t state.Task, ok bool, err error) {
 	return whole.Task, true, nil
 }
 
-// Offsets gives where the records of a task stand in the journal, in order; nil if
+// Offsets returns where the records of a task stand in the journal, in order; nil if
 // there is no such task.
 func (s *State) Offsets(id string) []int64 {
 	n := s.Number(id)
@@ -37,7 +37,7 @@ func (s *State) Offsets(id string) []int64 {
 	return s.offsets(n)
 }
 
-// List gives tasks without their texts but with titles, newest first by first
+// List returns tasks without their texts but with titles, newest first by first
 // appearance. What is not in memory of the tasks that it gives is read; the error
 // is that of the Reader.
 func (s *State) List(f state.Filter) ([]state.Task, error) {
@@ -134,7 +134,7 @@ func (c *rowCache) put(n, last uint32, data []byte) {
 // rowCost is what keeping a row costs, its place in the map included.
 func rowCost(data []byte) int { return len(data) + 64 }
 
-// matching gives the tasks of a list.
+// matching returns the tasks of a list.
 func (s *State) matching(f state.Filter) (list []uint32) {
 	match, ok := s.Matcher(f)
 	if !ok {
@@ -151,7 +151,7 @@ func (s *State) matching(f state.Filter) (list []uint32) {
 	return list
 }
 
-// newestBefore gives the last entry whose first record has a lower number; with 0 the
+// newestBefore returns the last entry whose first record has a lower number; with 0 the
 // last of all.
 func (s *State) newestBefore(first uint64) uint32 {
 	last := int(s.Entries.Len()) - 1
@@ -161,7 +161,7 @@ func (s *State) newestBefore(first uint64) uint32 {
 	return uint32(sort.Search(last, func(i int) bool { return s.Entries.At(uint32(i+1)).First >= first }))
 }
 
-// row gives a task for a list.
+// row returns a task for a list.
 func (s *State) row(n uint32) (state.Task, error) {
 	l := s.Live(n)
 	if l == nil {
@@ -205,12 +205,12 @@ type AmbiguousError struct {
 	IDs []string // the newest of them, at most 5
 }
 
-// Error gives the sentence.
+// Error returns the sentence.
 func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("%q is a piece of several ids, such as %s and %s", e.Ref, e.IDs[0], e.IDs[1])
 }
 
-// Find gives the id of the task that ref means: a whole id, a piece that only one
+// Find returns the id of the task that ref means: a whole id, a piece that only one
 // id has, or @last for the task created last. The error wraps ErrNotFound or is
 // an [*AmbiguousError].
 func (s *State) Find(ref string) (id string, err error) {
@@ -234,7 +234,7 @@ func (s *State) Find(ref string) (id string, err error) {
 	}
 }
 
-// newest gives the task that was created last and is not hidden; 0 if there is none.
+// newest returns the task that was created last and is not hidden; 0 if there is none.
 func (s *State) newest() uint32 {
 	n := s.Entries.Len() - 1
 	for n > 0 && (s.Entries.At(n).Deleted || s.Entries.At(n).Kept != table.InJournal) {

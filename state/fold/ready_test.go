@@ -193,7 +193,7 @@ func TestFilledBy(t *testing.T) {
 	}
 }
 
-// slotsOfTwo gives the account "two" two slots, and no limit to any other.
+// slotsOfTwo returns the account "two" two slots, and no limit to any other.
 func slotsOfTwo(account string) int {
 	if account == "two" {
 		return 2

@@ -56,10 +56,10 @@ func (x *recent) add(n, ref uint32) {
 	x.next = (x.next + 1) % maxRecent
 }
 
-// at gives the i-th oldest mark.
+// at returns the i-th oldest mark.
 func (x *recent) at(i int) *mark { return x.ring.At((x.next + uint32(i)) % x.ring.Len()) }
 
-// after gives the place of the first mark behind record seq.
+// after returns the place of the first mark behind record seq.
 func (x *recent) after(seq uint64) int {
 	return sort.Search(int(x.ring.Len()), func(i int) bool { return x.at(i).seq > seq })
 }
@@ -71,7 +71,7 @@ type Changed struct {
 	Task state.Task
 }
 
-// Seq gives the highest number of a record so far, of any kind; 0 if there was none.
+// Seq returns the highest number of a record so far, of any kind; 0 if there was none.
 func (s *State) Seq() uint64 { return s.recent.seq }
 
 // Covers reports whether Since can tell all that has changed since record seq. It
@@ -80,7 +80,7 @@ func (s *State) Seq() uint64 { return s.recent.seq }
 // restore, or because a person has deleted their sections.
 func (s *State) Covers(seq uint64) bool { return s.recent.since <= seq && seq <= s.recent.seq }
 
-// Since gives the tasks that have changed since record seq, in the order of their
+// Since returns the tasks that have changed since record seq, in the order of their
 // newest records, each once and as it is now: the first most of them. It is only to be
 // asked where Covers says so.
 func (s *State) Since(seq uint64, most int) (list []Changed) {

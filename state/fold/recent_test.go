@@ -12,7 +12,7 @@ import (
 	"stint/state"
 )
 
-// changedSince gives what Since says, as "seq:task:status" words.
+// changedSince returns what Since says, as "seq:task:status" words.
 func changedSince(s *State, seq uint64, most int) string {
 	var words []string
 	for _, c := range s.Since(seq, most) {

@@ -26,7 +26,7 @@ type step struct {
 // NewSave begins a save: no section has passed yet.
 func (s *State) NewSave() *Save { return &Save{s, map[string]*step{}} }
 
-// now gives a task behind the sections that have passed.
+// now returns a task behind the sections that have passed.
 func (v *Save) now(id []byte) (*step, error) {
 	if t := v.next[string(id)]; t != nil {
 		return t, nil
@@ -67,7 +67,7 @@ func (s *State) CheckNext(sec *ledger.Section) error {
 	return s.CheckTogether([]*ledger.Section{sec})[0]
 }
 
-// Check says whether the next section that a person wrote can be taken over: [Check]
+// Check reports whether the next section that a person wrote can be taken over: [Check]
 // passes it, the status that it sets can follow the one that the task has now, and a task
 // that is to be queued can run at all: it has a prompt. Whether it waits for itself
 // [State.CheckTogether] says. What follows is a step behind one that passes. The error is a
@@ -105,7 +105,7 @@ func (v *Save) Check(sec *ledger.Section) error {
 	return nil
 }
 
-// Check says whether a section that a person wrote can be taken over: every value
+// Check reports whether a section that a person wrote can be taken over: every value
 // can be read and is within its bounds, and the status is one that a person may
 // set. It looks at the section alone, so that a step which the task's present
 // status forbids is only found by Apply. For an edited section it is to be given
@@ -157,7 +157,7 @@ func checkKeys(sec *ledger.Section) error {
 	return nil
 }
 
-// nowOf gives the task of that id as it is now; zero if there is none.
+// nowOf returns the task of that id as it is now; zero if there is none.
 func (s *State) nowOf(id string) (now state.Folded, err error) {
 	n := s.Number(id)
 	if l := s.Live(n); l != nil {
@@ -170,7 +170,7 @@ func (s *State) nowOf(id string) (now state.Folded, err error) {
 	return now, nil
 }
 
-// CheckTogether says whether the tasks of sections, each of which [Save.Check] has
+// CheckTogether reports whether the tasks of sections, each of which [Save.Check] has
 // passed, wait for each other for ever once all are taken over. Of each circle that it
 // finds it gives the last section, by its index, with a [*RecordError]. Without those
 // there may be others: none are left when it gives nothing.
@@ -222,7 +222,7 @@ func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 	return bad
 }
 
-// orderField gives the field of a section that most likely makes a task wait for
+// orderField returns the field of a section that most likely makes a task wait for
 // another; nil if none can.
 func orderField(sec *ledger.Section) *ledger.Field {
 	for _, key := range []string{state.KeyAfter, state.KeyOrder, state.KeySessionKey, state.KeyWorkspace, state.KeyStatus} {

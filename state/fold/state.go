@@ -43,7 +43,7 @@ type State struct {
 	ended   map[uint32]*ended // what was read last of tasks that have ended, by number
 }
 
-// New gives the state of no records. r may be nil as long as no record comes for
+// New returns the state of no records. r may be nil as long as no record comes for
 // a task that has ended and nobody asks for more than what is in memory.
 func New(r Reader) *State {
 	s := &State{
@@ -167,7 +167,7 @@ func (s *State) readEnded(n uint32, t *state.Folded) error {
 // ids and texts, and valid during the call. nil: nobody hears.
 func (s *State) OnChange(f func(before, after *state.Task)) { s.tell = f }
 
-// firstSeq gives the number of a new task's first record, which a merged record, sec,
+// firstSeq returns the number of a new task's first record, which a merged record, sec,
 // remembers. Whatever is written there, each task has a higher one than those before.
 func (s *State) firstSeq(sec *ledger.Section) uint64 {
 	n := sec.Seq
@@ -210,7 +210,7 @@ func (s *State) rekey(n uint32, old, key string) {
 	}
 }
 
-// offsets gives where the records of task n stand, in order.
+// offsets returns where the records of task n stand, in order.
 func (s *State) offsets(n uint32) []int64 {
 	var list []int64
 	for r := s.Entries.At(n).Last; r != 0; r = s.refs.At(r).prev {
@@ -252,7 +252,7 @@ func (s *State) readEach(n uint32, t *state.Folded, k state.Keep, each func(befo
 	return nil
 }
 
-// ByIdempotencyKey gives the id of the task that was submitted with that key.
+// ByIdempotencyKey returns the id of the task that was submitted with that key.
 func (s *State) ByIdempotencyKey(key string) (id string, ok bool) {
 	n := s.byKey.task(key)
 	if n == 0 || s.Entries.At(n).Kept == table.BroughtBack {
@@ -261,7 +261,7 @@ func (s *State) ByIdempotencyKey(key string) (id string, ok bool) {
 	return s.ID(n), true
 }
 
-// Counts gives the number of tasks of each status; a status that no task has is
+// Counts returns the number of tasks of each status; a status that no task has is
 // left out.
 func (s *State) Counts() map[state.Status]int {
 	m := make(map[state.Status]int, len(state.Statuses))
@@ -273,7 +273,7 @@ func (s *State) Counts() map[state.Status]int {
 	return m
 }
 
-// Queued gives the number of queued tasks, held ones included.
+// Queued returns the number of queued tasks, held ones included.
 func (s *State) Queued() int { return s.counts[state.Queued.Index()] }
 
 // Idle reports whether nothing is running and nothing waits to run. Drafts and
@@ -282,7 +282,7 @@ func (s *State) Idle() bool {
 	return s.counts[state.Running.Index()] == 0 && s.counts[state.Queued.Index()] == s.Held()
 }
 
-// Len gives the number of tasks, ended ones included and archived ones not.
+// Len returns the number of tasks, ended ones included and archived ones not.
 func (s *State) Len() int { return int(s.Entries.Len()) - 1 - s.away }
 
 // A ref is one record of a task: where it stands, and the one before it, plus 1.

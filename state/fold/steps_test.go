@@ -194,7 +194,7 @@ func TestVerifiedByHand(t *testing.T) {
 	j.checkRefold()
 }
 
-// TestWhyRunning says what the run does, and which round it is.
+// TestWhyRunning returns what the run does, and which round it is.
 func TestWhyRunning(t *testing.T) {
 	for want, fields := range map[string][]string{
 		"running since 12:00:00":                                    {"maxIterations: 3", "iteration: 1"},

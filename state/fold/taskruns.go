@@ -8,7 +8,7 @@ import (
 	"stint/state/table"
 )
 
-// TaskOf gives the task that one record says, with its texts: the whole record of
+// TaskOf returns the task that one record says, with its texts: the whole record of
 // a task in the archive.
 func TaskOf(sec *ledger.Section) (state.Task, error) {
 	var t state.Folded
@@ -19,7 +19,7 @@ func TaskOf(sec *ledger.Section) (state.Task, error) {
 	return t.Task, nil
 }
 
-// TaskAndRuns gives what Task and Runs give, and reads the records once.
+// TaskAndRuns returns what Task and Runs give, and reads the records once.
 func (s *State) TaskAndRuns(id string) (t state.Task, runs []state.Run, ok bool, err error) {
 	n := s.Number(id)
 	if n == 0 {
@@ -39,7 +39,7 @@ func (s *State) TaskAndRuns(id string) (t state.Task, runs []state.Run, ok bool,
 	return whole.Task, runs, true, nil
 }
 
-// EachTask gives the runs of each task in the journal, in the order of age, and the
+// EachTask returns the runs of each task in the journal, in the order of age, and the
 // runs of a task in their order; of a task that never ran, none. It reads all records
 // anew. The error is the Reader's, or f's, which ends it.
 func (s *State) EachTask(f func(runs []state.Run) error) error {
@@ -58,7 +58,7 @@ func (s *State) EachTask(f func(runs []state.Run) error) error {
 	return nil
 }
 
-// Runs gives the runs of one task in the journal, in their order, read from its
+// Runs returns the runs of one task in the journal, in their order, read from its
 // records; none if there is no such task. The error is the Reader's.
 func (s *State) Runs(id string) ([]state.Run, error) {
 	n := s.Number(id)
@@ -85,7 +85,7 @@ func (s *State) runsOf(n uint32) (runs []state.Run, err error) {
 	return runs, nil
 }
 
-// RunsOf gives the runs of a task that has one record alone.
+// RunsOf returns the runs of a task that has one record alone.
 func RunsOf(sec *ledger.Section) ([]state.Run, error) {
 	t, err := TaskOf(sec)
 	if err != nil {

@@ -42,7 +42,7 @@ func (s *Queues) Paused() (paused bool, reason string) {
 	return s.dispatch.Paused, s.dispatch.Reason
 }
 
-// Account gives what is known of the account of that name ([Task.AccountName]).
+// Account returns what is known of the account of that name ([Task.AccountName]).
 // One that no record names is free.
 func (s *Queues) Account(name string) state.Account {
 	v := state.Account{Name: name}
@@ -52,7 +52,7 @@ func (s *Queues) Account(name string) state.Account {
 	return v
 }
 
-// Missing gives the accounts that are on hold because their agents' programs are missing.
+// Missing returns the accounts that are on hold because their agents' programs are missing.
 // It costs nothing where there are none.
 func (s *Queues) Missing() []state.AccountUse {
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.accounts)), func(name string) bool { a := s.Account(name); return a.IsMissing() }) {
@@ -65,7 +65,7 @@ func (s *Queues) Missing() []state.AccountUse {
 // tells: its program was there once.
 func (s *Queues) HasRun(agent string) bool { return s.ran[agent] }
 
-// Accounts gives the accounts that control records say something of, and those of
+// Accounts returns the accounts that control records say something of, and those of
 // tasks that run or wait, in the order of their names. It costs as much as there are
 // tasks that have not ended.
 func (s *Queues) Accounts() []state.AccountUse {
@@ -108,7 +108,7 @@ func (s *Queues) Accounts() []state.AccountUse {
 	return list
 }
 
-// account gives the account of that name, made anew if need be.
+// account returns the account of that name, made anew if need be.
 func (s *Queues) account(name string) *account {
 	a := s.accounts[name]
 	if a == nil {
@@ -118,7 +118,7 @@ func (s *Queues) account(name string) *account {
 	return a
 }
 
-// ControlRecords gives a record of each control that says anything.
+// ControlRecords returns a record of each control that says anything.
 func (s *Queues) ControlRecords() []ledger.Record {
 	var list []ledger.Record
 	add := func(id string, c state.Control) {

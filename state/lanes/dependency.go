@@ -51,7 +51,7 @@ func (s *Queues) noteEnd(l *Item) {
 	}
 }
 
-// Doomed gives the queued tasks that come after one that has ended otherwise than
+// Doomed returns the queued tasks that come after one that has ended otherwise than
 // done, or after another of the list, which is then before them. They can never
 // run. Those whose afterPolicy is any are not among them, nor are those on hold: a
 // person looks after them. A call costs nothing when nothing has changed.
@@ -73,7 +73,7 @@ func (s *Queues) Doomed() []state.Task {
 	return s.withThoseAfter(list)
 }
 
-// EndedBadly gives the first task, and its status, that t must come after and that
+// EndedBadly returns the first task, and its status, that t must come after and that
 // has ended otherwise than done, so that t cannot run; bad is false if there is none.
 func (s *Queues) EndedBadly(t *state.Task) (id string, st state.Status, bad bool) {
 	return s.endedBadly(t.After, t.AfterPolicy == state.AfterAny)

@@ -31,7 +31,7 @@ func (h *dueHeap) Pop() any {
 	return x
 }
 
-// due gives from when on it does.
+// due returns from when on it does.
 func (l *Item) due() time.Time {
 	since := time.UnixMilli(l.since).UTC()
 	if l.NotBefore.After(since) {

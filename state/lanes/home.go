@@ -33,10 +33,10 @@ func (s *Queues) noteHome(l *Item, t *state.Folded) {
 	}
 }
 
-// home gives that of a session key; the zero one if there is none.
+// home returns that of a session key; the zero one if there is none.
 func (s *Queues) home(key string) home { return s.homes[s.Keys.Numbers[key]] }
 
-// HomeOf gives the workspace of a task: its own, else that of its session, else root,
+// HomeOf returns the workspace of a task: its own, else that of its session, else root,
 // which a person has configured; "": it has none, and waits. by is who has named one that
 // is not its own, as in [KeyWorkspaceBy].
 func (s *Queues) HomeOf(t *state.Task, root string) (dir, by string) {
@@ -49,7 +49,7 @@ func (s *Queues) HomeOf(t *state.Task, root string) (dir, by string) {
 	return root, ledger.ByHand
 }
 
-// laneAt gives the lane in which a queued task will run: with neither a session nor a
+// laneAt returns the lane in which a queued task will run: with neither a session nor a
 // workspace it waits in another one than that of the directory which it takes.
 func (s *Queues) laneAt(l *Item, lim Limits) *lane {
 	if !l.homeless || s.Entries.At(l.N).Key != 0 {
@@ -62,7 +62,7 @@ func (s *Queues) laneAt(l *Item, lim Limits) *lane {
 	return &lane{key: key} // nobody is there
 }
 
-// Homeless gives the ids of the queued tasks that have no workspace, oldest first.
+// Homeless returns the ids of the queued tasks that have no workspace, oldest first.
 func (s *Queues) Homeless(root string) (ids []string) {
 	for _, n := range slices.Sorted(maps.Keys(s.bare)) {
 		if s.whyHome(&s.Whole(s.bare[n]).Task, root) != "" {

@@ -29,7 +29,7 @@ type lane struct {
 	in      *account // which head wants, or nil
 }
 
-// ready gives the heap in which the lane is.
+// ready returns the heap in which the lane is.
 func (x *lane) ready() *heads {
 	if x.backed {
 		return &x.in.backed
@@ -223,7 +223,7 @@ func (s *Queues) enter(l *Item, t *state.Folded, old *lane) {
 	ln.queue = slices.Insert(ln.queue, i, l)
 }
 
-// lane gives the lane of that key, made anew if need be.
+// lane returns the lane of that key, made anew if need be.
 func (s *Queues) lane(key string) *lane {
 	ln := s.lanes[key]
 	if ln != nil {
@@ -343,7 +343,7 @@ const maxPassed = 256
 // lane it blocks those behind it.
 func (x *lane) excludes() bool { return strings.HasPrefix(x.key, state.LanePrefixDir) }
 
-// headOf gives the task of a lane that may start, when that may change by time
+// headOf returns the task of a lane that may start, when that may change by time
 // alone, and the ids of the tasks on whose status it depends. If all that a lane of a
 // directory has waits for accounts, it is the first one of these.
 func (s *Queues) headOf(ln *lane, now time.Time) (head *Item, wake time.Time, after []string) {
@@ -386,7 +386,7 @@ type wait struct {
 	account bool      // its account alone, which is on hold or cools down
 }
 
-// waitOf says what keeps l, which comes after those, from starting.
+// waitOf returns what keeps l, which comes after those, from starting.
 func (s *Queues) waitOf(l *Item, after []string, now time.Time) wait {
 	if l.NotBefore.After(now) {
 		return wait{any: true, until: l.NotBefore, planned: !l.isTried}
@@ -404,7 +404,7 @@ func (s *Queues) waitOf(l *Item, after []string, now time.Time) wait {
 	return wait{}
 }
 
-// openAfter gives the first task of a list that a task comes after, and that is not done,
+// openAfter returns the first task of a list that a task comes after, and that is not done,
 // or, with whatever, has not ended: its id and its status, "" if no record names it.
 func (s *Queues) openAfter(list []string, whatever bool) (id string, st state.Status, open bool) {
 	for _, id := range list {
@@ -420,7 +420,7 @@ func (s *Queues) openAfter(list []string, whatever bool) (id string, st state.St
 	return "", "", false
 }
 
-// earlier gives the earlier of two times, of which zero is none.
+// earlier returns the earlier of two times, of which zero is none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -16,10 +16,10 @@ type CycleError struct {
 	Text string   // says how
 }
 
-// Error gives the sentence.
+// Error returns the sentence.
 func (e *CycleError) Error() string { return "it would wait for itself: " + e.Text }
 
-// CheckOrder says whether tasks can be as they are given here, new ones or others
+// CheckOrder reports whether tasks can be as they are given here, new ones or others
 // than now: nothing that waits may come, by after and by the order of lanes, behind
 // itself. Of the tasks their ids, Statuses, lanes, sessions, orders and what they
 // come after count; those that are new are the youngest, in the order given. Held
@@ -138,7 +138,7 @@ type slot struct {
 	age   uint32
 }
 
-// chainOf gives the chain of a task in a lane: in that of a directory, which only
+// chainOf returns the chain of a task in a lane: in that of a directory, which only
 // excludes, it waits for those before it in its session alone.
 func chainOf(lane, session, id string) string {
 	if !strings.HasPrefix(lane, state.LanePrefixDir) {
@@ -186,7 +186,7 @@ func (o *ordering) place(tasks []state.Task) {
 // one may come back to it.
 func waits(st state.Status) bool { return st == state.Queued || st == state.Running }
 
-// unchanged gives the tasks of a lane that are not among the given ones.
+// unchanged returns the tasks of a lane that are not among the given ones.
 func (o *ordering) unchanged(key string) (list []slot) {
 	s := o.queues
 	ln := s.lanes[key]
@@ -209,7 +209,7 @@ func (o *ordering) unchanged(key string) (list []slot) {
 	return list
 }
 
-// stepsFrom gives the tasks that a task waits for: those that it comes after, then
+// stepsFrom returns the tasks that a task waits for: those that it comes after, then
 // the one before it in its lane. What has ended, or is not there, waits for nothing.
 func (o *ordering) stepsFrom(id string) []string {
 	n := o.queues.Number(id)
@@ -228,7 +228,7 @@ func (o *ordering) stepsFrom(id string) []string {
 	return steps
 }
 
-// after gives the ids of the tasks that a task comes after.
+// after returns the ids of the tasks that a task comes after.
 func (o *ordering) after(id string) []string {
 	if t := o.given[id]; t != nil {
 		return t.After
@@ -237,7 +237,7 @@ func (o *ordering) after(id string) []string {
 	return o.queues.afterOf(o.queues.live[n])
 }
 
-// beforeInLane gives the id of the task that is before l in its lane, or would be if
+// beforeInLane returns the id of the task that is before l in its lane, or would be if
 // the running ones came back; "" if there is none.
 func (s *Queues) beforeInLane(l *Item) string {
 	if l.lane.excludes() && (l.sess == nil || l.sess.uses < 2) {

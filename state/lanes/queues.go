@@ -13,10 +13,10 @@ import (
 // waits reports whether the task waits for its turn.
 func (l *Item) waits() bool { return l.is(state.Queued) && !l.Hold }
 
-// Held gives the number of queued tasks that are on hold.
+// Held returns the number of queued tasks that are on hold.
 func (s *Queues) Held() int { return s.held }
 
-// RunningAs gives the id of the task whose present run that is; ok is false if no
+// RunningAs returns the id of the task whose present run that is; ok is false if no
 // task runs so.
 func (s *Queues) RunningAs(run string) (id string, ok bool) {
 	for _, l := range s.running {
@@ -27,14 +27,14 @@ func (s *Queues) RunningAs(run string) (id string, ok bool) {
 	return "", false
 }
 
-// View gives a task as it is in memory, without its texts.
+// View returns a task as it is in memory, without its texts.
 func (s *Queues) View(l *Item) state.Task {
 	t := s.Whole(l).Task
 	t.ID, t.Title = s.ID(l.N), s.TitleOf(l.N)
 	return t
 }
 
-// Lane gives the tasks that run or wait in the lane of that key, in its order,
+// Lane returns the tasks that run or wait in the lane of that key, in its order,
 // without their texts: a running one stands where it would come back to.
 func (s *Queues) Lane(key string) []state.Task {
 	ln := s.lanes[key]
@@ -98,7 +98,7 @@ func rowOf(t *state.Folded) row {
 // is reports whether the task has that status.
 func (x *row) is(st state.Status) bool { return state.Statuses[x.status] == st }
 
-// Whole gives the folded task, as it was after its last record. It is not to be changed.
+// Whole returns the folded task, as it was after its last record. It is not to be changed.
 func (s *Queues) Whole(l *Item) *state.Folded {
 	if l.run != nil {
 		return l.run
@@ -123,7 +123,7 @@ func (s *Queues) WholeInto(l *Item, t *state.Folded) {
 	t.AgentSession, _ = t.Native(t.Agent)
 }
 
-// sessionID gives the id of stint's session that the task names.
+// sessionID returns the id of stint's session that the task names.
 func (s *Queues) sessionID(l *Item) string {
 	if l.run != nil {
 		return l.run.SessionID
@@ -131,7 +131,7 @@ func (s *Queues) sessionID(l *Item) string {
 	return s.packer.SessionID(l.packed)
 }
 
-// afterOf gives the ids of the tasks that the task comes after.
+// afterOf returns the ids of the tasks that the task comes after.
 func (s *Queues) afterOf(l *Item) []string {
 	if !l.after {
 		return nil
@@ -139,10 +139,10 @@ func (s *Queues) afterOf(l *Item) []string {
 	return s.Whole(l).After
 }
 
-// agent gives the agent that the task names.
+// agent returns the agent that the task names.
 func (s *Queues) agent(l *Item) string { return s.Tags.List[s.Entries.At(l.N).Tags].Agent }
 
-// Revive gives task n a place among the living; what it is comes with commit.
+// Revive returns task n a place among the living; what it is comes with commit.
 func (s *Queues) Revive(n uint32) *Item {
 	var l *Item
 	if i := len(s.spare) - 1; i >= 0 {
@@ -200,7 +200,7 @@ func (s *Queues) letGo(l *Item) {
 	l.run = nil
 }
 
-// Running gives the ids of the running tasks, oldest first.
+// Running returns the ids of the running tasks, oldest first.
 func (s *Queues) Running() []string {
 	tasks := slices.SortedFunc(slices.Values(s.running), func(a, b *Item) int { return int(a.N) - int(b.N) })
 	list := make([]string, len(tasks))
@@ -210,7 +210,7 @@ func (s *Queues) Running() []string {
 	return list
 }
 
-// Orphaned gives the ids of the tasks that are held because their last agent may
+// Orphaned returns the ids of the tasks that are held because their last agent may
 // still be alive ([Task.Orphaned]).
 func (s *Queues) Orphaned() []string {
 	var list []string
@@ -311,7 +311,7 @@ func NewQueues() Queues {
 	return s
 }
 
-// Peek gives what is in memory of a task, and reads nothing. Of one that has not
+// Peek returns what is in memory of a task, and reads nothing. Of one that has not
 // ended that is all but its texts; of one that has ended only the id, status,
 // session key, time of the last record, and what lists are filtered by.
 func (s *Queues) Peek(id string) (state.Task, bool) {

@@ -30,7 +30,7 @@ func (m Limits) slots(a *account) int {
 	return m.AccountSlots(a.name)
 }
 
-// room gives how many tasks may start now.
+// room returns how many tasks may start now.
 func (s *Queues) room(now time.Time, lim Limits) int {
 	free := lim.MaxWorkers + lim.Lent - len(s.running)
 	switch {
@@ -85,7 +85,7 @@ func (s *Queues) Open(name string, now time.Time, lim Limits) bool {
 	return a == nil || s.open(a, now, lim)
 }
 
-// Ready gives the tasks to start now, the most urgent first: at most one of each
+// Ready returns the tasks to start now, the most urgent first: at most one of each
 // lane, and no more than the limits leave room for. It changes nothing; until the
 // caller has appended that they run, it gives the same ones again. A call costs
 // as much as has changed since the last one, and nothing while all workers are
@@ -131,7 +131,7 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 	return list
 }
 
-// Stranded gives the tasks that name a fallback and would start now, the most
+// Stranded returns the tasks that name a fallback and would start now, the most
 // urgent first, if their accounts did not cool down. It changes nothing, and costs
 // as much as Ready.
 func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
@@ -155,7 +155,7 @@ func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 	return tasks
 }
 
-// first gives up to n heads, the most urgent ones, of lanes where a task may start.
+// first returns up to n heads, the most urgent ones, of lanes where a task may start.
 func (h *heads) first(n int, lim Limits) (list []*Item) {
 	var popped []*lane
 	for len(*h) > 0 && len(list) < n {
@@ -181,7 +181,7 @@ func (s *Queues) cooling(now time.Time) bool {
 	return false
 }
 
-// Unwilling gives the queued tasks, oldest first, whose account cools down for
+// Unwilling returns the queued tasks, oldest first, whose account cools down for
 // longer than they wait for rate limits: most, if they do not say themselves; see
 // [Account.TooLong].
 func (s *Queues) Unwilling(now time.Time, most time.Duration) []state.Task {
@@ -223,7 +223,7 @@ func (s *Queues) noteHasty(l *Item, t *state.Folded) {
 	}
 }
 
-// mostUrgent gives the heap with the most urgent head among those of accounts that
+// mostUrgent returns the heap with the most urgent head among those of accounts that
 // may start a task.
 func (s *Queues) mostUrgent(now time.Time, lim Limits) (best *heads) {
 	for _, a := range s.accounts {
@@ -242,12 +242,12 @@ type sessionName struct{ agent, id string }
 
 type sessionSet map[sessionName]*Item
 
-// sessionsOf gives the conversations that a task goes on with; an id of "" is none.
+// sessionsOf returns the conversations that a task goes on with; an id of "" is none.
 func (s *Queues) sessionsOf(t *state.Task) [2]sessionName {
 	return [2]sessionName{{"", t.SessionID}, {t.Agent, s.native(t)}}
 }
 
-// occupants gives the tasks that take their lane and their session: those that run,
+// occupants returns the tasks that take their lane and their session: those that run,
 // and those that may do so still.
 func (s *Queues) occupants(yield func(*Item) bool) {
 	for _, l := range s.running {
@@ -262,7 +262,7 @@ func (s *Queues) occupants(yield func(*Item) bool) {
 	}
 }
 
-// Occupant gives the task that takes the lane or the session of t, which may be t
+// Occupant returns the task that takes the lane or the session of t, which may be t
 // itself: nothing else is to run there.
 func (s *Queues) Occupant(t *state.Task) (id string, taken bool) {
 	used := s.usedSessions()
@@ -279,7 +279,7 @@ func (s *Queues) Occupant(t *state.Task) (id string, taken bool) {
 	return "", false
 }
 
-// usedSessions gives the conversations that are taken.
+// usedSessions returns the conversations that are taken.
 func (s *Queues) usedSessions() sessionSet {
 	used := sessionSet{}
 	for l := range s.occupants {
@@ -304,7 +304,7 @@ func (u sessionSet) take(names [2]sessionName) bool {
 	return true
 }
 
-// NextWake gives the earliest time after now at which Ready may give more by time
+// NextWake returns the earliest time after now at which Ready may give more by time
 // alone: a task's notBefore, or the end of a cool-down, which may also be that of
 // an account that tasks can fall back to. Zero means never.
 func (s *Queues) NextWake(now time.Time) time.Time {

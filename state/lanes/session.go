@@ -47,7 +47,7 @@ type thread struct {
 	counted state.Usage
 }
 
-// agents gives what the agent knows of the conversation.
+// agents returns what the agent knows of the conversation.
 func (x *session) agents() thread {
 	if x.thread == nil {
 		return thread{}
@@ -132,7 +132,7 @@ func (s *Queues) hold(l *Item, t *state.Folded) {
 	l.sess, l.implies, l.current = x, false, false
 }
 
-// implying gives the task that implies the session of that id; nil if none does.
+// implying returns the task that implies the session of that id; nil if none does.
 func (s *Queues) implying(id string) *Item {
 	if len(s.sessions.implied) > 0 {
 		if u, ok := state.UUIDOf(id); ok {
@@ -142,7 +142,7 @@ func (s *Queues) implying(id string) *Item {
 	return nil
 }
 
-// seating gives the task that implies the current session of a place; nil if none does.
+// seating returns the task that implies the current session of a place; nil if none does.
 func (s *Queues) seating(p place) *Item {
 	if ln := s.lanes[p.key]; ln != nil && len(ln.queue) == 1 && ln.queue[0].current && placeOf(s.Whole(ln.queue[0])) == p {
 		return ln.queue[0]
@@ -150,7 +150,7 @@ func (s *Queues) seating(p place) *Item {
 	return nil
 }
 
-// allSessions gives every session, in no order.
+// allSessions returns every session, in no order.
 func (s *Queues) allSessions(yield func(*session) bool) {
 	for _, x := range s.sessions.byID {
 		if !yield(x) {
@@ -164,7 +164,7 @@ func (s *Queues) allSessions(yield func(*session) bool) {
 	}
 }
 
-// current gives the current session of a place; nil if there is none.
+// current returns the current session of a place; nil if there is none.
 func (s *Queues) current(p place) *session {
 	if at := s.sessions.seats[p]; at != nil {
 		return at.taken
@@ -238,7 +238,7 @@ func (x *session) learn(t *state.Folded, before string) {
 // noSeat is where a session is whose place is not known yet.
 var noSeat = new(seat)
 
-// named gives the session of that id; a new one is not among the sessions yet.
+// named returns the session of that id; a new one is not among the sessions yet.
 func (s *Queues) named(id string) *session {
 	s.hold(s.implying(id), nil)
 	x := s.sessions.byID[id]
@@ -249,7 +249,7 @@ func (s *Queues) named(id string) *session {
 	return x
 }
 
-// unused gives the memory of a session.
+// unused returns the memory of a session.
 func (t *sessions) unused() (x *session) {
 	if i := len(t.spare) - 1; i >= 0 {
 		x, t.spare = t.spare[i], t.spare[:i]
@@ -321,7 +321,7 @@ func (t *sessions) dropUnused(x *session) {
 	}
 }
 
-// native gives the native session id that a task will go on with, or "".
+// native returns the native session id that a task will go on with, or "".
 func (s *Queues) native(t *state.Task) string {
 	if t.AgentSession != "" || t.SessionID == "" {
 		return t.AgentSession
@@ -332,7 +332,7 @@ func (s *Queues) native(t *state.Task) string {
 	return ""
 }
 
-// ThreadOf gives what an agent's CLI has counted over a native session so far; ok
+// ThreadOf returns what an agent's CLI has counted over a native session so far; ok
 // is false if no session that is known tells. Several sessions of stint may go on
 // with one native session: the highest count is the latest.
 func (s *Queues) ThreadOf(agent, native string) (counted state.Usage, ok bool) {
@@ -352,7 +352,7 @@ func (s *Queues) ThreadOf(agent, native string) (counted state.Usage, ok bool) {
 	return counted, ok
 }
 
-// Naming gives the queued tasks, oldest first, that themselves name a native
+// Naming returns the queued tasks, oldest first, that themselves name a native
 // session of an agent, without their texts.
 func (s *Queues) Naming(agent, native string) []state.Task {
 	var list []*Item
@@ -364,13 +364,13 @@ func (s *Queues) Naming(agent, native string) []state.Task {
 	return s.byAge(list)
 }
 
-// CurrentSession gives the session that the last task of that session key, agent
+// CurrentSession returns the session that the last task of that session key, agent
 // and account names; account is as the tasks name it, "" for the default one.
 func (s *Queues) CurrentSession(key, agent, account string) (state.Session, bool) {
 	return s.sessionView(s.current(place{key, agent, account}))
 }
 
-// LaneAgent gives the one of agents that the next task in the lane of that key goes
+// LaneAgent returns the one of agents that the next task in the lane of that key goes
 // on with: that of the last task that waits there, else of the session that was used
 // last; "" if there is none.
 func (s *Queues) LaneAgent(key string, agents []string) string {
@@ -382,7 +382,7 @@ func (s *Queues) LaneAgent(key string, agents []string) string {
 	return s.lastUsed(key, agents, false)
 }
 
-// SessionAgent gives the one of agents that a task goes on with which is the next to
+// SessionAgent returns the one of agents that a task goes on with which is the next to
 // start in the lane of that key: that of the session that was used last. One that no
 // agent has begun counts only where there is no other: it may be that of a task
 // further behind.
@@ -401,7 +401,7 @@ func (s *Queues) lastUsed(key string, agents []string, begun bool) (last string)
 	return last
 }
 
-// SessionByID gives the session with that id of stint's, if it is the current one
+// SessionByID returns the session with that id of stint's, if it is the current one
 // of its lane or a task that has not ended uses it.
 func (s *Queues) SessionByID(id string) (state.Session, bool) {
 	if l := s.implying(id); l != nil {
@@ -420,7 +420,7 @@ func (s *Queues) sessionView(x *session) (state.Session, bool) {
 	}, true
 }
 
-// Sessions gives the current sessions, the one that was used last first. Those of
+// Sessions returns the current sessions, the one that was used last first. Those of
 // lanes that belong to one task are left out.
 func (s *Queues) Sessions() []state.Session {
 	var list []*session
@@ -444,7 +444,7 @@ func (s *Queues) Sessions() []state.Session {
 	return views
 }
 
-// CarriedSessions gives the sessions that the fold knows, a line each.
+// CarriedSessions returns the sessions that the fold knows, a line each.
 func (s *Queues) CarriedSessions() []string {
 	var lines []string
 	for x := range s.allSessions {

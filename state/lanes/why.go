@@ -35,7 +35,7 @@ func (s *Queues) WhyLive(n uint32, now time.Time, lim Limits) string {
 	)
 }
 
-// whyRunning says what the run of a task does.
+// whyRunning returns what the run of a task does.
 func whyRunning(t *state.Task, now time.Time) string {
 	round := ""
 	if t.Iteration > 0 && t.MaxIterations > 1 {
@@ -76,7 +76,7 @@ func since(t, now time.Time) string {
 	return " since " + clock(t, now)
 }
 
-// clock gives the time of day, with the date if it is not today.
+// clock returns the time of day, with the date if it is not today.
 func clock(t, now time.Time) string {
 	t = t.In(now.Location())
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
@@ -99,7 +99,7 @@ func (s *Queues) whyPaused() string {
 	return "dispatch is paused" + because(s.dispatch.Reason) + "; to go on: stint resume"
 }
 
-// whyShort says what the machine lacks, and when a task finds out whether that is over.
+// whyShort returns what the machine lacks, and when a task finds out whether that is over.
 func whyShort(now time.Time, lim Limits) string {
 	switch {
 	case lim.Short == "":
@@ -132,7 +132,7 @@ func whyTime(t *state.Task, now time.Time) string {
 	return why + failure(t)
 }
 
-// NoWorkspace says what becomes of a task that has no workspace.
+// NoWorkspace returns what becomes of a task that has no workspace.
 const NoWorkspace = "no workspace; to run it, add the line - workspace: /path to its section in tasks.md, or set workspace_root in the configuration"
 
 func (s *Queues) whyHome(t *state.Task, root string) string {
@@ -187,7 +187,7 @@ func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
 	return ""
 }
 
-// whyTaken says what keeps all tasks of a lane from starting.
+// whyTaken returns what keeps all tasks of a lane from starting.
 func whyTaken(ln *lane, lim Limits) string {
 	what := lim.Taken[ln.key]
 	if what == "" {
@@ -196,7 +196,7 @@ func whyTaken(ln *lane, lim Limits) string {
 	return "behind " + what + ", in " + laneName(ln)
 }
 
-// settling says what a result waits for; see [Limits].
+// settling returns what a result waits for; see [Limits].
 const settling = "waits until the save of tasks.md is settled"
 
 // atWork says how a task takes its lane and its session.

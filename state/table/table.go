@@ -132,7 +132,7 @@ func newTagTable() tagTable {
 	return tagTable{numbers: map[state.Tags]uint32{{}: 0}, List: make([]state.Tags, 1)}
 }
 
-// number gives the number of v; most often it is now, that of the task before.
+// number returns the number of v; most often it is now, that of the task before.
 func (x *tagTable) number(v state.Tags, now uint32) uint32 {
 	if x.List[now] == v {
 		return now
@@ -145,7 +145,7 @@ func (x *tagTable) number(v state.Tags, now uint32) uint32 {
 	return n
 }
 
-// matching gives the combinations that a filter lets through, by number; nil if it
+// matching returns the combinations that a filter lets through, by number; nil if it
 // lets all through, and any is false if it lets none through.
 func (x *tagTable) matching(f state.Filter) (let []bool, any bool) {
 	want := state.Tags{Label: f.Label, Tenant: f.TenantID, Queue: f.Queue, Agent: f.Agent}
@@ -191,7 +191,7 @@ func (s *Tasks) Matcher(f state.Filter) (match func(uint32, *Entry) bool, ok boo
 	}, true
 }
 
-// Containing gives up to 5 ids of tasks kept there that contain ref, newest first.
+// Containing returns up to 5 ids of tasks kept there that contain ref, newest first.
 func (s *Tasks) Containing(ref string, where Keeping) (found []string) {
 	if ref == "" {
 		return nil
@@ -214,7 +214,7 @@ func (s *Tasks) Containing(ref string, where Keeping) (found []string) {
 // hexDigits are those of a UUID.
 const hexDigits = "0123456789abcdef"
 
-// firstBytes gives two bytes of which a UUID must have one to contain ref: what it
+// firstBytes returns two bytes of which a UUID must have one to contain ref: what it
 // begins with if its first digit is the first of a byte, and if it is the second. ok
 // is false if that cannot be told. Almost no id has to be written down then to find
 // the one that is meant.
@@ -241,7 +241,7 @@ func (e *Entry) hasByte(b byte) bool {
 	return ((x-low)&^x|(y-low)&^y)&high != 0
 }
 
-// KeyOf gives the session key of an entry.
+// KeyOf returns the session key of an entry.
 func (s *Tasks) KeyOf(n uint32, e *Entry) string {
 	if e.Key == ownLane {
 		return state.LanePrefixTask + s.ID(n)
@@ -266,13 +266,13 @@ func (s *Tasks) isOwnLane(key string, n uint32) bool {
 	return string(s.ids.appendTo(buf[:0], n, s.Entries.At(n))) == id
 }
 
-// ID gives the id of task n.
+// ID returns the id of task n.
 func (s *Tasks) ID(n uint32) string {
 	var buf [128]byte
 	return string(s.ids.appendTo(buf[:0], n, s.Entries.At(n)))
 }
 
-// UnixMilli gives t as an entry has it: 0 for the zero time.
+// UnixMilli returns t as an entry has it: 0 for the zero time.
 func UnixMilli(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -280,7 +280,7 @@ func UnixMilli(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// UpdatedAt gives the time of the last record of an entry.
+// UpdatedAt returns the time of the last record of an entry.
 func (e *Entry) UpdatedAt() time.Time {
 	if e.Updated == 0 {
 		return time.Time{}

@@ -128,7 +128,7 @@ func repeat(times int, do func() error) error {
 // 8, 16, 32 and 64.
 const poolSize = 32
 
-// connect gives a client that only inserts.
+// connect returns a client that only inserts.
 func connect(ctx context.Context, server *postgres) (*pgxpool.Pool, *river.Client[pgx.Tx], error) {
 	pool, err := pgxpool.New(ctx, fmt.Sprintf("host=%s user=postgres dbname=postgres pool_max_conns=%d", server.dir, poolSize))
 	if err != nil {

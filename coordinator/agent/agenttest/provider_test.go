@@ -83,7 +83,7 @@ func (p *fakeProvider) serve(w http.ResponseWriter, r *http.Request) {
 	answer(w, strings.Join(said, " ;; "))
 }
 
-// userTexts gives the user's messages in a request, whatever its protocol: each
+// userTexts returns the user's messages in a request, whatever its protocol: each
 // text behind our heading.
 func userTexts(body []byte) []string {
 	var said []string

@@ -43,7 +43,7 @@ func realBin(t *testing.T, name string) string {
 	return bin
 }
 
-// realAgent gives the adapter of an installed CLI.
+// realAgent returns the adapter of an installed CLI.
 func realAgent(t *testing.T, b *agenttest.Bench, name string) (real, *fakeProvider) {
 	t.Helper()
 	bin, home, server := realBin(t, name), agenttest.Home(t), startProvider(t)

@@ -48,7 +48,7 @@ func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 	return c.RunEvents(ctx, s, NewDecoder(turn, report), report)
 }
 
-// Plan says what Run would start; see task.Planner.
+// Plan returns what Run would start; see task.Planner.
 func (c *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(c.spec(turn)) }
 
 // spec returns what a turn starts, or the outcome of one that cannot start. Rules of tools
@@ -79,7 +79,7 @@ func (c *Agent) LoginCommand() string { return agent.Quote(cmp.Or(c.Bin, "claude
 
 func (c *Agent) find() (string, error) { return agent.LookPath(cmp.Or(c.Bin, "claude"), c.Env) }
 
-// args gives the command line of a turn without the program. The prompt comes on
+// args returns the command line of a turn without the program. The prompt comes on
 // stdin: --add-dir takes all arguments up to the next option, and would take it.
 func (c *Agent) args(turn task.Turn) []string {
 	args := []string{"-p"}
@@ -115,7 +115,7 @@ func (c *Agent) args(turn task.Turn) []string {
 	return args
 }
 
-// settings gives the allowed tools as settings of claude, which are added to the
+// settings returns the allowed tools as settings of claude, which are added to the
 // user's own.
 func (c *Agent) settings() string {
 	var s struct {
@@ -180,7 +180,7 @@ func installedVersion(bin string) string {
 	return cmp.Or(agent.PackageVersion(target, "claude-code"), filepath.Base(target))
 }
 
-// unset gives the entries whose variables an environment does not have.
+// unset returns the entries whose variables an environment does not have.
 func unset(env []string, entries ...string) []string {
 	return slices.DeleteFunc(entries, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

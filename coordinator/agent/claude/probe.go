@@ -49,7 +49,7 @@ func (c *Agent) credentials(ctx context.Context, path string) (ok bool, detail s
 	return true, "logged in by " + status.Method
 }
 
-// firstObject gives what follows from the first brace on: warnings may stand above.
+// firstObject returns what follows from the first brace on: warnings may stand above.
 func firstObject(out []byte) []byte {
 	for i, b := range out {
 		if b == '{' {

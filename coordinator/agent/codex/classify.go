@@ -53,7 +53,7 @@ var phrases = []struct {
 	{"timeout waiting", state.ClassNetwork},
 }
 
-// verdict gives the class of an error that codex itself reported.
+// verdict returns the class of an error that codex itself reported.
 func verdict(msg string, now time.Time) agent.Verdict {
 	v := agent.Verdict{Class: classOf(msg), Msg: msg}
 	if v.Class == state.ClassRateLimited {

@@ -41,10 +41,10 @@ func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 	return c.RunEvents(ctx, s, d, report)
 }
 
-// Plan says what Run would start; see task.Planner.
+// Plan returns what Run would start; see task.Planner.
 func (c *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(c.spec(turn)) }
 
-// spec gives what a turn starts, or the outcome of one that cannot start.
+// spec returns what a turn starts, or the outcome of one that cannot start.
 func (c *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	bin, out := agent.Begin("codex", turn, c.find, "model", c.model(turn), "profile", c.Profile, "sandbox", c.Sandbox)
 	if out != nil {
@@ -79,7 +79,7 @@ func (c *Agent) sandbox(turn task.Turn) string {
 
 func (c *Agent) model(turn task.Turn) string { return cmp.Or(turn.Model, c.Model) }
 
-// args gives the command line of a turn without the program. The prompt comes on
+// args returns the command line of a turn without the program. The prompt comes on
 // stdin and is no part of it. Codex forgets the sandbox between the turns of a
 // thread, and takes these options only before the words resume and fork.
 func (c *Agent) args(turn task.Turn) []string {
@@ -111,7 +111,7 @@ func (c *Agent) args(turn task.Turn) []string {
 	return append(args, "-")
 }
 
-// find gives the path of the program: for the package of npm the native binary
+// find returns the path of the program: for the package of npm the native binary
 // in it, because the script in front of it costs a process and does not pass
 // every signal on.
 func (c *Agent) find() (string, error) {
@@ -122,7 +122,7 @@ func (c *Agent) find() (string, error) {
 	return nativeBinary(path), nil
 }
 
-// nativeBinary gives the native binary that belongs to npm's bin/codex.js: in the
+// nativeBinary returns the native binary that belongs to npm's bin/codex.js: in the
 // platform's package, which npm puts beside or below the main one, or in older
 // versions in the main one. Anything else is given back as it is.
 func nativeBinary(path string) string {

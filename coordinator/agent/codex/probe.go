@@ -84,7 +84,7 @@ func (p provider) ready(env []string) (bool, string) {
 	return false, fmt.Sprintf("model provider %q needs %s in the environment", p.name, p.EnvKey)
 }
 
-// provider gives the configured model provider if it is one with a login of its own.
+// provider returns the configured model provider if it is one with a login of its own.
 func (c *Agent) provider() (p provider, found bool, err error) {
 	home := c.home()
 	var conf struct {

@@ -36,10 +36,10 @@ func (d *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 	return d.RunEvents(ctx, s, codex.NewDecoder(turn, report), report)
 }
 
-// Plan says what Run would start; see task.Planner.
+// Plan returns what Run would start; see task.Planner.
 func (d *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(d.spec(turn)) }
 
-// spec gives what a turn starts, or the outcome of one that cannot start.
+// spec returns what a turn starts, or the outcome of one that cannot start.
 func (d *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	var argv []string
 	_, out := agent.Begin("the demo agent", turn, func() (_ string, err error) {

@@ -18,7 +18,7 @@ const (
 	badInput = 42
 )
 
-// failureVerdict gives the class of an error that gemini has reported at the end
+// failureVerdict returns the class of an error that gemini has reported at the end
 // of a turn. Its exit code is the status of the request that failed, as much of
 // it as an exit code holds: 429 is 173.
 func failureVerdict(msg string, exit int, now time.Time) agent.Verdict {
@@ -58,7 +58,7 @@ func unfinishedVerdict(v agent.Verdict) agent.Verdict {
 	return v
 }
 
-// apiError gives the API's own error, which gemini quotes where it does not
+// apiError returns the API's own error, which gemini quotes where it does not
 // know better: [API Error: {"error":{"code":401,...}}].
 func apiError(msg string) (code int, reasons []string) {
 	body, ok := strings.CutPrefix(msg, "[API Error: ")
@@ -157,7 +157,7 @@ func silentVerdict(exit int, stderr []byte) agent.Verdict {
 	return agent.Verdict{Class: state.ClassExit, Msg: said}
 }
 
-// stderrLines gives the lines of stderr that are no warnings of its start.
+// stderrLines returns the lines of stderr that are no warnings of its start.
 func stderrLines(stderr []byte) []string {
 	var said []string
 	text := agent.StripTerminalCodes(strings.ToValidUTF8(string(stderr), "\uFFFD"))

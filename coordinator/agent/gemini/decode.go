@@ -159,7 +159,7 @@ func (d *decoder) result(e *event) {
 	d.End, d.failure = agent.TurnFailed, errorText(e.Error)
 }
 
-// errorText gives the text of an error of gemini: an object with a message.
+// errorText returns the text of an error of gemini: an object with a message.
 func errorText(data json.RawMessage) string {
 	var e struct {
 		Message string `json:"message"`

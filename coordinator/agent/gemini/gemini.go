@@ -43,10 +43,10 @@ func (g *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 	return g.RunEvents(ctx, s, NewDecoder(turn, report), report)
 }
 
-// Plan says what Run would start; see task.Planner.
+// Plan returns what Run would start; see task.Planner.
 func (g *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(g.spec(turn)) }
 
-// spec gives what a turn starts, or the outcome of one that cannot start.
+// spec returns what a turn starts, or the outcome of one that cannot start.
 func (g *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	bin, out := agent.Begin("gemini", turn, g.find, "model", cmp.Or(turn.Model, g.Model), "approval mode", g.ApprovalMode)
 	if out != nil {
@@ -92,7 +92,7 @@ func (g *Agent) LoginCommand() string { return "export GEMINI_API_KEY=..." }
 
 func (g *Agent) find() (string, error) { return agent.LookPath(cmp.Or(g.Bin, "gemini"), g.Env) }
 
-// args gives the command line of a turn without the program. The prompt comes on
+// args returns the command line of a turn without the program. The prompt comes on
 // stdin. Without --skip-trust gemini refuses a directory that it does not know.
 func (g *Agent) args(turn task.Turn) []string {
 	args := []string{"--skip-trust"}

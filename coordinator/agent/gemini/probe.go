@@ -122,7 +122,7 @@ func (g *Agent) settingsPath() string { return filepath.Join(g.home(), "settings
 
 func (g *Agent) settings() (map[string]any, error) { return readSettings(g.settingsPath()) }
 
-// at gives the value at a path of keys, nil if there is none.
+// at returns the value at a path of keys, nil if there is none.
 func at(settings map[string]any, path ...string) any {
 	var v any = settings
 	for _, key := range path {

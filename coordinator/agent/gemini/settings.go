@@ -24,7 +24,7 @@ const (
 	maxAttempts  = 3 // of a request: the default of 10 takes minutes
 )
 
-// env gives what keeps gemini in one process, which then listens to signals, and
+// env returns what keeps gemini in one process, which then listens to signals, and
 // our defaults for its settings.
 func (g *Agent) env(runDir string) []string {
 	env := []string{"GEMINI_CLI_NO_RELAUNCH=true"}
@@ -85,10 +85,10 @@ func (g *Agent) writeDefaults(dir string) error {
 	return nil
 }
 
-// defaults gives the lowest layer of gemini's settings for a run with files in dir:
+// defaults returns the lowest layer of gemini's settings for a run with files in dir:
 // those that the machine has there, with fewer tries of a request and without the
 // retention that deletes sessions which are still used. What the user has set wins.
-// It gives nil where gemini would not read ours, or the machine's own cannot be read:
+// It returns nil where gemini would not read ours, or the machine's own cannot be read:
 // then those stay in force, and Examine tells of it.
 func (g *Agent) defaults(dir string) map[string]any {
 	settings, err := readSettings(g.defaultsPath())
@@ -198,7 +198,7 @@ func blankComments(data []byte) []byte {
 	return out
 }
 
-// endOf gives the index behind the first occurrence of a mark, or the end.
+// endOf returns the index behind the first occurrence of a mark, or the end.
 func endOf(data []byte, mark string) int {
 	if n := bytes.Index(data, []byte(mark)); n >= 0 {
 		return n + len(mark)
@@ -206,7 +206,7 @@ func endOf(data []byte, mark string) int {
 	return len(data)
 }
 
-// stringEnd gives the index of the quote that ends the string that begins at i,
+// stringEnd returns the index of the quote that ends the string that begins at i,
 // or of the last byte.
 func stringEnd(data []byte, i int) int {
 	for i++; i < len(data) && data[i] != '"'; i++ {

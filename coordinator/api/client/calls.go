@@ -18,7 +18,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// checkBatch gives specs as they can be sent, each with an id.
+// checkBatch returns specs as they can be sent, each with an id.
 func checkBatch(specs []task.TaskSpec) ([]task.TaskSpec, error) {
 	sent := make([]task.TaskSpec, len(specs))
 	for i, spec := range specs {
@@ -37,7 +37,7 @@ func checkBatch(specs []task.TaskSpec) ([]task.TaskSpec, error) {
 	return sent, nil
 }
 
-// List gives the tasks that f lets through, newest first, without their texts.
+// List returns the tasks that f lets through, newest first, without their texts.
 func (c *Client) List(ctx context.Context, f state.Filter) ([]wire.TaskView, error) {
 	var out wire.ListBody
 	err := c.call(ctx, http.MethodGet, wire.ListPath(f), nil, &out)
@@ -56,13 +56,13 @@ func (c *Client) ListJSON(ctx context.Context, f state.Filter, w io.Writer) erro
 	return c.copyBody(ctx, w, resp)
 }
 
-// PageAddress gives the address of the page, with a code that lets one browser in.
+// PageAddress returns the address of the page, with a code that lets one browser in.
 func (c *Client) PageAddress(ctx context.Context) (p wire.PageAddress, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/ui/code", nil, &p)
 	return p, err
 }
 
-// Findings gives what is wrong in the ledger.
+// Findings returns what is wrong in the ledger.
 func (c *Client) Findings(ctx context.Context) ([]task.Finding, error) {
 	var out struct {
 		Findings []task.Finding `json:"findings"`
@@ -88,7 +88,7 @@ func (c *Client) Edit(ctx context.Context, ref string, patch []byte) (wire.TaskV
 	return c.view(ctx, http.MethodPatch, path, json.RawMessage(patch))
 }
 
-// Accounts gives the accounts that are known to the master.
+// Accounts returns the accounts that are known to the master.
 func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
 	var out struct {
 		Accounts []state.AccountUse `json:"accounts"`
@@ -153,7 +153,7 @@ func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun bo
 	return r, err
 }
 
-// Preview says what would be run for tasks if they were submitted together. Nothing
+// Preview returns what would be run for tasks if they were submitted together. Nothing
 // is kept, and no agent is started.
 func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.TaskPreview, error) {
 	sent, err := checkBatch(specs)
@@ -167,7 +167,7 @@ func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.Tas
 	return out.Previews, err
 }
 
-// Prompt gives what the agent was sent in a run of a task: by the run's id, a unique
+// Prompt returns what the agent was sent in a run of a task: by the run's id, a unique
 // piece of it, or its number; "" is the last one.
 func (c *Client) Prompt(ctx context.Context, ref, run string) (p task.SentPrompt, err error) {
 	path, err := refPath("/v1/tasks/", ref, "/prompt")

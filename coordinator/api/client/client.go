@@ -62,7 +62,7 @@ type Client struct {
 	notice atomic.Pointer[wire.Notice]
 }
 
-// Dial gives a client for the master at socket. It does not connect: each call
+// Dial returns a client for the master at socket. It does not connect: each call
 // does when it must, so that a client outlives its master.
 func Dial(socket string) *Client {
 	var d net.Dialer
@@ -145,7 +145,7 @@ func notUTF8(what string) error {
 	return task.Invalid("convert it first, for example with iconv -t UTF-8", "%s", "the "+what+" is not valid UTF-8")
 }
 
-// Task gives a whole task. A ref is an id, any unique piece of it, or @last.
+// Task returns a whole task. A ref is an id, any unique piece of it, or @last.
 func (c *Client) Task(ctx context.Context, ref string) (wire.TaskView, error) {
 	return c.taskView(ctx, http.MethodGet, ref, "")
 }
@@ -170,7 +170,7 @@ func (c *Client) Verify(ctx context.Context, ref string) (res task.CheckResult, 
 	return res, err
 }
 
-// Wait gives the task when it has ended, which may take days.
+// Wait returns the task when it has ended, which may take days.
 func (c *Client) Wait(ctx context.Context, ref string) (v wire.TaskView, err error) {
 	path, err := refPath("/v1/tasks/", ref, "/wait")
 	if err == nil {
@@ -193,7 +193,7 @@ func (c *Client) Why(ctx context.Context, ref string) (string, error) {
 	return out.Why, err
 }
 
-// Raw gives the ledger's sections of a task, in Markdown.
+// Raw returns the ledger's sections of a task, in Markdown.
 func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
 	path, err := refPath("/v1/tasks/", ref, "/raw")
 	if err != nil {
@@ -204,7 +204,7 @@ func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
 	return text, err
 }
 
-// State gives the master's whole state as text, to compare it with the fold of
+// State returns the master's whole state as text, to compare it with the fold of
 // the journal (coordinator.Refold).
 func (c *Client) State(ctx context.Context) ([]byte, error) {
 	var text []byte
@@ -212,14 +212,14 @@ func (c *Client) State(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
-// Health gives what the master says about itself.
+// Health returns what the master says about itself.
 func (c *Client) Health(ctx context.Context) (task.Health, error) {
 	var h task.Health
 	err := c.call(ctx, http.MethodGet, "/v1/health", nil, &h)
 	return h, err
 }
 
-// Sessions gives all sessions.
+// Sessions returns all sessions.
 func (c *Client) Sessions(ctx context.Context) ([]state.Session, error) {
 	var out struct {
 		Sessions []state.Session `json:"sessions"`
@@ -228,7 +228,7 @@ func (c *Client) Sessions(ctx context.Context) ([]state.Session, error) {
 	return out.Sessions, err
 }
 
-// Session gives a session by its key or its id, with tasks and transcript.
+// Session returns a session by its key or its id, with tasks and transcript.
 func (c *Client) Session(ctx context.Context, ref string) (wire.SessionView, error) {
 	var v wire.SessionView
 	path, err := refPath("/v1/sessions/", ref, "")
@@ -545,6 +545,6 @@ func (c *Client) Events(ctx context.Context, f func(task.Change) error) error {
 	}
 }
 
-// Notice gives what the last answer said about the master; nil if it said nothing,
+// Notice returns what the last answer said about the master; nil if it said nothing,
 // or is too old to count, as after a Wait.
 func (c *Client) Notice() *wire.Notice { return c.notice.Load() }

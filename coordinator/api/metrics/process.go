@@ -36,7 +36,7 @@ func (e *exposition) process(start time.Time) {
 	e.heap()
 }
 
-// ownMemory gives the bytes of the process's memory, where there is a /proc.
+// ownMemory returns the bytes of the process's memory, where there is a /proc.
 func ownMemory() (virtual, resident float64, ok bool) {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // look like a number that a client could reckon with.
 const cursorBase = 36
 
-// formatCursor gives the cursor of a place in a list, which is not 0: of tasks it is a
+// formatCursor returns the cursor of a place in a list, which is not 0: of tasks it is a
 // [fold.Row.First], of messages a [session.Page.Begin].
 func FormatCursor(place uint64) string { return strconv.FormatUint(place, cursorBase) }
 

@@ -42,7 +42,7 @@ func (n Notice) Write(h http.Header) {
 	}
 }
 
-// readNotice gives nil for the answer of a master that writes none.
+// readNotice returns nil for the answer of a master that writes none.
 func ReadNotice(h http.Header) *Notice {
 	findings, err := strconv.Atoi(h.Get(FindingsHeader))
 	if err != nil {

@@ -88,7 +88,7 @@ func (p *Problem) GetHeaders() http.Header {
 	return nil
 }
 
-// asProblem gives the answer for an error of the master.
+// asProblem returns the answer for an error of the master.
 func ProblemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {

@@ -92,7 +92,7 @@ func (s *Server) freeze(t testing.TB) []int {
 	return s.children(t)
 }
 
-// children gives the pids of the server's processes but the postmaster.
+// children returns the pids of the server's processes but the postmaster.
 func (s *Server) children(t testing.TB) []int {
 	t.Helper()
 	out, err := exec.Command("pgrep", "-P", strconv.Itoa(s.process.Pid)).Output()
@@ -159,7 +159,7 @@ func (s *Server) mount(size string) error {
 	return s.giveAway(disk)
 }
 
-// ballast gives the file that takes up the room of a small disk.
+// ballast returns the file that takes up the room of a small disk.
 func (s *Server) ballast() string { return filepath.Join(s.dir, "disk", "ballast") }
 
 // Fill leaves no room on a small disk. The server finds out when it needs some: it may

@@ -44,7 +44,7 @@ type link struct {
 	closed         bool
 }
 
-// NewProxy gives a proxy in front of a server. It ends with the test.
+// NewProxy returns a proxy in front of a server. It ends with the test.
 func NewProxy(t testing.TB, to *Server) *Proxy {
 	t.Helper()
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -58,10 +58,10 @@ func NewProxy(t testing.TB, to *Server) *Proxy {
 	return p
 }
 
-// socket gives the path of the server's socket.
+// socket returns the path of the server's socket.
 func (s *Server) socket() string { return filepath.Join(s.dir, ".s.PGSQL.5432") }
 
-// URL gives the URL of a database through the proxy.
+// URL returns the URL of a database through the proxy.
 func (p *Proxy) URL(database string) string {
 	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", p.listener.Addr(), url.PathEscape(database))
 }
@@ -87,7 +87,7 @@ func (p *Proxy) setCommit(fault commitFault) {
 	p.commit = fault
 }
 
-// Faults gives how often connections were reset by ResetAfter, LoseCommit and
+// Faults returns how often connections were reset by ResetAfter, LoseCommit and
 // LoseAnswerOfCommit.
 func (p *Proxy) Faults() int {
 	p.mu.Lock()
@@ -193,7 +193,7 @@ func (p *Proxy) carry(l *link, from, to net.Conn, faulty func(l *link, chunk []b
 	}
 }
 
-// admit gives as much of a chunk as is to be passed on. What is less than all of it is
+// admit returns as much of a chunk as is to be passed on. What is less than all of it is
 // the last.
 func (p *Proxy) admit(l *link, chunk []byte, faulty func(l *link, chunk []byte) (reset bool)) []byte {
 	p.mu.Lock()

@@ -48,7 +48,7 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	return s, err
 })
 
-// Shared gives the one server of this test binary. It ends with the binary: tests that
+// Shared returns the one server of this test binary. It ends with the binary: tests that
 // kill or stop a server start one of their own.
 func Shared(t testing.TB) *Server {
 	t.Helper()
@@ -68,7 +68,7 @@ func Start(t testing.TB, settings ...string) *Server {
 // errMissing says that a server cannot be had on this machine.
 var errMissing = errors.New("a test server of PostgreSQL is not to be had")
 
-// forTest gives a server that has been started, and shows its log if the test fails.
+// forTest returns a server that has been started, and shows its log if the test fails.
 func (s *Server) forTest(t testing.TB, err error) *Server {
 	t.Helper()
 	if errors.Is(err, errMissing) {
@@ -232,7 +232,7 @@ func (s *Server) makeCluster(small bool) error {
 	return nil
 }
 
-// command gives one of the programs, which writes to the log. When it has been started,
+// command returns one of the programs, which writes to the log. When it has been started,
 // done is to be called.
 func (s *Server) command(name string, args ...string) (cmd *exec.Cmd, done func(), err error) {
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -318,10 +318,10 @@ func (s *Server) gone() {
 	s.tellWatchdog(0)
 }
 
-// Dir gives the directory of the socket.
+// Dir returns the directory of the socket.
 func (s *Server) Dir() string { return s.dir }
 
-// URL gives the URL of a database.
+// URL returns the URL of a database.
 func (s *Server) URL(database string) string {
 	return "postgres://postgres@/" + url.PathEscape(database) + "?host=" + url.QueryEscape(s.dir)
 }
@@ -367,10 +367,10 @@ func (s *Server) exec(statement string) (err error) {
 	return err
 }
 
-// log gives the path of the log.
+// log returns the path of the log.
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
-// logTail gives the last lines of the log.
+// logTail returns the last lines of the log.
 func (s *Server) logTail() string {
 	data, _ := os.ReadFile(s.log()) // it is for people
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")

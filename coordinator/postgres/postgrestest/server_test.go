@@ -34,7 +34,7 @@ func startAndWait() {
 	select {}
 }
 
-// query gives the one number that a statement gives.
+// query returns the one number that a statement gives.
 func query(t *testing.T, url, statement string) (n int, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
