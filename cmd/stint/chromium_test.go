@@ -39,7 +39,7 @@ func findChromium(t *testing.T) string {
 }
 
 // chromiumDeadline is how long a test waits for what a page is to become.
-const chromiumDeadline = 20 * time.Second
+const chromiumDeadline = 90 * time.Second
 
 // A tab is one tab of a headless Chromium, and what went on in it.
 type tab struct {
