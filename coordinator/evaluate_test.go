@@ -189,7 +189,7 @@ func TestEvaluationFails(t *testing.T) {
 				w.open()
 				got := w.wait(w.submit(spec).ID)
 				w.expect(got, status, class)
-				if got.Result != "the answer" || got.Attempt != 1 || got.Retries != 0 || got.LimitWaits != 0 || got.AgentSession != "native-1" || got.PromptKept != "" || got.Phase != "" {
+				if got.Result != "the answer" || got.Attempt != 1 || got.Retries != 0 || got.LimitWaits != 0 || got.AgentSession != "native-1" || got.PromptInHistory != "" || got.Phase != "" {
 					t.Errorf("the task is %+v", got)
 				}
 				if !strings.Contains(got.Note, c.note) {

@@ -87,8 +87,8 @@ func TestKeptPromptIsContinuedOnce(t *testing.T) {
 	id := w.submit(web).ID
 	got := w.wait(id)
 	w.expect(got, state.Done, "")
-	if got.AgentSession != "n9" || got.PromptKept != "" || got.Note != "" || got.Usage != tokens(60, 6) || got.Attempt != 2 {
-		t.Errorf("session %s, kept in %q, note %q, used %+v, attempt %d", got.AgentSession, got.PromptKept, got.Note, got.Usage, got.Attempt)
+	if got.AgentSession != "n9" || got.PromptInHistory != "" || got.Note != "" || got.Usage != tokens(60, 6) || got.Attempt != 2 {
+		t.Errorf("session %s, kept in %q, note %q, used %+v, attempt %d", got.AgentSession, got.PromptInHistory, got.Note, got.Usage, got.Attempt)
 	}
 	web.Prompt = "and on"
 	next := w.wait(w.submit(web).ID)

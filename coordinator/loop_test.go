@@ -517,7 +517,7 @@ func TestLoopPromptIsEditedInATurn(t *testing.T) {
 				id := w.verified(nil)
 				if tc.restart {
 					<-stopped
-					if got := w.task(id); got.Phase != state.PhaseVerify || !got.Reworded {
+					if got := w.task(id); got.Phase != state.PhaseVerify || !got.PromptChanged {
 						t.Errorf("while the command runs: %+v", got)
 					}
 					w.reopen()

@@ -189,7 +189,7 @@ func TestKeptPromptIsNotSentAgain(t *testing.T) {
 				t.Errorf("sent:\n%s", diff)
 			}
 			w.open()
-			if kept := w.task(id).PromptKept; kept != "" {
+			if kept := w.task(id).PromptInHistory; kept != "" {
 				t.Errorf("a task that is done is still kept in %s", kept)
 			}
 			w.close()
@@ -210,7 +210,7 @@ func TestPromptIsSentAgain(t *testing.T) {
 	id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
 	w.until(id, func(t *state.Task) bool { return t.Reason == state.ClassInterrupted })
 	w.edit("\n## Task %s\n- notBefore:\n", id)
-	w.until(id, func(t *state.Task) bool { return t.PromptKept == "n1" })
+	w.until(id, func(t *state.Task) bool { return t.PromptInHistory == "n1" })
 	w.outcomes(task.Outcome{Result: "ok", Session: "n1"})
 	w.edit("\n## Task %s\n- prompt: do that\n- notBefore:\n", id)
 	w.expect(w.wait(id), state.Done, "")
@@ -418,7 +418,7 @@ func TestAgentStrays(t *testing.T) {
 			id := w.submit(task.TaskSpec{Prompt: "do it", SessionKey: "web", AgentSession: "n1"}).ID
 			if tc.kept {
 				w.edit("\n## Task %s\n- promptKept: n1\n", id)
-				w.until(id, func(t *state.Task) bool { return t.PromptKept == "n1" })
+				w.until(id, func(t *state.Task) bool { return t.PromptInHistory == "n1" })
 			}
 			w.close()
 			w.cfg.MaxWorkers, w.agent.do = 1, stray

@@ -143,14 +143,14 @@ func (t *Folded) Apply(sec *ledger.Section, p *Pool, k Keep) error {
 func (t *Folded) rewind(changed bool, run string) {
 	switch {
 	case changed:
-		t.Reworded = true
+		t.PromptChanged = true
 	case t.RunID != run && t.Phase == "":
-		t.Reworded = false // that turn gets it
+		t.PromptChanged = false // that turn gets it
 	}
-	if !t.Reworded || t.Status == Running {
+	if !t.PromptChanged || t.Status == Running {
 		return
 	}
-	if t.Reworded = false; changed || !t.Status.Terminal() {
+	if t.PromptChanged = false; changed || !t.Status.Terminal() {
 		t.Phase, t.Iteration = "", min(t.Iteration, 1) // 0 is for an attempt that begins
 	}
 }
@@ -209,7 +209,7 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		t.MaxLimitWait, err = parseDuration(f.Bytes(), p)
 	case KeyPrompt:
 		t.PromptAt = sec.Off + 1
-		t.PromptKept = "" // what an agent remembers is another one
+		t.PromptInHistory = "" // what an agent remembers is another one
 		t.setPrompt(f, k)
 	case KeyTenantID:
 		t.TenantID = p.get(f.Bytes())
@@ -275,8 +275,8 @@ func (t *Folded) setRun(f *ledger.Field, p *Pool, k Keep) (err error) {
 		return setList(&t.Findings, f, k)
 	case KeyOutputFiles:
 		return setList(&t.OutputFiles, f, k)
-	case KeyPromptKept:
-		setString(&t.PromptKept, f)
+	case KeyPromptInHistory:
+		setString(&t.PromptInHistory, f)
 	case KeyThreadTokens:
 		t.Thread, err = ParseThread(f.Bytes())
 		t.Counted = true

@@ -10,57 +10,57 @@ import (
 
 // Keys of task records. They are the JSON names of [Task].
 const (
-	KeyStatus         = "status"
-	KeySessionKey     = "sessionKey"
-	KeySessionID      = "sessionId"
-	KeyWorkspace      = "workspace"
-	KeyWorkspaceBy    = "workspaceBy" // hand or none, if not the one in by has named the workspace
-	KeyAgent          = "agent"
-	KeyTool           = "tool" // read as agent, never written
-	KeyModel          = "model"
-	KeyAccount        = "account"
-	KeyResume         = "resume"
-	KeyPriority       = "priority"
-	KeyOrder          = "order"
-	KeyLabel          = "label"
-	KeyIdempotencyKey = "idempotencyKey"
-	KeyAfter          = "after"
-	KeyAfterPolicy    = "afterPolicy"
-	KeyHold           = "hold"
-	KeyNotBefore      = "notBefore"
-	KeyTimeout        = "timeout"
-	KeyMaxAttempts    = "maxAttempts"
-	KeyMaxLimitWait   = "maxLimitWait"
-	KeyTenantID       = "tenantId"
-	KeyQueue          = "queue"
-	KeyFallback       = "fallback"
-	KeyInputFiles     = "inputFiles"
-	KeyOutputSpec     = "outputSpec"
-	KeyOutputFiles    = "outputFiles"
-	KeyPromptKept     = "promptKept"
-	KeyThreadTokens   = "threadTokens"
-	KeyEndedRuns      = "endedRuns" // of a merged record: the runs that it tells of
-	KeySteps          = "steps"     // likewise: the steps, where the task alone does not tell them
-	KeyFirstSeq       = "firstSeq"  // likewise: the number of the task's first record
-	KeyRunID          = "runId"
-	KeyAttempt        = "attempt"
-	KeyRetries        = "retries"
-	KeyRequeues       = "requeues"
-	KeyLimitWaits     = "limitWaits"
-	KeyIteration      = "iteration"
-	KeyPhase          = "phase"
-	KeyReason         = "reason"
-	KeyError          = "error"
-	KeyExitCode       = "exitCode"
-	KeyNote           = "note"
-	KeyBy             = ledger.KeyBy
-	KeyCreatedAt      = "createdAt"
-	KeyStartedAt      = "startedAt"        // of the run
-	KeyAttemptStarted = "attemptStartedAt" // of a merged record, where the attempt did not begin with that run
-	KeyUpdatedAt      = "updatedAt"
-	KeyLimitSince     = "limitSince"
-	KeyPrompt         = "prompt"
-	KeyResult         = "result"
+	KeyStatus          = "status"
+	KeySessionKey      = "sessionKey"
+	KeySessionID       = "sessionId"
+	KeyWorkspace       = "workspace"
+	KeyWorkspaceBy     = "workspaceBy" // hand or none, if not the one in by has named the workspace
+	KeyAgent           = "agent"
+	KeyTool            = "tool" // read as agent, never written
+	KeyModel           = "model"
+	KeyAccount         = "account"
+	KeyResume          = "resume"
+	KeyPriority        = "priority"
+	KeyOrder           = "order"
+	KeyLabel           = "label"
+	KeyIdempotencyKey  = "idempotencyKey"
+	KeyAfter           = "after"
+	KeyAfterPolicy     = "afterPolicy"
+	KeyHold            = "hold"
+	KeyNotBefore       = "notBefore"
+	KeyTimeout         = "timeout"
+	KeyMaxAttempts     = "maxAttempts"
+	KeyMaxLimitWait    = "maxLimitWait"
+	KeyTenantID        = "tenantId"
+	KeyQueue           = "queue"
+	KeyFallback        = "fallback"
+	KeyInputFiles      = "inputFiles"
+	KeyOutputSpec      = "outputSpec"
+	KeyOutputFiles     = "outputFiles"
+	KeyPromptInHistory = "promptKept"
+	KeyThreadTokens    = "threadTokens"
+	KeyEndedRuns       = "endedRuns" // of a merged record: the runs that it tells of
+	KeySteps           = "steps"     // likewise: the steps, where the task alone does not tell them
+	KeyFirstSeq        = "firstSeq"  // likewise: the number of the task's first record
+	KeyRunID           = "runId"
+	KeyAttempt         = "attempt"
+	KeyRetries         = "retries"
+	KeyRequeues        = "requeues"
+	KeyLimitWaits      = "limitWaits"
+	KeyIteration       = "iteration"
+	KeyPhase           = "phase"
+	KeyReason          = "reason"
+	KeyError           = "error"
+	KeyExitCode        = "exitCode"
+	KeyNote            = "note"
+	KeyBy              = ledger.KeyBy
+	KeyCreatedAt       = "createdAt"
+	KeyStartedAt       = "startedAt"        // of the run
+	KeyAttemptStarted  = "attemptStartedAt" // of a merged record, where the attempt did not begin with that run
+	KeyUpdatedAt       = "updatedAt"
+	KeyLimitSince      = "limitSince"
+	KeyPrompt          = "prompt"
+	KeyResult          = "result"
 
 	KeyInputTokens       = "inputTokens"
 	KeyCachedInputTokens = "cachedInputTokens"
@@ -103,7 +103,7 @@ var knownKeys = [...]string{
 	KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
 	KeyRunID, KeyAttempt, KeyRetries, KeyRequeues, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
 	KeyStartedAt, KeyAttemptStarted, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil, KeyCoolGuessed,
-	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptKept, KeyThreadTokens, KeyEndedRuns, KeySteps, KeyFirstSeq, KeyWorkspaceBy,
+	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptInHistory, KeyThreadTokens, KeyEndedRuns, KeySteps, KeyFirstSeq, KeyWorkspaceBy,
 	KeyVerifyCommand, KeyMaxIterations, KeyVerifyTimeout, KeyPhase, KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput, KeyFindings,
 	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, KeyIntake, "budget", "isolation",
 }

@@ -62,7 +62,7 @@ func (p *Packer) task(t *Folded) {
 	p.time(&t.UpdatedAt)
 	number(p, &t.Seq)
 	number(p, &t.PromptAt)
-	p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.Reworded, &t.Learned, &t.Counted)
+	p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted)
 	p.word(&t.VerifyCommand)
 	number(p, &t.MaxAttempts)
 	p.text((*string)(&t.IdempotencyKey))
@@ -97,7 +97,7 @@ func (p *Packer) task(t *Folded) {
 	p.time(&t.RunStartedAt)
 	p.time(&t.LimitSince)
 	p.usage(&t.Usage)
-	p.text(&t.PromptKept)
+	p.text(&t.PromptInHistory)
 	p.exit(&t.VerifyExitCode)
 	p.text(&t.VerifyTime)
 	for i := range t.Natives {

@@ -155,25 +155,25 @@ type Task struct {
 	Trigger        Trigger   `json:"trigger,omitempty" enum:"failure,issue,agent" doc:"Why that task queued this one: it failed, its answer has findings, or its agent asked for it" example:"failure"`
 	Intake         string    `json:"intake,omitempty" enum:"open" doc:"open: an agent asked for the task, and it did not have to wait for a person" example:"open"`
 
-	RunID        string    `json:"runId,omitempty" doc:"Id of the present run, or the last one" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
-	Attempt      int       `json:"attempt,omitempty" doc:"Counted tries" example:"1"`
-	Retries      int       `json:"retries,omitempty" doc:"Interruptions by stint, which spend no attempt" example:"1"`
-	Requeues     int       `json:"requeues,omitempty" doc:"How often an edit by hand restarted the task while it ran" example:"1"`
-	LimitWaits   int       `json:"limitWaits,omitempty" doc:"Waits for a rate limit" example:"1"`
-	Iteration    int       `json:"iteration,omitempty" doc:"Iteration of the verify loop, from 1; left out: there is no loop" example:"1"`
-	Phase        Phase     `json:"phase,omitempty" enum:"verify,evaluate" doc:"What the present run does, or the next one begins with; left out: a turn of the agent" example:"verify"`
-	Reason       Class     `json:"reason,omitempty" doc:"How the last run failed. A person may have written another word into the ledger" example:"exit"`
-	Error        string    `json:"error,omitempty" doc:"Why it failed, in words" example:"exit status 1: no space left on device"`
-	ExitCode     *int      `json:"exitCode,omitempty" doc:"Exit code of the agent" example:"0"`
-	Note         string    `json:"note,omitempty" doc:"Note of the last record" example:"waits for review"`
-	By           string    `json:"by,omitempty" doc:"Who caused the last record: client, hand, agent, or stint itself" example:"client"`
-	CreatedAt    time.Time `json:"createdAt,omitzero" doc:"When the task was submitted" example:"2026-11-21T03:12:45.123Z"`
-	StartedAt    time.Time `json:"startedAt,omitzero" doc:"When its last attempt began: with the first turn of its agent" example:"2026-11-21T03:12:45.131Z"`
-	RunStartedAt time.Time `json:"runStartedAt,omitzero" doc:"When its last run began, which may be that of its verify command" example:"2026-11-21T03:14:02.507Z"`
-	UpdatedAt    time.Time `json:"updatedAt,omitzero" doc:"When its last record was written" example:"2026-11-21T03:15:09.482Z"`
-	LimitSince   time.Time `json:"limitSince,omitzero" doc:"When the present wait for a rate limit began" example:"2026-11-21T03:15:09.482Z"`
-	Usage        Usage     `json:"usage,omitzero" doc:"What all runs of the task have used so far"`
-	PromptKept   string    `json:"promptKept,omitempty" doc:"Conversation whose history has the prompt of a turn that did not end well" example:"01999d1c-5f0b-7c11-b1c4-2a8d0e7c9b31"`
+	RunID           string    `json:"runId,omitempty" doc:"Id of the present run, or the last one" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	Attempt         int       `json:"attempt,omitempty" doc:"Counted tries" example:"1"`
+	Retries         int       `json:"retries,omitempty" doc:"Interruptions by stint, which spend no attempt" example:"1"`
+	Requeues        int       `json:"requeues,omitempty" doc:"How often an edit by hand restarted the task while it ran" example:"1"`
+	LimitWaits      int       `json:"limitWaits,omitempty" doc:"Waits for a rate limit" example:"1"`
+	Iteration       int       `json:"iteration,omitempty" doc:"Iteration of the verify loop, from 1; left out: there is no loop" example:"1"`
+	Phase           Phase     `json:"phase,omitempty" enum:"verify,evaluate" doc:"What the present run does, or the next one begins with; left out: a turn of the agent" example:"verify"`
+	Reason          Class     `json:"reason,omitempty" doc:"How the last run failed. A person may have written another word into the ledger" example:"exit"`
+	Error           string    `json:"error,omitempty" doc:"Why it failed, in words" example:"exit status 1: no space left on device"`
+	ExitCode        *int      `json:"exitCode,omitempty" doc:"Exit code of the agent" example:"0"`
+	Note            string    `json:"note,omitempty" doc:"Note of the last record" example:"waits for review"`
+	By              string    `json:"by,omitempty" doc:"Who caused the last record: client, hand, agent, or stint itself" example:"client"`
+	CreatedAt       time.Time `json:"createdAt,omitzero" doc:"When the task was submitted" example:"2026-11-21T03:12:45.123Z"`
+	StartedAt       time.Time `json:"startedAt,omitzero" doc:"When its last attempt began: with the first turn of its agent" example:"2026-11-21T03:12:45.131Z"`
+	RunStartedAt    time.Time `json:"runStartedAt,omitzero" doc:"When its last run began, which may be that of its verify command" example:"2026-11-21T03:14:02.507Z"`
+	UpdatedAt       time.Time `json:"updatedAt,omitzero" doc:"When its last record was written" example:"2026-11-21T03:15:09.482Z"`
+	LimitSince      time.Time `json:"limitSince,omitzero" doc:"When the present wait for a rate limit began" example:"2026-11-21T03:15:09.482Z"`
+	Usage           Usage     `json:"usage,omitzero" doc:"What all runs of the task have used so far"`
+	PromptInHistory string    `json:"promptKept,omitempty" doc:"Conversation whose history has the prompt of a turn that did not end well" example:"01999d1c-5f0b-7c11-b1c4-2a8d0e7c9b31"`
 
 	VerifyExitCode *int   `json:"verifyExitCode,omitempty" doc:"Exit code of the last verify run; -1: it did not end by itself" example:"0"`
 	VerifyTime     string `json:"verifyTime,omitempty" doc:"How long the last verify run took: a Go duration" example:"8.2s"`
@@ -188,7 +188,7 @@ type Task struct {
 
 	WorkspaceByHand bool `json:"-"` // a person's edit has named the workspace: nobody has checked it, and it may be a link
 
-	Reworded bool `json:"-"` // it runs, and its prompt was changed since its agent's last turn began
+	PromptChanged bool `json:"-"` // it runs, and its prompt was changed since its agent's last turn began
 
 	Steps []Step `json:"-"` // of a whole task only: its runs, in their order
 

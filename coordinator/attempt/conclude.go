@@ -200,7 +200,7 @@ func (a *Attempts) loseSession(r *Run, note string, st *fold.State, tx *ledger.T
 			continue
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-		task.Unset(rec, state.KeyPromptKept, t.PromptKept != "")
+		task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
 		tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, note).Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
 	}
 }
@@ -209,7 +209,7 @@ func (a *Attempts) loseSession(r *Run, note string, st *fold.State, tx *ledger.T
 // well, so that a later run goes on with it. A run that went on with it and did
 // not end well either changes nothing.
 func (a *Attempts) addKept(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome, v *verdict) {
-	was, is := r.Task.PromptKept, ""
+	was, is := r.Task.PromptInHistory, ""
 	switch {
 	case out.Class == "" || v.loseSession:
 	case r.kept:
@@ -218,7 +218,7 @@ func (a *Attempts) addKept(st *fold.State, rec *ledger.Record, r *Run, out *task
 		is = cmp.Or(out.Session, r.Session)
 	}
 	if is != was {
-		rec.Add(state.KeyPromptKept, is)
+		rec.Add(state.KeyPromptInHistory, is)
 	}
 }
 

@@ -49,7 +49,7 @@ func (a *Attempts) next(r *Run, out *task.Outcome) (s step, ok bool) {
 // left, or a person has changed the prompt meanwhile.
 func (a *Attempts) hasRound(t *state.Task, out *task.Outcome) bool {
 	now := a.asEdited(t)
-	if now.Reworded && !a.beginsAnew(now) {
+	if now.PromptChanged && !a.beginsAnew(now) {
 		out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change; queue it again to have that sent"
 	}
 	return t.Iteration < a.MaxIterations(now) || a.beginsAnew(now)
@@ -59,7 +59,7 @@ func (a *Attempts) hasRound(t *state.Task, out *task.Outcome) bool {
 // changed meanwhile, in a first round. It may be the verify command that does it:
 // there is an end to it.
 func (a *Attempts) beginsAnew(t *state.Task) bool {
-	return t.Reworded && t.Requeues < a.Config.MaxRetries
+	return t.PromptChanged && t.Requeues < a.Config.MaxRetries
 }
 
 // asEdited returns a task with what a person has changed since its run began.

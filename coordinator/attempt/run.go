@@ -28,7 +28,7 @@ import (
 // chosen and then belong to its goroutine, but for cancel, which anyone may call,
 // lastOutput and settling, which anyone may read, and those that mu guards.
 type Run struct {
-	mu   sync.Mutex // guards home, and AgentSession and PromptKept of task; its goroutine reads the last two without
+	mu   sync.Mutex // guards home, and AgentSession and PromptInHistory of task; its goroutine reads the last two without
 	home string     // where its workspace led when it was begun
 
 	ID          string
@@ -209,7 +209,7 @@ func broken(err error) task.Outcome {
 }
 
 func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcome {
-	if r.kept = r.Session != "" && t.PromptKept == r.Session; r.kept {
+	if r.kept = r.Session != "" && t.PromptInHistory == r.Session; r.kept {
 		a.View(func(st *fold.State) { r.counted, _ = st.ThreadOf(r.Task.Agent, r.Session) })
 	}
 	turn, told, err := a.prepare(r, t)
@@ -414,8 +414,8 @@ func (a *Attempts) heard(r *Run, e task.Event) {
 		// No status: that of a person who ends the task just now is to count.
 		rec.Add(state.NativeKey(r.Task.Agent), e.Session)
 		if e.Forked { // it has the prompt too, unless a person has changed that, and goes on counting
-			if t.PromptKept == r.Session {
-				rec.Add(state.KeyPromptKept, e.Session)
+			if t.PromptInHistory == r.Session {
+				rec.Add(state.KeyPromptInHistory, e.Session)
 			}
 			if r.counted != (state.Usage{}) {
 				rec.Add(state.KeyThreadTokens, state.FormatThread(r.counted))
@@ -430,8 +430,8 @@ func (a *Attempts) heard(r *Run, e task.Event) {
 	}
 	r.mu.Lock()
 	r.Task.AgentSession = e.Session
-	if e.Forked && r.Task.PromptKept == r.Session {
-		r.Task.PromptKept = e.Session
+	if e.Forked && r.Task.PromptInHistory == r.Session {
+		r.Task.PromptInHistory = e.Session
 	}
 	r.mu.Unlock()
 	a.KeepSession(r.Task.SessionID)

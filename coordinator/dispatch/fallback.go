@@ -90,6 +90,6 @@ func (d *Dispatcher) handOver(st *fold.State, t *state.Task, agent string, now t
 	}
 	task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
 	task.Unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
-	task.Unset(rec, state.KeyPromptKept, t.PromptKept != "")
+	task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
 	return rec.Add(state.KeyUpdatedAt, state.FormatTime(now))
 }

@@ -123,7 +123,7 @@ func (d *Dispatcher) addFound(st *fold.State, rec *ledger.Record, t *state.Task,
 	default:
 		return // a person has named another one
 	}
-	if old.kept && old.session != "" && old.session != t.PromptKept && d.HasSent(st, t) {
-		rec.Add(state.KeyPromptKept, old.session)
+	if old.kept && old.session != "" && old.session != t.PromptInHistory && d.HasSent(st, t) {
+		rec.Add(state.KeyPromptInHistory, old.session)
 	}
 }

@@ -159,7 +159,7 @@ func (m *merger) add(sec *ledger.Section) {
 	for i := range sec.Fields {
 		key := string(sec.Fields[i].Key)
 		switch key {
-		case state.KeyStatus, state.KeyBy, state.KeyStartedAt, state.KeyAttemptStarted, state.KeyThreadTokens, state.KeyPromptKept, state.KeyEndedRuns, state.KeySteps, state.KeyFirstSeq, state.KeyWorkspaceBy, state.KeyPhase, state.KeyIteration,
+		case state.KeyStatus, state.KeyBy, state.KeyStartedAt, state.KeyAttemptStarted, state.KeyThreadTokens, state.KeyPromptInHistory, state.KeyEndedRuns, state.KeySteps, state.KeyFirstSeq, state.KeyWorkspaceBy, state.KeyPhase, state.KeyIteration,
 			ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
 			continue // told by the fold, or the engine's
 		case state.KeyTool:
@@ -187,7 +187,7 @@ func (m *merger) records() (first, second ledger.Record) {
 		first.Add(state.KeyAttemptStarted, state.ExactTime(t.StartedAt))
 	}
 	first.AddIf(state.KeyStartedAt, state.ExactTime(t.RunStartedAt)).
-		AddIf(state.KeyThreadTokens, state.ThreadTokens(t.Thread)).AddIf(state.KeyPromptKept, t.PromptKept).AddIf(state.KeyPhase, string(t.Phase)).
+		AddIf(state.KeyThreadTokens, state.ThreadTokens(t.Thread)).AddIf(state.KeyPromptInHistory, t.PromptInHistory).AddIf(state.KeyPhase, string(t.Phase)).
 		AddIf(state.KeyIteration, state.OrNone(t.Iteration)).Add(state.KeyFirstSeq, strconv.FormatUint(m.first, 10))
 	if t.WorkspaceByHand {
 		first.Add(state.KeyWorkspaceBy, ledger.ByHand)
@@ -203,8 +203,8 @@ func (m *merger) records() (first, second ledger.Record) {
 	if t.Status == state.Running && t.RunStartedAt.IsZero() && !t.UpdatedAt.IsZero() {
 		second.Add(state.KeyStartedAt, "")
 	}
-	if t.Reworded {
-		second.Add(state.KeyPrompt, m.values[state.KeyPrompt]).AddIf(state.KeyPromptKept, t.PromptKept)
+	if t.PromptChanged {
+		second.Add(state.KeyPrompt, m.values[state.KeyPrompt]).AddIf(state.KeyPromptInHistory, t.PromptInHistory)
 	}
 	if len(second.Fields) > 0 || t.Status == state.Running && t.By == ledger.ByHand {
 		second.AddIf(state.KeyBy, t.By)

@@ -234,13 +234,13 @@ func TestPromptChangesInTheLoop(t *testing.T) {
 		j.task("t", "status: queued", "prompt: p")
 		j.task("t", "status: running", "runId: v1", "phase: verify", "iteration: 2", "startedAt: "+at(0))
 		j.task("t", "prompt: q", "by: hand")
-		if got := j.peek("t"); got.Phase != state.PhaseVerify || got.Iteration != 2 || !got.Reworded {
+		if got := j.peek("t"); got.Phase != state.PhaseVerify || got.Iteration != 2 || !got.PromptChanged {
 			t.Errorf("while the command runs: %+v", got)
 		}
 		for what, j := range map[string]*journal{"live": j, "compacted": j.compacted(j.compact(time.Time{}))} {
 			j.task("t", strings.Split(tc.then, "; ")...)
 			got := j.whole("t")
-			if got.Phase != tc.phase || got.Iteration != tc.iteration || got.Reworded != tc.reworded || got.Prompt != "q" {
+			if got.Phase != tc.phase || got.Iteration != tc.iteration || got.PromptChanged != tc.reworded || got.Prompt != "q" {
 				t.Errorf("%s, behind %s: %+v", what, tc.then, got)
 			}
 			j.checkRefold()
