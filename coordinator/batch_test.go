@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -212,7 +212,7 @@ func TestBatchAgain(t *testing.T) {
 	w.cfg.MaxWorkers = 0
 	specs := []task.TaskSpec{{Prompt: "a", IdempotencyKey: "ka", Workspace: w.work}, {Prompt: "b", ID: newID(), Workspace: w.work}}
 	specs = append(specs, task.TaskSpec{Prompt: "c", After: []string{specs[1].ID}, IdempotencyKey: "kc", Workspace: w.work})
-	first, err := coordinator.SubmitAllOffline(t.Context(), w.cfg, specs)
+	first, err := statedir.SubmitAllOffline(t.Context(), w.cfg, specs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestBatchAgain(t *testing.T) {
 	if err := w.c.Dump(&journal[1]); err != nil || journal[0].String() != journal[1].String() {
 		t.Errorf("something has changed: %v", err)
 	}
-	if _, err := coordinator.SubmitAllOffline(t.Context(), w.cfg, specs); !errors.Is(err, &task.Error{Code: task.CodeBusy}) {
+	if _, err := statedir.SubmitAllOffline(t.Context(), w.cfg, specs); !errors.Is(err, &task.Error{Code: task.CodeBusy}) {
 		t.Errorf("beside a master: %v", err)
 	}
 }
@@ -278,7 +278,7 @@ func TestArchiveIsFiltered(t *testing.T) {
 		b.ID + " " + a.ID: {Agent: "demo"},
 		"":                {Queue: "nightly", TenantID: "bob"},
 	} {
-		list, err := coordinator.ListArchive(w.dir, f)
+		list, err := statedir.ListArchive(w.dir, f)
 		var ids []string
 		for _, task := range list {
 			ids = append(ids, task.ID)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -30,7 +30,7 @@ func TestCompaction(t *testing.T) {
 	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || r.Archived != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err := coordinator.Fsck(t.Context(), w.cfg.StateDir, "", func() bool { return true }); err != nil || r.Seq != w.c.Seq() {
+	if r, err := statedir.Fsck(t.Context(), w.cfg.StateDir, "", func() bool { return true }); err != nil || r.Seq != w.c.Seq() {
 		t.Errorf("the newest record is %d, fsck says %+v, %v", w.c.Seq(), r, err)
 	}
 	if list := w.c.List(state.Filter{}); len(list) != 1 || list[0].ID != later.ID {
@@ -80,7 +80,7 @@ func TestCompactionByItself(t *testing.T) {
 		}
 	}
 	w.close()
-	list, err := coordinator.ListArchive(w.dir, state.Filter{Limit: 3})
+	list, err := statedir.ListArchive(w.dir, state.Filter{Limit: 3})
 	if fi, serr := os.Stat(filepath.Join(w.dir, "journal.md")); err != nil || serr != nil || len(list) != 3 || fi.Size() > 10_000 {
 		t.Errorf("%d archived tasks, %v, %v", len(list), err, serr)
 	}

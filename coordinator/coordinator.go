@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"stint/coordinator/dispatch"
+	"stint/coordinator/query"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 )
@@ -15,8 +17,8 @@ import (
 // by any goroutine.
 type Coordinator struct {
 	*dispatch.Dispatcher
-	start    time.Time
-	counters *counters // see Metrics
+	*query.Query
+	start time.Time
 
 	mu      sync.Mutex // guards what follows
 	http    string     // where the master can be called by HTTP; "": nowhere
@@ -27,23 +29,24 @@ type Coordinator struct {
 // edited meanwhile. Nothing is started or ended before Run. The error is an *task.Error
 // where a user can do something about it.
 func Open(cfg task.Config) (*Coordinator, error) {
-	s, err := task.Open(cfg)
+	s, err := queue.Open(cfg)
 	if err != nil {
 		return nil, err
 	}
-	c := &Coordinator{Dispatcher: dispatch.New(s), start: s.Config.Now(), counters: newCounters(cfg.Agents)}
+	d := dispatch.New(s)
+	c := &Coordinator{Dispatcher: d, Query: query.New(d.Attempts, d), start: s.Config.Now()}
 	s.Listen(c.hooks())
 	return c, nil
 }
 
 // hooks are what the store calls.
-func (c *Coordinator) hooks() task.Hooks {
-	return task.Hooks{
+func (c *Coordinator) hooks() queue.Hooks {
+	return queue.Hooks{
 		Committed: func(w *ledger.Commit) {
-			c.counters.commit(w, c.Config.Now())
+			c.Counters.Commit(w, c.Config.Now())
 			c.Shortages.Written(w.Err)
 		},
-		Applied: c.EndChanged, Changed: c.counters.change, Wake: c.Poke,
+		Applied: c.EndChanged, Changed: c.Counters.Change, Wake: c.Poke,
 	}
 }
 
@@ -61,7 +64,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	proving, stopProving := context.WithCancel(ctx)
 	defer stopProving()
 	c.Recover(proving)
-	beside.Go(func() { c.compactWhenLarge(besideCtx) })
+	beside.Go(func() { c.CompactWhenLarge(besideCtx) })
 	beside.Go(func() { c.LookForMissing(besideCtx) })
 	c.DispatchUntil(ctx)
 	stopProving()

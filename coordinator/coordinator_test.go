@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -112,13 +113,13 @@ func (w *world) close() {
 		w.t.Error(err)
 	}
 	var live, refold bytes.Buffer
-	if err := errors.Join(w.c.Dump(&live), coordinator.Refold(w.dir, &refold), w.c.Close()); err != nil {
+	if err := errors.Join(w.c.Dump(&live), statedir.Refold(w.dir, &refold), w.c.Close()); err != nil {
 		w.t.Error(err)
 	}
 	if live.String() != refold.String() {
 		w.t.Errorf("the live state is\n%s\nand the fold of the journal\n%s", live.String(), refold.String())
 	}
-	if err := coordinator.Check(w.dir); err != nil {
+	if err := statedir.Check(w.dir); err != nil {
 		w.t.Error(err)
 	}
 }

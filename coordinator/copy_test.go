@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -51,9 +52,9 @@ func images(t *testing.T, from imaged) map[string]task.Image {
 	return all
 }
 
-func readCopy(t *testing.T, dir string, upTo uint64) *coordinator.Copy {
+func readCopy(t *testing.T, dir string, upTo uint64) *statedir.Copy {
 	t.Helper()
-	c, err := coordinator.ReadCopy(t.Context(), dir, upTo)
+	c, err := statedir.ReadCopy(t.Context(), dir, upTo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +262,7 @@ func TestReadCopyUpTo(t *testing.T) {
 
 // TestReadCopyOfNothing says so; and a copy is not gone on with for nobody.
 func TestReadCopyOfNothing(t *testing.T) {
-	if _, err := coordinator.ReadCopy(t.Context(), t.TempDir(), 0); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
+	if _, err := statedir.ReadCopy(t.Context(), t.TempDir(), 0); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		t.Errorf("%v", err)
 	}
 	dir := t.TempDir()
@@ -269,7 +270,7 @@ func TestReadCopyOfNothing(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if _, err := coordinator.ReadCopy(ctx, dir, 0); !errors.Is(err, gone) {
+	if _, err := statedir.ReadCopy(ctx, dir, 0); !errors.Is(err, gone) {
 		t.Errorf("%v", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -289,9 +290,9 @@ func (w *world) restoreItself() {
 	if err := os.WriteFile(copied, text, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	plan, err := coordinator.ReadRestore(w.dir, copied)
+	plan, err := statedir.ReadRestore(w.dir, copied)
 	if err == nil {
-		_, err = coordinator.Restore(w.cfg, plan, func(*coordinator.Restoration) error { return nil })
+		_, err = statedir.Restore(w.cfg, plan, func(*statedir.Restoration) error { return nil })
 	}
 	if err != nil {
 		w.t.Fatal(err)

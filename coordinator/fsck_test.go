@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/ledger"
 )
 
@@ -46,7 +46,7 @@ func idle() bool { return false }
 
 func fsckText(t *testing.T, dir string, live func() bool) string {
 	t.Helper()
-	r, err := coordinator.Fsck(context.Background(), dir, "/w", live)
+	r, err := statedir.Fsck(context.Background(), dir, "/w", live)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,12 +130,12 @@ func TestRepairLedgerKeepsTheTasks(t *testing.T) {
 		{good, "done"},
 		{"", "running"},
 	} {
-		mended, notes := coordinator.RepairLedger("x", []byte(bad), []byte(tt.journal))
-		if left := coordinator.CheckLedger("x", mended); len(left) > 0 || len(notes) != 2 {
+		mended, notes := statedir.RepairLedger("x", []byte(bad), []byte(tt.journal))
+		if left := statedir.CheckLedger("x", mended); len(left) > 0 || len(notes) != 2 {
 			t.Errorf("%v is left; done: %v", left, notes)
 		}
 		var dump strings.Builder
-		if err := coordinator.Refold(ledgerDir(t, "", string(mended)), &dump); err != nil {
+		if err := statedir.Refold(ledgerDir(t, "", string(mended)), &dump); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(dump.String(), fmt.Sprintf(`"status":%q`, tt.want)) {
@@ -151,7 +151,7 @@ func TestFsckPromisesNoJournalThatIsNotThere(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "tasks.md"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r, err := coordinator.Fsck(t.Context(), dir, "", func() bool { return false })
+	r, err := statedir.Fsck(t.Context(), dir, "", func() bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}

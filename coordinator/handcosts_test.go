@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 )
 
@@ -105,15 +106,15 @@ var handWorks = []struct {
 	work func(tb testing.TB, text string) func()
 }{
 	{"check", func(_ testing.TB, text string) func() {
-		return func() { coordinator.CheckLedger("tasks.md", []byte(text)) }
+		return func() { statedir.CheckLedger("tasks.md", []byte(text)) }
 	}},
 	{"repair", func(_ testing.TB, text string) func() {
-		return func() { coordinator.RepairLedger("tasks.md", []byte(text), nil) }
+		return func() { statedir.RepairLedger("tasks.md", []byte(text), nil) }
 	}},
 	{"fsck", func(tb testing.TB, text string) func() {
 		dir := handDir(tb, text)
 		return func() {
-			_, err := coordinator.Fsck(context.Background(), dir, "", func() bool { return false })
+			_, err := statedir.Fsck(context.Background(), dir, "", func() bool { return false })
 			fatal(tb, err)
 		}
 	}},
@@ -157,9 +158,9 @@ var handWorks = []struct {
 		copied := filepath.Join(tb.TempDir(), "copy.md")
 		fatal(tb, os.WriteFile(copied, []byte(text), 0o600))
 		return func() {
-			p, err := coordinator.ReadRestore(dir, copied)
+			p, err := statedir.ReadRestore(dir, copied)
 			fatal(tb, err)
-			_, err = coordinator.Restore(handConfig(dir), p, func(*coordinator.Restoration) error { return nil })
+			_, err = statedir.Restore(handConfig(dir), p, func(*statedir.Restoration) error { return nil })
 			fatal(tb, err)
 		}
 	}},

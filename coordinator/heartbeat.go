@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -18,7 +19,7 @@ import (
 func (c *Coordinator) Health() task.Health {
 	h := task.Health{
 		PID: os.Getpid(), Start: c.start.UTC(), Version: c.Config.Version, Socket: c.Config.Socket,
-		StateDir: c.Config.StateDir, Background: c.Config.Background, Status: c.status(), Postgres: c.mirrorStatus(),
+		StateDir: c.Config.StateDir, Background: c.Config.Background, Status: c.status(), Postgres: c.Mirror(),
 	}
 	for _, f := range c.Findings() {
 		h.Findings = append(h.Findings, f.String())
@@ -36,15 +37,6 @@ func (c *Coordinator) Health() task.Health {
 		h.HTTPError = c.httpErr.Error()
 	}
 	return h
-}
-
-// mirrorStatus returns how far the copy is, nil if there is none.
-func (c *Coordinator) mirrorStatus() *task.MirrorStatus {
-	if c.Config.Mirror == nil {
-		return nil
-	}
-	s := c.Config.Mirror()
-	return &s
 }
 
 // ServesHTTP notes at which address, such as 127.0.0.1:7433, the master can be called by
@@ -73,16 +65,16 @@ func (c *Coordinator) status() task.HealthStatus {
 // diskTrouble says, as an *Error, why the journal cannot be written; nil if it can, or
 // nobody has tried of late.
 func (c *Coordinator) diskTrouble() error {
-	f := c.counters.failure()
+	at, err := c.Counters.LastWrite()
 	switch {
 	case c.Err() != nil:
 		return c.StoppedError()
-	case f.err == nil || c.Config.Now().Sub(f.at) >= task.FailedFor:
+	case err == nil || c.Config.Now().Sub(at) >= queue.FailedFor:
 		return nil
-	case errors.Is(f.err, ledger.ErrFull):
+	case errors.Is(err, ledger.ErrFull):
 		return c.FullError()
 	}
-	return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the journal could not be written: %v", f.err), Hint: "check the disk"}
+	return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the journal could not be written: %v", err), Hint: "check the disk"}
 }
 
 // Unready says, as an *Error, why no task is taken in just now; nil if tasks are. A
@@ -128,7 +120,7 @@ func (c *Coordinator) heartbeat(ctx context.Context) {
 // Shortage returns what the machine lacks while tasks wait for it; nil if nothing.
 func (c *Coordinator) Shortage() *task.Shortage {
 	s, ok := c.Shortages.Present()
-	if !ok || task.Read(c.Store, (*fold.State).Queued) == 0 {
+	if !ok || queue.Read(c.Store, (*fold.State).Queued) == 0 {
 		return nil
 	}
 	s.Next = c.Limits().Again

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
 	"stint/state/lanes"
@@ -85,13 +85,13 @@ func TestNoWorkspaceWaits(t *testing.T) {
 			w.edit("\n%s- prompt: by hand\n", text)
 			finds := func(when string, n int) {
 				t.Helper()
-				r, err := coordinator.Fsck(t.Context(), w.dir, "", func() bool { return false })
-				if err != nil || len(r.Faults) != n || n > 0 && (r.Faults[0].Kind != coordinator.KindWaits || !strings.Contains(r.Faults[0].String(), "task mine: "+lanes.NoWorkspace)) {
+				r, err := statedir.Fsck(t.Context(), w.dir, "", func() bool { return false })
+				if err != nil || len(r.Faults) != n || n > 0 && (r.Faults[0].Kind != statedir.KindWaits || !strings.Contains(r.Faults[0].String(), "task mine: "+lanes.NoWorkspace)) {
 					t.Errorf("%s: fsck finds %v, %v", when, r.Faults, err)
 				}
 			}
 			finds("before a master comes", 1)
-			if r, err := coordinator.Fsck(t.Context(), w.dir, w.work, func() bool { return false }); err != nil || len(r.Faults) > 0 {
+			if r, err := statedir.Fsck(t.Context(), w.dir, w.work, func() bool { return false }); err != nil || len(r.Faults) > 0 {
 				t.Errorf("with workspace_root: %v, %v", r.Faults, err)
 			}
 			w.open()

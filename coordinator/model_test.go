@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -287,7 +288,7 @@ func (h *history) run() {
 		h.compare()
 	}
 	var live, refold bytes.Buffer
-	if err := errors.Join(h.c.Dump(&live), coordinator.Refold(h.dir, &refold), h.c.Close()); err != nil {
+	if err := errors.Join(h.c.Dump(&live), statedir.Refold(h.dir, &refold), h.c.Close()); err != nil {
 		h.fatal(err)
 	}
 	if live.String() != refold.String() {

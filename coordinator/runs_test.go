@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator"
+	"stint/coordinator/query"
 	"stint/coordinator/task"
 	"stint/prompt"
 	"stint/state"
@@ -129,7 +129,7 @@ func TestUsageOfATaskThatWasTakenOut(t *testing.T) {
 	if got := w.task(id); got.Usage != tokens(110, 21) || got.Status != state.Canceled {
 		t.Errorf("%s, %+v", got.Status, got.Usage)
 	}
-	rows, err := coordinator.ReadUsage(t.Context(), w.dir, task.UsageQuery{By: "task"})
+	rows, err := query.ReadUsage(t.Context(), w.dir, task.UsageQuery{By: "task"})
 	if want := []task.UsageRow{{Key: id, Runs: 1, Tasks: 1, Usage: tokens(110, 21)}}; err != nil || !cmp.Equal(rows, want) {
 		t.Errorf("usage: %+v, %v", rows, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -21,7 +22,7 @@ import (
 // shutdown from its end, and the next master is left what a kill leaves.
 func TestStuckRun(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
-		limit := task.EndLimit(w.cfg.Grace)
+		limit := queue.EndLimit(w.cfg.Grace)
 		begun, let := make(chan struct{}), make(chan struct{})
 		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 			close(begun)

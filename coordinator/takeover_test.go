@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/ledger"
 	"stint/state"
 )
@@ -113,7 +113,7 @@ func TestLedgerOfDocument002(t *testing.T) {
 // clean expects that fsck finds nothing.
 func (w *world) clean(when string, live bool) {
 	w.t.Helper()
-	r, err := coordinator.Fsck(w.t.Context(), w.dir, w.work, func() bool { return false })
+	r, err := statedir.Fsck(w.t.Context(), w.dir, w.work, func() bool { return false })
 	if err != nil || len(r.Faults) > 0 && !live {
 		w.t.Errorf("%s: %v, %v", when, r.Faults, err)
 	}

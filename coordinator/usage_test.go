@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/query"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -53,7 +53,7 @@ func TestReadUsage(t *testing.T) {
 	run(2, task.TaskSpec{SessionKey: "api"})
 	expect := func(q task.UsageQuery, want ...string) {
 		t.Helper()
-		rows, err := coordinator.ReadUsage(ctx, w.dir, q)
+		rows, err := query.ReadUsage(ctx, w.dir, q)
 		got := []string{}
 		for _, r := range rows {
 			got = append(got, fmt.Sprintf("%s %d/%d %d+%d $%v", r.Key, r.Runs, r.Tasks, r.InputTokens, r.OutputTokens, r.CostUSD))
@@ -69,7 +69,7 @@ func TestReadUsage(t *testing.T) {
 	expect(task.UsageQuery{By: "account"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
 	expect(task.UsageQuery{By: "model"}, " 2/2 1000+1 $0", "m1 2/1 150+15 $0.3")
 	first, second := w.agent.turns[0].RunID, w.agent.turns[1].RunID
-	if runs, err := coordinator.ReadUsage(ctx, w.dir, task.UsageQuery{By: "run"}); err != nil || len(runs) != 4 ||
+	if runs, err := query.ReadUsage(ctx, w.dir, task.UsageQuery{By: "run"}); err != nil || len(runs) != 4 ||
 		runs[1].Key != first || runs[1].OutputTokens != 10 || runs[2].Key != second || runs[2].OutputTokens != 5 || runs[2].CachedInputTokens != 20 {
 		t.Errorf("by run: %+v, %v", runs, err)
 	}
@@ -122,7 +122,7 @@ func TestReadUsageOfDays(t *testing.T) {
 		{task.UsageQuery{Since: start.Add(time.Hour), Until: start.Add(2 * time.Hour)}, "2026-11-22:1"},
 	} {
 		tc.q.By = "day"
-		rows, err := coordinator.ReadUsage(context.Background(), w.dir, tc.q)
+		rows, err := query.ReadUsage(context.Background(), w.dir, tc.q)
 		var got []string
 		for _, r := range rows {
 			got = append(got, fmt.Sprintf("%s:%d", r.Key, r.Runs))
@@ -142,7 +142,7 @@ func TestReadUsageWithoutSession(t *testing.T) {
 		w.wait(w.submit(spec).ID)
 	}
 	w.close()
-	rows, err := coordinator.ReadUsage(t.Context(), w.dir, task.UsageQuery{By: "session"})
+	rows, err := query.ReadUsage(t.Context(), w.dir, task.UsageQuery{By: "session"})
 	if err != nil || len(rows) != 2 || rows[0].Key != "" || rows[0].Tasks != 2 || rows[1].Key != "web" {
 		t.Errorf("%+v, %v", rows, err)
 	}
@@ -180,7 +180,7 @@ func TestReadUsageEnds(t *testing.T) {
 	w.close()
 	const most = 1 << 20
 	whole := &asked{context.Background(), most}
-	if _, err := coordinator.ReadUsage(whole, w.dir, task.UsageQuery{}); err != nil {
+	if _, err := query.ReadUsage(whole, w.dir, task.UsageQuery{}); err != nil {
 		t.Fatal(err)
 	}
 	times := most - whole.n
@@ -189,7 +189,7 @@ func TestReadUsageEnds(t *testing.T) {
 	}
 	for n := 1; n <= times; n++ {
 		ctx := &asked{context.Background(), n}
-		if _, err := coordinator.ReadUsage(ctx, w.dir, task.UsageQuery{}); !errors.Is(err, context.Canceled) || ctx.n < -1 {
+		if _, err := query.ReadUsage(ctx, w.dir, task.UsageQuery{}); !errors.Is(err, context.Canceled) || ctx.n < -1 {
 			t.Errorf("ended at question %d of %d: %v, and %d more questions", n, times, err, -ctx.n)
 		}
 	}
@@ -197,13 +197,13 @@ func TestReadUsageEnds(t *testing.T) {
 
 func TestReadUsageOfNothing(t *testing.T) {
 	dir, ctx := filepath.Join(t.TempDir(), "none"), context.Background()
-	if rows, err := coordinator.ReadUsage(ctx, dir, task.UsageQuery{}); err != nil || len(rows) != 1 || rows[0] != (task.UsageRow{}) {
+	if rows, err := query.ReadUsage(ctx, dir, task.UsageQuery{}); err != nil || len(rows) != 1 || rows[0] != (task.UsageRow{}) {
 		t.Errorf("%v, %v", rows, err)
 	}
-	if rows, err := coordinator.ReadUsage(ctx, dir, task.UsageQuery{By: "day"}); err != nil || len(rows) != 0 {
+	if rows, err := query.ReadUsage(ctx, dir, task.UsageQuery{By: "day"}); err != nil || len(rows) != 0 {
 		t.Errorf("%v, %v", rows, err)
 	}
-	_, err := coordinator.ReadUsage(ctx, dir, task.UsageQuery{By: "week"})
+	_, err := query.ReadUsage(ctx, dir, task.UsageQuery{By: "week"})
 	if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), "use one of account, agent, day, model, run, session, task") {
 		t.Error(err)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/statedir"
 	"stint/ledger"
 )
 
@@ -84,7 +84,7 @@ func (a *app) compactBy(ctx context.Context, cfg *Config, olderThan time.Duratio
 	if err := checkStateDir(dir, a.stderr); err != nil {
 		return r, err
 	}
-	return coordinator.CompactOffline(ctx, a.offlineMaster(dir, cfg).coordinatorConfig(ctx), olderThan, dryRun)
+	return statedir.CompactOffline(ctx, a.offlineMaster(dir, cfg).coordinatorConfig(ctx), olderThan, dryRun)
 }
 
 // compactText returns what was done, or would be.

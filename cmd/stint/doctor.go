@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -199,7 +199,7 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 	if _, err := os.Stat(dir); err != nil {
 		return nil, 0 // there is none yet
 	}
-	r, err := coordinator.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
+	r, err := statedir.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
 	if err != nil {
 		return []finding{failed("ledger", err)}, 0
 	}

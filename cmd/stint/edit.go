@@ -18,6 +18,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -77,7 +78,7 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	before, _, err := coordinator.Preview(dir, base.Data)
+	before, _, err := statedir.Preview(dir, base.Data)
 	if err != nil {
 		return err
 	}
@@ -288,7 +289,7 @@ func (e *editing) save(ctx context.Context) (again bool, err error) {
 		if err := e.rebase(ctx); err != nil {
 			return false, e.kept(err.Error())
 		}
-		plan, records, err := coordinator.Preview(e.dir, e.text)
+		plan, records, err := statedir.Preview(e.dir, e.text)
 		if err != nil {
 			return false, e.kept(err.Error())
 		}
@@ -335,7 +336,7 @@ func (e *editing) put(ctx context.Context, base *ledger.Copy, text []byte, recor
 // overwritten reports whether records that a save was to bring about have not come
 // of it: somebody else has saved a buffer of before over it, in the same moment.
 func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
-	_, left, err := coordinator.Preview(e.dir, text)
+	_, left, err := statedir.Preview(e.dir, text)
 	adopts := func(r *ledger.Record) [2]string {
 		digest, _ := r.Get(ledger.KeyAdopts)
 		return [2]string{r.ID, digest}

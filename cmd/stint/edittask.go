@@ -12,6 +12,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -112,7 +113,7 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 		if len(r.Fields) == 0 {
 			return false, t.unchanged()
 		}
-		check, err := coordinator.EditCheck(t.dir)
+		check, err := statedir.EditCheck(t.dir)
 		if err != nil {
 			return false, t.kept(err.Error())
 		}
@@ -226,7 +227,7 @@ func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 			return t.kept(err.Error())
 		}
 		text = append(text, '\n')
-		plan, records, err := coordinator.Preview(t.dir, text)
+		plan, records, err := statedir.Preview(t.dir, text)
 		if err != nil {
 			return t.kept(err.Error())
 		}

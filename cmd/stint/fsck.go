@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -69,8 +69,8 @@ func (a *app) fsckState(ctx context.Context, o *fsckOptions) error {
 	if err != nil {
 		return err
 	}
-	r, err := interruptibly(ctx, interrupted, func() (*coordinator.FsckReport, error) {
-		return coordinator.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
+	r, err := interruptibly(ctx, interrupted, func() (*statedir.FsckReport, error) {
+		return statedir.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
 	})
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (a *app) workspaceRoot() string {
 	return ""
 }
 
-// isLive tells whether a master answers.
+// isLive reports whether a master answers.
 func (a *app) isLive(ctx context.Context) func() bool {
 	return func() bool {
 		return a.callRunning(func(c *client.Client) error { _, err := c.Health(ctx); return err }) == nil
@@ -102,12 +102,12 @@ const interrupted = "interrupted; nothing was changed"
 
 // fsckFile checks one file by itself.
 func (a *app) fsckFile(ctx context.Context, o *fsckOptions, path string) error {
-	var faults []coordinator.Fault
+	var faults []statedir.Fault
 	var doc *ledger.Document
 	data, err := interruptibly(ctx, interrupted, func() ([]byte, error) {
 		data, err := readFile(path)
-		for _, f := range coordinator.CheckLedger(path, data) {
-			faults = append(faults, coordinator.Fault{Finding: f, Kind: coordinator.KindSection})
+		for _, f := range statedir.CheckLedger(path, data) {
+			faults = append(faults, statedir.Fault{Finding: f, Kind: statedir.KindSection})
 		}
 		doc = ledger.Parse(data)
 		return data, err
@@ -117,7 +117,7 @@ func (a *app) fsckFile(ctx context.Context, o *fsckOptions, path string) error {
 	}
 	if len(faults)+len(doc.Sections)+doc.Version == 0 && len(bytes.TrimSpace(data)) > 0 {
 		none := task.Finding{File: path, Message: fmt.Sprintf("this is no ledger: it has neither the line %s nor a section such as \"## Task <id>\"", ledger.VersionLine)}
-		faults = append(faults, coordinator.Fault{Finding: none, Kind: coordinator.KindFile})
+		faults = append(faults, statedir.Fault{Finding: none, Kind: statedir.KindFile})
 	}
 	return a.printFaults(o, faults, fmt.Sprintf("%d sections in %s", len(doc.Sections), path))
 }
@@ -136,7 +136,7 @@ func readFile(path string) ([]byte, error) {
 
 // printFaults prints the findings and how many there are; what was looked at is
 // said if there are none.
-func (a *app) printFaults(o *fsckOptions, faults []coordinator.Fault, what string) error {
+func (a *app) printFaults(o *fsckOptions, faults []statedir.Fault, what string) error {
 	for _, f := range faults {
 		var err error
 		if o.json {
@@ -178,7 +178,7 @@ func (a *app) repair(ctx context.Context, o *fsckOptions, args []string) error {
 		if v := ledger.Parse(data).Version; v > ledger.FormatVersion {
 			return nil, &cliError{code: exitFailure, message: fmt.Sprintf("%s has format %d, this stint knows formats up to %d", path, v, ledger.FormatVersion), try: "use the newer stint that wrote it"}
 		}
-		mended, done = coordinator.RepairLedger(path, data, a.journalOf(dir, path))
+		mended, done = statedir.RepairLedger(path, data, a.journalOf(dir, path))
 		return mended, nil
 	})
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/statedir"
 	"stint/state"
 )
 
@@ -130,7 +130,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) (views []wire.TaskView, er
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := coordinator.ListArchive(dir, o.filter)
+	tasks, err := statedir.ListArchive(dir, o.filter)
 	for i := range tasks {
 		views = append(views, wire.TaskView{Task: tasks[i]})
 	}

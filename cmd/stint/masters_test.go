@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/state"
 )
 
@@ -115,7 +115,7 @@ func TestPromise1SubmitsWhileMastersDie(t *testing.T) {
 	all.Wait()
 	w.run("wait", append([]string{"--all", "--timeout", "120s"}, told(ids[:])...)...)
 	w.expectOnce(ids[:])
-	if err := errors.Join(w.script().end(syscall.SIGTERM, scriptDeadline), coordinator.Check(w.state)); err != nil {
+	if err := errors.Join(w.script().end(syscall.SIGTERM, scriptDeadline), statedir.Check(w.state)); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d of %d commands exited 0, %d masters killed meanwhile", len(told(ids[:])), submits, killed.Load())

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/statedir"
 )
 
 // A disk is a kind of file system whose power is cut.
@@ -215,7 +215,7 @@ func (w *cutWorld) mend() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	text, _ = coordinator.RepairLedger(path, text, journal)
+	text, _ = statedir.RepairLedger(path, text, journal)
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		w.t.Fatal(err)
 	}

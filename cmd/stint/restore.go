@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -58,9 +58,9 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 	if err := checkStateDir(dir, a.stderr); err != nil {
 		return err
 	}
-	var plan *coordinator.RestorePlan
-	r, err := interruptibly(ctx, interrupted, func() (r *coordinator.Restoration, err error) {
-		if plan, err = coordinator.ReadRestore(dir, file); err == nil {
+	var plan *statedir.RestorePlan
+	r, err := interruptibly(ctx, interrupted, func() (r *statedir.Restoration, err error) {
+		if plan, err = statedir.ReadRestore(dir, file); err == nil {
 			r, err = plan.Compare(dir)
 		}
 		return r, err
@@ -98,7 +98,7 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 }
 
 // checkCopy shows what is wrong in the copy, and refuses it for that without --force.
-func (a *app) checkCopy(o *restoreOptions, r *coordinator.Restoration) error {
+func (a *app) checkCopy(o *restoreOptions, r *statedir.Restoration) error {
 	if len(r.Findings) == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (a *app) checkCopy(o *restoreOptions, r *coordinator.Restoration) error {
 }
 
 // summary says in a sentence what a restore changes.
-func summary(r *coordinator.Restoration) string {
+func summary(r *statedir.Restoration) string {
 	parts := []string{
 		count(len(r.Gone), "task") + " newer than " + filepath.Base(r.From) + " will be gone",
 		fmt.Sprintf("%d will be as they were", len(r.Changed)),
@@ -129,7 +129,7 @@ func summary(r *coordinator.Restoration) string {
 }
 
 // mayRestore refuses where a master stays or a task runs that nobody looks after.
-func (a *app) mayRestore(ctx context.Context, r *coordinator.Restoration) error {
+func (a *app) mayRestore(ctx context.Context, r *statedir.Restoration) error {
 	var h task.Health
 	err := a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
 	switch {
@@ -145,9 +145,9 @@ func (a *app) mayRestore(ctx context.Context, r *coordinator.Restoration) error 
 }
 
 // carryOutRestore asks, and asks again if the ledger has changed since.
-func (a *app) carryOutRestore(ctx context.Context, o *restoreOptions, dir string, plan *coordinator.RestorePlan, r *coordinator.Restoration) error {
+func (a *app) carryOutRestore(ctx context.Context, o *restoreOptions, dir string, plan *statedir.RestorePlan, r *statedir.Restoration) error {
 	agreed := ""
-	confirm := func(r *coordinator.Restoration) error {
+	confirm := func(r *statedir.Restoration) error {
 		text := summary(r)
 		if o.yes || text == agreed {
 			return nil
@@ -165,7 +165,7 @@ func (a *app) carryOutRestore(ctx context.Context, o *restoreOptions, dir string
 	m := a.offlineMaster(dir, base)
 	config := m.coordinatorConfig(ctx)
 	if err := m.claim(ctx, func() (err error) {
-		r, err = coordinator.Restore(config, plan, confirm)
+		r, err = statedir.Restore(config, plan, confirm)
 		return err
 	}); err != nil {
 		return err

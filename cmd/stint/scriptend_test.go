@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
+	"stint/coordinator/statedir"
 	"stint/state"
 )
 
@@ -35,7 +35,7 @@ func endOfScript(s *scriptState) {
 	if _, err := os.Stat(filepath.Join(s.state, "journal.md")); err != nil || s.unlike != "" {
 		return
 	}
-	if err := coordinator.Check(s.state); err != nil {
+	if err := statedir.Check(s.state); err != nil {
 		s.tests.Errorf("the state directory: %v", err)
 	}
 	s.fsckIsClean()
@@ -46,7 +46,7 @@ func endOfScript(s *scriptState) {
 
 // fsckIsClean checks the state directory as `stint fsck` does.
 func (s *scriptState) fsckIsClean() {
-	r, err := coordinator.Fsck(context.Background(), s.state, "/w", func() bool { return false })
+	r, err := statedir.Fsck(context.Background(), s.state, "/w", func() bool { return false })
 	if err != nil {
 		s.tests.Errorf("fsck: %v", err)
 		return
@@ -85,7 +85,7 @@ func (s *scriptState) liveState() (live []byte, settled bool) {
 // its beginning.
 func (s *scriptState) compareWithRefold(live []byte) {
 	var fold bytes.Buffer
-	if err := coordinator.Refold(s.state, &fold); err != nil {
+	if err := statedir.Refold(s.state, &fold); err != nil {
 		s.tests.Errorf("refold: %v", err)
 	} else if !bytes.Equal(live, fold.Bytes()) {
 		s.tests.Errorf("the live state was\n%s\nand the fold of the journal is\n%s", live, fold.Bytes())

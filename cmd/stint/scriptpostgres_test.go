@@ -49,7 +49,7 @@ func cmdSQL(ts *testscript.TestScript, neg bool, args []string) {
 	var rows string
 	var err error
 	ask := func() bool {
-		rows, err = query(ts.Getenv("DB"), args[0], args[1:])
+		rows, err = askPostgres(ts.Getenv("DB"), args[0], args[1:])
 		return form == nil || err == nil && form.MatchString(rows)
 	}
 	if !poll(scriptDeadline, ask) {
@@ -61,7 +61,7 @@ func cmdSQL(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // query returns the rows of an answer, a line each.
-func query(url, sql string, args []string) (string, error) {
+func askPostgres(url, sql string, args []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptDeadline)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, url)

@@ -27,6 +27,7 @@ import (
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/memory"
 )
@@ -204,7 +205,7 @@ func (m *master) signals(ctx context.Context, hurry func()) (context.Context, fu
 			case <-signals:
 			case <-time.After(hurryLimit):
 			}
-		case <-time.After(task.EndLimit(m.cfg.Grace) + closeLimit):
+		case <-time.After(queue.EndLimit(m.cfg.Grace) + closeLimit):
 		}
 		m.log.Warn("stopped at once: the next master looks after what is left")
 		os.Exit(exitInterrupted)
@@ -534,7 +535,7 @@ func (h *hints) Handle(_ context.Context, r slog.Record) error {
 // giveBackEvery is how often a master looks whether it may have memory to give back.
 const giveBackEvery = 10 * time.Second
 
-// giveMemoryBack gives the system the memory that is no longer in use, until ctx ends,
+// giveMemoryBack returns the system the memory that is no longer in use, until ctx ends,
 // where more than 16 MB were allocated since it did. To start, to compact, to take a large
 // save or specification over, or to list all tasks takes many times the size of the
 // ledger, and the runtime itself keeps that for minutes.

@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/rundir"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -112,7 +112,7 @@ func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []task.TaskSp
 		return views, err
 	}
 	err = a.keep(ctx, func(cfg task.Config) error {
-		tasks, err := coordinator.SubmitAllOffline(ctx, cfg, specs)
+		tasks, err := statedir.SubmitAllOffline(ctx, cfg, specs)
 		for _, t := range tasks {
 			views = append(views, wire.TaskView{Task: t})
 		}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 )
@@ -94,8 +94,8 @@ func syncError(ctx context.Context, err error) error {
 }
 
 // readLedger returns the state directory's ledger, as a copy has it.
-func readLedger(ctx context.Context, dir string) (*coordinator.Copy, error) {
-	c, err := coordinator.ReadCopy(ctx, dir, 0)
+func readLedger(ctx context.Context, dir string) (*statedir.Copy, error) {
+	c, err := statedir.ReadCopy(ctx, dir, 0)
 	if err != nil {
 		return nil, syncError(ctx, err)
 	}
@@ -105,7 +105,7 @@ func readLedger(ctx context.Context, dir string) (*coordinator.Copy, error) {
 // A tally is a ledger that counts what is asked of it, for the progress line. It is for
 // any number of goroutines.
 type tally struct {
-	*coordinator.Copy
+	*statedir.Copy
 	tasks *atomic.Int64
 }
 
@@ -213,7 +213,7 @@ func (a *app) writeCopy(c *cobra.Command, doing string, write copyWriter, asJSON
 	tasks, stop := a.startTally(ctx, doing)
 	w := writtenCopy{}
 	w.Position, w.Records, err = write(ctx, o, func() (postgres.Source, error) {
-		l, err := coordinator.ReadCopy(ctx, dir, 0)
+		l, err := statedir.ReadCopy(ctx, dir, 0)
 		return tally{l, tasks}, err
 	})
 	stop()

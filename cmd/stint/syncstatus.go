@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -109,7 +109,7 @@ func (a *app) masterCopy(ctx context.Context) *task.MirrorStatus {
 }
 
 // look fills in what the database says; its error is why it does not.
-func (s *copyStatus) look(ctx context.Context, o postgres.Options, l *coordinator.Copy) error {
+func (s *copyStatus) look(ctx context.Context, o postgres.Options, l *statedir.Copy) error {
 	p, err := postgres.Look(ctx, o)
 	if err := syncError(ctx, err); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s *copyStatus) look(ctx context.Context, o postgres.Options, l *coordinato
 
 // setLag tells how far a copy up to seq is behind the ledger. Where it seems to be ahead,
 // the ledger was put back to what it had been, and the copy will be written anew.
-func (s *copyStatus) setLag(ctx context.Context, l *coordinator.Copy, seq uint64) {
+func (s *copyStatus) setLag(ctx context.Context, l *statedir.Copy, seq uint64) {
 	var lag uint64
 	var waited float64
 	if seq < l.Seq() {

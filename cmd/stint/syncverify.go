@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/postgres"
+	"stint/coordinator/statedir"
 )
 
 // shownDifferences is how many differences are listed without --all.
@@ -33,7 +33,7 @@ func (a *app) syncVerifyCommand() *cobra.Command {
 			}
 			tasks, stop := a.startTally(ctx, "comparing")
 			r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) {
-				l, err := coordinator.ReadCopy(ctx, dir, upTo)
+				l, err := statedir.ReadCopy(ctx, dir, upTo)
 				return tally{l, tasks}, err
 			})
 			stop()

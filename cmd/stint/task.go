@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/attempt"
 	"stint/coordinator/rundir"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -205,7 +205,7 @@ func (a *app) submit(ctx context.Context, o *taskOptions) (view wire.TaskView, e
 		return view, err
 	}
 	err = a.keep(ctx, func(cfg task.Config) (err error) {
-		view.Task, err = coordinator.SubmitOffline(ctx, cfg, o.spec)
+		view.Task, err = statedir.SubmitOffline(ctx, cfg, o.spec)
 		return err
 	})
 	return view, err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
+	"stint/coordinator/query"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -51,7 +51,7 @@ func (a *app) usageCommand() *cobra.Command {
 			}
 			var rows []task.UsageRow
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) { // nothing ran where there is no directory
-				if rows, err = coordinator.ReadUsage(c.Context(), dir, q); err != nil {
+				if rows, err = query.ReadUsage(c.Context(), dir, q); err != nil {
 					return err
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/state"
 )
 
@@ -123,7 +123,7 @@ func (w *world) endAndCheck(l *life) {
 	if left := append(w.survivors(), w.workers()...); len(left) > 0 {
 		w.t.Errorf("processes are left: %v", left)
 	}
-	if err := coordinator.Check(w.state); err != nil {
+	if err := statedir.Check(w.state); err != nil {
 		w.t.Error(err)
 	}
 }

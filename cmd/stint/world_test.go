@@ -21,9 +21,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -323,7 +323,7 @@ func (w *world) settle(ctx context.Context, l *life) bool {
 func (w *world) audit() {
 	w.t.Helper()
 	w.recover()
-	if err := coordinator.Check(w.state); err != nil {
+	if err := statedir.Check(w.state); err != nil {
 		w.t.Errorf("the state directory: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(w.state, "demo", "log.jsonl")); err == nil {

@@ -1,14 +1,14 @@
 package admission
 
 import (
-	"stint/coordinator/task"
+	"stint/coordinator/queue"
 	"stint/state"
 )
 
 // An Admission decides about what clients ask for, and appends it to the ledger. Its methods
 // may be called by any goroutine.
 type Admission struct {
-	*task.Store
+	*queue.Store
 	live  Live
 	waits waits
 }
@@ -23,6 +23,6 @@ type Live interface {
 }
 
 // NewAdmission returns the admission to a store.
-func New(s *task.Store, live Live) *Admission {
+func New(s *queue.Store, live Live) *Admission {
 	return &Admission{Store: s, live: live, waits: waits{by: map[string]int{}}}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -43,7 +44,7 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 // cancelWaiting cancels a task that waits, or names the run of one that is running.
 func (a *Admission) cancelWaiting(ctx context.Context, id, by string) (run string, err error) {
 	err = a.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
-		t, err := task.PeekIn(st, id)
+		t, err := queue.PeekIn(st, id)
 		if err != nil {
 			return err
 		}
@@ -66,7 +67,7 @@ func (a *Admission) cancelWaiting(ctx context.Context, id, by string) (run strin
 // by then: one of a master before this one is put back and started anew at once.
 func (a *Admission) cancelRun(ctx context.Context, id, run, by string) error {
 	a.live.Cancel(id, cancelBy(by))
-	limit := task.EndLimit(a.Config.Grace)
+	limit := queue.EndLimit(a.Config.Grace)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, &task.Error{
 		Code: task.CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
 	})

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -195,7 +196,7 @@ func (in *intake) checkAwait(st *fold.State, s *submission, t *state.Task) error
 func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
 	id, parent := "", ""
 	a.View(func(st *fold.State) {
-		if id, err = task.FindIn(st, ref); err != nil {
+		if id, err = queue.FindIn(st, ref); err != nil {
 			return
 		}
 		waiting, runs := st.RunningAs(run)

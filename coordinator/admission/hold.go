@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -33,7 +34,7 @@ func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (sta
 		return state.Task{}, err
 	}
 	err = a.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
-		t, err := task.PeekIn(st, id)
+		t, err := queue.PeekIn(st, id)
 		switch {
 		case err != nil:
 			return err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -296,7 +297,7 @@ func (in *intake) laneAgent(lane string) string {
 	if in.st != nil {
 		return laneAgent(in.st)
 	}
-	return task.Read(in.a.Store, laneAgent)
+	return queue.Read(in.a.Store, laneAgent)
 }
 
 // lane returns the lane that the task has unless it is parallel.
@@ -577,7 +578,7 @@ func (in *intake) resolveAfter(st *fold.State, s *submission) error {
 		id := ref
 		if _, together := in.index[ref]; !together {
 			var err error
-			if id, err = task.FindIn(st, ref); err != nil {
+			if id, err = queue.FindIn(st, ref); err != nil {
 				return task.InField("after", err)
 			}
 		}

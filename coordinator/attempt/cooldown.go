@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -104,7 +105,7 @@ func gotThrough(st *fold.State, t *state.Task, class state.Class) *ledger.Record
 // noteAnswer is gotThrough for a run that is at work: its agent has said something,
 // so the account's other tasks need not wait until it ends, which may take long.
 func (a *Attempts) noteAnswer(t *state.Task) {
-	if task.Read(a.Store, func(st *fold.State) *ledger.Record { return gotThrough(st, t, "") }) == nil {
+	if queue.Read(a.Store, func(st *fold.State) *ledger.Record { return gotThrough(st, t, "") }) == nil {
 		return
 	}
 	err := a.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stint/coordinator/answer"
+	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -169,7 +170,7 @@ func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *task.Worksp
 	}
 	asked := *t
 	asked.Phase = "" // it is the account's agent all the same
-	r.account = task.Read(a.Store, func(st *fold.State) *ledger.Record {
+	r.account = queue.Read(a.Store, func(st *fold.State) *ledger.Record {
 		return a.judge(st, &asked, task.Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, a.Config.Now(), false).account
 	})
 	if said.Class != "" {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -79,7 +80,7 @@ func (a *Attempts) goOn(r *Run, out *task.Outcome, s step) (next *Run, err error
 	isTurn := s.phase == "" // which looks at its account
 	err = a.keepAnswer(r, out, func() error {
 		return a.UpdateWhenRoom(context.Background(), "a round", isTurn, func(st *fold.State, tx *ledger.Tx) error {
-			t, err := task.PeekIn(st, r.Task.ID)
+			t, err := queue.PeekIn(st, r.Task.ID)
 			if err != nil || t.Status != state.Running { // as stillRuns
 				goes = false
 				a.tally(st, r, out, places, tx)

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -406,7 +407,7 @@ func (a *Attempts) heard(r *Run, e task.Event) {
 		return
 	}
 	err := a.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
-		t, err := task.PeekIn(st, r.Task.ID)
+		t, err := queue.PeekIn(st, r.Task.ID)
 		if err != nil || t.Status != state.Running { // as stillRuns
 			return nil
 		}

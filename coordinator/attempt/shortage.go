@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -36,7 +37,7 @@ var shortOf = map[syscall.Errno]string{
 
 // Shortages are what the machine lacks. Their methods may be called by any goroutine.
 type Shortages struct {
-	store *task.Store
+	store *queue.Store
 
 	mu      sync.Mutex // guards what follows
 	present *lacking   // nil: nothing lacks
@@ -52,7 +53,7 @@ type lacking struct {
 }
 
 // NewShortages returns the shortages of the machine that a store is on. There are none yet.
-func NewShortages(s *task.Store) *Shortages { return &Shortages{store: s} }
+func NewShortages(s *queue.Store) *Shortages { return &Shortages{store: s} }
 
 // Present returns the present shortage: what is lacking, since when, and when a task finds out
 // whether it is over. ok is false if nothing is lacking.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"stint/coordinator/admission"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -107,7 +108,7 @@ func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, places map[s
 	}
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.Task.ID}
 	addUsage(st, rec, r, out)
-	t, err := task.PeekIn(st, r.Task.ID)
+	t, err := queue.PeekIn(st, r.Task.ID)
 	again, requeues := err == nil && t.Status == state.Queued && t.Attempt > 0, r.Task.Requeues+1
 	if again {
 		rec.Add(state.KeyRequeues, strconv.Itoa(requeues))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
 	"stint/state/fold"
@@ -39,7 +40,7 @@ func (a *Attempts) runTurn(ctx context.Context, name string, agent task.Agent, t
 
 // hasRun reports whether a task here has run with that agent.
 func (a *Attempts) hasRun(agent string) bool {
-	return task.Read(a.Store, func(st *fold.State) bool { return st.HasRun(agent) })
+	return queue.Read(a.Store, func(st *fold.State) bool { return st.HasRun(agent) })
 }
 
 // judgeMissing lets a task wait for the program of its agent. That spends no attempt; but

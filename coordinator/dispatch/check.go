@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator/attempt"
+	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -146,7 +147,7 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		attempt.AddCheck(rec, &res)
-		if now, err := task.PeekIn(st, t.ID); err == nil && res.Passed() && awaitsRound(&now) {
+		if now, err := queue.PeekIn(st, t.ID); err == nil && res.Passed() && awaitsRound(&now) {
 			rec.Add(state.KeyPhase, string(state.PhaseVerify)).Add(state.KeyIteration, strconv.Itoa(now.Iteration-1))
 			task.Unset(rec, state.KeyNotBefore, isOfTurn(now.Reason) && now.By != ledger.ByHand && !now.NotBefore.IsZero()) // no person's
 		}
@@ -218,7 +219,7 @@ func (d *Dispatcher) recoverChecks(ctx context.Context) {
 					select {
 					case <-ctx.Done():
 						return // its lane stays taken until we have ended
-					case <-time.After(task.RecoverTimeout):
+					case <-time.After(queue.RecoverTimeout):
 					}
 				}
 				done()
@@ -232,7 +233,7 @@ func (d *Dispatcher) recoverChecks(ctx context.Context) {
 func (d *Dispatcher) recoverCheck(ctx context.Context, id string) (dead bool) {
 	var err error
 	if d.Config.Recover != nil {
-		limited, stop := context.WithTimeout(ctx, task.RecoverTimeout)
+		limited, stop := context.WithTimeout(ctx, queue.RecoverTimeout)
 		err = d.Config.Recover(limited, d.RunDir(id), id)
 		stop()
 	}

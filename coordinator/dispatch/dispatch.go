@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"stint/coordinator/attempt"
-	"stint/coordinator/task"
+	"stint/coordinator/queue"
 	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
@@ -55,7 +55,7 @@ func (d *Dispatcher) untilNext() time.Duration {
 	})
 	wait := farAway
 	if d.HadNoRoom() || ready {
-		wait = task.TryAgain
+		wait = queue.TryAgain
 	}
 	if lim.Again.After(now) && (next.IsZero() || lim.Again.Before(next)) {
 		next = lim.Again
@@ -82,7 +82,7 @@ func (d *Dispatcher) untilQuiet(now time.Time) time.Duration {
 
 // mayEnd reports whether Run may return by itself: after a handover, or idle.
 func (d *Dispatcher) mayEnd() bool {
-	idle := task.Read(d.Store, (*fold.State).Idle)
+	idle := queue.Read(d.Store, (*fold.State).Idle)
 	return d.runs.ifNone(func() bool { return d.ShutIfDone(idle) })
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"stint/coordinator/admission"
 	"stint/coordinator/attempt"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -22,7 +23,7 @@ type Dispatcher struct {
 }
 
 // NewDispatcher returns the dispatcher of a store, with its admission and its attempts.
-func New(s *task.Store) *Dispatcher {
+func New(s *queue.Store) *Dispatcher {
 	d := &Dispatcher{Shortages: attempt.NewShortages(s), runs: newRuns(), wake: make(chan struct{}, 1)}
 	d.Attempts = attempt.New(admission.New(s, d.runs), d.Shortages)
 	return d
@@ -62,7 +63,7 @@ func (d *Dispatcher) Shutdown() {
 // the next master as a kill -9 would leave it.
 func (d *Dispatcher) endRuns() {
 	d.Shut()
-	grace, last := time.NewTimer(d.Config.Grace), time.NewTimer(task.EndLimit(d.Config.Grace))
+	grace, last := time.NewTimer(d.Config.Grace), time.NewTimer(queue.EndLimit(d.Config.Grace))
 	defer grace.Stop()
 	defer last.Stop()
 	failed := d.Done()

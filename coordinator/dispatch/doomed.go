@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -13,7 +14,7 @@ import (
 // than done, and those that come after them: they could never run. The dispatcher
 // calls it.
 func (d *Dispatcher) failDoomed() {
-	if len(task.Read(d.Store, (*fold.State).Doomed)) == 0 {
+	if len(queue.Read(d.Store, (*fold.State).Doomed)) == 0 {
 		return
 	}
 	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -18,8 +19,8 @@ import (
 // the first of their fallback agents that can take them.
 func (d *Dispatcher) fallBack() {
 	lim := d.Limits()
-	able := d.able(task.Read(d.Store, func(st *fold.State) []state.Task { return st.Stranded(d.Config.Now(), lim) }))
-	if len(able) == 0 || len(task.Read(d.Store, func(st *fold.State) []*ledger.Record { return d.handOvers(st, able, lim) })) == 0 {
+	able := d.able(queue.Read(d.Store, func(st *fold.State) []state.Task { return st.Stranded(d.Config.Now(), lim) }))
+	if len(able) == 0 || len(queue.Read(d.Store, func(st *fold.State) []*ledger.Record { return d.handOvers(st, able, lim) })) == 0 {
 		return
 	}
 	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -26,7 +27,7 @@ func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	tick := time.NewTicker(lookForAgent)
 	defer tick.Stop()
 	for {
-		for _, a := range task.Read(d.Store, (*fold.State).Missing) {
+		for _, a := range queue.Read(d.Store, (*fold.State).Missing) {
 			if agent := cmp.Or(a.Agent, a.Name); d.Config.AgentFound == nil || d.Config.AgentFound(agent) {
 				d.endMissing(a.Name)
 			}

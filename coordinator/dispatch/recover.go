@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"sync"
 
-	"stint/coordinator/task"
+	"stint/coordinator/queue"
 	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
@@ -58,7 +58,7 @@ type oldRun struct {
 // master is to end meanwhile, the task is left as it is for the next one.
 func (d *Dispatcher) recoverTask(ctx context.Context, id string, old *oldRun) {
 	if d.Config.Recover != nil {
-		limited, stop := context.WithTimeout(ctx, task.RecoverTimeout)
+		limited, stop := context.WithTimeout(ctx, queue.RecoverTimeout)
 		old.alive = d.Config.Recover(limited, d.RunDir(old.id), old.id)
 		stop()
 	}
@@ -70,7 +70,7 @@ func (d *Dispatcher) recoverTask(ctx context.Context, id string, old *oldRun) {
 	}
 	places := d.PlacesOf(id)
 	err := d.UpdateWhenRoom(ctx, "an interrupted task", false, func(st *fold.State, tx *ledger.Tx) error {
-		t, err := task.PeekIn(st, id)
+		t, err := queue.PeekIn(st, id)
 		if err != nil {
 			return err
 		}

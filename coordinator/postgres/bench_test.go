@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/statedir"
 	"stint/ledger"
 	"stint/state"
 )
@@ -19,7 +19,7 @@ import (
 const benchTasks = 20_000
 
 // benchLedger makes a ledger of tasks that wait, or of which each has been run once.
-func benchLedger(b *testing.B, ran bool) *coordinator.Copy {
+func benchLedger(b *testing.B, ran bool) *statedir.Copy {
 	b.Helper()
 	dir := b.TempDir()
 	l, err := ledger.Open(ledger.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(*ledger.Section) error { return nil }})
@@ -41,7 +41,7 @@ func benchLedger(b *testing.B, ran bool) *coordinator.Copy {
 	if err := l.Close(); err != nil {
 		b.Fatal(err)
 	}
-	src, err := coordinator.ReadCopy(b.Context(), dir, 0)
+	src, err := statedir.ReadCopy(b.Context(), dir, 0)
 	if err != nil {
 		b.Fatal(err)
 	}

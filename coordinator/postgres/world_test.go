@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"stint/coordinator"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -172,7 +173,7 @@ func (w *world) verify() Report {
 }
 
 func (w *world) read(upTo uint64) (VerifySource, error) {
-	return coordinator.ReadCopy(w.t.Context(), w.dir, upTo)
+	return statedir.ReadCopy(w.t.Context(), w.dir, upTo)
 }
 
 // readAll returns the ledger as it is now.

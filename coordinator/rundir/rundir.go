@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/memory"
@@ -19,7 +20,7 @@ import (
 // Make makes a directory below runs or checks. What only another hand can have done to
 // these two is undone, because no task could begin: another thing in their place is moved
 // aside, and their permissions are given back.
-func Make(s *task.Store, path string) error {
+func Make(s *queue.Store, path string) error {
 	if _, err := os.Stat(s.Config.StateDir); err != nil || s.IsGone() {
 		return cmp.Or(err, s.Err()) // it is never made anew
 	}
@@ -108,7 +109,7 @@ func IsRunID(id string) bool {
 
 // Weigh returns what is left of the files of a run of that state directory.
 func Weigh(r *task.TaskRun, dir string) {
-	r.RunDir = task.RunDir(dir, r.RunID)
+	r.RunDir = queue.RunDir(dir, r.RunID)
 	fi, err := os.Lstat(r.RunDir)
 	if r.Kept = err == nil && fi.IsDir(); !r.Kept {
 		return

@@ -3,11 +3,15 @@ package task
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
 	"time"
 
 	"stint/ledger/durable"
 	"stint/memory"
 	"stint/prompt"
+
+	"github.com/google/uuid"
 )
 
 // A Config is what a coordinator is opened with. All durations must be set; cmd
@@ -115,4 +119,24 @@ type WorkspaceSettings struct {
 	OnFailure      string // prompt of the follow-up of a task that fails and names none; "" or off: none
 	OnIssue        string // likewise, of one whose answer has findings
 	TriggerSession string // session of follow-ups; "": a new one, in the lane of the directory
+}
+
+// WithDefaults fills in what a configuration leaves to the package.
+func (c Config) WithDefaults() Config {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
+	if c.ID == nil {
+		c.ID = func() string { return uuid.Must(uuid.NewV7()).String() }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.HeartbeatPath == "" {
+		c.HeartbeatPath = filepath.Join(c.StateDir, "heartbeat.json")
+	}
+	return c
 }

@@ -228,7 +228,7 @@ func (p *Proxy) asked(l *link, chunk []byte) (reset bool) {
 	return !l.unsaid
 }
 
-// answered tells whether an answer is lost.
+// answered reports whether an answer is lost.
 func (p *Proxy) answered(l *link, _ []byte) (reset bool) { return l.unsaid }
 
 // reset resets a link.

@@ -1,4 +1,4 @@
-package coordinator
+package query
 
 import (
 	"context"
@@ -17,20 +17,20 @@ import (
 // collected after its last run. run, if not "", chooses one by its id, a unique piece of
 // it, or its number among the agent's runs: then it is what lies in the directory of
 // that one, of the files that the task names.
-func (c *Coordinator) Files(ctx context.Context, ref, run string) (task.TaskFiles, error) {
-	t, err := c.Task(ctx, ref)
+func (q *Query) Files(ctx context.Context, ref, run string) (task.TaskFiles, error) {
+	t, err := q.Task(ctx, ref)
 	if err != nil {
 		return task.TaskFiles{}, err
 	}
 	if run != "" {
-		return c.filesOfRun(&t, run)
+		return q.filesOfRun(&t, run)
 	}
 	list := task.TaskFiles{Inputs: []task.TaskFile{}, Outputs: []task.TaskFile{}}
 	for _, f := range t.InputFiles {
 		list.Inputs = append(list.Inputs, task.TaskFile{Name: shortest(f.Name), Size: int64(len(f.Content))})
 	}
 	for _, out := range t.OutputFiles {
-		f := c.lookAtCopy(t.RunID, out.Path)
+		f := q.lookAtCopy(t.RunID, out.Path)
 		f.SHA256, f.Size = out.SHA256, out.Size
 		list.Outputs = append(list.Outputs, f)
 	}
@@ -38,7 +38,7 @@ func (c *Coordinator) Files(ctx context.Context, ref, run string) (task.TaskFile
 }
 
 // filesOfRun returns the files in the directory of a run that the task names.
-func (c *Coordinator) filesOfRun(t *state.Task, run string) (task.TaskFiles, error) {
+func (q *Query) filesOfRun(t *state.Task, run string) (task.TaskFiles, error) {
 	step, err := rundir.FindRun(t, run)
 	if err != nil {
 		return task.TaskFiles{}, err
@@ -47,7 +47,7 @@ func (c *Coordinator) filesOfRun(t *state.Task, run string) (task.TaskFiles, err
 	look := func(names []string) []task.TaskFile {
 		list := []task.TaskFile{}
 		for _, name := range names {
-			if f := c.lookAtCopy(step.RunID, name); f.Problem != rundir.ErrNotKept.Error() {
+			if f := q.lookAtCopy(step.RunID, name); f.Problem != rundir.ErrNotKept.Error() {
 				list = append(list, f)
 			}
 		}
@@ -82,9 +82,9 @@ func shortest(path string) string {
 }
 
 // lookAtCopy tells of a file in the directory of a run.
-func (c *Coordinator) lookAtCopy(runID, name string) task.TaskFile {
+func (q *Query) lookAtCopy(runID, name string) task.TaskFile {
 	f := task.TaskFile{Name: name, RunID: runID}
-	file, fi, err := c.openCopy(runID, name)
+	file, fi, err := q.openCopy(runID, name)
 	if err != nil {
 		f.Problem = err.Error()
 		return f
@@ -94,18 +94,18 @@ func (c *Coordinator) lookAtCopy(runID, name string) task.TaskFile {
 	return f
 }
 
-func (c *Coordinator) openCopy(runID, name string) (*os.File, fs.FileInfo, error) {
+func (q *Query) openCopy(runID, name string) (*os.File, fs.FileInfo, error) {
 	if !rundir.IsRunID(runID) {
 		return nil, nil, rundir.ErrNotKept
 	}
-	return rundir.OpenCollected(c.RunDir(runID), name)
+	return rundir.OpenCollected(q.tasks.RunDir(runID), name)
 }
 
 // OpenFile returns the content of a file of a task by its name, which is one that Files
 // gives. A name that came with the task and that nothing was collected under is what
 // came.
-func (c *Coordinator) OpenFile(ctx context.Context, ref, run, name string) (task.Content, error) {
-	t, err := c.Task(ctx, ref)
+func (q *Query) OpenFile(ctx context.Context, ref, run, name string) (task.Content, error) {
+	t, err := q.Task(ctx, ref)
 	if err != nil {
 		return task.Content{}, err
 	}
@@ -118,10 +118,10 @@ func (c *Coordinator) OpenFile(ctx context.Context, ref, run, name string) (task
 		if err != nil {
 			return task.Content{}, err
 		}
-		return c.contentOf(&t, step.RunID, name)
+		return q.contentOf(&t, step.RunID, name)
 	}
 	if slices.ContainsFunc(t.OutputFiles, func(f state.OutputFile) bool { return f.Path == name }) {
-		return c.contentOf(&t, t.RunID, name)
+		return q.contentOf(&t, t.RunID, name)
 	}
 	for _, f := range t.InputFiles {
 		if shortest(f.Name) == name {
@@ -131,8 +131,8 @@ func (c *Coordinator) OpenFile(ctx context.Context, ref, run, name string) (task
 	return task.Content{}, noFile(&t, name, "it has no such file")
 }
 
-func (c *Coordinator) contentOf(t *state.Task, runID, name string) (task.Content, error) {
-	f, fi, err := c.openCopy(runID, name)
+func (q *Query) contentOf(t *state.Task, runID, name string) (task.Content, error) {
+	f, fi, err := q.openCopy(runID, name)
 	if err != nil {
 		return task.Content{}, noFile(t, name, err.Error())
 	}

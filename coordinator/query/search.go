@@ -1,4 +1,4 @@
-package coordinator
+package query
 
 import (
 	"context"
@@ -17,22 +17,22 @@ var errForeignNotes = &task.Error{
 // SearchMemory searches the notes of a workspace as for a task, and changes nothing. A
 // run may ask for what its own task's workspace has, and what is below it. The error is
 // an *Error where the query is wrong.
-func (c *Coordinator) SearchMemory(ctx context.Context, q task.MemoryQuery) (task.MemoryResult, error) {
-	defer c.Call()()
-	if err := task.CheckPrompt(q.Prompt); err != nil {
+func (q *Query) SearchMemory(ctx context.Context, m task.MemoryQuery) (task.MemoryResult, error) {
+	defer q.tasks.Call()()
+	if err := task.CheckPrompt(m.Prompt); err != nil {
 		return task.MemoryResult{}, err
 	}
-	dir, err := checkDirectory(q.Workspace)
+	dir, err := checkDirectory(m.Workspace)
 	if err != nil {
 		return task.MemoryResult{}, err
 	}
-	if q.FromRun != "" && !c.isOfRun(q.FromRun, dir) {
+	if m.FromRun != "" && !q.isOfRun(m.FromRun, dir) {
 		return task.MemoryResult{}, errForeignNotes
 	}
-	if c.Config.Memory == nil {
+	if q.tasks.Config.Memory == nil {
 		return task.MemoryResult{Hits: []memory.Hit{}, Terms: []memory.Term{}}, nil
 	}
-	return c.Config.Memory(ctx, dir, q.Prompt)
+	return q.tasks.Config.Memory(ctx, dir, m.Prompt)
 }
 
 // checkDirectory returns a workspace without links.
@@ -52,13 +52,13 @@ func checkDirectory(path string) (string, error) {
 }
 
 // isOfRun reports whether a directory is the workspace of a run's task, or lies below it.
-func (c *Coordinator) isOfRun(run, dir string) bool {
+func (q *Query) isOfRun(run, dir string) bool {
 	id, ok := "", false
-	c.View(func(st *fold.State) { id, ok = st.RunningAs(run) })
+	q.tasks.View(func(st *fold.State) { id, ok = st.RunningAs(run) })
 	if !ok {
 		return false
 	}
-	r := c.RunOf(id)
+	r := q.live.RunOf(id)
 	if r == nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package coordinator
+package query
 
 import (
 	"cmp"
@@ -21,24 +21,21 @@ var (
 	recordsBounds = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
 )
 
-// counters count for a master.
-type counters struct {
+// Counters count for a master. Their methods may be called by any goroutine.
+type Counters struct {
 	agents map[string]bool // that are known
 
 	mu     sync.Mutex // guards what follows
 	n      task.Counted
 	models map[string]bool
-	failed writeFailure
+
+	lastErr error // of the last write to the journal
+	lastAt  time.Time
 }
 
-// A writeFailure is a write to the journal of which nothing was kept.
-type writeFailure struct {
-	err error // nil: the last write was kept
-	at  time.Time
-}
-
-func newCounters(agents map[string]task.Agent) *counters {
-	c := &counters{agents: map[string]bool{}, models: map[string]bool{"": true}}
+// NewCounters returns counters that tell these agents apart.
+func NewCounters(agents map[string]task.Agent) *Counters {
+	c := &Counters{agents: map[string]bool{}, models: map[string]bool{"": true}}
 	for name := range agents {
 		c.agents[name] = true
 	}
@@ -50,7 +47,7 @@ func newCounters(agents map[string]task.Agent) *counters {
 }
 
 // counted returns a copy of what was counted.
-func (c *counters) counted() task.Counted {
+func (c *Counters) counted() task.Counted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.n
@@ -59,11 +56,11 @@ func (c *counters) counted() task.Counted {
 	return n
 }
 
-// commit counts a write to the journal, which ended at that time.
-func (c *counters) commit(w *ledger.Commit, at time.Time) {
+// Commit counts a write to the journal, which ended at that time.
+func (c *Counters) Commit(w *ledger.Commit, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed = (writeFailure{err: w.Err, at: at}); w.Err != nil {
+	if c.lastErr, c.lastAt = w.Err, at; w.Err != nil {
 		c.n.Failures++
 		return
 	}
@@ -74,15 +71,16 @@ func (c *counters) commit(w *ledger.Commit, at time.Time) {
 	}
 }
 
-// failure returns the last write, if it failed.
-func (c *counters) failure() writeFailure {
+// LastWrite returns when the journal was last written, and why nothing of that was kept; nil if
+// it was.
+func (c *Counters) LastWrite() (at time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.failed
+	return c.lastAt, c.lastErr
 }
 
-// change counts what the record of a task has changed.
-func (c *counters) change(before, after *state.Task) {
+// Change counts what the record of a task has changed.
+func (c *Counters) Change(before, after *state.Task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -130,7 +128,7 @@ func retryOf(t *state.Task) task.Retry {
 
 // spend counts what a run has used. What a person writes into a task is not counted,
 // nor what one had used that comes back from the archive.
-func (c *counters) spend(before, after *state.Task) {
+func (c *Counters) spend(before, after *state.Task) {
 	if before.Status == "" || after.By == ledger.ByHand || before.Usage == after.Usage {
 		return
 	}
@@ -150,7 +148,7 @@ func added(before, after state.Usage) state.Usage {
 }
 
 // name returns the name of an agent or account as it is shown.
-func (c *counters) name(name string) string {
+func (c *Counters) name(name string) string {
 	if !c.agents[name] {
 		return task.Other
 	}
@@ -158,7 +156,7 @@ func (c *counters) name(name string) string {
 }
 
 // model returns the name of a model as it is shown. mu is held.
-func (c *counters) model(name string) string {
+func (c *Counters) model(name string) string {
 	switch {
 	case c.models[name]:
 	case len(c.models) > maxModels || !task.IsArgument(name): // a person may have written anything
@@ -171,21 +169,21 @@ func (c *counters) model(name string) string {
 
 // Metrics returns the master's metrics. It costs about the same however many tasks there
 // are, and does not keep an idle master from ending.
-func (c *Coordinator) Metrics() task.Metrics {
-	now := c.Config.Now()
+func (q *Query) Metrics() task.Metrics {
+	now := q.tasks.Config.Now()
 	m := task.Metrics{
-		Start: c.start, Version: c.Config.Version, MaxWorkers: c.Config.MaxWorkers, MaxQueued: c.Config.MaxQueued,
-		Findings: len(c.Findings()), JournalSize: c.Size(), Counted: c.counters.counted(),
-		Mirror: c.mirrorStatus(),
+		Start: q.start, Version: q.tasks.Config.Version, MaxWorkers: q.tasks.Config.MaxWorkers, MaxQueued: q.tasks.Config.MaxQueued,
+		Findings: len(q.tasks.Findings()), JournalSize: q.tasks.Size(), Counted: q.Counters.counted(),
+		Mirror: q.tasks.Mirror(),
 	}
-	m.Findings += len(c.Rejected())
-	c.View(func(st *fold.State) {
+	m.Findings += len(q.tasks.Rejected())
+	q.tasks.View(func(st *fold.State) {
 		m.Tasks, m.Held = st.Counts(), st.Held()
 		m.Paused, _ = st.Paused()
 		if since, ok := st.WaitingSince(now); ok {
 			m.OldestWait = now.Sub(since)
 		}
-		for _, name := range slices.Sorted(maps.Keys(c.counters.agents)) {
+		for _, name := range slices.Sorted(maps.Keys(q.Counters.agents)) {
 			a := st.Account(name)
 			m.Accounts = append(m.Accounts, task.AccountMetrics{Name: name, Held: a.Hold, Cooling: a.CoolUntil.After(now)})
 		}

@@ -1,24 +1,57 @@
-package coordinator
+package rundir
 
 import (
 	"cmp"
-	"context"
+	"fmt"
 	"slices"
 
-	"stint/coordinator/rundir"
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
-// Runs returns all runs of a task, the oldest first, as far as its records tell of them.
-func (c *Coordinator) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
-	defer c.Call()()
-	id, err := c.Find(ref)
-	if err != nil {
-		return nil, err
+// Image returns a task of the state directory dir. with calls its argument with the
+// fold, which nobody else uses meanwhile.
+func Image(dir, id string, with func(func(*fold.State))) (i task.Image, err error) {
+	var away ledger.ArchiveEntry
+	var ended []state.Run
+	known, archived := false, false
+	with(func(st *fold.State) {
+		if away, archived = st.Archived(id); !archived {
+			i.Task, ended, known, err = st.TaskAndRuns(id)
+			i.HoldsKey = st.HoldsKey(&i.Task)
+		}
+	})
+	switch {
+	case err != nil:
+		return task.Image{}, err
+	case archived:
+		if i.Task, ended, err = readAway(dir, away); err != nil {
+			return task.Image{}, err
+		}
+		with(func(st *fold.State) { i.HoldsKey = st.HoldsKey(&i.Task) })
+	case !known:
+		return task.Image{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
 	}
-	i, err := c.Image(id)
-	return i.Runs, err
+	i.Runs = joinRuns(&i.Task, ended)
+	for k := range i.Runs {
+		Weigh(&i.Runs[k], dir)
+	}
+	return i, nil
+}
+
+// readAway returns a task of the archive, and what its agents' runs have used.
+func readAway(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Run, err error) {
+	s, err := ledger.ReadArchived(nil, dir, e)
+	if err != nil {
+		return t, nil, err
+	}
+	if t, err = fold.TaskOf(s); err != nil {
+		return t, nil, err
+	}
+	ended, err = fold.RunsOf(s)
+	return t, ended, err
 }
 
 // joinRuns puts together what the steps of a task tell and what the agents' runs have
@@ -28,7 +61,7 @@ func joinRuns(t *state.Task, ended []state.Run) []task.TaskRun {
 	list := stepRuns(t)
 	var before []task.TaskRun
 	for _, e := range ended {
-		if !rundir.IsRunID(e.ID) {
+		if !IsRunID(e.ID) {
 			continue
 		}
 		r := findRun(list, e.ID)
@@ -59,7 +92,7 @@ func findRun(list []task.TaskRun, id string) *task.TaskRun {
 func stepRuns(t *state.Task) []task.TaskRun {
 	list, turns := []task.TaskRun{}, 0
 	loop := task.HasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })
-	for _, s := range rundir.RunsOf(t) {
+	for _, s := range RunsOf(t) {
 		r := task.TaskRun{
 			RunID: s.RunID, Phase: s.Phase, Attempt: s.Attempt, StartedAt: s.Started, EndedAt: s.Ended, ExitCode: s.ExitCode, Took: s.Took, Reason: s.Reason,
 		}

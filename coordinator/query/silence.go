@@ -1,4 +1,4 @@
-package coordinator
+package query
 
 import (
 	"strings"
@@ -10,8 +10,8 @@ import (
 
 // LastOutput returns when the agent of a running task last put something out, or
 // when its run began if it has not yet; the zero time if the task is not running.
-func (c *Coordinator) LastOutput(id string) time.Time {
-	r := c.runOf(id)
+func (q *Query) LastOutput(id string) time.Time {
+	r := q.runOf(id)
 	if r == nil {
 		return time.Time{}
 	}
@@ -23,18 +23,18 @@ func (c *Coordinator) LastOutput(id string) time.Time {
 
 // Settling reports whether the run of a running task has ended, and its result waits
 // until a save of tasks.md is settled.
-func (c *Coordinator) Settling(id string) bool {
-	r := c.runOf(id)
+func (q *Query) Settling(id string) bool {
+	r := q.runOf(id)
 	return r != nil && r.Settling.Load()
 }
 
 // runOf returns the run of a running task; nil if it is not running, though its run
 // may still be on the list.
-func (c *Coordinator) runOf(id string) *attempt.Run {
-	if t, _ := c.Peek(id); t.Status != state.Running {
+func (q *Query) runOf(id string) *attempt.Run {
+	if t, _ := q.tasks.Peek(id); t.Status != state.Running {
 		return nil
 	}
-	return c.RunOf(id)
+	return q.live.RunOf(id)
 }
 
 // silentAfter is how long an agent may be silent before that is told, if its idle
@@ -43,14 +43,14 @@ const silentAfter = time.Minute
 
 // silence says for how long a running task has put nothing out, and when that ends
 // it; "" if there is nothing remarkable.
-func (c *Coordinator) silence(id string, now time.Time) string {
-	r := c.runOf(id)
+func (q *Query) silence(id string, now time.Time) string {
+	r := q.runOf(id)
 	if r == nil || r.Settling.Load() {
 		return ""
 	}
-	last, limit, phase := r.Begun, c.Config.StartupTimeout, r.Task.Phase
+	last, limit, phase := r.Begun, q.tasks.Config.StartupTimeout, r.Task.Phase
 	if out := r.LastOutput.Load(); out != nil {
-		last, limit = *out, c.Config.IdleTimeout
+		last, limit = *out, q.tasks.Config.IdleTimeout
 	}
 	if phase == state.PhaseVerify {
 		limit = 0 // it has its own limit, however silent it is

@@ -1,4 +1,4 @@
-package coordinator
+package statedir
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -79,7 +80,7 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 	for look := 1; ; look++ {
 		r, settled := fsckOnce(dir, root)
 		if settled || look == fsckLooks || !live() {
-			r.faults(KindArchive, findingsOf(ledger.CheckArchive(dir)))
+			r.faults(KindArchive, queue.FindingsOf(ledger.CheckArchive(dir)))
 			fsckAround(dir, r)
 			slices.SortStableFunc(r.Faults, func(a, b Fault) int {
 				return cmp.Or(-cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) // tasks.md before journal.md
@@ -128,7 +129,7 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	case noJournal && tasksErr == nil:
 		c.note("there is no journal: the next master rebuilds it from %s", ledger.TasksName)
 		a := newAlone()
-		c.faults(KindSection, findingsOf(ledger.CheckFile(ledger.TasksName, c.tasks, a.check)))
+		c.faults(KindSection, queue.FindingsOf(ledger.CheckFile(ledger.TasksName, c.tasks, a.check)))
 		c.state = a.state
 	case noTasks:
 		c.note("there is no %s: the next master writes it anew from the journal", ledger.TasksName)
@@ -140,7 +141,7 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 		c.checkTasks()
 	}
 	if c.state != nil {
-		c.faults(KindWaits, homeless(c.state, root))
+		c.faults(KindWaits, queue.Homeless(c.state, root))
 	}
 	return c.FsckReport, c.settled
 }
@@ -161,7 +162,7 @@ func (c *fsck) unreadable(name string, err error) {
 
 // checkJournal looks at every record of the journal and folds it.
 func (c *fsck) checkJournal() {
-	st := fold.New(bytesReader(c.journal))
+	st := fold.New(queue.BytesReader(c.journal))
 	c.state = st
 	var last uint64
 	accounts := map[string]bool{}
@@ -181,7 +182,7 @@ func (c *fsck) checkJournal() {
 			c.note("%s: the next master cuts it off", f.Error())
 			continue
 		}
-		c.faults(KindJournal, findingsOf([]*ledger.SyntaxError{f}))
+		c.faults(KindJournal, queue.FindingsOf([]*ledger.SyntaxError{f}))
 	}
 	c.Seq = max(last, st.Seq()) // a compaction keeps the number, not the record
 	c.Paused, c.PauseWhy = st.Paused()
@@ -297,7 +298,7 @@ func fsckAround(dir string, r *FsckReport) {
 // CheckLedger returns what is wrong in one ledger file by itself: what cannot be
 // read, and what a new state directory with this file alone would not take over.
 func CheckLedger(name string, data []byte) []task.Finding {
-	return findingsOf(ledger.CheckFile(name, data, newAlone().check))
+	return queue.FindingsOf(ledger.CheckFile(name, data, newAlone().check))
 }
 
 // RepairLedger returns a ledger file without findings, and what was done to make it,
@@ -307,7 +308,7 @@ func RepairLedger(name string, data, journal []byte) ([]byte, []task.Finding) {
 	for _, n := range notes {
 		n.File = name
 	}
-	return repaired, findingsOf(notes)
+	return repaired, queue.FindingsOf(notes)
 }
 
 // alone folds the records of one file as a new state directory would.

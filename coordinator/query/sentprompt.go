@@ -1,4 +1,4 @@
-package coordinator
+package query
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 
 // SentPrompt returns the prompt of a run of a task: run is a run's id, a unique piece of
 // it, or its number among the agent's runs, from 1; "" is the agent's last one.
-func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (task.SentPrompt, error) {
-	t, err := c.Task(ctx, ref)
+func (q *Query) SentPrompt(ctx context.Context, ref, run string) (task.SentPrompt, error) {
+	t, err := q.Task(ctx, ref)
 	if err != nil {
 		return task.SentPrompt{}, err
 	}
@@ -26,7 +26,7 @@ func (c *Coordinator) SentPrompt(ctx context.Context, ref, run string) (task.Sen
 	if err != nil {
 		return p, err
 	}
-	dir := c.RunDir(p.RunID)
+	dir := q.tasks.RunDir(p.RunID)
 	text, err := rundir.ReadOutput(dir, rundir.PromptName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("the prompt of run %s of task %s is not there: its file was removed", p.RunID, t.ID), Hint: "stint show " + t.ID}

@@ -1,4 +1,4 @@
-package coordinator
+package statedir
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -16,62 +17,6 @@ import (
 	"stint/state"
 	"stint/state/fold"
 )
-
-// TaskIDs returns the next ids, at most n, behind the first done ones of all tasks that
-// are known, in the order of age, those of the archive first. With a compaction other
-// places count: who goes through all begins anew then.
-func (c *Coordinator) TaskIDs(done, n int) []string {
-	return task.Read(c.Store, func(st *fold.State) []string { return st.IDs(done, n) })
-}
-
-// Image returns a task as it is now, by its whole id. The error has CodeNotFound if there
-// is none.
-func (c *Coordinator) Image(id string) (task.Image, error) {
-	return readImage(c.Config.StateDir, id, c.View)
-}
-
-// readImage returns a task of the state directory dir. with calls its argument with the
-// fold, which nobody else uses meanwhile.
-func readImage(dir, id string, with func(func(*fold.State))) (i task.Image, err error) {
-	var away ledger.ArchiveEntry
-	var ended []state.Run
-	known, archived := false, false
-	with(func(st *fold.State) {
-		if away, archived = st.Archived(id); !archived {
-			i.Task, ended, known, err = st.TaskAndRuns(id)
-			i.HoldsKey = st.HoldsKey(&i.Task)
-		}
-	})
-	switch {
-	case err != nil:
-		return task.Image{}, err
-	case archived:
-		if i.Task, ended, err = readAway(dir, away); err != nil {
-			return task.Image{}, err
-		}
-		with(func(st *fold.State) { i.HoldsKey = st.HoldsKey(&i.Task) })
-	case !known:
-		return task.Image{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
-	}
-	i.Runs = joinRuns(&i.Task, ended)
-	for k := range i.Runs {
-		rundir.Weigh(&i.Runs[k], dir)
-	}
-	return i, nil
-}
-
-// readAway returns a task of the archive, and what its agents' runs have used.
-func readAway(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Run, err error) {
-	s, err := ledger.ReadArchived(nil, dir, e)
-	if err != nil {
-		return t, nil, err
-	}
-	if t, err = fold.TaskOf(s); err != nil {
-		return t, nil, err
-	}
-	ended, err = fold.RunsOf(s)
-	return t, ended, err
-}
 
 // A Copy is a state directory as its journal had it up to some record. It was read once
 // and does not change; only an Image looks at the files of its runs and of the archive.
@@ -97,7 +42,7 @@ func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Copy{dir: dir, later: map[string]bool{}, state: fold.New(bytesReader(data))}
+	c := &Copy{dir: dir, later: map[string]bool{}, state: fold.New(queue.BytesReader(data))}
 	for _, e := range archive {
 		c.state.Archive(e)
 	}
@@ -143,7 +88,7 @@ func readOnce(ctx context.Context, dir string) (data []byte, archive []ledger.Ar
 	if err != nil {
 		return nil, nil, false, err
 	}
-	if data, err = readUntil(ctx, f, fi.Size()); err != nil { // what comes later is of later changes
+	if data, err = queue.ReadUntil(ctx, f, fi.Size()); err != nil { // what comes later is of later changes
 		return nil, nil, false, err
 	}
 	if archive, err = ledger.ReadArchive(nil, dir); err != nil {
@@ -172,7 +117,7 @@ func (c *Copy) TaskIDs(done, n int) []string {
 
 // Image is [Coordinator.Image].
 func (c *Copy) Image(id string) (task.Image, error) {
-	return readImage(c.dir, id, func(f func(*fold.State)) {
+	return rundir.Image(c.dir, id, func(f func(*fold.State)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		f(c.state)
@@ -188,7 +133,7 @@ func (c *Copy) Accounts() []state.AccountUse {
 }
 
 // RunDir returns the directory of a run's files.
-func (c *Copy) RunDir(runID string) string { return task.RunDir(c.dir, runID) }
+func (c *Copy) RunDir(runID string) string { return queue.RunDir(c.dir, runID) }
 
 // ChangedLater reports whether the journal has a record behind Seq of a task, of which an
 // Image tells what it was, or of a control section such as "account:NAME".

@@ -1,4 +1,4 @@
-package coordinator
+package query
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -64,15 +65,15 @@ func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.Usage
 }
 
 // Usage is ReadUsage of the master's own files. It reads them all.
-func (c *Coordinator) Usage(ctx context.Context, q task.UsageQuery) ([]task.UsageRow, error) {
-	defer c.Call()()
-	return ReadUsage(ctx, c.Config.StateDir, q)
+func (q *Query) Usage(ctx context.Context, by task.UsageQuery) ([]task.UsageRow, error) {
+	defer q.tasks.Call()()
+	return ReadUsage(ctx, q.tasks.Config.StateDir, by)
 }
 
 // eachRun returns the runs in the journal and in the archive of a state directory. It
 // ends with ctx: a journal may be large, and whoever asked may be gone.
 func eachRun(ctx context.Context, dir string, f func(*state.Run)) error {
-	st, err := foldWhile(ctx, dir)
+	st, err := queue.FoldWhile(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing was ever run here
 	}

@@ -1,4 +1,4 @@
-package task
+package queue
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator/store"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/session"
 	"stint/state"
@@ -25,10 +26,10 @@ import (
 // given a fold must not be called within View, Update or Exclusive.
 type Store struct {
 	*store.Store[*fold.State]
-	Config   Config              // with all defaults; never changed
-	Home     string              // the state directory without links
-	Sessions *session.Store      // sessions.json
-	Changes  store.Feed[*Change] // of tasks, published while the fold is locked
+	Config   task.Config              // with all defaults; never changed
+	Home     string                   // the state directory without links
+	Sessions *session.Store           // sessions.json
+	Changes  store.Feed[*task.Change] // of tasks, published while the fold is locked
 
 	unlock func() error // nil: the lock is the caller's
 
@@ -120,9 +121,9 @@ func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 	switch {
 	case sec.Kind == ledger.KindTask:
 		s.applied = append(s.applied, id)
-		s.Changes.Publish(func() *Change {
+		s.Changes.Publish(func() *task.Change {
 			t, _ := st.Peek(id)
-			return Change{Seq: sec.Seq, Task: t}.Shared()
+			return task.Change{Seq: sec.Seq, Task: t}.Shared()
 		})
 	case !st.Covers(sec.Seq - 1):
 		s.publishResync(st)
@@ -151,7 +152,7 @@ func (s *Store) ready(st *fold.State, isCompacted bool) {
 }
 
 func (s *Store) publishResync(st *fold.State) {
-	s.Changes.Publish(func() *Change { return Change{Seq: st.Seq(), Resync: true}.Shared() })
+	s.Changes.Publish(func() *task.Change { return task.Change{Seq: st.Seq(), Resync: true}.Shared() })
 }
 
 // maxMissed bounds what one call of SubscribeAfter returns: a task has 1 KB, and all readers
@@ -164,15 +165,15 @@ const maxMissed = 256
 // alone if that cannot be told. If there are too many it has the first of them, and changes is
 // nil: the reader asks again, with the number of the last one. A reader who lags behind by more
 // than buffer is cut off: the channel is closed.
-func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*Change, changes <-chan *Change, cancel func()) {
+func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func()) {
 	s.View(func(st *fold.State) {
 		if !st.Covers(after) {
-			missed = []*Change{{Seq: st.Seq(), Resync: true}}
+			missed = []*task.Change{{Seq: st.Seq(), Resync: true}}
 		} else {
 			list := st.Since(after, maxMissed)
-			missed = make([]*Change, len(list))
+			missed = make([]*task.Change, len(list))
 			for i := range list {
-				missed[i] = &Change{Seq: list[i].Seq, Task: list[i].Task}
+				missed[i] = &task.Change{Seq: list[i].Seq, Task: list[i].Task}
 			}
 			if len(missed) == maxMissed {
 				cancel = func() {}
@@ -188,7 +189,7 @@ func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*Change, chan
 func Read[T any](s *Store, f func(*fold.State) T) T { return store.Read(s.Store, f) }
 
 // Subscribe returns the changes of tasks from now on; see [store.Feed.Subscribe].
-func (s *Store) Subscribe(buffer int) (changes <-chan *Change, cancel func()) {
+func (s *Store) Subscribe(buffer int) (changes <-chan *task.Change, cancel func()) {
 	return s.Changes.Subscribe(buffer)
 }
 
@@ -236,18 +237,18 @@ func (s *Store) HadNoRoom() bool { return s.full.Swap(false) }
 
 // FullError says that the disk is full.
 func (s *Store) FullError() error {
-	return &Error{Code: CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", s.Config.StateDir), Hint: "make room and try again"}
+	return &task.Error{Code: task.CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", s.Config.StateDir), Hint: "make room and try again"}
 }
 
 // StoppedError says that the master takes no changes any more, and why.
 func (s *Store) StoppedError() error {
 	switch err := s.Err(); {
 	case s.IsGone():
-		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped: %v", err), Hint: "the next command starts another one"}
+		return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the master has stopped: %v", err), Hint: "the next command starts another one"}
 	case err != nil:
-		return &Error{Code: CodeStopped, Message: fmt.Sprintf("the master has stopped because its ledger cannot be written: %v", err), Hint: "check the disk, then: stint serve"}
+		return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the master has stopped because its ledger cannot be written: %v", err), Hint: "check the disk, then: stint serve"}
 	}
-	return &Error{Code: CodeStopped, Message: "the master is going away", Hint: "try again"}
+	return &task.Error{Code: task.CodeStopped, Message: "the master is going away", Hint: "try again"}
 }
 
 // IsGone reports that the state directory is: what has its name now is not ours to write to.
@@ -279,7 +280,7 @@ func (s *Store) UpdateWhenRoom(ctx context.Context, what string, isExclusive boo
 	}
 	for {
 		err := change(context.Background(), f)
-		if !errors.Is(err, &Error{Code: CodeFull}) || !s.WaitForRoom(ctx, what, err) {
+		if !errors.Is(err, &task.Error{Code: task.CodeFull}) || !s.WaitForRoom(ctx, what, err) {
 			return err
 		}
 	}
@@ -294,7 +295,7 @@ const FailedFor = 30 * time.Second
 func (s *Store) Trouble(what string, err error) {
 	level, now := slog.LevelError, s.Config.Now()
 	s.mu.Lock()
-	if ShortageOf(err) != 0 || errors.Is(err, &Error{Code: CodeFull}) {
+	if task.ShortageOf(err) != 0 || errors.Is(err, &task.Error{Code: task.CodeFull}) {
 		if s.isShort || now.Sub(s.shortAt) < FailedFor {
 			level = slog.LevelDebug
 		}
@@ -314,7 +315,7 @@ func (s *Store) SetShort(is bool) {
 
 // TroubleUnlessStopped is Trouble, unless err only says that the store takes no more changes.
 func (s *Store) TroubleUnlessStopped(what string, err error) {
-	if err != nil && !errors.Is(err, &Error{Code: CodeStopped}) {
+	if err != nil && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
 		s.Trouble(what, err)
 	}
 }
@@ -333,9 +334,9 @@ func (s *Store) LastError() string {
 }
 
 // Workspace returns what is configured for a task's workspace.
-func (s *Store) Workspace(path string) WorkspaceSettings {
+func (s *Store) Workspace(path string) task.WorkspaceSettings {
 	if s.Config.Workspace == nil {
-		return WorkspaceSettings{}
+		return task.WorkspaceSettings{}
 	}
 	return s.Config.Workspace(path)
 }
@@ -347,7 +348,7 @@ func FindIn(st *fold.State, ref string) (string, error) {
 	var many *fold.AmbiguousError
 	switch {
 	case errors.As(err, &many):
-		return "", &Error{Code: CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(many.IDs, ", ")), Hint: "give more of the id"}
+		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(many.IDs, ", ")), Hint: "give more of the id"}
 	case errors.Is(err, fold.ErrNotFound):
 		return "", notFound(ref)
 	}
@@ -355,7 +356,7 @@ func FindIn(st *fold.State, ref string) (string, error) {
 }
 
 func notFound(ref string) error {
-	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: "stint ls"}
+	return &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: "stint ls"}
 }
 
 // PeekIn returns a task without its texts, by its id.
@@ -428,7 +429,7 @@ func (s *Store) Until(ctx context.Context, id string, is func(*state.Task) bool)
 
 // await reads changes until one may be the one that is waited for, or until they end because
 // we were too slow: then the caller looks again.
-func (s *Store) await(ctx context.Context, id string, changes <-chan *Change, is func(*state.Task) bool) error {
+func (s *Store) await(ctx context.Context, id string, changes <-chan *task.Change, is func(*state.Task) bool) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -1,4 +1,4 @@
-package coordinator
+package query
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 
 // Preview returns what Submit would accept, or why it would not, and what would be run
 // then; see [Admission.Foresee]. Nothing is kept, and no agent is started.
-func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error) {
-	defer c.Call()()
-	foreseen, err := c.Foresee(ctx, specs, isList)
+func (q *Query) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error) {
+	defer q.tasks.Call()()
+	foreseen, err := q.attempts.Foresee(ctx, specs, isList)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList
 		if list[i] = f.TaskPreview; f.Known {
 			continue
 		}
-		if err := c.previewRun(ctx, &list[i], f.FromRun, f.Begun); err != nil {
+		if err := q.previewRun(ctx, &list[i], f.FromRun, f.Begun); err != nil {
 			return nil, err
 		}
 	}
@@ -38,11 +38,11 @@ func (c *Coordinator) Preview(ctx context.Context, specs []task.TaskSpec, isList
 
 // previewRun tells of the first run of a task, for which the run asks if one does. begun
 // says that a task before it has its session, of which the ledger knows nothing yet.
-func (c *Coordinator) previewRun(ctx context.Context, p *task.TaskPreview, asks string, begun bool) error {
-	r, known := c.Reserve(&p.Task), false
+func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, asks string, begun bool) error {
+	r, known := q.attempts.Reserve(&p.Task), false
 	r.Cancel(nil)
-	c.View(func(st *fold.State) {
-		r = c.Begin(st, r, &p.Task, p.Task.Agent, c.Config.Now())
+	q.tasks.View(func(st *fold.State) {
+		r = q.attempts.Begin(st, r, &p.Task, p.Task.Agent, q.tasks.Config.Now())
 		_, known = st.SessionByID(r.Task.SessionID)
 		for _, id := range st.Running() {
 			if other, ok := st.Peek(id); ok && other.SessionKey == r.Task.SessionKey {
@@ -50,8 +50,8 @@ func (c *Coordinator) previewRun(ctx context.Context, p *task.TaskPreview, asks 
 			}
 		}
 	})
-	for _, other := range c.Queue(r.Task.SessionKey) {
-		if !other.Passed(c.Config.Now()) {
+	for _, other := range q.Queue(r.Task.SessionKey) {
+		if !other.Passed(q.tasks.Config.Now()) {
 			p.Ahead++
 		}
 	}
@@ -65,12 +65,12 @@ func (c *Coordinator) previewRun(ctx context.Context, p *task.TaskPreview, asks 
 	}
 	t := &p.Task
 	t.VerifyCommand = r.Task.VerifyCommand
-	p.Timeout = lasting(c.Timeout(t))
+	p.Timeout = lasting(q.tasks.Timeout(t))
 	if task.HasVerify(t) {
-		p.MaxIterations, p.VerifyTimeout = c.MaxIterations(t), lasting(c.VerifyTimeout(t))
+		p.MaxIterations, p.VerifyTimeout = q.tasks.MaxIterations(t), lasting(q.tasks.VerifyTimeout(t))
 	}
-	c.plan(p, r)
-	return c.foresee(ctx, p, asks, r)
+	q.plan(p, r)
+	return q.foresee(ctx, p, asks, r)
 }
 
 // lasting returns a limit, "" for none.
@@ -81,26 +81,26 @@ func lasting(d time.Duration) string {
 	return d.String()
 }
 
-// plan returns what would be started.
-func (c *Coordinator) plan(p *task.TaskPreview, r *attempt.Run) {
-	if p.Session == task.SessionNew && c.MissesSession(r, p.Task.Resume) {
+// plan says what would be started.
+func (q *Query) plan(p *task.TaskPreview, r *attempt.Run) {
+	if p.Session == task.SessionNew && q.attempts.MissesSession(r, p.Task.Resume) {
 		p.Reason, p.Error = state.ClassSessionLost, attempt.NoSession
 		return
 	}
-	if planner, ok := c.Config.Agents[r.Task.Agent].(task.Planner); ok {
-		plan := planner.Plan(c.Turn(r, &p.Task))
+	if planner, ok := q.tasks.Config.Agents[r.Task.Agent].(task.Planner); ok {
+		plan := planner.Plan(q.attempts.Turn(r, &p.Task))
 		p.Argv, p.Env, p.Reason, p.Error = plan.Argv, plan.Env, plan.Class, plan.Error
 	}
 }
 
 // foresee returns the prompt with what is found in the notes. A run that asks is shown no
 // others than a search of its own would find.
-func (c *Coordinator) foresee(ctx context.Context, p *task.TaskPreview, asks string, r *attempt.Run) error {
+func (q *Query) foresee(ctx context.Context, p *task.TaskPreview, asks string, r *attempt.Run) error {
 	t := &p.Task
 	var found memory.Result
 	var err error = errForeignNotes
-	if asks == "" || c.isOfRun(asks, t.Workspace) {
-		found, err = c.Recall(ctx, r, t)
+	if asks == "" || q.isOfRun(asks, t.Workspace) {
+		found, err = q.attempts.Recall(ctx, r, t)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -113,8 +113,8 @@ func (c *Coordinator) foresee(ctx context.Context, p *task.TaskPreview, asks str
 	}
 	var inputs []string
 	for _, f := range t.InputFiles { // their names were checked
-		inputs = append(inputs, filepath.Join(c.RunDir(r.ID), rundir.FilesName, f.Name))
+		inputs = append(inputs, filepath.Join(q.tasks.RunDir(r.ID), rundir.FilesName, f.Name))
 	}
-	p.Prompt = c.EscapePrompt(r.Task.Agent, c.Prompt(r, t, inputs, found.Hits))
+	p.Prompt = q.attempts.EscapePrompt(r.Task.Agent, q.attempts.Prompt(r, t, inputs, found.Hits))
 	return nil
 }

@@ -1,4 +1,4 @@
-package coordinator
+package statedir
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -68,7 +69,7 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 		return refuse("use the newer stint that wrote it", "has format %d, this stint knows formats up to %d", doc.Version, ledger.FormatVersion)
 	}
 	base, alone := filepath.Base(path), newAlone()
-	p.found = findingsOf(ledger.CheckFile(base, data, alone.check))
+	p.found = queue.FindingsOf(ledger.CheckFile(base, data, alone.check))
 	if len(doc.Sections) == 0 {
 		p.found = append(p.found, task.Finding{File: base, Line: 1, Message: "there is no record in this file"})
 	}
@@ -100,7 +101,7 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 		From: p.path, Tasks: len(p.tasks), Findings: p.found,
 		Gone: []state.Task{}, Changed: []state.Task{}, Back: []state.Task{}, Running: []string{}, // JSON has no null
 	}
-	st, err := foldDir(dir)
+	st, err := queue.FoldDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		st, err = fold.New(nil), nil
 	}
@@ -147,7 +148,7 @@ func sameTask(a, b *state.Task) bool {
 func Restore(cfg task.Config, plan *RestorePlan, confirm func(*Restoration) error) (r *Restoration, err error) {
 	cfg = cfg.WithDefaults()
 	now := cfg.Now()
-	unlock, err := task.Lock(cfg.StateDir)
+	unlock, err := queue.Lock(cfg.StateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +190,7 @@ func (r *Restoration) RunningError() error {
 // reopen opens the ledger once: that takes over the sections in it which nobody had taken
 // over when it was copied, and rebuilds sessions.json.
 func reopen(cfg task.Config) error {
-	s, err := task.OpenLocked(cfg)
+	s, err := queue.OpenLocked(cfg)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package coordinator
+package query
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/session"
@@ -16,23 +17,23 @@ import (
 
 // Task returns the whole task that ref stands for: an id, any unique piece of one,
 // or @last.
-func (c *Coordinator) Task(_ context.Context, ref string) (state.Task, error) {
-	defer c.Call()()
-	id, err := c.Find(ref)
+func (q *Query) Task(_ context.Context, ref string) (state.Task, error) {
+	defer q.tasks.Call()()
+	id, err := q.tasks.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.Whole(id)
+	return q.tasks.Whole(id)
 }
 
 // List returns tasks, newest first, without prompts and results.
-func (c *Coordinator) List(f state.Filter) []state.Task {
-	defer c.Call()()
+func (q *Query) List(f state.Filter) []state.Task {
+	defer q.tasks.Call()()
 	var tasks []state.Task
 	var err error
-	c.View(func(st *fold.State) { tasks, err = st.List(f) })
+	q.tasks.View(func(st *fold.State) { tasks, err = st.List(f) })
 	if err != nil {
-		c.Trouble("the list is not whole", err)
+		q.tasks.Trouble("the list is not whole", err)
 	}
 	return tasks
 }
@@ -40,9 +41,9 @@ func (c *Coordinator) List(f state.Filter) []state.Task {
 // Rows is List for who writes the tasks down; see [fold.State.Rows]. encode must
 // not call the coordinator. The error has CodeInvalid if f.Before is no place in this
 // list.
-func (c *Coordinator) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (rows []fold.Row, err error) {
-	defer c.Call()()
-	c.View(func(st *fold.State) {
+func (q *Query) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (rows []fold.Row, err error) {
+	defer q.tasks.Call()()
+	q.tasks.View(func(st *fold.State) {
 		if f.Before > st.Seq() {
 			err = task.BadCursor("it is from another list")
 		} else if rows, err = st.Rows(f, encode); err != nil {
@@ -53,46 +54,46 @@ func (c *Coordinator) Rows(f state.Filter, encode func(*state.Task) ([]byte, err
 }
 
 // Why says in one sentence why the task is where it is.
-func (c *Coordinator) Why(ref string) (string, error) {
-	defer c.Call()()
-	id, err := c.Find(ref)
+func (q *Query) Why(ref string) (string, error) {
+	defer q.tasks.Call()()
+	id, err := q.tasks.Find(ref)
 	if err != nil {
 		return "", err
 	}
-	now := c.Config.Now()
-	lim := c.Limits()
-	why := task.Read(c.Store, func(st *fold.State) string { return st.Why(id, now, lim) })
-	return why + c.silence(id, now), nil
+	now := q.tasks.Config.Now()
+	lim := q.live.Limits()
+	why := queue.Read(q.tasks, func(st *fold.State) string { return st.Why(id, now, lim) })
+	return why + q.silence(id, now), nil
 }
 
 // Wait returns when the task has ended, with the whole task.
-func (c *Coordinator) Wait(ctx context.Context, ref string) (state.Task, error) {
-	defer c.Call()()
-	id, err := c.Find(ref)
+func (q *Query) Wait(ctx context.Context, ref string) (state.Task, error) {
+	defer q.tasks.Call()()
+	id, err := q.tasks.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
-	return c.Until(ctx, id, func(t *state.Task) bool { return t.Status.Terminal() })
+	return q.tasks.Until(ctx, id, func(t *state.Task) bool { return t.Status.Terminal() })
 }
 
 // Raw returns the records of a task as they stand in the journal.
-func (c *Coordinator) Raw(_ context.Context, ref string) (out []byte, err error) {
-	defer c.Call()()
-	id, err := c.Find(ref)
+func (q *Query) Raw(_ context.Context, ref string) (out []byte, err error) {
+	defer q.tasks.Call()()
+	id, err := q.tasks.Find(ref)
 	if err != nil {
 		return nil, err
 	}
-	c.View(func(st *fold.State) { // no offset is one of another file
+	q.tasks.View(func(st *fold.State) { // no offset is one of another file
 		if e, ok := st.Archived(id); ok {
 			var s *ledger.Section
-			if s, err = ledger.ReadArchived(nil, c.Config.StateDir, e); err == nil {
+			if s, err = ledger.ReadArchived(nil, q.tasks.Config.StateDir, e); err == nil {
 				out = []byte(strings.TrimRight(string(s.Raw), "\n") + "\n\n")
 			}
 			return
 		}
 		for _, off := range st.Offsets(id) {
 			var s *ledger.Section
-			if s, err = c.SectionAt(off); err != nil {
+			if s, err = q.tasks.SectionAt(off); err != nil {
 				return
 			}
 			out = append(append(out, s.Raw...), '\n')
@@ -102,18 +103,18 @@ func (c *Coordinator) Raw(_ context.Context, ref string) (out []byte, err error)
 }
 
 // Sessions returns the current sessions, newest first.
-func (c *Coordinator) Sessions() []state.Session {
-	defer c.Call()()
-	return task.Read(c.Store, (*fold.State).Sessions)
+func (q *Query) Sessions() []state.Session {
+	defer q.tasks.Call()()
+	return queue.Read(q.tasks, (*fold.State).Sessions)
 }
 
 // Session returns the session with that key or id, and what was said in it.
-func (c *Coordinator) Session(ref string) (state.Session, []session.Message, error) {
-	s, err := c.findSession(ref)
+func (q *Query) Session(ref string) (state.Session, []session.Message, error) {
+	s, err := q.findSession(ref)
 	if err != nil {
 		return s, nil, err
 	}
-	messages, _, err := session.ReadTranscript(session.TranscriptPath(c.Config.StateDir, s.ID))
+	messages, _, err := session.ReadTranscript(session.TranscriptPath(q.tasks.Config.StateDir, s.ID))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // nothing was said yet
 	}
@@ -122,12 +123,12 @@ func (c *Coordinator) Session(ref string) (state.Session, []session.Message, err
 
 // SessionPage is Session with the last n messages alone, or with before those that stand
 // before that place; see [session.ReadPage].
-func (c *Coordinator) SessionPage(ref string, before int64, n int) (state.Session, session.Page, error) {
-	s, err := c.findSession(ref)
+func (q *Query) SessionPage(ref string, before int64, n int) (state.Session, session.Page, error) {
+	s, err := q.findSession(ref)
 	if err != nil {
 		return s, session.Page{}, err
 	}
-	p, err := session.ReadPage(session.TranscriptPath(c.Config.StateDir, s.ID), before, n)
+	p, err := session.ReadPage(session.TranscriptPath(q.tasks.Config.StateDir, s.ID), before, n)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && before == 0:
 		err = nil // nothing was said yet
@@ -137,8 +138,8 @@ func (c *Coordinator) SessionPage(ref string, before int64, n int) (state.Sessio
 	return s, p, err
 }
 
-func (c *Coordinator) findSession(ref string) (state.Session, error) {
-	for _, s := range c.Sessions() {
+func (q *Query) findSession(ref string) (state.Session, error) {
+	for _, s := range q.Sessions() {
 		if s.Key == ref || s.ID == ref || s.Native == ref || s.Key == state.LanePrefixDir+ref {
 			return s, nil
 		}
@@ -149,17 +150,17 @@ func (c *Coordinator) findSession(ref string) (state.Session, error) {
 // Queue returns the tasks that wait in the lane of that key, in the order in which
 // they will run, without prompts and results but with titles. The lane of a
 // directory is also found by its path alone.
-func (c *Coordinator) Queue(key string) []state.Task {
-	defer c.Call()()
+func (q *Query) Queue(key string) []state.Task {
+	defer q.tasks.Call()()
 	var tasks []state.Task
 	var err error
-	c.View(func(st *fold.State) {
+	q.tasks.View(func(st *fold.State) {
 		if tasks, err = st.Queue(key); len(tasks) == 0 && err == nil {
 			tasks, err = st.Queue(state.LanePrefixDir + key)
 		}
 	})
 	if err != nil {
-		c.Trouble("the list is not whole", err)
+		q.tasks.Trouble("the list is not whole", err)
 	}
 	return tasks
 }

@@ -1,4 +1,4 @@
-package coordinator
+package statedir
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 
 	"stint/coordinator/admission"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
-	"stint/state/fold"
 )
 
 // SubmitOffline accepts a task where no master runs: it locks the state
@@ -39,7 +39,7 @@ func SubmitAllOffline(ctx context.Context, cfg task.Config, specs []task.TaskSpe
 
 // offline calls f where no master runs.
 func offline(cfg task.Config, f func(*admission.Admission) error) error {
-	s, err := task.Open(cfg)
+	s, err := queue.Open(cfg)
 	if err != nil {
 		return err
 	}
@@ -52,96 +52,16 @@ type nobody struct{}
 func (nobody) TaskOf(string) *state.Task { return nil }
 func (nobody) Cancel(string, error)      {}
 
-// Dump writes the whole state as text, always the same for the same state.
-func (c *Coordinator) Dump(w io.Writer) error {
-	return task.Read(c.Store, func(st *fold.State) error { return st.Dump(w) })
-}
-
 // Refold reads the journal of a state directory from its beginning and writes the
 // state that it gives, as Dump does. It changes nothing and needs no lock: a
 // master may be at work.
 func Refold(dir string, w io.Writer) error {
-	st, err := foldDir(dir)
+	st, err := queue.FoldDir(dir)
 	if err != nil {
 		return err
 	}
 	return st.Dump(w)
 }
-
-// foldDir reads the journal and the archive's index of a state directory, to the end.
-func foldDir(dir string) (*fold.State, error) { return foldWhile(context.Background(), dir) }
-
-// foldWhile is foldDir until ctx ends; the error is its cause then.
-func foldWhile(ctx context.Context, dir string) (*fold.State, error) {
-	data, err := readWhile(ctx, filepath.Join(dir, ledger.JournalName))
-	if err != nil {
-		return nil, err
-	}
-	st := fold.New(bytesReader(data))
-	if err := feedArchive(st, dir); err != nil {
-		return nil, err
-	}
-	if err := foldInto(ctx, st, data); err != nil {
-		return nil, err
-	}
-	return st, nil
-}
-
-// foldJournal folds the bytes of a journal.
-func foldJournal(data []byte) *fold.State {
-	st := fold.New(bytesReader(data))
-	_ = foldInto(context.Background(), st, data) // which never ends
-	return st
-}
-
-// foldInto folds the bytes of a journal into st until ctx ends.
-func foldInto(ctx context.Context, st *fold.State, data []byte) error {
-	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
-		_ = st.Apply(s) // what the fold refuses has no effect, here as there
-		return ctx.Err() == nil
-	})
-	return context.Cause(ctx)
-}
-
-// readBlock is how much of a file is read before it is asked whether to go on.
-const readBlock = 4 << 20
-
-// readWhile reads a file until ctx ends.
-func readWhile(ctx context.Context, path string) (data []byte, err error) {
-	f, err := durable.Open(path, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return readUntil(ctx, f, fi.Size()) // what comes later is of later changes
-}
-
-// readUntil reads size bytes, or as many as there are, until ctx ends.
-func readUntil(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
-	data := make([]byte, size)
-	for n := 0; n < len(data); {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		more, err := io.ReadFull(r, data[n:min(n+readBlock, len(data))])
-		if n += more; errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return data[:n], nil // it was cut meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return data, nil
-}
-
-// bytesReader reads records from a journal in memory.
-type bytesReader []byte
-
-func (b bytesReader) SectionAt(off int64) (*ledger.Section, error) { return ledger.SectionIn(b, off) }
 
 // Check looks whether a state directory is sound: tasks.md has no findings and
 // holds all records of the journal, and tasks.md alone gives the same tasks. It may
@@ -195,7 +115,7 @@ func archivedOnly(dir string, journal []byte) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, ids := foldJournal(journal), map[string]bool{}
+	st, ids := queue.FoldJournal(journal), map[string]bool{}
 	for _, e := range entries {
 		if _, ok := st.Peek(e.ID); !ok {
 			ids[e.ID] = true
@@ -207,7 +127,7 @@ func archivedOnly(dir string, journal []byte) (map[string]bool, error) {
 // tasksText returns the tasks of a journal with their texts, a line each, without
 // those to leave out.
 func tasksText(journal []byte, leaveOut map[string]bool) ([]byte, error) {
-	st := foldJournal(journal)
+	st := queue.FoldJournal(journal)
 	rows, err := st.List(state.Filter{})
 	if err != nil {
 		return nil, err
@@ -241,7 +161,7 @@ func aloneTasks(tasks []byte, leaveOut map[string]bool) (out []byte, err error) 
 	if err := durable.WriteFile(durable.OS, filepath.Join(dir, ledger.TasksName), tasks); err != nil {
 		return nil, err
 	}
-	s, err := task.OpenLocked(task.Config{StateDir: dir, Unwatched: true})
+	s, err := queue.OpenLocked(task.Config{StateDir: dir, Unwatched: true})
 	if err != nil {
 		return nil, err
 	}

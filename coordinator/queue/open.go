@@ -1,19 +1,16 @@
-package task
+package queue
 
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/google/uuid"
-
 	"stint/coordinator/store"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/session"
@@ -26,7 +23,7 @@ const tempAge = time.Hour
 
 // Open locks the state directory, replays the journal and takes over what was edited
 // meanwhile. The error is an *Error where a user can do something about it.
-func Open(cfg Config) (*Store, error) {
+func Open(cfg task.Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
 	unlock, err := Lock(cfg.StateDir)
 	if err != nil {
@@ -58,9 +55,9 @@ func Lock(dir string) (unlock func() error, err error) {
 }
 
 // OpenLocked is Open of a state directory whose lock the caller holds, and keeps.
-func OpenLocked(cfg Config) (*Store, error) {
+func OpenLocked(cfg task.Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
-	s := &Store{Config: cfg, Home: WithoutLinks(cfg.StateDir), orphans: map[string]string{}, life: life{lastCall: cfg.Now()}}
+	s := &Store{Config: cfg, Home: task.WithoutLinks(cfg.StateDir), orphans: map[string]string{}, life: life{lastCall: cfg.Now()}}
 	s.Store = store.New(store.Options[*fold.State]{
 		Ledger: ledger.Options{
 			Dir: cfg.StateDir, FS: cfg.FS, Watch: !cfg.Unwatched, Now: cfg.Now,
@@ -88,30 +85,10 @@ func OpenLocked(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// WithDefaults fills in what a configuration leaves to the package.
-func (c Config) WithDefaults() Config {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Rand == nil {
-		c.Rand = rand.Float64
-	}
-	if c.ID == nil {
-		c.ID = func() string { return uuid.Must(uuid.NewV7()).String() }
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.HeartbeatPath == "" {
-		c.HeartbeatPath = filepath.Join(c.StateDir, "heartbeat.json")
-	}
-	return c
-}
-
 // prepareDir makes the state directory and refuses one that others own or can read.
 func prepareDir(dir string) error {
 	fail := func(what string, hint string) error {
-		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the state directory %s %s", dir, what), Hint: hint}
+		return &task.Error{Code: task.CodeInvalid, Message: fmt.Sprintf("the state directory %s %s", dir, what), Hint: hint}
 	}
 	if err := durable.MkdirAll(durable.OS, dir); err != nil {
 		return fail(fmt.Sprintf("cannot be made: %v", err), "set STINT_STATE_DIR to a directory of your own")
@@ -159,9 +136,9 @@ func lockError(err error) error {
 		if busy.PID > 0 { // kill 0 would end the shell that it is typed into
 			hint += fmt.Sprint(" with: kill ", busy.PID)
 		}
-		return &Error{Code: CodeBusy, Message: busy.Error(), Hint: hint}
+		return &task.Error{Code: task.CodeBusy, Message: busy.Error(), Hint: hint}
 	}
-	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the state directory cannot be locked: %v", err), Hint: "stint doctor"}
+	return &task.Error{Code: task.CodeInvalid, Message: fmt.Sprintf("the state directory cannot be locked: %v", err), Hint: "stint doctor"}
 }
 
 // openSessions opens sessions.json and makes it hold the sessions of the fold, which
@@ -188,14 +165,6 @@ func (s *Store) openSessions() {
 
 func entryOf(s state.Session) session.Entry {
 	return session.Entry{Key: s.Key, Agent: s.Agent, Account: s.Account, SessionID: s.ID, Native: s.Native, UpdatedAt: s.UpdatedAt}
-}
-
-// WithoutLinks resolves the links of a path, as far as it is there. "" is no path.
-func WithoutLinks(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil && path != "" {
-		return real
-	}
-	return path
 }
 
 // GuardedKeys are the long texts of a task that a formatter may spoil.

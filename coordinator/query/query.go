@@ -1,0 +1,34 @@
+package query
+
+import (
+	"time"
+
+	"stint/coordinator/attempt"
+	"stint/coordinator/queue"
+	"stint/state/lanes"
+)
+
+// A Query answers what is asked of a master's tasks, and changes nothing. Its methods may be
+// called by any goroutine.
+type Query struct {
+	Counters *Counters
+
+	tasks    *queue.Store
+	attempts *attempt.Attempts
+	live     Live
+	start    time.Time // of the master
+}
+
+// Live is what is asked of the runs at work. The dispatcher has them.
+type Live interface {
+	// Limits returns what bounds the tasks that run at the same time.
+	Limits() lanes.Limits
+	// RunOf returns the run of a task, which may be just being started or ended; nil if it
+	// has none.
+	RunOf(id string) *attempt.Run
+}
+
+// NewQuery returns the read side of a master that starts now.
+func New(a *attempt.Attempts, live Live) *Query {
+	return &Query{Counters: NewCounters(a.Config.Agents), tasks: a.Store, attempts: a, live: live, start: a.Config.Now()}
+}

@@ -1,0 +1,107 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/state/fold"
+)
+
+// Compact merges the records of each task into one, in both files, and moves the
+// tasks that ended more than olderThan ago into the archive; 0 moves all that have
+// ended. With dryRun it only says what it would do. The error is an *Error where a
+// user can do something about it.
+func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
+	defer s.Call()()
+	if olderThan < 0 {
+		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
+	}
+	r, err := s.Store.Compact(ctx, func(st *fold.State) (ledger.Keep, error) {
+		keep, err := st.Compact(s.Config.Now().Add(-olderThan))
+		keep.Dry = dryRun
+		return keep, err
+	})
+	if err != nil {
+		return r, s.compactError(err)
+	}
+	if !dryRun && r.Archive != "" {
+		s.Config.Log.Info("the ledger was compacted", "before", r.Before, "after", r.After, "merged", r.Merged, "archived", r.Archived, "archive", r.Archive)
+	}
+	return r, nil
+}
+
+func (s *Store) compactError(err error) error {
+	var refused *ledger.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		hint := refused.Hint
+		if hint == "" {
+			hint = "try again"
+		}
+		return &task.Error{Code: task.CodeConflict, Message: "the ledger was not compacted: " + refused.Why, Hint: hint}
+	case errors.Is(err, ledger.ErrClosed):
+		return s.StoppedError()
+	}
+	return err
+}
+
+// How often the size of the journal is looked at, and how soon a compaction is tried
+// again that something stood in the way of: also how long nobody must have saved tasks.md,
+// because who did that may save it once more from the same buffer.
+const (
+	compactEvery = time.Minute
+	compactAgain = 10 * time.Minute
+)
+
+// CompactWhenLarge compacts by itself when the journal is larger than configured
+// and at least half of it can go, until ctx ends.
+func (s *Store) CompactWhenLarge(ctx context.Context) {
+	if s.Config.CompactSize <= 0 {
+		return
+	}
+	limit := s.Config.CompactSize // looked at again when the journal is larger than that
+	for wait := time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = compactEvery
+		size := s.Size()
+		if size <= limit {
+			limit = min(limit, max(size, s.Config.CompactSize))
+			continue
+		}
+		if time.Since(s.SavedByHand()) < compactAgain {
+			continue
+		}
+		done, err := s.compactHalf(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.Config.Log.Info("the ledger could not be compacted yet", "error", err)
+			wait = compactAgain
+		case !done:
+			limit = size + size/4
+		}
+	}
+}
+
+// compactHalf compacts if at least half of the journal can go. To find that out
+// exactly takes seconds in which nothing can be submitted, so it is estimated first.
+func (s *Store) compactHalf(ctx context.Context) (done bool, err error) {
+	size := s.Size()
+	before := s.Config.Now().Add(-s.Config.CompactOlderThan)
+	left := Read(s, func(st *fold.State) int64 { return st.CompactedSize(before, size) })
+	if left > size/2 {
+		return false, nil
+	}
+	r, err := s.Compact(ctx, s.Config.CompactOlderThan, true)
+	if err != nil || r.After > r.Before/2 {
+		return false, err
+	}
+	_, err = s.Compact(ctx, s.Config.CompactOlderThan, false)
+	return err == nil, err
+}

@@ -1,0 +1,63 @@
+package statedir
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"stint/coordinator/queue"
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/state"
+)
+
+// CompactOffline is Compact where no master runs: it locks the state directory,
+// compacts and closes. The error has CodeBusy if a master does run.
+func CompactOffline(ctx context.Context, cfg task.Config, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
+	s, err := queue.Open(cfg)
+	if err != nil {
+		return ledger.CompactReport{}, err
+	}
+	r, err := s.Compact(ctx, olderThan, dryRun)
+	return r, errors.Join(err, s.Close())
+}
+
+// ListArchive returns the tasks in the archive of dir that a filter lets through, the
+// one that ended last first, without their texts. Those that were brought back are
+// not among them. It needs no master.
+func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
+	entries, err := ledger.ReadArchive(nil, dir)
+	if err != nil {
+		return nil, err
+	}
+	now, err := queue.FoldDir(dir)
+	switch {
+	case err == nil:
+		entries = slices.DeleteFunc(entries, func(e ledger.ArchiveEntry) bool { _, away := now.Archived(e.ID); return !away })
+	case !errors.Is(err, fs.ErrNotExist): // without a journal nothing was brought back
+		return nil, err
+	}
+	slices.Reverse(entries)
+	slices.SortStableFunc(entries, func(a, b ledger.ArchiveEntry) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
+	var list []state.Task
+	for _, e := range entries {
+		if f.Limit > 0 && len(list) >= f.Limit {
+			break
+		}
+		if len(f.Status) > 0 && !slices.Contains(f.Status, state.Status(e.Status)) {
+			continue
+		}
+		t, err := queue.ReadArchived(dir, e)
+		if err != nil {
+			return list, err
+		}
+		if !f.Match(&t) {
+			continue
+		}
+		t.Prompt, t.Result, t.InputFiles, t.OutputFiles = "", "", nil, nil
+		list = append(list, t)
+	}
+	return list, nil
+}

@@ -1,0 +1,56 @@
+package statedir
+
+import (
+	"errors"
+	"io/fs"
+
+	"stint/coordinator/queue"
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/state"
+	"stint/state/fold"
+)
+
+// Preview says what a master of this state directory would do if tasks.md were
+// these bytes. It reads the journal and changes nothing; a master may be at work.
+// The records are those that it would make of edits; they have no seq yet.
+func Preview(dir string, tasks []byte) (task.TakeOver, []ledger.Record, error) {
+	st, err := foldForEdit(dir)
+	if err != nil {
+		return task.TakeOver{}, nil, err
+	}
+	r, err := ledger.Preview(editOptions(dir, st), tasks)
+	if err != nil {
+		return task.TakeOver{}, nil, err
+	}
+	return queue.TakeOverOf(r), r.Records, nil
+}
+
+// EditCheck returns a function that says whether a record that a person wrote can be taken over,
+// as the journal of a state directory stands now. It reads the journal and needs no
+// lock. The errors are those of fold.Check.
+func EditCheck(dir string) (func(*ledger.Section) error, error) {
+	st, err := foldForEdit(dir)
+	if err != nil {
+		return nil, err
+	}
+	return st.CheckNext, nil
+}
+
+// foldForEdit is fold; where nothing was ever written, there are no tasks.
+func foldForEdit(dir string) (*fold.State, error) {
+	st, err := queue.FoldDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fold.New(nil), nil
+	}
+	return st, err
+}
+
+// editOptions are those of the ledger that decide about edits.
+func editOptions(dir string, st *fold.State) ledger.Options {
+	begin := func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
+		save := st.NewSave()
+		return save.Check, save.ImpliedChanges
+	}
+	return ledger.Options{Dir: dir, Begin: begin, CheckBatch: st.CheckTogether, Guarded: queue.GuardedKeys, KeepOnCopy: state.Copied}
+}
