@@ -45,6 +45,7 @@ var handShapes = []struct {
 		return "## Task hub\n- status: queued\n- prompt: x\n- after: " + strings.Join(ids, ", ") + "\n\n" + each("## Task t%[1]d\n- status: queued\n- prompt: x\n- after: hub\n")(n)
 	}},
 	{"chain", each("## Task t%[1]d\n- status: queued\n- prompt: x\n- after: t%[2]d\n")},
+	{"chain to a hub", each("## Task t%[1]d\n- status: queued\n- prompt: x\n- after: t%[2]d, t0\n")},
 	{"bare headings", each("## Task t%[1]d\n")},
 	{"bare headings of one id", each("## Task same\n")},
 	{"headings without text", each("## Task\n")},

@@ -491,7 +491,7 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 	err := st.CheckOrder(in.fresh)
 	var cycle *lanes.CycleError
 	if errors.As(err, &cycle) {
-		return in.at(in.index[cycle.IDs[0]], task.Wrong("after", "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text))
+		return in.at(in.index[cycle.ID], task.Wrong("after", "let it come after other tasks, or be in another session", "it would wait for itself: %s", cycle.Text))
 	}
 	return err
 }

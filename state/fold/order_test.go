@@ -84,8 +84,8 @@ func TestLongCycle(t *testing.T) {
 		tasks[i] = state.Task{ID: uuid(i), Status: state.Queued, SessionKey: fmt.Sprint(i), After: []string{uuid((i + 1) % n)}}
 	}
 	var cycle *lanes.CycleError
-	if err := newJournal(t).state.CheckOrder(tasks); !errors.As(err, &cycle) || len(cycle.IDs) != n || len(cycle.Text) > 1000 || !strings.HasSuffix(cycle.Text, "and so on over 50000 tasks") {
-		t.Errorf("%d ids, %.200v", len(cycle.IDs), err)
+	if err := newJournal(t).state.CheckOrder(tasks); !errors.As(err, &cycle) || len(cycle.Text) > 1000 || !strings.HasSuffix(cycle.Text, "and so on over 50000 tasks") {
+		t.Errorf("%.200v", err)
 	}
 }
 

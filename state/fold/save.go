@@ -7,7 +7,6 @@ import (
 
 	"stint/ledger"
 	"stint/state"
-	"stint/state/lanes"
 )
 
 // A Save is what people wrote in one save of the ledger, looked at section by section:
@@ -199,26 +198,19 @@ func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 			tasks = append(tasks, next[id].Task)
 		}
 	}
-	last, bad := map[string]int{}, map[int]error{}
+	last, bad := map[string]int{}, map[int]error{} // last: by index, plus 1
 	for _, only := range []bool{false, true} { // a section with after or order, before one that only may cause the circle
 		for i, sec := range list {
 			if f := orderField(sec); f != nil && (!only || slices.Contains([]string{state.KeyAfter, state.KeyOrder}, string(f.Key))) {
-				last[string(sec.ID)] = i
+				last[string(sec.ID)] = i + 1
 			}
 		}
 	}
-	s.RefuseCycles(tasks, func(circle *lanes.CycleError) int {
-		worst, at := -1, 0
-		for k, id := range circle.IDs {
-			if i, has := last[id]; has && i > worst {
-				worst, at = i, k
-			}
+	for _, circle := range s.RefuseCycles(tasks, func(id string) int { return last[id] }) {
+		if i := last[circle.ID] - 1; i >= 0 {
+			bad[i] = state.NewRecordError(list[i], orderField(list[i]), circle)
 		}
-		if worst >= 0 {
-			bad[worst] = state.NewRecordError(list[worst], orderField(list[worst]), circle)
-		}
-		return at
-	})
+	}
 	return bad
 }
 

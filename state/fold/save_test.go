@@ -61,6 +61,7 @@ func TestCheckTogether(t *testing.T) {
 		{[]string{"hub: after=a b c", "a: after=hub", "b: after=hub", "c: after=hub"}, "[1 2 3]"},
 		{[]string{"a: after=hub", "b: after=hub", "hub: after=a b"}, "[2]"},
 		{[]string{"a: after=b", "b: after=c", "c: after=a", "a: label=l"}, "[2]"},
+		{[]string{"a: after=b", "b: after=c a", "c: after=d a", "d: after=a"}, "[1 2 3]"},
 	}
 	for _, tt := range tests {
 		j := newJournal(t)

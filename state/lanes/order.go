@@ -3,6 +3,7 @@ package lanes
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -12,8 +13,8 @@ import (
 
 // A CycleError says that tasks would wait for each other for ever.
 type CycleError struct {
-	IDs  []string // of the tasks, each waiting for the next, and the last for the first
-	Text string   // says how
+	ID   string // of the task with which Text begins
+	Text string // says how
 }
 
 // Error returns the sentence.
@@ -26,47 +27,50 @@ func (e *CycleError) Error() string { return "it would wait for itself: " + e.Te
 // tasks and those of a later time are taken as if they waited in their places. The
 // error is a [*CycleError].
 func (s *Queues) CheckOrder(tasks []state.Task) error {
-	o := ordering{queues: s, given: map[string]*state.Task{}}
-	return o.check(tasks)
-}
-
-// RefuseCycles calls refuse for each cycle that tasks make, as they are given here (see
-// [Queues.CheckOrder]). It returns which task of the cycle is at fault, by its index: the
-// text of the error begins with it, and the search goes on without it.
-func (s *Queues) RefuseCycles(tasks []state.Task, refuse func(*CycleError) (i int)) {
-	o := ordering{queues: s, given: map[string]*state.Task{}}
-	o.refuse = func(e *CycleError) string {
-		o.begin(e, refuse(e))
-		return e.IDs[0]
-	}
-	_ = o.check(tasks) // it goes on behind each cycle
-}
-
-func (o *ordering) check(tasks []state.Task) error {
-	for i := range tasks {
-		o.given[tasks[i].ID] = &tasks[i]
-	}
-	if !o.mayCycle(tasks) || len(tasks) == 1 && o.isLast(&tasks[0]) {
-		return nil
-	}
-	if o.before == nil {
-		o.place(tasks)
-	}
-	for i := range tasks {
-		if err := o.search(tasks[i].ID); err != nil {
-			return err
-		}
+	o := ordering{queues: s}
+	o.check(tasks)
+	if len(o.cycles) > 0 {
+		return o.cycles[0]
 	}
 	return nil
+}
+
+// RefuseCycles returns an error for each cycle that tasks make, as they are given here
+// (see [Queues.CheckOrder]). Of each cycle the task of the highest rank is refused, with
+// which the error begins: the search goes on without it.
+func (s *Queues) RefuseCycles(tasks []state.Task, rank func(id string) int) []*CycleError {
+	o := ordering{queues: s, rank: rank}
+	o.check(tasks)
+	return o.cycles
 }
 
 // An ordering is who would wait for whom.
 type ordering struct {
 	queues *Queues
 	given  map[string]*state.Task
-	before map[string]string             // of the tasks in the lanes that would change: the one before; "": none
-	seen   map[string]bool               // true: on the path of the search; false: searched already
-	refuse func(*CycleError) (id string) // of a cycle gives the task that is not to be as given; the search goes on without it. nil: the first cycle ends the search
+	before map[string]string   // of the tasks in the lanes that would change: the one before; "": none
+	path   []visit             // of the search
+	seen   map[string]int      // places on the path; -1: searched already
+	rank   func(id string) int // of a given task, at least 0; nil: the first cycle ends the search
+	cycles []*CycleError
+}
+
+func (o *ordering) check(tasks []state.Task) {
+	o.given, o.seen = map[string]*state.Task{}, map[string]int{}
+	for i := range tasks {
+		o.given[tasks[i].ID] = &tasks[i]
+	}
+	if !o.mayCycle(tasks) || len(tasks) == 1 && o.isLast(&tasks[0]) {
+		return
+	}
+	if o.before == nil {
+		o.place(tasks)
+	}
+	for i := range tasks {
+		if o.search(tasks[i].ID); o.rank == nil && len(o.cycles) > 0 {
+			return
+		}
+	}
 }
 
 // mayCycle reports whether there can be a cycle at all. Behind a new task without
@@ -209,32 +213,37 @@ func (o *ordering) unchanged(key string) (list []slot) {
 	return list
 }
 
-// stepsFrom returns the tasks that a task waits for: those that it comes after, then
-// the one before it in its lane. What has ended, or is not there, waits for nothing.
-func (o *ordering) stepsFrom(id string) []string {
-	n := o.queues.Number(id)
-	t, l := o.given[id], o.queues.live[n]
-	if t == nil && l == nil || t != nil && !waits(t.Status) || t == nil && !waits(state.Statuses[l.status]) {
-		return nil
+// visit puts a task on the path, with the tasks that it waits for: those that it comes
+// after, then the one before it in its lane. What has ended, or is not there, waits for
+// nothing.
+func (o *ordering) visit(id string) {
+	o.seen[id] = len(o.path)
+	v := visit{id: id, rank: -1, higher: len(o.path) - 1}
+	t, l := o.given[id], o.queues.live[o.queues.Number(id)]
+	switch {
+	case t != nil && o.rank != nil:
+		v.rank = o.rank(id)
+	case t != nil:
+		v.rank = math.MaxInt - len(o.path) // the first one
 	}
-	steps := slices.Clone(o.after(id))
-	before, placed := o.before[id]
-	if !placed {
-		before = o.queues.beforeInLane(l)
+	for v.higher >= 0 && o.path[v.higher].rank <= v.rank {
+		v.higher = o.path[v.higher].higher
 	}
-	if before != "" {
-		steps = append(steps, before)
+	if t != nil && waits(t.Status) || t == nil && l != nil && waits(state.Statuses[l.status]) {
+		before, placed := o.before[id]
+		if !placed {
+			before = o.queues.beforeInLane(l)
+		}
+		if t != nil {
+			v.rest = t.After
+		} else {
+			v.rest = o.queues.afterOf(l)
+		}
+		if v.behind = before != ""; v.behind {
+			v.rest = append(slices.Clip(v.rest), before)
+		}
 	}
-	return steps
-}
-
-// after returns the ids of the tasks that a task comes after.
-func (o *ordering) after(id string) []string {
-	if t := o.given[id]; t != nil {
-		return t.After
-	}
-	n := o.queues.Number(id)
-	return o.queues.afterOf(o.queues.live[n])
+	o.path = append(o.path, v)
 }
 
 // beforeInLane returns the id of the task that is before l in its lane, or would be if
@@ -263,103 +272,84 @@ func (s *Queues) beforeInLane(l *Item) string {
 	return s.ID(before.N)
 }
 
-// A visit is a task on the path of the search, with those that it waits for and
-// that are still to be looked at.
+// A visit is a task on the path of the search.
 type visit struct {
-	id   string
-	rest []string
+	id     string
+	rest   []string // the tasks that it waits for and that are still to be looked at
+	behind bool     // the last one of these is the one before it in its lane
+	rank   int      // -1: the task is not given
+	higher int      // where on the path the last task before it with a higher rank is; -1: nowhere
 }
 
-// search looks for a cycle that one can come to from a task, and that has a given
-// one in it. A path may be as long as a queue, so it is no recursion.
-func (o *ordering) search(from string) error {
-	if o.seen == nil {
-		o.seen = map[string]bool{}
-	}
+// search looks for cycles that one can come to from a task, and that have a given
+// one in them. A path may be as long as a queue, so it is no recursion.
+func (o *ordering) search(from string) {
 	if _, seen := o.seen[from]; seen {
-		return nil
+		return
 	}
-	o.seen[from] = true
-	path := []visit{{from, o.stepsFrom(from)}}
-	for len(path) > 0 {
-		v := &path[len(path)-1]
+	for o.visit(from); len(o.path) > 0; {
+		v := &o.path[len(o.path)-1]
 		if len(v.rest) == 0 {
-			o.seen[v.id] = false
-			path = path[:len(path)-1]
+			o.leave()
 			continue
 		}
 		next := v.rest[0]
 		v.rest = v.rest[1:]
-		onPath, seen := o.seen[next]
+		first, seen := o.seen[next]
 		switch {
-		case onPath:
-			e := o.cycle(path, next)
-			if e != nil && o.refuse == nil {
-				return e
-			}
-			if e != nil {
-				for from := o.refuse(e); o.seen[from]; path = path[:len(path)-1] {
-					o.seen[path[len(path)-1].id] = false
-				}
-			}
 		case !seen:
-			o.seen[next] = true
-			path = append(path, visit{next, o.stepsFrom(next)})
+			o.visit(next)
+		case first >= 0: // a cycle; of what is above the refused task, nothing is looked at twice
+			i := len(o.path) - 1
+			for o.path[i].higher >= first {
+				i = o.path[i].higher
+			}
+			if o.path[i].rank < 0 {
+				continue
+			}
+			if o.found(first, i); o.rank == nil {
+				return
+			}
+			for len(o.path) > i {
+				o.leave()
+			}
 		}
 	}
-	return nil
 }
 
-// cycle makes the error of a path that comes back to one of its own tasks; nil if
-// no given task is in it.
-func (o *ordering) cycle(path []visit, back string) *CycleError {
-	i := len(path) - 1
-	for path[i].id != back {
-		i--
-	}
-	e := &CycleError{}
-	for _, v := range path[i:] {
-		e.IDs = append(e.IDs, v.id)
-	}
-	// Begin with a given task: it is the one that somebody speaks of.
-	start := slices.IndexFunc(e.IDs, func(id string) bool { return o.given[id] != nil })
-	if start < 0 {
-		return nil
-	}
-	o.begin(e, start)
-	return e
-}
-
-// begin lets a circle begin with its i-th task.
-func (o *ordering) begin(e *CycleError, i int) {
-	e.IDs = slices.Concat(e.IDs[i:], e.IDs[:i])
-	e.Text = o.describe(e.IDs)
+func (o *ordering) leave() {
+	last := len(o.path) - 1
+	o.seen[o.path[last].id] = -1
+	o.path = o.path[:last]
 }
 
 // maxSteps bounds how much of a cycle is told.
 const maxSteps = 6
 
-// describe says how the tasks of a cycle wait for each other.
-func (o *ordering) describe(ids []string) string {
+// found notes the cycle from there to the end of the path, beginning with the task at i.
+func (o *ordering) found(first, i int) {
+	e, size := &CycleError{ID: o.path[i].id}, len(o.path)-first
 	var list []string
-	for i, id := range ids {
-		if i == maxSteps {
-			list = append(list, fmt.Sprintf("and so on over %d tasks", len(ids)))
-			break
+	for range min(size, maxSteps) {
+		v := o.path[i]
+		if i++; i == len(o.path) {
+			i = first
 		}
-		next := ids[(i+1)%len(ids)]
-		if slices.Contains(o.after(id), next) {
-			list = append(list, id+" comes after "+next)
-			continue
-		}
-		n := o.queues.Number(id)
-		ln := &lane{}
-		if t := o.given[id]; t != nil {
-			ln.key = t.Lane()
+		if next := o.path[i].id; !v.behind || len(v.rest) > 0 {
+			list = append(list, v.id+" comes after "+next)
 		} else {
-			ln = o.queues.live[n].lane
+			key := ""
+			if t := o.given[v.id]; t != nil {
+				key = t.Lane()
+			} else {
+				key = o.queues.live[o.queues.Number(v.id)].lane.key
+			}
+			list = append(list, fmt.Sprintf("%s is behind %s in %s", v.id, next, laneName(key)))
 		}
-		list = append(list, fmt.Sprintf("%s is behind %s in %s", id, next, laneName(ln)))
 	}
-	return strings.Join(list, ", ")
+	if size > maxSteps {
+		list = append(list, fmt.Sprintf("and so on over %d tasks", size))
+	}
+	e.Text = strings.Join(list, ", ")
+	o.cycles = append(o.cycles, e)
 }

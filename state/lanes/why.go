@@ -159,10 +159,10 @@ func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
 	at := s.laneAt(l, lim)
 	for r := range s.occupants {
 		if r.lane == at {
-			return fmt.Sprintf("behind %s, which %s, in %s", s.ID(r.N), s.atWork(r, lim), laneName(at))
+			return fmt.Sprintf("behind %s, which %s, in %s", s.ID(r.N), s.atWork(r, lim), laneName(at.key))
 		}
 	}
-	behind := func(b *Item) string { return fmt.Sprintf("behind %s in %s", s.ID(b.N), laneName(l.lane)) }
+	behind := func(b *Item) string { return fmt.Sprintf("behind %s in %s", s.ID(b.N), laneName(l.lane.key)) }
 	passed := map[*session]*Item{} // as in headOf
 	for i, b := range l.lane.queue {
 		p := passed[b.sess]
@@ -172,7 +172,7 @@ func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
 		case b == l:
 			return ""
 		case i == maxPassed && l.lane.excludes():
-			return fmt.Sprintf("behind %d others that wait, in %s", i, laneName(l.lane))
+			return fmt.Sprintf("behind %d others that wait, in %s", i, laneName(l.lane.key))
 		case b.Hold || p != nil:
 			continue
 		}
@@ -193,7 +193,7 @@ func whyTaken(ln *lane, lim Limits) string {
 	if what == "" {
 		return ""
 	}
-	return "behind " + what + ", in " + laneName(ln)
+	return "behind " + what + ", in " + laneName(ln.key)
 }
 
 // settling returns what a result waits for; see [Limits].
@@ -210,11 +210,11 @@ func (s *Queues) atWork(l *Item, lim Limits) string {
 	return "is running"
 }
 
-func laneName(ln *lane) string {
-	if dir, ok := strings.CutPrefix(ln.key, state.LanePrefixDir); ok {
+func laneName(key string) string {
+	if dir, ok := strings.CutPrefix(key, state.LanePrefixDir); ok {
 		return "the lane of " + cmp.Or(dir, "no directory")
 	}
-	return "session " + ln.key
+	return "session " + key
 }
 
 func (s *Queues) whyAccount(t *state.Task, now time.Time, lim Limits) string {
