@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/attempt"
 	"stint/coordinator/task"
 	"stint/memory"
@@ -281,7 +281,7 @@ func httpKey(name, def, help string, field func(*Config) *string) key {
 		if s == httpOff {
 			return s, nil
 		}
-		return s, api.CheckLoopback(s)
+		return s, guard.CheckLoopback(s)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 )
 
 // TestSilentMaster: what a person reads when the master was stopped.
@@ -40,11 +41,11 @@ func TestSilentMaster(t *testing.T) {
 // commands go on over the socket, and it is opened again as soon as that is possible. In
 // fake time.
 func TestHTTPIsTriedAgain(t *testing.T) {
-	token, err := api.OpenToken(filepath.Join(t.TempDir(), "token"))
+	token, err := guard.OpenToken(filepath.Join(t.TempDir(), "token"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lns, err := api.ListenLoopback("127.0.0.1:0")
+	lns, err := guard.ListenLoopback("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestHTTPIsTriedAgain(t *testing.T) {
 
 // TestNoListenerWhereThePortIsTaken: not even one for half of the addresses.
 func TestNoListenerWhereThePortIsTaken(t *testing.T) {
-	taken, err := api.ListenLoopback("127.0.0.1:0")
+	taken, err := guard.ListenLoopback("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

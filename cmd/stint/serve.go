@@ -26,6 +26,7 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/postgres"
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -365,13 +366,13 @@ func workspaceSettings(cfg *Config) func(string) task.WorkspaceSettings {
 
 // work listens, dispatches, and returns when both have ended.
 func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
-	ln, err := api.Listen(m.socket)
+	ln, err := guard.Listen(m.socket)
 	if err != nil {
 		return err
 	}
-	var token *api.Token
+	var token *guard.Token
 	if m.wantsHTTP() {
-		token, _ = api.OpenToken(tokenFile(m.state)) // listenHTTP tells what is wrong with it
+		token, _ = guard.OpenToken(tokenFile(m.state)) // listenHTTP tells what is wrong with it
 	}
 	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: agent.RunOf, Agents: agentNames, Token: token})
 	openHTTP := func() (answer func(context.Context) error, err error) {
@@ -446,10 +447,10 @@ func (m *master) wantsHTTP() bool { return !m.background && m.cfg.HTTP != httpOf
 
 // listenHTTP opens the HTTP interface. The token that it asks for is made if it is missing.
 func (m *master) listenHTTP() ([]net.Listener, error) {
-	if _, err := api.OpenToken(tokenFile(m.state)); err != nil {
+	if _, err := guard.OpenToken(tokenFile(m.state)); err != nil {
 		return nil, err
 	}
-	lns, err := api.ListenLoopback(m.cfg.HTTP)
+	lns, err := guard.ListenLoopback(m.cfg.HTTP)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("someone else listens at %s, and it is tried again until it is free; if that is not you: stint token rotate", m.cfg.HTTP)
 	}

@@ -23,6 +23,7 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -186,7 +187,7 @@ func (w *submitWorld) listen(name string) net.Listener {
 	dir, err := os.MkdirTemp("", "s") // short, as a socket's path must be
 	w.must(err)
 	w.Cleanup(func() { w.check(os.RemoveAll(dir)) })
-	socket, err := api.Listen(filepath.Join(dir, name))
+	socket, err := guard.Listen(filepath.Join(dir, name))
 	w.must(err)
 	return socket
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api"
+	"stint/coordinator/api/guard"
 )
 
 func (a *app) tokenCommand() *cobra.Command {
@@ -43,7 +43,7 @@ func (a *app) token() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t, err := api.OpenToken(tokenFile(state))
+	t, err := guard.OpenToken(tokenFile(state))
 	if err != nil {
 		return "", err
 	}
@@ -75,7 +75,7 @@ func (a *app) tokenRotateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := api.RotateToken(tokenFile(state)); err != nil {
+			if err := guard.RotateToken(tokenFile(state)); err != nil {
 				return err
 			}
 			a.hint("stint: the token is a new one; open the page with: stint ui\n")

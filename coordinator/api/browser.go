@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
@@ -73,7 +74,7 @@ func noPage(failed string) *task.Error {
 
 func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, error) {
 	badCode := wire.NewProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
-	g := Of(ctx)
+	g := guard.Of(ctx)
 	if g == nil {
 		return nil, badCode
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -145,7 +146,7 @@ func TestNoMaster(t *testing.T) {
 // TestMasterThatDies accepts a connection, reads a little and hangs up, as one
 // that is killed does.
 func TestMasterThatDies(t *testing.T) {
-	ln, err := Listen(filepath.Join(socketDir(t), "s"))
+	ln, err := guard.Listen(filepath.Join(socketDir(t), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func TestClientOutlivesItsMaster(t *testing.T) {
 	if _, err := s.client.Health(t.Context()); !errors.Is(err, client.ErrNoMaster) {
 		t.Errorf("between the two: %v", err)
 	}
-	ln, err := Listen(s.socket)
+	ln, err := guard.Listen(s.socket)
 	if err != nil {
 		t.Fatal(err)
 	}

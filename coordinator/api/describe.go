@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -44,7 +45,7 @@ var errorAnswers = map[int]struct{ when, example, hint string }{
 	http.StatusNotFound:                     {"There is no such task, session, run or file.", `there is no task "x"`, "stint ls"},
 	http.StatusConflict:                     {"The reference fits more than one task, or the request contradicts what is already so.", `"019a" fits several tasks`, "give more of the id"},
 	http.StatusPreconditionFailed:           {"The task has changed since it was read.", "the task has changed", "read it again"},
-	http.StatusRequestEntityTooLarge:        {"The body is larger than is accepted.", ErrTooLarge.Error(), "send it over the unix socket, or in several parts"},
+	http.StatusRequestEntityTooLarge:        {"The body is larger than is accepted.", guard.ErrTooLarge.Error(), "send it over the unix socket, or in several parts"},
 	http.StatusUnsupportedMediaType:         {"The body is of another kind; for PATCH, Accept-Patch names those that are accepted.", "the body's Content-Type must be application/json", ""},
 	http.StatusRequestedRangeNotSatisfiable: {"The header Range names nothing that exists.", "the header Range names nothing that is there", "for the last 1000 of them: Range: bytes=-1000"},
 	http.StatusMisdirectedRequest:           {"The request is for another host. Only over TCP.", "this is not the host that was asked for", "use the address that stint ui shows"},
@@ -72,7 +73,7 @@ func (s *Server) describe(api huma.API) {
 	}
 	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token":  {Type: "http", Scheme: "bearer", Description: "The token in the file token of the state directory. Only over TCP"},
-		"cookie": {Type: "apiKey", In: "cookie", Name: CookieName, Description: "The cookie of a browser, under the host name that stint ui has given it"},
+		"cookie": {Type: "apiKey", In: "cookie", Name: guard.CookieName, Description: "The cookie of a browser, under the host name that stint ui has given it"},
 	}
 	doc.Security = []map[string][]string{{"token": {}}, {"cookie": {}}, {}}
 	d := describer{doc, doc.Components.Schemas}

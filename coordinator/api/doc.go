@@ -4,24 +4,7 @@
 //
 // # Who may call
 //
-// The socket has mode 0600 in a directory of mode 0700, and a connection from
-// another user than ours or root is closed before a byte of it is read ([Listen]).
-//
-// A port can be reached by every user of the machine and every page in a browser
-// ([ListenLoopback]). On Linux nothing is read from other users than ours and root there
-// either; elsewhere nobody can tell. A guard stands before the same handlers
-// ([Server.ServeLoopback]).
-// In this order it asks for the Host that we are (421 otherwise: a name that was made to
-// mean this machine), for no other Origin than our own page's (403), and for the token or
-// a browser's cookie (401). The token
-// lies in a file ([Token]); it never stands in a URL.
-//
-// A browser gets its cookie for a one-time code, which stint ui puts behind the # of the
-// page's address. Each such address has a host name of its own, NAME.localhost, at which
-// alone the code, the cookie and a key for changes count. All of them are kept in memory,
-// and end with the listener: while nobody of ours listens, another user may, and browsers
-// send him what they have. What he leaves in them belongs to names that are not used again;
-// who is not signed in is told to forget it (Clear-Site-Data).
+// Package guard says who may call over the socket and over TCP.
 //
 // Over TCP the token decides, and no request belongs to a run. On the socket a run is known by
 // its process, and may queue tasks and read (fromrun.go).
@@ -85,13 +68,6 @@
 //
 // A client that waits for longer than a request should take asks whether the master
 // is there: OPTIONS *, which its HTTP server answers by itself. See [ErrSilent].
-//
-// # Bounds over TCP
-//
-// 256 connections, 64 requests that last, bodies of 4 MiB;
-// 5 s for a header, 30 s for a body, a minute for each piece of an answer. None of it is shared with the socket, so a flood there costs commands nothing.
-// When all connections are taken, the one that has waited longest for a request, or for the
-// rest of one, is closed for a new one; those whose request was read are not.
 //
 // # Long requests
 //

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -308,7 +309,7 @@ func TestEventsOverARestart(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "s.sock")
 	start := func() (*following, *served) {
 		c := &following{Coordinator: openMaster(t, dir)}
-		ln, err := Listen(socket)
+		ln, err := guard.Listen(socket)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
@@ -403,7 +404,7 @@ type served struct {
 func serve(t testing.TB, m Master, opts Options) *served {
 	t.Helper()
 	socket := filepath.Join(socketDir(t), "s.sock")
-	ln, err := Listen(socket)
+	ln, err := guard.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -37,7 +38,7 @@ func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
 		return ctx
 	}
 	if c, ok := c.(*net.UnixConn); ok {
-		if pid, err := peerPID(c); err == nil && pid > 0 {
+		if pid, err := guard.PeerPID(c); err == nil && pid > 0 {
 			return context.WithValue(ctx, peerKey{}, &peer{find: s.opts.RunOf(pid)})
 		}
 	}
@@ -95,7 +96,7 @@ func (s *Server) withRun(r *http.Request) *http.Request {
 // started in, whatever it says, else the one that it names; "" if none. Over TCP there is
 // none: the token decides there.
 func (s *Server) runOf(r *http.Request) (string, error) {
-	if OverTCP(r.Context()) {
+	if guard.OverTCP(r.Context()) {
 		return "", nil
 	}
 	if p, ok := r.Context().Value(peerKey{}).(*peer); ok {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -92,7 +93,7 @@ func FuzzRequest(f *testing.F) {
 	if err := os.WriteFile(path, []byte(zeros+"\n"), 0o600); err != nil {
 		f.Fatal(err)
 	}
-	token, err := OpenToken(path)
+	token, err := guard.OpenToken(path)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -104,22 +104,6 @@ func TestIdleConnectionsYield(t *testing.T) {
 	}
 }
 
-// TestLostPlaceAnswersNothing: a connection that loses its place just when its request was
-// read gets no answer, which a client would take for success.
-func TestLostPlaceAnswersNothing(t *testing.T) {
-	srv := httptest.NewUnstartedServer(NewServer(twoTasks(t), Options{Token: newToken(t)}).newGuard(nil))
-	srv.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		return context.WithValue(ctx, connKey{}, &tcpConn{Conn: c, places: newPlaces(1)})
-	}
-	srv.Start()
-	defer srv.Close()
-	resp, err := srv.Client().Post(srv.URL, "application/json", strings.NewReader("{}"))
-	if err == nil {
-		_ = resp.Body.Close()
-		t.Errorf("it was answered with %s", resp.Status)
-	}
-}
-
 // TestActiveRequestsAreNotCut: who waits for an answer gets it whole, whoever else wants
 // the place; and where all places are taken by such, a new client gets the first that is
 // free. In fake time.

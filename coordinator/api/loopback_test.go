@@ -3,20 +3,20 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -35,6 +35,7 @@ func missing(t testing.TB, why string) {
 type tcpServer struct {
 	addr  string
 	token string
+	file  string // that the token is in
 	name  string // of a browser that has a code
 	api   *Server
 	stop  func() error // ends it, and gives what ServeLoopback gave
@@ -42,7 +43,7 @@ type tcpServer struct {
 
 func serveTCP(t testing.TB, m Master, opts Options) *tcpServer {
 	t.Helper()
-	lns, err := ListenLoopback("127.0.0.1:0")
+	lns, err := guard.ListenLoopback("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func serveTCP(t testing.TB, m Master, opts Options) *tcpServer {
 // kernel's table: that keeps each for a minute, and to read it takes longer with each.
 func serveUnknown(t testing.TB, m Master, opts Options) *tcpServer {
 	t.Helper()
-	lns, err := ListenLoopback("127.0.0.1:0")
+	lns, err := guard.ListenLoopback("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,17 +77,25 @@ func (unknownConn) RemoteAddr() net.Addr { return &net.UnixAddr{Name: "unknown"}
 
 func serveListeners(t testing.TB, m Master, opts Options, lns []net.Listener) *tcpServer {
 	t.Helper()
-	opts.Token = newToken(t)
+	file := filepath.Join(t.TempDir(), "token")
+	var err error
+	if opts.Token, err = guard.OpenToken(file); err != nil {
+		t.Fatal(err)
+	}
 	addr := lns[0].Addr().String()
 	if f, ok := m.(*fakeMaster); ok {
 		f.health.HTTP = addr
 	}
-	s := &tcpServer{addr: addr, token: textOf(t, opts.Token), api: NewServer(m, opts)}
+	s := &tcpServer{addr: addr, token: textOf(t, opts.Token), file: file, api: NewServer(m, opts)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	answer := s.api.Loopback(lns)
 	go func() { done <- answer(ctx) }()
-	s.name = s.api.guard.Load().browsers.add(s.token, time.Now()).name
+	url, _, err := s.api.guard.Load().NewBrowser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.name, _, _ = strings.Cut(strings.TrimPrefix(url, "http://"), ".")
 	s.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done
@@ -134,44 +143,6 @@ func (s *tcpServer) do(t testing.TB, method, path, body string, headers ...strin
 
 func (s *tcpServer) bearer() string { return "Authorization: Bearer " + s.token }
 
-// TestPromise11Token: without the token nothing is told and nothing is done.
-func TestPromise11Token(t *testing.T) {
-	s := serveTCP(t, twoTasks(t), Options{})
-	for _, auth := range []string{"", "Authorization: Bearer ", "Authorization: Bearer x", "Authorization: " + s.token, "Authorization: Basic " + s.token, "Cookie: stint=" + s.token, "Authorization: Bearer " + s.token + "x"} {
-		code, body, h := s.do(t, "GET", "/v1/tasks", "", auth)
-		if code != 401 || h.Get("WWW-Authenticate") == "" || strings.Contains(body, "aa-1") || !strings.Contains(body, `"code":"unauthorized"`) {
-			t.Errorf("%q: %d %s", auth, code, body)
-		}
-	}
-	if code, body, _ := s.do(t, "GET", "/v1/tasks?token="+s.token, ""); code != 401 {
-		t.Errorf("a token in the URL counts: %d %s", code, body)
-	}
-	for _, auth := range []string{s.bearer(), "Authorization: bearer " + s.token} {
-		if code, body, _ := s.do(t, "GET", "/v1/tasks", "", auth); code != 200 || !strings.Contains(body, "aa-1") {
-			t.Errorf("%d %s", code, body)
-		}
-	}
-}
-
-// TestWrongTokens: of any length, and such as begin or end as the right one does.
-func TestWrongTokens(t *testing.T) {
-	h := guardFor(twoTasks(t), Options{Token: newToken(t)})
-	right := textOf(t, h.opts.Token)
-	wrong := []string{strings.ToLower(right), right + "=", right + " ", " " + right, right + "," + right, right[:42] + "\x00", "%" + right, `"` + right + `"`}
-	for n := range 2 * len(right) {
-		wrong = append(wrong, strings.Repeat("A", n), (right + right)[:n])
-	}
-	for i, given := range append(wrong, right) {
-		r := httptest.NewRequest("GET", "/v1/tasks", nil)
-		r.Host = ourAddr
-		r.Header["Authorization"] = []string{"Bearer " + given}
-		w := pass(h, r)
-		if want := map[bool]int{true: 200, false: 401}[given == right]; w.Code != want {
-			t.Errorf("%d: %q gets %d", i, given, w.Code)
-		}
-	}
-}
-
 // address returns an address for one browser, taken apart: its Host, and the code.
 func (s *tcpServer) address(t testing.TB) (host, code string) {
 	t.Helper()
@@ -189,7 +160,7 @@ func (s *tcpServer) signIn(t testing.TB) (host, cookie, key string) {
 	host, code := s.address(t)
 	_, body, h := s.do(t, "POST", pathSignIn, `{"code":"`+code+`"}`, "Host: "+host, "Origin: http://"+host, "Sec-Fetch-Site: same-origin")
 	pair, _, _ := strings.Cut(h.Get("Set-Cookie"), ";")
-	return "Host: " + host, "Cookie: " + pair, pageHeader + ": " + decode[struct{ Key string }](t, []byte(body)).Key
+	return "Host: " + host, "Cookie: " + pair, guard.KeyHeader + ": " + decode[struct{ Key string }](t, []byte(body)).Key
 }
 
 // TestBrowserIsLetInOnce: a code gives a cookie, once, to who comes by its name.
@@ -247,7 +218,7 @@ func TestBrowsersEndWithTheListener(t *testing.T) {
 	if w := ask(s.api, "POST", "/v1/ui/code", "", ""); w.Code != 409 {
 		t.Errorf("there is a code for a port that may be another user's: %d %s", w.Code, w.Body)
 	}
-	lns, err := ListenLoopback(s.addr)
+	lns, err := guard.ListenLoopback(s.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,8 +308,8 @@ func TestStolenCookieChangesNothing(t *testing.T) {
 	otherHost, otherCookie, otherKey := s.signIn(t)
 	for _, headers := range [][]string{
 		{host, cookie},
-		{host, cookie, pageHeader + ": "},
-		{host, cookie, pageHeader + ": x"},
+		{host, cookie, guard.KeyHeader + ": "},
+		{host, cookie, guard.KeyHeader + ": x"},
 		{host, cookie, otherKey},
 		{host, key},
 		{host, cookie, key + "x"},
@@ -346,7 +317,7 @@ func TestStolenCookieChangesNothing(t *testing.T) {
 		{otherHost, cookie, key},
 		{otherHost, otherCookie, key},
 		{host, otherCookie, otherKey},
-		{host, "Cookie: stint=", pageHeader + ": "},
+		{host, "Cookie: stint=", guard.KeyHeader + ": "},
 	} {
 		if code, body, _ := s.do(t, "POST", "/v1/tasks/aa-1/hold", "", headers...); code != 401 {
 			t.Errorf("%q: %d %s", headers, code, body)
@@ -358,7 +329,7 @@ func TestStolenCookieChangesNothing(t *testing.T) {
 			t.Errorf("%q: %d %s", headers, code, body)
 		}
 	}
-	if err := RotateToken(s.api.opts.Token.path); err != nil {
+	if err := guard.RotateToken(s.file); err != nil {
 		t.Fatal(err)
 	}
 	for _, method := range []string{"GET", "POST"} {
@@ -398,78 +369,18 @@ func TestRotationEndsStreams(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() { waited, _, _ = s.do(t, "GET", "/v1/tasks/aa-2/wait", "", s.bearer()) })
 	eventually(t, "three readers", func() bool { return m.subscribers() == 3 })
-	if err := RotateToken(s.api.opts.Token.path); err != nil {
+	if err := guard.RotateToken(s.file); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		select {
 		case <-ended:
-		case <-time.After(10 * lookAgain):
+		case <-time.After(10 * time.Second):
 			t.Fatal("a stream goes on with a token that counts no more")
 		}
 	}
 	if wait.Wait(); waited != 401 {
 		t.Errorf("a wait is answered with %d", waited)
-	}
-}
-
-func TestAddressesOfThisMachineAlone(t *testing.T) {
-	for _, addr := range []string{"127.0.0.1:7433", "[::1]:7433", "localhost:7433", "127.0.0.1:0"} {
-		if err := CheckLoopback(addr); err != nil {
-			t.Errorf("%s: %v", addr, err)
-		}
-	}
-	for _, addr := range []string{
-		"", ":7433", "7433", "0.0.0.0:7433", "[::]:7433", "[::ffff:127.0.0.1]:7433", "[::1%lo]:7433", "lo:7433", "localhost.:7433", "LOCALHOST:7433", "127.0.0.2:7433",
-		"127.1:7433", "2130706433:7433", "0x7f000001:7433", "192.168.1.2:7433", "example.com:7433", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:70000", "127.0.0.1:-1",
-		"127.0.0.1:07433", "http://127.0.0.1:7433", "127.0.0.1:7433/", "user@127.0.0.1:7433", " 127.0.0.1:7433", "unix:/tmp/s",
-	} {
-		var e *task.Error
-		if err := CheckLoopback(addr); !errors.As(err, &e) || !strings.Contains(e.Hint, "ssh -L") {
-			t.Errorf("%s: %v", addr, err)
-		}
-	}
-}
-
-// TestBothAddressesAreTaken: whichever is named, nobody else can answer for the other one;
-// and where somebody does, the port is taken.
-func TestBothAddressesAreTaken(t *testing.T) {
-	lns, err := ListenLoopback("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(lns) < 2 {
-		missing(t, "there is no IPv6")
-	}
-	port := fmt.Sprint(lns[0].Addr().(*net.TCPAddr).Port)
-	for i, other := range []string{"[::1]:", "127.0.0.1:"} {
-		if err := lns[i].Close(); err != nil {
-			t.Error(err)
-		}
-		for _, addr := range []string{"127.0.0.1:", "[::1]:", "localhost:"} {
-			if _, err := ListenLoopback(addr + port); !errors.Is(err, syscall.EADDRINUSE) {
-				t.Errorf("%s with a stranger at %s: %v", addr, other, err)
-			}
-		}
-		if lns[i], err = net.Listen("tcp", lns[i].Addr().String()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, ln := range lns {
-		if err := ln.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	for _, addr := range []string{"127.0.0.1:", "[::1]:", "localhost:"} {
-		lns, err := ListenLoopback(addr + port)
-		if err != nil || len(lns) != 2 {
-			t.Fatalf("%s: %d, %v", addr, len(lns), err)
-		}
-		for _, ln := range lns {
-			if err := ln.Close(); err != nil {
-				t.Error(err)
-			}
-		}
 	}
 }
 

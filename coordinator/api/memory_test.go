@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -34,7 +35,9 @@ func (l *memoryListener) Accept() (net.Conn, error) {
 
 func (l *memoryListener) Close() error { l.close(); return nil }
 
-func (*memoryListener) Addr() net.Addr { return addressed{}.Addr() }
+func (*memoryListener) Addr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(ourAddr))
+}
 
 // dial returns a connection to who accepts from l.
 func (l *memoryListener) dial() net.Conn {
@@ -84,8 +87,8 @@ func (c *scripted) Close() error {
 	return nil
 }
 
-func (*scripted) LocalAddr() net.Addr              { return addressed{}.Addr() }
-func (*scripted) RemoteAddr() net.Addr             { return addressed{}.Addr() }
+func (*scripted) LocalAddr() net.Addr              { return &net.UnixAddr{Name: "memory"} } // nobody is looked for there
+func (*scripted) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: "memory"} }
 func (*scripted) SetDeadline(time.Time) error      { return nil }
 func (*scripted) SetReadDeadline(time.Time) error  { return nil }
 func (*scripted) SetWriteDeadline(time.Time) error { return nil }

@@ -47,7 +47,7 @@ func TestPromise11OtherUsers(t *testing.T) {
 	m := twoTasks(t)
 	s := serveTCP(t, m, options)
 	over := serve(t, m, Options{})
-	path := s.api.opts.Token.path
+	path := s.file
 	open := func(name string) { // as if somebody had let others in there
 		if err := os.Chmod(name, 0o777); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
@@ -84,7 +85,7 @@ func (s *Server) pageRoutes() {
 // servePage shows the list of tasks, or the task that ?task= names. Over TCP, who has
 // no token and no cookie gets the same page without anything in it.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
-	g := Of(r.Context())
+	g := guard.Of(r.Context())
 	if g != nil && !g.Authenticated(r) {
 		g.Challenge(w, r)
 		writePage(w, http.StatusUnauthorized, &page{})
@@ -116,7 +117,7 @@ func writePage(w http.ResponseWriter, status int, p *page) {
 		wire.ProblemOf(fmt.Errorf("the page: %w", err)).Write(w)
 		return
 	}
-	SecureHeaders(w.Header())
+	guard.SecureHeaders(w.Header())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, task.EscapeText(buf.String())) // the client may be gone
@@ -230,13 +231,13 @@ func lastLog(runDir string) (text, note string) {
 	defer func() { _ = f.Close() }() // it was only read
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return "", "It cannot be read: " + plain(err)
+		return "", "It cannot be read: " + err.Error()
 	}
 	from := max(0, size-pageLog)
 	data, err := io.ReadAll(io.NewSectionReader(f, from, pageLog))
 	switch {
 	case err != nil:
-		return "", "It cannot be read: " + plain(err)
+		return "", "It cannot be read: " + err.Error()
 	case len(data) == 0:
 		return "", "It is empty."
 	case from > 0:
@@ -263,11 +264,11 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	data, err := web.ReadFile("web/" + name)
 	if assets[name] == "" || err != nil {
-		ClearSite(w.Header())
+		guard.ClearSite(w.Header())
 		wire.NewProblem(http.StatusNotFound, task.CodeNotFound, "there is nothing at "+wire.Clip(r.URL.Path), "").Write(w)
 		return
 	}
-	SecureHeaders(w.Header())
+	guard.SecureHeaders(w.Header())
 	w.Header().Set("Content-Type", assets[name])
 	_, _ = w.Write(data) // the client may be gone
 }

@@ -302,12 +302,15 @@ func TestPageIsAccessible(t *testing.T) {
 	}
 }
 
+// ownScriptAlone is how the policy of a page begins.
+const ownScriptAlone = "default-src 'none'; script-src 'self'; worker-src 'none'; "
+
 func TestPageList(t *testing.T) {
 	m := newFake(t)
 	s := NewServer(m, Options{})
 	page := func(path string) *html.Node {
 		w := ask(s, "GET", path, "", "")
-		if w.Code != 200 || w.Header().Get("Content-Type") != "text/html; charset=utf-8" || w.Header().Get("Content-Security-Policy") != pagePolicy {
+		if w.Code != 200 || w.Header().Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), ownScriptAlone) {
 			t.Fatalf("%d %v", w.Code, w.Header())
 		}
 		return parsePage(t, w.Body.String())
@@ -468,7 +471,7 @@ func TestPromise11Page(t *testing.T) {
 	host, cookie, _ := s.signIn(t)
 	for _, path := range []string{"/", "/?task=aa-1", "/?cursor=1"} {
 		code, body, h := s.do(t, "GET", path, "")
-		if code != 401 || h.Get("WWW-Authenticate") == "" || h.Get("Content-Security-Policy") != pagePolicy || !strings.Contains(body, "stint ui") {
+		if code != 401 || h.Get("WWW-Authenticate") == "" || !strings.HasPrefix(h.Get("Content-Security-Policy"), ownScriptAlone) || !strings.Contains(body, "stint ui") {
 			t.Errorf("%s: %d %v", path, code, h)
 		}
 		_, other, _ := s.do(t, "GET", path, "", host, "Cookie: stint=x")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 
@@ -54,8 +55,8 @@ func detailsOf(errs []error) []*huma.ErrorDetail {
 // unreadable returns the answer where a body could not be read to its end, which is the
 // client's doing and not ours.
 func unreadable(errs []error) *wire.Problem {
-	if slices.ContainsFunc(errs, func(e error) bool { return errors.Is(e, ErrTooLarge) }) {
-		return TooLarge()
+	if slices.ContainsFunc(errs, func(e error) bool { return errors.Is(e, guard.ErrTooLarge) }) {
+		return guard.TooLarge()
 	}
 	return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "the body could not be read to its end", "send it as its Content-Length or its chunks say")
 }

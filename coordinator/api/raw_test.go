@@ -9,13 +9,45 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 )
+
+const (
+	ourAddr = "127.0.0.1:7433"
+
+	// The guard's bounds.
+	maxConns     = 256
+	maxStreams   = 64
+	maxTCPBody   = 4 << 20
+	readTimeout  = 30 * time.Second
+	writeTimeout = time.Minute
+)
+
+// newToken returns a token, and textOf what programs must show.
+func newToken(t testing.TB) *guard.Token {
+	t.Helper()
+	token, err := guard.OpenToken(filepath.Join(t.TempDir(), "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func textOf(t testing.TB, token *guard.Token) string {
+	t.Helper()
+	text, err := token.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
 
 // untouchable is a master that panics at whatever it is asked: a request that must not
 // get as far as the master shows by the log, whatever was answered.

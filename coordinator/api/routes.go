@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
@@ -281,7 +282,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // asks. ok is false if it was answered already.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request, ok bool) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if !OverTCP(r.Context()) || !s.isPublic(r) {
+	if !guard.OverTCP(r.Context()) || !s.isPublic(r) {
 		s.notice().Write(w.Header())
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions

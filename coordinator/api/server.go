@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -159,7 +160,7 @@ type Options struct {
 
 	Config string // digest of the master's configuration file, for [Notice]; "": it does not say
 
-	Token *Token // that requests over TCP must have; nil: there is no listener on TCP
+	Token *guard.Token // that requests over TCP must have; nil: there is no listener on TCP
 
 	Agents []string // names that the page offers for a new task
 
@@ -202,7 +203,7 @@ type Server struct {
 	opts    Options
 	mux     *http.ServeMux
 	openAPI []byte
-	guard   atomic.Pointer[guard] // of the listener on TCP; nil: there is none now
+	guard   atomic.Pointer[guard.Guard] // of the listener on TCP; nil: there is none now
 
 	short    atomic.Int64 // when the machine last lacked something, in Unix nanoseconds
 	usages   turnstile    // for what reads the whole ledger
@@ -330,6 +331,6 @@ func (s *Server) Loopback(lns []net.Listener) (serve func(context.Context) error
 }
 
 // newGuard returns the guard for the port of lns.
-func (s *Server) newGuard(lns []net.Listener) *guard {
-	return newGuard(lns, guardOptions{Token: s.opts.Token, Now: s.opts.Now, Log: s.opts.Log, IsPublic: s.isPublic, IsLong: s.isLong, Handler: s})
+func (s *Server) newGuard(lns []net.Listener) *guard.Guard {
+	return guard.New(lns, guard.Options{Token: s.opts.Token, Now: s.opts.Now, Log: s.opts.Log, IsPublic: s.isPublic, IsLong: s.isLong, Handler: s})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -214,7 +215,9 @@ func TestSlowClients(t *testing.T) {
 			t.Errorf("%d connections at a time, %d at the end", seen.most, seen.now())
 		}
 		c := tcp.dial()
-		go func() { _, _ = io.WriteString(c, strings.ReplaceAll(slowClients[9].first, "TOKEN", textOf(t, token))) }()
+		go func() {
+			_, _ = io.WriteString(c, strings.ReplaceAll(slowClients[9].first, "TOKEN", textOf(t, token)))
+		}()
 		answer := make([]byte, len("HTTP/1.1 200 OK"))
 		if _, err := io.ReadFull(c, answer); err != nil || string(answer) != "HTTP/1.1 200 OK" {
 			t.Errorf("afterwards: %q %v", answer, err)
@@ -233,7 +236,7 @@ func TestSlowClients(t *testing.T) {
 // TestManyConnections: 1,000 connections of the kernel's that say nothing whole hold up no
 // submit over the socket, and nobody on TCP once they have gone.
 func TestManyConnections(t *testing.T) {
-	lns, err := ListenLoopback("127.0.0.1:0")
+	lns, err := guard.ListenLoopback("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +247,7 @@ func TestManyConnections(t *testing.T) {
 	}
 	addr, token, m := lns[0].Addr().String(), newToken(t), twoTasks(t)
 	s := NewServer(m, Options{Token: token})
-	socket, err := Listen(socketDir(t) + "/s.sock")
+	socket, err := guard.Listen(socketDir(t) + "/s.sock")
 	if err != nil {
 		t.Fatal(err)
 	}

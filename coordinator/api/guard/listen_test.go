@@ -1,7 +1,8 @@
-package api
+package guard
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -14,6 +15,43 @@ import (
 
 	"stint/coordinator/task"
 )
+
+// socketDir returns a directory with a short path and mode 0700.
+func socketDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "stint")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// missing skips a test for want of something, which must not happen in CI.
+func missing(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// eventually waits until cond holds, for what another goroutine does.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for tick := time.Tick(2 * time.Millisecond); !cond(); {
+		select {
+		case <-tick:
+		case <-deadline:
+			t.Fatal("never: " + what)
+		}
+	}
+}
 
 // connected reports whether somebody listens at socket.
 func connected(socket string) bool {
@@ -191,17 +229,90 @@ func TestPeerUIDIsAskedOfTheKernel(t *testing.T) {
 // TestStrangerIsCutOff makes the listener believe that it belongs to someone
 // else, so that we are the stranger.
 func TestStrangerIsCutOff(t *testing.T) {
-	socket := filepath.Join(socketDir(t), "s.sock")
-	ln, err := Listen(socket)
+	ln, err := Listen(filepath.Join(socketDir(t), "s.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := ln.(*listener)
 	allow := mayCall(os.Getuid(), l.uid+1) // root may call everyone
 	l.uid++
-	s := serveOn(t, newFake(t), Options{}, ln, socket)
-	_, err = s.client.Health(t.Context())
-	if allow && err != nil || !allow && !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
-		t.Errorf("allowed %v, got %v", allow, err)
+	accepted := make(chan bool)
+	go func() {
+		c, err := ln.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		accepted <- err == nil
+	}()
+	c, err := net.Dial("unix", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Read(make([]byte, 1)) // either way it is closed
+	if err := errors.Join(c.Close(), ln.Close()); err != nil {
+		t.Error(err)
+	}
+	if got := <-accepted; got != allow || err == nil {
+		t.Errorf("accepted %v, want %v; %v", got, allow, err)
+	}
+}
+
+func TestAddressesOfThisMachineAlone(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:7433", "[::1]:7433", "localhost:7433", "127.0.0.1:0"} {
+		if err := CheckLoopback(addr); err != nil {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+	for _, addr := range []string{
+		"", ":7433", "7433", "0.0.0.0:7433", "[::]:7433", "[::ffff:127.0.0.1]:7433", "[::1%lo]:7433", "lo:7433", "localhost.:7433", "LOCALHOST:7433", "127.0.0.2:7433",
+		"127.1:7433", "2130706433:7433", "0x7f000001:7433", "192.168.1.2:7433", "example.com:7433", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:70000", "127.0.0.1:-1",
+		"127.0.0.1:07433", "http://127.0.0.1:7433", "127.0.0.1:7433/", "user@127.0.0.1:7433", " 127.0.0.1:7433", "unix:/tmp/s",
+	} {
+		var e *task.Error
+		if err := CheckLoopback(addr); !errors.As(err, &e) || !strings.Contains(e.Hint, "ssh -L") {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+}
+
+// TestBothAddressesAreTaken: whichever is named, nobody else can answer for the other one;
+// and where somebody does, the port is taken.
+func TestBothAddressesAreTaken(t *testing.T) {
+	lns, err := ListenLoopback("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lns) < 2 {
+		missing(t, "there is no IPv6")
+	}
+	port := fmt.Sprint(lns[0].Addr().(*net.TCPAddr).Port)
+	for i, other := range []string{"[::1]:", "127.0.0.1:"} {
+		if err := lns[i].Close(); err != nil {
+			t.Error(err)
+		}
+		for _, addr := range []string{"127.0.0.1:", "[::1]:", "localhost:"} {
+			if _, err := ListenLoopback(addr + port); !errors.Is(err, syscall.EADDRINUSE) {
+				t.Errorf("%s with a stranger at %s: %v", addr, other, err)
+			}
+		}
+		if lns[i], err = net.Listen("tcp", lns[i].Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ln := range lns {
+		if err := ln.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, addr := range []string{"127.0.0.1:", "[::1]:", "localhost:"} {
+		lns, err := ListenLoopback(addr + port)
+		if err != nil || len(lns) != 2 {
+			t.Fatalf("%s: %d, %v", addr, len(lns), err)
+		}
+		for _, ln := range lns {
+			if err := ln.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

@@ -1,4 +1,36 @@
-package api
+// Package guard stands between a master and who may not call it: it makes the unix socket
+// ([Listen]) and the listeners on TCP ([ListenLoopback]), keeps the token ([Token]) and the
+// browsers that are signed in, and stands before the handlers of a port ([Guard]).
+//
+// # The socket
+//
+// It has mode 0600 in a directory of mode 0700, and a connection from another user than ours
+// or root is closed before a byte of it is read.
+//
+// # A port
+//
+// A port can be reached by every user of the machine and every page in a browser. On Linux
+// nothing is read from other users than ours and root there either; elsewhere nobody can
+// tell. The guard then asks in this order for the Host that we are (421 otherwise: a name
+// that was made to mean this machine), for no other Origin than our own page's (403), and
+// for the token or a browser's cookie (401). The token lies in a file; it never stands in a
+// URL.
+//
+// A browser gets its cookie for a one-time code, which stint ui puts behind the # of the
+// page's address. Each such address has a host name of its own, NAME.localhost, at which
+// alone the code, the cookie and a key for changes count. All of them are kept in memory,
+// and end with the listener: while nobody of ours listens, another user may, and browsers
+// send him what they have. What he leaves in them belongs to names that are not used again;
+// who is not signed in is told to forget it (Clear-Site-Data).
+//
+// # Bounds of a port
+//
+// 256 connections, 64 requests that last, bodies of 4 MiB; 30 s for a request, a minute for
+// each piece of an answer. None of it is shared with the socket, so a flood there costs
+// commands nothing. When all connections are taken, the one that has waited longest for a
+// request, or for the rest of one, is closed for a new one; those whose request was read are
+// not.
+package guard
 
 import (
 	"context"
@@ -79,7 +111,7 @@ func splitLoopback(addr string) (port string, err error) {
 }
 
 // An Options is what a [Guard] needs of the server behind it.
-type guardOptions struct {
+type Options struct {
 	Token    *Token                   // that programs must show
 	Now      func() time.Time         // the clock
 	Log      *slog.Logger             // for what is wrong with the machine
@@ -89,8 +121,8 @@ type guardOptions struct {
 }
 
 // newGuard returns the guard for the port of lns. It starts nothing.
-func newGuard(lns []net.Listener, o guardOptions) *guard {
-	g := &guard{opts: o, hosts: map[string]bool{}, mark: randomText(16), places: newPlaces(maxConns), streams: make(chan struct{}, maxStreams)}
+func New(lns []net.Listener, o Options) *Guard {
+	g := &Guard{opts: o, hosts: map[string]bool{}, mark: randomText(16), places: newPlaces(maxConns), streams: make(chan struct{}, maxStreams)}
 	for _, ln := range lns {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {
 			for _, host := range []string{"127.0.0.1", "[::1]", "localhost"} {
@@ -104,7 +136,7 @@ func newGuard(lns []net.Listener, o guardOptions) *guard {
 
 // Listen returns lns as listeners whose connections are bounded, and are read from only if
 // they are our own user's or root's, as far as the system tells.
-func (g *guard) Listen(lns []net.Listener) []net.Listener {
+func (g *Guard) Listen(lns []net.Listener) []net.Listener {
 	bounded := make([]net.Listener, len(lns))
 	for i, ln := range lns {
 		bounded[i] = &tcpListener{Listener: ln, log: g.opts.Log, places: g.places, closed: make(chan struct{})}
@@ -113,7 +145,7 @@ func (g *guard) Listen(lns []net.Listener) []net.Listener {
 }
 
 // Protect puts the guard before the handler of srv, with the bounds of a port.
-func (g *guard) Protect(srv *http.Server) {
+func (g *Guard) Protect(srv *http.Server) {
 	g.places.bound(srv)
 	srv.Handler = g
 	srv.ReadTimeout = readTimeout
@@ -122,11 +154,11 @@ func (g *guard) Protect(srv *http.Server) {
 }
 
 // Mark returns a text that stands in each page: the script takes no other one's for ours.
-func (g *guard) Mark() string { return g.mark }
+func (g *Guard) Mark() string { return g.mark }
 
 // NewBrowser returns the address of the page that lets one browser in, once, and when that
 // ends.
-func (g *guard) NewBrowser() (url string, until time.Time, err error) {
+func (g *Guard) NewBrowser() (url string, until time.Time, err error) {
 	token, err := g.opts.Token.Text()
 	if err != nil {
 		return "", time.Time{}, err
@@ -137,7 +169,7 @@ func (g *guard) NewBrowser() (url string, until time.Time, err error) {
 
 // SignIn lets in the browser that comes to host with a code. It returns its cookie and its
 // key for changes; ok is false if the code is not, or no longer, that host's.
-func (g *guard) SignIn(host, code string) (cookie http.Cookie, key string, ok bool, err error) {
+func (g *Guard) SignIn(host, code string) (cookie http.Cookie, key string, ok bool, err error) {
 	token, err := g.opts.Token.Text()
 	if err != nil {
 		return cookie, "", false, err
@@ -149,7 +181,7 @@ func (g *guard) SignIn(host, code string) (cookie http.Cookie, key string, ok bo
 // Challenge asks in the header of an answer for what r lacks: it must show the token, and
 // its browser forgets what it has of us, unless that is signed in. Then it is the link of
 // another site, which brings no cookie: the open pages keep their key.
-func (g *guard) Challenge(w http.ResponseWriter, r *http.Request) {
+func (g *Guard) Challenge(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("WWW-Authenticate", authenticate)
 	if !g.browsers.isIn(browserOf(r.Host)) {
 		ClearSite(w.Header())
@@ -158,8 +190,8 @@ func (g *guard) Challenge(w http.ResponseWriter, r *http.Request) {
 
 // A guard stands before the handlers on TCP, where every page in a browser and every
 // user of the machine can knock.
-type guard struct {
-	opts     guardOptions
+type Guard struct {
+	opts     Options
 	hosts    map[string]bool // for programs; a browser has a name of its own
 	port     int
 	browsers browsers
@@ -176,14 +208,14 @@ type tcpKey struct{}
 func OverTCP(ctx context.Context) bool { return Of(ctx) != nil }
 
 // Of returns the guard that a request came by, nil if it came over the socket.
-func Of(ctx context.Context) *guard {
-	g, _ := ctx.Value(tcpKey{}).(*guard)
+func Of(ctx context.Context) *Guard {
+	g, _ := ctx.Value(tcpKey{}).(*Guard)
 	return g
 }
 
 // ServeHTTP answers one request. Nothing is looked at before the Host is known to be
 // ours, and nothing is told before the token is.
-func (g *guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+func (g *Guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	r = g.places.admit(rw, r)
 	w := &timedWriter{ResponseWriter: rw}
 	defer w.renew() // for what net/http writes then
@@ -251,7 +283,7 @@ func (w *timedWriter) renew() {
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // check returns what a request is refused with; nil if it may pass.
-func (g *guard) check(r *http.Request) *wire.Problem {
+func (g *Guard) check(r *http.Request) *wire.Problem {
 	switch {
 	case !g.isHost(r.Host) || !strings.HasPrefix(r.RequestURI, "/"):
 		return wire.NewProblem(http.StatusMisdirectedRequest, task.CodeForbidden, "this is not the host that was asked for", "open the page with: stint ui")
@@ -271,7 +303,7 @@ func (g *guard) check(r *http.Request) *wire.Problem {
 
 // isHost reports whether a Host is ours: one of the names of this machine, with our port, or
 // the name of a browser that we have given out.
-func (g *guard) isHost(host string) bool {
+func (g *Guard) isHost(host string) bool {
 	_, named := g.browsers.get(browserOf(host))
 	return named || g.hosts[host]
 }
@@ -307,7 +339,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 // sameOrigin reports whether a request comes from our own page or from no browser. Of
 // what comes from elsewhere only the address of the page itself may be followed, as a
 // link to it is; what a page of another port of this machine sends is from elsewhere too.
-func (g *guard) sameOrigin(r *http.Request) bool {
+func (g *Guard) sameOrigin(r *http.Request) bool {
 	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && origins[0] != "http://"+r.Host {
 		return false
 	}
@@ -325,7 +357,7 @@ func (g *guard) sameOrigin(r *http.Request) bool {
 // Authenticated reports whether a request has the token, or what a browser that was let in shows.
 // The token is for programs: a page that another user left in a browser may have it from
 // one that sent it to him, while no master ran, and would ask as our own user.
-func (g *guard) Authenticated(r *http.Request) bool {
+func (g *Guard) Authenticated(r *http.Request) bool {
 	token := g.opts.Token
 	if auth := r.Header.Values("Authorization"); len(auth) > 0 {
 		scheme, given, _ := strings.Cut(auth[0], " ")
@@ -340,7 +372,7 @@ const lookAgain = time.Second
 
 // ctxUntilTokenRotated returns a context that ends with the request, or soon after its token was
 // replaced by another one.
-func (g *guard) ctxUntilTokenRotated(r *http.Request) (context.Context, func()) {
+func (g *Guard) ctxUntilTokenRotated(r *http.Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	var look sync.WaitGroup
 	look.Go(func() {
@@ -365,7 +397,7 @@ func (g *guard) ctxUntilTokenRotated(r *http.Request) (context.Context, func()) 
 const authenticate = `Bearer realm="stint"`
 
 // refuse answers with p, and lets go of the connection: there are not many.
-func (g *guard) refuse(w http.ResponseWriter, p *wire.Problem) {
+func (g *Guard) refuse(w http.ResponseWriter, p *wire.Problem) {
 	w.Header().Set("Connection", "close")
 	switch p.Status {
 	case http.StatusUnauthorized:

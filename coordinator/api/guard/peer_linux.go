@@ -1,4 +1,4 @@
-package api
+package guard
 
 import (
 	"net"
@@ -16,9 +16,9 @@ func peerUID(c *net.UnixConn) (int, error) {
 	return int(cred.Uid), nil
 }
 
-// peerPID returns the process that made the connection; 0 if it cannot be seen from
+// PeerPID returns the process that made the connection; 0 if it cannot be seen from
 // here.
-func peerPID(c *net.UnixConn) (int, error) {
+func PeerPID(c *net.UnixConn) (int, error) {
 	cred, err := peerOf(c)
 	if err != nil {
 		return 0, err

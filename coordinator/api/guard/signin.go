@@ -1,4 +1,4 @@
-package api
+package guard
 
 import (
 	"crypto/rand"
@@ -100,7 +100,7 @@ func browserOf(host string) string {
 // Names of the cookie and of the header that a signed-in browser sends.
 const (
 	CookieName = "stint"
-	pageHeader = "Stint-Page" // the header with a browser's key
+	KeyHeader  = "Stint-Page" // the header with a browser's key
 )
 
 // shows reports whether a request has the cookie of the browser that its host names, and
@@ -112,6 +112,6 @@ func (b *browsers) shows(r *http.Request, token string, now time.Time) bool {
 		return false
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	return (reads || equalText(r.Header.Get(pageHeader), one.key)) &&
+	return (reads || equalText(r.Header.Get(KeyHeader), one.key)) &&
 		slices.ContainsFunc(r.CookiesNamed(CookieName), func(c *http.Cookie) bool { return equalText(c.Value, one.cookie) })
 }

@@ -1,4 +1,4 @@
-package api
+package guard
 
 import (
 	"errors"
@@ -147,7 +147,8 @@ func TestBrowsersCountForATime(t *testing.T) {
 // TestRotationsAtOnce: two rotations at a time never disturb each other, and who reads
 // meanwhile gets a whole token.
 func TestRotationsAtOnce(t *testing.T) {
-	const each = 300
+	t.Parallel()
+	const each = 100
 	path := newToken(t).path
 	stop := make(chan struct{})
 	var rotations, readers sync.WaitGroup
