@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stint/coordinator"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/memory"
@@ -586,7 +587,7 @@ func (w *world) mayWait(run, id string) error {
 }
 
 // TestAWaitingRunLendsItsWorker: tasks that wait for each other need one worker, however
-// many they are; when the wait is over, the worker is the run's again.
+// many they are; when the wait or the run is over, nothing is lent.
 func TestAWaitingRunLendsItsWorker(t *testing.T) {
 	const depth = 3
 	waitFor := func(w *world, run string, id int) {
@@ -611,14 +612,22 @@ func TestAWaitingRunLendsItsWorker(t *testing.T) {
 			return plain(ctx, turn, report)
 		}
 	}
+	var c *coordinator.Coordinator
 	fromRun(t, configure, func(w *world, parent state.Task) {
+		c = w.c
 		waitFor(w, parent.RunID, 2)
 		other := w.submit(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true})
 		synctest.Wait()
 		if why, err := w.c.Why(other.ID); err != nil || !strings.HasPrefix(why, "the only worker is busy") {
 			t.Errorf("a task that nobody waits for: %s, %v", why, err)
 		}
+		if _, err := c.BeginWait(parent.RunID, other.ID); err != nil || c.Limits().Lent != 1 { // it never ends
+			t.Errorf("%d workers are lent, %v", c.Limits().Lent, err)
+		}
 	})
+	if lent := c.Limits().Lent; lent != 0 {
+		t.Errorf("a run that has ended lends %d workers", lent)
+	}
 }
 
 // TestARunGetsNoMoreThanItsTask: numbers beyond those of its own task are capped, also

@@ -22,7 +22,7 @@ type Live interface {
 	Cancel(id string, cause error)
 }
 
-// NewAdmission returns the admission to a store.
+// New returns the admission to a store.
 func New(s *queue.Store, live Live) *Admission {
-	return &Admission{Store: s, live: live, waits: waits{by: map[string]int{}}}
+	return &Admission{Store: s, live: live, waits: waits{byRun: map[string]int{}}}
 }

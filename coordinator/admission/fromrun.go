@@ -194,17 +194,18 @@ func (in *intake) checkAwait(st *fold.State, s *submission, t *state.Task) error
 // BeginWait notes that a run waits for a task until done is called, and lends its worker
 // to others meanwhile. It returns an error if the run may not wait for that task.
 func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
-	id, parent := "", ""
+	waits := false
 	a.View(func(st *fold.State) {
+		var id string
 		if id, err = queue.FindIn(st, ref); err != nil {
 			return
 		}
-		waiting, runs := st.RunningAs(run)
+		parent, runs := st.RunningAs(run)
 		t, _ := st.Peek(id)
 		if !runs || t.Status.Terminal() {
 			return
 		}
-		if why := a.mayNotWait(st, waiting, &t); why != "" {
+		if why := a.mayNotWait(st, parent, &t); why != "" {
 			hint := "stint show " + id + ", once this run has ended"
 			if t.Hold {
 				hint = "leave it to the user"
@@ -212,14 +213,14 @@ func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
 			err = &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for task " + id + ": " + why, Hint: hint}
 			return
 		}
-		parent = waiting
+		waits = true
 	})
-	if err != nil || parent == "" {
+	if !waits {
 		return func() {}, err
 	}
-	a.waits.add(parent, 1)
+	a.waits.add(run, 1)
 	a.Wake() // the worker that it lends is free
-	return func() { a.waits.add(parent, -1) }, nil
+	return func() { a.waits.add(run, -1) }, nil
 }
 
 // mayNotWait returns why the run of the task parent may not wait for the task t; "" if it
@@ -242,39 +243,42 @@ func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) str
 	if other, taken := st.Occupant(t); taken {
 		return "its agent session is used by " + other
 	}
+	waits := a.waits.all()
 	for _, id := range st.FilledBy(t.AccountName(), lanes.Limits{}) {
-		if id == parent || a.waits.has(id) {
+		if other, _ := st.Peek(id); id == parent || waits[other.RunID] > 0 {
 			return "account " + t.AccountName() + " has no slot left, and a run that waits has one"
 		}
 	}
 	return ""
 }
 
-// waits counts for each running task the tasks that clients within its run wait for.
+// waits counts for each run the tasks that clients within it wait for.
 type waits struct {
-	mu sync.Mutex // guards by
-	by map[string]int
+	mu    sync.Mutex // guards byRun
+	byRun map[string]int
 }
 
-func (w *waits) add(task string, n int) {
+func (w *waits) add(run string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.by[task] += n; w.by[task] == 0 {
-		delete(w.by, task)
+	if w.byRun[run] += n; w.byRun[run] == 0 {
+		delete(w.byRun, run)
 	}
 }
 
-func (w *waits) has(task string) bool {
+func (w *waits) all() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.by[task] > 0
+	return maps.Clone(w.byRun)
 }
 
-// Lent returns how many workers the runs that wait for tasks lend to others.
-func (a *Admission) Lent() int { return a.waits.len() }
-
-func (w *waits) len() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.by)
+// Lent returns how many workers the runs that wait for tasks lend to others. A run that has
+// ended has no worker to lend, though a client that waits within it may not be gone yet.
+func (a *Admission) Lent(st *fold.State) (n int) {
+	for run := range a.waits.all() {
+		if _, runs := st.RunningAs(run); runs {
+			n++
+		}
+	}
+	return n
 }

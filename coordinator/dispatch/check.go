@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,7 +48,10 @@ func (d *Dispatcher) Verify(ctx context.Context, ref, by string) (task.CheckResu
 	if err != nil {
 		return task.CheckResult{}, err
 	}
-	defer d.leaveLane(r)
+	defer func() {
+		d.NoteUse()
+		d.runs.remove(checkPrefix+r.Task.ID, r)
+	}()
 	defer context.AfterFunc(ctx, func() { r.Cancel(task.ErrCanceled) })()
 	return d.check(r, &t, by)
 }
@@ -73,14 +77,32 @@ func (d *Dispatcher) checkable(t *state.Task) error {
 	return nil
 }
 
+// laneCheck is how often it is looked whether a run that has ended is off the list.
+const laneCheck = 5 * time.Millisecond
+
 // takeLane registers a run that no record tells of. While it is on the list nothing
 // else is started in its lane. A run there whose end is recorded is waited for.
 func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run, error) {
-	r := &attempt.Run{ID: d.Config.ID(), Task: *t, Begun: d.Config.Now()}
-	r.Task.SessionKey = t.Lane()
-	r.Ctx, r.Cancel = context.WithCancelCause(context.Background())
+	r, most := d.Reserve(t), max(1, d.Config.MaxWorkers)
+	busy := func(format string, args ...any) error {
+		return &task.Error{Code: task.CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + t.ID}
+	}
 	for {
-		taken, err := d.tryLane(r)
+		other, occupied := "", false
+		d.View(func(st *fold.State) { other, occupied = st.Occupant(&r.Task) })
+		taken, err := d.runs.takeLane(r, func(what string, checks int) error {
+			switch {
+			case d.IsShut():
+				return d.StoppedError()
+			case occupied:
+				return busy("the lane of task %s is busy: task %s is at work", t.ID, other)
+			case what != "":
+				return busy("the lane of task %s is busy: in it is %s", t.ID, what)
+			case checks >= most:
+				return busy("%d verify commands run by themselves, and no more may (max_workers)", checks)
+			}
+			return nil
+		})
 		if taken || err != nil {
 			return r, err
 		}
@@ -92,44 +114,28 @@ func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run,
 	}
 }
 
-// laneCheck is how often it is looked whether a run that has ended is off the list.
-const laneCheck = 5 * time.Millisecond
+// checksName is the directory with a file for each verify command that runs by
+// itself: it is named by the run, and has the task and its lane, one a line. No record
+// tells the next master of it.
+const checksName = "checks"
 
-// tryLane registers a run. It gives false if the lane is free in a moment.
-func (d *Dispatcher) tryLane(r *attempt.Run) (taken bool, err error) {
-	id, most := r.Task.ID, max(1, d.Config.MaxWorkers)
-	busy := func(format string, args ...any) error {
-		return &task.Error{Code: task.CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + id}
-	}
-	other, occupied := "", false
-	d.View(func(st *fold.State) { other, occupied = st.Occupant(&r.Task) })
-	return d.runs.takeLane(r, func(what string, checks int) error {
-		switch {
-		case d.IsShut():
-			return d.StoppedError()
-		case occupied:
-			return busy("the lane of task %s is busy: task %s is at work", id, other)
-		case what != "":
-			return busy("the lane of task %s is busy: in it is %s", id, what)
-		case checks >= most:
-			return busy("%d verify commands run by themselves, and no more may (max_workers)", checks)
-		}
-		return nil
-	})
-}
-
-func (d *Dispatcher) leaveLane(r *attempt.Run) {
-	d.NoteUse()
-	d.runs.remove(checkPrefix+r.Task.ID, r)
-}
-
-// check runs the command and records what it told.
+// check runs the command, which is noted meanwhile, and records how it ended.
 func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.CheckResult, error) {
-	done, err := d.noteCheck(r)
-	if err != nil {
+	dir := filepath.Join(d.Config.StateDir, checksName)
+	for _, made := range []string{dir, d.RunDir(r.ID)} {
+		if err := rundir.Make(d.Store, made); err != nil {
+			return task.CheckResult{}, err
+		}
+	}
+	note := filepath.Join(dir, r.ID)
+	if err := durable.PutFile(note, []byte(r.Task.ID+"\n"+r.Task.SessionKey+"\n")); err != nil {
 		return task.CheckResult{}, err
 	}
-	defer done()
+	defer func() {
+		if err := os.Remove(note); err != nil {
+			d.Trouble("a verify command that has ended is still noted", err)
+		}
+	}()
 	res := d.Config.Shell.Verify(r.Ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: d.RunDir(r.ID),
 		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: d.VerifyTimeout(t), Grace: d.Config.Grace,
@@ -141,15 +147,19 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 		return task.CheckResult{}, errors.New(res.Error)
 	}
 	d.Config.Log.Info("verify command ended", "task", t.ID, "run", r.ID, "exit", res.ExitCode)
-	err = d.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+	err := d.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		if !attempt.InJournal(st, t.ID) {
 			return nil
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		attempt.AddCheck(rec, &res)
-		if now, err := queue.PeekIn(st, t.ID); err == nil && res.Passed() && awaitsRound(&now) {
+		now, err := queue.PeekIn(st, t.ID)
+		// If the task waits for a turn in which its agent is to mend what did not pass, its answer
+		// is verified instead. It waits no longer for what only that turn needed.
+		if err == nil && res.Passed() && now.Status == state.Queued && now.Phase == "" && now.Iteration > 1 {
 			rec.Add(state.KeyPhase, string(state.PhaseVerify)).Add(state.KeyIteration, strconv.Itoa(now.Iteration-1))
-			task.Unset(rec, state.KeyNotBefore, isOfTurn(now.Reason) && now.By != ledger.ByHand && !now.NotBefore.IsZero()) // no person's
+			isOfTurn := slices.Contains([]state.Class{state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy}, now.Reason)
+			task.Unset(rec, state.KeyNotBefore, isOfTurn && now.By != ledger.ByHand && !now.NotBefore.IsZero())
 		}
 		tx.Append(rec.Add(state.KeyBy, by))
 		return nil
@@ -158,42 +168,6 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 		TaskID: t.ID, RunID: r.ID, RunDir: d.RunDir(r.ID), Command: t.VerifyCommand, Passed: res.Passed(), ExitCode: res.ExitCode,
 		Duration: res.Duration.Round(time.Millisecond).String(), Output: res.Output, Cut: res.Cut, Error: res.Error,
 	}, err
-}
-
-// awaitsRound reports whether a task waits for a turn in which its agent is to mend what
-// did not pass. If it passes now, its answer is verified instead.
-func awaitsRound(t *state.Task) bool {
-	return t.Status == state.Queued && t.Phase == "" && t.Iteration > 1
-}
-
-// isOfTurn reports whether what such a run waits for is needed by an agent's turn alone.
-func isOfTurn(reason state.Class) bool {
-	return reason == state.ClassNetwork || reason == state.ClassStalled || reason == state.ClassSessionBusy
-}
-
-// checksName is the directory with a file for each verify command that runs by
-// itself: it is named by the run, and has the task and its lane, one a line. No record
-// tells the next master of it.
-const checksName = "checks"
-
-// noteCheck makes the directory of a run, and notes that it is at work until done is
-// called.
-func (d *Dispatcher) noteCheck(r *attempt.Run) (done func(), err error) {
-	dir := filepath.Join(d.Config.StateDir, checksName)
-	note := filepath.Join(dir, r.ID)
-	for _, made := range []string{dir, d.RunDir(r.ID)} {
-		if err := rundir.Make(d.Store, made); err != nil {
-			return nil, err
-		}
-	}
-	if err := durable.PutFile(note, []byte(r.Task.ID+"\n"+r.Task.SessionKey+"\n")); err != nil {
-		return nil, err
-	}
-	return func() {
-		if err := os.Remove(note); err != nil {
-			d.Trouble("a verify command that has ended is still noted", err)
-		}
-	}, nil
 }
 
 // recoverChecks ends what is left of verify commands that ran by themselves when the
@@ -213,7 +187,9 @@ func (d *Dispatcher) recoverChecks(ctx context.Context) {
 			if d.recoverCheck(ctx, e.Name()) {
 				return
 			}
-			done := d.noteLeftover(e.Name())
+			note, _ := durable.ReadFile(durable.OS, filepath.Join(d.Config.StateDir, checksName, e.Name())) // without: there is no lane to take
+			id, lane, _ := strings.Cut(strings.TrimSuffix(string(note), "\n"), "\n")
+			done := d.runs.addLeftover(e.Name(), state.Task{ID: id, SessionKey: lane})
 			d.running.Go(func() {
 				for !d.recoverCheck(ctx, e.Name()) {
 					select {
@@ -223,6 +199,7 @@ func (d *Dispatcher) recoverChecks(ctx context.Context) {
 					}
 				}
 				done()
+				d.Wake()
 			})
 		})
 	}
@@ -244,16 +221,4 @@ func (d *Dispatcher) recoverCheck(ctx context.Context, id string) (dead bool) {
 		d.Trouble("a verify command of the last master may still be alive", err)
 	}
 	return err == nil
-}
-
-// noteLeftover notes that a run of the last master may still be alive in its lane,
-// until done is called.
-func (d *Dispatcher) noteLeftover(id string) (done func()) {
-	note, _ := durable.ReadFile(durable.OS, filepath.Join(d.Config.StateDir, checksName, id)) // without: there is no lane to take
-	task, lane, _ := strings.Cut(strings.TrimSuffix(string(note), "\n"), "\n")
-	end := d.runs.addLeftover(id, state.Task{ID: task, SessionKey: lane})
-	return func() {
-		end()
-		d.Wake()
-	}
 }

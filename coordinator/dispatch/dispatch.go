@@ -18,7 +18,8 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		if d.mayEnd() {
+		idle := queue.Read(d.Store, (*fold.State).Idle)
+		if d.runs.ifNone(func() bool { return d.ShutIfDone(idle) }) {
 			return
 		}
 		d.StartReady()
@@ -64,26 +65,13 @@ func (d *Dispatcher) untilNext() time.Duration {
 		wait = min(wait, max(next.Sub(now), time.Millisecond), clockCheck)
 	}
 	if d.Config.IdleExit > 0 && idle { // else a record or the end of a run wakes the dispatcher
-		wait = min(wait, d.untilQuiet(now))
+		quiet := d.Config.IdleExit
+		if since, ok := d.IdleSince(); ok && len(d.runs.ids()) == 0 { // else the end of a call or run is still to come
+			quiet = since.Add(d.Config.IdleExit).Sub(now)
+		}
+		wait = min(wait, max(quiet, 10*time.Millisecond))
 	}
 	return wait
-}
-
-// untilQuiet is how long it is at least until mayEnd may find that nobody has called
-// for IdleExit.
-func (d *Dispatcher) untilQuiet(now time.Time) time.Duration {
-	since, ok := d.IdleSince()
-	left := since.Add(d.Config.IdleExit).Sub(now)
-	if !ok || len(d.runs.ids()) > 0 {
-		left = d.Config.IdleExit // their end is still to come
-	}
-	return max(left, 10*time.Millisecond)
-}
-
-// mayEnd reports whether Run may return by itself: after a handover, or idle.
-func (d *Dispatcher) mayEnd() bool {
-	idle := queue.Read(d.Store, (*fold.State).Idle)
-	return d.runs.ifNone(func() bool { return d.ShutIfDone(idle) })
 }
 
 // Handover makes Run return as soon as the runs at work have ended; nothing more
@@ -96,7 +84,7 @@ func (d *Dispatcher) Handover(context.Context) error {
 
 // Limits returns what bounds the tasks that run at the same time.
 func (d *Dispatcher) Limits() lanes.Limits {
-	lim := lanes.Limits{MaxWorkers: d.Config.MaxWorkers, Lent: d.Lent(), WorkspaceRoot: d.Config.WorkspaceRoot}
+	lim := lanes.Limits{MaxWorkers: d.Config.MaxWorkers, Lent: queue.Read(d.Store, d.Lent), WorkspaceRoot: d.Config.WorkspaceRoot}
 	if s, ok := d.Shortages.Present(); ok {
 		lim.Short, lim.Again = s.What, s.Next
 	}
@@ -107,15 +95,15 @@ func (d *Dispatcher) Limits() lanes.Limits {
 	return lim
 }
 
-// dispatch starts all tasks that are ready: it appends `running` for them in one
+// StartReady starts all tasks that are ready: it appends `running` for them in one
 // change, and only when that is durable anything is spawned.
 func (d *Dispatcher) StartReady() {
 	if d.IsLeaving() {
 		return
 	}
-	d.failDoomed()
+	d.failBlockedByDependency()
 	d.fallBack()
-	d.failUnwilling()
+	d.failLimitWaitExceeded()
 	if len(d.ready(d.Config.Now(), d.Limits())) == 0 {
 		return
 	}
@@ -148,7 +136,11 @@ func (d *Dispatcher) StartReady() {
 		d.noteStart()
 	}
 	for _, r := range chosen {
-		d.running.Go(func() { d.execute(r) })
+		d.running.Go(func() {
+			d.Attempts.Run(r, d.runs.put)
+			d.NoteUse()
+			d.runs.remove(r.Task.ID, r) // its end is recorded: its lane is free
+		})
 	}
 }
 
@@ -169,14 +161,6 @@ func (d *Dispatcher) laneOf(st *fold.State, t *state.Task) string {
 	at := *t
 	at.Workspace, _ = st.HomeOf(t, d.Config.WorkspaceRoot)
 	return at.Lane()
-}
-
-// execute carries out a run. It is taken off the list only when its end is recorded, so that
-// nothing else uses its lane before.
-func (d *Dispatcher) execute(r *attempt.Run) {
-	d.Attempts.Run(r, d.runs.put)
-	d.NoteUse()
-	d.runs.remove(r.Task.ID, r)
 }
 
 // joinAccount returns the record that makes a task without an agent, as people write

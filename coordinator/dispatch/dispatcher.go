@@ -22,9 +22,12 @@ type Dispatcher struct {
 	noted     bool           // that this master has started a run; the goroutine of Run has it
 }
 
-// NewDispatcher returns the dispatcher of a store, with its admission and its attempts.
+// New returns the dispatcher of a store, with its admission and its attempts.
 func New(s *queue.Store) *Dispatcher {
-	d := &Dispatcher{Shortages: attempt.NewShortages(s), runs: newRuns(), wake: make(chan struct{}, 1)}
+	d := &Dispatcher{
+		Shortages: attempt.NewShortages(s), wake: make(chan struct{}, 1),
+		runs: &runs{ended: make(chan struct{}, 1), byTask: map[string]*attempt.Run{}, leftovers: map[string]state.Task{}},
+	}
 	d.Attempts = attempt.New(admission.New(s, d.runs), d.Shortages)
 	return d
 }
@@ -42,6 +45,7 @@ func (d *Dispatcher) EndChanged(ids []string) {
 	}
 }
 
+// Poke makes the dispatcher look for what is ready. It never blocks.
 func (d *Dispatcher) Poke() {
 	select {
 	case d.wake <- struct{}{}:
@@ -49,7 +53,7 @@ func (d *Dispatcher) Poke() {
 	}
 }
 
-// Shutdown ends what the dispatcher has started, once Dispatch has returned.
+// Shutdown ends what the dispatcher has started, once DispatchUntil has returned.
 func (d *Dispatcher) Shutdown() {
 	d.endRuns()
 	if d.Err() == nil {

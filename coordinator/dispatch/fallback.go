@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -46,17 +45,8 @@ func (d *Dispatcher) able(tasks []state.Task) map[string]bool {
 	return able
 }
 
-// hasFallback reports whether an able agent takes a task over, now or when there is
-// a place for it.
-func hasFallback(st *fold.State, t *state.Task, able map[string]bool, now time.Time) bool {
-	return slices.ContainsFunc(t.Fallback, func(agent string) bool {
-		a := st.Account(agent)
-		return agent != t.Agent && able[agent] && !a.Hold && !a.CoolUntil.After(now)
-	})
-}
-
-// handOvers returns a record for each task that an able agent takes over now. An
-// account that was limited itself takes one at a time, its own first.
+// handOvers returns a record for each task that an able agent takes over now, in a new
+// session there. An account that was limited itself takes one at a time, its own first.
 func (d *Dispatcher) handOvers(st *fold.State, able map[string]bool, lim lanes.Limits) (records []*ledger.Record) {
 	now := d.Config.Now()
 	full := map[string]bool{}
@@ -65,32 +55,27 @@ func (d *Dispatcher) handOvers(st *fold.State, able map[string]bool, lim lanes.L
 		full[name] = st.Account(name).LimitWaits > 0
 	}
 	for _, t := range st.Stranded(now, lim) {
-		for _, agent := range t.Fallback {
-			if agent == t.Agent || !able[agent] || full[agent] || !st.Open(agent, now, lim) {
-				continue
-			}
-			full[agent] = st.Account(agent).LimitWaits > 0
-			records = append(records, d.handOver(st, &t, agent, now))
-			break
+		i := slices.IndexFunc(t.Fallback, func(agent string) bool {
+			return agent != t.Agent && able[agent] && !full[agent] && st.Open(agent, now, lim)
+		})
+		if i < 0 {
+			continue
 		}
+		agent := t.Fallback[i]
+		full[agent] = st.Account(agent).LimitWaits > 0
+		rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })
+		until := st.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
+		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+		rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeySessionID, d.Config.ID()).
+			Add(state.KeyFallback, strings.Join(rest, ", ")).
+			Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s carries it out in a new session", t.Agent, until, agent))
+		if model := d.Workspace(t.Workspace).Models[agent]; model != t.Model {
+			rec.Add(state.KeyModel, model)
+		}
+		task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
+		task.Unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
+		task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
+		records = append(records, rec.Add(state.KeyUpdatedAt, state.FormatTime(now)))
 	}
 	return records
-}
-
-// handOver returns the record with which a task goes to another agent, in a new
-// session there.
-func (d *Dispatcher) handOver(st *fold.State, t *state.Task, agent string, now time.Time) *ledger.Record {
-	rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })
-	until := st.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-	rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeySessionID, d.Config.ID()).
-		Add(state.KeyFallback, strings.Join(rest, ", ")).
-		Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s carries it out in a new session", t.Agent, until, agent))
-	if model := d.Workspace(t.Workspace).Models[agent]; model != t.Model {
-		rec.Add(state.KeyModel, model)
-	}
-	task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
-	task.Unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
-	task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
-	return rec.Add(state.KeyUpdatedAt, state.FormatTime(now))
 }

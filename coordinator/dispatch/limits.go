@@ -16,9 +16,9 @@ import (
 // one task at a time is tried until one gets through ([fold.State.Ready] sees to
 // that), so that what has waited does not start all at once.
 
-// failUnwilling ends the tasks that do not wait for a rate limit as long as they
+// failLimitWaitExceeded ends the tasks that do not wait for a rate limit as long as they
 // would have to: what was told not to wait has failed, the others are dead.
-func (d *Dispatcher) failUnwilling() {
+func (d *Dispatcher) failLimitWaitExceeded() {
 	unwilling := func(able map[string]bool) (list []state.Task) {
 		d.View(func(st *fold.State) { list = d.unwilling(st, able) })
 		return list
@@ -54,8 +54,13 @@ func (d *Dispatcher) failUnwilling() {
 }
 
 // unwilling returns the queued tasks that do not wait for a rate limit as long as they
-// would have to, and that no able agent takes over.
+// would have to, and that no able agent takes over, now or when it has a place for them.
 func (d *Dispatcher) unwilling(st *fold.State, able map[string]bool) []state.Task {
 	now := d.Config.Now()
-	return slices.DeleteFunc(st.Unwilling(now, d.Config.MaxLimitWait), func(t state.Task) bool { return hasFallback(st, &t, able, now) })
+	return slices.DeleteFunc(st.Unwilling(now, d.Config.MaxLimitWait), func(t state.Task) bool {
+		return slices.ContainsFunc(t.Fallback, func(agent string) bool {
+			a := st.Account(agent)
+			return agent != t.Agent && able[agent] && !a.Hold && !a.CoolUntil.After(now)
+		})
+	})
 }

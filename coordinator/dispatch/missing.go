@@ -15,8 +15,8 @@ import (
 // A program that is missing. An upgrade takes an agent's program away for a few seconds,
 // and whoever removes it brings it back at some time. Its tasks need not fail for that:
 // the run looks once more a moment later, then the account goes on hold, which ends when
-// the program is back. A program that no task here has
-// ever run with is another matter: the user has not installed it.
+// the program is back. A program that no task here has ever run with is another matter: the
+// user has not installed it.
 
 // lookForAgent is how often it is looked whether a program is back.
 const lookForAgent = 5 * time.Second
@@ -28,9 +28,19 @@ func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		for _, a := range queue.Read(d.Store, (*fold.State).Missing) {
-			if agent := cmp.Or(a.Agent, a.Name); d.Config.AgentFound == nil || d.Config.AgentFound(agent) {
-				d.endMissing(a.Name)
+			if d.Config.AgentFound != nil && !d.Config.AgentFound(cmp.Or(a.Agent, a.Name)) {
+				continue
 			}
+			err := d.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+				if now := st.Account(a.Name); now.IsMissing() { // else it is another hold by now
+					tx.Append(task.AccountRecord(a.Name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
+				}
+				return nil
+			})
+			if err == nil {
+				d.Config.Log.Info("the program of an agent is back", "account", a.Name)
+			}
+			d.TroubleUnlessStopped("the hold of an account could not be ended", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -38,18 +48,4 @@ func (d *Dispatcher) LookForMissing(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-}
-
-// endMissing ends the hold of an account, unless it is another one by now.
-func (d *Dispatcher) endMissing(name string) {
-	err := d.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
-		if a := st.Account(name); a.IsMissing() {
-			tx.Append(task.AccountRecord(name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
-		}
-		return nil
-	})
-	if err == nil {
-		d.Config.Log.Info("the program of an agent is back", "account", name)
-	}
-	d.TroubleUnlessStopped("the hold of an account could not be ended", err)
 }

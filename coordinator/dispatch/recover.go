@@ -14,18 +14,14 @@ import (
 
 // Recover looks after what the last master has left: its runs, verify commands that ran by
 // themselves, and, if it and those before it died soon after they had started something, what
-// that was. It returns when nothing is in the way of a start; what cannot be proved dead is held.
+// that was. It returns when nothing is in the way of a start.
+//
+// The old processes are proved dead first, then their tasks go back into the queue. A task for
+// which that cannot be done is held and shown, never started again by itself. Those that an
+// earlier master has held are looked at beside all else: their lanes are taken, and nobody has
+// to wait.
 func (d *Dispatcher) Recover(ctx context.Context) {
 	d.enterSafeMode(ctx)
-	d.recover(ctx)
-	d.recoverChecks(ctx)
-}
-
-// recover puts back into the queue what was running when the last master ended.
-// First the old processes are proved dead; a task for which that cannot be done
-// is held and shown, never started again by itself. Those that an earlier master has
-// held are looked at beside all else: their lanes are taken, and nobody has to wait.
-func (d *Dispatcher) recover(ctx context.Context) {
 	runs := d.Orphans()
 	d.View(func(st *fold.State) {
 		for _, id := range st.Orphaned() {
@@ -43,6 +39,7 @@ func (d *Dispatcher) recover(ctx context.Context) {
 		wg.Go(func() { d.recoverTask(ctx, id, &oldRun{id: run}) })
 	}
 	wg.Wait()
+	d.recoverChecks(ctx)
 }
 
 // An oldRun is what is known of a run whose master has ended.
@@ -98,7 +95,15 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 		}
 		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(t.Retries+1)).
 			Add(state.KeyAttempt, strconv.Itoa(max(0, t.Attempt-1)))
-		d.addFound(st, rec, t, old)
+		// What its output tells of its session, if the master had no time to record it. A person
+		// may have named another one.
+		if t.AgentSession == "" {
+			rec.AddIf(state.NativeKey(t.Agent), old.session)
+		}
+		isItsOwn := t.AgentSession == "" || t.AgentSession == old.session
+		if isItsOwn && old.kept && old.session != "" && old.session != t.PromptInHistory && d.HasSent(st, t) {
+			rec.Add(state.KeyPromptInHistory, old.session)
+		}
 	case t.Orphaned() && t.RunID == old.id && old.alive == nil:
 		rec.Add(state.KeyHold, "").Add(state.KeyNote, "")
 	case old.held || old.alive == nil || t.Status != state.Queued:
@@ -111,19 +116,4 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 		rec.Add(state.KeyReason, string(state.ClassInterrupted))
 	}
 	return rec.Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now()))
-}
-
-// addFound returns what the output of a run that was cut off tells of its session:
-// its id, if the master had no time to record it, and whether the prompt is in it.
-func (d *Dispatcher) addFound(st *fold.State, rec *ledger.Record, t *state.Task, old *oldRun) {
-	switch t.AgentSession {
-	case "":
-		rec.AddIf(state.NativeKey(t.Agent), old.session)
-	case old.session:
-	default:
-		return // a person has named another one
-	}
-	if old.kept && old.session != "" && old.session != t.PromptInHistory && d.HasSent(st, t) {
-		rec.Add(state.KeyPromptInHistory, old.session)
-	}
 }

@@ -20,10 +20,6 @@ type runs struct {
 	leftovers map[string]state.Task   // verify commands of the last master that may still be alive, by run: task and lane
 }
 
-func newRuns() *runs {
-	return &runs{ended: make(chan struct{}, 1), byTask: map[string]*attempt.Run{}, leftovers: map[string]state.Task{}}
-}
-
 // checkPrefix stands before the id of a task in the list of runs, where its verify
 // command runs by itself: no record of the task ends that. No id has a blank.
 const checkPrefix = "verify "

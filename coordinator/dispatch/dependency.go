@@ -10,10 +10,12 @@ import (
 	"stint/state/fold"
 )
 
-// failDoomed ends the queued tasks that come after one that has ended otherwise
-// than done, and those that come after them: they could never run. The dispatcher
-// calls it.
-func (d *Dispatcher) failDoomed() {
+// maxCause is how much of another task's error is told, in bytes.
+const maxCause = 200
+
+// failBlockedByDependency ends the queued tasks that come after one that has ended otherwise
+// than done, and those that come after them: they could never run.
+func (d *Dispatcher) failBlockedByDependency() {
 	if len(queue.Read(d.Store, (*fold.State).Doomed)) == 0 {
 		return
 	}
@@ -21,8 +23,21 @@ func (d *Dispatcher) failDoomed() {
 		causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
 		for _, t := range st.Doomed() {
 			id, cause := d.causeOf(st, &t, causes)
-			t.Status, t.Reason = state.Failed, reasonAfter(&cause)
-			t.Error = "it comes after " + id + ", which ended " + howEnded(&cause)
+			how := string(cause.Status) // a few words such as "failed (exit): no such file"
+			if cause.Reason != "" && string(cause.Reason) != how {
+				how += " (" + string(cause.Reason) + ")"
+			}
+			if cause.Error != "" {
+				how += ": " + task.OneSentence(cause.Error, maxCause)
+			}
+			t.Status, t.Reason, t.Error = state.Failed, cause.Reason, "it comes after "+id+", which ended "+how
+			switch {
+			case t.Reason != "":
+			case cause.Status == state.Canceled:
+				t.Reason = state.ClassCanceled
+			default:
+				t.Reason = state.ClassExit
+			}
 			causes[t.ID] = t
 			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			tx.Append(r.Add(state.KeyStatus, string(t.Status)).Add(state.KeyReason, string(t.Reason)).Add(state.KeyError, t.Error).
@@ -48,30 +63,4 @@ func (d *Dispatcher) causeOf(st *fold.State, t *state.Task, causes map[string]st
 	cause.Status, cause.Prompt, cause.Result = status, "", ""
 	causes[id] = cause // a task may have thousands after it
 	return id, cause
-}
-
-// reasonAfter returns the reason of a task that fails because of another.
-func reasonAfter(cause *state.Task) state.Class {
-	switch {
-	case cause.Reason != "":
-		return cause.Reason
-	case cause.Status == state.Canceled:
-		return state.ClassCanceled
-	}
-	return state.ClassExit
-}
-
-// maxCause is how much of another task's error is told, in bytes.
-const maxCause = 200
-
-// howEnded returns a few words such as "failed (exit): no such file".
-func howEnded(t *state.Task) string {
-	how := string(t.Status)
-	if t.Reason != "" && string(t.Reason) != how {
-		how += " (" + string(t.Reason) + ")"
-	}
-	if t.Error == "" {
-		return how
-	}
-	return how + ": " + task.OneSentence(t.Error, maxCause)
 }
