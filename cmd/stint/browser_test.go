@@ -262,7 +262,7 @@ func (w *pageWorld) lookOnPhone(b *tab) {
 // every field, and tasks that have many of them at once; and the ids of the latter.
 func hostileTasks(t *testing.T) (tasks []byte, one, many []string) {
 	t.Helper()
-	data, err := os.ReadFile("../../coordinator/api/testdata/xss.txt")
+	data, err := os.ReadFile("../../coordinator/api/web/testdata/xss.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,22 +1,11 @@
 // Package api is the way into a master from other processes: an HTTP server over
-// a unix socket and, where it is asked for, on a port of this machine; a small page;
-// and the client that the command line uses.
+// a unix socket and, where it is asked for, on a port of this machine (package guard), with
+// a small page (package web). Package client is what the command line uses.
 //
-// # Who may call
-//
-// Package guard says who may call over the socket and over TCP.
+// # Runs
 //
 // Over TCP the token decides, and no request belongs to a run. On the socket a run is known by
 // its process, and may queue tasks and read (fromrun.go).
-//
-// # The page
-//
-// GET / is written by the server from one template, which escapes every text; what is left
-// of control characters is escaped behind it. Its script replaces parts of it by what the
-// server writes anew, and makes no markup of a text, which the page's policy forbids too.
-// Who is not let in gets the page without anything in it, and its files.
-// Each page has a mark that only its master knows. The script takes nothing without it, and
-// then stops: it is signed out, or another user answers. It never loads the page anew.
 //
 // # Requests
 //

@@ -524,3 +524,40 @@ func TestStrangersAreToldNothing(t *testing.T) {
 		t.Errorf("who has the token is not told: %v", h)
 	}
 }
+
+// TestPromise11Page: over TCP nobody sees anything of the page who has not signed in.
+func TestPromise11Page(t *testing.T) {
+	m := twoTasks(t)
+	m.health = task.Health{Paused: true, PauseWhy: "secret plans", StateDir: "/home/ana"}
+	s := serveTCP(t, m, Options{Agents: []string{"codex"}})
+	host, cookie, _ := s.signIn(t)
+	for _, path := range []string{"/", "/?task=aa-1", "/?cursor=1"} {
+		code, body, h := s.do(t, "GET", path, "")
+		if code != 401 || h.Get("WWW-Authenticate") == "" || !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'; ") || !strings.Contains(body, "stint ui") {
+			t.Errorf("%s: %d %v", path, code, h)
+		}
+		_, other, _ := s.do(t, "GET", path, "", host, "Cookie: stint=x")
+		if strings.ContainsAny(body, "0123456789") && regexp.MustCompile(`aa-|secret|/home|codex|<form|<table`).MatchString(body) || other != body {
+			t.Errorf("%s tells strangers: %s", path, body)
+		}
+		if code, body, _ := s.do(t, "GET", path, "", host, cookie); code == 401 || !strings.Contains(body, "secret plans") {
+			t.Errorf("%s: who has signed in sees %d %s", path, code, body)
+		}
+	}
+	for path, kind := range map[string]string{"/ui/app.js": "text/javascript; charset=utf-8", "/ui/style.css": "text/css; charset=utf-8", "/ui/icon.svg": "image/svg+xml"} {
+		code, _, h := s.do(t, "GET", path, "")
+		if code != 200 || h.Get("Content-Type") != kind || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cross-Origin-Resource-Policy") != "same-origin" {
+			t.Errorf("%s: %d %v", path, code, h)
+		}
+	}
+	for _, path := range []string{"/ui/page.html", "/ui/", "/ui/x", "/ui/..%2fpage.go", "/ui/%2e%2e", "/ui/app.js/x", "/favicon.ico", "//", "/index.html"} {
+		if code, body, _ := s.do(t, "GET", path, ""); code == 200 || strings.Contains(body, "aa-1") {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
+		if code, _, _ := s.do(t, method, "/", ""); code != 401 {
+			t.Errorf("%s /: %d", method, code)
+		}
+	}
+}

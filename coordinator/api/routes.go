@@ -19,6 +19,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"stint/coordinator/api/guard"
+	"stint/coordinator/api/web"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
@@ -48,7 +49,8 @@ func (s *Server) routes() {
 	s.ledgerRoutes(api)
 	s.compactRoutes(api)
 	s.browserRoutes(api)
-	s.pageRoutes()
+	s.mux.Handle("GET /{$}", &web.Site{Agents: s.opts.Agents, Health: s.master.Health, List: s.master.List, Rows: s.page, Task: s.shown})
+	s.mux.HandleFunc("GET /ui/{file}", web.ServeAsset)
 	s.describe(api)
 	s.mux.HandleFunc("/", s.noRoute)
 }

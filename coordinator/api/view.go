@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 
 	"stint/coordinator/api/wire"
@@ -37,6 +38,15 @@ func (s *Server) detail(t state.Task) wire.TaskView {
 		v.Env = readEnv(v.RunDir)
 	}
 	return v
+}
+
+// shown returns a task with everything there is to say.
+func (s *Server) shown(ctx context.Context, ref string) (wire.TaskView, error) {
+	t, err := s.master.Task(ctx, ref)
+	if err != nil {
+		return wire.TaskView{}, err
+	}
+	return s.detail(t), nil
 }
 
 // whyNow returns why a task is where it is; "" if that cannot be told.

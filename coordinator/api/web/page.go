@@ -1,4 +1,12 @@
-package api
+// Package web is the page of a master: what GET / shows, and the files that belong to it.
+//
+// It is written by the server from one template, which escapes every text; what is left
+// of control characters is escaped behind it. Its script replaces parts of it by what the
+// server writes anew, and makes no markup of a text, which the page's policy forbids too.
+// Who is not let in gets the page without anything in it, and its files.
+// Each page has a mark that only its master knows. The script takes nothing without it, and
+// then stops: it is signed out, or another user answers. It never loads the page anew.
+package web
 
 import (
 	"bytes"
@@ -19,17 +27,17 @@ import (
 	"stint/state"
 )
 
-// web has the page: its template, and what GET /ui/ gives.
+// files are the template of the page, and what GET /ui/ returns.
 //
-//go:embed web/page.html web/app.js web/style.css web/icon.svg
-var web embed.FS
+//go:embed page.html app.js style.css icon.svg
+var files embed.FS
 
 // assets are the files of the page that anybody may read, with their types.
 var assets = map[string]string{"app.js": "text/javascript; charset=utf-8", "style.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"}
 
 // pageTemplate is compiled when it is first used: few processes are masters.
 var pageTemplate = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("page.html").Funcs(template.FuncMap{"short": shortID}).ParseFS(web, "web/page.html"))
+	return template.Must(template.New("page.html").Funcs(template.FuncMap{"short": shortID}).ParseFS(files, "page.html"))
 })
 
 const (
@@ -77,14 +85,18 @@ type (
 	}
 )
 
-func (s *Server) pageRoutes() {
-	s.mux.HandleFunc("GET /{$}", s.servePage)
-	s.mux.HandleFunc("GET /ui/{file}", serveAsset)
+// A Site is the page of a master, and where it gets what it shows.
+type Site struct {
+	Agents []string // names that it offers for a new task
+	Health func() task.Health
+	List   func(f state.Filter) []state.Task
+	Rows   func(f state.Filter) (rows [][]byte, next uint64, err error) // of a list, as the API has them in JSON, and where the next begins
+	Task   func(ctx context.Context, ref string) (wire.TaskView, error)
 }
 
-// servePage shows the list of tasks, or the task that ?task= names. Over TCP, who has
+// ServeHTTP shows the list of tasks, or the task that ?task= names. Over TCP, who has
 // no token and no cookie gets the same page without anything in it.
-func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := guard.Of(r.Context())
 	if g != nil && !g.Authenticated(r) {
 		g.Challenge(w, r)
@@ -124,26 +136,26 @@ func writePage(w http.ResponseWriter, status int, p *page) {
 }
 
 // newPage returns what all pages show.
-func (s *Server) newPage() *page {
-	p := &page{Known: true, Health: s.master.Health(), Agents: s.opts.Agents, Priorities: []int{9, 8, 7, 6, 5, 4, 3, 2, 1}}
+func (s *Site) newPage() *page {
+	p := &page{Known: true, Health: s.Health(), Agents: s.Agents, Priorities: []int{9, 8, 7, 6, 5, 4, 3, 2, 1}}
 	for _, status := range state.Statuses[:] {
 		if n := p.Health.Counts[status]; n > 0 {
 			p.Counts = append(p.Counts, statusCount{status, n})
 		}
 	}
-	if last := s.master.List(state.Filter{Limit: 1}); len(last) > 0 {
+	if last := s.List(state.Filter{Limit: 1}); len(last) > 0 {
 		p.Workspace = last[0].Workspace
 	}
 	return p
 }
 
 // fillList puts a list of tasks into the page.
-func (s *Server) fillList(p *page, cursor string) error {
+func (s *Site) fillList(p *page, cursor string) error {
 	before, err := wire.ParseCursor(cursor)
 	if err != nil {
 		return err
 	}
-	rows, next, err := s.page(state.Filter{Limit: pageRows, Before: before})
+	rows, next, err := s.Rows(state.Filter{Limit: pageRows, Before: before})
 	if err != nil {
 		return err
 	}
@@ -188,17 +200,16 @@ func stateOf(t *state.Task) string {
 }
 
 // fillTask puts one task into the page.
-func (s *Server) fillTask(ctx context.Context, p *page, ref string) error {
-	t, err := s.master.Task(ctx, ref)
+func (s *Site) fillTask(ctx context.Context, p *page, ref string) error {
+	v, err := s.Task(ctx, ref)
 	if err != nil {
 		return err
 	}
-	v := s.detail(t)
-	if t.Status.Terminal() {
-		v.Why = string(t.Reason)
+	if v.Status.Terminal() {
+		v.Why = string(v.Reason)
 	}
-	p.Title = t.Title
-	p.Task = &pageTask{pageRow: pageRow{v, stateOf(&t)}, Actions: actions(&t)}
+	p.Title = v.Title
+	p.Task = &pageTask{pageRow: pageRow{v, stateOf(&v.Task)}, Actions: actions(&v.Task)}
 	p.Task.Log, p.Task.LogNote = lastLog(v.RunDir)
 	return nil
 }
@@ -224,7 +235,7 @@ func lastLog(runDir string) (text, note string) {
 	if runDir == "" {
 		return "", "It has not run yet."
 	}
-	f, err := rundir.OpenOutput(runDir, streamFile["stdout"])
+	f, err := rundir.OpenOutput(runDir, "stdout")
 	if err != nil {
 		return "", "There is none: it was removed, or never written."
 	}
@@ -259,10 +270,10 @@ func shortID(id string) string {
 	return strings.ToValidUTF8(id[len(id)-short:], "")
 }
 
-// serveAsset returns a file of the page.
-func serveAsset(w http.ResponseWriter, r *http.Request) {
+// ServeAsset answers with the file of the page that the path names.
+func ServeAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
-	data, err := web.ReadFile("web/" + name)
+	data, err := files.ReadFile(name)
 	if assets[name] == "" || err != nil {
 		guard.ClearSite(w.Header())
 		wire.NewProblem(http.StatusNotFound, task.CodeNotFound, "there is nothing at "+wire.Clip(r.URL.Path), "").Write(w)

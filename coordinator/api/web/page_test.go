@@ -1,10 +1,14 @@
-package api
+package web
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,6 +23,80 @@ import (
 	"stint/coordinator/task"
 	"stint/state"
 )
+
+// A fakeMaster is what the pages of tests show.
+type fakeMaster struct {
+	runs   string // directory of the runs
+	tasks  []state.Task
+	health task.Health
+}
+
+func newFake(t testing.TB) *fakeMaster { return &fakeMaster{runs: t.TempDir()} }
+
+func (m *fakeMaster) add(t state.Task) { m.tasks = append(m.tasks, t) }
+
+// write makes what a run wrote.
+func (m *fakeMaster) write(t testing.TB, run, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Join(m.runs, run), 0o700), os.WriteFile(filepath.Join(m.runs, run, "stdout"), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list returns the tasks, newest first.
+func (m *fakeMaster) list(f state.Filter) (tasks []state.Task) {
+	for i, t := range slices.Backward(m.tasks) {
+		if f.Before == 0 || uint64(i)+1 < f.Before {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
+}
+
+func (m *fakeMaster) rows(f state.Filter) (rows [][]byte, next uint64, err error) {
+	if f.Before > uint64(len(m.tasks)) {
+		return nil, 0, task.BadCursor("it is from another list")
+	}
+	for i, t := range m.list(f) {
+		if i == f.Limit {
+			next = uint64(len(m.tasks) - i + 1)
+			break
+		}
+		row, err := json.Marshal(m.view(t))
+		if err != nil {
+			return nil, 0, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, next, nil
+}
+
+func (m *fakeMaster) view(t state.Task) wire.TaskView {
+	v := wire.TaskView{Task: t}
+	if t.RunID != "" {
+		v.RunDir = filepath.Join(m.runs, t.RunID)
+	}
+	if !t.Status.Terminal() {
+		v.Why = "it is " + string(t.Status)
+	}
+	return v
+}
+
+func (m *fakeMaster) task(_ context.Context, ref string) (wire.TaskView, error) {
+	i := slices.IndexFunc(m.tasks, func(t state.Task) bool { return t.ID == ref })
+	if i < 0 {
+		return wire.TaskView{}, &task.Error{Code: task.CodeNotFound, Message: "no task " + ref}
+	}
+	return m.view(m.tasks[i]), nil
+}
+
+// ask returns what the page at a path is.
+func (m *fakeMaster) ask(path string, agents ...string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	site := Site{Agents: agents, Health: func() task.Health { return m.health }, List: m.list, Rows: m.rows, Task: m.task}
+	site.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w
+}
 
 // xssCorpus returns the texts of testdata/xss.txt, in which each line is a Go string.
 func xssCorpus(t testing.TB) (texts []string) {
@@ -151,19 +229,17 @@ func healthSaying(text string) task.Health {
 	}
 }
 
-// pagesOf returns the pages that show a task which says a text: list, task, and two errors.
-func pagesOf(t testing.TB, text string) map[string]string {
+// pages returns the pages that show a task which says a text: list, task, and two errors.
+func (m *fakeMaster) pages(t testing.TB, text string) map[string]string {
 	t.Helper()
-	m := newFake(t)
-	m.add(taskSaying(text))
-	m.write(t, "run-1", "stdout", text)
+	m.tasks = []state.Task{taskSaying(text)}
+	m.write(t, "run-1", text)
 	m.health = healthSaying(text)
-	s := NewServer(m, Options{Agents: []string{text}})
 	pages := map[string]string{}
 	for name, path := range map[string]string{
 		"list": "/", "task": "/?task=" + url.QueryEscape(text), "unknown": "/?task=no" + url.QueryEscape(text), "cursor": "/?cursor=" + url.QueryEscape(text),
 	} {
-		pages[name] = ask(s, "GET", path, "", "").Body.String()
+		pages[name] = m.ask(path, text).Body.String()
 	}
 	return pages
 }
@@ -171,8 +247,9 @@ func pagesOf(t testing.TB, text string) map[string]string {
 // TestPromise6NoTextBecomesMarkup: no text in any field adds an element, an attribute,
 // a comment or a link to the page, and all of it is there to be read.
 func TestPromise6NoTextBecomesMarkup(t *testing.T) {
-	want := map[string]string{}
-	for name, text := range pagesOf(t, "plain") {
+	t.Parallel()
+	m, want := newFake(t), map[string]string{}
+	for name, text := range m.pages(t, "plain") {
 		want[name] = skeleton(t, parsePage(t, text))
 	}
 	corpus := xssCorpus(t)
@@ -182,7 +259,7 @@ func TestPromise6NoTextBecomesMarkup(t *testing.T) {
 	for _, raw := range corpus {
 		text := strings.ReplaceAll(raw, "\x00", "\ufffd") // as html/template shows it
 		shown := task.EscapeText(text)
-		for name, page := range pagesOf(t, raw) {
+		for name, page := range m.pages(t, raw) {
 			doc := parsePage(t, page)
 			if got := skeleton(t, doc); got != want[name] {
 				t.Errorf("%q changes the page %s:\n%s", text, name, got)
@@ -243,7 +320,7 @@ func TestPageScriptWritesTextOnly(t *testing.T) {
 		"page.html": `(?i)\son[a-z]+\s*=|<style|style\s*=|javascript:|<script(\s[^>]*)?>[^<]|https?:|safe|{{\s*js|<iframe|<base|srcdoc`,
 		"style.css": `(?i)url\(|@import|expression|behavior|-moz-binding`,
 	} {
-		text, err := web.ReadFile("web/" + name)
+		text, err := files.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +332,7 @@ func TestPageScriptWritesTextOnly(t *testing.T) {
 
 // TestPageIsAccessible: what people need who hear the page or use no mouse.
 func TestPageIsAccessible(t *testing.T) {
-	for name, text := range pagesOf(t, "plain") {
+	for name, text := range newFake(t).pages(t, "plain") {
 		doc := parsePage(t, text)
 		if root := find(doc, func(n *html.Node) bool { return n.Data == "html" }); attr(root, "lang") != "en" {
 			t.Errorf("%s: no language", name)
@@ -307,9 +384,8 @@ const ownScriptAlone = "default-src 'none'; script-src 'self'; worker-src 'none'
 
 func TestPageList(t *testing.T) {
 	m := newFake(t)
-	s := NewServer(m, Options{})
 	page := func(path string) *html.Node {
-		w := ask(s, "GET", path, "", "")
+		w := m.ask(path)
 		if w.Code != 200 || w.Header().Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), ownScriptAlone) {
 			t.Fatalf("%d %v", w.Code, w.Header())
 		}
@@ -346,7 +422,6 @@ func TestPageList(t *testing.T) {
 // TestPageStates: what the page says of a task, and offers to do.
 func TestPageStates(t *testing.T) {
 	m := newFake(t)
-	s := NewServer(m, Options{})
 	for i, c := range []struct {
 		task                state.Task
 		state, why, buttons string
@@ -363,7 +438,7 @@ func TestPageStates(t *testing.T) {
 	} {
 		c.task.ID = fmt.Sprintf("task-%d", i)
 		m.add(c.task)
-		row := byID(t, parsePage(t, ask(s, "GET", "/", "", "").Body.String()), "t-"+c.task.ID).Parent.Parent
+		row := byID(t, parsePage(t, m.ask("/").Body.String()), "t-"+c.task.ID).Parent.Parent
 		var cells []string
 		for n := range row.ChildNodes() {
 			if n.Type == html.ElementNode {
@@ -373,7 +448,7 @@ func TestPageStates(t *testing.T) {
 		if cells[1] != c.state || cells[2] != c.why {
 			t.Errorf("%+v: %q", c, cells)
 		}
-		task := parsePage(t, ask(s, "GET", "/?task="+c.task.ID, "", "").Body.String())
+		task := parsePage(t, m.ask("/?task="+c.task.ID).Body.String())
 		var buttons []string
 		for n := range byID(t, task, "task").Descendants() {
 			if n.Data == "button" {
@@ -389,10 +464,9 @@ func TestPageStates(t *testing.T) {
 // TestPageSaysHowTheCopyIs: in a line, where there is one.
 func TestPageSaysHowTheCopyIs(t *testing.T) {
 	m := newFake(t)
-	s := NewServer(m, Options{})
 	show := func(status *task.MirrorStatus) *html.Node {
 		m.health.Postgres = status
-		doc := parsePage(t, ask(s, "GET", "/", "", "").Body.String())
+		doc := parsePage(t, m.ask("/").Body.String())
 		return find(doc, func(n *html.Node) bool { return attr(n, "id") == "copy" })
 	}
 	for _, c := range []struct {
@@ -421,20 +495,19 @@ func TestPageSaysHowTheCopyIs(t *testing.T) {
 
 func TestPageLog(t *testing.T) {
 	m := newFake(t)
-	s := NewServer(m, Options{})
 	m.add(state.Task{ID: "new", Status: state.Queued})
 	m.add(state.Task{ID: "lost", Status: state.Done, RunID: "gone"})
 	m.add(state.Task{ID: "short", Status: state.Done, RunID: "r1"})
 	m.add(state.Task{ID: "long", Status: state.Done, RunID: "r2"})
 	m.add(state.Task{ID: "still", Status: state.Running, RunID: "r3"})
-	m.write(t, "r1", "stdout", "\none\ntwo")
-	m.write(t, "r2", "stdout", strings.Repeat("0123456789\n", pageLog/11)+"the end é\n")
-	m.write(t, "r3", "stdout", "")
+	m.write(t, "r1", "\none\ntwo")
+	m.write(t, "r2", strings.Repeat("0123456789\n", pageLog/11)+"the end é\n")
+	m.write(t, "r3", "")
 	for id, want := range map[string]string{
 		"new": "It has not run yet.", "lost": "There is none: it was removed, or never written.", "short": "\none\ntwo",
 		"long": "0123456789\nthe end é\n", "still": "It is empty.",
 	} {
-		log := textOfNode(byID(t, parsePage(t, ask(s, "GET", "/?task="+id, "", "").Body.String()), "log"))
+		log := textOfNode(byID(t, parsePage(t, m.ask("/?task="+id).Body.String()), "log"))
 		if !strings.Contains(log, want) || len(log) > pageLog+200 {
 			t.Errorf("%s: %d bytes, %q", id, len(log), log[:min(len(log), 200)])
 		}
@@ -446,56 +519,18 @@ func TestPageLog(t *testing.T) {
 
 // TestPageErrors: what cannot be shown is said, with the status of the API.
 func TestPageErrors(t *testing.T) {
-	s := NewServer(twoTasks(t), Options{})
+	m := newFake(t)
 	for path, c := range map[string]struct {
 		code int
 		says string
 	}{
 		"/?task=zz":    {404, "no task zz"},
-		"/?task=aa-":   {409, "fits more than one task"},
 		"/?cursor=%21": {422, "the cursor means nothing here"},
 		"/?cursor=zzz": {422, "it is from another list"},
 	} {
-		w := ask(s, "GET", path, "", "")
+		w := m.ask(path)
 		if text := textOfNode(byID(t, parsePage(t, w.Body.String()), "error")); w.Code != c.code || !strings.Contains(text, c.says) {
 			t.Errorf("%s: %d %s", path, w.Code, text)
-		}
-	}
-}
-
-// TestPromise11Page: over TCP nobody sees anything of the page who has not signed in.
-func TestPromise11Page(t *testing.T) {
-	m := twoTasks(t)
-	m.health = task.Health{Paused: true, PauseWhy: "secret plans", StateDir: "/home/ana"}
-	s := serveTCP(t, m, Options{Agents: []string{"codex"}})
-	host, cookie, _ := s.signIn(t)
-	for _, path := range []string{"/", "/?task=aa-1", "/?cursor=1"} {
-		code, body, h := s.do(t, "GET", path, "")
-		if code != 401 || h.Get("WWW-Authenticate") == "" || !strings.HasPrefix(h.Get("Content-Security-Policy"), ownScriptAlone) || !strings.Contains(body, "stint ui") {
-			t.Errorf("%s: %d %v", path, code, h)
-		}
-		_, other, _ := s.do(t, "GET", path, "", host, "Cookie: stint=x")
-		if strings.ContainsAny(body, "0123456789") && regexp.MustCompile(`aa-|secret|/home|codex|<form|<table`).MatchString(body) || other != body {
-			t.Errorf("%s tells strangers: %s", path, body)
-		}
-		if code, body, _ := s.do(t, "GET", path, "", host, cookie); code == 401 || !strings.Contains(body, "secret plans") {
-			t.Errorf("%s: who has signed in sees %d %s", path, code, body)
-		}
-	}
-	for path, kind := range map[string]string{"/ui/app.js": "text/javascript; charset=utf-8", "/ui/style.css": "text/css; charset=utf-8", "/ui/icon.svg": "image/svg+xml"} {
-		code, _, h := s.do(t, "GET", path, "")
-		if code != 200 || h.Get("Content-Type") != kind || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cross-Origin-Resource-Policy") != "same-origin" {
-			t.Errorf("%s: %d %v", path, code, h)
-		}
-	}
-	for _, path := range []string{"/ui/page.html", "/ui/", "/ui/x", "/ui/..%2fpage.go", "/ui/%2e%2e", "/ui/app.js/x", "/favicon.ico", "//", "/index.html"} {
-		if code, body, _ := s.do(t, "GET", path, ""); code == 200 || strings.Contains(body, "aa-1") {
-			t.Errorf("%s: %d %s", path, code, body)
-		}
-	}
-	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
-		if code, _, _ := s.do(t, method, "/", ""); code != 401 {
-			t.Errorf("%s /: %d", method, code)
 		}
 	}
 }
