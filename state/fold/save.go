@@ -199,7 +199,7 @@ func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 		}
 	}
 	last, bad := map[string]int{}, map[int]error{} // last: by index, plus 1
-	for _, only := range []bool{false, true} { // a section with after or order, before one that only may cause the circle
+	for _, only := range []bool{false, true} {     // a section with after or order, before one that only may cause the circle
 		for i, sec := range list {
 			if f := orderField(sec); f != nil && (!only || slices.Contains([]string{state.KeyAfter, state.KeyOrder}, string(f.Key))) {
 				last[string(sec.ID)] = i + 1

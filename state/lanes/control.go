@@ -112,7 +112,7 @@ func (s *Queues) Accounts() []state.AccountUse {
 func (s *Queues) account(name string) *account {
 	a := s.accounts[name]
 	if a == nil {
-		a = &account{name: name}
+		a = newAccount(name)
 		s.accounts[name] = a
 	}
 	return a

@@ -38,14 +38,14 @@ func (d *dependants) noteAfter(n uint32, before, now []string) {
 	}
 }
 
-// noteEnd notes what a new record of a live task may mean for Doomed: that it is
-// doomed itself, or those that come after it are.
-func (s *Queues) noteEnd(l *Item) {
-	switch {
-	case l.is(state.Queued) && l.after:
-		s.after.maybe[l.N] = true
-	case state.Statuses[l.status].Terminal() && !l.is(state.Done) && len(s.after.of) > 0:
-		for _, n := range s.after.of[s.ID(l.N)] {
+// noteStatus notes that a task has another status: the lanes of those that come after it
+// are looked at again, and these are doomed if it has ended badly.
+func (s *Queues) noteStatus(l *Item) {
+	for _, n := range s.after.of[s.ID(l.N)] {
+		if ln := s.live[n].lane; ln != nil {
+			s.touch(ln)
+		}
+		if state.Statuses[l.status].Terminal() && !l.is(state.Done) {
 			s.after.maybe[n] = true
 		}
 	}

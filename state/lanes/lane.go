@@ -20,21 +20,12 @@ type lane struct {
 	// What the last refresh found. It holds until the lane is touched, or until its
 	// time in plan.wakes has come.
 	touched bool
-	backed  bool     // it is in in.backed, not in in.ready
 	rank    uint8    // of head, as it stands in the heap
-	age     uint32   // likewise
+	age     uint32   // of head, as it stands in the heap
 	readyAt uint32   // place in the heap, plus 1
 	wakeAt  uint32   // place in plan.wakes, plus 1
 	head    *Item    // to start now, as far as the lane goes; nil: none
 	in      *account // which head wants, or nil
-}
-
-// ready returns the heap in which the lane is.
-func (x *lane) ready() *heads {
-	if x.backed {
-		return &x.in.backed
-	}
-	return &x.in.ready
 }
 
 // An account is one set of credentials: what the control records say of it, and
@@ -43,9 +34,13 @@ type account struct {
 	state.Control
 	name    string
 	running int
-	chosen  int   // by the round of Ready that is under way
-	ready   heads // the lanes whose head wants this account
-	backed  heads // those of them whose head names a fallback, which are not in ready
+	chosen  int               // by the round of Ready that is under way
+	ready   placedHeap[*lane] // the lanes whose head wants this account, higher priority first, then age
+	backed  map[*lane]bool    // those of them whose head names a fallback
+}
+
+func newAccount(name string) *account {
+	return &account{name: name, backed: map[*lane]bool{}, ready: placedHeap[*lane]{before: (*lane).before, place: func(ln *lane) *uint32 { return &ln.readyAt }}}
 }
 
 // plan holds what Ready and NextWake know from the last time. Records only touch
@@ -53,35 +48,19 @@ type account struct {
 type plan struct {
 	now      time.Time // of the last refresh
 	touched  []*lane
-	accounts bool // what the controls say of an account has changed
-	wakes    wakeHeap
-	after    map[*lane][]string // ids of the tasks that the head, or what blocks the lane, comes after
+	accounts bool              // what the controls say of an account has changed
+	wakes    placedHeap[timer] // when to look at lanes again: the head may change by time alone
 }
 
-// heads is a heap of lanes in the order of their heads: higher priority first, then
-// age.
-type heads []*lane
-
-func (h heads) Len() int           { return len(h) }
-func (h heads) Less(i, j int) bool { return h[i].before(h[j]) }
-func (h heads) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].readyAt, h[j].readyAt = uint32(i+1), uint32(j+1)
+type timer struct {
+	*lane
+	at time.Time
 }
 
-// Push is for container/heap.
-func (h *heads) Push(x any) {
-	*h = append(*h, x.(*lane))
-	x.(*lane).readyAt = uint32(len(*h))
-}
-
-// Pop is for container/heap.
-func (h *heads) Pop() any {
-	i := len(*h) - 1
-	x := (*h)[i]
-	(*h)[i], *h = nil, (*h)[:i]
-	x.readyAt = 0
-	return x
+func newPlan() plan {
+	return plan{wakes: placedHeap[timer]{
+		before: func(a, b timer) bool { return a.at.Before(b.at) }, place: func(t timer) *uint32 { return &t.wakeAt },
+	}}
 }
 
 // before reports whether the head of x goes before the head of y.
@@ -89,34 +68,34 @@ func (x *lane) before(y *lane) bool {
 	return x.rank > y.rank || x.rank == y.rank && x.age < y.age
 }
 
-// wakeHeap orders lanes by the time at which to look at them again: when the head may
-// change by time alone.
-type wakeHeap []timer
-
-type timer struct {
-	*lane
-	at time.Time
+// A placedHeap is a heap whose elements know their places in it, plus 1, so that each can
+// be taken out.
+type placedHeap[T any] struct {
+	list   []T
+	before func(a, b T) bool
+	place  func(T) *uint32
 }
 
-func (h wakeHeap) Len() int           { return len(h) }
-func (h wakeHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h wakeHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].wakeAt, h[j].wakeAt = uint32(i+1), uint32(j+1)
+func (h *placedHeap[T]) Len() int           { return len(h.list) }
+func (h *placedHeap[T]) Less(i, j int) bool { return h.before(h.list[i], h.list[j]) }
+func (h *placedHeap[T]) Swap(i, j int) {
+	h.list[i], h.list[j] = h.list[j], h.list[i]
+	*h.place(h.list[i]), *h.place(h.list[j]) = uint32(i+1), uint32(j+1)
 }
 
 // Push is for container/heap.
-func (h *wakeHeap) Push(x any) {
-	*h = append(*h, x.(timer))
-	x.(timer).wakeAt = uint32(len(*h))
+func (h *placedHeap[T]) Push(x any) {
+	h.list = append(h.list, x.(T))
+	*h.place(x.(T)) = uint32(len(h.list))
 }
 
 // Pop is for container/heap.
-func (h *wakeHeap) Pop() any {
-	i := len(*h) - 1
-	x := (*h)[i]
-	(*h)[i], *h = timer{}, (*h)[:i]
-	x.wakeAt = 0
+func (h *placedHeap[T]) Pop() any {
+	i := len(h.list) - 1
+	x := h.list[i]
+	clear(h.list[i:])
+	h.list = h.list[:i]
+	*h.place(x) = 0
 	return x
 }
 
@@ -161,48 +140,50 @@ func (s *Queues) leaveLane(l *Item) {
 		ln.busy--
 		delete(s.orphans, l.N)
 	}
-	ln.remove(l)
+	if i, _ := slices.BinarySearchFunc(ln.queue, l, inLane); i == 0 && len(ln.queue) > shortQueue {
+		ln.queue[0], ln.queue = nil, ln.queue[1:]
+	} else {
+		ln.queue = slices.Delete(ln.queue, i, i+1)
+	}
 }
 
 // shortQueue is the length up to which a queue is moved up when its head leaves;
 // of a longer one the beginning is cut off.
 const shortQueue = 64
 
-func (x *lane) remove(l *Item) {
-	i, _ := slices.BinarySearchFunc(x.queue, l, inLane)
-	if i == 0 && len(x.queue) > shortQueue {
-		x.queue[0], x.queue = nil, x.queue[1:]
-		return
-	}
-	x.queue = slices.Delete(x.queue, i, i+1)
-}
-
 // joinLane puts l where its status, lane and order say; old is the lane that it
 // was in before.
 func (s *Queues) joinLane(l *Item, t *state.Folded, old *lane) {
 	l.acct = nil
 	if waits(t.Status) {
-		s.enter(l, t, old)
+		ln, key := old, t.Lane()
+		if ln == nil || ln.key != key {
+			ln = s.lane(key)
+		}
+		l.lane, l.acct = ln, s.account(t.UsedAccount())
+		s.touch(ln)
+		if t.Status == state.Running {
+			ln.busy++
+			l.acct.running++
+			l.at = uint32(len(s.running))
+			s.running = append(s.running, l)
+		} else {
+			s.enqueue(l)
+		}
 	}
 	if old != nil && old.busy == 0 && len(old.queue) == 0 {
-		s.dropLane(old)
+		// The lane is touched: the next refresh takes it out of the heaps, whoever uses it by then.
+		delete(s.lanes, old.key)
+		old.key = ""
+		if len(s.idle) < maxSpare {
+			s.idle = append(s.idle, old)
+		}
 	}
 }
 
-func (s *Queues) enter(l *Item, t *state.Folded, old *lane) {
-	ln, key := old, t.Lane()
-	if ln == nil || ln.key != key {
-		ln = s.lane(key)
-	}
-	l.lane, l.acct = ln, s.account(t.UsedAccount())
-	s.touch(ln)
-	if t.Status == state.Running {
-		ln.busy++
-		l.acct.running++
-		l.at = uint32(len(s.running))
-		s.running = append(s.running, l)
-		return
-	}
+// enqueue puts a queued task into its lane.
+func (s *Queues) enqueue(l *Item) {
+	ln := l.lane
 	if l.homeless {
 		s.bare[l.N] = l
 	}
@@ -239,28 +220,11 @@ func (s *Queues) lane(key string) *lane {
 	return ln
 }
 
-// dropLane forgets an empty lane. It is touched, so that the next refresh takes it
-// out of the heaps, whoever uses it by then.
-func (s *Queues) dropLane(ln *lane) {
-	delete(s.lanes, ln.key)
-	ln.key = ""
-	if len(s.idle) < maxSpare {
-		s.idle = append(s.idle, ln)
-	}
-}
-
 // touch notes that the lane must be looked at again.
 func (s *Queues) touch(ln *lane) {
 	if !ln.touched {
 		ln.touched = true
 		s.plan.touched = append(s.plan.touched, ln)
-	}
-}
-
-// wakeWaiting touches the lanes that depend on the status of that task.
-func (s *Queues) wakeWaiting(id string) {
-	for ln := range s.waiting[id] {
-		s.touch(ln)
 	}
 }
 
@@ -273,7 +237,7 @@ func (s *Queues) refresh(now time.Time) {
 		}
 	}
 	p.now = now
-	for len(p.wakes) > 0 && !p.wakes[0].at.After(now) {
+	for len(p.wakes.list) > 0 && !p.wakes.list[0].at.After(now) {
 		s.touch(heap.Pop(&p.wakes).(timer).lane)
 	}
 	if p.accounts {
@@ -297,40 +261,23 @@ func (s *Queues) refresh(now time.Time) {
 // look finds the head of a lane and puts the lane into the heaps where it belongs.
 func (s *Queues) look(ln *lane, now time.Time) {
 	if ln.in != nil {
-		heap.Remove(ln.ready(), int(ln.readyAt-1))
+		heap.Remove(&ln.in.ready, int(ln.readyAt-1))
+		delete(ln.in.backed, ln)
 		ln.in = nil
 	}
 	if ln.wakeAt > 0 {
 		heap.Remove(&s.plan.wakes, int(ln.wakeAt-1))
 	}
-	head, at, after := s.headOf(ln, now)
-	s.watchAfter(ln, false)
-	if delete(s.plan.after, ln); len(after) > 0 {
-		s.plan.after[ln] = after
-	}
-	s.watchAfter(ln, true)
+	head, at := s.headOf(ln, now)
 	if ln.head = head; head != nil {
-		ln.rank, ln.age, ln.in, ln.backed = head.level, head.N, head.acct, head.backed
-		heap.Push(ln.ready(), ln)
+		ln.rank, ln.age, ln.in = head.level, head.N, head.acct
+		heap.Push(&ln.in.ready, ln)
+		if head.backed {
+			ln.in.backed[ln] = true
+		}
 	}
 	if !at.IsZero() {
 		heap.Push(&s.plan.wakes, timer{ln, at})
-	}
-}
-
-// watchAfter makes the lane hear of the tasks in plan.after, or no longer.
-func (s *Queues) watchAfter(ln *lane, on bool) {
-	for _, id := range s.plan.after[ln] {
-		switch lanes := s.waiting[id]; {
-		case !on:
-			if delete(lanes, ln); len(lanes) == 0 {
-				delete(s.waiting, id)
-			}
-		case lanes == nil:
-			s.waiting[id] = map[*lane]bool{ln: true}
-		default:
-			lanes[ln] = true
-		}
 	}
 }
 
@@ -343,12 +290,12 @@ const maxPassed = 256
 // lane it blocks those behind it.
 func (x *lane) excludes() bool { return strings.HasPrefix(x.key, state.LanePrefixDir) }
 
-// headOf returns the task of a lane that may start, when that may change by time
-// alone, and the ids of the tasks on whose status it depends. If all that a lane of a
-// directory has waits for accounts, it is the first one of these.
-func (s *Queues) headOf(ln *lane, now time.Time) (head *Item, wake time.Time, after []string) {
+// headOf returns the task of a lane that may start, and when that may change by time
+// alone. If all that a lane of a directory has waits for accounts, it is the first one of
+// these.
+func (s *Queues) headOf(ln *lane, now time.Time) (head *Item, wake time.Time) {
 	if ln.busy > 0 {
-		return nil, wake, nil
+		return nil, wake
 	}
 	var passed []*session // of tasks that wait: what goes on with them waits too
 	for i, l := range ln.queue {
@@ -358,24 +305,22 @@ func (s *Queues) headOf(ln *lane, now time.Time) (head *Item, wake time.Time, af
 		if l.Hold || l.sess != nil && slices.Contains(passed, l.sess) {
 			continue
 		}
-		own := s.afterOf(l)
-		after = slices.Concat(after, own)
-		w := s.waitOf(l, own, now)
+		w := s.waitOf(l, now)
 		if !w.any || w.account && !ln.excludes() { // the account is looked at when the heads are compared
-			return l, wake, after
+			return l, wake
 		}
 		wake = earlier(wake, w.until)
 		switch {
 		case w.planned:
 			continue
 		case !ln.excludes():
-			return nil, wake, after
+			return nil, wake
 		case w.account && head == nil:
 			head = l
 		}
 		passed = append(passed, l.sess)
 	}
-	return head, wake, after
+	return head, wake
 }
 
 // A wait is what keeps a task from starting when its lane is free.
@@ -386,12 +331,12 @@ type wait struct {
 	account bool      // its account alone, which is on hold or cools down
 }
 
-// waitOf returns what keeps l, which comes after those, from starting.
-func (s *Queues) waitOf(l *Item, after []string, now time.Time) wait {
+// waitOf returns what keeps l from starting.
+func (s *Queues) waitOf(l *Item, now time.Time) wait {
 	if l.NotBefore.After(now) {
 		return wait{any: true, until: l.NotBefore, planned: !l.isTried}
 	}
-	if _, _, open := s.openAfter(after, l.afterAny); open {
+	if _, _, open := s.openAfter(s.afterOf(l), l.afterAny); open {
 		return wait{any: true}
 	}
 	a := l.acct

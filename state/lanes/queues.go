@@ -2,6 +2,7 @@ package lanes
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
 	"slices"
 	"time"
@@ -228,7 +229,9 @@ func (s *Queues) Set(l *Item, old, next *state.Folded, changed bool) {
 	left := l.lane
 	s.hold(l, old)
 	s.leaveLane(l)
-	s.leaveDue(l)
+	if l.dueAt > 0 {
+		heap.Remove(&s.due, int(l.dueAt-1))
+	}
 	native, after, waited := old.AgentSession, old.After, l.waits()
 	if l.run == nil && l.packed == "" {
 		native, after = "", nil // it had ended: neither counts any more
@@ -238,16 +241,24 @@ func (s *Queues) Set(l *Item, old, next *state.Folded, changed bool) {
 	}
 	s.after.noteAfter(l.N, after, next.After)
 	s.joinLane(l, next, left)
-	s.noteDue(l)
+	if l.waits() && l.since != 0 {
+		heap.Push(&s.due, l)
+	}
 	s.useSession(l, next, native)
 	s.noteHome(l, next)
-	s.noteHasty(l, next)
-	s.noteEnd(l)
+	if l.is(state.Queued) && (next.MaxLimitWait != "" || !next.LimitSince.IsZero()) {
+		s.hasty[l.N] = l
+	} else {
+		delete(s.hasty, l.N)
+	}
+	if l.is(state.Queued) && l.after {
+		s.after.maybe[l.N] = true
+	}
 	if next.RunID != "" && next.AgentSession != "" && !s.ran[next.Agent] {
 		s.ran[next.Agent] = true
 	}
-	if changed && len(s.waiting) > 0 {
-		s.wakeWaiting(s.ID(l.N))
+	if changed && len(s.after.of) > 0 {
+		s.noteStatus(l)
 	}
 	if next.Status.Terminal() {
 		s.after.noteAfter(l.N, next.After, nil)
@@ -266,9 +277,8 @@ type Queues struct {
 	running []*Item          // in no order; live.at is the place
 	orphans map[uint32]*Item // see Task.Orphaned
 	lanes   map[string]*lane
-	waiting map[string]map[*lane]bool // id of a task to the lanes that depend on its status
-	held    int                       // queued ones on hold
-	due     dueHeap                   // the other queued ones
+	held    int               // queued ones on hold
+	due     placedHeap[*Item] // the other queued ones whose records give a time, by that from which on they wait for their turn
 	after   dependants
 	hasty   map[uint32]*Item // queued ones that may not wait for a cool-down to end
 
@@ -298,13 +308,13 @@ func NewQueues() Queues {
 		after:    newDependants(),
 		hasty:    map[uint32]*Item{},
 		lanes:    map[string]*lane{},
-		waiting:  map[string]map[*lane]bool{},
 		accounts: map[string]*account{},
 		ran:      map[string]bool{},
 		sessions: newSessions(),
 		homes:    map[uint32]home{},
 		bare:     map[uint32]*Item{},
-		plan:     plan{after: map[*lane][]string{}},
+		plan:     newPlan(),
+		due:      placedHeap[*Item]{before: func(a, b *Item) bool { return a.due().Before(b.due()) }, place: func(l *Item) *uint32 { return &l.dueAt }},
 	}
 	words := state.NewWords()
 	s.packer.Words = &words

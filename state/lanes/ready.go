@@ -109,11 +109,16 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 	var tried []*lane
 	used := s.usedSessions()
 	for len(list) < free {
-		h := s.mostUrgent(now, lim)
-		if h == nil {
+		var in *account // the one with the most urgent head
+		for _, a := range s.accounts {
+			if len(a.ready.list) > 0 && (in == nil || a.ready.list[0].before(in.ready.list[0])) && s.open(a, now, lim) {
+				in = a
+			}
+		}
+		if in == nil {
 			break
 		}
-		ln := heap.Pop(h).(*lane)
+		ln := heap.Pop(&in.ready).(*lane)
 		tried = append(tried, ln)
 		at := s.laneAt(ln.head, lim)
 		if at.busy > 0 || lim.Taken[at.key] != "" {
@@ -125,15 +130,15 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 		}
 	}
 	for _, ln := range tried {
-		heap.Push(ln.ready(), ln)
+		heap.Push(&ln.in.ready, ln)
 		ln.in.chosen = 0
 	}
 	return list
 }
 
 // Stranded returns the tasks that name a fallback and would start now, the most
-// urgent first, if their accounts did not cool down. It changes nothing, and costs
-// as much as Ready.
+// urgent first, if their accounts did not cool down. It changes nothing, and costs as
+// much as Ready and the lanes of such tasks.
 func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 	free := s.room(now, lim)
 	if free <= 0 || !s.cooling(now) {
@@ -142,7 +147,11 @@ func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 	list := s.urgent(now, lim)
 	for _, a := range s.accounts {
 		if !a.Hold && a.CoolUntil.After(now) {
-			list = append(list, a.backed.first(free, lim)...)
+			for ln := range a.backed {
+				if lim.Taken[ln.key] == "" {
+					list = append(list, ln.head)
+				}
+			}
 		}
 	}
 	slices.SortFunc(list, func(a, b *Item) int { return cmp.Or(cmp.Compare(b.level, a.level), cmp.Compare(a.N, b.N)) })
@@ -153,22 +162,6 @@ func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 		}
 	}
 	return tasks
-}
-
-// first returns up to n heads, the most urgent ones, of lanes where a task may start.
-func (h *heads) first(n int, lim Limits) (list []*Item) {
-	var popped []*lane
-	for len(*h) > 0 && len(list) < n {
-		ln := heap.Pop(h).(*lane)
-		popped = append(popped, ln)
-		if lim.Taken[ln.key] == "" {
-			list = append(list, ln.head)
-		}
-	}
-	for _, ln := range popped {
-		heap.Push(h, ln)
-	}
-	return list
 }
 
 // cooling reports whether any account cools down.
@@ -211,29 +204,6 @@ func (s *Queues) byAge(list []*Item) []state.Task {
 		tasks[i] = s.View(l)
 	}
 	return tasks
-}
-
-// noteHasty keeps the list of the queued tasks that may not wait for a cool-down to
-// end.
-func (s *Queues) noteHasty(l *Item, t *state.Folded) {
-	if t.Status == state.Queued && (t.MaxLimitWait != "" || !t.LimitSince.IsZero()) {
-		s.hasty[l.N] = l
-	} else {
-		delete(s.hasty, l.N)
-	}
-}
-
-// mostUrgent returns the heap with the most urgent head among those of accounts that
-// may start a task.
-func (s *Queues) mostUrgent(now time.Time, lim Limits) (best *heads) {
-	for _, a := range s.accounts {
-		for _, h := range [...]*heads{&a.ready, &a.backed} {
-			if len(*h) > 0 && (best == nil || (*h)[0].before((*best)[0])) && s.open(a, now, lim) {
-				best = h
-			}
-		}
-	}
-	return best
 }
 
 // sessionName names a conversation: stint's session with agent "", an agent's own
@@ -313,7 +283,7 @@ func (s *Queues) NextWake(now time.Time) time.Time {
 		return t
 	}
 	s.refresh(now)
-	if w := s.plan.wakes; len(w) > 0 {
+	if w := s.plan.wakes.list; len(w) > 0 {
 		t = w[0].at
 	}
 	backed := false
@@ -321,9 +291,31 @@ func (s *Queues) NextWake(now time.Time) time.Time {
 		backed = backed || len(a.backed) > 0
 	}
 	for _, a := range s.accounts {
-		if (len(a.ready) > 0 || backed) && !a.Hold && a.CoolUntil.After(now) {
+		if (len(a.ready.list) > 0 || backed) && !a.Hold && a.CoolUntil.After(now) {
 			t = earlier(t, a.CoolUntil)
 		}
 	}
 	return t
+}
+
+// due returns from when on a task waits for its turn: since it was queued or released, or
+// since its notBefore.
+func (l *Item) due() time.Time {
+	since := time.UnixMilli(l.since).UTC()
+	if l.NotBefore.After(since) {
+		return l.NotBefore
+	}
+	return since
+}
+
+// WaitingSince says since when the task waits for its turn that waits longest; ok is
+// false if none does. Held tasks, and those whose notBefore is still to come, do not
+// wait for their turn. It costs the same however many tasks there are. A compaction
+// forgets it where a task was changed while it waited: the merged record has the time of
+// the newest one alone, from which the task waits then.
+func (s *Queues) WaitingSince(now time.Time) (since time.Time, ok bool) {
+	if len(s.due.list) == 0 || s.due.list[0].due().After(now) {
+		return time.Time{}, false
+	}
+	return s.due.list[0].due(), true
 }

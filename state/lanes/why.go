@@ -176,7 +176,7 @@ func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
 		case b.Hold || p != nil:
 			continue
 		}
-		switch w := s.waitOf(b, s.afterOf(b), now); {
+		switch w := s.waitOf(b, now); {
 		case w.planned:
 		case !w.any || !l.lane.excludes():
 			return behind(b)
