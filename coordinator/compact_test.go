@@ -18,7 +18,6 @@ import (
 func TestCompaction(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	defer w.close()
 	spec := task.TaskSpec{Prompt: "once", IdempotencyKey: "k", SessionKey: "web"}
 	one := w.wait(w.submit(spec).ID)
 	later := w.submit(task.TaskSpec{Prompt: "later", NotBefore: time.Now().Add(time.Hour)})
@@ -85,7 +84,6 @@ func TestCompactionByItself(t *testing.T) {
 		t.Errorf("%d archived tasks, %v, %v", len(list), err, serr)
 	}
 	w.open()
-	w.close()
 }
 
 // TestPagesOverCompaction: the place in a list outlives the task that it names, a
@@ -125,7 +123,6 @@ func TestPagesOverCompaction(t *testing.T) {
 	next("after a compaction")
 	w.close()
 	w.open()
-	defer w.close()
 	next("after a restart")
 	_, err := w.c.Rows(state.Filter{Before: last + 1000}, nil)
 	var wrong *task.Error

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,10 +27,19 @@ import (
 )
 
 // TestMain has more tests run at once than there are processors, because they mostly wait;
-// -parallel still counts.
+// -parallel still counts. Where there is a directory in memory, state directories are made
+// there: each record is synced, and no test here cuts the power.
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "8") // it is there
-	goleak.VerifyTestMain(m)
+	remove := func() {}
+	if dir, err := os.MkdirTemp("/dev/shm", "stint-coordinator-"); err == nil {
+		_ = os.Setenv("TMPDIR", dir)
+		remove = func() { _ = os.RemoveAll(dir) }
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		remove()
+		os.Exit(code)
+	}))
 }
 
 // fakeAgent answers with what do says, and remembers its turns.
@@ -64,7 +74,8 @@ func (f *fakeAgent) Run(ctx context.Context, t task.Turn, report func(task.Event
 	return f.do(ctx, t, report)
 }
 
-// world is a master with a fake agent in a directory that outlives it.
+// world is a master with a fake agent in a directory that outlives it. One that is still
+// open at the end of its test is closed then.
 type world struct {
 	t         *testing.T
 	dir, work string
@@ -73,6 +84,7 @@ type world struct {
 	c         *coordinator.Coordinator
 	stop      context.CancelFunc
 	ran       chan error
+	live      bool // opened and not closed
 }
 
 func answer(text string) func(context.Context, task.Turn, func(task.Event)) task.Outcome {
@@ -90,18 +102,46 @@ func newWorld(t *testing.T) *world {
 		MaxLimitWait: time.Minute, Timeout: time.Minute, Grace: 50 * time.Millisecond, SessionLockTimeout: time.Second,
 		HeartbeatInterval: time.Hour, ResumePolicy: "auto", ResumeMissing: "new",
 	}
+	t.Cleanup(func() {
+		if w.live {
+			w.close()
+		}
+	})
 	return w
 }
 
 func (w *world) open() {
 	w.t.Helper()
-	c, err := coordinator.Open(w.cfg)
+	w.start(coordinator.Open(w.cfg))
+}
+
+// openUnwatched is open within a bubble of synctest.
+func (w *world) openUnwatched() {
+	w.t.Helper()
+	w.start(coordinator.OpenUnwatched(w.cfg))
+}
+
+func (w *world) start(c *coordinator.Coordinator, err error) {
+	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w.c, w.stop, w.ran = c, cancel, make(chan error, 1)
+	w.c, w.stop, w.ran, w.live = c, cancel, make(chan error, 1), true
 	go func() { w.ran <- c.Run(ctx) }()
+}
+
+// bubble runs f as a subtest in a bubble of synctest.
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// quit ends the master as it is.
+func (w *world) quit() error {
+	w.stop()
+	w.live = false
+	return errors.Join(<-w.ran, w.c.Close())
 }
 
 // close shuts the master down, and expects that its state was the fold of its
@@ -109,6 +149,7 @@ func (w *world) open() {
 func (w *world) close() {
 	w.t.Helper()
 	w.stop()
+	w.live = false
 	if err := <-w.ran; err != nil {
 		w.t.Error(err)
 	}
@@ -176,7 +217,6 @@ func TestTaskIsCarriedOut(t *testing.T) {
 	if err != nil || len(said) != 2 || said[0].Text != "do it" || said[1].Text != "fine" {
 		t.Errorf("the transcript is %v, %v", said, err)
 	}
-	w.close()
 }
 
 // TestLaneOfADirectory: the lane is the checkout's, and an empty .git, as a
@@ -184,7 +224,6 @@ func TestTaskIsCarriedOut(t *testing.T) {
 func TestLaneOfADirectory(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	defer w.close()
 	for _, dir := range []string{"empty/.git", "empty/sub", "repo/.git", "repo/sub", "tree/sub"} {
 		if err := os.MkdirAll(filepath.Join(w.work, dir), 0o700); err != nil {
 			t.Fatal(err)
@@ -218,7 +257,6 @@ func TestPromise1AcknowledgedMeansKept(t *testing.T) {
 	copied.copies(w)
 	w.close()
 	copied.open()
-	defer copied.close()
 	for id, p := range prompts {
 		got, err := copied.c.Task(context.Background(), id)
 		if err != nil || got.Prompt != p {
@@ -301,7 +339,6 @@ func TestPromise2OneAtATime(t *testing.T) {
 	}
 	next.expect(next.wait(id), state.Done, "")
 	next.expect(next.wait(behind.ID), state.Done, "")
-	next.close()
 }
 
 // TestOrphanIsProvedDeadLater: a task that was held because its agent might be alive
@@ -334,7 +371,6 @@ func TestOrphanIsProvedDeadLater(t *testing.T) {
 		w.cfg.Recover = nil
 		w.open()
 		w.expect(w.wait(id), state.Done, "")
-		w.close()
 	}
 }
 
@@ -382,7 +418,6 @@ func TestReleaseStands(t *testing.T) {
 	w.open()
 	w.close()
 	w.open()
-	defer w.close()
 	if got := w.task(id); !got.Hold || got.Orphaned() {
 		t.Errorf("the hold of a person: %v, %s", got.Hold, got.Reason)
 	}
@@ -525,7 +560,6 @@ func TestSessionsAreResumed(t *testing.T) {
 	if got := run(task.TaskSpec{SessionKey: "web"}); got != "native-6" {
 		t.Errorf("after a restart: resumed %q", got)
 	}
-	w.close()
 }
 
 func TestCancel(t *testing.T) {
@@ -540,7 +574,6 @@ func TestCancel(t *testing.T) {
 		return task.Outcome{Class: state.ClassCanceled, ExitCode: -1}
 	}
 	w.open()
-	defer w.close()
 	running := w.submit(task.TaskSpec{Prompt: "a", SessionKey: "s"}).ID
 	waiting := w.submit(task.TaskSpec{Prompt: "b", SessionKey: "s"}).ID
 	<-begun
@@ -626,7 +659,6 @@ func TestIdempotency(t *testing.T) {
 		return uuid.NewString()
 	}
 	w.open()
-	defer w.close()
 	var wg sync.WaitGroup
 	wg.Go(func() { w.submit(task.TaskSpec{Prompt: "before"}) })
 	<-holding
@@ -692,5 +724,4 @@ func TestHandoverAndIdleExit(t *testing.T) {
 		t.Errorf("a task is released although nobody would run it: %v", err)
 	}
 	w.ran <- nil
-	w.close()
 }

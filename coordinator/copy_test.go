@@ -101,7 +101,6 @@ func TestImage(t *testing.T) {
 			t.Errorf("of no task: %v", err)
 		}
 	}
-	w.close()
 }
 
 func write(t *testing.T, path, text string) {
@@ -156,7 +155,7 @@ func TestImagesOutliveCompaction(t *testing.T) {
 	}
 	begin := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	first, runs, archived := number(t, "STINT_TEST_SEED", 1), 0, 0
-	for seed := first; seed < first+60; seed++ {
+	for seed := first; seed < first+15; seed++ {
 		w, r := newWorld(t), rand.New(rand.NewPCG(uint64(seed), 7))
 		w.cfg.Now = func() time.Time { return begin.Add(48 * time.Hour) }
 		c, err := coordinator.OpenUnwatched(w.cfg)
@@ -193,7 +192,7 @@ func TestImagesOutliveCompaction(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if t.Logf("%d runs, %d tasks archived", runs, archived); runs < 200 || archived < 50 {
+	if t.Logf("%d runs, %d tasks archived", runs, archived); runs < 50 || archived < 12 {
 		t.Error("too little happened")
 	}
 }
@@ -297,7 +296,7 @@ func TestReadCopyBesideCompactions(t *testing.T) {
 		}
 		stopped <- err
 	}()
-	for begun, most := time.Now(), 0; most < 120 && time.Since(begun) < 20*time.Second; {
+	for begun, most := time.Now(), 0; most < 40 && time.Since(begun) < 20*time.Second; {
 		n := 0
 		for id, i := range images(t, readCopy(t, w.dir, 0)) {
 			if n++; i.Task.Prompt != "p" || i.Task.Status != state.Done {

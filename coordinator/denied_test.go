@@ -52,7 +52,6 @@ func TestDeniedToolsAreFindings(t *testing.T) {
 				if strings.Join(found, ", ") != tc.want || len(w.task(got.ID).FollowUps) != min(1, len(found)) {
 					t.Errorf("findings %v, followed by %v", got.Findings, w.task(got.ID).FollowUps)
 				}
-				w.close()
 			})
 		})
 	}

@@ -61,7 +61,6 @@ func TestAMasterThatIsNotIdleSleeps(t *testing.T) {
 			t.Errorf("it went away after %s, and looked %d times at the clock", took, looks.Load())
 		}
 		w.ran <- nil
-		w.close()
 	})
 }
 
@@ -75,7 +74,6 @@ func TestByHandInASession(t *testing.T) {
 		return task.Outcome{Result: "fine", Session: cmp.Or(turn.Session, "n-"+turn.TaskID)}
 	}
 	w.open()
-	defer w.close()
 	old := w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "demo"}).ID)
 	if err := w.c.Pause(t.Context(), "", "client"); err != nil {
 		t.Fatal(err)

@@ -57,7 +57,6 @@ func TestDependantsFailWithTheReason(t *testing.T) {
 	if _, err := w.c.Retry(t.Context(), b, "client"); !errors.Is(err, conflict) || !strings.Contains(err.Error(), "comes after "+a+", which is failed; first: stint retry "+a) {
 		t.Errorf("a retry that cannot succeed: %v", err)
 	}
-	w.close()
 }
 
 // TestDependantsOfACanceledTask, of one that a person ends by hand, and of one in
@@ -90,7 +89,6 @@ func TestDependantsOfACanceledTask(t *testing.T) {
 	w.open()
 	late := w.submit(task.TaskSpec{Prompt: "p", After: []string{b}})
 	w.expect(w.wait(late.ID), state.Failed, state.ClassExit)
-	w.close()
 }
 
 // TestHandEditsMakeNoCycle: the finding names the cycle, whether it is made by one
@@ -100,7 +98,6 @@ func TestHandEditsMakeNoCycle(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	defer w.close()
 	a := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"}).ID
 	b := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", After: []string{a}}).ID
 	r := w.takeOver("## Task %s\n- after: %s\n", a, b)

@@ -2,7 +2,6 @@ package coordinator_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -89,7 +88,7 @@ func editorCases(t *testing.T) []editorCase {
 		}
 		return []editorCase{{parts[0], parts[1], wholeNumber(t, parts[2])}}
 	}
-	n, seed := uint64(len(savers)*len(moments)), uint64(1)
+	n, seed := uint64(2*len(savers)), uint64(1)
 	if text := os.Getenv("STINT_TEST_EDITOR_CASES"); text != "" {
 		n = wholeNumber(t, text)
 	}
@@ -99,7 +98,8 @@ func editorCases(t *testing.T) []editorCase {
 	cases := make([]editorCase, n)
 	for i := range cases {
 		round := i / len(savers) / len(moments)
-		cases[i] = editorCase{savers[i%len(savers)].name, moments[i/len(savers)%len(moments)], seed + uint64(round)}
+		saver := i % len(savers)
+		cases[i] = editorCase{savers[saver].name, moments[(saver+i/len(savers))%len(moments)], seed + uint64(round)}
 	}
 	return cases
 }
@@ -456,8 +456,7 @@ func (w *editorWorld) shutDown() {
 		return
 	}
 	w.t.Log("a record landed behind a line without an end")
-	w.stop()
-	w.check(errors.Join(<-w.ran, w.c.Close()))
+	w.check(w.quit())
 }
 
 // reopensTheSame expects that the next master finds nothing more to take over.

@@ -277,7 +277,6 @@ func TestFindingsWithoutOutput(t *testing.T) {
 	if len(got.Findings) > 0 || len(said) != 2 || got.Reason != state.ClassOutputMissing {
 		t.Errorf("it has the findings %v of an earlier attempt; %q, %s", got.Findings, said, got.Reason)
 	}
-	w.close()
 }
 
 // controls returns the control records as text.
@@ -312,7 +311,6 @@ func TestEvaluationOfWhatNeverPassed(t *testing.T) {
 	w.checks = []int{2}
 	got = w.wait(w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: "make", MaxAttempts: 2}).ID)
 	w.expect(got, state.Dead, state.ClassVerify)
-	w.close()
 }
 
 // TestVerifyWhileJudged: what stint verify finds while an answer waits to be judged is
@@ -350,7 +348,6 @@ func TestVerifyWhileJudged(t *testing.T) {
 			if got.Error != tc.err || *got.VerifyExitCode != tc.then {
 				t.Errorf("it ended with %q, exit code %d", got.Error, *got.VerifyExitCode)
 			}
-			next.close()
 		})
 	}
 }
@@ -378,7 +375,6 @@ func TestJudgementWaitsForNoAccount(t *testing.T) {
 		if got.Result != "the answer" || len(got.FollowUps) > 0 || !strings.Contains(got.Note, "not evaluated: rate-limited") {
 			t.Errorf("%s: %+v", account, got)
 		}
-		next.close()
 	}
 }
 
@@ -414,7 +410,6 @@ func TestFindingsWithoutAnEvaluator(t *testing.T) {
 	if len(got.Findings) != 1 || got.Findings[0].Kind != "empty" || len(w.agent.turns) != 1 {
 		t.Errorf("%d turns, findings %v", len(w.agent.turns), got.Findings)
 	}
-	w.close()
 }
 
 // waits makes an evaluator that is at work until it is ended.
@@ -450,7 +445,6 @@ func TestCancelWhileEvaluated(t *testing.T) {
 	if got.Result != "the answer" {
 		t.Errorf("the result is %q", got.Result)
 	}
-	w.close()
 }
 
 // TestShutdownWhileEvaluated: the task is done with its answer, unjudged.
@@ -467,7 +461,6 @@ func TestShutdownWhileEvaluated(t *testing.T) {
 	if got.Attempt != 1 || got.Retries != 0 || !strings.Contains(got.Note, "not evaluated: interrupted") {
 		t.Errorf("attempt %d, retries %d, note %q", got.Attempt, got.Retries, got.Note)
 	}
-	w.close()
 }
 
 // TestCrashWhileEvaluated: after the old evaluator was proved dead there is another,
@@ -503,7 +496,6 @@ func TestCrashWhileEvaluated(t *testing.T) {
 		if patience == 0 && !strings.Contains(got.Note, "interrupted too often") {
 			t.Errorf("the note is %q", got.Note)
 		}
-		next.close()
 	}
 }
 
@@ -532,7 +524,6 @@ func TestLessonsStayLines(t *testing.T) {
 	if !strings.Contains(got.Note, "lessons of this task were not kept: ") {
 		t.Errorf("the note is %q", got.Note)
 	}
-	w.close()
 }
 
 // TestLessonsWithoutRoom: lessons for which there is no room are not dropped in silence.
@@ -546,7 +537,6 @@ func TestLessonsWithoutRoom(t *testing.T) {
 	if want := "1 of the 3 lessons of this task were not kept: they do not fit into self_eval_max_chars (20)"; got.Note != want {
 		t.Errorf("the note is %q", got.Note)
 	}
-	w.close()
 }
 
 // TestPolicyOfATemplate: the evaluator hears of no policy that the agent was not told.

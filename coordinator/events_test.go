@@ -125,8 +125,7 @@ func TestSubscribeAfterMissesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.open()
-	defer w.close()
-	const each = 150
+	const each = 40
 	var submitters sync.WaitGroup
 	var working atomic.Int32
 	for i := range 4 {
@@ -178,7 +177,6 @@ func TestSubscribeAfterARestart(t *testing.T) {
 	}
 	w.edit("\n## Task %s\n- status: canceled\n\n## Task mine\n- prompt: a draft\n", held)
 	w.open()
-	defer w.close()
 	later := w.submit(task.TaskSpec{Prompt: "later", Hold: true}).ID
 	o.follow(w.c, 10)
 	defer o.stop()
@@ -240,7 +238,6 @@ func TestResync(t *testing.T) {
 			}
 			after := o.seq
 			w.open()
-			defer w.close()
 			for _, from := range []uint64{before, after} {
 				o := &onlooker{t: t, seq: from, known: map[string]state.Status{}}
 				o.follow(w.c, 10)
@@ -304,7 +301,6 @@ func (w *world) restoreItself() {
 func TestChangeLine(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	defer w.close()
 	one, stop := w.c.Subscribe(10)
 	defer stop()
 	two, stop := w.c.Subscribe(10)

@@ -49,7 +49,6 @@ func TestFallback(t *testing.T) {
 		}
 		w.script(map[string][]step{taskID(1): {{time.Second, limitedUntil(time.Hour)}}})
 		w.openUnwatched()
-		defer w.close()
 		spec := task.TaskSpec{ID: taskID(1), IdempotencyKey: "k", Prompt: "p", Agent: "codex", Model: "gpt", SessionKey: "web", Fallback: []string{"gemini", "claude", "demo"}}
 		before := w.submit(spec)
 		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Agent: "codex", SessionKey: "web"})
@@ -109,7 +108,6 @@ func fallBackInTurn(t *testing.T, ownTask bool, tried, later []string) {
 		taskID(3): {long}, taskID(4): {long}, taskID(5): {long},
 	})
 	w.openUnwatched()
-	defer w.close()
 	for i, agent := range []string{"codex", "gemini", "claude"} {
 		w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Agent: agent, Parallel: true})
 		time.Sleep(2 * time.Second)

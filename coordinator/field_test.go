@@ -17,7 +17,6 @@ func TestErrorsNameTheField(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	defer w.close()
 	w.submit(task.TaskSpec{Prompt: "p", IdempotencyKey: "known"})
 	tests := []struct {
 		spec  task.TaskSpec
@@ -95,7 +94,6 @@ func TestWorkspaceRoot(t *testing.T) {
 	w.close()
 	w.cfg.WorkspaceRoot = w.work
 	w.open()
-	defer w.close()
 	if got, err := w.c.Submit(t.Context(), task.TaskSpec{Prompt: "p"}); err != nil || got.Workspace != w.work || got.SessionKey != "dir:"+w.work {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -107,7 +105,6 @@ func TestWorkspaceIsADirectory(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	defer w.close()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	in := func(name string) string { return filepath.Join(root, name) }
 	err = errors.Join(err, os.Mkdir(in("dir"), 0o700), os.WriteFile(in("file"), nil, 0o600),

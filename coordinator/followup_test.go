@@ -146,7 +146,6 @@ func TestFollowUps(t *testing.T) {
 				if got.SessionKey != state.LanePrefixDir+w.work || got.SessionID == parent.SessionID || got.Label+got.OnFailure+got.OnIssue != "" || got.MaxIterations != 0 {
 					t.Errorf("it has what was the task's own: %+v", got)
 				}
-				w.close()
 			})
 		})
 	}
@@ -179,7 +178,6 @@ func TestFollowUpsVerified(t *testing.T) {
 				if got := w.onlyChild(w.ended(w.submit(spec).ID).ID); got.VerifyCommand != tc.want || got.Status != state.Done {
 					t.Errorf("it ended %s, verified by %q, want %q", got.Status, got.VerifyCommand, tc.want)
 				}
-				w.close()
 			})
 		})
 	}
@@ -218,7 +216,6 @@ func TestFollowUpQuotes(t *testing.T) {
 					t.Errorf("%q: this line is not quoted: %q", tc.template, line)
 				}
 			}
-			w.close()
 		})
 	}
 }
@@ -238,7 +235,6 @@ func TestFollowUpQuotesALine(t *testing.T) {
 		if want := `Mend it. "All is well\". Then push to main."`; got.Prompt != want {
 			t.Errorf("the prompt is %q, want %q", got.Prompt, want)
 		}
-		w.close()
 	})
 }
 
@@ -259,7 +255,6 @@ func TestFollowUpTellsAll(t *testing.T) {
 		if len(got.Prompt) > 20<<10 {
 			t.Errorf("it has %d bytes", len(got.Prompt))
 		}
-		w.close()
 	})
 }
 
@@ -290,7 +285,6 @@ func TestNoFollowUp(t *testing.T) {
 				if len(w.children(parent.ID)) > 0 || !strings.Contains(parent.Note, tc.want) {
 					t.Errorf("note %q, want %q", parent.Note, tc.want)
 				}
-				w.close()
 			})
 		})
 	}
@@ -313,7 +307,6 @@ func TestFollowUpsEnd(t *testing.T) {
 			if n != depth || at.Note != "" { // it is as it was configured
 				t.Errorf("%d follow-ups at depth %d; the last one says %q", n, depth, at.Note)
 			}
-			w.close()
 		})
 	}
 }
@@ -339,7 +332,6 @@ func TestRetryFollowsUpAgain(t *testing.T) {
 				t.Errorf("%d follow-ups after end %d, note %q", got, n+1, end.Note)
 			}
 		}
-		w.close()
 	})
 }
 
@@ -358,7 +350,6 @@ func TestArchiveKnowsFollowUps(t *testing.T) {
 	if got := w.task(id); len(got.FollowUps) != 1 || got.FollowUps[0] != child.ID || got.Archived == "" {
 		t.Errorf("follow-ups %q in %q", got.FollowUps, got.Archived)
 	}
-	w.close()
 }
 
 // moveOut moves all that has ended into the archive.
@@ -386,7 +377,6 @@ func TestNotAFailure(t *testing.T) {
 				t.Errorf("%s is %s, with %d follow-ups", end.Prompt, end.Status, len(w.children(id)))
 			}
 		}
-		w.close()
 	})
 }
 
@@ -403,7 +393,6 @@ func TestEndedByHand(t *testing.T) {
 			t.Errorf("%s, with %d follow-ups, note %q", end.Status, len(end.FollowUps), end.Note)
 		}
 	}
-	w.close()
 }
 
 // TestDeadOfInterruptions: a task that is dead because its masters were killed has
@@ -431,7 +420,6 @@ func TestDeadOfInterruptions(t *testing.T) {
 	if got := next.onlyChild(id); got.Prompt != "look at "+id+": interrupted" {
 		t.Errorf("its follow-up says %q", got.Prompt)
 	}
-	next.close()
 }
 
 // TestNoCrashBetweenEndAndFollowUp: wherever the journal is cut off, a task that
@@ -506,7 +494,6 @@ func triggerSessionOfMany(t *testing.T, byHand bool) {
 	if len(sessions) != 1 {
 		t.Errorf("by hand %v: sessions %v", byHand, sessions)
 	}
-	w.close()
 }
 
 // TestFollowUpsFallback: a follow-up has the agent of its task, and what is configured
@@ -520,7 +507,6 @@ func TestFollowUpsFallback(t *testing.T) {
 		if got.Agent != "demo" || !slices.Equal(got.Fallback, []string{"other"}) {
 			t.Errorf("it has the agent %s and the fallback %q", got.Agent, got.Fallback)
 		}
-		w.close()
 	})
 }
 
@@ -540,7 +526,6 @@ func TestTriggerSession(t *testing.T) {
 		if len(slices.Compact(sessions)) != 1 {
 			t.Errorf("sessions %q", sessions)
 		}
-		w.close()
 	})
 }
 
@@ -588,5 +573,4 @@ func TestHandWrittenTemplate(t *testing.T) {
 	if !strings.Contains(end.Note, "no follow-up was queued: the prompt of a follow-up is no template") || !strings.Contains(end.Note, "there is no field .Eror") {
 		t.Errorf("note %q", end.Note)
 	}
-	w.close()
 }

@@ -107,7 +107,6 @@ func TestKeptPromptIsContinuedOnce(t *testing.T) {
 	if s, _, err := w.c.Session("web"); err != nil || s.Native != "n9" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	w.close()
 }
 
 // TestForkAndCrash: a master that is killed while a fork is at work leaves a task that

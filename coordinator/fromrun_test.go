@@ -42,7 +42,6 @@ func fromRun(t *testing.T, configure func(*world), do func(w *world, parent stat
 		}
 		w.openUnwatched()
 		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Priority: 9}).ID)
-		w.close()
 	})
 }
 
@@ -115,7 +114,6 @@ func TestARunLeavesTheFollowUp(t *testing.T) {
 				t.Errorf("it has queued %d others, %d of them at its ends; note %q", len(end.FollowUps), failed, end.Note)
 			}
 		}
-		w.close()
 	})
 }
 
@@ -148,7 +146,6 @@ func TestARunQueuesNoChains(t *testing.T) {
 		if len(list) != 1+2+4+8 || !errors.Is(last, forbidden) {
 			t.Errorf("%d tasks; the last answer was %v", len(list), last)
 		}
-		w.close()
 	})
 }
 
@@ -349,7 +346,6 @@ func TestARunIsNoMender(t *testing.T) {
 		if asked.ID == "" || !asked.Hold {
 			t.Errorf("what its agent asks for: %q, hold %v", asked.ID, asked.Hold)
 		}
-		w.close()
 	})
 }
 
@@ -383,7 +379,6 @@ func TestARunCannotMoveItsTasks(t *testing.T) {
 			if end.Status != state.Failed || !strings.Contains(end.Error, want) || len(end.FollowUps) > 0 || !strings.Contains(end.Note, "no follow-up was queued: ") {
 				t.Errorf("%s: %q, note %q, %d follow-ups", end.Status, end.Error, end.Note, len(end.FollowUps))
 			}
-			w.close()
 		})
 	}
 }
@@ -429,7 +424,6 @@ func TestARunCannotMoveItself(t *testing.T) {
 			named = true
 			w.takeOver("## Task %s\n- status: queued\n- workspace: %s\n", got.ID, other)
 			w.expect(w.ended(got.ID), state.Done, "")
-			w.close()
 		})
 	}
 }
@@ -489,7 +483,6 @@ func TestARunBehindALink(t *testing.T) {
 		}
 		w.openUnwatched()
 		w.ended(taskID(1))
-		w.close()
 	})
 }
 
@@ -511,7 +504,6 @@ func TestARunMustRun(t *testing.T) {
 				t.Errorf("run %q: %v", run, err)
 			}
 		}
-		w.close()
 	})
 }
 
@@ -697,7 +689,6 @@ func TestARunGetsNoMoreThanItsTask(t *testing.T) {
 						t.Errorf("what follows it has %q", got)
 					}
 				}
-				w.close()
 			})
 		})
 	}

@@ -56,13 +56,7 @@ func (f fullFile) Write(p []byte) (int, error) {
 // openOn is openUnwatched on that disk.
 func (w *world) openOn(d *fullDisk) {
 	w.t.Helper()
-	c, err := coordinator.OpenOn(w.cfg, d)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w.c, w.stop, w.ran = c, cancel, make(chan error, 1)
-	go func() { w.ran <- c.Run(ctx) }()
+	w.start(coordinator.OpenOn(w.cfg, d))
 }
 
 // TestDiskIsFullForAWhile: the disk fills up at each step of a task's life, and
@@ -114,7 +108,6 @@ func TestDiskIsFullForAWhile(t *testing.T) {
 				if got := w.ended(id); got.Status != want || time.Since(begun) > 3*time.Second {
 					t.Errorf("the task is %s, %s after there was room", got.Status, time.Since(begun))
 				}
-				w.close()
 			})
 		})
 	}
@@ -220,13 +213,9 @@ func TestMasterEndsBesideWhatDoesNot(t *testing.T) {
 		id := w.submit(task.TaskSpec{Prompt: "p", Model: "stuck"}).ID
 		full := w.submit(task.TaskSpec{Prompt: "p", Parallel: true}).ID
 		time.Sleep(time.Second)
-		w.stop()
 		begun := time.Now()
-		if err := <-w.ran; err != nil || time.Since(begun) > time.Minute {
+		if err := w.quit(); err != nil || time.Since(begun) > time.Minute {
 			t.Errorf("the master ended after %s: %v", time.Since(begun), err)
-		}
-		if err := w.c.Close(); err != nil {
-			t.Error(err)
 		}
 		close(stuck)
 		synctest.Wait()
@@ -242,6 +231,5 @@ func TestMasterEndsBesideWhatDoesNot(t *testing.T) {
 		if got := w.task(id); got.Status != state.Queued || !got.Hold {
 			t.Errorf("the task is %s, held %v", got.Status, got.Hold)
 		}
-		w.close()
 	})
 }

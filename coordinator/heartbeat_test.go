@@ -19,14 +19,14 @@ func TestPromise7TheStateDirectoryIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.HeartbeatInterval = time.Millisecond
 	w.open()
-	defer w.stop()
 	if err := os.Rename(w.dir, w.dir+".moved"); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-w.ran; !errors.Is(err, ledger.ErrGone) || !strings.Contains(err.Error(), w.dir) {
 		t.Error(err)
 	}
-	if err := w.c.Close(); err != nil {
+	w.ran <- nil
+	if err := w.quit(); err != nil {
 		t.Log(err) // what cannot be written any more is told
 	}
 }

@@ -13,22 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/task"
 	"stint/state"
 )
-
-// openUnwatched is open within a bubble of synctest.
-func (w *world) openUnwatched() {
-	w.t.Helper()
-	c, err := coordinator.OpenUnwatched(w.cfg)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w.c, w.stop, w.ran = c, cancel, make(chan error, 1)
-	go func() { w.ran <- c.Run(ctx) }()
-}
 
 // ended waits for a task within a bubble, where a long time is short.
 func (w *world) ended(id string) state.Task {

@@ -40,7 +40,6 @@ func noteWorld(t *testing.T, find func(text string) (memory.Result, error)) *wor
 	w.cfg.OutputPolicy, w.cfg.MaxIterations, w.cfg.VerifyTimeout = "Be brief.", 3, time.Minute
 	w.cfg.Memory = func(_ context.Context, _, text string) (memory.Result, error) { return find(text) }
 	w.open()
-	t.Cleanup(w.close)
 	return w
 }
 

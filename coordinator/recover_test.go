@@ -177,11 +177,7 @@ func TestForbiddenEditIsAFinding(t *testing.T) {
 	w.open()
 	id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 	w.wait(id)
-	w.stop()
-	if err := <-w.ran; err != nil {
-		t.Fatal(err)
-	}
-	if err := w.c.Close(); err != nil {
+	if err := w.quit(); err != nil {
 		t.Fatal(err)
 	}
 	w.edit("\n## Task %s\n- status: canceled\n\n## Task new\n- status: queued\n", id)
@@ -195,8 +191,7 @@ func TestForbiddenEditIsAFinding(t *testing.T) {
 	if n := len(w.c.List(state.Filter{})); n != 1 {
 		t.Errorf("%d tasks", n)
 	}
-	w.stop()
-	if err := errors.Join(<-w.ran, w.c.Close()); err != nil {
+	if err := w.quit(); err != nil {
 		t.Error(err)
 	}
 }

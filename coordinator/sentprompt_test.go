@@ -89,8 +89,7 @@ func (w *world) refusesPrompt(id, run, want string) {
 // A verify command has runs of its own, which get no prompt.
 func TestSentPromptOfAVerifyLoop(t *testing.T) {
 	w := previewWorld(t)
-	w.stop()
-	if err := errors.Join(<-w.ran, w.c.Close()); err != nil {
+	if err := w.quit(); err != nil {
 		t.Fatal(err)
 	}
 	shell := &failsOnce{}

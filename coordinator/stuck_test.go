@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -55,6 +56,8 @@ func TestStuckRun(t *testing.T) {
 // no task from its own.
 func TestRunsIsNoDirectory(t *testing.T) {
 	w := newWorld(t)
+	var now atomic.Int64 // no two are moved aside in the same millisecond
+	w.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(now.Add(1)) * time.Millisecond) }
 	w.open()
 	defer w.close()
 	path := filepath.Join(w.dir, "runs")
@@ -101,7 +104,8 @@ func TestStateDirectoryMovedAway(t *testing.T) {
 		if err := <-w.ran; !errors.Is(err, ledger.ErrGone) {
 			t.Errorf("the master ended with %v", err)
 		}
-		_ = w.c.Close() // which says it again
+		w.ran <- nil
+		_ = w.quit() // which says it again
 		names, _ := filepath.Glob(w.dir + "/*")
 		if _, err := os.Stat(w.dir); taken == errors.Is(err, fs.ErrNotExist) || len(names) > 0 {
 			t.Errorf("taken=%v: afterwards there is %v, %v", taken, names, err)
