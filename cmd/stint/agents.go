@@ -15,6 +15,7 @@ import (
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/agent/codex"
 	"stint/coordinator/agent/demo"
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/agent/gemini"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
@@ -96,10 +97,10 @@ func adapterOf(cfg *Config, name, stateDir string) agent.Adapter {
 func agentRunner(cfg *Config, name string) agent.Runner {
 	return agent.Runner{
 		Env: agentEnv(os.Environ(), name, cfg.Env),
-		Resources: agent.Resources{
+		Supervisor: gate.Supervisor{Resources: gate.Resources{
 			CPU: cfg.LimitCPU, Files: uint64(cfg.LimitFiles), FileSize: uint64(cfg.LimitFileSize),
 			Memory: uint64(cfg.LimitMemory), Nice: cfg.Nice,
-		},
+		}},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/agent/codex"
 	"stint/coordinator/agent/demo"
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/agent/gemini"
 	"stint/state"
 )
@@ -106,14 +107,14 @@ nice = 5
 	if g.Bin != "/opt/gemini" || g.Model != "flash" || g.ApprovalMode != "inherit" {
 		t.Errorf("gemini: %+v", g)
 	}
-	want := agent.Resources{CPU: time.Hour, Files: 512, FileSize: 1 << 30, Memory: 64 << 30, Nice: 5}
+	want := gate.Resources{CPU: time.Hour, Files: 512, FileSize: 1 << 30, Memory: 64 << 30, Nice: 5}
 	cx, d := adapterOf(c, "codex", "").(*codex.Agent), agents(c, "/s")["demo"].(*demo.Agent)
-	for name, got := range map[string]agent.Resources{"codex": cx.Resources, "claude": a.Resources, "gemini": g.Resources, "demo": d.Resources} {
+	for name, got := range map[string]gate.Resources{"codex": cx.Resources, "claude": a.Resources, "gemini": g.Resources, "demo": d.Resources} {
 		if got != want {
 			t.Errorf("%s has the limits %+v, want %+v", name, got, want)
 		}
 	}
-	if got := adapterOf(mustLoad(t, "", nil, nil), "codex", "").(*codex.Agent).Resources; got != (agent.Resources{}) {
+	if got := adapterOf(mustLoad(t, "", nil, nil), "codex", "").(*codex.Agent).Resources; got != (gate.Resources{}) {
 		t.Errorf("by default there are limits: %+v", got)
 	}
 }

@@ -35,12 +35,14 @@ var arrows = map[string][]string{
 	"stint/coordinator/rundir":                {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/memory", "stint/state", "stint/state/fold"},
 	"stint/coordinator/answer":                {"stint/state"},
 	"stint/coordinator":                       {"stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state/fold"},
-	"stint/coordinator/agent":                 {"stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
-	"stint/coordinator/agent/codex":           {"stint/coordinator/agent", "stint/coordinator/task", "stint/state"},
-	"stint/coordinator/agent/claude":          {"stint/coordinator/agent", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
-	"stint/coordinator/agent/gemini":          {"stint/coordinator/agent", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
-	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/codex", "stint/coordinator/task", "stint/ledger/durable"}, // it speaks codex's events
-	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},                   // only tests import it
+	"stint/coordinator/agent/gate":            {"stint/coordinator/task", "stint/ledger/durable"},
+	"stint/coordinator/agent/gate/gatetest":   {"stint/coordinator/task", "stint/ledger/durable"}, // only tests import it
+	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
+	"stint/coordinator/agent/codex":           {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/state"},
+	"stint/coordinator/agent/claude":          {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
+	"stint/coordinator/agent/gemini":          {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
+	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/codex", "stint/coordinator/task", "stint/ledger/durable"}, // it speaks codex's events
+	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/gatetest", "stint/coordinator/task", "stint/state"},  // only tests import it
 	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/session", "stint/state"},
 	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger", "stint/state"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state"},
@@ -51,7 +53,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/postgres":              {"stint/coordinator/postgres/dsn", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/state"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
-		"stint/coordinator", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/codex", "stint/coordinator/agent/claude", "stint/coordinator/agent/gemini", "stint/coordinator/agent/demo",
+		"stint/coordinator", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/codex", "stint/coordinator/agent/claude", "stint/coordinator/agent/gemini", "stint/coordinator/agent/demo",
 		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn",
 		"stint/state", "stint/session", "stint/ledger", "stint/ledger/durable", "stint/prompt", "stint/memory",
 	},
@@ -133,7 +135,7 @@ func TestDurableIsStandard(t *testing.T) {
 // cmd/stint.
 func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	for path, p := range listPackages(t) {
-		if !inModule(path) || path == "stint/cmd/stint" || path == "stint/coordinator/postgres/postgrestest" || path == "stint/coordinator/agent/agenttest" { // that is no part of the program
+		if !inModule(path) || path == "stint/cmd/stint" || strings.HasSuffix(path, "test") { // those are no part of the program
 			continue
 		}
 		for _, imported := range p.Imports {

@@ -11,8 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"stint/coordinator/agent"
 	"stint/coordinator/agent/demo"
+	"stint/coordinator/agent/gate"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -24,7 +24,7 @@ func run(args []string) int {
 	if len(args) > 0 {
 		switch args[0] {
 		case "gate":
-			return agent.GateMain(os.Stdin, os.Stdout)
+			return gate.Main(os.Stdin, os.Stdout)
 		case demo.Command:
 			return demo.Main(args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
 		}

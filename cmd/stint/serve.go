@@ -24,6 +24,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
@@ -305,7 +306,7 @@ func (m *master) coordinatorConfig(ctx context.Context) task.Config {
 	config.Version, config.Log = versionName(), m.log
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
-	config.FindSession, config.Recover = findSession(adapters), agent.Recover
+	config.FindSession, config.Recover = findSession(adapters), gate.Recover
 	config.OutputPolicy, config.Workspace = cfg.OutputPolicy.text, workspaceSettings(cfg)
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
@@ -374,7 +375,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	if m.wantsHTTP() {
 		token, _ = guard.OpenToken(tokenFile(m.state)) // listenHTTP tells what is wrong with it
 	}
-	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: agent.RunOf, Agents: agentNames, Token: token})
+	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: gate.RunOf, Agents: agentNames, Token: token})
 	openHTTP := func() (answer func(context.Context) error, err error) {
 		lns, err := m.listenHTTP()
 		if err == nil {

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/agent"
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
@@ -145,7 +145,7 @@ func (w *submitWorld) master() *client.Client {
 	var all sync.WaitGroup
 	all.Go(func() { w.check(w.c.Run(ctx)) })
 	socket := w.listen("m")
-	all.Go(func() { w.check(api.NewServer(w.c, api.Options{RunOf: agent.RunOf}).Serve(ctx, socket)) })
+	all.Go(func() { w.check(api.NewServer(w.c, api.Options{RunOf: gate.RunOf}).Serve(ctx, socket)) })
 	w.Cleanup(func() {
 		stop()
 		all.Wait()

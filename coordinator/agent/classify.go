@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -23,57 +24,57 @@ type Verdict struct {
 }
 
 // classify is the table of the package documentation.
-func classify(e runResult, d Decoder, now time.Time) Verdict {
+func classify(e gate.Result, d Decoder, now time.Time) Verdict {
 	h := d.State()
 	good := h.End == TurnCompleted && h.answered()
 	switch {
-	case e.err != nil:
-		return Verdict{Class: state.ClassInterrupted, Msg: "the run could not be started: " + e.err.Error()}
-	case e.end.Missing:
-		return Verdict{Class: state.ClassAgentMissing, Msg: "the agent cannot be executed: " + e.end.Err}
-	case e.end.Shortage != 0:
-		return Verdict{Class: state.ClassInterrupted, Msg: "the agent could not be started: " + e.end.Err}
-	case e.end.Err != "":
-		return Verdict{Class: state.ClassExit, Msg: "the agent could not be started: " + e.end.Err}
-	case errors.Is(e.cause, task.ErrCanceled):
+	case e.Err != nil:
+		return Verdict{Class: state.ClassInterrupted, Msg: "the run could not be started: " + e.Err.Error()}
+	case e.End.Missing:
+		return Verdict{Class: state.ClassAgentMissing, Msg: "the agent cannot be executed: " + e.End.Err}
+	case e.End.Shortage != 0:
+		return Verdict{Class: state.ClassInterrupted, Msg: "the agent could not be started: " + e.End.Err}
+	case e.End.Err != "":
+		return Verdict{Class: state.ClassExit, Msg: "the agent could not be started: " + e.End.Err}
+	case errors.Is(e.Cause, task.ErrCanceled):
 		return Verdict{Class: state.ClassCanceled, Msg: "canceled"}
-	case good && (e.cause != nil || e.lost || killedBy(e.end) != 0):
+	case good && (e.Cause != nil || e.Lost || killedBy(e.End) != 0):
 		return Verdict{}
-	case e.cause != nil:
+	case e.Cause != nil:
 		return stopped(e, d, now)
-	case e.lost:
+	case e.Lost:
 		return Verdict{Class: state.ClassInterrupted, Msg: "the gate of the run was killed"}
 	case h.End == TurnFailed:
 		return failed(e, d, now)
-	case e.end.Exit == 0:
+	case e.End.Exit == 0:
 		return exitedZero(e, d, now)
 	}
 	return exited(e, d, now)
 }
 
 // failed is for a turn that ended with an error event.
-func failed(e runResult, d Decoder, now time.Time) Verdict {
-	if v := d.Complaint(e.end.Exit, e.stderr, now); v.Msg != "" {
+func failed(e gate.Result, d Decoder, now time.Time) Verdict {
+	if v := d.Complaint(e.End.Exit, e.Stderr, now); v.Msg != "" {
 		return v
 	}
 	return Verdict{Class: state.ClassExit, Msg: "the turn failed without a message"}
 }
 
 // stopped is for a run that we ended before it had its answer.
-func stopped(e runResult, d Decoder, now time.Time) Verdict {
-	if errors.Is(e.cause, errHung) && d.State().End == TurnFailed {
+func stopped(e gate.Result, d Decoder, now time.Time) Verdict {
+	if errors.Is(e.Cause, gate.ErrHung) && d.State().End == TurnFailed {
 		return failed(e, d, now)
 	}
-	v, said := Verdict{Class: state.ClassInterrupted, Msg: e.cause.Error()}, d.Complaint(e.end.Exit, e.stderr, now)
-	idle := errors.Is(e.cause, errStartup) || errors.Is(e.cause, errIdle)
+	v, said := Verdict{Class: state.ClassInterrupted, Msg: e.Cause.Error()}, d.Complaint(e.End.Exit, e.Stderr, now)
+	idle := errors.Is(e.Cause, gate.ErrStartup) || errors.Is(e.Cause, gate.ErrIdle)
 	switch {
-	case errors.Is(e.cause, errHung):
+	case errors.Is(e.Cause, gate.ErrHung):
 		v.Class = state.ClassOutputMissing
-	case errors.Is(e.cause, errUnreachable), errors.Is(e.cause, errLimited), idle && d.State().Retrying && said.Class != "":
+	case errors.Is(e.Cause, errUnreachable), errors.Is(e.Cause, errLimited), idle && d.State().Retrying && said.Class != "":
 		v.Class, v.RetryAt = said.Class, said.RetryAt
 	case idle:
 		v.Class = state.ClassStalled
-	case errors.Is(e.cause, task.ErrTimeout), timeout(e.cause):
+	case errors.Is(e.Cause, task.ErrTimeout), timeout(e.Cause):
 		v.Class = state.ClassTimeout
 	}
 	if said.Msg != "" {
@@ -88,7 +89,7 @@ func timeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-func exitedZero(e runResult, d Decoder, now time.Time) Verdict {
+func exitedZero(e gate.Result, d Decoder, now time.Time) Verdict {
 	v := Verdict{Class: state.ClassExit, Msg: "the agent ended before its turn was over"}
 	if h := d.State(); h.End == TurnCompleted {
 		if h.answered() {
@@ -96,31 +97,31 @@ func exitedZero(e runResult, d Decoder, now time.Time) Verdict {
 		}
 		v = Verdict{Class: state.ClassOutputMissing, Msg: "the agent ended without an answer"}
 	}
-	if last := d.Complaint(e.end.Exit, e.stderr, now).Msg; last != "" {
+	if last := d.Complaint(e.End.Exit, e.Stderr, now).Msg; last != "" {
 		v.Msg += ": " + last
 	}
 	return v
 }
 
 // exited is for an agent that ended with an error by itself.
-func exited(e runResult, d Decoder, now time.Time) Verdict {
-	how, sig := fmt.Sprintf("the agent ended with exit code %d", e.end.Exit), killedBy(e.end)
-	if sig != 0 || e.end.Signal != 0 {
-		how = fmt.Sprintf("the agent was ended by a signal (%v)", max(sig, syscall.Signal(e.end.Signal)))
+func exited(e gate.Result, d Decoder, now time.Time) Verdict {
+	how, sig := fmt.Sprintf("the agent ended with exit code %d", e.End.Exit), killedBy(e.End)
+	if sig != 0 || e.End.Signal != 0 {
+		how = fmt.Sprintf("the agent was ended by a signal (%v)", max(sig, syscall.Signal(e.End.Signal)))
 	}
-	h, said := d.State(), d.Complaint(e.end.Exit, e.stderr, now)
+	h, said := d.State(), d.Complaint(e.End.Exit, e.Stderr, now)
 	switch {
-	case sig != 0 && (e.end.Signal != 0 || said.Msg == ""): // by the kernel, for want of memory, by a bug, by somebody
+	case sig != 0 && (e.End.Signal != 0 || said.Msg == ""): // by the kernel, for want of memory, by a bug, by somebody
 		return Verdict{Class: state.ClassStalled, Msg: sentence(how, said.Msg)}
-	case e.end.Signal != 0 || h.End == TurnCompleted:
+	case e.End.Signal != 0 || h.End == TurnCompleted:
 		return Verdict{Class: state.ClassExit, Msg: sentence(how, said.Msg)}
 	case said.Msg != "":
 		return said
 	case h.Events > 0:
 		return Verdict{Class: state.ClassExit, Msg: how}
 	}
-	last, _ := LastError(e.stderr)
-	if NotExecuted(e.end.Exit) {
+	last, _ := LastError(e.Stderr)
+	if NotExecuted(e.End.Exit) {
 		return Verdict{Class: state.ClassAgentMissing, Msg: sentence(how, last)}
 	}
 	return Verdict{Class: state.ClassExit, Msg: sentence(how, last)}
@@ -134,7 +135,7 @@ func NotExecuted(code int) bool { return code == 126 || code == 127 }
 // killedBy returns the signal that has killed an agent, which may have died below a shell
 // that tells of it by an exit code above 128; 0 if none has. What enforces a limit of the
 // run itself does not count: it would do so again.
-func killedBy(end endReport) syscall.Signal {
+func killedBy(end gate.EndReport) syscall.Signal {
 	switch s := syscall.Signal(max(end.Signal, end.Exit-128)); s {
 	case syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGABRT:
 		return s

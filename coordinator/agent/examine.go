@@ -28,17 +28,9 @@ type Versions struct {
 // versionOf reads the version in what a program says of it.
 func versionOf(said string) (version []int, ok bool) {
 	for word := range strings.FieldsSeq(said) {
-		parts := strings.Split(strings.TrimPrefix(word, "v"), ".")
-		if len(parts) < 3 {
-			continue
-		}
-		version = nil
-		for _, part := range parts[:3] {
-			digits, _, _ := strings.Cut(part, "-") // 0.170.0-alpha.1
-			version = append(version, atoi(digits))
-		}
-		if !slices.Contains(version, -1) {
-			return version, true
+		var v [3]int
+		if n, _ := fmt.Sscanf(strings.TrimPrefix(word, "v"), "%d.%d.%d", &v[0], &v[1], &v[2]); n == 3 { // also 0.170.0-alpha.1
+			return v[:], true
 		}
 	}
 	return nil, false

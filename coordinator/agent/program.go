@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -44,7 +45,7 @@ func PlanOf(s Spec, out *task.Outcome) task.Plan {
 	if out != nil {
 		return task.Plan{Class: out.Class, Error: out.Error}
 	}
-	return task.Plan{Argv: s.Argv, Env: EnvNames(s.Env)}
+	return task.Plan{Argv: s.Argv, Env: gate.EnvNames(s.Env)}
 }
 
 // CommandLine returns words as a person types them to a shell.
@@ -112,22 +113,13 @@ func (r *Runner) Output(ctx context.Context, path string, args ...string) ([]byt
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append([]string{}, r.Env...) // never nil, which would be our own
-	cmd.Cancel = func() error { return killTree(cmd.Process) }
+	cmd.Cancel = func() error { return gate.KillTree(cmd.Process) }
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("no answer: %w", ctx.Err())
 	}
 	return bytes.TrimSpace(out), err
-}
-
-// killTree kills a child and what is below it.
-func killTree(child *os.Process) error {
-	all, _ := listProcs() // without a list the child alone
-	if err := child.Kill(); err != nil {
-		return err // it was reaped: its number may have been another's
-	}
-	return killAll(descendants(all, child.Pid))
 }
 
 // LastLine is where an answer stands that may have warnings above it.

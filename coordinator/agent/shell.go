@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -31,7 +32,6 @@ const (
 
 	outputHead = 4 << 10 // bytes of a command's output that are told
 	outputTail = 4 << 10
-	mostOutput = 8 << 20 // bytes of it that its file keeps; of more the last keptOutput
 )
 
 // Verify runs one command; see task.Shell. Its output stands in the run's
@@ -47,14 +47,14 @@ func (s *Shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult 
 		ctx, stop = context.WithTimeoutCause(ctx, v.Timeout, task.ErrTimeout)
 		defer stop()
 	}
-	w, began := &window{started: v.Started, printed: v.Printed}, time.Now()
-	e := s.supervise(ctx, Spec{
-		Turn: turn, Argv: []string{shellPath, "-c", v.Command}, merged: true, short: true,
+	w, begun := &window{started: v.Started, printed: v.Printed}, time.Now()
+	e := s.Supervise(ctx, gate.Spec{
+		Turn: turn, Argv: []string{shellPath, "-c", v.Command}, Merged: true, Short: true,
 		Env: s.AgentEnv(turn, envIteration+"="+strconv.Itoa(v.Iteration)),
 	}, w)
 	r := result(&e, v.Timeout)
-	r.Cut = e.cut
-	r.Output, r.Duration = w.String(), time.Since(began)
+	r.Cut = e.Cut
+	r.Output, r.Duration = w.String(), time.Since(begun)
 	if r.ExitCode < 0 && r.Conclusive() { // what it printed does not say why there is no more
 		r.Output = strings.TrimSuffix(r.Output, "\n") + "\n[" + r.Error + "]\n"
 	}
@@ -62,25 +62,25 @@ func (s *Shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult 
 }
 
 // result says how a command ended.
-func result(e *runResult, limit time.Duration) task.VerifyResult {
-	r := task.VerifyResult{ExitCode: e.end.Exit, Shortage: e.end.Shortage}
+func result(e *gate.Result, limit time.Duration) task.VerifyResult {
+	r := task.VerifyResult{ExitCode: e.End.Exit, Shortage: e.End.Shortage}
 	switch {
-	case e.err != nil:
-		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.err.Error()
-	case e.end.Err != "" && r.Shortage != 0:
-		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.end.Err
-	case e.end.Err != "": // no shell, no workspace, or a command that is too long: so it stays
-		r.Class, r.Error = state.ClassExit, "the verify command could not be started: "+e.end.Err
-	case errors.Is(e.cause, task.ErrCanceled):
+	case e.Err != nil:
+		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.Err.Error()
+	case e.End.Err != "" && r.Shortage != 0:
+		r.Class, r.Error = state.ClassInterrupted, "the verify command could not be started: "+e.End.Err
+	case e.End.Err != "": // no shell, no workspace, or a command that is too long: so it stays
+		r.Class, r.Error = state.ClassExit, "the verify command could not be started: "+e.End.Err
+	case errors.Is(e.Cause, task.ErrCanceled):
 		r.Class, r.Error = state.ClassCanceled, string(state.ClassCanceled)
-	case errors.Is(e.cause, task.ErrTimeout):
+	case errors.Is(e.Cause, task.ErrTimeout):
 		r.Class, r.Error = state.ClassTimeout, fmt.Sprintf("the verify command ran longer than its limit of %s", limit)
-	case e.cause != nil:
-		r.Class, r.Error = state.ClassInterrupted, e.cause.Error()
-	case e.lost:
+	case e.Cause != nil:
+		r.Class, r.Error = state.ClassInterrupted, e.Cause.Error()
+	case e.Lost:
 		r.Class, r.Error = state.ClassInterrupted, "the gate of the run was killed"
-	case e.end.Signal != 0:
-		r.Error = fmt.Sprintf("the verify command was ended by a signal: %v", syscall.Signal(e.end.Signal))
+	case e.End.Signal != 0:
+		r.Error = fmt.Sprintf("the verify command was ended by a signal: %v", syscall.Signal(e.End.Signal))
 	case r.ExitCode != 0:
 		r.Error = fmt.Sprintf("the verify command ended with exit code %d%s", r.ExitCode, shellCodes[r.ExitCode])
 	}
@@ -102,7 +102,7 @@ type window struct {
 	printed    func()
 }
 
-func (w *window) feed(p []byte) {
+func (w *window) Feed(p []byte) {
 	w.size += int64(len(p))
 	n := min(len(p), outputHead-len(w.head))
 	w.head = append(w.head, p[:n]...)
@@ -116,17 +116,17 @@ func (w *window) feed(p []byte) {
 	w.tail = append(w.tail, p...)
 }
 
-func (w *window) aside([]byte)          {}
-func (w *window) finished() bool        { return false }
-func (w *window) stuck(time.Time) error { return nil }
+func (w *window) Aside([]byte)          {}
+func (w *window) Finished() bool        { return false }
+func (w *window) Stuck(time.Time) error { return nil }
 
-func (w *window) began() {
+func (w *window) Began() {
 	if w.started != nil {
 		w.started()
 	}
 }
 
-func (w *window) progress(int64) {
+func (w *window) Progress(int64) {
 	if w.printed != nil {
 		w.printed()
 	}

@@ -11,14 +11,17 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
+	"stint/ledger/durable"
 	"stint/state"
 )
 
 // verify runs a verify command as a coordinator would.
 func (b *bench) verify(ctx context.Context, command string, change func(*task.VerifyRun)) (task.VerifyResult, task.Turn) {
-	b.t.Helper()
-	turn := b.turn("")
+	b.T.Helper()
+	turn := b.Turn("")
 	v := task.VerifyRun{
 		TaskID: turn.TaskID, RunID: turn.RunID, Attempt: 1, Iteration: 2, RunDir: turn.RunDir, Workspace: turn.Workspace,
 		Command: command, Timeout: time.Minute, Grace: 200 * time.Millisecond,
@@ -26,7 +29,7 @@ func (b *bench) verify(ctx context.Context, command string, change func(*task.Ve
 	if change != nil {
 		change(&v)
 	}
-	s := &Shell{Runner: b.agent.Runner}
+	s := &Shell{Runner: b.Runner}
 	return s.Verify(ctx, v), turn
 }
 
@@ -92,23 +95,11 @@ func TestVerifyStopped(t *testing.T) {
 	}
 }
 
-// wantKept looks at the file of a long output: its last bytes stand below a line that
-// says how many there were before.
-func wantKept(t *testing.T, turn task.Turn, size int, end string) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
-	must(t, err)
-	want := cutNote(size - keptOutput)
-	if got := string(data); !strings.HasPrefix(got, want) || len(got) != len(want)+keptOutput || !strings.HasSuffix(got, end) {
-		t.Errorf("of %d bytes the file has %d: %q", size, len(got), got[:min(len(got), 100)])
-	}
-}
-
 // TestVerifyPrintsMuch: head and tail are told, and what is left out between them; the
 // file keeps the end of what was too long. Memory never takes all of it.
 func TestVerifyPrintsMuch(t *testing.T) {
 	const first, last = "the first line\n", "xxx\nthe last line\n"
-	for _, many := range []int{mostOutput - 1000, mostOutput + 1000, 100_000_000} {
+	for _, many := range []int{gate.MostOutput - 1000, gate.MostOutput + 1000, 100_000_000} {
 		b := newBench(t)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -125,19 +116,14 @@ func TestVerifyPrintsMuch(t *testing.T) {
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > 16<<20 {
 			t.Errorf("it took %d bytes of memory", grown)
 		}
-		if r.Cut != (size > mostOutput) {
-			t.Errorf("%d bytes: cut %v", size, r.Cut)
-		}
-		if r.Cut {
-			wantKept(t, turn, size, last)
+		want := fmt.Sprintf("[the first %d bytes of this output were not kept]\n", size-gate.KeptOutput)
+		kept := gatetest.Read(t, turn.RunDir, "stdout")
+		isCut := strings.HasPrefix(kept, want) && len(kept) == len(want)+gate.KeptOutput && strings.HasSuffix(kept, last)
+		if cut := size > gate.MostOutput; r.Cut != cut || isCut != cut || !cut && len(kept) != size {
+			t.Errorf("%d bytes: cut %v, and the file has %d: %.100q", size, r.Cut, len(kept), kept)
 		}
 		wantGone(t, turn)
 	}
-}
-
-// cutNote is the first line of a file that was compacted.
-func cutNote(bytes int) string {
-	return fmt.Sprintf("[the first %d bytes of this output were not kept]\n", bytes)
 }
 
 // TestVerifyOutputIsHeld: a process outside the run that holds its lock may print on. Its
@@ -149,15 +135,17 @@ func TestVerifyOutputIsHeld(t *testing.T) {
 	f, err := os.Create(lock)
 	must(t, err)
 	defer func() { _ = f.Close() }()
-	mustLock(t, f)
-	r, turn := b.verify(t.Context(), fmt.Sprintf(`head -c %d /dev/zero | tr '\0' 'x'; while ! [ -e %s ]; do sleep 0.01; done`, 2*mostOutput, seen), func(v *task.VerifyRun) {
+	if locked, err := durable.TryLock(f); !locked {
+		t.Fatal(err)
+	}
+	r, turn := b.verify(t.Context(), fmt.Sprintf(`head -c %d /dev/zero | tr '\0' 'x'; while ! [ -e %s ]; do sleep 0.01; done`, 2*gate.MostOutput, seen), func(v *task.VerifyRun) {
 		v.Printed = func() {
-			if os.Rename(lock, filepath.Join(v.RunDir, lockName)) == nil {
+			if os.Rename(lock, filepath.Join(v.RunDir, "lock")) == nil {
 				must(t, os.WriteFile(seen, nil, 0o600))
 			}
 		}
 	})
-	if fi, err := os.Stat(filepath.Join(turn.RunDir, stdoutName)); err != nil || !r.Passed() || r.Cut || fi.Size() != 2*mostOutput {
+	if fi, err := os.Stat(filepath.Join(turn.RunDir, "stdout")); err != nil || !r.Passed() || r.Cut || fi.Size() != 2*gate.MostOutput {
 		t.Errorf("%v, %v, %+v", err, fi, r)
 	}
 }
@@ -194,14 +182,14 @@ func TestVerifyOutputIsText(t *testing.T) {
 		"\r\n\r\n":                                "\n\n",
 	} {
 		w := &window{}
-		w.feed([]byte(printed))
+		w.Feed([]byte(printed))
 		if got := w.String(); got != want {
 			t.Errorf("%q: %q, want %q", printed, got, want)
 		}
 	}
 	w := &window{}
 	for range 3000 {
-		w.feed([]byte("日本\x00\xff"))
+		w.Feed([]byte("日本\x00\xff"))
 	}
 	if got := w.String(); !utf8.ValidString(got) || len(got) > 3*(outputHead+outputTail) {
 		t.Errorf("%d bytes: %q", len(got), got)
@@ -212,12 +200,12 @@ func TestVerifyOutputIsText(t *testing.T) {
 func TestWindow(t *testing.T) {
 	text := strings.Repeat("0123456789", 2000)
 	whole := &window{}
-	whole.feed([]byte(text))
+	whole.Feed([]byte(text))
 	for _, size := range []int{1, 7, 100, outputHead, outputHead + 1, 15000} {
 		w := &window{}
 		for rest := []byte(text); len(rest) > 0; {
 			n := min(size, len(rest))
-			w.feed(rest[:n])
+			w.Feed(rest[:n])
 			rest = rest[n:]
 		}
 		if w.String() != whole.String() {

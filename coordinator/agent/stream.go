@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
@@ -22,23 +23,29 @@ var (
 	errLimited     = errors.New("the agent waits for a rate limit")
 )
 
+// A Spec is one run of a CLI.
+type Spec struct {
+	gate.Spec
+	CLI bool // the program is one of a version that may be unknown
+}
+
 // RunEvents runs a program whose events d reads, and says what came of it.
 func (r *Runner) RunEvents(ctx context.Context, s Spec, d Decoder, report func(task.Event)) task.Outcome {
 	st := newStream(d, report)
 	st.patience = r.Patience
-	e := r.supervise(ctx, s, st)
+	e := r.Supervise(ctx, s.Spec, st)
 	st.end()
-	h, v := d.State(), classify(e, d, r.now())
-	if s.CLI && v.Class == state.ClassExit && h.End == NoTerminal && e.started && e.cause == nil {
+	h, v := d.State(), classify(e, d, r.Time())
+	if s.CLI && v.Class == state.ClassExit && h.End == NoTerminal && e.Started && e.Cause == nil {
 		v.Msg += r.unfinished(ctx, s.Argv[0], h)
 	}
 	out := task.Outcome{
-		Class: v.Class, Error: CutText(v.Msg, MaxError), RetryAt: v.RetryAt, Result: h.Answer, ExitCode: e.end.Exit,
+		Class: v.Class, Error: CutText(v.Msg, MaxError), RetryAt: v.RetryAt, Result: h.Answer, ExitCode: e.End.Exit,
 		Session: h.Session, Forked: h.Session != "" && h.forked(), Usage: h.Usage, Thread: h.Thread, Kept: v.Class != "" && h.PromptInHistory && h.Session != "",
-		Env: EnvNames(s.Env), Note: CutText(note(e, st, s.Turn), MaxError), Findings: h.Denied,
-		Shortage: e.end.Shortage,
+		Env: gate.EnvNames(s.Env), Note: CutText(note(e, st, s.Turn), MaxError), Findings: h.Denied,
+		Shortage: e.End.Shortage,
 	}
-	if !e.started || e.lost || v.Class == "" && e.end.Exit != 0 {
+	if !e.Started || e.Lost || v.Class == "" && e.End.Exit != 0 {
 		out.ExitCode = -1
 	}
 	return out
@@ -63,13 +70,13 @@ func (r *Runner) unfinished(ctx context.Context, path string, h *TurnState) stri
 }
 
 // note returns what the user should know although the run went on.
-func note(e runResult, st *stream, turn task.Turn) string {
+func note(e gate.Result, st *stream, turn task.Turn) string {
 	h := st.decoder.State()
 	notes := h.Remarks
 	if turn.Session != "" && h.Session != "" && !h.forked() && !strings.EqualFold(turn.Session, h.Session) {
 		notes = append(notes, fmt.Sprintf("session %s was not resumed: the agent began %s instead", turn.Session, h.Session))
 	}
-	if errors.Is(e.cause, errHung) {
+	if errors.Is(e.Cause, gate.ErrHung) {
 		notes = append(notes, "the agent did not end after its turn was over and was stopped")
 	}
 	if h.cut {
@@ -78,7 +85,7 @@ func note(e runResult, st *stream, turn task.Turn) string {
 	if st.lines.skipped > 0 {
 		notes = append(notes, fmt.Sprintf("%d events were too long to be read", st.lines.skipped))
 	}
-	if e.held {
+	if e.Held {
 		notes = append(notes, "a process outside the run holds its lock")
 	}
 	return strings.Join(notes, "; ")
@@ -102,8 +109,8 @@ func newStream(d Decoder, report func(task.Event)) *stream {
 	}
 }
 
-func (st *stream) feed(p []byte)  { st.lines.feed(p) }
-func (st *stream) aside(p []byte) { st.asides.feed(p) }
+func (st *stream) Feed(p []byte)  { st.lines.feed(p) }
+func (st *stream) Aside(p []byte) { st.asides.feed(p) }
 
 // end takes the last line, which may lack its line end.
 func (st *stream) end() {
@@ -111,15 +118,15 @@ func (st *stream) end() {
 	st.decoder.Close()
 }
 
-func (st *stream) finished() bool   { return st.decoder.State().End != NoTerminal }
-func (st *stream) began()           { st.report(task.Event{Started: true}) }
-func (st *stream) progress(n int64) { st.report(task.Event{Bytes: n}) }
+func (st *stream) Finished() bool   { return st.decoder.State().End != NoTerminal }
+func (st *stream) Began()           { st.report(task.Event{Started: true}) }
+func (st *stream) Progress(n int64) { st.report(task.Event{Bytes: n}) }
 
 // stuck returns an error when the agent has done nothing for too long but report errors:
 // that there is no network, for the patience, or a rate limit, for twice as long. After
 // one of those the next request may have been accepted and the model may be thinking,
 // of which an agent does not always tell. After other errors CLIs try again soon.
-func (st *stream) stuck(now time.Time) error {
+func (st *stream) Stuck(now time.Time) error {
 	patience := st.patience
 	if patience <= 0 {
 		patience = defaultPatience
@@ -142,24 +149,24 @@ func (st *stream) stuck(now time.Time) error {
 // d, and its exit code, which is the negative number of the signal that has ended it.
 func Judge(d Decoder, stdout, stderr []byte, exit int, now time.Time) Verdict {
 	st := newStream(d, func(task.Event) {})
-	st.feed(stdout)
-	st.aside(stderr)
+	st.Feed(stdout)
+	st.Aside(stderr)
 	st.end()
-	end := endReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
-	return classify(runResult{started: true, stderr: stderr, end: end}, d, now)
+	end := gate.EndReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
+	return classify(gate.Result{Started: true, Stderr: stderr, End: end}, d, now)
 }
 
 // FindSession reads the beginning of a run's output, where the session is named
 // and the turn begins.
 func FindSession(runDir string, newDecoder func(task.Turn, func(task.Event)) Decoder) (session string, kept bool) {
-	f, err := rundir.OpenOutput(runDir, stdoutName)
+	f, err := rundir.OpenOutput(runDir, "stdout")
 	if err != nil {
 		return "", false
 	}
 	st := newStream(newDecoder(task.Turn{}, func(task.Event) {}), nil)
 	data, _ := io.ReadAll(io.LimitReader(f, 1<<20)) // what could be read is enough
 	_ = f.Close()                                   // only read from
-	st.feed(data)
+	st.Feed(data)
 	st.decoder.Close()
 	h := st.decoder.State()
 	return h.Session, h.PromptInHistory && h.Session != ""

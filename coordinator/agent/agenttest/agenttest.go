@@ -5,7 +5,6 @@ package agenttest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
-	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -30,101 +28,22 @@ var Now = time.Date(2026, 11, 21, 3, 12, 0, 0, time.UTC)
 
 // Main is the TestMain of a folder: the test binary can be the gate, and what others names.
 func Main(m *testing.M, others map[string]func() int) {
-	if len(os.Args) > 1 {
-		if os.Args[1] == "gate" {
-			syscall.Exit(agent.GateMain(os.Stdin, os.Stdout)) // os.Exit waits for a second under the race detector
-		}
-		if other := others[os.Args[1]]; other != nil {
-			os.Exit(other())
-		}
-	}
-	goleak.VerifyTestMain(m)
+	gatetest.Main(m, func() int { return gate.Main(os.Stdin, os.Stdout) }, others)
 }
 
 // A Bench is the surroundings of runs: directories and a clean environment.
 type Bench struct {
-	T      testing.TB
-	Dir    string
+	*gatetest.Bench
 	Runner agent.Runner
-	tries  int
 }
 
 // NewBench returns a bench in a directory of its own.
 func NewBench(t testing.TB) *Bench {
-	return &Bench{T: t, Dir: t.TempDir(), Runner: agent.Runner{Env: []string{"PATH=" + os.Getenv("PATH")}, Poll: 5 * time.Millisecond}}
-}
-
-// Turn makes the directory and the prompt of a new run.
-func (b *Bench) Turn(prompt string) task.Turn {
-	b.T.Helper()
-	b.tries++
-	id := fmt.Sprintf("run-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), b.tries)
-	turn := task.Turn{
-		TaskID: "task-" + id, RunID: id, Attempt: 1, RunDir: filepath.Join(b.Dir, "runs", id),
-		Workspace: filepath.Join(b.Dir, "work"), Limits: task.RunLimits{Grace: 2 * time.Second},
-	}
-	turn.Prompt = filepath.Join(turn.RunDir, "prompt.md")
-	for _, d := range []string{turn.RunDir, turn.Workspace} {
-		Must(b.T, os.MkdirAll(d, 0o700))
-	}
-	Must(b.T, os.WriteFile(turn.Prompt, []byte("# Header\n\n## User message\n\n"+prompt+"\n"), 0o600))
-	return turn
-}
-
-// Program writes a program that does as a script says, and returns its path.
-func (b *Bench) Program(name, script string) string {
-	b.T.Helper()
-	bin := filepath.Join(b.Dir, name)
-	Must(b.T, os.WriteFile(bin, []byte("#!/bin/bash\n"+script+"\n"), 0o700))
-	return bin
-}
-
-// Read returns a file of the workspace.
-func (b *Bench) Read(turn task.Turn, name string) string {
-	b.T.Helper()
-	data, err := os.ReadFile(filepath.Join(turn.Workspace, name))
-	Must(b.T, err)
-	return string(data)
+	return &Bench{gatetest.NewBench(t), agent.Runner{Env: []string{"PATH=" + os.Getenv("PATH")}, Supervisor: gate.Supervisor{Poll: 5 * time.Millisecond}}}
 }
 
 // Quiet takes events that nobody wants.
 func Quiet(task.Event) {}
-
-// Must ends a test after an error.
-func Must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// WantGone checks that no process carries a run's mark and that nobody holds its lock.
-func WantGone(t testing.TB, turn task.Turn) {
-	t.Helper()
-	if left := Marked(t, turn.RunID); len(left) > 0 {
-		t.Errorf("processes of the run are left: %v", left)
-	}
-	f, err := durable.Open(filepath.Join(turn.RunDir, "lock"), os.O_RDWR, 0)
-	Must(t, err)
-	free, err := durable.TryLock(f)
-	if err = errors.Join(err, f.Close()); !free || err != nil {
-		t.Errorf("the run's lock is locked: %v", err)
-	}
-}
-
-// Marked returns the processes that have a run's mark in their environment.
-func Marked(t testing.TB, runID string) (pids []string) {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	Must(t, err)
-	for _, file := range files {
-		env, _ := os.ReadFile(file) // it may have ended, or be another user's
-		if strings.Contains("\x00"+string(env), "\x00"+agent.EnvRunID+"="+runID+"\x00") {
-			pids = append(pids, strings.Split(file, "/")[2])
-		}
-	}
-	return pids
-}
 
 // Play returns what a decoder and the table make of some lines and an exit code.
 func Play(d agent.Decoder, exit int, lines ...string) agent.Verdict {
@@ -157,13 +76,13 @@ func Replay(t testing.TB, name string, newDecoder New) (*agent.TurnState, agent.
 	for i, ext := range []string{".jsonl", ".stderr", ".exit"} {
 		var err error
 		texts[i], err = os.ReadFile(filepath.Join("testdata", name+ext))
-		Must(t, err)
+		gatetest.Must(t, err)
 	}
 	var end struct {
 		Exit   *int
 		Signal string
 	}
-	Must(t, json.Unmarshal(texts[2], &end))
+	gatetest.Must(t, json.Unmarshal(texts[2], &end))
 	exit := -1
 	if end.Signal == "SIGTERM" {
 		exit = -int(syscall.SIGTERM)
@@ -257,10 +176,10 @@ func CheckFork(t *testing.T, newDecoder New, begin []string, lines map[string]bo
 // one has written.
 func FuzzEvents(f *testing.F, newDecoder New) {
 	names, err := filepath.Glob("testdata/*.jsonl")
-	Must(f, err)
+	gatetest.Must(f, err)
 	for _, name := range names {
 		data, err := os.ReadFile(name)
-		Must(f, err)
+		gatetest.Must(f, err)
 		f.Add(data, 0, "Error: no rollout found\n")
 		f.Add(data[:len(data)*2/3], 1, "")
 	}
@@ -313,20 +232,20 @@ func CheckPlan(t *testing.T, b *Bench, a agent.Adapter) {
 	t.Helper()
 	turn := b.Turn("hello")
 	turn.Session, turn.Model, turn.Files = UUID, "m-1", filepath.Join(turn.RunDir, "files")
-	Must(t, os.RemoveAll(turn.RunDir))
+	gatetest.Must(t, os.RemoveAll(turn.RunDir))
 	plan := a.Plan(turn)
 	for _, path := range []string{turn.RunDir, filepath.Join(turn.Workspace, "started")} {
 		if _, err := os.Lstat(path); err == nil {
 			t.Errorf("the plan has made %s", path)
 		}
 	}
-	Must(t, os.MkdirAll(turn.RunDir, 0o700))
-	Must(t, os.WriteFile(turn.Prompt, []byte("hello"), 0o600))
+	gatetest.Must(t, os.MkdirAll(turn.RunDir, 0o700))
+	gatetest.Must(t, os.WriteFile(turn.Prompt, []byte("hello"), 0o600))
 	a.Run(t.Context(), turn, Quiet)
 	data, err := os.ReadFile(filepath.Join(turn.RunDir, "run.json"))
-	Must(t, err)
+	gatetest.Must(t, err)
 	var run task.Plan
-	Must(t, json.Unmarshal(data, &run))
+	gatetest.Must(t, json.Unmarshal(data, &run))
 	if fmt.Sprint(plan) != fmt.Sprint(task.Plan{Argv: run.Argv, Env: run.Env}) {
 		t.Errorf("the plan is %+v\nthe run %+v", plan, run)
 	}
@@ -337,20 +256,11 @@ func CheckPlan(t *testing.T, b *Bench, a agent.Adapter) {
 func Home(t *testing.T) string {
 	t.Helper()
 	home, err := os.MkdirTemp(".", "home-")
-	Must(t, err)
+	gatetest.Must(t, err)
 	home, err = filepath.Abs(home)
-	Must(t, err)
-	t.Cleanup(func() { Must(t, os.RemoveAll(home)) })
+	gatetest.Must(t, err)
+	t.Cleanup(func() { gatetest.Must(t, os.RemoveAll(home)) })
 	return home
-}
-
-// Missing skips a test for want of something, which must not happen in CI.
-func Missing(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
 }
 
 // RootDir makes a directory that only root can change, as all above it.
@@ -360,12 +270,12 @@ func RootDir(t *testing.T) string {
 		return dir
 	}
 	home, err := os.UserHomeDir()
-	Must(t, err)
+	gatetest.Must(t, err)
 	dir, err := os.MkdirTemp(home, "stint-test-")
-	Must(t, err)
-	t.Cleanup(func() { Must(t, os.RemoveAll(dir)) })
+	gatetest.Must(t, err)
+	t.Cleanup(func() { gatetest.Must(t, os.RemoveAll(dir)) })
 	if !rootOwned(dir) {
-		Missing(t, dir+" can be changed by others than root")
+		gatetest.Missing(t, dir+" can be changed by others than root")
 	}
 	return dir
 }

@@ -14,6 +14,7 @@ import (
 	"stint/coordinator/agent/agenttest"
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/agent/codex"
+	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/agent/gemini"
 	"stint/coordinator/task"
 	"stint/state"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	agenttest.Main(m, map[string]func() int{"mcp-server": func() int { mcpServer(os.Args[2]); return 0 }})
 }
 
-var must, quiet = agenttest.Must, agenttest.Quiet
+var must, quiet = gatetest.Must, agenttest.Quiet
 
 // A real is the adapter of an installed CLI with a provider of ours.
 type real struct {
@@ -38,7 +39,7 @@ func realBin(t *testing.T, name string) string {
 	t.Helper()
 	bin, err := exec.LookPath(name)
 	if err != nil {
-		agenttest.Missing(t, name+" is not installed")
+		gatetest.Missing(t, name+" is not installed")
 	}
 	return bin
 }
@@ -92,7 +93,7 @@ func runReal(t *testing.T, b *agenttest.Bench, c real, session, prompt string) (
 	turn := b.Turn(prompt)
 	turn.Session = session
 	out := c.Run(t.Context(), turn, quiet)
-	agenttest.WantGone(t, turn)
+	gatetest.WantGone(t, turn)
 	return out, turn
 }
 
@@ -270,7 +271,7 @@ func TestRealCanceled(t *testing.T) {
 			if out.Class != state.ClassCanceled || out.Session != first.Session {
 				t.Errorf("outcome: %+v\n%s", out, readAll(turn))
 			}
-			agenttest.WantGone(t, turn)
+			gatetest.WantGone(t, turn)
 		})
 	}
 }

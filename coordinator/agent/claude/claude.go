@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -58,10 +59,10 @@ func (c *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	if out != nil {
 		return agent.Spec{}, out
 	}
-	return agent.Spec{
-		Turn: turn, CLI: true, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn, c.env(bin)...),
+	return agent.Spec{CLI: true, Spec: gate.Spec{
+		Turn: turn, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn, c.env(bin)...),
 		Stdin: filepath.Join(turn.RunDir, inputFile),
-	}, nil
+	}}, nil
 }
 
 // FindSession returns the session of an old run; see [agent.Adapter].
@@ -184,6 +185,6 @@ func installedVersion(bin string) string {
 func unset(env []string, entries ...string) []string {
 	return slices.DeleteFunc(entries, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		return agent.HasEnv(env, name)
 	})
 }

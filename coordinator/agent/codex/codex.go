@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
 )
 
@@ -50,7 +51,7 @@ func (c *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	if out != nil {
 		return agent.Spec{}, out
 	}
-	return agent.Spec{Turn: turn, CLI: true, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn)}, nil
+	return agent.Spec{Spec: gate.Spec{Turn: turn, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn)}, CLI: true}, nil
 }
 
 // FindSession returns the session of an old run; see [agent.Adapter].

@@ -6,6 +6,7 @@ import (
 
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/codex"
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
 )
 
@@ -56,7 +57,7 @@ func (d *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	if turn.Session != "" {
 		argv = append(argv, "resume", turn.Session)
 	}
-	return agent.Spec{Turn: turn, Argv: append(argv, "-"), Env: d.AgentEnv(turn, envHome+"="+d.Home)}, nil
+	return agent.Spec{Spec: gate.Spec{Turn: turn, Argv: append(argv, "-"), Env: d.AgentEnv(turn, envHome+"="+d.Home)}}, nil
 }
 
 // FindSession returns the session of an old run; see [agent.Adapter].
@@ -82,7 +83,7 @@ func (d *Agent) program() ([]string, error) {
 	if len(d.Program) > 0 {
 		return append([]string(nil), d.Program...), nil
 	}
-	self, err := agent.SelfCommand()
+	self, err := gate.SelfCommand()
 	if err != nil {
 		return nil, errors.Join(errors.New("the demo agent is not to be found"), err)
 	}

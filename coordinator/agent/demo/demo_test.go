@@ -11,6 +11,7 @@ import (
 
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 	agenttest.Main(m, map[string]func() int{Command: func() int { return Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv) }})
 }
 
-var must, quiet = agenttest.Must, agenttest.Quiet
+var must, quiet = gatetest.Must, agenttest.Quiet
 
 // A bench has a demo agent.
 type bench struct {
@@ -152,7 +153,7 @@ func TestDemoSuccess(t *testing.T) {
 	if got, _ := b.agent.FindSession(turn.RunDir); got != out.Session {
 		t.Errorf("FindSession gives %q", got)
 	}
-	agenttest.WantGone(t, turn)
+	gatetest.WantGone(t, turn)
 
 	next := b.Turn("And now?")
 	next.Session = out.Session
@@ -187,7 +188,7 @@ func TestDemoOutcomes(t *testing.T) {
 		if out.Class != c.class || out.ExitCode != c.exit || !strings.Contains(out.Result, c.result) || !strings.Contains(out.Error, c.msg) {
 			t.Errorf("%s: %+v", c.prompt, out)
 		}
-		agenttest.WantGone(t, turn)
+		gatetest.WantGone(t, turn)
 	}
 	if data, err := os.ReadFile(filepath.Join(b.Dir, "work/a/b.txt")); err != nil || string(data) != "some text\n" {
 		t.Errorf("the file that the agent wrote: %q, %v", data, err)

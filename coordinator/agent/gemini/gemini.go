@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -57,7 +58,7 @@ func (g *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 		return agent.Spec{}, agent.Refused(state.ClassExit, err.Error())
 	}
 	env := g.AgentEnv(turn, append(unset, g.env(turn.RunDir)...)...)
-	return agent.Spec{Turn: turn, CLI: true, Argv: append([]string{bin}, g.args(turn)...), Env: env}, nil
+	return agent.Spec{Spec: gate.Spec{Turn: turn, Argv: append([]string{bin}, g.args(turn)...), Env: env}, CLI: true}, nil
 }
 
 // EscapePrompt returns a prompt as gemini leaves it alone: each @ has a backslash before

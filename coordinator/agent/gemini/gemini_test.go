@@ -10,13 +10,14 @@ import (
 
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/state"
 )
 
 func TestMain(m *testing.M) { agenttest.Main(m, nil) }
 
-var must, quiet = agenttest.Must, agenttest.Quiet
+var must, quiet = gatetest.Must, agenttest.Quiet
 
 const someUUID = agenttest.UUID
 

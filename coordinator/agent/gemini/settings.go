@@ -60,7 +60,7 @@ func (g *Agent) unset(dir string) (env []string, err error) {
 			text, _ := os.ReadFile(file) // what we may not read, gemini may not either
 			for _, m := range dotenvName.FindAllSubmatch(text, -1) {
 				name := string(m[1])
-				if !slices.Contains(untrusted, name) && !slices.Contains(agent.EnvNames(g.Env), name) {
+				if !slices.Contains(untrusted, name) && !agent.HasEnv(g.Env, name) {
 					env = append(env, name+"=")
 				}
 			}

@@ -1,4 +1,4 @@
-package agent
+package gate
 
 import (
 	"encoding/json"
@@ -48,11 +48,11 @@ type startCommand struct {
 // A report is one line from the gate to the master.
 type report struct {
 	Started int        `json:"started,omitempty"` // the agent's pid
-	End     *endReport `json:"end,omitempty"`     // last: nothing of the run is left
+	End     *EndReport `json:"end,omitempty"`     // last: nothing of the run is left
 }
 
-// An endReport says how the agent ended.
-type endReport struct {
+// An EndReport says how the program ended.
+type EndReport struct {
 	Exit    int    `json:"exit"`              // -1 when a signal ended it or it never started
 	Signal  int    `json:"signal,omitempty"`  // the signal that ended it
 	Err     string `json:"err,omitempty"`     // why it could not be started
@@ -61,12 +61,12 @@ type endReport struct {
 	Shortage syscall.Errno `json:"shortage,omitempty"` // Err is this shortage of the machine: see task.ShortageOf
 }
 
-// GateMain is the body of the hidden subcommand gate. Only the supervisor starts
+// Main is the body of the hidden subcommand gate. Only the supervisor starts
 // it: control and out are the pipes from and to the master, descriptor 3 is the
 // run's lock. main calls it before anything else and passes its result to
 // os.Exit. It starts one agent when told to, waits for it, and returns when no
 // descendant is left; at the end of control it ends them all by itself.
-func GateMain(control io.Reader, out io.Writer) int {
+func Main(control io.Reader, out io.Writer) int {
 	closeOnExec(lockFD + 1)
 	syscall.CloseOnExec(lockFD) // the agent gets it by name
 	dec := json.NewDecoder(control)
@@ -112,15 +112,15 @@ type gate struct {
 }
 
 // run starts the agent and returns when nothing is left of it.
-func (g *gate) run(dec *json.Decoder) endReport {
+func (g *gate) run(dec *json.Decoder) EndReport {
 	// Notify also keeps a write to a master that is gone from ending the gate. It
 	// is no signal.Ignore, because the agent would inherit that.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	if err := becomeReaper(); err != nil {
-		return endReport{Exit: -1, Err: err.Error()}
+		return EndReport{Exit: -1, Err: err.Error()}
 	}
-	started := make(chan *endReport)
+	started := make(chan *EndReport)
 	go g.hold(started)
 	end := <-started
 	defer func() { _ = g.cgroup.remove() }() // an empty one that stays is taken away by Recover
@@ -136,7 +136,7 @@ func (g *gate) run(dec *json.Decoder) endReport {
 
 // hold starts the agent and reaps until nothing is left. It does both on one
 // thread, because the kernel kills the agent when the thread that started it ends.
-func (g *gate) hold(started chan<- *endReport) {
+func (g *gate) hold(started chan<- *EndReport) {
 	runtime.LockOSThread()
 	end := g.start()
 	started <- end
@@ -187,7 +187,7 @@ func (g *gate) watch(commands <-chan command, signals <-chan os.Signal) {
 }
 
 // start brings the agent to life, or says why it cannot.
-func (g *gate) start() *endReport {
+func (g *gate) start() *EndReport {
 	files, err := g.open()
 	defer func() {
 		for _, f := range files {
@@ -195,7 +195,7 @@ func (g *gate) start() *endReport {
 		}
 	}()
 	if err != nil {
-		return &endReport{Exit: -1, Err: err.Error(), Shortage: task.ShortageOf(err)}
+		return &EndReport{Exit: -1, Err: err.Error(), Shortage: task.ShortageOf(err)}
 	}
 	fds := []uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd(), lockFD}
 	attr := &syscall.ProcAttr{Dir: g.spec.Dir, Env: g.spec.Env, Files: fds}
@@ -211,7 +211,7 @@ func (g *gate) start() *endReport {
 		if g.spec.Limits.Files > 0 && short == syscall.EMFILE { // a limit of the run, which stays
 			short = 0
 		}
-		return &endReport{Exit: -1, Err: fmt.Sprintf("%s: %v", g.spec.Argv[0], err), Missing: missing, Shortage: short}
+		return &EndReport{Exit: -1, Err: fmt.Sprintf("%s: %v", g.spec.Argv[0], err), Missing: missing, Shortage: short}
 	}
 	g.pid = pid
 	if err != nil { // it lives, and without all its limits
@@ -377,14 +377,14 @@ func (g *gate) over() bool {
 	return empty && g.cgroup.empty()
 }
 
-func (g *gate) end() endReport {
+func (g *gate) end() EndReport {
 	if g.failure != "" {
-		return endReport{Exit: -1, Err: g.failure}
+		return EndReport{Exit: -1, Err: g.failure}
 	}
 	if g.status.Signaled() {
-		return endReport{Exit: -1, Signal: int(g.status.Signal())}
+		return EndReport{Exit: -1, Signal: int(g.status.Signal())}
 	}
-	return endReport{Exit: g.status.ExitStatus()}
+	return EndReport{Exit: g.status.ExitStatus()}
 }
 
 // closeListed is closeOnExec by a directory of the descriptors.

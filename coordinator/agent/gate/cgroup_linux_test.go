@@ -1,10 +1,9 @@
-package agent
+package gate
 
 import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -12,37 +11,7 @@ import (
 	"time"
 
 	"stint/coordinator/task"
-	"stint/state"
 )
-
-// needCgroup skips a test where no cgroup can be made; CI must be able to.
-func needCgroup(t testing.TB) {
-	t.Helper()
-	if !canCgroup(t) {
-		missing(t, "no cgroup can be made here")
-	}
-}
-
-// deaf is a sink that looks at nothing.
-type deaf struct{}
-
-func (deaf) feed([]byte)           {}
-func (deaf) aside([]byte)          {}
-func (deaf) finished() bool        { return false }
-func (deaf) began()                {}
-func (deaf) progress(int64)        {}
-func (deaf) stuck(time.Time) error { return nil }
-
-// script supervises a shell script under a runner that differs from the bench's.
-func (b *bench) script(turn task.Turn, text string, change func(*Runner)) (runResult, string) {
-	b.t.Helper()
-	r := b.agent.Runner
-	change(&r)
-	e := r.supervise(b.t.Context(), Spec{Turn: turn, Argv: []string{"/bin/bash", "-c", text}, Env: r.AgentEnv(turn)}, deaf{})
-	out, err := os.ReadFile(filepath.Join(turn.RunDir, stdoutName))
-	must(b.t, err)
-	return e, string(out)
-}
 
 // A table that could not be read once is not missing for ever.
 func TestReadOnce(t *testing.T) {
@@ -91,16 +60,16 @@ func TestFindCgroup(t *testing.T) {
 func TestBornInACgroup(t *testing.T) {
 	needCgroup(t)
 	b := newBench(t)
-	for _, without := range []bool{false, true} {
-		turn := b.turn("")
-		e, out := b.script(turn, "grep ^0:: /proc/self/cgroup", func(r *Runner) { r.NoCgroup = without })
+	for _, b.NoCgroup = range []bool{false, true} {
+		turn := b.Turn("")
+		r, out := b.run(turn, "grep ^0:: /proc/self/cgroup")
 		rec, err := readRecord(turn.RunDir)
 		must(t, err)
-		if in := strings.HasSuffix(out, "/"+cgroupName(turn.RunID)+"\n"); e.end.Exit != 0 || in == without || (rec.Cgroup == "") != without {
-			t.Errorf("without %v: %+v, %q, run.json says %q", without, e, out, rec.Cgroup)
+		if in := strings.HasSuffix(out, "/"+cgroupName(turn.RunID)+"\n"); r.End.Exit != 0 || in == b.NoCgroup || (rec.Cgroup == "") != b.NoCgroup {
+			t.Errorf("without %v: %+v, %q, run.json says %q", b.NoCgroup, r, out, rec.Cgroup)
 		}
 		if _, err := os.Stat(string(planCgroup(turn.RunID))); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("without %v: the cgroup: %v", without, err)
+			t.Errorf("without %v: the cgroup: %v", b.NoCgroup, err)
 		}
 	}
 }
@@ -108,18 +77,19 @@ func TestBornInACgroup(t *testing.T) {
 // Where no cgroup can be made, an agent runs without, and is held all the same.
 func TestCgroupCannotBeMade(t *testing.T) {
 	b := newBench(t)
-	plain := filepath.Join(b.dir, "no-cgroup") // a directory, but no cgroup
-	file := filepath.Join(b.dir, "file")
+	plain := filepath.Join(b.Dir, "no-cgroup") // a directory, but no cgroup
+	file := filepath.Join(b.Dir, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
-	for _, dir := range []cgroup{"/proc/no/such", cgroup(plain), cgroup(b.dir), cgroup(file), ""} {
-		turn := b.turn("")
+	for _, dir := range []cgroup{"/proc/no/such", cgroup(plain), cgroup(b.Dir), cgroup(file), ""} {
+		turn := b.Turn("")
 		lock, err := takeLock(filepath.Join(turn.RunDir, lockName))
 		must(t, err)
-		s := Spec{Turn: turn, Argv: []string{"/bin/bash", "-c", "setsid sleep 1000 & exit 5"}, Env: b.agent.AgentEnv(turn), cgroup: dir}
-		h, err := b.agent.startGate(s, lock)
+		s := script(turn, "setsid sleep 1000 & exit 5")
+		s.cgroup = dir
+		h, err := b.startGate(s, lock)
 		must(t, err)
 		must(t, h.send(command{Start: s.start()}))
-		var end *endReport
+		var end *EndReport
 		for rep := range h.reports {
 			end = rep.End
 		}
@@ -133,7 +103,7 @@ func TestCgroupCannotBeMade(t *testing.T) {
 	if _, err := os.Stat(plain); err == nil {
 		t.Error("what is no cgroup stays")
 	}
-	for _, old := range []string{b.dir, file} {
+	for _, old := range []string{b.Dir, file} {
 		if _, err := os.Stat(old); err != nil {
 			t.Errorf("what was there before: %v", err)
 		}
@@ -152,18 +122,12 @@ func TestRecoverByCgroup(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = cg.remove() }) // for a failure half way
 	must(t, os.Mkdir(filepath.Join(string(cg), "below"), 0o755))
-	cmd := exec.Command("/bin/sleep", "1000") // has no mark, no group of the run and no lock
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
-	must(t, cmd.Start())
+	// It has no mark, no group of the run and no lock.
+	lost := b.sleeper(&syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())})
 	must(t, dir.Close())
-	died := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // killed
-		close(died)
-	}()
 	must(t, recoverSoon(t, turn))
-	<-died
-	wantAlive(t, stranger)
+	wantAlive(t, stranger, true)
+	wantAlive(t, lost, false)
 	if _, err := os.Stat(string(cg)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the cgroup: %v", err)
 	}
@@ -173,7 +137,7 @@ func TestRecoverByCgroup(t *testing.T) {
 func TestRecoverSparesCgroups(t *testing.T) {
 	needCgroup(t)
 	b := newBench(t)
-	other := planCgroup(b.turn("").RunID)
+	other := planCgroup(b.Turn("").RunID)
 	dir, err := other.make()
 	must(t, err)
 	t.Cleanup(func() { _ = other.remove() })
@@ -197,14 +161,12 @@ func TestMasterKeepsNoDescriptor(t *testing.T) {
 		must(t, err)
 		return len(names)
 	}
-	run := func(without bool, script string) {
-		b.script(b.turn(""), script, func(r *Runner) { r.NoCgroup = without })
-	}
-	run(false, "exit 0") // what is opened once stays open
+	b.run(b.Turn(""), "exit 0") // what is opened once stays open
 	before := count()
 	for i := range 8 {
-		run(i%2 == 0, "exit 0")
-		run(i%2 == 0, "kill -KILL $PPID; sleep 1000")
+		b.NoCgroup = i%2 == 0
+		b.run(b.Turn(""), "exit 0")
+		b.run(b.Turn(""), "kill -KILL $PPID; sleep 1000")
 	}
 	if after := count(); after != before {
 		t.Errorf("%d descriptors, then %d", before, after)
@@ -215,37 +177,21 @@ func TestMasterKeepsNoDescriptor(t *testing.T) {
 func TestCancelIsQuick(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for name, script := range map[string]string{
-		"ignores SIGTERM": "trap '' TERM; setsid sleep 1000 & sleep 1000 & wait",
-		"stops the gate":  "kill -STOP $PPID; setsid sleep 1000 & sleep 1000 & wait",
+	for name, text := range map[string]string{
+		"ignores SIGTERM": "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo; wait",
+		"stops the gate":  "setsid sleep 1000 & sleep 1000 & kill -STOP $PPID; echo; wait",
 	} {
-		for _, without := range []bool{false, true} {
-			turn := b.turn("")
+		for _, b.NoCgroup = range []bool{false, true} {
+			turn := b.Turn("")
 			turn.Limits.Grace = 500 * time.Millisecond
-			a := *b.agent
-			a.NoCgroup, a.Program = without, []string{"/bin/bash", "-c", script}
-			took := b.cancelTime(&a, turn)
-			if took > turn.Limits.Grace+time.Second {
-				t.Errorf("%s, without a cgroup %v: %v", name, without, took)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var began time.Time
+			r := b.Supervise(ctx, script(turn, text), &ears{heard: func([]byte) { began = time.Now(); cancel(task.ErrCanceled) }})
+			cancel(nil)
+			if took := time.Since(began); !errors.Is(r.Cause, task.ErrCanceled) || took > turn.Limits.Grace+time.Second {
+				t.Errorf("%s, without a cgroup %v: %v, %+v", name, b.NoCgroup, took, r)
 			}
 			wantGone(t, turn)
 		}
 	}
-}
-
-// cancelTime returns the time from a cancel in the middle of a run to its end.
-func (b *bench) cancelTime(a *testAgent, turn task.Turn) time.Duration {
-	b.t.Helper()
-	ctx, cancel := context.WithCancelCause(b.t.Context())
-	ended := make(chan task.Outcome, 1)
-	go func() { ended <- a.Run(ctx, turn, func(task.Event) {}) }()
-	eventually(b.t, "the gate, the agent and its two children", func() bool { return len(lives(b.t, turn.RunID)) == 4 })
-	began := time.Now()
-	cancel(task.ErrCanceled)
-	out := <-ended
-	took := time.Since(began)
-	if out.Class != state.ClassCanceled {
-		b.t.Errorf("outcome: %+v", out)
-	}
-	return took
 }

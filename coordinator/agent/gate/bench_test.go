@@ -1,4 +1,4 @@
-package agent
+package gate
 
 import (
 	"os"
@@ -16,46 +16,40 @@ import (
 
 // BenchmarkForkExec is the limit: a bare fork, exec and wait of /bin/true.
 func BenchmarkForkExec(b *testing.B) {
-	eachWorkers(b, func(*testing.B) func() error {
-		return func() error { return exec.Command("/bin/true").Run() }
+	eachWorkers(b, func(*testing.B) func(string) error {
+		return func(string) error { return exec.Command("/bin/true").Run() }
 	})
 }
 
 // BenchmarkDispatch is a whole run of /bin/true: files, lock, gate, run.json,
 // agent, and the proof that nothing is left.
 func BenchmarkDispatch(b *testing.B) {
-	eachWorkers(b, func(b *testing.B) func() error {
+	eachWorkers(b, func(b *testing.B) func(string) error {
 		bench := newBench(b)
-		bench.agent.Poll = defaultPoll
-		ids := make(chan string, b.N)
+		bench.Poll = defaultPoll
+		turn := bench.Turn("")
 		for i := range b.N {
-			id := strconv.Itoa(i)
-			must(b, os.MkdirAll(filepath.Join(bench.dir, id), 0o700))
-			ids <- id
+			must(b, os.Mkdir(filepath.Join(bench.Dir, strconv.Itoa(i)), 0o700))
 		}
-		prompt := filepath.Join(bench.dir, "prompt.md")
-		must(b, os.WriteFile(prompt, []byte("hello"), 0o600))
-		return func() error {
-			id := <-ids
-			turn := task.Turn{RunID: id, RunDir: filepath.Join(bench.dir, id), Prompt: prompt, Workspace: bench.dir}
-			s := Spec{Turn: turn, Argv: []string{"/bin/true"}, Env: bench.agent.AgentEnv(turn)}
-			e := bench.agent.supervise(b.Context(), s, newStream(testEars(), quiet))
-			return e.err
+		return func(id string) error {
+			turn := task.Turn{RunID: id, RunDir: filepath.Join(bench.Dir, id), Prompt: turn.Prompt, Workspace: bench.Dir}
+			return bench.Supervise(b.Context(), Spec{Turn: turn, Argv: []string{"/bin/true"}}, &ears{}).Err
 		}
 	})
 }
 
-func eachWorkers(b *testing.B, begin func(*testing.B) func() error) {
+// eachWorkers measures what begin returns, which gets the number of each call.
+func eachWorkers(b *testing.B, begin func(*testing.B) func(id string) error) {
 	for _, workers := range []int{1, 8} {
 		b.Run("workers="+strconv.Itoa(workers), func(b *testing.B) {
 			once := begin(b)
-			work := make(chan struct{})
+			work := make(chan string)
 			errs := make(chan error, workers)
 			for range workers {
 				go func() {
 					var err error
-					for range work {
-						if e := once(); e != nil {
+					for id := range work {
+						if e := once(id); e != nil {
 							err = e
 						}
 					}
@@ -64,8 +58,8 @@ func eachWorkers(b *testing.B, begin func(*testing.B) func() error) {
 			}
 			b.ResetTimer()
 			start := time.Now()
-			for range b.N {
-				work <- struct{}{}
+			for i := range b.N {
+				work <- strconv.Itoa(i)
 			}
 			close(work)
 			for range workers {

@@ -1,42 +1,12 @@
-package agent
+package gate
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
-
-// orphans returns the command lines of all processes by pid.
-func orphans(t testing.TB) map[int]string {
-	t.Helper()
-	all, err := listProcs()
-	must(t, err)
-	found := make(map[int]string)
-	for _, p := range alive(all) {
-		cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
-		if err == nil {
-			found[p.pid] = string(cmd)
-		}
-	}
-	return found
-}
-
-// holdsDir reports whether that is the working directory of a process.
-func holdsDir(pid int, dir string) bool {
-	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
-	return err == nil && cwd == dir
-}
-
-func clearCloexec(t testing.TB, f *os.File) {
-	t.Helper()
-	_, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0)
-	must(t, err)
-}
 
 func TestParseStat(t *testing.T) {
 	line := "42 (a) b (c)) S 7 8 9 0 -1 4194304 102 0 0 0 0 0 0 0 20 0 1 0 130474 3133440 390\n"

@@ -1,4 +1,4 @@
-package agent
+package gate
 
 import (
 	"context"
@@ -197,6 +197,15 @@ func killAll(procs []proc) error {
 		errs = append(errs, signalProc(p, syscall.SIGKILL))
 	}
 	return errors.Join(errs...)
+}
+
+// KillTree kills a child of this process that was not reaped yet, and what is below it.
+func KillTree(child *os.Process) error {
+	all, _ := listProcs() // without a list the child alone
+	if err := child.Kill(); err != nil {
+		return err // it was reaped: its number may have been another's
+	}
+	return killAll(descendants(all, child.Pid))
 }
 
 func (t *tree) describe(procs []proc) string {

@@ -1,4 +1,4 @@
-package agent
+package gate
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
@@ -22,29 +21,69 @@ const (
 	firstRead  = 4 << 10
 	readSize   = 64 << 10
 	readBurst  = 16 << 20 // bytes read in one go, so that limits are looked at between
-	keptOutput = 64 << 10 // bytes of an output that is too long that its file keeps at the end
 	hardExtra  = 10 * time.Second
+)
+
+// What a file keeps of the output of a [Spec] that is Short.
+const (
+	MostOutput = 8 << 20  // bytes; of a longer output
+	KeptOutput = 64 << 10 // the last bytes
 )
 
 // Causes with which the supervisor itself stops a run.
 var (
-	errStartup = errors.New("no output within the startup limit")
-	errIdle    = errors.New("no more output within the idle limit")
-	errHung    = errors.New("the agent did not end after its turn was over")
+	ErrStartup = errors.New("no output within the startup limit")
+	ErrIdle    = errors.New("no more output within the idle limit")
+	ErrHung    = errors.New("the agent did not end after its turn was over")
 )
 
-// A Spec is one run as an adapter wants it.
+// Defaults of a [Supervisor].
+const (
+	defaultGrace     = 5 * time.Second
+	defaultHangGrace = 15 * time.Second
+	defaultPoll      = 25 * time.Millisecond
+)
+
+// A Supervisor runs programs, each under a gate of its own. The zero value works. It may be
+// used by several goroutines at once.
+type Supervisor struct {
+	// Self is the command that starts the gate; the default is this program
+	// with the argument "gate".
+	Self []string
+	// Now is the clock for what is recorded; the default is time.Now.
+	Now func() time.Time
+	// FS is where run.json is written; the default is durable.OS.
+	FS durable.FS
+	// HangGrace is how long a program may live on after it has said that its turn
+	// is over; the default is 15 s.
+	HangGrace time.Duration
+	// Poll is how often the output is looked at; the default is 25 ms.
+	Poll time.Duration
+	// Resources are the limits of the program and all that it starts.
+	Resources Resources
+	// NoCgroup leaves cgroups alone, as on a system where none can be made.
+	NoCgroup bool
+}
+
+// Time returns what the supervisor's clock shows.
+func (v *Supervisor) Time() time.Time {
+	if v.Now != nil {
+		return v.Now()
+	}
+	return time.Now()
+}
+
+// A Spec is one program to be run.
 type Spec struct {
-	Turn task.Turn
-	Argv []string // argv[0] is the path of the program
-	Env  []string
+	Turn task.Turn // its run: ids, directories, limits
+	Argv []string  // argv[0] is the path of the program
+	Env  []string  // all of its environment; see [EnvRunID]
 
 	Stdin  string // path of the standard input; "": the prompt
-	CLI    bool   // the program is one of a version that may be unknown
-	merged bool   // stderr goes where stdout goes
-	short  bool   // of a long stdout only the end is kept: see shorten
+	Merged bool   // stderr goes where stdout goes
+	Short  bool   // of a stdout longer than [MostOutput] only the end is kept, below a line that says so
 
-	limits Resources // these two come from the runner
+	limits Resources // these two come from the supervisor
 	cgroup cgroup
 }
 
@@ -56,7 +95,7 @@ func (s Spec) start() *startCommand {
 		grace = defaultGrace
 	}
 	stderr := stderrName
-	if s.merged {
+	if s.Merged {
 		stderr = stdoutName
 	}
 	return &startCommand{
@@ -66,65 +105,74 @@ func (s Spec) start() *startCommand {
 	}
 }
 
-// A sink takes what an agent writes to stdout, from one goroutine.
-type sink interface {
-	feed(p []byte)    // the next bytes; p is reused
-	aside(p []byte)   // the next bytes of stderr, of many at once only the last ones
-	finished() bool   // the agent has said that its turn is over
-	began()           // the program is at work
-	progress(n int64) // bytes of output so far, stderr included
-	// stuck is asked regularly with the time; what it gives ends the run with that
+// A Sink takes what a program writes, from one goroutine.
+type Sink interface {
+	Feed(p []byte)    // the next bytes of stdout; p is reused
+	Aside(p []byte)   // the next bytes of stderr, of many at once only the last ones
+	Finished() bool   // reports whether the program has said that its turn is over
+	Began()           // the program is at work
+	Progress(n int64) // bytes of output so far, stderr included
+	// Stuck is asked regularly with the time; its error ends the run with that
 	// cause. nil lets it go on.
-	stuck(now time.Time) error
+	Stuck(now time.Time) error
 }
 
-// An ended is how a run ended.
-type runResult struct {
-	err     error     // the run could not be begun
-	started bool      // there was an agent
-	end     endReport // of the agent, if not lost
-	lost    bool      // the gate was killed: nobody knows how the agent ended
-	cause   error     // why we stopped it; nil if it ended by itself
-	stderr  []byte    // the last part of it
-	held    bool      // the lock is held by a process outside the run
-	cut     bool      // its file has not all of its output
+// A Result is how a run ended.
+type Result struct {
+	Err     error     // the run could not be begun
+	Started bool      // there was a program
+	End     EndReport // of the program, if not lost
+	Lost    bool      // the gate was killed: nobody knows how the program ended
+	Cause   error     // why we stopped it; nil if it ended by itself
+	Stderr  []byte    // the last part of it
+	Held    bool      // the lock is held by a process outside the run
+	Cut     bool      // its file has not all of its output
 }
 
-// supervise carries out one run and returns when nothing of it is left. It calls
-// out from this goroutine alone and leaves none behind.
-func (r *Runner) supervise(ctx context.Context, s Spec, out sink) runResult {
+// Supervise runs one program and returns when nothing of it is left. It calls out from this
+// goroutine alone and leaves none behind. When ctx ends, so does the program.
+func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 	if ctx.Err() != nil {
-		return runResult{cause: context.Cause(ctx)}
+		return Result{Cause: context.Cause(ctx)}
 	}
 	tail, err := openTail(s.Turn.RunDir)
 	if err != nil {
-		return runResult{err: err, end: endReport{Shortage: task.ShortageOf(err)}}
+		return Result{Err: err, End: EndReport{Shortage: task.ShortageOf(err)}}
 	}
 	defer tail.close()
-	h, err := r.begin(s)
+	h, err := v.begin(s)
 	if err != nil {
-		return runResult{err: err, end: endReport{Shortage: cmp.Or(task.ShortageOf(err), tail.gateShort())}}
+		return Result{Err: err, End: EndReport{Shortage: cmp.Or(task.ShortageOf(err), tail.gateShort())}}
 	}
-	w := &watch{runner: r, limits: s.Turn.Limits, short: s.short, out: out, held: h, tail: tail}
-	w.grace = s.start().Grace
+	w := &watch{
+		limits: s.Turn.Limits, grace: s.start().Grace, short: s.Short, out: out, held: h, tail: tail,
+		poll: v.Poll, hang: v.HangGrace,
+	}
+	if w.poll <= 0 {
+		w.poll = defaultPoll
+	}
+	if w.hang <= 0 {
+		w.hang = defaultHangGrace
+	}
 	w.run(ctx)
 	w.finish(ctx, s.Turn.RunDir)
-	if cause := context.Cause(ctx); w.ended.cause != nil && errors.Is(cause, task.ErrCanceled) {
-		w.ended.cause = cause // a person's word counts, also when it came second
+	if cause := context.Cause(ctx); w.ended.Cause != nil && errors.Is(cause, task.ErrCanceled) {
+		w.ended.Cause = cause // a person's word counts, also when it came second
 	}
 	return w.ended
 }
 
 // A watch follows one run.
 type watch struct {
-	runner *Runner
 	limits task.RunLimits
 	grace  time.Duration
+	poll   time.Duration
+	hang   time.Duration
 	short  bool
-	out    sink
+	out    Sink
 	held   *gateProc
 	tail   *tail
-	ended  runResult
+	ended  Result
 	done   bool // the gate has said that nothing is left
 
 	began   time.Time
@@ -137,25 +185,21 @@ type watch struct {
 
 // run returns when the gate has reported the end or is no use any more.
 func (w *watch) run(ctx context.Context) {
-	poll := w.runner.Poll
-	if poll <= 0 {
-		poll = defaultPoll
-	}
-	tick := time.NewTicker(poll)
+	tick := time.NewTicker(w.poll)
 	defer tick.Stop()
 	w.began, w.stopped = time.Now(), ctx.Done()
 	for !w.done {
 		select {
 		case rep, ok := <-w.held.reports:
 			if !ok {
-				w.ended.lost = true
+				w.ended.Lost = true
 				return
 			}
 			w.onReport(rep)
 		case <-w.stopped:
 			w.stop(context.Cause(ctx))
 		case <-w.hard:
-			w.ended.lost = true
+			w.ended.Lost = true
 			return
 		case <-tick.C:
 			w.look()
@@ -166,11 +210,11 @@ func (w *watch) run(ctx context.Context) {
 
 func (w *watch) onReport(rep report) {
 	if rep.Started > 0 {
-		w.ended.started = true
-		w.out.began()
+		w.ended.Started = true
+		w.out.Began()
 	}
 	if rep.End != nil {
-		w.ended.end, w.done = *rep.End, true
+		w.ended.End, w.done = *rep.End, true
 	}
 }
 
@@ -181,15 +225,15 @@ func (w *watch) look() {
 		if len(p) == 0 {
 			break
 		}
-		w.out.feed(p)
+		w.out.Feed(p)
 	}
-	w.out.aside(w.tail.readErr())
+	w.out.Aside(w.tail.readErr())
 	now := time.Now()
 	if total := w.tail.total(); total > w.total {
 		w.total, w.last = total, now
-		w.out.progress(total)
+		w.out.Progress(total)
 	}
-	if !w.out.finished() {
+	if !w.out.Finished() {
 		w.over = time.Time{} // another turn has begun
 	} else if w.over.IsZero() {
 		w.over = now
@@ -199,23 +243,19 @@ func (w *watch) look() {
 // checkLimits stops a run that is silent for too long, or that is over and does
 // not end.
 func (w *watch) checkLimits() {
-	hang := w.runner.HangGrace
-	if hang <= 0 {
-		hang = defaultHangGrace
-	}
 	switch {
 	case !w.over.IsZero():
-		if time.Since(w.over) >= hang {
-			w.stop(errHung)
+		if time.Since(w.over) >= w.hang {
+			w.stop(ErrHung)
 		}
 	case w.total == 0:
 		if w.limits.Startup > 0 && time.Since(w.began) >= w.limits.Startup {
-			w.stop(errStartup)
+			w.stop(ErrStartup)
 		}
 	case w.limits.Idle > 0 && time.Since(w.last) >= w.limits.Idle:
-		w.stop(errIdle)
+		w.stop(ErrIdle)
 	default:
-		if err := w.out.stuck(time.Now()); err != nil {
+		if err := w.out.Stuck(time.Now()); err != nil {
 			w.stop(err)
 		}
 	}
@@ -223,10 +263,10 @@ func (w *watch) checkLimits() {
 
 // stop asks the gate, once, to end the run.
 func (w *watch) stop(cause error) {
-	if w.ended.cause != nil {
+	if w.ended.Cause != nil {
 		return
 	}
-	w.ended.cause = cause
+	w.ended.Cause = cause
 	w.stopped = nil
 	w.hard = time.After(w.grace + hardExtra)
 	_ = w.held.cmd.Process.Signal(syscall.SIGCONT) // an agent may have stopped its gate
@@ -238,7 +278,7 @@ func (w *watch) stop(cause error) {
 func (w *watch) finish(ctx context.Context, runDir string) {
 	w.held.release()
 	ctx = context.WithoutCancel(ctx)
-	if w.ended.lost {
+	if w.ended.Lost {
 		for w.held.record.end(ctx, runDir) != nil {
 			time.Sleep(time.Second)
 		}
@@ -246,20 +286,20 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 	for rep := range w.held.reports { // what a slow gate has said after all
 		w.onReport(rep)
 	}
-	w.ended.lost = !w.done
+	w.ended.Lost = !w.done
 	w.held.wait()
-	w.ended.held = !awaitFree(ctx, runDir, 2*time.Second)
+	w.ended.Held = !awaitFree(ctx, runDir, 2*time.Second)
 	for before := int64(-1); before != w.tail.off; {
 		before = w.tail.off
 		w.look()
 	}
-	w.ended.stderr = w.tail.stderrEnd()
-	if short := w.tail.gateShort(); w.ended.lost && !w.ended.started && short != 0 {
-		w.ended.end = endReport{Exit: -1, Err: short.Error(), Shortage: short}
+	w.ended.Stderr = w.tail.stderrEnd()
+	if short := w.tail.gateShort(); w.ended.Lost && !w.ended.Started && short != 0 {
+		w.ended.End = EndReport{Exit: -1, Err: short.Error(), Shortage: short}
 	}
-	w.ended.cut = w.tail.gone > 0
-	if w.short && w.tail.size() > mostOutput && !w.ended.held { // one outside the run may go on writing
-		w.ended.cut = shorten(runDir) == nil || w.ended.cut
+	w.ended.Cut = w.tail.gone > 0
+	if w.short && w.tail.size() > MostOutput && !w.ended.Held { // one outside the run may go on writing
+		w.ended.Cut = w.tail.shorten() == nil || w.ended.Cut
 	}
 }
 
@@ -366,25 +406,16 @@ func (t *tail) size() int64 {
 	return fi.Size()
 }
 
-// shorten keeps of an output that is longer than mostOutput the last bytes alone, below a
+// shorten keeps of an output that is longer than MostOutput the last bytes alone, below a
 // line that says so. Nobody writes to it any more; who reads it goes on with the old file.
-func shorten(runDir string) error {
-	f, err := rundir.OpenOutput(runDir, stdoutName)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	fi, err := f.Stat()
-	if err != nil || fi.Size() <= mostOutput {
-		return err
-	}
-	from := fi.Size() - keptOutput
-	kept, err := io.ReadAll(io.NewSectionReader(f, from, keptOutput))
+func (t *tail) shorten() error {
+	from := t.size() - KeptOutput
+	kept, err := io.ReadAll(io.NewSectionReader(t.stdout, from, KeptOutput))
 	if err != nil {
 		return err
 	}
 	text := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", from)
-	return durable.ReplaceFile(durable.OS, f.Name(), append(text, kept...))
+	return durable.ReplaceFile(durable.OS, t.stdout.Name(), append(text, kept...))
 }
 
 // total returns the bytes written by this run so far.

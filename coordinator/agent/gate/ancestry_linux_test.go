@@ -1,0 +1,115 @@
+package gate
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestRunOf: whatever a run starts is found by its gate: children, orphans in sessions
+// of their own, programs without any environment. What a run did not start is not.
+func TestRunOf(t *testing.T) {
+	b := newBench(t)
+	turn := b.Turn("")
+	const text = `echo $$ >>pids
+sh -c 'echo $$ >>pids; sleep 1000' &
+(setsid env -i /bin/sh -c 'echo $$ >>pids; sleep 1000' >/dev/null 2>&1 &)
+sh -c 'env -i setsid /bin/sh -c "echo \$\$ >>pids; sleep 1000" &'
+wait`
+	ended := make(chan Result, 1)
+	go func() { ended <- b.Supervise(t.Context(), script(turn, text), &ears{}) }()
+	var list []string
+	eventually(t, "four processes", func() bool {
+		data, _ := os.ReadFile(filepath.Join(turn.Workspace, "pids"))
+		list = strings.Fields(string(data))
+		return len(list) == 4
+	})
+	wants := map[int]string{os.Getpid(): "", os.Getppid(): "", 1: ""}
+	for _, text := range list {
+		wants[atoi(text)] = turn.RunID
+	}
+	for pid, want := range wants {
+		if run, err := RunOf(pid)(); run != want || err != nil {
+			t.Errorf("process %d is part of %q, %v", pid, run, err)
+		}
+	}
+	if run, err := RunOf(1 << 30)(); run != "" || err == nil {
+		t.Errorf("a process that has ended is part of %q, %v", run, err)
+	}
+	first, err := readProc(atoi(list[0]))
+	must(t, err)
+	late := RunOf(first.pid)
+	must(t, signalProc(first, syscall.SIGKILL))
+	<-ended
+	wantGone(t, turn)
+	if len(gateRuns()) > 0 {
+		t.Error("a gate that has ended is still known")
+	}
+	if run, err := late(); run != "" || !errors.Is(err, errGone) {
+		t.Errorf("a process that has ended since is part of %q, %v", run, err)
+	}
+}
+
+// TestRunOfWhatIsSeen: what is below a process of somebody else, which /proc may hide, is no
+// run's. Where a process has ended or could not be looked at, nobody can tell, also while no
+// run lives, and the reason is said. Process 40 is a gate.
+func TestRunOfWhatIsSeen(t *testing.T) {
+	const first, always = 1, 1000
+	below := map[int]int{50: 45, 45: 40, 40: 30, 30: 1}
+	for _, c := range []struct {
+		name    string
+		parents map[int]int // by pid; others cannot be seen
+		hidden  error       // what is said of those
+		fails   [2]int      // the looks from and to which all fail for want of files
+		change  func(look int, parents map[int]int)
+		want    string
+		err     error
+	}{
+		{name: "all are seen", parents: below, want: "r-1"},
+		{name: "a shell of the user's", parents: map[int]int{50: 45, 45: 30}, hidden: errGone},
+		{name: "the same, and the kernel says no", parents: map[int]int{50: 45, 45: 30}, hidden: syscall.EACCES},
+		{name: "it has ended", parents: map[int]int{45: 40}, hidden: errGone, err: errGone},
+		{name: "an ancestor ends", parents: map[int]int{50: 45, 51: 40, 40: 30}, hidden: errGone, change: func(_ int, parents map[int]int) { parents[50] = 51 }, want: "r-1"},
+		{name: "its gate ends", parents: below, change: func(int, map[int]int) { forgetGate(40) }, want: "r-1"},
+		{name: "no files for the first look", parents: below, fails: [2]int{first, first}, err: syscall.EMFILE},
+		{name: "no files for the second", parents: below, fails: [2]int{2, 2}, err: syscall.EMFILE},
+		{name: "no files for an ancestor", parents: below, fails: [2]int{3, always}, err: syscall.EMFILE},
+	} {
+		noteGate(40, "r-1")
+		looks := 0
+		find := noted(50, func(pid int) (proc, error) {
+			if looks++; looks >= max(1, c.fails[0]) && looks <= c.fails[1] {
+				return proc{}, syscall.EMFILE
+			}
+			if looks > first && c.change != nil {
+				c.change(looks, c.parents)
+			}
+			if ppid := c.parents[pid]; ppid != 0 {
+				return proc{pid: pid, ppid: ppid, start: "100"}, nil
+			}
+			return proc{}, c.hidden
+		})
+		if run, err := find(); run != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+			t.Errorf("%s: %q, %v", c.name, run, err)
+		}
+		forgetGate(40)
+	}
+}
+
+// TestRunOfAnother: also while no run lives, who has ended since is not taken for the user: it
+// may have been part of the last one.
+func TestRunOfAnother(t *testing.T) {
+	for i, now := range []proc{
+		{pid: 50, ppid: 30, start: "100"},
+		{pid: 50, ppid: 30, start: "101"},
+		{pid: 50, ppid: 1, start: "100", dead: true},
+	} {
+		if run, err := runOf(50, "100", func(int) (proc, error) { return now, nil }); run != "" || (err == nil) != (i == 0) {
+			t.Errorf("%s: %q, %v", strconv.Itoa(i), run, err)
+		}
+	}
+}

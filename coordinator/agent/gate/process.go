@@ -1,0 +1,298 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"stint/ledger/durable"
+)
+
+// EnvRunID is a variable of every program that runs under a gate: the id of its run. It is also
+// the mark by which a process of a run is found again.
+const EnvRunID = "STINT_RUN_ID"
+
+// Names of the files in a run's directory that this package makes.
+const (
+	stdoutName = "stdout"
+	stderrName = "stderr"
+	lockName   = "lock" // has pid and start time of the agent, written by the gate
+	recordName = "run.json"
+)
+
+// A runRecord is run.json: what is needed to find a run's processes again. It
+// holds no secret and is on disk before the agent is started.
+type runRecord struct {
+	RunID     string    `json:"runId"`
+	TaskID    string    `json:"taskId,omitempty"`
+	Attempt   int       `json:"attempt,omitempty"`
+	GatePID   int       `json:"gatePid"`
+	GateStart string    `json:"gateStart"` // start time, as the system counts it
+	BootID    string    `json:"bootId"`
+	Cgroup    cgroup    `json:"cgroup,omitempty"` // where the gate makes one if it can
+	Argv      []string  `json:"argv"`
+	Env       []string  `json:"env"` // names
+	Workspace string    `json:"workspace"`
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// isGone reports an error that says that a file of the run is not there: it never was, or
+// the run has removed it, or put another thing there.
+func isGone(err error) bool {
+	var bad *durable.BadFileError
+	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &bad) && !bad.File
+}
+
+// readRecord returns the run.json of a run; see [isGone] for when there is none.
+func readRecord(runDir string) (*runRecord, error) {
+	data, err := durable.ReadFile(durable.OS, filepath.Join(runDir, recordName))
+	if err != nil {
+		return nil, err
+	}
+	rec := new(runRecord)
+	if err := json.Unmarshal(data, rec); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(runDir, recordName), err)
+	}
+	return rec, nil
+}
+
+// EnvNames returns the names of an environment, sorted. Values are never recorded.
+func EnvNames(env []string) []string {
+	names := make([]string, len(env))
+	for i, kv := range env {
+		names[i], _, _ = strings.Cut(kv, "=")
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A gateProc is a run whose gate lives: its pipes, its lock, its process.
+type gateProc struct {
+	cmd     *exec.Cmd
+	record  *runRecord // as it was written: the agent may change the file
+	control *os.File
+	lock    *os.File
+	reports chan report   // closed when the gate's end of the pipe is; holds all that a gate says
+	reader  chan struct{} // closed when the reader of the status pipe has ended
+}
+
+// begin makes the files of a run, starts its gate, writes run.json and only then
+// lets the gate start the agent. After an error nothing of the run is left.
+func (v *Supervisor) begin(s Spec) (_ *gateProc, err error) {
+	dir := s.Turn.RunDir
+	s.limits = v.Resources
+	if !v.NoCgroup {
+		s.cgroup = planCgroup(s.Turn.RunID)
+	}
+	lock, err := takeLock(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, err
+	}
+	h, err := v.startGate(s, lock)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	if h.record, err = v.record(s, h.cmd.Process.Pid); err == nil {
+		err = h.send(command{Start: s.start()})
+	}
+	if err != nil {
+		h.close() // the gate reads the end of its pipe and goes
+		return nil, err
+	}
+	return h, nil
+}
+
+// startGate starts the gate with its two pipes, the lock, and nothing else.
+func (v *Supervisor) startGate(s Spec, lock *os.File) (*gateProc, error) {
+	argv := v.Self
+	if len(argv) == 0 {
+		self, err := SelfCommand()
+		if err != nil {
+			return nil, err
+		}
+		argv = append(self, "gate")
+	}
+	stderr, err := openOutputs(s.Turn.RunDir)
+	if err != nil {
+		return nil, err
+	}
+	controlR, controlW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, stderr.Close())
+	}
+	statusR, statusW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, stderr.Close(), controlR.Close(), controlW.Close())
+	}
+	cmd := &exec.Cmd{
+		Path: argv[0], Args: append([]string{"stint"}, argv[1:]...), Dir: "/",
+		// The mark is for a sweep to find it. It needs no more than these processors,
+		// and the runtime need not look how many there are. Built with -race, it would
+		// wait a second at its end.
+		Env:   []string{EnvRunID + "=" + s.Turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
+		Stdin: controlR, Stdout: statusW, Stderr: stderr, ExtraFiles: []*os.File{lock},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
+	}
+	err = cmd.Start()
+	err = errors.Join(err, controlR.Close(), statusW.Close(), stderr.Close())
+	if cmd.Process == nil {
+		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close(), statusR.Close()))
+	}
+	h := &gateProc{cmd: cmd, control: controlW, lock: lock, reports: make(chan report, 4), reader: make(chan struct{})}
+	noteGate(cmd.Process.Pid, s.Turn.RunID)
+	go h.read(statusR)
+	return h, nil
+}
+
+// openOutputs makes the agent's two output files and returns the second one, where
+// a gate that crashes leaves its trace.
+func openOutputs(dir string) (*os.File, error) {
+	const flag = os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	stdout, err := durable.Open(filepath.Join(dir, stdoutName), flag, durable.FileMode)
+	if err != nil {
+		return nil, err
+	}
+	stderr, err := durable.Open(filepath.Join(dir, stderrName), flag, durable.FileMode)
+	return stderr, errors.Join(err, stdout.Close())
+}
+
+// record writes run.json. Its name need not be durable: a power cut ends all
+// processes, and without the file too no agent is taken for alive.
+func (v *Supervisor) record(s Spec, pid int) (*runRecord, error) {
+	p, err := readProc(pid)
+	if err != nil {
+		return nil, fmt.Errorf("the gate ended at once: %w", err)
+	}
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
+	rec := &runRecord{
+		RunID: s.Turn.RunID, TaskID: s.Turn.TaskID, Attempt: s.Turn.Attempt,
+		GatePID: p.pid, GateStart: p.start, BootID: boot, Cgroup: s.cgroup,
+		Argv: s.Argv, Env: EnvNames(s.Env), Workspace: s.Turn.Workspace, StartedAt: v.Time().UTC(),
+	}
+	data, err := json.MarshalIndent(rec, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	fsys := v.FS
+	if fsys == nil {
+		fsys = durable.OS
+	}
+	return rec, durable.ReplaceFile(fsys, filepath.Join(s.Turn.RunDir, recordName), append(data, '\n'))
+}
+
+// read passes the gate's reports on. It owns the pipe and ends when the gate does.
+func (h *gateProc) read(status *os.File) {
+	defer close(h.reader)
+	defer close(h.reports)
+	dec := json.NewDecoder(status)
+	for {
+		var rep report
+		if dec.Decode(&rep) != nil {
+			_ = status.Close() // only read from
+			return
+		}
+		h.reports <- rep
+	}
+}
+
+// send writes one command. A gate that is gone shows as the end of its reports too.
+func (h *gateProc) send(c command) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := h.control.SetWriteDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return err
+	}
+	_, err = h.control.Write(append(data, '\n'))
+	return err
+}
+
+// close closes the pipe and the lock, on which the gate ends, and waits for it.
+func (h *gateProc) close() {
+	h.release()
+	for range h.reports { // what it still says is of no interest
+	}
+	h.wait()
+}
+
+// release closes our ends: the gate reads the end of its pipe, and the lock is
+// held by what lives of the run alone.
+func (h *gateProc) release() {
+	_ = h.control.Close() // a pipe: nothing can be lost
+	_ = h.lock.Close()    // nothing was written
+}
+
+// wait reaps the gate, whose reports have ended.
+func (h *gateProc) wait() {
+	<-h.reader
+	forgetGate(h.cmd.Process.Pid)
+	_ = h.cmd.Wait() // how the gate ended does not matter: its last report does
+}
+
+// takeLock locks the run for everything that inherits the descriptor, which cannot
+// be written to: the agent must not say which process is to be killed for its own.
+// It empties the file: the agent of the directory's last run would be a stranger.
+func takeLock(name string) (*os.File, error) {
+	f, err := durable.Open(name, os.O_RDONLY|os.O_CREATE, durable.FileMode)
+	if err != nil {
+		return nil, err
+	}
+	held, err := durable.TryLock(f)
+	if !held && err == nil {
+		err = fmt.Errorf("%s is held: something of this run lives", name)
+	}
+	if err == nil {
+		var own *os.File
+		if own, err = durable.Open(name, os.O_WRONLY|os.O_TRUNC, 0); err == nil {
+			err = own.Close()
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// lockFree reports whether nobody holds the lock of a run. That alone proves
+// nothing: shells and wrappers drop descriptors.
+func lockFree(runDir string) (bool, error) {
+	f, err := durable.Open(filepath.Join(runDir, lockName), os.O_RDWR, 0)
+	if isGone(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	free, err := durable.TryLock(f)
+	return free, errors.Join(err, f.Close())
+}
+
+// awaitFree waits until the lock is free: at most d, because a process that is
+// just being forked holds every descriptor of its parent for a moment.
+func awaitFree(ctx context.Context, runDir string, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for {
+		if free, err := lockFree(runDir); free || err != nil {
+			return free
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"stint/coordinator/task"
+)
+
+// The agent has its three streams and the lock, and nothing else of ours or of
+// whoever started us.
+func TestAgentInheritsNothing(t *testing.T) {
+	b := newBench(t)
+	leak, err := os.Open("/dev/null")
+	must(t, err)
+	_, err = unix.FcntlInt(leak.Fd(), unix.F_SETFD, 0)
+	must(t, err)
+	turn := b.Turn("")
+	r, out := b.run(turn, "ls -l /proc/$$/fd; cat /proc/$$/stat; env")
+	must(t, leak.Close())
+	if r.End.Exit != 0 {
+		t.Fatalf("ended: %+v", r)
+	}
+	for fd, want := range []string{"prompt.md", "stdout", "stderr", "lock"} {
+		if !strings.Contains(out, " "+strconv.Itoa(fd)+" -> "+filepath.Join(turn.RunDir, want)) {
+			t.Errorf("descriptor %d is not %s:\n%s", fd, want, out)
+		}
+	}
+	if n := strings.Count(out, " -> "); n != 4 {
+		t.Errorf("%d descriptors:\n%s", n, out)
+	}
+	if !strings.Contains(out, EnvRunID+"="+turn.RunID) || strings.Contains(out, "HOME=") {
+		t.Errorf("environment:\n%s", out)
+	}
+}
+
+// Why a run was stopped, by whom the gate was told, and who ended it.
+func TestStopReasons(t *testing.T) {
+	cause := errors.New("something else")
+	for _, c := range []struct {
+		name, text string
+		stop       error // the context ends with it when something was printed
+		limits     task.RunLimits
+		want       error
+	}{
+		{"canceled", orphan, task.ErrCanceled, task.RunLimits{}, task.ErrCanceled},
+		{"canceled though over", overNotUp, task.ErrCanceled, task.RunLimits{}, task.ErrCanceled},
+		{"timeout", orphan, task.ErrTimeout, task.RunLimits{}, task.ErrTimeout},
+		{"other cause", orphan, cause, task.RunLimits{}, cause},
+		{"idle", orphan, nil, task.RunLimits{Idle: 150 * time.Millisecond}, ErrIdle},
+		{"says nothing", "sleep 1000", nil, task.RunLimits{Startup: 100 * time.Millisecond, Idle: time.Hour}, ErrStartup},
+		{"ignores term", stubborn, task.ErrCanceled, task.RunLimits{Grace: 100 * time.Millisecond}, task.ErrCanceled},
+		{"hangs after its turn", overNotUp, nil, task.RunLimits{}, ErrHung},
+		// A person's word counts, also while the run is being stopped for another reason.
+		{"canceled while stopped", "trap 'echo no' TERM; while :; do sleep 1000; done", task.ErrCanceled, task.RunLimits{Startup: 100 * time.Millisecond, Grace: 300 * time.Millisecond}, task.ErrCanceled},
+		{"kills the gate", "setsid sleep 1000 & kill -KILL $PPID; sleep 1000", nil, task.RunLimits{}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.HangGrace = 50 * time.Millisecond
+			turn := b.Turn("")
+			turn.Limits = c.limits
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			r := b.Supervise(ctx, script(turn, c.text), &ears{heard: func([]byte) {
+				if c.stop != nil {
+					cancel(c.stop)
+				}
+			}})
+			if !errors.Is(r.Cause, c.want) || r.Lost != (c.want == nil) || !r.Started && !r.Lost || r.Held || r.Cut {
+				t.Errorf("ended: %+v", r)
+			}
+			wantGone(t, turn)
+		})
+	}
+}
+
+// A gate for which there is no thread, or there are no files, ends before it has started
+// anything, and says what passes again.
+func TestShortages(t *testing.T) {
+	self, err := os.Executable()
+	must(t, err)
+	said := func(text string) string { return "echo '" + text + "' >&2; kill -ABRT $$" }
+	for gate, want := range map[string]syscall.Errno{
+		said("runtime/cgo: pthread_create failed: Resource temporarily unavailable"):    syscall.EAGAIN,
+		said("runtime: failed to create new OS thread (have 2 already; errno=11)"):      syscall.EAGAIN,
+		said("fatal error: runtime: cannot allocate memory"):                            syscall.ENOMEM,
+		said("panic: runtime error: invalid memory address or nil pointer dereference"): 0,
+		"ulimit -n 6; exec " + self + " gate":                                           syscall.EMFILE,
+	} {
+		b := newBench(t)
+		b.Self = []string{"/bin/sh", "-c", gate}
+		turn := b.Turn("")
+		if r := b.Supervise(t.Context(), script(turn, starting), &ears{}); r.End.Shortage != want || r.Started || b.starts(turn) != 0 {
+			t.Errorf("%s: %+v", gate, r)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"stint/coordinator/task"
+	"stint/ledger/durable"
+)
+
+func TestContextEndedBefore(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(task.ErrCanceled)
+	turn := b.Turn("")
+	if r := b.Supervise(ctx, script(turn, starting), &ears{}); !errors.Is(r.Cause, task.ErrCanceled) || b.starts(turn) != 0 {
+		t.Errorf("ended: %+v", r)
+	}
+}
+
+// An agent that begins another turn after the first one was over does not hang. Its directory
+// may have served before.
+func TestAnotherTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.HangGrace = time.Second
+	const text = "echo begin; sleep 1.5; echo over; "
+	turn := b.Turn("")
+	for _, after := range []string{"sleep 0.1; " + text, ""} {
+		if r, out := b.run(turn, text+after); r.Cause != nil || r.End.Exit != 0 || r.Err != nil {
+			t.Errorf("ended: %+v, %q", r, out)
+		}
+	}
+}
+
+// A sign of life on stderr alone keeps a run going.
+func TestStderrIsASignOfLife(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	turn := b.Turn("")
+	turn.Limits = task.RunLimits{Startup: 2 * time.Second, Idle: 500 * time.Millisecond}
+	r, _ := b.run(turn, "for i in $(seq 12); do echo tick >&2; sleep 0.1; done; echo Error: over >&2; exit 4")
+	if r.Cause != nil || r.End.Exit != 4 || !strings.HasSuffix(string(r.Stderr), "Error: over\n") {
+		t.Errorf("ended: %+v", r)
+	}
+}
+
+// failFS cannot write run.json.
+type failFS struct{ durable.FS }
+
+func (failFS) Rename(string, string) error { return errors.New("no space left on device") }
+
+// What cannot be started says why, and nothing of it is left.
+func TestCannotStart(t *testing.T) {
+	b := newBench(t)
+	plain := filepath.Join(b.Dir, "plain")
+	must(t, os.WriteFile(plain, []byte("x"), 0o600))
+	var lock *os.File
+	for _, c := range []struct {
+		name    string
+		change  func(*bench, *Spec)
+		missing bool   // the program
+		ended   string // part of what the gate says
+		err     string // part of why there was no gate
+	}{
+		{"missing", func(_ *bench, s *Spec) { s.Argv[0] = "/no/such/program" }, true, "no such file", ""},
+		{"not executable", func(_ *bench, s *Spec) { s.Argv[0] = plain }, true, "permission denied", ""},
+		{"no workspace", func(_ *bench, s *Spec) { s.Turn.Workspace = "/no/such/dir" }, false, "/no/such/dir", ""},
+		{"workspace is a file", func(_ *bench, s *Spec) { s.Turn.Workspace = plain }, false, "not a directory", ""},
+		{"no prompt", func(_ *bench, s *Spec) { s.Turn.Prompt = "/no/prompt.md" }, false, "/no/prompt.md", ""},
+		{"no run directory", func(_ *bench, s *Spec) { s.Turn.RunDir = "/no/run" }, false, "", "/no/run"},
+		{"no run.json", func(b *bench, _ *Spec) { b.FS = failFS{durable.OS} }, false, "", "no space left"},
+		{"no gate", func(b *bench, _ *Spec) { b.Self = []string{"/no/such/gate"} }, false, "", "gate could not be started"},
+		{"the directory has a run", func(_ *bench, s *Spec) {
+			var err error
+			lock, err = takeLock(filepath.Join(s.Turn.RunDir, lockName))
+			must(t, err)
+		}, false, "", "is held"},
+	} {
+		b := newBench(t)
+		turn := b.Turn("")
+		s := script(turn, starting)
+		c.change(b, &s)
+		r := b.Supervise(t.Context(), s, &ears{})
+		if r.End.Missing != c.missing || !strings.Contains(r.End.Err, c.ended) || (r.End.Err == "") != (c.ended == "") || (r.Err == nil) != (c.err == "") || r.Err != nil && !strings.Contains(r.Err.Error(), c.err) {
+			t.Errorf("%s: %+v", c.name, r)
+		}
+		if lock != nil {
+			must(t, lock.Close())
+		}
+		wantGone(t, turn)
+		if n := b.starts(turn); n != 0 {
+			t.Errorf("%s: %d agents were started", c.name, n)
+		}
+	}
+}
