@@ -22,10 +22,24 @@ func (q *Query) Files(ctx context.Context, ref, run string) (task.TaskFiles, err
 	if err != nil {
 		return task.TaskFiles{}, err
 	}
-	if run != "" {
-		return q.filesOfRun(&t, run)
-	}
 	list := task.TaskFiles{Inputs: []task.TaskFile{}, Outputs: []task.TaskFile{}}
+	if run != "" {
+		step, err := rundir.FindRun(&t, run)
+		if err != nil {
+			return list, err
+		}
+		keep := func(kept *[]task.TaskFile, names []string) {
+			for _, name := range names {
+				if f := q.lookAtCopy(step.RunID, name); f.Problem != rundir.ErrNotKept.Error() {
+					*kept = append(*kept, f)
+				}
+			}
+		}
+		inputs, outputs := namesOf(&t)
+		keep(&list.Inputs, inputs)
+		keep(&list.Outputs, outputs)
+		return list, nil
+	}
 	for _, f := range t.InputFiles {
 		list.Inputs = append(list.Inputs, task.TaskFile{Name: shortest(f.Name), Size: int64(len(f.Content))})
 	}
@@ -35,25 +49,6 @@ func (q *Query) Files(ctx context.Context, ref, run string) (task.TaskFiles, err
 		list.Outputs = append(list.Outputs, f)
 	}
 	return list, nil
-}
-
-// filesOfRun returns the files in the directory of a run that the task names.
-func (q *Query) filesOfRun(t *state.Task, run string) (task.TaskFiles, error) {
-	step, err := rundir.FindRun(t, run)
-	if err != nil {
-		return task.TaskFiles{}, err
-	}
-	inputs, outputs := namesOf(t)
-	look := func(names []string) []task.TaskFile {
-		list := []task.TaskFile{}
-		for _, name := range names {
-			if f := q.lookAtCopy(step.RunID, name); f.Problem != rundir.ErrNotKept.Error() {
-				list = append(list, f)
-			}
-		}
-		return list
-	}
-	return task.TaskFiles{Inputs: look(inputs), Outputs: look(outputs)}, nil
 }
 
 // namesOf returns the names of the files that came with a task, and of those that it is to

@@ -1,13 +1,17 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 
 	"stint/coordinator/queue"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/session"
@@ -163,4 +167,44 @@ func (q *Query) Queue(key string) []state.Task {
 		q.tasks.Trouble("the list is not whole", err)
 	}
 	return tasks
+}
+
+// Runs returns all runs of a task, the oldest first, as far as its records tell of them.
+func (q *Query) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
+	defer q.tasks.Call()()
+	id, err := q.tasks.Find(ref)
+	if err != nil {
+		return nil, err
+	}
+	i, err := q.Image(id)
+	return i.Runs, err
+}
+
+// Accounts returns the accounts that are known, in the order of their names: the default
+// one of each agent, those that control records name, and those of tasks that run or
+// wait. What they log in with is not here, nor anywhere in the ledger. To ask does not
+// keep an idle master from ending.
+func (q *Query) Accounts() []state.AccountUse {
+	list := queue.Read(q.tasks, (*fold.State).Accounts)
+	for _, agent := range slices.Sorted(maps.Keys(q.tasks.Config.Agents)) {
+		i, known := slices.BinarySearchFunc(list, agent, func(a state.AccountUse, name string) int { return cmp.Compare(a.Name, name) })
+		if !known {
+			list = slices.Insert(list, i, state.AccountUse{Account: state.Account{Name: agent}})
+		}
+		list[i].Agent = agent
+	}
+	return list
+}
+
+// TaskIDs returns the next ids, at most n, behind the first done ones of all tasks that
+// are known, in the order of age, those of the archive first. With a compaction other
+// places count: who goes through all begins anew then.
+func (q *Query) TaskIDs(done, n int) []string {
+	return queue.Read(q.tasks, func(st *fold.State) []string { return st.IDs(done, n) })
+}
+
+// Image returns a task as it is now, by its whole id. The error has CodeNotFound if there
+// is none.
+func (q *Query) Image(id string) (task.Image, error) {
+	return rundir.Image(q.tasks.Config.StateDir, id, q.tasks.View)
 }

@@ -46,16 +46,6 @@ func NewCounters(agents map[string]task.Agent) *Counters {
 	return c
 }
 
-// counted returns a copy of what was counted.
-func (c *Counters) counted() task.Counted {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.n
-	n.Outcomes, n.Retries, n.RateLimits, n.Usage = maps.Clone(n.Outcomes), maps.Clone(n.Retries), maps.Clone(n.RateLimits), maps.Clone(n.Usage)
-	n.Commits, n.Sync, n.Append = n.Commits.Clone(), n.Sync.Clone(), n.Append.Clone()
-	return n
-}
-
 // Commit counts a write to the journal, which ended at that time.
 func (c *Counters) Commit(w *ledger.Commit, at time.Time) {
 	c.mu.Lock()
@@ -97,7 +87,25 @@ func (c *Counters) Change(before, after *state.Task) {
 	if before.Status == state.Running && after.Status != state.Running && after.Reason == state.ClassRateLimited {
 		c.n.RateLimits[c.name(before.AccountName())]++
 	}
-	c.spend(before, after)
+	if before.Status == "" || after.By == ledger.ByHand || before.Usage == after.Usage {
+		return // it comes back from the archive, or a person wrote what it has used
+	}
+	model := after.Model
+	switch {
+	case c.models[model]:
+	case len(c.models) > maxModels || !task.IsArgument(model): // a person may have written anything
+		model = task.Other
+	default:
+		c.models[model] = true
+	}
+	who := task.Spender{Agent: c.name(cmp.Or(before.Agent, after.Agent)), Model: model}
+	used, was, is := c.n.Usage[who], before.Usage, after.Usage
+	used.InputTokens += max(0, is.InputTokens-was.InputTokens)
+	used.CachedInputTokens += max(0, is.CachedInputTokens-was.CachedInputTokens)
+	used.OutputTokens += max(0, is.OutputTokens-was.OutputTokens)
+	used.ReasoningTokens += max(0, is.ReasoningTokens-was.ReasoningTokens)
+	used.CostUSD += max(0, is.CostUSD-was.CostUSD)
+	c.n.Usage[who] = used
 }
 
 // endingOf says how a task ended.
@@ -126,43 +134,10 @@ func retryOf(t *state.Task) task.Retry {
 	return task.RetryAttempt
 }
 
-// spend counts what a run has used. What a person writes into a task is not counted,
-// nor what one had used that comes back from the archive.
-func (c *Counters) spend(before, after *state.Task) {
-	if before.Status == "" || after.By == ledger.ByHand || before.Usage == after.Usage {
-		return
-	}
-	who := task.Spender{Agent: c.name(cmp.Or(before.Agent, after.Agent)), Model: c.model(after.Model)}
-	c.n.Usage[who] = c.n.Usage[who].Plus(added(before.Usage, after.Usage))
-}
-
-// added returns what a task's totals have grown by.
-func added(before, after state.Usage) state.Usage {
-	return state.Usage{
-		InputTokens:       max(0, after.InputTokens-before.InputTokens),
-		CachedInputTokens: max(0, after.CachedInputTokens-before.CachedInputTokens),
-		OutputTokens:      max(0, after.OutputTokens-before.OutputTokens),
-		ReasoningTokens:   max(0, after.ReasoningTokens-before.ReasoningTokens),
-		CostUSD:           max(0, after.CostUSD-before.CostUSD),
-	}
-}
-
 // name returns the name of an agent or account as it is shown.
 func (c *Counters) name(name string) string {
 	if !c.agents[name] {
 		return task.Other
-	}
-	return name
-}
-
-// model returns the name of a model as it is shown. mu is held.
-func (c *Counters) model(name string) string {
-	switch {
-	case c.models[name]:
-	case len(c.models) > maxModels || !task.IsArgument(name): // a person may have written anything
-		return task.Other
-	default:
-		c.models[name] = true
 	}
 	return name
 }
@@ -173,9 +148,14 @@ func (q *Query) Metrics() task.Metrics {
 	now := q.tasks.Config.Now()
 	m := task.Metrics{
 		Start: q.start, Version: q.tasks.Config.Version, MaxWorkers: q.tasks.Config.MaxWorkers, MaxQueued: q.tasks.Config.MaxQueued,
-		Findings: len(q.tasks.Findings()), JournalSize: q.tasks.Size(), Counted: q.Counters.counted(),
-		Mirror: q.tasks.Mirror(),
+		Findings: len(q.tasks.Findings()), JournalSize: q.tasks.Size(), Mirror: q.tasks.Mirror(),
 	}
+	q.Counters.mu.Lock()
+	n := q.Counters.n
+	n.Outcomes, n.Retries, n.RateLimits, n.Usage = maps.Clone(n.Outcomes), maps.Clone(n.Retries), maps.Clone(n.RateLimits), maps.Clone(n.Usage)
+	n.Commits, n.Sync, n.Append = n.Commits.Clone(), n.Sync.Clone(), n.Append.Clone()
+	q.Counters.mu.Unlock()
+	m.Counted = n
 	m.Findings += len(q.tasks.Rejected())
 	q.tasks.View(func(st *fold.State) {
 		m.Tasks, m.Held = st.Counts(), st.Held()

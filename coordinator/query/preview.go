@@ -37,7 +37,8 @@ func (q *Query) Preview(ctx context.Context, specs []task.TaskSpec, isList bool)
 }
 
 // previewRun tells of the first run of a task, for which the run asks if one does. begun
-// says that a task before it has its session, of which the ledger knows nothing yet.
+// says that a task before it has its session, of which the ledger knows nothing yet. A run
+// that asks is shown no other notes than a search of its own would find.
 func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, asks string, begun bool) error {
 	r, known := q.attempts.Reserve(&p.Task), false
 	r.Cancel(nil)
@@ -69,34 +70,14 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, asks string
 	if task.HasVerify(t) {
 		p.MaxIterations, p.VerifyTimeout = q.tasks.MaxIterations(t), lasting(q.tasks.VerifyTimeout(t))
 	}
-	q.plan(p, r)
-	return q.foresee(ctx, p, asks, r)
-}
-
-// lasting returns a limit, "" for none.
-func lasting(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
-}
-
-// plan says what would be started.
-func (q *Query) plan(p *task.TaskPreview, r *attempt.Run) {
-	if p.Session == task.SessionNew && q.attempts.MissesSession(r, p.Task.Resume) {
+	planner, canPlan := q.tasks.Config.Agents[r.Task.Agent].(task.Planner)
+	switch {
+	case p.Session == task.SessionNew && q.attempts.MissesSession(r, t.Resume):
 		p.Reason, p.Error = state.ClassSessionLost, attempt.NoSession
-		return
-	}
-	if planner, ok := q.tasks.Config.Agents[r.Task.Agent].(task.Planner); ok {
-		plan := planner.Plan(q.attempts.Turn(r, &p.Task))
+	case canPlan:
+		plan := planner.Plan(q.attempts.Turn(r, t))
 		p.Argv, p.Env, p.Reason, p.Error = plan.Argv, plan.Env, plan.Class, plan.Error
 	}
-}
-
-// foresee returns the prompt with what is found in the notes. A run that asks is shown no
-// others than a search of its own would find.
-func (q *Query) foresee(ctx context.Context, p *task.TaskPreview, asks string, r *attempt.Run) error {
-	t := &p.Task
 	var found memory.Result
 	var err error = errForeignNotes
 	if asks == "" || q.isOfRun(asks, t.Workspace) {
@@ -117,4 +98,12 @@ func (q *Query) foresee(ctx context.Context, p *task.TaskPreview, asks string, r
 	}
 	p.Prompt = q.attempts.EscapePrompt(r.Task.Agent, q.attempts.Prompt(r, t, inputs, found.Hits))
 	return nil
+}
+
+// lasting returns a limit, "" for none.
+func lasting(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
 }

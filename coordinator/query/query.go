@@ -1,3 +1,7 @@
+// Package query is the read side of a master: lists and single tasks, why one waits, its runs,
+// prompts and files, sessions, usage, metrics, a search of the notes, and a preview of what a
+// submit would do. It changes nothing. What it asks of the runs at work, the dispatcher answers
+// ([Live]).
 package query
 
 import (
@@ -28,7 +32,7 @@ type Live interface {
 	RunOf(id string) *attempt.Run
 }
 
-// NewQuery returns the read side of a master that starts now.
+// New returns the read side of a master that starts now.
 func New(a *attempt.Attempts, live Live) *Query {
 	return &Query{Counters: NewCounters(a.Config.Agents), tasks: a.Store, attempts: a, live: live, start: a.Config.Now()}
 }

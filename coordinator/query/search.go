@@ -22,9 +22,16 @@ func (q *Query) SearchMemory(ctx context.Context, m task.MemoryQuery) (task.Memo
 	if err := task.CheckPrompt(m.Prompt); err != nil {
 		return task.MemoryResult{}, err
 	}
-	dir, err := checkDirectory(m.Workspace)
+	const hint = "give the absolute path of a directory"
+	if !filepath.IsAbs(m.Workspace) || !task.IsPrintable(m.Workspace) {
+		return task.MemoryResult{}, task.Wrong("workspace", hint, "%.200q is not an absolute path", m.Workspace)
+	}
+	dir, err := filepath.EvalSymlinks(m.Workspace)
 	if err != nil {
-		return task.MemoryResult{}, err
+		return task.MemoryResult{}, task.Wrong("workspace", hint, "the directory %.200q is not there", m.Workspace)
+	}
+	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
+		return task.MemoryResult{}, task.Wrong("workspace", hint, "%.200q is no directory", m.Workspace)
 	}
 	if m.FromRun != "" && !q.isOfRun(m.FromRun, dir) {
 		return task.MemoryResult{}, errForeignNotes
@@ -33,22 +40,6 @@ func (q *Query) SearchMemory(ctx context.Context, m task.MemoryQuery) (task.Memo
 		return task.MemoryResult{Hits: []memory.Hit{}, Terms: []memory.Term{}}, nil
 	}
 	return q.tasks.Config.Memory(ctx, dir, m.Prompt)
-}
-
-// checkDirectory returns a workspace without links.
-func checkDirectory(path string) (string, error) {
-	const hint = "give the absolute path of a directory"
-	if !filepath.IsAbs(path) || !task.IsPrintable(path) {
-		return "", task.Wrong("workspace", hint, "%.200q is not an absolute path", path)
-	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return "", task.Wrong("workspace", hint, "the directory %.200q is not there", path)
-	}
-	if fi, err := os.Stat(real); err != nil || !fi.IsDir() {
-		return "", task.Wrong("workspace", hint, "%.200q is no directory", path)
-	}
-	return real, nil
 }
 
 // isOfRun reports whether a directory is the workspace of a run's task, or lies below it.

@@ -22,9 +22,23 @@ func (q *Query) SentPrompt(ctx context.Context, ref, run string) (task.SentPromp
 	if err != nil {
 		return task.SentPrompt{}, err
 	}
-	p, err := chooseRun(&t, run)
-	if err != nil {
-		return p, err
+	turns := rundir.TurnsOf(&t)
+	if len(turns) == 0 {
+		return task.SentPrompt{}, &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
+	}
+	step := turns[len(turns)-1]
+	if run != "" {
+		if step, err = rundir.FindRun(&t, run); err != nil {
+			return task.SentPrompt{}, err
+		}
+	}
+	if step.Phase == state.PhaseVerify {
+		return task.SentPrompt{}, rundir.NoRun(&t, "run %s is one of its verify command, which gets no prompt", run)
+	}
+	p := task.SentPrompt{TaskID: t.ID, RunID: step.RunID, Phase: step.Phase, Of: len(turns), Attempt: step.Attempt}
+	p.Number = 1 + slices.IndexFunc(turns, func(turn state.Step) bool { return turn.RunID == step.RunID })
+	if task.HasVerify(&t) {
+		p.Iteration = max(1, step.Iteration)
 	}
 	dir := q.tasks.RunDir(p.RunID)
 	text, err := rundir.ReadOutput(dir, rundir.PromptName)
@@ -43,25 +57,4 @@ func (q *Query) SentPrompt(ctx context.Context, ref, run string) (task.SentPromp
 	}
 	p.Memory = rundir.ReadMemory(dir)
 	return p, nil
-}
-
-// chooseRun finds a run of a task that had a prompt.
-func chooseRun(t *state.Task, run string) (task.SentPrompt, error) {
-	turns := rundir.TurnsOf(t)
-	if len(turns) == 0 {
-		return task.SentPrompt{}, &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
-	}
-	s, err := turns[len(turns)-1], error(nil)
-	if run != "" {
-		s, err = rundir.FindRun(t, run)
-	}
-	if err == nil && s.Phase == state.PhaseVerify {
-		err = rundir.NoRun(t, "run %s is one of its verify command, which gets no prompt", run)
-	}
-	p := task.SentPrompt{TaskID: t.ID, RunID: s.RunID, Phase: s.Phase, Of: len(turns), Attempt: s.Attempt}
-	p.Number = 1 + slices.IndexFunc(turns, func(turn state.Step) bool { return turn.RunID == s.RunID })
-	if task.HasVerify(t) {
-		p.Iteration = max(1, s.Iteration)
-	}
-	return p, err
 }

@@ -41,37 +41,33 @@ func (q *Query) runOf(id string) *attempt.Run {
 // limit is not so short that it is told earlier.
 const silentAfter = time.Minute
 
-// silence says for how long a running task has put nothing out, and when that ends
-// it; "" if there is nothing remarkable.
+// silence says for how long a running task has put nothing out, and when that ends it; ""
+// if there is nothing remarkable.
 func (q *Query) silence(id string, now time.Time) string {
 	r := q.runOf(id)
 	if r == nil || r.Settling.Load() {
 		return ""
 	}
-	last, limit, phase := r.Begun, q.tasks.Config.StartupTimeout, r.Task.Phase
+	last, limit := r.Begun, q.tasks.Config.StartupTimeout
 	if out := r.LastOutput.Load(); out != nil {
 		last, limit = *out, q.tasks.Config.IdleTimeout
 	}
-	if phase == state.PhaseVerify {
+	if r.Task.Phase == state.PhaseVerify {
 		limit = 0 // it has its own limit, however silent it is
 	}
 	quiet := now.Sub(last)
 	if quiet <= silentAfter && (limit <= 0 || quiet <= limit/5) {
 		return ""
 	}
-	text := "; no output for " + rough(quiet)
+	unit := time.Second
+	if quiet >= 2*time.Minute {
+		unit = time.Minute
+	}
+	text := "; no output for " + short(quiet.Truncate(unit))
 	if limit > 0 {
 		text += ", ended as " + string(state.ClassStalled) + " at " + short(limit)
 	}
 	return text
-}
-
-// rough returns a duration without seconds from two minutes on.
-func rough(d time.Duration) string {
-	if d >= 2*time.Minute {
-		d = d.Truncate(time.Minute)
-	}
-	return short(d.Truncate(time.Second))
 }
 
 // short returns a duration without the zeros at its end: 50s, 9m, 1h30m.

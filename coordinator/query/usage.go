@@ -58,65 +58,28 @@ func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.Usage
 	if q.By == "" {
 		sum.row("")
 	}
-	if err := eachRun(ctx, dir, sum.add); err != nil {
+	if err := sum.addAll(ctx, dir); err != nil {
 		return nil, err
 	}
-	return sum.sorted(), nil
+	rows := []task.UsageRow{}
+	for r := range maps.Values(sum.rows) {
+		r.CostUSD = math.Round(r.CostUSD*1e9) / 1e9 // sums of decimal fractions
+		rows = append(rows, r.UsageRow)
+	}
+	slices.SortFunc(rows, func(a, b task.UsageRow) int {
+		if q.By == "day" {
+			return cmp.Compare(b.Key, a.Key)
+		}
+		tokens := cmp.Compare(b.InputTokens+b.OutputTokens, a.InputTokens+a.OutputTokens)
+		return cmp.Or(tokens, cmp.Compare(b.CostUSD, a.CostUSD), cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Key, b.Key))
+	})
+	return rows, nil
 }
 
 // Usage is ReadUsage of the master's own files. It reads them all.
 func (q *Query) Usage(ctx context.Context, by task.UsageQuery) ([]task.UsageRow, error) {
 	defer q.tasks.Call()()
 	return ReadUsage(ctx, q.tasks.Config.StateDir, by)
-}
-
-// eachRun returns the runs in the journal and in the archive of a state directory. It
-// ends with ctx: a journal may be large, and whoever asked may be gone.
-func eachRun(ctx context.Context, dir string, f func(*state.Run)) error {
-	st, err := queue.FoldWhile(ctx, dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing was ever run here
-	}
-	if err != nil {
-		return err
-	}
-	some := func(runs []state.Run) error {
-		for i := range runs {
-			f(&runs[i])
-		}
-		return context.Cause(ctx)
-	}
-	if err := st.EachTask(some); err != nil {
-		return err
-	}
-	return eachArchived(dir, st, some)
-}
-
-// eachArchived returns the runs of each task that is in the archive alone.
-func eachArchived(dir string, st *fold.State, f func([]state.Run) error) error {
-	entries, err := ledger.ReadArchive(nil, dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if _, inJournal := st.Peek(e.ID); inJournal {
-			if _, away := st.Archived(e.ID); !away {
-				continue // brought back, or moved out since the journal was read
-			}
-		}
-		sec, err := ledger.ReadArchived(nil, dir, e)
-		if err != nil {
-			return err
-		}
-		runs, err := fold.RunsOf(sec)
-		if err != nil {
-			return err
-		}
-		if err := f(runs); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // A usageSum adds up runs that come task by task.
@@ -140,31 +103,58 @@ func (s *usageSum) row(key string) *usageRow {
 	return r
 }
 
-func (s *usageSum) add(r *state.Run) {
-	if r.Ended.Before(s.query.Since) || !s.query.Until.IsZero() && !r.Ended.Before(s.query.Until) {
-		return
+// addAll adds the runs in the journal and in the archive of a state directory. It ends with
+// ctx: a journal may be large, and whoever asked may be gone.
+func (s *usageSum) addAll(ctx context.Context, dir string) error {
+	st, err := queue.FoldWhile(ctx, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was ever run here
 	}
-	row := s.row(s.key(r, s.query.Location))
-	row.Runs++
-	row.Usage = row.Plus(r.Usage)
-	if row.task != r.TaskID {
-		row.task = r.TaskID
-		row.Tasks++
+	if err != nil {
+		return err
 	}
+	if err := st.EachTask(func(runs []state.Run) error { return s.add(ctx, runs) }); err != nil {
+		return err
+	}
+	entries, err := ledger.ReadArchive(nil, dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, inJournal := st.Peek(e.ID); inJournal {
+			if _, away := st.Archived(e.ID); !away {
+				continue // brought back, or moved out since the journal was read
+			}
+		}
+		sec, err := ledger.ReadArchived(nil, dir, e)
+		if err != nil {
+			return err
+		}
+		runs, err := fold.RunsOf(sec)
+		if err == nil {
+			err = s.add(ctx, runs)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s *usageSum) sorted() []task.UsageRow {
-	rows := []task.UsageRow{}
-	for r := range maps.Values(s.rows) {
-		r.CostUSD = math.Round(r.CostUSD*1e9) / 1e9 // sums of decimal fractions
-		rows = append(rows, r.UsageRow)
-	}
-	slices.SortFunc(rows, func(a, b task.UsageRow) int {
-		if s.query.By == "day" {
-			return cmp.Compare(b.Key, a.Key)
+// add adds the runs of a task.
+func (s *usageSum) add(ctx context.Context, runs []state.Run) error {
+	for i := range runs {
+		r := &runs[i]
+		if r.Ended.Before(s.query.Since) || !s.query.Until.IsZero() && !r.Ended.Before(s.query.Until) {
+			continue
 		}
-		tokens := cmp.Compare(b.InputTokens+b.OutputTokens, a.InputTokens+a.OutputTokens)
-		return cmp.Or(tokens, cmp.Compare(b.CostUSD, a.CostUSD), cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Key, b.Key))
-	})
-	return rows
+		row := s.row(s.key(r, s.query.Location))
+		row.Runs++
+		row.Usage = row.Plus(r.Usage)
+		if row.task != r.TaskID {
+			row.task = r.TaskID
+			row.Tasks++
+		}
+	}
+	return context.Cause(ctx)
 }
