@@ -3,7 +3,6 @@ package statedir
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -35,7 +34,7 @@ type Copy struct {
 // changes nothing. Of what a compaction behind upTo has merged nothing is known any more.
 // The error has CodeNotFound if there is no ledger; it is ctx's cause if that ends.
 func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
-	data, archive, err := readBoth(ctx, dir)
+	data, archive, err := readJournal(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &task.Error{Code: task.CodeNotFound, Message: "there is no ledger in " + dir, Hint: "stint doctor"}
 	}
@@ -47,7 +46,13 @@ func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
 		c.state.Archive(e)
 	}
 	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
-		c.take(s, upTo)
+		switch {
+		case upTo == 0 || s.Seq <= upTo:
+			_ = c.state.Apply(s) // what the fold refuses has no effect, here as there
+			c.seq = max(c.seq, s.Seq)
+		case s.Kind == ledger.KindTask || s.Kind == ledger.KindControl:
+			c.later[string(s.ID)] = true
+		}
 		return ctx.Err() == nil
 	})
 	if ctx.Err() != nil {
@@ -56,49 +61,27 @@ func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
 	return c, nil
 }
 
-// take folds a record, or notes that it comes later.
-func (c *Copy) take(s *ledger.Section, upTo uint64) {
-	switch {
-	case upTo == 0 || s.Seq <= upTo:
-		_ = c.state.Apply(s) // what the fold refuses has no effect, here as there
-		c.seq = max(c.seq, s.Seq)
-	case (s.Kind == ledger.KindTask || s.Kind == ledger.KindControl) && !c.later[string(s.ID)]:
-		c.later[string(s.ID)] = true
-	}
-}
-
-// readBoth reads a journal and the index of the archive that belongs to it: when a
+// readJournal reads a journal and the index of the archive that belongs to it: when a
 // compaction has replaced the journal meanwhile, both are read again.
-func readBoth(ctx context.Context, dir string) (data []byte, archive []ledger.ArchiveEntry, err error) {
-	for same := false; !same && err == nil; {
-		data, archive, same, err = readOnce(ctx, dir)
-	}
-	return data, archive, err
-}
-
-// readOnce is readBoth that says whether the two belong together.
-func readOnce(ctx context.Context, dir string) (data []byte, archive []ledger.ArchiveEntry, same bool, err error) {
+func readJournal(ctx context.Context, dir string) (data []byte, archive []ledger.ArchiveEntry, err error) {
 	path := filepath.Join(dir, ledger.JournalName)
-	f, err := durable.Open(path, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, nil, false, err
+	for {
+		f, err := durable.Open(path, os.O_RDONLY, 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		fi, err := f.Stat()
+		if err == nil {
+			data, err = queue.ReadUntil(ctx, f, fi.Size()) // what comes later is of later changes
+		}
+		if err == nil {
+			archive, err = ledger.ReadArchive(nil, dir)
+		}
+		now, statErr := os.Stat(path) // while f is open: no other file has its number
+		if err = errors.Join(err, statErr, f.Close()); err != nil || os.SameFile(fi, now) {
+			return data, archive, err
+		}
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, nil, false, err
-	}
-	if data, err = queue.ReadUntil(ctx, f, fi.Size()); err != nil { // what comes later is of later changes
-		return nil, nil, false, err
-	}
-	if archive, err = ledger.ReadArchive(nil, dir); err != nil {
-		return nil, nil, false, fmt.Errorf("read the archive: %w", err)
-	}
-	now, err := os.Stat(path)
-	if err != nil {
-		return nil, nil, false, err
-	}
-	return data, archive, os.SameFile(fi, now), nil // f is open: no other file has its number
 }
 
 // Seq returns the number of the last record that is in the copy.
@@ -108,14 +91,14 @@ func (c *Copy) Seq() uint64 { return c.seq }
 // [ledger.FollowDir].
 func (c *Copy) Follow(after uint64) *ledger.Follower { return ledger.FollowDir(nil, c.dir, after) }
 
-// TaskIDs is [Coordinator.TaskIDs].
+// TaskIDs is [query.Query.TaskIDs].
 func (c *Copy) TaskIDs(done, n int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.IDs(done, n)
 }
 
-// Image is [Coordinator.Image].
+// Image is [query.Query.Image].
 func (c *Copy) Image(id string) (task.Image, error) {
 	return rundir.Image(c.dir, id, func(f func(*fold.State)) {
 		c.mu.Lock()

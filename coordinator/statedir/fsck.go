@@ -1,3 +1,6 @@
+// Package statedir works on a state directory without a master: it checks and restores the
+// ledger, compacts it, lists its archive, accepts tasks under the lock, and reads a copy as
+// of an earlier record. What only reads needs no lock: a master may be at work.
 package statedir
 
 import (
@@ -81,7 +84,15 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 		r, settled := fsckOnce(dir, root)
 		if settled || look == fsckLooks || !live() {
 			r.faults(KindArchive, queue.FindingsOf(ledger.CheckArchive(dir)))
-			fsckAround(dir, r)
+			for _, pattern := range []string{"*.tmp", "*.torn", "*.damaged", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*"} {
+				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
+				for _, p := range paths {
+					r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))
+				}
+			}
+			for _, name := range ledger.ConflictCopies(dir) {
+				r.note("%s is a copy that a sync program made of a conflict; what it has is not read", name)
+			}
 			slices.SortStableFunc(r.Faults, func(a, b Fault) int {
 				return cmp.Or(-cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) // tasks.md before journal.md
 			})
@@ -107,7 +118,7 @@ type fsck struct {
 // fsckOnce makes one look. tasks.md is read before the journal, which then has
 // all that tasks.md has.
 func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
-	c := &fsck{FsckReport: &FsckReport{}, dir: dir, settled: true}
+	c := &fsck{FsckReport: &FsckReport{}, dir: dir}
 	path := filepath.Join(dir, ledger.TasksName)
 	before, _ := os.Stat(path) // what is wrong with it comes out below
 	var tasksErr, journalErr error
@@ -120,9 +131,8 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	c.unreadable(ledger.TasksName, tasksErr)
 	c.unreadable(ledger.JournalName, journalErr)
 	after, _ := os.Stat(path)
-	if !sameState(before, after) {
-		c.settled = false
-	}
+	c.settled = before == nil && after == nil ||
+		before != nil && after != nil && os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime())
 	switch noTasks, noJournal := errors.Is(tasksErr, fs.ErrNotExist), errors.Is(journalErr, fs.ErrNotExist); {
 	case noTasks && noJournal:
 		c.note("there is no ledger in %s yet", dir)
@@ -144,13 +154,6 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 		c.faults(KindWaits, queue.Homeless(c.state, root))
 	}
 	return c.FsckReport, c.settled
-}
-
-func sameState(a, b fs.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // unreadable makes a fault of a file that is there and cannot be read.
@@ -191,20 +194,14 @@ func (c *fsck) checkJournal() {
 			c.Accounts = append(c.Accounts, a)
 		}
 	}
-	c.checkLost(last)
-}
-
-// checkLost looks for records that tasks.md has and the journal has not: tasks.md
-// gets them only when they are in the journal.
-func (c *fsck) checkLost(last uint64) {
 	doc := ledger.Parse(c.tasks)
-	for i := range doc.Sections {
+	for i := range doc.Sections { // tasks.md gets a record only when the journal has it
 		if s := &doc.Sections[i]; s.Seq > last {
 			c.fault(KindJournal, task.Finding{
 				File: ledger.TasksName, Line: s.Line,
 				Message: fmt.Sprintf("record %d is not in the journal, which ends with record %d; the next master takes it from here", s.Seq, last),
 			})
-			return
+			break
 		}
 	}
 }
@@ -234,26 +231,30 @@ func (c *fsck) checkTasks() {
 		c.settled = false
 		c.note("%s: %d edits are not taken over yet; a master does that", ledger.TasksName, t.Adopted)
 	}
-	if len(c.Faults) == 0 && t.Missing == 0 && t.Adopted == 0 {
-		c.compare()
+	if len(c.Faults) > 0 || t.Missing > 0 || t.Adopted > 0 {
+		return
 	}
-}
-
-// compare compares the tasks of the journal with those that tasks.md gives alone.
-// A ledger that a person has tidied has fewer records, and gives what it has.
-func (c *fsck) compare() {
-	if n := countTidied(c.tasks, c.journal); n > 0 {
-		c.note("%s: %d records were taken out by hand; the journal has them", ledger.TasksName, n)
+	have, tidied := map[uint64]bool{}, 0
+	doc := ledger.Parse(c.tasks)
+	for i := range doc.Sections {
+		have[doc.Sections[i].Seq] = true
+	}
+	ledger.CheckJournal(c.journal, func(s *ledger.Section) {
+		if !have[s.Seq] {
+			tidied++
+		}
+	})
+	if tidied > 0 { // it has fewer records, and gives what it has
+		c.note("%s: %d records were taken out by hand; the journal has them", ledger.TasksName, tidied)
 		return
 	}
 	want, got, err := bothTasks(c.dir, c.journal, c.tasks)
-	if err == nil && bytes.Equal(want, got) {
-		return
-	}
-	if err == nil {
+	if err == nil && !bytes.Equal(want, got) {
 		err = differs(got, want)
 	}
-	c.fault(KindDiffers, task.Finding{File: ledger.TasksName, Message: err.Error()})
+	if err != nil {
+		c.fault(KindDiffers, task.Finding{File: ledger.TasksName, Message: err.Error()})
+	}
 }
 
 // differs names the first line in which two lists of tasks differ.
@@ -265,34 +266,6 @@ func differs(got, want []byte) error {
 		}
 	}
 	return fmt.Errorf("alone it gives %d tasks, the journal gives %d", len(g)-1, len(w)-1)
-}
-
-// countTidied counts the journal's records that tasks.md does not have.
-func countTidied(tasks, journal []byte) (n int) {
-	have := map[uint64]bool{}
-	doc := ledger.Parse(tasks)
-	for i := range doc.Sections {
-		have[doc.Sections[i].Seq] = true
-	}
-	ledger.CheckJournal(journal, func(s *ledger.Section) {
-		if !have[s.Seq] {
-			n++
-		}
-	})
-	return n
-}
-
-// fsckAround notes what lies about in the state directory and is no part of it.
-func fsckAround(dir string, r *FsckReport) {
-	for _, pattern := range []string{"*.tmp", "*.torn", "*.damaged", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*"} {
-		paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
-		for _, p := range paths {
-			r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))
-		}
-	}
-	for _, name := range ledger.ConflictCopies(dir) {
-		r.note("%s is a copy that a sync program made of a conflict; what it has is not read", name)
-	}
 }
 
 // CheckLedger returns what is wrong in one ledger file by itself: what cannot be

@@ -97,31 +97,36 @@ func Check(dir string) error {
 // bothTasks returns the tasks of the journal, and those that tasks.md gives alone but
 // for what is in the archive and no more in the journal.
 func bothTasks(dir string, journal, tasks []byte) (want, got []byte, err error) {
-	archived, err := archivedOnly(dir, journal)
+	entries, err := ledger.ReadArchive(nil, dir)
 	if err != nil {
 		return nil, nil, err
+	}
+	st, archived := queue.FoldJournal(journal), map[string]bool{}
+	for _, e := range entries {
+		if _, ok := st.Peek(e.ID); !ok {
+			archived[e.ID] = true
+		}
 	}
 	if want, err = tasksText(journal, nil); err != nil {
 		return nil, nil, err
 	}
-	got, err = aloneTasks(tasks, archived)
-	return want, got, err
-}
-
-// archivedOnly returns the ids of the tasks that are in the archive and no more in
-// the journal.
-func archivedOnly(dir string, journal []byte) (map[string]bool, error) {
-	entries, err := ledger.ReadArchive(nil, dir)
+	elsewhere, err := os.MkdirTemp("", "stint-check-")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	st, ids := queue.FoldJournal(journal), map[string]bool{}
-	for _, e := range entries {
-		if _, ok := st.Peek(e.ID); !ok {
-			ids[e.ID] = true
-		}
+	defer func() { err = errors.Join(err, os.RemoveAll(elsewhere)) }()
+	if err := durable.WriteFile(durable.OS, filepath.Join(elsewhere, ledger.TasksName), tasks); err != nil {
+		return nil, nil, err
 	}
-	return ids, nil
+	if err := reopen(task.Config{StateDir: elsewhere, Unwatched: true}); err != nil {
+		return nil, nil, err
+	}
+	rebuilt, err := durable.ReadFile(durable.OS, filepath.Join(elsewhere, ledger.JournalName))
+	if err != nil {
+		return nil, nil, err
+	}
+	got, err = tasksText(rebuilt, archived)
+	return want, got, err
 }
 
 // tasksText returns the tasks of a journal with their texts, a line each, without
@@ -148,29 +153,4 @@ func tasksText(journal []byte, leaveOut map[string]bool) ([]byte, error) {
 		out = append(append(out, line...), '\n')
 	}
 	return out, nil
-}
-
-// aloneTasks rebuilds a state directory from the bytes of tasks.md, elsewhere, and
-// gives its tasks without those to leave out.
-func aloneTasks(tasks []byte, leaveOut map[string]bool) (out []byte, err error) {
-	dir, err := os.MkdirTemp("", "stint-check-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := durable.WriteFile(durable.OS, filepath.Join(dir, ledger.TasksName), tasks); err != nil {
-		return nil, err
-	}
-	s, err := queue.OpenLocked(task.Config{StateDir: dir, Unwatched: true})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Close(); err != nil {
-		return nil, err
-	}
-	journal, err := durable.ReadFile(durable.OS, filepath.Join(dir, ledger.JournalName))
-	if err != nil {
-		return nil, err
-	}
-	return tasksText(journal, leaveOut)
 }

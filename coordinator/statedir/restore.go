@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
+	"strings"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -115,10 +115,13 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	}
 	for id, t := range now {
 		then, ok := p.tasks[id]
-		switch {
-		case !ok:
+		if !ok {
 			r.Gone = append(r.Gone, t)
-		case !sameTask(&t, &then):
+			continue
+		}
+		is, errIs := json.Marshal(t)
+		was, errWas := json.Marshal(then)
+		if errIs != nil || errWas != nil || !bytes.Equal(is, was) {
 			r.Changed = append(r.Changed, then)
 		}
 	}
@@ -128,15 +131,9 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 		}
 	}
 	for _, list := range [][]state.Task{r.Gone, r.Changed, r.Back} {
-		slices.SortFunc(list, func(a, b state.Task) int { return bytes.Compare([]byte(a.ID), []byte(b.ID)) })
+		slices.SortFunc(list, func(a, b state.Task) int { return strings.Compare(a.ID, b.ID) })
 	}
 	return r, nil
-}
-
-func sameTask(a, b *state.Task) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // Restore makes an earlier copy of tasks.md the ledger. It locks the state
@@ -165,7 +162,14 @@ func Restore(cfg task.Config, plan *RestorePlan, confirm func(*Restoration) erro
 	if err := confirm(r); err != nil {
 		return nil, err
 	}
-	if r.Backup, err = freeBackup(cfg.StateDir, now); err != nil {
+	name := filepath.Join(cfg.StateDir, "archive", "before-restore-"+now.UTC().Format("20060102T150405Z"))
+	r.Backup = name
+	for n := 2; err == nil; n++ { // until there is none of that name
+		if _, err = os.Lstat(r.Backup); err == nil {
+			r.Backup = name + "-" + strconv.Itoa(n)
+		}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	note := ledger.Record{Kind: ledger.KindControl, ID: ledger.ControlRestored}
@@ -195,20 +199,4 @@ func reopen(cfg task.Config) error {
 		return err
 	}
 	return s.Close()
-}
-
-// freeBackup returns a name for a directory that is not there yet.
-func freeBackup(dir string, now time.Time) (string, error) {
-	name := filepath.Join(dir, "archive", "before-restore-"+now.UTC().Format("20060102T150405Z"))
-	for n := 1; ; n++ {
-		path := name
-		if n > 1 {
-			path += "-" + strconv.Itoa(n)
-		}
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			return path, nil
-		} else if err != nil {
-			return "", err
-		}
-	}
 }
