@@ -3,11 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/rundir"
+	"stint/coordinator/task"
+	"stint/ledger"
 )
 
 func (a *app) whyCommand() *cobra.Command {
@@ -42,7 +48,7 @@ func (a *app) retryCommand() *cobra.Command {
 	c := a.actCommand("retry", "queue tasks that have ended again", a.startsTasks(a.retryTask))
 	c.Long = `Queue tasks again that have ended, with all their tries. A task that waits for its
 time (--at, --delay) or for its next try starts as soon as it can; a draft is queued.
-A hold of the account is lifted: who retries has mended what it was for.`
+A hold on its account is lifted.`
 	return c
 }
 
@@ -104,4 +110,175 @@ func lastWord(err error, tasks int) error {
 		return err
 	}
 	return &cliError{code: exitCode(err)}
+}
+
+func (a *app) moveCommand() *cobra.Command {
+	var to task.Place
+	var asJSON, quiet bool
+	c := &cobra.Command{
+		Use:   "move [OPTIONS] ID --first | --before ID",
+		Short: "change a queued task's place in its session or directory",
+		Example: `  stint move 2b4f6c8e --first
+  stint move 2b4f6c8e --before 91c0d3aa
+  stint session queue web`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if !to.First && to.Before == "" {
+				return usage("stint move "+args[0]+" --first, or --before ID", "stint move does not say where to")
+			}
+			var view wire.TaskView
+			err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = cl.Move(c.Context(), args[0], to); return err })
+			if err != nil {
+				return err
+			}
+			return a.printEnd(&waitOptions{json: asJSON, quiet: quiet}, &view)
+		},
+	}
+	c.Flags().BoolVar(&to.First, "first", false, "before all others that wait there")
+	c.Flags().StringVar(&to.Before, "before", "", "before the task with this `id`")
+	jsonFlag(c, &asJSON)
+	quietFlag(c, &quiet)
+	exclusive(c, "first", "before")
+	c.ValidArgsFunction = a.completeQueued
+	if err := c.RegisterFlagCompletionFunc("before", a.completeQueued); err != nil {
+		panic(err) // the option does not exist: a mistake of ours
+	}
+	return c
+}
+
+func (a *app) pauseCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "pause [OPTIONS] [REASON]",
+		Short: "start no more tasks until resume; those at work go on",
+		Long: `Start no more tasks until stint resume, also after a restart. Tasks at work go on,
+and new ones are queued. The reason is shown with what waits.`,
+		Example: `  stint pause "moving to the new disk"
+  stint resume`,
+		RunE: func(c *cobra.Command, args []string) error {
+			reason := strings.Join(args, " ")
+			return a.setPaused(c.Context(), true, asJSON,
+				func(cl *client.Client) error { return cl.Pause(c.Context(), reason) },
+				func(m *coordinator.Coordinator) error { return m.Pause(c.Context(), reason, ledger.ByClient) })
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "resume [OPTIONS]",
+		Short:   "start tasks again after pause",
+		Example: "  stint resume",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.setPaused(c.Context(), false, asJSON,
+				func(cl *client.Client) error { return cl.Resume(c.Context()) },
+				func(m *coordinator.Coordinator) error { return m.Resume(c.Context(), ledger.ByClient) })
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// setPaused pauses or resumes dispatch by a master, or in its state directory
+// where none is to run, and says so.
+func (a *app) setPaused(ctx context.Context, paused, asJSON bool, ask func(*client.Client) error, do func(*coordinator.Coordinator) error) error {
+	if err := a.withCoordinator(ctx, ask, do); err != nil {
+		return err
+	}
+	if !paused {
+		a.tellConfig(ctx)
+	}
+	if asJSON {
+		return printJSON(a.stdout, map[string]bool{"paused": paused})
+	}
+	text := "dispatch goes on"
+	if paused {
+		text = "paused: no task is started until stint resume"
+	}
+	_, err := fmt.Fprintln(a.stdout, text)
+	return err
+}
+
+// tellPaused says on stderr that nothing is started, or next to nothing, if the last
+// answer said so.
+func (a *app) tellPaused() {
+	if n := a.notice(); n != nil {
+		a.tellPause(n.Paused, n.PauseWhy)
+		if n.Shortage != "" {
+			a.hint("stint: %s; until that is over, one task at a time is tried\n", escapeText(oneLine(n.Shortage)))
+		}
+	}
+}
+
+func (a *app) tellPause(paused bool, why string) {
+	if paused {
+		a.hint("stint: %s; to go on: stint resume\n", escapeText(because("dispatch is paused", oneLine(why))))
+	}
+}
+
+const verifyHelp = `Run the verify command of a task now, in the task's directory and with its time limit.
+Its output goes to stdout; of more than 8 MiB, only the first and the last lines. The
+result is recorded with the task, whose status does not change. If the task waits for
+another round of its verify loop and the command passes, no round follows. Until the
+command ends, nothing else starts in the task's lane. Ctrl-C ends the command.
+
+Exit codes: 0 passed; 8 not passed; 5 a run is active in that lane, or max_workers
+commands run already; 2 the task has no verify command or no directory; 1 the task is
+archived or on hold because an agent queued it, or the command could not be started.`
+
+func (a *app) verifyCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "verify [OPTIONS] ID",
+		Short:   "run the verify command of a task again",
+		Long:    verifyHelp,
+		Example: "  stint verify 2b4f6c8e\n  stint verify @last",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			var res task.CheckResult
+			err := a.call(ctx, func(c *client.Client) (err error) { res, err = c.Verify(ctx, args[0]); return err })
+			switch {
+			case isDetached(ctx):
+				return &cliError{code: exitInterrupted, message: "interrupted; the verify command was ended"}
+			case err != nil:
+				return err
+			}
+			a.tellConfig(ctx)
+			if asJSON {
+				err = printJSON(a.stdout, res)
+			} else {
+				err = a.copyCheck(&res)
+			}
+			if err != nil || res.Passed {
+				return err
+			}
+			return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
+		},
+	}
+	jsonFlag(c, &asJSON)
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+// copyCheck prints what a verify command has printed: what its file has, if that is
+// all, or else head and tail.
+func (a *app) copyCheck(res *task.CheckResult) error {
+	if res.Cut {
+		return printText(a.stdout, res.Output)
+	}
+	f, err := rundir.OpenOutput(res.RunDir, "stdout")
+	if err != nil {
+		return printText(a.stdout, res.Output)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	out, flush := terminalSafe(a.stdout)
+	if _, err := io.Copy(out, f); err != nil {
+		return err
+	}
+	return flush()
 }

@@ -228,19 +228,24 @@ func (r *readiness) defaultAgent() string {
 	return r.chosen
 }
 
-// noteDemo says that the demo agent answers, and how to get a real one, unless
-// the user chose it.
-func (a *app) noteDemo(ctx context.Context, o *taskOptions, view *wire.TaskView) {
-	if view.Agent != builtIn || o.spec.Agent == builtIn || o.spec.DefaultAgent == builtIn || a.quiet {
+// noteDemo says that the demo agent answers one of the tasks, and how to get a real one,
+// unless the user chose it.
+func (a *app) noteDemo(ctx context.Context, specs []task.TaskSpec, views []wire.TaskView) {
+	i := 0
+	for i < len(specs) && (views[i].Agent != builtIn || specs[i].Agent == builtIn || specs[i].DefaultAgent == builtIn) {
+		i++
+	}
+	if i == len(specs) || a.quiet {
 		return
 	}
+	spec := &specs[i]
 	base, err := a.base()
 	if err != nil {
 		return // told before
 	}
 	why, help := whyDemo(ctx, base)
 	if help == "" {
-		if o.spec.SessionKey != "" || o.spec.Continue || o.spec.AgentSession != "" {
+		if spec.SessionKey != "" || spec.Continue || spec.AgentSession != "" {
 			return // its session is one of the demo agent
 		}
 		why, help = "the master does not find "+why+" as you do", "stint task --agent "+why+" ..."

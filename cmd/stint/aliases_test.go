@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"slices"
 	"testing"
 	"time"
@@ -76,22 +75,5 @@ func TestSilentRunIsMarked(t *testing.T) {
 	}
 	if got := statusNow(&wire.TaskView{Task: state.Task{Status: state.Running}}, now); got != "running" {
 		t.Errorf("of a master that does not know: %q", got)
-	}
-}
-
-func TestLoneOptionsOfTasks(t *testing.T) {
-	for _, args := range [][]string{
-		{"enqueue", "claude"},
-		{"enqueue", "clade", "fix it"},
-		{"enqueue", "gpt", "@p.txt"},
-		{"task", "--spec", ""},
-		{"task", "--spec", "x.json", "hello"},
-		{"move", "x"},
-		{"send"},
-		{"send", "web"},
-	} {
-		if err := tree(&bytes.Buffer{}, args...); exitCode(err) != exitUsage {
-			t.Errorf("%q: %v", args, err)
-		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -89,7 +88,7 @@ func (c *chain) draw(v *wire.TaskView, level int) error {
 // chainTask returns a task of a chain. A person may have written the id of none, or what
 // would mean a task elsewhere.
 func (a *app) chainTask(ctx context.Context, id string) (v wire.TaskView, err error) {
-	err = a.call(ctx, func(c *client.Client) (err error) { v, err = c.Task(ctx, id); return err })
+	v, err = a.task(ctx, id)
 	var wrong *task.Error
 	if errors.As(err, &wrong) && slices.Contains([]task.Code{task.CodeNotFound, task.CodeAmbiguous, task.CodeInvalid}, wrong.Code) || err == nil && v.ID != id {
 		return wire.TaskView{Task: state.Task{ID: oneLine(id), Title: "(there is no such task)"}}, nil

@@ -61,7 +61,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 			return usage("stint compact-tasks --help", "--older-than: %v", err)
 		}
 	}
-	r, err := a.compactBy(c.Context(), cfg, olderThan, o.dryRun)
+	r, err := a.compactBy(c.Context(), olderThan, o.dryRun)
 	switch {
 	case err != nil:
 		return err
@@ -72,19 +72,16 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 }
 
 // compactBy compacts by a master, or without one where none is to be started.
-func (a *app) compactBy(ctx context.Context, cfg *Config, olderThan time.Duration, dryRun bool) (r ledger.CompactReport, err error) {
+func (a *app) compactBy(ctx context.Context, olderThan time.Duration, dryRun bool) (r ledger.CompactReport, err error) {
 	err = a.call(ctx, func(cl *client.Client) (err error) { r, err = cl.Compact(ctx, olderThan, dryRun); return err })
-	if cfg.AutoStart || exitCode(err) != exitNoMaster {
+	if !a.isOffline(err) {
 		return r, err
 	}
-	dir, err := a.state()
+	offline, err := a.offline(ctx)
 	if err != nil {
 		return r, err
 	}
-	if err := checkStateDir(dir, a.stderr); err != nil {
-		return r, err
-	}
-	return statedir.CompactOffline(ctx, a.offlineMaster(dir, cfg).coordinatorConfig(ctx), olderThan, dryRun)
+	return statedir.CompactOffline(ctx, offline, olderThan, dryRun)
 }
 
 // compactText returns what was done, or would be.

@@ -38,12 +38,8 @@ func (a *app) offerIDs(c *cobra.Command, f state.Filter) ([]string, cobra.ShellC
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ids := make([]string, len(views))
-	for i, v := range views {
-		ids[i] = v.ID
-	}
 	var out []string
-	for i, short := range shortIDs(ids) {
+	for i, short := range shortIDs(idsOf(views)) {
 		out = append(out, short+"\t"+string(views[i].Status)+" "+escapeText(views[i].Title))
 	}
 	return append(out, "@last\tthe newest task"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

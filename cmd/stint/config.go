@@ -2,15 +2,10 @@ package main
 
 import (
 	"cmp"
-	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"stint/coordinator/api/guard"
-	"stint/coordinator/attempt"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
@@ -113,13 +108,13 @@ const (
 var keys = slices.Concat([]key{
 	pathKey("workspace_root", "directory of tasks without -C; empty: the directory of the call", func(c *Config) *string { return &c.WorkspaceRoot }),
 	numberKey("max_workers", "4", 1, 256, "runs at the same time", func(c *Config) *int { return &c.MaxWorkers }),
-	numberKey("max_queued", "100000", 0, 100_000_000, "tasks that may wait; more are not taken in; 0: no limit", func(c *Config) *int { return &c.MaxQueued }),
+	numberKey("max_queued", "100000", 0, 100_000_000, "tasks that may wait; more are refused; 0: no limit", func(c *Config) *int { return &c.MaxQueued }),
 	numberKey("max_attempts", "3", 1, 100, "tries of a task", func(c *Config) *int { return &c.MaxAttempts }).perWorkspace(),
-	numberKey("max_retries", "5", 0, 1000, "interruptions of a task before it is dead; likewise edits that begin it anew while it runs", func(c *Config) *int { return &c.MaxRetries }),
+	numberKey("max_retries", "5", 0, 1000, "interruptions of a task before it is dead, and edits that may restart it while it runs", func(c *Config) *int { return &c.MaxRetries }),
 	numberKey("crash_loop", "5", 0, 1000, "masters that die in one minute, once they run tasks, before no more are run; 0: never", func(c *Config) *int { return &c.CrashLoop }),
 	durationKey("backoff_base", "30s", "wait before the second try", func(c *Config) *time.Duration { return &c.BackoffBase }),
 	durationKey("backoff_max", "300s", "longest wait between tries", func(c *Config) *time.Duration { return &c.BackoffMax }),
-	durationKey("max_limit_wait", "24h", "longest wait for a rate limit whose end nobody names", func(c *Config) *time.Duration { return &c.MaxLimitWait }),
+	durationKey("max_limit_wait", "24h", "longest wait for a rate limit if the agent names no end", func(c *Config) *time.Duration { return &c.MaxLimitWait }),
 	durationKey("timeout", "30m", "longest run; 0: no limit", func(c *Config) *time.Duration { return &c.Timeout }).perWorkspace(),
 	durationKey("idle_timeout", "10m", "longest silence of a run; 0: no limit", func(c *Config) *time.Duration { return &c.IdleTimeout }),
 	durationKey("startup_timeout", "2m", "longest wait for the first output; 0: no limit", func(c *Config) *time.Duration { return &c.StartupTimeout }),
@@ -145,52 +140,30 @@ var keys = slices.Concat([]key{
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
 	documentKey("self_eval_prompt", "off", "what an agent is told that judges each answer: off, default, the text", evaluations, nil, func(c *Config) *document { return &c.SelfEvalPrompt }).perWorkspace(),
 	numberKey("self_eval_max_chars", "2000", 0, 1000000, "characters of the lessons that one judgement leaves; 0: no limit", func(c *Config) *int { return &c.SelfEvalMaxChars }).perWorkspace(),
-	lessonsKey("self_eval_memory_path", memory.DefaultLessons, "note of the workspace that lessons are added to; empty: none is kept", func(c *Config) *string { return &c.SelfEvalMemoryPath }).perWorkspace(),
+	checkedKey("self_eval_memory_path", memory.DefaultLessons, "note of the workspace that lessons are added to; empty: none is kept", func(c *Config) *string { return &c.SelfEvalMemoryPath }, checkNote).perWorkspace(),
 	textKey("verify_command", "", "what must pass after each run of a task, for the shell", func(c *Config) *string { return &c.VerifyCommand }).perWorkspace(),
 	durationKey("verify_timeout", "10m", "longest run of a verify command; 0: no limit", func(c *Config) *time.Duration { return &c.VerifyTimeout }).perWorkspace(),
 	numberKey("max_iterations", "3", 1, task.MaxIterations, "rounds of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
 	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, checkFollowUp, func(c *Config) *document { return &c.OnFailure }).perWorkspace(),
-	documentKey("trigger_on_issue_prompt", "off", "likewise, when there are findings about its answer", noFollowUp, checkFollowUp, func(c *Config) *document { return &c.OnIssue }).perWorkspace(),
-	sessionKey("trigger_session_key", "session of these tasks; off: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }).perWorkspace(),
+	documentKey("trigger_on_issue_prompt", "off", "prompt of the task that is queued when there are findings about an answer: off, or a template", noFollowUp, checkFollowUp, func(c *Config) *document { return &c.OnIssue }).perWorkspace(),
+	valueKey(kindText, "trigger_session_key", "off", "session of these tasks; off: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }, parseTrigger, func(s string) string { return cmp.Or(s, "off") }).perWorkspace(),
 	numberKey("follow_up_depth", "1", 0, 100, "how many tasks may follow one another, each queued by the one before; 0: no task queues another", func(c *Config) *int { return &c.FollowUpDepth }),
 	numberKey("max_follow_ups", "10", 0, 100000, "how many follow-ups a task may have, and how many tasks its agent may queue", func(c *Config) *int { return &c.MaxFollowUps }),
 	sizeKey("compact_size", "64MiB", maxSize, "the master compacts the ledger when journal.md is larger, if half of it can go; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
 	durationKey("compact_older_than", "30d", "tasks that ended longer ago go to the archive then", func(c *Config) *time.Duration { return &c.CompactOlderThan }),
 	durationKey("heartbeat_interval", "10s", "how often heartbeat.json is written", func(c *Config) *time.Duration { return &c.HeartbeatInterval }),
 	pathKey("heartbeat_path", "heartbeat file; empty: heartbeat.json in the state directory", func(c *Config) *string { return &c.HeartbeatPath }),
-	httpKey("http", "127.0.0.1:7433", "where stint serve answers HTTP, for this machine alone: 127.0.0.1, [::1] or localhost, which all mean both, and a port; or off", func(c *Config) *string { return &c.HTTP }),
+	checkedKey("http", "127.0.0.1:7433", "where stint serve answers HTTP, for this machine alone: 127.0.0.1, [::1] or localhost, which all mean both, and a port; or off", func(c *Config) *string { return &c.HTTP }, checkHTTP),
 	choiceKey("log_level", "info", "what the master logs", func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
 	choiceKey("log_format", "text", "how the master logs; by default json in master.log", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
 	listKey("env", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),
 	postgresURLKey(),
-	urlFileKey("postgres_url_file", "file of mode 600 that has this URL; read anew for each connection", func(c *Config) *string { return &c.PostgresURLFile }).in("postgres"),
+	urlFileKey("postgres_url_file", "file of mode 600 that holds this URL; it is read for each connection", func(c *Config) *string { return &c.PostgresURLFile }).in("postgres"),
 	numberKey("postgres_pool_size", "10", 1, 1000, "connections to it at most", func(c *Config) *int { return &c.PostgresPoolSize }).in("postgres"),
 	sizeKey("postgres_inline_threshold", "1MiB", maxInline, "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.PostgresInline }).in("postgres"),
 	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.PostgresOutput }).in("postgres"),
-	hostKey("postgres_host", "whose tasks these are in the copy; empty: the name of this machine", func(c *Config) *string { return &c.PostgresHost }).in("postgres"),
+	checkedKey("postgres_host", "", "host name under which the mirror keeps these tasks; empty: the name of this machine", func(c *Config) *string { return &c.PostgresHost }, checkHost).in("postgres"),
 })
-
-// policies are the output policies that have a name.
-var policies = map[string]string{"default": prompt.DefaultPolicy, "none": "", "": ""}
-
-// noFollowUp are the words for no follow-up.
-var noFollowUp = map[string]string{"off": "", "none": "", "": ""}
-
-// noSession is the word for no session's name.
-const noSession = "off"
-
-// sessionKey is the name of a session, or a word for none.
-func sessionKey(name, help string, field func(*Config) *string) key {
-	return checkedKey(name, noSession, help, field, func(s string) (string, error) {
-		if _, isNone := noFollowUp[s]; isNone {
-			return noSession, nil
-		}
-		return s, task.CheckSessionKey(s)
-	})
-}
-
-// evaluations are the prompts of an evaluator that have a name.
-var evaluations = map[string]string{"off": "", "none": "", "": "", "default": attempt.DefaultEvaluation}
 
 // perWorkspace lets the key stand in a workspace section.
 func (k key) perWorkspace() key {
@@ -216,159 +189,6 @@ func (k key) inFile() string {
 		return k.name
 	}
 	return k.section + "." + strings.TrimPrefix(k.name, k.section+"_")
-}
-
-// valueKey is a setting whose text parse checks and reads, and show writes.
-func valueKey[T, S any](kind kind, name, def, help string, field func(*Config) *T, parse func(string) (T, error), show func(T) S) key {
-	return key{
-		name: name, def: def, help: help, kind: kind,
-		set: func(c *Config, s string) error {
-			v, err := parse(s)
-			if err == nil {
-				*field(c) = v
-			}
-			return err
-		},
-		get: func(c *Config) any { return show(*field(c)) },
-	}
-}
-
-// same shows a value as it is.
-func same[T any](v T) T { return v }
-
-// checkedKey is a text that check returns as it is to be, or refuses.
-func checkedKey(name, def, help string, field func(*Config) *string, check func(string) (string, error)) key {
-	return valueKey(kindText, name, def, help, field, check, same)
-}
-
-func textKey(name, def, help string, field func(*Config) *string) key {
-	return checkedKey(name, def, help, field, func(s string) (string, error) { return s, nil })
-}
-
-// pathKey is a text that must be an absolute path or empty; ~/ is the home.
-func pathKey(name, help string, field func(*Config) *string) key {
-	return checkedKey(name, "", help, field, func(s string) (string, error) {
-		s, err := expandHome(s)
-		if err == nil && s != "" && !filepath.IsAbs(s) {
-			err = fmt.Errorf("%q is not an absolute path", s)
-		}
-		return s, err
-	})
-}
-
-// lessonsKey is the path of a note below a workspace, or empty.
-func lessonsKey(name, def, help string, field func(*Config) *string) key {
-	return checkedKey(name, def, help, field, func(s string) (string, error) {
-		switch clean := filepath.Clean(s); {
-		case s == "":
-			return "", nil
-		case filepath.IsAbs(s) || strings.HasPrefix(s, "~"):
-			return "", fmt.Errorf("%q is not relative to the workspace; write a path such as %s", s, memory.DefaultLessons)
-		case !filepath.IsLocal(s) || clean == "." || strings.HasSuffix(s, "/") || slices.Contains(strings.Split(clean, "/"), ".git"):
-			return "", fmt.Errorf("%q is not the path of a note below the workspace; write one such as %s", s, memory.DefaultLessons)
-		default:
-			return clean, nil
-		}
-	})
-}
-
-// httpOff is the word for no HTTP interface.
-const httpOff = "off"
-
-// httpKey is an address of this machine alone, or off.
-func httpKey(name, def, help string, field func(*Config) *string) key {
-	return checkedKey(name, def, help, field, func(s string) (string, error) {
-		if s == httpOff {
-			return s, nil
-		}
-		return s, guard.CheckLoopback(s)
-	})
-}
-
-func choiceKey(name, def, help string, field func(*Config) *string, choices ...string) key {
-	return checkedKey(name, def, help, field, func(s string) (string, error) {
-		if slices.Contains(choices, s) {
-			return s, nil
-		}
-		named := slices.DeleteFunc(slices.Clone(choices), func(s string) bool { return s == "" })
-		return "", fmt.Errorf("%q is not one of %s", s, strings.Join(named, ", "))
-	})
-}
-
-func numberKey(name, def string, low, high int, help string, field func(*Config) *int) key {
-	return valueKey(kindNumber, name, def, help, field, func(s string) (int, error) {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < low || n > high {
-			return 0, fmt.Errorf("%q is not a whole number from %d to %d", s, low, high)
-		}
-		return n, nil
-	}, same)
-}
-
-func durationKey(name, def, help string, field func(*Config) *time.Duration) key {
-	return valueKey(kindDuration, name, def, help, field, parseDuration, shortDuration)
-}
-
-// sizeKey is a number of bytes, with a unit or without.
-func sizeKey(name, def string, most int64, help string, field func(*Config) *int64) key {
-	return valueKey(kindSize, name, def, help, field, func(s string) (int64, error) {
-		n, err := parseSize(s)
-		if n > most {
-			err = fmt.Errorf("%q is more than %s", s, shortSize(most))
-		}
-		return n, err
-	}, shortSize)
-}
-
-// maxSize is the largest size that can be written.
-const maxSize = 1 << 50
-
-// sizeUnits are the units of sizes, the largest first.
-var sizeUnits = []struct {
-	name  string
-	bytes int64
-}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
-
-// parseSize reads a size such as 64MiB; without a unit it is in bytes.
-func parseSize(s string) (int64, error) {
-	number, unit := s, int64(1)
-	for _, u := range sizeUnits {
-		if n, ok := strings.CutSuffix(s, u.name); ok {
-			number, unit = strings.TrimSpace(n), u.bytes
-			break
-		}
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > maxSize/unit {
-		return 0, fmt.Errorf("%q is not a size such as 64MiB or 0", s)
-	}
-	return n * unit, nil
-}
-
-// shortSize returns a size with the largest unit that loses nothing.
-func shortSize(n int64) string {
-	for _, u := range sizeUnits {
-		if n > 0 && n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.name
-		}
-	}
-	return "0"
-}
-
-func boolKey(name, def, help string, field func(*Config) *bool) key {
-	return valueKey(kindBool, name, def, help, field, func(s string) (bool, error) {
-		b, err := strconv.ParseBool(s)
-		if err != nil {
-			return false, fmt.Errorf("%q is not true or false", s)
-		}
-		return b, nil
-	}, same)
-}
-
-// listKey is a list of texts. split takes one text apart, in which they stand
-// with commas between them, and checks them.
-func listKey(name, help string, field func(*Config) *[]string, split func(string) ([]string, error)) key {
-	return valueKey(kindList, name, "", help, field, split, same)
 }
 
 // put sets a key from one layer and remembers the origin. A value from a lower

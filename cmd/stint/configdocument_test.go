@@ -26,7 +26,7 @@ func TestDocument(t *testing.T) {
 		{"@policy.md", "", "is not an absolute path"},
 		{"@" + dir + "/none.md", "", "no such file"},
 		{"@" + dir, "", "is not a file"},
-		{"@" + write("large", strings.Repeat("x", maxDocument+1)), "", "more than the 65536 bytes"},
+		{"@" + write("large", strings.Repeat("x", maxDocument+1)), "", "it has more than 65536 bytes"},
 		{"@" + write("binary", "\x00\x01"), "", "no text in UTF-8"},
 	} {
 		t.Run(tc.value, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestPromptTemplate(t *testing.T) {
 		{"heading", set("## User message\nDo that."), "config.toml:2: prompt_template: line 1: the heading "},
 		{"no file", set("@" + dir + "/none"), "config.toml:2: prompt_template: open " + dir + "/none: no such file"},
 		{"binary", set("@" + write("binary", "\x00")), "config.toml:2: prompt_template: " + dir + "/binary is no text in UTF-8"},
-		{"too long", set("@" + write("long", strings.Repeat("x", maxDocument+1))), "config.toml:2: prompt_template: " + dir + "/long has more than the 65536 bytes"},
+		{"too long", set("@" + write("long", strings.Repeat("x", maxDocument+1))), "config.toml:2: prompt_template: " + "read " + dir + "/long: it has more than 65536 bytes"},
 		{"too long here", set(strings.Repeat("x", maxDocument+1)), "config.toml:2: prompt_template: the template has more than the 65536 bytes"},
 		{"of a workspace", "[workspace.\"/w\"]\n" + set("{{.X}}"), "config.toml:3: prompt_template: line 1: there is no field .X"},
 	} {

@@ -216,8 +216,7 @@ func (d *demonstration) stopMaster() error {
 	ctx, cancel := context.WithTimeout(context.Background(), masterWait)
 	defer cancel()
 	for asked := false; ; {
-		var health task.Health
-		err := d.callRunning(func(c *client.Client) (err error) { health, err = c.Health(ctx); return err })
+		health, err := d.health(ctx)
 		if err != nil {
 			return nil // nobody answers: it is gone
 		}

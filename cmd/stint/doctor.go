@@ -9,14 +9,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"stint/coordinator/api/client"
+	"stint/coordinator/agent"
+	"stint/coordinator/postgres"
+	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -58,7 +62,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "doctor",
-		Short:   "check everything that stint needs, and say what mends it",
+		Short:   "check everything that stint needs, and say how to fix it",
 		Example: "  stint doctor\n  stint doctor --json | jq 'select(.status!=\"ok\")'",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -134,8 +138,7 @@ func examineDisk(dir string) finding {
 // examineMaster asks a running master about itself. None is no problem: it is
 // started when it is needed.
 func (a *app) examineMaster(ctx context.Context) []finding {
-	var h task.Health
-	err := a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
+	h, err := a.health(ctx)
 	switch {
 	case err == nil:
 	case isGone(err):
@@ -212,14 +215,14 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 	for _, name := range ledger.ConflictCopies(dir) {
 		list = append(list, finding{
 			"ledger", healthWarn, name + " is a copy that a sync program made of a conflict; what it has is not read",
-			"compare it with tasks.md, take over what is missing, and remove it; keep the state directory out of sync folders",
+			"compare it with tasks.md, copy what is missing, and remove it; keep the state directory out of sync folders",
 		})
 	}
 	if r.Paused {
 		list = append(list, finding{"dispatch", healthWarn, because("it is paused, no task is started", oneLine(r.PauseWhy)), "stint resume"})
 	}
 	for _, acc := range r.Accounts {
-		f := finding{"account", healthWarn, because(acc.Name+" is on hold", oneLine(acc.Reason)), "mend it, then: stint retry ID of a task that it stopped"}
+		f := finding{"account", healthWarn, because(acc.Name+" is on hold", oneLine(acc.Reason)), "fix it, then: stint retry ID of a task that it stopped"}
 		switch {
 		case acc.IsMissing():
 			f.Try = "install it again; its tasks go on by themselves then"
@@ -272,4 +275,192 @@ func (a *app) printFindings(list []finding, asJSON bool) error {
 		return errors.Join(printEach(a.stdout, list), err)
 	}
 	return errors.Join(writeTable(a.stdout, escapeRows(rows), nil), err)
+}
+
+// A look is what the look at one CLI has shown.
+type look struct {
+	name     string
+	probe    agent.Probe
+	problems []agent.Problem
+}
+
+// examineAgents looks at the CLIs. Only those that the user has chosen must be
+// there: one is enough, and without any the demo agent answers.
+func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
+	looks := make([]look, len(cliNames))
+	var wg sync.WaitGroup
+	for i, name := range cliNames { // at once: each is started several times
+		wg.Go(func() {
+			c := adapterOf(cfg, name, "")
+			looks[i] = look{name: name, probe: c.Probe(ctx)}
+			if looks[i].probe.Found {
+				looks[i].problems = c.Examine(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	chosen := append([]string{cfg.Agent}, cfg.Fallback...)
+	for _, s := range cfg.sections {
+		for _, v := range s.values {
+			if v.key.name == "agent" {
+				chosen = append(chosen, v.text)
+			}
+		}
+	}
+	ready := false // one before it in the order of choice
+	found := slices.ContainsFunc(looks, func(l look) bool { return l.probe.Found })
+	demo := !found
+	for _, l := range looks {
+		needed := slices.Contains(chosen, l.name)
+		usable := l.probe.Found && l.probe.LoggedIn
+		demo = demo && !needed
+		if bin := l.name + "_bin"; !l.probe.Found && !cfg.isDefault(bin) {
+			l.probe.Fix = "correct " + bin + " in the configuration, or leave it out"
+		} else if !l.probe.Found && !needed {
+			if found {
+				list = append(list, finding{l.name, healthOK, "not installed, and not needed; to get it: " + l.probe.Fix, ""})
+			}
+			continue
+		}
+		if cfg.Agent == "" && usable && !ready {
+			needed, ready = true, true // tasks that name no agent get it
+		}
+		list = append(list, l.findings(needed)...)
+	}
+	if demo {
+		text, help := noCLI()
+		list = append(list, finding{"agents", healthWarn, text + ": only the built-in demo agent can work", help})
+	}
+	return list
+}
+
+// findings tells of one CLI. What stops it is a problem only if it is needed.
+func (l *look) findings(needed bool) []finding {
+	p, bad := l.probe, healthWarn
+	if needed {
+		bad = healthFail
+	}
+	f := finding{l.name, healthOK, oneLine(p.Detail), p.Fix}
+	if p.Found {
+		parts := slices.DeleteFunc([]string{p.Version, oneLine(p.Detail), p.Path}, func(s string) bool { return s == "" })
+		f.Text = strings.Join(parts, ", ")
+	}
+	if !p.Found || !p.LoggedIn {
+		f.Status = bad
+	}
+	list := []finding{f}
+	for _, problem := range l.problems {
+		f := finding{l.name, healthWarn, oneLine(problem.Text), problem.Fix}
+		if problem.Fatal {
+			f.Status = bad
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// limitMemoryLow is the address space, of which it uses little, that Node reserves.
+const limitMemoryLow = 64 << 30
+
+// examineLimits looks at the limits that the configuration sets for runs.
+func examineLimits(cfg *Config) finding {
+	var set []string
+	for _, name := range []string{"limit_cpu", "limit_files", "limit_file_size", "limit_memory", "nice"} {
+		if !cfg.isDefault(name) {
+			set = append(set, fmt.Sprintf("%s %v", name, findKey(name).get(cfg)))
+		}
+	}
+	f := finding{"limits of runs", healthOK, "none", ""}
+	if len(set) > 0 {
+		f.Text = strings.Join(set, ", ")
+	}
+	if cfg.LimitMemory > 0 && cfg.LimitMemory < limitMemoryLow {
+		f.Status, f.Try = healthWarn, "limit_memory = 0, or a limit of 64GiB or more"
+		f.Text += "; limit_memory bounds address space, and programs that run on Node or Bun do not start with so little"
+	}
+	return f
+}
+
+// lookTime bounds how long doctor waits for the database of the copy.
+const lookTime = 5 * time.Second
+
+// examinePostgres looks at the copy in PostgreSQL, if one is configured. seq is the newest
+// record of the journal. Nothing that is wrong with the copy is a problem: local work
+// goes on.
+func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq uint64) []finding {
+	o, on := postgresOptions(cfg, dir, nil)
+	if !on {
+		return nil
+	}
+	found, failure := lookAtCopy(ctx, o, seq)
+	list := append(examineURL(cfg), found...)
+	h, err := a.health(ctx)
+	if err != nil {
+		return list // the finding about the master says why
+	}
+	return append(list, examineMirror(&h, failure)...)
+}
+
+// lookAtCopy looks into the database. failure says why it could not, "" if it could.
+func lookAtCopy(ctx context.Context, o postgres.Options, seq uint64) (list []finding, failure string) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	p, err := postgres.Look(ctx, o)
+	if err != nil {
+		message, try := explain(err)
+		return []finding{{"postgres", healthWarn, message, try}}, err.Error()
+	}
+	list = append(list, finding{"postgres", healthOK, describeCopy(&p, seq), ""})
+	if p.Warning != "" {
+		list = append(list, finding{"postgres", healthWarn, p.Warning, ""})
+	}
+	return list, ""
+}
+
+// examineURL looks whether others can read a password in the configuration.
+func examineURL(cfg *Config) []finding {
+	fi, err := os.Stat(cfg.file)
+	if cfg.origins["postgres_url"].layer != layerFile || !dsn.HasPassword(cfg.PostgresURL) || err != nil || fi.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return []finding{{
+		"postgres", healthWarn, fmt.Sprintf("%s has the password of the database, and can be read by others (mode %04o)", cfg.file, fi.Mode().Perm()),
+		"chmod 600 " + cfg.file,
+	}}
+}
+
+// describeCopy says where the copy is and how far.
+func describeCopy(p *postgres.Position, seq uint64) string {
+	if p.Schema == 0 {
+		return p.Target + ", without tables yet; a master makes them"
+	}
+	text := fmt.Sprintf("%s, schema %d", p.Target, p.Schema)
+	switch {
+	case p.StateDir == "":
+		return text + ", nothing of this ledger is copied yet; a master does that"
+	case p.Seq > seq:
+		return text + fmt.Sprintf(", it has record %d, and the journal ends with %d; the next master writes the copy anew", p.Seq, seq)
+	case p.Seq < seq:
+		return text + fmt.Sprintf(", %d records behind; a master copies them, or: stint sync once", seq-p.Seq)
+	}
+	return text + ", complete"
+}
+
+// examineMirror looks at what a running master says of the copy. What we have met ourselves
+// is not told again.
+func examineMirror(h *task.Health, ours string) (list []finding) {
+	restart := fmt.Sprintf("kill %d, once its tasks have ended; the next command starts another one", h.PID)
+	m := h.Postgres
+	switch {
+	case m == nil:
+		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) makes no copy: it was started with another configuration", h.PID), restart}}
+	case m.State == task.MirrorFailing && m.LastError != ours:
+		list = append(list, finding{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart})
+	case m.State != task.MirrorFailing && m.LastError != "":
+		list = append(list, finding{"postgres", healthOK, "the master's last failure, " + ago(time.Since(m.ErrorAt)) + " ago: " + oneLine(m.LastError), ""})
+	}
+	if len(m.Skipped) > 0 {
+		list = append(list, finding{"postgres", healthWarn, "the database did not take " + oneLine(strings.Join(m.Skipped, "; ")), ""})
+	}
+	return list
 }

@@ -35,14 +35,12 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 	for i := range list {
 		views[i].Task = list[i].Task
 	}
-	a.noteDemos(ctx, o, specs, views)
+	a.noteDemo(ctx, specs, views)
 	a.tellPaused()
 	a.tellConfig(ctx)
 	switch {
-	case o.json && many:
-		err = printEach(a.stdout, list)
 	case o.json:
-		err = printJSON(a.stdout, list[0])
+		err = printEach(a.stdout, list)
 	default:
 		texts := make([]string, len(list))
 		for i := range list {

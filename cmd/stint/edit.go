@@ -24,13 +24,13 @@ import (
 	"stint/ledger/durable"
 )
 
-const editHelp = `Edit the ledger with $VISUAL or $EDITOR, as visudo does it: you get a copy, which
-is checked when you save it and then merged with what was written meanwhile. If
-somebody else changed the same section, nothing is saved, and your copy is kept.
-With an ID, you get that one task with the fields that you may change.
+const editHelp = `Edit the ledger with $VISUAL or $EDITOR. As with visudo, you edit a copy, which is
+checked when you save it and merged with what was written meanwhile. If somebody else
+changed the same section, nothing is saved, and your copy is kept. With an ID, you edit
+that task alone, with the fields that you may change.
 
-Nothing is taken over before the editor has ended. If there is something wrong,
-you can edit again, discard your changes, or keep the good part of them.`
+Nothing is applied before the editor exits. If something is wrong, you can edit again,
+discard your changes, or keep the good part of them.`
 
 // An editOptions is what stint edit was asked for.
 type editOptions struct {
@@ -48,7 +48,7 @@ func (a *app) editCommand() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(c *cobra.Command, args []string) error { return a.edit(c.Context(), &o, args) },
 	}
-	c.Flags().BoolVar(&o.accept, "accept", false, "take over edits that are held because a formatter seems to have made them")
+	c.Flags().BoolVar(&o.accept, "accept", false, "apply edits that are quarantined because a formatter seems to have made them")
 	c.Flags().StringArrayVar(&o.set, "set", nil, "change a field of a task that waits, without an editor: `KEY=VALUE`, or KEY= to unset it; may be repeated")
 	jsonFlag(c, &o.json)
 	c.ValidArgsFunction = a.completeIDs
@@ -87,18 +87,7 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 		return err
 	}
 	e.base, e.old = base, before.Findings
-	for {
-		if e.text, err = e.open(ctx); err != nil {
-			return err
-		}
-		if bytes.Equal(e.text, e.base.Data) {
-			return e.unchanged()
-		}
-		again, err := e.save(ctx)
-		if !again {
-			return err
-		}
-	}
+	return e.run(ctx, e.save)
 }
 
 // setFields changes fields of a task that waits.
@@ -129,7 +118,7 @@ func (a *app) acceptEdits(ctx context.Context, asJSON bool) error {
 	if asJSON {
 		return errors.Join(printJSON(a.stdout, t), a.reportTakeOver(t))
 	}
-	if _, err := fmt.Fprintf(a.stdout, "%s taken over\n", count(t.Adopted, "edit")); err != nil {
+	if _, err := fmt.Fprintf(a.stdout, "%s applied\n", count(t.Adopted, "edit")); err != nil {
 		return err
 	}
 	for _, n := range t.Notices {
@@ -151,32 +140,48 @@ func (a *app) reconcile(ctx context.Context, accept bool) (t task.TakeOver, err 
 // a run, whose master may only be out of reach.
 func (a *app) withCoordinator(ctx context.Context, ask func(*client.Client) error, do func(*coordinator.Coordinator) error) error {
 	err := a.call(ctx, ask)
-	base, cerr := a.base()
-	if cerr != nil || base.AutoStart || exitCode(err) != exitNoMaster {
+	if !a.isOffline(err) {
 		return err
 	}
 	if ownRun() != "" {
 		return &cliError{code: exitNoMaster, message: "no master can be reached from this run", try: "the same outside of the run"}
 	}
-	dir, err := a.state()
+	cfg, err := a.offline(ctx)
 	if err != nil {
 		return err
 	}
-	if err := checkStateDir(dir, a.stderr); err != nil {
-		return err
-	}
-	c, err := coordinator.Open(a.offlineMaster(dir, base).coordinatorConfig(ctx))
+	c, err := coordinator.Open(cfg)
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(c), c.Close())
 }
 
+// isOffline reports whether a request failed because no master runs and none is to be
+// started: then a command opens the state directory itself.
+func (a *app) isOffline(err error) bool {
+	base, cerr := a.base()
+	return cerr == nil && !base.AutoStart && exitCode(err) == exitNoMaster
+}
+
+// offline returns what a coordinator is opened with where no master is to run.
+func (a *app) offline(ctx context.Context) (task.Config, error) {
+	base, err := a.base()
+	if err != nil {
+		return task.Config{}, err
+	}
+	dir, err := a.ownState()
+	if err != nil {
+		return task.Config{}, err
+	}
+	return a.offlineMaster(dir, base).coordinatorConfig(ctx), nil
+}
+
 // reportTakeOver tells what is wrong in tasks.md; the error is not nil if anything
 // is. What is held as the work of a formatter is a finding, too.
 func (a *app) reportTakeOver(t task.TakeOver) error {
 	if t.Missing > 0 {
-		a.hint("stint: tasks.md had not %s; put back (sections that are deleted at the end of the file come back: use stint cancel)\n", count(t.Missing, "newest record"))
+		a.hint("stint: tasks.md lacked %s; added again (to delete the newest task, use stint cancel)\n", count(t.Missing, "newest record"))
 	}
 	a.showFindings(t.Findings, "")
 	if len(t.Findings) == 0 {
@@ -233,39 +238,39 @@ func (a *app) editDir(ctx context.Context) (string, error) {
 	if _, err := chooseEditor(); err != nil {
 		return "", err
 	}
-	dir, err := a.state()
+	dir, err := a.ownState()
 	if err != nil {
-		return "", err
-	}
-	if err := checkStateDir(dir, a.stderr); err != nil {
 		return "", err
 	}
 	_, err = a.reconcile(ctx, false)
 	return dir, err
 }
 
-// open runs the editor on the copy and gives what it has become. After an error
-// the copy is kept if it has anything that is not elsewhere.
-func (e *editing) open(ctx context.Context) ([]byte, error) {
-	before, err := durable.ReadFile(durable.OS, e.file)
-	if err != nil {
-		return nil, err
+// run has the person edit the copy until take, which gets the text, has no more to ask.
+func (e *editing) run(ctx context.Context, take func(context.Context, []byte) (again bool, err error)) error {
+	for {
+		before, err := durable.ReadFile(durable.OS, e.file)
+		if err != nil {
+			return err
+		}
+		failed := openEditor(e.file, os.Stdout)
+		text, err := durable.ReadFile(durable.OS, e.file)
+		if err != nil {
+			return fmt.Errorf("the copy is gone, and nothing was changed: %w", err)
+		}
+		if failed == nil && ctx.Err() != nil {
+			failed = context.Cause(ctx)
+		}
+		switch {
+		case failed != nil && bytes.Equal(before, text): // all that it has is elsewhere, too
+			return errors.Join(&cliError{code: exitFailure, message: "nothing was changed", err: failed, try: "export EDITOR=..."}, e.drop())
+		case failed != nil:
+			return e.kept(failed.Error())
+		}
+		if again, err := take(ctx, text); !again {
+			return err
+		}
 	}
-	failed := openEditor(e.file, os.Stdout)
-	text, err := durable.ReadFile(durable.OS, e.file)
-	if err != nil {
-		return nil, fmt.Errorf("the copy is gone, and nothing was taken over: %w", err)
-	}
-	if failed == nil && ctx.Err() == nil {
-		return text, nil
-	}
-	if failed == nil {
-		failed = context.Cause(ctx)
-	}
-	if bytes.Equal(before, text) {
-		return nil, errors.Join(&cliError{code: exitFailure, message: "nothing was taken over", err: failed, try: "export EDITOR=..."}, e.drop())
-	}
-	return nil, e.kept(failed.Error())
 }
 
 // drop removes the copy.
@@ -279,12 +284,34 @@ func (e *editing) unchanged() error {
 
 // kept ends an editing whose copy is still needed.
 func (e *editing) kept(why string) error {
-	return &cliError{code: exitFailure, message: "nothing was taken over: " + why + "; your copy is " + e.file, try: "stint edit, and put it in from there"}
+	return &cliError{code: exitFailure, message: "nothing was changed: " + why + "; your copy is " + e.file, try: "stint edit, and put it in from there"}
+}
+
+// choose shows findings and asks what is to become of the copy: to be edited again, to be
+// discarded, or, if a part of it is good, that part to be saved (false, nil).
+func (e *editing) choose(fresh, before []task.Finding, good bool) (again bool, err error) {
+	e.app.showFindings(fresh, "")
+	e.app.showFindings(before, " (as before)")
+	question, letters := "edit again (e), or discard (d)?", "ed"
+	if good {
+		question, letters = "edit again (e), discard (d), or keep the good part (k)?", "edk"
+	}
+	switch answer, ok := e.app.ask(question, letters); {
+	case !ok:
+		return false, e.kept(count(len(fresh), "finding"))
+	case answer == 'd':
+		return false, errors.Join(&cliError{code: exitFailure, message: "discarded; nothing was changed"}, e.drop())
+	default:
+		return answer == 'e', nil
+	}
 }
 
 // save merges the text with what was written meanwhile, checks it, and puts it in
-// the place of tasks.md. again says that the user wants to edit once more.
-func (e *editing) save(ctx context.Context) (again bool, err error) {
+// the place of tasks.md.
+func (e *editing) save(ctx context.Context, text []byte) (again bool, err error) {
+	if e.text = text; bytes.Equal(text, e.base.Data) {
+		return false, e.unchanged()
+	}
 	for {
 		if err := e.rebase(ctx); err != nil {
 			return false, e.kept(err.Error())
@@ -293,14 +320,9 @@ func (e *editing) save(ctx context.Context) (again bool, err error) {
 		if err != nil {
 			return false, e.kept(err.Error())
 		}
-		fresh, old := splitFindings(plan.Findings, e.old)
-		if len(fresh) > 0 {
-			e.app.showFindings(fresh, "")
-			e.app.showFindings(old, " (as before)")
-			if answer, ok := e.app.ask("edit again (e), discard (d), or keep the good part (k)?", "edk"); !ok {
-				return false, e.kept(count(len(fresh), "finding"))
-			} else if answer != 'k' {
-				return e.decline(answer)
+		if fresh, old := splitFindings(plan.Findings, e.old); len(fresh) > 0 {
+			if again, err := e.choose(fresh, old, true); again || err != nil {
+				return again, err
 			}
 		}
 		if changed, err := e.put(ctx, e.base, e.text, records, plan); !changed {
@@ -363,14 +385,6 @@ func (e *editing) rebase(ctx context.Context) error {
 		e.base, e.text = now, merged
 	}
 	return err
-}
-
-// decline carries out the answers that save nothing.
-func (e *editing) decline(answer byte) (again bool, err error) {
-	if answer == 'e' {
-		return true, nil
-	}
-	return false, errors.Join(&cliError{code: exitFailure, message: "discarded; nothing was taken over"}, e.drop())
 }
 
 // ask puts a question on the terminal and reads the answer: the first letter of a
@@ -485,4 +499,79 @@ func openEditor(file string, stdout *os.File) error {
 		return fmt.Errorf("the editor %q failed: %w", editor, err)
 	}
 	return nil
+}
+
+// mergeLedgers returns what a person made of base together with what tasks.md has become
+// meanwhile. What was only appended there comes after the person's text. Otherwise it is
+// that file with each section, and each text between two, that the person changed, and at
+// its end those that the person added. The error names what both have changed.
+func mergeLedgers(base, edited, current []byte) ([]byte, error) {
+	if bytes.Equal(current, base) || bytes.Equal(current, edited) {
+		return edited, nil
+	}
+	if added, ok := bytes.CutPrefix(current, base); ok && (added[0] == '\n' || len(endLine(base)) == len(base)) {
+		return append(endLine(edited), added...), nil
+	}
+	_, was := blocksOf(base)
+	names, mine := blocksOf(edited)
+	others, theirs := blocksOf(current)
+	var merged []byte
+	for _, name := range others {
+		block := theirs[name]
+		if mine[name] != was[name] {
+			if block != was[name] && block != mine[name] {
+				return nil, fmt.Errorf("somebody else has changed %s meanwhile, and so have you", name)
+			}
+			block = mine[name]
+		}
+		merged = append(merged, block...)
+	}
+	for _, name := range names {
+		if _, ok := theirs[name]; ok || mine[name] == was[name] {
+			continue
+		}
+		if was[name] != "" {
+			return nil, fmt.Errorf("somebody else has deleted %s meanwhile, and you have changed it", name)
+		}
+		merged = append(merged, mine[name]...)
+	}
+	return merged, nil
+}
+
+// blocksOf splits a ledger into its sections and the texts around them. It returns the
+// names of these blocks in file order, and what they are; none is empty.
+func blocksOf(data []byte) (names []string, blocks map[string]string) {
+	data = endLine(data) // else the last block would run into one that is put below it
+	blocks = map[string]string{}
+	add := func(name string, from, to int64) {
+		if from < to {
+			names, blocks[name] = append(names, name), string(data[from:to])
+		}
+	}
+	above, pos := "the text at the top", int64(0)
+	seen := map[string]int{}
+	for _, s := range ledger.Parse(data).Sections {
+		add(above, pos, s.Off)
+		name := fmt.Sprintf("%s %s", s.Kind, s.ID)
+		if s.Seq > 0 {
+			name += fmt.Sprintf(" (record %d)", s.Seq)
+		}
+		if seen[name]++; seen[name] > 1 {
+			name += fmt.Sprintf(", number %d", seen[name])
+		}
+		pos = s.Off + int64(len(s.Raw))
+		add(name, s.Off, pos)
+		above = "the text below " + name
+	}
+	add(above, pos, int64(len(data)))
+	return names, blocks
+}
+
+// endLine returns a copy of text that ends with a newline, unless it is empty.
+func endLine(text []byte) []byte {
+	text = bytes.Clone(text)
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(text, '\n')
+	}
+	return text
 }

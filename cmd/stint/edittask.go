@@ -63,16 +63,7 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 	if t.editing, err = a.newEditing(dir, text); err != nil {
 		return err
 	}
-	for {
-		text, err := t.open(ctx)
-		if err != nil {
-			return err
-		}
-		again, err := t.take(ctx, text)
-		if !again {
-			return err
-		}
-	}
+	return t.run(ctx, t.take)
 }
 
 // editableFields returns what a person may change of a task, without what is unset.
@@ -120,15 +111,8 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 		r, findings = t.goodPart(r, section, check)
 	}
 	if len(findings) > 0 {
-		t.app.showFindings(findings, "")
-		question, letters := "edit again (e), or discard (d)?", "ed"
-		if len(r.Fields) > 0 {
-			question, letters = "edit again (e), discard (d), or keep the good part (k)?", "edk"
-		}
-		if answer, ok := t.app.ask(question, letters); !ok {
-			return false, t.kept(count(len(findings), "finding"))
-		} else if answer != 'k' {
-			return t.decline(answer)
+		if again, err := t.choose(findings, nil, len(r.Fields) > 0); again || err != nil {
+			return again, err
 		}
 	}
 	return false, t.append(ctx, &r)
@@ -233,7 +217,7 @@ func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 		}
 		if !slices.ContainsFunc(records, func(o ledger.Record) bool { return o.ID == r.ID }) {
 			t.app.showFindings(plan.Findings, "")
-			return t.kept("the section would have no effect in tasks.md as it is; mend that first")
+			return t.kept("the section would have no effect in tasks.md as it is; fix that first")
 		}
 		plan.Notices = slices.DeleteFunc(plan.Notices, func(n string) bool { return !strings.Contains(n, r.ID) })
 		if changed, err := t.put(ctx, now, text, records, plan); !changed {

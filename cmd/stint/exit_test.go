@@ -28,7 +28,6 @@ func TestExitCode(t *testing.T) {
 		{"usage", usage("", "x"), 2},
 		{"invalid", remote(task.CodeInvalid), 2},
 		{"no master", fmt.Errorf("dial: %w", client.ErrNoMaster), 3},
-		{"no master, none to be started", errNoAutoStart(), 3},
 		{"stopped", remote(task.CodeStopped), 3},
 		{"agent missing", remote(task.CodeAgentMissing), 4},
 		{"busy", remote(task.CodeBusy), 5},

@@ -88,13 +88,9 @@ func (a *app) tellConfig(ctx context.Context) {
 	a.toldConfig = true
 	ctx, cancel := context.WithTimeout(ctx, maxTell)
 	defer cancel()
-	_ = a.callRunning(func(c *client.Client) error { // who is gone uses no configuration
-		h, err := c.Health(ctx)
-		if err == nil {
-			a.hint("stint: the master (pid %d) %s: %s\n", h.PID, a.staleText(&h), restart(&h))
-		}
-		return err
-	})
+	if h, err := a.health(ctx); err == nil { // who is gone uses no configuration
+		a.hint("stint: the master (pid %d) %s: %s\n", h.PID, a.staleText(&h), restart(&h))
+	}
 }
 
 // isStale reports whether a master was started with another configuration.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -25,7 +24,7 @@ is. Findings go to stdout as file:line: message; the exit code is 1 if there are
 
 --repair writes a ledger file without findings to the new file --output NEW; the
 file itself is never changed. Damaged records come from the journal where it has
-them; what cannot be mended is kept as text.`
+them; what cannot be repaired is kept as text.`
 
 // fsckOptions are the options of `stint fsck`.
 type fsckOptions struct {
@@ -41,7 +40,7 @@ func (a *app) fsckCommand() *cobra.Command {
 		Long:  fsckHelp,
 		Example: `  stint fsck
   stint fsck backup/tasks.md
-  stint fsck --repair --output mended.md`,
+  stint fsck --repair --output repaired.md`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
@@ -93,9 +92,7 @@ func (a *app) workspaceRoot() string {
 
 // isLive reports whether a master answers.
 func (a *app) isLive(ctx context.Context) func() bool {
-	return func() bool {
-		return a.callRunning(func(c *client.Client) error { _, err := c.Health(ctx); return err }) == nil
-	}
+	return func() bool { _, err := a.health(ctx); return err == nil }
 }
 
 const interrupted = "interrupted; nothing was changed"

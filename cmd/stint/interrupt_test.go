@@ -53,7 +53,7 @@ func TestLargeSpecFile(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path, []byte("["), 0o600), os.Truncate(path, 1<<40)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readWhole(path); err == nil || !strings.Contains(err.Error(), "give the tasks in several parts") {
+	if _, err := readNamed(path, maxSpecFile); err == nil || !strings.Contains(err.Error(), "it has more than 67108864 bytes") {
 		t.Error(err)
 	}
 }

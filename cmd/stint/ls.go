@@ -131,10 +131,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) (views []wire.TaskView, er
 		return nil, err
 	}
 	tasks, err := statedir.ListArchive(dir, o.filter)
-	for i := range tasks {
-		views = append(views, wire.TaskView{Task: tasks[i]})
-	}
-	return views, err
+	return viewsOf(tasks), err
 }
 
 // listJSON copies the lines of the master, which has written most of them before.
@@ -143,7 +140,7 @@ func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
 	err := a.call(ctx, func(c *client.Client) error {
 		err := c.ListJSON(ctx, o.filter, out)
 		if out.wrote && isGone(err) { // to begin again would repeat what was printed
-			return &cliError{code: exitNoMaster, message: "the master went away", try: "stint ls"}
+			return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint ls"}
 		}
 		return err
 	})
@@ -177,6 +174,14 @@ func printEach[T any](w io.Writer, list []T) error {
 	return nil
 }
 
+func idsOf(views []wire.TaskView) []string {
+	ids := make([]string, len(views))
+	for i, v := range views {
+		ids[i] = v.ID
+	}
+	return ids
+}
+
 func printIDs(w io.Writer, views []wire.TaskView) error {
 	for _, v := range views {
 		if _, err := fmt.Fprintln(w, v.ID); err != nil {
@@ -188,12 +193,8 @@ func printIDs(w io.Writer, views []wire.TaskView) error {
 
 // printTasks prints the table for people.
 func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
-	ids := make([]string, len(views))
-	for i, v := range views {
-		ids[i] = v.ID
-	}
 	rows := [][]string{{"ID", "STATUS", "AGE", "SESSION", "AGENT", "PROMPT"}}
-	for i, short := range shortIDs(ids) {
+	for i, short := range shortIDs(idsOf(views)) {
 		v := &views[i]
 		rows = append(rows, []string{
 			short, statusNow(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, followMark(v) + v.Title,

@@ -49,10 +49,7 @@ type ready struct {
 // is none. The request is made again if the master went away meanwhile, so it
 // must be one that may be repeated.
 func (a *app) call(ctx context.Context, request func(*client.Client) error) error {
-	return a.callUntil(ctx, time.Now().Add(masterWait), request)
-}
-
-func (a *app) callUntil(ctx context.Context, deadline time.Time, request func(*client.Client) error) error {
+	deadline := time.Now().Add(masterWait)
 	for starts := 0; ; {
 		err := a.callRunning(request)
 		if errors.Is(err, client.ErrNoMaster) && starts < maxStarts {
@@ -98,6 +95,18 @@ func (a *app) callRunning(request func(*client.Client) error) error {
 		}
 	}
 	return err
+}
+
+// task asks the master about a task.
+func (a *app) task(ctx context.Context, ref string) (v wire.TaskView, err error) {
+	err = a.call(ctx, func(c *client.Client) (err error) { v, err = c.Task(ctx, ref); return err })
+	return v, err
+}
+
+// health asks a running master about itself.
+func (a *app) health(ctx context.Context) (h task.Health, err error) {
+	err = a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
+	return h, err
 }
 
 // another returns an app that finds its own way to the master, for another goroutine.
@@ -180,7 +189,7 @@ func (a *app) awaitMaster(ctx context.Context, request func(*client.Client) erro
 			return err
 		}
 		if time.Now().After(deadline) {
-			return &cliError{code: exitNoMaster, message: "the master went away; the task is kept", try: "stint serve"}
+			return &cliError{code: exitNoMaster, message: "the master has exited; the task is kept", try: "stint serve"}
 		}
 		if err := pause(ctx, masterPoll); err != nil {
 			return err
@@ -216,11 +225,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errNoAutoStart says that there is no master and that none is to be started.
-func errNoAutoStart() error {
-	return &cliError{code: exitNoMaster, message: "no master is running, and auto_start is off", try: "stint serve", err: nil}
-}
-
 // startBackground starts a master that ends when it is idle, and returns when it
 // answers. An error with exitBusy says that there is one that holds the lock: it
 // was faster, or does not answer any more.
@@ -230,7 +234,7 @@ func (a *app) startBackground(ctx context.Context) error {
 		return err
 	}
 	if !cfg.AutoStart {
-		return errNoAutoStart()
+		return &cliError{code: exitNoMaster, message: "no master is running, and auto_start is off", try: "stint serve"}
 	}
 	state, err := a.state()
 	if err != nil {
@@ -261,6 +265,22 @@ func (a *app) startBackground(ctx context.Context) error {
 // what it says about itself.
 func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	closeOnExec()
+	self, err := selfPath()
+	if err != nil {
+		return ready{}, err
+	}
+	args, env := []string{"stint", "serve", "--background", "--state-dir", state}, os.Environ()
+	// A master that an agent happens to start is no part of that run.
+	env = slices.DeleteFunc(env, func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains([]string{"STINT_RUN_ID", "STINT_TASK_ID", "STINT_ATTEMPT"}, name)
+	})
+	// A relative path would mean another file in the master's directory.
+	if file, named, err := configFile(a.configOption); err != nil {
+		return ready{}, err
+	} else if named {
+		env = append(env, "STINT_CONFIG="+file)
+	}
 	log, err := openLog(filepath.Join(state, "master.log"))
 	if err != nil {
 		return ready{}, &cliError{code: exitFailure, message: "cannot start a master", err: err, try: "stint doctor"}
@@ -270,11 +290,11 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 		return ready{}, errors.Join(err, log.Close())
 	}
 	defer func() { _ = readEnd.Close() }() // only read from
-	cmd, err := a.masterCommand(state)
-	if err == nil {
-		cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{writeEnd}
-		err = cmd.Start()
+	cmd := &exec.Cmd{
+		Path: self, Args: args, Dir: "/", Env: env, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		Stdout: log, Stderr: log, ExtraFiles: []*os.File{writeEnd},
 	}
+	err = cmd.Start()
 	if err = errors.Join(err, writeEnd.Close(), log.Close()); err != nil {
 		return ready{}, fmt.Errorf("cannot start a master: %w", err)
 	}
@@ -296,37 +316,6 @@ func closeOnExec() {
 			unix.CloseOnExec(fd)
 		}
 	}
-}
-
-// masterCommand returns the command line of a master in the background.
-func (a *app) masterCommand(state string) (*exec.Cmd, error) {
-	self, err := selfPath()
-	if err != nil {
-		return nil, err
-	}
-	args := []string{"stint", "serve", "--background", "--state-dir", state}
-	if a.configOption != "" {
-		file, _, err := configFile(a.configOption)
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, "--config", file)
-	}
-	return &exec.Cmd{Path: self, Args: args, Dir: "/", Env: a.masterEnv(), SysProcAttr: &syscall.SysProcAttr{Setsid: true}}, nil
-}
-
-// masterEnv is our environment, without the marks of a run: a master that an
-// agent happens to start is no part of that run. A relative $STINT_CONFIG would
-// mean another file in the master's directory.
-func (a *app) masterEnv() []string {
-	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		return name == "STINT_RUN_ID" || name == "STINT_TASK_ID" || name == "STINT_ATTEMPT"
-	})
-	if file, named, err := configFile(""); err == nil && named {
-		env = append(env, "STINT_CONFIG="+file)
-	}
-	return env
 }
 
 // selfPath returns the path of this program, also when it was deleted after its

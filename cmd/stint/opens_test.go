@@ -35,13 +35,11 @@ var opens = map[string]string{
 	"durable.go SyncDir":      "a directory that a file was just made in",
 	"open.go Open":            "it is what the others use",
 	"place.go ReadLedger":     "a file that a person names",
-	"configdocument.go":       "the configuration",
 	"configload.go":           "the configuration",
 	"demo.go":                 "a new directory in the temporary one",
 	"fsck.go writeNew":        "a file that a person names",
 	"postgres.go readURLFile": "a file that a person names",
-	"prompt.go":               "a file that a person names, or a new directory in the temporary one",
-	"spec.go":                 "a file that a person names",
+	"spec.go":                 "a file that a person names, or a new directory in the temporary one",
 }
 
 // TestOpens: whoever opens a file by its name with package os is on the list. What lies

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -28,7 +27,7 @@ const (
 // postgresURLKey is the URL of the database that has the copy. What is wrong with it
 // stops no local work, so it is an error on a command line alone.
 func postgresURLKey() key {
-	k := textKey("postgres_url", "", "copy the ledger to this PostgreSQL database, such as postgres://stint@db.example/cli_worker; empty: no copy", func(c *Config) *string { return &c.PostgresURL }).in("postgres")
+	k := textKey("postgres_url", "", "mirror the ledger to this PostgreSQL database, such as postgres://stint@db.example/cli_worker; empty: no mirror", func(c *Config) *string { return &c.PostgresURL }).in("postgres")
 	k.set = func(c *Config, s string) error { c.PostgresURL = strings.TrimSpace(s); return nil }
 	k.option, k.word = "postgres", "URL"
 	k.typed = checkTypedURL
@@ -72,14 +71,12 @@ func urlFileKey(name, help string, field func(*Config) *string) key {
 	return k
 }
 
-// hostKey is the name of a machine, or empty.
-func hostKey(name, help string, field func(*Config) *string) key {
-	return checkedKey(name, "", help, field, func(s string) (string, error) {
-		if len(s) > maxHost || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
-			return "", fmt.Errorf("it is no name of a machine: at most %d bytes that can be printed", maxHost)
-		}
-		return s, nil
-	})
+// checkHost returns the name of a machine, or "".
+func checkHost(s string) (string, error) {
+	if len(s) > maxHost || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return "", fmt.Errorf("it is no name of a machine: at most %d bytes that can be printed", maxHost)
+	}
+	return s, nil
 }
 
 // hasPostgres reports whether a copy is configured.
@@ -117,13 +114,11 @@ func readURLFile(path string) (string, error) {
 	if fi.Mode().Perm()&0o077 != 0 {
 		return wrong("chmod 600 "+path, "%s can be read by others (mode %04o)", path, fi.Mode().Perm())
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxURLFile+1))
+	data, err := readAtMost(f, maxURLFile)
 	text := strings.TrimSpace(string(data))
 	switch {
 	case err != nil:
-		return wrong("", "%v", err)
-	case len(data) > maxURLFile:
-		return wrong("", "%s has more than the %d bytes that are taken", path, maxURLFile)
+		return wrong("", "%s: %v", path, err)
 	case text == "":
 		return wrong("write the URL of the database into it", "%s is empty", path)
 	case strings.ContainsAny(text, "\r\n"):

@@ -11,7 +11,6 @@ import (
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/statedir"
-	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -51,11 +50,8 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 	if err != nil {
 		return err
 	}
-	dir, err := a.state()
+	dir, err := a.ownState()
 	if err != nil {
-		return err
-	}
-	if err := checkStateDir(dir, a.stderr); err != nil {
 		return err
 	}
 	var plan *statedir.RestorePlan
@@ -112,7 +108,7 @@ func (a *app) checkCopy(o *restoreOptions, r *statedir.Restoration) error {
 	}
 	return &cliError{
 		code: exitFailure, message: fmt.Sprintf("%s has %s; nothing was restored", r.From, count(len(r.Findings), "finding")),
-		try: "mend it, or leave those sections out with: stint restore --force " + r.From,
+		try: "fix it, or leave those sections out with: stint restore --force " + r.From,
 	}
 }
 
@@ -130,8 +126,7 @@ func summary(r *statedir.Restoration) string {
 
 // mayRestore refuses where a master stays or a task runs that nobody looks after.
 func (a *app) mayRestore(ctx context.Context, r *statedir.Restoration) error {
-	var h task.Health
-	err := a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
+	h, err := a.health(ctx)
 	switch {
 	case err == nil && !h.Background:
 		return &cliError{

@@ -226,6 +226,15 @@ func (a *app) base() (*Config, error) {
 // state returns the state directory.
 func (a *app) state() (string, error) { return stateDir(a.stateOption) }
 
+// ownState returns the state directory, which must be there and be ours.
+func (a *app) ownState() (string, error) {
+	state, err := a.state()
+	if err != nil {
+		return "", err
+	}
+	return state, checkStateDir(state, a.stderr)
+}
+
 // jsonFlag adds --json, quietFlag -q; they are the same everywhere.
 func jsonFlag(c *cobra.Command, v *bool) {
 	c.Flags().BoolVar(v, "json", false, "print JSON; lists print one object a line")

@@ -260,7 +260,7 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 		if exitCode(err) != exitBusy || m.background {
 			return err
 		}
-		holder, herr := m.holder(ctx)
+		holder, herr := m.app.health(ctx)
 		switch {
 		case herr == nil && !holder.Background:
 			return &cliError{
@@ -279,12 +279,6 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 			return &cliError{code: exitInterrupted}
 		}
 	}
-}
-
-// holder asks the master that runs now about itself.
-func (m *master) holder(ctx context.Context) (h task.Health, err error) {
-	err = m.app.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
-	return h, err
 }
 
 // takeOver asks the master in the background to end after its runs.
@@ -324,44 +318,24 @@ func (m *master) coordinatorConfig(ctx context.Context) task.Config {
 	return config
 }
 
-// workspaceSettings returns what the [workspace] sections say of a directory, as far
-// as environment and options do not overrule it.
+// workspaceSettings returns what is configured for a directory. A model of the whole
+// configuration is the adapter's, so that a task names none.
 func workspaceSettings(cfg *Config) func(string) task.WorkspaceSettings {
-	return func(dir string) (w task.WorkspaceSettings) {
+	return func(dir string) task.WorkspaceSettings {
 		c := cfg.forWorkspace(dir)
-		set := func(name string) bool { return c.origins[name].layer == layerWorkspace }
-		if set("timeout") {
-			w.Timeout = &c.Timeout
-		}
-		if set("max_attempts") {
-			w.MaxAttempts = c.MaxAttempts
-		}
-		if set("resume_policy") {
-			w.ResumePolicy = c.ResumePolicy
-		}
-		w.Models = map[string]string{}
+		models := map[string]string{}
 		for _, name := range cliNames {
-			if model, ok := c.agents[name+"_model"].(string); ok && set(name+"_model") {
-				w.Models[name] = model
+			if key := name + "_model"; c.origins[key].layer == layerWorkspace {
+				models[name], _ = c.agents[key].(string)
 			}
 		}
-		if set("max_iterations") {
-			w.MaxIterations = c.MaxIterations
+		return task.WorkspaceSettings{
+			Timeout: &c.Timeout, MaxAttempts: c.MaxAttempts, ResumePolicy: c.ResumePolicy, Models: models,
+			OutputPolicy: &c.OutputPolicy.text, PromptTemplate: c.template,
+			VerifyCommand: c.VerifyCommand, MaxIterations: c.MaxIterations, VerifyTimeout: &c.VerifyTimeout,
+			EvalPrompt: c.SelfEvalPrompt.text, EvalMaxChars: c.SelfEvalMaxChars, LessonsPath: c.SelfEvalMemoryPath,
+			OnFailure: c.OnFailure.text, OnIssue: c.OnIssue.text, TriggerSession: c.TriggerSession,
 		}
-		if set("verify_timeout") {
-			w.VerifyTimeout = &c.VerifyTimeout
-		}
-		w.VerifyCommand = c.VerifyCommand
-		w.PromptTemplate = c.template
-		w.OnFailure, w.OnIssue = c.OnFailure.text, c.OnIssue.text
-		if w.TriggerSession = c.TriggerSession; w.TriggerSession == noSession {
-			w.TriggerSession = ""
-		}
-		w.EvalPrompt, w.EvalMaxChars, w.LessonsPath = c.SelfEvalPrompt.text, c.SelfEvalMaxChars, c.SelfEvalMemoryPath
-		if set("output_policy") {
-			w.OutputPolicy = &c.OutputPolicy.text
-		}
-		return w
 	}
 }
 

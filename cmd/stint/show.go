@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -85,8 +88,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		}
 		return printText(a.stdout, string(text))
 	}
-	var view wire.TaskView
-	err := a.call(ctx, func(c *client.Client) (err error) { view, err = c.Task(ctx, ref); return err })
+	view, err := a.task(ctx, ref)
 	defer a.tellFindings(ctx) // of a task that is not there too: its only section may be one
 	if err != nil {
 		return err
@@ -237,7 +239,7 @@ func (a *app) copyLog(ctx context.Context, ref string, logs func(*client.Client,
 	err := a.call(ctx, func(c *client.Client) error {
 		err := logs(c, count)
 		if count.n > 0 && isGone(err) { // to begin again would repeat what was printed
-			return &cliError{code: exitNoMaster, message: "the master went away", try: "stint logs " + ref}
+			return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint logs " + ref}
 		}
 		return err
 	})
@@ -341,4 +343,127 @@ func findingList(list []state.Issue) string {
 		lines[i] = f.Kind + ": " + oneLine(f.Message)
 	}
 	return strings.Join(lines, "\n")
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var follow, stderr bool
+	var run string
+	c := &cobra.Command{
+		Use:   "logs [OPTIONS] ID",
+		Short: "print what a task's agent and its verify command wrote, in their order",
+		Example: `  stint logs @last
+  stint logs -f 2b4f6c8e            # until the task has ended
+  stint logs --stderr 2b4f6c8e
+  stint logs --run 5d1c 2b4f6c8e    # of one run; stint show lists the verify runs`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			stream := "stdout"
+			if stderr {
+				stream = "stderr"
+			}
+			if follow && run != "" {
+				return usage("stint logs --help", "--follow and --run exclude each other")
+			}
+			err := a.copyLog(c.Context(), args[0], func(cl *client.Client, w io.Writer) error {
+				if run != "" {
+					return cl.RunLogs(c.Context(), args[0], run, stream, w)
+				}
+				return cl.Logs(c.Context(), args[0], stream, follow, w)
+			})
+			if isDetached(c.Context()) {
+				return &cliError{code: exitInterrupted}
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task has ended")
+	c.Flags().BoolVar(&stderr, "stderr", false, "what the agent wrote to stderr")
+	c.Flags().StringVar(&run, "run", "", "only this `run`, by id or number of the agent's from 1; else all of the last attempt")
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+// maxContent is how large a collected file may be, in bytes, for its content to
+// be printed as JSON.
+const maxContent = 1 << 20
+
+// A taskWithFiles is a task as `show --json --with-files` prints it.
+type taskWithFiles struct {
+	*wire.TaskView
+	Files []collected `json:"files"`
+}
+
+// A collected is a file that was collected after a run.
+type collected struct {
+	state.OutputFile
+	File    string  `json:"file,omitempty"`    // absolute path of the copy
+	Text    *string `json:"text,omitempty"`    // content that is UTF-8
+	Base64  []byte  `json:"base64,omitempty"`  // any other content
+	Problem string  `json:"problem,omitempty"` // why there is none
+}
+
+// collectedFiles returns the collected files of a task's last run; with content what
+// is in them, too.
+func collectedFiles(v *wire.TaskView, content bool) []collected {
+	files := []collected{}
+	for _, out := range v.OutputFiles {
+		c := collected{OutputFile: out}
+		if err := c.find(v.RunDir, content); err != nil {
+			c.Problem = err.Error()
+		}
+		files = append(files, c)
+	}
+	return files
+}
+
+// find looks for the copy in the directory of the run.
+func (c *collected) find(runDir string, content bool) error {
+	if runDir == "" {
+		return rundir.ErrNotKept
+	}
+	f, fi, err := rundir.OpenCollected(runDir, c.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	c.File = filepath.Join(runDir, "files", c.Path)
+	switch {
+	case !content:
+		return nil
+	case fi.Size() > maxContent:
+		return fmt.Errorf("it has more than %d bytes", maxContent)
+	}
+	return c.read(f)
+}
+
+// read takes in the content of the copy.
+func (c *collected) read(f io.Reader) error {
+	data, err := io.ReadAll(io.LimitReader(f, maxContent))
+	if err != nil {
+		return plainError(err)
+	}
+	if utf8.Valid(data) {
+		text := string(data)
+		c.Text = &text
+	} else {
+		c.Base64 = data
+	}
+	return nil
+}
+
+// fileTable returns the collected files for people: name, size and path of each.
+func fileTable(v *wire.TaskView) string {
+	files := collectedFiles(v, false)
+	if len(files) == 0 {
+		return "\ncollected files:\n  none were collected\n"
+	}
+	text := "\ncollected files:\n"
+	for _, c := range files {
+		place := c.File
+		if c.Problem != "" {
+			place = c.Problem
+		}
+		text += fmt.Sprintf("  %s  %s  %s\n", oneLine(c.Path), count(int(c.Size), "byte"), oneLine(place))
+	}
+	return text
 }

@@ -9,12 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"syscall"
-	"unicode/utf8"
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
-	"stint/coordinator/rundir"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
@@ -35,39 +34,45 @@ func inSpecs(err error, i, n int, many bool) error {
 // readSpecs reads the tasks of a file, or of stdin if it is called -. many says
 // that it is a list, which may have one task only.
 func (a *app) readSpecs(ctx context.Context, file string) (specs []task.TaskSpec, many bool, err error) {
-	name, read := file, func() (string, error) { return readWhole(file) }
+	name, read := file, func() ([]byte, error) { return readNamed(file, maxSpecFile) }
 	if file == "-" {
-		name, read = "stdin", func() (string, error) { return readAll(a.stdin) }
+		name, read = "stdin", func() ([]byte, error) { return readAtMost(a.stdin, maxSpecFile) }
 	}
-	text, err := readInterruptibly(ctx, read)
-	if interrupted := (*cliError)(nil); errors.As(err, &interrupted) {
+	text, err := interruptibly(ctx, nothingQueued, read)
+	if ctx.Err() != nil {
 		return nil, false, err
 	}
 	if err != nil {
-		return nil, false, &cliError{code: exitUsage, message: "cannot read the tasks of " + name, err: plainError(err), try: "stint task --spec FILE, or - for stdin"}
+		return nil, false, &cliError{code: exitUsage, message: "cannot read the tasks of " + name, err: plainError(err), try: "stint task --spec FILE, or - for stdin; many tasks in several files"}
 	}
-	specs, err = task.ParseSpecs(name, []byte(text))
-	return specs, bytes.HasPrefix(bytes.TrimLeft([]byte(text), "\ufeff \t\r\n"), []byte("[")), err
+	specs, err = task.ParseSpecs(name, text)
+	return specs, bytes.HasPrefix(bytes.TrimLeft(text, "\ufeff \t\r\n"), []byte("[")), err
 }
 
-func readWhole(file string) (string, error) {
-	f, err := os.Open(file)
+// readNamed reads a file that the user has named, of at most so many bytes.
+func readNamed(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	text, err := readAll(f)
-	return text, errors.Join(err, f.Close())
+	defer func() { _ = f.Close() }() // only read from
+	data, err := readAtMost(f, most)
+	if err != nil {
+		err = &os.PathError{Op: "read", Path: path, Err: plainError(err)}
+	}
+	return data, err
 }
 
-func readAll(r io.Reader) (string, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxSpecFile+1))
-	if err == nil && len(data) > maxSpecFile {
-		err = fmt.Errorf("it has more than %d bytes; give the tasks in several parts", maxSpecFile)
+// readAtMost reads to the end, which must come within so many bytes.
+func readAtMost(r io.Reader, most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("it has more than %d bytes", most)
 	}
-	return string(data), err
+	return data, err
 }
 
-// fillIn returns a spec what it leaves open and the options name.
+// fillIn sets in a spec what it leaves open and the options name.
 func fillIn(spec, options *task.TaskSpec) {
 	to, from := reflect.ValueOf(spec).Elem(), reflect.ValueOf(options).Elem()
 	for i := range to.NumField() {
@@ -77,71 +82,88 @@ func fillIn(spec, options *task.TaskSpec) {
 	}
 }
 
-// runMany submits tasks together, and waits for all unless they are detached.
-func (a *app) runMany(ctx context.Context, o *taskOptions, specs []task.TaskSpec) error {
+// runTasks submits tasks, many if they come as a list, and waits for them unless they
+// are detached.
+func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpec, many bool) error {
 	if o.dryRun {
-		return a.dryRun(ctx, o, specs, true)
+		return a.dryRun(ctx, o, specs, many)
 	}
-	views, err := a.submitAll(ctx, o, specs)
+	views, err := a.submit(ctx, o, specs, many)
 	if err != nil {
 		return err
 	}
-	a.noteDemos(ctx, o, specs, views)
+	a.noteDemo(ctx, specs, views)
 	a.tellConfig(ctx)
 	defer a.tellFindings(ctx)
+	first, ids := &views[0], idsOf(views)
 	switch {
 	case o.detach && o.json:
 		return printEach(a.stdout, views)
 	case o.detach:
+		if first.Note != "" && !many {
+			a.hint("stint: note: %s\n", escapeText(oneLine(first.Note)))
+		}
 		return printIDs(a.stdout, views)
+	case many:
+		return a.runWait(ctx, &waitOptions{json: o.json, quiet: o.quiet}, ids)
 	}
-	ids := make([]string, len(views))
-	for i, v := range views {
-		ids[i] = v.ID
+	if first.Hold {
+		a.hint("stint: held; it runs after: stint release %s\n", shortID(first.ID))
 	}
-	return a.runWait(ctx, &waitOptions{json: o.json, quiet: o.quiet}, ids)
+	a.tellPaused()
+	a.tellAccounts(ctx, views)
+	return a.awaitAnswer(ctx, o, first.ID)
 }
 
-// submitAll is submit for several tasks: all become durable, or none.
-func (a *app) submitAll(ctx context.Context, o *taskOptions, specs []task.TaskSpec) (views []wire.TaskView, err error) {
+// submit makes tasks durable, all or none: by a master, or without one where none is to
+// be started and nobody waits for them.
+func (a *app) submit(ctx context.Context, o *taskOptions, specs []task.TaskSpec, many bool) (views []wire.TaskView, err error) {
 	for i := range specs {
 		specs[i].Await, specs[i].FromRun = !o.detach, ownRun()
 	}
-	err = a.call(ctx, func(c *client.Client) (err error) { views, err = c.SubmitAll(ctx, specs); return err })
-	if !a.mayKeep(o, err) {
-		return views, err
-	}
-	err = a.keep(ctx, func(cfg task.Config) error {
-		tasks, err := statedir.SubmitAllOffline(ctx, cfg, specs)
-		for _, t := range tasks {
-			views = append(views, wire.TaskView{Task: t})
+	err = a.call(ctx, func(c *client.Client) (err error) {
+		if many {
+			views, err = c.SubmitAll(ctx, specs)
+			return err
 		}
+		view, err := c.Submit(ctx, specs[0])
+		views = []wire.TaskView{view}
 		return err
 	})
-	return views, err
-}
-
-// noteDemos is noteDemo for several tasks.
-func (a *app) noteDemos(ctx context.Context, o *taskOptions, specs []task.TaskSpec, views []wire.TaskView) {
-	for i := range views {
-		if views[i].Agent == builtIn && specs[i].Agent == "" {
-			o.spec = specs[i]
-			a.noteDemo(ctx, o, &views[i])
-			return
-		}
+	if !o.detach || !a.isOffline(err) {
+		return views, err
 	}
+	cfg, err := a.offline(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tasks := make([]state.Task, 1)
+	if many {
+		tasks, err = statedir.SubmitAllOffline(ctx, cfg, specs)
+	} else {
+		tasks[0], err = statedir.SubmitOffline(ctx, cfg, specs[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.hint("stint: kept in %s; no master is running, and auto_start is off\n  try: stint serve\n", filepath.Join(cfg.StateDir, "tasks.md"))
+	return viewsOf(tasks), nil
 }
 
-// maxInputs is how much the files that come with a task may have together, in
-// bytes. A master refuses more.
-const maxInputs = 1 << 20
+// viewsOf returns tasks as a master would show them that knows no more of them.
+func viewsOf(tasks []state.Task) []wire.TaskView {
+	views := make([]wire.TaskView, len(tasks))
+	for i := range tasks {
+		views[i].Task = tasks[i]
+	}
+	return views
+}
 
 // readInputs reads the files that a task is to come with. Their names are the
 // paths as they were given, or their last parts if these lead out of here.
 func readInputs(paths []string) (files []state.InputFile, err error) {
-	left := int64(maxInputs)
 	for _, path := range paths {
-		text, err := readInput(path, left)
+		text, err := readNamed(path, task.MaxInputFiles)
 		if err != nil {
 			try := "put large files into the working directory and name them in the prompt"
 			if errors.Is(err, syscall.EISDIR) {
@@ -149,111 +171,100 @@ func readInputs(paths []string) (files []state.InputFile, err error) {
 			}
 			return nil, &cliError{code: exitUsage, message: "cannot take the input file " + path, err: plainError(err), try: try}
 		}
-		left -= int64(len(text))
 		name := filepath.Clean(path)
 		if !filepath.IsLocal(name) {
 			name = filepath.Base(name)
 		}
-		files = append(files, state.InputFile{Name: filepath.ToSlash(name), Content: text})
+		files = append(files, state.InputFile{Name: filepath.ToSlash(name), Content: string(text)})
 	}
 	return files, nil
 }
 
-// readInput reads a file of at most so many bytes.
-func readInput(path string, most int64) (string, error) {
-	f, err := os.Open(path)
+// A promptSource is where a prompt comes from.
+type promptSource struct {
+	args    []string
+	literal bool // the arguments stood after --: they are the prompt, whatever they look like
+	edit    bool
+	stdin   io.Reader
+	editor  func(text string) (string, error)
+}
+
+// read returns the prompt, checked. Newlines at the end of a file, of stdin and of
+// an edited text are not part of it.
+func (p promptSource) read() (string, error) {
+	text, err := p.text()
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }() // only read from
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("the input files have more than %d bytes together", maxInputs)
-	}
-	return string(data), err
+	return text, task.CheckPrompt(text)
 }
 
-// maxContent is how large a collected file may be, in bytes, for its content to
-// be printed as JSON.
-const maxContent = 1 << 20
-
-// A taskWithFiles is a task as `show --json --with-files` prints it.
-type taskWithFiles struct {
-	*wire.TaskView
-	Files []collected `json:"files"`
-}
-
-// A collected is a file that was collected after a run.
-type collected struct {
-	state.OutputFile
-	File    string  `json:"file,omitempty"`    // absolute path of the copy
-	Text    *string `json:"text,omitempty"`    // content that is UTF-8
-	Base64  []byte  `json:"base64,omitempty"`  // any other content
-	Problem string  `json:"problem,omitempty"` // why there is none
-}
-
-// collectedFiles returns the collected files of a task's last run; with content what
-// is in them, too.
-func collectedFiles(v *wire.TaskView, content bool) []collected {
-	files := []collected{}
-	for _, out := range v.OutputFiles {
-		c := collected{OutputFile: out}
-		if err := c.find(v.RunDir, content); err != nil {
-			c.Problem = err.Error()
-		}
-		files = append(files, c)
-	}
-	return files
-}
-
-// find looks for the copy in the directory of the run.
-func (c *collected) find(runDir string, content bool) error {
-	if runDir == "" {
-		return rundir.ErrNotKept
-	}
-	f, fi, err := rundir.OpenCollected(runDir, c.Path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // only read from
-	c.File = filepath.Join(runDir, "files", c.Path)
+func (p promptSource) text() (string, error) {
+	joined := strings.Join(p.args, " ")
 	switch {
-	case !content:
-		return nil
-	case fi.Size() > maxContent:
-		return fmt.Errorf("it has more than %d bytes", maxContent)
+	case p.edit:
+		text, err := p.editor(joined)
+		return trimEnd(text), err
+	case len(p.args) == 0:
+		return "", usage(`stint task "PROMPT", stint task @FILE, or stint task - for stdin`, "there is no prompt")
+	case p.literal || len(p.args) > 1:
+		return joined, nil
+	case joined == "-":
+		text, err := readPrompt(p.stdin, "stdin")
+		return trimEnd(text), err
+	default:
+		return textOrFile(joined)
 	}
-	return c.read(f)
 }
 
-// read takes in the content of the copy.
-func (c *collected) read(f io.Reader) error {
-	data, err := io.ReadAll(io.LimitReader(f, maxContent))
+// textOrFile returns a text, or with @FILE that of a file; @@ begins a text with @.
+func textOrFile(text string) (string, error) {
+	switch {
+	case strings.HasPrefix(text, "@@"):
+		return text[1:], nil
+	case strings.HasPrefix(text, "@"):
+		text, err := readPromptFile(text[1:])
+		return trimEnd(text), err
+	default:
+		return text, nil
+	}
+}
+
+// readPromptFile reads a prompt from a file.
+func readPromptFile(name string) (string, error) {
+	f, err := os.Open(name)
 	if err != nil {
-		return plainError(err)
+		return "", &cliError{code: exitUsage, message: "cannot read the prompt", err: err, try: "stint task @FILE; for a prompt that begins with @: stint task @@..."}
 	}
-	if utf8.Valid(data) {
-		text := string(data)
-		c.Text = &text
-	} else {
-		c.Base64 = data
-	}
-	return nil
+	text, err := readPrompt(f, name)
+	return text, errors.Join(err, f.Close())
 }
 
-// fileTable returns the collected files for people: name, size and path of each.
-func fileTable(v *wire.TaskView) string {
-	files := collectedFiles(v, false)
-	if len(files) == 0 {
-		return "\ncollected files:\n  none were collected\n"
+// readPrompt reads a prompt that is not much too long.
+func readPrompt(r io.Reader, name string) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(r, task.MaxPrompt+4096))
+	if err != nil {
+		return "", &cliError{code: exitFailure, message: "cannot read the prompt from " + name, err: err}
 	}
-	text := "\ncollected files:\n"
-	for _, c := range files {
-		place := c.File
-		if c.Problem != "" {
-			place = c.Problem
-		}
-		text += fmt.Sprintf("  %s  %s  %s\n", oneLine(c.Path), count(int(c.Size), "byte"), oneLine(place))
+	return string(data), nil
+}
+
+func trimEnd(s string) string { return strings.TrimRight(s, "\r\n") }
+
+// runEditor lets the user write a text with an editor. Its output goes to stderr:
+// stdout is for the answer.
+func runEditor(text string) (string, error) {
+	dir, err := os.MkdirTemp("", "stint-edit-")
+	if err != nil {
+		return "", err
 	}
-	return text
+	defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
+	name := filepath.Join(dir, "prompt.md")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		return "", err
+	}
+	if err := openEditor(name, os.Stderr); err != nil {
+		return "", &cliError{code: exitFailure, message: "nothing was queued", err: err, try: "export EDITOR=..."}
+	}
+	return readPromptFile(name)
 }

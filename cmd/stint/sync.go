@@ -19,36 +19,39 @@ import (
 	"stint/ledger"
 )
 
-const syncHelp = `The copy of the ledger in PostgreSQL, for audit. A master keeps it up to date by
-itself (stint serve --postgres URL, or [postgres] in config.toml); these commands
-work with and without one. They change the database alone, never the ledger.`
-
-const syncExample = `  createdb cli_worker
-  stint sync once --postgres postgres:///cli_worker
-  stint sync status
-  stint sync verify && echo "the copy is true"`
+const syncHelp = `Work with the mirror of the ledger in PostgreSQL, which is for audit. A master keeps it
+up to date by itself (stint serve --postgres URL, or [postgres] in config.toml). These
+commands work with and without a master. They change the database, never the ledger.`
 
 func (a *app) syncCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "sync",
-		Short:   "the copy of the ledger in PostgreSQL: how far it is, compare, write",
-		Long:    syncHelp,
-		Example: syncExample,
+		Use:   "sync",
+		Short: "compare or update the mirror of the ledger in PostgreSQL",
+		Long:  syncHelp,
+		Example: `  createdb cli_worker
+  stint sync once --postgres postgres:///cli_worker
+  stint sync status
+  stint sync verify && echo "the mirror is complete"`,
 	}
 	c.AddCommand(noRun((*app).syncOnceCommand)(a), a.syncStatusCommand(), a.syncVerifyCommand(),
 		noRun((*app).syncRebuildCommand)(a), noRun((*app).syncMigrateCommand)(a))
 	return c
 }
 
-// syncFlags adds the options that all of these commands share: those of serve that
-// say where the copy is and what it holds.
-func syncFlags(c *cobra.Command, json *bool) {
-	jsonFlag(c, json)
+// onMirror completes one of these commands: it gets the options of serve that say where the
+// mirror is and what it holds, and does run.
+func onMirror(c *cobra.Command, run func(c *cobra.Command, asJSON bool) error) *cobra.Command {
+	var asJSON bool
+	c.Use += " [OPTIONS]"
+	c.Args = cobra.NoArgs
+	c.RunE = func(c *cobra.Command, _ []string) error { return run(c, asJSON) }
+	jsonFlag(c, &asJSON)
 	for i := range keys {
 		if keys[i].section == "postgres" {
 			addKeyFlag(c.Flags(), &keys[i])
 		}
 	}
+	return c
 }
 
 // copyOptions returns the state directory, and where its copy is. dir is there with the
@@ -74,7 +77,7 @@ func (a *app) copyOptions(c *cobra.Command) (dir string, o postgres.Options, err
 
 // errNoCopy is the answer where no database is configured.
 var errNoCopy = &cliError{
-	code: exitUsage, message: "no database is configured for a copy of the ledger",
+	code: exitUsage, message: "no database is configured for a mirror of the ledger",
 	try: "createdb cli_worker, then --postgres postgres:///cli_worker, or url in the [postgres] section of config.toml",
 }
 
@@ -127,44 +130,42 @@ func (a *app) startTally(ctx context.Context, doing string) (tasks *atomic.Int64
 	})
 }
 
-const syncOnceHelp = `Bring the copy up to date with what the ledger has now, and end. An empty database
-gets its tables and a whole copy. A master that keeps the copy too is no problem.`
-
 func (a *app) syncOnceCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:     "once [OPTIONS]",
-		Short:   "bring the copy up to date, and end",
-		Long:    syncOnceHelp,
+	return onMirror(&cobra.Command{
+		Use: "once", Short: "bring the mirror up to date, and exit",
+		Long: `Bring the mirror up to date with the ledger, and exit. In an empty database the tables
+are created first. A master may keep the same mirror meanwhile.`,
 		Example: "  stint sync once\n  stint sync once --postgres postgres://db.example/cli_worker",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.writeCopy(c, "copying", updateCopy, asJSON)
-		},
-	}
-	syncFlags(c, &asJSON)
-	return c
+	}, func(c *cobra.Command, asJSON bool) error {
+		return a.writeCopy(c, "copying", asJSON, func(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (p postgres.Position, records uint64, err error) {
+			before, err := postgres.Look(ctx, o)
+			if err != nil {
+				return before, 0, err
+			}
+			if p, err = postgres.Once(ctx, o, read); err != nil {
+				return p, 0, err
+			}
+			if p.Generation != before.Generation { // it was written anew
+				return p, p.Seq, nil
+			}
+			return p, p.Seq - before.Seq, nil
+		})
+	})
 }
 
-const syncRebuildHelp = `Write the whole copy anew, whatever the database has of this ledger. Rows of other
-hosts are left alone. The copy of another state directory that has the name of this
-host is replaced: that is for one that was moved. To be cut off does no harm, say it
-again.`
-
 func (a *app) syncRebuildCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:     "rebuild [OPTIONS]",
-		Short:   "write the whole copy anew",
-		Long:    syncRebuildHelp,
+	return onMirror(&cobra.Command{
+		Use: "rebuild", Short: "write the whole mirror again",
+		Long: `Write the whole mirror of this ledger again. Rows of other hosts are left alone. A
+mirror of another state directory under the same host name is replaced, as is needed
+after the directory was moved. You can interrupt it and run it again.`,
 		Example: "  stint sync rebuild && stint sync verify",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.writeCopy(c, "rebuilding", rebuildCopy, asJSON)
-		},
-	}
-	syncFlags(c, &asJSON)
-	return c
+	}, func(c *cobra.Command, asJSON bool) error {
+		return a.writeCopy(c, "rebuilding", asJSON, func(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (postgres.Position, uint64, error) {
+			p, err := postgres.Rebuild(ctx, o, read)
+			return p, p.Seq, err
+		})
+	})
 }
 
 // A writtenCopy is what sync once and sync rebuild print as JSON.
@@ -174,32 +175,11 @@ type writtenCopy struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// A copyWriter writes to the database, and tells how many records the copy has more then.
+// A copyWriter writes to the database, and returns how many records the mirror has more then.
 type copyWriter func(context.Context, postgres.Options, func() (postgres.Source, error)) (p postgres.Position, records uint64, err error)
 
-// updateCopy writes what the copy does not have.
-func updateCopy(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (p postgres.Position, records uint64, err error) {
-	before, err := postgres.Look(ctx, o)
-	if err != nil {
-		return before, 0, err
-	}
-	if p, err = postgres.Once(ctx, o, read); err != nil {
-		return p, 0, err
-	}
-	if p.Generation != before.Generation { // it was written anew
-		return p, p.Seq, nil
-	}
-	return p, p.Seq - before.Seq, nil
-}
-
-// rebuildCopy writes all of it.
-func rebuildCopy(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (postgres.Position, uint64, error) {
-	p, err := postgres.Rebuild(ctx, o, read)
-	return p, p.Seq, err
-}
-
 // writeCopy writes to the database and says how much that was.
-func (a *app) writeCopy(c *cobra.Command, doing string, write copyWriter, asJSON bool) error {
+func (a *app) writeCopy(c *cobra.Command, doing string, asJSON bool, write copyWriter) error {
 	ctx, begin := c.Context(), time.Now()
 	dir, o, err := a.copyOptions(c)
 	if err != nil {
@@ -240,41 +220,30 @@ func (a *app) warn(texts ...string) {
 	}
 }
 
-const syncMigrateHelp = `Bring the database's tables to the schema of this stint, forward only. The other
-commands, and a master, do this by themselves in an empty database alone; tables of
-an older schema they leave as they are, and say so.`
-
 func (a *app) syncMigrateCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:     "migrate [OPTIONS]",
-		Short:   "bring the database's tables to the schema of this stint",
-		Long:    syncMigrateHelp,
+	return onMirror(&cobra.Command{
+		Use: "migrate", Short: "upgrade the database's tables to the schema of this stint",
+		Long: `Upgrade the database's tables to the schema of this stint. Other commands, and a master,
+create tables in an empty database only; if they find an older schema they change
+nothing and tell you.`,
 		Example: "  stint sync migrate",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, o, err := a.copyOptions(c)
-			if err != nil {
-				return err
-			}
-			var m migratedCopy
-			m.From, m.To, err = postgres.Migrate(c.Context(), o)
-			if err := syncError(c.Context(), err); err != nil {
-				return err
-			}
-			text := fmt.Sprintf("schema %d -> %d", m.From, m.To)
-			if m.From == m.To {
-				text = fmt.Sprintf("schema %d, nothing to do", m.To)
-			}
-			return a.printEither(asJSON, m, text)
-		},
-	}
-	syncFlags(c, &asJSON)
-	return c
-}
-
-// migratedCopy is what sync migrate prints as JSON.
-type migratedCopy struct {
-	From int `json:"from"` // 0: there were no tables
-	To   int `json:"to"`
+	}, func(c *cobra.Command, asJSON bool) error {
+		_, o, err := a.copyOptions(c)
+		if err != nil {
+			return err
+		}
+		var m struct {
+			From int `json:"from"` // 0: there were no tables
+			To   int `json:"to"`
+		}
+		m.From, m.To, err = postgres.Migrate(c.Context(), o)
+		if err := syncError(c.Context(), err); err != nil {
+			return err
+		}
+		text := fmt.Sprintf("schema %d -> %d", m.From, m.To)
+		if m.From == m.To {
+			text = fmt.Sprintf("schema %d, nothing to do", m.To)
+		}
+		return a.printEither(asJSON, m, text)
+	})
 }

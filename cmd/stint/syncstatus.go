@@ -8,33 +8,21 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/postgres"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
-	"stint/ledger"
 	"stint/state"
 )
 
-const syncStatusHelp = `Tell how far the copy is: its last record and the journal's, how many records it is
-behind, and for how long the oldest of them has waited; what a running master says of
-it, with its last error; and whether the clocks of both machines differ. The exit code
-is 1 if the database cannot be used; then what the master knows is printed.`
-
 func (a *app) syncStatusCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:     "status [OPTIONS]",
-		Short:   "tell how far the copy is",
-		Long:    syncStatusHelp,
+	return onMirror(&cobra.Command{
+		Use: "status", Short: "show how far the mirror is behind",
+		Long: `Show the last record of the mirror and of the journal, how many records the mirror is
+behind, and how old the oldest of them is; what a running master reports of it, with
+its last error; and whether the clocks of both machines differ. If the database cannot
+be used, the exit code is 1, and what the master knows is printed.`,
 		Example: "  stint sync status\n  stint sync status --json | jq .lagRecords",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.copyStatus(c, asJSON)
-		},
-	}
-	syncFlags(c, &asJSON)
-	return c
+	}, a.copyStatus)
 }
 
 // A copyStatus is what sync status tells. What needs an answer of the database is left
@@ -63,7 +51,8 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 	if dir == "" {
 		return failed
 	}
-	s := &copyStatus{Host: o.Host, StateDir: dir, Master: a.masterCopy(ctx)}
+	h, _ := a.health(ctx) // without a master there is no word of it
+	s := &copyStatus{Host: o.Host, StateDir: dir, Master: h.Postgres}
 	if failed != nil && s.Master == nil {
 		return failed
 	}
@@ -77,7 +66,9 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 		failed = s.look(ctx, o, l)
 	case errors.Is(failed, errNoCopy):
 		a.hint("stint: the database is configured for the master alone; this is what it knows\n")
-		failed = masterFailure(s.Master)
+		if failed = nil; s.Master.State == task.MirrorFailing {
+			failed = &cliError{code: exitFailure, message: s.Master.LastError, try: "stint doctor"}
+		}
 	}
 	if failed != nil {
 		s.Error, _ = explain(failed)
@@ -88,24 +79,6 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 	}
 	a.warn(s.Warning)
 	return errors.Join(a.printEither(asJSON, s, s.String()), failed)
-}
-
-// masterFailure returns why a master cannot use its database, nil if it can.
-func masterFailure(m *task.MirrorStatus) error {
-	if m.State != task.MirrorFailing {
-		return nil
-	}
-	return &cliError{code: exitFailure, message: m.LastError, try: "stint doctor"}
-}
-
-// masterCopy returns what a running master says of the copy; nil if there is none.
-func (a *app) masterCopy(ctx context.Context) *task.MirrorStatus {
-	var h task.Health
-	err := a.callRunning(func(cl *client.Client) (err error) { h, err = cl.Health(ctx); return err })
-	if err != nil {
-		return nil
-	}
-	return h.Postgres
 }
 
 // look fills in what the database says; its error is why it does not.
@@ -125,26 +98,23 @@ func (s *copyStatus) look(ctx context.Context, o postgres.Options, l *statedir.C
 func (s *copyStatus) setLag(ctx context.Context, l *statedir.Copy, seq uint64) {
 	var lag uint64
 	var waited float64
-	if seq < l.Seq() {
-		lag = l.Seq() - seq
-		waited = max(0, time.Since(oldest(ctx, l.Follow(seq))).Seconds())
-	}
 	s.Seq, s.LagRecords, s.LagSeconds = &seq, &lag, &waited
-}
-
-// oldest returns the time of the first record of a follower that has one; now, if none
-// has.
-func oldest(ctx context.Context, f *ledger.Follower) time.Time {
+	if seq >= l.Seq() {
+		return
+	}
+	lag = l.Seq() - seq
+	f := l.Follow(seq)
 	defer func() { _ = f.Close() }() // it was only read
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	for {
-		s, err := f.Next(ctx)
+		r, err := f.Next(ctx)
 		if err != nil {
-			return time.Now()
+			return
 		}
-		if t, err := state.ParseTime(s.Value(state.KeyUpdatedAt)); err == nil && !t.IsZero() {
-			return t
+		if t, err := state.ParseTime(r.Value(state.KeyUpdatedAt)); err == nil && !t.IsZero() {
+			waited = max(0, time.Since(t).Seconds())
+			return
 		}
 	}
 }
@@ -153,53 +123,131 @@ func oldest(ctx context.Context, f *ledger.Follower) time.Time {
 func (s *copyStatus) String() string {
 	d := &description{}
 	d.line("database", s.Target)
-	if s.Schema > 0 {
-		d.line("schema", fmt.Sprint(s.Schema))
-	}
+	d.line("schema", orNone(s.Schema))
 	d.line("host", s.Host)
 	d.line("state", s.StateDir)
-	if s.Seq != nil {
-		d.line("copy", s.reach())
+	switch {
+	case s.Seq == nil:
+	case *s.Seq == 0:
+		d.line("mirror", "none yet")
+	case s.UpdatedAt.IsZero():
+		d.line("mirror", fmt.Sprintf("up to record %d", *s.Seq))
+	default:
+		d.line("mirror", fmt.Sprintf("up to record %d, written %s by stint %s", *s.Seq, localTime(s.UpdatedAt), s.Version))
 	}
 	d.line("journal", fmt.Sprintf("up to record %d", s.JournalSeq))
-	if s.LagRecords != nil {
-		d.line("behind", behind(*s.LagRecords, *s.LagSeconds))
+	switch {
+	case s.LagRecords == nil:
+	case *s.LagRecords == 0:
+		d.line("behind", "nothing")
+	default:
+		d.line("behind", fmt.Sprintf("%s, %s", count(int(*s.LagRecords), "record"), ago(time.Duration(*s.LagSeconds*float64(time.Second)))))
 	}
-	d.line("master", s.master())
-	if m := s.Master; m != nil {
-		if m.LastError != "" {
-			d.line("last error", fmt.Sprintf("%s (%s)", m.LastError, localTime(m.ErrorAt)))
-		}
-		for _, skipped := range m.Skipped {
-			d.line("skipped", skipped)
-		}
+	m := s.Master
+	if m == nil {
+		d.line("master", "none that keeps this mirror is running")
+		return d.String()
+	}
+	d.line("master", string(m.State))
+	if m.LastError != "" {
+		d.line("last error", fmt.Sprintf("%s (%s)", m.LastError, localTime(m.ErrorAt)))
+	}
+	for _, skipped := range m.Skipped {
+		d.line("skipped", skipped)
 	}
 	return d.String()
 }
 
-// reach says how far the copy goes.
-func (s *copyStatus) reach() string {
-	switch {
-	case *s.Seq == 0:
-		return "none yet"
-	case s.UpdatedAt.IsZero():
-		return fmt.Sprintf("up to record %d", *s.Seq)
-	}
-	return fmt.Sprintf("up to record %d, written %s by stint %s", *s.Seq, localTime(s.UpdatedAt), s.Version)
+// shownDifferences is how many differences are listed without --all.
+const shownDifferences = 100
+
+func (a *app) syncVerifyCommand() *cobra.Command {
+	var all bool
+	c := onMirror(&cobra.Command{
+		Use: "verify", Short: "compare the mirror with the ledger",
+		Long: `Compare the mirror with the ledger up to the mirror's last record. Each difference is a
+line, followed by a summary. A master may be running: tasks that it changes meanwhile
+are counted and not compared. The exit code is 0 if there is no difference, else 1. To
+fix differences: stint sync rebuild.`,
+		Example: "  stint sync verify\n  stint sync verify --all --json | jq -r 'select(.id) | .id' | sort -u",
+	}, func(c *cobra.Command, asJSON bool) error {
+		ctx := c.Context()
+		dir, o, err := a.copyOptions(c)
+		if err != nil {
+			return err
+		}
+		tasks, stop := a.startTally(ctx, "comparing")
+		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) {
+			l, err := statedir.ReadCopy(ctx, dir, upTo)
+			return tally{l, tasks}, err
+		})
+		stop()
+		if err := syncError(ctx, err); err != nil {
+			return err
+		}
+		if err := a.printDifferences(&r, all, asJSON); err != nil {
+			return err
+		}
+		if len(r.Differences)+r.More > 0 {
+			return &cliError{code: exitFailure} // the list says it
+		}
+		return nil
+	})
+	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("list all differences, not only the first %d", shownDifferences))
+	return c
 }
 
-// behind says by how much.
-func behind(records uint64, seconds float64) string {
-	if records == 0 {
-		return "nothing"
-	}
-	return fmt.Sprintf("%s, %s", count(int(records), "record"), ago(time.Duration(seconds*float64(time.Second))))
+// A copySummary is the last line of sync verify --json.
+type copySummary struct {
+	Seq         uint64 `json:"seq"` // that far both were compared
+	Tasks       int    `json:"tasks"`
+	Runs        int    `json:"runs"`
+	Files       int    `json:"files"`
+	Differences int    `json:"differences"`
+	InFlight    int    `json:"inFlight"` // tasks that were changed meanwhile and not compared
 }
 
-// master returns what a running master does about the copy.
-func (s *copyStatus) master() string {
-	if s.Master == nil {
-		return "none that keeps this copy is running"
+// printDifferences prints the differences that are to be shown, and the summary.
+func (a *app) printDifferences(r *postgres.Report, all, asJSON bool) error {
+	shown := r.Differences
+	if !all {
+		shown = shown[:min(len(shown), shownDifferences)]
 	}
-	return string(s.Master.State)
+	sum := copySummary{r.Seq, r.Tasks, r.Runs, r.Files, len(r.Differences) + r.More, r.InFlight}
+	for _, d := range shown {
+		if err := a.printEither(asJSON, d, oneLine(d.Text)); err != nil {
+			return err
+		}
+	}
+	if more := sum.Differences - len(shown); more > 0 && !asJSON {
+		text := fmt.Sprintf("and %d more", more)
+		if !all {
+			text += "; with --all they are listed"
+		}
+		if err := printText(a.stdout, text); err != nil {
+			return err
+		}
+	}
+	return a.printEither(asJSON, sum, sum.String())
+}
+
+// printEither prints what a program, or a person, is to see.
+func (a *app) printEither(asJSON bool, v any, text string) error {
+	if asJSON {
+		return printJSON(a.stdout, v)
+	}
+	return printText(a.stdout, text)
+}
+
+// String returns the summary for people.
+func (s *copySummary) String() string {
+	what := "no difference"
+	if s.Differences > 0 {
+		what = count(s.Differences, "difference")
+	}
+	text := fmt.Sprintf("%s in %s, %s and %s, up to record %d", what, count(s.Tasks, "task"), count(s.Runs, "run"), count(s.Files, "file"), s.Seq)
+	if s.InFlight > 0 {
+		text += fmt.Sprintf("; %s changed meanwhile, not compared", count(s.InFlight, "task"))
+	}
+	return text
 }

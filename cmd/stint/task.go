@@ -13,11 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/attempt"
 	"stint/coordinator/rundir"
-	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -94,53 +92,26 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 				return inSpecs(err, i, len(specs), many)
 			}
 		}
-		if !many {
-			o.spec = specs[0]
-			return a.runOne(c.Context(), o)
-		}
-		return a.runMany(c.Context(), o, specs)
+		return a.runTasks(c.Context(), o, specs, many)
 	}
-	prompt, err := o.promptSource(c, args)
+	prompt, err := a.promptSource(c, o, args)
 	if err != nil {
 		return err
 	}
-	prompt.stdin, prompt.editor = a.stdin, runEditor
-	if err := a.completeSpec(c, o, time.Now()); err != nil {
+	if err := o.check(c, time.Now()); err != nil {
 		return err
 	}
-	if o.spec.Prompt, err = readInterruptibly(c.Context(), prompt.read); err != nil {
+	if err := a.place(o, &o.spec); err != nil {
 		return err
 	}
-	return a.runOne(c.Context(), o)
+	if o.spec.Prompt, err = interruptibly(c.Context(), nothingQueued, prompt.read); err != nil {
+		return err
+	}
+	return a.runTasks(c.Context(), o, []task.TaskSpec{o.spec}, false)
 }
 
-// runOne submits the task of the options, and waits for it unless it is detached.
-func (a *app) runOne(ctx context.Context, o *taskOptions) error {
-	if o.dryRun {
-		return a.dryRun(ctx, o, []task.TaskSpec{o.spec}, false)
-	}
-	view, err := a.submit(ctx, o)
-	if err != nil {
-		return err
-	}
-	a.noteDemo(ctx, o, &view)
-	a.tellConfig(ctx)
-	defer a.tellFindings(ctx)
-	if o.detach {
-		return a.printQueued(o, &view)
-	}
-	if view.Hold {
-		a.hint("stint: held; it runs after: stint release %s\n", shortID(view.ID))
-	}
-	a.tellPaused()
-	a.tellAccounts(ctx, []wire.TaskView{view})
-	return a.awaitAnswer(ctx, o, view.ID)
-}
-
-// readInterruptibly lets Ctrl-C end a command that waits for its prompt on stdin.
-func readInterruptibly(ctx context.Context, read func() (string, error)) (string, error) {
-	return interruptibly(ctx, "interrupted; nothing was queued", read)
-}
+// nothingQueued is what Ctrl-C leaves behind while a prompt is read.
+const nothingQueued = "interrupted; nothing was queued"
 
 // interruptibly lets Ctrl-C end a command that reads or computes and changes nothing by
 // that. What is at work ends with the program.
@@ -196,66 +167,11 @@ func plainError(err error) error {
 	return err
 }
 
-// submit makes the task durable: by a master, or without one where none is to be
-// started and the task need not run now.
-func (a *app) submit(ctx context.Context, o *taskOptions) (view wire.TaskView, err error) {
-	o.spec.Await, o.spec.FromRun = !o.detach, ownRun()
-	err = a.call(ctx, func(c *client.Client) (err error) { view, err = c.Submit(ctx, o.spec); return err })
-	if !a.mayKeep(o, err) {
-		return view, err
-	}
-	err = a.keep(ctx, func(cfg task.Config) (err error) {
-		view.Task, err = statedir.SubmitOffline(ctx, cfg, o.spec)
-		return err
-	})
-	return view, err
-}
-
-// mayKeep reports whether what could not be submitted because of err may be kept
-// for the next master: none runs, none is to be started, and nobody waits.
-func (a *app) mayKeep(o *taskOptions, err error) bool {
-	base, cerr := a.base()
-	return cerr == nil && !base.AutoStart && o.detach && exitCode(err) == exitNoMaster
-}
-
-// keep lets do add to the state directory while no master runs, and says what will
-// run it.
-func (a *app) keep(ctx context.Context, do func(task.Config) error) error {
-	dir, err := a.state()
-	if err != nil {
-		return err
-	}
-	base, err := a.base()
-	if err != nil {
-		return err
-	}
-	if err := checkStateDir(dir, a.stderr); err != nil {
-		return err
-	}
-	if err := do(a.offlineMaster(dir, base).coordinatorConfig(ctx)); err != nil {
-		return err
-	}
-	a.hint("stint: kept in %s; no master is running, and auto_start is off\n  try: stint serve\n", filepath.Join(dir, "tasks.md"))
-	return nil
-}
-
 // hint says something on stderr that is not an error, unless -q.
 func (a *app) hint(format string, args ...any) {
 	if !a.quiet {
 		_, _ = fmt.Fprintf(a.stderr, format, args...) // nothing is left to do about a broken stderr
 	}
-}
-
-// printQueued prints the id of a task that is not waited for.
-func (a *app) printQueued(o *taskOptions, view *wire.TaskView) error {
-	if o.json {
-		return printJSON(a.stdout, view)
-	}
-	if view.Note != "" {
-		a.hint("stint: note: %s\n", escapeText(oneLine(view.Note)))
-	}
-	_, err := fmt.Fprintln(a.stdout, view.ID)
-	return err
 }
 
 // awaitAnswer waits for the end of a task, prints the answer and gives its exit

@@ -75,15 +75,15 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringArrayVar(&o.inputs, "input-file", nil, "`file` that the agent is given to read; may be repeated")
 	f.StringArrayVar(&s.OutputSpec, "output-spec", nil, "`path` of a file to collect from the working directory afterwards; may be repeated")
 	f.StringVar(&s.Label, "label", "", "free `text` to filter lists by")
-	f.StringVar(&s.TenantID, "tenant", "", "likewise, for `whom` the task is")
-	f.StringVar(&s.Queue, "queue", "", "likewise, a queue's `name`")
+	f.StringVar(&s.TenantID, "tenant", "", "`name` of whom the task is for, to filter lists by")
+	f.StringVar(&s.Queue, "queue", "", "`name` of a queue, to filter lists by")
 	f.StringVar(&s.IdempotencyKey, "idempotency-key", "", "`key` under which this task is made once only")
 	f.IntVar(&s.MaxAttempts, "max-attempts", 0, "`number` of tries before the task is given up")
 	f.StringVar(&s.VerifyCommand, "verify", "", "`command` for the shell that must pass after the run; none: not the configured one")
 	f.IntVar(&s.MaxIterations, "max-iterations", 0, "`number` of rounds of agent and verify command, by default max_iterations (3)")
 	f.StringVar(&s.VerifyTimeout, "verify-timeout", "", "longest run of the verify command: a `duration` such as 5m, by default verify_timeout (10m)")
 	f.StringVar(&s.OnFailure, "on-failure", "", "`prompt`, a template or @FILE, of a task to queue if this one fails; none: not the configured one")
-	f.StringVar(&s.OnIssue, "on-issue", "", "likewise, if there are findings about its answer: a `prompt`")
+	f.StringVar(&s.OnIssue, "on-issue", "", "`prompt`, a template or @FILE, of a task to queue if there are findings about the answer")
 	f.BoolVar(&s.NoWaitLimit, "no-wait-limit", false, "fail (exit 75) instead of waiting for a rate limit to pass")
 	f.BoolVar(&o.edit, "edit", false, "write the prompt with $VISUAL or $EDITOR")
 	f.BoolVar(&o.inside, "allow-state-in-workspace", false, "run although the agent can write the state directory")
@@ -91,9 +91,9 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	exclusive(c, "at", "delay")
 }
 
-// promptSource says where the prompt comes from. The caller adds stdin and editor.
-func (o *taskOptions) promptSource(c *cobra.Command, args []string) (promptSource, error) {
-	p := promptSource{args: args, literal: c.ArgsLenAtDash() >= 0, edit: o.edit}
+// promptSource says where the prompt comes from.
+func (a *app) promptSource(c *cobra.Command, o *taskOptions, args []string) (promptSource, error) {
+	p := promptSource{args: args, literal: c.ArgsLenAtDash() >= 0, edit: o.edit, stdin: a.stdin, editor: runEditor}
 	if !c.Flags().Changed("prompt") {
 		return p, nil
 	}
@@ -102,15 +102,6 @@ func (o *taskOptions) promptSource(c *cobra.Command, args []string) (promptSourc
 	}
 	p.args = []string{o.prompt}
 	return p, nil
-}
-
-// completeSpec fills what comes from the options' texts and the configuration,
-// and checks all that can be checked without a master.
-func (a *app) completeSpec(c *cobra.Command, o *taskOptions, now time.Time) error {
-	if err := o.check(c, now); err != nil {
-		return err
-	}
-	return a.place(o, &o.spec)
 }
 
 // place fills in a task's directory, agent and id: what neither the options nor its
@@ -148,88 +139,50 @@ func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
 func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 	s := &o.spec
 	try := c.CommandPath() + " --help"
-	if err := checkNotEmpty(c); err != nil {
+	// An option without a value is most likely a script's variable that is not set; and
+	// without its key, say, the task would be made twice. Prompts have a message of their own.
+	c.Flags().Visit(func(f *pflag.Flag) {
+		switch value := f.Value.String(); {
+		case err != nil || f.Name == "prompt":
+		case value == "" || value == "[]":
+			err = usage("give it a value, or leave it out", "--%s is empty", f.Name)
+		case value == "0" && f.Value.Type() == "int":
+			err = usage("give it another value, or leave it out", "--%s cannot be 0", f.Name)
+		}
+	})
+	if err != nil {
 		return err
 	}
-	if c.Flags().Changed("session") {
-		if err := task.CheckSessionKey(s.SessionKey); err != nil {
-			return err
+	for _, limit := range []*string{&s.Timeout, &s.VerifyTimeout} {
+		if d, err := parseDuration(*limit); err == nil {
+			*limit = shortDuration(d)
 		}
-	}
-	if err := o.checkGiven(c.Flags().Changed, try); err != nil {
-		return err
-	}
-	for option, limit := range map[string]*string{"timeout": &s.Timeout, "verify-timeout": &s.VerifyTimeout} {
-		if *limit == "" {
-			continue
-		}
-		d, err := parseDuration(*limit)
-		if err != nil || d == 0 {
-			return usage(try, "--%s %q is not a duration such as 90s, 30m or 2h", option, *limit)
-		}
-		*limit = shortDuration(d)
 	}
 	for option, text := range map[string]*string{"on-failure": &s.OnFailure, "on-issue": &s.OnIssue} {
-		if err := readFollowUp(text); err != nil {
+		if *text == "" {
+			continue // it is not given
+		}
+		if *text, err = textOrFile(*text); err == nil && *text == "" {
+			err = errors.New("the file has no text")
+		}
+		if err == nil {
+			err = admission.CheckTemplate(*text)
+		}
+		if err != nil {
 			message, hint := explain(err)
 			return usage(cmp.Or(hint, try), "--%s: %s", option, message)
 		}
 	}
+	if c.Flags().Changed("after-policy") && len(s.After) == 0 && o.file == "" {
+		return usage(try, "--after-policy says how to wait for other tasks, and --after names none")
+	}
 	if s.NotBefore, err = notBefore(o, now); err != nil {
 		return usage(try, "%v", err)
 	}
-	s.InputFiles, err = readInputs(o.inputs)
-	return err
-}
-
-// readFollowUp reads the prompt of a follow-up where it is @FILE, and checks it.
-func readFollowUp(text *string) (err error) {
-	if *text == "" {
-		return nil // it is not given
-	}
-	if *text, err = textOrFile(*text); err != nil {
+	if s.InputFiles, err = readInputs(o.inputs); err != nil {
 		return err
 	}
-	if *text == "" {
-		return errors.New("the file has no text")
-	}
-	return admission.CheckTemplate(*text)
-}
-
-// checkNotEmpty refuses options with an empty text: most likely a script's variable
-// is not set, and without its key, say, the task would be made twice. Prompts have a
-// message of their own.
-func checkNotEmpty(c *cobra.Command) (err error) {
-	c.Flags().Visit(func(f *pflag.Flag) {
-		if f.Value.Type() == "string" && f.Value.String() == "" && f.Name != "prompt" && err == nil {
-			err = usage("give it a value, or leave it out", "--%s is empty", f.Name)
-		}
-	})
-	return err
-}
-
-// checkGiven checks the options that say something else where they are not given.
-// An empty list is most likely a script's variable that is not set.
-func (o *taskOptions) checkGiven(given func(string) bool, try string) error {
-	switch s := &o.spec; {
-	case given("priority") && (s.Priority < 1 || s.Priority > 9):
-		return usage(try, "--priority %d is not from 1 to 9", s.Priority)
-	case given("max-attempts") && s.MaxAttempts < 1:
-		return usage(try, "--max-attempts %d is less than 1", s.MaxAttempts)
-	case given("max-iterations") && (s.MaxIterations < 1 || s.MaxIterations > task.MaxIterations):
-		return usage(try, "--max-iterations %d is not from 1 to %d", s.MaxIterations, task.MaxIterations)
-	case given("resume") && s.Resume != "auto" && s.Resume != "always" && s.Resume != "never":
-		return usage(try, "--resume %q is not auto, always or never", s.Resume)
-	case given("after") && len(s.After) == 0:
-		return usage(try, "--after names no task")
-	case given("fallback") && len(s.Fallback) == 0:
-		return usage("--fallback none, so that no other agent takes over", "--fallback names no agent")
-	case given("after-policy") && s.AfterPolicy != "done" && s.AfterPolicy != "any":
-		return usage(try, "--after-policy %q is not done or any", s.AfterPolicy)
-	case given("after-policy") && len(s.After) == 0 && o.file == "":
-		return usage(try, "--after-policy says how to wait for other tasks, and --after names none")
-	}
-	return nil
+	return admission.CheckFields(s)
 }
 
 // notBefore reads --at and --delay.

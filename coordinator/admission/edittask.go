@@ -117,7 +117,7 @@ func (e *edit) checkChanged() error {
 			set(to[field], from[field])
 		}
 	}
-	if err := checkFields(&changed); err != nil {
+	if err := CheckFields(&changed); err != nil {
 		return err
 	}
 	if e.isChanged(state.KeyPrompt) {

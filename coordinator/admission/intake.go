@@ -215,7 +215,7 @@ func (in *intake) check(s *submission) error {
 	if err := in.checkAgent(s); err != nil {
 		return err
 	}
-	if err := checkFields(&s.TaskSpec); err != nil {
+	if err := CheckFields(&s.TaskSpec); err != nil {
 		return err
 	}
 	if s.Continue {
@@ -248,9 +248,9 @@ func (a *Admission) lookForNamed(s *submission) {
 	}
 }
 
-// checkFields returns what is wrong with fields of a spec that can be looked at by
+// CheckFields returns what is wrong with fields of a spec that can be looked at by
 // themselves.
-func checkFields(s *task.TaskSpec) error {
+func CheckFields(s *task.TaskSpec) error {
 	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, task.CheckInputFiles, task.CheckOutputSpec} {
 		if err := check(s); err != nil {
 			return err
