@@ -33,7 +33,7 @@ func TestQueue(t *testing.T) {
 	if queue, err := j.state.Queue("y"); len(queue) != 0 || err != nil {
 		t.Errorf("%v, %v", queue, err)
 	}
-	if queue, err := j.state.Queue("unheard"); len(queue) != 0 || err != nil || j.state.Lane("unheard") != nil {
+	if queue, err := j.state.Queue("unheard"); len(queue) != 0 || err != nil || len(j.state.Lane("unheard")) != 0 {
 		t.Errorf("%v, %v", queue, err)
 	}
 	j.state = j.refold() // no title is known

@@ -1,7 +1,6 @@
 package lanes
 
 import (
-	"cmp"
 	"slices"
 
 	"stint/state"
@@ -12,10 +11,6 @@ import (
 type dependants struct {
 	of    map[string][]uint32 // id of a task, which need not be there, to those that come after it, oldest first
 	maybe map[uint32]bool     // to be looked at by Doomed
-}
-
-func newDependants() dependants {
-	return dependants{of: map[string][]uint32{}, maybe: map[uint32]bool{}}
 }
 
 // noteAfter takes over what task n comes after, which was the list before.
@@ -69,8 +64,20 @@ func (s *Queues) Doomed() []state.Task {
 			list = append(list, l)
 		}
 	}
-	slices.SortFunc(list, func(a, b *Item) int { return cmp.Compare(a.N, b.N) })
-	return s.withThoseAfter(list)
+	slices.SortFunc(list, byAge)
+	seen := map[uint32]bool{}
+	for _, l := range list {
+		seen[l.N] = true
+	}
+	for i := 0; i < len(list); i++ {
+		for _, n := range s.after.of[s.ID(list[i].N)] { // they would fail with it
+			if l := s.live[n]; !seen[n] && l.is(state.Queued) && !l.Hold && !l.afterAny {
+				seen[n] = true
+				list = append(list, l)
+			}
+		}
+	}
+	return s.views(list)
 }
 
 // EndedBadly returns the first task, and its status, that t must come after and that
@@ -90,25 +97,4 @@ func (s *Queues) endedBadly(after []string, whatever bool) (id string, st state.
 		}
 	}
 	return "", "", false
-}
-
-// withThoseAfter adds to queued tasks all that come after one of them and would
-// fail with it.
-func (s *Queues) withThoseAfter(list []*Item) []state.Task {
-	seen := map[uint32]bool{}
-	for _, l := range list {
-		seen[l.N] = true
-	}
-	var tasks []state.Task
-	for i := 0; i < len(list); i++ {
-		t := s.View(list[i])
-		tasks = append(tasks, t)
-		for _, n := range s.after.of[t.ID] {
-			if l := s.live[n]; !seen[n] && l.is(state.Queued) && !l.Hold && !l.afterAny {
-				seen[n] = true
-				list = append(list, l)
-			}
-		}
-	}
-	return tasks
 }

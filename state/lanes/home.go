@@ -65,7 +65,7 @@ func (s *Queues) laneAt(l *Item, lim Limits) *lane {
 // Homeless returns the ids of the queued tasks that have no workspace, oldest first.
 func (s *Queues) Homeless(root string) (ids []string) {
 	for _, n := range slices.Sorted(maps.Keys(s.bare)) {
-		if s.whyHome(&s.Whole(s.bare[n]).Task, root) != "" {
+		if !s.hasHome(&s.Whole(s.bare[n]).Task, root) {
 			ids = append(ids, s.ID(n))
 		}
 	}

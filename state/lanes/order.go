@@ -164,7 +164,11 @@ func (o *ordering) place(tasks []state.Task) {
 		lanes[t.Lane()] = nil
 	}
 	for key := range lanes {
-		lanes[key] = o.unchanged(key)
+		for _, l := range s.allOf(s.lanes[key]) {
+			if id := s.ID(l.N); o.given[id] == nil {
+				lanes[key] = append(lanes[key], slot{id, chainOf(key, s.sessionID(l), id), l.Order, l.N})
+			}
+		}
 	}
 	for i := range tasks {
 		t := &tasks[i]
@@ -189,29 +193,6 @@ func (o *ordering) place(tasks []state.Task) {
 // waits reports whether a task of that status has a place in its lane. A running
 // one may come back to it.
 func waits(st state.Status) bool { return st == state.Queued || st == state.Running }
-
-// unchanged returns the tasks of a lane that are not among the given ones.
-func (o *ordering) unchanged(key string) (list []slot) {
-	s := o.queues
-	ln := s.lanes[key]
-	if ln == nil {
-		return nil
-	}
-	add := func(l *Item) {
-		if id := s.ID(l.N); o.given[id] == nil {
-			list = append(list, slot{id, chainOf(key, s.sessionID(l), id), l.Order, l.N})
-		}
-	}
-	for _, l := range ln.queue {
-		add(l)
-	}
-	for _, l := range s.running {
-		if l.lane == ln {
-			add(l)
-		}
-	}
-	return list
-}
 
 // visit puts a task on the path, with the tasks that it waits for: those that it comes
 // after, then the one before it in its lane. What has ended, or is not there, waits for

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -38,23 +40,44 @@ func (s *Queues) View(l *Item) state.Task {
 // Lane returns the tasks that run or wait in the lane of that key, in its order,
 // without their texts: a running one stands where it would come back to.
 func (s *Queues) Lane(key string) []state.Task {
-	ln := s.lanes[key]
+	return s.views(s.allOf(s.lanes[key]))
+}
+
+// allOf returns the tasks that run or wait in a lane, or in none, in its order.
+func (s *Queues) allOf(ln *lane) (list []*Item) {
 	if ln == nil {
 		return nil
 	}
-	list := slices.Clone(ln.queue)
+	list = slices.Clone(ln.queue)
 	for _, r := range s.running {
 		if r.lane == ln {
 			i, _ := slices.BinarySearchFunc(list, r, inLane)
 			list = slices.Insert(list, i, r)
 		}
 	}
+	return list
+}
+
+// views returns tasks as they are in memory.
+func (s *Queues) views(list []*Item) []state.Task {
 	tasks := make([]state.Task, len(list))
 	for i, l := range list {
 		tasks[i] = s.View(l)
 	}
 	return tasks
 }
+
+// idsOf returns the ids of tasks, oldest first.
+func (s *Queues) idsOf(list iter.Seq[*Item]) []string {
+	ids := []string{}
+	for _, l := range slices.SortedFunc(list, byAge) {
+		ids = append(ids, s.ID(l.N))
+	}
+	return ids
+}
+
+// byAge compares two tasks: the one that came first is before the other.
+func byAge(a, b *Item) int { return cmp.Compare(a.N, b.N) }
 
 // Item is a task that has not ended.
 type Item struct {
@@ -203,24 +226,12 @@ func (s *Queues) letGo(l *Item) {
 
 // Running returns the ids of the running tasks, oldest first.
 func (s *Queues) Running() []string {
-	tasks := slices.SortedFunc(slices.Values(s.running), func(a, b *Item) int { return int(a.N) - int(b.N) })
-	list := make([]string, len(tasks))
-	for i, l := range tasks {
-		list[i] = s.ID(l.N)
-	}
-	return list
+	return s.idsOf(slices.Values(s.running))
 }
 
 // Orphaned returns the ids of the tasks that are held because their last agent may
-// still be alive ([Task.Orphaned]).
-func (s *Queues) Orphaned() []string {
-	var list []string
-	for n := range s.orphans {
-		list = append(list, s.ID(n))
-	}
-	slices.Sort(list)
-	return list
-}
+// still be alive ([Task.Orphaned]), oldest first.
+func (s *Queues) Orphaned() []string { return s.idsOf(maps.Values(s.orphans)) }
 
 // Set makes next the content of a live task, which was old; changed reports whether its
 // status is another one. A task that has ended is live no more.
@@ -305,12 +316,12 @@ func NewQueues() Queues {
 		Tasks:    table.New(),
 		live:     map[uint32]*Item{},
 		orphans:  map[uint32]*Item{},
-		after:    newDependants(),
+		after:    dependants{of: map[string][]uint32{}, maybe: map[uint32]bool{}},
 		hasty:    map[uint32]*Item{},
 		lanes:    map[string]*lane{},
 		accounts: map[string]*account{},
 		ran:      map[string]bool{},
-		sessions: newSessions(),
+		sessions: sessions{byID: map[string]*session{}, seats: map[place]*seat{}, implied: map[[16]byte]uint32{}},
 		homes:    map[uint32]home{},
 		bare:     map[uint32]*Item{},
 		plan:     newPlan(),

@@ -46,8 +46,12 @@ func (s *Queues) room(now time.Time, lim Limits) int {
 // only, for a task that finds out whether the limit has passed: what was at work
 // before the limit was met does not take it.
 func (s *Queues) full(a *account, lim Limits) bool {
-	slots := lim.slots(a)
-	return slots > 0 && a.running+a.chosen >= slots || a.LimitWaits > 0 && a.chosen+s.probes(a) > 0
+	if slots := lim.slots(a); slots > 0 && a.running+a.chosen >= slots {
+		return true
+	}
+	return a.LimitWaits > 0 && (a.chosen > 0 || slices.ContainsFunc(s.running, func(l *Item) bool {
+		return l.acct == a && !s.Whole(l).RunStartedAt.Before(a.CoolUntil)
+	}))
 }
 
 // FilledBy returns the running tasks of an account that has no slot left; nil if it has one.
@@ -62,16 +66,6 @@ func (s *Queues) FilledBy(account string, lim Limits) (ids []string) {
 		}
 	}
 	return ids
-}
-
-// probes counts the running tasks of the account that began after its last cool-down.
-func (s *Queues) probes(a *account) (n int) {
-	for _, l := range s.running {
-		if l.acct == a && !s.Whole(l).RunStartedAt.Before(a.CoolUntil) {
-			n++
-		}
-	}
-	return n
 }
 
 // open reports whether a task of the account may start now.
@@ -91,11 +85,7 @@ func (s *Queues) Open(name string, now time.Time, lim Limits) bool {
 // as much as has changed since the last one, and nothing while all workers are
 // busy.
 func (s *Queues) Ready(now time.Time, lim Limits) []state.Task {
-	var tasks []state.Task
-	for _, l := range s.urgent(now, lim) {
-		tasks = append(tasks, s.View(l))
-	}
-	return tasks
+	return s.views(s.urgent(now, lim))
 }
 
 // urgent is Ready, without copies.
@@ -124,10 +114,17 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 		if at.busy > 0 || lim.Taken[at.key] != "" {
 			continue
 		}
-		if t := s.Whole(ln.head); s.whyHome(&t.Task, lim.WorkspaceRoot) == "" && used.take(s.sessionsOf(&t.Task)) {
-			ln.in.chosen++
-			list = append(list, ln.head)
+		t := &s.Whole(ln.head).Task
+		names := s.sessionsOf(t)
+		taken := slices.ContainsFunc(names[:], func(name sessionName) bool { _, is := used[name]; return is && name.id != "" })
+		if taken || !s.hasHome(t, lim.WorkspaceRoot) {
+			continue
 		}
+		for _, name := range names {
+			used[name] = nil
+		}
+		ln.in.chosen++
+		list = append(list, ln.head)
 	}
 	for _, ln := range tried {
 		heap.Push(&ln.in.ready, ln)
@@ -154,14 +151,9 @@ func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b *Item) int { return cmp.Or(cmp.Compare(b.level, a.level), cmp.Compare(a.N, b.N)) })
-	var tasks []state.Task
-	for _, l := range list[:min(free, len(list))] {
-		if l.lane.in.CoolUntil.After(now) {
-			tasks = append(tasks, s.View(l))
-		}
-	}
-	return tasks
+	slices.SortFunc(list, func(a, b *Item) int { return cmp.Or(cmp.Compare(b.level, a.level), byAge(a, b)) })
+	list = list[:min(free, len(list))]
+	return s.views(slices.DeleteFunc(list, func(l *Item) bool { return !l.lane.in.CoolUntil.After(now) }))
 }
 
 // cooling reports whether any account cools down.
@@ -193,24 +185,13 @@ func (s *Queues) Unwilling(now time.Time, most time.Duration) []state.Task {
 			}
 		}
 	}
-	return s.byAge(found)
-}
-
-// byAge returns live tasks as they are in memory, oldest first.
-func (s *Queues) byAge(list []*Item) []state.Task {
-	slices.SortFunc(list, func(a, b *Item) int { return cmp.Compare(a.N, b.N) })
-	tasks := make([]state.Task, len(list))
-	for i, l := range list {
-		tasks[i] = s.View(l)
-	}
-	return tasks
+	slices.SortFunc(found, byAge)
+	return s.views(found)
 }
 
 // sessionName names a conversation: stint's session with agent "", an agent's own
 // with its name. Two runs must not be in one at the same time.
 type sessionName struct{ agent, id string }
-
-type sessionSet map[sessionName]*Item
 
 // sessionsOf returns the conversations that a task goes on with; an id of "" is none.
 func (s *Queues) sessionsOf(t *state.Task) [2]sessionName {
@@ -249,29 +230,15 @@ func (s *Queues) Occupant(t *state.Task) (id string, taken bool) {
 	return "", false
 }
 
-// usedSessions returns the conversations that are taken.
-func (s *Queues) usedSessions() sessionSet {
-	used := sessionSet{}
+// usedSessions returns the conversations that are taken, and by whom.
+func (s *Queues) usedSessions() map[sessionName]*Item {
+	used := map[sessionName]*Item{}
 	for l := range s.occupants {
 		for _, name := range s.sessionsOf(&s.Whole(l).Task) {
 			used[name] = l
 		}
 	}
 	return used
-}
-
-// take adds the conversations of a task, and reports whether all were free. If
-// not, none is added.
-func (u sessionSet) take(names [2]sessionName) bool {
-	for _, name := range names {
-		if _, used := u[name]; used && name.id != "" {
-			return false
-		}
-	}
-	for _, name := range names {
-		u[name] = nil
-	}
-	return true
 }
 
 // NextWake returns the earliest time after now at which Ready may give more by time

@@ -69,10 +69,6 @@ func (x *session) set(t thread) {
 // seated reports whether the session is the current one of its place.
 func (x *session) seated() bool { return x.at.taken == x }
 
-func newSessions() sessions {
-	return sessions{byID: map[string]*session{}, seats: map[place]*seat{}, implied: map[[16]byte]uint32{}}
-}
-
 // imply forgets the session of a queued task that says all of it: nobody else uses it, and
 // no agent has begun it. The current session of a place is found again by the lane, so its
 // task must be the only one that waits there; one of a directory is kept, it is one of few.
@@ -250,12 +246,13 @@ func (s *Queues) named(id string) *session {
 }
 
 // unused returns the memory of a session.
-func (t *sessions) unused() (x *session) {
-	if i := len(t.spare) - 1; i >= 0 {
-		x, t.spare = t.spare[i], t.spare[:i]
-	} else {
-		x = new(session)
+func (t *sessions) unused() *session {
+	i := len(t.spare) - 1
+	if i < 0 {
+		return new(session)
 	}
+	x := t.spare[i]
+	t.spare = t.spare[:i]
 	return x
 }
 
@@ -361,7 +358,8 @@ func (s *Queues) Naming(agent, native string) []state.Task {
 			list = append(list, l)
 		}
 	}
-	return s.byAge(list)
+	slices.SortFunc(list, byAge)
+	return s.views(list)
 }
 
 // CurrentSession returns the session that the last task of that session key, agent
@@ -448,8 +446,8 @@ func (s *Queues) Sessions() []state.Session {
 func (s *Queues) CarriedSessions() []string {
 	var lines []string
 	for x := range s.allSessions {
-		if s.impliedByTask(x) {
-			continue
+		if l := s.live[x.last]; l != nil && !x.seated() && x.impliedBy(s.Whole(l)) && s.current(x.at.place) != nil {
+			continue // the merged record of that task says all, as of most that wait
 		}
 		current := ""
 		if x.seated() {
@@ -463,13 +461,6 @@ func (s *Queues) CarriedSessions() []string {
 	}
 	slices.Sort(lines)
 	return lines
-}
-
-// impliedByTask reports whether the merged record of a task that has not ended says all
-// of a session: nobody else uses it, and no agent has begun it. Most waiting tasks have one.
-func (s *Queues) impliedByTask(x *session) bool {
-	l := s.live[x.last]
-	return l != nil && !x.seated() && x.impliedBy(s.Whole(l)) && s.current(x.at.place) != nil
 }
 
 // SetSessions makes the sessions what they were before a compaction.

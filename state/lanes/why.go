@@ -12,27 +12,57 @@ import (
 // WhyLive returns in one sentence why the live task n does not run now, or what its run does.
 func (s *Queues) WhyLive(n uint32, now time.Time, lim Limits) string {
 	l := s.live[n]
+	t := &s.Whole(l).Task
 	switch {
 	case l.is(state.Running) && lim.Settling[s.ID(n)]:
 		return "its run has ended; the result " + settling
 	case l.is(state.Running):
-		return whyRunning(&s.Whole(l).Task, now)
+		return whyRunning(t, now)
 	case l.is(state.Draft):
 		return "a draft; to queue it: stint retry, or status: queued in tasks.md"
+	case t.Hold:
+		return "held" + because(cmp.Or(t.Note, string(t.Reason)))
+	case s.dispatch.Paused:
+		return "dispatch is paused" + because(s.dispatch.Reason) + "; to go on: stint resume"
+	case lim.Short != "" && lim.Again.After(now):
+		return lim.Short + "; one task is tried again at " + clock(lim.Again, now) + in(lim.Again, now)
+	case lim.Short != "":
+		return lim.Short + "; one task is being tried again"
+	case t.NotBefore.After(now):
+		return whyTime(t, now)
+	case !s.hasHome(t, lim.WorkspaceRoot):
+		return NoWorkspace
 	}
-	t := &s.Whole(l).Task
-	if why := cmp.Or(whyHeld(t), s.whyPaused(), whyShort(now, lim), whyTime(t, now), s.whyHome(t, lim.WorkspaceRoot)); why != "" {
-		return why // without a look at its lane, which may be long
+	if id, st, open := s.openAfter(t.After, l.afterAny); open && st == "" {
+		return "comes after " + id + ", which no record names"
+	} else if open {
+		return fmt.Sprintf("comes after %s, which is %s", id, st)
 	}
-	return cmp.Or(
-		s.whyAfter(t),
-		s.whyLane(l, now, lim),
-		whyTaken(s.laneAt(l, lim), lim),
-		s.whyAccount(t, now, lim),
-		s.whySession(t, lim),
-		s.whyWorkers(lim),
-		"ready: it starts next",
-	)
+	if why := s.whyLane(l, now, lim); why != "" {
+		return why
+	}
+	if ln := s.laneAt(l, lim); lim.Taken[ln.key] != "" {
+		return "behind " + lim.Taken[ln.key] + ", in " + laneName(ln.key)
+	}
+	if a := s.accounts[t.UsedAccount()]; a != nil && !s.open(a, now, lim) {
+		return s.whyAccount(a, now, lim)
+	}
+	used := s.usedSessions()
+	for _, name := range s.sessionsOf(t) {
+		if o := used[name]; o != nil && name.id != "" {
+			return "its agent session is used by " + s.ID(o.N) + ", which " + s.atWork(o, lim)
+		}
+	}
+	switch {
+	case len(s.running) < lim.MaxWorkers+lim.Lent:
+		return "ready: it starts next"
+	case lim.MaxWorkers == 1:
+		return "the only worker is busy"
+	case lim.MaxWorkers <= 0:
+		return "no task may start: there are no workers"
+	default:
+		return fmt.Sprintf("all %d workers are busy", lim.MaxWorkers)
+	}
 }
 
 // whyRunning returns what the run of a task does.
@@ -41,39 +71,32 @@ func whyRunning(t *state.Task, now time.Time) string {
 	if t.Iteration > 0 && t.MaxIterations > 1 {
 		round = fmt.Sprintf(", round %d of %d", t.Iteration, t.MaxIterations)
 	}
-	what := ""
-	switch t.Phase {
-	case state.PhaseVerify:
-		what = "its verify command"
-	case state.PhaseEvaluate:
+	what := "its verify command"
+	switch {
+	case t.Phase == state.PhaseEvaluate:
 		what = "the agent that judges its answer"
-	default:
-		if t.Iteration <= 1 {
-			round = ""
-		}
-		return "running" + since(t.RunStartedAt, now) + round
+	case t.Phase == "" && t.Iteration <= 1:
+		what, round = "", ""
+	case t.Phase == "":
+		what = ""
 	}
-	if t.RunStartedAt.IsZero() {
+	switch {
+	case what == "" && t.RunStartedAt.IsZero():
+		return "running" + round
+	case what == "":
+		return "running since " + clock(t.RunStartedAt, now) + round
+	case t.RunStartedAt.IsZero():
 		return what + " is running" + round
 	}
 	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.RunStartedAt)).Truncate(time.Second), round)
 }
 
-// oneLine makes a sentence of an error that may have many lines.
-func oneLine(s string) string { return state.Cut(strings.Join(strings.Fields(s), " "), 200) }
-
+// because returns a reason, which may have many lines, as the end of a sentence.
 func because(reason string) string {
 	if reason == "" {
 		return ""
 	}
-	return ": " + oneLine(reason)
-}
-
-func since(t, now time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return " since " + clock(t, now)
+	return ": " + state.Cut(strings.Join(strings.Fields(reason), " "), 200)
 }
 
 // clock returns the time of day, with the date if it is not today.
@@ -85,35 +108,7 @@ func clock(t, now time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-func whyHeld(t *state.Task) string {
-	if !t.Hold {
-		return ""
-	}
-	return "held" + because(cmp.Or(t.Note, string(t.Reason)))
-}
-
-func (s *Queues) whyPaused() string {
-	if !s.dispatch.Paused {
-		return ""
-	}
-	return "dispatch is paused" + because(s.dispatch.Reason) + "; to go on: stint resume"
-}
-
-// whyShort returns what the machine lacks, and when a task finds out whether that is over.
-func whyShort(now time.Time, lim Limits) string {
-	switch {
-	case lim.Short == "":
-		return ""
-	case lim.Again.After(now):
-		return lim.Short + "; one task is tried again at " + clock(lim.Again, now) + in(lim.Again, now)
-	}
-	return lim.Short + "; one task is being tried again"
-}
-
 func whyTime(t *state.Task, now time.Time) string {
-	if !t.NotBefore.After(now) {
-		return ""
-	}
 	why := "waits until " + clock(t.NotBefore, now)
 	if !t.Tried() {
 		return why + ", as it was told"
@@ -135,23 +130,9 @@ func whyTime(t *state.Task, now time.Time) string {
 // NoWorkspace returns what becomes of a task that has no workspace.
 const NoWorkspace = "no workspace; to run it, add the line - workspace: /path to its section in tasks.md, or set workspace_root in the configuration"
 
-func (s *Queues) whyHome(t *state.Task, root string) string {
-	if dir, _ := s.HomeOf(t, root); dir != "" {
-		return ""
-	}
-	return NoWorkspace
-}
-
-func (s *Queues) whyAfter(t *state.Task) string {
-	id, st, open := s.openAfter(t.After, t.AfterPolicy == state.AfterAny)
-	switch {
-	case !open:
-		return ""
-	case st == "":
-		return "comes after " + id + ", which no record names"
-	default:
-		return fmt.Sprintf("comes after %s, which is %s", id, st)
-	}
+func (s *Queues) hasHome(t *state.Task, root string) bool {
+	dir, _ := s.HomeOf(t, root)
+	return dir != ""
 }
 
 // whyLane says which task is before l in its lane.
@@ -187,15 +168,6 @@ func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
 	return ""
 }
 
-// whyTaken returns what keeps all tasks of a lane from starting.
-func whyTaken(ln *lane, lim Limits) string {
-	what := lim.Taken[ln.key]
-	if what == "" {
-		return ""
-	}
-	return "behind " + what + ", in " + laneName(ln.key)
-}
-
 // settling returns what a result waits for; see [Limits].
 const settling = "waits until the save of tasks.md is settled"
 
@@ -217,15 +189,13 @@ func laneName(key string) string {
 	return "session " + key
 }
 
-func (s *Queues) whyAccount(t *state.Task, now time.Time, lim Limits) string {
-	a := s.accounts[t.UsedAccount()]
+// whyAccount returns why no task of an account starts.
+func (s *Queues) whyAccount(a *account, now time.Time, lim Limits) string {
 	switch {
-	case a == nil || s.open(a, now, lim):
-		return ""
 	case a.Hold && strings.HasPrefix(a.Reason, state.MissingReason("")):
 		return fmt.Sprintf("account %s is on hold%s; its tasks go on by themselves when the program is back", a.name, because(a.Reason))
 	case a.Hold:
-		return fmt.Sprintf("account %s is on hold%s; when that is mended, stint retry of any of its tasks lifts the hold", a.name, because(a.Reason))
+		return fmt.Sprintf("account %s is on hold%s; when that is fixed, stint retry of any of its tasks lifts the hold", a.name, because(a.Reason))
 	case a.CoolUntil.After(now):
 		return fmt.Sprintf("account %s cools down until %s%s%s%s", a.name, clock(a.CoolUntil, now), in(a.CoolUntil, now), because(a.Reason), waitNumber(a.LimitWaits))
 	case lim.slots(a) > 0 && a.running >= lim.slots(a):
@@ -246,29 +216,6 @@ func waitNumber(n int) string {
 		return ""
 	}
 	return fmt.Sprintf(" (wait %d)", n)
-}
-
-func (s *Queues) whySession(t *state.Task, lim Limits) string {
-	used := s.usedSessions()
-	for _, name := range s.sessionsOf(t) {
-		if l := used[name]; l != nil && name.id != "" {
-			return "its agent session is used by " + s.ID(l.N) + ", which " + s.atWork(l, lim)
-		}
-	}
-	return ""
-}
-
-func (s *Queues) whyWorkers(lim Limits) string {
-	switch {
-	case len(s.running) < lim.MaxWorkers+lim.Lent:
-		return ""
-	case lim.MaxWorkers == 1:
-		return "the only worker is busy"
-	case lim.MaxWorkers <= 0:
-		return "no task may start: there are no workers"
-	default:
-		return fmt.Sprintf("all %d workers are busy", lim.MaxWorkers)
-	}
 }
 
 // WhyEnded returns how task n ended; t is it as far as its records could be read.
