@@ -29,16 +29,16 @@ import (
 type imaged interface {
 	Seq() uint64
 	TaskIDs(done, n int) []string
-	Image(id string) (task.Image, error)
+	TaskRecord(id string) (task.TaskRecord, error)
 }
 
 // images returns all tasks.
-func images(t *testing.T, from imaged) map[string]task.Image {
+func images(t *testing.T, from imaged) map[string]task.TaskRecord {
 	t.Helper()
-	all, done := map[string]task.Image{}, 0
+	all, done := map[string]task.TaskRecord{}, 0
 	for ids := from.TaskIDs(0, 3); len(ids) > 0; ids = from.TaskIDs(done, 3) {
 		for _, id := range ids {
-			i, err := from.Image(id)
+			i, err := from.TaskRecord(id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func readCopy(t *testing.T, dir string, upTo uint64) *statedir.Copy {
 }
 
 // sameImages compares tasks but for the numbers of their records.
-func sameImages(was, is map[string]task.Image) string {
+func sameImages(was, is map[string]task.TaskRecord) string {
 	return cmp.Diff(was, is, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(state.Task{}, "Seq"))
 }
 
@@ -97,7 +97,7 @@ func TestImage(t *testing.T) {
 		t.Errorf("a task that never ran: %+v", i)
 	}
 	for _, from := range []imaged{w.c, readCopy(t, w.dir, 0)} {
-		if _, err := from.Image("nobody"); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
+		if _, err := from.TaskRecord("nobody"); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 			t.Errorf("of no task: %v", err)
 		}
 	}
@@ -205,7 +205,7 @@ func TestReadCopyUpTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	had := map[uint64]map[string]task.Image{}
+	had := map[uint64]map[string]task.TaskRecord{}
 	last := map[string]uint64{} // record of each task
 	add := func(r *rand.Rand, n int) {
 		for _, rec := range drawRecords(r, n, time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)) {
@@ -242,7 +242,7 @@ func TestReadCopyUpTo(t *testing.T) {
 	}
 	before := readCopy(t, w.dir, newest) // of the archive alone
 	for id, i := range images(t, before) {
-		if !i.Task.Status.Terminal() || before.ChangedLater(id) || sameImages(map[string]task.Image{id: all[id]}, map[string]task.Image{id: i}) != "" {
+		if !i.Task.Status.Terminal() || before.ChangedLater(id) || sameImages(map[string]task.TaskRecord{id: all[id]}, map[string]task.TaskRecord{id: i}) != "" {
 			t.Errorf("before the compaction there is %+v", i)
 		}
 		delete(all, id)
@@ -383,7 +383,7 @@ func BenchmarkImage(b *testing.B) {
 		b.Run(kind, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if _, err := c.Image(fmt.Sprint(kind, i%tasks)); err != nil {
+				if _, err := c.TaskRecord(fmt.Sprint(kind, i%tasks)); err != nil {
 					b.Fatal(err)
 				}
 			}

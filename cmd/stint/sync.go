@@ -112,10 +112,10 @@ type tally struct {
 	tasks *atomic.Int64
 }
 
-// Image implements postgres.Source.
-func (t tally) Image(id string) (task.Image, error) {
+// TaskRecord implements postgres.Source.
+func (t tally) TaskRecord(id string) (task.TaskRecord, error) {
 	t.tasks.Add(1)
-	return t.Copy.Image(id)
+	return t.Copy.TaskRecord(id)
 }
 
 // startTally shows how many tasks have been looked at while a command works.

@@ -127,7 +127,7 @@ func newLimit(b *testing.B, m *Mirror, src Source) *benchLimit {
 		}
 		batch := &batch{}
 		for _, id := range ids {
-			im, err := src.Image(id)
+			im, err := src.TaskRecord(id)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -337,7 +337,7 @@ func TestKeyMoves(t *testing.T) {
 	w.settled(m)
 	stop()
 	s := w.begun()
-	im, err := w.c.Image(gets)
+	im, err := w.c.TaskRecord(gets)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -438,13 +438,13 @@ func (l *lagging) Seq() uint64 {
 	}
 }
 
-// Image implements Source. It gives none of a record that is not folded yet.
-func (l *lagging) Image(id string) (task.Image, error) {
+// TaskRecord implements Source. It gives none of a record that is not folded yet.
+func (l *lagging) TaskRecord(id string) (task.TaskRecord, error) {
 	select {
 	case <-l.let:
-		return l.Source.Image(id)
+		return l.Source.TaskRecord(id)
 	default:
-		return task.Image{}, &task.Error{Code: task.CodeNotFound}
+		return task.TaskRecord{}, &task.Error{Code: task.CodeNotFound}
 	}
 }
 
@@ -540,12 +540,12 @@ type broken struct {
 	id string
 }
 
-// Image implements Source.
-func (b *broken) Image(id string) (task.Image, error) {
+// TaskRecord implements Source.
+func (b *broken) TaskRecord(id string) (task.TaskRecord, error) {
 	if id == b.id {
-		return task.Image{}, fmt.Errorf("read task %s: input/output error", id)
+		return task.TaskRecord{}, fmt.Errorf("read task %s: input/output error", id)
 	}
-	return b.Source.Image(id)
+	return b.Source.TaskRecord(id)
 }
 
 // TestUnreadableTask has a task that cannot be read here: it is told, and all others are

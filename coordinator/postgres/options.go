@@ -39,9 +39,9 @@ type Source interface {
 	// TaskIDs returns the next ids, at most n, behind the first done ones of all tasks
 	// that are known, in the order of age, those of the archive too.
 	TaskIDs(done, n int) []string
-	// Image returns a task as it is now. The error is task.CodeNotFound where
+	// TaskRecord returns a task as it is now. The error is task.CodeNotFound where
 	// there is none of that id.
-	Image(id string) (task.Image, error)
+	TaskRecord(id string) (task.TaskRecord, error)
 	// Accounts returns the accounts that are known.
 	Accounts() []state.AccountUse
 	// RunDir returns the path of a run's files.

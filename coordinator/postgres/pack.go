@@ -102,7 +102,7 @@ func (p *packer) rows(id string) (*taskRows, error) {
 	if p.ctx.Err() != nil {
 		return nil, context.Cause(p.ctx)
 	}
-	im, err := p.s.src.Image(id)
+	im, err := p.s.src.TaskRecord(id)
 	if errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		return nil, nil
 	}

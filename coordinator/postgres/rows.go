@@ -103,7 +103,7 @@ type rower struct {
 }
 
 // rows returns what the tables have of a task.
-func (w *rower) rows(im *task.Image) (*taskRows, error) {
+func (w *rower) rows(im *task.TaskRecord) (*taskRows, error) {
 	t := &im.Task
 	id, ref := rowID(t.ID, w.opts.Host)
 	out := &taskRows{id: t.ID, uuid: id, size: len(t.Prompt) + len(t.Result) + 1024}
@@ -175,7 +175,7 @@ var generationColumn = slices.Index(tasksTable.columns, "generation")
 func (o *Options) accountID(name string) string { return storable(o.Host + "/" + name) }
 
 // finishedAt returns when a task has ended: with its last run, or by its last record.
-func finishedAt(im *task.Image) any {
+func finishedAt(im *task.TaskRecord) any {
 	t, last := &im.Task, len(im.Runs)-1
 	switch {
 	case !t.Status.Terminal():

@@ -162,7 +162,7 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 			continue
 		}
 		var rows *taskRows
-		im, err := c.src.Image(id)
+		im, err := c.src.TaskRecord(id)
 		if err == nil {
 			rows, err = c.rows(&im)
 		}

@@ -50,12 +50,12 @@ type brokenCopy struct {
 	id string
 }
 
-// Image implements Source.
-func (b *brokenCopy) Image(id string) (task.Image, error) {
+// TaskRecord implements Source.
+func (b *brokenCopy) TaskRecord(id string) (task.TaskRecord, error) {
 	if id == b.id {
-		return task.Image{}, fmt.Errorf("input/output error")
+		return task.TaskRecord{}, fmt.Errorf("input/output error")
 	}
-	return b.VerifySource.Image(id)
+	return b.VerifySource.TaskRecord(id)
 }
 
 // TestVerifyUnreadableTask goes on behind a task that cannot be read here.

@@ -176,7 +176,7 @@ func (q *Query) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, err := q.Image(id)
+	i, err := q.TaskRecord(id)
 	return i.Runs, err
 }
 
@@ -203,8 +203,8 @@ func (q *Query) TaskIDs(done, n int) []string {
 	return queue.Read(q.tasks, func(st *fold.State) []string { return st.IDs(done, n) })
 }
 
-// Image returns a task as it is now, by its whole id. The error has CodeNotFound if there
+// TaskRecord returns a task as it is now, by its whole id. The error has CodeNotFound if there
 // is none.
-func (q *Query) Image(id string) (task.Image, error) {
-	return rundir.Image(q.tasks.Config.StateDir, id, q.tasks.View)
+func (q *Query) TaskRecord(id string) (task.TaskRecord, error) {
+	return rundir.TaskRecord(q.tasks.Config.StateDir, id, q.tasks.View)
 }

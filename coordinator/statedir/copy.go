@@ -18,7 +18,7 @@ import (
 )
 
 // A Copy is a state directory as its journal had it up to some record. It was read once
-// and does not change; only an Image looks at the files of its runs and of the archive.
+// and does not change; only a TaskRecord looks at the files of its runs and of the archive.
 // Its methods may be called by any goroutine.
 type Copy struct {
 	dir   string
@@ -98,9 +98,9 @@ func (c *Copy) TaskIDs(done, n int) []string {
 	return c.state.IDs(done, n)
 }
 
-// Image is [query.Query.Image].
-func (c *Copy) Image(id string) (task.Image, error) {
-	return rundir.Image(c.dir, id, func(f func(*fold.State)) {
+// TaskRecord is [query.Query.TaskRecord].
+func (c *Copy) TaskRecord(id string) (task.TaskRecord, error) {
+	return rundir.TaskRecord(c.dir, id, func(f func(*fold.State)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		f(c.state)
@@ -119,5 +119,5 @@ func (c *Copy) Accounts() []state.AccountUse {
 func (c *Copy) RunDir(runID string) string { return queue.RunDir(c.dir, runID) }
 
 // ChangedLater reports whether the journal has a record behind Seq of a task, of which an
-// Image tells what it was, or of a control section such as "account:NAME".
+// TaskRecord tells what it was, or of a control section such as "account:NAME".
 func (c *Copy) ChangedLater(id string) bool { return c.later[id] }

@@ -31,11 +31,11 @@ type Content struct {
 	Close    func() error
 }
 
-// An Image is one task as a copy of the ledger elsewhere has it: what its records say,
+// A TaskRecord is one task as a copy of the ledger elsewhere has it: what its records say,
 // and what is left of its runs' files. A compaction changes nothing of it but Task.Seq,
 // nor does a move into the archive. What changes without a record of the task, FollowUps
 // and Archived, is left empty.
-type Image struct {
+type TaskRecord struct {
 	Task     state.Task // whole
 	Runs     []TaskRun  // the oldest first
 	HoldsKey bool       // of all tasks that name its idempotency key, it is the one that has it

@@ -11,9 +11,9 @@ import (
 	"stint/state/fold"
 )
 
-// Image returns a task of the state directory dir. with calls its argument with the
+// TaskRecord returns a task of the state directory dir, with its runs. with calls its argument with the
 // fold, which nobody else uses meanwhile.
-func Image(dir, id string, with func(func(*fold.State))) (i task.Image, err error) {
+func TaskRecord(dir, id string, with func(func(*fold.State))) (i task.TaskRecord, err error) {
 	var away ledger.ArchiveEntry
 	var ended []state.Run
 	known, archived := false, false
@@ -25,14 +25,14 @@ func Image(dir, id string, with func(func(*fold.State))) (i task.Image, err erro
 	})
 	switch {
 	case err != nil:
-		return task.Image{}, err
+		return task.TaskRecord{}, err
 	case archived:
 		if i.Task, ended, err = readAway(dir, away); err != nil {
-			return task.Image{}, err
+			return task.TaskRecord{}, err
 		}
 		with(func(st *fold.State) { i.HoldsKey = st.HoldsKey(&i.Task) })
 	case !known:
-		return task.Image{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
+		return task.TaskRecord{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
 	}
 	i.Runs = joinRuns(&i.Task, ended)
 	for k := range i.Runs {
