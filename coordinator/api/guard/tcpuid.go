@@ -8,18 +8,15 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 )
 
 // tcpUID returns the user who has the client's end of the connection between client and
-// server, if somebody has it. Where only the token keeps others out, that is our own user.
+// server, if somebody has it.
 func tcpUID(client, server netip.AddrPort) (uid int, found bool, err error) {
-	if runtime.GOOS != "linux" {
-		return os.Getuid(), true, nil
-	}
 	for range 3 { // the kernel writes a table piece by piece, and may pass over a row if others come or go meanwhile
 		text, err := readTables(time.Now())
 		for _, mapped := range []bool{false, true} { // a client may use a socket of IPv6 for an address of IPv4
@@ -57,12 +54,12 @@ func readTables(since time.Time) (text []byte, err error) {
 
 // rowAddr writes an address as a table does: in words of the machine's byte order.
 func rowAddr(a netip.AddrPort, mapped bool) (text string) {
-	raw := a.Addr().Unmap().AsSlice()
-	if mapped {
-		wide := a.Addr().As16()
-		raw = wide[:]
+	raw := a.Addr().As16()
+	words := raw[12:] // the address of IPv4
+	if mapped || !a.Addr().Unmap().Is4() {
+		words = raw[:]
 	}
-	for word := raw; len(word) > 0; word = word[4:] {
+	for word := range slices.Chunk(words, 4) {
 		text += fmt.Sprintf("%08X", binary.NativeEndian.Uint32(word))
 	}
 	return fmt.Sprintf("%s:%04X", text, a.Port())
