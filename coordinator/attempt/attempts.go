@@ -9,5 +9,5 @@ type Attempts struct {
 	shortages *Shortages
 }
 
-// NewAttempts returns the attempts at the tasks of an admission's store.
+// New returns the attempts at the tasks of an admission's store.
 func New(a *admission.Admission, s *Shortages) *Attempts { return &Attempts{a, s} }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,40 +29,32 @@ func bounded(answer string) string {
 	return task.HeadAndTail(answer, MaxResult, "; the whole answer is in the run's file answer")
 }
 
-// finish records how a run ended. Where the disk is full it waits until there is
-// room, so that a result is not lost; the lane stays taken meanwhile.
-func (a *Attempts) finish(r *Run, out task.Outcome) error {
-	places := a.PlacesOf(r.Task.ID)
-	err := a.keepAnswer(r, &out, func() error {
-		closing := a.IsShut()
-		return a.UpdateWhenRoom(context.Background(), "a result", false, func(st *fold.State, tx *ledger.Tx) error {
-			if stillRuns(st, r) {
-				a.conclude(st, r, out, places, closing, tx)
-			} else {
-				a.tally(st, r, &out, places, tx)
-			}
-			return nil
-		})
-	})
-	a.KeepSession(r.Task.SessionID)
-	return err
-}
-
-// keepAnswer puts a run's answer into its file and records the run's end. If there was
-// no room for the file, it tries once more when there was some for the record.
-func (a *Attempts) keepAnswer(r *Run, out *task.Outcome, record func() error) error {
+// recordEnd puts a run's answer into its file and appends what end decides. If a person has
+// taken the task out of its run meanwhile, runs is false, and only what the run has used is
+// recorded. Where the disk is full it waits until there is room, so that a result is not lost;
+// the lane stays taken meanwhile.
+func (a *Attempts) recordEnd(r *Run, out *task.Outcome, places map[string]*admission.Place, what string, isExclusive bool, end func(*fold.State, *ledger.Tx, *state.Task)) (runs bool, err error) {
 	unwritten := a.writeAnswer(r, out)
 	for len(out.Result) > MaxResult && task.ShortageOf(unwritten) != 0 && a.WaitForRoom(r.Ctx, "an answer", unwritten) {
 		unwritten = a.writeAnswer(r, out) // the record has not all of it
 	}
-	err := record()
-	if unwritten != nil && err == nil {
+	err = a.UpdateWhenRoom(context.Background(), what, isExclusive, func(st *fold.State, tx *ledger.Tx) error {
+		var t state.Task
+		if t, runs = stillRuns(st, r); runs {
+			end(st, tx, &t)
+		} else {
+			a.tally(st, r, out, places, tx)
+		}
+		return nil
+	})
+	if unwritten != nil && err == nil { // there was room for the record
 		unwritten = a.writeAnswer(r, out)
 	}
 	if unwritten != nil {
 		a.Trouble("an answer could not be written to its file", unwritten)
 	}
-	return err
+	a.KeepSession(r.Task.SessionID)
+	return runs, err
 }
 
 // writeAnswer puts the whole answer into the run's directory, or nothing: a part of
@@ -78,15 +71,21 @@ func (a *Attempts) writeAnswer(r *Run, out *task.Outcome) error {
 	return err
 }
 
+// retriesRound are the reasons of runs that are made again in the same round of the verify
+// loop: the agent never came to an end of its own.
+var retriesRound = []state.Class{
+	state.ClassInterrupted, state.ClassRateLimited, state.ClassSessionLost, state.ClassContextFull,
+	state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy, state.ClassAgentMissing,
+}
+
 // conclude appends the records with which a run and its attempt end.
-func (a *Attempts) conclude(st *fold.State, r *Run, out task.Outcome, places map[string]*admission.Place, closing bool, tx *ledger.Tx) {
+func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outcome, places map[string]*admission.Place) {
 	if out.Class == state.ClassSessionLost && r.Session == "" && a.Config.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
-	v := a.judge(st, &r.Task, out, a.Config.Now(), closing)
-	if r.account != nil {
-		v.account = r.account
-	}
+	now := a.Config.Now()
+	v := a.judge(st, &r.Task, out, now, a.IsShut())
+	v.account = cmp.Or(r.account, v.account)
 	rec := a.endRecord(st, r, &out, &v)
 	if r.Task.Phase != state.PhaseEvaluate || v.reason != state.ClassInterrupted { // else the task keeps the error of what is judged
 		rec.AddIf(state.KeyError, joined(out.Error, v.why))
@@ -98,17 +97,24 @@ func (a *Attempts) conclude(st *fold.State, r *Run, out task.Outcome, places map
 	if v.reason == state.ClassCanceled {
 		rec.Add(state.KeyBy, admission.CanceledBy(r.Ctx)) // an edit would have taken the task out of its run
 	}
-	addOutputs(rec, r)
-	if v.reason != state.ClassInterrupted { // else the task goes on with that phase
+	addList(rec, state.KeyOutputFiles, r.outputs, len(r.Task.OutputSpec) > 0) // those of an earlier run are gone
+	if v.reason != state.ClassInterrupted {                                   // else the task goes on with that phase
 		task.Unset(rec, state.KeyPhase, r.Task.Phase != "")
 	}
-	if v.status == state.Queued && !goesOn(v.reason) { // the next attempt begins from the first round
+	if v.status == state.Queued && !slices.Contains(retriesRound, v.reason) { // the next attempt begins from the first round
 		task.Unset(rec, state.KeyIteration, r.Task.Iteration > 0)
 	}
 	a.addAnswer(rec, r, &out)
 	a.End(st, tx, rec, out.Findings, places)
-	if v.loseSession {
-		a.loseSession(r, v.note, st, tx)
+	if v.loseSession { // those that only share the stint session forget it by the record of the task
+		for _, t := range st.Naming(r.Task.Agent, r.Session) {
+			if t.ID == r.Task.ID {
+				continue
+			}
+			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+			task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
+			tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, v.note).Add(state.KeyUpdatedAt, state.FormatTime(now)))
+		}
 	}
 	if v.account != nil {
 		tx.Append(v.account)
@@ -129,17 +135,58 @@ func (a *Attempts) End(st *fold.State, tx *ledger.Tx, rec *ledger.Record, findin
 // endRecord begins the record of a run's end: what is to be said whether a step or
 // the end of its attempt follows.
 func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdict) *ledger.Record {
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.Task.ID}
+	t := &r.Task
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, cmp.Or(out.Note, v.note))
-	addCounters(rec, &r.Task, v)
-	addSession(rec, r, out, v)
-	a.addKept(st, rec, r, out, v)
+	for _, c := range []struct {
+		key     string
+		was, is int
+	}{
+		{state.KeyAttempt, t.Attempt, v.attempt},
+		{state.KeyRetries, t.Retries, v.retries},
+		{state.KeyRequeues, t.Requeues, v.requeues},
+		{state.KeyLimitWaits, t.LimitWaits, v.limitWaits},
+	} {
+		if c.is != c.was {
+			rec.Add(c.key, strconv.Itoa(c.is))
+		}
+	}
+	if !v.limitSince.Equal(t.LimitSince) {
+		rec.Add(state.KeyLimitSince, state.FormatTime(v.limitSince))
+	}
+	switch { // a stint session whose native one is lost keeps its own id, and so its transcript
+	case v.loseSession:
+		rec.Add(state.NativeKey(t.Agent), "")
+	case out.Session != "" && out.Session != t.AgentSession:
+		rec.Add(state.NativeKey(t.Agent), out.Session)
+	}
+	kept := "" // the native session with the prompt of a turn that did not end well: a later run goes on with it
+	switch {
+	case out.Class == "" || v.loseSession:
+	case r.kept: // it went on with one, and did not end well either
+		kept = t.PromptInHistory
+	case out.Kept && a.HasSent(st, t):
+		kept = cmp.Or(out.Session, r.Session)
+	}
+	if kept != t.PromptInHistory {
+		rec.Add(state.KeyPromptInHistory, kept)
+	}
 	addUsage(st, rec, r, out)
 	AddCheck(rec, r.check)
 	if r.looked {
-		addFindings(rec, out.Findings, r.flagged)
+		addList(rec, state.KeyFindings, out.Findings, r.flagged)
 	}
 	return rec
+}
+
+// addList sets a field to a list. Without one it is emptied, if it may have one.
+func addList[T any](rec *ledger.Record, key string, list []T, has bool) {
+	switch text, err := json.Marshal(list); {
+	case len(list) > 0 && err == nil:
+		rec.Add(key, string(text))
+	case has:
+		rec.Add(key, "")
+	}
 }
 
 // addAnswer ends that record with the answer, which comes with the agent's turn. One
@@ -155,73 +202,6 @@ func (a *Attempts) addAnswer(rec *ledger.Record, r *Run, out *task.Outcome) {
 	}
 }
 
-// goesOn reports whether a run that ended so is made again in the same round of the
-// verify loop: the agent never came to an end of its own.
-func goesOn(reason state.Class) bool {
-	switch reason {
-	case state.ClassInterrupted, state.ClassRateLimited, state.ClassSessionLost, state.ClassContextFull, state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy, state.ClassAgentMissing:
-		return true
-	}
-	return false
-}
-
-// addCounters says which of a task's counters the run has changed.
-func addCounters(rec *ledger.Record, t *state.Task, v *verdict) {
-	number := func(key string, old, now int) {
-		if old != now {
-			rec.Add(key, strconv.Itoa(now))
-		}
-	}
-	number(state.KeyAttempt, t.Attempt, v.attempt)
-	number(state.KeyRetries, t.Retries, v.retries)
-	number(state.KeyRequeues, t.Requeues, v.requeues)
-	number(state.KeyLimitWaits, t.LimitWaits, v.limitWaits)
-	if !v.limitSince.Equal(t.LimitSince) {
-		rec.Add(state.KeyLimitSince, state.FormatTime(v.limitSince))
-	}
-}
-
-// addSession says which native session the task goes on with. A stint session
-// whose native one is lost keeps its own id, and so its transcript.
-func addSession(rec *ledger.Record, r *Run, out *task.Outcome, v *verdict) {
-	switch {
-	case v.loseSession:
-		rec.Add(state.NativeKey(r.Task.Agent), "")
-	case out.Session != "" && out.Session != r.Task.AgentSession:
-		rec.Add(state.NativeKey(r.Task.Agent), out.Session)
-	}
-}
-
-// loseSession makes the other waiting tasks forget a native session that is gone.
-// Those that only share the stint session forget it by the record of the task.
-func (a *Attempts) loseSession(r *Run, note string, st *fold.State, tx *ledger.Tx) {
-	for _, t := range st.Naming(r.Task.Agent, r.Session) {
-		if t.ID == r.Task.ID {
-			continue
-		}
-		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-		task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
-		tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, note).Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
-	}
-}
-
-// addKept says which native session has the prompt of a turn that did not end
-// well, so that a later run goes on with it. A run that went on with it and did
-// not end well either changes nothing.
-func (a *Attempts) addKept(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome, v *verdict) {
-	was, is := r.Task.PromptInHistory, ""
-	switch {
-	case out.Class == "" || v.loseSession:
-	case r.kept:
-		is = was
-	case out.Kept && a.HasSent(st, &r.Task):
-		is = cmp.Or(out.Session, r.Session)
-	}
-	if is != was {
-		rec.Add(state.KeyPromptInHistory, is)
-	}
-}
-
 // HasSent reports whether the task's run has sent the prompt that the task has now:
 // a person may have changed it since, and that one is still to be sent.
 func (a *Attempts) HasSent(st *fold.State, t *state.Task) bool {
@@ -233,15 +213,4 @@ func (a *Attempts) HasSent(st *fold.State, t *state.Task) bool {
 	message := prompt.UserMessage(string(sent))
 	theirs := prompt.UserMessage(a.EscapePrompt(t.Agent, prompt.Build(prompt.Input{Message: now.Prompt})))
 	return err == nil && (message == theirs || now.Iteration > 1 && (message == prompt.MendIt || message == prompt.MendOn))
-}
-
-// addOutputs names the files that were collected. Those of an earlier run are
-// forgotten with its run id.
-func addOutputs(rec *ledger.Record, r *Run) {
-	switch list, err := json.Marshal(r.outputs); {
-	case len(r.outputs) > 0 && err == nil:
-		rec.Add(state.KeyOutputFiles, string(list))
-	case len(r.Task.OutputSpec) > 0:
-		rec.Add(state.KeyOutputFiles, "")
-	}
 }

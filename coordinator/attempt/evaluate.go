@@ -55,11 +55,6 @@ const judgementSchema = `{"type":"object","additionalProperties":false,"required
 // is its last.
 func isFinal(out *task.Outcome) bool { return out.Class == "" || out.Class == state.ClassVerify }
 
-// evaluates reports whether an agent is to judge a final answer.
-func (a *Attempts) evaluates(r *Run, out *task.Outcome) bool {
-	return isFinal(out) && strings.TrimSpace(out.Result) != "" && r.Ctx.Err() == nil && a.Workspace(r.Task.Workspace).EvalPrompt != ""
-}
-
 // inspect adds to the outcome of a final answer what is found in its form and in the
 // files that the attempt has changed.
 func (a *Attempts) inspect(r *Run, out *task.Outcome) {
@@ -76,10 +71,16 @@ func (a *Attempts) inspect(r *Run, out *task.Outcome) {
 		out.Findings = t.Findings
 	}
 	out.Findings = together(out.Findings, answer.CheckMessage(out.Result))
-	changes, known := a.changes(r, &t)
-	out.Findings = together(out.Findings, answer.CheckChanges(changes))
-	if known && len(changes) == 0 {
-		out.Note = joined(out.Note, "the attempt changed no tracked file and added none")
+	s, hasTrees := a.noteTree(r, &t, true)
+	if !hasTrees {
+		return
+	}
+	if text, ok := a.compare(r, &t, &s, "-z --name-status"); ok {
+		changes := answer.ParseChanges(text)
+		out.Findings = together(out.Findings, answer.CheckChanges(changes))
+		if len(changes) == 0 {
+			out.Note = joined(out.Note, "the attempt changed no tracked file and added none")
+		}
 	}
 }
 
@@ -91,34 +92,18 @@ func (a *Attempts) policy(t *state.Task) string {
 	return a.Config.OutputPolicy
 }
 
-// toldPolicy returns the output policy as far as the agent was told of it.
-func (a *Attempts) toldPolicy(t *state.Task) string {
-	if !a.Workspace(t.Workspace).PromptTemplate.Names("Policy") {
-		return ""
-	}
-	return a.policy(t)
-}
-
-// addFindings returns what is to be said of an answer; flagged: the task has findings of
-// an earlier one.
-func addFindings(rec *ledger.Record, findings []state.Issue, flagged bool) {
-	switch list, err := json.Marshal(findings); {
-	case len(findings) > 0 && err == nil:
-		rec.Add(state.KeyFindings, string(list))
-	case flagged:
-		rec.Add(state.KeyFindings, "")
-	}
-}
-
-// evaluate lets an agent judge the answer of a task, and gives the outcome that the
-// task has in any case, with what the agent has found.
+// evaluate lets an agent judge the answer of a task. It returns the outcome that the attempt
+// had before, as the record of that step has it, with what the agent has found.
 func (a *Attempts) evaluate(r *Run) task.Outcome {
 	t, err := a.Whole(r.Task.ID)
 	if err != nil {
-		return broken(err)
+		return setupFailed(err)
 	}
 	r.looked, r.flagged = true, len(t.Findings) > 0
-	out, set := a.unjudged(r, &t), a.Workspace(t.Workspace)
+	out, set := task.Outcome{Session: t.AgentSession, Findings: t.Findings}, a.Workspace(t.Workspace)
+	if out.Result, r.cut = a.answer(&t); t.Error != "" { // only the verify command makes an error of an answer that is judged
+		out.Class, out.ExitCode, out.Error = state.ClassVerify, -1, t.Error
+	}
 	switch agent := a.Config.Agents[t.Agent]; {
 	case set.EvalPrompt == "": // somebody has taken it out meanwhile
 	case t.Retries > a.Config.MaxRetries:
@@ -131,22 +116,11 @@ func (a *Attempts) evaluate(r *Run) task.Outcome {
 	return out
 }
 
-// unjudged returns the outcome that an attempt had before its evaluation began, as the
-// record of that step tells it. Only the verify command gives an answer that is judged
-// an error.
-func (a *Attempts) unjudged(r *Run, t *state.Task) task.Outcome {
-	out := task.Outcome{Session: t.AgentSession, Findings: t.Findings}
-	if out.Result, r.cut = a.answer(t); t.Error != "" {
-		out.Class, out.ExitCode, out.Error = state.ClassVerify, -1, t.Error
-	}
-	return out
-}
-
 // ask runs the evaluator and takes over what it says.
 func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *task.WorkspaceSettings, out *task.Outcome) {
 	turn, err := a.prepareJudge(r, t, set, out)
 	if err != nil {
-		unasked(out, broken(err))
+		unasked(out, setupFailed(err))
 		return
 	}
 	limit := judgeLimit
@@ -193,15 +167,11 @@ func unasked(out *task.Outcome, said task.Outcome) {
 		out.Class, out.Error, out.ExitCode, out.Shortage = state.ClassInterrupted, said.Error, -1, said.Shortage
 		return
 	}
-	out.Note = "the answer was not evaluated: " + notJudged(&said)
-}
-
-// notJudged returns why there is no judgement.
-func notJudged(said *task.Outcome) string {
-	if said.Error == "" || said.Error == string(said.Class) {
-		return string(said.Class)
+	why := string(said.Class)
+	if said.Error != "" && said.Error != why {
+		why += ": " + memory.OneLine(said.Error, maxJudgedMessage)
 	}
-	return string(said.Class) + ": " + memory.OneLine(said.Error, maxJudgedMessage)
+	out.Note = "the answer was not evaluated: " + why
 }
 
 // together joins findings, each once.
@@ -252,7 +222,10 @@ func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *task.WorkspaceSettin
 		err = durable.PutFile(turn.Schema, []byte(judgementSchema+"\n"))
 	}
 	if err == nil {
-		told := judged{t, out, a.toldPolicy(t), ""}
+		told := judged{task: t, out: out}
+		if set.PromptTemplate.Names("Policy") { // else the agent was not told of it
+			told.policy = a.policy(t)
+		}
 		if s, ok := a.snapshotOf(r.ID); ok {
 			told.changes, _ = a.compare(r, t, &s, "--stat=100")
 		}
@@ -304,55 +277,42 @@ type judgement struct {
 	lessons  []string
 }
 
-var errNoJudgement = errors.New("there is no JSON object of the schema in it")
-
 // readJudgement finds the JSON object in an answer, which may stand between fences or
 // in a text, behind the schema, or behind the judged answer: the last counts that has a
 // list or a text of findings or lessons.
 func readJudgement(text string) (j judgement, err error) {
 	const mostTries, mostText = 500, 512 << 10
 	text = text[max(0, len(text)-mostText):]
-	end := len(text)
-	for range mostTries {
-		if end = strings.LastIndexByte(text[:end], '{'); end < 0 {
-			break
+	var raw map[string]json.RawMessage
+	isSaid := func(key string) bool { return len(raw[key]) > 0 && (raw[key][0] == '[' || raw[key][0] == '"') }
+	for tries, end := 0, len(text); !isSaid("findings") && !isSaid("lessons"); tries++ {
+		if end = strings.LastIndexByte(text[:end], '{'); end < 0 || tries == mostTries {
+			return j, errors.New("there is no JSON object of the schema in it")
 		}
-		var raw map[string]json.RawMessage
-		if json.NewDecoder(strings.NewReader(text[end:])).Decode(&raw) == nil && (isSaid(raw["findings"]) || isSaid(raw["lessons"])) {
-			return judgement{readFindings(raw["findings"]), readLessons(raw["lessons"])}, nil
+		raw = nil
+		if json.NewDecoder(strings.NewReader(text[end:])).Decode(&raw) != nil {
+			raw = nil
 		}
 	}
-	return j, errNoJudgement
-}
-
-// isSaid reports whether a value is a list or a text.
-func isSaid(raw json.RawMessage) bool { return len(raw) > 0 && (raw[0] == '[' || raw[0] == '"') }
-
-// readFindings takes a list of findings, or of sentences.
-func readFindings(raw json.RawMessage) (list []state.Issue) {
-	var items []json.RawMessage
-	_ = json.Unmarshal(raw, &items) // what is no list has none
-	for _, item := range items {
+	var findings []json.RawMessage                 // or sentences
+	_ = json.Unmarshal(raw["findings"], &findings) // what is no list has none
+	for _, item := range findings {
 		var f state.Issue
 		if json.Unmarshal(item, &f) != nil && json.Unmarshal(item, &f.Message) != nil {
 			continue
 		}
 		f.Kind, f.Message = cmp.Or(memory.OneLine(f.Kind, 40), "evaluation"), memory.OneLine(f.Message, maxJudgedMessage)
-		if f.Message != "" && len(list) < maxJudged && !slices.Contains(list, f) {
-			list = append(list, f)
+		if f.Message != "" && len(j.findings) < maxJudged && !slices.Contains(j.findings, f) {
+			j.findings = append(j.findings, f)
 		}
 	}
-	return list
-}
-
-// readLessons takes a list of sentences, or one.
-func readLessons(raw json.RawMessage) (list []string) {
-	var one string
-	if json.Unmarshal(raw, &one) == nil {
-		list = []string{one}
+	var one string // in place of a list
+	if json.Unmarshal(raw["lessons"], &one) == nil {
+		j.lessons = []string{one}
 	} else {
-		_ = json.Unmarshal(raw, &list) // what is no list has none
+		_ = json.Unmarshal(raw["lessons"], &j.lessons)
 	}
-	list = slices.DeleteFunc(list, func(s string) bool { return strings.TrimSpace(s) == "" })
-	return list[:min(len(list), maxJudgedLessons)]
+	j.lessons = slices.DeleteFunc(j.lessons, func(s string) bool { return strings.TrimSpace(s) == "" })
+	j.lessons = j.lessons[:min(len(j.lessons), maxJudgedLessons)]
+	return j, nil
 }

@@ -56,13 +56,30 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 	case state.ClassCanceled:
 		v.status = state.Canceled
 	case state.ClassInterrupted:
-		a.judgeInterrupted(&v, t, out, now, closing)
+		v.status, v.attempt = state.Queued, t.Attempt-1
+		if out.Shortage != 0 { // for which all tasks wait: it uses up nobody's retries
+			break
+		}
+		if v.retries++; v.retries > a.Config.MaxRetries {
+			v.status = state.Dead
+		} else if !closing { // what was in the way (a killed gate) may still be there
+			v.notBefore = now.Add(a.Backoff(t.Retries, a.Config.BackoffMax))
+		}
 	case state.ClassRateLimited:
 		a.judgeLimit(st, &v, t, out, now)
 	case state.ClassAuth:
 		v.account = task.HoldRecord(t, cmp.Or(out.Error, "not logged in")) // the provider may want something else
 	case state.ClassAgentMissing:
-		a.judgeMissing(st, &v, t, out)
+		if !st.HasRun(t.Agent) {
+			break
+		}
+		v.status, v.attempt, v.retries = state.Queued, t.Attempt-1, t.Retries+1
+		if v.retries > a.Config.MaxRetries { // though the program seems to be there
+			v.status = state.Dead
+		}
+		if account := st.Account(t.AccountName()); !account.Hold {
+			v.account = task.AccountRecord(account.Name).Add(state.KeyHold, "true").Add(state.KeyReason, state.MissingReason(out.Error))
+		}
 	case state.ClassSessionLost, state.ClassContextFull:
 		a.judgeSession(&v, t, out)
 	case state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
@@ -101,33 +118,10 @@ func verdictOf(t *state.Task, status state.Status) verdict {
 	return verdict{status: status, attempt: t.Attempt, retries: t.Retries, requeues: t.Requeues, limitWaits: t.LimitWaits}
 }
 
-// judgeInterrupted queues a task again that did not fail by itself. If the master
-// goes on, what was in the way (a killed gate) may still be there a moment later: the
-// next try waits. Nobody's retries are used up by a shortage, for which all tasks wait.
-func (a *Attempts) judgeInterrupted(v *verdict, t *state.Task, out task.Outcome, now time.Time, closing bool) {
-	v.status, v.attempt = state.Queued, t.Attempt-1
-	if out.Shortage != 0 {
-		return
-	}
-	v.retries++
-	switch {
-	case v.retries > a.Config.MaxRetries:
-		v.status = state.Dead
-	case !closing:
-		v.notBefore = now.Add(a.Backoff(t.Retries, a.Config.BackoffMax))
-	}
-}
-
 // judgeRetry queues a task again until its attempts are used up. A task that has
 // only one attempt has no retries to use up: it failed.
 func (a *Attempts) judgeRetry(v *verdict, t *state.Task, now time.Time) {
-	limit := t.MaxAttempts
-	if limit == 0 {
-		limit = a.Workspace(t.Workspace).MaxAttempts
-	}
-	if limit == 0 {
-		limit = a.Config.MaxAttempts
-	}
+	limit := cmp.Or(t.MaxAttempts, a.Workspace(t.Workspace).MaxAttempts, a.Config.MaxAttempts)
 	switch {
 	case t.Attempt < limit:
 		v.status, v.notBefore = state.Queued, now.Add(a.Backoff(t.Attempt-1, a.Config.BackoffMax))

@@ -2,15 +2,14 @@ package attempt
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -35,31 +34,30 @@ type step struct {
 // next returns the step that follows a run; ok is false if the task's end does.
 func (a *Attempts) next(r *Run, out *task.Outcome) (s step, ok bool) {
 	t := &r.Task
-	switch {
-	case t.Phase == "" && out.Class == "" && task.HasVerify(a.asEdited(t)):
+	if t.Phase == "" && out.Class == "" && task.HasVerify(a.asEdited(t)) {
 		return step{state.PhaseVerify, max(1, t.Iteration)}, true
-	case t.Phase == state.PhaseVerify && out.Class == state.ClassVerify && a.hasRound(t, out):
-		return step{"", t.Iteration + 1}, true
-	case t.Phase != state.PhaseEvaluate && a.evaluates(r, out):
+	}
+	if t.Phase == state.PhaseVerify && out.Class == state.ClassVerify {
+		now := a.asEdited(t)
+		restarts := a.restartsLoop(now)
+		if now.PromptChanged && !restarts {
+			out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change; queue it again to have that sent"
+		}
+		if restarts || t.Iteration < a.MaxIterations(now) {
+			return step{"", t.Iteration + 1}, true
+		}
+	}
+	hasAnswer := isFinal(out) && strings.TrimSpace(out.Result) != "" && r.Ctx.Err() == nil
+	if t.Phase != state.PhaseEvaluate && hasAnswer && a.Workspace(t.Workspace).EvalPrompt != "" {
 		return step{state.PhaseEvaluate, t.Iteration}, true
 	}
 	return s, false
 }
 
-// hasRound reports whether a round follows the one whose command did not pass: one is
-// left, or a person has changed the prompt meanwhile.
-func (a *Attempts) hasRound(t *state.Task, out *task.Outcome) bool {
-	now := a.asEdited(t)
-	if now.PromptChanged && !a.beginsAnew(now) {
-		out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change; queue it again to have that sent"
-	}
-	return t.Iteration < a.MaxIterations(now) || a.beginsAnew(now)
-}
-
-// beginsAnew reports whether a task's next turn gets the prompt that a person has
+// restartsLoop reports whether a task's next turn gets the prompt that a person has
 // changed meanwhile, in a first round. It may be the verify command that does it:
 // there is an end to it.
-func (a *Attempts) beginsAnew(t *state.Task) bool {
+func (a *Attempts) restartsLoop(t *state.Task) bool {
 	return t.PromptChanged && t.Requeues < a.Config.MaxRetries
 }
 
@@ -71,27 +69,21 @@ func (a *Attempts) asEdited(t *state.Task) *state.Task {
 	return t
 }
 
-// goOn records a step and gives the run that it begins; nil if none does: the step
+// nextStep records a step and returns the run that it begins; nil if none does: the step
 // waits in the queue, or the task was taken out of its run meanwhile.
-func (a *Attempts) goOn(r *Run, out *task.Outcome, s step) (next *Run, err error) {
+func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 	id := a.Config.ID()
 	a.carrySnapshot(r.ID, id)
-	goes, places := false, a.PlacesOf(r.Task.ID)
-	isTurn := s.phase == "" // which looks at its account
-	err = a.keepAnswer(r, out, func() error {
-		return a.UpdateWhenRoom(context.Background(), "a round", isTurn, func(st *fold.State, tx *ledger.Tx) error {
-			t, err := queue.PeekIn(st, r.Task.ID)
-			if err != nil || t.Status != state.Running { // as stillRuns
-				goes = false
-				a.tally(st, r, out, places, tx)
-				return nil
-			}
-			goes = !a.IsLeaving() && !a.mustWait(st, r, &t, s)
-			tx.Append(a.stepRecord(st, r, out, &t, s, id, goes))
-			return nil
-		})
+	goes, isTurn := false, s.phase == "" // which looks at its account
+	runs, err := a.recordEnd(r, out, a.PlacesOf(r.Task.ID), "a round", isTurn, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
+		// The dispatcher begins the step if a person has given the task another agent or lane or no
+		// workspace, or if the account takes no turn now.
+		account := st.Account(t.AccountName())
+		isElsewhere := t.Agent != r.Task.Agent || t.Lane() != r.Task.Lane() || t.Workspace == ""
+		goes = !a.IsLeaving() && !isElsewhere && !(isTurn && (account.Hold || account.CoolUntil.After(a.Config.Now())))
+		tx.Append(a.stepRecord(st, r, out, t, s, id, goes))
 	})
-	a.KeepSession(r.Task.SessionID)
+	goes = goes && runs
 	if err == nil && !goes {
 		_ = os.RemoveAll(a.RunDir(id)) // nobody carries out that run; a file that is left does no harm
 	}
@@ -102,27 +94,12 @@ func (a *Attempts) goOn(r *Run, out *task.Outcome, s step) (next *Run, err error
 	if err != nil {
 		return nil, err
 	}
-	return a.become(r, id, &t, cmp.Or(out.Session, r.Session)), nil
-}
-
-// mustWait reports whether a step is for the dispatcher to begin: a person has given the
-// task, t now, another agent or lane or no workspace, or the agent's account takes no turn now.
-func (a *Attempts) mustWait(st *fold.State, r *Run, t *state.Task, s step) bool {
-	if t.Agent != r.Task.Agent || t.Lane() != r.Task.Lane() || t.Workspace == "" {
-		return true
-	}
-	account := st.Account(t.AccountName())
-	return s.phase == "" && (account.Hold || account.CoolUntil.After(a.Config.Now()))
-}
-
-// become returns the run that takes the place of the one before it in its attempt. Whatever is
-// not named here begins anew.
-func (a *Attempts) become(r *Run, id string, t *state.Task, native string) *Run {
-	next := &Run{ID: id, Task: *t, Begun: a.Config.Now(), Session: native, home: r.home, Ctx: r.Ctx, Cancel: r.Cancel, Recorded: true}
+	// Whatever is not named here begins anew.
+	next := &Run{ID: id, Task: t, Begun: a.Config.Now(), Session: cmp.Or(out.Session, r.Session), home: r.home, Ctx: r.Ctx, Cancel: r.Cancel, Recorded: true}
 	if t.Workspace != r.Task.Workspace {
-		next.home = homeOf(t)
+		next.home = homeOf(&t)
 	}
-	return next
+	return next, nil
 }
 
 // stepRecord says how a run has ended and what follows it: the run with that id, or,
@@ -132,7 +109,7 @@ func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *stat
 	if !goes {
 		v.status, v.attempt = state.Queued, v.attempt-1
 	}
-	if s.phase == "" && a.beginsAnew(t) {
+	if s.phase == "" && a.restartsLoop(t) {
 		s.iteration, v.requeues = 1, v.requeues+1
 	}
 	rec := a.endRecord(st, r, out, &v)
@@ -157,7 +134,7 @@ func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *stat
 func (a *Attempts) verify(r *Run) task.Outcome {
 	t, err := a.Whole(r.Task.ID)
 	if err != nil {
-		return broken(err)
+		return setupFailed(err)
 	}
 	passed := task.Outcome{Session: t.AgentSession}
 	passed.Result, r.cut = a.answer(&t)
@@ -168,7 +145,7 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 		return isMisplaced(wrong)
 	}
 	if err := rundir.Make(a.Store, a.RunDir(r.ID)); err != nil {
-		return broken(err)
+		return setupFailed(err)
 	}
 	check := a.Config.Shell.Verify(r.Ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: a.RunDir(r.ID),
@@ -179,11 +156,12 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 			r.LastOutput.Store(&now)
 		},
 	})
-	if check.Conclusive() && !task.HasVerify(a.asEdited(&t)) { // likewise, while it ran
-		return passed
-	}
 	if check.Conclusive() {
-		if now := a.asEdited(&t).VerifyCommand; now != t.VerifyCommand { // what is said of that one would be said of another
+		now := a.asEdited(&t)
+		if !task.HasVerify(now) { // likewise, while it ran
+			return passed
+		}
+		if now.VerifyCommand != t.VerifyCommand { // what is said of that one would be said of another
 			check.Output = fmt.Sprintf("(of the command until then: %s)\n%s", t.VerifyCommand, check.Output)
 		}
 		r.check = &check
@@ -191,19 +169,14 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 	if check.Passed() {
 		return passed
 	}
-	return failedCheck(&check, &t, passed)
-}
-
-// failedCheck makes the outcome of a run of the verify command that did not pass.
-func failedCheck(check *task.VerifyResult, t *state.Task, out task.Outcome) task.Outcome {
-	out.Class, out.Error, out.Shortage, out.ExitCode = check.Class, check.Error, check.Shortage, -1
-	if !check.Conclusive() {
-		return out
+	failed := passed
+	failed.Class, failed.Error, failed.Shortage, failed.ExitCode = check.Class, check.Error, check.Shortage, -1
+	if check.Conclusive() {
+		if failed.Class = state.ClassVerify; t.Iteration > 1 {
+			failed.Error += fmt.Sprintf(", in round %d", t.Iteration)
+		}
 	}
-	if out.Class = state.ClassVerify; t.Iteration > 1 {
-		out.Error += fmt.Sprintf(", in round %d", t.Iteration)
-	}
-	return out
+	return failed
 }
 
 // answer returns the answer of a task that is being verified: that of the last turn of

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -85,8 +84,8 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 	}
 }
 
-// round carries out what a run's phase says, and records how it ended. It gives the
-// run that follows in the same attempt; nil if none does.
+// round carries out what a run's phase says, and records how it ended. It returns
+// the run that follows in the same attempt; nil if none does.
 func (a *Attempts) round(r *Run) (*Run, error) {
 	var out task.Outcome
 	switch r.Task.Phase {
@@ -105,7 +104,15 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	case out.Class == "":
 		a.shortages.Started(r.Begun)
 	}
-	a.settle(r)
+	// What the run has written into tasks.md is taken over before its end is recorded: a command
+	// that queues its task again does that to a task that runs, which is counted.
+	r.Settling.Store(true)
+	ctx, stop := context.WithTimeout(context.Background(), settleLimit)
+	if err := a.Settle(ctx); err != nil { // the watch tries again, and tells
+		a.Config.Log.Debug("tasks.md was not taken over at the end of a run", "error", err)
+	}
+	stop()
+	r.Settling.Store(false)
 	a.Config.Log.Info("run ended", "task", r.Task.ID, "run", r.ID, "phase", cmp.Or(string(r.Task.Phase), "agent"), "class", cmp.Or(string(out.Class), "success"), "exit", out.ExitCode)
 	s, goes := a.next(r, &out)
 	if r.Task.Phase != state.PhaseEvaluate && (!goes || s.phase == state.PhaseEvaluate) {
@@ -113,12 +120,15 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	}
 	if goes {
 		a.noteAnswer(&r.Task) // an agent's turn behind which another step comes has ended well
-		return a.goOn(r, &out, s)
+		return a.nextStep(r, &out, s)
 	}
 	_, begun := a.snapshotOf(r.ID)
 	unbegun := out.Shortage != 0 && !begun
-	a.gather(r, &out)
-	err := a.finish(r, out)
+	a.collectOutputs(r, &out)
+	places := a.PlacesOf(r.Task.ID)
+	_, err := a.recordEnd(r, &out, places, "a result", false, func(st *fold.State, tx *ledger.Tx, _ *state.Task) {
+		a.conclude(st, tx, r, out, places)
+	})
 	if unbegun {
 		_ = os.RemoveAll(a.RunDir(r.ID)) // nothing was at work there, and each try would leave one
 	}
@@ -129,20 +139,8 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 // ledger waits for the rest of a file that seems to be cut off.
 const settleLimit = 10 * time.Second
 
-// settle takes over what a run has written into tasks.md before its end is recorded: a
-// command that queues its task again does that to a task that runs, which is counted.
-func (a *Attempts) settle(r *Run) {
-	r.Settling.Store(true)
-	defer r.Settling.Store(false)
-	ctx, stop := context.WithTimeout(context.Background(), settleLimit)
-	defer stop()
-	if err := a.Settle(ctx); err != nil { // the watch tries again, and tells
-		a.Config.Log.Debug("tasks.md was not taken over at the end of a run", "error", err)
-	}
-}
-
-// gather collects the files that a task is to leave, when all else went well.
-func (a *Attempts) gather(r *Run, out *task.Outcome) {
+// collectOutputs collects the files that a task is to leave, when all else went well.
+func (a *Attempts) collectOutputs(r *Run, out *task.Outcome) {
 	t, err := a.Whole(r.Task.ID)
 	if err != nil || out.Class != "" || len(t.OutputSpec) == 0 {
 		return
@@ -167,7 +165,7 @@ func (a *Attempts) gather(r *Run, out *task.Outcome) {
 func (a *Attempts) attempt(r *Run) task.Outcome {
 	t, err := a.Whole(r.Task.ID)
 	if err != nil {
-		return broken(err)
+		return setupFailed(err)
 	}
 	if t.Prompt == "" {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
@@ -187,7 +185,7 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 		return task.Outcome{Class: state.ClassSessionBusy, ExitCode: -1, Error: err.Error()}
 	}
 	if err != nil {
-		return broken(err)
+		return setupFailed(err)
 	}
 	defer func() {
 		if err := unlock(); err != nil {
@@ -197,6 +195,7 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 	return a.runAgent(r, agent, &t)
 }
 
+// NoSession is the error of a run that must resume a session and has none.
 const NoSession = "there is no session to resume; resume_missing is error"
 
 // MissesSession reports whether a run must not begin a session, and would.
@@ -204,22 +203,32 @@ func (a *Attempts) MissesSession(r *Run, resume string) bool {
 	return r.Session == "" && resume == "always" && a.Config.ResumeMissing == "error"
 }
 
-// broken is the outcome of a run that could not begin for a reason of ours.
-func broken(err error) task.Outcome {
+// setupFailed is the outcome of a run that could not begin for a reason of ours.
+func setupFailed(err error) task.Outcome {
 	return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error(), Shortage: task.ShortageOf(err)}
 }
 
+// runAgent makes the files of a turn and lets the agent carry it out.
 func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcome {
 	if r.kept = r.Session != "" && t.PromptInHistory == r.Session; r.kept {
 		a.View(func(st *fold.State) { r.counted, _ = st.ThreadOf(r.Task.Agent, r.Session) })
 	}
-	turn, told, err := a.prepare(r, t)
+	var inputs []string
+	told, turn := "", a.Turn(r, t)
+	files, err := a.makeFiles(r.ID)
+	if err == nil {
+		inputs, err = rundir.WriteInputs(files, t.InputFiles)
+	}
+	if err == nil {
+		told = a.Prompt(r, t, inputs, a.remember(r, t))
+		err = a.writePrompt(turn, r.Task.Agent, told)
+	}
 	var wrong *task.FileError
 	if errors.As(err, &wrong) && task.ShortageOf(err) == 0 {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error() + "; correct inputFiles in tasks.md and retry"}
 	}
 	if err != nil {
-		return broken(err)
+		return setupFailed(err)
 	}
 	ctx := r.Ctx
 	if limit := a.Timeout(t); limit > 0 {
@@ -228,10 +237,10 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 		defer stop()
 	}
 	a.noteTree(r, t, false)
-	if err := a.say(r, session.RoleUser, prompt.UserMessage(told), ""); task.ShortageOf(err) != 0 {
-		return broken(err)
+	if err := a.appendTranscript(r, session.RoleUser, prompt.UserMessage(told), ""); task.ShortageOf(err) != 0 {
+		return setupFailed(err)
 	}
-	out := a.runTurn(ctx, r.Task.Agent, agent, turn, func(e task.Event) { a.heard(r, e) })
+	out := a.runTurn(ctx, r.Task.Agent, agent, turn, func(e task.Event) { a.onEvent(r, e) })
 	out.Fresh = r.Session == ""
 	r.looked, r.flagged = true, len(t.Findings) > 0
 	if t.Iteration > 1 || r.kept { // what an earlier turn of the attempt was denied
@@ -248,7 +257,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 		return out
 	}
 	a.checkSession(r, t, &out)
-	_ = a.say(r, session.RoleAssistant, out.Result, out.Error)
+	_ = a.appendTranscript(r, session.RoleAssistant, out.Result, out.Error)
 	return out
 }
 
@@ -286,21 +295,6 @@ func (a *Attempts) checkSession(r *Run, t *state.Task, out *task.Outcome) {
 	}
 }
 
-// prepare makes runs/<runId> with the prompt as it is sent and the task's files. told is
-// that prompt before anything in it was escaped.
-func (a *Attempts) prepare(r *Run, t *state.Task) (turn task.Turn, told string, err error) {
-	files, err := a.makeFiles(r.ID)
-	if err != nil {
-		return task.Turn{}, "", err
-	}
-	inputs, err := rundir.WriteInputs(files, t.InputFiles)
-	if err != nil {
-		return task.Turn{}, "", err
-	}
-	turn, told = a.Turn(r, t), a.Prompt(r, t, inputs, a.remember(r, t))
-	return turn, told, a.writePrompt(turn, r.Task.Agent, told)
-}
-
 // writePrompt writes what an agent is sent.
 func (a *Attempts) writePrompt(turn task.Turn, agent, text string) error {
 	return durable.PutFile(turn.Prompt, []byte(a.EscapePrompt(agent, text)))
@@ -330,8 +324,15 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 
 // Prompt returns what the agent is told. hits are what was found in the notes.
 func (a *Attempts) Prompt(r *Run, t *state.Task, inputs []string, hits []memory.Hit) string {
+	var check *prompt.Check // how the verify command ended before the turn
+	if task.HasVerify(t) && t.VerifyExitCode != nil && *t.VerifyExitCode != 0 {
+		check = &prompt.Check{
+			Command: t.VerifyCommand, ExitCode: *t.VerifyExitCode, Time: t.VerifyTime, Output: t.VerifyOutput,
+			Iteration: iterationOf(t), Of: a.MaxIterations(t),
+		}
+	}
 	return prompt.Build(prompt.Input{
-		Memory: hits, Check: a.checkOf(t),
+		Memory: hits, Check: check,
 		SessionKey: r.Task.SessionKey, SessionID: r.Task.SessionID, TaskID: t.ID, RunID: r.ID,
 		Attempt: r.Task.Attempt, Agent: r.Task.Agent, Workspace: t.Workspace, Policy: a.policy(t),
 		Message: t.Prompt, Resumed: r.Session != "", Interrupted: r.interrupted,
@@ -345,17 +346,6 @@ func iterationOf(t *state.Task) int {
 		return 0
 	}
 	return max(1, t.Iteration)
-}
-
-// checkOf returns what is known of the verify command when an agent's turn begins.
-func (a *Attempts) checkOf(t *state.Task) *prompt.Check {
-	if !task.HasVerify(t) || t.VerifyExitCode == nil || *t.VerifyExitCode == 0 {
-		return nil
-	}
-	return &prompt.Check{
-		Command: t.VerifyCommand, ExitCode: *t.VerifyExitCode, Time: t.VerifyTime, Output: t.VerifyOutput,
-		Iteration: iterationOf(t), Of: a.MaxIterations(t),
-	}
 }
 
 // Recall searches the notes for a turn, unless it was told already, or its template has
@@ -386,9 +376,9 @@ func (a *Attempts) remember(r *Run, t *state.Task) []memory.Hit {
 	return found.Hits
 }
 
-// heard takes what a running agent tells. Its session id is recorded the moment
+// onEvent takes what a running agent tells. Its session id is recorded the moment
 // it is known, so that a crash can resume it.
-func (a *Attempts) heard(r *Run, e task.Event) {
+func (a *Attempts) onEvent(r *Run, e task.Event) {
 	if e.Started {
 		a.shortages.Started(r.Begun)
 		return
@@ -407,8 +397,8 @@ func (a *Attempts) heard(r *Run, e task.Event) {
 		return
 	}
 	err := a.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
-		t, err := queue.PeekIn(st, r.Task.ID)
-		if err != nil || t.Status != state.Running { // as stillRuns
+		t, runs := stillRuns(st, r)
+		if !runs {
 			return nil
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: r.Task.ID}
@@ -438,18 +428,18 @@ func (a *Attempts) heard(r *Run, e task.Event) {
 	a.KeepSession(r.Task.SessionID)
 }
 
-// stillRuns reports whether the task is still in this run: a person may have
-// ended or requeued it meanwhile, and then the run has no say any more. No other
-// run of the task is started while this one is on the list.
-func stillRuns(st *fold.State, r *Run) bool {
-	t, ok := st.Peek(r.Task.ID)
-	return ok && t.Status == state.Running
+// stillRuns returns the task as it is now, and reports whether it is still in this run: a
+// person may have ended or requeued it meanwhile, and then the run has no say any more. No
+// other run of the task is started while this one is on the list.
+func stillRuns(st *fold.State, r *Run) (t state.Task, runs bool) {
+	t, runs = st.Peek(r.Task.ID)
+	return t, runs && t.Status == state.Running
 }
 
-// say adds a message to the session's transcript. The transcript is for people;
+// appendTranscript adds a message to the session's transcript. The transcript is for people;
 // the ledger has what counts, so an error goes to the log, and matters only to a turn that
 // has not begun.
-func (a *Attempts) say(r *Run, role, text, problem string) error {
+func (a *Attempts) appendTranscript(r *Run, role, text, problem string) error {
 	if a.IsGone() {
 		return a.Err()
 	}

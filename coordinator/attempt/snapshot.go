@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"stint/coordinator/admission"
-	"stint/coordinator/answer"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -133,17 +132,6 @@ func (a *Attempts) noteTree(r *Run, t *state.Task, atEnd bool) (s snapshot, ok b
 		a.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
 	}
 	return s, err == nil && atEnd
-}
-
-// changes returns the files that an attempt has changed in its workspace. ok is false if
-// that is not known.
-func (a *Attempts) changes(r *Run, t *state.Task) (list []answer.Change, ok bool) {
-	s, ok := a.noteTree(r, t, true)
-	if !ok {
-		return nil, false
-	}
-	text, ok := a.compare(r, t, &s, "-z --name-status")
-	return answer.ParseChanges(text), ok
 }
 
 // compare returns the difference of a snapshot's trees, in the form that option asks git

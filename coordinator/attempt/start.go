@@ -28,7 +28,7 @@ func (r *Run) InWayOf(next *Run) bool {
 	return r.Task.ID == next.Task.ID || r.Task.SessionKey == next.Task.SessionKey || r.Task.SessionID != "" && r.Task.SessionID == next.Task.SessionID
 }
 
-// newRun makes the run of a task, for which nothing is decided yet but its place.
+// Reserve makes the run of a task, for which nothing is decided yet but its place.
 func (a *Attempts) Reserve(t *state.Task) *Run {
 	r := &Run{ID: a.Config.ID(), Task: *t, Begun: a.Config.Now()}
 	r.Task.SessionKey = t.Lane()

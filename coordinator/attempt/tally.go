@@ -13,72 +13,28 @@ import (
 	"stint/state/fold"
 )
 
-// addUsage returns what the task has used over all its runs with this one, and what
-// is now counted over the native session.
+// addUsage adds what the task has used over all its runs with this one, and what the CLI has
+// now counted over the native session. What a session that was begun outside of stint had used
+// before cannot be known: then nothing is made up.
 func addUsage(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome) {
-	used, thread := usage(st, r, out)
-	addTotals(rec, r.Task.Usage, r.Task.Usage.Plus(used))
-	if thread != (state.Usage{}) {
-		rec.Add(state.KeyThreadTokens, state.FormatThread(thread))
-	}
-}
-
-// usage returns what a run alone has used, and what the CLI has now counted over the
-// native session; zero where that is not to be recorded. What a session that was
-// begun outside of stint had used before cannot be known: then nothing is made up.
-func usage(st *fold.State, r *Run, out *task.Outcome) (used, thread state.Usage) {
-	if out.Thread == (state.Usage{}) {
-		return out.Usage, thread
-	}
-	native := cmp.Or(r.strayed, out.Session, r.Session)
-	before, counted := st.ThreadOf(r.Task.Agent, native)
-	if counted || !r.named || native != r.Session {
-		used = since(out.Thread, before)
-	}
-	if r.strayed == "" {
-		thread = latest(out.Thread, before)
-	}
-	return out.Usage.Plus(used), thread
-}
-
-// since returns what was added to a count. A count that went down began anew.
-func since(now, before state.Usage) state.Usage {
-	fell := func(now, before int64) bool { return 0 < now && now < before }
-	if fell(now.InputTokens, before.InputTokens) || fell(now.OutputTokens, before.OutputTokens) || 0 < now.CostUSD && now.CostUSD < before.CostUSD {
-		return now
-	}
-	return state.Usage{
-		InputTokens:       max(0, now.InputTokens-before.InputTokens),
-		CachedInputTokens: max(0, now.CachedInputTokens-before.CachedInputTokens),
-		OutputTokens:      max(0, now.OutputTokens-before.OutputTokens),
-		ReasoningTokens:   max(0, now.ReasoningTokens-before.ReasoningTokens),
-		CostUSD:           max(0, now.CostUSD-before.CostUSD),
-	}
-}
-
-// latest returns the count that stands now: a field of 0 was not counted this time.
-func latest(now, before state.Usage) state.Usage {
-	keep := func(now, before int64) int64 {
-		if now == 0 {
-			return before
+	used, thread := out.Usage, state.Usage{}
+	if now := out.Thread; now != (state.Usage{}) {
+		native := cmp.Or(r.strayed, out.Session, r.Session)
+		before, counted := st.ThreadOf(r.Task.Agent, native)
+		if counted || !r.named || native != r.Session {
+			used = used.Plus(since(now, before))
 		}
-		return now
+		if r.strayed == "" { // a field of 0 was not counted this time
+			thread = state.Usage{
+				InputTokens:       cmp.Or(now.InputTokens, before.InputTokens),
+				CachedInputTokens: cmp.Or(now.CachedInputTokens, before.CachedInputTokens),
+				OutputTokens:      cmp.Or(now.OutputTokens, before.OutputTokens),
+				ReasoningTokens:   cmp.Or(now.ReasoningTokens, before.ReasoningTokens),
+				CostUSD:           cmp.Or(now.CostUSD, before.CostUSD),
+			}
+		}
 	}
-	u := state.Usage{
-		InputTokens:       keep(now.InputTokens, before.InputTokens),
-		CachedInputTokens: keep(now.CachedInputTokens, before.CachedInputTokens),
-		OutputTokens:      keep(now.OutputTokens, before.OutputTokens),
-		ReasoningTokens:   keep(now.ReasoningTokens, before.ReasoningTokens),
-		CostUSD:           now.CostUSD,
-	}
-	if u.CostUSD == 0 {
-		u.CostUSD = before.CostUSD
-	}
-	return u
-}
-
-// addTotals adds the fields that have changed.
-func addTotals(rec *ledger.Record, was, is state.Usage) {
+	was, is := r.Task.Usage, r.Task.Usage.Plus(used)
 	for _, f := range []struct {
 		key     string
 		was, is int64
@@ -95,6 +51,24 @@ func addTotals(rec *ledger.Record, was, is state.Usage) {
 	if is.CostUSD != was.CostUSD {
 		nano := math.Round(is.CostUSD*1e9) / 1e9 // sums of floats have odd ends
 		rec.Add(state.KeyCostUSD, strconv.FormatFloat(nano, 'f', -1, 64))
+	}
+	if thread != (state.Usage{}) {
+		rec.Add(state.KeyThreadTokens, state.FormatThread(thread))
+	}
+}
+
+// since returns what was added to a count. A count that went down began anew.
+func since(now, before state.Usage) state.Usage {
+	fell := func(now, before int64) bool { return 0 < now && now < before }
+	if fell(now.InputTokens, before.InputTokens) || fell(now.OutputTokens, before.OutputTokens) || 0 < now.CostUSD && now.CostUSD < before.CostUSD {
+		return now
+	}
+	return state.Usage{
+		InputTokens:       max(0, now.InputTokens-before.InputTokens),
+		CachedInputTokens: max(0, now.CachedInputTokens-before.CachedInputTokens),
+		OutputTokens:      max(0, now.OutputTokens-before.OutputTokens),
+		ReasoningTokens:   max(0, now.ReasoningTokens-before.ReasoningTokens),
+		CostUSD:           max(0, now.CostUSD-before.CostUSD),
 	}
 }
 
