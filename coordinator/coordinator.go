@@ -10,7 +10,7 @@ import (
 	"stint/coordinator/query"
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
-	"stint/ledger"
+	"stint/ledger/journal"
 )
 
 // A Coordinator is the master of one state directory. Its methods may be called
@@ -42,7 +42,7 @@ func Open(cfg task.Config) (*Coordinator, error) {
 // hooks are what the store calls.
 func (c *Coordinator) hooks() queue.Hooks {
 	return queue.Hooks{
-		Committed: func(w *ledger.Commit) {
+		Committed: func(w *journal.Commit) {
 			c.Counters.Commit(w, c.Config.Now())
 			c.Shortages.Written(w.Err)
 		},

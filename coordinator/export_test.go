@@ -7,6 +7,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -29,7 +30,7 @@ func (c *Coordinator) Occupy(f func()) error {
 	occupy := sync.OnceFunc(f)
 	hooks := c.hooks()
 	committed := hooks.Committed
-	hooks.Committed = func(w *ledger.Commit) {
+	hooks.Committed = func(w *journal.Commit) {
 		committed(w)
 		occupy()
 	}

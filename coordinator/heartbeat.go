@@ -10,8 +10,8 @@ import (
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
-	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 	"stint/state/fold"
 )
 
@@ -71,7 +71,7 @@ func (c *Coordinator) diskTrouble() error {
 		return c.StoppedError()
 	case err == nil || c.Config.Now().Sub(at) >= queue.FailedFor:
 		return nil
-	case errors.Is(err, ledger.ErrFull):
+	case errors.Is(err, journal.ErrFull):
 		return c.FullError()
 	}
 	return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the journal could not be written: %v", err), Hint: "check the disk"}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 )
 
 // TestPromise7TheStateDirectoryIsGone: a master whose directory somebody has moved
@@ -22,7 +22,7 @@ func TestPromise7TheStateDirectoryIsGone(t *testing.T) {
 	if err := os.Rename(w.dir, w.dir+".moved"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-w.ran; !errors.Is(err, ledger.ErrGone) || !strings.Contains(err.Error(), w.dir) {
+	if err := <-w.ran; !errors.Is(err, journal.ErrGone) || !strings.Contains(err.Error(), w.dir) {
 		t.Error(err)
 	}
 	w.ran <- nil

@@ -15,7 +15,7 @@ import (
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
-	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/state"
 )
 
@@ -101,7 +101,7 @@ func TestStateDirectoryMovedAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := <-w.ran; !errors.Is(err, ledger.ErrGone) {
+		if err := <-w.ran; !errors.Is(err, journal.ErrGone) {
 			t.Errorf("the master ended with %v", err)
 		}
 		w.ran <- nil

@@ -370,7 +370,7 @@ func markerOf(text []byte, paragraph bool) int {
 		if width == 0 || width > 9 || width == len(text) || text[width] != '.' && text[width] != ')' {
 			return 0
 		}
-		if first, _ := parseUint(text[:width]); paragraph && first != 1 {
+		if first, _ := ParseUint(text[:width]); paragraph && first != 1 {
 			return 0
 		}
 		width++

@@ -4,13 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-
-	"stint/ledger/durable"
 )
 
 // CheckFile returns everything that is wrong in one ledger file by itself, in the
@@ -22,7 +17,7 @@ func CheckFile(name string, data []byte, check func(*Section) error) []*SyntaxEr
 	doc := Parse(data)
 	found := slices.Clone(doc.Findings)
 	if doc.Version > FormatVersion {
-		found = append(found, &SyntaxError{Line: 1, Msg: newerFormat(name, doc.Version).Error()})
+		found = append(found, &SyntaxError{Line: 1, Msg: NewerFormat(name, doc.Version).Error()})
 	}
 	for _, r := range refusals(doc, check) {
 		found = append(found, r.finding)
@@ -31,48 +26,6 @@ func CheckFile(name string, data []byte, check func(*Section) error) []*SyntaxEr
 		f.File = name
 	}
 	slices.SortStableFunc(found, func(a, b *SyntaxError) int { return a.Line - b.Line })
-	return found
-}
-
-// MergedBehind returns how many merged records follow a record that begins a
-// compacted journal; 0 for any other.
-func MergedBehind(s *Section) int {
-	m, _ := markIn(s)
-	return m.merged
-}
-
-// CheckArchive returns everything that is wrong in the archive of a state directory:
-// files that are damaged, and tasks that the index names and that are not where it
-// says. The File of a finding is relative to dir.
-func CheckArchive(dir string) (found []*SyntaxError) {
-	for _, name := range archiveNames(time.Now()) {
-		file := filepath.Join(archiveDir, name)
-		data, err := durable.ReadFile(durable.OS, filepath.Join(dir, file))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			found = append(found, &SyntaxError{File: file, Msg: err.Error()})
-			continue
-		}
-		for _, f := range CheckJournal(data, func(*Section) {}) {
-			if f.File = file; !f.Torn { // a compaction that did not come to its end leaves a torn one
-				found = append(found, f)
-			}
-		}
-	}
-	wrong := func(err error) {
-		found = append(found, &SyntaxError{File: filepath.Join(archiveDir, indexName), Msg: err.Error()})
-	}
-	entries, err := ReadArchive(durable.OS, dir)
-	if err != nil {
-		wrong(err)
-	}
-	for _, e := range entries {
-		if _, err := ReadArchived(durable.OS, dir, e); err != nil {
-			wrong(err)
-		}
-	}
 	return found
 }
 
@@ -93,7 +46,7 @@ func refusals(doc *Document, check func(*Section) error) (list []refusal) {
 	adopted, edited := takenOver(doc)
 	ask := func(s *Section) {
 		if err := check(s); err != nil && !edited[s.Seq] {
-			list = append(list, refusal{s, refusedAt(s, err)})
+			list = append(list, refusal{s, RefusedAt(s, err)})
 		}
 	}
 	seen := map[uint64]bool{}
@@ -104,7 +57,7 @@ func refusals(doc *Document, check func(*Section) error) (list []refusal) {
 		case s.Seq > 0 && !seen[s.Seq]:
 			seen[s.Seq] = true
 			ask(s)
-		case s.Seq == 0 && !adopted.take(digestOf(s.Raw)):
+		case s.Seq == 0 && !adopted.take(Digest(s.Raw)):
 			written = append(written, s)
 		}
 	}
@@ -132,7 +85,7 @@ func takenOver(doc *Document) (adopted counts, edited map[uint64]bool) {
 		if s.Seq == 0 || s.Get(KeyAdopts) == nil {
 			continue
 		}
-		seq, isSeq := parseUint([]byte(s.Value(KeyEdits)))
+		seq, isSeq := ParseUint([]byte(s.Value(KeyEdits)))
 		if isSeq {
 			edited[seq] = true
 		} else {
@@ -142,9 +95,9 @@ func takenOver(doc *Document) (adopted counts, edited map[uint64]bool) {
 	return adopted, edited
 }
 
-// refusedAt makes a finding of what check said, at the line of the field that it
+// RefusedAt makes a finding of what check said, at the line of the field that it
 // names: there the reason alone is enough, if it says what it speaks of.
-func refusedAt(s *Section, err error) *SyntaxError {
+func RefusedAt(s *Section, err error) *SyntaxError {
 	f := &SyntaxError{Line: s.Line, Msg: strings.Join(strings.Fields(err.Error()), " ")}
 	var at interface {
 		FieldKey() string
@@ -186,14 +139,14 @@ func CheckJournalWhile(data []byte, apply func(*Section) (more bool)) (found []*
 	}
 	for pos, line := 0, 1; pos < len(data); {
 		s := &Section{}
-		n, more, err := scanPiece(data[pos:], pos == 0, s)
+		n, more, err := ScanPiece(data[pos:], pos == 0, s)
 		if err != nil {
-			next := nextRecord(data[pos:])
+			next := NextRecord(data[pos:])
 			if next < 0 {
 				return append(found, tornTail(data, pos, line, group))
 			}
 			n, more = next, -1
-			found = append(found, &SyntaxError{File: journalName, Line: line, Msg: fmt.Sprintf("%d bytes at offset %d are damaged and are passed over", n, pos)})
+			found = append(found, &SyntaxError{File: JournalName, Line: line, Msg: fmt.Sprintf("%d bytes at offset %d are damaged and are passed over", n, pos)})
 		}
 		if more >= 0 {
 			s.Off, s.Line = int64(pos), line
@@ -215,7 +168,7 @@ func CheckJournalWhile(data []byte, apply func(*Section) (more bool)) (found []*
 
 // tornTail is the finding of a journal that ends within a change.
 func tornTail(data []byte, pos, line int, group []*Section) *SyntaxError {
-	f := &SyntaxError{File: journalName, Line: line, Torn: true}
+	f := &SyntaxError{File: JournalName, Line: line, Torn: true}
 	if len(group) > 0 {
 		pos, f.Line = int(group[0].Off), group[0].Line
 	}

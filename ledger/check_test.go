@@ -14,7 +14,7 @@ func TestCheckFileNamesEveryLine(t *testing.T) {
 	data := hand + "\n" + // adopted by record 3
 		"## Task a\n- seq: 1\n- status: queued\n<!-- end 1 -->\n\n" +
 		"## Task a\n- seq: 2\n- status: bad\n<!-- end 2 -->\n\n" + // edited; record 4 has taken it over
-		"## Task h\n- seq: 3\n- by: hand\n- adopts: " + digestOf([]byte(hand)) + "\n<!-- end 3 -->\n\n" +
+		"## Task h\n- seq: 3\n- by: hand\n- adopts: " + Digest([]byte(hand)) + "\n<!-- end 3 -->\n\n" +
 		"## Task a\n- seq: 4\n- by: hand\n- adopts: x\n- edits: 2\n<!-- end 4 -->\n\n" +
 		"## Task b\n- seq: 5\n- prompt: x\n- status: bad\n<!-- end 5 -->\n\n" +
 		"## Task c\n- seq: 6\n" +
@@ -58,7 +58,7 @@ func TestCheckFileRefusesNewerFormats(t *testing.T) {
 // change that is not complete nothing counts.
 func TestCheckJournal(t *testing.T) {
 	rec := func(seq, more int) string {
-		raw, err := appendRecord(nil, (&Record{Kind: KindTask, ID: "a", Seq: uint64(seq)}).Add("status", "done"), more)
+		raw, err := AppendPart(nil, (&Record{Kind: KindTask, ID: "a", Seq: uint64(seq)}).Add("status", "done"), more)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestCheckJournalWhile(t *testing.T) {
 	data := []byte(VersionLine + "\n\n")
 	for i, more := range []int{0, 2, 1, 0, 0} {
 		var err error
-		if data, err = appendRecord(data, (&Record{Kind: KindTask, ID: "a", Seq: uint64(i + 1)}).Add("status", "done"), more); err != nil {
+		if data, err = AppendPart(data, (&Record{Kind: KindTask, ID: "a", Seq: uint64(i + 1)}).Add("status", "done"), more); err != nil {
 			t.Fatal(err)
 		}
 	}

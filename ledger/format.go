@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 )
@@ -9,14 +10,14 @@ import (
 // that names a newer one is refused.
 const FormatVersion = 1
 
-// maxID bounds the id of a record, in bytes.
-const maxID = 128
+// MaxID bounds the id of a record, in bytes.
+const MaxID = 128
 
 // ValidID reports whether id can name a record: 1 to 128 of A-Z a-z 0-9 . _ : -
 func ValidID(id string) bool { return validID([]byte(id)) }
 
 func validID(id []byte) bool {
-	if len(id) == 0 || len(id) > maxID {
+	if len(id) == 0 || len(id) > MaxID {
 		return false
 	}
 	for _, c := range id {
@@ -47,15 +48,15 @@ func isAlnum(c byte) bool {
 // AppendRecord appends r as stint writes it, with an empty line after it. The
 // error returns what of r cannot be written; dst is then returned as it was.
 func AppendRecord(dst []byte, r *Record) ([]byte, error) {
-	return appendRecord(dst, r, 0)
+	return AppendPart(dst, r, 0)
 }
 
 // appendRecord also says how many records of the same change follow.
-func appendRecord(dst []byte, r *Record, more int) ([]byte, error) {
+func AppendPart(dst []byte, r *Record, more int) ([]byte, error) {
 	if !validKey([]byte(r.Kind)) || !ValidID(r.ID) {
-		return dst, fmt.Errorf("a record cannot be headed %q %q: an id is 1 to %d of A-Z a-z 0-9 . _ : -", r.Kind, r.ID, maxID)
+		return dst, fmt.Errorf("a record cannot be headed %q %q: an id is 1 to %d of A-Z a-z 0-9 . _ : -", r.Kind, r.ID, MaxID)
 	}
-	if r.Seq > maxSeq {
+	if r.Seq > MaxSeq {
 		return dst, fmt.Errorf("%s %s: record %d is beyond the last number that there can be", r.Kind, r.ID, r.Seq)
 	}
 	for _, f := range r.Fields {
@@ -102,4 +103,38 @@ func appendField(dst []byte, f Pair) []byte {
 		dst = append(dst, f.Value...)
 		return append(dst, '\n')
 	}
+}
+
+// AppendSection appends r as a person writes a section, without seq and end line.
+// If r cannot be written, the error names the field, and dst is returned as it was.
+func AppendSection(dst []byte, r *Record) ([]byte, error) {
+	numbered := *r
+	numbered.Seq = 1
+	raw, err := AppendRecord(nil, &numbered)
+	if err != nil {
+		return dst, err
+	}
+	lines := bytes.SplitAfterN(raw, []byte("\n"), 3) // heading, seq, and the rest
+	heading, fields := lines[0], lines[2]
+	const end = "<!-- end 1 -->\n\n"
+	return append(append(dst, heading...), fields[:len(fields)-len(end)]...), nil
+}
+
+// FormatFields returns fields as they stand below a heading.
+func FormatFields(list []Pair) string {
+	var text []byte
+	for _, f := range list {
+		text = appendField(text, f)
+	}
+	return string(bytes.TrimRight(text, "\n"))
+}
+
+// ParseFields is the inverse of FormatFields; nil if text is not what that returns.
+func ParseFields(text string) (list []Pair) {
+	var s Section
+	if _, _, err := scanFields([]byte(text+"\n"+string(endOpen)+"\n"), 0, &s); err != nil || text == "" {
+		return nil
+	}
+	r := s.Record()
+	return r.Fields
 }

@@ -3,7 +3,6 @@ package ledger
 import (
 	"bytes"
 	"fmt"
-	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -156,81 +155,4 @@ func FuzzRepair(f *testing.F) {
 			}
 		}
 	})
-}
-
-// FuzzEditMerge: whatever is done to tasks.md, a record of stint's own that still
-// stands in it as it was is not taken for edited, and all that is taken over can be
-// written.
-func FuzzEditMerge(f *testing.F) {
-	f.Add([]byte{0, 3, 3, 1, 5, 40, 2, 9, 0})
-	f.Add([]byte{3, 12, 19, 3, 14, 27})
-	for i := range pieces {
-		f.Add([]byte{3, byte(i), byte(i), 1, byte(2 * i), 0})
-	}
-	journal := []byte(VersionLine + "\n\n")
-	for seq := 1; seq <= 6; seq++ {
-		r := &Record{Kind: KindTask, ID: fmt.Sprintf("t%d", (seq+1)/2), Seq: uint64(seq)}
-		r.Add("status", []string{"queued", "done"}[seq%2]).Add("prompt", fmt.Sprintf("words %d\n\n## Task x\n```", seq))
-		journal, _ = AppendRecord(journal, r)
-	}
-	tasks := bytes.Replace(journal, []byte("## Task t3"), []byte("A note.\n\n## Task hand\n- status: draft\n- prompt: x\n\n## Task t3"), 1)
-	f.Fuzz(func(t *testing.T, ops []byte) {
-		edited := edit3(tasks, ops)
-		doc := Parse(edited)
-		p, err := makePlan(t.Context(), doc, newHistory(journal), (&Options{}).terms())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range p.records {
-			r := &p.records[i]
-			if _, err := Encode(r); err != nil {
-				t.Errorf("%v\n%s", err, edited)
-			}
-			edits, _ := r.Get(KeyEdits)
-			seq, err := strconv.ParseUint(edits, 10, 64)
-			if err != nil {
-				continue
-			}
-			raw := rawOf(t, journal, seq)
-			if bytes.HasPrefix(edited, raw) || bytes.Contains(edited, append([]byte("\n"), raw...)) {
-				t.Errorf("record %d stands as it was, and is taken for edited: %v\n%s", seq, r, edited)
-			}
-		}
-	})
-}
-
-// edit3 applies edits of three bytes each to the lines of data: what, where, which piece.
-func edit3(data, ops []byte) []byte {
-	lines := bytes.SplitAfter(data, newline)
-	for ; len(ops) >= 3 && len(lines) > 0; ops = ops[3:] {
-		i := int(ops[1]) % len(lines)
-		piece := []byte(pieces[int(ops[2])%len(pieces)])
-		switch ops[0] % 5 {
-		case 0:
-			lines = append(lines[:i:i], lines[i+1:]...)
-		case 1:
-			lines = append(lines[:i+1:i+1], lines[i:]...)
-		case 2:
-			j := int(ops[2]) % len(lines)
-			lines[i], lines[j] = lines[j], lines[i]
-		case 3:
-			lines = append(lines[:i:i], append([][]byte{piece}, lines[i:]...)...)
-		default:
-			lines = append([][]byte{}, lines...)
-			lines[i] = piece
-		}
-	}
-	return bytes.Join(lines, nil)
-}
-
-// rawOf returns the bytes of a record in a journal.
-func rawOf(t *testing.T, journal []byte, seq uint64) []byte {
-	doc := Parse(journal)
-	for i := range doc.Sections {
-		if doc.Sections[i].Seq == seq {
-			return doc.Sections[i].Raw
-		}
-	}
-	t.Fatalf("no record %d", seq)
-	return nil
 }

@@ -14,7 +14,7 @@ type Document struct {
 	Sections []Section      // the good records, in file order
 	Findings []*SyntaxError // what is wrong, in file order
 	Version  int            // of the version line; 0 without one
-	data     []byte
+	Data     []byte
 
 	damaged   []damage   // the sections that were set aside, in file order
 	opens     []opening  // records that stand in an open block, in file order
@@ -53,17 +53,17 @@ const (
 // Parse reads a ledger. It never fails: what is wrong is in the findings, and
 // only the section concerned is left out. The sections are views into data.
 func Parse(data []byte) *Document {
-	doc, _ := parseWhile(context.Background(), data) // which never ends
+	doc, _ := ParseContext(context.Background(), data) // which never ends
 	return doc
 }
 
 // parseWhile is Parse until ctx ends; the error is its cause then.
-func parseWhile(ctx context.Context, data []byte) (*Document, error) {
-	p := parser{doc: &Document{data: data}, data: data, line: 1}
+func ParseContext(ctx context.Context, data []byte) (*Document, error) {
+	p := parser{doc: &Document{Data: data}, data: data, line: 1}
 	if bytes.HasPrefix(data, bom) {
 		p.pos = len(bom)
 	}
-	p.doc.Version = versionOf(data[p.pos:])
+	p.doc.Version = VersionOf(data[p.pos:])
 	for p.pos < len(data) {
 		for range 1000 {
 			if p.pos < len(data) {
@@ -83,8 +83,8 @@ func parseWhile(ctx context.Context, data []byte) (*Document, error) {
 	return p.doc, nil
 }
 
-// versionOf reads the version line, which is the first line of a file.
-func versionOf(data []byte) int {
+// VersionOf reads the version line, which is the first line of a file.
+func VersionOf(data []byte) int {
 	rest, ok := bytes.CutPrefix(data, ledgerOpen)
 	if !ok {
 		rest, ok = bytes.CutPrefix(data, journalOpen)
@@ -199,7 +199,7 @@ func newlineLen(line []byte) int {
 // strict takes a whole record the fast way.
 func (p *parser) strict() bool {
 	s := Section{Fields: p.spare}
-	n, _, err := scanStrict(p.data[p.pos:], &s)
+	n, _, err := Scan(p.data[p.pos:], &s)
 	if err != nil {
 		return false
 	}
@@ -319,7 +319,7 @@ func isIndented(line []byte) bool {
 // nextLine returns the next line from pos on that is not blank.
 func (p *parser) nextLine(pos int) []byte {
 	for pos < len(p.data) {
-		line, next, ok := cutLine(p.data, pos)
+		line, next, ok := CutLine(p.data, pos)
 		if !ok {
 			return p.data[pos:]
 		}
@@ -452,7 +452,7 @@ func isSeqLine(line []byte) bool {
 // isNumbered reports whether the value of a seq line is a number.
 func isNumbered(line []byte) bool {
 	_, value, _ := bytes.Cut(line, []byte(":"))
-	_, ok := parseUint(trimBoth(value))
+	_, ok := ParseUint(trimBoth(value))
 	return ok
 }
 
@@ -484,9 +484,9 @@ func (p *parser) field(line []byte, next int) bool {
 }
 
 func (p *parser) seqField(value []byte) {
-	seq, ok := parseUint(value)
+	seq, ok := ParseUint(value)
 	switch {
-	case !ok || seq == 0 || seq > maxSeq:
+	case !ok || seq == 0 || seq > MaxSeq:
 		seq = 1 // whatever it is, it makes no section of a person's
 		p.fail("seq %q is no number of a record; put back the one that the end line names, or leave seq and end line out of what you write", shorten(value))
 	case p.open.Seq == seq:
@@ -525,7 +525,7 @@ func (p *parser) closeSection(end int) {
 			end = p.lastEnd
 		}
 		p.doc.Findings = append(p.doc.Findings, p.bad)
-		p.doc.damaged = append(p.doc.damaged, damage{finding: p.bad, name: nameOf(s), seq: s.Seq, from: int(s.Off), to: end})
+		p.doc.damaged = append(p.doc.damaged, damage{finding: p.bad, name: s.Name(), seq: s.Seq, from: int(s.Off), to: end})
 		return
 	}
 	s.Raw = p.data[s.Off:p.lastEnd]

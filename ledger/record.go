@@ -20,8 +20,9 @@ const (
 	KeyAdopts = "adopts" // digest of the section that an adopted edit was read from
 	KeyEdits  = "edits"  // what was edited: the seq of a record, or the name of a section that was adopted before
 
-	KeyCopies  = "copies"  // seq of the record whose section a person copied
-	KeyIgnored = "ignored" // fields of the adopted section that have no effect, as they stand there
+	KeyUpdated = "updatedAt" // when the record was written; its writer sets it
+	KeyCopies  = "copies"    // seq of the record whose section a person copied
+	KeyIgnored = "ignored"   // fields of the adopted section that have no effect, as they stand there
 )
 
 // Values of KeyBy. A record without the key is the master's own.
@@ -76,3 +77,6 @@ func (r *Record) AddIf(key, value string) *Record {
 	}
 	return r
 }
+
+// Name returns kind and id, as the heading has them.
+func (r *Record) Name() string { return string(r.Kind) + " " + r.ID }

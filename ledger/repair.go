@@ -115,7 +115,7 @@ func (m *mender) mendRefused(check func(*Section) error) {
 	for _, r := range refusals(doc, check) {
 		s := r.section
 		delete(m.present, s.Seq)
-		d := damage{finding: r.finding, name: nameOf(s), seq: s.Seq, from: int(s.Off), to: int(s.Off) + len(s.Raw)}
+		d := damage{finding: r.finding, name: s.Name(), seq: s.Seq, from: int(s.Off), to: int(s.Off) + len(s.Raw)}
 		m.replace(d, func(s *Section) bool { return check(s) == nil })
 	}
 	m.apply()
@@ -150,7 +150,7 @@ func (m *mender) replace(d damage, accept func(*Section) bool) {
 	raw := m.data[d.from:d.to]
 	var text []byte
 	done := "kept as text"
-	if s := m.journal[d.seq]; s != nil && (nameOf(s) == d.name || d.name == " ") && !m.present[d.seq] && !bytes.Equal(s.Raw, raw) && accept(s) {
+	if s := m.journal[d.seq]; s != nil && (s.Name() == d.name || d.name == " ") && !m.present[d.seq] && !bytes.Equal(s.Raw, raw) && accept(s) {
 		m.present[d.seq] = true
 		text = append(bytes.Clone(s.Raw), '\n')
 		done = "the journal's record is in its place"

@@ -26,7 +26,7 @@ func refuseBad(s *Section) error {
 // them, and its journal.
 func ledgerOf(r *rand.Rand, n int) (tasks, journal []byte) {
 	journal = []byte(VersionLine + "\n\n")
-	tasks = []byte(preamble)
+	tasks = []byte(Preamble)
 	for seq := 1; seq <= n; seq++ {
 		rec := &Record{Kind: KindTask, ID: fmt.Sprintf("t%d", r.IntN(n)), Seq: uint64(seq)}
 		rec.Add("status", []string{"queued", "done", "draft"}[r.IntN(3)]).Add("prompt", []string{"short", "two\nlines\n\n~~~\n## Task x\n- seq: 1", "tail \n"}[r.IntN(3)])

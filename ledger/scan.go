@@ -27,14 +27,14 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
 }
 
-// maxSeq is the highest number that a record can have: a larger one is a
+// MaxSeq is the highest number that a record can have: a larger one is a
 // person's mistake, and numbers after it would soon run out.
-const maxSeq = 1 << 53
+const MaxSeq = 1 << 53
 
 // errNotStrict says that bytes are not a record just as stint writes it.
 var (
 	errNotStrict = errors.New("not a record as stint writes it")
-	errCut       = errors.New("the bytes end before the record does")
+	ErrCut       = errors.New("the bytes end before the record does")
 )
 
 func kindOf(word []byte) (Kind, bool) {
@@ -63,10 +63,10 @@ var (
 //
 // This is the fast way, for the journal and the untouched parts of tasks.md. It
 // looks at each byte about once and allocates nothing.
-func scanStrict(data []byte, s *Section) (n, more int, err error) {
-	line, pos, ok := cutLine(data, 0)
+func Scan(data []byte, s *Section) (n, more int, err error) {
+	line, pos, ok := CutLine(data, 0)
 	if !ok {
-		return 0, 0, errCut
+		return 0, 0, ErrCut
 	}
 	if !bytes.HasPrefix(line, hashes) {
 		return 0, 0, errNotStrict
@@ -76,15 +76,15 @@ func scanStrict(data []byte, s *Section) (n, more int, err error) {
 	if !known || !validID(id) {
 		return 0, 0, errNotStrict
 	}
-	line, pos, ok = cutLine(data, pos)
+	line, pos, ok = CutLine(data, pos)
 	if !ok {
-		return 0, 0, errCut
+		return 0, 0, ErrCut
 	}
 	if !bytes.HasPrefix(line, seqField) {
 		return 0, 0, errNotStrict
 	}
-	seq, okSeq := parseUint(line[len(seqField):])
-	if !okSeq || seq == 0 || seq > maxSeq {
+	seq, okSeq := ParseUint(line[len(seqField):])
+	if !okSeq || seq == 0 || seq > MaxSeq {
 		return 0, 0, errNotStrict
 	}
 	s.Kind, s.ID, s.Seq, s.Fields = kind, id, seq, s.Fields[:0]
@@ -92,9 +92,9 @@ func scanStrict(data []byte, s *Section) (n, more int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	line, pos, ok = cutLine(data, pos)
+	line, pos, ok = CutLine(data, pos)
 	if !ok {
-		return 0, 0, errCut
+		return 0, 0, ErrCut
 	}
 	endSeq, more, ok := parseEnd(line)
 	if !ok || endSeq != seq {
@@ -113,9 +113,9 @@ func scanStrict(data []byte, s *Section) (n, more int, err error) {
 func scanFields(data []byte, pos int, s *Section) (next, lines int, err error) {
 	lines = 2
 	for {
-		line, after, ok := cutLine(data, pos)
+		line, after, ok := CutLine(data, pos)
 		if !ok {
-			return 0, 0, errCut
+			return 0, 0, ErrCut
 		}
 		if len(line) < 3 || line[0] != '-' || line[1] != ' ' {
 			return pos, lines, nil
@@ -174,8 +174,8 @@ func scanBody(data []byte, pos int) (end, lines int) {
 	return pos, lines
 }
 
-// cutLine returns the line at pos without its newline, and where the next begins.
-func cutLine(data []byte, pos int) (line []byte, next int, ok bool) {
+// CutLine returns the line at pos without its newline, and where the next begins.
+func CutLine(data []byte, pos int) (line []byte, next int, ok bool) {
 	i := bytes.IndexByte(data[pos:], '\n')
 	if i < 0 {
 		return nil, 0, false
@@ -192,17 +192,17 @@ func parseEnd(line []byte) (seq uint64, more int, ok bool) {
 	}
 	if i := bytes.IndexByte(line, ','); i >= 0 {
 		count, ok := bytes.CutSuffix(bytes.TrimPrefix(line[i+1:], []byte(" ")), moreWord)
-		n, okN := parseUint(count)
+		n, okN := ParseUint(count)
 		if !ok || !okN || n > 1<<30 {
 			return 0, 0, false
 		}
 		line, more = line[:i], int(n)
 	}
-	seq, ok = parseUint(line)
+	seq, ok = ParseUint(line)
 	return seq, more, ok
 }
 
-func parseUint(b []byte) (uint64, bool) {
+func ParseUint(b []byte) (uint64, bool) {
 	if len(b) == 0 || len(b) > 20 {
 		return 0, false
 	}
@@ -213,7 +213,7 @@ func parseUint(b []byte) (uint64, bool) {
 // parseOne reads the one record that raw holds.
 func parseOne(raw []byte) (*Section, error) {
 	s := new(Section)
-	if _, _, err := scanStrict(raw, s); err == nil {
+	if _, _, err := Scan(raw, s); err == nil {
 		s.Line = 1
 		return s, nil
 	}

@@ -1,6 +1,8 @@
 package ledger
 
-import "bytes"
+import (
+	"bytes"
+)
 
 // form says how a field's value stands in the file.
 type form uint8
@@ -103,4 +105,38 @@ func Encode(r *Record) (*Section, error) {
 		return nil, err
 	}
 	return parseOne(raw)
+}
+
+// Name returns kind and id, as the heading has them.
+func (s *Section) Name() string { return string(s.Kind) + " " + string(s.ID) }
+
+// Text returns the lines of a person's section that are no fields: they are kept.
+func (s *Section) Text() []byte {
+	if s.Seq > 0 {
+		return nil
+	}
+	field := map[int]bool{0: true} // the heading
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		field[f.line] = true
+		if f.form == formLine {
+			continue
+		}
+		lines := bytes.Count(f.raw, newline)
+		if n := len(f.raw); n > 0 && f.raw[n-1] != '\n' {
+			lines++
+		}
+		for n := range lines {
+			field[f.line+1+n] = true
+		}
+	}
+	var out []byte
+	n := 0
+	for line := range bytes.Lines(s.Raw) {
+		if !field[n] && HasText(line) {
+			out = append(out, line...)
+		}
+		n++
+	}
+	return out
 }

@@ -135,7 +135,7 @@ func (p *parser) setLastAside(line []byte) {
 		return
 	}
 	p.doc.Sections = p.doc.Sections[:n]
-	p.doc.damaged = append(p.doc.damaged, damage{finding: p.ended.finding, name: nameOf(&s), seq: s.Seq, from: int(s.Off), to: p.ended.to})
+	p.doc.damaged = append(p.doc.damaged, damage{finding: p.ended.finding, name: s.Name(), seq: s.Seq, from: int(s.Off), to: p.ended.to})
 }
 
 // conflictLine takes the first or last line of a merge conflict. What people wrote

@@ -16,7 +16,9 @@ import (
 // that is not here may not exist.
 var arrows = map[string][]string{
 	"stint/ledger/durable":                    {},
-	"stint/ledger":                            {"stint/ledger/durable"},
+	"stint/ledger":                            {},
+	"stint/ledger/reconcile":                  {"stint/ledger"},
+	"stint/ledger/journal":                    {"stint/ledger/reconcile", "stint/ledger", "stint/ledger/durable"},
 	"stint/state":                             {"stint/ledger"},
 	"stint/state/table":                       {"stint/state"},
 	"stint/state/lanes":                       {"stint/state/table", "stint/state", "stint/ledger"},
@@ -24,17 +26,17 @@ var arrows = map[string][]string{
 	"stint/session":                           {"stint/ledger/durable"},
 	"stint/memory":                            {},
 	"stint/prompt":                            {"stint/memory"},
-	"stint/coordinator/store":                 {"stint/ledger"},
+	"stint/coordinator/store":                 {"stint/ledger", "stint/ledger/journal", "stint/ledger/reconcile"},
 	"stint/coordinator/task":                  {"stint/ledger", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/state"},
-	"stint/coordinator/queue":                 {"stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/query":                 {"stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/memory", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/statedir":              {"stint/coordinator/admission", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state", "stint/state/fold"},
+	"stint/coordinator/queue":                 {"stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
+	"stint/coordinator/query":                 {"stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/memory", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
+	"stint/coordinator/statedir":              {"stint/coordinator/admission", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/state", "stint/state/fold"},
 	"stint/coordinator/dispatch":              {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/attempt":               {"stint/coordinator/admission", "stint/coordinator/answer", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold"},
-	"stint/coordinator/admission":             {"stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/prompt", "stint/state", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/rundir":                {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/memory", "stint/state", "stint/state/fold"},
+	"stint/coordinator/attempt":               {"stint/coordinator/admission", "stint/coordinator/answer", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold"},
+	"stint/coordinator/admission":             {"stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/prompt", "stint/state", "stint/state/fold", "stint/state/lanes"},
+	"stint/coordinator/rundir":                {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/state", "stint/state/fold"},
 	"stint/coordinator/answer":                {"stint/state"},
-	"stint/coordinator":                       {"stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state/fold"},
+	"stint/coordinator":                       {"stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/state/fold"},
 	"stint/coordinator/agent/gate":            {"stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/agent/gate/gatetest":   {"stint/coordinator/task", "stint/ledger/durable"}, // only tests import it
 	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
@@ -44,18 +46,18 @@ var arrows = map[string][]string{
 	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/codex", "stint/coordinator/task", "stint/ledger/durable"}, // it speaks codex's events
 	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/gatetest", "stint/coordinator/task", "stint/state"},  // only tests import it
 	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/session", "stint/state"},
-	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger", "stint/state"},
+	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/state"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api/guard":             {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/api/web":               {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
-	"stint/coordinator/api":                   {"stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold"},
+	"stint/coordinator/api":                   {"stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
-	"stint/coordinator/postgres":              {"stint/coordinator/postgres/dsn", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/state"},
+	"stint/coordinator/postgres":              {"stint/coordinator/postgres/dsn", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/state"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
 		"stint/coordinator", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/codex", "stint/coordinator/agent/claude", "stint/coordinator/agent/gemini", "stint/coordinator/agent/demo",
 		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn",
-		"stint/state", "stint/session", "stint/ledger", "stint/ledger/durable", "stint/prompt", "stint/memory",
+		"stint/state", "stint/session", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/prompt", "stint/memory",
 	},
 	"stint/examples": {}, // its tests may import anything
 }

@@ -10,7 +10,7 @@ import (
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/statedir"
-	"stint/ledger"
+	"stint/ledger/journal"
 )
 
 const compactHelp = `Make the ledger small again: the records of each task become one, in tasks.md and
@@ -72,7 +72,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 }
 
 // compactBy compacts by a master, or without one where none is to be started.
-func (a *app) compactBy(ctx context.Context, olderThan time.Duration, dryRun bool) (r ledger.CompactReport, err error) {
+func (a *app) compactBy(ctx context.Context, olderThan time.Duration, dryRun bool) (r journal.CompactReport, err error) {
 	err = a.call(ctx, func(cl *client.Client) (err error) { r, err = cl.Compact(ctx, olderThan, dryRun); return err })
 	if !a.isOffline(err) {
 		return r, err
@@ -85,7 +85,7 @@ func (a *app) compactBy(ctx context.Context, olderThan time.Duration, dryRun boo
 }
 
 // compactText returns what was done, or would be.
-func compactText(r *ledger.CompactReport, dryRun bool) string {
+func compactText(r *journal.CompactReport, dryRun bool) string {
 	if r.Archive == "" {
 		return fmt.Sprintf("nothing to compact: %s in %d bytes", count(r.Merged, "record"), r.Before)
 	}

@@ -22,6 +22,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 )
 
 const editHelp = `Edit the ledger with $VISUAL or $EDITOR. As with visudo, you edit a copy, which is
@@ -74,7 +75,7 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	base, err := ledger.ReadCopy(ctx, nil, dir)
+	base, err := journal.ReadCopy(ctx, nil, dir)
 	if err != nil {
 		return err
 	}
@@ -218,8 +219,8 @@ type editing struct {
 
 	undone int // saves that another program has undone
 
-	base *ledger.Copy // tasks.md as it was when text was made of it; nil where one task is edited
-	text []byte       // what the person made of base: the two change together, or somebody's change is undone
+	base *journal.Copy // tasks.md as it was when text was made of it; nil where one task is edited
+	text []byte        // what the person made of base: the two change together, or somebody's change is undone
 }
 
 // newEditing makes a copy with that text.
@@ -337,9 +338,9 @@ const saveTries = 4
 // put puts text in the place of base and has it taken over, which ends an editing. changed
 // says that another program has saved meanwhile: then it is to be made anew. records and
 // plan are what it is to bring about.
-func (e *editing) put(ctx context.Context, base *ledger.Copy, text []byte, records []ledger.Record, plan task.TakeOver) (changed bool, err error) {
+func (e *editing) put(ctx context.Context, base *journal.Copy, text []byte, records []ledger.Record, plan task.TakeOver) (changed bool, err error) {
 	err = base.Replace(text)
-	if errors.Is(err, ledger.ErrChanged) {
+	if errors.Is(err, journal.ErrChanged) {
 		return true, nil
 	}
 	if err != nil {
@@ -373,7 +374,7 @@ func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
 // rebase merges the text into tasks.md as it is now, which becomes the base. The copy gets
 // the outcome. After an error the text and the copy are as they were.
 func (e *editing) rebase(ctx context.Context) error {
-	now, err := ledger.ReadCopy(ctx, nil, e.dir)
+	now, err := journal.ReadCopy(ctx, nil, e.dir)
 	if err != nil {
 		return err
 	}

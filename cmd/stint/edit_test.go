@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"stint/coordinator/task"
-	"stint/ledger"
+	"stint/ledger/journal"
 )
 
 // TestMergeLedgers: what was appended meanwhile comes after the text; else each section,
@@ -77,7 +77,7 @@ func TestRebaseTwice(t *testing.T) {
 		}
 	}
 	write("## Task a\n## Task b\n")
-	base, err := ledger.ReadCopy(t.Context(), nil, dir)
+	base, err := journal.ReadCopy(t.Context(), nil, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 )
 
 const fsckHelp = `Check the ledger: every section of tasks.md, every record of the journal, whether
@@ -121,7 +122,7 @@ func (a *app) fsckFile(ctx context.Context, o *fsckOptions, path string) error {
 
 // readFile reads a ledger file that the user named.
 func readFile(path string) ([]byte, error) {
-	data, err := ledger.ReadLedger(path)
+	data, err := journal.ReadLedger(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, usage("stint fsck --help", "there is no file %s", path)
@@ -205,7 +206,7 @@ func (a *app) journalOf(dir, path string) []byte {
 		}
 		dir = filepath.Dir(path)
 	}
-	data, err := ledger.ReadJournal(dir)
+	data, err := journal.ReadJournal(dir)
 	if err != nil {
 		return nil // then nothing can be taken from it
 	}

@@ -15,6 +15,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 	"stint/state"
 )
 
@@ -122,7 +123,7 @@ func (h *chronicle) add(s *ledger.Section) {
 
 // read adds the records of a file, if it is there.
 func (h *chronicle) read(path string) error {
-	data, err := ledger.ReadLedger(path)
+	data, err := journal.ReadLedger(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -243,7 +244,7 @@ func (p *historian) printAll(events []event, limit int) error {
 
 // follow prints what comes, until ctx ends.
 func (p *historian) follow(ctx context.Context, dir string) (err error) {
-	f := ledger.FollowDir(durable.OS, dir, p.last.Seq)
+	f := journal.FollowDir(durable.OS, dir, p.last.Seq)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	for {
 		s, err := f.Next(ctx)

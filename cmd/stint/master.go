@@ -21,8 +21,8 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 )
 
 // Bounds of finding a master.
@@ -142,7 +142,7 @@ func (a *app) silent(err error) error {
 	if derr != nil {
 		return e
 	}
-	if pid := ledger.LockHolder(dir); pid > 0 {
+	if pid := journal.LockHolder(dir); pid > 0 {
 		e.message = fmt.Sprintf("process %d has the lock and was stopped, has no more open files, or hangs", pid)
 		e.try = fmt.Sprintf("kill -CONT %d if it was stopped, and once more this command; or, which loses nothing: kill -9 %d", pid, pid)
 	}

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 )
 
 // xdg returns a directory of the XDG specification: the variable if it holds an
@@ -175,7 +175,7 @@ func isStateDir(dir string) bool {
 // warnPlace warns of a state directory that lies where it is not safe.
 func warnPlace(dir string, warn io.Writer) {
 	warnBelowTemp(dir, warn)
-	if name := ledger.RemoteFS(dir); name != "" {
+	if name := journal.RemoteFS(dir); name != "" {
 		_, _ = fmt.Fprintf(warn, "stint: warning: the state directory %s is on a file system of the kind %s, where locks and fsync may not hold: two masters may start, and a crash may lose tasks\n", dir, name)
 	}
 }

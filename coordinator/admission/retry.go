@@ -7,6 +7,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -85,7 +86,7 @@ func (a *Admission) revive(st *fold.State, tx *ledger.Tx, id string) error {
 	if !ok {
 		return nil
 	}
-	s, err := ledger.ReadArchived(nil, a.Config.StateDir, e)
+	s, err := journal.ReadArchived(nil, a.Config.StateDir, e)
 	if err != nil {
 		return err
 	}

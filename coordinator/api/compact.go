@@ -9,13 +9,13 @@ import (
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/ledger"
+	"stint/ledger/journal"
 )
 
 type (
 	compactInput struct{ Body wire.CompactBody }
 
-	compactOutput struct{ Body ledger.CompactReport }
+	compactOutput struct{ Body journal.CompactReport }
 )
 
 func (s *Server) compactRoutes(api huma.API) {

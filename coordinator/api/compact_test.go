@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"stint/coordinator/task"
-	"stint/ledger"
+	"stint/ledger/journal"
 )
 
-func (f *fakeMaster) Compact(_ context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
-	r := ledger.CompactReport{Before: int64(olderThan / time.Hour), After: 1, Merged: 2, Archived: 3, Archive: "tasks-2026-11.md"}
+func (f *fakeMaster) Compact(_ context.Context, olderThan time.Duration, dryRun bool) (journal.CompactReport, error) {
+	r := journal.CompactReport{Before: int64(olderThan / time.Hour), After: 1, Merged: 2, Archived: 3, Archive: "tasks-2026-11.md"}
 	if dryRun {
 		r.Before = -r.Before
 	}
@@ -23,7 +23,7 @@ func TestCompactRoute(t *testing.T) {
 	m := newFake(t)
 	s := serve(t, m, Options{})
 	for dry, before := range map[bool]int64{false: 720, true: -720} {
-		want := ledger.CompactReport{Before: before, After: 1, Merged: 2, Archived: 3, Archive: "tasks-2026-11.md"}
+		want := journal.CompactReport{Before: before, After: 1, Merged: 2, Archived: 3, Archive: "tasks-2026-11.md"}
 		if got, err := s.client.Compact(t.Context(), 720*time.Hour, dry); err != nil || got != want {
 			t.Errorf("dry run %v: %+v %v", dry, got, err)
 		}

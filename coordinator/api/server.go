@@ -17,7 +17,7 @@ import (
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/session"
 	"stint/state"
 	"stint/state/fold"
@@ -126,7 +126,7 @@ type Master interface {
 	Reconcile(ctx context.Context, accept bool) (task.TakeOver, error)
 	// Compact merges records and moves tasks that ended more than olderThan ago to
 	// the archive; with dryRun it only says what it would do.
-	Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error)
+	Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (journal.CompactReport, error)
 	// Handover makes the master dispatch nothing more and end after its runs.
 	Handover(ctx context.Context) error
 }

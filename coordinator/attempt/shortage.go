@@ -11,7 +11,7 @@ import (
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
-	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/state"
 )
 
@@ -146,7 +146,7 @@ func (l *Shortages) Started(begun time.Time) {
 // Written notes how a write to the journal ended: whether its disk has room.
 func (l *Shortages) Written(err error) {
 	switch {
-	case errors.Is(err, ledger.ErrFull):
+	case errors.Is(err, journal.ErrFull):
 		l.met(syscall.ENOSPC, true, true)
 	case err == nil:
 		l.ends(func(s *lacking) bool { return s.journal })

@@ -12,6 +12,7 @@ import (
 	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/statedir"
 	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/state"
 )
 
@@ -22,7 +23,7 @@ const benchTasks = 20_000
 func benchLedger(b *testing.B, ran bool) *statedir.Copy {
 	b.Helper()
 	dir := b.TempDir()
-	l, err := ledger.Open(ledger.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(*ledger.Section) error { return nil }})
+	l, err := journal.Open(journal.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(*ledger.Section) error { return nil }})
 	if err != nil {
 		b.Fatal(err)
 	}

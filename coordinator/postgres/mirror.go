@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"stint/coordinator/task"
-	"stint/ledger"
+	"stint/ledger/journal"
 )
 
 // Bounds of how a mirror behaves when its database cannot be used.
@@ -61,7 +61,7 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 	for wait := firstWait; ctx.Err() == nil; {
 		written := m.Status().Seq
 		err := m.once(ctx, src, forever)
-		if ctx.Err() != nil || errors.Is(err, ledger.ErrClosed) {
+		if ctx.Err() != nil || errors.Is(err, journal.ErrClosed) {
 			break
 		}
 		if errors.Is(err, errMoved) {
@@ -122,7 +122,7 @@ func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {
 
 // explainOurs is explain for all but the errors that a caller decides on.
 func explainOurs(err error, t target) error {
-	if errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, errCompacted) || errors.Is(err, ledger.ErrClosed) {
+	if errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, errCompacted) || errors.Is(err, journal.ErrClosed) {
 		return err
 	}
 	return explain(err, t)

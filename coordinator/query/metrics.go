@@ -9,6 +9,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -47,7 +48,7 @@ func NewCounters(agents map[string]task.Agent) *Counters {
 }
 
 // Commit counts a write to the journal, which ended at that time.
-func (c *Counters) Commit(w *ledger.Commit, at time.Time) {
+func (c *Counters) Commit(w *journal.Commit, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lastErr, c.lastAt = w.Err, at; w.Err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/state/fold"
 )
 
@@ -14,10 +15,10 @@ import (
 // tasks that ended more than olderThan ago into the archive; 0 moves all that have
 // ended. With dryRun it only says what it would do. The error is an *Error where a
 // user can do something about it.
-func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
+func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (journal.CompactReport, error) {
 	defer s.Call()()
 	if olderThan < 0 {
-		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
+		return journal.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}
 	r, err := s.Store.Compact(ctx, func(st *fold.State) (ledger.Keep, error) {
 		keep, err := st.Compact(s.Config.Now().Add(-olderThan))
@@ -34,7 +35,7 @@ func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun boo
 }
 
 func (s *Store) compactError(err error) error {
-	var refused *ledger.RefusedError
+	var refused *journal.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		hint := refused.Hint
@@ -42,7 +43,7 @@ func (s *Store) compactError(err error) error {
 			hint = "try again"
 		}
 		return &task.Error{Code: task.CodeConflict, Message: "the ledger was not compacted: " + refused.Why, Hint: hint}
-	case errors.Is(err, ledger.ErrClosed):
+	case errors.Is(err, journal.ErrClosed):
 		return s.StoppedError()
 	}
 	return err

@@ -7,6 +7,8 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/journal"
+	"stint/ledger/reconcile"
 	"stint/state/fold"
 	"stint/state/lanes"
 )
@@ -31,9 +33,9 @@ func Homeless(s *fold.State, root string) (list []task.Finding) {
 func (s *Store) Reconcile(ctx context.Context, accept bool) (task.TakeOver, error) {
 	defer s.Call()()
 	r, err := s.Store.Reconcile(ctx, accept)
-	var refused *ledger.RefusedError
+	var refused *journal.RefusedError
 	switch {
-	case errors.Is(err, ledger.ErrClosed):
+	case errors.Is(err, journal.ErrClosed):
 		return task.TakeOver{}, s.StoppedError()
 	case errors.As(err, &refused):
 		return task.TakeOver{}, &task.Error{Code: task.CodeConflict, Message: refused.Why, Hint: refused.Hint}
@@ -45,7 +47,7 @@ func (s *Store) Reconcile(ctx context.Context, accept bool) (task.TakeOver, erro
 	return t, nil
 }
 
-func TakeOverOf(r ledger.Report) task.TakeOver {
+func TakeOverOf(r reconcile.Report) task.TakeOver {
 	t := task.TakeOver{Notices: []string{}, Findings: FindingsOf(r.Findings), Adopted: len(r.Records), Missing: r.Missing, Held: r.Held}
 	for _, n := range r.Notices {
 		if n.Finding == nil {

@@ -10,12 +10,13 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 	"stint/state/fold"
 )
 
 // feedArchive tells a fold that is made beside the master what is in the archive.
 func feedArchive(st *fold.State, dir string) error {
-	entries, err := ledger.ReadArchive(nil, dir)
+	entries, err := journal.ReadArchive(nil, dir)
 	if err != nil {
 		return fmt.Errorf("read the archive: %w", err)
 	}

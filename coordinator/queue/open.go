@@ -13,6 +13,8 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
+	"stint/ledger/reconcile"
 	"stint/session"
 	"stint/state"
 	"stint/state/fold"
@@ -48,7 +50,7 @@ func Lock(dir string) (unlock func() error, err error) {
 	if err := prepareDir(dir); err != nil {
 		return nil, err
 	}
-	if unlock, err = ledger.Lock(dir); err != nil {
+	if unlock, err = journal.Lock(dir); err != nil {
 		return nil, lockError(err)
 	}
 	return unlock, nil
@@ -59,9 +61,9 @@ func OpenLocked(cfg task.Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
 	s := &Store{Config: cfg, Home: task.WithoutLinks(cfg.StateDir), orphans: map[string]string{}, life: life{lastCall: cfg.Now()}}
 	s.Store = store.New(store.Options[*fold.State]{
-		Ledger: ledger.Options{
+		Ledger: journal.Options{
 			Dir: cfg.StateDir, FS: cfg.FS, Watch: !cfg.Unwatched, Now: cfg.Now,
-			Guarded: GuardedKeys, KeepOnCopy: state.Copied, Notify: s.notice,
+			Rules: reconcile.Rules{Guarded: GuardedKeys, KeepOnCopy: state.Copied}, Notify: s.notice,
 		},
 		New: func(read store.Reader) *fold.State {
 			s.rejected = nil
@@ -130,7 +132,7 @@ func keepFormattersOff(dir string) {
 }
 
 func lockError(err error) error {
-	var busy *ledger.BusyError
+	var busy *journal.BusyError
 	if errors.As(err, &busy) {
 		hint := "use that one, or end it"
 		if busy.PID > 0 { // kill 0 would end the shell that it is typed into

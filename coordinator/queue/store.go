@@ -16,6 +16,7 @@ import (
 	"stint/coordinator/store"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/session"
 	"stint/state"
 	"stint/state/fold"
@@ -35,7 +36,7 @@ type Store struct {
 
 	// The next four belong to the fold: they are used while it is locked.
 	hooks    *Hooks            // nil: nobody listens
-	early    []*ledger.Commit  // what was written before somebody listened
+	early    []*journal.Commit // what was written before somebody listened
 	rejected []string          // records that the fold refused
 	orphans  map[string]string // task to run: a person has changed the status of a running task while no master ran
 	applied  []string          // tasks whose records were folded since the last write
@@ -52,7 +53,7 @@ type Store struct {
 // Hooks are what a [Store] calls on the log's goroutine. Each must be set.
 type Hooks struct {
 	// Committed is told what each write to the journal took. No lock is held.
-	Committed func(*ledger.Commit)
+	Committed func(*journal.Commit)
 	// Applied is told which tasks have records in a write that was folded. No lock is held.
 	Applied func(ids []string)
 	// Changed is told how a record has changed a task, except while the ledger is
@@ -65,7 +66,7 @@ type Hooks struct {
 // Listen sets what is called from now on. Committed is told at once of what was written since
 // the store was opened.
 func (s *Store) Listen(h Hooks) {
-	var early []*ledger.Commit
+	var early []*journal.Commit
 	s.View(func(st *fold.State) {
 		s.hooks = &h
 		st.OnChange(h.Changed)
@@ -77,7 +78,7 @@ func (s *Store) Listen(h Hooks) {
 }
 
 // committed reports what a write has taken, and whose records were folded.
-func (s *Store) committed(w *ledger.Commit) {
+func (s *Store) committed(w *journal.Commit) {
 	var h *Hooks
 	var applied []string
 	s.View(func(*fold.State) {
@@ -223,10 +224,10 @@ func (s *Store) Exclusive(ctx context.Context, f func(*fold.State, *ledger.Tx) e
 
 func (s *Store) errorOf(err error) error {
 	switch {
-	case errors.Is(err, ledger.ErrFull):
+	case errors.Is(err, journal.ErrFull):
 		s.full.Store(true)
 		return s.FullError()
-	case errors.Is(err, ledger.ErrClosed):
+	case errors.Is(err, journal.ErrClosed):
 		return s.StoppedError()
 	}
 	return err
@@ -252,7 +253,7 @@ func (s *Store) StoppedError() error {
 }
 
 // IsGone reports that the state directory is: what has its name now is not ours to write to.
-func (s *Store) IsGone() bool { return errors.Is(s.Err(), ledger.ErrGone) }
+func (s *Store) IsGone() bool { return errors.Is(s.Err(), journal.ErrGone) }
 
 // TryAgain is how soon something is tried again that the machine had no room for.
 const TryAgain = time.Second
@@ -381,7 +382,7 @@ func (s *Store) WholeIn(st *fold.State, id string) (t state.Task, err error) {
 
 // ReadArchived returns a task of the archive of a state directory, with its texts.
 func ReadArchived(dir string, e ledger.ArchiveEntry) (state.Task, error) {
-	s, err := ledger.ReadArchived(nil, dir, e)
+	s, err := journal.ReadArchived(nil, dir, e)
 	if err != nil {
 		return state.Task{}, err
 	}

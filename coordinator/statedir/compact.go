@@ -10,15 +10,16 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/state"
 )
 
 // CompactOffline is Compact where no master runs: it locks the state directory,
 // compacts and closes. The error has CodeBusy if a master does run.
-func CompactOffline(ctx context.Context, cfg task.Config, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
+func CompactOffline(ctx context.Context, cfg task.Config, olderThan time.Duration, dryRun bool) (journal.CompactReport, error) {
 	s, err := queue.Open(cfg)
 	if err != nil {
-		return ledger.CompactReport{}, err
+		return journal.CompactReport{}, err
 	}
 	r, err := s.Compact(ctx, olderThan, dryRun)
 	return r, errors.Join(err, s.Close())
@@ -28,7 +29,7 @@ func CompactOffline(ctx context.Context, cfg task.Config, olderThan time.Duratio
 // one that ended last first, without their texts. Those that were brought back are
 // not among them. It needs no master.
 func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
-	entries, err := ledger.ReadArchive(nil, dir)
+	entries, err := journal.ReadArchive(nil, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -75,7 +76,7 @@ func readJournal(ctx context.Context, dir string) (data []byte, archive []ledger
 			data, err = queue.ReadUntil(ctx, f, fi.Size()) // what comes later is of later changes
 		}
 		if err == nil {
-			archive, err = ledger.ReadArchive(nil, dir)
+			archive, err = journal.ReadArchive(nil, dir)
 		}
 		now, statErr := os.Stat(path) // while f is open: no other file has its number
 		if err = errors.Join(err, statErr, f.Close()); err != nil || os.SameFile(fi, now) {
@@ -88,8 +89,8 @@ func readJournal(ctx context.Context, dir string) (data []byte, archive []ledger
 func (c *Copy) Seq() uint64 { return c.seq }
 
 // Follow returns the records of the journal after that seq, as they are written; see
-// [ledger.FollowDir].
-func (c *Copy) Follow(after uint64) *ledger.Follower { return ledger.FollowDir(nil, c.dir, after) }
+// [journal.FollowDir].
+func (c *Copy) Follow(after uint64) *journal.Follower { return journal.FollowDir(nil, c.dir, after) }
 
 // TaskIDs is [query.Query.TaskIDs].
 func (c *Copy) TaskIDs(done, n int) []string {

@@ -7,6 +7,8 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/journal"
+	"stint/ledger/reconcile"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -19,7 +21,7 @@ func Preview(dir string, tasks []byte) (task.TakeOver, []ledger.Record, error) {
 	if err != nil {
 		return task.TakeOver{}, nil, err
 	}
-	r, err := ledger.Preview(editOptions(dir, st), tasks)
+	r, err := journal.Preview(editOptions(dir, st), tasks)
 	if err != nil {
 		return task.TakeOver{}, nil, err
 	}
@@ -47,10 +49,10 @@ func foldForEdit(dir string) (*fold.State, error) {
 }
 
 // editOptions are those of the ledger that decide about edits.
-func editOptions(dir string, st *fold.State) ledger.Options {
+func editOptions(dir string, st *fold.State) journal.Options {
 	begin := func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
 		save := st.NewSave()
 		return save.Check, save.ImpliedChanges
 	}
-	return ledger.Options{Dir: dir, Begin: begin, CheckBatch: st.CheckTogether, Guarded: queue.GuardedKeys, KeepOnCopy: state.Copied}
+	return journal.Options{Dir: dir, Rules: reconcile.Rules{Begin: begin, CheckBatch: st.CheckTogether, Guarded: queue.GuardedKeys, KeepOnCopy: state.Copied}}
 }

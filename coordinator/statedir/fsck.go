@@ -20,6 +20,7 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -83,14 +84,14 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 	for look := 1; ; look++ {
 		r, settled := fsckOnce(dir, root)
 		if settled || look == fsckLooks || !live() {
-			r.faults(KindArchive, queue.FindingsOf(ledger.CheckArchive(dir)))
+			r.faults(KindArchive, queue.FindingsOf(journal.CheckArchive(dir)))
 			for _, pattern := range []string{"*.tmp", "*.torn", "*.damaged", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*"} {
 				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
 				for _, p := range paths {
 					r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))
 				}
 			}
-			for _, name := range ledger.ConflictCopies(dir) {
+			for _, name := range journal.ConflictCopies(dir) {
 				r.note("%s is a copy that a sync program made of a conflict; what it has is not read", name)
 			}
 			slices.SortStableFunc(r.Faults, func(a, b Fault) int {
@@ -122,9 +123,9 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	path := filepath.Join(dir, ledger.TasksName)
 	before, _ := os.Stat(path) // what is wrong with it comes out below
 	var tasksErr, journalErr error
-	c.tasks, tasksErr = ledger.ReadTasks(dir)
-	c.journal, journalErr = ledger.ReadJournal(dir)
-	var bad *ledger.FileError
+	c.tasks, tasksErr = journal.ReadTasks(dir)
+	c.journal, journalErr = journal.ReadJournal(dir)
+	var bad *journal.FileError
 	if errors.As(tasksErr, &bad) {
 		bad.Lost = errors.Is(journalErr, fs.ErrNotExist)
 	}

@@ -15,6 +15,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 	"stint/state"
 )
 
@@ -96,18 +97,18 @@ func Check(dir string) error {
 
 // bothTasks returns the tasks of the journal, and those that tasks.md gives alone but
 // for what is in the archive and no more in the journal.
-func bothTasks(dir string, journal, tasks []byte) (want, got []byte, err error) {
-	entries, err := ledger.ReadArchive(nil, dir)
+func bothTasks(dir string, records, tasks []byte) (want, got []byte, err error) {
+	entries, err := journal.ReadArchive(nil, dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	st, archived := queue.FoldJournal(journal), map[string]bool{}
+	st, archived := queue.FoldJournal(records), map[string]bool{}
 	for _, e := range entries {
 		if _, ok := st.Peek(e.ID); !ok {
 			archived[e.ID] = true
 		}
 	}
-	if want, err = tasksText(journal, nil); err != nil {
+	if want, err = tasksText(records, nil); err != nil {
 		return nil, nil, err
 	}
 	elsewhere, err := os.MkdirTemp("", "stint-check-")

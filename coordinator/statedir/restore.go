@@ -16,6 +16,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -56,7 +57,7 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	if own, err := os.Stat(filepath.Join(dir, ledger.TasksName)); err == nil && os.SameFile(fi, own) {
 		return refuse("name a copy of it; what is in tasks.md itself counts already", "is the ledger itself")
 	}
-	data, err := ledger.ReadLedger(path)
+	data, err := journal.ReadLedger(path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return refuse("chmod u+r "+path, "cannot be read: %v", err)
@@ -174,7 +175,7 @@ func Restore(cfg task.Config, plan *RestorePlan, confirm func(*Restoration) erro
 	}
 	note := ledger.Record{Kind: ledger.KindControl, ID: ledger.ControlRestored}
 	note.Add("from", r.From).Add(state.KeyUpdatedAt, state.FormatTime(now))
-	if err := ledger.Restore(durable.OS, cfg.StateDir, plan.data, note, r.Backup); err != nil {
+	if err := journal.Restore(durable.OS, cfg.StateDir, plan.data, note, r.Backup); err != nil {
 		return nil, err
 	}
 	if err := reopen(cfg); err != nil {

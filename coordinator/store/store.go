@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"stint/ledger"
+	"stint/ledger/journal"
+	"stint/ledger/reconcile"
 )
 
 // Options say which ledger a store opens, and how its records are folded into an S. All
@@ -28,7 +30,7 @@ import (
 type Options[S any] struct {
 	// Ledger is passed on. The store sets Locker, Started, Apply, Archived, OnRefoldStart,
 	// OnRefoldEnd, Begin, CheckBatch, OnDelete and Observe.
-	Ledger ledger.Options
+	Ledger journal.Options
 
 	// New returns an empty fold, which reads older records of the journal through read.
 	New func(read Reader) S
@@ -41,7 +43,7 @@ type Options[S any] struct {
 	// it returns, and of each compaction, which begins a new fold.
 	Ready func(fold S, isCompacted bool)
 
-	// Begin, CheckBatch and OnDelete decide about edits by hand; see [ledger.Options].
+	// Begin, CheckBatch and OnDelete decide about edits by hand; see [journal.Options].
 	Begin      func(fold S) (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair)
 	CheckBatch func(fold S, list []*ledger.Section) map[int]error
 	OnDelete   func(fold S, gone map[string]bool) []ledger.Record
@@ -49,7 +51,7 @@ type Options[S any] struct {
 	// Committed is told what each write to the journal took, once its records are folded
 	// and before its waiters are answered. It is called without the lock, on the log's
 	// goroutine, by Open too. nil: nobody asks.
-	Committed func(*ledger.Commit)
+	Committed func(*journal.Commit)
 }
 
 // A Reader reads a record of the journal by its offset.
@@ -60,7 +62,7 @@ type Reader interface {
 // A Store is a ledger with its fold. Its methods may be called by any goroutine.
 type Store[S any] struct {
 	opts Options[S]
-	log  *ledger.Log // set by Open
+	log  *journal.Log // set by Open
 
 	mu     sync.Mutex // guards fold and isNews
 	fold   S
@@ -77,7 +79,7 @@ func (s *Store[S]) Open() error {
 	s.fold = opts.New(s.reader())
 	l := opts.Ledger
 	l.Locker = &s.mu
-	l.Started = func(log *ledger.Log) { s.log = log }
+	l.Started = func(log *journal.Log) { s.log = log }
 	l.Apply = func(sec *ledger.Section) error { return s.opts.Apply(s.fold, sec, s.isNews) }
 	l.Archived = func(e ledger.ArchiveEntry) { s.opts.Archived(s.fold, e) }
 	l.OnRefoldStart = func() { s.fold, s.isNews = s.opts.New(s.reader()), false }
@@ -98,7 +100,7 @@ func (s *Store[S]) Open() error {
 			return records
 		}
 	}
-	log, err := ledger.Open(l)
+	log, err := journal.Open(l)
 	if err != nil {
 		return err
 	}
@@ -110,11 +112,11 @@ func (s *Store[S]) Open() error {
 }
 
 // A reader reads from the log of a store, which is opened after its fold is made.
-type reader func() *ledger.Log
+type reader func() *journal.Log
 
 func (r reader) SectionAt(off int64) (*ledger.Section, error) { return r().SectionAt(off) }
 
-func (s *Store[S]) reader() Reader { return reader(func() *ledger.Log { return s.log }) }
+func (s *Store[S]) reader() Reader { return reader(func() *journal.Log { return s.log }) }
 
 // ready notes that what is folded from here on is news. The lock is held.
 func (s *Store[S]) ready(isCompacted bool) {
@@ -155,7 +157,7 @@ func Read[S, T any](s *Store[S], f func(fold S) T) (v T) {
 
 // Update calls f with the fold and makes the records that it appends durable. It returns when
 // they are folded, or with f's error. f may be called more than once, so it begins anew each
-// time. The errors are those of [ledger.Log.Update].
+// time. The errors are those of [journal.Log.Update].
 func (s *Store[S]) Update(ctx context.Context, f func(fold S, tx *ledger.Tx) error) error {
 	return s.log.Update(ctx, s.locked(f))
 }
@@ -174,8 +176,8 @@ func (s *Store[S]) locked(f func(fold S, tx *ledger.Tx) error) func(*ledger.Tx) 
 }
 
 // Compact merges the records of each task, as plan says, which is called with the fold. See
-// [ledger.Log.Compact].
-func (s *Store[S]) Compact(ctx context.Context, plan func(fold S) (ledger.Keep, error)) (ledger.CompactReport, error) {
+// [journal.Log.Compact].
+func (s *Store[S]) Compact(ctx context.Context, plan func(fold S) (ledger.Keep, error)) (journal.CompactReport, error) {
 	return s.log.Compact(ctx, func() (keep ledger.Keep, err error) {
 		s.View(func(fold S) { keep, err = plan(fold) })
 		return keep, err
@@ -183,19 +185,19 @@ func (s *Store[S]) Compact(ctx context.Context, plan func(fold S) (ledger.Keep, 
 }
 
 // Follow returns the records of the journal after that seq, as they come; see
-// [ledger.Log.Follow].
-func (s *Store[S]) Follow(after uint64) *ledger.Follower { return s.log.Follow(after) }
+// [journal.Log.Follow].
+func (s *Store[S]) Follow(after uint64) *journal.Follower { return s.log.Follow(after) }
 
 // SectionAt reads a record of the journal by its offset, within View or Update: an offset
 // holds until the next compaction.
 func (s *Store[S]) SectionAt(off int64) (*ledger.Section, error) { return s.log.SectionAt(off) }
 
-// Reconcile takes over tasks.md now; see [ledger.Log.Reconcile].
-func (s *Store[S]) Reconcile(ctx context.Context, accept bool) (ledger.Report, error) {
+// Reconcile takes over tasks.md now; see [journal.Log.Reconcile].
+func (s *Store[S]) Reconcile(ctx context.Context, accept bool) (reconcile.Report, error) {
 	return s.log.Reconcile(ctx, accept)
 }
 
-// Settle takes over what was written into tasks.md until now; see [ledger.Log.Settle].
+// Settle takes over what was written into tasks.md until now; see [journal.Log.Settle].
 func (s *Store[S]) Settle(ctx context.Context) error { return s.log.Settle(ctx) }
 
 // Findings returns what is wrong in the ledger's files at present.

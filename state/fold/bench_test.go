@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stint/ledger"
+	ledgerlog "stint/ledger/journal"
 	"stint/state"
 	"stint/state/lanes"
 )
@@ -100,7 +101,7 @@ func BenchmarkReplay(b *testing.B) {
 // replay opens the log in dir and stops the clock after its last record.
 func replay(b *testing.B, dir string, fold bool, records int) {
 	s, n := New(nil), 0
-	log, err := ledger.Open(ledger.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(sec *ledger.Section) error {
+	log, err := ledgerlog.Open(ledgerlog.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(sec *ledger.Section) error {
 		if fold {
 			if err := s.Apply(sec); err != nil {
 				b.Error(err)

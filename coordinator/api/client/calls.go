@@ -12,7 +12,7 @@ import (
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/ledger"
+	"stint/ledger/journal"
 	"stint/state"
 
 	"github.com/google/uuid"
@@ -147,8 +147,8 @@ func (c *Client) Resume(ctx context.Context) error {
 
 // Compact makes the master merge records and move tasks that ended more than
 // olderThan ago to the archive; with dryRun it only says what it would do.
-func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
-	var r ledger.CompactReport
+func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (journal.CompactReport, error) {
+	var r journal.CompactReport
 	err := c.call(ctx, http.MethodPost, "/v1/ledger/compact", wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun}, &r)
 	return r, err
 }

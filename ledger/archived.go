@@ -1,0 +1,33 @@
+package ledger
+
+import "time"
+
+// An ArchiveEntry is what the index of the archive has of a task that was moved
+// out: what is needed of it every day, and where all of it stands.
+type ArchiveEntry struct {
+	ID        string    `json:"id,omitempty"`
+	Status    string    `json:"status,omitempty"`   // its last one
+	Key       string    `json:"key,omitempty"`      // idempotency key; "" if it has none
+	Parent    string    `json:"parent,omitempty"`   // the task that has queued it; "" if none has
+	Trigger   string    `json:"trigger,omitempty"`  // why that has
+	UpdatedAt time.Time `json:"updatedAt,omitzero"` // of its last record; zero if it has none
+	File      string    `json:"file,omitempty"`     // base name of the file in archive/
+	Off       int64     `json:"off,omitempty"`      // offset of its record there
+}
+
+// Keep is what the fold wants of a compaction.
+type Keep struct {
+	Records []Record // what the journal is to hold from now on, tasks first and oldest first
+	Out     []Moved  // what goes to the archive
+	Dry     bool     // only say what would be done
+}
+
+// Moved is a task that goes to the archive: all that its records say, in one.
+type Moved struct {
+	Record Record
+	Entry  ArchiveEntry // File and Off are given by the log
+}
+
+// KeyArchived stands in the record of a task that compaction has moved out: when
+// that was. It is no field of the task.
+const KeyArchived = "archivedAt"

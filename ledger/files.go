@@ -1,0 +1,176 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// TasksName is the name of the ledger that people edit.
+const TasksName = "tasks.md"
+
+// JournalName is the name of the journal, which no person writes.
+const JournalName = "journal.md"
+
+// Preamble begins a new tasks.md.
+const Preamble = VersionLine + `
+# Tasks
+
+Anything a person writes here is kept. To run a task by hand, append a section:
+
+    ## Task some-name
+    - status: queued
+    - prompt: what to do
+
+`
+
+// EmptyJournal is a journal without records.
+const EmptyJournal = JournalLine + "\n\n"
+
+func NewerFormat(path string, v int) error {
+	return fmt.Errorf("%s has format %d, this stint knows formats up to %d: use the newer stint that wrote it", path, v, FormatVersion)
+}
+
+// IsVersionLine reports whether a line is the first of a journal.
+func IsVersionLine(line []byte) bool { return VersionOf(line) > 0 && bytes.HasSuffix(line, endClose) }
+
+// ScanPiece takes a record of a journal, or a line that is none and may stand
+// there: then more is -1. first says that data begins the file.
+func ScanPiece(data []byte, first bool, s *Section) (n, more int, err error) {
+	if data[0] == '#' {
+		return Scan(data, s)
+	}
+	line, n, ok := CutLine(data, 0)
+	switch {
+	case !ok:
+		return 0, 0, ErrCut
+	case first && IsVersionLine(line), len(bytes.TrimSpace(line)) == 0:
+		return n, -1, nil
+	}
+	return 0, 0, errNotStrict
+}
+
+// NextRecord returns where behind damaged bytes a record begins; -1 if none does.
+func NextRecord(data []byte) int {
+	var s Section
+	for i := 0; ; {
+		next := bytes.Index(data[i:], []byte("\n## "))
+		if next < 0 {
+			return -1
+		}
+		i += next + 1
+		if _, _, err := Scan(data[i:], &s); err == nil {
+			return i
+		}
+	}
+}
+
+// SectionIn reads the record that begins at off in the bytes of a journal. It is a view
+// into them.
+func SectionIn(journal []byte, off int64) (*Section, error) {
+	s := new(Section)
+	if off < 0 || off >= int64(len(journal)) {
+		return nil, fmt.Errorf("no record at offset %d", off)
+	}
+	if _, _, err := Scan(journal[off:], s); err != nil {
+		return nil, fmt.Errorf("no record at offset %d: %w", off, err)
+	}
+	s.Off = off
+	return s, nil
+}
+
+// EachRecord calls f with the records in data that stand there as stint wrote them.
+func EachRecord(data []byte, f func(*Section)) {
+	var s Section
+	for pos := 0; pos < len(data); {
+		if data[pos] == '#' {
+			if n, _, err := Scan(data[pos:], &s); err == nil {
+				s.Off = int64(pos)
+				f(&s)
+				pos += n
+				continue
+			}
+		}
+		next := bytes.IndexByte(data[pos:], '\n')
+		if next < 0 {
+			return
+		}
+		pos += next + 1
+	}
+}
+
+// IsJournal reports whether a file that begins so is a journal.
+func IsJournal(head []byte) bool { return bytes.HasPrefix(head, journalOpen) }
+
+// IsTasks reports whether a file that begins so can be no journal: those of before have
+// the first line of a ledger, but not its title.
+func IsTasks(head []byte) bool {
+	_, next, ok := CutLine(head, 0)
+	return ok && bytes.HasPrefix(head, ledgerOpen) && bytes.HasPrefix(bytes.TrimLeft(head[next:], " \t\r\n"), []byte("# "))
+}
+
+// A Notice is something that a person should hear of: an edit that was taken
+// over, records that were put back, or a finding.
+type Notice struct {
+	Finding *SyntaxError // nil if nothing is wrong in a file
+	Text    string       // what happened, with file and line
+	Damage  bool         // a file of ours was changed or lost by another hand, or by the disk
+}
+
+// MaxLeap is how far the numbers in tasks.md may be ahead of those in the journal.
+const MaxLeap = 1 << 32
+
+// isTyped reports whether a person must have made up that seq. To go on from it could
+// use up the numbers that there are.
+func SeqOutOfRange(seq, last uint64) bool { return seq > last && seq-last > MaxLeap }
+
+// digestOf returns the digest of a section's text, the same with any line ends,
+// trailing blanks and empty lines behind it.
+func Digest(raw []byte) string {
+	h := sha256.New()
+	for line := range bytes.Lines(bytes.TrimRight(raw, " \t\r\n")) {
+		_, _ = h.Write(trimRight(bytes.TrimRight(line, "\n"))) // a hash never fails
+		_, _ = h.Write([]byte("\n"))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Stamp returns t as it stands in the ledger.
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// EndsOpen reports whether text ends within a line, or with a heading, below which
+// something is to come.
+func EndsOpen(text []byte) bool {
+	last := bytes.TrimRight(text, " \t\r\n")
+	if len(last) == 0 || bytes.HasSuffix(last, endClose) { // the end of a record, or of a comment
+		return false
+	}
+	line := bytes.TrimLeft(last[bytes.LastIndexByte(last, '\n')+1:], " ")
+	return text[len(text)-1] != '\n' || bytes.HasPrefix(line, []byte("##"))
+}
+
+// EndsWithin reports whether text ends in the middle of a line, or of a record
+// that stint wrote.
+func EndsWithin(text []byte) bool {
+	last := bytes.TrimRight(text, " \t\r\n")
+	if bytes.HasSuffix(last, endClose) {
+		return false
+	}
+	if !bytes.HasSuffix(text, []byte("\n")) {
+		return true
+	}
+	_, fields, _ := bytes.Cut(last[bytes.LastIndex(last, []byte("\n## "))+1:], []byte("\n"))
+	return isSeqLine(fields)
+}
+
+// HasText reports whether data holds more than blanks.
+func HasText(data []byte) bool { return len(bytes.TrimSpace(data)) > 0 }

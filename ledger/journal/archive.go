@@ -1,0 +1,342 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/ledger/reconcile"
+)
+
+// Names of the archive, below the state directory.
+const (
+	archiveDir = "archive"
+	indexName  = "index"
+)
+
+// The keys of a moved-out record that its entry in the index repeats. They are
+// read only where an index is lost.
+const (
+	keyStatus  = "status"
+	keyIdem    = "idempotencyKey"
+	keyParent  = "triggeredByTaskId"
+	keyTrigger = "trigger"
+)
+
+// An indexLine is one line of archive/index. One with Through begins a compaction; the
+// Lines behind it say what that did.
+type indexLine struct {
+	Through uint64 `json:"through,omitempty"` // highest seq that the compaction merged or moved out
+	Lines   int    `json:"lines,omitempty"`
+
+	ledger.ArchiveEntry
+
+	Adopted string `json:"adopted,omitempty"` // digest of a hand-written section that was adopted
+	N       int    `json:"n,omitempty"`       // number of such sections of equal text
+}
+
+// An archive is what is known of a state directory's archive.
+type archive struct {
+	entries []ledger.ArchiveEntry // in order; a later one of an id counts
+	adopted map[string]int        // digest to number of hand-written sections that were adopted before the last compaction
+	end     int64                 // of these in the index; 0: it must be written anew
+}
+
+// readArchive returns the archive as it belongs to the journal in dir, and up to which seq
+// that is compacted.
+//
+// The index is a cache. It counts up to the compaction that the journal begins with: what
+// is behind that in it was written by one that did not come to its end, and the next one
+// cuts it off. If the index does not have all of that, the archive's files have.
+func readArchive(fsys durable.FS, dir string) (a *archive, through uint64, err error) {
+	if through, err = compactedThrough(fsys, dir); err != nil {
+		return nil, 0, err
+	}
+	if through > 0 {
+		a, err = readIndex(fsys, dir, through)
+	}
+	if a == nil && err == nil {
+		a, err = rebuildArchive(fsys, dir, through)
+	}
+	return a, through, err
+}
+
+// readIndex returns what archive/index has up to the compaction that ended at through; nil
+// if it does not have all of that.
+func readIndex(fsys durable.FS, dir string, through uint64) (*archive, error) {
+	data, err := durable.ReadFile(fsys, filepath.Join(dir, archiveDir, indexName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := &archive{adopted: map[string]int{}}
+	head, left := indexLine{}, 0 // the compaction, and how many of its lines follow
+	for line := range bytes.Lines(data) {
+		var l indexLine
+		if json.Unmarshal(line, &l) != nil || line[len(line)-1] != '\n' || (l.Through > 0) != (left == 0) {
+			return nil, nil
+		}
+		switch a.end += int64(len(line)); {
+		case l.Through > 0:
+			head, left = l, l.Lines+1
+		case l.ID != "":
+			a.entries = append(a.entries, l.ArchiveEntry)
+		default:
+			a.adopted[l.Adopted] += l.N
+		}
+		if left--; left == 0 && head.Through == through {
+			return a, nil
+		}
+	}
+	return nil, nil
+}
+
+// writeIndex writes a compaction behind the end of the archive in its index, and makes it
+// durable. It returns the new end.
+func writeIndex(fsys durable.FS, dir string, through uint64, a *archive) (end int64, err error) {
+	lines := []indexLine{{Through: through, Lines: len(a.entries) + len(a.adopted)}}
+	for _, e := range a.entries {
+		lines = append(lines, indexLine{ArchiveEntry: e})
+	}
+	for _, digest := range slices.Sorted(maps.Keys(a.adopted)) {
+		lines = append(lines, indexLine{Adopted: digest, N: a.adopted[digest]})
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	for _, l := range lines {
+		if err := enc.Encode(l); err != nil {
+			return 0, err
+		}
+	}
+	return a.end + int64(out.Len()), writeBehind(fsys, filepath.Join(dir, archiveDir, indexName), a.end, out.Bytes())
+}
+
+// writeBehind makes data what stands behind offset end of a file, durable but for the name
+// of a new file. After an error nothing stands there, as far as the disk allows.
+func writeBehind(fsys durable.FS, name string, end int64, data []byte) (err error) {
+	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, durable.FileMode)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fi, err := f.Stat()
+	if err == nil && fi.Size() > end {
+		err = f.Truncate(end)
+	}
+	if err == nil {
+		_, err = f.Write(data)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", name, err), f.Truncate(end))
+	}
+	return nil
+}
+
+// compactedThrough returns what the first record of journal.md says if that is the
+// mark of a compaction: the highest seq before it. Zero if there is none.
+func compactedThrough(fsys durable.FS, dir string) (through uint64, err error) {
+	head, err := headOf(fsys, filepath.Join(dir, ledger.JournalName)) // the record has five short fields
+	m, _ := ledger.MarkOf(head)
+	return m.Through, err
+}
+
+// adoptedBefore returns the digests of the hand-written sections that were adopted
+// before the last compaction, with the number of sections of each: a buffer from
+// before it may still have them.
+func adoptedBefore(fsys durable.FS, dir string) (map[string]int, error) {
+	if through, err := compactedThrough(fsys, dir); err != nil || through == 0 {
+		return nil, err
+	}
+	a, _, err := readArchive(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	return a.adopted, nil
+}
+
+// ReadArchive returns the entries of the archive in dir, in the order in which they
+// were moved out, each id once. It needs no lock. A nil fsys is the machine's.
+func ReadArchive(fsys durable.FS, dir string) ([]ledger.ArchiveEntry, error) {
+	if fsys == nil {
+		fsys = durable.OS
+	}
+	a, _, err := readArchive(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	last := make(map[string]int, len(a.entries))
+	for i, e := range a.entries {
+		last[e.ID] = i
+	}
+	once := a.entries[:0]
+	for i, e := range a.entries {
+		if last[e.ID] == i {
+			once = append(once, e)
+		}
+	}
+	return once, nil
+}
+
+// ReadArchived reads the whole record of a task that was moved out. Its fields are
+// the task's, and [KeyArchived]. A nil fsys is the machine's.
+func ReadArchived(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger.Section, err error) {
+	if fsys == nil {
+		fsys = durable.OS
+	}
+	name := filepath.Join(dir, archiveDir, e.File)
+	if !filepath.IsLocal(e.File) || filepath.Base(e.File) != e.File {
+		return nil, fmt.Errorf("the archive's index names %q, which is no file of the archive", e.File)
+	}
+	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("task %s was archived: %w", e.ID, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	s, err = sectionIn(f, name, e.Off)
+	if err == nil && (string(s.ID) != e.ID || s.Get(ledger.KeyArchived) == nil) {
+		err = fmt.Errorf("%s does not have task %s at offset %d, where the index says; remove %s, it is made anew", name, e.ID, e.Off, filepath.Join(archiveDir, indexName))
+	}
+	return s, err
+}
+
+// rebuildArchive puts the index together from the archive's files. A task that the journal
+// has is not in the archive: the compaction that moved it was cut off, or it was brought back.
+func rebuildArchive(fsys durable.FS, dir string, through uint64) (*archive, error) {
+	a := &archive{}
+	old := map[uint64][]byte{} // the superseded records; one that was cut off has archived some, too
+	for _, name := range archiveNames(time.Now()) {
+		data, err := durable.ReadFile(fsys, filepath.Join(dir, archiveDir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		ledger.EachRecord(data, func(s *ledger.Section) {
+			switch {
+			case s.Get(ledger.KeyArchived) != nil:
+				updated, _ := time.Parse(time.RFC3339Nano, s.Value(ledger.KeyUpdated)) // zero where a person wrote another form
+				a.entries = append(a.entries, ledger.ArchiveEntry{
+					ID: string(s.ID), Status: s.Value(keyStatus), Key: s.Value(keyIdem), Parent: s.Value(keyParent), Trigger: s.Value(keyTrigger),
+					UpdatedAt: updated, File: name, Off: s.Off,
+				})
+			case s.Seq <= through:
+				old[s.Seq] = bytes.Clone(s.Raw)
+			}
+		})
+	}
+	var journal []byte
+	for _, seq := range slices.Sorted(maps.Keys(old)) {
+		journal = append(append(journal, old[seq]...), '\n')
+	}
+	a.adopted = reconcile.AdoptedIn(journal)
+	if len(a.entries) == 0 {
+		return a, nil
+	}
+	data, err := durable.ReadFile(fsys, filepath.Join(dir, ledger.JournalName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	present := map[string]bool{}
+	ledger.EachRecord(data, func(s *ledger.Section) { present[s.Name()] = true })
+	a.entries = slices.DeleteFunc(a.entries, func(e ledger.ArchiveEntry) bool { return present[string(ledger.KindTask)+" "+e.ID] })
+	return a, nil
+}
+
+// firstArchive is the year of the oldest archive that there can be.
+const firstArchive = 2025
+
+// archiveName returns the file into which a compaction moves records at t.
+func archiveName(t time.Time) string { return t.UTC().Format("tasks-2006-01.md") }
+
+// archiveNames returns the names that archives up to the year after now can have, in
+// order: a file system of the ledger lists no directories.
+func archiveNames(now time.Time) []string {
+	var names []string
+	for t := time.Date(firstArchive, 1, 1, 0, 0, 0, 0, time.UTC); t.Year() <= now.UTC().Year()+1; t = t.AddDate(0, 1, 0) {
+		names = append(names, archiveName(t))
+	}
+	return names
+}
+
+// openArchive passes the archive to the fold, and writes an index anew that was lost.
+func (l *Log) openArchive() error {
+	a, through, err := readArchive(l.opts.FS, l.opts.Dir)
+	if err != nil {
+		return err
+	}
+	if a.end == 0 && through > 0 {
+		l.note(ledger.Notice{Text: fmt.Sprintf("%s was not whole: it was made anew from the archive's files, with %d tasks", filepath.Join(archiveDir, indexName), len(a.entries))})
+		err := durable.MkdirAll(l.opts.FS, filepath.Join(l.opts.Dir, archiveDir))
+		if err == nil {
+			a.end, err = writeIndex(l.opts.FS, l.opts.Dir, through, a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	l.opts.Locker.Lock()
+	defer l.opts.Locker.Unlock()
+	l.giveArchive(a)
+	return nil
+}
+
+// giveArchive passes the archive to the fold. Locker is held.
+func (l *Log) giveArchive(a *archive) {
+	l.indexEnd = a.end
+	for _, e := range a.entries {
+		if l.opts.Archived != nil {
+			l.opts.Archived(e)
+		}
+	}
+}
+
+// CheckArchive returns everything that is wrong in the archive of a state directory:
+// files that are damaged, and tasks that the index names and that are not where it
+// says. The File of a finding is relative to dir.
+func CheckArchive(dir string) (found []*ledger.SyntaxError) {
+	for _, name := range archiveNames(time.Now()) {
+		file := filepath.Join(archiveDir, name)
+		data, err := durable.ReadFile(durable.OS, filepath.Join(dir, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			found = append(found, &ledger.SyntaxError{File: file, Msg: err.Error()})
+			continue
+		}
+		for _, f := range ledger.CheckJournal(data, func(*ledger.Section) {}) {
+			if f.File = file; !f.Torn { // a compaction that did not come to its end leaves a torn one
+				found = append(found, f)
+			}
+		}
+	}
+	wrong := func(err error) {
+		found = append(found, &ledger.SyntaxError{File: filepath.Join(archiveDir, indexName), Msg: err.Error()})
+	}
+	entries, err := ReadArchive(durable.OS, dir)
+	if err != nil {
+		wrong(err)
+	}
+	for _, e := range entries {
+		if _, err := ReadArchived(durable.OS, dir, e); err != nil {
+			wrong(err)
+		}
+	}
+	return found
+}

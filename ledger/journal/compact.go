@@ -1,0 +1,432 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/ledger/reconcile"
+)
+
+// A CompactReport says what a compaction did, or would do. Sizes are in bytes.
+type CompactReport struct {
+	Before   int64  `json:"before" doc:"Size of the journal in bytes" example:"1048576"`
+	After    int64  `json:"after" doc:"Its size afterwards; the same if there was nothing to do" example:"65536"`
+	Merged   int    `json:"merged" doc:"Records that are left" example:"42"`
+	Archived int    `json:"archived" doc:"Tasks that were moved to the archive" example:"310"`
+	Archive  string `json:"archive,omitempty" doc:"File below archive/ that has them; left out: there was nothing to do" example:"tasks-2026-11.md"`
+}
+
+// A RefusedError says why a log was not compacted. Nothing was changed.
+type RefusedError struct {
+	Why  string
+	Hint string // what to do; "" if it is to be tried again later
+}
+
+// Error joins the two.
+func (e *RefusedError) Error() string {
+	if e.Hint == "" {
+		return e.Why
+	}
+	return e.Why + "; " + e.Hint
+}
+
+func notNow(hint, format string, args ...any) error {
+	return &RefusedError{Why: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// errAgain says that something changed in the moment before a compaction.
+var errAgain = errors.New("changed meanwhile")
+
+const (
+	compactTries = 5
+	followWait   = 5 * time.Second // for followers that have not read everything
+)
+
+// Compact writes both files anew with the records that the fold wants to keep, and
+// moves everything else into the archive. plan is called on the log's goroutine,
+// where nothing changes meanwhile, and perhaps more than once; it must not call the
+// log but for SectionAt. The fold is then made anew ([Options.OnRefoldStart]).
+//
+// It is refused, with a *RefusedError, while something in tasks.md waits for its
+// repair or a follower has not read everything. Any other error is plan's or the
+// disk's; only when the disk failed at the last step has the log stopped ([Log.Err]).
+//
+// What a crash leaves behind, step by step:
+//
+//  1. While the archive and its index are written: the old journal, which is still
+//     the truth. No journal begins with the mark of this compaction, so the index does
+//     not count what it has of it, and the next compaction cuts that off.
+//  2. While the new journal is written beside the old one: likewise.
+//  3. The rename of the journal is the moment at which the compaction is done. Before
+//     the directory is synced either journal may be there; both are whole.
+//  4. After that tasks.md is still the old one: a buffer from before the compaction.
+//     The next start appends the merged records to it; its old sections are passed
+//     over, and the compaction after this one removes them.
+//  5. When the two files have changed places, the old one is tasks.md.before.
+func (l *Log) Compact(ctx context.Context, plan func() (ledger.Keep, error)) (CompactReport, error) {
+	if l.opts.OnRefoldStart == nil {
+		return CompactReport{}, errors.New("ledger: a log whose fold cannot be made anew cannot be compacted")
+	}
+	for range compactTries {
+		if err := l.readyToCompact(ctx); err != nil {
+			return CompactReport{}, err
+		}
+		c := &compactor{log: l, ctx: ctx, plan: plan}
+		l.looking.Lock() // a plan that was made of the old journal must not be carried out afterwards
+		err := l.enqueue(&update{side: c.run, done: make(chan error, 1)})
+		l.looking.Unlock()
+		if err != nil {
+			return CompactReport{}, err
+		}
+		if !errors.Is(c.refused, errAgain) {
+			return c.report, c.refused
+		}
+	}
+	return CompactReport{}, notNow("try again", "%s is being changed all the time", ledger.TasksName)
+}
+
+// readyToCompact takes over what people changed, and waits for the followers.
+func (l *Log) readyToCompact(ctx context.Context) error {
+	rest, stop := untilRest(ctx)
+	defer stop()
+	l.tasks.doubtAppended()
+	err := l.takeOver(ctx, rest) // which waits for an editor that is at work
+	if err == nil && rest.Err() != nil && l.tasks.changed() {
+		err = context.Cause(rest)
+	}
+	if err != nil {
+		return err
+	}
+	l.looking.Lock()
+	held := len(l.held)
+	l.looking.Unlock()
+	if held > 0 {
+		return notNow("stint edit --accept, or undo the change", "%d sections of %s are held because a formatter seems to have changed them", held, ledger.TasksName)
+	}
+	size := l.journal.durable.Load()
+	for end := time.Now().Add(followWait); l.anyBehind(size); {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return notNow("", "a reader of the journal has not read everything yet; what it misses must not be moved away")
+		}
+	}
+	return nil
+}
+
+func (l *Log) anyBehind(size int64) bool {
+	for _, f := range l.followers() {
+		if f.isBehind(size) {
+			return true
+		}
+	}
+	return false
+}
+
+// A compactor carries out one compaction, on the log's goroutine.
+type compactor struct {
+	log  *Log
+	ctx  context.Context
+	plan func() (ledger.Keep, error)
+
+	report  CompactReport
+	refused error
+
+	data    []byte   // the old journal
+	snap    snapshot // tasks.md
+	doc     *ledger.Document
+	keep    ledger.Keep
+	at      time.Time
+	texts   [][]byte // the new records, the mark first
+	journal []byte
+	tasks   []byte
+}
+
+// run is the whole of it. An error means that the disk failed at a moment when
+// nobody knows what is there.
+func (c *compactor) run() error {
+	c.refused = c.prepare()
+	if c.refused != nil || c.keep.Dry || c.report.Archive == "" {
+		return nil
+	}
+	if c.refused = c.archiveAll(); c.refused != nil {
+		return nil
+	}
+	file, err := c.commit()
+	if err != nil || file == nil {
+		return err
+	}
+	var damage error
+	err = c.log.refold(file, c.journal, func(e *ledger.SyntaxError) { damage = errors.Join(damage, e) })
+	if err = errors.Join(err, damage); err != nil {
+		return err
+	}
+	c.log.gone, c.log.held, c.log.old = map[string]bool{}, nil, 0
+	c.swapTasks()
+	return nil
+}
+
+// prepare makes everything that is to be written, and refuses if that cannot be.
+func (c *compactor) prepare() error {
+	l := c.log
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	if l.tasks.changed() || l.anyBehind(l.journal.size) {
+		return errAgain
+	}
+	if err := c.readFiles(); err != nil {
+		return err
+	}
+	var err error
+	if c.keep, err = c.plan(); err != nil {
+		return err
+	}
+	c.report = CompactReport{Before: l.journal.size, After: l.journal.size, Merged: len(c.keep.Records)}
+	superseded := c.superseded()
+	if !ledger.HasText(superseded) && len(c.keep.Out) == 0 {
+		return nil
+	}
+	c.at = l.opts.now()
+	if err := c.encode(); err != nil {
+		return err
+	}
+	c.report.After, c.report.Archived, c.report.Archive = int64(len(c.journal)), len(c.keep.Out), archiveName(c.at)
+	c.tasks = rewrite(c.doc, c.keep.Records, c.texts)
+	return c.verify()
+}
+
+// readFiles reads both, and refuses if something in them waits for its repair.
+func (c *compactor) readFiles() (err error) {
+	l := c.log
+	if c.snap, err = l.tasks.read(c.ctx); err != nil {
+		return err
+	}
+	c.data = make([]byte, l.journal.size)
+	if _, err := l.journal.file.ReadAt(c.data, 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	c.doc = ledger.Parse(c.snap.data)
+	list := l.Findings()
+	for _, f := range c.doc.Findings {
+		f.File = ledger.TasksName
+		list = append(list, f)
+	}
+	if len(list) > 0 {
+		return notNow("repair it first: stint fsck", "%v", list[0])
+	}
+	if l.tasks.changed() || !l.tasks.isStill(c.snap.id) {
+		return errAgain
+	}
+	return nil
+}
+
+// superseded returns the part of the old journal that goes to the archive: all but
+// what the compaction before has merged, which is in the archive already.
+func (c *compactor) superseded() []byte {
+	m, end := ledger.MarkOf(c.data)
+	if end == 0 {
+		_, from, _ := ledger.CutLine(c.data, 0)
+		return c.data[from:]
+	}
+	var s ledger.Section
+	for next := m.Seq + 1; next <= m.Seq+uint64(m.Merged) && end < len(c.data); {
+		if c.data[end] == '\n' {
+			end++
+			continue
+		}
+		n, _, err := ledger.Scan(c.data[end:], &s)
+		if err != nil || s.Seq != next {
+			break
+		}
+		end += n
+		next++
+	}
+	return c.data[end:]
+}
+
+// encode makes the new records and the new journal of them.
+func (c *compactor) encode() error {
+	through := c.log.seq
+	m := ledger.MarkRecord(through, len(c.keep.Records), archiveName(c.at), c.at)
+	c.journal = []byte(ledger.EmptyJournal)
+	var ends []int
+	for i := -1; i < len(c.keep.Records); i++ {
+		r := &m
+		if i >= 0 {
+			r = &c.keep.Records[i]
+			r.Seq = m.Seq + uint64(i) + 1
+		}
+		var err error
+		if c.journal, err = ledger.AppendRecord(c.journal, r); err != nil {
+			return fmt.Errorf("merge %s %s: %w", r.Kind, r.ID, err)
+		}
+		ends = append(ends, len(c.journal))
+	}
+	from := len(ledger.EmptyJournal)
+	for _, end := range ends { // of the journal as it is now: it has moved while it grew
+		c.texts, from = append(c.texts, c.journal[from:end:end]), end
+	}
+	return nil
+}
+
+// verify parses what tasks.md is to become: whatever stands around them, the
+// records must be just those of the new journal.
+func (c *compactor) verify() error {
+	doc := ledger.Parse(c.tasks)
+	for _, f := range doc.Findings {
+		return notNow("repair it first: stint fsck", "%s cannot be written anew without touching your text: line %d of it would read: %s", ledger.TasksName, f.Line, f.Msg)
+	}
+	same := len(doc.Sections) == len(c.texts)
+	for i := 0; same && i < len(c.texts); i++ {
+		same = bytes.Equal(bytes.TrimSpace(doc.Sections[i].Raw), bytes.TrimSpace(c.texts[i]))
+	}
+	if !same {
+		return notNow("repair it first: stint fsck", "%s cannot be written anew without touching your text: it would have %d records, not %d", ledger.TasksName, len(doc.Sections), len(c.texts))
+	}
+	return nil
+}
+
+// archiveAll writes what is gone into the archive, and then into its index what is
+// needed of that every day, all of it durable. An error has changed nothing that
+// counts.
+func (c *compactor) archiveAll() error {
+	fsys, dir := c.log.opts.FS, filepath.Join(c.log.opts.Dir, archiveDir)
+	if err := durable.MkdirAll(fsys, dir); err != nil {
+		return archiveError(err)
+	}
+	done, err := c.indexed()
+	if err != nil {
+		return archiveError(err)
+	}
+	file := filepath.Join(dir, c.report.Archive)
+	end, data := int64(0), []byte(ledger.VersionLine+"\n\n")
+	switch fi, err := fsys.Stat(file); {
+	case err == nil && fi.Size() > 0:
+		end, data = fi.Size(), []byte("\n") // a crash may have cut the last line off
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return archiveError(err)
+	}
+	data = append(append(data, bytes.TrimLeft(c.superseded(), "\n")...), '\n')
+	for _, m := range c.keep.Out {
+		m.Record.Seq = c.log.seq + 1
+		m.Record.Add(ledger.KeyArchived, ledger.Stamp(c.at))
+		m.Entry.File, m.Entry.Off = c.report.Archive, end+int64(len(data))
+		done.entries = append(done.entries, m.Entry)
+		if data, err = ledger.AppendRecord(data, &m.Record); err != nil {
+			return fmt.Errorf("archive %s %s: %w", m.Record.Kind, m.Record.ID, err)
+		}
+	}
+	if err = writeBehind(fsys, file, end, data); err == nil {
+		_, err = writeIndex(fsys, c.log.opts.Dir, c.log.seq, done)
+	}
+	if err == nil {
+		err = fsys.SyncDir(dir)
+	}
+	return archiveError(err)
+}
+
+// indexed returns what goes into the index behind what is there, or all that it must have
+// if that is not whole.
+func (c *compactor) indexed() (*archive, error) {
+	l := c.log
+	a := &archive{adopted: reconcile.AdoptedIn(c.data), end: l.indexEnd}
+	fi, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, archiveDir, indexName))
+	if err == nil && fi.Size() >= a.end && a.end > 0 {
+		return a, nil
+	}
+	whole, _, err := readArchive(l.opts.FS, l.opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for digest, n := range a.adopted {
+		whole.adopted[digest] += n
+	}
+	return whole, nil
+}
+
+func archiveError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("nothing was compacted: the archive cannot be written: %w", err)
+}
+
+// commit puts the new journal in the place of the old one. It gives the new file,
+// or none and c.refused if the old one is still there.
+func (c *compactor) commit() (file durable.File, err error) {
+	l := c.log
+	tmp := l.journal.path + ".new"
+	if file, err = writeNew(l.opts.FS, tmp, c.journal, durable.FileMode); err != nil {
+		c.refused = fmt.Errorf("nothing was compacted: %w", err)
+		return nil, nil
+	}
+	if !l.tasks.isStill(c.snap.id) { // what was saved meanwhile would have no effect
+		c.refused = errors.Join(errAgain, file.Close(), dropFile(l.opts.FS, tmp))
+		return nil, nil
+	}
+	if err := l.opts.FS.Rename(tmp, l.journal.path); err != nil {
+		now, serr := idAt(l.opts.FS, l.journal.path)
+		if serr == nil && l.journal.is(now) {
+			c.refused = errors.Join(fmt.Errorf("nothing was compacted: %w", err), file.Close(), dropFile(l.opts.FS, tmp))
+			return nil, nil
+		}
+		return nil, errors.Join(err, serr, file.Close())
+	}
+	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("the new journal may be gone after a power cut: %w", err), file.Close())
+	}
+	return file, nil
+}
+
+// refold goes on with another file that has the journal's name, and makes the fold anew
+// from data, which was written there, while nobody can look. Damage that stays goes to report.
+func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxError)) (err error) {
+	if l.opts.OnRefoldStart == nil {
+		return errors.Join(errors.New("what is in memory cannot be read anew; a restart does that"), file.Close())
+	}
+	a, _, err := readArchive(l.opts.FS, l.opts.Dir)
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	l.mu.Lock()
+	l.damage = nil
+	l.mu.Unlock()
+	var notes []ledger.Notice // told when the fold can be read again
+	defer func() {
+		for _, n := range notes {
+			l.note(n)
+		}
+	}()
+	l.opts.Locker.Lock()
+	defer l.opts.Locker.Unlock()
+	err = l.journal.swap(file).Close() // whatever was only in that file is in data
+	l.opts.OnRefoldStart()
+	l.giveArchive(a)
+	l.edited, l.stale, l.lacks, l.recent = false, false, lacks{}, recent{}
+	seq, rerr := l.journal.replay(data, listener{func(s *ledger.Section) {
+		l.edited = l.edited || s.Get(ledger.KeyEdits) != nil
+		l.lacks.read(s)
+		_ = l.opts.Apply(s) // what it refuses has no effect
+	}, report, func(n ledger.Notice) { notes = append(notes, n) }})
+	l.recent.add(data[max(0, len(data)-maxRecent):])
+	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
+	if l.opts.OnRefoldEnd != nil {
+		l.opts.OnRefoldEnd()
+	}
+	for _, f := range l.followers() {
+		f.replaced()
+	}
+	return errors.Join(err, rerr)
+}

@@ -1,0 +1,629 @@
+package journal_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/ledger/journal"
+)
+
+// A shelf is a world that can be compacted.
+type shelf struct {
+	*world
+	archived []ledger.ArchiveEntry // guarded by mu
+	folds    int                   // how often the fold began anew; guarded by mu
+	anew     func()                // is called when it does
+}
+
+func newShelf(t testing.TB) *shelf { return &shelf{world: newWorld(t)} }
+
+func (w *shelf) open(watch bool) {
+	w.t.Helper()
+	if err := w.tryOpen(watch); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *shelf) tryOpen(watch bool) (err error) {
+	opts := w.options(watch)
+	w.archived = nil
+	opts.Archived = func(e ledger.ArchiveEntry) { w.archived = append(w.archived, e) }
+	opts.OnRefoldStart = func() {
+		w.fold, w.archived = nil, nil
+		w.folds++
+		if w.anew != nil {
+			w.anew()
+		}
+	}
+	opts.Now = func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
+	w.log, err = journal.Open(opts)
+	return err
+}
+
+// caughtUp waits until tasks.md has what was acknowledged last.
+func (w *shelf) caughtUp() {
+	w.t.Helper()
+	records := w.read("journal.md")
+	last := records[strings.LastIndex(records, "\n## ")+1:]
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(w.read("tasks.md"), last); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatalf("tasks.md does not get what was acknowledged:\n%s", last)
+		}
+	}
+}
+
+// plan keeps one record of each id with the last value of each field, in the order
+// of age, and moves the given ids out.
+func (w *shelf) plan(out ...string) func() (ledger.Keep, error) {
+	return func() (keep ledger.Keep, err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, r := range merge(w.fold) {
+			if !slices.Contains(out, r.ID) {
+				keep.Records = append(keep.Records, r)
+				continue
+			}
+			status, _ := r.Get("status")
+			key, _ := r.Get("idempotencyKey")
+			keep.Out = append(keep.Out, ledger.Moved{Record: r, Entry: ledger.ArchiveEntry{ID: r.ID, Status: status, Key: key}})
+		}
+		return keep, nil
+	}
+}
+
+// merge returns a record of each task, by age.
+func merge(fold []ledger.Record) (list []ledger.Record) {
+	at := map[string]int{}
+	for _, r := range fold {
+		if r.Kind == ledger.KindControl {
+			continue
+		}
+		i, known := at[r.ID]
+		if !known {
+			i = len(list)
+			at[r.ID] = i
+			list = append(list, ledger.Record{Kind: r.Kind, ID: r.ID})
+		}
+		for _, f := range r.Fields {
+			if f.Key == ledger.KeyAdopts || f.Key == ledger.KeyEdits || f.Key == ledger.KeyBy {
+				continue
+			}
+			if j := slices.IndexFunc(list[i].Fields, func(p ledger.Pair) bool { return p.Key == f.Key }); j >= 0 {
+				list[i].Fields[j].Value = f.Value
+			} else {
+				list[i].Add(f.Key, f.Value)
+			}
+		}
+	}
+	return list
+}
+
+// meaning returns what the records say of each task, and what is in the archive.
+func (w *shelf) meaning() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var b strings.Builder
+	for _, r := range merge(w.fold) {
+		fields := slices.DeleteFunc(slices.Clone(r.Fields), func(f ledger.Pair) bool { return f.Key == "updatedAt" }) // when it was said is no part of it
+		fmt.Fprintf(&b, "%s %q\n", r.ID, fields)
+	}
+	return b.String()
+}
+
+func (w *shelf) compact(out ...string) journal.CompactReport {
+	w.t.Helper()
+	r, err := w.log.Compact(w.t.Context(), w.plan(out...))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// refuse expects that a compaction is refused with these words, and changes nothing.
+func (w *shelf) refuse(words string) {
+	w.t.Helper()
+	records, tasks := w.read("journal.md"), w.read("tasks.md")
+	_, err := w.log.Compact(w.t.Context(), w.plan())
+	var refused *journal.RefusedError
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), words) {
+		w.t.Errorf("the error is %v, not one with %q", err, words)
+	}
+	if w.read("journal.md") != records || w.read("tasks.md") != tasks {
+		w.t.Error("a refused compaction has changed something")
+	}
+}
+
+// lessThan returns the lines of a meaning but for those of some ids.
+func lessThan(meaning string, ids ...string) string {
+	var b strings.Builder
+	for line := range strings.Lines(meaning) {
+		if id, _, _ := strings.Cut(line, " "); !slices.Contains(ids, id) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// isSound: both files have the same records in the same order, tasks.md alone gives
+// the same, and it has no findings.
+func (w *shelf) isSound() {
+	w.t.Helper()
+	doc := ledger.Parse([]byte(w.read("tasks.md")))
+	if len(doc.Findings) > 0 {
+		w.t.Errorf("tasks.md has a finding: %v", doc.Findings[0])
+	}
+	var tasks, records []uint64
+	for i := range doc.Sections {
+		tasks = append(tasks, doc.Sections[i].Seq)
+	}
+	doc = ledger.Parse([]byte(w.read("journal.md")))
+	for i := range doc.Sections {
+		records = append(records, doc.Sections[i].Seq)
+	}
+	if !slices.Equal(tasks, records) {
+		w.t.Errorf("tasks.md has the records %d, the journal %d", tasks, records)
+	}
+	alone := newShelf(w.t)
+	if err := os.WriteFile(alone.path("tasks.md"), []byte(w.read("tasks.md")), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	alone.open(false)
+	if diff := cmp.Diff(w.meaning(), alone.meaning()); diff != "" {
+		w.t.Errorf("tasks.md alone gives other tasks (+):\n%s", diff)
+	}
+	alone.close()
+}
+
+// filled is a shelf with three tasks, of which b has ended.
+func filled(t testing.TB) *shelf {
+	w := newShelf(t)
+	w.open(false)
+	w.add("a", "status", "queued", "prompt", "one\n\n  two \x00\n", "color", "red")
+	w.add("b", "status", "queued", "idempotencyKey", "k")
+	w.add("c", "status", "queued")
+	w.add("a", "status", "running")
+	w.add("b", "status", "done", "result", "well", "updatedAt", "2026-01-02T03:04:05.000Z")
+	w.caughtUp()
+	return w
+}
+
+// TestPromise4CompactionSeesASaveOfTheSameSize, which nobody has had the time to see.
+func TestPromise4CompactionSeesASaveOfTheSameSize(t *testing.T) {
+	w := newShelf(t)
+	fs := &landingFS{FS: durable.OS}
+	w.fs = fs
+	w.open(true)
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	saved := strings.Replace(w.read("tasks.md"), "\n- status: queued", "\n- status: failed", 1)
+	fs.set(func() {
+		if err := os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600); err != nil { // in place
+			t.Error(err)
+		}
+	})
+	w.add("b", "status", "queued")
+	w.caughtUp()
+	w.compact()
+	if !strings.Contains(w.meaning(), `a [{"status" "failed"}`) {
+		t.Errorf("the edit is gone:\n%s", w.meaning())
+	}
+	w.isSound()
+	w.close()
+}
+
+// TestPromise4CompactionSeesALateSave: a save that comes when the compaction has read the
+// file, and has yet to write its journal, counts.
+func TestPromise4CompactionSeesALateSave(t *testing.T) {
+	w := newShelf(t)
+	var late atomic.Pointer[func()] // is called once, when the new journal is made
+	w.fs = &opsFS{durable.OS, func(op, name string) error {
+		if op == "create" && strings.HasSuffix(name, "journal.md.new") {
+			if do := late.Swap(nil); do != nil {
+				(*do)()
+			}
+		}
+		return nil
+	}}
+	w.open(true)
+	w.add("a", "status", "queued", "label", "x")
+	w.caughtUp()
+	save := func() {
+		text := strings.Replace(w.read("tasks.md"), "- label: x", "- label: mine", 1)
+		if err := os.WriteFile(w.path("tasks.md"), []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	late.Store(&save)
+	w.compact()
+	if !strings.Contains(w.meaning(), `"label" "mine"`) {
+		t.Errorf("the edit is gone:\n%s", w.meaning())
+	}
+	w.isSound()
+	w.close()
+}
+
+func TestCompaction(t *testing.T) {
+	w := filled(t)
+	before, old := w.meaning(), w.read("journal.md")
+	r := w.compact("b")
+	if r.Before != int64(len(old)) || r.After != int64(len(w.read("journal.md"))) || r.Merged != 2 || r.Archived != 1 || r.Archive != "tasks-2026-11.md" {
+		t.Errorf("the report is %+v", r)
+	}
+	want := lessThan(before, "b")
+	if diff := cmp.Diff(want, w.meaning()); diff != "" {
+		t.Errorf("the fold (+) is not the old one:\n%s", diff)
+	}
+	if got, want := w.lines(), "6 compaction through=5 merged=2 archive=tasks-2026-11.md updatedAt=2026-11-21T12:00:00.000Z\n7 a "; !strings.HasPrefix(got, want) {
+		t.Errorf("the journal begins with %q", got)
+	}
+	w.isSound()
+	w.add("d", "status", "queued") // numbers go on
+	w.caughtUp()
+	if !strings.Contains(w.lines(), "\n9 d status=queued") || w.folds != 1 || w.log.Behind() {
+		t.Errorf("after one more record: %d folds, behind %v\n%s", w.folds, w.log.Behind(), w.lines())
+	}
+	w.isSound()
+	if archive := w.read("archive/tasks-2026-11.md"); !strings.Contains(archive, strings.TrimPrefix(old, ledger.JournalLine+"\n")) {
+		t.Errorf("the archive does not have the old journal:\n%s", archive)
+	}
+	w.checkArchived("b", "done", "k", "well")
+	w.reopened()
+}
+
+func (w *shelf) reopened() {
+	w.t.Helper()
+	live, archived := w.lines(), slices.Clone(w.archived)
+	w.close()
+	w.open(false)
+	if again := w.lines(); again != live || !slices.Equal(w.archived, archived) {
+		w.t.Errorf("the live fold was\n%s\nand the fold of the files is\n%s\narchived: %v, and then %v", live, again, archived, w.archived)
+	}
+	w.close()
+}
+
+// checkArchived: the archive has that task, whole.
+func (w *shelf) checkArchived(id, status, key, result string) {
+	w.t.Helper()
+	list, err := journal.ReadArchive(nil, w.dir)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	i := slices.IndexFunc(list, func(e ledger.ArchiveEntry) bool { return e.ID == id })
+	if i < 0 || list[i].Status != status || list[i].Key != key || !slices.Contains(w.archived, list[i]) {
+		w.t.Fatalf("of %s the archive has %+v, and the fold was given %+v", id, list, w.archived)
+	}
+	s, err := journal.ReadArchived(nil, w.dir, list[i])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if s.Value("result") != result || s.Value(ledger.KeyArchived) != "2026-11-21T12:00:00.000Z" {
+		w.t.Errorf("the archive's record is\n%s", s.Raw)
+	}
+}
+
+// TestCompactionTwice: what one compaction has merged the next one does not archive
+// again, the archive grows, and with nothing to do nothing is done.
+func TestCompactionTwice(t *testing.T) {
+	w := filled(t)
+	w.compact("b")
+	tasks := w.read("tasks.md")
+	if r := w.compact(); r.Before != r.After || r.Archive != "" || w.read("tasks.md") != tasks {
+		t.Errorf("with nothing to do: %+v", r)
+	}
+	w.add("c", "status", "done", "result", "ok")
+	w.caughtUp()
+	w.compact("c")
+	w.checkArchived("b", "done", "k", "well")
+	w.checkArchived("c", "done", "", "ok")
+	archive := w.read("archive/tasks-2026-11.md")
+	for text, n := range map[string]int{"- seq: 1\n": 1, "- seq: 7\n": 0, "- seq: 8\n": 0, "- seq: 9\n": 1, "- through: 5\n": 0} {
+		if got := strings.Count(archive, text); got != n {
+			t.Errorf("%q stands %d times in the archive, not %d times:\n%s", text, got, n, archive)
+		}
+	}
+	if strings.Count(archive, "\n## Task a\n") != 2 {
+		t.Errorf("the merged record of a is in the archive:\n%s", archive)
+	}
+	w.isSound()
+	w.reopened()
+}
+
+// TestLostIndex: the index of the archive is a cache.
+func TestLostIndex(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	w.edit(appended("\n## Task mine\n- status: queued\n"))
+	w.compact("b")
+	w.add("c", "status", "done")
+	w.compact("c")
+	want := slices.Clone(w.archived)
+	buffer := "## Task mine\n- status: queued\n"
+	w.close()
+	if err := os.Remove(w.path("archive/index")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // made anew, and then read
+		w.open(false)
+		for i := range want {
+			want[i].UpdatedAt = w.archived[i].UpdatedAt // the fold of this test gave none
+		}
+		if diff := cmp.Diff(want, w.archived); diff != "" {
+			t.Errorf("the index from the files: %s", diff)
+		}
+		w.close()
+	}
+	if !strings.Contains(strings.Join(w.said, "\n"), "made anew") && !strings.Contains(w.read("archive/index"), `"adopted"`) {
+		t.Errorf("the index is\n%s", w.read("archive/index"))
+	}
+	w.edit(func(s string) string { return buffer + s })
+	w.open(false)
+	if strings.Contains(w.lines(), "by=hand") {
+		t.Errorf("a section that was adopted before the compaction was adopted again:\n%s", w.lines())
+	}
+	w.close()
+}
+
+// TestTextStaysInPlace: of a tasks.md that a person lives in only sections are
+// touched.
+func TestTextStaysInPlace(t *testing.T) {
+	t.Parallel()
+	const mine = "## Task mine\n- status: queued\nsome words of mine\n- prompt: |\n  two\n\n  lines\n\nand more\n"
+	for _, crlf := range []bool{false, true} {
+		w := newShelf(t)
+		w.open(false)
+		w.add("a", "status", "queued")
+		w.add("b", "status", "queued")
+		w.caughtUp()
+		w.close()
+		w.edit(func(s string) string {
+			s = strings.Replace(s, "## Task b", "text between  \n\n```\n## Task no\n```\n## Task b", 1)
+			return s + "below\n\n" + mine + "\n# Own heading\n- a list\n\n    code\nlast line, no newline"
+		})
+		w.open(false)
+		w.add("a", "status", "done")
+		w.caughtUp()
+		w.close()
+		if crlf {
+			w.edit(func(s string) string { return "\ufeff" + strings.ReplaceAll(s, "\n", "\r\n") })
+		}
+		w.open(false)
+		text := plainText(w.read("tasks.md"))
+		want := w.meaning()
+		for range 2 {
+			w.compact()
+			if diff := cmp.Diff(text, plainText(w.read("tasks.md"))); diff != "" {
+				t.Errorf("CRLF %v: the text has changed:\n%s", crlf, diff)
+			}
+			if diff := cmp.Diff(want, w.meaning()); diff != "" {
+				t.Errorf("the tasks have changed:\n%s", diff)
+			}
+			w.isSound()
+			w.add("a", "label", "x")
+			w.caughtUp()
+			want = w.meaning()
+		}
+		got := w.read("tasks.md")
+		for _, order := range [][2]string{{"## Task a", "text between"}, {"text between", "## Task b"}, {"below", "## Task mine"}, {"## Task mine", "some words of mine\n"}, {"and more", "# Own heading"}} {
+			if !crlf && strings.Index(got, order[0]) > strings.Index(got, order[1]) {
+				t.Errorf("%q does not stand above %q:\n%s", order[0], order[1], got)
+			}
+		}
+		w.reopened()
+	}
+}
+
+// plainText returns the lines of a ledger that are in no section, without empty ones.
+func plainText(s string) string {
+	doc := ledger.Parse([]byte(s))
+	var b strings.Builder
+	pos := 0
+	lines := func(text string) {
+		for line := range strings.Lines(text) {
+			if strings.TrimSpace(line) != "" {
+				b.WriteString(line)
+			}
+		}
+	}
+	for i := range doc.Sections {
+		sec := &doc.Sections[i]
+		lines(s[pos:sec.Off])
+		if pos = int(sec.Off) + len(sec.Raw); sec.Seq == 0 {
+			for line := range strings.Lines(string(sec.Raw)) {
+				if strings.Contains(line, "words") || strings.Contains(line, "more") {
+					b.WriteString(line)
+				}
+			}
+		}
+	}
+	lines(s[pos:])
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// TestBufferFromBeforeCompaction: a buffer that was loaded before the compaction and is
+// saved after it is a stale one. What was merged comes back to the file, what the archive
+// has does not come to life, and only sections that are new in it count.
+func TestBufferFromBeforeCompaction(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	w.edit(appended("\n## Task mine\n- status: queued\n"))
+	if _, err := w.log.Reconcile(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	buffer := w.read("tasks.md")
+	w.compact("b")
+	want := w.meaning() + "new [{\"status\" \"queued\"}]\n"
+	w.edit(func(string) string {
+		return strings.Replace(buffer, "- color: red\n", "- color: blue\n", 1) + "\n## Task new\n- status: queued\n"
+	})
+	for range 2 {
+		if _, err := w.log.Reconcile(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, w.meaning()); diff != "" {
+			t.Errorf("after the save (+):\n%s", diff)
+		}
+		saved := w.read("tasks.md")
+		w.edit(func(string) string { return saved + "\n" }) // the same buffer once more
+	}
+	w.await("from before the compaction; edits in them have no effect")
+	w.reopened()
+}
+
+func TestCompactionIsRefused(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	w.edit(appended("\n## Task x\n- status: qeued\n"))
+	w.refuse(`unknown status "qeued"; did you mean queued?; repair it first: stint fsck`)
+	w.edit(replace("qeued", "queued"))
+	w.compact()
+	w.add("a", "status", "done")
+	w.caughtUp()
+	f := w.log.Follow(0)
+	w.refuse("a reader of the journal has not read everything")
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) { return ledger.Keep{}, errBroken })
+	if !errors.Is(err, errBroken) {
+		t.Errorf("the plan's error became %v", err)
+	}
+	keep, _ := w.plan()()
+	keep.Dry = true
+	records := w.read("journal.md")
+	r, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) { return keep, nil })
+	if err != nil || r.After >= r.Before || r.Merged != 4 || w.read("journal.md") != records {
+		t.Errorf("a dry run gives %+v, %v", r, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.log.Compact(ctx, w.plan()); !errors.Is(err, context.Canceled) {
+		t.Errorf("when nobody waits any more: %v", err)
+	}
+	w.close()
+	w.open(false)
+	w.close()
+}
+
+// TestCompactionWhileRecordsComeIn: submits go on, readers read the right records
+// and nothing is lost.
+func TestCompactionWhileRecordsComeIn(t *testing.T) {
+	w := newShelf(t)
+	w.open(true)
+	stop, done := make(chan struct{}), make(chan struct{})
+	var added atomic.Int64
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				n := added.Load()
+				w.add(fmt.Sprint("t", n), "status", "queued", "prompt", strings.Repeat("x", int(n%100)))
+				added.Add(1)
+			}
+		}
+	}()
+	for i := range int64(5) {
+		for added.Load() < 20*i+20 {
+			runtime.Gosched()
+		}
+		if r := w.compact(); r.Archive == "" {
+			t.Errorf("nothing was compacted: %+v", r)
+		}
+	}
+	close(stop)
+	<-done
+	n := int(added.Load())
+	if got := strings.Count(w.meaning(), "\n"); got != n {
+		t.Errorf("%d tasks of %d", got, n)
+	}
+	w.settle(true)
+	w.caughtUp()
+	w.isSound()
+	w.reopened()
+}
+
+// TestIndexOfAnotherCompaction: what a compaction that did not come to its end has
+// written into the index does not count, whole or torn.
+func TestIndexOfAnotherCompaction(t *testing.T) {
+	w := filled(t)
+	w.compact("b")
+	w.close()
+	index := w.read("archive/index")
+	for _, more := range []string{`{"through":99,"lines":1}` + "\n" + `{"id":"a","status":"done"}` + "\n", `{"through":99,"lines":1}` + "\n" + `{"id":"a`, `{"through":9`, `{`} {
+		if err := os.WriteFile(w.path("archive/index"), []byte(index+more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.open(false)
+		if len(w.archived) != 1 || w.archived[0].ID != "b" {
+			t.Errorf("with %q the archive has %+v", more, w.archived)
+		}
+		if said := strings.Join(w.said, "\n"); strings.Contains(said, "made anew") {
+			t.Errorf("with %q: %s", more, said)
+		}
+		w.add("c", "status", "done")
+		w.caughtUp()
+		w.compact()
+		if len(w.archived) != 1 || !bytes.Contains([]byte(w.read("archive/index")), []byte("\n{\"through\":")) {
+			t.Errorf("with %q the archive then has %+v:\n%s", more, w.archived, w.read("archive/index"))
+		}
+		w.reopened()
+		index = w.read("archive/index")
+	}
+}
+
+// TestFirstCompactionIsCutOff: a kill behind the archive's index and before the journal
+// is renamed leaves every task of the journal where it is.
+func TestFirstCompactionIsCutOff(t *testing.T) {
+	w := filled(t)
+	records, tasks := []byte(w.read("journal.md")), []byte(w.read("tasks.md"))
+	w.compact("b")
+	w.close()
+	if entries, err := journal.ReadArchive(nil, w.dir); err != nil || len(entries) != 1 {
+		t.Fatalf("the archive has %v, %v", entries, err)
+	}
+	w.write("journal.md", records)
+	w.write("tasks.md", tasks)
+	if entries, err := journal.ReadArchive(nil, w.dir); err != nil || len(entries) > 0 {
+		t.Errorf("cut off: the archive has %v, %v", entries, err)
+	}
+	if w.open(false); len(w.archived) > 0 {
+		t.Errorf("the fold was told of %v", w.archived)
+	}
+	w.close()
+}
+
+// TestLostIndexOfACompactionThatIsCutOff: an index that is made anew from the archive's
+// files has no task that the journal has still.
+func TestLostIndexOfACompactionThatIsCutOff(t *testing.T) {
+	w := filled(t)
+	w.compact("b")
+	w.add("c", "status", "done")
+	w.caughtUp()
+	records, tasks := []byte(w.read("journal.md")), []byte(w.read("tasks.md"))
+	w.compact("c")
+	w.close()
+	w.write("journal.md", records)
+	w.write("tasks.md", tasks)
+	if err := os.Remove(w.path("archive/index")); err != nil {
+		t.Fatal(err)
+	}
+	if w.open(false); len(w.archived) != 1 || w.archived[0].ID != "b" {
+		t.Errorf("the fold was told of %v", w.archived)
+	}
+	w.close()
+}

@@ -1,0 +1,148 @@
+package journal_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"stint/ledger"
+)
+
+// A generation is what a log has applied between two compactions.
+type generation struct {
+	from, until int // operations; while a compaction is at work there are two
+	all         []applied
+	archived    []string
+}
+
+// generations returns those of a scene, oldest first.
+func (s *scene) generations() []generation {
+	return append(slices.Clone(s.past), generation{s.since, math.MaxInt, s.all, s.archived})
+}
+
+// compactSome compacts twice, with tasks that have ended, hand-written sections,
+// and changes before, between and after.
+func (s *scene) compactSome() {
+	s.change(s.task())
+	s.change(s.task())
+	s.change(s.step("status", "running", "runId", "r1"))
+	s.change(s.step("status", "done", "result", s.prompt()))
+	s.stop()
+	save := s.saveByRename
+	if s.rng.IntN(2) == 0 {
+		save = s.saveInPlace
+	}
+	s.edit(save, s.buffer()+"\n## Task mine\n- status: queued\n", "mine", "status", "queued")
+	s.start()
+	s.change(s.task())
+	if s.rng.IntN(2) == 0 {
+		s.rest()
+	}
+	s.compact()
+	s.change(s.task())
+	s.change(s.step("status", "canceled"))
+	s.stop()
+	s.start()
+	s.change(record("t1", "status", "running", "runId", "r2"))
+	s.compact()
+	s.change(s.task())
+}
+
+// compact lets the log compact its files. What was acknowledged before is there
+// in one form or the other.
+func (s *scene) compact() {
+	s.t.Helper()
+	if s.log == nil {
+		return
+	}
+	before := generation{from: s.since, all: s.all, archived: s.archived}
+	begun := s.fs.ops()
+	report, err := s.log.Compact(s.t.Context(), s.keep)
+	synctest.Wait()
+	if s.faulty != nil {
+		s.told.compacted = true
+		return
+	}
+	if err != nil || report.Merged == 0 {
+		s.t.Fatalf("compaction: %+v, %v", report, err)
+	}
+	s.quiet()
+	before.until, s.since = s.fs.ops(), begun
+	s.past = append(s.past, before)
+	for i := range s.all {
+		s.all[i].at = begun
+	}
+}
+
+// onlyArchived returns the tasks of the archive of which the journal has no record:
+// those of a compaction that did not come to its end are in both.
+func (f *folding) onlyArchived() []string {
+	var only []string
+	for _, e := range f.archived {
+		id, _, _ := strings.Cut(e, " ")
+		if !slices.ContainsFunc(f.all, func(a applied) bool { return strings.HasPrefix(a.text, "## Task "+id+"\n") }) {
+			only = append(only, e)
+		}
+	}
+	return only
+}
+
+// keep merges the records of each task into one, and moves out those that have ended.
+func (s *scene) keep() (ledger.Keep, error) {
+	text, _ := s.fs.content("journal.md")
+	var keep ledger.Keep
+	for _, t := range mergedTasks(text) {
+		switch status, _ := t.Get("status"); status {
+		case "done", "canceled":
+			keep.Out = append(keep.Out, ledger.Moved{Record: t, Entry: ledger.ArchiveEntry{ID: t.ID, Status: status}})
+		default:
+			keep.Records = append(keep.Records, t)
+		}
+	}
+	return keep, nil
+}
+
+// mergedTasks returns one record of each task in a file, with its last values.
+func mergedTasks(text string) []ledger.Record {
+	var all []ledger.Record
+	doc := ledger.Parse([]byte(text))
+	for i := range doc.Sections {
+		r := doc.Sections[i].Record()
+		if r.Kind != ledger.KindTask {
+			continue
+		}
+		at := slices.IndexFunc(all, func(o ledger.Record) bool { return o.ID == r.ID })
+		if at < 0 {
+			at = len(all)
+			all = append(all, ledger.Record{Kind: r.Kind, ID: r.ID})
+		}
+		for _, f := range r.Fields {
+			if !isEngines(f.Key) {
+				set(&all[at], f)
+			}
+		}
+	}
+	return all
+}
+
+func set(r *ledger.Record, f ledger.Pair) {
+	if i := slices.IndexFunc(r.Fields, func(o ledger.Pair) bool { return o.Key == f.Key }); i >= 0 {
+		r.Fields[i].Value = f.Value
+		return
+	}
+	r.Fields = append(r.Fields, f)
+}
+
+// isEngines reports whether a key says where a record comes from, not what it means.
+func isEngines(key string) bool {
+	switch key {
+	case ledger.KeySeq, ledger.KeyBy, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyIgnored, "updatedAt":
+		return true
+	}
+	return false
+}
+
+// november is the time of the scenes' compactions.
+func november() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }

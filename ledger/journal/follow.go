@@ -1,0 +1,454 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+)
+
+// followEvery is how often the journal of another process is looked at.
+const followEvery = 200 * time.Millisecond
+
+// A Follower gives the records of a journal in their order, from one seq on, and
+// misses none, however slow its reader is. It has one reader; Close may come from
+// any goroutine.
+//
+// What compaction merged is told once: a reader that had read all records gets the
+// mark of the compaction ("Control compaction") and then what is new; one that had
+// not gets the merged records instead of those that it missed. A new follower knows of
+// that what its seq tells: see Place.
+type Follower struct {
+	fs   durable.FS
+	path string
+	log  *Log          // nil: the journal is another process's
+	wake chan struct{} // capacity 1: there is more, or the journal was replaced
+	done chan struct{} // closed by Close
+
+	mu     sync.Mutex // guards what follows; held while reading, not while waiting
+	file   durable.File
+	after  uint64 // records up to it are not asked for
+	last   uint64 // highest seq that was given
+	merged uint64 // merged records up to that seq say what the reader has read already
+	place  uint64 // see Place
+	read   int64  // the reader has done with the file up to here
+	stale  bool   // the file is not the journal any more
+	closed bool
+
+	buf    []byte // bytes of the file from off on
+	off    int64
+	pos    int // in buf: the next record
+	end    int // in buf: the end of the change of several records that is being given
+	record ledger.Section
+}
+
+// Follow returns the records of the log after that seq, as soon as they are durable.
+// Close ends it.
+func (l *Log) Follow(after uint64) *Follower {
+	f := newFollower(l.opts.FS, l.opts.Dir, after)
+	f.log = l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.follow == nil {
+		l.follow = map[*Follower]bool{}
+	}
+	l.follow[f] = true
+	return f
+}
+
+// FollowDir returns the records of the journal in dir after that seq, which a master
+// in another process may be writing. A change of several records is given whole. A
+// record may be seen a moment before it is durable. A nil fsys is the machine's.
+func FollowDir(fsys durable.FS, dir string, after uint64) *Follower {
+	return newFollower(fsys, dir, after)
+}
+
+func newFollower(fsys durable.FS, dir string, after uint64) *Follower {
+	if fsys == nil {
+		fsys = durable.OS
+	}
+	return &Follower{
+		fs: fsys, path: filepath.Join(dir, ledger.JournalName), after: after, last: after, place: after,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+}
+
+// Close ends the follower; a Next that waits gives ErrClosed.
+func (f *Follower) Close() error {
+	if f.log != nil {
+		f.log.mu.Lock()
+		delete(f.log.follow, f)
+		f.log.mu.Unlock()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil
+	}
+	f.closed = true
+	close(f.done)
+	return f.letGo()
+}
+
+// letGo closes the file and forgets what was read of it.
+func (f *Follower) letGo() (err error) {
+	if f.file != nil {
+		err = f.file.Close()
+	}
+	f.file, f.buf, f.off, f.pos, f.end, f.read, f.stale = nil, f.buf[:0], 0, 0, 0, 0, false
+	return err
+}
+
+// Next returns the next record. It waits until there is one, or until ctx ends; its
+// error is ctx's cause then. The section is a view that is valid until the next
+// call, which also says that the reader has done with it: a log is not compacted
+// before. The error is ErrClosed when the follower or its log was closed.
+func (f *Follower) Next(ctx context.Context) (*ledger.Section, error) {
+	for {
+		ended := f.log != nil && isClosed(f.log.done) // asked before looking, so that nothing is missed
+		s, err := f.step()
+		if s != nil || err != nil {
+			return s, err
+		}
+		if ended {
+			return nil, ErrClosed
+		}
+		if err := f.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns when there may be more.
+func (f *Follower) wait(ctx context.Context) error {
+	var again <-chan time.Time
+	var ended <-chan struct{}
+	if f.log == nil {
+		timer := time.NewTimer(followEvery)
+		defer timer.Stop()
+		again = timer.C
+	} else {
+		ended = f.log.done
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-f.wake:
+	case <-f.done:
+	case <-again:
+	case <-ended:
+	}
+	return nil
+}
+
+// step returns the next record that is there, or nil.
+func (f *Follower) step() (*ledger.Section, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, ErrClosed
+	}
+	f.read = f.off + int64(f.pos)
+	for {
+		found, err := f.nextRecord()
+		switch {
+		case err != nil:
+			return nil, err
+		case found && f.wanted(&f.record):
+			return &f.record, nil
+		case found:
+			continue
+		}
+		f.read = f.off + int64(len(f.buf))
+		again, err := f.refresh()
+		if err != nil || !again {
+			return nil, err
+		}
+	}
+}
+
+// Place returns the seq from which a new follower goes on where this one is: behind the
+// record that Next gave last. Behind the mark of a compaction it is that of the last
+// merged record if the reader does not get those, and if it does, as before the mark.
+func (f *Follower) Place() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.place
+}
+
+// wanted reports whether the reader is to get the record, and notes that it has.
+func (f *Follower) wanted(s *ledger.Section) bool {
+	m, isMark := ledger.MarkIn(s)
+	comesMerged := isMark && m.Merged > 0 && f.last < m.Through
+	if isMark && f.last >= m.Through && f.after <= m.Seq { // behind it, merged records have been given before
+		f.merged = max(f.merged, m.Seq+uint64(m.Merged))
+	}
+	f.last = max(f.last, s.Seq)
+	if s.Seq <= f.after || s.Seq <= f.merged && !isMark {
+		return false
+	}
+	if !comesMerged {
+		f.place = max(s.Seq, f.merged)
+	}
+	return true
+}
+
+// nextRecord scans the next record whose change is whole into f.record.
+func (f *Follower) nextRecord() (bool, error) {
+	if f.file == nil {
+		if opened, err := f.open(); !opened || err != nil {
+			return false, err
+		}
+	}
+	for {
+		if f.scan() {
+			return true, nil
+		}
+		if n, err := f.fill(); n == 0 || err != nil {
+			return false, err
+		}
+	}
+}
+
+// scan is nextRecord for what is in buf.
+func (f *Follower) scan() bool {
+	for f.pos < len(f.buf) {
+		if f.buf[f.pos] != '#' {
+			_, next, ok := ledger.CutLine(f.buf, f.pos)
+			if !ok {
+				return false
+			}
+			f.pos = next
+			continue
+		}
+		n, more, err := ledger.Scan(f.buf[f.pos:], &f.record)
+		switch {
+		case errors.Is(err, ledger.ErrCut):
+			return false
+		case err != nil:
+			if !f.passDamage() {
+				return false
+			}
+			continue
+		case more > 0 && f.pos >= f.end:
+			if f.end = f.endOfChange(f.pos + n); f.end < 0 {
+				f.end = 0
+				return false
+			}
+			continue // scanned again: the memory of the section served to look ahead
+		}
+		f.record.Off = f.off + int64(f.pos)
+		f.pos += n
+		return true
+	}
+	return false
+}
+
+// endOfChange returns the end of the change that has more records from at on; -1 if
+// it is not whole. Damage ends a change, as it does on replay.
+func (f *Follower) endOfChange(at int) int {
+	for at < len(f.buf) {
+		if f.buf[at] != '#' {
+			_, next, ok := ledger.CutLine(f.buf, at)
+			if !ok {
+				return -1
+			}
+			at = next
+			continue
+		}
+		n, more, err := ledger.Scan(f.buf[at:], &f.record)
+		if errors.Is(err, ledger.ErrCut) {
+			return -1
+		}
+		if err != nil {
+			return at
+		}
+		if at += n; more == 0 {
+			return at
+		}
+	}
+	return -1
+}
+
+// passDamage moves to the next record behind bytes that are none, if there is one.
+func (f *Follower) passDamage() bool {
+	var s ledger.Section
+	for at := f.pos; ; {
+		next := bytes.Index(f.buf[at:], []byte("\n## "))
+		if next < 0 {
+			return false
+		}
+		at += next + 1
+		if _, _, err := ledger.Scan(f.buf[at:], &s); err == nil {
+			f.pos = at
+			return true
+		}
+	}
+}
+
+// fill reads more behind what is left in buf, and gives how much.
+func (f *Follower) fill() (int, error) {
+	f.off += int64(f.pos)
+	f.end -= f.pos
+	f.buf, f.pos = f.buf[:copy(f.buf, f.buf[f.pos:])], 0
+	room := int64(math.MaxInt64)
+	if f.log != nil {
+		room = f.log.journal.durable.Load() - f.off - int64(len(f.buf))
+	}
+	if room <= 0 {
+		return 0, nil
+	}
+	if need := max(chunk, 2*len(f.buf)); cap(f.buf) < need {
+		f.buf = append(make([]byte, 0, need), f.buf...)
+	}
+	into := f.buf[len(f.buf):cap(f.buf)]
+	into = into[:min(int64(len(into)), room)]
+	n, err := f.file.ReadAt(into, f.off+int64(len(f.buf)))
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	first := f.off == 0 && len(f.buf) == 0
+	f.buf = f.buf[:len(f.buf)+n]
+	if v := ledger.VersionOf(f.buf); first && v > ledger.FormatVersion {
+		return 0, ledger.NewerFormat(f.path, v)
+	}
+	return n, err
+}
+
+// open opens the journal; opened is false if there is none yet.
+func (f *Follower) open() (opened bool, err error) {
+	file, err := f.fs.OpenFile(f.path, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if f.log != nil {
+		fi, err := file.Stat()
+		f.log.journal.mu.RLock()
+		same := err == nil && f.log.journal.is(idOf(fi))
+		f.log.journal.mu.RUnlock()
+		if !same {
+			return false, errors.Join(err, file.Close()) // it was renamed this moment; the log wakes us when it uses it
+		}
+	}
+	f.file = file
+	return true, nil
+}
+
+// refresh looks at a journal that gave nothing more, and reports whether that may
+// be different now: it was replaced by a compaction, or cut back.
+func (f *Follower) refresh() (again bool, err error) {
+	if f.log != nil {
+		if !f.stale {
+			return false, nil
+		}
+		return true, f.reopen(f.last)
+	}
+	if f.file == nil {
+		return false, nil
+	}
+	now, err := f.fs.Stat(f.path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // it is being replaced by hand
+		}
+		return false, err
+	}
+	ours, err := f.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	switch n, id := idOf(now), idOf(ours); {
+	case n.dev != id.dev || n.ino != id.ino:
+		if id.size > f.off+int64(len(f.buf)) {
+			return true, nil // what was written before it was replaced
+		}
+		return true, f.reopen(f.last)
+	case id.size < f.off+int64(f.pos):
+		return true, f.cutBack(id.size)
+	}
+	f.buf, f.end = f.buf[:f.pos], 0 // half a change may be cut back and written anew: it is read again
+	return false, nil
+}
+
+// reopen begins again with the journal that is there now, after that seq.
+func (f *Follower) reopen(after uint64) error {
+	f.after, f.last, f.merged, f.place = after, after, 0, after
+	return f.letGo()
+}
+
+// cutBack goes on in a journal whose writer took records back that it had not
+// acknowledged (its disk was full): their numbers are given again.
+func (f *Follower) cutBack(size int64) error {
+	data := make([]byte, size)
+	n, err := f.file.ReadAt(data, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	last := uint64(0)
+	ledger.EachRecord(data[:n], func(s *ledger.Section) { last = max(last, s.Seq) })
+	return f.reopen(min(f.last, last))
+}
+
+// poke wakes the reader.
+func (f *Follower) poke() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// isBehind reports whether the reader has not done with the journal up to size.
+func (f *Follower) isBehind(size int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stale || f.read < size
+}
+
+// replaced says that the journal is another file now.
+func (f *Follower) replaced() {
+	f.mu.Lock()
+	f.stale = true
+	f.mu.Unlock()
+	f.poke()
+}
+
+// followers returns the open followers of the log.
+func (l *Log) followers() []*Follower {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]*Follower, 0, len(l.follow))
+	for f := range l.follow {
+		list = append(list, f)
+	}
+	return list
+}
+
+// tellFollowers wakes the followers: there is more.
+func (l *Log) tellFollowers() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for f := range l.follow {
+		f.poke()
+	}
+}

@@ -1,0 +1,387 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+)
+
+// This file keeps the name journal.md with what the log has written. Whatever another
+// hand does to that name, to the file behind it or to the directory: nothing is
+// acknowledged that the next start would not find.
+
+// ErrGone ends a log whose directory was removed, moved away or unmounted: what it
+// acknowledged from then on would be kept in files that nobody finds.
+var ErrGone = errors.New("the state directory is gone")
+
+// guardTries bounds how often the journal is put back for one batch where another hand
+// changes it each time.
+const guardTries = 5
+
+// holdsPlace reports whether the file named journal.md is the one that is written here,
+// and has what was written and no more.
+func (j *journal) holdsPlace() bool {
+	named, err := idAt(j.fs, j.path)
+	return err == nil && named.size == j.size && j.is(named) && !j.doubted.Load()
+}
+
+// is reports whether a file is the one that the log writes.
+func (j *journal) is(id fileID) bool {
+	fi, err := j.file.Stat()
+	return err == nil && sameFile(id, idOf(fi))
+}
+
+// swap goes on with another file, and returns the old one.
+func (j *journal) swap(file durable.File) durable.File {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	old := j.file
+	j.file = file
+	return old
+}
+
+// guard makes sure that the journal holds its place, on the log's goroutine or where that
+// does not run. An error means that it cannot, and the log must stop.
+func (l *Log) guard() error {
+	err := errors.New("it is changed all the time")
+	for range guardTries {
+		if l.journal.holdsPlace() {
+			return nil
+		}
+		perr := l.putBackJournal()
+		l.journal.doubted.Store(perr != nil)
+		if errors.Is(perr, ErrGone) {
+			return perr
+		}
+		if perr != nil {
+			err = perr
+		}
+		if perr != nil && !errors.Is(perr, fs.ErrNotExist) && !errors.Is(perr, fs.ErrExist) { // no name was made or removed in this moment
+			break
+		}
+	}
+	return fmt.Errorf("%s was changed by another hand and cannot be put back: %w", l.journal.path, err)
+}
+
+// putBackJournal tries once to write the journal anew: from the open file, which has all of
+// it unless another hand has written there, and what that lacks from memory and tasks.md.
+// The fold is made anew, because records may have other places then.
+func (l *Log) putBackJournal() error {
+	if dir, err := l.opts.FS.Stat(l.opts.Dir + "/."); errors.Is(err, fs.ErrNotExist) || err == nil && !sameFile(idOf(dir), l.dir) {
+		return fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)
+	}
+	if swapped, err := l.swapBack(); swapped || err != nil {
+		return err
+	}
+	l.journal.doubted.Store(false)
+	data, err := io.ReadAll(io.NewSectionReader(l.journal.file, 0, l.journal.size+durable.MaxVoid))
+	if err != nil {
+		return err
+	}
+	size := min(int64(len(data)), l.journal.size)
+	data, extra, lost := data[:size], data[size:], ""
+	pieces := split(data, true)
+	isForeign := func(p piece) bool { return p.seq == 0 || p.seq > l.seq }
+	switch {
+	case size < l.journal.size || l.stale || slices.ContainsFunc(pieces, isForeign):
+		doc, terr := l.journal.readTasks()
+		if doc == nil {
+			doc = &ledger.Document{}
+		}
+		known := append(ledger.Parse(slices.Concat(l.recent.old, l.recent.new)).Sections, doc.Sections...)
+		doc.Sections = slices.DeleteFunc(known, func(s ledger.Section) bool { // a person's number, or one of before a compaction
+			return s.Seq > l.seq || l.lacks.has(s.Seq)
+		})
+		var foreign []byte
+		pieces = slices.DeleteFunc(pieces, func(p piece) bool {
+			if isForeign(p) {
+				foreign = append(foreign, p.raw...)
+			}
+			return isForeign(p)
+		})
+		data, extra = merge(pieces, newPatch(nil, 0, doc).known), append(foreign, extra...)
+		if lost = l.lacks.gaps(data, l.seq); lost != "" && terr != nil {
+			return fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", ledger.TasksName, terr)
+		}
+	case l.journal.holdsPlace():
+		return nil // who doubted it was wrong
+	}
+	file, aside, err := l.install(data, extra)
+	if err != nil {
+		return err
+	}
+	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s was changed by another hand and has been put back%s%s", ledger.JournalName, aside, lost)})
+	if lost != "" { // it was acknowledged, so to go on as if nothing had happened would be a lie
+		return errors.Join(errors.New(strings.TrimPrefix(lost, "; ")), file.Close())
+	}
+	return l.refold(file, data, l.addFinding)
+}
+
+// recent are the last records of the journal: what another hand takes away from both files
+// at once is nowhere else. They are owned by the log's goroutine.
+type recent struct{ old, new []byte }
+
+// maxRecent is how many bytes of them there are at least, and half of what there are at most.
+const maxRecent = 4 << 20
+
+// rememberRecent begins them with the end of the journal.
+func (l *Log) rememberRecent() error {
+	data := make([]byte, min(l.journal.size, maxRecent))
+	if _, err := l.journal.file.ReadAt(data, l.journal.size-int64(len(data))); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	l.recent = recent{new: data}
+	return nil
+}
+
+// add notes a batch.
+func (r *recent) add(batch []byte) {
+	if len(r.new)+len(batch) > maxRecent {
+		r.old, r.new = r.new, r.old[:0]
+	}
+	if len(batch) <= maxRecent {
+		r.new = append(r.new, batch...)
+	}
+}
+
+// lacks are the numbers that the journal does not have, as it was read: those of before a
+// compaction, those that a restore has taken back, and lost ones. They are owned by the
+// log's goroutine.
+type lacks struct {
+	last  uint64      // of the records that were read
+	spans [][2]uint64 // first and last number of each
+	below uint64      // up to here they lack for a good reason
+}
+
+// read notes a record of a journal that is read.
+func (k *lacks) read(s *ledger.Section) {
+	if s.Seq > k.last+1 {
+		k.spans = append(k.spans, [2]uint64{k.last + 1, s.Seq - 1})
+	}
+	k.last = max(k.last, s.Seq)
+	if m, ok := ledger.MarkIn(s); ok {
+		k.below = max(k.below, m.Through)
+	} else if s.Kind == ledger.KindControl && string(s.ID) == ledger.ControlRestored {
+		k.below = max(k.below, s.Seq)
+	}
+}
+
+func (k *lacks) has(seq uint64) bool {
+	return slices.ContainsFunc(k.spans, func(span [2]uint64) bool { return span[0] <= seq && seq <= span[1] })
+}
+
+// gaps returns which numbers up to last a journal lacks that the one that was read did not; ""
+// if none.
+func (k *lacks) gaps(journal []byte, last uint64) (text string) {
+	now := lacks{}
+	for _, p := range split(journal, true) {
+		if p.seq > 0 {
+			now.read(&ledger.Section{Seq: p.seq})
+		}
+	}
+	now.read(&ledger.Section{Seq: last + 1})
+	for _, span := range now.spans {
+		if !slices.ContainsFunc(k.spans, func(before [2]uint64) bool { return before[0] <= span[0] && span[1] <= before[1] }) {
+			text += fmt.Sprintf("; of the numbers %d to %d nothing was found, in %s neither", span[0], span[1], ledger.TasksName)
+		}
+	}
+	return text
+}
+
+// restoreMissing puts into the journal the records of tasks.md that it lacks, or has
+// otherwise and without an effect: nobody was ever told of a record that has none. Another
+// hand has cut them out or changed them, or has put an older copy in its place, while no
+// log was open. It is called at start, where no section of tasks.md can be newer than the
+// journal.
+func (l *Log) restoreMissing(doc *ledger.Document) error {
+	refused := l.refused
+	l.refused = nil
+	adopted := map[string]bool{} // the digests of the sections that records say a person wrote: he may have made up a number
+	for i := range doc.Sections {
+		adopted[doc.Sections[i].Value(ledger.KeyAdopts)] = true
+	}
+	missing, through := ledger.Document{}, uint64(0)
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		lacked := s.Seq > l.lacks.below && (s.Seq > l.seq || l.lacks.has(s.Seq)) && !ledger.SeqOutOfRange(s.Seq, l.seq)
+		if (lacked || refused[s.Seq]) && !adopted[ledger.Digest(s.Raw)] {
+			missing.Sections = append(missing.Sections, *s)
+			if m, ok := ledger.MarkIn(s); ok {
+				through = max(through, m.Through)
+			}
+		}
+	}
+	known := newPatch(nil, 0, &missing).known
+	if len(known) == 0 {
+		return nil
+	}
+	data, _, err := l.journal.read()
+	if err != nil {
+		return err
+	}
+	var extra []byte
+	pieces := slices.DeleteFunc(split(data, true), func(p piece) bool {
+		raw := known[p.seq]
+		isOther := refused[p.seq] && nameAndSeq(raw) == nameAndSeq(p.raw) && !bytes.Equal(raw, p.raw)
+		goes := isOther || through > 0 && p.seq <= through // the journal is from before a compaction
+		if goes {
+			extra = append(extra, p.raw...) // nothing else may have it
+		}
+		return goes
+	})
+	if data = merge(pieces, known); len(known) == 0 {
+		return nil
+	}
+	file, aside, err := l.install(data, extra)
+	if err == nil {
+		err = l.refold(file, data, l.addFinding)
+	}
+	if err != nil {
+		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, ledger.TasksName, err)
+	}
+	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s lacked %s that %s has (another hand has changed it, or put an older copy in its place?): put back%s", ledger.JournalName, ledger.Plural(len(known), "record", "records"), ledger.TasksName, aside)})
+	return nil
+}
+
+// merge makes a journal of pieces of one and of records that it may lack, by their
+// numbers. Damaged pieces stay behind the record that they follow. Records that the journal
+// has are taken out of known.
+func merge(pieces []piece, known map[uint64][]byte) []byte {
+	last := uint64(0)
+	for i := range pieces {
+		delete(known, pieces[i].seq)
+		pieces[i].seq = cmp.Or(pieces[i].seq, last)
+		last = pieces[i].seq
+	}
+	for seq, raw := range known {
+		pieces = append(pieces, piece{raw: raw, seq: seq})
+	}
+	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.seq, b.seq) })
+	out := []byte(ledger.EmptyJournal)
+	for i := range pieces {
+		out = append(append(out, pieces[i].raw...), '\n')
+	}
+	return out
+}
+
+// nameAndSeq returns the first two lines of a record.
+func nameAndSeq(raw []byte) string {
+	_, head, _ := ledger.CutLine(raw, 0)
+	_, head, _ = ledger.CutLine(raw, head)
+	return string(raw[:head])
+}
+
+// install writes data under the name journal.md, durable, and returns the file. What had the name is
+// kept under another one, unless it is the file that the log had open; extra, what another
+// hand wrote into that one, is kept too. aside names the files that have these.
+func (l *Log) install(data, extra []byte) (file durable.File, aside string, err error) {
+	fsys, path := l.opts.FS, l.journal.path
+	if ledger.HasText(extra) {
+		name := l.asideName(path)
+		if err := durable.WriteFile(fsys, name, extra); err != nil {
+			return nil, "", err
+		}
+		aside = "; what stood there besides is now in " + filepath.Base(name)
+	}
+	name := l.asideName(path) // a crash may leave our file there, never another one's without a name
+	if file, err = writeNew(fsys, name, data, durable.FileMode); err != nil {
+		return nil, "", err
+	}
+	if err := swapNames(fsys, name, path); err != nil {
+		return nil, "", errors.Join(err, file.Close(), dropFile(fsys, name))
+	}
+	switch out, oerr := idAt(fsys, name); {
+	case errors.Is(oerr, fs.ErrNotExist):
+	case oerr == nil && l.journal.is(out):
+		err = dropFile(fsys, name)
+	default:
+		aside += "; the other one is now " + filepath.Base(name)
+	}
+	if err = errors.Join(err, fsys.SyncDir(l.opts.Dir)); err != nil {
+		return nil, "", errors.Join(err, file.Close())
+	}
+	return file, aside, nil
+}
+
+// asideName returns a free name with the time for what another hand has put at path.
+func (l *Log) asideName(path string) string {
+	for name := path + ".foreign-" + l.opts.now().UTC().Format("20060102T150405.000Z"); ; name += "+" {
+		if _, err := l.opts.FS.Stat(name); err != nil {
+			return name
+		}
+	}
+}
+
+// swapNames lets two files change places, or gives the first one the other name if there
+// is no other.
+func swapNames(fsys durable.FS, a, b string) error {
+	err := fsys.Exchange(a, b)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fsys.Rename(a, b)
+	}
+	return err
+}
+
+// swapBack returns the two files their own names again where the beginning of one says that
+// it is the other. What is wrong with a file that cannot be read is said where that is done.
+func (l *Log) swapBack() (swapped bool, err error) {
+	from, to := l.tasks.path, filepath.Join(l.opts.Dir, ledger.JournalName)
+	t, terr := headOf(l.opts.FS, from)
+	j, jerr := headOf(l.opts.FS, to)
+	switch {
+	case terr != nil || jerr != nil:
+		return false, nil
+	case ledger.IsJournal(t) && !ledger.IsJournal(j), ledger.IsTasks(j) && t != nil && !ledger.IsTasks(t):
+	case ledger.IsTasks(j) && t == nil:
+		from, to = to, from
+	default:
+		return false, nil
+	}
+	if err := swapNames(l.opts.FS, from, to); err != nil {
+		return false, fmt.Errorf("%s and %s have each other's name and cannot be put back: %w", from, to, err)
+	}
+	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", ledger.JournalName, ledger.TasksName)})
+	return true, l.opts.FS.SyncDir(l.opts.Dir)
+}
+
+// putInPlace returns the two files their own names at a start. Where there are two files like
+// tasks.md, and no journal, the one that has the journal's name is set aside: the journal is
+// made anew.
+func (l *Log) putInPlace() error {
+	if swapped, err := l.swapBack(); swapped || err != nil {
+		return err
+	}
+	journal := filepath.Join(l.opts.Dir, ledger.JournalName)
+	if head, err := headOf(l.opts.FS, journal); err != nil || !ledger.IsTasks(head) {
+		return nil
+	}
+	name := l.asideName(journal)
+	if err := l.opts.FS.Rename(journal, name); err != nil {
+		return err
+	}
+	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", ledger.JournalName, filepath.Base(name))})
+	return nil
+}
+
+// headOf returns the beginning of a file; nil if it is not there.
+func headOf(fsys durable.FS, path string) (head []byte, err error) {
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	head, err = io.ReadAll(io.NewSectionReader(f, 0, 4<<10))
+	return head, errors.Join(err, f.Close())
+}

@@ -1,0 +1,100 @@
+package journal_test
+
+import (
+	"strings"
+	"testing"
+
+	"stint/ledger/journal"
+)
+
+// TestPromise4FormatterIsHeld: what a formatter did is not taken over, also not
+// piecemeal when some of it was mended, until a person accepts it.
+func TestPromise4FormatterIsHeld(t *testing.T) {
+	t.Parallel()
+	w := formatted(t)
+	for _, mended := range []string{"a", "b", "c"} {
+		w.edit(replace("**"+mended+"**", "__"+mended+"__"))
+		w.settle(true)
+		w.again()
+	}
+	w.expect("1 a prompt=__a__\n2 b prompt=__b__\n3 c prompt=__c__\n4 d prompt=__d__\n5 e prompt=__e__\n")
+	if f := w.log.Findings(); len(f) != 1 || !strings.Contains(f[0].Error(), "2 tasks' prompts changed in one save") {
+		t.Errorf("findings: %v", f)
+	}
+	report, err := w.log.Reconcile(t.Context(), true)
+	if err != nil || len(report.Records) != 2 || report.Held != 0 || len(report.Findings) != 0 {
+		t.Errorf("accepted: %v, %+v", err, report)
+	}
+	w.expect("1 a prompt=__a__\n2 b prompt=__b__\n3 c prompt=__c__\n4 d prompt=__d__\n5 e prompt=__e__\n" +
+		"6 d by=hand edits=4 prompt=**d**\n7 e by=hand edits=5 prompt=**e**\n")
+	w.reopened()
+}
+
+// TestHeldIsForgottenWhenTakenBack: a section that was held and is as it was
+// before can be edited like any other.
+func TestHeldIsForgottenWhenTakenBack(t *testing.T) {
+	t.Parallel()
+	w := formatted(t)
+	w.edit(all("**", "__"))
+	w.settle(true)
+	w.again()
+	w.edit(replace("__a__", "A"))
+	w.settle(true)
+	w.again()
+	w.expect("1 a prompt=__a__\n2 b prompt=__b__\n3 c prompt=__c__\n4 d prompt=__d__\n5 e prompt=__e__\n6 a by=hand edits=1 prompt=A\n")
+	w.reopened()
+}
+
+// formatted returns a log over whose five prompts a formatter went.
+func formatted(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.open(true)
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		w.add(id, "prompt", "__"+id+"__")
+	}
+	w.caughtUp()
+	w.edit(all("__", "**"))
+	w.await("5 tasks' prompts changed in one save")
+	w.settle(true)
+	w.again()
+	return w
+}
+
+// TestPreview: what would be taken over is told, and nothing is written.
+func TestPreview(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued", "priority", "5")
+	w.close()
+	tasks, records := w.read("tasks.md"), w.read("journal.md")
+	report, err := journal.Preview(w.options(false), []byte(strings.Replace(tasks, "priority: 5", "priority: 6", 1)+"\n## Task b\n- status: qeued\n"))
+	if err != nil || len(report.Records) != 1 || report.Records[0].ID != "a" || len(report.Findings) != 1 {
+		t.Errorf("%v, %+v", err, report)
+	}
+	if w.read("tasks.md") != tasks || w.read("journal.md") != records {
+		t.Error("something was written")
+	}
+}
+
+// TestJournalFindingsStay: what is wrong in the journal is not forgotten when
+// tasks.md is looked at.
+func TestJournalFindingsStay(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued")
+	w.add("b", "status", "queued", "prompt", "a prompt that is damaged below")
+	w.add("c", "status", "queued")
+	w.close()
+	w.change("journal.md", replace("## Task b", "?? Task b"))
+	w.change("tasks.md", replace("## Task b", "?? Task b"))
+	w.open(false)
+	defer w.close()
+	w.edit(appended("\nnotes\n"))
+	if _, err := w.log.Reconcile(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if f := w.log.Findings(); len(f) != 2 || f[0].File != "journal.md" || f[1].File != "tasks.md" {
+		t.Errorf("findings: %v", f)
+	}
+}

@@ -1,0 +1,219 @@
+package journal_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/ledger/journal"
+)
+
+// A landingFS calls a function once, between the last look at tasks.md and the
+// write behind it.
+type landingFS struct {
+	durable.FS
+	mu   sync.Mutex
+	once func() error // guarded by mu; with an error, half of the write is made and fails with it
+	late bool         // once is called behind the write
+}
+
+func (l *landingFS) set(f func()) { l.setFailing(func() error { f(); return nil }) }
+
+func (l *landingFS) setFailing(f func() error) {
+	l.mu.Lock()
+	l.once = f
+	l.mu.Unlock()
+}
+
+func (l *landingFS) OpenFile(name string, flag int, perm os.FileMode) (durable.File, error) {
+	f, err := l.FS.OpenFile(name, flag, perm)
+	if err != nil || filepath.Base(name) != "tasks.md" {
+		return f, err
+	}
+	return &landingFile{f, l}, nil
+}
+
+type landingFile struct {
+	durable.File
+	fs *landingFS
+}
+
+func (f *landingFile) Write(p []byte) (int, error) {
+	f.fs.mu.Lock()
+	once := f.fs.once
+	f.fs.once = nil
+	f.fs.mu.Unlock()
+	if once == nil {
+		return f.File.Write(p)
+	}
+	if f.fs.late {
+		n, err := f.File.Write(p)
+		return n, errors.Join(err, once())
+	}
+	if err := once(); err != nil {
+		n, werr := f.File.Write(p[:len(p)/2])
+		return n, errors.Join(err, werr)
+	}
+	return f.File.Write(p)
+}
+
+// openLanding opens a log that watches tasks.md in such a file system.
+func openLanding(t *testing.T) (w *world, fs *landingFS) {
+	t.Helper()
+	w, fs = newWorld(t), &landingFS{FS: durable.OS}
+	w.fs = fs
+	w.open(true)
+	return w, fs
+}
+
+// TestPromise4RecordLandsBehindAnOldBuffer: an editor saves an old buffer in the
+// very moment in which a record is appended. The record stands behind the buffer
+// then, and those before it are gone: nobody has deleted them. They are put back below
+// it, and tasks.md alone gives all in the order in which they were made.
+func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
+	w := newWorld(t)
+	fs := &landingFS{FS: durable.OS}
+	w.fs = fs
+	opts := w.options(true)
+	opts.OnDelete = func(gone map[string]bool) []ledger.Record {
+		if len(gone) > 0 {
+			t.Errorf("taken for deleted: %v", gone)
+		}
+		return nil
+	}
+	var err error
+	if w.log, err = journal.Open(opts); err != nil {
+		t.Fatal(err)
+	}
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n"
+	w.add("b", "status", "queued")
+	w.caughtUp()
+	fs.set(func() {
+		if err := os.WriteFile(w.path("tasks.md"), []byte(buffer), 0o600); err != nil { // in place
+			t.Error(err)
+		}
+	})
+	w.add("c", "status", "queued")
+	w.await("mine: written by hand")
+	w.settle(true)
+	w.everythingIsInTasks()
+	want := "1 a status=queued\n2 b status=queued\n3 c status=queued\n4 mine by=hand status=queued\n"
+	w.expect(want)
+	w.reopened()
+	alone := newWorld(t)
+	alone.write("tasks.md", []byte(w.read("tasks.md")))
+	alone.open(false)
+	alone.expect(want)
+	alone.reopened()
+}
+
+// TestPromise4RecordLandsBehindNoLineBreak: an editor that writes no line break at the
+// end saves in the very moment in which a record is appended. The record's heading
+// stands in the end line of the one before, and is its heading all the same: the
+// edits of that save take effect.
+func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
+	w, fs := openLanding(t)
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	head, _, _ := strings.Cut(w.read("tasks.md"), "## Task a\n")
+	w.add("b", "status", "queued")
+	w.caughtUp()
+	_, b, _ := strings.Cut(w.read("tasks.md"), "## Task b\n")
+	fs.set(func() {
+		saved := head + "## Task b\n" + strings.Replace(strings.TrimRight(b, "\n"), "queued", "draft", 1)
+		if err := os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600); err != nil { // in place
+			t.Error(err)
+		}
+	})
+	w.add("c", "status", "queued")
+	w.await("Task b: edited by hand: status")
+	if !strings.Contains(w.read("tasks.md"), "<!-- end 2 -->## Task c\n") {
+		t.Errorf("tasks.md: %s", w.read("tasks.md"))
+	}
+	w.settle(true)
+	w.expect("1 a status=queued\n2 b status=queued\n3 c status=queued\n4 b by=hand edits=2 status=draft\n5 deleted tasks=Task a\n")
+	w.reopened()
+}
+
+// TestPromise4SaveOfWhatHasJustLanded: an editor has loaded the record that is being
+// appended, and saves before stint has looked again. What it deleted is deleted: a line
+// break at the end of both texts is not the rest of ours.
+func TestPromise4SaveOfWhatHasJustLanded(t *testing.T) {
+	w, fs := openLanding(t)
+	fs.late = true
+	w.add("a", "status", "queued")
+	w.add("b", "status", "queued")
+	w.caughtUp()
+	fs.set(func() {
+		head, rest, _ := strings.Cut(w.read("tasks.md"), "## Task a\n")
+		_, rest, _ = strings.Cut(rest, "## Task b\n")
+		saved := head + "## Task b\n" + rest + "\n## Task mine\n- status: queued\n"
+		if err := os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600); err != nil { // in place
+			t.Error(err)
+		}
+	})
+	w.add("c", "status", "queued")
+	w.await("mine: written by hand")
+	w.settle(true)
+	w.expect("1 a status=queued\n2 b status=queued\n3 c status=queued\n4 mine by=hand status=queued\n5 deleted tasks=Task a\n")
+	w.reopened()
+}
+
+// TestPromise4FailedAppendCutsNoText: the disk is full when a record is appended, and an
+// editor has saved a longer text in that very moment. Nothing of it is cut off.
+func TestPromise4FailedAppendCutsNoText(t *testing.T) {
+	t.Parallel()
+	w, fs := openLanding(t)
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	saved := w.read("tasks.md") + "\nA note.\n\n## Task mine\n- status: queued\n"
+	fs.setFailing(func() error {
+		return errors.Join(os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600), syscall.ENOSPC)
+	})
+	w.add("b", "status", "queued")
+	w.await("mine: written by hand")
+	w.settle(true)
+	if tasks := w.read("tasks.md"); !strings.HasPrefix(tasks, saved) {
+		t.Errorf("tasks.md has lost some of what was saved:\n%s", tasks)
+	}
+	w.everythingIsInTasks()
+	w.reopened()
+}
+
+// TestReconcileWaitsForAnEditor: to ask for a look at a file that an editor has cut puts
+// nothing into its work.
+func TestReconcileWaitsForAnEditor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued")
+	w.caughtUp()
+	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n"
+	editor, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := make(chan error, 1)
+	go func() {
+		_, err := w.log.Reconcile(t.Context(), false)
+		looked <- err
+	}()
+	time.Sleep(500 * time.Millisecond) // the editor does
+	_, err = editor.WriteString(buffer)
+	if err := errors.Join(err, editor.Close(), <-looked); err != nil {
+		t.Fatal(err)
+	}
+	if tasks := w.read("tasks.md"); !strings.HasPrefix(tasks, buffer) || strings.Count(tasks, "- seq: 1\n") != 1 {
+		t.Errorf("tasks.md was written to meanwhile:\n%s", tasks)
+	}
+	w.reopened()
+}

@@ -1,0 +1,75 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gofrs/flock"
+
+	"stint/ledger/durable"
+)
+
+// A BusyError is the error for a state directory that another process has locked.
+type BusyError struct {
+	Dir string
+	PID int // of the holder; 0 if it could not be read
+}
+
+func (e *BusyError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%s is in use by another master", e.Dir)
+	}
+	return fmt.Sprintf("%s is in use by the master with pid %d", e.Dir, e.PID)
+}
+
+// Lock takes the right to write the state directory dir, without waiting. The
+// lock file is never renamed or removed by us; should somebody else do that, the
+// lock of the directory itself, which is taken too, still keeps others out. The
+// kernel frees both when the process ends, however it ends. The error is a
+// *BusyError if another process holds them.
+func Lock(dir string) (unlock func() error, err error) {
+	path := filepath.Join(dir, "lock")
+	if err := durable.Make(path); err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	file := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
+	itself := flock.New(dir, flock.SetFlag(os.O_RDONLY))
+	unlock = func() error { return errors.Join(itself.Close(), file.Close()) }
+	ok, err := file.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	if !ok {
+		return nil, &BusyError{Dir: dir, PID: LockHolder(dir)}
+	}
+	if ok, err := itself.TryLock(); !ok && err == nil { // with an error the file system (NFS, for one) cannot do that
+		return nil, errors.Join(&BusyError{Dir: dir}, unlock())
+	}
+	f, err := durable.Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, durable.FileMode)
+	if err == nil {
+		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(err, unlock())
+	}
+	return unlock, nil
+}
+
+// LockHolder returns the pid of the process that took the Lock of dir last, 0 if that
+// cannot be read. It may have ended.
+func LockHolder(dir string) int {
+	data, err := durable.ReadFile(durable.OS, filepath.Join(dir, "lock"))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}

@@ -1,0 +1,48 @@
+package journal_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"stint/ledger/journal"
+)
+
+// TestOneLockWithoutItsFile: whatever somebody does to the lock file while a
+// master holds it, no second one gets in, and the next one does when it has gone.
+func TestOneLockWithoutItsFile(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"removed":   os.Remove,
+		"truncated": func(path string) error { return os.Truncate(path, 0) },
+		"replaced": func(path string) error {
+			return errors.Join(os.WriteFile(path+"~", nil, 0o600), os.Rename(path+"~", path))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			unlock, err := journal.Lock(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(filepath.Join(dir, "lock")); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the first one has made a new lock file
+				var busy *journal.BusyError
+				if second, err := journal.Lock(dir); !errors.As(err, &busy) {
+					t.Fatalf("a second lock: %v, %v", second != nil, err)
+				}
+			}
+			if err := unlock(); err != nil {
+				t.Fatal(err)
+			}
+			if unlock, err = journal.Lock(dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := unlock(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,636 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/ledger/reconcile"
+)
+
+// Errors that a caller of [Log.Update] decides on.
+var (
+	ErrFull   = errors.New("no space left for the ledger; nothing was acknowledged")
+	ErrClosed = errors.New("the ledger is closed")
+
+	errNotWritten = errors.New("nothing was written")
+)
+
+// Options say where a log lies and who folds its records.
+type Options struct {
+	Dir string     // state directory; it exists, and the caller holds its Lock
+	FS  durable.FS // nil: the machine's
+
+	// Started is given the log before anything else is called, so that Apply can
+	// read older records by [Log.SectionAt]. nil: nobody asks.
+	Started func(*Log)
+	// Apply is given every record in order: on Open those on disk, then each
+	// batch once it is durable. It is called with Locker held. The section is a
+	// view that is valid during the call. The error says that the record has no effect.
+	Apply  func(*ledger.Section) error
+	Locker sync.Locker
+
+	// Archived is given each entry of the archive's index, in order, before any Apply:
+	// on Open and after OnRefoldStart. Locker is held. nil: nobody asks.
+	Archived func(ledger.ArchiveEntry)
+	// OnRefoldStart says that the journal was compacted: the fold begins anew, Archived and
+	// Apply of all records follow, and OnRefoldEnd ends it. Locker is held from OnRefoldStart to
+	// OnRefoldEnd. nil: nobody asks; without OnRefoldStart a log cannot be compacted.
+	OnRefoldStart func()
+	OnRefoldEnd   func()
+	// Now returns the time of an edit that is taken over, and of a compaction, and the
+	// times for Observe. nil: time.Now.
+	Now func() time.Time
+
+	reconcile.Rules // which edits by hand are taken over
+
+	// OnDelete is asked for the records that say what becomes of records whose sections
+	// a person has deleted: gone has "Kind id" of all records that have no section in
+	// tasks.md any more, those that were deleted earlier too. It is called on the log's
+	// goroutine without Locker, and when nothing is gone but something was before.
+	// nil: deleting a section means nothing.
+	OnDelete func(gone map[string]bool) []ledger.Record
+	// Notify hears of edits that were taken over and of findings. It is called by
+	// Open and by the log's own goroutines, and must not call the log. nil: nobody.
+	Notify func(ledger.Notice)
+	// Observe hears what each write to the journal has taken, just before its waiters are
+	// answered. It is called by Open and on the log's goroutine, without Locker, and must
+	// not call the log. nil: nobody.
+	Observe func(*Commit)
+	// Watch makes the log take over edits while it is open.
+	Watch bool
+}
+
+func (o *Options) now() time.Time {
+	if o.Now == nil {
+		return time.Now()
+	}
+	return o.Now()
+}
+
+// A Log is the only writer of journal.md and appends to tasks.md. One goroutine
+// owns both files: it takes all updates that wait, makes one write and one
+// fdatasync for them, applies their records, answers them, and then appends the
+// same bytes to tasks.md.
+type Log struct {
+	opts     Options
+	journal  *journal        // owned by the log's goroutine; sectionAt by anyone
+	dir      fileID          // the state directory that was opened
+	seq      uint64          // last one given; owned by the log's goroutine
+	batch    batch           // the present one; its memory serves the next one too; owned by the log's goroutine
+	waits    []time.Duration // for Observe; owned by the log's goroutine
+	edited   bool            // some record adopts the edit of another; owned by the log's goroutine
+	refused  map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
+	stale    bool            // the fold lacks what the journal has; owned by the log's goroutine
+	lacks    lacks
+	indexEnd int64 // see archive; owned by the log's goroutine
+	recent   recent
+	tasks    *tasksFile
+	gone     map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
+
+	looking sync.Mutex      // held while tasks.md is compared and taken over; guards the next three
+	held    map[string]bool // sections that are held as the work of a formatter
+	old     int             // sections from before the compaction that were last seen
+	byHand  time.Time       // when another hand was last seen to have saved tasks.md
+
+	mu       sync.Mutex // guards what follows
+	queue    []*update
+	closed   bool
+	err      error                 // why the log stopped
+	damage   []*ledger.SyntaxError // in the journal
+	findings []*ledger.SyntaxError // in tasks.md
+	unread   *ledger.SyntaxError   // why tasks.md is not taken over at present; nil if it is
+	follow   map[*Follower]bool    // the open followers of this log
+
+	wake chan struct{} // capacity 1: something is in queue, or closed is set
+	done chan struct{} // closed when the log's goroutine has ended
+	stop context.CancelFunc
+	side sync.WaitGroup // the watcher and the syncer
+}
+
+// An update is a change that waits for its batch, or something else that must
+// happen on the log's goroutine.
+type update struct {
+	f     func(*ledger.Tx) error
+	alone bool         // f decides on all of the fold: nothing shares its batch
+	side  func() error // instead of f; an error means that the disk failed
+	tx    ledger.Tx
+	begun time.Time // of f, if Observe wants to know
+	done  chan error
+}
+
+// Open replays the journal through Apply, takes over what a person changed in
+// tasks.md meanwhile, and starts the log.
+func Open(opts Options) (*Log, error) {
+	if opts.FS == nil {
+		opts.FS = durable.OS
+	}
+	l := &Log{opts: opts, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := l.openFiles(); err != nil {
+		if l.journal != nil && l.journal.file != nil {
+			err = errors.Join(err, l.journal.file.Close())
+		}
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.stop = cancel
+	go l.run()
+	l.side.Go(func() { l.tasks.syncEverySecond(ctx, l.note) })
+	if opts.Watch {
+		l.side.Go(func() { l.watch(ctx) })
+	}
+	return l, nil
+}
+
+func (l *Log) openFiles() error {
+	if err := l.checkLayout(); err != nil {
+		return err
+	}
+	if err := finishRestore(l.opts.FS, l.opts.Dir); err != nil {
+		return err
+	}
+	l.tasks = &tasksFile{fs: l.opts.FS, path: filepath.Join(l.opts.Dir, ledger.TasksName), wrote: make(chan struct{}, 1)}
+	if err := l.putInPlace(); err != nil {
+		return err
+	}
+	if err := l.rebuildIfLost(); err != nil {
+		return err
+	}
+	dir, err := l.opts.FS.Stat(l.opts.Dir + "/.") // it may be reached by a link
+	if err != nil {
+		return err
+	}
+	l.dir = idOf(dir)
+	if l.journal, err = openJournal(l.opts.FS, l.opts.Dir); err != nil {
+		return err
+	}
+	if l.opts.Started != nil {
+		l.opts.Started(l)
+	}
+	if err := l.openArchive(); err != nil {
+		return err
+	}
+	l.refused = map[uint64]bool{}
+	if l.seq, err = l.journal.replay(nil, listener{l.applyOne, l.addFinding, l.note}); err != nil {
+		return err
+	}
+	if err := l.rememberRecent(); err != nil {
+		return err
+	}
+	return l.reconcileAtStart()
+}
+
+// layoutVersion is the version of the state directory's layout.
+const layoutVersion = 1
+
+// checkLayout refuses a directory that a newer stint wrote, and marks a new one.
+func (l *Log) checkLayout() error {
+	path := filepath.Join(l.opts.Dir, "format")
+	data, err := durable.ReadFile(l.opts.FS, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return durable.WriteFile(l.opts.FS, path, fmt.Appendf(nil, "%d\n", layoutVersion))
+	}
+	if err != nil {
+		return err
+	}
+	v, err := strconv.Atoi(string(bytes.TrimSpace(data)))
+	if err != nil {
+		return fmt.Errorf("%s does not hold a version number; this stint writes %d there", path, layoutVersion)
+	}
+	if v > layoutVersion {
+		return ledger.NewerFormat(path, v)
+	}
+	return nil
+}
+
+func (l *Log) applyOne(s *ledger.Section) {
+	l.edited = l.edited || s.Get(ledger.KeyEdits) != nil
+	l.lacks.read(s)
+	l.opts.Locker.Lock()
+	defer l.opts.Locker.Unlock()
+	if l.opts.Apply(s) != nil {
+		l.refused[s.Seq] = true
+	}
+}
+
+// Update calls f on the log's goroutine, where nothing changes the fold
+// meanwhile, and makes the records that f appends durable. It returns when they
+// have been applied, or with f's error. f may be called more than once, so it
+// must begin anew each time. After ErrFull nothing was kept; after any other
+// error of the disk the log has stopped ([Log.Err]).
+func (l *Log) Update(ctx context.Context, f func(*ledger.Tx) error) error {
+	return l.update(ctx, f, false)
+}
+
+// Exclusive is [Log.Update] for a decision over the whole fold, such as what to start
+// next. Updates of one batch decide on the fold as it was before the batch, so f has a
+// batch of its own: what was acknowledged before it is in the fold, and what decides
+// after it sees its records.
+func (l *Log) Exclusive(ctx context.Context, f func(*ledger.Tx) error) error {
+	return l.update(ctx, f, true)
+}
+
+func (l *Log) update(ctx context.Context, f func(*ledger.Tx) error, alone bool) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	u := l.newUpdate(f)
+	u.alone = alone
+	return l.enqueue(u)
+}
+
+// newUpdate makes an update that begins now.
+func (l *Log) newUpdate(f func(*ledger.Tx) error) *update {
+	u := &update{f: f, done: make(chan error, 1)}
+	if l.opts.Observe != nil {
+		u.begun = l.opts.now()
+	}
+	return u
+}
+
+// enqueue waits for the answer whatever happens to the caller: once an update
+// was taken, the disk decides.
+func (l *Log) enqueue(u *update) error {
+	l.mu.Lock()
+	if l.closed {
+		defer l.mu.Unlock()
+		return errors.Join(ErrClosed, l.err)
+	}
+	l.queue = append(l.queue, u)
+	l.mu.Unlock()
+	l.poke()
+	return <-u.done
+}
+
+func (l *Log) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run is the log's goroutine.
+func (l *Log) run() {
+	defer close(l.done)
+	var again []*update // updates whose claims were taken in the last batch
+	for {
+		l.gather(runtime.Gosched)
+		l.mu.Lock()
+		waiting := append(again, l.queue...)
+		l.queue = nil
+		closed := l.closed
+		l.mu.Unlock()
+		if len(waiting) == 0 {
+			if closed {
+				return
+			}
+			<-l.wake
+			continue
+		}
+		var err error
+		if again, err = l.commit(waiting); err != nil {
+			l.fail(err, again)
+			return
+		}
+	}
+}
+
+// maxGather bounds how often gather lets others go first: writers that always find
+// time for one more must not keep those waiting that have asked.
+const maxGather = 4
+
+// gather lets goroutines that can run go first, by yield, a few times as long as that
+// brings more updates: these share one fdatasync then. Where nobody else is at work it
+// costs nothing.
+func (l *Log) gather(yield func()) {
+	before := 0
+	for range maxGather {
+		l.mu.Lock()
+		n := len(l.queue)
+		l.mu.Unlock()
+		if n == before {
+			return
+		}
+		before = n
+		yield()
+	}
+}
+
+// maxBatch bounds the bytes of one write.
+const maxBatch = 8 << 20
+
+// commit makes one batch of as many updates as go together, and gives back the
+// others. An error means that the disk failed and the log must stop; then the
+// updates that were in the batch have been answered.
+func (l *Log) commit(waiting []*update) (again []*update, err error) {
+	if err := l.guard(); err != nil { // before anybody decides by what cannot be read
+		return waiting, err
+	}
+	b := &l.batch
+	b.reset(l.seq)
+	for i, u := range waiting {
+		if u.side != nil {
+			if len(b.bytes) > 0 || i > 0 {
+				again = append(again, waiting[i:]...)
+				break
+			}
+			err := u.side()
+			waiting[0] = nil // a compaction has hold of several times the ledger
+			u.done <- err
+			return waiting[1:], err
+		}
+		if u.alone && len(b.taken) > 0 { // it comes next, whatever else waits
+			again = slices.Concat(waiting[i:i+1], again, waiting[i+1:])
+			break
+		}
+		if len(b.bytes) > maxBatch {
+			again = append(again, waiting[i:]...)
+			break
+		}
+		if !b.take(u) {
+			again = append(again, u)
+		}
+		if u.alone {
+			again = append(again, waiting[i+1:]...)
+			break
+		}
+	}
+	if len(b.bytes) == 0 {
+		b.answer(nil)
+		return again, nil
+	}
+	took := Commit{Records: int(b.seq - l.seq)}
+	took.Sync, err = l.keep(b.bytes)
+	if err != nil {
+		told, fatal := sortError(err)
+		l.answer(&took, told)
+		return again, fatal
+	}
+	l.recent.add(b.bytes)
+	first := l.seq + 1
+	l.seq = b.seq
+	if !l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes))) && l.journal.doubted.Load() {
+		l.stale = true // what they build upon could not be read
+		err = l.guard()
+	}
+	l.answer(&took, err)
+	if err != nil {
+		return again, err
+	}
+	l.tellFollowers()
+	l.tasks.append(b.bytes, first, l.seq, l.note)
+	return again, nil
+}
+
+// keep writes a batch into the journal, where the next start finds it: into the file that
+// has the journal's name, behind what was written before.
+func (l *Log) keep(batch []byte) (took time.Duration, err error) {
+	for range guardTries {
+		before := l.journal.size
+		if took, err = l.journal.append(batch, l.opts.now); err != nil || l.journal.holdsPlace() {
+			return took, err
+		}
+		l.journal.setSize(before) // nobody was told of the batch
+		if err = l.guard(); err != nil {
+			return took, err
+		}
+	}
+	return took, fmt.Errorf("%s is changed by another hand all the time", l.journal.path)
+}
+
+// sortError returns what those are told whose batch was not kept, and why the log must
+// stop; nil if it need not.
+func sortError(err error) (told, fatal error) {
+	switch {
+	case !errors.Is(err, errNotWritten):
+		return err, err
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w (%w)", ErrFull, err), nil
+	}
+	return err, nil
+}
+
+// A batch is what goes to the disk in one write.
+type batch struct {
+	claimed map[string]bool
+	taken   []*update
+	bytes   []byte
+	seq     uint64
+	count   int // sum of those of the updates that are taken
+}
+
+// How much memory of a batch is kept for the next one, and room for how many claims.
+const (
+	maxKept   = 1 << 20
+	maxClaims = 1 << 10
+)
+
+// reset begins a new batch behind record seq.
+func (b *batch) reset(seq uint64) {
+	if b.claimed == nil || len(b.claimed) > maxClaims {
+		b.claimed = map[string]bool{} // to clear a large one takes long, every time
+	}
+	clear(b.claimed)
+	clear(b.taken)
+	b.taken, b.seq, b.count = b.taken[:0], seq, 0
+	if b.bytes = b.bytes[:0]; cap(b.bytes) > maxKept {
+		b.bytes = nil
+	}
+}
+
+// take asks an update for its records and adds them. It gives false if the
+// update must wait for the next batch.
+func (b *batch) take(u *update) bool {
+	u.tx.Reset(b.count)
+	if err := u.f(&u.tx); err != nil {
+		u.done <- err
+		return true
+	}
+	if slices.ContainsFunc(u.tx.Claims(), func(c string) bool { return b.claimed[c] }) {
+		return false
+	}
+	size, seq, records := len(b.bytes), b.seq, u.tx.Records()
+	b.bytes = slices.Grow(b.bytes, u.tx.Size())
+	for i := range records {
+		seq++
+		records[i].Seq = seq
+		var err error
+		if b.bytes, err = ledger.AppendPart(b.bytes, &records[i], len(records)-1-i); err != nil {
+			b.bytes = b.bytes[:size]
+			u.done <- err
+			return true
+		}
+	}
+	for _, c := range u.tx.Claims() {
+		b.claimed[c] = true
+	}
+	b.seq = seq
+	b.count += u.tx.Counted()
+	b.taken = append(b.taken, u)
+	return true
+}
+
+func (b *batch) answer(err error) {
+	for _, u := range b.taken {
+		u.done <- err
+	}
+	clear(b.taken) // which have hold of their records
+}
+
+// A Commit is what one write to the journal has taken.
+type Commit struct {
+	Records int             // that were written
+	Sync    time.Duration   // of the fdatasync
+	Waits   []time.Duration // of each change, an edit that is taken over too, from its beginning to its answer; valid during the call
+	Err     error           // nil, or why nothing was kept; it wraps ErrFull where the disk is full
+}
+
+// answer tells the observer what the batch took, and then those who wait for it.
+func (l *Log) answer(took *Commit, err error) {
+	if l.opts.Observe != nil {
+		now := l.opts.now()
+		l.waits = l.waits[:0]
+		for _, u := range l.batch.taken {
+			l.waits = append(l.waits, now.Sub(u.begun))
+		}
+		took.Waits, took.Err = l.waits, err
+		l.opts.Observe(took)
+	}
+	l.batch.answer(err)
+}
+
+// applyBatch folds the bytes that were written at off, read back as on replay. It reports
+// whether all records had an effect: one that the fold refuses has none.
+func (l *Log) applyBatch(data []byte, off int64) (all bool) {
+	l.opts.Locker.Lock()
+	defer l.opts.Locker.Unlock()
+	all = true
+	var s ledger.Section
+	for pos := 0; pos < len(data); {
+		if data[pos] != '#' {
+			pos++
+			continue
+		}
+		n, _, err := ledger.Scan(data[pos:], &s)
+		if err != nil {
+			panic("ledger: a record just written does not parse: " + err.Error())
+		}
+		s.Off = off + int64(pos)
+		all = l.opts.Apply(&s) == nil && all
+		pos += n
+	}
+	return all
+}
+
+// fail stops the log for good: what is on the disk is not known any more, and
+// only a restart reads it anew.
+func (l *Log) fail(err error, waiting []*update) {
+	l.mu.Lock()
+	l.closed, l.err = true, err
+	waiting = append(waiting, l.queue...)
+	l.queue = nil
+	l.mu.Unlock()
+	for _, u := range waiting {
+		u.done <- errors.Join(ErrClosed, err)
+	}
+}
+
+// Done is closed when the log takes no more updates: after Close, or because
+// the disk failed ([Log.Err]).
+func (l *Log) Done() <-chan struct{} { return l.done }
+
+// Err returns why the log stopped; nil if it was closed or still runs.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Size returns the bytes of the journal that are durable.
+func (l *Log) Size() int64 { return l.journal.durable.Load() }
+
+// SectionAt reads one record of the journal by its offset ([Section].Off). An
+// offset holds until a compaction: who takes one from the fold holds Locker until
+// the record was read.
+func (l *Log) SectionAt(off int64) (*ledger.Section, error) { return l.journal.sectionAt(off) }
+
+// Behind reports whether tasks.md was changed by another hand (or could not be
+// written) and is yet to be reconciled.
+func (l *Log) Behind() bool { return l.tasks.changed() }
+
+// SavedByHand returns when another hand was last seen to have saved tasks.md; zero if none
+// was. Who did that may have the file in a buffer still.
+func (l *Log) SavedByHand() time.Time {
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	return l.byHand
+}
+
+// Close answers what waits and closes the files. What tasks.md lacks then because
+// another hand has changed it, the next Open brings. Close does not free the Lock,
+// which is the caller's.
+func (l *Log) Close() error {
+	l.stop()
+	l.side.Wait()
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.poke()
+	<-l.done
+	var err error
+	if l.Err() == nil {
+		if err = l.guard(); err != nil {
+			l.fail(err, nil)
+		}
+	}
+	return errors.Join(err, l.tasks.sync(), l.journal.file.Close())
+}
+
+func (l *Log) note(n ledger.Notice) {
+	if l.opts.Notify != nil {
+		l.opts.Notify(n)
+	}
+}
+
+func (l *Log) addFinding(e *ledger.SyntaxError) {
+	l.mu.Lock()
+	l.damage = append(l.damage, e)
+	l.mu.Unlock()
+	l.note(ledger.Notice{Finding: e, Text: e.Error()})
+}
+
+// Findings returns what is wrong in the ledger at present, by file and line.
+func (l *Log) Findings() []*ledger.SyntaxError {
+	l.mu.Lock()
+	list := slices.Concat(l.damage, l.findings)
+	if l.unread != nil {
+		list = append(list, l.unread)
+	}
+	l.mu.Unlock()
+	slices.SortStableFunc(list, func(a, b *ledger.SyntaxError) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	return list
+}
+
+// settle is how long tasks.md must have rested before a save counts as complete:
+// some editors truncate a file and write it in pieces. What is only the beginning
+// of the file that was there must rest for settleCut, and what ends within a line or
+// with a heading, as an append in pieces does, for settleOpen.
+const (
+	settle     = 100 * time.Millisecond
+	settleCut  = 2 * time.Second
+	settleOpen = 3 * time.Second
+)

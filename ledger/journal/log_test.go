@@ -1,0 +1,676 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/ledger/journal"
+	"stint/ledger/reconcile"
+)
+
+// A world is a log in a directory together with what was folded from it.
+type world struct {
+	t    testing.TB
+	dir  string
+	fs   durable.FS
+	log  *journal.Log
+	mu   sync.Mutex
+	fold []ledger.Record // guarded by mu
+	said []string        // guarded by mu
+	news chan struct{}
+	gone string // what deleted was told last
+}
+
+func newWorld(t testing.TB) *world { return &world{t: t, dir: t.TempDir(), fs: durable.OS} }
+
+func (w *world) options(watch bool) journal.Options {
+	w.fold, w.said, w.news = nil, nil, make(chan struct{}, 1000)
+	return journal.Options{
+		Dir: w.dir, FS: w.fs, Locker: &w.mu, Watch: watch,
+		Apply: func(s *ledger.Section) error {
+			if s.Value("status") == "QUEUED" {
+				return errors.New("unknown status")
+			}
+			w.fold = append(w.fold, s.Record())
+			return nil
+		},
+		Rules: reconcile.Rules{
+			Begin: func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
+				return func(s *ledger.Section) error {
+					if s.Value("status") == "qeued" {
+						return errors.New(`unknown status "qeued"; did you mean queued?`)
+					}
+					return nil
+				}, nil
+			},
+			Guarded: []string{"prompt", "verifyCommand"},
+			KeepOnCopy: func(key string) bool {
+				return strings.Contains(" prompt priority label model verifyCommand ", " "+key+" ")
+			},
+		},
+		OnDelete:      w.deleted,
+		OnRefoldStart: func() { w.fold = nil },
+		Notify: func(n ledger.Notice) {
+			w.mu.Lock()
+			w.said = append(w.said, n.Text)
+			w.mu.Unlock()
+			w.news <- struct{}{}
+		},
+	}
+}
+
+// deleted notes which records have no section any more.
+func (w *world) deleted(gone map[string]bool) []ledger.Record {
+	names := strings.Join(slices.Sorted(maps.Keys(gone)), ", ")
+	if names == w.gone {
+		return nil
+	}
+	w.gone = names
+	r := ledger.Record{Kind: ledger.KindControl, ID: "deleted"}
+	return []ledger.Record{*r.Add("tasks", names)}
+}
+
+func (w *world) open(watch bool) {
+	w.t.Helper()
+	var err error
+	if w.log, err = journal.Open(w.options(watch)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) close() {
+	w.t.Helper()
+	if err := w.log.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// add appends one record and expects it to be acknowledged.
+func (w *world) add(id string, fields ...string) {
+	w.t.Helper()
+	if err := w.try(id, fields...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) try(id string, fields ...string) error {
+	return w.log.Update(context.Background(), func(tx *ledger.Tx) error {
+		tx.Append(record(id, fields...))
+		return nil
+	})
+}
+
+func record(id string, fields ...string) *ledger.Record {
+	r := &ledger.Record{Kind: ledger.KindTask, ID: id}
+	for i := 0; i < len(fields); i += 2 {
+		r.Add(fields[i], fields[i+1])
+	}
+	return r
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+func (w *world) read(name string) string {
+	w.t.Helper()
+	data, err := os.ReadFile(w.path(name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// edit changes tasks.md as an editor that saves by rename does.
+func (w *world) edit(f func(string) string) {
+	w.t.Helper()
+	old := w.read("tasks.md")
+	now := f(old)
+	if now == old {
+		w.t.Fatal("the edit changes nothing")
+	}
+	if err := os.WriteFile(w.path("tasks.md~"), []byte(now), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.Rename(w.path("tasks.md~"), w.path("tasks.md")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func replace(old, now string) func(string) string {
+	return func(s string) string { return strings.Replace(s, old, now, 1) }
+}
+
+func appended(text string) func(string) string { return func(s string) string { return s + text } }
+
+// lines returns the fold as "id key=value …" without what differs from run to run.
+func (w *world) lines() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var b strings.Builder
+	for _, r := range w.fold {
+		_, byHand := r.Get(ledger.KeyAdopts)
+		fmt.Fprintf(&b, "%d %s", r.Seq, r.ID)
+		for _, f := range r.Fields {
+			if f.Key != ledger.KeyAdopts && !(byHand && f.Key == "updatedAt") {
+				fmt.Fprintf(&b, " %s=%s", f.Key, f.Value)
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func (w *world) expect(want string) {
+	w.t.Helper()
+	if got := w.lines(); got != strings.TrimLeft(want, "\n") {
+		w.t.Errorf("the fold is\n%s\nand not\n%s", got, want)
+	}
+}
+
+// await waits until the log has said something that contains text.
+func (w *world) await(text string) {
+	w.t.Helper()
+	for deadline := time.After(10 * time.Second); ; {
+		w.mu.Lock()
+		said := strings.Join(w.said, "\n")
+		w.mu.Unlock()
+		if strings.Contains(said, text) {
+			return
+		}
+		select {
+		case <-w.news:
+		case <-deadline:
+			w.t.Fatalf("never heard %q, but:\n%s", text, said)
+		}
+	}
+}
+
+// reopened closes the log, opens it again and expects the same fold: what is
+// live is what is on the disk.
+func (w *world) reopened() {
+	w.t.Helper()
+	live := w.lines()
+	w.close()
+	w.open(false)
+	if again := w.lines(); again != live {
+		w.t.Errorf("the live fold was\n%s\nand the fold of the files is\n%s", live, again)
+	}
+	w.close()
+}
+
+func TestRecordsAreThereAfterReopen(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued", "prompt", "x\n\ny")
+	w.add("b", "status", "queued", "prompt", "## Task forged\n- status: done")
+	w.add("a", "status", "running")
+	w.expect("1 a status=queued prompt=x\n\ny\n2 b status=queued prompt=## Task forged\n- status: done\n3 a status=running\n")
+	w.reopened()
+	if !strings.HasSuffix(w.read("tasks.md"), strings.TrimPrefix(w.read("journal.md"), ledger.JournalLine+"\n\n")) {
+		t.Error("tasks.md does not end with the journal's records")
+	}
+}
+
+func TestManyWaitersShareASync(t *testing.T) {
+	w := newWorld(t)
+	slow := &countingFS{FS: durable.OS}
+	w.fs = slow
+	w.open(false)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for j := range 20 {
+				w.add(fmt.Sprintf("t-%d-%d", i, j), "status", "queued")
+			}
+		})
+	}
+	wg.Wait()
+	if n := slow.syncs.Load(); n > 64*20/4 {
+		t.Errorf("%d syncs for %d records", n, 64*20)
+	}
+	w.reopened()
+}
+
+// TestTornTailAtEveryByte: cut anywhere, the journal gives a prefix of its
+// changes, and a change of several records is there whole or not at all.
+func TestTornTailAtEveryByte(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued", "prompt", "one\ntwo")
+	if err := w.log.Update(t.Context(), func(tx *ledger.Tx) error {
+		tx.Append(record("a", "status", "failed"))
+		tx.Append(record("followup", "status", "queued"))
+		tx.Append(record("third", "status", "queued"))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.add("b", "status", "queued")
+	w.close()
+	records := w.read("journal.md")
+	seen := map[int]bool{}
+	for cut := range len(records) {
+		v := newWorld(t)
+		if err := os.WriteFile(v.path("journal.md"), []byte(records[:cut]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		v.open(false)
+		n := len(v.fold)
+		seen[n] = true
+		if n != 0 && n != 1 && n != 4 && cut < len(records)-1 {
+			t.Fatalf("cut at %d of %d: %d records", cut, len(records), n)
+		}
+		v.add("next", "status", "queued") // the tail was mended: this must not be glued to it
+		v.reopened()
+		if len(v.fold) != n+1 {
+			t.Fatalf("cut at %d: %d records after one more, want %d", cut, len(v.fold), n+1)
+		}
+	}
+	if !seen[0] || !seen[1] || !seen[4] {
+		t.Error("not every prefix was seen")
+	}
+}
+
+func TestTasksFileAloneRebuildsAll(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	for i := range 50 {
+		w.add(fmt.Sprint("t", i), "status", "queued", "prompt", nasty[i%len(nasty)])
+	}
+	w.close()
+	w.edit(appended("\n## Task mine\n- status: queued\n- prompt: by hand\n"))
+	w.edit(replace("\n- status: queued", "\n- status: canceled"))
+	w.open(false)
+	want := w.lines()
+	w.close()
+	alone := newWorld(t)
+	if err := os.WriteFile(alone.path("tasks.md"), []byte(w.read("tasks.md")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	alone.open(false)
+	// The edited field stands in the edited section itself now.
+	if got := alone.lines(); got != strings.Replace(want, "1 t0 status=queued", "1 t0 status=canceled", 1) {
+		t.Errorf("rebuilt:\n%s\nwant:\n%s", got[:200], want[:200])
+	}
+	alone.reopened()
+}
+
+// caughtUp waits until tasks.md has what was acknowledged: that is appended a
+// moment after the answer.
+func (w *world) caughtUp() {
+	w.t.Helper()
+	_, records, _ := strings.Cut(w.read("journal.md"), "\n")
+	for end := time.Now().Add(10 * time.Second); !strings.HasSuffix(w.read("tasks.md"), records); {
+		if time.Now().After(end) {
+			w.t.Fatal("tasks.md does not get what was acknowledged")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	w.log.Behind() // waits until the append has ended, too
+}
+
+// settle waits until a live log has nothing more to take over: an appended
+// record is in tasks.md only when the file has been reconciled.
+func (w *world) settle(live bool) {
+	w.t.Helper()
+	if !live {
+		return
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		if !w.log.Behind() {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatal("the log never caught up with tasks.md")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// everythingIsInTasks: each record of the journal stands in tasks.md, but for those.
+func (w *world) everythingIsInTasks(but ...uint64) {
+	w.t.Helper()
+	seqs := func(name string) map[uint64]bool {
+		m := map[uint64]bool{}
+		doc := ledger.Parse([]byte(w.read(name)))
+		for i := range doc.Sections {
+			m[doc.Sections[i].Seq] = true
+		}
+		return m
+	}
+	have := seqs("tasks.md")
+	for seq := range seqs("journal.md") {
+		if !have[seq] && !slices.Contains(but, seq) {
+			w.t.Errorf("record %d is not in tasks.md:\n%s", seq, w.read("tasks.md"))
+		}
+	}
+}
+
+// TestHugeSeq: a number that no record can have is a finding, not the end of numbers.
+func TestHugeSeq(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued")
+	w.close()
+	w.edit(appended("\n## Task b\n- seq: 18446744073709551615\n- status: queued\n<!-- end 18446744073709551615 -->\n"))
+	w.open(false)
+	if f := w.log.Findings(); len(f) != 1 || !strings.Contains(f[0].Error(), "is no number") {
+		t.Errorf("findings: %v", f)
+	}
+	w.add("c", "status", "queued")
+	w.expect("1 a status=queued\n2 c status=queued\n")
+	w.reopened()
+}
+
+// TestCutTasksTailIsCompleted: what a power cut leaves of the last record in
+// tasks.md is completed, not rewritten.
+func TestCutTasksTailIsCompleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.open(false)
+	w.add("a", "status", "queued", "prompt", "x")
+	w.add("b", "status", "queued", "prompt", "y\nz")
+	w.close()
+	whole := w.read("tasks.md")
+	for cut := strings.Index(whole, "## Task b"); cut < len(whole)-1; cut++ {
+		if err := os.WriteFile(w.path("tasks.md"), []byte(whole[:cut]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.open(false)
+		if n := len(w.log.Findings()); n > 0 {
+			t.Fatalf("cut at %d: %v", cut, w.log.Findings()[0])
+		}
+		w.close()
+		if got := w.read("tasks.md"); strings.TrimSpace(strings.ReplaceAll(got, "\n\n", "\n")) != strings.TrimSpace(strings.ReplaceAll(whole, "\n\n", "\n")) {
+			t.Fatalf("cut at %d, tasks.md is\n%s\nand was\n%s", cut, got, whole)
+		}
+	}
+}
+
+// TestPromise7WhenTheDiskFailsWeStopSayingYes: after a failed fdatasync nothing
+// is acknowledged any more, and what was not acknowledged may be gone.
+func TestPromise7WhenTheDiskFailsWeStopSayingYes(t *testing.T) {
+	w := newWorld(t)
+	broken := &countingFS{FS: durable.OS}
+	w.fs = broken
+	w.open(false)
+	w.add("a", "status", "queued")
+	broken.failSync.Store(true)
+	if err := w.try("b", "status", "queued"); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("acknowledged although the sync failed: %v", err)
+	}
+	select {
+	case <-w.log.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the log goes on after a failed sync")
+	}
+	if err := w.try("c", "status", "queued"); !errors.Is(err, journal.ErrClosed) {
+		t.Fatalf("acknowledged after a failed sync: %v", err)
+	}
+	if !errors.Is(w.log.Err(), syscall.EIO) {
+		t.Errorf("the log does not say why it stopped: %v", w.log.Err())
+	}
+	w.expect("1 a status=queued\n")
+	w.close()
+}
+
+// TestDiskFull: nothing half written stays, the answer says so, and the next
+// record goes in when there is room.
+func TestDiskFull(t *testing.T) {
+	w := newWorld(t)
+	full := &countingFS{FS: durable.OS}
+	w.fs = full
+	w.open(false)
+	w.add("a", "status", "queued")
+	before := w.read("journal.md")
+	full.room.Store(10)
+	full.limited.Store(true)
+	if err := w.try("b", "status", "queued", "prompt", strings.Repeat("x", 1000)); !errors.Is(err, journal.ErrFull) {
+		t.Fatalf("on a full disk: %v", err)
+	}
+	if got := w.read("journal.md"); got != before {
+		t.Errorf("the journal was not cut back:\n%s", got)
+	}
+	full.limited.Store(false)
+	w.add("c", "status", "queued")
+	w.expect("1 a status=queued\n2 c status=queued\n")
+	w.reopened()
+}
+
+func TestNewerFormatIsRefused(t *testing.T) {
+	for name, text := range map[string]string{"tasks.md": "<!-- stint ledger 2 -->\n", "journal.md": "<!-- stint ledger 9 -->\n", "format": "7\n"} {
+		w := newWorld(t)
+		if err := os.WriteFile(w.path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := journal.Open(w.options(false)); err == nil || !strings.Contains(err.Error(), "use the newer stint that wrote it") {
+			t.Errorf("%s of a newer format: %v", name, err)
+		}
+		if w.read(name) != text {
+			t.Errorf("%s was changed", name)
+		}
+	}
+}
+
+func TestOneLock(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := journal.Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = journal.Lock(dir)
+	var busy *journal.BusyError
+	if !errors.As(err, &busy) || busy.PID != os.Getpid() {
+		t.Fatalf("a second lock: %v", err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if unlock, err = journal.Lock(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSameClaimNeverSharesABatch: of many who claim one key in the same moment,
+// the second sees what the first has done.
+func TestSameClaimNeverSharesABatch(t *testing.T) {
+	w := newWorld(t)
+	w.open(false)
+	var wg sync.WaitGroup
+	holding := make(chan struct{})
+	wg.Go(func() { // holds the log's goroutine until all others wait
+		err := w.log.Update(context.Background(), func(*ledger.Tx) error {
+			close(holding)
+			for w.log.Waiting() < 64 {
+				runtime.Gosched()
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-holding
+	for i := range 64 {
+		wg.Go(func() {
+			err := w.log.Update(context.Background(), func(tx *ledger.Tx) error {
+				part := &ledger.Tx{} // what another change has collected claims as much
+				part.Claim("key")
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if len(w.fold) == 0 {
+					part.Append(record(fmt.Sprint("t", i), "status", "queued"))
+				}
+				tx.Merge(part)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(w.fold) != 1 {
+		t.Errorf("%d records under one key", len(w.fold))
+	}
+	w.close()
+}
+
+// countingFS counts syncs and reads of the journal, and fails on demand.
+type countingFS struct {
+	durable.FS
+	syncs    atomic.Int64
+	reads    atomic.Int64
+	failSync atomic.Bool
+	limited  atomic.Bool
+	room     atomic.Int64 // bytes that can be written while limited
+}
+
+func (c *countingFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
+	f, err := c.FS.OpenFile(name, flag, perm)
+	if err != nil || !strings.HasPrefix(filepath.Base(name), "journal.md") {
+		return f, err
+	}
+	return &countingFile{f, c}, nil
+}
+
+type countingFile struct {
+	durable.File
+	fs *countingFS
+}
+
+func (f *countingFile) Datasync() error {
+	f.fs.syncs.Add(1)
+	if f.fs.failSync.Swap(false) { // as a kernel: it says so once, and the next call succeeds
+		return syscall.EIO
+	}
+	return f.File.Datasync()
+}
+
+func (f *countingFile) ReadAt(p []byte, off int64) (int, error) {
+	f.fs.reads.Add(1)
+	return f.File.ReadAt(p, off)
+}
+
+func (f *countingFile) Write(p []byte) (int, error) {
+	if room := f.fs.room.Load(); f.fs.limited.Load() && int64(len(p)) > room {
+		n, err := f.File.Write(p[:room])
+		return n, errors.Join(err, syscall.ENOSPC)
+	}
+	return f.File.Write(p)
+}
+
+// openNoting opens the log and notes where each record stands.
+func (w *world) openNoting(offs *[]int64) {
+	w.t.Helper()
+	opts := w.options(false)
+	opts.Apply = func(s *ledger.Section) error { *offs = append(*offs, s.Off); return nil }
+	var err error
+	if w.log, err = journal.Open(opts); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestSectionAt(t *testing.T) {
+	w := newWorld(t)
+	var offs []int64
+	w.openNoting(&offs)
+	bodies := []string{"x", strings.Repeat("long\n", 20000) + "end", "## Task y"}
+	for i, b := range bodies {
+		w.add(fmt.Sprint("t", i), "prompt", b)
+	}
+	for i, off := range offs {
+		s, err := w.log.SectionAt(off)
+		if err != nil || s.Value("prompt") != bodies[i] {
+			t.Errorf("record %d: %v", i, err)
+		}
+	}
+	if _, err := w.log.SectionAt(3); err == nil {
+		t.Error("a record where none begins")
+	}
+	w.close()
+}
+
+// TestSectionAtNearby: what is read again and again is read in any order, also where
+// the journal has grown since its neighbours were read.
+func TestSectionAtNearby(t *testing.T) {
+	w := newWorld(t)
+	var offs []int64
+	w.openNoting(&offs)
+	for n := range 300 {
+		w.add(fmt.Sprint("t", n), "prompt", fmt.Sprint(n, strings.Repeat(" long", 100)))
+		for _, i := range []int{n, n * 7 % (n + 1), n / 2, n} {
+			s, err := w.log.SectionAt(offs[i])
+			if err != nil || s.Off != offs[i] || string(s.ID) != fmt.Sprint("t", i) || !strings.HasPrefix(s.Value("prompt"), fmt.Sprint(i, " long")) {
+				t.Fatalf("record %d of %d: %+v, %v", i, n, s, err)
+			}
+		}
+	}
+	w.close()
+}
+
+// TestSectionAtFarApart: the records of each task lie far from each other, as those of
+// tasks that waited together do. The journal is still read about once.
+func TestSectionAtFarApart(t *testing.T) {
+	const n = 1000
+	var offs []int64
+	var mu sync.Mutex
+	fsys := &countingFS{FS: durable.OS}
+	l, err := journal.Open(journal.Options{Dir: t.TempDir(), FS: fsys, Locker: &mu, Apply: func(s *ledger.Section) error { offs = append(offs, s.Off); return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		err := l.Update(t.Context(), func(tx *ledger.Tx) error {
+			for i := range n {
+				tx.Append(kilobyte(fmt.Sprint("t", i)))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fsys.reads.Store(0)
+	for i := n - 1; i >= 0; i-- {
+		for _, off := range []int64{offs[i], offs[n+i], offs[2*n+i]} {
+			if _, err := l.SectionAt(off); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if reads := fsys.reads.Load(); reads > n/5 {
+		t.Errorf("%d reads for %d records", reads, 3*n)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWritersWithoutEnd: those who always come with one more change do not keep the
+// others waiting.
+func TestWritersWithoutEnd(t *testing.T) {
+	const enough = 100
+	if n := journal.Gather(enough); n == enough {
+		t.Errorf("others went first %d times", n)
+	}
+}

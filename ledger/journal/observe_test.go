@@ -1,0 +1,143 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/ledger/journal"
+)
+
+// observed is a log whose clock goes on by a second with each fdatasync, and what its
+// observer was told.
+type observed struct {
+	*world
+	disk    *slowDisk
+	commits []journal.Commit // the log's goroutine writes them; the tests read after Close
+}
+
+// slowDisk is a disk and its clock.
+type slowDisk struct {
+	countingFS
+	start time.Time
+}
+
+func (d *slowDisk) now() time.Time { return d.start.Add(time.Duration(d.syncs.Load()) * time.Second) }
+
+func newObserved(t *testing.T) *observed {
+	o := &observed{world: newWorld(t), disk: &slowDisk{countingFS: countingFS{FS: durable.OS}, start: november()}}
+	o.fs = &o.disk.countingFS
+	o.reopen()
+	return o
+}
+
+func (o *observed) reopen() {
+	o.t.Helper()
+	opts := o.options(false)
+	opts.Now = o.disk.now
+	opts.Observe = func(c *journal.Commit) {
+		told := *c
+		told.Waits = slices.Clone(c.Waits)
+		o.commits = append(o.commits, told)
+	}
+	var err error
+	if o.log, err = journal.Open(opts); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// TestObserveTellsOfEachBatch: a batch of many changes is one commit, with the wait of
+// each of them and the time of its one fdatasync.
+func TestObserveTellsOfEachBatch(t *testing.T) {
+	o := newObserved(t)
+	o.add("a", "status", "queued")
+	var wg sync.WaitGroup
+	holding := make(chan struct{})
+	wg.Go(func() { // holds the log's goroutine until all others wait
+		err := o.log.Update(context.Background(), func(*ledger.Tx) error {
+			close(holding)
+			for o.log.Waiting() < 5 {
+				runtime.Gosched()
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-holding
+	for i := range 5 {
+		wg.Go(func() {
+			if err := o.log.Update(context.Background(), func(tx *ledger.Tx) error {
+				tx.Append(record(fmt.Sprint("x", i), "status", "queued"))
+				tx.Append(record(fmt.Sprint("y", i), "status", "queued"))
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	o.close()
+	second := time.Second
+	want := []journal.Commit{
+		{Records: 1, Sync: second, Waits: []time.Duration{second}},
+		{Records: 10, Sync: second, Waits: []time.Duration{second, second, second, second, second}},
+	}
+	if got, want := fmt.Sprintf("%+v", o.commits), fmt.Sprintf("%+v", want); got != want {
+		t.Errorf("the observer was told\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestObserveTellsOfEdits: what a person writes is a change that begins when it is taken
+// over, by the log or when it is opened.
+func TestObserveTellsOfEdits(t *testing.T) {
+	o := newObserved(t)
+	o.add("a", "status", "queued")
+	o.edit(appended("\n## Task b\n- status: queued\n"))
+	if err := o.log.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.close()
+	o.edit(appended("\n## Task c\n- status: queued\n"))
+	o.reopen()
+	o.close()
+	if len(o.commits) != 3 {
+		t.Fatalf("the observer was told %+v", o.commits)
+	}
+	for _, c := range o.commits {
+		if len(c.Waits) != 1 || c.Waits[0] < time.Second || c.Waits[0] > time.Minute {
+			t.Errorf("the observer was told %+v", c)
+		}
+	}
+}
+
+// TestObserveTellsWhatFailed: a full disk and a failed fdatasync are told as what they
+// are to the waiters.
+func TestObserveTellsWhatFailed(t *testing.T) {
+	o := newObserved(t)
+	o.disk.room.Store(10)
+	o.disk.limited.Store(true)
+	if err := o.try("b", "status", "queued", "prompt", strings.Repeat("x", 1000)); !errors.Is(err, journal.ErrFull) {
+		t.Fatal(err)
+	}
+	o.disk.limited.Store(false)
+	o.disk.failSync.Store(true)
+	if err := o.try("c", "status", "queued"); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	<-o.log.Done()
+	o.close()
+	if len(o.commits) != 2 || !errors.Is(o.commits[0].Err, journal.ErrFull) || !errors.Is(o.commits[1].Err, syscall.EIO) {
+		t.Errorf("the observer was told %+v", o.commits)
+	}
+}

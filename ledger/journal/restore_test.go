@@ -1,0 +1,255 @@
+package journal_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/ledger/journal"
+)
+
+var restoredNote = ledger.Record{Kind: ledger.KindControl, ID: "restored", Fields: []ledger.Pair{{Key: "from", Value: "copy.md"}}}
+
+const backupDir = memDir + "/archive/before"
+
+// A restoring is a ledger and an earlier copy of its tasks.md.
+type restoring struct {
+	fs         *memFS
+	copy       []byte
+	old, fresh string // what a log applies before and after the restore
+}
+
+// applies returns what a log on fsys applies when it is opened.
+func applies(fsys *memFS) (string, error) {
+	f := folding{fs: fsys}
+	if err := f.open(); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, a := range f.all {
+		b.WriteString(a.text)
+	}
+	return b.String(), f.log.Close()
+}
+
+// newRestoring makes a ledger in which, since the copy, a task was added, one has
+// ended, and a person has edited one that the copy has, too.
+func newRestoring(t *testing.T) *restoring {
+	t.Helper()
+	r := &restoring{fs: newMemFS()}
+	r.play(t, record("a", "status", "queued", "prompt", "one"), record("b", "status", "queued", "prompt", "two"))
+	text, _ := r.fs.content("tasks.md")
+	r.copy = []byte(text)
+	r.play(t, record("a", "status", "done"), record("c", "status", "queued", "prompt", "three"))
+	text, _ = r.fs.content("tasks.md")
+	r.save(t, strings.Replace(text, "prompt: two", "prompt: by hand", 1))
+	var err error
+	if r.old, err = applies(r.fs); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.old, "by hand") {
+		t.Fatalf("the edit was not taken over:\n%s", r.old)
+	}
+	after := newMemFS()
+	after.put("tasks.md", string(r.copy))
+	if r.fresh, err = applies(after); err != nil {
+		t.Fatal(err)
+	}
+	s, err := ledger.Encode(&restoredNote)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.fresh += textOf(s)
+	r.fs.trace = nil
+	return r
+}
+
+func (r *restoring) play(t *testing.T, records ...*ledger.Record) {
+	t.Helper()
+	f := folding{fs: r.fs}
+	if err := f.open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.submit(records...), f.log.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *restoring) save(t *testing.T, text string) {
+	t.Helper()
+	if err := durable.WriteFile(r.fs, filepath.Join(memDir, "tasks.md"), []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// oldOrFresh opens a log on what a crash has left, twice.
+func (r *restoring) oldOrFresh(fsys *memFS, mustBeFresh bool) error {
+	image := listing(fsys.frozen())
+	first, err := applies(fsys)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, image)
+	}
+	second, err := applies(fsys)
+	if first == r.fresh || first == r.old && !mustBeFresh {
+		if first != second {
+			return fmt.Errorf("the second start gives other records than the first (%w):\n%s\nafter\n%s", err, second, first)
+		}
+		return err
+	}
+	return fmt.Errorf("neither the old ledger nor the new one:\n%s\nbefore recovery:\n%s\nafter it:\n%s", first, image, listing(fsys.frozen()))
+}
+
+// TestRestoreCrash cuts the power after every operation of a restore, and once
+// more in the recovery from that. STINT_TEST_SEED repeats a run.
+func TestRestoreCrash(t *testing.T) {
+	t.Parallel()
+	first := uint64(intFromEnv(t, "STINT_TEST_SEED", int(time.Now().UnixNano())))
+	r := newRestoring(t)
+	d := diskOf(r.fs)
+	if err := journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir); err != nil {
+		t.Fatal(err)
+	}
+	end, images := len(r.fs.trace), 0
+	for op := 0; op <= end; op++ {
+		for _, m := range modes {
+			for seed := first; seed < first+5; seed++ {
+				rng := rand.New(rand.NewPCG(seed, uint64(op)))
+				if err := r.oldOrFresh(d.image(m, rng), op == end); err != nil {
+					t.Fatalf("operation %d, mode %s, STINT_TEST_SEED=%d: %v", op, m.name, seed, err)
+				}
+				n, err := r.crashAgain(d, m, rng, op == end)
+				if err != nil {
+					t.Fatalf("operation %d, mode %s, STINT_TEST_SEED=%d, crash in recovery: %v", op, m.name, seed, err)
+				}
+				images += 1 + n
+			}
+		}
+		if op < end {
+			d.apply(&r.fs.trace[op])
+		}
+	}
+	t.Logf("restore: images=%d", images)
+}
+
+// crashAgain crashes in the recovery from a crash: after each of its first
+// operations, which finish the restore. After kill -9 that is tried in every mode,
+// because what the killed process had not synced can get lost then.
+func (r *restoring) crashAgain(d *disk, m mode, rng *rand.Rand, mustBeFresh bool) (images int, err error) {
+	d, trace, err := recoverOn(d, m, rng)
+	if err != nil {
+		return 0, err
+	}
+	for op := range min(len(trace), 6) {
+		d.apply(&trace[op])
+		again := modes
+		if !m.kill {
+			again = modes[rng.IntN(len(modes)):][:1]
+		}
+		for _, m := range again {
+			images++
+			if err := r.oldOrFresh(d.image(m, rng), mustBeFresh); err != nil {
+				return images, err
+			}
+		}
+	}
+	return images, nil
+}
+
+// TestRestoreFaults lets each call fail, once or from there on. Where Restore says
+// that all is well, it is.
+func TestRestoreFaults(t *testing.T) {
+	for _, forever := range []bool{false, true} {
+		for at := 1; ; at++ {
+			r := newRestoring(t)
+			faulty := &faultyFS{memFS: r.fs, at: at, errno: syscall.EIO, forever: forever}
+			err := journal.Restore(faulty, memDir, r.copy, restoredNote, backupDir)
+			if ferr := r.oldOrFresh(r.fs, err == nil); ferr != nil {
+				t.Fatalf("call %d failed (%s), and Restore said %v: %v", at, faulty.did, err, ferr)
+			}
+			if faulty.did == "" {
+				break
+			}
+		}
+	}
+}
+
+func TestRestoreKeepsWhatWasBefore(t *testing.T) {
+	r := newRestoring(t)
+	tasks, _ := r.fs.content("tasks.md")
+	records, _ := r.fs.content("journal.md")
+	if err := journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"tasks.md": tasks, "journal.md": records} {
+		if got, _ := r.fs.content("archive/before/" + name); got != want {
+			t.Errorf("%s is kept as\n%s\nwant\n%s", name, got, want)
+		}
+	}
+	now, _ := r.fs.content("tasks.md")
+	if !strings.HasPrefix(now, string(r.copy)) || strings.Count(now, "## ") != strings.Count(string(r.copy), "## ")+1 {
+		t.Errorf("tasks.md is\n%s\nwant the copy and one record", now)
+	}
+	if before, after := lastOf(records), lastOf(now); after <= before {
+		t.Errorf("the restore has number %d, and %d was given before", after, before)
+	}
+	// Restoring what was kept undoes it, and gives no number twice.
+	if err := journal.Restore(r.fs, memDir, []byte(tasks), restoredNote, backupDir+"2"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := applies(r.fs)
+	want := strings.Replace(r.old, "prompt: two", "prompt: by hand", 1) // as it stands in tasks.md
+	if err != nil || !strings.HasPrefix(got, want) {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	r.play(t, record("d", "status", "queued", "prompt", "four"))
+	now, _ = r.fs.content("tasks.md")
+	seen := map[uint64]bool{}
+	for _, s := range ledger.Parse([]byte(records + now[len(tasks):])).Sections {
+		if seen[s.Seq] {
+			t.Errorf("record %d is there twice", s.Seq)
+		}
+		seen[s.Seq] = true
+	}
+}
+
+// lastOf returns the number of the last record.
+func lastOf(text string) uint64 {
+	list := ledger.Parse([]byte(text)).Sections
+	return list[len(list)-1].Seq
+}
+
+// TestRestoreSeesASave has an editor save while the restore is being prepared.
+func TestRestoreSeesASave(t *testing.T) {
+	r := newRestoring(t)
+	hooked := &opsFS{r.fs, func(op, name string) error {
+		if op == "create" && filepath.Base(name) == "tasks.md.restored.tmp" {
+			r.save(t, "saved meanwhile\n")
+		}
+		return nil
+	}}
+	if err := journal.Restore(hooked, memDir, r.copy, restoredNote, backupDir); !errors.Is(err, journal.ErrChanged) {
+		t.Fatal(err)
+	}
+	if now, _ := r.fs.content("tasks.md"); now != "saved meanwhile\n" {
+		t.Errorf("tasks.md is %q", now)
+	}
+}
+
+func TestRestoreRefusesTheLastNumber(t *testing.T) {
+	r := newRestoring(t)
+	copied := append(bytes.Clone(r.copy), fmt.Sprintf("## Task z\n- seq: %d\n- status: draft\n<!-- end %d -->\n", uint64(1)<<53, uint64(1)<<53)...)
+	if err := journal.Restore(r.fs, memDir, copied, restoredNote, backupDir); err == nil || !strings.Contains(err.Error(), "last number") {
+		t.Fatal(err)
+	}
+	if err := r.oldOrFresh(r.fs, false); err != nil {
+		t.Error(err)
+	}
+}

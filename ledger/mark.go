@@ -1,0 +1,76 @@
+package ledger
+
+import (
+	"strconv"
+	"time"
+)
+
+// ControlCompaction is the id of the control record that begins a compacted journal.
+const ControlCompaction = "compaction"
+
+// Keys of that record.
+const (
+	keyThrough = "through" // all records up to that seq were merged or moved out
+	keyMerged  = "merged"  // so many records that follow it are merged ones
+	keyArchive = "archive" // the file that has what was superseded
+)
+
+// A mark is the record that begins a compacted journal.
+type Mark struct {
+	Seq, Through uint64
+	Merged       int
+}
+
+// MarkOf returns the mark at the beginning of a journal's bytes, and where it ends;
+// a zero mark if there is none.
+func MarkOf(data []byte) (m Mark, end int) {
+	_, pos, ok := CutLine(data, 0) // the version line
+	for ok && pos < len(data) && data[pos] == '\n' {
+		pos++
+	}
+	var s Section
+	if !ok || pos >= len(data) {
+		return m, 0
+	}
+	n, _, err := Scan(data[pos:], &s)
+	if err != nil {
+		return m, 0
+	}
+	if m, ok = MarkIn(&s); !ok {
+		return m, 0
+	}
+	return m, pos + n
+}
+
+// MarkIn reads the mark of a compaction; ok is false if s is none.
+func MarkIn(s *Section) (m Mark, ok bool) {
+	if s.Kind != KindControl || string(s.ID) != ControlCompaction {
+		return m, false
+	}
+	through, ok1 := ParseUint([]byte(s.Value(keyThrough)))
+	merged, ok2 := ParseUint([]byte(s.Value(keyMerged)))
+	if !ok1 || !ok2 || through >= s.Seq || merged > MaxSeq {
+		return m, false
+	}
+	return Mark{s.Seq, through, int(merged)}, true
+}
+
+// ControlRestored is the id of the control record that a restore writes: numbers below
+// its own that the ledger does not have belong to what was taken back.
+const ControlRestored = "restored"
+
+// MergedBehind returns how many merged records follow a record that begins a
+// compacted journal; 0 for any other.
+func MergedBehind(s *Section) int {
+	m, _ := MarkIn(s)
+	return m.Merged
+}
+
+// MarkRecord returns the record that begins a journal in which all records up to through
+// were merged, into the merged ones that follow it, or moved out to that file of the archive.
+func MarkRecord(through uint64, merged int, archive string, at time.Time) Record {
+	r := Record{Kind: KindControl, ID: ControlCompaction, Seq: through + 1}
+	r.Add(keyThrough, strconv.FormatUint(through, 10)).Add(keyMerged, strconv.Itoa(merged)).
+		Add(keyArchive, archive).Add(KeyUpdated, Stamp(at))
+	return r
+}

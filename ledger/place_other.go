@@ -1,6 +1,0 @@
-//go:build !linux
-
-package ledger
-
-// RemoteFS returns "": only Linux is asked.
-func RemoteFS(string) string { return "" }

@@ -1,0 +1,388 @@
+package reconcile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"stint/ledger"
+)
+
+// An adoption is the record that takes over how a section differs from what was
+// last seen of it.
+type adoption struct {
+	change
+	section *ledger.Section
+	name    string // kind and id of the record
+	record  ledger.Record
+	text    string        // what was taken over, in a few words; "": nothing that has an effect
+	ignored []ledger.Pair // what stands in the section without an effect
+	real    int           // fields that a person has changed, with those that have no effect
+	stale   bool          // some fields are as they were before an edit that is in force
+	guarded bool          // one of the changed fields is a guarded key
+	notices []ledger.Notice
+}
+
+func newAdoption(c change, s *ledger.Section) *adoption {
+	a := &adoption{change: c, section: s, name: s.Name()}
+	if c.origin != nil {
+		a.name = c.origin.id
+	}
+	return a
+}
+
+// finish makes the record but for what is ignored. It gives false if there is nothing to take over:
+// only blanks or line ends differ.
+func (a *adoption) finish() bool {
+	if a.origin != nil && a.real == 0 && len(a.ignored) == 0 {
+		return false
+	}
+	fields := a.record.Fields
+	a.record = ledger.Record{Kind: a.section.Kind, ID: a.name[len(a.section.Kind)+1:]}
+	if a.origin == nil || a.real > 0 {
+		a.record.Add(ledger.KeyBy, ledger.ByHand)
+	}
+	a.record.Add(ledger.KeyAdopts, a.digest)
+	switch {
+	case a.origin != nil:
+		a.record.Add(ledger.KeyEdits, a.origin.name)
+	case a.copyOf > 0:
+		a.record.Add(ledger.KeyCopies, strconv.FormatUint(a.copyOf, 10))
+	}
+	a.record.Fields = append(a.record.Fields, fields...)
+	return true
+}
+
+// imply adds what the record changes beside what it names, or in its place. What the section says of
+// that has no effect from now on, and is no edit when another line of it is edited.
+func (a *adoption) imply(fields []ledger.Pair) {
+	for _, f := range fields {
+		if v := a.section.Value(f.Key); v != "" {
+			a.ignored = append(a.ignored, ledger.Pair{Key: f.Key, Value: v})
+		}
+	}
+	a.record.Set(fields...)
+}
+
+// decide takes over what people changed, in the order of the file. One save is
+// one change: what a formatter did is held first.
+func (p *planner) decide() {
+	var list []*adoption
+	for _, c := range p.todo {
+		if p.ctx.Err() != nil {
+			return
+		}
+		p.resolve(&c)
+		a := newAdoption(c, &p.doc.Sections[c.index])
+		switch {
+		case c.copyOf > 0:
+			if !p.draft(a) {
+				continue
+			}
+		case c.origin != nil:
+			p.compare(a, c.origin.seenBy(p.Newest), c.origin.fields)
+		default:
+			p.compare(a, nil, nil)
+		}
+		if p.isCutOff(c.index, c.origin) {
+			a.leave()
+		}
+		if a.finish() {
+			list = append(list, a)
+		}
+	}
+	p.hold(list)
+	for _, a := range list {
+		if p.ctx.Err() != nil {
+			return
+		}
+		if !p.isHeld(a) {
+			p.take(a)
+		}
+	}
+	p.checkTogether()
+	for _, a := range p.accepted {
+		p.adopt(a)
+	}
+}
+
+// resolve finds the section that a new one is a later version of: one of the
+// same id that was adopted, is like it, and is gone from the file. Another editor,
+// whose buffer never had that one, may have written something else for the same id.
+func (p *planner) resolve(c *change) {
+	if c.origin != nil || c.copyOf > 0 {
+		return
+	}
+	s := &p.doc.Sections[c.index]
+	var now map[string]string
+	for _, o := range p.h.hand[s.Name()] {
+		if o.found || p.isBelowAdoption(c, o) {
+			continue
+		}
+		if now == nil {
+			now = fieldsOf(s)
+		}
+		if o.isLike(now) || p.isCutOff(c.index, o) {
+			c.origin, o.found = o, true
+			return
+		}
+	}
+}
+
+// isLike reports whether a section with those fields can be a later version of o: one
+// thing that it says is the same, or it still speaks of all that o spoke of.
+func (o *origin) isLike(now map[string]string) bool {
+	all := true
+	for key, was := range o.fields {
+		value, has := now[key]
+		if has && value == was {
+			return true
+		}
+		all = all && (has || was == "")
+	}
+	return all
+}
+
+// isCutOff reports whether the i-th section is what a power cut, or a save that did
+// not come to its end, has left of the adopted section o: the beginning of it, at
+// the end of the file, without the records that stood behind it.
+func (p *planner) isCutOff(i int, o *origin) bool {
+	if o == nil || o.first == "" || !p.mayBeCutOff(i) {
+		return false
+	}
+	fields := fieldList(&p.doc.Sections[i])
+	for n, f := range fields {
+		was, had := o.fields[f.Key]
+		if !had || !strings.HasPrefix(was, f.Value) || was != f.Value && n < len(fields)-1 {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *planner) mayBeCutOff(i int) bool { return p.lost > 0 && i == len(p.doc.Sections)-1 }
+
+// leave makes all that the section says differently a thing without an effect.
+func (a *adoption) leave() {
+	a.ignored = append(a.ignored, a.record.Fields...)
+	a.record, a.real, a.guarded = ledger.Record{}, 0, false
+	a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is cut off here, as a power cut leaves it; it stays as it was", ledger.TasksName, a.section.Line, a.name)})
+}
+
+// isBelowAdoption reports whether a section stands below the record that took o
+// over: then it was written later, and is no newer version of o.
+func (p *planner) isBelowAdoption(c *change, o *origin) bool {
+	record, taken := p.named(o.id).taken[o.first]
+	return taken && record < c.index
+}
+
+// compare finds the fields that differ: from base by the hand of a person, or
+// only from what is in force, because the section is from an old buffer, which may
+// have been saved before with what a person changed in it.
+func (p *planner) compare(a *adoption, base, latest map[string]string) {
+	now := fieldsOf(a.section)
+	for _, key := range keysIn(a) {
+		value, present := now[key]
+		switch {
+		case same(latest, key, value, present):
+		case same(base, key, value, present) || a.origin != nil && a.origin.wasSetAfter(p.Newest, key, value):
+			a.ignored, a.stale = append(a.ignored, ledger.Pair{Key: key, Value: value}), true
+		default:
+			p.takeField(a, key, value)
+		}
+	}
+}
+
+// keysIn returns the keys of a section in their order, each once, then those that
+// were last seen in it and are gone.
+func keysIn(a *adoption) []string {
+	var keys []string
+	seen := map[string]bool{}
+	for _, f := range fieldList(a.section) {
+		if !seen[f.Key] {
+			keys, seen[f.Key] = append(keys, f.Key), true
+		}
+	}
+	if a.origin == nil {
+		return keys
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.origin.fields)) {
+		if !seen[key] {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// same reports whether a field is as it was: with that value, or not there, which
+// is as good as empty.
+func same(before map[string]string, key, value string, present bool) bool {
+	old, had := before[key]
+	return old == value && (had || !present)
+}
+
+// takeField adds a changed field, unless a later section has the last word.
+func (p *planner) takeField(a *adoption, key, value string) {
+	a.real++
+	a.guarded = a.guarded || slices.Contains(p.Guarded, key)
+	if later := p.overriddenBy(a, key); later != nil {
+		a.ignored = append(a.ignored, ledger.Pair{Key: key, Value: value})
+		a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: this %s has no effect: the section in line %d names it later", ledger.TasksName, a.section.Line, key, later.Line)})
+		return
+	}
+	a.record.Add(key, value)
+}
+
+// draft makes a section with the seq of another record a draft of its own, with the
+// fields that say what is to be done. It reports whether it can: the section has such
+// fields, and its id is new.
+func (p *planner) draft(a *adoption) bool {
+	i, _ := p.h.find(a.copyOf)
+	owner := string(p.h.nameOf(p.h.records[i]))
+	if owner == a.name {
+		a.name = copyName(a.section)
+	}
+	for _, key := range keysIn(a) {
+		if value := a.section.Value(key); value != "" && (p.KeepOnCopy == nil || p.KeepOnCopy(key)) {
+			a.record.Add(key, value)
+		}
+	}
+	if len(a.record.Fields) == 0 || p.h.has(a.name) || p.drafts[a.name] || a.name != a.section.Name() && len(p.named(a.name).sections) > 0 {
+		p.hurt = true
+		p.findingAt(a.section.Line, "this section has the seq of record %d, which belongs to %s; put the heading right, or leave the seq and the end line out of what you write", a.copyOf, owner)
+		return false
+	}
+	p.drafts[a.name] = true
+	return true
+}
+
+// copyName returns the name of a section that was copied without a new id.
+func copyName(s *ledger.Section) string {
+	const suffix = "-copy"
+	return string(s.Kind) + " " + string(s.ID[:min(len(s.ID), ledger.MaxID-len(suffix))]) + suffix
+}
+
+// overriddenBy returns the later section that names key for the same record, so
+// that the changed section has no say about it; nil if there is none. Records that
+// were taken over from that section itself do not count, nor do, for a section
+// that is new, others that people wrote: those below are taken over after it, and
+// what was taken over from one above is older, wherever it stands.
+func (p *planner) overriddenBy(a *adoption, key string) *ledger.Section {
+	n, o := p.named(a.name), a.origin
+	for _, j := range slices.Backward(n.sections) {
+		if j <= a.index {
+			return nil
+		}
+		s := &p.doc.Sections[j]
+		if s.Get(key) == nil {
+			continue
+		}
+		adopts := s.Value(ledger.KeyAdopts)
+		if o != nil {
+			if s.Value(ledger.KeyEdits) != o.name && (o.first == "" || adopts != o.first) {
+				return s
+			}
+			continue
+		}
+		if above, written := n.written[adopts]; s.Seq > 0 && (!written || above >= a.index) {
+			return s
+		}
+	}
+	return nil
+}
+
+// take accepts a record if the reader of the fold can take it behind those before it.
+func (p *planner) take(a *adoption) {
+	p.Notices = append(p.Notices, a.notices...)
+	if a.stale {
+		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is as it was before a later edit of it, which stays in force (an old buffer was saved?)", ledger.TasksName, a.section.Line, a.name)})
+	}
+	if a.origin != nil && a.real == 0 {
+		p.accepted = append(p.accepted, a)
+		return
+	}
+	a.text = a.what()
+	if p.implied != nil {
+		a.imply(p.implied(&a.record))
+	}
+	if err := p.checked(&a.record, a.section); err != nil {
+		p.finding(err)
+		return
+	}
+	p.accepted = append(p.accepted, a)
+}
+
+// checkTogether refuses what the reader of the fold cannot take over with the rest of
+// this save.
+func (p *planner) checkTogether() {
+	if p.CheckBatch == nil {
+		return
+	}
+	list := make([]*ledger.Section, len(p.accepted))
+	for i, a := range p.accepted {
+		enc, err := ledger.Encode(&a.record)
+		if err != nil {
+			return // it was encoded before
+		}
+		list[i] = enc
+	}
+	for {
+		bad := p.CheckBatch(list)
+		if len(bad) == 0 {
+			return
+		}
+		n := 0
+		for i, a := range p.accepted {
+			if bad[i] == nil {
+				list[n], p.accepted[n] = list[i], a
+				n++
+				continue
+			}
+			f := ledger.RefusedAt(a.section, bad[i])
+			f.File = ledger.TasksName
+			p.finding(f)
+		}
+		list, p.accepted = list[:n], p.accepted[:n]
+	}
+}
+
+// adopt adds a record to the plan.
+func (p *planner) adopt(a *adoption) {
+	a.record.AddIf(ledger.KeyIgnored, ledger.FormatFields(a.ignored))
+	if a.text != "" {
+		a.record.Add(ledger.KeyUpdated, ledger.Stamp(p.Now))
+		if text := fmt.Sprintf("%s: %s", a.name, a.text); a.copyOf > 0 {
+			p.findingAt(a.section.Line, "%s", text)
+		} else {
+			p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s", ledger.TasksName, a.section.Line, text)})
+		}
+	}
+	p.Records = append(p.Records, a.record)
+}
+
+// what says in a few words what was taken over.
+func (a *adoption) what() string {
+	switch {
+	case a.origin != nil:
+		return "edited by hand: " + strings.Join(a.keys(), ", ")
+	case a.copyOf > 0:
+		return fmt.Sprintf("copied by hand from record %d, as a draft; to run it, add \"## %s\" and \"- status: queued\" at the end", a.copyOf, a.name)
+	}
+	return "written by hand"
+}
+
+// keys returns the keys that the record sets.
+func (a *adoption) keys() []string {
+	var keys []string
+	for _, f := range a.record.Fields {
+		if !ownKey(f.Key) {
+			keys = append(keys, f.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return []string{"nothing that has an effect"}
+	}
+	return keys
+}

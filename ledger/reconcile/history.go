@@ -1,0 +1,332 @@
+package reconcile
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"stint/ledger"
+)
+
+// An origin is a section as it first came into the ledger, with the fields that
+// were last seen of it: the record with that seq, or a section that a person
+// wrote or copied.
+type origin struct {
+	id     string // kind and id of the record
+	name   string // what a record that adopts an edit of it has in KeyEdits: its seq, or a digest
+	first  string // digest of the text that was adopted first; "" for a record of ours
+	digest string // of the text that was last seen; "" for an unedited record
+	found  bool   // a section with that text is in tasks.md; set by the planner
+	fields map[string]string
+	before []version // older ones, oldest first
+}
+
+// A version is what was seen of a section until a record took over an edit of it.
+type version struct {
+	until  uint64 // seq of that record
+	fields map[string]string
+	set    []ledger.Pair // what that record gave an effect to
+}
+
+// seenBy returns the fields that whoever had read the ledger up to record seq could
+// see. Who edits a section that was not there then has written it himself.
+func (o *origin) seenBy(seq uint64) map[string]string {
+	for _, v := range o.before {
+		if v.until > seq {
+			return v.fields
+		}
+	}
+	return o.fields
+}
+
+// wasSetAfter reports whether a record behind seq took over that value: then a buffer
+// that was read up to seq and has it now was saved before.
+func (o *origin) wasSetAfter(seq uint64, key, value string) bool {
+	return slices.ContainsFunc(o.before, func(v version) bool {
+		return v.until > seq && slices.Contains(v.set, ledger.Pair{Key: key, Value: value})
+	})
+}
+
+// renew notes what record s says of a newer version, or of the first.
+func (o *origin) renew(s *ledger.Section) {
+	set := fieldList(s)
+	if o.first == "" || o.digest != "" {
+		o.before = append(o.before, version{s.Seq, o.fields, set})
+		o.fields = maps.Clone(o.fields)
+	}
+	for _, f := range slices.Concat(set, ignoredFields(s)) {
+		o.fields[f.Key] = f.Value
+	}
+}
+
+// A history is what the journal knows about the sections of tasks.md. It serves
+// one plan and is owned by the goroutine that makes it.
+type history struct {
+	data     []byte // the journal
+	end      int64  // its size
+	records  []place
+	sorted   bool   // records are in the order of their seqs, as in all journals but what older versions rebuilt
+	next     int    // index behind the record that was found last: the next one, as a rule
+	last     uint64 // highest seq
+	through  uint64 // highest seq of those that a compaction has merged or archived; 0 without one
+	restored uint64 // highest seq of those that a restore has taken back, and its own; 0 without one
+	edited   map[uint64]*origin
+	hand     map[string][]*origin // sections without seq and copies by kind and id, in the order in which they were adopted
+	names    map[string]*origin   // the same by name
+	times    map[string]int       // how many sections of equal text were adopted, by that digest
+	adopted  map[string][]*origin // the same by the digest of what was last seen
+	asked    int                  // how often has was
+	known    map[string]bool      // what has tells; nil until it is worth it
+}
+
+// A place is where in the journal a record stands.
+type place struct {
+	seq uint64
+	off int64
+}
+
+// newHistory scans the bytes of a journal.
+func newHistory(data []byte) *history {
+	h := &history{
+		data: data, end: int64(len(data)), sorted: true,
+		edited: map[uint64]*origin{}, hand: map[string][]*origin{}, names: map[string]*origin{},
+		times: map[string]int{}, adopted: map[string][]*origin{},
+	}
+	h.scan()
+	if !h.sorted {
+		slices.SortStableFunc(h.records, func(a, b place) int { return cmp.Compare(a.seq, b.seq) })
+		h.sorted = true
+	}
+	return h
+}
+
+// find returns the index of record seq. Records are mostly asked for in their order.
+func (h *history) find(seq uint64) (int, bool) {
+	i, ok := h.next, h.next < len(h.records) && h.records[h.next].seq == seq
+	switch {
+	case ok:
+	case h.sorted:
+		i, ok = slices.BinarySearchFunc(h.records, seq, func(p place, seq uint64) int { return cmp.Compare(p.seq, seq) })
+	default: // while such a journal is scanned
+		i = slices.IndexFunc(h.records, func(p place) bool { return p.seq == seq })
+		ok = i >= 0
+	}
+	if !ok {
+		return 0, false
+	}
+	h.next = i + 1
+	return i, true
+}
+
+func (h *history) scan() {
+	var s ledger.Section
+	for pos := 0; pos < len(h.data); {
+		n := 0
+		var err error
+		if h.data[pos] == '#' {
+			n, _, err = ledger.Scan(h.data[pos:], &s)
+		}
+		if n == 0 || err != nil {
+			next := bytes.IndexByte(h.data[pos:], '\n')
+			if next < 0 {
+				return
+			}
+			pos += next + 1
+			continue
+		}
+		h.record(&s, int64(pos))
+		pos += n
+	}
+}
+
+// record notes one record of the journal.
+func (h *history) record(s *ledger.Section, off int64) {
+	if m, ok := ledger.MarkIn(s); ok && len(h.records) == 0 {
+		h.through = m.Through
+	}
+	if s.Kind == ledger.KindControl && string(s.ID) == ledger.ControlRestored {
+		h.restored = s.Seq
+	}
+	h.sorted = h.sorted && s.Seq > h.last
+	h.records = append(h.records, place{s.Seq, off})
+	h.last = max(h.last, s.Seq)
+	if s.Get(ledger.KeyAdopts) != nil {
+		h.adopt(s)
+	}
+}
+
+// adopt notes a record that was taken over from a person's edit.
+func (h *history) adopt(s *ledger.Section) {
+	digest, edits := s.Value(ledger.KeyAdopts), s.Value(ledger.KeyEdits)
+	seq, isSeq := ledger.ParseUint([]byte(edits))
+	var o *origin
+	switch {
+	case edits == "":
+		o = h.newOrigin(s, digest)
+	case isSeq:
+		if o = h.lastSeen(seq); o == nil {
+			return
+		}
+		h.edited[seq] = o
+	default:
+		if o = h.names[edits]; o == nil {
+			return
+		}
+		h.forget(o)
+	}
+	o.renew(s)
+	o.digest = digest
+	if !isSeq {
+		h.adopted[digest] = append(h.adopted[digest], o)
+	}
+}
+
+// newOrigin notes a section that a person wrote or copied. The second of equal
+// text is called digest.2, and so on.
+func (h *history) newOrigin(s *ledger.Section, digest string) *origin {
+	o := &origin{id: s.Name(), name: digest, first: digest, fields: map[string]string{}}
+	if h.times[digest]++; h.times[digest] > 1 {
+		o.name = fmt.Sprintf("%s.%d", digest, h.times[digest])
+	}
+	h.names[o.name] = o
+	h.hand[o.id] = append(h.hand[o.id], o)
+	return o
+}
+
+// forget takes a hand-written section's last seen text out of the index.
+func (h *history) forget(o *origin) {
+	list := h.adopted[o.digest]
+	if i := slices.Index(list, o); i == 0 {
+		h.adopted[o.digest] = list[1:] // as a rule, and of many equal ones
+	} else if i > 0 {
+		h.adopted[o.digest] = slices.Delete(list, i, i+1)
+	}
+}
+
+// claim reports whether a section with that digest was adopted before, and counts
+// it as found: of equal ones the n-th in the file is the n-th that was adopted.
+func (h *history) claim(digest string) bool {
+	list := h.adopted[digest]
+	if len(list) == 0 {
+		return false
+	}
+	list[0].found = true
+	h.adopted[digest] = list[1:]
+	return true
+}
+
+// lastSeen returns what was last seen of record seq; nil if the journal has none.
+func (h *history) lastSeen(seq uint64) *origin {
+	if o := h.edited[seq]; o != nil {
+		return o
+	}
+	return h.originOf(seq)
+}
+
+// originOf returns the record seq as it was written; nil if the journal has none.
+func (h *history) originOf(seq uint64) *origin {
+	s := h.section(seq)
+	if s == nil {
+		return nil
+	}
+	return &origin{id: s.Name(), name: strconv.FormatUint(seq, 10), fields: fieldsOf(s)}
+}
+
+// pristine returns the digest of record seq as it was written; "" if there is none.
+func (h *history) pristine(seq uint64) string {
+	s := h.section(seq)
+	if s == nil {
+		return ""
+	}
+	return ledger.Digest(s.Raw)
+}
+
+// section returns the journal's record seq, or nil.
+func (h *history) section(seq uint64) *ledger.Section {
+	i, ok := h.find(seq)
+	if !ok {
+		return nil
+	}
+	s := new(ledger.Section)
+	if _, _, err := ledger.Scan(h.data[h.records[i].off:], s); err != nil {
+		return nil
+	}
+	return s
+}
+
+// nameOf returns kind and id of a record, as a view.
+func (h *history) nameOf(r place) []byte {
+	line, _, _ := bytes.Cut(h.data[r.off:], []byte("\n"))
+	return line[len("## "):]
+}
+
+// has reports whether the journal has a record of that kind and id. For the first
+// few who ask it looks at all records, then it makes an index of them.
+func (h *history) has(name string) bool {
+	if h.asked++; h.asked <= 32 {
+		return slices.ContainsFunc(h.records, func(r place) bool { return string(h.nameOf(r)) == name })
+	}
+	if h.known == nil {
+		h.known = map[string]bool{}
+		for _, r := range h.records {
+			h.known[string(h.nameOf(r))] = true
+		}
+	}
+	return h.known[name]
+}
+
+// ownKey reports whether a key belongs to the engine: a person's edit cannot set
+// it. When a record was written is for its writer to say.
+func ownKey(k string) bool {
+	switch k {
+	case ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyBy, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyUpdated:
+		return true
+	}
+	return false
+}
+
+// isNamed reports whether the section is of that kind and id.
+func isNamed(s *ledger.Section, name string) bool {
+	n := len(s.Kind)
+	return len(name) == n+1+len(s.ID) && name[:n] == string(s.Kind) && name[n+1:] == string(s.ID)
+}
+
+// fieldList returns the fields of a section that are not the engine's, in order.
+func fieldList(s *ledger.Section) []ledger.Pair {
+	list := make([]ledger.Pair, 0, len(s.Fields))
+	for i := range s.Fields {
+		if k := string(s.Fields[i].Key); !ownKey(k) {
+			list = append(list, ledger.Pair{Key: k, Value: s.Fields[i].String()})
+		}
+	}
+	return list
+}
+
+func fieldsOf(s *ledger.Section) map[string]string {
+	m := make(map[string]string, len(s.Fields))
+	for _, f := range fieldList(s) {
+		m[f.Key] = f.Value
+	}
+	return m
+}
+
+// ignoredFields returns what a person wrote in the section that the record adopts
+// and that had no effect: it is no news when the section is edited again.
+func ignoredFields(s *ledger.Section) []ledger.Pair {
+	return slices.DeleteFunc(ledger.ParseFields(s.Value(ledger.KeyIgnored)), func(f ledger.Pair) bool { return ownKey(f.Key) })
+}
+
+// AdoptedIn returns the digests of the hand-written sections that the records of a
+// journal have adopted, as they were last seen, with the number of each.
+func AdoptedIn(journal []byte) map[string]int {
+	n := map[string]int{}
+	for digest, list := range newHistory(journal).adopted {
+		if len(list) > 0 {
+			n[digest] = len(list)
+		}
+	}
+	return n
+}

@@ -1,0 +1,65 @@
+package reconcile
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"stint/ledger"
+)
+
+// maxReworded is in how many records one save may change a guarded key before it
+// is held as the work of a formatter.
+const maxReworded = 3
+
+// hold finds what a formatter seems to have changed: guarded keys of more than
+// three records in one save, and then also the fields of others of which only the
+// marks are not as they were. What was held before stays so until its text is as it
+// was last seen again.
+func (p *planner) hold(list []*adoption) {
+	if p.Accept {
+		return
+	}
+	reworded := map[string]bool{}
+	for _, a := range list {
+		if a.origin != nil && a.guarded {
+			reworded[a.name] = true
+		}
+	}
+	line, names := 0, map[string]bool{}
+	for _, a := range list {
+		if a.origin == nil || !p.Input.Held[heldName(a.origin)] && !(len(reworded) > maxReworded && (a.guarded || a.remarked())) {
+			continue
+		}
+		if line == 0 {
+			line = a.section.Line
+		}
+		p.Plan.Held[heldName(a.origin)], names[a.name] = true, true
+	}
+	if line > 0 {
+		p.findingAt(line, "%s changed in one save (a formatter?); held: stint edit --accept, or undo the change in your editor", ledger.Plural(len(names), "task's prompt", "tasks' prompts"))
+	}
+}
+
+// remarked reports whether some field differs from what was last seen in blanks and
+// punctuation alone.
+func (a *adoption) remarked() bool {
+	return slices.ContainsFunc(slices.Concat(a.record.Fields, a.ignored), func(f ledger.Pair) bool {
+		old, had := a.origin.fields[f.Key]
+		return had && old != f.Value && wordsOf(old) == wordsOf(f.Value)
+	})
+}
+
+// wordsOf returns the letters and digits of a text.
+func wordsOf(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+func (p *planner) isHeld(a *adoption) bool { return a.origin != nil && p.Plan.Held[heldName(a.origin)] }
+
+func heldName(o *origin) string { return o.id + " " + o.name }

@@ -1,0 +1,566 @@
+package reconcile
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"stint/ledger"
+)
+
+// A plan is what is to be done about one state of tasks.md.
+type Plan struct {
+	Missing  int64  // offset in the journal from which on the records are missing in tasks.md; -1 if none are
+	InFile   int    // bytes of the record at missing that are in the file already: its end was cut off
+	lost     int    // records that are missing
+	Dropped  int    // those of them that tasks.md has had: an old buffer was saved
+	End      int64  // size of the journal that the plan knows
+	MaxSeq   uint64 // highest seq in the file that stint may have given
+	Newest   uint64 // highest seq of a record that is in the file as the last save left it
+	Records  []ledger.Record
+	Notices  []ledger.Notice
+	Findings []*ledger.SyntaxError
+	Held     map[string]bool // sections that are held, by origin
+	Gone     map[string]bool // kinds and ids that have no section any more; nil: it cannot be said
+	Old      int             // sections from before the compaction
+	OldLine  int             // of the first of them
+}
+
+// Rules decide which edits by hand are taken over, and what becomes of them.
+type Rules struct {
+	// Begin is called for each save of tasks.md. It returns two functions, which are called
+	// for the save's records in their order: check reports why a record cannot be accepted,
+	// implied returns the fields that are written with it beside, or in place of, its own.
+	// Each counts the records before it that passed as accepted. Where Begin or check is nil,
+	// every record passes; where implied is nil, no fields are added.
+	Begin func() (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair)
+	// CheckBatch reports whether records that people wrote in one save, and each of which
+	// Begin's check has passed, can be taken over together; if not, which of them cannot, by
+	// their indexes, and why. It is asked again about the others. nil: all can.
+	CheckBatch func([]*ledger.Section) (bad map[int]error)
+	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may
+	// spoil: a save that changes them in more than three records is held until
+	// [Log.Reconcile] accepts it.
+	Guarded []string
+	// KeepOnCopy reports whether a section that a person copied under another id keeps that
+	// field in its draft. nil: all but those of the engine.
+	KeepOnCopy func(key string) bool
+}
+
+// begin is Begin, if there is one.
+func (r *Rules) begin() (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair) {
+	if r.Begin == nil {
+		return nil, nil
+	}
+	return r.Begin()
+}
+
+// terms are what a plan is made under, beside the two files.
+type Input struct {
+	Rules
+
+	Now      time.Time
+	Deletes  bool                           // somebody wants to know what was deleted
+	Held     map[string]bool                // what the plan before held
+	Accept   bool                           // hold nothing
+	Seen     uint64                         // the newest record that tasks.md has had
+	SavedAll uint64                         // the newest record when another hand saved tasks.md last, if that save had all; else 0
+	Raced    uint64                         // the record from which on ours were appended while another hand was saving; 0: none
+	Merged   func() (map[string]int, error) // digests of hand sections that were adopted before the compaction, with their number
+}
+
+// makePlan compares tasks.md with what the journal knows.
+func Compare(ctx context.Context, doc *ledger.Document, journal []byte, t Input) (*Plan, error) {
+	h := newHistory(journal)
+	p := planner{ctx: ctx, Plan: &Plan{Missing: -1, End: h.end, Held: map[string]bool{}}, Input: t, doc: doc, h: h}
+	p.check, p.implied = t.begin()
+	p.match()
+	p.findMissing()
+	if err := p.classify(); err != nil {
+		return nil, err
+	}
+	p.keepEdits()
+	p.decide()
+	p.findGone()
+	return p.Plan, context.Cause(ctx)
+}
+
+type planner struct {
+	*Plan
+	ctx context.Context // ends the plan
+	Input
+	doc *ledger.Document
+	h   *history
+
+	at     []match       // of each section of the file
+	owner  []int         // of each record of the journal: index of its section plus 1; -1 if only copies of it are there
+	twice  map[int][]int // record to its sections, where there are several
+	byName map[string]*named
+	copied map[int]bool // sections that are copies
+	todo   []change
+	drafts map[string]bool // names that this plan gives to copies
+	hurt   bool            // something in the file is damaged, so that nothing can be said to be deleted
+
+	check    func(*ledger.Section) error // of this save
+	implied  func(*ledger.Record) []ledger.Pair
+	accepted []*adoption // what is taken over, in the order of the file
+}
+
+// match says which record a section is.
+type match struct {
+	record int // index in the journal; -1 if it is none of its records
+	as     likeness
+}
+
+type likeness uint8
+
+const (
+	unknown   likeness = iota // no record of the journal has its seq
+	untouched                 // just as stint wrote it
+	changed                   // the same record with another text
+	foreign                   // it has the seq of another record
+)
+
+// A change is a section that differs from what was last seen.
+type change struct {
+	index  int
+	digest string
+	origin *origin // whose text a person has edited; nil if the section is new
+	copyOf uint64  // seq of the record that it is a copy of; 0 if it is none
+}
+
+// finding reports what is wrong.
+func (p *Plan) finding(f *ledger.SyntaxError) {
+	p.Findings = append(p.Findings, f)
+	p.Notices = append(p.Notices, ledger.Notice{Finding: f, Text: f.Error()})
+}
+
+func (p *Plan) findingAt(line int, format string, args ...any) {
+	p.finding(&ledger.SyntaxError{File: ledger.TasksName, Line: line, Msg: fmt.Sprintf(format, args...)})
+}
+
+// match finds the record of each section.
+func (p *planner) match() {
+	p.at = make([]match, len(p.doc.Sections))
+	p.owner = make([]int, len(p.h.records))
+	p.twice, p.copied = map[int][]int{}, map[int]bool{}
+	p.drafts = map[string]bool{}
+	for i := range p.doc.Sections {
+		s := &p.doc.Sections[i]
+		if !ledger.SeqOutOfRange(s.Seq, p.h.last) {
+			p.MaxSeq = max(p.MaxSeq, s.Seq)
+		}
+		p.at[i] = p.matchOf(s)
+		m := p.at[i]
+		switch {
+		case m.as == unknown:
+			continue
+		case m.as == foreign:
+			if p.owner[m.record] == 0 {
+				p.owner[m.record] = -1
+			}
+			continue
+		case p.owner[m.record] <= 0:
+			p.owner[m.record] = i + 1
+		case p.twice[m.record] == nil:
+			p.twice[m.record] = []int{p.owner[m.record] - 1, i}
+		default:
+			p.twice[m.record] = append(p.twice[m.record], i)
+		}
+		if p.Raced == 0 || s.Seq < p.Raced { // behind a stale buffer, a record says nothing of those before it
+			p.Newest = max(p.Newest, s.Seq)
+		}
+	}
+}
+
+func (p *planner) matchOf(s *ledger.Section) match {
+	if s.Seq == 0 {
+		return match{-1, unknown}
+	}
+	i, ok := p.h.find(s.Seq)
+	if !ok {
+		return match{-1, unknown}
+	}
+	if bytes.HasPrefix(p.h.data[p.h.records[i].off:], s.Raw) {
+		return match{i, untouched}
+	}
+	if !isNamed(s, string(p.h.nameOf(p.h.records[i]))) {
+		return match{i, foreign}
+	}
+	return match{i, changed}
+}
+
+// findMissing looks whether the newest records of the journal are not in the
+// file: then an editor saved a buffer that it had loaded before they were written.
+func (p *planner) findMissing() {
+	p.Missing = p.h.end
+	for _, r := range slices.Backward(p.h.records) {
+		if r.seq <= p.Newest {
+			break
+		}
+		p.lost++
+		if r.seq <= p.Seen {
+			p.Dropped++
+		}
+		p.Missing = min(p.Missing, r.off)
+	}
+	if p.lost > 0 && p.deletesLast() {
+		p.Newest, p.lost, p.Dropped = p.h.last, 0, 0
+	}
+	if p.lost == 0 {
+		p.Missing = -1
+	}
+	p.findTorn()
+}
+
+// deletesLast reports whether the newest records are missing because a person has deleted
+// the task that they belong to: his save before had all records, and none came since.
+func (p *planner) deletesLast() bool {
+	if p.SavedAll != p.h.last || p.Raced > 0 || len(p.doc.Findings) > 0 {
+		return false
+	}
+	last := p.h.records[len(p.h.records)-p.lost:]
+	name := p.h.nameOf(last[0])
+	if slices.ContainsFunc(p.doc.Sections, func(s ledger.Section) bool { return string(s.Kind)+" "+string(s.ID) == string(name) }) {
+		return false // it is there: the buffer is older than what is missing
+	}
+	return !slices.ContainsFunc(last, func(r place) bool { return !bytes.Equal(p.h.nameOf(r), p.h.nameOf(last[0])) })
+}
+
+// keepEdits sees to it that a record which is put back as stint wrote it is not
+// taken for an edit that was taken back: the journal gets to know that its text
+// has no effect.
+func (p *planner) keepEdits() {
+	for _, r := range p.h.records[len(p.h.records)-p.lost:] {
+		o := p.h.edited[r.seq]
+		if o == nil {
+			continue
+		}
+		if digest := p.h.pristine(r.seq); digest != o.digest {
+			a := newAdoption(change{origin: o, digest: digest}, p.h.section(r.seq))
+			p.compare(a, fieldsOf(a.section), o.fields)
+			if a.finish() {
+				p.adopt(a)
+			}
+		}
+	}
+}
+
+// findTorn looks at a record that is cut off at the end of the file. If its
+// beginning is ours, the rest is put behind it: nothing is rewritten. All other
+// findings are reported.
+func (p *planner) findTorn() {
+	from := bytes.LastIndex(p.doc.Data, []byte("\n#")) + 1
+	tail, line := p.doc.Data[from:], 1+bytes.Count(p.doc.Data[:from], []byte("\n"))
+	ours := p.lost > 0 && len(tail) > 0 && bytes.HasPrefix(p.h.data[p.Missing:], tail)
+	if ours {
+		p.InFile = len(tail)
+	}
+	damage := p.doc.Findings
+	if ours {
+		damage = slices.DeleteFunc(slices.Clone(damage), func(f *ledger.SyntaxError) bool { return f.Line >= line })
+	}
+	p.hurt = len(damage) > 0
+	p.Parsed(damage)
+}
+
+// Parsed reports what the parser found.
+func (p *Plan) Parsed(findings []*ledger.SyntaxError) {
+	for _, f := range findings {
+		f.File = ledger.TasksName
+		p.finding(f)
+	}
+}
+
+// classify finds the sections that differ from what was last seen of them.
+func (p *planner) classify() error {
+	first := p.firstNew()
+	for i := range p.doc.Sections {
+		if p.ctx.Err() != nil {
+			return context.Cause(p.ctx)
+		}
+		s, m := &p.doc.Sections[i], p.at[i]
+		switch {
+		case p.InFile > 0 && s.Off >= int64(len(p.doc.Data)-p.InFile):
+			// the beginning of a record of ours
+		case s.Seq == 0 && i < first:
+			known, err := p.fromBefore(s)
+			if err != nil {
+				return err
+			}
+			if !known {
+				p.hand(i, s)
+			}
+		case ledger.SeqOutOfRange(s.Seq, p.h.last):
+			p.hurt = true
+			p.findingAt(s.Line, "seq %d is no number that stint has given; leave seq and end line out of what you write", s.Seq)
+		case s.Seq == 0 || m.as == unknown && s.Seq > max(p.h.through, p.h.restored):
+			p.hand(i, s)
+		case m.as == unknown:
+			p.noteOld(s)
+		case m.as == foreign:
+			p.copy(i, s)
+		case p.twice[m.record] != nil:
+			if p.twice[m.record][0] == i {
+				p.several(m.record)
+			}
+		case m.as == changed || p.h.edited[s.Seq] != nil:
+			p.editedRecord(i, s)
+		}
+	}
+	return nil
+}
+
+// firstNew returns the index of the first section that stint wrote after the
+// compaction; 0 where there was none, so that no section stands before it.
+func (p *planner) firstNew() int {
+	if p.h.through == 0 {
+		return 0
+	}
+	for i := range p.at {
+		if p.at[i].as != unknown && p.doc.Sections[i].Seq > p.h.through {
+			return i
+		}
+	}
+	return len(p.at)
+}
+
+// fromBefore reports whether a section without seq was adopted before the compaction.
+func (p *planner) fromBefore(s *ledger.Section) (bool, error) {
+	if p.Merged == nil {
+		return false, nil
+	}
+	digests, err := p.Merged()
+	if err != nil {
+		return false, fmt.Errorf("read what was adopted before the compaction: %w", err)
+	}
+	digest := ledger.Digest(s.Raw)
+	if digests[digest] == 0 {
+		return false, nil
+	}
+	digests[digest]--
+	return true, nil
+}
+
+func (p *planner) noteOld(s *ledger.Section) {
+	if s.Seq > p.h.through {
+		return
+	}
+	if p.Old++; p.Old == 1 {
+		p.OldLine = s.Line
+	}
+}
+
+// hand takes a section without seq.
+func (p *planner) hand(i int, s *ledger.Section) {
+	if len(s.Fields) == 0 && p.h.has(s.Name()) {
+		return // it says nothing, and may be what a power cut has left of a record
+	}
+	if digest := ledger.Digest(s.Raw); !p.h.claim(digest) {
+		p.todo = append(p.todo, change{index: i, digest: digest})
+	}
+}
+
+// copy takes a section with the seq of another record.
+func (p *planner) copy(i int, s *ledger.Section) {
+	p.copied[i] = true
+	if digest := ledger.Digest(s.Raw); !p.h.claim(digest) {
+		p.todo = append(p.todo, change{index: i, digest: digest, copyOf: s.Seq})
+	}
+}
+
+// editedRecord takes a section of a record that is not as stint wrote it, or was not.
+func (p *planner) editedRecord(i int, s *ledger.Section) {
+	digest, o := ledger.Digest(s.Raw), p.h.lastSeen(s.Seq)
+	switch {
+	case o == nil || digest == o.digest:
+	case len(p.h.adopted[digest]) > 0: // a copy, and the record itself is gone
+		p.copied[i] = p.h.claim(digest)
+	default:
+		p.todo = append(p.todo, change{index: i, digest: digest, origin: o})
+	}
+}
+
+// several takes the sections that have one seq and id. One of them is the record;
+// those that have the same text as that, or as it was written or last seen, are
+// nothing (stint itself may have put the record back), and the others were copied
+// by hand.
+func (p *planner) several(record int) {
+	seq := p.h.records[record].seq
+	last, pristine := p.h.lastSeen(seq).digest, p.h.pristine(seq)
+	if last == "" {
+		last = pristine
+	}
+	original, digests := -1, map[int]string{}
+	for _, want := range []func(string) bool{
+		func(d string) bool { return d == last },
+		func(d string) bool { return d == pristine },
+		func(d string) bool { return len(p.h.adopted[d]) == 0 },
+	} {
+		for _, i := range p.twice[record] {
+			if digests[i] == "" {
+				digests[i] = ledger.Digest(p.doc.Sections[i].Raw)
+			}
+			if original < 0 && want(digests[i]) {
+				original = i
+			}
+		}
+	}
+	for _, i := range p.twice[record] {
+		switch {
+		case i == original:
+			p.editedRecord(i, &p.doc.Sections[i])
+		case digests[i] != last && digests[i] != pristine && (original < 0 || digests[i] != digests[original]):
+			p.copy(i, &p.doc.Sections[i])
+		}
+	}
+}
+
+// A named is what the file has under one kind and id, copies left out.
+type named struct {
+	sections []int
+	written  map[string]int // the first section without seq, by its digest
+	taken    map[string]int // the first record that took over the section with that digest
+}
+
+// named returns the sections of that kind and id that are no copies. The first call makes
+// an index of all names that a plan can ask for.
+func (p *planner) named(name string) *named {
+	if p.byName == nil {
+		p.indexNames()
+	}
+	return p.byName[name]
+}
+
+func (p *planner) indexNames() {
+	p.byName = map[string]*named{}
+	for _, c := range p.todo {
+		s := &p.doc.Sections[c.index]
+		names := []string{s.Name()}
+		switch {
+		case c.origin != nil:
+			names = append(names, c.origin.id)
+		case c.copyOf > 0:
+			names = append(names, copyName(s))
+		}
+		for _, name := range names {
+			p.byName[name] = &named{written: map[string]int{}, taken: map[string]int{}}
+		}
+	}
+	var name []byte
+	for j := range p.doc.Sections {
+		s := &p.doc.Sections[j]
+		name = append(append(append(name[:0], s.Kind...), ' '), s.ID...)
+		n := p.byName[string(name)]
+		if n == nil || p.copied[j] {
+			continue
+		}
+		n.sections = append(n.sections, j)
+		first, digest := n.taken, s.Value(ledger.KeyAdopts)
+		if s.Seq == 0 {
+			first, digest = n.written, ledger.Digest(s.Raw)
+		}
+		if _, has := first[digest]; !has {
+			first[digest] = j
+		}
+	}
+}
+
+// findGone lists the records that have no section in the file any more, though
+// a newer one of another has: a person has deleted them. Of an empty file, which an
+// editor may be about to write, nothing is said.
+func (p *planner) findGone() {
+	if !p.Deletes || p.hurt || !ledger.HasText(p.doc.Data) {
+		return
+	}
+	p.Gone = map[string]bool{}
+	for i, owner := range p.owner {
+		if owner == 0 && p.h.records[i].seq <= p.Newest {
+			p.Gone[string(p.h.nameOf(p.h.records[i]))] = true
+		}
+	}
+	if len(p.Gone) == 0 {
+		return
+	}
+	var name []byte
+	for i := range p.doc.Sections {
+		s := &p.doc.Sections[i]
+		name = append(append(append(name[:0], s.Kind...), ' '), s.ID...)
+		delete(p.Gone, string(name))
+	}
+	for i, owner := range p.owner {
+		if owner != 0 || p.h.records[i].seq > p.Newest { // a copy of it is there, or it is put back
+			delete(p.Gone, string(p.h.nameOf(p.h.records[i])))
+		}
+	}
+}
+
+// checked asks the reader of the fold whether it can take the record.
+func (p *planner) checked(r *ledger.Record, s *ledger.Section) *ledger.SyntaxError {
+	if p.check == nil {
+		return nil
+	}
+	enc, err := ledger.Encode(r)
+	if err == nil {
+		enc.Seq = r.Seq // it has no number yet, and a finding is not to name one
+		err = p.check(enc)
+	}
+	if err == nil {
+		return nil
+	}
+	f := ledger.RefusedAt(s, err)
+	f.File = ledger.TasksName
+	return f
+}
+
+// Deleted notes what became of records that a person has deleted.
+func (p *Plan) Deleted(records []ledger.Record) {
+	p.Records = append(p.Records, records...)
+	for i := range records {
+		if r := &records[i]; r.Kind != ledger.KindControl {
+			p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s: %s %s: deleted by hand", ledger.TasksName, r.Kind, r.ID)})
+		}
+	}
+}
+
+// Sort puts the findings in the order of the file.
+func (p *Plan) Sort() {
+	slices.SortStableFunc(p.Findings, func(a, b *ledger.SyntaxError) int { return cmp.Compare(a.Line, b.Line) })
+}
+
+// A Report says what reconciling tasks.md did, or would do.
+type Report struct {
+	Findings []*ledger.SyntaxError // what is wrong in tasks.md, by line
+	Notices  []ledger.Notice       // what a person should hear of, findings among them
+	Records  []ledger.Record       // what was taken over; their Seq is 0
+	Missing  int                   // records that an old buffer had dropped and that were appended again
+	Held     int                   // sections that are held because a formatter seems to have changed them
+}
+
+// Add notes what one plan did.
+func (r *Report) Add(p *Plan) {
+	r.Findings, r.Held = p.Findings, len(p.Held)
+	r.Notices = append(r.Notices, p.Notices...)
+	r.Records = append(r.Records, p.Records...)
+	r.Missing += p.Dropped
+}
+
+// StillFits reports whether the fold accepts the records as it is now.
+func (p *Plan) StillFits(r *Rules) bool {
+	check, _ := r.begin()
+	if check == nil {
+		return true
+	}
+	list := make([]*ledger.Section, len(p.Records))
+	for i := range p.Records {
+		enc, err := ledger.Encode(&p.Records[i])
+		if err != nil || check(enc) != nil {
+			return false
+		}
+		list[i] = enc
+	}
+	return r.CheckBatch == nil || len(r.CheckBatch(list)) == 0
+}
