@@ -1,4 +1,4 @@
-// Package coordinator runs tasks: it takes them in, decides which may run,
+// Package coordinator runs tasks: it accepts them, decides which may run,
 // starts agents for them, and writes every step into the ledger.
 //
 // One goroutine owns the fold and the files: the log's. Everything that changes

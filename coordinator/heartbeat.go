@@ -77,14 +77,14 @@ func (c *Coordinator) diskTrouble() error {
 	return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the journal could not be written: %v", err), Hint: "check the disk"}
 }
 
-// Unready says, as an *Error, why no task is taken in just now; nil if tasks are. A
-// master whose dispatch is paused takes them in.
+// Unready says, as an *Error, why no task is accepted just now; nil if tasks are. A
+// master whose dispatch is paused accepts them.
 func (c *Coordinator) Unready() error {
 	if err := c.diskTrouble(); err != nil {
 		return err
 	}
 	if c.IsLeaving() {
-		return &task.Error{Code: task.CodeStopped, Message: "the master is going away: it starts nothing more, and ends when its runs have ended", Hint: "try again"}
+		return &task.Error{Code: task.CodeStopped, Message: "the master is stopping: it starts nothing more, and exits when its runs have ended", Hint: "try again"}
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func exitCode(err error) int {
 	}
 }
 
-// taskCode maps how a task ended. The reasons that a person has to mend come
+// taskCode maps how a task ended. The reasons that a person has to fix come
 // before the status: they say more.
 func taskCode(t *state.Task) int {
 	switch {

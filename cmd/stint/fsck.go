@@ -154,7 +154,7 @@ func (a *app) printFaults(o *fsckOptions, faults []statedir.Fault, what string) 
 	return &cliError{code: exitFailure} // the list says it
 }
 
-// repair writes a mended copy of a ledger file to a new file.
+// repair writes a repaired copy of a ledger file to a new file.
 func (a *app) repair(ctx context.Context, o *fsckOptions, args []string) error {
 	dir, err := a.state()
 	if err != nil {
@@ -169,20 +169,20 @@ func (a *app) repair(ctx context.Context, o *fsckOptions, args []string) error {
 	}
 	var data []byte
 	var done []task.Finding
-	mended, err := interruptibly(ctx, interrupted, func() (mended []byte, err error) {
+	repaired, err := interruptibly(ctx, interrupted, func() (repaired []byte, err error) {
 		if data, err = readFile(path); err != nil {
 			return nil, err
 		}
 		if v := ledger.Parse(data).Version; v > ledger.FormatVersion {
 			return nil, &cliError{code: exitFailure, message: fmt.Sprintf("%s has format %d, this stint knows formats up to %d", path, v, ledger.FormatVersion), try: "use the newer stint that wrote it"}
 		}
-		mended, done = statedir.RepairLedger(path, data, a.journalOf(dir, path))
-		return mended, nil
+		repaired, done = statedir.RepairLedger(path, data, a.journalOf(dir, path))
+		return repaired, nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := writeNew(o.output, mended); err != nil {
+	if err := writeNew(o.output, repaired); err != nil {
 		return &cliError{code: exitFailure, message: "cannot write " + o.output, err: err, try: "name another file with --output"}
 	}
 	for _, f := range done {
@@ -191,7 +191,7 @@ func (a *app) repair(ctx context.Context, o *fsckOptions, args []string) error {
 		}
 	}
 	a.hint("stint: %s; the whole ledger is in %s\n", count(len(done), "repair"), o.output)
-	if !bytes.Equal(data, mended) {
+	if !bytes.Equal(data, repaired) {
 		a.hint("stint: look at it, then: stint restore %s\n", o.output)
 	}
 	return nil

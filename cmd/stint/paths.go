@@ -116,7 +116,7 @@ func findSocket(state, heartbeat string) string {
 }
 
 // checkStateDir makes the state directory if it is missing and refuses one that
-// cannot be trusted or written. It says on warn what it had to mend.
+// cannot be trusted or written. It says on warn what it had to fix.
 func checkStateDir(dir string, warn io.Writer) error {
 	try := "stint --state-dir ANOTHER ..., or export STINT_STATE_DIR=ANOTHER"
 	fi, err := os.Stat(dir)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Problem is one finding about an agent, with the command that mends it.
+// A Problem is one finding about an agent, with the command that fixes it.
 type Problem struct {
 	Text  string
 	Fix   string // "" if no single command helps

@@ -53,7 +53,7 @@ var errorAnswers = map[int]struct{ when, example, hint string }{
 	http.StatusLocked:                       {"A run or a lock of someone else is in the way.", "the task runs", "try again once that has ended"},
 	http.StatusTooManyRequests:              {"A limit is reached: of the queue, or of requests at the same time.", "the queue is full: 1000 tasks wait, 1 more would come, and max_queued is 1000", "wait until some have ended"},
 	http.StatusInternalServerError:          {"stint failed. There is no code.", "read task x: input/output error", ""},
-	http.StatusServiceUnavailable:           {"The master is going away, or cannot write.", errStopping.Message, errStopping.Hint},
+	http.StatusServiceUnavailable:           {"The master is stopping, or cannot write.", errStopping.Message, errStopping.Hint},
 	http.StatusInsufficientStorage:          {"The disk is full. Nothing was kept.", "the disk of /home/ana/.local/state/stint is full; nothing was kept", "make room and try again"},
 }
 

@@ -249,7 +249,7 @@ func (s *Store) StoppedError() error {
 	case err != nil:
 		return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the master has stopped because its ledger cannot be written: %v", err), Hint: "check the disk, then: stint serve"}
 	}
-	return &task.Error{Code: task.CodeStopped, Message: "the master is going away", Hint: "try again"}
+	return &task.Error{Code: task.CodeStopped, Message: "the master is stopping", Hint: "try again"}
 }
 
 // IsGone reports that the state directory is: what has its name now is not ours to write to.

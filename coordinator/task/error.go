@@ -21,7 +21,7 @@ const (
 	CodeBusy         Code = "busy"          // a lock or a session is held by someone else
 	CodeFull         Code = "disk-full"     // nothing can be written
 	CodeShortage     Code = "shortage"      // the machine lacks something that comes back: nothing was done, and the same may succeed soon
-	CodeStopped      Code = "stopped"       // the master is going away, or has gone
+	CodeStopped      Code = "stopped"       // the master is stopping, or has stopped
 	CodeAgentMissing Code = "agent-missing" // no such program, or not logged in
 	CodeForbidden    Code = "forbidden"     // a run, or a page of another site, may not do that
 	CodeUnauthorized Code = "unauthorized"  // no token, or not the present one

@@ -43,10 +43,10 @@ type HealthStatus string
 
 // The statuses of a master.
 const (
-	HealthFailing HealthStatus = "failing" // its disk is full or has failed: it takes no tasks in
+	HealthFailing HealthStatus = "failing" // its disk is full or has failed: it accepts no tasks
 	HealthEnding  HealthStatus = "ending"  // it makes room for another one, or shuts down: it starts no tasks
-	HealthPaused  HealthStatus = "paused"  // it takes tasks in, and starts none until stint resume
-	HealthOK      HealthStatus = "ok"      // it takes tasks in and starts them
+	HealthPaused  HealthStatus = "paused"  // it accepts tasks, and starts none until stint resume
+	HealthOK      HealthStatus = "ok"      // it accepts tasks and starts them
 )
 
 // A MirrorStatus says how far a copy of the ledger in a database is.

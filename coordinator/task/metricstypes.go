@@ -30,7 +30,7 @@ type Metrics struct {
 // AccountMetrics say whether an account may be used.
 type AccountMetrics struct {
 	Name    string
-	Held    bool // a person must mend something
+	Held    bool // on hold: a person must fix something
 	Cooling bool // it has met a rate limit, and nothing of it starts
 }
 

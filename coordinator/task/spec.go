@@ -82,9 +82,9 @@ func (r *specReader) checkSyntax() error {
 	case len(bytes.TrimSpace(r.data)) == 0:
 		return r.fail(0, "write for example {\"prompt\": \"what to do\"}", "it is empty")
 	case !errors.As(err, &bad):
-		return r.fail(0, "mend it", "it is no JSON: %v", err)
+		return r.fail(0, "fix it", "it is not JSON: %v", err)
 	}
-	hint := "mend the JSON there"
+	hint := "fix the JSON there"
 	if strings.HasSuffix(bad.Error(), "after top-level value") {
 		hint = "write several tasks as a list: [{…}, {…}]"
 	}
@@ -95,7 +95,7 @@ func (r *specReader) checkSyntax() error {
 func (r *specReader) next() (json.Token, error) {
 	tok, err := r.dec.Token()
 	if err != nil {
-		return nil, r.fail(r.dec.InputOffset(), "mend it", "it is no JSON: %v", err)
+		return nil, r.fail(r.dec.InputOffset(), "fix it", "it is not JSON: %v", err)
 	}
 	return tok, nil
 }
@@ -180,7 +180,7 @@ func (r *specReader) value(key string, dst any) error {
 	}
 	var raw json.RawMessage
 	if err := r.dec.Decode(&raw); err != nil {
-		return r.fail(r.dec.InputOffset(), "mend it", "it is no JSON: %v", err)
+		return r.fail(r.dec.InputOffset(), "fix it", "it is not JSON: %v", err)
 	}
 	reflect.ValueOf(dst).Elem().SetZero()
 	kind, err := "", error(nil)

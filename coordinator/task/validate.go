@@ -135,7 +135,7 @@ func checkFileName(what, name string) (string, error) {
 	return clean, nil
 }
 
-// MaxPrompt is the largest prompt that is taken in, in bytes.
+// MaxPrompt is the largest prompt that is accepted, in bytes.
 const MaxPrompt = state.MaxPrompt
 
 // wordOf reports whether s has 1 to most characters: letters and digits of ASCII,

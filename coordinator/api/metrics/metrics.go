@@ -44,7 +44,7 @@ func (e *exposition) queue(m *task.Metrics) {
 	e.one("stint_max_workers", gauge, "Tasks that may run at the same time.", float64(m.MaxWorkers))
 	e.one("stint_max_queued", gauge, "Tasks that may wait. 0: no bound.", float64(m.MaxQueued))
 	e.one("stint_dispatch_paused", gauge, "1 while no tasks are started.", truth(m.Paused))
-	e.family("stint_account_held", gauge, "1 while somebody must mend an account before its tasks start.")
+	e.family("stint_account_held", gauge, "1 while an account is on hold: somebody must fix it before its tasks start.")
 	for _, a := range m.Accounts {
 		e.sample("stint_account_held", truth(a.Held), "account", a.Name)
 	}
