@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"encoding/json"
 	"errors"
 
 	"stint/ledger"
@@ -19,7 +18,6 @@ func (s *State) Archive(a ledger.ArchiveEntry) {
 	n := s.Number(a.ID)
 	if n == 0 {
 		n = s.Add([]byte(a.ID), 0)
-		s.away++
 	}
 	e := s.Entries.At(n)
 	e.Kept, e.StatusIndex, e.Updated = table.InArchive, state.Done.Index(), table.UnixMilli(a.UpdatedAt)
@@ -41,12 +39,4 @@ func (s *State) Archived(id string) (a ledger.ArchiveEntry, ok bool) {
 	e := s.Entries.At(n)
 	r := s.refs.At(e.Last)
 	return ledger.ArchiveEntry{ID: id, Status: string(e.Status()), UpdatedAt: e.UpdatedAt(), File: s.files.List[r.prev], Off: r.off}, true
-}
-
-// dumpArchived writes what is known of a task in the archive.
-func (s *State) dumpArchived(d *json.Encoder, n uint32, e *table.Entry) error {
-	if e.Kept == table.BroughtBack {
-		return nil
-	}
-	return d.Encode(map[string]any{"id": s.ID(n), "status": e.Status(), "updated": e.Updated, "archived": true})
 }

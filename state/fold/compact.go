@@ -121,7 +121,6 @@ func (c *compaction) task(n uint32, before time.Time) error {
 
 // A merger puts the records of one task together.
 type merger struct {
-	id     string
 	task   state.Folded
 	keys   []string // in the order in which they came up
 	values map[string]string
@@ -132,25 +131,14 @@ type merger struct {
 
 // merge reads the records of task n. Those that were refused are not among them.
 func (s *State) merge(n uint32) (*merger, error) {
-	m := &merger{id: s.ID(n), values: map[string]string{}, first: s.Entries.At(n).First}
-	for _, off := range s.offsets(n) {
-		sec, err := s.reader.SectionAt(off)
-		if err != nil {
-			return nil, err
-		}
-		if string(sec.ID) != m.id || sec.Kind != ledger.KindTask {
-			return nil, fmt.Errorf("at offset %d stands %s %s", off, sec.Kind, sec.ID)
-		}
-		before := m.task.Task
-		if err := m.task.Apply(sec, s.pool, state.KeepNone); err != nil {
-			return nil, err
-		}
-		m.runs = state.RunsAfter(m.runs, &before, &m.task.Task, sec)
-		m.steps = state.StepsAfter(m.steps, &before, &m.task.Task, sec)
+	m := &merger{values: map[string]string{}, first: s.Entries.At(n).First}
+	err := s.read(n, &m.task, state.KeepNone, func(before *state.Task, sec *ledger.Section) {
+		m.runs = state.RunsAfter(m.runs, before, &m.task.Task, sec)
+		m.steps = state.StepsAfter(m.steps, before, &m.task.Task, sec)
 		m.add(sec)
-	}
+	})
 	m.values[state.KeyReason] = string(m.task.Reason) // a release changes it
-	return m, nil
+	return m, err
 }
 
 // add takes the fields of a record, as they stand there. What a person has edited
@@ -177,7 +165,7 @@ func (m *merger) add(sec *ledger.Section) {
 // the prompt meanwhile, and that nobody knows when it started.
 func (m *merger) records() (first, second ledger.Record) {
 	t := &m.task
-	first = ledger.Record{Kind: ledger.KindTask, ID: m.id}
+	first = ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	second = first
 	first.Add(state.KeyStatus, string(t.Status))
 	for _, key := range m.keys {
@@ -197,7 +185,11 @@ func (m *merger) records() (first, second ledger.Record) {
 	if !slices.Equal(m.runs, state.MergedRun(&t.Task)) {
 		first.Add(state.KeyEndedRuns, state.FormatRuns(m.runs))
 	}
-	if !slices.EqualFunc(m.steps, state.MergedSteps(m.merged()), state.Step.Same) {
+	merged := t.Task // the task as its one record makes it
+	if t.Status == state.Running && t.RunStartedAt.IsZero() {
+		merged.RunStartedAt = t.UpdatedAt
+	}
+	if !slices.EqualFunc(m.steps, state.MergedSteps(&merged), state.Step.Same) {
 		first.Add(state.KeySteps, state.FormatSteps(m.steps))
 	}
 	if t.Status == state.Running && t.RunStartedAt.IsZero() && !t.UpdatedAt.IsZero() {
@@ -212,15 +204,6 @@ func (m *merger) records() (first, second ledger.Record) {
 		first.AddIf(state.KeyBy, t.By)
 	}
 	return first, second
-}
-
-// merged returns the task as its one record makes it.
-func (m *merger) merged() *state.Task {
-	t := m.task.Task
-	if t.Status == state.Running && t.RunStartedAt.IsZero() {
-		t.RunStartedAt = t.UpdatedAt
-	}
-	return &t
 }
 
 // carriedKeys returns the idempotency keys that belong to others than the records

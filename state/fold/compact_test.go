@@ -255,7 +255,7 @@ func TestArchivedTaskComesBack(t *testing.T) {
 	if id, ok := next.state.ByIdempotencyKey("k"); !ok || id != uuid(1) {
 		t.Errorf("the key gives %q", id)
 	}
-	if n := next.state.Len(); n != 1 {
+	if n := length(next.state); n != 1 {
 		t.Errorf("%d tasks", n)
 	}
 	if id, err := next.state.Find("000000001"); err != nil || id != uuid(1) {
@@ -272,8 +272,8 @@ func TestArchivedTaskComesBack(t *testing.T) {
 	if task := next.whole(uuid(1)); task.Prompt != "one" || task.Status != state.Queued {
 		t.Errorf("it is back as %+v", task)
 	}
-	if id, ok := next.state.ByIdempotencyKey("k"); !ok || id != uuid(1) || next.state.Len() != 2 {
-		t.Errorf("the key gives %q, %d tasks", id, next.state.Len())
+	if id, ok := next.state.ByIdempotencyKey("k"); !ok || id != uuid(1) || length(next.state) != 2 {
+		t.Errorf("the key gives %q, %d tasks", id, length(next.state))
 	}
 	if got, _ := next.state.Find(state.LastRef); got != uuid(1) {
 		t.Errorf("the last one is %s", got)

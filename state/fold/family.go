@@ -19,10 +19,6 @@ type parent struct {
 	asked bool // its agent asked for that
 }
 
-func newFamily() family {
-	return family{parents: map[uint32]parent{}, children: map[string][]string{}}
-}
-
 // noteParent says which task has queued task n, and why; "" if none has.
 func (s *State) noteParent(n uint32, by string, why state.Trigger) {
 	f, old, next := &s.family, s.family.parents[n], parent{by, why == state.ByAgent}
@@ -48,8 +44,7 @@ func (s *State) noteParent(n uint32, by string, why state.Trigger) {
 
 // Parent returns the id of the task that has queued this one; "" if none has.
 func (s *State) Parent(id string) string {
-	n := s.Number(id)
-	return s.family.parents[n].id
+	return s.family.parents[s.Number(id)].id
 }
 
 // FollowUps returns the ids of the tasks that a task has queued, for whatever reason,
@@ -59,7 +54,7 @@ func (s *State) FollowUps(id string) []string { return slices.Clone(s.family.chi
 // Asked counts those tasks that a task has queued because its agent asked for them.
 func (s *State) Asked(id string) (count int) {
 	for _, child := range s.family.children[id] {
-		if n := s.Number(child); s.family.parents[n].asked {
+		if s.family.parents[s.Number(child)].asked {
 			count++
 		}
 	}

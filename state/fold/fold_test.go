@@ -246,7 +246,7 @@ func TestRecordOfEndedTaskThatCannotBeRead(t *testing.T) {
 	j := newJournal(t)
 	j.task("t1", "status: done")
 	j.broken = true
-	if err := j.refuse("t1", "status: queued"); !strings.Contains(err.Error(), "read the task's earlier records: no record at offset 0") {
+	if err := j.refuse("t1", "status: queued"); !strings.Contains(err.Error(), "read task t1: no record at offset 0") {
 		t.Error(err)
 	}
 	if _, ok, err := j.state.Task("t1"); !ok || err == nil {
@@ -288,8 +288,8 @@ func TestIdempotencyKeyBelongsToTheFirst(t *testing.T) {
 
 func TestOtherKindsArePassedOver(t *testing.T) {
 	j := newJournal(t)
-	if err := j.append(ledger.KindJob, "j1", "status: nonsense"); err != nil || j.state.Len() != 0 {
-		t.Errorf("%v, %d tasks", err, j.state.Len())
+	if err := j.append(ledger.KindJob, "j1", "status: nonsense"); err != nil || length(j.state) != 0 {
+		t.Errorf("%v, %d tasks", err, length(j.state))
 	}
 	if err := j.append(ledger.KindControl, "weather", "paused: nonsense"); err != nil {
 		t.Error(err)
@@ -380,8 +380,8 @@ func TestUUIDsComeBackAsTheyWere(t *testing.T) {
 		j := newJournal(t)
 		j.task(id, "status: queued", "sessionKey: task:"+id)
 		j.task(id, "status: canceled")
-		if got, err := j.state.Find(id); got != id || err != nil || j.state.Len() != 1 {
-			t.Errorf("%s: %s, %v, %d tasks", id, got, err, j.state.Len())
+		if got, err := j.state.Find(id); got != id || err != nil || length(j.state) != 1 {
+			t.Errorf("%s: %s, %v, %d tasks", id, got, err, length(j.state))
 		}
 		if got := j.peek(id); got.ID != id || got.SessionKey != "task:"+id {
 			t.Errorf("%s: %+v", id, got)

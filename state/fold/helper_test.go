@@ -10,6 +10,7 @@ import (
 	"stint/ledger"
 	"stint/state"
 	"stint/state/lanes"
+	"stint/state/table"
 )
 
 // journal is a Reader in memory, and applies what is appended to it.
@@ -156,6 +157,16 @@ func (j *journal) whole(id string) state.Task {
 		j.t.Fatalf("task %s: %v, %v", id, ok, err)
 	}
 	return t
+}
+
+// length counts the tasks that are not in the archive.
+func length(s *State) (n int) {
+	for i := uint32(1); i < s.Entries.Len(); i++ {
+		if s.Entries.At(i).Kept == table.InJournal {
+			n++
+		}
+	}
+	return n
 }
 
 // noon is the time of the tests.

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"sort"
+	"time"
 
 	"stint/state"
+	"stint/state/lanes"
 	"stint/state/table"
 )
 
@@ -20,10 +23,9 @@ func (s *State) Task(id string) (t state.Task, ok bool, err error) {
 		return state.Task{}, false, nil
 	}
 	var whole state.Folded
-	if err := s.read(n, &whole, state.KeepAll); err != nil {
-		return state.Task{}, true, fmt.Errorf("read task %s: %w", id, err)
+	if err := s.read(n, &whole, state.KeepAll, nil); err != nil {
+		return state.Task{}, true, err
 	}
-	whole.ID = id
 	return whole.Task, true, nil
 }
 
@@ -140,7 +142,11 @@ func (s *State) matching(f state.Filter) (list []uint32) {
 	if !ok {
 		return nil
 	}
-	for n := s.newestBefore(f.Before); n > 0; n-- {
+	n := int(s.Entries.Len()) - 1
+	if f.Before > 0 { // from the last one whose first record has a lower number
+		n = sort.Search(n, func(i int) bool { return s.Entries.At(uint32(i+1)).First >= f.Before })
+	}
+	for n := uint32(n); n > 0; n-- {
 		if f.Limit > 0 && len(list) >= f.Limit {
 			break
 		}
@@ -151,49 +157,110 @@ func (s *State) matching(f state.Filter) (list []uint32) {
 	return list
 }
 
-// newestBefore returns the last entry whose first record has a lower number; with 0 the
-// last of all.
-func (s *State) newestBefore(first uint64) uint32 {
-	last := int(s.Entries.Len()) - 1
-	if first == 0 {
-		return uint32(last)
-	}
-	return uint32(sort.Search(last, func(i int) bool { return s.Entries.At(uint32(i+1)).First >= first }))
-}
-
 // row returns a task for a list.
 func (s *State) row(n uint32) (state.Task, error) {
 	l := s.Live(n)
 	if l == nil {
 		var t state.Folded
-		if err := s.read(n, &t, state.KeepTitle); err != nil {
-			return state.Task{}, fmt.Errorf("read task %s: %w", s.ID(n), err)
-		}
-		t.ID = s.ID(n)
-		return t.Task, nil
+		err := s.read(n, &t, state.KeepTitle, nil)
+		return t.Task, err
 	}
 	t, last := s.View(l), s.Entries.At(n).Last
-	if _, known := s.titles.get(n, last); !known {
-		title, err := s.readTitle(s.Whole(l))
+	if _, known := s.titles.get(n, last); known {
+		return t, nil
+	}
+	if at := s.Whole(l).PromptAt; at != 0 {
+		sec, err := s.reader.SectionAt(at - 1)
 		if err != nil {
 			return state.Task{}, fmt.Errorf("read task %s: %w", t.ID, err)
 		}
-		s.titles.put(n, last, []byte(title))
-		t.Title = title
+		t.Title = state.TitleOf(sec.Value(state.KeyPrompt))
 	}
+	s.titles.put(n, last, []byte(t.Title))
 	return t, nil
 }
 
-// readTitle reads the first line of a live task's prompt.
-func (s *State) readTitle(t *state.Folded) (string, error) {
-	if t.PromptAt == 0 {
-		return "", nil
+// IDs returns the ids of the next tasks, at most n, behind the first done ones of all that
+// are known, in the order in which they came, those of the archive first. One that was
+// brought back keeps its place among these. So a place stays the same as long as the
+// state lives; with a compaction another one takes over, and other places count.
+func (s *State) IDs(done, n int) []string {
+	at := uint32(done) + 1
+	for _, second := range s.revived {
+		if second <= at {
+			at++
+		}
 	}
-	sec, err := s.reader.SectionAt(t.PromptAt - 1)
+	var list []string
+	for ; at < s.Entries.Len() && len(list) < n; at++ {
+		if _, second := slices.BinarySearch(s.revived, at); !second {
+			list = append(list, s.ID(at))
+		}
+	}
+	return list
+}
+
+// HoldsKey reports whether, of all tasks that name the idempotency key of t, t has it.
+func (s *State) HoldsKey(t *state.Task) bool {
+	if t.IdempotencyKey == "" {
+		return false
+	}
+	id, ok := s.ByIdempotencyKey(string(t.IdempotencyKey))
+	return ok && id == t.ID
+}
+
+// Queue returns the tasks that wait in the lane of that key, in the order in which
+// they will run, without their texts but with titles. Running ones are not among
+// them. The error is that of the Reader.
+func (s *State) Queue(key string) (tasks []state.Task, err error) {
+	for _, n := range s.QueueOf(key) {
+		t, err := s.row(n)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+// NativeOwner returns the agent whose native session has that id, as far as the
+// sessions that are known tell. One that the agent did not know is not its own.
+func (s *State) NativeOwner(native string) (agent string, ok bool) {
+	return s.OwnerOf(native, func(n uint32) bool { // its last task failed because the agent did not know it
+		var t state.Folded
+		return s.Entries.At(n).Status() == state.Failed && s.read(n, &t, state.KeepNone, nil) == nil && t.Reason == state.ClassSessionLost
+	})
+}
+
+// Why says in one sentence why a task does not run now, or how it ended, and, of one
+// that another task has queued, why that did. Times are in the zone of now. It gives
+// the first reason that must go away, though there may be more behind it.
+func (s *State) Why(id string, now time.Time, lim lanes.Limits) (why string) {
+	n := s.Number(id)
+	if n == 0 {
+		return "there is no task " + id
+	}
+	t, err := s.nowOf(id)
 	if err != nil {
-		return "", err
+		t = state.Folded{} // what the entry says is all that is known
 	}
-	return state.TitleOf(sec.Value(state.KeyPrompt)), nil
+	if s.Live(n) != nil {
+		why = s.WhyLive(n, now, lim)
+	} else {
+		why = s.WhyEnded(n, &t.Task, now)
+	}
+	switch parent := s.Parent(id); {
+	case parent == "":
+		return why
+	case t.Trigger == state.OnFailure:
+		return why + "; it was queued because " + parent + " failed"
+	case t.Trigger == state.OnIssue:
+		return why + "; it was queued because of the findings about " + parent
+	case t.Trigger == state.ByAgent:
+		return why + "; the agent of " + parent + " has queued it"
+	default:
+		return why + "; it was queued by " + parent
+	}
 }
 
 // ErrNotFound says that no task has such an id.
@@ -217,8 +284,12 @@ func (s *State) Find(ref string) (id string, err error) {
 	if n := s.Number(ref); n != 0 {
 		return ref, nil
 	}
-	if n := s.newest(); ref == state.LastRef && n > 0 {
-		return s.ID(n), nil
+	if ref == state.LastRef {
+		for n := s.Entries.Len() - 1; n > 0; n-- {
+			if e := s.Entries.At(n); !e.Deleted && e.Kept == table.InJournal {
+				return s.ID(n), nil
+			}
+		}
 	}
 	found := s.Containing(ref, table.InJournal)
 	if len(found) == 0 {
@@ -234,49 +305,34 @@ func (s *State) Find(ref string) (id string, err error) {
 	}
 }
 
-// newest returns the task that was created last and is not hidden; 0 if there is none.
-func (s *State) newest() uint32 {
-	n := s.Entries.Len() - 1
-	for n > 0 && (s.Entries.At(n).Deleted || s.Entries.At(n).Kept != table.InJournal) {
-		n--
-	}
-	return n
-}
-
 // Dump writes all that the records made of the state as text, in an order that
 // depends on nothing else. Two states of the same journal give the same bytes.
 func (s *State) Dump(w io.Writer) error {
 	d := json.NewEncoder(w)
 	d.SetEscapeHTML(false)
 	for n := uint32(1); n < s.Entries.Len(); n++ {
-		e := s.Entries.At(n)
-		if e.Kept != table.InJournal {
-			if err := s.dumpArchived(d, n, e); err != nil {
-				return err
-			}
+		e, t := s.Entries.At(n), s.PeekAt(n)
+		row := map[string]any{"id": t.ID, "status": t.Status, "updated": e.Updated, "archived": true}
+		switch e.Kept {
+		case table.BroughtBack:
 			continue
-		}
-		t := s.PeekAt(n)
-		row := map[string]any{
-			"id": t.ID, "status": t.Status, "key": t.SessionKey, "label": t.Label, "first": e.First,
-			"tags": []string{t.TenantID, t.Queue, t.Agent}, "updated": e.Updated, "records": s.offsets(n),
-		}
-		if e.Deleted {
-			row["deleted"] = true
-		}
-		if l := s.Live(n); l != nil {
-			t.Title = "" // a cache
-			row["task"], row["natives"] = t, s.Whole(l).Natives
+		case table.InJournal:
+			row = map[string]any{
+				"id": t.ID, "status": t.Status, "key": t.SessionKey, "label": t.Label, "first": e.First,
+				"tags": []string{t.TenantID, t.Queue, t.Agent}, "updated": e.Updated, "records": s.offsets(n),
+			}
+			if e.Deleted {
+				row["deleted"] = true
+			}
+			if l := s.Live(n); l != nil {
+				t.Title = "" // a cache
+				row["task"], row["natives"] = t, s.Whole(l).Natives
+			}
 		}
 		if err := d.Encode(row); err != nil {
 			return err
 		}
 	}
-	return s.dumpRest(d)
-}
-
-// dumpRest writes what is not of one task.
-func (s *State) dumpRest(d *json.Encoder) error {
 	keys := map[string]string{}
 	for key := range s.byKey.all() {
 		if id, ok := s.ByIdempotencyKey(key); ok {

@@ -188,7 +188,7 @@ func TestUnknownTask(t *testing.T) {
 	if _, ok, err := s.Task("x"); ok || err != nil {
 		t.Error(ok, err)
 	}
-	if _, ok := s.Peek("x"); ok || s.Offsets("x") != nil || s.Len() != 0 || !s.Idle() {
+	if _, ok := s.Peek("x"); ok || s.Offsets("x") != nil || length(s) != 0 || !s.Idle() {
 		t.Error("an empty state has something")
 	}
 	if _, ok := s.ByIdempotencyKey(""); ok {

@@ -3,7 +3,6 @@ package fold
 import (
 	"sort"
 
-	"stint/ledger"
 	"stint/state"
 	"stint/state/table"
 )
@@ -59,11 +58,6 @@ func (x *recent) add(n, ref uint32) {
 // at returns the i-th oldest mark.
 func (x *recent) at(i int) *mark { return x.ring.At((x.next + uint32(i)) % x.ring.Len()) }
 
-// after returns the place of the first mark behind record seq.
-func (x *recent) after(seq uint64) int {
-	return sort.Search(int(x.ring.Len()), func(i int) bool { return x.at(i).seq > seq })
-}
-
 // A Changed is a task as it is in memory (see [State.Peek]) and the number of its
 // newest record.
 type Changed struct {
@@ -85,20 +79,12 @@ func (s *State) Covers(seq uint64) bool { return s.recent.since <= seq && seq <=
 // asked where Covers says so.
 func (s *State) Since(seq uint64, most int) (list []Changed) {
 	x := &s.recent
-	for i := x.after(seq); i < int(x.ring.Len()) && len(list) < most; i++ {
+	first := sort.Search(int(x.ring.Len()), func(i int) bool { return x.at(i).seq > seq })
+	for i := first; i < int(x.ring.Len()) && len(list) < most; i++ {
 		m := x.at(i)
 		if s.Entries.At(m.n).Last == m.ref {
 			list = append(list, Changed{Seq: m.seq, Task: s.PeekAt(m.n)})
 		}
 	}
 	return list
-}
-
-// changesLists reports whether a control record changes which tasks there are.
-func changesLists(sec *ledger.Section) bool {
-	if sec.Kind != ledger.KindControl {
-		return false
-	}
-	id := string(sec.ID)
-	return id == ControlDeleted || id == ledger.ControlRestored
 }

@@ -162,11 +162,9 @@ func (s *State) nowOf(id string) (now state.Folded, err error) {
 	if l := s.Live(n); l != nil {
 		s.WholeInto(l, &now)
 	} else if n != 0 {
-		if err := s.readEnded(n, &now); err != nil {
-			return now, fmt.Errorf("read the task's earlier records: %w", err)
-		}
+		err = s.readEnded(n, &now)
 	}
-	return now, nil
+	return now, err
 }
 
 // CheckTogether reports whether the tasks of sections, each of which [Save.Check] has

@@ -27,7 +27,6 @@ type State struct {
 	byKey   idempotencyKeys
 	counts  [len(state.Statuses)]int // of all tasks
 	deleted map[uint32]bool          // of all tasks, those that are hidden
-	away    int                      // entries that are not in the journal
 	revived []uint32                 // entries of tasks that were brought back, in order: each is the second one of its task
 	family  family
 	recent  recent
@@ -52,7 +51,7 @@ func New(r Reader) *State {
 		files:   state.NewWords(),
 		byKey:   newIdempotencyKeys(),
 		deleted: map[uint32]bool{},
-		family:  newFamily(),
+		family:  family{parents: map[uint32]parent{}, children: map[string][]string{}},
 		pool:    state.NewPool(),
 		rows:    rowCache{most: maxRows},
 		titles:  rowCache{most: maxTitles},
@@ -72,20 +71,18 @@ func New(r Reader) *State {
 // are passed over.
 func (s *State) Apply(sec *ledger.Section) error {
 	s.recent.begin(sec.Seq)
-	if changesLists(sec) {
-		s.recent.forget()
-	}
-	switch sec.Kind {
-	case ledger.KindTask:
+	switch id := string(sec.ID); {
+	case sec.Kind == ledger.KindTask:
 		return s.applyTask(sec)
-	case ledger.KindControl:
-		switch string(sec.ID) {
-		case ControlDeleted:
-			s.applyDeleted(sec)
-			return nil
-		case ControlCarried:
-			return s.applyCarried(sec)
-		}
+	case sec.Kind != ledger.KindControl:
+	case id == ControlDeleted:
+		s.recent.forget() // it changes which tasks there are
+		s.applyDeleted(sec)
+	case id == ledger.ControlRestored:
+		s.recent.forget()
+	case id == ControlCarried:
+		return s.applyCarried(sec)
+	default:
 		return s.ApplyControl(sec)
 	}
 	return nil
@@ -106,7 +103,7 @@ func (s *State) applyTask(sec *ledger.Section) error {
 		s.WholeInto(cur, before)
 	case n != 0:
 		if err := s.readEnded(n, before); err != nil {
-			return state.NewRecordError(sec, nil, fmt.Errorf("read the task's earlier records: %w", err))
+			return state.NewRecordError(sec, nil, err)
 		}
 	default:
 		*before = state.Folded{}
@@ -152,7 +149,7 @@ func (s *State) readEnded(n uint32, t *state.Folded) error {
 		*t = e.Folded
 		return nil
 	}
-	if err := s.read(n, t, state.KeepNone); err != nil {
+	if err := s.read(n, t, state.KeepNone, nil); err != nil {
 		return err
 	}
 	if s.ended == nil || len(s.ended) == maxEnded {
@@ -220,26 +217,23 @@ func (s *State) offsets(n uint32) []int64 {
 	return list
 }
 
-// read folds the records of task n anew, into t.
-func (s *State) read(n uint32, t *state.Folded, k state.Keep) error { return s.readEach(n, t, k, nil) }
-
-// readEach is read that calls each, if there is one, after every record, with what t
-// was before it.
-func (s *State) readEach(n uint32, t *state.Folded, k state.Keep, each func(before *state.Task, sec *ledger.Section)) error {
+// read folds the records of task n anew, into t. each, if there is one, is called after
+// every record, with what t was before it.
+func (s *State) read(n uint32, t *state.Folded, k state.Keep, each func(before *state.Task, sec *ledger.Section)) error {
 	*t = state.Folded{}
-	var before state.Task
+	t.ID = s.ID(n)
 	if s.Entries.At(n).Kept != table.InJournal {
-		return errArchived
+		return fmt.Errorf("read task %s: %w", t.ID, errArchived)
 	}
+	var before state.Task
 	for _, off := range s.offsets(n) {
 		sec, err := s.reader.SectionAt(off)
-		if err != nil {
-			return err
-		}
-		if m := s.Number(string(sec.ID)); m != n || sec.Kind != ledger.KindTask {
-			return fmt.Errorf("at offset %d stands %s %s", off, sec.Kind, sec.ID)
-		}
-		if each != nil {
+		switch {
+		case err != nil:
+			return fmt.Errorf("read task %s: %w", t.ID, err)
+		case string(sec.ID) != t.ID || sec.Kind != ledger.KindTask:
+			return fmt.Errorf("read task %s: at offset %d stands %s %s", t.ID, off, sec.Kind, sec.ID)
+		case each != nil:
 			before = t.Task
 		}
 		if err := t.Apply(sec, s.pool, k); err != nil {
@@ -281,9 +275,6 @@ func (s *State) Queued() int { return s.counts[state.Queued.Index()] }
 func (s *State) Idle() bool {
 	return s.counts[state.Running.Index()] == 0 && s.counts[state.Queued.Index()] == s.Held()
 }
-
-// Len returns the number of tasks, ended ones included and archived ones not.
-func (s *State) Len() int { return int(s.Entries.Len()) - 1 - s.away }
 
 // A ref is one record of a task: where it stands, and the one before it, plus 1.
 type ref struct {

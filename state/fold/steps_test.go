@@ -46,7 +46,7 @@ func TestSteps(t *testing.T) {
 	if got.Phase != "" || got.Iteration != 2 || *got.VerifyExitCode != 0 || got.VerifyOutput != "" || got.Result != "two" {
 		t.Errorf("%+v", got)
 	}
-	if n := j.state.Len(); n != 1 {
+	if n := length(j.state); n != 1 {
 		t.Errorf("what the command printed made %d tasks of one", n)
 	}
 	var used []int64

@@ -1,8 +1,6 @@
 package fold
 
 import (
-	"fmt"
-
 	"stint/ledger"
 	"stint/state"
 	"stint/state/table"
@@ -19,24 +17,14 @@ func TaskOf(sec *ledger.Section) (state.Task, error) {
 	return t.Task, nil
 }
 
-// TaskAndRuns returns what Task and Runs give, and reads the records once.
+// TaskAndRuns returns what Task gives, and the runs of the task, and reads the records once.
 func (s *State) TaskAndRuns(id string) (t state.Task, runs []state.Run, ok bool, err error) {
 	n := s.Number(id)
 	if n == 0 {
 		return state.Task{}, nil, false, nil
 	}
-	var whole state.Folded
-	err = s.readEach(n, &whole, state.KeepAll, func(before *state.Task, sec *ledger.Section) {
-		runs = state.RunsAfter(runs, before, &whole.Task, sec)
-	})
-	if err != nil {
-		return state.Task{}, nil, true, fmt.Errorf("read task %s: %w", id, err)
-	}
-	whole.ID = id
-	for i := range runs {
-		runs[i].TaskID = id
-	}
-	return whole.Task, runs, true, nil
+	whole, runs, err := s.readRuns(n, state.KeepAll)
+	return whole, runs, true, err
 }
 
 // EachTask returns the runs of each task in the journal, in the order of age, and the
@@ -47,7 +35,7 @@ func (s *State) EachTask(f func(runs []state.Run) error) error {
 		if s.Entries.At(n).Kept != table.InJournal {
 			continue
 		}
-		runs, err := s.runsOf(n)
+		_, runs, err := s.readRuns(n, state.KeepNone)
 		if err != nil {
 			return err
 		}
@@ -58,31 +46,16 @@ func (s *State) EachTask(f func(runs []state.Run) error) error {
 	return nil
 }
 
-// Runs returns the runs of one task in the journal, in their order, read from its
-// records; none if there is no such task. The error is the Reader's.
-func (s *State) Runs(id string) ([]state.Run, error) {
-	n := s.Number(id)
-	if n == 0 || s.Entries.At(n).Kept != table.InJournal {
-		return nil, nil
-	}
-	return s.runsOf(n)
-}
-
-func (s *State) runsOf(n uint32) (runs []state.Run, err error) {
+func (s *State) readRuns(n uint32, k state.Keep) (state.Task, []state.Run, error) {
 	var t state.Folded
-	t.ID = s.ID(n)
-	for _, off := range s.offsets(n) {
-		sec, err := s.reader.SectionAt(off)
-		if err != nil {
-			return nil, fmt.Errorf("read task %s: %w", t.ID, err)
-		}
-		before := t.Task
-		if err := t.Apply(sec, s.pool, state.KeepNone); err != nil {
-			return nil, err
-		}
-		runs = state.RunsAfter(runs, &before, &t.Task, sec)
+	var runs []state.Run
+	err := s.read(n, &t, k, func(before *state.Task, sec *ledger.Section) {
+		runs = state.RunsAfter(runs, before, &t.Task, sec)
+	})
+	if err != nil {
+		return state.Task{}, nil, err
 	}
-	return runs, nil
+	return t.Task, runs, nil
 }
 
 // RunsOf returns the runs of a task that has one record alone.
