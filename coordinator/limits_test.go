@@ -3,8 +3,6 @@ package coordinator_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,29 +36,23 @@ func limitedWorld(t *testing.T) *world {
 	return w
 }
 
-// A provider says that it is busy until a time, and notes who asked. Each answer
-// takes a second.
+// A provider is busy until a time, and notes who asked. Each answer takes a second.
 type provider struct {
 	busyUntil time.Time
 
-	mu        sync.Mutex
-	now, most int // runs at once, and the most of those that began after a refusal and before the first success
-	refused   int
-	served    int
-	alone     bool // the first that was served had no other beside it
+	mu              sync.Mutex
+	now, most       int // runs at once, and the most of those that began after a refusal and before the first success
+	refused, served int
 }
 
-func (p *provider) answer(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
+func (p *provider) answer(context.Context, task.Turn, func(task.Event)) task.Outcome {
 	p.mu.Lock()
 	p.now++
 	if p.refused > 0 && p.served == 0 {
 		p.most = max(p.most, p.now)
 	}
 	p.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Second):
-	}
+	time.Sleep(time.Second)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now--
@@ -68,20 +60,8 @@ func (p *provider) answer(ctx context.Context, _ task.Turn, _ func(task.Event)) 
 		p.refused++
 		return task.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Error: "429"}
 	}
-	p.alone = p.alone || p.served == 0 && p.now == 0
 	p.served++
 	return task.Outcome{Result: "ok"}
-}
-
-// mostRefusals is how many runs may meet a limit of that length: all workers at
-// once, then one after each wait, of which the shortest is half of what it grows to.
-func mostRefusals(cfg *task.Config, length time.Duration) int {
-	n := cfg.MaxWorkers
-	for wait := cfg.BackoffBase; length > 0; wait = min(2*wait, 30*time.Minute) {
-		length -= wait/2 + time.Second
-		n++
-	}
-	return n
 }
 
 // TestRateLimitStorm: 500 tasks meet a provider that is busy for ten minutes. Few of
@@ -98,34 +78,41 @@ func TestRateLimitStorm(t *testing.T) {
 		w.agent.do = p.answer
 		w.cfg.MaxWorkers = 0
 		w.openUnwatched()
-		var ids []string
-		for i := range tasks {
-			ids = append(ids, w.submit(task.TaskSpec{Prompt: fmt.Sprint("task ", i), Parallel: true}).ID)
+		specs := make([]task.TaskSpec, tasks)
+		for i := range specs {
+			specs[i] = task.TaskSpec{Prompt: "p", Parallel: true}
 		}
+		list, err := w.submitAll(specs)
+		fatal(t, err)
 		w.close()
 		w.cfg.MaxWorkers = 4
 		p.busyUntil = time.Now().Add(length)
+		// All workers at once, then one after each wait, the shortest of which is half of
+		// what it grows to.
+		most, left := w.cfg.MaxWorkers, length
+		for wait := w.cfg.BackoffBase; left > 0; wait = min(2*wait, 30*time.Minute) {
+			left -= wait/2 + time.Second
+			most++
+		}
 		w.openUnwatched()
 		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if why, err := w.c.Why(ids[tasks-1]); err != nil || !strings.Contains(why, "account demo cools down until ") || !strings.HasSuffix(why, ": rate-limited (wait 1)") {
-			t.Errorf("four runs have met one limit: why %q, %v", why, err)
+		if why := w.why(list[tasks-1].ID); !strings.Contains(why, "account demo cools down until ") || !strings.HasSuffix(why, ": rate-limited (wait 1)") {
+			t.Errorf("four runs have met one limit: why %q", why)
 		}
 		w.close() // what the master knows of the limit outlives it
 		w.openUnwatched()
 		time.Sleep(time.Until(p.busyUntil))
-		for _, id := range ids {
-			if got := w.ended(id); got.Status != state.Done || got.Attempt != 1 {
+		for i := range list {
+			if got := w.ended(list[i].ID); got.Status != state.Done || got.Attempt != 1 {
 				t.Fatalf("%s after %d attempts: %s", got.Status, got.Attempt, got.Error)
 			}
 		}
-		most := mostRefusals(&w.cfg, length)
 		t.Logf("limits: tasks=%d refused=%d bound=%d", tasks, p.refused, most)
 		if p.refused < w.cfg.MaxWorkers+3 || p.refused > most {
 			t.Errorf("%d runs met the limit, want %d at most", p.refused, most)
 		}
-		if p.most != 1 || !p.alone || p.served != tasks {
-			t.Errorf("until one got through up to %d ran at once; the first was alone: %v; %d were served", p.most, p.alone, p.served)
+		if p.most != 1 || p.served != tasks {
+			t.Errorf("until one got through up to %d ran at once; %d were served", p.most, p.served)
 		}
 		w.close()
 	})
@@ -233,19 +220,34 @@ func TestRateLimitTimes(t *testing.T) {
 	}
 }
 
+// started expects so many runs after each of these times.
+func (w *world) started(runs func() int, list ...startsAfter) {
+	w.t.Helper()
+	for _, at := range list {
+		time.Sleep(at.after)
+		synctest.Wait()
+		if got := runs(); got != at.runs {
+			w.t.Errorf("after %s more, %d runs were started, want %d", at.after, got, at.runs)
+		}
+	}
+}
+
+type startsAfter struct {
+	after time.Duration
+	runs  int
+}
+
 // TestOneAtATimeUntilOneGetsThrough: a run that began before the limit was met says
 // nothing about it, and neither does one that did not come as far as the provider.
 func TestOneAtATimeUntilOneGetsThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 1 }
-		fine := task.Outcome{Result: "ok"}
-		started := w.script(map[string][]step{
-			taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited}}, {20 * time.Second, task.Outcome{Class: state.ClassNetwork}}, {time.Hour, fine}},
-			taskID(2): {{5 * time.Second, fine}},
-			taskID(3): {{time.Hour, fine}},
-			taskID(4): {{time.Hour, fine}},
-			taskID(5): {{time.Hour, fine}},
+		hour := []step{{time.Hour, task.Outcome{Result: "ok"}}}
+		runs := w.script(map[string][]step{
+			taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited}}, {20 * time.Second, task.Outcome{Class: state.ClassNetwork}}, hour[0]},
+			taskID(2): {{5 * time.Second, task.Outcome{Result: "ok"}}},
+			taskID(3): hour, taskID(4): hour, taskID(5): hour,
 		})
 		play := w.agent.do
 		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
@@ -259,27 +261,19 @@ func TestOneAtATimeUntilOneGetsThrough(t *testing.T) {
 		for i := range 5 {
 			w.submit(task.TaskSpec{ID: taskID(i + 1), Prompt: "p", Parallel: true})
 		}
-		for _, at := range []struct {
-			after time.Duration
-			runs  int
-		}{
-			{2 * time.Second, 2},  // task 1 has met the limit, task 2 goes on
-			{8 * time.Second, 2},  // it has ended well, and that lifts nothing
-			{2 * time.Second, 3},  // at 12 s: the cool-down is over, and task 1 is tried
-			{18 * time.Second, 3}, // alone
-			{2 * time.Second, 4},  // at 32 s: it did not reach the provider; task 3 is tried
-			{55 * time.Second, 4}, // alone
-			{10 * time.Second, 5}, // it has got through, and is still at work: two at once
-		} {
-			time.Sleep(at.after)
-			synctest.Wait()
-			if got := started(); got != at.runs {
-				t.Errorf("after %s more, %d runs were started, want %d", at.after, got, at.runs)
-			}
-			if why := w.why(taskID(5)); at.runs == 4 && why != "account demo was rate-limited (wait 1); one task at a time until one gets through" {
-				t.Errorf("why is %q", why)
-			}
+		w.started(
+			runs,
+			startsAfter{2 * time.Second, 2},  // task 1 has met the limit, task 2 goes on
+			startsAfter{8 * time.Second, 2},  // it has ended well, and that lifts nothing
+			startsAfter{2 * time.Second, 3},  // at 12 s: the cool-down is over, and task 1 is tried
+			startsAfter{18 * time.Second, 3}, // alone
+			startsAfter{2 * time.Second, 4},  // at 32 s: it did not reach the provider; task 3 is tried
+			startsAfter{55 * time.Second, 4}, // alone
+		)
+		if why := w.why(taskID(5)); why != "account demo was rate-limited (wait 1); one task at a time until one gets through" {
+			t.Errorf("why is %q", why)
 		}
+		w.started(runs, startsAfter{10 * time.Second, 5}) // it has got through, and is still at work: two at once
 		w.ended(taskID(5))
 		w.close()
 	})
@@ -293,7 +287,7 @@ func TestVerifyCommandSaysNothingOfALimit(t *testing.T) {
 		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 1 }
 		w.cfg.Shell, w.cfg.MaxIterations, w.cfg.VerifyTimeout = &fakeShell{do: exits(0, 0)}, 3, time.Minute
 		fine := task.Outcome{Result: "ok"}
-		started := w.script(map[string][]step{
+		runs := w.script(map[string][]step{
 			taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited}}, {10 * time.Second, fine}},
 			taskID(2): {{12 * time.Second, fine}},
 			taskID(3): {{time.Hour, fine}},
@@ -306,20 +300,12 @@ func TestVerifyCommandSaysNothingOfALimit(t *testing.T) {
 			}
 			w.submit(task.TaskSpec{ID: taskID(i + 1), Prompt: "p", Parallel: true, VerifyCommand: command})
 		}
-		for _, at := range []struct {
-			after time.Duration
-			runs  int
-		}{
-			{11500 * time.Millisecond, 3}, // task 1 met the limit at 1 s and is tried since 11 s; the command of task 2 runs since 12 s
-			{3 * time.Second, 3},          // it has passed at 14 s, and lifts nothing
-			{5 * time.Second, 5},          // at 21 s task 1 has got through: while its command runs the others start
-		} {
-			time.Sleep(at.after)
-			synctest.Wait()
-			if got := started(); got != at.runs {
-				t.Errorf("after %s more, %d runs were started, want %d", at.after, got, at.runs)
-			}
-		}
+		w.started(
+			runs,
+			startsAfter{11500 * time.Millisecond, 3}, // task 1 met the limit at 1 s and is tried since 11 s; the command of task 2 runs since 12 s
+			startsAfter{3 * time.Second, 3},          // it has passed at 14 s, and lifts nothing
+			startsAfter{5 * time.Second, 5},          // at 21 s task 1 has got through: while its command runs the others start
+		)
 		w.ended(taskID(4))
 		w.close()
 	})
@@ -392,30 +378,6 @@ func TestRateLimitEndings(t *testing.T) {
 	}
 }
 
-// TestWeeklyLimitSurvivesTheJournal: a task waits for a named time also under a master
-// that has nothing but tasks.md.
-func TestWeeklyLimitSurvivesTheJournal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := limitedWorld(t)
-		w.cfg.MaxLimitWait = time.Hour
-		w.script(map[string][]step{taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(100 * time.Hour)}}}})
-		w.openUnwatched()
-		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p"})
-		time.Sleep(time.Minute)
-		w.close()
-		if err := os.Remove(filepath.Join(w.dir, "journal.md")); err != nil {
-			t.Fatal(err)
-		}
-		w.openUnwatched()
-		time.Sleep(50 * time.Hour)
-		if why := w.why(taskID(1)); !strings.Contains(why, "cools down until") {
-			t.Errorf("why: %s", why)
-		}
-		w.expect(w.ended(taskID(1)), state.Done, "")
-		w.close()
-	})
-}
-
 // TestFallbackHasNoWorkerYet: a task that does not wait for its account waits for a
 // worker to be carried out by its fallback.
 func TestFallbackHasNoWorkerYet(t *testing.T) {
@@ -437,57 +399,6 @@ func TestFallbackHasNoWorkerYet(t *testing.T) {
 			t.Errorf("it is %s with %s: %s", got.Status, got.Agent, got.Error)
 		}
 	})
-}
-
-// TestTaskWithoutAgentWaitsForTheAccount: a task by hand that names no agent does
-// not run into the limit of the default one.
-func TestTaskWithoutAgentWaitsForTheAccount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := limitedWorld(t)
-		started := w.script(map[string][]step{taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
-		w.openUnwatched()
-		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
-		time.Sleep(time.Minute)
-		w.edit("\n## Task mine\n- status: queued\n- workspace: %s\n- prompt: by hand\n", w.work)
-		if _, err := w.c.Reconcile(context.Background(), false); err != nil {
-			t.Fatal(err)
-		}
-		if why := w.why("mine"); !strings.HasPrefix(why, "account demo cools down until ") || started() != 1 {
-			t.Errorf("why is %q after %d runs", why, started())
-		}
-		w.expect(w.ended("mine"), state.Done, "")
-		w.close()
-	})
-}
-
-func TestRateLimitHoldsTheAccount(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 1
-	until := time.Now().Add(300 * time.Millisecond)
-	n := 0
-	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-		if n++; n == 1 {
-			return task.Outcome{Class: state.ClassRateLimited, ExitCode: 1, RetryAt: until}
-		}
-		if time.Now().Before(until.Add(-2 * time.Millisecond)) {
-			t.Error("a task of the account ran before the limit had passed")
-		}
-		return task.Outcome{Result: "ok"}
-	}
-	w.open()
-	a := w.submit(task.TaskSpec{Prompt: "a", Parallel: true}).ID
-	b := w.submit(task.TaskSpec{Prompt: "b", Parallel: true}).ID
-	for why := ""; !strings.Contains(why, "cools down"); { // until the first run has met the limit
-		var err error
-		if why, err = w.c.Why(b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hasty := w.submit(task.TaskSpec{Prompt: "c", Parallel: true, NoWaitLimit: true}).ID
-	w.expect(w.wait(hasty), state.Failed, state.ClassRateLimited)
-	w.expect(w.wait(a), state.Done, "")
-	w.expect(w.wait(b), state.Done, "")
-	w.close()
 }
 
 // TestAuthHoldsTheAccountUntilARetry: who asks why is told what the provider has said.
@@ -541,32 +452,23 @@ func TestCanceledAfterTheTimeout(t *testing.T) {
 	})
 }
 
-// TestUnwillingIsFollowed: a task that ends because it would have to wait too long for
-// its account is followed as one that ends in a run of its own.
+// TestUnwillingIsFollowed: a task that ends because it would have to wait for its account
+// is followed as one that ends in a run of its own.
 func TestUnwillingIsFollowed(t *testing.T) {
-	for _, want := range []state.Status{state.Failed, state.Dead} {
-		t.Run(string(want), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := followWorld(t)
-				w.cfg.MaxLimitWait, w.cfg.BackoffBase = 30*time.Minute, 15*time.Minute
-				w.openUnwatched()
-				w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-					if turn.Model == "slow" { // so that the other one has met the limit before
-						time.Sleep(time.Minute)
-					}
-					return task.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
-				}
-				w.submit(task.TaskSpec{Prompt: "p", Model: "slow", Parallel: true, Priority: 9}) // is tried again first
-				if want == state.Failed {
-					time.Sleep(2 * time.Minute)
-				}
-				got := w.ended(w.submit(task.TaskSpec{Prompt: "q", NoWaitLimit: want == state.Failed, OnFailure: "Look: {{.Error}}"}).ID)
-				w.expect(got, want, state.ClassRateLimited)
-				if child := w.task(got.ID).FollowUps; len(child) != 1 || w.task(child[0]).Prompt != "Look: "+strconv.Quote(got.Error) || got.Note != "" {
-					t.Errorf("note %q, followed by %q", got.Note, child)
-				}
-				w.close()
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := followWorld(t)
+		w.cfg.MaxLimitWait, w.cfg.BackoffBase = 30*time.Minute, 15*time.Minute
+		w.openUnwatched()
+		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+			return task.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
+		}
+		w.submit(task.TaskSpec{Prompt: "p", Parallel: true})
+		time.Sleep(time.Minute)
+		got := w.ended(w.submit(task.TaskSpec{Prompt: "q", NoWaitLimit: true, OnFailure: "Look: {{.Error}}"}).ID)
+		w.expect(got, state.Failed, state.ClassRateLimited)
+		if child := w.task(got.ID).FollowUps; len(child) != 1 || w.task(child[0]).Prompt != "Look: "+strconv.Quote(got.Error) || got.Note != "" {
+			t.Errorf("note %q, followed by %q", got.Note, child)
+		}
+		w.close()
+	})
 }

@@ -124,13 +124,14 @@ func (w *loopWorld) messages() (list []string) {
 	return list
 }
 
-// records returns the fields of a task's records that a loop is made of.
-func (w *loopWorld) records(id string) (list []string) {
+// expectRecords compares the fields of a task's records that a loop is made of.
+func (w *loopWorld) expectRecords(id string, want ...string) {
 	w.t.Helper()
 	raw, err := w.c.Raw(context.Background(), id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	var got []string
 	doc := ledger.Parse(raw)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
@@ -143,14 +144,9 @@ func (w *loopWorld) records(id string) (list []string) {
 		if s.Get(state.KeyResult) != nil {
 			words = append(words, "result")
 		}
-		list = append(list, strings.Join(words, " "))
+		got = append(got, strings.Join(words, " "))
 	}
-	return list
-}
-
-func (w *loopWorld) expectRecords(id string, want ...string) {
-	w.t.Helper()
-	if diff := cmp.Diff(want, w.records(id)); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		w.t.Errorf("records of the task:\n%s", diff)
 	}
 }
@@ -233,14 +229,15 @@ func TestLoopNeverPasses(t *testing.T) {
 	})
 }
 
-// TestLoopAttempts: with maxAttempts a failed loop is tried again from its first
-// round, and knows what the command said.
+// TestLoopAttempts: with maxAttempts a failed loop is tried again from its first round,
+// and knows what the command said; an error of the agent's own in round 2 spends the
+// attempt, too.
 func TestLoopAttempts(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		w.shell.do = exits(1, 1, 1, 0)
-		id := w.verified(func(s *task.TaskSpec) { s.MaxIterations, s.MaxAttempts = 2, 2 })
-		got := w.ended(id)
-		w.expect(got, state.Done, "")
+		change := func(s *task.TaskSpec) { s.MaxIterations, s.MaxAttempts = 2, 2 }
+		id := w.verified(change)
+		w.expect(w.ended(id), state.Done, "")
 		w.expectRecords(id, "queued", "running attempt=1",
 			"running phase=verify iteration=1 result", "running phase= iteration=2 verifyExitCode=1",
 			"running phase=verify iteration=2 result", "queued phase= iteration= verifyExitCode=1 reason=verify",
@@ -250,6 +247,14 @@ func TestLoopAttempts(t *testing.T) {
 		if sent, _ := os.ReadFile(w.agent.turns[2].Prompt); !strings.Contains(string(sent), "> bad 1\n") || prompt.UserMessage(string(sent)) != "do it" {
 			t.Errorf("the second attempt was sent\n%s", sent)
 		}
+
+		w.shell.do = exits(1, 0)
+		ok := task.Outcome{Result: "ok", Session: "n1"}
+		w.outcomes(ok, task.Outcome{Class: state.ClassExit, ExitCode: 3, Error: "no", Session: "n1"}, ok)
+		id = w.verified(change)
+		w.expect(w.ended(id), state.Done, "")
+		w.expectRecords(id, "queued", "running attempt=1", "", "running phase=verify iteration=1 result", "running phase= iteration=2 verifyExitCode=1",
+			"queued iteration= reason=exit", "running reason= attempt=2", "running phase=verify iteration=1 result", "done phase= verifyExitCode=0")
 	})
 }
 
@@ -265,6 +270,7 @@ func TestLoopInterrupted(t *testing.T) {
 		{task.Outcome{Class: state.ClassNetwork, Session: "n1"}, prompt.MendIt},
 		{task.Outcome{Class: state.ClassStalled, Session: "n1", Kept: true}, prompt.GoOn},
 		{task.Outcome{Class: state.ClassInterrupted, Session: "n1"}, prompt.MendIt},
+		{task.Outcome{Class: state.ClassAgentMissing, Session: "n1"}, prompt.MendIt},
 		{task.Outcome{Class: state.ClassSessionLost, Session: "n1"}, "do it"},
 	} {
 		t.Run(fmt.Sprint(tc.out.Class, tc.out.Kept), func(t *testing.T) {
@@ -289,50 +295,45 @@ func TestLoopInterrupted(t *testing.T) {
 	}
 }
 
-// TestLoopFailsInRoundTwo: an error of the agent's own spends the attempt.
-func TestLoopFailsInRoundTwo(t *testing.T) {
-	inLoop(t, func(w *loopWorld) {
-		w.shell.do = exits(1, 0)
-		ok := task.Outcome{Result: "ok", Session: "n1"}
-		w.outcomes(ok, task.Outcome{Class: state.ClassExit, ExitCode: 3, Error: "no", Session: "n1"}, ok)
-		id := w.verified(func(s *task.TaskSpec) { s.MaxAttempts = 2 })
-		w.expect(w.ended(id), state.Done, "")
-		w.expectRecords(id, "queued", "running attempt=1", "", "running phase=verify iteration=1 result", "running phase= iteration=2 verifyExitCode=1",
-			"queued iteration= reason=exit", "running reason= attempt=2", "running phase=verify iteration=1 result", "done phase= verifyExitCode=0")
-	})
-}
-
 // TestLoopShutdown: a command that runs at a shutdown is interrupted, and runs again
-// under the next master, without the agent; no attempt is spent.
+// under the next master, without the agent; no attempt is spent. Where the file of a long
+// answer is gone by then, there is none in the end, and not one with the ledger's part of it.
 func TestLoopShutdown(t *testing.T) {
-	inLoop(t, func(w *loopWorld) {
-		begun := make(chan string, 1)
-		w.shell.do = untilStopped(begun)
-		w.agent.do = answer(strings.Repeat("long ", attempt.MaxResult)) // its whole is in a file
-		id := w.verified(nil)
-		<-begun
-		if why, _ := w.c.Why(id); why != "its verify command has been running for 0s, round 1 of 3" {
-			t.Errorf("why: %q", why)
-		}
-		time.Sleep(5 * time.Minute)
-		if why, _ := w.c.Why(id); why != "its verify command has been running for 5m0s, round 1 of 3; no output for 5m" {
-			t.Errorf("why, later: %q", why)
-		}
-		w.close()
-		w.shell.do = exits(0)
-		w.openUnwatched()
-		got := w.ended(id)
-		w.expect(got, state.Done, "")
-		w.expectRecords(id, "queued", "running attempt=1", "running phase=verify iteration=1 result",
-			"queued reason=interrupted attempt=0 retries=1", "running reason= attempt=1", "done phase= verifyExitCode=0")
-		if len(w.agent.turns) != 1 || w.shell.count() != 2 {
-			t.Errorf("%d turns, %d commands", len(w.agent.turns), w.shell.count())
-		}
-		text, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "answer"))
-		if err != nil || len(text) != 5*attempt.MaxResult {
-			t.Errorf("the whole answer: %d bytes, %v", len(text), err)
-		}
-	})
+	for _, lost := range []bool{false, true} {
+		inLoop(t, func(w *loopWorld) {
+			begun := make(chan string, 1)
+			w.shell.do = untilStopped(begun)
+			w.agent.do = answer(strings.Repeat("long ", attempt.MaxResult)) // its whole is in a file
+			id := w.verified(nil)
+			<-begun
+			if why, _ := w.c.Why(id); why != "its verify command has been running for 0s, round 1 of 3" {
+				t.Errorf("why: %q", why)
+			}
+			time.Sleep(5 * time.Minute)
+			if why, _ := w.c.Why(id); why != "its verify command has been running for 5m0s, round 1 of 3; no output for 5m" {
+				t.Errorf("why, later: %q", why)
+			}
+			w.close()
+			if answers, _ := filepath.Glob(filepath.Join(w.dir, "runs", "*", "answer")); lost {
+				for _, path := range answers {
+					fatal(t, os.Remove(path))
+				}
+			}
+			w.shell.do = exits(0)
+			w.openUnwatched()
+			got := w.ended(id)
+			w.expect(got, state.Done, "")
+			w.expectRecords(id, "queued", "running attempt=1", "running phase=verify iteration=1 result",
+				"queued reason=interrupted attempt=0 retries=1", "running reason= attempt=1", "done phase= verifyExitCode=0")
+			if len(w.agent.turns) != 1 || w.shell.count() != 2 {
+				t.Errorf("%d turns, %d commands", len(w.agent.turns), w.shell.count())
+			}
+			text, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "answer"))
+			if lost != errors.Is(err, os.ErrNotExist) || !lost && len(text) != 5*attempt.MaxResult {
+				t.Errorf("lost %v: %d bytes, %v", lost, len(text), err)
+			}
+		})
+	}
 }
 
 // TestLoopBeginsNothingAtAShutdown: an answer that comes in the grace time, or after a
@@ -377,12 +378,16 @@ func TestLoopBeginsNothingAtAShutdown(t *testing.T) {
 
 // TestLoopCanceled: a cancel ends the task wherever its loop is, and says who asked.
 func TestLoopCanceled(t *testing.T) {
-	for name, at := range map[string]struct{ turn, command, turns, commands int }{
-		"in the command":                   {0, 1, 1, 1},
-		"in the second turn":               {2, 0, 2, 1},
-		"in the second command":            {0, 2, 2, 2},
-		"between an answer and its step":   {1, 0, 1, 1}, // the command ends at once
-		"between the second and that step": {3, 0, 2, 2},
+	for name, at := range map[string]struct {
+		turn, command   int  // what runs when it comes
+		answers         bool // the agent has just done it
+		turns, commands int
+	}{
+		"in the command":                   {command: 1, turns: 1, commands: 1},
+		"in the second turn":               {turn: 2, turns: 2, commands: 1},
+		"in the second command":            {command: 2, turns: 2, commands: 2},
+		"between an answer and its step":   {turn: 1, answers: true, turns: 1, commands: 1}, // the command ends at once
+		"between the second and that step": {turn: 2, answers: true, turns: 2, commands: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
@@ -395,16 +400,13 @@ func TestLoopCanceled(t *testing.T) {
 					return task.VerifyResult{ExitCode: 1, Error: "no"}
 				}
 				w.agent.do = func(ctx context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-					out, n := task.Outcome{Result: "fine", Session: "n1"}, len(w.agent.turns)
-					switch {
-					case n == 2 && at.turn == 2:
-						out = task.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "n1"}
-					case n != at.turn && (n != 2 || at.turn != 3):
-						return out
+					if len(w.agent.turns) == at.turn {
+						begun <- turn.RunID
+						if <-ctx.Done(); !at.answers {
+							return task.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "n1"}
+						}
 					}
-					begun <- turn.RunID
-					<-ctx.Done()
-					return out
+					return task.Outcome{Result: "fine", Session: "n1"}
 				}
 				id := w.verified(nil)
 				<-begun
@@ -436,13 +438,14 @@ func TestLoopIsEditedByHand(t *testing.T) {
 		"one round":       {"- maxIterations: 1", []int{1}, []string{"make test"}, []string{"do it"}, state.Failed},
 		"held":            {"- hold: true", []int{0}, []string{"make test"}, []string{"do it"}, state.Done},
 		"another agent":   {"- agent: claude", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do it"}, state.Done},
+		"a first command": {"- verifyCommand: make", []int{1, 0}, []string{"make", "make"}, []string{"do it", prompt.MendIt}, state.Done}, // while the agent works
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
 				ends := exits(tc.codes...)
 				begun, edited := make(chan bool), make(chan bool)
 				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-					if w.shell.count() == 1 {
+					if w.shell.count() == 1 && name != "a first command" {
 						begun <- true
 						<-edited
 					}
@@ -451,25 +454,31 @@ func TestLoopIsEditedByHand(t *testing.T) {
 				w.agent.do = func(_ context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
 					session := fmt.Sprint("n", len(w.agent.turns))
 					report(task.Event{Session: session})
+					if len(w.agent.turns) == 1 && name == "a first command" {
+						begun <- true
+						<-edited
+					}
 					return task.Outcome{Result: "fine", Session: session}
 				}
-				id := w.verified(nil)
+				id := w.verified(func(s *task.TaskSpec) {
+					if name == "a first command" {
+						s.VerifyCommand = ""
+					}
+				})
 				<-begun
 				w.takeOver("## Task %s\n%s\n", id, tc.edit)
 				edited <- true
-				w.expect(w.ended(id), tc.status, map[state.Status]state.Class{state.Failed: state.ClassVerify}[tc.status])
+				got := w.ended(id)
+				w.expect(got, tc.status, map[state.Status]state.Class{state.Failed: state.ClassVerify}[tc.status])
 				var commands []string
 				for _, v := range w.shell.runs {
 					commands = append(commands, v.Command)
 				}
-				if diff := cmp.Diff(tc.commands, commands); diff != "" {
-					t.Errorf("commands: %s", diff)
+				if diff := cmp.Diff([][]string{tc.commands, tc.messages}, [][]string{commands, w.messages()}); diff != "" {
+					t.Errorf("commands and messages: %s", diff)
 				}
-				if diff := cmp.Diff(tc.messages, w.messages()); diff != "" {
-					t.Errorf("messages: %s", diff)
-				}
-				if name == "another agent" && (w.agent.turns[1].Session != "" || w.task(id).Account != "claude" || w.task(id).Attempt != 1) {
-					t.Errorf("the other one goes on in session %q: %+v", w.agent.turns[1].Session, w.task(id))
+				if name == "another agent" && (w.agent.turns[1].Session != "" || got.Account != "claude" || got.Attempt != 1) {
+					t.Errorf("the other one goes on in session %q: %+v", w.agent.turns[1].Session, got)
 				}
 				if name == "another command" {
 					sent, _ := os.ReadFile(w.agent.turns[1].Prompt)
@@ -531,32 +540,11 @@ func TestLoopPromptIsEditedInATurn(t *testing.T) {
 	}
 }
 
-// TestLoopIsBegunByHand: a command that a person gives a task while its agent works.
-func TestLoopIsBegunByHand(t *testing.T) {
-	inLoop(t, func(w *loopWorld) {
-		begun, edited := make(chan bool), make(chan bool)
-		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-			if len(w.agent.turns) == 1 {
-				begun <- true
-				<-edited
-			}
-			return task.Outcome{Result: "ok", Session: "n1"}
-		}
-		w.shell.do = exits(1, 0)
-		id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
-		<-begun
-		w.takeOver("## Task %s\n- verifyCommand: make test\n", id)
-		edited <- true
-		if got := w.ended(id); got.Status != state.Done || w.shell.count() != 2 || got.Iteration != 2 {
-			t.Errorf("%d commands: %+v", w.shell.count(), got)
-		}
-	})
-}
-
 // TestLoopTakenOut: a person who cancels the task by hand, or queues it again, ends the
-// command; queued again, it begins with its first round.
+// command; queued again, it begins with its first round, though it was interrupted before
+// as often as it may be.
 func TestLoopTakenOut(t *testing.T) {
-	for _, first := range []string{"canceled", "queued"} {
+	for first, requeues := range map[string]int{"canceled": 0, "queued": 1} { // the run of a canceled one has ended when it is queued
 		t.Run(first, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
 				begun := make(chan string, 2)
@@ -566,18 +554,16 @@ func TestLoopTakenOut(t *testing.T) {
 					}
 					return task.VerifyResult{}
 				}
-				id := w.verified(nil)
+				w.takeOver("## Task mine\n- status: queued\n- retries: 5\n- prompt: do it\n- verifyCommand: make test\n")
 				<-begun
-				w.takeOver("## Task %s\n- status: %s\n", id, first)
+				w.takeOver("## Task mine\n- status: %s\n", first)
 				time.Sleep(time.Second) // the end of its run is recorded
-				requeues := 1
 				if first == "canceled" {
-					w.expect(w.ended(id), state.Canceled, "")
-					w.takeOver("## Task %s\n- status: queued\n", id)
-					requeues = 0 // its run had ended when it was queued
+					w.expect(w.ended("mine"), state.Canceled, "")
+					w.takeOver("## Task mine\n- status: queued\n")
 				}
-				got := w.ended(id)
-				if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || w.shell.count() != 2 || got.Iteration != 1 || got.Requeues != requeues || got.Retries != 0 {
+				got := w.ended("mine")
+				if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || w.shell.count() != 2 || got.Iteration != 1 || got.Requeues != requeues {
 					t.Errorf("%d turns, %d commands: %+v", len(w.agent.turns), w.shell.count(), got)
 				}
 			})
@@ -648,42 +634,25 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 	}
 }
 
-// TestLoopWaitsForASave: what a run leaves waits for an editor that is at work on tasks.md,
-// and says so, as does what waits for it.
+// TestLoopWaitsForASave: what a run leaves waits for an editor that is at work on tasks.md.
 func TestLoopWaitsForASave(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		tasks := filepath.Join(w.dir, ledger.TasksName)
-		write := func(text []byte) {
-			if err := os.WriteFile(tasks, text, 0o600); err != nil {
-				t.Error(err)
-			}
-		}
 		var whole []byte
-		w.shell.do = func(_ context.Context, v task.VerifyRun) task.VerifyResult {
-			if w.shell.count() > 1 {
-				return task.VerifyResult{}
+		w.shell.do = func(context.Context, task.VerifyRun) task.VerifyResult {
+			if w.shell.count() == 1 {
+				synctest.Wait() // as takeOver
+				whole, _ = os.ReadFile(tasks)
+				fatal(t, os.WriteFile(tasks, whole[:len(whole)/2], 0o600))
 			}
-			synctest.Wait() // as takeOver
-			time.Sleep(10 * time.Minute)
-			whole, _ = os.ReadFile(tasks)
-			write(whole[:len(whole)/2])
 			return task.VerifyResult{}
 		}
-		id := w.verified(nil)
-		next := w.verified(nil)
-		time.Sleep(10*time.Minute + time.Second)
-		for id, want := range map[string]string{
-			id:   "its run has ended; the result waits until the save of tasks.md is settled",
-			next: "behind " + id + ", which has a result that waits until the save of tasks.md is settled, in the lane of " + w.work,
-		} {
-			if why, err := w.c.Why(id); why != want || err != nil {
-				t.Errorf("%q, %v, want %q", why, err, want)
-			}
+		id, next := w.verified(nil), w.verified(nil)
+		time.Sleep(time.Second)
+		if why, err := w.c.Why(id); why != "its run has ended; the result waits until the save of tasks.md is settled" || err != nil || !w.c.Settling(id) || w.c.Settling(next) {
+			t.Errorf("why: %q, %v", why, err)
 		}
-		if !w.c.Settling(id) || w.c.Settling(next) {
-			t.Error("the wrong task waits")
-		}
-		write(whole)
+		fatal(t, os.WriteFile(tasks, whole, 0o600))
 		w.expect(w.ended(id), state.Done, "")
 		w.expect(w.ended(next), state.Done, "")
 		if w.c.Settling(id) {
@@ -692,101 +661,25 @@ func TestLoopWaitsForASave(t *testing.T) {
 	})
 }
 
-// TestLoopCountsApart: a task that was interrupted as often as it may be can still be
-// queued again by hand, and gets the prompt that a person changes while it runs.
-func TestLoopCountsApart(t *testing.T) {
-	for edit, want := range map[string][]string{
-		"- status: queued":  {"do it", "do it"},
-		"- prompt: do that": {"do it", "do that"},
-	} {
-		t.Run(edit, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-					if w.shell.count() > 1 {
-						return task.VerifyResult{}
-					}
-					w.takeOver("## Task %s\n%s\n", v.TaskID, edit)
-					return task.VerifyResult{ExitCode: 1, Error: "no"}
-				}
-				w.takeOver("## Task mine\n- status: queued\n- retries: 5\n- prompt: do it\n- verifyCommand: make test\n")
-				got := w.ended("mine")
-				if w.expect(got, state.Done, ""); got.Retries != 5 || got.Requeues != 1 {
-					t.Errorf("%+v", got)
-				}
-				if diff := cmp.Diff(want, w.messages()); diff != "" {
-					t.Error(diff)
-				}
-			})
-		})
-	}
-}
-
-// TestLoopWaitsForItsAccount: a round does not begin while the account cools down, or is
-// held; the task waits as others do, and no attempt or limit of its own is counted.
+// TestLoopWaitsForItsAccount: a round does not begin while the account cools down, and is
+// then made as if it had not waited, with what was edited meanwhile. One whose command
+// passes meanwhile is not needed: the answer is verified once more, whatever its account says.
 func TestLoopWaitsForItsAccount(t *testing.T) {
-	for name, close := range map[string]func(w *loopWorld, until time.Time){
-		"cools down": func(w *loopWorld, until time.Time) {
-			w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(until))
-		},
-		"held": func(w *loopWorld, until time.Time) {
-			w.takeOver("## Control account:demo\n- hold: true\n")
-			time.AfterFunc(time.Until(until), func() { w.takeOver("## Control account:demo\n- hold: false\n") })
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				until, began := time.Now().Add(time.Hour), time.Time{}
-				w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-					began = time.Now()
-					return task.Outcome{Result: "fine", Session: "n1"}
-				}
-				ends := exits(1, 0)
-				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-					if w.shell.count() == 1 {
-						close(w, until)
-					}
-					return ends(ctx, v)
-				}
-				id := w.verified(nil)
-				time.Sleep(time.Minute)
-				if why, _ := w.c.Why(id); !strings.Contains(why, "account demo") {
-					t.Errorf("why: %s", why)
-				}
-				got := w.ended(id)
-				w.expect(got, state.Done, "")
-				if began.Before(until) || got.LimitWaits != 0 || got.Retries != 0 || got.Attempt != 1 || got.Iteration != 2 {
-					t.Errorf("the second turn began at %s, not %s: %+v", began, until, got)
-				}
-				if diff := cmp.Diff([]string{"do it", prompt.MendIt}, w.messages()); diff != "" {
-					t.Error(diff)
-				}
-				if sent, _ := os.ReadFile(w.agent.turns[1].Prompt); strings.Contains(string(sent), "## Note") {
-					t.Errorf("nothing was cut off, but it was told\n%s", sent)
-				}
-			})
-		})
-	}
-}
-
-// TestLoopCheckIsTakenAway: a round that waits while its command is edited goes on in
-// its session, and the prompt is not sent again. One whose command passes meanwhile
-// is not needed: the answer is verified once more, whatever its account says.
-func TestLoopCheckIsTakenAway(t *testing.T) {
 	verify := func(w *loopWorld, id string) {
 		if res, err := w.c.Verify(w.t.Context(), id, "client"); err != nil || !res.Passed {
 			w.t.Errorf("%+v, %v", res, err)
 		}
 	}
-	edit := func(w *loopWorld, id string) { w.takeOver("## Task %s\n- verifyCommand: make check\n", id) }
 	for name, tc := range map[string]struct {
-		takeAway func(w *loopWorld, id string)
-		codes    []int
-		turns    []string
-		waits    bool
+		meanwhile func(w *loopWorld, id string)
+		codes     []int
+		turns     []string
+		waits     bool
 	}{
+		"nothing is new":  {func(*loopWorld, string) {}, []int{1, 0}, []string{"do it", prompt.MendIt}, true},
 		"it passes":       {verify, []int{1, 0, 0}, []string{"do it"}, false},
 		"it passes once":  {verify, []int{1, 0, 2, 0}, []string{"do it", prompt.MendIt}, true},
-		"another command": {edit, []int{1, 0}, []string{"do it", prompt.MendOn}, true},
+		"another command": {func(w *loopWorld, id string) { w.takeOver("## Task %s\n- verifyCommand: make check\n", id) }, []int{1, 0}, []string{"do it", prompt.MendOn}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
@@ -797,18 +690,24 @@ func TestLoopCheckIsTakenAway(t *testing.T) {
 					}
 					return ends(ctx, v)
 				}
-				w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-					return task.Outcome{Result: "fine", Session: "n1"}
-				}
+				w.agent.do = answer("fine")
 				begun, id := time.Now(), w.verified(nil)
 				time.Sleep(time.Minute)
-				tc.takeAway(w, id)
+				if why, _ := w.c.Why(id); !strings.Contains(why, "account demo") {
+					t.Errorf("why: %s", why)
+				}
+				tc.meanwhile(w, id)
 				got := w.ended(id)
-				if w.expect(got, state.Done, ""); got.Iteration != len(tc.turns) || time.Since(begun) > time.Hour != tc.waits || w.shell.count() != len(tc.codes) {
+				w.expect(got, state.Done, "")
+				if got.Iteration != len(tc.turns) || time.Since(begun) > time.Hour != tc.waits || w.shell.count() != len(tc.codes) || got.LimitWaits != 0 || got.Retries != 0 || got.Attempt != 1 {
 					t.Errorf("%d commands: %+v", w.shell.count(), got)
 				}
 				if diff := cmp.Diff(tc.turns, w.messages()); diff != "" {
 					t.Error(diff)
+				}
+				last := w.agent.turns[len(tc.turns)-1]
+				if sent, _ := os.ReadFile(last.Prompt); strings.Contains(string(sent), "## Note") {
+					t.Errorf("nothing was cut off, but it was told\n%s", sent)
 				}
 			})
 		})
@@ -816,57 +715,39 @@ func TestLoopCheckIsTakenAway(t *testing.T) {
 }
 
 // TestLoopPassesInABackoff: what only a turn of its agent waits for keeps nothing from
-// being verified.
+// being verified; a time that a person has set meanwhile is waited for.
 func TestLoopPassesInABackoff(t *testing.T) {
-	inLoop(t, func(w *loopWorld) {
-		w.close()
-		w.cfg.BackoffBase, w.cfg.BackoffMax = time.Hour, time.Hour
-		w.openUnwatched()
-		w.shell.do = exits(1, 1, 0, 0)
-		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-			if len(w.agent.turns) == 2 {
-				return task.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"}
-			}
-			return task.Outcome{Result: "fine", Session: "n1"}
-		}
-		begun, id := time.Now(), w.verified(nil)
-		time.Sleep(time.Minute)
-		for range 2 { // it passes the second time
-			if _, err := w.c.Verify(w.t.Context(), id, "client"); err != nil {
-				w.t.Error(err)
-			}
-		}
-		got := w.ended(id)
-		if w.expect(got, state.Done, ""); time.Since(begun) > 2*time.Minute || len(w.agent.turns) != 2 {
-			w.t.Errorf("%d turns, after %s", len(w.agent.turns), time.Since(begun))
-		}
-	})
-}
-
-// A time that a person has set meanwhile is waited for.
-func TestLoopPassesBeforeItsTime(t *testing.T) {
-	inLoop(t, func(w *loopWorld) {
-		w.close()
-		w.cfg.BackoffBase, w.cfg.BackoffMax = time.Hour, time.Hour
-		w.openUnwatched()
-		w.shell.do = exits(1, 0, 0)
-		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-			if len(w.agent.turns) == 2 {
-				return task.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"}
-			}
-			return task.Outcome{Result: "fine", Session: "n1"}
-		}
-		begun, id := time.Now(), w.verified(nil)
-		time.Sleep(time.Minute)
-		w.takeOver("## Task %s\n- notBefore: %s\n", id, state.FormatTime(begun.Add(3*time.Hour)))
-		if _, err := w.c.Verify(w.t.Context(), id, "client"); err != nil {
-			w.t.Error(err)
-		}
-		got := w.ended(id)
-		if w.expect(got, state.Done, ""); time.Since(begun) < 3*time.Hour || len(w.agent.turns) != 2 {
-			w.t.Errorf("%d turns, after %s", len(w.agent.turns), time.Since(begun))
-		}
-	})
+	for name, tc := range map[string]struct {
+		codes    []int
+		at, most time.Duration
+	}{
+		"at the second try": {[]int{1, 1, 0, 0}, 0, 2 * time.Minute},
+		"before its time":   {[]int{1, 0, 0}, 3 * time.Hour, 4 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(w *loopWorld) {
+				w.close()
+				w.cfg.BackoffBase, w.cfg.BackoffMax = time.Hour, time.Hour
+				w.openUnwatched()
+				w.shell.do = exits(tc.codes...)
+				w.outcomes(task.Outcome{Result: "fine", Session: "n1"}, task.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"})
+				begun, id := time.Now(), w.verified(nil)
+				time.Sleep(time.Minute)
+				if tc.at > 0 {
+					w.takeOver("## Task %s\n- notBefore: %s\n", id, state.FormatTime(begun.Add(tc.at)))
+				}
+				for range len(tc.codes) - 2 {
+					if _, err := w.c.Verify(w.t.Context(), id, "client"); err != nil {
+						t.Error(err)
+					}
+				}
+				w.expect(w.ended(id), state.Done, "")
+				if took := time.Since(begun); took < tc.at || took > tc.most || len(w.agent.turns) != 2 {
+					t.Errorf("%d turns, after %s", len(w.agent.turns), took)
+				}
+			})
+		})
+	}
 }
 
 // TestLoopClasses: what the command could not tell is no verdict on the answer.
@@ -1064,87 +945,4 @@ func firstRecords(t *testing.T, journal []byte, id string, n int) []byte {
 	}
 	t.Fatal("there are not so many records")
 	return nil
-}
-
-// TestLoopCrashBeforeItsFiles: where a master ended behind the record of a step, and
-// before it made the directory of that run, the next one goes on with that step.
-func TestLoopCrashBeforeItsFiles(t *testing.T) {
-	for n, verified := range map[int]int{3: 2, 4: 1, 5: 1} { // of the records with a status: the command, the second turn, the command
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-					f, err := os.OpenFile(filepath.Join(turn.Workspace, "out.txt"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-					if err == nil {
-						_, err = f.WriteString("+")
-						err = errors.Join(err, f.Close())
-					}
-					if err != nil {
-						t.Error(err)
-					}
-					return task.Outcome{Result: "ok", Session: "n1"}
-				}
-				second := func(_ context.Context, v task.VerifyRun) task.VerifyResult {
-					if text, _ := os.ReadFile(filepath.Join(v.Workspace, "out.txt")); len(text) != v.Iteration {
-						t.Errorf("in round %d there is %q", v.Iteration, text)
-					}
-					return task.VerifyResult{ExitCode: 2 - v.Iteration, Error: "no"}
-				}
-				w.shell.do = second
-				w.takeOver("## Task mine\n- status: queued\n- prompt: p\n- verifyCommand: true\n- outputSpec: out.txt\n")
-				whole := w.ended("mine")
-				w.expect(whole, state.Done, "")
-				journal, err := os.ReadFile(filepath.Join(w.dir, ledger.JournalName))
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.close()
-				journal = firstRecords(t, journal, "mine", n)
-				err = errors.Join(os.WriteFile(filepath.Join(w.dir, ledger.JournalName), journal, 0o600), os.Remove(filepath.Join(w.dir, ledger.TasksName)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				// The files as they were then: one + for each turn.
-				for _, s := range whole.Steps {
-					if err := os.RemoveAll(w.c.RunDir(s.RunID)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := os.WriteFile(filepath.Join(w.work, "out.txt"), []byte(strings.Repeat("+", (n-1)/2)), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				w.shell.runs = nil
-				w.openUnwatched()
-				got := w.ended("mine")
-				if w.expect(got, state.Done, ""); len(got.OutputFiles) != 1 || got.OutputFiles[0].Size != 2 || w.shell.count() != verified {
-					t.Errorf("%d commands, collected %+v", w.shell.count(), got.OutputFiles)
-				}
-			})
-		})
-	}
-}
-
-// TestLoopAnswerIsLost: where the file of a long answer is gone before the task ends,
-// there is none in the end, and not one with the part that the ledger has.
-func TestLoopAnswerIsLost(t *testing.T) {
-	inLoop(t, func(w *loopWorld) {
-		begun := make(chan string, 1)
-		w.shell.do = untilStopped(begun)
-		w.agent.do = answer(strings.Repeat("long ", attempt.MaxResult))
-		id := w.verified(nil)
-		<-begun
-		w.close()
-		answers, _ := filepath.Glob(filepath.Join(w.dir, "runs", "*", "answer"))
-		for _, path := range answers {
-			if err := os.Remove(path); err != nil {
-				t.Error(err)
-			}
-		}
-		w.shell.do = exits(0)
-		w.openUnwatched()
-		got := w.ended(id)
-		w.expect(got, state.Done, "")
-		if text, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "answer")); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%d bytes, %v", len(text), err)
-		}
-	})
 }

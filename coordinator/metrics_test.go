@@ -13,36 +13,27 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
 
-// byPrompt is an agent that ends a turn as the prompt's message says: with a class, or
-// well; "once" after it does so the first time only.
-func byPrompt(sent func(task.Turn) string) func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-	tried := map[string]bool{}
-	return func(_ context.Context, t task.Turn, _ func(task.Event)) task.Outcome {
-		class, once := strings.CutSuffix(sent(t), " once")
-		if class == "fine" || once && tried[t.TaskID] {
-			return task.Outcome{Result: "fine", Session: "native", Usage: state.Usage{InputTokens: 100, CachedInputTokens: 40, OutputTokens: 20, ReasoningTokens: 5, CostUSD: 0.5}}
-		}
-		tried[t.TaskID] = true
-		return task.Outcome{Class: state.Class(class), ExitCode: 1, Error: class, Usage: state.Usage{InputTokens: 1}}
-	}
-}
-
-// countedWorld is a world with that agent, in which one task after the other runs.
+// countedWorld is a world in which one task after the other runs, and ends as its prompt
+// says: with a class, or well; "once" after it: the first time only.
 func countedWorld(t *testing.T) *world {
 	w := limitedWorld(t)
 	w.cfg.MaxWorkers = 1
-	w.agent.do = byPrompt(func(turn task.Turn) string {
-		text, err := os.ReadFile(turn.Prompt)
-		if err != nil {
-			t.Error(err)
+	tried := map[string]bool{}
+	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+		class, once := strings.CutSuffix(w.sent(len(w.agent.turns)-1), " once")
+		if class == "fine" || once && tried[turn.TaskID] {
+			return task.Outcome{Result: "fine", Session: "native", Usage: state.Usage{InputTokens: 100, CachedInputTokens: 40, OutputTokens: 20, ReasoningTokens: 5, CostUSD: 0.5}}
 		}
-		return string(text[strings.LastIndex(string(text), "\n\n")+2:])
-	})
+		tried[turn.TaskID] = true
+		return task.Outcome{Class: state.Class(class), ExitCode: 1, Error: class, Usage: state.Usage{InputTokens: 1}}
+	}
 	return w
 }
 
@@ -80,11 +71,13 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 			w.ended(w.submit(task.TaskSpec{Prompt: prompt, Model: "o9", SessionKey: "web"}).ID)
 		}
 		held := w.submit(task.TaskSpec{Prompt: "fine", Hold: true, SessionKey: "a"}).ID
+		byHand := w.submit(task.TaskSpec{Prompt: "fine", Hold: true, SessionKey: "a"}).ID
 		if _, err := w.c.Cancel(t.Context(), held, "client"); err != nil {
 			t.Error(err)
 		}
-		const want = `added 7
-canceled "canceled" 1
+		w.takeOver("## Task %s\n- status: canceled\n", byHand)
+		const want = `added 8
+canceled "canceled" 2
 done "" 5
 failed "exit" 1
 limit demo 1
@@ -93,8 +86,8 @@ retry session 1
 usage demo "" 303 120 60 15 1.5
 usage demo "o9" 201 80 40 10 1`
 		first := w.c.Metrics()
-		if got := counted(first); !sameLines(got, want) {
-			t.Errorf("counted\n%s\nwant\n%s", got, want)
+		if diff := cmp.Diff(want, counted(first)); diff != "" {
+			t.Errorf("counted:\n%s", diff)
 		}
 		if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
 			t.Error(err)
@@ -121,31 +114,6 @@ usage demo "o9" 201 80 40 10 1`
 		}
 		w.close()
 	})
-}
-
-func sameLines(a, b string) bool {
-	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
-	slices.Sort(x)
-	slices.Sort(y)
-	return slices.Equal(x, y)
-}
-
-// TestMetricsCountCancelsByHand: as those of the command.
-func TestMetricsCountCancelsByHand(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
-	defer w.close()
-	byHand, other := w.submit(task.TaskSpec{Prompt: "a"}).ID, w.submit(task.TaskSpec{Prompt: "b"}).ID
-	if _, err := w.c.Cancel(t.Context(), other, "client"); err != nil {
-		t.Fatal(err)
-	}
-	w.edit("\n## Task %s\n- status: canceled\n", byHand)
-	w.expect(w.wait(byHand), state.Canceled, "")
-	want := map[task.Ending]uint64{{Status: state.Canceled, Reason: string(state.ClassCanceled)}: 2}
-	if got := w.c.Metrics().Outcomes; !maps.Equal(got, want) {
-		t.Errorf("counted %v, want %v", got, want)
-	}
 }
 
 // TestMetricsCountInterruptions: what the last master was killed in counts for the one
@@ -274,14 +242,13 @@ func TestHealthStatus(t *testing.T) {
 	})
 }
 
-// TestHealthNamesTheHTTPAddress: Health and the heartbeat say where the master can be
-// called, or why it cannot be any more.
-func TestHealthNamesTheHTTPAddress(t *testing.T) {
+// TestHealthOfListeners: Health and Metrics say where the master can be called, or why it
+// cannot be any more, and how far a mirror is; nothing of what there is none.
+func TestHealthOfListeners(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	defer w.close()
-	if h := w.c.Health(); h.APIEnabled || h.HTTP != "" {
-		t.Errorf("%+v", h)
+	if h, m := w.c.Health(), w.c.Metrics(); h.APIEnabled || h.HTTP != "" || h.Postgres != nil || m.Mirror != nil {
+		t.Errorf("%+v, %+v", h, m)
 	}
 	w.c.ServesHTTP("127.0.0.1:7433", nil)
 	if h := w.c.Health(); !h.APIEnabled || h.HTTP != "127.0.0.1:7433" || h.HTTPError != "" {
@@ -290,15 +257,6 @@ func TestHealthNamesTheHTTPAddress(t *testing.T) {
 	w.c.ServesHTTP("", errors.New("no more files"))
 	if h := w.c.Health(); h.APIEnabled || h.HTTP != "" || h.HTTPError != "no more files" {
 		t.Errorf("%+v", h)
-	}
-}
-
-// TestHealthOfACopy: how far it is, in Health and Metrics; nothing where there is none.
-func TestHealthOfACopy(t *testing.T) {
-	w := newWorld(t)
-	w.open()
-	if h, m := w.c.Health(), w.c.Metrics(); h.Postgres != nil || m.Mirror != nil {
-		t.Errorf("%+v, %+v", h, m)
 	}
 	w.close()
 	w.cfg.Mirror = func() task.MirrorStatus {

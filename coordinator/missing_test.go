@@ -102,23 +102,6 @@ func TestMissingProgramHoldsItsAccount(t *testing.T) {
 	})
 }
 
-// TestMissingProgramThatNeverRan is refused at once.
-func TestMissingProgramThatNeverRan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-			return task.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: "not found"}
-		}
-		w.openUnwatched()
-		begun := time.Now()
-		got := w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID)
-		if w.expect(got, state.Failed, state.ClassAgentMissing); len(w.controls()) > 0 || time.Since(begun) > time.Second {
-			t.Errorf("controls %q, after %s", w.controls(), time.Since(begun))
-		}
-		w.close()
-	})
-}
-
 // TestMissingAgainAndAgain: a program that seems to be there, and that no run finds, does
 // not go on for ever. A retry begins anew.
 func TestMissingAgainAndAgain(t *testing.T) {
@@ -158,54 +141,6 @@ func TestOtherHoldsStay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-	})
-}
-
-// TestMissingInTheSecondRound: a verify loop goes on in the round that met it.
-func TestMissingInTheSecondRound(t *testing.T) {
-	inMissing(t, func(w *missingWorld) {
-		shell := &fakeShell{}
-		shell.do = func(context.Context, task.VerifyRun) task.VerifyResult {
-			if shell.count() > 1 {
-				return task.VerifyResult{}
-			}
-			w.away.Store(true)
-			return task.VerifyResult{ExitCode: 1, Output: "bad", Error: "bad"}
-		}
-		w.cfg.Shell, w.cfg.MaxIterations, w.cfg.VerifyTimeout = shell, 3, time.Minute
-		w.close()
-		w.openUnwatched()
-		id := w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: "make test"}).ID
-		time.Sleep(time.Minute)
-		if why := w.why(id); !strings.Contains(why, "agent-missing") || w.task(id).Iteration != 2 {
-			t.Errorf("round %d, why: %s", w.task(id).Iteration, why)
-		}
-		w.away.Store(false)
-		got := w.ended(id)
-		if w.expect(got, state.Done, ""); got.Attempt != 1 || got.Iteration != 2 || shell.count() != 2 || !strings.Contains(w.sent(len(w.agent.turns)-1), "did not pass") {
-			t.Errorf("attempt %d, round %d, %d verify runs; the agent was told %q", got.Attempt, got.Iteration, shell.count(), w.sent(len(w.agent.turns)-1))
-		}
-	})
-}
-
-// TestMissingEvaluator: what nobody could judge ends as it would have, and the account is
-// on hold for others.
-func TestMissingEvaluator(t *testing.T) {
-	inMissing(t, func(w *missingWorld) {
-		w.settings(task.WorkspaceSettings{EvalPrompt: "judge it"})
-		plain := w.agent.do
-		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-			out := plain(ctx, turn, report)
-			w.away.Store(true)
-			return out
-		}
-		w.close()
-		w.openUnwatched()
-		got := w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID)
-		if w.expect(got, state.Done, ""); !strings.Contains(got.Note, "agent-missing") || len(w.controls()) == 0 {
-			t.Errorf("note %q, controls %q", got.Note, w.controls())
-		}
-		w.away.Store(false)
 	})
 }
 

@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -130,72 +131,32 @@ func withoutIDs(text string) string {
 	return b.String()
 }
 
-// A preview knows the sessions, those of the tasks before it included.
+// TestPreviewSession: a preview knows the sessions, also those of the tasks before it in
+// its list, and passes what is held or planned.
 func TestPreviewSession(t *testing.T) {
 	w := previewWorld(t)
 	web, other := task.TaskSpec{Prompt: "a", SessionKey: "web"}, task.TaskSpec{Prompt: "b", SessionKey: "other", Resume: "never"}
-	list := w.preview(web, web, other, other, task.TaskSpec{Prompt: "c", Parallel: true})
-	for i, want := range []struct {
-		session string
-		ahead   int
-	}{{task.SessionNew, 0}, {task.SessionLater, 1}, {task.SessionNew, 0}, {task.SessionNew, 1}, {task.SessionNew, 0}} {
-		if p := list[i]; p.Session != want.session || p.Ahead != want.ahead {
-			t.Errorf("task %d: %s behind %d, want %+v", i+1, p.Session, p.Ahead, want)
-		}
-	}
-	held, planned := web, web
-	held.Hold, planned.NotBefore = true, time.Now().Add(time.Hour)
-	list = w.preview(held, planned, web)
+	held, planned := task.TaskSpec{Prompt: "c", SessionKey: "later", Hold: true}, task.TaskSpec{Prompt: "d", SessionKey: "later", NotBefore: time.Now().Add(time.Hour)}
+	later := task.TaskSpec{Prompt: "e", SessionKey: "later"}
+	list := w.preview(web, web, other, other, task.TaskSpec{Prompt: "c", Parallel: true}, held, planned, later)
 	w.submit(held)
 	w.submit(planned)
-	for _, p := range []task.TaskPreview{list[2], w.preview(web)[0]} {
-		if p.Session != task.SessionNew || p.Ahead != 0 {
-			t.Errorf("behind one that is held and one that is planned, which it passes: %+v", p)
-		}
+	list = append(list, w.preview(later)[0])
+	var got []string
+	for _, p := range list {
+		got = append(got, fmt.Sprint(p.Session, " behind ", p.Ahead))
 	}
-	if err := w.c.Pause(t.Context(), "", "test"); err != nil {
-		t.Fatal(err)
+	begins := fmt.Sprint(task.SessionNew, " behind 0")
+	if diff := cmp.Diff([]string{begins, task.SessionLater + " behind 1", begins, task.SessionNew + " behind 1", begins, begins, begins, begins, begins}, got); diff != "" {
+		t.Error(diff)
 	}
-	id := w.submit(web).ID
-	if p := w.preview(web)[0]; p.Session != task.SessionLater || p.Ahead != 1 {
-		t.Errorf("behind one that waits: %+v", p)
-	}
-	if err := w.c.Resume(t.Context(), "test"); err != nil {
-		t.Fatal(err)
-	}
-	w.wait(id)
-	p := w.preview(web)[0]
-	if p.Session != task.SessionResume || p.Resumes != "native-1" || p.Argv[2] != "native-1" || p.Ahead != 0 || !strings.Contains(p.Prompt, "- continued: yes") {
+	w.wait(w.submit(web).ID)
+	if p := w.preview(web)[0]; p.Session != task.SessionResume || p.Resumes != "native-1" || p.Argv[2] != "native-1" || p.Ahead != 0 || !strings.Contains(p.Prompt, "- continued: yes") {
 		t.Errorf("behind one that has run: %+v", p)
 	}
 	web.Resume = "never"
 	if p := w.preview(web)[0]; p.Session != task.SessionNew || p.Resumes != "" {
 		t.Errorf("never resumed: %+v", p)
-	}
-}
-
-func TestPreviewOfAKnownTask(t *testing.T) {
-	w := previewWorld(t)
-	spec := task.TaskSpec{Prompt: "a", IdempotencyKey: "k"}
-	id := w.wait(w.submit(spec).ID).ID
-	if p := w.preview(spec)[0]; !p.Known || p.Task.ID != id || p.Prompt != "" || p.Argv != nil {
-		t.Errorf("%+v", p)
-	}
-	spec.Prompt, spec.Workspace = "another", w.work
-	if _, err := w.c.Preview(t.Context(), []task.TaskSpec{spec}, true); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-		t.Errorf("another body: %v", err)
-	}
-}
-
-// A run that could not begin is told of, with its reason.
-func TestPreviewOfARunThatCannotBegin(t *testing.T) {
-	w := previewWorld(t)
-	p := w.preview(task.TaskSpec{Prompt: "a", Model: "none", VerifyCommand: "make test"})[0]
-	if p.Reason != state.ClassAgentMissing || p.Error != "there is no such program" || p.Argv != nil || p.Prompt == "" {
-		t.Errorf("%+v", p)
-	}
-	if p.MaxIterations != 3 || p.VerifyTimeout != "1m0s" || p.Task.VerifyCommand != "make test" {
-		t.Errorf("the verify command: %+v", p)
 	}
 }
 
@@ -222,60 +183,33 @@ func TestPreviewWithoutNotes(t *testing.T) {
 	}
 }
 
-func TestPreviewOfManyTasks(t *testing.T) {
-	w := previewWorld(t)
-	specs := make([]task.TaskSpec, 101)
-	for i := range specs {
-		specs[i] = task.TaskSpec{Prompt: "a", Workspace: w.work}
-	}
-	if list := w.preview(specs[:100]...); len(list) != 100 {
-		t.Errorf("%d previews", len(list))
-	}
-	if _, err := w.c.Preview(t.Context(), specs, true); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), "101 tasks are too many for a preview; at most 100 are taken") {
-		t.Errorf("%v", err)
-	}
-}
-
-// TestPreviewNamesTheField: as Submit does for one task, and SubmitAll for a list of one.
-func TestPreviewNamesTheField(t *testing.T) {
-	w := previewWorld(t)
-	specs := []task.TaskSpec{{Workspace: w.work}}
-	for isList, want := range map[bool]string{false: "prompt", true: "0.prompt"} {
-		if _, err := w.c.Preview(t.Context(), specs, isList); fieldOf(err) != want {
-			t.Errorf("%v: it is about %q, want %q", err, fieldOf(err), want)
-		}
-	}
-}
-
-// What Submit refuses, a preview refuses with the same words.
+// TestPreviewRefuses: what Submit refuses, a preview refuses with the same words; it names
+// the field as Submit does for one task, and SubmitAll for a list of one.
 func TestPreviewRefuses(t *testing.T) {
 	w := previewWorld(t)
 	for name, spec := range map[string]task.TaskSpec{
-		"no prompt":     {},
-		"agent":         {Prompt: "a", Agent: "codx"},
-		"workspace":     {Prompt: "a", Workspace: "/no/such"},
-		"session":       {Prompt: "a", SessionKey: "a/b"},
-		"after":         {Prompt: "a", After: []string{"nobody"}},
-		"continue":      {Prompt: "a", Continue: true},
-		"past":          {Prompt: "a", NotBefore: time.Unix(1, 0)},
-		"verify":        {Prompt: "a", VerifyCommand: " "},
-		"input file":    {Prompt: "a", InputFiles: []state.InputFile{{Name: "../x"}}},
-		"id":            {Prompt: "a", ID: "x"},
-		"fallback":      {Prompt: "a", Fallback: []string{"gpt"}},
-		"agent session": {Prompt: "a", AgentSession: "-x"},
+		"no prompt": {}, "workspace": {Prompt: "a", Workspace: "/no/such"}, "after": {Prompt: "a", After: []string{"nobody"}}, "continue": {Prompt: "a", Continue: true},
+		"past": {Prompt: "a", NotBefore: time.Unix(1, 0)}, "input file": {Prompt: "a", InputFiles: []state.InputFile{{Name: "../x"}}},
 	} {
 		if spec.Workspace == "" {
 			spec.Workspace = w.work
 		}
 		before := w.files()
-		list, err := w.c.Preview(t.Context(), []task.TaskSpec{spec}, true)
+		list, err := w.c.Preview(t.Context(), []task.TaskSpec{spec}, false)
 		_, want := w.c.Submit(t.Context(), spec)
-		if want == nil || err == nil || withoutSeconds(err) != withoutSeconds(want) || list != nil {
+		if want == nil || err == nil || withoutSeconds(err) != withoutSeconds(want) || fieldOf(err) != fieldOf(want) || list != nil {
 			t.Errorf("%s: %v, and Submit says %v", name, err, want)
 		}
 		if diff := cmp.Diff(before, w.files()); diff != "" {
 			t.Errorf("%s: it has changed\n%s", name, diff)
 		}
+	}
+	if _, err := w.c.Preview(t.Context(), []task.TaskSpec{{Workspace: w.work}}, true); fieldOf(err) != "0.prompt" {
+		t.Errorf("%v: it is about %q", err, fieldOf(err))
+	}
+	_, err := w.c.Preview(t.Context(), make([]task.TaskSpec, 101), true)
+	if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), "101 tasks are too many for a preview; at most 100 are taken") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -283,4 +217,52 @@ func TestPreviewRefuses(t *testing.T) {
 func withoutSeconds(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "; it is ")
 	return text
+}
+
+// TestSentPrompt: the prompt of each run of an agent can be had, by number, id or a piece
+// of it, with the notes that were found.
+func TestSentPrompt(t *testing.T) {
+	w := previewWorld(t)
+	w.outcomes(task.Outcome{Class: state.ClassExit, Error: "no"}, task.Outcome{Result: "yes", Session: "native-1"})
+	id := w.wait(w.submit(task.TaskSpec{Prompt: "do it", MaxAttempts: 2}).ID).ID
+	last, err := w.c.SentPrompt(t.Context(), id, "")
+	if err != nil || last.Number != 2 || last.Of != 2 || last.Attempt != 2 || last.TaskID != id || last.Memory == nil || last.Memory.Hits[0].Line != 3 {
+		t.Fatalf("%+v, %v", last, err)
+	}
+	one, err := w.c.SentPrompt(t.Context(), id, "1")
+	if err != nil || one.RunID == last.RunID || one.Number != 1 || !strings.Contains(one.Prompt, "- attempt: 1") {
+		t.Errorf("%+v, %v", one, err)
+	}
+	for _, ref := range []string{one.RunID, one.RunID[20:]} {
+		if got, err := w.c.SentPrompt(t.Context(), id, ref); err != nil || got.RunID != one.RunID {
+			t.Errorf("%s: %+v, %v", ref, got, err)
+		}
+	}
+	for _, c := range []struct {
+		id, run string
+		code    task.Code
+		want    string
+	}{
+		{id, "0", task.CodeNotFound, "it has no run 0 of its agent: there are 2"},
+		{id, "nobody", task.CodeNotFound, `it has no run "nobody"`},
+		{id, one.RunID[:4] + "-", task.CodeNotFound, "it has no run"},
+		{id, one.RunID[:3], task.CodeAmbiguous, "fits several of its runs"},
+		{"nobody", "", task.CodeNotFound, "there is no task"},
+	} {
+		if _, err := w.c.SentPrompt(t.Context(), c.id, c.run); !errors.Is(err, &task.Error{Code: c.code}) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("run %q: %v, and not %s", c.run, err, c.want)
+		}
+	}
+}
+
+// A search that has found nothing in its time leaves word why.
+func TestSentPromptOfAPartialSearch(t *testing.T) {
+	w := noteWorld(t, func(string) (memory.Result, error) {
+		return memory.Result{Hits: []memory.Hit{}, Partial: "it took longer than 5s"}, nil
+	})
+	id := w.wait(w.submit(task.TaskSpec{Prompt: "do it"}).ID).ID
+	p, err := w.c.SentPrompt(t.Context(), id, "")
+	if err != nil || p.Memory == nil || p.Memory.Partial != "it took longer than 5s" {
+		t.Errorf("the notes: %+v, %v", p.Memory, err)
+	}
 }

@@ -500,24 +500,13 @@ func TestBadFilesByHand(t *testing.T) {
 	}
 }
 
-// seen waits for a task that a person wrote, and for its end.
+// seen waits for the end of a task that a person has just written.
 func (w *world) seen(id string) state.Task {
 	w.t.Helper()
-	limit := time.After(20 * time.Second)
-	for {
-		changes, stop := w.c.Subscribe(64)
-		t, err := w.c.Task(context.Background(), id)
-		if err == nil && t.Status.Terminal() {
-			stop()
-			return t
-		}
-		select {
-		case <-changes:
-		case <-limit:
-			w.t.Fatalf("%s: %+v, %v", id, t, err)
-		}
-		stop()
+	if _, err := w.c.Reconcile(context.Background(), false); err != nil {
+		w.t.Fatal(err)
 	}
+	return w.wait(id)
 }
 
 // TestSilenceShows: why says for how long an agent has said nothing, before that

@@ -40,7 +40,8 @@ func idsOf(tasks []state.Task) (ids []string) {
 }
 
 // TestKeyOfAList: whatever a key was used for first, the same again gives the same
-// tasks, and all else under it is a conflict and makes none.
+// tasks, and all else under it is a conflict and makes none; so it stays over a restart
+// and in the archive, whose index keeps the keys.
 func TestKeyOfAList(t *testing.T) {
 	t.Parallel()
 	bodies := []string{"a", "ab", "abc", "abcd", "bac", "acb", "abx", "xbc", "abcx", "xyz", "=a", "=b"}
@@ -67,16 +68,34 @@ func TestKeyOfAList(t *testing.T) {
 			}
 		}
 	}
-	before := map[string][]string{}
+	made := map[string][]string{}
 	for _, b := range bodies {
-		before[b], _ = w.once(b, b)
+		made[b], _ = w.once(b, b)
 	}
-	w.stop()
+	same := func(when string) {
+		t.Helper()
+		for _, b := range bodies {
+			if ids, err := w.once(b, b); err != nil || !slices.Equal(ids, made[b]) {
+				t.Errorf("%s %s: %v %v, want %v", b, when, ids, err, made[b])
+			}
+		}
+	}
 	w.close()
 	w.open()
-	for _, b := range bodies {
-		if ids, err := w.once(b, b); err != nil || !slices.Equal(ids, before[b]) {
-			t.Errorf("%s after a restart: %v %v, want %v", b, ids, err, before[b])
+	same("after a restart")
+	for _, ids := range made {
+		for _, id := range ids {
+			_, err := w.c.Cancel(t.Context(), id, ledger.ByClient)
+			fatal(t, err)
+		}
+	}
+	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || len(w.c.List(state.Filter{})) != 0 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	same("in the archive")
+	for _, other := range []string{"a", "ab", "abcd", "=a"} {
+		if _, err := w.once("abc", other); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+			t.Errorf("%s after abc in the archive: %v", other, err)
 		}
 	}
 }
@@ -151,51 +170,24 @@ func TestRepeatAfterTheLast(t *testing.T) {
 	defer w.close()
 	const before, like = "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c12"
 	w.submit(task.TaskSpec{ID: before, Prompt: "a"})
-	ids := map[string]string{}
-	refs := []string{"@last", before[:30], before}
-	for _, ref := range refs[1:] {
-		ids[ref] = w.submit(task.TaskSpec{Prompt: "p", After: []string{ref}, IdempotencyKey: ref}).ID
+	after := func(key string, refs ...string) (state.Task, error) {
+		return w.try(task.TaskSpec{Prompt: "p", After: refs, IdempotencyKey: key})
 	}
-	ids["@last"] = w.submit(task.TaskSpec{Prompt: "p", After: []string{"@last"}, IdempotencyKey: "@last"}).ID
+	ids, refs := map[string]string{}, []string{"@last", before[:30], before}
+	for _, ref := range refs {
+		got, err := after(ref, ref)
+		fatal(t, err)
+		ids[ref] = got.ID
+	}
 	w.submit(task.TaskSpec{ID: like, Prompt: "b"})
 	for _, ref := range refs {
-		spec := task.TaskSpec{Prompt: "p", Workspace: w.work, After: []string{ref}, IdempotencyKey: ref}
-		if got, err := w.try(spec); err != nil || got.ID != ids[ref] {
+		if got, err := after(ref, ref); err != nil || got.ID != ids[ref] {
 			t.Errorf("%s: %s %v", ref, got.ID, err)
 		}
 		for _, other := range [][]string{nil, {like}, {newID()}, {ref, like}} {
-			spec.After = other
-			if _, err := w.try(spec); ref != "@last" && !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+			if _, err := after(ref, other...); ref != "@last" && !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 				t.Errorf("%s, and then %s: %v", ref, other, err)
 			}
-		}
-	}
-}
-
-// TestKeyOfAListInTheArchive: the archive's index keeps the keys.
-func TestKeyOfAListInTheArchive(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
-	defer w.close()
-	ids, err := w.once("k", "abc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range ids {
-		if _, err := w.c.Cancel(t.Context(), id, ledger.ByClient); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || len(w.c.List(state.Filter{})) != 0 {
-		t.Fatalf("%+v %v", r, err)
-	}
-	if again, err := w.once("k", "abc"); err != nil || !slices.Equal(again, ids) {
-		t.Errorf("%v %v, want %v", again, err, ids)
-	}
-	for _, other := range []string{"a", "ab", "abcd", "=a"} {
-		if _, err := w.once("k", other); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-			t.Errorf("%s: %v", other, err)
 		}
 	}
 }

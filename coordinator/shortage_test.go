@@ -3,7 +3,6 @@ package coordinator_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -244,36 +243,4 @@ func TestShortageOfAReleasedTask(t *testing.T) {
 	got := w.wait(id)
 	w.close()
 	w.expect(got, state.Done, "")
-}
-
-// TestInterruptedWhileWeGoOn: a run that ends through us, though we do not, is tried
-// again after a wait, and not for ever.
-func TestInterruptedWhileWeGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := limitedWorld(t)
-		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-			return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: "the gate was killed"}
-		}
-		w.openUnwatched()
-		begun := time.Now()
-		got := w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID)
-		w.close()
-		w.expect(got, state.Dead, state.ClassInterrupted)
-		if took := time.Since(begun); len(w.agent.turns) != 1+w.cfg.MaxRetries || took < 5*time.Minute {
-			t.Errorf("%d runs in %s", len(w.agent.turns), took)
-		}
-	})
-}
-
-func TestShortageOf(t *testing.T) {
-	for _, e := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
-		if got := task.ShortageOf(fmt.Errorf("mkdir: %w", e)); got != e {
-			t.Errorf("%v is the shortage %v", e, got)
-		}
-	}
-	for _, e := range []error{nil, syscall.ENOENT, syscall.EIO, context.Canceled} {
-		if task.ShortageOf(e) != 0 {
-			t.Errorf("%v is a shortage", e)
-		}
-	}
 }

@@ -3,6 +3,7 @@ package task_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -38,4 +39,48 @@ func FuzzReadPatch(f *testing.F) {
 			t.Fatalf("%+v of %+v", once, was)
 		}
 	})
+}
+
+// TestReadPatchRefuses names the field that it is about.
+func TestReadPatchRefuses(t *testing.T) {
+	for _, tt := range []struct{ patch, field, want string }{
+		{`{"prompt":7}`, "prompt", "prompt must be a text in quotes, not 7"},
+		{`{"priority":"high"}`, "priority", "whole number"},
+		{`{"label":"x","priority":0.5}`, "priority", "whole number"},
+		{`{"id":"x"}`, "id", `unknown field "id"`},
+		{`{"inputFiles":[]}`, "inputFiles", "known are after"},
+		{`{"status":"done"}`, "status", "unknown field"},
+		{`{"labl":"x"}`, "labl", "did you mean label?"},
+		{`{"tool":"codex","agent":"codex"}`, "agent", "mean the same"},
+		{`{"label":"x","label":"y"}`, "label", "twice"},
+		{`[]`, "", "what is to be changed"},
+		{`null`, "", "what is to be changed"},
+		{`{"label":`, "", "JSON"},
+		{``, "", "empty"},
+	} {
+		_, err := task.ReadPatch([]byte(tt.patch), &task.TaskSpec{Prompt: "p"})
+		var e *task.Error
+		if !errors.As(err, &e) || e.Code != task.CodeInvalid || e.Field != tt.field || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.patch, err)
+		}
+	}
+}
+
+func TestPatchOf(t *testing.T) {
+	got, err := task.PatchOf([]string{"priority=9", "label=a=b", "after=x, y", "hold=true", "not_before=2026-12-01T08:00:00Z", "model=", "prompt=two\nlines"})
+	want := `{"after":["x","y"],"hold":true,"label":"a=b","model":null,"notBefore":"2026-12-01T08:00:00Z","priority":9,"prompt":"two\nlines"}`
+	if string(got) != want || err != nil {
+		t.Errorf("%s %v", got, err)
+	}
+	for setting, want := range map[string]string{
+		"label": "sets nothing", "": "sets nothing", "=x": "unknown field", "labl=x": "did you mean label?", "id=x": "unknown field", "priority=high": "not a whole number",
+		"hold=perhaps": "neither true nor false", "notBefore=soon": "not a time",
+	} {
+		if _, err := task.PatchOf([]string{setting}); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", setting, err)
+		}
+	}
+	if _, err := task.PatchOf([]string{"tool=a", "agent=b"}); err == nil || !strings.Contains(err.Error(), "agent is given twice") {
+		t.Error(err)
+	}
 }

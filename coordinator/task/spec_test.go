@@ -2,6 +2,8 @@ package task_test
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +80,20 @@ func TestParseSpecsRefuses(t *testing.T) {
 		}
 		if err != nil && !strings.Contains(err.Error(), "; ") {
 			t.Errorf("it does not say what to do: %v", err)
+		}
+	}
+}
+
+// TestEveryFieldCanBeSpecified: no field of a spec is forgotten by ParseSpecs.
+func TestEveryFieldCanBeSpecified(t *testing.T) {
+	typ := reflect.TypeFor[task.TaskSpec]()
+	for i := range typ.NumField() {
+		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		if name == "-" { // no client's to say
+			continue
+		}
+		if _, err := task.ParseSpecs("spec.json", fmt.Appendf(nil, `{"%s": null}`, name)); err != nil {
+			t.Error(err)
 		}
 	}
 }
